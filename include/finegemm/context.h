@@ -1,0 +1,53 @@
+// Context: owns devices' state, kernels, caches and options. Nothing in the library is global. Layer: public.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <finegemm/tensor.h>
+
+namespace finegemm {
+
+/// How the CPU backend computes a GEMM.
+enum class Numerics : int32_t {
+    Fast = 0,     ///< float products and sums, vectorised; scales applied per 128-block
+    Exact = 1,    ///< double accumulation: the oracle
+    Hopper = 2,   ///< bit for bit what the SM90 kernel computes (docs/numerics.md)
+};
+
+enum class Compiler : int32_t { Nvrtc = 0, Nvcc = 1 };
+
+/// Options of a Context. `from_environment` is the only place that reads environment variables.
+struct Options {
+    std::string cache_dir;                          ///< FINEGEMM_CACHE_DIR; empty: $XDG_CACHE_HOME/finegemm or ~/.cache/finegemm
+    int64_t cache_limit_bytes = 256ll << 20;        ///< FINEGEMM_CACHE_LIMIT; 0 turns the disk cache off
+    std::string nvrtc_path;                         ///< FINEGEMM_NVRTC: a libnvrtc to load first; empty: search
+    std::string nvcc_path;                          ///< FINEGEMM_NVCC: empty: search PATH and CUDA_HOME
+    Compiler compiler = Compiler::Nvrtc;            ///< FINEGEMM_COMPILER=nvrtc|nvcc
+    bool use_pack = true;                           ///< FINEGEMM_PACK=0 turns the embedded kernels off
+    std::string dump_dir;                           ///< FINEGEMM_DUMP: write generated sources and cubins here
+    int32_t cpu_threads = 0;                        ///< FINEGEMM_CPU_THREADS; 0: all cores
+    bool check_values = false;                      ///< FINEGEMM_CHECK=1: look at scale values too, before each GEMM
+
+    static Options from_environment();
+};
+
+struct ContextState;   // defined by the api layer
+
+class Context {
+public:
+    explicit Context(Options options = Options::from_environment());
+    ~Context();
+    Context(Context&&) noexcept;
+    Context& operator=(Context&&) noexcept;
+
+    const Options& options() const;
+    ContextState& state() const { return *state_; }
+
+private:
+    std::unique_ptr<ContextState> state_;
+};
+
+}  // namespace finegemm

@@ -1,0 +1,38 @@
+// The FP8 GEMM with fine-grained scales. Layer: public.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <finegemm/context.h>
+#include <finegemm/tensor.h>
+
+namespace finegemm {
+
+/// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n / 128, k / 128])
+struct GemmArgs {
+    ConstMatrix a;     ///< [M, K] e4m3, K contiguous, row stride a multiple of 16, pointer aligned to 16
+    ConstMatrix sfa;   ///< [M, ceil(K/128)] f32, any strides
+    ConstMatrix b;     ///< [N, K] e4m3, as A
+    ConstMatrix sfb;   ///< [ceil(N/128), ceil(K/128)] f32, any strides
+    Matrix d;          ///< [M, N] bf16, N contiguous, row stride a multiple of 8, pointer aligned to 16
+};
+
+struct GemmOptions {
+    Stream stream = nullptr;                  ///< CUDA only
+    Numerics numerics = Numerics::Fast;       ///< CPU only
+    std::optional<bool> check_values;         ///< overrides Options::check_values for this call
+    std::string config;                       ///< CUDA only: a kernel by name (see explain) instead of the planner's choice
+};
+
+/// M is any value, N a multiple of 8, K a multiple of 16. M = 0 or N = 0 does nothing; K = 0 writes zeros.
+/// Runs where D lives; on CUDA the work is queued on `stream` and the call does not wait for it.
+/// Throws Error: InvalidArgument, Unsupported (no Hopper GPU), Driver, Compile.
+void gemm(Context& context, const GemmArgs& args, const GemmOptions& options = {});
+
+/// Which kernel `gemm` takes for a shape and why: JSON text (docs/jit.md gives the fields).
+/// `device`: a name of a known device ("h200", "h100", ...), or empty for the one present, else h200.
+std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device = {});
+
+}  // namespace finegemm

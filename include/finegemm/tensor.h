@@ -1,0 +1,49 @@
+// Matrices as the library sees them: pointer, extents, strides, element type, device. Layer: public.
+#pragma once
+
+#include <cstdint>
+
+namespace finegemm {
+
+/// Element types. The values are part of the C ABI.
+enum class DType : int32_t {
+    E4M3 = 1,   ///< OCP FP8 E4M3FN, one byte, no infinity, NaN = 0x7f / 0xff
+    BF16 = 2,
+    F16 = 3,
+    F32 = 4,
+};
+
+constexpr int64_t size_of(DType t) { return t == DType::E4M3 ? 1 : t == DType::F32 ? 4 : 2; }
+
+/// Where memory lives. The values are DLPack's kDLCPU and kDLCUDA.
+enum class DeviceType : int32_t { Cpu = 1, Cuda = 2 };
+
+struct Device {
+    DeviceType type = DeviceType::Cpu;
+    int32_t index = 0;
+    bool operator==(const Device&) const = default;
+};
+
+/// A view of a matrix; strides count elements. The pointer is borrowed for the call.
+struct ConstMatrix {
+    const void* data = nullptr;
+    DType dtype = DType::F32;
+    int64_t rows = 0, cols = 0;
+    int64_t row_stride = 0, col_stride = 1;
+    Device device{};
+};
+
+/// The same, writable.
+struct Matrix {
+    void* data = nullptr;
+    DType dtype = DType::F32;
+    int64_t rows = 0, cols = 0;
+    int64_t row_stride = 0, col_stride = 1;
+    Device device{};
+    operator ConstMatrix() const { return {data, dtype, rows, cols, row_stride, col_stride, device}; }
+};
+
+/// A CUDA stream (CUstream or cudaStream_t) without CUDA's headers; null is the default stream. Ignored on CPU.
+using Stream = void*;
+
+}  // namespace finegemm

@@ -1,0 +1,24 @@
+// How many arrivals complete each mbarrier of the kernel: derived from the roles, not written as literals.
+// Layer core.
+#pragma once
+
+#include <finegemm/core/config.h>
+
+namespace finegemm {
+
+inline constexpr uint32_t kWarpSize = 32;
+
+/// A stage is full when the TMA warp has announced its bytes (and they came: transaction count) and when every
+/// lane of the scale warp has landed its copies.
+FG_HD constexpr uint32_t full_arrivals(const GemmConfig&) { return 1 + kWarpSize; }
+
+/// A stage is empty when every math warp that reads it has said so: those of this CTA, and with multicast those of
+/// the whole cluster, since a load of this CTA overwrites the stage in all of them.
+FG_HD constexpr uint32_t empty_arrivals(const GemmConfig& c) {
+    return 4 * c.math_warpgroups * c.a_sharers() * c.b_sharers();
+}
+
+/// CTAs whose producers wait for this CTA's math warps.
+FG_HD constexpr uint32_t producers_served(const GemmConfig& c) { return c.a_sharers() * c.b_sharers(); }
+
+}  // namespace finegemm

@@ -1,0 +1,42 @@
+// GemmConfig: everything about a GEMM kernel that is fixed when it is compiled. Shapes are not in it.
+// Layer core. One value is at once the template argument, the cache key, the log line and the JSON row.
+#pragma once
+
+#include <finegemm/core/base.h>
+
+namespace finegemm {
+
+/// What the CTAs of one cluster have in common.
+enum class ClusterUse : uint32_t {
+    None,    ///< clusters of one CTA
+    ShareA,  ///< neighbours along N: each loads its part of the A tile and multicasts it to all
+    ShareB,  ///< neighbours along M: each loads its part of the B tile and multicasts it to all
+    SplitK,  ///< one output tile: each takes a range of K; partial sums meet through distributed shared memory
+};
+
+struct GemmConfig {
+    uint32_t tile_m = 128;           // rows of D that one CTA computes: 64 * math_warpgroups * {1, 2}
+    uint32_t tile_n = 128;           // columns of D that one CTA computes: a multiple of 16, at most 256
+    uint32_t stages = 4;             // slots of the shared-memory ring; one slot holds 128 of K
+    uint32_t math_warpgroups = 2;    // each owns tile_m / math_warpgroups rows
+    uint32_t cluster = 1;            // CTAs in a cluster
+    ClusterUse cluster_use = ClusterUse::None;
+    uint32_t ctas_per_sm = 1;        // bounds registers and shared memory
+    uint32_t slab_n = 64;            // columns of D that a warpgroup stages at once: divides tile_n
+
+    constexpr bool operator==(const GemmConfig&) const = default;
+
+    static constexpr uint32_t kTileK = kScaleBlock;
+    FG_HD constexpr uint32_t threads() const { return (math_warpgroups + 1) * 128; }
+    FG_HD constexpr uint32_t rows_per_warpgroup() const { return tile_m / math_warpgroups; }
+    /// 64-row WGMMAs that one warpgroup stacks.
+    FG_HD constexpr uint32_t wgmmas_m() const { return rows_per_warpgroup() / 64; }
+    /// CTAs that receive each multicast load.
+    FG_HD constexpr uint32_t a_sharers() const { return cluster_use == ClusterUse::ShareA ? cluster : 1; }
+    FG_HD constexpr uint32_t b_sharers() const { return cluster_use == ClusterUse::ShareB ? cluster : 1; }
+    FG_HD constexpr uint32_t k_splits() const { return cluster_use == ClusterUse::SplitK ? cluster : 1; }
+    /// A tile whose columns may fall into two 128-wide scale blocks of B.
+    FG_HD constexpr bool two_b_scales() const { return kScaleBlock % tile_n != 0; }
+};
+
+}  // namespace finegemm

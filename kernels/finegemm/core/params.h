@@ -1,0 +1,32 @@
+// GemmParams: everything about one launch that is not fixed when the kernel is compiled.
+// Layer core. The host fills it, the kernel reads it from constant memory.
+#pragma once
+
+#include <finegemm/core/base.h>
+
+namespace finegemm {
+
+/// The driver's CUtensorMap: opaque, 128 bytes, aligned to 64.
+struct alignas(64) TensorMap {
+    uint64_t words[16];
+};
+
+/// FP32 scales of one operand. Strides count elements; any layout is good.
+struct ScaleView {
+    const float* data;
+    int64_t mn_stride;   // from one row of A (or one 128-row block of B) to the next
+    int64_t k_stride;    // from one 128-wide block of K to the next
+};
+
+struct GemmParams {
+    TensorMap a, b, d;
+    ScaleView sfa, sfb;
+    void* d_data;              // bf16, row-major; split-K kernels store without the tensor map
+    int64_t d_row_stride;      // elements
+    uint32_t m, n, k_blocks;   // k_blocks = ceil(K / 128)
+    uint32_t a_box_rows;       // rows of A that one load brings: tile_m / a_sharers, or fewer when M is small
+    uint32_t raster_band;      // tiles along M that a band of the tile order holds
+    uint64_t a_policy, b_policy;   // L2 cache policies of the loads (createpolicy's 64-bit encoding)
+};
+
+}  // namespace finegemm

@@ -1,0 +1,24 @@
+// How many registers each role may use: the register file of an SM, dealt out.
+// Layer core. PTX ISA, setmaxnreg: multiples of 8; a CTA's total may not exceed what it was launched with.
+#pragma once
+
+#include <finegemm/core/config.h>
+
+namespace finegemm {
+
+inline constexpr uint32_t kRegisterFile = 65536;
+
+struct RegisterPlan {
+    uint32_t launch;   // per thread, as the compiler assigns them from the launch bounds
+    uint32_t load;     // of the producer warpgroup, after it has given the rest back
+    uint32_t math;     // of each math warpgroup, after it has taken them
+};
+
+FG_HD constexpr RegisterPlan register_plan(const GemmConfig& c) {
+    constexpr uint32_t kLoad = 40, kMost = 240;
+    const uint32_t launch = min(kRegisterFile / (c.ctas_per_sm * c.threads()) / 8 * 8, 248);
+    const uint32_t math = (launch * c.threads() - kLoad * 128) / (c.math_warpgroups * 128) / 8 * 8;
+    return {.launch = launch, .load = kLoad, .math = min(math, kMost)};
+}
+
+}  // namespace finegemm

@@ -1,0 +1,108 @@
+// Index to tile: which output tile a CTA works on, and which range of K.
+// Layer core. All of it is integer arithmetic on values, so that tests prove that every tile is visited exactly once.
+#pragma once
+
+#include <finegemm/core/config.h>
+
+namespace finegemm {
+
+struct TileCoord {
+    uint32_t m = 0, n = 0;   // in tiles of this CTA
+    constexpr bool operator==(const TileCoord&) const = default;
+};
+
+/// Tiles in bands of `band` rows: within a band the walk goes down the rows first, then one column on, so that the CTAs
+/// that run together share rows of A and columns of B in L2.
+struct Raster {
+    uint32_t tiles_m, tiles_n, band;
+
+    FG_HD constexpr uint32_t size() const { return tiles_m * tiles_n; }
+    FG_HD constexpr TileCoord at(uint32_t index) const {
+        const uint32_t per_band = band * tiles_n;
+        const uint32_t first = index / per_band * band;
+        const uint32_t rows = min(band, tiles_m - first);   // the last band may be lower
+        const uint32_t inside = index % per_band;
+        return {.m = first + inside % rows, .n = inside / rows};
+    }
+};
+
+/// A half-open range of k-blocks.
+struct KRange {
+    uint32_t begin = 0, end = 0;
+    FG_HD constexpr uint32_t size() const { return end - begin; }
+    constexpr bool operator==(const KRange&) const = default;
+};
+
+/// The share of rank `rank` of `splits`: shares differ by one block at most.
+FG_HD constexpr KRange k_range(uint32_t k_blocks, uint32_t splits, uint32_t rank) {
+    return {static_cast<uint32_t>(static_cast<uint64_t>(k_blocks) * rank / splits),
+            static_cast<uint32_t>(static_cast<uint64_t>(k_blocks) * (rank + 1) / splits)};
+}
+
+/// What a whole cluster computes: how many CTA tiles it spans.
+FG_HD constexpr uint32_t cluster_tiles_m(const GemmConfig& c) { return c.b_sharers(); }
+FG_HD constexpr uint32_t cluster_tiles_n(const GemmConfig& c) { return c.a_sharers(); }
+
+/// The order of cluster tiles for a problem.
+FG_HD constexpr Raster raster(const GemmConfig& c, uint32_t m, uint32_t n, uint32_t band) {
+    return {.tiles_m = ceil_div(m, c.tile_m * cluster_tiles_m(c)),
+            .tiles_n = ceil_div(n, c.tile_n * cluster_tiles_n(c)),
+            .band = band};
+}
+
+/// The tile of the CTA with rank `rank` in the cluster that works on cluster tile `cluster_tile`.
+FG_HD constexpr TileCoord cta_tile(const GemmConfig& c, TileCoord cluster_tile, uint32_t rank) {
+    return {.m = cluster_tile.m * cluster_tiles_m(c) + (c.b_sharers() > 1 ? rank : 0),
+            .n = cluster_tile.n * cluster_tiles_n(c) + (c.a_sharers() > 1 ? rank : 0)};
+}
+
+/// The tiles of one CTA, in order: every `stride`-th cluster tile, from that of its own cluster on.
+struct Walk {
+    Raster order;
+    uint32_t next, stride;   // in cluster tiles
+    uint32_t rank;           // of this CTA in its cluster
+    KRange k;                // of every tile
+
+    template <GemmConfig C>
+    FG_HD static constexpr Walk of(uint32_t m, uint32_t n, uint32_t k_blocks, uint32_t band, uint32_t cta, uint32_t ctas,
+                                   uint32_t rank) {
+        return {.order = raster(C, m, n, band),
+                .next = cta / C.cluster,
+                .stride = ctas / C.cluster,
+                .rank = rank,
+                .k = k_range(k_blocks, C.k_splits(), C.k_splits() > 1 ? rank : 0)};
+    }
+
+    template <GemmConfig C>
+    FG_HD constexpr bool take(TileCoord& out) {
+        if (next >= order.size()) return false;
+        out = cta_tile(C, order.at(next), rank);
+        next += stride;
+        return true;
+    }
+};
+
+/// Split-K kernels give each cluster one tile: partial sums may then arrive without a hand-shake for the buffer.
+/// All others are persistent: as many clusters as fit, each walking over tiles.
+FG_HD constexpr bool persistent(const GemmConfig& c) { return c.k_splits() == 1; }
+
+/// CTAs to launch on a device that can hold `resident_clusters` of this kernel at once.
+FG_HD constexpr uint32_t grid_size(const GemmConfig& c, uint32_t cluster_tiles, uint32_t resident_clusters) {
+    return c.cluster * (persistent(c) ? min(cluster_tiles, resident_clusters) : cluster_tiles);
+}
+
+/// Rows of A that one TMA load brings. A small M shrinks the box, so that rows that do not exist cost nothing.
+FG_HD constexpr uint32_t a_box_rows(const GemmConfig& c, uint32_t m) {
+    return c.a_sharers() > 1 ? c.tile_m / c.a_sharers() : min(c.tile_m, align_up(m, 8));
+}
+FG_HD constexpr uint32_t b_box_rows(const GemmConfig& c) { return c.tile_n / c.b_sharers(); }
+
+/// Bands of about the square root of the wave, in rows: a wave of `resident` tiles then reads few rows and columns.
+FG_HD constexpr uint32_t raster_band(const GemmConfig& c, uint32_t m, uint32_t n) {
+    const uint32_t tiles_m = ceil_div(m, c.tile_m * cluster_tiles_m(c));
+    const uint32_t rows = max(1, 2048 / (c.tile_m * cluster_tiles_m(c)));
+    (void)n;
+    return min(max(tiles_m, 1), rows);
+}
+
+}  // namespace finegemm

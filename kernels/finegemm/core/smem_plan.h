@@ -1,0 +1,70 @@
+// Where each object of a GEMM kernel lies in shared memory.
+// Layer core. The host asks for `total`, the kernel adds the offsets: one function, so they cannot differ.
+#pragma once
+
+#include <finegemm/core/config.h>
+
+namespace finegemm {
+
+/// Columns of one TMA store box, and so the row pitch of a staged part of D.
+/// The widest divisor of the slab that a 128-byte row can hold: 64 bf16.
+FG_HD constexpr uint32_t d_box_cols(const GemmConfig& c) {
+    uint32_t best = 8;
+    for (uint32_t cols = 8; cols <= 64; cols += 8)
+        if (c.slab_n % cols == 0) best = cols;
+    return best;
+}
+
+/// One TMA box of D in shared memory: 64 rows, starting on a swizzle atom.
+FG_HD constexpr uint32_t d_box_bytes(const GemmConfig& c) { return align_up(64 * d_box_cols(c) * 2, 1024); }
+
+struct SmemPlan {
+    uint32_t a, b;              // stages x tile, e4m3, 128-byte rows
+    uint32_t d;                 // one slab per math warpgroup, bf16
+    uint32_t partials;          // split-K: k_splits x slice of the tile, f32
+    uint32_t sfa, sfb;          // stages x scales of one k-block, f32
+    uint32_t full, empty;       // mbarriers, one per stage
+    uint32_t partials_full;     // mbarriers, one per math warpgroup
+    uint32_t total;
+    // Distance from one stage (or warpgroup) to the next.
+    uint32_t a_stage, b_stage, d_warpgroup, partials_warpgroup, sfa_stage, sfb_stage;
+};
+
+/// Scales of B that one k-block of a tile needs: the tile touches one or two blocks of 128 columns.
+inline constexpr uint32_t kMaxBScales = 2;
+
+/// Columns that one rank of a split-K cluster reduces and stores; the last rank may have fewer.
+FG_HD constexpr uint32_t split_cols(const GemmConfig& c) { return align_up(ceil_div(c.tile_n, c.k_splits()), 8); }
+
+/// Row pitch of received partial sums, in floats: 4 more than the columns, against bank conflicts.
+FG_HD constexpr uint32_t split_pitch(const GemmConfig& c) { return split_cols(c) + 4; }
+
+FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
+    SmemPlan p{};
+    uint32_t top = 0;
+    auto take = [&top](uint32_t bytes, uint32_t alignment) {
+        const uint32_t at = align_up(top, alignment);
+        top = at + bytes;
+        return at;
+    };
+    const bool split = c.k_splits() > 1;
+    p.a_stage = c.tile_m * GemmConfig::kTileK;   // a multiple of 1024: eight 128-byte rows, one swizzle atom
+    p.b_stage = c.tile_n * GemmConfig::kTileK;
+    p.d_warpgroup = split ? 0 : c.slab_n / d_box_cols(c) * d_box_bytes(c);
+    p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
+    p.sfa_stage = c.tile_m * 4;
+    p.sfb_stage = kMaxBScales * 4;
+    p.a = take(c.stages * p.a_stage, 1024);
+    p.b = take(c.stages * p.b_stage, 1024);
+    p.d = take(c.math_warpgroups * p.d_warpgroup, 1024);
+    p.partials = take(c.math_warpgroups * p.partials_warpgroup, 16);
+    p.sfa = take(c.stages * p.sfa_stage, 16);
+    p.sfb = take(c.stages * p.sfb_stage, 8);
+    p.full = take(c.stages * 8, 8);
+    p.empty = take(c.stages * 8, 8);
+    p.partials_full = take(split ? c.math_warpgroups * 8 : 0, 8);
+    p.total = align_up(top, 16) + 1024;   // the driver aligns dynamic shared memory to 16 only; the kernel rounds up
+    return p;
+}
+
+}  // namespace finegemm

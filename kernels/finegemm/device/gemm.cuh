@@ -1,0 +1,49 @@
+// The GEMM kernel as a table of contents: set up, choose a role, walk over tiles.
+// Layer device. docs/kernel.md has the picture.
+#pragma once
+
+#include <finegemm/core/registers.h>
+#include <finegemm/device/load.cuh>
+#include <finegemm/device/split_store.cuh>
+#include <finegemm/device/store.cuh>
+
+namespace finegemm::device {
+
+template <GemmConfig C>
+__device__ void multiply_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk) {
+    auto at = RingCursor<C.stages>::consumer();
+    Accumulator<C> acc;
+    for (TileCoord tile; walk.take<C>(tile);) {
+        multiply_tile<C>(acc, smem, at, tile, walk.k);
+        if constexpr (C.k_splits() > 1) store_split_tile<C>(p, acc, smem, tile, walk.rank);
+        else store_tile<C>(p, acc, smem, tile);
+    }
+    if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read();   // shared memory must outlive the last store
+}
+
+template <GemmConfig C>
+__device__ void gemm(const GemmParams& p) {
+    constexpr RegisterPlan kRegisters = register_plan(C);
+    const auto smem = Shared<C>::claim();
+    init_barriers(smem);
+    ptx::grid_dependency_wait();
+    const auto walk = Walk::of<C>(p.m, p.n, p.k_blocks, p.raster_band, blockIdx.x, gridDim.x,
+                                  C.cluster > 1 ? ptx::cluster_rank() : 0);
+    if (threadIdx.x / 128 == C.math_warpgroups) {
+        if constexpr (kRegisters.load < kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
+        const uint32_t warp = threadIdx.x % 128 / kWarpSize;
+        if (warp == 0 && ptx::elect_one()) load_tiles<C>(p, smem, walk);
+        if (warp == 1) load_scales<C>(p, smem, walk);
+    } else {
+        if constexpr (kRegisters.math > kRegisters.launch) ptx::setmaxnreg_inc<kRegisters.math>();
+        multiply_tiles<C>(p, smem, walk);
+    }
+    // Neighbours still arrive at this CTA's barriers: none may leave before all are done.
+    if constexpr (producers_served(C) > 1) {
+        __syncwarp();
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
+    }
+}
+
+}  // namespace finegemm::device

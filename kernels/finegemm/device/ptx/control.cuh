@@ -1,0 +1,44 @@
+// Registers, barriers of a CTA and of a cluster, dependent launches. Layer device. One instruction per function.
+#pragma once
+
+#include <finegemm/core/base.h>
+
+namespace finegemm::ptx {
+
+/// Gives registers of this warpgroup back; all its warps execute it. PTX ISA, setmaxnreg.
+template <uint32_t Registers>
+__device__ inline void setmaxnreg_dec() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+template <uint32_t Registers>
+__device__ inline void setmaxnreg_inc() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+/// Waits for `threads` threads at barrier `id` of this CTA. Ids are constants: a run-time id makes the compiler reserve all 16.
+template <uint32_t Id, uint32_t Threads>
+__device__ inline void named_barrier() {
+    asm volatile("bar.sync %0, %1;" ::"n"(Id), "n"(Threads) : "memory");
+}
+
+__device__ inline uint32_t cluster_rank() {
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+/// One lane of a converged warp. PTX ISA, elect.sync.
+__device__ inline bool elect_one() {
+    uint32_t chosen;
+    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}\n" : "=r"(chosen));
+    return chosen != 0;
+}
+
+/// Waits for the kernels that this one was launched to overlap with; returns at once when there are none.
+__device__ inline void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+}  // namespace finegemm::ptx

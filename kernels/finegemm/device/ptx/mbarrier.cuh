@@ -1,0 +1,56 @@
+// mbarriers. Layer device. One instruction per function. PTX ISA, "Parallel synchronization: mbarrier".
+#pragma once
+
+#include <finegemm/device/ptx/memory.cuh>
+
+namespace finegemm::ptx {
+
+__device__ inline void mbarrier_init(SmemAddr barrier, uint32_t arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier.bits), "r"(arrivals) : "memory");
+}
+
+/// Makes initialised mbarriers visible to the other CTAs of the cluster and to the async proxy.
+__device__ inline void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+__device__ inline void mbarrier_arrive(SmemAddr barrier) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier.bits) : "memory");
+}
+
+/// Arrives at a barrier of another CTA of the cluster; the address comes from map_to_rank.
+__device__ inline void mbarrier_arrive_cluster(SmemAddr barrier) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier.bits) : "memory");
+}
+
+/// Arrives once and announces bytes that asynchronous copies will bring.
+__device__ inline void mbarrier_arrive_expect_tx(SmemAddr barrier, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier.bits), "r"(bytes) : "memory");
+}
+
+/// Arrives for this thread when all its earlier cp.async copies have landed; does not raise the expected count.
+__device__ inline void cp_async_mbarrier_arrive_noinc(SmemAddr barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier.bits) : "memory");
+}
+
+/// True once the phase of this parity has completed. The hardware suspends the thread for a while before it says no.
+__device__ inline bool mbarrier_try_wait(SmemAddr barrier, uint32_t parity) {
+    uint32_t done;
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+        : "=r"(done)
+        : "r"(barrier.bits), "r"(parity)
+        : "memory");
+    return done != 0;
+}
+
+/// The same with cluster scope, for barriers at which other CTAs arrive.
+__device__ inline bool mbarrier_try_wait_cluster(SmemAddr barrier, uint32_t parity) {
+    uint32_t done;
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+        : "=r"(done)
+        : "r"(barrier.bits), "r"(parity)
+        : "memory");
+    return done != 0;
+}
+
+}  // namespace finegemm::ptx

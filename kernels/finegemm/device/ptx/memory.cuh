@@ -1,0 +1,83 @@
+// Shared-memory addresses, loads, stores, copies and fences. Layer device. One instruction per function.
+#pragma once
+
+#include <finegemm/core/base.h>
+
+namespace finegemm::ptx {
+
+/// An address in the shared window of this CTA (or, where a function says so, of the cluster). Not a byte count.
+struct SmemAddr {
+    uint32_t bits;
+    __device__ constexpr SmemAddr operator+(uint32_t bytes) const { return {bits + bytes}; }
+};
+
+__device__ inline SmemAddr smem_address(const void* pointer) {
+    uint32_t address;
+    asm("{\n.reg .u64 wide;\ncvta.to.shared.u64 wide, %1;\ncvt.u32.u64 %0, wide;\n}\n" : "=r"(address) : "l"(pointer));
+    return {address};
+}
+
+/// The address of the same object in the CTA of rank `rank` of this cluster. PTX ISA, mapa.
+__device__ inline SmemAddr map_to_rank(SmemAddr local, uint32_t rank) {
+    uint32_t remote;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local.bits), "r"(rank));
+    return {remote};
+}
+
+__device__ inline float load_shared(SmemAddr at) {
+    float x;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at.bits));
+    return x;
+}
+
+struct Float4 {
+    float x, y, z, w;
+};
+
+__device__ inline Float4 load_shared_x4(SmemAddr at) {
+    Float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at.bits));
+    return v;
+}
+
+/// Copies 4 bytes from global to shared memory without passing registers. PTX ISA, cp.async.
+__device__ inline void cp_async_4(SmemAddr to, const void* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to.bits), "l"(from) : "memory");
+}
+
+/// Stores two floats into a CTA of the cluster and counts 8 bytes on its mbarrier. PTX ISA, st.async.
+__device__ inline void st_async_x2(SmemAddr to_cluster, float x, float y, SmemAddr barrier_cluster) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to_cluster.bits),
+                 "f"(x), "f"(y), "r"(barrier_cluster.bits)
+                 : "memory");
+}
+
+/// Four 8x8 matrices of 16-bit elements; each lane gives the address of one 16-byte row. PTX ISA, stmatrix.
+__device__ inline void stmatrix_x4(SmemAddr row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row.bits), "r"(a), "r"(b), "r"(c),
+                 "r"(d)
+                 : "memory");
+}
+
+/// Two floats to packed bf16, nearest even: `low` in the lower half. PTX ISA, cvt.
+__device__ inline uint32_t pack_bf16(float low, float high) {
+    uint32_t packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+/// a * b + c with one rounding; written out, so that no compiler option changes the result. PTX ISA, fma.
+__device__ inline float fma(float a, float b, float c) {
+    float x;
+    asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(x) : "f"(a), "f"(b), "f"(c));
+    return x;
+}
+
+__device__ inline void store_global_x4(void* to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
+/// Orders this thread's ordinary shared-memory stores before later reads by TMA or wgmma (the async proxy).
+__device__ inline void fence_proxy_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+}  // namespace finegemm::ptx

@@ -1,0 +1,44 @@
+// The bulk tensor copy engine. Layer device. One instruction per function. PTX ISA, cp.async.bulk.tensor.
+#pragma once
+
+#include <finegemm/core/params.h>
+#include <finegemm/device/ptx/memory.cuh>
+
+namespace finegemm::ptx {
+
+__device__ inline void prefetch_tensor_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/// Loads the box at (x, y), x along the contiguous dimension, into this CTA; its bytes count on `barrier`.
+__device__ inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint64_t policy) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(
+            to.bits),
+        "l"(map), "r"(barrier.bits), "r"(x), "r"(y), "l"(policy)
+        : "memory");
+}
+
+/// The same into all CTAs of the cluster whose bit is set in `ranks`, at the same offset, counting on each one's barrier.
+__device__ inline void tma_load_multicast(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
+                                          uint16_t ranks, uint64_t policy) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+        "[%0], [%1, {%3, %4}], [%2], %5, %6;" ::"r"(to.bits),
+        "l"(map), "r"(barrier.bits), "r"(x), "r"(y), "h"(ranks), "l"(policy)
+        : "memory");
+}
+
+/// Stores the box at (x, y); what lies outside of the matrix is not written.
+__device__ inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x, uint32_t y) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(from.bits),
+                 "r"(x), "r"(y)
+                 : "memory");
+}
+
+__device__ inline void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+/// Waits until this thread's stores have read their shared memory, so that it may be written again.
+__device__ inline void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
+}  // namespace finegemm::ptx

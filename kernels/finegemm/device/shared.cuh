@@ -1,0 +1,66 @@
+// Addresses of everything in a GEMM kernel's shared memory. Layer device; offsets come from core/smem_plan.h.
+#pragma once
+
+#include <finegemm/core/arrivals.h>
+#include <finegemm/core/smem_plan.h>
+#include <finegemm/device/ptx/control.cuh>
+#include <finegemm/device/ptx/mbarrier.cuh>
+
+namespace finegemm::device {
+
+using ptx::SmemAddr;
+
+template <GemmConfig C>
+struct Shared {
+    static constexpr SmemPlan kPlan = smem_plan(C);
+    SmemAddr base;
+
+    /// The same offsets in every CTA of a cluster, since all have the same dynamic shared memory.
+    __device__ static Shared claim() {
+        extern __shared__ uint8_t bytes[];
+        return {{align_up(ptx::smem_address(bytes).bits, 1024)}};
+    }
+
+    __device__ SmemAddr a(uint32_t stage) const { return base + (kPlan.a + stage * kPlan.a_stage); }
+    __device__ SmemAddr b(uint32_t stage) const { return base + (kPlan.b + stage * kPlan.b_stage); }
+    __device__ SmemAddr sfa(uint32_t stage) const { return base + (kPlan.sfa + stage * kPlan.sfa_stage); }
+    __device__ SmemAddr sfb(uint32_t stage) const { return base + (kPlan.sfb + stage * kPlan.sfb_stage); }
+    __device__ SmemAddr full(uint32_t stage) const { return base + (kPlan.full + stage * 8); }
+    __device__ SmemAddr empty(uint32_t stage) const { return base + (kPlan.empty + stage * 8); }
+    __device__ SmemAddr d(uint32_t warpgroup) const { return base + (kPlan.d + warpgroup * kPlan.d_warpgroup); }
+    __device__ SmemAddr partials(uint32_t warpgroup) const {
+        return base + (kPlan.partials + warpgroup * kPlan.partials_warpgroup);
+    }
+    __device__ SmemAddr partials_full(uint32_t warpgroup) const { return base + (kPlan.partials_full + warpgroup * 8); }
+};
+
+/// Waits at a barrier at which this CTA, TMA and, in a cluster, other CTAs arrive.
+template <GemmConfig C>
+__device__ inline void wait(SmemAddr barrier, uint32_t parity) {
+    if constexpr (C.cluster > 1) {
+        while (!ptx::mbarrier_try_wait_cluster(barrier, parity)) {}
+    } else {
+        while (!ptx::mbarrier_try_wait(barrier, parity)) {}
+    }
+}
+
+/// One thread makes the barriers; nobody, here or in another CTA of the cluster, goes on before they exist.
+template <GemmConfig C>
+__device__ void init_barriers(const Shared<C>& smem) {
+    if (threadIdx.x == 0) {
+        for (uint32_t stage = 0; stage < C.stages; ++stage) {
+            ptx::mbarrier_init(smem.full(stage), full_arrivals(C));
+            ptx::mbarrier_init(smem.empty(stage), empty_arrivals(C));
+        }
+        if constexpr (C.k_splits() > 1)
+            for (uint32_t w = 0; w < C.math_warpgroups; ++w) ptx::mbarrier_init(smem.partials_full(w), 1);
+        ptx::fence_mbarrier_init();
+    }
+    __syncthreads();
+    if constexpr (C.cluster > 1) {
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
+    }
+}
+
+}  // namespace finegemm::device

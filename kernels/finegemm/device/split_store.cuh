@@ -1,0 +1,82 @@
+// Split-K: partial sums of the CTAs of a cluster meet through distributed shared memory. Layer device.
+// Rank r owns a slice of the columns: everybody sends it that slice, it adds the ranks in order and stores. The order is
+// fixed, so the result is; nothing outside of the cluster is written before it is final.
+#pragma once
+
+#include <finegemm/core/params.h>
+#include <finegemm/device/mainloop.cuh>
+
+namespace finegemm::device {
+
+/// One warpgroup's view of the exchange.
+template <GemmConfig C>
+struct Exchange {
+    static constexpr uint32_t kCols = split_cols(C), kPitch = split_pitch(C), kRows = C.rows_per_warpgroup();
+    SmemAddr buffer, barrier;
+    uint32_t rank, rows;   // rows: those that exist in D
+
+    __device__ Exchange(const GemmParams& p, const Shared<C>& smem, TileCoord tile, uint32_t cluster_rank)
+        : buffer(smem.partials(threadIdx.x / 128)), barrier(smem.partials_full(threadIdx.x / 128)), rank(cluster_rank) {
+        const uint32_t first = tile.m * C.tile_m + threadIdx.x / 128 * kRows;
+        rows = first < p.m ? min(p.m - first, kRows) : 0;
+    }
+
+    __device__ static uint32_t cols_of(uint32_t owner) {
+        return owner * kCols < C.tile_n ? min(C.tile_n - owner * kCols, kCols) : 0;
+    }
+    __device__ static uint32_t offset(uint32_t sender, uint32_t row, uint32_t col) {
+        return ((sender * kRows + row) * kPitch + col) * 4;
+    }
+
+    /// Announces what will come. Once per launch: a cluster has one tile.
+    __device__ void expect() const {
+        if (threadIdx.x % 128 == 0) ptx::mbarrier_arrive_expect_tx(barrier, C.k_splits() * rows * cols_of(rank) * 4);
+    }
+
+    __device__ void send(const Accumulator<C>& acc) const {
+#pragma unroll
+        for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
+#pragma unroll
+            for (uint32_t r = 0; r < C.tile_n / 2; r += 2) {
+                const RowCol at = wgmma_accumulator(threadIdx.x % 128, r);
+                const uint32_t owner = r / 4 * 8 / kCols;   // eight columns have one owner
+                const uint32_t row = i * 64 + at.row;
+                if (row < rows)
+                    ptx::st_async_x2(ptx::map_to_rank(buffer + offset(rank, row, at.col - owner * kCols), owner), acc.sum[i][r],
+                                     acc.sum[i][r + 1], ptx::map_to_rank(barrier, owner));
+            }
+    }
+
+    /// Four columns, summed over the ranks in order.
+    __device__ ptx::Float4 sum(uint32_t row, uint32_t col) const {
+        ptx::Float4 total = ptx::load_shared_x4(buffer + offset(0, row, col));
+#pragma unroll
+        for (uint32_t sender = 1; sender < C.k_splits(); ++sender) {
+            const ptx::Float4 part = ptx::load_shared_x4(buffer + offset(sender, row, col));
+            total = {total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w};
+        }
+        return total;
+    }
+};
+
+template <GemmConfig C>
+__device__ void store_split_tile(const GemmParams& p, const Accumulator<C>& acc, const Shared<C>& smem, TileCoord tile,
+                                 uint32_t rank) {
+    const Exchange<C> exchange(p, smem, tile, rank);
+    exchange.expect();
+    exchange.send(acc);
+    wait<C>(exchange.barrier, 0);
+    const uint32_t first_row = tile.m * C.tile_m + threadIdx.x / 128 * C.rows_per_warpgroup();
+    const uint32_t first_col = tile.n * C.tile_n + rank * Exchange<C>::kCols;
+    const uint32_t pieces = Exchange<C>::cols_of(rank) / 8;   // 16-byte pieces of a row of D
+    for (uint32_t i = threadIdx.x % 128; i < exchange.rows * pieces; i += 128) {
+        const uint32_t row = i / pieces, col = i % pieces * 8;
+        const ptx::Float4 lo = exchange.sum(row, col), hi = exchange.sum(row, col + 4);
+        if (first_col + col < p.n)   // N is a multiple of 8: a piece exists wholly or not at all
+            ptx::store_global_x4(static_cast<uint16_t*>(p.d_data) + (first_row + row) * p.d_row_stride + first_col + col,
+                                 ptx::pack_bf16(lo.x, lo.y), ptx::pack_bf16(lo.z, lo.w), ptx::pack_bf16(hi.x, hi.y),
+                                 ptx::pack_bf16(hi.z, hi.w));
+    }
+}
+
+}  // namespace finegemm::device

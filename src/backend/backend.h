@@ -1,0 +1,26 @@
+// Backend: what a device must be able to do. The api layer checks arguments and calls one of these.
+// Layer backend.
+#pragma once
+
+#include <finegemm/context.h>
+#include <finegemm/gemm.h>
+#include <finegemm/quantize.h>
+
+namespace finegemm {
+
+/// One 1x128 scale per row and block, or one 128x128 scale per square block.
+enum class ScaleShape { Rows, Blocks };
+
+class Backend {
+public:
+    virtual ~Backend() = default;
+    /// Arguments have been checked; M, N > 0. K may be 0.
+    virtual void gemm(const GemmArgs& args, const GemmOptions& options) = 0;
+    /// Arguments have been checked; no extent is 0.
+    virtual void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
+                          const QuantizeOptions& options) = 0;
+    /// Throws Error(InvalidArgument) naming the first scale of `args` that is NaN, infinite or negative, and where it is.
+    virtual void check_scales(const GemmArgs& args, const GemmOptions& options) = 0;
+};
+
+}  // namespace finegemm

@@ -1,0 +1,46 @@
+// KernelStore: from a kernel's source to its cubin, by the shortest way: pack, disk cache, compiler.
+// Layer jit.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <finegemm/context.h>
+#include <finegemm/core/config.h>
+
+namespace finegemm::jit {
+
+/// A complete translation unit whose only entry is `extern "C" __global__ entry`. It includes <finegemm/...> headers only.
+struct KernelSource {
+    std::string entry;
+    std::string text;
+};
+
+/// The source of a GEMM kernel; the configuration is its only variable. Entry: "finegemm_" + plan's name.
+KernelSource gemm_source(const GemmConfig& config, std::string_view name);
+
+enum class Origin { Pack, Disk, Compiled };
+
+struct Binary {
+    std::string cubin;
+    std::string entry;
+    Origin origin = Origin::Compiled;
+    double milliseconds = 0;   // what getting it took
+};
+
+/// Thread-safe. One process compiles a kernel once; of several processes one compiles and the others wait for its file.
+class KernelStore {
+public:
+    explicit KernelStore(const Options& options);
+    ~KernelStore();
+
+    /// For sm_90a. Throws Error(Compile) with the log and with the places where a compiler was looked for.
+    Binary get(const KernelSource& source) const;
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace finegemm::jit
