@@ -21,4 +21,16 @@ FG_HD constexpr RegisterPlan register_plan(const GemmConfig& c) {
     return {.launch = launch, .load = kLoad, .math = min(math, kMost)};
 }
 
+/// Block products that a math warpgroup keeps in flight. With two, the tensor cores work on the next block while this
+/// one is promoted; it takes a second set of registers, which only one 64-row WGMMA per warpgroup leaves room for.
+FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c) {
+    constexpr uint32_t kOthers = 40;   // addresses, scales, loop state
+    const bool fits = 3 * c.tile_n / 2 + kOthers <= register_plan(c).math;
+    return c.wgmmas_m() == 1 && fits ? 2 : 1;
+}
+
+/// With one block in flight, two warpgroups that multiply at the same time also promote at the same time, and the tensor
+/// cores wait. Taking turns keeps one promoting under the other's multiplication.
+FG_HD constexpr bool takes_turns(const GemmConfig& c) { return c.math_warpgroups > 1 && blocks_in_flight(c) == 1; }
+
 }  // namespace finegemm

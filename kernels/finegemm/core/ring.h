@@ -21,6 +21,13 @@ struct RingCursor {
         }
         return *this;
     }
+
+    /// `++` so many times.
+    FG_HD constexpr RingCursor& operator+=(uint32_t steps) {
+        stage += steps;
+        for (; stage >= Stages; stage -= Stages) parity ^= 1;
+        return *this;
+    }
 };
 
 }  // namespace finegemm

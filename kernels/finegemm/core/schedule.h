@@ -82,6 +82,32 @@ struct Walk {
     }
 };
 
+/// The k-blocks of all tiles of one CTA in the order in which they pass through the ring. Several warps share the work:
+/// each visits every n-th block.
+struct BlockWalk {
+    Walk tiles;
+    TileCoord tile;
+    uint32_t kb = 0;
+    bool done = false;
+
+    template <GemmConfig C>
+    FG_HD static constexpr BlockWalk of(Walk walk, uint32_t first) {
+        BlockWalk w{.tiles = walk, .kb = walk.k.begin};
+        w.done = walk.k.size() == 0 || !w.tiles.template take<C>(w.tile);
+        w.template advance<C>(first);
+        return w;
+    }
+
+    template <GemmConfig C>
+    FG_HD constexpr void advance(uint32_t blocks) {
+        kb += blocks;
+        while (!done && kb >= tiles.k.end) {
+            kb -= tiles.k.size();
+            done = !tiles.template take<C>(tile);
+        }
+    }
+};
+
 /// Split-K kernels give each cluster one tile: partial sums may then arrive without a hand-shake for the buffer.
 /// All others are persistent: as many clusters as fit, each walking over tiles.
 FG_HD constexpr bool persistent(const GemmConfig& c) { return c.k_splits() == 1; }

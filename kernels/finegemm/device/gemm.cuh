@@ -13,6 +13,8 @@ template <GemmConfig C>
 __device__ void multiply_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk) {
     auto at = RingCursor<C.stages>::consumer();
     Accumulator<C> acc;
+    if constexpr (takes_turns(C))   // the first turn is warpgroup 0's
+        if (threadIdx.x / 128 == C.math_warpgroups - 1) pass_turn<C>(C.math_warpgroups - 1);
     for (TileCoord tile; walk.take<C>(tile);) {
         multiply_tile<C>(acc, smem, at, tile, walk.k);
         if constexpr (C.k_splits() > 1) store_split_tile<C>(p, acc, smem, tile, walk.rank);
@@ -32,8 +34,8 @@ __device__ void gemm(const GemmParams& p) {
     if (threadIdx.x / 128 == C.math_warpgroups) {
         if constexpr (kRegisters.load < kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
         const uint32_t warp = threadIdx.x % 128 / kWarpSize;
-        if (warp == 0 && ptx::elect_one()) load_tiles<C>(p, smem, walk);
-        if (warp == 1) load_scales<C>(p, smem, walk);
+        if (warp > 0) load_scales<C>(p, smem, walk, warp - 1);
+        else if (ptx::elect_one()) load_tiles<C>(p, smem, walk);
     } else {
         if constexpr (kRegisters.math > kRegisters.launch) ptx::setmaxnreg_inc<kRegisters.math>();
         multiply_tiles<C>(p, smem, walk);

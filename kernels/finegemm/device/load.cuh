@@ -1,5 +1,5 @@
-// The two producer warps: one brings tiles of A and B by TMA, the other brings their scales.
-// Layer device. Both fill the same stage and arrive at the same barrier.
+// The producer warps: one brings tiles of A and B by TMA, the others bring their scales.
+// Layer device. They fill the same stage and arrive at the same barrier.
 #pragma once
 
 #include <finegemm/core/params.h>
@@ -28,7 +28,7 @@ __device__ void load_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk
             const SmemAddr full = smem.full(at.stage);
             const SmemAddr a = smem.a(at.stage) + a_part * GemmConfig::kTileK;
             const SmemAddr b = smem.b(at.stage) + b_part * GemmConfig::kTileK;
-            wait<C>(smem.empty(at.stage), at.parity);
+            wait(smem.empty(at.stage), at.parity);
             ptx::mbarrier_arrive_expect_tx(full, stage_bytes);
             if constexpr (C.a_sharers() > 1)
                 ptx::tma_load_multicast(a, &p.a, full, kb * GemmConfig::kTileK, a_row, kAllRanks, p.a_policy);
@@ -42,28 +42,49 @@ __device__ void load_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk
     }
 }
 
-/// One warp. Four-byte copies take scales of any layout, so neither layout needs a kernel before this one.
-/// Rows and blocks past the end repeat the last one: their products are never stored.
+/// The scales of one k-block, spread over the lanes of a warp.
 template <GemmConfig C>
-__device__ void load_scales(const GemmParams& p, const Shared<C>& smem, Walk walk) {
-    const uint32_t lane = threadIdx.x % kWarpSize;
-    const uint32_t b_blocks = ceil_div(p.n, kScaleBlock);
+struct ScaleBlock {
+    float a[C.tile_m / kWarpSize];
+    float b;
 
-    auto at = RingCursor<C.stages>::producer();
-    for (TileCoord tile; walk.take<C>(tile);) {
-        const float* b = p.sfb.data + min(tile.n * C.tile_n / kScaleBlock + lane, b_blocks - 1) * p.sfb.mn_stride;
-#pragma unroll 1
-        for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb, ++at) {
-            const float* a = p.sfa.data + kb * p.sfa.k_stride;
-            wait<C>(smem.empty(at.stage), at.parity);
+    /// Rows and blocks past the end repeat the last one: their products are never stored.
+    __device__ void load(const GemmParams& p, TileCoord tile, uint32_t kb) {
+        const uint32_t lane = threadIdx.x % kWarpSize;
+        const float* column = p.sfa.data + kb * p.sfa.k_stride;
 #pragma unroll
-            for (uint32_t i = 0; i < C.tile_m / kWarpSize; ++i) {
-                const uint32_t row = i * kWarpSize + lane;
-                ptx::cp_async_4(smem.sfa(at.stage) + row * 4, a + min(tile.m * C.tile_m + row, p.m - 1) * p.sfa.mn_stride);
-            }
-            if (lane < (C.two_b_scales() ? 2 : 1)) ptx::cp_async_4(smem.sfb(at.stage) + lane * 4, b + kb * p.sfb.k_stride);
-            ptx::cp_async_mbarrier_arrive_noinc(smem.full(at.stage));
-        }
+        for (uint32_t i = 0; i < C.tile_m / kWarpSize; ++i)
+            a[i] = ptx::load_global(column + min(tile.m * C.tile_m + i * kWarpSize + lane, p.m - 1) * p.sfa.mn_stride);
+        const uint32_t block = min(tile.n * C.tile_n / kScaleBlock + lane % kMaxBScales, ceil_div(p.n, kScaleBlock) - 1);
+        b = ptx::load_global(p.sfb.data + block * p.sfb.mn_stride + kb * p.sfb.k_stride);
+    }
+
+    __device__ void store(SmemAddr sfa, SmemAddr sfb) const {
+        const uint32_t lane = threadIdx.x % kWarpSize;
+#pragma unroll
+        for (uint32_t i = 0; i < C.tile_m / kWarpSize; ++i) ptx::store_shared(sfa + (i * kWarpSize + lane) * 4, a[i]);
+        if (lane < kMaxBScales) ptx::store_shared(sfb + lane * 4, b);
+    }
+};
+
+/// One of kScaleWarps warps, each of which serves every kScaleWarps-th stage. Plain loads take scales of any layout, so
+/// neither layout needs a kernel before this one; they are issued before the stage is free, so their latency is hidden.
+template <GemmConfig C>
+__device__ void load_scales(const GemmParams& p, const Shared<C>& smem, Walk walk, uint32_t scale_warp) {
+    auto at = RingCursor<C.stages>::producer();
+    at += scale_warp;
+    auto block = BlockWalk::of<C>(walk, scale_warp);
+    ScaleBlock<C> scales;
+    if (!block.done) scales.load(p, block.tile, block.kb);
+#pragma unroll 1
+    while (!block.done) {
+        wait(smem.empty(at.stage), at.parity);
+        scales.store(smem.sfa(at.stage), smem.sfb(at.stage));
+        __syncwarp();   // the arrival below speaks for the whole warp
+        if (threadIdx.x % kWarpSize == 0) ptx::mbarrier_arrive(smem.full(at.stage));
+        at += kScaleWarps;
+        block.advance<C>(kScaleWarps);
+        if (!block.done) scales.load(p, block.tile, block.kb);
     }
 }
 

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <finegemm/core/fragment.h>
+#include <finegemm/core/registers.h>
 #include <finegemm/core/ring.h>
 #include <finegemm/core/schedule.h>
 #include <finegemm/core/wgmma_desc.h>
 #include <finegemm/device/ptx/wgmma.cuh>
+#include <finegemm/device/barriers.cuh>
 #include <finegemm/device/shared.cuh>
 
 namespace finegemm::device {
@@ -25,19 +27,26 @@ struct Accumulator {
     }
 };
 
-/// block[64 x tile_n] = A[64 x 128] * B[tile_n x 128]^T, four wgmma of 32 each; returns when they have finished.
+/// Starts block[64 x tile_n] = A[64 x 128] * B[tile_n x 128]^T: four wgmma of 32, the last in a group of its own.
 template <GemmConfig C>
-__device__ inline void multiply_block(float (&block)[C.tile_n / 2], SmemAddr a, SmemAddr b) {
+__device__ inline void start_block(float (&block)[C.tile_n / 2], SmemAddr a, SmemAddr b) {
     const uint64_t a_descriptor = wgmma_descriptor(a.bits);
     const uint64_t b_descriptor = wgmma_descriptor(b.bits);
     ptx::wgmma_fence();
 #pragma unroll
-    for (uint32_t k = 0; k < GemmConfig::kTileK; k += 32)
+    for (uint32_t k = 0; k < GemmConfig::kTileK; k += 32) {
         ptx::wgmma_k32_e4m3(block, advanced(a_descriptor, k), advanced(b_descriptor, k), k != 0);
+        if (takes_turns(C) && k == 64) ptx::wgmma_commit_group();
+    }
     ptx::wgmma_commit_group();
-    ptx::wgmma_wait_group<0>();
+}
+
+/// Waits until all but the youngest `Pending` groups have finished; `block` may be read after it.
+template <uint32_t Pending, uint32_t Registers>
+__device__ inline void finish_block(float (&block)[Registers]) {
+    ptx::wgmma_wait_group<Pending>();
 #pragma unroll
-    for (uint32_t r = 0; r < C.tile_n / 2; ++r) ptx::pin(block[r]);
+    for (uint32_t r = 0; r < Registers; ++r) ptx::pin(block[r]);
 }
 
 /// Scales that a thread needs for one k-block: two rows of A, and the one or two blocks of B that the tile touches.
@@ -76,31 +85,116 @@ __device__ inline void release(const Shared<C>& smem, uint32_t stage) {
     }
 }
 
-/// Sums the whole range of K for this warpgroup's rows of the tile.
+/// What a math warpgroup needs while it walks over K.
 template <GemmConfig C>
-__device__ void multiply_tile(Accumulator<C>& acc, const Shared<C>& smem, RingCursor<C.stages>& at, TileCoord tile, KRange k) {
-    const uint32_t warpgroup = threadIdx.x / 128;
-    const uint32_t first_row = warpgroup * C.rows_per_warpgroup();
-    const uint32_t fragment_row = first_row + wgmma_accumulator(threadIdx.x % 128, 0).row;
-    const uint32_t first_cols = kScaleBlock - tile.n * C.tile_n % kScaleBlock;
-    acc.clear();
+struct MathRole {
+    const Shared<C>& smem;
+    uint32_t warpgroup, first_row, fragment_row;
+
+    __device__ explicit MathRole(const Shared<C>& shared)
+        : smem(shared),
+          warpgroup(threadIdx.x / 128),
+          first_row(warpgroup * C.rows_per_warpgroup()),
+          fragment_row(first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) {}
+
+    __device__ SmemAddr a(uint32_t stage, uint32_t i) const {
+        return smem.a(stage) + (first_row + i * 64) * GemmConfig::kTileK;
+    }
+    __device__ Scales scales(uint32_t stage, uint32_t i) const {
+        const SmemAddr rows = smem.sfa(stage) + (fragment_row + i * 64) * 4;
+        return {.a_upper = ptx::load_shared(rows),
+                .a_lower = ptx::load_shared(rows + 8 * 4),
+                .b_first = ptx::load_shared(smem.sfb(stage)),
+                .b_second = C.two_b_scales() ? ptx::load_shared(smem.sfb(stage) + 4) : 0.0f};
+    }
+};
+
+/// One block at a time: the tensor cores rest, or work for another warpgroup, while this one promotes.
+template <GemmConfig C>
+__device__ void multiply_in_turn(Accumulator<C>& acc, const MathRole<C>& role, RingCursor<C.stages>& at, uint32_t first_cols,
+                                 uint32_t blocks) {
+    wait(role.smem.full(at.stage), at.parity);
+    Scales scales = role.scales(at.stage, 0), next;
 #pragma unroll 1
-    for (uint32_t kb = k.begin; kb < k.end; ++kb, ++at) {
-        wait<C>(smem.full(at.stage), at.parity);
-        Scales s;
-        s.b_first = ptx::load_shared(smem.sfb(at.stage));
-        s.b_second = C.two_b_scales() ? ptx::load_shared(smem.sfb(at.stage) + 4) : 0.0f;
+    for (; blocks > 0; --blocks) {
+        const uint32_t stage = at.stage;
+        ++at;
 #pragma unroll
         for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
-            const SmemAddr row_scales = smem.sfa(at.stage) + (fragment_row + i * 64) * 4;
-            s.a_upper = ptx::load_shared(row_scales);
-            s.a_lower = ptx::load_shared(row_scales + 8 * 4);
+            const bool last = i + 1 == C.wgmmas_m();
             float block[C.tile_n / 2];
-            multiply_block<C>(block, smem.a(at.stage) + (first_row + i * 64) * GemmConfig::kTileK, smem.b(at.stage));
-            if (i + 1 == C.wgmmas_m()) release(smem, at.stage);
-            promote<C>(acc.sum[i], block, s, first_cols);
+            if constexpr (takes_turns(C)) await_turn(role.warpgroup);
+            start_block<C>(block, role.a(stage, i), role.smem.b(stage));
+            if constexpr (takes_turns(C)) {   // pass it on a little early: the next block's start-up hides under the last wgmma
+                ptx::wgmma_wait_group<1>();
+                pass_turn<C>(role.warpgroup);
+            }
+            if (!last) {
+                next = role.scales(stage, i + 1);
+            } else if (blocks > 1) {
+                wait(role.smem.full(at.stage), at.parity);
+                next = role.scales(at.stage, 0);
+            }
+            finish_block<0>(block);
+            if (last) release(role.smem, stage);
+            promote<C>(acc.sum[i], block, scales, first_cols);
+            scales = next;
         }
     }
+}
+
+/// Two blocks in flight: the next one is started before this one is promoted.
+template <GemmConfig C>
+__device__ void multiply_overlapped(Accumulator<C>& acc, const MathRole<C>& role, RingCursor<C.stages>& at, uint32_t first_cols,
+                                    uint32_t blocks) {
+    struct Flight {
+        float block[C.tile_n / 2];
+        Scales scales;
+        uint32_t stage;
+    };
+    const auto start = [&](Flight& f) {
+        f.stage = at.stage;
+        wait(role.smem.full(at.stage), at.parity);
+        f.scales = role.scales(at.stage, 0);
+        start_block<C>(f.block, role.a(at.stage, 0), role.smem.b(at.stage));
+        ++at;
+    };
+    const auto promote_finished = [&](Flight& f) {
+        release(role.smem, f.stage);
+        promote<C>(acc.sum[0], f.block, f.scales, first_cols);
+    };
+    Flight even, odd;
+    start(even);
+#pragma unroll 1
+    for (; blocks > 2; blocks -= 2) {
+        start(odd);
+        finish_block<1>(even.block);
+        promote_finished(even);
+        start(even);
+        finish_block<1>(odd.block);
+        promote_finished(odd);
+    }
+    if (blocks == 2) {
+        start(odd);
+        finish_block<1>(even.block);
+        promote_finished(even);
+        finish_block<0>(odd.block);
+        promote_finished(odd);
+    } else {
+        finish_block<0>(even.block);
+        promote_finished(even);
+    }
+}
+
+/// Sums a range of K for this warpgroup's rows of the tile.
+template <GemmConfig C>
+__device__ void multiply_tile(Accumulator<C>& acc, const Shared<C>& smem, RingCursor<C.stages>& at, TileCoord tile, KRange k) {
+    const MathRole<C> role(smem);
+    const uint32_t first_cols = kScaleBlock - tile.n * C.tile_n % kScaleBlock;
+    acc.clear();
+    if (k.size() == 0) return;   // a split finer than the k-blocks
+    if constexpr (blocks_in_flight(C) == 2) multiply_overlapped<C>(acc, role, at, first_cols, k.size());
+    else multiply_in_turn<C>(acc, role, at, first_cols, k.size());
 }
 
 }  // namespace finegemm::device

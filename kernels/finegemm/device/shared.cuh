@@ -34,14 +34,8 @@ struct Shared {
     __device__ SmemAddr partials_full(uint32_t warpgroup) const { return base + (kPlan.partials_full + warpgroup * 8); }
 };
 
-/// Waits at a barrier at which this CTA, TMA and, in a cluster, other CTAs arrive.
-template <GemmConfig C>
 __device__ inline void wait(SmemAddr barrier, uint32_t parity) {
-    if constexpr (C.cluster > 1) {
-        while (!ptx::mbarrier_try_wait_cluster(barrier, parity)) {}
-    } else {
-        while (!ptx::mbarrier_try_wait(barrier, parity)) {}
-    }
+    while (!ptx::mbarrier_try_wait(barrier, parity)) {}
 }
 
 /// One thread makes the barriers; nobody, here or in another CTA of the cluster, goes on before they exist.

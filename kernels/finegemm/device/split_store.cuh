@@ -65,7 +65,7 @@ __device__ void store_split_tile(const GemmParams& p, const Accumulator<C>& acc,
     const Exchange<C> exchange(p, smem, tile, rank);
     exchange.expect();
     exchange.send(acc);
-    wait<C>(exchange.barrier, 0);
+    while (!ptx::mbarrier_try_wait_cluster(exchange.barrier, 0)) {}
     const uint32_t first_row = tile.m * C.tile_m + threadIdx.x / 128 * C.rows_per_warpgroup();
     const uint32_t first_col = tile.n * C.tile_n + rank * Exchange<C>::kCols;
     const uint32_t pieces = Exchange<C>::cols_of(rank) / 8;   // 16-byte pieces of a row of D

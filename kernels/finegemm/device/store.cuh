@@ -9,13 +9,6 @@
 
 namespace finegemm::device {
 
-/// Barrier 0 is __syncthreads; each math warpgroup has one of its own.
-__device__ inline void warpgroup_barrier(uint32_t warpgroup) {
-    if (warpgroup == 0) ptx::named_barrier<1, 128>();
-    else if (warpgroup == 1) ptx::named_barrier<2, 128>();
-    else ptx::named_barrier<3, 128>();
-}
-
 /// Where a lane's 16-byte piece of the slab goes: box after box, rows swizzled as the tensor map says.
 template <GemmConfig C>
 __device__ inline uint32_t slab_offset(RowCol piece) {

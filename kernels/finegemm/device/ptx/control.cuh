@@ -16,10 +16,14 @@ __device__ inline void setmaxnreg_inc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-/// Waits for `threads` threads at barrier `id` of this CTA. Ids are constants: a run-time id makes the compiler reserve all 16.
-template <uint32_t Id, uint32_t Threads>
-__device__ inline void named_barrier() {
-    asm volatile("bar.sync %0, %1;" ::"n"(Id), "n"(Threads) : "memory");
+/// Waits for `threads` threads, this one included, at barrier `id` (0..15) of this CTA. PTX ISA, bar.sync.
+__device__ inline void named_barrier_sync(uint32_t id, uint32_t threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// Counts this warp at the barrier without waiting.
+__device__ inline void named_barrier_arrive(uint32_t id, uint32_t threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 __device__ inline uint32_t cluster_rank() {

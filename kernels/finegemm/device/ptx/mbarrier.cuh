@@ -16,19 +16,15 @@ __device__ inline void mbarrier_arrive(SmemAddr barrier) {
     asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier.bits) : "memory");
 }
 
-/// Arrives at a barrier of another CTA of the cluster; the address comes from map_to_rank.
+/// Arrives at a barrier of any CTA of the cluster; the address comes from map_to_rank. The scope stays that of the CTA: what the
+/// arrival orders are tensor-core and TMA accesses of stages, and cluster scope costs a flush of the L1 cache at each arrival.
 __device__ inline void mbarrier_arrive_cluster(SmemAddr barrier) {
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier.bits) : "memory");
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier.bits) : "memory");
 }
 
 /// Arrives once and announces bytes that asynchronous copies will bring.
 __device__ inline void mbarrier_arrive_expect_tx(SmemAddr barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier.bits), "r"(bytes) : "memory");
-}
-
-/// Arrives for this thread when all its earlier cp.async copies have landed; does not raise the expected count.
-__device__ inline void cp_async_mbarrier_arrive_noinc(SmemAddr barrier) {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier.bits) : "memory");
 }
 
 /// True once the phase of this parity has completed. The hardware suspends the thread for a while before it says no.
@@ -42,7 +38,7 @@ __device__ inline bool mbarrier_try_wait(SmemAddr barrier, uint32_t parity) {
     return done != 0;
 }
 
-/// The same with cluster scope, for barriers at which other CTAs arrive.
+/// The same with cluster scope, for ordinary data that other CTAs have stored.
 __device__ inline bool mbarrier_try_wait_cluster(SmemAddr barrier, uint32_t parity) {
     uint32_t done;
     asm volatile(

@@ -40,9 +40,15 @@ __device__ inline Float4 load_shared_x4(SmemAddr at) {
     return v;
 }
 
-/// Copies 4 bytes from global to shared memory without passing registers. PTX ISA, cp.async.
-__device__ inline void cp_async_4(SmemAddr to, const void* from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to.bits), "l"(from) : "memory");
+__device__ inline void store_shared(SmemAddr at, float x) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at.bits), "f"(x) : "memory");
+}
+
+/// Through the read-only path: the kernel never writes what it loads so. Not volatile: loads may be moved together.
+__device__ inline float load_global(const float* from) {
+    float x;
+    asm("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(from));
+    return x;
 }
 
 /// Stores two floats into a CTA of the cluster and counts 8 bytes on its mbarrier. PTX ISA, st.async.
