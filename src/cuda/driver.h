@@ -1,0 +1,116 @@
+// The CUDA driver, opened at run time: own declarations of the few types and entry points that the library uses.
+// Layer cuda. No CUDA header and no CUDA library is needed to build or to start; a test holds the types against cuda.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <finegemm/core/params.h>
+
+namespace finegemm::cuda {
+
+using Result = int;
+using DeviceHandle = int;
+using DevicePtr = unsigned long long;
+using ContextHandle = struct ContextTag*;
+using StreamHandle = void*;
+using LibraryHandle = struct LibraryTag*;
+using KernelHandle = struct KernelTag*;
+
+/// CUlaunchAttribute with the one attribute that we set: CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION.
+struct LaunchAttribute {
+    int id = 4;
+    char pad[4] = {};
+    union {
+        uint32_t cluster[3];
+        char bytes[64];
+    } value = {};
+};
+
+/// CUlaunchConfig.
+struct LaunchConfig {
+    uint32_t grid[3] = {1, 1, 1};
+    uint32_t block[3] = {1, 1, 1};
+    uint32_t smem_bytes = 0;
+    StreamHandle stream = nullptr;
+    LaunchAttribute* attributes = nullptr;
+    uint32_t attribute_count = 0;
+};
+
+// CUdevice_attribute and CUfunction_attribute values, as cuda.h numbers them.
+enum class DeviceAttribute : int {
+    MultiprocessorCount = 16,
+    ClockRateKhz = 13,
+    MemoryClockKhz = 36,
+    BusWidthBits = 37,
+    L2Bytes = 38,
+    ComputeMajor = 75,
+    ComputeMinor = 76,
+    MaxSharedMemoryOptin = 97,
+};
+inline constexpr int kMaxDynamicSharedMemory = 8;
+
+/// The entry points, named as in cuda.h without "cu". All are resolved when the driver is opened.
+struct Api {
+    Result (*GetErrorName)(Result, const char**);
+    Result (*GetErrorString)(Result, const char**);
+    Result (*Init)(unsigned);
+    Result (*DriverGetVersion)(int*);
+    Result (*DeviceGetCount)(int*);
+    Result (*DeviceGet)(DeviceHandle*, int);
+    Result (*DeviceGetName)(char*, int, DeviceHandle);
+    Result (*DeviceGetAttribute)(int*, int, DeviceHandle);
+    Result (*DevicePrimaryCtxRetain)(ContextHandle*, DeviceHandle);
+    Result (*DevicePrimaryCtxRelease)(DeviceHandle);
+    Result (*CtxPushCurrent)(ContextHandle);
+    Result (*CtxPopCurrent)(ContextHandle*);
+    Result (*CtxGetCurrent)(ContextHandle*);
+    Result (*LibraryLoadData)(LibraryHandle*, const void*, void*, void*, unsigned, void*, void*, unsigned);
+    Result (*LibraryUnload)(LibraryHandle);
+    Result (*LibraryGetKernel)(KernelHandle*, LibraryHandle, const char*);
+    Result (*KernelSetAttribute)(int attribute, int value, KernelHandle, DeviceHandle);
+    Result (*OccupancyMaxActiveClusters)(int*, KernelHandle, const LaunchConfig*);
+    Result (*OccupancyMaxActiveBlocksPerMultiprocessor)(int*, KernelHandle, int block, size_t smem);
+    Result (*LaunchKernelEx)(const LaunchConfig*, KernelHandle, void** parameters, void** extra);
+    Result (*TensorMapEncodeTiled)(TensorMap*, int type, uint32_t rank, void* base, const uint64_t* dims, const uint64_t* strides,
+                                   const uint32_t* box, const uint32_t* element_strides, int interleave, int swizzle,
+                                   int l2_promotion, int oob_fill);
+    Result (*MemsetD2D8Async)(DevicePtr, size_t pitch, unsigned char value, size_t width, size_t height, StreamHandle);
+    Result (*MemsetD8Async)(DevicePtr, unsigned char value, size_t bytes, StreamHandle);
+    Result (*MemAlloc)(DevicePtr*, size_t);
+    Result (*MemFree)(DevicePtr);
+    Result (*MemcpyDtoHAsync)(void*, DevicePtr, size_t, StreamHandle);
+    Result (*MemcpyHtoDAsync)(DevicePtr, const void*, size_t, StreamHandle);
+    Result (*StreamSynchronize)(StreamHandle);
+    Result (*StreamIsCapturing)(StreamHandle, int*);
+    Result (*ThreadExchangeStreamCaptureMode)(int*);
+    Result (*EventCreate)(void**, unsigned);
+    Result (*EventDestroy)(void*);
+    Result (*EventRecord)(void*, StreamHandle);
+    Result (*EventSynchronize)(void*);
+    Result (*EventElapsedTime)(float*, void*, void*);
+};
+
+class Driver {
+public:
+    /// Opens the driver and initialises it. Throws Error(Unsupported) that says what is missing and what to do:
+    /// no library, a toolkit's stub, no device, a driver without an entry point that we need.
+    static std::shared_ptr<const Driver> open(const std::string& library = "libcuda.so.1");
+
+    Api api{};
+    int version = 0;   // 12040 is CUDA 12.4
+    int devices = 0;
+
+    /// Throws Error(Driver) that names the call and the driver's reason.
+    void check(Result result, std::string_view call) const {
+        if (result != 0) fail(result, call);
+    }
+
+private:
+    [[noreturn]] void fail(Result result, std::string_view call) const;
+};
+
+}  // namespace finegemm::cuda

@@ -1,0 +1,41 @@
+// Tensor maps. Layer cuda.
+#include "cuda/tensor_map.h"
+
+#include <fmt/format.h>
+
+namespace finegemm::cuda {
+
+namespace {
+
+// Enumerators of cuda.h.
+constexpr int kUint8 = 0, kBf16 = 9;
+constexpr int kPromote256 = 3;
+
+int swizzle_code(Swizzle swizzle) {
+    switch (swizzle) {
+        case Swizzle::B32: return 1;
+        case Swizzle::B64: return 2;
+        case Swizzle::B128: return 3;
+        default: return 0;
+    }
+}
+
+}  // namespace
+
+TensorMap encode(const Driver& driver, const GlobalMatrix& matrix, const TmaBox& box) {
+    TensorMap map;
+    const uint64_t dims[] = {matrix.cols, matrix.rows};
+    // A single row needs no stride, but the driver checks it all the same.
+    const uint64_t strides[] = {matrix.row_stride_bytes};
+    const uint32_t extents[] = {box.cols, box.rows};
+    const uint32_t steps[] = {1, 1};
+    const Result result = driver.api.TensorMapEncodeTiled(&map, box.element_bytes == 1 ? kUint8 : kBf16, 2,
+                                                          const_cast<void*>(matrix.data), dims, strides, extents, steps, 0,
+                                                          swizzle_code(box.swizzle), kPromote256, 0);
+    if (result != 0)
+        driver.check(result, fmt::format("cuTensorMapEncodeTiled({} x {}, rows every {} bytes, box {} x {})", matrix.rows,
+                                         matrix.cols, matrix.row_stride_bytes, box.rows, box.cols));
+    return map;
+}
+
+}  // namespace finegemm::cuda

@@ -1,0 +1,21 @@
+// Tensor maps: descriptions of matrices for the copy engine. Layer cuda.
+#pragma once
+
+#include <finegemm/core/tma_box.h>
+
+#include "cuda/driver.h"
+
+namespace finegemm::cuda {
+
+/// A row-major matrix in global memory. Address and row stride are multiples of 16 bytes.
+struct GlobalMatrix {
+    const void* data = nullptr;
+    uint64_t rows = 0, cols = 0;
+    uint64_t row_stride_bytes = 0;
+    bool operator==(const GlobalMatrix&) const = default;
+};
+
+/// What lies outside of the matrix reads as zero and is not written.
+TensorMap encode(const Driver& driver, const GlobalMatrix& matrix, const TmaBox& box);
+
+}  // namespace finegemm::cuda
