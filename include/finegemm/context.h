@@ -23,6 +23,7 @@ enum class Compiler : int32_t { Nvrtc = 0, Nvcc = 1 };
 struct Options {
     std::string cache_dir;                          ///< FINEGEMM_CACHE_DIR; empty: $XDG_CACHE_HOME/finegemm or ~/.cache/finegemm
     int64_t cache_limit_bytes = 256ll << 20;        ///< FINEGEMM_CACHE_LIMIT; 0 turns the disk cache off
+    std::string driver_path = "libcuda.so.1";       ///< FINEGEMM_DRIVER: the CUDA driver's library
     std::string nvrtc_path;                         ///< FINEGEMM_NVRTC: a libnvrtc to load first; empty: search
     std::string nvcc_path;                          ///< FINEGEMM_NVCC: empty: search PATH and CUDA_HOME
     Compiler compiler = Compiler::Nvrtc;            ///< FINEGEMM_COMPILER=nvrtc|nvcc

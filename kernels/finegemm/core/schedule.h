@@ -123,12 +123,10 @@ FG_HD constexpr uint32_t a_box_rows(const GemmConfig& c, uint32_t m) {
 }
 FG_HD constexpr uint32_t b_box_rows(const GemmConfig& c) { return c.tile_n / c.b_sharers(); }
 
-/// Bands of about the square root of the wave, in rows: a wave of `resident` tiles then reads few rows and columns.
-FG_HD constexpr uint32_t raster_band(const GemmConfig& c, uint32_t m, uint32_t n) {
-    const uint32_t tiles_m = ceil_div(m, c.tile_m * cluster_tiles_m(c));
-    const uint32_t rows = max(1, 2048 / (c.tile_m * cluster_tiles_m(c)));
-    (void)n;
-    return min(max(tiles_m, 1), rows);
+/// Tiles along M that a band holds: about 2048 rows, so that a wave of tiles reads few rows of A and columns of B.
+FG_HD constexpr uint32_t raster_band(const GemmConfig& c, uint32_t m) {
+    const uint32_t rows = c.tile_m * cluster_tiles_m(c);
+    return max(1, min(ceil_div(m, rows), 2048 / rows));
 }
 
 }  // namespace finegemm
