@@ -22,10 +22,13 @@ struct RingCursor {
         return *this;
     }
 
-    /// `++` so many times.
+    /// `++` so many times; at most once round the ring.
     FG_HD constexpr RingCursor& operator+=(uint32_t steps) {
         stage += steps;
-        for (; stage >= Stages; stage -= Stages) parity ^= 1;
+        if (stage >= Stages) {
+            stage -= Stages;
+            parity ^= 1;
+        }
         return *this;
     }
 };

@@ -98,13 +98,16 @@ struct BlockWalk {
         return w;
     }
 
+    /// True when this leads to another tile (or to the end).
     template <GemmConfig C>
-    FG_HD constexpr void advance(uint32_t blocks) {
+    FG_HD constexpr bool advance(uint32_t blocks) {
         kb += blocks;
+        if (kb < tiles.k.end) return false;
         while (!done && kb >= tiles.k.end) {
             kb -= tiles.k.size();
             done = !tiles.template take<C>(tile);
         }
+        return true;
     }
 };
 

@@ -42,28 +42,63 @@ __device__ void load_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk
     }
 }
 
-/// The scales of one k-block, spread over the lanes of a warp.
+/// A scale warp's view of the scales of one tile: four rows of A per lane and 128 rows, and up to two blocks of B.
+/// The math warps on the same schedulers wait for every instruction here: addresses are computed once for each tile.
 template <GemmConfig C>
-struct ScaleBlock {
-    float a[C.tile_m / kWarpSize];
-    float b;
+struct ScaleReader {
+    static constexpr uint32_t kGroupRows = 4 * kWarpSize, kGroups = ceil_div(C.tile_m, kGroupRows);
 
-    /// Rows and blocks past the end repeat the last one: their products are never stored.
-    __device__ void load(const GemmParams& p, TileCoord tile, uint32_t kb) {
-        const uint32_t lane = threadIdx.x % kWarpSize;
-        const float* column = p.sfa.data + kb * p.sfa.k_stride;
-#pragma unroll
-        for (uint32_t i = 0; i < C.tile_m / kWarpSize; ++i)
-            a[i] = ptx::load_global(column + min(tile.m * C.tile_m + i * kWarpSize + lane, p.m - 1) * p.sfa.mn_stride);
+    const ScaleView& sfa;
+    const ScaleView& sfb;
+    uint32_t lane, rows = 0;        // rows: of D from this lane's first one on
+    bool vectors;                   // four rows of A lie side by side, aligned
+    const float* a_from = nullptr;  // this lane's first row of A, and its block of B
+    const float* b_from = nullptr;
+    ptx::Float4 a[kGroups];
+    float b = 0;
+
+    __device__ explicit ScaleReader(const GemmParams& p)
+        : sfa(p.sfa),
+          sfb(p.sfb),
+          lane(threadIdx.x % kWarpSize),
+          vectors(sfa.mn_stride == 1 && ((reinterpret_cast<uint64_t>(sfa.data) / 4 | sfa.k_stride) & 3) == 0) {}
+
+    __device__ void aim(const GemmParams& p, TileCoord tile, uint32_t kb) {
+        const uint32_t row = tile.m * C.tile_m + lane * 4;
+        rows = row < p.m ? p.m - row : 0;
+        a_from = sfa.data + row * sfa.mn_stride + kb * sfa.k_stride;
+        // The block past the last one repeats it: its products are never stored.
         const uint32_t block = min(tile.n * C.tile_n / kScaleBlock + lane % kMaxBScales, ceil_div(p.n, kScaleBlock) - 1);
-        b = ptx::load_global(p.sfb.data + block * p.sfb.mn_stride + kb * p.sfb.k_stride);
+        b_from = sfb.data + block * sfb.mn_stride + kb * sfb.k_stride;
+    }
+    __device__ void step(uint32_t blocks) {
+        a_from += blocks * sfa.k_stride;
+        b_from += blocks * sfb.k_stride;
     }
 
-    __device__ void store(SmemAddr sfa, SmemAddr sfb) const {
-        const uint32_t lane = threadIdx.x % kWarpSize;
+    /// Rows past the end keep what they had: their products are never stored.
+    __device__ void load() {
 #pragma unroll
-        for (uint32_t i = 0; i < C.tile_m / kWarpSize; ++i) ptx::store_shared(sfa + (i * kWarpSize + lane) * 4, a[i]);
-        if (lane < kMaxBScales) ptx::store_shared(sfb + lane * 4, b);
+        for (uint32_t g = 0; g < kGroups; ++g) {
+            if (vectors && rows >= g * kGroupRows + 4) {
+                a[g] = ptx::load_global_x4(a_from + g * kGroupRows);
+            } else {
+                const float* from = a_from + g * kGroupRows * sfa.mn_stride;
+                float* const parts[4] = {&a[g].x, &a[g].y, &a[g].z, &a[g].w};
+#pragma unroll
+                for (uint32_t r = 0; r < 4; ++r, from += sfa.mn_stride)
+                    if (rows > g * kGroupRows + r) *parts[r] = ptx::load_global(from);
+            }
+        }
+        if (lane < kMaxBScales) b = ptx::load_global(b_from);
+    }
+
+    __device__ void store(SmemAddr to_a, SmemAddr to_b) const {
+#pragma unroll
+        for (uint32_t g = 0; g < kGroups; ++g)
+            if ((g + 1) * kGroupRows <= C.tile_m || g * kGroupRows + lane * 4 < C.tile_m)
+                ptx::store_shared_x4(to_a + (g * kGroupRows + lane * 4) * 4, a[g]);
+        if (lane < kMaxBScales) ptx::store_shared(to_b + lane * 4, b);
     }
 };
 
@@ -71,20 +106,25 @@ struct ScaleBlock {
 /// neither layout needs a kernel before this one; they are issued before the stage is free, so their latency is hidden.
 template <GemmConfig C>
 __device__ void load_scales(const GemmParams& p, const Shared<C>& smem, Walk walk, uint32_t scale_warp) {
+    static_assert(kScaleWarps <= C.stages, "a warp that skips stages must not lap the ring");
     auto at = RingCursor<C.stages>::producer();
     at += scale_warp;
     auto block = BlockWalk::of<C>(walk, scale_warp);
-    ScaleBlock<C> scales;
-    if (!block.done) scales.load(p, block.tile, block.kb);
+    if (block.done) return;
+    ScaleReader<C> scales(p);
+    scales.aim(p, block.tile, block.kb);
 #pragma unroll 1
-    while (!block.done) {
+    while (true) {
+        scales.load();
         wait(smem.empty(at.stage), at.parity);
         scales.store(smem.sfa(at.stage), smem.sfb(at.stage));
         __syncwarp();   // the arrival below speaks for the whole warp
         if (threadIdx.x % kWarpSize == 0) ptx::mbarrier_arrive(smem.full(at.stage));
         at += kScaleWarps;
-        block.advance<C>(kScaleWarps);
-        if (!block.done) scales.load(p, block.tile, block.kb);
+        const bool other_tile = block.advance<C>(kScaleWarps);
+        if (block.done) return;
+        if (other_tile) scales.aim(p, block.tile, block.kb);
+        else scales.step(kScaleWarps);
     }
 }
 

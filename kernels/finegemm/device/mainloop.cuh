@@ -93,7 +93,7 @@ struct MathRole {
 
     __device__ explicit MathRole(const Shared<C>& shared)
         : smem(shared),
-          warpgroup(threadIdx.x / 128),
+          warpgroup(ptx::broadcast(threadIdx.x / 128)),
           first_row(warpgroup * C.rows_per_warpgroup()),
           fragment_row(first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) {}
 

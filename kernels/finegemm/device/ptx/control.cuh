@@ -42,6 +42,12 @@ __device__ inline bool elect_one() {
     return chosen != 0;
 }
 
+/// The value of lane 0, in all lanes of a converged warp: the compiler then knows that it is the same in all of them.
+__device__ inline uint32_t broadcast(uint32_t x) {
+    asm volatile("shfl.sync.idx.b32 %0, %0, 0, 0x1f, 0xffffffff;" : "+r"(x));
+    return x;
+}
+
 /// Waits for the kernels that this one was launched to overlap with; returns at once when there are none.
 __device__ inline void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 

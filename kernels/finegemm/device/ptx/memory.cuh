@@ -44,11 +44,21 @@ __device__ inline void store_shared(SmemAddr at, float x) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(at.bits), "f"(x) : "memory");
 }
 
+__device__ inline void store_shared_x4(SmemAddr at, Float4 v) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at.bits), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+}
+
 /// Through the read-only path: the kernel never writes what it loads so. Not volatile: loads may be moved together.
 __device__ inline float load_global(const float* from) {
     float x;
     asm("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(from));
     return x;
+}
+
+__device__ inline Float4 load_global_x4(const float* from) {
+    Float4 v;
+    asm("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(from));
+    return v;
 }
 
 /// Stores two floats into a CTA of the cluster and counts 8 bytes on its mbarrier. PTX ISA, st.async.
