@@ -29,8 +29,4 @@ FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c) {
     return c.wgmmas_m() == 1 && fits ? 2 : 1;
 }
 
-/// With one block in flight, two warpgroups that multiply at the same time also promote at the same time, and the tensor
-/// cores wait. Taking turns keeps one promoting under the other's multiplication.
-FG_HD constexpr bool takes_turns(const GemmConfig& c) { return c.math_warpgroups > 1 && blocks_in_flight(c) == 1; }
-
 }  // namespace finegemm

@@ -13,8 +13,6 @@ template <GemmConfig C>
 __device__ void multiply_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk) {
     auto at = RingCursor<C.stages>::consumer();
     Accumulator<C> acc;
-    if constexpr (takes_turns(C))   // the first turn is warpgroup 0's
-        if (threadIdx.x / 128 == C.math_warpgroups - 1) pass_turn<C>(C.math_warpgroups - 1);
     for (TileCoord tile; walk.take<C>(tile);) {
         multiply_tile<C>(acc, smem, at, tile, walk.k);
         if constexpr (C.k_splits() > 1) store_split_tile<C>(p, acc, smem, tile, walk.rank);

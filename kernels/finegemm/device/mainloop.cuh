@@ -27,17 +27,15 @@ struct Accumulator {
     }
 };
 
-/// Starts block[64 x tile_n] = A[64 x 128] * B[tile_n x 128]^T: four wgmma of 32, the last in a group of its own.
+/// Starts block[64 x tile_n] = A[64 x 128] * B[tile_n x 128]^T: four wgmma of 32.
 template <GemmConfig C>
 __device__ inline void start_block(float (&block)[C.tile_n / 2], SmemAddr a, SmemAddr b) {
     const uint64_t a_descriptor = wgmma_descriptor(a.bits);
     const uint64_t b_descriptor = wgmma_descriptor(b.bits);
     ptx::wgmma_fence();
 #pragma unroll
-    for (uint32_t k = 0; k < GemmConfig::kTileK; k += 32) {
+    for (uint32_t k = 0; k < GemmConfig::kTileK; k += 32)
         ptx::wgmma_k32_e4m3(block, advanced(a_descriptor, k), advanced(b_descriptor, k), k != 0);
-        if (takes_turns(C) && k == 64) ptx::wgmma_commit_group();
-    }
     ptx::wgmma_commit_group();
 }
 
@@ -109,9 +107,10 @@ struct MathRole {
     }
 };
 
-/// One block at a time: the tensor cores rest, or work for another warpgroup, while this one promotes.
+/// One block at a time: while this warpgroup promotes, the tensor cores work for another one. Nothing makes the two
+/// alternate but that the tensor cores finish one warpgroup's block before the other's; explicit turns cost 8% of the time.
 template <GemmConfig C>
-__device__ void multiply_in_turn(Accumulator<C>& acc, const MathRole<C>& role, RingCursor<C.stages>& at, uint32_t first_cols,
+__device__ void multiply_one_by_one(Accumulator<C>& acc, const MathRole<C>& role, RingCursor<C.stages>& at, uint32_t first_cols,
                                  uint32_t blocks) {
     wait(role.smem.full(at.stage), at.parity);
     Scales scales = role.scales(at.stage, 0), next;
@@ -123,12 +122,7 @@ __device__ void multiply_in_turn(Accumulator<C>& acc, const MathRole<C>& role, R
         for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
             const bool last = i + 1 == C.wgmmas_m();
             float block[C.tile_n / 2];
-            if constexpr (takes_turns(C)) await_turn(role.warpgroup);
             start_block<C>(block, role.a(stage, i), role.smem.b(stage));
-            if constexpr (takes_turns(C)) {   // pass it on a little early: the next block's start-up hides under the last wgmma
-                ptx::wgmma_wait_group<1>();
-                pass_turn<C>(role.warpgroup);
-            }
             if (!last) {
                 next = role.scales(stage, i + 1);
             } else if (blocks > 1) {
@@ -137,7 +131,9 @@ __device__ void multiply_in_turn(Accumulator<C>& acc, const MathRole<C>& role, R
             }
             finish_block<0>(block);
             if (last) release(role.smem, stage);
-            promote<C>(acc.sum[i], block, scales, first_cols);
+            // Always so. But ptxas moves no instruction across the branch: it would else mix the promotion with what starts the
+            // next block, and the tensor cores would wait (256x128 tiles: 13% of the time).
+            if (stage < C.stages) promote<C>(acc.sum[i], block, scales, first_cols);
             scales = next;
         }
     }
@@ -194,7 +190,7 @@ __device__ void multiply_tile(Accumulator<C>& acc, const Shared<C>& smem, RingCu
     acc.clear();
     if (k.size() == 0) return;   // a split finer than the k-blocks
     if constexpr (blocks_in_flight(C) == 2) multiply_overlapped<C>(acc, role, at, first_cols, k.size());
-    else multiply_in_turn<C>(acc, role, at, first_cols, k.size());
+    else multiply_one_by_one<C>(acc, role, at, first_cols, k.size());
 }
 
 }  // namespace finegemm::device
