@@ -18,15 +18,15 @@ struct Problem {
     constexpr uint32_t k_blocks() const { return ceil_div(k, kScaleBlock); }
 };
 
-/// What the cost model needs to know of a GPU. Rates are measured where a record says so.
+/// What the cost model needs to know of a GPU.
 struct DeviceSpec {
     std::string_view name;
     uint32_t sms = 132;
-    uint32_t smem_bytes = 232448;        // largest dynamic shared memory of a CTA
-    uint32_t smem_per_sm = 233472;       // 228 KiB; each CTA takes 1 KiB more than it asks for
-    double clock_ghz = 1.755;            // under tensor load
+    uint32_t smem_bytes = 232448;     // largest dynamic shared memory of a CTA
+    uint32_t smem_per_sm = 233472;    // 228 KiB; each CTA takes 1 KiB more than it asks for
+    double clock_ratio = 1;           // clock under tensor load, relative to the H200 that the costs were measured on
     double hbm_bytes_per_us = 4.2e6;
-    double l2_bytes_per_clock_sm = 40;   // into one SM
+    bool operator==(const DeviceSpec&) const = default;
 };
 
 /// A known device by name ("h200", "h100", "h20", "gh200"); null when unknown.
@@ -35,31 +35,37 @@ const DeviceSpec* find_device(std::string_view name);
 /// All kernels that the planner may choose: the contents of the pack.
 std::span<const GemmConfig> candidates();
 
-/// Short and stable, usable as a C identifier after a prefix: "m128n128s5w2_shareA2".
+/// What one CTA of a kernel takes, in microseconds on an H200: fitted to measurements (bench/fit_costs.py).
+struct Rates {
+    double block;         // one k-block of a tile, with as many CTAs on the SM as the kernel allows
+    double block_alone;   // the same for a CTA that has the SM to itself
+    double tile;          // what a tile takes beyond its k-blocks: first loads, last promotion, store, exchange
+};
+/// Of a candidate; throws Error(Internal) for any other configuration.
+const Rates& rates(const GemmConfig& config);
+
+/// Short and stable, usable as a C identifier after a prefix: "m128n128s6w2_shareB2".
 std::string name_of(const GemmConfig& config);
+std::string_view name_of(ClusterUse use);
 /// The candidate of that name; throws Error(InvalidArgument) that says where to find the names.
 GemmConfig config_named(std::string_view name);
 
-/// Times in microseconds of the terms that the model adds up or takes the larger of.
+/// A predicted time and its terms, in microseconds.
 struct Cost {
     double total = 0;
-    double compute = 0, memory = 0, l2 = 0, fixed = 0;
-    uint32_t tiles = 0, waves = 0;
+    double launch = 0;    // what an empty kernel takes
+    double compute = 0;   // the longest CTA's tiles
+    double memory = 0;    // each operand once through the device's memory
+    uint32_t tiles = 0;   // of D
+    uint32_t ctas = 0;    // that would run if the device were large enough
 };
 Cost cost(const Problem& problem, const DeviceSpec& device, const GemmConfig& config);
 
 /// Why a candidate cannot be used; empty when it can.
 std::string_view rejected(const Problem& problem, const DeviceSpec& device, const GemmConfig& config);
 
-/// Where a choice came from.
-enum class Source { Table, Model };
-
-struct Choice {
-    GemmConfig config;
-    Source source = Source::Model;
-};
-/// Throws Error(Unsupported) when nothing fits.
-Choice choose(const Problem& problem, const DeviceSpec& device);
+/// The cheapest candidate that is not rejected. Throws Error(Unsupported) when nothing fits.
+GemmConfig choose(const Problem& problem, const DeviceSpec& device);
 
 /// The choice and every other candidate with its cost or the reason for its rejection, as JSON text.
 std::string explain(const Problem& problem, const DeviceSpec& device);

@@ -1,0 +1,71 @@
+// The choice: of all kernels those that can, of those the cheapest; and the account of it. Layer plan.
+#include <algorithm>
+#include <cmath>
+
+#include <finegemm/error.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "plan/plan.h"
+
+namespace finegemm::plan {
+
+GemmConfig choose(const Problem& problem, const DeviceSpec& device) {
+    const GemmConfig* best = nullptr;
+    double least = 0;
+    for (const GemmConfig& c : candidates()) {
+        if (!rejected(problem, device, c).empty()) continue;
+        const double total = cost(problem, device, c).total;
+        if (best == nullptr || total < least) {
+            best = &c;
+            least = total;
+        }
+    }
+    if (best == nullptr)
+        throw Error(Errc::Unsupported, fmt::format("gemm {}x{}x{}: no kernel can take it on device '{}'; `finegemm explain {} {} {}` "
+                                                   "says why, kernel by kernel",
+                                                   problem.m, problem.n, problem.k, device.name, problem.m, problem.n, problem.k));
+    return *best;
+}
+
+std::string explain(const Problem& problem, const DeviceSpec& device) {
+    using nlohmann::ordered_json;
+    struct Entry {
+        const GemmConfig* config;
+        std::string_view why_not;
+        Cost cost;
+    };
+    std::vector<Entry> entries;
+    for (const GemmConfig& c : candidates()) entries.push_back({&c, rejected(problem, device, c), {}});
+    for (Entry& e : entries)
+        if (e.why_not.empty()) e.cost = cost(problem, device, *e.config);
+    std::stable_sort(entries.begin(), entries.end(), [](const Entry& x, const Entry& y) {
+        if (x.why_not.empty() != y.why_not.empty()) return x.why_not.empty();
+        return x.cost.total < y.cost.total;
+    });
+
+    const auto rounded = [](double us) { return std::round(us * 100) / 100; };
+    ordered_json out = {{"problem", {{"m", problem.m}, {"n", problem.n}, {"k", problem.k}}}, {"device", device.name}, {"chosen", nullptr}};
+    ordered_json& list = out["candidates"] = ordered_json::array();
+    for (const Entry& e : entries) {
+        const GemmConfig& c = *e.config;
+        ordered_json row = {{"name", name_of(c)}};
+        if (e.why_not.empty()) {
+            row.update({{"us", rounded(e.cost.total)}, {"compute_us", rounded(e.cost.compute)},
+                        {"memory_us", rounded(e.cost.memory)}, {"launch_us", rounded(e.cost.launch)},
+                        {"tiles", e.cost.tiles}, {"ctas", e.cost.ctas}});
+        } else {
+            row["rejected"] = e.why_not;
+        }
+        if (out["chosen"].is_null() && e.why_not.empty()) {
+            out["chosen"] = row;
+            out["chosen"]["config"] = {{"tile_m", c.tile_m}, {"tile_n", c.tile_n}, {"stages", c.stages},
+                                       {"math_warpgroups", c.math_warpgroups}, {"cluster", c.cluster},
+                                       {"cluster_use", name_of(c.cluster_use)}, {"ctas_per_sm", c.ctas_per_sm}, {"slab_n", c.slab_n}};
+        }
+        list.push_back(std::move(row));
+    }
+    return out.dump(2);
+}
+
+}  // namespace finegemm::plan

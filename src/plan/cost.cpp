@@ -1,0 +1,43 @@
+// The cost model: how long a kernel will take. Layer plan.
+#include <cmath>
+
+#include <finegemm/core/schedule.h>
+
+#include "plan/plan.h"
+
+namespace finegemm::plan {
+
+namespace {
+
+// Microseconds from launch to end of a kernel that does next to nothing, on an H200.
+constexpr double kLaunch = 2.2;
+
+// Compute and memory overlap, but not wholly: the norm of this order joins them (2: add squares; infinity: the larger).
+constexpr double kOverlap = 4;
+
+double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, uint64_t ctas) {
+    const Rates& r = rates(c);
+    const double blocks = ceil_div(p.k_blocks(), c.k_splits());
+    const uint64_t slots = static_cast<uint64_t>(d.sms) * c.ctas_per_sm;
+    const uint64_t full_waves = ctas / slots, rest = ctas % slots;
+    double time = static_cast<double>(full_waves) * (r.tile + blocks * r.block);
+    if (rest > 0) time += r.tile + blocks * (rest <= d.sms ? r.block_alone : r.block);
+    return time / d.clock_ratio;
+}
+
+}  // namespace
+
+Cost cost(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
+    const double m = p.m, n = p.n, k = p.k;
+    const uint64_t tiles = raster(c, p.m, p.n, 1).size() * static_cast<uint64_t>(cluster_tiles_m(c) * cluster_tiles_n(c));
+    const uint64_t ctas = tiles * c.k_splits();
+    Cost t{.launch = kLaunch,
+           .compute = compute_time(p, d, c, ctas),
+           .memory = (m * k + n * k + 2 * m * n) / d.hbm_bytes_per_us,
+           .tiles = static_cast<uint32_t>(tiles),
+           .ctas = static_cast<uint32_t>(ctas)};
+    t.total = t.launch + std::pow(std::pow(t.compute, kOverlap) + std::pow(t.memory, kOverlap), 1 / kOverlap);
+    return t;
+}
+
+}  // namespace finegemm::plan

@@ -1,0 +1,46 @@
+// Why a kernel cannot take a problem: rules as data, each with the sentence that `explain` prints. Layer plan.
+#include <finegemm/core/schedule.h>
+#include <finegemm/core/smem_plan.h>
+
+#include "plan/plan.h"
+
+namespace finegemm::plan {
+
+namespace {
+
+struct Rule {
+    std::string_view why_not;
+    bool (*holds)(const Problem&, const DeviceSpec&, const GemmConfig&);
+};
+
+constexpr Rule kRules[] = {
+    {"needs more shared memory than a CTA can have",
+     [](const Problem&, const DeviceSpec& d, const GemmConfig& c) { return smem_plan(c).total <= d.smem_bytes; }},
+    {"needs more shared memory than its CTAs on one SM can have",
+     [](const Problem&, const DeviceSpec& d, const GemmConfig& c) {
+         return c.ctas_per_sm * (smem_plan(c).total + 1024) <= d.smem_per_sm;
+     }},
+    {"splits K finer than 128", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
+         return c.k_splits() <= p.k_blocks();
+     }},
+    {"shares operands between more tiles than there are", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
+         return c.b_sharers() <= ceil_div(p.m, c.tile_m) && c.a_sharers() <= ceil_div(p.n, c.tile_n);
+     }},
+    {"a tile of half as many rows holds all of M", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
+         return c.tile_m == 64 || p.m > c.tile_m / 2;
+     }},
+    {"makes more tiles than a grid can index", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
+         const uint64_t tiles = static_cast<uint64_t>(ceil_div(p.m, c.tile_m) + c.cluster) * (ceil_div(p.n, c.tile_n) + c.cluster);
+         return tiles * c.cluster < (1ull << 31);
+     }},
+};
+
+}  // namespace
+
+std::string_view rejected(const Problem& problem, const DeviceSpec& device, const GemmConfig& config) {
+    for (const Rule& rule : kRules)
+        if (!rule.holds(problem, device, config)) return rule.why_not;
+    return {};
+}
+
+}  // namespace finegemm::plan

@@ -1,0 +1,172 @@
+// The planner: rules, names, choices.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include <finegemm/core/schedule.h>
+#include <finegemm/core/smem_plan.h>
+#include <finegemm/error.h>
+
+#include "plan/plan.h"
+
+namespace finegemm::plan {
+namespace {
+
+const DeviceSpec& h200() { return *find_device("h200"); }
+
+bool is_candidate(const GemmConfig& c) {
+    for (const GemmConfig& candidate : candidates())
+        if (candidate == c) return true;
+    return false;
+}
+
+TEST(Candidates, AreDifferentKernelsWithDifferentNamesThatLeadBack) {
+    std::set<std::string> names;
+    for (const GemmConfig& c : candidates()) {
+        EXPECT_TRUE(names.insert(name_of(c)).second) << name_of(c);
+        EXPECT_EQ(config_named(name_of(c)), c);
+        EXPECT_EQ(name_of(c).find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"), std::string::npos);
+    }
+}
+
+TEST(Candidates, FitAnH200) {
+    for (const GemmConfig& c : candidates()) {
+        EXPECT_LE(smem_plan(c).total, h200().smem_bytes) << name_of(c);
+        EXPECT_LE(c.ctas_per_sm * (smem_plan(c).total + 1024), h200().smem_per_sm) << name_of(c);
+        EXPECT_EQ(c.tile_n % c.slab_n, 0u) << name_of(c);
+        EXPECT_EQ(c.slab_n % 16, 0u) << name_of(c);
+        EXPECT_EQ(c.rows_per_warpgroup() % 64, 0u) << name_of(c);
+        EXPECT_LE(c.cluster, 8u) << name_of(c);
+    }
+}
+
+TEST(Candidates, HaveRatesAndNothingElseHas) {
+    for (const GemmConfig& c : candidates()) {
+        EXPECT_GT(rates(c).block, 0);
+        EXPECT_LE(rates(c).block_alone, rates(c).block) << name_of(c) << ": a CTA alone on an SM cannot be slower";
+    }
+    EXPECT_THROW(rates(GemmConfig{.tile_n = 48}), Error);
+}
+
+TEST(Names, OfUnknownKernelsAreRejectedWithAHint) {
+    try {
+        config_named("m1n1");
+        FAIL();
+    } catch (const Error& e) {
+        EXPECT_EQ(e.code(), Errc::InvalidArgument);
+        EXPECT_NE(std::string(e.what()).find("finegemm explain"), std::string::npos) << e.what();
+    }
+}
+
+TEST(Rules, EachRejectsSomething) {
+    const GemmConfig plain = config_named("m128n128s6w2");
+    const auto with = [&](auto change) {
+        GemmConfig c = plain;
+        change(c);
+        return c;
+    };
+    const Problem big{4096, 4096, 4096};
+    const struct {
+        Problem problem;
+        GemmConfig config;
+        std::string_view why_not;
+    } cases[] = {
+        {big, with([](GemmConfig& c) { c.stages = 7; }), "needs more shared memory than a CTA can have"},
+        {big, with([](GemmConfig& c) { c.ctas_per_sm = 2; }), "needs more shared memory than its CTAs on one SM can have"},
+        {{64, 4096, 128}, config_named("m64n64s5w1_splitK2_x2"), "splits K finer than 128"},
+        {{100, 4096, 4096}, config_named("m128n128s6w2_shareB2"), "shares operands between more tiles than there are"},
+        {{64, 4096, 4096}, plain, "a tile of half as many rows holds all of M"},
+        {{0xffffff00u, 0xffffff00u, 128}, plain, "makes more tiles than a grid can index"},
+    };
+    for (const auto& c : cases) EXPECT_EQ(rejected(c.problem, h200(), c.config), c.why_not);
+    EXPECT_EQ(rejected(big, h200(), plain), "");
+}
+
+TEST(Choice, IsLegalAndInTheCandidatesForAnyProblem) {
+    std::mt19937_64 random(7);
+    const auto extent = [&](int bits, uint32_t unit) {
+        return static_cast<uint32_t>((random() % (1ull << (random() % bits)) + 1) * unit);
+    };
+    for (int i = 0; i < 20000; ++i) {
+        const Problem p{extent(22, 1), extent(18, 8), extent(17, 16)};
+        const GemmConfig c = choose(p, h200());
+        EXPECT_TRUE(is_candidate(c));
+        EXPECT_EQ(rejected(p, h200(), c), "");
+    }
+}
+
+TEST(Choice, ThatIsImpossibleSaysHowToLearnWhy) {
+    try {
+        choose({0xffffffffu, 0xfffffff8u, 128}, h200());
+        FAIL();
+    } catch (const Error& e) {
+        EXPECT_EQ(e.code(), Errc::Unsupported);
+        EXPECT_NE(std::string(e.what()).find("finegemm explain 4294967295"), std::string::npos) << e.what();
+    }
+}
+
+TEST(Cost, GrowsWithTheProblemAndShrinksWithTheDevice) {
+    DeviceSpec half = h200();
+    half.sms = 66;
+    for (const GemmConfig& c : candidates()) {
+        const Problem p{4096, 4096, 4096};
+        EXPECT_LT(cost(p, h200(), c).total, cost({8192, 4096, 4096}, h200(), c).total) << name_of(c);
+        EXPECT_LT(cost(p, h200(), c).total, cost({4096, 4096, 8192}, h200(), c).total) << name_of(c);
+        EXPECT_LT(cost(p, h200(), c).total, cost(p, half, c).total) << name_of(c);
+    }
+}
+
+TEST(Cost, IsNeverBelowTheMemoryTime) {
+    for (const GemmConfig& c : candidates()) {
+        const Cost t = cost({1, 7168, 16384}, h200(), c);
+        EXPECT_GE(t.total, t.memory);
+        EXPECT_NEAR(t.memory, (1.0 * 16384 + 7168.0 * 16384 + 2 * 7168) / 4.2e6, 1e-9);
+    }
+}
+
+TEST(Explain, AccountsForEveryCandidateCheapestFirst) {
+    const auto out = nlohmann::json::parse(explain({64, 2112, 7168}, h200()));
+    EXPECT_EQ(out["chosen"]["name"], name_of(choose({64, 2112, 7168}, h200())));
+    EXPECT_EQ(out["candidates"].size(), candidates().size());
+    double last = 0;
+    bool seen_rejected = false;
+    for (const auto& row : out["candidates"]) {
+        if (row.contains("rejected")) {
+            seen_rejected = true;
+            continue;
+        }
+        EXPECT_FALSE(seen_rejected) << "rejected ones come last";
+        EXPECT_GE(row["us"].get<double>(), last);
+        last = row["us"];
+    }
+}
+
+/// N and K of layers of real models: DeepSeek-V3, Qwen3, Llama 3, GLM-4.5, Kimi K2 and tensor-parallel slices of them.
+constexpr uint32_t kLayers[][2] = {{2112, 7168},  {576, 7168},   {24576, 1536}, {32768, 512},  {7168, 16384}, {4096, 7168},
+                                   {7168, 2048},  {18432, 7168}, {7168, 18432}, {1536, 7168},  {4096, 4096},  {28672, 4096},
+                                   {4096, 14336}, {6144, 4096},  {10240, 8192}, {8192, 8192},  {57344, 8192}, {8192, 28672},
+                                   {512, 2048},   {2048, 512},   {9216, 4096},  {5120, 8192},  {12288, 5120}, {5120, 12288},
+                                   {256, 7168}};
+
+TEST(Choice, OfRealLayersIsAsRecorded) {
+    nlohmann::ordered_json now;
+    for (const auto& [n, k] : kLayers)
+        for (const uint32_t m : {1u, 8u, 64u, 128u, 256u, 512u, 2048u, 8192u})
+            now[std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k)] = name_of(choose({m, n, k}, h200()));
+    const std::string path = FINEGEMM_TEST_DIR "/golden/plan.json";
+    if (std::getenv("FG_UPDATE_GOLDEN")) std::ofstream(path) << now.dump(1) << '\n';
+    std::ifstream file(path);
+    ASSERT_TRUE(file) << path << " is missing; FG_UPDATE_GOLDEN=1 writes it";
+    const auto golden = nlohmann::ordered_json::parse(file);
+    for (const auto& [shape, name] : golden.items()) EXPECT_EQ(now[shape], name) << shape;
+    EXPECT_EQ(now.size(), golden.size());
+    EXPECT_GE(golden.size(), 200u);
+}
+
+}  // namespace
+}  // namespace finegemm::plan
