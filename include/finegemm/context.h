@@ -25,7 +25,9 @@ struct Options {
     int64_t cache_limit_bytes = 256ll << 20;        ///< FINEGEMM_CACHE_LIMIT; 0 turns the disk cache off
     std::string driver_path = "libcuda.so.1";       ///< FINEGEMM_DRIVER: the CUDA driver's library
     std::string nvrtc_path;                         ///< FINEGEMM_NVRTC: a libnvrtc to load first; empty: search
-    std::string nvcc_path;                          ///< FINEGEMM_NVCC: empty: search PATH and CUDA_HOME
+    std::string nvcc_path;                          ///< FINEGEMM_NVCC: an nvcc to try first; empty: search
+    std::string cuda_home;                          ///< CUDA_HOME or CUDA_PATH: a toolkit, searched for both compilers
+    std::string python_prefix;                      ///< VIRTUAL_ENV: a Python environment, searched for NVIDIA's packages
     Compiler compiler = Compiler::Nvrtc;            ///< FINEGEMM_COMPILER=nvrtc|nvcc
     bool use_pack = true;                           ///< FINEGEMM_PACK=0 turns the embedded kernels off
     std::string dump_dir;                           ///< FINEGEMM_DUMP: write generated sources and cubins here

@@ -20,6 +20,9 @@ struct KernelSource {
 /// The source of a GEMM kernel; the configuration is its only variable. Entry: "finegemm_" + plan's name.
 KernelSource gemm_source(const GemmConfig& config, std::string_view name);
 
+/// The expression that makes this value in C++.
+std::string to_source(const GemmConfig& config);
+
 enum class Origin { Pack, Disk, Compiled };
 
 struct Binary {

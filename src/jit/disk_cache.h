@@ -1,0 +1,52 @@
+// DiskCache: compiled kernels in a directory that many processes share. Layer jit.
+// A file is named by the digest of all that made it, so it is right for ever or not there. It is written beside and renamed,
+// so readers see all of it or nothing; its checksum finds what a torn disk left. Nothing that goes wrong here is an error
+// for the caller: without a usable directory kernels are compiled each time.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jit/digest.h"
+
+namespace finegemm::jit {
+
+class DiskCache {
+public:
+    /// `directory` empty or `limit_bytes` 0: off. The directory is made when the first file is written.
+    DiskCache(std::string directory, int64_t limit_bytes) : directory_(std::move(directory)), limit_bytes_(limit_bytes) {}
+
+    /// The bytes stored under `key`. A damaged file is removed and counts as absent.
+    std::optional<std::string> read(const Digest& key) const;
+    /// Publishes `bytes`; then, while files take more than the limit, removes those not used for longest. False: not stored.
+    bool write(const Digest& key, const std::string& entry, const std::string& bytes) const;
+
+    /// What `make` returns, made once: of several processes (or threads) that ask for a key one calls `make`, the others wait
+    /// for its file. A process that dies lets go of its place; after `kPatience` a waiter goes ahead on its own.
+    std::string get(const Digest& key, const std::string& entry, const std::function<std::string()>& make) const;
+
+    struct Entry {
+        std::string file, entry;   // entry: the kernel's name
+        int64_t bytes = 0;
+        int64_t age_seconds = 0;   // since it was last used
+    };
+    /// Newest first.
+    std::vector<Entry> list() const;
+    /// Removes all of the cache's files and returns how many.
+    int64_t clear() const;
+    const std::string& directory() const { return directory_; }
+    bool enabled() const { return !directory_.empty() && limit_bytes_ > 0; }
+
+    static constexpr int kPatienceSeconds = 60;
+
+private:
+    std::string path_of(const Digest& key) const { return directory_ + "/" + key.hex() + ".kernel"; }
+    void evict() const;
+
+    std::string directory_;
+    int64_t limit_bytes_;
+};
+
+}  // namespace finegemm::jit

@@ -1,0 +1,86 @@
+// nvcc, as a process. Layer jit.
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include <finegemm/error.h>
+
+#include "jit/kernel_files.h"
+#include "jit/process.h"
+#include "jit/toolchain.h"
+
+namespace finegemm::jit {
+
+namespace {
+
+constexpr std::array kOptions = {"-gencode=arch=compute_90a,code=sm_90a", "-std=c++20", "-cubin", "-Xptxas=-v"};
+
+class Nvcc final : public Toolchain {
+public:
+    Nvcc(std::string path, std::string version) : path_(std::move(path)), version_(std::move(version)) {}
+
+    std::string identity() const override { return fmt::format("nvcc {} {}", version_, fmt::join(kOptions, " ")); }
+    std::string path() const override { return path_; }
+
+    Output compile(const KernelSource& source) const override {
+        const TemporaryDirectory work;
+        const auto write = [&](std::string_view name, std::string_view text) {
+            const std::filesystem::path path = std::filesystem::path(work.path()) / name;
+            std::filesystem::create_directories(path.parent_path());
+            if (!(std::ofstream(path) << text)) throw Error(Errc::Io, fmt::format("cannot write {}", path.string()));
+        };
+        for (const auto& [name, text] : kernel_files()) write(name, text);
+        write("kernel.cu", source.text);
+        const std::string input = work.path() + "/kernel.cu", output = work.path() + "/kernel.cubin";
+        std::vector<std::string> arguments = {path_};
+        arguments.insert(arguments.end(), kOptions.begin(), kOptions.end());
+        arguments.insert(arguments.end(), {"-I", work.path(), input, "-o", output});
+        const ProcessResult result = run_process(arguments);
+        std::ifstream file(output, std::ios::binary);
+        std::stringstream cubin;
+        cubin << file.rdbuf();
+        if (result.status != 0 || cubin.str().empty())
+            throw Error(Errc::Compile, fmt::format("{} could not compile {}:\n{}", path_, source.entry, result.output));
+        return {cubin.str(), result.output};
+    }
+
+private:
+    std::string path_, version_;
+};
+
+}  // namespace
+
+Search find_nvcc(const Options& options) {
+    std::vector<std::string> paths;
+    if (!options.nvcc_path.empty()) paths.push_back(options.nvcc_path);
+    if (!options.cuda_home.empty()) paths.push_back(options.cuda_home + "/bin/nvcc");
+    paths.insert(paths.end(), {"nvcc", "/usr/local/cuda/bin/nvcc"});
+    Search search;
+    for (const std::string& path : paths) {
+        const ProcessResult result = run_process({path, "--version"});
+        const size_t release = result.output.find(", V");
+        if (result.status == 0 && release != std::string::npos) {
+            const std::string version = result.output.substr(release + 3, result.output.find('\n', release) - release - 3);
+            search.found = std::make_unique<Nvcc>(path, version);
+            return search;
+        }
+        search.tried.push_back(fmt::format("{}: {}", path, result.status < 0 ? result.output : "not nvcc"));
+    }
+    return search;
+}
+
+std::unique_ptr<Toolchain> find_toolchain(const Options& options) {
+    const bool nvrtc = options.compiler == Compiler::Nvrtc;
+    Search search = nvrtc ? find_nvrtc(options) : find_nvcc(options);
+    if (search.found) return std::move(search.found);
+    throw Error(Errc::Compile,
+                fmt::format("no {} found; {}. Searched:\n  {}", nvrtc ? "NVRTC" : "nvcc",
+                            nvrtc ? "`pip install nvidia-cuda-nvrtc` brings it, or set FINEGEMM_NVRTC to a libnvrtc.so"
+                                  : "install the CUDA toolkit, set FINEGEMM_NVCC, or use NVRTC (FINEGEMM_COMPILER=nvrtc)",
+                            fmt::join(search.tried, "\n  ")));
+}
+
+}  // namespace finegemm::jit

@@ -1,0 +1,41 @@
+// Pack: kernels compiled in advance, in one file inside the library. Layer jit.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jit/toolchain.h"
+
+namespace finegemm::jit {
+
+/// A view of a pack's bytes; finding a kernel reads the index, then decompresses that kernel only. Kernels are found by the
+/// digest of their source and of all kernel headers: a pack of another version finds nothing, it is never wrong.
+class Pack {
+public:
+    Pack() = default;
+    /// Bytes that are no pack, or a damaged one, make an empty pack.
+    explicit Pack(std::string_view bytes);
+
+    std::optional<std::string> find(const KernelSource& source) const;
+    size_t size() const { return count_; }
+    size_t bytes() const { return bytes_.size(); }
+
+private:
+    std::string_view bytes_;
+    size_t count_ = 0;
+};
+
+/// The pack that was linked into this library; empty if it was built without NVRTC.
+Pack embedded_pack();
+
+using PackProgress = std::function<void(size_t done, size_t of, const std::string& entry)>;
+
+/// Compiles all `sources` with `jobs` threads and packs them. Throws Error(Compile). The logs go to `logs`, one for each source.
+std::string build_pack(std::span<const KernelSource> sources, const Toolchain& toolchain, unsigned jobs,
+                       const PackProgress& progress, std::vector<std::string>* logs = nullptr);
+
+}  // namespace finegemm::jit

@@ -1,0 +1,31 @@
+// Running another program. Layer jit.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace finegemm::jit {
+
+struct ProcessResult {
+    int status = -1;      // exit status; -1: could not be started or was killed
+    std::string output;   // of stdout and stderr together
+};
+
+/// Runs a program, found through PATH if its name has no slash, without a shell, and waits for it.
+ProcessResult run_process(const std::vector<std::string>& arguments);
+
+/// A directory of this process's own, removed with everything in it.
+class TemporaryDirectory {
+public:
+    /// Throws Error(Io).
+    TemporaryDirectory();
+    ~TemporaryDirectory();
+    TemporaryDirectory(const TemporaryDirectory&) = delete;
+    TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+    const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
+}  // namespace finegemm::jit
