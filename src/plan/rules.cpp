@@ -13,7 +13,12 @@ struct Rule {
     bool (*holds)(const Problem&, const DeviceSpec&, const GemmConfig&);
 };
 
+constexpr uint32_t kMaxExtent = 1u << 31;   // coordinates of tensor maps are signed 32-bit numbers
+
 constexpr Rule kRules[] = {
+    // First, as the others count tiles and must not overflow.
+    {"takes no extent above 2^31",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig&) { return max(p.m, max(p.n, p.k)) <= kMaxExtent; }},
     {"needs more shared memory than a CTA can have",
      [](const Problem&, const DeviceSpec& d, const GemmConfig& c) { return smem_plan(c).total <= d.smem_bytes; }},
     {"needs more shared memory than its CTAs on one SM can have",

@@ -1,6 +1,7 @@
 // The planner: rules, names, choices.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -81,7 +82,9 @@ TEST(Rules, EachRejectsSomething) {
         {{64, 4096, 128}, config_named("m64n64s5w1_splitK2_x2"), "splits K finer than 128"},
         {{100, 4096, 4096}, config_named("m128n128s6w2_shareB2"), "shares operands between more tiles than there are"},
         {{64, 4096, 4096}, plain, "a tile of half as many rows holds all of M"},
-        {{0xffffff00u, 0xffffff00u, 128}, plain, "makes more tiles than a grid can index"},
+        {{(1u << 31) + 1, 128, 128}, plain, "takes no extent above 2^31"},
+        {{128, 128, 0xfffffff0u}, plain, "takes no extent above 2^31"},
+        {{1u << 31, 1u << 31, 128}, plain, "makes more tiles than a grid can index"},
     };
     for (const auto& c : cases) EXPECT_EQ(rejected(c.problem, h200(), c.config), c.why_not);
     EXPECT_EQ(rejected(big, h200(), plain), "");
@@ -97,7 +100,31 @@ TEST(Choice, IsLegalAndInTheCandidatesForAnyProblem) {
         const GemmConfig c = choose(p, h200());
         EXPECT_TRUE(is_candidate(c));
         EXPECT_EQ(rejected(p, h200(), c), "");
+        EXPECT_EQ(choose(p, h200()), c) << "the same problem, the same kernel";
     }
+}
+
+TEST(Choice, ExistsForExtremeShapes) {
+    constexpr uint32_t kMost = 1u << 31;
+    for (const Problem p : {Problem{1, 8, 16}, {kMost, 8, 16}, {kMost, 8192, 16}, {1, kMost, 16}, {1, 8, kMost}, {kMost, 8, kMost}})
+        EXPECT_TRUE(is_candidate(choose(p, h200()))) << p.m << "x" << p.n << "x" << p.k;
+}
+
+TEST(Choice, ExistsForEveryKnownDevice) {
+    for (const char* name : {"h200", "h100", "gh200", "h800", "h20"}) {
+        ASSERT_NE(find_device(name), nullptr) << name;
+        for (const uint32_t m : {1u, 128u, 4096u}) EXPECT_TRUE(is_candidate(choose({m, 2112, 7168}, *find_device(name)))) << name;
+    }
+    EXPECT_EQ(find_device("a100"), nullptr);
+}
+
+TEST(Choice, TakesLessThanATenthOfAMillisecond) {
+    constexpr int kCalls = 1000;
+    uint32_t sum = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    for (uint32_t i = 1; i <= kCalls; ++i) sum += choose({i, 2112, 7168}, h200()).tile_n;
+    const auto us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / kCalls;
+    EXPECT_LT(us, 100) << sum;
 }
 
 TEST(Choice, ThatIsImpossibleSaysHowToLearnWhy) {
