@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Fits the rates of the planner's candidates (src/plan/candidates.cpp) to measured times, and says what its choices lose.
+
+Usage: fit_costs.py SWEEP.json [--write] [--keep]
+
+SWEEP.json: [{"shape": [m, n, k], "us": {"m128n128s6w2_shareB2": microseconds, ...}}, ...], measured on one GPU with L2
+flushed before each launch. --write puts the fitted rates into candidates.cpp; --keep only reports on those that are there.
+Needs numpy and scipy. The model is that of src/plan/cost.cpp, without its rules: a kernel that was not measured for a shape
+is not a choice for it.
+"""
+import argparse
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import minimize
+
+CANDIDATES = Path(__file__).resolve().parent.parent / "src/plan/candidates.cpp"
+ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+), (\d+)\}, \{([\d.]+), ([\d.]+), ([\d.]+)\}\},")
+NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_([A-Za-z]+)(\d+))?(?:_[xo](\d+))?")
+
+# As in src/plan/cost.cpp and device_spec.cpp, H200.
+SMS, LAUNCH_US, BYTES_PER_US, OVERLAP = 132, 2.2, 4.2e6, 4
+
+# A kernel is fitted where it is a contender: within this factor of the best. Elsewhere its time does not matter.
+CONTENDER = 1.5
+# Weight of a rate's distance (as a logarithm) from what its shape suggests: small, it decides only where few shapes do.
+PRIOR_WEIGHT = 0.02
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def key_of(name):
+    """Tile, stages, warpgroups, cluster use and size, CTAs per SM: what tells the kernels of a sweep apart."""
+    tile_m, tile_n, stages, warpgroups, use, cluster, ctas = NAME.match(name).groups()
+    use = "alone" if use in (None, "None") else use.lower()
+    return int(tile_m), int(tile_n), int(stages), int(warpgroups), use, int(cluster or 1), int(ctas or 1)
+
+
+def predict(key, rates, shape):
+    (tile_m, tile_n, _, _, use, cluster, ctas_per_sm), (block, block_alone, tile), (m, n, k) = key, rates, shape
+    tiles_m = ceil_div(m, tile_m * (cluster if use == "shareb" else 1))
+    tiles_n = ceil_div(n, tile_n * (cluster if use == "sharea" else 1))
+    ctas = tiles_m * tiles_n * cluster
+    blocks = ceil_div(ceil_div(k, 128), cluster if use == "splitk" else 1)
+    waves, rest = divmod(ctas, SMS * ctas_per_sm)
+    compute = waves * (tile + blocks * block)
+    if rest:
+        compute += tile + blocks * (block_alone if rest <= SMS else block)
+    memory = (m * k + n * k + 2 * m * n) / BYTES_PER_US
+    return LAUNCH_US + (compute**OVERLAP + memory**OVERLAP) ** (1 / OVERLAP)
+
+
+def prior(key):
+    """A tile's products, its store, and an exchange for split K, as they were on a first kernel of each kind."""
+    tile_m, tile_n, _, _, use, _, ctas_per_sm = key
+    block = ctas_per_sm * (0.03 + 0.4 * tile_m * tile_n / 16384)
+    return np.log([block, block / ctas_per_sm, 2.6 if use == "splitk" else 0.6 + tile_m * tile_n / 32768])
+
+
+def fit(key, sweep):
+    data = [(shape, us[key]) for shape, us in sweep if key in us and us[key] < CONTENDER * min(us.values())]
+    expected = prior(key)
+
+    def rates_of(x):
+        block, block_alone, tile = np.exp(x)
+        return block, min(block, block_alone) if key[-1] > 1 else block, tile   # alone a CTA is not slower
+
+    def loss(x):
+        off = [math.log(predict(key, rates_of(x), shape) / us) for shape, us in data]
+        return sum(e * e for e in off) + PRIOR_WEIGHT * sum((x - expected) ** 2)
+
+    best = minimize(loss, expected, method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-4, "fatol": 1e-6})
+    return tuple(float(r) for r in rates_of(best.x))
+
+
+def report(rates, sweep):
+    lost, least = [], []
+    for shape, us in sweep:
+        measured = [key for key in rates if key in us]
+        choice = min(measured, key=lambda key: predict(key, rates[key], shape))
+        best = min(us, key=us.get)
+        lost.append(us[choice] / us[best])
+        least.append(min(us[key] for key in measured) / us[best])
+        if lost[-1] > 1.04:
+            print(f"{shape}: chose {choice} {us[choice]:.1f} us; best {best} {us[best]:.1f} us")
+
+    def mean(ratios):
+        return math.exp(np.mean(np.log(ratios)))
+
+    print(f"{len(sweep)} shapes, {len(rates)} candidates of {len({k for _, us in sweep for k in us})} measured kernels")
+    print(f"the choice takes {mean(lost):.4f} of the best measured time in geometric mean, {max(lost):.3f} at worst")
+    print(f"the best candidate takes {mean(least):.4f}, {max(least):.3f} at worst")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sweep", type=Path)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--keep", action="store_true")
+    args = parser.parse_args()
+    sweep = [(tuple(row["shape"]), {key_of(name): us for name, us in row["us"].items() if NAME.match(name)})
+             for row in json.loads(args.sweep.read_text())]
+    text = CANDIDATES.read_text()
+    measured = {key for _, us in sweep for key in us}
+    rates, rows = {}, {}
+    for row in ROW.finditer(text):
+        tile_m, tile_n, stages, warpgroups, cluster, use, ctas, slab = row.groups()[:8]
+        key = (int(tile_m), int(tile_n), int(stages), int(warpgroups), use.lower(), int(cluster), int(ctas))
+        rates[key] = tuple(float(r) for r in row.groups()[8:])
+        if key in measured and not args.keep:
+            rates[key] = fit(key, sweep)
+        elif key not in measured:
+            print("not measured, keeps its rates:", key)
+        block, block_alone, tile = rates[key]
+        rows[row.group()] = (f"{{{{{tile_m}, {tile_n}, {stages}, {warpgroups}, {cluster}, k{use}, {ctas}, {slab}}}, "
+                             f"{{{block:.3f}, {block_alone:.3f}, {tile:.2f}}}}},")
+    for old, new in rows.items():
+        text = text.replace(old, new)
+    print("\n".join(rows.values()))
+    report(rates, sweep)
+    if args.write:
+        CANDIDATES.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
