@@ -42,6 +42,17 @@ FG_HD constexpr uint16_t bf16_of_float(float x) {
     return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+/// Rounds once: through float, made odd where that was inexact, so that the second rounding cannot see a false tie.
+constexpr uint16_t bf16_of_double(double x) {
+    const float nearest = static_cast<float>(x);
+    uint32_t bits = float_bits(nearest);
+    if (static_cast<double>(nearest) != x && x == x && (bits & 0x7fffffffu) < 0x7f800000u && (bits & 1u) == 0) {
+        const bool away = (nearest > x) == (x > 0);   // rounding went away from zero: step back, to the odd neighbour
+        bits = away ? bits - 1 : bits + 1;
+    }
+    return bf16_of_float(float_of_bits(bits));
+}
+
 FG_HD constexpr float float_of_f16(uint16_t code) {
     const uint32_t sign = static_cast<uint32_t>(code & 0x8000) << 16, magnitude = code & 0x7fffu;
     if (magnitude >= 0x7c00) return float_of_bits(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);

@@ -1,0 +1,78 @@
+// Quantisation to e4m3 with a scale for each block: the rule, the work of one lane, and the launch's parameters.
+// Layer core. CPU and GPU use the same functions and so give the same bits.
+#pragma once
+
+#include <finegemm/core/fp8.h>
+
+namespace finegemm {
+
+/// The smallest scale: its reciprocal is finite and neither of the two is subnormal.
+inline constexpr float kLeastScale = 0x1p-126f;
+
+/// The bits of |x|, which are ordered as the values are; 0 for what is not finite and has no say in the scale.
+FG_HD constexpr uint32_t finite_magnitude(float x) {
+    const uint32_t bits = float_bits(x) & 0x7fffffffu;
+    return bits < 0x7f800000u ? bits : 0;
+}
+
+/// The scale of a block whose largest finite magnitude has the bits `largest`: amax / 448, at least kLeastScale; 1 for a block
+/// of zeros. With `power_of_two` rounded up to one.
+FG_HD constexpr float block_scale(uint32_t largest, bool power_of_two) {
+    if (largest == 0) return 1.0f;
+    const float scale = float_of_bits(largest) / kE4m3Max;
+    if (scale < kLeastScale) return kLeastScale;
+    return power_of_two ? float_of_bits((float_bits(scale) + 0x7fffffu) & 0x7f800000u) : scale;
+}
+
+/// What elements are multiplied by: one rounding of the reciprocal, one of the product.
+FG_HD constexpr float inverse_scale(float scale) { return 1.0f / scale; }
+
+FG_HD constexpr uint8_t quantize_element(float x, float inverse) { return e4m3_of_float(x * inverse); }
+
+enum class QuantizeInput : uint32_t { F32, F16, BF16 };
+
+/// Everything about a quantisation kernel that is fixed when it is compiled.
+struct QuantizeConfig {
+    QuantizeInput input = QuantizeInput::BF16;
+    bool square_blocks = false;   // 128x128 blocks; else 1x128
+
+    constexpr bool operator==(const QuantizeConfig&) const = default;
+
+    static constexpr uint32_t kThreads = 256, kWarps = kThreads / 32;
+    /// Elements that a lane loads at once: 16 bytes.
+    FG_HD constexpr uint32_t vector() const { return input == QuantizeInput::F32 ? 4 : 8; }
+    /// Lanes that share a row of a block.
+    FG_HD constexpr uint32_t lanes() const { return kScaleBlock / vector(); }
+    /// Vectors of a thread that are in flight together.
+    FG_HD constexpr uint32_t unroll() const { return square_blocks ? kScaleBlock * lanes() / kThreads : 4; }
+    /// 1x128 blocks of one row that a warp does at once.
+    FG_HD constexpr uint32_t warp_blocks() const { return unroll() * 32 / lanes(); }
+};
+
+struct QuantizeParams {
+    const void* x;
+    uint8_t* q;
+    float* scales;
+    int64_t x_row_stride, q_row_stride;            // elements
+    int64_t scale_row_stride, scale_col_stride;
+    uint32_t rows, cols;                           // cols: a multiple of 16
+    uint32_t power_of_two;
+};
+
+/// Where vector `u` of thread `thread` lies: in a warp's run of 1x128 blocks of one row, or in a 128x128 block.
+FG_HD constexpr RowCol quantize_vector(const QuantizeConfig& c, uint32_t thread, uint32_t u) {
+    const uint32_t lane = c.square_blocks ? thread : thread % 32, width = c.square_blocks ? c.kThreads : 32;
+    const uint32_t position = u * width + lane;   // in vectors, kScaleBlock / vector of them to a block's row
+    const uint32_t col = position % c.lanes() * c.vector();
+    return c.square_blocks ? RowCol{.row = position / c.lanes(), .col = col}
+                           : RowCol{.row = 0, .col = position / c.lanes() * kScaleBlock + col};
+}
+
+/// Runs of blocks in all rows (1x128), or 128x128 blocks: the units of work.
+FG_HD constexpr uint64_t quantize_tasks(const QuantizeConfig& c, uint32_t rows, uint32_t cols) {
+    const uint64_t k_blocks = ceil_div(cols, kScaleBlock);
+    return c.square_blocks ? ceil_div(rows, kScaleBlock) * k_blocks
+                           : rows * ((k_blocks + c.warp_blocks() - 1) / c.warp_blocks());
+}
+
+}  // namespace finegemm

@@ -1,0 +1,47 @@
+// Conversions and 16-byte accesses for quantisation. Layer device. One instruction per function.
+#pragma once
+
+#include <finegemm/core/base.h>
+
+namespace finegemm::ptx {
+
+struct Words4 {
+    uint32_t w[4];
+};
+
+/// Streaming data: read once, so it is kept out of L1.
+__device__ inline Words4 load_global_once(const void* from) {
+    Words4 v;
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+        : "l"(from));
+    return v;
+}
+
+__device__ inline void store_global(void* to, uint32_t a) { asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(a) : "memory"); }
+__device__ inline void store_global_x2(void* to, uint32_t a, uint32_t b) {
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(a), "r"(b) : "memory");
+}
+__device__ inline void store_global(float* to, float x) { asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory"); }
+
+/// Two floats to e4m3, nearest even, saturating; NaN to 0x7f. `low` in the lower byte. PTX ISA, cvt.
+__device__ inline uint16_t pack_e4m3(float low, float high) {
+    uint16_t packed;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+__device__ inline float float_of_half(uint16_t x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+}
+
+/// The value of the lane whose number differs in the bits of `mask`. PTX ISA, shfl.sync.
+__device__ inline uint32_t shuffle_xor(uint32_t x, uint32_t mask) {
+    uint32_t y;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(y) : "r"(x), "r"(mask));
+    return y;
+}
+
+}  // namespace finegemm::ptx

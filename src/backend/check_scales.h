@@ -1,0 +1,13 @@
+// The validation mode's look at scales. Layer backend.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace finegemm {
+
+/// Throws Error(InvalidArgument) that names the first scale, row by row, that is NaN, infinite or negative, and where it is.
+/// `name`: of the argument, for the message. Strides count elements.
+void check_scales_host(std::string_view name, const float* data, int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride);
+
+}  // namespace finegemm

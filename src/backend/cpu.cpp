@@ -1,0 +1,34 @@
+// The backend for CPUs. Layer backend.
+#include "backend/cpu.h"
+
+#include "backend/check_scales.h"
+#include "backend/cpu_gemm.h"
+#include "backend/cpu_quantize.h"
+#include "backend/thread_pool.h"
+
+namespace finegemm {
+
+namespace {
+
+class CpuBackend final : public Backend {
+public:
+    explicit CpuBackend(const Options& options) : pool_(options.cpu_threads) {}
+
+    void gemm(const GemmArgs& args, const GemmOptions& options) override { cpu_gemm(args, options, pool_); }
+    void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales, const QuantizeOptions& options) override {
+        cpu_quantize(shape, x, q, scales, options, pool_);
+    }
+    void check_scales(const GemmArgs& args, const GemmOptions&) override {
+        for (const auto& [name, s] : {std::pair{"sfa", args.sfa}, std::pair{"sfb", args.sfb}})
+            check_scales_host(name, static_cast<const float*>(s.data), s.rows, s.cols, s.row_stride, s.col_stride);
+    }
+
+private:
+    ThreadPool pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const Options& options) { return std::make_unique<CpuBackend>(options); }
+
+}  // namespace finegemm

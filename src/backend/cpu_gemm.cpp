@@ -1,0 +1,97 @@
+// The GEMM on the CPU: tiles over threads, sums rounded to bf16. Layer backend.
+#include "backend/cpu_gemm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <finegemm/core/fp8.h>
+#include <finegemm/core/schedule.h>
+
+#include "backend/cpu_tiles.h"
+#include "plan/plan.h"
+
+namespace finegemm {
+
+namespace {
+
+/// Calls body(tile) for every tile of D, on all threads.
+template <typename Body>
+void for_each_tile(const GemmArgs& args, ThreadPool& pool, const Body& body) {
+    const int64_t m = args.d.rows, n = args.d.cols;
+    const int64_t down = (m + kCpuTileRows - 1) / kCpuTileRows, across = (n + kCpuTileCols - 1) / kCpuTileCols;
+    pool.parallel_for(down * across, [&](int64_t i) {
+        const int64_t row = i % down * kCpuTileRows, col = i / down * kCpuTileCols;
+        body(CpuTile{args, row, std::min(kCpuTileRows, m - row), col, std::min(kCpuTileCols, n - col)});
+    });
+}
+
+template <typename T>
+void store(const CpuTile& t, const std::vector<T>& sums) {
+    for (int64_t r = 0; r < t.rows; ++r) {
+        uint16_t* to = static_cast<uint16_t*>(t.args.d.data) + (t.row + r) * t.args.d.row_stride + t.col;
+        for (int64_t c = 0; c < t.cols; ++c) {
+            const T sum = sums[static_cast<size_t>(r * kCpuTileCols + c)];
+            if constexpr (sizeof(T) == sizeof(double)) to[c] = bf16_of_double(sum);
+            else to[c] = bf16_of_float(sum);
+        }
+    }
+}
+
+/// Partial sums of the ranks of a cluster, added in their order.
+void hopper_sums(const CpuTile& t, uint32_t splits, std::vector<float>& sums) {
+    const uint32_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
+    std::vector<float> part(splits > 1 ? sums.size() : 0);
+    for (uint32_t rank = 0; rank < splits; ++rank) {
+        const KRange range = k_range(blocks, splits, rank);
+        hopper_tile(t, range.begin, range.end, rank == 0 ? sums.data() : part.data());
+        if (rank == 0) continue;
+        for (int64_t i = 0; i < t.rows * kCpuTileCols; ++i) sums[static_cast<size_t>(i)] += part[static_cast<size_t>(i)];
+    }
+}
+
+}  // namespace
+
+uint32_t k_splits_of(const GemmArgs& args, const GemmOptions& options) {
+    if (!options.config.empty()) return plan::config_named(options.config).k_splits();
+    return plan::choose({static_cast<uint32_t>(args.d.rows), static_cast<uint32_t>(args.d.cols), static_cast<uint32_t>(args.a.cols)},
+                        *plan::find_device("h200"))
+        .k_splits();
+}
+
+void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool) {
+    constexpr size_t kSums = kCpuTileRows * kCpuTileCols;
+    const bool model = options.numerics == Numerics::Hopper && args.a.cols > 0;
+    const uint32_t splits = model ? k_splits_of(args, options) : 1;
+    for_each_tile(args, pool, [&](const CpuTile& tile) {
+        if (options.numerics == Numerics::Exact) {
+            std::vector<double> sums(kSums);
+            exact_tile(tile, sums.data());
+            store(tile, sums);
+        } else {
+            std::vector<float> sums(kSums);
+            if (model) hopper_sums(tile, splits, sums);
+            else fast_tile(tile, sums.data());
+            store(tile, sums);
+        }
+    });
+}
+
+void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d) {
+    for_each_tile(args, pool, [&](const CpuTile& tile) {
+        std::vector<double> sums(kCpuTileRows * kCpuTileCols);
+        exact_tile(tile, sums.data());
+        for (int64_t r = 0; r < tile.rows; ++r)
+            std::copy_n(&sums[static_cast<size_t>(r * kCpuTileCols)], tile.cols, d + (tile.row + r) * args.d.cols + tile.col);
+    });
+}
+
+double error_bound(double absolute, double exact, int64_t k_blocks) {
+    // A wgmma truncates each of 33 addends and its result to 13 bits below an exponent that is at most one above that of the
+    // largest product (raw exponents are those of products in [1, 4)), so to less than 2^-12 of it... see docs/numerics.md.
+    constexpr double kStep = 34 * 0x1p-13, kFloat = 0x1p-24, kBf16 = 0x1p-8;
+    const double sum = absolute * (4 * kStep + static_cast<double>(k_blocks + 8) * 2 * kFloat);
+    return sum + (std::abs(exact) + sum) * kBf16 + 0x1p-133;
+}
+
+}  // namespace finegemm

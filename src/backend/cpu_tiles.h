@@ -1,0 +1,26 @@
+// One tile of D on the CPU, in each of the three numerics. Layer backend.
+// Vectorised by Highway: compiled for several instruction sets, chosen when the program runs.
+#pragma once
+
+#include <cstdint>
+
+#include <finegemm/gemm.h>
+
+namespace finegemm {
+
+inline constexpr int64_t kCpuTileRows = 252, kCpuTileCols = 128;   // 252: a multiple of the rows that registers hold
+
+/// A rectangle of D, at most kCpuTileRows x kCpuTileCols.
+struct CpuTile {
+    const GemmArgs& args;
+    int64_t row, rows, col, cols;
+};
+
+// Each writes rows x kCpuTileCols sums, row-major, before they are rounded to bf16. Columns past `cols` are unspecified.
+// docs/numerics.md has the arithmetic.
+void fast_tile(const CpuTile& tile, float* sums);
+void exact_tile(const CpuTile& tile, double* sums);
+/// The sum over the k-blocks [first_block, last_block), as one CTA of the SM90 kernel computes it.
+void hopper_tile(const CpuTile& tile, int64_t first_block, int64_t last_block, float* sums);
+
+}  // namespace finegemm

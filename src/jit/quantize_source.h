@@ -1,0 +1,17 @@
+// The sources of the quantisation kernels. Layer jit.
+#pragma once
+
+#include <span>
+
+#include <finegemm/core/quantize.h>
+
+#include "jit/kernel_store.h"
+
+namespace finegemm::jit {
+
+/// All there are.
+std::span<const QuantizeConfig> quantize_configs();
+
+KernelSource quantize_source(const QuantizeConfig& config);
+
+}  // namespace finegemm::jit
