@@ -15,11 +15,10 @@ import re
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import minimize
 
 CANDIDATES = Path(__file__).resolve().parent.parent / "src/plan/candidates.cpp"
 ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+), (\d+)\}, \{([\d.]+), ([\d.]+), ([\d.]+)\}\},")
-NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_([A-Za-z]+)(\d+))?(?:_[xo](\d+))?")
+NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d+))?(?:_[xo](\d+))?")
 
 # As in src/plan/cost.cpp and device_spec.cpp, H200.
 SMS, LAUNCH_US, BYTES_PER_US, OVERLAP = 132, 2.2, 4.2e6, 4
@@ -63,6 +62,8 @@ def prior(key):
 
 
 def fit(key, sweep):
+    from scipy.optimize import minimize   # here, so that the model can be had without it
+
     data = [(shape, us[key]) for shape, us in sweep if key in us and us[key] < CONTENDER * min(us.values())]
     expected = prior(key)
 
@@ -97,6 +98,14 @@ def report(rates, sweep):
     print(f"the best candidate takes {mean(least):.4f}, {max(least):.3f} at worst")
 
 
+def candidates(text):
+    """The rows of the table in candidates.cpp: (match, key, rates)."""
+    for row in ROW.finditer(text):
+        tile_m, tile_n, stages, warpgroups, cluster, use, ctas = row.groups()[:7]
+        key = (int(tile_m), int(tile_n), int(stages), int(warpgroups), use.lower(), int(cluster), int(ctas))
+        yield row, key, tuple(float(r) for r in row.groups()[8:])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sweep", type=Path)
@@ -108,17 +117,12 @@ def main():
     text = CANDIDATES.read_text()
     measured = {key for _, us in sweep for key in us}
     rates, rows = {}, {}
-    for row in ROW.finditer(text):
-        tile_m, tile_n, stages, warpgroups, cluster, use, ctas, slab = row.groups()[:8]
-        key = (int(tile_m), int(tile_n), int(stages), int(warpgroups), use.lower(), int(cluster), int(ctas))
-        rates[key] = tuple(float(r) for r in row.groups()[8:])
-        if key in measured and not args.keep:
-            rates[key] = fit(key, sweep)
-        elif key not in measured:
+    for row, key, now in candidates(text):
+        if key not in measured:
             print("not measured, keeps its rates:", key)
-        block, block_alone, tile = rates[key]
-        rows[row.group()] = (f"{{{{{tile_m}, {tile_n}, {stages}, {warpgroups}, {cluster}, k{use}, {ctas}, {slab}}}, "
-                             f"{{{block:.3f}, {block_alone:.3f}, {tile:.2f}}}}},")
+        rates[key] = fit(key, sweep) if key in measured and not args.keep else now
+        config = row.group().partition("}")[0]
+        rows[row.group()] = config + "}, {%.3f, %.3f, %.2f}}," % rates[key]
     for old, new in rows.items():
         text = text.replace(old, new)
     print("\n".join(rows.values()))

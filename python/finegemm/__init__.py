@@ -1,0 +1,30 @@
+"""FP8 matrix products with fine-grained scales: tensors of torch, NumPy or any other DLPack producer go in without a copy."""
+
+from finegemm.context import Context
+from finegemm.errors import (
+    CompileError,
+    DriverError,
+    FineGemmError,
+    InternalError,
+    InvalidArgument,
+    IoError,
+    OutOfMemory,
+    Unsupported,
+)
+from finegemm.ops import explain, gemm, quantize_blocks, quantize_rows
+
+__all__ = [
+    "CompileError",
+    "Context",
+    "DriverError",
+    "FineGemmError",
+    "InternalError",
+    "InvalidArgument",
+    "IoError",
+    "OutOfMemory",
+    "Unsupported",
+    "explain",
+    "gemm",
+    "quantize_blocks",
+    "quantize_rows",
+]

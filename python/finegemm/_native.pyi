@@ -1,0 +1,26 @@
+from collections.abc import Mapping
+from typing import Any
+
+Handle = Any
+Tensor = Any
+
+def context(options: Mapping[str, str | int | bool]) -> Handle: ...
+def gemm(
+    context: Handle,
+    a: Tensor,
+    sfa: Tensor,
+    b: Tensor,
+    sfb: Tensor,
+    out: Tensor,
+    numerics: str,
+    config: str,
+    check_values: bool | None,
+    stream: int | None,
+) -> None: ...
+def quantize_rows(
+    context: Handle, x: Tensor, q: Tensor, scales: Tensor, power_of_two_scales: bool, stream: int | None
+) -> None: ...
+def quantize_blocks(
+    context: Handle, x: Tensor, q: Tensor, scales: Tensor, power_of_two_scales: bool, stream: int | None
+) -> None: ...
+def explain(m: int, n: int, k: int, device: str) -> str: ...

@@ -1,0 +1,90 @@
+"""What differs between producers of arrays. Nothing is imported that the caller has not imported."""
+
+import sys
+from typing import Any, Literal
+
+import tvm_ffi
+
+from finegemm.errors import InvalidArgument, Unsupported
+
+Format = Literal["float8_e4m3fn", "bfloat16", "float32"]
+
+# Formats that not every DLPack version and producer can name: they travel as their bits.
+_BITS = {"float8_e4m3fn": "uint8", "bfloat16": "uint16"}
+
+
+def _producer(x: Any) -> str:
+    return type(x).__module__.partition(".")[0]
+
+
+def exported(name: str, x: Any, *, writable: bool = False) -> Any:
+    """`x` as the native module takes it, without a copy."""
+    producer = _producer(x)
+    if producer == "torch":
+        # Tensors themselves, so that tvm-ffi sees torch's stream.
+        if str(x.dtype) == "torch.float8_e4m3fn":
+            return x.view(sys.modules["torch"].uint8)
+        if "float8" not in str(x.dtype):
+            return x
+        raise InvalidArgument(f"{name}: dtype {x.dtype} is not supported; 8-bit floats here are torch.float8_e4m3fn")
+    if producer == "numpy":
+        x = _numpy_exported(name, x, writable)
+    elif writable and producer.startswith("jax"):
+        raise InvalidArgument(f"{name}: JAX arrays are immutable; pass an array of another library to write into")
+    try:
+        return tvm_ffi.from_dlpack(x)
+    except (BufferError, TypeError, ValueError, RuntimeError) as e:
+        raise InvalidArgument(
+            f"{name}: {type(x).__module__}.{type(x).__name__} does not convert by DLPack ({e}); "
+            "pass a tensor of torch, NumPy or another library that speaks DLPack"
+        ) from e
+
+
+def _numpy_exported(name: str, x: Any, writable: bool) -> Any:
+    numpy = sys.modules["numpy"]
+    if not isinstance(x, numpy.ndarray):
+        return x
+    if x.dtype.name in _BITS:
+        x = x.view(_BITS[x.dtype.name])
+    if x.flags.writeable:
+        return x
+    if writable:
+        raise InvalidArgument(f"{name}: the array is read-only; pass one that can be written")
+    return numpy.asarray(_Alias(x))
+
+
+class _Alias:
+    """The memory of a read-only array: unversioned DLPack has no word for that, and inputs are only read."""
+
+    def __init__(self, x: Any) -> None:
+        self.owner = x
+        self.__array_interface__ = {**x.__array_interface__, "data": (x.__array_interface__["data"][0], False)}
+
+
+def empty_like(x: Any, shape: tuple[int, int], format: Format, *, name: str) -> Any:
+    """A new row-major array of x's library on x's device."""
+    producer = _producer(x)
+    if producer == "torch":
+        return x.new_empty(shape, dtype=getattr(sys.modules["torch"], format))
+    if producer == "numpy":
+        try:
+            import ml_dtypes
+        except ImportError as e:
+            raise Unsupported(
+                f"{name}: NumPy has no {format} of its own; pip install ml_dtypes, or pass {name}= yourself "
+                "(uint8 is taken as the bits of e4m3, uint16 as the bits of bfloat16)"
+            ) from e
+        return sys.modules["numpy"].empty(shape, getattr(ml_dtypes, format, format))
+    raise InvalidArgument(f"{name}: arrays of {producer} are not allocated here; pass {name}= to write into")
+
+
+def stream_number(stream: Any) -> int | None:
+    """A CUDA stream as a number: an int, or an object with __cuda_stream__; None stays None, the producer's current one."""
+    if stream is None or isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    raise InvalidArgument(
+        f"stream: {type(stream).__module__}.{type(stream).__name__} is not a stream; pass an int (the cudaStream_t) or an "
+        "object with __cuda_stream__, or nothing for the current stream"
+    )

@@ -1,0 +1,40 @@
+"""Contexts: options, kernels and caches of their own."""
+
+import sys
+from functools import cache
+from typing import Literal
+
+from finegemm import _native
+
+
+class Context:
+    """Owns kernels, caches and options; calls without one share a default context.
+
+    An option that is not given has the value that the environment says (docs/jit.md). Contexts are safe to use from
+    several threads.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache_dir: str | None = None,
+        cache_limit_bytes: int | None = None,
+        driver_path: str | None = None,
+        nvrtc_path: str | None = None,
+        nvcc_path: str | None = None,
+        cuda_home: str | None = None,
+        python_prefix: str | None = sys.prefix,
+        compiler: Literal["nvrtc", "nvcc"] | None = None,
+        use_pack: bool | None = None,
+        dump_dir: str | None = None,
+        cpu_threads: int | None = None,
+        check_values: bool | None = None,
+    ) -> None:
+        options = {name: value for name, value in locals().items() if name != "self" and value is not None}
+        self.handle = _native.context(options)
+
+
+@cache
+def default_context() -> Context:
+    """The context of calls that name none."""
+    return Context()

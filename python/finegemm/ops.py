@@ -1,0 +1,111 @@
+"""The operations. Checks are the native library's: what it refuses, it explains."""
+
+import json
+from typing import Any, Literal
+
+from finegemm import _native
+from finegemm.arrays import empty_like, exported, stream_number
+from finegemm.context import Context, default_context
+
+SCALE_BLOCK = 128
+
+
+def _blocks(extent: int) -> int:
+    return -(-extent // SCALE_BLOCK)
+
+
+def gemm(
+    a: Any,
+    sfa: Any,
+    b: Any,
+    sfb: Any,
+    out: Any = None,
+    *,
+    numerics: Literal["fast", "exact", "hopper"] = "fast",
+    config: str | None = None,
+    check_values: bool | None = None,
+    stream: Any = None,
+    context: Context | None = None,
+) -> Any:
+    """out[m, n] = sum over k of (a[m, k] * sfa[m, k // 128]) * (b[n, k] * sfb[n // 128, k // 128]). Returns `out`.
+
+    a [M, K], b [N, K]: float8_e4m3fn (or uint8, its bits), K contiguous. sfa [M, ceil(K/128)], sfb [ceil(N/128), ceil(K/128)]:
+    float32, any strides. out [M, N]: bfloat16 (or uint16, its bits), N contiguous; a new array of a's library when None.
+
+    On a GPU the work is queued on the current stream of the tensors' library, or on `stream`. `numerics` is of the CPU,
+    `config` (a kernel by name, see explain) of the GPU. `check_values` looks for bad scales first.
+    """
+    views = exported("a", a), exported("sfa", sfa), exported("b", b), exported("sfb", sfb)
+    if out is None:
+        out = empty_like(a, (views[0].shape[0], views[2].shape[0]), "bfloat16", name="out")
+    _native.gemm(
+        (context or default_context()).handle,
+        *views,
+        exported("out", out, writable=True),
+        numerics,
+        config or "",
+        check_values,
+        stream_number(stream),
+    )
+    return out
+
+
+def _quantize(
+    native: Any,
+    scale_rows: Any,
+    x: Any,
+    q: Any,
+    scales: Any,
+    power_of_two_scales: bool,
+    stream: Any,
+    context: Context | None,
+) -> tuple[Any, Any]:
+    view = exported("x", x)
+    if len(view.shape) == 2:   # otherwise the native library says what is wrong
+        m, k = view.shape
+        if q is None:
+            q = empty_like(x, (m, k), "float8_e4m3fn", name="q")
+        if scales is None:
+            scales = empty_like(x, (scale_rows(m), _blocks(k)), "float32", name="scales")
+    outputs = exported("q", q, writable=True), exported("scales", scales, writable=True)
+    native((context or default_context()).handle, view, *outputs, power_of_two_scales, stream_number(stream))
+    return q, scales
+
+
+def quantize_rows(
+    x: Any,
+    q: Any = None,
+    scales: Any = None,
+    *,
+    power_of_two_scales: bool = False,
+    stream: Any = None,
+    context: Context | None = None,
+) -> tuple[Any, Any]:
+    """Casts x [M, K] to e4m3 with a scale for each row and 128 columns, as activations have. Returns (q, scales).
+
+    x: bfloat16 (or uint16, its bits), float16 or float32, K contiguous. scales [M, ceil(K/128)] = largest magnitude / 448,
+    rounded up to a power of two if asked. New arrays of x's library unless given.
+    """
+    return _quantize(_native.quantize_rows, lambda m: m, x, q, scales, power_of_two_scales, stream, context)
+
+
+def quantize_blocks(
+    x: Any,
+    q: Any = None,
+    scales: Any = None,
+    *,
+    power_of_two_scales: bool = False,
+    stream: Any = None,
+    context: Context | None = None,
+) -> tuple[Any, Any]:
+    """Casts x [N, K] to e4m3 with a scale for each 128x128 block, as weights have. Returns (q, scales).
+
+    scales: [ceil(N/128), ceil(K/128)]. Otherwise as quantize_rows.
+    """
+    return _quantize(_native.quantize_blocks, _blocks, x, q, scales, power_of_two_scales, stream, context)
+
+
+def explain(m: int, n: int, k: int, device: str | None = None) -> dict[str, Any]:
+    """Which kernel a GPU takes for a shape, and why not another one. `device`: "h200", "h100", ...; None: the one present."""
+    plan: dict[str, Any] = json.loads(_native.explain(m, n, k, device or ""))
+    return plan

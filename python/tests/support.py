@@ -1,0 +1,36 @@
+"""Matrices for the tests, and what their product is."""
+
+import ml_dtypes
+import numpy as np
+
+E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
+BF16 = np.dtype(ml_dtypes.bfloat16)
+BLOCK = 128
+
+
+def blocks(extent):
+    return -(-extent // BLOCK)
+
+
+def operands(m, n, k, seed=7):
+    """a, sfa, b, sfb: random, with scales between 0.5 and 2."""
+    random = np.random.default_rng(seed)
+    a = random.standard_normal((m, k)).astype(E4M3)
+    b = random.standard_normal((n, k)).astype(E4M3)
+    sfa = random.uniform(0.5, 2, (m, blocks(k))).astype(np.float32)
+    sfb = random.uniform(0.5, 2, (blocks(n), blocks(k))).astype(np.float32)
+    return a, sfa, b, sfb
+
+
+def product(a, sfa, b, sfb):
+    """The same in double precision."""
+    (m, k), n = a.shape, b.shape[0]
+    scaled_a = a.astype(np.float64) * np.repeat(sfa.astype(np.float64), BLOCK, axis=1)[:, :k]
+    scales_b = np.repeat(np.repeat(sfb.astype(np.float64), BLOCK, axis=0)[:n], BLOCK, axis=1)[:, :k]
+    return scaled_a @ (b.astype(np.float64) * scales_b).T
+
+
+def assert_rounded(out, exact):
+    """`out` is `exact` rounded to bf16: half a unit in the last of 8 bits, and a little for the sum in doubles."""
+    assert out.shape == exact.shape
+    np.testing.assert_array_less(np.abs(out.astype(np.float64) - exact), 2.0**-8 * 1.001 * np.abs(exact) + 1e-12)

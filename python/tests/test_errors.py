@@ -1,0 +1,100 @@
+"""What Python users read when a call is wrong. FG_UPDATE_GOLDEN=1 rewrites the golden sentences."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import BF16, operands
+
+import finegemm
+
+GOLDEN = Path(__file__).with_name("misuse.json")
+
+
+def change(**changes):
+    """A gemm of 16 x 32 x 256 with some of its arguments replaced by functions of themselves."""
+
+    def call():
+        values = dict(zip(("a", "sfa", "b", "sfb"), operands(16, 32, 256)))
+        values["out"] = np.zeros((16, 32), BF16)
+        for name, f in changes.items():
+            values[name] = f(values.get(name))
+        finegemm.gemm(**values)
+
+    return call
+
+
+def read_only(x):
+    x.flags.writeable = False
+    return x
+
+
+MISUSES = {
+    "a is a list": change(a=lambda a: a.tolist()),
+    "a is float32": change(a=lambda a: a.astype(np.float32)),
+    "a is float64": change(a=lambda a: a.astype(np.float64)),
+    "a is complex": change(a=lambda a: a.astype(np.complex64)),
+    "a is e5m2": change(a=lambda a: a.astype("float8_e5m2")),
+    "a is a vector": change(a=lambda a: a[0]),
+    "a is transposed": change(a=lambda a: np.asfortranarray(a)),
+    "a has rows of odd stride": change(a=lambda a: np.zeros((16, 264), a.dtype)[:, :256]),
+    "a is reversed": change(a=lambda a: a[::-1]),
+    "k differs": change(b=lambda b: b[:, :128].copy()),
+    "k is odd": change(a=lambda a: a[:, :250].copy(), b=lambda b: b[:, :250].copy()),
+    "n is odd": change(b=lambda b: b[:31], out=lambda d: np.zeros((16, 31), BF16)),
+    "sfa is float64": change(sfa=lambda s: s.astype(np.float64)),
+    "sfa is the scales of blocks": change(sfa=lambda s: s[:1]),
+    "sfb is the scales of rows": change(sfb=lambda s: np.ones((32, 2), np.float32)),
+    "sfb is transposed": change(sfb=lambda s: np.ones((2, 1), np.float32)),
+    "out is float32": change(out=lambda d: d.astype(np.float32)),
+    "out is too small": change(out=lambda d: d[:8]),
+    "out is transposed": change(out=lambda d: np.asfortranarray(d)),
+    "out is read-only": change(out=read_only),
+    "scale is NaN": change(sfa=lambda s: np.where(np.arange(32).reshape(16, 2) == 5, np.float32("nan"), s), check_values=lambda _: True),
+    "scale is negative": change(sfb=lambda s: -s, check_values=lambda _: True),
+    "numerics is unknown": change(numerics=lambda _: "double"),
+    "stream is a string": change(stream=lambda _: "main"),
+    "x is int32": lambda: finegemm.quantize_rows(np.zeros((4, 128), np.int32)),
+    "x is a vector": lambda: finegemm.quantize_rows(np.zeros(128, np.float32)),
+    "q has another shape": lambda: finegemm.quantize_rows(np.zeros((4, 128), np.float32), np.zeros((4, 64), np.uint8)),
+    "scales have another shape": lambda: finegemm.quantize_blocks(
+        np.zeros((130, 128), np.float32), np.zeros((130, 128), np.uint8), np.zeros((1, 1), np.float32)
+    ),
+    "compiler is unknown": lambda: finegemm.Context(compiler="gcc"),
+    "device is unknown": lambda: finegemm.explain(1, 8, 16, device="a100"),
+    "extent is negative": lambda: finegemm.explain(-1, 8, 16, device="h200"),
+}
+
+
+def sentence_of(call):
+    with pytest.raises(finegemm.FineGemmError) as caught:
+        call()
+    return f"{type(caught.value).__name__}: {caught.value}"
+
+
+def test_the_golden_file_has_these_misuses():
+    if os.environ.get("FG_UPDATE_GOLDEN"):
+        GOLDEN.write_text(json.dumps({name: sentence_of(call) for name, call in MISUSES.items()}, indent=1) + "\n")
+    assert sorted(json.loads(GOLDEN.read_text())) == sorted(MISUSES)
+
+
+@pytest.mark.parametrize("name", MISUSES)
+def test_misuse_is_explained(name):
+    assert sentence_of(MISUSES[name]) == json.loads(GOLDEN.read_text())[name]
+
+
+def test_invalid_arguments_are_value_errors_with_a_code():
+    with pytest.raises(ValueError) as caught:
+        MISUSES["k differs"]()
+    assert isinstance(caught.value, finegemm.InvalidArgument)
+    assert caught.value.code == "InvalidArgument"
+
+
+def test_a_refused_call_writes_nothing():
+    a, sfa, b, sfb = operands(16, 32, 256)
+    out = np.full((16, 32), 3, BF16)
+    with pytest.raises(finegemm.FineGemmError):
+        finegemm.gemm(a, sfa.astype(np.float64), b, sfb, out)
+    assert np.all(out == 3)

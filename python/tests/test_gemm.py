@@ -1,0 +1,136 @@
+"""finegemm.gemm and finegemm.quantize_* on NumPy arrays: the CPU backend."""
+
+import threading
+
+import numpy as np
+import pytest
+from support import BF16, E4M3, assert_rounded, blocks, operands, product
+
+import finegemm
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 16), (3, 136, 272), (128, 256, 512), (65, 24, 1040)])
+def test_exact_products_are_the_double_product_rounded(shape):
+    args = operands(*shape)
+    out = finegemm.gemm(*args, numerics="exact")
+    assert out.dtype == BF16
+    assert_rounded(out, product(*args))
+
+
+@pytest.mark.parametrize("numerics", ["fast", "hopper"])
+def test_other_numerics_stay_close_to_the_exact_product(numerics):
+    a, sfa, b, sfb = operands(33, 136, 528)
+    out = finegemm.gemm(a, sfa, b, sfb, numerics=numerics).astype(np.float64)
+    magnitude = product(np.abs(a), sfa, np.abs(b), sfb)
+    # 2^-10: 14 bits of products aligned to the largest; 2^-8 of the result: bf16.
+    assert np.all(np.abs(out - product(a, sfa, b, sfb)) <= magnitude * 2.0**-10 + np.abs(out) * 2.0**-8)
+
+
+def test_out_is_written_and_returned():
+    args = operands(16, 32, 128)
+    out = np.empty((16, 32), BF16)
+    assert finegemm.gemm(*args, out) is out
+    np.testing.assert_array_equal(out, finegemm.gemm(*args))
+
+
+def test_integers_stand_for_the_bits_of_floats():
+    a, sfa, b, sfb = operands(16, 32, 128)
+    out = np.empty((16, 32), np.uint16)
+    finegemm.gemm(a.view(np.uint8), sfa, b.view(np.uint8), sfb, out)
+    np.testing.assert_array_equal(out.view(BF16), finegemm.gemm(a, sfa, b, sfb))
+
+
+def test_scales_may_have_any_strides():
+    a, sfa, b, sfb = operands(40, 256, 384)
+    wide = np.zeros((40, 9), np.float32)
+    wide[:, ::3] = sfa
+    want = finegemm.gemm(a, sfa, b, sfb)
+    np.testing.assert_array_equal(finegemm.gemm(a, np.asfortranarray(sfa), b, np.asfortranarray(sfb)), want)
+    np.testing.assert_array_equal(finegemm.gemm(a, wide[:, ::3], b, sfb), want)
+
+
+def test_rows_may_be_part_of_wider_rows_and_nothing_beside_them_is_written():
+    a, sfa, b, sfb = operands(20, 64, 256)
+    wide_a, wide_out = np.zeros((20, 512), E4M3), np.full((20, 128), 7, BF16)
+    wide_a[:, 128:384] = a
+    finegemm.gemm(wide_a[:, 128:384], sfa, b, sfb, wide_out[:, 32:96])
+    np.testing.assert_array_equal(wide_out[:, 32:96], finegemm.gemm(a, sfa, b, sfb))
+    assert np.all(wide_out[:, :32] == 7) and np.all(wide_out[:, 96:] == 7)
+
+
+def test_read_only_inputs_are_read():
+    args = operands(16, 32, 128)
+    want = finegemm.gemm(*args)
+    for array in args:
+        array.flags.writeable = False
+    np.testing.assert_array_equal(finegemm.gemm(*args), want)
+
+
+def test_empty_extents():
+    a, sfa, b, sfb = operands(4, 8, 128)
+    assert finegemm.gemm(a[:0], sfa[:0], b, sfb).shape == (0, 8)
+    zeros = finegemm.gemm(a[:, :0], sfa[:, :0], b[:, :0], sfb[:, :0])
+    np.testing.assert_array_equal(zeros, np.zeros((4, 8), BF16))
+
+
+def test_threads_may_share_a_context():
+    args = operands(64, 128, 512)
+    want, got = finegemm.gemm(*args), {}
+    context = finegemm.Context(cpu_threads=2)
+
+    def work(i):
+        got[i] = [finegemm.gemm(*args, context=context) for _ in range(10)]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(got) == 4
+    for outs in got.values():
+        for out in outs:
+            np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, BF16])
+def test_rows_quantised_lie_within_half_a_step(dtype):
+    x = np.random.default_rng(3).standard_normal((37, 272)).astype(dtype)
+    x[5, 128:256] = 0
+    q, scales = finegemm.quantize_rows(x)
+    assert (q.dtype, scales.dtype, scales.shape) == (E4M3, np.float32, (37, 3))
+    wide = np.repeat(scales, 128, axis=1)[:, :272].astype(np.float64)
+    back, want = q.astype(np.float64) * wide, x.astype(np.float64)
+    # Half a unit in the last of 4 bits; the smallest step of e4m3 is 2^-9. A little for the rounding of the scale.
+    assert np.all(np.abs(back - want) <= np.maximum(np.abs(want) * 2.0**-4, wide * 2.0**-10) * 1.0001)
+    np.testing.assert_allclose(scales[:, 0], np.abs(want[:, :128]).max(axis=1) / 448, rtol=1e-6)
+    assert scales[5, 1] == 1 and np.all(back[5, 128:256] == 0)
+
+
+def test_blocks_quantised_have_one_scale_for_128_rows():
+    w = np.random.default_rng(4).standard_normal((200, 272)).astype(np.float32)
+    q, scales = finegemm.quantize_blocks(w)
+    assert scales.shape == (blocks(200), blocks(272))
+    np.testing.assert_allclose(scales[1, 2], np.abs(w[128:, 256:]).max() / 448, rtol=1e-6)
+    assert np.abs(q[128:, 256:].astype(np.float32)).max() == 448
+
+
+def test_power_of_two_scales_are_rounded_up():
+    x = np.random.default_rng(5).standard_normal((16, 256)).astype(np.float32)
+    _, plain = finegemm.quantize_rows(x)
+    _, powers = finegemm.quantize_rows(x, power_of_two_scales=True)
+    np.testing.assert_array_equal(powers, 2.0 ** np.ceil(np.log2(plain.astype(np.float64))))
+
+
+def test_what_quantize_returns_goes_into_gemm():
+    random = np.random.default_rng(6)
+    x, w = random.standard_normal((32, 256)).astype(BF16), random.standard_normal((64, 256)).astype(BF16)
+    out = finegemm.gemm(*finegemm.quantize_rows(x), *finegemm.quantize_blocks(w))
+    want = x.astype(np.float64) @ w.astype(np.float64).T
+    assert np.linalg.norm(out.astype(np.float64) - want) < 0.06 * np.linalg.norm(want)   # two e4m3 roundings, 2^-4 at most each
+
+
+def test_explain_names_the_kernel_and_the_others():
+    plan = finegemm.explain(64, 2112, 7168, device="h200")
+    assert plan["problem"] == {"m": 64, "n": 2112, "k": 7168}
+    assert plan["chosen"]["name"] == plan["candidates"][0]["name"]
+    assert len(plan["candidates"]) > 10

@@ -1,0 +1,97 @@
+"""torch tensors: zero-copy, on CPU and on a GPU. Skipped where torch is not installed or has no Hopper GPU."""
+
+import numpy as np
+import pytest
+from support import assert_rounded, operands, product
+
+import finegemm
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+if not hasattr(torch, "float8_e4m3fn"):
+    pytest.skip(f"torch {torch.__version__} has no float8_e4m3fn", allow_module_level=True)
+
+
+def hopper():
+    return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+
+
+needs_gpu = pytest.mark.skipif(not hopper(), reason="no Hopper GPU that torch can use")
+
+
+def tensors(args, device="cpu"):
+    a, sfa, b, sfb = args
+    as_torch = lambda x: torch.from_numpy(x.view(np.uint8)).view(torch.float8_e4m3fn)
+    return [t.to(device) for t in (as_torch(a), torch.from_numpy(sfa), as_torch(b), torch.from_numpy(sfb))]
+
+
+def as_doubles(t):
+    return t.float().cpu().numpy()
+
+
+def test_cpu_tensors_run_on_the_cpu():
+    args = operands(33, 136, 272)
+    out = finegemm.gemm(*tensors(args), numerics="exact")
+    assert out.dtype == torch.bfloat16 and out.device.type == "cpu"
+    assert_rounded(as_doubles(out), product(*args))
+
+
+def test_quantised_tensors_are_of_torch():
+    x = torch.randn(16, 256, dtype=torch.bfloat16)
+    q, scales = finegemm.quantize_rows(x)
+    assert q.dtype == torch.float8_e4m3fn and scales.dtype == torch.float32
+    torch.testing.assert_close(q.float() * scales.repeat_interleave(128, 1), x.float(), rtol=2.0**-4, atol=1e-3)
+
+
+def test_other_eight_bit_floats_are_refused_and_not_misread():
+    a, sfa, b, sfb = tensors(operands(16, 32, 128))
+    with pytest.raises(finegemm.InvalidArgument, match="a: .*float8_e5m2"):
+        finegemm.gemm(a.float().to(torch.float8_e5m2), sfa, b, sfb)
+
+
+@needs_gpu
+def test_gpu_tensors_run_on_the_gpu_bit_for_bit_as_the_cpu_model():
+    args = operands(130, 264, 1040)
+    out = finegemm.gemm(*tensors(args, "cuda"))
+    assert out.is_cuda
+    np.testing.assert_array_equal(as_doubles(out), finegemm.gemm(*args, numerics="hopper").astype(np.float32))
+
+
+@needs_gpu
+def test_work_is_queued_on_the_current_stream():
+    a, sfa, b, sfb = tensors(operands(64, 128, 512), "cuda")
+    want = finegemm.gemm(a, sfa, b, sfb)
+    torch.cuda.synchronize()
+    late, stream = torch.zeros_like(sfa), torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)   # the scales arrive late; only work on the same stream sees them
+        late.copy_(sfa)
+        out = finegemm.gemm(a, late, b, sfb)
+    stream.synchronize()
+    assert torch.equal(out, want)
+
+
+@needs_gpu
+def test_a_graph_captures_and_replays_the_call():
+    a, sfa, b, sfb = tensors(operands(64, 128, 512), "cuda")
+    want = finegemm.gemm(a, sfa, b, sfb)
+    out, graph = torch.zeros_like(want), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        finegemm.gemm(a, sfa, b, sfb, out)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(out, want)
+
+
+@needs_gpu
+def test_quantisation_agrees_with_the_cpu():
+    x = torch.randn(200, 1024, dtype=torch.bfloat16)
+    for quantize in (finegemm.quantize_rows, finegemm.quantize_blocks):
+        (q, s), (q_gpu, s_gpu) = quantize(x), quantize(x.cuda())
+        assert torch.equal(s, s_gpu.cpu()) and torch.equal(q.view(torch.uint8), q_gpu.cpu().view(torch.uint8))
+
+
+@needs_gpu
+def test_matrices_on_different_devices_are_refused():
+    a, sfa, b, sfb = tensors(operands(16, 32, 128), "cuda")
+    with pytest.raises(finegemm.InvalidArgument, match="sfa"):
+        finegemm.gemm(a, sfa.cpu(), b, sfb)
