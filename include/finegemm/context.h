@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
+#include <finegemm/export.h>
 #include <finegemm/tensor.h>
 
 namespace finegemm {
@@ -20,7 +22,7 @@ enum class Numerics : int32_t {
 enum class Compiler : int32_t { Nvrtc = 0, Nvcc = 1 };
 
 /// Options of a Context. `from_environment` is the only place that reads environment variables.
-struct Options {
+struct FINEGEMM_API Options {
     std::string cache_dir;                          ///< FINEGEMM_CACHE_DIR; empty: $XDG_CACHE_HOME/finegemm or ~/.cache/finegemm
     int64_t cache_limit_bytes = 256ll << 20;        ///< FINEGEMM_CACHE_LIMIT; 0 turns the disk cache off
     std::string driver_path = "libcuda.so.1";       ///< FINEGEMM_DRIVER: the CUDA driver's library
@@ -34,12 +36,17 @@ struct Options {
     int32_t cpu_threads = 0;                        ///< FINEGEMM_CPU_THREADS; 0: all cores
     bool check_values = false;                      ///< FINEGEMM_CHECK=1: look at scale values too, before each GEMM
 
+    /// Throws Error(InvalidArgument) for a variable whose value cannot be read.
     static Options from_environment();
+    /// Each of `overrides` is "NAME=value" with a variable's name from above and goes before the environment.
+    static Options from_environment(std::span<const std::string> overrides);
 };
 
 struct ContextState;   // defined by the api layer
 
-class Context {
+/// Everything that calls share: options, compiled kernels, threads, devices. Any number of threads may use one at once.
+/// Making one is cheap: a device is looked for when a call first needs it.
+class FINEGEMM_API Context {
 public:
     explicit Context(Options options = Options::from_environment());
     ~Context();

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <finegemm/export.h>
+
 namespace finegemm {
 
 /// Why a call failed; the message says it for people. The values are part of the C ABI.
@@ -17,7 +19,7 @@ enum class Errc : int {
     Internal = 7,          ///< a broken invariant of ours: please report it
 };
 
-class Error : public std::runtime_error {
+class FINEGEMM_API Error : public std::runtime_error {
 public:
     Error(Errc code, const std::string& message) : std::runtime_error(message), code_(code) {}
     Errc code() const noexcept { return code_; }

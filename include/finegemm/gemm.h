@@ -23,16 +23,19 @@ struct GemmOptions {
     Stream stream = nullptr;                  ///< CUDA only
     Numerics numerics = Numerics::Fast;       ///< CPU only
     std::optional<bool> check_values;         ///< overrides Options::check_values for this call
-    std::string config;                       ///< CUDA only: a kernel by name (see explain) instead of the planner's choice
+    std::string config;                       ///< a kernel by name (see explain) instead of the planner's choice; on the CPU
+                                              ///< it gives Numerics::Hopper the order of the sums
 };
 
 /// M is any value, N a multiple of 8, K a multiple of 16. M = 0 or N = 0 does nothing; K = 0 writes zeros.
 /// Runs where D lives; on CUDA the work is queued on `stream` and the call does not wait for it.
-/// Throws Error: InvalidArgument, Unsupported (no Hopper GPU), Driver, Compile.
-void gemm(Context& context, const GemmArgs& args, const GemmOptions& options = {});
+/// D must not overlap the other four. Extents are at most 2^31 - 1, strides and offsets 64-bit.
+/// Throws Error: InvalidArgument, Unsupported (no Hopper GPU), Driver, Compile. Nothing is written then.
+FINEGEMM_API void gemm(Context& context, const GemmArgs& args, const GemmOptions& options = {});
 
 /// Which kernel `gemm` takes for a shape and why: JSON text (docs/jit.md gives the fields).
-/// `device`: a name of a known device ("h200", "h100", ...), or empty for the one present, else h200.
-std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device = {});
+/// `device`: a known device ("h200", "h100", "gh200", "h800", "h20"), or empty for h200.
+/// Throws Error(InvalidArgument).
+FINEGEMM_API std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device = {});
 
 }  // namespace finegemm

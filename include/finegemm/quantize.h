@@ -11,15 +11,17 @@ struct QuantizeOptions {
     Stream stream = nullptr;            ///< CUDA only
 };
 
-/// 1x128 scales, as activations have: q[m, k] = e4m3(x[m, k] / scales[m, k / 128]).
+/// 1x128 scales, as activations have: scales[m, k / 128] = amax / 448 of the block's finite values,
+/// q[m, k] = e4m3(x[m, k] * (1 / scale)), rounded to nearest even, saturating at 448.
 /// x: [M, K] bf16, f16 or f32, K contiguous; q: [M, K] e4m3, K contiguous; scales: [M, ceil(K/128)] f32, any strides.
-/// scale = amax / 448; a block of zeros has scale 1 and stays zero. Values are rounded to nearest even and saturate at 448.
-/// A block with NaN or Inf in it: scale is computed from its finite values; NaN becomes NaN (0x7f), Inf becomes +-448.
-void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
+/// K is a multiple of 16; on CUDA the rows of x and q start on multiples of 16 bytes.
+/// A block of zeros has scale 1 and stays zero; no scale is below 2^-126. NaN becomes NaN (0x7f), infinity becomes +-448.
+/// CPU and GPU give the same bits. Throws Error: InvalidArgument, Unsupported, Driver, Compile.
+FINEGEMM_API void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                    const QuantizeOptions& options = {});
 
 /// 128x128 scales, as weights have: scales: [ceil(N/128), ceil(K/128)] f32, any strides. Otherwise as quantize_rows.
-void quantize_blocks(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
+FINEGEMM_API void quantize_blocks(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                      const QuantizeOptions& options = {});
 
 }  // namespace finegemm

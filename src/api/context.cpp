@@ -1,0 +1,32 @@
+// Contexts. Layer api.
+#include "api/context.h"
+
+#include <fmt/format.h>
+
+#include <finegemm/error.h>
+
+#include "backend/cpu.h"
+#include "backend/hopper.h"
+
+namespace finegemm {
+
+Backend& ContextState::backend(Device device) {
+    const bool cpu = device.type == DeviceType::Cpu;
+    if (!cpu && (device.index < 0 || device.index >= kMaxDevices))
+        throw Error(Errc::InvalidArgument, fmt::format("device index {}: must be from 0 to {}", device.index, kMaxDevices - 1));
+    std::atomic<Backend*>& slot = made_[cpu ? 0 : static_cast<size_t>(device.index) + 1];
+    if (Backend* made = slot.load(std::memory_order_acquire)) return *made;
+    const std::scoped_lock lock(mutex_);
+    if (Backend* made = slot.load(std::memory_order_relaxed)) return *made;
+    owned_.push_back(cpu ? make_cpu_backend(options) : make_hopper_backend(options, device.index));
+    slot.store(owned_.back().get(), std::memory_order_release);
+    return *owned_.back();
+}
+
+Context::Context(Options options) : state_(std::make_unique<ContextState>(std::move(options))) {}
+Context::~Context() = default;
+Context::Context(Context&&) noexcept = default;
+Context& Context::operator=(Context&&) noexcept = default;
+const Options& Context::options() const { return state_->options; }
+
+}  // namespace finegemm
