@@ -43,7 +43,7 @@ FG_HD constexpr uint16_t bf16_of_float(float x) {
 }
 
 /// Rounds once: through float, made odd where that was inexact, so that the second rounding cannot see a false tie.
-constexpr uint16_t bf16_of_double(double x) {
+FG_HD constexpr uint16_t bf16_of_double(double x) {
     const float nearest = static_cast<float>(x);
     uint32_t bits = float_bits(nearest);
     if (static_cast<double>(nearest) != x && x == x && (bits & 0x7fffffffu) < 0x7f800000u && (bits & 1u) == 0) {
