@@ -1,0 +1,51 @@
+// finegemm doctor: what this machine has, and what to do about what it has not. Layer cli.
+#include <iostream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "api/doctor.h"
+#include "cli/commands.h"
+
+namespace finegemm::cli {
+
+namespace {
+
+std::string_view name_of(State s) { return s == State::Ok ? "ok" : s == State::Missing ? "missing" : "broken"; }
+
+std::string verdict(const std::vector<Finding>& findings) {
+    for (const Finding& f : findings)
+        if (f.what == "gpu" && f.state == State::Ok) return "GEMMs run on the GPU";
+    return "GEMMs run on the CPU";
+}
+
+ExitCode run(bool json) {
+    const auto findings = diagnose(Options::from_environment());
+    if (json) {
+        nlohmann::ordered_json list = nlohmann::ordered_json::array();
+        for (const Finding& f : findings) {
+            list.push_back({{"what", f.what}, {"state", name_of(f.state)}, {"detail", f.detail}});
+            if (!f.remedy.empty()) list.back()["remedy"] = f.remedy;
+        }
+        std::cout << nlohmann::ordered_json{{"verdict", verdict(findings)}, {"findings", list}}.dump(2) << '\n';
+        return kOk;
+    }
+    for (const Finding& f : findings) {
+        std::cout << fmt::format("{:<8} {:<8} {}\n", f.what, name_of(f.state), f.detail);
+        if (!f.remedy.empty()) std::cout << fmt::format("{:<17} -> {}\n", "", f.remedy);
+    }
+    std::cout << verdict(findings) << '\n';
+    return kOk;
+}
+
+}  // namespace
+
+Run add_doctor(CLI::App& app) {
+    auto json = std::make_shared<bool>(false);
+    CLI::App* command = app.add_subcommand("doctor", "Say what this machine has, and what to do about what it has not");
+    command->footer("Exit code 0: the library works here, on the CPU if nowhere else.");
+    command->add_flag("--json", *json, "Print JSON");
+    return [json] { return run(*json); };
+}
+
+}  // namespace finegemm::cli

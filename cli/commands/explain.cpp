@@ -1,0 +1,81 @@
+// finegemm explain: which kernel a shape takes, and why no other. Layer cli.
+#include <iostream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <finegemm/gemm.h>
+
+#include "cli/commands.h"
+
+namespace finegemm::cli {
+
+namespace {
+
+struct ExplainOptions {
+    int64_t m = 0, n = 0, k = 0;
+    std::string device = "h200";
+    bool json = false;
+};
+
+constexpr fmt::string_view kColumns = "{:<24} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7}  {}\n";
+
+double number(const nlohmann::json& row, const char* name) { return row.at(name).get<double>(); }
+
+/// Why a candidate is not taken, or that it is.
+std::string verdict(const nlohmann::json& row, const nlohmann::json& chosen) {
+    if (row.contains("rejected")) return "rejected: " + row.at("rejected").get<std::string>();
+    if (row.at("name") == chosen.at("name")) return "chosen";
+    return fmt::format("{:+.1f}%", 100 * (number(row, "us") / number(chosen, "us") - 1));
+}
+
+void print_row(const nlohmann::json& row, const std::string& verdict) {
+    const auto name = row.at("name").get<std::string>();
+    if (row.contains("rejected")) {
+        std::cout << fmt::format("{:<24} {}\n", name, verdict);
+        return;
+    }
+    const auto us = [&](const char* field) { return fmt::format("{:.2f}", number(row, field)); };
+    std::cout << fmt::format(fmt::runtime(kColumns), name, us("us"), us("launch_us"), us("compute_us"), us("memory_us"), row.at("tiles").get<int64_t>(),
+                             row.at("ctas").get<int64_t>(), verdict);
+}
+
+void print_chosen(const nlohmann::json& chosen) {
+    const auto& c = chosen.at("config");
+    const auto field = [&](const char* name) { return c.at(name).get<int64_t>(); };
+    const std::string cluster = field("cluster") == 1 ? "no cluster" : fmt::format("clusters of {} ({})", field("cluster"), c.at("cluster_use").get<std::string>());
+    std::cout << fmt::format("tiles of {} x {}, {} stages, {} math warpgroups, {}, CTAs on an SM: {}\n", field("tile_m"), field("tile_n"), field("stages"),
+                             field("math_warpgroups"), cluster, field("ctas_per_sm"));
+    std::cout << "predicted times in us: the total is the launch and the longer of compute and memory\n";
+}
+
+ExitCode run(const ExplainOptions& o) {
+    const std::string text = explain(o.m, o.n, o.k, o.device);
+    if (o.json) {
+        std::cout << text << '\n';
+        return kOk;
+    }
+    const auto out = nlohmann::json::parse(text);
+    const auto& chosen = out.at("chosen");
+    std::cout << fmt::format("{} x {} x {} on {}: {}\n", o.m, o.n, o.k, o.device,
+                             chosen.is_null() ? "no kernel can take it" : chosen.at("name").get<std::string>());
+    if (!chosen.is_null()) print_chosen(chosen);
+    std::cout << '\n' << fmt::format(fmt::runtime(kColumns), "kernel", "total", "launch", "compute", "memory", "tiles", "CTAs", "");
+    for (const auto& row : out.at("candidates")) print_row(row, verdict(row, chosen));
+    return kOk;
+}
+
+}  // namespace
+
+Run add_explain(CLI::App& app) {
+    auto o = std::make_shared<ExplainOptions>();
+    CLI::App* command = app.add_subcommand("explain", "Say which kernel a shape takes, and why no other");
+    command->add_option("M", o->m, "Rows of A and D")->required();
+    command->add_option("N", o->n, "Rows of B, columns of D")->required();
+    command->add_option("K", o->k, "Columns of A and B")->required();
+    command->add_option("--device", o->device, "h200, h100, gh200, h800 or h20")->capture_default_str();
+    command->add_flag("--json", o->json, "Print JSON");
+    return [o] { return run(*o); };
+}
+
+}  // namespace finegemm::cli

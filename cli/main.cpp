@@ -1,0 +1,69 @@
+// finegemm: the command line tool. Layer cli.
+#include <iostream>
+#include <new>
+
+#include <finegemm/error.h>
+
+#include "cli/commands.h"
+
+namespace {
+
+using namespace finegemm;
+
+constexpr const char* kFooter =
+    "Exit codes:\n"
+    "  0  done\n"
+    "  1  failed: a file, the driver, a compiler or the memory\n"
+    "  2  an argument or a variable is invalid\n"
+    "  3  not supported here: no such GPU, no driver\n"
+    "  4  the result is wrong\n"
+    "Variables (docs/jit.md):\n"
+    "  FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT, FINEGEMM_CHECK, FINEGEMM_COMPILER, FINEGEMM_CPU_THREADS,\n"
+    "  FINEGEMM_DRIVER, FINEGEMM_DUMP, FINEGEMM_NVCC, FINEGEMM_NVRTC, FINEGEMM_PACK";
+
+int report(const char* reason, cli::ExitCode code) {
+    std::cerr << "finegemm: " << reason << '\n';
+    return code;
+}
+
+cli::ExitCode exit_code_of(Errc code) {
+    switch (code) {
+        case Errc::InvalidArgument: return cli::kInvalid;
+        case Errc::Unsupported: return cli::kUnsupported;
+        default: return cli::kFailed;
+    }
+}
+
+int run(int argc, char** argv) {
+    CLI::App app("FP8 matrix products with fine-grained scales, on Hopper GPUs and on CPUs", "finegemm");
+    app.set_version_flag("--version", FINEGEMM_VERSION);
+    app.require_subcommand(1);
+    app.footer(kFooter);
+    const std::pair<const char*, cli::Run> commands[] = {
+        {"run", cli::add_run(app)},       {"bench", cli::add_bench(app)}, {"explain", cli::add_explain(app)},
+        {"doctor", cli::add_doctor(app)}, {"cache", cli::add_cache(app)}, {"pack", cli::add_pack(app)}};
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& e) {   // --help, --version
+        return app.exit(e);
+    } catch (const CLI::ParseError& e) {
+        return report((std::string(e.what()) + "; --help says what there is").c_str(), cli::kInvalid);
+    }
+    for (const auto& [name, command] : commands)
+        if (app.got_subcommand(name)) return command();
+    return cli::kInvalid;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc, argv);
+    } catch (const Error& e) {
+        return report(e.what(), exit_code_of(e.code()));
+    } catch (const std::bad_alloc&) {
+        return report("out of memory; take a smaller problem", cli::kFailed);
+    } catch (const std::exception& e) {
+        return report(e.what(), cli::kFailed);
+    }
+}

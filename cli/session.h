@@ -1,0 +1,63 @@
+// One GEMM on one device, from host matrices to a timed result. Layer cli.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <finegemm/context.h>
+#include <finegemm/gemm.h>
+
+#include "api/gpu.h"
+#include "cli/files.h"
+
+namespace finegemm::cli {
+
+struct Target {
+    std::unique_ptr<Gpu> gpu;   // null: the CPU
+    std::string name;           // "cpu", "cuda:0"
+    std::string why;            // no GPU was taken, when one was looked for
+};
+
+/// `wish`: "cpu", "cuda" (the first GPU), "cuda:INDEX", or "auto": the first GPU that the kernels run on, else the CPU.
+/// Throws Error(InvalidArgument) for another wish, and what the context throws for a GPU that it cannot use.
+Target choose_target(Context& context, const std::string& wish);
+
+/// Standard normal values, f32; the same on every machine for the same seed.
+HostMatrix random_matrix(int64_t rows, int64_t cols, uint64_t seed);
+
+/// One side of the product: values to quantise, or e4m3 codes with their scales (without any: ones).
+struct Operand {
+    HostMatrix values;
+    std::optional<HostMatrix> scales;
+};
+
+/// Quantised operands and a result: where the target computes, and on the host after fetch().
+class Session {
+public:
+    /// A [M, K] takes 1x128 scales, B [N, K] 128x128 scales.
+    Session(Context& context, const Target& target, Operand a, Operand b);
+
+    /// Median microseconds of `repeats` runs; one more goes before them.
+    double time(const GemmOptions& options, int repeats);
+    /// The five matrices on the host, copied there when they are on a GPU.
+    GemmArgs fetch();
+    const HostMatrix& d() const { return host_[4]; }
+
+private:
+    Matrix place(HostMatrix& matrix);
+    void upload(const HostMatrix& from, const Matrix& to);
+    void fill(Operand& x, const char* name, bool blocks, int q, int scales);
+
+    Context& context_;
+    const Target& target_;
+    HostMatrix host_[5];   // a, sfa, b, sfb, d
+    Matrix there_[5];
+    GemmArgs args_;
+};
+
+/// What a product takes: operations and bytes (each matrix once) for figures per time.
+double operations(int64_t m, int64_t n, int64_t k);
+double traffic_bytes(int64_t m, int64_t n, int64_t k);
+
+}  // namespace finegemm::cli

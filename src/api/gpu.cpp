@@ -1,0 +1,93 @@
+// A GPU for front ends. Layer api.
+#include "api/gpu.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/device_spec.h"
+#include "cuda/device.h"
+#include "plan/plan.h"
+
+namespace finegemm {
+
+namespace {
+
+using cuda::DevicePtr;
+
+class CudaGpu final : public Gpu {
+public:
+    CudaGpu(const Options& options, int index) : driver_(cuda::Driver::open(options.driver_path)), device_(driver_, index) {}
+    ~CudaGpu() override {
+        release();
+        const cuda::CurrentDevice current(device_);
+        for (void* e : events_) driver_->api.EventDestroy(e);
+    }
+
+    std::string name() const override { return device_.facts().name; }
+    Device device() const override { return {DeviceType::Cuda, device_.facts().index}; }
+    std::string kernel_for(int64_t m, int64_t n, int64_t k) const override {
+        const plan::Problem problem{static_cast<uint32_t>(m), static_cast<uint32_t>(n), static_cast<uint32_t>(k)};
+        return plan::name_of(plan::choose(problem, spec_of(device_.facts())));
+    }
+
+    void* allocate(size_t bytes) override {
+        const cuda::CurrentDevice current(device_);
+        DevicePtr p = 0;
+        driver_->check(driver_->api.MemAlloc(&p, std::max<size_t>(bytes, 16)), "cuMemAlloc");
+        allocated_.push_back(p);
+        return reinterpret_cast<void*>(p);
+    }
+    void release() override {
+        const cuda::CurrentDevice current(device_);
+        for (const DevicePtr p : allocated_) driver_->api.MemFree(p);
+        allocated_.clear();
+        flush_ = nullptr;
+    }
+    void upload(void* to, const void* from, size_t bytes) override {
+        const cuda::CurrentDevice current(device_);
+        driver_->check(driver_->api.MemcpyHtoDAsync(reinterpret_cast<DevicePtr>(to), from, bytes, nullptr), "cuMemcpyHtoDAsync");
+        driver_->check(driver_->api.StreamSynchronize(nullptr), "cuStreamSynchronize");
+    }
+    void download(void* to, const void* from, size_t bytes) override {
+        const cuda::CurrentDevice current(device_);
+        driver_->check(driver_->api.MemcpyDtoHAsync(to, reinterpret_cast<DevicePtr>(from), bytes, nullptr), "cuMemcpyDtoHAsync");
+        driver_->check(driver_->api.StreamSynchronize(nullptr), "cuStreamSynchronize");
+    }
+
+    double time(int repeats, const std::function<void()>& call) override {
+        const size_t flush_bytes = 4ull * device_.facts().l2_bytes;
+        if (!flush_) flush_ = allocate(flush_bytes);
+        const cuda::CurrentDevice current(device_);
+        while (events_.size() < 2) {
+            events_.push_back(nullptr);
+            driver_->check(driver_->api.EventCreate(&events_.back(), 0), "cuEventCreate");
+        }
+        std::vector<double> times;
+        for (int i = 0; i < repeats + 1; ++i) {
+            const auto value = static_cast<unsigned char>(i);
+            driver_->check(driver_->api.MemsetD8Async(reinterpret_cast<DevicePtr>(flush_), value, flush_bytes, nullptr), "cuMemsetD8Async");
+            driver_->check(driver_->api.EventRecord(events_[0], nullptr), "cuEventRecord");
+            call();
+            driver_->check(driver_->api.EventRecord(events_[1], nullptr), "cuEventRecord");
+            driver_->check(driver_->api.EventSynchronize(events_[1]), "cuEventSynchronize");
+            float milliseconds = 0;
+            driver_->check(driver_->api.EventElapsedTime(&milliseconds, events_[0], events_[1]), "cuEventElapsedTime");
+            if (i > 0) times.push_back(milliseconds * 1e3);   // the first one loads the kernel
+        }
+        std::ranges::nth_element(times, times.begin() + repeats / 2);
+        return times[static_cast<size_t>(repeats / 2)];
+    }
+
+private:
+    std::shared_ptr<const cuda::Driver> driver_;
+    cuda::Device device_;
+    std::vector<DevicePtr> allocated_;
+    std::vector<void*> events_;
+    void* flush_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Gpu> Gpu::open(const Options& options, int index) { return std::make_unique<CudaGpu>(options, index); }
+
+}  // namespace finegemm

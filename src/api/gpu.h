@@ -1,0 +1,35 @@
+// A GPU for front ends: memory, copies, timing. Layer api.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <finegemm/context.h>
+
+namespace finegemm {
+
+class Gpu {
+public:
+    /// Throws Error(Unsupported) when there is no driver or no such GPU.
+    static std::unique_ptr<Gpu> open(const Options& options, int index);
+    virtual ~Gpu() = default;
+
+    virtual std::string name() const = 0;
+    virtual Device device() const = 0;
+
+    /// The name of the kernel that the planner takes here.
+    virtual std::string kernel_for(int64_t m, int64_t n, int64_t k) const = 0;
+
+    /// Memory on the device, until release() or the Gpu's end.
+    virtual void* allocate(size_t bytes) = 0;
+    /// Frees all that was allocated.
+    virtual void release() = 0;
+    virtual void upload(void* to, const void* from, size_t bytes) = 0;
+    virtual void download(void* to, const void* from, size_t bytes) = 0;
+    /// The median time of `call` in microseconds, between events of the default stream, with the L2 cache emptied before each
+    /// repeat. One more call goes before them.
+    virtual double time(int repeats, const std::function<void()>& call) = 0;
+};
+
+}  // namespace finegemm

@@ -1,0 +1,16 @@
+// What belongs into the pack. Layer backend.
+#include "backend/pack_contents.h"
+
+#include "jit/quantize_source.h"
+#include "plan/plan.h"
+
+namespace finegemm {
+
+std::vector<jit::KernelSource> pack_contents() {
+    std::vector<jit::KernelSource> sources;
+    for (const GemmConfig& c : plan::candidates()) sources.push_back(jit::gemm_source(c, plan::name_of(c)));
+    for (const QuantizeConfig& c : jit::quantize_configs()) sources.push_back(jit::quantize_source(c));
+    return sources;
+}
+
+}  // namespace finegemm
