@@ -1,4 +1,5 @@
 // Quantisation on the CPU. Layer backend.
+// Vectorised by Highway: compiled for several instruction sets, chosen when the program runs.
 #pragma once
 
 #include "backend/backend.h"
@@ -8,5 +9,17 @@ namespace finegemm {
 
 void cpu_quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales, const QuantizeOptions& options,
                   ThreadPool& pool);
+
+/// What has one scale.
+struct CpuQuantizeBlock {
+    const void* x;
+    uint8_t* q;
+    DType dtype;
+    int64_t rows, cols;   // cols: a multiple of 16
+    int64_t x_row_stride, q_row_stride;
+};
+
+/// Quantises it and returns its scale.
+float cpu_quantize_block(const CpuQuantizeBlock& block, bool power_of_two);
 
 }  // namespace finegemm

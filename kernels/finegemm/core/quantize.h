@@ -68,11 +68,23 @@ FG_HD constexpr RowCol quantize_vector(const QuantizeConfig& c, uint32_t thread,
                            : RowCol{.row = 0, .col = position / c.lanes() * kScaleBlock + col};
 }
 
-/// Runs of blocks in all rows (1x128), or 128x128 blocks: the units of work.
+/// Tasks that lie side by side: runs of 1x128 blocks, or 128x128 blocks.
+FG_HD constexpr uint32_t quantize_tasks_across(const QuantizeConfig& c, uint32_t cols) {
+    const uint32_t k_blocks = ceil_div(cols, kScaleBlock);
+    return c.square_blocks ? k_blocks : ceil_div(k_blocks, c.warp_blocks());
+}
+
+/// Units of work: of a warp for 1x128 blocks, of a CTA for 128x128 blocks.
 FG_HD constexpr uint64_t quantize_tasks(const QuantizeConfig& c, uint32_t rows, uint32_t cols) {
-    const uint64_t k_blocks = ceil_div(cols, kScaleBlock);
-    return c.square_blocks ? ceil_div(rows, kScaleBlock) * k_blocks
-                           : rows * ((k_blocks + c.warp_blocks() - 1) / c.warp_blocks());
+    return static_cast<uint64_t>(c.square_blocks ? ceil_div(rows, kScaleBlock) : rows) * quantize_tasks_across(c, cols);
+}
+
+/// The first element of a task.
+FG_HD constexpr RowCol quantize_origin(const QuantizeConfig& c, uint32_t cols, uint64_t task) {
+    const uint32_t across = quantize_tasks_across(c, cols);
+    const uint32_t down = static_cast<uint32_t>(task / across), right = static_cast<uint32_t>(task % across);
+    return c.square_blocks ? RowCol{.row = down * kScaleBlock, .col = right * kScaleBlock}
+                           : RowCol{.row = down, .col = right * c.warp_blocks() * kScaleBlock};
 }
 
 }  // namespace finegemm

@@ -6,38 +6,35 @@
 
 namespace finegemm::device {
 
-/// Sixteen bytes of the input as floats.
+/// Sixteen bytes of the input. They stay as they came: as floats they would take twice the registers.
 template <QuantizeConfig C>
 struct Values {
-    float x[C.vector()];
+    static constexpr uint32_t kBytes = 16 / C.vector();
+    ptx::Words4 words;
 
     __device__ void load(const QuantizeParams& p, uint64_t row, uint64_t col) {
-        constexpr uint32_t kBytes = 16 / C.vector();
-        const ptx::Words4 v = ptx::load_global_once(static_cast<const uint8_t*>(p.x) + (row * p.x_row_stride + col) * kBytes);
-#pragma unroll
-        for (uint32_t i = 0; i < C.vector(); ++i) {
-            const uint16_t half = static_cast<uint16_t>(v.w[i * kBytes / 4] >> (i * kBytes % 4 * 8));
-            if constexpr (C.input == QuantizeInput::F32) x[i] = float_of_bits(v.w[i]);
-            else if constexpr (C.input == QuantizeInput::F16) x[i] = ptx::float_of_half(half);
-            else x[i] = float_of_bf16(half);
-        }
+        words = ptx::load_global_once(static_cast<const uint8_t*>(p.x) + (row * p.x_row_stride + col) * kBytes);
     }
-    __device__ void clear() {
-#pragma unroll
-        for (uint32_t i = 0; i < C.vector(); ++i) x[i] = 0;
+    __device__ void clear() { words = {}; }
+    __device__ float at(uint32_t i) const {
+        const uint32_t word = words.w[i * kBytes / 4];
+        const uint16_t half = static_cast<uint16_t>(word >> (i * kBytes % 4 * 8));
+        if constexpr (C.input == QuantizeInput::F32) return float_of_bits(word);
+        else if constexpr (C.input == QuantizeInput::F16) return ptx::float_of_half(half);
+        else return float_of_bf16(half);
     }
     __device__ uint32_t largest() const {
         uint32_t most = 0;
 #pragma unroll
-        for (uint32_t i = 0; i < C.vector(); ++i) most = max(most, finite_magnitude(x[i]));
+        for (uint32_t i = 0; i < C.vector(); ++i) most = max(most, finite_magnitude(at(i)));
         return most;
     }
     __device__ void store(const QuantizeParams& p, uint64_t row, uint64_t col, float inverse) const {
         uint32_t w[C.vector() / 4];
 #pragma unroll
         for (uint32_t i = 0; i < C.vector(); i += 4)
-            w[i / 4] = ptx::pack_e4m3(x[i] * inverse, x[i + 1] * inverse) |
-                       static_cast<uint32_t>(ptx::pack_e4m3(x[i + 2] * inverse, x[i + 3] * inverse)) << 16;
+            w[i / 4] = ptx::pack_e4m3(at(i) * inverse, at(i + 1) * inverse) |
+                       static_cast<uint32_t>(ptx::pack_e4m3(at(i + 2) * inverse, at(i + 3) * inverse)) << 16;
         uint8_t* to = p.q + row * p.q_row_stride + col;
         if constexpr (C.vector() == 8) ptx::store_global_x2(to, w[0], w[1]);
         else ptx::store_global(to, w[0]);
@@ -55,22 +52,21 @@ __device__ inline uint32_t largest_of(uint32_t x, uint32_t lanes) {
 /// 1x128: a warp takes a run of blocks of one row at a time.
 template <QuantizeConfig C>
 __device__ void quantize_rows(const QuantizeParams& p) {
-    const uint32_t runs = ceil_div(ceil_div(p.cols, kScaleBlock), C.warp_blocks());
-    const uint64_t tasks = static_cast<uint64_t>(p.rows) * runs;
+    const uint64_t tasks = quantize_tasks(C, p.rows, p.cols);
     for (uint64_t task = blockIdx.x * static_cast<uint64_t>(C.kWarps) + threadIdx.x / 32; task < tasks;
          task += gridDim.x * static_cast<uint64_t>(C.kWarps)) {
-        const uint64_t row = task / runs;
-        const uint64_t first = static_cast<uint64_t>(task % runs) * C.warp_blocks() * kScaleBlock;
+        const RowCol first = quantize_origin(C, p.cols, task);
+        const uint64_t row = first.row;
         Values<C> values[C.unroll()];
 #pragma unroll
         for (uint32_t u = 0; u < C.unroll(); ++u) {
-            const uint64_t col = first + quantize_vector(C, threadIdx.x, u).col;
+            const uint64_t col = first.col + quantize_vector(C, threadIdx.x, u).col;
             if (col < p.cols) values[u].load(p, row, col);
             else values[u].clear();
         }
 #pragma unroll
         for (uint32_t u = 0; u < C.unroll(); ++u) {
-            const uint64_t col = first + quantize_vector(C, threadIdx.x, u).col;
+            const uint64_t col = first.col + quantize_vector(C, threadIdx.x, u).col;
             const float scale = block_scale(largest_of(values[u].largest(), C.lanes()), p.power_of_two);
             if (col >= p.cols) continue;
             values[u].store(p, row, col, inverse_scale(scale));
@@ -84,15 +80,18 @@ __device__ void quantize_rows(const QuantizeParams& p) {
 template <QuantizeConfig C>
 __device__ void quantize_blocks(const QuantizeParams& p) {
     __shared__ uint32_t most[C.kWarps];
-    const uint32_t across = ceil_div(p.cols, kScaleBlock);
     const uint64_t tasks = quantize_tasks(C, p.rows, p.cols);
     for (uint64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
-        const uint64_t first_row = task / across * kScaleBlock, first_col = task % across * kScaleBlock;
+        const RowCol first = quantize_origin(C, p.cols, task);
+        const auto place = [&](uint32_t u) {
+            const RowCol inside = quantize_vector(C, threadIdx.x, u);
+            return RowCol{first.row + inside.row, first.col + inside.col};
+        };
         Values<C> values[C.unroll()];
 #pragma unroll
         for (uint32_t u = 0; u < C.unroll(); ++u) {
-            const RowCol at = quantize_vector(C, threadIdx.x, u);
-            if (first_row + at.row < p.rows && first_col + at.col < p.cols) values[u].load(p, first_row + at.row, first_col + at.col);
+            const RowCol at = place(u);
+            if (at.row < p.rows && at.col < p.cols) values[u].load(p, at.row, at.col);
             else values[u].clear();
         }
         uint32_t largest = 0;
@@ -107,12 +106,11 @@ __device__ void quantize_blocks(const QuantizeParams& p) {
         const float scale = block_scale(largest, p.power_of_two), inverse = inverse_scale(scale);
 #pragma unroll
         for (uint32_t u = 0; u < C.unroll(); ++u) {
-            const RowCol at = quantize_vector(C, threadIdx.x, u);
-            if (first_row + at.row < p.rows && first_col + at.col < p.cols)
-                values[u].store(p, first_row + at.row, first_col + at.col, inverse);
+            const RowCol at = place(u);
+            if (at.row < p.rows && at.col < p.cols) values[u].store(p, at.row, at.col, inverse);
         }
         if (threadIdx.x == 0)
-            ptx::store_global(p.scales + first_row / kScaleBlock * p.scale_row_stride + first_col / kScaleBlock * p.scale_col_stride,
+            ptx::store_global(p.scales + first.row / kScaleBlock * p.scale_row_stride + first.col / kScaleBlock * p.scale_col_stride,
                               scale);
     }
 }

@@ -1,0 +1,37 @@
+// The sources of the quantisation kernels: a finite list, each with an entry of its own.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "jit/quantize_source.h"
+
+namespace finegemm::jit {
+namespace {
+
+TEST(QuantizeSource, ThereIsOneKernelForEachInputTypeAndKindOfBlock) {
+    std::set<std::string> entries, texts;
+    for (const QuantizeConfig& config : quantize_configs()) {
+        const KernelSource source = quantize_source(config);
+        entries.insert(source.entry);
+        texts.insert(source.text);
+        EXPECT_NE(source.text.find(source.entry + "("), std::string::npos) << source.text;
+    }
+    EXPECT_EQ(entries.size(), 6u);
+    EXPECT_EQ(texts.size(), 6u);
+    for (const QuantizeInput input : {QuantizeInput::F32, QuantizeInput::F16, QuantizeInput::BF16})
+        for (const bool square_blocks : {false, true})
+            EXPECT_TRUE(entries.contains(quantize_source({input, square_blocks}).entry));
+}
+
+TEST(QuantizeSource, TheTextIsACompleteTranslationUnit) {
+    EXPECT_EQ(quantize_source({QuantizeInput::BF16, true}).text,
+              "#include <finegemm/device/quantize.cuh>\n"
+              "inline constexpr finegemm::QuantizeConfig kConfig{finegemm::QuantizeInput::BF16, true};\n"
+              "extern \"C\" __global__ void __launch_bounds__(kConfig.kThreads)\n"
+              "finegemm_quantize_blocks_BF16(const __grid_constant__ finegemm::QuantizeParams params) {\n"
+              "    finegemm::device::quantize<kConfig>(params);\n"
+              "}\n");
+}
+
+}  // namespace
+}  // namespace finegemm::jit
