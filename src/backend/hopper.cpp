@@ -1,4 +1,4 @@
-// The backend for Hopper GPUs: plan a kernel, get its code, describe the matrices, launch. Layer backend.
+// The backend for Hopper GPUs: choose a kernel, get its code, describe the matrices, launch. Layer backend.
 #include "backend/hopper.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 #include <finegemm/error.h>
 
 #include "backend/check_scales.h"
+#include "backend/device_spec.h"
 #include "backend/hash.h"
 #include "cuda/kernel.h"
 #include "cuda/tensor_map.h"
-#include "jit/kernel_store.h"
 #include "jit/quantize_source.h"
 #include "plan/plan.h"
 
@@ -27,43 +27,38 @@ namespace {
 
 /// L2 policies as createpolicy.fractional encodes them for a fraction of one. PTX ISA, createpolicy.
 constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000000000, kEvictLast = 0x14f0000000000000;
-/// CTAs of a quantisation kernel, which then walks over its tasks.
-constexpr uint64_t kMaxGrid = 1u << 20;
 /// Up to so many rows the weights are read once: they should not push the activations out of L2.
 constexpr uint32_t kStreamingRows = 128;
+/// CTAs of a quantisation kernel, which then walks over its tasks.
+constexpr uint64_t kMaxGrid = 1u << 20;
+/// Row strides of tensor maps, in bytes, are below this. CUDA driver API, cuTensorMapEncodeTiled.
+constexpr int64_t kMaxTensorMapStride = 1ll << 40;
 
-/// A kernel for a shape, ready to launch.
-struct GemmPlan {
+/// A GEMM kernel on the device.
+struct GemmKernel {
     GemmConfig config;
-    std::shared_ptr<const cuda::Kernel> kernel;
+    cuda::Kernel kernel;
 };
 
-/// What a call's GemmParams depend on: calls that agree share them, tensor maps included.
+/// M, N, K.
+using Shape = std::array<uint32_t, 3>;
+
+/// What a launch depends on: calls that agree share its parameters, tensor maps included.
 struct CallKey {
     const void *a, *sfa, *b, *sfb, *d;
     int64_t m, n, k, a_stride, b_stride, d_stride, sfa_row, sfa_col, sfb_row, sfb_col;
-    const GemmPlan* plan;
+    const GemmKernel* kernel;
     bool operator==(const CallKey&) const = default;
 };
-static_assert(std::has_unique_object_representations_v<CallKey>, "hashed as bytes");
 
 struct Call {
     GemmParams params;
     uint32_t grid;
-    const cuda::Kernel* kernel;
 };
 
 class HopperBackend final : public Backend {
 public:
-    HopperBackend(const Options& options, int index)
-        : store_(options), driver_(cuda::Driver::open(options.driver_path)), device_(driver_, index), spec_(spec_of(device_)) {
-        const cuda::DeviceFacts& facts = device_.facts();
-        if (facts.major != 9 || facts.minor != 0)
-            throw Error(Errc::Unsupported,
-                        fmt::format("GPU {} ({}) has compute capability {}.{}; the kernels need 9.0 (H100, H200, H20, GH200). "
-                                    "Run on the CPU by passing CPU matrices",
-                                    facts.index, facts.name, facts.major, facts.minor));
-    }
+    HopperBackend(const Options& options, int index, KernelProvider provider);
 
     void gemm(const GemmArgs& args, const GemmOptions& options) override;
     void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
@@ -71,152 +66,173 @@ public:
     void check_scales(const GemmArgs& args, const GemmOptions& options) override;
 
 private:
-    static plan::DeviceSpec spec_of(const cuda::Device& device);
-    const GemmPlan& plan_for(const plan::Problem& problem, const std::string& config_name);
-    std::shared_ptr<const cuda::Kernel> kernel_for(const GemmConfig& config);
-    std::shared_ptr<const cuda::Kernel> load(const jit::KernelSource& source, const cuda::LaunchShape& shape);
-    Call prepare(const GemmArgs& args, const GemmPlan& plan) const;
+    const GemmKernel& chosen(const plan::Problem& problem);
+    const GemmKernel& named(const plan::Problem& problem, const std::string& name);
+    const GemmKernel* find(const std::string& name) const;
+    const GemmKernel& load(const GemmConfig& config);
+    const cuda::Kernel& quantize_kernel(const QuantizeConfig& config);
+    std::shared_ptr<const Call> call_for(const GemmArgs& args, const GemmKernel& kernel);
+    Call prepare(const GemmArgs& args, const GemmKernel& kernel) const;
     void zero(const Matrix& d, Stream stream) const;
     std::vector<float> to_host(const ConstMatrix& scales, Stream stream) const;
 
-    jit::KernelStore store_;
+    KernelProvider provider_;
     std::shared_ptr<const cuda::Driver> driver_;
     cuda::Device device_;   // before the kernels, which refer to it
     plan::DeviceSpec spec_;
 
-    // Plans and kernels stay; calls are dropped all at once when there are too many (pointers change without end in some programs).
-    static constexpr size_t kMaxCalls = 4096;
-    std::shared_mutex mutex_;
-    std::unordered_map<std::string, std::shared_ptr<const cuda::Kernel>> kernels_;         // by entry name
-    std::unordered_map<std::array<uint32_t, 3>, std::unique_ptr<GemmPlan>, BytesHash> plans_;
-    std::unordered_map<std::string, std::unique_ptr<GemmPlan>> named_plans_;
+    // Kernels are few and stay, so pointers to them are good without the lock. Shapes and pointers change without end
+    // in some programs: what is kept of them is dropped all at once when it is too much.
+    static constexpr size_t kMaxKept = 4096;
+    mutable std::shared_mutex mutex_;
+    std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;   // by plan's name
+    std::array<std::unique_ptr<const cuda::Kernel>, 6> quantize_kernels_;
+    std::unordered_map<Shape, const GemmKernel*, BytesHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<const Call>, BytesHash> calls_;
 };
 
-plan::DeviceSpec HopperBackend::spec_of(const cuda::Device& device) {
-    const cuda::DeviceFacts& facts = device.facts();
-    plan::DeviceSpec spec{.name = ""};
-    for (const char* name : {"h200", "h100", "h20", "gh200"}) {
-        std::string upper(name);
-        for (char& c : upper) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c);
-        const plan::DeviceSpec* known = plan::find_device(name);
-        if (known && facts.name.find(" " + upper) != std::string::npos) spec = *known;
-    }
-    if (spec.name.empty()) {   // a device that nobody measured: its own facts, with what is usually reached of the nominal rates
-        spec.name = "unknown";
-        spec.hbm_bytes_per_us = facts.memory_bytes_per_us * 0.88;
-    }
-    spec.sms = facts.sms;
-    spec.smem_bytes = facts.smem_bytes;
-    return spec;
+HopperBackend::HopperBackend(const Options& options, int index, KernelProvider provider)
+    : provider_(std::move(provider)),
+      driver_(cuda::Driver::open(options.driver_path)),
+      device_(driver_, index),
+      spec_(spec_of(device_.facts())) {
+    const cuda::DeviceFacts& facts = device_.facts();
+    if (facts.major != 9 || facts.minor != 0)
+        throw Error(Errc::Unsupported,
+                    fmt::format("GPU {} ({}) has compute capability {}.{}; the kernels need 9.0 (H100, H200, H20, "
+                                "GH200); pass CPU matrices to run on the CPU",
+                                facts.index, facts.name, facts.major, facts.minor));
 }
 
-std::shared_ptr<const cuda::Kernel> HopperBackend::load(const jit::KernelSource& source, const cuda::LaunchShape& shape) {
-    {
-        const std::shared_lock lock(mutex_);
-        if (const auto found = kernels_.find(source.entry); found != kernels_.end()) return found->second;
-    }
-    // Outside of the lock: compiling may take long. Of two threads that load the same kernel the first one wins.
-    const jit::Binary binary = store_.get(source);
-    auto kernel = std::make_shared<cuda::Kernel>(device_, binary.cubin, binary.entry, shape);
+const GemmKernel* HopperBackend::find(const std::string& name) const {
+    const std::shared_lock lock(mutex_);
+    const auto found = kernels_.find(name);
+    return found == kernels_.end() ? nullptr : found->second.get();
+}
+
+/// Outside of the lock, as compiling may take long: of two threads that load the same kernel the first one wins.
+const GemmKernel& HopperBackend::load(const GemmConfig& config) {
+    const std::string name = plan::name_of(config);
+    const jit::Binary binary = provider_(jit::gemm_source(config, name));
+    const cuda::LaunchShape shape{
+        .block = config.threads(), .cluster = config.cluster, .smem_bytes = smem_plan(config).total};
+    std::unique_ptr<const GemmKernel> kernel(
+        new GemmKernel{config, cuda::Kernel(device_, binary.cubin, binary.entry, shape)});
     const std::unique_lock lock(mutex_);
-    return kernels_.try_emplace(source.entry, std::move(kernel)).first->second;
+    return *kernels_.try_emplace(name, std::move(kernel)).first->second;
 }
 
-std::shared_ptr<const cuda::Kernel> HopperBackend::kernel_for(const GemmConfig& config) {
-    return load(jit::gemm_source(config, plan::name_of(config)),
-                {.block = config.threads(), .cluster = config.cluster, .smem_bytes = smem_plan(config).total});
-}
-
-const GemmPlan& HopperBackend::plan_for(const plan::Problem& problem, const std::string& config_name) {
-    const std::array<uint32_t, 3> key{problem.m, problem.n, problem.k};
-    const GemmPlan* found = nullptr;
+const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
+    const Shape shape{problem.m, problem.n, problem.k};
     {
         const std::shared_lock lock(mutex_);
-        if (config_name.empty()) {
-            if (const auto it = plans_.find(key); it != plans_.end()) return *it->second;
-        } else if (const auto it = named_plans_.find(config_name); it != named_plans_.end()) {
-            found = it->second.get();
-        }
+        if (const auto found = choices_.find(shape); found != choices_.end()) return *found->second;
     }
-    const GemmConfig config = found                 ? found->config
-                              : config_name.empty() ? plan::choose(problem, spec_)
-                                                    : plan::config_named(config_name);
+    const GemmConfig config = plan::choose(problem, spec_);
+    const GemmKernel* loaded = find(plan::name_of(config));
+    const GemmKernel& kernel = loaded ? *loaded : load(config);
+    const std::unique_lock lock(mutex_);
+    if (choices_.size() >= kMaxKept) choices_.clear();
+    choices_.try_emplace(shape, &kernel);
+    return kernel;
+}
+
+const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::string& name) {
+    const GemmKernel* loaded = find(name);
+    const GemmConfig config = loaded ? loaded->config : plan::config_named(name);
     if (const auto why_not = plan::rejected(problem, spec_, config); !why_not.empty())
-        throw Error(Errc::InvalidArgument, fmt::format("config '{}' cannot take a GEMM of {} x {} x {}: {}; `finegemm explain {} {} {}` "
-                                                       "lists those that can",
-                                                       config_name, problem.m, problem.n, problem.k, why_not, problem.m, problem.n,
-                                                       problem.k));
-    if (found) return *found;
-    auto plan = std::make_unique<GemmPlan>(GemmPlan{config, kernel_for(config)});
-    const std::unique_lock lock(mutex_);
-    return config_name.empty() ? *plans_.try_emplace(key, std::move(plan)).first->second
-                               : *named_plans_.try_emplace(config_name, std::move(plan)).first->second;
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("config: '{0}' cannot take a GEMM of {1} x {2} x {3}: {4}; "
+                                "`finegemm explain {1} {2} {3}` lists the kernels that can",
+                                name, problem.m, problem.n, problem.k, why_not));
+    return loaded ? *loaded : load(config);
 }
 
-Call HopperBackend::prepare(const GemmArgs& args, const GemmPlan& plan) const {
-    const GemmConfig& c = plan.config;
+Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel) const {
+    const GemmConfig& c = kernel.config;
     const auto m = static_cast<uint32_t>(args.d.rows), n = static_cast<uint32_t>(args.d.cols);
     const auto k = static_cast<uint32_t>(args.a.cols);
-    const auto global = [](const ConstMatrix& x) {
+    const auto encoded = [this](const char* name, const ConstMatrix& x, const TmaBox& box) {
         // The stride of a single row is never used, but must be legal: take that of a tight row.
-        const int64_t bytes = (x.rows > 1 ? x.row_stride : (x.cols + 15) / 16 * 16) * size_of(x.dtype);
-        return cuda::GlobalMatrix{x.data, static_cast<uint64_t>(x.rows), static_cast<uint64_t>(x.cols), static_cast<uint64_t>(bytes)};
+        const int64_t stride = x.rows > 1 ? x.row_stride : (x.cols + 15) / 16 * 16;
+        if (stride >= kMaxTensorMapStride / size_of(x.dtype))
+            throw Error(Errc::Unsupported,
+                        fmt::format("{}: has row stride {}, must be below {} for the GPU's copy engine; copy it to "
+                                    "memory with a smaller one",
+                                    name, stride, kMaxTensorMapStride / size_of(x.dtype)));
+        const cuda::GlobalMatrix matrix{x.data, static_cast<uint64_t>(x.rows), static_cast<uint64_t>(x.cols),
+                                        static_cast<uint64_t>(stride * size_of(x.dtype))};
+        return cuda::encode(*driver_, matrix, box);
     };
     const auto scales = [](const ConstMatrix& s) {
         return ScaleView{static_cast<const float*>(s.data), s.row_stride, s.col_stride};
     };
     const bool streaming = m <= kStreamingRows;
-    Call call{};
-    call.params = {.a = cuda::encode(*driver_, global(args.a), a_box(c, m)),
-                   .b = cuda::encode(*driver_, global(args.b), b_box(c)),
-                   .d = cuda::encode(*driver_, global(args.d), d_box(c)),
-                   .sfa = scales(args.sfa),
-                   .sfb = scales(args.sfb),
-                   .d_data = args.d.data,
-                   .d_row_stride = args.d.row_stride,
-                   .m = m,
-                   .n = n,
-                   .k_blocks = ceil_div(k, kScaleBlock),
-                   .a_box_rows = a_box_rows(c, m),
-                   .raster_band = raster_band(c, m),
-                   .a_policy = streaming ? kEvictLast : kEvictNormal,
-                   .b_policy = streaming ? kEvictFirst : kEvictNormal};
-    call.grid = grid_size(c, raster(c, m, n, call.params.raster_band).size(), plan.kernel->resident_clusters());
-    call.kernel = plan.kernel.get();
+    Call call{.params = {.a = encoded("a", args.a, a_box(c, m)),
+                         .b = encoded("b", args.b, b_box(c)),
+                         .d = encoded("d", args.d, d_box(c)),
+                         .sfa = scales(args.sfa),
+                         .sfb = scales(args.sfb),
+                         .d_data = args.d.data,
+                         .d_row_stride = args.d.row_stride,
+                         .m = m,
+                         .n = n,
+                         .k_blocks = ceil_div(k, kScaleBlock),
+                         .a_box_rows = a_box_rows(c, m),
+                         .raster_band = raster_band(c, m),
+                         .a_policy = streaming ? kEvictLast : kEvictNormal,
+                         .b_policy = streaming ? kEvictFirst : kEvictNormal},
+              .grid = 0};
+    call.grid = grid_size(c, raster(c, m, n, call.params.raster_band).size(), kernel.kernel.resident_clusters());
     return call;
+}
+
+std::shared_ptr<const Call> HopperBackend::call_for(const GemmArgs& args, const GemmKernel& kernel) {
+    const CallKey key{args.a.data,         args.sfa.data,       args.b.data,         args.sfb.data,
+                      args.d.data,         args.d.rows,         args.d.cols,         args.a.cols,
+                      args.a.row_stride,   args.b.row_stride,   args.d.row_stride,   args.sfa.row_stride,
+                      args.sfa.col_stride, args.sfb.row_stride, args.sfb.col_stride, &kernel};
+    {
+        const std::shared_lock lock(mutex_);
+        if (const auto found = calls_.find(key); found != calls_.end()) return found->second;
+    }
+    auto call = std::make_shared<const Call>(prepare(args, kernel));
+    const std::unique_lock lock(mutex_);
+    if (calls_.size() >= kMaxKept) calls_.clear();
+    return calls_.try_emplace(key, std::move(call)).first->second;
 }
 
 void HopperBackend::gemm(const GemmArgs& args, const GemmOptions& options) {
     if (args.a.cols == 0) return zero(args.d, options.stream);
     const plan::Problem problem{static_cast<uint32_t>(args.d.rows), static_cast<uint32_t>(args.d.cols),
                                 static_cast<uint32_t>(args.a.cols)};
-    const GemmPlan& plan = plan_for(problem, options.config);
-    const CallKey key{args.a.data, args.sfa.data, args.b.data, args.sfb.data, args.d.data, args.d.rows, args.d.cols, args.a.cols,
-                      args.a.row_stride, args.b.row_stride, args.d.row_stride, args.sfa.row_stride, args.sfa.col_stride,
-                      args.sfb.row_stride, args.sfb.col_stride, &plan};
-    std::shared_ptr<const Call> call;
-    {
-        const std::shared_lock lock(mutex_);
-        if (const auto found = calls_.find(key); found != calls_.end()) call = found->second;
-    }
+    const GemmKernel& kernel = options.config.empty() ? chosen(problem) : named(problem, options.config);
     const cuda::CurrentDevice current(device_);
-    if (!call) {
-        call = std::make_shared<const Call>(prepare(args, plan));
-        const std::unique_lock lock(mutex_);
-        if (calls_.size() >= kMaxCalls) calls_.clear();
-        calls_.try_emplace(key, call);
-    }
-    call->kernel->launch(call->grid, &call->params, options.stream);
+    const std::shared_ptr<const Call> call = call_for(args, kernel);
+    kernel.kernel.launch(call->grid, &call->params, options.stream);
 }
 
 void HopperBackend::zero(const Matrix& d, Stream stream) const {
     const cuda::CurrentDevice current(device_);
-    const auto base = reinterpret_cast<cuda::DevicePtr>(d.data);
-    const size_t element = static_cast<size_t>(size_of(d.dtype));
-    driver_->check(driver_->api.MemsetD2D8Async(base, static_cast<size_t>(d.row_stride) * element, 0,
-                                                static_cast<size_t>(d.cols) * element, static_cast<size_t>(d.rows), stream),
+    const size_t width = static_cast<size_t>(d.cols * size_of(d.dtype));
+    const size_t pitch = d.rows > 1 ? static_cast<size_t>(d.row_stride * size_of(d.dtype)) : width;
+    driver_->check(driver_->api.MemsetD2D8Async(reinterpret_cast<cuda::DevicePtr>(d.data), pitch, 0, width,
+                                                static_cast<size_t>(d.rows), stream),
                    "cuMemsetD2D8Async");
+}
+
+const cuda::Kernel& HopperBackend::quantize_kernel(const QuantizeConfig& config) {
+    auto& slot = quantize_kernels_[static_cast<size_t>(config.input) * 2 + config.square_blocks];
+    {
+        const std::shared_lock lock(mutex_);
+        if (slot) return *slot;
+    }
+    const jit::Binary binary = provider_(jit::quantize_source(config));
+    const cuda::LaunchShape shape{.block = QuantizeConfig::kThreads};
+    auto kernel = std::make_unique<const cuda::Kernel>(device_, binary.cubin, binary.entry, shape);
+    const std::unique_lock lock(mutex_);
+    if (!slot) slot = std::move(kernel);
+    return *slot;
 }
 
 void HopperBackend::quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
@@ -235,17 +251,18 @@ void HopperBackend::quantize(ScaleShape shape, const ConstMatrix& x, const Matri
                                 .rows = static_cast<uint32_t>(x.rows),
                                 .cols = static_cast<uint32_t>(x.cols),
                                 .power_of_two = options.power_of_two_scales};
-    const auto kernel = load(jit::quantize_source(config), {.block = QuantizeConfig::kThreads});
+    const cuda::Kernel& kernel = quantize_kernel(config);
     const uint64_t tasks = quantize_tasks(config, params.rows, params.cols);
-    const uint64_t ctas = config.square_blocks ? tasks : (tasks + QuantizeConfig::kWarps - 1) / QuantizeConfig::kWarps;
+    const uint64_t tasks_at_once = config.square_blocks ? 1 : QuantizeConfig::kWarps;   // of a CTA
+    const uint64_t ctas = (tasks + tasks_at_once - 1) / tasks_at_once;
     const cuda::CurrentDevice current(device_);
-    kernel->launch(static_cast<uint32_t>(std::min<uint64_t>(ctas, kMaxGrid)), &params, options.stream);
+    kernel.launch(static_cast<uint32_t>(std::min(ctas, kMaxGrid)), &params, options.stream);
 }
 
 std::vector<float> HopperBackend::to_host(const ConstMatrix& s, Stream stream) const {
-    const auto span = static_cast<size_t>((s.rows - 1) * s.row_stride + (s.cols - 1) * s.col_stride + 1);
-    std::vector<float> host(span);
-    driver_->check(driver_->api.MemcpyDtoHAsync(host.data(), reinterpret_cast<cuda::DevicePtr>(s.data), span * sizeof(float), stream),
+    std::vector<float> host(static_cast<size_t>((s.rows - 1) * s.row_stride + (s.cols - 1) * s.col_stride + 1));
+    driver_->check(driver_->api.MemcpyDtoHAsync(host.data(), reinterpret_cast<cuda::DevicePtr>(s.data),
+                                                host.size() * sizeof(float), stream),
                    "cuMemcpyDtoHAsync");
     driver_->check(driver_->api.StreamSynchronize(stream), "cuStreamSynchronize");
     return host;
@@ -256,8 +273,9 @@ void HopperBackend::check_scales(const GemmArgs& args, const GemmOptions& option
     int capturing = 0;
     driver_->check(driver_->api.StreamIsCapturing(options.stream, &capturing), "cuStreamIsCapturing");
     if (capturing)
-        throw Error(Errc::InvalidArgument, "check_values copies scales to the host, which a capturing stream cannot do; turn it off "
-                                           "for calls that are captured into a CUDA graph");
+        throw Error(Errc::InvalidArgument,
+                    "check_values: copies scales to the host, which a capturing stream cannot do; turn it off for "
+                    "calls that are captured into a CUDA graph");
     for (const auto& [name, s] : {std::pair{"sfa", args.sfa}, std::pair{"sfb", args.sfb}}) {
         if (s.rows == 0 || s.cols == 0) continue;
         check_scales_host(name, to_host(s, options.stream).data(), s.rows, s.cols, s.row_stride, s.col_stride);
@@ -267,7 +285,12 @@ void HopperBackend::check_scales(const GemmArgs& args, const GemmOptions& option
 }  // namespace
 
 std::unique_ptr<Backend> make_hopper_backend(const Options& options, int device_index) {
-    return std::make_unique<HopperBackend>(options, device_index);
+    const auto store = std::make_shared<const jit::KernelStore>(options);
+    return make_hopper_backend(options, device_index, [store](const jit::KernelSource& s) { return store->get(s); });
+}
+
+std::unique_ptr<Backend> make_hopper_backend(const Options& options, int device_index, KernelProvider kernels) {
+    return std::make_unique<HopperBackend>(options, device_index, std::move(kernels));
 }
 
 }  // namespace finegemm

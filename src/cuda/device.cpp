@@ -11,7 +11,9 @@ Device::Device(std::shared_ptr<const Driver> driver, int index) : driver_(std::m
     const Api& api = driver_->api;
     if (index < 0 || index >= driver_->devices)
         throw Error(Errc::InvalidArgument,
-                    fmt::format("device {} does not exist: the driver sees {} GPU(s), numbered from 0", index, driver_->devices));
+                    fmt::format("device {} does not exist: the driver sees {} GPU(s), numbered from 0; pass the index "
+                                "of one",
+                                index, driver_->devices));
     driver_->check(api.DeviceGet(&handle_, index), "cuDeviceGet");
     char name[256] = {};
     driver_->check(api.DeviceGetName(name, sizeof name, handle_), "cuDeviceGetName");

@@ -42,7 +42,7 @@ private:
     ContextHandle context_ = nullptr;
 };
 
-/// Makes the device's context current for a scope, and leaves the thread's own as it was. Costs nothing when it is current.
+/// Makes the device's context current for a scope and leaves the thread's own as it was.
 class CurrentDevice {
 public:
     explicit CurrentDevice(const Device& device);

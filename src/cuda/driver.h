@@ -75,9 +75,9 @@ struct Api {
     Result (*OccupancyMaxActiveClusters)(int*, KernelHandle, const LaunchConfig*);
     Result (*OccupancyMaxActiveBlocksPerMultiprocessor)(int*, KernelHandle, int block, size_t smem);
     Result (*LaunchKernelEx)(const LaunchConfig*, KernelHandle, void** parameters, void** extra);
-    Result (*TensorMapEncodeTiled)(TensorMap*, int type, uint32_t rank, void* base, const uint64_t* dims, const uint64_t* strides,
-                                   const uint32_t* box, const uint32_t* element_strides, int interleave, int swizzle,
-                                   int l2_promotion, int oob_fill);
+    Result (*TensorMapEncodeTiled)(TensorMap*, int type, uint32_t rank, void* base, const uint64_t* dims,
+                                   const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,
+                                   int interleave, int swizzle, int l2_promotion, int oob_fill);
     Result (*MemsetD2D8Async)(DevicePtr, size_t pitch, unsigned char value, size_t width, size_t height, StreamHandle);
     Result (*MemsetD8Async)(DevicePtr, unsigned char value, size_t bytes, StreamHandle);
     Result (*MemAlloc)(DevicePtr*, size_t);

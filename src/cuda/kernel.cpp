@@ -1,21 +1,29 @@
 // Kernels on the device. Layer cuda.
 #include "cuda/kernel.h"
 
+#include <fmt/format.h>
+
+#include <finegemm/error.h>
+
 namespace finegemm::cuda {
 
 namespace {
 
-/// While it lives, this thread may do what a capturing stream of the process would otherwise forbid: load modules.
+constexpr int kRelaxed = 2;   // CU_STREAM_CAPTURE_MODE_RELAXED
+
+/// While it lives, this thread may do what a capturing stream of the process would otherwise forbid: load kernels.
 class RelaxedCapture {
 public:
-    explicit RelaxedCapture(const Driver& driver) : driver_(driver) { driver_.api.ThreadExchangeStreamCaptureMode(&mode_); }
+    explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
+        driver.check(driver.api.ThreadExchangeStreamCaptureMode(&mode_), "cuThreadExchangeStreamCaptureMode");
+    }
     ~RelaxedCapture() { driver_.api.ThreadExchangeStreamCaptureMode(&mode_); }
     RelaxedCapture(const RelaxedCapture&) = delete;
     RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
 private:
     const Driver& driver_;
-    int mode_ = 2;   // CU_STREAM_CAPTURE_MODE_RELAXED
+    int mode_ = kRelaxed;   // then the thread's own, to be put back
 };
 
 LaunchConfig config_of(const LaunchShape& shape, uint32_t grid, LaunchAttribute& attribute, StreamHandle stream) {
@@ -36,7 +44,7 @@ LaunchConfig config_of(const LaunchShape& shape, uint32_t grid, LaunchAttribute&
 }  // namespace
 
 Kernel::Kernel(const Device& device, const std::string& cubin, const std::string& entry, const LaunchShape& shape)
-    : device_(device), shape_(shape) {
+    : device_(device), entry_(entry), shape_(shape) {
     const Driver& driver = device.driver();
     const Api& api = driver.api;
     const CurrentDevice current(device);
@@ -45,20 +53,10 @@ Kernel::Kernel(const Device& device, const std::string& cubin, const std::string
                  "cuLibraryLoadData(" + entry + ")");
     try {
         driver.check(api.LibraryGetKernel(&kernel_, library_, entry.c_str()), "cuLibraryGetKernel(" + entry + ")");
-        driver.check(api.KernelSetAttribute(kMaxDynamicSharedMemory, static_cast<int>(shape.smem_bytes), kernel_, device.handle()),
+        driver.check(api.KernelSetAttribute(kMaxDynamicSharedMemory, static_cast<int>(shape.smem_bytes), kernel_,
+                                            device.handle()),
                      "cuKernelSetAttribute(" + entry + ")");
-        int resident = 0;
-        if (shape.cluster > 1) {
-            LaunchAttribute attribute;
-            const LaunchConfig config = config_of(shape, shape.cluster, attribute, nullptr);
-            driver.check(api.OccupancyMaxActiveClusters(&resident, kernel_, &config), "cuOccupancyMaxActiveClusters(" + entry + ")");
-        } else {
-            driver.check(api.OccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel_, static_cast<int>(shape.block),
-                                                                       shape.smem_bytes),
-                         "cuOccupancyMaxActiveBlocksPerMultiprocessor(" + entry + ")");
-            resident *= static_cast<int>(device.facts().sms);
-        }
-        resident_ = static_cast<uint32_t>(resident);
+        resident_ = occupancy();
     } catch (...) {
         api.LibraryUnload(library_);
         throw;
@@ -67,11 +65,37 @@ Kernel::Kernel(const Device& device, const std::string& cubin, const std::string
 
 Kernel::~Kernel() { device_.driver().api.LibraryUnload(library_); }
 
+uint32_t Kernel::occupancy() const {
+    const Driver& driver = device_.driver();
+    const DeviceFacts& facts = device_.facts();
+    int resident = 0;
+    if (shape_.cluster > 1) {
+        LaunchAttribute attribute;
+        const LaunchConfig config = config_of(shape_, shape_.cluster, attribute, nullptr);
+        driver.check(driver.api.OccupancyMaxActiveClusters(&resident, kernel_, &config),
+                     "cuOccupancyMaxActiveClusters(" + entry_ + ")");
+    } else {
+        driver.check(driver.api.OccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel_,
+                                                                          static_cast<int>(shape_.block),
+                                                                          shape_.smem_bytes),
+                     "cuOccupancyMaxActiveBlocksPerMultiprocessor(" + entry_ + ")");
+        resident *= static_cast<int>(facts.sms);
+    }
+    if (resident < 1)
+        throw Error(Errc::Unsupported,
+                    fmt::format("GPU {} ({}, {} SMs) cannot hold a cluster of {} CTAs with {} bytes of shared memory "
+                                "each, which {} needs; name another kernel in `config`",
+                                facts.index, facts.name, facts.sms, shape_.cluster, shape_.smem_bytes, entry_));
+    return static_cast<uint32_t>(resident);
+}
+
 void Kernel::launch(uint32_t grid, const void* parameters, StreamHandle stream) const {
     LaunchAttribute attribute;
     const LaunchConfig config = config_of(shape_, grid, attribute, stream);
     void* arguments[] = {const_cast<void*>(parameters)};
-    device_.driver().check(device_.driver().api.LaunchKernelEx(&config, kernel_, arguments, nullptr), "cuLaunchKernelEx");
+    const Driver& driver = device_.driver();
+    if (const Result result = driver.api.LaunchKernelEx(&config, kernel_, arguments, nullptr); result != 0)
+        driver.check(result, "cuLaunchKernelEx(" + entry_ + ")");
 }
 
 }  // namespace finegemm::cuda

@@ -8,27 +8,31 @@
 
 namespace finegemm::cuda {
 
-/// How a kernel is launched, apart from what it is given.
+/// What all launches of a kernel have in common.
 struct LaunchShape {
-    uint32_t grid = 1, block = 1, cluster = 1, smem_bytes = 0;
+    uint32_t block = 1, cluster = 1, smem_bytes = 0;
 };
 
 /// A loaded kernel; the library is unloaded with it. Loading is independent of contexts and safe during stream capture.
 class Kernel {
 public:
+    /// Throws Error(Driver), or Error(Unsupported) when the device cannot hold even one cluster.
     Kernel(const Device& device, const std::string& cubin, const std::string& entry, const LaunchShape& shape);
     ~Kernel();
     Kernel(const Kernel&) = delete;
     Kernel& operator=(const Kernel&) = delete;
 
-    /// Clusters (or CTAs, in clusters of one) of the shape given that the device holds at once.
+    /// Clusters (CTAs, when they have one) that the device holds at once.
     uint32_t resident_clusters() const { return resident_; }
     /// `parameters` points to the kernel's only argument, which is copied.
     void launch(uint32_t grid, const void* parameters, StreamHandle stream) const;
 
 private:
+    uint32_t occupancy() const;
+
     const Device& device_;
-    LaunchShape shape_;
+    const std::string entry_;
+    const LaunchShape shape_;
     LibraryHandle library_ = nullptr;
     KernelHandle kernel_ = nullptr;
     uint32_t resident_ = 0;

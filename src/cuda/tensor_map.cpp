@@ -25,16 +25,16 @@ int swizzle_code(Swizzle swizzle) {
 TensorMap encode(const Driver& driver, const GlobalMatrix& matrix, const TmaBox& box) {
     TensorMap map;
     const uint64_t dims[] = {matrix.cols, matrix.rows};
-    // A single row needs no stride, but the driver checks it all the same.
-    const uint64_t strides[] = {matrix.row_stride_bytes};
+    const uint64_t strides[] = {matrix.row_stride_bytes};   // checked by the driver for a single row, too
     const uint32_t extents[] = {box.cols, box.rows};
     const uint32_t steps[] = {1, 1};
-    const Result result = driver.api.TensorMapEncodeTiled(&map, box.element_bytes == 1 ? kUint8 : kBf16, 2,
-                                                          const_cast<void*>(matrix.data), dims, strides, extents, steps, 0,
-                                                          swizzle_code(box.swizzle), kPromote256, 0);
+    const int type = box.element_bytes == 1 ? kUint8 : kBf16;
+    const Result result = driver.api.TensorMapEncodeTiled(&map, type, 2, const_cast<void*>(matrix.data), dims, strides,
+                                                          extents, steps, 0, swizzle_code(box.swizzle), kPromote256, 0);
     if (result != 0)
-        driver.check(result, fmt::format("cuTensorMapEncodeTiled({} x {}, rows every {} bytes, box {} x {})", matrix.rows,
-                                         matrix.cols, matrix.row_stride_bytes, box.rows, box.cols));
+        driver.check(result, fmt::format("cuTensorMapEncodeTiled({} x {} at {}, rows every {} bytes, box {} x {})",
+                                         matrix.rows, matrix.cols, matrix.data, matrix.row_stride_bytes, box.rows,
+                                         box.cols));
     return map;
 }
 
