@@ -11,15 +11,17 @@ namespace finegemm::plan {
 
 namespace {
 
-constexpr auto kAlone = ClusterUse::None, kShareA = ClusterUse::ShareA, kShareB = ClusterUse::ShareB, kSplitK = ClusterUse::SplitK;
+constexpr auto kAlone = ClusterUse::None, kShareA = ClusterUse::ShareA, kShareB = ClusterUse::ShareB,
+               kSplitK = ClusterUse::SplitK;
 
 struct Candidate {
     GemmConfig config;   // tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, slab_n
     Rates rates;         // block, block_alone, tile
 };
 
-// The few that are needed: adding any other of 58 measured ones gains less than 0.1% in geometric mean over the dense shapes.
-// Small tiles stream weights for few rows, two CTAs to an SM, K split over a cluster where tiles do not fill the device.
+// The few that are needed: adding any other of 58 measured ones gains less than 0.1% in geometric mean over the dense
+// shapes. Small tiles stream weights for few rows, two CTAs to an SM; K is split over a cluster where tiles do not fill
+// the device.
 constexpr auto kCandidates = std::to_array<Candidate>({
     {{64, 32, 8, 1, 1, kAlone, 2, 32}, {0.242, 0.206, 0.61}},
     {{64, 32, 7, 1, 2, kSplitK, 2, 32}, {0.258, 0.164, 2.47}},
@@ -84,7 +86,9 @@ std::string name_of(const GemmConfig& c) {
 GemmConfig config_named(std::string_view name) {
     for (const GemmConfig& c : kConfigs)
         if (name_of(c) == name) return c;
-    throw Error(Errc::InvalidArgument, fmt::format("config: '{}' is not the name of a kernel; `finegemm explain M N K` lists the names", name));
+    throw Error(Errc::InvalidArgument,
+                fmt::format("config: '{}' is not the name of a kernel; `finegemm explain M N K` lists the names",
+                            name));
 }
 
 }  // namespace finegemm::plan

@@ -22,9 +22,10 @@ GemmConfig choose(const Problem& problem, const DeviceSpec& device) {
         }
     }
     if (best == nullptr)
-        throw Error(Errc::Unsupported, fmt::format("gemm {}x{}x{}: no kernel can take it on device '{}'; `finegemm explain {} {} {}` "
-                                                   "says why, kernel by kernel",
-                                                   problem.m, problem.n, problem.k, device.name, problem.m, problem.n, problem.k));
+        throw Error(Errc::Unsupported,
+                    fmt::format("gemm {0}x{1}x{2}: no kernel can take it on device '{3}'; "
+                                "`finegemm explain {0} {1} {2}` says why, kernel by kernel",
+                                problem.m, problem.n, problem.k, device.name));
     return *best;
 }
 
@@ -45,7 +46,9 @@ std::string explain(const Problem& problem, const DeviceSpec& device) {
     });
 
     const auto rounded = [](double us) { return std::round(us * 100) / 100; };
-    ordered_json out = {{"problem", {{"m", problem.m}, {"n", problem.n}, {"k", problem.k}}}, {"device", device.name}, {"chosen", nullptr}};
+    ordered_json out = {{"problem", {{"m", problem.m}, {"n", problem.n}, {"k", problem.k}}},
+                        {"device", device.name},
+                        {"chosen", nullptr}};
     ordered_json& list = out["candidates"] = ordered_json::array();
     for (const Entry& e : entries) {
         const GemmConfig& c = *e.config;
@@ -61,7 +64,8 @@ std::string explain(const Problem& problem, const DeviceSpec& device) {
             out["chosen"] = row;
             out["chosen"]["config"] = {{"tile_m", c.tile_m}, {"tile_n", c.tile_n}, {"stages", c.stages},
                                        {"math_warpgroups", c.math_warpgroups}, {"cluster", c.cluster},
-                                       {"cluster_use", name_of(c.cluster_use)}, {"ctas_per_sm", c.ctas_per_sm}, {"slab_n", c.slab_n}};
+                                       {"cluster_use", name_of(c.cluster_use)}, {"ctas_per_sm", c.ctas_per_sm},
+                                       {"slab_n", c.slab_n}};
         }
         list.push_back(std::move(row));
     }

@@ -35,8 +35,8 @@ constexpr Rule kRules[] = {
          return c.tile_m == 64 || p.m > c.tile_m / 2;
      }},
     {"makes more tiles than a grid can index", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
-         const uint64_t tiles = static_cast<uint64_t>(ceil_div(p.m, c.tile_m) + c.cluster) * (ceil_div(p.n, c.tile_n) + c.cluster);
-         return tiles * c.cluster < (1ull << 31);
+         const uint64_t tiles_m = ceil_div(p.m, c.tile_m) + c.cluster, tiles_n = ceil_div(p.n, c.tile_n) + c.cluster;
+         return tiles_m * tiles_n * c.cluster < (1ull << 31);
      }},
 };
 
