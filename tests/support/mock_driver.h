@@ -1,47 +1,103 @@
-// The control interface of the mock driver: found by dlsym in the library that tests give as the driver. Layer tests.
+// The mock of the CUDA driver and how tests steer it. Layer tests.
+// The mock is a library of its own, opened as a driver is; memory of its GPUs is the host's.
 #pragma once
 
-#include <cstdint>
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <finegemm/core/params.h>
+#include <finegemm/core/quantize.h>
 
 namespace finegemm::mock {
 
-struct MapRecord {
-    TensorMap map;             // what was handed out: the number of the record in its first word
-    int type, swizzle, l2_promotion;
-    const void* base;
-    uint64_t cols, rows, stride;
-    uint32_t box_cols, box_rows;
+struct Gpu {
+    std::string name = "NVIDIA H200";
+    int major = 9, minor = 0, sms = 132, smem_bytes = 232448, l2_bytes = 50 << 20;
+    int clock_khz = 1980000, memory_khz = 3201000, bus_bits = 6144;
+    int retains = 0;   // of its primary context
 };
 
-struct LaunchRecord {
-    uint32_t grid, block, cluster, smem;
+struct Launch {
+    std::string entry;
+    int gpu;
+    uint32_t grid, block, cluster, smem_bytes;
     void* stream;
-    const char* entry;         // of the kernel
-    GemmParams params;         // its argument's first sizeof(GemmParams) bytes
+    GemmParams gemm;           // of a kernel "finegemm_*"
+    QuantizeParams quantize;   // of a kernel "finegemm_quantize_*"
 };
 
-/// Everything a test sets or reads. One for each process: the mock is one library.
-struct Control {
-    // set
-    int devices = 1, version = 13000, major = 9, minor = 0, init_result = 0;
-    const char* name = "NVIDIA H200";
-    const char* missing_entry = nullptr;   // an entry point that this driver does not have
-    const char* failing_entry = nullptr;   // an entry point that returns `failure`
-    int failure = 999;
-    int capturing = 0;
-    // read
-    uint64_t calls = 0;
-    uint64_t encodes = 0, launches = 0, loads = 0, unloads = 0, retains = 0, releases = 0, memsets = 0, copies = 0;
-    int64_t pushed = 0;                    // contexts pushed and not popped
-    MapRecord last_maps[8];                // a ring, by record number modulo 8
-    LaunchRecord last_launch;
-    struct { uint64_t address; uint64_t pitch, width, height; } last_memset;
+/// What a tensor map describes, as the mock's encoding keeps it.
+struct Description {
+    const void* data;
+    uint64_t cols, rows, row_stride_bytes;
+    uint32_t box_cols, box_rows;
+    int32_t type, swizzle;
+    bool operator==(const Description&) const = default;
+};
+static_assert(sizeof(Description) <= sizeof(TensorMap));
+
+inline Description description_of(const TensorMap& map) {
+    Description d;
+    std::memcpy(&d, &map, sizeof d);
+    return d;
+}
+
+struct Failure {
+    int code = 0;
+    int after = 0;   // calls that succeed before
+};
+
+/// All of the driver's state. Tests set it before they call, and look at it when the calls have returned.
+struct State {
+    std::mutex mutex;
+    std::atomic<bool> recording{true};   // off: nothing is logged, and nothing fails on request
+    std::vector<Gpu> gpus{Gpu{}};
+    int version = 12040;
+    std::set<std::string> missing;             // entry points that the driver does not have
+    std::map<std::string, Failure> failures;   // by entry point
+    bool stub = false;
+    bool capturing = false;   // a stream of the process is, in the strictest mode
+    int resident_ctas = 2, resident_clusters = 60;
+    std::vector<std::string> resolved;   // entry points that were asked for
+    std::vector<std::string> calls;
+    std::vector<Launch> launches;
+    int libraries = 0;                 // loaded now
+    int events = 0, allocations = 0;   // alive now
+
+    long count(const std::string& call) const {
+        long n = 0;
+        for (const std::string& c : calls) n += c == call;
+        return n;
+    }
+};
+
+/// The opened mock, as new. `path`: FINEGEMM_MOCK_DRIVER.
+class Driver {
+public:
+    explicit Driver(const char* path) : library_(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+        function<void()>("mock_reset")();
+    }
+
+    State& state() const { return *function<State*()>("mock_state")(); }
+    State* operator->() const { return &state(); }
+    /// Contexts on the calling thread's stack.
+    size_t context_depth() const { return function<size_t()>("mock_context_depth")(); }
+    void fail(const std::string& call, int code, int after = 0) const { state().failures[call] = {code, after}; }
+
+    template <typename F>
+    F* function(const char* name) const {
+        return reinterpret_cast<F*>(dlsym(library_, name));
+    }
+
+private:
+    void* library_;
 };
 
 }  // namespace finegemm::mock
-
-/// `mock_control` is its name; it returns the one Control. `mock_reset` restores what tests set and clears what they read.
-extern "C" finegemm::mock::Control* mock_control();
-extern "C" void mock_reset();

@@ -1,0 +1,74 @@
+// What is inside the mock driver: its objects and how each call begins. Layer tests; only mock_driver.cpp includes it.
+// Types are declared as cuda.h has them, not taken from the library: a wrong declaration there shows up here.
+#pragma once
+
+#include <memory>
+
+#include "mock_driver.h"
+
+namespace finegemm::mock {
+
+// CUresult.
+inline constexpr int kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kStubLibrary = 34, kNoDevice = 100,
+              kInvalidDevice = 101, kInvalidImage = 200, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500,
+              kStreamCaptureUnsupported = 900;
+inline constexpr char kElf[] = {0x7f, 'E', 'L', 'F'};   // how a cubin begins
+inline constexpr int kFirstDevice = 70;                 // a handle is not an index
+
+struct LaunchAttribute {
+    int id;
+    char pad[4];
+    union {
+        unsigned cluster[3];
+        char bytes[64];
+    } value;
+};
+struct LaunchConfig {
+    unsigned grid[3], block[3], smem_bytes;
+    void* stream;
+    LaunchAttribute* attributes;
+    unsigned attribute_count;
+};
+
+struct Context {
+    int gpu;
+};
+struct Kernel {
+    std::string entry;
+    std::map<int, int> smem_bytes;   // by GPU: the most that it may ask for
+};
+struct Library {
+    std::map<std::string, std::unique_ptr<Kernel>> kernels;
+};
+
+struct Internals {
+    State state;
+    Context contexts[16] = {};
+    std::map<Library*, std::unique_ptr<Library>> libraries;
+    std::map<void*, Kernel*> kernels;
+};
+inline Internals& internals() {
+    static Internals i;
+    return i;
+}
+inline State& state() { return internals().state; }
+
+inline thread_local std::vector<Context*> stack;
+inline thread_local int capture_mode = 0;   // global: the strictest
+
+/// One call of the driver: locked, logged, and failing if it was told so.
+class Entry {
+public:
+    explicit Entry(const char* call) : lock_(state().mutex) {
+        if (!state().recording) return;
+        state().calls.emplace_back(call);
+        const auto failure = state().failures.find(call);
+        if (failure != state().failures.end() && failure->second.after-- <= 0) result = failure->second.code;
+    }
+    int result = kSuccess;
+
+private:
+    std::scoped_lock<std::mutex> lock_;
+};
+
+}  // namespace finegemm::mock
