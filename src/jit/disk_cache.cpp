@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <thread>
@@ -95,10 +94,10 @@ public:
     KeyLock(const std::string& directory, const Digest& key)
         : file_(directory + "/lock", O_RDWR | O_CREAT), offset_(static_cast<off_t>(key.low >> 2)) {}
 
-    /// False after `seconds`, or at once where locks do not work.
-    bool acquire(int seconds) const {
+    /// False after `patience`, or at once where locks do not work.
+    bool acquire(std::chrono::milliseconds patience) const {
         using Clock = std::chrono::steady_clock;
-        const auto deadline = Clock::now() + std::chrono::seconds(seconds);
+        const auto deadline = Clock::now() + patience;
         while (file_) {
             struct flock range {};
             range.l_type = F_WRLCK;
@@ -157,7 +156,7 @@ std::string DiskCache::get(const Digest& key, const std::string& entry, const st
     std::error_code error;
     fs::create_directories(directory_, error);
     const KeyLock lock(directory_, key);
-    if (lock.acquire(kPatienceSeconds))
+    if (lock.acquire(patience_))
         if (auto found = read(key)) return std::move(*found);   // made while this process waited
     std::string bytes = make();
     write(key, entry, bytes);

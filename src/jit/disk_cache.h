@@ -4,6 +4,7 @@
 // for the caller: without a usable directory kernels are compiled each time.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -16,7 +17,9 @@ namespace finegemm::jit {
 class DiskCache {
 public:
     /// `directory` empty or `limit_bytes` 0: off. The directory is made when the first file is written.
-    DiskCache(std::string directory, int64_t limit_bytes) : directory_(std::move(directory)), limit_bytes_(limit_bytes) {}
+    /// `patience`: how long to wait for another process that makes the same kernel.
+    DiskCache(std::string directory, int64_t limit_bytes, std::chrono::milliseconds patience = std::chrono::minutes(1))
+        : directory_(std::move(directory)), limit_bytes_(limit_bytes), patience_(patience) {}
 
     /// The bytes stored under `key`. A damaged file is removed and counts as absent.
     std::optional<std::string> read(const Digest& key) const;
@@ -24,7 +27,7 @@ public:
     bool write(const Digest& key, const std::string& entry, const std::string& bytes) const;
 
     /// What `make` returns, made once: of several processes (or threads) that ask for a key one calls `make`, the others wait
-    /// for its file. A process that dies lets go of its place; after `kPatience` a waiter goes ahead on its own.
+    /// for its file. A process that dies lets go of its place; after `patience` a waiter goes ahead on its own.
     std::string get(const Digest& key, const std::string& entry, const std::function<std::string()>& make) const;
 
     struct Entry {
@@ -39,14 +42,13 @@ public:
     const std::string& directory() const { return directory_; }
     bool enabled() const { return !directory_.empty() && limit_bytes_ > 0; }
 
-    static constexpr int kPatienceSeconds = 60;
-
 private:
     std::string path_of(const Digest& key) const { return directory_ + "/" + key.hex() + ".kernel"; }
     void evict() const;
 
     std::string directory_;
     int64_t limit_bytes_;
+    std::chrono::milliseconds patience_;
 };
 
 }  // namespace finegemm::jit

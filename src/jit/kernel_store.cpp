@@ -4,6 +4,8 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <map>
 #include <mutex>
 
 #include "jit/digest.h"
@@ -18,15 +20,53 @@ struct KernelStore::Impl {
     Pack pack;
     DiskCache cache;
     Digest headers = kernel_files_digest();
-    std::mutex mutex;                       // one thread of this process at a time goes beyond the pack
-    std::unique_ptr<Toolchain> toolchain;   // found when it is first needed
+    std::mutex mutex;   // of the members below
+    std::unique_ptr<Toolchain> toolchain;
+    std::map<std::string, std::shared_future<Binary>> beyond;   // what the pack did not have, made or in the making, by entry and text
 
     explicit Impl(const Options& o)
         : options(o), pack(o.use_pack ? embedded_pack() : Pack()), cache(o.cache_dir, o.cache_limit_bytes) {}
 
     const Toolchain& compiler() {
+        const std::scoped_lock lock(mutex);
         if (!toolchain) toolchain = find_toolchain(options);
         return *toolchain;
+    }
+    Digest key_of(const KernelSource& source, const std::string& identity) const {
+        return digest({headers.hex(), identity, source.entry, source.text});
+    }
+    Binary read_or_compile(const KernelSource& source) {
+        Binary binary{.cubin = {}, .entry = source.entry, .origin = Origin::Disk};
+        // A kernel on disk needs no compiler: it is not even loaded.
+        if (const std::string identity = options.compiler == Compiler::Nvrtc ? expected_nvrtc(options) : ""; !identity.empty())
+            if (auto found = cache.read(key_of(source, identity))) {
+                binary.cubin = std::move(*found);
+                return binary;
+            }
+        const Toolchain& chosen = compiler();
+        binary.cubin = cache.get(key_of(source, chosen.identity()), source.entry, [&] {
+            binary.origin = Origin::Compiled;
+            return chosen.compile(source).cubin;
+        });
+        return binary;
+    }
+    /// The first thread to ask makes the kernel; those that ask meanwhile or later get what it made. A failure is forgotten.
+    Binary beyond_pack(const KernelSource& source) {
+        std::promise<Binary> promise;
+        std::unique_lock lock(mutex);
+        const auto [place, first] = beyond.try_emplace(source.entry + '\n' + source.text, promise.get_future().share());
+        const std::shared_future<Binary> binary = place->second;
+        lock.unlock();
+        if (!first) return binary.get();
+        try {
+            promise.set_value(read_or_compile(source));
+        } catch (...) {
+            lock.lock();
+            beyond.erase(place);
+            lock.unlock();
+            promise.set_exception(std::current_exception());
+        }
+        return binary.get();
     }
     void dump(const KernelSource& source, const std::string& cubin) const {
         if (options.dump_dir.empty()) return;
@@ -34,17 +74,6 @@ struct KernelStore::Impl {
         std::filesystem::create_directories(options.dump_dir, error);
         std::ofstream(options.dump_dir + "/" + source.entry + ".cu") << source.text;
         std::ofstream(options.dump_dir + "/" + source.entry + ".cubin", std::ios::binary) << cubin;
-    }
-    Binary beyond_pack(const KernelSource& source) {
-        const std::scoped_lock lock(mutex);
-        Binary binary{.cubin = {}, .entry = source.entry, .origin = Origin::Disk};
-        const std::string identity = compiler().identity();
-        const Digest key = digest({headers.hex(), identity, source.entry, source.text});
-        binary.cubin = cache.get(key, source.entry, [&] {
-            binary.origin = Origin::Compiled;
-            return compiler().compile(source).cubin;
-        });
-        return binary;
     }
 };
 

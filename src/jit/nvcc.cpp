@@ -72,15 +72,18 @@ Search find_nvcc(const Options& options) {
     return search;
 }
 
+std::string not_found(Compiler compiler, const std::vector<std::string>& tried) {
+    const bool nvrtc = compiler == Compiler::Nvrtc;
+    return fmt::format("no {} found; {}. Searched:\n  {}", nvrtc ? "NVRTC" : "nvcc",
+                       nvrtc ? "`pip install nvidia-cuda-nvrtc` brings it, or set FINEGEMM_NVRTC to a libnvrtc.so"
+                             : "install the CUDA toolkit, set FINEGEMM_NVCC, or use NVRTC (FINEGEMM_COMPILER=nvrtc)",
+                       fmt::join(tried, "\n  "));
+}
+
 std::unique_ptr<Toolchain> find_toolchain(const Options& options) {
-    const bool nvrtc = options.compiler == Compiler::Nvrtc;
-    Search search = nvrtc ? find_nvrtc(options) : find_nvcc(options);
-    if (search.found) return std::move(search.found);
-    throw Error(Errc::Compile,
-                fmt::format("no {} found; {}. Searched:\n  {}", nvrtc ? "NVRTC" : "nvcc",
-                            nvrtc ? "`pip install nvidia-cuda-nvrtc` brings it, or set FINEGEMM_NVRTC to a libnvrtc.so"
-                                  : "install the CUDA toolkit, set FINEGEMM_NVCC, or use NVRTC (FINEGEMM_COMPILER=nvrtc)",
-                            fmt::join(search.tried, "\n  ")));
+    Search search = options.compiler == Compiler::Nvrtc ? find_nvrtc(options) : find_nvcc(options);
+    if (!search.found) throw Error(Errc::Compile, not_found(options.compiler, search.tried));
+    return std::move(search.found);
 }
 
 }  // namespace finegemm::jit

@@ -15,6 +15,8 @@ namespace finegemm::jit {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 using Program = struct ProgramTag*;
 
 struct NvrtcApi {
@@ -48,12 +50,10 @@ constexpr std::array kOptions = {"--gpu-architecture=sm_90a", "--std=c++20", "--
 
 class Nvrtc final : public Toolchain {
 public:
-    Nvrtc(const NvrtcApi& api, std::string path, int major, int minor)
-        : api_(api), path_(std::move(path)), major_(major), minor_(minor) {}
+    Nvrtc(const NvrtcApi& api, std::string path, std::string identity)
+        : api_(api), path_(std::move(path)), identity_(std::move(identity)) {}
 
-    std::string identity() const override {
-        return fmt::format("nvrtc {}.{} {}", major_, minor_, fmt::join(kOptions, " "));
-    }
+    std::string identity() const override { return identity_; }
     std::string path() const override { return path_; }
 
     Output compile(const KernelSource& source) const override {
@@ -76,6 +76,7 @@ public:
         const int result = api_.CompileProgram(program, kOptions.size(), kOptions.data());
         Output out;
         out.log = text_of(program, api_.GetProgramLogSize, api_.GetProgramLog);
+        out.log.resize(out.log.find_last_not_of('\0') + 1);   // NVRTC counts the terminator
         if (result != 0)
             throw Error(Errc::Compile, fmt::format("{} could not compile {}: {}\n{}", identity(), source.entry,
                                                    api_.GetErrorString(result), out.log));
@@ -96,70 +97,106 @@ private:
     }
 
     NvrtcApi api_;
-    std::string path_;
-    int major_, minor_;
+    std::string path_, identity_;
 };
 
-/// The library's own file, from where Python packages can be reached.
-std::filesystem::path own_path() {
+constexpr std::array kNames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+constexpr int kNewestMajor = 13, kOldestMajor = 12;   // that know sm_90a and C++20
+
+/// Where NVRTC may be: files that exist, in the order of the search, and places that have none.
+struct Places {
+    std::vector<std::string> files, without;
+
+    bool look_in(const fs::path& directory) {
+        std::error_code error;
+        for (const char* name : kNames)
+            if (fs::exists(directory / name, error)) {
+                files.push_back((directory / name).string());
+                return true;
+            }
+        return false;
+    }
+    void look_in_directory(const fs::path& directory) {
+        if (!look_in(directory)) without.push_back(fmt::format("{}: has no libnvrtc.so", directory.string()));
+    }
+    /// Where pip puts NVIDIA's libraries below a site-packages directory: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib.
+    void look_in_packages(const fs::path& site) {
+        std::error_code error;
+        bool any = false;
+        for (const auto& package : fs::directory_iterator(site / "nvidia", error)) any |= look_in(package.path() / "lib");
+        if (!any) without.push_back(fmt::format("{}/nvidia/*/lib: has no libnvrtc.so", site.string()));
+    }
+};
+
+/// The file that an address of code was loaded from.
+fs::path file_of(const void* address) {
     Dl_info info{};
-    return dladdr(reinterpret_cast<void*>(&find_nvrtc), &info) && info.dli_fname ? info.dli_fname : "";
+    return dladdr(address, &info) && info.dli_fname ? info.dli_fname : "";
 }
 
-/// Directories `nvidia/*/lib` below a site-packages directory: where pip puts NVIDIA's libraries.
-void add_packages(const std::filesystem::path& site, std::vector<std::string>& directories) {
+Places places_of(const Options& options) {
+    Places places;
     std::error_code error;
-    for (const auto& package : std::filesystem::directory_iterator(site / "nvidia", error))
-        if (std::filesystem::is_directory(package.path() / "lib", error)) directories.push_back((package.path() / "lib").string());
-}
-
-std::vector<std::string> library_directories(const Options& options) {
-    std::vector<std::string> directories;
-    std::error_code error;
-    if (!options.nvrtc_path.empty() && std::filesystem::is_directory(options.nvrtc_path, error))
-        directories.push_back(options.nvrtc_path);
-    for (auto up = own_path().parent_path(); up.has_relative_path(); up = up.parent_path()) add_packages(up, directories);
+    if (fs::is_directory(options.nvrtc_path, error)) places.look_in_directory(options.nvrtc_path);
+    else if (!options.nvrtc_path.empty()) places.files.push_back(options.nvrtc_path);
+    // As part of a Python package the library has pip's other packages beside it.
+    const fs::path own = file_of(reinterpret_cast<const void*>(&find_nvrtc));
+    for (fs::path up = own.parent_path(); up.has_relative_path(); up = up.parent_path())
+        if (up.filename() == "site-packages" || up.filename() == "dist-packages") places.look_in_packages(up);
     if (!options.python_prefix.empty())
-        for (const auto& python : std::filesystem::directory_iterator(options.python_prefix + "/lib", error))
-            add_packages(python.path() / "site-packages", directories);
+        for (const auto& python : fs::directory_iterator(options.python_prefix + "/lib", error))
+            if (fs::exists(python.path() / "site-packages", error)) places.look_in_packages(python.path() / "site-packages");
     for (const std::string& home : {options.cuda_home, std::string("/usr/local/cuda")})
-        if (!home.empty())
-            for (const char* sub : {"/lib64", "/lib"}) directories.push_back(home + sub);
-    return directories;
+        if (!home.empty()) places.look_in_directory(home + "/lib64");
+    return places;
+}
+
+/// A file that NVRTC loads by its bare name: where the loader does not search, it must be loaded already.
+fs::path builtins_beside(const fs::path& library, int major, int minor) {
+    return library.parent_path() / fmt::format("libnvrtc-builtins.so.{}.{}", major, minor);
+}
+
+std::string identity_of(int major, int minor) {
+    return fmt::format("nvrtc {}.{} {}", major, minor, fmt::join(kOptions, " "));
+}
+
+/// Null, and why, for a file that cannot be used. A library is never closed: kernels may be compiled at any time.
+std::unique_ptr<Toolchain> open_nvrtc(const std::string& path, std::string& why) {
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    NvrtcApi api{};
+    int major = 0, minor = 0;
+    if (!library) why = dlerror();
+    else if (!resolve_all(library, api) || api.Version(&major, &minor) != 0) why = path + ": is not NVRTC";
+    else if (major < kOldestMajor) why = fmt::format("{}: NVRTC {}.{} does not know sm_90a", path, major, minor);
+    if (!why.empty()) return nullptr;
+    const fs::path file = file_of(reinterpret_cast<const void*>(api.Version));
+    dlopen(builtins_beside(file, major, minor).c_str(), RTLD_NOW | RTLD_LOCAL);   // fails where the loader's search is enough
+    return std::make_unique<Nvrtc>(api, file.string(), identity_of(major, minor));
 }
 
 }  // namespace
 
 Search find_nvrtc(const Options& options) {
-    constexpr std::array kNames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-    std::vector<std::string> paths;
-    std::error_code error;
-    if (!options.nvrtc_path.empty() && !std::filesystem::is_directory(options.nvrtc_path, error))
-        paths.push_back(options.nvrtc_path);
-    for (const std::string& directory : library_directories(options))
-        for (const char* name : kNames)
-            if (std::filesystem::exists(directory + "/" + name, error)) paths.push_back(directory + "/" + name);
-    for (const char* name : kNames) paths.push_back(name);   // the loader's own search
-
-    Search search;
-    for (const std::string& path : paths) {
-        void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);   // never closed: kernels may be compiled at any time
-        if (!library) {
-            search.tried.push_back(dlerror());
-            continue;
-        }
-        NvrtcApi api{};
-        int major = 0, minor = 0;
-        if (!resolve_all(library, api) || api.Version(&major, &minor) != 0) {
-            search.tried.push_back(path + ": not a usable NVRTC");
-        } else if (major < 12) {
-            search.tried.push_back(fmt::format("{}: NVRTC {}.{} does not know sm_90a", path, major, minor));
-        } else {
-            search.found = std::make_unique<Nvrtc>(api, path, major, minor);
-            return search;
-        }
+    Places places = places_of(options);
+    Search search{.found = nullptr, .tried = std::move(places.without)};
+    places.files.insert(places.files.end(), kNames.begin(), kNames.end());   // last, the loader's own search
+    for (const std::string& file : places.files) {
+        std::string why;
+        search.found = open_nvrtc(file, why);
+        if (search.found) break;
+        search.tried.push_back(why);
     }
     return search;
+}
+
+std::string expected_nvrtc(const Options& options) {
+    const Places places = places_of(options);
+    if (places.files.empty()) return {};
+    std::error_code error;
+    for (int major = kNewestMajor; major >= kOldestMajor; --major)
+        for (int minor = 9; minor >= 0; --minor)
+            if (fs::exists(builtins_beside(places.files.front(), major, minor), error)) return identity_of(major, minor);
+    return {};
 }
 
 }  // namespace finegemm::jit
