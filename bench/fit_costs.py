@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Fits the rates of the planner's candidates (src/plan/candidates.cpp) to measured times, and says what its choices lose.
+"""Fits the rates of the planner's candidates (src/plan/candidates.cpp) to measured times, and says what choices lose.
 
 Usage: fit_costs.py SWEEP.json [--write] [--keep]
 
 SWEEP.json: [{"shape": [m, n, k], "us": {"m128n128s6w2_shareB2": microseconds, ...}}, ...], measured on one GPU with L2
-flushed before each launch. --write puts the fitted rates into candidates.cpp; --keep only reports on those that are there.
-Needs numpy and scipy. The model is that of src/plan/cost.cpp, without its rules: a kernel that was not measured for a shape
-is not a choice for it.
+flushed before each launch. --write puts the fitted rates into candidates.cpp; --keep only reports on those that are
+there. Needs numpy and scipy. The model is that of src/plan/cost.cpp, without the rules: a kernel that was not measured
+for a shape is not a choice for it.
 """
 import argparse
 import json

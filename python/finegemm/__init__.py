@@ -1,4 +1,4 @@
-"""FP8 matrix products with fine-grained scales: tensors of torch, NumPy or any other DLPack producer go in without a copy."""
+"""FP8 matrix products with fine-grained scales: tensors of any DLPack producer go in without a copy."""
 
 from finegemm.context import Context
 from finegemm.errors import (

@@ -11,7 +11,7 @@ def gemm(
     sfa: Tensor,
     b: Tensor,
     sfb: Tensor,
-    out: Tensor,
+    d: Tensor,
     numerics: str,
     config: str,
     check_values: bool | None,

@@ -18,7 +18,14 @@ def _producer(x: Any) -> str:
 
 
 def exported(name: str, x: Any, *, writable: bool = False) -> Any:
-    """`x` as the native module takes it, without a copy."""
+    """The matrix `x` as the native module takes it, without a copy."""
+    view = _exported(name, x, writable)
+    if len(view.shape) != 2:
+        raise InvalidArgument(f"{name}: has {len(view.shape)} dimensions, must have 2; reshape it")
+    return view
+
+
+def _exported(name: str, x: Any, writable: bool) -> Any:
     producer = _producer(x)
     if producer == "torch":
         # Tensors themselves, so that tvm-ffi sees torch's stream.
@@ -26,7 +33,7 @@ def exported(name: str, x: Any, *, writable: bool = False) -> Any:
             return x.view(sys.modules["torch"].uint8)
         if "float8" not in str(x.dtype):
             return x
-        raise InvalidArgument(f"{name}: dtype {x.dtype} is not supported; 8-bit floats here are torch.float8_e4m3fn")
+        raise InvalidArgument(f"{name}: has dtype {x.dtype}, must be torch.float8_e4m3fn; convert it")
     if producer == "numpy":
         x = _numpy_exported(name, x, writable)
     elif writable and producer.startswith("jax"):
@@ -35,8 +42,8 @@ def exported(name: str, x: Any, *, writable: bool = False) -> Any:
         return tvm_ffi.from_dlpack(x)
     except (BufferError, TypeError, ValueError, RuntimeError) as e:
         raise InvalidArgument(
-            f"{name}: {type(x).__module__}.{type(x).__name__} does not convert by DLPack ({e}); "
-            "pass a tensor of torch, NumPy or another library that speaks DLPack"
+            f"{name}: {type(x).__name__}{f' of {x.dtype}' if hasattr(x, 'dtype') else ''} cannot be passed by DLPack; "
+            "pass a tensor of torch, NumPy or another library with __dlpack__, of a dtype that DLPack knows"
         ) from e
 
 
@@ -79,12 +86,12 @@ def empty_like(x: Any, shape: tuple[int, int], format: Format, *, name: str) -> 
 
 
 def stream_number(stream: Any) -> int | None:
-    """A CUDA stream as a number: an int, or an object with __cuda_stream__; None stays None, the producer's current one."""
+    """A CUDA stream as a number. None stays None: the current stream of the tensors' library."""
     if stream is None or isinstance(stream, int):
         return stream
     if hasattr(stream, "__cuda_stream__"):
         return int(stream.__cuda_stream__()[1])
     raise InvalidArgument(
-        f"stream: {type(stream).__module__}.{type(stream).__name__} is not a stream; pass an int (the cudaStream_t) or an "
-        "object with __cuda_stream__, or nothing for the current stream"
+        f"stream: {type(stream).__name__} is not a stream; pass an int (the cudaStream_t) or an object with "
+        "__cuda_stream__, or nothing for the current stream"
     )

@@ -19,7 +19,7 @@ def gemm(
     sfa: Any,
     b: Any,
     sfb: Any,
-    out: Any = None,
+    d: Any = None,
     *,
     numerics: Literal["fast", "exact", "hopper"] = "fast",
     config: str | None = None,
@@ -27,27 +27,28 @@ def gemm(
     stream: Any = None,
     context: Context | None = None,
 ) -> Any:
-    """out[m, n] = sum over k of (a[m, k] * sfa[m, k // 128]) * (b[n, k] * sfb[n // 128, k // 128]). Returns `out`.
+    """d[m, n] = sum over k of (a[m, k] * sfa[m, k // 128]) * (b[n, k] * sfb[n // 128, k // 128]). Returns `d`.
 
-    a [M, K], b [N, K]: float8_e4m3fn (or uint8, its bits), K contiguous. sfa [M, ceil(K/128)], sfb [ceil(N/128), ceil(K/128)]:
-    float32, any strides. out [M, N]: bfloat16 (or uint16, its bits), N contiguous; a new array of a's library when None.
+    a [M, K], b [N, K]: float8_e4m3fn (or uint8, its bits), K contiguous. sfa [M, ceil(K/128)] and
+    sfb [ceil(N/128), ceil(K/128)]: float32, any strides. d [M, N]: bfloat16 (or uint16, its bits), N contiguous;
+    a new array of a's library when None.
 
     On a GPU the work is queued on the current stream of the tensors' library, or on `stream`. `numerics` is of the CPU,
     `config` (a kernel by name, see explain) of the GPU. `check_values` looks for bad scales first.
     """
     views = exported("a", a), exported("sfa", sfa), exported("b", b), exported("sfb", sfb)
-    if out is None:
-        out = empty_like(a, (views[0].shape[0], views[2].shape[0]), "bfloat16", name="out")
+    if d is None:
+        d = empty_like(a, (views[0].shape[0], views[2].shape[0]), "bfloat16", name="d")
     _native.gemm(
         (context or default_context()).handle,
         *views,
-        exported("out", out, writable=True),
+        exported("d", d, writable=True),
         numerics,
         config or "",
         check_values,
         stream_number(stream),
     )
-    return out
+    return d
 
 
 def _quantize(
@@ -61,12 +62,11 @@ def _quantize(
     context: Context | None,
 ) -> tuple[Any, Any]:
     view = exported("x", x)
-    if len(view.shape) == 2:   # otherwise the native library says what is wrong
-        m, k = view.shape
-        if q is None:
-            q = empty_like(x, (m, k), "float8_e4m3fn", name="q")
-        if scales is None:
-            scales = empty_like(x, (scale_rows(m), _blocks(k)), "float32", name="scales")
+    m, k = view.shape
+    if q is None:
+        q = empty_like(x, (m, k), "float8_e4m3fn", name="q")
+    if scales is None:
+        scales = empty_like(x, (scale_rows(m), _blocks(k)), "float32", name="scales")
     outputs = exported("q", q, writable=True), exported("scales", scales, writable=True)
     native((context or default_context()).handle, view, *outputs, power_of_two_scales, stream_number(stream))
     return q, scales
@@ -83,8 +83,8 @@ def quantize_rows(
 ) -> tuple[Any, Any]:
     """Casts x [M, K] to e4m3 with a scale for each row and 128 columns, as activations have. Returns (q, scales).
 
-    x: bfloat16 (or uint16, its bits), float16 or float32, K contiguous. scales [M, ceil(K/128)] = largest magnitude / 448,
-    rounded up to a power of two if asked. New arrays of x's library unless given.
+    x: bfloat16 (or uint16, its bits), float16 or float32, K contiguous. scales [M, ceil(K/128)] = largest
+    magnitude / 448, rounded up to a power of two if asked. New arrays of x's library unless given.
     """
     return _quantize(_native.quantize_rows, lambda m: m, x, q, scales, power_of_two_scales, stream, context)
 
@@ -106,6 +106,9 @@ def quantize_blocks(
 
 
 def explain(m: int, n: int, k: int, device: str | None = None) -> dict[str, Any]:
-    """Which kernel a GPU takes for a shape, and why not another one. `device`: "h200", "h100", ...; None: the one present."""
+    """Which kernel a GPU takes for a shape, and why not another one.
+
+    `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200.
+    """
     plan: dict[str, Any] = json.loads(_native.explain(m, n, k, device or ""))
     return plan

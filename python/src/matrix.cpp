@@ -21,19 +21,19 @@ std::string name_of(DLDataType t) {
     }
 }
 
-DType dtype_of(std::string_view name, DLDataType t, Bits bits) {
+DType dtype_of(std::string_view name, DLDataType t) {
     if (t.lanes == 1) {
         if (t.code == kDLFloat && t.bits == 32) return DType::F32;
         if (t.code == kDLFloat && t.bits == 16) return DType::F16;
         if (t.code == kDLBfloat && t.bits == 16) return DType::BF16;
         if (t.code == kDLFloat8_e4m3fn && t.bits == 8) return DType::E4M3;
-        if (t.code == kDLUInt && t.bits == 8 && bits == Bits::E4M3) return DType::E4M3;
-        if (t.code == kDLUInt && t.bits == 16 && bits == Bits::BF16) return DType::BF16;
+        if (t.code == kDLUInt && t.bits == 8) return DType::E4M3;
+        if (t.code == kDLUInt && t.bits == 16) return DType::BF16;
     }
-    const char* bits_too = bits == Bits::E4M3 ? ", and uint8 as the bits of e4m3" : bits == Bits::BF16 ? ", and uint16 as the bits of bfloat16" : "";
-    throw Error(Errc::InvalidArgument, fmt::format("{}: dtype {} is not an element type of this library; it has float8_e4m3fn, "
-                                                   "bfloat16, float16 and float32{}",
-                                                   name, name_of(t), bits_too));
+    throw Error(Errc::InvalidArgument,
+                fmt::format("{}: has dtype {}, which is none of float8_e4m3fn (or uint8, its bits), "
+                            "bfloat16 (or uint16, its bits), float16 and float32; convert it",
+                            name, name_of(t)));
 }
 
 Device device_of(std::string_view name, DLDevice d) {
@@ -43,28 +43,27 @@ Device device_of(std::string_view name, DLDevice d) {
         case kDLCUDA:
         case kDLCUDAManaged: return {DeviceType::Cuda, d.device_id};
         default:
-            throw Error(Errc::Unsupported, fmt::format("{}: lives on DLPack device type {}; the library runs on CPU ({}) and CUDA ({}). "
-                                                       "Move it there first",
-                                                       name, static_cast<int>(d.device_type), static_cast<int>(kDLCPU),
-                                                       static_cast<int>(kDLCUDA)));
+            throw Error(Errc::Unsupported,
+                        fmt::format("{}: is on DLPack device type {}, must be on the CPU ({}) or a CUDA device ({}); "
+                                    "copy it there",
+                                    name, static_cast<int>(d.device_type), static_cast<int>(kDLCPU),
+                                    static_cast<int>(kDLCUDA)));
     }
 }
 
 }  // namespace
 
-Matrix matrix(std::string_view name, const tvm::ffi::TensorView& tensor, Bits bits) {
-    if (tensor.ndim() != 2)
-        throw Error(Errc::InvalidArgument, fmt::format("{}: has {} dimensions; a matrix has 2. Reshape it", name, tensor.ndim()));
+Matrix matrix(std::string_view name, const tvm::ffi::TensorView& tensor) {
     Matrix m{.data = static_cast<char*>(tensor.data_ptr()) + tensor.byte_offset(),
-             .dtype = dtype_of(name, tensor.dtype(), bits),
+             .dtype = dtype_of(name, tensor.dtype()),
              .rows = tensor.shape()[0],
              .cols = tensor.shape()[1],
              .row_stride = tensor.strides()[0],
              .col_stride = tensor.strides()[1],
              .device = device_of(name, tensor.device())};
-    // A stride over an extent of one is never taken, and producers put anything there.
-    if (m.cols <= 1) m.col_stride = 1;
-    if (m.rows <= 1) m.row_stride = m.cols;
+    // Strides that no step is taken with: producers put anything there.
+    if (m.cols <= 1 || m.rows == 0) m.col_stride = 1;
+    if (m.rows <= 1 || m.cols == 0) m.row_stride = m.cols;
     return m;
 }
 

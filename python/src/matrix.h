@@ -8,10 +8,8 @@
 
 namespace finegemm::python {
 
-/// What an unsigned integer stands for: formats that a producer cannot name travel as their bits.
-enum class Bits { None, E4M3, BF16 };
-
-/// A view of `tensor`, which has two dimensions. Throws Error(InvalidArgument) that calls the tensor `name`.
-Matrix matrix(std::string_view name, const tvm::ffi::TensorView& tensor, Bits bits = Bits::None);
+/// A view of `tensor`, which has two dimensions (arrays.py sees to that). Formats that a producer cannot name come as
+/// their bits: uint8 is e4m3, uint16 is bf16. Throws Error that calls the tensor `name`.
+Matrix matrix(std::string_view name, const tvm::ffi::TensorView& tensor);
 
 }  // namespace finegemm::python

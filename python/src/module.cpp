@@ -31,7 +31,9 @@ public:
 
 class ContextRef : public ffi::ObjectRef {
 public:
-    explicit ContextRef(ffi::ObjectPtr<ContextObject> object) : ffi::ObjectRef(ffi::UnsafeInit{}) { data_ = std::move(object); }
+    explicit ContextRef(ffi::ObjectPtr<ContextObject> object) : ffi::ObjectRef(ffi::UnsafeInit{}) {
+        data_ = std::move(object);
+    }
     TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(ContextRef, ffi::ObjectRef, ContextObject);
 };
 
@@ -106,15 +108,16 @@ ContextRef make_context(const ffi::Map<ffi::String, ffi::Any>& overrides) {
     });
 }
 
-void gemm_into(const ContextRef& context, const ffi::TensorView& a, const ffi::TensorView& sfa, const ffi::TensorView& b,
-               const ffi::TensorView& sfb, const ffi::TensorView& out, const std::string& numerics, const std::string& config,
-               const ffi::Optional<bool>& check_values, const ffi::Optional<int64_t>& stream) {
+void gemm_into(const ContextRef& context, const ffi::TensorView& a, const ffi::TensorView& sfa,
+               const ffi::TensorView& b, const ffi::TensorView& sfb, const ffi::TensorView& d,
+               const std::string& numerics, const std::string& config, const ffi::Optional<bool>& check_values,
+               const ffi::Optional<int64_t>& stream) {
     translated([&] {
-        const GemmArgs args{.a = matrix("a", a, Bits::E4M3),
+        const GemmArgs args{.a = matrix("a", a),
                             .sfa = matrix("sfa", sfa),
-                            .b = matrix("b", b, Bits::E4M3),
+                            .b = matrix("b", b),
                             .sfb = matrix("sfb", sfb),
-                            .d = matrix("out", out, Bits::BF16)};
+                            .d = matrix("d", d)};
         gemm(context->context, args,
              {.stream = stream_for(args.d, stream),
               .numerics = numerics_named(numerics),
@@ -124,11 +127,11 @@ void gemm_into(const ContextRef& context, const ffi::TensorView& a, const ffi::T
 }
 
 template <auto Quantize>
-void quantize_into(const ContextRef& context, const ffi::TensorView& x, const ffi::TensorView& q, const ffi::TensorView& scales,
-                   bool power_of_two_scales, const ffi::Optional<int64_t>& stream) {
+void quantize_into(const ContextRef& context, const ffi::TensorView& x, const ffi::TensorView& q,
+                   const ffi::TensorView& scales, bool power_of_two_scales, const ffi::Optional<int64_t>& stream) {
     translated([&] {
-        const Matrix out = matrix("q", q, Bits::E4M3);
-        Quantize(context->context, matrix("x", x, Bits::BF16), out, matrix("scales", scales),
+        const Matrix out = matrix("q", q);
+        Quantize(context->context, matrix("x", x), out, matrix("scales", scales),
                  QuantizeOptions{.power_of_two_scales = power_of_two_scales, .stream = stream_for(out, stream)});
     });
 }

@@ -126,7 +126,8 @@ def test_what_quantize_returns_goes_into_gemm():
     x, w = random.standard_normal((32, 256)).astype(BF16), random.standard_normal((64, 256)).astype(BF16)
     out = finegemm.gemm(*finegemm.quantize_rows(x), *finegemm.quantize_blocks(w))
     want = x.astype(np.float64) @ w.astype(np.float64).T
-    assert np.linalg.norm(out.astype(np.float64) - want) < 0.06 * np.linalg.norm(want)   # two e4m3 roundings, 2^-4 at most each
+    # Two roundings to e4m3, of 2^-4 at most each.
+    assert np.linalg.norm(out.astype(np.float64) - want) < 0.06 * np.linalg.norm(want)
 
 
 def test_explain_names_the_kernel_and_the_others():
