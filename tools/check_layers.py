@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Checks that each file includes only what its layer may include. ARCHITECTURE.md explains the layers."""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SOURCES = {".h", ".cpp", ".cuh", ".inl"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+
+# The layer of a path, first match first. Paths of sources and, after "include" paths are resolved, of what they include.
+LAYERS = [
+    ("kernels/finegemm/core/", "core"),
+    ("kernels/finegemm/device/", "device"),
+    ("include/finegemm/", "public"),
+    ("src/plan/", "plan"),
+    ("src/cuda/", "cuda"),
+    ("src/jit/", "jit"),
+    ("src/backend/cpu", "cpu"),
+    ("src/backend/", "backend"),
+    ("src/api/", "api"),
+    ("cli/", "cli"),
+    ("python/src/", "python"),
+]
+
+# Who may include whom, besides itself. "std" is any header that is not ours: the kernels' text has none of them.
+CPU_SAFE = {"cpu", "backend", "plan", "public", "core", "std"}
+ALLOWED = {
+    "core": set(),
+    "device": {"core"},
+    "public": {"std"},
+    "plan": {"core", "public", "std"},
+    "cuda": {"core", "public", "std"},
+    "jit": {"cuda", "core", "public", "std"},
+    "cpu": CPU_SAFE,
+    "backend": CPU_SAFE | {"cuda", "jit"},
+    "api": {"backend", "cpu", "plan", "cuda", "jit", "core", "public", "std"},
+    "cli": {"api", "public", "std"},
+    "python": {"public", "std"},
+}
+# base.h takes the integer types of the host's compiler from here; NVRTC does not see it.
+EXCEPTIONS = {("kernels/finegemm/core/base.h", "cstdint")}
+# What an include may be relative to, besides its own folder.
+INCLUDE_PATHS = ["kernels", "include", "src", ""]
+
+
+def layer_of(path: str) -> str | None:
+    return next((layer for prefix, layer in LAYERS if path.startswith(prefix)), None)
+
+
+def resolve(root: pathlib.Path, source: pathlib.Path, used: str) -> str | None:
+    """The included file, relative to the root; none for a header that is not ours."""
+    for start in [source.parent, *(root / p for p in INCLUDE_PATHS)]:
+        found = (start / used).resolve()
+        if found.is_file() and found.is_relative_to(root):
+            return str(found.relative_to(root))
+    return None
+
+
+def violations(root: pathlib.Path) -> list[str]:
+    found = []
+    for prefix in sorted({prefix.split("/")[0] for prefix, _ in LAYERS}):
+        for source in sorted(p for p in (root / prefix).rglob("*") if p.suffix in SOURCES):
+            path = str(source.relative_to(root))
+            layer = layer_of(path)
+            if layer is None:
+                found.append(f"{path}: belongs to no layer")
+                continue
+            for used in INCLUDE.findall(source.read_text()):
+                target = resolve(root, source, used)
+                other = "std" if target is None else layer_of(target)
+                if other != layer and other not in ALLOWED[layer] and (path, used) not in EXCEPTIONS:
+                    found.append(f"{path}: layer '{layer}' must not include '{used}' of layer '{other}'")
+    return found
+
+
+def main() -> int:
+    found = violations(ROOT)
+    print("\n".join(found) if found else "every include is within its layer")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
