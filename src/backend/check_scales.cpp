@@ -9,14 +9,15 @@
 
 namespace finegemm {
 
-void check_scales_host(std::string_view name, const float* data, int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
+void check_scales_host(std::string_view name, const float* data, int64_t rows, int64_t cols, int64_t row_stride,
+                       int64_t col_stride) {
     for (int64_t r = 0; r < rows; ++r)
         for (int64_t c = 0; c < cols; ++c) {
             const float scale = data[r * row_stride + c * col_stride];
             if (std::isfinite(scale) && scale >= 0) continue;
             throw Error(Errc::InvalidArgument,
-                        fmt::format("{}[{}, {}] is {}: scales are finite and not negative; look at what computed it (quantize_rows and "
-                                    "quantize_blocks never make such a scale)",
+                        fmt::format("{}[{}, {}] is {}: scales are finite and not negative; look at what computed it "
+                                    "(quantize_rows and quantize_blocks never make such a scale)",
                                     name, r, c, scale));
         }
 }

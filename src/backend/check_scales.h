@@ -6,8 +6,9 @@
 
 namespace finegemm {
 
-/// Throws Error(InvalidArgument) that names the first scale, row by row, that is NaN, infinite or negative, and where it is.
-/// `name`: of the argument, for the message. Strides count elements.
-void check_scales_host(std::string_view name, const float* data, int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride);
+/// Throws Error(InvalidArgument) that names the first scale, row by row, that is NaN, infinite or negative, and its
+/// place. `name`: of the argument, for the message. Strides count elements.
+void check_scales_host(std::string_view name, const float* data, int64_t rows, int64_t cols, int64_t row_stride,
+                       int64_t col_stride);
 
 }  // namespace finegemm

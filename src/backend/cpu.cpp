@@ -1,6 +1,8 @@
 // The backend for CPUs. Layer backend.
 #include "backend/cpu.h"
 
+#include <utility>
+
 #include "backend/check_scales.h"
 #include "backend/cpu_gemm.h"
 #include "backend/cpu_quantize.h"
@@ -15,7 +17,8 @@ public:
     explicit CpuBackend(const Options& options) : pool_(options.cpu_threads) {}
 
     void gemm(const GemmArgs& args, const GemmOptions& options) override { cpu_gemm(args, options, pool_); }
-    void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales, const QuantizeOptions& options) override {
+    void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
+                  const QuantizeOptions& options) override {
         cpu_quantize(shape, x, q, scales, options, pool_);
     }
     void check_scales(const GemmArgs& args, const GemmOptions&) override {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include <finegemm/core/fp8.h>
@@ -27,12 +28,17 @@ void for_each_tile(const GemmArgs& args, ThreadPool& pool, const Body& body) {
 }
 
 template <typename T>
+std::vector<T> sums_of(const CpuTile& t) {
+    return std::vector<T>(static_cast<size_t>(t.rows * kCpuTileCols));
+}
+
+template <typename T>
 void store(const CpuTile& t, const std::vector<T>& sums) {
     for (int64_t r = 0; r < t.rows; ++r) {
         uint16_t* to = static_cast<uint16_t*>(t.args.d.data) + (t.row + r) * t.args.d.row_stride + t.col;
         for (int64_t c = 0; c < t.cols; ++c) {
             const T sum = sums[static_cast<size_t>(r * kCpuTileCols + c)];
-            if constexpr (sizeof(T) == sizeof(double)) to[c] = bf16_of_double(sum);
+            if constexpr (std::is_same_v<T, double>) to[c] = bf16_of_double(sum);
             else to[c] = bf16_of_float(sum);
         }
     }
@@ -46,7 +52,7 @@ void hopper_sums(const CpuTile& t, uint32_t splits, std::vector<float>& sums) {
         const KRange range = k_range(blocks, splits, rank);
         hopper_tile(t, range.begin, range.end, rank == 0 ? sums.data() : part.data());
         if (rank == 0) continue;
-        for (int64_t i = 0; i < t.rows * kCpuTileCols; ++i) sums[static_cast<size_t>(i)] += part[static_cast<size_t>(i)];
+        for (size_t i = 0; i < sums.size(); ++i) sums[i] += part[i];
     }
 }
 
@@ -54,22 +60,22 @@ void hopper_sums(const CpuTile& t, uint32_t splits, std::vector<float>& sums) {
 
 uint32_t k_splits_of(const GemmArgs& args, const GemmOptions& options) {
     if (!options.config.empty()) return plan::config_named(options.config).k_splits();
-    return plan::choose({static_cast<uint32_t>(args.d.rows), static_cast<uint32_t>(args.d.cols), static_cast<uint32_t>(args.a.cols)},
-                        *plan::find_device("h200"))
-        .k_splits();
+    const plan::Problem problem{.m = static_cast<uint32_t>(args.d.rows),
+                                .n = static_cast<uint32_t>(args.d.cols),
+                                .k = static_cast<uint32_t>(args.a.cols)};
+    return plan::choose(problem, *plan::find_device("h200")).k_splits();
 }
 
 void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool) {
-    constexpr size_t kSums = kCpuTileRows * kCpuTileCols;
     const bool model = options.numerics == Numerics::Hopper && args.a.cols > 0;
     const uint32_t splits = model ? k_splits_of(args, options) : 1;
     for_each_tile(args, pool, [&](const CpuTile& tile) {
         if (options.numerics == Numerics::Exact) {
-            std::vector<double> sums(kSums);
+            auto sums = sums_of<double>(tile);
             exact_tile(tile, sums.data());
             store(tile, sums);
         } else {
-            std::vector<float> sums(kSums);
+            auto sums = sums_of<float>(tile);
             if (model) hopper_sums(tile, splits, sums);
             else fast_tile(tile, sums.data());
             store(tile, sums);
@@ -79,19 +85,26 @@ void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool
 
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d) {
     for_each_tile(args, pool, [&](const CpuTile& tile) {
-        std::vector<double> sums(kCpuTileRows * kCpuTileCols);
+        auto sums = sums_of<double>(tile);
         exact_tile(tile, sums.data());
-        for (int64_t r = 0; r < tile.rows; ++r)
-            std::copy_n(&sums[static_cast<size_t>(r * kCpuTileCols)], tile.cols, d + (tile.row + r) * args.d.cols + tile.col);
+        for (int64_t r = 0; r < tile.rows; ++r) {
+            const double* from = &sums[static_cast<size_t>(r * kCpuTileCols)];
+            std::copy_n(from, tile.cols, d + (tile.row + r) * args.d.cols + tile.col);
+        }
     });
 }
 
-double error_bound(double absolute, double exact, int64_t k_blocks) {
-    // A wgmma truncates each of 33 addends and its result to 13 bits below an exponent that is at most one above that of the
-    // largest product (raw exponents are those of products in [1, 4)), so to less than 2^-12 of it... see docs/numerics.md.
-    constexpr double kStep = 34 * 0x1p-13, kFloat = 0x1p-24, kBf16 = 0x1p-8;
-    const double sum = absolute * (4 * kStep + static_cast<double>(k_blocks + 8) * 2 * kFloat);
-    return sum + (std::abs(exact) + sum) * kBf16 + 0x1p-133;
+double error_bound(double absolute, double exact, int64_t k_blocks, Numerics numerics) {
+    // docs/numerics.md, "The error bound", derives each line.
+    const double unit = numerics == Numerics::Exact ? 0x1p-53 : 0x1p-24;
+    // At least (1 + unit)^n - 1: the relative error of n roundings.
+    const auto roundings = [unit](int64_t n) { return std::expm1(static_cast<double>(n) * unit); };
+    const double block = numerics == Numerics::Hopper ? kTensorCoreLoss : roundings(kScaleBlock);
+    const double blocks = roundings(k_blocks + 1);
+    constexpr double kUnderflow = 0x1p-125;  // of one promotion: a subnormal product of scales, times a block < 2^25
+    const double underflow = static_cast<double>(k_blocks) * kUnderflow * (1 + blocks);
+    const double sum = absolute * (block + blocks * (1 + block)) + underflow;
+    return sum + (std::abs(exact) + sum) * 0x1p-8 + 0x1p-134;
 }
 
 }  // namespace finegemm

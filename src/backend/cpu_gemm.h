@@ -8,15 +8,20 @@ namespace finegemm {
 
 void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool);
 
-/// Parts into which the kernel that `options.config` names divides K; without a name, the kernel that the planner takes on an
-/// H200. The order of the sums, and with it the last bits, depends on it.
+/// Parts into which the kernel that `options.config` names divides K; without a name, the kernel that the planner takes
+/// on an H200. The order of the sums, and with it the last bits, depends on it.
 uint32_t k_splits_of(const GemmArgs& args, const GemmOptions& options);
 
 /// The result in double, before it is rounded: rows x cols, row-major. args.d gives the extents only.
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d);
 
-/// How far an element of D may be from the exact sum: `absolute` is the sum of the magnitudes of its terms
-/// |A * sfa * B * sfb|, `exact` the sum itself. Holds for Numerics::Hopper and for the GPU; docs/numerics.md derives it.
-double error_bound(double absolute, double exact, int64_t k_blocks);
+/// What the tensor core's truncations take from one 128-block at most, relative to the sum of its products' magnitudes:
+/// 31 addends and the result in the first of four steps, 32 and the result in the others, each less than 2^-13.
+inline constexpr double kTensorCoreLoss = 131 * 0x1p-13;
+
+/// How far an element of D may be from the sum `exact` (docs/numerics.md derives it). `absolute`: the sum of the terms'
+/// magnitudes |A * sfa * B * sfb|, where subnormal codes count as 2^-6. Numerics::Hopper stands for the GPU as well.
+/// Holds where nothing is NaN or overflows.
+double error_bound(double absolute, double exact, int64_t k_blocks, Numerics numerics = Numerics::Hopper);
 
 }  // namespace finegemm

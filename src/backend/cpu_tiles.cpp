@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <new>
+#include <type_traits>
 
 #include <finegemm/core/fp8.h>
 
@@ -20,6 +22,7 @@ namespace finegemm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kBlock = kScaleBlock;
+constexpr int64_t kPitch = kCpuTileCols + 16;  // of rows of B: with a power of two they would share a few sets of L1
 
 struct Range {
     int64_t begin, size;
@@ -28,7 +31,9 @@ struct Range {
 Range block_range(const CpuTile& t, int64_t kb) {
     return {kb * kBlock, std::min<int64_t>(kBlock, t.args.a.cols - kb * kBlock)};
 }
-const uint8_t* codes(const ConstMatrix& x, int64_t row) { return static_cast<const uint8_t*>(x.data) + row * x.row_stride; }
+const uint8_t* codes(const ConstMatrix& x, int64_t row) {
+    return static_cast<const uint8_t*>(x.data) + row * x.row_stride;
+}
 float scale_at(const ConstMatrix& s, int64_t row, int64_t kb) {
     return static_cast<const float*>(s.data)[row * s.row_stride + kb * s.col_stride];
 }
@@ -37,45 +42,54 @@ float scale_at(const ConstMatrix& s, int64_t row, int64_t kb) {
 template <typename T, typename Decode>
 struct Table {
     T of[256];
-    Table() {
-        for (int c = 0; c < 256; ++c) of[c] = Decode()(static_cast<uint8_t>(c));
+    constexpr Table() : of{} {
+        for (int c = 0; c < 256; ++c) of[c] = static_cast<T>(Decode()(static_cast<uint8_t>(c)));
     }
 };
+template <typename T, typename Decode>
+constexpr Table<T, Decode> kTable;
 
 /// One k-block of the tile, decoded: A by rows, B transposed, the code of zero behind the end of K.
 template <typename T>
 struct Panels {
-    hwy::AlignedFreeUniquePtr<T[]> a = hwy::AllocateAligned<T>(kCpuTileRows * kBlock);
-    hwy::AlignedFreeUniquePtr<T[]> b = hwy::AllocateAligned<T>(kCpuTileCols * kBlock);
+    hwy::AlignedFreeUniquePtr<T[]> a, b;
 
-    template <typename Values>
-    void load(const CpuTile& t, int64_t kb, const Values& values) {
+    explicit Panels(int64_t rows)
+        : a(hwy::AllocateAligned<T>(static_cast<size_t>(rows * kBlock))), b(hwy::AllocateAligned<T>(kBlock * kPitch)) {
+        if (!a || !b) throw std::bad_alloc();
+    }
+
+    template <typename Decode>
+    void load(const CpuTile& t, int64_t kb) {
         const auto [begin, size] = block_range(t, kb);
         for (int64_t r = 0; r < t.rows; ++r) {
-            const uint8_t* from = codes(t.args.a, t.row + r) + begin;
-            for (int64_t k = 0; k < size; ++k) a[r * kBlock + k] = values.of[from[k]];
-            std::fill_n(&a[r * kBlock + size], kBlock - size, values.of[0]);
+            decode<Decode, 1>(codes(t.args.a, t.row + r) + begin, size, &a[r * kBlock]);
+            std::fill_n(&a[r * kBlock + size], kBlock - size, kTable<T, Decode>.of[0]);
         }
-        if (size < kBlock || t.cols < kCpuTileCols) std::fill_n(b.get(), kCpuTileCols * kBlock, values.of[0]);
-        for (int64_t c = 0; c < t.cols; ++c) {
-            const uint8_t* from = codes(t.args.b, t.col + c) + begin;
-            for (int64_t k = 0; k < size; ++k) b[k * kCpuTileCols + c] = values.of[from[k]];
-        }
+        if (size < kBlock || t.cols < kCpuTileCols) std::fill_n(b.get(), kBlock * kPitch, kTable<T, Decode>.of[0]);
+        for (int64_t c = 0; c < t.cols; ++c) decode<Decode, kPitch>(codes(t.args.b, t.col + c) + begin, size, &b[c]);
+    }
+
+private:
+    template <typename Decode, int64_t Step>
+    static void decode(const uint8_t* HWY_RESTRICT from, int64_t size, T* HWY_RESTRICT to) {
+        for (int64_t k = 0; k < size; k += 16)  // K is a multiple of 16
+            for (int64_t i = k; i < k + 16; ++i) to[i * Step] = kTable<T, Decode>.of[from[i]];
     }
 };
 
 struct ToFloat {
-    float operator()(uint8_t c) const { return float_of_e4m3(c); }
+    constexpr float operator()(uint8_t c) const { return float_of_e4m3(c); }
 };
 
-/// sums[Rows x 2 vectors] += (A * B) * scale, one scale for each row: the block is summed in registers before it is scaled.
+/// sums[Rows x 2 vectors] += (A * B) * scale, one scale for each row: the block is summed in registers, then scaled.
 template <int Rows, typename D, typename T = hn::TFromD<D>>
 HWY_INLINE void multiply_block(D d, const T* a, const T* b, const T* scale, T* sums) {
     const size_t lanes = hn::Lanes(d);
     hn::Vec<D> left[Rows], right[Rows];
     for (int r = 0; r < Rows; ++r) left[r] = right[r] = hn::Zero(d);
     for (int64_t k = 0; k < kBlock; ++k) {
-        const auto b0 = hn::Load(d, b + k * kCpuTileCols), b1 = hn::Load(d, b + k * kCpuTileCols + lanes);
+        const auto b0 = hn::Load(d, b + k * kPitch), b1 = hn::Load(d, b + k * kPitch + lanes);
         for (int r = 0; r < Rows; ++r) {
             const auto x = hn::Set(d, a[r * kBlock + k]);
             left[r] = hn::MulAdd(x, b0, left[r]);
@@ -85,8 +99,8 @@ HWY_INLINE void multiply_block(D d, const T* a, const T* b, const T* scale, T* s
     for (int r = 0; r < Rows; ++r) {
         const auto s = hn::Set(d, scale[r]);
         T* to = sums + r * kCpuTileCols;
-        hn::Store(hn::MulAdd(left[r], s, hn::Load(d, to)), d, to);
-        hn::Store(hn::MulAdd(right[r], s, hn::Load(d, to + lanes)), d, to + lanes);
+        hn::StoreU(hn::MulAdd(left[r], s, hn::LoadU(d, to)), d, to);
+        hn::StoreU(hn::MulAdd(right[r], s, hn::LoadU(d, to + lanes)), d, to + lanes);
     }
 }
 
@@ -95,13 +109,11 @@ template <typename T>
 void multiply_tile(const CpuTile& t, T* sums) {
     const hn::CappedTag<T, kCpuTileCols / 2> d;
     const auto step = static_cast<int64_t>(2 * hn::Lanes(d));
-    const Table<T, ToFloat> values;
-    Panels<T> panels;
-    const auto total = hwy::AllocateAligned<T>(kCpuTileRows * kCpuTileCols);
-    std::fill_n(total.get(), t.rows * kCpuTileCols, T{0});
+    Panels<T> panels(t.rows);
+    std::fill_n(sums, t.rows * kCpuTileCols, T{0});
     const int64_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
     for (int64_t kb = 0; kb < blocks; ++kb) {
-        panels.load(t, kb, values);
+        panels.template load<ToFloat>(t, kb);
         const T sfb = scale_at(t.args.sfb, t.col / kBlock, kb);
         T scale[kCpuTileRows];
         for (int64_t r = 0; r < t.rows; ++r) scale[r] = scale_at(t.args.sfa, t.row + r, kb) * sfb;
@@ -109,33 +121,33 @@ void multiply_tile(const CpuTile& t, T* sums) {
             int64_t r = 0;
             const auto run = [&]<int Rows>(std::integral_constant<int, Rows>) {
                 for (; r + Rows <= t.rows; r += Rows)
-                    multiply_block<Rows>(d, &panels.a[r * kBlock], &panels.b[c], scale + r, &total[r * kCpuTileCols + c]);
+                    multiply_block<Rows>(d, &panels.a[r * kBlock], &panels.b[c], scale + r,
+                                         &sums[r * kCpuTileCols + c]);
             };
             run(std::integral_constant<int, 6>());
             run(std::integral_constant<int, 2>());
             run(std::integral_constant<int, 1>());
         }
     }
-    std::copy_n(total.get(), t.rows * kCpuTileCols, sums);
 }
 
 void FastTile(const CpuTile& t, float* sums) { multiply_tile(t, sums); }
 void ExactTile(const CpuTile& t, double* sums) { multiply_tile(t, sums); }
 
-// The tensor core's arithmetic (docs/numerics.md), in integers. A code is a mantissa of 0 to 15 and an exponent of -6 to 8;
-// a subnormal code keeps exponent -6. NaN is kept apart.
-constexpr int32_t kFraction = 13;        // bits that an addend keeps below the largest exponent
-constexpr int32_t kNothing = -1000;      // the exponent of zero: never the largest
-constexpr int32_t kStepK = 32;           // products that one wgmma sums at once
+// The tensor core's arithmetic (docs/numerics.md), in integers. A code is a mantissa of 0 to 15 and an exponent of -6
+// to 8; a subnormal code keeps exponent -6. NaN is kept apart.
+constexpr int32_t kFraction = 13;    // bits that an addend keeps below the largest exponent
+constexpr int32_t kNothing = -1000;  // the exponent of zero: never the largest
+constexpr int32_t kStepK = 32;       // products that one wgmma sums at once
 
-struct ToMantissa {   // signed
-    int32_t operator()(uint8_t c) const {
+struct ToMantissa {  // signed
+    constexpr int32_t operator()(uint8_t c) const {
         const int32_t exponent = c >> 3 & 15, magnitude = (exponent ? 8 : 0) + (c & 7);
         return (c & 0x7f) == 0x7f ? 0 : c & 0x80 ? -magnitude : magnitude;
     }
 };
-struct ToExponent {   // of zero: so low that no sum with another exponent is the largest
-    int32_t operator()(uint8_t c) const {
+struct ToExponent {  // of zero: so low that no sum with another exponent is the largest
+    constexpr int32_t operator()(uint8_t c) const {
         if ((c & 0x7f) == 0 || (c & 0x7f) == 0x7f) return kNothing;
         return (c >> 3 & 15) ? (c >> 3 & 15) - 7 : -6;
     }
@@ -143,30 +155,32 @@ struct ToExponent {   // of zero: so low that no sum with another exponent is th
 
 /// sum + the products of one wgmma, for one row and a vector of columns. Mantissas of products count 2^(exponent - 6).
 template <typename D>
-HWY_INLINE hn::Vec<hn::Rebind<float, D>> wgmma_step(D d, const int32_t* a_mantissa, const int32_t* a_exponent, const int32_t* b_mantissa,
-                                                   const int32_t* b_exponent, hn::Vec<hn::Rebind<float, D>> sum) {
+HWY_INLINE hn::Vec<hn::Rebind<float, D>> wgmma_step(D d, const int32_t* a_mantissa, const int32_t* a_exponent,
+                                                    const int32_t* b_mantissa, const int32_t* b_exponent,
+                                                    hn::Vec<hn::Rebind<float, D>> sum) {
     const hn::Rebind<float, D> df;
     const auto zero = hn::Zero(d);
     const auto bits = hn::BitCast(d, sum);
     const auto biased = hn::And(hn::ShiftRight<23>(bits), hn::Set(d, 255));
-    const auto sum_exponent = hn::IfThenElse(hn::Eq(biased, zero), hn::Set(d, kNothing), hn::Sub(biased, hn::Set(d, 127)));
+    const auto no_sum = hn::Eq(biased, zero);
+    const auto sum_exponent = hn::IfThenElse(no_sum, hn::Set(d, kNothing), hn::Sub(biased, hn::Set(d, 127)));
     auto largest = sum_exponent;
     for (int32_t k = 0; k < kStepK; ++k)
-        largest = hn::Max(largest, hn::Add(hn::Set(d, a_exponent[k]), hn::Load(d, b_exponent + k * kCpuTileCols)));
+        largest = hn::Max(largest, hn::Add(hn::Set(d, a_exponent[k]), hn::Load(d, b_exponent + k * kPitch)));
 
     // In units of 2^(largest - kFraction): a product of the largest exponent moves up by 7, the others down from there.
     const auto cap = hn::Set(d, 31);
     auto total = zero;
     for (int32_t k = 0; k < kStepK; ++k) {
-        const auto product = hn::Mul(hn::Set(d, a_mantissa[k]), hn::Load(d, b_mantissa + k * kCpuTileCols));
-        const auto exponent = hn::Add(hn::Set(d, a_exponent[k]), hn::Load(d, b_exponent + k * kCpuTileCols));
+        const auto product = hn::Mul(hn::Set(d, a_mantissa[k]), hn::Load(d, b_mantissa + k * kPitch));
+        const auto exponent = hn::Add(hn::Set(d, a_exponent[k]), hn::Load(d, b_exponent + k * kPitch));
         const auto down = hn::Min(hn::Sub(largest, exponent), cap);
         const auto magnitude = hn::Shr(hn::ShiftLeft<kFraction - 6>(hn::Abs(product)), down);
         total = hn::Add(total, hn::IfThenElse(hn::Lt(product, zero), hn::Sub(zero, magnitude), magnitude));
     }
-    const auto fraction = hn::Or(hn::And(bits, hn::Set(d, 0x7fffff)), hn::Set(d, 0x800000));
+    const auto fraction = hn::IfThenZeroElse(no_sum, hn::Or(hn::And(bits, hn::Set(d, 0x7fffff)), hn::Set(d, 0x800000)));
     const auto down = hn::Min(hn::Add(hn::Sub(largest, sum_exponent), hn::Set(d, 23 - kFraction)), cap);
-    const auto kept = hn::Shr(fraction, down);   // of a zero sum: shifted out
+    const auto kept = hn::Shr(fraction, down);
     total = hn::Add(total, hn::IfThenElse(hn::Lt(bits, zero), hn::Sub(zero, kept), kept));
 
     // |total| < 2^24 is exact in float; then 13 fraction bits of it, and the unit goes into the exponent.
@@ -181,10 +195,11 @@ struct HopperBlock {
     Panels<int32_t> mantissas, exponents;
     bool row_nan[kCpuTileRows], col_nan[kCpuTileCols];
 
-    void load(const CpuTile& t, int64_t kb, const Table<int32_t, ToMantissa>& to_mantissa,
-              const Table<int32_t, ToExponent>& to_exponent) {
-        mantissas.load(t, kb, to_mantissa);
-        exponents.load(t, kb, to_exponent);
+    explicit HopperBlock(int64_t rows) : mantissas(rows), exponents(rows) {}
+
+    void load(const CpuTile& t, int64_t kb) {
+        mantissas.load<ToMantissa>(t, kb);
+        exponents.load<ToExponent>(t, kb);
         const auto [begin, size] = block_range(t, kb);
         const auto has_nan = [size = size](const uint8_t* c) {
             return std::any_of(c, c + size, [](uint8_t x) { return (x & 0x7f) == 0x7f; });
@@ -198,27 +213,25 @@ struct HopperBlock {
 void HopperTile(const CpuTile& t, int64_t first_block, int64_t last_block, float* sums) {
     const hn::CappedTag<int32_t, kCpuTileCols> d;
     const hn::Rebind<float, decltype(d)> df;
-    const Table<int32_t, ToMantissa> to_mantissa;
-    const Table<int32_t, ToExponent> to_exponent;
-    const auto block = std::make_unique<HopperBlock>();
+    HopperBlock block(t.rows);
     std::fill_n(sums, t.rows * kCpuTileCols, 0.0f);
     HWY_ALIGN float product[kCpuTileCols];
     for (int64_t kb = first_block; kb < last_block; ++kb) {
-        block->load(t, kb, to_mantissa, to_exponent);
+        block.load(t, kb);
         const float sfb = scale_at(t.args.sfb, t.col / kBlock, kb);
         for (int64_t r = 0; r < t.rows; ++r) {
-            const int32_t *am = &block->mantissas.a[r * kBlock], *ae = &block->exponents.a[r * kBlock];
+            const int32_t *am = &block.mantissas.a[r * kBlock], *ae = &block.exponents.a[r * kBlock];
             for (int64_t c = 0; c < t.cols; c += static_cast<int64_t>(hn::Lanes(d))) {
                 auto sum = hn::Zero(df);
                 for (int64_t k = 0; k < kBlock; k += kStepK)
-                    sum = wgmma_step(d, am + k, ae + k, &block->mantissas.b[k * kCpuTileCols + c],
-                                     &block->exponents.b[k * kCpuTileCols + c], sum);
+                    sum = wgmma_step(d, am + k, ae + k, &block.mantissas.b[k * kPitch + c],
+                                     &block.exponents.b[k * kPitch + c], sum);
                 hn::Store(sum, df, product + c);
             }
             const float scale = scale_at(t.args.sfa, t.row + r, kb) * sfb;
             float* to = sums + r * kCpuTileCols;
             for (int64_t c = 0; c < t.cols; ++c) {
-                const bool nan = block->row_nan[r] || block->col_nan[c];
+                const bool nan = block.row_nan[r] || block.col_nan[c];
                 to[c] = std::fma(nan ? std::numeric_limits<float>::quiet_NaN() : product[c], scale, to[c]);
             }
         }

@@ -8,7 +8,7 @@
 
 namespace finegemm {
 
-inline constexpr int64_t kCpuTileRows = 252, kCpuTileCols = 128;   // 252: a multiple of the rows that registers hold
+inline constexpr int64_t kCpuTileRows = 252, kCpuTileCols = 128;  // 252: a multiple of the rows that registers hold
 
 /// A rectangle of D, at most kCpuTileRows x kCpuTileCols.
 struct CpuTile {
@@ -16,7 +16,7 @@ struct CpuTile {
     int64_t row, rows, col, cols;
 };
 
-// Each writes rows x kCpuTileCols sums, row-major, before they are rounded to bf16. Columns past `cols` are unspecified.
+// Each writes rows x kCpuTileCols sums, row-major, before they are rounded to bf16; columns past `cols` hold anything.
 // docs/numerics.md has the arithmetic.
 void fast_tile(const CpuTile& tile, float* sums);
 void exact_tile(const CpuTile& tile, double* sums);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <system_error>
 
 namespace finegemm {
 
@@ -36,7 +37,12 @@ struct ThreadPool::Job {
 
 ThreadPool::ThreadPool(int threads) {
     const int wanted = threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    for (int i = 1; i < wanted; ++i) workers_.emplace_back([this] { work(); });
+    workers_.reserve(static_cast<size_t>(wanted - 1));
+    try {
+        for (int i = 1; i < wanted; ++i) workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {
+        // The system gives no more threads: those that there are, the caller's at least, do all the work.
+    }
 }
 
 ThreadPool::~ThreadPool() {

@@ -1,0 +1,207 @@
+// Numerics::Hopper: against the hardware's bits, and against the model as docs/numerics.md states it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "backend/cpu_gemm.h"
+#include "backend/cpu_tiles.h"
+#include "gemm_reference.h"
+#include "plan/plan.h"
+
+namespace finegemm {
+namespace {
+
+using test::Problem;
+
+/// One addend of a step: its value, and the exponent that takes part in the alignment.
+struct Addend {
+    double value;
+    int exponent;
+};
+
+Addend product(uint8_t a, uint8_t b) {
+    const auto exponent = [](uint8_t code) { return std::max(code >> 3 & 15, 1) - 7; };
+    return {static_cast<double>(float_of_e4m3(a)) * float_of_e4m3(b), exponent(a) + exponent(b)};
+}
+
+double truncated(double x, int unit) { return std::ldexp(std::trunc(std::ldexp(x, -unit)), unit); }
+
+/// One wgmma, as docs/numerics.md states it.
+double step(double sum, const std::vector<Addend>& products) {
+    std::vector<Addend> addends = products;
+    if (sum != 0) addends.push_back({sum, std::ilogb(sum)});
+    std::erase_if(addends, [](const Addend& x) { return x.value == 0; });
+    if (addends.empty()) return 0;
+    int largest = addends[0].exponent;
+    for (const Addend& x : addends) largest = std::max(largest, x.exponent);
+    double total = 0;  // exact: at most 33 addends of at most 16 bits
+    for (const Addend& x : addends) total += truncated(x.value, largest - 13);
+    return total == 0 ? 0 : truncated(total, std::ilogb(total) - 13);
+}
+
+/// Four steps, from zero.
+float block(Problem& p, int64_t r, int64_t c, int64_t kb) {
+    double sum = 0;
+    for (int64_t k = kb * 128; k < std::min(p.k, kb * 128 + 128); k += 32) {
+        std::vector<Addend> products;
+        for (int64_t i = k; i < std::min(p.k, k + 32); ++i) products.push_back(product(p.a.at(r, i), p.b.at(c, i)));
+        sum = step(sum, products);
+    }
+    return static_cast<float>(sum);
+}
+
+/// An element of D: promotion block by block, each rank of a split for itself, then the ranks in order.
+uint16_t element(Problem& p, int64_t r, int64_t c, uint32_t splits) {
+    const auto blocks = static_cast<uint32_t>(Problem::blocks(p.k));
+    float total = 0;
+    for (uint32_t rank = 0; rank < splits; ++rank) {
+        float sum = 0;
+        for (uint32_t kb = blocks * rank / splits; kb < blocks * (rank + 1) / splits; ++kb) {
+            const float scale = p.sfa_at(r, kb) * p.sfb_at(c / 128, kb);
+            sum = std::fma(block(p, r, c, kb), scale, sum);
+        }
+        total = rank == 0 ? sum : total + sum;
+    }
+    return bf16_of_float(total);
+}
+
+std::string kernel_with_splits(uint32_t splits) {
+    for (const GemmConfig& config : plan::candidates())
+        if (config.k_splits() == splits) return plan::name_of(config);
+    return "";
+}
+
+void run(Problem& p, const std::string& kernel) {
+    GemmOptions options;
+    options.numerics = Numerics::Hopper;
+    options.config = kernel;
+    ThreadPool pool(2);
+    cpu_gemm(p.args(), options, pool);
+}
+
+std::vector<float> one_block(const GemmArgs& args) {
+    std::vector<float> sums(static_cast<size_t>(args.d.rows * kCpuTileCols));
+    hopper_tile(CpuTile{args, 0, args.d.rows, 0, args.d.cols}, 0, 1, sums.data());
+    return sums;
+}
+
+/// What four chained wgmma.m64n16k32 made of random codes on an H200 (docs/numerics.md, "The experiment").
+struct Recorded {
+    uint8_t a[64 * 128], b[16 * 128];
+    uint32_t d[64 * 16];
+};
+
+TEST(HopperModel, ReproducesTheHardwareBitForBit) {
+    std::ifstream file(FINEGEMM_TEST_DIR "/backend/data/wgmma_e4m3_h200.bin", std::ios::binary);
+    ASSERT_TRUE(file);
+    std::vector<Recorded> recorded(1);
+    while (file.read(reinterpret_cast<char*>(&recorded.back()), sizeof(Recorded))) recorded.emplace_back();
+    recorded.pop_back();
+    ASSERT_EQ(recorded.size(), 6u);
+    const std::vector<float> ones(64, 1.0f);
+    test::for_each_instruction_set([&] {
+        for (const Recorded& x : recorded) {
+            const std::vector<float> sums = one_block({.a = {x.a, DType::E4M3, 64, 128, 128, 1, {}},
+                                                       .sfa = {ones.data(), DType::F32, 64, 1, 1, 1, {}},
+                                                       .b = {x.b, DType::E4M3, 16, 128, 128, 1, {}},
+                                                       .sfb = {ones.data(), DType::F32, 1, 1, 1, 1, {}},
+                                                       .d = {nullptr, DType::BF16, 64, 16, 16, 1, {}}});
+            for (size_t r = 0; r < 64; ++r)
+                for (size_t c = 0; c < 16; ++c)
+                    ASSERT_EQ(float_bits(sums[r * kCpuTileCols + c]), x.d[r * 16 + c])
+                        << "case " << &x - recorded.data() << ", row " << r << ", column " << c;
+        }
+    });
+}
+
+struct Shape {
+    int64_t m, n, k;
+};
+
+TEST(HopperModel, IsTheStatedOneForAnyShapeCodesAndSplit) {
+    for (const uint32_t splits : {1u, 2u, 4u}) {
+        const std::string kernel = kernel_with_splits(splits);
+        ASSERT_FALSE(kernel.empty()) << "no candidate divides K by " << splits;
+        for (const Shape s : {Shape{1, 8, 528}, Shape{5, 136, 640}, Shape{254, 8, 512}, Shape{19, 40, 1040}}) {
+            Problem p(s.m, s.n, s.k, 11, splits == 2, 16);
+            if (s.k % 128 != 0) test::fill_with_any_codes(p, 12);
+            run(p, kernel);
+            for (int64_t r = 0; r < s.m; ++r)
+                for (int64_t c = 0; c < s.n; ++c)
+                    ASSERT_EQ(p.d.at(r, c), element(p, r, c, splits))
+                        << kernel << " " << s.m << "x" << s.n << "x" << s.k;
+        }
+    }
+}
+
+TEST(HopperModel, AddsTheRanksOfASplitInOrder) {
+    // Blocks of 1, 2^-24, 2^-24 and -1: one by one, the small ones are rounded away; in two halves, one survives.
+    const auto sum = [](uint32_t splits) {
+        Problem p(1, 8, 512, 1);
+        test::fill_with_zeros(p);
+        constexpr float kScales[] = {1, 0x1p-24f, 0x1p-24f, 1};
+        for (int64_t kb = 0; kb < 4; ++kb) {
+            p.a.at(0, kb * 128) = e4m3_of_float(kb == 3 ? -1 : 1);
+            p.b.at(0, kb * 128) = e4m3_of_float(1);
+            p.sfa.at(0, kb) = kScales[kb];
+            p.sfb.at(0, kb) = 1;
+        }
+        run(p, kernel_with_splits(splits));
+        return float_of_bf16(p.d.at(0, 0));
+    };
+    EXPECT_EQ(sum(1), 0);
+    EXPECT_EQ(sum(2), 0x1p-24f);
+}
+
+TEST(HopperModel, MakesZeroOfZeroProducts) {
+    // Rows of zeros, steps of zeros, and sums that cancel before a step of zeros.
+    Problem p(3, 16, 272, 4);
+    for (int64_t k = 0; k < p.k; ++k) {
+        p.a.at(0, k) = k % 2 == 0 ? 0x00 : 0x80;
+        if (k >= 32) p.a.at(1, k) = 0;
+        p.a.at(2, k) = k == 0 ? e4m3_of_float(3) : k == 1 ? e4m3_of_float(-3) : uint8_t{0};
+        p.b.at(0, k) = e4m3_of_float(2);
+    }
+    run(p, kernel_with_splits(1));
+    for (int64_t c = 0; c < 16; ++c) {
+        EXPECT_EQ(p.d.at(0, c), 0);
+        EXPECT_EQ(p.d.at(1, c), element(p, 1, c, 1));
+    }
+    EXPECT_EQ(p.d.at(2, 0), 0);
+}
+
+TEST(HopperModel, TakesThePlannersSplitWithoutAName) {
+    Problem p(16, 64, 4096, 9);
+    const uint32_t chosen = plan::choose({16, 64, 4096}, *plan::find_device("h200")).k_splits();
+    EXPECT_EQ(k_splits_of(p.args(), {}), chosen);
+    GemmOptions named;
+    named.config = kernel_with_splits(2);
+    EXPECT_EQ(k_splits_of(p.args(), named), 2u);
+}
+
+TEST(HopperModel, DropsWhatIsFarBelowTheLargest) {
+    // 448 * 448 has exponent 16; a product of 1 lies 16 below it, beyond the 13 bits that are kept.
+    Problem p(1, 8, 32, 1);
+    test::fill_with_zeros(p);
+    p.a.at(0, 0) = p.b.at(0, 0) = e4m3_of_float(448);
+    p.a.at(0, 1) = p.b.at(0, 1) = e4m3_of_float(1);
+    p.sfa.at(0, 0) = p.sfb.at(0, 0) = 1;
+    EXPECT_EQ(one_block(p.args())[0], 448.0f * 448.0f);
+}
+
+TEST(HopperModel, ComesNearTheBoundInTheWorstCase) {
+    // One product of 8 sets the unit to 2^-10. All others, (15/8)^2 * 2^-12, lie just below it and are lost.
+    Problem p(1, 8, 128, 1);
+    p.sfa.at(0, 0) = p.sfb.at(0, 0) = 1;
+    for (int64_t k = 0; k < 128; ++k) p.a.at(0, k) = p.b.at(0, k) = e4m3_of_float(0x1.ep-6f);
+    p.a.at(0, 0) = e4m3_of_float(8);
+    p.b.at(0, 0) = e4m3_of_float(1);
+    const test::Sums sums = test::sums_of(p);
+    const double share = (sums.exact[0] - one_block(p.args())[0]) / sums.absolute[0];
+    EXPECT_LE(share, kTensorCoreLoss);
+    EXPECT_GE(share, 0.8 * kTensorCoreLoss);
+}
+
+}  // namespace
+}  // namespace finegemm
