@@ -26,6 +26,13 @@ def test_other_numerics_stay_close_to_the_exact_product(numerics):
     assert np.all(np.abs(out - product(a, sfa, b, sfb)) <= magnitude * 2.0**-10 + np.abs(out) * 2.0**-8)
 
 
+@pytest.mark.parametrize("numerics", ["fast", "exact", "hopper"])
+def test_zeros_make_zeros(numerics):
+    a, sfa, b, sfb = operands(4, 8, 272)
+    for args in ((a * 0, sfa, b, sfb), (a, sfa, b * 0, sfb)):
+        np.testing.assert_array_equal(finegemm.gemm(*args, numerics=numerics), np.zeros((4, 8), BF16))
+
+
 def test_out_is_written_and_returned():
     args = operands(16, 32, 128)
     out = np.empty((16, 32), BF16)
