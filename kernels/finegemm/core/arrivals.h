@@ -8,7 +8,7 @@ namespace finegemm {
 
 inline constexpr uint32_t kWarpSize = 32;
 
-/// Warps of the producer warpgroup that load scales: all but the one that issues TMA loads.
+/// Warps of the producer warpgroup that load scales: all but the one that issues TMA loads. They take turns (RunWalk).
 inline constexpr uint32_t kScaleWarps = 3;
 
 /// A stage is full when the TMA warp has announced its bytes (and they came: transaction count) and when one scale warp

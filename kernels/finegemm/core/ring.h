@@ -22,14 +22,10 @@ struct RingCursor {
         return *this;
     }
 
-    /// `++` so many times; at most once round the ring.
-    FG_HD constexpr RingCursor& operator+=(uint32_t steps) {
-        stage += steps;
-        if (stage >= Stages) {
-            stage -= Stages;
-            parity ^= 1;
-        }
-        return *this;
+    /// `++` so many times.
+    FG_HD constexpr RingCursor advanced(uint32_t steps) const {
+        const uint32_t position = stage + steps;
+        return {position % Stages, parity ^ (position / Stages & 1)};
     }
 };
 

@@ -31,7 +31,7 @@ __device__ void gemm(const GemmParams& p) {
                                   C.cluster > 1 ? ptx::cluster_rank() : 0);
     if (threadIdx.x / 128 == C.math_warpgroups) {
         if constexpr (kRegisters.load < kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
-        const uint32_t warp = threadIdx.x % 128 / kWarpSize;
+        const uint32_t warp = ptx::broadcast(threadIdx.x % 128 / kWarpSize);
         if (warp > 0) load_scales<C>(p, smem, walk, warp - 1);
         else if (ptx::elect_one()) load_tiles<C>(p, smem, walk);
     } else {

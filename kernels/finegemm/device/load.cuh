@@ -5,6 +5,7 @@
 #include <finegemm/core/params.h>
 #include <finegemm/core/ring.h>
 #include <finegemm/core/schedule.h>
+#include <finegemm/device/barriers.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/shared.cuh>
 
@@ -42,89 +43,118 @@ __device__ void load_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk
     }
 }
 
-/// A scale warp's view of the scales of one tile: four rows of A per lane and 128 rows, and up to two blocks of B.
-/// The math warps on the same schedulers wait for every instruction here: addresses are computed once for each tile.
+/// How a warp reads scales of A: 16 bytes at a time if their layout allows it.
+enum class ScaleAccess {
+    Rows,      // four neighbouring rows of one k-block (MN-major)
+    Blocks,    // four k-blocks of one row (row-major)
+    Singly,
+};
+
+/// The scales of a run of k-blocks, on their way through the registers of a warp. The math warps on the same schedulers wait
+/// for every instruction here, so there are few: a load for four scales of A, one for all scales of B.
 template <GemmConfig C>
-struct ScaleReader {
-    static constexpr uint32_t kGroupRows = 4 * kWarpSize, kGroups = ceil_div(C.tile_m, kGroupRows);
+struct ScaleRun {
+    static constexpr uint32_t kRun = RunWalk::kRun;
+    static constexpr uint32_t kGroups = ceil_div(C.tile_m, 4 * kWarpSize);   // of 128 rows, four for each lane
 
-    const ScaleView& sfa;
-    const ScaleView& sfb;
-    uint32_t lane, rows = 0;        // rows: of D from this lane's first one on
-    bool vectors;                   // four rows of A lie side by side, aligned
-    const float* a_from = nullptr;  // this lane's first row of A, and its block of B
-    const float* b_from = nullptr;
-    ptx::Float4 a[kGroups];
-    float b = 0;
+    const ScaleView &sfa, &sfb;
+    uint32_t lane;
+    ScaleAccess access;
+    ptx::Float4 a[kRun][kGroups];
+    float b = 0;   // lane 2 * j + i: block i of B in k-block j
 
-    __device__ explicit ScaleReader(const GemmParams& p)
-        : sfa(p.sfa),
-          sfb(p.sfb),
-          lane(threadIdx.x % kWarpSize),
-          vectors(sfa.mn_stride == 1 && ((reinterpret_cast<uint64_t>(sfa.data) / 4 | sfa.k_stride) & 3) == 0) {}
-
-    __device__ void aim(const GemmParams& p, TileCoord tile, uint32_t kb) {
-        const uint32_t row = tile.m * C.tile_m + lane * 4;
-        rows = row < p.m ? p.m - row : 0;
-        a_from = sfa.data + row * sfa.mn_stride + kb * sfa.k_stride;
-        // The block past the last one repeats it: its products are never stored.
-        const uint32_t block = min(tile.n * C.tile_n / kScaleBlock + lane % kMaxBScales, ceil_div(p.n, kScaleBlock) - 1);
-        b_from = sfb.data + block * sfb.mn_stride + kb * sfb.k_stride;
+    __device__ ScaleRun(const GemmParams& p, KRange k)
+        : sfa(p.sfa), sfb(p.sfb), lane(threadIdx.x % kWarpSize), access(ScaleAccess::Singly) {
+        const bool aligned = reinterpret_cast<uint64_t>(sfa.data) % 16 == 0;
+        if (aligned && sfa.mn_stride == 1 && sfa.k_stride % 4 == 0) access = ScaleAccess::Rows;
+        else if (aligned && sfa.k_stride == 1 && sfa.mn_stride % 4 == 0 && k.begin % 4 == 0) access = ScaleAccess::Blocks;
     }
-    __device__ void step(uint32_t blocks) {
-        a_from += blocks * sfa.k_stride;
-        b_from += blocks * sfb.k_stride;
+
+    /// Row of the tile that part `part` of `a[...][group]` belongs to.
+    __device__ uint32_t row(uint32_t group, uint32_t part) const {
+        return group * 4 * kWarpSize + (access == ScaleAccess::Rows ? lane * 4 + part : part * kWarpSize + lane);
     }
 
     /// Rows past the end keep what they had: their products are never stored.
-    __device__ void load() {
+    __device__ void load(const GemmParams& p, TileCoord tile, KRange blocks) {
+        const uint32_t first = tile.m * C.tile_m, rows = min(p.m - first, C.tile_m);
+        const float* from = sfa.data + first * sfa.mn_stride + blocks.begin * sfa.k_stride;
 #pragma unroll
         for (uint32_t g = 0; g < kGroups; ++g) {
-            if (vectors && rows >= g * kGroupRows + 4) {
-                a[g] = ptx::load_global_x4(a_from + g * kGroupRows);
-            } else {
-                const float* from = a_from + g * kGroupRows * sfa.mn_stride;
-                float* const parts[4] = {&a[g].x, &a[g].y, &a[g].z, &a[g].w};
+            if (access == ScaleAccess::Rows && row(g, 3) < rows) {
 #pragma unroll
-                for (uint32_t r = 0; r < 4; ++r, from += sfa.mn_stride)
-                    if (rows > g * kGroupRows + r) *parts[r] = ptx::load_global(from);
+                for (uint32_t j = 0; j < kRun; ++j)
+                    if (j < blocks.size()) a[j][g] = ptx::load_global_x4(from + row(g, 0) + j * sfa.k_stride);
+            } else if (access == ScaleAccess::Blocks && blocks.size() == kRun) {
+                load_blocks(g, from, rows);
+            } else {
+                load_singly(g, from, rows, blocks.size());
             }
         }
-        if (lane < kMaxBScales) b = ptx::load_global(b_from);
+        const uint32_t block = min(tile.n * C.tile_n / kScaleBlock + lane % kMaxBScales, ceil_div(p.n, kScaleBlock) - 1);
+        if (lane / kMaxBScales < blocks.size())
+            b = ptx::load_global(sfb.data + block * sfb.mn_stride + (blocks.begin + lane / kMaxBScales) * sfb.k_stride);
     }
 
-    __device__ void store(SmemAddr to_a, SmemAddr to_b) const {
+    __device__ void store(uint32_t j, SmemAddr to_a, SmemAddr to_b) const {
 #pragma unroll
-        for (uint32_t g = 0; g < kGroups; ++g)
-            if ((g + 1) * kGroupRows <= C.tile_m || g * kGroupRows + lane * 4 < C.tile_m)
-                ptx::store_shared_x4(to_a + (g * kGroupRows + lane * 4) * 4, a[g]);
-        if (lane < kMaxBScales) ptx::store_shared(to_b + lane * 4, b);
+        for (uint32_t g = 0; g < kGroups; ++g) {
+            if (access == ScaleAccess::Rows) {
+                if (row(g, 3) < C.tile_m) ptx::store_shared_x4(to_a + row(g, 0) * 4, a[j][g]);
+            } else {
+#pragma unroll
+                for (uint32_t part = 0; part < 4; ++part)
+                    if (row(g, part) < C.tile_m) ptx::store_shared(to_a + row(g, part) * 4, a[j][g].part[part]);
+            }
+        }
+        if (lane / kMaxBScales == j) ptx::store_shared(to_b + lane % kMaxBScales * 4, b);
+    }
+
+private:
+    __device__ void load_blocks(uint32_t g, const float* from, uint32_t rows) {
+#pragma unroll
+        for (uint32_t part = 0; part < 4; ++part) {
+            if (row(g, part) >= rows) continue;
+            const ptx::Float4 v = ptx::load_global_x4(from + row(g, part) * sfa.mn_stride);
+#pragma unroll
+            for (uint32_t j = 0; j < kRun; ++j) a[j][g].part[part] = v.part[j];
+        }
+    }
+    __device__ void load_singly(uint32_t g, const float* from, uint32_t rows, uint32_t blocks) {
+#pragma unroll
+        for (uint32_t part = 0; part < 4; ++part) {
+            if (row(g, part) >= rows) continue;
+            const float* at = from + row(g, part) * sfa.mn_stride;
+#pragma unroll
+            for (uint32_t j = 0; j < kRun; ++j, at += sfa.k_stride)
+                if (j < blocks) a[j][g].part[part] = ptx::load_global(at);
+        }
     }
 };
 
-/// One of kScaleWarps warps, each of which serves every kScaleWarps-th stage. Plain loads take scales of any layout, so
-/// neither layout needs a kernel before this one; they are issued before the stage is free, so their latency is hidden.
+/// One of kScaleWarps warps, each of which serves every kScaleWarps-th run. Plain loads take scales of any layout, so neither
+/// layout needs a kernel before this one; they are issued long before the stage is free, so their latency is hidden.
 template <GemmConfig C>
 __device__ void load_scales(const GemmParams& p, const Shared<C>& smem, Walk walk, uint32_t scale_warp) {
-    static_assert(kScaleWarps <= C.stages, "a warp that skips stages must not lap the ring");
-    auto at = RingCursor<C.stages>::producer();
-    at += scale_warp;
-    auto block = BlockWalk::of<C>(walk, scale_warp);
-    if (block.done) return;
-    ScaleReader<C> scales(p);
-    scales.aim(p, block.tile, block.kb);
+    auto run = RunWalk::of<C>(walk, scale_warp);
+    ScaleRun<C> scales(p, walk.k);
 #pragma unroll 1
-    while (true) {
-        scales.load();
-        wait(smem.empty(at.stage), at.parity);
-        scales.store(smem.sfa(at.stage), smem.sfb(at.stage));
-        __syncwarp();   // the arrival below speaks for the whole warp
-        if (threadIdx.x % kWarpSize == 0) ptx::mbarrier_arrive(smem.full(at.stage));
-        at += kScaleWarps;
-        const bool other_tile = block.advance<C>(kScaleWarps);
-        if (block.done) return;
-        if (other_tile) scales.aim(p, block.tile, block.kb);
-        else scales.step(kScaleWarps);
+    for (; !run.done; run.advance<C>(kScaleWarps)) {
+        const KRange blocks = run.blocks();
+        scales.load(p, run.tile, blocks);
+        // A parity tells a round of the ring from the next one only, and this warp has skipped some. The warp before has just
+        // filled the stage before, so from here on the round is the right one.
+        if (run.position() > 0) await_scale_turn(scale_warp);
+        auto at = RingCursor<C.stages>::producer().advanced(run.position());
+#pragma unroll
+        for (uint32_t j = 0; j < RunWalk::kRun; ++j, ++at) {
+            if (j >= blocks.size()) break;
+            wait(smem.empty(at.stage), at.parity);
+            scales.store(j, smem.sfa(at.stage), smem.sfb(at.stage));
+            __syncwarp();   // the arrival below speaks for the whole warp
+            if (threadIdx.x % kWarpSize == 0) ptx::mbarrier_arrive(smem.full(at.stage));
+        }
+        pass_scale_turn(scale_warp);
     }
 }
 

@@ -53,7 +53,8 @@ struct Exchange {
 #pragma unroll
         for (uint32_t sender = 1; sender < C.k_splits(); ++sender) {
             const ptx::Float4 part = ptx::load_shared_x4(buffer + offset(sender, row, col));
-            total = {total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w};
+#pragma unroll
+            for (uint32_t i = 0; i < 4; ++i) total.part[i] += part.part[i];
         }
         return total;
     }
@@ -74,8 +75,8 @@ __device__ void store_split_tile(const GemmParams& p, const Accumulator<C>& acc,
         const ptx::Float4 lo = exchange.sum(row, col), hi = exchange.sum(row, col + 4);
         if (first_col + col < p.n)   // N is a multiple of 8: a piece exists wholly or not at all
             ptx::store_global_x4(static_cast<uint16_t*>(p.d_data) + (first_row + row) * p.d_row_stride + first_col + col,
-                                 ptx::pack_bf16(lo.x, lo.y), ptx::pack_bf16(lo.z, lo.w), ptx::pack_bf16(hi.x, hi.y),
-                                 ptx::pack_bf16(hi.z, hi.w));
+                                 ptx::pack_bf16(lo.part[0], lo.part[1]), ptx::pack_bf16(lo.part[2], lo.part[3]),
+                                 ptx::pack_bf16(hi.part[0], hi.part[1]), ptx::pack_bf16(hi.part[2], hi.part[3]));
     }
 }
 

@@ -31,12 +31,12 @@ __device__ inline float load_shared(SmemAddr at) {
 }
 
 struct Float4 {
-    float x, y, z, w;
+    float part[4];
 };
 
 __device__ inline Float4 load_shared_x4(SmemAddr at) {
     Float4 v;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at.bits));
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.part[0]), "=f"(v.part[1]), "=f"(v.part[2]), "=f"(v.part[3]) : "r"(at.bits));
     return v;
 }
 
@@ -45,7 +45,7 @@ __device__ inline void store_shared(SmemAddr at, float x) {
 }
 
 __device__ inline void store_shared_x4(SmemAddr at, Float4 v) {
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at.bits), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at.bits), "f"(v.part[0]), "f"(v.part[1]), "f"(v.part[2]), "f"(v.part[3]) : "memory");
 }
 
 /// Through the read-only path: the kernel never writes what it loads so. Not volatile: loads may be moved together.
@@ -57,7 +57,7 @@ __device__ inline float load_global(const float* from) {
 
 __device__ inline Float4 load_global_x4(const float* from) {
     Float4 v;
-    asm("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(from));
+    asm("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.part[0]), "=f"(v.part[1]), "=f"(v.part[2]), "=f"(v.part[3]) : "l"(from));
     return v;
 }
 
