@@ -11,8 +11,7 @@ namespace {
 using test::contains;
 using test::error_of;
 
-const std::string kCubin =
-    "\x7f\x45LF and so on";
+const std::string kCubin = "\x7f\x45LF and so on";
 constexpr LaunchShape kPlain{.block = 256}, kPair{.block = 384, .cluster = 2, .smem_bytes = 200000};
 
 class KernelTest : public ::testing::Test {

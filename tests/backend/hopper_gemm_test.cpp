@@ -1,0 +1,223 @@
+// What the Hopper backend launches for a GEMM, seen by the mock driver. Layer tests.
+#include <finegemm/core/schedule.h>
+#include <finegemm/core/tma_box.h>
+
+#include "plan/plan.h"
+#include "support/hopper.h"
+
+namespace finegemm {
+namespace {
+
+using test::address;
+using test::contains;
+using test::error_of;
+using test::operands;
+
+constexpr int kUint8 = 0, kBf16 = 9;
+
+GemmConfig planned(const GemmArgs& args, const char* device = "h200") {
+    return plan::choose(
+        {static_cast<uint32_t>(args.d.rows), static_cast<uint32_t>(args.d.cols), static_cast<uint32_t>(args.a.cols)},
+        *plan::find_device(device));
+}
+
+int swizzle_code(Swizzle s) { return s == Swizzle::B128 ? 3 : s == Swizzle::B64 ? 2 : s == Swizzle::B32 ? 1 : 0; }
+
+mock::Description described(const ConstMatrix& x, int64_t row_stride, const TmaBox& box) {
+    return {x.data,
+            static_cast<uint64_t>(x.cols),
+            static_cast<uint64_t>(x.rows),
+            static_cast<uint64_t>(row_stride * size_of(x.dtype)),
+            box.cols,
+            box.rows,
+            x.dtype == DType::E4M3 ? kUint8 : kBf16,
+            swizzle_code(box.swizzle)};
+}
+
+class HopperGemm : public test::HopperTest {};
+
+/// Everything about the last launch that follows from the operands and the configuration.
+void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const GemmConfig& c) {
+    const auto m = static_cast<uint32_t>(args.d.rows), n = static_cast<uint32_t>(args.d.cols);
+    const GemmParams& p = launch.gemm;
+    EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
+    EXPECT_EQ(launch.block, c.threads());
+    EXPECT_EQ(launch.cluster, c.cluster);
+    EXPECT_EQ(launch.smem_bytes, smem_plan(c).total);
+    const uint32_t tiles = raster(c, m, n, 1).size(), resident = c.cluster > 1 ? 60u : 2 * 132;
+    EXPECT_EQ(launch.grid, c.cluster * (c.cluster_use == ClusterUse::SplitK ? tiles : std::min(tiles, resident)));
+    EXPECT_EQ(mock::description_of(p.a), described(args.a, args.a.row_stride, a_box(c, m)));
+    EXPECT_EQ(mock::description_of(p.b), described(args.b, args.b.row_stride, b_box(c)));
+    EXPECT_EQ(mock::description_of(p.d), described(args.d, args.d.row_stride, d_box(c)));
+    EXPECT_EQ(p.sfa.data, args.sfa.data);
+    EXPECT_EQ(p.sfa.mn_stride, args.sfa.row_stride);
+    EXPECT_EQ(p.sfa.k_stride, args.sfa.col_stride);
+    EXPECT_EQ(p.sfb.data, args.sfb.data);
+    EXPECT_EQ(p.sfb.mn_stride, args.sfb.row_stride);
+    EXPECT_EQ(p.sfb.k_stride, args.sfb.col_stride);
+    EXPECT_EQ(p.d_data, args.d.data);
+    EXPECT_EQ(p.d_row_stride, args.d.row_stride);
+    EXPECT_EQ(std::tuple(p.m, p.n, p.k_blocks), std::tuple(m, n, static_cast<uint32_t>((args.a.cols + 127) / 128)));
+    EXPECT_EQ(p.a_box_rows, a_box(c, m).rows);
+    EXPECT_EQ(p.raster_band, raster_band(c, m));
+}
+
+TEST_F(HopperGemm, LaunchesWhatThePlannerChooses) {
+    const auto hopper = backend();
+    std::set<ClusterUse> uses;
+    for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{{2, 8, 16},
+                                                                     {64, 2112, 7168},
+                                                                     {5, 24, 1040},
+                                                                     {100, 576, 7168},
+                                                                     {129, 4096, 7168},
+                                                                     {4096, 7168, 2048},
+                                                                     {4095, 24576, 1536},
+                                                                     {8192, 4096, 7168},
+                                                                     {300, 520, 144},
+                                                                     {2048, 2112, 7168}}) {
+        SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k);
+        const GemmArgs args = operands(m, n, k);
+        hopper->gemm(args, {});
+        expect_launch_of(last_launch(), args, planned(args));
+        uses.insert(planned(args).cluster_use);
+    }
+    EXPECT_GE(uses.size(), 2u) << "the shapes should reach kernels with and without clusters";
+}
+
+TEST_F(HopperGemm, LaunchesEveryKernelByName) {
+    const auto hopper = backend();
+    const GemmArgs args = operands(1024, 1024, 2048);
+    for (const GemmConfig& c : plan::candidates()) {
+        hopper->gemm(args, {.config = plan::name_of(c)});
+        expect_launch_of(last_launch(), args, c);
+    }
+}
+
+TEST_F(HopperGemm, TakesStridesOfAnyLayoutAsTheyAre) {
+    GemmArgs args = operands(300, 512, 1040);
+    args.a.row_stride = 1056;
+    args.b.row_stride = 4096;
+    args.d.row_stride = 520;
+    args.sfa.row_stride = 1, args.sfa.col_stride = 304;
+    args.sfb.row_stride = 3, args.sfb.col_stride = 17;
+    backend()->gemm(args, {});
+    expect_launch_of(last_launch(), args, planned(args));
+}
+
+TEST_F(HopperGemm, ASingleRowMayHaveAnyStride) {
+    for (const int64_t stride : {int64_t{0}, int64_t{7}, int64_t{1} << 50}) {
+        GemmArgs args = operands(1, 520, 1040);
+        args.a.row_stride = args.d.row_stride = stride;
+        backend()->gemm(args, {});
+        EXPECT_EQ(mock::description_of(last_launch().gemm.a).row_stride_bytes, 1040u);
+        EXPECT_EQ(mock::description_of(last_launch().gemm.d).row_stride_bytes, 528u * 2);
+    }
+}
+
+TEST_F(HopperGemm, FewRowsKeepActivationsInL2AndStreamWeights) {
+    const auto hopper = backend();
+    hopper->gemm(operands(128, 512, 512), {});
+    EXPECT_NE(last_launch().gemm.a_policy, last_launch().gemm.b_policy);
+    hopper->gemm(operands(129, 512, 512), {});
+    EXPECT_EQ(last_launch().gemm.a_policy, last_launch().gemm.b_policy);
+}
+
+TEST_F(HopperGemm, ExtentsAndStridesGoBeyond32Bits) {
+    GemmArgs args = operands(INT32_MAX, 64, 16);
+    args.a.row_stride = 1ll << 36;
+    args.d.row_stride = 1ll << 36;
+    args.sfa.row_stride = 1ll << 40;
+    backend()->gemm(args, {});
+    expect_launch_of(last_launch(), args, planned(args));
+    EXPECT_EQ(mock::description_of(last_launch().gemm.a).row_stride_bytes, 1ull << 36);
+    EXPECT_EQ(last_launch().gemm.sfa.mn_stride, 1ll << 40);
+}
+
+TEST_F(HopperGemm, ARowStrideBeyondTheCopyEngineIsNamed) {
+    GemmArgs args = operands(16, 64, 16);
+    args.d.row_stride = 1ll << 39;   // elements of two bytes
+    const Error error = error_of([&] { backend()->gemm(args, {}); });
+    EXPECT_EQ(error.code(), Errc::Unsupported);
+    EXPECT_TRUE(contains(error, "d: has row stride 549755813888, must be below 549755813888")) << error.what();
+    args.d.row_stride -= 8;
+    backend()->gemm(args, {});
+}
+
+TEST_F(HopperGemm, SplitsOfMoreTilesThanAGridHoldsAreRefused) {
+    const GemmArgs args = operands(INT32_MAX, INT32_MAX / 8 * 8, 16);
+    const Error error = error_of([&] { backend()->gemm(args, {}); });
+    EXPECT_EQ(error.code(), Errc::Unsupported);
+    EXPECT_TRUE(contains(error, "2147483647x2147483640x16")) << error.what();
+}
+
+TEST_F(HopperGemm, PassesTheStreamOn) {
+    const auto hopper = backend();
+    hopper->gemm(operands(64, 64, 128), {.stream = address(0xabc0)});
+    EXPECT_EQ(last_launch().stream, address(0xabc0));
+    hopper->gemm(operands(64, 64, 128), {});
+    EXPECT_EQ(last_launch().stream, nullptr);
+}
+
+TEST_F(HopperGemm, AConfigByNameReplacesThePlannersChoice) {
+    const auto hopper = backend();
+    const GemmArgs args = operands(4096, 4096, 4096);
+    const GemmConfig other = plan::candidates()[0];
+    ASSERT_NE(planned(args), other);
+    hopper->gemm(args, {.config = plan::name_of(other)});
+    expect_launch_of(last_launch(), args, other);
+    hopper->gemm(args, {});
+    expect_launch_of(last_launch(), args, planned(args));
+}
+
+TEST_F(HopperGemm, AConfigThatDoesNotExistOrCannotTakeTheShapeIsExplained) {
+    const auto hopper = backend();
+    const Error unknown = error_of([&] { hopper->gemm(operands(64, 64, 128), {.config = "m1n1"}); });
+    EXPECT_EQ(unknown.code(), Errc::InvalidArgument);
+    EXPECT_TRUE(contains(unknown, "'m1n1'")) << unknown.what();
+    for (int i = 0; i < 2; ++i) {   // before and after it was loaded for another shape
+        const Error error = error_of([&] { hopper->gemm(operands(64, 64, 128), {.config = "m64n64s5w1_splitK4_x2"}); });
+        EXPECT_EQ(error.code(), Errc::InvalidArgument);
+        for (const char* text :
+             {"m64n64s5w1_splitK4_x2", "64 x 64 x 128", "splits K finer than 128", "finegemm explain 64 64 128"})
+            EXPECT_TRUE(contains(error, text)) << error.what();
+        hopper->gemm(operands(64, 64, 512), {.config = "m64n64s5w1_splitK4_x2"});
+    }
+    EXPECT_EQ(mock->count("cuLibraryLoadData"), 1);
+}
+
+TEST_F(HopperGemm, ZeroKWritesZerosIntoDAndNothingElse) {
+    std::vector<uint16_t> memory(8 * 32, 0xa5a5);
+    GemmArgs args = operands(7, 24, 0);
+    args.d.data = memory.data() + 8;
+    args.d.row_stride = 32;
+    backend()->gemm(args, {});
+    for (size_t i = 0; i < memory.size(); ++i) {
+        const bool inside = i >= 8 && (i - 8) % 32 < 24 && (i - 8) / 32 < 7;
+        ASSERT_EQ(memory[i], inside ? 0 : 0xa5a5) << "element " << i;
+    }
+    EXPECT_TRUE(mock->launches.empty());
+    args.d.rows = 1, args.d.row_stride = 0;   // a single row's stride means nothing
+    backend()->gemm(args, {});
+}
+
+TEST_F(HopperGemm, KnowsGpusByTheWordsOfTheirNames) {
+    struct Case {
+        const char *name, *device;
+        int sms;
+    };
+    for (const auto& [name, device, sms] :
+         {Case{"NVIDIA H200", "h200", 132}, Case{"NVIDIA H20", "h20", 78}, Case{"NVIDIA H20-3e", "h20", 78},
+          Case{"NVIDIA H100 80GB HBM3", "h100", 132}, Case{"NVIDIA GH200 480GB", "gh200", 132}}) {
+        mock->gpus[0].name = name;
+        mock->gpus[0].sms = sms;
+        const auto hopper = backend();
+        for (int64_t m = 16; m <= 8192; m *= 2) {
+            const GemmArgs args = operands(m, 2112, 7168);
+            hopper->gemm(args, {});
+            ASSERT_EQ(last_launch().entry, "finegemm_" + plan::name_of(planned(args, device))) << name << ", m = " << m;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace finegemm

@@ -1,0 +1,68 @@
+// What the Hopper backend launches for a quantisation. Layer tests.
+#include "support/hopper.h"
+
+namespace finegemm {
+namespace {
+
+using test::address;
+
+class HopperQuantize : public test::HopperTest {
+protected:
+    /// Runs it on matrices of its own at addresses that nobody reads, and returns the launch.
+    mock::Launch run(ScaleShape shape, DType dtype, int64_t rows, int64_t cols, const QuantizeOptions& options = {}) {
+        const bool by_rows = shape == ScaleShape::Rows;
+        const Device where{DeviceType::Cuda, 0};
+        const ConstMatrix x{address(0x1000), dtype, rows, cols, cols + 32, 1, where};
+        const Matrix q{address(0x2000), DType::E4M3, rows, cols, cols + 16, 1, where};
+        const Matrix scales{
+            address(0x3000), DType::F32, by_rows ? rows : (rows + 127) / 128, (cols + 127) / 128, 1, 5000, where};
+        hopper_->quantize(shape, x, q, scales, options);
+        return last_launch();
+    }
+    std::unique_ptr<Backend> hopper_ = backend();
+};
+
+TEST_F(HopperQuantize, TakesTheKernelOfTheTypeAndTheShapeOfTheScales) {
+    EXPECT_EQ(run(ScaleShape::Rows, DType::BF16, 8, 256).entry, "finegemm_quantize_rows_BF16");
+    EXPECT_EQ(run(ScaleShape::Rows, DType::F16, 8, 256).entry, "finegemm_quantize_rows_F16");
+    EXPECT_EQ(run(ScaleShape::Rows, DType::F32, 8, 256).entry, "finegemm_quantize_rows_F32");
+    EXPECT_EQ(run(ScaleShape::Blocks, DType::BF16, 8, 256).entry, "finegemm_quantize_blocks_BF16");
+    EXPECT_EQ(run(ScaleShape::Blocks, DType::F16, 8, 256).entry, "finegemm_quantize_blocks_F16");
+    EXPECT_EQ(run(ScaleShape::Blocks, DType::F32, 8, 256).entry, "finegemm_quantize_blocks_F32");
+    EXPECT_EQ(mock->libraries, 6);
+    run(ScaleShape::Blocks, DType::F32, 8, 256);
+    EXPECT_EQ(mock->libraries, 6);
+}
+
+TEST_F(HopperQuantize, PassesMatricesAndOptionsOn) {
+    const mock::Launch launch =
+        run(ScaleShape::Rows, DType::BF16, 300, 4112, {.power_of_two_scales = true, .stream = address(0x50)});
+    const QuantizeParams& p = launch.quantize;
+    EXPECT_EQ(launch.stream, address(0x50));
+    EXPECT_EQ(launch.block, 256u);
+    EXPECT_EQ(p.x, address(0x1000));
+    EXPECT_EQ(p.q, address(0x2000));
+    EXPECT_EQ(p.scales, address(0x3000));
+    EXPECT_EQ(std::tuple(p.x_row_stride, p.q_row_stride, p.scale_row_stride, p.scale_col_stride),
+              std::tuple(4144, 4128, 1, 5000));
+    EXPECT_EQ(std::tuple(p.rows, p.cols, p.power_of_two), std::tuple(300u, 4112u, 1u));
+    EXPECT_EQ(run(ScaleShape::Rows, DType::BF16, 300, 4112).quantize.power_of_two, 0u);
+}
+
+TEST_F(HopperQuantize, HasAWarpForEachRunOfBlocksAndACtaForEachSquareUpToALimit) {
+    EXPECT_EQ(run(ScaleShape::Blocks, DType::BF16, 129, 4112).grid, 2u * 33);
+    EXPECT_EQ(run(ScaleShape::Rows, DType::BF16, 17, 1024).grid,
+              3u);   // a warp takes eight blocks of bf16, a CTA has eight
+    EXPECT_EQ(run(ScaleShape::Rows, DType::F32, 17, 1024).grid, 5u);   // four blocks of float
+    EXPECT_EQ(run(ScaleShape::Blocks, DType::BF16, INT32_MAX, 1 << 20).grid, 1u << 20);
+}
+
+TEST_F(HopperQuantize, AFailedLaunchNamesTheKernel) {
+    mock.fail("cuLaunchKernelEx", 1);
+    const Error error = test::error_of([&] { run(ScaleShape::Rows, DType::F16, 8, 256); });
+    EXPECT_TRUE(test::contains(error, "cuLaunchKernelEx(finegemm_quantize_rows_F16) failed")) << error.what();
+    EXPECT_EQ(mock.context_depth(), 0u);
+}
+
+}  // namespace
+}  // namespace finegemm
