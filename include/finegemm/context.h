@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 
 #include <finegemm/export.h>
@@ -21,33 +20,35 @@ enum class Numerics : int32_t {
 
 enum class Compiler : int32_t { Nvrtc = 0, Nvcc = 1 };
 
-/// Options of a Context. `from_environment` is the only place that reads environment variables.
+/// Options of a Context, each with its environment variable; one that is set to nothing counts as not set.
 struct FINEGEMM_API Options {
-    std::string cache_dir;                          ///< FINEGEMM_CACHE_DIR; empty: $XDG_CACHE_HOME/finegemm or ~/.cache/finegemm
-    int64_t cache_limit_bytes = 256ll << 20;        ///< FINEGEMM_CACHE_LIMIT; 0 turns the disk cache off
+    std::string cache_dir;                          ///< FINEGEMM_CACHE_DIR, else $XDG_CACHE_HOME/finegemm, else
+                                                    ///< ~/.cache/finegemm; empty: no disk cache
+    int64_t cache_limit_bytes = 256ll << 20;        ///< FINEGEMM_CACHE_LIMIT, in bytes; 0: no disk cache
     std::string driver_path = "libcuda.so.1";       ///< FINEGEMM_DRIVER: the CUDA driver's library
     std::string nvrtc_path;                         ///< FINEGEMM_NVRTC: a libnvrtc to load first; empty: search
     std::string nvcc_path;                          ///< FINEGEMM_NVCC: an nvcc to try first; empty: search
     std::string cuda_home;                          ///< CUDA_HOME or CUDA_PATH: a toolkit, searched for both compilers
-    std::string python_prefix;                      ///< VIRTUAL_ENV: a Python environment, searched for NVIDIA's packages
+    std::string python_prefix;                      ///< VIRTUAL_ENV: a Python environment, searched for NVRTC
     Compiler compiler = Compiler::Nvrtc;            ///< FINEGEMM_COMPILER=nvrtc|nvcc
     bool use_pack = true;                           ///< FINEGEMM_PACK=0 turns the embedded kernels off
     std::string dump_dir;                           ///< FINEGEMM_DUMP: write generated sources and cubins here
-    int32_t cpu_threads = 0;                        ///< FINEGEMM_CPU_THREADS; 0: all cores
+    int32_t cpu_threads = 0;                        ///< FINEGEMM_CPU_THREADS, up to 4096; 0: all cores
     bool check_values = false;                      ///< FINEGEMM_CHECK=1: look at scale values too, before each GEMM
 
-    /// Throws Error(InvalidArgument) for a variable whose value cannot be read.
+    /// The only reader of environment variables. Throws Error(InvalidArgument) for a value that it cannot read.
     static Options from_environment();
-    /// Each of `overrides` is "NAME=value" with a variable's name from above and goes before the environment.
-    static Options from_environment(std::span<const std::string> overrides);
 };
 
 struct ContextState;   // defined by the api layer
 
 /// Everything that calls share: options, compiled kernels, threads, devices. Any number of threads may use one at once.
 /// Making one is cheap: a device is looked for when a call first needs it.
+/// Before it goes, calls that use it must have returned and work that they queued on a GPU must be done.
+/// One that was moved from can only be assigned to or destroyed.
 class FINEGEMM_API Context {
 public:
+    /// Throws Error(InvalidArgument) for an option out of range.
     explicit Context(Options options = Options::from_environment());
     ~Context();
     Context(Context&&) noexcept;

@@ -11,31 +11,34 @@
 namespace finegemm {
 
 /// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n / 128, k / 128])
+/// All on one device. Row strides of A, B and D are at least their columns; on a GPU, below 2^40 bytes.
+/// Strides of scales are any that are not negative; 0 repeats a scale.
 struct GemmArgs {
     ConstMatrix a;     ///< [M, K] e4m3, K contiguous, row stride a multiple of 16, pointer aligned to 16
-    ConstMatrix sfa;   ///< [M, ceil(K/128)] f32, any strides
+    ConstMatrix sfa;   ///< [M, ceil(K/128)] f32, pointer aligned to 4
     ConstMatrix b;     ///< [N, K] e4m3, as A
-    ConstMatrix sfb;   ///< [ceil(N/128), ceil(K/128)] f32, any strides
+    ConstMatrix sfb;   ///< [ceil(N/128), ceil(K/128)] f32, as sfa
     Matrix d;          ///< [M, N] bf16, N contiguous, row stride a multiple of 8, pointer aligned to 16
 };
 
 struct GemmOptions {
     Stream stream = nullptr;                  ///< CUDA only
     Numerics numerics = Numerics::Fast;       ///< CPU only
-    std::optional<bool> check_values;         ///< overrides Options::check_values for this call
-    std::string config;                       ///< a kernel by name (see explain) instead of the planner's choice; on the CPU
-                                              ///< it gives Numerics::Hopper the order of the sums
+    std::optional<bool> check_values{};       ///< overrides Options::check_values for this call
+    std::string config{};                     ///< a kernel by name (see explain) instead of the planner's choice;
+                                              ///< on the CPU it gives Numerics::Hopper the order of the sums
 };
 
 /// M is any value, N a multiple of 8, K a multiple of 16. M = 0 or N = 0 does nothing; K = 0 writes zeros.
 /// Runs where D lives; on CUDA the work is queued on `stream` and the call does not wait for it.
-/// D must not overlap the other four. Extents are at most 2^31 - 1, strides and offsets 64-bit.
+/// Arguments are checked in each case. Between the first and the last byte of D lies none of the other four, not even
+/// in the padding of its rows. Extents are at most 2^31 - 1, strides and offsets 64-bit.
 /// Throws Error: InvalidArgument, Unsupported (no Hopper GPU), Driver, Compile. Nothing is written then.
 FINEGEMM_API void gemm(Context& context, const GemmArgs& args, const GemmOptions& options = {});
 
 /// Which kernel `gemm` takes for a shape and why: JSON text (docs/jit.md gives the fields).
-/// `device`: a known device ("h200", "h100", "gh200", "h800", "h20"), or empty for h200.
-/// Throws Error(InvalidArgument).
+/// `device`: a known device ("h200", "h100", "gh200", "h800", "h20"), or empty for the first GPU, if the driver of
+/// Options::from_environment has one and it is a Hopper, else h200. Throws Error(InvalidArgument).
 FINEGEMM_API std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device = {});
 
 }  // namespace finegemm

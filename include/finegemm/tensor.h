@@ -20,11 +20,12 @@ enum class DeviceType : int32_t { Cpu = 1, Cuda = 2 };
 
 struct Device {
     DeviceType type = DeviceType::Cpu;
-    int32_t index = 0;
+    int32_t index = 0;   ///< of the GPU, as the CUDA driver counts; ignored on the CPU
     bool operator==(const Device&) const = default;
 };
 
-/// A view of a matrix; strides count elements. The pointer is borrowed for the call.
+/// A view of a matrix; strides count elements. The pointer is borrowed for the call; without elements it may be null.
+/// A stride is looked at only where there is more than one row (column) to step over.
 struct ConstMatrix {
     const void* data = nullptr;
     DType dtype = DType::F32;

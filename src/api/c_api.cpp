@@ -5,7 +5,9 @@
 #include <cstring>
 #include <new>
 #include <string>
-#include <vector>
+#include <string_view>
+
+#include <fmt/format.h>
 
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
@@ -38,33 +40,132 @@ int32_t guarded(finegemm_error* error, const Body& body) noexcept {
     } catch (const Error& e) {
         return report(error, static_cast<int32_t>(e.code()), e.what());
     } catch (const std::bad_alloc&) {
-        return report(error, FINEGEMM_OUT_OF_MEMORY, "out of host memory");
+        return report(error, FINEGEMM_OUT_OF_MEMORY, "the host has no memory left");
     } catch (const std::exception& e) {
         return report(error, FINEGEMM_INTERNAL, e.what());
     } catch (...) {
-        return report(error, FINEGEMM_INTERNAL, "unknown exception");
+        return report(error, FINEGEMM_INTERNAL, "unknown exception; please report it");
     }
 }
 
-void require(const void* pointer, const char* name) {
-    if (!pointer) throw Error(Errc::InvalidArgument, std::string(name) + ": is null; pass its address");
+template <typename... Args>
+[[noreturn]] void reject(std::string_view argument, fmt::format_string<Args...> message, Args&&... args) {
+    throw Error(Errc::InvalidArgument,
+                fmt::format("{}: {}", argument, fmt::format(message, std::forward<Args>(args)...)));
 }
 
-Matrix to_matrix(const finegemm_matrix& x) {
+void require(const void* pointer, const char* name, const char* way_out = "pass its address") {
+    if (!pointer) reject(name, "is null; {}", way_out);
+}
+
+void require_zero(int32_t reserved, const char* name) {
+    if (reserved != 0)
+        reject(name, "has {} in its reserved field, must be 0; zero the struct before you fill it", reserved);
+}
+
+bool to_bool(int32_t value, const char* name) {
+    if (value != 0 && value != 1) reject(name, "is {}, must be 0 or 1; pass one of them", value);
+    return value == 1;
+}
+
+void check_size(size_t size, size_t known, const char* name) {
+    if (size < known)
+        reject(name, "has struct_size {}, must be at least {}; set it to sizeof the struct, zero the rest", size,
+               known);
+}
+
+/// The caller may be newer than the library: what the library does not know must not be used.
+template <typename T>
+void check_struct(const T& given, const char* name) {
+    check_size(given.struct_size, sizeof(T), name);
+    const char* bytes = reinterpret_cast<const char*>(&given);
+    if (std::any_of(bytes + sizeof(T), bytes + given.struct_size, [](char byte) { return byte != 0; }))
+        throw Error(Errc::Unsupported,
+                    fmt::format("{}: uses fields that version {} does not know; update the library, or zero "
+                                "what follows the first {} bytes",
+                                name, FINEGEMM_VERSION, sizeof(T)));
+}
+
+Matrix to_matrix(const finegemm_matrix& x, const char* name) {
+    require_zero(x.reserved, name);
     return {x.data, static_cast<DType>(x.dtype), x.rows, x.cols, x.row_stride, x.col_stride,
             {static_cast<DeviceType>(x.device_type), x.device_index}};
 }
 
-int32_t quantize(decltype(quantize_rows)* call, finegemm_context* context, const finegemm_matrix* x, const finegemm_matrix* q,
-                 const finegemm_matrix* scales, const finegemm_quantize_options* options, finegemm_error* error) {
+/// The paths of both kinds of options, in one place.
+template <typename O, typename C, typename Visit>
+void for_each_path(O& o, C& c, const Visit& visit) {
+    visit("options.cache_dir", o.cache_dir, c.cache_dir);
+    visit("options.driver_path", o.driver_path, c.driver_path);
+    visit("options.nvrtc_path", o.nvrtc_path, c.nvrtc_path);
+    visit("options.nvcc_path", o.nvcc_path, c.nvcc_path);
+    visit("options.cuda_home", o.cuda_home, c.cuda_home);
+    visit("options.python_prefix", o.python_prefix, c.python_prefix);
+    visit("options.dump_dir", o.dump_dir, c.dump_dir);
+}
+
+void from_options(const Options& o, finegemm_options& c) {
+    c.compiler = static_cast<int32_t>(o.compiler);
+    c.use_pack = o.use_pack;
+    c.check_values = o.check_values;
+    c.cpu_threads = o.cpu_threads;
+    c.cache_limit_bytes = o.cache_limit_bytes;
+    for_each_path(o, c, [](const char* name, const std::string& from, char(&to)[FINEGEMM_PATH_BYTES]) {
+        if (from.size() >= sizeof to)
+            reject(name, "has {} bytes, must be below {}; use a shorter path", from.size(), sizeof to);
+        std::memcpy(to, from.c_str(), from.size() + 1);
+    });
+}
+
+Options to_options(const finegemm_options& given) {
+    check_struct(given, "options");
+    require_zero(given.reserved, "options");
+    Options o;
+    o.compiler = static_cast<Compiler>(given.compiler);
+    o.use_pack = to_bool(given.use_pack, "options.use_pack");
+    o.check_values = to_bool(given.check_values, "options.check_values");
+    o.cpu_threads = given.cpu_threads;
+    o.cache_limit_bytes = given.cache_limit_bytes;
+    for_each_path(o, given, [](const char* name, std::string& to, const char (&from)[FINEGEMM_PATH_BYTES]) {
+        const size_t length = strnlen(from, sizeof from);
+        if (length == sizeof from)
+            reject(name, "has no terminating zero in its {} bytes; use a shorter path", sizeof from);
+        to.assign(from, length);
+    });
+    return o;
+}
+
+GemmOptions to_options(const finegemm_gemm_options& given) {
+    check_struct(given, "options");
+    require_zero(given.reserved, "options");
+    GemmOptions o;
+    o.stream = given.stream;
+    o.numerics = static_cast<Numerics>(given.numerics);
+    if (given.check_values < FINEGEMM_CHECK_AS_CONTEXT || given.check_values > FINEGEMM_CHECK_OFF)
+        reject("check_values", "is {}, must be 0 (as the context has it), 1 (on) or 2 (off); pass one of them",
+               given.check_values);
+    if (given.check_values != FINEGEMM_CHECK_AS_CONTEXT) o.check_values = given.check_values == FINEGEMM_CHECK_ON;
+    if (given.config) o.config = given.config;
+    return o;
+}
+
+QuantizeOptions to_options(const finegemm_quantize_options& given) {
+    check_struct(given, "options");
+    return {.power_of_two_scales = to_bool(given.power_of_two_scales, "power_of_two_scales"), .stream = given.stream};
+}
+
+constexpr const char* kMakeContext = "make one with finegemm_context_create";
+
+int32_t quantize(decltype(quantize_rows)* call, finegemm_context* context, const finegemm_matrix* x,
+                 const finegemm_matrix* q, const finegemm_matrix* scales, const finegemm_quantize_options* options,
+                 finegemm_error* error) {
     return guarded(error, [&] {
-        require(context, "context");
+        require(context, "context", kMakeContext);
         require(x, "x");
         require(q, "q");
         require(scales, "scales");
-        QuantizeOptions o;
-        if (options) o = {.power_of_two_scales = options->power_of_two_scales != 0, .stream = options->stream};
-        call(context->context, to_matrix(*x), to_matrix(*q), to_matrix(*scales), o);
+        call(context->context, to_matrix(*x, "x"), to_matrix(*q, "q"), to_matrix(*scales, "scales"),
+             options ? to_options(*options) : QuantizeOptions{});
     });
 }
 
@@ -72,12 +173,21 @@ int32_t quantize(decltype(quantize_rows)* call, finegemm_context* context, const
 
 const char* finegemm_version(void) { return FINEGEMM_VERSION; }
 
-int32_t finegemm_context_create(const char* const* options, finegemm_context** context, finegemm_error* error) {
+int32_t finegemm_options_init(finegemm_options* options, size_t struct_size, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(options, "options");
+        check_size(struct_size, sizeof *options, "options");
+        std::memset(options, 0, struct_size);
+        options->struct_size = static_cast<uint32_t>(struct_size);
+        from_options(Options::from_environment(), *options);
+    });
+}
+
+int32_t finegemm_context_create(const finegemm_options* options, finegemm_context** context, finegemm_error* error) {
     return guarded(error, [&] {
         require(context, "context");
-        std::vector<std::string> list;
-        for (; options && *options; ++options) list.emplace_back(*options);
-        *context = new finegemm_context{Context(Options::from_environment(list))};
+        *context = nullptr;
+        *context = new finegemm_context{Context(options ? to_options(*options) : Options::from_environment())};
     });
 }
 
@@ -86,32 +196,29 @@ void finegemm_context_destroy(finegemm_context* context) { delete context; }
 int32_t finegemm_gemm(finegemm_context* context, const finegemm_gemm_args* args, const finegemm_gemm_options* options,
                       finegemm_error* error) {
     return guarded(error, [&] {
-        require(context, "context");
+        require(context, "context", kMakeContext);
         require(args, "args");
-        GemmOptions o;
-        if (options) {
-            o.stream = options->stream;
-            o.numerics = static_cast<Numerics>(options->numerics);
-            if (options->check_values >= 0) o.check_values = options->check_values != 0;
-            if (options->config) o.config = options->config;
-        }
         gemm(context->context,
-             {to_matrix(args->a), to_matrix(args->sfa), to_matrix(args->b), to_matrix(args->sfb), to_matrix(args->d)}, o);
+             {to_matrix(args->a, "a"), to_matrix(args->sfa, "sfa"), to_matrix(args->b, "b"),
+              to_matrix(args->sfb, "sfb"), to_matrix(args->d, "d")},
+             options ? to_options(*options) : GemmOptions{});
     });
 }
 
 int32_t finegemm_quantize_rows(finegemm_context* context, const finegemm_matrix* x, const finegemm_matrix* q,
-                               const finegemm_matrix* scales, const finegemm_quantize_options* options, finegemm_error* error) {
+                               const finegemm_matrix* scales, const finegemm_quantize_options* options,
+                               finegemm_error* error) {
     return quantize(&quantize_rows, context, x, q, scales, options, error);
 }
 
 int32_t finegemm_quantize_blocks(finegemm_context* context, const finegemm_matrix* x, const finegemm_matrix* q,
-                                 const finegemm_matrix* scales, const finegemm_quantize_options* options, finegemm_error* error) {
+                                 const finegemm_matrix* scales, const finegemm_quantize_options* options,
+                                 finegemm_error* error) {
     return quantize(&quantize_blocks, context, x, q, scales, options, error);
 }
 
-int32_t finegemm_explain(int64_t m, int64_t n, int64_t k, const char* device, char* buffer, size_t capacity, size_t* needed,
-                         finegemm_error* error) {
+int32_t finegemm_explain(int64_t m, int64_t n, int64_t k, const char* device, char* buffer, size_t capacity,
+                         size_t* needed, finegemm_error* error) {
     return guarded(error, [&] {
         if (capacity > 0) require(buffer, "buffer");
         const std::string text = explain(m, n, k, device ? device : "");

@@ -5,6 +5,7 @@
 
 #include <finegemm/error.h>
 
+#include "api/options.h"
 #include "backend/cpu.h"
 #include "backend/hopper.h"
 
@@ -13,7 +14,8 @@ namespace finegemm {
 Backend& ContextState::backend(Device device) {
     const bool cpu = device.type == DeviceType::Cpu;
     if (!cpu && (device.index < 0 || device.index >= kMaxDevices))
-        throw Error(Errc::InvalidArgument, fmt::format("device index {}: must be from 0 to {}", device.index, kMaxDevices - 1));
+        throw Error(Errc::InvalidArgument, fmt::format("device {}: must be from 0 to {}; pass the index of a GPU",
+                                                       device.index, kMaxDevices - 1));
     std::atomic<Backend*>& slot = made_[cpu ? 0 : static_cast<size_t>(device.index) + 1];
     if (Backend* made = slot.load(std::memory_order_acquire)) return *made;
     const std::scoped_lock lock(mutex_);
@@ -23,7 +25,10 @@ Backend& ContextState::backend(Device device) {
     return *owned_.back();
 }
 
-Context::Context(Options options) : state_(std::make_unique<ContextState>(std::move(options))) {}
+Context::Context(Options options) {
+    check_options(options);
+    state_ = std::make_unique<ContextState>(std::move(options));
+}
 Context::~Context() = default;
 Context::Context(Context&&) noexcept = default;
 Context& Context::operator=(Context&&) noexcept = default;

@@ -1,8 +1,7 @@
-// Reading options. Layer api.
+// Reading and checking options. Layer api.
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include <finegemm/context.h>
 
@@ -12,5 +11,8 @@ namespace finegemm {
 using Variables = std::function<const char*(const char* name)>;
 
 Options options_from(const Variables& variables);
+
+/// Options may also be set by hand. Throws Error(InvalidArgument) for a value out of range.
+void check_options(const Options& options);
 
 }  // namespace finegemm

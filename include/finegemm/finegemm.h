@@ -1,0 +1,8 @@
+// All of the C++ API. Layer: public.
+#pragma once
+
+#include <finegemm/context.h>
+#include <finegemm/error.h>
+#include <finegemm/gemm.h>
+#include <finegemm/quantize.h>
+#include <finegemm/tensor.h>

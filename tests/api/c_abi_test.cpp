@@ -1,0 +1,181 @@
+// The C ABI: its numbers, its structs, its errors. What is wrong with a call is in misuse_test.cpp. Layer tests.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <finegemm/error.h>
+#include <finegemm/quantize.h>
+
+#include "api/calls.h"
+
+namespace finegemm::test {
+namespace {
+
+template <typename Enum>
+constexpr int value(Enum e) { return static_cast<int>(e); }
+
+static_assert(FINEGEMM_INVALID_ARGUMENT == value(Errc::InvalidArgument) &&
+              FINEGEMM_UNSUPPORTED == value(Errc::Unsupported) && FINEGEMM_DRIVER == value(Errc::Driver) &&
+              FINEGEMM_COMPILE == value(Errc::Compile) && FINEGEMM_IO == value(Errc::Io) &&
+              FINEGEMM_OUT_OF_MEMORY == value(Errc::OutOfMemory) && FINEGEMM_INTERNAL == value(Errc::Internal));
+static_assert(FINEGEMM_E4M3 == value(DType::E4M3) && FINEGEMM_BF16 == value(DType::BF16) &&
+              FINEGEMM_F16 == value(DType::F16) && FINEGEMM_F32 == value(DType::F32));
+static_assert(FINEGEMM_CPU == value(DeviceType::Cpu) && FINEGEMM_CUDA == value(DeviceType::Cuda));
+static_assert(FINEGEMM_NUMERICS_FAST == value(Numerics::Fast) && FINEGEMM_NUMERICS_EXACT == value(Numerics::Exact) &&
+              FINEGEMM_NUMERICS_HOPPER == value(Numerics::Hopper));
+static_assert(FINEGEMM_NVRTC == value(Compiler::Nvrtc) && FINEGEMM_NVCC == value(Compiler::Nvcc));
+
+// Programs were compiled with these: they may grow at the end where there is a struct_size, and change nowhere else.
+static_assert(sizeof(finegemm_error) == 2048 && offsetof(finegemm_error, message) == 4);
+static_assert(sizeof(finegemm_matrix) == 56 && offsetof(finegemm_matrix, dtype) == 8 &&
+              offsetof(finegemm_matrix, rows) == 24);
+static_assert(sizeof(finegemm_gemm_args) == 5 * 56 && offsetof(finegemm_gemm_args, d) == 4 * 56);
+static_assert(offsetof(finegemm_gemm_options, stream) == 16 && offsetof(finegemm_gemm_options, config) == 24);
+static_assert(offsetof(finegemm_quantize_options, stream) == 8);
+static_assert(offsetof(finegemm_options, cache_limit_bytes) == 24 &&
+              offsetof(finegemm_options, dump_dir) == 32 + 6 * 4096);
+
+TEST(CAbi, ComputesWhatTheCppApiComputes) {
+    const CContext context;
+    GemmCall c;
+    c.options.numerics = FINEGEMM_NUMERICS_EXACT;
+    ASSERT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
+    EXPECT_STREQ(c.error.message, "");
+
+    Context cpp{Options{}};
+    Problem p(16, 256, 384, 7);
+    gemm(cpp, p.args(), {.stream = nullptr, .numerics = Numerics::Exact, .check_values = {}, .config = {}});
+    for (int64_t i = 0; i < 16 * 256; ++i) ASSERT_EQ(c.problem.d.data()[i], p.d.data()[i]) << i;
+    EXPECT_TRUE(c.problem.d.surroundings_intact());
+}
+
+TEST(CAbi, QuantizesRowsAndBlocks) {
+    const CContext context;
+    QuantizeCall rows;
+    ASSERT_EQ(rows.run_rows(context.get()), FINEGEMM_OK) << rows.error.message;
+    EXPECT_EQ(rows.scale_data.at(0, 1), 255.0f / 448);   // x[0, 255] = -255
+    EXPECT_EQ(rows.q_data.at(0, 255), 0xfe);             // -448
+
+    QuantizeCall blocks;
+    blocks.scales.rows = 2;
+    blocks.options.power_of_two_scales = 1;
+    ASSERT_EQ(blocks.run_blocks(context.get()), FINEGEMM_OK) << blocks.error.message;
+    EXPECT_EQ(blocks.scale_data.at(0, 2), 1.0f);   // 383 / 448, rounded up to a power of two
+    EXPECT_EQ(blocks.scale_data.at(1, 1), 0.5f);   // 127 / 448
+}
+
+TEST(CAbi, TakesNoOptionsAndNoErrorForGranted) {
+    const CContext context;
+    GemmCall c;
+    EXPECT_EQ(finegemm_gemm(context.get(), &c.args, nullptr, nullptr), FINEGEMM_OK);
+    QuantizeCall q;
+    EXPECT_EQ(finegemm_quantize_rows(context.get(), &q.x, &q.q, &q.scales, nullptr, nullptr), FINEGEMM_OK);
+    EXPECT_EQ(finegemm_gemm(nullptr, &c.args, nullptr, nullptr), FINEGEMM_INVALID_ARGUMENT);
+    finegemm_context_destroy(nullptr);
+}
+
+TEST(CAbi, ClearsTheErrorOfAnEarlierCall) {
+    const CContext context;
+    GemmCall c;
+    const int64_t rows = std::exchange(c.args.a.rows, 1);
+    ASSERT_EQ(c.run(context.get()), FINEGEMM_INVALID_ARGUMENT);
+    c.args.a.rows = rows;
+    ASSERT_EQ(c.run(context.get()), FINEGEMM_OK);
+    EXPECT_EQ(c.error.code, FINEGEMM_OK);
+    EXPECT_STREQ(c.error.message, "");
+}
+
+TEST(CAbi, CutsMessagesToTheCallersMemory) {
+    const CContext context;
+    GemmCall c;
+    const std::string name(5000, 'x');
+    c.options.config = name.c_str();
+    ASSERT_EQ(c.run(context.get()), FINEGEMM_INVALID_ARGUMENT);
+    EXPECT_EQ(std::strlen(c.error.message), sizeof c.error.message - 1);
+}
+
+TEST(CAbi, AcceptsOptionsOfALaterVersionThatAreNotUsed) {
+    const CContext context;
+    GemmCall c;
+    struct {
+        finegemm_gemm_options known = {sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr};
+        int64_t unknown = 0;
+    } newer;
+    EXPECT_EQ(finegemm_gemm(context.get(), &c.args, &newer.known, nullptr), FINEGEMM_OK);
+}
+
+TEST(CAbi, FillsOptionsFromTheEnvironment) {
+    setenv("FINEGEMM_CPU_THREADS", "3", 1);
+    setenv("FINEGEMM_CACHE_DIR", "/some/where", 1);
+    finegemm_options o;
+    finegemm_error e;
+    const int32_t code = finegemm_options_init(&o, sizeof o, &e);
+    setenv("FINEGEMM_CPU_THREADS", "three", 1);
+    finegemm_options unread;
+    const int32_t bad = finegemm_options_init(&unread, sizeof unread, &e);
+    unsetenv("FINEGEMM_CPU_THREADS");
+    unsetenv("FINEGEMM_CACHE_DIR");
+    ASSERT_EQ(code, FINEGEMM_OK);
+    EXPECT_EQ(o.struct_size, sizeof o);
+    EXPECT_EQ(o.cpu_threads, 3);
+    EXPECT_EQ(o.use_pack, 1);
+    EXPECT_STREQ(o.cache_dir, "/some/where");
+    EXPECT_EQ(bad, FINEGEMM_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(e.message).find("FINEGEMM_CPU_THREADS='three'"), std::string::npos) << e.message;
+    finegemm_context* context = nullptr;
+    EXPECT_EQ(finegemm_context_create(&o, &context, &e), FINEGEMM_OK) << e.message;
+    finegemm_context_destroy(context);
+}
+
+TEST(CAbi, ChecksValuesAsTheContextOrTheCallWants) {
+    finegemm_options options = c_options();
+    options.check_values = 1;
+    const CContext strict(options), lax;
+    GemmCall c;
+    c.problem.sfa.at(3, 1) = -1;
+    EXPECT_EQ(c.run(lax.get()), FINEGEMM_OK);
+    EXPECT_EQ(c.run(strict.get()), FINEGEMM_INVALID_ARGUMENT);
+    c.options.check_values = FINEGEMM_CHECK_OFF;
+    EXPECT_EQ(c.run(strict.get()), FINEGEMM_OK);
+    c.options.check_values = FINEGEMM_CHECK_ON;
+    EXPECT_EQ(c.run(lax.get()), FINEGEMM_INVALID_ARGUMENT);
+}
+
+TEST(CAbi, ExplainsIntoMemoryOfAnySize) {
+    size_t needed = 0;
+    ASSERT_EQ(finegemm_explain(64, 2112, 7168, "h200", nullptr, 0, &needed, nullptr), FINEGEMM_OK);
+    std::string text(needed, '?');
+    ASSERT_EQ(finegemm_explain(64, 2112, 7168, "h200", text.data(), text.size(), nullptr, nullptr), FINEGEMM_OK);
+    EXPECT_EQ(text.find('\0'), needed - 1);
+    const auto plan = nlohmann::json::parse(text.c_str());
+    EXPECT_EQ(plan["problem"]["n"], 2112);
+    EXPECT_EQ(plan["device"], "h200");
+    EXPECT_FALSE(plan["chosen"]["name"].get<std::string>().empty());
+
+    char part[8] = "???????";
+    ASSERT_EQ(finegemm_explain(64, 2112, 7168, "h200", part, 4, &needed, nullptr), FINEGEMM_OK);
+    EXPECT_EQ(std::string(part, 8), text.substr(0, 3) + std::string("\0???", 4) + '\0');
+}
+
+TEST(CAbi, ExplainsForTheH200WhereThereIsNoDriver) {
+    setenv("FINEGEMM_DRIVER", "/nowhere/libcuda.so.1", 1);
+    std::string text(65536, '\0');
+    finegemm_error e;
+    const int32_t code = finegemm_explain(64, 2112, 7168, nullptr, text.data(), text.size(), nullptr, &e);
+    unsetenv("FINEGEMM_DRIVER");
+    ASSERT_EQ(code, FINEGEMM_OK) << e.message;
+    EXPECT_EQ(nlohmann::json::parse(text.c_str())["device"], "h200");
+}
+
+TEST(CAbi, HasAVersionOfThreeNumbers) {
+    int major = -1, minor = -1, patch = -1, length = 0;
+    ASSERT_EQ(std::sscanf(finegemm_version(), "%d.%d.%d%n", &major, &minor, &patch, &length), 3);
+    EXPECT_EQ(static_cast<size_t>(length), std::strlen(finegemm_version()));
+}
+
+}  // namespace
+}  // namespace finegemm::test

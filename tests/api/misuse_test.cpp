@@ -1,0 +1,265 @@
+// What callers read when a call is wrong, through the C ABI. FG_UPDATE_GOLDEN=1 rewrites tests/golden/misuse.json.
+// Layer tests.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "api/calls.h"
+
+namespace finegemm::test {
+namespace {
+
+constexpr int64_t kHuge = int64_t{1} << 62;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// An address that is a multiple of `alignment` and of nothing larger. Nothing looks there: the call is rejected first.
+void* address(uintptr_t alignment) { return reinterpret_cast<void*>(0x10000 + alignment); }
+
+struct Misuse {
+    const char* name;
+    void (*spoil)(GemmCall&);
+};
+
+void on_gpu(GemmCall& c, int32_t index) {
+    for (finegemm_matrix* x : c.matrices()) x->device_type = FINEGEMM_CUDA, x->device_index = index;
+}
+void set_shape(finegemm_matrix& x, int64_t rows, int64_t cols) { x.rows = rows, x.cols = cols, x.row_stride = cols; }
+void set_strides(finegemm_matrix& x, int64_t row, int64_t col) { x.row_stride = row, x.col_stride = col; }
+void set_k(GemmCall& c, int64_t k) { c.args.a.cols = c.args.b.cols = k; }
+
+const Misuse kGemm[] = {
+    {"a is bf16", [](GemmCall& c) { c.args.a.dtype = FINEGEMM_BF16; }},
+    {"a has an unknown dtype", [](GemmCall& c) { c.args.a.dtype = 99; }},
+    {"b is f32", [](GemmCall& c) { c.args.b.dtype = FINEGEMM_F32; }},
+    {"d is f16", [](GemmCall& c) { c.args.d.dtype = FINEGEMM_F16; }},
+    {"sfa is bf16", [](GemmCall& c) { c.args.sfa.dtype = FINEGEMM_BF16; }},
+    {"sfb is e4m3", [](GemmCall& c) { c.args.sfb.dtype = FINEGEMM_E4M3; }},
+
+    {"a has negative rows", [](GemmCall& c) { c.args.a.rows = -1; }},
+    {"sfb has negative columns", [](GemmCall& c) { c.args.sfb.cols = -3; }},
+    {"m is 2^31", [](GemmCall& c) { c.args.a.rows = c.args.d.rows = int64_t{1} << 31; }},
+    {"a and d differ in m", [](GemmCall& c) { c.args.a.rows = 15; }},
+    {"a and b differ in k", [](GemmCall& c) { c.args.b.cols = 256; }},
+    {"b is passed as [K, N]", [](GemmCall& c) { set_shape(c.args.b, 384, 256); }},
+    {"b and d differ in n", [](GemmCall& c) { c.args.d.cols = 128; }},
+    {"n is not a multiple of 8", [](GemmCall& c) { c.args.b.rows = c.args.d.cols = 252; }},
+    {"k is not a multiple of 16", [](GemmCall& c) { set_k(c, 376); }},
+
+    {"sfa is transposed", [](GemmCall& c) { set_shape(c.args.sfa, 3, 16); }},
+    {"sfa is one scale", [](GemmCall& c) { set_shape(c.args.sfa, 1, 1); }},
+    {"sfa has one scale a row", [](GemmCall& c) { set_shape(c.args.sfa, 16, 1); }},
+    {"sfa has one scale an element", [](GemmCall& c) { set_shape(c.args.sfa, 16, 384); }},
+    {"sfb has one scale a row", [](GemmCall& c) { set_shape(c.args.sfb, 256, 3); }},
+    {"sfb is transposed", [](GemmCall& c) { set_shape(c.args.sfb, 3, 2); }},
+    {"sfa and sfb are swapped", [](GemmCall& c) { std::swap(c.args.sfa, c.args.sfb); }},
+
+    {"a has overlapping rows", [](GemmCall& c) { c.args.a.row_stride = 368; }},
+    {"a has one row again and again", [](GemmCall& c) { c.args.a.row_stride = 0; }},
+    {"b is upside down", [](GemmCall& c) { c.args.b.row_stride = -384; }},
+    {"a has rows off 16 bytes", [](GemmCall& c) { c.args.a.row_stride = 392; }},
+    {"b has rows off 16 bytes", [](GemmCall& c) { c.args.b.row_stride = 385; }},
+    {"d has rows off 16 bytes", [](GemmCall& c) { c.args.d.row_stride = 260; }},
+    {"a is stored by columns", [](GemmCall& c) { set_strides(c.args.a, 1, 16); }},
+    {"d is stored by columns", [](GemmCall& c) { set_strides(c.args.d, 1, 16); }},
+    {"sfa runs backwards", [](GemmCall& c) { c.args.sfa.row_stride = -3; }},
+    {"sfb has a negative column stride", [](GemmCall& c) { c.args.sfb.col_stride = -1; }},
+    {"sfa reaches beyond the addresses", [](GemmCall& c) { c.args.sfa.row_stride = kHuge; }},
+    {"a reaches beyond the addresses", [](GemmCall& c) { c.args.a.row_stride = kHuge; }},
+
+    {"a is null", [](GemmCall& c) { c.args.a.data = nullptr; }},
+    {"sfa is null", [](GemmCall& c) { c.args.sfa.data = nullptr; }},
+    {"b is null", [](GemmCall& c) { c.args.b.data = nullptr; }},
+    {"sfb is null", [](GemmCall& c) { c.args.sfb.data = nullptr; }},
+    {"d is null", [](GemmCall& c) { c.args.d.data = nullptr; }},
+    {"d is null and k is 0",
+     [](GemmCall& c) { set_k(c, 0), c.args.sfa.cols = c.args.sfb.cols = 0, c.args.d.data = nullptr; }},
+    {"a is off 16 bytes", [](GemmCall& c) { c.args.a.data = address(8); }},
+    {"b is off 16 bytes", [](GemmCall& c) { c.args.b.data = address(1); }},
+    {"d is off 16 bytes", [](GemmCall& c) { c.args.d.data = address(2); }},
+    {"sfa is off 4 bytes", [](GemmCall& c) { c.args.sfa.data = address(2); }},
+
+    {"d is a", [](GemmCall& c) { c.args.d.data = c.args.a.data; }},
+    {"d begins in b", [](GemmCall& c) { c.args.d.data = static_cast<char*>(c.args.b.data) + 1024; }},
+    {"d ends in sfa", [](GemmCall& c) { c.args.sfa.data = static_cast<char*>(c.args.d.data) + 16 * 256 * 2 - 4; }},
+    {"d holds sfb", [](GemmCall& c) { c.args.sfb.data = static_cast<char*>(c.args.d.data) + 64; }},
+
+    {"a is on an unknown device", [](GemmCall& c) { c.args.a.device_type = 7; }},
+    {"a is on a GPU, d is not", [](GemmCall& c) { c.args.a.device_type = FINEGEMM_CUDA; }},
+    {"sfb is on another GPU", [](GemmCall& c) { on_gpu(c, 0), c.args.sfb.device_index = 1; }},
+    {"the GPU has a negative index", [](GemmCall& c) { on_gpu(c, -1); }},
+    {"the GPU has an index that no GPU has", [](GemmCall& c) { on_gpu(c, 64); }},
+    {"there is no driver", [](GemmCall& c) { on_gpu(c, 0); }},
+
+    {"numerics are unknown", [](GemmCall& c) { c.options.numerics = 3; }},
+    {"config is unknown", [](GemmCall& c) { c.options.config = "fastest"; }},
+    {"config is unknown and m is 0",
+     [](GemmCall& c) { c.options.config = "fastest", c.args.a.rows = c.args.sfa.rows = c.args.d.rows = 0; }},
+    {"check_values is 3", [](GemmCall& c) { c.options.check_values = 3; }},
+    {"options have no size", [](GemmCall& c) { c.options.struct_size = 0; }},
+    {"options use their reserved field", [](GemmCall& c) { c.options.reserved = 1; }},
+    {"a uses its reserved field", [](GemmCall& c) { c.args.a.reserved = 1; }},
+
+    {"a scale of a is NaN",
+     [](GemmCall& c) { c.problem.sfa.at(5, 2) = kNan, c.options.check_values = FINEGEMM_CHECK_ON; }},
+    {"a scale of a is infinite",
+     [](GemmCall& c) { c.problem.sfa.at(0, 1) = HUGE_VALF, c.options.check_values = FINEGEMM_CHECK_ON; }},
+    {"a scale of b is negative",
+     [](GemmCall& c) { c.problem.sfb.at(1, 2) = -1, c.options.check_values = FINEGEMM_CHECK_ON; }},
+};
+
+struct QuantizeMisuse {
+    const char* name;
+    void (*spoil)(QuantizeCall&);
+    bool blocks = false;
+};
+
+const QuantizeMisuse kQuantize[] = {
+    {"x is e4m3", [](QuantizeCall& c) { c.x.dtype = FINEGEMM_E4M3; }},
+    {"q is bf16", [](QuantizeCall& c) { c.q.dtype = FINEGEMM_BF16; }},
+    {"scales are f16", [](QuantizeCall& c) { c.scales.dtype = FINEGEMM_F16; }},
+    {"x has too many columns", [](QuantizeCall& c) { c.x.cols = c.q.cols = int64_t{1} << 40; }},
+    {"q has another shape", [](QuantizeCall& c) { c.q.rows = 255; }},
+    {"x has 380 columns", [](QuantizeCall& c) { c.x.cols = c.q.cols = 380; }},
+    {"scales of rows for blocks", [](QuantizeCall&) {}, true},
+    {"scales of blocks for rows", [](QuantizeCall& c) { set_shape(c.scales, 2, 3); }},
+    {"scales are broadcast", [](QuantizeCall& c) { set_strides(c.scales, 0, 1); }},
+    {"scales overlap", [](QuantizeCall& c) { set_strides(c.scales, 2, 1); }},
+    {"x has overlapping rows", [](QuantizeCall& c) { c.x.row_stride = 383; }},
+    {"x is stored by columns", [](QuantizeCall& c) { set_strides(c.x, 1, 256); }},
+    {"q is upside down", [](QuantizeCall& c) { c.q.row_stride = -384; }},
+    {"x is null", [](QuantizeCall& c) { c.x.data = nullptr; }},
+    {"x is off 4 bytes", [](QuantizeCall& c) { c.x.data = address(2); }},
+    {"q is x", [](QuantizeCall& c) { c.q.data = c.x.data; }},
+    {"scales lie in x", [](QuantizeCall& c) { c.scales.data = c.x.data; }},
+    {"scales lie in q", [](QuantizeCall& c) { c.scales.data = c.q.data; }},
+    {"q is on a GPU", [](QuantizeCall& c) { c.q.device_type = FINEGEMM_CUDA; }},
+    {"x is off 16 bytes on a GPU",
+     [](QuantizeCall& c) {
+         c.x.device_type = c.q.device_type = c.scales.device_type = FINEGEMM_CUDA, c.x.data = address(8);
+     }},
+    {"power_of_two_scales is 2", [](QuantizeCall& c) { c.options.power_of_two_scales = 2; }},
+    {"options have half their size", [](QuantizeCall& c) { c.options.struct_size /= 2; }},
+};
+
+struct OptionsMisuse {
+    const char* name;
+    void (*spoil)(finegemm_options&);
+};
+
+const OptionsMisuse kOptions[] = {
+    {"options have no size", [](finegemm_options& o) { o.struct_size = 0; }},
+    {"options use their reserved field", [](finegemm_options& o) { o.reserved = -1; }},
+    {"use_pack is 2", [](finegemm_options& o) { o.use_pack = 2; }},
+    {"compiler is unknown", [](finegemm_options& o) { o.compiler = 2; }},
+    {"cpu_threads are negative", [](finegemm_options& o) { o.cpu_threads = -1; }},
+    {"the cache limit is negative", [](finegemm_options& o) { o.cache_limit_bytes = -1; }},
+    {"there is no name of a driver", [](finegemm_options& o) { o.driver_path[0] = '\0'; }},
+    {"a path has no end", [](finegemm_options& o) { std::memset(o.cache_dir, 'x', sizeof o.cache_dir); }},
+};
+
+using Sentences = std::map<std::string, std::pair<int32_t, std::string>>;
+
+Sentences gemm_misuses() {
+    Sentences said;
+    const CContext context;
+    for (const Misuse& m : kGemm) {
+        GemmCall call;
+        m.spoil(call);
+        call.run(context.get());
+        said[std::string("gemm: ") + m.name] = {call.error.code, call.error.message};
+        const uint16_t* d = call.problem.d.data();
+        const bool untouched =
+            std::all_of(d, d + 16 * 256, [](uint16_t x) { return x == Buffer<uint16_t>::kPattern * 0x101; });
+        EXPECT_TRUE(untouched && call.problem.d.surroundings_intact())
+            << m.name << ": was rejected, but wrote to memory";
+    }
+    return said;
+}
+
+Sentences other_misuses() {
+    Sentences said;
+    const CContext context;
+    const auto record = [&](std::string name, const finegemm_error& e) { said[std::move(name)] = {e.code, e.message}; };
+    for (const QuantizeMisuse& m : kQuantize) {
+        QuantizeCall call;
+        m.spoil(call);
+        if (m.blocks) call.run_blocks(context.get());
+        else call.run_rows(context.get());
+        record(std::string("quantize: ") + m.name, call.error);
+    }
+    finegemm_error e;
+    for (const OptionsMisuse& m : kOptions) {
+        finegemm_options options = c_options();
+        m.spoil(options);
+        finegemm_context* made = context.get();
+        finegemm_context_create(&options, &made, &e);
+        EXPECT_EQ(made, nullptr) << m.name;
+        record(std::string("context: ") + m.name, e);
+    }
+    GemmCall call;
+    call.run(nullptr), record("gemm: context is null", call.error);
+    finegemm_gemm(context.get(), nullptr, nullptr, &e), record("gemm: args are null", e);
+    finegemm_quantize_rows(context.get(), nullptr, nullptr, nullptr, nullptr, &e),
+        record("quantize: x is no matrix", e);
+    finegemm_context_create(nullptr, nullptr, &e), record("context: nowhere to put it", e);
+    finegemm_options_init(nullptr, sizeof(finegemm_options), &e), record("options: are null", e);
+    finegemm_options options;
+    finegemm_options_init(&options, 8, &e), record("options: have 8 bytes", e);
+    struct {
+        finegemm_gemm_options known = {sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr};
+        int64_t unknown = 1;
+    } newer;
+    finegemm_gemm(context.get(), &call.args, &newer.known, &e), record("gemm: options of a later version", e);
+    char text[16];
+    finegemm_explain(0, 8, 16, "h200", text, sizeof text, nullptr, &e), record("explain: m is 0", e);
+    finegemm_explain(1, 12, 16, "h200", text, sizeof text, nullptr, &e), record("explain: n is 12", e);
+    finegemm_explain(1, 8, 24, "h200", text, sizeof text, nullptr, &e), record("explain: k is 24", e);
+    finegemm_explain(1, 8, int64_t{1} << 31, "h200", text, sizeof text, nullptr, &e), record("explain: k is 2^31", e);
+    finegemm_explain(1, 8, 16, "a100", text, sizeof text, nullptr, &e), record("explain: device is unknown", e);
+    finegemm_explain(1, 8, 16, "h200", nullptr, 16, nullptr, &e), record("explain: buffer is null", e);
+    return said;
+}
+
+Sentences all_misuses() {
+    Sentences said = gemm_misuses();
+    said.merge(other_misuses());
+    return said;
+}
+
+TEST(Misuse, IsRejectedWithASentenceThatHasAWayOut) {
+    for (const auto& [name, sentence] : all_misuses()) {
+        const auto& [code, message] = sentence;
+        EXPECT_TRUE(code == FINEGEMM_INVALID_ARGUMENT || code == FINEGEMM_UNSUPPORTED) << name << ": " << code;
+        EXPECT_NE(message.find("; "), std::string::npos) << name << ": " << message;
+    }
+}
+
+TEST(Misuse, SaysWhatTheGoldenFileSays) {
+    const std::string path = FINEGEMM_TEST_DIR "/golden/misuse.json";
+    const Sentences now = all_misuses();
+    if (std::getenv("FG_UPDATE_GOLDEN")) {
+        nlohmann::ordered_json out;
+        for (const auto& [name, sentence] : now) out[name] = {{"code", sentence.first}, {"message", sentence.second}};
+        std::ofstream(path) << out.dump(1) << '\n';
+    }
+    std::ifstream file(path);
+    ASSERT_TRUE(file) << path << " is missing; FG_UPDATE_GOLDEN=1 writes it";
+    const auto golden = nlohmann::json::parse(file);
+    EXPECT_EQ(golden.size(), now.size());
+    EXPECT_GE(now.size(), 40u);
+    for (const auto& [name, sentence] : now) {
+        ASSERT_TRUE(golden.contains(name)) << name;
+        EXPECT_EQ(golden[name]["code"], sentence.first) << name;
+        EXPECT_EQ(golden[name]["message"], sentence.second) << name;
+    }
+}
+
+}  // namespace
+}  // namespace finegemm::test
