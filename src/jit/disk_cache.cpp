@@ -26,7 +26,7 @@ constexpr const char* kTemporary = ".tmp-";
 struct Header {
     std::array<char, 8> magic = kMagic;
     uint64_t name_bytes = 0, payload_bytes = 0;
-    uint64_t check = 0;   // of name and payload
+    uint64_t check = 0;  // of name and payload
 };
 
 class File {
@@ -76,7 +76,8 @@ std::optional<Contents> load(const std::string& path, bool& damaged) {
     damaged = true;
     struct stat info {};
     Header header;
-    if (fstat(file.fd(), &info) != 0 || !read_all(file.fd(), reinterpret_cast<char*>(&header), sizeof header)) return {};
+    if (fstat(file.fd(), &info) != 0 || !read_all(file.fd(), reinterpret_cast<char*>(&header), sizeof header))
+        return {};
     const auto size = static_cast<uint64_t>(info.st_size);
     if (header.magic != kMagic || header.name_bytes > size || header.payload_bytes > size ||
         sizeof header + header.name_bytes + header.payload_bytes != size)
@@ -84,7 +85,7 @@ std::optional<Contents> load(const std::string& path, bool& damaged) {
     std::string bytes(header.name_bytes + header.payload_bytes, '\0');
     if (!read_all(file.fd(), bytes.data(), bytes.size()) || checksum(bytes) != header.check) return {};
     damaged = false;
-    futimens(file.fd(), nullptr);   // "used now": a file on a read-only disk just stays old
+    futimens(file.fd(), nullptr);  // "used now": a file on a read-only disk just stays old
     return Contents{bytes.substr(0, header.name_bytes), bytes.substr(header.name_bytes)};
 }
 
@@ -113,9 +114,16 @@ public:
     }
 
 private:
-    File file_;   // closing it unlocks
+    File file_;  // closing it unlocks
     off_t offset_;
 };
+
+/// Visits the files of a directory, for as long as it can be read.
+template <typename F>
+void for_each_file(const std::string& directory, const F& visit) {
+    std::error_code error;
+    for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) visit(*at);
+}
 
 bool is_ours(const fs::path& path) {
     const std::string name = path.filename().string();
@@ -142,22 +150,23 @@ bool DiskCache::write(const Digest& key, const std::string& entry, const std::st
     if (fd < 0) return false;
     const std::string body = entry + bytes;
     const Header header{.name_bytes = entry.size(), .payload_bytes = bytes.size(), .check = checksum(body)};
-    const bool written = write_all(fd, {reinterpret_cast<const char*>(&header), sizeof header}) && write_all(fd, body) &&
-                         fchmod(fd, 0644) == 0 && fsync(fd) == 0;
+    const bool written = write_all(fd, {reinterpret_cast<const char*>(&header), sizeof header}) &&
+                         write_all(fd, body) && fchmod(fd, 0644) == 0 && fsync(fd) == 0;
     const bool published = close(fd) == 0 && written && rename(temporary.c_str(), path_of(key).c_str()) == 0;
     if (!published) unlink(temporary.c_str());
     else evict();
     return published;
 }
 
-std::string DiskCache::get(const Digest& key, const std::string& entry, const std::function<std::string()>& make) const {
+std::string DiskCache::get(const Digest& key, const std::string& entry,
+                           const std::function<std::string()>& make) const {
     if (!enabled()) return make();
     if (auto found = read(key)) return std::move(*found);
     std::error_code error;
     fs::create_directories(directory_, error);
     const KeyLock lock(directory_, key);
     if (lock.acquire(patience_))
-        if (auto found = read(key)) return std::move(*found);   // made while this process waited
+        if (auto found = read(key)) return std::move(*found);  // made while this process waited
     std::string bytes = make();
     write(key, entry, bytes);
     return bytes;
@@ -165,26 +174,24 @@ std::string DiskCache::get(const Digest& key, const std::string& entry, const st
 
 std::vector<DiskCache::Entry> DiskCache::list() const {
     std::vector<Entry> entries;
-    std::error_code error;
     const auto now = fs::file_time_type::clock::now();
-    for (const auto& item : fs::directory_iterator(directory_, error)) {
-        if (item.path().extension() != kSuffix) continue;
-        Entry e;
-        e.file = item.path().filename().string();
-        e.bytes = static_cast<int64_t>(item.file_size(error));
-        if (error) continue;   // removed by another process meanwhile
-        e.age_seconds = std::chrono::duration_cast<std::chrono::seconds>(now - item.last_write_time(error)).count();
+    for_each_file(directory_, [&](const fs::directory_entry& item) {
+        if (item.path().extension() != kSuffix) return;
+        std::error_code error;
+        const auto used = item.last_write_time(error);
+        Entry e{.file = item.path().filename().string(), .entry = "damaged", .bytes = 0, .age_seconds = 0};
+        if (!error) e.bytes = static_cast<int64_t>(item.file_size(error));
+        if (error) return;  // removed by another process meanwhile
+        e.age_seconds = std::chrono::duration_cast<std::chrono::seconds>(now - used).count();
         const File file(item.path().string(), O_RDONLY);
         Header header;
         if (file && read_all(file.fd(), reinterpret_cast<char*>(&header), sizeof header) && header.magic == kMagic &&
             header.name_bytes < 256) {
-            e.entry.resize(header.name_bytes);
-            if (!read_all(file.fd(), e.entry.data(), e.entry.size())) e.entry = "?";
-        } else {
-            e.entry = "damaged";
+            std::string name(header.name_bytes, '\0');
+            if (read_all(file.fd(), name.data(), name.size())) e.entry = std::move(name);
         }
         entries.push_back(std::move(e));
-    }
+    });
     std::sort(entries.begin(), entries.end(), [](const Entry& x, const Entry& y) {
         return x.age_seconds != y.age_seconds ? x.age_seconds < y.age_seconds : x.file < y.file;
     });
@@ -193,9 +200,10 @@ std::vector<DiskCache::Entry> DiskCache::list() const {
 
 int64_t DiskCache::clear() const {
     int64_t removed = 0;
-    std::error_code error;
-    for (const auto& item : fs::directory_iterator(directory_, error))
+    for_each_file(directory_, [&](const fs::directory_entry& item) {
+        std::error_code error;
         if (is_ours(item.path()) && fs::remove(item.path(), error)) ++removed;
+    });
     return removed;
 }
 
@@ -207,18 +215,22 @@ void DiskCache::evict() const {
     };
     std::vector<Item> items;
     int64_t total = 0;
-    std::error_code error;
-    for (const auto& item : fs::directory_iterator(directory_, error)) {
-        if (!is_ours(item.path())) continue;
-        Item i{item.path(), item.last_write_time(error), static_cast<int64_t>(item.file_size(error))};
-        if (error) continue;
+    const auto now = fs::file_time_type::clock::now();
+    for_each_file(directory_, [&](const fs::directory_entry& entry) {
+        if (!is_ours(entry.path())) return;
+        std::error_code error;
+        const auto used = entry.last_write_time(error);
+        const auto bytes = error ? 0 : static_cast<int64_t>(entry.file_size(error));
+        if (error) return;
         // A temporary file that old belongs to a writer that died.
-        const bool orphan = i.path.extension() != kSuffix && fs::file_time_type::clock::now() - i.used > std::chrono::hours(1);
-        if (orphan) fs::remove(i.path, error);
-        else items.push_back(std::move(i)), total += items.back().bytes;
-    }
+        const bool orphan = entry.path().extension() != kSuffix && now - used > std::chrono::hours(1);
+        if (orphan && fs::remove(entry.path(), error)) return;
+        items.push_back({entry.path(), used, bytes});
+        total += bytes;
+    });
     std::sort(items.begin(), items.end(), [](const Item& x, const Item& y) { return x.used < y.used; });
     for (const Item& i : items) {
+        std::error_code error;
         if (total <= limit_bytes_) return;
         if (fs::remove(i.path, error)) total -= i.bytes;
     }

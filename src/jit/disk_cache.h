@@ -1,7 +1,7 @@
 // DiskCache: compiled kernels in a directory that many processes share. Layer jit.
-// A file is named by the digest of all that made it, so it is right for ever or not there. It is written beside and renamed,
-// so readers see all of it or nothing; its checksum finds what a torn disk left. Nothing that goes wrong here is an error
-// for the caller: without a usable directory kernels are compiled each time.
+// A file is named by the digest of all that made it, so it is right for ever or not there. It is written beside and
+// renamed, so readers see all of it or nothing; its checksum finds what a torn disk left. Nothing that goes wrong here
+// is an error for the caller: without a usable directory kernels are compiled each time.
 #pragma once
 
 #include <chrono>
@@ -23,17 +23,19 @@ public:
 
     /// The bytes stored under `key`. A damaged file is removed and counts as absent.
     std::optional<std::string> read(const Digest& key) const;
-    /// Publishes `bytes`; then, while files take more than the limit, removes those not used for longest. False: not stored.
+    /// Publishes `bytes`; then, while files take more than the limit, removes those not used for longest. False: not
+    /// stored.
     bool write(const Digest& key, const std::string& entry, const std::string& bytes) const;
 
-    /// What `make` returns, made once: of several processes (or threads) that ask for a key one calls `make`, the others wait
-    /// for its file. A process that dies lets go of its place; after `patience` a waiter goes ahead on its own.
+    /// What `make` returns, made once: of several processes (or threads) that ask for a key one calls `make`, the
+    /// others wait for its file. A process that dies lets go of its place; after `patience` a waiter goes ahead on its
+    /// own.
     std::string get(const Digest& key, const std::string& entry, const std::function<std::string()>& make) const;
 
     struct Entry {
-        std::string file, entry;   // entry: the kernel's name
+        std::string file, entry;  // entry: the kernel's name
         int64_t bytes = 0;
-        int64_t age_seconds = 0;   // since it was last used
+        int64_t age_seconds = 0;  // since it was last used
     };
     /// Newest first.
     std::vector<Entry> list() const;

@@ -7,7 +7,7 @@
 namespace finegemm::jit {
 
 struct KernelFile {
-    std::string_view name;   // as in #include: "finegemm/core/base.h"
+    std::string_view name;  // as in #include: "finegemm/core/base.h"
     std::string_view text;
 };
 

@@ -20,9 +20,9 @@ struct KernelStore::Impl {
     Pack pack;
     DiskCache cache;
     Digest headers = kernel_files_digest();
-    std::mutex mutex;   // of the members below
+    std::mutex mutex;  // of the members below
     std::unique_ptr<Toolchain> toolchain;
-    std::map<std::string, std::shared_future<Binary>> beyond;   // what the pack did not have, made or in the making, by entry and text
+    std::map<std::string, std::shared_future<Binary>> beyond;  // made or in the making, by entry and text
 
     explicit Impl(const Options& o)
         : options(o), pack(o.use_pack ? embedded_pack() : Pack()), cache(o.cache_dir, o.cache_limit_bytes) {}
@@ -38,11 +38,11 @@ struct KernelStore::Impl {
     Binary read_or_compile(const KernelSource& source) {
         Binary binary{.cubin = {}, .entry = source.entry, .origin = Origin::Disk};
         // A kernel on disk needs no compiler: it is not even loaded.
-        if (const std::string identity = options.compiler == Compiler::Nvrtc ? expected_nvrtc(options) : ""; !identity.empty())
-            if (auto found = cache.read(key_of(source, identity))) {
-                binary.cubin = std::move(*found);
-                return binary;
-            }
+        const std::string expected = options.compiler == Compiler::Nvrtc ? expected_nvrtc(options) : "";
+        if (auto found = expected.empty() ? std::nullopt : cache.read(key_of(source, expected))) {
+            binary.cubin = std::move(*found);
+            return binary;
+        }
         const Toolchain& chosen = compiler();
         binary.cubin = cache.get(key_of(source, chosen.identity()), source.entry, [&] {
             binary.origin = Origin::Compiled;
@@ -50,7 +50,8 @@ struct KernelStore::Impl {
         });
         return binary;
     }
-    /// The first thread to ask makes the kernel; those that ask meanwhile or later get what it made. A failure is forgotten.
+    /// The first thread to ask makes the kernel; those that ask meanwhile or later get what it made. A failure is
+    /// forgotten.
     Binary beyond_pack(const KernelSource& source) {
         std::promise<Binary> promise;
         std::unique_lock lock(mutex);

@@ -11,7 +11,8 @@
 
 namespace finegemm::jit {
 
-/// A complete translation unit whose only entry is `extern "C" __global__ entry`. It includes <finegemm/...> headers only.
+/// A complete translation unit whose only entry is `extern "C" __global__ entry`. It includes <finegemm/...> headers
+/// only.
 struct KernelSource {
     std::string entry;
     std::string text;
@@ -29,7 +30,7 @@ struct Binary {
     std::string cubin;
     std::string entry;
     Origin origin = Origin::Compiled;
-    double milliseconds = 0;   // what getting it took
+    double milliseconds = 0;  // what getting it took
 };
 
 /// Thread-safe. One process compiles a kernel once; of several processes one compiles and the others wait for its file.

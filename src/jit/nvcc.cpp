@@ -63,7 +63,8 @@ Search find_nvcc(const Options& options) {
         const ProcessResult result = run_process({path, "--version"});
         const size_t release = result.output.find(", V");
         if (result.status == 0 && release != std::string::npos) {
-            const std::string version = result.output.substr(release + 3, result.output.find('\n', release) - release - 3);
+            const std::string version =
+                result.output.substr(release + 3, result.output.find('\n', release) - release - 3);
             search.found = std::make_unique<Nvcc>(path, version);
             return search;
         }

@@ -40,9 +40,11 @@ bool resolve(void* library, F& entry, const char* name) {
 
 bool resolve_all(void* lib, NvrtcApi& api) {
     return resolve(lib, api.Version, "nvrtcVersion") && resolve(lib, api.CreateProgram, "nvrtcCreateProgram") &&
-           resolve(lib, api.CompileProgram, "nvrtcCompileProgram") && resolve(lib, api.GetCUBINSize, "nvrtcGetCUBINSize") &&
-           resolve(lib, api.GetCUBIN, "nvrtcGetCUBIN") && resolve(lib, api.GetProgramLogSize, "nvrtcGetProgramLogSize") &&
-           resolve(lib, api.GetProgramLog, "nvrtcGetProgramLog") && resolve(lib, api.DestroyProgram, "nvrtcDestroyProgram") &&
+           resolve(lib, api.CompileProgram, "nvrtcCompileProgram") &&
+           resolve(lib, api.GetCUBINSize, "nvrtcGetCUBINSize") && resolve(lib, api.GetCUBIN, "nvrtcGetCUBIN") &&
+           resolve(lib, api.GetProgramLogSize, "nvrtcGetProgramLogSize") &&
+           resolve(lib, api.GetProgramLog, "nvrtcGetProgramLog") &&
+           resolve(lib, api.DestroyProgram, "nvrtcDestroyProgram") &&
            resolve(lib, api.GetErrorString, "nvrtcGetErrorString");
 }
 
@@ -68,15 +70,15 @@ public:
             text_pointers.push_back(texts[i].c_str());
         }
         Program program = nullptr;
-        check(api_.CreateProgram(&program, source.text.c_str(), (source.entry + ".cu").c_str(), static_cast<int>(names.size()),
-                                 text_pointers.data(), name_pointers.data()),
+        check(api_.CreateProgram(&program, source.text.c_str(), (source.entry + ".cu").c_str(),
+                                 static_cast<int>(names.size()), text_pointers.data(), name_pointers.data()),
               "nvrtcCreateProgram");
         const auto destroy = [this](Program p) { api_.DestroyProgram(&p); };
         const std::unique_ptr<ProgramTag, decltype(destroy)> owner(program, destroy);
         const int result = api_.CompileProgram(program, kOptions.size(), kOptions.data());
         Output out;
         out.log = text_of(program, api_.GetProgramLogSize, api_.GetProgramLog);
-        out.log.resize(out.log.find_last_not_of('\0') + 1);   // NVRTC counts the terminator
+        out.log.resize(out.log.find_last_not_of('\0') + 1);  // NVRTC counts the terminator
         if (result != 0)
             throw Error(Errc::Compile, fmt::format("{} could not compile {}: {}\n{}", identity(), source.entry,
                                                    api_.GetErrorString(result), out.log));
@@ -93,7 +95,8 @@ private:
         return text;
     }
     void check(int result, const char* what) const {
-        if (result != 0) throw Error(Errc::Compile, fmt::format("{}: {} failed: {}", path_, what, api_.GetErrorString(result)));
+        if (result != 0)
+            throw Error(Errc::Compile, fmt::format("{}: {} failed: {}", path_, what, api_.GetErrorString(result)));
     }
 
     NvrtcApi api_;
@@ -101,7 +104,7 @@ private:
 };
 
 constexpr std::array kNames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-constexpr int kNewestMajor = 13, kOldestMajor = 12;   // that know sm_90a and C++20
+constexpr int kNewestMajor = 13, kOldestMajor = 12;  // that know sm_90a and C++20
 
 /// Where NVRTC may be: files that exist, in the order of the search, and places that have none.
 struct Places {
@@ -123,7 +126,8 @@ struct Places {
     void look_in_packages(const fs::path& site) {
         std::error_code error;
         bool any = false;
-        for (const auto& package : fs::directory_iterator(site / "nvidia", error)) any |= look_in(package.path() / "lib");
+        for (const auto& package : fs::directory_iterator(site / "nvidia", error))
+            any |= look_in(package.path() / "lib");
         if (!any) without.push_back(fmt::format("{}/nvidia/*/lib: has no libnvrtc.so", site.string()));
     }
 };
@@ -145,7 +149,8 @@ Places places_of(const Options& options) {
         if (up.filename() == "site-packages" || up.filename() == "dist-packages") places.look_in_packages(up);
     if (!options.python_prefix.empty())
         for (const auto& python : fs::directory_iterator(options.python_prefix + "/lib", error))
-            if (fs::exists(python.path() / "site-packages", error)) places.look_in_packages(python.path() / "site-packages");
+            if (fs::exists(python.path() / "site-packages", error))
+                places.look_in_packages(python.path() / "site-packages");
     for (const std::string& home : {options.cuda_home, std::string("/usr/local/cuda")})
         if (!home.empty()) places.look_in_directory(home + "/lib64");
     return places;
@@ -170,7 +175,8 @@ std::unique_ptr<Toolchain> open_nvrtc(const std::string& path, std::string& why)
     else if (major < kOldestMajor) why = fmt::format("{}: NVRTC {}.{} does not know sm_90a", path, major, minor);
     if (!why.empty()) return nullptr;
     const fs::path file = file_of(reinterpret_cast<const void*>(api.Version));
-    dlopen(builtins_beside(file, major, minor).c_str(), RTLD_NOW | RTLD_LOCAL);   // fails where the loader's search is enough
+    // Fails, and need not succeed, where NVRTC and its builtins are where the loader searches.
+    dlopen(builtins_beside(file, major, minor).c_str(), RTLD_NOW | RTLD_LOCAL);
     return std::make_unique<Nvrtc>(api, file.string(), identity_of(major, minor));
 }
 
@@ -179,7 +185,7 @@ std::unique_ptr<Toolchain> open_nvrtc(const std::string& path, std::string& why)
 Search find_nvrtc(const Options& options) {
     Places places = places_of(options);
     Search search{.found = nullptr, .tried = std::move(places.without)};
-    places.files.insert(places.files.end(), kNames.begin(), kNames.end());   // last, the loader's own search
+    places.files.insert(places.files.end(), kNames.begin(), kNames.end());  // last, the loader's own search
     for (const std::string& file : places.files) {
         std::string why;
         search.found = open_nvrtc(file, why);
@@ -195,7 +201,8 @@ std::string expected_nvrtc(const Options& options) {
     std::error_code error;
     for (int major = kNewestMajor; major >= kOldestMajor; --major)
         for (int minor = 9; minor >= 0; --minor)
-            if (fs::exists(builtins_beside(places.files.front(), major, minor), error)) return identity_of(major, minor);
+            if (fs::exists(builtins_beside(places.files.front(), major, minor), error))
+                return identity_of(major, minor);
     return {};
 }
 

@@ -18,17 +18,17 @@ namespace finegemm::jit {
 namespace {
 
 constexpr char kMagic[8] = {'F', 'G', 'P', 'A', 'C', 'K', '0', '1'};
-constexpr int kLevel = 19;   // read often, written once
+constexpr int kLevel = 19;  // read often, written once
 
 struct Header {
     char magic[8];
     uint64_t count;
-    uint64_t check;   // of all that follows
+    uint64_t check;  // of all that follows
 };
 
 struct IndexEntry {
     Digest key;
-    uint64_t offset, bytes;   // of the frame, from the beginning of the pack
+    uint64_t offset, bytes;  // of the frame, from the beginning of the pack
 };
 
 Digest key_of(const KernelSource& source) {

@@ -12,8 +12,8 @@
 
 namespace finegemm::jit {
 
-/// A view of a pack's bytes; finding a kernel reads the index, then decompresses that kernel only. Kernels are found by the
-/// digest of their source and of all kernel headers: a pack of another version finds nothing, it is never wrong.
+/// A view of a pack's bytes; finding a kernel reads the index, then decompresses that kernel only. Kernels are found by
+/// the digest of their source and of all kernel headers: a pack of another version finds nothing, it is never wrong.
 class Pack {
 public:
     Pack() = default;
@@ -34,7 +34,8 @@ Pack embedded_pack();
 
 using PackProgress = std::function<void(size_t done, size_t of, const std::string& entry)>;
 
-/// Compiles all `sources` with `jobs` threads and packs them. Throws Error(Compile). The logs go to `logs`, one for each source.
+/// Compiles all `sources` with `jobs` threads and packs them. Throws Error(Compile). The logs go to `logs`, one for
+/// each source.
 std::string build_pack(std::span<const KernelSource> sources, const Toolchain& toolchain, unsigned jobs,
                        const PackProgress& progress, std::vector<std::string>* logs = nullptr);
 

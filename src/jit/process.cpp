@@ -53,7 +53,8 @@ ProcessResult run_process(const std::vector<std::string>& arguments) {
 TemporaryDirectory::TemporaryDirectory() {
     std::error_code error;
     path_ = (std::filesystem::temp_directory_path(error) / "finegemm-XXXXXX").string();
-    if (!mkdtemp(path_.data())) throw Error(Errc::Io, fmt::format("cannot make a directory {}: {}", path_, std::strerror(errno)));
+    if (!mkdtemp(path_.data()))
+        throw Error(Errc::Io, fmt::format("cannot make a directory {}: {}", path_, std::strerror(errno)));
 }
 
 TemporaryDirectory::~TemporaryDirectory() {

@@ -7,8 +7,8 @@
 namespace finegemm::jit {
 
 struct ProcessResult {
-    int status = -1;      // exit status; -1: could not be started or was killed
-    std::string output;   // of stdout and stderr together
+    int status = -1;     // exit status; -1: could not be started or was killed
+    std::string output;  // of stdout and stderr together
 };
 
 /// Runs a program, found through PATH if its name has no slash, without a shell, and waits for it.

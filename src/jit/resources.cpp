@@ -21,7 +21,8 @@ int64_t number_before(std::string_view text, size_t end) {
 Resources resources_of(std::string_view log) {
     Resources r;
     for (const std::string_view kind : {" bytes spill stores", " bytes spill loads"})
-        for (size_t at = log.find(kind); at != std::string_view::npos; at = log.find(kind, at + 1)) r.spill_bytes += number_before(log, at);
+        for (size_t at = log.find(kind); at != std::string_view::npos; at = log.find(kind, at + 1))
+            r.spill_bytes += number_before(log, at);
     if (const size_t at = log.find(" registers"); at != std::string_view::npos) r.registers = number_before(log, at);
     // ptxas: "(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to ..."
     r.serialised = log.find("wgmma.mma_async instructions are serialized") != std::string_view::npos ||

@@ -20,23 +20,24 @@ std::string_view enumerator(ClusterUse use) {
 }  // namespace
 
 std::string to_source(const GemmConfig& c) {
-    return fmt::format("finegemm::GemmConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .math_warpgroups = {}, .cluster = {}, "
-                       ".cluster_use = finegemm::ClusterUse::{}, .ctas_per_sm = {}, .slab_n = {}}}",
-                       c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm,
-                       c.slab_n);
+    return fmt::format(
+        "finegemm::GemmConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .math_warpgroups = {}, .cluster = {}, "
+        ".cluster_use = finegemm::ClusterUse::{}, .ctas_per_sm = {}, .slab_n = {}}}",
+        c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm, c.slab_n);
 }
 
 KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
     const std::string entry = fmt::format("finegemm_{}", name);
-    return {.entry = entry,
-            .text = fmt::format("#define FG_WGMMA_N {}\n"
-                                "#include <finegemm/device/gemm.cuh>\n"
-                                "inline constexpr auto kConfig = {};\n"
-                                "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm)\n"
-                                "{}(const __grid_constant__ finegemm::GemmParams params) {{\n"
-                                "    finegemm::device::gemm<kConfig>(params);\n"
-                                "}}\n",
-                                c.tile_n, to_source(c), entry)};
+    return {
+        .entry = entry,
+        .text = fmt::format("#define FG_WGMMA_N {}\n"
+                            "#include <finegemm/device/gemm.cuh>\n"
+                            "inline constexpr auto kConfig = {};\n"
+                            "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm)\n"
+                            "{}(const __grid_constant__ finegemm::GemmParams params) {{\n"
+                            "    finegemm::device::gemm<kConfig>(params);\n"
+                            "}}\n",
+                            c.tile_n, to_source(c), entry)};
 }
 
 }  // namespace finegemm::jit

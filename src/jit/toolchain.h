@@ -27,15 +27,15 @@ public:
 
 /// What a search for a toolchain came to, for people: `finegemm doctor` prints it.
 struct Search {
-    std::unique_ptr<Toolchain> found;   // null: none
-    std::vector<std::string> tried;     // places, each with what was wrong there
+    std::unique_ptr<Toolchain> found;  // null: none
+    std::vector<std::string> tried;    // places, each with what was wrong there
 };
 
 Search find_nvrtc(const Options& options);
 Search find_nvcc(const Options& options);
 
-/// What find_nvrtc(options).found->identity() will be, told by names of files. Loading the library instead takes 10 ms, from a
-/// cold disk 200 ms. Empty if only loading tells.
+/// What find_nvrtc(options).found->identity() will be, told by names of files. Loading the library instead takes 10 ms,
+/// from a cold disk 200 ms. Empty if only loading tells.
 std::string expected_nvrtc(const Options& options);
 
 /// For people without a compiler: where it was looked for, and what to do.

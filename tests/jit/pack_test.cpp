@@ -1,0 +1,109 @@
+// Packs: built, read, damaged, outdated; and the one inside the library.
+#include <algorithm>
+#include <chrono>
+
+#include <finegemm/error.h>
+
+#include "backend/pack_contents.h"
+#include "jit/pack.h"
+#include "support.h"
+
+namespace finegemm::jit {
+namespace {
+
+/// "Compiles" by repeating the text.
+class Repeater final : public Toolchain {
+public:
+    std::string identity() const override { return "repeater"; }
+    std::string path() const override { return "here"; }
+    Output compile(const KernelSource& source) const override {
+        if (source.text == "wrong") throw Error(Errc::Compile, "cannot repeat that");
+        std::string cubin;
+        for (int i = 0; i < 100; ++i) cubin += source.text;
+        return {cubin, "log of " + source.entry};
+    }
+};
+
+std::vector<KernelSource> sources(size_t count) {
+    std::vector<KernelSource> out;
+    for (size_t i = 0; i < count; ++i) out.push_back({"entry_" + std::to_string(i), "text " + std::to_string(i)});
+    return out;
+}
+
+TEST(Packs, ReturnEveryKernelTheyWereBuiltFromAndNoOther) {
+    const auto in = sources(20);
+    std::vector<std::string> logs;
+    std::vector<size_t> progress;
+    const std::string bytes = build_pack(
+        in, Repeater(), 4, [&](size_t done, size_t of, const std::string&) { progress.push_back(done * 100 + of); },
+        &logs);
+    const Pack pack(bytes);
+    EXPECT_EQ(pack.size(), 20u);
+    EXPECT_EQ(pack.bytes(), bytes.size());
+    for (size_t i = 0; i < in.size(); ++i) {
+        EXPECT_EQ(pack.find(in[i]), Repeater().compile(in[i]).cubin) << i;
+        EXPECT_EQ(logs[i], "log of " + in[i].entry);
+        EXPECT_EQ(progress[i], (i + 1) * 100 + 20);
+    }
+    EXPECT_FALSE(pack.find({in[3].entry, in[4].text}));
+    EXPECT_FALSE(pack.find({in[4].entry, in[3].text}));
+    EXPECT_FALSE(pack.find({in[3].entry, in[3].text + " "})) << "a source that has changed since";
+}
+
+TEST(Packs, AreTheSameBytesHoweverManyThreadsBuildThem) {
+    EXPECT_EQ(build_pack(sources(20), Repeater(), 1, nullptr), build_pack(sources(20), Repeater(), 4, nullptr));
+}
+
+TEST(Packs, OfNothingAreEmpty) {
+    EXPECT_EQ(Pack().size(), 0u);
+    EXPECT_FALSE(Pack().find({"entry", "text"}));
+    EXPECT_EQ(Pack(build_pack({}, Repeater(), 1, nullptr)).size(), 0u);
+    EXPECT_EQ(Pack("").size(), 0u);
+    EXPECT_EQ(Pack("not a pack, but long enough to be one").size(), 0u);
+}
+
+TEST(Packs, ThatAreDamagedAreEmpty) {
+    const auto in = sources(2);
+    const std::string whole = build_pack(in, Repeater(), 1, nullptr);
+    for (size_t length = 0; length < whole.size(); ++length)
+        EXPECT_EQ(Pack(std::string_view(whole).substr(0, length)).size(), 0u);
+    for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+        std::string damaged = whole;
+        damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+        const Pack pack(damaged);
+        for (const KernelSource& s : in)
+            if (const auto found = pack.find(s)) {
+                EXPECT_EQ(found, Repeater().compile(s).cubin) << "bit " << bit;
+            }
+    }
+}
+
+TEST(Packs, AreNotBuiltWhenAKernelDoesNotCompile) {
+    auto in = sources(5);
+    in[2].text = "wrong";
+    EXPECT_THROW(build_pack(in, Repeater(), 2, nullptr), Error);
+}
+
+TEST(TheEmbeddedPack, HasEveryKernelThatACallCanChooseInAtMostAMegabyteAndTwoMilliseconds) {
+    const Pack pack = embedded_pack();
+    if (pack.size() == 0) GTEST_SKIP() << "this library was built without NVRTC and has no precompiled kernels";
+    const auto contents = pack_contents();
+    EXPECT_EQ(pack.size(), contents.size());
+    EXPECT_LE(pack.bytes(), 1u << 20);
+    std::vector<double> times;
+    for (const KernelSource& source : contents) {
+        const auto begin = std::chrono::steady_clock::now();
+        const auto cubin = embedded_pack().find(source);  // as at the first call: the whole pack is verified too
+        times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+        ASSERT_TRUE(cubin) << source.entry;
+        EXPECT_TRUE(cubin->starts_with("\177ELF")) << source.entry;
+        EXPECT_NE(cubin->find(source.entry), std::string::npos) << source.entry;
+    }
+    std::nth_element(times.begin(), times.begin() + static_cast<long>(times.size() / 2), times.end());
+    RecordProperty("median_ms", std::to_string(times[times.size() / 2]));
+    RecordProperty("kilobytes", std::to_string(pack.bytes() / 1024));
+    EXPECT_LE(times[times.size() / 2], 2);
+}
+
+}  // namespace
+}  // namespace finegemm::jit

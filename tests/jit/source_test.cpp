@@ -1,0 +1,95 @@
+// The printed sources of kernels.
+#include <cstdlib>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "backend/pack_contents.h"
+#include "jit/digest.h"
+#include "jit/kernel_files.h"
+#include "jit/quantize_source.h"
+#include "plan/plan.h"
+#include "support.h"
+
+namespace finegemm::jit {
+namespace {
+
+using namespace test;
+
+constexpr GemmConfig kExample{.tile_m = 128,
+                              .tile_n = 192,
+                              .stages = 4,
+                              .math_warpgroups = 2,
+                              .cluster = 2,
+                              .cluster_use = ClusterUse::ShareB,
+                              .ctas_per_sm = 1,
+                              .slab_n = 64};
+
+TEST(GemmSource, IsAShortReadableText) {
+    const fs::path golden = fs::path(FINEGEMM_TEST_DIR) / "golden/gemm_source.cu";
+    const KernelSource source = gemm_source(kExample, "m128n192s4w2_shareB2");
+    EXPECT_EQ(source.entry, "finegemm_m128n192s4w2_shareB2");
+    if (std::getenv("FG_UPDATE_GOLDEN")) write_text(golden, source.text);
+    EXPECT_EQ(source.text, read_text(golden));
+}
+
+TEST(GemmSource, PrintsEveryConfigurationSoThatAHostCompilerReadsTheSameValue) {
+    if (run_process({"c++", "--version"}).status != 0) GTEST_SKIP() << "no C++ compiler here";
+    std::string text = "#include <finegemm/core/config.h>\nusing U = finegemm::ClusterUse;\n";
+    std::vector<GemmConfig> configs(plan::candidates().begin(), plan::candidates().end());
+    configs.push_back(kExample);
+    for (const GemmConfig& c : configs) {
+        const auto use = static_cast<uint32_t>(c.cluster_use);
+        text += fmt::format("static_assert({} == finegemm::GemmConfig{{{}, {}, {}, {}, {}, U({}), {}, {}}});\n",
+                            to_source(c), c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, use,
+                            c.ctas_per_sm, c.slab_n);
+    }
+    const TemporaryDirectory directory;
+    const std::string file = directory.path() + "/configs.cpp";
+    write_text(file, text);
+    const auto result = run_process({"c++", "-std=c++20", "-fsyntax-only", "-I" FINEGEMM_TEST_DIR "/../kernels", file});
+    EXPECT_EQ(result.status, 0) << result.output;
+}
+
+TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
+    std::set<std::string> texts, entries;
+    for (const KernelSource& s : pack_contents()) {
+        EXPECT_TRUE(texts.insert(s.text).second) << s.entry;
+        EXPECT_TRUE(entries.insert(s.entry).second) << s.entry;
+        EXPECT_NE(s.text.find("\n" + s.entry + "("), std::string::npos) << s.entry;
+    }
+    EXPECT_EQ(texts.size(), plan::candidates().size() + quantize_configs().size());
+}
+
+TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {
+    const fs::path root = fs::path(FINEGEMM_TEST_DIR) / "../kernels";
+    std::set<std::string> on_disk;
+    for (const auto& item : fs::recursive_directory_iterator(root))
+        if (item.is_regular_file()) on_disk.insert(fs::relative(item.path(), root).string());
+    std::set<std::string> embedded;
+    for (const auto& [name, text] : kernel_files()) {
+        embedded.emplace(name);
+        EXPECT_TRUE(text == read_text(root / name)) << name;
+    }
+    EXPECT_EQ(embedded, on_disk);
+}
+
+TEST(Digest, ChangesWithEveryPartAndWithWhereAPartEnds) {
+    const std::vector<std::initializer_list<std::string_view>> lists = {{"headers", "nvrtc 13.0", "entry", "text"},
+                                                                        {"header", "nvrtc 13.0", "entry", "text"},
+                                                                        {"headers", "nvrtc 12.9", "entry", "text"},
+                                                                        {"headers", "nvrtc 13.0", "other", "text"},
+                                                                        {"headers", "nvrtc 13.0", "entry", "texT"},
+                                                                        {"headers", "nvrtc 13.0", "entrytext", ""},
+                                                                        {"headers", "nvrtc 13.0", "entryt", "ext"},
+                                                                        {"headers", "nvrtc 13.0", "entrytext"},
+                                                                        {}};
+    std::set<std::string> names;
+    for (const auto& list : lists) names.insert(digest(list).hex());
+    EXPECT_EQ(names.size(), lists.size());
+    EXPECT_EQ(digest({"a", "b"}), digest({"a", "b"}));
+    EXPECT_EQ(digest({"a"}).hex().size(), 32u);
+}
+
+}  // namespace
+}  // namespace finegemm::jit
