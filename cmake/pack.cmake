@@ -16,7 +16,7 @@ function(finegemm_embed_pack target)
 #include "jit/pack.h"
 
 asm(R"(
-.section .rodata
+.pushsection .rodata
 .balign 16
 .hidden finegemm_pack_begin
 .hidden finegemm_pack_end
@@ -26,7 +26,7 @@ finegemm_pack_begin:
 .incbin "@pack@"
 finegemm_pack_end:
 .byte 0
-.text
+.popsection
 )");
 
 extern "C" {

@@ -24,7 +24,7 @@ KernelSource quantize_source(const QuantizeConfig& c) {
     return {.entry = entry,
             .text = fmt::format("#include <finegemm/device/quantize.cuh>\n"
                                 "inline constexpr finegemm::QuantizeConfig kConfig{{finegemm::QuantizeInput::{}, {}}};\n"
-                                "extern \"C\" __global__ void __launch_bounds__(kConfig.kThreads)\n"
+                                "extern \"C\" __global__ void __launch_bounds__(kConfig.kThreads, kConfig.ctas_per_sm())\n"
                                 "{}(const __grid_constant__ finegemm::QuantizeParams params) {{\n"
                                 "    finegemm::device::quantize<kConfig>(params);\n"
                                 "}}\n",

@@ -15,8 +15,8 @@ FG_HD constexpr uint32_t finite_magnitude(float x) {
     return bits < 0x7f800000u ? bits : 0;
 }
 
-/// The scale of a block whose largest finite magnitude has the bits `largest`: amax / 448, at least kLeastScale; 1 for a block
-/// of zeros. With `power_of_two` rounded up to one.
+/// The scale of a block whose largest finite magnitude has the bits `largest`: amax / 448, at least kLeastScale; 1 for
+/// a block of zeros. With `power_of_two` rounded up to one.
 FG_HD constexpr float block_scale(uint32_t largest, bool power_of_two) {
     if (largest == 0) return 1.0f;
     const float scale = float_of_bits(largest) / kE4m3Max;
@@ -38,13 +38,15 @@ struct QuantizeConfig {
 
     constexpr bool operator==(const QuantizeConfig&) const = default;
 
-    static constexpr uint32_t kThreads = 256, kWarps = kThreads / 32;
+    static constexpr uint32_t kThreads = 512, kWarps = kThreads / 32;
     /// Elements that a lane loads at once: 16 bytes.
     FG_HD constexpr uint32_t vector() const { return input == QuantizeInput::F32 ? 4 : 8; }
     /// Lanes that share a row of a block.
     FG_HD constexpr uint32_t lanes() const { return kScaleBlock / vector(); }
     /// Vectors of a thread that are in flight together.
-    FG_HD constexpr uint32_t unroll() const { return square_blocks ? kScaleBlock * lanes() / kThreads : 4; }
+    FG_HD constexpr uint32_t unroll() const { return square_blocks ? kScaleBlock * lanes() / kThreads : 2; }
+    /// With whose number of threads the compiler shall stay within the register file.
+    FG_HD constexpr uint32_t ctas_per_sm() const { return input == QuantizeInput::F32 && square_blocks ? 2 : 3; }
     /// 1x128 blocks of one row that a warp does at once.
     FG_HD constexpr uint32_t warp_blocks() const { return unroll() * 32 / lanes(); }
 };

@@ -88,7 +88,7 @@ struct RunWalk {
     static constexpr uint32_t kRun = 4;
 
     Walk tiles;
-    TileCoord tile;
+    TileCoord tile = {};
     uint32_t run = 0;      // of the tile
     uint32_t before = 0;   // blocks of the tiles before
     bool done = false;

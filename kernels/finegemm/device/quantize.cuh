@@ -109,9 +109,10 @@ __device__ void quantize_blocks(const QuantizeParams& p) {
             const RowCol at = place(u);
             if (at.row < p.rows && at.col < p.cols) values[u].store(p, at.row, at.col, inverse);
         }
-        if (threadIdx.x == 0)
-            ptx::store_global(p.scales + first.row / kScaleBlock * p.scale_row_stride + first.col / kScaleBlock * p.scale_col_stride,
-                              scale);
+        if (threadIdx.x == 0) {
+            const int64_t down = first.row / kScaleBlock, right = first.col / kScaleBlock;
+            ptx::store_global(p.scales + down * p.scale_row_stride + right * p.scale_col_stride, scale);
+        }
     }
 }
 

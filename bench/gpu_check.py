@@ -1,0 +1,330 @@
+#!/usr/bin/env python3
+"""Correctness and speed on a machine with an H200; needs torch. Writes bench/results/ and gpu-validated.json.
+
+Usage: gpu_check.py [--library FILE] [--out DIR] [--shapes N] [--rounds N] [--only NAME,...] [--quick]
+
+Every check prints one line and raises on failure; only a full run that passes writes gpu-validated.json.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import time
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tools")]
+from gpu_cases import (DENSE_NK, DENSE_ROWS, Guarded, blocks, bound, differing, expanded, model, operands,  # noqa: E402
+                       sample_rows)
+from gpu_digest import digest  # noqa: E402
+from gpu_library import Library  # noqa: E402
+from gpu_timing import median_times  # noqa: E402
+
+LAYOUTS = ("row", "mn", "odd")
+
+
+class Check:
+    def __init__(self, arguments):
+        self.options = arguments
+        self.library = Library(arguments.library)
+        self.generator = torch.Generator("cuda").manual_seed(1)
+        self.random = random.Random(1)
+        self.report = {}
+
+    def usable(self, m, n, k):
+        """Names of the kernels that can take a shape, the planner's choice first."""
+        return [row["name"] for row in self.library.explain(m, n, k)["candidates"] if "rejected" not in row]
+
+    def one_shape(self, m, n, k, layout, config, padding=0, rows=16):
+        """One GEMM: its bits against the model's, what lies around D, and, where it is small, the derived bound."""
+        x = operands(m, n, k, layout, self.generator, padding)
+        out = Guarded(m, n)
+        self.library.gemm(*x, out.d, config=config)
+        picked = sample_rows(m, rows, self.generator)
+        wrong = differing(out.d[picked], model(self.library, *x, picked, config))
+        what = f"{m}x{n}x{k} {config}, {layout} scales, padding {padding}"
+        if wrong:
+            raise AssertionError(f"{what}: {wrong} elements differ from the model")
+        if not out.intact():
+            raise AssertionError(f"{what}: wrote outside of D")
+        if m * n * k < 1 << 28:
+            a, sfa, b, sfb = x
+            exact = expanded(a, sfa, 1) @ expanded(b, sfb, 128).t()
+            share = float(((out.d.double() - exact).abs() / bound(a, sfa, b, sfb, exact)).max())
+            if not share <= 1:
+                raise AssertionError(f"{what}: error is {share:.2f} of its bound")
+            return share
+        return 0.0
+
+    def shapes(self):
+        """Random shapes, each with the planner's choice and with another kernel, all layouts, odd M, tails of K."""
+        worst, count, kernels = 0.0, 0, set()
+        while count < self.options.shapes:
+            m = self.random.choice((1, 2, 3, 7, 8, 15, 33, 64, 65, 100, 128, 129, 200, 257, 384, 500, 777, 1000))
+            n = 8 * self.random.randint(1, 200)
+            k = 16 * self.random.randint(1, 200)
+            names = self.usable(m, n, k)
+            for config in {names[0], self.random.choice(names)}:
+                worst = max(worst, self.one_shape(m, n, k, self.random.choice(LAYOUTS), config, self.random.choice((0, 0, 16, 112))))
+                kernels.add(config)
+                count += 1
+        return {"gemms": count, "kernels": len(kernels), "worst_share_of_bound": round(worst, 4)}
+
+    def table(self):
+        """All rows of the dense table, some rows of D each."""
+        for m in DENSE_ROWS:
+            for n, k in DENSE_NK:
+                self.one_shape(m, n, k, "mn" if m % 3 else "row", self.usable(m, n, k)[0], rows=8)
+        return {"gemms": len(DENSE_ROWS) * len(DENSE_NK)}
+
+    def beyond_31_bits(self):
+        """A, B or D with more than 2^31 elements; also their bytes pass 2^32."""
+        shapes = ((300_032, 256, 7168), (256, 300_032, 7168), (300_000, 14_400, 128))
+        for m, n, k in shapes:
+            self.one_shape(m, n, k, "mn", self.usable(m, n, k)[0], rows=4)
+            torch.cuda.empty_cache()
+        return {"shapes": shapes}
+
+    def repeat(self):
+        """200 runs of every kernel give the same bits, with the caches in any state."""
+        names = [row["name"] for row in self.library.explain(4096, 4096, 4096)["candidates"]]
+        for name in names:
+            m = next(m for m in (96, 192, 384, 640) if name in self.usable(m, 2112, 4096))
+            x = operands(m, 2112, 4096, "mn", self.generator)
+            first, again = (torch.empty(m, 2112, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+            self.library.gemm(*x, first, config=name)
+            call = self.library.prepare(*x, again, config=name)
+            different = torch.zeros((), device="cuda", dtype=torch.int64)
+            for _ in range(200):
+                again.fill_(7)
+                call()
+                different += (first.view(torch.int16) != again.view(torch.int16)).sum()
+            if int(different):
+                raise AssertionError(f"{name}: {int(different)} elements moved in 200 runs")
+        return {"kernels": len(names), "runs": 200}
+
+    def streams(self):
+        """Two streams at once, 200 GEMMs on each."""
+        shapes = ((64, 4096, 7168), (777, 2112, 2048))
+        cases = [operands(*shape, "mn", self.generator) for shape in shapes]
+        alone = [torch.empty(s[0], s[1], device="cuda", dtype=torch.bfloat16) for s in shapes]
+        for x, d in zip(cases, alone):
+            self.library.gemm(*x, d)
+        torch.cuda.synchronize()
+        streams = [torch.cuda.Stream() for _ in shapes]
+        results = [[torch.empty_like(d) for _ in range(8)] for d in alone]
+        for i in range(200):
+            for stream, x, into in zip(streams, cases, results):
+                with torch.cuda.stream(stream):
+                    self.library.gemm(*x, into[i % 8])
+        torch.cuda.synchronize()
+        wrong = sum(differing(d, into) for d, list_ in zip(alone, results) for into in list_)
+        if wrong:
+            raise AssertionError(f"{wrong} elements differ when two streams run at once")
+        return {"gemms": 400}
+
+    def graph(self):
+        """A CUDA graph of three dependent GEMMs, captured as the first calls of their shapes, replayed with other inputs."""
+        m, n = 48, 1024
+        a, sfa, b, sfb = operands(m, n, n, "mn", self.generator)
+        d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+        q, s = torch.empty_like(a), torch.empty(blocks(n), m, device="cuda").t()
+        def chain():
+            for _ in range(3):
+                self.library.gemm(a, sfa, b, sfb, d)
+                self.library.quantize("rows", d, q, s)
+                a.view(torch.uint8).copy_(q.view(torch.uint8))
+                sfa.copy_(s)
+        start = (a.clone(), sfa.clone())
+        side = torch.cuda.Stream()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=side):
+            chain()
+        for factor in (1.0, 0.5):
+            a.view(torch.uint8).copy_(start[0].view(torch.uint8)), sfa.copy_(start[1] * factor)
+            graph.replay()
+            torch.cuda.synchronize()
+            captured = d.clone()
+            a.view(torch.uint8).copy_(start[0].view(torch.uint8)), sfa.copy_(start[1] * factor)
+            chain()
+            torch.cuda.synchronize()
+            if differing(captured, d):
+                raise AssertionError("a replayed graph and direct calls differ")
+        return {"replays": 2}
+
+    def quantize(self):
+        """GPU and CPU give the same bits for all types, NaN and infinities too."""
+        count = 0
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            for rows, cols in ((1, 16), (5, 144), (128, 128), (130, 400), (257, 7168)):
+                x = torch.randn(rows, cols, device="cuda", generator=self.generator) * 10 ** self.random.uniform(-6, 3)
+                x = x.to(dtype)
+                x[0, :3] = torch.tensor([math.nan, math.inf, -math.inf])
+                x[-1] = 0
+                for kind, shape in (("rows", (rows, blocks(cols))), ("blocks", (blocks(rows), blocks(cols)))):
+                    for power_of_two in (False, True):
+                        results = []
+                        for there in (x, x.cpu()):
+                            q = torch.empty(rows, cols, dtype=torch.float8_e4m3fn, device=there.device)
+                            s = torch.empty(*shape, device=there.device)
+                            self.library.quantize(kind, there, q, s, power_of_two)
+                            results.append((q.view(torch.uint8).cpu(), s.cpu()))
+                        if not all(torch.equal(g, c) for g, c in zip(*results)):
+                            raise AssertionError(f"quantize_{kind} of {dtype} {rows}x{cols}: GPU and CPU differ")
+                        count += 1
+        return {"cases": count}
+
+    def memcheck(self):
+        """compute-sanitizer's memcheck over small shapes of every kernel."""
+        tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+        command = [tool, "--tool", "memcheck", "--error-exitcode", "9", sys.executable, __file__, "--library",
+                   self.options.library, "--only", "small"]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=400)
+        if result.returncode or "ERROR SUMMARY: 0 errors" not in result.stdout + result.stderr:
+            raise AssertionError(f"memcheck: {(result.stdout + result.stderr)[-2000:]}")
+        return {"errors": 0}
+
+    def small(self):
+        """Every kernel once, on a small shape: what memcheck runs."""
+        names = [row["name"] for row in self.library.explain(4096, 4096, 4096)["candidates"]]
+        for name in names:
+            m = next(m for m in (5, 70, 130, 300) if name in self.usable(m, 136, 1040))
+            self.one_shape(m, 136, 1040, self.random.choice(LAYOUTS), name, rows=4)
+        x = torch.randn(130, 144, device="cuda").bfloat16()
+        for kind, shape in (("rows", (130, 2)), ("blocks", (2, 2))):
+            self.library.quantize(kind, x, torch.empty(130, 144, dtype=torch.float8_e4m3fn, device="cuda"),
+                                  torch.empty(*shape, device="cuda"))
+        torch.cuda.synchronize()
+        return {"kernels": len(names) + 2}
+
+    def layouts(self):
+        """Row-major against MN-major scales: less than 2% of time between them, in geometric mean over the kernels chosen."""
+        logs = []
+        for m, n, k in ((1, 7168, 16384), (64, 4096, 7168), (128, 7168, 2048), (512, 4096, 7168), (2048, 7168, 2048), (4096, 4096, 7168)):
+            d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+            a, sfa, b, sfb = operands(m, n, k, "mn", self.generator)
+            calls = {"mn": self.library.prepare(a, sfa, b, sfb, d),
+                     "row": self.library.prepare(a, sfa.contiguous(), b, sfb.contiguous(), d)}
+            t = median_times(calls, 2 * self.options.rounds)
+            logs.append(math.log(t["row"] / t["mn"]))
+        mean = math.exp(sum(logs) / len(logs))
+        if not 0.98 < mean < 1.02:
+            raise AssertionError(f"row-major scales take {mean:.3f} of the time of MN-major ones")
+        return {"row_over_mn": round(mean, 4), "each": [round(math.exp(x), 3) for x in logs]}
+
+    def bandwidth(self):
+        """Quantisation of bf16 against a copy of as many bytes."""
+        out = {}
+        for rows, cols in ((4096, 7168), (8192, 7168), (7168, 16384)):
+            x = torch.randn(rows, cols, device="cuda", generator=self.generator).bfloat16()
+            q = torch.empty(rows, cols, dtype=torch.float8_e4m3fn, device="cuda")
+            half = torch.empty(rows * cols * 3 // 2, dtype=torch.uint8, device="cuda")   # reads and writes 3 bytes an element
+            to = torch.empty_like(half)
+            s = {"rows": torch.empty(rows, blocks(cols), device="cuda"), "blocks": torch.empty(blocks(rows), blocks(cols), device="cuda")}
+            calls = {kind: (lambda kind=kind: self.library.quantize(kind, x, q, s[kind])) for kind in s} | {"copy": lambda: to.copy_(half)}
+            t = median_times(calls, self.options.rounds)
+            out[f"{rows}x{cols}"] = {kind: round(t["copy"] / t[kind], 3) for kind in s} | {"us": {n: round(v, 1) for n, v in t.items()}}
+        worst = min(row[kind] for row in out.values() for kind in ("rows", "blocks"))
+        if worst < 0.8:
+            raise AssertionError(f"quantisation reaches {worst:.2f} of the bandwidth of a copy: {out}")
+        return out
+
+    def speed(self):
+        """The dense table, with cuBLASLt in both modes and the ceilings in the same run."""
+        one = torch.ones((), device="cuda")
+        rows = []
+        for m in DENSE_ROWS:
+            for n, k in DENSE_NK:
+                a, sfa, b, sfb = operands(m, n, k, "mn", self.generator)
+                d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+                calls = {"finegemm": self.library.prepare(a, sfa, b, sfb, d),
+                         "cublas_tensor": lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True)}
+                if m % 4 == 0 and (block := self.cublas_block(a, sfa, b, sfb)):
+                    calls["cublas_block"] = block
+                t = median_times(calls, self.options.rounds)
+                rows.append({"kind": "dense", "shape": [m, n, k], "us": {name: round(v, 2) for name, v in t.items()},
+                             "kernel": self.usable(m, n, k)[0]})
+        record = self.machine() | {"method": f"bench/gpu_timing.py: kernel time by CUPTI, L2 flushed, interleaved, median of {self.options.rounds}",
+                                   "ceilings_us": self.ceilings(), "rows": rows}
+        path = self.options.out / "h200.json"
+        head = json.dumps({name: value for name, value in record.items() if name != "rows"}, indent=1)[:-2]
+        path.write_text(head + ',\n "rows": [\n  ' + ",\n  ".join(json.dumps(row) for row in rows) + "\n ]\n}\n")
+        ratios = [row["us"]["cublas_tensor"] / row["us"]["finegemm"] for row in rows]
+        return {"rows": len(rows), "geomean_over_cublas_tensor": round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 4)}
+
+    @staticmethod
+    def cublas_block(a, sfa, b, sfb):
+        """cuBLASLt with the same scales, where this torch has it and takes the shape."""
+        try:
+            from torch.nn.functional import ScalingType, scaled_mm
+            call = lambda: scaled_mm(a, b.t(), sfa, ScalingType.BlockWise1x128, sfb.t(), ScalingType.BlockWise128x128,  # noqa: E731
+                                     output_dtype=torch.bfloat16)
+            call()
+            return call
+        except (ImportError, RuntimeError, ValueError):
+            return None
+
+    def ceilings(self):
+        x, y = (torch.randn(8192, 8192, device="cuda").bfloat16() for _ in range(2))
+        q, w = (t.to(torch.float8_e4m3fn) for t in (x, y))
+        one = torch.ones((), device="cuda")
+        big, to = (torch.empty(1 << 32, dtype=torch.uint8, device="cuda") for _ in range(2))
+        t = median_times({"torch bf16 8192^3": lambda: x @ y.t(),
+                          "cublas_tensor fp8 8192^3": lambda: torch._scaled_mm(q, w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True),
+                          "read+write of 4 GB each": lambda: to.copy_(big)}, 5)
+        return {name: round(v, 1) for name, v in t.items()}
+
+    def machine(self):
+        query = "name,driver_version,clocks.sm,clocks.mem,power.limit"
+        facts = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True).stdout
+        commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+        return {"machine": dict(zip(query.split(","), (f.strip() for f in facts.split("\n")[0].split(",")))),
+                "torch": torch.__version__, "finegemm": self.library.version(), "commit": self.options.commit or commit,
+                "date": time.strftime("%Y-%m-%d"), "digest": digest()}
+
+
+CHECKS = ("shapes", "table", "beyond_31_bits", "repeat", "streams", "graph", "quantize", "memcheck", "layouts", "bandwidth", "speed")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", default=str(ROOT / "build/libfinegemm.so"))
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results")
+    parser.add_argument("--shapes", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--commit", default="", help="of the sources, where there is no git")
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("skipped: torch sees no GPU; run this on a machine with an H200")
+        return 77
+    arguments.library = os.path.abspath(arguments.library)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    check = Check(arguments)
+    names = arguments.only.split(",") if arguments.only else CHECKS
+    failed = []
+    for name in names:
+        start = time.time()
+        try:
+            check.report[name] = getattr(check, name)()
+            print(f"passed  {name:<16} {time.time() - start:6.1f} s  {json.dumps(check.report[name])}", flush=True)
+        except (AssertionError, RuntimeError, subprocess.SubprocessError) as e:
+            failed.append(name)
+            print(f"FAILED  {name:<16} {e}", flush=True)
+    print(f"{len(names) - len(failed)} passed, {len(failed)} failed")
+    if names == CHECKS and not failed:
+        record = check.machine() | {"checks": check.report}
+        (arguments.out / "h200_checks.json").write_text(json.dumps(record, indent=1) + "\n")
+        validated = arguments.out / "gpu-validated.json" if arguments.out != ROOT / "bench/results" else ROOT / "gpu-validated.json"
+        validated.write_text(json.dumps({key: record[key] for key in ("digest", "date", "machine", "commit")}, indent=1) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

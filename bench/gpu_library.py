@@ -1,0 +1,81 @@
+"""libfinegemm.so through its C ABI, for torch tensors: what gpu_check.py calls. No build of a Python package is needed."""
+import ctypes
+import json
+
+import torch
+
+DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.float32: 4}
+FAST, EXACT, HOPPER = 0, 1, 2
+
+
+class Matrix(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("device_type", ctypes.c_int32),
+                ("device_index", ctypes.c_int32), ("reserved", ctypes.c_int32), ("rows", ctypes.c_int64),
+                ("cols", ctypes.c_int64), ("row_stride", ctypes.c_int64), ("col_stride", ctypes.c_int64)]
+
+
+class GemmArgs(ctypes.Structure):
+    _fields_ = [(name, Matrix) for name in ("a", "sfa", "b", "sfb", "d")]
+
+
+class GemmOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint32), ("numerics", ctypes.c_int32), ("check_values", ctypes.c_int32),
+                ("reserved", ctypes.c_int32), ("stream", ctypes.c_void_p), ("config", ctypes.c_char_p)]
+
+
+class QuantizeOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint32), ("power_of_two_scales", ctypes.c_int32), ("stream", ctypes.c_void_p)]
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int32), ("message", ctypes.c_char * 2044)]
+
+
+def matrix(t: torch.Tensor) -> Matrix:
+    assert t.dim() == 2
+    return Matrix(t.data_ptr(), DTYPES[t.dtype], 2 if t.is_cuda else 1, t.get_device() if t.is_cuda else 0, 0,
+                  t.shape[0], t.shape[1], t.stride(0), t.stride(1))
+
+
+class Library:
+    def __init__(self, path: str):
+        self.c = ctypes.CDLL(path)
+        self.c.finegemm_version.restype = ctypes.c_char_p
+        self.context = ctypes.c_void_p()
+        self.error = Error()
+        self.check(self.c.finegemm_context_create(None, ctypes.byref(self.context), ctypes.byref(self.error)))
+
+    def check(self, code: int) -> None:
+        if code:
+            raise RuntimeError(self.error.message.decode())
+
+    def version(self) -> str:
+        return self.c.finegemm_version().decode()
+
+    def prepare(self, a, sfa, b, sfb, d, numerics=FAST, config=None):
+        """A function without arguments that queues this GEMM on the current stream; it keeps the tensors alive."""
+        args = GemmArgs(*(matrix(t) for t in (a, sfa, b, sfb, d)))
+        options = GemmOptions(ctypes.sizeof(GemmOptions), numerics, 0, 0, None, config.encode() if config else None)
+        cuda = d.is_cuda
+
+        def call(keep=(a, sfa, b, sfb, d)):
+            options.stream = torch.cuda.current_stream().cuda_stream if cuda else None
+            self.check(self.c.finegemm_gemm(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
+        return call
+
+    def gemm(self, *args, **options) -> None:
+        self.prepare(*args, **options)()
+
+    def quantize(self, kind: str, x, q, scales, power_of_two=False) -> None:
+        """kind: "rows" or "blocks"."""
+        stream = torch.cuda.current_stream().cuda_stream if x.is_cuda else None
+        options = QuantizeOptions(ctypes.sizeof(QuantizeOptions), power_of_two, stream)
+        call = getattr(self.c, f"finegemm_quantize_{kind}")
+        self.check(call(self.context, *(ctypes.byref(matrix(t)) for t in (x, q, scales)), ctypes.byref(options),
+                        ctypes.byref(self.error)))
+
+    def explain(self, m: int, n: int, k: int) -> dict:
+        text = ctypes.create_string_buffer(1 << 16)
+        self.check(self.c.finegemm_explain(ctypes.c_int64(m), ctypes.c_int64(n), ctypes.c_int64(k), b"h200", text,
+                                           ctypes.c_size_t(len(text)), None, ctypes.byref(self.error)))
+        return json.loads(text.value)
