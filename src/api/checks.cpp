@@ -142,27 +142,21 @@ int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock
 struct Wanted {
     int64_t rows, cols;
     const char* meaning;   // what a scale covers
-    const char* maker;
+    const char* maker;     // of scales that are read; null for those that are written
 };
-Wanted scales_of_rows(const ConstMatrix& x, const char* meaning) {
-    return {x.rows, blocks(x.cols), meaning, "quantize_rows"};
+Wanted scales_of_rows(const ConstMatrix& x, const char* meaning, const char* maker = nullptr) {
+    return {x.rows, blocks(x.cols), meaning, maker};
 }
-Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning) {
-    return {blocks(x.rows), blocks(x.cols), meaning, "quantize_blocks"};
+Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning, const char* maker = nullptr) {
+    return {blocks(x.rows), blocks(x.cols), meaning, maker};
 }
 
 [[noreturn, gnu::noinline, gnu::cold]] void reject_shape(const Argument& s, const Wanted& wanted) {
     const auto& [rows, cols, meaning, maker] = wanted;
-    if (s.has_shape(cols, rows))
-        reject(s.name, "has shape [{}, {}], must be [{}, {}] ({}); it looks transposed: swap its extents and strides",
-               s.x.rows, s.x.cols, rows, cols, meaning);
-    if (s.has_shape(1, 1))
-        reject(
-            s.name,
-            "has shape [1, 1], must be [{}, {}] ({}); a scale for the whole matrix can be broadcast with strides of 0",
-            rows, cols, meaning);
-    reject(s.name, "has shape [{}, {}], must be [{}, {}] ({}); {} makes it", s.x.rows, s.x.cols, rows, cols, meaning,
-           maker);
+    std::string way_out = maker ? fmt::format("{} makes it", maker) : "pass memory of that shape";
+    if (s.has_shape(cols, rows)) way_out = "it looks transposed: swap its extents and strides";
+    else if (maker && s.has_shape(1, 1)) way_out = "a scale for the whole matrix can be broadcast with strides of 0";
+    reject(s.name, "has shape [{}, {}], must be [{}, {}] ({}); {}", s.x.rows, s.x.cols, rows, cols, meaning, way_out);
 }
 
 /// f32, of the wanted shape, any strides that are not negative.
@@ -202,8 +196,8 @@ void check_gemm(const GemmArgs& args, const GemmOptions& options) {
     for (const Argument& x : {a, b, d}) x.check_extents();
     check_shapes(a, b, d);
 
-    const Wanted of_a = scales_of_rows(args.a, "one for each row and 128 columns of a");
-    const Wanted of_b = scales_of_blocks(args.b, "one for each 128x128 block of b");
+    const Wanted of_a = scales_of_rows(args.a, "one for each row and 128 columns of a", "quantize_rows");
+    const Wanted of_b = scales_of_blocks(args.b, "one for each 128x128 block of b", "quantize_blocks");
     if (!sfa.has_shape(of_a.rows, of_a.cols) && sfa.has_shape(of_b.rows, of_b.cols) &&
         sfb.has_shape(of_a.rows, of_a.cols))
         reject("sfa",

@@ -14,6 +14,11 @@ void* operator new(size_t bytes) {
     if (void* p = std::malloc(bytes)) return p;
     throw std::bad_alloc();
 }
+// std::stable_sort takes this one, and gives back with the plain delete.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+    ++count;
+    return std::malloc(bytes);
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
 
