@@ -47,13 +47,14 @@ using Shape = std::array<uint32_t, 3>;
 struct CallKey {
     const void *a, *sfa, *b, *sfb, *d;
     int64_t m, n, k, a_stride, b_stride, d_stride, sfa_row, sfa_col, sfb_row, sfb_col;
-    const GemmKernel* kernel;
+    const GemmKernel* named;   // null: the planner's choice
     bool operator==(const CallKey&) const = default;
 };
 
 struct Call {
     GemmParams params;
     uint32_t grid;
+    const cuda::Kernel* kernel;
 };
 
 class HopperBackend final : public Backend {
@@ -71,7 +72,8 @@ private:
     const GemmKernel* find(const std::string& name) const;
     const GemmKernel& load(const GemmConfig& config);
     const cuda::Kernel& quantize_kernel(const QuantizeConfig& config);
-    std::shared_ptr<const Call> call_for(const GemmArgs& args, const GemmKernel& kernel);
+    std::shared_ptr<const Call> find_call(CallKey& key, const std::string& config) const;
+    std::shared_ptr<const Call> make_call(CallKey& key, const std::string& config, const GemmArgs& args);
     Call prepare(const GemmArgs& args, const GemmKernel& kernel) const;
     void zero(const Matrix& d, Stream stream) const;
     std::vector<float> to_host(const ConstMatrix& scales, Stream stream) const;
@@ -182,20 +184,28 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel) cons
                          .raster_band = raster_band(c, m),
                          .a_policy = streaming ? kEvictLast : kEvictNormal,
                          .b_policy = streaming ? kEvictFirst : kEvictNormal},
-              .grid = 0};
+              .grid = 0,
+              .kernel = &kernel.kernel};
     call.grid = grid_size(c, raster(c, m, n, call.params.raster_band).size(), kernel.kernel.resident_clusters());
     return call;
 }
 
-std::shared_ptr<const Call> HopperBackend::call_for(const GemmArgs& args, const GemmKernel& kernel) {
-    const CallKey key{args.a.data,         args.sfa.data,       args.b.data,         args.sfb.data,
-                      args.d.data,         args.d.rows,         args.d.cols,         args.a.cols,
-                      args.a.row_stride,   args.b.row_stride,   args.d.row_stride,   args.sfa.row_stride,
-                      args.sfa.col_stride, args.sfb.row_stride, args.sfb.col_stride, &kernel};
-    {
-        const std::shared_lock lock(mutex_);
-        if (const auto found = calls_.find(key); found != calls_.end()) return found->second;
+/// Sets the key's kernel, too, if it has been loaded.
+std::shared_ptr<const Call> HopperBackend::find_call(CallKey& key, const std::string& config) const {
+    const std::shared_lock lock(mutex_);
+    if (!config.empty()) {
+        const auto kernel = kernels_.find(config);
+        if (kernel == kernels_.end()) return nullptr;
+        key.named = kernel->second.get();
     }
+    const auto found = calls_.find(key);
+    return found == calls_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::string& config, const GemmArgs& args) {
+    const plan::Problem problem{static_cast<uint32_t>(key.m), static_cast<uint32_t>(key.n), static_cast<uint32_t>(key.k)};
+    const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
+    if (!config.empty()) key.named = &kernel;
     auto call = std::make_shared<const Call>(prepare(args, kernel));
     const std::unique_lock lock(mutex_);
     if (calls_.size() >= kMaxKept) calls_.clear();
@@ -204,12 +214,14 @@ std::shared_ptr<const Call> HopperBackend::call_for(const GemmArgs& args, const 
 
 void HopperBackend::gemm(const GemmArgs& args, const GemmOptions& options) {
     if (args.a.cols == 0) return zero(args.d, options.stream);
-    const plan::Problem problem{static_cast<uint32_t>(args.d.rows), static_cast<uint32_t>(args.d.cols),
-                                static_cast<uint32_t>(args.a.cols)};
-    const GemmKernel& kernel = options.config.empty() ? chosen(problem) : named(problem, options.config);
+    CallKey key{args.a.data,         args.sfa.data,       args.b.data,         args.sfb.data,
+                args.d.data,         args.d.rows,         args.d.cols,         args.a.cols,
+                args.a.row_stride,   args.b.row_stride,   args.d.row_stride,   args.sfa.row_stride,
+                args.sfa.col_stride, args.sfb.row_stride, args.sfb.col_stride, nullptr};
+    std::shared_ptr<const Call> call = find_call(key, options.config);
     const cuda::CurrentDevice current(device_);
-    const std::shared_ptr<const Call> call = call_for(args, kernel);
-    kernel.kernel.launch(call->grid, &call->params, options.stream);
+    if (!call) call = make_call(key, options.config, args);
+    call->kernel->launch(call->grid, &call->params, options.stream);
 }
 
 void HopperBackend::zero(const Matrix& d, Stream stream) const {
@@ -228,7 +240,7 @@ const cuda::Kernel& HopperBackend::quantize_kernel(const QuantizeConfig& config)
         if (slot) return *slot;
     }
     const jit::Binary binary = provider_(jit::quantize_source(config));
-    const cuda::LaunchShape shape{.block = QuantizeConfig::kThreads};
+    const cuda::LaunchShape shape{.block = config.threads()};
     auto kernel = std::make_unique<const cuda::Kernel>(device_, binary.cubin, binary.entry, shape);
     const std::unique_lock lock(mutex_);
     if (!slot) slot = std::move(kernel);
@@ -253,7 +265,7 @@ void HopperBackend::quantize(ScaleShape shape, const ConstMatrix& x, const Matri
                                 .power_of_two = options.power_of_two_scales};
     const cuda::Kernel& kernel = quantize_kernel(config);
     const uint64_t tasks = quantize_tasks(config, params.rows, params.cols);
-    const uint64_t tasks_at_once = config.square_blocks ? 1 : QuantizeConfig::kWarps;   // of a CTA
+    const uint64_t tasks_at_once = config.square_blocks ? 1 : config.warps();   // of a CTA
     const uint64_t ctas = (tasks + tasks_at_once - 1) / tasks_at_once;
     const cuda::CurrentDevice current(device_);
     kernel.launch(static_cast<uint32_t>(std::min(ctas, kMaxGrid)), &params, options.stream);

@@ -38,15 +38,16 @@ struct QuantizeConfig {
 
     constexpr bool operator==(const QuantizeConfig&) const = default;
 
-    static constexpr uint32_t kThreads = 512, kWarps = kThreads / 32;
+    FG_HD constexpr uint32_t threads() const { return square_blocks ? 512 : 256; }
+    FG_HD constexpr uint32_t warps() const { return threads() / 32; }
     /// Elements that a lane loads at once: 16 bytes.
     FG_HD constexpr uint32_t vector() const { return input == QuantizeInput::F32 ? 4 : 8; }
     /// Lanes that share a row of a block.
     FG_HD constexpr uint32_t lanes() const { return kScaleBlock / vector(); }
     /// Vectors of a thread that are in flight together.
-    FG_HD constexpr uint32_t unroll() const { return square_blocks ? kScaleBlock * lanes() / kThreads : 2; }
-    /// With whose number of threads the compiler shall stay within the register file.
-    FG_HD constexpr uint32_t ctas_per_sm() const { return input == QuantizeInput::F32 && square_blocks ? 2 : 3; }
+    FG_HD constexpr uint32_t unroll() const { return square_blocks ? kScaleBlock * lanes() / threads() : 4; }
+    /// So many must fit an SM: bounds registers. As many as spill nothing.
+    FG_HD constexpr uint32_t ctas_per_sm() const { return !square_blocks ? 5 : input == QuantizeInput::F32 ? 2 : 3; }
     /// 1x128 blocks of one row that a warp does at once.
     FG_HD constexpr uint32_t warp_blocks() const { return unroll() * 32 / lanes(); }
 };
@@ -63,7 +64,7 @@ struct QuantizeParams {
 
 /// Where vector `u` of thread `thread` lies: in a warp's run of 1x128 blocks of one row, or in a 128x128 block.
 FG_HD constexpr RowCol quantize_vector(const QuantizeConfig& c, uint32_t thread, uint32_t u) {
-    const uint32_t lane = c.square_blocks ? thread : thread % 32, width = c.square_blocks ? c.kThreads : 32;
+    const uint32_t lane = c.square_blocks ? thread : thread % 32, width = c.square_blocks ? c.threads() : 32;
     const uint32_t position = u * width + lane;   // in vectors, kScaleBlock / vector of them to a block's row
     const uint32_t col = position % c.lanes() * c.vector();
     return c.square_blocks ? RowCol{.row = position / c.lanes(), .col = col}

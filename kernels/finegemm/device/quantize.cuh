@@ -53,8 +53,8 @@ __device__ inline uint32_t largest_of(uint32_t x, uint32_t lanes) {
 template <QuantizeConfig C>
 __device__ void quantize_rows(const QuantizeParams& p) {
     const uint64_t tasks = quantize_tasks(C, p.rows, p.cols);
-    for (uint64_t task = blockIdx.x * static_cast<uint64_t>(C.kWarps) + threadIdx.x / 32; task < tasks;
-         task += gridDim.x * static_cast<uint64_t>(C.kWarps)) {
+    for (uint64_t task = blockIdx.x * static_cast<uint64_t>(C.warps()) + threadIdx.x / 32; task < tasks;
+         task += gridDim.x * static_cast<uint64_t>(C.warps())) {
         const RowCol first = quantize_origin(C, p.cols, task);
         const uint64_t row = first.row;
         Values<C> values[C.unroll()];
@@ -79,7 +79,7 @@ __device__ void quantize_rows(const QuantizeParams& p) {
 /// 128x128: a CTA takes a block at a time.
 template <QuantizeConfig C>
 __device__ void quantize_blocks(const QuantizeParams& p) {
-    __shared__ uint32_t most[C.kWarps];
+    __shared__ uint32_t most[C.warps()];
     const uint64_t tasks = quantize_tasks(C, p.rows, p.cols);
     for (uint64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
         const RowCol first = quantize_origin(C, p.cols, task);
@@ -102,7 +102,7 @@ __device__ void quantize_blocks(const QuantizeParams& p) {
         if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = largest;
         __syncthreads();
 #pragma unroll
-        for (uint32_t w = 0; w < C.kWarps; ++w) largest = max(largest, most[w]);
+        for (uint32_t w = 0; w < C.warps(); ++w) largest = max(largest, most[w]);
         const float scale = block_scale(largest, p.power_of_two), inverse = inverse_scale(scale);
 #pragma unroll
         for (uint32_t u = 0; u < C.unroll(); ++u) {
