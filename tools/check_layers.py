@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = {".h", ".cpp", ".cuh", ".inl"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
-# The layer of a path, first match first. Paths of sources and, after "include" paths are resolved, of what they include.
+# The layer of a path, first match first.
 LAYERS = [
     ("kernels/finegemm/core/", "core"),
     ("kernels/finegemm/device/", "device"),

@@ -21,7 +21,8 @@ FORBIDDEN = [
     (r"(src|kernels)/.*", r"\bstd::(regex|locale)\b", "std::regex and locales are slow and depend on the process"),
     (r"kernels/.*", r"\bstd::", "kernel headers include nothing and use nothing of std"),
 ]
-COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
+COMMENT_OR_STRING = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
 
 
 def blank(text: str) -> str:
@@ -34,7 +35,7 @@ VALUE = re.compile(r"(?<![=!<>r])=(?!=)")
 
 
 def functions(text: str):
-    """(first line, lines) of each function of code without comments: a block that holds neither declarations nor values."""
+    """(first line, lines) of each function: a block that holds neither declarations nor values. No comments in `text`."""
     text = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
     blocks = []   # the open ones: (is a function, where its head begins)
     head_from = 0

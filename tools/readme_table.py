@@ -15,7 +15,11 @@ README, RECORD = ROOT / "README.md", ROOT / "bench/results/h200.json"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 NO_RECORD = "No record has been made yet: `./dev gpu-check` on a machine with an H200 makes one.\n"
 ROWS_OF_A = (1, 16, 64, 128, 512, 4096)
-PEERS = {"deep_gemm": "DeepGEMM", "cublas_block": "cuBLASLt with block scales", "cublas_tensor": "cuBLASLt with one scale per tensor"}
+PEERS = {
+    "deep_gemm": "DeepGEMM",
+    "cublas_block": "cuBLASLt with block scales",
+    "cublas_tensor": "cuBLASLt with one scale per tensor",
+}
 SKIPPED = 77
 
 
@@ -33,8 +37,9 @@ def table(record: dict) -> str:
     rows = [row for row in record["rows"] if row["kind"] == "dense" and "finegemm" in row["us"]]
     times = {tuple(row["shape"]): row["us"]["finegemm"] for row in rows}
     layers = list(dict.fromkeys((n, k) for _, n, k in times))
-    lines = [f"{record['machine']}. Time and TFLOP/s of one product; method and all rows: [{RECORD.name}](bench/results/{RECORD.name}).",
-             "", "| N x K | " + " | ".join(f"M = {m}" for m in ROWS_OF_A) + " |", "| --- |" + " --- |" * len(ROWS_OF_A)]
+    lines = [f"{record['machine']}. Time and TFLOP/s of one product.",
+             f"Method and all rows: [{RECORD.name}](bench/results/{RECORD.name}).", "",
+             "| N x K | " + " | ".join(f"M = {m}" for m in ROWS_OF_A) + " |", "| --- |" + " --- |" * len(ROWS_OF_A)]
     for n, k in layers:
         cells = [cell([m, n, k], times[m, n, k]) if (m, n, k) in times else "" for m in ROWS_OF_A]
         lines.append(f"| {n} x {k} | " + " | ".join(cells) + " |")

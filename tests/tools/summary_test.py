@@ -13,7 +13,7 @@ import test_summary  # noqa: E402
 GOOGLE = """<testsuites><testsuite name="A">
 <testcase name="Runs" status="run" result="completed" classname="A" />
 <testcase name="Fails" status="run" result="completed" classname="A"><failure message="1 != 2"/></testcase>
-<testcase name="Skips" status="run" result="skipped" classname="A"><skipped message="a_test.cpp:7&#x0A;no GPU here"/></testcase>
+<testcase name="Skips" status="run" result="skipped" classname="A"><skipped message="a.cpp:7&#x0A;no GPU here"/></testcase>
 </testsuite></testsuites>"""
 PYTEST = """<testsuites><testsuite>
 <testcase classname="t" name="one"/><testcase classname="t" name="two"><error message="x">broken</error></testcase>
@@ -40,7 +40,8 @@ def summary(entries: list[str], **cases: str) -> tuple[int, list[str]]:
 
 class Summary(unittest.TestCase):
     def test_each_case_of_a_suite_counts(self):
-        code, lines = summary([entry("a", "fail"), entry("python", "fail"), entry("layers", "run")], a=GOOGLE, python=PYTEST)
+        entries = [entry("a", "fail"), entry("python", "fail"), entry("layers", "run")]
+        code, lines = summary(entries, a=GOOGLE, python=PYTEST)
         self.assertEqual(code, 1)
         self.assertEqual(lines[-1], "3 passed, 2 failed, 2 skipped")
         self.assertIn("skipped 1: no GPU here (a: A.Skips)", lines)
