@@ -35,7 +35,7 @@ VALUE = re.compile(r"(?<![=!<>r])=(?!=)")
 
 
 def functions(text: str):
-    """(first line, lines) of each function: a block that holds neither declarations nor values. No comments in `text`."""
+    """(first line, lines) of each function: a block that holds neither declarations nor values. `text`: no comments."""
     text = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
     blocks = []   # the open ones: (is a function, where its head begins)
     head_from = 0

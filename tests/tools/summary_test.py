@@ -13,7 +13,7 @@ import test_summary  # noqa: E402
 GOOGLE = """<testsuites><testsuite name="A">
 <testcase name="Runs" status="run" result="completed" classname="A" />
 <testcase name="Fails" status="run" result="completed" classname="A"><failure message="1 != 2"/></testcase>
-<testcase name="Skips" status="run" result="skipped" classname="A"><skipped message="a.cpp:7&#x0A;no GPU here"/></testcase>
+<testcase name="Skips" result="skipped" classname="A"><skipped message="a.cpp:7&#x0A;no GPU here"/></testcase>
 </testsuite></testsuites>"""
 PYTEST = """<testsuites><testsuite>
 <testcase classname="t" name="one"/><testcase classname="t" name="two"><error message="x">broken</error></testcase>
