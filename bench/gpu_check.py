@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Correctness and speed on a machine with an H200; needs torch. Writes bench/results/ and gpu-validated.json.
 
-Usage: gpu_check.py [--library FILE] [--out DIR] [--shapes N] [--rounds N] [--only NAME,...] [--quick]
+Usage: gpu_check.py [--library FILE] [--out DIR] [--shapes N] [--rounds N] [--only NAME,...]
 
 Every check prints one line and raises on failure; only a full run that passes writes gpu-validated.json.
 """
@@ -39,7 +39,8 @@ class Check:
 
     def usable(self, m, n, k):
         """Names of the kernels that can take a shape, the planner's choice first."""
-        return [row["name"] for row in self.library.explain(m, n, k)["candidates"] if "rejected" not in row]
+        account = self.library.explain(m, n, k)
+        return [account["chosen"]["name"]] + [row["name"] for row in account["candidates"] if "rejected" not in row]
 
     def one_shape(self, m, n, k, layout, config, padding=0, rows=16):
         """One GEMM: its bits against the model's, what lies around D, and, where it is small, the derived bound."""
@@ -263,7 +264,8 @@ class Check:
         """cuBLASLt with the same scales, where this torch has it and takes the shape."""
         try:
             from torch.nn.functional import ScalingType, scaled_mm
-            call = lambda: scaled_mm(a, b.t(), sfa, ScalingType.BlockWise1x128, sfb.t(), ScalingType.BlockWise128x128,  # noqa: E731
+            rows = sfb.contiguous()
+            call = lambda: scaled_mm(a, b.t(), sfa, ScalingType.BlockWise1x128, rows.t(), ScalingType.BlockWise128x128,  # noqa: E731
                                      output_dtype=torch.bfloat16)
             call()
             return call
