@@ -4,6 +4,7 @@
 #include <hwy/foreach_target.h>
 
 #include <hwy/aligned_allocator.h>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -67,7 +68,13 @@ struct Panels {
             std::fill_n(&a[r * kBlock + size], kBlock - size, kTable<T, Decode>.of[0]);
         }
         if (size < kBlock || t.cols < kCpuTileCols) std::fill_n(b.get(), kBlock * kPitch, kTable<T, Decode>.of[0]);
-        for (int64_t c = 0; c < t.cols; ++c) decode<Decode, kPitch>(codes(t.args.b, t.col + c) + begin, size, &b[c]);
+        for (int64_t c = 0; c < t.cols; ++c) {
+            const uint8_t* from = codes(t.args.b, t.col + c) + begin;
+            // 128 rows are too many streams for the hardware to see the next block coming.
+            const int64_t end = std::min(2 * kBlock, t.args.b.cols - begin);
+            for (int64_t line = kBlock; line < end; line += 64) hwy::Prefetch(from + line);
+            decode<Decode, kPitch>(from, size, &b[c]);
+        }
     }
 
 private:

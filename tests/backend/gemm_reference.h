@@ -61,6 +61,14 @@ inline void fill_with_zeros(Problem& p) {
             for (int64_t k = 0; k < p.k; ++k) x->at(r, k) = 0;
 }
 
+/// Leaves every tenth element of A: of some steps, subnormals are then the largest products, or nothing is.
+inline void thin_out(Problem& p, uint32_t seed) {
+    std::mt19937 random(seed);
+    for (int64_t r = 0; r < p.m; ++r)
+        for (int64_t k = 0; k < p.k; ++k)
+            if (random() % 10 != 0) p.a.at(r, k) = 0;
+}
+
 /// Calls `body` once with each instruction set of this machine that the library was compiled for.
 template <typename Body>
 void for_each_instruction_set(const Body& body) {
