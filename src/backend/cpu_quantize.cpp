@@ -27,11 +27,15 @@ struct FromF32 {
 };
 
 /// Sixteen bits in each lane.
-IntVector load_halves(const uint16_t* from) { return hn::PromoteTo(Ints(), hn::LoadU(hn::Rebind<uint16_t, Ints>(), from)); }
+IntVector load_halves(const uint16_t* from) {
+    return hn::PromoteTo(Ints(), hn::LoadU(hn::Rebind<uint16_t, Ints>(), from));
+}
 
 struct FromBF16 {
     using Element = uint16_t;
-    static FloatVector load(const uint16_t* from) { return hn::BitCast(Floats(), hn::ShiftLeft<16>(load_halves(from))); }
+    static FloatVector load(const uint16_t* from) {
+        return hn::BitCast(Floats(), hn::ShiftLeft<16>(load_halves(from)));
+    }
 };
 
 struct FromF16 {
@@ -40,7 +44,8 @@ struct FromF16 {
         const Ints d;
         const IntVector bits = load_halves(from), magnitude = hn::And(bits, hn::Set(d, 0x7fff));
         // The exponent's bias changes by a multiplication, which is right for subnormals too.
-        const FloatVector finite = hn::Mul(hn::BitCast(Floats(), hn::ShiftLeft<13>(magnitude)), hn::Set(Floats(), 0x1p112f));
+        const FloatVector finite =
+            hn::Mul(hn::BitCast(Floats(), hn::ShiftLeft<13>(magnitude)), hn::Set(Floats(), 0x1p112f));
         const IntVector special = hn::IfThenElseZero(hn::Gt(magnitude, hn::Set(d, 0x7bff)), hn::Set(d, 0x7f800000));
         const IntVector sign = hn::ShiftLeft<16>(hn::Sub(bits, magnitude));
         return hn::BitCast(Floats(), hn::Or(hn::Or(hn::BitCast(d, finite), special), sign));
@@ -61,11 +66,13 @@ HWY_INLINE IntVector e4m3_of_floats(FloatVector x) {
     const IntVector sign = hn::And(hn::ShiftRight<24>(bits), hn::Set(d, 0x80));
     const IntVector most = hn::Min(magnitude, hn::Set(d, static_cast<int32_t>(float_bits(kE4m3Max))));
     const FloatVector unit = hn::Set(Floats(), 0x1p14f);   // its last bit is the subnormals' step: the addition rounds
-    const IntVector subnormal = hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(Floats(), most), unit)), hn::BitCast(d, unit));
+    const IntVector subnormal =
+        hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(Floats(), most), unit)), hn::BitCast(d, unit));
     const IntVector odd = hn::And(hn::ShiftRight<20>(most), hn::Set(d, 1));
     const IntVector rounded = hn::Add(hn::Add(most, hn::Set(d, 0x7ffff)), odd);
     const IntVector normal = hn::Sub(hn::ShiftRight<20>(rounded), hn::Set(d, (127 - 7) << 3));
-    const IntVector code = hn::IfThenElse(hn::Lt(most, hn::Set(d, static_cast<int32_t>(float_bits(0x1p-6f)))), subnormal, normal);
+    const IntVector code =
+        hn::IfThenElse(hn::Lt(most, hn::Set(d, static_cast<int32_t>(float_bits(0x1p-6f)))), subnormal, normal);
     return hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x7f800000)), hn::Set(d, 0x7f), hn::Or(code, sign));
 }
 
@@ -114,8 +121,8 @@ float cpu_quantize_block(const CpuQuantizeBlock& block, bool power_of_two) {
     return HWY_DYNAMIC_DISPATCH(QuantizeBlock)(block, power_of_two);
 }
 
-void cpu_quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales, const QuantizeOptions& options,
-                  ThreadPool& pool) {
+void cpu_quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
+                  const QuantizeOptions& options, ThreadPool& pool) {
     constexpr int64_t kTaskRows = 16;   // of 1x128 blocks: enough work to be worth a turn of a thread
     const int64_t height = shape == ScaleShape::Rows ? 1 : kScaleBlock, task = std::max(height, kTaskRows);
     const auto quantize_band = [&](int64_t row) {

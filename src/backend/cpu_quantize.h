@@ -7,8 +7,8 @@
 
 namespace finegemm {
 
-void cpu_quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales, const QuantizeOptions& options,
-                  ThreadPool& pool);
+void cpu_quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
+                  const QuantizeOptions& options, ThreadPool& pool);
 
 /// What has one scale.
 struct CpuQuantizeBlock {

@@ -89,10 +89,11 @@ struct Quantized {
     Buffer<float> scales;
     bool mn_major;
 
-    Quantized(ScaleShape shape, const ConstMatrix& x, const QuantizeOptions& options, bool mn_major_ = false, int64_t padding = 0,
-              int threads = 2)
+    Quantized(ScaleShape shape, const ConstMatrix& x, const QuantizeOptions& options, bool mn_major_ = false,
+              int64_t padding = 0, int threads = 2)
         : q(DType::E4M3, x.rows, x.cols, padding),
-          scales(DType::F32, mn_major_ ? blocks(x.cols) : down(shape, x), mn_major_ ? down(shape, x) : blocks(x.cols), padding),
+          scales(DType::F32, mn_major_ ? blocks(x.cols) : down(shape, x), mn_major_ ? down(shape, x) : blocks(x.cols),
+                 padding),
           mn_major(mn_major_) {
         Matrix s = scales.view();
         if (mn_major) {
@@ -103,7 +104,9 @@ struct Quantized {
         cpu_quantize(shape, x, q.view(), s, options, pool);
     }
     static int64_t blocks(int64_t n) { return (n + 127) / 128; }
-    static int64_t down(ScaleShape shape, const ConstMatrix& x) { return shape == ScaleShape::Rows ? x.rows : blocks(x.rows); }
+    static int64_t down(ScaleShape shape, const ConstMatrix& x) {
+        return shape == ScaleShape::Rows ? x.rows : blocks(x.rows);
+    }
     float scale(int64_t r, int64_t c) { return mn_major ? scales.at(c, r) : scales.at(r, c); }
 };
 
@@ -132,7 +135,8 @@ TEST_P(CpuQuantize, IsTheDefinitionBitForBitAndWritesNothingElse) {
                 ASSERT_EQ(out.scale(r / height, c / 128), scale) << r << ", " << c;
                 for (int64_t i = r; i < last_row; ++i)
                     for (int64_t j = c; j < last_col; ++j)
-                        ASSERT_EQ(out.q.at(i, j), nearest_code(x.at(i, j) * inverse)) << i << ", " << j << ": " << x.at(i, j);
+                        ASSERT_EQ(out.q.at(i, j), nearest_code(x.at(i, j) * inverse))
+                            << i << ", " << j << ": " << x.at(i, j);
             }
         EXPECT_TRUE(out.q.surroundings_intact());
         EXPECT_TRUE(out.scales.surroundings_intact());
@@ -141,9 +145,11 @@ TEST_P(CpuQuantize, IsTheDefinitionBitForBitAndWritesNothingElse) {
 
 std::string name_of_case(const testing::TestParamInfo<CpuQuantize::ParamType>& info) {
     const auto [dtype, shape, power_of_two, size] = info.param;
-    return std::string(dtype == DType::F32 ? "F32" : dtype == DType::F16 ? "F16" : "BF16") +
-           (shape == ScaleShape::Rows ? "_rows_" : "_blocks_") + std::to_string(size.rows) + "x" + std::to_string(size.cols) +
-           (power_of_two ? "_pow2" : "");
+    return std::string(dtype == DType::F32   ? "F32"
+                       : dtype == DType::F16 ? "F16"
+                                             : "BF16") +
+           (shape == ScaleShape::Rows ? "_rows_" : "_blocks_") + std::to_string(size.rows) + "x" +
+           std::to_string(size.cols) + (power_of_two ? "_pow2" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, CpuQuantize,
@@ -185,7 +191,8 @@ TEST(CpuQuantizeElements, FloatsOfAllSizesBecomeTheSameOnEveryInstructionSet) {
             std::mt19937 random(cap);
             for (int64_t r = 0; r < 64; ++r)
                 for (int64_t c = 0; c < 128; ++c)
-                    x.floats.at(r, c) = float_of_bits(static_cast<uint32_t>(random() % cap) | (static_cast<uint32_t>(random()) & 0x80000000u));
+                    x.floats.at(r, c) = float_of_bits(static_cast<uint32_t>(random() % cap) |
+                                                      (static_cast<uint32_t>(random()) & 0x80000000u));
             Quantized out(ScaleShape::Blocks, x.view(), {});
             for (int64_t r = 0; r < 64; ++r)
                 for (int64_t c = 0; c < 128; ++c)
@@ -198,7 +205,8 @@ TEST(CpuQuantizeElements, FloatsOfAllSizesBecomeTheSameOnEveryInstructionSet) {
 /// One row of 128 floats.
 Quantized of_row(const std::vector<float>& values, bool power_of_two = false) {
     Input x(DType::F32, 1, 128, 0);
-    for (int64_t c = 0; c < 128; ++c) x.set(0, c, c < static_cast<int64_t>(values.size()) ? values[static_cast<size_t>(c)] : 0.0f);
+    for (int64_t c = 0; c < 128; ++c)
+        x.set(0, c, c < static_cast<int64_t>(values.size()) ? values[static_cast<size_t>(c)] : 0.0f);
     return Quantized(ScaleShape::Rows, x.view(), {.power_of_two_scales = power_of_two});
 }
 
@@ -223,7 +231,8 @@ TEST(CpuQuantizeEdges, WhatIsNotFiniteHasNoSayInTheScale) {
 }
 
 TEST(CpuQuantizeEdges, TheSmallestAndTheLargestFloatsMakeNoNaN) {
-    for (const float x : {std::numeric_limits<float>::denorm_min(), 0x1p-126f, 0x1p-118f, 1e-36f, std::numeric_limits<float>::max()})
+    for (const float x :
+         {std::numeric_limits<float>::denorm_min(), 0x1p-126f, 0x1p-118f, 1e-36f, std::numeric_limits<float>::max()})
         for (const bool power_of_two : {false, true}) {
             Quantized out = of_row({x, -x}, power_of_two);
             const float scale = out.scale(0, 0);

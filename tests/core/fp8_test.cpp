@@ -1,0 +1,131 @@
+// Conversions of the small formats: all codes, all midpoints.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include <finegemm/core/fp8.h>
+
+namespace finegemm {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// The value of a code by the format's definition (OCP 8-bit floating point, E4M3).
+double defined_e4m3(int code) {
+    const int exponent = code >> 3 & 15, mantissa = code & 7;
+    const double magnitude =
+        exponent == 0 ? std::ldexp(mantissa / 8.0, -6) : std::ldexp(1 + mantissa / 8.0, exponent - 7);
+    return code & 0x80 ? -magnitude : magnitude;
+}
+
+TEST(E4m3, EveryCodeIsWhatTheFormatSays) {
+    for (int code = 0; code < 256; ++code) {
+        const float value = float_of_e4m3(static_cast<uint8_t>(code));
+        if ((code & 0x7f) == 0x7f) {
+            EXPECT_TRUE(std::isnan(value)) << code;
+        } else {
+            EXPECT_EQ(value, defined_e4m3(code)) << code;
+            EXPECT_EQ(std::signbit(value), code >= 128) << code;
+        }
+    }
+}
+
+TEST(E4m3, EveryCodeComesBack) {
+    for (int code = 0; code < 256; ++code) {
+        const int back = e4m3_of_float(float_of_e4m3(static_cast<uint8_t>(code)));
+        EXPECT_EQ(back, (code & 0x7f) == 0x7f ? 0x7f : code);
+    }
+}
+
+TEST(E4m3, BetweenTwoCodesTheNearestIsTakenAndOfTwoTheEvenOne) {
+    for (int code = 0; code < 0x7e; ++code)
+        for (const int sign : {0, 0x80}) {
+            const float below = float_of_e4m3(static_cast<uint8_t>(code | sign)),
+                        above = float_of_e4m3(static_cast<uint8_t>((code + 1) | sign));
+            const float middle = (below + above) / 2;   // exact
+            EXPECT_EQ(e4m3_of_float(middle), (code % 2 == 0 ? code : code + 1) | sign);
+            EXPECT_EQ(e4m3_of_float(std::nextafter(middle, 0.0f)), code | sign);
+            EXPECT_EQ(e4m3_of_float(std::nextafter(middle, sign ? -kInfinity : kInfinity)), (code + 1) | sign);
+        }
+}
+
+TEST(E4m3, WhatIsTooLargeSaturates) {
+    static_assert(e4m3_of_float(kE4m3Max) == 0x7e);
+    for (const float x : {448.5f, 464.0f, 1e30f, std::numeric_limits<float>::max(), kInfinity}) {
+        EXPECT_EQ(e4m3_of_float(x), 0x7e) << x;
+        EXPECT_EQ(e4m3_of_float(-x), 0xfe) << x;
+    }
+}
+
+TEST(E4m3, WhatIsTooSmallKeepsItsSign) {
+    for (const float x : {0.0f, std::numeric_limits<float>::denorm_min(), 1e-30f, 0x1p-10f}) {
+        EXPECT_EQ(e4m3_of_float(x), 0x00) << x;
+        EXPECT_EQ(e4m3_of_float(-x), 0x80) << x;
+    }
+}
+
+TEST(E4m3, EveryNaNBecomesTheOneWithoutASign) {
+    for (const uint32_t bits : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0xffffffffu})
+        EXPECT_EQ(e4m3_of_float(float_of_bits(bits)), 0x7f);
+}
+
+TEST(Bf16, EveryCodeIsTheUpperHalfOfAFloatAndComesBack) {
+    for (uint32_t code = 0; code < 65536; ++code) {
+        const float value = float_of_bf16(static_cast<uint16_t>(code));
+        ASSERT_EQ(float_bits(value), code << 16);
+        ASSERT_EQ(bf16_of_float(value), std::isnan(value) ? 0x7fff : code);
+    }
+}
+
+TEST(Bf16, BetweenTwoCodesTheNearestIsTakenAndOfTwoTheEvenOne) {
+    for (uint32_t code = 0; code < 0x7f80; ++code)
+        for (const uint32_t sign : {0u, 0x8000u}) {
+            const uint32_t middle = (code | sign) << 16 | 0x8000;
+            ASSERT_EQ(bf16_of_float(float_of_bits(middle)), (code % 2 == 0 ? code : code + 1) | sign);
+            ASSERT_EQ(bf16_of_float(float_of_bits(middle - 1)), code | sign);
+            ASSERT_EQ(bf16_of_float(float_of_bits(middle + 1)), (code + 1) | sign);
+        }
+}
+
+TEST(Bf16, OfADoubleIsRoundedOnce) {
+    // Just above and below the middle of 1 and its successor, by less than a float can say.
+    EXPECT_EQ(bf16_of_double(1 + 0x1p-8), 0x3f80);
+    EXPECT_EQ(bf16_of_double(1 + 0x1p-8 + 0x1p-40), 0x3f81);
+    EXPECT_EQ(bf16_of_double(-1 - 0x1p-8 - 0x1p-40), 0xbf81);
+    EXPECT_EQ(bf16_of_double(1 + 3 * 0x1p-8 - 0x1p-40), 0x3f81);
+    EXPECT_EQ(bf16_of_double(1 + 3 * 0x1p-8), 0x3f82);
+    EXPECT_EQ(bf16_of_double(std::numeric_limits<double>::quiet_NaN()), 0x7fff);
+    EXPECT_EQ(bf16_of_double(1e300), 0x7f80);
+    std::mt19937_64 random(1);
+    std::uniform_real_distribution<double> mantissa(1, 2);
+    for (int i = 0; i < 100000; ++i) {
+        // Near a middle: k / 256 with an odd k, moved by up to 2^-30.
+        const double middle = (2 * std::floor(mantissa(random) * 128) + 1) / 256,
+                     x = middle + std::ldexp(mantissa(random) - 1.5, -30);
+        const double step = 0x1p-7, down = std::floor(x / step) * step;
+        const double nearest = x - down < step / 2 ? down : down + step;   // x is no tie: its last bits are not zero
+        if (x - down == step / 2) continue;
+        ASSERT_EQ(float_of_bf16(bf16_of_double(x)), nearest) << x;
+    }
+}
+
+TEST(F16, EveryCodeIsWhatTheFormatSays) {
+    for (int code = 0; code < 65536; ++code) {
+        const float value = float_of_f16(static_cast<uint16_t>(code));
+        const int exponent = code >> 10 & 31, mantissa = code & 1023;
+        if (exponent == 31) {
+            ASSERT_EQ(std::isnan(value), mantissa != 0) << code;
+            ASSERT_EQ(std::isinf(value), mantissa == 0) << code;
+        } else {
+            const double magnitude =
+                exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
+            ASSERT_EQ(std::abs(value), magnitude) << code;
+        }
+        ASSERT_EQ(std::signbit(value), code >= 32768) << code;
+    }
+}
+
+}  // namespace
+}  // namespace finegemm

@@ -1,0 +1,123 @@
+// The ring: its cursor, and the barriers under random interleavings.
+#include <gtest/gtest.h>
+
+#include "support/configs.h"
+#include "support/ring_model.h"
+
+namespace finegemm {
+namespace {
+
+using test::Outcome;
+using test::RingModel;
+
+template <typename T>
+class RingCursorOf : public testing::Test {};
+using Stages = testing::Types<RingCursor<1>, RingCursor<2>, RingCursor<3>, RingCursor<4>, RingCursor<7>, RingCursor<8>>;
+TYPED_TEST_SUITE(RingCursorOf, Stages);
+
+constexpr uint32_t stages_of(auto cursor) {
+    uint32_t stages = 0;
+    do {
+        ++cursor;
+        ++stages;
+    } while (cursor.stage != 0);
+    return stages;
+}
+
+TYPED_TEST(RingCursorOf, ManyStepsAtOnceAreManySteps) {
+    constexpr uint32_t kStages = stages_of(TypeParam());
+    TypeParam from = TypeParam::producer();
+    for (uint32_t start = 0; start < 2 * kStages; ++start, ++from) {
+        TypeParam one_by_one = from;
+        for (uint32_t steps = 0; steps <= 5 * kStages; ++steps, ++one_by_one) {
+            const TypeParam at_once = from.advanced(steps);
+            EXPECT_EQ(at_once.stage, one_by_one.stage);
+            EXPECT_EQ(at_once.parity, one_by_one.parity);
+        }
+    }
+}
+
+TYPED_TEST(RingCursorOf, ReturnsAfterTwoRoundsAndNotBefore) {
+    constexpr uint32_t kStages = stages_of(TypeParam());
+    TypeParam at = TypeParam::consumer();
+    for (uint32_t step = 1; step <= 2 * kStages; ++step) {
+        ++at;
+        EXPECT_EQ(at.stage, step % kStages);
+        EXPECT_EQ(at.stage == 0 && at.parity == 0, step == 2 * kStages);
+    }
+}
+
+TEST(RingCursor, AFreshRingIsEmpty) {
+    constexpr test::Mbarrier kFresh;
+    static_assert(kFresh.passed(RingCursor<4>::producer().parity), "the producer need not wait");
+    static_assert(!kFresh.passed(RingCursor<4>::consumer().parity), "the consumer must");
+}
+
+TEST(Mbarrier, APhaseEndsWhenAllHaveArrivedAndAllBytesAreThere) {
+    test::Mbarrier barrier;
+    barrier.init(2);
+    barrier.receive(3);   // by a neighbour, before they are announced here
+    EXPECT_FALSE(barrier.passed(0));
+    barrier.arrive(5);
+    barrier.arrive();
+    EXPECT_FALSE(barrier.passed(0));
+    barrier.receive(2);
+    EXPECT_TRUE(barrier.passed(0));
+    EXPECT_FALSE(barrier.passed(1));
+}
+
+constexpr struct {
+    uint32_t tiles, blocks;
+} kWalks[] = {{1, 1}, {1, 2}, {5, 1}, {3, 7}, {2, 20}};
+
+TEST(Ring, FinishesInEveryOrderOfSteps) {
+    test::for_each_config([]<GemmConfig C>() {
+        for (const auto [tiles, blocks] : kWalks)
+            for (uint32_t seed = 0; seed < 60; ++seed)
+                ASSERT_EQ((RingModel<C>(tiles, blocks, seed).run()), Outcome::Finished)
+                    << tiles << " tiles of " << blocks << ", seed " << seed;
+    });
+}
+
+/// How often each outcome comes with other rules than the kernel's.
+template <GemmConfig C>
+std::array<int, 4> outcomes(int full, int empty, bool turns = true) {
+    std::array<int, 4> seen{};
+    for (uint32_t seed = 0; seed < 60; ++seed) {
+        const typename RingModel<C>::Rules rules{full_arrivals(C) + static_cast<uint32_t>(full),
+                                                 empty_arrivals(C) + static_cast<uint32_t>(empty), turns};
+        ++seen[static_cast<size_t>(RingModel<C>(3, 23, seed, rules).run())];
+    }
+    return seen;
+}
+int count(const std::array<int, 4>& seen, Outcome outcome) { return seen[static_cast<size_t>(outcome)]; }
+
+TEST(Ring, OneArrivalTooManyAlwaysDeadlocks) {
+    test::for_each_config([]<GemmConfig C>() {
+        EXPECT_EQ(count(outcomes<C>(1, 0), Outcome::Deadlock), 60);
+        EXPECT_EQ(count(outcomes<C>(0, 1), Outcome::Deadlock), 60);
+    });
+}
+
+TEST(Ring, OneArrivalTooFewOnEmptyStagesOverwritesWhatIsRead) {
+    test::for_each_config([]<GemmConfig C>() { EXPECT_GT(count(outcomes<C>(0, -1), Outcome::Overwritten), 0); });
+}
+
+TEST(Ring, OneArrivalTooFewOnFullStagesReadsTooEarly) {
+    test::for_each_config([]<GemmConfig C>() { EXPECT_GT(count(outcomes<C>(-1, 0), Outcome::ReadBeforeWrite), 0); });
+}
+
+TEST(Ring, WithoutTurnsAScaleWarpTakesOneRoundOfTheRingForAnother) {
+    test::for_each_config([]<GemmConfig C>() { EXPECT_GT(count(outcomes<C>(0, 0, false), Outcome::Overwritten), 0); });
+}
+
+TEST(Arrivals, AStageIsEmptyWhenEveryWarpThatAMulticastLoadReachesHasSaidSo) {
+    static_assert(empty_arrivals({.math_warpgroups = 2}) == 8);
+    static_assert(empty_arrivals({.math_warpgroups = 3, .cluster = 2, .cluster_use = ClusterUse::ShareA}) == 24);
+    static_assert(empty_arrivals({.math_warpgroups = 1, .cluster = 4, .cluster_use = ClusterUse::ShareB}) == 16);
+    static_assert(empty_arrivals({.math_warpgroups = 1, .cluster = 4, .cluster_use = ClusterUse::SplitK}) == 4,
+                  "nothing is shared");
+}
+
+}  // namespace
+}  // namespace finegemm

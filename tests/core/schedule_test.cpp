@@ -1,0 +1,193 @@
+// Index to tile and range of K: every tile exactly once, whatever the grid.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include <finegemm/core/arrivals.h>
+#include <finegemm/core/schedule.h>
+
+#include "support/configs.h"
+
+namespace finegemm {
+namespace {
+
+using Tile = std::pair<uint32_t, uint32_t>;
+
+TEST(Raster, VisitsEveryTileExactlyOnceAndNoneOutside) {
+    for (uint32_t tiles_m = 1; tiles_m <= 20; ++tiles_m)
+        for (uint32_t tiles_n : {1u, 2u, 7u, 16u})
+            for (uint32_t band = 1; band <= tiles_m + 2; ++band) {
+                const Raster raster{tiles_m, tiles_n, band};
+                std::set<Tile> seen;
+                for (uint32_t i = 0; i < raster.size(); ++i) {
+                    const TileCoord at = raster.at(i);
+                    ASSERT_LT(at.m, tiles_m);
+                    ASSERT_LT(at.n, tiles_n);
+                    seen.insert({at.m, at.n});
+                }
+                ASSERT_EQ(seen.size(), tiles_m * tiles_n);
+            }
+}
+
+/// Rows of A and columns of B that tiles of one wave read, summed over waves, for square tiles.
+uint32_t operands_read(const Raster& raster, uint32_t wave) {
+    uint32_t total = 0;
+    for (uint32_t first = 0; first < raster.size(); first += wave) {
+        std::set<uint32_t> rows, cols;
+        for (uint32_t i = first; i < std::min(first + wave, raster.size()); ++i) {
+            rows.insert(raster.at(i).m);
+            cols.insert(raster.at(i).n);
+        }
+        total += static_cast<uint32_t>(rows.size() + cols.size());
+    }
+    return total;
+}
+
+TEST(Raster, BandsReadLessThanHalfOfWhatRowsOrColumnsDo) {
+    const GemmConfig c{.tile_m = 128, .tile_n = 128};
+    const Raster bands = raster(c, 64 * 128, 64 * 128, raster_band(c, 64 * 128));
+    const uint32_t read = operands_read(bands, 132);
+    EXPECT_LT(2 * read, operands_read({64, 64, 1}, 132)) << "row after row";
+    EXPECT_LT(2 * read, operands_read({64, 64, 64}, 132)) << "column after column";
+}
+
+TEST(Raster, BandsHaveAtLeastOneTileAndAtMostAll) {
+    for (const GemmConfig& c : test::kConfigs)
+        for (uint32_t m : {1u, 64u, 129u, 1000u, 2048u, 2049u, 100000u}) {
+            EXPECT_GE(raster_band(c, m), 1u);
+            EXPECT_LE(raster_band(c, m), raster(c, m, 8, 1).tiles_m);
+        }
+}
+
+TEST(KRange, SharesAreNeighboursOfEqualSizeAndCoverAll) {
+    for (uint32_t k_blocks : {0u, 1u, 2u, 3u, 16u, 56u, 127u, 4000000u})
+        for (uint32_t splits = 1; splits <= 16; ++splits) {
+            uint32_t end = 0;
+            for (uint32_t rank = 0; rank < splits; ++rank) {
+                const KRange k = k_range(k_blocks, splits, rank);
+                EXPECT_EQ(k.begin, end);
+                EXPECT_GE(k.size(), k_blocks / splits);
+                EXPECT_LE(k.size(), k_blocks / splits + 1);
+                end = k.end;
+            }
+            EXPECT_EQ(end, k_blocks);
+        }
+}
+
+struct Problem {
+    uint32_t m, n, k_blocks;
+};
+constexpr Problem kProblems[] = {{1, 8, 1},       {64, 4096, 7}, {700, 1000, 2},
+                                 {2000, 264, 16}, {128, 128, 0}, {3, 2000, 9}};
+
+/// All that a CTA works on, in order: (tile, k-block).
+struct Step {
+    TileCoord tile;
+    uint32_t kb;
+    bool operator==(const Step&) const = default;
+};
+
+template <GemmConfig C>
+Walk walk_of(const Problem& p, uint32_t cta, uint32_t ctas) {
+    return Walk::of<C>(p.m, p.n, p.k_blocks, raster_band(C, p.m), cta, ctas, cta % C.cluster);
+}
+
+template <GemmConfig C>
+std::vector<Step> steps_of(Walk walk) {
+    std::vector<Step> steps;
+    for (TileCoord tile; walk.take<C>(tile);)
+        for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb) steps.push_back({tile, kb});
+    return steps;
+}
+
+TEST(Walk, AllCtasTogetherDoEveryBlockOfEveryTileOnceForAnyGrid) {
+    test::for_each_config([]<GemmConfig C>() {
+        for (const Problem& p : kProblems)
+            for (const uint32_t clusters : {1u, 2u, 3u, 16u, 66u, 132u, 1000u}) {
+                std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> visits;
+                for (uint32_t cta = 0; cta < clusters * C.cluster; ++cta)
+                    for (const Step& s : steps_of<C>(walk_of<C>(p, cta, clusters * C.cluster)))
+                        ++visits[{s.tile.m, s.tile.n, s.kb}];
+                // Clusters may reach past the last tile, never by a whole cluster.
+                const uint32_t down = ceil_div(ceil_div(p.m, C.tile_m), C.b_sharers()) * C.b_sharers();
+                const uint32_t across = ceil_div(ceil_div(p.n, C.tile_n), C.a_sharers()) * C.a_sharers();
+                ASSERT_EQ(visits.size(), static_cast<size_t>(down) * across * p.k_blocks);
+                for (const auto& [at, count] : visits) {
+                    ASSERT_EQ(count, 1);
+                    ASSERT_LT(std::get<0>(at), down);
+                    ASSERT_LT(std::get<1>(at), across);
+                    ASSERT_LT(std::get<2>(at), p.k_blocks);
+                }
+            }
+    });
+}
+
+TEST(Walk, CtasOfAClusterHaveInCommonWhatTheyShare) {
+    test::for_each_config([]<GemmConfig C>() {
+        const Problem p{2000, 2000, 16};
+        for (uint32_t first = 0; first < 6 * C.cluster; first += C.cluster) {
+            Walk leader = walk_of<C>(p, first, 6 * C.cluster);
+            std::vector<Walk> others;
+            for (uint32_t rank = 1; rank < C.cluster; ++rank)
+                others.push_back(walk_of<C>(p, first + rank, 6 * C.cluster));
+            for (TileCoord tile; leader.take<C>(tile);)
+                for (uint32_t rank = 1; rank < C.cluster; ++rank) {
+                    TileCoord other;
+                    ASSERT_TRUE(others[rank - 1].take<C>(other)) << "all walk equally far, or multicasts would wait";
+                    const TileCoord expected = C.a_sharers() > 1   ? TileCoord{tile.m, tile.n + rank}
+                                               : C.b_sharers() > 1 ? TileCoord{tile.m + rank, tile.n}
+                                                                   : tile;
+                    EXPECT_EQ(other, expected);
+                }
+            for (Walk& other : others) {
+                TileCoord none;
+                EXPECT_FALSE(other.take<C>(none));
+            }
+        }
+    });
+}
+
+TEST(RunWalk, WarpsTakingTurnsDoWhatOneWalkDoesInItsOrder) {
+    test::for_each_config([]<GemmConfig C>() {
+        for (const Problem& p : kProblems)
+            for (const uint32_t clusters : {1u, 3u, 132u})
+                for (uint32_t cta = 0; cta < std::min(clusters * C.cluster, 12u); ++cta) {
+                    const Walk walk = walk_of<C>(p, cta, clusters * C.cluster);
+                    const std::vector<Step> expected = steps_of<C>(walk);
+                    std::vector<int> visits(expected.size());
+                    for (uint32_t warp = 0; warp < kScaleWarps; ++warp)
+                        for (auto run = RunWalk::of<C>(walk, warp); !run.done; run.template advance<C>(kScaleWarps)) {
+                            const KRange blocks = run.blocks();
+                            ASSERT_GE(blocks.size(), 1u);
+                            ASSERT_LE(blocks.size(), RunWalk::kRun);
+                            for (uint32_t j = 0; j < blocks.size(); ++j) {
+                                const uint32_t position = run.position() + j;
+                                ASSERT_LT(position, expected.size());
+                                ASSERT_EQ((Step{run.tile, blocks.begin + j}), expected[position]);
+                                ++visits[position];
+                            }
+                        }
+                    for (const int count : visits) ASSERT_EQ(count, 1);
+                }
+    });
+}
+
+TEST(Grid, IsWholeClustersAndNoMoreThanThereAreTiles) {
+    for (const GemmConfig& c : test::kConfigs)
+        for (uint32_t tiles : {1u, 5u, 131u, 132u, 10000u})
+            for (uint32_t resident : {1u, 66u, 132u, 264u}) {
+                const uint32_t grid = grid_size(c, tiles, resident);
+                EXPECT_EQ(grid % c.cluster, 0u);
+                EXPECT_GE(grid, c.cluster);
+                EXPECT_LE(grid, tiles * c.cluster);
+                const bool one_tile_each = c.cluster_use == ClusterUse::SplitK;
+                EXPECT_EQ(grid, (one_tile_each ? tiles : std::min(tiles, resident)) * c.cluster);
+            }
+}
+
+}  // namespace
+}  // namespace finegemm

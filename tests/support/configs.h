@@ -1,0 +1,53 @@
+// Kernel configurations of every kind, for tests that need them when they are compiled. Layer tests.
+#pragma once
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include <finegemm/core/config.h>
+
+namespace finegemm::test {
+
+// tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, slab_n
+inline constexpr auto kConfigs = std::to_array<GemmConfig>({
+    {64, 16, 3, 1, 1, ClusterUse::None, 2, 16},
+    {64, 32, 8, 1, 1, ClusterUse::None, 2, 32},
+    {64, 96, 6, 1, 1, ClusterUse::None, 1, 96},
+    {128, 128, 6, 2, 1, ClusterUse::None, 1, 64},
+    {128, 192, 4, 2, 1, ClusterUse::None, 1, 64},
+    {128, 176, 3, 2, 1, ClusterUse::None, 1, 176},
+    {256, 128, 4, 2, 1, ClusterUse::None, 1, 64},
+    {192, 112, 4, 3, 1, ClusterUse::None, 1, 112},
+    {128, 128, 6, 2, 2, ClusterUse::ShareB, 1, 64},
+    {192, 128, 4, 3, 2, ClusterUse::ShareA, 1, 64},
+    {256, 128, 4, 2, 2, ClusterUse::ShareA, 1, 64},
+    {64, 128, 5, 1, 4, ClusterUse::ShareB, 1, 32},
+    {64, 32, 7, 1, 2, ClusterUse::SplitK, 2, 32},
+    {64, 64, 5, 1, 5, ClusterUse::SplitK, 2, 64},
+    {128, 64, 5, 2, 3, ClusterUse::SplitK, 1, 64},
+    {64, 32, 6, 1, 8, ClusterUse::SplitK, 2, 32},
+});
+
+inline std::string describe(const GemmConfig& c) {
+    constexpr const char* kUses[] = {"", " shareA ", " shareB ", " splitK "};
+    return "tile " + std::to_string(c.tile_m) + "x" + std::to_string(c.tile_n) + ", stages " +
+           std::to_string(c.stages) + ", warpgroups " + std::to_string(c.math_warpgroups) +
+           kUses[static_cast<uint32_t>(c.cluster_use)] + (c.cluster > 1 ? std::to_string(c.cluster) : "");
+}
+
+/// Calls body.operator()<C>() for each.
+template <typename Body>
+void for_each_config(const Body& body) {
+    const auto one = [&]<GemmConfig C>() {
+        SCOPED_TRACE(describe(C));
+        body.template operator()<C>();
+    };
+    [&]<size_t... I>(std::index_sequence<I...>) {
+        (one.template operator()<kConfigs[I]>(), ...);
+    }(std::make_index_sequence<kConfigs.size()>());
+}
+
+}  // namespace finegemm::test

@@ -1,0 +1,240 @@
+// A model of the kernel's ring: mbarriers are integers, roles are agents, steps are taken in random order. Layer tests.
+// It uses the kernel's own cursor, run walk and arrival counts, so an edit of these is checked. It knows no memory order.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include <finegemm/core/arrivals.h>
+#include <finegemm/core/ring.h>
+#include <finegemm/core/schedule.h>
+
+namespace finegemm::test {
+
+enum class Outcome { Finished, Deadlock, Overwritten, ReadBeforeWrite };
+
+/// PTX ISA, mbarrier: a phase ends when all arrivals are there and no announced byte is missing.
+struct Mbarrier {
+    int32_t expected = 1, pending = 1, bytes = 0;
+    uint32_t phase = 0;
+
+    void init(uint32_t arrivals) { expected = pending = static_cast<int32_t>(arrivals); }
+    void arrive(int32_t announced = 0) {
+        bytes += announced;
+        --pending;
+        settle();
+    }
+    void receive(int32_t received) {   // may come before its announcement: multicast by a neighbour
+        bytes -= received;
+        settle();
+    }
+    constexpr bool passed(uint32_t parity) const { return phase != parity; }
+
+private:
+    void settle() {
+        if (pending > 0 || bytes != 0) return;
+        pending += expected;
+        phase ^= 1;
+    }
+};
+
+/// All CTAs that share loads, walking over `tiles` tiles of `blocks` k-blocks.
+template <GemmConfig C>
+class RingModel {
+public:
+    /// What tests break to see that it matters.
+    struct Rules {
+        uint32_t full = full_arrivals(C), empty = empty_arrivals(C);
+        bool turns = true;   // scale warps wait for the warp before them
+    };
+
+    RingModel(uint32_t tiles, uint32_t blocks, uint32_t seed, Rules rules = {})
+        : total_(tiles * blocks), tile_blocks_(blocks), turns_matter_(rules.turns), random_(seed) {
+        for (auto& cta : stages_)
+            for (Stage& stage : cta) {
+                stage.full.init(rules.full);
+                stage.empty.init(rules.empty);
+            }
+        const Walk walk{.order = {tiles, 1, 1}, .next = 0, .stride = 1, .rank = 0, .k = {0, blocks}};
+        for (uint32_t rank = 0; rank < kRanks; ++rank) {
+            agents_.push_back({.role = Role::Tma, .rank = rank, .at = Cursor::producer()});
+            for (uint32_t warp = 0; warp < kScaleWarps; ++warp) {
+                agents_.push_back(
+                    {.role = Role::Scales, .rank = rank, .warp = warp, .run = RunWalk::of<C>(walk, warp)});
+                begin_run(agents_.back());
+            }
+            for (uint32_t warp = 0; warp < 4 * C.math_warpgroups; ++warp)
+                agents_.push_back({.role = Role::Math, .rank = rank, .at = Cursor::consumer()});
+        }
+        // Some are slow, and others for each seed: so that the fast ones run as far ahead as the barriers let them.
+        for (Agent& agent : agents_) agent.patience = random_() % 3 == 0 ? 40 : 1;
+        delivery_patience_ = random_() % 3 == 0 ? 40 : 1;
+    }
+
+    Outcome run() {
+        while (outcome_ == Outcome::Finished && step_any()) {}
+        if (outcome_ != Outcome::Finished) return outcome_;
+        for (const Agent& agent : agents_)
+            if (agent.block < total_) return Outcome::Deadlock;
+        return deliveries_.empty() ? Outcome::Finished : Outcome::Deadlock;
+    }
+
+private:
+    using Cursor = RingCursor<C.stages>;
+    static constexpr uint32_t kRanks = producers_served(C);
+    static constexpr uint32_t kAParts = C.a_sharers(), kBParts = C.b_sharers(), kScalePart = kAParts + kBParts;
+
+    struct Stage {
+        Mbarrier full, empty;
+        std::array<uint32_t, kScalePart + 1> written{};   // for each part of A, of B, the scales: blocks written so far
+    };
+    enum class Role { Tma, Scales, Math };
+    struct Agent {
+        Role role;
+        uint32_t rank;
+        uint32_t warp = 0;           // scales: which, and what it does
+        RunWalk run = {};
+        bool has_turn = false;
+        Cursor at = {};
+        uint32_t block = 0;          // the one that it works on
+        bool holds = false;          // math: it reads `held`
+        uint32_t held = 0;
+        uint32_t patience = 1;       // takes one in so many of its turns
+    };
+    /// Something on its way, which others may overtake: part of a tile, or an arrival at a neighbour's barrier.
+    struct Delivery {
+        uint32_t rank, stage, part, block;
+        bool is_arrival;
+    };
+
+    Stage& stage(uint32_t rank, uint32_t index) { return stages_[rank][index]; }
+
+    bool step_any() {
+        const auto count = static_cast<uint32_t>(agents_.size() + deliveries_.size());
+        const auto start = static_cast<uint32_t>(random_() % count);
+        for (const bool patient : {true, false})
+            for (uint32_t i = 0; i < count; ++i) {
+                const uint32_t chosen = (start + i) % count;
+                if (patient && random_() % patience(chosen) != 0) continue;
+                if (step(chosen)) return true;
+            }
+        return false;
+    }
+    uint32_t patience(uint32_t index) const {
+        return index < agents_.size() ? agents_[index].patience : delivery_patience_;
+    }
+
+    bool step(uint32_t index) {
+        if (index >= agents_.size()) {
+            deliver(index - static_cast<uint32_t>(agents_.size()));
+            return true;
+        }
+        Agent& agent = agents_[index];
+        if (agent.block >= total_) return false;
+        switch (agent.role) {
+            case Role::Tma: return load_tiles(agent);
+            case Role::Scales: return load_scales(agent);
+            case Role::Math: return multiply(agent);
+        }
+        return false;
+    }
+
+    bool load_tiles(Agent& agent) {
+        Stage& own = stage(agent.rank, agent.at.stage);
+        if (!own.empty.passed(agent.at.parity)) return false;
+        own.full.arrive(kAParts + kBParts);
+        const auto send = [&](uint32_t part, bool to_all) {
+            for (uint32_t rank = 0; rank < kRanks; ++rank)
+                if (to_all || rank == agent.rank)
+                    deliveries_.push_back({rank, agent.at.stage, part, agent.block, false});
+        };
+        send(kAParts > 1 ? agent.rank : 0, kAParts > 1);
+        send(kAParts + (kBParts > 1 ? agent.rank : 0), kBParts > 1);
+        ++agent.at;
+        ++agent.block;
+        return true;
+    }
+
+    bool load_scales(Agent& agent) {
+        bool& turn = turns_[agent.rank][agent.warp];
+        if (!agent.has_turn) {
+            if (!turn) return false;
+            turn = false;
+            agent.has_turn = true;
+        }
+        Stage& own = stage(agent.rank, agent.at.stage);
+        if (!own.empty.passed(agent.at.parity)) return false;
+        own.written[kScalePart] = agent.block + 1;
+        own.full.arrive();
+        ++agent.at;
+        ++agent.block;
+        if (agent.block == agent.run.position() + agent.run.blocks().size()) {
+            turns_[agent.rank][(agent.warp + 1) % kScaleWarps] = true;
+            agent.run.template advance<C>(kScaleWarps);
+            begin_run(agent);
+        }
+        return true;
+    }
+    void begin_run(Agent& agent) const {
+        agent.block = agent.run.done ? total_ : agent.run.position();
+        agent.at = Cursor::producer().advanced(agent.block);
+        agent.has_turn = agent.block == 0 || !turns_matter_;
+    }
+
+    /// A stage is released when the next one of the same tile is there: that one's multiplication runs by then.
+    bool multiply(Agent& agent) {
+        const bool starts = !agent.holds || (agent.block + 1) % tile_blocks_ != 0;
+        if (starts && !stage(agent.rank, agent.at.stage).full.passed(agent.at.parity)) return false;
+        if (agent.holds) {
+            check(agent);   // still what it was
+            release(agent);
+            agent.holds = false;
+            ++agent.block;
+        }
+        if (starts) {
+            agent.held = agent.at.stage;
+            agent.holds = true;
+            ++agent.at;
+            check(agent);
+        }
+        return true;
+    }
+
+    void check(const Agent& agent) {
+        for (const uint32_t written : stage(agent.rank, agent.held).written) {
+            if (written < agent.block + 1) outcome_ = Outcome::ReadBeforeWrite;
+            if (written > agent.block + 1) outcome_ = Outcome::Overwritten;
+        }
+    }
+
+    void release(const Agent& agent) {
+        for (uint32_t rank = 0; rank < kRanks; ++rank) {
+            if (rank == agent.rank) stage(rank, agent.held).empty.arrive();
+            else deliveries_.push_back({rank, agent.held, 0, 0, true});
+        }
+    }
+
+    void deliver(uint32_t index) {
+        const Delivery d = deliveries_[index];
+        deliveries_[index] = deliveries_.back();
+        deliveries_.pop_back();
+        Stage& to = stage(d.rank, d.stage);
+        if (d.is_arrival) return to.empty.arrive();
+        to.written[d.part] = d.block + 1;
+        to.full.receive(1);
+    }
+
+    uint32_t total_, tile_blocks_;
+    bool turns_matter_;
+    std::mt19937 random_;
+    std::array<std::array<Stage, C.stages>, kRanks> stages_;
+    std::array<std::array<bool, kScaleWarps>, kRanks> turns_{};   // whose turn it is, where it has not begun
+    std::vector<Agent> agents_;
+    std::vector<Delivery> deliveries_;
+    uint32_t delivery_patience_ = 1;
+    Outcome outcome_ = Outcome::Finished;
+};
+
+}  // namespace finegemm::test
