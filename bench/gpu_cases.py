@@ -1,4 +1,5 @@
 """Operands for GPU checks, and what their product must be."""
+
 import torch
 
 from gpu_library import HOPPER, Library
@@ -12,36 +13,39 @@ def blocks(extent: int) -> int:
 
 
 def scales(rows: int, cols: int, layout: str, generator) -> torch.Tensor:
-    """f32 in (0.001, 0.011). layout: "row", "mn" (MN-major), or "odd": row-major with a stride that allows no wide load."""
+    """f32 in (0.001, 0.011). layout: "row", "mn" (MN-major) or "odd": row-major, with a stride that no wide load can use."""
     values = torch.rand(rows, cols, device="cuda", generator=generator) * 0.01 + 0.001
     if layout == "mn":
         return values.t().contiguous().t()
     if layout == "odd":
         wide = torch.empty(rows, cols + 3, device="cuda")
-        wide[:, 1:1 + cols] = values
-        return wide[:, 1:1 + cols]
+        wide[:, 1 : 1 + cols] = values
+        return wide[:, 1 : 1 + cols]
     return values
 
 
 def operands(m: int, n: int, k: int, layout: str, generator, padding: int = 0):
     """a, sfa, b, sfb; values are normal with a deviation of 60, rows `padding` bytes apart."""
+
     def codes(rows):
         values = torch.randn(rows, k + padding, device="cuda", generator=generator) * 60
         return values.to(torch.float8_e4m3fn)[:, :k]
+
     return codes(m), scales(m, blocks(k), layout, generator), codes(n), scales(blocks(n), blocks(k), layout, generator)
 
 
 class Guarded:
     """A matrix D inside a larger one whose rest must stay as it was."""
+
     VALUE = 7.0
 
     def __init__(self, m: int, n: int):
         self.all = torch.full((m + 32, n + 32), self.VALUE, device="cuda", dtype=torch.bfloat16)
-        self.d = self.all[16:16 + m, 16:16 + n]
+        self.d = self.all[16 : 16 + m, 16 : 16 + n]
 
     def intact(self) -> bool:
         m, n = self.d.shape
-        outside = (self.all[:16], self.all[16 + m:], self.all[16:16 + m, :16], self.all[16:16 + m, 16 + n:])
+        outside = (self.all[:16], self.all[16 + m :], self.all[16 : 16 + m, :16], self.all[16 : 16 + m, 16 + n :])
         return all(bool((part == self.VALUE).all()) for part in outside)
 
 
@@ -71,12 +75,15 @@ def expanded(codes: torch.Tensor, s: torch.Tensor, height: int) -> torch.Tensor:
 
 
 def bound(a, sfa, b, sfb, exact: torch.Tensor) -> torch.Tensor:
-    """The error bound that docs/numerics.md derives: 136 truncations of 13 bits in a block, rounding in FP32, in bf16."""
+    """The bound that docs/numerics.md derives: 136 truncations to 13 bits in a block, roundings in FP32 and in bf16."""
+
     def magnitude(codes):
         size = codes.double().abs()
-        return torch.where(size > 0, size.clamp(min=2.0 ** -6), size)   # subnormals keep the exponent of 2^-6
+        return torch.where(size > 0, size.clamp(min=2.0**-6), size)  # subnormals keep the exponent of 2^-6
+
     rows, cols = a.shape
-    absolute = ((magnitude(a) * sfa.double().repeat_interleave(128, 1)[:, :cols])
-                @ (magnitude(b) * sfb.double().repeat_interleave(128, 0)[:b.shape[0]].repeat_interleave(128, 1)[:, :cols]).t())
-    total = absolute * (4 * 34 * 2.0 ** -13 * 1.02 + (blocks(cols) + 9) * 2.0 ** -23)
-    return total + (exact.abs() + total) * 2.0 ** -8 + 2.0 ** -133
+    absolute = (magnitude(a) * sfa.double().repeat_interleave(128, 1)[:, :cols]) @ (
+        magnitude(b) * sfb.double().repeat_interleave(128, 0)[: b.shape[0]].repeat_interleave(128, 1)[:, :cols]
+    ).t()
+    total = absolute * (4 * 34 * 2.0**-13 * 1.02 + (blocks(cols) + 9) * 2.0**-23)
+    return total + (exact.abs() + total) * 2.0**-8 + 2.0**-133

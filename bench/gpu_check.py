@@ -5,6 +5,7 @@ Usage: gpu_check.py [--library FILE] [--out DIR] [--shapes N] [--rounds N] [--on
 
 Every check prints one line and raises on failure; only a full run that passes writes gpu-validated.json.
 """
+
 import argparse
 import json
 import math
@@ -20,8 +21,18 @@ import torch
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tools")]
-from gpu_cases import (DENSE_NK, DENSE_ROWS, Guarded, blocks, bound, differing, expanded, model, operands,  # noqa: E402
-                       sample_rows)
+from gpu_cases import (
+    DENSE_NK,
+    DENSE_ROWS,
+    Guarded,
+    blocks,
+    bound,
+    differing,
+    expanded,
+    model,
+    operands,  # noqa: E402
+    sample_rows,
+)
 from gpu_digest import digest  # noqa: E402
 from gpu_library import Library  # noqa: E402
 from gpu_timing import median_times  # noqa: E402
@@ -72,7 +83,10 @@ class Check:
             k = 16 * self.random.randint(1, 200)
             names = self.usable(m, n, k)
             for config in {names[0], self.random.choice(names)}:
-                worst = max(worst, self.one_shape(m, n, k, self.random.choice(LAYOUTS), config, self.random.choice((0, 0, 16, 112))))
+                worst = max(
+                    worst,
+                    self.one_shape(m, n, k, self.random.choice(LAYOUTS), config, self.random.choice((0, 0, 16, 112))),
+                )
                 kernels.add(config)
                 count += 1
         return {"gemms": count, "kernels": len(kernels), "worst_share_of_bound": round(worst, 4)}
@@ -131,17 +145,19 @@ class Check:
         return {"gemms": 400}
 
     def graph(self):
-        """A CUDA graph of three dependent GEMMs, captured as the first calls of their shapes, replayed with other inputs."""
+        """A CUDA graph of dependent calls, captured as the first ones of their shapes, replayed with other inputs."""
         m, n = 48, 1024
         a, sfa, b, sfb = operands(m, n, n, "mn", self.generator)
         d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
         q, s = torch.empty_like(a), torch.empty(blocks(n), m, device="cuda").t()
+
         def chain():
             for _ in range(3):
                 self.library.gemm(a, sfa, b, sfb, d)
                 self.library.quantize("rows", d, q, s)
                 a.view(torch.uint8).copy_(q.view(torch.uint8))
                 sfa.copy_(s)
+
         start = (a.clone(), sfa.clone())
         side = torch.cuda.Stream()
         graph = torch.cuda.CUDAGraph()
@@ -184,8 +200,19 @@ class Check:
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every kernel."""
         tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-        command = [tool, "--tool", "memcheck", "--error-exitcode", "9", sys.executable, __file__, "--library",
-                   self.options.library, "--only", "small"]
+        command = [
+            tool,
+            "--tool",
+            "memcheck",
+            "--error-exitcode",
+            "9",
+            sys.executable,
+            __file__,
+            "--library",
+            self.options.library,
+            "--only",
+            "small",
+        ]
         result = subprocess.run(command, capture_output=True, text=True, timeout=400)
         if result.returncode or "ERROR SUMMARY: 0 errors" not in result.stdout + result.stderr:
             raise AssertionError(f"memcheck: {(result.stdout + result.stderr)[-2000:]}")
@@ -199,19 +226,32 @@ class Check:
             self.one_shape(m, 136, 1040, self.random.choice(LAYOUTS), name, rows=4)
         x = torch.randn(130, 144, device="cuda").bfloat16()
         for kind, shape in (("rows", (130, 2)), ("blocks", (2, 2))):
-            self.library.quantize(kind, x, torch.empty(130, 144, dtype=torch.float8_e4m3fn, device="cuda"),
-                                  torch.empty(*shape, device="cuda"))
+            self.library.quantize(
+                kind,
+                x,
+                torch.empty(130, 144, dtype=torch.float8_e4m3fn, device="cuda"),
+                torch.empty(*shape, device="cuda"),
+            )
         torch.cuda.synchronize()
         return {"kernels": len(names) + 2}
 
     def layouts(self):
-        """Row-major against MN-major scales: less than 2% of time between them, in geometric mean over the kernels chosen."""
+        """Row-major against MN-major scales: less than 2% of time between them, in geometric mean over six shapes."""
         logs = []
-        for m, n, k in ((1, 7168, 16384), (64, 4096, 7168), (128, 7168, 2048), (512, 4096, 7168), (2048, 7168, 2048), (4096, 4096, 7168)):
+        for m, n, k in (
+            (1, 7168, 16384),
+            (64, 4096, 7168),
+            (128, 7168, 2048),
+            (512, 4096, 7168),
+            (2048, 7168, 2048),
+            (4096, 4096, 7168),
+        ):
             d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
             a, sfa, b, sfb = operands(m, n, k, "mn", self.generator)
-            calls = {"mn": self.library.prepare(a, sfa, b, sfb, d),
-                     "row": self.library.prepare(a, sfa.contiguous(), b, sfb.contiguous(), d)}
+            calls = {
+                "mn": self.library.prepare(a, sfa, b, sfb, d),
+                "row": self.library.prepare(a, sfa.contiguous(), b, sfb.contiguous(), d),
+            }
             t = median_times(calls, 2 * self.options.rounds)
             logs.append(math.log(t["row"] / t["mn"]))
         mean = math.exp(sum(logs) / len(logs))
@@ -225,12 +265,21 @@ class Check:
         for rows, cols in ((4096, 7168), (8192, 7168), (7168, 16384)):
             x = torch.randn(rows, cols, device="cuda", generator=self.generator).bfloat16()
             q = torch.empty(rows, cols, dtype=torch.float8_e4m3fn, device="cuda")
-            half = torch.empty(rows * cols * 3 // 2, dtype=torch.uint8, device="cuda")   # reads and writes 3 bytes an element
+            half = torch.empty(
+                rows * cols * 3 // 2, dtype=torch.uint8, device="cuda"
+            )  # reads and writes 3 bytes an element
             to = torch.empty_like(half)
-            s = {"rows": torch.empty(rows, blocks(cols), device="cuda"), "blocks": torch.empty(blocks(rows), blocks(cols), device="cuda")}
-            calls = {kind: (lambda kind=kind: self.library.quantize(kind, x, q, s[kind])) for kind in s} | {"copy": lambda: to.copy_(half)}
+            s = {
+                "rows": torch.empty(rows, blocks(cols), device="cuda"),
+                "blocks": torch.empty(blocks(rows), blocks(cols), device="cuda"),
+            }
+            calls = {kind: (lambda kind=kind: self.library.quantize(kind, x, q, s[kind])) for kind in s} | {
+                "copy": lambda: to.copy_(half)
+            }
             t = median_times(calls, self.options.rounds)
-            out[f"{rows}x{cols}"] = {kind: round(t["copy"] / t[kind], 3) for kind in s} | {"us": {n: round(v, 1) for n, v in t.items()}}
+            out[f"{rows}x{cols}"] = {kind: round(t["copy"] / t[kind], 3) for kind in s} | {
+                "us": {n: round(v, 1) for n, v in t.items()}
+            }
         worst = min(row[kind] for row in out.values() for kind in ("rows", "blocks"))
         if worst < 0.8:
             raise AssertionError(f"quantisation reaches {worst:.2f} of the bandwidth of a copy: {out}")
@@ -244,29 +293,53 @@ class Check:
             for n, k in DENSE_NK:
                 a, sfa, b, sfb = operands(m, n, k, "mn", self.generator)
                 d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
-                calls = {"finegemm": self.library.prepare(a, sfa, b, sfb, d),
-                         "cublas_tensor": lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True)}
+                calls = {
+                    "finegemm": self.library.prepare(a, sfa, b, sfb, d),
+                    "cublas_tensor": lambda: torch._scaled_mm(
+                        a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
+                    ),
+                }
                 if m % 4 == 0 and (block := self.cublas_block(a, sfa, b, sfb)):
                     calls["cublas_block"] = block
                 t = median_times(calls, self.options.rounds)
-                rows.append({"kind": "dense", "shape": [m, n, k], "us": {name: round(v, 2) for name, v in t.items()},
-                             "kernel": self.usable(m, n, k)[0]})
-        record = self.machine() | {"method": f"bench/gpu_timing.py: kernel time by CUPTI, L2 flushed, interleaved, median of {self.options.rounds}",
-                                   "ceilings_us": self.ceilings(), "rows": rows}
+                rows.append(
+                    {
+                        "kind": "dense",
+                        "shape": [m, n, k],
+                        "us": {name: round(v, 2) for name, v in t.items()},
+                        "kernel": self.usable(m, n, k)[0],
+                    }
+                )
+        record = self.machine() | {
+            "method": f"bench/gpu_timing.py: CUPTI, L2 flushed, interleaved, median of {self.options.rounds}",
+            "ceilings_us": self.ceilings(),
+            "rows": rows,
+        }
         path = self.options.out / "h200.json"
         head = json.dumps({name: value for name, value in record.items() if name != "rows"}, indent=1)[:-2]
         path.write_text(head + ',\n "rows": [\n  ' + ",\n  ".join(json.dumps(row) for row in rows) + "\n ]\n}\n")
         ratios = [row["us"]["cublas_tensor"] / row["us"]["finegemm"] for row in rows]
-        return {"rows": len(rows), "geomean_over_cublas_tensor": round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 4)}
+        return {
+            "rows": len(rows),
+            "geomean_over_cublas_tensor": round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 4),
+        }
 
     @staticmethod
     def cublas_block(a, sfa, b, sfb):
         """cuBLASLt with the same scales, where this torch has it and takes the shape."""
         try:
             from torch.nn.functional import ScalingType, scaled_mm
+
             rows = sfb.contiguous()
-            call = lambda: scaled_mm(a, b.t(), sfa, ScalingType.BlockWise1x128, rows.t(), ScalingType.BlockWise128x128,  # noqa: E731
-                                     output_dtype=torch.bfloat16)
+            call = lambda: scaled_mm(
+                a,
+                b.t(),
+                sfa,
+                ScalingType.BlockWise1x128,
+                rows.t(),
+                ScalingType.BlockWise128x128,  # noqa: E731
+                output_dtype=torch.bfloat16,
+            )
             call()
             return call
         except (ImportError, RuntimeError, ValueError):
@@ -277,21 +350,49 @@ class Check:
         q, w = (t.to(torch.float8_e4m3fn) for t in (x, y))
         one = torch.ones((), device="cuda")
         big, to = (torch.empty(1 << 32, dtype=torch.uint8, device="cuda") for _ in range(2))
-        t = median_times({"torch bf16 8192^3": lambda: x @ y.t(),
-                          "cublas_tensor fp8 8192^3": lambda: torch._scaled_mm(q, w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True),
-                          "read+write of 4 GB each": lambda: to.copy_(big)}, 5)
+        t = median_times(
+            {
+                "torch bf16 8192^3": lambda: x @ y.t(),
+                "cublas_tensor fp8 8192^3": lambda: torch._scaled_mm(
+                    q, w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
+                ),
+                "read+write of 4 GB each": lambda: to.copy_(big),
+            },
+            5,
+        )
         return {name: round(v, 1) for name, v in t.items()}
 
     def machine(self):
         query = "name,driver_version,clocks.sm,clocks.mem,power.limit"
-        facts = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True).stdout
-        commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
-        return {"machine": dict(zip(query.split(","), (f.strip() for f in facts.split("\n")[0].split(",")))),
-                "torch": torch.__version__, "finegemm": self.library.version(), "commit": self.options.commit or commit,
-                "date": time.strftime("%Y-%m-%d"), "digest": digest()}
+        facts = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True
+        ).stdout
+        commit = subprocess.run(
+            ["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True
+        ).stdout.strip()
+        return {
+            "machine": dict(zip(query.split(","), (f.strip() for f in facts.split("\n")[0].split(",")))),
+            "torch": torch.__version__,
+            "finegemm": self.library.version(),
+            "commit": self.options.commit or commit,
+            "date": time.strftime("%Y-%m-%d"),
+            "digest": digest(),
+        }
 
 
-CHECKS = ("shapes", "table", "beyond_31_bits", "repeat", "streams", "graph", "quantize", "memcheck", "layouts", "bandwidth", "speed")
+CHECKS = (
+    "shapes",
+    "table",
+    "beyond_31_bits",
+    "repeat",
+    "streams",
+    "graph",
+    "quantize",
+    "memcheck",
+    "layouts",
+    "bandwidth",
+    "speed",
+)
 
 
 def main() -> int:
@@ -323,8 +424,14 @@ def main() -> int:
     if names == CHECKS and not failed:
         record = check.machine() | {"checks": check.report}
         (arguments.out / "h200_checks.json").write_text(json.dumps(record, indent=1) + "\n")
-        validated = arguments.out / "gpu-validated.json" if arguments.out != ROOT / "bench/results" else ROOT / "gpu-validated.json"
-        validated.write_text(json.dumps({key: record[key] for key in ("digest", "date", "machine", "commit")}, indent=1) + "\n")
+        validated = (
+            arguments.out / "gpu-validated.json"
+            if arguments.out != ROOT / "bench/results"
+            else ROOT / "gpu-validated.json"
+        )
+        validated.write_text(
+            json.dumps({key: record[key] for key in ("digest", "date", "machine", "commit")}, indent=1) + "\n"
+        )
     return 1 if failed else 0
 
 

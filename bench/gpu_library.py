@@ -1,4 +1,5 @@
-"""libfinegemm.so through its C ABI, for torch tensors: what gpu_check.py calls. No build of a Python package is needed."""
+"""libfinegemm.so through its C ABI, for torch tensors: what gpu_check.py calls, without the Python package."""
+
 import ctypes
 import json
 
@@ -9,9 +10,17 @@ FAST, EXACT, HOPPER = 0, 1, 2
 
 
 class Matrix(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("device_type", ctypes.c_int32),
-                ("device_index", ctypes.c_int32), ("reserved", ctypes.c_int32), ("rows", ctypes.c_int64),
-                ("cols", ctypes.c_int64), ("row_stride", ctypes.c_int64), ("col_stride", ctypes.c_int64)]
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("dtype", ctypes.c_int32),
+        ("device_type", ctypes.c_int32),
+        ("device_index", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+        ("rows", ctypes.c_int64),
+        ("cols", ctypes.c_int64),
+        ("row_stride", ctypes.c_int64),
+        ("col_stride", ctypes.c_int64),
+    ]
 
 
 class GemmArgs(ctypes.Structure):
@@ -19,8 +28,14 @@ class GemmArgs(ctypes.Structure):
 
 
 class GemmOptions(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_uint32), ("numerics", ctypes.c_int32), ("check_values", ctypes.c_int32),
-                ("reserved", ctypes.c_int32), ("stream", ctypes.c_void_p), ("config", ctypes.c_char_p)]
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("numerics", ctypes.c_int32),
+        ("check_values", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+        ("stream", ctypes.c_void_p),
+        ("config", ctypes.c_char_p),
+    ]
 
 
 class QuantizeOptions(ctypes.Structure):
@@ -33,8 +48,17 @@ class Error(ctypes.Structure):
 
 def matrix(t: torch.Tensor) -> Matrix:
     assert t.dim() == 2
-    return Matrix(t.data_ptr(), DTYPES[t.dtype], 2 if t.is_cuda else 1, t.get_device() if t.is_cuda else 0, 0,
-                  t.shape[0], t.shape[1], t.stride(0), t.stride(1))
+    return Matrix(
+        t.data_ptr(),
+        DTYPES[t.dtype],
+        2 if t.is_cuda else 1,
+        t.get_device() if t.is_cuda else 0,
+        0,
+        t.shape[0],
+        t.shape[1],
+        t.stride(0),
+        t.stride(1),
+    )
 
 
 class Library:
@@ -60,7 +84,10 @@ class Library:
 
         def call(keep=(a, sfa, b, sfb, d)):
             options.stream = torch.cuda.current_stream().cuda_stream if cuda else None
-            self.check(self.c.finegemm_gemm(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
+            self.check(
+                self.c.finegemm_gemm(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error))
+            )
+
         return call
 
     def gemm(self, *args, **options) -> None:
@@ -71,11 +98,27 @@ class Library:
         stream = torch.cuda.current_stream().cuda_stream if x.is_cuda else None
         options = QuantizeOptions(ctypes.sizeof(QuantizeOptions), power_of_two, stream)
         call = getattr(self.c, f"finegemm_quantize_{kind}")
-        self.check(call(self.context, *(ctypes.byref(matrix(t)) for t in (x, q, scales)), ctypes.byref(options),
-                        ctypes.byref(self.error)))
+        self.check(
+            call(
+                self.context,
+                *(ctypes.byref(matrix(t)) for t in (x, q, scales)),
+                ctypes.byref(options),
+                ctypes.byref(self.error),
+            )
+        )
 
     def explain(self, m: int, n: int, k: int) -> dict:
         text = ctypes.create_string_buffer(1 << 16)
-        self.check(self.c.finegemm_explain(ctypes.c_int64(m), ctypes.c_int64(n), ctypes.c_int64(k), b"h200", text,
-                                           ctypes.c_size_t(len(text)), None, ctypes.byref(self.error)))
+        self.check(
+            self.c.finegemm_explain(
+                ctypes.c_int64(m),
+                ctypes.c_int64(n),
+                ctypes.c_int64(k),
+                b"h200",
+                text,
+                ctypes.c_size_t(len(text)),
+                None,
+                ctypes.byref(self.error),
+            )
+        )
         return json.loads(text.value)

@@ -1,14 +1,16 @@
 """Times on the device: CUPTI's durations of kernels, several implementations in turn, L2 emptied before each launch."""
+
 import statistics
 
 import torch
 
-FLUSH_BYTES, FLUSH_US = 1 << 30, 100   # no GPU sets so much memory in less time
+FLUSH_BYTES, FLUSH_US = 1 << 30, 100  # no GPU sets so much memory in less time
 
 
 def median_times(calls: dict, rounds: int) -> dict:
     """Microseconds of device time of each call: the median over `rounds`, the sum over the kernels of a call."""
     from torch.profiler import ProfilerActivity, profile
+
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     for call in calls.values():
         call()
@@ -19,7 +21,9 @@ def median_times(calls: dict, rounds: int) -> dict:
                 flush.zero_()
                 call()
         torch.cuda.synchronize()
-    kernels = sorted((e for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA), key=lambda e: e.time_range.start)
+    kernels = sorted(
+        (e for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA), key=lambda e: e.time_range.start
+    )
     # The flush before each call separates it from the one before; libraries set small pieces of memory too.
     runs = []
     for e in kernels:
@@ -29,4 +33,6 @@ def median_times(calls: dict, rounds: int) -> dict:
             runs[-1] += e.time_range.elapsed_us()
     if len(runs) != (rounds + 1) * len(calls):
         raise RuntimeError(f"the profiler saw {len(runs)} launches of {(rounds + 1) * len(calls)}")
-    return {name: statistics.median(runs[i + len(calls)::len(calls)]) for i, name in enumerate(calls)}   # not the first round
+    return {
+        name: statistics.median(runs[i + len(calls) :: len(calls)]) for i, name in enumerate(calls)
+    }  # not the first round

@@ -1,6 +1,6 @@
 # finegemm_embed_pack(target): the pack of precompiled kernels becomes part of `target`, as jit::embedded_pack().
-# A small program compiles the kernels at build time, if it finds NVRTC; else the pack is empty and kernels are compiled when
-# they are first needed.
+# A small program compiles the kernels at build time, if it finds NVRTC; else the pack is empty and kernels are
+# compiled when they are first needed.
 function(finegemm_embed_pack target)
   set(pack ${PROJECT_BINARY_DIR}/generated/kernels.pack)
   add_executable(finegemm_make_pack ${PROJECT_SOURCE_DIR}/tools/make_pack.cpp ${PROJECT_SOURCE_DIR}/tools/no_pack.cpp
@@ -36,7 +36,9 @@ extern const char finegemm_pack_end[] __attribute__((visibility("hidden")));
 
 namespace finegemm::jit {
 
-Pack embedded_pack() { return Pack({finegemm_pack_begin, static_cast<size_t>(finegemm_pack_end - finegemm_pack_begin)}); }
+Pack embedded_pack() {
+    return Pack({finegemm_pack_begin, static_cast<size_t>(finegemm_pack_end - finegemm_pack_begin)});
+}
 
 }  // namespace finegemm::jit
 ]])

@@ -19,7 +19,8 @@ public:
     /// Arguments have been checked; no extent is 0.
     virtual void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                           const QuantizeOptions& options) = 0;
-    /// Throws Error(InvalidArgument) naming the first scale of `args` that is NaN, infinite or negative, and where it is.
+    /// Throws Error(InvalidArgument) naming the first scale of `args` that is NaN, infinite or negative, and where it
+    /// is.
     virtual void check_scales(const GemmArgs& args, const GemmOptions& options) = 0;
 };
 

@@ -47,7 +47,7 @@ using Shape = std::array<uint32_t, 3>;
 struct CallKey {
     const void *a, *sfa, *b, *sfb, *d;
     int64_t m, n, k, a_stride, b_stride, d_stride, sfa_row, sfa_col, sfb_row, sfb_col;
-    const GemmKernel* named;   // null: the planner's choice
+    const GemmKernel* named;  // null: the planner's choice
     bool operator==(const CallKey&) const = default;
 };
 
@@ -80,14 +80,14 @@ private:
 
     KernelProvider provider_;
     std::shared_ptr<const cuda::Driver> driver_;
-    cuda::Device device_;   // before the kernels, which refer to it
+    cuda::Device device_;  // before the kernels, which refer to it
     plan::DeviceSpec spec_;
 
     // Kernels are few and stay, so pointers to them are good without the lock. Shapes and pointers change without end
     // in some programs: what is kept of them is dropped all at once when it is too much.
     static constexpr size_t kMaxKept = 4096;
     mutable std::shared_mutex mutex_;
-    std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;   // by plan's name
+    std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
     std::array<std::unique_ptr<const cuda::Kernel>, 6> quantize_kernels_;
     std::unordered_map<Shape, const GemmKernel*, BytesHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<const Call>, BytesHash> calls_;
@@ -143,10 +143,9 @@ const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::
     const GemmKernel* loaded = find(name);
     const GemmConfig config = loaded ? loaded->config : plan::config_named(name);
     if (const auto why_not = plan::rejected(problem, spec_, config); !why_not.empty())
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("config: '{0}' cannot take a GEMM of {1} x {2} x {3}: {4}; "
-                                "`finegemm explain {1} {2} {3}` lists the kernels that can",
-                                name, problem.m, problem.n, problem.k, why_not));
+        throw Error(Errc::InvalidArgument, fmt::format("config: '{0}' cannot take a GEMM of {1} x {2} x {3}: {4}; "
+                                                       "`finegemm explain {1} {2} {3}` lists the kernels that can",
+                                                       name, problem.m, problem.n, problem.k, why_not));
     return loaded ? *loaded : load(config);
 }
 
@@ -203,7 +202,8 @@ std::shared_ptr<const Call> HopperBackend::find_call(CallKey& key, const std::st
 }
 
 std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::string& config, const GemmArgs& args) {
-    const plan::Problem problem{static_cast<uint32_t>(key.m), static_cast<uint32_t>(key.n), static_cast<uint32_t>(key.k)};
+    const plan::Problem problem{static_cast<uint32_t>(key.m), static_cast<uint32_t>(key.n),
+                                static_cast<uint32_t>(key.k)};
     const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
     if (!config.empty()) key.named = &kernel;
     auto call = std::make_shared<const Call>(prepare(args, kernel));
@@ -265,7 +265,7 @@ void HopperBackend::quantize(ScaleShape shape, const ConstMatrix& x, const Matri
                                 .power_of_two = options.power_of_two_scales};
     const cuda::Kernel& kernel = quantize_kernel(config);
     const uint64_t tasks = quantize_tasks(config, params.rows, params.cols);
-    const uint64_t tasks_at_once = config.square_blocks ? 1 : config.warps();   // of a CTA
+    const uint64_t tasks_at_once = config.square_blocks ? 1 : config.warps();  // of a CTA
     const uint64_t ctas = (tasks + tasks_at_once - 1) / tasks_at_once;
     const cuda::CurrentDevice current(device_);
     kernel.launch(static_cast<uint32_t>(std::min(ctas, kMaxGrid)), &params, options.stream);

@@ -15,13 +15,13 @@ constexpr auto kAlone = ClusterUse::None, kShareA = ClusterUse::ShareA, kShareB 
                kSplitK = ClusterUse::SplitK;
 
 struct Candidate {
-    GemmConfig config;   // tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, slab_n
-    Rates rates;         // block, block_alone, tile
+    GemmConfig config;  // tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, slab_n
+    Rates rates;        // block, block_alone, tile
 };
 
-// Those of 57 measured kernels (bench/results/sweep_h200.json) with which the cost model chooses best: 0.8% above the best of
-// all 57 in geometric mean over the dense shapes. Small tiles stream weights for few rows, two CTAs to an SM; K is split over
-// a cluster where tiles do not fill the device.
+// Those of 57 measured kernels (bench/results/sweep_h200.json) with which the cost model chooses best: 0.8% above the
+// best of all 57 in geometric mean over the dense shapes. Small tiles stream weights for few rows, two CTAs to an SM; K
+// is split over a cluster where tiles do not fill the device.
 constexpr auto kCandidates = std::to_array<Candidate>({
     {{64, 32, 8, 1, 1, kAlone, 2, 32}, {0.228, 0.176, 0.70}},
     {{64, 32, 7, 1, 2, kSplitK, 2, 32}, {0.223, 0.117, 2.91}},
@@ -82,9 +82,9 @@ std::string name_of(const GemmConfig& c) {
 GemmConfig config_named(std::string_view name) {
     for (const GemmConfig& c : kConfigs)
         if (name_of(c) == name) return c;
-    throw Error(Errc::InvalidArgument,
-                fmt::format("config: '{}' is not the name of a kernel; `finegemm explain M N K` lists the names",
-                            name));
+    throw Error(
+        Errc::InvalidArgument,
+        fmt::format("config: '{}' is not the name of a kernel; `finegemm explain M N K` lists the names", name));
 }
 
 }  // namespace finegemm::plan

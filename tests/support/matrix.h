@@ -19,7 +19,10 @@ public:
     static constexpr uint8_t kPattern = 0xa5;
 
     Buffer(DType dtype, int64_t rows, int64_t cols, int64_t padding = 0)
-        : dtype_(dtype), rows_(rows), cols_(cols), stride_(cols + padding),
+        : dtype_(dtype),
+          rows_(rows),
+          cols_(cols),
+          stride_(cols + padding),
           bytes_(static_cast<size_t>((rows * stride_ + 2 * kGuard) * sizeof(T)) + 64, kPattern) {}
 
     T* data() {
@@ -33,7 +36,8 @@ public:
         std::vector<uint8_t> mask(bytes_.size(), 0);
         const size_t base = static_cast<size_t>(reinterpret_cast<uint8_t*>(data()) - bytes_.data());
         for (int64_t r = 0; r < rows_; ++r)
-            std::memset(&mask[base + static_cast<size_t>(r * stride_) * sizeof(T)], 1, static_cast<size_t>(cols_) * sizeof(T));
+            std::memset(&mask[base + static_cast<size_t>(r * stride_) * sizeof(T)], 1,
+                        static_cast<size_t>(cols_) * sizeof(T));
         for (size_t i = 0; i < bytes_.size(); ++i)
             if (!mask[i] && bytes_[i] != kPattern) return false;
         return true;
@@ -54,10 +58,15 @@ struct Problem {
     bool mn_major;
 
     Problem(int64_t m_, int64_t n_, int64_t k_, uint32_t seed, bool mn_major_ = false, int64_t padding = 0)
-        : m(m_), n(n_), k(k_), a(DType::E4M3, m, k, padding), b(DType::E4M3, n, k, padding),
+        : m(m_),
+          n(n_),
+          k(k_),
+          a(DType::E4M3, m, k, padding),
+          b(DType::E4M3, n, k, padding),
           sfa(DType::F32, mn_major_ ? blocks(k) : m, mn_major_ ? m : blocks(k), padding / 16),
           sfb(DType::F32, mn_major_ ? blocks(k) : blocks(n), mn_major_ ? blocks(n) : blocks(k), padding / 16),
-          d(DType::BF16, m, n, padding / 2), mn_major(mn_major_) {
+          d(DType::BF16, m, n, padding / 2),
+          mn_major(mn_major_) {
         std::mt19937 random(seed);
         std::normal_distribution<float> normal(0, 100);
         std::uniform_real_distribution<float> scale(0.001f, 0.01f);

@@ -9,14 +9,15 @@ namespace finegemm {
 inline constexpr uint32_t kRegisterFile = 65536;
 
 struct RegisterPlan {
-    uint32_t launch;   // per thread, as the compiler assigns them from the launch bounds
-    uint32_t load;     // of the producer warpgroup, after it has given the rest back
-    uint32_t math;     // of each math warpgroup, after it has taken them
+    uint32_t launch;  // per thread, as the compiler assigns them from the launch bounds
+    uint32_t load;    // of the producer warpgroup, after it has given the rest back
+    uint32_t math;    // of each math warpgroup, after it has taken them
 };
 
 FG_HD constexpr RegisterPlan register_plan(const GemmConfig& c) {
     constexpr uint32_t kMost = 240;
-    // Scale warps hold the scales of four k-blocks; how many registers that takes is measured (no spills in any candidate).
+    // Scale warps hold the scales of four k-blocks; how many registers that takes is measured (no spills in any
+    // candidate).
     const uint32_t load = c.tile_m > 128 ? 80 : c.math_warpgroups == 1 ? 64 : 56;
     const uint32_t launch = min(kRegisterFile / (c.ctas_per_sm * c.threads()) / 8 * 8, 248);
     const uint32_t math = (launch * c.threads() - load * 128) / (c.math_warpgroups * 128) / 8 * 8;
@@ -26,7 +27,7 @@ FG_HD constexpr RegisterPlan register_plan(const GemmConfig& c) {
 /// Block products that a math warpgroup keeps in flight. With two, the tensor cores work on the next block while this
 /// one is promoted; it takes a second set of registers, which only one 64-row WGMMA per warpgroup leaves room for.
 FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c) {
-    constexpr uint32_t kOthers = 32;   // addresses, scales, loop state
+    constexpr uint32_t kOthers = 32;  // addresses, scales, loop state
     const bool fits = 3 * c.tile_n / 2 + kOthers <= register_plan(c).math;
     return c.wgmmas_m() == 1 && fits ? 2 : 1;
 }

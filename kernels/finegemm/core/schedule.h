@@ -7,7 +7,7 @@
 namespace finegemm {
 
 struct TileCoord {
-    uint32_t m = 0, n = 0;   // in tiles of this CTA
+    uint32_t m = 0, n = 0;  // in tiles of this CTA
     constexpr bool operator==(const TileCoord&) const = default;
 };
 
@@ -20,7 +20,7 @@ struct Raster {
     FG_HD constexpr TileCoord at(uint32_t index) const {
         const uint32_t per_band = band * tiles_n;
         const uint32_t first = index / per_band * band;
-        const uint32_t rows = min(band, tiles_m - first);   // the last band may be lower
+        const uint32_t rows = min(band, tiles_m - first);  // the last band may be lower
         const uint32_t inside = index % per_band;
         return {.m = first + inside % rows, .n = inside / rows};
     }
@@ -59,13 +59,13 @@ FG_HD constexpr TileCoord cta_tile(const GemmConfig& c, TileCoord cluster_tile, 
 /// The tiles of one CTA, in order: every `stride`-th cluster tile, from that of its own cluster on.
 struct Walk {
     Raster order;
-    uint32_t next, stride;   // in cluster tiles
-    uint32_t rank;           // of this CTA in its cluster
-    KRange k;                // of every tile
+    uint32_t next, stride;  // in cluster tiles
+    uint32_t rank;          // of this CTA in its cluster
+    KRange k;               // of every tile
 
     template <GemmConfig C>
-    FG_HD static constexpr Walk of(uint32_t m, uint32_t n, uint32_t k_blocks, uint32_t band, uint32_t cta, uint32_t ctas,
-                                   uint32_t rank) {
+    FG_HD static constexpr Walk of(uint32_t m, uint32_t n, uint32_t k_blocks, uint32_t band, uint32_t cta,
+                                   uint32_t ctas, uint32_t rank) {
         return {.order = raster(C, m, n, band),
                 .next = cta / C.cluster,
                 .stride = ctas / C.cluster,
@@ -82,15 +82,15 @@ struct Walk {
     }
 };
 
-/// The k-blocks of all tiles of one CTA, in the order in which they pass through the ring, cut into runs of kRun blocks of one
-/// tile (its last run may be shorter). Several warps share the work: each visits every n-th run.
+/// The k-blocks of all tiles of one CTA, in the order in which they pass through the ring, cut into runs of kRun blocks
+/// of one tile (its last run may be shorter). Several warps share the work: each visits every n-th run.
 struct RunWalk {
     static constexpr uint32_t kRun = 4;
 
     Walk tiles;
     TileCoord tile = {};
-    uint32_t run = 0;      // of the tile
-    uint32_t before = 0;   // blocks of the tiles before
+    uint32_t run = 0;     // of the tile
+    uint32_t before = 0;  // blocks of the tiles before
     bool done = false;
 
     template <GemmConfig C>

@@ -18,7 +18,10 @@ FG_HD constexpr uint32_t swizzled(Swizzle mode, uint32_t offset) {
 
 /// The swizzle of a box whose rows have this many bytes; rows that are no power of two stay plain.
 FG_HD constexpr Swizzle swizzle_for(uint32_t row_bytes) {
-    return row_bytes == 128 ? Swizzle::B128 : row_bytes == 64 ? Swizzle::B64 : row_bytes == 32 ? Swizzle::B32 : Swizzle::None;
+    return row_bytes == 128  ? Swizzle::B128
+           : row_bytes == 64 ? Swizzle::B64
+           : row_bytes == 32 ? Swizzle::B32
+                             : Swizzle::None;
 }
 
 }  // namespace finegemm

@@ -33,41 +33,40 @@ __device__ void load_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk
             ptx::mbarrier_arrive_expect_tx(full, stage_bytes);
             if constexpr (C.a_sharers() > 1)
                 ptx::tma_load_multicast(a, &p.a, full, kb * GemmConfig::kTileK, a_row, kAllRanks, p.a_policy);
-            else
-                ptx::tma_load(a, &p.a, full, kb * GemmConfig::kTileK, a_row, p.a_policy);
+            else ptx::tma_load(a, &p.a, full, kb * GemmConfig::kTileK, a_row, p.a_policy);
             if constexpr (C.b_sharers() > 1)
                 ptx::tma_load_multicast(b, &p.b, full, kb * GemmConfig::kTileK, b_row, kAllRanks, p.b_policy);
-            else
-                ptx::tma_load(b, &p.b, full, kb * GemmConfig::kTileK, b_row, p.b_policy);
+            else ptx::tma_load(b, &p.b, full, kb * GemmConfig::kTileK, b_row, p.b_policy);
         }
     }
 }
 
 /// How a warp reads scales of A: 16 bytes at a time if their layout allows it.
 enum class ScaleAccess {
-    Rows,      // four neighbouring rows of one k-block (MN-major)
-    Blocks,    // four k-blocks of one row (row-major)
+    Rows,    // four neighbouring rows of one k-block (MN-major)
+    Blocks,  // four k-blocks of one row (row-major)
     Singly,
 };
 
-/// The scales of a run of k-blocks, on their way through the registers of a warp. The math warps on the same schedulers wait
-/// for every instruction here, so there are few: a load for four scales of A, one for all scales of B.
+/// The scales of a run of k-blocks, on their way through the registers of a warp. The math warps on the same schedulers
+/// wait for every instruction here, so there are few: a load for four scales of A, one for all scales of B.
 template <GemmConfig C>
 struct ScaleRun {
     static constexpr uint32_t kRun = RunWalk::kRun;
-    static constexpr uint32_t kGroups = ceil_div(C.tile_m, 4 * kWarpSize);   // of 128 rows, four for each lane
+    static constexpr uint32_t kGroups = ceil_div(C.tile_m, 4 * kWarpSize);  // of 128 rows, four for each lane
 
     const ScaleView &sfa, &sfb;
     uint32_t lane;
     ScaleAccess access;
     ptx::Float4 a[kRun][kGroups];
-    float b = 0;   // lane 2 * j + i: block i of B in k-block j
+    float b = 0;  // lane 2 * j + i: block i of B in k-block j
 
     __device__ ScaleRun(const GemmParams& p, KRange k)
         : sfa(p.sfa), sfb(p.sfb), lane(threadIdx.x % kWarpSize), access(ScaleAccess::Singly) {
         const bool aligned = reinterpret_cast<uint64_t>(sfa.data) % 16 == 0;
         if (aligned && sfa.mn_stride == 1 && sfa.k_stride % 4 == 0) access = ScaleAccess::Rows;
-        else if (aligned && sfa.k_stride == 1 && sfa.mn_stride % 4 == 0 && k.begin % 4 == 0) access = ScaleAccess::Blocks;
+        else if (aligned && sfa.k_stride == 1 && sfa.mn_stride % 4 == 0 && k.begin % 4 == 0)
+            access = ScaleAccess::Blocks;
     }
 
     /// Row of the tile that part `part` of `a[...][group]` belongs to.
@@ -91,7 +90,8 @@ struct ScaleRun {
                 load_singly(g, from, rows, blocks.size());
             }
         }
-        const uint32_t block = min(tile.n * C.tile_n / kScaleBlock + lane % kMaxBScales, ceil_div(p.n, kScaleBlock) - 1);
+        const uint32_t block =
+            min(tile.n * C.tile_n / kScaleBlock + lane % kMaxBScales, ceil_div(p.n, kScaleBlock) - 1);
         if (lane / kMaxBScales < blocks.size())
             b = ptx::load_global(sfb.data + block * sfb.mn_stride + (blocks.begin + lane / kMaxBScales) * sfb.k_stride);
     }
@@ -132,8 +132,9 @@ private:
     }
 };
 
-/// One of kScaleWarps warps, each of which serves every kScaleWarps-th run. Plain loads take scales of any layout, so neither
-/// layout needs a kernel before this one; they are issued long before the stage is free, so their latency is hidden.
+/// One of kScaleWarps warps, each of which serves every kScaleWarps-th run. Plain loads take scales of any layout, so
+/// neither layout needs a kernel before this one; they are issued long before the stage is free, so their latency is
+/// hidden.
 template <GemmConfig C>
 __device__ void load_scales(const GemmParams& p, const Shared<C>& smem, Walk walk, uint32_t scale_warp) {
     auto run = RunWalk::of<C>(walk, scale_warp);
@@ -142,8 +143,8 @@ __device__ void load_scales(const GemmParams& p, const Shared<C>& smem, Walk wal
     for (; !run.done; run.advance<C>(kScaleWarps)) {
         const KRange blocks = run.blocks();
         scales.load(p, run.tile, blocks);
-        // A parity tells a round of the ring from the next one only, and this warp has skipped some. The warp before has just
-        // filled the stage before, so from here on the round is the right one.
+        // A parity tells a round of the ring from the next one only, and this warp has skipped some. The warp before
+        // has just filled the stage before, so from here on the round is the right one.
         if (run.position() > 0) await_scale_turn(scale_warp);
         auto at = RingCursor<C.stages>::producer().advanced(run.position());
 #pragma unroll
@@ -151,7 +152,7 @@ __device__ void load_scales(const GemmParams& p, const Shared<C>& smem, Walk wal
             if (j >= blocks.size()) break;
             wait(smem.empty(at.stage), at.parity);
             scales.store(j, smem.sfa(at.stage), smem.sfb(at.stage));
-            __syncwarp();   // the arrival below speaks for the whole warp
+            __syncwarp();  // the arrival below speaks for the whole warp
             if (threadIdx.x % kWarpSize == 0) ptx::mbarrier_arrive(smem.full(at.stage));
         }
         pass_scale_turn(scale_warp);

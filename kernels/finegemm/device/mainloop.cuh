@@ -7,8 +7,8 @@
 #include <finegemm/core/ring.h>
 #include <finegemm/core/schedule.h>
 #include <finegemm/core/wgmma_desc.h>
-#include <finegemm/device/ptx/wgmma.cuh>
 #include <finegemm/device/barriers.cuh>
+#include <finegemm/device/ptx/wgmma.cuh>
 #include <finegemm/device/shared.cuh>
 
 namespace finegemm::device {
@@ -49,7 +49,7 @@ __device__ inline void finish_block(float (&block)[Registers]) {
 
 /// Scales that a thread needs for one k-block: two rows of A, and the one or two blocks of B that the tile touches.
 struct Scales {
-    float a_upper, a_lower;   // rows `row` and `row + 8` of the fragment
+    float a_upper, a_lower;  // rows `row` and `row + 8` of the fragment
     float b_first, b_second;
 };
 
@@ -61,7 +61,7 @@ __device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[
     const float upper_second = s.a_upper * s.b_second, lower_second = s.a_lower * s.b_second;
 #pragma unroll
     for (uint32_t r = 0; r < C.tile_n / 2; r += 4) {
-        const bool first = !C.two_b_scales() || r * 2 < first_cols;   // four registers cover eight columns
+        const bool first = !C.two_b_scales() || r * 2 < first_cols;  // four registers cover eight columns
         const float upper = first ? upper_first : upper_second;
         const float lower = first ? lower_first : lower_second;
         sum[r] = ptx::fma(block[r], upper, sum[r]);
@@ -75,7 +75,7 @@ __device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[
 template <GemmConfig C>
 __device__ inline void release(const Shared<C>& smem, uint32_t stage) {
     const uint32_t lane = threadIdx.x % kWarpSize;
-    __syncwarp();   // the whole warp has read its scales
+    __syncwarp();  // the whole warp has read its scales
     if constexpr (producers_served(C) > 1) {
         if (lane < producers_served(C)) ptx::mbarrier_arrive_cluster(ptx::map_to_rank(smem.empty(stage), lane));
     } else {
@@ -108,10 +108,11 @@ struct MathRole {
 };
 
 /// One block at a time: while this warpgroup promotes, the tensor cores work for another one. Nothing makes the two
-/// alternate but that the tensor cores finish one warpgroup's block before the other's; explicit turns cost 8% of the time.
+/// alternate but that the tensor cores finish one warpgroup's block before the other's; explicit turns cost 8% of the
+/// time.
 template <GemmConfig C>
-__device__ void multiply_one_by_one(Accumulator<C>& acc, const MathRole<C>& role, RingCursor<C.stages>& at, uint32_t first_cols,
-                                 uint32_t blocks) {
+__device__ void multiply_one_by_one(Accumulator<C>& acc, const MathRole<C>& role, RingCursor<C.stages>& at,
+                                    uint32_t first_cols, uint32_t blocks) {
     wait(role.smem.full(at.stage), at.parity);
     Scales scales = role.scales(at.stage, 0), next;
 #pragma unroll 1
@@ -131,8 +132,8 @@ __device__ void multiply_one_by_one(Accumulator<C>& acc, const MathRole<C>& role
             }
             finish_block<0>(block);
             if (last) release(role.smem, stage);
-            // Always so. But ptxas moves no instruction across the branch: it would else mix the promotion with what starts the
-            // next block, and the tensor cores would wait (256x128 tiles: 13% of the time).
+            // Always so. But ptxas moves no instruction across the branch: it would else mix the promotion with what
+            // starts the next block, and the tensor cores would wait (256x128 tiles: 13% of the time).
             if (stage < C.stages) promote<C>(acc.sum[i], block, scales, first_cols);
             scales = next;
         }
@@ -141,8 +142,8 @@ __device__ void multiply_one_by_one(Accumulator<C>& acc, const MathRole<C>& role
 
 /// Two blocks in flight: the next one is started before this one is promoted.
 template <GemmConfig C>
-__device__ void multiply_overlapped(Accumulator<C>& acc, const MathRole<C>& role, RingCursor<C.stages>& at, uint32_t first_cols,
-                                    uint32_t blocks) {
+__device__ void multiply_overlapped(Accumulator<C>& acc, const MathRole<C>& role, RingCursor<C.stages>& at,
+                                    uint32_t first_cols, uint32_t blocks) {
     struct Flight {
         float block[C.tile_n / 2];
         Scales scales;
@@ -184,11 +185,12 @@ __device__ void multiply_overlapped(Accumulator<C>& acc, const MathRole<C>& role
 
 /// Sums a range of K for this warpgroup's rows of the tile.
 template <GemmConfig C>
-__device__ void multiply_tile(Accumulator<C>& acc, const Shared<C>& smem, RingCursor<C.stages>& at, TileCoord tile, KRange k) {
+__device__ void multiply_tile(Accumulator<C>& acc, const Shared<C>& smem, RingCursor<C.stages>& at, TileCoord tile,
+                              KRange k) {
     const MathRole<C> role(smem);
     const uint32_t first_cols = kScaleBlock - tile.n * C.tile_n % kScaleBlock;
     acc.clear();
-    if (k.size() == 0) return;   // a split finer than the k-blocks
+    if (k.size() == 0) return;  // a split finer than the k-blocks
     if constexpr (blocks_in_flight(C) == 2) multiply_overlapped<C>(acc, role, at, first_cols, k.size());
     else multiply_one_by_one<C>(acc, role, at, first_cols, k.size());
 }

@@ -1,6 +1,6 @@
 // Split-K: partial sums of the CTAs of a cluster meet through distributed shared memory. Layer device.
-// Rank r owns a slice of the columns: everybody sends it that slice, it adds the ranks in order and stores. The order is
-// fixed, so the result is; nothing outside of the cluster is written before it is final.
+// Rank r owns a slice of the columns: everybody sends it that slice, it adds the ranks in order and stores. The order
+// is fixed, so the result is; nothing outside of the cluster is written before it is final.
 #pragma once
 
 #include <finegemm/core/params.h>
@@ -13,7 +13,7 @@ template <GemmConfig C>
 struct Exchange {
     static constexpr uint32_t kCols = split_cols(C), kPitch = split_pitch(C), kRows = C.rows_per_warpgroup();
     SmemAddr buffer, barrier;
-    uint32_t rank, rows;   // rows: those that exist in D
+    uint32_t rank, rows;  // rows: those that exist in D
 
     __device__ Exchange(const GemmParams& p, const Shared<C>& smem, TileCoord tile, uint32_t cluster_rank)
         : buffer(smem.partials(threadIdx.x / 128)), barrier(smem.partials_full(threadIdx.x / 128)), rank(cluster_rank) {
@@ -39,11 +39,11 @@ struct Exchange {
 #pragma unroll
             for (uint32_t r = 0; r < C.tile_n / 2; r += 2) {
                 const RowCol at = wgmma_accumulator(threadIdx.x % 128, r);
-                const uint32_t owner = r / 4 * 8 / kCols;   // eight columns have one owner
+                const uint32_t owner = r / 4 * 8 / kCols;  // eight columns have one owner
                 const uint32_t row = i * 64 + at.row;
                 if (row < rows)
-                    ptx::st_async_x2(ptx::map_to_rank(buffer + offset(rank, row, at.col - owner * kCols), owner), acc.sum[i][r],
-                                     acc.sum[i][r + 1], ptx::map_to_rank(barrier, owner));
+                    ptx::st_async_x2(ptx::map_to_rank(buffer + offset(rank, row, at.col - owner * kCols), owner),
+                                     acc.sum[i][r], acc.sum[i][r + 1], ptx::map_to_rank(barrier, owner));
             }
     }
 
@@ -69,14 +69,15 @@ __device__ void store_split_tile(const GemmParams& p, const Accumulator<C>& acc,
     while (!ptx::mbarrier_try_wait_cluster(exchange.barrier, 0)) {}
     const uint32_t first_row = tile.m * C.tile_m + threadIdx.x / 128 * C.rows_per_warpgroup();
     const uint32_t first_col = tile.n * C.tile_n + rank * Exchange<C>::kCols;
-    const uint32_t pieces = Exchange<C>::cols_of(rank) / 8;   // 16-byte pieces of a row of D
+    const uint32_t pieces = Exchange<C>::cols_of(rank) / 8;  // 16-byte pieces of a row of D
     for (uint32_t i = threadIdx.x % 128; i < exchange.rows * pieces; i += 128) {
         const uint32_t row = i / pieces, col = i % pieces * 8;
         const ptx::Float4 lo = exchange.sum(row, col), hi = exchange.sum(row, col + 4);
-        if (first_col + col < p.n)   // N is a multiple of 8: a piece exists wholly or not at all
-            ptx::store_global_x4(static_cast<uint16_t*>(p.d_data) + (first_row + row) * p.d_row_stride + first_col + col,
-                                 ptx::pack_bf16(lo.part[0], lo.part[1]), ptx::pack_bf16(lo.part[2], lo.part[3]),
-                                 ptx::pack_bf16(hi.part[0], hi.part[1]), ptx::pack_bf16(hi.part[2], hi.part[3]));
+        if (first_col + col < p.n)  // N is a multiple of 8: a piece exists wholly or not at all
+            ptx::store_global_x4(
+                static_cast<uint16_t*>(p.d_data) + (first_row + row) * p.d_row_stride + first_col + col,
+                ptx::pack_bf16(lo.part[0], lo.part[1]), ptx::pack_bf16(lo.part[2], lo.part[3]),
+                ptx::pack_bf16(hi.part[0], hi.part[1]), ptx::pack_bf16(hi.part[2], hi.part[3]));
     }
 }
 

@@ -18,11 +18,15 @@ __device__ inline Words4 load_global_once(const void* from) {
     return v;
 }
 
-__device__ inline void store_global(void* to, uint32_t a) { asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(a) : "memory"); }
+__device__ inline void store_global(void* to, uint32_t a) {
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(a) : "memory");
+}
 __device__ inline void store_global_x2(void* to, uint32_t a, uint32_t b) {
     asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(a), "r"(b) : "memory");
 }
-__device__ inline void store_global(float* to, float x) { asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory"); }
+__device__ inline void store_global(float* to, float x) {
+    asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory");
+}
 
 /// Two floats to e4m3, nearest even, saturating; NaN to 0x7f. `low` in the lower byte. PTX ISA, cvt.
 __device__ inline uint16_t pack_e4m3(float low, float high) {

@@ -16,22 +16,25 @@ __device__ inline void mbarrier_arrive(SmemAddr barrier) {
     asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier.bits) : "memory");
 }
 
-/// Arrives at a barrier of any CTA of the cluster; the address comes from map_to_rank. The scope stays that of the CTA: what the
-/// arrival orders are tensor-core and TMA accesses of stages, and cluster scope costs a flush of the L1 cache at each arrival.
+/// Arrives at a barrier of any CTA of the cluster; the address comes from map_to_rank. The scope stays that of the CTA:
+/// what the arrival orders are tensor-core and TMA accesses of stages, and cluster scope costs a flush of the L1 cache
+/// at each arrival.
 __device__ inline void mbarrier_arrive_cluster(SmemAddr barrier) {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier.bits) : "memory");
 }
 
 /// Arrives once and announces bytes that asynchronous copies will bring.
 __device__ inline void mbarrier_arrive_expect_tx(SmemAddr barrier, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier.bits), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier.bits), "r"(bytes)
+                 : "memory");
 }
 
 /// True once the phase of this parity has completed. The hardware suspends the thread for a while before it says no.
 __device__ inline bool mbarrier_try_wait(SmemAddr barrier, uint32_t parity) {
     uint32_t done;
     asm volatile(
-        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, "
+        "p;\n}\n"
         : "=r"(done)
         : "r"(barrier.bits), "r"(parity)
         : "memory");
@@ -42,7 +45,8 @@ __device__ inline bool mbarrier_try_wait(SmemAddr barrier, uint32_t parity) {
 __device__ inline bool mbarrier_try_wait_cluster(SmemAddr barrier, uint32_t parity) {
     uint32_t done;
     asm volatile(
-        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, "
+        "p;\n}\n"
         : "=r"(done)
         : "r"(barrier.bits), "r"(parity)
         : "memory");

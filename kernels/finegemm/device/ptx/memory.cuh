@@ -36,7 +36,9 @@ struct Float4 {
 
 __device__ inline Float4 load_shared_x4(SmemAddr at) {
     Float4 v;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.part[0]), "=f"(v.part[1]), "=f"(v.part[2]), "=f"(v.part[3]) : "r"(at.bits));
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.part[0]), "=f"(v.part[1]), "=f"(v.part[2]), "=f"(v.part[3])
+                 : "r"(at.bits));
     return v;
 }
 
@@ -45,7 +47,9 @@ __device__ inline void store_shared(SmemAddr at, float x) {
 }
 
 __device__ inline void store_shared_x4(SmemAddr at, Float4 v) {
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at.bits), "f"(v.part[0]), "f"(v.part[1]), "f"(v.part[2]), "f"(v.part[3]) : "memory");
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at.bits), "f"(v.part[0]), "f"(v.part[1]),
+                 "f"(v.part[2]), "f"(v.part[3])
+                 : "memory");
 }
 
 /// Through the read-only path: the kernel never writes what it loads so. Not volatile: loads may be moved together.
@@ -57,21 +61,24 @@ __device__ inline float load_global(const float* from) {
 
 __device__ inline Float4 load_global_x4(const float* from) {
     Float4 v;
-    asm("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.part[0]), "=f"(v.part[1]), "=f"(v.part[2]), "=f"(v.part[3]) : "l"(from));
+    asm("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
+        : "=f"(v.part[0]), "=f"(v.part[1]), "=f"(v.part[2]), "=f"(v.part[3])
+        : "l"(from));
     return v;
 }
 
 /// Stores two floats into a CTA of the cluster and counts 8 bytes on its mbarrier. PTX ISA, st.async.
 __device__ inline void st_async_x2(SmemAddr to_cluster, float x, float y, SmemAddr barrier_cluster) {
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to_cluster.bits),
-                 "f"(x), "f"(y), "r"(barrier_cluster.bits)
-                 : "memory");
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to_cluster.bits),
+        "f"(x), "f"(y), "r"(barrier_cluster.bits)
+        : "memory");
 }
 
 /// Four 8x8 matrices of 16-bit elements; each lane gives the address of one 16-byte row. PTX ISA, stmatrix.
 __device__ inline void stmatrix_x4(SmemAddr row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row.bits), "r"(a), "r"(b), "r"(c),
-                 "r"(d)
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row.bits), "r"(a), "r"(b),
+                 "r"(c), "r"(d)
                  : "memory");
 }
 

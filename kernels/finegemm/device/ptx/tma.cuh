@@ -11,15 +11,17 @@ __device__ inline void prefetch_tensor_map(const TensorMap* map) {
 }
 
 /// Loads the box at (x, y), x along the contiguous dimension, into this CTA; its bytes count on `barrier`.
-__device__ inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint64_t policy) {
+__device__ inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
+                                uint64_t policy) {
     asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(
-            to.bits),
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, "
+        "%4}], [%2], %5;" ::"r"(to.bits),
         "l"(map), "r"(barrier.bits), "r"(x), "r"(y), "l"(policy)
         : "memory");
 }
 
-/// The same into all CTAs of the cluster whose bit is set in `ranks`, at the same offset, counting on each one's barrier.
+/// The same into all CTAs of the cluster whose bit is set in `ranks`, at the same offset, counting on each one's
+/// barrier.
 __device__ inline void tma_load_multicast(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
                                           uint16_t ranks, uint64_t policy) {
     asm volatile(
@@ -31,8 +33,8 @@ __device__ inline void tma_load_multicast(SmemAddr to, const TensorMap* map, Sme
 
 /// Stores the box at (x, y); what lies outside of the matrix is not written.
 __device__ inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x, uint32_t y) {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(from.bits),
-                 "r"(x), "r"(y)
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+                 "r"(from.bits), "r"(x), "r"(y)
                  : "memory");
 }
 
