@@ -14,6 +14,7 @@
 #include <finegemm/quantize.h>
 
 #include "cuda/device.h"
+#include "plan/plan.h"
 #include "support/mock_driver.h"
 
 namespace finegemm {
@@ -154,9 +155,10 @@ int run(int argc, char** argv) {
     CLI11_PARSE(app, argc, argv);
     const mock::Driver mock(FINEGEMM_MOCK_DRIVER);
     Bench bench(method, mock);
-    const std::vector<Result> results = {bench.gemm("gemm", 1), bench.gemm("gemm", 16), bench.gemm("gemm", 1024),
-                                         bench.gemm("gemm with a named config", 16, {.config = "m128n128s6w2"}),
-                                         bench.quantize("quantize_rows")};
+    const std::vector<Result> results = {
+        bench.gemm("gemm", 1), bench.gemm("gemm", 16), bench.gemm("gemm", 1024),
+        bench.gemm("gemm with a named config", 16, {.config = plan::name_of(plan::candidates()[0])}),
+        bench.quantize("quantize_rows")};
     print(results, method, as_json);
     const auto over = [&](const Result& r) { return limit_ns > 0 && r.beyond_driver() > limit_ns; };
     return std::any_of(results.begin(), results.end(), over) ? 1 : 0;

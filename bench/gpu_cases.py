@@ -13,7 +13,7 @@ def blocks(extent: int) -> int:
 
 
 def scales(rows: int, cols: int, layout: str, generator) -> torch.Tensor:
-    """f32 in (0.001, 0.011). layout: "row", "mn" (MN-major) or "odd": row-major, with a stride that no wide load can use."""
+    """f32 in (0.001, 0.011). layout: "row", "mn" (MN-major) or "odd": row-major, its stride fit for no wide load."""
     values = torch.rand(rows, cols, device="cuda", generator=generator) * 0.01 + 0.001
     if layout == "mn":
         return values.t().contiguous().t()
