@@ -37,7 +37,8 @@ def table(record: dict) -> str:
     rows = [row for row in record["rows"] if row["kind"] == "dense" and "finegemm" in row["us"]]
     times = {tuple(row["shape"]): row["us"]["finegemm"] for row in rows}
     layers = list(dict.fromkeys((n, k) for _, n, k in times))
-    lines = [f"{record['machine']}. Time and TFLOP/s of one product.",
+    machine = record["machine"]
+    lines = [f"{machine['name']}, driver {machine['driver_version']}: time and TFLOP/s of one product.",
              f"Method and all rows: [{RECORD.name}](bench/results/{RECORD.name}).", "",
              "| N x K | " + " | ".join(f"M = {m}" for m in ROWS_OF_A) + " |", "| --- |" + " --- |" * len(ROWS_OF_A)]
     for n, k in layers:
