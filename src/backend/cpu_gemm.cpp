@@ -100,7 +100,7 @@ double error_bound(double absolute, double exact, int64_t k_blocks, Numerics num
     // At least (1 + unit)^n - 1: the relative error of n roundings.
     const auto roundings = [unit](int64_t n) { return std::expm1(static_cast<double>(n) * unit); };
     const double block = numerics == Numerics::Hopper ? kTensorCoreLoss : roundings(kScaleBlock);
-    const double blocks = roundings(k_blocks + 1);
+    const double blocks = roundings(k_blocks + 2);  // of scales, of each sum, of a product where there is no fma
     constexpr double kUnderflow = 0x1p-125;  // of one promotion: a subnormal product of scales, times a block < 2^25
     const double underflow = static_cast<double>(k_blocks) * kUnderflow * (1 + blocks);
     const double sum = absolute * (block + blocks * (1 + block)) + underflow;
