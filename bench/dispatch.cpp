@@ -21,8 +21,8 @@ namespace finegemm {
 namespace {
 
 struct Method {
-    int calls = 20000;   // of a batch
-    int batches = 31;
+    int calls = 2000;   // of a batch: short enough that most batches are not interrupted
+    int batches = 301;
 };
 
 struct Result {
@@ -167,11 +167,12 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace finegemm
 
+/// 0, or 1 when a limit was passed, 2 for any other error, 3 when there are no kernels to dispatch.
 int main(int argc, char** argv) {
     try {
         return finegemm::run(argc, argv);
-    } catch (const std::exception& e) {
+    } catch (const finegemm::Error& e) {
         fmt::print(stderr, "dispatch: {}\n", e.what());
-        return 2;
+        return e.code() == finegemm::Errc::Compile ? 3 : 2;
     }
 }

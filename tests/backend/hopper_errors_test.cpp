@@ -54,6 +54,7 @@ TEST_F(HopperErrors, EveryCallThatFailsWhileOpeningIsNamed) {
 }
 
 TEST_F(HopperErrors, EveryCallThatFailsInAGemmIsNamedAndTheNextGemmWorks) {
+    const std::string name = plan::name_of(test::candidate({ClusterUse::None}));
     for (const char* call :
          {"cuCtxGetCurrent", "cuCtxPushCurrent", "cuThreadExchangeStreamCaptureMode", "cuLibraryLoadData",
           "cuLibraryGetKernel", "cuKernelSetAttribute", "cuOccupancyMaxActiveBlocksPerMultiprocessor",
@@ -64,7 +65,7 @@ TEST_F(HopperErrors, EveryCallThatFailsInAGemmIsNamedAndTheNextGemmWorks) {
             mock.fail(call, 1, after);
             bool failed = false;
             try {
-                hopper->gemm(operands(4096, 4096, 4096), {.config = "m128n128s6w2"});
+                hopper->gemm(operands(4096, 4096, 4096), {.config = name});
             } catch (const Error& error) {
                 failed = true;
                 EXPECT_EQ(error.code(), Errc::Driver);
@@ -74,7 +75,7 @@ TEST_F(HopperErrors, EveryCallThatFailsInAGemmIsNamedAndTheNextGemmWorks) {
             EXPECT_TRUE(failed || after > 0) << call;
             EXPECT_EQ(mock.context_depth(), 0u) << call;
             mock->failures.clear();
-            hopper->gemm(operands(4096, 4096, 4096), {.config = "m128n128s6w2"});
+            hopper->gemm(operands(4096, 4096, 4096), {.config = name});
             EXPECT_EQ(mock->launches.size(), failed ? 1u : 2u) << call;
             mock->launches.clear();
         }
@@ -84,8 +85,9 @@ TEST_F(HopperErrors, EveryCallThatFailsInAGemmIsNamedAndTheNextGemmWorks) {
 TEST_F(HopperErrors, AKernelWithClustersAsksForTheirOccupancy) {
     const auto hopper = backend();
     mock.fail("cuOccupancyMaxActiveClusters", 1);
-    const auto call = [&] { hopper->gemm(operands(4096, 4096, 4096), {.config = "m128n128s6w2_shareB2"}); };
-    EXPECT_TRUE(contains(error_of(call), "cuOccupancyMaxActiveClusters(finegemm_m128n128s6w2_shareB2) failed"));
+    const std::string name = plan::name_of(test::candidate({ClusterUse::ShareA, ClusterUse::ShareB}));
+    const auto call = [&] { hopper->gemm(operands(4096, 4096, 4096), {.config = name}); };
+    EXPECT_TRUE(contains(error_of(call), "cuOccupancyMaxActiveClusters(finegemm_" + name + ") failed"));
 }
 
 TEST_F(HopperErrors, ZeroingThatFailsIsNamed) {

@@ -174,13 +174,15 @@ TEST_F(HopperGemm, AConfigThatDoesNotExistOrCannotTakeTheShapeIsExplained) {
     const Error unknown = error_of([&] { hopper->gemm(operands(64, 64, 128), {.config = "m1n1"}); });
     EXPECT_EQ(unknown.code(), Errc::InvalidArgument);
     EXPECT_TRUE(contains(unknown, "'m1n1'")) << unknown.what();
+    const GemmConfig split = test::candidate({ClusterUse::SplitK});
+    const std::string name = plan::name_of(split);
     for (int i = 0; i < 2; ++i) {   // before and after it was loaded for another shape
-        const Error error = error_of([&] { hopper->gemm(operands(64, 64, 128), {.config = "m64n64s5w1_splitK4_x2"}); });
+        const Error error = error_of([&] { hopper->gemm(operands(64, 64, 128), {.config = name}); });
         EXPECT_EQ(error.code(), Errc::InvalidArgument);
-        for (const char* text :
-             {"m64n64s5w1_splitK4_x2", "64 x 64 x 128", "splits K finer than 128", "finegemm explain 64 64 128"})
+        for (const std::string& text : {name, std::string("64 x 64 x 128"), std::string("splits K finer than 128"),
+                                        std::string("finegemm explain 64 64 128")})
             EXPECT_TRUE(contains(error, text)) << error.what();
-        hopper->gemm(operands(64, 64, 512), {.config = "m64n64s5w1_splitK4_x2"});
+        hopper->gemm(operands(split.tile_m, 64, 128 * split.cluster), {.config = name});
     }
     EXPECT_EQ(mock->count("cuLibraryLoadData"), 1);
 }

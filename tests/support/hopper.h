@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "backend/hopper.h"
+#include "plan/plan.h"
 #include "support/error_of.h"
 #include "support/mock_driver.h"
 
@@ -25,6 +28,15 @@ inline GemmArgs operands(int64_t m, int64_t n, int64_t k, uintptr_t base = 0x100
             .b = {address(base + 0x20), DType::E4M3, n, k, k, 1, where},
             .sfb = {address(base + 0x30), DType::F32, n_blocks, k_blocks, k_blocks, 1, where},
             .d = {address(base + 0x40), DType::BF16, m, n, n, 1, where}};
+}
+
+/// The candidate that uses its cluster so with the most CTAs; of all that do, the first.
+inline GemmConfig candidate(std::initializer_list<ClusterUse> uses) {
+    const GemmConfig* best = nullptr;
+    for (const GemmConfig& c : plan::candidates())
+        if (std::ranges::find(uses, c.cluster_use) != uses.end() && (!best || c.cluster > best->cluster)) best = &c;
+    EXPECT_TRUE(best) << "no such candidate";
+    return best ? *best : plan::candidates()[0];
 }
 
 class HopperTest : public ::testing::Test {
