@@ -38,10 +38,13 @@ def add_cases(results: Results, suite: str, file: pathlib.Path) -> None:
         skipped = case.find("skipped")
         reason = None
         if skipped is not None:
-            reason = last_line(skipped.get("message") or skipped.text)
+            # Where pytest skips a whole file, only the text has the reason: ('file.py', line, 'Skipped: reason').
+            message = skipped.get("message")
+            whole_file = message == "collection skipped"
+            reason = last_line(skipped.text).rstrip("')").partition("Skipped: ")[2] if whole_file else last_line(message)
         elif case.get("result") == "skipped":
             reason = last_line(None)
-        name = f"{suite}: {case.get('classname')}.{case.get('name')}"
+        name = f"{suite}: " + f"{case.get('classname')}.{case.get('name')}".strip(".")
         results.add(name, case.find("failure") is not None or case.find("error") is not None, reason)
 
 

@@ -17,7 +17,8 @@ GOOGLE = """<testsuites><testsuite name="A">
 </testsuite></testsuites>"""
 PYTEST = """<testsuites><testsuite>
 <testcase classname="t" name="one"/><testcase classname="t" name="two"><error message="x">broken</error></testcase>
-<testcase classname="t" name="three"><skipped message="torch is not installed">t.py:1</skipped></testcase>
+<testcase classname="t" name="three"><skipped message="no GPU">t.py:1</skipped></testcase>
+<testcase classname="" name="u"><skipped message="collection skipped">('u.py', 9, 'Skipped: no torch')</skipped></testcase>
 </testsuite></testsuites>"""
 
 
@@ -43,9 +44,10 @@ class Summary(unittest.TestCase):
         entries = [entry("a", "fail"), entry("python", "fail"), entry("layers", "run")]
         code, lines = summary(entries, a=GOOGLE, python=PYTEST)
         self.assertEqual(code, 1)
-        self.assertEqual(lines[-1], "3 passed, 2 failed, 2 skipped")
+        self.assertEqual(lines[-1], "3 passed, 2 failed, 3 skipped")
         self.assertIn("skipped 1: no GPU here (a: A.Skips)", lines)
-        self.assertIn("skipped 1: torch is not installed (python: t.three)", lines)
+        self.assertIn("skipped 1: no GPU (python: t.three)", lines)
+        self.assertIn("skipped 1: no torch (python: u)", lines)
         self.assertIn("FAILED a: A.Fails", lines)
 
     def test_a_suite_that_crashed_has_failed(self):
