@@ -39,9 +39,9 @@ def add_cases(results: Results, suite: str, file: pathlib.Path) -> None:
         reason = None
         if skipped is not None:
             # Where pytest skips a whole file, only the text has the reason: ('file.py', line, 'Skipped: reason').
-            message = skipped.get("message")
-            whole_file = message == "collection skipped"
-            reason = last_line(skipped.text).rstrip("')").partition("Skipped: ")[2] if whole_file else last_line(message)
+            reason = last_line(skipped.get("message"))
+            if reason == "collection skipped":
+                reason = last_line(skipped.text).rstrip("')").partition("Skipped: ")[2]
         elif case.get("result") == "skipped":
             reason = last_line(None)
         name = f"{suite}: " + f"{case.get('classname')}.{case.get('name')}".strip(".")

@@ -18,7 +18,7 @@ GOOGLE = """<testsuites><testsuite name="A">
 PYTEST = """<testsuites><testsuite>
 <testcase classname="t" name="one"/><testcase classname="t" name="two"><error message="x">broken</error></testcase>
 <testcase classname="t" name="three"><skipped message="no GPU">t.py:1</skipped></testcase>
-<testcase classname="" name="u"><skipped message="collection skipped">('u.py', 9, 'Skipped: no torch')</skipped></testcase>
+<testcase classname="" name="u"><skipped message="collection skipped">('u', 9, 'Skipped: no torch')</skipped></testcase>
 </testsuite></testsuites>"""
 
 
