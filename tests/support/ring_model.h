@@ -1,5 +1,6 @@
-// A model of the kernel's ring: mbarriers are integers, roles are agents, steps are taken in random order. Layer tests.
-// It uses the kernel's own cursor, run walk and arrival counts, so an edit of these is checked. It knows no memory order.
+// A model of the kernel's ring: mbarriers are integers, roles are agents, steps are taken in random order. It uses
+// the kernel's own cursor, run walk and arrival counts, so an edit of these is checked; it knows no memory order.
+// Layer tests.
 #pragma once
 
 #include <array>
