@@ -19,7 +19,9 @@ namespace {
 
 constexpr int64_t kMostElements = int64_t{1} << 40;
 
-bool plausible(int64_t rows, int64_t cols) { return rows >= 0 && cols >= 0 && (rows == 0 || cols <= kMostElements / rows); }
+bool plausible(int64_t rows, int64_t cols) {
+    return rows >= 0 && cols >= 0 && (rows == 0 || cols <= kMostElements / rows);
+}
 
 /// An input file. Its parts are read as they are asked for: a shard of a model may be larger than the memory.
 class InputFile {
@@ -28,7 +30,8 @@ public:
         stream_.seekg(0, std::ios::end);
         const auto end = stream_.tellg();
         // A directory can be opened, and has the largest size there is.
-        if (!stream_ || end < 0 || end == std::numeric_limits<std::streamoff>::max()) reject_file(path_, "cannot be read; check the path");
+        if (!stream_ || end < 0 || end == std::numeric_limits<std::streamoff>::max())
+            reject_file(path_, "cannot be read; check the path");
         bytes_ = static_cast<uint64_t>(end);
     }
     uint64_t bytes() const { return bytes_; }
@@ -60,17 +63,22 @@ std::string safetensors_head(InputFile& file) {
 
 }  // namespace
 
-void reject_file(const std::string& file, const std::string& reason) { throw Error(Errc::Io, fmt::format("{}: {}", file, reason)); }
+void reject_file(const std::string& file, const std::string& reason) {
+    throw Error(Errc::Io, fmt::format("{}: {}", file, reason));
+}
 
 void check_size(const std::string& file, int64_t rows, int64_t cols, DType dtype, uint64_t available) {
-    if (!plausible(rows, cols)) reject_file(file, fmt::format("has shape [{}, {}], which is no size for a matrix", rows, cols));
+    if (!plausible(rows, cols))
+        reject_file(file, fmt::format("has shape [{}, {}], which is no size for a matrix", rows, cols));
     const auto wanted = static_cast<uint64_t>(rows * cols * size_of(dtype));
     if (available != wanted)
-        reject_file(file, fmt::format("has {} bytes of data, but shape [{}, {}] needs {}; the file is damaged", available, rows, cols, wanted));
+        reject_file(file, fmt::format("has {} bytes of data, but shape [{}, {}] needs {}; the file is damaged",
+                                      available, rows, cols, wanted));
 }
 
 HostMatrix make_matrix(DType dtype, int64_t rows, int64_t cols) {
-    if (!plausible(rows, cols)) throw Error(Errc::OutOfMemory, fmt::format("a matrix of {} x {} does not fit into memory", rows, cols));
+    if (!plausible(rows, cols))
+        throw Error(Errc::OutOfMemory, fmt::format("a matrix of {} x {} does not fit into memory", rows, cols));
     return {dtype, rows, cols, std::vector<uint8_t>(static_cast<size_t>(rows * cols * size_of(dtype)))};
 }
 
@@ -83,17 +91,18 @@ HostMatrix read_matrix(const std::string& source) {
         throw Error(Errc::InvalidArgument, fmt::format("{}: must be FILE.npy or FILE.safetensors:TENSOR", source));
     const std::string path = safetensors ? source.substr(0, end) : source;
     InputFile file(path);
-    const Place place = safetensors
-                            ? place_in_safetensors(path, safetensors_head(file), file.bytes(), source.substr(std::min(end + 1, source.size())))
-                            : place_in_npy(path, file.head(1u << 20), file.bytes());
+    const Place place = safetensors ? place_in_safetensors(path, safetensors_head(file), file.bytes(),
+                                                           source.substr(std::min(end + 1, source.size())))
+                                    : place_in_npy(path, file.head(1u << 20), file.bytes());
     HostMatrix matrix = make_matrix(place.dtype, place.rows, place.cols);
     file.read(place.offset, matrix.bytes);
     return matrix;
 }
 
 void write_npy(const std::string& path, const HostMatrix& bf16) {
-    std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", bf16.rows, bf16.cols);
-    header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');   // the data starts on a multiple of 64
+    std::string header =
+        fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", bf16.rows, bf16.cols);
+    header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');  // the data starts on a multiple of 64
     header += '\n';
     const auto length = static_cast<uint16_t>(header.size());
     std::vector<float> values(bf16.bytes.size() / 2);
@@ -106,7 +115,8 @@ void write_npy(const std::string& path, const HostMatrix& bf16) {
     file.write("\x93NUMPY\x01\x00", 8);
     file.write(reinterpret_cast<const char*>(&length), 2);
     file << header;
-    file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(float)));
+    file.write(reinterpret_cast<const char*>(values.data()),
+               static_cast<std::streamsize>(values.size() * sizeof(float)));
     file.close();
     if (!file) reject_file(path, "cannot be written; choose another --out");
 }

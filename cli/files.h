@@ -20,8 +20,8 @@ struct HostMatrix {
 /// Throws Error(OutOfMemory) for what no machine holds.
 HostMatrix make_matrix(DType dtype, int64_t rows, int64_t cols);
 
-/// From "FILE.npy" or "FILE.safetensors:TENSOR". Throws Error(InvalidArgument) for another name, Error(Io) for a file that does
-/// not hold the matrix, saying what it has and what is wanted.
+/// From "FILE.npy" or "FILE.safetensors:TENSOR". Throws Error(InvalidArgument) for another name, Error(Io) for a file
+/// that does not hold the matrix, saying what it has and what is wanted.
 HostMatrix read_matrix(const std::string& source);
 
 /// As f32, which NumPy reads and bf16 fits into. Throws Error(Io).

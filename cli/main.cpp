@@ -37,21 +37,21 @@ cli::ExitCode exit_code_of(Errc code) {
 int run(int argc, char** argv) {
     CLI::App app("FP8 matrix products with fine-grained scales, on Hopper GPUs and on CPUs", "finegemm");
     app.set_version_flag("--version", FINEGEMM_VERSION);
-    app.require_subcommand(1);
+    app.require_subcommand(0, 1);  // none is told apart from a wrong one below
     app.footer(kFooter);
     const std::pair<const char*, cli::Run> commands[] = {
         {"run", cli::add_run(app)},       {"bench", cli::add_bench(app)}, {"explain", cli::add_explain(app)},
         {"doctor", cli::add_doctor(app)}, {"cache", cli::add_cache(app)}, {"pack", cli::add_pack(app)}};
     try {
         app.parse(argc, argv);
-    } catch (const CLI::Success& e) {   // --help, --version
+    } catch (const CLI::Success& e) {  // --help, --version
         return app.exit(e);
     } catch (const CLI::ParseError& e) {
         return report((std::string(e.what()) + "; --help says what there is").c_str(), cli::kInvalid);
     }
     for (const auto& [name, command] : commands)
         if (app.got_subcommand(name)) return command();
-    return cli::kInvalid;
+    return report("a command is missing; --help says what there is", cli::kInvalid);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 /// The header: a Python dictionary, here without its spaces. `data` becomes the offset of what follows it.
 std::string header_of(const std::string& file, std::string_view head, uint64_t& data) {
     if (head.size() < 12 || !head.starts_with("\x93NUMPY")) reject_file(file, "is not a .npy file");
-    const bool wide = head[6] >= 2;   // from version 2 on the header's length has 32 bits
+    const bool wide = head[6] >= 2;  // from version 2 on the header's length has 32 bits
     uint32_t length = 0;
     std::memcpy(&length, &head[8], wide ? 4 : 2);
     const size_t begin = wide ? 12 : 10;
@@ -39,8 +39,10 @@ DType dtype_of(const std::string& file, std::string_view descr) {
     if (descr == "<f2") return DType::F16;
     if (descr == "<u2" || descr == "|V2" || descr == "<V2") return DType::BF16;
     if (descr == "|u1" || descr == "|V1" || descr == "<V1") return DType::E4M3;
-    reject_file(file, fmt::format("has dtype '{}', must be float32, float16, bfloat16 (as uint16) or e4m3 (as uint8); convert it",
-                                  descr));
+    reject_file(
+        file,
+        fmt::format("has dtype '{}', must be float32, float16, bfloat16 (as uint16) or e4m3 (as uint8); convert it",
+                    descr));
 }
 
 }  // namespace
@@ -55,7 +57,8 @@ Place place_in_npy(const std::string& file, std::string_view head, uint64_t file
     const size_t comma = shape.find(',');
     place.rows = number_of(shape.substr(0, comma));
     place.cols = comma == shape.npos ? -1 : number_of(shape.substr(comma + 1));
-    if (place.rows < 0 || place.cols < 0) reject_file(file, fmt::format("has shape ({}), must have two dimensions; reshape it", shape));
+    if (place.rows < 0 || place.cols < 0)
+        reject_file(file, fmt::format("has shape ({}), must have two dimensions; reshape it", shape));
     check_size(file, place.rows, place.cols, place.dtype, file_bytes - std::min(file_bytes, place.offset));
     return place;
 }

@@ -19,7 +19,8 @@ void Progress::at(size_t done, size_t of, const std::string& what) {
     constexpr size_t kWidth = 30;
     const size_t filled = of > 0 ? done * kWidth / of : 0;
     // To the line's beginning, then wipe it. Longer names would break the line, which could not be wiped.
-    std::cerr << fmt::format("\r\x1b[K[{:#<{}}{:.<{}}] {}/{} {:.32}", "", filled, "", kWidth - filled, done, of, what) << std::flush;
+    std::cerr << fmt::format("\r\x1b[K[{:#<{}}{:.<{}}] {}/{} {:.32}", "", filled, "", kWidth - filled, done, of, what)
+              << std::flush;
 }
 
 void Progress::pause() {

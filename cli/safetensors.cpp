@@ -29,14 +29,17 @@ DType dtype_of(const std::string& file, const std::string& tensor, const std::st
         if (key != "__metadata__") names.push_back(key);
     const size_t more = names.size() - std::min(names.size(), kShown);
     names.resize(names.size() - more);
-    const std::string list = fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
-    if (tensor.empty()) reject_file(file, fmt::format("needs the name of a tensor; write FILE:TENSOR with one of: {}", list));
+    const std::string list =
+        fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+    if (tensor.empty())
+        reject_file(file, fmt::format("needs the name of a tensor; write FILE:TENSOR with one of: {}", list));
     reject_file(file, fmt::format("has no tensor '{}'; it has: {}", tensor, list));
 }
 
 }  // namespace
 
-Place place_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes, const std::string& tensor) {
+Place place_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes,
+                           const std::string& tensor) {
     uint64_t length = 0;
     if (head.size() < 8) reject_file(file, "is not a .safetensors file");
     std::memcpy(&length, head.data(), 8);
@@ -49,7 +52,8 @@ Place place_in_safetensors(const std::string& file, std::string_view head, uint6
         const json& entry = header.at(tensor);
         const auto shape = entry.at("shape").get<std::vector<int64_t>>();
         const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
-        if (shape.size() != 2) reject_file(file, fmt::format("'{}' has {} dimensions, must have two", tensor, shape.size()));
+        if (shape.size() != 2)
+            reject_file(file, fmt::format("'{}' has {} dimensions, must have two", tensor, shape.size()));
         const uint64_t data_bytes = file_bytes - 8 - length;
         if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_bytes)
             reject_file(file, fmt::format("'{}' lies outside of the file; the file is damaged", tensor));

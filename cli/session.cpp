@@ -39,7 +39,8 @@ double uniform(uint64_t seed, uint64_t counter) {
 std::vector<float> normal_numbers(size_t count, uint64_t seed) {
     std::vector<float> numbers(count + 1);
     for (size_t i = 0; i < count; i += 2) {
-        const double radius = std::sqrt(-2 * std::log(uniform(seed, i))), angle = 2 * std::numbers::pi * uniform(seed, i + 1);
+        const double radius = std::sqrt(-2 * std::log(uniform(seed, i))),
+                     angle = 2 * std::numbers::pi * uniform(seed, i + 1);
         numbers[i] = static_cast<float>(radius * std::cos(angle));
         numbers[i + 1] = static_cast<float>(radius * std::sin(angle));
     }
@@ -53,14 +54,16 @@ Target choose_target(Context& context, const std::string& wish) {
     if (wish == "cpu") return {nullptr, "cpu", ""};
     if (wish == "cuda") return open_gpu(context, 0);
     if (wish.starts_with("cuda:"))
-        if (const int64_t index = number_of(wish.substr(5)); index >= 0 && index <= INT32_MAX) return open_gpu(context, static_cast<int>(index));
-    if (wish != "auto") throw Error(Errc::InvalidArgument, fmt::format("--device '{}': must be auto, cpu, cuda or cuda:INDEX", wish));
+        if (const int64_t index = number_of(wish.substr(5)); index >= 0 && index <= INT32_MAX)
+            return open_gpu(context, static_cast<int>(index));
+    if (wish != "auto")
+        throw Error(Errc::InvalidArgument, fmt::format("--device '{}': must be auto, cpu, cuda or cuda:INDEX", wish));
     Target cpu{nullptr, "cpu", ""};
     for (int index = 0;; ++index) {
         try {
             return open_gpu(context, index);
         } catch (const Error& e) {
-            if (e.code() == Errc::InvalidArgument) return cpu;   // no more GPUs
+            if (e.code() == Errc::InvalidArgument) return cpu;  // no more GPUs
             if (cpu.why.empty()) cpu.why = e.what();
             if (e.code() != Errc::Unsupported) return cpu;
         }
@@ -68,22 +71,25 @@ Target choose_target(Context& context, const std::string& wish) {
 }
 
 HostMatrix random_matrix(int64_t rows, int64_t cols, uint64_t seed) {
-    // A prime number of values over and over: no two rows or blocks near one another are alike, and large matrices are quick.
+    // A prime number of values over and over: no two rows or blocks near one another are alike, and large matrices are
+    // quick.
     constexpr size_t kDistinct = 4'194'301;
     HostMatrix matrix = make_matrix(DType::F32, rows, cols);
     const size_t bytes = matrix.bytes.size();
     const auto numbers = normal_numbers(std::min(kDistinct, bytes / sizeof(float)), seed);
     const size_t period = numbers.size() * sizeof(float);
-    for (size_t at = 0; at < bytes; at += period) std::memcpy(&matrix.bytes[at], numbers.data(), std::min(period, bytes - at));
+    for (size_t at = 0; at < bytes; at += period)
+        std::memcpy(&matrix.bytes[at], numbers.data(), std::min(period, bytes - at));
     return matrix;
 }
 
 Session::Session(Context& context, const Target& target, Operand a, Operand b) : context_(context), target_(target) {
     const int64_t m = a.values.rows, n = b.values.rows, k = a.values.cols;
     if (b.values.cols != k)
-        throw Error(Errc::InvalidArgument, fmt::format("A is [{}, {}] and B is [{}, {}]: both need the same number of columns, K; "
-                                                       "B is [N, K], transpose it if it is [K, N]",
-                                                       m, k, n, b.values.cols));
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("A is [{}, {}] and B is [{}, {}]: both need the same number of columns, K; "
+                                "B is [N, K], transpose it if it is [K, N]",
+                                m, k, n, b.values.cols));
     host_[4] = make_matrix(DType::BF16, m, n);
     there_[4] = place(host_[4]);
     fill(a, "--a", false, 0, 1);
@@ -107,10 +113,11 @@ void Session::upload(const HostMatrix& from, const Matrix& to) {
 void Session::fill(Operand& x, const char* name, bool blocks, int q, int scales) {
     const bool ready = x.values.dtype == DType::E4M3;
     if (x.scales && !ready)
-        throw Error(Errc::InvalidArgument, fmt::format("{} is not e4m3, so it is quantised here and takes no scales; leave them out", name));
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{} is not e4m3, so it is quantised here and takes no scales; leave them out", name));
     const int64_t rows = x.values.rows, cols = x.values.cols;
-    HostMatrix& s = host_[scales] = x.scales ? std::move(*x.scales)
-                                             : make_matrix(DType::F32, blocks ? blocks_of(rows) : rows, blocks_of(cols));
+    HostMatrix& s = host_[scales] =
+        x.scales ? std::move(*x.scales) : make_matrix(DType::F32, blocks ? blocks_of(rows) : rows, blocks_of(cols));
     if (ready && !x.scales) std::fill_n(reinterpret_cast<float*>(s.bytes.data()), s.bytes.size() / sizeof(float), 1.0f);
     host_[q] = ready ? std::move(x.values) : make_matrix(DType::E4M3, rows, cols);
     there_[q] = place(host_[q]);
@@ -146,7 +153,9 @@ GemmArgs Session::fetch() {
     return {host_[0].view(), host_[1].view(), host_[2].view(), host_[3].view(), host_[4].view()};
 }
 
-double operations(int64_t m, int64_t n, int64_t k) { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+double operations(int64_t m, int64_t n, int64_t k) {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
 
 double traffic_bytes(int64_t m, int64_t n, int64_t k) {
     const int64_t scales = (m + blocks_of(n)) * blocks_of(k) * size_of(DType::F32);

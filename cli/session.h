@@ -14,9 +14,9 @@
 namespace finegemm::cli {
 
 struct Target {
-    std::unique_ptr<Gpu> gpu;   // null: the CPU
-    std::string name;           // "cpu", "cuda:0"
-    std::string why;            // no GPU was taken, when one was looked for
+    std::unique_ptr<Gpu> gpu;  // null: the CPU
+    std::string name;          // "cpu", "cuda:0"
+    std::string why;           // no GPU was taken, when one was looked for
 };
 
 /// `wish`: "cpu", "cuda" (the first GPU), "cuda:INDEX", or "auto": the first GPU that the kernels run on, else the CPU.
@@ -51,7 +51,7 @@ private:
 
     Context& context_;
     const Target& target_;
-    HostMatrix host_[5];   // a, sfa, b, sfb, d
+    HostMatrix host_[5];  // a, sfa, b, sfb, d
     Matrix there_[5];
     GemmArgs args_;
 };

@@ -17,14 +17,19 @@ using nlohmann::ordered_json;
 void print(const ordered_json& json) { std::cout << json.dump(2) << '\n'; }
 
 /// For people: a cache that is off has no directory.
-std::string place_of(const Options& options) { return options.cache_dir.empty() ? "no cache directory" : options.cache_dir; }
+std::string place_of(const Options& options) {
+    return options.cache_dir.empty() ? "no cache directory" : options.cache_dir;
+}
 
 void list(const Options& options, bool json) {
     ordered_json out = ordered_json::array();
     const auto entries = list_cache(options);
     for (const CacheEntry& e : entries) {
-        if (json) out.push_back({{"file", e.file}, {"kernel", e.kernel}, {"bytes", e.bytes}, {"age_seconds", e.age_seconds}});
-        else std::cout << fmt::format("{:<44} {:>9}, used {} ago\n", e.kernel, bytes_text(e.bytes), age_text(e.age_seconds));
+        if (json)
+            out.push_back({{"file", e.file}, {"kernel", e.kernel}, {"bytes", e.bytes}, {"age_seconds", e.age_seconds}});
+        else
+            std::cout << fmt::format("{:<44} {:>9}, used {} ago\n", e.kernel, bytes_text(e.bytes),
+                                     age_text(e.age_seconds));
     }
     if (json) print(out);
     else if (entries.empty()) std::cout << fmt::format("{}: empty\n", place_of(options));
@@ -33,9 +38,14 @@ void list(const Options& options, bool json) {
 void size(const Options& options, bool json) {
     int64_t bytes = 0, count = 0;
     for (const CacheEntry& e : list_cache(options)) bytes += e.bytes, ++count;
-    if (json) print({{"directory", options.cache_dir}, {"kernels", count}, {"bytes", bytes}, {"limit_bytes", options.cache_limit_bytes}});
+    if (json)
+        print({{"directory", options.cache_dir},
+               {"kernels", count},
+               {"bytes", bytes},
+               {"limit_bytes", options.cache_limit_bytes}});
     else
-        std::cout << fmt::format("{}: {} kernels, {} of at most {}\n", place_of(options), count, bytes_text(bytes), bytes_text(options.cache_limit_bytes));
+        std::cout << fmt::format("{}: {} kernels, {} of at most {}\n", place_of(options), count, bytes_text(bytes),
+                                 bytes_text(options.cache_limit_bytes));
 }
 
 void clear(const Options& options, bool json) {
@@ -48,16 +58,16 @@ void clear(const Options& options, bool json) {
 
 Run add_cache(CLI::App& app) {
     auto json = std::make_shared<bool>(false);
+    auto action = std::make_shared<std::string>();
     CLI::App* command = app.add_subcommand("cache", "Show or clear the compiled kernels on disk");
-    command->require_subcommand(1);
-    for (const auto& [name, help] : {std::pair{"list", "List the kernels, last used first"},
-                                     {"size", "How many there are and what they take"},
-                                     {"clear", "Remove all of them"}})
-        command->add_subcommand(name, help)->add_flag("--json", *json, "Print JSON");
-    return [command, json] {
+    command->add_option("action", *action, "list (last used first), size or clear")
+        ->required()
+        ->check(CLI::IsMember({"list", "size", "clear"}));
+    command->add_flag("--json", *json, "Print JSON");
+    return [action, json] {
         const Options options = Options::from_environment();
-        if (command->got_subcommand("list")) list(options, *json);
-        else if (command->got_subcommand("size")) size(options, *json);
+        if (*action == "list") list(options, *json);
+        else if (*action == "size") size(options, *json);
         else clear(options, *json);
         return kOk;
     };

@@ -36,17 +36,20 @@ void print_row(const nlohmann::json& row, const std::string& verdict) {
         return;
     }
     const auto us = [&](const char* field) { return fmt::format("{:.2f}", number(row, field)); };
-    std::cout << fmt::format(fmt::runtime(kColumns), name, us("us"), us("launch_us"), us("compute_us"), us("memory_us"), row.at("tiles").get<int64_t>(),
-                             row.at("ctas").get<int64_t>(), verdict);
+    std::cout << fmt::format(fmt::runtime(kColumns), name, us("us"), us("launch_us"), us("compute_us"), us("memory_us"),
+                             row.at("tiles").get<int64_t>(), row.at("ctas").get<int64_t>(), verdict);
 }
 
 void print_chosen(const nlohmann::json& chosen) {
     const auto& c = chosen.at("config");
     const auto field = [&](const char* name) { return c.at(name).get<int64_t>(); };
-    const std::string cluster = field("cluster") == 1 ? "no cluster" : fmt::format("clusters of {} ({})", field("cluster"), c.at("cluster_use").get<std::string>());
-    std::cout << fmt::format("tiles of {} x {}, {} stages, {} math warpgroups, {}, CTAs on an SM: {}\n", field("tile_m"), field("tile_n"), field("stages"),
-                             field("math_warpgroups"), cluster, field("ctas_per_sm"));
-    std::cout << "predicted times in us: the total is the launch and the longer of compute and memory\n";
+    const std::string cluster = field("cluster") == 1 ? "no cluster"
+                                                      : fmt::format("clusters of {} ({})", field("cluster"),
+                                                                    c.at("cluster_use").get<std::string>());
+    std::cout << fmt::format("tiles of {} x {}, {} stages, math warpgroups: {}, {}, CTAs on an SM: {}\n",
+                             field("tile_m"), field("tile_n"), field("stages"), field("math_warpgroups"), cluster,
+                             field("ctas_per_sm"));
+    std::cout << "predicted times in us; compute and memory overlap in part\n";
 }
 
 ExitCode run(const ExplainOptions& o) {
@@ -60,7 +63,9 @@ ExitCode run(const ExplainOptions& o) {
     std::cout << fmt::format("{} x {} x {} on {}: {}\n", o.m, o.n, o.k, o.device,
                              chosen.is_null() ? "no kernel can take it" : chosen.at("name").get<std::string>());
     if (!chosen.is_null()) print_chosen(chosen);
-    std::cout << '\n' << fmt::format(fmt::runtime(kColumns), "kernel", "total", "launch", "compute", "memory", "tiles", "CTAs", "");
+    std::cout << '\n'
+              << fmt::format(fmt::runtime(kColumns), "kernel", "total", "launch", "compute", "memory", "tiles", "CTAs",
+                             "than chosen");
     for (const auto& row : out.at("candidates")) print_row(row, verdict(row, chosen));
     return kOk;
 }

@@ -25,11 +25,13 @@ struct PackOptions {
 ExitCode run(const PackOptions& o) {
     Progress progress;
     progress.at(0, 1, "looking for a compiler");
-    const size_t kernels = write_pack(Options::from_environment(), o.out, o.jobs,
-                                      [&](size_t done, size_t of, const std::string& kernel) { progress.at(done, of, kernel); });
+    const size_t kernels =
+        write_pack(Options::from_environment(), o.out, o.jobs,
+                   [&](size_t done, size_t of, const std::string& kernel) { progress.at(done, of, kernel); });
     progress.pause();
     const auto bytes = static_cast<int64_t>(std::filesystem::file_size(o.out));
-    if (o.json) std::cout << nlohmann::ordered_json{{"file", o.out}, {"kernels", kernels}, {"bytes", bytes}}.dump(2) << '\n';
+    if (o.json)
+        std::cout << nlohmann::ordered_json{{"file", o.out}, {"kernels", kernels}, {"bytes", bytes}}.dump(2) << '\n';
     else std::cout << fmt::format("{}: {} kernels, {}\n", o.out, kernels, bytes_text(bytes));
     return kOk;
 }
@@ -40,7 +42,9 @@ Run add_pack(CLI::App& app) {
     auto o = std::make_shared<PackOptions>();
     CLI::App* command = app.add_subcommand("pack", "Compile every kernel that a call can choose into one file");
     command->add_option("--out", o->out, "The file")->required();
-    command->add_option("--jobs", o->jobs, "Kernels to compile at once")->check(CLI::Range(1, 256))->capture_default_str();
+    command->add_option("--jobs", o->jobs, "Kernels to compile at once")
+        ->check(CLI::Range(1, 256))
+        ->capture_default_str();
     command->add_flag("--json", o->json, "Print JSON");
     return [o] { return run(*o); };
 }

@@ -24,12 +24,15 @@ struct RunOptions {
     bool json = false;
 };
 
-const std::map<std::string, Numerics> kNumerics = {{"fast", Numerics::Fast}, {"exact", Numerics::Exact}, {"hopper", Numerics::Hopper}};
+const std::map<std::string, Numerics> kNumerics = {
+    {"fast", Numerics::Fast}, {"exact", Numerics::Exact}, {"hopper", Numerics::Hopper}};
 
 /// The matrix of one side, or nothing for a random one.
 std::optional<Operand> read_operand(const char* name, const std::string& values, const std::string& scales) {
     if (values.empty()) {
-        if (!scales.empty()) throw Error(Errc::InvalidArgument, fmt::format("--sf{0}: is for e4m3 codes from a file; give --{0} too", name));
+        if (!scales.empty())
+            throw Error(Errc::InvalidArgument,
+                        fmt::format("--sf{0}: is for e4m3 codes from a file; give --{0} too", name));
         return {};
     }
     Operand operand{read_matrix(values), {}};
@@ -48,7 +51,9 @@ Problem problem_of(const RunOptions& o, const std::optional<Operand>& a, const s
     if (!o.shape.empty()) p = {o.shape[0], o.shape[1], o.shape[2]};
     const auto take = [&](const char* extent, const char* name, int64_t& ours, int64_t theirs) {
         if (!o.shape.empty() && ours != theirs)
-            throw Error(Errc::InvalidArgument, fmt::format("{} is {}, but {} has {}; leave the shape out, files have their own", extent, ours, name, theirs));
+            throw Error(Errc::InvalidArgument,
+                        fmt::format("{} is {}, but {} has {}; leave the shape out, files have their own", extent, ours,
+                                    name, theirs));
         ours = theirs;
     };
     if (b) take("N", "--b", p.n, b->values.rows), take("K", "--b", p.k, b->values.cols);
@@ -67,7 +72,7 @@ struct Report {
     std::string device, why, kernel;
     double us = 0;
     int repeats = 0;
-    Accuracy accuracy;
+    Accuracy accuracy{};
 
     bool right() const { return accuracy.of_bound <= 1; }
     double flop_per_us() const { return operations(problem.m, problem.n, problem.k) / us; }
@@ -82,10 +87,11 @@ void print_json(const Report& r) {
                                   {"repeats", r.repeats},
                                   {"tflop_per_s", r.flop_per_us() * 1e-6},
                                   {"gb_per_s", r.bytes_per_us() * 1e-3},
-                                  {"error", {{"relative_rms", r.accuracy.relative_rms},
-                                             {"worst", r.accuracy.worst},
-                                             {"of_bound", r.accuracy.of_bound},
-                                             {"rows", r.accuracy.rows}}},
+                                  {"error",
+                                   {{"relative_rms", r.accuracy.relative_rms},
+                                    {"worst", r.accuracy.worst},
+                                    {"of_bound", r.accuracy.of_bound},
+                                    {"rows", r.accuracy.rows}}},
                                   {"right", r.right()}};
     if (!r.why.empty()) out["why_no_gpu"] = r.why;
     std::cout << out.dump(2) << '\n';
@@ -95,13 +101,16 @@ void print_text(const Report& r) {
     const auto& [m, n, k] = r.problem;
     std::cout << fmt::format("device   {}\n", r.device);
     if (!r.why.empty()) std::cout << fmt::format("         {}\n", r.why);
-    std::cout << fmt::format("product  D[{}, {}] = A[{}, {}] * B[{}, {}]^T in e4m3, scales 1x128 and 128x128\n", m, n, m, k, n, k);
+    std::cout << fmt::format("product  D[{}, {}] = A[{}, {}] * B[{}, {}]^T in e4m3, scales 1x128 and 128x128\n", m, n,
+                             m, k, n, k);
     std::cout << fmt::format("kernel   {}\n", r.kernel);
-    std::cout << fmt::format("time     {} (median of {}), {}, {}\n", time_text(r.us), r.repeats, rate_text(r.flop_per_us(), "FLOP/s"),
-                             rate_text(r.bytes_per_us(), "B/s"));
-    std::cout << fmt::format("error    {:.2e} relative RMS, {:.2e} of the largest value at worst; {} of {} rows, against double sums\n",
-                             r.accuracy.relative_rms, r.accuracy.worst, r.accuracy.rows, m);
-    std::cout << fmt::format("result   {}: {:.1f}% of the error bound at worst\n", r.right() ? "right" : "WRONG", 100 * r.accuracy.of_bound);
+    std::cout << fmt::format("time     {} (median of {}), {}, {}\n", time_text(r.us), r.repeats,
+                             rate_text(r.flop_per_us(), "FLOP/s"), rate_text(r.bytes_per_us(), "B/s"));
+    std::cout << fmt::format(
+        "error    {:.2e} relative RMS, {:.2e} of the largest value at worst; {} of {} rows, against double sums\n",
+        r.accuracy.relative_rms, r.accuracy.worst, r.accuracy.rows, m);
+    std::cout << fmt::format("result   {}: {:.1f}% of the error bound at worst\n", r.right() ? "right" : "WRONG",
+                             100 * r.accuracy.of_bound);
 }
 
 ExitCode run(const RunOptions& o) {
@@ -121,7 +130,8 @@ ExitCode run(const RunOptions& o) {
     GemmOptions options;
     options.numerics = kNumerics.at(o.numerics);
     options.config = o.config;
-    Report report{.problem = p, .device = target.name, .why = target.why, .kernel = "CPU, " + o.numerics, .repeats = o.repeats};
+    Report report{
+        .problem = p, .device = target.name, .why = target.why, .kernel = "CPU, " + o.numerics, .repeats = o.repeats};
     report.us = session.time(options, o.repeats);
     if (target.gpu) {
         report.device += ", " + target.gpu->name();
@@ -140,20 +150,25 @@ ExitCode run(const RunOptions& o) {
 Run add_run(CLI::App& app) {
     auto o = std::make_shared<RunOptions>();
     CLI::App* command = app.add_subcommand("run", "Quantise two matrices, multiply them, check the result");
-    command->add_option("shape", o->shape, "M N K; without them what the files have, or what suits the device")
+    command->add_option("shape", o->shape, "Without it what the files have, or what suits the device")
         ->expected(3)
+        ->option_text("M N K")
         ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}));
-    command->add_option("--a", o->a, "A [M, K]: FILE.npy or FILE.safetensors:TENSOR of f32, f16, bf16 or e4m3; random without it");
+    command->add_option("--a", o->a,
+                        "A [M, K]: FILE.npy or FILE.safetensors:TENSOR of f32, f16, bf16 or e4m3; random without it");
     command->add_option("--b", o->b, "B [N, K], like A");
     command->add_option("--sfa", o->sfa, "Scales of A, f32 [M, K/128], when its file has e4m3 codes; ones without it");
     command->add_option("--sfb", o->sfb, "Scales of B, f32 [N/128, K/128], like those of A");
     command->add_option("--out", o->out, "Write D to this .npy file, as f32");
-    command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")->capture_default_str();
+    command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")
+        ->capture_default_str();
     command->add_option("--numerics", o->numerics, "On the CPU: fast, exact (double sums) or hopper (the GPU's bits)")
         ->check(CLI::IsMember(kNumerics))
         ->capture_default_str();
     command->add_option("--config", o->config, "A kernel by name, as explain lists them");
-    command->add_option("--repeats", o->repeats, "Runs to take the median of")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+    command->add_option("--repeats", o->repeats, "Runs to take the median of")
+        ->check(CLI::Range(1, 1'000'000))
+        ->capture_default_str();
     command->add_option("--seed", o->seed, "Of the random matrices")->capture_default_str();
     command->add_flag("--json", o->json, "Print JSON");
     return [o] { return run(*o); };

@@ -65,7 +65,8 @@ Accuracy accuracy_of(const GemmArgs& all, int64_t max_rows) {
         values += exact[i] * exact[i];
         largest = std::max(largest, std::abs(exact[i]));
         result.worst = std::max(result.worst, error);
-        const double share = lost ? std::numeric_limits<double>::infinity() : error / error_bound(absolute[i], exact[i], k_blocks);
+        const double share =
+            lost ? std::numeric_limits<double>::infinity() : error / error_bound(absolute[i], exact[i], k_blocks);
         result.of_bound = std::max(result.of_bound, share);
     }
     result.relative_rms = values > 0 ? std::sqrt(errors / values) : 0;

@@ -6,10 +6,10 @@
 namespace finegemm {
 
 struct Accuracy {
-    double relative_rms = 0;   // root mean square of the errors over that of the exact values
-    double worst = 0;          // largest error, over the largest exact magnitude
-    double of_bound = 0;       // largest error over its bound (docs/numerics.md); above 1 the result is wrong
-    int64_t rows = 0;          // of D that were looked at
+    double relative_rms = 0;  // root mean square of the errors over that of the exact values
+    double worst = 0;         // largest error, over the largest exact magnitude
+    double of_bound = 0;      // largest error over its bound (docs/numerics.md); above 1 the result is wrong
+    int64_t rows = 0;         // of D that were looked at
 };
 
 /// All matrices on the CPU. Looks at no more than `max_rows` rows, at least one, spread over D.

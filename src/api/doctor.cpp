@@ -27,29 +27,34 @@ void look_at_gpus(const Options& options, std::vector<Finding>& findings) {
     try {
         driver = cuda::Driver::open(options.driver_path);
     } catch (const Error& e) {
-        findings.push_back({"driver", State::Missing, e.what(), "GEMMs run on the CPU until there is a driver and a GPU"});
+        findings.push_back(
+            {"driver", State::Missing, e.what(), "GEMMs run on the CPU until there is a driver and a GPU"});
         return;
     }
-    findings.push_back({"driver", State::Ok,
-                        fmt::format("{}, for CUDA {}.{}", options.driver_path, driver->version / 1000, driver->version % 1000 / 10), ""});
+    findings.push_back(
+        {"driver", State::Ok,
+         fmt::format("{}, for CUDA {}.{}", options.driver_path, driver->version / 1000, driver->version % 1000 / 10),
+         ""});
     for (int i = 0; i < driver->devices; ++i) {
         try {
             const cuda::DeviceFacts f = cuda::Device(driver, i).facts();
             const bool hopper = f.major == 9 && f.minor == 0;
-            findings.push_back({"gpu", hopper ? State::Ok : State::Missing,
-                                fmt::format("cuda:{}: {}, compute capability {}.{}, {} SMs", i, f.name, f.major, f.minor, f.sms),
-                                hopper ? "" : "the kernels need compute capability 9.0 (H100, H200, H20, GH200)"});
+            findings.push_back(
+                {"gpu", hopper ? State::Ok : State::Missing,
+                 fmt::format("cuda:{}: {}, compute capability {}.{}, {} SMs", i, f.name, f.major, f.minor, f.sms),
+                 hopper ? "" : "the kernels need compute capability 9.0 (H100, H200, H20, GH200)"});
         } catch (const Error& e) {
             findings.push_back({"gpu", State::Broken, fmt::format("cuda:{}: {}", i, e.what()), "look at nvidia-smi"});
         }
     }
 }
 
-void look_at_toolchain(const char* name, const jit::Search& search, const char* remedy, std::vector<Finding>& findings) {
+void look_at_toolchain(const char* name, const jit::Search& search, const char* remedy,
+                       std::vector<Finding>& findings) {
     if (search.found)
-        findings.push_back({name, State::Ok, fmt::format("{}: {}", search.found->path(), search.found->identity()), ""});
-    else
-        findings.push_back({name, State::Missing, fmt::format("searched: {}", fmt::join(search.tried, "; ")), remedy});
+        findings.push_back(
+            {name, State::Ok, fmt::format("{}: {}", search.found->path(), search.found->identity()), ""});
+    else findings.push_back({name, State::Missing, fmt::format("searched: {}", fmt::join(search.tried, "; ")), remedy});
 }
 
 Finding look_at_cache(const Options& options) {
@@ -61,20 +66,25 @@ Finding look_at_cache(const Options& options) {
     // The nearest directory that exists decides whether the cache can be made.
     std::filesystem::path directory = cache.directory();
     std::error_code error;
-    while (!std::filesystem::exists(directory, error) && directory.has_relative_path()) directory = directory.parent_path();
+    while (!std::filesystem::exists(directory, error) && directory.has_relative_path())
+        directory = directory.parent_path();
     const bool writable = access(directory.c_str(), W_OK) == 0;
     return {"cache", writable ? State::Ok : State::Broken,
-            fmt::format("{}: {} kernels, {:.1f} of {:.0f} MB{}", cache.directory(), entries.size(), static_cast<double>(bytes) / 1e6,
-                        static_cast<double>(options.cache_limit_bytes) / 1e6, writable ? "" : ", not writable"),
+            fmt::format("{}: {} kernels, {:.1f} of {:.0f} MB{}", cache.directory(), entries.size(),
+                        static_cast<double>(bytes) / 1e6, static_cast<double>(options.cache_limit_bytes) / 1e6,
+                        writable ? "" : ", not writable"),
             writable ? "" : "set FINEGEMM_CACHE_DIR to a directory that is, or kernels are compiled in each process"};
 }
 
 Finding look_at_pack(const Options& options) {
     if (!options.use_pack) return {"pack", State::Missing, "turned off by FINEGEMM_PACK=0", "unset it"};
     const jit::Pack pack = jit::embedded_pack();
-    if (pack.size() == 0) return {"pack", State::Missing, "none in this build", "build where NVRTC is to have kernels without a compiler"};
+    if (pack.size() == 0)
+        return {"pack", State::Missing, "none in this build",
+                "build where NVRTC is to have kernels without a compiler"};
     const auto sources = pack_contents();
-    const auto good = std::ranges::count_if(sources, [&](const jit::KernelSource& s) { return pack.find(s).has_value(); });
+    const auto good =
+        std::ranges::count_if(sources, [&](const jit::KernelSource& s) { return pack.find(s).has_value(); });
     const bool whole = good == std::ssize(sources);
     return {"pack", whole ? State::Ok : State::Broken,
             fmt::format("{} of {} kernels, {:.0f} KB", good, sources.size(), static_cast<double>(pack.bytes()) / 1e3),
@@ -84,9 +94,11 @@ Finding look_at_pack(const Options& options) {
 }  // namespace
 
 std::vector<Finding> diagnose(const Options& options) {
-    std::vector<Finding> findings{{"cpu", State::Ok, fmt::format("{} threads", ThreadPool(options.cpu_threads).threads()), ""}};
+    std::vector<Finding> findings{
+        {"cpu", State::Ok, fmt::format("{} threads", ThreadPool(options.cpu_threads).threads()), ""}};
     look_at_gpus(options, findings);
-    look_at_toolchain("nvrtc", jit::find_nvrtc(options), "`pip install nvidia-cuda-nvrtc`, or set FINEGEMM_NVRTC; not needed for kernels of the pack",
+    look_at_toolchain("nvrtc", jit::find_nvrtc(options),
+                      "`pip install nvidia-cuda-nvrtc`, or set FINEGEMM_NVRTC; not needed for kernels of the pack",
                       findings);
     look_at_toolchain("nvcc", jit::find_nvcc(options), "not needed", findings);
     findings.push_back(look_at_cache(options));
@@ -101,17 +113,29 @@ std::vector<CacheEntry> list_cache(const Options& options) {
     return entries;
 }
 
-int64_t clear_cache(const Options& options) { return jit::DiskCache(options.cache_dir, options.cache_limit_bytes).clear(); }
+int64_t clear_cache(const Options& options) {
+    return jit::DiskCache(options.cache_dir, options.cache_limit_bytes).clear();
+}
 
 size_t write_pack(const Options& options, const std::string& file, unsigned jobs,
                   const std::function<void(size_t, size_t, const std::string&)>& progress) {
+    // Beside its place until it is whole, and opened before the long work: a file that cannot be written is known at
+    // once.
+    const std::string part = file + ".part";
+    std::ofstream out(part, std::ios::binary);
+    const auto fail = [&] { throw Error(Errc::Io, fmt::format("{}: cannot be written; choose another file", file)); };
+    if (!out) fail();
     const auto sources = pack_contents();
-    const auto toolchain = jit::find_toolchain(options);
-    const std::string pack = jit::build_pack(sources, *toolchain, jobs, progress);
-    std::ofstream out(file, std::ios::binary);
-    out << pack;
-    out.close();
-    if (!out) throw Error(Errc::Io, fmt::format("cannot write {}; choose another --out", file));
+    std::error_code error;
+    try {
+        out << jit::build_pack(sources, *jit::find_toolchain(options), jobs, progress);
+        out.close();
+        if (out) std::filesystem::rename(part, file, error);
+        if (!out || error) fail();
+    } catch (...) {
+        std::filesystem::remove(part, error);
+        throw;
+    }
     return sources.size();
 }
 

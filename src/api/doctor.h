@@ -13,10 +13,10 @@ namespace finegemm {
 enum class State { Ok, Missing, Broken };
 
 struct Finding {
-    std::string what;     // "cpu", "driver", "gpu", "nvrtc", "nvcc", "cache", "pack"
+    std::string what;  // "cpu", "driver", "gpu", "nvrtc", "nvcc", "cache", "pack"
     State state;
-    std::string detail;   // what was found where, or what is wrong
-    std::string remedy;   // what to do about it; empty when nothing
+    std::string detail;  // what was found where, or what is wrong
+    std::string remedy;  // what to do about it; empty when nothing
 };
 
 /// Looks at everything that GEMMs can use; never throws for what it finds.
@@ -25,7 +25,7 @@ std::vector<Finding> diagnose(const Options& options);
 struct CacheEntry {
     std::string file, kernel;
     int64_t bytes = 0;
-    int64_t age_seconds = 0;   // since it was last used
+    int64_t age_seconds = 0;  // since it was last used
 };
 /// Last used first.
 std::vector<CacheEntry> list_cache(const Options& options);

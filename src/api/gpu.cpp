@@ -16,7 +16,8 @@ using cuda::DevicePtr;
 
 class CudaGpu final : public Gpu {
 public:
-    CudaGpu(const Options& options, int index) : driver_(cuda::Driver::open(options.driver_path)), device_(driver_, index) {}
+    CudaGpu(const Options& options, int index)
+        : driver_(cuda::Driver::open(options.driver_path)), device_(driver_, index) {}
     ~CudaGpu() override {
         release();
         const cuda::CurrentDevice current(device_);
@@ -45,12 +46,14 @@ public:
     }
     void upload(void* to, const void* from, size_t bytes) override {
         const cuda::CurrentDevice current(device_);
-        driver_->check(driver_->api.MemcpyHtoDAsync(reinterpret_cast<DevicePtr>(to), from, bytes, nullptr), "cuMemcpyHtoDAsync");
+        driver_->check(driver_->api.MemcpyHtoDAsync(reinterpret_cast<DevicePtr>(to), from, bytes, nullptr),
+                       "cuMemcpyHtoDAsync");
         driver_->check(driver_->api.StreamSynchronize(nullptr), "cuStreamSynchronize");
     }
     void download(void* to, const void* from, size_t bytes) override {
         const cuda::CurrentDevice current(device_);
-        driver_->check(driver_->api.MemcpyDtoHAsync(to, reinterpret_cast<DevicePtr>(from), bytes, nullptr), "cuMemcpyDtoHAsync");
+        driver_->check(driver_->api.MemcpyDtoHAsync(to, reinterpret_cast<DevicePtr>(from), bytes, nullptr),
+                       "cuMemcpyDtoHAsync");
         driver_->check(driver_->api.StreamSynchronize(nullptr), "cuStreamSynchronize");
     }
 
@@ -65,14 +68,15 @@ public:
         std::vector<double> times;
         for (int i = 0; i < repeats + 1; ++i) {
             const auto value = static_cast<unsigned char>(i);
-            driver_->check(driver_->api.MemsetD8Async(reinterpret_cast<DevicePtr>(flush_), value, flush_bytes, nullptr), "cuMemsetD8Async");
+            driver_->check(driver_->api.MemsetD8Async(reinterpret_cast<DevicePtr>(flush_), value, flush_bytes, nullptr),
+                           "cuMemsetD8Async");
             driver_->check(driver_->api.EventRecord(events_[0], nullptr), "cuEventRecord");
             call();
             driver_->check(driver_->api.EventRecord(events_[1], nullptr), "cuEventRecord");
             driver_->check(driver_->api.EventSynchronize(events_[1]), "cuEventSynchronize");
             float milliseconds = 0;
             driver_->check(driver_->api.EventElapsedTime(&milliseconds, events_[0], events_[1]), "cuEventElapsedTime");
-            if (i > 0) times.push_back(milliseconds * 1e3);   // the first one loads the kernel
+            if (i > 0) times.push_back(milliseconds * 1e3);  // the first one loads the kernel
         }
         std::ranges::nth_element(times, times.begin() + repeats / 2);
         return times[static_cast<size_t>(repeats / 2)];

@@ -27,8 +27,8 @@ public:
     virtual void release() = 0;
     virtual void upload(void* to, const void* from, size_t bytes) = 0;
     virtual void download(void* to, const void* from, size_t bytes) = 0;
-    /// The median time of `call` in microseconds, between events of the default stream, with the L2 cache emptied before each
-    /// repeat. One more call goes before them.
+    /// The median time of `call` in microseconds, between events of the default stream, with the L2 cache emptied
+    /// before each repeat. One more call goes before them.
     virtual double time(int repeats, const std::function<void()>& call) = 0;
 };
 
