@@ -16,6 +16,17 @@ using nlohmann::json;
 
 const std::string kMock = "FINEGEMM_DRIVER='" FINEGEMM_MOCK_DRIVER "'";
 
+/// "# ms" and "# GFLOP/s" become "# s" and "# FLOP/s": which prefix a number takes depends on the machine.
+std::string without_prefixes(std::string line) {
+    for (size_t at = line.find("# "); at != std::string::npos; at = line.find("# ", at + 1)) {
+        const std::string_view unit = std::string_view(line).substr(at + 2, 2);
+        if (unit.size() == 2 && std::string_view("numkMGTP").find(unit[0]) != std::string_view::npos &&
+            std::string_view("sFB").find(unit[1]) != std::string_view::npos)
+            line.erase(at + 2, 1);
+    }
+    return line;
+}
+
 /// Lines that begin with one of `names` lose their numbers.
 std::string masked_lines(const std::string& text, const std::vector<std::string>& names) {
     std::string out;
@@ -24,7 +35,7 @@ std::string masked_lines(const std::string& text, const std::vector<std::string>
         const std::string line = text.substr(at, end - at);
         bool mask = false;
         for (const std::string& name : names) mask |= line.starts_with(name);
-        out += mask ? without_numbers(line) : line;
+        out += mask ? without_prefixes(without_numbers(line)) : line;
         at = end;
     }
     return out;

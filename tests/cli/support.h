@@ -85,7 +85,7 @@ inline std::string replaced(std::string text, const std::string& what, const std
     return text;
 }
 
-/// Every number becomes '#': for what differs from run to run.
+/// Every number becomes '#', and units lose their prefix: for what differs from run to run.
 inline std::string without_numbers(const std::string& text) {
     std::string out;
     for (size_t i = 0; i < text.size(); ++i) {
@@ -96,6 +96,9 @@ inline std::string without_numbers(const std::string& text) {
         if (!digit && !inside) out += text[i];
         else if (out.empty() || out.back() != '#') out += '#';
     }
+    for (const std::string unit : {"s ", "FLOP/s", "B/s"})
+        for (const char prefix : {'u', 'm', 'M', 'G', 'T'})
+            out = replaced(out, std::string("# ") + prefix + unit, "# " + unit);
     return out;
 }
 
