@@ -151,6 +151,23 @@ TEST(Walk, CtasOfAClusterHaveInCommonWhatTheyShare) {
     });
 }
 
+TEST(ExistingRows, TilesOfAClusterPastTheEndHaveNone) {
+    EXPECT_EQ(existing_rows(0, 128, 128), 128u);
+    EXPECT_EQ(existing_rows(128, 128, 130), 2u);
+    EXPECT_EQ(existing_rows(256, 128, 256), 0u);
+    EXPECT_EQ(existing_rows(384, 128, 257), 0u) << "m - first_row would wrap";
+}
+
+TEST(ExistingRows, AllTilesOfAllClustersTogetherHaveEveryRowOnce) {
+    for (const GemmConfig& c : test::kConfigs)
+        for (uint32_t m : {1u, 63u, 64u, 129u, 257u, 385u, 2000u}) {
+            const uint32_t tiles = raster(c, m, 8, 1).tiles_m * cluster_tiles_m(c);
+            uint32_t rows = 0;
+            for (uint32_t t = 0; t < tiles; ++t) rows += existing_rows(t * c.tile_m, c.tile_m, m);
+            EXPECT_EQ(rows, m) << test::describe(c);
+        }
+}
+
 TEST(RunWalk, WarpsTakingTurnsDoWhatOneWalkDoesInItsOrder) {
     test::for_each_config([]<GemmConfig C>() {
         for (const Problem& p : kProblems)

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include <finegemm/core/tma_box.h>
@@ -111,6 +112,24 @@ TEST(TmaBox, ASmallMShrinksTheBoxButNotBelowIt) {
         EXPECT_LE(rows, 128u);
         EXPECT_LT(rows, m + 8);
         EXPECT_EQ(rows % 8, 0u) << "a swizzle atom is eight rows";
+    }
+}
+
+TEST(SlabOffset, PiecesFillTheSlabOnceAndRowsFollowTheBox) {
+    for (const GemmConfig& c : test::kConfigs) {
+        SCOPED_TRACE(test::describe(c));
+        std::set<uint32_t> seen;
+        for (uint32_t row = 0; row < 64; ++row)
+            for (uint32_t col = 0; col < c.slab_n; col += 8) {
+                const uint32_t at = slab_offset(c, {row, col});
+                EXPECT_EQ(at % 16, 0u);
+                EXPECT_LT(at, c.slab_n / d_box_cols(c) * d_box_bytes(c));
+                EXPECT_TRUE(seen.insert(at).second) << "two pieces in one place";
+                // TMA reads box after box, and the swizzle stays within a row.
+                const uint32_t row_bytes = d_box_cols(c) * 2;
+                EXPECT_EQ(at / d_box_bytes(c), col / d_box_cols(c));
+                EXPECT_EQ(at % d_box_bytes(c) / row_bytes, row);
+            }
     }
 }
 

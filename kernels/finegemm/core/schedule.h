@@ -56,6 +56,11 @@ FG_HD constexpr TileCoord cta_tile(const GemmConfig& c, TileCoord cluster_tile, 
             .n = cluster_tile.n * cluster_tiles_n(c) + (c.a_sharers() > 1 ? rank : 0)};
 }
 
+/// Rows of D that exist in `[first_row, first_row + rows)`: a cluster may reach a whole tile past the end.
+FG_HD constexpr uint32_t existing_rows(uint32_t first_row, uint32_t rows, uint32_t m) {
+    return first_row < m ? min(m - first_row, rows) : 0;
+}
+
 /// The tiles of one CTA, in order: every `stride`-th cluster tile, from that of its own cluster on.
 struct Walk {
     Raster order;

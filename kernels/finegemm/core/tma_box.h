@@ -25,6 +25,13 @@ FG_HD constexpr TmaBox d_box(const GemmConfig& c) {
     return {.rows = 64, .cols = d_box_cols(c), .element_bytes = 2, .swizzle = swizzle_for(d_box_cols(c) * 2)};
 }
 
+/// Byte of a slab of D at which a 16-byte piece of a row goes: box after box, rows swizzled as the tensor map says.
+FG_HD constexpr uint32_t slab_offset(const GemmConfig& c, RowCol piece) {
+    const TmaBox box = d_box(c);
+    return piece.col / box.cols * d_box_bytes(c) +
+           swizzled(box.swizzle, piece.row * box.cols * 2 + piece.col % box.cols * 2);
+}
+
 /// Boxes have at most 256 rows, rows of a multiple of 16 bytes, and rows no wider than the swizzle.
 FG_HD constexpr bool legal(const TmaBox& b) {
     const uint32_t row_bytes = b.cols * b.element_bytes;

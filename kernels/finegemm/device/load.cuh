@@ -76,7 +76,7 @@ struct ScaleRun {
 
     /// Rows past the end keep what they had: their products are never stored.
     __device__ void load(const GemmParams& p, TileCoord tile, KRange blocks) {
-        const uint32_t first = tile.m * C.tile_m, rows = min(p.m - first, C.tile_m);
+        const uint32_t first = tile.m * C.tile_m, rows = existing_rows(first, C.tile_m, p.m);
         const float* from = sfa.data + first * sfa.mn_stride + blocks.begin * sfa.k_stride;
 #pragma unroll
         for (uint32_t g = 0; g < kGroups; ++g) {

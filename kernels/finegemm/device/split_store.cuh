@@ -17,8 +17,7 @@ struct Exchange {
 
     __device__ Exchange(const GemmParams& p, const Shared<C>& smem, TileCoord tile, uint32_t cluster_rank)
         : buffer(smem.partials(threadIdx.x / 128)), barrier(smem.partials_full(threadIdx.x / 128)), rank(cluster_rank) {
-        const uint32_t first = tile.m * C.tile_m + threadIdx.x / 128 * kRows;
-        rows = first < p.m ? min(p.m - first, kRows) : 0;
+        rows = existing_rows(tile.m * C.tile_m + threadIdx.x / 128 * kRows, kRows, p.m);
     }
 
     __device__ static uint32_t cols_of(uint32_t owner) {

@@ -9,14 +9,6 @@
 
 namespace finegemm::device {
 
-/// Where a lane's 16-byte piece of the slab goes: box after box, rows swizzled as the tensor map says.
-template <GemmConfig C>
-__device__ inline uint32_t slab_offset(RowCol piece) {
-    constexpr TmaBox kBox = d_box(C);
-    return piece.col / kBox.cols * d_box_bytes(C) +
-           swizzled(kBox.swizzle, piece.row * kBox.cols * 2 + piece.col % kBox.cols * 2);
-}
-
 template <GemmConfig C>
 __device__ void store_tile(const GemmParams& p, const Accumulator<C>& acc, const Shared<C>& smem, TileCoord tile) {
     const uint32_t warpgroup = threadIdx.x / 128;
@@ -32,7 +24,7 @@ __device__ void store_tile(const GemmParams& p, const Accumulator<C>& acc, const
 #pragma unroll
             for (uint32_t pair = 0; pair < C.slab_n / 16; ++pair) {
                 const float* r = &acc.sum[i][col / 2 + pair * 8];
-                ptx::stmatrix_x4(slab + slab_offset<C>(stmatrix_piece(threadIdx.x % 128, pair)),
+                ptx::stmatrix_x4(slab + slab_offset(C, stmatrix_piece(threadIdx.x % 128, pair)),
                                  ptx::pack_bf16(r[0], r[1]), ptx::pack_bf16(r[2], r[3]), ptx::pack_bf16(r[4], r[5]),
                                  ptx::pack_bf16(r[6], r[7]));
             }
