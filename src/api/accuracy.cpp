@@ -25,9 +25,21 @@ std::vector<uint8_t> magnitudes(const ConstMatrix& x) {
     return codes;
 }
 
-ConstMatrix dense(const std::vector<uint8_t>& codes, ConstMatrix like) {
-    like.data = codes.data();
+std::vector<float> scale_magnitudes(const ConstMatrix& x) {
+    std::vector<float> scales(static_cast<size_t>(x.rows * x.cols));
+    for (int64_t r = 0; r < x.rows; ++r)
+        for (int64_t c = 0; c < x.cols; ++c)
+            scales[static_cast<size_t>(r * x.cols + c)] =
+                std::abs(static_cast<const float*>(x.data)[r * x.row_stride + c * x.col_stride]);
+    return scales;
+}
+
+/// The matrix `like` with other elements, row after row.
+template <typename T>
+ConstMatrix dense(const std::vector<T>& elements, ConstMatrix like) {
+    like.data = elements.data();
     like.row_stride = like.cols;
+    like.col_stride = 1;
     return like;
 }
 
@@ -48,9 +60,12 @@ Accuracy accuracy_of(const GemmArgs& all, int64_t max_rows) {
     std::vector<double> exact(count), absolute(count);
     cpu_gemm_exact(args, pool, exact.data());
     const auto a = magnitudes(args.a), b = magnitudes(args.b);
+    const auto sfa = scale_magnitudes(args.sfa), sfb = scale_magnitudes(args.sfb);
     GemmArgs positive = args;
     positive.a = dense(a, args.a);
     positive.b = dense(b, args.b);
+    positive.sfa = dense(sfa, args.sfa);
+    positive.sfb = dense(sfb, args.sfb);
     cpu_gemm_exact(positive, pool, absolute.data());
 
     Accuracy result{.rows = rows};

@@ -1,0 +1,42 @@
+// How good a result is said to be. Layer tests.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "api/accuracy.h"
+#include "support/matrix.h"
+
+namespace finegemm::test {
+namespace {
+
+Options two_threads() {
+    Options o;
+    o.cpu_threads = 2;
+    return o;
+}
+
+TEST(Accuracy, ARightResultIsWithinItsBoundWhateverTheSignsOfScales) {
+    Context context(two_threads());
+    Problem p(6, 136, 512, 3);
+    for (int64_t r = 0; r < p.n; ++r)   // blocks that nearly cancel each other
+        std::copy_n(&p.b.at(r, 0), 384, &p.b.at(r, 128));
+    for (int64_t r = 0; r < p.m; ++r) std::copy_n(&p.a.at(r, 0), 384, &p.a.at(r, 128));
+    const GemmArgs args = p.args();
+    for (int64_t r = 0; r < p.m; ++r)
+        for (int64_t kb = 1; kb < 4; kb += 2) p.sfa.at(r, kb) = -p.sfa.at(r, kb - 1);
+    gemm(context, args);
+    const Accuracy right = accuracy_of(args, 6);
+    EXPECT_EQ(right.rows, 6);
+    EXPECT_LE(right.of_bound, 1);
+}
+
+TEST(Accuracy, AWrongElementIsBeyondItsBound) {
+    Context context(two_threads());
+    Problem p(6, 136, 512, 3);
+    gemm(context, p.args());
+    p.d.data()[0] ^= 0x8000;
+    EXPECT_GT(accuracy_of(p.args(), 6).of_bound, 1);
+}
+
+}  // namespace
+}  // namespace finegemm::test
