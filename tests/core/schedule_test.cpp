@@ -168,31 +168,6 @@ TEST(ExistingRows, AllTilesOfAllClustersTogetherHaveEveryRowOnce) {
         }
 }
 
-TEST(RunWalk, WarpsTakingTurnsDoWhatOneWalkDoesInItsOrder) {
-    test::for_each_config([]<GemmConfig C>() {
-        for (const Problem& p : kProblems)
-            for (const uint32_t clusters : {1u, 3u, 132u})
-                for (uint32_t cta = 0; cta < std::min(clusters * C.cluster, 12u); ++cta) {
-                    const Walk walk = walk_of<C>(p, cta, clusters * C.cluster);
-                    const std::vector<Step> expected = steps_of<C>(walk);
-                    std::vector<int> visits(expected.size());
-                    for (uint32_t warp = 0; warp < kScaleWarps; ++warp)
-                        for (auto run = RunWalk::of<C>(walk, warp); !run.done; run.template advance<C>(kScaleWarps)) {
-                            const KRange blocks = run.blocks();
-                            ASSERT_GE(blocks.size(), 1u);
-                            ASSERT_LE(blocks.size(), RunWalk::kRun);
-                            for (uint32_t j = 0; j < blocks.size(); ++j) {
-                                const uint32_t position = run.position() + j;
-                                ASSERT_LT(position, expected.size());
-                                ASSERT_EQ((Step{run.tile, blocks.begin + j}), expected[position]);
-                                ++visits[position];
-                            }
-                        }
-                    for (const int count : visits) ASSERT_EQ(count, 1);
-                }
-    });
-}
-
 TEST(Grid, IsWholeClustersAndNoMoreThanThereAreTiles) {
     for (const GemmConfig& c : test::kConfigs)
         for (uint32_t tiles : {1u, 5u, 131u, 132u, 10000u})

@@ -1,5 +1,5 @@
 // A model of the kernel's ring: mbarriers are integers, roles are agents, steps are taken in random order. It uses
-// the kernel's own cursor, run walk and arrival counts, so an edit of these is checked; it knows no memory order.
+// the kernel's own cursor and arrival counts, so an edit of these is checked; it knows no memory order.
 // Layer tests.
 #pragma once
 
@@ -10,7 +10,6 @@
 
 #include <finegemm/core/arrivals.h>
 #include <finegemm/core/ring.h>
-#include <finegemm/core/schedule.h>
 
 namespace finegemm::test {
 
@@ -48,24 +47,19 @@ public:
     /// What tests break to see that it matters.
     struct Rules {
         uint32_t full = full_arrivals(C), empty = empty_arrivals(C);
-        bool turns = true;   // scale warps wait for the warp before them
     };
 
     RingModel(uint32_t tiles, uint32_t blocks, uint32_t seed, Rules rules = {})
-        : total_(tiles * blocks), tile_blocks_(blocks), turns_matter_(rules.turns), random_(seed) {
+        : total_(tiles * blocks), tile_blocks_(blocks), random_(seed) {
         for (auto& cta : stages_)
             for (Stage& stage : cta) {
                 stage.full.init(rules.full);
                 stage.empty.init(rules.empty);
             }
-        const Walk walk{.order = {tiles, 1, 1}, .next = 0, .stride = 1, .rank = 0, .k = {0, blocks}};
         for (uint32_t rank = 0; rank < kRanks; ++rank) {
             agents_.push_back({.role = Role::Tma, .rank = rank, .at = Cursor::producer()});
-            for (uint32_t warp = 0; warp < kScaleWarps; ++warp) {
-                agents_.push_back(
-                    {.role = Role::Scales, .rank = rank, .warp = warp, .run = RunWalk::of<C>(walk, warp)});
-                begin_run(agents_.back());
-            }
+            for (uint32_t warp = 0; warp < kScaleWarps; ++warp)
+                agents_.push_back({.role = Role::Scales, .rank = rank, .warp = warp, .at = Cursor::producer()});
             for (uint32_t warp = 0; warp < 4 * C.math_warpgroups; ++warp)
                 agents_.push_back({.role = Role::Math, .rank = rank, .at = Cursor::consumer()});
         }
@@ -95,19 +89,18 @@ private:
     struct Agent {
         Role role;
         uint32_t rank;
-        uint32_t warp = 0;           // scales: which, and what it does
-        RunWalk run = {};
-        bool has_turn = false;
+        uint32_t warp = 0;           // scales: which
         Cursor at = {};
         uint32_t block = 0;          // the one that it works on
         bool holds = false;          // math: it reads `held`
         uint32_t held = 0;
         uint32_t patience = 1;       // takes one in so many of its turns
     };
-    /// Something on its way, which others may overtake: part of a tile, or an arrival at a neighbour's barrier.
+    /// Something on its way, which others may overtake: part of a tile, scales, or an arrival at a neighbour's barrier.
     struct Delivery {
+        enum Kind { Tile, Scales, Arrival };
         uint32_t rank, stage, part, block;
-        bool is_arrival;
+        Kind kind;
     };
 
     Stage& stage(uint32_t rank, uint32_t index) { return stages_[rank][index]; }
@@ -149,7 +142,7 @@ private:
         const auto send = [&](uint32_t part, bool to_all) {
             for (uint32_t rank = 0; rank < kRanks; ++rank)
                 if (to_all || rank == agent.rank)
-                    deliveries_.push_back({rank, agent.at.stage, part, agent.block, false});
+                    deliveries_.push_back({rank, agent.at.stage, part, agent.block, Delivery::Tile});
         };
         send(kAParts > 1 ? agent.rank : 0, kAParts > 1);
         send(kAParts + (kBParts > 1 ? agent.rank : 0), kBParts > 1);
@@ -158,30 +151,15 @@ private:
         return true;
     }
 
+    /// Copies land later; one whole warp's are one delivery here.
     bool load_scales(Agent& agent) {
-        bool& turn = turns_[agent.rank][agent.warp];
-        if (!agent.has_turn) {
-            if (!turn) return false;
-            turn = false;
-            agent.has_turn = true;
+        if (agent.at.stage % kScaleWarps == agent.warp) {
+            if (!stage(agent.rank, agent.at.stage).empty.passed(agent.at.parity)) return false;
+            deliveries_.push_back({agent.rank, agent.at.stage, kScalePart, agent.block, Delivery::Scales});
         }
-        Stage& own = stage(agent.rank, agent.at.stage);
-        if (!own.empty.passed(agent.at.parity)) return false;
-        own.written[kScalePart] = agent.block + 1;
-        own.full.arrive();
         ++agent.at;
         ++agent.block;
-        if (agent.block == agent.run.position() + agent.run.blocks().size()) {
-            turns_[agent.rank][(agent.warp + 1) % kScaleWarps] = true;
-            agent.run.template advance<C>(kScaleWarps);
-            begin_run(agent);
-        }
         return true;
-    }
-    void begin_run(Agent& agent) const {
-        agent.block = agent.run.done ? total_ : agent.run.position();
-        agent.at = Cursor::producer().advanced(agent.block);
-        agent.has_turn = agent.block == 0 || !turns_matter_;
     }
 
     /// A stage is released when the next one of the same tile is there: that one's multiplication runs by then.
@@ -213,7 +191,7 @@ private:
     void release(const Agent& agent) {
         for (uint32_t rank = 0; rank < kRanks; ++rank) {
             if (rank == agent.rank) stage(rank, agent.held).empty.arrive();
-            else deliveries_.push_back({rank, agent.held, 0, 0, true});
+            else deliveries_.push_back({rank, agent.held, 0, 0, Delivery::Arrival});
         }
     }
 
@@ -222,16 +200,16 @@ private:
         deliveries_[index] = deliveries_.back();
         deliveries_.pop_back();
         Stage& to = stage(d.rank, d.stage);
-        if (d.is_arrival) return to.empty.arrive();
+        if (d.kind == Delivery::Arrival) return to.empty.arrive();
         to.written[d.part] = d.block + 1;
-        to.full.receive(1);
+        if (d.kind == Delivery::Tile) to.full.receive(1);
+        else
+            for (uint32_t lane = 0; lane < kWarpSize; ++lane) to.full.arrive();
     }
 
     uint32_t total_, tile_blocks_;
-    bool turns_matter_;
     std::mt19937 random_;
     std::array<std::array<Stage, C.stages>, kRanks> stages_;
-    std::array<std::array<bool, kScaleWarps>, kRanks> turns_{};   // whose turn it is, where it has not begun
     std::vector<Agent> agents_;
     std::vector<Delivery> deliveries_;
     uint32_t delivery_patience_ = 1;

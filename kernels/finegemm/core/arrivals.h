@@ -8,12 +8,12 @@ namespace finegemm {
 
 inline constexpr uint32_t kWarpSize = 32;
 
-/// Warps of the producer warpgroup that load scales: all but the one that issues TMA loads. They take turns (RunWalk).
+/// Warps of the producer warpgroup that load scales: all but the one that issues TMA loads.
 inline constexpr uint32_t kScaleWarps = 3;
 
-/// A stage is full when the TMA warp has announced its bytes (and they came: transaction count) and when one scale warp
-/// has stored the scales.
-FG_HD constexpr uint32_t full_arrivals(const GemmConfig&) { return 2; }
+/// A stage is full when the TMA warp has announced its bytes (and they came: transaction count) and when the copies of
+/// scales of every lane of a scale warp have landed.
+FG_HD constexpr uint32_t full_arrivals(const GemmConfig&) { return 1 + kWarpSize; }
 
 /// A stage is empty when every math warp that reads it has said so: those of this CTA, and with multicast those of
 /// the whole cluster, since a load of this CTA overwrites the stage in all of them.

@@ -21,12 +21,6 @@ struct RingCursor {
         }
         return *this;
     }
-
-    /// `++` so many times.
-    FG_HD constexpr RingCursor advanced(uint32_t steps) const {
-        const uint32_t position = stage + steps;
-        return {position % Stages, parity ^ (position / Stages & 1)};
-    }
 };
 
 }  // namespace finegemm

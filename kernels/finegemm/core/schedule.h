@@ -87,42 +87,6 @@ struct Walk {
     }
 };
 
-/// The k-blocks of all tiles of one CTA, in the order in which they pass through the ring, cut into runs of kRun blocks
-/// of one tile (its last run may be shorter). Several warps share the work: each visits every n-th run.
-struct RunWalk {
-    static constexpr uint32_t kRun = 4;
-
-    Walk tiles;
-    TileCoord tile = {};
-    uint32_t run = 0;     // of the tile
-    uint32_t before = 0;  // blocks of the tiles before
-    bool done = false;
-
-    template <GemmConfig C>
-    FG_HD static constexpr RunWalk of(Walk walk, uint32_t first) {
-        RunWalk w{.tiles = walk};
-        w.done = walk.k.size() == 0 || !w.tiles.template take<C>(w.tile);
-        w.template advance<C>(first);
-        return w;
-    }
-
-    /// Blocks that have passed through the ring before this run.
-    FG_HD constexpr uint32_t position() const { return before + run * kRun; }
-    FG_HD constexpr KRange blocks() const {
-        const uint32_t begin = tiles.k.begin + run * kRun;
-        return {begin, min(begin + kRun, tiles.k.end)};
-    }
-
-    template <GemmConfig C>
-    FG_HD constexpr void advance(uint32_t runs) {
-        const uint32_t in_tile = ceil_div(tiles.k.size(), kRun);
-        for (run += runs; !done && run >= in_tile; run -= in_tile) {
-            before += tiles.k.size();
-            done = !tiles.template take<C>(tile);
-        }
-    }
-};
-
 /// Split-K kernels give each cluster one tile: partial sums may then arrive without a hand-shake for the buffer.
 /// All others are persistent: as many clusters as fit, each walking over tiles.
 FG_HD constexpr bool persistent(const GemmConfig& c) { return c.k_splits() == 1; }

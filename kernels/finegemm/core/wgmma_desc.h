@@ -16,7 +16,4 @@ FG_HD constexpr uint64_t wgmma_descriptor(uint32_t address) {
            kSwizzle128 << 62;
 }
 
-/// The descriptor of the same operand `bytes` further.
-FG_HD constexpr uint64_t advanced(uint64_t descriptor, uint32_t bytes) { return descriptor + (bytes >> 4); }
-
 }  // namespace finegemm

@@ -41,121 +41,66 @@ __device__ void load_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk
     }
 }
 
-/// How a warp reads scales of A: 16 bytes at a time if their layout allows it.
-enum class ScaleAccess {
-    Rows,    // four neighbouring rows of one k-block (MN-major)
-    Blocks,  // four k-blocks of one row (row-major)
-    Singly,
-};
-
-/// The scales of a run of k-blocks, on their way through the registers of a warp. The math warps on the same schedulers
-/// wait for every instruction here, so there are few: a load for four scales of A, one for all scales of B.
+/// The scales of one k-block of a tile, as a lane of a scale warp copies them: asynchronously, from any layout, so that
+/// none needs a kernel before this one. The math warps on the same schedulers wait for every instruction here, so there
+/// are few: addresses grow by additions, and rows that are neighbours in memory are copied four at a time.
 template <GemmConfig C>
-struct ScaleRun {
-    static constexpr uint32_t kRun = RunWalk::kRun;
-    static constexpr uint32_t kGroups = ceil_div(C.tile_m, 4 * kWarpSize);  // of 128 rows, four for each lane
+struct ScaleCopies {
+    uint32_t lane, rows;  // rows of the tile that exist
+    bool four_rows, copies_b;
+    const float *a, *b;
+    int64_t a_step;  // from one of this lane's rows to its next
 
-    const ScaleView &sfa, &sfb;
-    uint32_t lane;
-    ScaleAccess access;
-    ptx::Float4 a[kRun][kGroups];
-    float b = 0;  // lane 2 * j + i: block i of B in k-block j
-
-    __device__ ScaleRun(const GemmParams& p, KRange k)
-        : sfa(p.sfa), sfb(p.sfb), lane(threadIdx.x % kWarpSize), access(ScaleAccess::Singly) {
-        const bool aligned = reinterpret_cast<uint64_t>(sfa.data) % 16 == 0;
-        if (aligned && sfa.mn_stride == 1 && sfa.k_stride % 4 == 0) access = ScaleAccess::Rows;
-        else if (aligned && sfa.k_stride == 1 && sfa.mn_stride % 4 == 0 && k.begin % 4 == 0)
-            access = ScaleAccess::Blocks;
+    __device__ ScaleCopies(const GemmParams& p, TileCoord tile, uint32_t kb) : lane(threadIdx.x % kWarpSize) {
+        const uint32_t first = tile.m * C.tile_m, b_block = tile.n * C.tile_n / kScaleBlock + lane;
+        rows = existing_rows(first, C.tile_m, p.m);
+        four_rows = p.sfa.mn_stride == 1 && p.sfa.k_stride % 4 == 0 && reinterpret_cast<uint64_t>(p.sfa.data) % 16 == 0;
+        copies_b = lane < kMaxBScales && b_block < ceil_div(p.n, kScaleBlock);
+        a = p.sfa.data + (first + (four_rows ? 4 * lane : lane)) * p.sfa.mn_stride + kb * p.sfa.k_stride;
+        b = p.sfb.data + b_block * p.sfb.mn_stride + kb * p.sfb.k_stride;
+        a_step = kWarpSize * p.sfa.mn_stride;
     }
 
-    /// Row of the tile that part `part` of `a[...][group]` belongs to.
-    __device__ uint32_t row(uint32_t group, uint32_t part) const {
-        return group * 4 * kWarpSize + (access == ScaleAccess::Rows ? lane * 4 + part : part * kWarpSize + lane);
-    }
-
-    /// Rows past the end keep what they had: their products are never stored.
-    __device__ void load(const GemmParams& p, TileCoord tile, KRange blocks) {
-        const uint32_t first = tile.m * C.tile_m, rows = existing_rows(first, C.tile_m, p.m);
-        const float* from = sfa.data + first * sfa.mn_stride + blocks.begin * sfa.k_stride;
+    /// Rows past the end keep what the stage had: their products are never stored.
+    __device__ void issue(SmemAddr to_a, SmemAddr to_b) const {
+        if (four_rows) {
 #pragma unroll
-        for (uint32_t g = 0; g < kGroups; ++g) {
-            if (access == ScaleAccess::Rows && row(g, 3) < rows) {
+            for (uint32_t i = 0; i < ceil_div(C.tile_m, 4 * kWarpSize); ++i) {
+                const uint32_t row = 4 * (i * kWarpSize + lane);
+                if (row < rows) ptx::copy_async_x4(to_a + row * 4, a + 4 * i * a_step, min(rows - row, 4) * 4);
+            }
+        } else {
 #pragma unroll
-                for (uint32_t j = 0; j < kRun; ++j)
-                    if (j < blocks.size()) a[j][g] = ptx::load_global_x4(from + row(g, 0) + j * sfa.k_stride);
-            } else if (access == ScaleAccess::Blocks && blocks.size() == kRun) {
-                load_blocks(g, from, rows);
-            } else {
-                load_singly(g, from, rows, blocks.size());
+            for (uint32_t i = 0; i < C.tile_m / kWarpSize; ++i) {
+                const uint32_t row = i * kWarpSize + lane;
+                if (row < rows) ptx::copy_async(to_a + row * 4, a + i * a_step);
             }
         }
-        const uint32_t block =
-            min(tile.n * C.tile_n / kScaleBlock + lane % kMaxBScales, ceil_div(p.n, kScaleBlock) - 1);
-        if (lane / kMaxBScales < blocks.size())
-            b = ptx::load_global(sfb.data + block * sfb.mn_stride + (blocks.begin + lane / kMaxBScales) * sfb.k_stride);
+        if (copies_b) ptx::copy_async(to_b + lane * 4, b);
     }
 
-    __device__ void store(uint32_t j, SmemAddr to_a, SmemAddr to_b) const {
-#pragma unroll
-        for (uint32_t g = 0; g < kGroups; ++g) {
-            if (access == ScaleAccess::Rows) {
-                if (row(g, 3) < C.tile_m) ptx::store_shared_x4(to_a + row(g, 0) * 4, a[j][g]);
-            } else {
-#pragma unroll
-                for (uint32_t part = 0; part < 4; ++part)
-                    if (row(g, part) < C.tile_m) ptx::store_shared(to_a + row(g, part) * 4, a[j][g].part[part]);
-            }
-        }
-        if (lane / kMaxBScales == j) ptx::store_shared(to_b + lane % kMaxBScales * 4, b);
-    }
-
-private:
-    __device__ void load_blocks(uint32_t g, const float* from, uint32_t rows) {
-#pragma unroll
-        for (uint32_t part = 0; part < 4; ++part) {
-            if (row(g, part) >= rows) continue;
-            const ptx::Float4 v = ptx::load_global_x4(from + row(g, part) * sfa.mn_stride);
-#pragma unroll
-            for (uint32_t j = 0; j < kRun; ++j) a[j][g].part[part] = v.part[j];
-        }
-    }
-    __device__ void load_singly(uint32_t g, const float* from, uint32_t rows, uint32_t blocks) {
-#pragma unroll
-        for (uint32_t part = 0; part < 4; ++part) {
-            if (row(g, part) >= rows) continue;
-            const float* at = from + row(g, part) * sfa.mn_stride;
-#pragma unroll
-            for (uint32_t j = 0; j < kRun; ++j, at += sfa.k_stride)
-                if (j < blocks) a[j][g].part[part] = ptx::load_global(at);
-        }
+    __device__ void advance(const GemmParams& p) {
+        a += p.sfa.k_stride;
+        b += p.sfb.k_stride;
     }
 };
 
-/// One of kScaleWarps warps, each of which serves every kScaleWarps-th run. Plain loads take scales of any layout, so
-/// neither layout needs a kernel before this one; they are issued long before the stage is free, so their latency is
-/// hidden.
+/// One of kScaleWarps warps. They share the stages out, so that each sees every round of its own. Nobody waits for the
+/// copies: the last one to land completes the barrier.
 template <GemmConfig C>
 __device__ void load_scales(const GemmParams& p, const Shared<C>& smem, Walk walk, uint32_t scale_warp) {
-    auto run = RunWalk::of<C>(walk, scale_warp);
-    ScaleRun<C> scales(p, walk.k);
+    auto at = RingCursor<C.stages>::producer();
+    for (TileCoord tile; walk.take<C>(tile);) {
+        ScaleCopies<C> copies(p, tile, walk.k.begin);
 #pragma unroll 1
-    for (; !run.done; run.advance<C>(kScaleWarps)) {
-        const KRange blocks = run.blocks();
-        scales.load(p, run.tile, blocks);
-        // A parity tells a round of the ring from the next one only, and this warp has skipped some. The warp before
-        // has just filled the stage before, so from here on the round is the right one.
-        if (run.position() > 0) await_scale_turn(scale_warp);
-        auto at = RingCursor<C.stages>::producer().advanced(run.position());
-#pragma unroll
-        for (uint32_t j = 0; j < RunWalk::kRun; ++j, ++at) {
-            if (j >= blocks.size()) break;
-            wait(smem.empty(at.stage), at.parity);
-            scales.store(j, smem.sfa(at.stage), smem.sfb(at.stage));
-            __syncwarp();  // the arrival below speaks for the whole warp
-            if (threadIdx.x % kWarpSize == 0) ptx::mbarrier_arrive(smem.full(at.stage));
+        for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb, ++at) {
+            if (at.stage % kScaleWarps == scale_warp) {
+                wait(smem.empty(at.stage), at.parity);
+                copies.issue(smem.sfa(at.stage), smem.sfb(at.stage));
+                ptx::mbarrier_arrive_after_copies(smem.full(at.stage));
+            }
+            copies.advance(p);
         }
-        pass_scale_turn(scale_warp);
     }
 }
 

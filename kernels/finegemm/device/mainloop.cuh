@@ -30,12 +30,8 @@ struct Accumulator {
 /// Starts block[64 x tile_n] = A[64 x 128] * B[tile_n x 128]^T: four wgmma of 32.
 template <GemmConfig C>
 __device__ inline void start_block(float (&block)[C.tile_n / 2], SmemAddr a, SmemAddr b) {
-    const uint64_t a_descriptor = wgmma_descriptor(a.bits);
-    const uint64_t b_descriptor = wgmma_descriptor(b.bits);
     ptx::wgmma_fence();
-#pragma unroll
-    for (uint32_t k = 0; k < GemmConfig::kTileK; k += 32)
-        ptx::wgmma_k32_e4m3(block, advanced(a_descriptor, k), advanced(b_descriptor, k), k != 0);
+    ptx::wgmma_k128_e4m3(block, wgmma_descriptor(a.bits), wgmma_descriptor(b.bits));
     ptx::wgmma_commit_group();
 }
 
@@ -160,26 +156,22 @@ __device__ void multiply_overlapped(Accumulator<C>& acc, const MathRole<C>& role
         release(role.smem, f.stage);
         promote<C>(acc.sum[0], f.block, f.scales, first_cols);
     };
+    const auto finish = [&](Flight& f) {
+        finish_block<0>(f.block);
+        promote_finished(f);
+    };
     Flight even, odd;
     start(even);
 #pragma unroll 1
-    for (; blocks > 2; blocks -= 2) {
+    for (;; blocks -= 2) {
+        if (blocks == 1) return finish(even);
         start(odd);
         finish_block<1>(even.block);
         promote_finished(even);
+        if (blocks == 2) return finish(odd);
         start(even);
         finish_block<1>(odd.block);
         promote_finished(odd);
-    }
-    if (blocks == 2) {
-        start(odd);
-        finish_block<1>(even.block);
-        promote_finished(even);
-        finish_block<0>(odd.block);
-        promote_finished(odd);
-    } else {
-        finish_block<0>(even.block);
-        promote_finished(even);
     }
 }
 

@@ -29,6 +29,11 @@ __device__ inline void mbarrier_arrive_expect_tx(SmemAddr barrier, uint32_t byte
                  : "memory");
 }
 
+/// Arrives when all copies that this thread has started (copy_async) have landed. PTX ISA, cp.async.mbarrier.arrive.
+__device__ inline void mbarrier_arrive_after_copies(SmemAddr barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier.bits) : "memory");
+}
+
 /// True once the phase of this parity has completed. The hardware suspends the thread for a while before it says no.
 __device__ inline bool mbarrier_try_wait(SmemAddr barrier, uint32_t parity) {
     uint32_t done;
