@@ -180,12 +180,12 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel) cons
                          .n = n,
                          .k_blocks = ceil_div(k, kScaleBlock),
                          .a_box_rows = a_box_rows(c, m),
-                         .raster_band = raster_band(c, m),
+                         .raster = raster(c, m, n),
                          .a_policy = streaming ? kEvictLast : kEvictNormal,
                          .b_policy = streaming ? kEvictFirst : kEvictNormal},
               .grid = 0,
               .kernel = &kernel.kernel};
-    call.grid = grid_size(c, raster(c, m, n, call.params.raster_band).size(), kernel.kernel.resident_clusters());
+    call.grid = grid_size(c, call.params.raster.size(), kernel.kernel.resident_clusters());
     return call;
 }
 

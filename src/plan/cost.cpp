@@ -30,7 +30,7 @@ double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, 
 Cost cost(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
     const double m = p.m, n = p.n, k = p.k;
     const uint64_t tiles_of_cluster = cluster_tiles_m(c) * cluster_tiles_n(c);
-    const uint64_t tiles = raster(c, p.m, p.n, 1).size() * tiles_of_cluster;
+    const uint64_t tiles = raster(c, p.m, p.n).size() * tiles_of_cluster;
     const uint64_t ctas = tiles * c.k_splits();
     Cost t{.launch = kLaunch,
            .compute = compute_time(p, d, c, ctas),

@@ -44,7 +44,7 @@ void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const Ge
     EXPECT_EQ(launch.block, c.threads());
     EXPECT_EQ(launch.cluster, c.cluster);
     EXPECT_EQ(launch.smem_bytes, smem_plan(c).total);
-    const uint32_t tiles = raster(c, m, n, 1).size(), resident = c.cluster > 1 ? 60u : 2 * 132;
+    const uint32_t tiles = raster(c, m, n).size(), resident = c.cluster > 1 ? 60u : 2 * 132;
     EXPECT_EQ(launch.grid, c.cluster * (c.cluster_use == ClusterUse::SplitK ? tiles : std::min(tiles, resident)));
     EXPECT_EQ(mock::description_of(p.a), described(args.a, args.a.row_stride, a_box(c, m)));
     EXPECT_EQ(mock::description_of(p.b), described(args.b, args.b.row_stride, b_box(c)));
@@ -59,7 +59,7 @@ void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const Ge
     EXPECT_EQ(p.d_row_stride, args.d.row_stride);
     EXPECT_EQ(std::tuple(p.m, p.n, p.k_blocks), std::tuple(m, n, static_cast<uint32_t>((args.a.cols + 127) / 128)));
     EXPECT_EQ(p.a_box_rows, a_box(c, m).rows);
-    EXPECT_EQ(p.raster_band, raster_band(c, m));
+    EXPECT_EQ(p.raster, raster(c, m, n));
 }
 
 TEST_F(HopperGemm, LaunchesWhatThePlannerChooses) {

@@ -21,7 +21,7 @@ TEST(Raster, VisitsEveryTileExactlyOnceAndNoneOutside) {
     for (uint32_t tiles_m = 1; tiles_m <= 20; ++tiles_m)
         for (uint32_t tiles_n : {1u, 2u, 7u, 16u})
             for (uint32_t band = 1; band <= tiles_m + 2; ++band) {
-                const Raster raster{tiles_m, tiles_n, band};
+                const Raster raster = Raster::of(tiles_m, tiles_n, band);
                 std::set<Tile> seen;
                 for (uint32_t i = 0; i < raster.size(); ++i) {
                     const TileCoord at = raster.at(i);
@@ -49,17 +49,18 @@ uint32_t operands_read(const Raster& raster, uint32_t wave) {
 
 TEST(Raster, BandsReadLessThanHalfOfWhatRowsOrColumnsDo) {
     const GemmConfig c{.tile_m = 128, .tile_n = 128};
-    const Raster bands = raster(c, 64 * 128, 64 * 128, raster_band(c, 64 * 128));
+    const Raster bands = raster(c, 64 * 128, 64 * 128);
     const uint32_t read = operands_read(bands, 132);
-    EXPECT_LT(2 * read, operands_read({64, 64, 1}, 132)) << "row after row";
-    EXPECT_LT(2 * read, operands_read({64, 64, 64}, 132)) << "column after column";
+    EXPECT_LT(2 * read, operands_read(Raster::of(64, 64, 1), 132)) << "row after row";
+    EXPECT_LT(2 * read, operands_read(Raster::of(64, 64, 64), 132)) << "column after column";
 }
 
 TEST(Raster, BandsHaveAtLeastOneTileAndAtMostAll) {
     for (const GemmConfig& c : test::kConfigs)
         for (uint32_t m : {1u, 64u, 129u, 1000u, 2048u, 2049u, 100000u}) {
-            EXPECT_GE(raster_band(c, m), 1u);
-            EXPECT_LE(raster_band(c, m), raster(c, m, 8, 1).tiles_m);
+            const Raster order = raster(c, m, 8);
+            EXPECT_GE(order.band.divisor, 1u);
+            EXPECT_LE(order.band.divisor, order.tiles_m);
         }
 }
 
@@ -93,7 +94,7 @@ struct Step {
 
 template <GemmConfig C>
 Walk walk_of(const Problem& p, uint32_t cta, uint32_t ctas) {
-    return Walk::of<C>(p.m, p.n, p.k_blocks, raster_band(C, p.m), cta, ctas, cta % C.cluster);
+    return Walk::of<C>(raster(C, p.m, p.n), p.k_blocks, cta, ctas, cta % C.cluster);
 }
 
 template <GemmConfig C>
@@ -161,7 +162,7 @@ TEST(ExistingRows, TilesOfAClusterPastTheEndHaveNone) {
 TEST(ExistingRows, AllTilesOfAllClustersTogetherHaveEveryRowOnce) {
     for (const GemmConfig& c : test::kConfigs)
         for (uint32_t m : {1u, 63u, 64u, 129u, 257u, 385u, 2000u}) {
-            const uint32_t tiles = raster(c, m, 8, 1).tiles_m * cluster_tiles_m(c);
+            const uint32_t tiles = raster(c, m, 8).tiles_m * cluster_tiles_m(c);
             uint32_t rows = 0;
             for (uint32_t t = 0; t < tiles; ++t) rows += existing_rows(t * c.tile_m, c.tile_m, m);
             EXPECT_EQ(rows, m) << test::describe(c);

@@ -2,7 +2,7 @@
 // Layer core. The host fills it, the kernel reads it from constant memory.
 #pragma once
 
-#include <finegemm/core/base.h>
+#include <finegemm/core/schedule.h>
 
 namespace finegemm {
 
@@ -25,7 +25,7 @@ struct GemmParams {
     int64_t d_row_stride;      // elements
     uint32_t m, n, k_blocks;   // k_blocks = ceil(K / 128)
     uint32_t a_box_rows;       // rows of A that one load brings: tile_m / a_sharers, or fewer when M is small
-    uint32_t raster_band;      // tiles along M that a band of the tile order holds
+    Raster raster;             // the order of tiles
     uint64_t a_policy, b_policy;   // L2 cache policies of the loads (createpolicy's 64-bit encoding)
 };
 

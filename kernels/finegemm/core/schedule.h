@@ -3,6 +3,7 @@
 #pragma once
 
 #include <finegemm/core/config.h>
+#include <finegemm/core/divide.h>
 
 namespace finegemm {
 
@@ -12,17 +13,31 @@ struct TileCoord {
 };
 
 /// Tiles in bands of `band` rows: within a band the walk goes down the rows first, then one column on, so that the CTAs
-/// that run together share rows of A and columns of B in L2.
+/// that run together share rows of A and columns of B in L2. The host prepares the divisions.
 struct Raster {
-    uint32_t tiles_m, tiles_n, band;
+    uint32_t tiles_m = 0, tiles_n = 0;
+    Divider per_band, band, last_band;   // tiles of a band; its height, and that of the last one, which may be lower
+
+    /// Fewer than 2^31 tiles.
+    FG_HD static constexpr Raster of(uint32_t tiles_m, uint32_t tiles_n, uint32_t band) {
+        band = max(1, min(band, tiles_m));
+        const uint32_t last = tiles_m % band;
+        return {.tiles_m = tiles_m,
+                .tiles_n = tiles_n,
+                .per_band = Divider::by(max(1, band * tiles_n)),
+                .band = Divider::by(band),
+                .last_band = Divider::by(last == 0 ? band : last)};
+    }
+
+    constexpr bool operator==(const Raster&) const = default;
 
     FG_HD constexpr uint32_t size() const { return tiles_m * tiles_n; }
     FG_HD constexpr TileCoord at(uint32_t index) const {
-        const uint32_t per_band = band * tiles_n;
-        const uint32_t first = index / per_band * band;
-        const uint32_t rows = min(band, tiles_m - first);  // the last band may be lower
-        const uint32_t inside = index % per_band;
-        return {.m = first + inside % rows, .n = inside / rows};
+        const uint32_t bands = per_band.quotient(index);
+        const uint32_t first = bands * band.divisor, inside = index - bands * per_band.divisor;
+        const Divider& height = first + band.divisor <= tiles_m ? band : last_band;
+        const uint32_t column = height.quotient(inside);
+        return {.m = first + inside - column * height.divisor, .n = column};
     }
 };
 
@@ -43,11 +58,11 @@ FG_HD constexpr KRange k_range(uint32_t k_blocks, uint32_t splits, uint32_t rank
 FG_HD constexpr uint32_t cluster_tiles_m(const GemmConfig& c) { return c.b_sharers(); }
 FG_HD constexpr uint32_t cluster_tiles_n(const GemmConfig& c) { return c.a_sharers(); }
 
-/// The order of cluster tiles for a problem.
-FG_HD constexpr Raster raster(const GemmConfig& c, uint32_t m, uint32_t n, uint32_t band) {
-    return {.tiles_m = ceil_div(m, c.tile_m * cluster_tiles_m(c)),
-            .tiles_n = ceil_div(n, c.tile_n * cluster_tiles_n(c)),
-            .band = band};
+/// The order of cluster tiles for a problem, in bands of about 2048 rows: a wave of tiles then reads few rows of A and
+/// columns of B.
+FG_HD constexpr Raster raster(const GemmConfig& c, uint32_t m, uint32_t n) {
+    const uint32_t rows = c.tile_m * cluster_tiles_m(c);
+    return Raster::of(ceil_div(m, rows), ceil_div(n, c.tile_n * cluster_tiles_n(c)), 2048 / rows);
 }
 
 /// The tile of the CTA with rank `rank` in the cluster that works on cluster tile `cluster_tile`.
@@ -69,9 +84,8 @@ struct Walk {
     KRange k;               // of every tile
 
     template <GemmConfig C>
-    FG_HD static constexpr Walk of(uint32_t m, uint32_t n, uint32_t k_blocks, uint32_t band, uint32_t cta,
-                                   uint32_t ctas, uint32_t rank) {
-        return {.order = raster(C, m, n, band),
+    FG_HD static constexpr Walk of(const Raster& order, uint32_t k_blocks, uint32_t cta, uint32_t ctas, uint32_t rank) {
+        return {.order = order,
                 .next = cta / C.cluster,
                 .stride = ctas / C.cluster,
                 .rank = rank,
@@ -101,11 +115,5 @@ FG_HD constexpr uint32_t a_box_rows(const GemmConfig& c, uint32_t m) {
     return c.a_sharers() > 1 ? c.tile_m / c.a_sharers() : min(c.tile_m, align_up(m, 8));
 }
 FG_HD constexpr uint32_t b_box_rows(const GemmConfig& c) { return c.tile_n / c.b_sharers(); }
-
-/// Tiles along M that a band holds: about 2048 rows, so that a wave of tiles reads few rows of A and columns of B.
-FG_HD constexpr uint32_t raster_band(const GemmConfig& c, uint32_t m) {
-    const uint32_t rows = c.tile_m * cluster_tiles_m(c);
-    return max(1, min(ceil_div(m, rows), 2048 / rows));
-}
 
 }  // namespace finegemm

@@ -25,10 +25,13 @@ template <GemmConfig C>
 __device__ void gemm(const GemmParams& p) {
     constexpr RegisterPlan kRegisters = register_plan(C);
     const auto smem = Shared<C>::claim();
+    if (threadIdx.x == C.math_warpgroups * 128) {  // of the TMA warp: its first loads need not wait for these
+        ptx::prefetch_tensor_map(&p.a);
+        ptx::prefetch_tensor_map(&p.b);
+    }
     init_barriers(smem);
     ptx::grid_dependency_wait();
-    const auto walk = Walk::of<C>(p.m, p.n, p.k_blocks, p.raster_band, blockIdx.x, gridDim.x,
-                                  C.cluster > 1 ? ptx::cluster_rank() : 0);
+    const auto walk = Walk::of<C>(p.raster, p.k_blocks, blockIdx.x, gridDim.x, C.cluster > 1 ? ptx::cluster_rank() : 0);
     if (threadIdx.x / 128 == C.math_warpgroups) {
         if constexpr (kRegisters.load < kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
         const uint32_t warp = ptx::broadcast(threadIdx.x % 128 / kWarpSize);
