@@ -38,7 +38,8 @@ __device__ inline void wait(SmemAddr barrier, uint32_t parity) {
     while (!ptx::mbarrier_try_wait(barrier, parity)) {}
 }
 
-/// One thread makes the barriers; nobody, here or in another CTA of the cluster, goes on before they exist.
+/// One thread makes the barriers, and nobody goes on before they exist. Neighbours whose loads arrive here wait for
+/// them, too; those that only send partial sums at the end wait then (Exchange).
 template <GemmConfig C>
 __device__ void init_barriers(const Shared<C>& smem) {
     if (threadIdx.x == 0) {
@@ -51,10 +52,8 @@ __device__ void init_barriers(const Shared<C>& smem) {
         ptx::fence_mbarrier_init();
     }
     __syncthreads();
-    if constexpr (C.cluster > 1) {
-        ptx::cluster_arrive();
-        ptx::cluster_wait();
-    }
+    if constexpr (C.cluster > 1) ptx::cluster_arrive();
+    if constexpr (producers_served(C) > 1) ptx::cluster_wait();
 }
 
 }  // namespace finegemm::device

@@ -33,6 +33,7 @@ struct Exchange {
     }
 
     __device__ void send(const Accumulator<C>& acc) const {
+        ptx::cluster_wait();  // for the barriers of the others, since init_barriers
 #pragma unroll
         for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
 #pragma unroll
@@ -41,7 +42,7 @@ struct Exchange {
                 const uint32_t owner = r / 4 * 8 / kCols;  // eight columns have one owner
                 const uint32_t row = i * 64 + at.row;
                 if (row < rows)
-                    ptx::st_async_x2(ptx::map_to_rank(buffer + offset(rank, row, at.col - owner * kCols), owner),
+                    ptx::st_async_x2(ptx::map_to_rank(buffer, owner) + offset(rank, row, at.col - owner * kCols),
                                      acc.sum[i][r], acc.sum[i][r + 1], ptx::map_to_rank(barrier, owner));
             }
     }

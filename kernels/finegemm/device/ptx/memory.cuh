@@ -17,10 +17,11 @@ __device__ inline SmemAddr smem_address(const void* pointer) {
     return {address};
 }
 
-/// The address of the same object in the CTA of rank `rank` of this cluster. PTX ISA, mapa.
+/// The address of the same object in the CTA of rank `rank` of this cluster; what follows it there keeps its distance.
+/// PTX ISA, mapa.
 __device__ inline SmemAddr map_to_rank(SmemAddr local, uint32_t rank) {
     uint32_t remote;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local.bits), "r"(rank));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local.bits), "r"(rank));
     return {remote};
 }
 

@@ -6,6 +6,7 @@
 
 namespace finegemm::ptx {
 
+/// Brings a tensor map into the cache that TMA reads it from. PTX ISA, prefetch.tensormap.
 __device__ inline void prefetch_tensor_map(const TensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
