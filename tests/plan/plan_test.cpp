@@ -145,8 +145,8 @@ TEST(Choice, ThatIsImpossibleSaysHowToLearnWhy) {
 
 TEST(Choice, TakesWhatWasMeasuredBeforeWhatIsPredicted) {
     const Problem known{8192, 7168, 16384};
-    EXPECT_EQ(name_of(choose(known, h200())), "m192n128s4w3");
-    EXPECT_NE(name_of(choose(known, *find_device("h100"))), "m192n128s4w3") << "measured on an H200 only";
+    EXPECT_EQ(name_of(choose(known, h200())), "m256n128s4w2_shareA2");
+    EXPECT_NE(name_of(choose(known, *find_device("h100"))), "m256n128s4w2_shareA2") << "measured on an H200 only";
     EXPECT_EQ(nlohmann::json::parse(explain(known, h200()))["chosen"]["source"], "measured");
     EXPECT_EQ(nlohmann::json::parse(explain({64, 4096, 4096}, h200()))["chosen"]["source"], "model");
     for (const Problem p : {Problem{1, 2112, 7168}, Problem{2048, 2112, 7168}, known})
