@@ -140,5 +140,5 @@ def test_what_quantize_returns_goes_into_gemm():
 def test_explain_names_the_kernel_and_the_others():
     plan = finegemm.explain(64, 2112, 7168, device="h200")
     assert plan["problem"] == {"m": 64, "n": 2112, "k": 7168}
-    assert plan["chosen"]["name"] == plan["candidates"][0]["name"]
+    assert plan["chosen"]["name"] in [row["name"] for row in plan["candidates"]]
     assert len(plan["candidates"]) > 10

@@ -57,6 +57,10 @@ struct Call {
     const cuda::Kernel* kernel;
 };
 
+ScaleView view_of(const ConstMatrix& scales) {
+    return {static_cast<const float*>(scales.data), scales.row_stride, scales.col_stride};
+}
+
 class HopperBackend final : public Backend {
 public:
     HopperBackend(const Options& options, int index, KernelProvider provider);
@@ -71,6 +75,7 @@ private:
     const GemmKernel& named(const plan::Problem& problem, const std::string& name);
     const GemmKernel* find(const std::string& name) const;
     const GemmKernel& load(const GemmConfig& config);
+    const GemmKernel& for_scales(const GemmKernel& kernel, const GemmArgs& args);
     const cuda::Kernel& quantize_kernel(const QuantizeConfig& config);
     std::shared_ptr<const Call> find_call(CallKey& key, const std::string& config) const;
     std::shared_ptr<const Call> make_call(CallKey& key, const std::string& config, const GemmArgs& args);
@@ -140,12 +145,21 @@ const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
 }
 
 const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::string& name) {
-    const GemmKernel* loaded = find(name);
-    const GemmConfig config = loaded ? loaded->config : plan::config_named(name);
+    const GemmConfig config = plan::config_named(name);  // not every loaded kernel can be named
     if (const auto why_not = plan::rejected(problem, spec_, config); !why_not.empty())
         throw Error(Errc::InvalidArgument, fmt::format("config: '{0}' cannot take a GEMM of {1} x {2} x {3}: {4}; "
                                                        "`finegemm explain {1} {2} {3}` lists the kernels that can",
                                                        name, problem.m, problem.n, problem.k, why_not));
+    const GemmKernel* loaded = find(name);
+    return loaded ? *loaded : load(config);
+}
+
+/// The variant of a kernel that reads these scales fastest.
+const GemmKernel& HopperBackend::for_scales(const GemmKernel& kernel, const GemmArgs& args) {
+    const GemmConfig config = plan::for_row_scales(kernel.config);
+    const auto k_blocks = ceil_div(static_cast<uint32_t>(args.a.cols), kScaleBlock);
+    if (config == kernel.config || !has_scale_runs(view_of(args.sfa), k_blocks, config.k_splits())) return kernel;
+    const GemmKernel* loaded = find(plan::name_of(config));
     return loaded ? *loaded : load(config);
 }
 
@@ -165,15 +179,12 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel) cons
                                         static_cast<uint64_t>(stride * size_of(x.dtype))};
         return cuda::encode(*driver_, matrix, box);
     };
-    const auto scales = [](const ConstMatrix& s) {
-        return ScaleView{static_cast<const float*>(s.data), s.row_stride, s.col_stride};
-    };
     const bool streaming = m <= kStreamingRows;
     Call call{.params = {.a = encoded("a", args.a, a_box(c, m)),
                          .b = encoded("b", args.b, b_box(c)),
                          .d = encoded("d", args.d, d_box(c)),
-                         .sfa = scales(args.sfa),
-                         .sfb = scales(args.sfb),
+                         .sfa = view_of(args.sfa),
+                         .sfb = view_of(args.sfb),
                          .d_data = args.d.data,
                          .d_row_stride = args.d.row_stride,
                          .m = m,
@@ -206,7 +217,7 @@ std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::st
                                 static_cast<uint32_t>(key.k)};
     const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
     if (!config.empty()) key.named = &kernel;
-    auto call = std::make_shared<const Call>(prepare(args, kernel));
+    auto call = std::make_shared<const Call>(prepare(args, for_scales(kernel, args)));
     const std::unique_lock lock(mutex_);
     if (calls_.size() >= kMaxKept) calls_.clear();
     return calls_.try_emplace(key, std::move(call)).first->second;

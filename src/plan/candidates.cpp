@@ -60,6 +60,19 @@ constexpr auto kConfigs = [] {
 
 std::span<const GemmConfig> candidates() { return kConfigs; }
 
+GemmConfig for_row_scales(GemmConfig config) {
+    // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major (measured on an H200).
+    if (config.tile_m > 64) config.scales = ScaleLayout::Rows;
+    return config;
+}
+
+std::vector<GemmConfig> kernels() {
+    std::vector<GemmConfig> all(kConfigs.begin(), kConfigs.end());
+    for (const GemmConfig& c : kConfigs)
+        if (for_row_scales(c) != c) all.push_back(for_row_scales(c));
+    return all;
+}
+
 const Rates& rates(const GemmConfig& config) {
     const auto found = std::ranges::find(kCandidates, config, &Candidate::config);
     if (found == kCandidates.end()) throw Error(Errc::Internal, "no rates for a kernel that is not a candidate");
@@ -80,6 +93,7 @@ std::string name_of(const GemmConfig& c) {
     std::string name = fmt::format("m{}n{}s{}w{}", c.tile_m, c.tile_n, c.stages, c.math_warpgroups);
     if (c.cluster_use != ClusterUse::None) name += fmt::format("_{}{}", name_of(c.cluster_use), c.cluster);
     if (c.ctas_per_sm > 1) name += fmt::format("_x{}", c.ctas_per_sm);
+    if (c.scales == ScaleLayout::Rows) name += "_rows";
     return name;
 }
 

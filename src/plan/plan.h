@@ -32,8 +32,14 @@ struct DeviceSpec {
 /// A known device by name ("h200", "h100", "h20", "gh200"); null when unknown.
 const DeviceSpec* find_device(std::string_view name);
 
-/// All kernels that the planner may choose: the contents of the pack.
+/// All kernels that the planner may choose, for scales of any layout.
 std::span<const GemmConfig> candidates();
+
+/// The same kernel for row-major scales; itself where the other one is as fast.
+GemmConfig for_row_scales(GemmConfig config);
+
+/// All kernels that a call can get: the contents of the pack.
+std::vector<GemmConfig> kernels();
 
 /// What one CTA of a kernel takes, in microseconds on an H200: fitted to measurements (bench/fit_costs.py).
 struct Rates {
@@ -44,7 +50,7 @@ struct Rates {
 /// Of a candidate; throws Error(Internal) for any other configuration.
 const Rates& rates(const GemmConfig& config);
 
-/// Short and stable, usable as a C identifier after a prefix: "m128n128s6w2_shareB2".
+/// Short and stable, usable as a C identifier after a prefix: "m128n128s6w2_shareB2", "m128n128s6w2_rows".
 std::string name_of(const GemmConfig& config);
 std::string_view name_of(ClusterUse use);
 /// The candidate of that name; throws Error(InvalidArgument) that says where to find the names.

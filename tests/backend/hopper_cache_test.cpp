@@ -87,7 +87,9 @@ TEST_F(HopperCache, IsBounded) {
 TEST_F(HopperCache, TakesShapesWithoutEnd) {
     const auto hopper = backend();
     for (int64_t m = 1; m <= 9000; ++m) {
-        hopper->gemm(operands(m, 512, 1024), {});
+        GemmArgs args = operands(m, 512, 1024);
+        args.sfa.row_stride = 9;   // no runs: the kernel's name is the plan's
+        hopper->gemm(args, {});
         ASSERT_EQ(last_launch().gemm.m, static_cast<uint32_t>(m));
         ASSERT_EQ(last_launch().entry, "finegemm_" + plan::name_of(plan::choose({static_cast<uint32_t>(m), 512, 1024},
                                                                                 *plan::find_device("h200"))));

@@ -21,6 +21,13 @@ GemmConfig planned(const GemmArgs& args, const char* device = "h200") {
         *plan::find_device(device));
 }
 
+/// The variant of a kernel for the scales of these operands.
+GemmConfig variant(const GemmConfig& c, const GemmArgs& args) {
+    const ScaleView sfa{static_cast<const float*>(args.sfa.data), args.sfa.row_stride, args.sfa.col_stride};
+    const auto k_blocks = static_cast<uint32_t>(args.sfa.cols);
+    return has_scale_runs(sfa, k_blocks, c.k_splits()) ? plan::for_row_scales(c) : c;
+}
+
 int swizzle_code(Swizzle s) { return s == Swizzle::B128 ? 3 : s == Swizzle::B64 ? 2 : s == Swizzle::B32 ? 1 : 0; }
 
 mock::Description described(const ConstMatrix& x, int64_t row_stride, const TmaBox& box) {
@@ -37,7 +44,8 @@ mock::Description described(const ConstMatrix& x, int64_t row_stride, const TmaB
 class HopperGemm : public test::HopperTest {};
 
 /// Everything about the last launch that follows from the operands and the configuration.
-void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const GemmConfig& c) {
+void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const GemmConfig& kernel) {
+    const GemmConfig c = variant(kernel, args);
     const auto m = static_cast<uint32_t>(args.d.rows), n = static_cast<uint32_t>(args.d.cols);
     const GemmParams& p = launch.gemm;
     EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
@@ -91,6 +99,37 @@ TEST_F(HopperGemm, LaunchesEveryKernelByName) {
         hopper->gemm(args, {.config = plan::name_of(c)});
         expect_launch_of(last_launch(), args, c);
     }
+}
+
+TEST_F(HopperGemm, RowMajorScalesInWholeRunsGetTheKernelForThem) {
+    const auto hopper = backend();
+    const auto entry = [&](const GemmArgs& args, const char* config) {
+        hopper->gemm(args, {.config = config});
+        return last_launch().entry;
+    };
+    const GemmArgs rows = operands(512, 1024, 2048);
+    EXPECT_EQ(entry(rows, "m128n128s6w2"), "finegemm_m128n128s6w2_rows");
+    EXPECT_EQ(entry(rows, "m64n64s5w1_x2"), "finegemm_m64n64s5w1_x2") << "64 rows need no other kernel";
+
+    GemmArgs mn_major = rows, odd_stride = rows, odd_address = rows;
+    mn_major.sfa.row_stride = 1;
+    mn_major.sfa.col_stride = 512;
+    odd_stride.sfa.row_stride = 18;
+    odd_address.sfa.data = address(0x200000004);
+    for (const GemmArgs& args : {mn_major, odd_stride, odd_address, operands(512, 1024, 2048 + 128)})
+        EXPECT_EQ(entry(args, "m128n128s6w2"), "finegemm_m128n128s6w2");
+    EXPECT_EQ(entry(operands(512, 1024, 2048), "m128n64s7w2_splitK3"), "finegemm_m128n64s7w2_splitK3")
+        << "a third of K begins inside of a run";
+    EXPECT_EQ(entry(operands(512, 1024, 128 * 12), "m128n64s7w2_splitK3"), "finegemm_m128n64s7w2_splitK3_rows");
+}
+
+TEST_F(HopperGemm, AKernelForRowMajorScalesCannotBeNamedEvenWhenItIsLoaded) {
+    const auto hopper = backend();
+    hopper->gemm(operands(512, 1024, 2048), {.config = "m128n128s6w2"});
+    ASSERT_EQ(last_launch().entry, "finegemm_m128n128s6w2_rows");
+    const Error error = error_of([&] { hopper->gemm(operands(512, 1024, 2048), {.config = "m128n128s6w2_rows"}); });
+    EXPECT_EQ(error.code(), Errc::InvalidArgument);
+    EXPECT_EQ(mock->launches.size(), 1u);
 }
 
 TEST_F(HopperGemm, TakesStridesOfAnyLayoutAsTheyAre) {
@@ -216,7 +255,8 @@ TEST_F(HopperGemm, KnowsGpusByTheWordsOfTheirNames) {
         for (int64_t m = 16; m <= 8192; m *= 2) {
             const GemmArgs args = operands(m, 2112, 7168);
             hopper->gemm(args, {});
-            ASSERT_EQ(last_launch().entry, "finegemm_" + plan::name_of(planned(args, device))) << name << ", m = " << m;
+            ASSERT_EQ(last_launch().entry, "finegemm_" + plan::name_of(variant(planned(args, device), args)))
+                << name << ", m = " << m;
         }
     }
 }

@@ -68,11 +68,11 @@ TEST(Ring, FinishesInEveryOrderOfSteps) {
 
 /// How often each outcome comes with other rules than the kernel's.
 template <GemmConfig C>
-std::array<int, 4> outcomes(int full, int empty) {
+std::array<int, 4> outcomes(int full, int empty, uint32_t run = kScaleRun) {
     std::array<int, 4> seen{};
     for (uint32_t seed = 0; seed < 60; ++seed) {
         const typename RingModel<C>::Rules rules{full_arrivals(C) + static_cast<uint32_t>(full),
-                                                 empty_arrivals(C) + static_cast<uint32_t>(empty)};
+                                                 empty_arrivals(C) + static_cast<uint32_t>(empty), run};
         ++seen[static_cast<size_t>(RingModel<C>(3, 23, seed, rules).run())];
     }
     return seen;
@@ -92,6 +92,15 @@ TEST(Ring, OneArrivalTooFewOnEmptyStagesOverwritesWhatIsRead) {
 
 TEST(Ring, OneArrivalTooFewOnFullStagesReadsTooEarly) {
     test::for_each_config([]<GemmConfig C>() { EXPECT_GT(count(outcomes<C>(-1, 0), Outcome::ReadBeforeWrite), 0); });
+}
+
+TEST(Ring, AScaleWarpThatSkipsAWholeRoundTakesItForAnother) {
+    test::for_each_config([]<GemmConfig C>() {
+        if constexpr (C.scales == ScaleLayout::Rows && dealing_warps(C) > 1) {
+            const auto seen = outcomes<C>(0, 0, C.stages + 1);
+            EXPECT_LT(count(seen, Outcome::Finished), 60);
+        }
+    });
 }
 
 TEST(Arrivals, AStageIsEmptyWhenEveryWarpThatAMulticastLoadReachesHasSaidSo) {

@@ -35,14 +35,15 @@ TEST(GemmSource, IsAShortReadableText) {
 
 TEST(GemmSource, PrintsEveryConfigurationSoThatAHostCompilerReadsTheSameValue) {
     if (run_process({"c++", "--version"}).status != 0) GTEST_SKIP() << "no C++ compiler here";
-    std::string text = "#include <finegemm/core/config.h>\nusing U = finegemm::ClusterUse;\n";
-    std::vector<GemmConfig> configs(plan::candidates().begin(), plan::candidates().end());
+    std::string text = "#include <finegemm/core/config.h>\nusing U = finegemm::ClusterUse;\n"
+                       "using S = finegemm::ScaleLayout;\n";
+    std::vector<GemmConfig> configs = plan::kernels();
     configs.push_back(kExample);
     for (const GemmConfig& c : configs) {
         const auto use = static_cast<uint32_t>(c.cluster_use);
-        text += fmt::format("static_assert({} == finegemm::GemmConfig{{{}, {}, {}, {}, {}, U({}), {}, {}}});\n",
+        text += fmt::format("static_assert({} == finegemm::GemmConfig{{{}, {}, {}, {}, {}, U({}), {}, {}, S({})}});\n",
                             to_source(c), c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, use,
-                            c.ctas_per_sm, c.slab_n);
+                            c.ctas_per_sm, c.slab_n, static_cast<uint32_t>(c.scales));
     }
     const TemporaryDirectory directory;
     const std::string file = directory.path() + "/configs.cpp";
@@ -58,7 +59,7 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
         EXPECT_TRUE(entries.insert(s.entry).second) << s.entry;
         EXPECT_NE(s.text.find("\n" + s.entry + "("), std::string::npos) << s.entry;
     }
-    EXPECT_EQ(texts.size(), plan::candidates().size() + quantize_configs().size());
+    EXPECT_EQ(texts.size(), plan::kernels().size() + quantize_configs().size());
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {

@@ -11,7 +11,7 @@
 
 namespace finegemm::test {
 
-// tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, slab_n
+// tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, slab_n, scales
 inline constexpr auto kConfigs = std::to_array<GemmConfig>({
     {64, 16, 3, 1, 1, ClusterUse::None, 2, 16},
     {64, 32, 8, 1, 1, ClusterUse::None, 2, 32},
@@ -29,13 +29,17 @@ inline constexpr auto kConfigs = std::to_array<GemmConfig>({
     {64, 64, 5, 1, 5, ClusterUse::SplitK, 2, 64},
     {128, 64, 5, 2, 3, ClusterUse::SplitK, 1, 64},
     {64, 32, 6, 1, 8, ClusterUse::SplitK, 2, 32},
+    {128, 32, 8, 2, 1, ClusterUse::None, 1, 32, ScaleLayout::Rows},
+    {128, 64, 5, 2, 2, ClusterUse::SplitK, 1, 64, ScaleLayout::Rows},
+    {192, 128, 4, 3, 2, ClusterUse::ShareA, 1, 64, ScaleLayout::Rows},
 });
 
 inline std::string describe(const GemmConfig& c) {
     constexpr const char* kUses[] = {"", " shareA ", " shareB ", " splitK "};
     return "tile " + std::to_string(c.tile_m) + "x" + std::to_string(c.tile_n) + ", stages " +
            std::to_string(c.stages) + ", warpgroups " + std::to_string(c.math_warpgroups) +
-           kUses[static_cast<uint32_t>(c.cluster_use)] + (c.cluster > 1 ? std::to_string(c.cluster) : "");
+           kUses[static_cast<uint32_t>(c.cluster_use)] + (c.cluster > 1 ? std::to_string(c.cluster) : "") +
+           (c.scales == ScaleLayout::Rows ? " rows" : "");
 }
 
 /// Calls body.operator()<C>() for each.

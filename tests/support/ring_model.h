@@ -47,10 +47,11 @@ public:
     /// What tests break to see that it matters.
     struct Rules {
         uint32_t full = full_arrivals(C), empty = empty_arrivals(C);
+        uint32_t run = kScaleRun;   // k-blocks that a scale warp deals out in its turn
     };
 
     RingModel(uint32_t tiles, uint32_t blocks, uint32_t seed, Rules rules = {})
-        : total_(tiles * blocks), tile_blocks_(blocks), random_(seed) {
+        : total_(tiles * blocks), tile_blocks_(blocks), run_(rules.run), random_(seed) {
         for (auto& cta : stages_)
             for (Stage& stage : cta) {
                 stage.full.init(rules.full);
@@ -151,9 +152,11 @@ private:
         return true;
     }
 
-    /// Copies land later; one whole warp's are one delivery here.
+    /// Copies land later; one whole warp's are one delivery here. So is what a warp stores from registers.
     bool load_scales(Agent& agent) {
-        if (agent.at.stage % kScaleWarps == agent.warp) {
+        const bool mine = C.scales == ScaleLayout::Rows ? agent.block / run_ % dealing_warps(C) == agent.warp
+                                                        : agent.at.stage % kScaleWarps == agent.warp;
+        if (mine) {
             if (!stage(agent.rank, agent.at.stage).empty.passed(agent.at.parity)) return false;
             deliveries_.push_back({agent.rank, agent.at.stage, kScalePart, agent.block, Delivery::Scales});
         }
@@ -207,7 +210,7 @@ private:
             for (uint32_t lane = 0; lane < kWarpSize; ++lane) to.full.arrive();
     }
 
-    uint32_t total_, tile_blocks_;
+    uint32_t total_, tile_blocks_, run_;
     std::mt19937 random_;
     std::array<std::array<Stage, C.stages>, kRanks> stages_;
     std::vector<Agent> agents_;

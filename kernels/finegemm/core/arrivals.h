@@ -11,8 +11,15 @@ inline constexpr uint32_t kWarpSize = 32;
 /// Warps of the producer warpgroup that load scales: all but the one that issues TMA loads.
 inline constexpr uint32_t kScaleWarps = 3;
 
-/// A stage is full when the TMA warp has announced its bytes (and they came: transaction count) and when the copies of
-/// scales of every lane of a scale warp have landed.
+/// K-blocks whose scales are sixteen bytes of a row, where scales are row-major.
+inline constexpr uint32_t kScaleRun = 4;
+
+/// Scale warps that take turns with runs. A parity tells a round of the ring from the next one only, so a warp may not
+/// skip as many stages as the ring has.
+FG_HD constexpr uint32_t dealing_warps(const GemmConfig& c) { return c.stages > kScaleRun ? 2 : 1; }
+
+/// A stage is full when the TMA warp has announced its bytes (and they came: transaction count) and when the scales of
+/// every lane of a scale warp are there.
 FG_HD constexpr uint32_t full_arrivals(const GemmConfig&) { return 1 + kWarpSize; }
 
 /// A stage is empty when every math warp that reads it has said so: those of this CTA, and with multicast those of

@@ -14,6 +14,12 @@ enum class ClusterUse : uint32_t {
     SplitK,  ///< one output tile: each takes a range of K; partial sums meet through distributed shared memory
 };
 
+/// Which scales of A a kernel reads.
+enum class ScaleLayout : uint32_t {
+    Any,   ///< any strides
+    Rows,  ///< row-major ones, the scales of kScaleRun k-blocks of a row at once (has_scale_runs)
+};
+
 struct GemmConfig {
     uint32_t tile_m = 128;           // rows of D that one CTA computes: 64 * math_warpgroups * {1, 2}
     uint32_t tile_n = 128;           // columns of D that one CTA computes: a multiple of 16, at most 256
@@ -23,6 +29,7 @@ struct GemmConfig {
     ClusterUse cluster_use = ClusterUse::None;
     uint32_t ctas_per_sm = 1;        // bounds registers and shared memory
     uint32_t slab_n = 64;            // columns of D that a warpgroup stages at once: divides tile_n
+    ScaleLayout scales = ScaleLayout::Any;
 
     constexpr bool operator==(const GemmConfig&) const = default;
 

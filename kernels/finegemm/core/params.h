@@ -2,6 +2,7 @@
 // Layer core. The host fills it, the kernel reads it from constant memory.
 #pragma once
 
+#include <finegemm/core/arrivals.h>
 #include <finegemm/core/schedule.h>
 
 namespace finegemm {
@@ -17,6 +18,12 @@ struct ScaleView {
     int64_t mn_stride;   // from one row of A (or one 128-row block of B) to the next
     int64_t k_stride;    // from one 128-wide block of K to the next
 };
+
+/// Whether a kernel for ScaleLayout::Rows can read these scales of A: whole runs, each sixteen aligned bytes.
+inline FG_HD bool has_scale_runs(const ScaleView& sfa, uint32_t k_blocks, uint32_t k_splits) {
+    return sfa.k_stride == 1 && sfa.mn_stride % kScaleRun == 0 && reinterpret_cast<uint64_t>(sfa.data) % 16 == 0 &&
+           k_blocks % (kScaleRun * k_splits) == 0;
+}
 
 struct GemmParams {
     TensorMap a, b, d;

@@ -41,9 +41,8 @@ __device__ void load_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk
     }
 }
 
-/// The scales of one k-block of a tile, as a lane of a scale warp copies them: asynchronously, from any layout, so that
-/// none needs a kernel before this one. The math warps on the same schedulers wait for every instruction here, so there
-/// are few: addresses grow by additions, and rows that are neighbours in memory are copied four at a time.
+/// The scales of one k-block of a tile, as a lane of a scale warp copies them: asynchronously, from any layout.
+/// Addresses grow by additions, and rows that are neighbours in memory are copied four at a time.
 template <GemmConfig C>
 struct ScaleCopies {
     uint32_t lane, rows;  // rows of the tile that exist
@@ -85,10 +84,10 @@ struct ScaleCopies {
     }
 };
 
-/// One of kScaleWarps warps. They share the stages out, so that each sees every round of its own. Nobody waits for the
+/// Scales of any layout. The warps share the stages out, so that each sees every round of its own. Nobody waits for the
 /// copies: the last one to land completes the barrier.
 template <GemmConfig C>
-__device__ void load_scales(const GemmParams& p, const Shared<C>& smem, Walk walk, uint32_t scale_warp) {
+__device__ void copy_scales(const GemmParams& p, const Shared<C>& smem, Walk walk, uint32_t scale_warp) {
     auto at = RingCursor<C.stages>::producer();
     for (TileCoord tile; walk.take<C>(tile);) {
         ScaleCopies<C> copies(p, tile, walk.k.begin);
@@ -102,6 +101,64 @@ __device__ void load_scales(const GemmParams& p, const Shared<C>& smem, Walk wal
             copies.advance(p);
         }
     }
+}
+
+/// The scales of a run of k-blocks of a tile, in the registers of a warp.
+template <GemmConfig C>
+struct ScaleRun {
+    static constexpr uint32_t kRows = C.tile_m / kWarpSize;  // of each lane
+    ptx::Float4 a[kRows];
+    float b;  // lane 4 * i + j: block i of B in the run's k-block j
+
+    __device__ void load(const GemmParams& p, TileCoord tile, uint32_t kb) {
+        const uint32_t lane = threadIdx.x % kWarpSize;
+        const uint32_t first = tile.m * C.tile_m, rows = existing_rows(first, C.tile_m, p.m);
+        const float* from = p.sfa.data + (first + lane) * p.sfa.mn_stride + kb;
+#pragma unroll
+        for (uint32_t i = 0; i < kRows; ++i, from += kWarpSize * p.sfa.mn_stride)
+            if (i * kWarpSize + lane < rows) a[i] = ptx::load_global_x4(from);
+        const uint32_t block = tile.n * C.tile_n / kScaleBlock + lane / kScaleRun;
+        if (lane / kScaleRun < kMaxBScales && block < ceil_div(p.n, kScaleBlock))
+            b = ptx::load_global(p.sfb.data + block * p.sfb.mn_stride + (kb + lane % kScaleRun) * p.sfb.k_stride);
+    }
+    __device__ void store(uint32_t j, SmemAddr to_a, SmemAddr to_b) const {
+        const uint32_t lane = threadIdx.x % kWarpSize;
+#pragma unroll
+        for (uint32_t i = 0; i < kRows; ++i) ptx::store_shared(to_a + (i * kWarpSize + lane) * 4, a[i].part[j]);
+        if (lane / kScaleRun < kMaxBScales && lane % kScaleRun == j) ptx::store_shared(to_b + lane / kScaleRun * 4, b);
+    }
+};
+
+/// Row-major scales. Sixteen bytes of a row serve four k-blocks; copied one by one they would be fetched four times,
+/// and land in shared memory one at a time. The warps take turns with runs of four.
+template <GemmConfig C>
+__device__ void deal_scales(const GemmParams& p, const Shared<C>& smem, Walk walk, uint32_t scale_warp) {
+    if (scale_warp >= dealing_warps(C)) return;
+    uint32_t turn = 0;
+    auto at = RingCursor<C.stages>::producer();
+    for (TileCoord tile; walk.take<C>(tile);) {
+#pragma unroll 1
+        for (uint32_t kb = walk.k.begin; kb < walk.k.end; kb += kScaleRun, turn = (turn + 1) % dealing_warps(C)) {
+            ScaleRun<C> run;
+            if (turn == scale_warp) run.load(p, tile, kb);
+#pragma unroll
+            for (uint32_t j = 0; j < kScaleRun; ++j, ++at) {
+                if (turn != scale_warp) continue;
+                wait(smem.empty(at.stage), at.parity);
+                run.store(j, smem.sfa(at.stage), smem.sfb(at.stage));
+                __syncwarp();  // the arrivals speak for the whole warp
+                if (threadIdx.x % kWarpSize == 0) ptx::mbarrier_arrive(smem.full(at.stage), kWarpSize);
+            }
+        }
+    }
+}
+
+/// One of kScaleWarps warps. No layout of the scales needs a kernel before this one. The math warps on the same
+/// schedulers wait for every instruction here, so there are few.
+template <GemmConfig C>
+__device__ void load_scales(const GemmParams& p, const Shared<C>& smem, Walk walk, uint32_t scale_warp) {
+    if constexpr (C.scales == ScaleLayout::Rows) deal_scales<C>(p, smem, walk, scale_warp);
+    else copy_scales<C>(p, smem, walk, scale_warp);
 }
 
 }  // namespace finegemm::device

@@ -12,8 +12,8 @@ __device__ inline void mbarrier_init(SmemAddr barrier, uint32_t arrivals) {
 /// Makes initialised mbarriers visible to the other CTAs of the cluster and to the async proxy.
 __device__ inline void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
-__device__ inline void mbarrier_arrive(SmemAddr barrier) {
-    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier.bits) : "memory");
+__device__ inline void mbarrier_arrive(SmemAddr barrier, uint32_t times = 1) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier.bits), "r"(times) : "memory");
 }
 
 /// Arrives at a barrier of any CTA of the cluster; the address comes from map_to_rank. The scope stays that of the CTA:

@@ -43,6 +43,25 @@ __device__ inline Float4 load_shared_x4(SmemAddr at) {
     return v;
 }
 
+__device__ inline void store_shared(SmemAddr at, float x) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at.bits), "f"(x) : "memory");
+}
+
+/// Through the read-only path: the kernel never writes what it loads so. Not volatile: loads may be moved together.
+__device__ inline float load_global(const float* from) {
+    float x;
+    asm("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(from));
+    return x;
+}
+
+__device__ inline Float4 load_global_x4(const float* from) {
+    Float4 v;
+    asm("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
+        : "=f"(v.part[0]), "=f"(v.part[1]), "=f"(v.part[2]), "=f"(v.part[3])
+        : "l"(from));
+    return v;
+}
+
 /// Starts a copy of 4 bytes from global to shared memory. PTX ISA, cp.async.
 __device__ inline void copy_async(SmemAddr to, const float* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to.bits), "l"(from) : "memory");
