@@ -7,6 +7,7 @@ Every check prints one line and raises on failure; only a full run that passes w
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -80,7 +81,8 @@ class Check:
         while count < self.options.shapes:
             m = self.random.choice((1, 2, 3, 7, 8, 15, 33, 64, 65, 100, 128, 129, 200, 257, 384, 500, 777, 1000))
             n = 8 * self.random.randint(1, 200)
-            k = 16 * self.random.randint(1, 200)
+            # Kernels for row-major scales take multiples of 512, split ones of 512 for each part.
+            k = self.random.choice((16 * self.random.randint(1, 200), 512 * self.random.randint(1, 6)))
             names = self.usable(m, n, k)
             for config in {names[0], self.random.choice(names)}:
                 worst = max(
@@ -95,8 +97,9 @@ class Check:
         """All rows of the dense table, some rows of D each."""
         for m in DENSE_ROWS:
             for n, k in DENSE_NK:
-                self.one_shape(m, n, k, "mn" if m % 3 else "row", self.usable(m, n, k)[0], rows=8)
-        return {"gemms": len(DENSE_ROWS) * len(DENSE_NK)}
+                for layout in ("mn", "row"):
+                    self.one_shape(m, n, k, layout, self.usable(m, n, k)[0], rows=8)
+        return {"gemms": len(DENSE_ROWS) * len(DENSE_NK) * 2}
 
     def beyond_31_bits(self):
         """A, B or D with more than 2^31 elements; also their bytes pass 2^32."""
@@ -109,9 +112,9 @@ class Check:
     def repeat(self):
         """200 runs of every kernel give the same bits, with the caches in any state."""
         names = [row["name"] for row in self.library.explain(4096, 4096, 4096)["candidates"]]
-        for name in names:
-            m = next(m for m in (96, 192, 384, 640) if name in self.usable(m, 2112, 4096))
-            x = operands(m, 2112, 4096, "mn", self.generator)
+        for name, layout in itertools.product(names, ("mn", "row")):
+            m = next(m for m in (96, 192, 384, 640) if name in self.usable(m, 2112, 6144))
+            x = operands(m, 2112, 6144, layout, self.generator)
             first, again = (torch.empty(m, 2112, device="cuda", dtype=torch.bfloat16) for _ in range(2))
             self.library.gemm(*x, first, config=name)
             call = self.library.prepare(*x, again, config=name)
@@ -121,8 +124,8 @@ class Check:
                 call()
                 different += (first.view(torch.int16) != again.view(torch.int16)).sum()
             if int(different):
-                raise AssertionError(f"{name}: {int(different)} elements moved in 200 runs")
-        return {"kernels": len(names), "runs": 200}
+                raise AssertionError(f"{name}, {layout}: {int(different)} elements moved in 200 runs")
+        return {"kernels": len(names), "layouts": 2, "runs": 200}
 
     def streams(self):
         """Two streams at once, 200 GEMMs on each."""
@@ -224,8 +227,9 @@ class Check:
         """Every kernel once, on a small shape: what memcheck runs."""
         names = [row["name"] for row in self.library.explain(4096, 4096, 4096)["candidates"]]
         for name in names:
-            m = next(m for m in (5, 70, 257, 300) if name in self.usable(m, 136, 1040))
-            self.one_shape(m, 136, 1040, self.random.choice(LAYOUTS), name, rows=4)
+            for k, layout in ((1040, self.random.choice(LAYOUTS)), (6144, "row")):
+                m = next(m for m in (5, 70, 257, 300) if name in self.usable(m, 136, k))
+                self.one_shape(m, 136, k, layout, name, rows=4)
         x = torch.randn(130, 144, device="cuda").bfloat16()
         for kind, shape in (("rows", (130, 2)), ("blocks", (2, 2))):
             self.library.quantize(
