@@ -9,6 +9,7 @@ endfunction()
 set(here ${BUILD}/consumer)
 file(REMOVE_RECURSE ${here})
 run(${CMAKE_COMMAND} --install ${BUILD} --component library --prefix ${here}/prefix)
-run(${CMAKE_COMMAND} -S ${EXAMPLES} -B ${here}/build -DCMAKE_PREFIX_PATH=${here}/prefix -DCMAKE_BUILD_TYPE=Release)
+run(${CMAKE_COMMAND} -S ${EXAMPLES} -B ${here}/build -G Ninja -DCMAKE_PREFIX_PATH=${here}/prefix
+    -DCMAKE_BUILD_TYPE=Release)
 run(${CMAKE_COMMAND} --build ${here}/build)
 run(${CMAKE_CTEST_COMMAND} --test-dir ${here}/build --output-on-failure --no-tests=error)
