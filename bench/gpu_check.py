@@ -35,7 +35,7 @@ from gpu_cases import (
     sample_rows,
 )
 from gpu_digest import digest  # noqa: E402
-from gpu_library import Library  # noqa: E402
+from gpu_library import OFF, ON, Library  # noqa: E402
 from gpu_timing import median_times  # noqa: E402
 
 LAYOUTS = ("row", "mn", "odd")
@@ -146,6 +146,26 @@ class Check:
         if wrong:
             raise AssertionError(f"{wrong} elements differ when two streams run at once")
         return {"gemms": 400}
+
+    def batch_invariant(self):
+        """Rows of batch-invariant results have the same bits for any M; what that costs where K would be split."""
+        ms = (1, 7, 32, 64, 65, 128, 300, 1024, 4096)
+        cost = {}
+        for n, k in DENSE_NK:
+            a, sfa, b, sfb = operands(ms[-1], n, k, "mn", self.generator)
+            first = None
+            for m in ms:
+                d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+                x = (a[:m], sfa[:m], b, sfb, d)
+                self.library.gemm(*x, batch_invariant=ON)
+                first = d[:1] if first is None else first
+                if differing(d[:1], first):
+                    raise AssertionError(f"{m}x{n}x{k}: the first row's bits are not those for M = 1")
+                if m in (1, 64, 128, 300):
+                    calls = {on: self.library.prepare(*x, batch_invariant=on) for on in (ON, OFF)}
+                    t = median_times(calls, self.options.rounds)
+                    cost[f"{m}x{n}x{k}"] = round(t[ON] / t[OFF], 2)
+        return {"m": ms, "time_over_default": cost}
 
     def graph(self):
         """A CUDA graph of dependent calls, captured as the first ones of their shapes, replayed with other inputs."""
@@ -392,6 +412,7 @@ CHECKS = (
     "beyond_31_bits",
     "repeat",
     "streams",
+    "batch_invariant",
     "graph",
     "quantize",
     "memcheck",

@@ -7,6 +7,7 @@ import torch
 
 DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.float32: 4}
 FAST, EXACT, HOPPER = 0, 1, 2
+AS_CONTEXT, ON, OFF = 0, 1, 2
 
 
 class Matrix(ctypes.Structure):
@@ -32,7 +33,7 @@ class GemmOptions(ctypes.Structure):
         ("struct_size", ctypes.c_uint32),
         ("numerics", ctypes.c_int32),
         ("check_values", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
+        ("batch_invariant", ctypes.c_int32),
         ("stream", ctypes.c_void_p),
         ("config", ctypes.c_char_p),
     ]
@@ -76,10 +77,11 @@ class Library:
     def version(self) -> str:
         return self.c.finegemm_version().decode()
 
-    def prepare(self, a, sfa, b, sfb, d, numerics=FAST, config=None):
+    def prepare(self, a, sfa, b, sfb, d, numerics=FAST, config=None, batch_invariant=AS_CONTEXT):
         """A function without arguments that queues this GEMM on the current stream; it keeps the tensors alive."""
         args = GemmArgs(*(matrix(t) for t in (a, sfa, b, sfb, d)))
-        options = GemmOptions(ctypes.sizeof(GemmOptions), numerics, 0, 0, None, config.encode() if config else None)
+        name = config.encode() if config else None
+        options = GemmOptions(ctypes.sizeof(GemmOptions), numerics, AS_CONTEXT, batch_invariant, None, name)
         cuda = d.is_cuda
 
         def call(keep=(a, sfa, b, sfb, d)):

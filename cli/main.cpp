@@ -18,8 +18,8 @@ constexpr const char* kFooter =
     "  3  not supported here: no such GPU, no driver\n"
     "  4  the result is wrong\n"
     "Variables (docs/jit.md):\n"
-    "  FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT, FINEGEMM_CHECK, FINEGEMM_COMPILER, FINEGEMM_CPU_THREADS,\n"
-    "  FINEGEMM_DRIVER, FINEGEMM_DUMP, FINEGEMM_NVCC, FINEGEMM_NVRTC, FINEGEMM_PACK";
+    "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT, FINEGEMM_CHECK, FINEGEMM_COMPILER,\n"
+    "  FINEGEMM_CPU_THREADS, FINEGEMM_DRIVER, FINEGEMM_DUMP, FINEGEMM_NVCC, FINEGEMM_NVRTC, FINEGEMM_PACK";
 
 int report(const char* reason, cli::ExitCode code) {
     std::cerr << "finegemm: " << reason << '\n';

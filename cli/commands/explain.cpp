@@ -15,6 +15,7 @@ namespace {
 struct ExplainOptions {
     int64_t m = 0, n = 0, k = 0;
     std::string device = "h200";
+    bool batch_invariant = false;
     bool json = false;
 };
 
@@ -53,7 +54,7 @@ void print_chosen(const nlohmann::json& chosen) {
 }
 
 ExitCode run(const ExplainOptions& o) {
-    const std::string text = explain(o.m, o.n, o.k, o.device);
+    const std::string text = explain(o.m, o.n, o.k, o.device, o.batch_invariant);
     if (o.json) {
         std::cout << text << '\n';
         return kOk;
@@ -79,6 +80,7 @@ Run add_explain(CLI::App& app) {
     command->add_option("N", o->n, "Rows of B, columns of D")->required();
     command->add_option("K", o->k, "Columns of A and B")->required();
     command->add_option("--device", o->device, "h200, h100, gh200, h800 or h20")->capture_default_str();
+    command->add_flag("--batch-invariant", o->batch_invariant, "Rows of the result may not depend on M");
     command->add_flag("--json", o->json, "Print JSON");
     return [o] { return run(*o); };
 }

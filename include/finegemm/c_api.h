@@ -32,7 +32,7 @@ enum { FINEGEMM_E4M3 = 1, FINEGEMM_BF16 = 2, FINEGEMM_F16 = 3, FINEGEMM_F32 = 4 
 enum { FINEGEMM_CPU = 1, FINEGEMM_CUDA = 2 };
 enum { FINEGEMM_NUMERICS_FAST = 0, FINEGEMM_NUMERICS_EXACT = 1, FINEGEMM_NUMERICS_HOPPER = 2 };
 enum { FINEGEMM_NVRTC = 0, FINEGEMM_NVCC = 1 };
-enum { FINEGEMM_CHECK_AS_CONTEXT = 0, FINEGEMM_CHECK_ON = 1, FINEGEMM_CHECK_OFF = 2 };
+enum { FINEGEMM_AS_CONTEXT = 0, FINEGEMM_ON = 1, FINEGEMM_OFF = 2 };
 
 /* Owned by the caller. The message is cut to fit and ends with a zero; it is empty where the code is FINEGEMM_OK. */
 typedef struct finegemm_error {
@@ -49,7 +49,7 @@ typedef struct finegemm_options {
     int32_t use_pack;          /* 0 or 1 */
     int32_t check_values;      /* 0 or 1 */
     int32_t cpu_threads;       /* 0: all cores */
-    int32_t reserved;          /* 0 */
+    int32_t batch_invariant;   /* 0 or 1 */
     int64_t cache_limit_bytes; /* 0: no disk cache */
     char cache_dir[FINEGEMM_PATH_BYTES];
     char driver_path[FINEGEMM_PATH_BYTES];
@@ -79,11 +79,11 @@ typedef struct finegemm_gemm_args {
 
 typedef struct finegemm_gemm_options {
     uint32_t struct_size;
-    int32_t numerics;     /* CPU only */
-    int32_t check_values; /* FINEGEMM_CHECK_...: look at scale values first */
-    int32_t reserved;     /* 0 */
-    void* stream;         /* CUstream or cudaStream_t; ignored on the CPU */
-    const char* config;   /* a kernel by name; null: the planner's choice */
+    int32_t numerics;        /* CPU only */
+    int32_t check_values;    /* FINEGEMM_AS_CONTEXT, _ON or _OFF: look at scale values first */
+    int32_t batch_invariant; /* the same: the bits of a row of d do not depend on other rows */
+    void* stream;            /* CUstream or cudaStream_t; ignored on the CPU */
+    const char* config;      /* a kernel by name; null: the planner's choice */
 } finegemm_gemm_options;
 
 typedef struct finegemm_quantize_options {

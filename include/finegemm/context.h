@@ -35,6 +35,8 @@ struct FINEGEMM_API Options {
     std::string dump_dir;                           ///< FINEGEMM_DUMP: write generated sources and cubins here
     int32_t cpu_threads = 0;                        ///< FINEGEMM_CPU_THREADS, up to 4096; 0: all cores
     bool check_values = false;                      ///< FINEGEMM_CHECK=1: look at scale values too, before each GEMM
+    bool batch_invariant = false;                   ///< FINEGEMM_BATCH_INVARIANT=1: the bits of a row of D depend on
+                                                    ///< that row of A and on B only (docs/numerics.md)
 
     /// The only reader of environment variables. Throws Error(InvalidArgument) for a value that it cannot read.
     static Options from_environment();

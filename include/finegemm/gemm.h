@@ -25,6 +25,7 @@ struct GemmOptions {
     Stream stream = nullptr;                  ///< CUDA only
     Numerics numerics = Numerics::Fast;       ///< CPU only
     std::optional<bool> check_values{};       ///< overrides Options::check_values for this call
+    std::optional<bool> batch_invariant{};    ///< overrides Options::batch_invariant for this call
     std::string config{};                     ///< a kernel by name (see explain) instead of the planner's choice;
                                               ///< on the CPU it gives Numerics::Hopper the order of the sums
 };
@@ -38,7 +39,9 @@ FINEGEMM_API void gemm(Context& context, const GemmArgs& args, const GemmOptions
 
 /// Which kernel `gemm` takes for a shape and why: JSON text (docs/jit.md gives the fields).
 /// `device`: a known device ("h200", "h100", "gh200", "h800", "h20"), or empty for the first GPU, if the driver of
-/// Options::from_environment has one and it is a Hopper, else h200. Throws Error(InvalidArgument).
-FINEGEMM_API std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device = {});
+/// Options::from_environment has one and it is a Hopper, else h200. `batch_invariant`: as the option of a call.
+/// Throws Error(InvalidArgument).
+FINEGEMM_API std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device = {},
+                                 bool batch_invariant = false);
 
 }  // namespace finegemm

@@ -15,6 +15,7 @@ def gemm(
     numerics: str,
     config: str,
     check_values: bool | None,
+    batch_invariant: bool | None,
     stream: int | None,
 ) -> None: ...
 def quantize_rows(
@@ -23,4 +24,4 @@ def quantize_rows(
 def quantize_blocks(
     context: Handle, x: Tensor, q: Tensor, scales: Tensor, power_of_two_scales: bool, stream: int | None
 ) -> None: ...
-def explain(m: int, n: int, k: int, device: str) -> str: ...
+def explain(m: int, n: int, k: int, device: str, batch_invariant: bool) -> str: ...

@@ -29,6 +29,7 @@ class Context:
         dump_dir: str | None = None,
         cpu_threads: int | None = None,
         check_values: bool | None = None,
+        batch_invariant: bool | None = None,
     ) -> None:
         options = {name: value for name, value in locals().items() if name != "self" and value is not None}
         self.handle = _native.context(options)

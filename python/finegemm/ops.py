@@ -24,6 +24,7 @@ def gemm(
     numerics: Literal["fast", "exact", "hopper"] = "fast",
     config: str | None = None,
     check_values: bool | None = None,
+    batch_invariant: bool | None = None,
     stream: Any = None,
     context: Context | None = None,
 ) -> Any:
@@ -34,7 +35,8 @@ def gemm(
     a new array of a's library when None.
 
     On a GPU the work is queued on the current stream of the tensors' library, or on `stream`. `numerics` is of the CPU,
-    `config` (a kernel by name, see explain) of the GPU. `check_values` looks for bad scales first.
+    `config` (a kernel by name, see explain) of the GPU. `check_values` looks for bad scales first. With
+    `batch_invariant` the bits of a row of d do not depend on the other rows or on their number.
     """
     views = exported("a", a), exported("sfa", sfa), exported("b", b), exported("sfb", sfb)
     if d is None:
@@ -46,6 +48,7 @@ def gemm(
         numerics,
         config or "",
         check_values,
+        batch_invariant,
         stream_number(stream),
     )
     return d
@@ -105,10 +108,11 @@ def quantize_blocks(
     return _quantize(_native.quantize_blocks, _blocks, x, q, scales, power_of_two_scales, stream, context)
 
 
-def explain(m: int, n: int, k: int, device: str | None = None) -> dict[str, Any]:
+def explain(m: int, n: int, k: int, device: str | None = None, *, batch_invariant: bool = False) -> dict[str, Any]:
     """Which kernel a GPU takes for a shape, and why not another one.
 
     `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200.
+    `batch_invariant`: as in gemm.
     """
-    plan: dict[str, Any] = json.loads(_native.explain(m, n, k, device or ""))
+    plan: dict[str, Any] = json.loads(_native.explain(m, n, k, device or "", batch_invariant))
     return plan

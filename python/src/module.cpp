@@ -96,6 +96,7 @@ void set_option(Options& o, const std::string& name, const ffi::Any& value) {
     else if (name == "dump_dir") o.dump_dir = text();
     else if (name == "cpu_threads") o.cpu_threads = value.cast<int32_t>();
     else if (name == "check_values") o.check_values = value.cast<bool>();
+    else if (name == "batch_invariant") o.batch_invariant = value.cast<bool>();
     else throw Error(Errc::InvalidArgument, fmt::format("Context: '{}' is not an option", name));
 }
 
@@ -108,10 +109,14 @@ ContextRef make_context(const ffi::Map<ffi::String, ffi::Any>& overrides) {
     });
 }
 
+std::optional<bool> choice(const ffi::Optional<bool>& given) {
+    return given.has_value() ? std::optional(given.value()) : std::nullopt;
+}
+
 void gemm_into(const ContextRef& context, const ffi::TensorView& a, const ffi::TensorView& sfa,
                const ffi::TensorView& b, const ffi::TensorView& sfb, const ffi::TensorView& d,
                const std::string& numerics, const std::string& config, const ffi::Optional<bool>& check_values,
-               const ffi::Optional<int64_t>& stream) {
+               const ffi::Optional<bool>& batch_invariant, const ffi::Optional<int64_t>& stream) {
     translated([&] {
         const GemmArgs args{.a = matrix("a", a),
                             .sfa = matrix("sfa", sfa),
@@ -121,7 +126,8 @@ void gemm_into(const ContextRef& context, const ffi::TensorView& a, const ffi::T
         gemm(context->context, args,
              {.stream = stream_for(args.d, stream),
               .numerics = numerics_named(numerics),
-              .check_values = check_values.has_value() ? std::optional(check_values.value()) : std::nullopt,
+              .check_values = choice(check_values),
+              .batch_invariant = choice(batch_invariant),
               .config = config});
     });
 }
@@ -136,8 +142,8 @@ void quantize_into(const ContextRef& context, const ffi::TensorView& x, const ff
     });
 }
 
-std::string explain_text(int64_t m, int64_t n, int64_t k, const std::string& device) {
-    return translated([&] { return explain(m, n, k, device); });
+std::string explain_text(int64_t m, int64_t n, int64_t k, const std::string& device, bool batch_invariant) {
+    return translated([&] { return explain(m, n, k, device, batch_invariant); });
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() { ffi::reflection::ObjectDef<ContextObject>(); }

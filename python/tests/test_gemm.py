@@ -33,6 +33,15 @@ def test_zeros_make_zeros(numerics):
         np.testing.assert_array_equal(finegemm.gemm(*args, numerics=numerics), np.zeros((4, 8), BF16))
 
 
+@pytest.mark.parametrize("context", [None, finegemm.Context(batch_invariant=True)])
+def test_batch_invariant_rows_do_not_depend_on_the_others(context):
+    a, sfa, b, sfb = operands(33, 64, 4096)
+    call = {"numerics": "hopper"} | ({"context": context} if context else {"batch_invariant": True})
+    whole = finegemm.gemm(a, sfa, b, sfb, **call)
+    for rows in (1, 5):
+        np.testing.assert_array_equal(finegemm.gemm(a[:rows], sfa[:rows], b, sfb, **call), whole[:rows])
+
+
 def test_out_is_written_and_returned():
     args = operands(16, 32, 128)
     out = np.empty((16, 32), BF16)
@@ -142,3 +151,5 @@ def test_explain_names_the_kernel_and_the_others():
     assert plan["problem"] == {"m": 64, "n": 2112, "k": 7168}
     assert plan["chosen"]["name"] in [row["name"] for row in plan["candidates"]]
     assert len(plan["candidates"]) > 10
+    unsplit = finegemm.explain(64, 2112, 7168, device="h200", batch_invariant=True)
+    assert "splitK" in plan["chosen"]["name"] and "splitK" not in unsplit["chosen"]["name"]

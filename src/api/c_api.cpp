@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -68,6 +69,13 @@ bool to_bool(int32_t value, const char* name) {
     return value == 1;
 }
 
+/// Nothing: as the context has it.
+std::optional<bool> to_choice(int32_t value, const char* name) {
+    if (value < FINEGEMM_AS_CONTEXT || value > FINEGEMM_OFF)
+        reject(name, "is {}, must be 0 (as the context has it), 1 (on) or 2 (off); pass one of them", value);
+    return value == FINEGEMM_AS_CONTEXT ? std::nullopt : std::optional(value == FINEGEMM_ON);
+}
+
 void check_size(size_t size, size_t known, const char* name) {
     if (size < known)
         reject(name, "has struct_size {}, must be at least {}; set it to sizeof the struct, zero the rest", size,
@@ -108,6 +116,7 @@ void from_options(const Options& o, finegemm_options& c) {
     c.compiler = static_cast<int32_t>(o.compiler);
     c.use_pack = o.use_pack;
     c.check_values = o.check_values;
+    c.batch_invariant = o.batch_invariant;
     c.cpu_threads = o.cpu_threads;
     c.cache_limit_bytes = o.cache_limit_bytes;
     for_each_path(o, c, [](const char* name, const std::string& from, char(&to)[FINEGEMM_PATH_BYTES]) {
@@ -119,11 +128,11 @@ void from_options(const Options& o, finegemm_options& c) {
 
 Options to_options(const finegemm_options& given) {
     check_struct(given, "options");
-    require_zero(given.reserved, "options");
     Options o;
     o.compiler = static_cast<Compiler>(given.compiler);
     o.use_pack = to_bool(given.use_pack, "options.use_pack");
     o.check_values = to_bool(given.check_values, "options.check_values");
+    o.batch_invariant = to_bool(given.batch_invariant, "options.batch_invariant");
     o.cpu_threads = given.cpu_threads;
     o.cache_limit_bytes = given.cache_limit_bytes;
     for_each_path(o, given, [](const char* name, std::string& to, const char (&from)[FINEGEMM_PATH_BYTES]) {
@@ -137,14 +146,11 @@ Options to_options(const finegemm_options& given) {
 
 GemmOptions to_options(const finegemm_gemm_options& given) {
     check_struct(given, "options");
-    require_zero(given.reserved, "options");
     GemmOptions o;
     o.stream = given.stream;
     o.numerics = static_cast<Numerics>(given.numerics);
-    if (given.check_values < FINEGEMM_CHECK_AS_CONTEXT || given.check_values > FINEGEMM_CHECK_OFF)
-        reject("check_values", "is {}, must be 0 (as the context has it), 1 (on) or 2 (off); pass one of them",
-               given.check_values);
-    if (given.check_values != FINEGEMM_CHECK_AS_CONTEXT) o.check_values = given.check_values == FINEGEMM_CHECK_ON;
+    o.check_values = to_choice(given.check_values, "check_values");
+    o.batch_invariant = to_choice(given.batch_invariant, "batch_invariant");
     if (given.config) o.config = given.config;
     return o;
 }

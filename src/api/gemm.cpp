@@ -69,7 +69,7 @@ plan::DeviceSpec device_named(const std::string& name) {
 
 }  // namespace
 
-std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device) {
+std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device, bool batch_invariant) {
     const auto reject = [](const char* name, int64_t extent, const std::string& rule) {
         throw Error(Errc::InvalidArgument, fmt::format("{} is {}, must be {}", name, extent, rule));
     };
@@ -78,8 +78,9 @@ std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device) 
             reject(name, extent, fmt::format("from 1 to {}; gemm needs no kernel for 0", INT32_MAX));
     if (n % 8 != 0) reject("N", n, "a multiple of 8; pad B with rows of zeros");
     if (k % 16 != 0) reject("K", k, "a multiple of 16; pad A and B with zeros");
-    return plan::explain({static_cast<uint32_t>(m), static_cast<uint32_t>(n), static_cast<uint32_t>(k)},
-                         device_named(device));
+    const plan::Problem problem{static_cast<uint32_t>(m), static_cast<uint32_t>(n), static_cast<uint32_t>(k),
+                                batch_invariant};
+    return plan::explain(problem, device_named(device));
 }
 
 }  // namespace finegemm

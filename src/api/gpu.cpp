@@ -17,7 +17,9 @@ using cuda::DevicePtr;
 class CudaGpu final : public Gpu {
 public:
     CudaGpu(const Options& options, int index)
-        : driver_(cuda::Driver::open(options.driver_path)), device_(driver_, index) {}
+        : batch_invariant_(options.batch_invariant),
+          driver_(cuda::Driver::open(options.driver_path)),
+          device_(driver_, index) {}
     ~CudaGpu() override {
         release();
         const cuda::CurrentDevice current(device_);
@@ -27,7 +29,8 @@ public:
     std::string name() const override { return device_.facts().name; }
     Device device() const override { return {DeviceType::Cuda, device_.facts().index}; }
     std::string kernel_for(int64_t m, int64_t n, int64_t k) const override {
-        const plan::Problem problem{static_cast<uint32_t>(m), static_cast<uint32_t>(n), static_cast<uint32_t>(k)};
+        const plan::Problem problem{static_cast<uint32_t>(m), static_cast<uint32_t>(n), static_cast<uint32_t>(k),
+                                    batch_invariant_};
         return plan::name_of(plan::choose(problem, spec_of(device_.facts())));
     }
 
@@ -83,6 +86,7 @@ public:
     }
 
 private:
+    bool batch_invariant_;
     std::shared_ptr<const cuda::Driver> driver_;
     cuda::Device device_;
     std::vector<DevicePtr> allocated_;

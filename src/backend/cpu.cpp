@@ -14,9 +14,14 @@ namespace {
 
 class CpuBackend final : public Backend {
 public:
-    explicit CpuBackend(const Options& options) : pool_(options.cpu_threads) {}
+    explicit CpuBackend(const Options& options)
+        : batch_invariant_(options.batch_invariant), pool_(options.cpu_threads) {}
 
-    void gemm(const GemmArgs& args, const GemmOptions& options) override { cpu_gemm(args, options, pool_); }
+    void gemm(const GemmArgs& args, const GemmOptions& options) override {
+        GemmOptions decided = options;
+        if (!decided.batch_invariant) decided.batch_invariant = batch_invariant_;
+        cpu_gemm(args, decided, pool_);
+    }
     void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                   const QuantizeOptions& options) override {
         cpu_quantize(shape, x, q, scales, options, pool_);
@@ -27,6 +32,7 @@ public:
     }
 
 private:
+    bool batch_invariant_;  // of calls that do not say
     ThreadPool pool_;
 };
 

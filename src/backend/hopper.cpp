@@ -40,13 +40,13 @@ struct GemmKernel {
     cuda::Kernel kernel;
 };
 
-/// M, N, K.
-using Shape = std::array<uint32_t, 3>;
+/// M, N, K, and whether results shall be batch-invariant.
+using Shape = std::array<uint32_t, 4>;
 
 /// What a launch depends on: calls that agree share its parameters, tensor maps included.
 struct CallKey {
     const void *a, *sfa, *b, *sfb, *d;
-    int64_t m, n, k, a_stride, b_stride, d_stride, sfa_row, sfa_col, sfb_row, sfb_col;
+    int64_t m, n, k, batch_invariant, a_stride, b_stride, d_stride, sfa_row, sfa_col, sfb_row, sfb_col;
     const GemmKernel* named;  // null: the planner's choice
     bool operator==(const CallKey&) const = default;
 };
@@ -83,6 +83,7 @@ private:
     void zero(const Matrix& d, Stream stream) const;
     std::vector<float> to_host(const ConstMatrix& scales, Stream stream) const;
 
+    bool batch_invariant_;  // of calls that do not say
     KernelProvider provider_;
     std::shared_ptr<const cuda::Driver> driver_;
     cuda::Device device_;  // before the kernels, which refer to it
@@ -99,7 +100,8 @@ private:
 };
 
 HopperBackend::HopperBackend(const Options& options, int index, KernelProvider provider)
-    : provider_(std::move(provider)),
+    : batch_invariant_(options.batch_invariant),
+      provider_(std::move(provider)),
       driver_(cuda::Driver::open(options.driver_path)),
       device_(driver_, index),
       spec_(spec_of(device_.facts())) {
@@ -130,7 +132,7 @@ const GemmKernel& HopperBackend::load(const GemmConfig& config) {
 }
 
 const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
-    const Shape shape{problem.m, problem.n, problem.k};
+    const Shape shape{problem.m, problem.n, problem.k, problem.batch_invariant};
     {
         const std::shared_lock lock(mutex_);
         if (const auto found = choices_.find(shape); found != choices_.end()) return *found->second;
@@ -214,7 +216,7 @@ std::shared_ptr<const Call> HopperBackend::find_call(CallKey& key, const std::st
 
 std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::string& config, const GemmArgs& args) {
     const plan::Problem problem{static_cast<uint32_t>(key.m), static_cast<uint32_t>(key.n),
-                                static_cast<uint32_t>(key.k)};
+                                static_cast<uint32_t>(key.k), key.batch_invariant != 0};
     const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
     if (!config.empty()) key.named = &kernel;
     auto call = std::make_shared<const Call>(prepare(args, for_scales(kernel, args)));
@@ -227,6 +229,7 @@ void HopperBackend::gemm(const GemmArgs& args, const GemmOptions& options) {
     if (args.a.cols == 0) return zero(args.d, options.stream);
     CallKey key{args.a.data,         args.sfa.data,       args.b.data,         args.sfb.data,
                 args.d.data,         args.d.rows,         args.d.cols,         args.a.cols,
+                options.batch_invariant.value_or(batch_invariant_),
                 args.a.row_stride,   args.b.row_stride,   args.d.row_stride,   args.sfa.row_stride,
                 args.sfa.col_stride, args.sfb.row_stride, args.sfb.col_stride, nullptr};
     std::shared_ptr<const Call> call = find_call(key, options.config);

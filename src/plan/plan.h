@@ -14,6 +14,7 @@ namespace finegemm::plan {
 
 struct Problem {
     uint32_t m = 0, n = 0, k = 0;
+    bool batch_invariant = false;   // the order of a row's sums may not depend on M
     constexpr bool operator==(const Problem&) const = default;
     constexpr uint32_t k_blocks() const { return ceil_div(k, kScaleBlock); }
 };

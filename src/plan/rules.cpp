@@ -28,6 +28,8 @@ constexpr Rule kRules[] = {
     {"splits K finer than 128", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          return c.k_splits() <= p.k_blocks();
      }},
+    {"splits K: its sums have another order than those of kernels for other M, and results shall be batch-invariant",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return !p.batch_invariant || c.k_splits() == 1; }},
     {"shares operands between more tiles than there are", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          return c.b_sharers() <= ceil_div(p.m, c.tile_m) && c.a_sharers() <= ceil_div(p.n, c.tile_n);
      }},

@@ -139,9 +139,9 @@ TEST(CAbi, ChecksValuesAsTheContextOrTheCallWants) {
     c.problem.sfa.at(3, 1) = -1;
     EXPECT_EQ(c.run(lax.get()), FINEGEMM_OK);
     EXPECT_EQ(c.run(strict.get()), FINEGEMM_INVALID_ARGUMENT);
-    c.options.check_values = FINEGEMM_CHECK_OFF;
+    c.options.check_values = FINEGEMM_OFF;
     EXPECT_EQ(c.run(strict.get()), FINEGEMM_OK);
-    c.options.check_values = FINEGEMM_CHECK_ON;
+    c.options.check_values = FINEGEMM_ON;
     EXPECT_EQ(c.run(lax.get()), FINEGEMM_INVALID_ARGUMENT);
 }
 

@@ -103,15 +103,15 @@ const Misuse kGemm[] = {
      [](GemmCall& c) { c.options.config = "fastest", c.args.a.rows = c.args.sfa.rows = c.args.d.rows = 0; }},
     {"check_values is 3", [](GemmCall& c) { c.options.check_values = 3; }},
     {"options have no size", [](GemmCall& c) { c.options.struct_size = 0; }},
-    {"options use their reserved field", [](GemmCall& c) { c.options.reserved = 1; }},
+    {"batch_invariant is no choice", [](GemmCall& c) { c.options.batch_invariant = 3; }},
     {"a uses its reserved field", [](GemmCall& c) { c.args.a.reserved = 1; }},
 
     {"a scale of a is NaN",
-     [](GemmCall& c) { c.problem.sfa.at(5, 2) = kNan, c.options.check_values = FINEGEMM_CHECK_ON; }},
+     [](GemmCall& c) { c.problem.sfa.at(5, 2) = kNan, c.options.check_values = FINEGEMM_ON; }},
     {"a scale of a is infinite",
-     [](GemmCall& c) { c.problem.sfa.at(0, 1) = HUGE_VALF, c.options.check_values = FINEGEMM_CHECK_ON; }},
+     [](GemmCall& c) { c.problem.sfa.at(0, 1) = HUGE_VALF, c.options.check_values = FINEGEMM_ON; }},
     {"a scale of b is negative",
-     [](GemmCall& c) { c.problem.sfb.at(1, 2) = -1, c.options.check_values = FINEGEMM_CHECK_ON; }},
+     [](GemmCall& c) { c.problem.sfb.at(1, 2) = -1, c.options.check_values = FINEGEMM_ON; }},
 };
 
 struct QuantizeMisuse {
@@ -155,7 +155,7 @@ struct OptionsMisuse {
 
 const OptionsMisuse kOptions[] = {
     {"options have no size", [](finegemm_options& o) { o.struct_size = 0; }},
-    {"options use their reserved field", [](finegemm_options& o) { o.reserved = -1; }},
+    {"batch_invariant is no switch", [](finegemm_options& o) { o.batch_invariant = -1; }},
     {"use_pack is 2", [](finegemm_options& o) { o.use_pack = 2; }},
     {"compiler is unknown", [](finegemm_options& o) { o.compiler = 2; }},
     {"cpu_threads are negative", [](finegemm_options& o) { o.cpu_threads = -1; }},

@@ -132,6 +132,33 @@ TEST_F(HopperGemm, AKernelForRowMajorScalesCannotBeNamedEvenWhenItIsLoaded) {
     EXPECT_EQ(mock->launches.size(), 1u);
 }
 
+TEST_F(HopperGemm, BatchInvariantCallsDoNotSplitK) {
+    const GemmArgs args = operands(16, 576, 7168);
+    const GemmConfig invariant =
+        plan::choose({16, 576, 7168, true}, *plan::find_device("h200"));
+    ASSERT_NE(planned(args).k_splits(), 1u);
+    {
+        const auto hopper = backend();
+        for (int i = 0; i < 2; ++i) {   // kept calls are kept apart
+            hopper->gemm(args, {.batch_invariant = true});
+            expect_launch_of(last_launch(), args, invariant);
+            hopper->gemm(args, {});
+            expect_launch_of(last_launch(), args, planned(args));
+        }
+        const std::string split = plan::name_of(planned(args));
+        const Error error = error_of([&] { hopper->gemm(args, {.batch_invariant = true, .config = split}); });
+        EXPECT_EQ(error.code(), Errc::InvalidArgument);
+        EXPECT_TRUE(contains(error, "batch-invariant")) << error.what();
+    }
+    Options options = backend_options();
+    options.batch_invariant = true;
+    const auto hopper = make_hopper_backend(options, 0, test::fake_kernel);
+    hopper->gemm(args, {});
+    expect_launch_of(last_launch(), args, invariant);
+    hopper->gemm(args, {.batch_invariant = false});
+    expect_launch_of(last_launch(), args, planned(args));
+}
+
 TEST_F(HopperGemm, TakesStridesOfAnyLayoutAsTheyAre) {
     GemmArgs args = operands(300, 512, 1040);
     args.a.row_stride = 1056;

@@ -244,6 +244,40 @@ TEST(HopperModel, TakesThePlannersSplitWithoutAName) {
     EXPECT_EQ(k_splits_of(p.args(), named), 2u);
 }
 
+/// Bits of the first rows of D when those rows of A are the first of `m`. The second half of K nearly cancels the
+/// first, so that bf16 shows the rounding of sums.
+std::vector<uint16_t> first_rows(int64_t rows, int64_t m, const GemmOptions& options) {
+    constexpr int64_t kHalf = 2048;
+    Problem all(130, 64, 2 * kHalf, 9);
+    for (int64_t k = 0; k < kHalf; ++k) {
+        for (int64_t r = 0; r < all.m; ++r) all.a.at(r, kHalf + k) = all.a.at(r, k) ^ 0x80;
+        for (int64_t r = 0; r < all.n; ++r) all.b.at(r, kHalf + k) = all.b.at(r, k);
+    }
+    for (int64_t kb = 0; kb < kHalf / 128; ++kb) {
+        for (int64_t r = 0; r < all.m; ++r) all.sfa.at(r, kHalf / 128 + kb) = all.sfa.at(r, kb) * 1.001f;
+        all.sfb.at(0, kHalf / 128 + kb) = all.sfb.at(0, kb);
+    }
+    GemmArgs args = all.args();
+    args.a.rows = args.sfa.rows = args.d.rows = m;
+    ThreadPool pool(2);
+    cpu_gemm(args, options, pool);
+    return {all.d.data(), all.d.data() + rows * 64};
+}
+
+TEST(BatchInvariant, RowsHaveTheSameBitsForAnyM) {
+    for (const Numerics numerics : {Numerics::Fast, Numerics::Exact, Numerics::Hopper}) {
+        const GemmOptions options{.numerics = numerics, .batch_invariant = true};
+        const auto alone = first_rows(1, 1, options);
+        for (const int64_t m : {2, 7, 64, 130}) EXPECT_EQ(first_rows(1, m, options), alone) << m;
+    }
+}
+
+TEST(BatchInvariant, OtherwiseTheSplitOfKMayChangeBits) {
+    const GemmOptions split{.numerics = Numerics::Hopper, .config = kernel_with_splits(8)};
+    EXPECT_NE(first_rows(130, 130, split),
+              first_rows(130, 130, {.numerics = Numerics::Hopper, .batch_invariant = true}));
+}
+
 TEST(HopperModel, DropsWhatIsFarBelowTheLargest) {
     // 448 * 448 has exponent 16; a product of 1 lies 16 below it, beyond the 13 bits that are kept.
     Problem p(1, 8, 32, 1);

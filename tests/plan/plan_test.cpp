@@ -143,6 +143,18 @@ TEST(Choice, ThatIsImpossibleSaysHowToLearnWhy) {
     }
 }
 
+TEST(Choice, OfBatchInvariantResultsNeverSplitsK) {
+    bool differs = false;
+    for (const uint32_t m : {1u, 16u, 64u, 100u, 128u, 300u, 1024u, 5000u})
+        for (const uint32_t n : {8u, 576u, 2112u, 7168u, 24576u})
+            for (const uint32_t k : {16u, 512u, 2048u, 7168u, 16384u}) {
+                EXPECT_EQ(choose({m, n, k, true}, h200()).k_splits(), 1u) << m << " x " << n << " x " << k;
+                differs |= choose({m, n, k}, h200()).k_splits() > 1;
+            }
+    EXPECT_TRUE(differs) << "some of these shapes should split K else";
+    EXPECT_NE(rejected({16, 576, 7168, true}, h200(), config_named("m64n32s7w1_splitK5_x2")), "");
+}
+
 TEST(Choice, TakesWhatWasMeasuredBeforeWhatIsPredicted) {
     const Problem known{8192, 7168, 16384};
     EXPECT_EQ(name_of(choose(known, h200())), "m256n128s4w2_shareA2");

@@ -43,10 +43,13 @@ class HopperTest : public ::testing::Test {
 protected:
     mock::Driver mock{FINEGEMM_MOCK_DRIVER};
 
-    static std::unique_ptr<Backend> backend(int device = 0, KernelProvider kernels = fake_kernel) {
+    static Options backend_options() {
         Options options;
         options.driver_path = FINEGEMM_MOCK_DRIVER;
-        return make_hopper_backend(options, device, std::move(kernels));
+        return options;
+    }
+    static std::unique_ptr<Backend> backend(int device = 0, KernelProvider kernels = fake_kernel) {
+        return make_hopper_backend(backend_options(), device, std::move(kernels));
     }
     const mock::Launch& last_launch() const { return mock->launches.at(mock->launches.size() - 1); }
     long encodings() const { return mock->count("cuTensorMapEncodeTiled"); }
