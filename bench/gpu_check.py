@@ -167,6 +167,25 @@ class Check:
                     cost[f"{m}x{n}x{k}"] = round(t[ON] / t[OFF], 2)
         return {"m": ms, "time_over_default": cost}
 
+    def num_sms(self):
+        """With fewer SMs the bits stay (without splits of K) and the time grows as their number shrinks."""
+        cost = {}
+        for m, n, k in ((64, 7168, 2048), (4096, 4096, 7168)):
+            a, sfa, b, sfb = operands(m, n, k, "mn", self.generator)
+            all_of_them = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+            fewer = torch.empty_like(all_of_them)
+            whole = self.library.prepare(a, sfa, b, sfb, all_of_them, batch_invariant=ON)
+            whole()
+            cost[f"{m}x{n}x{k}"] = {}
+            for sms in (131, 120, 99, 66, 33, 5):
+                call = self.library.prepare(a, sfa, b, sfb, fewer.fill_(7), batch_invariant=ON, num_sms=sms)
+                call()
+                if differing(fewer, all_of_them):
+                    raise AssertionError(f"{m}x{n}x{k} on {sms} SMs: other bits than on all")
+                t = median_times({"all": whole, "fewer": call}, self.options.rounds)
+                cost[f"{m}x{n}x{k}"][sms] = round(t["fewer"] / t["all"], 2)
+        return {"time_over_132_sms": cost}
+
     def graph(self):
         """A CUDA graph of dependent calls, captured as the first ones of their shapes, replayed with other inputs."""
         m, n = 48, 1024
@@ -413,6 +432,7 @@ CHECKS = (
     "repeat",
     "streams",
     "batch_invariant",
+    "num_sms",
     "graph",
     "quantize",
     "memcheck",

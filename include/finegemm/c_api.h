@@ -84,6 +84,8 @@ typedef struct finegemm_gemm_options {
     int32_t batch_invariant; /* the same: the bits of a row of d do not depend on other rows */
     void* stream;            /* CUstream or cudaStream_t; ignored on the CPU */
     const char* config;      /* a kernel by name; null: the planner's choice */
+    int32_t num_sms;         /* CUDA only: SMs that may be used at most; 0: all */
+    int32_t reserved;        /* 0 */
 } finegemm_gemm_options;
 
 typedef struct finegemm_quantize_options {

@@ -26,6 +26,8 @@ struct GemmOptions {
     Numerics numerics = Numerics::Fast;       ///< CPU only
     std::optional<bool> check_values{};       ///< overrides Options::check_values for this call
     std::optional<bool> batch_invariant{};    ///< overrides Options::batch_invariant for this call
+    int32_t num_sms = 0;                      ///< CUDA only: SMs that the kernel may use at most, so that others stay
+                                              ///< free, for communication say; 0, or more than there are: all
     std::string config{};                     ///< a kernel by name (see explain) instead of the planner's choice;
                                               ///< on the CPU it gives Numerics::Hopper the order of the sums
 };

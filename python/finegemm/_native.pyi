@@ -16,6 +16,7 @@ def gemm(
     config: str,
     check_values: bool | None,
     batch_invariant: bool | None,
+    num_sms: int,
     stream: int | None,
 ) -> None: ...
 def quantize_rows(

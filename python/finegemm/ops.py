@@ -25,6 +25,7 @@ def gemm(
     config: str | None = None,
     check_values: bool | None = None,
     batch_invariant: bool | None = None,
+    num_sms: int = 0,
     stream: Any = None,
     context: Context | None = None,
 ) -> Any:
@@ -36,7 +37,8 @@ def gemm(
 
     On a GPU the work is queued on the current stream of the tensors' library, or on `stream`. `numerics` is of the CPU,
     `config` (a kernel by name, see explain) of the GPU. `check_values` looks for bad scales first. With
-    `batch_invariant` the bits of a row of d do not depend on the other rows or on their number.
+    `batch_invariant` the bits of a row of d do not depend on the other rows or on their number. `num_sms`: how many SMs
+    of the GPU may be used at most; 0: all.
     """
     views = exported("a", a), exported("sfa", sfa), exported("b", b), exported("sfb", sfb)
     if d is None:
@@ -49,6 +51,7 @@ def gemm(
         config or "",
         check_values,
         batch_invariant,
+        num_sms,
         stream_number(stream),
     )
     return d

@@ -1,4 +1,6 @@
 // The functions that the Python package calls. Layer: front end.
+#include <algorithm>
+#include <cstdint>
 #include <new>
 #include <optional>
 #include <string>
@@ -116,7 +118,7 @@ std::optional<bool> choice(const ffi::Optional<bool>& given) {
 void gemm_into(const ContextRef& context, const ffi::TensorView& a, const ffi::TensorView& sfa,
                const ffi::TensorView& b, const ffi::TensorView& sfb, const ffi::TensorView& d,
                const std::string& numerics, const std::string& config, const ffi::Optional<bool>& check_values,
-               const ffi::Optional<bool>& batch_invariant, const ffi::Optional<int64_t>& stream) {
+               const ffi::Optional<bool>& batch_invariant, int64_t num_sms, const ffi::Optional<int64_t>& stream) {
     translated([&] {
         const GemmArgs args{.a = matrix("a", a),
                             .sfa = matrix("sfa", sfa),
@@ -128,6 +130,7 @@ void gemm_into(const ContextRef& context, const ffi::TensorView& a, const ffi::T
               .numerics = numerics_named(numerics),
               .check_values = choice(check_values),
               .batch_invariant = choice(batch_invariant),
+              .num_sms = static_cast<int32_t>(std::clamp<int64_t>(num_sms, INT32_MIN, INT32_MAX)),
               .config = config});
     });
 }

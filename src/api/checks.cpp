@@ -183,6 +183,8 @@ void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config
         options.numerics != Numerics::Hopper)
         reject("numerics", "is {}, must be 0 (fast), 1 (exact) or 2 (hopper); pass one of them",
                static_cast<int32_t>(options.numerics));
+    if (options.num_sms < 0)
+        reject("num_sms", "is {}, must not be negative; 0 allows all SMs of the GPU", options.num_sms);
     if (!options.config.empty() && !backend_looks_up_config) static_cast<void>(plan::config_named(options.config));
 }
 

@@ -63,7 +63,8 @@ uint32_t k_splits_of(const GemmArgs& args, const GemmOptions& options) {
     const plan::Problem problem{.m = static_cast<uint32_t>(args.d.rows),
                                 .n = static_cast<uint32_t>(args.d.cols),
                                 .k = static_cast<uint32_t>(args.a.cols),
-                                .batch_invariant = options.batch_invariant.value_or(false)};
+                                .batch_invariant = options.batch_invariant.value_or(false),
+                                .num_sms = static_cast<uint32_t>(options.num_sms)};
     return plan::choose(problem, *plan::find_device("h200")).k_splits();
 }
 

@@ -40,13 +40,13 @@ struct GemmKernel {
     cuda::Kernel kernel;
 };
 
-/// M, N, K, and whether results shall be batch-invariant.
-using Shape = std::array<uint32_t, 4>;
+/// What the planner is asked for.
+using Shape = std::array<uint32_t, 5>;
 
 /// What a launch depends on: calls that agree share its parameters, tensor maps included.
 struct CallKey {
     const void *a, *sfa, *b, *sfb, *d;
-    int64_t m, n, k, batch_invariant, a_stride, b_stride, d_stride, sfa_row, sfa_col, sfb_row, sfb_col;
+    int64_t m, n, k, batch_invariant, num_sms, a_stride, b_stride, d_stride, sfa_row, sfa_col, sfb_row, sfb_col;
     const GemmKernel* named;  // null: the planner's choice
     bool operator==(const CallKey&) const = default;
 };
@@ -79,7 +79,7 @@ private:
     const cuda::Kernel& quantize_kernel(const QuantizeConfig& config);
     std::shared_ptr<const Call> find_call(CallKey& key, const std::string& config) const;
     std::shared_ptr<const Call> make_call(CallKey& key, const std::string& config, const GemmArgs& args);
-    Call prepare(const GemmArgs& args, const GemmKernel& kernel) const;
+    Call prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const;
     void zero(const Matrix& d, Stream stream) const;
     std::vector<float> to_host(const ConstMatrix& scales, Stream stream) const;
 
@@ -132,7 +132,7 @@ const GemmKernel& HopperBackend::load(const GemmConfig& config) {
 }
 
 const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
-    const Shape shape{problem.m, problem.n, problem.k, problem.batch_invariant};
+    const Shape shape{problem.m, problem.n, problem.k, problem.batch_invariant, problem.num_sms};
     {
         const std::shared_lock lock(mutex_);
         if (const auto found = choices_.find(shape); found != choices_.end()) return *found->second;
@@ -165,7 +165,7 @@ const GemmKernel& HopperBackend::for_scales(const GemmKernel& kernel, const Gemm
     return loaded ? *loaded : load(config);
 }
 
-Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel) const {
+Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const {
     const GemmConfig& c = kernel.config;
     const auto m = static_cast<uint32_t>(args.d.rows), n = static_cast<uint32_t>(args.d.cols);
     const auto k = static_cast<uint32_t>(args.a.cols);
@@ -198,7 +198,10 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel) cons
                          .b_policy = streaming ? kEvictFirst : kEvictNormal},
               .grid = 0,
               .kernel = &kernel.kernel};
-    call.grid = grid_size(c, call.params.raster.size(), kernel.kernel.resident_clusters());
+    uint32_t clusters = kernel.kernel.resident_clusters();
+    if (plan::has_sm_budget(problem, spec_))
+        clusters = std::min(clusters, plan::ctas_at_once(problem, spec_, c) / c.cluster);
+    call.grid = grid_size(c, call.params.raster.size(), clusters);
     return call;
 }
 
@@ -216,10 +219,11 @@ std::shared_ptr<const Call> HopperBackend::find_call(CallKey& key, const std::st
 
 std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::string& config, const GemmArgs& args) {
     const plan::Problem problem{static_cast<uint32_t>(key.m), static_cast<uint32_t>(key.n),
-                                static_cast<uint32_t>(key.k), key.batch_invariant != 0};
+                                static_cast<uint32_t>(key.k), key.batch_invariant != 0,
+                                static_cast<uint32_t>(key.num_sms)};
     const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
     if (!config.empty()) key.named = &kernel;
-    auto call = std::make_shared<const Call>(prepare(args, for_scales(kernel, args)));
+    auto call = std::make_shared<const Call>(prepare(args, for_scales(kernel, args), problem));
     const std::unique_lock lock(mutex_);
     if (calls_.size() >= kMaxKept) calls_.clear();
     return calls_.try_emplace(key, std::move(call)).first->second;
@@ -229,7 +233,7 @@ void HopperBackend::gemm(const GemmArgs& args, const GemmOptions& options) {
     if (args.a.cols == 0) return zero(args.d, options.stream);
     CallKey key{args.a.data,         args.sfa.data,       args.b.data,         args.sfb.data,
                 args.d.data,         args.d.rows,         args.d.cols,         args.a.cols,
-                options.batch_invariant.value_or(batch_invariant_),
+                options.batch_invariant.value_or(batch_invariant_), options.num_sms,
                 args.a.row_stride,   args.b.row_stride,   args.d.row_stride,   args.sfa.row_stride,
                 args.sfa.col_stride, args.sfb.row_stride, args.sfb.col_stride, nullptr};
     std::shared_ptr<const Call> call = find_call(key, options.config);

@@ -18,14 +18,16 @@ constexpr double kOverlap = 4;
 double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, uint64_t ctas) {
     const Rates& r = rates(c);
     const double blocks = ceil_div(p.k_blocks(), c.k_splits());
-    const uint64_t slots = static_cast<uint64_t>(d.sms) * c.ctas_per_sm;
-    const uint64_t full_waves = ctas / slots, rest = ctas % slots;
-    double time = static_cast<double>(full_waves) * (r.tile + blocks * r.block);
-    if (rest > 0) time += r.tile + blocks * (rest <= d.sms ? r.block_alone : r.block);
-    return time / d.clock_ratio;
+    const uint64_t slots = ctas_at_once(p, d, c), full_waves = ctas / slots, rest = ctas % slots;
+    const auto wave = [&](uint64_t size) { return r.tile + blocks * (size <= d.sms ? r.block_alone : r.block); };
+    return (static_cast<double>(full_waves) * wave(slots) + (rest > 0 ? wave(rest) : 0)) / d.clock_ratio;
 }
 
 }  // namespace
+
+uint32_t ctas_at_once(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
+    return has_sm_budget(p, d) ? p.num_sms / c.cluster * c.cluster : d.sms * c.ctas_per_sm;
+}
 
 Cost cost(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
     const double m = p.m, n = p.n, k = p.k;

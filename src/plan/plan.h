@@ -15,6 +15,7 @@ namespace finegemm::plan {
 struct Problem {
     uint32_t m = 0, n = 0, k = 0;
     bool batch_invariant = false;   // the order of a row's sums may not depend on M
+    uint32_t num_sms = 0;           // that may be used, if not 0
     constexpr bool operator==(const Problem&) const = default;
     constexpr uint32_t k_blocks() const { return ceil_div(k, kScaleBlock); }
 };
@@ -67,6 +68,12 @@ struct Cost {
     uint32_t ctas = 0;    // that would run if the device were large enough
 };
 Cost cost(const Problem& problem, const DeviceSpec& device, const GemmConfig& config);
+
+/// Whether fewer SMs may be used than the device has.
+inline bool has_sm_budget(const Problem& p, const DeviceSpec& d) { return p.num_sms > 0 && p.num_sms < d.sms; }
+
+/// CTAs that may run at once: with a budget, one for each SM of it, as the hardware spreads them; in whole clusters.
+uint32_t ctas_at_once(const Problem& problem, const DeviceSpec& device, const GemmConfig& config);
 
 /// Why a candidate cannot be used; empty when it can.
 std::string_view rejected(const Problem& problem, const DeviceSpec& device, const GemmConfig& config);

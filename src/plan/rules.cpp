@@ -30,6 +30,14 @@ constexpr Rule kRules[] = {
      }},
     {"splits K: its sums have another order than those of kernels for other M, and results shall be batch-invariant",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return !p.batch_invariant || c.k_splits() == 1; }},
+    {"has larger clusters than SMs may be used", [](const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
+         return ctas_at_once(p, d, c) >= c.cluster;
+     }},
+    {"splits K, which takes a CTA for each part of each tile: more than SMs may be used",
+     [](const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
+         return c.k_splits() == 1 || !has_sm_budget(p, d) ||
+                static_cast<uint64_t>(raster(c, p.m, p.n).size()) * c.cluster <= p.num_sms;
+     }},
     {"shares operands between more tiles than there are", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          return c.b_sharers() <= ceil_div(p.m, c.tile_m) && c.a_sharers() <= ceil_div(p.n, c.tile_n);
      }},

@@ -102,7 +102,7 @@ TEST(CAbi, AcceptsOptionsOfALaterVersionThatAreNotUsed) {
     const CContext context;
     GemmCall c;
     struct {
-        finegemm_gemm_options known = {sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr};
+        finegemm_gemm_options known = {sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr, 0, 0};
         int64_t unknown = 0;
     } newer;
     EXPECT_EQ(finegemm_gemm(context.get(), &c.args, &newer.known, nullptr), FINEGEMM_OK);

@@ -103,6 +103,8 @@ const Misuse kGemm[] = {
      [](GemmCall& c) { c.options.config = "fastest", c.args.a.rows = c.args.sfa.rows = c.args.d.rows = 0; }},
     {"check_values is 3", [](GemmCall& c) { c.options.check_values = 3; }},
     {"options have no size", [](GemmCall& c) { c.options.struct_size = 0; }},
+    {"num_sms is negative", [](GemmCall& c) { c.options.num_sms = -1; }},
+    {"options use their reserved field", [](GemmCall& c) { c.options.reserved = 1; }},
     {"batch_invariant is no choice", [](GemmCall& c) { c.options.batch_invariant = 3; }},
     {"a uses its reserved field", [](GemmCall& c) { c.args.a.reserved = 1; }},
 
@@ -213,7 +215,7 @@ Sentences other_misuses() {
     finegemm_options options;
     finegemm_options_init(&options, 8, &e), record("options: have 8 bytes", e);
     struct {
-        finegemm_gemm_options known = {sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr};
+        finegemm_gemm_options known = {sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr, 0, 0};
         int64_t unknown = 1;
     } newer;
     finegemm_gemm(context.get(), &call.args, &newer.known, &e), record("gemm: options of a later version", e);

@@ -159,6 +159,21 @@ TEST_F(HopperGemm, BatchInvariantCallsDoNotSplitK) {
     expect_launch_of(last_launch(), args, planned(args));
 }
 
+TEST_F(HopperGemm, LaunchesNoMoreCtasThanSmsMayBeUsed) {
+    const auto hopper = backend();
+    const GemmArgs args = operands(4096, 4096, 7168);
+    for (const int32_t sms : {131, 66, 7, 1}) {
+        hopper->gemm(args, {.num_sms = sms});
+        EXPECT_LE(last_launch().grid, static_cast<uint32_t>(sms));
+        EXPECT_GE(last_launch().grid, static_cast<uint32_t>(sms / 2 * 2)) << "all but an odd one, in clusters of two";
+    }
+    hopper->gemm(args, {.num_sms = 66, .config = "m64n64s5w1_x2"});
+    EXPECT_EQ(last_launch().grid, 66u) << "one for each SM, though two would fit";
+    const Error error =
+        error_of([&] { hopper->gemm(args, {.num_sms = 66, .config = "m64n64s5w1_splitK2_x2"}); });
+    EXPECT_TRUE(contains(error, "SMs may be used")) << error.what();
+}
+
 TEST_F(HopperGemm, TakesStridesOfAnyLayoutAsTheyAre) {
     GemmArgs args = operands(300, 512, 1040);
     args.a.row_stride = 1056;

@@ -155,6 +155,20 @@ TEST(Choice, OfBatchInvariantResultsNeverSplitsK) {
     EXPECT_NE(rejected({16, 576, 7168, true}, h200(), config_named("m64n32s7w1_splitK5_x2")), "");
 }
 
+TEST(Choice, OfFewerSmsTakesNoMoreCtasThanThere) {
+    for (const uint32_t sms : {1u, 2u, 5u, 33u, 100u, 131u})
+        for (const uint32_t m : {1u, 64u, 128u, 1000u, 8192u})
+            for (const uint32_t n : {8u, 576u, 7168u}) {
+                const Problem problem{.m = m, .n = n, .k = 7168, .num_sms = sms};
+                const GemmConfig c = choose(problem, h200());
+                const uint32_t clusters = ctas_at_once(problem, h200(), c) / c.cluster;
+                EXPECT_GE(clusters, 1u);
+                EXPECT_LE(grid_size(c, raster(c, m, n).size(), clusters), sms) << m << " x " << n << ", " << name_of(c);
+            }
+    EXPECT_EQ(choose({.m = 64, .n = 576, .k = 7168, .num_sms = 132}, h200()), choose({64, 576, 7168}, h200()))
+        << "all of them";
+}
+
 TEST(Choice, TakesWhatWasMeasuredBeforeWhatIsPredicted) {
     const Problem known{8192, 7168, 16384};
     EXPECT_EQ(name_of(choose(known, h200())), "m256n128s4w2_shareA2");
