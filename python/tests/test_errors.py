@@ -76,6 +76,7 @@ MISUSES = {
         sfa=lambda s: np.where(np.arange(32).reshape(16, 2) == 5, np.float32("nan"), s), check_values=lambda _: True
     ),
     "scale is negative": change(sfb=lambda s: np.full_like(s, -2), check_values=lambda _: True),
+    "num_sms is negative": change(num_sms=lambda _: -1),
     "numerics is unknown": change(numerics=lambda _: "double"),
     "stream is a string": change(stream=lambda _: "main"),
     "x is int32": lambda: finegemm.quantize_rows(np.zeros((4, 128), np.int32)),
