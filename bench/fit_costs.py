@@ -22,6 +22,7 @@ NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d
 
 # As in src/plan/cost.cpp and device_spec.cpp, H200.
 SMS, LAUNCH_US, BYTES_PER_US, OVERLAP = 132, 2.2, 4.2e6, 4
+CLUSTERS = {1: (132, 264), 2: (66, 132), 3: (39, 79), 4: (30, 62), 5: (0, 47), 8: (0, 30)}
 
 # A kernel is fitted where it is a contender: within this factor of the best. Elsewhere its time does not matter.
 CONTENDER = 1.5
@@ -46,7 +47,7 @@ def predict(key, rates, shape):
     tiles_n = ceil_div(n, tile_n * (cluster if use == "sharea" else 1))
     ctas = tiles_m * tiles_n * cluster
     blocks = ceil_div(ceil_div(k, 128), cluster if use == "splitk" else 1)
-    waves, rest = divmod(ctas, SMS * ctas_per_sm)
+    waves, rest = divmod(ctas, CLUSTERS[cluster][ctas_per_sm - 1] * cluster)
     compute = waves * (tile + blocks * block)
     if rest:
         compute += tile + blocks * (block_alone if rest <= SMS else block)

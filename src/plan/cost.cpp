@@ -12,6 +12,11 @@ namespace {
 // Microseconds from launch to end of a kernel that does next to nothing, on an H200.
 constexpr double kLaunch = 2.2;
 
+// Clusters of a size that fit at once on 132 SMs with one CTA, or two, to an SM: what cuOccupancyMaxActiveClusters says
+// on an H200. A cluster lies within a GPC, and parts of GPCs are left over. 0: no candidate is of this kind.
+constexpr uint32_t kSmsCounted = 132;
+constexpr uint32_t kClusters[][2] = {{}, {132, 264}, {66, 132}, {39, 79}, {30, 62}, {0, 47}, {}, {}, {0, 30}};
+
 // Compute and memory overlap, but not wholly: the norm of this order joins them (2: add squares; infinity: the larger).
 constexpr double kOverlap = 4;
 
@@ -26,7 +31,8 @@ double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, 
 }  // namespace
 
 uint32_t ctas_at_once(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
-    return has_sm_budget(p, d) ? p.num_sms / c.cluster * c.cluster : d.sms * c.ctas_per_sm;
+    if (has_sm_budget(p, d)) return p.num_sms / c.cluster * c.cluster;
+    return max(1, kClusters[c.cluster][c.ctas_per_sm - 1] * d.sms / kSmsCounted) * c.cluster;
 }
 
 Cost cost(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {

@@ -179,6 +179,15 @@ TEST(Choice, TakesWhatWasMeasuredBeforeWhatIsPredicted) {
         EXPECT_EQ(rejected(p, h200(), choose(p, h200())), "");
 }
 
+TEST(CtasAtOnce, NearlyFillTheDeviceInWholeClusters) {
+    for (const GemmConfig& c : candidates()) {
+        const uint32_t ctas = ctas_at_once({64, 576, 7168}, h200(), c), slots = 132 * c.ctas_per_sm;
+        EXPECT_EQ(ctas % c.cluster, 0u) << name_of(c);
+        EXPECT_LE(ctas, slots) << name_of(c);
+        EXPECT_GE(ctas, slots * 88 / 100) << name_of(c) << ": clusters of this size must be counted";
+    }
+}
+
 TEST(Cost, GrowsWithTheProblemAndShrinksWithTheDevice) {
     DeviceSpec half = h200();
     half.sms = 66;
