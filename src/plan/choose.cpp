@@ -25,14 +25,18 @@ constexpr Measured kMeasuredH200[] = {
     {{16, 24576, 1536}, "m64n32s8w1_x2"},
     {{32, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
     {{32, 24576, 1536}, "m64n32s8w1_x2"},
+    {{64, 576, 7168}, "m64n32s7w1_splitK5_x2"},
     {{64, 2112, 7168}, "m64n32s7w1_splitK2_x2"},
+    {{64, 7168, 16384}, "m64n64s5w1_splitK2_x2"},
+    {{128, 576, 7168}, "m128n32s8w2_splitK4"},
     {{128, 32768, 512}, "m128n64s7w2"},
     {{4096, 7168, 16384}, "m256n128s4w2_shareA2"},
     {{8192, 7168, 16384}, "m256n128s4w2_shareA2"},
 };
 
-std::optional<GemmConfig> measured(const Problem& problem, const DeviceSpec& device) {
+std::optional<GemmConfig> measured(Problem problem, const DeviceSpec& device) {
     if (device.name != "h200") return {};
+    if (!has_sm_budget(problem, device)) problem.num_sms = 0;
     for (const Measured& m : kMeasuredH200)
         if (m.problem == problem) return config_named(m.kernel);
     return {};

@@ -47,6 +47,10 @@ __device__ inline void store_shared(SmemAddr at, float x) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(at.bits), "f"(x) : "memory");
 }
 
+__device__ inline void store_shared_x2(SmemAddr at, float x, float y) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at.bits), "f"(x), "f"(y) : "memory");
+}
+
 /// Through the read-only path: the kernel never writes what it loads so. Not volatile: loads may be moved together.
 __device__ inline float load_global(const float* from) {
     float x;
