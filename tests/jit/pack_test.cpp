@@ -1,11 +1,17 @@
 // Packs: built, read, damaged, outdated; and the one inside the library.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <random>
 
 #include <finegemm/error.h>
 
 #include "backend/pack_contents.h"
+#include "jit/kernel_store.h"
 #include "jit/pack.h"
+#include "plan/plan.h"
 #include "support.h"
 
 namespace finegemm::jit {
@@ -103,6 +109,31 @@ TEST(TheEmbeddedPack, HasEveryKernelThatACallCanChooseInAtMostAMegabyteAndTwoMil
     RecordProperty("median_ms", std::to_string(times[times.size() / 2]));
     RecordProperty("kilobytes", std::to_string(pack.bytes() / 1024));
     EXPECT_LE(times[times.size() / 2], 2);
+}
+
+TEST(TheEmbeddedPack, HasWhateverThePlannerChoosesFor100000RandomProblems) {
+    const Pack pack = embedded_pack();
+    if (pack.size() == 0) GTEST_SKIP() << "this library was built without NVRTC and has no precompiled kernels";
+    std::map<std::string, bool> has;
+    const auto expect_in_pack = [&](const GemmConfig& c, const plan::Problem& p) {
+        const std::string name = plan::name_of(c);
+        if (!has.contains(name)) has[name] = pack.find(gemm_source(c, name)).has_value();
+        ASSERT_TRUE(has[name]) << name << " for " << p.m << " x " << p.n << " x " << p.k;
+    };
+    std::mt19937 random(1);
+    const auto extent = [&](uint32_t step, int bits) {   // evenly over orders of magnitude, a multiple of `step`
+        return step * static_cast<uint32_t>(std::exp2(std::uniform_real_distribution<>(0, bits)(random)));
+    };
+    const char* const devices[] = {"h200", "h100", "gh200", "h800", "h20"};
+    for (int i = 0; i < 100'000; ++i) {
+        const plan::Problem p{.m = extent(1, 16), .n = extent(8, 13), .k = extent(16, 12),
+                              .batch_invariant = random() % 4 == 0,
+                              .num_sms = random() % 4 == 0 ? static_cast<uint32_t>(1 + random() % 140) : 0};
+        const GemmConfig c = plan::choose(p, *plan::find_device(devices[random() % std::size(devices)]));
+        expect_in_pack(c, p);
+        expect_in_pack(plan::for_row_scales(c), p);
+    }
+    EXPECT_GT(has.size(), 20u) << "the problems should reach most kernels";
 }
 
 }  // namespace
