@@ -34,14 +34,14 @@ from gpu_cases import (
     operands,  # noqa: E402
     sample_rows,
 )
-from gpu_digest import digest  # noqa: E402
 from gpu_library import OFF, ON, Library  # noqa: E402
+from gpu_speed import Speed  # noqa: E402
 from gpu_timing import median_times  # noqa: E402
 
 LAYOUTS = ("row", "mn", "odd")
 
 
-class Check:
+class Check(Speed):
     def __init__(self, arguments):
         self.options = arguments
         self.library = Library(arguments.library)
@@ -279,150 +279,6 @@ class Check:
             )
         torch.cuda.synchronize()
         return {"kernels": len(names) + 2}
-
-    def layouts(self):
-        """Row-major against MN-major scales: less than 2% of time between them, in geometric mean over six shapes."""
-        logs = []
-        for m, n, k in (
-            (1, 7168, 16384),
-            (64, 4096, 7168),
-            (128, 7168, 2048),
-            (512, 4096, 7168),
-            (2048, 7168, 2048),
-            (4096, 4096, 7168),
-        ):
-            d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
-            a, sfa, b, sfb = operands(m, n, k, "mn", self.generator)
-            calls = {
-                "mn": self.library.prepare(a, sfa, b, sfb, d),
-                "row": self.library.prepare(a, sfa.contiguous(), b, sfb.contiguous(), d),
-            }
-            t = median_times(calls, 2 * self.options.rounds)
-            logs.append(math.log(t["row"] / t["mn"]))
-        mean = math.exp(sum(logs) / len(logs))
-        if not 0.98 < mean < 1.02:
-            raise AssertionError(f"row-major scales take {mean:.3f} of the time of MN-major ones")
-        return {"row_over_mn": round(mean, 4), "each": [round(math.exp(x), 3) for x in logs]}
-
-    def bandwidth(self):
-        """Quantisation of bf16 against a copy of as many bytes."""
-        out = {}
-        for rows, cols in ((4096, 7168), (8192, 7168), (7168, 16384)):
-            x = torch.randn(rows, cols, device="cuda", generator=self.generator).bfloat16()
-            q = torch.empty(rows, cols, dtype=torch.float8_e4m3fn, device="cuda")
-            half = torch.empty(
-                rows * cols * 3 // 2, dtype=torch.uint8, device="cuda"
-            )  # reads and writes 3 bytes an element
-            to = torch.empty_like(half)
-            s = {
-                "rows": torch.empty(rows, blocks(cols), device="cuda"),
-                "blocks": torch.empty(blocks(rows), blocks(cols), device="cuda"),
-            }
-            calls = {kind: (lambda kind=kind: self.library.quantize(kind, x, q, s[kind])) for kind in s} | {
-                "copy": lambda: to.copy_(half)
-            }
-            t = median_times(calls, self.options.rounds)
-            out[f"{rows}x{cols}"] = {kind: round(t["copy"] / t[kind], 3) for kind in s} | {
-                "us": {n: round(v, 1) for n, v in t.items()}
-            }
-        worst = min(row[kind] for row in out.values() for kind in ("rows", "blocks"))
-        if worst < 0.8:
-            raise AssertionError(f"quantisation reaches {worst:.2f} of the bandwidth of a copy: {out}")
-        return out
-
-    def speed(self):
-        """The dense table, with cuBLASLt in both modes and the ceilings in the same run."""
-        one = torch.ones((), device="cuda")
-        rows = []
-        for m in DENSE_ROWS:
-            for n, k in DENSE_NK:
-                a, sfa, b, sfb = operands(m, n, k, "mn", self.generator)
-                d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
-                calls = {
-                    "finegemm": self.library.prepare(a, sfa, b, sfb, d),
-                    "cublas_tensor": lambda: torch._scaled_mm(
-                        a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
-                    ),
-                }
-                if m % 4 == 0 and (block := self.cublas_block(a, sfa, b, sfb)):
-                    calls["cublas_block"] = block
-                t = median_times(calls, self.options.rounds)
-                rows.append(
-                    {
-                        "kind": "dense",
-                        "shape": [m, n, k],
-                        "us": {name: round(v, 2) for name, v in t.items()},
-                        "kernel": self.usable(m, n, k)[0],
-                    }
-                )
-        record = self.machine() | {
-            "method": f"bench/gpu_timing.py: CUPTI, L2 flushed, interleaved, median of {self.options.rounds}",
-            "ceilings_us": self.ceilings(),
-            "rows": rows,
-        }
-        path = self.options.out / "h200.json"
-        head = json.dumps({name: value for name, value in record.items() if name != "rows"}, indent=1)[:-2]
-        path.write_text(head + ',\n "rows": [\n  ' + ",\n  ".join(json.dumps(row) for row in rows) + "\n ]\n}\n")
-        ratios = [row["us"]["cublas_tensor"] / row["us"]["finegemm"] for row in rows]
-        return {
-            "rows": len(rows),
-            "geomean_over_cublas_tensor": round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 4),
-        }
-
-    @staticmethod
-    def cublas_block(a, sfa, b, sfb):
-        """cuBLASLt with the same scales, where this torch has it and takes the shape."""
-        try:
-            from torch.nn.functional import ScalingType, scaled_mm
-
-            rows = sfb.contiguous()
-            call = lambda: scaled_mm(
-                a,
-                b.t(),
-                sfa,
-                ScalingType.BlockWise1x128,
-                rows.t(),
-                ScalingType.BlockWise128x128,  # noqa: E731
-                output_dtype=torch.bfloat16,
-            )
-            call()
-            return call
-        except (ImportError, RuntimeError, ValueError):
-            return None
-
-    def ceilings(self):
-        x, y = (torch.randn(8192, 8192, device="cuda").bfloat16() for _ in range(2))
-        q, w = (t.to(torch.float8_e4m3fn) for t in (x, y))
-        one = torch.ones((), device="cuda")
-        big, to = (torch.empty(1 << 32, dtype=torch.uint8, device="cuda") for _ in range(2))
-        t = median_times(
-            {
-                "torch bf16 8192^3": lambda: x @ y.t(),
-                "cublas_tensor fp8 8192^3": lambda: torch._scaled_mm(
-                    q, w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
-                ),
-                "read+write of 4 GB each": lambda: to.copy_(big),
-            },
-            5,
-        )
-        return {name: round(v, 1) for name, v in t.items()}
-
-    def machine(self):
-        query = "name,driver_version,clocks.sm,clocks.mem,power.limit"
-        facts = subprocess.run(
-            ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True
-        ).stdout
-        commit = subprocess.run(
-            ["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True
-        ).stdout.strip()
-        return {
-            "machine": dict(zip(query.split(","), (f.strip() for f in facts.split("\n")[0].split(",")))),
-            "torch": torch.__version__,
-            "finegemm": self.library.version(),
-            "commit": self.options.commit or commit,
-            "date": time.strftime("%Y-%m-%d"),
-            "digest": digest(),
-        }
 
 
 CHECKS = (
