@@ -193,9 +193,9 @@ class Check(Speed):
         d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
         q, s = torch.empty_like(a), torch.empty(blocks(n), m, device="cuda").t()
 
-        def chain():
+        def chain(pdl=0):
             for _ in range(3):
-                self.library.gemm(a, sfa, b, sfb, d)
+                self.library.gemm(a, sfa, b, sfb, d, pdl=pdl)
                 self.library.quantize("rows", d, q, s)
                 a.view(torch.uint8).copy_(q.view(torch.uint8))
                 sfa.copy_(s)
@@ -204,7 +204,7 @@ class Check(Speed):
         side = torch.cuda.Stream()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=side):
-            chain()
+            chain(pdl=1)
         for factor in (1.0, 0.5):
             a.view(torch.uint8).copy_(start[0].view(torch.uint8)), sfa.copy_(start[1] * factor)
             graph.replay()
@@ -216,6 +216,38 @@ class Check(Speed):
             if differing(captured, d):
                 raise AssertionError("a replayed graph and direct calls differ")
         return {"replays": 2}
+
+    def dependent_launch(self):
+        """Eight GEMMs of a decode layer in a CUDA graph, with programmatic dependent launch and without it."""
+        out = {}
+        for m in (1, 16, 64):
+            graphs, results = {}, {}
+            cases = [operands(m, n, k, "mn", self.generator) for n, k in (*DENSE_NK, (7168, 2304))]
+            for pdl in (0, 1):
+                ds = [torch.empty(m, x[2].shape[0], device="cuda", dtype=torch.bfloat16) for x in cases]
+                calls = [self.library.prepare(*x, d, pdl=pdl) for x, d in zip(cases, ds)]
+                for call in calls:
+                    call()
+                torch.cuda.synchronize()
+                graphs[pdl], results[pdl] = torch.cuda.CUDAGraph(), ds
+                with torch.cuda.graph(graphs[pdl]):
+                    for call in calls:
+                        call()
+                for d in ds:
+                    d.fill_(7)
+            times = {0: [], 1: []}
+            for i in range(60):
+                pdl = i % 2
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                begin.record()
+                graphs[pdl].replay()
+                end.record()
+                torch.cuda.synchronize()
+                times[pdl].append(begin.elapsed_time(end) * 1e3)
+            if sum(differing(x, y) for x, y in zip(*results.values())):
+                raise AssertionError(f"M = {m}: other bits with programmatic dependent launch")
+            out[m] = {name: round(sorted(times[pdl])[15], 1) for pdl, name in ((0, "us_without"), (1, "us_with"))}
+        return {"gemms": 8, "m": out}
 
     def quantize(self):
         """GPU and CPU give the same bits for all types, NaN and infinities too."""
@@ -290,6 +322,7 @@ CHECKS = (
     "batch_invariant",
     "num_sms",
     "graph",
+    "dependent_launch",
     "quantize",
     "memcheck",
     "layouts",

@@ -85,7 +85,7 @@ typedef struct finegemm_gemm_options {
     void* stream;            /* CUstream or cudaStream_t; ignored on the CPU */
     const char* config;      /* a kernel by name; null: the planner's choice */
     int32_t num_sms;         /* CUDA only: SMs that may be used at most; 0: all */
-    int32_t reserved;        /* 0 */
+    int32_t pdl;             /* CUDA only: programmatic dependent launch, 0 or 1 */
 } finegemm_gemm_options;
 
 typedef struct finegemm_quantize_options {

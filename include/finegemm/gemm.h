@@ -28,6 +28,9 @@ struct GemmOptions {
     std::optional<bool> batch_invariant{};    ///< overrides Options::batch_invariant for this call
     int32_t num_sms = 0;                      ///< CUDA only: SMs that the kernel may use at most, so that others stay
                                               ///< free, for communication say; 0, or more than there are: all
+    bool pdl = false;                         ///< CUDA only: programmatic dependent launch. The kernel is set up while
+                                              ///< the one before it in the stream ends, and waits for it before it
+                                              ///< reads or writes a matrix: always right, a little faster
     std::string config{};                     ///< a kernel by name (see explain) instead of the planner's choice;
                                               ///< on the CPU it gives Numerics::Hopper the order of the sums
 };

@@ -17,6 +17,7 @@ def gemm(
     check_values: bool | None,
     batch_invariant: bool | None,
     num_sms: int,
+    pdl: bool,
     stream: int | None,
 ) -> None: ...
 def quantize_rows(

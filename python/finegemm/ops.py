@@ -26,6 +26,7 @@ def gemm(
     check_values: bool | None = None,
     batch_invariant: bool | None = None,
     num_sms: int = 0,
+    pdl: bool = False,
     stream: Any = None,
     context: Context | None = None,
 ) -> Any:
@@ -38,7 +39,8 @@ def gemm(
     On a GPU the work is queued on the current stream of the tensors' library, or on `stream`. `numerics` is of the CPU,
     `config` (a kernel by name, see explain) of the GPU. `check_values` looks for bad scales first. With
     `batch_invariant` the bits of a row of d do not depend on the other rows or on their number. `num_sms`: how many SMs
-    of the GPU may be used at most; 0: all.
+    of the GPU may be used at most; 0: all. `pdl`: programmatic dependent launch, the kernel is set up while the one
+    before it in the stream ends.
     """
     views = exported("a", a), exported("sfa", sfa), exported("b", b), exported("sfb", sfb)
     if d is None:
@@ -52,6 +54,7 @@ def gemm(
         check_values,
         batch_invariant,
         num_sms,
+        pdl,
         stream_number(stream),
     )
     return d

@@ -146,13 +146,13 @@ Options to_options(const finegemm_options& given) {
 
 GemmOptions to_options(const finegemm_gemm_options& given) {
     check_struct(given, "options");
-    require_zero(given.reserved, "options");
     GemmOptions o;
     o.stream = given.stream;
     o.numerics = static_cast<Numerics>(given.numerics);
     o.check_values = to_choice(given.check_values, "check_values");
     o.batch_invariant = to_choice(given.batch_invariant, "batch_invariant");
     o.num_sms = given.num_sms;
+    o.pdl = to_bool(given.pdl, "pdl");
     if (given.config) o.config = given.config;
     return o;
 }

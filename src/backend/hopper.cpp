@@ -239,7 +239,7 @@ void HopperBackend::gemm(const GemmArgs& args, const GemmOptions& options) {
     std::shared_ptr<const Call> call = find_call(key, options.config);
     const cuda::CurrentDevice current(device_);
     if (!call) call = make_call(key, options.config, args);
-    call->kernel->launch(call->grid, &call->params, options.stream);
+    call->kernel->launch(call->grid, &call->params, options.stream, options.pdl);
 }
 
 void HopperBackend::zero(const Matrix& d, Stream stream) const {

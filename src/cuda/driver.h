@@ -20,12 +20,16 @@ using StreamHandle = void*;
 using LibraryHandle = struct LibraryTag*;
 using KernelHandle = struct KernelTag*;
 
-/// CUlaunchAttribute with the one attribute that we set: CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION.
+// CUlaunchAttributeID: cluster dimension, programmatic stream serialisation.
+inline constexpr int kClusterDimension = 4, kProgrammaticSerialization = 6;
+
+/// CUlaunchAttribute.
 struct LaunchAttribute {
-    int id = 4;
+    int id = 0;
     char pad[4] = {};
     union {
         uint32_t cluster[3];
+        int allowed;
         char bytes[64];
     } value = {};
 };

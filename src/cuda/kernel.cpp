@@ -26,20 +26,32 @@ private:
     int mode_ = kRelaxed;   // then the thread's own, to be put back
 };
 
-LaunchConfig config_of(const LaunchShape& shape, uint32_t grid, LaunchAttribute& attribute, StreamHandle stream) {
+/// A launch's configuration, with room for the attributes that it points to.
+struct Launch {
+    LaunchAttribute attributes[2];
     LaunchConfig config;
-    config.grid[0] = grid;
-    config.block[0] = shape.block;
-    config.smem_bytes = shape.smem_bytes;
-    config.stream = stream;
-    if (shape.cluster > 1) {
-        attribute.value.cluster[0] = shape.cluster;
-        attribute.value.cluster[1] = attribute.value.cluster[2] = 1;
-        config.attributes = &attribute;
-        config.attribute_count = 1;
+
+    Launch(const LaunchShape& shape, uint32_t grid, StreamHandle stream, bool overlap) {
+        config.grid[0] = grid;
+        config.block[0] = shape.block;
+        config.smem_bytes = shape.smem_bytes;
+        config.stream = stream;
+        config.attributes = attributes;
+        if (shape.cluster > 1) {
+            LaunchAttribute& cluster = attributes[config.attribute_count++];
+            cluster.id = kClusterDimension;
+            cluster.value.cluster[0] = shape.cluster;
+            cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
+        }
+        if (overlap) {
+            LaunchAttribute& programmatic = attributes[config.attribute_count++];
+            programmatic.id = kProgrammaticSerialization;
+            programmatic.value.allowed = 1;
+        }
     }
-    return config;
-}
+    Launch(const Launch&) = delete;
+    Launch& operator=(const Launch&) = delete;
+};
 
 }  // namespace
 
@@ -70,9 +82,8 @@ uint32_t Kernel::occupancy() const {
     const DeviceFacts& facts = device_.facts();
     int resident = 0;
     if (shape_.cluster > 1) {
-        LaunchAttribute attribute;
-        const LaunchConfig config = config_of(shape_, shape_.cluster, attribute, nullptr);
-        driver.check(driver.api.OccupancyMaxActiveClusters(&resident, kernel_, &config),
+        const Launch launch(shape_, shape_.cluster, nullptr, false);
+        driver.check(driver.api.OccupancyMaxActiveClusters(&resident, kernel_, &launch.config),
                      "cuOccupancyMaxActiveClusters(" + entry_ + ")");
     } else {
         driver.check(driver.api.OccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel_,
@@ -89,12 +100,11 @@ uint32_t Kernel::occupancy() const {
     return static_cast<uint32_t>(resident);
 }
 
-void Kernel::launch(uint32_t grid, const void* parameters, StreamHandle stream) const {
-    LaunchAttribute attribute;
-    const LaunchConfig config = config_of(shape_, grid, attribute, stream);
+void Kernel::launch(uint32_t grid, const void* parameters, StreamHandle stream, bool overlap) const {
+    const Launch launch(shape_, grid, stream, overlap);
     void* arguments[] = {const_cast<void*>(parameters)};
     const Driver& driver = device_.driver();
-    if (const Result result = driver.api.LaunchKernelEx(&config, kernel_, arguments, nullptr); result != 0)
+    if (const Result result = driver.api.LaunchKernelEx(&launch.config, kernel_, arguments, nullptr); result != 0)
         driver.check(result, "cuLaunchKernelEx(" + entry_ + ")");
 }
 

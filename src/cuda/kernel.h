@@ -24,8 +24,9 @@ public:
 
     /// Clusters (CTAs, when they have one) that the device holds at once.
     uint32_t resident_clusters() const { return resident_; }
-    /// `parameters` points to the kernel's only argument, which is copied.
-    void launch(uint32_t grid, const void* parameters, StreamHandle stream) const;
+    /// `parameters` points to the kernel's only argument, which is copied. `overlap`: it may start before the kernel
+    /// before it in the stream has ended, and waits for that itself.
+    void launch(uint32_t grid, const void* parameters, StreamHandle stream, bool overlap = false) const;
 
 private:
     uint32_t occupancy() const;

@@ -104,7 +104,7 @@ const Misuse kGemm[] = {
     {"check_values is 3", [](GemmCall& c) { c.options.check_values = 3; }},
     {"options have no size", [](GemmCall& c) { c.options.struct_size = 0; }},
     {"num_sms is negative", [](GemmCall& c) { c.options.num_sms = -1; }},
-    {"options use their reserved field", [](GemmCall& c) { c.options.reserved = 1; }},
+    {"pdl is no switch", [](GemmCall& c) { c.options.pdl = 2; }},
     {"batch_invariant is no choice", [](GemmCall& c) { c.options.batch_invariant = 3; }},
     {"a uses its reserved field", [](GemmCall& c) { c.args.a.reserved = 1; }},
 

@@ -174,6 +174,17 @@ TEST_F(HopperGemm, LaunchesNoMoreCtasThanSmsMayBeUsed) {
     EXPECT_TRUE(contains(error, "SMs may be used")) << error.what();
 }
 
+TEST_F(HopperGemm, OverlapsWithTheKernelBeforeOnlyWhenAsked) {
+    const auto hopper = backend();
+    const GemmConfig clusters = test::candidate({ClusterUse::SplitK});
+    for (const std::string& config : {std::string("m64n64s5w1_x2"), plan::name_of(clusters)})
+        for (const bool pdl : {false, true, false}) {
+            hopper->gemm(operands(16, 64, 4096), {.pdl = pdl, .config = config});
+            EXPECT_EQ(last_launch().programmatic, pdl);
+            EXPECT_EQ(last_launch().cluster, config == "m64n64s5w1_x2" ? 1u : clusters.cluster);
+        }
+}
+
 TEST_F(HopperGemm, TakesStridesOfAnyLayoutAsTheyAre) {
     GemmArgs args = operands(300, 512, 1040);
     args.a.row_stride = 1056;

@@ -88,7 +88,8 @@ static_assert(same(DeviceAttribute::ComputeMinor, CU_DEVICE_ATTRIBUTE_COMPUTE_CA
 static_assert(same(DeviceAttribute::MaxSharedMemoryOptin, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
 
 TEST(CudaHeader, AgreesWithOurConstants) {
-    EXPECT_EQ(LaunchAttribute{}.id, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+    EXPECT_EQ(kClusterDimension, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+    EXPECT_EQ(kProgrammaticSerialization, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
     EXPECT_EQ(kMaxDynamicSharedMemory, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
     EXPECT_EQ(sizeof(DevicePtr), sizeof(CUdeviceptr));
     EXPECT_EQ(sizeof(Result), sizeof(CUresult));

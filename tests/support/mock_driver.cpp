@@ -28,6 +28,12 @@ uint32_t cluster_of(const LaunchConfig& c) {
     return 1;
 }
 
+bool is_programmatic(const LaunchConfig& c) {
+    for (unsigned i = 0; i < c.attribute_count; ++i)
+        if (c.attributes[i].id == 6) return c.attributes[i].value.allowed == 1;
+    return false;
+}
+
 /// What a launch on the current context's GPU must keep to.
 int check_launch(const LaunchConfig& c, const Kernel& kernel) {
     const uint32_t cluster = cluster_of(c);
@@ -191,6 +197,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, Kernel* kernel, void** paramete
                   .block = config->block[0],
                   .cluster = cluster_of(*config),
                   .smem_bytes = config->smem_bytes,
+                  .programmatic = is_programmatic(*config),
                   .stream = config->stream,
                   .gemm = {},
                   .quantize = {}};

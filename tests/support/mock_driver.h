@@ -28,6 +28,7 @@ struct Launch {
     std::string entry;
     int gpu;
     uint32_t grid, block, cluster, smem_bytes;
+    bool programmatic;   // it may overlap with the kernel before it
     void* stream;
     GemmParams gemm;           // of a kernel "finegemm_*"
     QuantizeParams quantize;   // of a kernel "finegemm_quantize_*"

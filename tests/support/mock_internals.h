@@ -20,6 +20,7 @@ struct LaunchAttribute {
     char pad[4];
     union {
         unsigned cluster[3];
+        int allowed;
         char bytes[64];
     } value;
 };

@@ -30,6 +30,9 @@ __device__ void gemm(const GemmParams& p) {
         ptx::prefetch_tensor_map(&p.b);
     }
     init_barriers(smem);
+    // Nothing of the matrices is read or written above. The next kernel's CTAs start when all of this grid have come
+    // here, so that they take no room from them.
+    ptx::grid_launch_dependents();
     ptx::grid_dependency_wait();
     const auto walk = Walk::of<C>(p.raster, p.k_blocks, blockIdx.x, gridDim.x, C.cluster > 1 ? ptx::cluster_rank() : 0);
     if (threadIdx.x / 128 == C.math_warpgroups) {

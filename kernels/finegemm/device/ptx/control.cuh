@@ -48,7 +48,11 @@ __device__ inline uint32_t broadcast(uint32_t x) {
     return x;
 }
 
-/// Waits for the kernels that this one was launched to overlap with; returns at once when there are none.
+/// Lets the next kernel of the stream start, if it was launched to overlap with this one; what this one writes it must
+/// wait for (grid_dependency_wait). PTX ISA, griddepcontrol.
+__device__ inline void grid_launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+/// Waits for the end of the kernels that this one was launched to overlap with; returns at once when there are none.
 __device__ inline void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 }  // namespace finegemm::ptx
