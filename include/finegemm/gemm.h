@@ -11,7 +11,7 @@
 namespace finegemm {
 
 /// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n / 128, k / 128])
-/// All on one device. Row strides of A, B and D are at least their columns; on a GPU, below 2^40 bytes.
+/// All on one device. Row strides of A, B and D are at least their columns; those of A and B on a GPU below 2^40 bytes.
 /// Strides of scales are any that are not negative; 0 repeats a scale.
 struct GemmArgs {
     ConstMatrix a;     ///< [M, K] e4m3, K contiguous, row stride a multiple of 16, pointer aligned to 16

@@ -184,7 +184,6 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
     const bool streaming = m <= kStreamingRows;
     Call call{.params = {.a = encoded("a", args.a, a_box(c, m)),
                          .b = encoded("b", args.b, b_box(c)),
-                         .d = encoded("d", args.d, d_box(c)),
                          .sfa = view_of(args.sfa),
                          .sfb = view_of(args.sfb),
                          .d_data = args.d.data,

@@ -22,9 +22,9 @@ std::string_view enumerator(ClusterUse use) {
 std::string to_source(const GemmConfig& c) {
     return fmt::format(
         "finegemm::GemmConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .math_warpgroups = {}, .cluster = {}, "
-        ".cluster_use = finegemm::ClusterUse::{}, .ctas_per_sm = {}, .slab_n = {}, "
+        ".cluster_use = finegemm::ClusterUse::{}, .ctas_per_sm = {}, "
         ".scales = finegemm::ScaleLayout::{}}}",
-        c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm, c.slab_n,
+        c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm,
         c.scales == ScaleLayout::Rows ? "Rows" : "Any");
 }
 

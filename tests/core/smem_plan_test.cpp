@@ -33,9 +33,7 @@ std::vector<Object> objects(const GemmConfig& c) {
         add(p.partials, c.math_warpgroups, p.partials_warpgroup, bytes, 16);
         add(p.partials_full, c.math_warpgroups, 8, 8, 8);
     } else {
-        const uint32_t boxes = c.slab_n / d_box_cols(c);
-        for (uint32_t w = 0; w < c.math_warpgroups; ++w)
-            add(p.d + w * p.d_warpgroup, boxes, d_box_bytes(c), 64 * d_box_cols(c) * 2, 1024);
+        add(p.d, c.math_warpgroups * 4, p.d_warp, 16 * slab_pitch(c), 16);
     }
     return list;
 }
@@ -65,8 +63,7 @@ TEST(SmemPlan, ObjectsAreAlignedApartAndInside) {
                                   .stages = 3 + tile_n % 5,
                                   .math_warpgroups = warpgroups,
                                   .cluster = splits,
-                                  .cluster_use = splits > 1 ? ClusterUse::SplitK : ClusterUse::None,
-                                  .slab_n = tile_n});
+                                  .cluster_use = splits > 1 ? ClusterUse::SplitK : ClusterUse::None});
 }
 
 TEST(SmemPlan, TheConfigurationsOfTheTestsFitAnSm) {
@@ -90,9 +87,6 @@ TEST(TmaBox, AllBoxesOfAllConfigurationsAreLegal) {
         SCOPED_TRACE(test::describe(c));
         for (uint32_t m : {1u, 7u, 8u, 9u, 63u, 64u, 100u, 255u, 4096u}) EXPECT_TRUE(legal(a_box(c, m))) << m;
         EXPECT_TRUE(legal(b_box(c)));
-        EXPECT_TRUE(legal(d_box(c)));
-        EXPECT_EQ(c.slab_n % d_box_cols(c), 0u) << "boxes fill the slab";
-        EXPECT_EQ(c.tile_n % c.slab_n, 0u) << "slabs fill the tile";
     }
 }
 
@@ -115,21 +109,30 @@ TEST(TmaBox, ASmallMShrinksTheBoxButNotBelowIt) {
     }
 }
 
-TEST(SlabOffset, PiecesFillTheSlabOnceAndRowsFollowTheBox) {
+TEST(Slab, ColumnsDivideEveryTile) {
+    for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 16) {
+        const GemmConfig c{.tile_n = tile_n};
+        EXPECT_EQ(tile_n % slab_cols(c), 0u) << tile_n;
+        EXPECT_EQ(slab_cols(c) % 16, 0u) << "stmatrix writes sixteen columns";
+        EXPECT_LE(slab_cols(c), 64u) << tile_n;
+    }
+}
+
+TEST(Slab, EachPieceHasAPlaceOfItsOwnAndALaneThatTakesIt) {
     for (const GemmConfig& c : test::kConfigs) {
         SCOPED_TRACE(test::describe(c));
-        std::set<uint32_t> seen;
-        for (uint32_t row = 0; row < 64; ++row)
-            for (uint32_t col = 0; col < c.slab_n; col += 8) {
-                const uint32_t at = slab_offset(c, {row, col});
+        std::set<uint32_t> places;
+        for (uint32_t i = 0; i < slab_cols(c) / 16; ++i)
+            for (uint32_t lane = 0; lane < 32; ++lane) {
+                const RowCol piece = slab_piece(c, lane, i);
+                EXPECT_LT(piece.row, 16u);
+                EXPECT_LT(piece.col, slab_cols(c));
+                const uint32_t at = slab_offset(c, piece);
                 EXPECT_EQ(at % 16, 0u);
-                EXPECT_LT(at, c.slab_n / d_box_cols(c) * d_box_bytes(c));
-                EXPECT_TRUE(seen.insert(at).second) << "two pieces in one place";
-                // TMA reads box after box, and the swizzle stays within a row.
-                const uint32_t row_bytes = d_box_cols(c) * 2;
-                EXPECT_EQ(at / d_box_bytes(c), col / d_box_cols(c));
-                EXPECT_EQ(at % d_box_bytes(c) / row_bytes, row);
+                EXPECT_LE(at + 16, 16 * slab_pitch(c));
+                EXPECT_TRUE(places.insert(at).second) << "two pieces in one place";
             }
+        EXPECT_EQ(places.size(), 16 * slab_cols(c) / 8) << "all of sixteen rows";
     }
 }
 

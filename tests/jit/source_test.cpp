@@ -22,8 +22,7 @@ constexpr GemmConfig kExample{.tile_m = 128,
                               .math_warpgroups = 2,
                               .cluster = 2,
                               .cluster_use = ClusterUse::ShareB,
-                              .ctas_per_sm = 1,
-                              .slab_n = 64};
+                              .ctas_per_sm = 1};
 
 TEST(GemmSource, IsAShortReadableText) {
     const fs::path golden = fs::path(FINEGEMM_TEST_DIR) / "golden/gemm_source.cu";
@@ -41,9 +40,9 @@ TEST(GemmSource, PrintsEveryConfigurationSoThatAHostCompilerReadsTheSameValue) {
     configs.push_back(kExample);
     for (const GemmConfig& c : configs) {
         const auto use = static_cast<uint32_t>(c.cluster_use);
-        text += fmt::format("static_assert({} == finegemm::GemmConfig{{{}, {}, {}, {}, {}, U({}), {}, {}, S({})}});\n",
+        text += fmt::format("static_assert({} == finegemm::GemmConfig{{{}, {}, {}, {}, {}, U({}), {}, S({})}});\n",
                             to_source(c), c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, use,
-                            c.ctas_per_sm, c.slab_n, static_cast<uint32_t>(c.scales));
+                            c.ctas_per_sm, static_cast<uint32_t>(c.scales));
     }
     const TemporaryDirectory directory;
     const std::string file = directory.path() + "/configs.cpp";

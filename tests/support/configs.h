@@ -11,27 +11,27 @@
 
 namespace finegemm::test {
 
-// tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, slab_n, scales
+// tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, scales
 inline constexpr auto kConfigs = std::to_array<GemmConfig>({
-    {64, 16, 3, 1, 1, ClusterUse::None, 2, 16},
-    {64, 32, 8, 1, 1, ClusterUse::None, 2, 32},
-    {64, 96, 6, 1, 1, ClusterUse::None, 1, 96},
-    {128, 128, 6, 2, 1, ClusterUse::None, 1, 64},
-    {128, 192, 4, 2, 1, ClusterUse::None, 1, 64},
-    {128, 176, 3, 2, 1, ClusterUse::None, 1, 176},
-    {256, 128, 4, 2, 1, ClusterUse::None, 1, 64},
-    {192, 112, 4, 3, 1, ClusterUse::None, 1, 112},
-    {128, 128, 6, 2, 2, ClusterUse::ShareB, 1, 64},
-    {192, 128, 4, 3, 2, ClusterUse::ShareA, 1, 64},
-    {256, 128, 4, 2, 2, ClusterUse::ShareA, 1, 64},
-    {64, 128, 5, 1, 4, ClusterUse::ShareB, 1, 32},
-    {64, 32, 7, 1, 2, ClusterUse::SplitK, 2, 32},
-    {64, 64, 5, 1, 5, ClusterUse::SplitK, 2, 64},
-    {128, 64, 5, 2, 3, ClusterUse::SplitK, 1, 64},
-    {64, 32, 6, 1, 8, ClusterUse::SplitK, 2, 32},
-    {128, 32, 8, 2, 1, ClusterUse::None, 1, 32, ScaleLayout::Rows},
-    {128, 64, 5, 2, 2, ClusterUse::SplitK, 1, 64, ScaleLayout::Rows},
-    {192, 128, 4, 3, 2, ClusterUse::ShareA, 1, 64, ScaleLayout::Rows},
+    {64, 16, 3, 1, 1, ClusterUse::None, 2},
+    {64, 32, 8, 1, 1, ClusterUse::None, 2},
+    {64, 96, 6, 1, 1, ClusterUse::None, 1},
+    {128, 128, 6, 2, 1, ClusterUse::None, 1},
+    {128, 192, 4, 2, 1, ClusterUse::None, 1},
+    {128, 176, 3, 2, 1, ClusterUse::None, 1},
+    {256, 128, 4, 2, 1, ClusterUse::None, 1},
+    {192, 112, 4, 3, 1, ClusterUse::None, 1},
+    {128, 128, 6, 2, 2, ClusterUse::ShareB, 1},
+    {192, 128, 4, 3, 2, ClusterUse::ShareA, 1},
+    {256, 128, 4, 2, 2, ClusterUse::ShareA, 1},
+    {64, 128, 5, 1, 4, ClusterUse::ShareB, 1},
+    {64, 32, 7, 1, 2, ClusterUse::SplitK, 2},
+    {64, 64, 5, 1, 5, ClusterUse::SplitK, 2},
+    {128, 64, 5, 2, 3, ClusterUse::SplitK, 1},
+    {64, 32, 6, 1, 8, ClusterUse::SplitK, 2},
+    {128, 32, 8, 2, 1, ClusterUse::None, 1, ScaleLayout::Rows},
+    {128, 64, 5, 2, 2, ClusterUse::SplitK, 1, ScaleLayout::Rows},
+    {192, 128, 4, 3, 2, ClusterUse::ShareA, 1, ScaleLayout::Rows},
 });
 
 inline std::string describe(const GemmConfig& c) {

@@ -28,7 +28,6 @@ struct GemmConfig {
     uint32_t cluster = 1;            // CTAs in a cluster
     ClusterUse cluster_use = ClusterUse::None;
     uint32_t ctas_per_sm = 1;        // bounds registers and shared memory
-    uint32_t slab_n = 64;            // columns of D that a warpgroup stages at once: divides tile_n
     ScaleLayout scales = ScaleLayout::Any;
 
     constexpr bool operator==(const GemmConfig&) const = default;
@@ -45,5 +44,12 @@ struct GemmConfig {
     /// A tile whose columns may fall into two 128-wide scale blocks of B.
     FG_HD constexpr bool two_b_scales() const { return kScaleBlock % tile_n != 0; }
 };
+
+/// Columns that have one scale of B, wherever the tile begins: the greatest common divisor of its width and 128.
+FG_HD constexpr uint32_t scale_step(const GemmConfig& c) {
+    uint32_t step = 8;
+    while (step < kScaleBlock && c.tile_n % (step * 2) == 0) step *= 2;
+    return c.two_b_scales() ? step : c.tile_n;
+}
 
 }  // namespace finegemm

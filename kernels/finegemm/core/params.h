@@ -26,9 +26,9 @@ inline FG_HD bool has_scale_runs(const ScaleView& sfa, uint32_t k_blocks, uint32
 }
 
 struct GemmParams {
-    TensorMap a, b, d;
+    TensorMap a, b;
     ScaleView sfa, sfb;
-    void* d_data;              // bf16, row-major; split-K kernels store without the tensor map
+    void* d_data;              // bf16, row-major
     int64_t d_row_stride;      // elements
     uint32_t m, n, k_blocks;   // k_blocks = ceil(K / 128)
     uint32_t a_box_rows;       // rows of A that one load brings: tile_m / a_sharers, or fewer when M is small

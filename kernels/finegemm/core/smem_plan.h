@@ -6,28 +6,38 @@
 
 namespace finegemm {
 
-/// Columns of one TMA store box, and so the row pitch of a staged part of D.
-/// The widest divisor of the slab that a 128-byte row can hold: 64 bf16.
-FG_HD constexpr uint32_t d_box_cols(const GemmConfig& c) {
-    uint32_t best = 8;
-    for (uint32_t cols = 8; cols <= 64; cols += 8)
-        if (c.slab_n % cols == 0) best = cols;
-    return best;
+/// Columns of D that a warp stages at once: the most of 64, 48, 32 and 16 that divide the tile.
+FG_HD constexpr uint32_t slab_cols(const GemmConfig& c) {
+    uint32_t cols = 64;
+    while (c.tile_n % cols != 0) cols -= 16;
+    return cols;
 }
 
-/// One TMA box of D in shared memory: 64 rows, starting on a swizzle atom.
-FG_HD constexpr uint32_t d_box_bytes(const GemmConfig& c) { return align_up(64 * d_box_cols(c) * 2, 1024); }
+/// Row pitch of a warp's slab of D, in bytes: an odd number of 16-byte pieces, so that those of eight rows, which
+/// stmatrix writes at once, lie in different banks.
+FG_HD constexpr uint32_t slab_pitch(const GemmConfig& c) { return (slab_cols(c) / 8 | 1) * 16; }
+
+/// Byte of a slab at which a 16-byte piece of a row lies.
+FG_HD constexpr uint32_t slab_offset(const GemmConfig& c, RowCol piece) {
+    return piece.row * slab_pitch(c) + piece.col * 2;
+}
+
+/// The i-th piece that a lane takes from a slab to D: rows one after the other, so that a warp writes whole ones.
+FG_HD constexpr RowCol slab_piece(const GemmConfig& c, uint32_t lane, uint32_t i) {
+    const uint32_t piece = i * 32 + lane, pieces = slab_cols(c) / 8;
+    return {.row = piece / pieces, .col = piece % pieces * 8};
+}
 
 struct SmemPlan {
     uint32_t a, b;              // stages x tile, e4m3, 128-byte rows
-    uint32_t d;                 // one slab per math warpgroup, bf16
+    uint32_t d;                 // one slab of 16 rows per math warp, bf16
     uint32_t partials;          // split-K: k_splits x slice of the tile, f32
     uint32_t sfa, sfb;          // stages x scales of one k-block, f32
     uint32_t full, empty;       // mbarriers, one per stage
     uint32_t partials_full;     // mbarriers, one per math warpgroup
     uint32_t total;
-    // Distance from one stage (or warpgroup) to the next.
-    uint32_t a_stage, b_stage, d_warpgroup, partials_warpgroup, sfa_stage, sfb_stage;
+    // Distance from one stage (or warp, or warpgroup) to the next.
+    uint32_t a_stage, b_stage, d_warp, partials_warpgroup, sfa_stage, sfb_stage;
 };
 
 /// Scales of B that one k-block of a tile needs: the tile touches one or two blocks of 128 columns.
@@ -50,13 +60,13 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     const bool split = c.k_splits() > 1;
     p.a_stage = c.tile_m * GemmConfig::kTileK;   // a multiple of 1024: eight 128-byte rows, one swizzle atom
     p.b_stage = c.tile_n * GemmConfig::kTileK;
-    p.d_warpgroup = split ? 0 : c.slab_n / d_box_cols(c) * d_box_bytes(c);
+    p.d_warp = split ? 0 : 16 * slab_pitch(c);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
     p.sfa_stage = c.tile_m * 4;
     p.sfb_stage = kMaxBScales * 4;
     p.a = take(c.stages * p.a_stage, 1024);
     p.b = take(c.stages * p.b_stage, 1024);
-    p.d = take(c.math_warpgroups * p.d_warpgroup, 1024);
+    p.d = take(c.math_warpgroups * 4 * p.d_warp, 16);
     p.partials = take(c.math_warpgroups * p.partials_warpgroup, 16);
     p.sfa = take(c.stages * p.sfa_stage, 16);
     p.sfb = take(c.stages * p.sfb_stage, 8);

@@ -1,12 +1,15 @@
-// The boxes of the three tensor maps of a GEMM, and the rules that the hardware sets for them.
+// The boxes of the two tensor maps of a GEMM, and the rules that the hardware sets for them.
 // Layer core. CUDA driver API, cuTensorMapEncodeTiled.
 #pragma once
 
 #include <finegemm/core/schedule.h>
 #include <finegemm/core/smem_plan.h>
-#include <finegemm/core/swizzle.h>
 
 namespace finegemm {
+
+/// How TMA permutes 16-byte chunks inside the rows that it writes to shared memory; the value is a row's width in
+/// bytes. wgmma's descriptors follow the same rule. PTX ISA, "Tensor swizzling modes".
+enum class Swizzle : uint32_t { None = 0, B32 = 32, B64 = 64, B128 = 128 };
 
 struct TmaBox {
     uint32_t rows = 0, cols = 0;      // cols: elements along the contiguous dimension
@@ -21,17 +24,6 @@ FG_HD constexpr TmaBox a_box(const GemmConfig& c, uint32_t m) {
 FG_HD constexpr TmaBox b_box(const GemmConfig& c) {
     return {.rows = b_box_rows(c), .cols = GemmConfig::kTileK, .element_bytes = 1, .swizzle = Swizzle::B128};
 }
-FG_HD constexpr TmaBox d_box(const GemmConfig& c) {
-    return {.rows = 64, .cols = d_box_cols(c), .element_bytes = 2, .swizzle = swizzle_for(d_box_cols(c) * 2)};
-}
-
-/// Byte of a slab of D at which a 16-byte piece of a row goes: box after box, rows swizzled as the tensor map says.
-FG_HD constexpr uint32_t slab_offset(const GemmConfig& c, RowCol piece) {
-    const TmaBox box = d_box(c);
-    return piece.col / box.cols * d_box_bytes(c) +
-           swizzled(box.swizzle, piece.row * box.cols * 2 + piece.col % box.cols * 2);
-}
-
 /// Boxes have at most 256 rows, rows of a multiple of 16 bytes, and rows no wider than the swizzle.
 FG_HD constexpr bool legal(const TmaBox& b) {
     const uint32_t row_bytes = b.cols * b.element_bytes;

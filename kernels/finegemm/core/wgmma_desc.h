@@ -16,4 +16,10 @@ FG_HD constexpr uint64_t wgmma_descriptor(uint32_t address) {
            kSwizzle128 << 62;
 }
 
+/// The half of a descriptor that depends on the address, and the descriptor that has it.
+FG_HD constexpr uint32_t wgmma_descriptor_low(uint32_t address) {
+    return static_cast<uint32_t>(wgmma_descriptor(address));
+}
+FG_HD constexpr uint64_t wgmma_descriptor_with(uint32_t low) { return wgmma_descriptor(0) >> 32 << 32 | low; }
+
 }  // namespace finegemm

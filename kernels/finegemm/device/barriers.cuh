@@ -6,9 +6,11 @@
 
 namespace finegemm::device {
 
-inline constexpr uint32_t kSlabBarrier = 1;  // 0 is __syncthreads
+inline constexpr uint32_t kWarpgroupBarrier = 1;  // 0 is __syncthreads
 
 /// All 128 threads of one math warpgroup.
-__device__ inline void warpgroup_barrier(uint32_t warpgroup) { ptx::named_barrier_sync(kSlabBarrier + warpgroup, 128); }
+__device__ inline void warpgroup_barrier(uint32_t warpgroup) {
+    ptx::named_barrier_sync(kWarpgroupBarrier + warpgroup, 128);
+}
 
 }  // namespace finegemm::device

@@ -10,18 +10,6 @@
 namespace finegemm::device {
 
 template <GemmConfig C>
-__device__ void multiply_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk) {
-    auto at = RingCursor<C.stages>::consumer();
-    Accumulator<C> acc;
-    for (TileCoord tile; walk.take<C>(tile);) {
-        multiply_tile<C>(acc, smem, at, tile, walk.k);
-        if constexpr (C.k_splits() > 1) store_split_tile<C>(p, acc, smem, tile, walk.rank);
-        else store_tile<C>(p, acc, smem, tile);
-    }
-    if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read();   // shared memory must outlive the last store
-}
-
-template <GemmConfig C>
 __device__ void gemm(const GemmParams& p) {
     constexpr RegisterPlan kRegisters = register_plan(C);
     const auto smem = Shared<C>::claim();
@@ -42,7 +30,10 @@ __device__ void gemm(const GemmParams& p) {
         else if (ptx::elect_one()) load_tiles<C>(p, smem, walk);
     } else {
         if constexpr (kRegisters.math > kRegisters.launch) ptx::setmaxnreg_inc<kRegisters.math>();
-        multiply_tiles<C>(p, smem, walk);
+        multiply_tiles<C>(smem, walk, [&](const Accumulator<C>& acc, TileCoord tile) {
+            if constexpr (C.k_splits() > 1) store_split_tile<C>(p, acc, smem, tile, walk.rank);
+            else store_tile<C>(p, acc, smem, tile);
+        });
     }
     // Neighbours still arrive at this CTA's barriers: none may leave before all are done.
     if constexpr (producers_served(C) > 1) {

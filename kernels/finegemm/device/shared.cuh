@@ -27,7 +27,7 @@ struct Shared {
     __device__ SmemAddr sfb(uint32_t stage) const { return base + (kPlan.sfb + stage * kPlan.sfb_stage); }
     __device__ SmemAddr full(uint32_t stage) const { return base + (kPlan.full + stage * 8); }
     __device__ SmemAddr empty(uint32_t stage) const { return base + (kPlan.empty + stage * 8); }
-    __device__ SmemAddr d(uint32_t warpgroup) const { return base + (kPlan.d + warpgroup * kPlan.d_warpgroup); }
+    __device__ SmemAddr d(uint32_t warp) const { return base + (kPlan.d + warp * kPlan.d_warp); }
     __device__ SmemAddr partials(uint32_t warpgroup) const {
         return base + (kPlan.partials + warpgroup * kPlan.partials_warpgroup);
     }

@@ -94,8 +94,8 @@ __device__ void store_split_tile(const GemmParams& p, const Accumulator<C>& acc,
         if (first_col + col < p.n)  // N is a multiple of 8: a piece exists wholly or not at all
             ptx::store_global_x4(
                 static_cast<uint16_t*>(p.d_data) + (first_row + row) * p.d_row_stride + first_col + col,
-                ptx::pack_bf16(low.part[0], low.part[1]), ptx::pack_bf16(low.part[2], low.part[3]),
-                ptx::pack_bf16(high.part[0], high.part[1]), ptx::pack_bf16(high.part[2], high.part[3]));
+                ptx::Words4{ptx::pack_bf16(low.part[0], low.part[1]), ptx::pack_bf16(low.part[2], low.part[3]),
+                            ptx::pack_bf16(high.part[0], high.part[1]), ptx::pack_bf16(high.part[2], high.part[3])});
     }
 }
 

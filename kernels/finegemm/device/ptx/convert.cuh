@@ -1,13 +1,9 @@
 // Conversions and 16-byte accesses for quantisation. Layer device. One instruction per function.
 #pragma once
 
-#include <finegemm/core/base.h>
+#include <finegemm/device/ptx/memory.cuh>
 
 namespace finegemm::ptx {
-
-struct Words4 {
-    uint32_t w[4];
-};
 
 /// Streaming data: read once, so it is kept out of L1.
 __device__ inline Words4 load_global_once(const void* from) {

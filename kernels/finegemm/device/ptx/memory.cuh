@@ -105,11 +105,30 @@ __device__ inline float fma(float a, float b, float c) {
     return x;
 }
 
-__device__ inline void store_global_x4(void* to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+struct Words4 {
+    uint32_t w[4];
+};
+__device__ inline Words4 load_shared_words_x4(SmemAddr at) {
+    Words4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                 : "r"(at.bits)
+                 : "memory");
+    return v;
 }
 
-/// Orders this thread's ordinary shared-memory stores before later reads by TMA or wgmma (the async proxy).
-__device__ inline void fence_proxy_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ inline void store_global_x4(void* to, const Words4& v) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]),
+                 "r"(v.w[3])
+                 : "memory");
+}
+
+/// The same where `wanted`. Without a branch: lanes that part ways cost the code around them its uniform registers.
+__device__ inline void store_global_x4_if(bool wanted, void* to, const Words4& v) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"l"(to),
+        "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3]), "r"(static_cast<uint32_t>(wanted))
+        : "memory");
+}
 
 }  // namespace finegemm::ptx

@@ -32,16 +32,4 @@ __device__ inline void tma_load_multicast(SmemAddr to, const TensorMap* map, Sme
         : "memory");
 }
 
-/// Stores the box at (x, y); what lies outside of the matrix is not written.
-__device__ inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x, uint32_t y) {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
-                 "r"(from.bits), "r"(x), "r"(y)
-                 : "memory");
-}
-
-__device__ inline void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-
-/// Waits until this thread's stores have read their shared memory, so that it may be written again.
-__device__ inline void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-
 }  // namespace finegemm::ptx

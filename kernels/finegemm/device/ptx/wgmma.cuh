@@ -18,6 +18,7 @@ __device__ inline void wgmma_wait_group() {
 
 /// Tells the compiler that `x` changes here: it must not move reads of an accumulator above the wait.
 __device__ inline void pin(float& x) { asm volatile("" : "+f"(x)::"memory"); }
+__device__ inline void pin(uint32_t& x) { asm volatile("" : "+r"(x)::"memory"); }
 
 #include <finegemm/device/ptx/wgmma_e4m3.inl>
 
