@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 CANDIDATES = Path(__file__).resolve().parent.parent / "src/plan/candidates.cpp"
-ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+), (\d+)\}, \{([\d.]+), ([\d.]+), ([\d.]+)\}\},")
+ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+)\}, \{([\d.]+), ([\d.]+), ([\d.]+)\}\},")
 NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d+))?(?:_[xo](\d+))?")
 
 # As in src/plan/cost.cpp and device_spec.cpp, H200.
@@ -104,7 +104,7 @@ def candidates(text):
     for row in ROW.finditer(text):
         tile_m, tile_n, stages, warpgroups, cluster, use, ctas = row.groups()[:7]
         key = (int(tile_m), int(tile_n), int(stages), int(warpgroups), use.lower(), int(cluster), int(ctas))
-        yield row, key, tuple(float(r) for r in row.groups()[8:])
+        yield row, key, tuple(float(r) for r in row.groups()[7:])
 
 
 def main():
