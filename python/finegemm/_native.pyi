@@ -13,7 +13,7 @@ def gemm(
     sfb: Tensor,
     d: Tensor,
     numerics: str,
-    config: str,
+    config: str | None,
     check_values: bool | None,
     batch_invariant: bool | None,
     num_sms: int,

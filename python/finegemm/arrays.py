@@ -18,17 +18,14 @@ def _producer(x: Any) -> str:
 
 
 def exported(name: str, x: Any, *, writable: bool = False) -> Any:
-    """The matrix `x` as the native module takes it, without a copy."""
-    view = _exported(name, x, writable)
-    if len(view.shape) != 2:
-        raise InvalidArgument(f"{name}: has {len(view.shape)} dimensions, must have 2; reshape it")
-    return view
-
-
-def _exported(name: str, x: Any, writable: bool) -> Any:
+    """The array `x` as the native module takes it, without a copy."""
+    if writable and type(x).__module__.startswith("jax"):
+        raise InvalidArgument(f"{name}: JAX arrays are immutable; pass an array of another library to write into")
+    if hasattr(type(x), "__dlpack_c_exchange_api__"):
+        return x   # torch from 2.10 on: tvm-ffi reads it and the current stream in C
     producer = _producer(x)
     if producer == "torch":
-        # Tensors themselves, so that tvm-ffi sees torch's stream.
+        # An older one. Tensors themselves, so that tvm-ffi sees torch's stream.
         if str(x.dtype) == "torch.float8_e4m3fn":
             return x.view(sys.modules["torch"].uint8)
         if "float8" not in str(x.dtype):
@@ -36,8 +33,6 @@ def _exported(name: str, x: Any, writable: bool) -> Any:
         raise InvalidArgument(f"{name}: has dtype {x.dtype}, must be torch.float8_e4m3fn; convert it")
     if producer == "numpy":
         x = _numpy_exported(name, x, writable)
-    elif writable and producer.startswith("jax"):
-        raise InvalidArgument(f"{name}: JAX arrays are immutable; pass an array of another library to write into")
     try:
         return tvm_ffi.from_dlpack(x)
     except (BufferError, TypeError, ValueError, RuntimeError) as e:
@@ -72,7 +67,7 @@ def empty_like(x: Any, shape: tuple[int, int], format: Format, *, name: str) -> 
     """A new row-major array of x's library on x's device."""
     producer = _producer(x)
     if producer == "torch":
-        return x.new_empty(shape, dtype=getattr(sys.modules["torch"], format))
+        return x.new_empty(*shape, dtype=getattr(sys.modules["torch"], format))   # two integers are read faster
     if producer == "numpy":
         try:
             import ml_dtypes

@@ -14,6 +14,12 @@ def _blocks(extent: int) -> int:
     return -(-extent // SCALE_BLOCK)
 
 
+def _extents(x: Any) -> tuple[int, int]:
+    """Rows and columns. The native library refuses what has not two dimensions; until then any numbers will do."""
+    shape = x.shape
+    return (shape[0], shape[1]) if len(shape) == 2 else (0, 0)
+
+
 def gemm(
     a: Any,
     sfa: Any,
@@ -44,13 +50,13 @@ def gemm(
     """
     views = exported("a", a), exported("sfa", sfa), exported("b", b), exported("sfb", sfb)
     if d is None:
-        d = empty_like(a, (views[0].shape[0], views[2].shape[0]), "bfloat16", name="d")
+        d = empty_like(a, (_extents(views[0])[0], _extents(views[2])[0]), "bfloat16", name="d")
     _native.gemm(
         (context or default_context()).handle,
         *views,
         exported("d", d, writable=True),
         numerics,
-        config or "",
+        config,
         check_values,
         batch_invariant,
         num_sms,
@@ -71,7 +77,7 @@ def _quantize(
     context: Context | None,
 ) -> tuple[Any, Any]:
     view = exported("x", x)
-    m, k = view.shape
+    m, k = _extents(view)
     if q is None:
         q = empty_like(x, (m, k), "float8_e4m3fn", name="q")
     if scales is None:

@@ -3,21 +3,19 @@
 
 #include <finegemm/error.h>
 #include <fmt/format.h>
+#include <tvm/ffi/dtype.h>
+#include <tvm/ffi/error.h>
 
 namespace finegemm::python {
 
 namespace {
 
 std::string name_of(DLDataType t) {
-    const auto bits = static_cast<int>(t.bits);
-    switch (t.code) {
-        case kDLInt: return fmt::format("int{}", bits);
-        case kDLUInt: return fmt::format("uint{}", bits);
-        case kDLFloat: return fmt::format("float{}", bits);
-        case kDLBfloat: return fmt::format("bfloat{}", bits);
-        case kDLBool: return "bool";
-        case kDLComplex: return fmt::format("complex{}", bits);
-        default: return fmt::format("DLPack type {} of {} bits", static_cast<int>(t.code), bits);
+    if (t.code == kDLComplex) return fmt::format("complex{}", static_cast<int>(t.bits));
+    try {
+        return tvm::ffi::DLDataTypeToString(t);
+    } catch (const tvm::ffi::Error&) {
+        return fmt::format("DLPack type {} of {} bits", static_cast<int>(t.code), static_cast<int>(t.bits));
     }
 }
 
@@ -54,6 +52,9 @@ Device device_of(std::string_view name, DLDevice d) {
 }  // namespace
 
 Matrix matrix(std::string_view name, const tvm::ffi::TensorView& tensor) {
+    if (tensor.ndim() != 2)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{}: has {} dimensions, must have 2; reshape it", name, tensor.ndim()));
     Matrix m{.data = static_cast<char*>(tensor.data_ptr()) + tensor.byte_offset(),
              .dtype = dtype_of(name, tensor.dtype()),
              .rows = tensor.shape()[0],

@@ -8,8 +8,8 @@
 
 namespace finegemm::python {
 
-/// A view of `tensor`, which has two dimensions (arrays.py sees to that). Formats that a producer cannot name come as
-/// their bits: uint8 is e4m3, uint16 is bf16. Throws Error that calls the tensor `name`.
+/// A view of `tensor`. Formats that a producer cannot name come as their bits: uint8 is e4m3, uint16 is bf16.
+/// Throws Error that calls the tensor `name`.
 Matrix matrix(std::string_view name, const tvm::ffi::TensorView& tensor);
 
 }  // namespace finegemm::python

@@ -117,9 +117,9 @@ std::optional<bool> choice(const ffi::Optional<bool>& given) {
 
 void gemm_into(const ContextRef& context, const ffi::TensorView& a, const ffi::TensorView& sfa,
                const ffi::TensorView& b, const ffi::TensorView& sfb, const ffi::TensorView& d,
-               const std::string& numerics, const std::string& config, const ffi::Optional<bool>& check_values,
-               const ffi::Optional<bool>& batch_invariant, int64_t num_sms, bool pdl,
-               const ffi::Optional<int64_t>& stream) {
+               const std::string& numerics, const ffi::Optional<ffi::String>& config,
+               const ffi::Optional<bool>& check_values, const ffi::Optional<bool>& batch_invariant, int64_t num_sms,
+               bool pdl, const ffi::Optional<int64_t>& stream) {
     translated([&] {
         const GemmArgs args{.a = matrix("a", a),
                             .sfa = matrix("sfa", sfa),
@@ -133,7 +133,7 @@ void gemm_into(const ContextRef& context, const ffi::TensorView& a, const ffi::T
               .batch_invariant = choice(batch_invariant),
               .num_sms = static_cast<int32_t>(std::clamp<int64_t>(num_sms, INT32_MIN, INT32_MAX)),
               .pdl = pdl,
-              .config = config});
+              .config = config.has_value() ? std::string(config.value()) : std::string()});
     });
 }
 

@@ -42,6 +42,15 @@ def test_quantised_tensors_are_of_torch():
     torch.testing.assert_close(q.float() * scales.repeat_interleave(128, 1), x.float(), rtol=2.0**-4, atol=1e-3)
 
 
+@pytest.mark.skipif(
+    not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), reason=f"torch {torch.__version__} has no C exchange API"
+)
+def test_tensors_are_handed_over_as_they_are():
+    # Anything else would cost each call a view of each matrix.
+    for tensor in tensors(operands(16, 32, 128)):
+        assert finegemm.arrays.exported("a", tensor) is tensor
+
+
 def test_other_eight_bit_floats_are_refused_and_not_misread():
     a, sfa, b, sfb = tensors(operands(16, 32, 128))
     with pytest.raises(finegemm.InvalidArgument, match="a: .*float8_e5m2"):
