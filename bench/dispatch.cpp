@@ -1,7 +1,6 @@
 // What a GEMM call costs the host before the driver's launch: the time of a call less that of the driver's calls in it.
 // Layer bench. The driver is the tests' mock, so no GPU is needed, nothing waits, and the driver's share is small.
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include <finegemm/quantize.h>
 
 #include "cuda/device.h"
+#include "host_clock.h"
 #include "plan/plan.h"
 #include "support/mock_driver.h"
 
@@ -31,18 +31,6 @@ struct Result {
     double call_ns, driver_ns;   // medians over batches
     double beyond_driver() const { return call_ns - driver_ns; }
 };
-
-double median(std::vector<double> x) {
-    std::nth_element(x.begin(), x.begin() + static_cast<ptrdiff_t>(x.size() / 2), x.end());
-    return x[x.size() / 2];
-}
-
-double time_batch(int calls, const std::function<void(int)>& call) {
-    using Clock = std::chrono::steady_clock;
-    const auto start = Clock::now();
-    for (int i = 0; i < calls; ++i) call(i);
-    return std::chrono::duration<double, std::nano>(Clock::now() - start).count() / calls;
-}
 
 void* address(uintptr_t at) { return reinterpret_cast<void*>(at); }
 

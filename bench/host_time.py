@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""What a call costs the host on a GPU, its launch included: finegemm beside torch.matmul and cuBLASLt.
+
+Usage: host_time.py [--cpp FILE] [--out FILE] [--batches N] [--commit ID] [--only-python]
+
+Calls are timed in batches of 200, of which the host waits for none; between batches it waits for the GPU, so that the
+driver's queue of launches never fills. The C++ side is build/bench/finegemm_bench_host_time. Needs the Python package,
+torch and a Hopper GPU; exits with 77 without one.
+"""
+
+import argparse
+import json
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CALLS = 200  # of a batch; the driver queues 1024 launches
+SHAPES = ((1, 2112, 7168), (16, 7168, 2048), (64, 4096, 7168), (128, 7168, 2048))
+SKIPPED = 77
+
+
+def skip(reason: str):
+    print(f"host_time: skipped: {reason}")
+    sys.exit(SKIPPED)
+
+
+def calls_for(m: int, n: int, k: int) -> dict:
+    """One function for each row of the record; all work on operands of the same shape."""
+    import finegemm
+    import torch
+
+    x, w = (torch.randn(rows, k, device="cuda", dtype=torch.bfloat16) for rows in (m, n))
+    (a, sfa), (b, sfb) = finegemm.quantize_rows(x), finegemm.quantize_blocks(w)
+    d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+    one = torch.ones((), device="cuda")
+    wt, bt = w.t(), b.t()  # not part of the calls that are timed
+    return {
+        "finegemm.gemm into d": lambda: finegemm.gemm(a, sfa, b, sfb, d),
+        "finegemm.gemm": lambda: finegemm.gemm(a, sfa, b, sfb),
+        "finegemm.gemm into d, pdl": lambda: finegemm.gemm(a, sfa, b, sfb, d, pdl=True),
+        "finegemm.quantize_rows into q": lambda: finegemm.quantize_rows(x, a, sfa),
+        "torch.matmul bf16 into d": lambda: torch.matmul(x, wt, out=d),
+        "torch.matmul bf16": lambda: torch.matmul(x, wt),
+        "torch._scaled_mm fp8 (cuBLASLt)": lambda: torch._scaled_mm(a, bt, one, one, out_dtype=torch.bfloat16),
+        "torch.empty": lambda: torch.empty(m, n, device="cuda", dtype=torch.bfloat16),
+        "an empty Python function": lambda: None,
+    }
+
+
+def batch_us(call) -> float:
+    """Microseconds of one of `CALLS` calls."""
+    start = time.perf_counter_ns()
+    for _ in range(CALLS):
+        call()
+    return (time.perf_counter_ns() - start) / CALLS / 1e3
+
+
+def measure(calls: dict, batches: int) -> dict:
+    """Median, p10 and p90 over batches; the calls take turns."""
+    import torch
+
+    times = {name: [] for name in calls}
+    for i in range(batches + 1):
+        for name, call in calls.items():
+            torch.cuda.synchronize()
+            us = batch_us(call)
+            if i > 0:  # the first batch loads kernels
+                times[name].append(us)
+    torch.cuda.synchronize()
+    return {name: summary(us) for name, us in times.items()}
+
+
+def summary(us: list) -> dict:
+    tenths = statistics.quantiles(us, n=10, method="inclusive")
+    return {"median": round(statistics.median(us), 3), "p10": round(tenths[0], 3), "p90": round(tenths[-1], 3)}
+
+
+def machine(commit: str) -> dict:
+    import torch
+
+    def command(*words):
+        return subprocess.run(words, capture_output=True, text=True).stdout.strip()
+
+    processors = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "driver": command("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split("\n")[0],
+        "processor": processors[0] if processors else platform.machine(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": commit or command("git", "-C", str(ROOT), "rev-parse", "HEAD"),
+    }
+
+
+def cpp(program: pathlib.Path) -> list:
+    done = subprocess.run([program, "--json"], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"host_time: {program}: {done.stderr.strip()}")
+    return json.loads(done.stdout)["rows"]
+
+
+def write(record: dict, path: pathlib.Path) -> None:
+    """One line for each row."""
+    rows = {name: value for name, value in record.items() if name.endswith("_rows")}
+    head = json.dumps({name: value for name, value in record.items() if name not in rows}, indent=1)[:-2]
+    tables = [f' "{name}": [\n  ' + ",\n  ".join(map(json.dumps, table)) + "\n ]" for name, table in rows.items()]
+    path.write_text(",\n".join([head, *tables]) + "\n}\n")
+
+
+def show(record: dict) -> None:
+    for row in record["python_rows"]:
+        print("x".join(map(str, row["shape"])))
+        for name, us in row["us"].items():
+            print(f"  {name:<34} {us['median']:7.2f} us   ({us['p10']:.2f} to {us['p90']:.2f})")
+    for row in record.get("cpp_rows", []):
+        medians = [f"{name} {row[f'{name}_us']['median']:.2f}" for name in ("gemm", "gemm_pdl", "empty_launch")]
+        print("x".join(map(str, row["shape"])), "C++ us:", ", ".join(medians))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--cpp", type=pathlib.Path, default=ROOT / "build/bench/finegemm_bench_host_time")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/host_h200.json")
+    parser.add_argument("--batches", type=int, default=101)
+    parser.add_argument("--commit", default="", help="for the record, where git cannot say")
+    parser.add_argument("--only-python", action="store_true", help="leave the C++ program out")
+    options = parser.parse_args()
+    try:
+        import torch
+    except ImportError:
+        skip("torch is not installed")
+    if not (torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)):
+        skip("no Hopper GPU that torch can use")
+    record = {"bench": "host_time"} | machine(options.commit)
+    record["method"] = f"mean of {CALLS} calls in a row; median, p10 and p90 of {options.batches} such batches"
+    record["python_rows"] = [{"shape": shape, "us": measure(calls_for(*shape), options.batches)} for shape in SHAPES]
+    if not options.only_python:
+        record["cpp_rows"] = cpp(options.cpp)
+    write(record, options.out)
+    show(record)
+
+
+if __name__ == "__main__":
+    main()
