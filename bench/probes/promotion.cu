@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(Warpgroups * 128)
     blocks(float row_scale, float block_scale, long long* clocks, float* sink) {
     char* shared = aligned_shared();
     for (uint32_t i = threadIdx.x; i < (64 * Warpgroups + N) * kRowBytes; i += blockDim.x) shared[i] = 0;
-    ptx::fence_proxy_async_shared();
+    probe::fence_proxy_async_shared();
     __syncthreads();
     const uint32_t base = ptx::smem_address(shared).bits;
     const uint64_t a = wgmma_descriptor(base + threadIdx.x / 128 * 64 * kRowBytes);

@@ -8,7 +8,6 @@
 // (128 bytes a clock) every byte of TMA slows the tensor cores down; at N = 128 (96 bytes) 32 bytes a clock are free,
 // at N = 256 (80) 48.
 #include <finegemm/core/fragment.h>
-#include <finegemm/core/swizzle.h>
 
 #include <finegemm/device/ptx/wgmma.cuh>
 
@@ -28,13 +27,17 @@ struct Clocks {
     long long math, copied_bytes, copying;
 };
 
+/// Where a byte of 128-byte rows lies after swizzling: the 16-byte chunks of row r are permuted by r % 8. PTX ISA, "Tensor
+/// swizzling modes".
+__host__ __device__ constexpr uint32_t swizzled(uint32_t offset) { return offset ^ ((offset >> 7 & 7) << 4); }
+
 /// What registers hold of A [64 x 128], row-major with the swizzle, for the four steps of K. PTX ISA, wgmma, the
 /// register fragment of A for .k32.
 __device__ void load_fragment(uint32_t (&a)[16], const char* tile) {
     const uint32_t thread = threadIdx.x % 128, row = thread / 32 * 16 + thread % 32 / 4, col = thread % 4 * 4;
     for (uint32_t i = 0; i < 16; ++i) {
         const uint32_t r = row + i % 2 * 8, c = i / 4 * 32 + i % 4 / 2 * 16 + col;
-        a[i] = *reinterpret_cast<const uint32_t*>(tile + swizzled(Swizzle::B128, r * kK + c));
+        a[i] = *reinterpret_cast<const uint32_t*>(tile + swizzled(r * kK + c));
     }
 }
 
@@ -50,9 +53,9 @@ __global__ void __launch_bounds__(128) once(const char* a_tile, const char* b_ti
     char* shared = aligned_shared();
     for (uint32_t i = threadIdx.x; i < (64 + N) * kK; i += 128) {
         const uint32_t at = i < 64 * kK ? i : i - 64 * kK;
-        shared[i - at + swizzled(Swizzle::B128, at)] = i < 64 * kK ? a_tile[at] : b_tile[at];
+        shared[i - at + swizzled(at)] = i < 64 * kK ? a_tile[at] : b_tile[at];
     }
-    ptx::fence_proxy_async_shared();
+    probe::fence_proxy_async_shared();
     __syncthreads();
     uint32_t fragment[16];
     float d[N / 2] = {};
@@ -108,7 +111,7 @@ __global__ void __launch_bounds__(288) rate(int batches, bool copying, const cha
         for (uint32_t i = 0; i < kCopies; ++i) ptx::mbarrier_init(ptx::smem_address(barriers + i), 1);
         ptx::fence_mbarrier_init();
     }
-    ptx::fence_proxy_async_shared();
+    probe::fence_proxy_async_shared();
     __syncthreads();
     if (warpgroup == warpgroups) {
         if (copying && threadIdx.x % 32 == 0) copy_until(&finished, landing, barriers, from, clocks[blockIdx.x]);
