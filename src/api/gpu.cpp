@@ -60,7 +60,7 @@ public:
         driver_->check(driver_->api.StreamSynchronize(nullptr), "cuStreamSynchronize");
     }
 
-    double time(int repeats, const std::function<void()>& call) override {
+    std::vector<double> time(int repeats, std::span<const std::function<void()>> calls) override {
         const size_t flush_bytes = 4ull * device_.facts().l2_bytes;
         if (!flush_) flush_ = allocate(flush_bytes);
         const cuda::CurrentDevice current(device_);
@@ -68,24 +68,35 @@ public:
             events_.push_back(nullptr);
             driver_->check(driver_->api.EventCreate(&events_.back(), 0), "cuEventCreate");
         }
-        std::vector<double> times;
-        for (int i = 0; i < repeats + 1; ++i) {
-            const auto value = static_cast<unsigned char>(i);
-            driver_->check(driver_->api.MemsetD8Async(reinterpret_cast<DevicePtr>(flush_), value, flush_bytes, nullptr),
-                           "cuMemsetD8Async");
-            driver_->check(driver_->api.EventRecord(events_[0], nullptr), "cuEventRecord");
-            call();
-            driver_->check(driver_->api.EventRecord(events_[1], nullptr), "cuEventRecord");
-            driver_->check(driver_->api.EventSynchronize(events_[1]), "cuEventSynchronize");
-            float milliseconds = 0;
-            driver_->check(driver_->api.EventElapsedTime(&milliseconds, events_[0], events_[1]), "cuEventElapsedTime");
-            if (i > 0) times.push_back(milliseconds * 1e3);  // the first one loads the kernel
+        std::vector<std::vector<double>> times(calls.size());
+        for (int round = 0; round < repeats + 1; ++round) {
+            for (size_t i = 0; i < calls.size(); ++i) {
+                driver_->check(driver_->api.MemsetD8Async(reinterpret_cast<DevicePtr>(flush_),
+                                                          static_cast<unsigned char>(round), flush_bytes, nullptr),
+                               "cuMemsetD8Async");
+                const double us = time_once(calls[i]);
+                if (round > 0) times[i].push_back(us);  // the first one loads the kernel
+            }
         }
-        std::ranges::nth_element(times, times.begin() + repeats / 2);
-        return times[static_cast<size_t>(repeats / 2)];
+        std::vector<double> medians;
+        for (std::vector<double>& t : times) {
+            std::ranges::nth_element(t, t.begin() + repeats / 2);
+            medians.push_back(t[static_cast<size_t>(repeats / 2)]);
+        }
+        return medians;
     }
 
 private:
+    double time_once(const std::function<void()>& call) const {
+        driver_->check(driver_->api.EventRecord(events_[0], nullptr), "cuEventRecord");
+        call();
+        driver_->check(driver_->api.EventRecord(events_[1], nullptr), "cuEventRecord");
+        driver_->check(driver_->api.EventSynchronize(events_[1]), "cuEventSynchronize");
+        float milliseconds = 0;
+        driver_->check(driver_->api.EventElapsedTime(&milliseconds, events_[0], events_[1]), "cuEventElapsedTime");
+        return milliseconds * 1e3;
+    }
+
     bool batch_invariant_;
     std::shared_ptr<const cuda::Driver> driver_;
     cuda::Device device_;

@@ -3,7 +3,9 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <finegemm/context.h>
 
@@ -27,9 +29,11 @@ public:
     virtual void release() = 0;
     virtual void upload(void* to, const void* from, size_t bytes) = 0;
     virtual void download(void* to, const void* from, size_t bytes) = 0;
-    /// The median time of `call` in microseconds, between events of the default stream, with the L2 cache emptied
-    /// before each repeat. One more call goes before them.
-    virtual double time(int repeats, const std::function<void()>& call) = 0;
+    /// The median time of each of `calls` in microseconds, between events of the default stream, with the L2 cache
+    /// emptied before each. They run in turn, so that the drift of clocks and temperature hits all alike: `repeats`
+    /// rounds, in each of them every call once. One more round goes before them.
+    virtual std::vector<double> time(int repeats, std::span<const std::function<void()>> calls) = 0;
+    double time(int repeats, const std::function<void()>& call) { return time(repeats, {&call, 1})[0]; }
 };
 
 }  // namespace finegemm

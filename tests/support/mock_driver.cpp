@@ -191,6 +191,8 @@ int cuLaunchKernelEx(const LaunchConfig* config, Kernel* kernel, void** paramete
     if (!state().recording) return kSuccess;
     if (!internals().kernels.contains(kernel)) return kInvalidHandle;
     if (const int code = check_launch(*config, *kernel)) return code;
+    const auto us = state().kernel_us.find(kernel->entry);
+    state().clock_us += us == state().kernel_us.end() ? 1000 : us->second;
     Launch launch{.entry = kernel->entry,
                   .gpu = stack.back()->gpu,
                   .grid = config->grid[0],
@@ -279,11 +281,16 @@ int cuEventDestroy_v2(void*) {
     --state().events;
     return entry.result;
 }
-int cuEventRecord(void*, void*) { return Entry("cuEventRecord").result; }
+int cuEventRecord(void* event, void*) {
+    const Entry entry("cuEventRecord");
+    internals().recorded_us[event] = state().clock_us;
+    return entry.result;
+}
 int cuEventSynchronize(void*) { return Entry("cuEventSynchronize").result; }
-int cuEventElapsedTime(float* milliseconds, void*, void*) {
-    *milliseconds = 1;
-    return Entry("cuEventElapsedTime").result;
+int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
+    const Entry entry("cuEventElapsedTime");
+    *milliseconds = static_cast<float>((internals().recorded_us[to] - internals().recorded_us[from]) / 1000);
+    return entry.result;
 }
 
 /// Each entry point with the CUDA version of this signature. The real driver has
@@ -354,6 +361,8 @@ MOCK void mock_reset() {
     s.resolved.clear();
     s.calls.clear();
     s.launches.clear();
+    s.clock_us = 0;
+    s.kernel_us.clear();
 }
 
 MOCK int cuGetProcAddress_v2(const char* name, void** entry, int version, uint64_t, int* status) {

@@ -71,6 +71,8 @@ struct State {
     std::vector<Launch> launches;
     int libraries = 0;                 // loaded now
     int events = 0, allocations = 0;   // alive now
+    double clock_us = 0;                         // of the GPUs: what events record
+    std::map<std::string, double> kernel_us;     // what a launch of this entry takes; others take a millisecond
 
     long count(const std::string& call) const {
         long n = 0;

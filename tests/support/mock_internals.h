@@ -47,6 +47,7 @@ struct Internals {
     Context contexts[16] = {};
     std::map<Library*, std::unique_ptr<Library>> libraries;
     std::map<void*, Kernel*> kernels;
+    std::map<void*, double> recorded_us;   // by event
 };
 inline Internals& internals() {
     static Internals i;
