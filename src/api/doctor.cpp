@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 
 #include <finegemm/error.h>
 
+#include "api/whole_file.h"
 #include "backend/pack_contents.h"
 #include "backend/thread_pool.h"
 #include "cuda/device.h"
@@ -119,23 +119,9 @@ int64_t clear_cache(const Options& options) {
 
 size_t write_pack(const Options& options, const std::string& file, unsigned jobs,
                   const std::function<void(size_t, size_t, const std::string&)>& progress) {
-    // Beside its place until it is whole, and opened before the long work: a file that cannot be written is known at
-    // once.
-    const std::string part = file + ".part";
-    std::ofstream out(part, std::ios::binary);
-    const auto fail = [&] { throw Error(Errc::Io, fmt::format("{}: cannot be written; choose another file", file)); };
-    if (!out) fail();
+    WholeFile out(file);
     const auto sources = pack_contents();
-    std::error_code error;
-    try {
-        out << jit::build_pack(sources, *jit::find_toolchain(options), jobs, progress);
-        out.close();
-        if (out) std::filesystem::rename(part, file, error);
-        if (!out || error) fail();
-    } catch (...) {
-        std::filesystem::remove(part, error);
-        throw;
-    }
+    out.publish(jit::build_pack(sources, *jit::find_toolchain(options), jobs, progress));
     return sources.size();
 }
 

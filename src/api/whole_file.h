@@ -1,0 +1,29 @@
+// A file that appears whole or not at all. Layer api.
+#pragma once
+
+#include <fstream>
+#include <string>
+
+namespace finegemm {
+
+/// Written beside its place and renamed when it is done, so that readers see the old file or the new one.
+class WholeFile {
+public:
+    /// Throws Error(Io) when the file cannot be written: before the long work that makes its content.
+    explicit WholeFile(std::string path);
+    /// Removes what was not published.
+    ~WholeFile();
+    WholeFile(const WholeFile&) = delete;
+    WholeFile& operator=(const WholeFile&) = delete;
+
+    /// Throws Error(Io).
+    void publish(const std::string& content);
+
+private:
+    [[noreturn]] void fail() const;
+
+    std::string path_, part_;
+    std::ofstream out_;
+};
+
+}  // namespace finegemm
