@@ -19,7 +19,8 @@ constexpr const char* kFooter =
     "  4  the result is wrong\n"
     "Variables (docs/jit.md):\n"
     "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT, FINEGEMM_CHECK, FINEGEMM_COMPILER,\n"
-    "  FINEGEMM_CPU_THREADS, FINEGEMM_DRIVER, FINEGEMM_DUMP, FINEGEMM_NVCC, FINEGEMM_NVRTC, FINEGEMM_PACK";
+    "  FINEGEMM_CPU_THREADS, FINEGEMM_DRIVER, FINEGEMM_DUMP, FINEGEMM_NVCC, FINEGEMM_NVRTC, FINEGEMM_PACK,\n"
+    "  FINEGEMM_PLAN_TABLE";
 
 int report(const char* reason, cli::ExitCode code) {
     std::cerr << "finegemm: " << reason << '\n';

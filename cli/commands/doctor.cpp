@@ -31,8 +31,8 @@ ExitCode run(bool json) {
         return kOk;
     }
     for (const Finding& f : findings) {
-        std::cout << fmt::format("{:<8} {:<8} {}\n", f.what, name_of(f.state), f.detail);
-        if (!f.remedy.empty()) std::cout << fmt::format("{:<17} -> {}\n", "", f.remedy);
+        std::cout << fmt::format("{:<10} {:<8} {}\n", f.what, name_of(f.state), f.detail);
+        if (!f.remedy.empty()) std::cout << fmt::format("{:<19} -> {}\n", "", f.remedy);
     }
     std::cout << verdict(findings) << '\n';
     return kOk;

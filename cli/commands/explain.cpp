@@ -14,7 +14,7 @@ namespace {
 
 struct ExplainOptions {
     int64_t m = 0, n = 0, k = 0;
-    std::string device = "h200";
+    std::string device = "auto", table;
     bool batch_invariant = false;
     bool json = false;
 };
@@ -47,6 +47,7 @@ void print_chosen(const nlohmann::json& chosen) {
     const std::string cluster = field("cluster") == 1 ? "no cluster"
                                                       : fmt::format("clusters of {} ({})", field("cluster"),
                                                                     c.at("cluster_use").get<std::string>());
+    std::cout << fmt::format("chosen by the {}\n", chosen.at("source").get<std::string>());
     std::cout << fmt::format("tiles of {} x {}, {} stages, math warpgroups: {}, {}, CTAs on an SM: {}\n",
                              field("tile_m"), field("tile_n"), field("stages"), field("math_warpgroups"), cluster,
                              field("ctas_per_sm"));
@@ -54,14 +55,14 @@ void print_chosen(const nlohmann::json& chosen) {
 }
 
 ExitCode run(const ExplainOptions& o) {
-    const std::string text = explain(o.m, o.n, o.k, o.device, o.batch_invariant);
+    const std::string text = explain(o.m, o.n, o.k, o.device == "auto" ? "" : o.device, o.batch_invariant, o.table);
     if (o.json) {
         std::cout << text << '\n';
         return kOk;
     }
     const auto out = nlohmann::json::parse(text);
     const auto& chosen = out.at("chosen");
-    std::cout << fmt::format("{} x {} x {} on {}: {}\n", o.m, o.n, o.k, o.device,
+    std::cout << fmt::format("{} x {} x {} on {}: {}\n", o.m, o.n, o.k, out.at("device").get<std::string>(),
                              chosen.is_null() ? "no kernel can take it" : chosen.at("name").get<std::string>());
     if (!chosen.is_null()) print_chosen(chosen);
     std::cout << '\n'
@@ -79,7 +80,10 @@ Run add_explain(CLI::App& app) {
     command->add_option("M", o->m, "Rows of A and D")->required();
     command->add_option("N", o->n, "Rows of B, columns of D")->required();
     command->add_option("K", o->k, "Columns of A and B")->required();
-    command->add_option("--device", o->device, "h200, h100, gh200, h800 or h20")->capture_default_str();
+    command->add_option("--device", o->device, "auto (the GPU present, else h200), h200, h100, gh200, h800 or h20")
+        ->capture_default_str();
+    command->add_option("--plan-table", o->table, "A file of tune; without it, and with --device auto, that of "
+                                                   "FINEGEMM_PLAN_TABLE");
     command->add_flag("--batch-invariant", o->batch_invariant, "Rows of the result may not depend on M");
     command->add_flag("--json", o->json, "Print JSON");
     return [o] { return run(*o); };

@@ -3,7 +3,7 @@
  * A function that can fail returns a finegemm_code and, where `error` is not null, writes code and reason there.
  * Any number of threads may use one context at once.
  * Structs that begin with struct_size may grow at their end: set it to sizeof the struct and zero what you do not use,
- * and the program keeps its meaning with later versions of the library. */
+ * and the program keeps its meaning with later versions of the library, which take the fields it lacks as zero. */
 #ifndef FINEGEMM_C_API_H
 #define FINEGEMM_C_API_H
 
@@ -58,6 +58,7 @@ typedef struct finegemm_options {
     char cuda_home[FINEGEMM_PATH_BYTES];
     char python_prefix[FINEGEMM_PATH_BYTES];
     char dump_dir[FINEGEMM_PATH_BYTES];
+    char plan_table[FINEGEMM_PATH_BYTES]; /* measured choices of kernels; empty: none */
 } finegemm_options;
 
 /* A view of a matrix; strides count elements, the memory is borrowed for the call. Inputs are not written to. */
@@ -122,7 +123,7 @@ FINEGEMM_C_API int32_t finegemm_quantize_blocks(finegemm_context* context, const
 
 /* JSON: which kernel a shape takes and why. Writes at most `capacity` bytes, the last a zero, and to `needed` (may be
  * null) how many the whole takes; `buffer` may be null where `capacity` is 0. `device`: a known one, as "h200"; null or
- * empty: the GPU present, else h200. */
+ * empty: the GPU present, else h200, with the table of FINEGEMM_PLAN_TABLE. */
 FINEGEMM_C_API int32_t finegemm_explain(int64_t m, int64_t n, int64_t k, const char* device, char* buffer,
                                         size_t capacity, size_t* needed, finegemm_error* error);
 

@@ -37,6 +37,8 @@ struct FINEGEMM_API Options {
     bool check_values = false;                      ///< FINEGEMM_CHECK=1: look at scale values too, before each GEMM
     bool batch_invariant = false;                   ///< FINEGEMM_BATCH_INVARIANT=1: the bits of a row of D depend on
                                                     ///< that row of A and on B only (docs/numerics.md)
+    std::string plan_table;                         ///< FINEGEMM_PLAN_TABLE: measured choices of kernels, a file of
+                                                    ///< `finegemm tune`, read when a GPU is first used; empty: none
 
     /// The only reader of environment variables. Throws Error(InvalidArgument) for a value that it cannot read.
     static Options from_environment();

@@ -45,8 +45,9 @@ FINEGEMM_API void gemm(Context& context, const GemmArgs& args, const GemmOptions
 /// Which kernel `gemm` takes for a shape and why: JSON text (docs/jit.md gives the fields).
 /// `device`: a known device ("h200", "h100", "gh200", "h800", "h20"), or empty for the first GPU, if the driver of
 /// Options::from_environment has one and it is a Hopper, else h200. `batch_invariant`: as the option of a call.
-/// Throws Error(InvalidArgument).
+/// `plan_table`: as Options::plan_table; empty: none, or that of the environment if `device` is empty, too.
+/// Throws Error(InvalidArgument), Error(Io) for a table that cannot be read.
 FINEGEMM_API std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device = {},
-                                 bool batch_invariant = false);
+                                 bool batch_invariant = false, const std::string& plan_table = {});
 
 }  // namespace finegemm

@@ -120,11 +120,20 @@ def quantize_blocks(
     return _quantize(_native.quantize_blocks, _blocks, x, q, scales, power_of_two_scales, stream, context)
 
 
-def explain(m: int, n: int, k: int, device: str | None = None, *, batch_invariant: bool = False) -> dict[str, Any]:
+def explain(
+    m: int,
+    n: int,
+    k: int,
+    device: str | None = None,
+    *,
+    batch_invariant: bool = False,
+    plan_table: str | None = None,
+) -> dict[str, Any]:
     """Which kernel a GPU takes for a shape, and why not another one.
 
     `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200.
-    `batch_invariant`: as in gemm.
+    `batch_invariant`: as in gemm. `plan_table`: a file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE,
+    if `device` is None.
     """
-    plan: dict[str, Any] = json.loads(_native.explain(m, n, k, device or "", batch_invariant))
+    plan: dict[str, Any] = json.loads(_native.explain(m, n, k, device or "", batch_invariant, plan_table or ""))
     return plan

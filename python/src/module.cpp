@@ -99,6 +99,7 @@ void set_option(Options& o, const std::string& name, const ffi::Any& value) {
     else if (name == "cpu_threads") o.cpu_threads = value.cast<int32_t>();
     else if (name == "check_values") o.check_values = value.cast<bool>();
     else if (name == "batch_invariant") o.batch_invariant = value.cast<bool>();
+    else if (name == "plan_table") o.plan_table = text();
     else throw Error(Errc::InvalidArgument, fmt::format("Context: '{}' is not an option", name));
 }
 
@@ -147,8 +148,9 @@ void quantize_into(const ContextRef& context, const ffi::TensorView& x, const ff
     });
 }
 
-std::string explain_text(int64_t m, int64_t n, int64_t k, const std::string& device, bool batch_invariant) {
-    return translated([&] { return explain(m, n, k, device, batch_invariant); });
+std::string explain_text(int64_t m, int64_t n, int64_t k, const std::string& device, bool batch_invariant,
+                         const std::string& plan_table) {
+    return translated([&] { return explain(m, n, k, device, batch_invariant, plan_table); });
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() { ffi::reflection::ObjectDef<ContextObject>(); }

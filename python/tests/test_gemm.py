@@ -1,5 +1,6 @@
 """finegemm.gemm and finegemm.quantize_* on NumPy arrays: the CPU backend."""
 
+import json
 import threading
 
 import numpy as np
@@ -153,3 +154,18 @@ def test_explain_names_the_kernel_and_the_others():
     assert len(plan["candidates"]) > 10
     unsplit = finegemm.explain(64, 2112, 7168, device="h200", batch_invariant=True)
     assert "splitK" in plan["chosen"]["name"] and "splitK" not in unsplit["chosen"]["name"]
+
+
+def test_explain_takes_a_table_of_measured_choices(tmp_path):
+    names = [row["name"] for row in finegemm.explain(64, 4096, 4096, device="h200")["candidates"] if "us" in row]
+    entry = {"shape": [64, 4096, 4096], "kernel": names[-1], "us": 8.5, "usual": names[0], "usual_us": 9.25}
+    table = tmp_path / "table.json"
+    table.write_text(json.dumps({"format": 1, "device": "h200", "sms": 132, "version": "", "entries": [entry]}))
+    chosen = finegemm.explain(64, 4096, 4096, device="h200", plan_table=str(table))["chosen"]
+    assert (chosen["name"], chosen["source"]) == (names[-1], "user table")
+    with pytest.raises(finegemm.InvalidArgument, match="measured on device 'h200'"):
+        finegemm.explain(64, 4096, 4096, device="h100", plan_table=str(table))
+
+
+def test_a_plan_table_is_an_option_of_a_context():
+    finegemm.Context(plan_table="/nonexistent/table.json")   # read when a GPU is first used

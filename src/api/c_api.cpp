@@ -2,6 +2,7 @@
 #include <finegemm/c_api.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -82,16 +83,27 @@ void check_size(size_t size, size_t known, const char* name) {
                known);
 }
 
-/// The caller may be newer than the library: what the library does not know must not be used.
+/// How many bytes a struct had in its first version: callers have at least these.
 template <typename T>
-void check_struct(const T& given, const char* name) {
-    check_size(given.struct_size, sizeof(T), name);
+constexpr size_t kFirstSize = sizeof(T);
+template <>
+constexpr size_t kFirstSize<finegemm_options> = offsetof(finegemm_options, plan_table);
+
+/// What the caller gave. It may be older than the library: what it lacks is zero. It may be newer: what the library
+/// does not know must not be used.
+template <typename T>
+T known_part(const T& given, const char* name) {
+    check_size(given.struct_size, kFirstSize<T>, name);
     const char* bytes = reinterpret_cast<const char*>(&given);
-    if (std::any_of(bytes + sizeof(T), bytes + given.struct_size, [](char byte) { return byte != 0; }))
+    if (given.struct_size > sizeof(T) &&
+        std::any_of(bytes + sizeof(T), bytes + given.struct_size, [](char byte) { return byte != 0; }))
         throw Error(Errc::Unsupported,
                     fmt::format("{}: uses fields that version {} does not know; update the library, or zero "
                                 "what follows the first {} bytes",
                                 name, FINEGEMM_VERSION, sizeof(T)));
+    T known{};
+    std::memcpy(&known, &given, std::min<size_t>(given.struct_size, sizeof(T)));
+    return known;
 }
 
 Matrix to_matrix(const finegemm_matrix& x, const char* name) {
@@ -110,6 +122,7 @@ void for_each_path(O& o, C& c, const Visit& visit) {
     visit("options.cuda_home", o.cuda_home, c.cuda_home);
     visit("options.python_prefix", o.python_prefix, c.python_prefix);
     visit("options.dump_dir", o.dump_dir, c.dump_dir);
+    visit("options.plan_table", o.plan_table, c.plan_table);
 }
 
 void from_options(const Options& o, finegemm_options& c) {
@@ -126,8 +139,8 @@ void from_options(const Options& o, finegemm_options& c) {
     });
 }
 
-Options to_options(const finegemm_options& given) {
-    check_struct(given, "options");
+Options to_options(const finegemm_options& caller) {
+    const finegemm_options given = known_part(caller, "options");
     Options o;
     o.compiler = static_cast<Compiler>(given.compiler);
     o.use_pack = to_bool(given.use_pack, "options.use_pack");
@@ -144,8 +157,8 @@ Options to_options(const finegemm_options& given) {
     return o;
 }
 
-GemmOptions to_options(const finegemm_gemm_options& given) {
-    check_struct(given, "options");
+GemmOptions to_options(const finegemm_gemm_options& caller) {
+    const finegemm_gemm_options given = known_part(caller, "options");
     GemmOptions o;
     o.stream = given.stream;
     o.numerics = static_cast<Numerics>(given.numerics);
@@ -157,8 +170,8 @@ GemmOptions to_options(const finegemm_gemm_options& given) {
     return o;
 }
 
-QuantizeOptions to_options(const finegemm_quantize_options& given) {
-    check_struct(given, "options");
+QuantizeOptions to_options(const finegemm_quantize_options& caller) {
+    const finegemm_quantize_options given = known_part(caller, "options");
     return {.power_of_two_scales = to_bool(given.power_of_two_scales, "power_of_two_scales"), .stream = given.stream};
 }
 
@@ -184,10 +197,12 @@ const char* finegemm_version(void) { return FINEGEMM_VERSION; }
 int32_t finegemm_options_init(finegemm_options* options, size_t struct_size, finegemm_error* error) {
     return guarded(error, [&] {
         require(options, "options");
-        check_size(struct_size, sizeof *options, "options");
+        check_size(struct_size, kFirstSize<finegemm_options>, "options");
+        finegemm_options filled{};
+        filled.struct_size = static_cast<uint32_t>(struct_size);
+        from_options(Options::from_environment(), filled);
         std::memset(options, 0, struct_size);
-        options->struct_size = static_cast<uint32_t>(struct_size);
-        from_options(Options::from_environment(), *options);
+        std::memcpy(options, &filled, std::min(struct_size, sizeof filled));
     });
 }
 

@@ -11,25 +11,29 @@
 #include <finegemm/error.h>
 
 #include "api/whole_file.h"
+#include "backend/device_spec.h"
 #include "backend/pack_contents.h"
 #include "backend/thread_pool.h"
 #include "cuda/device.h"
 #include "jit/disk_cache.h"
 #include "jit/pack.h"
 #include "jit/toolchain.h"
+#include "plan/table.h"
 
 namespace finegemm {
 
 namespace {
 
-void look_at_gpus(const Options& options, std::vector<Finding>& findings) {
+/// Returns the GPUs that the kernels run on.
+std::vector<plan::DeviceSpec> look_at_gpus(const Options& options, std::vector<Finding>& findings) {
+    std::vector<plan::DeviceSpec> hoppers;
     std::shared_ptr<const cuda::Driver> driver;
     try {
         driver = cuda::Driver::open(options.driver_path);
     } catch (const Error& e) {
         findings.push_back(
             {"driver", State::Missing, e.what(), "GEMMs run on the CPU until there is a driver and a GPU"});
-        return;
+        return hoppers;
     }
     findings.push_back(
         {"driver", State::Ok,
@@ -39,6 +43,7 @@ void look_at_gpus(const Options& options, std::vector<Finding>& findings) {
         try {
             const cuda::DeviceFacts f = cuda::Device(driver, i).facts();
             const bool hopper = f.major == 9 && f.minor == 0;
+            if (hopper) hoppers.push_back(spec_of(f));
             findings.push_back(
                 {"gpu", hopper ? State::Ok : State::Missing,
                  fmt::format("cuda:{}: {}, compute capability {}.{}, {} SMs", i, f.name, f.major, f.minor, f.sms),
@@ -47,6 +52,7 @@ void look_at_gpus(const Options& options, std::vector<Finding>& findings) {
             findings.push_back({"gpu", State::Broken, fmt::format("cuda:{}: {}", i, e.what()), "look at nvidia-smi"});
         }
     }
+    return hoppers;
 }
 
 void look_at_toolchain(const char* name, const jit::Search& search, const char* remedy,
@@ -91,18 +97,34 @@ Finding look_at_pack(const Options& options) {
             whole ? "" : "build the library again"};
 }
 
+Finding look_at_plan_table(const std::string& file, const std::vector<plan::DeviceSpec>& gpus) {
+    if (file.empty())
+        return {"plan table", State::Missing, "none", "not needed; `finegemm tune` measures one for this GPU"};
+    try {
+        const plan::PlanTable table = plan::read_table(file);
+        for (const plan::DeviceSpec& gpu : gpus) plan::load_table(file, gpu);
+        return {"plan table", State::Ok,
+                fmt::format("{}: {} entries for device '{}' with {} SMs", file, table.entries.size(), table.device,
+                            table.sms),
+                ""};
+    } catch (const Error& e) {
+        return {"plan table", State::Broken, e.what(), "calls on a GPU fail with this"};
+    }
+}
+
 }  // namespace
 
 std::vector<Finding> diagnose(const Options& options) {
     std::vector<Finding> findings{
         {"cpu", State::Ok, fmt::format("{} threads", ThreadPool(options.cpu_threads).threads()), ""}};
-    look_at_gpus(options, findings);
+    const std::vector<plan::DeviceSpec> gpus = look_at_gpus(options, findings);
     look_at_toolchain("nvrtc", jit::find_nvrtc(options),
                       "`pip install nvidia-cuda-nvrtc`, or set FINEGEMM_NVRTC; not needed for kernels of the pack",
                       findings);
     look_at_toolchain("nvcc", jit::find_nvcc(options), "not needed", findings);
     findings.push_back(look_at_cache(options));
     findings.push_back(look_at_pack(options));
+    findings.push_back(look_at_plan_table(options.plan_table, gpus));
     return findings;
 }
 

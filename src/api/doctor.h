@@ -13,7 +13,7 @@ namespace finegemm {
 enum class State { Ok, Missing, Broken };
 
 struct Finding {
-    std::string what;  // "cpu", "driver", "gpu", "nvrtc", "nvcc", "cache", "pack"
+    std::string what;  // "cpu", "driver", "gpu", "nvrtc", "nvcc", "cache", "pack", "plan table"
     State state;
     std::string detail;  // what was found where, or what is wrong
     std::string remedy;  // what to do about it; empty when nothing

@@ -10,7 +10,7 @@
 #include "api/context.h"
 #include "backend/device_spec.h"
 #include "cuda/device.h"
-#include "plan/plan.h"
+#include "plan/table.h"
 
 namespace finegemm {
 
@@ -69,7 +69,8 @@ plan::DeviceSpec device_named(const std::string& name) {
 
 }  // namespace
 
-std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device, bool batch_invariant) {
+std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device, bool batch_invariant,
+                    const std::string& plan_table) {
     const auto reject = [](const char* name, int64_t extent, const std::string& rule) {
         throw Error(Errc::InvalidArgument, fmt::format("{} is {}, must be {}", name, extent, rule));
     };
@@ -80,7 +81,11 @@ std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device, 
     if (k % 16 != 0) reject("K", k, "a multiple of 16; pad A and B with zeros");
     const plan::Problem problem{static_cast<uint32_t>(m), static_cast<uint32_t>(n), static_cast<uint32_t>(k),
                                 batch_invariant};
-    return plan::explain(problem, device_named(device));
+    const plan::DeviceSpec spec = device_named(device);
+    const bool of_environment = plan_table.empty() && device.empty();
+    const std::string file = of_environment ? Options::from_environment().plan_table : plan_table;
+    const plan::PlanTable table = plan::load_table(file, spec);
+    return plan::explain(problem, spec, &table);
 }
 
 }  // namespace finegemm

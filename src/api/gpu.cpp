@@ -6,7 +6,7 @@
 
 #include "backend/device_spec.h"
 #include "cuda/device.h"
-#include "plan/plan.h"
+#include "plan/table.h"
 
 namespace finegemm {
 
@@ -19,7 +19,9 @@ public:
     CudaGpu(const Options& options, int index)
         : batch_invariant_(options.batch_invariant),
           driver_(cuda::Driver::open(options.driver_path)),
-          device_(driver_, index) {}
+          device_(driver_, index),
+          spec_(spec_of(device_.facts())),
+          table_(plan::load_table(options.plan_table, spec_)) {}
     ~CudaGpu() override {
         release();
         const cuda::CurrentDevice current(device_);
@@ -28,10 +30,11 @@ public:
 
     std::string name() const override { return device_.facts().name; }
     Device device() const override { return {DeviceType::Cuda, device_.facts().index}; }
+    const plan::DeviceSpec& spec() const override { return spec_; }
     std::string kernel_for(int64_t m, int64_t n, int64_t k) const override {
         const plan::Problem problem{static_cast<uint32_t>(m), static_cast<uint32_t>(n), static_cast<uint32_t>(k),
                                     batch_invariant_};
-        return plan::name_of(plan::choose(problem, spec_of(device_.facts())));
+        return plan::name_of(plan::choose(problem, spec_, &table_).config);
     }
 
     void* allocate(size_t bytes) override {
@@ -100,6 +103,8 @@ private:
     bool batch_invariant_;
     std::shared_ptr<const cuda::Driver> driver_;
     cuda::Device device_;
+    plan::DeviceSpec spec_;
+    plan::PlanTable table_;
     std::vector<DevicePtr> allocated_;
     std::vector<void*> events_;
     void* flush_ = nullptr;

@@ -9,6 +9,8 @@
 
 #include <finegemm/context.h>
 
+#include "plan/plan.h"
+
 namespace finegemm {
 
 class Gpu {
@@ -19,6 +21,8 @@ public:
 
     virtual std::string name() const = 0;
     virtual Device device() const = 0;
+    /// What the planner knows of it.
+    virtual const plan::DeviceSpec& spec() const = 0;
 
     /// The name of the kernel that the planner takes here.
     virtual std::string kernel_for(int64_t m, int64_t n, int64_t k) const = 0;

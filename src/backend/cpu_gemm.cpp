@@ -65,7 +65,7 @@ uint32_t k_splits_of(const GemmArgs& args, const GemmOptions& options) {
                                 .k = static_cast<uint32_t>(args.a.cols),
                                 .batch_invariant = options.batch_invariant.value_or(false),
                                 .num_sms = static_cast<uint32_t>(options.num_sms)};
-    return plan::choose(problem, *plan::find_device("h200")).k_splits();
+    return plan::choose(problem, *plan::find_device("h200")).config.k_splits();
 }
 
 void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool) {

@@ -19,7 +19,7 @@
 #include "cuda/kernel.h"
 #include "cuda/tensor_map.h"
 #include "jit/quantize_source.h"
-#include "plan/plan.h"
+#include "plan/table.h"
 
 namespace finegemm {
 
@@ -88,6 +88,7 @@ private:
     std::shared_ptr<const cuda::Driver> driver_;
     cuda::Device device_;  // before the kernels, which refer to it
     plan::DeviceSpec spec_;
+    plan::PlanTable table_;  // of the user; goes before the planner's own choice
 
     // Kernels are few and stay, so pointers to them are good without the lock. Shapes and pointers change without end
     // in some programs: what is kept of them is dropped all at once when it is too much.
@@ -111,6 +112,7 @@ HopperBackend::HopperBackend(const Options& options, int index, KernelProvider p
                     fmt::format("GPU {} ({}) has compute capability {}.{}; the kernels need 9.0 (H100, H200, H20, "
                                 "GH200); pass CPU matrices to run on the CPU",
                                 facts.index, facts.name, facts.major, facts.minor));
+    table_ = plan::load_table(options.plan_table, spec_);
 }
 
 const GemmKernel* HopperBackend::find(const std::string& name) const {
@@ -137,7 +139,7 @@ const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
         const std::shared_lock lock(mutex_);
         if (const auto found = choices_.find(shape); found != choices_.end()) return *found->second;
     }
-    const GemmConfig config = plan::choose(problem, spec_);
+    const GemmConfig config = plan::choose(problem, spec_, &table_).config;
     const GemmKernel* loaded = find(plan::name_of(config));
     const GemmKernel& kernel = loaded ? *loaded : load(config);
     const std::unique_lock lock(mutex_);

@@ -1,4 +1,4 @@
-// The choice: of all kernels those that can, of those the cheapest; and the account of it. Layer plan.
+// The choice: what was measured, else of all kernels that can the cheapest; and the account of it. Layer plan.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -7,74 +7,63 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "plan/plan.h"
+#include "plan/table.h"
 
 namespace finegemm::plan {
 
 namespace {
 
-/// Rows of the dense table where the model's choice is more than 2% off on an H200: problem, best kernel.
-/// bench/results/sweep_h200.json has the times of both.
-struct Measured {
-    Problem problem;
-    std::string_view kernel;
-};
-constexpr Measured kMeasuredH200[] = {
-    {{1, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
-    {{1, 7168, 16384}, "m64n64s5w1_splitK2_x2"},
-    {{1, 24576, 1536}, "m64n32s8w1_x2"},
-    {{8, 24576, 1536}, "m64n32s8w1_x2"},
-    {{16, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
-    {{16, 7168, 16384}, "m64n32s8w1_x2"},
-    {{16, 24576, 1536}, "m64n32s8w1_x2"},
-    {{32, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
-    {{32, 7168, 16384}, "m64n32s8w1_x2"},
-    {{32, 24576, 1536}, "m64n32s8w1_x2"},
-    {{64, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
-    {{64, 24576, 1536}, "m64n48s7w1_x2"},
-    {{128, 576, 7168}, "m128n32s8w2_splitK4"},
-    {{128, 24576, 1536}, "m128n64s8w2"},
-    {{128, 32768, 512}, "m64n64s6w1_x2"},
-    {{256, 32768, 512}, "m128n128s6w2"},
-    {{512, 32768, 512}, "m128n128s6w2"},
-    {{1024, 2112, 7168}, "m128n64s8w2"},
-    {{2048, 4096, 7168}, "m128n128s6w2"},
-    {{2048, 24576, 1536}, "m128n192s5w2"},
-    {{4096, 24576, 1536}, "m128n192s5w2"},
-    {{8192, 24576, 1536}, "m128n192s5w2"},
-};
+template <typename Entries>
+std::optional<GemmConfig> found_in(const Entries& entries, const Problem& problem, const DeviceSpec& device) {
+    for (const auto& e : entries)
+        if (normalised(e.problem, device) == normalised(problem, device)) return config_named(e.kernel);
+    return {};
+}
 
-std::optional<GemmConfig> measured(Problem problem, const DeviceSpec& device) {
-    if (device.name != "h200") return {};
-    if (!has_sm_budget(problem, device)) problem.num_sms = 0;
-    for (const Measured& m : kMeasuredH200)
-        if (m.problem == problem) return config_named(m.kernel);
+std::optional<GemmConfig> cheapest(const Problem& problem, const DeviceSpec& device) {
+    std::optional<GemmConfig> best;
+    double least = 0;
+    for (const GemmConfig& c : candidates()) {
+        if (!rejected(problem, device, c).empty()) continue;
+        const double total = cost(problem, device, c).total;
+        if (!best || total < least) {
+            best = c;
+            least = total;
+        }
+    }
+    return best;
+}
+
+/// Nothing, when no kernel can take it.
+std::optional<Choice> choice_of(const Problem& problem, const DeviceSpec& device, const PlanTable* user) {
+    if (user)
+        if (const auto config = found_in(user->entries, problem, device)) return Choice{*config, Source::UserTable};
+    if (const auto config = found_in(shipped_table(device), problem, device))
+        return Choice{*config, Source::ShippedTable};
+    if (const auto config = cheapest(problem, device)) return Choice{*config, Source::Model};
     return {};
 }
 
 }  // namespace
 
-GemmConfig choose(const Problem& problem, const DeviceSpec& device) {
-    if (const auto known = measured(problem, device)) return *known;
-    const GemmConfig* best = nullptr;
-    double least = 0;
-    for (const GemmConfig& c : candidates()) {
-        if (!rejected(problem, device, c).empty()) continue;
-        const double total = cost(problem, device, c).total;
-        if (best == nullptr || total < least) {
-            best = &c;
-            least = total;
-        }
+std::string_view name_of(Source source) {
+    switch (source) {
+        case Source::UserTable: return "user table";
+        case Source::ShippedTable: return "shipped table";
+        case Source::Model: return "model";
     }
-    if (best == nullptr)
-        throw Error(Errc::Unsupported,
-                    fmt::format("gemm {0}x{1}x{2}: no kernel can take it on device '{3}'; "
-                                "`finegemm explain {0} {1} {2}` says why, kernel by kernel",
-                                problem.m, problem.n, problem.k, device.name));
-    return *best;
+    return "unknown";
 }
 
-std::string explain(const Problem& problem, const DeviceSpec& device) {
+Choice choose(const Problem& problem, const DeviceSpec& device, const PlanTable* user) {
+    if (const auto choice = choice_of(problem, device, user)) return *choice;
+    throw Error(Errc::Unsupported,
+                fmt::format("gemm {0}x{1}x{2}: no kernel can take it on device '{3}'; "
+                            "`finegemm explain {0} {1} {2}` says why, kernel by kernel",
+                            problem.m, problem.n, problem.k, device.name));
+}
+
+std::string explain(const Problem& problem, const DeviceSpec& device, const PlanTable* user) {
     using nlohmann::ordered_json;
     struct Entry {
         const GemmConfig* config;
@@ -94,7 +83,7 @@ std::string explain(const Problem& problem, const DeviceSpec& device) {
     ordered_json out = {{"problem", {{"m", problem.m}, {"n", problem.n}, {"k", problem.k}}},
                         {"device", device.name},
                         {"chosen", nullptr}};
-    const auto known = measured(problem, device);
+    const auto choice = choice_of(problem, device, user);
     ordered_json& list = out["candidates"] = ordered_json::array();
     for (const Entry& e : entries) {
         const GemmConfig& c = *e.config;
@@ -106,9 +95,9 @@ std::string explain(const Problem& problem, const DeviceSpec& device) {
         } else {
             row["rejected"] = e.why_not;
         }
-        if (e.why_not.empty() && (known ? c == *known : out["chosen"].is_null())) {
+        if (choice && c == choice->config) {
             out["chosen"] = row;
-            out["chosen"]["source"] = known ? "measured" : "model";
+            out["chosen"]["source"] = name_of(choice->source);
             out["chosen"]["config"] = {{"tile_m", c.tile_m}, {"tile_n", c.tile_n}, {"stages", c.stages},
                                        {"math_warpgroups", c.math_warpgroups}, {"cluster", c.cluster},
                                        {"cluster_use", name_of(c.cluster_use)}, {"ctas_per_sm", c.ctas_per_sm}};

@@ -72,16 +72,36 @@ Cost cost(const Problem& problem, const DeviceSpec& device, const GemmConfig& co
 /// Whether fewer SMs may be used than the device has.
 inline bool has_sm_budget(const Problem& p, const DeviceSpec& d) { return p.num_sms > 0 && p.num_sms < d.sms; }
 
+/// The same for a problem that may use all SMs and for one that does not say.
+inline Problem normalised(Problem problem, const DeviceSpec& device) {
+    if (!has_sm_budget(problem, device)) problem.num_sms = 0;
+    return problem;
+}
+
 /// CTAs that may run at once: with a budget, one for each SM of it, as the hardware spreads them; in whole clusters.
 uint32_t ctas_at_once(const Problem& problem, const DeviceSpec& device, const GemmConfig& config);
 
 /// Why a candidate cannot be used; empty when it can.
 std::string_view rejected(const Problem& problem, const DeviceSpec& device, const GemmConfig& config);
 
-/// The cheapest candidate that is not rejected. Throws Error(Unsupported) when nothing fits.
-GemmConfig choose(const Problem& problem, const DeviceSpec& device);
+struct PlanTable;
 
-/// The choice and every other candidate with its cost or the reason for its rejection, as JSON text.
-std::string explain(const Problem& problem, const DeviceSpec& device);
+/// Where a choice comes from, in the order in which they are asked.
+enum class Source { UserTable, ShippedTable, Model };
+/// "user table", "shipped table", "model"
+std::string_view name_of(Source source);
+
+struct Choice {
+    GemmConfig config;
+    Source source;
+    bool operator==(const Choice&) const = default;
+};
+
+/// What a table has for the problem, else the cheapest candidate that is not rejected. `user`: a table that was loaded
+/// for this device, or null. Throws Error(Unsupported) when nothing fits.
+Choice choose(const Problem& problem, const DeviceSpec& device, const PlanTable* user = nullptr);
+
+/// The choice, its source, and every other candidate with its cost or the reason for its rejection, as JSON text.
+std::string explain(const Problem& problem, const DeviceSpec& device, const PlanTable* user = nullptr);
 
 }  // namespace finegemm::plan

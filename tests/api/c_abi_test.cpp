@@ -37,7 +37,8 @@ static_assert(sizeof(finegemm_gemm_args) == 5 * 56 && offsetof(finegemm_gemm_arg
 static_assert(offsetof(finegemm_gemm_options, stream) == 16 && offsetof(finegemm_gemm_options, config) == 24);
 static_assert(offsetof(finegemm_quantize_options, stream) == 8);
 static_assert(offsetof(finegemm_options, cache_limit_bytes) == 24 &&
-              offsetof(finegemm_options, dump_dir) == 32 + 6 * 4096);
+              offsetof(finegemm_options, dump_dir) == 32 + 6 * 4096 &&
+              offsetof(finegemm_options, plan_table) == 32 + 7 * 4096);
 
 TEST(CAbi, ComputesWhatTheCppApiComputes) {
     const CContext context;
@@ -108,9 +109,27 @@ TEST(CAbi, AcceptsOptionsOfALaterVersionThatAreNotUsed) {
     EXPECT_EQ(finegemm_gemm(context.get(), &c.args, &newer.known, nullptr), FINEGEMM_OK);
 }
 
+TEST(CAbi, TakesFieldsThatAnEarlierVersionLacksAsZero) {
+    setenv("FINEGEMM_PLAN_TABLE", "/some/table.json", 1);
+    finegemm_options o;
+    const size_t first_version = offsetof(finegemm_options, plan_table);
+    std::memset(o.plan_table, '?', sizeof o.plan_table);   // another's memory
+    finegemm_error e;
+    const int32_t code = finegemm_options_init(&o, first_version, &e);
+    unsetenv("FINEGEMM_PLAN_TABLE");
+    ASSERT_EQ(code, FINEGEMM_OK) << e.message;
+    EXPECT_EQ(o.struct_size, first_version);
+    EXPECT_EQ(o.plan_table[0], '?') << "not the library's to write";
+    EXPECT_EQ(o.plan_table[sizeof o.plan_table - 1], '?');
+    finegemm_context* context = nullptr;
+    EXPECT_EQ(finegemm_context_create(&o, &context, &e), FINEGEMM_OK) << e.message;
+    finegemm_context_destroy(context);
+}
+
 TEST(CAbi, FillsOptionsFromTheEnvironment) {
     setenv("FINEGEMM_CPU_THREADS", "3", 1);
     setenv("FINEGEMM_CACHE_DIR", "/some/where", 1);
+    setenv("FINEGEMM_PLAN_TABLE", "/some/table.json", 1);
     finegemm_options o;
     finegemm_error e;
     const int32_t code = finegemm_options_init(&o, sizeof o, &e);
@@ -119,11 +138,13 @@ TEST(CAbi, FillsOptionsFromTheEnvironment) {
     const int32_t bad = finegemm_options_init(&unread, sizeof unread, &e);
     unsetenv("FINEGEMM_CPU_THREADS");
     unsetenv("FINEGEMM_CACHE_DIR");
+    unsetenv("FINEGEMM_PLAN_TABLE");
     ASSERT_EQ(code, FINEGEMM_OK);
     EXPECT_EQ(o.struct_size, sizeof o);
     EXPECT_EQ(o.cpu_threads, 3);
     EXPECT_EQ(o.use_pack, 1);
     EXPECT_STREQ(o.cache_dir, "/some/where");
+    EXPECT_STREQ(o.plan_table, "/some/table.json");
     EXPECT_EQ(bad, FINEGEMM_INVALID_ARGUMENT);
     EXPECT_NE(std::string(e.message).find("FINEGEMM_CPU_THREADS='three'"), std::string::npos) << e.message;
     finegemm_context* context = nullptr;

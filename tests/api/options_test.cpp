@@ -27,7 +27,7 @@ TEST(Options, HaveDefaultsWhereNothingIsSet) {
     EXPECT_EQ(o.cpu_threads, 0);
     EXPECT_TRUE(o.use_pack);
     EXPECT_FALSE(o.check_values);
-    for (const std::string& path : {o.nvrtc_path, o.nvcc_path, o.cuda_home, o.python_prefix, o.dump_dir})
+    for (const std::string& path : {o.nvrtc_path, o.nvcc_path, o.cuda_home, o.python_prefix, o.dump_dir, o.plan_table})
         EXPECT_EQ(path, "");
 }
 
@@ -35,7 +35,8 @@ TEST(Options, AreReadEachFromItsVariable) {
     const Options o = read({{"FINEGEMM_CACHE_DIR", "/c"}, {"FINEGEMM_CACHE_LIMIT", "123"}, {"FINEGEMM_DRIVER", "/d.so"},
                             {"FINEGEMM_NVRTC", "/r.so"}, {"FINEGEMM_NVCC", "/nvcc"}, {"FINEGEMM_COMPILER", "nvcc"},
                             {"FINEGEMM_PACK", "0"}, {"FINEGEMM_DUMP", "/dump"}, {"FINEGEMM_CPU_THREADS", "3"},
-                            {"FINEGEMM_CHECK", "1"}, {"CUDA_HOME", "/cuda"}, {"VIRTUAL_ENV", "/venv"}});
+                            {"FINEGEMM_CHECK", "1"}, {"CUDA_HOME", "/cuda"}, {"VIRTUAL_ENV", "/venv"},
+                            {"FINEGEMM_PLAN_TABLE", "/t.json"}});
     EXPECT_EQ(o.cache_dir, "/c");
     EXPECT_EQ(o.cache_limit_bytes, 123);
     EXPECT_EQ(o.driver_path, "/d.so");
@@ -48,6 +49,7 @@ TEST(Options, AreReadEachFromItsVariable) {
     EXPECT_TRUE(o.check_values);
     EXPECT_EQ(o.cuda_home, "/cuda");
     EXPECT_EQ(o.python_prefix, "/venv");
+    EXPECT_EQ(o.plan_table, "/t.json");
 }
 
 TEST(Options, TakeTheCacheDirectoryFromTheFirstPlaceThatNamesOne) {

@@ -91,8 +91,9 @@ TEST_F(HopperCache, TakesShapesWithoutEnd) {
         args.sfa.row_stride = 9;   // no runs: the kernel's name is the plan's
         hopper->gemm(args, {});
         ASSERT_EQ(last_launch().gemm.m, static_cast<uint32_t>(m));
-        ASSERT_EQ(last_launch().entry, "finegemm_" + plan::name_of(plan::choose({static_cast<uint32_t>(m), 512, 1024},
-                                                                                *plan::find_device("h200"))));
+        const plan::Problem problem{static_cast<uint32_t>(m), 512, 1024};
+        const GemmConfig chosen = plan::choose(problem, *plan::find_device("h200")).config;
+        ASSERT_EQ(last_launch().entry, "finegemm_" + plan::name_of(chosen));
     }
 }
 

@@ -18,7 +18,7 @@ constexpr int kUint8 = 0, kBf16 = 9;
 GemmConfig planned(const GemmArgs& args, const char* device = "h200") {
     return plan::choose(
         {static_cast<uint32_t>(args.d.rows), static_cast<uint32_t>(args.d.cols), static_cast<uint32_t>(args.a.cols)},
-        *plan::find_device(device));
+        *plan::find_device(device)).config;
 }
 
 /// The variant of a kernel for the scales of these operands.
@@ -133,8 +133,7 @@ TEST_F(HopperGemm, AKernelForRowMajorScalesCannotBeNamedEvenWhenItIsLoaded) {
 
 TEST_F(HopperGemm, BatchInvariantCallsDoNotSplitK) {
     const GemmArgs args = operands(16, 576, 7168);
-    const GemmConfig invariant =
-        plan::choose({16, 576, 7168, true}, *plan::find_device("h200"));
+    const GemmConfig invariant = plan::choose({16, 576, 7168, true}, *plan::find_device("h200")).config;
     ASSERT_NE(planned(args).k_splits(), 1u);
     {
         const auto hopper = backend();

@@ -237,7 +237,7 @@ TEST(HopperModel, MakesZeroOfZeroProducts) {
 
 TEST(HopperModel, TakesThePlannersSplitWithoutAName) {
     Problem p(16, 64, 4096, 9);
-    const uint32_t chosen = plan::choose({16, 64, 4096}, *plan::find_device("h200")).k_splits();
+    const uint32_t chosen = plan::choose({16, 64, 4096}, *plan::find_device("h200")).config.k_splits();
     EXPECT_EQ(k_splits_of(p.args(), {}), chosen);
     GemmOptions named;
     named.config = kernel_with_splits(2);

@@ -129,7 +129,7 @@ TEST(TheEmbeddedPack, HasWhateverThePlannerChoosesFor100000RandomProblems) {
         const plan::Problem p{.m = extent(1, 16), .n = extent(8, 13), .k = extent(16, 12),
                               .batch_invariant = random() % 4 == 0,
                               .num_sms = random() % 4 == 0 ? static_cast<uint32_t>(1 + random() % 140) : 0};
-        const GemmConfig c = plan::choose(p, *plan::find_device(devices[random() % std::size(devices)]));
+        const GemmConfig c = plan::choose(p, *plan::find_device(devices[random() % std::size(devices)])).config;
         expect_in_pack(c, p);
         expect_in_pack(plan::for_row_scales(c), p);
     }

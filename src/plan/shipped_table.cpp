@@ -1,0 +1,42 @@
+// The measured choices that come with the library. Layer plan.
+#include "plan/table.h"
+
+namespace finegemm::plan {
+
+namespace {
+
+/// Rows of the dense table where the model's choice is more than 2% off on an H200: problem, best kernel.
+/// bench/results/sweep_h200.json has the times of both.
+constexpr ShippedEntry kMeasuredH200[] = {
+    {{1, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
+    {{1, 7168, 16384}, "m64n64s5w1_splitK2_x2"},
+    {{1, 24576, 1536}, "m64n32s8w1_x2"},
+    {{8, 24576, 1536}, "m64n32s8w1_x2"},
+    {{16, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
+    {{16, 7168, 16384}, "m64n32s8w1_x2"},
+    {{16, 24576, 1536}, "m64n32s8w1_x2"},
+    {{32, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
+    {{32, 7168, 16384}, "m64n32s8w1_x2"},
+    {{32, 24576, 1536}, "m64n32s8w1_x2"},
+    {{64, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
+    {{64, 24576, 1536}, "m64n48s7w1_x2"},
+    {{128, 576, 7168}, "m128n32s8w2_splitK4"},
+    {{128, 24576, 1536}, "m128n64s8w2"},
+    {{128, 32768, 512}, "m64n64s6w1_x2"},
+    {{256, 32768, 512}, "m128n128s6w2"},
+    {{512, 32768, 512}, "m128n128s6w2"},
+    {{1024, 2112, 7168}, "m128n64s8w2"},
+    {{2048, 4096, 7168}, "m128n128s6w2"},
+    {{2048, 24576, 1536}, "m128n192s5w2"},
+    {{4096, 24576, 1536}, "m128n192s5w2"},
+    {{8192, 24576, 1536}, "m128n192s5w2"},
+};
+
+}  // namespace
+
+std::span<const ShippedEntry> shipped_table(const DeviceSpec& device) {
+    const bool whole_h200 = device.name == "h200" && device.sms == 132;
+    return whole_h200 ? std::span(kMeasuredH200) : std::span<const ShippedEntry>();
+}
+
+}  // namespace finegemm::plan

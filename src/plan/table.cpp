@@ -1,0 +1,144 @@
+// A user's measured choices: the file, and what must hold of it. Layer plan.
+#include "plan/table.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include <finegemm/error.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace finegemm::plan {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr uint32_t kFormat = 1;
+constexpr const char* kMakeOne = "`finegemm tune --output FILE` makes one";
+
+[[noreturn]] void reject(const std::string& file, const std::string& reason) {
+    throw Error(Errc::Io, fmt::format("{}: {}", file, reason));
+}
+
+/// nlohmann's own conversion wraps negative numbers and cuts fractions.
+uint32_t number(const ordered_json& x, const char* name, uint32_t least) {
+    if (!x.is_number_unsigned() || x.get<uint64_t>() < least || x.get<uint64_t>() > INT32_MAX)
+        throw std::domain_error(
+            fmt::format("{} is {}, must be a whole number from {} to {}", name, x.dump(), least, INT32_MAX));
+    return x.get<uint32_t>();
+}
+
+double microseconds(const ordered_json& x, const char* name) {
+    if (!x.is_number() || x.get<double>() <= 0)
+        throw std::domain_error(fmt::format("{} is {}, must be a number above 0", name, x.dump()));
+    return x.get<double>();
+}
+
+TableEntry entry_of(const ordered_json& x) {
+    const ordered_json& shape = x.at("shape");
+    if (shape.size() != 3) throw std::domain_error(fmt::format("shape is {}, must be [M, N, K]", shape.dump()));
+    return {.problem = {.m = number(shape.at(0), "M", 1),
+                        .n = number(shape.at(1), "N", 1),
+                        .k = number(shape.at(2), "K", 1),
+                        .batch_invariant = x.value("batch_invariant", false),
+                        .num_sms = x.contains("num_sms") ? number(x.at("num_sms"), "num_sms", 0) : 0},
+            .kernel = x.at("kernel").get<std::string>(),
+            .us = microseconds(x.at("us"), "us"),
+            .usual = x.at("usual").get<std::string>(),
+            .usual_us = microseconds(x.at("usual_us"), "usual_us")};
+}
+
+ordered_json json_of(const TableEntry& e) {
+    const auto& [m, n, k, batch_invariant, num_sms] = e.problem;
+    ordered_json out = {{"shape", {m, n, k}}};
+    if (batch_invariant) out["batch_invariant"] = true;
+    if (num_sms > 0) out["num_sms"] = num_sms;
+    out.update({{"kernel", e.kernel}, {"us", e.us}, {"usual", e.usual}, {"usual_us", e.usual_us}});
+    return out;
+}
+
+std::string place_of(size_t index, const Problem& p) {
+    return fmt::format("entry {} ({}x{}x{})", index + 1, p.m, p.n, p.k);
+}
+
+void read_entries(const ordered_json& list, std::vector<TableEntry>& entries) {
+    if (!list.is_array()) throw std::domain_error("\"entries\" must be a list");
+    for (size_t i = 0; i < list.size(); ++i) {
+        TableEntry e;
+        try {
+            e = entry_of(list[i]);
+        } catch (const std::exception& wrong) {
+            throw std::domain_error(fmt::format("entry {}: {}", i + 1, wrong.what()));
+        }
+        if (std::ranges::find(entries, e.problem, &TableEntry::problem) != entries.end())
+            throw std::domain_error(place_of(i, e.problem) + " has a problem that an entry before it has");
+        entries.push_back(std::move(e));
+    }
+}
+
+}  // namespace
+
+PlanTable parse_table(const std::string& text, const std::string& file) {
+    PlanTable table;
+    try {
+        const ordered_json content = ordered_json::parse(text);
+        if (const uint32_t format = number(content.at("format"), "format", 1); format != kFormat)
+            throw std::domain_error(fmt::format("it has format {}, this library reads {}", format, kFormat));
+        table = {.device = content.at("device").get<std::string>(),
+                 .sms = number(content.at("sms"), "sms", 1),
+                 .version = content.at("version").get<std::string>()};
+        read_entries(content.at("entries"), table.entries);
+    } catch (const std::exception& e) {  // of ours or of nlohmann
+        reject(file, fmt::format("is no plan table: {}; {}", e.what(), kMakeOne));
+    }
+    return table;
+}
+
+std::string text_of(const PlanTable& table) {
+    const auto quoted = [](const std::string& text) { return ordered_json(text).dump(); };
+    std::string lines;   // an entry each, so that two tables can be compared by line
+    for (const TableEntry& e : table.entries)
+        lines += fmt::format("{}\n  {}", lines.empty() ? "" : ",", json_of(e).dump());
+    return fmt::format("{{\n \"format\": {},\n \"device\": {},\n \"sms\": {},\n \"version\": {},\n"
+                       " \"entries\": [{}\n ]\n}}\n",
+                       kFormat, quoted(table.device), table.sms, quoted(table.version), lines);
+}
+
+void check_device(const PlanTable& table, const DeviceSpec& device, const std::string& file) {
+    if (table.device != device.name || table.sms != device.sms)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("plan_table: {} was measured on device '{}' with {} SMs, this one is '{}' with {}; "
+                                "measure on this one (`finegemm tune --output FILE`), or name no table",
+                                file, table.device, table.sms, device.name, device.sms));
+}
+
+std::string fault(const TableEntry& entry, const DeviceSpec& device) {
+    const auto known = std::ranges::find(candidates(), entry.kernel, [](const GemmConfig& c) { return name_of(c); });
+    if (known == candidates().end()) return fmt::format("'{}' is no kernel of this library", entry.kernel);
+    const std::string_view why_not = rejected(entry.problem, device, *known);
+    return why_not.empty() ? "" : fmt::format("kernel '{}' cannot take it: {}", entry.kernel, why_not);
+}
+
+PlanTable read_table(const std::string& file) {
+    std::ifstream in(file);
+    std::ostringstream text;
+    if (!in || !(text << in.rdbuf()))
+        reject(file, fmt::format("cannot be read or is empty; check the path, {}", kMakeOne));
+    return parse_table(text.str(), file);
+}
+
+PlanTable load_table(const std::string& file, const DeviceSpec& device) {
+    if (file.empty()) return {};
+    PlanTable table = read_table(file);
+    check_device(table, device, file);
+    for (size_t i = 0; i < table.entries.size(); ++i)
+        if (const std::string why = fault(table.entries[i], device); !why.empty())
+            reject(file, fmt::format("{}: {}; the table is of version {}: run `finegemm tune` again, or remove the "
+                                     "entry",
+                                     place_of(i, table.entries[i].problem), why, table.version));
+    return table;
+}
+
+}  // namespace finegemm::plan

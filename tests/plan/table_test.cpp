@@ -1,0 +1,198 @@
+// Measured choices: those that come with the library, those of a file, and what a file may not say. Layer tests.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "plan/table.h"
+#include "support/error_of.h"
+
+namespace finegemm::plan {
+namespace {
+
+using test::contains;
+using test::error_of;
+
+const DeviceSpec& h200() { return *find_device("h200"); }
+
+constexpr Problem kProblem{64, 4096, 4096};
+constexpr const char* kKernel = "m64n64s5w1_x2";
+
+PlanTable table_of(const Problem& problem = kProblem, const std::string& kernel = kKernel) {
+    return {.device = "h200",
+            .sms = 132,
+            .version = "0.1.0",
+            .entries = {{.problem = problem, .kernel = kernel, .us = 8.5, .usual = "m64n32s8w1_x2",
+                         .usual_us = 9.25}}};
+}
+
+class TableFile : public testing::Test {
+protected:
+    ~TableFile() override { std::remove(path.c_str()); }
+    void write(const std::string& text) const { std::ofstream(path) << text; }
+    std::string path = testing::TempDir() + "finegemm_table_" + std::to_string(getpid()) + ".json";
+};
+
+TEST(Choice, TakesTheUsersTableBeforeTheShippedOneBeforeTheModel) {
+    const Problem shipped{8192, 7168, 16384};
+    EXPECT_EQ(choose(shipped, h200()), (Choice{config_named("m256n128s4w2_shareA2"), Source::ShippedTable}));
+    const PlanTable user = table_of(shipped, "m128n128s6w2");
+    EXPECT_EQ(choose(shipped, h200(), &user), (Choice{config_named("m128n128s6w2"), Source::UserTable}));
+    EXPECT_EQ(choose(kProblem, h200(), &user).source, Source::Model) << "it has no entry for this problem";
+    EXPECT_EQ(choose(kProblem, h200(), &user), choose(kProblem, h200()));
+}
+
+TEST(Choice, OfATableIsForItsProblemAlone) {
+    const PlanTable user = table_of();
+    ASSERT_EQ(choose(kProblem, h200(), &user).source, Source::UserTable);
+    for (Problem other : {Problem{65, 4096, 4096}, {64, 4104, 4096}, {64, 4096, 4112}, {64, 4096, 4096, true},
+                          {64, 4096, 4096, false, 131}})
+        EXPECT_EQ(choose(other, h200(), &user).source, Source::Model) << other.m;
+    EXPECT_EQ(choose({64, 4096, 4096, false, 132}, h200(), &user).source, Source::UserTable) << "132 SMs are all";
+}
+
+TEST(ShippedTable, IsOfAWholeH200) {
+    EXPECT_FALSE(shipped_table(h200()).empty());
+    EXPECT_TRUE(shipped_table(*find_device("h100")).empty());
+    DeviceSpec slice = h200();
+    slice.sms = 60;
+    EXPECT_TRUE(shipped_table(slice).empty());
+}
+
+TEST(ShippedTable, HasEachProblemOnceWithAKernelThatTakesIt) {
+    const auto table = shipped_table(h200());
+    for (const ShippedEntry& e : table) {
+        EXPECT_EQ(fault({.problem = e.problem, .kernel = std::string(e.kernel)}, h200()), "") << e.kernel;
+        EXPECT_EQ(std::ranges::count(table, e.problem, &ShippedEntry::problem), 1) << e.problem.m;
+    }
+}
+
+TEST(Explain, SaysWhereTheChoiceComesFrom) {
+    const auto chosen = [](const Problem& p, const PlanTable* user) -> nlohmann::json {
+        return nlohmann::json::parse(explain(p, h200(), user))["chosen"];
+    };
+    const PlanTable user = table_of();
+    EXPECT_EQ(chosen({8192, 7168, 16384}, &user)["source"], "shipped table");
+    EXPECT_EQ(chosen(kProblem, nullptr)["source"], "model");
+    EXPECT_EQ(chosen(kProblem, &user)["source"], "user table");
+    EXPECT_EQ(chosen(kProblem, &user)["name"], kKernel);
+}
+
+TEST(Table, ReadsBackAsItWasWritten) {
+    PlanTable table = table_of();
+    EXPECT_EQ(parse_table(text_of(table), "t"), table);
+    table.entries.push_back(table.entries[0]);
+    table.entries[1].problem = {1, 8, 16, true, 100};
+    EXPECT_EQ(parse_table(text_of(table), "t"), table);
+    table.entries.clear();
+    EXPECT_EQ(parse_table(text_of(table), "t"), table);
+}
+
+TEST(Table, IsTextWithALineForEachEntry) {
+    EXPECT_EQ(text_of(table_of({64, 4096, 4096, true, 100})), R"({
+ "format": 1,
+ "device": "h200",
+ "sms": 132,
+ "version": "0.1.0",
+ "entries": [
+  {"shape":[64,4096,4096],"batch_invariant":true,"num_sms":100,"kernel":"m64n64s5w1_x2","us":8.5,)"
+                                                             R"("usual":"m64n32s8w1_x2","usual_us":9.25}
+ ]
+}
+)");
+}
+
+TEST(Table, ThatIsNoneIsRejectedWithItsFileAndTheReason) {
+    const std::string good = text_of(table_of());
+    const auto with = [&](const std::string& what, const std::string& by) {
+        std::string text = good;
+        const size_t at = text.find(what);
+        EXPECT_NE(at, text.npos) << what;
+        return text.replace(at, what.size(), by);
+    };
+    const size_t begin = good.find("  {");
+    const std::string entry = good.substr(begin, good.find("\n ]") - begin);
+    const std::pair<std::string, const char*> cases[] = {
+        {"", "parse error"},
+        {good.substr(0, good.size() / 2), "parse error"},
+        {"[]", "array"},
+        {"{}", "format"},
+        {with("\"format\": 1", "\"format\": 2"), "it has format 2, this library reads 1"},
+        {with("\"h200\"", "7"), "string"},
+        {with("132", "-1"), "sms is -1, must be a whole number from 1"},
+        {with("\"sms\": 132,", ""), "sms"},
+        {with("\"0.1.0\"", "null"), "string"},
+        {R"({"format": 1, "device": "h200", "sms": 132, "version": "", "entries": {}})", "must be a list"},
+        {with("[64,4096,4096]", "[64,4096]"), "entry 1: shape is [64,4096], must be [M, N, K]"},
+        {with("[64,4096,4096]", "[64,-8,4096]"), "entry 1: N is -8, must be a whole number from 1 to 2147483647"},
+        {with("[64,4096,4096]", "[0,4096,4096]"), "entry 1: M is 0"},
+        {with("[64,4096,4096]", "[64,4096,4096.5]"), "entry 1: K is 4096.5"},
+        {with("[64,4096,4096]", "[64,4096,4294967296]"), "entry 1: K is 4294967296"},
+        {with("[64,4096,4096]", "[64,4096,4096],\"batch_invariant\":1"), "entry 1: "},
+        {with("[64,4096,4096]", "[64,4096,4096],\"num_sms\":-1"), "entry 1: num_sms is -1"},
+        {with("\"kernel\":\"m64n64s5w1_x2\"", "\"kernel\":null"), "entry 1: "},
+        {with("\"us\":8.5", "\"us\":\"8.5\""), "entry 1: us is \"8.5\", must be a number above 0"},
+        {with("\"us\":8.5", "\"us\":0"), "entry 1: us is 0"},
+        {with("\"usual_us\":9.25", "\"used\":1"), "entry 1: "},
+        {with("\n ]", ",\n" + entry + "\n ]"), "entry 2 (64x4096x4096) has a problem that an entry before it has"},
+    };
+    for (const auto& [text, reason] : cases) {
+        const Error e = error_of([&] { parse_table(text, "here/t.json"); });
+        EXPECT_EQ(e.code(), Errc::Io) << text;
+        EXPECT_TRUE(contains(e, "here/t.json: is no plan table: ")) << e.what();
+        EXPECT_TRUE(contains(e, reason)) << e.what() << "\nwanted: " << reason;
+        EXPECT_TRUE(contains(e, "finegemm tune")) << e.what();
+    }
+}
+
+TEST_F(TableFile, IsLoadedForItsDevice) {
+    write(text_of(table_of()));
+    EXPECT_EQ(load_table(path, h200()), table_of());
+    EXPECT_EQ(load_table("", h200()), PlanTable{}) << "no file, no entries";
+}
+
+TEST_F(TableFile, OfAnotherDeviceIsRejected) {
+    write(text_of(table_of()));
+    DeviceSpec slice = h200();
+    slice.sms = 60;
+    for (const DeviceSpec& device : {*find_device("h100"), slice}) {
+        const Error e = error_of([&] { load_table(path, device); });
+        EXPECT_EQ(e.code(), Errc::InvalidArgument);
+        EXPECT_TRUE(contains(e, path + " was measured on device 'h200' with 132 SMs, this one is '" +
+                                    std::string(device.name) + "' with " + std::to_string(device.sms)))
+            << e.what();
+        EXPECT_TRUE(contains(e, "finegemm tune")) << e.what();
+    }
+}
+
+TEST_F(TableFile, WithAKernelThatCannotBeUsedIsRejectedWithTheEntry) {
+    const std::pair<PlanTable, const char*> cases[] = {
+        {table_of(kProblem, "m1n1"), "entry 1 (64x4096x4096): 'm1n1' is no kernel of this library"},
+        {table_of(kProblem, "m128n128s6w2"),
+         "entry 1 (64x4096x4096): kernel 'm128n128s6w2' cannot take it: a tile of half as many rows holds all of M"},
+        {table_of({64, 4096, 4096, true}, "m64n32s7w1_splitK2_x2"), "results shall be batch-invariant"},
+    };
+    for (const auto& [table, reason] : cases) {
+        write(text_of(table));
+        const Error e = error_of([&] { load_table(path, h200()); });
+        EXPECT_EQ(e.code(), Errc::Io);
+        EXPECT_TRUE(contains(e, path) && contains(e, reason)) << e.what() << "\nwanted: " << reason;
+        EXPECT_TRUE(contains(e, "of version 0.1.0: run `finegemm tune` again, or remove the entry")) << e.what();
+    }
+}
+
+TEST_F(TableFile, ThatCannotBeReadIsAnIoError) {
+    write("");
+    for (const std::string& file : {path, testing::TempDir(), std::string("/nonexistent/t.json")}) {
+        const Error e = error_of([&] { load_table(file, h200()); });
+        EXPECT_EQ(e.code(), Errc::Io);
+        EXPECT_TRUE(contains(e, file + ": cannot be read or is empty")) << e.what();
+    }
+}
+
+}  // namespace
+}  // namespace finegemm::plan
