@@ -14,6 +14,7 @@ using Run = std::function<ExitCode()>;
 
 Run add_run(CLI::App& app);
 Run add_bench(CLI::App& app);
+Run add_tune(CLI::App& app);
 Run add_explain(CLI::App& app);
 Run add_doctor(CLI::App& app);
 Run add_cache(CLI::App& app);

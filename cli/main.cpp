@@ -41,8 +41,9 @@ int run(int argc, char** argv) {
     app.require_subcommand(0, 1);  // none is told apart from a wrong one below
     app.footer(kFooter);
     const std::pair<const char*, cli::Run> commands[] = {
-        {"run", cli::add_run(app)},       {"bench", cli::add_bench(app)}, {"explain", cli::add_explain(app)},
-        {"doctor", cli::add_doctor(app)}, {"cache", cli::add_cache(app)}, {"pack", cli::add_pack(app)}};
+        {"run", cli::add_run(app)},         {"bench", cli::add_bench(app)},   {"tune", cli::add_tune(app)},
+        {"explain", cli::add_explain(app)}, {"doctor", cli::add_doctor(app)}, {"cache", cli::add_cache(app)},
+        {"pack", cli::add_pack(app)}};
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& e) {  // --help, --version

@@ -132,15 +132,19 @@ void Session::fill(Operand& x, const char* name, bool blocks, int q, int scales)
     }
 }
 
+std::function<void()> Session::call(const GemmOptions& options) const {
+    return [this, options] { gemm(context_, args_, options); };
+}
+
 double Session::time(const GemmOptions& options, int repeats) {
-    const auto call = [&] { gemm(context_, args_, options); };
-    if (target_.gpu) return target_.gpu->time(repeats, call);
+    const auto product = call(options);
+    if (target_.gpu) return target_.gpu->time(repeats, product);
     using Clock = std::chrono::steady_clock;
-    call();
+    product();
     std::vector<double> times;
     for (int i = 0; i < repeats; ++i) {
         const auto start = Clock::now();
-        call();
+        product();
         times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
     }
     std::ranges::nth_element(times, times.begin() + repeats / 2);

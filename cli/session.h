@@ -1,6 +1,7 @@
 // One GEMM on one device, from host matrices to a timed result. Layer cli.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,8 @@ public:
     /// A [M, K] takes 1x128 scales, B [N, K] 128x128 scales.
     Session(Context& context, const Target& target, Operand a, Operand b);
 
+    /// The product, as a call to be made while the session lives.
+    std::function<void()> call(const GemmOptions& options) const;
     /// Median microseconds of `repeats` runs; one more goes before them.
     double time(const GemmOptions& options, int repeats);
     /// The five matrices on the host, copied there when they are on a GPU.

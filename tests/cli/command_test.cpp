@@ -67,7 +67,7 @@ TEST(Help, IsAsRecorded) {
     if (std::string(CLI11_VERSION).substr(0, 4) != "2.1.")
         GTEST_SKIP() << "CLI11 " CLI11_VERSION " lays help out in its own way, 2.1 is recorded";
     expect_golden("help", finegemm("--help").out);
-    for (const char* command : {"run", "bench", "explain", "doctor", "cache", "pack"})
+    for (const char* command : {"run", "bench", "tune", "explain", "doctor", "cache", "pack"})
         expect_golden(std::string("help_") + command, finegemm(command + std::string(" --help")).out);
 }
 

@@ -2,7 +2,9 @@
 // Types are declared as cuda.h has them, not taken from the library: a wrong declaration there shows up here.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
+#include <sstream>
 
 #include "mock_driver.h"
 
@@ -42,7 +44,18 @@ struct Library {
     std::map<std::string, std::unique_ptr<Kernel>> kernels;
 };
 
+/// FINEGEMM_MOCK_KERNEL_US="entry=microseconds,...": for processes of which the driver is all that a test can steer.
+inline std::map<std::string, double> kernel_us_of_environment() {
+    std::map<std::string, double> times;
+    const char* text = std::getenv("FINEGEMM_MOCK_KERNEL_US");
+    std::istringstream list(text ? text : "");
+    for (std::string item; std::getline(list, item, ',');)
+        times[item.substr(0, item.find('='))] = std::stod(item.substr(item.find('=') + 1));
+    return times;
+}
+
 struct Internals {
+    Internals() { state.kernel_us = kernel_us_of_environment(); }
     State state;
     Context contexts[16] = {};
     std::map<Library*, std::unique_ptr<Library>> libraries;

@@ -1,0 +1,149 @@
+// finegemm tune: which kernel is the fastest for a shape on this GPU, as a table that contexts load. Layer cli.
+#include <iostream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <finegemm/error.h>
+
+#include "api/tuner.h"
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/session.h"
+#include "cli/shapes.h"
+#include "cli/text.h"
+
+namespace finegemm::cli {
+
+namespace {
+
+struct TuneOptions {
+    ShapeOptions shapes;
+    std::string device = "cuda", output;
+    int repeats = 50, num_sms = 0;
+    size_t top = SIZE_MAX;
+    bool batch_invariant = false, json = false;
+};
+
+constexpr fmt::string_view kColumns = "{:>7} {:>7} {:>7}  {:<24} {:>10}  {:<24} {:>10} {:>7}\n";
+
+std::vector<TimedKernel> measure(Context& context, const Target& target, const Shape& shape, GemmOptions options,
+                                 const std::vector<std::string>& kernels, int repeats) {
+    Session session(context, target, {random_matrix(shape.m, shape.k, 1), {}},
+                    {random_matrix(shape.n, shape.k, 2), {}});
+    std::vector<std::function<void()>> calls;
+    for (const std::string& kernel : kernels) {
+        options.config = kernel;
+        calls.push_back(session.call(options));
+    }
+    const std::vector<double> times = target.gpu->time(repeats, calls);
+    target.gpu->release();
+    std::vector<TimedKernel> timed;
+    for (size_t i = 0; i < kernels.size(); ++i) timed.push_back({kernels[i], times[i]});
+    return timed;
+}
+
+std::string text_of(const Shape& shape, const Tuned& t) {
+    return fmt::format(fmt::runtime(kColumns), shape.m, shape.n, shape.k, t.fastest.name, time_text(t.fastest.us),
+                       t.usual.name, time_text(t.usual.us),
+                       t.recorded ? fmt::format("{:.1f}%", 100 * t.gain()) : "-");
+}
+
+nlohmann::ordered_json json_of(const Shape& shape, const Tuned& t, const std::vector<TimedKernel>& times) {
+    nlohmann::ordered_json us;
+    for (const TimedKernel& k : times) us[k.name] = k.us;
+    return {{"kind", "dense"},          {"shape", {shape.m, shape.n, shape.k}},
+            {"fastest", t.fastest.name}, {"usual", t.usual.name},
+            {"gain", t.gain()},          {"recorded", t.recorded},
+            {"us", us}};
+}
+
+/// A GPU, or an error that says why there is none.
+Target choose_gpu(Context& context, const std::string& wish) {
+    Target target = choose_target(context, wish);
+    if (!target.gpu)
+        throw Error(Errc::Unsupported,
+                    fmt::format("tune: measures on a GPU, and --device '{}' is none{}; pass cuda or cuda:INDEX", wish,
+                                target.why.empty() ? "" : " (" + target.why + ")"));
+    return target;
+}
+
+/// The plan table is written after each shape, so that what was measured stays when the rest is given up.
+ExitCode run(const TuneOptions& o) {
+    Options options = Options::from_environment();
+    const std::string file = !o.output.empty()            ? o.output
+                             : !options.plan_table.empty() ? options.plan_table
+                                                           : "plan_table.json";
+    options.plan_table.clear();   // calls name their kernels, and a table with kernels that are gone is to be mended
+    Context context(options);
+    const Target target = choose_gpu(context, o.device);
+    const auto shapes = shapes_of(o.shapes, dense_table());
+    Tuner tuner(target.gpu->spec(), file);
+    tuner.write();   // a file that cannot be written is known before the long work
+    GemmOptions call;
+    call.batch_invariant = o.batch_invariant || options.batch_invariant;
+    call.num_sms = o.num_sms;
+
+    const std::string machine = target.gpu->name(),
+                      method = fmt::format("kernels in turn, events around each launch, L2 emptied before it; "
+                                           "median of {}", o.repeats);
+    if (!o.json)
+        std::cout << fmt::format("{}: {}\n", machine, method)
+                  << fmt::format(fmt::runtime(kColumns), "M", "N", "K", "fastest kernel", "time", "usual kernel",
+                                 "time", "gain");
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    Progress progress;
+    int recorded = 0;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+        const auto& [m, n, k] = shapes[i];
+        const auto kernels = tuner.kernels(m, n, k, call, o.top);
+        progress.at(i, shapes.size(), fmt::format("{}, {} kernels", text_of(shapes[i]), kernels.size()));
+        const auto times = measure(context, target, shapes[i], call, kernels, o.repeats);
+        const Tuned tuned = tuner.record(m, n, k, call, times);
+        tuner.write();
+        progress.pause();
+        recorded += tuned.recorded;
+        if (o.json) rows.push_back(json_of(shapes[i], tuned, times));
+        else std::cout << text_of(shapes[i], tuned) << std::flush;
+    }
+    if (o.json) {
+        const nlohmann::ordered_json out = {
+            {"machine", machine}, {"method", method}, {"plan_table", file}, {"rows", rows}};
+        std::cout << out.dump(2) << '\n';
+    } else {
+        std::cout << fmt::format("{} of {} shapes have an entry in {}; FINEGEMM_PLAN_TABLE={} makes calls follow it\n",
+                                 recorded, shapes.size(), file, file);
+    }
+    return kOk;
+}
+
+}  // namespace
+
+Run add_tune(CLI::App& app) {
+    auto o = std::make_shared<TuneOptions>();
+    CLI::App* command = app.add_subcommand("tune", "Measure kernels on this GPU, write a plan table of the fastest");
+    command->footer(fmt::format(
+        "A shape gets an entry where its usual kernel takes more than {:.1f}% longer than the fastest; else an older\n"
+        "entry is dropped. FINEGEMM_PLAN_TABLE=FILE makes calls follow the plan table; explain says where they do.",
+        100 * Tuner::kLeastGain));
+    add_shape_options(*command, o->shapes, "without any, those of --table dense");
+    command->add_option("--device", o->device, "cuda (the first GPU) or cuda:INDEX")->capture_default_str();
+    command->add_option("--repeats", o->repeats, "Launches of each kernel to take the median of")
+        ->check(CLI::Range(1, 1'000'000))
+        ->capture_default_str();
+    command
+        ->add_option("--top", o->top,
+                     "Measure only so many kernels, the usual one and the cheapest by the model; without it all")
+        ->check(CLI::Range(1, 1000));
+    command->add_option("--num-sms", o->num_sms, "For calls with this option of theirs; 0: that may use all SMs")
+        ->check(CLI::Range(0, INT32_MAX))
+        ->capture_default_str();
+    command->add_flag("--batch-invariant", o->batch_invariant, "For calls with this option of theirs");
+    command->add_option("--output", o->output,
+                        "The plan table, which keeps its entries for other shapes; without it the file of "
+                        "FINEGEMM_PLAN_TABLE, else plan_table.json");
+    command->add_flag("--json", o->json, "Print JSON, with the times of all kernels");
+    return [o] { return run(*o); };
+}
+
+}  // namespace finegemm::cli
