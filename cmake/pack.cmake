@@ -5,7 +5,7 @@ function(finegemm_embed_pack target)
   set(pack ${PROJECT_BINARY_DIR}/generated/kernels.pack)
   add_executable(finegemm_make_pack ${PROJECT_SOURCE_DIR}/tools/make_pack.cpp ${PROJECT_SOURCE_DIR}/tools/no_pack.cpp
     ${PROJECT_SOURCE_DIR}/src/backend/pack_contents.cpp)
-  target_link_libraries(finegemm_make_pack PRIVATE finegemm_plan finegemm_jit)
+  target_link_libraries(finegemm_make_pack PRIVATE finegemm_plan finegemm_jit finegemm_cuda)
   add_custom_command(OUTPUT ${pack}
     COMMAND finegemm_make_pack ${pack} --python=$ENV{VIRTUAL_ENV} --cuda=${FINEGEMM_CUDA_HOME}
     DEPENDS finegemm_make_pack

@@ -8,6 +8,7 @@
 
 #include <finegemm/error.h>
 
+#include "cuda/places.h"
 #include "jit/kernel_files.h"
 #include "jit/toolchain.h"
 
@@ -106,55 +107,7 @@ private:
 constexpr std::array kNames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 constexpr int kNewestMajor = 13, kOldestMajor = 12;  // that know sm_90a and C++20
 
-/// Where NVRTC may be: files that exist, in the order of the search, and places that have none.
-struct Places {
-    std::vector<std::string> files, without;
-
-    bool look_in(const fs::path& directory) {
-        std::error_code error;
-        for (const char* name : kNames)
-            if (fs::exists(directory / name, error)) {
-                files.push_back((directory / name).string());
-                return true;
-            }
-        return false;
-    }
-    void look_in_directory(const fs::path& directory) {
-        if (!look_in(directory)) without.push_back(fmt::format("{}: has no libnvrtc.so", directory.string()));
-    }
-    /// Where pip puts NVIDIA's libraries below a site-packages directory: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib.
-    void look_in_packages(const fs::path& site) {
-        std::error_code error;
-        bool any = false;
-        for (const auto& package : fs::directory_iterator(site / "nvidia", error))
-            any |= look_in(package.path() / "lib");
-        if (!any) without.push_back(fmt::format("{}/nvidia/*/lib: has no libnvrtc.so", site.string()));
-    }
-};
-
-/// The file that an address of code was loaded from.
-fs::path file_of(const void* address) {
-    Dl_info info{};
-    return dladdr(address, &info) && info.dli_fname ? info.dli_fname : "";
-}
-
-Places places_of(const Options& options) {
-    Places places;
-    std::error_code error;
-    if (fs::is_directory(options.nvrtc_path, error)) places.look_in_directory(options.nvrtc_path);
-    else if (!options.nvrtc_path.empty()) places.files.push_back(options.nvrtc_path);
-    // As part of a Python package the library has pip's other packages beside it.
-    const fs::path own = file_of(reinterpret_cast<const void*>(&find_nvrtc));
-    for (fs::path up = own.parent_path(); up.has_relative_path(); up = up.parent_path())
-        if (up.filename() == "site-packages" || up.filename() == "dist-packages") places.look_in_packages(up);
-    if (!options.python_prefix.empty())
-        for (const auto& python : fs::directory_iterator(options.python_prefix + "/lib", error))
-            if (fs::exists(python.path() / "site-packages", error))
-                places.look_in_packages(python.path() / "site-packages");
-    for (const std::string& home : {options.cuda_home, std::string("/usr/local/cuda")})
-        if (!home.empty()) places.look_in_directory(home + "/lib64");
-    return places;
-}
+cuda::Places places_of(const Options& options) { return cuda::places_of(options, options.nvrtc_path, kNames); }
 
 /// A file that NVRTC loads by its bare name: where the loader does not search, it must be loaded already.
 fs::path builtins_beside(const fs::path& library, int major, int minor) {
@@ -174,7 +127,7 @@ std::unique_ptr<Toolchain> open_nvrtc(const std::string& path, std::string& why)
     else if (!resolve_all(library, api) || api.Version(&major, &minor) != 0) why = path + ": is not NVRTC";
     else if (major < kOldestMajor) why = fmt::format("{}: NVRTC {}.{} does not know sm_90a", path, major, minor);
     if (!why.empty()) return nullptr;
-    const fs::path file = file_of(reinterpret_cast<const void*>(api.Version));
+    const fs::path file = cuda::file_of(reinterpret_cast<const void*>(api.Version));
     // Fails, and need not succeed, where NVRTC and its builtins are where the loader searches.
     dlopen(builtins_beside(file, major, minor).c_str(), RTLD_NOW | RTLD_LOCAL);
     return std::make_unique<Nvrtc>(api, file.string(), identity_of(major, minor));
@@ -183,7 +136,7 @@ std::unique_ptr<Toolchain> open_nvrtc(const std::string& path, std::string& why)
 }  // namespace
 
 Search find_nvrtc(const Options& options) {
-    Places places = places_of(options);
+    cuda::Places places = places_of(options);
     Search search{.found = nullptr, .tried = std::move(places.without)};
     places.files.insert(places.files.end(), kNames.begin(), kNames.end());  // last, the loader's own search
     for (const std::string& file : places.files) {
@@ -196,7 +149,7 @@ Search find_nvrtc(const Options& options) {
 }
 
 std::string expected_nvrtc(const Options& options) {
-    const Places places = places_of(options);
+    const cuda::Places places = places_of(options);
     if (places.files.empty()) return {};
     std::error_code error;
     for (int major = kNewestMajor; major >= kOldestMajor; --major)
