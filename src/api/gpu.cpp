@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "backend/device_spec.h"
 #include "cuda/device.h"
 #include "plan/table.h"
@@ -12,6 +14,7 @@ namespace finegemm {
 
 namespace {
 
+using cuda::DeviceAttribute;
 using cuda::DevicePtr;
 
 class CudaGpu final : public Gpu {
@@ -29,6 +32,13 @@ public:
     }
 
     std::string name() const override { return device_.facts().name; }
+    std::string pci_bus_id() const override {
+        return fmt::format("{:08x}:{:02x}:{:02x}.0", attribute(DeviceAttribute::PciDomain),
+                           attribute(DeviceAttribute::PciBus), attribute(DeviceAttribute::PciDevice));
+    }
+    std::string cuda_version() const override {
+        return fmt::format("{}.{}", driver_->version / 1000, driver_->version % 1000 / 10);
+    }
     Device device() const override { return {DeviceType::Cuda, device_.facts().index}; }
     const plan::DeviceSpec& spec() const override { return spec_; }
     std::string kernel_for(int64_t m, int64_t n, int64_t k) const override {
@@ -63,7 +73,24 @@ public:
         driver_->check(driver_->api.StreamSynchronize(nullptr), "cuStreamSynchronize");
     }
 
-    std::vector<double> time(int repeats, std::span<const std::function<void()>> calls) override {
+    void copy(void* to, const void* from, size_t bytes) override {
+        const cuda::CurrentDevice current(device_);
+        driver_->check(driver_->api.MemcpyDtoDAsync(reinterpret_cast<DevicePtr>(to), reinterpret_cast<DevicePtr>(from),
+                                                    bytes, nullptr),
+                       "cuMemcpyDtoDAsync");
+    }
+    void fill(void* to, unsigned char value, size_t bytes) override {
+        const cuda::CurrentDevice current(device_);
+        driver_->check(driver_->api.MemsetD8Async(reinterpret_cast<DevicePtr>(to), value, bytes, nullptr),
+                       "cuMemsetD8Async");
+    }
+    void run(const std::function<void()>& work) override {
+        const cuda::CurrentDevice current(device_);
+        work();
+        driver_->check(driver_->api.StreamSynchronize(nullptr), "cuStreamSynchronize");
+    }
+
+    std::vector<std::vector<double>> times(int repeats, std::span<const std::function<void()>> calls) override {
         const size_t flush_bytes = 4ull * device_.facts().l2_bytes;
         if (!flush_) flush_ = allocate(flush_bytes);
         const cuda::CurrentDevice current(device_);
@@ -74,22 +101,22 @@ public:
         std::vector<std::vector<double>> times(calls.size());
         for (int round = 0; round < repeats + 1; ++round) {
             for (size_t i = 0; i < calls.size(); ++i) {
-                driver_->check(driver_->api.MemsetD8Async(reinterpret_cast<DevicePtr>(flush_),
-                                                          static_cast<unsigned char>(round), flush_bytes, nullptr),
-                               "cuMemsetD8Async");
+                fill(flush_, static_cast<unsigned char>(round), flush_bytes);
                 const double us = time_once(calls[i]);
                 if (round > 0) times[i].push_back(us);  // the first one loads the kernel
             }
         }
-        std::vector<double> medians;
-        for (std::vector<double>& t : times) {
-            std::ranges::nth_element(t, t.begin() + repeats / 2);
-            medians.push_back(t[static_cast<size_t>(repeats / 2)]);
-        }
-        return medians;
+        return times;
     }
 
 private:
+    int attribute(DeviceAttribute which) const {
+        int value = 0;
+        driver_->check(driver_->api.DeviceGetAttribute(&value, static_cast<int>(which), device_.handle()),
+                       "cuDeviceGetAttribute");
+        return value;
+    }
+
     double time_once(const std::function<void()>& call) const {
         driver_->check(driver_->api.EventRecord(events_[0], nullptr), "cuEventRecord");
         call();
@@ -111,6 +138,18 @@ private:
 };
 
 }  // namespace
+
+std::vector<double> Gpu::time(int repeats, std::span<const std::function<void()>> calls) {
+    std::vector<double> medians;
+    for (std::vector<double>& t : times(repeats, calls)) medians.push_back(median_of(std::move(t)));
+    return medians;
+}
+
+double median_of(std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::ranges::nth_element(values, middle);
+    return *middle;
+}
 
 std::unique_ptr<Gpu> Gpu::open(const Options& options, int index) { return std::make_unique<CudaGpu>(options, index); }
 

@@ -70,6 +70,7 @@ void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.MemFree, "cuMemFree", 3020);
     resolve(api.MemcpyDtoHAsync, "cuMemcpyDtoHAsync", 3020);
     resolve(api.MemcpyHtoDAsync, "cuMemcpyHtoDAsync", 3020);
+    resolve(api.MemcpyDtoDAsync, "cuMemcpyDtoDAsync", 3020);
     resolve(api.StreamSynchronize, "cuStreamSynchronize", 2000);
     resolve(api.StreamIsCapturing, "cuStreamIsCapturing", 10000);
     resolve(api.ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", 10010);

@@ -49,8 +49,11 @@ enum class DeviceAttribute : int {
     MultiprocessorCount = 16,
     ClockRateKhz = 13,
     MemoryClockKhz = 36,
+    PciBus = 33,
+    PciDevice = 34,
     BusWidthBits = 37,
     L2Bytes = 38,
+    PciDomain = 50,
     ComputeMajor = 75,
     ComputeMinor = 76,
     MaxSharedMemoryOptin = 97,
@@ -88,6 +91,7 @@ struct Api {
     Result (*MemFree)(DevicePtr);
     Result (*MemcpyDtoHAsync)(void*, DevicePtr, size_t, StreamHandle);
     Result (*MemcpyHtoDAsync)(DevicePtr, const void*, size_t, StreamHandle);
+    Result (*MemcpyDtoDAsync)(DevicePtr, DevicePtr, size_t, StreamHandle);
     Result (*StreamSynchronize)(StreamHandle);
     Result (*StreamIsCapturing)(StreamHandle, int*);
     Result (*ThreadExchangeStreamCaptureMode)(int*);

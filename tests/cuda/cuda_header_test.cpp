@@ -55,6 +55,7 @@ SAME(MemAlloc, 3020);
 SAME(MemFree, 3020);
 SAME(MemcpyDtoHAsync, 3020);
 SAME(MemcpyHtoDAsync, 3020);
+SAME(MemcpyDtoDAsync, 3020);
 SAME(StreamSynchronize, 2000);
 SAME(StreamIsCapturing, 10000);
 SAME(ThreadExchangeStreamCaptureMode, 10010);
@@ -81,6 +82,9 @@ constexpr bool same(DeviceAttribute ours, CUdevice_attribute theirs) { return st
 static_assert(same(DeviceAttribute::MultiprocessorCount, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
 static_assert(same(DeviceAttribute::ClockRateKhz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE));
 static_assert(same(DeviceAttribute::MemoryClockKhz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE));
+static_assert(same(DeviceAttribute::PciBus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID));
+static_assert(same(DeviceAttribute::PciDevice, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
+static_assert(same(DeviceAttribute::PciDomain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID));
 static_assert(same(DeviceAttribute::BusWidthBits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH));
 static_assert(same(DeviceAttribute::L2Bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
 static_assert(same(DeviceAttribute::ComputeMajor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "mock_compute.h"
 #include "mock_internals.h"
 #include "mock_tensor_map.h"
 
@@ -88,6 +89,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
     if (!gpu) return kInvalidDevice;
     const std::map<int, int> values = {{16, gpu->sms},      {13, gpu->clock_khz}, {36, gpu->memory_khz},
                                        {37, gpu->bus_bits}, {38, gpu->l2_bytes},  {75, gpu->major},
+                                       {33, 0x1b},          {34, 0},              {50, 0},
                                        {76, gpu->minor},    {97, gpu->smem_bytes}};
     const auto found = values.find(attribute);
     if (found == values.end()) return kInvalidValue;
@@ -207,6 +209,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, Kernel* kernel, void** paramete
         std::memcpy(&launch.quantize, parameters[0], sizeof launch.quantize);
     else
         std::memcpy(&launch.gemm, parameters[0], sizeof launch.gemm);
+    compute_if_asked(launch);
     state().launches.push_back(std::move(launch));
     return kSuccess;
 }
@@ -256,6 +259,12 @@ int cuMemcpyDtoHAsync_v2(void* to, const void* from, size_t bytes, void*) {
 }
 int cuMemcpyHtoDAsync_v2(void* to, const void* from, size_t bytes, void*) {
     const Entry entry("cuMemcpyHtoDAsync");
+    if (!entry.result) std::memcpy(to, from, bytes);
+    return entry.result;
+}
+
+int cuMemcpyDtoDAsync_v2(void* to, const void* from, size_t bytes, void*) {
+    const Entry entry("cuMemcpyDtoDAsync");
     if (!entry.result) std::memcpy(to, from, bytes);
     return entry.result;
 }
@@ -329,6 +338,7 @@ const Symbol kSymbols[] = {
     {"cuMemFree", 3020, reinterpret_cast<void*>(&cuMemFree_v2)},
     {"cuMemcpyDtoHAsync", 3020, reinterpret_cast<void*>(&cuMemcpyDtoHAsync_v2)},
     {"cuMemcpyHtoDAsync", 3020, reinterpret_cast<void*>(&cuMemcpyHtoDAsync_v2)},
+    {"cuMemcpyDtoDAsync", 3020, reinterpret_cast<void*>(&cuMemcpyDtoDAsync_v2)},
     {"cuStreamSynchronize", 2000, reinterpret_cast<void*>(&cuStreamSynchronize)},
     {"cuStreamIsCapturing", 10000, reinterpret_cast<void*>(&cuStreamIsCapturing)},
     {"cuThreadExchangeStreamCaptureMode", 10010, reinterpret_cast<void*>(&cuThreadExchangeStreamCaptureMode)},
