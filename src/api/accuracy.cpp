@@ -89,4 +89,18 @@ Accuracy accuracy_of(const GemmArgs& all, int64_t max_rows) {
     return result;
 }
 
+double relative_difference(const ConstMatrix& x, const ConstMatrix& y) {
+    double differences = 0, values = 0;
+    for (int64_t r = 0; r < y.rows; ++r)
+        for (int64_t c = 0; c < y.cols; ++c) {
+            const auto at = [&](const ConstMatrix& m) {
+                return float_of_bf16(static_cast<const uint16_t*>(m.data)[r * m.row_stride + c]);
+            };
+            const double value = at(y), difference = at(x) - value;
+            differences += difference * difference;
+            values += value * value;
+        }
+    return std::sqrt(differences / values);
+}
+
 }  // namespace finegemm

@@ -15,4 +15,8 @@ struct Accuracy {
 /// All matrices on the CPU. Looks at no more than `max_rows` rows, at least one, spread over D.
 Accuracy accuracy_of(const GemmArgs& args, int64_t max_rows);
 
+/// The root mean square of x - y over that of y. Two bf16 matrices of one shape on the CPU, rows contiguous. NaN where
+/// one of them has a NaN, or y nothing but zeros.
+double relative_difference(const ConstMatrix& x, const ConstMatrix& y);
+
 }  // namespace finegemm
