@@ -71,12 +71,9 @@ Target choose_target(Context& context, const std::string& wish) {
 }
 
 HostMatrix random_matrix(int64_t rows, int64_t cols, uint64_t seed) {
-    // A prime number of values over and over: no two rows or blocks near one another are alike, and large matrices are
-    // quick.
-    constexpr size_t kDistinct = 4'194'301;
     HostMatrix matrix = make_matrix(DType::F32, rows, cols);
     const size_t bytes = matrix.bytes.size();
-    const auto numbers = normal_numbers(std::min(kDistinct, bytes / sizeof(float)), seed);
+    const auto numbers = normal_numbers(std::min(static_cast<size_t>(kRandomPeriod), bytes / sizeof(float)), seed);
     const size_t period = numbers.size() * sizeof(float);
     for (size_t at = 0; at < bytes; at += period)
         std::memcpy(&matrix.bytes[at], numbers.data(), std::min(period, bytes - at));

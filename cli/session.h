@@ -24,6 +24,10 @@ struct Target {
 /// Throws Error(InvalidArgument) for another wish, and what the context throws for a GPU that it cannot use.
 Target choose_target(Context& context, const std::string& wish);
 
+/// random_matrix repeats its values after so many, a prime number: no two rows or blocks near one another are alike,
+/// and large matrices are quick.
+inline constexpr int64_t kRandomPeriod = 4'194'301;
+
 /// Standard normal values, f32; the same on every machine for the same seed.
 HostMatrix random_matrix(int64_t rows, int64_t cols, uint64_t seed);
 

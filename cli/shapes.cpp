@@ -3,12 +3,14 @@
 
 #include <array>
 #include <fstream>
+#include <random>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <finegemm/error.h>
 
+#include "cli/model_layers.h"
 #include "cli/text.h"
 
 namespace finegemm::cli {
@@ -62,12 +64,15 @@ std::string text_of(const Shape& shape) { return fmt::format("{}x{}x{}", shape.m
 
 void add_shape_options(CLI::App& command, ShapeOptions& o, const std::string& without) {
     auto* shapes = command.add_option("--shapes", o.shapes, "MxNxK,...; " + without)->delimiter(',');
-    auto* table =
-        command.add_option("--table", o.table, "A built-in list of shapes: dense")->check(CLI::IsMember({"dense"}));
+    auto* table = command
+                      .add_option("--table", o.table,
+                                  "A built-in list: dense (84 shapes of DeepSeek-V3) or models (417 of many models)")
+                      ->check(CLI::IsMember({"dense", "models"}));
     auto* file =
         command.add_option("--file", o.file, "JSON with a list of shapes, or with rows as bench --json prints them");
     shapes->excludes(table)->excludes(file);
     table->excludes(file);
+    command.add_option("--seed", o.seed, "What --table models is drawn by")->capture_default_str();
 }
 
 std::vector<Shape> dense_table() {
@@ -79,7 +84,48 @@ std::vector<Shape> dense_table() {
     return shapes;
 }
 
+std::vector<Shape> models_table(uint64_t seed) {
+    // The standard says what the engine gives, but not what its distributions make of it.
+    std::mt19937_64 engine(seed);
+    const auto from = [&](int64_t low, int64_t high) {
+        return low + static_cast<int64_t>(engine() % static_cast<uint64_t>(high - low + 1));
+    };
+    const auto rows = [&](int64_t low, int64_t high, int64_t padding) {
+        const int64_t m = from(low, high);
+        return from(0, 2) == 0 ? m : (m + padding - 1) / padding * padding;
+    };
+    std::vector<Shape> shapes;
+    for (const ModelLayer& layer : model_layers()) {
+        shapes.push_back({rows(1, 64, 8), layer.n, layer.k});
+        shapes.push_back({rows(65, 512, 32), layer.n, layer.k});
+        shapes.push_back({rows(513, 8192, 128), layer.n, layer.k});
+    }
+    constexpr int kPerKind = 16;
+    for (int i = 0; i < kPerKind; ++i) {
+        const auto n = [&](int64_t high) { return from(4, high / 16 - 1) * 16; };
+        const auto k_tail = [&](int64_t high) { return from(2, high / 128 - 1) * 128 + from(1, 7) * 16; };
+        shapes.push_back({rows(1, 64, 8), n(36864) + 8, from(2, 144) * 128});
+        shapes.push_back({rows(1, 512, 32), n(36864), k_tail(18432)});
+        shapes.push_back({rows(513, 4096, 128), n(8192) + 8, k_tail(8192)});
+    }
+    return shapes;
+}
+
+std::string text_of(const ShapeOptions& o) {
+    if (o.table == "models") return fmt::format("--table models --seed {}", o.seed);
+    if (!o.table.empty()) return "--table " + o.table;
+    if (!o.file.empty()) return "--file";
+    return o.shapes.empty() ? "the default" : "--shapes";
+}
+
+std::string source_of(const Shape& shape) {
+    for (const ModelLayer& layer : model_layers())
+        if (layer.n == shape.n && layer.k == shape.k) return layer.models;
+    return {};
+}
+
 std::vector<Shape> shapes_of(const ShapeOptions& o, const std::vector<Shape>& otherwise) {
+    if (o.table == "models") return models_table(o.seed);
     if (!o.table.empty()) return dense_table();
     if (!o.file.empty()) return read_shapes(o.file);
     std::vector<Shape> shapes;

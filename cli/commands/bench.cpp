@@ -1,10 +1,14 @@
-// finegemm bench: times of many shapes. Layer cli.
+// finegemm bench: times of many shapes, beside cuBLASLt's. Layer cli.
 #include <iostream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include <finegemm/error.h>
+
+#include "api/nvml.h"
+#include "cli/bench_record.h"
 #include "cli/commands.h"
+#include "cli/comparison.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/shapes.h"
@@ -16,86 +20,160 @@ namespace {
 
 struct BenchOptions {
     ShapeOptions shapes;
-    std::string device = "auto", config;
+    std::string device = "auto", config, cublaslt, output, commit;
     int repeats = 0;
-    bool json = false;
+    bool peers = false, ceilings = false, json = false;
 };
 
-struct Row {
-    Shape shape;
-    std::string kernel;
-    double us;
+/// What measures the shapes: the CPU's one session after the other, or a comparison on a GPU.
+class Bench {
+public:
+    explicit Bench(const BenchOptions& o) : options_(o), target_(choose_target(context_, o.device)) {
+        if (o.repeats == 0) options_.repeats = target_.gpu ? 50 : 5;
+        if ((o.peers || o.ceilings) && !target_.gpu)
+            throw Error(Errc::Unsupported,
+                        fmt::format("--{} needs a GPU and there is none to use{}{}; leave it out to time the CPU",
+                                    o.peers ? "peers" : "ceilings", target_.why.empty() ? "" : ": ", target_.why));
+        if (!target_.gpu) return;
+        if (o.peers)
+            target_.gpu->run([&] { cublas_ = std::make_unique<cublaslt::Library>(context_.options(), o.cublaslt); });
+        comparison_ = std::make_unique<Comparison>(context_, *target_.gpu,
+                                                   ComparisonOptions{o.config, options_.repeats, cublas_.get()});
+        try {
+            monitor_ = std::make_unique<nvml::Monitor>(target_.gpu->pci_bus_id());
+        } catch (const Error& e) {
+            no_monitor_ = e.what();
+        }
+    }
 
-    double flop_per_us() const { return operations(shape.m, shape.n, shape.k) / us; }
-    double bytes_per_us() const { return traffic_bytes(shape.m, shape.n, shape.k) / us; }
+    const Gpu* gpu() const { return target_.gpu.get(); }
+
+    Head head() const {
+        if (!target_.gpu)
+            return {.machine = "cpu",
+                    .method = fmt::format("wall time; median of {}", options_.repeats),
+                    .shapes = text_of(options_.shapes)};
+        Head head{
+            .machine = target_.gpu->name(),
+            .cuda = target_.gpu->cuda_version(),
+            .method = fmt::format("finegemm bench: events around each launch, L2 emptied before it{}; median of {}",
+                                  cublas_ ? ", implementations in turn on the same operands" : "", options_.repeats),
+            .shapes = text_of(options_.shapes),
+            .without_nvml = no_monitor_,
+            .commit = options_.commit,
+            .baselines = comparison_->baselines(options_.ceilings)};
+        if (cublas_) head.cublaslt = cublas_->version();
+        if (monitor_) head.driver = monitor_->driver_version(), head.reading = monitor_->read();
+        return head;
+    }
+
+    Row measure(const Shape& shape) {
+        if (!target_.gpu) return measure_on_cpu(shape);
+        Row row{.shape = shape, .entries = comparison_->of(shape)};
+        if (monitor_) row.reading = monitor_->read();
+        row.kernel = options_.config.empty() ? target_.gpu->kernel_for(shape.m, shape.n, shape.k) : options_.config;
+        return row;
+    }
+
+private:
+    Row measure_on_cpu(const Shape& shape) {
+        const auto [m, n, k] = shape;
+        Session session(context_, target_, {random_matrix(m, k, 1), {}}, {random_matrix(n, k, 2), {}});
+        GemmOptions options;
+        options.config = options_.config;
+        return {.shape = shape,
+                .kernel = "CPU, fast",
+                .entries = {{.name = "finegemm", .us = session.time(options, options_.repeats)}}};
+    }
+
+    BenchOptions options_;
+    Context context_;
+    Target target_;
+    std::unique_ptr<cublaslt::Library> cublas_;
+    std::unique_ptr<Comparison> comparison_;
+    std::unique_ptr<nvml::Monitor> monitor_;
+    std::string no_monitor_;
 };
 
-Row measure(Context& context, const Target& target, const Shape& shape, const std::string& config, int repeats) {
-    const auto [m, n, k] = shape;
-    Session session(context, target, {random_matrix(m, k, 1), {}}, {random_matrix(n, k, 2), {}});
-    GemmOptions options;
-    options.config = config;
-    Row row{shape, "CPU, fast", session.time(options, repeats)};
-    if (!target.gpu) return row;
-    row.kernel = config.empty() ? target.gpu->kernel_for(m, n, k) : config;
-    target.gpu->release();
-    return row;
+/// Each peer's time, and how many times as long as ours; a gap's dash.
+std::string peers_text(const Row& row) {
+    std::string text;
+    for (size_t i = 1; i < row.entries.size(); ++i) {
+        const Entry &ours = row.entries[0], &peer = row.entries[i];
+        text += fmt::format(" {:>10}", peer.gap.empty() ? time_text(peer.us) : "-");
+        const bool both = ours.gap.empty() && peer.gap.empty();
+        text += fmt::format(" {:>5}", both ? fmt::format("{:.2f}", peer.us / ours.us) : "");
+    }
+    return text;
 }
 
 std::string text_of(const Row& row) {
     const auto [m, n, k] = row.shape;
-    return fmt::format("{:>7} {:>7} {:>7} {:>10} {:>14} {:>12}  {}\n", m, n, k, time_text(row.us),
-                       rate_text(row.flop_per_us(), "FLOP/s"), rate_text(row.bytes_per_us(), "B/s"), row.kernel);
+    const Entry& ours = row.entries[0];
+    const double us = ours.us;
+    const bool timed = ours.gap.empty();
+    return fmt::format("{:>7} {:>7} {:>7} {:>10} {:>14} {:>12}{}  {}\n", m, n, k, timed ? time_text(us) : "WRONG",
+                       timed ? rate_text(operations(m, n, k) / us, "FLOP/s") : "",
+                       timed ? rate_text(traffic_bytes(m, n, k) / us, "B/s") : "", peers_text(row), row.kernel);
 }
 
-nlohmann::ordered_json json_of(const Row& row) {
-    return {{"kind", "dense"},
-            {"shape", {row.shape.m, row.shape.n, row.shape.k}},
-            {"us", {{"finegemm", row.us}}},
-            {"kernel", row.kernel},
-            {"tflop_per_s", row.flop_per_us() * 1e-6},
-            {"gb_per_s", row.bytes_per_us() * 1e-3}};
+void print_head(const Head& head, bool peers) {
+    std::cout << fmt::format("{}: {}\n", head.machine, head.method);
+    if (peers)
+        std::cout << fmt::format(
+            "cuBLASLt {}: times with one scale per tensor and with block scales, over FineGEMM's\n", head.cublaslt);
+    std::cout << fmt::format("{:>7} {:>7} {:>7} {:>10} {:>14} {:>12}{}  {}\n", "M", "N", "K", "time", "rate", "traffic",
+                             peers ? fmt::format(" {:>10} {:>5} {:>10} {:>5}", "tensor", "", "block", "") : "",
+                             "kernel");
+}
+
+/// What is not in the table: where there is no time, and why.
+void print_gaps(const std::vector<Row>& rows) {
+    for (const Row& row : rows)
+        for (const Entry& entry : row.entries)
+            if (!entry.gap.empty()) std::cout << fmt::format("{} {}: {}\n", text_of(row.shape), entry.name, entry.gap);
 }
 
 ExitCode run(const BenchOptions& o) {
-    Context context;
-    const Target target = choose_target(context, o.device);
+    Bench bench(o);
     // On a CPU seconds, not hours.
     const std::vector<Shape> small = {{1, 1024, 1024}, {64, 1024, 1024}, {256, 1024, 2048}};
-    const auto shapes = shapes_of(o.shapes, target.gpu ? dense_table() : small);
-    const int repeats = o.repeats > 0 ? o.repeats : target.gpu ? 50 : 5;
-    const char* method = target.gpu ? "events around each launch, L2 emptied before it" : "wall time of each call";
-    nlohmann::ordered_json out = {{"machine", target.gpu ? target.gpu->name() : "cpu"},
-                                  {"method", fmt::format("{}; median of {}", method, repeats)},
-                                  {"rows", nlohmann::ordered_json::array()}};
-    if (!o.json)
-        std::cout << fmt::format("{}: {}\n{:>7} {:>7} {:>7} {:>10} {:>14} {:>12}  {}\n",
-                                 out["machine"].get<std::string>(), out["method"].get<std::string>(), "M", "N", "K",
-                                 "time", "rate", "traffic", "kernel");
+    const auto shapes = shapes_of(o.shapes, bench.gpu() ? dense_table() : small);
+    Record record(bench.head(), o.output);
+    if (!o.json) print_head(record.head(), o.peers);
     Progress progress;
     for (size_t i = 0; i < shapes.size(); ++i) {
         progress.at(i, shapes.size(), text_of(shapes[i]));
-        const Row row = measure(context, target, shapes[i], o.config, repeats);
+        record.add(bench.measure(shapes[i]));
         progress.pause();
-        if (o.json) out["rows"].push_back(json_of(row));
-        else std::cout << text_of(row) << std::flush;
+        if (!o.json) std::cout << text_of(record.rows().back()) << std::flush;
     }
-    if (o.json) std::cout << out.dump(2) << '\n';
-    return kOk;
+    if (o.json) std::cout << record.text();
+    else print_gaps(record.rows());
+    return record.all_right() ? kOk : kWrongResult;
 }
 
 }  // namespace
 
 Run add_bench(CLI::App& app) {
     auto o = std::make_shared<BenchOptions>();
-    CLI::App* command = app.add_subcommand("bench", "Time many shapes");
+    CLI::App* command = app.add_subcommand("bench", "Time many shapes, beside cuBLASLt where that is asked for");
     add_shape_options(*command, o->shapes, "without any, the table on a GPU and three small ones on a CPU");
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")
         ->capture_default_str();
     command->add_option("--config", o->config, "A kernel by name, for all shapes");
     command->add_option("--repeats", o->repeats, "Launches to take the median of; 50 on a GPU, 5 on a CPU")
         ->check(CLI::Range(1, 1'000'000));
-    command->add_flag("--json", o->json, "Print JSON");
+    auto* peers = command->add_flag(
+        "--peers", o->peers, "Time cuBLASLt too, with one scale per tensor and with block scales, in turn with ours");
+    command
+        ->add_option("--cublaslt", o->cublaslt, "Its library, or a directory with it, to try before the usual places")
+        ->needs(peers);
+    command->add_flag("--ceilings", o->ceilings,
+                      "Measure what bounds every kernel: a copy of 4 GB and, with --peers, cuBLASLt at 8192^3");
+    command->add_option("--output", o->output, "Write the record to this file, as JSON; it is whole after each row");
+    command->add_option("--commit", o->commit, "What the record calls the sources of this program");
+    command->add_flag("--json", o->json, "Print the record instead of a table");
     return [o] { return run(*o); };
 }
 
