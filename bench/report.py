@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Draws records of `finegemm bench` or gpu_check.py, and writes README.md's measured table from one.
+
+Usage: report.py [RECORD...] [--out DIR]   draws NAME_roofline and NAME_speedup as .svg and .png, and writes the table
+       report.py --check                   fails when README.md's table is not what its record says; draws nothing
+
+Without RECORD it is bench/results/h200.json, and DIR is docs/figures. The table is always that record's.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+README, RECORD, FIGURES = ROOT / "README.md", ROOT / "bench/results/h200.json", ROOT / "docs/figures"
+BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
+NO_RECORD = "No record has been made yet: `./dev gpu-check` on a machine with an H200 makes one.\n"
+ROWS_OF_A = (1, 16, 64, 128, 512, 4096)
+PEERS = {
+    "deep_gemm": "DeepGEMM",
+    "cublas_block": "cuBLASLt with block scales",
+    "cublas_tensor": "cuBLASLt with one scale per tensor",
+}
+SKIPPED = 77
+
+
+def dense_rows(record: dict) -> list[dict]:
+    return [row for row in record["rows"] if row["kind"] == "dense" and "finegemm" in row["us"]]
+
+
+def operations(shape: list[int]) -> int:
+    return 2 * math.prod(shape)
+
+
+def traffic(shape: list[int]) -> int:
+    """Bytes, each matrix and its scales once."""
+    m, n, k = shape
+    k_blocks, n_blocks = -(-k // 128), -(-n // 128)
+    return m * k + n * k + 2 * m * n + 4 * (m + n_blocks) * k_blocks
+
+
+def ceilings(record: dict) -> tuple[float, float]:
+    """FLOP and bytes in a microsecond: cuBLASLt at 8192^3, and a copy of 4 GB; 0 where it was not measured."""
+    us = record.get("ceilings_us", {})
+    product, copy = us.get("cublas_tensor fp8 8192^3"), us.get("read+write of 4 GB each")
+    return (operations([8192] * 3) / product if product else 0.0), (2 * 2**32 / copy if copy else 0.0)
+
+
+def ratios(rows: list[dict], peer: str) -> list[float]:
+    """How many times as long the peer takes, where it has a time."""
+    return [row["us"][peer] / row["us"]["finegemm"] for row in rows if peer in row["us"]]
+
+
+def geometric_mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def cell(shape: list[int], us: float) -> str:
+    return f"{us:.1f} us, {operations(shape) / us * 1e-6:.0f}"
+
+
+def table(record: dict) -> str:
+    rows = dense_rows(record)
+    times = {tuple(row["shape"]): row["us"]["finegemm"] for row in rows}
+    layers = list(dict.fromkeys((n, k) for _, n, k in times))
+    machine = record["machine"]
+    lines = [f"{machine['name']}, driver {machine['driver_version']}: time and TFLOP/s of one product.",
+             f"Method and all rows: [{RECORD.name}](bench/results/{RECORD.name}).", "",
+             "| N x K | " + " | ".join(f"M = {m}" for m in ROWS_OF_A) + " |", "| --- |" + " --- |" * len(ROWS_OF_A)]
+    for n, k in layers:
+        cells = [cell([m, n, k], times[m, n, k]) if (m, n, k) in times else "" for m in ROWS_OF_A]
+        lines.append(f"| {n} x {k} | " + " | ".join(cells) + " |")
+    lines.append("")
+    for peer, name in PEERS.items():
+        if found := ratios(rows, peer):
+            lines.append(f"- {name} takes {geometric_mean(found):.2f} times as long, in geometric mean over "
+                         f"{len(found)} shapes.")
+    return "\n".join(lines) + "\n"
+
+
+def readme_parts() -> tuple[str, str, str]:
+    before, rest = README.read_text().split(BEGIN)
+    section, after = rest.split(END)
+    return before, section, after
+
+
+def section() -> str:
+    return table(json.loads(RECORD.read_text())) if RECORD.exists() else NO_RECORD
+
+
+def check() -> int:
+    if readme_parts()[1] != section():
+        print("README.md does not show what the record says: run ./dev report")
+        return 1
+    if not RECORD.exists():
+        print("there is no bench/results/h200.json: README.md has no measured table")
+        return SKIPPED
+    print("README.md shows the record")
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="Draws records, and writes README.md's measured table.")
+    parser.add_argument("records", nargs="*", type=pathlib.Path, default=[RECORD], metavar="RECORD")
+    parser.add_argument("--out", type=pathlib.Path, default=FIGURES, metavar="DIR")
+    parser.add_argument("--check", action="store_true", help="only compare README.md's table with its record")
+    options = parser.parse_args(arguments)
+    if options.check:
+        return check()
+    import figures
+
+    for path in options.records:
+        for drawn in figures.draw(json.loads(path.read_text()), path.stem, options.out):
+            print(drawn)
+    before, _, after = readme_parts()
+    README.write_text(before + BEGIN + section() + END + after)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
