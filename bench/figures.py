@@ -175,6 +175,8 @@ def speedup(record: dict):
 
 def draw(record: dict, name: str, folder: pathlib.Path) -> list[pathlib.Path]:
     """Writes the figures of `record`; what is not in it is not drawn."""
+    if not report.dense_rows(record):
+        raise SystemExit(f"{name}: holds no dense row with a time of FineGEMM, so there is nothing to draw")
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     with plt.rc_context(SETTINGS):

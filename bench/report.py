@@ -66,7 +66,7 @@ def table(record: dict) -> str:
     times = {tuple(row["shape"]): row["us"]["finegemm"] for row in rows}
     layers = list(dict.fromkeys((n, k) for _, n, k in times))
     machine = record["machine"]
-    lines = [f"{machine['name']}, driver {machine['driver_version']}: time and TFLOP/s of one product.",
+    lines = [f"{machine['name']}, driver {machine.get('driver_version', 'unknown')}: time and TFLOP/s of one product.",
              f"Method and all rows: [{RECORD.name}](bench/results/{RECORD.name}).", "",
              "| N x K | " + " | ".join(f"M = {m}" for m in ROWS_OF_A) + " |", "| --- |" + " --- |" * len(ROWS_OF_A)]
     for n, k in layers:
