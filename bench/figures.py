@@ -24,9 +24,10 @@ STYLES = {
 INK = "#222222"
 HEAD = 1.0   # inches above the axes
 SETTINGS = {
-    "svg.hashsalt": "finegemm", "font.size": 9.5, "axes.edgecolor": "#888888", "axes.labelcolor": INK, "text.color": INK,
-    "xtick.color": "#555555", "ytick.color": "#555555", "axes.spines.top": False, "axes.spines.right": False,
-    "axes.grid": True, "grid.color": "#ececec", "grid.linewidth": 0.8, "axes.axisbelow": True, "figure.facecolor": "white",
+    "svg.hashsalt": "finegemm", "font.size": 9.5, "axes.edgecolor": "#888888", "axes.labelcolor": INK,
+    "text.color": INK, "xtick.color": "#555555", "ytick.color": "#555555", "axes.spines.top": False,
+    "axes.spines.right": False, "axes.grid": True, "grid.color": "#ececec", "grid.linewidth": 0.8,
+    "axes.axisbelow": True, "figure.facecolor": "white",
 }
 
 
@@ -40,11 +41,11 @@ def peers_of(rows: list[dict]) -> list[str]:
 
 def head(figure, record: dict, title: str, note: str, handles: list, labels: list[str]) -> None:
     """Title, machine and legend above the axes: HEAD inches."""
-    left, height, machine = figure.subplotpars.left, figure.get_figheight(), record["machine"]
+    left, height = figure.subplotpars.left, figure.get_figheight()
+    machine, driver = record["machine"]["name"], record["machine"].get("driver_version", "unknown")
     place = {"va": "top", "ha": "left"}
     figure.text(left, 1 - 0.14 / height, title, fontsize=12.5, weight="bold", **place)
-    figure.text(left, 1 - 0.41 / height, f"{machine['name']}, driver {machine.get('driver_version', 'unknown')}. {note}",
-                color="#555555", **place)
+    figure.text(left, 1 - 0.41 / height, f"{machine}, driver {driver}. {note}", color="#555555", **place)
     figure.legend(handles, labels, loc="upper left", bbox_to_anchor=(left, 1 - 0.62 / height), ncols=len(labels),
                   frameon=False, borderaxespad=0, borderpad=0, handletextpad=0.4, columnspacing=1.8)
 
@@ -128,9 +129,10 @@ def panels(rows: list[dict], layers: dict):
     for axes, ((n, k), of_layer) in zip(grid.flat, layers.items()):
         of_layer = sorted(of_layer, key=lambda row: row["shape"][0])
         for peer in peers:
-            timed = [(row["shape"][0], row["us"][peer] / row["us"]["finegemm"]) for row in of_layer if peer in row["us"]]
+            timed = [row for row in of_layer if peer in row["us"]]
             _, colour, marker = STYLES[peer]
-            axes.plot(*zip(*timed), color=colour, marker=marker, ms=4, lw=1.3)
+            axes.plot([row["shape"][0] for row in timed], report.ratios(timed, peer), color=colour, marker=marker, ms=4,
+                      lw=1.3)
         axes.set_title(f"N {n}, K {k}", fontsize=9.5, loc="left")
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_locator(FixedLocator([1, 16, 128, 1024, 8192]))
@@ -168,7 +170,7 @@ def speedup(record: dict):
         layers[tuple(row["shape"][1:])].append(row)
     figure = panels(rows, layers) if len(rows) >= 4 * len(layers) else sorted_rows(rows)
     handles = [plt.Line2D([], [], color=STYLES[p][1], marker=STYLES[p][2], lw=1.3, ms=5) for p in peers]
-    head(figure, record, "Speed-up: cuBLASLt's time over FineGEMM's", "Above 1 FineGEMM is faster.", handles,
+    head(figure, record, "Speed-up: the peers' times over FineGEMM's", "Above 1 FineGEMM is faster.", handles,
          [f"{STYLES[p][0]}: {mean_text(rows, p)}" for p in peers])
     return figure
 

@@ -3,15 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <finegemm/error.h>
-
-#include "cli/session.h"
+#include "api/whole_file.h"
 
 namespace finegemm::cli {
 
@@ -92,15 +88,7 @@ std::string Record::text() const {
 }
 
 void Record::write() const {
-    if (file_.empty()) return;
-    // Beside its place until it is whole.
-    const std::string part = file_ + ".part";
-    std::ofstream out(part);
-    out << text();
-    out.close();
-    std::error_code error;
-    if (out) std::filesystem::rename(part, file_, error);
-    if (!out || error) throw Error(Errc::Io, fmt::format("{}: cannot be written; choose another file", file_));
+    if (!file_.empty()) WholeFile(file_).publish(text());
 }
 
 }  // namespace finegemm::cli
