@@ -42,6 +42,43 @@ TEST_F(GpuTime, IsEachCallsMedianWithoutItsFirstRun) {
 
 TEST_F(GpuTime, OfOneCallIsItsMedian) { EXPECT_NEAR(gpu->time(3, call('a', {900, 3, 1, 2})), 2, 1e-3); }
 
+TEST_F(GpuTime, GivesEveryTimeButTheFirstRounds) {
+    const auto times = gpu->times(2, std::vector{call('a', {900, 7, 5}), call('b', {900, 1, 90})});
+    ASSERT_EQ(times.size(), 2u);
+    ASSERT_EQ(times[0].size(), 2u);
+    EXPECT_NEAR(times[0][1], 5, 1e-3);
+    EXPECT_NEAR(times[1][1], 90, 1e-3);
+}
+
+TEST_F(GpuTime, MedianIsAValueThatHalfAreBelow) {
+    EXPECT_EQ(median_of({3}), 3);
+    EXPECT_EQ(median_of({9, 1, 5}), 5);
+    EXPECT_EQ(median_of({4, 1, 3, 2}), 3);
+}
+
+TEST_F(GpuTime, RunHasTheContextCurrentAndWaitsForTheWork) {
+    size_t depth = 0;
+    gpu->run([&] { depth = mock.context_depth(); });
+    EXPECT_EQ(depth, 1u);
+    EXPECT_EQ(mock.context_depth(), 0u);
+    EXPECT_EQ(mock->calls.back(), "cuCtxPopCurrent");
+    EXPECT_EQ(mock->count("cuStreamSynchronize"), 1);
+}
+
+TEST_F(GpuTime, MemoryIsFilledAndCopied) {
+    auto *from = static_cast<char*>(gpu->allocate(64)), *to = static_cast<char*>(gpu->allocate(64));
+    gpu->fill(from, 0x5a, 64);
+    gpu->copy(to, from, 32);
+    char there[32];
+    gpu->download(there, to, 32);
+    EXPECT_EQ(std::string(there, 32), std::string(32, 0x5a));
+}
+
+TEST_F(GpuTime, TheGpuSaysWhereItIs) {
+    EXPECT_EQ(gpu->pci_bus_id(), "00000000:1b:00.0");
+    EXPECT_EQ(gpu->cuda_version(), "12.4");
+}
+
 TEST_F(GpuTime, LeavesNoEventsBehind) {
     gpu->time(1, std::vector{call('a', {1, 1}), call('b', {1, 1})});
     gpu.reset();
