@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "api/nvml.h"
+#include "peers/nvml.h"
 #include "cli/comparison.h"
 #include "cli/shapes.h"
 

@@ -8,7 +8,7 @@
 
 #include <finegemm/context.h>
 
-#include "api/cublaslt.h"
+#include "peers/cublaslt.h"
 #include "api/gpu.h"
 #include "cli/files.h"
 #include "cli/shapes.h"

@@ -20,6 +20,7 @@ LAYERS = [
     ("src/backend/cpu", "cpu"),
     ("src/backend/", "backend"),
     ("src/api/", "api"),
+    ("src/peers/", "peers"),
     ("cli/", "cli"),
     ("python/src/", "python"),
 ]
@@ -36,7 +37,8 @@ ALLOWED = {
     "cpu": CPU_SAFE,
     "backend": CPU_SAFE | {"cuda", "jit"},
     "api": {"backend", "cpu", "plan", "cuda", "jit", "core", "public", "std"},
-    "cli": {"api", "public", "std"},
+    "peers": {"cuda", "core", "public", "std"},
+    "cli": {"api", "peers", "public", "std"},
     "python": {"public", "std"},
 }
 # base.h takes the integer types of the host's compiler from here; NVRTC does not see it.

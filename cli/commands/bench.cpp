@@ -5,7 +5,7 @@
 
 #include <finegemm/error.h>
 
-#include "api/nvml.h"
+#include "peers/nvml.h"
 #include "cli/bench_record.h"
 #include "cli/commands.h"
 #include "cli/comparison.h"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "api/accuracy.h"
 #include "support/matrix.h"
@@ -36,6 +37,15 @@ TEST(Accuracy, AWrongElementIsBeyondItsBound) {
     gemm(context, p.args());
     p.d.data()[0] ^= 0x8000;
     EXPECT_GT(accuracy_of(p.args(), 6).of_bound, 1);
+}
+
+TEST(RelativeDifference, IsThatOfTheRootMeanSquares) {
+    std::vector<uint16_t> x = {0x4000, 0x3f80, 0, 0}, y = {0x3f80, 0x3f80, 0x3f80, 0x3f80};  // 2, 1, 0, 0; ones
+    const auto view = [](std::vector<uint16_t>& v) { return Matrix{v.data(), DType::BF16, 2, 2, 2, 1, {}}; };
+    EXPECT_DOUBLE_EQ(relative_difference(view(x), view(y)), std::sqrt(3) / 2);
+    EXPECT_EQ(relative_difference(view(y), view(y)), 0);
+    x[3] = 0x7fc0;
+    EXPECT_TRUE(std::isnan(relative_difference(view(x), view(y))));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// cuBLASLt, opened at run time, for front ends that compare with it. Layer api. Own declarations of the few types and
+// cuBLASLt, opened at run time, for front ends that compare with it. Layer peers. Own declarations of the few types and
 // entry points that are used; a test holds them against cublasLt.h.
 #pragma once
 

@@ -1,5 +1,5 @@
-// NVML, opened at run time. Layer api.
-#include "api/nvml.h"
+// NVML, opened at run time. Layer peers.
+#include "peers/nvml.h"
 
 #include <dlfcn.h>
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "api/cublaslt.h"
-#include "api/nvml.h"
+#include "peers/cublaslt.h"
+#include "peers/nvml.h"
 
 namespace {
 

@@ -1,13 +1,12 @@
 // Opening cuBLASLt and NVML, and what is said when they are not there or refuse. Layer tests.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
 #include "api/accuracy.h"
-#include "api/cublaslt.h"
-#include "api/nvml.h"
+#include "peers/cublaslt.h"
+#include "peers/nvml.h"
 #include "support/error_of.h"
 #include "support/matrix.h"
 
@@ -101,15 +100,6 @@ TEST(Nvml, NamesTheReasonsOfAMask) {
     EXPECT_TRUE(nvml::reasons_of(nvml::kIdle).empty());
     EXPECT_EQ(nvml::reasons_of(nvml::kPowerCap | nvml::kHwThermal | nvml::kIdle),
               (std::vector<std::string>{"SW power cap", "HW thermal slowdown"}));
-}
-
-TEST(RelativeDifference, IsThatOfTheRootMeanSquares) {
-    std::vector<uint16_t> x = {0x4000, 0x3f80, 0, 0}, y = {0x3f80, 0x3f80, 0x3f80, 0x3f80};  // 2, 1, 0, 0; ones
-    const auto view = [](std::vector<uint16_t>& v) { return Matrix{v.data(), DType::BF16, 2, 2, 2, 1, {}}; };
-    EXPECT_DOUBLE_EQ(relative_difference(view(x), view(y)), std::sqrt(3) / 2);
-    EXPECT_EQ(relative_difference(view(y), view(y)), 0);
-    x[3] = 0x7fc0;
-    EXPECT_TRUE(std::isnan(relative_difference(view(x), view(y))));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// cuBLASLt, opened at run time. Layer api.
-#include "api/cublaslt.h"
+// cuBLASLt, opened at run time. Layer peers.
+#include "peers/cublaslt.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-// Power, clocks and temperature of a GPU, from NVML, opened at run time. Layer api. Own declarations of the few entry
+// Power, clocks and temperature of a GPU, from NVML, opened at run time. Layer peers. Own declarations of the few entry
 // points and values that are used; a test holds them against nvml.h.
 #pragma once
 
