@@ -80,7 +80,7 @@ public:
 
     nlohmann::ordered_json measure(const Shape& s) {
         const plan::Problem problem{static_cast<uint32_t>(s.m), static_cast<uint32_t>(s.n), static_cast<uint32_t>(s.k)};
-        const GemmConfig config = plan::choose(problem, spec_of(device_.facts()));
+        const GemmConfig config = plan::choose(problem, spec_of(device_.facts())).config;
         const GemmArgs args = operands(s);
         const EmptyLaunch empty(store_, device_, config);
         const std::function<void(int)> calls[] = {[&](int) { gemm(context_, args); },

@@ -18,7 +18,7 @@ class HopperTable : public test::HopperTest {
 protected:
     HopperTable() {
         plan::PlanTable table{.device = "h200", .sms = 132, .version = "0.1.0"};
-        table.entries = {{.problem = {64, 4096, 4096}, .kernel = "m64n48s6w1_x2", .us = 1, .usual = "", .usual_us = 2}};
+        table.entries = {{.problem = {64, 4096, 4096}, .kernel = "m64n48s7w1_x2", .us = 1, .usual = "", .usual_us = 2}};
         std::ofstream(path) << plan::text_of(table);
     }
     ~HopperTable() override { std::remove(path.c_str()); }
@@ -35,12 +35,12 @@ protected:
 TEST_F(HopperTable, GoesBeforeThePlannersChoice) {
     const auto hopper = tuned();
     hopper->gemm(operands(64, 4096, 4096), {});
-    EXPECT_TRUE(last_launch().entry.starts_with("finegemm_m64n48s6w1_x2")) << last_launch().entry;
+    EXPECT_TRUE(last_launch().entry.starts_with("finegemm_m64n48s7w1_x2")) << last_launch().entry;
     const auto entry_without = [&](const GemmArgs& args, const GemmOptions& options) {
         backend()->gemm(args, options);
         return last_launch().entry;
     };
-    ASSERT_FALSE(entry_without(operands(64, 4096, 4096), {}).starts_with("finegemm_m64n48s6w1_x2"));
+    ASSERT_FALSE(entry_without(operands(64, 4096, 4096), {}).starts_with("finegemm_m64n48s7w1_x2"));
     for (const auto& [m, options] : {std::pair{65, GemmOptions{}}, {64, {.batch_invariant = true}}}) {
         hopper->gemm(operands(m, 4096, 4096), options);
         const std::string entry = last_launch().entry;

@@ -70,7 +70,7 @@ TEST_F(Tune, RecordsTheFastestKernelAndCallsFollowIt) {
     EXPECT_EQ(chosen("64 576 1024 --device h200", "FINEGEMM_PLAN_TABLE='" + table + "'").at("source"), "model")
         << "a device by name has nothing of the environment";
     const Ran bench = finegemm("bench --json --repeats 1 --shapes 64x576x1024",
-                               kMock + " FINEGEMM_PLAN_TABLE='" + table + "'");
+                               kMock + " FINEGEMM_MOCK_COMPUTES=1 FINEGEMM_PLAN_TABLE='" + table + "'");
     ASSERT_EQ(bench.code, 0) << bench.err;
     EXPECT_EQ(json::parse(bench.out).at("rows").at(0).at("kernel"), other);
 }
@@ -111,7 +111,7 @@ TEST_F(Tune, DoesNotFollowTheTableThatItRenews) {
 TEST_F(Tune, MendsATableThatCallsCannotFollowAnyMore) {
     write_text(table, R"({"format": 1, "device": "h200", "sms": 132, "version": "0.0.1", "entries": [)"
                       R"({"shape": [1, 8, 16], "kernel": "m1n1", "us": 1, "usual": "m2n2", "usual_us": 2}]})");
-    const std::string variables = kMock + " FINEGEMM_PLAN_TABLE='" + table + "'";
+    const std::string variables = kMock + " FINEGEMM_MOCK_COMPUTES=1 FINEGEMM_PLAN_TABLE='" + table + "'";
     EXPECT_EQ(finegemm("bench --device cuda --repeats 1 --shapes 64x576x1024", variables).code, 1);
     EXPECT_EQ(finegemm("tune --repeats 1 --top 1 --shapes 64x576x1024", variables).code, 0);
     EXPECT_EQ(finegemm("bench --device cuda --repeats 1 --shapes 64x576x1024", variables).code, 0);

@@ -38,8 +38,8 @@ protected:
 };
 
 TEST(Choice, TakesTheUsersTableBeforeTheShippedOneBeforeTheModel) {
-    const Problem shipped{8192, 7168, 16384};
-    EXPECT_EQ(choose(shipped, h200()), (Choice{config_named("m256n128s4w2_shareA2"), Source::ShippedTable}));
+    const Problem shipped{4096, 24576, 1536};
+    EXPECT_EQ(choose(shipped, h200()), (Choice{config_named("m128n192s5w2"), Source::ShippedTable}));
     const PlanTable user = table_of(shipped, "m128n128s6w2");
     EXPECT_EQ(choose(shipped, h200(), &user), (Choice{config_named("m128n128s6w2"), Source::UserTable}));
     EXPECT_EQ(choose(kProblem, h200(), &user).source, Source::Model) << "it has no entry for this problem";
@@ -76,7 +76,7 @@ TEST(Explain, SaysWhereTheChoiceComesFrom) {
         return nlohmann::json::parse(explain(p, h200(), user))["chosen"];
     };
     const PlanTable user = table_of();
-    EXPECT_EQ(chosen({8192, 7168, 16384}, &user)["source"], "shipped table");
+    EXPECT_EQ(chosen({4096, 24576, 1536}, &user)["source"], "shipped table");
     EXPECT_EQ(chosen(kProblem, nullptr)["source"], "model");
     EXPECT_EQ(chosen(kProblem, &user)["source"], "user table");
     EXPECT_EQ(chosen(kProblem, &user)["name"], kKernel);
@@ -174,7 +174,7 @@ TEST_F(TableFile, WithAKernelThatCannotBeUsedIsRejectedWithTheEntry) {
         {table_of(kProblem, "m1n1"), "entry 1 (64x4096x4096): 'm1n1' is no kernel of this library"},
         {table_of(kProblem, "m128n128s6w2"),
          "entry 1 (64x4096x4096): kernel 'm128n128s6w2' cannot take it: a tile of half as many rows holds all of M"},
-        {table_of({64, 4096, 4096, true}, "m64n32s7w1_splitK2_x2"), "results shall be batch-invariant"},
+        {table_of({64, 4096, 4096, true}, "m64n32s7w1_splitK3_x2"), "results shall be batch-invariant"},
     };
     for (const auto& [table, reason] : cases) {
         write(text_of(table));

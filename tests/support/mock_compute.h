@@ -32,7 +32,7 @@ inline void compute_quantize(const std::string& entry, const QuantizeParams& p) 
 }
 
 inline void compute_gemm(const GemmParams& p) {
-    const Description a = description_of(p.a), b = description_of(p.b), d = description_of(p.d);
+    const Description a = description_of(p.a), b = description_of(p.b);
     const auto code = [](const Description& m, uint64_t r, uint64_t k) {
         return float_of_e4m3(static_cast<const uint8_t*>(m.data)[r * m.row_stride_bytes + k]);
     };
@@ -45,8 +45,7 @@ inline void compute_gemm(const GemmParams& p) {
                 const float sfb = p.sfb.data[n / kScaleBlock * p.sfb.mn_stride + block * p.sfb.k_stride];
                 sum += code(a, m, k) * code(b, n, k) * sfa * sfb;
             }
-            const auto row = static_cast<const char*>(d.data) + m * d.row_stride_bytes;
-            const_cast<uint16_t*>(reinterpret_cast<const uint16_t*>(row))[n] = bf16_of_float(sum);
+            static_cast<uint16_t*>(p.d_data)[m * p.d_row_stride + n] = bf16_of_float(sum);
         }
 }
 
