@@ -1,17 +1,18 @@
-from collections.abc import Mapping
+"""The compiled module. Outputs that are None are allocated."""
+
 from typing import Any
 
 Handle = Any
 Tensor = Any
 
-def context(options: Mapping[str, str | int | bool]) -> Handle: ...
+def context(options: dict[str, str | int | bool], /) -> Handle: ...
 def gemm(
     context: Handle,
     a: Tensor,
     sfa: Tensor,
     b: Tensor,
     sfb: Tensor,
-    d: Tensor,
+    d: Tensor | None,
     numerics: str,
     config: str | None,
     check_values: bool | None,
@@ -19,11 +20,24 @@ def gemm(
     num_sms: int,
     pdl: bool,
     stream: int | None,
-) -> None: ...
+    /,
+) -> Tensor: ...
 def quantize_rows(
-    context: Handle, x: Tensor, q: Tensor, scales: Tensor, power_of_two_scales: bool, stream: int | None
-) -> None: ...
+    context: Handle,
+    x: Tensor,
+    q: Tensor | None,
+    scales: Tensor | None,
+    power_of_two_scales: bool,
+    stream: int | None,
+    /,
+) -> tuple[Tensor, Tensor]: ...
 def quantize_blocks(
-    context: Handle, x: Tensor, q: Tensor, scales: Tensor, power_of_two_scales: bool, stream: int | None
-) -> None: ...
-def explain(m: int, n: int, k: int, device: str, batch_invariant: bool, plan_table: str) -> str: ...
+    context: Handle,
+    x: Tensor,
+    q: Tensor | None,
+    scales: Tensor | None,
+    power_of_two_scales: bool,
+    stream: int | None,
+    /,
+) -> tuple[Tensor, Tensor]: ...
+def explain(m: int, n: int, k: int, device: str, batch_invariant: bool, plan_table: str, /) -> str: ...

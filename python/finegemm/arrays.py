@@ -3,8 +3,6 @@
 import sys
 from typing import Any, Literal
 
-import tvm_ffi
-
 from finegemm.errors import InvalidArgument, Unsupported
 
 Format = Literal["float8_e4m3fn", "bfloat16", "float32"]
@@ -12,34 +10,48 @@ Format = Literal["float8_e4m3fn", "bfloat16", "float32"]
 # Formats that not every DLPack version and producer can name: they travel as their bits.
 _BITS = {"float8_e4m3fn": "uint8", "bfloat16": "uint16"}
 
+DLPACK_VERSION = (1, 3)   # as python/src/dlpack.h declares it
+
 
 def _producer(x: Any) -> str:
     return type(x).__module__.partition(".")[0]
 
 
-def exported(name: str, x: Any, *, writable: bool = False) -> Any:
-    """The array `x` as the native module takes it, without a copy."""
+def exported(name: str, x: Any, writable: bool) -> Any:
+    """A DLPack capsule of the array `x`, without a copy. For types that have not DLPack's C exchange API, which the
+    native module reads itself: torch's have it from 2.10 on."""
     if writable and type(x).__module__.startswith("jax"):
         raise InvalidArgument(f"{name}: JAX arrays are immutable; pass an array of another library to write into")
-    if hasattr(type(x), "__dlpack_c_exchange_api__"):
-        return x   # torch from 2.10 on: tvm-ffi reads it and the current stream in C
     producer = _producer(x)
+    view = x
     if producer == "torch":
-        # An older one. Tensors themselves, so that tvm-ffi sees torch's stream.
-        if str(x.dtype) == "torch.float8_e4m3fn":
-            return x.view(sys.modules["torch"].uint8)
-        if "float8" not in str(x.dtype):
-            return x
-        raise InvalidArgument(f"{name}: has dtype {x.dtype}, must be torch.float8_e4m3fn; convert it")
-    if producer == "numpy":
-        x = _numpy_exported(name, x, writable)
+        view = _torch_exported(name, x)
+    elif producer == "numpy":
+        view = _numpy_exported(name, x, writable)
     try:
-        return tvm_ffi.from_dlpack(x)
-    except (BufferError, TypeError, ValueError, RuntimeError) as e:
+        return _capsule(producer, view)
+    except (AttributeError, BufferError, TypeError, ValueError, RuntimeError) as e:
         raise InvalidArgument(
             f"{name}: {type(x).__name__}{f' of {x.dtype}' if hasattr(x, 'dtype') else ''} cannot be passed by DLPack; "
             "pass a tensor of torch, NumPy or another library with __dlpack__, of a dtype that DLPack knows"
         ) from e
+
+
+def _capsule(producer: str, x: Any) -> Any:
+    if producer == "torch":   # its __dlpack__ would synchronise streams; the work is queued on the current one
+        return sys.modules["torch"].utils.dlpack.to_dlpack(x)
+    try:
+        return x.__dlpack__(max_version=DLPACK_VERSION)
+    except TypeError:   # its library knows nothing of versions
+        return x.__dlpack__()
+
+
+def _torch_exported(name: str, x: Any) -> Any:
+    if str(x.dtype) == "torch.float8_e4m3fn":
+        return x.view(sys.modules["torch"].uint8)
+    if "float8" not in str(x.dtype):
+        return x
+    raise InvalidArgument(f"{name}: has dtype {x.dtype}, must be torch.float8_e4m3fn; convert it")
 
 
 def _numpy_exported(name: str, x: Any, writable: bool) -> Any:
@@ -63,11 +75,12 @@ class _Alias:
         self.__array_interface__ = {**x.__array_interface__, "data": (x.__array_interface__["data"][0], False)}
 
 
-def empty_like(x: Any, shape: tuple[int, int], format: Format, *, name: str) -> Any:
+def empty_like(x: Any, rows: int, cols: int, format: Format, name: str) -> Any:
     """A new row-major array of x's library on x's device."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return x.new_empty(rows, cols, dtype=getattr(torch, format))   # two integers are read faster than a tuple
     producer = _producer(x)
-    if producer == "torch":
-        return x.new_empty(*shape, dtype=getattr(sys.modules["torch"], format))   # two integers are read faster
     if producer == "numpy":
         try:
             import ml_dtypes
@@ -76,8 +89,15 @@ def empty_like(x: Any, shape: tuple[int, int], format: Format, *, name: str) -> 
                 f"{name}: NumPy has no {format} of its own; pip install ml_dtypes, or pass {name}= yourself "
                 "(uint8 is taken as the bits of e4m3, uint16 as the bits of bfloat16)"
             ) from e
-        return sys.modules["numpy"].empty(shape, getattr(ml_dtypes, format, format))
+        return sys.modules["numpy"].empty((rows, cols), getattr(ml_dtypes, format, format))
     raise InvalidArgument(f"{name}: arrays of {producer} are not allocated here; pass {name}= to write into")
+
+
+def current_stream(x: Any) -> int:
+    """The CUDA stream on which x's library works now. For types that have not DLPack's C exchange API."""
+    if _producer(x) == "torch":
+        return int(sys.modules["torch"].cuda.current_stream(x.device).cuda_stream)
+    return 0   # the default stream, which __dlpack__ has made wait for the library's own
 
 
 def stream_number(stream: Any) -> int | None:

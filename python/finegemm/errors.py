@@ -1,15 +1,10 @@
 """What the library raises. Each class is one code of the C++ and C interfaces."""
 
-import tvm_ffi
-
 
 class FineGemmError(RuntimeError):
     """The base of all errors of this package."""
 
     code: str = "Internal"
-
-    def __init_subclass__(cls) -> None:
-        tvm_ffi.register_error("finegemm." + cls.code, cls)
 
 
 class InvalidArgument(FineGemmError, ValueError):

@@ -4,20 +4,8 @@ import json
 from typing import Any, Literal
 
 from finegemm import _native
-from finegemm.arrays import empty_like, exported, stream_number
+from finegemm.arrays import stream_number
 from finegemm.context import Context, default_context
-
-SCALE_BLOCK = 128
-
-
-def _blocks(extent: int) -> int:
-    return -(-extent // SCALE_BLOCK)
-
-
-def _extents(x: Any) -> tuple[int, int]:
-    """Rows and columns. The native library refuses what has not two dimensions; until then any numbers will do."""
-    shape = x.shape
-    return (shape[0], shape[1]) if len(shape) == 2 else (0, 0)
 
 
 def gemm(
@@ -48,43 +36,34 @@ def gemm(
     of the GPU may be used at most; 0: all. `pdl`: programmatic dependent launch, the kernel is set up while the one
     before it in the stream ends.
     """
-    views = exported("a", a), exported("sfa", sfa), exported("b", b), exported("sfb", sfb)
-    if d is None:
-        d = empty_like(a, (_extents(views[0])[0], _extents(views[2])[0]), "bfloat16", name="d")
-    _native.gemm(
+    return _native.gemm(
         (context or default_context()).handle,
-        *views,
-        exported("d", d, writable=True),
+        a,
+        sfa,
+        b,
+        sfb,
+        d,
         numerics,
         config,
         check_values,
         batch_invariant,
         num_sms,
         pdl,
-        stream_number(stream),
+        None if stream is None else stream_number(stream),
     )
-    return d
 
 
 def _quantize(
-    native: Any,
-    scale_rows: Any,
-    x: Any,
-    q: Any,
-    scales: Any,
-    power_of_two_scales: bool,
-    stream: Any,
-    context: Context | None,
+    native: Any, x: Any, q: Any, scales: Any, power_of_two_scales: bool, stream: Any, context: Context | None
 ) -> tuple[Any, Any]:
-    view = exported("x", x)
-    m, k = _extents(view)
-    if q is None:
-        q = empty_like(x, (m, k), "float8_e4m3fn", name="q")
-    if scales is None:
-        scales = empty_like(x, (scale_rows(m), _blocks(k)), "float32", name="scales")
-    outputs = exported("q", q, writable=True), exported("scales", scales, writable=True)
-    native((context or default_context()).handle, view, *outputs, power_of_two_scales, stream_number(stream))
-    return q, scales
+    return native(
+        (context or default_context()).handle,
+        x,
+        q,
+        scales,
+        power_of_two_scales,
+        None if stream is None else stream_number(stream),
+    )
 
 
 def quantize_rows(
@@ -101,7 +80,7 @@ def quantize_rows(
     x: bfloat16 (or uint16, its bits), float16 or float32, K contiguous. scales [M, ceil(K/128)] = largest
     magnitude / 448, rounded up to a power of two if asked. New arrays of x's library unless given.
     """
-    return _quantize(_native.quantize_rows, lambda m: m, x, q, scales, power_of_two_scales, stream, context)
+    return _quantize(_native.quantize_rows, x, q, scales, power_of_two_scales, stream, context)
 
 
 def quantize_blocks(
@@ -117,7 +96,7 @@ def quantize_blocks(
 
     scales: [ceil(N/128), ceil(K/128)]. Otherwise as quantize_rows.
     """
-    return _quantize(_native.quantize_blocks, _blocks, x, q, scales, power_of_two_scales, stream, context)
+    return _quantize(_native.quantize_blocks, x, q, scales, power_of_two_scales, stream, context)
 
 
 def explain(

@@ -1,22 +1,32 @@
-// Tensors of DLPack producers as the library's matrices. Layer: front end.
+// DLPack tensors as the library's matrices. Layer: front end.
 #include "matrix.h"
+
+#include <string>
 
 #include <finegemm/error.h>
 #include <fmt/format.h>
-#include <tvm/ffi/dtype.h>
-#include <tvm/ffi/error.h>
 
 namespace finegemm::python {
 
 namespace {
 
 std::string name_of(DLDataType t) {
-    if (t.code == kDLComplex) return fmt::format("complex{}", static_cast<int>(t.bits));
-    try {
-        return tvm::ffi::DLDataTypeToString(t);
-    } catch (const tvm::ffi::Error&) {
-        return fmt::format("DLPack type {} of {} bits", static_cast<int>(t.code), static_cast<int>(t.bits));
+    const int bits = t.bits;
+    const std::string lanes = t.lanes == 1 ? "" : fmt::format("x{}", t.lanes);
+    switch (t.code) {
+        case kDLInt: return fmt::format("int{}{}", bits, lanes);
+        case kDLUInt: return fmt::format("uint{}{}", bits, lanes);
+        case kDLFloat: return fmt::format("float{}{}", bits, lanes);
+        case kDLBfloat: return fmt::format("bfloat{}{}", bits, lanes);
+        case kDLComplex: return fmt::format("complex{}{}", bits, lanes);
+        case kDLBool: return "bool" + lanes;
+        default: break;
     }
+    constexpr const char* kFloat8[] = {"e3m4",     "e4m3", "e4m3b11fnuz", "e4m3fn",
+                                       "e4m3fnuz", "e5m2", "e5m2fnuz",    "e8m0fnu"};
+    if (t.code >= kDLFloat8_e3m4 && t.code <= kDLFloat8_e8m0fnu)
+        return fmt::format("float8_{}{}", kFloat8[t.code - kDLFloat8_e3m4], lanes);
+    return fmt::format("DLPack type {} of {} bits", static_cast<int>(t.code), bits);
 }
 
 DType dtype_of(std::string_view name, DLDataType t) {
@@ -44,24 +54,23 @@ Device device_of(std::string_view name, DLDevice d) {
             throw Error(Errc::Unsupported,
                         fmt::format("{}: is on DLPack device type {}, must be on the CPU ({}) or a CUDA device ({}); "
                                     "copy it there",
-                                    name, static_cast<int>(d.device_type), static_cast<int>(kDLCPU),
-                                    static_cast<int>(kDLCUDA)));
+                                    name, d.device_type, static_cast<int>(kDLCPU), static_cast<int>(kDLCUDA)));
     }
 }
 
 }  // namespace
 
-Matrix matrix(std::string_view name, const tvm::ffi::TensorView& tensor) {
-    if (tensor.ndim() != 2)
+Matrix matrix_of(std::string_view name, const DLTensor& tensor) {
+    if (tensor.ndim != 2)
         throw Error(Errc::InvalidArgument,
-                    fmt::format("{}: has {} dimensions, must have 2; reshape it", name, tensor.ndim()));
-    Matrix m{.data = static_cast<char*>(tensor.data_ptr()) + tensor.byte_offset(),
-             .dtype = dtype_of(name, tensor.dtype()),
-             .rows = tensor.shape()[0],
-             .cols = tensor.shape()[1],
-             .row_stride = tensor.strides()[0],
-             .col_stride = tensor.strides()[1],
-             .device = device_of(name, tensor.device())};
+                    fmt::format("{}: has {} dimensions, must have 2; reshape it", name, tensor.ndim));
+    Matrix m{.data = static_cast<char*>(tensor.data) + tensor.byte_offset,
+             .dtype = dtype_of(name, tensor.dtype),
+             .rows = tensor.shape[0],
+             .cols = tensor.shape[1],
+             .row_stride = tensor.strides ? tensor.strides[0] : tensor.shape[1],
+             .col_stride = tensor.strides ? tensor.strides[1] : 1,
+             .device = device_of(name, tensor.device)};
     // Strides that no step is taken with: producers put anything there.
     if (m.cols <= 1 || m.rows == 0) m.col_stride = 1;
     if (m.rows <= 1 || m.cols == 0) m.row_stride = m.cols;

@@ -1,166 +1,263 @@
-// The functions that the Python package calls. Layer: front end.
+// The module finegemm._native: what the Python package calls. Layer: front end.
+#include "object.h"
+
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <finegemm/context.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
 #include <finegemm/quantize.h>
 #include <fmt/format.h>
-#include <tvm/ffi/container/map.h>
-#include <tvm/ffi/extra/c_env_api.h>
-#include <tvm/ffi/function.h>
-#include <tvm/ffi/reflection/registry.h>
 
-#include "matrix.h"
+#include "tensors.h"
 
 namespace finegemm::python {
 
 namespace {
 
-namespace ffi = tvm::ffi;
+constexpr const char* kContext = "finegemm.Context";  // the name of its capsules
+constexpr int64_t kScaleBlock = 128;
 
-class ContextObject : public ffi::Object {
-public:
-    explicit ContextObject(Options options) : context(std::move(options)) {}
-    Context context;
-    static constexpr bool _type_mutable = true;
-    TVM_FFI_DECLARE_OBJECT_INFO_FINAL("finegemm.Context", ContextObject, ffi::Object);
-};
-
-class ContextRef : public ffi::ObjectRef {
-public:
-    explicit ContextRef(ffi::ObjectPtr<ContextObject> object) : ffi::ObjectRef(ffi::UnsafeInit{}) {
-        data_ = std::move(object);
-    }
-    TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(ContextRef, ffi::ObjectRef, ContextObject);
-};
-
-/// The names of the Python exceptions: python/finegemm/errors.py registers one for each.
-const char* kind_of(Errc code) {
+const char* class_of(Errc code) {
     switch (code) {
-        case Errc::InvalidArgument: return "finegemm.InvalidArgument";
-        case Errc::Unsupported: return "finegemm.Unsupported";
-        case Errc::Driver: return "finegemm.Driver";
-        case Errc::Compile: return "finegemm.Compile";
-        case Errc::Io: return "finegemm.Io";
-        case Errc::OutOfMemory: return "finegemm.OutOfMemory";
-        case Errc::Internal: return "finegemm.Internal";
+        case Errc::InvalidArgument: return "InvalidArgument";
+        case Errc::Unsupported: return "Unsupported";
+        case Errc::Driver: return "DriverError";
+        case Errc::Compile: return "CompileError";
+        case Errc::Io: return "IoError";
+        case Errc::OutOfMemory: return "OutOfMemory";
+        case Errc::Internal: return "InternalError";
     }
-    return "finegemm.Internal";
+    return "InternalError";
 }
 
-template <typename Body>
-auto translated(Body&& body) {
-    try {
-        return body();
-    } catch (const Error& e) {
-        throw ffi::Error(kind_of(e.code()), e.what(), "");
-    } catch (const std::bad_alloc&) {
-        throw ffi::Error(kind_of(Errc::OutOfMemory), "the host has no memory left", "");
-    }
+void raise(const Imports& imports, Errc code, std::string_view message) {
+    const Object kind(PyObject_GetAttrString(imports.errors.get(), class_of(code)));
+    const Object text(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
+    PyErr_SetObject(kind.get(), text.get());
 }
 
-/// The stream that was given, else the one on which the producer of `d` works now.
-Stream stream_for(const Matrix& d, const ffi::Optional<int64_t>& given) {
-    if (d.device.type != DeviceType::Cuda) return nullptr;
-    if (given.has_value()) return reinterpret_cast<Stream>(given.value());
-    return TVMFFIEnvGetStream(kDLCUDA, d.device.index);
+// Arguments. What the package hands over is of the right number and mostly of the right type.
+
+[[noreturn]] void refuse_type(const char* name, const char* wanted, PyObject* x) {
+    PyErr_Format(PyExc_TypeError, "%s: must be %s, not of %R", name, wanted, Py_TYPE(x));
+    throw PythonError();
 }
 
-Numerics numerics_named(const std::string& name) {
+/// Good while `x` lives.
+std::string_view text(const char* name, PyObject* x) {
+    if (!PyUnicode_Check(x)) refuse_type(name, "a str", x);
+    Py_ssize_t size = 0;
+    const char* data = PyUnicode_AsUTF8AndSize(x, &size);
+    if (!data) throw PythonError();
+    return {data, static_cast<size_t>(size)};
+}
+
+int64_t integer(const char* name, PyObject* x) {
+    if (!PyIndex_Check(x)) refuse_type(name, "an int", x);
+    const long long value = PyLong_AsLongLong(x);
+    if (value == -1 && PyErr_Occurred()) throw PythonError();
+    return value;
+}
+
+int32_t clamped(int64_t value) { return static_cast<int32_t>(std::clamp<int64_t>(value, INT32_MIN, INT32_MAX)); }
+
+bool truth(PyObject* x) {
+    const int value = PyObject_IsTrue(x);
+    if (value < 0) throw PythonError();
+    return value != 0;
+}
+
+std::optional<bool> choice(PyObject* x) { return x == Py_None ? std::nullopt : std::optional(truth(x)); }
+
+Context& context_in(PyObject* handle) {
+    void* context = PyCapsule_GetPointer(handle, kContext);
+    if (!context) throw PythonError();
+    return *static_cast<Context*>(context);
+}
+
+Numerics numerics_named(std::string_view name) {
     if (name == "fast") return Numerics::Fast;
     if (name == "exact") return Numerics::Exact;
     if (name == "hopper") return Numerics::Hopper;
     throw Error(Errc::InvalidArgument, fmt::format("numerics: '{}' is none of 'fast', 'exact' and 'hopper'", name));
 }
 
-Compiler compiler_named(const std::string& name) {
+Compiler compiler_named(std::string_view name) {
     if (name == "nvrtc") return Compiler::Nvrtc;
     if (name == "nvcc") return Compiler::Nvcc;
     throw Error(Errc::InvalidArgument, fmt::format("compiler: '{}' is neither 'nvrtc' nor 'nvcc'", name));
 }
 
-void set_option(Options& o, const std::string& name, const ffi::Any& value) {
-    const auto text = [&] { return std::string(value.cast<ffi::String>()); };
-    if (name == "cache_dir") o.cache_dir = text();
-    else if (name == "cache_limit_bytes") o.cache_limit_bytes = value.cast<int64_t>();
-    else if (name == "driver_path") o.driver_path = text();
-    else if (name == "nvrtc_path") o.nvrtc_path = text();
-    else if (name == "nvcc_path") o.nvcc_path = text();
-    else if (name == "cuda_home") o.cuda_home = text();
-    else if (name == "python_prefix") o.python_prefix = text();
-    else if (name == "compiler") o.compiler = compiler_named(text());
-    else if (name == "use_pack") o.use_pack = value.cast<bool>();
-    else if (name == "dump_dir") o.dump_dir = text();
-    else if (name == "cpu_threads") o.cpu_threads = value.cast<int32_t>();
-    else if (name == "check_values") o.check_values = value.cast<bool>();
-    else if (name == "batch_invariant") o.batch_invariant = value.cast<bool>();
-    else if (name == "plan_table") o.plan_table = text();
+void set_option(Options& o, const char* name, PyObject* value) {
+    const std::string_view option = name;
+    if (option == "cache_dir") o.cache_dir = text(name, value);
+    else if (option == "cache_limit_bytes") o.cache_limit_bytes = integer(name, value);
+    else if (option == "driver_path") o.driver_path = text(name, value);
+    else if (option == "nvrtc_path") o.nvrtc_path = text(name, value);
+    else if (option == "nvcc_path") o.nvcc_path = text(name, value);
+    else if (option == "cuda_home") o.cuda_home = text(name, value);
+    else if (option == "python_prefix") o.python_prefix = text(name, value);
+    else if (option == "compiler") o.compiler = compiler_named(text(name, value));
+    else if (option == "use_pack") o.use_pack = truth(value);
+    else if (option == "dump_dir") o.dump_dir = text(name, value);
+    else if (option == "cpu_threads") o.cpu_threads = clamped(integer(name, value));
+    else if (option == "check_values") o.check_values = truth(value);
+    else if (option == "batch_invariant") o.batch_invariant = truth(value);
+    else if (option == "plan_table") o.plan_table = text(name, value);
     else throw Error(Errc::InvalidArgument, fmt::format("Context: '{}' is not an option", name));
 }
 
+// The functions, each with its arguments in the order of _native.pyi.
+
 /// Options of the environment, with those of `overrides` in their place.
-ContextRef make_context(const ffi::Map<ffi::String, ffi::Any>& overrides) {
-    return translated([&] {
-        Options options = Options::from_environment();
-        for (const auto& [name, value] : overrides) set_option(options, name, value);
-        return ContextRef(ffi::make_object<ContextObject>(std::move(options)));
-    });
+Object make_context(const Imports&, PyObject* overrides) {
+    Options options = Options::from_environment();
+    PyObject *name = nullptr, *value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(overrides, &at, &name, &value);)
+        set_option(options, text("name", name).data(), value);
+    auto context = std::make_unique<Context>(std::move(options));
+    Object capsule(PyCapsule_New(context.get(), kContext, [](PyObject* handle) {
+        delete static_cast<Context*>(PyCapsule_GetPointer(handle, kContext));
+    }));
+    static_cast<void>(context.release());
+    return capsule;
 }
 
-std::optional<bool> choice(const ffi::Optional<bool>& given) {
-    return given.has_value() ? std::optional(given.value()) : std::nullopt;
+Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObject* sfa, PyObject* b, PyObject* sfb,
+                 PyObject* d, PyObject* numerics, PyObject* config, PyObject* check_values, PyObject* batch_invariant,
+                 PyObject* num_sms, PyObject* pdl, PyObject* stream) {
+    Tensors tensors(imports);
+    GemmArgs problem{.a = tensors.matrix("a", a),
+                     .sfa = tensors.matrix("sfa", sfa),
+                     .b = tensors.matrix("b", b),
+                     .sfb = tensors.matrix("sfb", sfb),
+                     .d = {}};
+    Object out =
+        d == Py_None ? tensors.empty_like(a, problem.a.rows, problem.b.rows, "bfloat16", "d") : Object::shared(d);
+    problem.d = tensors.matrix("d", out.get(), Access::Write);
+    const GemmOptions options{.stream = tensors.stream(stream, out.get(), problem.d.device),
+                              .numerics = numerics_named(text("numerics", numerics)),
+                              .check_values = choice(check_values),
+                              .batch_invariant = choice(batch_invariant),
+                              .num_sms = clamped(integer("num_sms", num_sms)),
+                              .pdl = truth(pdl),
+                              .config = std::string(config == Py_None ? "" : text("config", config))};
+    Context& owner = context_in(context);
+    const WithoutGil others_run;
+    gemm(owner, problem, options);
+    return out;
 }
 
-void gemm_into(const ContextRef& context, const ffi::TensorView& a, const ffi::TensorView& sfa,
-               const ffi::TensorView& b, const ffi::TensorView& sfb, const ffi::TensorView& d,
-               const std::string& numerics, const ffi::Optional<ffi::String>& config,
-               const ffi::Optional<bool>& check_values, const ffi::Optional<bool>& batch_invariant, int64_t num_sms,
-               bool pdl, const ffi::Optional<int64_t>& stream) {
-    translated([&] {
-        const GemmArgs args{.a = matrix("a", a),
-                            .sfa = matrix("sfa", sfa),
-                            .b = matrix("b", b),
-                            .sfb = matrix("sfb", sfb),
-                            .d = matrix("d", d)};
-        gemm(context->context, args,
-             {.stream = stream_for(args.d, stream),
-              .numerics = numerics_named(numerics),
-              .check_values = choice(check_values),
-              .batch_invariant = choice(batch_invariant),
-              .num_sms = static_cast<int32_t>(std::clamp<int64_t>(num_sms, INT32_MIN, INT32_MAX)),
-              .pdl = pdl,
-              .config = config.has_value() ? std::string(config.value()) : std::string()});
-    });
+constexpr int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
+
+template <auto Quantize, bool SquareBlocks>
+Object quantize_into(const Imports& imports, PyObject* context, PyObject* x, PyObject* q, PyObject* scales,
+                     PyObject* power_of_two_scales, PyObject* stream) {
+    Tensors tensors(imports);
+    const Matrix in = tensors.matrix("x", x);
+    const int64_t scale_rows = SquareBlocks ? blocks(in.rows) : in.rows;
+    Object out = q == Py_None ? tensors.empty_like(x, in.rows, in.cols, "float8_e4m3fn", "q") : Object::shared(q);
+    Object out_scales = scales == Py_None ? tensors.empty_like(x, scale_rows, blocks(in.cols), "float32", "scales")
+                                          : Object::shared(scales);
+    const Matrix out_matrix = tensors.matrix("q", out.get(), Access::Write);
+    const Matrix scale_matrix = tensors.matrix("scales", out_scales.get(), Access::Write);
+    const QuantizeOptions options{.power_of_two_scales = truth(power_of_two_scales),
+                                  .stream = tensors.stream(stream, out.get(), out_matrix.device)};
+    Context& owner = context_in(context);
+    Object both(PyTuple_Pack(2, out.get(), out_scales.get()));
+    const WithoutGil others_run;
+    Quantize(owner, in, out_matrix, scale_matrix, options);
+    return both;
 }
 
-template <auto Quantize>
-void quantize_into(const ContextRef& context, const ffi::TensorView& x, const ffi::TensorView& q,
-                   const ffi::TensorView& scales, bool power_of_two_scales, const ffi::Optional<int64_t>& stream) {
-    translated([&] {
-        const Matrix out = matrix("q", q);
-        Quantize(context->context, matrix("x", x), out, matrix("scales", scales),
-                 QuantizeOptions{.power_of_two_scales = power_of_two_scales, .stream = stream_for(out, stream)});
-    });
+Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObject* device,
+                    PyObject* batch_invariant, PyObject* plan_table) {
+    const std::string plan =
+        explain(integer("m", m), integer("n", n), integer("k", k), std::string(text("device", device)),
+                truth(batch_invariant), std::string(text("plan_table", plan_table)));
+    return Object(PyUnicode_FromStringAndSize(plan.data(), static_cast<Py_ssize_t>(plan.size())));
 }
 
-std::string explain_text(int64_t m, int64_t n, int64_t k, const std::string& device, bool batch_invariant,
-                         const std::string& plan_table) {
-    return translated([&] { return explain(m, n, k, device, batch_invariant, plan_table); });
+/// A function as Python calls it, with an array of arguments; exceptions of C++ become Python's.
+template <auto Body, typename... Arguments>
+PyObject* called(Object (*)(const Imports&, Arguments...), PyObject* module, PyObject* const* args, Py_ssize_t count) {
+    const auto& imports = *static_cast<const Imports*>(PyModule_GetState(module));
+    try {
+        if (count != sizeof...(Arguments)) {
+            PyErr_Format(PyExc_TypeError, "takes %zu arguments, not %zd", sizeof...(Arguments), count);
+            return nullptr;
+        }
+        try {
+            return [&]<size_t... I>(std::index_sequence<I...>) { return Body(imports, args[I]...).release(); }
+            (std::index_sequence_for<Arguments...>());
+        } catch (const Error& e) {
+            raise(imports, e.code(), e.what());
+        } catch (const std::bad_alloc&) {
+            raise(imports, Errc::OutOfMemory, "the host has no memory left");
+        } catch (const std::exception& e) {
+            raise(imports, Errc::Internal, e.what());
+        }
+    } catch (const PythonError&) {
+        // It is set.
+    }
+    return nullptr;
 }
 
-TVM_FFI_STATIC_INIT_BLOCK() { ffi::reflection::ObjectDef<ContextObject>(); }
+template <auto Body>
+PyMethodDef method(const char* name) {
+    constexpr _PyCFunctionFast kFunction = [](PyObject* module, PyObject* const* args, Py_ssize_t count) {
+        return called<Body>(Body, module, args, count);
+    };
+    return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(kFunction)), METH_FASTCALL, nullptr};
+}
+
+PyMethodDef methods[] = {method<make_context>("context"),
+                         method<gemm_into>("gemm"),
+                         method<quantize_into<quantize_rows, false>>("quantize_rows"),
+                         method<quantize_into<quantize_blocks, true>>("quantize_blocks"),
+                         method<explain_text>("explain"),
+                         {}};
+
+int set_up(PyObject* module) {
+    try {
+        auto* imports = new (PyModule_GetState(module)) Imports();
+        imports->errors = Object(PyImport_ImportModule("finegemm.errors"));
+        const Object arrays(PyImport_ImportModule("finegemm.arrays"));
+        imports->exported = Object(PyObject_GetAttrString(arrays.get(), "exported"));
+        imports->empty_like = Object(PyObject_GetAttrString(arrays.get(), "empty_like"));
+        imports->current_stream = Object(PyObject_GetAttrString(arrays.get(), "current_stream"));
+        imports->exchange_name = Object(PyUnicode_InternFromString("__dlpack_c_exchange_api__"));
+        return 0;
+    } catch (const PythonError&) {
+        return -1;
+    }
+}
+
+PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(set_up)}, {}};
+
+PyModuleDef definition{.m_base = PyModuleDef_HEAD_INIT,
+                       .m_name = "_native",
+                       .m_doc = nullptr,
+                       .m_size = sizeof(Imports),
+                       .m_methods = methods,
+                       .m_slots = slots,
+                       .m_traverse = nullptr,
+                       .m_clear = nullptr,
+                       .m_free = [](void* module) {
+                           auto* state = PyModule_GetState(static_cast<PyObject*>(module));
+                           if (state) static_cast<Imports*>(state)->~Imports();
+                       }};
 
 }  // namespace
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(context, make_context)
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(gemm, gemm_into)
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(quantize_rows, quantize_into<quantize_rows>)
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(quantize_blocks, quantize_into<quantize_blocks>)
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(explain, explain_text)
-
 }  // namespace finegemm::python
+
+PyMODINIT_FUNC PyInit__native() { return PyModuleDef_Init(&finegemm::python::definition); }

@@ -37,6 +37,7 @@ def read_only(x):
 
 MISUSES = {
     "a is a list": change(a=lambda a: a.tolist()),
+    "a is a list, and d is to be made": lambda: finegemm.gemm([[1]], *operands(16, 32, 256)[1:]),
     "a is float32": change(a=lambda a: a.astype(np.float32)),
     "a is float64": change(a=lambda a: a.astype(np.float64)),
     "a is complex": change(a=lambda a: a.astype(np.complex64)),

@@ -1,7 +1,9 @@
 """finegemm.gemm and finegemm.quantize_* on NumPy arrays: the CPU backend."""
 
 import json
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -81,6 +83,61 @@ def test_read_only_inputs_are_read():
     for array in args:
         array.flags.writeable = False
     np.testing.assert_array_equal(finegemm.gemm(*args), want)
+
+
+class Producer:
+    """An array of a library that offers nothing but __dlpack__."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **arguments):
+        return self.array.__dlpack__(**arguments)
+
+
+class OldProducer(Producer):
+    """One from before DLPack had versions."""
+
+    def __dlpack__(self, *, stream=None):
+        return self.array.__dlpack__()
+
+
+@pytest.mark.parametrize("producer", [Producer, OldProducer])
+def test_any_producer_of_dlpack_will_do(producer):
+    a, sfa, b, sfb = operands(16, 32, 128)
+    out = np.empty((16, 32), np.uint16)
+    finegemm.gemm(*map(producer, (a.view(np.uint8), sfa, b.view(np.uint8), sfb, out)))
+    np.testing.assert_array_equal(out.view(BF16), finegemm.gemm(a, sfa, b, sfb))
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.1.0", reason="NumPy before 2.1 has no versions of DLPack")
+def test_producers_say_what_is_read_only():
+    a, sfa, b, sfb = operands(16, 32, 128)
+    out = np.empty((16, 32), np.uint16)
+    out.flags.writeable = False
+    with pytest.raises(finegemm.InvalidArgument, match="d: .*read-only"):
+        finegemm.gemm(a, sfa, b, sfb, Producer(out))
+
+
+def test_arrays_are_given_back():
+    args = operands(16, 32, 128)
+    counts = [sys.getrefcount(x) for x in args]
+    for _ in range(3):
+        finegemm.gemm(*args)
+        with pytest.raises(finegemm.InvalidArgument):
+            finegemm.gemm(*args[:3], args[0])
+    assert [sys.getrefcount(x) for x in args] == counts
+
+
+def test_other_threads_run_during_a_call():
+    args, out = operands(256, 512, 4096), np.empty((256, 512), BF16)
+    context = finegemm.Context(cpu_threads=1)
+    thread = threading.Thread(target=lambda: finegemm.gemm(*args, out, numerics="exact", context=context))
+    ticks = [time.perf_counter()]
+    thread.start()
+    while thread.is_alive():
+        ticks.append(time.perf_counter())
+    assert max(np.diff(ticks)) < (ticks[-1] - ticks[0]) / 2
 
 
 def test_empty_extents():

@@ -4,6 +4,8 @@ import importlib.resources
 import subprocess
 import sys
 
+import pytest
+
 import finegemm
 
 
@@ -18,11 +20,41 @@ def test_type_checkers_find_types():
 
 
 def test_nothing_of_this_package_imports_a_framework():
-    # tvm-ffi looks for torch and NumPy itself; without it, none of them is there.
     code = """
-import sys, types
+import sys
 sys.modules["torch"] = sys.modules["numpy"] = sys.modules["ml_dtypes"] = None   # importing them raises ImportError
 import finegemm
 assert finegemm.explain(1, 8, 16, device="h200")["chosen"]
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_program_may_end_while_a_thread_multiplies():
+    code = """
+import threading
+import numpy as np
+import finegemm
+
+a, b, d = np.zeros((512, 4096), np.uint8), np.zeros((512, 4096), np.uint8), np.zeros((512, 512), np.uint16)
+sfa, sfb = np.ones((512, 32), np.float32), np.ones((4, 32), np.float32)
+done = threading.Event()
+
+def work():
+    while True:
+        finegemm.gemm(a, sfa, b, sfb, d)
+        done.set()
+
+threading.Thread(target=work, daemon=True).start()
+done.wait()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_module_is_of_the_stable_abi():
+    assert finegemm._native.__file__.endswith("_native.abi3.so")
+
+
+def test_types_of_arguments_are_checked():
+    for options in ({"cache_dir": 3}, {"cpu_threads": "all"}):
+        with pytest.raises(TypeError, match=f"{next(iter(options))}: must be"):
+            finegemm.Context(**options)

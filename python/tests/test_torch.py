@@ -42,19 +42,52 @@ def test_quantised_tensors_are_of_torch():
     torch.testing.assert_close(q.float() * scales.repeat_interleave(128, 1), x.float(), rtol=2.0**-4, atol=1e-3)
 
 
-@pytest.mark.skipif(
+exchange_api = pytest.mark.skipif(
     not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), reason=f"torch {torch.__version__} has no C exchange API"
 )
-def test_tensors_are_handed_over_as_they_are():
-    # Anything else would cost each call a view of each matrix.
-    for tensor in tensors(operands(16, 32, 128)):
-        assert finegemm.arrays.exported("a", tensor) is tensor
+
+
+@pytest.fixture
+def older_torch(monkeypatch):
+    """Before torch had the C exchange API."""
+    monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", None, raising=False)
+
+
+@exchange_api
+def test_tensors_are_read_without_python(monkeypatch):
+    # Anything else would cost each call some microseconds for each matrix.
+    args = tensors(operands(16, 32, 128))
+    want = finegemm.gemm(*args)
+    monkeypatch.setattr(torch.utils.dlpack, "to_dlpack", None)
+    assert torch.equal(finegemm.gemm(*args), want)
+
+
+def test_older_torch_is_read_too(older_torch):
+    args = operands(33, 136, 272)
+    assert_rounded(as_doubles(finegemm.gemm(*tensors(args), numerics="exact")), product(*args))
+
+
+def test_parameters_are_tensors():
+    a, sfa, b, sfb = tensors(operands(16, 32, 128))
+    out = finegemm.gemm(a, sfa, b, torch.nn.Parameter(sfb))
+    assert torch.equal(out, finegemm.gemm(a, sfa, b, sfb))
+
+
+def test_tensors_without_memory_are_refused_by_name():
+    a, sfa, b, sfb = tensors(operands(16, 32, 128))
+    for nowhere in (sfa.to("meta"), sfa.to_sparse()):
+        with pytest.raises(finegemm.InvalidArgument, match="sfa: Tensor of torch.float32 cannot be passed"):
+            finegemm.gemm(a, nowhere, b, sfb)
 
 
 def test_other_eight_bit_floats_are_refused_and_not_misread():
     a, sfa, b, sfb = tensors(operands(16, 32, 128))
     with pytest.raises(finegemm.InvalidArgument, match="a: .*float8_e5m2"):
         finegemm.gemm(a.float().to(torch.float8_e5m2), sfa, b, sfb)
+
+
+def test_older_torch_has_them_refused_too(older_torch):
+    test_other_eight_bit_floats_are_refused_and_not_misread()
 
 
 @needs_gpu
@@ -66,7 +99,10 @@ def test_gpu_tensors_run_on_the_gpu_bit_for_bit_as_the_cpu_model():
 
 
 @needs_gpu
-def test_work_is_queued_on_the_current_stream():
+@pytest.mark.parametrize("torch_is", [pytest.param("new", marks=exchange_api), "older"])
+def test_work_is_queued_on_the_current_stream(torch_is, request):
+    if torch_is == "older":
+        request.getfixturevalue("older_torch")
     a, sfa, b, sfb = tensors(operands(64, 128, 512), "cuda")
     want = finegemm.gemm(a, sfa, b, sfb)
     torch.cuda.synchronize()

@@ -1,0 +1,89 @@
+// Tensors of Python libraries: by DLPack's C functions where their type has them, else by finegemm.arrays.
+// Layer: front end.
+#include "tensors.h"
+
+#include <finegemm/error.h>
+#include <fmt/format.h>
+
+#include "matrix.h"
+
+namespace finegemm::python {
+
+namespace {
+
+Object string(const char* text) { return Object(PyUnicode_FromString(text)); }
+Object integer(int64_t value) { return Object(PyLong_FromLongLong(value)); }
+
+template <typename... Objects>
+Object call(const Object& function, const Objects&... arguments) {
+    return Object(PyObject_CallFunctionObjArgs(function.get(), arguments..., nullptr));
+}
+
+}  // namespace
+
+/// The functions of x's type; null where it has none that are known here.
+const DLPackExchangeAPI* Tensors::exchange_of(PyObject* x) {
+    if (Py_TYPE(x) == type_) return exchange_;
+    type_ = Py_TYPE(x);
+    exchange_ = nullptr;
+    PyObject* capsule = PyObject_GetAttr(reinterpret_cast<PyObject*>(type_), imports_.exchange_name.get());
+    if (!capsule) {
+        PyErr_Clear();
+        return nullptr;
+    }
+    const Object owner(capsule);
+    const auto* found = static_cast<const DLPackExchangeAPI*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+    if (!found) PyErr_Clear();
+    else if (found->header.version.major == kDLPackVersion.major && found->dltensor_from_py_object_no_sync)
+        exchange_ = found;
+    return exchange_;
+}
+
+/// A capsule that finegemm.arrays makes. It is not consumed: the tensor is only borrowed.
+const DLTensor& Tensors::exported(const char* name, PyObject* x, Access access) {
+    PyObject* writable = access == Access::Write ? Py_True : Py_False;
+    PyObject* capsule = capsules_.emplace_back(call(imports_.exported, string(name).get(), x, writable)).get();
+    if (PyCapsule_IsValid(capsule, "dltensor"))
+        return static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->dl_tensor;
+    auto* versioned = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    if (!versioned) throw PythonError();
+    if (versioned->version.major != kDLPackVersion.major)
+        throw Error(Errc::Unsupported, fmt::format("{}: comes by DLPack {}.{}, must come by DLPack 1; pass an array of "
+                                                   "a library that has it",
+                                                   name, versioned->version.major, versioned->version.minor));
+    if (access == Access::Write && (versioned->flags & kDLReadOnly))
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{}: the array is read-only; pass one that can be written", name));
+    return versioned->dl_tensor;
+}
+
+Matrix Tensors::matrix(const char* name, PyObject* x, Access access) {
+    DLTensor tensor;
+    if (const DLPackExchangeAPI* exchange = exchange_of(x)) {
+        if (exchange->dltensor_from_py_object_no_sync(x, &tensor) == 0) return matrix_of(name, tensor);
+        PyErr_Clear();  // what follows fails too, and says for which argument
+    }
+    return matrix_of(name, exported(name, x, access));
+}
+
+Object Tensors::empty_like(PyObject* x, int64_t rows, int64_t cols, const char* format, const char* name) const {
+    return call(imports_.empty_like, x, integer(rows).get(), integer(cols).get(), string(format).get(),
+                string(name).get());
+}
+
+Stream Tensors::stream(PyObject* given, PyObject* x, Device device) {
+    if (device.type != DeviceType::Cuda) return nullptr;
+    Stream stream = nullptr;
+    if (given == Py_None) {
+        if (const DLPackExchangeAPI* exchange = exchange_of(x)) {
+            if (exchange->current_work_stream(kDLCUDA, device.index, &stream) != 0) throw PythonError();
+            return stream;
+        }
+    }
+    const Object asked = given == Py_None ? call(imports_.current_stream, x) : Object::shared(given);
+    stream = PyLong_AsVoidPtr(asked.get());
+    if (PyErr_Occurred()) throw PythonError();
+    return stream;
+}
+
+}  // namespace finegemm::python

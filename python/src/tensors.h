@@ -1,0 +1,48 @@
+// Tensors of Python libraries. Layer: front end.
+#pragma once
+
+#include "object.h"
+
+#include <string>
+#include <vector>
+
+#include <finegemm/tensor.h>
+
+#include "dlpack.h"
+
+namespace finegemm::python {
+
+/// What the module keeps.
+struct Imports {
+    Object errors;                                // finegemm.errors
+    Object exported, empty_like, current_stream;  // functions of finegemm.arrays
+    Object exchange_name;                         // "__dlpack_c_exchange_api__"
+};
+
+enum class Access { Read, Write };
+
+/// The tensors of one call. What it reads of them is borrowed: good while it and the call's arguments live.
+class Tensors {
+public:
+    explicit Tensors(const Imports& imports) : imports_(imports) {}
+
+    /// Throws Error that calls the tensor `name`, or PythonError.
+    Matrix matrix(const char* name, PyObject* x, Access access = Access::Read);
+    /// A new row-major tensor of x's library on x's device.
+    Object empty_like(PyObject* x, int64_t rows, int64_t cols, const char* format, const char* name) const;
+    /// `given`, a number, where it is not None; else the stream on which the library of `x`, which is on `device`,
+    /// works now.
+    Stream stream(PyObject* given, PyObject* x, Device device);
+
+private:
+    const DLPackExchangeAPI* exchange_of(PyObject* x);
+    const DLTensor& exported(const char* name, PyObject* x, Access access);
+
+    const Imports& imports_;
+    // The last type that was asked for its functions: most often all tensors of a call have one.
+    PyTypeObject* type_ = nullptr;
+    const DLPackExchangeAPI* exchange_ = nullptr;
+    std::vector<Object> capsules_;
+};
+
+}  // namespace finegemm::python

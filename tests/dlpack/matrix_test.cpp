@@ -1,0 +1,103 @@
+// Tensors of DLPack as matrices: what producers may write in each field. Layer tests.
+#include "matrix.h"
+
+#include "support/error_of.h"
+
+namespace finegemm::python {
+namespace {
+
+using test::contains;
+using test::error_of;
+
+struct Tensor {
+    int64_t shape[3] = {4, 6, 1}, strides[3] = {8, 1, 1};
+    char memory[64] = {};
+    DLTensor dl{memory, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, strides, 0};
+};
+
+TEST(DlpackMatrix, IsTheTensorsMemory) {
+    Tensor t;
+    t.dl.byte_offset = 16;
+    const Matrix m = matrix_of("x", t.dl);
+    EXPECT_EQ(m.data, t.memory + 16);
+    EXPECT_EQ(std::tuple(m.rows, m.cols, m.row_stride, m.col_stride), std::tuple(4, 6, 8, 1));
+    EXPECT_EQ(m.device, Device{});
+}
+
+TEST(DlpackMatrix, WithoutStridesIsRowMajor) {
+    Tensor t;
+    t.dl.strides = nullptr;
+    const Matrix m = matrix_of("x", t.dl);
+    EXPECT_EQ(std::tuple(m.row_stride, m.col_stride), std::tuple(6, 1));
+}
+
+TEST(DlpackMatrix, StridesThatNoStepIsTakenWithAreThoseOfRowMajor) {
+    for (const auto& [rows, cols] : {std::pair{1, 6}, {0, 6}, {4, 0}}) {
+        Tensor t;
+        t.shape[0] = rows, t.shape[1] = cols;
+        t.strides[0] = 77;
+        EXPECT_EQ(matrix_of("x", t.dl).row_stride, cols);
+    }
+    Tensor column;
+    column.shape[1] = 1;
+    column.strides[1] = 77;
+    EXPECT_EQ(matrix_of("x", column.dl).col_stride, 1);
+}
+
+TEST(DlpackMatrix, FormatsMayComeAsTheirBits) {
+    const auto dtype_of = [](DLDataType dtype) {
+        Tensor t;
+        t.dl.dtype = dtype;
+        return matrix_of("x", t.dl).dtype;
+    };
+    EXPECT_EQ(dtype_of({kDLFloat, 32, 1}), DType::F32);
+    EXPECT_EQ(dtype_of({kDLFloat, 16, 1}), DType::F16);
+    EXPECT_EQ(dtype_of({kDLBfloat, 16, 1}), DType::BF16);
+    EXPECT_EQ(dtype_of({kDLUInt, 16, 1}), DType::BF16);
+    EXPECT_EQ(dtype_of({kDLFloat8_e4m3fn, 8, 1}), DType::E4M3);
+    EXPECT_EQ(dtype_of({kDLUInt, 8, 1}), DType::E4M3);
+}
+
+TEST(DlpackMatrix, OtherFormatsAreNamed) {
+    const std::pair<DLDataType, const char*> cases[] = {{{kDLInt, 8, 1}, "int8"},
+                                                        {{kDLFloat, 64, 1}, "float64"},
+                                                        {{kDLComplex, 64, 1}, "complex64"},
+                                                        {{kDLBool, 8, 1}, "bool"},
+                                                        {{kDLFloat, 32, 4}, "float32x4"},
+                                                        {{12, 8, 1}, "float8_e5m2"},
+                                                        {{kDLFloat8_e3m4, 8, 1}, "_e3m4"},
+                                                        {{kDLFloat8_e8m0fnu, 8, 1}, "float8_e8m0fnu"},
+                                                        {{17, 4, 1}, "DLPack type 17 of 4 bits"}};
+    for (const auto& [dtype, name] : cases) {
+        Tensor t;
+        t.dl.dtype = dtype;
+        const Error error = error_of([&] { matrix_of("sfa", t.dl); });
+        EXPECT_EQ(error.code(), Errc::InvalidArgument);
+        EXPECT_TRUE(contains(error, "sfa: has dtype ") && contains(error, name)) << error.what();
+    }
+}
+
+TEST(DlpackMatrix, DevicesAreTheCpuAndCuda) {
+    const auto device_of = [](DLDevice device) {
+        Tensor t;
+        t.dl.device = device;
+        return matrix_of("x", t.dl).device;
+    };
+    EXPECT_EQ(device_of({kDLCUDAHost, 3}), (Device{DeviceType::Cpu, 0}));
+    EXPECT_EQ(device_of({kDLCUDA, 3}), (Device{DeviceType::Cuda, 3}));
+    EXPECT_EQ(device_of({kDLCUDAManaged, 1}), (Device{DeviceType::Cuda, 1}));
+    const Error error = error_of([&] { device_of({8, 0}); });  // Metal
+    EXPECT_EQ(error.code(), Errc::Unsupported);
+    EXPECT_TRUE(contains(error, "x: is on DLPack device type 8, must be on the CPU")) << error.what();
+}
+
+TEST(DlpackMatrix, HasTwoDimensions) {
+    for (const int dimensions : {0, 1, 3}) {
+        Tensor t;
+        t.dl.ndim = dimensions;
+        EXPECT_TRUE(contains(error_of([&] { matrix_of("x", t.dl); }), "x: has " + std::to_string(dimensions)));
+    }
+}
+
+}  // namespace
+}  // namespace finegemm::python
