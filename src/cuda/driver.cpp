@@ -59,7 +59,8 @@ void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.LibraryLoadData, "cuLibraryLoadData", 12000);
     resolve(api.LibraryUnload, "cuLibraryUnload", 12000);
     resolve(api.LibraryGetKernel, "cuLibraryGetKernel", 12000);
-    resolve(api.KernelSetAttribute, "cuKernelSetAttribute", 12000);
+    resolve(api.KernelGetFunction, "cuKernelGetFunction", 12000);
+    resolve(api.FuncSetAttribute, "cuFuncSetAttribute", 9000);
     resolve(api.OccupancyMaxActiveClusters, "cuOccupancyMaxActiveClusters", 11070);
     resolve(api.OccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050);
     resolve(api.LaunchKernelEx, "cuLaunchKernelEx", 11060);

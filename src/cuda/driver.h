@@ -19,6 +19,7 @@ using ContextHandle = struct ContextTag*;
 using StreamHandle = void*;
 using LibraryHandle = struct LibraryTag*;
 using KernelHandle = struct KernelTag*;
+using FunctionHandle = struct FunctionTag*;   // a kernel in one context
 
 // CUlaunchAttributeID: cluster dimension, programmatic stream serialisation.
 inline constexpr int kClusterDimension = 4, kProgrammaticSerialization = 6;
@@ -78,10 +79,11 @@ struct Api {
     Result (*LibraryLoadData)(LibraryHandle*, const void*, void*, void*, unsigned, void*, void*, unsigned);
     Result (*LibraryUnload)(LibraryHandle);
     Result (*LibraryGetKernel)(KernelHandle*, LibraryHandle, const char*);
-    Result (*KernelSetAttribute)(int attribute, int value, KernelHandle, DeviceHandle);
-    Result (*OccupancyMaxActiveClusters)(int*, KernelHandle, const LaunchConfig*);
-    Result (*OccupancyMaxActiveBlocksPerMultiprocessor)(int*, KernelHandle, int block, size_t smem);
-    Result (*LaunchKernelEx)(const LaunchConfig*, KernelHandle, void** parameters, void** extra);
+    Result (*KernelGetFunction)(FunctionHandle*, KernelHandle);   // of the current context
+    Result (*FuncSetAttribute)(FunctionHandle, int attribute, int value);
+    Result (*OccupancyMaxActiveClusters)(int*, FunctionHandle, const LaunchConfig*);
+    Result (*OccupancyMaxActiveBlocksPerMultiprocessor)(int*, FunctionHandle, int block, size_t smem);
+    Result (*LaunchKernelEx)(const LaunchConfig*, FunctionHandle, void** parameters, void** extra);
     Result (*TensorMapEncodeTiled)(TensorMap*, int type, uint32_t rank, void* base, const uint64_t* dims,
                                    const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,
                                    int interleave, int swizzle, int l2_promotion, int oob_fill);

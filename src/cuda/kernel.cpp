@@ -64,10 +64,11 @@ Kernel::Kernel(const Device& device, const std::string& cubin, const std::string
     driver.check(api.LibraryLoadData(&library_, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
                  "cuLibraryLoadData(" + entry + ")");
     try {
-        driver.check(api.LibraryGetKernel(&kernel_, library_, entry.c_str()), "cuLibraryGetKernel(" + entry + ")");
-        driver.check(api.KernelSetAttribute(kMaxDynamicSharedMemory, static_cast<int>(shape.smem_bytes), kernel_,
-                                            device.handle()),
-                     "cuKernelSetAttribute(" + entry + ")");
+        KernelHandle kernel = nullptr;
+        driver.check(api.LibraryGetKernel(&kernel, library_, entry.c_str()), "cuLibraryGetKernel(" + entry + ")");
+        driver.check(api.KernelGetFunction(&function_, kernel), "cuKernelGetFunction(" + entry + ")");
+        driver.check(api.FuncSetAttribute(function_, kMaxDynamicSharedMemory, static_cast<int>(shape.smem_bytes)),
+                     "cuFuncSetAttribute(" + entry + ")");
         resident_ = occupancy();
     } catch (...) {
         api.LibraryUnload(library_);
@@ -83,12 +84,11 @@ uint32_t Kernel::occupancy() const {
     int resident = 0;
     if (shape_.cluster > 1) {
         const Launch launch(shape_, shape_.cluster, nullptr, false);
-        driver.check(driver.api.OccupancyMaxActiveClusters(&resident, kernel_, &launch.config),
+        driver.check(driver.api.OccupancyMaxActiveClusters(&resident, function_, &launch.config),
                      "cuOccupancyMaxActiveClusters(" + entry_ + ")");
     } else {
-        driver.check(driver.api.OccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel_,
-                                                                          static_cast<int>(shape_.block),
-                                                                          shape_.smem_bytes),
+        driver.check(driver.api.OccupancyMaxActiveBlocksPerMultiprocessor(
+                         &resident, function_, static_cast<int>(shape_.block), shape_.smem_bytes),
                      "cuOccupancyMaxActiveBlocksPerMultiprocessor(" + entry_ + ")");
         resident *= static_cast<int>(facts.sms);
     }
@@ -104,7 +104,7 @@ void Kernel::launch(uint32_t grid, const void* parameters, StreamHandle stream, 
     const Launch launch(shape_, grid, stream, overlap);
     void* arguments[] = {const_cast<void*>(parameters)};
     const Driver& driver = device_.driver();
-    if (const Result result = driver.api.LaunchKernelEx(&launch.config, kernel_, arguments, nullptr); result != 0)
+    if (const Result result = driver.api.LaunchKernelEx(&launch.config, function_, arguments, nullptr); result != 0)
         driver.check(result, "cuLaunchKernelEx(" + entry_ + ")");
 }
 

@@ -13,7 +13,8 @@ struct LaunchShape {
     uint32_t block = 1, cluster = 1, smem_bytes = 0;
 };
 
-/// A loaded kernel; the library is unloaded with it. Loading is independent of contexts and safe during stream capture.
+/// A loaded kernel, for launches while the device's context is current; the library is unloaded with it.
+/// Loading is safe during stream capture.
 class Kernel {
 public:
     /// Throws Error(Driver), or Error(Unsupported) when the device cannot hold even one cluster.
@@ -35,7 +36,7 @@ private:
     const std::string entry_;
     const LaunchShape shape_;
     LibraryHandle library_ = nullptr;
-    KernelHandle kernel_ = nullptr;
+    FunctionHandle function_ = nullptr;   // of the device's primary context: launched faster than a CUkernel
     uint32_t resident_ = 0;
 };
 

@@ -57,8 +57,8 @@ TEST_F(HopperErrors, EveryCallThatFailsInAGemmIsNamedAndTheNextGemmWorks) {
     const std::string name = plan::name_of(test::candidate({ClusterUse::None}));
     for (const char* call :
          {"cuCtxGetCurrent", "cuCtxPushCurrent", "cuThreadExchangeStreamCaptureMode", "cuLibraryLoadData",
-          "cuLibraryGetKernel", "cuKernelSetAttribute", "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-          "cuTensorMapEncodeTiled", "cuLaunchKernelEx"}) {
+          "cuLibraryGetKernel", "cuKernelGetFunction", "cuFuncSetAttribute",
+          "cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuTensorMapEncodeTiled", "cuLaunchKernelEx"}) {
         for (const int after :
              {0, 1, 2}) {   // the tensor map of a, of b, of d; the context's for loading, for launching
             const auto hopper = backend();

@@ -99,11 +99,27 @@ TEST_F(KernelTest, ALaunchHasItsShapeItsStreamAndItsParameters) {
     EXPECT_EQ(a.gemm.m, 1234u);
 }
 
+TEST_F(KernelTest, EachDeviceLaunchesInItsOwnContext) {
+    mock->gpus.resize(2);
+    driver = Driver::open(FINEGEMM_MOCK_DRIVER);
+    const Device first(driver, 0), second(driver, 1);
+    const Kernel kernel(second, kCubin, "finegemm_x", kPlain);
+    const GemmParams params{};
+    {
+        const CurrentDevice current(second);
+        kernel.launch(1, &params, nullptr);
+    }
+    ASSERT_EQ(mock->launches.size(), 1u);
+    EXPECT_EQ(mock->launches[0].gpu, 1);
+    const CurrentDevice wrong(first);
+    EXPECT_TRUE(contains(error_of([&] { kernel.launch(1, &params, nullptr); }), "cuLaunchKernelEx(finegemm_x) failed"));
+}
+
 TEST_F(KernelTest, LoadingLeavesNothingBehindWhereverItFails) {
     const Device device(driver, 0);
     for (const char* call :
          {"cuCtxGetCurrent", "cuCtxPushCurrent", "cuThreadExchangeStreamCaptureMode", "cuLibraryLoadData",
-          "cuLibraryGetKernel", "cuKernelSetAttribute", "cuOccupancyMaxActiveClusters"}) {
+          "cuLibraryGetKernel", "cuKernelGetFunction", "cuFuncSetAttribute", "cuOccupancyMaxActiveClusters"}) {
         mock->failures.clear();
         mock.fail(call, 1);
         const Error error = error_of([&] { Kernel(device, kCubin, "entry", kPair); });

@@ -7,6 +7,7 @@
 
 #include "mock_compute.h"
 #include "mock_internals.h"
+#include "mock_memory.h"
 #include "mock_tensor_map.h"
 
 namespace {
@@ -35,16 +36,18 @@ bool is_programmatic(const LaunchConfig& c) {
     return false;
 }
 
-/// What a launch on the current context's GPU must keep to.
-int check_launch(const LaunchConfig& c, const Kernel& kernel) {
+/// Loaded, and of the context that is current.
+bool usable(Function* function) {
+    return internals().functions.contains(function) && function->gpu == stack.back()->gpu;
+}
+
+/// What a launch must keep to.
+int check_launch(const LaunchConfig& c, const Function& function) {
     const uint32_t cluster = cluster_of(c);
-    const int gpu = stack.back()->gpu;
-    const auto smem = kernel.smem_bytes.find(gpu);
-    const unsigned smem_limit = smem == kernel.smem_bytes.end() ? 48 << 10 : static_cast<unsigned>(smem->second);
     if (c.grid[0] == 0 || c.grid[0] > INT32_MAX || c.grid[1] != 1 || c.grid[2] != 1) return kInvalidValue;
     if (c.block[0] == 0 || c.block[0] > 1024 || c.block[1] != 1 || c.block[2] != 1) return kInvalidValue;
     if (cluster == 0 || cluster > 8 || c.grid[0] % cluster != 0) return kInvalidValue;
-    return c.smem_bytes > smem_limit ? kInvalidValue : kSuccess;
+    return c.smem_bytes > static_cast<unsigned>(function.smem_bytes) ? kInvalidValue : kSuccess;
 }
 
 int cuGetErrorName(int code, const char** name) {
@@ -145,7 +148,10 @@ int cuLibraryUnload(Library* library) {
     const Entry entry("cuLibraryUnload");
     const auto found = internals().libraries.find(library);
     if (found == internals().libraries.end()) return kInvalidHandle;
-    for (const auto& [name, kernel] : library->kernels) internals().kernels.erase(kernel.get());
+    for (const auto& [name, kernel] : library->kernels) {
+        for (const auto& [gpu, function] : kernel->functions) internals().functions.erase(function.get());
+        internals().kernels.erase(kernel.get());
+    }
     internals().libraries.erase(found);
     --state().libraries;
     return entry.result;
@@ -160,42 +166,53 @@ int cuLibraryGetKernel(Kernel** kernel, Library* library, const char* name) {
     internals().kernels[*kernel] = *kernel;
     return kSuccess;
 }
-int cuKernelSetAttribute(int attribute, int value, Kernel* kernel, int device) {
-    const Entry entry("cuKernelSetAttribute");
-    const Gpu* gpu = gpu_of(device);
-    if (!gpu) return kInvalidDevice;
-    if (!internals().kernels.contains(kernel)) return kInvalidHandle;
+int cuKernelGetFunction(Function** function, Kernel* kernel) {
+    const Entry entry("cuKernelGetFunction");
     if (entry.result) return entry.result;
-    if (attribute != 8 || value < 0 || value > gpu->smem_bytes) return kInvalidValue;
-    kernel->smem_bytes[device - kFirstDevice] = value;
+    if (stack.empty()) return kInvalidContext;
+    if (!internals().kernels.contains(kernel)) return kInvalidHandle;
+    const int gpu = stack.back()->gpu;
+    auto& made = kernel->functions[gpu];
+    if (!made) made = std::make_unique<Function>(Function{kernel->entry, gpu});
+    *function = *internals().functions.insert(made.get()).first;
     return kSuccess;
 }
-int cuOccupancyMaxActiveClusters(int* clusters, Kernel* kernel, const LaunchConfig* config) {
+int cuFuncSetAttribute(Function* function, int attribute, int value) {
+    const Entry entry("cuFuncSetAttribute");
+    if (entry.result) return entry.result;
+    if (stack.empty()) return kInvalidContext;
+    if (!usable(function)) return kInvalidHandle;
+    const int limit = state().gpus[static_cast<size_t>(function->gpu)].smem_bytes;
+    if (attribute != 8 || value < 0 || value > limit) return kInvalidValue;
+    function->smem_bytes = value;
+    return kSuccess;
+}
+int cuOccupancyMaxActiveClusters(int* clusters, Function* function, const LaunchConfig* config) {
     const Entry entry("cuOccupancyMaxActiveClusters");
     if (entry.result) return entry.result;
     if (stack.empty()) return kInvalidContext;
-    if (!internals().kernels.contains(kernel)) return kInvalidHandle;
+    if (!usable(function)) return kInvalidHandle;
     *clusters = state().resident_clusters;
-    return check_launch(*config, *kernel);
+    return check_launch(*config, *function);
 }
-int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel* kernel, int block, size_t) {
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function* function, int block, size_t) {
     const Entry entry("cuOccupancyMaxActiveBlocksPerMultiprocessor");
     if (entry.result) return entry.result;
     if (stack.empty()) return kInvalidContext;
-    if (!internals().kernels.contains(kernel) || block < 1) return kInvalidHandle;
+    if (!usable(function) || block < 1) return kInvalidHandle;
     *blocks = state().resident_ctas;
     return kSuccess;
 }
-int cuLaunchKernelEx(const LaunchConfig* config, Kernel* kernel, void** parameters, void**) {
+int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** parameters, void**) {
     const Entry entry("cuLaunchKernelEx");
     if (entry.result) return entry.result;
     if (stack.empty()) return kInvalidContext;
     if (!state().recording) return kSuccess;
-    if (!internals().kernels.contains(kernel)) return kInvalidHandle;
-    if (const int code = check_launch(*config, *kernel)) return code;
-    const auto us = state().kernel_us.find(kernel->entry);
+    if (!usable(function)) return kInvalidHandle;
+    if (const int code = check_launch(*config, *function)) return code;
+    const auto us = state().kernel_us.find(function->entry);
     state().clock_us += us == state().kernel_us.end() ? 1000 : us->second;
-    Launch launch{.entry = kernel->entry,
+    Launch launch{.entry = function->entry,
                   .gpu = stack.back()->gpu,
                   .grid = config->grid[0],
                   .block = config->block[0],
@@ -205,10 +222,9 @@ int cuLaunchKernelEx(const LaunchConfig* config, Kernel* kernel, void** paramete
                   .stream = config->stream,
                   .gemm = {},
                   .quantize = {}};
-    if (kernel->entry.starts_with("finegemm_quantize_"))
+    if (function->entry.starts_with("finegemm_quantize_"))
         std::memcpy(&launch.quantize, parameters[0], sizeof launch.quantize);
-    else
-        std::memcpy(&launch.gemm, parameters[0], sizeof launch.gemm);
+    else std::memcpy(&launch.gemm, parameters[0], sizeof launch.gemm);
     compute_if_asked(launch);
     state().launches.push_back(std::move(launch));
     return kSuccess;
@@ -226,84 +242,6 @@ int cuTensorMapEncodeTiled(TensorMap* map, int type, unsigned rank, void* base, 
     return kSuccess;
 }
 
-int cuMemsetD2D8Async(char* to, size_t pitch, unsigned char value, size_t width, size_t height, void*) {
-    const Entry entry("cuMemsetD2D8Async");
-    if (entry.result) return entry.result;
-    if (stack.empty()) return kInvalidContext;
-    if (height > 1 && pitch < width) return kInvalidValue;
-    for (size_t row = 0; row < height; ++row) std::memset(to + row * pitch, value, width);
-    return kSuccess;
-}
-int cuMemsetD8Async(char* to, unsigned char value, size_t bytes, void*) {
-    const Entry entry("cuMemsetD8Async");
-    if (!entry.result) std::memset(to, value, bytes);
-    return entry.result;
-}
-int cuMemAlloc_v2(void** to, size_t bytes) {
-    const Entry entry("cuMemAlloc");
-    if (entry.result) return entry.result;
-    *to = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    state().allocations += *to != nullptr;
-    return *to ? kSuccess : kOutOfMemory;
-}
-int cuMemFree_v2(void* memory) {
-    const Entry entry("cuMemFree");
-    std::free(memory);
-    --state().allocations;
-    return entry.result;
-}
-int cuMemcpyDtoHAsync_v2(void* to, const void* from, size_t bytes, void*) {
-    const Entry entry("cuMemcpyDtoHAsync");
-    if (!entry.result) std::memcpy(to, from, bytes);
-    return entry.result;
-}
-int cuMemcpyHtoDAsync_v2(void* to, const void* from, size_t bytes, void*) {
-    const Entry entry("cuMemcpyHtoDAsync");
-    if (!entry.result) std::memcpy(to, from, bytes);
-    return entry.result;
-}
-
-int cuMemcpyDtoDAsync_v2(void* to, const void* from, size_t bytes, void*) {
-    const Entry entry("cuMemcpyDtoDAsync");
-    if (!entry.result) std::memcpy(to, from, bytes);
-    return entry.result;
-}
-
-int cuStreamSynchronize(void*) { return Entry("cuStreamSynchronize").result; }
-int cuStreamIsCapturing(void*, int* capturing) {
-    const Entry entry("cuStreamIsCapturing");
-    *capturing = state().capturing;
-    return entry.result;
-}
-int cuThreadExchangeStreamCaptureMode(int* mode) {
-    const Entry entry("cuThreadExchangeStreamCaptureMode");
-    if (!entry.result) std::swap(*mode, capture_mode);
-    return entry.result;
-}
-int cuEventCreate(void** event, unsigned) {
-    const Entry entry("cuEventCreate");
-    if (!entry.result) *event = reinterpret_cast<void*>(static_cast<uintptr_t>(0x100 + state().events++));
-    return entry.result;
-}
-int cuEventDestroy_v2(void*) {
-    const Entry entry("cuEventDestroy");
-    --state().events;
-    return entry.result;
-}
-int cuEventRecord(void* event, void*) {
-    const Entry entry("cuEventRecord");
-    internals().recorded_us[event] = state().clock_us;
-    return entry.result;
-}
-int cuEventSynchronize(void*) { return Entry("cuEventSynchronize").result; }
-int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
-    const Entry entry("cuEventElapsedTime");
-    *milliseconds = static_cast<float>((internals().recorded_us[to] - internals().recorded_us[from]) / 1000);
-    return entry.result;
-}
-
-/// Each entry point with the CUDA version of this signature. The real driver has
-/// older ones too, which nobody should ask for.
 struct Symbol {
     const char* name;
     int version;
@@ -326,7 +264,8 @@ const Symbol kSymbols[] = {
     {"cuLibraryLoadData", 12000, reinterpret_cast<void*>(&cuLibraryLoadData)},
     {"cuLibraryUnload", 12000, reinterpret_cast<void*>(&cuLibraryUnload)},
     {"cuLibraryGetKernel", 12000, reinterpret_cast<void*>(&cuLibraryGetKernel)},
-    {"cuKernelSetAttribute", 12000, reinterpret_cast<void*>(&cuKernelSetAttribute)},
+    {"cuKernelGetFunction", 12000, reinterpret_cast<void*>(&cuKernelGetFunction)},
+    {"cuFuncSetAttribute", 9000, reinterpret_cast<void*>(&cuFuncSetAttribute)},
     {"cuOccupancyMaxActiveClusters", 11070, reinterpret_cast<void*>(&cuOccupancyMaxActiveClusters)},
     {"cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050,
      reinterpret_cast<void*>(&cuOccupancyMaxActiveBlocksPerMultiprocessor)},

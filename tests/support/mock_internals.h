@@ -36,9 +36,14 @@ struct LaunchConfig {
 struct Context {
     int gpu;
 };
+struct Function {
+    std::string entry;
+    int gpu;                     // of its context
+    int smem_bytes = 48 << 10;   // the most that it may ask for
+};
 struct Kernel {
     std::string entry;
-    std::map<int, int> smem_bytes;   // by GPU: the most that it may ask for
+    std::map<int, std::unique_ptr<Function>> functions;   // by GPU
 };
 struct Library {
     std::map<std::string, std::unique_ptr<Kernel>> kernels;
@@ -61,6 +66,7 @@ struct Internals {
     std::map<Library*, std::unique_ptr<Library>> libraries;
     std::map<void*, Kernel*> kernels;
     std::map<void*, double> recorded_us;   // by event
+    std::set<Function*> functions;
 };
 inline Internals& internals() {
     static Internals i;
