@@ -9,7 +9,7 @@ namespace {
 
 // Enumerators of cuda.h.
 constexpr int kUint8 = 0, kBf16 = 9;
-constexpr int kPromote256 = 3;
+constexpr int kPromote128 = 2, kPromote256 = 3;
 
 int swizzle_code(Swizzle swizzle) {
     switch (swizzle) {
@@ -29,8 +29,12 @@ TensorMap encode(const Driver& driver, const GlobalMatrix& matrix, const TmaBox&
     const uint32_t extents[] = {box.cols, box.rows};
     const uint32_t steps[] = {1, 1};
     const int type = box.element_bytes == 1 ? kUint8 : kBf16;
+    // How much a miss brings into L2. A box has 128 bytes of a row; where rows begin anywhere, twice as much comes for
+    // each of them, and 128 bytes at a time are up to 14% faster. Elsewhere 256 are, by 1%. Measured on an H200.
+    const bool aligned = reinterpret_cast<uint64_t>(matrix.data) % 128 == 0 && matrix.row_stride_bytes % 128 == 0;
     const Result result = driver.api.TensorMapEncodeTiled(&map, type, 2, const_cast<void*>(matrix.data), dims, strides,
-                                                          extents, steps, 0, swizzle_code(box.swizzle), kPromote256, 0);
+                                                          extents, steps, 0, swizzle_code(box.swizzle),
+                                                          aligned ? kPromote256 : kPromote128, 0);
     if (result != 0)
         driver.check(result, fmt::format("cuTensorMapEncodeTiled({} x {} at {}, rows every {} bytes, box {} x {})",
                                          matrix.rows, matrix.cols, matrix.data, matrix.row_stride_bytes, box.rows,
