@@ -27,8 +27,8 @@ struct Clocks {
     long long math, copied_bytes, copying;
 };
 
-/// Where a byte of 128-byte rows lies after swizzling: the 16-byte chunks of row r are permuted by r % 8. PTX ISA, "Tensor
-/// swizzling modes".
+/// Where a byte of 128-byte rows lies after swizzling: the 16-byte chunks of row r are permuted by r % 8. PTX ISA,
+/// "Tensor swizzling modes".
 __host__ __device__ constexpr uint32_t swizzled(uint32_t offset) { return offset ^ ((offset >> 7 & 7) << 4); }
 
 /// What registers hold of A [64 x 128], row-major with the swizzle, for the four steps of K. PTX ISA, wgmma, the

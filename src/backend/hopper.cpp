@@ -183,9 +183,14 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
                                         static_cast<uint64_t>(stride * size_of(x.dtype))};
         return cuda::encode(*driver_, matrix, box);
     };
+    const auto loads = [&](const char* name, const ConstMatrix& x, const LoadBoxes& boxes, uint32_t rows_of_last) {
+        const TensorMap last = encoded(name, x, boxes.last);
+        const bool one_map = boxes.whole == boxes.last || x.rows < boxes.whole.rows;   // no tile is whole, or all are
+        return TileLoads{one_map ? last : encoded(name, x, boxes.whole), last, rows_of_last};
+    };
     const bool streaming = m <= kStreamingRows;
-    Call call{.params = {.a = encoded("a", args.a, a_box(c, m)),
-                         .b = encoded("b", args.b, b_box(c)),
+    Call call{.params = {.a = loads("a", args.a, a_boxes(c, m), rows_of_last_tile(m, c.tile_m, c.a_sharers())),
+                         .b = loads("b", args.b, b_boxes(c, n), rows_of_last_tile(n, c.tile_n, c.b_sharers())),
                          .sfa = view_of(args.sfa),
                          .sfb = view_of(args.sfb),
                          .d_data = args.d.data,
@@ -193,7 +198,6 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
                          .m = m,
                          .n = n,
                          .k_blocks = ceil_div(k, kScaleBlock),
-                         .a_box_rows = a_box_rows(c, m),
                          .raster = raster(c, m, n),
                          .a_policy = streaming ? kEvictLast : kEvictNormal,
                          .b_policy = streaming ? kEvictFirst : kEvictNormal},

@@ -85,28 +85,33 @@ TEST(SmemPlan, SplitsOfATileCoverItsColumns) {
 TEST(TmaBox, AllBoxesOfAllConfigurationsAreLegal) {
     for (const GemmConfig& c : test::kConfigs) {
         SCOPED_TRACE(test::describe(c));
-        for (uint32_t m : {1u, 7u, 8u, 9u, 63u, 64u, 100u, 255u, 4096u}) EXPECT_TRUE(legal(a_box(c, m))) << m;
-        EXPECT_TRUE(legal(b_box(c)));
+        for (uint32_t extent : {1u, 7u, 8u, 9u, 63u, 64u, 100u, 255u, 4096u})
+            for (const LoadBoxes& boxes : {a_boxes(c, extent), b_boxes(c, extent)}) {
+                EXPECT_TRUE(legal(boxes.whole)) << extent;
+                EXPECT_TRUE(legal(boxes.last)) << extent;
+            }
     }
 }
 
 TEST(TmaBox, SharersTogetherLoadTheWholeTile) {
-    for (const GemmConfig& c : test::kConfigs) {
-        EXPECT_EQ(b_box_rows(c) * c.b_sharers(), c.tile_n);
-        if (c.a_sharers() == 1) continue;   // rows may be fewer: the next test
-        for (uint32_t m : {1u, 64u, 100u, 4096u}) EXPECT_EQ(a_box_rows(c, m) * c.a_sharers(), c.tile_m);
-    }
+    for (const GemmConfig& c : test::kConfigs)
+        for (uint32_t extent : {1u, 64u, 100u, 4096u}) {
+            const LoadBoxes a = a_boxes(c, extent), b = b_boxes(c, extent);
+            EXPECT_EQ(a.whole.rows * c.a_sharers(), c.tile_m);
+            EXPECT_EQ(b.whole.rows * c.b_sharers(), c.tile_n);
+            EXPECT_TRUE(c.a_sharers() == 1 || a.last == a.whole);
+            EXPECT_TRUE(c.b_sharers() == 1 || b.last == b.whole);
+        }
 }
 
-TEST(TmaBox, ASmallMShrinksTheBoxButNotBelowIt) {
-    const GemmConfig c{.tile_m = 128};
-    for (uint32_t m = 1; m <= 300; ++m) {
-        const uint32_t rows = a_box_rows(c, m);
-        EXPECT_GE(rows, std::min(m, 128u));
-        EXPECT_LE(rows, 128u);
-        EXPECT_LT(rows, m + 8);
-        EXPECT_EQ(rows % 8, 0u) << "a swizzle atom is eight rows";
-    }
+TEST(TmaBox, TilesBringTheRowsThatExistAndNoOthers) {
+    for (uint32_t tile : {64u, 128u, 144u, 192u})
+        for (uint32_t extent = 1; extent <= 600; ++extent) {
+            const uint32_t tiles = ceil_div(extent, tile);
+            const LoadBoxes boxes = load_boxes(extent, tile, 1);
+            EXPECT_EQ((tiles - 1) * boxes.whole.rows + boxes.last.rows, extent) << tile;
+            EXPECT_EQ(boxes.last.rows, rows_of_last_tile(extent, tile, 1));
+        }
 }
 
 TEST(Slab, ColumnsDivideEveryTile) {

@@ -32,7 +32,7 @@ inline void compute_quantize(const std::string& entry, const QuantizeParams& p) 
 }
 
 inline void compute_gemm(const GemmParams& p) {
-    const Description a = description_of(p.a), b = description_of(p.b);
+    const Description a = description_of(p.a.last), b = description_of(p.b.last);
     const auto code = [](const Description& m, uint64_t r, uint64_t k) {
         return float_of_e4m3(static_cast<const uint8_t*>(m.data)[r * m.row_stride_bytes + k]);
     };

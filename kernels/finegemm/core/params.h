@@ -25,13 +25,18 @@ inline FG_HD bool has_scale_runs(const ScaleView& sfa, uint32_t k_blocks, uint32
            k_blocks % (kScaleRun * k_splits) == 0;
 }
 
+/// How one operand's tiles are loaded: whole ones and the last one, which may have fewer rows.
+struct TileLoads {
+    TensorMap whole, last;
+    uint32_t rows_of_last;
+};
+
 struct GemmParams {
-    TensorMap a, b;
+    TileLoads a, b;
     ScaleView sfa, sfb;
     void* d_data;              // bf16, row-major
     int64_t d_row_stride;      // elements
     uint32_t m, n, k_blocks;   // k_blocks = ceil(K / 128)
-    uint32_t a_box_rows;       // rows of A that one load brings: tile_m / a_sharers, or fewer when M is small
     Raster raster;             // the order of tiles
     uint64_t a_policy, b_policy;   // L2 cache policies of the loads (createpolicy's 64-bit encoding)
 };

@@ -110,10 +110,11 @@ FG_HD constexpr uint32_t grid_size(const GemmConfig& c, uint32_t cluster_tiles, 
     return c.cluster * (persistent(c) ? min(cluster_tiles, resident_clusters) : cluster_tiles);
 }
 
-/// Rows of A that one TMA load brings. A small M shrinks the box, so that rows that do not exist cost nothing.
-FG_HD constexpr uint32_t a_box_rows(const GemmConfig& c, uint32_t m) {
-    return c.a_sharers() > 1 ? c.tile_m / c.a_sharers() : min(c.tile_m, align_up(m, 8));
+/// Rows of an operand in its last tile. The copy engine takes longer for rows that do not exist than for others, so the
+/// last tile's loads have a box of their own. Tiles that CTAs share are loaded whole.
+FG_HD constexpr uint32_t rows_of_last_tile(uint32_t extent, uint32_t tile, uint32_t sharers) {
+    const uint32_t rest = extent % tile;
+    return sharers > 1 || rest == 0 ? tile : rest;
 }
-FG_HD constexpr uint32_t b_box_rows(const GemmConfig& c) { return c.tile_n / c.b_sharers(); }
 
 }  // namespace finegemm

@@ -1,4 +1,4 @@
-// The boxes of the two tensor maps of a GEMM, and the rules that the hardware sets for them.
+// The boxes of the tensor maps of a GEMM, and the rules that the hardware sets for them.
 // Layer core. CUDA driver API, cuTensorMapEncodeTiled.
 #pragma once
 
@@ -18,12 +18,21 @@ struct TmaBox {
     constexpr bool operator==(const TmaBox&) const = default;
 };
 
-FG_HD constexpr TmaBox a_box(const GemmConfig& c, uint32_t m) {
-    return {.rows = a_box_rows(c, m), .cols = GemmConfig::kTileK, .element_bytes = 1, .swizzle = Swizzle::B128};
+/// Of one load: some rows of a tile of A or B, and one k-block.
+FG_HD constexpr TmaBox load_box(uint32_t rows) {
+    return {.rows = rows, .cols = GemmConfig::kTileK, .element_bytes = 1, .swizzle = Swizzle::B128};
 }
-FG_HD constexpr TmaBox b_box(const GemmConfig& c) {
-    return {.rows = b_box_rows(c), .cols = GemmConfig::kTileK, .element_bytes = 1, .swizzle = Swizzle::B128};
+
+/// The boxes of one operand, for whole tiles and for the last one.
+struct LoadBoxes {
+    TmaBox whole, last;
+    constexpr bool operator==(const LoadBoxes&) const = default;
+};
+FG_HD constexpr LoadBoxes load_boxes(uint32_t extent, uint32_t tile, uint32_t sharers) {
+    return {load_box(tile / sharers), load_box(rows_of_last_tile(extent, tile, sharers) / sharers)};
 }
+FG_HD constexpr LoadBoxes a_boxes(const GemmConfig& c, uint32_t m) { return load_boxes(m, c.tile_m, c.a_sharers()); }
+FG_HD constexpr LoadBoxes b_boxes(const GemmConfig& c, uint32_t n) { return load_boxes(n, c.tile_n, c.b_sharers()); }
 /// Boxes have at most 256 rows, rows of a multiple of 16 bytes, and rows no wider than the swizzle.
 FG_HD constexpr bool legal(const TmaBox& b) {
     const uint32_t row_bytes = b.cols * b.element_bytes;

@@ -14,8 +14,8 @@ __device__ void gemm(const GemmParams& p) {
     constexpr RegisterPlan kRegisters = register_plan(C);
     const auto smem = Shared<C>::claim();
     if (threadIdx.x == C.math_warpgroups * 128) {  // of the TMA warp: its first loads need not wait for these
-        ptx::prefetch_tensor_map(&p.a);
-        ptx::prefetch_tensor_map(&p.b);
+        ptx::prefetch_tensor_map(p.m < C.tile_m ? &p.a.last : &p.a.whole);
+        ptx::prefetch_tensor_map(&p.b.whole);
     }
     init_barriers(smem);
     // Nothing of the matrices is read or written above. The next kernel's CTAs start when all of this grid have come

@@ -15,28 +15,30 @@ namespace finegemm::device {
 template <GemmConfig C>
 __device__ void load_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk) {
     constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
-    constexpr uint32_t kBRows = b_box_rows(C);
-    const uint32_t a_part = C.a_sharers() > 1 ? walk.rank * p.a_box_rows : 0;
-    const uint32_t b_part = C.b_sharers() > 1 ? walk.rank * kBRows : 0;
-    const uint32_t stage_bytes = (p.a_box_rows * C.a_sharers() + C.tile_n) * GemmConfig::kTileK;
+    const uint32_t a_part = C.a_sharers() > 1 ? walk.rank * (C.tile_m / C.a_sharers()) : 0;
+    const uint32_t b_part = C.b_sharers() > 1 ? walk.rank * (C.tile_n / C.b_sharers()) : 0;
 
     auto at = RingCursor<C.stages>::producer();
     for (TileCoord tile; walk.take<C>(tile);) {
         const uint32_t a_row = tile.m * C.tile_m + a_part;
         const uint32_t b_row = tile.n * C.tile_n + b_part;
+        const bool a_last = (tile.m + 1) * C.tile_m > p.m, b_last = (tile.n + 1) * C.tile_n > p.n;
+        const TensorMap* const a_map = a_last ? &p.a.last : &p.a.whole;
+        const TensorMap* const b_map = b_last ? &p.b.last : &p.b.whole;
+        const uint32_t stage_rows = (a_last ? p.a.rows_of_last : C.tile_m) + (b_last ? p.b.rows_of_last : C.tile_n);
 #pragma unroll 1
         for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb, ++at) {
             const SmemAddr full = smem.full(at.stage);
             const SmemAddr a = smem.a(at.stage) + a_part * GemmConfig::kTileK;
             const SmemAddr b = smem.b(at.stage) + b_part * GemmConfig::kTileK;
             wait(smem.empty(at.stage), at.parity);
-            ptx::mbarrier_arrive_expect_tx(full, stage_bytes);
+            ptx::mbarrier_arrive_expect_tx(full, stage_rows * GemmConfig::kTileK);
             if constexpr (C.a_sharers() > 1)
-                ptx::tma_load_multicast(a, &p.a, full, kb * GemmConfig::kTileK, a_row, kAllRanks, p.a_policy);
-            else ptx::tma_load(a, &p.a, full, kb * GemmConfig::kTileK, a_row, p.a_policy);
+                ptx::tma_load_multicast(a, a_map, full, kb * GemmConfig::kTileK, a_row, kAllRanks, p.a_policy);
+            else ptx::tma_load(a, a_map, full, kb * GemmConfig::kTileK, a_row, p.a_policy);
             if constexpr (C.b_sharers() > 1)
-                ptx::tma_load_multicast(b, &p.b, full, kb * GemmConfig::kTileK, b_row, kAllRanks, p.b_policy);
-            else ptx::tma_load(b, &p.b, full, kb * GemmConfig::kTileK, b_row, p.b_policy);
+                ptx::tma_load_multicast(b, b_map, full, kb * GemmConfig::kTileK, b_row, kAllRanks, p.b_policy);
+            else ptx::tma_load(b, b_map, full, kb * GemmConfig::kTileK, b_row, p.b_policy);
         }
     }
 }
