@@ -53,8 +53,8 @@ TEST_F(TunerTest, MeasuresTheCheapestByTheModelWhenAskedForFew) {
 }
 
 TEST_F(TunerTest, UsualKernelOfTheShippedTableIsMeasuredHoweverFewAreAskedFor) {
-    const auto names = Tuner(h200(), file).kernels(4096, 24576, 1536, {}, 1);
-    EXPECT_EQ(names, std::vector<std::string>{"m128n192s5w2"});
+    const auto names = Tuner(h200(), file).kernels(1, 24576, 1536, {}, 1);
+    EXPECT_EQ(names, std::vector<std::string>{"m64n32s8w1_x2"});
 }
 
 TEST_F(TunerTest, BatchInvariantCallsAreMeasuredWithKernelsThatDoNotSplitK) {

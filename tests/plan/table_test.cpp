@@ -38,10 +38,10 @@ protected:
 };
 
 TEST(Choice, TakesTheUsersTableBeforeTheShippedOneBeforeTheModel) {
-    const Problem shipped{4096, 24576, 1536};
-    EXPECT_EQ(choose(shipped, h200()), (Choice{config_named("m128n192s5w2"), Source::ShippedTable}));
-    const PlanTable user = table_of(shipped, "m128n128s6w2");
-    EXPECT_EQ(choose(shipped, h200(), &user), (Choice{config_named("m128n128s6w2"), Source::UserTable}));
+    const Problem shipped{1, 24576, 1536};
+    EXPECT_EQ(choose(shipped, h200()), (Choice{config_named("m64n32s8w1_x2"), Source::ShippedTable}));
+    const PlanTable user = table_of(shipped, "m64n64s6w1_x2");
+    EXPECT_EQ(choose(shipped, h200(), &user), (Choice{config_named("m64n64s6w1_x2"), Source::UserTable}));
     EXPECT_EQ(choose(kProblem, h200(), &user).source, Source::Model) << "it has no entry for this problem";
     EXPECT_EQ(choose(kProblem, h200(), &user), choose(kProblem, h200()));
 }
@@ -76,7 +76,7 @@ TEST(Explain, SaysWhereTheChoiceComesFrom) {
         return nlohmann::json::parse(explain(p, h200(), user))["chosen"];
     };
     const PlanTable user = table_of();
-    EXPECT_EQ(chosen({4096, 24576, 1536}, &user)["source"], "shipped table");
+    EXPECT_EQ(chosen({1, 24576, 1536}, &user)["source"], "shipped table");
     EXPECT_EQ(chosen(kProblem, nullptr)["source"], "model");
     EXPECT_EQ(chosen(kProblem, &user)["source"], "user table");
     EXPECT_EQ(chosen(kProblem, &user)["name"], kKernel);
