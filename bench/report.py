@@ -4,7 +4,7 @@
 Usage: report.py [RECORD...] [--out DIR]   draws NAME_roofline and NAME_speedup as .svg and .png, and writes the table
        report.py --check                   fails when README.md's table is not what its record says; draws nothing
 
-Without RECORD it is bench/results/h200.json, and DIR is docs/figures. The table is always that record's.
+Without RECORD it is bench/results/dense_h200.json, and DIR is docs/figures. The table is always that record's.
 """
 
 import argparse
@@ -14,9 +14,9 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-README, RECORD, FIGURES = ROOT / "README.md", ROOT / "bench/results/h200.json", ROOT / "docs/figures"
+README, RECORD, FIGURES = ROOT / "README.md", ROOT / "bench/results/dense_h200.json", ROOT / "docs/figures"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
-NO_RECORD = "No record has been made yet: `./dev gpu-check` on a machine with an H200 makes one.\n"
+NO_RECORD = "No record has been made yet: `finegemm bench --peers --output` on a machine with an H200 makes one.\n"
 ROWS_OF_A = (1, 16, 64, 128, 512, 4096)
 PEERS = {
     "deep_gemm": "DeepGEMM",
@@ -69,6 +69,8 @@ def table(record: dict) -> str:
     lines = [f"{machine['name']}, driver {machine.get('driver_version', 'unknown')}: time and TFLOP/s of one product.",
              f"Method and all rows: [{RECORD.name}](bench/results/{RECORD.name}).", "",
              "| N x K | " + " | ".join(f"M = {m}" for m in ROWS_OF_A) + " |", "| --- |" + " --- |" * len(ROWS_OF_A)]
+    if none := record.get("baselines_us", {}).get("no launch"):
+        lines.insert(1, f"Between events; by the same method no launch at all takes {none} us.")
     for n, k in layers:
         cells = [cell([m, n, k], times[m, n, k]) if (m, n, k) in times else "" for m in ROWS_OF_A]
         lines.append(f"| {n} x {k} | " + " | ".join(cells) + " |")
@@ -95,7 +97,7 @@ def check() -> int:
         print("README.md does not show what the record says: run ./dev report")
         return 1
     if not RECORD.exists():
-        print("there is no bench/results/h200.json: README.md has no measured table")
+        print(f"there is no {RECORD.name}: README.md has no measured table")
         return SKIPPED
     print("README.md shows the record")
     return 0
