@@ -44,23 +44,23 @@ LAYOUTS = ("row", "mn", "odd")
 class Check(Speed):
     def __init__(self, arguments):
         self.options = arguments
-        self.library = Library(arguments.library)
+        self.tested = Library(arguments.tested)
         self.generator = torch.Generator("cuda").manual_seed(1)
         self.random = random.Random(1)
         self.report = {}
 
     def usable(self, m, n, k):
         """Names of the kernels that can take a shape, the planner's choice first."""
-        account = self.library.explain(m, n, k)
+        account = self.tested.explain(m, n, k)
         return [account["chosen"]["name"]] + [row["name"] for row in account["candidates"] if "rejected" not in row]
 
     def one_shape(self, m, n, k, layout, config, padding=0, rows=16):
         """One GEMM: its bits against the model's, what lies around D, and, where it is small, the derived bound."""
         x = operands(m, n, k, layout, self.generator, padding)
         out = Guarded(m, n)
-        self.library.gemm(*x, out.d, config=config)
+        self.tested.gemm(*x, out.d, config=config)
         picked = sample_rows(m, rows, self.generator)
-        wrong = differing(out.d[picked], model(self.library, *x, picked, config))
+        wrong = differing(out.d[picked], model(self.tested, *x, picked, config))
         what = f"{m}x{n}x{k} {config}, {layout} scales, padding {padding}"
         if wrong:
             raise AssertionError(f"{what}: {wrong} elements differ from the model")
@@ -111,13 +111,13 @@ class Check(Speed):
 
     def repeat(self):
         """200 runs of every kernel give the same bits, with the caches in any state."""
-        names = [row["name"] for row in self.library.explain(4096, 4096, 4096)["candidates"]]
+        names = [row["name"] for row in self.tested.explain(4096, 4096, 4096)["candidates"]]
         for name, layout in itertools.product(names, ("mn", "row")):
             m = next(m for m in (96, 192, 384, 640) if name in self.usable(m, 2112, 6144))
             x = operands(m, 2112, 6144, layout, self.generator)
             first, again = (torch.empty(m, 2112, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-            self.library.gemm(*x, first, config=name)
-            call = self.library.prepare(*x, again, config=name)
+            self.tested.gemm(*x, first, config=name)
+            call = self.tested.prepare(*x, again, config=name)
             different = torch.zeros((), device="cuda", dtype=torch.int64)
             for _ in range(200):
                 again.fill_(7)
@@ -133,14 +133,14 @@ class Check(Speed):
         cases = [operands(*shape, "mn", self.generator) for shape in shapes]
         alone = [torch.empty(s[0], s[1], device="cuda", dtype=torch.bfloat16) for s in shapes]
         for x, d in zip(cases, alone):
-            self.library.gemm(*x, d)
+            self.tested.gemm(*x, d)
         torch.cuda.synchronize()
         streams = [torch.cuda.Stream() for _ in shapes]
         results = [[torch.empty_like(d) for _ in range(8)] for d in alone]
         for i in range(200):
             for stream, x, into in zip(streams, cases, results):
                 with torch.cuda.stream(stream):
-                    self.library.gemm(*x, into[i % 8])
+                    self.tested.gemm(*x, into[i % 8])
         torch.cuda.synchronize()
         wrong = sum(differing(d, into) for d, list_ in zip(alone, results) for into in list_)
         if wrong:
@@ -157,12 +157,12 @@ class Check(Speed):
             for m in ms:
                 d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
                 x = (a[:m], sfa[:m], b, sfb, d)
-                self.library.gemm(*x, batch_invariant=ON)
+                self.tested.gemm(*x, batch_invariant=ON)
                 first = d[:1].clone() if first is None else first  # d is written again below
                 if differing(d[:1], first):
                     raise AssertionError(f"{m}x{n}x{k}: the first row's bits are not those for M = 1")
                 if m in (1, 64, 128, 300):
-                    calls = {on: self.library.prepare(*x, batch_invariant=on) for on in (ON, OFF)}
+                    calls = {on: self.tested.prepare(*x, batch_invariant=on) for on in (ON, OFF)}
                     t = median_times(calls, self.options.rounds)
                     cost[f"{m}x{n}x{k}"] = round(t[ON] / t[OFF], 2)
         return {"m": ms, "time_over_default": cost}
@@ -174,11 +174,11 @@ class Check(Speed):
             a, sfa, b, sfb = operands(m, n, k, "mn", self.generator)
             all_of_them = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
             fewer = torch.empty_like(all_of_them)
-            whole = self.library.prepare(a, sfa, b, sfb, all_of_them, batch_invariant=ON)
+            whole = self.tested.prepare(a, sfa, b, sfb, all_of_them, batch_invariant=ON)
             whole()
             cost[f"{m}x{n}x{k}"] = {}
             for sms in (131, 120, 99, 66, 33, 5):
-                call = self.library.prepare(a, sfa, b, sfb, fewer.fill_(7), batch_invariant=ON, num_sms=sms)
+                call = self.tested.prepare(a, sfa, b, sfb, fewer.fill_(7), batch_invariant=ON, num_sms=sms)
                 call()
                 if differing(fewer, all_of_them):
                     raise AssertionError(f"{m}x{n}x{k} on {sms} SMs: other bits than on all")
@@ -195,8 +195,8 @@ class Check(Speed):
 
         def chain(pdl=0):
             for _ in range(3):
-                self.library.gemm(a, sfa, b, sfb, d, pdl=pdl)
-                self.library.quantize("rows", d, q, s)
+                self.tested.gemm(a, sfa, b, sfb, d, pdl=pdl)
+                self.tested.quantize("rows", d, q, s)
                 a.view(torch.uint8).copy_(q.view(torch.uint8))
                 sfa.copy_(s)
 
@@ -225,7 +225,7 @@ class Check(Speed):
             cases = [operands(m, n, k, "mn", self.generator) for n, k in (*DENSE_NK, (7168, 2304))]
             for pdl in (0, 1):
                 ds = [torch.empty(m, x[2].shape[0], device="cuda", dtype=torch.bfloat16) for x in cases]
-                calls = [self.library.prepare(*x, d, pdl=pdl) for x, d in zip(cases, ds)]
+                calls = [self.tested.prepare(*x, d, pdl=pdl) for x, d in zip(cases, ds)]
                 for call in calls:
                     call()
                 torch.cuda.synchronize()
@@ -264,7 +264,7 @@ class Check(Speed):
                         for there in (x, x.cpu()):
                             q = torch.empty(rows, cols, dtype=torch.float8_e4m3fn, device=there.device)
                             s = torch.empty(*shape, device=there.device)
-                            self.library.quantize(kind, there, q, s, power_of_two)
+                            self.tested.quantize(kind, there, q, s, power_of_two)
                             results.append((q.view(torch.uint8).cpu(), s.cpu()))
                         if not all(torch.equal(g, c) for g, c in zip(*results)):
                             raise AssertionError(f"quantize_{kind} of {dtype} {rows}x{cols}: GPU and CPU differ")
@@ -283,7 +283,7 @@ class Check(Speed):
             sys.executable,
             __file__,
             "--library",
-            self.options.library,
+            self.options.tested,
             "--only",
             "small",
         ]
@@ -296,14 +296,14 @@ class Check(Speed):
 
     def small(self):
         """Every kernel once, on a small shape: what memcheck runs."""
-        names = [row["name"] for row in self.library.explain(4096, 4096, 4096)["candidates"]]
+        names = [row["name"] for row in self.tested.explain(4096, 4096, 4096)["candidates"]]
         for name in names:
             for k, layout in ((1040, self.random.choice(LAYOUTS)), (6144, "row")):
                 m = next(m for m in (5, 70, 257, 300) if name in self.usable(m, 136, k))
                 self.one_shape(m, 136, k, layout, name, rows=4)
         x = torch.randn(130, 144, device="cuda").bfloat16()
         for kind, shape in (("rows", (130, 2)), ("blocks", (2, 2))):
-            self.library.quantize(
+            self.tested.quantize(
                 kind,
                 x,
                 torch.empty(130, 144, dtype=torch.float8_e4m3fn, device="cuda"),
@@ -333,7 +333,7 @@ CHECKS = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", default=str(ROOT / "build/libfinegemm.so"))
+    parser.add_argument("--library", dest="tested", default=str(ROOT / "build/libfinegemm.so"))
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results")
     parser.add_argument("--shapes", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=9)
@@ -343,7 +343,7 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("skipped: torch sees no GPU; run this on a machine with an H200")
         return 77
-    arguments.library = os.path.abspath(arguments.library)
+    arguments.tested = os.path.abspath(arguments.tested)
     arguments.out.mkdir(parents=True, exist_ok=True)
     check = Check(arguments)
     names = arguments.only.split(",") if arguments.only else CHECKS

@@ -31,8 +31,8 @@ class Speed:
             d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
             a, sfa, b, sfb = operands(m, n, k, "mn", self.generator)
             calls = {
-                "mn": self.library.prepare(a, sfa, b, sfb, d),
-                "row": self.library.prepare(a, sfa.contiguous(), b, sfb.contiguous(), d),
+                "mn": self.tested.prepare(a, sfa, b, sfb, d),
+                "row": self.tested.prepare(a, sfa.contiguous(), b, sfb.contiguous(), d),
             }
             t = median_times(calls, 2 * self.options.rounds)
             logs.append(math.log(t["row"] / t["mn"]))
@@ -55,7 +55,7 @@ class Speed:
                 "rows": torch.empty(rows, blocks(cols), device="cuda"),
                 "blocks": torch.empty(blocks(rows), blocks(cols), device="cuda"),
             }
-            calls = {kind: (lambda kind=kind: self.library.quantize(kind, x, q, s[kind])) for kind in s} | {
+            calls = {kind: (lambda kind=kind: self.tested.quantize(kind, x, q, s[kind])) for kind in s} | {
                 "copy": lambda: to.copy_(half)
             }
             t = median_times(calls, self.options.rounds)
@@ -76,7 +76,7 @@ class Speed:
                 a, sfa, b, sfb = operands(m, n, k, "mn", self.generator)
                 d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
                 calls = {
-                    "finegemm": self.library.prepare(a, sfa, b, sfb, d),
+                    "finegemm": self.tested.prepare(a, sfa, b, sfb, d),
                     "cublas_tensor": lambda: torch._scaled_mm(
                         a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
                     ),
@@ -155,7 +155,7 @@ class Speed:
         return {
             "machine": dict(zip(query.split(","), (f.strip() for f in facts.split("\n")[0].split(",")))),
             "torch": torch.__version__,
-            "finegemm": self.library.version(),
+            "finegemm": self.tested.version(),
             "commit": self.options.commit or commit,
             "date": time.strftime("%Y-%m-%d"),
             "digest": digest(),

@@ -9,6 +9,7 @@
 #include <finegemm/error.h>
 
 #include "cuda/places.h"
+#include "cuda/symbols.h"
 #include "jit/kernel_files.h"
 #include "jit/toolchain.h"
 
@@ -33,13 +34,8 @@ struct NvrtcApi {
     const char* (*GetErrorString)(int);
 };
 
-template <typename F>
-bool resolve(void* library, F& entry, const char* name) {
-    entry = reinterpret_cast<F>(dlsym(library, name));
-    return entry != nullptr;
-}
-
 bool resolve_all(void* lib, NvrtcApi& api) {
+    using cuda::resolve;
     return resolve(lib, api.Version, "nvrtcVersion") && resolve(lib, api.CreateProgram, "nvrtcCreateProgram") &&
            resolve(lib, api.CompileProgram, "nvrtcCompileProgram") &&
            resolve(lib, api.GetCUBINSize, "nvrtcGetCUBINSize") && resolve(lib, api.GetCUBIN, "nvrtcGetCUBIN") &&

@@ -10,6 +10,7 @@
 #include <finegemm/error.h>
 
 #include "cuda/places.h"
+#include "cuda/symbols.h"
 
 namespace finegemm::cublaslt {
 
@@ -18,13 +19,8 @@ namespace {
 constexpr std::array kNames = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
 constexpr size_t kFirstWithBlocks = 12'09'00;  // as cublasLtGetVersion counts
 
-template <typename F>
-bool resolve(void* library, F& entry, const char* name) {
-    entry = reinterpret_cast<F>(dlsym(library, name));
-    return entry != nullptr;
-}
-
 bool resolve_all(void* lib, Api& api) {
+    using cuda::resolve;
     return resolve(lib, api.GetVersion, "cublasLtGetVersion") &&
            resolve(lib, api.GetStatusName, "cublasLtGetStatusName") && resolve(lib, api.Create, "cublasLtCreate") &&
            resolve(lib, api.Destroy, "cublasLtDestroy") &&

@@ -9,19 +9,16 @@
 
 #include <finegemm/error.h>
 
+#include "cuda/symbols.h"
+
 namespace finegemm::nvml {
 
 namespace {
 
 constexpr const char* kLibrary = "libnvidia-ml.so.1";  // comes with the driver
 
-template <typename F>
-bool resolve(void* library, F& entry, const char* name) {
-    entry = reinterpret_cast<F>(dlsym(library, name));
-    return entry != nullptr;
-}
-
 bool resolve_all(void* lib, Api& api) {
+    using cuda::resolve;
     return resolve(lib, api.Init, "nvmlInit_v2") && resolve(lib, api.Shutdown, "nvmlShutdown") &&
            resolve(lib, api.ErrorString, "nvmlErrorString") &&
            resolve(lib, api.SystemGetDriverVersion, "nvmlSystemGetDriverVersion") &&

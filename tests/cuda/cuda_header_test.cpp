@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/driver.h"
+#include "support/same_signature.h"
 
 #if __has_include(<cuda.h>) && __has_include(<cudaTypedefs.h>)
 
@@ -13,18 +14,7 @@
 namespace finegemm::cuda {
 namespace {
 
-/// Passed in the same way: both pointers, both integers (or enumerators) of a size, both floating.
-template <typename Ours, typename Theirs>
-constexpr bool kSameArgument = sizeof(Ours) == sizeof(Theirs) &&
-                               std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>&& std::is_floating_point_v<Ours> ==
-                                   std::is_floating_point_v<Theirs>;
-
-template <typename Ours, typename Theirs>
-constexpr bool kSameSignature = false;
-template <typename... Ours, typename... Theirs>
-requires(sizeof...(Ours) ==
-         sizeof...(Theirs)) constexpr bool kSameSignature<Result (*)(Ours...), CUresult (*)(Theirs...)> =
-    (kSameArgument<Ours, Theirs> && ...);
+using test::kSameSignature;
 
 // With the version that driver.cpp asks for.
 #define SAME(name, version) static_assert(kSameSignature<decltype(Api::name), PFN_cu##name##_v##version>)

@@ -2,25 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <type_traits>
 
 #include "peers/cublaslt.h"
 #include "peers/nvml.h"
+#include "support/same_signature.h"
 
-namespace {
-
-/// Passed in the same way: both pointers, both integers (or enumerators) of a size, both floating.
-template <typename Ours, typename Theirs>
-constexpr bool kSameArgument = sizeof(Ours) == sizeof(Theirs) &&
-                               std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>&& std::is_floating_point_v<Ours> ==
-                                   std::is_floating_point_v<Theirs>;
-template <typename Ours, typename Theirs>
-constexpr bool kSameSignature = false;
-template <typename R, typename S, typename... Ours, typename... Theirs>
-requires(sizeof...(Ours) == sizeof...(Theirs)) constexpr bool kSameSignature<R (*)(Ours...), S (*)(Theirs...)> =
-    kSameArgument<R, S> && (kSameArgument<Ours, Theirs> && ...);
-
-}  // namespace
+using finegemm::test::kSameSignature;
 
 #if __has_include(<cublasLt.h>)
 
