@@ -4,5 +4,6 @@
 #include <finegemm/context.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
+#include <finegemm/grouped.h>
 #include <finegemm/quantize.h>
 #include <finegemm/tensor.h>

@@ -1,0 +1,46 @@
+// Which rows of A and D belong to which group of a grouped GEMM, as the device's memory says.
+// Layer core. The kernel and the CPU backend read the same numbers by the same rules.
+#pragma once
+
+#include <finegemm/core/base.h>
+
+namespace finegemm {
+
+/// A half-open range of rows.
+struct RowRange {
+    uint32_t begin = 0, end = 0;
+    FG_HD constexpr uint32_t size() const { return end - begin; }
+    constexpr bool operator==(const RowRange&) const = default;
+};
+
+/// Offsets, prefix sums, masks and indices in one form. With `ends`, group g ends at row ends[g] and begins where the
+/// one before ended, rounded up to `alignment`; stacked groups have matrices of their own and begin at row 0. With
+/// `indices`, one segment has all rows, and each tile of them the group that its first row names.
+struct GroupLayout {
+    const int32_t* ends = nullptr;      // [groups], or null
+    const int32_t* indices = nullptr;   // [rows], or null: the group of each row; any other number: of none
+    uint32_t groups = 0;
+    uint32_t rows = 0;        // of A; of each A where groups are stacked
+    uint32_t alignment = 1;
+    bool first_is_given = false;        // ends[-1] is the row at which group 0 begins
+    bool stacked = false;
+
+    /// Ranges of rows to divide into tiles.
+    FG_HD constexpr uint32_t segments() const { return indices ? 1 : groups; }
+
+    /// Of a segment that ends where `ends` says. Numbers that break the rules give rows that exist, or none.
+    FG_HD constexpr RowRange range(int32_t end_before, int32_t end) const {
+        const uint32_t begin = stacked ? 0 : min(align_up(existing(end_before), alignment), rows);
+        return {begin, max(begin, existing(end))};
+    }
+    FG_HD constexpr RowRange segment(uint32_t i) const {
+        if (indices) return {0, rows};
+        return range(stacked || (i == 0 && !first_is_given) ? 0 : ends[static_cast<int64_t>(i) - 1], ends[i]);
+    }
+    FG_HD constexpr bool is_group(int32_t index) const { return index >= 0 && static_cast<uint32_t>(index) < groups; }
+
+private:
+    FG_HD constexpr uint32_t existing(int32_t row) const { return row < 0 ? 0 : min(static_cast<uint32_t>(row), rows); }
+};
+
+}  // namespace finegemm

@@ -1,0 +1,60 @@
+// Which rows a group has, for every form and for numbers that break the rules.
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <vector>
+
+#include <finegemm/core/groups.h>
+
+namespace finegemm {
+namespace {
+
+std::vector<RowRange> ranges(const GroupLayout& layout) {
+    std::vector<RowRange> all;
+    for (uint32_t i = 0; i < layout.segments(); ++i) all.push_back(layout.segment(i));
+    return all;
+}
+
+TEST(GroupLayout, OffsetsBeginWhereTheFirstOneSaysAndMayBeEqual) {
+    const std::vector<int32_t> offsets = {5, 9, 9, 100};
+    const GroupLayout layout{.ends = &offsets[1], .groups = 3, .rows = 128, .first_is_given = true};
+    EXPECT_EQ(ranges(layout), (std::vector<RowRange>{{5, 9}, {9, 9}, {9, 100}}));
+}
+
+TEST(GroupLayout, PrefixSumsBeginAtMultiplesOfTheAlignment) {
+    const std::vector<int32_t> ends = {3, 128, 300};
+    const GroupLayout layout{.ends = ends.data(), .groups = 3, .rows = 512, .alignment = 128};
+    EXPECT_EQ(ranges(layout), (std::vector<RowRange>{{0, 3}, {128, 128}, {128, 300}}));
+}
+
+TEST(GroupLayout, StackedGroupsBeginAtTheirFirstRow) {
+    const std::vector<int32_t> masks = {3, 0, 64};
+    const GroupLayout layout{.ends = masks.data(), .groups = 3, .rows = 64, .stacked = true};
+    EXPECT_EQ(ranges(layout), (std::vector<RowRange>{{0, 3}, {0, 0}, {0, 64}}));
+}
+
+TEST(GroupLayout, IndicesAreOneSegmentOfAllRows) {
+    const std::vector<int32_t> indices(256, 0);
+    const GroupLayout layout{.indices = indices.data(), .groups = 2, .rows = 256};
+    EXPECT_EQ(ranges(layout), (std::vector<RowRange>{{0, 256}}));
+    EXPECT_TRUE(layout.is_group(0) && layout.is_group(1));
+    EXPECT_FALSE(layout.is_group(2) || layout.is_group(-1) || layout.is_group(INT32_MIN));
+}
+
+TEST(GroupLayout, NumbersThatBreakTheRulesStayInsideOfTheMatrix) {
+    const std::vector<int32_t> wild = {INT32_MIN, 7, -1, INT32_MAX, 3, 200, 100};
+    for (const uint32_t alignment : {1u, 128u, 1u << 30})
+        for (const bool stacked : {false, true})
+            for (const RowRange& r : ranges({.ends = &wild[1],
+                                             .groups = 6,
+                                             .rows = 150,
+                                             .alignment = alignment,
+                                             .first_is_given = true,
+                                             .stacked = stacked})) {
+                EXPECT_LE(r.begin, r.end);
+                EXPECT_LE(r.end, 150u);
+            }
+}
+
+}  // namespace
+}  // namespace finegemm
