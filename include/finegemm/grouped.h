@@ -17,8 +17,8 @@ enum class GroupForm : int32_t {
                       ///< their padding behind their rows. Rows of D for padding become zero
     PrefixSums = 3,   ///< [G]: group g ends at row data[g]; it begins at the next multiple of `alignment` after the one
                       ///< before. The rows between are neither read nor written
-    Masked = 4,       ///< [G]: A, sfa and D are stacks of G matrices of M rows, of which the first data[g] are used. The
-                      ///< rows behind them are neither read nor written
+    Masked = 4,       ///< [G]: A, sfa and D are stacks of G matrices of M rows, of which the first data[g] are used.
+                      ///< The rows behind them are neither read nor written
 };
 
 /// Which rows belong to which group. The numbers are on the device of D and are read by the kernel, so that they may

@@ -4,6 +4,7 @@
 
 #include <finegemm/context.h>
 #include <finegemm/gemm.h>
+#include <finegemm/grouped.h>
 #include <finegemm/quantize.h>
 
 namespace finegemm {
@@ -16,12 +17,17 @@ public:
     virtual ~Backend() = default;
     /// Arguments have been checked; M, N > 0. K may be 0.
     virtual void gemm(const GemmArgs& args, const GemmOptions& options) = 0;
+    /// Arguments have been checked; M, N > 0.
+    virtual void grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options) = 0;
     /// Arguments have been checked; no extent is 0.
     virtual void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                           const QuantizeOptions& options) = 0;
     /// Throws Error(InvalidArgument) naming the first scale of `args` that is NaN, infinite or negative, and where it
     /// is.
     virtual void check_scales(const GemmArgs& args, const GemmOptions& options) = 0;
+    /// The same for the first number of the groups that breaks their rules, and then for scales; those of rows without
+    /// a group may be anything.
+    virtual void check_groups(const GroupedGemmArgs& args, const GemmOptions& options) = 0;
 };
 
 }  // namespace finegemm

@@ -11,14 +11,19 @@ namespace finegemm {
 
 void check_scales_host(std::string_view name, const float* data, int64_t rows, int64_t cols, int64_t row_stride,
                        int64_t col_stride) {
-    for (int64_t r = 0; r < rows; ++r)
+    check_scale_rows(fmt::format("{}[", name), data, 0, rows, cols, row_stride, col_stride);
+}
+
+void check_scale_rows(std::string_view place, const float* data, int64_t begin, int64_t end, int64_t cols,
+                      int64_t row_stride, int64_t col_stride) {
+    for (int64_t r = begin; r < end; ++r)
         for (int64_t c = 0; c < cols; ++c) {
             const float scale = data[r * row_stride + c * col_stride];
             if (std::isfinite(scale) && scale >= 0) continue;
             throw Error(Errc::InvalidArgument,
-                        fmt::format("{}[{}, {}] is {}: scales are finite and not negative; look at what computed it "
+                        fmt::format("{}{}, {}] is {}: scales are finite and not negative; look at what computed it "
                                     "(quantize_rows and quantize_blocks never make such a scale)",
-                                    name, r, c, scale));
+                                    place, r, c, scale));
         }
 }
 

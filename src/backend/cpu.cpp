@@ -3,8 +3,10 @@
 
 #include <utility>
 
+#include "backend/check_groups.h"
 #include "backend/check_scales.h"
 #include "backend/cpu_gemm.h"
+#include "backend/cpu_grouped.h"
 #include "backend/cpu_quantize.h"
 #include "backend/thread_pool.h"
 
@@ -22,6 +24,9 @@ public:
         if (!decided.batch_invariant) decided.batch_invariant = batch_invariant_;
         cpu_gemm(args, decided, pool_);
     }
+    void grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options) override {
+        cpu_grouped_gemm(args, options, pool_);
+    }
     void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                   const QuantizeOptions& options) override {
         cpu_quantize(shape, x, q, scales, options, pool_);
@@ -29,6 +34,10 @@ public:
     void check_scales(const GemmArgs& args, const GemmOptions&) override {
         for (const auto& [name, s] : {std::pair{"sfa", args.sfa}, std::pair{"sfb", args.sfb}})
             check_scales_host(name, static_cast<const float*>(s.data), s.rows, s.cols, s.row_stride, s.col_stride);
+    }
+    void check_groups(const GroupedGemmArgs& args, const GemmOptions&) override {
+        check_group_numbers(args);
+        check_group_scales(args);
     }
 
 private:

@@ -16,17 +16,6 @@ namespace finegemm {
 
 namespace {
 
-/// Calls body(tile) for every tile of D, on all threads.
-template <typename Body>
-void for_each_tile(const GemmArgs& args, ThreadPool& pool, const Body& body) {
-    const int64_t m = args.d.rows, n = args.d.cols;
-    const int64_t down = (m + kCpuTileRows - 1) / kCpuTileRows, across = (n + kCpuTileCols - 1) / kCpuTileCols;
-    pool.parallel_for(down * across, [&](int64_t i) {
-        const int64_t row = i % down * kCpuTileRows, col = i / down * kCpuTileCols;
-        body(CpuTile{args, row, std::min(kCpuTileRows, m - row), col, std::min(kCpuTileCols, n - col)});
-    });
-}
-
 template <typename T>
 std::vector<T> sums_of(const CpuTile& t) {
     return std::vector<T>(static_cast<size_t>(t.rows * kCpuTileCols));
@@ -56,7 +45,23 @@ void hopper_sums(const CpuTile& t, uint32_t splits, std::vector<float>& sums) {
     }
 }
 
+/// Calls body(tile) for every tile of D, on all threads.
+template <typename Body>
+void for_each_tile(const GemmArgs& args, ThreadPool& pool, const Body& body) {
+    pool.parallel_for(cpu_tiles_of(args.d.rows, args.d.cols), [&](int64_t i) { body(cpu_tile_at(args, i)); });
+}
+
 }  // namespace
+
+int64_t cpu_tiles_of(int64_t rows, int64_t cols) {
+    return (rows + kCpuTileRows - 1) / kCpuTileRows * ((cols + kCpuTileCols - 1) / kCpuTileCols);
+}
+
+CpuTile cpu_tile_at(const GemmArgs& args, int64_t i) {
+    const int64_t m = args.d.rows, n = args.d.cols, down = (m + kCpuTileRows - 1) / kCpuTileRows;
+    const int64_t row = i % down * kCpuTileRows, col = i / down * kCpuTileCols;
+    return {args, row, std::min(kCpuTileRows, m - row), col, std::min(kCpuTileCols, n - col)};
+}
 
 uint32_t k_splits_of(const GemmArgs& args, const GemmOptions& options) {
     if (!options.config.empty()) return plan::config_named(options.config).k_splits();
@@ -68,21 +73,23 @@ uint32_t k_splits_of(const GemmArgs& args, const GemmOptions& options) {
     return plan::choose(problem, *plan::find_device("h200")).config.k_splits();
 }
 
+void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, uint32_t splits) {
+    if (numerics == Numerics::Exact) {
+        auto sums = sums_of<double>(tile);
+        exact_tile(tile, sums.data());
+        store(tile, sums);
+    } else {
+        auto sums = sums_of<float>(tile);
+        if (numerics == Numerics::Hopper) hopper_sums(tile, splits, sums);
+        else fast_tile(tile, sums.data());
+        store(tile, sums);
+    }
+}
+
 void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool) {
     const bool model = options.numerics == Numerics::Hopper && args.a.cols > 0;
     const uint32_t splits = model ? k_splits_of(args, options) : 1;
-    for_each_tile(args, pool, [&](const CpuTile& tile) {
-        if (options.numerics == Numerics::Exact) {
-            auto sums = sums_of<double>(tile);
-            exact_tile(tile, sums.data());
-            store(tile, sums);
-        } else {
-            auto sums = sums_of<float>(tile);
-            if (model) hopper_sums(tile, splits, sums);
-            else fast_tile(tile, sums.data());
-            store(tile, sums);
-        }
-    });
+    for_each_tile(args, pool, [&](const CpuTile& tile) { cpu_gemm_tile(tile, options.numerics, splits); });
 }
 
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d) {

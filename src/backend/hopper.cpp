@@ -13,7 +13,7 @@
 #include <finegemm/core/schedule.h>
 #include <finegemm/error.h>
 
-#include "backend/check_scales.h"
+#include "backend/check_device.h"
 #include "backend/device_spec.h"
 #include "backend/hash.h"
 #include "cuda/kernel.h"
@@ -66,9 +66,11 @@ public:
     HopperBackend(const Options& options, int index, KernelProvider provider);
 
     void gemm(const GemmArgs& args, const GemmOptions& options) override;
+    void grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options) override;
     void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                   const QuantizeOptions& options) override;
     void check_scales(const GemmArgs& args, const GemmOptions& options) override;
+    void check_groups(const GroupedGemmArgs& args, const GemmOptions& options) override;
 
 private:
     const GemmKernel& chosen(const plan::Problem& problem);
@@ -81,7 +83,6 @@ private:
     std::shared_ptr<const Call> make_call(CallKey& key, const std::string& config, const GemmArgs& args);
     Call prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const;
     void zero(const Matrix& d, Stream stream) const;
-    std::vector<float> to_host(const ConstMatrix& scales, Stream stream) const;
 
     bool batch_invariant_;  // of calls that do not say
     KernelProvider provider_;
@@ -294,27 +295,19 @@ void HopperBackend::quantize(ScaleShape shape, const ConstMatrix& x, const Matri
     kernel.launch(static_cast<uint32_t>(std::min(ctas, kMaxGrid)), &params, options.stream);
 }
 
-std::vector<float> HopperBackend::to_host(const ConstMatrix& s, Stream stream) const {
-    std::vector<float> host(static_cast<size_t>((s.rows - 1) * s.row_stride + (s.cols - 1) * s.col_stride + 1));
-    driver_->check(driver_->api.MemcpyDtoHAsync(host.data(), reinterpret_cast<cuda::DevicePtr>(s.data),
-                                                host.size() * sizeof(float), stream),
-                   "cuMemcpyDtoHAsync");
-    driver_->check(driver_->api.StreamSynchronize(stream), "cuStreamSynchronize");
-    return host;
-}
-
 void HopperBackend::check_scales(const GemmArgs& args, const GemmOptions& options) {
     const cuda::CurrentDevice current(device_);
-    int capturing = 0;
-    driver_->check(driver_->api.StreamIsCapturing(options.stream, &capturing), "cuStreamIsCapturing");
-    if (capturing)
-        throw Error(Errc::InvalidArgument,
-                    "check_values: copies scales to the host, which a capturing stream cannot do; turn it off for "
-                    "calls that are captured into a CUDA graph");
-    for (const auto& [name, s] : {std::pair{"sfa", args.sfa}, std::pair{"sfb", args.sfb}}) {
-        if (s.rows == 0 || s.cols == 0) continue;
-        check_scales_host(name, to_host(s, options.stream).data(), s.rows, s.cols, s.row_stride, s.col_stride);
-    }
+    check_device_scales(*driver_, args, options.stream);
+}
+
+void HopperBackend::check_groups(const GroupedGemmArgs& args, const GemmOptions& options) {
+    const cuda::CurrentDevice current(device_);
+    check_device_groups(*driver_, args, options.stream);
+}
+
+void HopperBackend::grouped_gemm(const GroupedGemmArgs&, const GemmOptions&) {
+    throw Error(Errc::Unsupported,
+                "grouped_gemm: has no kernel for GPUs in this version; pass CPU matrices to run on the CPU");
 }
 
 }  // namespace

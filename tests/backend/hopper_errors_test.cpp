@@ -171,5 +171,50 @@ TEST_F(HopperErrors, EveryCallThatFailsInCheckingScalesIsNamed) {
     }
 }
 
+/// Three stacks of 6 x 272 with one row, none and all of them.
+struct StackedScales {
+    std::vector<int32_t> numbers = {1, 0, 6};
+    std::vector<float> a = std::vector<float>(3 * 24, 1.0f), b = std::vector<float>(3 * 16, 1.0f);
+    GroupedGemmArgs args;
+
+    StackedScales() {
+        const GemmArgs one = operands(6, 264, 272);
+        args = {.a = {one.a, 3, 6 * 272},
+                .sfa = {one.sfa, 3, 24},
+                .b = {one.b, 3, 264 * 272},
+                .sfb = {one.sfb, 3, 16},
+                .d = {one.d, 3, 6 * 264},
+                .groups = {.form = GroupForm::Masked, .data = numbers.data(), .size = 3}};
+        args.sfa.matrix.data = a.data(), args.sfa.matrix.row_stride = 1, args.sfa.matrix.col_stride = 8;
+        args.sfb.matrix.data = b.data(), args.sfb.matrix.row_stride = 4;
+        args.groups.device = one.d.device;
+    }
+};
+
+TEST_F(HopperErrors, CheckingGroupsLooksAtNumbersAndThenAtTheScalesOfTheirRows) {
+    const auto hopper = backend();
+    StackedScales s;
+    s.a[1] = s.a[24] = NAN;   // of rows without a group
+    hopper->check_groups(s.args, {});
+    s.b[2 * 16 + 4] = -2;
+    EXPECT_TRUE(contains(error_of([&] { hopper->check_groups(s.args, {}); }), "sfb[2, 1, 0] is -2"));
+    s.a[2 * 24 + 2 * 8 + 5] = NAN;
+    EXPECT_TRUE(contains(error_of([&] { hopper->check_groups(s.args, {}); }), "sfa[2, 5, 2] is nan"));
+    s.numbers[1] = 7;
+    const Error error = error_of([&] { hopper->check_groups(s.args, {}); });
+    EXPECT_EQ(error.code(), Errc::InvalidArgument);
+    EXPECT_TRUE(contains(error, "groups: masks[1] is 7")) << error.what();
+    EXPECT_EQ(mock.context_depth(), 0u);
+}
+
+TEST_F(HopperErrors, CheckingGroupsCannotBeCaptured) {
+    const auto hopper = backend();
+    StackedScales s;
+    mock->capturing = true;
+    const Error error = error_of([&] { hopper->check_groups(s.args, {}); });
+    EXPECT_TRUE(contains(error, "check_values: copies groups")) << error.what();
+    EXPECT_EQ(mock->count("cuMemcpyDtoHAsync"), 0);
+}
+
 }  // namespace
 }  // namespace finegemm

@@ -1,0 +1,18 @@
+// The validation mode's look at groups and their scales. Layer backend.
+#pragma once
+
+#include <finegemm/grouped.h>
+
+namespace finegemm {
+
+// Both throw Error(InvalidArgument) that names the first value that breaks the rules, its place and the rule. They look
+// at the host's memory; arguments have been checked.
+
+/// At args.groups.data.
+void check_group_numbers(const GroupedGemmArgs& args);
+
+/// At args.sfb, and at the rows of args.sfa that have a group: what the others hold is nobody's business. The numbers
+/// have been checked.
+void check_group_scales(const GroupedGemmArgs& args);
+
+}  // namespace finegemm

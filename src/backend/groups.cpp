@@ -1,0 +1,57 @@
+// The groups of a grouped GEMM: which rows each has. Layer backend.
+#include "backend/groups.h"
+
+namespace finegemm {
+
+std::string_view name_of(GroupForm form) {
+    switch (form) {
+        case GroupForm::Offsets: return "offsets";
+        case GroupForm::Indices: return "indices";
+        case GroupForm::PrefixSums: return "prefix_sums";
+        case GroupForm::Masked: return "masks";
+    }
+    return "";
+}
+
+GroupLayout layout_of(const GroupedGemmArgs& args) {
+    const Groups& groups = args.groups;
+    const bool has_alignment = groups.form == GroupForm::Indices || groups.form == GroupForm::PrefixSums;
+    const bool first_is_given = groups.form == GroupForm::Offsets;
+    return {.ends = groups.form == GroupForm::Indices ? nullptr : groups.data + (first_is_given ? 1 : 0),
+            .indices = groups.form == GroupForm::Indices ? groups.data : nullptr,
+            .groups = static_cast<uint32_t>(args.b.count),
+            .rows = static_cast<uint32_t>(args.a.matrix.rows),
+            .alignment = has_alignment ? static_cast<uint32_t>(groups.alignment) : 1,
+            .first_is_given = first_is_given,
+            .stacked = groups.form == GroupForm::Masked};
+}
+
+namespace {
+
+std::vector<GroupRun> runs_of_indices(const GroupLayout& layout) {
+    std::vector<GroupRun> runs;
+    for (uint32_t row = 0; row < layout.rows; ++row) {
+        const int32_t index = layout.indices[row], group = layout.is_group(index) ? index : -1;
+        if (runs.empty() || runs.back().group != group) runs.push_back({group, {row, row}});
+        runs.back().rows.end = row + 1;
+    }
+    return runs;
+}
+
+}  // namespace
+
+std::vector<GroupRun> runs_of(const GroupLayout& layout) {
+    if (layout.indices) return runs_of_indices(layout);
+    std::vector<GroupRun> runs;
+    uint32_t taken = 0;   // rows up to here have a group: numbers that do not ascend could give them to another one
+    for (uint32_t i = 0; i < layout.segments(); ++i) {
+        RowRange rows = layout.segment(i);
+        if (!layout.stacked) rows.begin = max(rows.begin, taken);
+        if (rows.begin >= rows.end) continue;
+        taken = rows.end;
+        runs.push_back({static_cast<int32_t>(i), rows});
+    }
+    return runs;
+}
+
+}  // namespace finegemm

@@ -1,0 +1,29 @@
+// The groups of a grouped GEMM: which rows each has. Layer backend.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include <finegemm/core/groups.h>
+#include <finegemm/grouped.h>
+
+namespace finegemm {
+
+/// What messages call the numbers: "offsets", "indices", "prefix_sums", "masks". "" for a form that is none.
+std::string_view name_of(GroupForm form);
+
+/// The numbers as the kernel reads them, wherever they lie. Arguments have been checked.
+GroupLayout layout_of(const GroupedGemmArgs& args);
+
+/// Neighbouring rows of one group; of matrix `group` where groups are stacked.
+struct GroupRun {
+    int32_t group;   // -1: of none, in a layout of indices
+    RowRange rows;
+    bool operator==(const GroupRun&) const = default;
+};
+
+/// All runs that have rows, in the order of the numbers, which lie in the host's memory. Whatever these say, the rows
+/// exist and no row is in two runs.
+std::vector<GroupRun> runs_of(const GroupLayout& layout);
+
+}  // namespace finegemm
