@@ -32,6 +32,7 @@ enum { FINEGEMM_E4M3 = 1, FINEGEMM_BF16 = 2, FINEGEMM_F16 = 3, FINEGEMM_F32 = 4 
 enum { FINEGEMM_CPU = 1, FINEGEMM_CUDA = 2 };
 enum { FINEGEMM_NUMERICS_FAST = 0, FINEGEMM_NUMERICS_EXACT = 1, FINEGEMM_NUMERICS_HOPPER = 2 };
 enum { FINEGEMM_NVRTC = 0, FINEGEMM_NVCC = 1 };
+enum { FINEGEMM_OFFSETS = 1, FINEGEMM_INDICES = 2, FINEGEMM_PREFIX_SUMS = 3, FINEGEMM_MASKED = 4 };
 enum { FINEGEMM_AS_CONTEXT = 0, FINEGEMM_ON = 1, FINEGEMM_OFF = 2 };
 
 /* Owned by the caller. The message is cut to fit and ends with a zero; it is empty where the code is FINEGEMM_OK. */
@@ -78,6 +79,32 @@ typedef struct finegemm_gemm_args {
     finegemm_matrix a, sfa, b, sfb, d;
 } finegemm_gemm_args;
 
+/* Matrices of one shape. */
+typedef struct finegemm_stack {
+    finegemm_matrix matrix;
+    int64_t count;  /* at least 1 */
+    int64_t stride; /* elements from one to the next; ignored where there is one */
+} finegemm_stack;
+
+/* Which rows belong to which group; finegemm/grouped.h describes each field. */
+typedef struct finegemm_groups {
+    int32_t form;     /* FINEGEMM_OFFSETS, _INDICES, _PREFIX_SUMS or _MASKED */
+    int32_t reserved; /* 0 */
+    const int32_t* data;
+    int64_t size;
+    int64_t alignment;     /* of indices and prefix sums; others ignore it */
+    int64_t expected_rows; /* 0: the library guesses */
+    int32_t device_type;
+    int32_t device_index;
+} finegemm_groups;
+
+/* d[m, n] = sum over k of (a[m, k] * sfa[m, k / 128]) * (b[g, n, k] * sfb[g, n / 128, k / 128]), g the group of row m
+ * finegemm/grouped.h has the rules. */
+typedef struct finegemm_grouped_gemm_args {
+    finegemm_stack a, sfa, b, sfb, d;
+    finegemm_groups groups;
+} finegemm_grouped_gemm_args;
+
 typedef struct finegemm_gemm_options {
     uint32_t struct_size;
     int32_t numerics;        /* CPU only */
@@ -112,6 +139,9 @@ FINEGEMM_C_API void finegemm_context_destroy(finegemm_context* context);
 /* `options` may be null. On CUDA the work is queued on the stream and the call does not wait for it. */
 FINEGEMM_C_API int32_t finegemm_gemm(finegemm_context* context, const finegemm_gemm_args* args,
                                      const finegemm_gemm_options* options, finegemm_error* error);
+/* The same for groups of rows, each with its own b. */
+FINEGEMM_C_API int32_t finegemm_grouped_gemm(finegemm_context* context, const finegemm_grouped_gemm_args* args,
+                                             const finegemm_gemm_options* options, finegemm_error* error);
 /* Scales for each row and 128 columns of x; finegemm/quantize.h has the rules. `options` may be null. */
 FINEGEMM_C_API int32_t finegemm_quantize_rows(finegemm_context* context, const finegemm_matrix* x,
                                               const finegemm_matrix* q, const finegemm_matrix* scales,

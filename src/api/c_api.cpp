@@ -13,6 +13,7 @@
 
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
+#include <finegemm/grouped.h>
 #include <finegemm/quantize.h>
 
 struct finegemm_context {
@@ -110,6 +111,18 @@ Matrix to_matrix(const finegemm_matrix& x, const char* name) {
     require_zero(x.reserved, name);
     return {x.data, static_cast<DType>(x.dtype), x.rows, x.cols, x.row_stride, x.col_stride,
             {static_cast<DeviceType>(x.device_type), x.device_index}};
+}
+
+Stack to_stack(const finegemm_stack& x, const char* name) { return {to_matrix(x.matrix, name), x.count, x.stride}; }
+
+Groups to_groups(const finegemm_groups& x) {
+    require_zero(x.reserved, "groups");
+    return {.form = static_cast<GroupForm>(x.form),
+            .data = x.data,
+            .size = x.size,
+            .alignment = x.alignment,
+            .expected_rows = x.expected_rows,
+            .device = {static_cast<DeviceType>(x.device_type), x.device_index}};
 }
 
 /// The paths of both kinds of options, in one place.
@@ -225,6 +238,18 @@ int32_t finegemm_gemm(finegemm_context* context, const finegemm_gemm_args* args,
              {to_matrix(args->a, "a"), to_matrix(args->sfa, "sfa"), to_matrix(args->b, "b"),
               to_matrix(args->sfb, "sfb"), to_matrix(args->d, "d")},
              options ? to_options(*options) : GemmOptions{});
+    });
+}
+
+int32_t finegemm_grouped_gemm(finegemm_context* context, const finegemm_grouped_gemm_args* args,
+                              const finegemm_gemm_options* options, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(context, "context", kMakeContext);
+        require(args, "args");
+        grouped_gemm(context->context,
+                     {to_stack(args->a, "a"), to_stack(args->sfa, "sfa"), to_stack(args->b, "b"),
+                      to_stack(args->sfb, "sfb"), to_stack(args->d, "d"), to_groups(args->groups)},
+                     options ? to_options(*options) : GemmOptions{});
     });
 }
 

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <finegemm/gemm.h>
+#include <finegemm/grouped.h>
 #include <finegemm/quantize.h>
 
 #include "backend/backend.h"
 
 namespace finegemm {
 
-// Both throw Error(InvalidArgument). They read no memory but the arguments' own, and allocate only to reject.
+// They throw Error(InvalidArgument). They read no memory but the arguments' own, and allocate only to reject.
 void check_gemm(const GemmArgs& args, const GemmOptions& options);
+void check_grouped(const GroupedGemmArgs& args, const GemmOptions& options);
 void check_quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales);
 
 }  // namespace finegemm

@@ -1,5 +1,6 @@
 // The operations: check, then hand over to the backend of the device. Layer api.
 #include <finegemm/gemm.h>
+#include <finegemm/grouped.h>
 #include <finegemm/quantize.h>
 
 #include <fmt/format.h>
@@ -21,6 +22,15 @@ void gemm(Context& context, const GemmArgs& args, const GemmOptions& options) {
     Backend& backend = state.backend(args.d.device);
     if (options.check_values.value_or(state.options.check_values)) backend.check_scales(args, options);
     backend.gemm(args, options);
+}
+
+void grouped_gemm(Context& context, const GroupedGemmArgs& args, const GemmOptions& options) {
+    check_grouped(args, options);
+    if (args.d.matrix.rows == 0 || args.d.matrix.cols == 0) return;
+    ContextState& state = context.state();
+    Backend& backend = state.backend(args.d.matrix.device);
+    if (options.check_values.value_or(state.options.check_values)) backend.check_groups(args, options);
+    backend.grouped_gemm(args, options);
 }
 
 namespace {

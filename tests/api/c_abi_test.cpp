@@ -1,6 +1,7 @@
 // The C ABI: its numbers, its structs, its errors. What is wrong with a call is in misuse_test.cpp. Layer tests.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -27,6 +28,8 @@ static_assert(FINEGEMM_E4M3 == value(DType::E4M3) && FINEGEMM_BF16 == value(DTyp
 static_assert(FINEGEMM_CPU == value(DeviceType::Cpu) && FINEGEMM_CUDA == value(DeviceType::Cuda));
 static_assert(FINEGEMM_NUMERICS_FAST == value(Numerics::Fast) && FINEGEMM_NUMERICS_EXACT == value(Numerics::Exact) &&
               FINEGEMM_NUMERICS_HOPPER == value(Numerics::Hopper));
+static_assert(FINEGEMM_OFFSETS == value(GroupForm::Offsets) && FINEGEMM_INDICES == value(GroupForm::Indices) &&
+              FINEGEMM_PREFIX_SUMS == value(GroupForm::PrefixSums) && FINEGEMM_MASKED == value(GroupForm::Masked));
 static_assert(FINEGEMM_NVRTC == value(Compiler::Nvrtc) && FINEGEMM_NVCC == value(Compiler::Nvcc));
 
 // Programs were compiled with these: they may grow at the end where there is a struct_size, and change nowhere else.
@@ -34,6 +37,10 @@ static_assert(sizeof(finegemm_error) == 2048 && offsetof(finegemm_error, message
 static_assert(sizeof(finegemm_matrix) == 56 && offsetof(finegemm_matrix, dtype) == 8 &&
               offsetof(finegemm_matrix, rows) == 24);
 static_assert(sizeof(finegemm_gemm_args) == 5 * 56 && offsetof(finegemm_gemm_args, d) == 4 * 56);
+static_assert(sizeof(finegemm_stack) == 72 && offsetof(finegemm_stack, stride) == 64);
+static_assert(sizeof(finegemm_groups) == 48 && offsetof(finegemm_groups, data) == 8 &&
+              offsetof(finegemm_groups, device_type) == 40);
+static_assert(sizeof(finegemm_grouped_gemm_args) == 5 * 72 + 48);
 static_assert(offsetof(finegemm_gemm_options, stream) == 16 && offsetof(finegemm_gemm_options, config) == 24);
 static_assert(offsetof(finegemm_quantize_options, stream) == 8);
 static_assert(offsetof(finegemm_options, cache_limit_bytes) == 24 &&
@@ -52,6 +59,23 @@ TEST(CAbi, ComputesWhatTheCppApiComputes) {
     gemm(cpp, p.args(), {.stream = nullptr, .numerics = Numerics::Exact, .check_values = {}, .config = {}});
     for (int64_t i = 0; i < 16 * 256; ++i) ASSERT_EQ(c.problem.d.data()[i], p.d.data()[i]) << i;
     EXPECT_TRUE(c.problem.d.surroundings_intact());
+}
+
+TEST(CAbi, ComputesGroupsAsTheCppApiDoes) {
+    const CContext context;
+    for (const bool masked : {false, true}) {
+        const Grouping grouping = masked ? GroupedCall::masked() : GroupedCall().problem.grouping;
+        GroupedCall c(grouping);
+        c.options.numerics = FINEGEMM_NUMERICS_HOPPER;
+        ASSERT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
+
+        Context cpp{Options{}};
+        GroupedProblem p(grouping, 256, 384, 7);
+        grouped_gemm(cpp, p.args(), {.stream = nullptr, .numerics = Numerics::Hopper, .config = {}});
+        const int64_t size = p.rows() * 256;
+        EXPECT_TRUE(std::equal(p.d.data(), p.d.data() + size, c.problem.d.data()));
+        EXPECT_TRUE(std::any_of(p.d.data(), p.d.data() + size, [](uint16_t x) { return x != kUntouched; }));
+    }
 }
 
 TEST(CAbi, QuantizesRowsAndBlocks) {

@@ -2,14 +2,22 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include <finegemm/c_api.h>
 
+#include "support/grouped.h"
 #include "support/matrix.h"
 
 namespace finegemm::test {
+
+inline constexpr int64_t kHuge = int64_t{1} << 62;
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// An address that is a multiple of `alignment` and of nothing larger. Nothing looks there: the call is rejected first.
+inline void* address(uintptr_t alignment) { return reinterpret_cast<void*>(0x10000 + alignment); }
 
 inline finegemm_matrix c_matrix(const ConstMatrix& x) {
     return {const_cast<void*>(x.data),
@@ -60,6 +68,31 @@ struct GemmCall {
     }
     std::vector<finegemm_matrix*> matrices() { return {&args.a, &args.sfa, &args.b, &args.sfb, &args.d}; }
     int32_t run(finegemm_context* context) { return finegemm_gemm(context, &args, &options, &error); }
+};
+
+inline finegemm_stack c_stack(const ConstStack& x) { return {c_matrix(x.matrix), x.count, x.stride}; }
+
+/// Four groups, b is [4, 256, 384], and 40 rows: a is [40, 384], or masked [4, 40, 384].
+struct GroupedCall {
+    GroupedProblem problem;
+    finegemm_grouped_gemm_args args{};
+    finegemm_gemm_options options{};
+    finegemm_error error{};
+
+    explicit GroupedCall(Grouping grouping = {GroupForm::Offsets, 4, 40, 128, {2, 10, 10, 25, 40}})
+        : problem(std::move(grouping), 256, 384, 7) {
+        const GroupedGemmArgs a = problem.args();
+        args = {c_stack(a.a),
+                c_stack(a.sfa),
+                c_stack(a.b),
+                c_stack(a.sfb),
+                c_stack(ConstStack(a.d)),
+                {static_cast<int32_t>(a.groups.form), 0, a.groups.data, a.groups.size, a.groups.alignment, 0,
+                 FINEGEMM_CPU, 0}};
+        options.struct_size = sizeof options;
+    }
+    static Grouping masked() { return {GroupForm::Masked, 4, 40, 128, {2, 0, 40, 25}}; }
+    int32_t run(finegemm_context* context) { return finegemm_grouped_gemm(context, &args, &options, &error); }
 };
 
 /// x is [256, 384] f32: scales of rows are [256, 3], of blocks [2, 3].

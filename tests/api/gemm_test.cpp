@@ -8,12 +8,10 @@
 #include "api/allocations.h"
 #include "api/checks.h"
 #include "support/error_of.h"
-#include "support/matrix.h"
+#include "support/grouped.h"
 
 namespace finegemm::test {
 namespace {
-
-constexpr uint16_t kUntouched = Buffer<uint16_t>::kPattern * 0x101;
 
 class Gemm : public testing::Test {
 protected:

@@ -6,21 +6,15 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <limits>
 #include <map>
 
 #include <nlohmann/json.hpp>
 
 #include "api/calls.h"
+#include "api/grouped_misuses.h"
 
 namespace finegemm::test {
 namespace {
-
-constexpr int64_t kHuge = int64_t{1} << 62;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-/// An address that is a multiple of `alignment` and of nothing larger. Nothing looks there: the call is rejected first.
-void* address(uintptr_t alignment) { return reinterpret_cast<void*>(0x10000 + alignment); }
 
 struct Misuse {
     const char* name;
@@ -185,6 +179,25 @@ Sentences gemm_misuses() {
     return said;
 }
 
+Sentences grouped_misuses() {
+    Sentences said;
+    const CContext context;
+    for (const GroupedMisuse& m : kGrouped) {
+        GroupedCall call(m.masked ? GroupedCall::masked() : GroupedCall().problem.grouping);
+        m.spoil(call);
+        call.run(context.get());
+        said[std::string("grouped: ") + m.name] = {call.error.code, call.error.message};
+        bool untouched = call.problem.d.surroundings_intact();
+        for (int64_t r = 0; r < call.problem.rows(); ++r) untouched &= call.problem.row_is(r, kUntouched);
+        EXPECT_TRUE(untouched) << m.name << ": was rejected, but wrote to memory";
+    }
+    GroupedCall call;
+    call.run(nullptr), said["grouped: context is null"] = {call.error.code, call.error.message};
+    finegemm_grouped_gemm(context.get(), nullptr, nullptr, &call.error);
+    said["grouped: args are null"] = {call.error.code, call.error.message};
+    return said;
+}
+
 Sentences other_misuses() {
     Sentences said;
     const CContext context;
@@ -231,6 +244,7 @@ Sentences other_misuses() {
 
 Sentences all_misuses() {
     Sentences said = gemm_misuses();
+    said.merge(grouped_misuses());
     said.merge(other_misuses());
     return said;
 }

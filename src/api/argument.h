@@ -1,0 +1,75 @@
+// What checks of arguments share: a matrix with its name, and the rules for one and for the five of a GEMM. Layer api.
+#pragma once
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <finegemm/error.h>
+#include <finegemm/gemm.h>
+
+namespace finegemm {
+
+template <typename... Args>
+[[noreturn, gnu::noinline, gnu::cold]] void reject(const char* argument, fmt::format_string<Args...> message,
+                                                   Args&&... args) {
+    throw Error(Errc::InvalidArgument,
+                fmt::format("{}: {}", argument, fmt::format(message, std::forward<Args>(args)...)));
+}
+
+std::string name_of(DType t);
+
+/// A matrix argument, or a stack of them, and its name in messages. Checks throw Error(InvalidArgument).
+struct Argument {
+    static constexpr int64_t kAlignment = 16;   // bytes: what the copy engine asks of addresses and rows
+
+    const char* name;
+    const ConstMatrix& x;
+    int64_t count = 1, stride = 0;   // of the stack; at least one matrix
+
+    bool empty() const { return x.rows == 0 || x.cols == 0; }
+    bool has_shape(int64_t rows, int64_t cols) const { return x.rows == rows && x.cols == cols; }
+    // A stride that no step is taken with may be anything.
+    int64_t row_step() const { return x.rows > 1 ? x.row_stride : 0; }
+    int64_t col_step() const { return x.cols > 1 ? x.col_stride : 0; }
+    int64_t stack_step() const { return count > 1 ? stride : 0; }
+
+    void check_dtype(DType wanted, const char* way_out) const;
+    void check_extents() const;
+    void check_device(Device wanted, const char* other) const;
+    void check_pointer(int64_t alignment) const;
+    /// Rows that are contiguous, apart, and start on multiples of `alignment` bytes, in each matrix of a stack.
+    void check_rows(int64_t alignment) const;
+    void check_steps_not_negative() const;
+    /// For scales that are written: no two at one place.
+    void check_elements_apart() const;
+    /// For stacks that are written: no two of their rows share memory. Rows and the span have been checked.
+    void check_matrices_apart() const;
+    /// The end of the last element is an address, and offsets in bytes fit 63 bits.
+    void check_span() const;
+    void check_apart_from(const Argument& output) const;
+
+private:
+    uintptr_t begin() const { return reinterpret_cast<uintptr_t>(x.data); }
+    uintptr_t end() const;
+};
+
+/// What the scales of a matrix look like.
+struct Wanted {
+    int64_t rows, cols;
+    const char* meaning;   // what a scale covers
+    const char* maker;     // of scales that are read; null for those that are written
+};
+Wanted scales_of_rows(const ConstMatrix& x, const char* meaning, const char* maker = nullptr);
+Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning, const char* maker = nullptr);
+
+/// f32, of the wanted shape, any strides that are not negative.
+void check_scales(const Argument& s, const Wanted& wanted);
+
+/// The matrices of a GEMM, or of several in stacks.
+void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d);
+
+/// A GPU's backend looks up the kernel that options name, where it has something to do.
+void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config);
+
+}  // namespace finegemm

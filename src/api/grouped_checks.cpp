@@ -1,0 +1,92 @@
+// Argument checks of the grouped GEMM. Layer api.
+#include <bit>
+
+#include "api/argument.h"
+#include "api/checks.h"
+#include "backend/groups.h"
+
+namespace finegemm {
+
+namespace {
+
+constexpr const char* kGroups = "groups";   // the name of the argument
+constexpr int64_t kMaxGroups = 1024;
+constexpr int64_t kMaxAlignment = 1 << 30;
+/// Rows of the smallest tile: one tile reads the index of its first row and has no rows of another group.
+constexpr int64_t kMinIndexAlignment = 64;
+
+/// How many matrices each stack has.
+void check_counts(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
+                  bool masked) {
+    if (b.count < 1 || b.count > kMaxGroups)
+        reject("b", "has {} matrices, must have 1 to {}, one for each group; use several calls for more", b.count,
+               kMaxGroups);
+    if (sfb.count != b.count)
+        reject("sfb", "has {} matrices, must have {}, one for each of b; quantize_blocks makes them", sfb.count,
+               b.count);
+    for (const Argument& x : {a, sfa, d}) {
+        if (masked && x.count != b.count)
+            reject(x.name, "has {} matrices, must have {}, one for each of b; pass a stack, as b is", x.count, b.count);
+        if (!masked && x.count != 1)
+            reject(x.name,
+                   "has {} matrices, must have 1, with the rows of all groups; only masked groups have a matrix each",
+                   x.count);
+    }
+}
+
+void check_size(const Groups& groups, int64_t rows, int64_t count) {
+    const auto check = [&](int64_t wanted, const char* meaning) {
+        if (groups.size != wanted)
+            reject(kGroups, "has {} {}, must have {} ({}); pass as many", groups.size, name_of(groups.form), wanted,
+                   meaning);
+    };
+    switch (groups.form) {
+        case GroupForm::Offsets: return check(count + 1, "the begin of each group and the end of the last one");
+        case GroupForm::Indices: return check(rows, "one for each row of a");
+        case GroupForm::PrefixSums: return check(count, "the end of each group");
+        case GroupForm::Masked: return check(count, "the number of rows of each group");
+    }
+}
+
+void check_form(const Groups& groups) {
+    if (name_of(groups.form).empty())
+        reject(kGroups, "has form {}, must be 1 (offsets), 2 (indices), 3 (prefix_sums) or 4 (masks); pass one of them",
+               static_cast<int32_t>(groups.form));
+    const bool indices = groups.form == GroupForm::Indices;
+    const int64_t least = indices ? kMinIndexAlignment : 1;
+    if ((indices || groups.form == GroupForm::PrefixSums) &&
+        (groups.alignment < least || groups.alignment > kMaxAlignment ||
+         !std::has_single_bit(static_cast<uint64_t>(groups.alignment))))
+        reject(kGroups, "has alignment {}, must be a power of two from {} to {} for {}; 128 is usual", groups.alignment,
+               least, kMaxAlignment, name_of(groups.form));
+    if (groups.expected_rows < 0)
+        reject(kGroups, "has expected_rows {}, must not be negative; 0 lets the library guess", groups.expected_rows);
+}
+
+}  // namespace
+
+void check_grouped(const GroupedGemmArgs& args, const GemmOptions& options) {
+    const ConstMatrix d_view = args.d.matrix;
+    const auto argument = [](const char* name, const ConstStack& s) {
+        return Argument{name, s.matrix, s.count, s.stride};
+    };
+    const Argument a = argument("a", args.a), sfa = argument("sfa", args.sfa), b = argument("b", args.b);
+    const Argument sfb = argument("sfb", args.sfb), d{"d", d_view, args.d.count, args.d.stride};
+    const Groups& groups = args.groups;
+    check_form(groups);
+    check_counts(a, sfa, b, sfb, d, groups.form == GroupForm::Masked);
+    check_operands(a, sfa, b, sfb, d);
+    if (a.x.cols == 0) reject("a", "has K = 0 columns, must have at least 16; fill d with zeros instead");
+
+    check_size(groups, a.x.rows, b.count);
+    static_assert(sizeof(int32_t) == size_of(DType::F32));
+    const ConstMatrix row{groups.data, DType::F32, 1, groups.size, groups.size, 1, groups.device};
+    const Argument numbers{kGroups, row};
+    numbers.check_device(d.x.device, "d");
+    numbers.check_pointer(alignof(int32_t));
+    numbers.check_span();
+    numbers.check_apart_from(d);
+    check_gemm_options(options, d.x.device.type == DeviceType::Cuda && !d.empty());
+}
+
+}  // namespace finegemm
