@@ -11,7 +11,7 @@ from finegemm.errors import (
     OutOfMemory,
     Unsupported,
 )
-from finegemm.ops import explain, gemm, quantize_blocks, quantize_rows
+from finegemm.ops import explain, gemm, grouped_gemm, quantize_blocks, quantize_rows
 
 __all__ = [
     "CompileError",
@@ -25,6 +25,7 @@ __all__ = [
     "Unsupported",
     "explain",
     "gemm",
+    "grouped_gemm",
     "quantize_blocks",
     "quantize_rows",
 ]

@@ -22,6 +22,27 @@ def gemm(
     stream: int | None,
     /,
 ) -> Tensor: ...
+def grouped_gemm(
+    context: Handle,
+    a: Tensor,
+    sfa: Tensor,
+    b: Tensor,
+    sfb: Tensor,
+    d: Tensor | None,
+    offsets: Tensor | None,
+    m_indices: Tensor | None,
+    prefix_sums: Tensor | None,
+    masked_m: Tensor | None,
+    alignment: int,
+    expected_m: int,
+    numerics: str,
+    config: str | None,
+    check_values: bool | None,
+    num_sms: int,
+    pdl: bool,
+    stream: int | None,
+    /,
+) -> Tensor: ...
 def quantize_rows(
     context: Handle,
     x: Tensor,

@@ -75,11 +75,11 @@ class _Alias:
         self.__array_interface__ = {**x.__array_interface__, "data": (x.__array_interface__["data"][0], False)}
 
 
-def empty_like(x: Any, rows: int, cols: int, format: Format, name: str) -> Any:
+def empty_like(x: Any, format: Format, name: str, *shape: int) -> Any:
     """A new row-major array of x's library on x's device."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        return x.new_empty(rows, cols, dtype=getattr(torch, format))   # two integers are read faster than a tuple
+        return x.new_empty(*shape, dtype=getattr(torch, format))   # integers are read faster than a tuple
     producer = _producer(x)
     if producer == "numpy":
         try:
@@ -89,7 +89,7 @@ def empty_like(x: Any, rows: int, cols: int, format: Format, name: str) -> Any:
                 f"{name}: NumPy has no {format} of its own; pip install ml_dtypes, or pass {name}= yourself "
                 "(uint8 is taken as the bits of e4m3, uint16 as the bits of bfloat16)"
             ) from e
-        return sys.modules["numpy"].empty((rows, cols), getattr(ml_dtypes, format, format))
+        return sys.modules["numpy"].empty(shape, getattr(ml_dtypes, format, format))
     raise InvalidArgument(f"{name}: arrays of {producer} are not allocated here; pass {name}= to write into")
 
 

@@ -53,6 +53,66 @@ def gemm(
     )
 
 
+def grouped_gemm(
+    a: Any,
+    sfa: Any,
+    b: Any,
+    sfb: Any,
+    d: Any = None,
+    *,
+    offsets: Any = None,
+    m_indices: Any = None,
+    prefix_sums: Any = None,
+    masked_m: Any = None,
+    alignment: int = 128,
+    expected_m: int = 0,
+    numerics: Literal["fast", "exact", "hopper"] = "fast",
+    config: str | None = None,
+    check_values: bool | None = None,
+    num_sms: int = 0,
+    pdl: bool = False,
+    stream: Any = None,
+    context: Context | None = None,
+) -> Any:
+    """gemm for groups of rows, each with weights of its own, as mixtures of experts have. Returns `d`.
+
+    b [G, N, K] and sfb [G, ceil(N/128), ceil(K/128)] have the groups' weights. a [M, K], sfa [M, ceil(K/128)] and
+    d [M, N] have the rows of all groups. One of four arrays of int32, on the device of d, says which rows are whose:
+
+    `offsets` [G + 1]: group g has the rows offsets[g] up to offsets[g + 1].
+    `m_indices` [M]: the group of each row, -1 for padding, which becomes zero in d. Groups begin at multiples of
+    `alignment`, 64 or more, and have their padding behind their rows.
+    `prefix_sums` [G]: group g ends at row prefix_sums[g] and begins at the next multiple of `alignment` after the one
+    before it.
+    `masked_m` [G]: a, sfa and d have a further first dimension of G; the first masked_m[g] rows of each are used.
+
+    Rows that belong to no group are not written (those of m_indices are), so a new d holds there whatever its memory
+    held. A GPU reads the numbers when the kernel runs, nothing waits for them; ones that break the rules lead to no row
+    outside of the arrays, and `check_values` names them. `expected_m`: rows of a group to choose the kernel by, where
+    M / G says little (masked_m: M). The rest as in gemm; results are always batch-invariant.
+    """
+    return _native.grouped_gemm(
+        (context or default_context()).handle,
+        a,
+        sfa,
+        b,
+        sfb,
+        d,
+        offsets,
+        m_indices,
+        prefix_sums,
+        masked_m,
+        alignment,
+        expected_m,
+        numerics,
+        config,
+        check_values,
+        num_sms,
+        pdl,
+        None if stream is None else stream_number(stream),
+    )
+
+
 def _quantize(
     native: Any, x: Any, q: Any, scales: Any, power_of_two_scales: bool, stream: Any, context: Context | None
 ) -> tuple[Any, Any]:

@@ -58,12 +58,16 @@ Device device_of(std::string_view name, DLDevice d) {
     }
 }
 
+void check_dimensions(std::string_view name, const DLTensor& tensor, int wanted) {
+    if (tensor.ndim != wanted)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{}: has {} dimensions, must have {}; reshape it", name, tensor.ndim, wanted));
+}
+
 }  // namespace
 
 Matrix matrix_of(std::string_view name, const DLTensor& tensor) {
-    if (tensor.ndim != 2)
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("{}: has {} dimensions, must have 2; reshape it", name, tensor.ndim));
+    check_dimensions(name, tensor, 2);
     Matrix m{.data = static_cast<char*>(tensor.data) + tensor.byte_offset,
              .dtype = dtype_of(name, tensor.dtype),
              .rows = tensor.shape[0],
@@ -75,6 +79,30 @@ Matrix matrix_of(std::string_view name, const DLTensor& tensor) {
     if (m.cols <= 1 || m.rows == 0) m.col_stride = 1;
     if (m.rows <= 1 || m.cols == 0) m.row_stride = m.cols;
     return m;
+}
+
+Stack stack_of(std::string_view name, const DLTensor& tensor) {
+    check_dimensions(name, tensor, 3);
+    DLTensor first = tensor;
+    first.ndim = 2;
+    ++first.shape;
+    if (first.strides) ++first.strides;
+    return {.matrix = matrix_of(name, first),
+            .count = tensor.shape[0],
+            .stride = tensor.strides ? tensor.strides[0] : tensor.shape[1] * tensor.shape[2]};
+}
+
+Numbers numbers_of(std::string_view name, const DLTensor& tensor) {
+    check_dimensions(name, tensor, 1);
+    const DLDataType t = tensor.dtype;
+    if (t.code != kDLInt || t.bits != 32 || t.lanes != 1)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{}: has dtype {}, must be int32; convert it", name, name_of(t)));
+    if (tensor.strides && tensor.shape[0] > 1 && tensor.strides[0] != 1)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{}: has stride {}, must be 1; make it contiguous", name, tensor.strides[0]));
+    const void* data = static_cast<const char*>(tensor.data) + tensor.byte_offset;
+    return {static_cast<const int32_t*>(data), tensor.shape[0], device_of(name, tensor.device)};
 }
 
 }  // namespace finegemm::python

@@ -1,9 +1,10 @@
 // DLPack tensors as the library's matrices. Layer: front end.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
-#include <finegemm/tensor.h>
+#include <finegemm/grouped.h>
 
 #include "dlpack.h"
 
@@ -12,5 +13,16 @@ namespace finegemm::python {
 /// A view of `tensor`. Formats that a producer cannot name come as their bits: uint8 is e4m3, uint16 is bf16.
 /// Throws Error that calls the tensor `name`.
 Matrix matrix_of(std::string_view name, const DLTensor& tensor);
+
+/// The same of three dimensions, the first of which counts matrices.
+Stack stack_of(std::string_view name, const DLTensor& tensor);
+
+/// A vector of int32.
+struct Numbers {
+    const int32_t* data;
+    int64_t size;
+    Device device;
+};
+Numbers numbers_of(std::string_view name, const DLTensor& tensor);
 
 }  // namespace finegemm::python

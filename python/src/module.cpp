@@ -13,6 +13,7 @@
 #include <finegemm/context.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
+#include <finegemm/grouped.h>
 #include <finegemm/quantize.h>
 #include <fmt/format.h>
 
@@ -141,7 +142,7 @@ Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObjec
                      .sfb = tensors.matrix("sfb", sfb),
                      .d = {}};
     Object out =
-        d == Py_None ? tensors.empty_like(a, problem.a.rows, problem.b.rows, "bfloat16", "d") : Object::shared(d);
+        d == Py_None ? tensors.empty_like(a, {problem.a.rows, problem.b.rows}, "bfloat16", "d") : Object::shared(d);
     problem.d = tensors.matrix("d", out.get(), Access::Write);
     const GemmOptions options{.stream = tensors.stream(stream, out.get(), problem.d.device),
                               .numerics = numerics_named(text("numerics", numerics)),
@@ -156,6 +157,62 @@ Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObjec
     return out;
 }
 
+/// The one that is given of the four that say which rows a group has.
+Groups groups_of(Tensors& tensors, PyObject* offsets, PyObject* m_indices, PyObject* prefix_sums, PyObject* masked_m) {
+    struct Given {
+        const char* name;
+        GroupForm form;
+        PyObject* x;
+    };
+    const Given all[] = {{"offsets", GroupForm::Offsets, offsets},
+                         {"m_indices", GroupForm::Indices, m_indices},
+                         {"prefix_sums", GroupForm::PrefixSums, prefix_sums},
+                         {"masked_m", GroupForm::Masked, masked_m}};
+    const auto is_given = [](const Given& g) { return g.x != Py_None; };
+    if (const auto count = std::ranges::count_if(all, is_given); count != 1)
+        throw Error(Errc::InvalidArgument, fmt::format("offsets, m_indices, prefix_sums, masked_m: {} of them are "
+                                                       "given, must be one; leave the others out",
+                                                       count));
+    const Given& given = *std::ranges::find_if(all, is_given);
+    const Numbers numbers = tensors.numbers(given.name, given.x);
+    return {.form = given.form, .data = numbers.data, .size = numbers.size, .device = numbers.device};
+}
+
+Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObject* sfa, PyObject* b,
+                         PyObject* sfb, PyObject* d, PyObject* offsets, PyObject* m_indices, PyObject* prefix_sums,
+                         PyObject* masked_m, PyObject* alignment, PyObject* expected_m, PyObject* numerics,
+                         PyObject* config, PyObject* check_values, PyObject* num_sms, PyObject* pdl, PyObject* stream) {
+    Tensors tensors(imports);
+    Groups groups = groups_of(tensors, offsets, m_indices, prefix_sums, masked_m);
+    groups.alignment = integer("alignment", alignment);
+    groups.expected_rows = integer("expected_m", expected_m);
+    const bool masked = groups.form == GroupForm::Masked;
+    const auto rows = [&](const char* name, PyObject* x, Access access) {
+        return masked ? tensors.stack(name, x, access) : Stack{tensors.matrix(name, x, access)};
+    };
+    GroupedGemmArgs problem{.a = rows("a", a, Access::Read),
+                            .sfa = rows("sfa", sfa, Access::Read),
+                            .b = tensors.stack("b", b),
+                            .sfb = tensors.stack("sfb", sfb),
+                            .d = {},
+                            .groups = groups};
+    const int64_t m = problem.a.matrix.rows, n = problem.b.matrix.rows;
+    Object out = d != Py_None ? Object::shared(d)
+                 : masked     ? tensors.empty_like(a, {problem.a.count, m, n}, "bfloat16", "d")
+                              : tensors.empty_like(a, {m, n}, "bfloat16", "d");
+    problem.d = rows("d", out.get(), Access::Write);
+    const GemmOptions options{.stream = tensors.stream(stream, out.get(), problem.d.matrix.device),
+                              .numerics = numerics_named(text("numerics", numerics)),
+                              .check_values = choice(check_values),
+                              .num_sms = clamped(integer("num_sms", num_sms)),
+                              .pdl = truth(pdl),
+                              .config = std::string(config == Py_None ? "" : text("config", config))};
+    Context& owner = context_in(context);
+    const WithoutGil others_run;
+    grouped_gemm(owner, problem, options);
+    return out;
+}
+
 constexpr int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
 
 template <auto Quantize, bool SquareBlocks>
@@ -164,8 +221,8 @@ Object quantize_into(const Imports& imports, PyObject* context, PyObject* x, PyO
     Tensors tensors(imports);
     const Matrix in = tensors.matrix("x", x);
     const int64_t scale_rows = SquareBlocks ? blocks(in.rows) : in.rows;
-    Object out = q == Py_None ? tensors.empty_like(x, in.rows, in.cols, "float8_e4m3fn", "q") : Object::shared(q);
-    Object out_scales = scales == Py_None ? tensors.empty_like(x, scale_rows, blocks(in.cols), "float32", "scales")
+    Object out = q == Py_None ? tensors.empty_like(x, {in.rows, in.cols}, "float8_e4m3fn", "q") : Object::shared(q);
+    Object out_scales = scales == Py_None ? tensors.empty_like(x, {scale_rows, blocks(in.cols)}, "float32", "scales")
                                           : Object::shared(scales);
     const Matrix out_matrix = tensors.matrix("q", out.get(), Access::Write);
     const Matrix scale_matrix = tensors.matrix("scales", out_scales.get(), Access::Write);
@@ -221,6 +278,7 @@ PyMethodDef method(const char* name) {
 
 PyMethodDef methods[] = {method<make_context>("context"),
                          method<gemm_into>("gemm"),
+                         method<grouped_gemm_into>("grouped_gemm"),
                          method<quantize_into<quantize_rows, false>>("quantize_rows"),
                          method<quantize_into<quantize_blocks, true>>("quantize_blocks"),
                          method<explain_text>("explain"),

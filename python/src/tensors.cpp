@@ -2,10 +2,11 @@
 // Layer: front end.
 #include "tensors.h"
 
+#include <algorithm>
+#include <array>
+
 #include <finegemm/error.h>
 #include <fmt/format.h>
-
-#include "matrix.h"
 
 namespace finegemm::python {
 
@@ -57,18 +58,28 @@ const DLTensor& Tensors::exported(const char* name, PyObject* x, Access access) 
     return versioned->dl_tensor;
 }
 
-Matrix Tensors::matrix(const char* name, PyObject* x, Access access) {
+/// Its shape and strides are borrowed.
+DLTensor Tensors::tensor(const char* name, PyObject* x, Access access) {
     DLTensor tensor;
     if (const DLPackExchangeAPI* exchange = exchange_of(x)) {
-        if (exchange->dltensor_from_py_object_no_sync(x, &tensor) == 0) return matrix_of(name, tensor);
+        if (exchange->dltensor_from_py_object_no_sync(x, &tensor) == 0) return tensor;
         PyErr_Clear();  // what follows fails too, and says for which argument
     }
-    return matrix_of(name, exported(name, x, access));
+    return exported(name, x, access);
 }
 
-Object Tensors::empty_like(PyObject* x, int64_t rows, int64_t cols, const char* format, const char* name) const {
-    return call(imports_.empty_like, x, integer(rows).get(), integer(cols).get(), string(format).get(),
-                string(name).get());
+Matrix Tensors::matrix(const char* name, PyObject* x, Access access) {
+    return matrix_of(name, tensor(name, x, access));
+}
+Stack Tensors::stack(const char* name, PyObject* x, Access access) { return stack_of(name, tensor(name, x, access)); }
+Numbers Tensors::numbers(const char* name, PyObject* x) { return numbers_of(name, tensor(name, x, Access::Read)); }
+
+Object Tensors::empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format,
+                           const char* name) const {
+    std::array<Object, 3> extents;   // null ends the arguments
+    std::ranges::transform(shape, extents.begin(), integer);
+    return call(imports_.empty_like, x, string(format).get(), string(name).get(), extents[0].get(), extents[1].get(),
+                extents[2].get());
 }
 
 Stream Tensors::stream(PyObject* given, PyObject* x, Device device) {

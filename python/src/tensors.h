@@ -3,12 +3,14 @@
 
 #include "object.h"
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
 #include <finegemm/tensor.h>
 
 #include "dlpack.h"
+#include "matrix.h"
 
 namespace finegemm::python {
 
@@ -28,8 +30,10 @@ public:
 
     /// Throws Error that calls the tensor `name`, or PythonError.
     Matrix matrix(const char* name, PyObject* x, Access access = Access::Read);
-    /// A new row-major tensor of x's library on x's device.
-    Object empty_like(PyObject* x, int64_t rows, int64_t cols, const char* format, const char* name) const;
+    Stack stack(const char* name, PyObject* x, Access access = Access::Read);
+    Numbers numbers(const char* name, PyObject* x);
+    /// A new row-major tensor of x's library on x's device; `shape`: of two or three dimensions.
+    Object empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format, const char* name) const;
     /// `given`, a number, where it is not None; else the stream on which the library of `x`, which is on `device`,
     /// works now.
     Stream stream(PyObject* given, PyObject* x, Device device);
@@ -37,6 +41,7 @@ public:
 private:
     const DLPackExchangeAPI* exchange_of(PyObject* x);
     const DLTensor& exported(const char* name, PyObject* x, Access access);
+    DLTensor tensor(const char* name, PyObject* x, Access access);
 
     const Imports& imports_;
     // The last type that was asked for its functions: most often all tensors of a call have one.

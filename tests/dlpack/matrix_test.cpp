@@ -91,6 +91,41 @@ TEST(DlpackMatrix, DevicesAreTheCpuAndCuda) {
     EXPECT_TRUE(contains(error, "x: is on DLPack device type 8, must be on the CPU")) << error.what();
 }
 
+TEST(DlpackStack, IsMatricesBehindOneAnother) {
+    Tensor t;
+    t.dl.ndim = 3;
+    t.shape[0] = 3, t.shape[1] = 4, t.shape[2] = 6;
+    t.strides[0] = 40, t.strides[1] = 8, t.strides[2] = 1;
+    const Stack s = stack_of("x", t.dl);
+    EXPECT_EQ(std::tuple(s.count, s.stride), std::tuple(3, 40));
+    const Matrix& m = s.matrix;
+    EXPECT_EQ(std::tuple(m.rows, m.cols, m.row_stride, m.col_stride), std::tuple(4, 6, 8, 1));
+    t.dl.strides = nullptr;
+    EXPECT_EQ(stack_of("x", t.dl).stride, 24);
+    EXPECT_EQ(stack_of("x", t.dl).matrix.row_stride, 6);
+    t.dl.ndim = 2;
+    EXPECT_TRUE(contains(error_of([&] { stack_of("x", t.dl); }), "x: has 2 dimensions, must have 3; reshape it"));
+}
+
+TEST(DlpackNumbers, AreAContiguousVectorOfInt32) {
+    Tensor t;
+    t.dl.ndim = 1;
+    t.dl.dtype = {kDLInt, 32, 1};
+    t.dl.device = {kDLCUDA, 2};
+    t.dl.byte_offset = 4;
+    t.strides[0] = 1;
+    const Numbers n = numbers_of("x", t.dl);
+    EXPECT_EQ(static_cast<const void*>(n.data), t.memory + 4);
+    EXPECT_EQ(n.size, 4);
+    EXPECT_EQ(n.device, (Device{DeviceType::Cuda, 2}));
+    t.strides[0] = 0;
+    EXPECT_TRUE(contains(error_of([&] { numbers_of("x", t.dl); }), "x: has stride 0, must be 1"));
+    t.dl.dtype = {kDLUInt, 32, 1};
+    EXPECT_TRUE(contains(error_of([&] { numbers_of("x", t.dl); }), "x: has dtype uint32, must be int32; convert it"));
+    t.dl.ndim = 0;
+    EXPECT_TRUE(contains(error_of([&] { numbers_of("x", t.dl); }), "x: has 0 dimensions, must have 1"));
+}
+
 TEST(DlpackMatrix, HasTwoDimensions) {
     for (const int dimensions : {0, 1, 3}) {
         Tensor t;
