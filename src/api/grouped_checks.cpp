@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kGroups = "groups";   // the name of the argument
 constexpr int64_t kMaxGroups = 1024;
 constexpr int64_t kMaxAlignment = 1 << 30;
-/// Rows of the smallest tile: one tile reads the index of its first row and has no rows of another group.
+/// Rows of the smallest tile: a tile reads the index of its first row only, so none may have rows of two groups.
 constexpr int64_t kMinIndexAlignment = 64;
 
 /// How many matrices each stack has.
