@@ -1,12 +1,8 @@
 // The backend for Hopper GPUs: choose a kernel, get its code, describe the matrices, launch. Layer backend.
-#include "backend/hopper.h"
+#include "backend/hopper_backend.h"
 
 #include <algorithm>
-#include <array>
 #include <mutex>
-#include <shared_mutex>
-#include <unordered_map>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -15,91 +11,34 @@
 
 #include "backend/check_device.h"
 #include "backend/device_spec.h"
-#include "backend/hash.h"
-#include "cuda/kernel.h"
 #include "cuda/tensor_map.h"
-#include "jit/quantize_source.h"
-#include "plan/table.h"
 
 namespace finegemm {
 
 namespace {
 
-/// L2 policies as createpolicy.fractional encodes them for a fraction of one. PTX ISA, createpolicy.
-constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000000000, kEvictLast = 0x14f0000000000000;
-/// Up to so many rows the weights are read once: they should not push the activations out of L2.
-constexpr uint32_t kStreamingRows = 128;
 /// CTAs of a quantisation kernel, which then walks over its tasks.
 constexpr uint64_t kMaxGrid = 1u << 20;
-/// Row strides of tensor maps, in bytes, are below this. CUDA driver API, cuTensorMapEncodeTiled.
+/// Strides of tensor maps, in bytes, are below this. CUDA driver API, cuTensorMapEncodeTiled.
 constexpr int64_t kMaxTensorMapStride = 1ll << 40;
 
-/// A GEMM kernel on the device.
-struct GemmKernel {
-    GemmConfig config;
-    cuda::Kernel kernel;
-};
-
-/// What the planner is asked for.
-using Shape = std::array<uint32_t, 5>;
-
-/// What a launch depends on: calls that agree share its parameters, tensor maps included.
-struct CallKey {
-    const void *a, *sfa, *b, *sfb, *d;
-    int64_t m, n, k, batch_invariant, num_sms, a_stride, b_stride, d_stride, sfa_row, sfa_col, sfb_row, sfb_col;
-    const GemmKernel* named;  // null: the planner's choice
-    bool operator==(const CallKey&) const = default;
-};
-
-struct Call {
-    GemmParams params;
-    uint32_t grid;
-    const cuda::Kernel* kernel;
-};
-
-ScaleView view_of(const ConstMatrix& scales) {
-    return {static_cast<const float*>(scales.data), scales.row_stride, scales.col_stride};
+uint64_t checked_stride(const char* name, const char* of, int64_t stride, DType dtype) {
+    if (stride >= kMaxTensorMapStride / size_of(dtype))
+        throw Error(Errc::Unsupported,
+                    fmt::format("{}: has {} stride {}, must be below {} for the GPU's copy engine; copy it to memory "
+                                "with a smaller one",
+                                name, of, stride, kMaxTensorMapStride / size_of(dtype)));
+    return static_cast<uint64_t>(stride * size_of(dtype));
 }
 
-class HopperBackend final : public Backend {
-public:
-    HopperBackend(const Options& options, int index, KernelProvider provider);
+cuda::GlobalMatrix global_matrix(const char* name, const ConstMatrix& x) {
+    // The stride of a single row is never used, but must be legal: take that of a tight row.
+    const int64_t stride = x.rows > 1 ? x.row_stride : (x.cols + 15) / 16 * 16;
+    return {x.data, static_cast<uint64_t>(x.rows), static_cast<uint64_t>(x.cols),
+            checked_stride(name, "row", stride, x.dtype)};
+}
 
-    void gemm(const GemmArgs& args, const GemmOptions& options) override;
-    void grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options) override;
-    void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
-                  const QuantizeOptions& options) override;
-    void check_scales(const GemmArgs& args, const GemmOptions& options) override;
-    void check_groups(const GroupedGemmArgs& args, const GemmOptions& options) override;
-
-private:
-    const GemmKernel& chosen(const plan::Problem& problem);
-    const GemmKernel& named(const plan::Problem& problem, const std::string& name);
-    const GemmKernel* find(const std::string& name) const;
-    const GemmKernel& load(const GemmConfig& config);
-    const GemmKernel& for_scales(const GemmKernel& kernel, const GemmArgs& args);
-    const cuda::Kernel& quantize_kernel(const QuantizeConfig& config);
-    std::shared_ptr<const Call> find_call(CallKey& key, const std::string& config) const;
-    std::shared_ptr<const Call> make_call(CallKey& key, const std::string& config, const GemmArgs& args);
-    Call prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const;
-    void zero(const Matrix& d, Stream stream) const;
-
-    bool batch_invariant_;  // of calls that do not say
-    KernelProvider provider_;
-    std::shared_ptr<const cuda::Driver> driver_;
-    cuda::Device device_;  // before the kernels, which refer to it
-    plan::DeviceSpec spec_;
-    plan::PlanTable table_;  // of the user; goes before the planner's own choice
-
-    // Kernels are few and stay, so pointers to them are good without the lock. Shapes and pointers change without end
-    // in some programs: what is kept of them is dropped all at once when it is too much.
-    static constexpr size_t kMaxKept = 4096;
-    mutable std::shared_mutex mutex_;
-    std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
-    std::array<std::unique_ptr<const cuda::Kernel>, 6> quantize_kernels_;
-    std::unordered_map<Shape, const GemmKernel*, BytesHash> choices_;
-    std::unordered_map<CallKey, std::shared_ptr<const Call>, BytesHash> calls_;
-};
+}  // namespace
 
 HopperBackend::HopperBackend(const Options& options, int index, KernelProvider provider)
     : batch_invariant_(options.batch_invariant),
@@ -135,7 +74,8 @@ const GemmKernel& HopperBackend::load(const GemmConfig& config) {
 }
 
 const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
-    const Shape shape{problem.m, problem.n, problem.k, problem.batch_invariant, problem.num_sms};
+    const Shape shape{problem.m,       problem.n,      problem.k,          problem.batch_invariant,
+                      problem.num_sms, problem.groups, problem.group_rows, problem.alignment};
     {
         const std::shared_lock lock(mutex_);
         if (const auto found = choices_.find(shape); found != choices_.end()) return *found->second;
@@ -160,34 +100,39 @@ const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::
 }
 
 /// The variant of a kernel that reads these scales fastest.
-const GemmKernel& HopperBackend::for_scales(const GemmKernel& kernel, const GemmArgs& args) {
+const GemmKernel& HopperBackend::for_scales(const GemmKernel& kernel, bool scale_runs) {
     const GemmConfig config = plan::for_row_scales(kernel.config);
-    const auto k_blocks = ceil_div(static_cast<uint32_t>(args.a.cols), kScaleBlock);
-    if (config == kernel.config || !has_scale_runs(view_of(args.sfa), k_blocks, config.k_splits())) return kernel;
+    if (config == kernel.config || !scale_runs) return kernel;
     const GemmKernel* loaded = find(plan::name_of(config));
     return loaded ? *loaded : load(config);
+}
+
+TensorMap HopperBackend::map_of(const char* name, const ConstMatrix& x, const TmaBox& box) const {
+    return cuda::encode(*driver_, global_matrix(name, x), box);
+}
+
+TensorMap HopperBackend::map_of(const char* name, const ConstStack& x, const TmaBox& box) const {
+    cuda::GlobalMatrix matrix = global_matrix(name, x.matrix);
+    matrix.count = static_cast<uint64_t>(x.count);
+    matrix.stride_bytes =
+        x.count > 1 ? checked_stride(name, "stack", x.stride, x.matrix.dtype) : matrix.row_stride_bytes;
+    return cuda::encode(*driver_, matrix, box);
+}
+
+uint32_t HopperBackend::clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const {
+    const uint32_t clusters = kernel.kernel.resident_clusters();
+    if (!plan::has_sm_budget(problem, spec_)) return clusters;
+    return std::min(clusters, plan::ctas_at_once(problem, spec_, kernel.config) / kernel.config.cluster);
 }
 
 Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const {
     const GemmConfig& c = kernel.config;
     const auto m = static_cast<uint32_t>(args.d.rows), n = static_cast<uint32_t>(args.d.cols);
     const auto k = static_cast<uint32_t>(args.a.cols);
-    const auto encoded = [this](const char* name, const ConstMatrix& x, const TmaBox& box) {
-        // The stride of a single row is never used, but must be legal: take that of a tight row.
-        const int64_t stride = x.rows > 1 ? x.row_stride : (x.cols + 15) / 16 * 16;
-        if (stride >= kMaxTensorMapStride / size_of(x.dtype))
-            throw Error(Errc::Unsupported,
-                        fmt::format("{}: has row stride {}, must be below {} for the GPU's copy engine; copy it to "
-                                    "memory with a smaller one",
-                                    name, stride, kMaxTensorMapStride / size_of(x.dtype)));
-        const cuda::GlobalMatrix matrix{x.data, static_cast<uint64_t>(x.rows), static_cast<uint64_t>(x.cols),
-                                        static_cast<uint64_t>(stride * size_of(x.dtype))};
-        return cuda::encode(*driver_, matrix, box);
-    };
     const auto loads = [&](const char* name, const ConstMatrix& x, const LoadBoxes& boxes, uint32_t rows_of_last) {
-        const TensorMap last = encoded(name, x, boxes.last);
+        const TensorMap last = map_of(name, x, boxes.last);
         const bool one_map = boxes.whole == boxes.last || x.rows < boxes.whole.rows;   // no tile is whole, or all are
-        return TileLoads{one_map ? last : encoded(name, x, boxes.whole), last, rows_of_last};
+        return TileLoads{one_map ? last : map_of(name, x, boxes.whole), last, rows_of_last};
     };
     const bool streaming = m <= kStreamingRows;
     Call call{.params = {.a = loads("a", args.a, a_boxes(c, m), rows_of_last_tile(m, c.tile_m, c.a_sharers())),
@@ -204,23 +149,8 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
                          .b_policy = streaming ? kEvictFirst : kEvictNormal},
               .grid = 0,
               .kernel = &kernel.kernel};
-    uint32_t clusters = kernel.kernel.resident_clusters();
-    if (plan::has_sm_budget(problem, spec_))
-        clusters = std::min(clusters, plan::ctas_at_once(problem, spec_, c) / c.cluster);
-    call.grid = grid_size(c, call.params.raster.size(), clusters);
+    call.grid = grid_size(c, call.params.raster.size(), clusters_for(kernel, problem));
     return call;
-}
-
-/// Sets the key's kernel, too, if it has been loaded.
-std::shared_ptr<const Call> HopperBackend::find_call(CallKey& key, const std::string& config) const {
-    const std::shared_lock lock(mutex_);
-    if (!config.empty()) {
-        const auto kernel = kernels_.find(config);
-        if (kernel == kernels_.end()) return nullptr;
-        key.named = kernel->second.get();
-    }
-    const auto found = calls_.find(key);
-    return found == calls_.end() ? nullptr : found->second;
 }
 
 std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::string& config, const GemmArgs& args) {
@@ -229,7 +159,8 @@ std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::st
                                 static_cast<uint32_t>(key.num_sms)};
     const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
     if (!config.empty()) key.named = &kernel;
-    auto call = std::make_shared<const Call>(prepare(args, for_scales(kernel, args), problem));
+    const bool scale_runs = has_scale_runs(view_of(args.sfa), problem.k_blocks(), kernel.config.k_splits());
+    auto call = std::make_shared<const Call>(prepare(args, for_scales(kernel, scale_runs), problem));
     const std::unique_lock lock(mutex_);
     if (calls_.size() >= kMaxKept) calls_.clear();
     return calls_.try_emplace(key, std::move(call)).first->second;
@@ -242,7 +173,7 @@ void HopperBackend::gemm(const GemmArgs& args, const GemmOptions& options) {
                 options.batch_invariant.value_or(batch_invariant_), options.num_sms,
                 args.a.row_stride,   args.b.row_stride,   args.d.row_stride,   args.sfa.row_stride,
                 args.sfa.col_stride, args.sfb.row_stride, args.sfb.col_stride, nullptr};
-    std::shared_ptr<const Call> call = find_call(key, options.config);
+    std::shared_ptr<const Call> call = find_call(calls_, key, key, options.config);
     const cuda::CurrentDevice current(device_);
     if (!call) call = make_call(key, options.config, args);
     call->kernel->launch(call->grid, &call->params, options.stream, options.pdl);
@@ -304,13 +235,6 @@ void HopperBackend::check_groups(const GroupedGemmArgs& args, const GemmOptions&
     const cuda::CurrentDevice current(device_);
     check_device_groups(*driver_, args, options.stream);
 }
-
-void HopperBackend::grouped_gemm(const GroupedGemmArgs&, const GemmOptions&) {
-    throw Error(Errc::Unsupported,
-                "grouped_gemm: has no kernel for GPUs in this version; pass CPU matrices to run on the CPU");
-}
-
-}  // namespace
 
 std::unique_ptr<Backend> make_hopper_backend(const Options& options, int device_index) {
     const auto store = std::make_shared<const jit::KernelStore>(options);

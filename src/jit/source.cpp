@@ -23,9 +23,10 @@ std::string to_source(const GemmConfig& c) {
     return fmt::format(
         "finegemm::GemmConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .math_warpgroups = {}, .cluster = {}, "
         ".cluster_use = finegemm::ClusterUse::{}, .ctas_per_sm = {}, "
-        ".scales = finegemm::ScaleLayout::{}}}",
+        ".scales = finegemm::ScaleLayout::{}{}}}",
         c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm,
-        c.scales == ScaleLayout::Rows ? "Rows" : "Any");
+        c.scales == ScaleLayout::Rows ? "Rows" : "Any",
+        c.grouped() ? ", .grouping = finegemm::Grouping::Rows" : "");
 }
 
 KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
@@ -36,7 +37,7 @@ KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
                             "#include <finegemm/device/gemm.cuh>\n"
                             "inline constexpr auto kConfig = {};\n"
                             "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm)\n"
-                            "{}(const __grid_constant__ finegemm::GemmParams params) {{\n"
+                            "{}(const __grid_constant__ finegemm::Params<kConfig> params) {{\n"
                             "    finegemm::device::gemm<kConfig>(params);\n"
                             "}}\n",
                             c.tile_n, to_source(c), entry)};

@@ -52,15 +52,40 @@ constexpr auto kCandidates = std::to_array<Candidate>({
     {{256, 128, 4, 2, 2, kShareA, 1}, {0.728, 0.728, 1.97}},
 });
 
-constexpr auto kConfigs = [] {
-    std::array<GemmConfig, kCandidates.size()> configs{};
-    for (size_t i = 0; i < configs.size(); ++i) configs[i] = kCandidates[i].config;
+// For groups of rows.
+constexpr auto kGrouped = std::to_array<Candidate>({
+    {{64, 32, 8, 1, 1, kAlone, 2}, {0.212, 0.141, 0.49}},
+    {{64, 64, 6, 1, 1, kAlone, 2}, {0.290, 0.199, 0.43}},
+    {{64, 128, 4, 1, 1, kAlone, 2}, {0.480, 0.320, 0.60}},
+    {{64, 128, 8, 1, 1, kAlone, 1}, {0.320, 0.320, 0.60}},
+    {{128, 64, 8, 2, 1, kAlone, 1}, {0.248, 0.248, 0.45}},
+    {{128, 96, 7, 2, 1, kAlone, 1}, {0.334, 0.334, 0.71}},
+    {{128, 128, 6, 2, 1, kAlone, 1}, {0.373, 0.373, 0.88}},
+    {{128, 192, 5, 2, 1, kAlone, 1}, {0.535, 0.535, 1.31}},
+    {{192, 96, 5, 3, 1, kAlone, 1}, {0.472, 0.472, 1.04}},
+    {{192, 128, 4, 3, 1, kAlone, 1}, {0.536, 0.536, 1.32}},
+    {{256, 128, 4, 2, 1, kAlone, 1}, {0.728, 0.728, 1.69}},
+    {{256, 128, 4, 2, 2, kShareA, 1}, {0.728, 0.728, 1.97}},
+});
+
+/// The configurations of a list of candidates, whose rows leave the grouping to this.
+template <size_t Count>
+constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, Count>& list, Grouping grouping) {
+    std::array<GemmConfig, Count> configs{};
+    for (size_t i = 0; i < Count; ++i) {
+        configs[i] = list[i].config;
+        configs[i].grouping = grouping;
+    }
     return configs;
-}();
+}
+constexpr auto kConfigs = configs_of(kCandidates, Grouping::None);
+constexpr auto kGroupedConfigs = configs_of(kGrouped, Grouping::Rows);
 
 }  // namespace
 
-std::span<const GemmConfig> candidates() { return kConfigs; }
+std::span<const GemmConfig> candidates(Grouping grouping) {
+    return grouping == Grouping::Rows ? std::span<const GemmConfig>(kGroupedConfigs) : kConfigs;
+}
 
 GemmConfig for_row_scales(GemmConfig config) {
     // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major (measured on an H200).
@@ -69,16 +94,21 @@ GemmConfig for_row_scales(GemmConfig config) {
 }
 
 std::vector<GemmConfig> kernels() {
-    std::vector<GemmConfig> all(kConfigs.begin(), kConfigs.end());
-    for (const GemmConfig& c : kConfigs)
-        if (for_row_scales(c) != c) all.push_back(for_row_scales(c));
+    std::vector<GemmConfig> all;
+    for (const Grouping grouping : {Grouping::None, Grouping::Rows})
+        for (const GemmConfig& c : candidates(grouping)) {
+            all.push_back(c);
+            if (for_row_scales(c) != c) all.push_back(for_row_scales(c));
+        }
     return all;
 }
 
 const Rates& rates(const GemmConfig& config) {
-    const auto found = std::ranges::find(kCandidates, config, &Candidate::config);
-    if (found == kCandidates.end()) throw Error(Errc::Internal, "no rates for a kernel that is not a candidate");
-    return found->rates;
+    const auto configs = candidates(config.grouping);
+    const auto found = std::ranges::find(configs, config);
+    if (found == configs.end()) throw Error(Errc::Internal, "no rates for a kernel that is not a candidate");
+    const auto index = static_cast<size_t>(found - configs.begin());
+    return config.grouped() ? kGrouped[index].rates : kCandidates[index].rates;
 }
 
 std::string_view name_of(ClusterUse use) {
@@ -95,13 +125,15 @@ std::string name_of(const GemmConfig& c) {
     std::string name = fmt::format("m{}n{}s{}w{}", c.tile_m, c.tile_n, c.stages, c.math_warpgroups);
     if (c.cluster_use != ClusterUse::None) name += fmt::format("_{}{}", name_of(c.cluster_use), c.cluster);
     if (c.ctas_per_sm > 1) name += fmt::format("_x{}", c.ctas_per_sm);
+    if (c.grouped()) name += "_grouped";
     if (c.scales == ScaleLayout::Rows) name += "_rows";
     return name;
 }
 
 GemmConfig config_named(std::string_view name) {
-    for (const GemmConfig& c : kConfigs)
-        if (name_of(c) == name) return c;
+    for (const Grouping grouping : {Grouping::None, Grouping::Rows})
+        for (const GemmConfig& c : candidates(grouping))
+            if (name_of(c) == name) return c;
     throw Error(
         Errc::InvalidArgument,
         fmt::format("config: '{}' is not the name of a kernel; `finegemm explain M N K` lists the names", name));

@@ -13,11 +13,15 @@
 namespace finegemm::plan {
 
 struct Problem {
-    uint32_t m = 0, n = 0, k = 0;
+    uint32_t m = 0, n = 0, k = 0;   // m: of all groups together, as many as there may be
     bool batch_invariant = false;   // the order of a row's sums may not depend on M
     uint32_t num_sms = 0;           // that may be used, if not 0
+    uint32_t groups = 0;            // of rows, each with a B of its own; 0: no grouped product
+    uint32_t group_rows = 0;        // of each group, as expected; 0: m / groups
+    uint32_t alignment = 0;         // a tile may not reach across a multiple of so many rows, if not 0
     constexpr bool operator==(const Problem&) const = default;
     constexpr uint32_t k_blocks() const { return ceil_div(k, kScaleBlock); }
+    constexpr Grouping grouping() const { return groups > 0 ? Grouping::Rows : Grouping::None; }
 };
 
 /// What the cost model needs to know of a GPU.
@@ -34,8 +38,8 @@ struct DeviceSpec {
 /// A known device by name ("h200", "h100", "h20", "gh200"); null when unknown.
 const DeviceSpec* find_device(std::string_view name);
 
-/// All kernels that the planner may choose, for scales of any layout.
-std::span<const GemmConfig> candidates();
+/// All kernels of a kind that the planner may choose, for scales of any layout.
+std::span<const GemmConfig> candidates(Grouping grouping = Grouping::None);
 
 /// The same kernel for row-major scales; itself where the other one is as fast.
 GemmConfig for_row_scales(GemmConfig config);

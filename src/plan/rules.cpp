@@ -16,6 +16,8 @@ struct Rule {
 constexpr uint32_t kMaxExtent = 1u << 31;   // coordinates of tensor maps are signed 32-bit numbers
 
 constexpr Rule kRules[] = {
+    {"computes products of another kind",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.grouping() == c.grouping; }},
     // First, as the others count tiles and must not overflow.
     {"takes no extent above 2^31",
      [](const Problem& p, const DeviceSpec&, const GemmConfig&) { return max(p.m, max(p.n, p.k)) <= kMaxExtent; }},
@@ -44,8 +46,13 @@ constexpr Rule kRules[] = {
     {"a tile of half as many rows holds all of M", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          return c.tile_m == 64 || p.m > c.tile_m / 2;
      }},
+    {"has tiles that would reach into the next block of row indices",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
+         return p.alignment == 0 || p.alignment % c.tile_m == 0;
+     }},
     {"makes more tiles than a grid can index", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
-         const uint64_t tiles_m = ceil_div(p.m, c.tile_m) + c.cluster, tiles_n = ceil_div(p.n, c.tile_n) + c.cluster;
+         const uint64_t tiles_m = ceil_div(p.m, c.tile_m) + c.cluster + p.groups;
+         const uint64_t tiles_n = ceil_div(p.n, c.tile_n) + c.cluster;
          return tiles_m * tiles_n * c.cluster < (1ull << 31);
      }},
 };

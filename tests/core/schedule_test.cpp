@@ -15,14 +15,14 @@
 namespace finegemm {
 namespace {
 
-using Tile = std::pair<uint32_t, uint32_t>;
+using Place = std::pair<uint32_t, uint32_t>;
 
 TEST(Raster, VisitsEveryTileExactlyOnceAndNoneOutside) {
     for (uint32_t tiles_m = 1; tiles_m <= 20; ++tiles_m)
         for (uint32_t tiles_n : {1u, 2u, 7u, 16u})
             for (uint32_t band = 1; band <= tiles_m + 2; ++band) {
                 const Raster raster = Raster::of(tiles_m, tiles_n, band);
-                std::set<Tile> seen;
+                std::set<Place> seen;
                 for (uint32_t i = 0; i < raster.size(); ++i) {
                     const TileCoord at = raster.at(i);
                     ASSERT_LT(at.m, tiles_m);
@@ -87,20 +87,20 @@ constexpr Problem kProblems[] = {{1, 8, 1},       {64, 4096, 7}, {700, 1000, 2},
 
 /// All that a CTA works on, in order: (tile, k-block).
 struct Step {
-    TileCoord tile;
+    Tile tile;
     uint32_t kb;
     bool operator==(const Step&) const = default;
 };
 
 template <GemmConfig C>
 Walk walk_of(const Problem& p, uint32_t cta, uint32_t ctas) {
-    return Walk::of<C>(raster(C, p.m, p.n), p.k_blocks, cta, ctas, cta % C.cluster);
+    return Walk::of<C>(raster(C, p.m, p.n), p.m, p.k_blocks, cta, ctas, cta % C.cluster);
 }
 
 template <GemmConfig C>
 std::vector<Step> steps_of(Walk walk) {
     std::vector<Step> steps;
-    for (TileCoord tile; walk.take<C>(tile);)
+    for (Tile tile; walk.take<C>(tile);)
         for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb) steps.push_back({tile, kb});
     return steps;
 }
@@ -112,7 +112,7 @@ TEST(Walk, AllCtasTogetherDoEveryBlockOfEveryTileOnceForAnyGrid) {
                 std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> visits;
                 for (uint32_t cta = 0; cta < clusters * C.cluster; ++cta)
                     for (const Step& s : steps_of<C>(walk_of<C>(p, cta, clusters * C.cluster)))
-                        ++visits[{s.tile.m, s.tile.n, s.kb}];
+                        ++visits[{s.tile.row / C.tile_m, s.tile.col / C.tile_n, s.kb}];
                 // Clusters may reach past the last tile, never by a whole cluster.
                 const uint32_t down = ceil_div(ceil_div(p.m, C.tile_m), C.b_sharers()) * C.b_sharers();
                 const uint32_t across = ceil_div(ceil_div(p.n, C.tile_n), C.a_sharers()) * C.a_sharers();
@@ -135,21 +135,53 @@ TEST(Walk, CtasOfAClusterHaveInCommonWhatTheyShare) {
             std::vector<Walk> others;
             for (uint32_t rank = 1; rank < C.cluster; ++rank)
                 others.push_back(walk_of<C>(p, first + rank, 6 * C.cluster));
-            for (TileCoord tile; leader.take<C>(tile);)
+            for (Tile tile; leader.take<C>(tile);)
                 for (uint32_t rank = 1; rank < C.cluster; ++rank) {
-                    TileCoord other;
+                    Tile other;
                     ASSERT_TRUE(others[rank - 1].take<C>(other)) << "all walk equally far, or multicasts would wait";
-                    const TileCoord expected = C.a_sharers() > 1   ? TileCoord{tile.m, tile.n + rank}
-                                               : C.b_sharers() > 1 ? TileCoord{tile.m + rank, tile.n}
-                                                                   : tile;
+                    Tile expected = tile;
+                    if (C.a_sharers() > 1) expected.col += rank * C.tile_n;
+                    if (C.b_sharers() > 1) expected.row += rank * C.tile_m;
+                    expected.rows = existing_rows(expected.row, C.tile_m, p.m);
                     EXPECT_EQ(other, expected);
                 }
             for (Walk& other : others) {
-                TileCoord none;
+                Tile none;
                 EXPECT_FALSE(other.take<C>(none));
             }
         }
     });
+}
+
+/// Every element of D that a segment has, by all ranks of all of its cluster tiles, once.
+TEST(Segment, TilesHaveEveryRowOfItOnceAndNoOther) {
+    for (const GemmConfig& c : test::kConfigs) {
+        if (c.b_sharers() > 1 || c.k_splits() > 1) continue;
+        for (const RowRange rows : {RowRange{0, 0}, {5, 6}, {3, 67}, {1000, 1129}, {64, 64 + 5 * kBandRows / 2}}) {
+            const uint32_t n = 3 * c.tile_n + 8;
+            const Raster columns = raster_of_columns(c, n);
+            std::map<std::pair<uint32_t, uint32_t>, int> visits;
+            for (uint32_t index = 0; index < segment_tiles(c, columns, rows); ++index)
+                for (uint32_t rank = 0; rank < c.cluster; ++rank) {
+                    const Tile tile = segment_tile(c, columns, rows, index, rank);
+                    ASSERT_GE(tile.row, rows.begin);
+                    ASSERT_GT(tile.rows, 0u);
+                    ASSERT_LE(tile.row + tile.rows, rows.end);
+                    if (tile.col < n)
+                        for (uint32_t row = tile.row; row < tile.row + tile.rows; ++row) ++visits[{row, tile.col}];
+                }
+            ASSERT_EQ(visits.size(), static_cast<size_t>(rows.size()) * 4) << test::describe(c);
+            for (const auto& [at, count] : visits) ASSERT_EQ(count, 1);
+        }
+    }
+}
+
+TEST(Raster, IsTheSameWhereverTheNumberOfRowsComesFrom) {
+    const GemmConfig c{.tile_m = 128, .tile_n = 128};
+    for (const uint32_t m : {1u, 2048u, 2049u, 5000u}) {
+        const Raster host = raster(c, m, 1000), columns = raster_of_columns(c, 1000);
+        for (uint32_t i = 0; i < host.size(); ++i) ASSERT_EQ(columns.at(i, host.tiles_m), host.at(i));
+    }
 }
 
 TEST(ExistingRows, TilesOfAClusterPastTheEndHaveNone) {

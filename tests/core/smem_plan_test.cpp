@@ -26,6 +26,7 @@ std::vector<Object> objects(const GemmConfig& c) {
     add(p.b, c.stages, p.b_stage, c.tile_n * 128, 1024);
     add(p.sfa, c.stages, p.sfa_stage, c.tile_m * 4, 16);   // written sixteen bytes at a time
     add(p.sfb, c.stages, p.sfb_stage, kMaxBScales * 4, 4);
+    if (c.grouped()) add(p.tiles, c.stages, p.tile_stage, sizeof(Tile), alignof(Tile));
     add(p.full, c.stages, 8, 8, 8);
     add(p.empty, c.stages, 8, 8, 8);
     if (c.k_splits() > 1) {

@@ -73,13 +73,15 @@ public:
         while (outcome_ == Outcome::Finished && step_any()) {}
         if (outcome_ != Outcome::Finished) return outcome_;
         for (const Agent& agent : agents_)
-            if (agent.block < total_) return Outcome::Deadlock;
+            if (agent.block < total_ + kEnd) return Outcome::Deadlock;
         return deliveries_.empty() ? Outcome::Finished : Outcome::Deadlock;
     }
 
 private:
     using Cursor = RingCursor<C.stages>;
     static constexpr uint32_t kRanks = producers_served(C);
+    /// Grouped kernels announce the end as a block without tiles, on which the math warps wait like on any other.
+    static constexpr uint32_t kEnd = C.grouped() ? 1 : 0;
     static constexpr uint32_t kAParts = C.a_sharers(), kBParts = C.b_sharers(), kScalePart = kAParts + kBParts;
 
     struct Stage {
@@ -127,7 +129,7 @@ private:
             return true;
         }
         Agent& agent = agents_[index];
-        if (agent.block >= total_) return false;
+        if (agent.block >= total_ + kEnd) return false;
         switch (agent.role) {
             case Role::Tma: return load_tiles(agent);
             case Role::Scales: return load_scales(agent);
@@ -139,6 +141,11 @@ private:
     bool load_tiles(Agent& agent) {
         Stage& own = stage(agent.rank, agent.at.stage);
         if (!own.empty.passed(agent.at.parity)) return false;
+        if (agent.block == total_) {
+            own.full.arrive();
+            ++agent.block;
+            return true;
+        }
         own.full.arrive(kAParts + kBParts);
         const auto send = [&](uint32_t part, bool to_all) {
             for (uint32_t rank = 0; rank < kRanks; ++rank)
@@ -167,7 +174,7 @@ private:
 
     /// A stage is released when the next one of the same tile is there: that one's multiplication runs by then.
     bool multiply(Agent& agent) {
-        const bool starts = !agent.holds || (agent.block + 1) % tile_blocks_ != 0;
+        const bool starts = !agent.holds || C.grouped() || (agent.block + 1) % tile_blocks_ != 0;
         if (starts && !stage(agent.rank, agent.at.stage).full.passed(agent.at.parity)) return false;
         if (agent.holds) {
             check(agent);   // still what it was
@@ -175,7 +182,9 @@ private:
             agent.holds = false;
             ++agent.block;
         }
-        if (starts) {
+        if (starts && agent.block == total_) {
+            ++agent.block;
+        } else if (starts) {
             agent.held = agent.at.stage;
             agent.holds = true;
             ++agent.at;

@@ -20,6 +20,12 @@ enum class ScaleLayout : uint32_t {
     Rows,  ///< row-major ones, the scales of kScaleRun k-blocks of a row at once (has_scale_runs)
 };
 
+/// What tells the kernel which rows of D there are, and which B is theirs.
+enum class Grouping : uint32_t {
+    None,  ///< one product
+    Rows,  ///< groups of rows, each with a B of its own; their sizes are in the device's memory (core/groups.h)
+};
+
 struct GemmConfig {
     uint32_t tile_m = 128;           // rows of D that one CTA computes: 64 * math_warpgroups * {1, 2}
     uint32_t tile_n = 128;           // columns of D that one CTA computes: a multiple of 16, at most 256
@@ -29,6 +35,7 @@ struct GemmConfig {
     ClusterUse cluster_use = ClusterUse::None;
     uint32_t ctas_per_sm = 1;        // bounds registers and shared memory
     ScaleLayout scales = ScaleLayout::Any;
+    Grouping grouping = Grouping::None;
 
     constexpr bool operator==(const GemmConfig&) const = default;
 
@@ -41,6 +48,7 @@ struct GemmConfig {
     FG_HD constexpr uint32_t a_sharers() const { return cluster_use == ClusterUse::ShareA ? cluster : 1; }
     FG_HD constexpr uint32_t b_sharers() const { return cluster_use == ClusterUse::ShareB ? cluster : 1; }
     FG_HD constexpr uint32_t k_splits() const { return cluster_use == ClusterUse::SplitK ? cluster : 1; }
+    FG_HD constexpr bool grouped() const { return grouping != Grouping::None; }
     /// A tile whose columns may fall into two 128-wide scale blocks of B.
     FG_HD constexpr bool two_b_scales() const { return kScaleBlock % tile_n != 0; }
 };

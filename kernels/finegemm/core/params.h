@@ -3,6 +3,7 @@
 #pragma once
 
 #include <finegemm/core/arrivals.h>
+#include <finegemm/core/groups.h>
 #include <finegemm/core/schedule.h>
 
 namespace finegemm {
@@ -40,5 +41,27 @@ struct GemmParams {
     Raster raster;             // the order of tiles
     uint64_t a_policy, b_policy;   // L2 cache policies of the loads (createpolicy's 64-bit encoding)
 };
+
+/// Heights of the boxes that the rows of a group's last tile are loaded by: powers of two, 1 to 128.
+inline constexpr uint32_t kRowBoxes = 8;
+
+/// Of a grouped kernel. A, sfa and D are stacks where GroupLayout says so, B and sfb always.
+struct GroupedParams : GemmParams {   // `m` is unused; `raster` has the columns, and one band of rows
+    GroupLayout groups;
+    int64_t sfa_stride, sfb_stride, d_stride;   // elements from one group's to the next
+    TensorMap a_rows[kRowBoxes];      // boxes of 2^i rows of A; TileLoads::last of A is unused
+};
+
+/// What a kernel takes.
+template <bool Grouped>
+struct ParamsOf {
+    using Type = GemmParams;
+};
+template <>
+struct ParamsOf<true> {
+    using Type = GroupedParams;
+};
+template <GemmConfig C>
+using Params = typename ParamsOf<C.grouped()>::Type;
 
 }  // namespace finegemm

@@ -4,12 +4,21 @@
 
 #include <finegemm/core/config.h>
 #include <finegemm/core/divide.h>
+#include <finegemm/core/groups.h>
 
 namespace finegemm {
 
 struct TileCoord {
     uint32_t m = 0, n = 0;  // in tiles of this CTA
     constexpr bool operator==(const TileCoord&) const = default;
+};
+
+/// What one CTA computes at once: rows and columns of D.
+struct alignas(16) Tile {
+    uint32_t row = 0, col = 0;   // the first ones
+    uint32_t rows = 0;           // those that exist: a cluster may reach a whole tile past the end
+    uint32_t group = 0;          // whose B it takes
+    constexpr bool operator==(const Tile&) const = default;
 };
 
 /// Tiles in bands of `band` rows: within a band the walk goes down the rows first, then one column on, so that the CTAs
@@ -39,6 +48,13 @@ struct Raster {
         const uint32_t column = height.quotient(inside);
         return {.m = first + inside - column * height.divisor, .n = column};
     }
+    /// The same order where only the device knows how many tiles there are one below the other: at least one.
+    FG_HD constexpr TileCoord at(uint32_t index, uint32_t tiles_below) const {
+        const uint32_t bands = per_band.quotient(index);
+        const uint32_t first = bands * band.divisor, inside = index - bands * per_band.divisor;
+        const uint32_t height = min(band.divisor, tiles_below - first), column = inside / height;
+        return {.m = first + inside - column * height, .n = column};
+    }
 };
 
 /// A half-open range of k-blocks.
@@ -60,10 +76,13 @@ FG_HD constexpr uint32_t cluster_tiles_n(const GemmConfig& c) { return c.a_share
 
 /// The order of cluster tiles for a problem, in bands of about 2048 rows: a wave of tiles then reads few rows of A and
 /// columns of B.
+inline constexpr uint32_t kBandRows = 2048;
 FG_HD constexpr Raster raster(const GemmConfig& c, uint32_t m, uint32_t n) {
     const uint32_t rows = c.tile_m * cluster_tiles_m(c);
-    return Raster::of(ceil_div(m, rows), ceil_div(n, c.tile_n * cluster_tiles_n(c)), 2048 / rows);
+    return Raster::of(ceil_div(m, rows), ceil_div(n, c.tile_n * cluster_tiles_n(c)), kBandRows / rows);
 }
+/// The same for rows that only the device knows: the columns, and one whole band.
+FG_HD constexpr Raster raster_of_columns(const GemmConfig& c, uint32_t n) { return raster(c, kBandRows, n); }
 
 /// The tile of the CTA with rank `rank` in the cluster that works on cluster tile `cluster_tile`.
 FG_HD constexpr TileCoord cta_tile(const GemmConfig& c, TileCoord cluster_tile, uint32_t rank) {
@@ -76,26 +95,44 @@ FG_HD constexpr uint32_t existing_rows(uint32_t first_row, uint32_t rows, uint32
     return first_row < m ? min(m - first_row, rows) : 0;
 }
 
+/// Of a segment of a grouped product, whose tiles are numbered on their own: no tile has rows of two. `columns`:
+/// raster_of_columns.
+FG_HD constexpr uint32_t segment_tiles(const GemmConfig& c, const Raster& columns, RowRange rows) {
+    return ceil_div(rows.size(), c.tile_m) * columns.tiles_n;
+}
+/// The tile of the CTA with rank `rank` in the cluster that works on cluster tile `index` of the segment.
+FG_HD constexpr Tile segment_tile(const GemmConfig& c, const Raster& columns, RowRange rows, uint32_t index,
+                                  uint32_t rank) {
+    const TileCoord at = cta_tile(c, columns.at(index, ceil_div(rows.size(), c.tile_m)), rank);
+    const uint32_t row = rows.begin + at.m * c.tile_m;
+    return {.row = row, .col = at.n * c.tile_n, .rows = existing_rows(row, c.tile_m, rows.end)};
+}
+
 /// The tiles of one CTA, in order: every `stride`-th cluster tile, from that of its own cluster on.
 struct Walk {
     Raster order;
     uint32_t next, stride;  // in cluster tiles
     uint32_t rank;          // of this CTA in its cluster
     KRange k;               // of every tile
+    uint32_t m;             // rows of D
 
     template <GemmConfig C>
-    FG_HD static constexpr Walk of(const Raster& order, uint32_t k_blocks, uint32_t cta, uint32_t ctas, uint32_t rank) {
+    FG_HD static constexpr Walk of(const Raster& order, uint32_t m, uint32_t k_blocks, uint32_t cta, uint32_t ctas,
+                                   uint32_t rank) {
         return {.order = order,
                 .next = cta / C.cluster,
                 .stride = ctas / C.cluster,
                 .rank = rank,
-                .k = k_range(k_blocks, C.k_splits(), C.k_splits() > 1 ? rank : 0)};
+                .k = k_range(k_blocks, C.k_splits(), C.k_splits() > 1 ? rank : 0),
+                .m = m};
     }
 
     template <GemmConfig C>
-    FG_HD constexpr bool take(TileCoord& out) {
+    FG_HD constexpr bool take(Tile& out) {
         if (next >= order.size()) return false;
-        out = cta_tile(C, order.at(next), rank);
+        const TileCoord at = cta_tile(C, order.at(next), rank);
+        const uint32_t row = at.m * C.tile_m;
+        out = {.row = row, .col = at.n * C.tile_n, .rows = existing_rows(row, C.tile_m, m)};
         next += stride;
         return true;
     }

@@ -33,11 +33,12 @@ struct SmemPlan {
     uint32_t d;                 // one slab of 16 rows per math warp, bf16
     uint32_t partials;          // split-K: k_splits x slice of the tile, f32
     uint32_t sfa, sfb;          // stages x scales of one k-block, f32
+    uint32_t tiles;             // grouped: stages x the Tile that begins there
     uint32_t full, empty;       // mbarriers, one per stage
     uint32_t partials_full;     // mbarriers, one per math warpgroup
     uint32_t total;
     // Distance from one stage (or warp, or warpgroup) to the next.
-    uint32_t a_stage, b_stage, d_warp, partials_warpgroup, sfa_stage, sfb_stage;
+    uint32_t a_stage, b_stage, d_warp, partials_warpgroup, sfa_stage, sfb_stage, tile_stage;
 };
 
 /// Scales of B that one k-block of a tile needs: the tile touches one or two blocks of 128 columns.
@@ -64,12 +65,14 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
     p.sfa_stage = c.tile_m * 4;
     p.sfb_stage = kMaxBScales * 4;
+    p.tile_stage = c.grouped() ? 16 : 0;
     p.a = take(c.stages * p.a_stage, 1024);
     p.b = take(c.stages * p.b_stage, 1024);
     p.d = take(c.math_warpgroups * 4 * p.d_warp, 16);
     p.partials = take(c.math_warpgroups * p.partials_warpgroup, 16);
     p.sfa = take(c.stages * p.sfa_stage, 16);
     p.sfb = take(c.stages * p.sfb_stage, 8);
+    p.tiles = take(c.stages * p.tile_stage, 16);
     p.full = take(c.stages * 8, 8);
     p.empty = take(c.stages * 8, 8);
     p.partials_full = take(split ? c.math_warpgroups * 8 : 0, 8);

@@ -6,23 +6,29 @@
 #include <finegemm/core/ring.h>
 #include <finegemm/core/schedule.h>
 #include <finegemm/device/barriers.cuh>
+#include <finegemm/device/group_walk.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/shared.cuh>
 
 namespace finegemm::device {
 
+/// What of an operand's tile this CTA loads: with sharers its part of the rows, for the whole cluster.
+template <uint32_t Rows, uint32_t Sharers>
+__device__ inline uint32_t first_of_part(uint32_t rank) {
+    return Sharers > 1 ? rank * (Rows / Sharers) : 0;
+}
+
 /// One thread. Loads of a shared operand bring this CTA's part of the rows and deliver it to the whole cluster.
 template <GemmConfig C>
 __device__ void load_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk) {
     constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
-    const uint32_t a_part = C.a_sharers() > 1 ? walk.rank * (C.tile_m / C.a_sharers()) : 0;
-    const uint32_t b_part = C.b_sharers() > 1 ? walk.rank * (C.tile_n / C.b_sharers()) : 0;
+    const uint32_t a_part = first_of_part<C.tile_m, C.a_sharers()>(walk.rank);
+    const uint32_t b_part = first_of_part<C.tile_n, C.b_sharers()>(walk.rank);
 
     auto at = RingCursor<C.stages>::producer();
-    for (TileCoord tile; walk.take<C>(tile);) {
-        const uint32_t a_row = tile.m * C.tile_m + a_part;
-        const uint32_t b_row = tile.n * C.tile_n + b_part;
-        const bool a_last = (tile.m + 1) * C.tile_m > p.m, b_last = (tile.n + 1) * C.tile_n > p.n;
+    for (Tile tile; walk.take<C>(tile);) {
+        const uint32_t a_row = tile.row + a_part, b_row = tile.col + b_part;
+        const bool a_last = tile.rows < C.tile_m, b_last = tile.col + C.tile_n > p.n;
         const TensorMap* const a_map = a_last ? &p.a.last : &p.a.whole;
         const TensorMap* const b_map = b_last ? &p.b.last : &p.b.whole;
         const uint32_t stage_rows = (a_last ? p.a.rows_of_last : C.tile_m) + (b_last ? p.b.rows_of_last : C.tile_n);
@@ -43,6 +49,91 @@ __device__ void load_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk
     }
 }
 
+/// The loads of one tile of a group, by one thread.
+template <GemmConfig C>
+struct GroupedLoads {
+    static constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
+    static constexpr uint32_t kRows = C.tile_m / C.a_sharers();  // of A that this CTA loads, at most
+    const GroupedParams& p;
+    uint32_t row, matrix, rows;       // of A
+    uint32_t col, group;              // of B
+    const TensorMap* b_map;
+    uint32_t stage_bytes;
+
+    __device__ GroupedLoads(const GroupedParams& params, const Tile& tile, uint32_t rank)
+        : p(params), col(tile.col), group(tile.group) {
+        const bool b_last = tile.col + C.tile_n > p.n;
+        const uint32_t part = first_of_part<C.tile_m, C.a_sharers()>(rank);
+        row = tile.row + part;
+        matrix = matrix_of(p, tile);
+        rows = existing_rows(part, kRows, tile.rows);
+        b_map = b_last ? &p.b.last : &p.b.whole;
+        stage_bytes = (tile.rows + (b_last ? p.b.rows_of_last : C.tile_n)) * GemmConfig::kTileK;
+    }
+
+    __device__ void load_a(SmemAddr to, SmemAddr full, const TensorMap* map, uint32_t kb, uint32_t first) const {
+        const SmemAddr at = to + first * GemmConfig::kTileK;
+        if constexpr (C.a_sharers() > 1)
+            ptx::tma_load_multicast(at, map, full, kb * GemmConfig::kTileK, row + first, matrix, kAllRanks, p.a_policy);
+        else ptx::tma_load(at, map, full, kb * GemmConfig::kTileK, row + first, matrix, p.a_policy);
+    }
+    /// Rows of A that are not the group's are not read: where there are fewer than a tile has, their number's powers of
+    /// two are loaded one after the other.
+    __device__ void issue(SmemAddr a, SmemAddr b, SmemAddr full, uint32_t kb) const {
+        ptx::mbarrier_arrive_expect_tx(full, stage_bytes);
+        ptx::tma_load(b, b_map, full, kb * GemmConfig::kTileK, col, group, p.b_policy);
+        if (rows == kRows) return load_a(a, full, &p.a.whole, kb, 0);
+#pragma unroll 1
+        for (uint32_t first = 0; first < rows;) {
+            const uint32_t i = ptx::highest_bit(rows - first);
+            load_a(a, full, &p.a_rows[i], kb, first);
+            first += 1u << i;
+        }
+    }
+};
+
+/// One warp, of which one lane loads. With the first block of a tile it announces the tile to the math warps; a tile
+/// without rows is the end.
+template <GemmConfig C>
+__device__ void load_grouped_tiles(const GroupedParams& p, const Shared<C>& smem, GroupWalk walk) {
+    static_assert(C.b_sharers() == 1, "neighbours along M may be of different groups");
+    const uint32_t a_part = first_of_part<C.tile_m, C.a_sharers()>(walk.rank) * GemmConfig::kTileK;
+    auto at = RingCursor<C.stages>::producer();
+    const auto announce = [&](const Tile& tile) {
+        wait(smem.empty(at.stage), at.parity);
+        ptx::store_shared_words_x4(smem.tile(at.stage), {{tile.row, tile.col, tile.rows, tile.group}});
+    };
+    for (bool more = true; more;) {
+        Tile tile;
+        more = walk.take<C>(tile);
+        if (!more) tile = {};
+        const GroupedLoads<C> loads(p, tile, walk.rank);
+        if (ptx::elect_one()) {  // always the same lane, which alone keeps `at`
+            announce(tile);
+            if (!more) ptx::mbarrier_arrive(smem.full(at.stage));
+#pragma unroll 1
+            for (uint32_t kb = 0; more && kb < walk.k.end; ++kb, ++at) {
+                wait(smem.empty(at.stage), at.parity);
+                loads.issue(smem.a(at.stage) + a_part, smem.b(at.stage), smem.full(at.stage), kb);
+            }
+        }
+        __syncwarp();
+    }
+}
+
+/// Scales of a tile's first row, and of the first columns of its B.
+template <GemmConfig C>
+__device__ inline const float* scales_of_a(const Params<C>& p, const Tile& tile) {
+    const float* const first = p.sfa.data + tile.row * p.sfa.mn_stride;
+    if constexpr (C.grouped()) return first + matrix_of(p, tile) * p.sfa_stride;
+    else return first;
+}
+template <GemmConfig C>
+__device__ inline const float* scales_of_b(const Params<C>& p, const Tile& tile) {
+    if constexpr (C.grouped()) return p.sfb.data + tile.group * p.sfb_stride;
+    else return p.sfb.data;
+}
+
 /// The scales of one k-block of a tile, as a lane of a scale warp copies them: asynchronously, from any layout.
 /// Addresses grow by additions, and rows that are neighbours in memory are copied four at a time.
 template <GemmConfig C>
@@ -52,13 +143,14 @@ struct ScaleCopies {
     const float *a, *b;
     int64_t a_step;  // from one of this lane's rows to its next
 
-    __device__ ScaleCopies(const GemmParams& p, TileCoord tile, uint32_t kb) : lane(threadIdx.x % kWarpSize) {
-        const uint32_t first = tile.m * C.tile_m, b_block = tile.n * C.tile_n / kScaleBlock + lane;
-        rows = existing_rows(first, C.tile_m, p.m);
-        four_rows = p.sfa.mn_stride == 1 && p.sfa.k_stride % 4 == 0 && reinterpret_cast<uint64_t>(p.sfa.data) % 16 == 0;
+    __device__ ScaleCopies(const Params<C>& p, const Tile& tile, uint32_t kb) : lane(threadIdx.x % kWarpSize) {
+        const uint32_t b_block = tile.col / kScaleBlock + lane;
+        rows = tile.rows;
+        const float* const first = scales_of_a<C>(p, tile) + kb * p.sfa.k_stride;
+        four_rows = p.sfa.mn_stride == 1 && p.sfa.k_stride % 4 == 0 && reinterpret_cast<uint64_t>(first) % 16 == 0;
         copies_b = lane < kMaxBScales && b_block < ceil_div(p.n, kScaleBlock);
-        a = p.sfa.data + (first + (four_rows ? 4 * lane : lane)) * p.sfa.mn_stride + kb * p.sfa.k_stride;
-        b = p.sfb.data + b_block * p.sfb.mn_stride + kb * p.sfb.k_stride;
+        a = first + (four_rows ? 4 * lane : lane) * p.sfa.mn_stride;
+        b = scales_of_b<C>(p, tile) + b_block * p.sfb.mn_stride + kb * p.sfb.k_stride;
         a_step = kWarpSize * p.sfa.mn_stride;
     }
 
@@ -80,18 +172,27 @@ struct ScaleCopies {
         if (copies_b) ptx::copy_async(to_b + lane * 4, b);
     }
 
-    __device__ void advance(const GemmParams& p) {
+    __device__ void advance(const Params<C>& p) {
         a += p.sfa.k_stride;
         b += p.sfb.k_stride;
     }
 };
 
+/// A grouped kernel's last stage announces the end, and has no scales.
+template <GemmConfig C>
+__device__ void end_scales(const Shared<C>& smem, RingCursor<C.stages> at) {
+    if constexpr (C.grouped()) {
+        wait(smem.empty(at.stage), at.parity);
+        if (threadIdx.x % kWarpSize == 0) ptx::mbarrier_arrive(smem.full(at.stage), kWarpSize);
+    }
+}
+
 /// Scales of any layout. The warps share the stages out, so that each sees every round of its own. Nobody waits for the
 /// copies: the last one to land completes the barrier.
-template <GemmConfig C>
-__device__ void copy_scales(const GemmParams& p, const Shared<C>& smem, Walk walk, uint32_t scale_warp) {
+template <GemmConfig C, typename TileWalk>
+__device__ void copy_scales(const Params<C>& p, const Shared<C>& smem, TileWalk walk, uint32_t scale_warp) {
     auto at = RingCursor<C.stages>::producer();
-    for (TileCoord tile; walk.take<C>(tile);) {
+    for (Tile tile; walk.template take<C>(tile);) {
         ScaleCopies<C> copies(p, tile, walk.k.begin);
 #pragma unroll 1
         for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb, ++at) {
@@ -103,6 +204,7 @@ __device__ void copy_scales(const GemmParams& p, const Shared<C>& smem, Walk wal
             copies.advance(p);
         }
     }
+    if (at.stage % kScaleWarps == scale_warp) end_scales(smem, at);
 }
 
 /// The scales of a run of k-blocks of a tile, in the registers of a warp.
@@ -112,16 +214,16 @@ struct ScaleRun {
     ptx::Float4 a[kRows];
     float b;  // lane 4 * i + j: block i of B in the run's k-block j
 
-    __device__ void load(const GemmParams& p, TileCoord tile, uint32_t kb) {
+    __device__ void load(const Params<C>& p, const Tile& tile, uint32_t kb) {
         const uint32_t lane = threadIdx.x % kWarpSize;
-        const uint32_t first = tile.m * C.tile_m, rows = existing_rows(first, C.tile_m, p.m);
-        const float* from = p.sfa.data + (first + lane) * p.sfa.mn_stride + kb;
+        const float* from = scales_of_a<C>(p, tile) + lane * p.sfa.mn_stride + kb;
 #pragma unroll
         for (uint32_t i = 0; i < kRows; ++i, from += kWarpSize * p.sfa.mn_stride)
-            if (i * kWarpSize + lane < rows) a[i] = ptx::load_global_x4(from);
-        const uint32_t block = tile.n * C.tile_n / kScaleBlock + lane / kScaleRun;
+            if (i * kWarpSize + lane < tile.rows) a[i] = ptx::load_global_x4(from);
+        const uint32_t block = tile.col / kScaleBlock + lane / kScaleRun;
         if (lane / kScaleRun < kMaxBScales && block < ceil_div(p.n, kScaleBlock))
-            b = ptx::load_global(p.sfb.data + block * p.sfb.mn_stride + (kb + lane % kScaleRun) * p.sfb.k_stride);
+            b = ptx::load_global(scales_of_b<C>(p, tile) + block * p.sfb.mn_stride +
+                                 (kb + lane % kScaleRun) * p.sfb.k_stride);
     }
     __device__ void store(uint32_t j, SmemAddr to_a, SmemAddr to_b) const {
         const uint32_t lane = threadIdx.x % kWarpSize;
@@ -133,12 +235,12 @@ struct ScaleRun {
 
 /// Row-major scales. Sixteen bytes of a row serve four k-blocks; copied one by one they would be fetched four times,
 /// and land in shared memory one at a time. The warps take turns with runs of four.
-template <GemmConfig C>
-__device__ void deal_scales(const GemmParams& p, const Shared<C>& smem, Walk walk, uint32_t scale_warp) {
+template <GemmConfig C, typename TileWalk>
+__device__ void deal_scales(const Params<C>& p, const Shared<C>& smem, TileWalk walk, uint32_t scale_warp) {
     if (scale_warp >= dealing_warps(C)) return;
     uint32_t turn = 0;
     auto at = RingCursor<C.stages>::producer();
-    for (TileCoord tile; walk.take<C>(tile);) {
+    for (Tile tile; walk.template take<C>(tile);) {
 #pragma unroll 1
         for (uint32_t kb = walk.k.begin; kb < walk.k.end; kb += kScaleRun, turn = (turn + 1) % dealing_warps(C)) {
             ScaleRun<C> run;
@@ -153,12 +255,13 @@ __device__ void deal_scales(const GemmParams& p, const Shared<C>& smem, Walk wal
             }
         }
     }
+    if (turn == scale_warp) end_scales(smem, at);
 }
 
 /// One of kScaleWarps warps. No layout of the scales needs a kernel before this one. The math warps on the same
 /// schedulers wait for every instruction here, so there are few.
-template <GemmConfig C>
-__device__ void load_scales(const GemmParams& p, const Shared<C>& smem, Walk walk, uint32_t scale_warp) {
+template <GemmConfig C, typename TileWalk>
+__device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const TileWalk& walk, uint32_t scale_warp) {
     if constexpr (C.scales == ScaleLayout::Rows) deal_scales<C>(p, smem, walk, scale_warp);
     else copy_scales<C>(p, smem, walk, scale_warp);
 }

@@ -101,13 +101,18 @@ __device__ inline void release(const Shared<C>& smem, uint32_t stage) {
 template <GemmConfig C>
 struct MathRole {
     const Shared<C>& smem;
-    uint32_t warpgroup, first_row, fragment_row;
+    uint32_t warpgroup, first_row;
+    SmemAddr row_scales;  // of this thread's upper row, in stage 0
 
     __device__ explicit MathRole(const Shared<C>& shared)
         : smem(shared),
           warpgroup(ptx::broadcast(threadIdx.x / 128)),
           first_row(warpgroup * C.rows_per_warpgroup()),
-          fragment_row(first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) {}
+          row_scales(shared.sfa(0) + (first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) * 4) {
+        // Sent to itself: the compiler would else compute it again before each block, to save a register. Three
+        // warpgroups have none to spare.
+        if constexpr (C.math_warpgroups < 3) row_scales.bits = ptx::value_of(row_scales.bits, threadIdx.x % kWarpSize);
+    }
 
     /// Of 64 rows of A, the i-th of this warpgroup.
     __device__ Operands operands(uint32_t stage, uint32_t i) const {
@@ -115,7 +120,7 @@ struct MathRole {
                 .b = wgmma_descriptor_low(smem.b(stage).bits)};
     }
     __device__ Scales scales(uint32_t stage, uint32_t i) const {
-        const SmemAddr rows = smem.sfa(stage) + (fragment_row + i * 64) * 4;
+        const SmemAddr rows = row_scales + (stage * smem.kPlan.sfa_stage + i * 64 * 4);
         return {.a_upper = ptx::load_shared(rows),
                 .a_lower = ptx::load_shared(rows + 8 * 4),
                 .b_first = ptx::load_shared(smem.sfb(stage)),
@@ -123,55 +128,113 @@ struct MathRole {
     }
 };
 
+/// Where the math warps learn which tiles there are: dense ones count them out themselves ...
+template <GemmConfig C>
+struct CountedTiles {
+    Walk walk;
+    uint32_t k_blocks;  // of every tile
+
+    __device__ explicit CountedTiles(const Walk& tiles) : walk(tiles), k_blocks(tiles.k.size()) {}
+    __device__ bool take(Tile& out, RingCursor<C.stages>) { return walk.take<C>(out); }
+};
+
+/// ... those of groups come with their first block (load_grouped_tiles).
+template <GemmConfig C>
+struct AnnouncedTiles {
+    const Shared<C>& smem;
+    uint32_t k_blocks;
+
+    __device__ bool take(Tile& out, RingCursor<C.stages> at) const {
+        wait(smem.full(at.stage), at.parity);
+        const ptx::Words4 tile = ptx::load_shared_words_x4(smem.tile(at.stage));
+        out = {.row = tile.w[0], .col = tile.w[1], .rows = tile.w[2], .group = tile.w[3]};
+        return out.rows > 0;
+    }
+};
+
 /// The k-blocks of all tiles of a CTA in their order, so that the first block of a tile can be started before the tile
 /// before it is stored.
-template <GemmConfig C>
+template <GemmConfig C, typename Tiles>
 struct BlockWalk {
-    Walk walk;
-    TileCoord tile{};    // of the block
+    const MathRole<C>& role;
+    Tiles tiles;
+    Tile tile{};         // of the block; without rows: there is none
     uint32_t left = 0;   // blocks of the tile, this one included
     RingCursor<C.stages> at = RingCursor<C.stages>::consumer();
     // Where the next block will be: the way from a stage to an address is long, and so it is begun a block earlier.
     RingCursor<C.stages> ahead = RingCursor<C.stages>::consumer();
 
-    __device__ explicit BlockWalk(const Walk& tiles) : walk(tiles) { ++ahead; }
-
-    /// To the first block of the next tile; false when there is none.
-    __device__ bool next_tile() {
-        left = walk.k.size();
-        return walk.take<C>(tile);
+    __device__ BlockWalk(const MathRole<C>& math, const Tiles& of) : role(math), tiles(of) {
+        ++ahead;
     }
+
+    __device__ bool next_tile() {
+        left = tiles.k_blocks;
+        return tiles.take(tile, at);
+    }
+    /// Whether this warpgroup has rows of the tile. A dense tile that lacks some is the last of a column, and rare.
+    __device__ bool has_rows() const { return !C.grouped() || tile.rows > role.first_row; }
     __device__ bool last_of_tile() const { return left == 1; }
-    __device__ bool next() {
+    __device__ void advance() {
         at = ahead;
         ++ahead;
+    }
+    /// To the next block of a run of tiles of which this warpgroup has rows; false at its end.
+    __device__ bool next() {
+        advance();
+        if constexpr (C.grouped()) {   // written so that the blocks in between do not wait for what the last one needs
+            if (left == 1) {
+                if (!next_tile() || !has_rows()) return false;
+            } else {
+                --left;
+            }
+            return true;
+        }
         if (left == 1) return persistent(C) && next_tile();
         --left;
         return true;
+    }
+    /// To the next tile of which this warpgroup has rows, this one or a later one.
+    __device__ bool next_run() {
+        while (tile.rows > 0 && !has_rows()) {
+            for (; left > 0; --left, advance()) {
+                wait(role.smem.full(at.stage), at.parity);
+                release(role.smem, at.stage);
+            }
+            next_tile();
+        }
+        return tile.rows > 0;
     }
 };
 
 /// Columns of a tile in its first scale block of B.
 template <GemmConfig C>
-__device__ inline uint32_t first_cols(TileCoord tile) {
-    return C.two_b_scales() ? kScaleBlock - tile.n * C.tile_n % kScaleBlock : C.tile_n;
+__device__ inline uint32_t first_cols(const Tile& tile) {
+    return C.two_b_scales() ? kScaleBlock - tile.col % kScaleBlock : C.tile_n;
 }
 
 /// One block at a time: while this warpgroup promotes, the tensor cores work for another one. Nothing makes the two
 /// alternate but that the tensor cores finish one warpgroup's block before the other's; explicit turns cost 8% of the
 /// time. What comes between a block and the start of the next one is all that counts: the rest is done before.
-template <GemmConfig C, typename Store>
-__device__ void multiply_one_by_one(const MathRole<C>& role, const Walk& tiles, Store&& store) {
-    BlockWalk<C> walk(tiles);
-    if (!walk.next_tile()) return;
+template <GemmConfig C, typename Tiles, typename Store>
+__device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>& walk, Store&& store) {
     float block[C.tile_n / 2];
-    wait(role.smem.full(walk.at.stage), walk.at.parity);
-    start_block(block, role.operands(walk.at.stage, 0));
-    Scales scales = role.scales(walk.at.stage, 0);
+    Scales scales;
+    const auto start_run = [&] {
+        wait(role.smem.full(walk.at.stage), walk.at.parity);
+        start_block(block, role.operands(walk.at.stage, 0));
+        scales = role.scales(walk.at.stage, 0);
+    };
     Accumulator<C> acc;
-    acc.clear();
-    TileCoord tile = walk.tile;
-    uint32_t cols = first_cols<C>(tile);
+    Tile tile;
+    uint32_t cols = 0;
+    const auto start_tile = [&] {
+        acc.clear();
+        tile = walk.tile;
+        cols = first_cols<C>(tile);
+    };
+    start_run();
+    start_tile();
 #pragma unroll 1
     for (;;) {
         const uint32_t stage = walk.at.stage;
@@ -194,39 +257,50 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, const Walk& tiles, 
             if (last) release(role.smem, stage);
             // Always so. But ptxas moves no instruction across the branch: it would else mix the promotion with what
             // starts the next block, and the tensor cores would wait (256x128 tiles: 13% of the time).
-            if (stage < C.stages) promote<C>(acc.sum[i], block, factors, cols);
-            if (last && !more) return store(acc, tile);
-            start_block(block, operands);
+            if (C.math_warpgroups < 3 ? operands.a != operands.b : stage < C.stages) promote<C>(acc.sum[i], block, factors, cols);
+            if (last && !more) {
+                if constexpr (!C.grouped()) return store(acc, tile);
+                store(acc, tile);
+                if (!walk.next_run()) return;
+                start_run();
+                start_tile();
+            } else {
+                start_block(block, operands);
+            }
         }
-        if (persistent(C) && ends) {
+        if (persistent(C) && ends && (!C.grouped() || more)) {
             store(acc, tile);
-            acc.clear();
-            tile = walk.tile;
-            cols = first_cols<C>(tile);
+            start_tile();
         }
     }
 }
 
 /// Two blocks in flight: the next one is started before this one is promoted.
-template <GemmConfig C, typename Store>
-__device__ void multiply_overlapped(const MathRole<C>& role, const Walk& tiles, Store&& store) {
+template <GemmConfig C, typename Tiles, typename Store>
+__device__ void multiply_overlapped(const MathRole<C>& role, BlockWalk<C, Tiles>& walk, Store&& store) {
     struct Flight {
         float block[C.tile_n / 2];
         Scales scales;
     };
-    BlockWalk<C> walk(tiles);
-    if (!walk.next_tile()) return;
     const auto start = [&](Flight& f) {
+        Operands operands = role.operands(walk.at.stage, 0);
+        ptx::pin(operands.a);
+        ptx::pin(operands.b);
         wait(role.smem.full(walk.at.stage), walk.at.parity);
         f.scales = role.scales(walk.at.stage, 0);
-        start_block(f.block, role.operands(walk.at.stage, 0));
+        start_block(f.block, operands);
     };
     Flight even, odd;
-    start(even);
     Accumulator<C> acc;
-    acc.clear();
-    TileCoord tile = walk.tile;
-    uint32_t cols = first_cols<C>(tile);
+    Tile tile;
+    uint32_t cols = 0;
+    const auto start_tile = [&] {
+        acc.clear();
+        tile = walk.tile;
+        cols = first_cols<C>(tile);
+    };
+    start(even);
+    start_tile();
     const auto step = [&](Flight& now, Flight& later) {
         const uint32_t stage = walk.at.stage;
         const bool ends = walk.last_of_tile();
@@ -237,30 +311,37 @@ __device__ void multiply_overlapped(const MathRole<C>& role, const Walk& tiles, 
         if (!walk.next()) {
             finish_block<0>(now.block);
             promote_finished();
-            return false;
+            if (!C.grouped()) return false;
+            store(acc, tile);
+            if (!walk.next_run()) return false;
+            start(later);
+            start_tile();
+            return true;
         }
         start(later);
         finish_block<1>(now.block);
         promote_finished();
         if (persistent(C) && ends) {
             store(acc, tile);
-            acc.clear();
-            tile = walk.tile;
-            cols = first_cols<C>(tile);
+            start_tile();
         }
         return true;
     };
 #pragma unroll 1
     while (step(even, odd) && step(odd, even)) {}
-    store(acc, tile);
+    if (!C.grouped()) store(acc, tile);
 }
 
-/// All tiles of this CTA, for this warpgroup's rows of them; `store` gets the sums of each.
-template <GemmConfig C, typename Store>
-__device__ void multiply_tiles(const Shared<C>& smem, const Walk& tiles, Store&& store) {
+/// All tiles of this CTA, for this warpgroup's rows of them; `store` gets the sums of each. A run of tiles of which it
+/// has rows is one sequence of blocks; of other tiles it only lets the stages go.
+template <GemmConfig C, typename Tiles, typename Store>
+__device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Store&& store) {
     const MathRole<C> role(smem);
-    if constexpr (blocks_in_flight(C) == 2) multiply_overlapped<C>(role, tiles, store);
-    else multiply_one_by_one<C>(role, tiles, store);
+    BlockWalk<C, Tiles> walk(role, tiles);
+    if (!walk.next_tile()) return;
+    if (C.grouped() && !walk.next_run()) return;
+    if constexpr (blocks_in_flight(C) == 2) multiply_overlapped<C>(role, walk, store);
+    else multiply_one_by_one<C>(role, walk, store);
 }
 
 }  // namespace finegemm::device

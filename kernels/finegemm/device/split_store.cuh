@@ -18,9 +18,9 @@ struct Exchange {
     SmemAddr buffer, barrier;
     uint32_t rank, rows;  // rows: those that exist in D
 
-    __device__ Exchange(const GemmParams& p, const Shared<C>& smem, TileCoord tile, uint32_t cluster_rank)
+    __device__ Exchange(const Shared<C>& smem, const Tile& tile, uint32_t cluster_rank)
         : buffer(smem.partials(threadIdx.x / 128)), barrier(smem.partials_full(threadIdx.x / 128)), rank(cluster_rank) {
-        rows = existing_rows(tile.m * C.tile_m + threadIdx.x / 128 * kRows, kRows, p.m);
+        rows = existing_rows(threadIdx.x / 128 * kRows, kRows, tile.rows);
     }
 
     __device__ static uint32_t cols_of(uint32_t owner) {
@@ -78,14 +78,14 @@ struct Exchange {
 };
 
 template <GemmConfig C>
-__device__ void store_split_tile(const GemmParams& p, const Accumulator<C>& acc, const Shared<C>& smem, TileCoord tile,
-                                 uint32_t rank) {
-    const Exchange<C> exchange(p, smem, tile, rank);
+__device__ void store_split_tile(const GemmParams& p, const Accumulator<C>& acc, const Shared<C>& smem,
+                                 const Tile& tile, uint32_t rank) {
+    const Exchange<C> exchange(smem, tile, rank);
     exchange.expect();
     exchange.send(acc);
     exchange.await_parts();
-    const uint32_t first_row = tile.m * C.tile_m + threadIdx.x / 128 * C.rows_per_warpgroup();
-    const uint32_t first_col = tile.n * C.tile_n + rank * Exchange<C>::kCols;
+    const uint32_t first_row = tile.row + threadIdx.x / 128 * C.rows_per_warpgroup();
+    const uint32_t first_col = tile.col + rank * Exchange<C>::kCols;
     const uint32_t pieces = Exchange<C>::cols_of(rank) / 8;  // 16-byte pieces of a row of D
     for (uint32_t i = threadIdx.x % 128; i < exchange.rows * pieces; i += 128) {
         const uint32_t row = i / pieces, col = i % pieces * 8;

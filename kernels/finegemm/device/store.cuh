@@ -4,17 +4,33 @@
 
 #include <finegemm/core/params.h>
 #include <finegemm/core/smem_plan.h>
+#include <finegemm/device/group_walk.cuh>
 #include <finegemm/device/mainloop.cuh>
 
 namespace finegemm::device {
 
-/// The 16 rows of one 64-row WGMMA that are this warp's.
+/// Rows that no group has become zero, where indices say so: of 64 rows the two that a thread has elements of.
 template <GemmConfig C>
-__device__ void store_rows(const GemmParams& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, uint32_t first_row,
-                           uint32_t first_col) {
+__device__ void clear_padding(const GroupedParams& p, float (&sum)[C.tile_n / 2], const Tile& tile, uint32_t offset) {
+    const uint32_t row = offset + threadIdx.x % kWarpSize / 4;
+    const auto is_padding = [&](uint32_t r) {
+        return r < tile.rows && !p.groups.is_group(p.groups.indices[tile.row + r]);
+    };
+    const bool upper = is_padding(row), lower = is_padding(row + 8);
+#pragma unroll
+    for (uint32_t r = 0; r < C.tile_n / 2; ++r)
+        if (r % 4 < 2 ? upper : lower) sum[r] = 0;
+}
+
+/// The 16 rows of one 64-row WGMMA that are this warp's, from row `offset` of the tile on.
+template <GemmConfig C>
+__device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
+                           uint32_t offset) {
     constexpr uint32_t kCols = slab_cols(C);
-    const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(first_row, 16, p.m);
-    uint16_t* const d = static_cast<uint16_t*>(p.d_data) + first_row * p.d_row_stride + first_col;
+    const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
+    const uint32_t first_row = tile.row + offset, first_col = tile.col;
+    uint16_t* d = static_cast<uint16_t*>(p.d_data) + first_row * p.d_row_stride + first_col;
+    if constexpr (C.grouped()) d += matrix_of(p, tile) * p.d_stride;
 #pragma unroll
     for (uint32_t col = 0; col < C.tile_n; col += kCols) {
         __syncwarp();  // all lanes have read what the slab had before
@@ -37,12 +53,15 @@ __device__ void store_rows(const GemmParams& p, const float (&sum)[C.tile_n / 2]
 }
 
 template <GemmConfig C>
-__device__ void store_tile(const GemmParams& p, const Accumulator<C>& acc, const Shared<C>& smem, TileCoord tile) {
+__device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
     const uint32_t warp = threadIdx.x / kWarpSize;
-    const uint32_t row = tile.m * C.tile_m + warp / 4 * C.rows_per_warpgroup() + warp % 4 * 16;
+    const uint32_t offset = warp / 4 * C.rows_per_warpgroup() + warp % 4 * 16;
 #pragma unroll
-    for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
-        store_rows<C>(p, acc.sum[i], smem.d(warp), row + i * 64, tile.n * C.tile_n);
+    for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
+        if constexpr (C.grouped())
+            if (p.groups.indices) clear_padding<C>(p, acc.sum[i], tile, offset + i * 64);
+        store_rows<C>(p, acc.sum[i], smem.d(warp), tile, offset + i * 64);
+    }
 }
 
 }  // namespace finegemm::device

@@ -48,6 +48,40 @@ __device__ inline uint32_t broadcast(uint32_t x) {
     return x;
 }
 
+/// The value of lane `lane`, in all lanes of a converged warp. PTX ISA, shfl.sync.
+__device__ inline uint32_t value_of(uint32_t x, uint32_t lane) {
+    asm volatile("shfl.sync.idx.b32 %0, %0, %1, 0x1f, 0xffffffff;" : "+r"(x) : "r"(lane));
+    return x;
+}
+
+/// The value of the lane `distance` below; in lanes that have none below, their own.
+__device__ inline uint32_t value_below(uint32_t x, uint32_t distance) {
+    asm volatile("shfl.sync.up.b32 %0, %0, %1, 0, 0xffffffff;" : "+r"(x) : "r"(distance));
+    return x;
+}
+
+/// One bit for each lane of a converged warp. PTX ISA, vote.sync.
+__device__ inline uint32_t ballot(bool x) {
+    uint32_t lanes;
+    asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %1, 0;\nvote.sync.ballot.b32 %0, p, 0xffffffff;\n}\n"
+                 : "=r"(lanes)
+                 : "r"(static_cast<uint32_t>(x)));
+    return lanes;
+}
+
+__device__ inline uint32_t count_bits(uint32_t x) {
+    uint32_t count;
+    asm("popc.b32 %0, %1;" : "=r"(count) : "r"(x));
+    return count;
+}
+
+/// Of the highest bit that is set, its place. PTX ISA, bfind.
+__device__ inline uint32_t highest_bit(uint32_t x) {
+    uint32_t place;
+    asm("bfind.u32 %0, %1;" : "=r"(place) : "r"(x));
+    return place;
+}
+
 /// Lets the next kernel of the stream start, if it was launched to overlap with this one; what this one writes it must
 /// wait for (grid_dependency_wait). PTX ISA, griddepcontrol.
 __device__ inline void grid_launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }

@@ -117,6 +117,12 @@ __device__ inline Words4 load_shared_words_x4(SmemAddr at) {
     return v;
 }
 
+__device__ inline void store_shared_words_x4(SmemAddr at, const Words4& v) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at.bits), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]),
+                 "r"(v.w[3])
+                 : "memory");
+}
+
 __device__ inline void store_global_x4(void* to, const Words4& v) {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]),
                  "r"(v.w[3])

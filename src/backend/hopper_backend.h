@@ -1,0 +1,129 @@
+// HopperBackend: the state that calls on a GPU share. Layer backend; hopper.cpp and hopper_grouped.cpp have its functions.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+
+#include <finegemm/core/params.h>
+#include <finegemm/core/tma_box.h>
+#include <finegemm/grouped.h>
+
+#include "backend/hash.h"
+#include "backend/hopper.h"
+#include "cuda/kernel.h"
+#include "jit/quantize_source.h"
+#include "plan/table.h"
+
+namespace finegemm {
+
+/// L2 policies as createpolicy.fractional encodes them for a fraction of one. PTX ISA, createpolicy.
+inline constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000000000,
+                          kEvictLast = 0x14f0000000000000;
+/// Up to so many rows the weights are read once: they should not push the activations out of L2.
+inline constexpr uint32_t kStreamingRows = 128;
+
+/// A GEMM kernel on the device.
+struct GemmKernel {
+    GemmConfig config;
+    cuda::Kernel kernel;
+};
+
+/// What the planner is asked for.
+using Shape = std::array<uint32_t, 8>;
+
+/// What a launch depends on: calls that agree share its parameters, tensor maps included.
+struct CallKey {
+    const void *a, *sfa, *b, *sfb, *d;
+    int64_t m, n, k, batch_invariant, num_sms, a_stride, b_stride, d_stride, sfa_row, sfa_col, sfb_row, sfb_col;
+    const GemmKernel* named;  // null: the planner's choice
+    bool operator==(const CallKey&) const = default;
+};
+
+/// The same of grouped calls.
+struct GroupedKey {
+    CallKey call;
+    const int32_t* groups;
+    int64_t form, group_count, alignment, expected_rows, a_stack, b_stack, d_stack, sfa_stack, sfb_stack;
+    bool operator==(const GroupedKey&) const = default;
+};
+
+/// What a call gives the kernel.
+template <typename Params>
+struct Launch {
+    Params params;
+    uint32_t grid;
+    const cuda::Kernel* kernel;
+};
+using Call = Launch<GemmParams>;
+using GroupedCall = Launch<GroupedParams>;
+
+inline ScaleView view_of(const ConstMatrix& scales) {
+    return {static_cast<const float*>(scales.data), scales.row_stride, scales.col_stride};
+}
+
+class HopperBackend final : public Backend {
+public:
+    HopperBackend(const Options& options, int index, KernelProvider provider);
+
+    void gemm(const GemmArgs& args, const GemmOptions& options) override;
+    void grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options) override;
+    void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
+                  const QuantizeOptions& options) override;
+    void check_scales(const GemmArgs& args, const GemmOptions& options) override;
+    void check_groups(const GroupedGemmArgs& args, const GemmOptions& options) override;
+
+private:
+    const GemmKernel& chosen(const plan::Problem& problem);
+    const GemmKernel& named(const plan::Problem& problem, const std::string& name);
+    const GemmKernel* find(const std::string& name) const;
+    const GemmKernel& load(const GemmConfig& config);
+    const GemmKernel& for_scales(const GemmKernel& kernel, bool scale_runs);
+    const cuda::Kernel& quantize_kernel(const QuantizeConfig& config);
+    template <typename Calls, typename Key>
+    typename Calls::mapped_type find_call(const Calls& calls, Key& key, CallKey& call, const std::string& config) const;
+    std::shared_ptr<const Call> make_call(CallKey& key, const std::string& config, const GemmArgs& args);
+    TensorMap map_of(const char* name, const ConstMatrix& x, const TmaBox& box) const;
+    TensorMap map_of(const char* name, const ConstStack& x, const TmaBox& box) const;
+    uint32_t clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const;
+    Call prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const;
+    std::shared_ptr<const GroupedCall> make_grouped_call(GroupedKey& key, const std::string& config,
+                                                         const GroupedGemmArgs& args, const plan::Problem& problem);
+    GroupedCall prepare(const GroupedGemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const;
+    void zero(const Matrix& d, Stream stream) const;
+
+    bool batch_invariant_;  // of calls that do not say
+    KernelProvider provider_;
+    std::shared_ptr<const cuda::Driver> driver_;
+    cuda::Device device_;  // before the kernels, which refer to it
+    plan::DeviceSpec spec_;
+    plan::PlanTable table_;  // of the user; goes before the planner's own choice
+
+    // Kernels are few and stay, so pointers to them are good without the lock. Shapes and pointers change without end
+    // in some programs: what is kept of them is dropped all at once when it is too much.
+    static constexpr size_t kMaxKept = 4096;
+    mutable std::shared_mutex mutex_;
+    std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
+    std::array<std::unique_ptr<const cuda::Kernel>, 6> quantize_kernels_;
+    std::unordered_map<Shape, const GemmKernel*, BytesHash> choices_;
+    std::unordered_map<CallKey, std::shared_ptr<const Call>, BytesHash> calls_;
+    std::unordered_map<GroupedKey, std::shared_ptr<const GroupedCall>, BytesHash> grouped_calls_;
+};
+
+/// A call that was made before. Sets the kernel in `call`, a part of `key`, if it is named and has been loaded.
+template <typename Calls, typename Key>
+typename Calls::mapped_type HopperBackend::find_call(const Calls& calls, Key& key, CallKey& call,
+                                                     const std::string& config) const {
+    const std::shared_lock lock(mutex_);
+    if (!config.empty()) {
+        const auto kernel = kernels_.find(config);
+        if (kernel == kernels_.end()) return nullptr;
+        call.named = kernel->second.get();
+    }
+    const auto found = calls.find(key);
+    return found == calls.end() ? nullptr : found->second;
+}
+
+}  // namespace finegemm
