@@ -4,7 +4,8 @@
 Usage: fit_costs.py SWEEP.json [--write] [--keep]
 
 SWEEP.json: [{"shape": [m, n, k], "us": {"m128n128s6w2_shareB2": microseconds, ...}}, ...], measured on one GPU with L2
-flushed before each launch. --write puts the fitted rates into candidates.cpp; --keep only reports on those that are
+flushed before each launch; grouped products have also "groups" and, where the rows of a group were announced,
+"expected". All rows are of one kind. --write puts the fitted rates into candidates.cpp; --keep only reports on those that are
 there. Needs numpy and scipy. The model is that of src/plan/cost.cpp, without the rules: a kernel that was not measured
 for a shape is not a choice for it.
 """
@@ -17,11 +18,13 @@ from pathlib import Path
 import numpy as np
 
 CANDIDATES = Path(__file__).resolve().parent.parent / "src/plan/candidates.cpp"
+TABLES = {False: "kCandidates = ", True: "kGrouped = "}   # grouped: where candidates.cpp has them
 ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+)\}, \{([\d.]+), ([\d.]+), ([\d.]+)\}\},")
 NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d+))?(?:_[xo](\d+))?")
 
 # As in src/plan/cost.cpp and device_spec.cpp, H200.
-SMS, LAUNCH_US, BYTES_PER_US, OVERLAP = 132, 2.2, 4.2e6, 4
+SMS, LAUNCH_US, GROUPED_LAUNCH_US, BYTES_PER_US, OVERLAP = 132, 2.2, 2.9, 4.2e6, 4
+SPREAD, QUARTERS, SPARED = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (-1.2, -0.4, 0.4, 1.2), 0.5
 CLUSTERS = {1: (132, 264), 2: (66, 132), 3: (39, 79), 4: (30, 62), 5: (0, 47), 8: (0, 30)}
 
 # A kernel is fitted where it is a contender: within this factor of the best. Elsewhere its time does not matter.
@@ -41,18 +44,47 @@ def key_of(name):
     return int(tile_m), int(tile_n), int(stages), int(warpgroups), use, int(cluster or 1), int(ctas or 1)
 
 
-def predict(key, rates, shape):
-    (tile_m, tile_n, _, _, use, cluster, ctas_per_sm), (block, block_alone, tile), (m, n, k) = key, rates, shape
+def waves_time(key, rates, ctas, blocks):
+    (*_, cluster, ctas_per_sm), (block, block_alone, tile) = key, rates
+    slots = CLUSTERS[cluster][ctas_per_sm - 1] * cluster
+    waves, rest = divmod(ctas, slots)
+    time = waves * (tile + blocks * (block_alone if slots <= SMS else block))
+    if rest >= 1:
+        time += tile + blocks * (block_alone if rest <= SMS else block)
+    return time
+
+
+def total_time(launch, compute, memory):
+    return launch + (compute**OVERLAP + (memory / BYTES_PER_US) ** OVERLAP) ** (1 / OVERLAP)
+
+
+def predict(key, rates, shape, groups=0, expected=0):
+    (tile_m, tile_n, _, _, use, cluster, _), (m, n, k) = key, shape
+    if groups:
+        return predict_grouped(key, rates, shape, groups, expected or m / groups)
     tiles_m = ceil_div(m, tile_m * (cluster if use == "shareb" else 1))
     tiles_n = ceil_div(n, tile_n * (cluster if use == "sharea" else 1))
-    ctas = tiles_m * tiles_n * cluster
     blocks = ceil_div(ceil_div(k, 128), cluster if use == "splitk" else 1)
-    waves, rest = divmod(ctas, CLUSTERS[cluster][ctas_per_sm - 1] * cluster)
-    compute = waves * (tile + blocks * block)
-    if rest:
-        compute += tile + blocks * (block_alone if rest <= SMS else block)
-    memory = (m * k + n * k + 2 * m * n) / BYTES_PER_US
-    return LAUNCH_US + (compute**OVERLAP + memory**OVERLAP) ** (1 / OVERLAP)
+    compute = waves_time(key, rates, tiles_m * tiles_n * cluster, blocks)
+    return total_time(LAUNCH_US, compute, m * k + n * k + 2 * m * n)
+
+
+def predict_grouped(key, rates, shape, groups, rows):
+    (tile_m, tile_n, _, warpgroups, _, cluster, _), (_, n, k) = key, shape
+    counts, whole = [], 0   # of tiles one below the other, for each spread
+    for spread in SPREAD:
+        full, rest = divmod(max(1.0, rows * spread), tile_m)
+        unit = tile_m // warpgroups
+        used = math.ceil(rest / unit) * unit / tile_m
+        counts.append(full + (rest > 0))
+        whole += full + (1 - SPARED * (1 - used) if rest > 0 else 0)
+    below = sum(counts) / len(SPREAD)
+    deviation = math.sqrt(groups * max(0.0, sum(c * c for c in counts) / len(SPREAD) - below * below))
+    across, blocks = ceil_div(n, tile_n * cluster) * cluster, ceil_div(k, 128) * whole / sum(counts)
+    ctas = [max(across, (groups * below + place * deviation) * across) for place in QUARTERS]
+    compute = sum(waves_time(key, rates, c, blocks) for c in ctas) / len(QUARTERS)
+    m = groups * rows
+    return total_time(GROUPED_LAUNCH_US, compute, m * k + groups * n * k + 2 * m * n)
 
 
 def prior(key):
@@ -65,7 +97,7 @@ def prior(key):
 def fit(key, sweep):
     from scipy.optimize import minimize   # here, so that the model can be had without it
 
-    data = [(shape, us[key]) for shape, us in sweep if key in us and us[key] < CONTENDER * min(us.values())]
+    data = [(case, us[key]) for case, us in sweep if key in us and us[key] < CONTENDER * min(us.values())]
     expected = prior(key)
 
     def rates_of(x):
@@ -73,7 +105,7 @@ def fit(key, sweep):
         return block, min(block, block_alone) if key[-1] > 1 else block, tile   # alone a CTA is not slower
 
     def loss(x):
-        off = [math.log(predict(key, rates_of(x), shape) / us) for shape, us in data]
+        off = [math.log(predict(key, rates_of(x), *case) / us) for case, us in data]
         return sum(e * e for e in off) + PRIOR_WEIGHT * sum((x - expected) ** 2)
 
     best = minimize(loss, expected, method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-4, "fatol": 1e-6})
@@ -82,14 +114,14 @@ def fit(key, sweep):
 
 def report(rates, sweep):
     lost, least = [], []
-    for shape, us in sweep:
+    for case, us in sweep:
         measured = [key for key in rates if key in us]
-        choice = min(measured, key=lambda key: predict(key, rates[key], shape))
+        choice = min(measured, key=lambda key: predict(key, rates[key], *case))
         best = min(us, key=us.get)
         lost.append(us[choice] / us[best])
         least.append(min(us[key] for key in measured) / us[best])
         if lost[-1] > 1.04:
-            print(f"{shape}: chose {choice} {us[choice]:.1f} us; best {best} {us[best]:.1f} us")
+            print(f"{case}: chose {choice} {us[choice]:.1f} us; best {best} {us[best]:.1f} us")
 
     def mean(ratios):
         return math.exp(np.mean(np.log(ratios)))
@@ -99,9 +131,10 @@ def report(rates, sweep):
     print(f"the best candidate takes {mean(least):.4f}, {max(least):.3f} at worst")
 
 
-def candidates(text):
-    """The rows of the table in candidates.cpp: (match, key, rates)."""
-    for row in ROW.finditer(text):
+def candidates(text, grouped=False):
+    """The rows of a table in candidates.cpp: (match, key, rates)."""
+    begin = text.index(TABLES[grouped])
+    for row in ROW.finditer(text, begin, text.index("});", begin)):
         tile_m, tile_n, stages, warpgroups, cluster, use, ctas = row.groups()[:7]
         key = (int(tile_m), int(tile_n), int(stages), int(warpgroups), use.lower(), int(cluster), int(ctas))
         yield row, key, tuple(float(r) for r in row.groups()[7:])
@@ -113,19 +146,22 @@ def main():
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--keep", action="store_true")
     args = parser.parse_args()
-    sweep = [(tuple(row["shape"]), {key_of(name): us for name, us in row["us"].items() if NAME.match(name)})
-             for row in json.loads(args.sweep.read_text())]
+    measurements = json.loads(args.sweep.read_text())
+    grouped = "groups" in measurements[0]
+    sweep = [((tuple(row["shape"]), row.get("groups", 0), row.get("expected", 0)),
+              {key_of(name): us for name, us in row["us"].items() if NAME.match(name)}) for row in measurements]
     text = CANDIDATES.read_text()
     measured = {key for _, us in sweep for key in us}
     rates, rows = {}, {}
-    for row, key, now in candidates(text):
+    for row, key, now in candidates(text, grouped):
         if key not in measured:
             print("not measured, keeps its rates:", key)
         rates[key] = fit(key, sweep) if key in measured and not args.keep else now
         config = row.group().partition("}")[0]
         rows[row.group()] = config + "}, {%.3f, %.3f, %.2f}}," % rates[key]
+    begin = text.index(TABLES[grouped])
     for old, new in rows.items():
-        text = text.replace(old, new)
+        text = text[:begin] + text[begin:].replace(old, new, 1)
     print("\n".join(rows.values()))
     report(rates, sweep)
     if args.write:

@@ -1,4 +1,5 @@
-// HopperBackend: the state that calls on a GPU share. Layer backend; hopper.cpp and hopper_grouped.cpp have its functions.
+// HopperBackend: the state that calls on a GPU share. Layer backend; its functions are in hopper.cpp and
+// hopper_grouped.cpp.
 #pragma once
 
 #include <array>

@@ -67,7 +67,8 @@ uint32_t most_tiles(const plan::Problem& p, const GemmConfig& c) {
 }
 
 bool has_scale_runs(const ConstStack& sfa, uint32_t k_blocks) {
-    return finegemm::has_scale_runs(view_of(sfa.matrix), k_blocks, 1) && (sfa.count == 1 || sfa.stride % kScaleRun == 0);
+    return finegemm::has_scale_runs(view_of(sfa.matrix), k_blocks, 1) &&
+           (sfa.count == 1 || sfa.stride % kScaleRun == 0);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ namespace {
 
 // Microseconds from launch to end of a kernel that does next to nothing, on an H200.
 constexpr double kLaunch = 2.2;
+// The same of one that reads the sizes of groups first.
+constexpr double kGroupedLaunch = 2.9;
 
 // Clusters of a size that fit at once on 132 SMs with one CTA, or two, to an SM: what cuOccupancyMaxActiveClusters says
 // on an H200. A cluster lies within a GPC, and parts of GPCs are left over. 0: no candidate is of this kind.
@@ -25,15 +27,40 @@ constexpr double kOverlap = 4;
 /// Groups differ in rows: as many as expected, but for up to three tenths more or less.
 constexpr double kSpread[] = {0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3};
 
+/// The number of all tiles is normally distributed, then: places, in deviations, of four equal parts of what may be.
+constexpr double kQuarters[] = {-1.2, -0.4, 0.4, 1.2};
+
+/// Part of a tile's time that is spared where no warpgroup has rows of it; of half as many, half of that.
+constexpr double kSpared = 0.5;
+
 double group_rows(const Problem& p) { return p.group_rows > 0 ? p.group_rows : static_cast<double>(p.m) / p.groups; }
 
-/// Cluster tiles of a problem; of groups, as many as expected.
-uint64_t cluster_tiles(const Problem& p, const GemmConfig& c) {
-    if (p.groups == 0) return raster(c, p.m, p.n).size();
-    double below = 0;
-    for (const double spread : kSpread) below += std::ceil(std::max(1.0, group_rows(p) * spread) / c.tile_m);
-    const double columns = ceil_div(p.n, c.tile_n * cluster_tiles_n(c));
-    return static_cast<uint64_t>(std::ceil(below / std::size(kSpread) * p.groups * columns));
+/// Tiles of CTAs, as far as their number is known beforehand.
+struct Tiles {
+    double mean = 0, deviation = 0;
+    double share = 1;   // of its time that a tile takes: the last one of a group may leave warpgroups without rows
+    double least = 0;
+};
+
+Tiles tiles_of(const Problem& p, const GemmConfig& c) {
+    const double across = ceil_div(p.n, c.tile_n * cluster_tiles_n(c)) * cluster_tiles_n(c);
+    if (p.groups == 0) return {.mean = static_cast<double>(raster(c, p.m, p.n).size()) * cluster_tiles_m(c) *
+                                       cluster_tiles_n(c)};
+    double below = 0, squares = 0, whole = 0;   // tiles of a group, one below the other
+    for (const double spread : kSpread) {
+        const double rows = std::max(1.0, group_rows(p) * spread), full = std::floor(rows / c.tile_m);
+        const double rest = rows - full * c.tile_m;
+        const double used = std::ceil(rest / c.rows_per_warpgroup()) * c.rows_per_warpgroup() / c.tile_m;
+        const double count = full + (rest > 0 ? 1 : 0);
+        below += count / std::size(kSpread);
+        squares += count * count / std::size(kSpread);
+        whole += (full + (rest > 0 ? 1 - kSpared * (1 - used) : 0)) / std::size(kSpread);
+    }
+    const double deviation = std::sqrt(p.groups * std::max(0.0, squares - below * below));
+    return {.mean = p.groups * below * across,
+            .deviation = deviation * across,
+            .share = whole / below,
+            .least = across};
 }
 
 /// Bytes of A, B and D, each once.
@@ -42,12 +69,18 @@ double traffic(const Problem& p) {
     return m * k + max(1, p.groups) * n * k + 2 * m * n;
 }
 
-double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, uint64_t ctas) {
+double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
     const Rates& r = rates(c);
-    const double blocks = ceil_div(p.k_blocks(), c.k_splits());
-    const uint64_t slots = ctas_at_once(p, d, c), full_waves = ctas / slots, rest = ctas % slots;
-    const auto wave = [&](uint64_t size) { return r.tile + blocks * (size <= d.sms ? r.block_alone : r.block); };
-    return (static_cast<double>(full_waves) * wave(slots) + (rest > 0 ? wave(rest) : 0)) / d.clock_ratio;
+    const double blocks = ceil_div(p.k_blocks(), c.k_splits()) * tiles.share, slots = ctas_at_once(p, d, c);
+    const auto waves = [&](double ctas) {
+        const double full = std::floor(ctas / slots), rest = ctas - full * slots;
+        const auto wave = [&](double size) { return r.tile + blocks * (size <= d.sms ? r.block_alone : r.block); };
+        return full * wave(slots) + (rest >= 1 ? wave(rest) : 0);
+    };
+    if (tiles.deviation == 0) return waves(tiles.mean * c.k_splits()) / d.clock_ratio;
+    double sum = 0;
+    for (const double place : kQuarters) sum += waves(std::max(tiles.least, tiles.mean + place * tiles.deviation));
+    return sum / std::size(kQuarters) / d.clock_ratio;
 }
 
 }  // namespace
@@ -58,13 +91,12 @@ uint32_t ctas_at_once(const Problem& p, const DeviceSpec& d, const GemmConfig& c
 }
 
 Cost cost(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
-    const uint64_t tiles = cluster_tiles(p, c) * cluster_tiles_m(c) * cluster_tiles_n(c);
-    const uint64_t ctas = tiles * c.k_splits();
-    Cost t{.launch = kLaunch,
-           .compute = compute_time(p, d, c, ctas),
+    const Tiles tiles = tiles_of(p, c);
+    Cost t{.launch = p.groups > 0 ? kGroupedLaunch : kLaunch,
+           .compute = compute_time(p, d, c, tiles),
            .memory = traffic(p) / d.hbm_bytes_per_us,
-           .tiles = static_cast<uint32_t>(tiles),
-           .ctas = static_cast<uint32_t>(ctas)};
+           .tiles = static_cast<uint32_t>(std::lround(tiles.mean)),
+           .ctas = static_cast<uint32_t>(std::lround(tiles.mean * c.k_splits()))};
     t.total = t.launch + std::pow(std::pow(t.compute, kOverlap) + std::pow(t.memory, kOverlap), 1 / kOverlap);
     return t;
 }

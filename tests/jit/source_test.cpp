@@ -40,7 +40,8 @@ TEST(GemmSource, PrintsEveryConfigurationSoThatAHostCompilerReadsTheSameValue) {
     configs.push_back(kExample);
     for (const GemmConfig& c : configs) {
         const auto use = static_cast<uint32_t>(c.cluster_use);
-        text += fmt::format("static_assert({} == finegemm::GemmConfig{{{}, {}, {}, {}, {}, U({}), {}, S({}), G({})}});\n",
+        text += fmt::format("static_assert({} == finegemm::GemmConfig{{{}, {}, {}, {}, {}, U({}), {}, S({}), "
+                            "G({})}});\n",
                             to_source(c), c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, use,
                             c.ctas_per_sm, static_cast<uint32_t>(c.scales), static_cast<uint32_t>(c.grouping));
     }

@@ -182,7 +182,7 @@ struct BlockWalk {
     /// To the next block of a run of tiles of which this warpgroup has rows; false at its end.
     __device__ bool next() {
         advance();
-        if constexpr (C.grouped()) {   // written so that the blocks in between do not wait for what the last one needs
+        if constexpr (C.grouped()) {  // so that the blocks in between do not wait for what the last one needs
             if (left == 1) {
                 if (!next_tile() || !has_rows()) return false;
             } else {
@@ -256,8 +256,10 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
             finish_block<0>(block);
             if (last) release(role.smem, stage);
             // Always so. But ptxas moves no instruction across the branch: it would else mix the promotion with what
-            // starts the next block, and the tensor cores would wait (256x128 tiles: 13% of the time).
-            if (C.math_warpgroups < 3 ? operands.a != operands.b : stage < C.stages) promote<C>(acc.sum[i], block, factors, cols);
+            // starts the next block, and the tensor cores would wait (256x128 tiles: 13% of the time). And what the
+            // branch asks for is there before it; three warpgroups have no registers for that (2%).
+            const bool always = C.math_warpgroups < 3 ? operands.a != operands.b : stage < C.stages;
+            if (always) promote<C>(acc.sum[i], block, factors, cols);
             if (last && !more) {
                 if constexpr (!C.grouped()) return store(acc, tile);
                 store(acc, tile);
