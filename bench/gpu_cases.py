@@ -24,14 +24,20 @@ def scales(rows: int, cols: int, layout: str, generator) -> torch.Tensor:
     return values
 
 
-def operands(m: int, n: int, k: int, layout: str, generator, padding: int = 0):
+def operands(m: int, n: int, k: int, layout: str, generator, padding: int = 0, row_b_scales: bool = False):
     """a, sfa, b, sfb; values are normal with a deviation of 60, rows `padding` bytes apart."""
 
     def codes(rows):
         values = torch.randn(rows, k + padding, device="cuda", generator=generator) * 60
         return values.to(torch.float8_e4m3fn)[:, :k]
 
-    return codes(m), scales(m, blocks(k), layout, generator), codes(n), scales(blocks(n), blocks(k), layout, generator)
+    rows_of_sfb = n if row_b_scales else blocks(n)
+    return (
+        codes(m),
+        scales(m, blocks(k), layout, generator),
+        codes(n),
+        scales(rows_of_sfb, blocks(k), layout, generator),
+    )
 
 
 class Guarded:
@@ -39,8 +45,8 @@ class Guarded:
 
     VALUE = 7.0
 
-    def __init__(self, m: int, n: int):
-        self.all = torch.full((m + 32, n + 32), self.VALUE, device="cuda", dtype=torch.bfloat16)
+    def __init__(self, m: int, n: int, dtype=torch.bfloat16):
+        self.all = torch.full((m + 32, n + 32), self.VALUE, device="cuda", dtype=dtype)
         self.d = self.all[16 : 16 + m, 16 : 16 + n]
 
     def intact(self) -> bool:
@@ -49,10 +55,11 @@ class Guarded:
         return all(bool((part == self.VALUE).all()) for part in outside)
 
 
-def model(library: Library, a, sfa, b, sfb, rows: torch.Tensor, config: str) -> torch.Tensor:
-    """The bits that the CPU's model of the hardware gives for some rows of D."""
-    d = torch.empty(len(rows), b.shape[0], dtype=torch.bfloat16)
-    library.gemm(a[rows].cpu(), sfa[rows].cpu(), b.cpu(), sfb.cpu(), d, numerics=HOPPER, config=config)
+def model(library: Library, a, sfa, b, sfb, rows: torch.Tensor, config: str, old=None, accumulate=0) -> torch.Tensor:
+    """The bits that the CPU's model of the hardware gives for some rows of D. `old`: D before, where it is not bf16."""
+    d = torch.empty(len(rows), b.shape[0], dtype=torch.bfloat16) if old is None else old[rows].cpu()
+    x = (a[rows].cpu(), sfa[rows].cpu(), b.cpu(), sfb.cpu(), d)
+    library.gemm(*x, numerics=HOPPER, config=config, accumulate=accumulate)
     return d
 
 
@@ -65,7 +72,8 @@ def sample_rows(m: int, count: int, generator) -> torch.Tensor:
 
 
 def differing(x: torch.Tensor, y: torch.Tensor) -> int:
-    return int((x.cpu().view(torch.int16) != y.cpu().view(torch.int16)).sum())
+    bits = torch.int32 if x.dtype == torch.float32 else torch.int16
+    return int((x.cpu().view(bits) != y.cpu().view(bits)).sum())
 
 
 def expanded(codes: torch.Tensor, s: torch.Tensor, height: int) -> torch.Tensor:

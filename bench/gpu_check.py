@@ -37,11 +37,12 @@ from gpu_cases import (
 from gpu_library import OFF, ON, Library  # noqa: E402
 from gpu_speed import Speed  # noqa: E402
 from gpu_timing import median_times  # noqa: E402
+from gpu_wgrad import Wgrad  # noqa: E402
 
 LAYOUTS = ("row", "mn", "odd")
 
 
-class Check(Speed):
+class Check(Speed, Wgrad):
     def __init__(self, arguments):
         self.options = arguments
         self.tested = Library(arguments.tested)
@@ -301,6 +302,7 @@ class Check(Speed):
             for k, layout in ((1040, self.random.choice(LAYOUTS)), (6144, "row")):
                 m = next(m for m in (5, 70, 257, 300) if name in self.usable(m, 136, k))
                 self.one_shape(m, 136, k, layout, name, rows=4)
+        self.small_one_d_one_d()
         x = torch.randn(130, 144, device="cuda").bfloat16()
         for kind, shape in (("rows", (130, 2)), ("blocks", (2, 2))):
             self.tested.quantize(
@@ -324,9 +326,11 @@ CHECKS = (
     "graph",
     "dependent_launch",
     "quantize",
+    "one_d_one_d",
     "memcheck",
     "layouts",
     "bandwidth",
+    "wgrad",
     "speed",
 )
 

@@ -38,6 +38,8 @@ class GemmOptions(ctypes.Structure):
         ("config", ctypes.c_char_p),
         ("num_sms", ctypes.c_int32),
         ("pdl", ctypes.c_int32),
+        ("accumulate", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
     ]
 
 
@@ -79,12 +81,25 @@ class Library:
     def version(self) -> str:
         return self.c.finegemm_version().decode()
 
-    def prepare(self, a, sfa, b, sfb, d, numerics=FAST, config=None, batch_invariant=AS_CONTEXT, num_sms=0, pdl=0):
+    def prepare(
+        self,
+        a,
+        sfa,
+        b,
+        sfb,
+        d,
+        numerics=FAST,
+        config=None,
+        batch_invariant=AS_CONTEXT,
+        num_sms=0,
+        pdl=0,
+        accumulate=0,
+    ):
         """A function without arguments that queues this GEMM on the current stream; it keeps the tensors alive."""
         args = GemmArgs(*(matrix(t) for t in (a, sfa, b, sfb, d)))
         name = config.encode() if config else None
         size = ctypes.sizeof(GemmOptions)
-        options = GemmOptions(size, numerics, AS_CONTEXT, batch_invariant, None, name, num_sms, pdl)
+        options = GemmOptions(size, numerics, AS_CONTEXT, batch_invariant, None, name, num_sms, pdl, accumulate)
         cuda = d.is_cuda
 
         def call(keep=(a, sfa, b, sfb, d)):

@@ -74,6 +74,7 @@ typedef struct finegemm_matrix {
 } finegemm_matrix;
 
 /* d[m, n] = sum over k of (a[m, k] * sfa[m, k / 128]) * (b[n, k] * sfb[n / 128, k / 128])
+ * or, where sfb has a row for each one of b, sfb[n, k / 128]; d may then be f32.
  * finegemm/gemm.h has the rules. */
 typedef struct finegemm_gemm_args {
     finegemm_matrix a, sfa, b, sfb, d;
@@ -114,6 +115,8 @@ typedef struct finegemm_gemm_options {
     const char* config;      /* a kernel by name; null: the planner's choice */
     int32_t num_sms;         /* CUDA only: SMs that may be used at most; 0: all */
     int32_t pdl;             /* CUDA only: programmatic dependent launch, 0 or 1 */
+    int32_t accumulate;      /* 1: d, of f32, is added to; 0: it is overwritten */
+    int32_t reserved;        /* 0 */
 } finegemm_gemm_options;
 
 typedef struct finegemm_quantize_options {

@@ -11,14 +11,16 @@
 namespace finegemm {
 
 /// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n / 128, k / 128])
+/// With scales for each row of B, as gradients of weights need: sfb[n, k / 128]; D may then be f32, and be added to.
 /// All on one device. Row strides of A, B and D are at least their columns; those of A and B on a GPU below 2^40 bytes.
 /// Strides of scales are any that are not negative; 0 repeats a scale.
 struct GemmArgs {
     ConstMatrix a;     ///< [M, K] e4m3, K contiguous, row stride a multiple of 16, pointer aligned to 16
     ConstMatrix sfa;   ///< [M, ceil(K/128)] f32, pointer aligned to 4
     ConstMatrix b;     ///< [N, K] e4m3, as A
-    ConstMatrix sfb;   ///< [ceil(N/128), ceil(K/128)] f32, as sfa
-    Matrix d;          ///< [M, N] bf16, N contiguous, row stride a multiple of 8, pointer aligned to 16
+    ConstMatrix sfb;   ///< [ceil(N/128), ceil(K/128)], or [N, ceil(K/128)] for scales of rows; f32, as sfa
+    Matrix d;          ///< [M, N] bf16, or f32 with scales of rows; N contiguous, row stride a multiple of 8 (f32: of
+                       ///< 4), pointer aligned to 16
 };
 
 struct GemmOptions {
@@ -31,11 +33,13 @@ struct GemmOptions {
     bool pdl = false;                         ///< CUDA only: programmatic dependent launch. The kernel is set up while
                                               ///< the one before it in the stream ends, and waits for it before it
                                               ///< reads or writes a matrix: always right, a little faster
+    bool accumulate = false;                  ///< D += the product instead of D = the product; D is f32 then
     std::string config{};                     ///< a kernel by name (see explain) instead of the planner's choice;
                                               ///< on the CPU it gives Numerics::Hopper the order of the sums
 };
 
-/// M is any value, N a multiple of 8, K a multiple of 16. M = 0 or N = 0 does nothing; K = 0 writes zeros.
+/// M is any value, N a multiple of 8, K a multiple of 16. M = 0 or N = 0 does nothing; K = 0 writes zeros, or leaves D
+/// if `accumulate` is set.
 /// Runs where D lives; on CUDA the work is queued on `stream` and the call does not wait for it.
 /// Arguments are checked in each case. Between the first and the last byte of D lies none of the other four, not even
 /// in the padding of its rows. Extents are at most 2^31 - 1, strides and offsets 64-bit.

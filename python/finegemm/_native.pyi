@@ -19,6 +19,8 @@ def gemm(
     batch_invariant: bool | None,
     num_sms: int,
     pdl: bool,
+    accumulate: bool,
+    out_dtype: str,
     stream: int | None,
     /,
 ) -> Tensor: ...

@@ -21,6 +21,8 @@ def gemm(
     batch_invariant: bool | None = None,
     num_sms: int = 0,
     pdl: bool = False,
+    accumulate: bool = False,
+    out_dtype: Literal["bfloat16", "float32"] = "bfloat16",
     stream: Any = None,
     context: Context | None = None,
 ) -> Any:
@@ -29,6 +31,9 @@ def gemm(
     a [M, K], b [N, K]: float8_e4m3fn (or uint8, its bits), K contiguous. sfa [M, ceil(K/128)] and
     sfb [ceil(N/128), ceil(K/128)]: float32, any strides. d [M, N]: bfloat16 (or uint16, its bits), N contiguous;
     a new array of a's library when None.
+
+    With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d may
+    then be float32 (when None, `out_dtype` says), and with `accumulate` the product is added to it.
 
     On a GPU the work is queued on the current stream of the tensors' library, or on `stream`. `numerics` is of the CPU,
     `config` (a kernel by name, see explain) of the GPU. `check_values` looks for bad scales first. With
@@ -49,6 +54,8 @@ def gemm(
         batch_invariant,
         num_sms,
         pdl,
+        accumulate,
+        out_dtype,
         None if stream is None else stream_number(stream),
     )
 

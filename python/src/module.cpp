@@ -134,15 +134,22 @@ Object make_context(const Imports&, PyObject* overrides) {
 
 Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObject* sfa, PyObject* b, PyObject* sfb,
                  PyObject* d, PyObject* numerics, PyObject* config, PyObject* check_values, PyObject* batch_invariant,
-                 PyObject* num_sms, PyObject* pdl, PyObject* stream) {
+                 PyObject* num_sms, PyObject* pdl, PyObject* accumulate, PyObject* out_dtype, PyObject* stream) {
     Tensors tensors(imports);
+    if (d == Py_None && truth(accumulate))
+        throw Error(Errc::InvalidArgument,
+                    "accumulate: is set, but d is None, must be what to add to; pass it, of float32");
+    const std::string_view format = text("out_dtype", out_dtype);
+    if (format != "bfloat16" && format != "float32")
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("out_dtype: '{}' is neither 'bfloat16' nor 'float32'; pass one of them", format));
     GemmArgs problem{.a = tensors.matrix("a", a),
                      .sfa = tensors.matrix("sfa", sfa),
                      .b = tensors.matrix("b", b),
                      .sfb = tensors.matrix("sfb", sfb),
                      .d = {}};
     Object out =
-        d == Py_None ? tensors.empty_like(a, {problem.a.rows, problem.b.rows}, "bfloat16", "d") : Object::shared(d);
+        d == Py_None ? tensors.empty_like(a, {problem.a.rows, problem.b.rows}, format.data(), "d") : Object::shared(d);
     problem.d = tensors.matrix("d", out.get(), Access::Write);
     const GemmOptions options{.stream = tensors.stream(stream, out.get(), problem.d.device),
                               .numerics = numerics_named(text("numerics", numerics)),
@@ -150,6 +157,7 @@ Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObjec
                               .batch_invariant = choice(batch_invariant),
                               .num_sms = clamped(integer("num_sms", num_sms)),
                               .pdl = truth(pdl),
+                              .accumulate = truth(accumulate),
                               .config = std::string(config == Py_None ? "" : text("config", config))};
     Context& owner = context_in(context);
     const WithoutGil others_run;

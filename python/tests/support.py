@@ -12,13 +12,13 @@ def blocks(extent):
     return -(-extent // BLOCK)
 
 
-def operands(m, n, k, seed=7):
-    """a, sfa, b, sfb: random, with scales between 0.5 and 2."""
+def operands(m, n, k, seed=7, row_b_scales=False):
+    """a, sfa, b, sfb: random, with scales between 0.5 and 2; sfb for each row of b or for 128x128 blocks."""
     random = np.random.default_rng(seed)
     a = random.standard_normal((m, k)).astype(E4M3)
     b = random.standard_normal((n, k)).astype(E4M3)
     sfa = random.uniform(0.5, 2, (m, blocks(k))).astype(np.float32)
-    sfb = random.uniform(0.5, 2, (blocks(n), blocks(k))).astype(np.float32)
+    sfb = random.uniform(0.5, 2, (n if row_b_scales else blocks(n), blocks(k))).astype(np.float32)
     return a, sfa, b, sfb
 
 
@@ -26,7 +26,8 @@ def product(a, sfa, b, sfb):
     """The same in double precision."""
     (m, k), n = a.shape, b.shape[0]
     scaled_a = a.astype(np.float64) * np.repeat(sfa.astype(np.float64), BLOCK, axis=1)[:, :k]
-    scales_b = np.repeat(np.repeat(sfb.astype(np.float64), BLOCK, axis=0)[:n], BLOCK, axis=1)[:, :k]
+    rows_b = sfb if sfb.shape[0] == n else np.repeat(sfb, BLOCK, axis=0)[:n]
+    scales_b = np.repeat(rows_b.astype(np.float64), BLOCK, axis=1)[:, :k]
     return scaled_a @ (b.astype(np.float64) * scales_b).T
 
 

@@ -30,6 +30,22 @@ def test_other_numerics_stay_close_to_the_exact_product(numerics):
 
 
 @pytest.mark.parametrize("numerics", ["fast", "exact", "hopper"])
+def test_scales_for_each_row_of_b_make_float32_that_may_be_added_to(numerics):
+    args = operands(33, 136, 528, row_b_scales=True)
+    exact = product(*args)
+    out = finegemm.gemm(*args, numerics=numerics, out_dtype="float32")
+    assert out.dtype == np.float32
+    a, sfa, b, sfb = args
+    limit = product(np.abs(a), sfa, np.abs(b), sfb) * 2.0**-10
+    assert np.all(np.abs(out - exact) <= limit)
+    total = np.full((33, 136), 1000, np.float32)
+    assert finegemm.gemm(*args, total, numerics=numerics, accumulate=True) is total
+    np.testing.assert_array_equal(total, np.float32(1000) + out if numerics != "exact" else total)
+    assert np.all(np.abs(total - 1000 - exact) <= limit + 2.0**-13)
+    assert finegemm.gemm(*args, numerics=numerics).dtype == BF16
+
+
+@pytest.mark.parametrize("numerics", ["fast", "exact", "hopper"])
 def test_zeros_make_zeros(numerics):
     a, sfa, b, sfb = operands(4, 8, 272)
     for args in ((a * 0, sfa, b, sfb), (a, sfa, b * 0, sfb)):

@@ -66,8 +66,12 @@ Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning, const char* m
 /// f32, of the wanted shape, any strides that are not negative.
 void check_scales(const Argument& s, const Wanted& wanted);
 
+/// What scales of B there may be: with those for each row of B comes D in f32.
+enum class BScales { Blocks, BlocksOrRows };
+
 /// The matrices of a GEMM, or of several in stacks.
-void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d);
+void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
+                    BScales b_scales);
 
 /// A GPU's backend looks up the kernel that options name, where it has something to do.
 void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config);

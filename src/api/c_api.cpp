@@ -89,6 +89,8 @@ template <typename T>
 constexpr size_t kFirstSize = sizeof(T);
 template <>
 constexpr size_t kFirstSize<finegemm_options> = offsetof(finegemm_options, plan_table);
+template <>
+constexpr size_t kFirstSize<finegemm_gemm_options> = offsetof(finegemm_gemm_options, accumulate);
 
 /// What the caller gave. It may be older than the library: what it lacks is zero. It may be newer: what the library
 /// does not know must not be used.
@@ -179,6 +181,8 @@ GemmOptions to_options(const finegemm_gemm_options& caller) {
     o.batch_invariant = to_choice(given.batch_invariant, "batch_invariant");
     o.num_sms = given.num_sms;
     o.pdl = to_bool(given.pdl, "pdl");
+    o.accumulate = to_bool(given.accumulate, "accumulate");
+    require_zero(given.reserved, "options");
     if (given.config) o.config = given.config;
     return o;
 }

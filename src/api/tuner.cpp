@@ -37,7 +37,7 @@ std::vector<std::string> Tuner::kernels(int64_t m, int64_t n, int64_t k, const G
     const plan::Problem problem = problem_of(m, n, k, options);
     const GemmConfig usual = plan::choose(problem, device_).config;
     std::vector<std::pair<double, std::string>> others;
-    for (const GemmConfig& c : plan::candidates())
+    for (const GemmConfig& c : plan::candidates(problem.kind()))
         if (c != usual && plan::rejected(problem, device_, c).empty())
             others.emplace_back(plan::cost(problem, device_, c).total, plan::name_of(c));
     std::ranges::sort(others);

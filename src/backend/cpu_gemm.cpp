@@ -1,9 +1,8 @@
-// The GEMM on the CPU: tiles over threads, sums rounded to bf16. Layer backend.
+// The GEMM on the CPU: tiles over threads, sums rounded to the type of D. Layer backend.
 #include "backend/cpu_gemm.h"
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 #include <vector>
 
 #include <finegemm/core/fp8.h>
@@ -21,16 +20,32 @@ std::vector<T> sums_of(const CpuTile& t) {
     return std::vector<T>(static_cast<size_t>(t.rows * kCpuTileCols));
 }
 
-template <typename T>
-void store(const CpuTile& t, const std::vector<T>& sums) {
+/// Calls set(element of D, its sum) for the elements of a tile.
+template <typename Element, typename T, typename Set>
+void for_each_element(const CpuTile& t, const std::vector<T>& sums, const Set& set) {
     for (int64_t r = 0; r < t.rows; ++r) {
-        uint16_t* to = static_cast<uint16_t*>(t.args.d.data) + (t.row + r) * t.args.d.row_stride + t.col;
-        for (int64_t c = 0; c < t.cols; ++c) {
-            const T sum = sums[static_cast<size_t>(r * kCpuTileCols + c)];
-            if constexpr (std::is_same_v<T, double>) to[c] = bf16_of_double(sum);
-            else to[c] = bf16_of_float(sum);
-        }
+        Element* to = static_cast<Element*>(t.args.d.data) + (t.row + r) * t.args.d.row_stride + t.col;
+        for (int64_t c = 0; c < t.cols; ++c) set(to[c], sums[static_cast<size_t>(r * kCpuTileCols + c)]);
     }
+}
+
+uint16_t to_bf16(float x) { return bf16_of_float(x); }
+uint16_t to_bf16(double x) { return bf16_of_double(x); }
+
+/// The GPU adds to memory without subnormal numbers (PTX ISA, red).
+float without_subnormals(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
+
+float added(float d, float x, Numerics numerics) {
+    if (numerics != Numerics::Hopper) return d + x;
+    return without_subnormals(without_subnormals(d) + without_subnormals(x));
+}
+float added(float d, double x, Numerics) { return static_cast<float>(d + x); }
+
+template <typename T>
+void store(const CpuTile& t, const std::vector<T>& sums, Numerics numerics, bool accumulate) {
+    if (t.args.d.dtype == DType::BF16) for_each_element<uint16_t>(t, sums, [](uint16_t& d, T x) { d = to_bf16(x); });
+    else if (!accumulate) for_each_element<float>(t, sums, [](float& d, T x) { d = static_cast<float>(x); });
+    else for_each_element<float>(t, sums, [&](float& d, T x) { d = added(d, x, numerics); });
 }
 
 /// Partial sums of the ranks of a cluster, added in their order.
@@ -69,27 +84,32 @@ uint32_t k_splits_of(const GemmArgs& args, const GemmOptions& options) {
                                 .n = static_cast<uint32_t>(args.d.cols),
                                 .k = static_cast<uint32_t>(args.a.cols),
                                 .batch_invariant = options.batch_invariant.value_or(false),
-                                .num_sms = static_cast<uint32_t>(options.num_sms)};
+                                .num_sms = static_cast<uint32_t>(options.num_sms),
+                                .b_scales = has_row_b_scales(args) ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
+                                .output = args.d.dtype == DType::F32 ? Output::F32 : Output::BF16};
     return plan::choose(problem, *plan::find_device("h200")).config.k_splits();
 }
 
-void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, uint32_t splits) {
+void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, uint32_t splits, bool accumulate) {
     if (numerics == Numerics::Exact) {
         auto sums = sums_of<double>(tile);
         exact_tile(tile, sums.data());
-        store(tile, sums);
+        store(tile, sums, numerics, accumulate);
     } else {
         auto sums = sums_of<float>(tile);
         if (numerics == Numerics::Hopper) hopper_sums(tile, splits, sums);
         else fast_tile(tile, sums.data());
-        store(tile, sums);
+        store(tile, sums, numerics, accumulate);
     }
 }
 
 void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool) {
+    if (args.a.cols == 0 && options.accumulate) return;
     const bool model = options.numerics == Numerics::Hopper && args.a.cols > 0;
     const uint32_t splits = model ? k_splits_of(args, options) : 1;
-    for_each_tile(args, pool, [&](const CpuTile& tile) { cpu_gemm_tile(tile, options.numerics, splits); });
+    for_each_tile(args, pool, [&](const CpuTile& tile) {
+        cpu_gemm_tile(tile, options.numerics, splits, options.accumulate);
+    });
 }
 
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d) {
@@ -103,7 +123,7 @@ void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d) {
     });
 }
 
-double error_bound(double absolute, double exact, int64_t k_blocks, Numerics numerics) {
+double sum_bound(double absolute, int64_t k_blocks, Numerics numerics) {
     // docs/numerics.md, "The error bound", derives each line.
     const double unit = numerics == Numerics::Exact ? 0x1p-53 : 0x1p-24;
     // At least (1 + unit)^n - 1: the relative error of n roundings.
@@ -112,7 +132,11 @@ double error_bound(double absolute, double exact, int64_t k_blocks, Numerics num
     const double blocks = roundings(k_blocks + 2);  // of scales, of each sum, of a product where there is no fma
     constexpr double kUnderflow = 0x1p-125;  // of one promotion: a subnormal product of scales, times a block < 2^25
     const double underflow = static_cast<double>(k_blocks) * kUnderflow * (1 + blocks);
-    const double sum = absolute * (block + blocks * (1 + block)) + underflow;
+    return absolute * (block + blocks * (1 + block)) + underflow;
+}
+
+double error_bound(double absolute, double exact, int64_t k_blocks, Numerics numerics) {
+    const double sum = sum_bound(absolute, k_blocks, numerics);
     return sum + (std::abs(exact) + sum) * 0x1p-8 + 0x1p-134;
 }
 

@@ -18,7 +18,7 @@ int64_t cpu_tiles_of(int64_t rows, int64_t cols);
 /// Tile i of D. Keeps a reference to `args`.
 CpuTile cpu_tile_at(const GemmArgs& args, int64_t i);
 /// Computes a tile and stores it in D. `splits`: of K, for Numerics::Hopper.
-void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, uint32_t splits);
+void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, uint32_t splits, bool accumulate = false);
 
 /// The result in double, before it is rounded: rows x cols, row-major. args.d gives the extents only.
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d);
@@ -27,9 +27,13 @@ void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d);
 /// 31 addends and the result in the first of four steps, 32 and the result in the others, each less than 2^-13.
 inline constexpr double kTensorCoreLoss = 131 * 0x1p-13;
 
-/// How far an element of D may be from the sum `exact` (docs/numerics.md derives it). `absolute`: the sum of the terms'
-/// magnitudes |A * sfa * B * sfb|, where subnormal codes count as 2^-6. Numerics::Hopper stands for the GPU as well.
-/// Holds where nothing is NaN or overflows.
+/// How far a sum may be from what it is without rounding, before it is rounded to the type of D (docs/numerics.md).
+/// `absolute`: as below.
+double sum_bound(double absolute, int64_t k_blocks, Numerics numerics = Numerics::Hopper);
+
+/// How far an element of D in bf16 may be from the sum `exact` (docs/numerics.md derives it). `absolute`: the sum of the
+/// terms' magnitudes |A * sfa * B * sfb|, where subnormal codes count as 2^-6. Numerics::Hopper stands for the GPU as
+/// well. Holds where nothing is NaN or overflows.
 double error_bound(double absolute, double exact, int64_t k_blocks, Numerics numerics = Numerics::Hopper);
 
 }  // namespace finegemm

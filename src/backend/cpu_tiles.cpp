@@ -15,6 +15,7 @@
 
 #include <finegemm/core/fp8.h>
 
+#include "backend/backend.h"
 #include "backend/cpu_tiles.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -89,9 +90,18 @@ struct ToFloat {
     constexpr float operator()(uint8_t c) const { return float_of_e4m3(c); }
 };
 
-/// sums[Rows x 2 vectors] += (A * B) * scale, one scale for each row: the block is summed in registers, then scaled.
+/// The scales of the tile's columns in a k-block; 0 past the end.
+template <typename T>
+void scales_of_cols(const CpuTile& t, int64_t kb, T* scales) {
+    std::fill_n(scales, kCpuTileCols, T{0});
+    const bool rows = has_row_b_scales(t.args);
+    for (int64_t c = 0; c < t.cols; ++c)
+        scales[c] = scale_at(t.args.sfb, rows ? t.col + c : t.col / kBlock, kb);
+}
+
+/// sums[Rows x 2 vectors] += (A * B) * (sfa * sfb): the block is summed in registers, then scaled.
 template <int Rows, typename D, typename T = hn::TFromD<D>>
-HWY_INLINE void multiply_block(D d, const T* a, const T* b, const T* scale, T* sums) {
+HWY_INLINE void multiply_block(D d, const T* a, const T* b, const T* sfa, const T* sfb, T* sums) {
     const size_t lanes = hn::Lanes(d);
     hn::Vec<D> left[Rows], right[Rows];
     for (int r = 0; r < Rows; ++r) left[r] = right[r] = hn::Zero(d);
@@ -103,11 +113,12 @@ HWY_INLINE void multiply_block(D d, const T* a, const T* b, const T* scale, T* s
             right[r] = hn::MulAdd(x, b1, right[r]);
         }
     }
+    const auto left_scale = hn::LoadU(d, sfb), right_scale = hn::LoadU(d, sfb + lanes);
     for (int r = 0; r < Rows; ++r) {
-        const auto s = hn::Set(d, scale[r]);
+        const auto s = hn::Set(d, sfa[r]);
         T* to = sums + r * kCpuTileCols;
-        hn::StoreU(hn::MulAdd(left[r], s, hn::LoadU(d, to)), d, to);
-        hn::StoreU(hn::MulAdd(right[r], s, hn::LoadU(d, to + lanes)), d, to + lanes);
+        hn::StoreU(hn::MulAdd(left[r], hn::Mul(s, left_scale), hn::LoadU(d, to)), d, to);
+        hn::StoreU(hn::MulAdd(right[r], hn::Mul(s, right_scale), hn::LoadU(d, to + lanes)), d, to + lanes);
     }
 }
 
@@ -121,14 +132,14 @@ void multiply_tile(const CpuTile& t, T* sums) {
     const int64_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
     for (int64_t kb = 0; kb < blocks; ++kb) {
         panels.template load<ToFloat>(t, kb);
-        const T sfb = scale_at(t.args.sfb, t.col / kBlock, kb);
-        T scale[kCpuTileRows];
-        for (int64_t r = 0; r < t.rows; ++r) scale[r] = scale_at(t.args.sfa, t.row + r, kb) * sfb;
+        T sfa[kCpuTileRows], sfb[kCpuTileCols];
+        for (int64_t r = 0; r < t.rows; ++r) sfa[r] = scale_at(t.args.sfa, t.row + r, kb);
+        scales_of_cols(t, kb, sfb);
         for (int64_t c = 0; c < t.cols; c += step) {
             int64_t r = 0;
             const auto run = [&]<int Rows>(std::integral_constant<int, Rows>) {
                 for (; r + Rows <= t.rows; r += Rows)
-                    multiply_block<Rows>(d, &panels.a[r * kBlock], &panels.b[c], scale + r,
+                    multiply_block<Rows>(d, &panels.a[r * kBlock], &panels.b[c], sfa + r, sfb + c,
                                          &sums[r * kCpuTileCols + c]);
             };
             run(std::integral_constant<int, 6>());
@@ -225,7 +236,8 @@ void HopperTile(const CpuTile& t, int64_t first_block, int64_t last_block, float
     HWY_ALIGN float product[kCpuTileCols];
     for (int64_t kb = first_block; kb < last_block; ++kb) {
         block.load(t, kb);
-        const float sfb = scale_at(t.args.sfb, t.col / kBlock, kb);
+        float sfb[kCpuTileCols];
+        scales_of_cols(t, kb, sfb);
         for (int64_t r = 0; r < t.rows; ++r) {
             const int32_t *am = &block.mantissas.a[r * kBlock], *ae = &block.exponents.a[r * kBlock];
             for (int64_t c = 0; c < t.cols; c += static_cast<int64_t>(hn::Lanes(d))) {
@@ -235,11 +247,11 @@ void HopperTile(const CpuTile& t, int64_t first_block, int64_t last_block, float
                                      &block.exponents.b[k * kPitch + c], sum);
                 hn::Store(sum, df, product + c);
             }
-            const float scale = scale_at(t.args.sfa, t.row + r, kb) * sfb;
+            const float sfa = scale_at(t.args.sfa, t.row + r, kb);
             float* to = sums + r * kCpuTileCols;
             for (int64_t c = 0; c < t.cols; ++c) {
                 const bool nan = block.row_nan[r] || block.col_nan[c];
-                to[c] = std::fma(nan ? std::numeric_limits<float>::quiet_NaN() : product[c], scale, to[c]);
+                to[c] = std::fma(nan ? std::numeric_limits<float>::quiet_NaN() : product[c], sfa * sfb[c], to[c]);
             }
         }
     }

@@ -16,7 +16,7 @@ struct CpuTile {
     int64_t row, rows, col, cols;
 };
 
-// Each writes rows x kCpuTileCols sums, row-major, before they are rounded to bf16; columns past `cols` hold anything.
+// Each writes rows x kCpuTileCols sums, row-major, before D gets them; columns past `cols` hold anything.
 // docs/numerics.md has the arithmetic.
 void fast_tile(const CpuTile& tile, float* sums);
 void exact_tile(const CpuTile& tile, double* sums);

@@ -74,8 +74,16 @@ const GemmKernel& HopperBackend::load(const GemmConfig& config) {
 }
 
 const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
-    const Shape shape{problem.m,       problem.n,      problem.k,          problem.batch_invariant,
-                      problem.num_sms, problem.groups, problem.group_rows, problem.alignment};
+    const Shape shape{problem.m,
+                      problem.n,
+                      problem.k,
+                      problem.batch_invariant,
+                      problem.num_sms,
+                      problem.groups,
+                      problem.group_rows,
+                      problem.alignment,
+                      static_cast<uint32_t>(problem.b_scales),
+                      static_cast<uint32_t>(problem.output)};
     {
         const std::shared_lock lock(mutex_);
         if (const auto found = choices_.find(shape); found != choices_.end()) return *found->second;
@@ -125,7 +133,8 @@ uint32_t HopperBackend::clusters_for(const GemmKernel& kernel, const plan::Probl
     return std::min(clusters, plan::ctas_at_once(problem, spec_, kernel.config) / kernel.config.cluster);
 }
 
-Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const {
+Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem,
+                            bool accumulate) const {
     const GemmConfig& c = kernel.config;
     const auto m = static_cast<uint32_t>(args.d.rows), n = static_cast<uint32_t>(args.d.cols);
     const auto k = static_cast<uint32_t>(args.a.cols);
@@ -146,7 +155,8 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
                          .k_blocks = ceil_div(k, kScaleBlock),
                          .raster = raster(c, m, n),
                          .a_policy = streaming ? kEvictLast : kEvictNormal,
-                         .b_policy = streaming ? kEvictFirst : kEvictNormal},
+                         .b_policy = streaming ? kEvictFirst : kEvictNormal,
+                         .accumulate = accumulate},
               .grid = 0,
               .kernel = &kernel.kernel};
     call.grid = grid_size(c, call.params.raster.size(), clusters_for(kernel, problem));
@@ -154,25 +164,32 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
 }
 
 std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::string& config, const GemmArgs& args) {
-    const plan::Problem problem{static_cast<uint32_t>(key.m), static_cast<uint32_t>(key.n),
-                                static_cast<uint32_t>(key.k), key.batch_invariant != 0,
-                                static_cast<uint32_t>(key.num_sms)};
+    const plan::Problem problem{.m = static_cast<uint32_t>(key.m),
+                                .n = static_cast<uint32_t>(key.n),
+                                .k = static_cast<uint32_t>(key.k),
+                                .batch_invariant = key.batch_invariant != 0,
+                                .num_sms = static_cast<uint32_t>(key.num_sms),
+                                .b_scales = key.row_b_scales ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
+                                .output = key.f32_output ? Output::F32 : Output::BF16};
     const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
     if (!config.empty()) key.named = &kernel;
     const bool scale_runs = has_scale_runs(view_of(args.sfa), problem.k_blocks(), kernel.config.k_splits());
-    auto call = std::make_shared<const Call>(prepare(args, for_scales(kernel, scale_runs), problem));
+    auto call = std::make_shared<const Call>(
+        prepare(args, for_scales(kernel, scale_runs), problem, key.accumulate != 0));
     const std::unique_lock lock(mutex_);
     if (calls_.size() >= kMaxKept) calls_.clear();
     return calls_.try_emplace(key, std::move(call)).first->second;
 }
 
 void HopperBackend::gemm(const GemmArgs& args, const GemmOptions& options) {
+    if (args.a.cols == 0 && options.accumulate) return;
     if (args.a.cols == 0) return zero(args.d, options.stream);
     CallKey key{args.a.data,         args.sfa.data,       args.b.data,         args.sfb.data,
                 args.d.data,         args.d.rows,         args.d.cols,         args.a.cols,
                 options.batch_invariant.value_or(batch_invariant_), options.num_sms,
                 args.a.row_stride,   args.b.row_stride,   args.d.row_stride,   args.sfa.row_stride,
-                args.sfa.col_stride, args.sfb.row_stride, args.sfb.col_stride, nullptr};
+                args.sfa.col_stride, args.sfb.row_stride, args.sfb.col_stride, has_row_b_scales(args),
+                args.d.dtype == DType::F32, options.accumulate, nullptr};
     std::shared_ptr<const Call> call = find_call(calls_, key, key, options.config);
     const cuda::CurrentDevice current(device_);
     if (!call) call = make_call(key, options.config, args);

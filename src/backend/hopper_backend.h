@@ -33,12 +33,13 @@ struct GemmKernel {
 };
 
 /// What the planner is asked for.
-using Shape = std::array<uint32_t, 8>;
+using Shape = std::array<uint32_t, 10>;
 
 /// What a launch depends on: calls that agree share its parameters, tensor maps included.
 struct CallKey {
     const void *a, *sfa, *b, *sfb, *d;
     int64_t m, n, k, batch_invariant, num_sms, a_stride, b_stride, d_stride, sfa_row, sfa_col, sfb_row, sfb_col;
+    int64_t row_b_scales, f32_output, accumulate;
     const GemmKernel* named;  // null: the planner's choice
     bool operator==(const CallKey&) const = default;
 };
@@ -89,7 +90,7 @@ private:
     TensorMap map_of(const char* name, const ConstMatrix& x, const TmaBox& box) const;
     TensorMap map_of(const char* name, const ConstStack& x, const TmaBox& box) const;
     uint32_t clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const;
-    Call prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const;
+    Call prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem, bool accumulate) const;
     std::shared_ptr<const GroupedCall> make_grouped_call(GroupedKey& key, const std::string& config,
                                                          const GroupedGemmArgs& args, const plan::Problem& problem);
     GroupedCall prepare(const GroupedGemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const;

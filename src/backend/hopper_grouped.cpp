@@ -23,6 +23,8 @@ plan::Problem problem_of(const GroupedGemmArgs& args, const GemmOptions& options
             .k = static_cast<uint32_t>(args.a.matrix.cols),
             .batch_invariant = false,   // all kernels are
             .num_sms = static_cast<uint32_t>(options.num_sms),
+            .b_scales = ScaleBlocks::Blocks,
+            .output = Output::BF16,
             .groups = static_cast<uint32_t>(args.b.count),
             .group_rows = static_cast<uint32_t>(std::min(args.groups.expected_rows, most)),
             .alignment = indices ? static_cast<uint32_t>(args.groups.alignment) : 0};
@@ -47,6 +49,9 @@ GroupedKey key_of(const GroupedGemmArgs& args, const GemmOptions& options) {
                      .sfa_col = sfa.matrix.col_stride,
                      .sfb_row = sfb.matrix.row_stride,
                      .sfb_col = sfb.matrix.col_stride,
+                     .row_b_scales = 0,
+                     .f32_output = 0,
+                     .accumulate = 0,
                      .named = nullptr},
             .groups = groups.data,
             .form = static_cast<int64_t>(groups.form),
@@ -98,7 +103,8 @@ GroupedCall HopperBackend::prepare(const GroupedGemmArgs& args, const GemmKernel
         .k_blocks = problem.k_blocks(),
         .raster = raster_of_columns(c, problem.n),
         .a_policy = streaming ? kEvictLast : kEvictNormal,
-        .b_policy = streaming ? kEvictFirst : kEvictNormal};
+        .b_policy = streaming ? kEvictFirst : kEvictNormal,
+        .accumulate = 0};
     p.groups = layout_of(args);
     for (uint32_t i = 0; i < kRowBoxes; ++i) p.a_rows[i] = rows(std::min(1u << i, a_rows));
     p.sfa_stride = args.sfa.stride;

@@ -1,4 +1,5 @@
 // Printing the source of a GEMM kernel. Layer jit.
+#include <finegemm/core/registers.h>
 #include <fmt/format.h>
 
 #include "jit/kernel_store.h"
@@ -23,10 +24,11 @@ std::string to_source(const GemmConfig& c) {
     return fmt::format(
         "finegemm::GemmConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .math_warpgroups = {}, .cluster = {}, "
         ".cluster_use = finegemm::ClusterUse::{}, .ctas_per_sm = {}, "
-        ".scales = finegemm::ScaleLayout::{}{}}}",
+        ".scales = finegemm::ScaleLayout::{}, .grouping = finegemm::Grouping::{}, "
+        ".b_scales = finegemm::ScaleBlocks::{}, .output = finegemm::Output::{}}}",
         c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm,
-        c.scales == ScaleLayout::Rows ? "Rows" : "Any",
-        c.grouped() ? ", .grouping = finegemm::Grouping::Rows" : "");
+        c.scales == ScaleLayout::Rows ? "Rows" : "Any", c.grouped() ? "Rows" : "None",
+        c.b_scales == ScaleBlocks::Rows ? "Rows" : "Blocks", c.output == Output::F32 ? "F32" : "BF16");
 }
 
 KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
@@ -40,7 +42,7 @@ KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
                             "{}(const __grid_constant__ finegemm::Params<kConfig> params) {{\n"
                             "    finegemm::device::gemm<kConfig>(params);\n"
                             "}}\n",
-                            c.tile_n, to_source(c), entry)};
+                            block_cols(c), to_source(c), entry)};
 }
 
 }  // namespace finegemm::jit

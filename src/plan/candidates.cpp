@@ -66,47 +66,82 @@ constexpr auto kGrouped = std::to_array<Candidate>({
     {{256, 128, 4, 2, 2, kShareA, 1}, {0.797, 0.797, 0.74}},
 });
 
-/// The configurations of a list of candidates, whose rows leave the grouping to this.
+// With scales for each row of B, which training takes: D is large there, so are the tiles. Rates are those of the same
+// tiles above.
+constexpr auto kRowCandidates = std::to_array<Candidate>({
+    {{64, 64, 5, 1, 1, kAlone, 2}, {0.302, 0.244, 0.34}},
+    {{128, 64, 7, 2, 1, kAlone, 1}, {0.248, 0.248, 0.45}},
+    {{128, 128, 6, 2, 1, kAlone, 1}, {0.373, 0.373, 0.88}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.535, 0.535, 1.31}},
+    {{256, 128, 4, 2, 1, kAlone, 1}, {0.728, 0.728, 1.69}},
+});
+
+/// The configurations of a list of candidates, whose rows leave their kind to this.
 template <size_t Count>
-constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, Count>& list, Grouping grouping) {
+constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, Count>& list, Kind kind) {
     std::array<GemmConfig, Count> configs{};
     for (size_t i = 0; i < Count; ++i) {
         configs[i] = list[i].config;
-        configs[i].grouping = grouping;
+        configs[i].grouping = kind.grouping;
+        configs[i].b_scales = kind.b_scales;
+        configs[i].output = kind.output;
     }
     return configs;
 }
-constexpr auto kConfigs = configs_of(kCandidates, Grouping::None);
-constexpr auto kGroupedConfigs = configs_of(kGrouped, Grouping::Rows);
+
+constexpr Kind kPlainKind{}, kGroupedKind{.grouping = Grouping::Rows}, kRowKind{.b_scales = ScaleBlocks::Rows},
+    kRowF32Kind{.b_scales = ScaleBlocks::Rows, .output = Output::F32};
+constexpr auto kConfigs = configs_of(kCandidates, kPlainKind);
+constexpr auto kGroupedConfigs = configs_of(kGrouped, kGroupedKind);
+constexpr auto kRowConfigs = configs_of(kRowCandidates, kRowKind);
+constexpr auto kRowF32Configs = configs_of(kRowCandidates, kRowF32Kind);
+
+/// All candidates of a kind.
+struct List {
+    Kind kind;
+    std::span<const GemmConfig> configs;
+    std::span<const Candidate> candidates;   // the same, with their rates
+};
+constexpr List kLists[] = {{kPlainKind, kConfigs, kCandidates},
+                           {kGroupedKind, kGroupedConfigs, kGrouped},
+                           {kRowKind, kRowConfigs, kRowCandidates},
+                           {kRowF32Kind, kRowF32Configs, kRowCandidates}};
+
+const List* list_of(Kind kind) {
+    for (const List& list : kLists)
+        if (list.kind == kind) return &list;
+    return nullptr;
+}
 
 }  // namespace
 
-std::span<const GemmConfig> candidates(Grouping grouping) {
-    return grouping == Grouping::Rows ? std::span<const GemmConfig>(kGroupedConfigs) : kConfigs;
+std::span<const GemmConfig> candidates(Kind kind) {
+    const List* list = list_of(kind);
+    return list ? list->configs : std::span<const GemmConfig>();
 }
 
 GemmConfig for_row_scales(GemmConfig config) {
-    // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major (measured on an H200).
-    if (config.tile_m > 64) config.scales = ScaleLayout::Rows;
+    // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major (measured on an H200). With scales
+    // for each row of B, runs of both take longer than copies.
+    if (config.tile_m > 64 && !config.row_b_scales()) config.scales = ScaleLayout::Rows;
     return config;
 }
 
 std::vector<GemmConfig> kernels() {
     std::vector<GemmConfig> all;
-    for (const Grouping grouping : {Grouping::None, Grouping::Rows})
-        for (const GemmConfig& c : candidates(grouping)) {
-            all.push_back(c);
+    for (const List& list : kLists) {
+        all.insert(all.end(), list.configs.begin(), list.configs.end());
+        for (const GemmConfig& c : list.configs)
             if (for_row_scales(c) != c) all.push_back(for_row_scales(c));
-        }
+    }
     return all;
 }
 
 const Rates& rates(const GemmConfig& config) {
-    const auto configs = candidates(config.grouping);
-    const auto found = std::ranges::find(configs, config);
-    if (found == configs.end()) throw Error(Errc::Internal, "no rates for a kernel that is not a candidate");
-    const auto index = static_cast<size_t>(found - configs.begin());
-    return config.grouped() ? kGrouped[index].rates : kCandidates[index].rates;
+    if (const List* list = list_of(kind_of(config)))
+        if (const auto found = std::ranges::find(list->configs, config); found != list->configs.end())
+            return list->candidates[static_cast<size_t>(found - list->configs.begin())].rates;
+    throw Error(Errc::Internal, "no rates for a kernel that is not a candidate");
 }
 
 std::string_view name_of(ClusterUse use) {
@@ -124,13 +159,15 @@ std::string name_of(const GemmConfig& c) {
     if (c.cluster_use != ClusterUse::None) name += fmt::format("_{}{}", name_of(c.cluster_use), c.cluster);
     if (c.ctas_per_sm > 1) name += fmt::format("_x{}", c.ctas_per_sm);
     if (c.grouped()) name += "_grouped";
+    if (c.b_scales == ScaleBlocks::Rows) name += "_1d1d";
+    if (c.output == Output::F32) name += "_f32";
     if (c.scales == ScaleLayout::Rows) name += "_rows";
     return name;
 }
 
 GemmConfig config_named(std::string_view name) {
-    for (const Grouping grouping : {Grouping::None, Grouping::Rows})
-        for (const GemmConfig& c : candidates(grouping))
+    for (const List& list : kLists)
+        for (const GemmConfig& c : list.configs)
             if (name_of(c) == name) return c;
     throw Error(
         Errc::InvalidArgument,

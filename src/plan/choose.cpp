@@ -23,7 +23,7 @@ std::optional<GemmConfig> found_in(const Entries& entries, const Problem& proble
 std::optional<GemmConfig> cheapest(const Problem& problem, const DeviceSpec& device) {
     std::optional<GemmConfig> best;
     double least = 0;
-    for (const GemmConfig& c : candidates(problem.grouping())) {
+    for (const GemmConfig& c : candidates(problem.kind())) {
         if (!rejected(problem, device, c).empty()) continue;
         const double total = cost(problem, device, c).total;
         if (!best || total < least) {
@@ -71,7 +71,7 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
         Cost cost;
     };
     std::vector<Entry> entries;
-    for (const GemmConfig& c : candidates(problem.grouping()))
+    for (const GemmConfig& c : candidates(problem.kind()))
         entries.push_back({&c, rejected(problem, device, c), {}});
     for (Entry& e : entries)
         if (e.why_not.empty()) e.cost = cost(problem, device, *e.config);

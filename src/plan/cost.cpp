@@ -66,7 +66,8 @@ Tiles tiles_of(const Problem& p, const GemmConfig& c) {
 /// Bytes of A, B and D, each once.
 double traffic(const Problem& p) {
     const double m = p.groups > 0 ? group_rows(p) * p.groups : p.m, n = p.n, k = p.k;
-    return m * k + max(1, p.groups) * n * k + 2 * m * n;
+    const double d_bytes = p.output == Output::F32 ? 8 : 2;   // f32 is mostly added to: read and written
+    return m * k + max(1, p.groups) * n * k + d_bytes * m * n;
 }
 
 double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {

@@ -12,16 +12,27 @@
 
 namespace finegemm::plan {
 
+/// What a kernel computes; a kernel takes problems of its own kind only.
+struct Kind {
+    Grouping grouping = Grouping::None;
+    ScaleBlocks b_scales = ScaleBlocks::Blocks;
+    Output output = Output::BF16;
+    constexpr bool operator==(const Kind&) const = default;
+};
+constexpr Kind kind_of(const GemmConfig& c) { return {c.grouping, c.b_scales, c.output}; }
+
 struct Problem {
     uint32_t m = 0, n = 0, k = 0;   // m: of all groups together, as many as there may be
     bool batch_invariant = false;   // the order of a row's sums may not depend on M
     uint32_t num_sms = 0;           // that may be used, if not 0
+    ScaleBlocks b_scales = ScaleBlocks::Blocks;
+    Output output = Output::BF16;
     uint32_t groups = 0;            // of rows, each with a B of its own; 0: no grouped product
     uint32_t group_rows = 0;        // of each group, as expected; 0: m / groups
     uint32_t alignment = 0;         // a tile may not reach across a multiple of so many rows, if not 0
     constexpr bool operator==(const Problem&) const = default;
     constexpr uint32_t k_blocks() const { return ceil_div(k, kScaleBlock); }
-    constexpr Grouping grouping() const { return groups > 0 ? Grouping::Rows : Grouping::None; }
+    constexpr Kind kind() const { return {groups > 0 ? Grouping::Rows : Grouping::None, b_scales, output}; }
 };
 
 /// What the cost model needs to know of a GPU.
@@ -39,7 +50,7 @@ struct DeviceSpec {
 const DeviceSpec* find_device(std::string_view name);
 
 /// All kernels of a kind that the planner may choose, for scales of any layout.
-std::span<const GemmConfig> candidates(Grouping grouping = Grouping::None);
+std::span<const GemmConfig> candidates(Kind kind = {});
 
 /// The same kernel for row-major scales; itself where the other one is as fast.
 GemmConfig for_row_scales(GemmConfig config);
@@ -56,7 +67,8 @@ struct Rates {
 /// Of a candidate; throws Error(Internal) for any other configuration.
 const Rates& rates(const GemmConfig& config);
 
-/// Short and stable, usable as a C identifier after a prefix: "m128n128s6w2_shareB2", "m128n128s6w2_rows".
+/// Short and stable, usable as a C identifier after a prefix: "m128n128s6w2_shareB2", "m128n128s6w2_rows",
+/// "m128n128s6w2_1d1d_f32".
 std::string name_of(const GemmConfig& config);
 std::string_view name_of(ClusterUse use);
 /// The candidate of that name; throws Error(InvalidArgument) that says where to find the names.

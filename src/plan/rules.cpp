@@ -16,11 +16,15 @@ struct Rule {
 constexpr uint32_t kMaxExtent = 1u << 31;   // coordinates of tensor maps are signed 32-bit numbers
 
 constexpr Rule kRules[] = {
-    {"computes products of another kind",
-     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.grouping() == c.grouping; }},
     // First, as the others count tiles and must not overflow.
     {"takes no extent above 2^31",
      [](const Problem& p, const DeviceSpec&, const GemmConfig&) { return max(p.m, max(p.n, p.k)) <= kMaxExtent; }},
+    {"computes one product for groups of rows, or the other way round",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().grouping == c.grouping; }},
+    {"takes scales of B for other blocks",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.b_scales == c.b_scales; }},
+    {"writes D in another type",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.output == c.output; }},
     {"needs more shared memory than a CTA can have",
      [](const Problem&, const DeviceSpec& d, const GemmConfig& c) { return smem_plan(c).total <= d.smem_bytes; }},
     {"needs more shared memory than its CTAs on one SM can have",

@@ -43,7 +43,9 @@ TableEntry entry_of(const ordered_json& x) {
                         .n = number(shape.at(1), "N", 1),
                         .k = number(shape.at(2), "K", 1),
                         .batch_invariant = x.value("batch_invariant", false),
-                        .num_sms = x.contains("num_sms") ? number(x.at("num_sms"), "num_sms", 0) : 0},
+                        .num_sms = x.contains("num_sms") ? number(x.at("num_sms"), "num_sms", 0) : 0,
+                        .b_scales = x.value("row_b_scales", false) ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
+                        .output = x.value("f32_output", false) ? Output::F32 : Output::BF16},
             .kernel = x.at("kernel").get<std::string>(),
             .us = microseconds(x.at("us"), "us"),
             .usual = x.at("usual").get<std::string>(),
@@ -51,10 +53,12 @@ TableEntry entry_of(const ordered_json& x) {
 }
 
 ordered_json json_of(const TableEntry& e) {
-    const auto& [m, n, k, batch_invariant, num_sms, groups, group_rows, alignment] = e.problem;
+    const auto& [m, n, k, batch_invariant, num_sms, b_scales, output, groups, group_rows, alignment] = e.problem;
     ordered_json out = {{"shape", {m, n, k}}};
     if (batch_invariant) out["batch_invariant"] = true;
     if (num_sms > 0) out["num_sms"] = num_sms;
+    if (b_scales == ScaleBlocks::Rows) out["row_b_scales"] = true;
+    if (output == Output::F32) out["f32_output"] = true;
     out.update({{"kernel", e.kernel}, {"us", e.us}, {"usual", e.usual}, {"usual_us", e.usual_us}});
     return out;
 }
@@ -115,9 +119,13 @@ void check_device(const PlanTable& table, const DeviceSpec& device, const std::s
 }
 
 std::string fault(const TableEntry& entry, const DeviceSpec& device) {
-    const auto known = std::ranges::find(candidates(), entry.kernel, [](const GemmConfig& c) { return name_of(c); });
-    if (known == candidates().end()) return fmt::format("'{}' is no kernel of this library", entry.kernel);
-    const std::string_view why_not = rejected(entry.problem, device, *known);
+    GemmConfig config;
+    try {
+        config = config_named(entry.kernel);
+    } catch (const Error&) {
+        return fmt::format("'{}' is no kernel of this library", entry.kernel);
+    }
+    const std::string_view why_not = rejected(entry.problem, device, config);
     return why_not.empty() ? "" : fmt::format("kernel '{}' cannot take it: {}", entry.kernel, why_not);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -41,7 +42,8 @@ static_assert(sizeof(finegemm_stack) == 72 && offsetof(finegemm_stack, stride) =
 static_assert(sizeof(finegemm_groups) == 48 && offsetof(finegemm_groups, data) == 8 &&
               offsetof(finegemm_groups, device_type) == 40);
 static_assert(sizeof(finegemm_grouped_gemm_args) == 5 * 72 + 48);
-static_assert(offsetof(finegemm_gemm_options, stream) == 16 && offsetof(finegemm_gemm_options, config) == 24);
+static_assert(offsetof(finegemm_gemm_options, stream) == 16 && offsetof(finegemm_gemm_options, config) == 24 &&
+              offsetof(finegemm_gemm_options, accumulate) == 40);
 static_assert(offsetof(finegemm_quantize_options, stream) == 8);
 static_assert(offsetof(finegemm_options, cache_limit_bytes) == 24 &&
               offsetof(finegemm_options, dump_dir) == 32 + 6 * 4096 &&
@@ -127,7 +129,7 @@ TEST(CAbi, AcceptsOptionsOfALaterVersionThatAreNotUsed) {
     const CContext context;
     GemmCall c;
     struct {
-        finegemm_gemm_options known = {sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr, 0, 0};
+        finegemm_gemm_options known = {sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr, 0, 0, 0, 0};
         int64_t unknown = 0;
     } newer;
     EXPECT_EQ(finegemm_gemm(context.get(), &c.args, &newer.known, nullptr), FINEGEMM_OK);
@@ -148,6 +150,35 @@ TEST(CAbi, TakesFieldsThatAnEarlierVersionLacksAsZero) {
     finegemm_context* context = nullptr;
     EXPECT_EQ(finegemm_context_create(&o, &context, &e), FINEGEMM_OK) << e.message;
     finegemm_context_destroy(context);
+}
+
+TEST(CAbi, TakesGemmOptionsOfTheFirstVersion) {
+    const CContext context;
+    GemmCall c;
+    c.options.struct_size = offsetof(finegemm_gemm_options, accumulate);
+    c.options.accumulate = 77;   // another's memory
+    EXPECT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
+    c.options.struct_size -= 4;
+    EXPECT_EQ(c.run(context.get()), FINEGEMM_INVALID_ARGUMENT);
+}
+
+TEST(CAbi, AddsToDWhereEachRowOfBHasScales) {
+    const CContext context;
+    GemmCall c;
+    Buffer<float> sfb(DType::F32, 256, 3), d(DType::F32, 16, 256);
+    for (int64_t r = 0; r < 256; ++r)
+        for (int64_t kb = 0; kb < 3; ++kb) sfb.at(r, kb) = c.problem.sfb.at(r / 128, kb);
+    for (int64_t r = 0; r < 16; ++r)
+        for (int64_t n = 0; n < 256; ++n) d.at(r, n) = 100;
+    ASSERT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
+    c.args.sfb = c_matrix(ConstMatrix(sfb.view())), c.args.d = c_matrix(ConstMatrix(d.view()));
+    c.options.accumulate = 1;
+    ASSERT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
+    for (int64_t r = 0; r < 16; ++r)
+        for (int64_t n = 0; n < 256; ++n) {
+            const float product = float_of_bf16(c.problem.d.at(r, n));   // rounded to 8 bits
+            ASSERT_NEAR(d.at(r, n), 100 + product, std::abs(product) * 0x1p-8 + 1e-4) << r << ", " << n;
+        }
 }
 
 TEST(CAbi, FillsOptionsFromTheEnvironment) {

@@ -50,7 +50,19 @@ const Misuse kGemm[] = {
     {"sfa is one scale", [](GemmCall& c) { set_shape(c.args.sfa, 1, 1); }},
     {"sfa has one scale a row", [](GemmCall& c) { set_shape(c.args.sfa, 16, 1); }},
     {"sfa has one scale an element", [](GemmCall& c) { set_shape(c.args.sfa, 16, 384); }},
-    {"sfb has one scale a row", [](GemmCall& c) { set_shape(c.args.sfb, 256, 3); }},
+    {"sfb has one scale a row, but not for all of k", [](GemmCall& c) { set_shape(c.args.sfb, 256, 1); }},
+    {"d is f32 and sfb of blocks", [](GemmCall& c) { c.args.d.dtype = FINEGEMM_F32; }},
+    {"d is f32 with rows off 16 bytes",
+     [](GemmCall& c) {
+         set_shape(c.args.sfb, 256, 3), c.args.d.dtype = FINEGEMM_F32, c.args.d.rows = c.args.a.rows = 8;
+         c.args.sfa.rows = 8, c.args.d.row_stride = 258;
+     }},
+    {"accumulate into bf16", [](GemmCall& c) { set_shape(c.args.sfb, 256, 3), c.options.accumulate = 1; }},
+    {"accumulate into bf16 with sfb of blocks", [](GemmCall& c) { c.options.accumulate = 1; }},
+    {"accumulate is no switch", [](GemmCall& c) { c.options.accumulate = 2; }},
+    {"options use their reserved field", [](GemmCall& c) { c.options.reserved = 1; }},
+    {"sfa and sfb of rows are swapped",
+     [](GemmCall& c) { set_shape(c.args.sfb, 16, 3), set_shape(c.args.sfa, 256, 3); }},
     {"sfb is transposed", [](GemmCall& c) { set_shape(c.args.sfb, 3, 2); }},
     {"sfa and sfb are swapped", [](GemmCall& c) { std::swap(c.args.sfa, c.args.sfb); }},
 
@@ -228,7 +240,7 @@ Sentences other_misuses() {
     finegemm_options options;
     finegemm_options_init(&options, 8, &e), record("options: have 8 bytes", e);
     struct {
-        finegemm_gemm_options known = {sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr, 0, 0};
+        finegemm_gemm_options known = {sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr, 0, 0, 0, 0};
         int64_t unknown = 1;
     } newer;
     finegemm_gemm(context.get(), &call.args, &newer.known, &e), record("gemm: options of a later version", e);

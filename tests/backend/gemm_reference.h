@@ -34,7 +34,7 @@ inline Sums sums_of(Problem& p) {
             double exact = 0, absolute = 0;
             for (int64_t k = 0; k < p.k; ++k) {
                 const double x = a[static_cast<size_t>(r * p.k + k)], y = b[static_cast<size_t>(c * p.k + k)];
-                const double scale = static_cast<double>(p.sfa_at(r, k / 128)) * p.sfb_at(c / 128, k / 128);
+                const double scale = static_cast<double>(p.sfa_at(r, k / 128)) * p.sfb_at(c, k / 128);
                 exact += x * y * scale;
                 absolute += magnitude(x) * magnitude(y) * std::abs(scale);
             }

@@ -16,16 +16,21 @@ using test::operands;
 constexpr int kUint8 = 0, kBf16 = 9;
 
 GemmConfig planned(const GemmArgs& args, const char* device = "h200") {
-    return plan::choose(
-        {static_cast<uint32_t>(args.d.rows), static_cast<uint32_t>(args.d.cols), static_cast<uint32_t>(args.a.cols)},
-        *plan::find_device(device)).config;
+    return plan::choose({.m = static_cast<uint32_t>(args.d.rows),
+                         .n = static_cast<uint32_t>(args.d.cols),
+                         .k = static_cast<uint32_t>(args.a.cols),
+                         .b_scales = has_row_b_scales(args) ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
+                         .output = args.d.dtype == DType::F32 ? Output::F32 : Output::BF16},
+                        *plan::find_device(device)).config;
 }
 
 /// The variant of a kernel for the scales of these operands.
 GemmConfig variant(const GemmConfig& c, const GemmArgs& args) {
-    const ScaleView sfa{static_cast<const float*>(args.sfa.data), args.sfa.row_stride, args.sfa.col_stride};
-    const auto k_blocks = static_cast<uint32_t>(args.sfa.cols);
-    return has_scale_runs(sfa, k_blocks, c.k_splits()) ? plan::for_row_scales(c) : c;
+    const auto has_runs = [&](const ConstMatrix& s) {
+        const ScaleView view{static_cast<const float*>(s.data), s.row_stride, s.col_stride};
+        return has_scale_runs(view, static_cast<uint32_t>(s.cols), c.k_splits());
+    };
+    return has_runs(args.sfa) && (!c.row_b_scales() || has_runs(args.sfb)) ? plan::for_row_scales(c) : c;
 }
 
 int swizzle_code(Swizzle s) { return s == Swizzle::B128 ? 3 : s == Swizzle::B64 ? 2 : s == Swizzle::B32 ? 1 : 0; }

@@ -52,19 +52,23 @@ float block(Problem& p, int64_t r, int64_t c, int64_t kb) {
     return static_cast<float>(sum);
 }
 
-/// An element of D: promotion block by block, each rank of a split for itself, then the ranks in order.
-uint16_t element(Problem& p, int64_t r, int64_t c, uint32_t splits) {
+/// The sum for an element of D: promotion block by block, each rank of a split for itself, then the ranks in order.
+float element_sum(Problem& p, int64_t r, int64_t c, uint32_t splits) {
     const auto blocks = static_cast<uint32_t>(Problem::blocks(p.k));
     float total = 0;
     for (uint32_t rank = 0; rank < splits; ++rank) {
         float sum = 0;
         for (uint32_t kb = blocks * rank / splits; kb < blocks * (rank + 1) / splits; ++kb) {
-            const float scale = p.sfa_at(r, kb) * p.sfb_at(c / 128, kb);
+            const float scale = p.sfa_at(r, kb) * p.sfb_at(c, kb);
             sum = std::fma(block(p, r, c, kb), scale, sum);
         }
         total = rank == 0 ? sum : total + sum;
     }
-    return bf16_of_float(total);
+    return total;
+}
+
+uint16_t element(Problem& p, int64_t r, int64_t c, uint32_t splits) {
+    return bf16_of_float(element_sum(p, r, c, splits));
 }
 
 std::string kernel_with_splits(uint32_t splits) {
@@ -158,6 +162,25 @@ TEST(HopperModel, ReproducesTheHardwareBitForBit) {
                         << "case " << &x - all.data() << ", row " << r << ", column " << c;
         }
     });
+}
+
+TEST(HopperModel, TakesScalesOfRowsOfBAndAddsToWhatDHad) {
+    Problem p(19, 136, 400, 21, true, 0, true);
+    test::Buffer<float> d(DType::F32, p.m, p.n, 4);
+    GemmArgs args = p.args();
+    args.d = d.view();
+    ThreadPool pool(2);
+    for (const bool accumulate : {false, true}) {
+        for (int64_t r = 0; r < p.m; ++r)
+            for (int64_t c = 0; c < p.n; ++c) d.at(r, c) = static_cast<float>(r * 1000 - c) / 7;
+        cpu_gemm(args, {.numerics = Numerics::Hopper, .accumulate = accumulate}, pool);
+        for (int64_t r = 0; r < p.m; ++r)
+            for (int64_t c = 0; c < p.n; ++c) {
+                const float sum = element_sum(p, r, c, 1), old = static_cast<float>(r * 1000 - c) / 7;
+                ASSERT_EQ(d.at(r, c), accumulate ? old + sum : sum) << r << ", " << c << ", accumulate " << accumulate;
+            }
+        EXPECT_TRUE(d.surroundings_intact());
+    }
 }
 
 TEST(HopperModel, GivesTheStatedSumOfEachBlock) {

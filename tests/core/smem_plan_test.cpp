@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include <finegemm/core/fragment.h>
 #include <finegemm/core/tma_box.h>
 
 #include "support/configs.h"
@@ -25,7 +26,8 @@ std::vector<Object> objects(const GemmConfig& c) {
     add(p.a, c.stages, p.a_stage, c.tile_m * 128, 1024);   // swizzle atoms
     add(p.b, c.stages, p.b_stage, c.tile_n * 128, 1024);
     add(p.sfa, c.stages, p.sfa_stage, c.tile_m * 4, 16);   // written sixteen bytes at a time
-    add(p.sfb, c.stages, p.sfb_stage, kMaxBScales * 4, 4);
+    const bool rows = c.b_scales == ScaleBlocks::Rows;   // written sixteen bytes at a time, too
+    add(p.sfb, c.stages, p.sfb_stage, (rows ? c.tile_n : 2) * 4, rows ? 16 : 4);
     if (c.grouped()) add(p.tiles, c.stages, p.tile_stage, sizeof(Tile), alignof(Tile));
     add(p.full, c.stages, 8, 8, 8);
     add(p.empty, c.stages, 8, 8, 8);
@@ -121,6 +123,9 @@ TEST(Slab, ColumnsDivideEveryTile) {
         EXPECT_EQ(tile_n % slab_cols(c), 0u) << tile_n;
         EXPECT_EQ(slab_cols(c) % 16, 0u) << "stmatrix writes sixteen columns";
         EXPECT_LE(slab_cols(c), 64u) << tile_n;
+        const GemmConfig f32{.tile_n = tile_n, .output = Output::F32};
+        EXPECT_EQ(tile_n % slab_cols(f32), 0u) << tile_n;
+        EXPECT_LE(slab_cols(f32), 32u) << tile_n << ": rows of at most 128 bytes";
     }
 }
 
@@ -128,7 +133,8 @@ TEST(Slab, EachPieceHasAPlaceOfItsOwnAndALaneThatTakesIt) {
     for (const GemmConfig& c : test::kConfigs) {
         SCOPED_TRACE(test::describe(c));
         std::set<uint32_t> places;
-        for (uint32_t i = 0; i < slab_cols(c) / 16; ++i)
+        const uint32_t bytes = c.output == Output::F32 ? 4 : 2;
+        for (uint32_t i = 0; i < slab_pieces(c); ++i)
             for (uint32_t lane = 0; lane < 32; ++lane) {
                 const RowCol piece = slab_piece(c, lane, i);
                 EXPECT_LT(piece.row, 16u);
@@ -138,7 +144,35 @@ TEST(Slab, EachPieceHasAPlaceOfItsOwnAndALaneThatTakesIt) {
                 EXPECT_LE(at + 16, 16 * slab_pitch(c));
                 EXPECT_TRUE(places.insert(at).second) << "two pieces in one place";
             }
-        EXPECT_EQ(places.size(), 16 * slab_cols(c) / 8) << "all of sixteen rows";
+        EXPECT_EQ(places.size() * 16, 16 * slab_cols(c) * bytes) << "all of sixteen rows";
+    }
+}
+
+/// The banks of four bytes that some lanes write or read at once, and how often the busiest one of them.
+uint32_t busiest_bank(const std::vector<uint32_t>& addresses, uint32_t bytes) {
+    uint32_t touched[32] = {};
+    for (const uint32_t at : addresses)
+        for (uint32_t word = at / 4; word < (at + bytes) / 4; ++word) ++touched[word % 32];
+    return *std::ranges::max_element(touched);
+}
+
+TEST(Slab, OfFloatsIsWrittenAndReadWithoutBankConflicts) {
+    for (const uint32_t tile_n : {32u, 64u, 128u, 192u}) {
+        const GemmConfig c{.tile_n = tile_n, .output = Output::F32};
+        for (uint32_t r = 0; r < slab_cols(c) / 2; r += 2)
+            for (uint32_t half = 0; half < 2; ++half) {   // sixteen lanes write eight bytes each at once
+                std::vector<uint32_t> addresses;
+                for (uint32_t lane = half * 16; lane < half * 16 + 16; ++lane)
+                    addresses.push_back(slab_offset(c, wgmma_accumulator(lane, r)));
+                EXPECT_EQ(busiest_bank(addresses, 8), 1u) << tile_n << ", register " << r;
+            }
+        for (uint32_t i = 0; i < slab_pieces(c); ++i)
+            for (uint32_t quarter = 0; quarter < 4; ++quarter) {   // eight lanes read sixteen bytes each at once
+                std::vector<uint32_t> addresses;
+                for (uint32_t lane = quarter * 8; lane < quarter * 8 + 8; ++lane)
+                    addresses.push_back(slab_offset(c, slab_piece(c, lane, i)));
+                EXPECT_EQ(busiest_bank(addresses, 16), 1u) << tile_n << ", piece " << i;
+            }
     }
 }
 

@@ -1,6 +1,7 @@
 // The planner: rules, names, choices.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cctype>
 #include <chrono>
 #include <cstdlib>
@@ -24,14 +25,28 @@ namespace {
 const DeviceSpec& h200() { return *find_device("h200"); }
 
 bool is_candidate(const GemmConfig& c) {
-    for (const GemmConfig& candidate : candidates())
+    for (const GemmConfig& candidate : candidates(kind_of(c)))
         if (candidate == c) return true;
     return false;
 }
 
+/// Of all kinds of GEMMs.
+std::vector<GemmConfig> all_candidates() {
+    std::vector<GemmConfig> all;
+    for (const ScaleBlocks b_scales : {ScaleBlocks::Blocks, ScaleBlocks::Rows})
+        for (const Output output : {Output::BF16, Output::F32})
+            for (const GemmConfig& c : candidates({.b_scales = b_scales, .output = output})) all.push_back(c);
+    return all;
+}
+
+/// A gradient of weights, added to.
+constexpr Problem gradient(uint32_t m, uint32_t n, uint32_t k) {
+    return {.m = m, .n = n, .k = k, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
+}
+
 TEST(Candidates, AreDifferentKernelsWithDifferentNamesThatLeadBack) {
     std::set<std::string> names;
-    for (const GemmConfig& c : candidates()) {
+    for (const GemmConfig& c : all_candidates()) {
         EXPECT_TRUE(names.insert(name_of(c)).second) << name_of(c);
         EXPECT_EQ(config_named(name_of(c)), c);
         for (const char letter : name_of(c)) EXPECT_TRUE(std::isalnum(letter) || letter == '_') << name_of(c);
@@ -39,7 +54,7 @@ TEST(Candidates, AreDifferentKernelsWithDifferentNamesThatLeadBack) {
 }
 
 TEST(Candidates, FitAnH200) {
-    for (const GemmConfig& c : candidates()) {
+    for (const GemmConfig& c : all_candidates()) {
         EXPECT_LE(smem_plan(c).total, h200().smem_bytes) << name_of(c);
         EXPECT_LE(c.ctas_per_sm * (smem_plan(c).total + 1024), h200().smem_per_sm) << name_of(c);
         EXPECT_EQ(c.tile_n % 16, 0u) << name_of(c);
@@ -49,11 +64,23 @@ TEST(Candidates, FitAnH200) {
 }
 
 TEST(Candidates, HaveRatesAndNothingElseHas) {
-    for (const GemmConfig& c : candidates()) {
+    for (const GemmConfig& c : all_candidates()) {
         EXPECT_GT(rates(c).block, 0);
         EXPECT_LE(rates(c).block_alone, rates(c).block) << name_of(c) << ": a CTA alone on an SM cannot be slower";
     }
     EXPECT_THROW(rates(GemmConfig{.tile_n = 48}), Error);
+}
+
+TEST(Candidates, AreOfTheKindThatIsAskedFor) {
+    EXPECT_TRUE(candidates({.output = Output::F32}).empty());
+    for (const Output output : {Output::BF16, Output::F32}) {
+        EXPECT_FALSE(candidates({.b_scales = ScaleBlocks::Rows, .output = output}).empty());
+        for (const GemmConfig& c : candidates({.b_scales = ScaleBlocks::Rows, .output = output})) {
+            EXPECT_TRUE(c.row_b_scales() && c.output == output) << name_of(c);
+            EXPECT_NE(name_of(c).find(output == Output::F32 ? "_1d1d_f32" : "_1d1d"), std::string::npos) << name_of(c);
+        }
+    }
+    for (const GemmConfig& c : candidates()) EXPECT_TRUE(!c.row_b_scales() && c.output == Output::BF16) << name_of(c);
 }
 
 TEST(Names, OfUnknownKernelsAreRejectedWithAHint) {
@@ -88,6 +115,8 @@ TEST(Rules, EachRejectsSomething) {
         {{(1u << 31) + 1, 128, 128}, plain, "takes no extent above 2^31"},
         {{128, 128, 0xfffffff0u}, plain, "takes no extent above 2^31"},
         {{1u << 31, 1u << 31, 128}, plain, "makes more tiles than a grid can index"},
+        {gradient(4096, 4096, 4096), plain, "takes scales of B for other blocks"},
+        {gradient(4096, 4096, 4096), config_named("m128n128s6w2_1d1d"), "writes D in another type"},
     };
     for (const auto& c : cases) EXPECT_EQ(rejected(c.problem, h200(), c.config), c.why_not);
     EXPECT_EQ(rejected(big, h200(), plain), "");
@@ -105,6 +134,17 @@ TEST(Choice, IsLegalAndInTheCandidatesForAnyProblem) {
         EXPECT_EQ(rejected(p, h200(), choice.config), "");
         EXPECT_EQ(choose(p, h200()), choice) << "the same problem, the same kernel";
     }
+}
+
+TEST(Choice, OfGradientsIsAKernelForThem) {
+    for (const uint32_t m : {1u, 64u, 576u, 4096u, 1u << 31})
+        for (const Output output : {Output::BF16, Output::F32}) {
+            Problem p = gradient(m, 4096, 7168);
+            p.output = output;
+            const GemmConfig c = choose(p, h200()).config;
+            EXPECT_TRUE(is_candidate(c) && c.row_b_scales() && c.output == output) << name_of(c);
+            EXPECT_EQ(nlohmann::json::parse(explain(p, h200()))["chosen"]["name"], name_of(c));
+        }
 }
 
 TEST(Choice, ExistsForExtremeShapes) {
@@ -194,6 +234,9 @@ TEST(Cost, IsNeverBelowTheMemoryTime) {
         EXPECT_GE(t.total, t.memory);
         EXPECT_NEAR(t.memory, (1.0 * 16384 + 7168.0 * 16384 + 2 * 7168) / 4.2e6, 1e-9);
     }
+    const GemmConfig f32 = candidates({.b_scales = ScaleBlocks::Rows, .output = Output::F32})[0];
+    EXPECT_NEAR(cost(gradient(1, 7168, 16384), h200(), f32).memory, (1.0 * 16384 + 7168.0 * 16384 + 8 * 7168) / 4.2e6,
+                1e-9);
 }
 
 TEST(Explain, AccountsForEveryCandidateCheapestFirst) {
@@ -225,6 +268,10 @@ TEST(Choice, OfRealLayersIsAsRecorded) {
     for (const auto& [n, k] : kLayers)
         for (const uint32_t m : {1u, 8u, 64u, 128u, 256u, 512u, 2048u, 8192u})
             now[fmt::format("{}x{}x{}", m, n, k)] = name_of(choose({m, n, k}, h200()).config);
+    for (const auto& [m, n, k] : {std::array{2112u, 4096u, 7168u}, {576u, 4096u, 7168u}, {24576u, 4096u, 1536u},
+                                  {32768u, 4096u, 512u}, {7168u, 4096u, 16384u}, {4096u, 4096u, 7168u},
+                                  {7168u, 4096u, 2048u}})
+        now[fmt::format("{}x{}x{} 1d1d f32", m, n, k)] = name_of(choose(gradient(m, n, k), h200()).config);
     const std::string path = FINEGEMM_TEST_DIR "/golden/plan.json";
     if (std::getenv("FG_UPDATE_GOLDEN")) std::ofstream(path) << now.dump(1) << '\n';
     std::ifstream file(path);

@@ -50,7 +50,7 @@ TEST(Choice, OfATableIsForItsProblemAlone) {
     const PlanTable user = table_of();
     ASSERT_EQ(choose(kProblem, h200(), &user).source, Source::UserTable);
     for (Problem other : {Problem{65, 4096, 4096}, {64, 4104, 4096}, {64, 4096, 4112}, {64, 4096, 4096, true},
-                          {64, 4096, 4096, false, 131}})
+                          {64, 4096, 4096, false, 131}, {64, 4096, 4096, false, 0, ScaleBlocks::Rows}})
         EXPECT_EQ(choose(other, h200(), &user).source, Source::Model) << other.m;
     EXPECT_EQ(choose({64, 4096, 4096, false, 132}, h200(), &user).source, Source::UserTable) << "132 SMs are all";
 }
@@ -86,7 +86,7 @@ TEST(Table, ReadsBackAsItWasWritten) {
     PlanTable table = table_of();
     EXPECT_EQ(parse_table(text_of(table), "t"), table);
     table.entries.push_back(table.entries[0]);
-    table.entries[1].problem = {1, 8, 16, true, 100};
+    table.entries[1].problem = {1, 8, 16, true, 100, ScaleBlocks::Rows, Output::F32};
     EXPECT_EQ(parse_table(text_of(table), "t"), table);
     table.entries.clear();
     EXPECT_EQ(parse_table(text_of(table), "t"), table);

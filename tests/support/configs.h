@@ -11,7 +11,7 @@
 
 namespace finegemm::test {
 
-// tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, scales, grouping
+// tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, scales, grouping, b_scales, output
 inline constexpr auto kConfigs = std::to_array<GemmConfig>({
     {64, 16, 3, 1, 1, ClusterUse::None, 2},
     {64, 32, 8, 1, 1, ClusterUse::None, 2},
@@ -35,6 +35,9 @@ inline constexpr auto kConfigs = std::to_array<GemmConfig>({
     {64, 128, 4, 1, 1, ClusterUse::None, 2, ScaleLayout::Any, Grouping::Rows},
     {128, 128, 6, 2, 1, ClusterUse::None, 1, ScaleLayout::Rows, Grouping::Rows},
     {256, 128, 4, 2, 2, ClusterUse::ShareA, 1, ScaleLayout::Any, Grouping::Rows},
+    {128, 128, 6, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
+    {128, 48, 6, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
+    {256, 128, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::BF16},
 });
 
 inline std::string describe(const GemmConfig& c) {
@@ -42,7 +45,8 @@ inline std::string describe(const GemmConfig& c) {
     return "tile " + std::to_string(c.tile_m) + "x" + std::to_string(c.tile_n) + ", stages " +
            std::to_string(c.stages) + ", warpgroups " + std::to_string(c.math_warpgroups) +
            kUses[static_cast<uint32_t>(c.cluster_use)] + (c.cluster > 1 ? std::to_string(c.cluster) : "") +
-           (c.scales == ScaleLayout::Rows ? " rows" : "") + (c.grouped() ? " grouped" : "");
+           (c.scales == ScaleLayout::Rows ? " rows" : "") + (c.grouped() ? " grouped" : "") +
+           (c.row_b_scales() ? " 1d1d" : "") + (c.output == Output::F32 ? " f32" : "");
 }
 
 /// Calls body.operator()<C>() for each.

@@ -55,18 +55,21 @@ struct Problem {
     Buffer<uint8_t> a, b;
     Buffer<float> sfa, sfb;
     Buffer<uint16_t> d;
-    bool mn_major;
+    bool mn_major, row_b_scales;
 
-    Problem(int64_t m_, int64_t n_, int64_t k_, uint32_t seed, bool mn_major_ = false, int64_t padding = 0)
+    Problem(int64_t m_, int64_t n_, int64_t k_, uint32_t seed, bool mn_major_ = false, int64_t padding = 0,
+            bool row_b_scales_ = false)
         : m(m_),
           n(n_),
           k(k_),
           a(DType::E4M3, m, k, padding),
           b(DType::E4M3, n, k, padding),
           sfa(DType::F32, mn_major_ ? blocks(k) : m, mn_major_ ? m : blocks(k), padding / 16),
-          sfb(DType::F32, mn_major_ ? blocks(k) : blocks(n), mn_major_ ? blocks(n) : blocks(k), padding / 16),
+          sfb(DType::F32, mn_major_ ? blocks(k) : rows_of_sfb(n, row_b_scales_),
+              mn_major_ ? rows_of_sfb(n, row_b_scales_) : blocks(k), padding / 16),
           d(DType::BF16, m, n, padding / 2),
-          mn_major(mn_major_) {
+          mn_major(mn_major_),
+          row_b_scales(row_b_scales_) {
         std::mt19937 random(seed);
         std::normal_distribution<float> normal(0, 100);
         std::uniform_real_distribution<float> scale(0.001f, 0.01f);
@@ -81,6 +84,7 @@ struct Problem {
         }
     }
     static int64_t blocks(int64_t x) { return (x + 127) / 128; }
+    static int64_t rows_of_sfb(int64_t n, bool row_b_scales) { return row_b_scales ? n : blocks(n); }
 
     static ConstMatrix scales(Buffer<float>& s, bool transposed) {
         ConstMatrix v = s.view();
@@ -92,7 +96,11 @@ struct Problem {
     }
     GemmArgs args() { return {a.view(), scales(sfa, mn_major), b.view(), scales(sfb, mn_major), d.view()}; }
     float sfa_at(int64_t r, int64_t kb) { return mn_major ? sfa.at(kb, r) : sfa.at(r, kb); }
-    float sfb_at(int64_t nb, int64_t kb) { return mn_major ? sfb.at(kb, nb) : sfb.at(nb, kb); }
+    /// Of row n of B.
+    float sfb_at(int64_t n_, int64_t kb) {
+        const int64_t row = row_b_scales ? n_ : n_ / 128;
+        return mn_major ? sfb.at(kb, row) : sfb.at(row, kb);
+    }
 };
 
 }  // namespace finegemm::test

@@ -31,7 +31,9 @@ inline void compute_quantize(const std::string& entry, const QuantizeParams& p) 
         }
 }
 
-inline void compute_gemm(const GemmParams& p) {
+inline void compute_gemm(const std::string& entry, const GemmParams& p) {
+    const uint32_t b_height = entry.find("_1d1d") != std::string::npos ? 1 : kScaleBlock;
+    const bool f32 = entry.find("_f32") != std::string::npos;
     const Description a = description_of(p.a.last), b = description_of(p.b.last);
     const auto code = [](const Description& m, uint64_t r, uint64_t k) {
         return float_of_e4m3(static_cast<const uint8_t*>(m.data)[r * m.row_stride_bytes + k]);
@@ -42,10 +44,13 @@ inline void compute_gemm(const GemmParams& p) {
             for (uint64_t k = 0; k < a.cols; ++k) {
                 const auto block = static_cast<int64_t>(k / kScaleBlock);
                 const float sfa = p.sfa.data[m * p.sfa.mn_stride + block * p.sfa.k_stride];
-                const float sfb = p.sfb.data[n / kScaleBlock * p.sfb.mn_stride + block * p.sfb.k_stride];
+                const float sfb = p.sfb.data[n / b_height * p.sfb.mn_stride + block * p.sfb.k_stride];
                 sum += code(a, m, k) * code(b, n, k) * sfa * sfb;
             }
-            static_cast<uint16_t*>(p.d_data)[m * p.d_row_stride + n] = bf16_of_float(sum);
+            const int64_t at = m * p.d_row_stride + n;
+            float* const d = static_cast<float*>(p.d_data) + at;
+            if (f32) *d = p.accumulate ? *d + sum : sum;
+            else static_cast<uint16_t*>(p.d_data)[at] = bf16_of_float(sum);
         }
 }
 
@@ -54,7 +59,7 @@ inline void compute_if_asked(const Launch& launch) {
     static const bool asked = std::getenv("FINEGEMM_MOCK_COMPUTES") != nullptr;
     if (!asked) return;
     if (launch.entry.starts_with("finegemm_quantize_")) compute_quantize(launch.entry, launch.quantize);
-    else compute_gemm(launch.gemm);
+    else compute_gemm(launch.entry, launch.gemm);
 }
 
 }  // namespace finegemm::mock

@@ -14,7 +14,7 @@ enum class ClusterUse : uint32_t {
     SplitK,  ///< one output tile: each takes a range of K; partial sums meet through distributed shared memory
 };
 
-/// Which scales of A a kernel reads.
+/// Which scales of rows a kernel reads: those of A, and those of B where each of its rows has some.
 enum class ScaleLayout : uint32_t {
     Any,   ///< any strides
     Rows,  ///< row-major ones, the scales of kScaleRun k-blocks of a row at once (has_scale_runs)
@@ -24,6 +24,18 @@ enum class ScaleLayout : uint32_t {
 enum class Grouping : uint32_t {
     None,  ///< one product
     Rows,  ///< groups of rows, each with a B of its own; their sizes are in the device's memory (core/groups.h)
+};
+
+/// What one scale of B serves, beside 128 of K.
+enum class ScaleBlocks : uint32_t {
+    Blocks,  ///< 128 rows
+    Rows,    ///< one row, as those of A
+};
+
+/// The elements of D.
+enum class Output : uint32_t {
+    BF16,
+    F32,  ///< overwritten or added to
 };
 
 struct GemmConfig {
@@ -36,6 +48,8 @@ struct GemmConfig {
     uint32_t ctas_per_sm = 1;        // bounds registers and shared memory
     ScaleLayout scales = ScaleLayout::Any;
     Grouping grouping = Grouping::None;
+    ScaleBlocks b_scales = ScaleBlocks::Blocks;
+    Output output = Output::BF16;
 
     constexpr bool operator==(const GemmConfig&) const = default;
 
@@ -50,7 +64,8 @@ struct GemmConfig {
     FG_HD constexpr uint32_t k_splits() const { return cluster_use == ClusterUse::SplitK ? cluster : 1; }
     FG_HD constexpr bool grouped() const { return grouping != Grouping::None; }
     /// A tile whose columns may fall into two 128-wide scale blocks of B.
-    FG_HD constexpr bool two_b_scales() const { return kScaleBlock % tile_n != 0; }
+    FG_HD constexpr bool two_b_scales() const { return !row_b_scales() && kScaleBlock % tile_n != 0; }
+    FG_HD constexpr bool row_b_scales() const { return b_scales == ScaleBlocks::Rows; }
 };
 
 /// Columns that have one scale of B, wherever the tile begins: the greatest common divisor of its width and 128.

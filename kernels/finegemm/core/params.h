@@ -16,13 +16,13 @@ struct alignas(64) TensorMap {
 /// FP32 scales of one operand. Strides count elements; any layout is good.
 struct ScaleView {
     const float* data;
-    int64_t mn_stride;   // from one row of A (or one 128-row block of B) to the next
+    int64_t mn_stride;   // from one row (or one 128-row block of B) to the next
     int64_t k_stride;    // from one 128-wide block of K to the next
 };
 
-/// Whether a kernel for ScaleLayout::Rows can read these scales of A: whole runs, each sixteen aligned bytes.
-inline FG_HD bool has_scale_runs(const ScaleView& sfa, uint32_t k_blocks, uint32_t k_splits) {
-    return sfa.k_stride == 1 && sfa.mn_stride % kScaleRun == 0 && reinterpret_cast<uint64_t>(sfa.data) % 16 == 0 &&
+/// Whether a kernel for ScaleLayout::Rows can read these scales of rows: whole runs, each sixteen aligned bytes.
+inline FG_HD bool has_scale_runs(const ScaleView& s, uint32_t k_blocks, uint32_t k_splits) {
+    return s.k_stride == 1 && s.mn_stride % kScaleRun == 0 && reinterpret_cast<uint64_t>(s.data) % 16 == 0 &&
            k_blocks % (kScaleRun * k_splits) == 0;
 }
 
@@ -35,11 +35,12 @@ struct TileLoads {
 struct GemmParams {
     TileLoads a, b;
     ScaleView sfa, sfb;
-    void* d_data;              // bf16, row-major
+    void* d_data;              // row-major
     int64_t d_row_stride;      // elements
     uint32_t m, n, k_blocks;   // k_blocks = ceil(K / 128)
     Raster raster;             // the order of tiles
     uint64_t a_policy, b_policy;   // L2 cache policies of the loads (createpolicy's 64-bit encoding)
+    uint32_t accumulate;           // 1: D is added to, not overwritten; where it is f32
 };
 
 /// Heights of the boxes that the rows of a group's last tile are loaded by: powers of two, 1 to 128.

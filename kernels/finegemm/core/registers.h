@@ -31,4 +31,10 @@ FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c) {
     return c.wgmmas_m() == 1 && fits ? 2 : 1;
 }
 
+/// Columns of a block product. Where each row of B has a scale, a promotion takes more than twice as long, and two
+/// block products are in flight where they can be: of half the tile's width if only these fit.
+FG_HD constexpr uint32_t block_cols(const GemmConfig& c) {
+    return c.row_b_scales() && c.wgmmas_m() == 1 && blocks_in_flight(c) == 1 ? c.tile_n / 2 : c.tile_n;
+}
+
 }  // namespace finegemm

@@ -6,31 +6,38 @@
 
 namespace finegemm {
 
-/// Columns of D that a warp stages at once: the most of 64, 48, 32 and 16 that divide the tile.
+/// Columns of D that a warp stages at once: 128 bytes of a row, or what divides the tile: the most of 64, 48, 32 and 16
+/// columns in bf16, of 32 and 16 in f32.
 FG_HD constexpr uint32_t slab_cols(const GemmConfig& c) {
-    uint32_t cols = 64;
+    uint32_t cols = c.output == Output::F32 ? 32 : 64;
     while (c.tile_n % cols != 0) cols -= 16;
     return cols;
 }
 
-/// Row pitch of a warp's slab of D, in bytes: an odd number of 16-byte pieces, so that those of eight rows, which
-/// stmatrix writes at once, lie in different banks.
-FG_HD constexpr uint32_t slab_pitch(const GemmConfig& c) { return (slab_cols(c) / 8 | 1) * 16; }
-
-/// Byte of a slab at which a 16-byte piece of a row lies.
-FG_HD constexpr uint32_t slab_offset(const GemmConfig& c, RowCol piece) {
-    return piece.row * slab_pitch(c) + piece.col * 2;
+/// Row pitch of a warp's slab of D, in bytes. In bf16 an odd number of 16-byte pieces, so that those of eight rows,
+/// which stmatrix writes at once, lie in different banks; in f32 an odd number of 32-byte pieces, so that those of four
+/// rows do, which half a warp writes at once.
+FG_HD constexpr uint32_t slab_pitch(const GemmConfig& c) {
+    return (slab_cols(c) / 8 | 1) * (c.output == Output::F32 ? 32 : 16);
 }
 
-/// The i-th piece that a lane takes from a slab to D: rows one after the other, so that a warp writes whole ones.
+/// Byte of a slab at which an element of a row lies.
+FG_HD constexpr uint32_t slab_offset(const GemmConfig& c, RowCol at) {
+    return at.row * slab_pitch(c) + at.col * (c.output == Output::F32 ? 4 : 2);
+}
+
+/// Pieces of 16 bytes that each lane takes from a slab to D.
+FG_HD constexpr uint32_t slab_pieces(const GemmConfig& c) { return slab_cols(c) / (c.output == Output::F32 ? 8 : 16); }
+
+/// The i-th of them: rows one after the other, so that a warp writes whole ones.
 FG_HD constexpr RowCol slab_piece(const GemmConfig& c, uint32_t lane, uint32_t i) {
-    const uint32_t piece = i * 32 + lane, pieces = slab_cols(c) / 8;
-    return {.row = piece / pieces, .col = piece % pieces * 8};
+    const uint32_t piece = i * 32 + lane, pieces = slab_cols(c) / (c.output == Output::F32 ? 4 : 8);
+    return {.row = piece / pieces, .col = piece % pieces * (c.output == Output::F32 ? 4 : 8)};
 }
 
 struct SmemPlan {
     uint32_t a, b;              // stages x tile, e4m3, 128-byte rows
-    uint32_t d;                 // one slab of 16 rows per math warp, bf16
+    uint32_t d;                 // one slab of 16 rows per math warp
     uint32_t partials;          // split-K: k_splits x slice of the tile, f32
     uint32_t sfa, sfb;          // stages x scales of one k-block, f32
     uint32_t tiles;             // grouped: stages x the Tile that begins there
@@ -41,8 +48,11 @@ struct SmemPlan {
     uint32_t a_stage, b_stage, d_warp, partials_warpgroup, sfa_stage, sfb_stage, tile_stage;
 };
 
-/// Scales of B that one k-block of a tile needs: the tile touches one or two blocks of 128 columns.
+/// Blocks of B of 128 columns that a tile may touch.
 inline constexpr uint32_t kMaxBScales = 2;
+
+/// Scales of B that one k-block of a tile needs.
+FG_HD constexpr uint32_t b_scales(const GemmConfig& c) { return c.row_b_scales() ? c.tile_n : kMaxBScales; }
 
 /// Columns that one rank of a split-K cluster reduces and stores; the last rank may have fewer.
 FG_HD constexpr uint32_t split_cols(const GemmConfig& c) { return align_up(ceil_div(c.tile_n, c.k_splits()), 8); }
@@ -64,14 +74,14 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     p.d_warp = split ? 0 : 16 * slab_pitch(c);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
     p.sfa_stage = c.tile_m * 4;
-    p.sfb_stage = kMaxBScales * 4;
+    p.sfb_stage = b_scales(c) * 4;
     p.tile_stage = c.grouped() ? 16 : 0;
     p.a = take(c.stages * p.a_stage, 1024);
     p.b = take(c.stages * p.b_stage, 1024);
     p.d = take(c.math_warpgroups * 4 * p.d_warp, 16);
     p.partials = take(c.math_warpgroups * p.partials_warpgroup, 16);
     p.sfa = take(c.stages * p.sfa_stage, 16);
-    p.sfb = take(c.stages * p.sfb_stage, 8);
+    p.sfb = take(c.stages * p.sfb_stage, c.row_b_scales() ? 16 : 8);
     p.tiles = take(c.stages * p.tile_stage, 16);
     p.full = take(c.stages * 8, 8);
     p.empty = take(c.stages * 8, 8);

@@ -6,6 +6,7 @@
 #include <finegemm/device/load.cuh>
 #include <finegemm/device/split_store.cuh>
 #include <finegemm/device/store.cuh>
+#include <finegemm/device/store_f32.cuh>
 
 namespace finegemm::device {
 
@@ -26,6 +27,7 @@ __device__ void multiply(const Params<C>& p, const Shared<C>& smem) {
         const Walk walk = walk_of<C>(p, {});
         multiply_tiles<C>(smem, CountedTiles<C>(walk), [&](Accumulator<C>& acc, const Tile& tile) {
             if constexpr (C.k_splits() > 1) store_split_tile<C>(p, acc, smem, tile, walk.rank);
+            else if constexpr (C.output == Output::F32) store_tile_f32<C>(p, acc, smem, tile);
             else store_tile<C>(p, acc, smem, tile);
         });
     }

@@ -12,6 +12,17 @@
 
 namespace finegemm::device {
 
+template <bool First, typename A, typename B>
+struct EitherOf {
+    using Type = A;
+};
+template <typename A, typename B>
+struct EitherOf<false, A, B> {
+    using Type = B;
+};
+/// A if `First`, else B: NVRTC has no <type_traits>.
+template <bool First, typename A, typename B>
+using Either = typename EitherOf<First, A, B>::Type;
 /// What of an operand's tile this CTA loads: with sharers its part of the rows, for the whole cluster.
 template <uint32_t Rows, uint32_t Sharers>
 __device__ inline uint32_t first_of_part(uint32_t rank) {
@@ -134,47 +145,78 @@ __device__ inline const float* scales_of_b(const Params<C>& p, const Tile& tile)
     else return p.sfb.data;
 }
 
-/// The scales of one k-block of a tile, as a lane of a scale warp copies them: asynchronously, from any layout.
-/// Addresses grow by additions, and rows that are neighbours in memory are copied four at a time.
-template <GemmConfig C>
-struct ScaleCopies {
+/// The scales of one k-block for `Rows` rows of a tile, as a lane of a scale warp copies them: asynchronously, from any
+/// layout. Addresses grow by additions, and rows that are neighbours in memory are copied four at a time.
+template <uint32_t Rows>
+struct RowCopies {
     uint32_t lane, rows;  // rows of the tile that exist
-    bool four_rows, copies_b;
-    const float *a, *b;
-    int64_t a_step;  // from one of this lane's rows to its next
+    bool four_rows;
+    const float* from;
+    int64_t step;  // from one of this lane's rows to its next
 
-    __device__ ScaleCopies(const Params<C>& p, const Tile& tile, uint32_t kb) : lane(threadIdx.x % kWarpSize) {
-        const uint32_t b_block = tile.col / kScaleBlock + lane;
-        rows = tile.rows;
-        const float* const first = scales_of_a<C>(p, tile) + kb * p.sfa.k_stride;
-        four_rows = p.sfa.mn_stride == 1 && p.sfa.k_stride % 4 == 0 && reinterpret_cast<uint64_t>(first) % 16 == 0;
-        copies_b = lane < kMaxBScales && b_block < ceil_div(p.n, kScaleBlock);
-        a = first + (four_rows ? 4 * lane : lane) * p.sfa.mn_stride;
-        b = scales_of_b<C>(p, tile) + b_block * p.sfb.mn_stride + kb * p.sfb.k_stride;
-        a_step = kWarpSize * p.sfa.mn_stride;
+    __device__ RowCopies(const ScaleView& s, const float* first, uint32_t existing)
+        : lane(threadIdx.x % kWarpSize), rows(existing) {
+        four_rows = s.mn_stride == 1 && s.k_stride % 4 == 0 && reinterpret_cast<uint64_t>(first) % 16 == 0;
+        from = first + (four_rows ? 4 * lane : lane) * s.mn_stride;
+        step = kWarpSize * s.mn_stride;
     }
 
     /// Rows past the end keep what the stage had: their products are never stored.
-    __device__ void issue(SmemAddr to_a, SmemAddr to_b) const {
+    __device__ void issue(SmemAddr to) const {
         if (four_rows) {
 #pragma unroll
-            for (uint32_t i = 0; i < ceil_div(C.tile_m, 4 * kWarpSize); ++i) {
+            for (uint32_t i = 0; i < ceil_div(Rows, 4 * kWarpSize); ++i) {
                 const uint32_t row = 4 * (i * kWarpSize + lane);
-                if (row < rows) ptx::copy_async_x4(to_a + row * 4, a + 4 * i * a_step, min(rows - row, 4) * 4);
+                if (row < rows) ptx::copy_async_x4(to + row * 4, from + 4 * i * step, min(rows - row, 4) * 4);
             }
         } else {
 #pragma unroll
-            for (uint32_t i = 0; i < C.tile_m / kWarpSize; ++i) {
+            for (uint32_t i = 0; i < ceil_div(Rows, kWarpSize); ++i) {
                 const uint32_t row = i * kWarpSize + lane;
-                if (row < rows) ptx::copy_async(to_a + row * 4, a + i * a_step);
+                if (row < rows) ptx::copy_async(to + row * 4, from + i * step);
             }
         }
-        if (copies_b) ptx::copy_async(to_b + lane * 4, b);
     }
+};
 
+/// The same for the 128x128 blocks of B; `data`: those of the tile's B.
+struct BlockCopies {
+    uint32_t lane;
+    bool copies;
+    const float* from;
+
+    __device__ BlockCopies(const ScaleView& s, const float* data, uint32_t first, uint32_t extent)
+        : lane(threadIdx.x % kWarpSize) {
+        const uint32_t block = first / kScaleBlock + lane;
+        copies = lane < kMaxBScales && block < ceil_div(extent, kScaleBlock);
+        from = data + block * s.mn_stride;
+    }
+    __device__ void issue(SmemAddr to) const {
+        if (copies) ptx::copy_async(to + lane * 4, from);
+    }
+};
+
+template <GemmConfig C>
+struct ScaleCopies {
+    using B = Either<C.row_b_scales(), RowCopies<C.tile_n>, BlockCopies>;
+    RowCopies<C.tile_m> a;
+    B b;
+
+    __device__ ScaleCopies(const Params<C>& p, const Tile& tile, uint32_t kb)
+        : a(p.sfa, scales_of_a<C>(p, tile) + kb * p.sfa.k_stride, tile.rows), b(copies_of_b(p, tile, kb)) {}
+    __device__ static B copies_of_b(const Params<C>& p, const Tile& tile, uint32_t kb) {
+        const float* const data = scales_of_b<C>(p, tile) + kb * p.sfb.k_stride;
+        if constexpr (C.row_b_scales())
+            return B(p.sfb, data + tile.col * p.sfb.mn_stride, existing_rows(tile.col, C.tile_n, p.n));
+        else return B(p.sfb, data, tile.col, p.n);
+    }
+    __device__ void issue(SmemAddr to_a, SmemAddr to_b) const {
+        a.issue(to_a);
+        b.issue(to_b);
+    }
     __device__ void advance(const Params<C>& p) {
-        a += p.sfa.k_stride;
-        b += p.sfb.k_stride;
+        a.from += p.sfa.k_stride;
+        b.from += p.sfb.k_stride;
     }
 };
 
@@ -215,6 +257,7 @@ struct ScaleRun {
     float b;  // lane 4 * i + j: block i of B in the run's k-block j
 
     __device__ void load(const Params<C>& p, const Tile& tile, uint32_t kb) {
+        static_assert(!C.row_b_scales());
         const uint32_t lane = threadIdx.x % kWarpSize;
         const float* from = scales_of_a<C>(p, tile) + lane * p.sfa.mn_stride + kb;
 #pragma unroll

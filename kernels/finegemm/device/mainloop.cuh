@@ -85,6 +85,32 @@ __device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[
     }
 }
 
+/// The same where each column has a scale of its own: what a thread needs of its rows, and where its columns' are.
+struct RowFactors {
+    float upper, lower;
+    SmemAddr b;
+};
+
+/// The scales of B are read as the promotion goes: all of them would take as many registers as half a block.
+template <uint32_t Registers>
+__device__ inline void promote_rows(float* sum, const float (&block)[Registers], const RowFactors& f) {
+#pragma unroll
+    for (uint32_t r = 0; r < Registers; r += 4) {
+        const ptx::Float2 b = ptx::load_shared_x2(f.b + r / 4 * 8 * 4);
+#pragma unroll
+        for (uint32_t i = 0; i < 2; ++i) {
+            sum[r + i] = ptx::fma(block[r + i], f.upper * b.part[i], sum[r + i]);
+            sum[r + 2 + i] = ptx::fma(block[r + 2 + i], f.lower * b.part[i], sum[r + 2 + i]);
+        }
+    }
+}
+
+template <GemmConfig C>
+__device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[C.tile_n / 2], const RowFactors& f,
+                               uint32_t) {
+    promote_rows(sum, block, f);
+}
+
 /// Tells all producers that write into this stage, in a cluster those of all CTAs, that this warp has read it.
 template <GemmConfig C>
 __device__ inline void release(const Shared<C>& smem, uint32_t stage) {
@@ -110,8 +136,8 @@ struct MathRole {
           first_row(warpgroup * C.rows_per_warpgroup()),
           row_scales(shared.sfa(0) + (first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) * 4) {
         // Sent to itself: the compiler would else compute it again before each block, to save a register. Three
-        // warpgroups have none to spare.
-        if constexpr (C.math_warpgroups < 3) row_scales.bits = ptx::value_of(row_scales.bits, threadIdx.x % kWarpSize);
+        // warpgroups have none to spare, nor have promotions by rows of B.
+        if constexpr (C.math_warpgroups < 3 && !C.row_b_scales()) row_scales.bits = ptx::value_of(row_scales.bits, threadIdx.x % kWarpSize);
     }
 
     /// Of 64 rows of A, the i-th of this warpgroup.
@@ -119,12 +145,34 @@ struct MathRole {
         return {.a = wgmma_descriptor_low(smem.a(stage).bits + (first_row + i * 64) * GemmConfig::kTileK),
                 .b = wgmma_descriptor_low(smem.b(stage).bits)};
     }
+    /// The scale of this thread's upper row, of the i-th 64.
+    __device__ SmemAddr rows_of(uint32_t stage, uint32_t i) const {
+        return row_scales + (stage * smem.kPlan.sfa_stage + i * 64 * 4);
+    }
     __device__ Scales scales(uint32_t stage, uint32_t i) const {
-        const SmemAddr rows = row_scales + (stage * smem.kPlan.sfa_stage + i * 64 * 4);
+        if constexpr (C.row_b_scales()) return {};
+        const SmemAddr rows = rows_of(stage, i);
         return {.a_upper = ptx::load_shared(rows),
                 .a_lower = ptx::load_shared(rows + 8 * 4),
                 .b_first = ptx::load_shared(smem.sfb(stage)),
                 .b_second = C.two_b_scales() ? ptx::load_shared(smem.sfb(stage) + 4) : 0.0f};
+    }
+    /// Of 64 rows and the columns from `col` on, where each row of B has a scale.
+    __device__ RowFactors row_factors(uint32_t stage, uint32_t i, uint32_t col) const {
+        const SmemAddr rows = rows_of(stage, i);
+        return {.upper = ptx::load_shared(rows),
+                .lower = ptx::load_shared(rows + 8 * 4),
+                .b = smem.sfb(stage) + (wgmma_accumulator(threadIdx.x % 128, 0).col + col) * 4};
+    }
+    /// Of 64 rows and all columns of a block in `stage`, whose scales these are.
+    __device__ auto factors(const Scales& s, uint32_t stage, uint32_t i) const {
+        if constexpr (C.row_b_scales()) {
+            RowFactors f = row_factors(stage, i, 0);
+            ptx::pin(f.b.bits);  // an address that is ready when the block is
+            return f;
+        } else {
+            return Factors(s);
+        }
     }
 };
 
@@ -243,7 +291,7 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
 #pragma unroll
         for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
             const bool last = i + 1 == C.wgmmas_m();
-            const Factors factors(scales);
+            const auto factors = role.factors(scales, stage, i);
             if (last) more = walk.next();
             const uint32_t next_stage = last ? walk.at.stage : stage, next_i = last ? 0 : i + 1;
             if (more) {
@@ -254,11 +302,11 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
             ptx::pin(operands.a);
             ptx::pin(operands.b);
             finish_block<0>(block);
-            if (last) release(role.smem, stage);
+            if (last && !C.row_b_scales()) release(role.smem, stage);
             // Always so. But ptxas moves no instruction across the branch: it would else mix the promotion with what
             // starts the next block, and the tensor cores would wait (256x128 tiles: 13% of the time). And what the
             // branch asks for is there before it; three warpgroups have no registers for that (2%).
-            const bool always = C.math_warpgroups < 3 ? operands.a != operands.b : stage < C.stages;
+            const bool always = C.math_warpgroups < 3 && !C.row_b_scales() ? operands.a != operands.b : stage < C.stages;
             if (always) promote<C>(acc.sum[i], block, factors, cols);
             if (last && !more) {
                 if constexpr (!C.grouped()) return store(acc, tile);
@@ -268,6 +316,7 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
                 start_tile();
             } else {
                 start_block(block, operands);
+                if (last && C.row_b_scales()) release(role.smem, stage);  // the promotion has read it, too
             }
         }
         if (persistent(C) && ends && (!C.grouped() || more)) {
@@ -334,15 +383,75 @@ __device__ void multiply_overlapped(const MathRole<C>& role, BlockWalk<C, Tiles>
     if (!C.grouped()) store(acc, tile);
 }
 
+/// Where each row of B has a scale: two block products of `block_cols` columns are in flight; a k-block has `kParts`.
+template <GemmConfig C, typename Tiles, typename Store>
+__device__ void multiply_parts(const MathRole<C>& role, BlockWalk<C, Tiles>& walk, Store&& store) {
+    constexpr uint32_t kCols = block_cols(C), kParts = C.tile_n / kCols;
+    float even[kCols / 2], odd[kCols / 2];
+    const auto start = [&](float (&part)[kCols / 2], uint32_t stage, uint32_t i) {
+        Operands at = role.operands(stage, 0);
+        at.b += i * kCols * GemmConfig::kTileK / 16;  // descriptors count 16 bytes
+        start_block(part, at);
+    };
+    wait(role.smem.full(walk.at.stage), walk.at.parity);
+    start(even, walk.at.stage, 0);
+    Accumulator<C> acc;
+    acc.clear();
+    Tile tile = walk.tile;
+    // All parts of a block, the first one in `first`; false after the last block of all.
+    const auto step = [&](float (&first)[kCols / 2], float (&second)[kCols / 2]) {
+        const uint32_t stage = walk.at.stage;
+        const bool ends = walk.last_of_tile();
+#pragma unroll
+        for (uint32_t i = 0; i < kParts; ++i) {
+            auto& now = i % 2 == 0 ? first : second;
+            auto& later = i % 2 == 0 ? second : first;
+            const RowFactors factors = role.row_factors(stage, 0, i * kCols);
+            float* const sum = &acc.sum[0][i * kCols / 2];
+            if (i + 1 < kParts) {
+                // Never so. But without a way out of the loop here, ptxas lets each wgmma wait for the one before it.
+                if (stage >= C.stages) ptx::trap();
+                start(later, stage, i + 1);
+            } else if (walk.next()) {
+                wait(role.smem.full(walk.at.stage), walk.at.parity);
+                start(later, walk.at.stage, 0);
+            } else {
+                finish_block<0>(now);
+                promote_rows(sum, now, factors);
+                return false;
+            }
+            finish_block<1>(now);
+            promote_rows(sum, now, factors);
+        }
+        release(role.smem, stage);  // the promotions have read it, too
+        if (persistent(C) && ends) {
+            store(acc, tile);
+            acc.clear();
+            tile = walk.tile;
+        }
+        return true;
+    };
+    if constexpr (kParts % 2 == 0) {
+#pragma unroll 1
+        while (step(even, odd)) {}
+    } else {
+#pragma unroll 1
+        while (step(even, odd) && step(odd, even)) {}
+    }
+    store(acc, tile);
+}
+
 /// All tiles of this CTA, for this warpgroup's rows of them; `store` gets the sums of each. A run of tiles of which it
 /// has rows is one sequence of blocks; of other tiles it only lets the stages go.
 template <GemmConfig C, typename Tiles, typename Store>
 __device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Store&& store) {
+    static_assert(!C.grouped() || !C.row_b_scales());
     const MathRole<C> role(smem);
     BlockWalk<C, Tiles> walk(role, tiles);
     if (!walk.next_tile()) return;
     if (C.grouped() && !walk.next_run()) return;
-    if constexpr (blocks_in_flight(C) == 2) multiply_overlapped<C>(role, walk, store);
+    if constexpr (C.row_b_scales() && C.wgmmas_m() == 1) multiply_parts<C>(role, walk, store);
+    else if constexpr (blocks_in_flight(C) == 2) multiply_overlapped<C>(role, walk, store);
     else multiply_one_by_one<C>(role, walk, store);
 }
 

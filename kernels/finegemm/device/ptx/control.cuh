@@ -35,6 +35,9 @@ __device__ inline uint32_t cluster_rank() {
 __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
+/// Ends the kernel with an error. PTX ISA, trap.
+__device__ inline void trap() { asm volatile("trap;"); }
+
 /// One lane of a converged warp. PTX ISA, elect.sync.
 __device__ inline bool elect_one() {
     uint32_t chosen;

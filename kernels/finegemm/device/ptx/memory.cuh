@@ -31,9 +31,18 @@ __device__ inline float load_shared(SmemAddr at) {
     return x;
 }
 
+struct Float2 {
+    float part[2];
+};
 struct Float4 {
     float part[4];
 };
+
+__device__ inline Float2 load_shared_x2(SmemAddr at) {
+    Float2 v;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.part[0]), "=f"(v.part[1]) : "r"(at.bits));
+    return v;
+}
 
 __device__ inline Float4 load_shared_x4(SmemAddr at) {
     Float4 v;
@@ -134,6 +143,22 @@ __device__ inline void store_global_x4_if(bool wanted, void* to, const Words4& v
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"l"(to),
         "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3]), "r"(static_cast<uint32_t>(wanted))
+        : "memory");
+}
+
+__device__ inline void store_global_x4_if(bool wanted, void* to, const Float4& v) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\n@p st.global.v4.f32 [%0], {%1, %2, %3, %4};\n}\n" ::"l"(to),
+        "f"(v.part[0]), "f"(v.part[1]), "f"(v.part[2]), "f"(v.part[3]), "r"(static_cast<uint32_t>(wanted))
+        : "memory");
+}
+
+/// Adds to what is there, in L2. Subnormal numbers count as zero. PTX ISA, red.
+__device__ inline void add_global_x4_if(bool wanted, void* to, const Float4& v) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\n"
+        "@p red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};\n}\n" ::"l"(to),
+        "f"(v.part[0]), "f"(v.part[1]), "f"(v.part[2]), "f"(v.part[3]), "r"(static_cast<uint32_t>(wanted))
         : "memory");
 }
 

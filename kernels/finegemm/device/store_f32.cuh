@@ -1,0 +1,50 @@
+// From accumulators to D in f32, overwritten or added to: through slabs, as store.cuh. Layer device.
+#pragma once
+
+#include <finegemm/core/params.h>
+#include <finegemm/core/smem_plan.h>
+#include <finegemm/device/mainloop.cuh>
+
+namespace finegemm::device {
+
+/// The 16 rows of one 64-row WGMMA that are this warp's. Whole lines of 128 bytes are written, so that DRAM sees no part
+/// of one. What is added to D is added in L2: nobody waits for what D had, and as each element is added to once, the
+/// result is the same every time.
+template <GemmConfig C>
+__device__ void store_rows_f32(const GemmParams& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
+                               uint32_t offset) {
+    constexpr uint32_t kCols = slab_cols(C);
+    const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
+    float* const d = static_cast<float*>(p.d_data) + (tile.row + offset) * p.d_row_stride + tile.col;
+#pragma unroll
+    for (uint32_t col = 0; col < C.tile_n; col += kCols) {
+        __syncwarp();  // all lanes have read what the slab had before
+#pragma unroll
+        for (uint32_t r = 0; r < kCols / 2; r += 2)
+            ptx::store_shared_x2(slab + slab_offset(C, wgmma_accumulator(lane, r)), sum[col / 2 + r],
+                                 sum[col / 2 + r + 1]);
+        __syncwarp();
+#pragma unroll
+        for (uint32_t i = 0; i < slab_pieces(C); ++i) {
+            const RowCol at = slab_piece(C, lane, i);
+            // N is a multiple of 8: a piece exists or it does not.
+            const bool exists = at.row < rows && tile.col + col + at.col < p.n;
+            float* const to = d + at.row * p.d_row_stride + col + at.col;
+            const ptx::Float4 x = ptx::load_shared_x4(slab + slab_offset(C, at));
+            ptx::store_global_x4_if(exists && !p.accumulate, to, x);
+            ptx::add_global_x4_if(exists && p.accumulate, to, x);
+        }
+    }
+}
+
+template <GemmConfig C>
+__device__ void store_tile_f32(const GemmParams& p, const Accumulator<C>& acc, const Shared<C>& smem,
+                               const Tile& tile) {
+    const uint32_t warp = threadIdx.x / kWarpSize;
+    const uint32_t offset = warp / 4 * C.rows_per_warpgroup() + warp % 4 * 16;
+#pragma unroll
+    for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
+        store_rows_f32<C>(p, acc.sum[i], smem.d(warp), tile, offset + i * 64);
+}
+
+}  // namespace finegemm::device
