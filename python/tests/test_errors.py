@@ -51,7 +51,7 @@ MISUSES = {
     "n is odd": change(b=lambda b: b[:31], d=lambda d: np.zeros((16, 31), BF16)),
     "sfa is float64": change(sfa=lambda s: s.astype(np.float64)),
     "sfa is the scales of blocks": change(sfa=lambda s: s[:1]),
-    "sfb is the scales of rows": change(sfb=lambda s: np.ones((32, 2), np.float32)),
+    "sfb has scales of rows for half of k": change(sfb=lambda s: np.ones((32, 1), np.float32)),
     "sfb is transposed": change(sfb=lambda s: np.ones((2, 1), np.float32)),
     "d is float32": change(d=lambda d: d.astype(np.float32)),
     "d is too small": change(d=lambda d: d[:8]),

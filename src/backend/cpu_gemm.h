@@ -31,9 +31,9 @@ inline constexpr double kTensorCoreLoss = 131 * 0x1p-13;
 /// `absolute`: as below.
 double sum_bound(double absolute, int64_t k_blocks, Numerics numerics = Numerics::Hopper);
 
-/// How far an element of D in bf16 may be from the sum `exact` (docs/numerics.md derives it). `absolute`: the sum of the
-/// terms' magnitudes |A * sfa * B * sfb|, where subnormal codes count as 2^-6. Numerics::Hopper stands for the GPU as
-/// well. Holds where nothing is NaN or overflows.
+/// How far an element of D in bf16 may be from the sum `exact` (docs/numerics.md derives it). `absolute`: the sum of
+/// the terms' magnitudes |A * sfa * B * sfb|, where subnormal codes count as 2^-6. Numerics::Hopper stands for the GPU
+/// as well. Holds where nothing is NaN or overflows.
 double error_bound(double absolute, double exact, int64_t k_blocks, Numerics numerics = Numerics::Hopper);
 
 }  // namespace finegemm

@@ -121,8 +121,8 @@ std::span<const GemmConfig> candidates(Kind kind) {
 }
 
 GemmConfig for_row_scales(GemmConfig config) {
-    // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major (measured on an H200). With scales
-    // for each row of B, runs of both take longer than copies.
+    // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major (measured on an H200). Where each
+    // row of B has a scale, runs of both take longer than copies.
     if (config.tile_m > 64 && !config.row_b_scales()) config.scales = ScaleLayout::Rows;
     return config;
 }

@@ -16,15 +16,16 @@ struct TensorMapArguments {
     int interleave, swizzle, l2_promotion, fill;
 };
 
-/// Whether the driver takes them. Tensors of two dimensions, of bytes or bf16 and without interleave, are all that we
-/// use.
+/// Whether the driver takes them. Tensors of bytes or bf16 without interleave, matrices or stacks of them, are all that
+/// we use.
 inline bool legal(const TensorMapArguments& a) {
     constexpr int kUint8 = 0, kBf16 = 9;
-    if (reinterpret_cast<uintptr_t>(a.map) % 64 != 0 || a.rank != 2 || a.interleave != 0) return false;
+    if (reinterpret_cast<uintptr_t>(a.map) % 64 != 0 || (a.rank != 2 && a.rank != 3) || a.interleave != 0) return false;
     if (a.type != kUint8 && a.type != kBf16) return false;
     if (!a.base || reinterpret_cast<uintptr_t>(a.base) % 16 != 0) return false;
-    if (a.strides[0] % 16 != 0 || a.strides[0] >= 1ull << 40) return false;
-    for (const int i : {0, 1}) {
+    for (uint32_t i = 0; i + 1 < a.rank; ++i)
+        if (a.strides[i] % 16 != 0 || a.strides[i] >= 1ull << 40) return false;
+    for (uint32_t i = 0; i < a.rank; ++i) {
         if (a.dims[i] == 0 || a.dims[i] > 1ull << 32) return false;
         if (a.box[i] == 0 || a.box[i] > 256 || a.steps[i] == 0 || a.steps[i] > 8) return false;
     }

@@ -7,9 +7,9 @@
 
 namespace finegemm::device {
 
-/// The 16 rows of one 64-row WGMMA that are this warp's. Whole lines of 128 bytes are written, so that DRAM sees no part
-/// of one. What is added to D is added in L2: nobody waits for what D had, and as each element is added to once, the
-/// result is the same every time.
+/// The 16 rows of one 64-row WGMMA that are this warp's. Whole lines of 128 bytes are written, so that DRAM sees no
+/// part of one. What is added to D is added in L2: nobody waits for what D had, and as each element is added to once,
+/// the result is the same every time.
 template <GemmConfig C>
 __device__ void store_rows_f32(const GemmParams& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
                                uint32_t offset) {

@@ -1,0 +1,158 @@
+// What a math warpgroup knows of its place in a CTA, and the k-blocks that it comes to, tile after tile. Layer device.
+#pragma once
+
+#include <finegemm/core/fragment.h>
+#include <finegemm/core/ring.h>
+#include <finegemm/core/schedule.h>
+#include <finegemm/device/barriers.cuh>
+#include <finegemm/device/promote.cuh>
+#include <finegemm/device/shared.cuh>
+
+namespace finegemm::device {
+
+/// Tells all producers that write into this stage, in a cluster those of all CTAs, that this warp has read it.
+template <GemmConfig C>
+__device__ inline void release(const Shared<C>& smem, uint32_t stage) {
+    const uint32_t lane = threadIdx.x % kWarpSize;
+    __syncwarp();  // the whole warp has read its scales
+    if constexpr (producers_served(C) > 1) {
+        if (lane < producers_served(C)) ptx::mbarrier_arrive_cluster(ptx::map_to_rank(smem.empty(stage), lane));
+    } else {
+        if (lane == 0) ptx::mbarrier_arrive(smem.empty(stage));
+    }
+}
+
+/// What a math warpgroup needs while it walks over K.
+template <GemmConfig C>
+struct MathRole {
+    const Shared<C>& smem;
+    uint32_t warpgroup, first_row;
+    SmemAddr row_scales;  // of this thread's upper row, in stage 0
+
+    __device__ explicit MathRole(const Shared<C>& shared)
+        : smem(shared),
+          warpgroup(ptx::broadcast(threadIdx.x / 128)),
+          first_row(warpgroup * C.rows_per_warpgroup()),
+          row_scales(shared.sfa(0) + (first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) * 4) {
+        // Sent to itself: the compiler would else compute it again before each block, to save a register. Three
+        // warpgroups have none to spare, nor have promotions by rows of B.
+        if constexpr (C.math_warpgroups < 3 && !C.row_b_scales())
+            row_scales.bits = ptx::value_of(row_scales.bits, threadIdx.x % kWarpSize);
+    }
+
+    /// Of 64 rows of A, the i-th of this warpgroup.
+    __device__ Operands operands(uint32_t stage, uint32_t i) const {
+        return {.a = wgmma_descriptor_low(smem.a(stage).bits + (first_row + i * 64) * GemmConfig::kTileK),
+                .b = wgmma_descriptor_low(smem.b(stage).bits)};
+    }
+    /// The scale of this thread's upper row, of the i-th 64.
+    __device__ SmemAddr rows_of(uint32_t stage, uint32_t i) const {
+        return row_scales + (stage * smem.kPlan.sfa_stage + i * 64 * 4);
+    }
+    __device__ Scales scales(uint32_t stage, uint32_t i) const {
+        if constexpr (C.row_b_scales()) return {};
+        const SmemAddr rows = rows_of(stage, i);
+        return {.a_upper = ptx::load_shared(rows),
+                .a_lower = ptx::load_shared(rows + 8 * 4),
+                .b_first = ptx::load_shared(smem.sfb(stage)),
+                .b_second = C.two_b_scales() ? ptx::load_shared(smem.sfb(stage) + 4) : 0.0f};
+    }
+    /// Of 64 rows and the columns from `col` on, where each row of B has a scale.
+    __device__ RowFactors row_factors(uint32_t stage, uint32_t i, uint32_t col) const {
+        const SmemAddr rows = rows_of(stage, i);
+        return {.upper = ptx::load_shared(rows),
+                .lower = ptx::load_shared(rows + 8 * 4),
+                .b = smem.sfb(stage) + (wgmma_accumulator(threadIdx.x % 128, 0).col + col) * 4};
+    }
+    /// Of 64 rows and all columns of a block in `stage`, whose scales these are.
+    __device__ auto factors(const Scales& s, uint32_t stage, uint32_t i) const {
+        if constexpr (C.row_b_scales()) {
+            RowFactors f = row_factors(stage, i, 0);
+            ptx::pin(f.b.bits);  // an address that is ready when the block is
+            return f;
+        } else {
+            return Factors(s);
+        }
+    }
+};
+
+/// Where the math warps learn which tiles there are: dense ones count them out themselves ...
+template <GemmConfig C>
+struct CountedTiles {
+    Walk walk;
+    uint32_t k_blocks;  // of every tile
+
+    __device__ explicit CountedTiles(const Walk& tiles) : walk(tiles), k_blocks(tiles.k.size()) {}
+    __device__ bool take(Tile& out, RingCursor<C.stages>) { return walk.take<C>(out); }
+};
+
+/// ... those of groups come with their first block (load_grouped_tiles).
+template <GemmConfig C>
+struct AnnouncedTiles {
+    const Shared<C>& smem;
+    uint32_t k_blocks;
+
+    __device__ bool take(Tile& out, RingCursor<C.stages> at) const {
+        wait(smem.full(at.stage), at.parity);
+        const ptx::Words4 tile = ptx::load_shared_words_x4(smem.tile(at.stage));
+        out = {.row = tile.w[0], .col = tile.w[1], .rows = tile.w[2], .group = tile.w[3]};
+        return out.rows > 0;
+    }
+};
+
+/// The k-blocks of all tiles of a CTA in their order, so that the first block of a tile can be started before the tile
+/// before it is stored.
+template <GemmConfig C, typename Tiles>
+struct BlockWalk {
+    const MathRole<C>& role;
+    Tiles tiles;
+    Tile tile{};         // of the block; without rows: there is none
+    uint32_t left = 0;   // blocks of the tile, this one included
+    RingCursor<C.stages> at = RingCursor<C.stages>::consumer();
+    // Where the next block will be: the way from a stage to an address is long, and so it is begun a block earlier.
+    RingCursor<C.stages> ahead = RingCursor<C.stages>::consumer();
+
+    __device__ BlockWalk(const MathRole<C>& math, const Tiles& of) : role(math), tiles(of) {
+        ++ahead;
+    }
+
+    __device__ bool next_tile() {
+        left = tiles.k_blocks;
+        return tiles.take(tile, at);
+    }
+    /// Whether this warpgroup has rows of the tile. A dense tile that lacks some is the last of a column, and rare.
+    __device__ bool has_rows() const { return !C.grouped() || tile.rows > role.first_row; }
+    __device__ bool last_of_tile() const { return left == 1; }
+    __device__ void advance() {
+        at = ahead;
+        ++ahead;
+    }
+    /// To the next block of a run of tiles of which this warpgroup has rows; false at its end.
+    __device__ bool next() {
+        advance();
+        if constexpr (C.grouped()) {  // so that the blocks in between do not wait for what the last one needs
+            if (left == 1) {
+                if (!next_tile() || !has_rows()) return false;
+            } else {
+                --left;
+            }
+            return true;
+        }
+        if (left == 1) return persistent(C) && next_tile();
+        --left;
+        return true;
+    }
+    /// To the next tile of which this warpgroup has rows, this one or a later one.
+    __device__ bool next_run() {
+        while (tile.rows > 0 && !has_rows()) {
+            for (; left > 0; --left, advance()) {
+                wait(role.smem.full(at.stage), at.parity);
+                release(role.smem, at.stage);
+            }
+            next_tile();
+        }
+        return tile.rows > 0;
+    }
+};
+
+}  // namespace finegemm::device

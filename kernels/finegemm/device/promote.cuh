@@ -1,0 +1,112 @@
+// One block product: started on the tensor cores, awaited, and added to the FP32 sums times its scales. Layer device.
+// Two-level accumulation: the tensor core's FP8 accumulator keeps about 14 bits (docs/numerics.md).
+#pragma once
+
+#include <finegemm/core/config.h>
+#include <finegemm/core/wgmma_desc.h>
+#include <finegemm/device/ptx/memory.cuh>
+#include <finegemm/device/ptx/wgmma.cuh>
+
+namespace finegemm::device {
+
+using ptx::SmemAddr;
+
+/// The FP32 sums of one warpgroup's part of the tile, in wgmma's fragment layout, 64 rows after 64 rows.
+template <GemmConfig C>
+struct Accumulator {
+    static constexpr uint32_t kRegisters = C.tile_n / 2;
+    float sum[C.wgmmas_m()][kRegisters];
+
+    __device__ void clear() {
+#pragma unroll
+        for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
+#pragma unroll
+            for (uint32_t r = 0; r < kRegisters; ++r) sum[i][r] = 0;
+    }
+};
+
+/// What tells wgmma where A and B of a block lie: the halves of the descriptors that vary.
+struct Operands {
+    uint32_t a, b;
+};
+
+/// Starts block[64 x tile_n] = A[64 x 128] * B[tile_n x 128]^T: four wgmma of 32.
+template <uint32_t Registers>
+__device__ inline void start_block(float (&block)[Registers], Operands at) {
+    ptx::wgmma_fence();
+    ptx::wgmma_k128_e4m3(block, wgmma_descriptor_with(at.a), wgmma_descriptor_with(at.b));
+    ptx::wgmma_commit_group();
+}
+
+/// Waits until all but the youngest `Pending` groups have finished; `block` may be read after it.
+template <uint32_t Pending, uint32_t Registers>
+__device__ inline void finish_block(float (&block)[Registers]) {
+    ptx::wgmma_wait_group<Pending>();
+#pragma unroll
+    for (uint32_t r = 0; r < Registers; ++r) ptx::pin(block[r]);
+}
+
+/// Scales that a thread needs for one k-block: two rows of A, and the one or two blocks of B that the tile touches.
+struct Scales {
+    float a_upper, a_lower;  // rows `row` and `row + 8` of the fragment
+    float b_first, b_second;
+};
+
+/// Their products, which the sums of a block are multiplied with.
+struct Factors {
+    float upper_first, lower_first, upper_second, lower_second;
+
+    __device__ explicit Factors(const Scales& s)
+        : upper_first(s.a_upper * s.b_first),
+          lower_first(s.a_lower * s.b_first),
+          upper_second(s.a_upper * s.b_second),
+          lower_second(s.a_lower * s.b_second) {}
+};
+
+/// sum += block * factors. `cols_of_first`: columns of the tile in its first scale block of B.
+template <GemmConfig C>
+__device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[C.tile_n / 2], const Factors& f,
+                               uint32_t cols_of_first) {
+    constexpr uint32_t kCols = scale_step(C);
+#pragma unroll
+    for (uint32_t col = 0; col < C.tile_n; col += kCols) {
+        const bool first = !C.two_b_scales() || col == 0 || (col < kScaleBlock && col < cols_of_first);
+        const float upper = first ? f.upper_first : f.upper_second;
+        const float lower = first ? f.lower_first : f.lower_second;
+#pragma unroll
+        for (uint32_t r = col / 2; r < (col + kCols) / 2; r += 4) {
+            sum[r] = ptx::fma(block[r], upper, sum[r]);
+            sum[r + 1] = ptx::fma(block[r + 1], upper, sum[r + 1]);
+            sum[r + 2] = ptx::fma(block[r + 2], lower, sum[r + 2]);
+            sum[r + 3] = ptx::fma(block[r + 3], lower, sum[r + 3]);
+        }
+    }
+}
+
+/// The same where each column has a scale of its own: what a thread needs of its rows, and where its columns' are.
+struct RowFactors {
+    float upper, lower;
+    SmemAddr b;
+};
+
+/// The scales of B are read as the promotion goes: all of them would take as many registers as half a block.
+template <uint32_t Registers>
+__device__ inline void promote_rows(float* sum, const float (&block)[Registers], const RowFactors& f) {
+#pragma unroll
+    for (uint32_t r = 0; r < Registers; r += 4) {
+        const ptx::Float2 b = ptx::load_shared_x2(f.b + r / 4 * 8 * 4);
+#pragma unroll
+        for (uint32_t i = 0; i < 2; ++i) {
+            sum[r + i] = ptx::fma(block[r + i], f.upper * b.part[i], sum[r + i]);
+            sum[r + 2 + i] = ptx::fma(block[r + 2 + i], f.lower * b.part[i], sum[r + 2 + i]);
+        }
+    }
+}
+
+template <GemmConfig C>
+__device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[C.tile_n / 2], const RowFactors& f,
+                               uint32_t) {
+    promote_rows(sum, block, f);
+}
+
+}  // namespace finegemm::device
