@@ -1,10 +1,13 @@
 // finegemm explain: which kernel a shape takes, and why no other. Layer cli.
+#include <algorithm>
 #include <iostream>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <finegemm/gemm.h>
+#include <finegemm/grouped.h>
 
 #include "cli/commands.h"
 
@@ -14,12 +17,21 @@ namespace {
 
 struct ExplainOptions {
     int64_t m = 0, n = 0, k = 0;
+    std::optional<int64_t> groups;
+    int64_t expected_rows = 0, alignment = 0;
     std::string device = "auto", table;
     bool batch_invariant = false;
     bool json = false;
 };
 
-constexpr fmt::string_view kColumns = "{:<24} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7}  {}\n";
+constexpr fmt::string_view kColumns = "{:<{}} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7}  {}\n";
+
+/// Of the column of names.
+size_t width_of(const nlohmann::json& candidates) {
+    size_t width = 24;
+    for (const auto& row : candidates) width = std::max(width, row.at("name").get<std::string>().size());
+    return width;
+}
 
 double number(const nlohmann::json& row, const char* name) { return row.at(name).get<double>(); }
 
@@ -30,15 +42,15 @@ std::string verdict(const nlohmann::json& row, const nlohmann::json& chosen) {
     return fmt::format("{:+.1f}%", 100 * (number(row, "us") / number(chosen, "us") - 1));
 }
 
-void print_row(const nlohmann::json& row, const std::string& verdict) {
+void print_row(const nlohmann::json& row, size_t width, const std::string& verdict) {
     const auto name = row.at("name").get<std::string>();
     if (row.contains("rejected")) {
-        std::cout << fmt::format("{:<24} {}\n", name, verdict);
+        std::cout << fmt::format("{:<{}} {}\n", name, width, verdict);
         return;
     }
     const auto us = [&](const char* field) { return fmt::format("{:.2f}", number(row, field)); };
-    std::cout << fmt::format(fmt::runtime(kColumns), name, us("us"), us("launch_us"), us("compute_us"), us("memory_us"),
-                             row.at("tiles").get<int64_t>(), row.at("ctas").get<int64_t>(), verdict);
+    std::cout << fmt::format(fmt::runtime(kColumns), name, width, us("us"), us("launch_us"), us("compute_us"),
+                             us("memory_us"), row.at("tiles").get<int64_t>(), row.at("ctas").get<int64_t>(), verdict);
 }
 
 void print_chosen(const nlohmann::json& chosen) {
@@ -54,21 +66,36 @@ void print_chosen(const nlohmann::json& chosen) {
     std::cout << "predicted times in us; compute and memory overlap in part\n";
 }
 
+std::string account_of(const ExplainOptions& o) {
+    const std::string device = o.device == "auto" ? "" : o.device;
+    if (!o.groups) return explain(o.m, o.n, o.k, device, o.batch_invariant, o.table);
+    const GroupedShape shape{.m = o.m,
+                             .n = o.n,
+                             .k = o.k,
+                             .groups = *o.groups,
+                             .expected_rows = o.expected_rows,
+                             .alignment = o.alignment};
+    return explain(shape, device, o.table);
+}
+
 ExitCode run(const ExplainOptions& o) {
-    const std::string text = explain(o.m, o.n, o.k, o.device == "auto" ? "" : o.device, o.batch_invariant, o.table);
+    const std::string text = account_of(o);
     if (o.json) {
         std::cout << text << '\n';
         return kOk;
     }
     const auto out = nlohmann::json::parse(text);
     const auto& chosen = out.at("chosen");
-    std::cout << fmt::format("{} x {} x {} on {}: {}\n", o.m, o.n, o.k, out.at("device").get<std::string>(),
+    std::cout << fmt::format("{} x {} x {}{} on {}: {}\n", o.m, o.n, o.k,
+                             o.groups ? fmt::format(" in {} groups", *o.groups) : "",
+                             out.at("device").get<std::string>(),
                              chosen.is_null() ? "no kernel can take it" : chosen.at("name").get<std::string>());
     if (!chosen.is_null()) print_chosen(chosen);
+    const size_t width = width_of(out.at("candidates"));
     std::cout << '\n'
-              << fmt::format(fmt::runtime(kColumns), "kernel", "total", "launch", "compute", "memory", "tiles", "CTAs",
-                             "than chosen");
-    for (const auto& row : out.at("candidates")) print_row(row, verdict(row, chosen));
+              << fmt::format(fmt::runtime(kColumns), "kernel", width, "total", "launch", "compute", "memory", "tiles",
+                             "CTAs", "than chosen");
+    for (const auto& row : out.at("candidates")) print_row(row, width, verdict(row, chosen));
     return kOk;
 }
 
@@ -80,6 +107,12 @@ Run add_explain(CLI::App& app) {
     command->add_option("M", o->m, "Rows of A and D")->required();
     command->add_option("N", o->n, "Rows of B, columns of D")->required();
     command->add_option("K", o->k, "Columns of A and B")->required();
+    auto* groups = command->add_option("--groups", o->groups, "Explain the grouped GEMM of so many groups, which have M "
+                                                              "rows together");
+    command->add_option("--expected-rows", o->expected_rows, "Of a group, to choose by; M over the groups without it")
+        ->needs(groups);
+    command->add_option("--alignment", o->alignment, "Of groups that row indices tell, which bounds tiles")
+        ->needs(groups);
     command->add_option("--device", o->device, "auto (the GPU present, else h200), h200, h100, gh200, h800 or h20")
         ->capture_default_str();
     command->add_option("--plan-table", o->table, "A file of tune; without it, and with --device auto, that of "

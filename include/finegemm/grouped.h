@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include <finegemm/context.h>
 #include <finegemm/gemm.h>
@@ -63,5 +64,18 @@ struct GroupedGemmArgs {
 /// not 0. M = 0 or N = 0 does nothing. Rows of D that belong to no group are not written, except that Indices makes
 /// them zero. Otherwise as `gemm`; `options.batch_invariant` changes nothing, as it holds always.
 FINEGEMM_API void grouped_gemm(Context& context, const GroupedGemmArgs& args, const GemmOptions& options = {});
+
+/// What the host knows of a grouped product.
+struct GroupedShape {
+    int64_t m = 0;               ///< rows of all groups together, as many as there may be; for Masked G times M
+    int64_t n = 0, k = 0;
+    int64_t groups = 1;
+    int64_t expected_rows = 0;   ///< as Groups::expected_rows
+    int64_t alignment = 0;       ///< Groups::alignment of Indices; 0 for other forms, whose kernels do not depend on it
+};
+
+/// Which kernel `grouped_gemm` takes and why: `explain` of gemm.h for groups.
+FINEGEMM_API std::string explain(const GroupedShape& shape, const std::string& device = {},
+                                 const std::string& plan_table = {});
 
 }  // namespace finegemm

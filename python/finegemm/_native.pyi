@@ -63,4 +63,15 @@ def quantize_blocks(
     stream: int | None,
     /,
 ) -> tuple[Tensor, Tensor]: ...
-def explain(m: int, n: int, k: int, device: str, batch_invariant: bool, plan_table: str, /) -> str: ...
+def explain(
+    m: int,
+    n: int,
+    k: int,
+    groups: int | None,
+    expected_m: int,
+    alignment: int,
+    device: str,
+    batch_invariant: bool,
+    plan_table: str,
+    /,
+) -> str: ...

@@ -172,14 +172,21 @@ def explain(
     k: int,
     device: str | None = None,
     *,
+    groups: int | None = None,
+    expected_m: int = 0,
+    alignment: int = 0,
     batch_invariant: bool = False,
     plan_table: str | None = None,
 ) -> dict[str, Any]:
     """Which kernel a GPU takes for a shape, and why not another one.
 
-    `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200.
-    `batch_invariant`: as in gemm. `plan_table`: a file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE,
+    `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200. `groups`: for
+    grouped_gemm with so many, which have m rows together; then `expected_m` as there, and `alignment` if m_indices say
+    which rows are whose. `batch_invariant`: as in gemm. `plan_table`: a file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE,
     if `device` is None.
     """
-    plan: dict[str, Any] = json.loads(_native.explain(m, n, k, device or "", batch_invariant, plan_table or ""))
+    text = _native.explain(
+        m, n, k, groups, expected_m, alignment, device or "", batch_invariant, plan_table or ""
+    )
+    plan: dict[str, Any] = json.loads(text)
     return plan

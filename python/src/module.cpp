@@ -243,11 +243,20 @@ Object quantize_into(const Imports& imports, PyObject* context, PyObject* x, PyO
     return both;
 }
 
-Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObject* device,
-                    PyObject* batch_invariant, PyObject* plan_table) {
-    const std::string plan =
-        explain(integer("m", m), integer("n", n), integer("k", k), std::string(text("device", device)),
-                truth(batch_invariant), std::string(text("plan_table", plan_table)));
+/// `groups`: of a grouped product, or None.
+Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObject* groups, PyObject* expected_m,
+                    PyObject* alignment, PyObject* device, PyObject* batch_invariant, PyObject* plan_table) {
+    GroupedShape shape{.m = integer("m", m), .n = integer("n", n), .k = integer("k", k)};
+    const std::string gpu(text("device", device)), table(text("plan_table", plan_table));
+    std::string plan;
+    if (groups == Py_None) {
+        plan = explain(shape.m, shape.n, shape.k, gpu, truth(batch_invariant), table);
+    } else {
+        shape.groups = integer("groups", groups);
+        shape.expected_rows = integer("expected_m", expected_m);
+        shape.alignment = integer("alignment", alignment);
+        plan = explain(shape, gpu, table);
+    }
     return Object(PyUnicode_FromStringAndSize(plan.data(), static_cast<Py_ssize_t>(plan.size())));
 }
 

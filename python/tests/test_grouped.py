@@ -128,6 +128,15 @@ def test_misuse_is_explained(name):
     assert sentence in str(caught.value)
 
 
+def test_explain_knows_groups():
+    plan = finegemm.explain(8192, 4096, 7168, device="h200", groups=64, expected_m=40, alignment=64)
+    asked = {"m": 8192, "n": 4096, "k": 7168, "groups": 64, "expected_rows": 40, "alignment": 64}
+    assert plan["problem"] == asked
+    assert plan["chosen"]["config"]["tile_m"] == 64, "no larger tile fits the alignment"
+    with pytest.raises(finegemm.InvalidArgument, match="groups: is 1025, must be from 1 to 1024"):
+        finegemm.explain(8192, 4096, 7168, device="h200", groups=1025)
+
+
 def to_torch(torch, x):
     if x.dtype.itemsize == 1:
         return torch.from_numpy(x.view(np.uint8)).view(torch.float8_e4m3fn)

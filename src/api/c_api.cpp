@@ -207,6 +207,20 @@ int32_t quantize(decltype(quantize_rows)* call, finegemm_context* context, const
     });
 }
 
+/// What `explain` says, as far as it fits.
+template <typename Account>
+int32_t explain_into(const Account& account, char* buffer, size_t capacity, size_t* needed, finegemm_error* error) {
+    return guarded(error, [&] {
+        if (capacity > 0) require(buffer, "buffer");
+        const std::string text = account();
+        if (needed) *needed = text.size() + 1;
+        if (capacity == 0) return;
+        const size_t length = std::min(text.size(), capacity - 1);
+        std::memcpy(buffer, text.data(), length);
+        buffer[length] = '\0';
+    });
+}
+
 }  // namespace
 
 const char* finegemm_version(void) { return FINEGEMM_VERSION; }
@@ -271,13 +285,13 @@ int32_t finegemm_quantize_blocks(finegemm_context* context, const finegemm_matri
 
 int32_t finegemm_explain(int64_t m, int64_t n, int64_t k, const char* device, char* buffer, size_t capacity,
                          size_t* needed, finegemm_error* error) {
-    return guarded(error, [&] {
-        if (capacity > 0) require(buffer, "buffer");
-        const std::string text = explain(m, n, k, device ? device : "");
-        if (needed) *needed = text.size() + 1;
-        if (capacity == 0) return;
-        const size_t length = std::min(text.size(), capacity - 1);
-        std::memcpy(buffer, text.data(), length);
-        buffer[length] = '\0';
-    });
+    return explain_into([&] { return explain(m, n, k, device ? device : ""); }, buffer, capacity, needed, error);
+}
+
+int32_t finegemm_explain_grouped(int64_t m, int64_t n, int64_t k, int64_t groups, int64_t expected_rows,
+                                 int64_t alignment, const char* device, char* buffer, size_t capacity, size_t* needed,
+                                 finegemm_error* error) {
+    const GroupedShape shape{
+        .m = m, .n = n, .k = k, .groups = groups, .expected_rows = expected_rows, .alignment = alignment};
+    return explain_into([&] { return explain(shape, device ? device : ""); }, buffer, capacity, needed, error);
 }

@@ -48,22 +48,35 @@ void check_size(const Groups& groups, int64_t rows, int64_t count) {
     }
 }
 
+void check_alignment(int64_t alignment, int64_t least, GroupForm form) {
+    if (alignment < least || alignment > kMaxAlignment || !std::has_single_bit(static_cast<uint64_t>(alignment)))
+        reject(kGroups, "has alignment {}, must be a power of two from {} to {} for {}; 128 is usual", alignment, least,
+               kMaxAlignment, name_of(form));
+}
+
+void check_expected_rows(int64_t rows) {
+    if (rows < 0)
+        reject(kGroups, "has expected_rows {}, must not be negative; 0 lets the library guess", rows);
+}
+
 void check_form(const Groups& groups) {
     if (name_of(groups.form).empty())
         reject(kGroups, "has form {}, must be 1 (offsets), 2 (indices), 3 (prefix_sums) or 4 (masks); pass one of them",
                static_cast<int32_t>(groups.form));
     const bool indices = groups.form == GroupForm::Indices;
-    const int64_t least = indices ? kMinIndexAlignment : 1;
-    if ((indices || groups.form == GroupForm::PrefixSums) &&
-        (groups.alignment < least || groups.alignment > kMaxAlignment ||
-         !std::has_single_bit(static_cast<uint64_t>(groups.alignment))))
-        reject(kGroups, "has alignment {}, must be a power of two from {} to {} for {}; 128 is usual", groups.alignment,
-               least, kMaxAlignment, name_of(groups.form));
-    if (groups.expected_rows < 0)
-        reject(kGroups, "has expected_rows {}, must not be negative; 0 lets the library guess", groups.expected_rows);
+    if (indices || groups.form == GroupForm::PrefixSums)
+        check_alignment(groups.alignment, indices ? kMinIndexAlignment : 1, groups.form);
+    check_expected_rows(groups.expected_rows);
 }
 
 }  // namespace
+
+void check_grouped_shape(const GroupedShape& shape) {
+    if (shape.groups < 1 || shape.groups > kMaxGroups)
+        reject(kGroups, "is {}, must be from 1 to {}; use several calls for more", shape.groups, kMaxGroups);
+    check_expected_rows(shape.expected_rows);
+    if (shape.alignment != 0) check_alignment(shape.alignment, kMinIndexAlignment, GroupForm::Indices);
+}
 
 void check_grouped(const GroupedGemmArgs& args, const GemmOptions& options) {
     const ConstMatrix d_view = args.d.matrix;

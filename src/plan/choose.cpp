@@ -59,8 +59,9 @@ Choice choose(const Problem& problem, const DeviceSpec& device, const PlanTable*
     if (const auto choice = choice_of(problem, device, user)) return *choice;
     throw Error(Errc::Unsupported,
                 fmt::format("gemm {0}x{1}x{2}: no kernel can take it on device '{3}'; "
-                            "`finegemm explain {0} {1} {2}` says why, kernel by kernel",
-                            problem.m, problem.n, problem.k, device.name));
+                            "`finegemm explain {0} {1} {2}{4}` says why, kernel by kernel",
+                            problem.m, problem.n, problem.k, device.name,
+                            problem.groups > 0 ? fmt::format(" --groups {}", problem.groups) : ""));
 }
 
 std::string explain(const Problem& problem, const DeviceSpec& device, const PlanTable* user) {
@@ -81,7 +82,11 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
     });
 
     const auto rounded = [](double us) { return std::round(us * 100) / 100; };
-    ordered_json out = {{"problem", {{"m", problem.m}, {"n", problem.n}, {"k", problem.k}}},
+    ordered_json asked = {{"m", problem.m}, {"n", problem.n}, {"k", problem.k}};
+    if (problem.groups > 0)
+        asked.update({{"groups", problem.groups}, {"expected_rows", problem.group_rows},
+                      {"alignment", problem.alignment}});
+    ordered_json out = {{"problem", std::move(asked)},
                         {"device", device.name},
                         {"chosen", nullptr}};
     const auto choice = choice_of(problem, device, user);

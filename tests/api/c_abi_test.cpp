@@ -237,6 +237,21 @@ TEST(CAbi, ExplainsIntoMemoryOfAnySize) {
     EXPECT_EQ(std::string(part, 8), text.substr(0, 3) + std::string("\0???", 4) + '\0');
 }
 
+TEST(CAbi, ExplainsGroups) {
+    size_t needed = 0;
+    std::string text(65536, '\0');
+    finegemm_error e;
+    ASSERT_EQ(finegemm_explain_grouped(8192, 4096, 7168, 64, 40, 64, "h200", text.data(), text.size(), &needed, &e),
+              FINEGEMM_OK)
+        << e.message;
+    EXPECT_EQ(text.find('\0'), needed - 1);
+    const auto plan = nlohmann::json::parse(text.c_str());
+    const nlohmann::json asked = {{"m", 8192},      {"n", 4096},           {"k", 7168},
+                                  {"groups", 64}, {"expected_rows", 40}, {"alignment", 64}};
+    EXPECT_EQ(plan["problem"], asked);
+    EXPECT_EQ(plan["chosen"]["config"]["tile_m"], 64) << "no larger tile fits the alignment";
+}
+
 TEST(CAbi, ExplainsForTheH200WhereThereIsNoDriver) {
     setenv("FINEGEMM_DRIVER", "/nowhere/libcuda.so.1", 1);
     std::string text(65536, '\0');

@@ -251,6 +251,15 @@ Sentences other_misuses() {
     finegemm_explain(1, 8, int64_t{1} << 31, "h200", text, sizeof text, nullptr, &e), record("explain: k is 2^31", e);
     finegemm_explain(1, 8, 16, "a100", text, sizeof text, nullptr, &e), record("explain: device is unknown", e);
     finegemm_explain(1, 8, 16, "h200", nullptr, 16, nullptr, &e), record("explain: buffer is null", e);
+    const auto of_groups = [&](const char* name, int64_t m, int64_t groups, int64_t expected_rows, int64_t alignment) {
+        finegemm_explain_grouped(m, 8, 16, groups, expected_rows, alignment, "h200", text, sizeof text, nullptr, &e);
+        record(name, e);
+    };
+    of_groups("explain: groups are 0", 1, 0, 0, 0);
+    of_groups("explain: groups are 1025", 1, 1025, 0, 0);
+    of_groups("explain: m of groups is 0", 0, 4, 0, 0);
+    of_groups("explain: expected_rows is -1", 1, 4, -1, 0);
+    of_groups("explain: alignment is 32", 1, 4, 0, 32);
     return said;
 }
 

@@ -113,6 +113,8 @@ TEST(Errors, AreOneSentenceOnStderrAndAnExitCode) {
         {"explain 1 2", 2, "K"},
         {"explain 1 12 16", 2, "multiple of 8"},
         {"explain 1 16 16 --device b200", 2, "b200"},
+        {"explain 1 16 16 --groups 0", 2, "groups: is 0, must be from 1 to 1024"},
+        {"explain 1 16 16 --expected-rows 5", 2, "--groups"},
         {"cache", 2, "action"},
         {"cache bogus", 2, "bogus"},
         {"pack", 2, "--out"},
@@ -289,6 +291,12 @@ TEST(Explain, IsAsRecorded) {
         EXPECT_EQ(ran.code, 0) << ran.err;
         expect_golden("explain_" + replaced(shape, " ", "x"), ran.out);
     }
+}
+
+TEST(Explain, OfGroupsIsAsRecorded) {
+    const Ran ran = finegemm("explain 8192 4096 7168 --groups 64 --alignment 128 --expected-rows 40");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    expect_golden("explain_grouped", ran.out);
 }
 
 TEST(Explain, JsonNamesTheKernelOfTheTable) {

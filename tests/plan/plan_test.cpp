@@ -256,6 +256,28 @@ TEST(Explain, AccountsForEveryCandidateCheapestFirst) {
     }
 }
 
+TEST(Explain, OfGroupsHasTheirCandidatesAndSaysWhatWasAsked) {
+    const Problem p{.m = 8192, .n = 4096, .k = 7168, .groups = 64, .group_rows = 100, .alignment = 128};
+    const auto out = nlohmann::json::parse(explain(p, h200()));
+    const nlohmann::json asked = {{"m", 8192},      {"n", 4096},            {"k", 7168},
+                                  {"groups", 64}, {"expected_rows", 100}, {"alignment", 128}};
+    EXPECT_EQ(out["problem"], asked);
+    EXPECT_EQ(out["chosen"]["name"], name_of(choose(p, h200()).config));
+    EXPECT_EQ(out["candidates"].size(), candidates(Grouping::Rows).size());
+}
+
+/// Compares with tests/golden/NAME; FG_UPDATE_GOLDEN=1 writes it.
+void expect_choices(const char* name, const nlohmann::ordered_json& now, size_t at_least) {
+    const std::string path = std::string(FINEGEMM_TEST_DIR "/golden/") + name;
+    if (std::getenv("FG_UPDATE_GOLDEN")) std::ofstream(path) << now.dump(1) << '\n';
+    std::ifstream file(path);
+    ASSERT_TRUE(file) << path << " is missing; FG_UPDATE_GOLDEN=1 writes it";
+    const auto golden = nlohmann::ordered_json::parse(file);
+    for (const auto& [problem, kernel] : golden.items()) EXPECT_EQ(now[problem], kernel) << problem;
+    EXPECT_EQ(now.size(), golden.size());
+    EXPECT_GE(golden.size(), at_least);
+}
+
 /// N and K of layers of real models: DeepSeek-V3, Qwen3, Llama 3, GLM-4.5, Kimi K2 and tensor-parallel slices of them.
 constexpr uint32_t kLayers[][2] = {
     {2112, 7168},  {576, 7168},   {24576, 1536}, {32768, 512}, {7168, 16384}, {4096, 7168},  {7168, 2048},
@@ -272,14 +294,22 @@ TEST(Choice, OfRealLayersIsAsRecorded) {
                                   {32768u, 4096u, 512u}, {7168u, 4096u, 16384u}, {4096u, 4096u, 7168u},
                                   {7168u, 4096u, 2048u}})
         now[fmt::format("{}x{}x{} 1d1d f32", m, n, k)] = name_of(choose(gradient(m, n, k), h200()).config);
-    const std::string path = FINEGEMM_TEST_DIR "/golden/plan.json";
-    if (std::getenv("FG_UPDATE_GOLDEN")) std::ofstream(path) << now.dump(1) << '\n';
-    std::ifstream file(path);
-    ASSERT_TRUE(file) << path << " is missing; FG_UPDATE_GOLDEN=1 writes it";
-    const auto golden = nlohmann::ordered_json::parse(file);
-    for (const auto& [shape, name] : golden.items()) EXPECT_EQ(now[shape], name) << shape;
-    EXPECT_EQ(now.size(), golden.size());
-    EXPECT_GE(golden.size(), 200u);
+    expect_choices("plan.json", now, 200);
+}
+
+/// N and K of the experts of real models, whole and in tensor-parallel slices: DeepSeek-V3, Kimi K2, Qwen3, Mixtral.
+constexpr uint32_t kExperts[][2] = {{4096, 7168},  {7168, 2048}, {512, 7168},  {7168, 256},
+                                    {1536, 2048},  {2048, 768},  {28672, 4096}, {4096, 14336}};
+
+TEST(Choice, OfRealExpertsIsAsRecorded) {
+    nlohmann::ordered_json now;
+    for (const auto& [n, k] : kExperts)
+        for (const uint32_t groups : {8u, 64u, 256u})
+            for (const uint32_t rows : {1u, 8u, 64u, 128u, 512u, 2048u}) {
+                const Problem p{.m = groups * rows, .n = n, .k = k, .groups = groups};
+                now[fmt::format("{} groups, {}x{}x{}", groups, p.m, n, k)] = name_of(choose(p, h200()).config);
+            }
+    expect_choices("plan_grouped.json", now, 100);
 }
 
 }  // namespace
