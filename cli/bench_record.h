@@ -22,8 +22,15 @@ struct Head {
     std::optional<Baselines> baselines{};
 };
 
+/// Of a grouped product.
+struct RowGroups {
+    std::string form{};
+    int64_t count = 0, busy = 0;  // all; those with rows
+};
+
 struct Row {
     Shape shape;
+    std::optional<RowGroups> groups{};
     std::string kernel{};
     std::vector<Entry> entries{};  // FineGEMM's first
     std::optional<nvml::Reading> reading{};

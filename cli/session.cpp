@@ -80,6 +80,36 @@ HostMatrix random_matrix(int64_t rows, int64_t cols, uint64_t seed) {
     return matrix;
 }
 
+Matrix place(const Target& target, HostMatrix& matrix) {
+    Matrix view = matrix.view();
+    if (target.gpu) {
+        view.data = target.gpu->allocate(matrix.bytes.size());
+        view.device = target.gpu->device();
+    }
+    return view;
+}
+
+void upload(const Target& target, const HostMatrix& from, const Matrix& to) {
+    if (target.gpu) target.gpu->upload(to.data, from.bytes.data(), from.bytes.size());
+}
+
+void download(const Target& target, HostMatrix& to, const Matrix& from) {
+    if (target.gpu) target.gpu->download(to.bytes.data(), from.data, to.bytes.size());
+}
+
+double median_time(const Target& target, int repeats, const std::function<void()>& call) {
+    if (target.gpu) return target.gpu->time(repeats, call);
+    using Clock = std::chrono::steady_clock;
+    call();
+    std::vector<double> times;
+    for (int i = 0; i < repeats; ++i) {
+        const auto start = Clock::now();
+        call();
+        times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+    }
+    return median_of(std::move(times));
+}
+
 Session::Session(Context& context, const Target& target, Operand a, Operand b) : context_(context), target_(target) {
     const int64_t m = a.values.rows, n = b.values.rows, k = a.values.cols;
     if (b.values.cols != k)
@@ -88,23 +118,10 @@ Session::Session(Context& context, const Target& target, Operand a, Operand b) :
                                 "B is [N, K], transpose it if it is [K, N]",
                                 m, k, n, b.values.cols));
     host_[4] = make_matrix(DType::BF16, m, n);
-    there_[4] = place(host_[4]);
+    there_[4] = place(target_, host_[4]);
     fill(a, "--a", false, 0, 1);
     fill(b, "--b", true, 2, 3);
     args_ = {there_[0], there_[1], there_[2], there_[3], there_[4]};
-}
-
-Matrix Session::place(HostMatrix& matrix) {
-    Matrix view = matrix.view();
-    if (target_.gpu) {
-        view.data = target_.gpu->allocate(matrix.bytes.size());
-        view.device = target_.gpu->device();
-    }
-    return view;
-}
-
-void Session::upload(const HostMatrix& from, const Matrix& to) {
-    if (target_.gpu) target_.gpu->upload(to.data, from.bytes.data(), from.bytes.size());
 }
 
 void Session::fill(Operand& x, const char* name, bool blocks, int q, int scales) {
@@ -117,14 +134,14 @@ void Session::fill(Operand& x, const char* name, bool blocks, int q, int scales)
         x.scales ? std::move(*x.scales) : make_matrix(DType::F32, blocks ? blocks_of(rows) : rows, blocks_of(cols));
     if (ready && !x.scales) std::fill_n(reinterpret_cast<float*>(s.bytes.data()), s.bytes.size() / sizeof(float), 1.0f);
     host_[q] = ready ? std::move(x.values) : make_matrix(DType::E4M3, rows, cols);
-    there_[q] = place(host_[q]);
-    there_[scales] = place(s);
+    there_[q] = place(target_, host_[q]);
+    there_[scales] = place(target_, s);
     if (ready) {
-        upload(host_[q], there_[q]);
-        upload(s, there_[scales]);
+        upload(target_, host_[q], there_[q]);
+        upload(target_, s, there_[scales]);
     } else {
-        const Matrix input = place(x.values);
-        upload(x.values, input);
+        const Matrix input = place(target_, x.values);
+        upload(target_, x.values, input);
         (blocks ? quantize_blocks : quantize_rows)(context_, input, there_[q], there_[scales], {});
     }
 }
@@ -133,24 +150,10 @@ std::function<void()> Session::call(const GemmOptions& options) const {
     return [this, options] { gemm(context_, args_, options); };
 }
 
-double Session::time(const GemmOptions& options, int repeats) {
-    const auto product = call(options);
-    if (target_.gpu) return target_.gpu->time(repeats, product);
-    using Clock = std::chrono::steady_clock;
-    product();
-    std::vector<double> times;
-    for (int i = 0; i < repeats; ++i) {
-        const auto start = Clock::now();
-        product();
-        times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-    }
-    std::ranges::nth_element(times, times.begin() + repeats / 2);
-    return times[static_cast<size_t>(repeats / 2)];
-}
+double Session::time(const GemmOptions& options, int repeats) { return median_time(target_, repeats, call(options)); }
 
 GemmArgs Session::fetch() {
-    if (target_.gpu)
-        for (int i = 0; i < 5; ++i) target_.gpu->download(host_[i].bytes.data(), there_[i].data, host_[i].bytes.size());
+    for (int i = 0; i < 5; ++i) download(target_, host_[i], there_[i]);
     return {host_[0].view(), host_[1].view(), host_[2].view(), host_[3].view(), host_[4].view()};
 }
 
@@ -158,9 +161,9 @@ double operations(int64_t m, int64_t n, int64_t k) {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
 }
 
-double traffic_bytes(int64_t m, int64_t n, int64_t k) {
-    const int64_t scales = (m + blocks_of(n)) * blocks_of(k) * size_of(DType::F32);
-    return static_cast<double>(m * k + n * k + m * n * size_of(DType::BF16) + scales);
+double traffic_bytes(int64_t m, int64_t n, int64_t k, int64_t groups) {
+    const int64_t scales = (m + groups * blocks_of(n)) * blocks_of(k) * size_of(DType::F32);
+    return static_cast<double>(m * k + groups * n * k + m * n * size_of(DType::BF16) + scales);
 }
 
 }  // namespace finegemm::cli

@@ -31,6 +31,15 @@ inline constexpr int64_t kRandomPeriod = 4'194'301;
 /// Standard normal values, f32; the same on every machine for the same seed.
 HostMatrix random_matrix(int64_t rows, int64_t cols, uint64_t seed);
 
+/// Memory for the matrix where the target computes: its own, on the CPU.
+Matrix place(const Target& target, HostMatrix& matrix);
+/// Copies to a matrix that was placed.
+void upload(const Target& target, const HostMatrix& from, const Matrix& to);
+/// Copies back.
+void download(const Target& target, HostMatrix& to, const Matrix& from);
+/// Median microseconds of `repeats` calls; one more goes before them.
+double median_time(const Target& target, int repeats, const std::function<void()>& call);
+
 /// One side of the product: values to quantise, or e4m3 codes with their scales (without any: ones).
 struct Operand {
     HostMatrix values;
@@ -52,8 +61,6 @@ public:
     const HostMatrix& d() const { return host_[4]; }
 
 private:
-    Matrix place(HostMatrix& matrix);
-    void upload(const HostMatrix& from, const Matrix& to);
     void fill(Operand& x, const char* name, bool blocks, int q, int scales);
 
     Context& context_;
@@ -63,8 +70,8 @@ private:
     GemmArgs args_;
 };
 
-/// What a product takes: operations and bytes (each matrix once) for figures per time.
+/// What a product takes: operations and bytes (each matrix once, B for each group) for figures per time.
 double operations(int64_t m, int64_t n, int64_t k);
-double traffic_bytes(int64_t m, int64_t n, int64_t k);
+double traffic_bytes(int64_t m, int64_t n, int64_t k, int64_t groups = 1);
 
 }  // namespace finegemm::cli

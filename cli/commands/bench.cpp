@@ -5,10 +5,12 @@
 
 #include <finegemm/error.h>
 
+#include "api/accuracy.h"
 #include "peers/nvml.h"
 #include "cli/bench_record.h"
 #include "cli/commands.h"
 #include "cli/comparison.h"
+#include "cli/grouped_session.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/shapes.h"
@@ -20,6 +22,7 @@ namespace {
 
 struct BenchOptions {
     ShapeOptions shapes;
+    GroupOptions groups;
     std::string device = "auto", config, cublaslt, output, commit;
     int repeats = 0;
     bool peers = false, ceilings = false, json = false;
@@ -52,13 +55,13 @@ public:
         if (!target_.gpu)
             return {.machine = "cpu",
                     .method = fmt::format("wall time; median of {}", options_.repeats),
-                    .shapes = text_of(options_.shapes)};
+                    .shapes = shapes_text()};
         Head head{
             .machine = target_.gpu->name(),
             .cuda = target_.gpu->cuda_version(),
             .method = fmt::format("finegemm bench: events around each launch, L2 emptied before it{}; median of {}",
                                   cublas_ ? ", implementations in turn on the same operands" : "", options_.repeats),
-            .shapes = text_of(options_.shapes),
+            .shapes = shapes_text(),
             .without_nvml = no_monitor_,
             .commit = options_.commit,
             .baselines = comparison_->baselines(options_.ceilings)};
@@ -68,6 +71,7 @@ public:
     }
 
     Row measure(const Shape& shape) {
+        if (options_.groups.count > 0) return measure_groups(shape);
         if (!target_.gpu) return measure_on_cpu(shape);
         Row row{.shape = shape, .entries = comparison_->of(shape)};
         if (monitor_) row.reading = monitor_->read();
@@ -76,14 +80,43 @@ public:
     }
 
 private:
+    std::string shapes_text() const {
+        const GroupOptions& groups = options_.groups;
+        if (groups.count == 0) return text_of(options_.shapes);
+        return fmt::format("{} --groups {} --form {}", text_of(options_.shapes), groups.count, groups.form);
+    }
+
+    GemmOptions gemm_options() const {
+        GemmOptions options;
+        options.config = options_.config;
+        return options;
+    }
+
+    /// Checked as a comparison checks: a wrong result has no time.
+    Row measure_groups(const Shape& shape) {
+        constexpr int64_t kRowsToCheck = 4;
+        GroupedSession session(context_, target_, shape, options_.groups, options_.shapes.seed);
+        Row row{.shape = shape,
+                .groups = RowGroups{options_.groups.form, options_.groups.count, session.busy_groups()},
+                .kernel = "CPU, fast"};
+        Entry entry{.name = "finegemm", .us = session.time(gemm_options(), options_.repeats)};
+        entry.error = accuracy_of(session.fetch(), kRowsToCheck).of_bound;
+        if (!(*entry.error <= 1))
+            entry.gap = fmt::format("its result is WRONG: {:.3g} times the error bound", *entry.error);
+        row.entries.push_back(std::move(entry));
+        if (!target_.gpu) return row;
+        if (monitor_) row.reading = monitor_->read();
+        row.kernel = options_.config.empty() ? target_.gpu->kernel_for(session.shape()) : options_.config;
+        target_.gpu->release();
+        return row;
+    }
+
     Row measure_on_cpu(const Shape& shape) {
         const auto [m, n, k] = shape;
         Session session(context_, target_, {random_matrix(m, k, 1), {}}, {random_matrix(n, k, 2), {}});
-        GemmOptions options;
-        options.config = options_.config;
         return {.shape = shape,
                 .kernel = "CPU, fast",
-                .entries = {{.name = "finegemm", .us = session.time(options, options_.repeats)}}};
+                .entries = {{.name = "finegemm", .us = session.time(gemm_options(), options_.repeats)}}};
     }
 
     BenchOptions options_;
@@ -112,9 +145,11 @@ std::string text_of(const Row& row) {
     const Entry& ours = row.entries[0];
     const double us = ours.us;
     const bool timed = ours.gap.empty();
+    const int64_t matrices_b = row.groups ? row.groups->busy : 1;
     return fmt::format("{:>7} {:>7} {:>7} {:>10} {:>14} {:>12}{}  {}\n", m, n, k, timed ? time_text(us) : "WRONG",
                        timed ? rate_text(operations(m, n, k) / us, "FLOP/s") : "",
-                       timed ? rate_text(traffic_bytes(m, n, k) / us, "B/s") : "", peers_text(row), row.kernel);
+                       timed ? rate_text(traffic_bytes(m, n, k, matrices_b) / us, "B/s") : "", peers_text(row),
+                       row.kernel);
 }
 
 void print_head(const Head& head, bool peers) {
@@ -159,6 +194,7 @@ Run add_bench(CLI::App& app) {
     auto o = std::make_shared<BenchOptions>();
     CLI::App* command = app.add_subcommand("bench", "Time many shapes, beside cuBLASLt where that is asked for");
     add_shape_options(*command, o->shapes, "without any, the table on a GPU and three small ones on a CPU");
+    CLI::Option* groups = add_group_options(*command, o->groups);
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")
         ->capture_default_str();
     command->add_option("--config", o->config, "A kernel by name, for all shapes");
@@ -166,6 +202,7 @@ Run add_bench(CLI::App& app) {
         ->check(CLI::Range(1, 1'000'000));
     auto* peers = command->add_flag(
         "--peers", o->peers, "Time cuBLASLt too, with one scale per tensor and with block scales, in turn with ours");
+    peers->excludes(groups);
     command
         ->add_option("--cublaslt", o->cublaslt, "Its library, or a directory with it, to try before the usual places")
         ->needs(peers);

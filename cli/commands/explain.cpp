@@ -107,8 +107,8 @@ Run add_explain(CLI::App& app) {
     command->add_option("M", o->m, "Rows of A and D")->required();
     command->add_option("N", o->n, "Rows of B, columns of D")->required();
     command->add_option("K", o->k, "Columns of A and B")->required();
-    auto* groups = command->add_option("--groups", o->groups, "Explain the grouped GEMM of so many groups, which have M "
-                                                              "rows together");
+    auto* groups = command->add_option("--groups", o->groups,
+                                       "Explain the grouped GEMM of so many groups, which have M rows together");
     command->add_option("--expected-rows", o->expected_rows, "Of a group, to choose by; M over the groups without it")
         ->needs(groups);
     command->add_option("--alignment", o->alignment, "Of groups that row indices tell, which bounds tiles")

@@ -1,4 +1,5 @@
 // finegemm run: quantise, multiply, compare, report. Layer cli.
+#include <algorithm>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 
 #include "api/accuracy.h"
 #include "cli/commands.h"
+#include "cli/grouped_session.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/text.h"
@@ -18,6 +20,7 @@ namespace {
 
 struct RunOptions {
     std::vector<int64_t> shape;
+    GroupOptions groups;
     std::string a, b, sfa, sfb, out, device = "auto", numerics = "fast", config;
     int repeats = 5;
     uint64_t seed = 1;
@@ -73,10 +76,16 @@ struct Report {
     double us = 0;
     int repeats = 0;
     Accuracy accuracy{};
+    std::string form{};                  // of groups
+    std::vector<int64_t> group_sizes{};  // of a grouped product, in rows
 
     bool right() const { return accuracy.of_bound <= 1; }
+    bool grouped() const { return !group_sizes.empty(); }
     double flop_per_us() const { return operations(problem.m, problem.n, problem.k) / us; }
-    double bytes_per_us() const { return traffic_bytes(problem.m, problem.n, problem.k) / us; }
+    double bytes_per_us() const {
+        const int64_t busy = grouped() ? std::ranges::count_if(group_sizes, [](int64_t rows) { return rows > 0; }) : 1;
+        return traffic_bytes(problem.m, problem.n, problem.k, busy) / us;
+    }
 };
 
 void print_json(const Report& r) {
@@ -93,6 +102,10 @@ void print_json(const Report& r) {
                                     {"of_bound", r.accuracy.of_bound},
                                     {"rows", r.accuracy.rows}}},
                                   {"right", r.right()}};
+    if (r.grouped()) {
+        out["form"] = r.form;
+        out["group_rows"] = r.group_sizes;
+    }
     if (!r.why.empty()) out["why_no_gpu"] = r.why;
     std::cout << out.dump(2) << '\n';
 }
@@ -101,8 +114,11 @@ void print_text(const Report& r) {
     const auto& [m, n, k] = r.problem;
     std::cout << fmt::format("device   {}\n", r.device);
     if (!r.why.empty()) std::cout << fmt::format("         {}\n", r.why);
-    std::cout << fmt::format("product  D[{}, {}] = A[{}, {}] * B[{}, {}]^T in e4m3, scales 1x128 and 128x128\n", m, n,
-                             m, k, n, k);
+    std::cout << fmt::format("product  D[{}, {}] = A[{}, {}] * B[{}{}, {}]^T in e4m3, scales 1x128 and 128x128\n", m, n,
+                             m, k, r.grouped() ? "group, " : "", n, k);
+    if (r.grouped())
+        std::cout << fmt::format("groups   {} of {} to {} rows, told by {}\n", r.group_sizes.size(),
+                                 std::ranges::min(r.group_sizes), std::ranges::max(r.group_sizes), r.form);
     std::cout << fmt::format("kernel   {}\n", r.kernel);
     std::cout << fmt::format("time     {} (median of {}), {}, {}\n", time_text(r.us), r.repeats,
                              rate_text(r.flop_per_us(), "FLOP/s"), rate_text(r.bytes_per_us(), "B/s"));
@@ -113,11 +129,24 @@ void print_text(const Report& r) {
                              100 * r.accuracy.of_bound);
 }
 
-ExitCode run(const RunOptions& o) {
-    constexpr size_t kSteps = 4;
-    Progress progress;
-    Context context;
-    const Target target = choose_target(context, o.device);
+constexpr size_t kSteps = 4;   // of progress
+
+/// What all reports begin with.
+Report report_of(const RunOptions& o, const Target& target, const Problem& p) {
+    Report report{
+        .problem = p, .device = target.name, .why = target.why, .kernel = "CPU, " + o.numerics, .repeats = o.repeats};
+    if (target.gpu) report.device += ", " + target.gpu->name();
+    return report;
+}
+
+GemmOptions gemm_options(const RunOptions& o) {
+    GemmOptions options;
+    options.numerics = kNumerics.at(o.numerics);
+    options.config = o.config;
+    return options;
+}
+
+Report run_dense(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
     progress.at(0, kSteps, "matrices");
     std::optional<Operand> a = read_operand("a", o.a, o.sfa), b = read_operand("b", o.b, o.sfb);
     const Problem p = problem_of(o, a, b, target.gpu != nullptr);
@@ -127,19 +156,35 @@ ExitCode run(const RunOptions& o) {
     progress.at(1, kSteps, "quantising");
     Session session(context, target, std::move(*a), std::move(*b));
     progress.at(2, kSteps, "multiplying");
-    GemmOptions options;
-    options.numerics = kNumerics.at(o.numerics);
-    options.config = o.config;
-    Report report{
-        .problem = p, .device = target.name, .why = target.why, .kernel = "CPU, " + o.numerics, .repeats = o.repeats};
-    report.us = session.time(options, o.repeats);
-    if (target.gpu) {
-        report.device += ", " + target.gpu->name();
-        report.kernel = o.config.empty() ? target.gpu->kernel_for(p.m, p.n, p.k) : o.config;
-    }
+    Report report = report_of(o, target, p);
+    report.us = session.time(gemm_options(o), o.repeats);
+    if (target.gpu) report.kernel = o.config.empty() ? target.gpu->kernel_for(p.m, p.n, p.k) : o.config;
     progress.at(3, kSteps, "checking");
     report.accuracy = accuracy_of(session.fetch(), rows_to_check(p));
     if (!o.out.empty()) write_npy(o.out, session.d());
+    return report;
+}
+
+Report run_grouped(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
+    const Problem p = problem_of(o, {}, {}, target.gpu != nullptr);
+    progress.at(1, kSteps, "quantising");
+    GroupedSession session(context, target, {p.m, p.n, p.k}, o.groups, o.seed);
+    progress.at(2, kSteps, "multiplying");
+    Report report = report_of(o, target, p);
+    report.form = o.groups.form;
+    report.group_sizes = session.sizes();
+    report.us = session.time(gemm_options(o), o.repeats);
+    if (target.gpu) report.kernel = o.config.empty() ? target.gpu->kernel_for(session.shape()) : o.config;
+    progress.at(3, kSteps, "checking");
+    report.accuracy = accuracy_of(session.fetch(), rows_to_check(p));
+    return report;
+}
+
+ExitCode run(const RunOptions& o) {
+    Progress progress;
+    Context context;
+    const Target target = choose_target(context, o.device);
+    const Report report = (o.groups.count > 0 ? run_grouped : run_dense)(o, context, target, progress);
     progress.pause();
     o.json ? print_json(report) : print_text(report);
     return report.right() ? kOk : kWrongResult;
@@ -154,12 +199,16 @@ Run add_run(CLI::App& app) {
         ->expected(3)
         ->option_text("M N K")
         ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}));
+    CLI::Option* groups = add_group_options(*command, o->groups);
     command->add_option("--a", o->a,
-                        "A [M, K]: FILE.npy or FILE.safetensors:TENSOR of f32, f16, bf16 or e4m3; random without it");
-    command->add_option("--b", o->b, "B [N, K], like A");
-    command->add_option("--sfa", o->sfa, "Scales of A, f32 [M, K/128], when its file has e4m3 codes; ones without it");
-    command->add_option("--sfb", o->sfb, "Scales of B, f32 [N/128, K/128], like those of A");
-    command->add_option("--out", o->out, "Write D to this .npy file, as f32");
+                        "A [M, K]: FILE.npy or FILE.safetensors:TENSOR of f32, f16, bf16 or e4m3; random without it")
+        ->excludes(groups);
+    command->add_option("--b", o->b, "B [N, K], like A")->excludes(groups);
+    command->add_option("--sfa", o->sfa, "Scales of A, f32 [M, K/128], when its file has e4m3 codes; ones without it")
+        ->excludes(groups);
+    command->add_option("--sfb", o->sfb, "Scales of B, f32 [N/128, K/128], like those of A")
+        ->excludes(groups);
+    command->add_option("--out", o->out, "Write D to this .npy file, as f32")->excludes(groups);
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")
         ->capture_default_str();
     command->add_option("--numerics", o->numerics, "On the CPU: fast, exact (double sums) or hopper (the GPU's bits)")
@@ -169,7 +218,7 @@ Run add_run(CLI::App& app) {
     command->add_option("--repeats", o->repeats, "Runs to take the median of")
         ->check(CLI::Range(1, 1'000'000))
         ->capture_default_str();
-    command->add_option("--seed", o->seed, "Of the random matrices")->capture_default_str();
+    command->add_option("--seed", o->seed, "Of the random matrices and groups")->capture_default_str();
     command->add_flag("--json", o->json, "Print JSON");
     return [o] { return run(*o); };
 }

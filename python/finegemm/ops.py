@@ -182,11 +182,9 @@ def explain(
 
     `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200. `groups`: for
     grouped_gemm with so many, which have m rows together; then `expected_m` as there, and `alignment` if m_indices say
-    which rows are whose. `batch_invariant`: as in gemm. `plan_table`: a file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE,
-    if `device` is None.
+    which rows are whose. `batch_invariant`: as in gemm. `plan_table`: a file of `finegemm tune`; without one that of
+    FINEGEMM_PLAN_TABLE, if `device` is None.
     """
-    text = _native.explain(
-        m, n, k, groups, expected_m, alignment, device or "", batch_invariant, plan_table or ""
-    )
+    text = _native.explain(m, n, k, groups, expected_m, alignment, device or "", batch_invariant, plan_table or "")
     plan: dict[str, Any] = json.loads(text)
     return plan

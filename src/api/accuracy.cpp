@@ -9,6 +9,7 @@
 #include <finegemm/core/fp8.h>
 
 #include "backend/cpu_gemm.h"
+#include "backend/cpu_grouped.h"
 
 namespace finegemm {
 
@@ -43,10 +44,8 @@ ConstMatrix dense(const std::vector<T>& elements, ConstMatrix like) {
     return like;
 }
 
-}  // namespace
-
-Accuracy accuracy_of(const GemmArgs& all, int64_t max_rows) {
-    // Every step-th row: the same matrices with fewer rows and longer strides.
+/// Every so manieth row, at most `max_rows`: the same matrices with fewer rows and longer strides.
+GemmArgs some_rows(const GemmArgs& all, int64_t max_rows) {
     GemmArgs args = all;
     // An odd step meets every place in a tile.
     const int64_t step = ((all.d.rows + max_rows - 1) / max_rows) | 1;
@@ -54,9 +53,25 @@ Accuracy accuracy_of(const GemmArgs& all, int64_t max_rows) {
     for (ConstMatrix* x : {&args.a, &args.sfa}) x->rows = rows, x->row_stride *= step;
     args.d.rows = rows;
     args.d.row_stride *= step;
+    return args;
+}
 
-    ThreadPool pool(0);
-    const auto count = static_cast<size_t>(rows * args.d.cols);
+/// What is known after some GEMMs.
+struct Tally {
+    double errors = 0, values = 0;   // sums of squares
+    double largest = 0, worst = 0, of_bound = 0;
+    int64_t rows = 0;
+
+    Accuracy accuracy() const {
+        return {.relative_rms = values > 0 ? std::sqrt(errors / values) : 0,
+                .worst = largest > 0 ? worst / largest : worst,
+                .of_bound = of_bound,
+                .rows = rows};
+    }
+};
+
+void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
+    const auto count = static_cast<size_t>(args.d.rows * args.d.cols);
     std::vector<double> exact(count), absolute(count);
     cpu_gemm_exact(args, pool, exact.data());
     const auto a = magnitudes(args.a), b = magnitudes(args.b);
@@ -68,25 +83,45 @@ Accuracy accuracy_of(const GemmArgs& all, int64_t max_rows) {
     positive.sfb = dense(sfb, args.sfb);
     cpu_gemm_exact(positive, pool, absolute.data());
 
-    Accuracy result{.rows = rows};
-    double errors = 0, values = 0, largest = 0;
     const int64_t k_blocks = (args.a.cols + kScaleBlock - 1) / kScaleBlock;
     for (size_t i = 0; i < count; ++i) {
         const auto n = static_cast<size_t>(args.d.cols);
         const auto at = static_cast<int64_t>(i / n) * args.d.row_stride + static_cast<int64_t>(i % n);
         const double error = std::abs(float_of_bf16(static_cast<const uint16_t*>(args.d.data)[at]) - exact[i]);
         const bool lost = std::isnan(error) && !std::isnan(exact[i]);
-        errors += error * error;
-        values += exact[i] * exact[i];
-        largest = std::max(largest, std::abs(exact[i]));
-        result.worst = std::max(result.worst, error);
+        tally.errors += error * error;
+        tally.values += exact[i] * exact[i];
+        tally.largest = std::max(tally.largest, std::abs(exact[i]));
+        tally.worst = std::max(tally.worst, error);
         const double share =
             lost ? std::numeric_limits<double>::infinity() : error / error_bound(absolute[i], exact[i], k_blocks);
-        result.of_bound = std::max(result.of_bound, share);
+        tally.of_bound = std::max(tally.of_bound, share);
     }
-    result.relative_rms = values > 0 ? std::sqrt(errors / values) : 0;
-    result.worst = largest > 0 ? result.worst / largest : result.worst;
-    return result;
+    tally.rows += args.d.rows;
+}
+
+}  // namespace
+
+Accuracy accuracy_of(const GemmArgs& args, int64_t max_rows) {
+    ThreadPool pool(0);
+    Tally tally;
+    add(tally, some_rows(args, max_rows), pool);
+    return tally.accuracy();
+}
+
+Accuracy accuracy_of(const GroupedGemmArgs& args, int64_t max_rows) {
+    const GroupLayout layout = layout_of(args);
+    std::vector<GroupRun> runs = runs_of(layout);
+    std::erase_if(runs, [](const GroupRun& run) { return run.group < 0; });
+    ThreadPool pool(0);
+    Tally tally;
+    // Fewer groups, if they are more than rows.
+    const size_t step = (runs.size() + static_cast<size_t>(max_rows) - 1) / static_cast<size_t>(max_rows);
+    for (size_t i = 0; i < runs.size(); i += step) {
+        const int64_t share = std::max<int64_t>(1, max_rows / static_cast<int64_t>(runs.size()));
+        add(tally, some_rows(gemm_of(args, runs[i], layout.stacked), share), pool);
+    }
+    return tally.accuracy();
 }
 
 double relative_difference(const ConstMatrix& x, const ConstMatrix& y) {

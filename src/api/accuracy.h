@@ -2,6 +2,7 @@
 #pragma once
 
 #include <finegemm/gemm.h>
+#include <finegemm/grouped.h>
 
 namespace finegemm {
 
@@ -14,6 +15,10 @@ struct Accuracy {
 
 /// All matrices on the CPU. Looks at no more than `max_rows` rows, at least one, spread over D.
 Accuracy accuracy_of(const GemmArgs& args, int64_t max_rows);
+
+/// The same, with some rows of each group or, if there are more groups than `max_rows`, of some; without any row, no
+/// error.
+Accuracy accuracy_of(const GroupedGemmArgs& args, int64_t max_rows);
 
 /// The root mean square of x - y over that of y. Two bf16 matrices of one shape on the CPU, rows contiguous. NaN where
 /// one of them has a NaN, or y nothing but zeros.

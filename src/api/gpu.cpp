@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "api/explain.h"
 #include "backend/device_spec.h"
 #include "cuda/device.h"
 #include "plan/table.h"
@@ -45,6 +46,9 @@ public:
         const plan::Problem problem{static_cast<uint32_t>(m), static_cast<uint32_t>(n), static_cast<uint32_t>(k),
                                     batch_invariant_};
         return plan::name_of(plan::choose(problem, spec_, &table_).config);
+    }
+    std::string kernel_for(const GroupedShape& shape) const override {
+        return plan::name_of(plan::choose(problem_of(shape), spec_, &table_).config);
     }
 
     void* allocate(size_t bytes) override {

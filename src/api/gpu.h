@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <finegemm/context.h>
+#include <finegemm/grouped.h>
 
 #include "plan/plan.h"
 
@@ -30,6 +31,7 @@ public:
 
     /// The name of the kernel that the planner takes here.
     virtual std::string kernel_for(int64_t m, int64_t n, int64_t k) const = 0;
+    virtual std::string kernel_for(const GroupedShape& shape) const = 0;
 
     /// Memory on the device, until release() or the Gpu's end.
     virtual void* allocate(size_t bytes) = 0;

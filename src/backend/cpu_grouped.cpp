@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "backend/cpu_gemm.h"
-#include "backend/groups.h"
 
 namespace finegemm {
 
@@ -23,7 +22,8 @@ auto part_of(const AnyStack& stack, int64_t i, RowRange rows) {
     return part;
 }
 
-/// The GEMM of a run; without a group, its D alone.
+}  // namespace
+
 GemmArgs gemm_of(const GroupedGemmArgs& args, const GroupRun& run, bool stacked) {
     const int64_t of_rows = stacked ? run.group : 0;
     GemmArgs part{.a = {}, .sfa = {}, .b = {}, .sfb = {}, .d = part_of(args.d, of_rows, run.rows)};
@@ -37,6 +37,8 @@ GemmArgs gemm_of(const GroupedGemmArgs& args, const GroupRun& run, bool stacked)
     part.sfb = whole(args.sfb);
     return part;
 }
+
+namespace {
 
 void write_zeros(const CpuTile& t) {
     for (int64_t r = t.row; r < t.row + t.rows; ++r)

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "api/accuracy.h"
-#include "support/matrix.h"
+#include "support/grouped.h"
 
 namespace finegemm::test {
 namespace {
@@ -37,6 +37,30 @@ TEST(Accuracy, AWrongElementIsBeyondItsBound) {
     gemm(context, p.args());
     p.d.data()[0] ^= 0x8000;
     EXPECT_GT(accuracy_of(p.args(), 6).of_bound, 1);
+}
+
+TEST(Accuracy, OfGroupsLooksAtRowsOfEachGroupAndAtNoOthers) {
+    Context context(two_threads());
+    for (const GroupForm form : kAllForms) {
+        GroupedProblem p(random_grouping(form, 4, 300, 64, 3), 136, 272, 1, 16, 2);
+        const GroupedGemmArgs args = p.args();
+        grouped_gemm(context, args);
+        int64_t rows = 0;
+        for (int64_t r = 0; r < p.rows(); ++r) {
+            if (p.grouping.group_of(r) >= 0) ++rows;
+            else p.d.at(p.place(r), 0) = 0x7fc0;
+        }
+        const Accuracy right = accuracy_of(args, 4 * 1200);
+        EXPECT_EQ(right.rows, rows);
+        EXPECT_LE(right.of_bound, 1);
+        EXPECT_GT(right.relative_rms, 0);
+        EXPECT_LT(accuracy_of(args, 8).rows, 9);
+        EXPECT_GT(accuracy_of(args, 8).rows, 0);
+        int64_t last = p.rows() - 1;
+        while (p.grouping.group_of(last) < 0) --last;
+        p.d.at(p.place(last), 0) ^= 0x8000;
+        EXPECT_GT(accuracy_of(args, 4 * 1200).of_bound, 1) << static_cast<int>(form) << ", row " << last;
+    }
 }
 
 TEST(RelativeDifference, IsThatOfTheRootMeanSquares) {

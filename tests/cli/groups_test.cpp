@@ -1,0 +1,113 @@
+// run and bench with --groups: how rows are divided and told, what is checked and printed. Layer tests.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+#include "api/accuracy.h"
+#include "cli/grouped_session.h"
+#include "cli/support.h"
+
+namespace finegemm::test {
+namespace {
+
+using namespace cli;
+using nlohmann::json;
+
+constexpr const char* kForms[] = {"offsets", "indices", "prefix-sums", "masked"};
+
+TEST(RaggedSizes, AreAllRowsInGroupsOfWhichSomeAreEmpty) {
+    for (const uint64_t seed : {1, 2, 3, 4})
+        for (const auto& [m, groups] : {std::pair<int64_t, int64_t>{1, 1}, {1, 9}, {1000, 2}, {4096, 64}, {5, 1024}}) {
+            const std::vector<int64_t> sizes = ragged_sizes(m, groups, seed);
+            EXPECT_EQ(sizes.size(), static_cast<size_t>(groups));
+            EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), m);
+            EXPECT_GE(std::ranges::min(sizes), 0);
+            EXPECT_EQ(std::ranges::min(sizes) == 0, groups > 1) << m << ", " << groups;
+        }
+}
+
+TEST(RaggedSizes, DifferAndAreDrawnByTheSeedAlone) {
+    EXPECT_EQ(ragged_sizes(4096, 64, 1), ragged_sizes(4096, 64, 1));
+    EXPECT_NE(ragged_sizes(4096, 64, 1), ragged_sizes(4096, 64, 2));
+    const std::vector<int64_t> sizes = ragged_sizes(4096, 64, 1);
+    EXPECT_GT(std::ranges::max(sizes), 64);
+    EXPECT_EQ(std::vector(sizes.begin(), sizes.begin() + 4), (std::vector<int64_t>{0, 54, 0, 12}))
+        << "another engine would make --seed mean something else";
+}
+
+TEST(RowsInForm, SayTheSameSizesInFourWays) {
+    const std::vector<int64_t> sizes = {3, 0, 130, 1};
+    const auto numbers = [&](const char* form) { return rows_in_form(form, sizes).numbers; };
+    EXPECT_EQ(numbers("offsets"), (std::vector<int32_t>{0, 3, 3, 133, 134}));
+    EXPECT_EQ(numbers("prefix-sums"), (std::vector<int32_t>{3, 128, 258, 385}));
+    EXPECT_EQ(numbers("masked"), (std::vector<int32_t>{3, 0, 130, 1}));
+    const RaggedRows indices = rows_in_form("indices", sizes);
+    EXPECT_EQ(indices.rows, 385);
+    EXPECT_EQ(std::ranges::count(indices.numbers, -1), 385 - 134);
+    EXPECT_EQ(indices.numbers[2], 0);
+    EXPECT_EQ(indices.numbers[128], 2);
+    EXPECT_EQ(indices.numbers[384], 3);
+    EXPECT_EQ(rows_in_form("masked", sizes).rows, 130);
+    EXPECT_EQ(rows_in_form("masked", sizes).stacks, 4);
+}
+
+TEST(GroupedSession, HasARightResultInEveryForm) {
+    Context context;
+    const Target cpu{nullptr, "cpu", ""};
+    for (const char* form : kForms) {
+        GroupedSession session(context, cpu, {150, 136, 272}, {6, form}, 1);
+        session.time({}, 1);
+        const GroupedGemmArgs args = session.fetch();
+        const Accuracy right = accuracy_of(args, 1000);
+        EXPECT_EQ(right.rows, 150) << form;
+        EXPECT_LE(right.of_bound, 1) << form;
+        EXPECT_GT(right.relative_rms, 0) << form;
+        GroupedGemmArgs other = args;   // the weights of the group behind
+        other.b.matrix.data = static_cast<const uint8_t*>(args.b.matrix.data) + args.b.stride;
+        other.b.stride = 0;
+        EXPECT_GT(accuracy_of(other, 1000).of_bound, 1) << form << ": groups have weights of their own";
+    }
+}
+
+TEST(RunGroups, WritesWhatItDidAsText) {
+    const Ran ran = finegemm("run 64 128 256 --device cpu --groups 5 --form masked --repeats 2");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    const size_t figures = ran.out.find("time ");
+    ASSERT_NE(figures, std::string::npos) << ran.out;
+    expect_golden("run_groups", ran.out.substr(0, figures) + without_numbers(ran.out.substr(figures)));
+}
+
+TEST(RunGroups, JsonHasTheFiguresOfEveryForm) {
+    for (const char* form : kForms) {
+        const Ran ran =
+            finegemm(std::string("run 99 40 144 --device cpu --json --repeats 1 --groups 7 --form ") + form);
+        ASSERT_EQ(ran.code, 0) << ran.err;
+        const json out = json::parse(ran.out);
+        EXPECT_EQ(out.at("shape"), json({99, 40, 144}));
+        EXPECT_EQ(out.at("form"), form);
+        EXPECT_EQ(out.at("group_rows"), json(ragged_sizes(99, 7, 1)));
+        EXPECT_TRUE(out.at("right").get<bool>());
+        EXPECT_EQ(out.at("error").at("rows"), 99);
+        EXPECT_NEAR(out.at("tflop_per_s").get<double>() * out.at("us").get<double>(), 2e-6 * 99 * 40 * 144, 1e-9);
+    }
+}
+
+TEST(BenchGroups, RecordSaysWhichGroups) {
+    const Ran ran = finegemm("bench --device cpu --repeats 1 --json --groups 6 --form prefix-sums --shapes 20x16x128");
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const json record = json::parse(ran.out), row = record.at("rows").at(0);
+    EXPECT_EQ(record.at("shapes"), "--shapes --groups 6 --form prefix-sums");
+    EXPECT_EQ(row.at("kind"), "grouped");
+    EXPECT_EQ(row.at("groups"), 6);
+    EXPECT_EQ(row.at("form"), "prefix-sums");
+    const auto sizes = ragged_sizes(20, 6, 1);
+    EXPECT_EQ(row.at("busy_groups"), 6 - std::ranges::count(sizes, 0));
+    EXPECT_GT(row.at("us").at("finegemm").get<double>(), 0);
+    EXPECT_LE(row.at("error").at("finegemm").get<double>(), 1);
+}
+
+}  // namespace
+}  // namespace finegemm::test
