@@ -34,6 +34,7 @@ from gpu_cases import (
     operands,  # noqa: E402
     sample_rows,
 )
+from gpu_grouped import Grouped  # noqa: E402
 from gpu_library import OFF, ON, Library  # noqa: E402
 from gpu_speed import Speed  # noqa: E402
 from gpu_timing import median_times  # noqa: E402
@@ -42,7 +43,7 @@ from gpu_wgrad import Wgrad  # noqa: E402
 LAYOUTS = ("row", "mn", "odd")
 
 
-class Check(Speed, Wgrad):
+class Check(Speed, Wgrad, Grouped):
     def __init__(self, arguments):
         self.options = arguments
         self.tested = Library(arguments.tested)
@@ -326,12 +327,17 @@ CHECKS = (
     "graph",
     "dependent_launch",
     "quantize",
+    "grouped",
+    "grouped_repeat",
+    "grouped_capacity",
     "one_d_one_d",
     "memcheck",
     "layouts",
     "bandwidth",
     "wgrad",
     "speed",
+    "grouped_speed",
+    "grouped_skew",
 )
 
 

@@ -8,6 +8,7 @@ import torch
 DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.float32: 4}
 FAST, EXACT, HOPPER = 0, 1, 2
 AS_CONTEXT, ON, OFF = 0, 1, 2
+OFFSETS, INDICES, PREFIX_SUMS, MASKED = 1, 2, 3, 4
 
 
 class Matrix(ctypes.Structure):
@@ -26,6 +27,27 @@ class Matrix(ctypes.Structure):
 
 class GemmArgs(ctypes.Structure):
     _fields_ = [(name, Matrix) for name in ("a", "sfa", "b", "sfb", "d")]
+
+
+class Stack(ctypes.Structure):
+    _fields_ = [("matrix", Matrix), ("count", ctypes.c_int64), ("stride", ctypes.c_int64)]
+
+
+class Groups(ctypes.Structure):
+    _fields_ = [
+        ("form", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+        ("data", ctypes.c_void_p),
+        ("size", ctypes.c_int64),
+        ("alignment", ctypes.c_int64),
+        ("expected_rows", ctypes.c_int64),
+        ("device_type", ctypes.c_int32),
+        ("device_index", ctypes.c_int32),
+    ]
+
+
+class GroupedGemmArgs(ctypes.Structure):
+    _fields_ = [(name, Stack) for name in ("a", "sfa", "b", "sfb", "d")] + [("groups", Groups)]
 
 
 class GemmOptions(ctypes.Structure):
@@ -66,6 +88,17 @@ def matrix(t: torch.Tensor) -> Matrix:
     )
 
 
+def stack(t: torch.Tensor) -> Stack:
+    """Of a 3-D tensor the matrices that its first dimension counts; of a 2-D one itself."""
+    return Stack(matrix(t), 1, 0) if t.dim() == 2 else Stack(matrix(t[0]), t.shape[0], t.stride(0))
+
+
+def groups(numbers: torch.Tensor, form: int, alignment: int, expected_rows: int) -> Groups:
+    assert numbers.dtype == torch.int32 and numbers.is_contiguous()
+    device = (2, numbers.get_device()) if numbers.is_cuda else (1, 0)
+    return Groups(form, 0, numbers.data_ptr(), numbers.numel(), alignment, expected_rows, *device)
+
+
 class Library:
     def __init__(self, path: str):
         self.c = ctypes.CDLL(path)
@@ -97,21 +130,52 @@ class Library:
     ):
         """A function without arguments that queues this GEMM on the current stream; it keeps the tensors alive."""
         args = GemmArgs(*(matrix(t) for t in (a, sfa, b, sfb, d)))
+        options = self.options(numerics, config, AS_CONTEXT, batch_invariant, num_sms, pdl, accumulate)
+        return self.queued(self.c.finegemm_gemm, args, options, (a, sfa, b, sfb, d))
+
+    def prepare_grouped(
+        self,
+        a,
+        sfa,
+        b,
+        sfb,
+        d,
+        numbers,
+        form,
+        alignment=128,
+        expected_rows=0,
+        numerics=FAST,
+        config=None,
+        check_values=AS_CONTEXT,
+        num_sms=0,
+        pdl=0,
+    ):
+        """The same for groups: b and sfb are 3-D; a, sfa and d are 2-D, or 3-D where `form` is MASKED."""
+        which = groups(numbers, form, alignment, expected_rows)
+        args = GroupedGemmArgs(*(stack(t) for t in (a, sfa, b, sfb, d)), which)
+        options = self.options(numerics, config, check_values, AS_CONTEXT, num_sms, pdl)
+        return self.queued(self.c.finegemm_grouped_gemm, args, options, (a, sfa, b, sfb, d, numbers))
+
+    @staticmethod
+    def options(numerics, config, check_values, batch_invariant, num_sms, pdl, accumulate=0) -> GemmOptions:
         name = config.encode() if config else None
         size = ctypes.sizeof(GemmOptions)
-        options = GemmOptions(size, numerics, AS_CONTEXT, batch_invariant, None, name, num_sms, pdl, accumulate)
-        cuda = d.is_cuda
+        return GemmOptions(size, numerics, check_values, batch_invariant, None, name, num_sms, pdl, accumulate)
 
-        def call(keep=(a, sfa, b, sfb, d)):
+    def queued(self, function, args, options, tensors):
+        cuda = tensors[0].is_cuda
+
+        def call(keep=tensors):
             options.stream = torch.cuda.current_stream().cuda_stream if cuda else None
-            self.check(
-                self.c.finegemm_gemm(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error))
-            )
+            self.check(function(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
         return call
 
     def gemm(self, *args, **options) -> None:
         self.prepare(*args, **options)()
+
+    def grouped_gemm(self, *args, **options) -> None:
+        self.prepare_grouped(*args, **options)()
 
     def quantize(self, kind: str, x, q, scales, power_of_two=False) -> None:
         """kind: "rows" or "blocks"."""
@@ -128,17 +192,14 @@ class Library:
         )
 
     def explain(self, m: int, n: int, k: int) -> dict:
+        return self.account(self.c.finegemm_explain, m, n, k)
+
+    def explain_grouped(self, m: int, n: int, k: int, groups: int, expected_rows: int = 0, alignment: int = 0) -> dict:
+        """m: rows of all groups together; alignment: of INDICES."""
+        return self.account(self.c.finegemm_explain_grouped, m, n, k, groups, expected_rows, alignment)
+
+    def account(self, function, *numbers: int) -> dict:
         text = ctypes.create_string_buffer(1 << 16)
-        self.check(
-            self.c.finegemm_explain(
-                ctypes.c_int64(m),
-                ctypes.c_int64(n),
-                ctypes.c_int64(k),
-                b"h200",
-                text,
-                ctypes.c_size_t(len(text)),
-                None,
-                ctypes.byref(self.error),
-            )
-        )
+        size = ctypes.c_size_t(len(text))
+        self.check(function(*map(ctypes.c_int64, numbers), b"h200", text, size, None, ctypes.byref(self.error)))
         return json.loads(text.value)

@@ -1,6 +1,5 @@
 """What gpu_check.py times: layouts of scales, quantisation, and the dense table beside cuBLASLt."""
 
-import json
 import math
 import pathlib
 import subprocess
@@ -9,7 +8,7 @@ import time
 import torch
 from gpu_cases import DENSE_NK, DENSE_ROWS, blocks, operands
 from gpu_digest import digest
-from gpu_timing import median_times
+from gpu_timing import median_times, write_record
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -97,9 +96,7 @@ class Speed:
             "ceilings_us": self.ceilings(),
             "rows": rows,
         }
-        path = self.options.out / "h200.json"
-        head = json.dumps({name: value for name, value in record.items() if name != "rows"}, indent=1)[:-2]
-        path.write_text(head + ',\n "rows": [\n  ' + ",\n  ".join(json.dumps(row) for row in rows) + "\n ]\n}\n")
+        write_record(self.options.out / "h200.json", record)
         ratios = [row["us"]["cublas_tensor"] / row["us"]["finegemm"] for row in rows]
         return {
             "rows": len(rows),

@@ -263,7 +263,7 @@ TEST(Explain, OfGroupsHasTheirCandidatesAndSaysWhatWasAsked) {
                                   {"groups", 64}, {"expected_rows", 100}, {"alignment", 128}};
     EXPECT_EQ(out["problem"], asked);
     EXPECT_EQ(out["chosen"]["name"], name_of(choose(p, h200()).config));
-    EXPECT_EQ(out["candidates"].size(), candidates(Grouping::Rows).size());
+    EXPECT_EQ(out["candidates"].size(), candidates({.grouping = Grouping::Rows}).size());
 }
 
 /// Compares with tests/golden/NAME; FG_UPDATE_GOLDEN=1 writes it.

@@ -1,0 +1,177 @@
+"""Groups of rows for GPU checks: which rows each has, in every form, and operands with garbage in all others."""
+
+import dataclasses
+import math
+
+import torch
+from gpu_cases import blocks
+from gpu_library import HOPPER, INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS, Library
+
+NAN_CODE = 0x7F
+
+
+def rounded_up(x: int, to: int) -> int:
+    return -(-x // to) * to
+
+
+@dataclasses.dataclass
+class Rows:
+    """`m` rows in each of `stacks` matrices; spans: (group, first row, the row behind the last one)."""
+
+    form: int
+    numbers: list
+    m: int
+    spans: list
+    alignment: int = 128
+    stacks: int = 1
+    groups: int = 0
+
+    def matrix_of(self, group: int) -> int:
+        return group if self.form == MASKED else 0
+
+    def total(self) -> int:
+        return sum(end - begin for _, begin, end in self.spans)
+
+    def busy(self) -> int:
+        return sum(end > begin for _, begin, end in self.spans)
+
+    def owned(self, device) -> torch.Tensor:
+        """[stacks, m]: whether a row has a group."""
+        mask = torch.zeros(self.stacks, self.m, dtype=torch.bool)
+        for group, begin, end in self.spans:
+            mask[self.matrix_of(group), begin:end] = True
+        return mask.to(device)
+
+
+def masked_rows(sizes: list, capacity: int) -> Rows:
+    spans = [(g, 0, size) for g, size in enumerate(sizes)]
+    return Rows(MASKED, list(sizes), capacity, spans, stacks=len(sizes), groups=len(sizes))
+
+
+def offset_rows(sizes: list, first: int = 0, spare: int = 0) -> Rows:
+    numbers = [first]
+    for size in sizes:
+        numbers.append(numbers[-1] + size)
+    spans = [(g, numbers[g], numbers[g + 1]) for g in range(len(sizes))]
+    return Rows(OFFSETS, numbers, numbers[-1] + spare, spans, groups=len(sizes))
+
+
+def prefix_rows(sizes: list, alignment: int, spare: int = 0) -> Rows:
+    spans, end = [], 0
+    for g, size in enumerate(sizes):
+        begin = rounded_up(end, alignment)
+        end = begin + size
+        spans.append((g, begin, end))
+    return Rows(PREFIX_SUMS, [e for _, _, e in spans], end + spare, spans, alignment, groups=len(sizes))
+
+
+def index_rows(sizes: list, alignment: int, order: list, spare: int = 0) -> Rows:
+    """`order`: the groups as their rows follow one another."""
+    spans, numbers = [], []
+    for g in order:
+        numbers += [-1] * (rounded_up(len(numbers), alignment) - len(numbers))
+        spans.append((g, len(numbers), len(numbers) + sizes[g]))
+        numbers += [g] * sizes[g]
+    numbers += [-1] * spare
+    return Rows(INDICES, numbers, len(numbers), spans, alignment, groups=len(sizes))
+
+
+def random_rows(random, form: int) -> Rows:
+    groups = random.choice((random.randint(1, 8), random.randint(1, 70), random.randint(1, 70)))
+    largest = 300
+    if random.random() < 0.03:
+        groups, largest = 1024, 8   # as many as there may be
+    sizes = [random.choice((0, 1, random.randint(0, largest), random.randint(0, largest))) for _ in range(groups)]
+    if random.random() < 0.06:
+        sizes = [0] * groups
+    alignment, spare = random.choice((64, 128, 256)), random.randint(1, 77)
+    if form == MASKED:
+        return masked_rows(sizes, max(sizes) + spare)
+    if form == OFFSETS:
+        return offset_rows(sizes, random.choice((0, random.randint(0, 99))), spare)
+    if form == PREFIX_SUMS:
+        return prefix_rows(sizes, alignment, spare)
+    return index_rows(sizes, alignment, random.sample(range(groups), groups), spare)
+
+
+class Problem:
+    """Operands on the device of `generator`. padding: bytes between rows; gap: rows between the matrices of a stack."""
+
+    VALUE = 7.0
+    EDGE = 16   # rows and columns around each D
+
+    def __init__(self, rows: Rows, n: int, k: int, layout: str, generator, padding: int = 0, gap: int = 0):
+        self.rows, self.n, self.k, self.generator = rows, n, k, generator
+        device = generator.device
+        self.owned = rows.owned(device)
+        a = self.codes(rows.stacks, rows.m, padding, gap)
+        sfa = self.scales(rows.stacks, rows.m, layout, gap)
+        a.view(torch.uint8)[~self.owned] = NAN_CODE
+        sfa[~self.owned] = math.nan
+        self.b = self.codes(rows.groups, n, padding, gap)
+        self.sfb = self.scales(rows.groups, blocks(n), layout, gap)
+        edge = self.EDGE
+        shape = (rows.stacks, rows.m + 2 * edge, n + 2 * edge)
+        self.all = torch.full(shape, self.VALUE, dtype=torch.bfloat16, device=device)
+        d = self.all[:, edge : edge + rows.m, edge : edge + n]
+        single = rows.form != MASKED
+        self.a, self.sfa, self.d = (t[0] if single else t for t in (a, sfa, d))
+        self.stacked = a, sfa, d
+        self.numbers = torch.tensor(rows.numbers, dtype=torch.int32, device=device)
+
+    def codes(self, count: int, rows: int, padding: int, gap: int) -> torch.Tensor:
+        """[count, rows, k], normal with a deviation of 60; NaN in what lies between."""
+        shape = (count, rows + gap, self.k + padding)
+        whole = torch.full(shape, NAN_CODE, dtype=torch.uint8, device=self.generator.device)
+        part = whole[:, :rows, : self.k]
+        for one in part:   # in pieces: floats take four times the memory
+            values = torch.randn(rows, self.k, device=self.generator.device, generator=self.generator) * 60
+            one.copy_(values.to(torch.float8_e4m3fn).view(torch.uint8))
+        return part.view(torch.float8_e4m3fn)
+
+    def scales(self, count: int, rows: int, layout: str, gap: int) -> torch.Tensor:
+        """[count, rows, k blocks] in (0.001, 0.011), in the layouts of gpu_cases.scales; NaN in what lies between."""
+        cols, device = blocks(self.k), self.generator.device
+        if layout == "mn":
+            part = torch.full((count, cols, rows + gap), math.nan, device=device)[:, :, :rows].transpose(1, 2)
+        else:
+            extra = 3 if layout == "odd" else 0
+            part = torch.full((count, rows + gap, cols + extra), math.nan, device=device)
+            part = part[:, :rows, extra // 2 : extra // 2 + cols]
+        return part.copy_(torch.rand(part.shape, device=device, generator=self.generator) * 0.01 + 0.001)
+
+    def prepare(self, library: Library, **options):
+        rows = self.rows
+        operands = self.a, self.sfa, self.b, self.sfb, self.d, self.numbers
+        return library.prepare_grouped(*operands, rows.form, alignment=rows.alignment, **options)
+
+    def explain(self, library: Library, expected_rows: int = 0) -> dict:
+        rows = self.rows
+        alignment = rows.alignment if rows.form == INDICES else 0
+        return library.explain_grouped(rows.m * rows.stacks, self.n, self.k, rows.groups, expected_rows, alignment)
+
+    def sample(self, random, groups: int, rows: int):
+        """(group, rows of its matrix): some groups and of each some rows, the first and the last one among them."""
+        busy = [span for span in self.rows.spans if span[2] > span[1]]
+        for group, begin, end in random.sample(busy, min(groups, len(busy))):
+            yield group, sorted({begin, end - 1, *(random.randrange(begin, end) for _ in range(rows - 2))})
+
+    def wrong(self, library: Library, random, groups: int, rows: int) -> str:
+        """What is wrong with D, or nothing: a sample's bits against the CPU's model, what may not be written."""
+        a, sfa, d = self.stacked
+        for group, picked in self.sample(random, groups, rows):
+            at = self.rows.matrix_of(group)
+            want = torch.empty(len(picked), self.n, dtype=torch.bfloat16)
+            operands = (t.cpu() for t in (a[at, picked], sfa[at, picked], self.b[group], self.sfb[group]))
+            library.gemm(*operands, want, numerics=HOPPER, batch_invariant=ON)
+            differing = int((d[at, picked].cpu().view(torch.int16) != want.view(torch.int16)).sum())
+            if differing:
+                return f"{differing} elements of rows {picked} of group {group} differ from the model"
+        if not bool(torch.isfinite(d[self.owned]).all()):
+            return "garbage of rows without a group reached a group"
+        if not bool((d[~self.owned] == (0 if self.rows.form == INDICES else self.VALUE)).all()):
+            return "rows without a group are not as they must be"
+        edge = self.EDGE
+        around = torch.ones_like(self.all, dtype=torch.bool)
+        around[:, edge : edge + self.rows.m, edge : edge + self.n] = False
+        return "" if bool((self.all[around] == self.VALUE).all()) else "wrote outside of D"
