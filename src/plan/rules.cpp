@@ -48,7 +48,7 @@ constexpr Rule kRules[] = {
          return c.b_sharers() <= ceil_div(p.m, c.tile_m) && c.a_sharers() <= ceil_div(p.n, c.tile_n);
      }},
     {"a tile of half as many rows holds all of M", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
-         return c.tile_m == 64 || p.m > c.tile_m / 2;
+         return c.tile_m == 64 || p.groups > 0 || p.m > c.tile_m / 2;   // m of groups is what there may be
      }},
     {"has tiles that would reach into the next block of row indices",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {

@@ -33,46 +33,48 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
         tile = walk.tile;
         cols = first_cols<C>(tile);
     };
+    // Promotes the i-th product of the block in `stage`, and starts the one after it, which is ready.
+    const auto step = [&](uint32_t stage, uint32_t i, uint32_t next_stage, uint32_t next_i, bool last) {
+        const auto factors = role.factors(scales, stage, i);
+        scales = role.scales(next_stage, next_i);
+        Operands operands = role.operands(next_stage, next_i);
+        ptx::pin(operands.a);
+        ptx::pin(operands.b);
+        finish_block<0>(block);
+        if (last && !C.row_b_scales()) release(role.smem, stage);
+        // Always so. But ptxas moves no instruction across the branch: it would else mix the promotion with what
+        // starts the next block, and the tensor cores would wait (256x128 tiles: 13% of the time). And what the
+        // branch asks for is there before it; three warpgroups have no registers for that (2%).
+        constexpr bool kReady = C.math_warpgroups < 3 && !C.row_b_scales();
+        const bool always = kReady ? operands.a != operands.b : stage < C.stages;
+        if (always) promote<C>(acc.sum[i], block, factors, cols);
+        start_block(block, operands);
+        if (last && C.row_b_scales()) release(role.smem, stage);  // the promotion has read it, too
+    };
+    constexpr uint32_t kLast = C.wgmmas_m() - 1;
     start_run();
     start_tile();
 #pragma unroll 1
     for (;;) {
         const uint32_t stage = walk.at.stage;
         const bool ends = walk.last_of_tile();
-        bool more = true;
 #pragma unroll
-        for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
-            const bool last = i + 1 == C.wgmmas_m();
-            const auto factors = role.factors(scales, stage, i);
-            if (last) more = walk.next();
-            const uint32_t next_stage = last ? walk.at.stage : stage, next_i = last ? 0 : i + 1;
-            if (more) {
-                if (last) wait(role.smem.full(next_stage), walk.at.parity);
-                scales = role.scales(next_stage, next_i);
-            }
-            Operands operands = role.operands(next_stage, next_i);
-            ptx::pin(operands.a);
-            ptx::pin(operands.b);
+        for (uint32_t i = 0; i + 1 < C.wgmmas_m(); ++i) step(stage, i, stage, i + 1, false);
+        if (!walk.next()) {
+            const auto factors = role.factors(scales, stage, kLast);
             finish_block<0>(block);
-            if (last && !C.row_b_scales()) release(role.smem, stage);
-            // Always so. But ptxas moves no instruction across the branch: it would else mix the promotion with what
-            // starts the next block, and the tensor cores would wait (256x128 tiles: 13% of the time). And what the
-            // branch asks for is there before it; three warpgroups have no registers for that (2%).
-            constexpr bool kReady = C.math_warpgroups < 3 && !C.row_b_scales();
-            const bool always = kReady ? operands.a != operands.b : stage < C.stages;
-            if (always) promote<C>(acc.sum[i], block, factors, cols);
-            if (last && !more) {
-                if constexpr (!C.grouped()) return store(acc, tile);
-                store(acc, tile);
-                if (!walk.next_run()) return;
-                start_run();
-                start_tile();
-            } else {
-                start_block(block, operands);
-                if (last && C.row_b_scales()) release(role.smem, stage);  // the promotion has read it, too
-            }
+            if (stage < C.stages) promote<C>(acc.sum[kLast], block, factors, cols);  // as in `step`
+            if constexpr (!C.grouped()) return store(acc, tile);
+            release(role.smem, stage);
+            store(acc, tile);
+            if (!walk.next_run()) return;
+            start_run();
+            start_tile();
+            continue;
         }
-        if (persistent(C) && ends && (!C.grouped() || more)) {
+        wait(role.smem.full(walk.at.stage), walk.at.parity);
+        step(stage, kLast, walk.at.stage, 0, true);
+        if (persistent(C) && ends) {
             store(acc, tile);
             start_tile();
         }
