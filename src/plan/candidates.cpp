@@ -19,37 +19,36 @@ struct Candidate {
     Rates rates;        // block, block_alone, tile
 };
 
-// Those of 37 measured kernels that are needed to have a best one for every shape (bench/results/sweep_h200.json: the
-// dense table, random shapes and layers of real models; measured before tiles past the end brought only the rows that
-// exist, which makes shapes with such tiles faster). Small tiles stream weights for few rows, two CTAs to an SM; K is
-// split over a cluster where tiles do not fill the device. Rates are fitted to the shapes whose K is a multiple of 128.
+// Each is the best one for some of 756 shapes: the dense table, random shapes and layers of real models
+// (bench/results/sweep_h200.json). Small tiles stream weights for few rows, two CTAs to an SM; K is split over a cluster
+// where tiles do not fill the device. Rates are fitted to the shapes whose K is a multiple of 128.
 constexpr auto kCandidates = std::to_array<Candidate>({
-    {{64, 16, 10, 1, 1, kAlone, 2}, {0.165, 0.121, 0.46}},
-    {{64, 32, 8, 1, 1, kAlone, 2}, {0.212, 0.141, 0.49}},
-    {{64, 32, 7, 1, 3, kSplitK, 2}, {0.253, 0.137, 1.63}},
-    {{64, 32, 7, 1, 5, kSplitK, 2}, {0.274, 0.158, 1.55}},
-    {{64, 32, 6, 1, 8, kSplitK, 2}, {0.301, 0.192, 1.51}},
-    {{64, 48, 7, 1, 1, kAlone, 2}, {0.262, 0.172, 0.53}},
-    {{64, 64, 5, 1, 1, kAlone, 2}, {0.302, 0.244, 0.34}},
-    {{64, 64, 6, 1, 1, kAlone, 2}, {0.290, 0.199, 0.43}},
-    {{64, 64, 5, 1, 2, kSplitK, 2}, {0.447, 0.233, 2.01}},
-    {{64, 64, 5, 1, 4, kSplitK, 2}, {0.477, 0.224, 2.07}},
-    {{128, 32, 10, 2, 1, kAlone, 1}, {0.171, 0.171, 0.50}},
-    {{128, 32, 8, 2, 2, kSplitK, 1}, {0.197, 0.197, 1.61}},
-    {{128, 32, 8, 2, 3, kSplitK, 1}, {0.182, 0.182, 2.18}},
-    {{128, 32, 8, 2, 4, kSplitK, 1}, {0.181, 0.181, 2.15}},
-    {{128, 64, 8, 2, 1, kAlone, 1}, {0.248, 0.248, 0.45}},
-    {{128, 64, 7, 2, 3, kSplitK, 1}, {0.257, 0.257, 2.56}},
-    {{128, 96, 7, 2, 1, kAlone, 1}, {0.334, 0.334, 0.71}},
-    {{128, 128, 6, 2, 1, kAlone, 1}, {0.373, 0.373, 0.88}},
-    {{128, 144, 6, 2, 1, kAlone, 1}, {0.472, 0.472, 1.19}},
-    {{128, 160, 5, 2, 1, kAlone, 1}, {0.470, 0.470, 1.51}},
-    {{128, 192, 5, 2, 1, kAlone, 1}, {0.535, 0.535, 1.31}},
-    {{192, 64, 6, 3, 1, kAlone, 1}, {0.357, 0.357, 0.60}},
-    {{192, 96, 5, 3, 1, kAlone, 1}, {0.472, 0.472, 1.04}},
-    {{192, 128, 4, 3, 1, kAlone, 1}, {0.536, 0.536, 1.32}},
-    {{256, 128, 4, 2, 1, kAlone, 1}, {0.728, 0.728, 1.69}},
-    {{256, 128, 4, 2, 2, kShareA, 1}, {0.728, 0.728, 1.97}},
+    {{64, 16, 10, 1, 1, kAlone, 2}, {0.162, 0.122, 0.49}},
+    {{64, 32, 8, 1, 1, kAlone, 2}, {0.202, 0.145, 0.54}},
+    {{64, 32, 7, 1, 3, kSplitK, 2}, {0.250, 0.127, 1.75}},
+    {{64, 32, 7, 1, 5, kSplitK, 2}, {0.269, 0.146, 1.63}},
+    {{64, 32, 6, 1, 8, kSplitK, 2}, {0.298, 0.188, 1.60}},
+    {{64, 48, 7, 1, 1, kAlone, 2}, {0.246, 0.172, 0.62}},
+    {{64, 64, 5, 1, 1, kAlone, 2}, {0.290, 0.248, 0.45}},
+    {{64, 64, 6, 1, 1, kAlone, 2}, {0.274, 0.201, 0.58}},
+    {{64, 64, 5, 1, 2, kSplitK, 2}, {0.454, 0.240, 1.99}},
+    {{64, 64, 5, 1, 4, kSplitK, 2}, {0.472, 0.218, 2.24}},
+    {{128, 32, 10, 2, 1, kAlone, 1}, {0.168, 0.168, 0.54}},
+    {{128, 32, 8, 2, 2, kSplitK, 1}, {0.183, 0.183, 1.77}},
+    {{128, 32, 8, 2, 3, kSplitK, 1}, {0.174, 0.174, 2.20}},
+    {{128, 32, 8, 2, 4, kSplitK, 1}, {0.164, 0.164, 2.18}},
+    {{128, 64, 8, 2, 1, kAlone, 1}, {0.234, 0.234, 0.55}},
+    {{128, 64, 7, 2, 3, kSplitK, 1}, {0.262, 0.262, 2.56}},
+    {{128, 96, 7, 2, 1, kAlone, 1}, {0.320, 0.320, 0.84}},
+    {{128, 128, 6, 2, 1, kAlone, 1}, {0.364, 0.364, 0.97}},
+    {{128, 144, 6, 2, 1, kAlone, 1}, {0.469, 0.469, 1.25}},
+    {{128, 160, 5, 2, 1, kAlone, 1}, {0.507, 0.507, 1.50}},
+    {{128, 192, 5, 2, 1, kAlone, 1}, {0.525, 0.525, 1.48}},
+    {{192, 64, 6, 3, 1, kAlone, 1}, {0.329, 0.329, 0.66}},
+    {{192, 96, 5, 3, 1, kAlone, 1}, {0.468, 0.468, 1.11}},
+    {{192, 128, 4, 3, 1, kAlone, 1}, {0.537, 0.537, 1.36}},
+    {{256, 128, 4, 2, 1, kAlone, 1}, {0.758, 0.758, 1.59}},
+    {{256, 128, 4, 2, 2, kShareA, 1}, {0.747, 0.747, 1.95}},
 });
 
 // For groups of rows, of 12 measured kernels: over 188 shapes (bench/results/sweep_grouped_h200.json) the best of these
