@@ -196,8 +196,8 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
     const Wanted of_a = scales_of_rows(a.x, "one for each row and 128 columns of a", "quantize_rows");
     const Wanted rows_of_b = scales_of_rows(b.x, "one for each row and 128 columns of b", "quantize_rows");
     const bool sfa_fits = sfa.has_shape(of_a.rows, of_a.cols);
-    const bool takes_rows = rows_too && (sfb.has_shape(rows_of_b.rows, rows_of_b.cols) ||
-                                         (!sfa_fits && sfa.has_shape(rows_of_b.rows, rows_of_b.cols)));
+    const bool takes_rows =
+        rows_too && (sfb.x.rows == b.x.rows || (!sfa_fits && sfa.has_shape(rows_of_b.rows, rows_of_b.cols)));
     const Wanted of_b =
         takes_rows ? rows_of_b : scales_of_blocks(b.x, "one for each 128x128 block of b", "quantize_blocks");
     if (!sfa_fits && sfa.has_shape(of_b.rows, of_b.cols) && sfb.has_shape(of_a.rows, of_a.cols))

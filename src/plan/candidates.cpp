@@ -20,8 +20,8 @@ struct Candidate {
 };
 
 // Each is the best one for some of 756 shapes: the dense table, random shapes and layers of real models
-// (bench/results/sweep_h200.json). Small tiles stream weights for few rows, two CTAs to an SM; K is split over a cluster
-// where tiles do not fill the device. Rates are fitted to the shapes whose K is a multiple of 128.
+// (bench/results/sweep_h200.json). Small tiles stream weights for few rows, two CTAs to an SM; K is split over a
+// cluster where tiles do not fill the device. Rates are fitted to the shapes whose K is a multiple of 128.
 constexpr auto kCandidates = std::to_array<Candidate>({
     {{64, 16, 10, 1, 1, kAlone, 2}, {0.162, 0.122, 0.49}},
     {{64, 32, 8, 1, 1, kAlone, 2}, {0.202, 0.145, 0.54}},
