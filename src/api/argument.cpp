@@ -206,6 +206,10 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
                sfa.x.rows, sfa.x.cols, sfb.x.rows, sfb.x.cols, of_a.rows, of_a.cols, of_b.rows, of_b.cols);
     check_scales(sfa, of_a);
     check_scales(sfb, of_b);
+    if (d.x.dtype == DType::F32 && !takes_rows && !d.empty())
+        reject("d",
+               "has dtype f32, must be bf16 where b has a scale for each 128x128 block; pass memory of bf16, or scales "
+               "for each row of b (quantize_rows makes them)");
 
     d.check_device(d.x.device, "d");
     for (const Argument& x : {a, sfa, b, sfb}) x.check_device(d.x.device, "d");

@@ -7,26 +7,13 @@
 
 namespace finegemm {
 
-namespace {
-
-void check_output(const Argument& d, bool row_b_scales, const GemmOptions& options) {
-    const bool f32 = d.x.dtype == DType::F32;
-    if (f32 && !row_b_scales && !d.empty())
-        reject("d",
-               "has dtype f32, must be bf16 where b has a scale for each 128x128 block; pass memory of bf16, or scales "
-               "for each row of b (quantize_rows makes them)");
-    if (options.accumulate && !f32)
-        reject("accumulate", "is set, but d has dtype {}, must be f32; pass memory of f32, or add the result to yours",
-               name_of(d.x.dtype));
-}
-
-}  // namespace
-
 void check_gemm(const GemmArgs& args, const GemmOptions& options) {
     const ConstMatrix d_view = args.d;
     const Argument a{"a", args.a}, sfa{"sfa", args.sfa}, b{"b", args.b}, sfb{"sfb", args.sfb}, d{"d", d_view};
     check_operands(a, sfa, b, sfb, d, BScales::BlocksOrRows);
-    check_output(d, has_row_b_scales(args), options);
+    if (options.accumulate && d.x.dtype != DType::F32)
+        reject("accumulate", "is set, but d has dtype {}, must be f32; pass memory of f32, or add the result to yours",
+               name_of(d.x.dtype));
     check_gemm_options(options, d.x.device.type == DeviceType::Cuda && !a.empty() && !b.empty());
 }
 
