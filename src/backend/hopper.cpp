@@ -253,6 +253,11 @@ void HopperBackend::check_groups(const GroupedGemmArgs& args, const GemmOptions&
     check_device_groups(*driver_, args, options.stream);
 }
 
+void HopperBackend::check_k_groups(const KGroupedGemmArgs& args, const GemmOptions& options) {
+    const cuda::CurrentDevice current(device_);
+    check_device_k_groups(*driver_, args, options.stream);
+}
+
 std::unique_ptr<Backend> make_hopper_backend(const Options& options, int device_index) {
     const auto store = std::make_shared<const jit::KernelStore>(options);
     return make_hopper_backend(options, device_index, [store](const jit::KernelSource& s) { return store->get(s); });

@@ -11,6 +11,7 @@
 #include <finegemm/core/params.h>
 #include <finegemm/core/tma_box.h>
 #include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 
 #include "backend/hash.h"
 #include "backend/hopper.h"
@@ -72,10 +73,12 @@ public:
 
     void gemm(const GemmArgs& args, const GemmOptions& options) override;
     void grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options) override;
+    void k_grouped_gemm(const KGroupedGemmArgs& args, const GemmOptions& options) override;
     void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                   const QuantizeOptions& options) override;
     void check_scales(const GemmArgs& args, const GemmOptions& options) override;
     void check_groups(const GroupedGemmArgs& args, const GemmOptions& options) override;
+    void check_k_groups(const KGroupedGemmArgs& args, const GemmOptions& options) override;
 
 private:
     const GemmKernel& chosen(const plan::Problem& problem);

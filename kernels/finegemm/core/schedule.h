@@ -57,13 +57,6 @@ struct Raster {
     }
 };
 
-/// A half-open range of k-blocks.
-struct KRange {
-    uint32_t begin = 0, end = 0;
-    FG_HD constexpr uint32_t size() const { return end - begin; }
-    constexpr bool operator==(const KRange&) const = default;
-};
-
 /// The share of rank `rank` of `splits`: shares differ by one block at most.
 FG_HD constexpr KRange k_range(uint32_t k_blocks, uint32_t splits, uint32_t rank) {
     return {static_cast<uint32_t>(static_cast<uint64_t>(k_blocks) * rank / splits),
