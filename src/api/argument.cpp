@@ -190,7 +190,8 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
     const bool rows_too = b_scales == BScales::BlocksOrRows;
     for (const Argument& x : {a, b}) x.check_dtype(DType::E4M3, "quantize_rows and quantize_blocks make it");
     if (b_scales == BScales::Rows) d.check_dtype(DType::F32, "pass memory of f32, as gradients are summed up in");
-    else if (!rows_too || d.x.dtype != DType::F32) d.check_dtype(DType::BF16, "pass memory of bf16 and convert the result");
+    else if (!rows_too || d.x.dtype != DType::F32)
+        d.check_dtype(DType::BF16, "pass memory of bf16 and convert the result");
     for (const Argument& x : {a, b, d}) x.check_extents();
     check_shapes(a, b, d);
 

@@ -83,7 +83,8 @@ const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
                       problem.group_rows,
                       problem.alignment,
                       static_cast<uint32_t>(problem.b_scales),
-                      static_cast<uint32_t>(problem.output)};
+                      static_cast<uint32_t>(problem.output),
+                      problem.k_groups};
     {
         const std::shared_lock lock(mutex_);
         if (const auto found = choices_.find(shape); found != choices_.end()) return *found->second;

@@ -1,5 +1,5 @@
-// HopperBackend: the state that calls on a GPU share. Layer backend; its functions are in hopper.cpp and
-// hopper_grouped.cpp.
+// HopperBackend: the state that calls on a GPU share. Layer backend; its functions are in hopper.cpp,
+// hopper_grouped.cpp and hopper_k_grouped.cpp.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ struct GemmKernel {
 };
 
 /// What the planner is asked for.
-using Shape = std::array<uint32_t, 10>;
+using Shape = std::array<uint32_t, 11>;
 
 /// What a launch depends on: calls that agree share its parameters, tensor maps included.
 struct CallKey {
@@ -53,6 +53,14 @@ struct GroupedKey {
     bool operator==(const GroupedKey&) const = default;
 };
 
+/// The same of K-grouped calls.
+struct KGroupedKey {
+    CallKey call;
+    const int32_t* offsets;
+    int64_t groups, d_stack;
+    bool operator==(const KGroupedKey&) const = default;
+};
+
 /// What a call gives the kernel.
 template <typename Params>
 struct Launch {
@@ -62,6 +70,7 @@ struct Launch {
 };
 using Call = Launch<GemmParams>;
 using GroupedCall = Launch<GroupedParams>;
+using KGroupedCall = Launch<KGroupedParams>;
 
 inline ScaleView view_of(const ConstMatrix& scales) {
     return {static_cast<const float*>(scales.data), scales.row_stride, scales.col_stride};
@@ -97,6 +106,8 @@ private:
     std::shared_ptr<const GroupedCall> make_grouped_call(GroupedKey& key, const std::string& config,
                                                          const GroupedGemmArgs& args, const plan::Problem& problem);
     GroupedCall prepare(const GroupedGemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const;
+    std::shared_ptr<const KGroupedCall> make_k_grouped_call(KGroupedKey& key, const KGroupedGemmArgs& args,
+                                                            const GemmOptions& options);
     void zero(const Matrix& d, Stream stream) const;
 
     bool batch_invariant_;  // of calls that do not say
@@ -115,6 +126,7 @@ private:
     std::unordered_map<Shape, const GemmKernel*, BytesHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<const Call>, BytesHash> calls_;
     std::unordered_map<GroupedKey, std::shared_ptr<const GroupedCall>, BytesHash> grouped_calls_;
+    std::unordered_map<KGroupedKey, std::shared_ptr<const KGroupedCall>, BytesHash> k_grouped_calls_;
 };
 
 /// A call that was made before. Sets the kernel in `call`, a part of `key`, if it is named and has been loaded.
