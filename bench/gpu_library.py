@@ -50,6 +50,16 @@ class GroupedGemmArgs(ctypes.Structure):
     _fields_ = [(name, Stack) for name in ("a", "sfa", "b", "sfb", "d")] + [("groups", Groups)]
 
 
+class KGroupedGemmArgs(ctypes.Structure):
+    _fields_ = [(name, Matrix) for name in ("a", "sfa", "b", "sfb")] + [
+        ("d", Stack),
+        ("offsets", ctypes.c_void_p),
+        ("groups", ctypes.c_int64),
+        ("device_type", ctypes.c_int32),
+        ("device_index", ctypes.c_int32),
+    ]
+
+
 class GemmOptions(ctypes.Structure):
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
@@ -156,6 +166,18 @@ class Library:
         options = self.options(numerics, config, check_values, AS_CONTEXT, num_sms, pdl)
         return self.queued(self.c.finegemm_grouped_gemm, args, options, (a, sfa, b, sfb, d, numbers))
 
+    def prepare_k_grouped(
+        self, a, sfa, b, sfb, d, offsets, numerics=FAST, config=None, check_values=AS_CONTEXT, pdl=0, accumulate=0
+    ):
+        """The same for groups of k: d is 3-D, offsets int32."""
+        assert offsets.dtype == torch.int32 and offsets.is_contiguous() and offsets.numel() == d.shape[0] + 1
+        device = (2, offsets.get_device()) if offsets.is_cuda else (1, 0)
+        args = KGroupedGemmArgs(
+            *(matrix(t) for t in (a, sfa, b, sfb)), stack(d), offsets.data_ptr(), d.shape[0], *device
+        )
+        options = self.options(numerics, config, check_values, AS_CONTEXT, 0, pdl, accumulate)
+        return self.queued(self.c.finegemm_k_grouped_gemm, args, options, (a, sfa, b, sfb, d, offsets))
+
     @staticmethod
     def options(numerics, config, check_values, batch_invariant, num_sms, pdl, accumulate=0) -> GemmOptions:
         name = config.encode() if config else None
@@ -176,6 +198,9 @@ class Library:
 
     def grouped_gemm(self, *args, **options) -> None:
         self.prepare_grouped(*args, **options)()
+
+    def k_grouped_gemm(self, *args, **options) -> None:
+        self.prepare_k_grouped(*args, **options)()
 
     def quantize(self, kind: str, x, q, scales, power_of_two=False) -> None:
         """kind: "rows" or "blocks"."""

@@ -106,6 +106,17 @@ typedef struct finegemm_grouped_gemm_args {
     finegemm_groups groups;
 } finegemm_grouped_gemm_args;
 
+/* d[g, m, n] = sum over the k of group g of (a[m, k] * sfa[m, k / 128]) * (b[n, k] * sfb[n, k / 128])
+ * finegemm/k_grouped.h has the rules. */
+typedef struct finegemm_k_grouped_gemm_args {
+    finegemm_matrix a, sfa, b, sfb;
+    finegemm_stack d;
+    const int32_t* offsets; /* [groups + 1], multiples of 128 */
+    int64_t groups;
+    int32_t device_type; /* of the offsets */
+    int32_t device_index;
+} finegemm_k_grouped_gemm_args;
+
 typedef struct finegemm_gemm_options {
     uint32_t struct_size;
     int32_t numerics;        /* CPU only */
@@ -145,6 +156,9 @@ FINEGEMM_C_API int32_t finegemm_gemm(finegemm_context* context, const finegemm_g
 /* The same for groups of rows, each with its own b. */
 FINEGEMM_C_API int32_t finegemm_grouped_gemm(finegemm_context* context, const finegemm_grouped_gemm_args* args,
                                              const finegemm_gemm_options* options, finegemm_error* error);
+/* The same for groups of k, each with its own d, of f32. */
+FINEGEMM_C_API int32_t finegemm_k_grouped_gemm(finegemm_context* context, const finegemm_k_grouped_gemm_args* args,
+                                               const finegemm_gemm_options* options, finegemm_error* error);
 /* Scales for each row and 128 columns of x; finegemm/quantize.h has the rules. `options` may be null. */
 FINEGEMM_C_API int32_t finegemm_quantize_rows(finegemm_context* context, const finegemm_matrix* x,
                                               const finegemm_matrix* q, const finegemm_matrix* scales,

@@ -5,5 +5,6 @@
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
 #include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 #include <finegemm/quantize.h>
 #include <finegemm/tensor.h>

@@ -11,7 +11,7 @@ from finegemm.errors import (
     OutOfMemory,
     Unsupported,
 )
-from finegemm.ops import explain, gemm, grouped_gemm, quantize_blocks, quantize_rows
+from finegemm.ops import explain, gemm, grouped_gemm, k_grouped_gemm, quantize_blocks, quantize_rows
 
 __all__ = [
     "CompileError",
@@ -26,6 +26,7 @@ __all__ = [
     "explain",
     "gemm",
     "grouped_gemm",
+    "k_grouped_gemm",
     "quantize_blocks",
     "quantize_rows",
 ]

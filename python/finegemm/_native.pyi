@@ -45,6 +45,23 @@ def grouped_gemm(
     stream: int | None,
     /,
 ) -> Tensor: ...
+def k_grouped_gemm(
+    context: Handle,
+    a: Tensor,
+    sfa: Tensor,
+    b: Tensor,
+    sfb: Tensor,
+    d: Tensor | None,
+    offsets: Tensor,
+    numerics: str,
+    config: str | None,
+    check_values: bool | None,
+    num_sms: int,
+    pdl: bool,
+    accumulate: bool,
+    stream: int | None,
+    /,
+) -> Tensor: ...
 def quantize_rows(
     context: Handle,
     x: Tensor,

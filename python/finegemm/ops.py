@@ -120,6 +120,51 @@ def grouped_gemm(
     )
 
 
+def k_grouped_gemm(
+    a: Any,
+    sfa: Any,
+    b: Any,
+    sfb: Any,
+    d: Any,
+    offsets: Any,
+    *,
+    accumulate: bool = False,
+    numerics: Literal["fast", "exact", "hopper"] = "fast",
+    config: str | None = None,
+    check_values: bool | None = None,
+    num_sms: int = 0,
+    pdl: bool = False,
+    stream: Any = None,
+    context: Context | None = None,
+) -> Any:
+    """gemm for groups that have each a part of K and a d of its own, as gradients of experts' weights. Returns `d`.
+
+    a [M, K], b [N, K], sfa [M, K/128] and sfb [N, K/128] have the k of all groups side by side. `offsets` [G + 1],
+    int32, on the device of d, multiples of 128: group g has the k from offsets[g] up to offsets[g + 1]. d [G, M, N]:
+    float32; a new array of a's library when None.
+
+    With `accumulate` the products are added to d; a group without k then leaves its d as it is, and else makes it zero.
+    A GPU reads the offsets when the kernel runs, nothing waits for them; ones that break the rules lead to nothing
+    outside of the arrays, and `check_values` names them. The rest as in gemm; results are always batch-invariant.
+    """
+    return _native.k_grouped_gemm(
+        (context or default_context()).handle,
+        a,
+        sfa,
+        b,
+        sfb,
+        d,
+        offsets,
+        numerics,
+        config,
+        check_values,
+        num_sms,
+        pdl,
+        accumulate,
+        None if stream is None else stream_number(stream),
+    )
+
+
 def _quantize(
     native: Any, x: Any, q: Any, scales: Any, power_of_two_scales: bool, stream: Any, context: Context | None
 ) -> tuple[Any, Any]:

@@ -14,6 +14,7 @@
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
 #include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 #include <finegemm/quantize.h>
 #include <fmt/format.h>
 
@@ -221,6 +222,40 @@ Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a,
     return out;
 }
 
+Object k_grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObject* sfa, PyObject* b,
+                           PyObject* sfb, PyObject* d, PyObject* offsets, PyObject* numerics, PyObject* config,
+                           PyObject* check_values, PyObject* num_sms, PyObject* pdl, PyObject* accumulate,
+                           PyObject* stream) {
+    Tensors tensors(imports);
+    if (d == Py_None && truth(accumulate))
+        throw Error(Errc::InvalidArgument,
+                    "accumulate: is set, but d is None, must be what to add to; pass it, of float32");
+    const Numbers numbers = tensors.numbers("offsets", offsets);
+    KGroupedGemmArgs problem{.a = tensors.matrix("a", a),
+                             .sfa = tensors.matrix("sfa", sfa),
+                             .b = tensors.matrix("b", b),
+                             .sfb = tensors.matrix("sfb", sfb),
+                             .d = {},
+                             .offsets = numbers.data,
+                             .groups = numbers.size - 1,
+                             .offsets_device = numbers.device};
+    const int64_t groups = std::max<int64_t>(problem.groups, 0);   // the library refuses what is below 1
+    Object out = d == Py_None ? tensors.empty_like(a, {groups, problem.a.rows, problem.b.rows}, "float32", "d")
+                              : Object::shared(d);
+    problem.d = tensors.stack("d", out.get(), Access::Write);
+    const GemmOptions options{.stream = tensors.stream(stream, out.get(), problem.d.matrix.device),
+                              .numerics = numerics_named(text("numerics", numerics)),
+                              .check_values = choice(check_values),
+                              .num_sms = clamped(integer("num_sms", num_sms)),
+                              .pdl = truth(pdl),
+                              .accumulate = truth(accumulate),
+                              .config = std::string(config == Py_None ? "" : text("config", config))};
+    Context& owner = context_in(context);
+    const WithoutGil others_run;
+    k_grouped_gemm(owner, problem, options);
+    return out;
+}
+
 constexpr int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
 
 template <auto Quantize, bool SquareBlocks>
@@ -296,6 +331,7 @@ PyMethodDef method(const char* name) {
 PyMethodDef methods[] = {method<make_context>("context"),
                          method<gemm_into>("gemm"),
                          method<grouped_gemm_into>("grouped_gemm"),
+                         method<k_grouped_gemm_into>("k_grouped_gemm"),
                          method<quantize_into<quantize_rows, false>>("quantize_rows"),
                          method<quantize_into<quantize_blocks, true>>("quantize_blocks"),
                          method<explain_text>("explain"),

@@ -66,8 +66,10 @@ Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning, const char* m
 /// f32, of the wanted shape, any strides that are not negative.
 void check_scales(const Argument& s, const Wanted& wanted);
 
-/// What scales of B there may be: with those for each row of B comes D in f32.
-enum class BScales { Blocks, BlocksOrRows };
+/// What scales of B there may be: with those for each row of B comes D in f32, with no others always.
+enum class BScales { Blocks, BlocksOrRows, Rows };
+
+inline constexpr int64_t kMaxGroups = 1024;
 
 /// The matrices of a GEMM, or of several in stacks.
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,

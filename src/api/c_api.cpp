@@ -14,6 +14,7 @@
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
 #include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 #include <finegemm/quantize.h>
 
 struct finegemm_context {
@@ -268,6 +269,24 @@ int32_t finegemm_grouped_gemm(finegemm_context* context, const finegemm_grouped_
                      {to_stack(args->a, "a"), to_stack(args->sfa, "sfa"), to_stack(args->b, "b"),
                       to_stack(args->sfb, "sfb"), to_stack(args->d, "d"), to_groups(args->groups)},
                      options ? to_options(*options) : GemmOptions{});
+    });
+}
+
+int32_t finegemm_k_grouped_gemm(finegemm_context* context, const finegemm_k_grouped_gemm_args* args,
+                                const finegemm_gemm_options* options, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(context, "context", kMakeContext);
+        require(args, "args");
+        k_grouped_gemm(context->context,
+                       {.a = to_matrix(args->a, "a"),
+                        .sfa = to_matrix(args->sfa, "sfa"),
+                        .b = to_matrix(args->b, "b"),
+                        .sfb = to_matrix(args->sfb, "sfb"),
+                        .d = to_stack(args->d, "d"),
+                        .offsets = args->offsets,
+                        .groups = args->groups,
+                        .offsets_device = {static_cast<DeviceType>(args->device_type), args->device_index}},
+                       options ? to_options(*options) : GemmOptions{});
     });
 }
 

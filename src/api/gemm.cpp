@@ -1,6 +1,7 @@
 // The operations: check, then hand over to the backend of the device. Layer api.
 #include <finegemm/gemm.h>
 #include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 #include <finegemm/quantize.h>
 
 #include "api/checks.h"
@@ -24,6 +25,15 @@ void grouped_gemm(Context& context, const GroupedGemmArgs& args, const GemmOptio
     Backend& backend = state.backend(args.d.matrix.device);
     if (options.check_values.value_or(state.options.check_values)) backend.check_groups(args, options);
     backend.grouped_gemm(args, options);
+}
+
+void k_grouped_gemm(Context& context, const KGroupedGemmArgs& args, const GemmOptions& options) {
+    check_k_grouped(args, options);
+    if (args.d.matrix.rows == 0 || args.d.matrix.cols == 0) return;
+    ContextState& state = context.state();
+    Backend& backend = state.backend(args.d.matrix.device);
+    if (options.check_values.value_or(state.options.check_values)) backend.check_k_groups(args, options);
+    backend.k_grouped_gemm(args, options);
 }
 
 namespace {

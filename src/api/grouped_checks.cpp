@@ -10,7 +10,6 @@ namespace finegemm {
 namespace {
 
 constexpr const char* kGroups = "groups";   // the name of the argument
-constexpr int64_t kMaxGroups = 1024;
 constexpr int64_t kMaxAlignment = 1 << 30;
 /// Rows of the smallest tile: a tile reads the index of its first row only, so none may have rows of two groups.
 constexpr int64_t kMinIndexAlignment = 64;

@@ -5,6 +5,7 @@
 #include <finegemm/context.h>
 #include <finegemm/gemm.h>
 #include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 #include <finegemm/quantize.h>
 
 namespace finegemm {
@@ -23,6 +24,8 @@ public:
     virtual void gemm(const GemmArgs& args, const GemmOptions& options) = 0;
     /// Arguments have been checked; M, N > 0.
     virtual void grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options) = 0;
+    /// Arguments have been checked; M, N > 0. K may be 0.
+    virtual void k_grouped_gemm(const KGroupedGemmArgs& args, const GemmOptions& options) = 0;
     /// Arguments have been checked; no extent is 0.
     virtual void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                           const QuantizeOptions& options) = 0;
@@ -32,6 +35,9 @@ public:
     /// The same for the first number of the groups that breaks their rules, and then for scales; those of rows without
     /// a group may be anything.
     virtual void check_groups(const GroupedGemmArgs& args, const GemmOptions& options) = 0;
+    /// The same for the first offset that breaks the rules, and then for scales; those of k without a group may be
+    /// anything.
+    virtual void check_k_groups(const KGroupedGemmArgs& args, const GemmOptions& options) = 0;
 };
 
 }  // namespace finegemm

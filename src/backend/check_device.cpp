@@ -71,4 +71,17 @@ void check_device_groups(const cuda::Driver& driver, const GroupedGemmArgs& args
     check_group_scales(on_host);
 }
 
+void check_device_k_groups(const cuda::Driver& driver, const KGroupedGemmArgs& args, Stream stream) {
+    const Copies copies(driver, stream, "groups and scales");
+    KGroupedGemmArgs on_host = args;
+    const std::vector<int32_t> offsets = copies.of(args.offsets, args.groups + 1);
+    on_host.offsets = offsets.data();
+    check_k_offsets(on_host);
+    if (args.a.cols == 0) return;
+    const std::vector<float> sfa = copies.of(ConstStack{args.sfa}), sfb = copies.of(ConstStack{args.sfb});
+    on_host.sfa.data = sfa.data();
+    on_host.sfb.data = sfb.data();
+    check_k_group_scales(on_host);
+}
+
 }  // namespace finegemm

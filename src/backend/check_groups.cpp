@@ -74,4 +74,28 @@ void check_group_scales(const GroupedGemmArgs& args) {
     for (int64_t g = 0; g < args.sfb.count; ++g) check_rows("sfb", args.sfb, g, all, true);
 }
 
+void check_k_offsets(const KGroupedGemmArgs& args) {
+    const auto reject = [&]<typename... Rest>(int64_t i, fmt::format_string<Rest...> rule, Rest&&... rest) {
+        throw Error(Errc::InvalidArgument, fmt::format("offsets: [{}] is {}, {}", i, args.offsets[i],
+                                                       fmt::format(rule, std::forward<Rest>(rest)...)));
+    };
+    for (int64_t i = 0; i <= args.groups; ++i) {
+        const int32_t offset = args.offsets[i];
+        if (offset < 0 || offset > args.a.cols)
+            reject(i, "must be from 0 to K = {}; look at what computed it", args.a.cols);
+        if (offset % static_cast<int32_t>(kScaleBlock) != 0)
+            reject(i, "must be a multiple of {}; pad groups with zeros", kScaleBlock);
+        if (i > 0 && offset < args.offsets[i - 1])
+            reject(i, "must be at least the {} before it; give a group without k the same number twice",
+                   args.offsets[i - 1]);
+    }
+}
+
+void check_k_group_scales(const KGroupedGemmArgs& args) {
+    const KRange used = layout_of(args).range(args.offsets[0], args.offsets[args.groups]);
+    for (const auto& [place, s] : {std::pair{"sfa[", args.sfa}, std::pair{"sfb[", args.sfb}})
+        check_scale_rows(place, static_cast<const float*>(s.data), 0, s.rows, used.end, s.row_stride, s.col_stride,
+                         used.begin);
+}
+
 }  // namespace finegemm

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 
 namespace finegemm {
 
-// Both throw Error(InvalidArgument) that names the first value that breaks the rules, its place and the rule. They look
+// They throw Error(InvalidArgument) that names the first value that breaks the rules, its place and the rule. They look
 // at the host's memory; arguments have been checked.
 
 /// At args.groups.data.
@@ -14,5 +15,11 @@ void check_group_numbers(const GroupedGemmArgs& args);
 /// At args.sfb, and at the rows of args.sfa that have a group: what the others hold is nobody's business. The numbers
 /// have been checked.
 void check_group_scales(const GroupedGemmArgs& args);
+
+/// At args.offsets.
+void check_k_offsets(const KGroupedGemmArgs& args);
+
+/// At args.sfa and args.sfb, of the k-blocks that have a group. The offsets have been checked.
+void check_k_group_scales(const KGroupedGemmArgs& args);
 
 }  // namespace finegemm

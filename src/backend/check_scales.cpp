@@ -15,9 +15,9 @@ void check_scales_host(std::string_view name, const float* data, int64_t rows, i
 }
 
 void check_scale_rows(std::string_view place, const float* data, int64_t begin, int64_t end, int64_t cols,
-                      int64_t row_stride, int64_t col_stride) {
+                      int64_t row_stride, int64_t col_stride, int64_t first_col) {
     for (int64_t r = begin; r < end; ++r)
-        for (int64_t c = 0; c < cols; ++c) {
+        for (int64_t c = first_col; c < cols; ++c) {
             const float scale = data[r * row_stride + c * col_stride];
             if (std::isfinite(scale) && scale >= 0) continue;
             throw Error(Errc::InvalidArgument,

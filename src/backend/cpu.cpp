@@ -7,6 +7,7 @@
 #include "backend/check_scales.h"
 #include "backend/cpu_gemm.h"
 #include "backend/cpu_grouped.h"
+#include "backend/cpu_k_grouped.h"
 #include "backend/cpu_quantize.h"
 #include "backend/thread_pool.h"
 
@@ -27,6 +28,9 @@ public:
     void grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options) override {
         cpu_grouped_gemm(args, options, pool_);
     }
+    void k_grouped_gemm(const KGroupedGemmArgs& args, const GemmOptions& options) override {
+        cpu_k_grouped_gemm(args, options, pool_);
+    }
     void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                   const QuantizeOptions& options) override {
         cpu_quantize(shape, x, q, scales, options, pool_);
@@ -38,6 +42,10 @@ public:
     void check_groups(const GroupedGemmArgs& args, const GemmOptions&) override {
         check_group_numbers(args);
         check_group_scales(args);
+    }
+    void check_k_groups(const KGroupedGemmArgs& args, const GemmOptions&) override {
+        check_k_offsets(args);
+        check_k_group_scales(args);
     }
 
 private:

@@ -26,6 +26,12 @@ GroupLayout layout_of(const GroupedGemmArgs& args) {
             .stacked = groups.form == GroupForm::Masked};
 }
 
+KGroupLayout layout_of(const KGroupedGemmArgs& args) {
+    return {.offsets = args.offsets,
+            .groups = static_cast<uint32_t>(args.groups),
+            .k_blocks = static_cast<uint32_t>(args.a.cols) / kScaleBlock};
+}
+
 namespace {
 
 std::vector<GroupRun> runs_of_indices(const GroupLayout& layout) {

@@ -6,6 +6,7 @@
 
 #include <finegemm/core/groups.h>
 #include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 
 namespace finegemm {
 
@@ -14,6 +15,7 @@ std::string_view name_of(GroupForm form);
 
 /// The numbers as the kernel reads them, wherever they lie. Arguments have been checked.
 GroupLayout layout_of(const GroupedGemmArgs& args);
+KGroupLayout layout_of(const KGroupedGemmArgs& args);
 
 /// Neighbouring rows of one group; of matrix `group` where groups are stacked.
 struct GroupRun {

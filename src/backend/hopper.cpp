@@ -83,7 +83,8 @@ const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
                       problem.group_rows,
                       problem.alignment,
                       static_cast<uint32_t>(problem.b_scales),
-                      static_cast<uint32_t>(problem.output)};
+                      static_cast<uint32_t>(problem.output),
+                      problem.k_groups};
     {
         const std::shared_lock lock(mutex_);
         if (const auto found = choices_.find(shape); found != choices_.end()) return *found->second;
@@ -251,6 +252,11 @@ void HopperBackend::check_scales(const GemmArgs& args, const GemmOptions& option
 void HopperBackend::check_groups(const GroupedGemmArgs& args, const GemmOptions& options) {
     const cuda::CurrentDevice current(device_);
     check_device_groups(*driver_, args, options.stream);
+}
+
+void HopperBackend::check_k_groups(const KGroupedGemmArgs& args, const GemmOptions& options) {
+    const cuda::CurrentDevice current(device_);
+    check_device_k_groups(*driver_, args, options.stream);
 }
 
 std::unique_ptr<Backend> make_hopper_backend(const Options& options, int device_index) {

@@ -1,5 +1,5 @@
-// HopperBackend: the state that calls on a GPU share. Layer backend; its functions are in hopper.cpp and
-// hopper_grouped.cpp.
+// HopperBackend: the state that calls on a GPU share. Layer backend; its functions are in hopper.cpp,
+// hopper_grouped.cpp and hopper_k_grouped.cpp.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <finegemm/core/params.h>
 #include <finegemm/core/tma_box.h>
 #include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 
 #include "backend/hash.h"
 #include "backend/hopper.h"
@@ -33,7 +34,7 @@ struct GemmKernel {
 };
 
 /// What the planner is asked for.
-using Shape = std::array<uint32_t, 10>;
+using Shape = std::array<uint32_t, 11>;
 
 /// What a launch depends on: calls that agree share its parameters, tensor maps included.
 struct CallKey {
@@ -52,6 +53,14 @@ struct GroupedKey {
     bool operator==(const GroupedKey&) const = default;
 };
 
+/// The same of K-grouped calls.
+struct KGroupedKey {
+    CallKey call;
+    const int32_t* offsets;
+    int64_t groups, d_stack;
+    bool operator==(const KGroupedKey&) const = default;
+};
+
 /// What a call gives the kernel.
 template <typename Params>
 struct Launch {
@@ -61,6 +70,7 @@ struct Launch {
 };
 using Call = Launch<GemmParams>;
 using GroupedCall = Launch<GroupedParams>;
+using KGroupedCall = Launch<KGroupedParams>;
 
 inline ScaleView view_of(const ConstMatrix& scales) {
     return {static_cast<const float*>(scales.data), scales.row_stride, scales.col_stride};
@@ -72,10 +82,12 @@ public:
 
     void gemm(const GemmArgs& args, const GemmOptions& options) override;
     void grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options) override;
+    void k_grouped_gemm(const KGroupedGemmArgs& args, const GemmOptions& options) override;
     void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                   const QuantizeOptions& options) override;
     void check_scales(const GemmArgs& args, const GemmOptions& options) override;
     void check_groups(const GroupedGemmArgs& args, const GemmOptions& options) override;
+    void check_k_groups(const KGroupedGemmArgs& args, const GemmOptions& options) override;
 
 private:
     const GemmKernel& chosen(const plan::Problem& problem);
@@ -94,6 +106,8 @@ private:
     std::shared_ptr<const GroupedCall> make_grouped_call(GroupedKey& key, const std::string& config,
                                                          const GroupedGemmArgs& args, const plan::Problem& problem);
     GroupedCall prepare(const GroupedGemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const;
+    std::shared_ptr<const KGroupedCall> make_k_grouped_call(KGroupedKey& key, const KGroupedGemmArgs& args,
+                                                            const GemmOptions& options);
     void zero(const Matrix& d, Stream stream) const;
 
     bool batch_invariant_;  // of calls that do not say
@@ -112,6 +126,7 @@ private:
     std::unordered_map<Shape, const GemmKernel*, BytesHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<const Call>, BytesHash> calls_;
     std::unordered_map<GroupedKey, std::shared_ptr<const GroupedCall>, BytesHash> grouped_calls_;
+    std::unordered_map<KGroupedKey, std::shared_ptr<const KGroupedCall>, BytesHash> k_grouped_calls_;
 };
 
 /// A call that was made before. Sets the kernel in `call`, a part of `key`, if it is named and has been loaded.

@@ -18,6 +18,15 @@ std::string_view enumerator(ClusterUse use) {
     return "None";
 }
 
+std::string_view enumerator(Grouping grouping) {
+    switch (grouping) {
+        case Grouping::None: return "None";
+        case Grouping::Rows: return "Rows";
+        case Grouping::K: return "K";
+    }
+    return "None";
+}
+
 }  // namespace
 
 std::string to_source(const GemmConfig& c) {
@@ -27,7 +36,7 @@ std::string to_source(const GemmConfig& c) {
         ".scales = finegemm::ScaleLayout::{}, .grouping = finegemm::Grouping::{}, "
         ".b_scales = finegemm::ScaleBlocks::{}, .output = finegemm::Output::{}}}",
         c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm,
-        c.scales == ScaleLayout::Rows ? "Rows" : "Any", c.grouped() ? "Rows" : "None",
+        c.scales == ScaleLayout::Rows ? "Rows" : "Any", enumerator(c.grouping),
         c.b_scales == ScaleBlocks::Rows ? "Rows" : "Blocks", c.output == Output::F32 ? "F32" : "BF16");
 }
 

@@ -89,11 +89,13 @@ constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, C
 }
 
 constexpr Kind kPlainKind{}, kGroupedKind{.grouping = Grouping::Rows}, kRowKind{.b_scales = ScaleBlocks::Rows},
-    kRowF32Kind{.b_scales = ScaleBlocks::Rows, .output = Output::F32};
+    kRowF32Kind{.b_scales = ScaleBlocks::Rows, .output = Output::F32},
+    kKGroupedKind{.grouping = Grouping::K, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
 constexpr auto kConfigs = configs_of(kCandidates, kPlainKind);
 constexpr auto kGroupedConfigs = configs_of(kGrouped, kGroupedKind);
 constexpr auto kRowConfigs = configs_of(kRowCandidates, kRowKind);
 constexpr auto kRowF32Configs = configs_of(kRowCandidates, kRowF32Kind);
+constexpr auto kKGroupedConfigs = configs_of(kRowCandidates, kKGroupedKind);
 
 /// All candidates of a kind.
 struct List {
@@ -104,7 +106,8 @@ struct List {
 constexpr List kLists[] = {{kPlainKind, kConfigs, kCandidates},
                            {kGroupedKind, kGroupedConfigs, kGrouped},
                            {kRowKind, kRowConfigs, kRowCandidates},
-                           {kRowF32Kind, kRowF32Configs, kRowCandidates}};
+                           {kRowF32Kind, kRowF32Configs, kRowCandidates},
+                           {kKGroupedKind, kKGroupedConfigs, kRowCandidates}};
 
 const List* list_of(Kind kind) {
     for (const List& list : kLists)
@@ -157,9 +160,10 @@ std::string name_of(const GemmConfig& c) {
     std::string name = fmt::format("m{}n{}s{}w{}", c.tile_m, c.tile_n, c.stages, c.math_warpgroups);
     if (c.cluster_use != ClusterUse::None) name += fmt::format("_{}{}", name_of(c.cluster_use), c.cluster);
     if (c.ctas_per_sm > 1) name += fmt::format("_x{}", c.ctas_per_sm);
-    if (c.grouped()) name += "_grouped";
+    if (c.row_groups()) name += "_grouped";
     if (c.b_scales == ScaleBlocks::Rows) name += "_1d1d";
     if (c.output == Output::F32) name += "_f32";
+    if (c.k_groups()) name += "_kgrouped";
     if (c.scales == ScaleLayout::Rows) name += "_rows";
     return name;
 }

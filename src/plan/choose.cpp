@@ -86,6 +86,7 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
     if (problem.groups > 0)
         asked.update({{"groups", problem.groups}, {"expected_rows", problem.group_rows},
                       {"alignment", problem.alignment}});
+    if (problem.k_groups > 0) asked["k_groups"] = problem.k_groups;
     ordered_json out = {{"problem", std::move(asked)},
                         {"device", device.name},
                         {"chosen", nullptr}};

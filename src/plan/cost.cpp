@@ -35,6 +35,9 @@ constexpr double kSpared = 0.5;
 
 double group_rows(const Problem& p) { return p.group_rows > 0 ? p.group_rows : static_cast<double>(p.m) / p.groups; }
 
+/// Of a tile: groups of k-blocks share them evenly, as far as is known beforehand.
+uint32_t k_blocks_of_tile(const Problem& p) { return ceil_div(p.k_blocks(), max(1, p.k_groups)); }
+
 /// Tiles of CTAs, as far as their number is known beforehand.
 struct Tiles {
     double mean = 0, deviation = 0;
@@ -45,7 +48,7 @@ struct Tiles {
 Tiles tiles_of(const Problem& p, const GemmConfig& c) {
     const double across = ceil_div(p.n, c.tile_n * cluster_tiles_n(c)) * cluster_tiles_n(c);
     if (p.groups == 0) return {.mean = static_cast<double>(raster(c, p.m, p.n).size()) * cluster_tiles_m(c) *
-                                       cluster_tiles_n(c)};
+                                       cluster_tiles_n(c) * max(1, p.k_groups)};
     double below = 0, squares = 0, whole = 0;   // tiles of a group, one below the other
     for (const double spread : kSpread) {
         const double rows = std::max(1.0, group_rows(p) * spread), full = std::floor(rows / c.tile_m);
@@ -67,12 +70,12 @@ Tiles tiles_of(const Problem& p, const GemmConfig& c) {
 double traffic(const Problem& p) {
     const double m = p.groups > 0 ? group_rows(p) * p.groups : p.m, n = p.n, k = p.k;
     const double d_bytes = p.output == Output::F32 ? 8 : 2;   // f32 is mostly added to: read and written
-    return m * k + max(1, p.groups) * n * k + d_bytes * m * n;
+    return m * k + max(1, p.groups) * n * k + d_bytes * m * n * max(1, p.k_groups);
 }
 
 double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
     const Rates& r = rates(c);
-    const double blocks = ceil_div(p.k_blocks(), c.k_splits()) * tiles.share, slots = ctas_at_once(p, d, c);
+    const double blocks = ceil_div(k_blocks_of_tile(p), c.k_splits()) * tiles.share, slots = ctas_at_once(p, d, c);
     const auto waves = [&](double ctas) {
         const double full = std::floor(ctas / slots), rest = ctas - full * slots;
         const auto wave = [&](double size) { return r.tile + blocks * (size <= d.sms ? r.block_alone : r.block); };

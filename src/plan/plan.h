@@ -30,9 +30,13 @@ struct Problem {
     uint32_t groups = 0;            // of rows, each with a B of its own; 0: no grouped product
     uint32_t group_rows = 0;        // of each group, as expected; 0: m / groups
     uint32_t alignment = 0;         // a tile may not reach across a multiple of so many rows, if not 0
+    uint32_t k_groups = 0;          // of k-blocks, each with a D of its own; 0: no such product
     constexpr bool operator==(const Problem&) const = default;
     constexpr uint32_t k_blocks() const { return ceil_div(k, kScaleBlock); }
-    constexpr Kind kind() const { return {groups > 0 ? Grouping::Rows : Grouping::None, b_scales, output}; }
+    constexpr Grouping grouping() const {
+        return groups > 0 ? Grouping::Rows : k_groups > 0 ? Grouping::K : Grouping::None;
+    }
+    constexpr Kind kind() const { return {grouping(), b_scales, output}; }
 };
 
 /// What the cost model needs to know of a GPU.
@@ -68,7 +72,7 @@ struct Rates {
 const Rates& rates(const GemmConfig& config);
 
 /// Short and stable, usable as a C identifier after a prefix: "m128n128s6w2_shareB2", "m128n128s6w2_rows",
-/// "m128n128s6w2_1d1d_f32".
+/// "m128n128s6w2_1d1d_f32", "m128n128s6w2_1d1d_f32_kgrouped".
 std::string name_of(const GemmConfig& config);
 std::string_view name_of(ClusterUse use);
 /// The candidate of that name; throws Error(InvalidArgument) that says where to find the names.

@@ -19,8 +19,8 @@ constexpr Rule kRules[] = {
     // First, as the others count tiles and must not overflow.
     {"takes no extent above 2^31",
      [](const Problem& p, const DeviceSpec&, const GemmConfig&) { return max(p.m, max(p.n, p.k)) <= kMaxExtent; }},
-    {"computes one product for groups of rows, or the other way round",
-     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().grouping == c.grouping; }},
+    {"computes one product for groups, or the other way round",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.grouping() == c.grouping; }},
     {"takes scales of B for other blocks",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.b_scales == c.b_scales; }},
     {"writes D in another type",
@@ -57,7 +57,7 @@ constexpr Rule kRules[] = {
     {"makes more tiles than a grid can index", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          const uint64_t tiles_m = ceil_div(p.m, c.tile_m) + c.cluster + p.groups;
          const uint64_t tiles_n = ceil_div(p.n, c.tile_n) + c.cluster;
-         return tiles_m * tiles_n * c.cluster < (1ull << 31);
+         return tiles_m * tiles_n * c.cluster * max(1, p.k_groups) < (1ull << 31);
      }},
 };
 

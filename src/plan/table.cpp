@@ -53,7 +53,8 @@ TableEntry entry_of(const ordered_json& x) {
 }
 
 ordered_json json_of(const TableEntry& e) {
-    const auto& [m, n, k, batch_invariant, num_sms, b_scales, output, groups, group_rows, alignment] = e.problem;
+    const auto& [m, n, k, batch_invariant, num_sms, b_scales, output, groups, group_rows, alignment,
+                 k_groups] = e.problem;
     ordered_json out = {{"shape", {m, n, k}}};
     if (batch_invariant) out["batch_invariant"] = true;
     if (num_sms > 0) out["num_sms"] = num_sms;

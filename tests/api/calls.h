@@ -9,6 +9,7 @@
 #include <finegemm/c_api.h>
 
 #include "support/grouped.h"
+#include "support/k_grouped.h"
 #include "support/matrix.h"
 
 namespace finegemm::test {
@@ -93,6 +94,28 @@ struct GroupedCall {
     }
     static Grouping masked() { return {GroupForm::Masked, 4, 40, 128, {2, 0, 40, 25}}; }
     int32_t run(finegemm_context* context) { return finegemm_grouped_gemm(context, &args, &options, &error); }
+};
+
+/// Three groups, of 128, 0 and 256 of K: a is [40, 384], b [256, 384], d [3, 40, 256].
+struct KGroupedCall {
+    KGroupedProblem problem{40, 256, 384, {0, 128, 128, 384}, 7};
+    finegemm_k_grouped_gemm_args args{};
+    finegemm_gemm_options options{};
+    finegemm_error error{};
+
+    KGroupedCall() {
+        problem.fill_d(7);
+        const KGroupedGemmArgs a = problem.args();
+        args = {c_matrix(a.a), c_matrix(a.sfa), c_matrix(a.b), c_matrix(a.sfb), c_stack(ConstStack(a.d)),
+                a.offsets,     a.groups,        FINEGEMM_CPU,  0};
+        options.struct_size = sizeof options;
+    }
+    void set_offsets(std::vector<int32_t> offsets) {
+        problem.offsets = std::move(offsets);
+        args.offsets = problem.offsets.data();
+        options.check_values = FINEGEMM_ON;
+    }
+    int32_t run(finegemm_context* context) { return finegemm_k_grouped_gemm(context, &args, &options, &error); }
 };
 
 /// x is [256, 384] f32: scales of rows are [256, 3], of blocks [2, 3].

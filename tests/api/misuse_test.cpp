@@ -12,6 +12,7 @@
 
 #include "api/calls.h"
 #include "api/grouped_misuses.h"
+#include "api/k_grouped_misuses.h"
 
 namespace finegemm::test {
 namespace {
@@ -210,6 +211,27 @@ Sentences grouped_misuses() {
     return said;
 }
 
+Sentences k_grouped_misuses() {
+    Sentences said;
+    const CContext context;
+    for (const KGroupedMisuse& m : kKGrouped) {
+        KGroupedCall call;
+        m.spoil(call);
+        call.run(context.get());
+        said[std::string("k-grouped: ") + m.name] = {call.error.code, call.error.message};
+        bool untouched = call.problem.d.surroundings_intact();
+        for (int64_t r = 0; r < 3 * 40; ++r)
+            untouched &= std::all_of(&call.problem.d.at(r, 0), &call.problem.d.at(r, 0) + 256,
+                                     [](float x) { return x == 7; });
+        EXPECT_TRUE(untouched) << m.name << ": was rejected, but wrote to memory";
+    }
+    KGroupedCall call;
+    call.run(nullptr), said["k-grouped: context is null"] = {call.error.code, call.error.message};
+    finegemm_k_grouped_gemm(context.get(), nullptr, nullptr, &call.error);
+    said["k-grouped: args are null"] = {call.error.code, call.error.message};
+    return said;
+}
+
 Sentences other_misuses() {
     Sentences said;
     const CContext context;
@@ -266,6 +288,7 @@ Sentences other_misuses() {
 Sentences all_misuses() {
     Sentences said = gemm_misuses();
     said.merge(grouped_misuses());
+    said.merge(k_grouped_misuses());
     said.merge(other_misuses());
     return said;
 }

@@ -10,6 +10,7 @@
 #include "backend/cpu.h"
 #include "support/error_of.h"
 #include "support/grouped.h"
+#include "support/k_grouped.h"
 
 namespace finegemm {
 namespace {
@@ -112,6 +113,40 @@ TEST(CheckGroups, ScalesOfBAreNamedByTheirGroup) {
     p.sfb.at(2 * (2 + 2) + 1, 2) = HUGE_VALF;
     const Error error = test::error_of([&] { make_cpu_backend({})->check_groups(p.args(), {}); });
     EXPECT_TRUE(test::contains(error, "sfb[2, 1, 2] is inf: ")) << error.what();
+}
+
+std::string said_of_offsets(std::vector<int32_t> offsets) {
+    const KGroupedGemmArgs args{.a = {.rows = 16, .cols = 1024},
+                                .sfa = {},
+                                .b = {},
+                                .sfb = {},
+                                .d = {},
+                                .offsets = offsets.data(),
+                                .groups = static_cast<int64_t>(offsets.size()) - 1,
+                                .offsets_device = {}};
+    return test::error_of([&] { check_k_offsets(args); }).what();
+}
+
+TEST(CheckKGroups, OffsetsAreAscendingMultiplesOf128InsideOfK) {
+    EXPECT_EQ(said_of_offsets({-128, 0, 128}),
+              "offsets: [0] is -128, must be from 0 to K = 1024; look at what computed it");
+    EXPECT_EQ(said_of_offsets({0, 128, 1152}),
+              "offsets: [2] is 1152, must be from 0 to K = 1024; look at what computed it");
+    EXPECT_EQ(said_of_offsets({0, 100, 128}), "offsets: [1] is 100, must be a multiple of 128; pad groups with zeros");
+    EXPECT_EQ(said_of_offsets({256, 512, 384}), "offsets: [2] is 384, must be at least the 512 before it; give a group "
+                                                "without k the same number twice");
+}
+
+TEST(CheckKGroups, ScalesOfKWithAGroupAreLookedAtAndNoOthers) {
+    test::KGroupedProblem p(10, 16, 1024, {256, 256, 512, 768}, 1, 16);   // NaN before 256 and from 768 on
+    const auto cpu = make_cpu_backend({});
+    EXPECT_NO_THROW(cpu->check_k_groups(p.args(), {}));
+    p.sfb.at(15, 5) = -3;
+    Error error = test::error_of([&] { cpu->check_k_groups(p.args(), {}); });
+    EXPECT_TRUE(test::contains(error, "sfb[15, 5] is -3: ")) << error.what();
+    p.sfa.at(3, 2) = HUGE_VALF;
+    error = test::error_of([&] { cpu->check_k_groups(p.args(), {}); });
+    EXPECT_TRUE(test::contains(error, "sfa[3, 2] is inf: ")) << error.what();
 }
 
 }  // namespace

@@ -56,5 +56,24 @@ TEST(GroupLayout, NumbersThatBreakTheRulesStayInsideOfTheMatrix) {
             }
 }
 
+TEST(KGroupLayout, GroupsHaveTheBlocksBetweenTheirOffsets) {
+    const std::vector<int32_t> offsets = {128, 128, 512, 640};
+    const KGroupLayout layout{.offsets = offsets.data(), .groups = 3, .k_blocks = 8};
+    EXPECT_EQ(layout.group(0), (KRange{1, 1}));
+    EXPECT_EQ(layout.group(1), (KRange{1, 4}));
+    EXPECT_EQ(layout.group(2), (KRange{4, 5}));
+}
+
+TEST(KGroupLayout, NumbersThatBreakTheRulesStayInsideOfK) {
+    const std::vector<int32_t> wild = {INT32_MIN, 127, -1, INT32_MAX, 129, 8 * 128 + 1, 3 * 128, 3 * 128 - 1, 1 << 30};
+    for (const int32_t begin : wild)
+        for (const int32_t end : wild) {
+            const KRange range = KGroupLayout{.groups = 1, .k_blocks = 8}.range(begin, end);
+            EXPECT_LE(range.begin, range.end) << begin << ", " << end;
+            EXPECT_LE(range.end, 8u) << begin << ", " << end;
+        }
+    EXPECT_EQ((KGroupLayout{.groups = 1, .k_blocks = 8}.range(-5, INT32_MAX)), (KRange{0, 8}));
+}
+
 }  // namespace
 }  // namespace finegemm

@@ -153,6 +153,42 @@ TEST(Walk, CtasOfAClusterHaveInCommonWhatTheyShare) {
     });
 }
 
+TEST(KGroupWalk, AllCtasTogetherDoEveryBlockOfEveryTileOfEveryGroupOnceForAnyGrid) {
+    constexpr GemmConfig kConfig{.tile_m = 128, .tile_n = 192};
+    const std::vector<int32_t> offsets = {128, 128, 1024, 1024, 1152, 1536};
+    for (const auto& [m, n] : {std::pair{1u, 8u}, {700u, 1000u}, {5000u, 192u}})
+        for (const uint32_t ctas : {1u, 2u, 3u, 132u, 1000u}) {
+            const Raster order = raster(kConfig, m, n);
+            const KGroupLayout groups{.offsets = offsets.data(), .groups = 5, .k_blocks = 12};
+            std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> tiles;
+            std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> blocks;
+            for (uint32_t cta = 0; cta < ctas; ++cta) {
+                KGroupWalk walk = KGroupWalk::of<kConfig>(order, groups, m, cta, ctas);
+                for (Tile tile; walk.take<kConfig>(tile);) {
+                    ++tiles[{tile.group, tile.row, tile.col}];
+                    ASSERT_EQ(tile.rows, std::min(128u, m - tile.row));
+                    ASSERT_LT(tile.col, n);
+                    ASSERT_EQ(walk.k, groups.group(tile.group));
+                    for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb) ++blocks[{kb, tile.row, tile.col}];
+                }
+            }
+            ASSERT_EQ(tiles.size(), order.size() * 5u) << "groups without k-blocks have tiles, too";
+            ASSERT_EQ(blocks.size(), order.size() * 11u) << "block 0 is of no group";
+            for (const auto& [at, count] : tiles) ASSERT_EQ(count, 1);
+            for (const auto& [at, count] : blocks) ASSERT_EQ(count, 1);
+        }
+}
+
+TEST(KGroupWalk, ATileAndItsBlocksHaveRoomInATile) {
+    for (const Tile& tile : {Tile{.row = 0x7fffff00, .col = 0x7fffff80, .rows = 256, .group = 1023},
+                             Tile{.row = 128, .col = 0, .rows = 1, .group = 0}})
+        for (const uint32_t blocks : {1u, 0xffffffu}) {
+            EXPECT_EQ(unpacked(packed(tile, blocks)), tile);
+            EXPECT_EQ(packed(tile, blocks).group, blocks);
+        }
+    EXPECT_EQ(unpacked({}).rows, 0u) << "the end";
+}
+
 /// Every element of D that a segment has, by all ranks of all of its cluster tiles, once.
 TEST(Segment, TilesHaveEveryRowOfItOnceAndNoOther) {
     for (const GemmConfig& c : test::kConfigs) {

@@ -266,6 +266,30 @@ TEST(Explain, OfGroupsHasTheirCandidatesAndSaysWhatWasAsked) {
     EXPECT_EQ(out["candidates"].size(), candidates({.grouping = Grouping::Rows}).size());
 }
 
+TEST(KGroups, HaveKernelsOfTheirOwnAndTilesForEachGroup) {
+    const Problem one = gradient(4096, 7168, 8192);
+    Problem four = one;
+    four.k_groups = 4, four.k = 4 * 8192;
+    for (const GemmConfig& c : candidates(four.kind())) {
+        EXPECT_TRUE(name_of(c).ends_with("_1d1d_f32_kgrouped")) << name_of(c);
+        EXPECT_EQ(config_named(name_of(c)), c);
+        EXPECT_FALSE(rejected(one, h200(), c).empty());
+        GemmConfig dense = c;
+        dense.grouping = Grouping::None;
+        EXPECT_FALSE(rejected(four, h200(), dense).empty());
+        EXPECT_EQ(cost(four, h200(), c).tiles, 4 * cost(one, h200(), dense).tiles);
+        EXPECT_GT(cost(four, h200(), c).compute, 3 * cost(one, h200(), dense).compute);
+        EXPECT_LT(cost(four, h200(), c).compute, 4.1 * cost(one, h200(), dense).compute);
+        EXPECT_NEAR(cost(four, h200(), c).memory, 4 * cost(one, h200(), dense).memory, 1e-6);
+    }
+    for (const uint32_t m : {1u, 64u, 65u, 4096u}) {
+        four.m = m;
+        EXPECT_EQ(kind_of(choose(four, h200()).config), four.kind()) << "any M has a kernel";
+    }
+    four.m = four.n = 1 << 20, four.k_groups = 1024;
+    EXPECT_EQ(rejected(four, h200(), candidates(four.kind())[0]), "makes more tiles than a grid can index");
+}
+
 /// Compares with tests/golden/NAME; FG_UPDATE_GOLDEN=1 writes it.
 void expect_choices(const char* name, const nlohmann::ordered_json& now, size_t at_least) {
     const std::string path = std::string(FINEGEMM_TEST_DIR "/golden/") + name;

@@ -38,6 +38,8 @@ inline constexpr auto kConfigs = std::to_array<GemmConfig>({
     {128, 128, 6, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
     {128, 48, 6, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
     {256, 128, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::BF16},
+    {128, 128, 6, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::K, ScaleBlocks::Rows, Output::F32},
+    {128, 192, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::K, ScaleBlocks::Rows, Output::F32},
 });
 
 inline std::string describe(const GemmConfig& c) {
@@ -45,7 +47,8 @@ inline std::string describe(const GemmConfig& c) {
     return "tile " + std::to_string(c.tile_m) + "x" + std::to_string(c.tile_n) + ", stages " +
            std::to_string(c.stages) + ", warpgroups " + std::to_string(c.math_warpgroups) +
            kUses[static_cast<uint32_t>(c.cluster_use)] + (c.cluster > 1 ? std::to_string(c.cluster) : "") +
-           (c.scales == ScaleLayout::Rows ? " rows" : "") + (c.grouped() ? " grouped" : "") +
+           (c.scales == ScaleLayout::Rows ? " rows" : "") + (c.row_groups() ? " grouped" : "") +
+           (c.k_groups() ? " k-grouped" : "") +
            (c.row_b_scales() ? " 1d1d" : "") + (c.output == Output::F32 ? " f32" : "");
 }
 

@@ -221,10 +221,13 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .programmatic = is_programmatic(*config),
                   .stream = config->stream,
                   .gemm = {},
-                  .quantize = {}};
+                  .quantize = {},
+                  .k_grouped = {}};
     if (function->entry.starts_with("finegemm_quantize_"))
         std::memcpy(&launch.quantize, parameters[0], sizeof launch.quantize);
     else std::memcpy(&launch.gemm, parameters[0], sizeof launch.gemm);
+    if (function->entry.ends_with("_kgrouped"))
+        std::memcpy(&launch.k_grouped, parameters[0], sizeof launch.k_grouped);
     compute_if_asked(launch);
     state().launches.push_back(std::move(launch));
     return kSuccess;

@@ -20,10 +20,11 @@ enum class ScaleLayout : uint32_t {
     Rows,  ///< row-major ones, the scales of kScaleRun k-blocks of a row at once (has_scale_runs)
 };
 
-/// What tells the kernel which rows of D there are, and which B is theirs.
+/// What the products are that one kernel computes, if it is more than one.
 enum class Grouping : uint32_t {
     None,  ///< one product
     Rows,  ///< groups of rows, each with a B of its own; their sizes are in the device's memory (core/groups.h)
+    K,     ///< groups of k-blocks, each with a D of its own, which all have one shape; likewise
 };
 
 /// What one scale of B serves, beside 128 of K.
@@ -63,6 +64,8 @@ struct GemmConfig {
     FG_HD constexpr uint32_t b_sharers() const { return cluster_use == ClusterUse::ShareB ? cluster : 1; }
     FG_HD constexpr uint32_t k_splits() const { return cluster_use == ClusterUse::SplitK ? cluster : 1; }
     FG_HD constexpr bool grouped() const { return grouping != Grouping::None; }
+    FG_HD constexpr bool row_groups() const { return grouping == Grouping::Rows; }
+    FG_HD constexpr bool k_groups() const { return grouping == Grouping::K; }
     /// A tile whose columns may fall into two 128-wide scale blocks of B.
     FG_HD constexpr bool two_b_scales() const { return !row_b_scales() && kScaleBlock % tile_n != 0; }
     FG_HD constexpr bool row_b_scales() const { return b_scales == ScaleBlocks::Rows; }

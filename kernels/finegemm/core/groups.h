@@ -1,4 +1,4 @@
-// Which rows of A and D belong to which group of a grouped GEMM, as the device's memory says.
+// Which rows of A and D, or which part of K, belong to which group of a grouped GEMM, as the device's memory says.
 // Layer core. The kernel and the CPU backend read the same numbers by the same rules.
 #pragma once
 
@@ -11,6 +11,13 @@ struct RowRange {
     uint32_t begin = 0, end = 0;
     FG_HD constexpr uint32_t size() const { return end - begin; }
     constexpr bool operator==(const RowRange&) const = default;
+};
+
+/// A half-open range of k-blocks.
+struct KRange {
+    uint32_t begin = 0, end = 0;
+    FG_HD constexpr uint32_t size() const { return end - begin; }
+    constexpr bool operator==(const KRange&) const = default;
 };
 
 /// Offsets, prefix sums, masks and indices in one form. With `ends`, group g ends at row ends[g] and begins where the
@@ -41,6 +48,25 @@ struct GroupLayout {
 
 private:
     FG_HD constexpr uint32_t existing(int32_t row) const { return row < 0 ? 0 : min(static_cast<uint32_t>(row), rows); }
+};
+
+/// The k-blocks of the groups of a K-grouped GEMM: group g has those from offsets[g] / 128 up to offsets[g + 1] / 128.
+struct KGroupLayout {
+    const int32_t* offsets = nullptr;   // [groups + 1], in columns of A and B
+    uint32_t groups = 0;
+    uint32_t k_blocks = 0;              // of A and B
+
+    /// Numbers that break the rules give blocks that exist, or none.
+    FG_HD constexpr KRange range(int32_t begin, int32_t end) const {
+        const uint32_t first = existing(begin);
+        return {first, max(first, existing(end))};
+    }
+    FG_HD constexpr KRange group(uint32_t g) const { return range(offsets[g], offsets[g + 1]); }
+
+private:
+    FG_HD constexpr uint32_t existing(int32_t k) const {
+        return k < 0 ? 0 : min(static_cast<uint32_t>(k) / kScaleBlock, k_blocks);
+    }
 };
 
 }  // namespace finegemm

@@ -37,7 +37,7 @@ struct GemmParams {
     ScaleView sfa, sfb;
     void* d_data;              // row-major
     int64_t d_row_stride;      // elements
-    uint32_t m, n, k_blocks;   // k_blocks = ceil(K / 128)
+    uint32_t m, n, k_blocks;   // k_blocks = ceil(K / 128), of all groups together
     Raster raster;             // the order of tiles
     uint64_t a_policy, b_policy;   // L2 cache policies of the loads (createpolicy's 64-bit encoding)
     uint32_t accumulate;           // 1: D is added to, not overwritten; where it is f32
@@ -53,16 +53,26 @@ struct GroupedParams : GemmParams {   // `m` is unused; `raster` has the columns
     TensorMap a_rows[kRowBoxes];      // boxes of 2^i rows of A; TileLoads::last of A is unused
 };
 
+/// Of a K-grouped kernel. D is a stack; `raster` has the tiles of one of its matrices.
+struct KGroupedParams : GemmParams {
+    KGroupLayout groups;
+    int64_t d_stride;   // elements from one group's D to the next
+};
+
 /// What a kernel takes.
-template <bool Grouped>
+template <Grouping G>
 struct ParamsOf {
     using Type = GemmParams;
 };
 template <>
-struct ParamsOf<true> {
+struct ParamsOf<Grouping::Rows> {
     using Type = GroupedParams;
 };
+template <>
+struct ParamsOf<Grouping::K> {
+    using Type = KGroupedParams;
+};
 template <GemmConfig C>
-using Params = typename ParamsOf<C.grouped()>::Type;
+using Params = typename ParamsOf<C.grouping>::Type;
 
 }  // namespace finegemm

@@ -17,7 +17,7 @@ struct TileCoord {
 struct alignas(16) Tile {
     uint32_t row = 0, col = 0;   // the first ones
     uint32_t rows = 0;           // those that exist: a cluster may reach a whole tile past the end
-    uint32_t group = 0;          // whose B it takes
+    uint32_t group = 0;          // whose B it takes, or whose D it is
     constexpr bool operator==(const Tile&) const = default;
 };
 
@@ -55,13 +55,6 @@ struct Raster {
         const uint32_t height = min(band.divisor, tiles_below - first), column = inside / height;
         return {.m = first + inside - column * height, .n = column};
     }
-};
-
-/// A half-open range of k-blocks.
-struct KRange {
-    uint32_t begin = 0, end = 0;
-    FG_HD constexpr uint32_t size() const { return end - begin; }
-    constexpr bool operator==(const KRange&) const = default;
 };
 
 /// The share of rank `rank` of `splits`: shares differ by one block at most.
@@ -137,6 +130,44 @@ struct Walk {
         return true;
     }
 };
+
+/// The same of a K-grouped product: all tiles of the first group's D, then those of the next one's. Groups without
+/// k-blocks have tiles like the others, as their D may have to become zero.
+struct KGroupWalk {
+    static constexpr uint32_t rank = 0;   // there are no clusters
+    Raster order;            // of each group's D
+    KGroupLayout groups;
+    uint32_t next, stride;   // in tiles
+    uint32_t m;              // rows of D
+    KRange k{};              // of the tile that was taken last
+
+    template <GemmConfig C>
+    FG_HD static constexpr KGroupWalk of(const Raster& order, const KGroupLayout& groups, uint32_t m, uint32_t cta,
+                                         uint32_t ctas) {
+        static_assert(C.cluster == 1);
+        return {.order = order, .groups = groups, .next = cta, .stride = ctas, .m = m};
+    }
+
+    template <GemmConfig C>
+    FG_HD constexpr bool take(Tile& out) {
+        const uint32_t group = next / order.size();
+        if (group >= groups.groups) return false;
+        const TileCoord at = order.at(next - group * order.size());
+        const uint32_t row = at.m * C.tile_m;
+        out = {.row = row, .col = at.n * C.tile_n, .rows = existing_rows(row, C.tile_m, m), .group = group};
+        k = groups.group(group);
+        next += stride;
+        return true;
+    }
+};
+
+/// A tile of a K-grouped product and the number of its k-blocks, in the room of a tile: rows and group share a word.
+FG_HD constexpr Tile packed(const Tile& tile, uint32_t k_blocks) {
+    return {.row = tile.row, .col = tile.col, .rows = tile.rows | tile.group << 16, .group = k_blocks};
+}
+FG_HD constexpr Tile unpacked(const Tile& packed) {
+    return {.row = packed.row, .col = packed.col, .rows = packed.rows & 0xffff, .group = packed.rows >> 16};
+}
 
 /// Split-K kernels give each cluster one tile: partial sums may then arrive without a hand-shake for the buffer.
 /// All others are persistent: as many clusters as fit, each walking over tiles.

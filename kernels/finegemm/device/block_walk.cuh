@@ -100,6 +100,21 @@ struct AnnouncedTiles {
     }
 };
 
+/// ... and those of groups of k-blocks with their number, too (load_tiles).
+template <GemmConfig C>
+struct AnnouncedKTiles {
+    const Shared<C>& smem;
+    uint32_t k_blocks = 0;   // of the tile that was taken last
+
+    __device__ bool take(Tile& out, RingCursor<C.stages> at) {
+        wait(smem.full(at.stage), at.parity);
+        const ptx::Words4 tile = ptx::load_shared_words_x4(smem.tile(at.stage));
+        out = unpacked({.row = tile.w[0], .col = tile.w[1], .rows = tile.w[2], .group = tile.w[3]});
+        k_blocks = tile.w[3];
+        return out.rows > 0;
+    }
+};
+
 /// The k-blocks of all tiles of a CTA in their order, so that the first block of a tile can be started before the tile
 /// before it is stored.
 template <GemmConfig C, typename Tiles>
@@ -117,11 +132,12 @@ struct BlockWalk {
     }
 
     __device__ bool next_tile() {
+        const bool exists = tiles.take(tile, at);
         left = tiles.k_blocks;
-        return tiles.take(tile, at);
+        return exists;
     }
     /// Whether this warpgroup has rows of the tile. A dense tile that lacks some is the last of a column, and rare.
-    __device__ bool has_rows() const { return !C.grouped() || tile.rows > role.first_row; }
+    __device__ bool has_rows() const { return !C.row_groups() || tile.rows > role.first_row; }
     __device__ bool last_of_tile() const { return left == 1; }
     __device__ void advance() {
         at = ahead;
@@ -130,7 +146,7 @@ struct BlockWalk {
     /// To the next block of a run of tiles of which this warpgroup has rows; false at its end.
     __device__ bool next() {
         advance();
-        if constexpr (C.grouped()) {  // so that the blocks in between do not wait for what the last one needs
+        if constexpr (C.row_groups()) {  // so that the blocks in between do not wait for what the last one needs
             if (left == 1) {
                 if (!next_tile() || !has_rows()) return false;
             } else {

@@ -14,15 +14,19 @@ namespace finegemm::device {
 template <GemmConfig C>
 __device__ auto walk_of(const Params<C>& p, RowRange first_rows) {
     const uint32_t rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
-    if constexpr (C.grouped()) return GroupWalk::of<C>(p, first_rows, blockIdx.x, gridDim.x, rank);
+    if constexpr (C.row_groups()) return GroupWalk::of<C>(p, first_rows, blockIdx.x, gridDim.x, rank);
+    else if constexpr (C.k_groups()) return KGroupWalk::of<C>(p.raster, p.groups, p.m, blockIdx.x, gridDim.x);
     else return Walk::of<C>(p.raster, p.m, p.k_blocks, blockIdx.x, gridDim.x, rank);
 }
 
 template <GemmConfig C>
 __device__ void multiply(const Params<C>& p, const Shared<C>& smem) {
-    if constexpr (C.grouped()) {
+    if constexpr (C.row_groups()) {
         multiply_tiles<C>(smem, AnnouncedTiles<C>{smem, p.k_blocks},
                           [&](Accumulator<C>& acc, const Tile& tile) { store_tile<C>(p, acc, smem, tile); });
+    } else if constexpr (C.k_groups()) {
+        multiply_tiles<C>(smem, AnnouncedKTiles<C>{smem},
+                          [&](Accumulator<C>& acc, const Tile& tile) { store_tile_f32<C>(p, acc, smem, tile); });
     } else {
         const Walk walk = walk_of<C>(p, {});
         multiply_tiles<C>(smem, CountedTiles<C>(walk), [&](Accumulator<C>& acc, const Tile& tile) {
@@ -37,9 +41,9 @@ __device__ void multiply(const Params<C>& p, const Shared<C>& smem) {
 template <GemmConfig C>
 __device__ void prefetch_tensor_maps(const Params<C>& p) {
     const uint32_t lane = threadIdx.x % kWarpSize;
-    if (lane == kRowBoxes) ptx::prefetch_tensor_map(!C.grouped() && p.m < C.tile_m ? &p.a.last : &p.a.whole);
+    if (lane == kRowBoxes) ptx::prefetch_tensor_map(!C.row_groups() && p.m < C.tile_m ? &p.a.last : &p.a.whole);
     if (lane == kRowBoxes + 1) ptx::prefetch_tensor_map(&p.b.whole);
-    if constexpr (C.grouped())
+    if constexpr (C.row_groups())
         if (lane < kRowBoxes) ptx::prefetch_tensor_map(&p.a_rows[lane]);
 }
 
@@ -49,7 +53,7 @@ __device__ void gemm(const Params<C>& p) {
     const auto smem = Shared<C>::claim();
     if (threadIdx.x / kWarpSize == C.math_warpgroups * 4) prefetch_tensor_maps<C>(p);
     RowRange first_rows;
-    if constexpr (C.grouped()) {
+    if constexpr (C.row_groups()) {
         ptx::grid_dependency_wait();
         first_rows = GroupWalk::rows_of_lane(p, 0);
     }
@@ -57,13 +61,13 @@ __device__ void gemm(const Params<C>& p) {
     // Nothing of the matrices is read or written above. The next kernel's CTAs start when all of this grid have come
     // here, so that they take no room from them.
     ptx::grid_launch_dependents();
-    if constexpr (!C.grouped()) ptx::grid_dependency_wait();
+    if constexpr (!C.row_groups()) ptx::grid_dependency_wait();
     if (threadIdx.x / 128 == C.math_warpgroups) {
         if constexpr (kRegisters.load < kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
         const auto walk = walk_of<C>(p, first_rows);
         const uint32_t warp = ptx::broadcast(threadIdx.x % 128 / kWarpSize);
         if (warp > 0) load_scales<C>(p, smem, walk, warp - 1);
-        else if constexpr (C.grouped()) load_grouped_tiles<C>(p, smem, walk);
+        else if constexpr (C.row_groups()) load_grouped_tiles<C>(p, smem, walk);
         else if (ptx::elect_one()) load_tiles<C>(p, smem, walk);
     } else {
         if constexpr (kRegisters.math > kRegisters.launch) ptx::setmaxnreg_inc<kRegisters.math>();

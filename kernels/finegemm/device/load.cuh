@@ -9,6 +9,7 @@
 #include <finegemm/device/group_walk.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/shared.cuh>
+#include <finegemm/device/zero.cuh>
 
 namespace finegemm::device {
 
@@ -29,15 +30,22 @@ __device__ inline uint32_t first_of_part(uint32_t rank) {
     return Sharers > 1 ? rank * (Rows / Sharers) : 0;
 }
 
-/// One thread. Loads of a shared operand bring this CTA's part of the rows and deliver it to the whole cluster.
+/// To the math warps, when the stage is empty. A tile without rows is the end.
 template <GemmConfig C>
-__device__ void load_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk) {
+__device__ inline void announce(const Shared<C>& smem, uint32_t stage, const Tile& tile) {
+    ptx::store_shared_words_x4(smem.tile(stage), {{tile.row, tile.col, tile.rows, tile.group}});
+}
+
+/// One thread. Loads of a shared operand bring this CTA's part of the rows and deliver it to the whole cluster. Tiles
+/// of K-grouped products are announced with their first block; those without blocks are not, and leave no trace here.
+template <GemmConfig C, typename TileWalk>
+__device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, TileWalk walk) {
     constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
     const uint32_t a_part = first_of_part<C.tile_m, C.a_sharers()>(walk.rank);
     const uint32_t b_part = first_of_part<C.tile_n, C.b_sharers()>(walk.rank);
 
     auto at = RingCursor<C.stages>::producer();
-    for (Tile tile; walk.take<C>(tile);) {
+    for (Tile tile; walk.template take<C>(tile);) {
         const uint32_t a_row = tile.row + a_part, b_row = tile.col + b_part;
         const bool a_last = tile.rows < C.tile_m, b_last = tile.col + C.tile_n > p.n;
         const TensorMap* const a_map = a_last ? &p.a.last : &p.a.whole;
@@ -49,6 +57,8 @@ __device__ void load_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk
             const SmemAddr a = smem.a(at.stage) + a_part * GemmConfig::kTileK;
             const SmemAddr b = smem.b(at.stage) + b_part * GemmConfig::kTileK;
             wait(smem.empty(at.stage), at.parity);
+            if constexpr (C.k_groups())
+                if (kb == walk.k.begin) announce(smem, at.stage, packed(tile, walk.k.size()));
             ptx::mbarrier_arrive_expect_tx(full, stage_rows * GemmConfig::kTileK);
             if constexpr (C.a_sharers() > 1)
                 ptx::tma_load_multicast(a, a_map, full, kb * GemmConfig::kTileK, a_row, kAllRanks, p.a_policy);
@@ -57,6 +67,11 @@ __device__ void load_tiles(const GemmParams& p, const Shared<C>& smem, Walk walk
                 ptx::tma_load_multicast(b, b_map, full, kb * GemmConfig::kTileK, b_row, kAllRanks, p.b_policy);
             else ptx::tma_load(b, b_map, full, kb * GemmConfig::kTileK, b_row, p.b_policy);
         }
+    }
+    if constexpr (C.k_groups()) {
+        wait(smem.empty(at.stage), at.parity);
+        announce(smem, at.stage, {});
+        ptx::mbarrier_arrive(smem.full(at.stage));
     }
 }
 
@@ -110,17 +125,14 @@ __device__ void load_grouped_tiles(const GroupedParams& p, const Shared<C>& smem
     static_assert(C.b_sharers() == 1, "neighbours along M may be of different groups");
     const uint32_t a_part = first_of_part<C.tile_m, C.a_sharers()>(walk.rank) * GemmConfig::kTileK;
     auto at = RingCursor<C.stages>::producer();
-    const auto announce = [&](const Tile& tile) {
-        wait(smem.empty(at.stage), at.parity);
-        ptx::store_shared_words_x4(smem.tile(at.stage), {{tile.row, tile.col, tile.rows, tile.group}});
-    };
     for (bool more = true; more;) {
         Tile tile;
         more = walk.take<C>(tile);
         if (!more) tile = {};
         const GroupedLoads<C> loads(p, tile, walk.rank);
         if (ptx::elect_one()) {  // always the same lane, which alone keeps `at`
-            announce(tile);
+            wait(smem.empty(at.stage), at.parity);
+            announce(smem, at.stage, tile);
             if (!more) ptx::mbarrier_arrive(smem.full(at.stage));
 #pragma unroll 1
             for (uint32_t kb = 0; more && kb < walk.k.end; ++kb, ++at) {
@@ -136,12 +148,12 @@ __device__ void load_grouped_tiles(const GroupedParams& p, const Shared<C>& smem
 template <GemmConfig C>
 __device__ inline const float* scales_of_a(const Params<C>& p, const Tile& tile) {
     const float* const first = p.sfa.data + tile.row * p.sfa.mn_stride;
-    if constexpr (C.grouped()) return first + matrix_of(p, tile) * p.sfa_stride;
+    if constexpr (C.row_groups()) return first + matrix_of(p, tile) * p.sfa_stride;
     else return first;
 }
 template <GemmConfig C>
 __device__ inline const float* scales_of_b(const Params<C>& p, const Tile& tile) {
-    if constexpr (C.grouped()) return p.sfb.data + tile.group * p.sfb_stride;
+    if constexpr (C.row_groups()) return p.sfb.data + tile.group * p.sfb_stride;
     else return p.sfb.data;
 }
 
@@ -235,6 +247,8 @@ template <GemmConfig C, typename TileWalk>
 __device__ void copy_scales(const Params<C>& p, const Shared<C>& smem, TileWalk walk, uint32_t scale_warp) {
     auto at = RingCursor<C.stages>::producer();
     for (Tile tile; walk.template take<C>(tile);) {
+        if constexpr (C.k_groups())
+            if (walk.k.size() == 0 && !p.accumulate) zero_tile<C>(p, tile, scale_warp);
         ScaleCopies<C> copies(p, tile, walk.k.begin);
 #pragma unroll 1
         for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb, ++at) {

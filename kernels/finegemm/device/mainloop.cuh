@@ -64,7 +64,7 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
             const auto factors = role.factors(scales, stage, kLast);
             finish_block<0>(block);
             if (stage < C.stages) promote<C>(acc.sum[kLast], block, factors, cols);  // as in `step`
-            if constexpr (!C.grouped()) return store(acc, tile);
+            if constexpr (!C.row_groups()) return store(acc, tile);
             release(role.smem, stage);
             store(acc, tile);
             if (!walk.next_run()) return;
@@ -117,7 +117,7 @@ __device__ void multiply_overlapped(const MathRole<C>& role, BlockWalk<C, Tiles>
         if (!walk.next()) {
             finish_block<0>(now.block);
             promote_finished();
-            if (!C.grouped()) return false;
+            if (!C.row_groups()) return false;
             store(acc, tile);
             if (!walk.next_run()) return false;
             start(later);
@@ -135,7 +135,7 @@ __device__ void multiply_overlapped(const MathRole<C>& role, BlockWalk<C, Tiles>
     };
 #pragma unroll 1
     while (step(even, odd) && step(odd, even)) {}
-    if (!C.grouped()) store(acc, tile);
+    if (!C.row_groups()) store(acc, tile);
 }
 
 /// Where each row of B has a scale: two block products of `block_cols` columns are in flight; a k-block has `kParts`.
@@ -200,11 +200,11 @@ __device__ void multiply_parts(const MathRole<C>& role, BlockWalk<C, Tiles>& wal
 /// has rows is one sequence of blocks; of other tiles it only lets the stages go.
 template <GemmConfig C, typename Tiles, typename Store>
 __device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Store&& store) {
-    static_assert(!C.grouped() || !C.row_b_scales());
+    static_assert(!C.row_groups() || !C.row_b_scales());
     const MathRole<C> role(smem);
     BlockWalk<C, Tiles> walk(role, tiles);
     if (!walk.next_tile()) return;
-    if (C.grouped() && !walk.next_run()) return;
+    if (C.row_groups() && !walk.next_run()) return;
     if constexpr (C.row_b_scales() && C.wgmmas_m() == 1) multiply_parts<C>(role, walk, store);
     else if constexpr (blocks_in_flight(C) == 2) multiply_overlapped<C>(role, walk, store);
     else multiply_one_by_one<C>(role, walk, store);

@@ -30,7 +30,7 @@ __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2],
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
     const uint32_t first_row = tile.row + offset, first_col = tile.col;
     uint16_t* d = static_cast<uint16_t*>(p.d_data) + first_row * p.d_row_stride + first_col;
-    if constexpr (C.grouped()) d += matrix_of(p, tile) * p.d_stride;
+    if constexpr (C.row_groups()) d += matrix_of(p, tile) * p.d_stride;
 #pragma unroll
     for (uint32_t col = 0; col < C.tile_n; col += kCols) {
         __syncwarp();  // all lanes have read what the slab had before
@@ -58,7 +58,7 @@ __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared
     const uint32_t offset = warp / 4 * C.rows_per_warpgroup() + warp % 4 * 16;
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
-        if constexpr (C.grouped())
+        if constexpr (C.row_groups())
             if (p.groups.indices) clear_padding<C>(p, acc.sum[i], tile, offset + i * 64);
         store_rows<C>(p, acc.sum[i], smem.d(warp), tile, offset + i * 64);
     }

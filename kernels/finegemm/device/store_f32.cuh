@@ -11,11 +11,12 @@ namespace finegemm::device {
 /// part of one. What is added to D is added in L2: nobody waits for what D had, and as each element is added to once,
 /// the result is the same every time.
 template <GemmConfig C>
-__device__ void store_rows_f32(const GemmParams& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
+__device__ void store_rows_f32(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
                                uint32_t offset) {
     constexpr uint32_t kCols = slab_cols(C);
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
-    float* const d = static_cast<float*>(p.d_data) + (tile.row + offset) * p.d_row_stride + tile.col;
+    float* d = static_cast<float*>(p.d_data) + (tile.row + offset) * p.d_row_stride + tile.col;
+    if constexpr (C.k_groups()) d += tile.group * p.d_stride;
 #pragma unroll
     for (uint32_t col = 0; col < C.tile_n; col += kCols) {
         __syncwarp();  // all lanes have read what the slab had before
@@ -38,7 +39,7 @@ __device__ void store_rows_f32(const GemmParams& p, const float (&sum)[C.tile_n 
 }
 
 template <GemmConfig C>
-__device__ void store_tile_f32(const GemmParams& p, const Accumulator<C>& acc, const Shared<C>& smem,
+__device__ void store_tile_f32(const Params<C>& p, const Accumulator<C>& acc, const Shared<C>& smem,
                                const Tile& tile) {
     const uint32_t warp = threadIdx.x / kWarpSize;
     const uint32_t offset = warp / 4 * C.rows_per_warpgroup() + warp % 4 * 16;

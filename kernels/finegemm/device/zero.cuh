@@ -1,0 +1,24 @@
+// Zeros for D of groups without k-blocks. Layer device.
+#pragma once
+
+#include <finegemm/core/params.h>
+#include <finegemm/device/ptx/memory.cuh>
+
+namespace finegemm::device {
+
+/// By all scale warps, whose rows take turns: no stage of the ring is spent on such a tile, and the math warps never
+/// hear of it. Nobody else writes to it.
+template <GemmConfig C>
+__device__ void zero_tile(const KGroupedParams& p, const Tile& tile, uint32_t scale_warp) {
+    constexpr uint32_t kPiece = 4;   // floats of 16 bytes; N is a multiple of 8
+    const uint32_t cols = existing_rows(tile.col, C.tile_n, p.n);
+    float* const d =
+        static_cast<float*>(p.d_data) + tile.group * p.d_stride + tile.row * p.d_row_stride + tile.col;
+#pragma unroll 1
+    for (uint32_t row = scale_warp; row < tile.rows; row += kScaleWarps)
+#pragma unroll 1
+        for (uint32_t col = threadIdx.x % kWarpSize * kPiece; col < cols; col += kWarpSize * kPiece)
+            ptx::store_global_x4(d + row * p.d_row_stride + col, ptx::Words4{});
+}
+
+}  // namespace finegemm::device

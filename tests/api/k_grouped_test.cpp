@@ -1,0 +1,72 @@
+// What the checks of K-grouped GEMMs let through, and what happens then. Layer tests.
+#include <gtest/gtest.h>
+
+#include "api/allocations.h"
+#include "api/calls.h"
+#include "api/checks.h"
+#include "support/error_of.h"
+
+namespace finegemm::test {
+namespace {
+
+TEST(KGrouped, TheCAbiComputesEachGroup) {
+    const CContext context;
+    KGroupedCall call, one;
+    for (const int32_t accumulate : {0, 1}) {
+        call.options.accumulate = accumulate;
+        ASSERT_EQ(call.run(context.get()), FINEGEMM_OK) << call.error.message;
+    }
+    for (const int64_t g : {0, 2}) {
+        const GemmArgs dense = one.problem.dense(g);
+        finegemm_gemm_args args = {c_matrix(dense.a), c_matrix(dense.sfa), c_matrix(dense.b), c_matrix(dense.sfb),
+                                   c_matrix(ConstMatrix(dense.d))};
+        ASSERT_EQ(finegemm_gemm(context.get(), &args, nullptr, &one.error), FINEGEMM_OK) << one.error.message;
+        for (int64_t r = 0; r < 40; ++r)
+            for (int64_t c = 0; c < 256; ++c)
+                ASSERT_EQ(call.problem.d_at(g, r, c), 2 * one.problem.d_at(g, r, c)) << g << ": " << r << ", " << c;
+    }
+    EXPECT_EQ(call.problem.d_at(1, 39, 255), 0);
+    EXPECT_TRUE(call.problem.d.surroundings_intact());
+}
+
+TEST(KGrouped, DoesNothingWithoutRowsOrColumnsNotEvenLookForADevice) {
+    Options options;
+    options.driver_path = "/nowhere/libcuda.so.1";
+    Context context(options);
+    for (const bool rows : {true, false}) {
+        KGroupedProblem p(16, 64, 128, {0, 128}, 1);
+        p.fill_d(7);
+        KGroupedGemmArgs args = p.args();
+        if (rows) args.a.rows = args.sfa.rows = args.d.matrix.rows = 0;
+        else args.b.rows = args.sfb.rows = args.d.matrix.cols = 0;
+        for (Device* d : {&args.a.device, &args.sfa.device, &args.b.device, &args.sfb.device, &args.d.matrix.device,
+                          &args.offsets_device})
+            *d = {DeviceType::Cuda, 0};
+        EXPECT_NO_THROW(k_grouped_gemm(context, args));
+        EXPECT_EQ(p.d_at(0, 0, 0), 7);
+    }
+}
+
+TEST(KGrouped, LooksAtNumbersOnlyWhenAsked) {
+    Context context;
+    KGroupedProblem p(16, 64, 256, {0, 128, 256}, 1);
+    p.offsets = {0, 200, 256};
+    p.fill_d(7);
+    GemmOptions asked;
+    asked.check_values = true;
+    EXPECT_TRUE(contains(error_of([&] { k_grouped_gemm(context, p.args(), asked); }), "offsets: [1] is 200"));
+    EXPECT_EQ(p.d_at(0, 0, 0), 7);
+    EXPECT_NO_THROW(k_grouped_gemm(context, p.args()));
+}
+
+TEST(KGrouped, IsCheckedWithoutAllocation) {
+    KGroupedProblem p(16, 64, 256, {0, 128, 256}, 1);
+    const KGroupedGemmArgs args = p.args();
+    const GemmOptions plain;
+    const int64_t before = allocations();
+    check_k_grouped(args, plain);
+    EXPECT_EQ(allocations(), before);
+}
+
+}  // namespace
+}  // namespace finegemm::test

@@ -1,0 +1,131 @@
+// What the Hopper backend launches for K-grouped GEMMs. Layer tests.
+#include <finegemm/core/smem_plan.h>
+
+#include "plan/plan.h"
+#include "support/hopper.h"
+
+namespace finegemm {
+namespace {
+
+using test::address;
+using test::contains;
+using test::error_of;
+
+class HopperKGrouped : public test::HopperTest {};
+
+constexpr plan::Kind kKind{.grouping = Grouping::K, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
+
+KGroupedGemmArgs operands(int64_t m, int64_t n, int64_t k, int64_t groups) {
+    GemmArgs one = test::operands(m, n, k);
+    one.sfb.rows = n;
+    one.d.dtype = DType::F32;
+    return {.a = one.a,
+            .sfa = one.sfa,
+            .b = one.b,
+            .sfb = one.sfb,
+            .d = {one.d, groups, m * n + 64},
+            .offsets = static_cast<const int32_t*>(address(0x900000000)),
+            .groups = groups,
+            .offsets_device = one.d.device};
+}
+
+TEST_F(HopperKGrouped, LaunchesEveryKernelByName) {
+    const auto hopper = backend();
+    for (const GemmConfig& c : plan::candidates(kKind)) {
+        const KGroupedGemmArgs args = operands(1000, 1032, 2176, 5);
+        for (int i = 0; i < 2; ++i) {   // the second time as kept
+            hopper->k_grouped_gemm(args, {.config = plan::name_of(c)});
+            const mock::Launch& launch = last_launch();
+            EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
+            EXPECT_EQ(launch.smem_bytes, smem_plan(c).total);
+            const KGroupedParams& p = launch.k_grouped;
+            EXPECT_EQ(p.groups.offsets, args.offsets);
+            EXPECT_EQ(p.groups.groups, 5u);
+            EXPECT_EQ(p.groups.k_blocks, 17u);
+            EXPECT_EQ(p.d_stride, args.d.stride);
+            EXPECT_EQ(p.m, 1000u);
+            EXPECT_EQ(p.raster, raster(c, 1000, 1032));
+            EXPECT_EQ(mock::description_of(p.a.whole).cols, 2176u);
+            EXPECT_EQ(mock::description_of(p.b.last).box_rows, rows_of_last_tile(1032, c.tile_n, 1));
+        }
+    }
+    EXPECT_EQ(mock->count("cuLibraryLoadData"), static_cast<long>(plan::candidates(kKind).size()));
+}
+
+TEST_F(HopperKGrouped, TheGridHasTheTilesOfAllGroupsOrWhatFits) {
+    const auto hopper = backend();
+    hopper->k_grouped_gemm(operands(128, 128, 1024, 3), {.config = "m128n128s6w2_1d1d_f32_kgrouped"});
+    EXPECT_EQ(last_launch().grid, 3u);
+    hopper->k_grouped_gemm(operands(4096, 4096, 1024, 3), {.config = "m128n128s6w2_1d1d_f32_kgrouped"});
+    const uint32_t all = last_launch().grid;
+    EXPECT_GT(all, 3u);
+    EXPECT_LT(all, 3072u);
+    hopper->k_grouped_gemm(operands(4096, 4096, 1024, 3),
+                           {.num_sms = 20, .config = "m128n128s6w2_1d1d_f32_kgrouped"});
+    EXPECT_EQ(last_launch().grid, 20u);
+}
+
+TEST_F(HopperKGrouped, CallsThatDifferAreNotMistakenForOneAnother) {
+    const auto hopper = backend();
+    const KGroupedGemmArgs args = operands(512, 1024, 2048, 4);
+    hopper->k_grouped_gemm(args, {});
+    EXPECT_EQ(last_launch().gemm.accumulate, 0u);
+    hopper->k_grouped_gemm(args, {.accumulate = true});
+    EXPECT_EQ(last_launch().gemm.accumulate, 1u);
+    KGroupedGemmArgs other = args;
+    other.offsets += 1;
+    hopper->k_grouped_gemm(other, {});
+    EXPECT_EQ(last_launch().k_grouped.groups.offsets, args.offsets + 1);
+    other.groups = other.d.count = 3;
+    hopper->k_grouped_gemm(other, {});
+    EXPECT_EQ(last_launch().k_grouped.groups.groups, 3u);
+    other.d.stride += 64;
+    hopper->k_grouped_gemm(other, {});
+    EXPECT_EQ(last_launch().k_grouped.d_stride, args.d.stride + 64);
+    const long encoded = encodings();
+    hopper->k_grouped_gemm(args, {});
+    EXPECT_EQ(encodings(), encoded) << "the first call was kept";
+    EXPECT_EQ(last_launch().k_grouped.groups.offsets, args.offsets);
+}
+
+TEST_F(HopperKGrouped, AKernelOfAnotherKindIsRefused) {
+    const auto hopper = backend();
+    const Error error = error_of(
+        [&] { hopper->k_grouped_gemm(operands(512, 1024, 2048, 4), {.config = "m128n128s6w2_1d1d_f32"}); });
+    EXPECT_EQ(error.code(), Errc::InvalidArgument);
+    EXPECT_TRUE(contains(error, "computes one product for groups, or the other way round")) << error.what();
+}
+
+TEST_F(HopperKGrouped, ZeroKWritesZerosOrLeavesWhatIsAddedTo) {
+    std::vector<float> memory(3 * 8 * 32, 7);
+    KGroupedGemmArgs args = operands(7, 24, 0, 3);
+    args.d.matrix.data = memory.data() + 4;
+    args.d.matrix.row_stride = 32;
+    args.d.stride = 8 * 32;
+    backend()->k_grouped_gemm(args, {.accumulate = true});
+    EXPECT_EQ(memory, std::vector<float>(3 * 8 * 32, 7));
+    backend()->k_grouped_gemm(args, {});
+    for (size_t i = 0; i < memory.size(); ++i) {
+        const bool inside = i >= 4 && (i - 4) % 32 < 24 && (i - 4) / 32 % 8 < 7;
+        ASSERT_EQ(memory[i], inside ? 0 : 7) << "element " << i;
+    }
+    EXPECT_TRUE(mock->launches.empty());
+}
+
+TEST_F(HopperKGrouped, OffsetsAndScalesAreLookedAtInCopies) {
+    const int32_t offsets[] = {0, 128, 256, 128};
+    std::vector<float> sfa(16 * 2, 1.0f), sfb(24 * 2, 1.0f);
+    KGroupedGemmArgs args = operands(16, 24, 256, 3);
+    args.offsets = offsets;
+    args.sfa.data = sfa.data(), args.sfb.data = sfb.data();
+    Error error = error_of([&] { backend()->check_k_groups(args, {}); });
+    EXPECT_TRUE(contains(error, "offsets: [3] is 128, must be at least the 256 before it")) << error.what();
+    args.groups = args.d.count = 2;
+    EXPECT_NO_THROW(backend()->check_k_groups(args, {}));
+    sfb[47] = -1;
+    error = error_of([&] { backend()->check_k_groups(args, {}); });
+    EXPECT_TRUE(contains(error, "sfb[23, 1] is -1")) << error.what();
+}
+
+}  // namespace
+}  // namespace finegemm
