@@ -110,8 +110,8 @@ struct AnnouncedKTiles {
         wait(smem.full(at.stage), at.parity);
         const ptx::Words4 tile = ptx::load_shared_words_x4(smem.tile(at.stage));
         out = unpacked({.row = tile.w[0], .col = tile.w[1], .rows = tile.w[2], .group = tile.w[3]});
-        k_blocks = tile.w[3];
-        return out.rows > 0;
+        k_blocks = ptx::broadcast(tile.w[3]);
+        return k_blocks > 0;   // none: the end
     }
 };
 

@@ -16,9 +16,11 @@ __device__ void zero_tile(const KGroupedParams& p, const Tile& tile, uint32_t sc
         static_cast<float*>(p.d_data) + tile.group * p.d_stride + tile.row * p.d_row_stride + tile.col;
 #pragma unroll 1
     for (uint32_t row = scale_warp; row < tile.rows; row += kScaleWarps)
-#pragma unroll 1
-        for (uint32_t col = threadIdx.x % kWarpSize * kPiece; col < cols; col += kWarpSize * kPiece)
-            ptx::store_global_x4(d + row * p.d_row_stride + col, ptx::Words4{});
+#pragma unroll
+        for (uint32_t first = 0; first < C.tile_n; first += kWarpSize * kPiece) {
+            const uint32_t col = first + threadIdx.x % kWarpSize * kPiece;
+            ptx::store_global_x4_if(col < cols, d + row * p.d_row_stride + col, ptx::Words4{});
+        }
 }
 
 }  // namespace finegemm::device
