@@ -35,6 +35,7 @@ from gpu_cases import (
     sample_rows,
 )
 from gpu_grouped import Grouped  # noqa: E402
+from gpu_grouped_stress import GroupedStress  # noqa: E402
 from gpu_library import OFF, ON, Library  # noqa: E402
 from gpu_speed import Speed  # noqa: E402
 from gpu_timing import median_times  # noqa: E402
@@ -43,7 +44,7 @@ from gpu_wgrad import Wgrad  # noqa: E402
 LAYOUTS = ("row", "mn", "odd")
 
 
-class Check(Speed, Wgrad, Grouped):
+class Check(Speed, Wgrad, Grouped, GroupedStress):
     def __init__(self, arguments):
         self.options = arguments
         self.tested = Library(arguments.tested)
@@ -276,19 +277,8 @@ class Check(Speed, Wgrad, Grouped):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every kernel."""
         tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-        command = [
-            tool,
-            "--tool",
-            "memcheck",
-            "--error-exitcode",
-            "9",
-            sys.executable,
-            __file__,
-            "--library",
-            self.options.tested,
-            "--only",
-            "small",
-        ]
+        command = [tool, "--tool", "memcheck", "--error-exitcode", "9"]
+        command += [sys.executable, __file__, "--library", self.options.tested, "--only", "small"]
         # With torch's cache an access past the end would fall into the same block of memory.
         environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
         result = subprocess.run(command, capture_output=True, text=True, timeout=400, env=environment)
@@ -304,6 +294,7 @@ class Check(Speed, Wgrad, Grouped):
                 m = next(m for m in (5, 70, 257, 300) if name in self.usable(m, 136, k))
                 self.one_shape(m, 136, k, layout, name, rows=4)
         self.small_one_d_one_d()
+        self.small_grouped()
         x = torch.randn(130, 144, device="cuda").bfloat16()
         for kind, shape in (("rows", (130, 2)), ("blocks", (2, 2))):
             self.tested.quantize(
@@ -330,6 +321,8 @@ CHECKS = (
     "grouped",
     "grouped_repeat",
     "grouped_capacity",
+    "grouped_threads",
+    "grouped_tall",
     "one_d_one_d",
     "k_grouped",
     "memcheck",

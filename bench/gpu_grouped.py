@@ -36,7 +36,7 @@ class Grouped:
     def grouped(self):
         """Random groups in every form, each with the planner's choice and with another kernel."""
         count, kernels, forms = 0, set(), itertools.cycle(FORMS)
-        while count < max(len(FORMS), self.options.shapes // 10):
+        while count < max(len(FORMS), self.options.shapes * 5 // 2):
             rows = random_rows(self.random, next(forms))
             small = rows.groups > 100   # weights of all of them shall fit
             n = 8 * self.random.randint(1, 16 if small else 80)
