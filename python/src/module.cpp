@@ -133,13 +133,28 @@ Object make_context(const Imports&, PyObject* overrides) {
     return capsule;
 }
 
+void check_accumulate(PyObject* accumulate, PyObject* d) {
+    if (d == Py_None && truth(accumulate))
+        throw Error(Errc::InvalidArgument,
+                    "accumulate: is set, but d is None, must be what to add to; pass it, of float32");
+}
+
+/// What all products have. `out`: the array whose stream it is where none is given, on `device`.
+GemmOptions options_of(Tensors& tensors, PyObject* out, Device device, PyObject* numerics, PyObject* config,
+                       PyObject* check_values, PyObject* num_sms, PyObject* pdl, PyObject* stream) {
+    return {.stream = tensors.stream(stream, out, device),
+            .numerics = numerics_named(text("numerics", numerics)),
+            .check_values = choice(check_values),
+            .num_sms = clamped(integer("num_sms", num_sms)),
+            .pdl = truth(pdl),
+            .config = std::string(config == Py_None ? "" : text("config", config))};
+}
+
 Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObject* sfa, PyObject* b, PyObject* sfb,
                  PyObject* d, PyObject* numerics, PyObject* config, PyObject* check_values, PyObject* batch_invariant,
                  PyObject* num_sms, PyObject* pdl, PyObject* accumulate, PyObject* out_dtype, PyObject* stream) {
     Tensors tensors(imports);
-    if (d == Py_None && truth(accumulate))
-        throw Error(Errc::InvalidArgument,
-                    "accumulate: is set, but d is None, must be what to add to; pass it, of float32");
+    check_accumulate(accumulate, d);
     const std::string_view format = text("out_dtype", out_dtype);
     if (format != "bfloat16" && format != "float32")
         throw Error(Errc::InvalidArgument,
@@ -152,14 +167,10 @@ Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObjec
     Object out =
         d == Py_None ? tensors.empty_like(a, {problem.a.rows, problem.b.rows}, format.data(), "d") : Object::shared(d);
     problem.d = tensors.matrix("d", out.get(), Access::Write);
-    const GemmOptions options{.stream = tensors.stream(stream, out.get(), problem.d.device),
-                              .numerics = numerics_named(text("numerics", numerics)),
-                              .check_values = choice(check_values),
-                              .batch_invariant = choice(batch_invariant),
-                              .num_sms = clamped(integer("num_sms", num_sms)),
-                              .pdl = truth(pdl),
-                              .accumulate = truth(accumulate),
-                              .config = std::string(config == Py_None ? "" : text("config", config))};
+    GemmOptions options =
+        options_of(tensors, out.get(), problem.d.device, numerics, config, check_values, num_sms, pdl, stream);
+    options.batch_invariant = choice(batch_invariant);
+    options.accumulate = truth(accumulate);
     Context& owner = context_in(context);
     const WithoutGil others_run;
     gemm(owner, problem, options);
@@ -210,12 +221,8 @@ Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a,
                  : masked     ? tensors.empty_like(a, {problem.a.count, m, n}, "bfloat16", "d")
                               : tensors.empty_like(a, {m, n}, "bfloat16", "d");
     problem.d = rows("d", out.get(), Access::Write);
-    const GemmOptions options{.stream = tensors.stream(stream, out.get(), problem.d.matrix.device),
-                              .numerics = numerics_named(text("numerics", numerics)),
-                              .check_values = choice(check_values),
-                              .num_sms = clamped(integer("num_sms", num_sms)),
-                              .pdl = truth(pdl),
-                              .config = std::string(config == Py_None ? "" : text("config", config))};
+    const GemmOptions options =
+        options_of(tensors, out.get(), problem.d.matrix.device, numerics, config, check_values, num_sms, pdl, stream);
     Context& owner = context_in(context);
     const WithoutGil others_run;
     grouped_gemm(owner, problem, options);
@@ -227,9 +234,7 @@ Object k_grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* 
                            PyObject* check_values, PyObject* num_sms, PyObject* pdl, PyObject* accumulate,
                            PyObject* stream) {
     Tensors tensors(imports);
-    if (d == Py_None && truth(accumulate))
-        throw Error(Errc::InvalidArgument,
-                    "accumulate: is set, but d is None, must be what to add to; pass it, of float32");
+    check_accumulate(accumulate, d);
     const Numbers numbers = tensors.numbers("offsets", offsets);
     KGroupedGemmArgs problem{.a = tensors.matrix("a", a),
                              .sfa = tensors.matrix("sfa", sfa),
@@ -239,17 +244,13 @@ Object k_grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* 
                              .offsets = numbers.data,
                              .groups = numbers.size - 1,
                              .offsets_device = numbers.device};
-    const int64_t groups = std::max<int64_t>(problem.groups, 0);   // the library refuses what is below 1
+    const int64_t groups = std::max<int64_t>(problem.groups, 0);  // the library refuses what is below 1
     Object out = d == Py_None ? tensors.empty_like(a, {groups, problem.a.rows, problem.b.rows}, "float32", "d")
                               : Object::shared(d);
     problem.d = tensors.stack("d", out.get(), Access::Write);
-    const GemmOptions options{.stream = tensors.stream(stream, out.get(), problem.d.matrix.device),
-                              .numerics = numerics_named(text("numerics", numerics)),
-                              .check_values = choice(check_values),
-                              .num_sms = clamped(integer("num_sms", num_sms)),
-                              .pdl = truth(pdl),
-                              .accumulate = truth(accumulate),
-                              .config = std::string(config == Py_None ? "" : text("config", config))};
+    GemmOptions options =
+        options_of(tensors, out.get(), problem.d.matrix.device, numerics, config, check_values, num_sms, pdl, stream);
+    options.accumulate = truth(accumulate);
     Context& owner = context_in(context);
     const WithoutGil others_run;
     k_grouped_gemm(owner, problem, options);

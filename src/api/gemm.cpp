@@ -9,31 +9,32 @@
 
 namespace finegemm {
 
-void gemm(Context& context, const GemmArgs& args, const GemmOptions& options) {
-    check_gemm(args, options);
-    if (args.d.rows == 0 || args.d.cols == 0) return;
+namespace {
+
+/// One product of any kind: what is wrong with the arguments, with the values where that is asked for, then the rest.
+template <auto Check, auto CheckValues, auto Compute, typename Args>
+void multiply(Context& context, const Args& args, const Matrix& d, const GemmOptions& options) {
+    Check(args, options);
+    if (d.rows == 0 || d.cols == 0) return;
     ContextState& state = context.state();
-    Backend& backend = state.backend(args.d.device);
-    if (options.check_values.value_or(state.options.check_values)) backend.check_scales(args, options);
-    backend.gemm(args, options);
+    Backend& backend = state.backend(d.device);
+    if (options.check_values.value_or(state.options.check_values)) (backend.*CheckValues)(args, options);
+    (backend.*Compute)(args, options);
+}
+
+}  // namespace
+
+void gemm(Context& context, const GemmArgs& args, const GemmOptions& options) {
+    multiply<check_gemm, &Backend::check_scales, &Backend::gemm>(context, args, args.d, options);
 }
 
 void grouped_gemm(Context& context, const GroupedGemmArgs& args, const GemmOptions& options) {
-    check_grouped(args, options);
-    if (args.d.matrix.rows == 0 || args.d.matrix.cols == 0) return;
-    ContextState& state = context.state();
-    Backend& backend = state.backend(args.d.matrix.device);
-    if (options.check_values.value_or(state.options.check_values)) backend.check_groups(args, options);
-    backend.grouped_gemm(args, options);
+    multiply<check_grouped, &Backend::check_groups, &Backend::grouped_gemm>(context, args, args.d.matrix, options);
 }
 
 void k_grouped_gemm(Context& context, const KGroupedGemmArgs& args, const GemmOptions& options) {
-    check_k_grouped(args, options);
-    if (args.d.matrix.rows == 0 || args.d.matrix.cols == 0) return;
-    ContextState& state = context.state();
-    Backend& backend = state.backend(args.d.matrix.device);
-    if (options.check_values.value_or(state.options.check_values)) backend.check_k_groups(args, options);
-    backend.k_grouped_gemm(args, options);
+    multiply<check_k_grouped, &Backend::check_k_groups, &Backend::k_grouped_gemm>(context, args, args.d.matrix,
+                                                                                  options);
 }
 
 namespace {
