@@ -146,6 +146,17 @@ void Argument::check_apart_from(const Argument& output) const {
                std::min(end(), output.end()) - std::max(begin(), output.begin()), name);
 }
 
+void check_numbers(const NumbersArgument& numbers, Device wanted, const Argument& d) {
+    static_assert(sizeof(int32_t) == size_of(DType::F32));
+    const auto& [name, data, size, device] = numbers;
+    const ConstMatrix row{data, DType::F32, 1, size, size, 1, device};
+    const Argument all{name, row};
+    all.check_device(wanted, d.name);
+    all.check_pointer(alignof(int32_t));
+    all.check_span();
+    all.check_apart_from(d);
+}
+
 namespace {
 
 int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }

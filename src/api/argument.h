@@ -54,6 +54,16 @@ private:
     uintptr_t end() const;
 };
 
+/// A row of numbers that say where groups are.
+struct NumbersArgument {
+    const char* name;
+    const int32_t* data;
+    int64_t size;
+    Device device;
+};
+/// On the device `wanted`, and none of them in `d`.
+void check_numbers(const NumbersArgument& numbers, Device wanted, const Argument& d);
+
 /// What the scales of a matrix look like.
 struct Wanted {
     int64_t rows, cols;

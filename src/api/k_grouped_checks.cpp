@@ -20,13 +20,7 @@ void check_k_grouped(const KGroupedGemmArgs& args, const GemmOptions& options) {
                "has K = {} columns, must be a multiple of {}, as each group has whole blocks; pad groups with zeros",
                a.x.cols, kScaleBlock);
 
-    static_assert(sizeof(int32_t) == size_of(DType::F32));
-    const ConstMatrix row{args.offsets, DType::F32, 1, args.groups + 1, args.groups + 1, 1, args.offsets_device};
-    const Argument offsets{"offsets", row};
-    offsets.check_device(d.x.device, "d");
-    offsets.check_pointer(alignof(int32_t));
-    offsets.check_span();
-    offsets.check_apart_from(d);
+    check_numbers({"offsets", args.offsets, args.groups + 1, args.offsets_device}, d.x.device, d);
     const bool launches = d.x.device.type == DeviceType::Cuda && !d.empty() && a.x.cols > 0;
     check_gemm_options(options, launches);
 }
