@@ -277,6 +277,7 @@ int32_t finegemm_k_grouped_gemm(finegemm_context* context, const finegemm_k_grou
     return guarded(error, [&] {
         require(context, "context", kMakeContext);
         require(args, "args");
+        require_zero(args->reserved, "args");
         k_grouped_gemm(context->context,
                        {.a = to_matrix(args->a, "a"),
                         .sfa = to_matrix(args->sfa, "sfa"),
@@ -285,7 +286,8 @@ int32_t finegemm_k_grouped_gemm(finegemm_context* context, const finegemm_k_grou
                         .d = to_stack(args->d, "d"),
                         .offsets = args->offsets,
                         .groups = args->groups,
-                        .offsets_device = {static_cast<DeviceType>(args->device_type), args->device_index}},
+                        .offsets_device = {static_cast<DeviceType>(args->device_type), args->device_index},
+                        .layout = static_cast<KLayout>(args->layout)},
                        options ? to_options(*options) : GemmOptions{});
     });
 }

@@ -3,8 +3,26 @@
 
 #include "api/argument.h"
 #include "api/checks.h"
+#include "backend/check_groups.h"
 
 namespace finegemm {
+
+namespace {
+
+/// Of groups that are blocks.
+void check_blocks(const KGroupedGemmArgs& args, const Argument& a, const Argument& b) {
+    for (const Argument& x : {a, b})
+        if (!x.empty() && x.x.rows > 1 && x.x.row_stride != x.x.cols)
+            reject(x.name,
+                   "has row stride {}, must be its {} columns where groups are blocks, which lie one behind the other "
+                   "without gaps; make it contiguous",
+                   x.x.row_stride, x.x.cols);
+    if (args.offsets_device.type != DeviceType::Cpu)
+        reject("offsets", "are not on the CPU, must be there where groups are blocks, whose rows are as long as their "
+                          "groups; copy them to the host, or lay groups out as columns");
+}
+
+}  // namespace
 
 void check_k_grouped(const KGroupedGemmArgs& args, const GemmOptions& options) {
     const ConstMatrix d_view = args.d.matrix;
@@ -20,7 +38,13 @@ void check_k_grouped(const KGroupedGemmArgs& args, const GemmOptions& options) {
                "has K = {} columns, must be a multiple of {}, as each group has whole blocks; pad groups with zeros",
                a.x.cols, kScaleBlock);
 
-    check_numbers({"offsets", args.offsets, args.groups + 1, args.offsets_device}, d.x.device, d);
+    if (args.layout != KLayout::Columns && args.layout != KLayout::Blocks)
+        reject("layout", "is {}, must be 0 (columns) or 1 (blocks); pass one of them",
+               static_cast<int32_t>(args.layout));
+    if (args.layout == KLayout::Blocks) check_blocks(args, a, b);
+    const Device where = args.offsets_device.type == DeviceType::Cpu ? Device{} : d.x.device;
+    check_numbers({"offsets", args.offsets, args.groups + 1, args.offsets_device}, where, d);
+    if (where.type == DeviceType::Cpu) check_k_offsets(args);
     const bool launches = d.x.device.type == DeviceType::Cuda && !d.empty() && a.x.cols > 0;
     check_gemm_options(options, launches);
 }

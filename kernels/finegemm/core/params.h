@@ -53,11 +53,25 @@ struct GroupedParams : GemmParams {   // `m` is unused; `raster` has the columns
     TensorMap a_rows[kRowBoxes];      // boxes of 2^i rows of A; TileLoads::last of A is unused
 };
 
+/// Groups of one launch whose sizes the host knows, and of these with an A and a B of their own: the parameters of
+/// every K-grouped launch have room for so many.
+inline constexpr uint32_t kHostGroups = 64, kBlockGroups = 11;
+
 /// Of a K-grouped kernel. D is a stack; `raster` has the tiles of one of its matrices.
 struct KGroupedParams : GemmParams {
-    KGroupLayout groups;
-    int64_t d_stride;   // elements from one group's D to the next
+    KGroupLayout groups;    // without offsets: those below
+    int64_t d_stride;       // elements from one group's D to the next
+    int32_t host_offsets[kHostGroups + 1];
+    uint32_t blocks;        // 1: each group has maps of its own, for whole tiles; those of GemmParams are not used
+    TensorMap a_blocks[kBlockGroups], b_blocks[kBlockGroups];
+
+    FG_HD constexpr KGroupLayout k_groups() const {
+        return {.offsets = groups.offsets ? groups.offsets : host_offsets,
+                .groups = groups.groups,
+                .k_blocks = groups.k_blocks};
+    }
 };
+static_assert(sizeof(KGroupedParams) <= 4096, "drivers for CUDA 12.0 take no more");
 
 /// What a kernel takes.
 template <Grouping G>
