@@ -182,6 +182,10 @@ FINEGEMM_C_API int32_t finegemm_explain_grouped(int64_t m, int64_t n, int64_t k,
                                                 int64_t alignment, const char* device, char* buffer, size_t capacity,
                                                 size_t* needed, finegemm_error* error);
 
+/* The same for groups of k. `k`: of all groups together. */
+FINEGEMM_C_API int32_t finegemm_explain_k_grouped(int64_t m, int64_t n, int64_t k, int64_t groups, const char* device,
+                                                  char* buffer, size_t capacity, size_t* needed, finegemm_error* error);
+
 #ifdef __cplusplus
 }
 #endif

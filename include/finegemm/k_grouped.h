@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include <finegemm/context.h>
 #include <finegemm/gemm.h>
@@ -41,5 +42,16 @@ struct KGroupedGemmArgs {
 /// without k becomes zero, or stays as it is if `options.accumulate` is set. Otherwise as `gemm`;
 /// `options.batch_invariant` changes nothing, as it holds always.
 FINEGEMM_API void k_grouped_gemm(Context& context, const KGroupedGemmArgs& args, const GemmOptions& options = {});
+
+/// What the host knows of a K-grouped product.
+struct KGroupedShape {
+    int64_t m = 0, n = 0;
+    int64_t k = 0;        ///< of all groups together, a multiple of 128
+    int64_t groups = 1;
+};
+
+/// Which kernel `k_grouped_gemm` takes and why: `explain` of gemm.h for groups of K.
+FINEGEMM_API std::string explain(const KGroupedShape& shape, const std::string& device = {},
+                                 const std::string& plan_table = {});
 
 }  // namespace finegemm

@@ -234,6 +234,11 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
     for (const Argument& x : {a, sfa, b, sfb}) x.check_apart_from(d);
 }
 
+void check_group_count(int64_t groups) {
+    if (groups < 1 || groups > kMaxGroups)
+        reject("groups", "is {}, must be from 1 to {}; use several calls for more", groups, kMaxGroups);
+}
+
 void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config) {
     if (options.numerics != Numerics::Fast && options.numerics != Numerics::Exact &&
         options.numerics != Numerics::Hopper)

@@ -80,6 +80,8 @@ void check_scales(const Argument& s, const Wanted& wanted);
 enum class BScales { Blocks, BlocksOrRows, Rows };
 
 inline constexpr int64_t kMaxGroups = 1024;
+/// For an argument `groups` that is their number.
+void check_group_count(int64_t groups);
 
 /// The matrices of a GEMM, or of several in stacks.
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,

@@ -316,3 +316,9 @@ int32_t finegemm_explain_grouped(int64_t m, int64_t n, int64_t k, int64_t groups
         .m = m, .n = n, .k = k, .groups = groups, .expected_rows = expected_rows, .alignment = alignment};
     return explain_into([&] { return explain(shape, device ? device : ""); }, buffer, capacity, needed, error);
 }
+
+int32_t finegemm_explain_k_grouped(int64_t m, int64_t n, int64_t k, int64_t groups, const char* device, char* buffer,
+                                   size_t capacity, size_t* needed, finegemm_error* error) {
+    const KGroupedShape shape{.m = m, .n = n, .k = k, .groups = groups};
+    return explain_into([&] { return explain(shape, device ? device : ""); }, buffer, capacity, needed, error);
+}

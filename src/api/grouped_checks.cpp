@@ -71,8 +71,7 @@ void check_form(const Groups& groups) {
 }  // namespace
 
 void check_grouped_shape(const GroupedShape& shape) {
-    if (shape.groups < 1 || shape.groups > kMaxGroups)
-        reject(kGroups, "is {}, must be from 1 to {}; use several calls for more", shape.groups, kMaxGroups);
+    check_group_count(shape.groups);
     check_expected_rows(shape.expected_rows);
     if (shape.alignment != 0) check_alignment(shape.alignment, kMinIndexAlignment, GroupForm::Indices);
 }

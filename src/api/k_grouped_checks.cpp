@@ -9,6 +9,9 @@ namespace finegemm {
 
 namespace {
 
+constexpr const char* kWholeBlocks = "must be a multiple of 128, as each group has whole blocks; pad groups with zeros";
+static_assert(kScaleBlock == 128);
+
 /// Of groups that are blocks.
 void check_blocks(const KGroupedGemmArgs& args, const Argument& a, const Argument& b) {
     for (const Argument& x : {a, b})
@@ -24,19 +27,20 @@ void check_blocks(const KGroupedGemmArgs& args, const Argument& a, const Argumen
 
 }  // namespace
 
+void check_k_grouped_shape(const KGroupedShape& shape) {
+    check_group_count(shape.groups);
+    if (shape.k % kScaleBlock != 0) reject("K", "is {}, {}", shape.k, kWholeBlocks);
+}
+
 void check_k_grouped(const KGroupedGemmArgs& args, const GemmOptions& options) {
     const ConstMatrix d_view = args.d.matrix;
     const Argument a{"a", args.a}, sfa{"sfa", args.sfa}, b{"b", args.b}, sfb{"sfb", args.sfb};
     const Argument d{"d", d_view, args.d.count, args.d.stride};
-    if (args.groups < 1 || args.groups > kMaxGroups)
-        reject("groups", "is {}, must be from 1 to {}; use several calls for more", args.groups, kMaxGroups);
+    check_group_count(args.groups);
     if (d.count != args.groups)
         reject("d", "has {} matrices, must have {}, one for each group; pass a stack", d.count, args.groups);
     check_operands(a, sfa, b, sfb, d, BScales::Rows);
-    if (a.x.cols % kScaleBlock != 0)
-        reject("a",
-               "has K = {} columns, must be a multiple of {}, as each group has whole blocks; pad groups with zeros",
-               a.x.cols, kScaleBlock);
+    if (a.x.cols % kScaleBlock != 0) reject("a", "has K = {} columns, {}", a.x.cols, kWholeBlocks);
 
     if (args.layout != KLayout::Columns && args.layout != KLayout::Blocks)
         reject("layout", "is {}, must be 0 (columns) or 1 (blocks); pass one of them",
