@@ -53,8 +53,8 @@ struct GroupedParams : GemmParams {   // `m` is unused; `raster` has the columns
     TensorMap a_rows[kRowBoxes];      // boxes of 2^i rows of A; TileLoads::last of A is unused
 };
 
-/// Groups of one launch whose sizes the host knows, and of these with an A and a B of their own: the parameters of
-/// every K-grouped launch have room for so many.
+/// How many groups a launch takes whose sizes the host knows, and how many that are blocks, with an A and a B of their
+/// own. All K-grouped launches copy the room for them, and kernels of CUDA 12.0 take 4096 bytes.
 inline constexpr uint32_t kHostGroups = 64, kBlockGroups = 11;
 
 /// Of a K-grouped kernel. D is a stack; `raster` has the tiles of one of its matrices.
@@ -71,7 +71,7 @@ struct KGroupedParams : GemmParams {
                 .k_blocks = groups.k_blocks};
     }
 };
-static_assert(sizeof(KGroupedParams) <= 4096, "drivers for CUDA 12.0 take no more");
+static_assert(sizeof(KGroupedParams) <= 4096, "a kernel of CUDA 12.0 takes no more");
 
 /// What a kernel takes.
 template <Grouping G>
