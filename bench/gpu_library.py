@@ -9,6 +9,7 @@ DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.flo
 FAST, EXACT, HOPPER = 0, 1, 2
 AS_CONTEXT, ON, OFF = 0, 1, 2
 OFFSETS, INDICES, PREFIX_SUMS, MASKED = 1, 2, 3, 4
+COLUMNS, BLOCKS = 0, 1
 
 
 class Matrix(ctypes.Structure):
@@ -57,6 +58,8 @@ class KGroupedGemmArgs(ctypes.Structure):
         ("groups", ctypes.c_int64),
         ("device_type", ctypes.c_int32),
         ("device_index", ctypes.c_int32),
+        ("layout", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
     ]
 
 
@@ -167,13 +170,25 @@ class Library:
         return self.queued(self.c.finegemm_grouped_gemm, args, options, (a, sfa, b, sfb, d, numbers))
 
     def prepare_k_grouped(
-        self, a, sfa, b, sfb, d, offsets, numerics=FAST, config=None, check_values=AS_CONTEXT, pdl=0, accumulate=0
+        self,
+        a,
+        sfa,
+        b,
+        sfb,
+        d,
+        offsets,
+        layout=COLUMNS,
+        numerics=FAST,
+        config=None,
+        check_values=AS_CONTEXT,
+        pdl=0,
+        accumulate=0,
     ):
-        """The same for groups of k: d is 3-D, offsets int32."""
+        """The same for groups of k: d is 3-D, offsets int32. BLOCKS: a and b are all memory, as [M, K] and [N, K]."""
         assert offsets.dtype == torch.int32 and offsets.is_contiguous() and offsets.numel() == d.shape[0] + 1
         device = (2, offsets.get_device()) if offsets.is_cuda else (1, 0)
         args = KGroupedGemmArgs(
-            *(matrix(t) for t in (a, sfa, b, sfb)), stack(d), offsets.data_ptr(), d.shape[0], *device
+            *(matrix(t) for t in (a, sfa, b, sfb)), stack(d), offsets.data_ptr(), d.shape[0], *device, layout, 0
         )
         options = self.options(numerics, config, check_values, AS_CONTEXT, 0, pdl, accumulate)
         return self.queued(self.c.finegemm_k_grouped_gemm, args, options, (a, sfa, b, sfb, d, offsets))

@@ -7,7 +7,7 @@ import random
 
 import torch
 from gpu_cases import Guarded, differing, model, operands, sample_rows
-from gpu_library import HOPPER
+from gpu_library import BLOCKS, COLUMNS, HOPPER
 from gpu_timing import median_times, write_record
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -31,6 +31,8 @@ K_GROUPED_ROWS = (
     (16, 7168, 2048, 2048),
 )
 LAYOUTS = ("row", "mn", "odd")
+# Of groups of K: columns with sizes on the device or on the host, blocks with sizes on the host.
+WAYS = ("device", "host", "blocks")
 
 
 def kernel_names(output: str) -> list:
@@ -58,22 +60,56 @@ class KGroups:
         self.d.copy_(torch.randn(self.d.shape, device="cuda", generator=generator) * 1000)
         self.old = self.d.clone()
 
-    def prepare(self, library, d=None, **options):
-        return library.prepare_k_grouped(*self.operands, self.d if d is None else d, self.offsets, **options)
+    def prepare(self, library, d=None, way="device", offsets=None, **options):
+        """`offsets`: in the place of a copy, where they are on the host."""
+        a, sfa, b, sfb = self.operands
+        if way == "blocks":
+            a, b = self.blocks(a), self.blocks(b)
+        if offsets is None:
+            offsets = self.offsets if way == "device" else self.offsets.cpu()
+        layout = BLOCKS if way == "blocks" else COLUMNS
+        return library.prepare_k_grouped(a, sfa, b, sfb, self.d if d is None else d, offsets, layout, **options)
+
+    def blocks(self, x):
+        """The groups' columns of A or B as blocks one behind the other. What is of no group is NaN."""
+        rows, ends = x.shape[0], self.offsets.tolist()
+        memory = torch.full((rows * self.k,), 0x7F, device="cuda", dtype=torch.uint8)
+        for begin, end in zip(ends, ends[1:]):
+            memory[rows * begin : rows * end] = x.view(torch.uint8)[:, begin:end].reshape(-1)
+        return memory.view(rows, self.k).view(x.dtype)
+
+    def model(self, library, rows, accumulate):
+        """D as the CPU's model of the hardware has it; numbers that break the rules are clamped, group by group."""
+        a, sfa, b, sfb = self.operands
+        x = (a[rows].cpu(), sfa[rows].cpu(), b.cpu(), sfb.cpu())
+        d, numbers = self.old[:, rows].cpu(), self.offsets.tolist()
+        calls = [(d, self.offsets.cpu())]
+        if numbers != sorted(numbers) or any(not 0 <= end <= self.k or end % 128 for end in numbers):
+            ends = [128 * min(max(0, end) // 128, self.k // 128) for end in numbers]
+            pairs = [(i, max(i, j)) for i, j in zip(ends, ends[1:])]
+            calls = [(d[g : g + 1], torch.tensor(pair, dtype=torch.int32)) for g, pair in enumerate(pairs)]
+        for part, offsets in calls:
+            library.k_grouped_gemm(*x, part, offsets, numerics=HOPPER, accumulate=accumulate)
+        return d
+
+    def around_intact(self) -> bool:
+        m, n = self.d.shape[1:]
+        return all(bool((part == self.VALUE).all()) for part in (self.all[:, m:], self.all[:, :m, n:]))
 
     def wrong(self, library, rows, accumulate) -> str:
         """What is not as the CPU's model of the hardware has it, or is around D and was written to."""
-        a, sfa, b, sfb = self.operands
-        want = self.old[:, rows].cpu()
-        library.k_grouped_gemm(
-            a[rows].cpu(), sfa[rows].cpu(), b.cpu(), sfb.cpu(), want, self.offsets.cpu(),
-            numerics=HOPPER, accumulate=accumulate,
-        )  # fmt: skip
-        if count := differing(self.d[:, rows].contiguous(), want):
+        if count := differing(self.d[:, rows].contiguous(), self.model(library, rows, accumulate)):
             return f"{count} elements differ from the model"
-        m, n = self.d.shape[1:]
-        around = (self.all[:, m:], self.all[:, :m, n:])
-        return "" if all(bool((part == self.VALUE).all()) for part in around) else "wrote outside of D"
+        return "" if self.around_intact() else "wrote outside of D"
+
+    def differs(self, library, way, **options) -> str:
+        """Whether D, computed another way, is not what it is now."""
+        first = self.d.clone()
+        self.d.copy_(self.old)
+        self.prepare(library, way=way, **options)()
+        if count := int((self.d.view(torch.int32) != first.view(torch.int32)).sum()):
+            return f"{count} elements differ between {way} and {WAYS[0]}"
+        return "" if self.around_intact() else f"{way} wrote outside of D"
 
 
 class Wgrad:
@@ -153,15 +189,20 @@ class Wgrad:
 
     def one_k_grouped(self, m, n, blocks, layout, config, accumulate, rows=16, before=0, after=0, padding=0):
         p = KGroups(m, n, blocks, layout, self.generator, before, after, padding)
-        p.prepare(self.tested, config=config, accumulate=accumulate)()
-        if wrong := p.wrong(self.tested, sample_rows(m, rows, self.generator), accumulate):
+        options = {"config": config, "accumulate": accumulate, "pdl": self.random.randint(0, 1)}
+        p.prepare(self.tested, **options)()
+        wrong = p.wrong(self.tested, sample_rows(m, rows, self.generator), accumulate)
+        for way in WAYS[1:]:
+            wrong = wrong or p.differs(self.tested, way, **options)
+        if wrong:
             raise AssertionError(
-                f"{m}x{n}, blocks {blocks} from {before} to {after} before the end, {config}, {layout} scales, "
-                f"padding {padding}, accumulate {accumulate}: {wrong}"
+                f"{m}x{n}, blocks {blocks} from {before} to {after} before the end, {layout} scales, "
+                f"padding {padding}, {options}: {wrong}"
             )
 
     def k_grouped(self):
-        """Random groups, empty ones too, with every kernel, added to D or not; then 1000 runs with the same bits."""
+        """Random groups, empty ones too, with every kernel and in every way, added to D or not, more groups than a
+        launch takes; then 1000 runs with the same bits."""
         names, count = kernel_names("kgrouped"), 0
         while count < self.options.shapes // 4:
             m = self.random.choice((1, 2, 7, 33, 64, 65, 100, 128, 129, 257, 384, 500, 777))
@@ -181,6 +222,8 @@ class Wgrad:
             self.one_k_grouped(300, 136, [1] * 1024, layout, None, 1, rows=4)
         self.wild_k_offsets()
         self.repeat_k_grouped(names)
+        self.blocks_in_turn()
+        self.captured_k_grouped()
         return {"gemms": count + len(LAYOUTS), "kernels": len(names)}
 
     def wild_k_offsets(self):
@@ -206,6 +249,38 @@ class Wgrad:
             if int(different):
                 raise AssertionError(f"{name}: {int(different)} elements moved in 1000 runs")
 
+    def blocks_in_turn(self):
+        """Calls with other sizes follow one another at once: none may see the tensor maps of the next one."""
+        problems = [KGroups(300, 264, sizes, "mn", self.generator) for sizes in ([5, 0, 2] * 9, [1, 7, 3] * 9)]
+        for p in problems:
+            p.prepare(self.tested)()
+        wanted = [p.d.clone() for p in problems]
+        calls = [p.prepare(self.tested, way="blocks", pdl=1) for p in problems]
+        different = torch.zeros((), device="cuda", dtype=torch.int64)
+        for i in range(400):
+            p, want = problems[i % 2], wanted[i % 2]
+            p.d.zero_()
+            calls[i % 2]()
+            calls[1 - i % 2]()
+            different += (p.d.view(torch.int32) != want.view(torch.int32)).sum()
+        if int(different):
+            raise AssertionError(f"blocks of other sizes in turn: {int(different)} elements moved in 400 runs")
+
+    def captured_k_grouped(self):
+        """A graph keeps the sizes that were on the host when it was captured."""
+        for way in WAYS[1:]:
+            p = KGroups(200, 136, [3, 0, 4, 1] * 5, "mn", self.generator)
+            p.prepare(self.tested)()
+            want, offsets, graph = p.d.clone(), p.offsets.cpu(), torch.cuda.CUDAGraph()
+            call = p.prepare(self.tested, way=way, offsets=offsets)
+            with torch.cuda.graph(graph):
+                call()
+            p.d.zero_()
+            offsets.zero_()
+            graph.replay()
+            if int((p.d.view(torch.int32) != want.view(torch.int32)).sum()) or not p.around_intact():
+                raise AssertionError(f"a replayed graph and a direct call differ, {way}")
+
     def k_grouped_speed(self):
         """Gradients of experts' weights, added to D in f32: the planner's choice and each kernel."""
         chance, rows = random.Random(0), []
@@ -214,7 +289,11 @@ class Wgrad:
             blocks = [-(-size // 128) for size in sizes]
             p = KGroups(m, n, blocks, "mn", self.generator)
             d = p.old.zero_()
-            calls = {"finegemm": p.prepare(self.tested, d, accumulate=1)} | {
+            calls = {
+                "finegemm": p.prepare(self.tested, d, accumulate=1),
+                "sizes on the host": p.prepare(self.tested, d, way="host", accumulate=1),
+                "blocks": p.prepare(self.tested, d, way="blocks", accumulate=1),
+            } | {
                 name: p.prepare(self.tested, d, accumulate=1, config=name)
                 for name in kernel_names("kgrouped")
                 if self.takes(name, m)
@@ -228,8 +307,8 @@ class Wgrad:
             torch.cuda.empty_cache()
         record = self.machine() | {
             "method": "bench/gpu_timing.py: CUPTI, L2 flushed, all kernels in turn, median of "
-            f"{self.options.rounds}; groups have 0.7 to 1.3 of the expected k, drawn by seed 0 in this order and "
-            "rounded up to multiples of 128",
+            f"{self.options.rounds}, the sum over the launches of a call; groups have 0.7 to 1.3 of the expected k, "
+            "drawn by seed 0 in this order and rounded up to multiples of 128",
             "rows": rows,
         }
         write_record(self.options.out / "k_grouped_h200.json", record)

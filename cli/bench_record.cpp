@@ -50,9 +50,9 @@ Json json_of(const Head& h) {
 
 Json json_of(const Row& row) {
     const auto [m, n, k] = row.shape;
-    Json out = {{"kind", row.groups ? "grouped" : "dense"}, {"shape", {m, n, k}}};
-    if (row.groups)
-        out.update({{"groups", row.groups->count}, {"busy_groups", row.groups->busy}, {"form", row.groups->form}});
+    Json out = {{"kind", row.groups ? row.groups->kind : "dense"}, {"shape", {m, n, k}}};
+    if (const auto& g = row.groups)
+        out.update({{"groups", g->count}, {"busy_groups", g->busy}, {g->option, g->how}});
     out["us"] = Json::object();
     for (const Entry& e : row.entries) {
         if (e.error) out["error"][e.name] = rounded(*e.error, 1e6);

@@ -22,10 +22,11 @@ struct Head {
     std::optional<Baselines> baselines{};
 };
 
-/// Of a grouped product.
+/// Of a grouped product, in the record's words.
 struct RowGroups {
-    std::string form{};
-    int64_t count = 0, busy = 0;  // all; those with rows
+    std::string kind{};           // "grouped", "k_grouped"
+    std::string option{}, how{};  // "form" or "layout", and its value
+    int64_t count = 0, busy = 0;  // all; those with rows or k
 };
 
 struct Row {

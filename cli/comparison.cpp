@@ -65,7 +65,7 @@ double share_of_bound(Gpu& gpu, const GemmArgs& args) {
     Matrix result = args.d;
     result.data = d.bytes.data();
     result.device = {};
-    return accuracy_of({a.view, sfa.view, b.view, sfb.view, result}, kRowsToCheck).of_bound;
+    return accuracy_of(GemmArgs{a.view, sfa.view, b.view, sfb.view, result}, kRowsToCheck).of_bound;
 }
 
 void take_times(Gpu& gpu, int repeats, std::span<Entry* const> timed, std::span<const std::function<void()>> calls) {

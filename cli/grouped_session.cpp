@@ -32,18 +32,6 @@ ConstStack stack_of(const Matrix& all, int64_t count) {
     return {first, count, first.rows * first.row_stride};
 }
 
-/// Takes `to` from a long row of random values, cyclically, beginning at one of them.
-void fill(HostMatrix& to, const HostMatrix& random, int64_t first) {
-    const size_t period = random.bytes.size();
-    size_t from = static_cast<size_t>(first * size_of(random.dtype)) % period;
-    for (size_t at = 0; at < to.bytes.size();) {
-        const size_t part = std::min(to.bytes.size() - at, period - from);
-        std::memcpy(&to.bytes[at], &random.bytes[from], part);
-        at += part;
-        from = 0;
-    }
-}
-
 }  // namespace
 
 CLI::Option* add_group_options(CLI::App& command, GroupOptions& o) {

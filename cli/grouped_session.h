@@ -21,7 +21,7 @@ struct GroupOptions {
 /// Returns --groups.
 CLI::Option* add_group_options(CLI::App& command, GroupOptions& o);
 
-/// `m` rows divided among groups at random. Some have none; of several groups at least one.
+/// `m` rows, or other things, divided among groups at random. Some have none; of several groups at least one.
 std::vector<int64_t> ragged_sizes(int64_t m, int64_t groups, uint64_t seed);
 
 /// Groups of these sizes in one form, with no more rows than it needs.

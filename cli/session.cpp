@@ -80,6 +80,17 @@ HostMatrix random_matrix(int64_t rows, int64_t cols, uint64_t seed) {
     return matrix;
 }
 
+void fill(HostMatrix& to, const HostMatrix& random, int64_t first) {
+    const size_t period = random.bytes.size();
+    size_t from = static_cast<size_t>(first * size_of(random.dtype)) % period;
+    for (size_t at = 0; at < to.bytes.size();) {
+        const size_t part = std::min(to.bytes.size() - at, period - from);
+        std::memcpy(&to.bytes[at], &random.bytes[from], part);
+        at += part;
+        from = 0;
+    }
+}
+
 Matrix place(const Target& target, HostMatrix& matrix) {
     Matrix view = matrix.view();
     if (target.gpu) {

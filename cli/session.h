@@ -31,6 +31,9 @@ inline constexpr int64_t kRandomPeriod = 4'194'301;
 /// Standard normal values, f32; the same on every machine for the same seed.
 HostMatrix random_matrix(int64_t rows, int64_t cols, uint64_t seed);
 
+/// Takes `to` from a long row of random values, cyclically, beginning at one of them.
+void fill(HostMatrix& to, const HostMatrix& random, int64_t first);
+
 /// Memory for the matrix where the target computes: its own, on the CPU.
 Matrix place(const Target& target, HostMatrix& matrix);
 /// Copies to a matrix that was placed.

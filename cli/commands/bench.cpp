@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/comparison.h"
 #include "cli/grouped_session.h"
+#include "cli/k_grouped_session.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/shapes.h"
@@ -23,6 +24,7 @@ namespace {
 struct BenchOptions {
     ShapeOptions shapes;
     GroupOptions groups;
+    KGroupOptions k_groups;
     std::string device = "auto", config, cublaslt, output, commit;
     int repeats = 0;
     bool peers = false, ceilings = false, json = false;
@@ -71,7 +73,15 @@ public:
     }
 
     Row measure(const Shape& shape) {
-        if (options_.groups.count > 0) return measure_groups(shape);
+        const uint64_t seed = options_.shapes.seed;
+        if (const GroupOptions& o = options_.groups; o.count > 0) {
+            GroupedSession session(context_, target_, shape, o, seed);
+            return measure_groups(session, shape, {"grouped", "form", o.form, o.count, session.busy_groups()});
+        }
+        if (const KGroupOptions& o = options_.k_groups; o.count > 0) {
+            KGroupedSession session(context_, target_, shape, o, seed);
+            return measure_groups(session, shape, {"k_grouped", "layout", o.layout, o.count, session.busy_groups()});
+        }
         if (!target_.gpu) return measure_on_cpu(shape);
         Row row{.shape = shape, .entries = comparison_->of(shape)};
         if (monitor_) row.reading = monitor_->read();
@@ -81,9 +91,12 @@ public:
 
 private:
     std::string shapes_text() const {
-        const GroupOptions& groups = options_.groups;
-        if (groups.count == 0) return text_of(options_.shapes);
-        return fmt::format("{} --groups {} --form {}", text_of(options_.shapes), groups.count, groups.form);
+        const auto& [groups, form] = options_.groups;
+        const auto& [k_groups, layout] = options_.k_groups;
+        std::string text = text_of(options_.shapes);
+        if (groups > 0) text += fmt::format(" --groups {} --form {}", groups, form);
+        if (k_groups > 0) text += fmt::format(" --k-groups {} --layout {}", k_groups, layout);
+        return text;
     }
 
     GemmOptions gemm_options() const {
@@ -93,12 +106,10 @@ private:
     }
 
     /// Checked as a comparison checks: a wrong result has no time.
-    Row measure_groups(const Shape& shape) {
+    template <typename Session>
+    Row measure_groups(Session& session, const Shape& shape, RowGroups groups) {
         constexpr int64_t kRowsToCheck = 4;
-        GroupedSession session(context_, target_, shape, options_.groups, options_.shapes.seed);
-        Row row{.shape = shape,
-                .groups = RowGroups{options_.groups.form, options_.groups.count, session.busy_groups()},
-                .kernel = "CPU, fast"};
+        Row row{.shape = shape, .groups = std::move(groups), .kernel = "CPU, fast"};
         Entry entry{.name = "finegemm", .us = session.time(gemm_options(), options_.repeats)};
         entry.error = accuracy_of(session.fetch(), kRowsToCheck).of_bound;
         if (!(*entry.error <= 1))
@@ -145,10 +156,12 @@ std::string text_of(const Row& row) {
     const Entry& ours = row.entries[0];
     const double us = ours.us;
     const bool timed = ours.gap.empty();
-    const int64_t matrices_b = row.groups ? row.groups->busy : 1;
+    const bool of_k = row.groups && row.groups->kind == "k_grouped";
+    const double bytes = of_k ? traffic_bytes(KGroupedShape{m, n, k, row.groups->count})
+                              : traffic_bytes(m, n, k, row.groups ? row.groups->busy : 1);
     return fmt::format("{:>7} {:>7} {:>7} {:>10} {:>14} {:>12}{}  {}\n", m, n, k, timed ? time_text(us) : "WRONG",
                        timed ? rate_text(operations(m, n, k) / us, "FLOP/s") : "",
-                       timed ? rate_text(traffic_bytes(m, n, k, matrices_b) / us, "B/s") : "", peers_text(row),
+                       timed ? rate_text(bytes / us, "B/s") : "", peers_text(row),
                        row.kernel);
 }
 
@@ -195,6 +208,7 @@ Run add_bench(CLI::App& app) {
     CLI::App* command = app.add_subcommand("bench", "Time many shapes, beside cuBLASLt where that is asked for");
     add_shape_options(*command, o->shapes, "without any, the table on a GPU and three small ones on a CPU");
     CLI::Option* groups = add_group_options(*command, o->groups);
+    CLI::Option* k_groups = add_k_group_options(*command, o->k_groups)->excludes(groups);
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")
         ->capture_default_str();
     command->add_option("--config", o->config, "A kernel by name, for all shapes");
@@ -202,7 +216,7 @@ Run add_bench(CLI::App& app) {
         ->check(CLI::Range(1, 1'000'000));
     auto* peers = command->add_flag(
         "--peers", o->peers, "Time cuBLASLt too, with one scale per tensor and with block scales, in turn with ours");
-    peers->excludes(groups);
+    peers->excludes(groups, k_groups);
     command
         ->add_option("--cublaslt", o->cublaslt, "Its library, or a directory with it, to try before the usual places")
         ->needs(peers);

@@ -8,6 +8,7 @@
 
 #include <finegemm/gemm.h>
 #include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 
 #include "cli/commands.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 struct ExplainOptions {
     int64_t m = 0, n = 0, k = 0;
-    std::optional<int64_t> groups;
+    std::optional<int64_t> groups, k_groups;
     int64_t expected_rows = 0, alignment = 0;
     std::string device = "auto", table;
     bool batch_invariant = false;
@@ -68,6 +69,7 @@ void print_chosen(const nlohmann::json& chosen) {
 
 std::string account_of(const ExplainOptions& o) {
     const std::string device = o.device == "auto" ? "" : o.device;
+    if (o.k_groups) return explain(KGroupedShape{.m = o.m, .n = o.n, .k = o.k, .groups = *o.k_groups}, device, o.table);
     if (!o.groups) return explain(o.m, o.n, o.k, device, o.batch_invariant, o.table);
     const GroupedShape shape{.m = o.m,
                              .n = o.n,
@@ -87,7 +89,9 @@ ExitCode run(const ExplainOptions& o) {
     const auto out = nlohmann::json::parse(text);
     const auto& chosen = out.at("chosen");
     std::cout << fmt::format("{} x {} x {}{} on {}: {}\n", o.m, o.n, o.k,
-                             o.groups ? fmt::format(" in {} groups", *o.groups) : "",
+                             o.groups     ? fmt::format(" in {} groups", *o.groups)
+                             : o.k_groups ? fmt::format(" in {} groups of K", *o.k_groups)
+                                          : "",
                              out.at("device").get<std::string>(),
                              chosen.is_null() ? "no kernel can take it" : chosen.at("name").get<std::string>());
     if (!chosen.is_null()) print_chosen(chosen);
@@ -113,6 +117,9 @@ Run add_explain(CLI::App& app) {
         ->needs(groups);
     command->add_option("--alignment", o->alignment, "Of groups that row indices tell, which bounds tiles")
         ->needs(groups);
+    command
+        ->add_option("--k-groups", o->k_groups, "Explain the K-grouped GEMM of so many groups, which have K together")
+        ->excludes(groups);
     command->add_option("--device", o->device, "auto (the GPU present, else h200), h200, h100, gh200, h800 or h20")
         ->capture_default_str();
     command->add_option("--plan-table", o->table, "A file of tune; without it, and with --device auto, that of "

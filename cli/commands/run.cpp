@@ -10,6 +10,7 @@
 #include "api/accuracy.h"
 #include "cli/commands.h"
 #include "cli/grouped_session.h"
+#include "cli/k_grouped_session.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/text.h"
@@ -21,6 +22,7 @@ namespace {
 struct RunOptions {
     std::vector<int64_t> shape;
     GroupOptions groups;
+    KGroupOptions k_groups;
     std::string a, b, sfa, sfb, out, device = "auto", numerics = "fast", config;
     int repeats = 5;
     uint64_t seed = 1;
@@ -76,17 +78,27 @@ struct Report {
     double us = 0;
     int repeats = 0;
     Accuracy accuracy{};
-    std::string form{};                  // of groups
-    std::vector<int64_t> group_sizes{};  // of a grouped product, in rows
+    double bytes = 0;                    // that go over the memory's bus at least
+    std::string form{}, layout{};        // of groups; of groups of K
+    std::vector<int64_t> group_sizes{};  // of a grouped product, in rows or in k
 
     bool right() const { return accuracy.of_bound <= 1; }
-    bool grouped() const { return !group_sizes.empty(); }
     double flop_per_us() const { return operations(problem.m, problem.n, problem.k) / us; }
-    double bytes_per_us() const {
-        const int64_t busy = grouped() ? std::ranges::count_if(group_sizes, [](int64_t rows) { return rows > 0; }) : 1;
-        return traffic_bytes(problem.m, problem.n, problem.k, busy) / us;
-    }
+    double bytes_per_us() const { return bytes / us; }
 };
+
+/// What is multiplied, and in which groups.
+std::string product_text(const Report& r) {
+    const auto& [m, n, k] = r.problem;
+    const bool of_k = !r.layout.empty();
+    std::string text = fmt::format("product  D[{}{}, {}] = A[{}, {}] * B[{}{}, {}]^T in e4m3, scales 1x128{}\n",
+                                   of_k ? "group, " : "", m, n, m, k, r.form.empty() ? "" : "group, ", n, k,
+                                   of_k ? "" : " and 128x128");
+    if (r.group_sizes.empty()) return text;
+    const auto [least, most] = std::ranges::minmax(r.group_sizes);
+    text += fmt::format("groups   {} of {} to {} ", r.group_sizes.size(), least, most);
+    return text + (of_k ? fmt::format("k, as {}\n", r.layout) : fmt::format("rows, told by {}\n", r.form));
+}
 
 void print_json(const Report& r) {
     nlohmann::ordered_json out = {{"shape", {r.problem.m, r.problem.n, r.problem.k}},
@@ -102,29 +114,23 @@ void print_json(const Report& r) {
                                     {"of_bound", r.accuracy.of_bound},
                                     {"rows", r.accuracy.rows}}},
                                   {"right", r.right()}};
-    if (r.grouped()) {
-        out["form"] = r.form;
-        out["group_rows"] = r.group_sizes;
-    }
+    if (!r.form.empty()) out.update({{"form", r.form}, {"group_rows", r.group_sizes}});
+    if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
     if (!r.why.empty()) out["why_no_gpu"] = r.why;
     std::cout << out.dump(2) << '\n';
 }
 
 void print_text(const Report& r) {
-    const auto& [m, n, k] = r.problem;
+    const int64_t rows = r.problem.m * (r.layout.empty() ? 1 : static_cast<int64_t>(r.group_sizes.size()));
     std::cout << fmt::format("device   {}\n", r.device);
     if (!r.why.empty()) std::cout << fmt::format("         {}\n", r.why);
-    std::cout << fmt::format("product  D[{}, {}] = A[{}, {}] * B[{}{}, {}]^T in e4m3, scales 1x128 and 128x128\n", m, n,
-                             m, k, r.grouped() ? "group, " : "", n, k);
-    if (r.grouped())
-        std::cout << fmt::format("groups   {} of {} to {} rows, told by {}\n", r.group_sizes.size(),
-                                 std::ranges::min(r.group_sizes), std::ranges::max(r.group_sizes), r.form);
+    std::cout << product_text(r);
     std::cout << fmt::format("kernel   {}\n", r.kernel);
     std::cout << fmt::format("time     {} (median of {}), {}, {}\n", time_text(r.us), r.repeats,
                              rate_text(r.flop_per_us(), "FLOP/s"), rate_text(r.bytes_per_us(), "B/s"));
     std::cout << fmt::format(
         "error    {:.2e} relative RMS, {:.2e} of the largest value at worst; {} of {} rows, against double sums\n",
-        r.accuracy.relative_rms, r.accuracy.worst, r.accuracy.rows, m);
+        r.accuracy.relative_rms, r.accuracy.worst, r.accuracy.rows, rows);
     std::cout << fmt::format("result   {}: {:.1f}% of the error bound at worst\n", r.right() ? "right" : "WRONG",
                              100 * r.accuracy.of_bound);
 }
@@ -157,6 +163,7 @@ Report run_dense(const RunOptions& o, Context& context, const Target& target, Pr
     Session session(context, target, std::move(*a), std::move(*b));
     progress.at(2, kSteps, "multiplying");
     Report report = report_of(o, target, p);
+    report.bytes = traffic_bytes(p.m, p.n, p.k);
     report.us = session.time(gemm_options(o), o.repeats);
     if (target.gpu) report.kernel = o.config.empty() ? target.gpu->kernel_for(p.m, p.n, p.k) : o.config;
     progress.at(3, kSteps, "checking");
@@ -165,13 +172,11 @@ Report run_dense(const RunOptions& o, Context& context, const Target& target, Pr
     return report;
 }
 
-Report run_grouped(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
-    const Problem p = problem_of(o, {}, {}, target.gpu != nullptr);
-    progress.at(1, kSteps, "quantising");
-    GroupedSession session(context, target, {p.m, p.n, p.k}, o.groups, o.seed);
+/// The rest of a run with groups, of rows or of K.
+template <typename Session>
+Report run_session(const RunOptions& o, const Target& target, const Problem& p, Session& session, Progress& progress) {
     progress.at(2, kSteps, "multiplying");
     Report report = report_of(o, target, p);
-    report.form = o.groups.form;
     report.group_sizes = session.sizes();
     report.us = session.time(gemm_options(o), o.repeats);
     if (target.gpu) report.kernel = o.config.empty() ? target.gpu->kernel_for(session.shape()) : o.config;
@@ -180,11 +185,32 @@ Report run_grouped(const RunOptions& o, Context& context, const Target& target, 
     return report;
 }
 
+Report run_grouped(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
+    const Problem p = problem_of(o, {}, {}, target.gpu != nullptr);
+    progress.at(1, kSteps, "quantising");
+    GroupedSession session(context, target, {p.m, p.n, p.k}, o.groups, o.seed);
+    Report report = run_session(o, target, p, session, progress);
+    report.form = o.groups.form;
+    report.bytes = traffic_bytes(p.m, p.n, p.k, session.busy_groups());
+    return report;
+}
+
+Report run_k_grouped(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
+    const Problem p = problem_of(o, {}, {}, target.gpu != nullptr);
+    progress.at(1, kSteps, "quantising");
+    KGroupedSession session(context, target, {p.m, p.n, p.k}, o.k_groups, o.seed);
+    Report report = run_session(o, target, p, session, progress);
+    report.layout = o.k_groups.layout;
+    report.bytes = traffic_bytes(session.shape());
+    return report;
+}
+
 ExitCode run(const RunOptions& o) {
     Progress progress;
     Context context;
     const Target target = choose_target(context, o.device);
-    const Report report = (o.groups.count > 0 ? run_grouped : run_dense)(o, context, target, progress);
+    const auto run_it = o.groups.count > 0 ? run_grouped : o.k_groups.count > 0 ? run_k_grouped : run_dense;
+    const Report report = run_it(o, context, target, progress);
     progress.pause();
     o.json ? print_json(report) : print_text(report);
     return report.right() ? kOk : kWrongResult;
@@ -200,15 +226,16 @@ Run add_run(CLI::App& app) {
         ->option_text("M N K")
         ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}));
     CLI::Option* groups = add_group_options(*command, o->groups);
+    CLI::Option* k_groups = add_k_group_options(*command, o->k_groups)->excludes(groups);
     command->add_option("--a", o->a,
                         "A [M, K]: FILE.npy or FILE.safetensors:TENSOR of f32, f16, bf16 or e4m3; random without it")
-        ->excludes(groups);
-    command->add_option("--b", o->b, "B [N, K], like A")->excludes(groups);
+        ->excludes(groups, k_groups);
+    command->add_option("--b", o->b, "B [N, K], like A")->excludes(groups, k_groups);
     command->add_option("--sfa", o->sfa, "Scales of A, f32 [M, K/128], when its file has e4m3 codes; ones without it")
-        ->excludes(groups);
+        ->excludes(groups, k_groups);
     command->add_option("--sfb", o->sfb, "Scales of B, f32 [N/128, K/128], like those of A")
-        ->excludes(groups);
-    command->add_option("--out", o->out, "Write D to this .npy file, as f32")->excludes(groups);
+        ->excludes(groups, k_groups);
+    command->add_option("--out", o->out, "Write D to this .npy file, as f32")->excludes(groups, k_groups);
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")
         ->capture_default_str();
     command->add_option("--numerics", o->numerics, "On the CPU: fast, exact (double sums) or hopper (the GPU's bits)")

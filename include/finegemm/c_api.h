@@ -33,6 +33,7 @@ enum { FINEGEMM_CPU = 1, FINEGEMM_CUDA = 2 };
 enum { FINEGEMM_NUMERICS_FAST = 0, FINEGEMM_NUMERICS_EXACT = 1, FINEGEMM_NUMERICS_HOPPER = 2 };
 enum { FINEGEMM_NVRTC = 0, FINEGEMM_NVCC = 1 };
 enum { FINEGEMM_OFFSETS = 1, FINEGEMM_INDICES = 2, FINEGEMM_PREFIX_SUMS = 3, FINEGEMM_MASKED = 4 };
+enum { FINEGEMM_COLUMNS = 0, FINEGEMM_BLOCKS = 1 };
 enum { FINEGEMM_AS_CONTEXT = 0, FINEGEMM_ON = 1, FINEGEMM_OFF = 2 };
 
 /* Owned by the caller. The message is cut to fit and ends with a zero; it is empty where the code is FINEGEMM_OK. */
@@ -113,8 +114,10 @@ typedef struct finegemm_k_grouped_gemm_args {
     finegemm_stack d;
     const int32_t* offsets; /* [groups + 1], multiples of 128 */
     int64_t groups;
-    int32_t device_type; /* of the offsets */
+    int32_t device_type; /* of the offsets: that of d, or FINEGEMM_CPU */
     int32_t device_index;
+    int32_t layout;   /* FINEGEMM_COLUMNS: groups side by side in a and b; _BLOCKS: one behind the other */
+    int32_t reserved; /* 0 */
 } finegemm_k_grouped_gemm_args;
 
 typedef struct finegemm_gemm_options {
@@ -178,6 +181,10 @@ FINEGEMM_C_API int32_t finegemm_explain(int64_t m, int64_t n, int64_t k, const c
 FINEGEMM_C_API int32_t finegemm_explain_grouped(int64_t m, int64_t n, int64_t k, int64_t groups, int64_t expected_rows,
                                                 int64_t alignment, const char* device, char* buffer, size_t capacity,
                                                 size_t* needed, finegemm_error* error);
+
+/* The same for groups of k. `k`: of all groups together. */
+FINEGEMM_C_API int32_t finegemm_explain_k_grouped(int64_t m, int64_t n, int64_t k, int64_t groups, const char* device,
+                                                  char* buffer, size_t capacity, size_t* needed, finegemm_error* error);
 
 #ifdef __cplusplus
 }

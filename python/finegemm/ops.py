@@ -140,12 +140,19 @@ def k_grouped_gemm(
     """gemm for groups that have each a part of K and a d of its own, as gradients of experts' weights. Returns `d`.
 
     a [M, K], b [N, K], sfa [M, K/128] and sfb [N, K/128] have the k of all groups side by side. `offsets` [G + 1],
-    int32, on the device of d, multiples of 128: group g has the k from offsets[g] up to offsets[g + 1]. d [G, M, N]:
-    float32; a new array of a's library when None.
+    multiples of 128: group g has the k from offsets[g] up to offsets[g + 1], k_g of them. d [G, M, N]: float32; a new
+    array of a's library when None.
+
+    With one dimension a and b have the groups one behind the other: a [M * K] is first [M, k_0], then [M, k_1] and so
+    on, row-major, and b [N * K] the same with N. The scales stay as they are, and tell M, N and K.
+
+    `offsets` is an array of int32 on the device of d, or on the CPU, or a list of ints. A GPU reads its own when the
+    kernel runs, nothing waits for them; ones that break the rules lead to nothing outside of the arrays, and
+    `check_values` names them. Those on the CPU are checked here, and a CUDA graph keeps them. Where a and b have one
+    dimension they must be on the CPU.
 
     With `accumulate` the products are added to d; a group without k then leaves its d as it is, and else makes it zero.
-    A GPU reads the offsets when the kernel runs, nothing waits for them; ones that break the rules lead to nothing
-    outside of the arrays, and `check_values` names them. The rest as in gemm; results are always batch-invariant.
+    The rest as in gemm; results are always batch-invariant.
     """
     return _native.k_grouped_gemm(
         (context or default_context()).handle,
@@ -220,6 +227,7 @@ def explain(
     groups: int | None = None,
     expected_m: int = 0,
     alignment: int = 0,
+    k_groups: int | None = None,
     batch_invariant: bool = False,
     plan_table: str | None = None,
 ) -> dict[str, Any]:
@@ -227,9 +235,11 @@ def explain(
 
     `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200. `groups`: for
     grouped_gemm with so many, which have m rows together; then `expected_m` as there, and `alignment` if m_indices say
-    which rows are whose. `batch_invariant`: as in gemm. `plan_table`: a file of `finegemm tune`; without one that of
-    FINEGEMM_PLAN_TABLE, if `device` is None.
+    which rows are whose. `k_groups`: for k_grouped_gemm with so many, which have k together. `batch_invariant`: as in
+    gemm. `plan_table`: a file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE, if `device` is None.
     """
-    text = _native.explain(m, n, k, groups, expected_m, alignment, device or "", batch_invariant, plan_table or "")
+    text = _native.explain(
+        m, n, k, groups, expected_m, alignment, k_groups, device or "", batch_invariant, plan_table or ""
+    )
     plan: dict[str, Any] = json.loads(text)
     return plan

@@ -64,6 +64,13 @@ void check_dimensions(std::string_view name, const DLTensor& tensor, int wanted)
                     fmt::format("{}: has {} dimensions, must have {}; reshape it", name, tensor.ndim, wanted));
 }
 
+/// Of one dimension.
+void check_contiguous(std::string_view name, const DLTensor& tensor) {
+    if (tensor.strides && tensor.shape[0] > 1 && tensor.strides[0] != 1)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{}: has stride {}, must be 1; make it contiguous", name, tensor.strides[0]));
+}
+
 }  // namespace
 
 Matrix matrix_of(std::string_view name, const DLTensor& tensor) {
@@ -92,15 +99,31 @@ Stack stack_of(std::string_view name, const DLTensor& tensor) {
             .stride = tensor.strides ? tensor.strides[0] : tensor.shape[1] * tensor.shape[2]};
 }
 
+Matrix blocks_of(std::string_view name, const DLTensor& tensor, int64_t rows, int64_t cols) {
+    check_dimensions(name, tensor, 1);
+    check_contiguous(name, tensor);
+    int64_t elements = 0;
+    if (__builtin_mul_overflow(rows, cols, &elements) || tensor.shape[0] != elements)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{0}: has {1} elements in one dimension, must have {2} * {3}: rows of sf{0}, and 128 "
+                                "for each of its columns; pass all groups, one behind the other",
+                                name, tensor.shape[0], rows, cols));
+    return {.data = static_cast<char*>(tensor.data) + tensor.byte_offset,
+            .dtype = dtype_of(name, tensor.dtype),
+            .rows = rows,
+            .cols = cols,
+            .row_stride = cols,
+            .col_stride = 1,
+            .device = device_of(name, tensor.device)};
+}
+
 Numbers numbers_of(std::string_view name, const DLTensor& tensor) {
     check_dimensions(name, tensor, 1);
     const DLDataType t = tensor.dtype;
     if (t.code != kDLInt || t.bits != 32 || t.lanes != 1)
         throw Error(Errc::InvalidArgument,
                     fmt::format("{}: has dtype {}, must be int32; convert it", name, name_of(t)));
-    if (tensor.strides && tensor.shape[0] > 1 && tensor.strides[0] != 1)
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("{}: has stride {}, must be 1; make it contiguous", name, tensor.strides[0]));
+    check_contiguous(name, tensor);
     const void* data = static_cast<const char*>(tensor.data) + tensor.byte_offset;
     return {static_cast<const int32_t*>(data), tensor.shape[0], device_of(name, tensor.device)};
 }

@@ -17,6 +17,9 @@ Matrix matrix_of(std::string_view name, const DLTensor& tensor);
 /// The same of three dimensions, the first of which counts matrices.
 Stack stack_of(std::string_view name, const DLTensor& tensor);
 
+/// The same of one dimension: matrices of `rows` rows, one behind the other, that have `cols` columns together.
+Matrix blocks_of(std::string_view name, const DLTensor& tensor, int64_t rows, int64_t cols);
+
 /// A vector of int32.
 struct Numbers {
     const int32_t* data;

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <finegemm/context.h>
 #include <finegemm/error.h>
@@ -229,21 +230,37 @@ Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a,
     return out;
 }
 
+/// A vector of int32, or a list or tuple of ints, which are copied to `room`.
+Numbers k_offsets_of(Tensors& tensors, PyObject* offsets, std::vector<int32_t>& room) {
+    if (!PyList_Check(offsets) && !PyTuple_Check(offsets)) return tensors.numbers("offsets", offsets);
+    const Py_ssize_t size = PySequence_Size(offsets);
+    for (Py_ssize_t i = 0; i < size; ++i)
+        room.push_back(clamped(integer("offsets", Object(PySequence_GetItem(offsets, i)).get())));
+    return {room.data(), static_cast<int64_t>(room.size()), Device{}};
+}
+
 Object k_grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObject* sfa, PyObject* b,
                            PyObject* sfb, PyObject* d, PyObject* offsets, PyObject* numerics, PyObject* config,
                            PyObject* check_values, PyObject* num_sms, PyObject* pdl, PyObject* accumulate,
                            PyObject* stream) {
     Tensors tensors(imports);
     check_accumulate(accumulate, d);
-    const Numbers numbers = tensors.numbers("offsets", offsets);
-    KGroupedGemmArgs problem{.a = tensors.matrix("a", a),
-                             .sfa = tensors.matrix("sfa", sfa),
-                             .b = tensors.matrix("b", b),
-                             .sfb = tensors.matrix("sfb", sfb),
+    std::vector<int32_t> room;
+    const Numbers numbers = k_offsets_of(tensors, offsets, room);
+    const Matrix a_scales = tensors.matrix("sfa", sfa), b_scales = tensors.matrix("sfb", sfb);
+    const KOperand left = tensors.k_operand("a", a, a_scales), right = tensors.k_operand("b", b, b_scales);
+    if (left.layout != right.layout)
+        throw Error(Errc::InvalidArgument, "b: must have as many dimensions as a: two where groups are columns of one "
+                                           "matrix, one where they are blocks; lay both out alike");
+    KGroupedGemmArgs problem{.a = left.matrix,
+                             .sfa = a_scales,
+                             .b = right.matrix,
+                             .sfb = b_scales,
                              .d = {},
                              .offsets = numbers.data,
                              .groups = numbers.size - 1,
-                             .offsets_device = numbers.device};
+                             .offsets_device = numbers.device,
+                             .layout = left.layout};
     const int64_t groups = std::max<int64_t>(problem.groups, 0);  // the library refuses what is below 1
     Object out = d == Py_None ? tensors.empty_like(a, {groups, problem.a.rows, problem.b.rows}, "float32", "d")
                               : Object::shared(d);
@@ -279,13 +296,19 @@ Object quantize_into(const Imports& imports, PyObject* context, PyObject* x, PyO
     return both;
 }
 
-/// `groups`: of a grouped product, or None.
+/// `groups`, `k_groups`: of a grouped or K-grouped product, or None.
 Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObject* groups, PyObject* expected_m,
-                    PyObject* alignment, PyObject* device, PyObject* batch_invariant, PyObject* plan_table) {
+                    PyObject* alignment, PyObject* k_groups, PyObject* device, PyObject* batch_invariant,
+                    PyObject* plan_table) {
+    if (groups != Py_None && k_groups != Py_None)
+        throw Error(Errc::InvalidArgument, "groups, k_groups: both are given, must be one at most; leave one out");
     GroupedShape shape{.m = integer("m", m), .n = integer("n", n), .k = integer("k", k)};
     const std::string gpu(text("device", device)), table(text("plan_table", plan_table));
     std::string plan;
-    if (groups == Py_None) {
+    if (k_groups != Py_None) {
+        const KGroupedShape of_k{.m = shape.m, .n = shape.n, .k = shape.k, .groups = integer("k_groups", k_groups)};
+        plan = explain(of_k, gpu, table);
+    } else if (groups == Py_None) {
         plan = explain(shape.m, shape.n, shape.k, gpu, truth(batch_invariant), table);
     } else {
         shape.groups = integer("groups", groups);

@@ -74,6 +74,13 @@ Matrix Tensors::matrix(const char* name, PyObject* x, Access access) {
 Stack Tensors::stack(const char* name, PyObject* x, Access access) { return stack_of(name, tensor(name, x, access)); }
 Numbers Tensors::numbers(const char* name, PyObject* x) { return numbers_of(name, tensor(name, x, Access::Read)); }
 
+KOperand Tensors::k_operand(const char* name, PyObject* x, const Matrix& scales) {
+    const DLTensor given = tensor(name, x, Access::Read);
+    if (given.ndim != 1) return {matrix_of(name, given), KLayout::Columns};
+    constexpr int64_t kScaleBlock = 128;
+    return {blocks_of(name, given, scales.rows, scales.cols * kScaleBlock), KLayout::Blocks};
+}
+
 Object Tensors::empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format,
                            const char* name) const {
     std::array<Object, 3> extents;   // null ends the arguments

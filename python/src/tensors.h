@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <finegemm/tensor.h>
+#include <finegemm/k_grouped.h>
 
 #include "dlpack.h"
 #include "matrix.h"
@@ -23,6 +23,11 @@ struct Imports {
 
 enum class Access { Read, Write };
 
+struct KOperand {
+    Matrix matrix;
+    KLayout layout;
+};
+
 /// The tensors of one call. What it reads of them is borrowed: good while it and the call's arguments live.
 class Tensors {
 public:
@@ -32,6 +37,8 @@ public:
     Matrix matrix(const char* name, PyObject* x, Access access = Access::Read);
     Stack stack(const char* name, PyObject* x, Access access = Access::Read);
     Numbers numbers(const char* name, PyObject* x);
+    /// A or B of a K-grouped product: a matrix, or a vector of blocks, whose extents its scales tell.
+    KOperand k_operand(const char* name, PyObject* x, const Matrix& scales);
     /// A new row-major tensor of x's library on x's device; `shape`: of two or three dimensions.
     Object empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format, const char* name) const;
     /// `given`, a number, where it is not None; else the stream on which the library of `x`, which is on `device`,

@@ -54,12 +54,48 @@ def test_groups_have_the_bits_of_gemm():
     np.testing.assert_array_equal(out[2], want)
 
 
+def blocks(x):
+    """Columns of groups as blocks one behind the other, what is of no group too."""
+    ends = (0, *OFFSETS, K)
+    return np.concatenate([x[:, i:j].reshape(-1) for i, j in zip(ends, ends[1:])])
+
+
+@pytest.mark.parametrize("numerics", ["fast", "exact", "hopper"])
+def test_blocks_have_the_bits_of_columns(numerics):
+    a, sfa, b, sfb = operands(M, N, K, row_b_scales=True)
+    want = finegemm.k_grouped_gemm(a, sfa, b, sfb, None, int32(*OFFSETS), numerics=numerics)
+    out = finegemm.k_grouped_gemm(blocks(a), sfa, blocks(b), sfb, None, int32(*OFFSETS), numerics=numerics)
+    np.testing.assert_array_equal(out, want)
+
+
+def test_offsets_may_be_a_list_of_ints():
+    args = operands(M, N, K, row_b_scales=True)
+    want = finegemm.k_grouped_gemm(*args, None, int32(*OFFSETS))
+    for offsets in (list(OFFSETS), OFFSETS, list(int32(*OFFSETS))):
+        np.testing.assert_array_equal(finegemm.k_grouped_gemm(*args, None, offsets), want)
+
+
+def test_explain_knows_groups_of_k():
+    plan = finegemm.explain(4096, 7168, 32768, device="h200", k_groups=8)
+    assert plan["problem"]["k_groups"] == 8
+    assert plan["chosen"]["name"].endswith("_kgrouped")
+    with pytest.raises(finegemm.InvalidArgument, match="both are given"):
+        finegemm.explain(4096, 7168, 32768, device="h200", groups=8, k_groups=8)
+
+
 MISUSES = {
     "nothing to add to": (dict(accumulate=True), "accumulate: is set, but d is None"),
     "int64": (dict(offsets=np.arange(4)), "offsets: has dtype int64, must be int32; convert it"),
     "no numbers": (dict(offsets=int32()), "groups: is -1, must be from 1 to 1024"),
     "one number": (dict(offsets=int32(0)), "groups: is 0, must be from 1 to 1024"),
-    "numbers out of order": (dict(offsets=int32(0, 256, 128), check_values=True), "offsets: [2] is 128, must be"),
+    "numbers out of order": (dict(offsets=int32(0, 256, 128)), "offsets: [2] is 128, must be"),
+    "list of too large numbers": (dict(offsets=[0, 2**40]), "offsets: [1] is 2147483647, must be from 0 to K = 896"),
+    "no list of ints": (dict(offsets=[0, "128"]), "offsets: must be an int, not of <class 'str'>"),
+    "a is blocks and b is not": (dict(a=np.zeros(M * K, np.uint8)), "b: must have as many dimensions as a"),
+    "blocks of another size": (
+        dict(a=np.zeros(M * K - 128, np.uint8), b=np.zeros(N * K, np.uint8)),
+        "a: has 29440 elements in one dimension, must have 33 * 896: rows of sfa, and 128 for each of its columns",
+    ),
     "d has too few matrices": (dict(d=np.zeros((2, M, N), np.float32)), "d: has 2 matrices, must have 3"),
     "d is a matrix": (dict(d=np.zeros((M, N), np.float32)), "d: has 2 dimensions, must have 3; reshape it"),
     "sfb of blocks": (dict(sfb=np.ones((1, 7), np.float32)), "sfb: has shape [1, 7], must be [72, 7]"),
@@ -70,7 +106,7 @@ MISUSES = {
 def test_misuse_is_explained(name):
     changes, sentence = MISUSES[name]
     values = dict(zip(("a", "sfa", "b", "sfb"), operands(M, N, K, row_b_scales=True)))
-    with pytest.raises(finegemm.InvalidArgument) as caught:
+    with pytest.raises((finegemm.InvalidArgument, TypeError)) as caught:
         finegemm.k_grouped_gemm(**(values | {"d": None, "offsets": int32(*OFFSETS)} | changes))
     assert sentence in str(caught.value)
 

@@ -10,6 +10,7 @@
 
 #include "backend/cpu_gemm.h"
 #include "backend/cpu_grouped.h"
+#include "backend/cpu_k_grouped.h"
 
 namespace finegemm {
 
@@ -56,6 +57,18 @@ GemmArgs some_rows(const GemmArgs& all, int64_t max_rows) {
     return args;
 }
 
+float element(const ConstMatrix& d, int64_t at) {
+    if (d.dtype == DType::F32) return static_cast<const float*>(d.data)[at];
+    return float_of_bf16(static_cast<const uint16_t*>(d.data)[at]);
+}
+
+/// Of an element of D: f32 takes one rounding at most after the sum, to the next of its 24 bits.
+double bound_of(DType d, double absolute, double exact, int64_t k_blocks) {
+    if (d != DType::F32) return error_bound(absolute, exact, k_blocks);
+    const double sum = sum_bound(absolute, k_blocks);
+    return sum + (std::abs(exact) + sum) * 0x1p-24;
+}
+
 /// What is known after some GEMMs.
 struct Tally {
     double errors = 0, values = 0;   // sums of squares
@@ -87,15 +100,16 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
     for (size_t i = 0; i < count; ++i) {
         const auto n = static_cast<size_t>(args.d.cols);
         const auto at = static_cast<int64_t>(i / n) * args.d.row_stride + static_cast<int64_t>(i % n);
-        const double error = std::abs(float_of_bf16(static_cast<const uint16_t*>(args.d.data)[at]) - exact[i]);
+        const double error = std::abs(element(args.d, at) - exact[i]);
         const bool lost = std::isnan(error) && !std::isnan(exact[i]);
         tally.errors += error * error;
         tally.values += exact[i] * exact[i];
         tally.largest = std::max(tally.largest, std::abs(exact[i]));
         tally.worst = std::max(tally.worst, error);
-        const double share =
-            lost ? std::numeric_limits<double>::infinity() : error / error_bound(absolute[i], exact[i], k_blocks);
-        tally.of_bound = std::max(tally.of_bound, share);
+        if (lost) tally.of_bound = std::numeric_limits<double>::infinity();
+        else if (error > 0)
+            tally.of_bound =
+                std::max(tally.of_bound, error / bound_of(args.d.dtype, absolute[i], exact[i], k_blocks));
     }
     tally.rows += args.d.rows;
 }
@@ -121,6 +135,17 @@ Accuracy accuracy_of(const GroupedGemmArgs& args, int64_t max_rows) {
         const int64_t share = std::max<int64_t>(1, max_rows / static_cast<int64_t>(runs.size()));
         add(tally, some_rows(gemm_of(args, runs[i], layout.stacked), share), pool);
     }
+    return tally.accuracy();
+}
+
+Accuracy accuracy_of(const KGroupedGemmArgs& args, int64_t max_rows) {
+    const KGroupLayout layout = layout_of(args);
+    ThreadPool pool(0);
+    Tally tally;
+    const auto most = static_cast<uint32_t>(std::min<int64_t>(max_rows, layout.groups));
+    const uint32_t step = ceil_div(layout.groups, most);   // fewer groups, if they are more than rows
+    for (uint32_t g = 0; g < layout.groups; g += step)
+        add(tally, some_rows(gemm_of(args, g, layout.group(g)), max_rows / most), pool);
     return tally.accuracy();
 }
 

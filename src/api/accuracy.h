@@ -3,6 +3,7 @@
 
 #include <finegemm/gemm.h>
 #include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 
 namespace finegemm {
 
@@ -19,6 +20,9 @@ Accuracy accuracy_of(const GemmArgs& args, int64_t max_rows);
 /// The same, with some rows of each group or, if there are more groups than `max_rows`, of some; without any row, no
 /// error.
 Accuracy accuracy_of(const GroupedGemmArgs& args, int64_t max_rows);
+
+/// The same, of groups of K that were not added to anything; the offsets are on the CPU, too.
+Accuracy accuracy_of(const KGroupedGemmArgs& args, int64_t max_rows);
 
 /// The root mean square of x - y over that of y. Two bf16 matrices of one shape on the CPU, rows contiguous. NaN where
 /// one of them has a NaN, or y nothing but zeros.

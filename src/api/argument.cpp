@@ -146,6 +146,17 @@ void Argument::check_apart_from(const Argument& output) const {
                std::min(end(), output.end()) - std::max(begin(), output.begin()), name);
 }
 
+void check_numbers(const NumbersArgument& numbers, Device wanted, const Argument& d) {
+    static_assert(sizeof(int32_t) == size_of(DType::F32));
+    const auto& [name, data, size, device] = numbers;
+    const ConstMatrix row{data, DType::F32, 1, size, size, 1, device};
+    const Argument all{name, row};
+    all.check_device(wanted, d.name);
+    all.check_pointer(alignof(int32_t));
+    all.check_span();
+    all.check_apart_from(d);
+}
+
 namespace {
 
 int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
@@ -221,6 +232,11 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
     for (const Argument& x : {a, b, d}) x.check_rows(Argument::kAlignment);
     d.check_matrices_apart();
     for (const Argument& x : {a, sfa, b, sfb}) x.check_apart_from(d);
+}
+
+void check_group_count(int64_t groups) {
+    if (groups < 1 || groups > kMaxGroups)
+        reject("groups", "is {}, must be from 1 to {}; use several calls for more", groups, kMaxGroups);
 }
 
 void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config) {

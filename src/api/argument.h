@@ -54,6 +54,16 @@ private:
     uintptr_t end() const;
 };
 
+/// A row of numbers that say where groups are.
+struct NumbersArgument {
+    const char* name;
+    const int32_t* data;
+    int64_t size;
+    Device device;
+};
+/// On the device `wanted`, and none of them in `d`.
+void check_numbers(const NumbersArgument& numbers, Device wanted, const Argument& d);
+
 /// What the scales of a matrix look like.
 struct Wanted {
     int64_t rows, cols;
@@ -70,6 +80,8 @@ void check_scales(const Argument& s, const Wanted& wanted);
 enum class BScales { Blocks, BlocksOrRows, Rows };
 
 inline constexpr int64_t kMaxGroups = 1024;
+/// For an argument `groups` that is their number.
+void check_group_count(int64_t groups);
 
 /// The matrices of a GEMM, or of several in stacks.
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,

@@ -277,6 +277,7 @@ int32_t finegemm_k_grouped_gemm(finegemm_context* context, const finegemm_k_grou
     return guarded(error, [&] {
         require(context, "context", kMakeContext);
         require(args, "args");
+        require_zero(args->reserved, "args");
         k_grouped_gemm(context->context,
                        {.a = to_matrix(args->a, "a"),
                         .sfa = to_matrix(args->sfa, "sfa"),
@@ -285,7 +286,8 @@ int32_t finegemm_k_grouped_gemm(finegemm_context* context, const finegemm_k_grou
                         .d = to_stack(args->d, "d"),
                         .offsets = args->offsets,
                         .groups = args->groups,
-                        .offsets_device = {static_cast<DeviceType>(args->device_type), args->device_index}},
+                        .offsets_device = {static_cast<DeviceType>(args->device_type), args->device_index},
+                        .layout = static_cast<KLayout>(args->layout)},
                        options ? to_options(*options) : GemmOptions{});
     });
 }
@@ -312,5 +314,11 @@ int32_t finegemm_explain_grouped(int64_t m, int64_t n, int64_t k, int64_t groups
                                  finegemm_error* error) {
     const GroupedShape shape{
         .m = m, .n = n, .k = k, .groups = groups, .expected_rows = expected_rows, .alignment = alignment};
+    return explain_into([&] { return explain(shape, device ? device : ""); }, buffer, capacity, needed, error);
+}
+
+int32_t finegemm_explain_k_grouped(int64_t m, int64_t n, int64_t k, int64_t groups, const char* device, char* buffer,
+                                   size_t capacity, size_t* needed, finegemm_error* error) {
+    const KGroupedShape shape{.m = m, .n = n, .k = k, .groups = groups};
     return explain_into([&] { return explain(shape, device ? device : ""); }, buffer, capacity, needed, error);
 }

@@ -16,6 +16,8 @@ void check_grouped(const GroupedGemmArgs& args, const GemmOptions& options);
 void check_k_grouped(const KGroupedGemmArgs& args, const GemmOptions& options);
 /// Of the groups alone, not of the extents.
 void check_grouped_shape(const GroupedShape& shape);
+/// Of the groups and what they ask of K.
+void check_k_grouped_shape(const KGroupedShape& shape);
 void check_quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales);
 
 }  // namespace finegemm

@@ -70,6 +70,15 @@ plan::Problem problem_of(const GroupedShape& shape) {
     return problem;
 }
 
+plan::Problem problem_of(const KGroupedShape& shape) {
+    check_k_grouped_shape(shape);
+    plan::Problem problem = problem_of(shape.m, shape.n, shape.k);
+    problem.b_scales = ScaleBlocks::Rows;
+    problem.output = Output::F32;
+    problem.k_groups = static_cast<uint32_t>(shape.groups);
+    return problem;
+}
+
 std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device, bool batch_invariant,
                     const std::string& plan_table) {
     plan::Problem problem = problem_of(m, n, k);
@@ -78,6 +87,10 @@ std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device, 
 }
 
 std::string explain(const GroupedShape& shape, const std::string& device, const std::string& plan_table) {
+    return account_of(problem_of(shape), device, plan_table);
+}
+
+std::string explain(const KGroupedShape& shape, const std::string& device, const std::string& plan_table) {
     return account_of(problem_of(shape), device, plan_table);
 }
 

@@ -1,13 +1,15 @@
-// A grouped product as the planner knows it. Layer api.
+// Grouped products as the planner knows them. Layer api.
 #pragma once
 
 #include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 
 #include "plan/plan.h"
 
 namespace finegemm {
 
-/// Throws Error(InvalidArgument) for a shape that grouped_gemm does not take or needs no kernel for.
+// They throw Error(InvalidArgument) for a shape that the product does not take or needs no kernel for.
 plan::Problem problem_of(const GroupedShape& shape);
+plan::Problem problem_of(const KGroupedShape& shape);
 
 }  // namespace finegemm

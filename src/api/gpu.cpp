@@ -50,6 +50,9 @@ public:
     std::string kernel_for(const GroupedShape& shape) const override {
         return plan::name_of(plan::choose(problem_of(shape), spec_, &table_).config);
     }
+    std::string kernel_for(const KGroupedShape& shape) const override {
+        return plan::name_of(plan::choose(problem_of(shape), spec_, &table_).config);
+    }
 
     void* allocate(size_t bytes) override {
         const cuda::CurrentDevice current(device_);

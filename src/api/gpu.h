@@ -9,6 +9,7 @@
 
 #include <finegemm/context.h>
 #include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 
 #include "plan/plan.h"
 
@@ -32,6 +33,7 @@ public:
     /// The name of the kernel that the planner takes here.
     virtual std::string kernel_for(int64_t m, int64_t n, int64_t k) const = 0;
     virtual std::string kernel_for(const GroupedShape& shape) const = 0;
+    virtual std::string kernel_for(const KGroupedShape& shape) const = 0;
 
     /// Memory on the device, until release() or the Gpu's end.
     virtual void* allocate(size_t bytes) = 0;

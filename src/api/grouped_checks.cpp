@@ -71,8 +71,7 @@ void check_form(const Groups& groups) {
 }  // namespace
 
 void check_grouped_shape(const GroupedShape& shape) {
-    if (shape.groups < 1 || shape.groups > kMaxGroups)
-        reject(kGroups, "is {}, must be from 1 to {}; use several calls for more", shape.groups, kMaxGroups);
+    check_group_count(shape.groups);
     check_expected_rows(shape.expected_rows);
     if (shape.alignment != 0) check_alignment(shape.alignment, kMinIndexAlignment, GroupForm::Indices);
 }
@@ -92,13 +91,7 @@ void check_grouped(const GroupedGemmArgs& args, const GemmOptions& options) {
     if (a.x.cols == 0) reject("a", "has K = 0 columns, must have at least 16; fill d with zeros instead");
 
     check_size(groups, a.x.rows, b.count);
-    static_assert(sizeof(int32_t) == size_of(DType::F32));
-    const ConstMatrix row{groups.data, DType::F32, 1, groups.size, groups.size, 1, groups.device};
-    const Argument numbers{kGroups, row};
-    numbers.check_device(d.x.device, "d");
-    numbers.check_pointer(alignof(int32_t));
-    numbers.check_span();
-    numbers.check_apart_from(d);
+    check_numbers({kGroups, groups.data, groups.size, groups.device}, d.x.device, d);
     check_gemm_options(options, d.x.device.type == DeviceType::Cuda && !d.empty());
 }
 

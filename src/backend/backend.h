@@ -35,8 +35,8 @@ public:
     /// The same for the first number of the groups that breaks their rules, and then for scales; those of rows without
     /// a group may be anything.
     virtual void check_groups(const GroupedGemmArgs& args, const GemmOptions& options) = 0;
-    /// The same for the first offset that breaks the rules, and then for scales; those of k without a group may be
-    /// anything.
+    /// The same for the first offset that breaks the rules, where they are on a GPU, and then for scales; those of k
+    /// without a group may be anything.
     virtual void check_k_groups(const KGroupedGemmArgs& args, const GemmOptions& options) = 0;
 };
 

@@ -74,9 +74,12 @@ void check_device_groups(const cuda::Driver& driver, const GroupedGemmArgs& args
 void check_device_k_groups(const cuda::Driver& driver, const KGroupedGemmArgs& args, Stream stream) {
     const Copies copies(driver, stream, "groups and scales");
     KGroupedGemmArgs on_host = args;
-    const std::vector<int32_t> offsets = copies.of(args.offsets, args.groups + 1);
-    on_host.offsets = offsets.data();
-    check_k_offsets(on_host);
+    std::vector<int32_t> offsets;
+    if (args.offsets_device.type == DeviceType::Cuda) {
+        offsets = copies.of(args.offsets, args.groups + 1);
+        on_host.offsets = offsets.data();
+        check_k_offsets(on_host);
+    }
     if (args.a.cols == 0) return;
     const std::vector<float> sfa = copies.of(ConstStack{args.sfa}), sfb = copies.of(ConstStack{args.sfb});
     on_host.sfa.data = sfa.data();

@@ -16,7 +16,7 @@ void check_group_numbers(const GroupedGemmArgs& args);
 /// have been checked.
 void check_group_scales(const GroupedGemmArgs& args);
 
-/// At args.offsets.
+/// At args.offsets, without an allocation where all is well.
 void check_k_offsets(const KGroupedGemmArgs& args);
 
 /// At args.sfa and args.sfb, of the k-blocks that have a group. The offsets have been checked.

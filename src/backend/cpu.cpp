@@ -44,7 +44,6 @@ public:
         check_group_scales(args);
     }
     void check_k_groups(const KGroupedGemmArgs& args, const GemmOptions&) override {
-        check_k_offsets(args);
         check_k_group_scales(args);
     }
 

@@ -16,13 +16,21 @@ ConstMatrix columns_of(ConstMatrix x, int64_t first, int64_t count) {
     return x;
 }
 
+/// What a group has of A or B, whose elements are bytes: `count` of K from `first` on.
+ConstMatrix part_of(ConstMatrix x, KLayout layout, int64_t first, int64_t count) {
+    if (layout == KLayout::Columns) return columns_of(x, first, count);
+    x.data = static_cast<const uint8_t*>(x.data) + x.rows * first;
+    x.cols = x.row_stride = count;
+    return x;
+}
+
 }  // namespace
 
 GemmArgs gemm_of(const KGroupedGemmArgs& args, uint32_t g, KRange blocks) {
     const int64_t k = int64_t{blocks.begin} * kScaleBlock, length = int64_t{blocks.size()} * kScaleBlock;
-    GemmArgs part{.a = columns_of(args.a, k, length),
+    GemmArgs part{.a = part_of(args.a, args.layout, k, length),
                   .sfa = columns_of(args.sfa, blocks.begin, blocks.size()),
-                  .b = columns_of(args.b, k, length),
+                  .b = part_of(args.b, args.layout, k, length),
                   .sfb = columns_of(args.sfb, blocks.begin, blocks.size()),
                   .d = args.d.matrix};
     part.d.data = static_cast<float*>(part.d.data) + g * args.d.stride;

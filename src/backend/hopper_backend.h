@@ -53,10 +53,10 @@ struct GroupedKey {
     bool operator==(const GroupedKey&) const = default;
 };
 
-/// The same of K-grouped calls.
+/// The same of K-grouped calls. Sizes on the host are not part of it, nor is what depends on them kept.
 struct KGroupedKey {
     CallKey call;
-    const int32_t* offsets;
+    const int32_t* offsets;   // null: on the host
     int64_t groups, d_stack;
     bool operator==(const KGroupedKey&) const = default;
 };
@@ -70,7 +70,9 @@ struct Launch {
 };
 using Call = Launch<GemmParams>;
 using GroupedCall = Launch<GroupedParams>;
-using KGroupedCall = Launch<KGroupedParams>;
+struct KGroupedCall : Launch<KGroupedParams> {
+    GemmConfig config;
+};
 
 inline ScaleView view_of(const ConstMatrix& scales) {
     return {static_cast<const float*>(scales.data), scales.row_stride, scales.col_stride};
@@ -108,6 +110,9 @@ private:
     GroupedCall prepare(const GroupedGemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const;
     std::shared_ptr<const KGroupedCall> make_k_grouped_call(KGroupedKey& key, const KGroupedGemmArgs& args,
                                                             const GemmOptions& options);
+    KGroupedParams params_of(const KGroupedCall& call, const KGroupedGemmArgs& args, uint32_t first,
+                             uint32_t count) const;
+    void launch_host_groups(const KGroupedCall& call, const KGroupedGemmArgs& args, const GemmOptions& options) const;
     void zero(const Matrix& d, Stream stream) const;
 
     bool batch_invariant_;  // of calls that do not say

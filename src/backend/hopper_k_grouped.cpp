@@ -1,8 +1,11 @@
-// K-grouped GEMMs on Hopper GPUs. Layer backend. The parts of K stay on the device: a launch depends on their number.
+// K-grouped GEMMs on Hopper GPUs. Layer backend. What is kept of a call depends on the number of groups, not on their
+// sizes: those stay on the device, or go into the parameters of each launch.
+#include <algorithm>
 #include <mutex>
 
 #include <finegemm/core/schedule.h>
 
+#include "backend/cpu_k_grouped.h"
 #include "backend/groups.h"
 #include "backend/hopper_backend.h"
 
@@ -10,8 +13,10 @@ namespace finegemm {
 
 namespace {
 
+bool has_host_offsets(const KGroupedGemmArgs& args) { return args.offsets_device.type == DeviceType::Cpu; }
+
 KGroupedKey key_of(const KGroupedGemmArgs& args, const GemmOptions& options) {
-    const auto& [a, sfa, b, sfb, d, offsets, groups, device] = args;
+    const auto& [a, sfa, b, sfb, d, offsets, groups, device, layout] = args;
     return {.call = {.a = a.data,
                      .sfa = sfa.data,
                      .b = b.data,
@@ -33,7 +38,7 @@ KGroupedKey key_of(const KGroupedGemmArgs& args, const GemmOptions& options) {
                      .f32_output = 1,
                      .accumulate = options.accumulate,
                      .named = nullptr},
-            .offsets = offsets,
+            .offsets = has_host_offsets(args) ? nullptr : offsets,
             .groups = groups,
             .d_stack = d.stride};
 }
@@ -58,15 +63,48 @@ std::shared_ptr<const KGroupedCall> HopperBackend::make_k_grouped_call(KGroupedK
     if (!options.config.empty()) key.call.named = &kernel;
     // The operands are those of one product with all of K.
     const Call one = prepare({args.a, args.sfa, args.b, args.sfb, args.d.matrix}, kernel, problem, options.accumulate);
-    KGroupedCall made{.params = {}, .grid = 0, .kernel = one.kernel};
+    KGroupedCall made{{.params = {}, .grid = 0, .kernel = one.kernel}, kernel.config};
     static_cast<GemmParams&>(made.params) = one.params;
     made.params.groups = layout_of(args);
+    made.params.groups.offsets = key.offsets;
     made.params.d_stride = args.d.stride;
     made.grid = grid_size(kernel.config, one.params.raster.size() * problem.k_groups, clusters_for(kernel, problem));
     auto call = std::make_shared<const KGroupedCall>(made);
     const std::unique_lock lock(mutex_);
     if (k_grouped_calls_.size() >= kMaxKept) k_grouped_calls_.clear();
     return k_grouped_calls_.try_emplace(key, std::move(call)).first->second;
+}
+
+/// Of the launch for `count` groups from `first` on.
+KGroupedParams HopperBackend::params_of(const KGroupedCall& call, const KGroupedGemmArgs& args, uint32_t first,
+                                        uint32_t count) const {
+    KGroupedParams p = call.params;
+    const KGroupLayout all = layout_of(args);
+    p.d_data = static_cast<float*>(p.d_data) + first * p.d_stride;
+    p.groups.groups = count;
+    std::copy_n(args.offsets + first, count + 1, p.host_offsets);
+    p.blocks = args.layout == KLayout::Blocks;
+    for (uint32_t i = 0; p.blocks && i < count; ++i) {
+        const GemmArgs group = gemm_of(args, first + i, all.group(first + i));
+        if (group.a.cols == 0) continue;   // nothing is loaded
+        p.a_blocks[i] = map_of("a", group.a, load_box(call.config.tile_m));
+        p.b_blocks[i] = map_of("b", group.b, load_box(call.config.tile_n));
+    }
+    return p;
+}
+
+/// Groups whose sizes the host knows: launches of about as many groups each, and of no more than parameters have room
+/// for.
+void HopperBackend::launch_host_groups(const KGroupedCall& call, const KGroupedGemmArgs& args,
+                                       const GemmOptions& options) const {
+    const uint32_t groups = call.params.groups.groups;
+    const uint32_t launches = ceil_div(groups, args.layout == KLayout::Blocks ? kBlockGroups : kHostGroups);
+    const uint32_t share = ceil_div(groups, launches);
+    for (uint32_t first = 0; first < groups; first += share) {
+        const KGroupedParams p = params_of(call, args, first, std::min(share, groups - first));
+        const uint32_t grid = std::min(call.grid, p.raster.size() * p.groups.groups);
+        call.kernel->launch(grid, &p, options.stream, options.pdl);
+    }
 }
 
 void HopperBackend::k_grouped_gemm(const KGroupedGemmArgs& args, const GemmOptions& options) {
@@ -83,6 +121,7 @@ void HopperBackend::k_grouped_gemm(const KGroupedGemmArgs& args, const GemmOptio
     std::shared_ptr<const KGroupedCall> call = find_call(k_grouped_calls_, key, key.call, options.config);
     const cuda::CurrentDevice current(device_);
     if (!call) call = make_k_grouped_call(key, args, options);
+    if (has_host_offsets(args)) return launch_host_groups(*call, args, options);
     call->kernel->launch(call->grid, &call->params, options.stream, options.pdl);
 }
 

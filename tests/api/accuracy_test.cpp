@@ -6,6 +6,7 @@
 
 #include "api/accuracy.h"
 #include "support/grouped.h"
+#include "support/k_grouped.h"
 
 namespace finegemm::test {
 namespace {
@@ -61,6 +62,23 @@ TEST(Accuracy, OfGroupsLooksAtRowsOfEachGroupAndAtNoOthers) {
         p.d.at(p.place(last), 0) ^= 0x8000;
         EXPECT_GT(accuracy_of(args, 4 * 1200).of_bound, 1) << static_cast<int>(form) << ", row " << last;
     }
+}
+
+TEST(Accuracy, OfGroupsOfKLooksAtRowsOfEach) {
+    Context context(two_threads());
+    KGroupedProblem p(30, 136, 768, {128, 384, 384, 768}, 1, 16, 2);
+    const KGroupedGemmArgs args = p.args();
+    k_grouped_gemm(context, args);
+    const Accuracy right = accuracy_of(args, 90);
+    EXPECT_EQ(right.rows, 90);
+    EXPECT_LE(right.of_bound, 1);
+    EXPECT_GT(right.relative_rms, 0);
+    EXPECT_EQ(accuracy_of(args, 2).rows, 2);
+    p.d_at(1, 29, 135) = 1e-30f;   // of a group without k
+    EXPECT_GT(accuracy_of(args, 90).of_bound, 1);
+    k_grouped_gemm(context, args);
+    p.d_at(2, 29, 0) *= -1;
+    EXPECT_GT(accuracy_of(args, 90).of_bound, 1);
 }
 
 TEST(RelativeDifference, IsThatOfTheRootMeanSquares) {

@@ -252,6 +252,18 @@ TEST(CAbi, ExplainsGroups) {
     EXPECT_EQ(plan["chosen"]["config"]["tile_m"], 64) << "no larger tile fits the alignment";
 }
 
+TEST(CAbi, ExplainsGroupsOfK) {
+    std::string text(65536, '\0');
+    finegemm_error e;
+    ASSERT_EQ(finegemm_explain_k_grouped(4096, 7168, 32768, 8, "h200", text.data(), text.size(), nullptr, &e),
+              FINEGEMM_OK)
+        << e.message;
+    const auto plan = nlohmann::json::parse(text.c_str());
+    const nlohmann::json asked = {{"m", 4096}, {"n", 7168}, {"k", 32768}, {"k_groups", 8}};
+    EXPECT_EQ(plan["problem"], asked);
+    EXPECT_TRUE(plan["chosen"]["name"].get<std::string>().ends_with("_kgrouped"));
+}
+
 TEST(CAbi, ExplainsForTheH200WhereThereIsNoDriver) {
     setenv("FINEGEMM_DRIVER", "/nowhere/libcuda.so.1", 1);
     std::string text(65536, '\0');

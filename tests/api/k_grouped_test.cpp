@@ -47,16 +47,40 @@ TEST(KGrouped, DoesNothingWithoutRowsOrColumnsNotEvenLookForADevice) {
     }
 }
 
-TEST(KGrouped, LooksAtNumbersOnlyWhenAsked) {
+TEST(KGrouped, LooksAtOffsetsOnTheHost) {
     Context context;
     KGroupedProblem p(16, 64, 256, {0, 128, 256}, 1);
     p.offsets = {0, 200, 256};
     p.fill_d(7);
-    GemmOptions asked;
-    asked.check_values = true;
-    EXPECT_TRUE(contains(error_of([&] { k_grouped_gemm(context, p.args(), asked); }), "offsets: [1] is 200"));
+    EXPECT_TRUE(contains(error_of([&] { k_grouped_gemm(context, p.args()); }), "offsets: [1] is 200"));
     EXPECT_EQ(p.d_at(0, 0, 0), 7);
-    EXPECT_NO_THROW(k_grouped_gemm(context, p.args()));
+}
+
+TEST(KGrouped, TheCAbiTakesBlocks) {
+    const CContext context;
+    KGroupedCall columns, blocks;
+    const KBlocks memory(blocks.problem);
+    const KGroupedGemmArgs args = memory.args(blocks.problem);
+    blocks.args.a = c_matrix(args.a), blocks.args.b = c_matrix(args.b);
+    blocks.args.layout = FINEGEMM_BLOCKS;
+    ASSERT_EQ(columns.run(context.get()), FINEGEMM_OK) << columns.error.message;
+    ASSERT_EQ(blocks.run(context.get()), FINEGEMM_OK) << blocks.error.message;
+    for (int64_t g = 0; g < 3; ++g)
+        for (int64_t r = 0; r < 40; ++r)
+            for (int64_t c = 0; c < 256; ++c)
+                ASSERT_EQ(columns.problem.d_at(g, r, c), blocks.problem.d_at(g, r, c)) << g << ": " << r << ", " << c;
+}
+
+TEST(KGrouped, OffsetsMayLieOnTheHostForOperandsOnAGpu) {
+    KGroupedProblem p(16, 64, 256, {0, 128, 256}, 1);
+    for (const KLayout layout : {KLayout::Columns, KLayout::Blocks}) {
+        KGroupedGemmArgs args = KBlocks(p).args(p);
+        args.layout = layout;
+        for (Device* d : {&args.a.device, &args.sfa.device, &args.b.device, &args.sfb.device, &args.d.matrix.device})
+            *d = {DeviceType::Cuda, 0};
+        const GemmOptions plain;
+        EXPECT_NO_THROW(check_k_grouped(args, plain));
+    }
 }
 
 TEST(KGrouped, IsCheckedWithoutAllocation) {

@@ -282,6 +282,10 @@ Sentences other_misuses() {
     of_groups("explain: m of groups is 0", 0, 4, 0, 0);
     of_groups("explain: expected_rows is -1", 1, 4, -1, 0);
     of_groups("explain: alignment is 32", 1, 4, 0, 32);
+    finegemm_explain_k_grouped(1, 8, 128, 0, "h200", text, sizeof text, nullptr, &e);
+    record("explain: groups of k are 0", e);
+    finegemm_explain_k_grouped(1, 8, 144, 2, "h200", text, sizeof text, nullptr, &e);
+    record("explain: k of groups is 144", e);
     return said;
 }
 

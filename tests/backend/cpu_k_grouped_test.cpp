@@ -72,6 +72,22 @@ TEST(CpuKGrouped, HasTheBitsOfAGemmForEachGroup) {
             }
 }
 
+TEST(CpuKGrouped, BlocksHaveTheBitsOfColumns) {
+    for (const bool accumulate : {false, true})
+        for (const Numerics numerics : kAllNumerics)
+            for (uint32_t seed = 0; seed < 4; ++seed) {
+                const auto offsets = test::random_k_offsets(6, 9, seed);
+                KGroupedProblem p(133, 72, 1152, offsets, seed, 16, 1), q(133, 72, 1152, offsets, seed, 16, 1);
+                p.fill_d(1e3f), q.fill_d(1e3f);
+                run(p.args(), numerics, accumulate);
+                run(test::KBlocks(q).args(q), numerics, accumulate);
+                for (int64_t r = 0; r < 6 * 134; ++r)
+                    for (int64_t c = 0; c < 72; ++c)
+                        ASSERT_EQ(float_bits(p.d.at(r, c)), float_bits(q.d.at(r, c))) << r << ", " << c;
+                EXPECT_TRUE(q.d.surroundings_intact());
+            }
+}
+
 TEST(CpuKGrouped, AGroupWithoutKBecomesZeroOrStaysAsItIs) {
     KGroupedProblem p(5, 16, 256, {0, 128, 128, 256}, 1);
     for (const Numerics numerics : kAllNumerics) {

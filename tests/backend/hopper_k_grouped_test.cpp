@@ -88,6 +88,112 @@ TEST_F(HopperKGrouped, CallsThatDifferAreNotMistakenForOneAnother) {
     EXPECT_EQ(last_launch().k_grouped.groups.offsets, args.offsets);
 }
 
+/// Of so many groups, the second of which is empty; on the host.
+std::vector<int32_t> host_offsets(int64_t groups) {
+    std::vector<int32_t> offsets{0, 256, 256};
+    while (static_cast<int64_t>(offsets.size()) <= groups) offsets.push_back(offsets.back() + 128);
+    return offsets;
+}
+KGroupedGemmArgs with_host_offsets(const std::vector<int32_t>& offsets, KLayout layout = KLayout::Columns) {
+    KGroupedGemmArgs args = operands(1000, 1032, offsets.back(), static_cast<int64_t>(offsets.size()) - 1);
+    args.offsets = offsets.data();
+    args.offsets_device = {};
+    args.layout = layout;
+    return args;
+}
+
+TEST_F(HopperKGrouped, SizesOnTheHostAreCopiedIntoEachLaunch) {
+    const auto hopper = backend();
+    const std::vector<int32_t> offsets = host_offsets(150);
+    const KGroupedGemmArgs args = with_host_offsets(offsets);
+    hopper->k_grouped_gemm(args, {.accumulate = true});
+    ASSERT_EQ(mock->launches.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+        const KGroupedParams& p = mock->launches[i].k_grouped;
+        EXPECT_EQ(p.groups.offsets, nullptr);
+        EXPECT_EQ(p.groups.groups, 50u);
+        EXPECT_EQ(p.accumulate, 1u);
+        EXPECT_EQ(p.blocks, 0u);
+        EXPECT_EQ(p.d_data, static_cast<float*>(args.d.matrix.data) + static_cast<int64_t>(i) * 50 * args.d.stride);
+        for (uint32_t g = 0; g < 50; ++g)
+            ASSERT_EQ(p.k_groups().group(g), (KRange{static_cast<uint32_t>(offsets[50 * i + g]) / 128,
+                                                     static_cast<uint32_t>(offsets[50 * i + g + 1]) / 128}));
+    }
+    const long encoded = encodings();
+    const std::vector<int32_t> others(151, 128);
+    KGroupedGemmArgs again = args;
+    again.offsets = others.data();
+    hopper->k_grouped_gemm(again, {.accumulate = true});
+    EXPECT_EQ(encodings(), encoded) << "what does not depend on sizes was kept";
+    EXPECT_EQ(last_launch().k_grouped.k_groups().group(49), (KRange{1, 1}));
+}
+
+TEST_F(HopperKGrouped, SizesOnTheHostAndOnTheDeviceAreNotMistakenForOneAnother) {
+    const auto hopper = backend();
+    const std::vector<int32_t> offsets = host_offsets(4);
+    const KGroupedGemmArgs host = with_host_offsets(offsets);
+    KGroupedGemmArgs device = host;
+    device.offsets = static_cast<const int32_t*>(address(0x900000000));
+    device.offsets_device = host.d.matrix.device;
+    for (int i = 0; i < 2; ++i) {
+        hopper->k_grouped_gemm(host, {});
+        EXPECT_EQ(last_launch().k_grouped.groups.offsets, nullptr);
+        const uint32_t grid = last_launch().grid;
+        hopper->k_grouped_gemm(device, {});
+        EXPECT_EQ(last_launch().k_grouped.groups.offsets, device.offsets);
+        EXPECT_EQ(last_launch().grid, grid);
+    }
+}
+
+TEST_F(HopperKGrouped, EachBlockHasAMapOfItsOwn) {
+    const auto hopper = backend();
+    const std::vector<int32_t> offsets = host_offsets(16);
+    const KGroupedGemmArgs args = with_host_offsets(offsets, KLayout::Blocks);
+    for (const GemmConfig& c : plan::candidates(kKind)) {
+        mock->launches.clear();
+        hopper->k_grouped_gemm(args, {.config = plan::name_of(c)});
+        ASSERT_EQ(mock->launches.size(), 2u);
+        for (size_t g = 0; g < 16; ++g) {
+            const KGroupedParams& p = mock->launches[g / 8].k_grouped;
+            EXPECT_EQ(p.blocks, 1u);
+            EXPECT_EQ(p.groups.groups, 8u);
+            const int64_t begin = offsets[g], k = offsets[g + 1] - begin;
+            if (k == 0) continue;
+            const auto description = [&](const ConstMatrix& x, uint32_t tile) {
+                mock::Description d = mock::description_of(p.a.whole);
+                d.data = static_cast<const uint8_t*>(x.data) + x.rows * begin;
+                d.rows = static_cast<uint64_t>(x.rows);
+                d.cols = d.row_stride_bytes = static_cast<uint64_t>(k);
+                d.box_rows = tile;
+                return d;
+            };
+            EXPECT_EQ(mock::description_of(p.a_blocks[g % 8]), description(args.a, c.tile_m)) << g;
+            EXPECT_EQ(mock::description_of(p.b_blocks[g % 8]), description(args.b, c.tile_n)) << g;
+        }
+    }
+}
+
+TEST_F(HopperKGrouped, NoLaunchHasMoreGroupsThanItsParametersHaveRoomFor) {
+    const auto hopper = backend();
+    for (const KLayout layout : {KLayout::Columns, KLayout::Blocks})
+        for (const int64_t groups : {1, 2, 11, 12, 23, 64, 65, 1024}) {
+            mock->launches.clear();
+            const std::vector<int32_t> offsets = host_offsets(std::max<int64_t>(groups, 2));
+            KGroupedGemmArgs args = with_host_offsets(offsets, layout);
+            args.groups = args.d.count = groups;
+            hopper->k_grouped_gemm(args, {});
+            const uint32_t most = layout == KLayout::Blocks ? kBlockGroups : kHostGroups;
+            uint32_t seen = 0;
+            for (const mock::Launch& launch : mock->launches) {
+                EXPECT_LE(launch.k_grouped.groups.groups, most);
+                EXPECT_LE(launch.grid, launch.gemm.raster.size() * launch.k_grouped.groups.groups);
+                seen += launch.k_grouped.groups.groups;
+            }
+            EXPECT_EQ(seen, groups);
+            EXPECT_EQ(mock->launches.size(), ceil_div(static_cast<uint32_t>(groups), most));
+        }
+}
+
 TEST_F(HopperKGrouped, AKernelOfAnotherKindIsRefused) {
     const auto hopper = backend();
     const Error error = error_of(
@@ -125,6 +231,11 @@ TEST_F(HopperKGrouped, OffsetsAndScalesAreLookedAtInCopies) {
     sfb[47] = -1;
     error = error_of([&] { backend()->check_k_groups(args, {}); });
     EXPECT_TRUE(contains(error, "sfb[23, 1] is -1")) << error.what();
+
+    const long copies = mock->count("cuMemcpyDtoHAsync");
+    args.offsets_device = {};
+    error_of([&] { backend()->check_k_groups(args, {}); });
+    EXPECT_EQ(mock->count("cuMemcpyDtoHAsync"), copies + 2) << "of scales alone";
 }
 
 }  // namespace

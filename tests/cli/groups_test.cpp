@@ -1,4 +1,5 @@
-// run and bench with --groups: how rows are divided and told, what is checked and printed. Layer tests.
+// run and bench with --groups and --k-groups: how rows or k are divided and told, what is checked and printed.
+// Layer tests.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 
 #include "api/accuracy.h"
 #include "cli/grouped_session.h"
+#include "cli/k_grouped_session.h"
 #include "cli/support.h"
 
 namespace finegemm::test {
@@ -93,6 +95,68 @@ TEST(RunGroups, JsonHasTheFiguresOfEveryForm) {
         EXPECT_EQ(out.at("error").at("rows"), 99);
         EXPECT_NEAR(out.at("tflop_per_s").get<double>() * out.at("us").get<double>(), 2e-6 * 99 * 40 * 144, 1e-9);
     }
+}
+
+TEST(KGroupedSession, HasARightResultInEachLayout) {
+    Context context;
+    const Target cpu{nullptr, "cpu", ""};
+    std::vector<Accuracy> found;
+    for (const char* layout : {"columns", "blocks"}) {
+        KGroupedSession session(context, cpu, {40, 136, 1280}, {4, layout}, 1);
+        session.time({}, 1);
+        const KGroupedGemmArgs args = session.fetch();
+        found.push_back(accuracy_of(args, 1000));
+        EXPECT_EQ(found.back().rows, 160) << layout;
+        EXPECT_LE(found.back().of_bound, 1) << layout;
+        EXPECT_GT(found.back().relative_rms, 0) << layout;
+        KGroupedGemmArgs other = args;   // each group's k in a matrix of another
+        other.d.matrix.data = static_cast<float*>(args.d.matrix.data) + args.d.stride;
+        other.d.stride = 0;
+        EXPECT_GT(accuracy_of(other, 1000).of_bound, 1) << layout << ": groups have results of their own";
+    }
+    EXPECT_EQ(found[0].relative_rms, found[1].relative_rms) << "the same matrices, laid out in two ways";
+}
+
+TEST(ExplainKGroups, IsAsRecorded) {
+    const Ran ran = finegemm("explain 4096 7168 32768 --k-groups 8");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    expect_golden("explain_k_grouped", ran.out);
+}
+
+TEST(RunKGroups, WritesWhatItDidAsText) {
+    const Ran ran = finegemm("run 64 128 1280 --device cpu --k-groups 5 --layout blocks --repeats 2");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    const size_t figures = ran.out.find("time ");
+    ASSERT_NE(figures, std::string::npos) << ran.out;
+    expect_golden("run_k_groups", ran.out.substr(0, figures) + without_numbers(ran.out.substr(figures)));
+}
+
+TEST(RunKGroups, JsonHasTheFiguresOfEachLayout) {
+    for (const char* layout : {"columns", "blocks"}) {
+        const Ran ran =
+            finegemm(std::string("run 33 40 1024 --device cpu --json --repeats 1 --k-groups 7 --layout ") + layout);
+        ASSERT_EQ(ran.code, 0) << ran.err;
+        const json out = json::parse(ran.out);
+        EXPECT_EQ(out.at("shape"), json({33, 40, 1024}));
+        EXPECT_EQ(out.at("layout"), layout);
+        std::vector<int64_t> sizes = ragged_sizes(8, 7, 1);
+        for (int64_t& size : sizes) size *= 128;
+        EXPECT_EQ(out.at("group_k"), json(sizes));
+        EXPECT_TRUE(out.at("right").get<bool>());
+        EXPECT_EQ(out.at("error").at("rows"), 7 * 33);
+    }
+}
+
+TEST(BenchGroups, RecordSaysWhichGroupsOfK) {
+    const Ran ran = finegemm("bench --device cpu --repeats 1 --json --k-groups 6 --layout blocks --shapes 20x16x1024");
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const json record = json::parse(ran.out), row = record.at("rows").at(0);
+    EXPECT_EQ(record.at("shapes"), "--shapes --k-groups 6 --layout blocks");
+    EXPECT_EQ(row.at("kind"), "k_grouped");
+    EXPECT_EQ(row.at("groups"), 6);
+    EXPECT_EQ(row.at("layout"), "blocks");
+    EXPECT_GT(row.at("us").at("finegemm").get<double>(), 0);
+    EXPECT_LE(row.at("error").at("finegemm").get<double>(), 1);
 }
 
 TEST(BenchGroups, RecordSaysWhichGroups) {

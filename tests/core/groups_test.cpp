@@ -1,10 +1,11 @@
 // Which rows a group has, for every form and for numbers that break the rules.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <climits>
 #include <vector>
 
-#include <finegemm/core/groups.h>
+#include <finegemm/core/params.h>
 
 namespace finegemm {
 namespace {
@@ -62,6 +63,18 @@ TEST(KGroupLayout, GroupsHaveTheBlocksBetweenTheirOffsets) {
     EXPECT_EQ(layout.group(0), (KRange{1, 1}));
     EXPECT_EQ(layout.group(1), (KRange{1, 4}));
     EXPECT_EQ(layout.group(2), (KRange{4, 5}));
+}
+
+TEST(KGroupLayout, ParametersHaveTheOffsetsThatTheHostKnows) {
+    const std::vector<int32_t> offsets = {0, 256, 256, 1024};
+    KGroupedParams p{};
+    p.groups = {.offsets = offsets.data(), .groups = 3, .k_blocks = 8};
+    p.host_offsets[1] = 128;
+    EXPECT_EQ(p.k_groups().offsets, offsets.data());
+    const KGroupLayout there = p.k_groups();
+    p.groups.offsets = nullptr;
+    std::copy(offsets.begin(), offsets.end(), p.host_offsets);
+    for (uint32_t g = 0; g < 3; ++g) EXPECT_EQ(p.k_groups().group(g), there.group(g)) << g;
 }
 
 TEST(KGroupLayout, NumbersThatBreakTheRulesStayInsideOfK) {

@@ -107,6 +107,26 @@ TEST(DlpackStack, IsMatricesBehindOneAnother) {
     EXPECT_TRUE(contains(error_of([&] { stack_of("x", t.dl); }), "x: has 2 dimensions, must have 3; reshape it"));
 }
 
+TEST(DlpackBlocks, AreAContiguousVectorOfAllElements) {
+    Tensor t;
+    t.dl.ndim = 1;
+    t.dl.dtype = {kDLUInt, 8, 1};
+    t.dl.device = {kDLCUDA, 2};
+    t.dl.byte_offset = 16;
+    t.shape[0] = 24, t.strides[0] = 1;
+    const Matrix m = blocks_of("a", t.dl, 4, 6);
+    EXPECT_EQ(m.data, t.memory + 16);
+    EXPECT_EQ(m.dtype, DType::E4M3);
+    EXPECT_EQ(std::tuple(m.rows, m.cols, m.row_stride, m.col_stride), std::tuple(4, 6, 6, 1));
+    EXPECT_EQ(m.device, (Device{DeviceType::Cuda, 2}));
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{5, 6}, {4, 0}, {0, 6}, {INT64_MAX, 4}})
+        EXPECT_TRUE(contains(error_of([&] { blocks_of("a", t.dl, rows, cols); }), "a: has 24 elements in one dim"));
+    t.strides[0] = 2;
+    EXPECT_TRUE(contains(error_of([&] { blocks_of("a", t.dl, 4, 6); }), "a: has stride 2, must be 1"));
+    t.shape[0] = 0;
+    EXPECT_EQ(blocks_of("a", t.dl, 4, 0).cols, 0);
+}
+
 TEST(DlpackNumbers, AreAContiguousVectorOfInt32) {
     Tensor t;
     t.dl.ndim = 1;

@@ -91,4 +91,27 @@ private:
     }
 };
 
+/// A's and B's elements of a problem as blocks: each group's k one behind the other.
+struct KBlocks {
+    std::vector<uint8_t> a, b;
+
+    explicit KBlocks(KGroupedProblem& p) : a(of(p, p.a, p.m)), b(of(p, p.b, p.n)) {}
+    KGroupedGemmArgs args(KGroupedProblem& p) const {
+        KGroupedGemmArgs args = p.args();
+        args.a.data = a.data(), args.b.data = b.data();
+        args.a.row_stride = args.b.row_stride = p.k;
+        args.layout = KLayout::Blocks;
+        return args;
+    }
+
+private:
+    static std::vector<uint8_t> of(KGroupedProblem& p, Buffer<uint8_t>& x, int64_t rows) {
+        std::vector<uint8_t> blocks(static_cast<size_t>(rows * p.k), 0x7f);
+        for (int64_t g = 0; g < p.groups(); ++g)
+            for (int64_t r = 0; r < rows && p.length(g) > 0; ++r)
+                std::copy_n(&x.at(r, p.begin(g)), p.length(g), &blocks[size_t(rows * p.begin(g) + r * p.length(g))]);
+        return blocks;
+    }
+};
+
 }  // namespace finegemm::test

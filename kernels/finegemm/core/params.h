@@ -53,11 +53,25 @@ struct GroupedParams : GemmParams {   // `m` is unused; `raster` has the columns
     TensorMap a_rows[kRowBoxes];      // boxes of 2^i rows of A; TileLoads::last of A is unused
 };
 
+/// How many groups a launch takes whose sizes the host knows, and how many that are blocks, with an A and a B of their
+/// own. All K-grouped launches copy the room for them, and kernels of CUDA 12.0 take 4096 bytes.
+inline constexpr uint32_t kHostGroups = 64, kBlockGroups = 11;
+
 /// Of a K-grouped kernel. D is a stack; `raster` has the tiles of one of its matrices.
 struct KGroupedParams : GemmParams {
-    KGroupLayout groups;
-    int64_t d_stride;   // elements from one group's D to the next
+    KGroupLayout groups;    // without offsets: those below
+    int64_t d_stride;       // elements from one group's D to the next
+    int32_t host_offsets[kHostGroups + 1];
+    uint32_t blocks;        // 1: each group has maps of its own, for whole tiles; those of GemmParams are not used
+    TensorMap a_blocks[kBlockGroups], b_blocks[kBlockGroups];
+
+    FG_HD constexpr KGroupLayout k_groups() const {
+        return {.offsets = groups.offsets ? groups.offsets : host_offsets,
+                .groups = groups.groups,
+                .k_blocks = groups.k_blocks};
+    }
 };
+static_assert(sizeof(KGroupedParams) <= 4096, "a kernel of CUDA 12.0 takes no more");
 
 /// What a kernel takes.
 template <Grouping G>

@@ -15,7 +15,7 @@ template <GemmConfig C>
 __device__ auto walk_of(const Params<C>& p, RowRange first_rows) {
     const uint32_t rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
     if constexpr (C.row_groups()) return GroupWalk::of<C>(p, first_rows, blockIdx.x, gridDim.x, rank);
-    else if constexpr (C.k_groups()) return KGroupWalk::of<C>(p.raster, p.groups, p.m, blockIdx.x, gridDim.x);
+    else if constexpr (C.k_groups()) return KGroupWalk::of<C>(p.raster, p.k_groups(), p.m, blockIdx.x, gridDim.x);
     else return Walk::of<C>(p.raster, p.m, p.k_blocks, blockIdx.x, gridDim.x, rank);
 }
 

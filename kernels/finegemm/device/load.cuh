@@ -36,6 +36,20 @@ __device__ inline void announce(const Shared<C>& smem, uint32_t stage, const Til
     ptx::store_shared_words_x4(smem.tile(stage), {{tile.row, tile.col, tile.rows, tile.group}});
 }
 
+/// The maps that a tile is loaded by, the rows of both boxes together, and the k-block at which the maps begin.
+struct TileSource {
+    const TensorMap *a, *b;
+    uint32_t rows, first_k_block;
+};
+template <GemmConfig C>
+__device__ inline TileSource source_of(const Params<C>& p, const Tile& tile, uint32_t first_k_block) {
+    if constexpr (C.k_groups())
+        if (p.blocks) return {&p.a_blocks[tile.group], &p.b_blocks[tile.group], C.tile_m + C.tile_n, first_k_block};
+    const bool a_last = tile.rows < C.tile_m, b_last = tile.col + C.tile_n > p.n;
+    return {a_last ? &p.a.last : &p.a.whole, b_last ? &p.b.last : &p.b.whole,
+            (a_last ? p.a.rows_of_last : C.tile_m) + (b_last ? p.b.rows_of_last : C.tile_n), 0};
+}
+
 /// One thread. Loads of a shared operand bring this CTA's part of the rows and deliver it to the whole cluster. Tiles
 /// of K-grouped products are announced with their first block; those without blocks are not, and leave no trace here.
 template <GemmConfig C, typename TileWalk>
@@ -47,10 +61,7 @@ __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, TileWalk w
     auto at = RingCursor<C.stages>::producer();
     for (Tile tile; walk.template take<C>(tile);) {
         const uint32_t a_row = tile.row + a_part, b_row = tile.col + b_part;
-        const bool a_last = tile.rows < C.tile_m, b_last = tile.col + C.tile_n > p.n;
-        const TensorMap* const a_map = a_last ? &p.a.last : &p.a.whole;
-        const TensorMap* const b_map = b_last ? &p.b.last : &p.b.whole;
-        const uint32_t stage_rows = (a_last ? p.a.rows_of_last : C.tile_m) + (b_last ? p.b.rows_of_last : C.tile_n);
+        const TileSource from = source_of<C>(p, tile, walk.k.begin);
 #pragma unroll 1
         for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb, ++at) {
             const SmemAddr full = smem.full(at.stage);
@@ -59,13 +70,14 @@ __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, TileWalk w
             wait(smem.empty(at.stage), at.parity);
             if constexpr (C.k_groups())
                 if (kb == walk.k.begin) announce(smem, at.stage, packed(tile, walk.k.size()));
-            ptx::mbarrier_arrive_expect_tx(full, stage_rows * GemmConfig::kTileK);
+            ptx::mbarrier_arrive_expect_tx(full, from.rows * GemmConfig::kTileK);
+            const uint32_t k = (kb - from.first_k_block) * GemmConfig::kTileK;
             if constexpr (C.a_sharers() > 1)
-                ptx::tma_load_multicast(a, a_map, full, kb * GemmConfig::kTileK, a_row, kAllRanks, p.a_policy);
-            else ptx::tma_load(a, a_map, full, kb * GemmConfig::kTileK, a_row, p.a_policy);
+                ptx::tma_load_multicast(a, from.a, full, k, a_row, kAllRanks, p.a_policy);
+            else ptx::tma_load(a, from.a, full, k, a_row, p.a_policy);
             if constexpr (C.b_sharers() > 1)
-                ptx::tma_load_multicast(b, b_map, full, kb * GemmConfig::kTileK, b_row, kAllRanks, p.b_policy);
-            else ptx::tma_load(b, b_map, full, kb * GemmConfig::kTileK, b_row, p.b_policy);
+                ptx::tma_load_multicast(b, from.b, full, k, b_row, kAllRanks, p.b_policy);
+            else ptx::tma_load(b, from.b, full, k, b_row, p.b_policy);
         }
     }
     if constexpr (C.k_groups()) {
