@@ -1,5 +1,7 @@
 """Operands for GPU checks, and what their product must be."""
 
+import math
+
 import torch
 
 from gpu_library import HOPPER, Library
@@ -7,37 +9,73 @@ from gpu_library import HOPPER, Library
 DENSE_ROWS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 DENSE_NK = ((2112, 7168), (576, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048))
 
+NAN_CODE = 0x7F
+PIECE = 1 << 26   # so many values are floats at a time
+
 
 def blocks(extent: int) -> int:
     return -(-extent // 128)
 
 
-def scales(rows: int, cols: int, layout: str, generator) -> torch.Tensor:
-    """f32 in (0.001, 0.011). layout: "row", "mn" (MN-major) or "odd": row-major, its stride fit for no wide load."""
-    values = torch.rand(rows, cols, device="cuda", generator=generator) * 0.01 + 0.001
+def rounded_up(x: int, to: int) -> int:
+    return -(-x // to) * to
+
+
+def empty_codes(count: int, rows: int, k: int, padding: int, gap: int, device) -> torch.Tensor:
+    """[count, rows, k]; NaN in the `padding` bytes behind a row and in the `gap` rows behind a matrix."""
+    whole = torch.full((count, rows + gap, k + padding), NAN_CODE, dtype=torch.uint8, device=device)
+    return whole[:, :rows, :k].view(torch.float8_e4m3fn)
+
+
+def empty_scales(count: int, rows: int, cols: int, layout: str, gap: int, device) -> torch.Tensor:
+    """[count, rows, cols], NaN around. layout: "row", "mn" (MN-major) or "odd": row-major, its stride fit for no wide
+    load."""
     if layout == "mn":
-        return values.t().contiguous().t()
-    if layout == "odd":
-        wide = torch.empty(rows, cols + 3, device="cuda")
-        wide[:, 1 : 1 + cols] = values
-        return wide[:, 1 : 1 + cols]
-    return values
+        return torch.full((count, cols, rows + gap), math.nan, device=device)[:, :, :rows].transpose(1, 2)
+    extra = 3 if layout == "odd" else 0
+    whole = torch.full((count, rows + gap, cols + extra), math.nan, device=device)
+    return whole[:, :rows, extra // 2 : extra // 2 + cols]
+
+
+def pieces(count: int, rows: int, cols: int):
+    """Slices that cover a stack: of its matrices and, where one has more than PIECE values, of rows in whole blocks."""
+    tall = max(1, PIECE // (128 * cols)) * 128
+    many = max(1, PIECE // (min(tall, rows) * cols))
+    for matrix in range(0, count, many):
+        for row in range(0, rows, tall):
+            yield slice(matrix, matrix + many), slice(row, row + tall)
+
+
+def quantise(values: torch.Tensor, height: int):
+    """Codes and scales of f32 in whole blocks: the largest magnitude of `height` rows x 128 values becomes 448."""
+    count, rows, cols = values.shape
+    tiles = values.view(count, rows // height, height, cols // 128, 128)
+    scales = tiles.abs().amax((2, 4), keepdim=True).clamp(min=1e-4) / 448
+    return (tiles / scales).to(torch.float8_e4m3fn).view_as(values), scales[:, :, 0, :, 0]
+
+
+def quantised(count: int, rows: int, k: int, height: int, layout: str, generator, padding: int = 0, gap: int = 0):
+    """Codes [count, rows, k] of standard normal values and their scales, each of `height` rows x 128 values."""
+    device, cols = generator.device, 128 * blocks(k)
+    codes = empty_codes(count, rows, k, padding, gap, device)
+    scales = empty_scales(count, -(-rows // height), blocks(k), layout, gap, device)
+    for matrices, part in pieces(count, rounded_up(rows, height), cols):   # floats take four times the memory
+        piece = codes[matrices, part].view(torch.uint8)
+        some, tall, _ = piece.shape
+        values = torch.randn(some, rounded_up(tall, height), cols, device=device, generator=generator)
+        values[:, tall:] = 0   # blocks at the edges are smaller
+        values[:, :, k:] = 0
+        q, s = quantise(values, height)
+        piece.copy_(q[:, :tall, :k].view(torch.uint8))
+        scales[matrices, part.start // height : part.stop // height] = s
+    return codes, scales
 
 
 def operands(m: int, n: int, k: int, layout: str, generator, padding: int = 0, row_b_scales: bool = False):
-    """a, sfa, b, sfb; values are normal with a deviation of 60, rows `padding` bytes apart."""
-
-    def codes(rows):
-        values = torch.randn(rows, k + padding, device="cuda", generator=generator) * 60
-        return values.to(torch.float8_e4m3fn)[:, :k]
-
-    rows_of_sfb = n if row_b_scales else blocks(n)
-    return (
-        codes(m),
-        scales(m, blocks(k), layout, generator),
-        codes(n),
-        scales(rows_of_sfb, blocks(k), layout, generator),
-    )
+    """a, sfa, b, sfb; rows of a and of b lie `padding` bytes apart."""
+    a, sfa = quantised(1, m, k, 1, layout, generator, padding)
+    b, sfb = quantised(1, n, k, 1 if row_b_scales else 128, layout, generator, padding)
+    return a[0], sfa[0], b[0], sfb[0]
 
 
 class Guarded:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Correctness and speed on a machine with an H200; needs torch. Writes bench/results/ and gpu-validated.json.
+"""Correctness and speed on a machine with an H200; needs torch and NumPy. Writes bench/results/ and gpu-validated.json.
 
 Usage: gpu_check.py [--library FILE] [--out DIR] [--shapes N] [--rounds N] [--only NAME,...]
 
@@ -37,6 +37,7 @@ from gpu_cases import (
 from gpu_grouped import Grouped  # noqa: E402
 from gpu_grouped_stress import GroupedStress  # noqa: E402
 from gpu_library import OFF, ON, Library  # noqa: E402
+from gpu_moe import Moe  # noqa: E402
 from gpu_speed import Speed  # noqa: E402
 from gpu_timing import median_times  # noqa: E402
 from gpu_wgrad import Wgrad  # noqa: E402
@@ -44,7 +45,7 @@ from gpu_wgrad import Wgrad  # noqa: E402
 LAYOUTS = ("row", "mn", "odd")
 
 
-class Check(Speed, Wgrad, Grouped, GroupedStress):
+class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
     def __init__(self, arguments):
         self.options = arguments
         self.tested = Library(arguments.tested)
@@ -325,6 +326,7 @@ CHECKS = (
     "grouped_tall",
     "one_d_one_d",
     "k_grouped",
+    "moe",
     "memcheck",
     "layouts",
     "bandwidth",

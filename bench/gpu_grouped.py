@@ -4,7 +4,8 @@ import itertools
 import random
 
 import torch
-from gpu_grouped_cases import Problem, masked_rows, offset_rows, random_rows, rounded_up
+from gpu_cases import operands, rounded_up
+from gpu_grouped_cases import Problem, masked_rows, offset_rows, random_rows
 from gpu_library import INDICES, MASKED, OFFSETS, PREFIX_SUMS
 from gpu_timing import median_times, write_record
 
@@ -117,10 +118,8 @@ class Grouped:
     def grouped_speed(self):
         """Experts of real layers: times, and a product of cuBLASLt that is large enough to be a ceiling, in turn."""
         chance = random.Random(0)
-        square = (CEILING_EXTENT, CEILING_EXTENT)
-        device = self.generator.device
-        x, y = (torch.randn(square, device=device, generator=self.generator).to(torch.float8_e4m3fn) for _ in range(2))
-        one = torch.ones((), device=device)
+        x, _, y, _ = operands(CEILING_EXTENT, CEILING_EXTENT, CEILING_EXTENT, "mn", self.generator)
+        one = torch.ones((), device=x.device)
 
         def ceiling():
             torch._scaled_mm(x, y.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True)

@@ -4,14 +4,8 @@ import dataclasses
 import math
 
 import torch
-from gpu_cases import blocks
+from gpu_cases import NAN_CODE, quantised, rounded_up
 from gpu_library import HOPPER, INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS, Library
-
-NAN_CODE = 0x7F
-
-
-def rounded_up(x: int, to: int) -> int:
-    return -(-x // to) * to
 
 
 @dataclasses.dataclass
@@ -104,12 +98,10 @@ class Problem:
         self.rows, self.n, self.k, self.generator = rows, n, k, generator
         device = generator.device
         self.owned = rows.owned(device)
-        a = self.codes(rows.stacks, rows.m, padding, gap)
-        sfa = self.scales(rows.stacks, rows.m, layout, gap)
+        a, sfa = quantised(rows.stacks, rows.m, k, 1, layout, generator, padding, gap)
         a.view(torch.uint8)[~self.owned] = NAN_CODE
         sfa[~self.owned] = math.nan
-        self.b = self.codes(rows.groups, n, padding, gap)
-        self.sfb = self.scales(rows.groups, blocks(n), layout, gap)
+        self.b, self.sfb = quantised(rows.groups, n, k, 128, layout, generator, padding, gap)
         edge = self.EDGE
         shape = (rows.stacks, rows.m + 2 * edge, n + 2 * edge)
         self.all = torch.full(shape, self.VALUE, dtype=torch.bfloat16, device=device)
@@ -118,27 +110,6 @@ class Problem:
         self.a, self.sfa, self.d = (t[0] if single else t for t in (a, sfa, d))
         self.stacked = a, sfa, d
         self.numbers = torch.tensor(rows.numbers, dtype=torch.int32, device=device)
-
-    def codes(self, count: int, rows: int, padding: int, gap: int) -> torch.Tensor:
-        """[count, rows, k], normal with a deviation of 60; NaN in what lies between."""
-        shape = (count, rows + gap, self.k + padding)
-        whole = torch.full(shape, NAN_CODE, dtype=torch.uint8, device=self.generator.device)
-        part = whole[:, :rows, : self.k]
-        for one in part:   # in pieces: floats take four times the memory
-            values = torch.randn(rows, self.k, device=self.generator.device, generator=self.generator) * 60
-            one.copy_(values.to(torch.float8_e4m3fn).view(torch.uint8))
-        return part.view(torch.float8_e4m3fn)
-
-    def scales(self, count: int, rows: int, layout: str, gap: int) -> torch.Tensor:
-        """[count, rows, k blocks] in (0.001, 0.011), in the layouts of gpu_cases.scales; NaN in what lies between."""
-        cols, device = blocks(self.k), self.generator.device
-        if layout == "mn":
-            part = torch.full((count, cols, rows + gap), math.nan, device=device)[:, :, :rows].transpose(1, 2)
-        else:
-            extra = 3 if layout == "odd" else 0
-            part = torch.full((count, rows + gap, cols + extra), math.nan, device=device)
-            part = part[:, :rows, extra // 2 : extra // 2 + cols]
-        return part.copy_(torch.rand(part.shape, device=device, generator=self.generator) * 0.01 + 0.001)
 
     def prepare(self, library: Library, **options):
         rows = self.rows

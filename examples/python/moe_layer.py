@@ -42,17 +42,17 @@ def quantise_experts(w: Any) -> tuple[Any, Any]:
 
 @dataclasses.dataclass
 class Routing:
-    weights: Any   # [tokens, TOP_K]
-    source: Any    # [tokens * TOP_K]: which token each row of the permuted matrix is
-    place: Any     # [tokens * TOP_K]: where the row of each token and choice went
-    offsets: Any   # [EXPERTS + 1], int32: where the rows of each expert begin, on the device of the tokens
+    weights: Any   # [tokens, top_k]
+    source: Any    # [tokens * top_k]: which token each row of the permuted matrix is
+    place: Any     # [tokens * top_k]: where the row of each token and choice went
+    offsets: Any   # [experts + 1], int32: where the rows of each expert begin, on the device of the tokens
 
 
-def route(x: Any, router: Any) -> Routing:
+def route(x: Any, router: Any, top_k: int = TOP_K) -> Routing:
     xp = library_of(x)
-    logits = x @ router.T
+    logits = cast(x, xp.float32) @ router.T
     tokens, experts = logits.shape
-    chosen = xp.argsort(-logits, stable=True)[:, :TOP_K]
+    chosen = xp.argsort(-logits, stable=True)[:, :top_k]
     picked = logits[xp.arange(tokens, device=x.device)[:, None], chosen]
     odds = xp.exp(picked - picked[:, :1])   # the first is the largest
     expert_of_row = chosen.reshape(-1)
@@ -60,7 +60,7 @@ def route(x: Any, router: Any) -> Routing:
     begins = xp.searchsorted(expert_of_row[order], xp.arange(experts + 1, device=x.device))
     return Routing(
         weights=odds / odds.sum(-1)[:, None],
-        source=order // TOP_K,
+        source=order // top_k,
         place=xp.argsort(order, stable=True),
         offsets=cast(begins, xp.int32),
     )
@@ -74,19 +74,20 @@ def swiglu(gate_and_up: Any) -> Any:
 
 
 class Layer:
-    """Weights are quantised once. gate_up [E, 2 * intermediate, hidden], down [E, hidden, intermediate], FP32."""
+    """Weights are quantised once. gate_up [E, 2 * intermediate, hidden], down [E, hidden, intermediate]: FP32 or BF16,
+    as tokens; router [E, hidden]: FP32."""
 
-    def __init__(self, router: Any, gate_up: Any, down: Any) -> None:
-        self.router = router
+    def __init__(self, router: Any, gate_up: Any, down: Any, top_k: int = TOP_K) -> None:
+        self.router, self.top_k = router, top_k
         self.gate_up = quantise_experts(gate_up)
         self.down = quantise_experts(down)
 
     def __call__(self, x: Any) -> Any:
-        to = route(x, self.router)
+        to = route(x, self.router, self.top_k)
         rows = x[to.source]
         rows = swiglu(finegemm.grouped_gemm(*finegemm.quantize_rows(rows), *self.gate_up, offsets=to.offsets))
         rows = finegemm.grouped_gemm(*finegemm.quantize_rows(rows), *self.down, offsets=to.offsets)
-        of_tokens = cast(rows, library_of(x).float32)[to.place].reshape(*to.weights.shape, -1)
+        of_tokens = cast(rows[to.place], library_of(x).float32).reshape(*to.weights.shape, -1)
         return (of_tokens * to.weights[:, :, None]).sum(1)
 
 
@@ -116,9 +117,10 @@ def example() -> tuple[np.ndarray, ...]:
     return x, router, normal(EXPERTS, 2 * INTERMEDIATE, HIDDEN), normal(EXPERTS, HIDDEN, INTERMEDIATE)
 
 
-def errors(out: np.ndarray, want: np.ndarray) -> np.ndarray:
+def errors(out: Any, want: Any) -> Any:
     """Of each token, relative."""
-    return np.linalg.norm(out - want, axis=1) / np.linalg.norm(want, axis=1)
+    norm = library_of(want).linalg.norm
+    return norm(out - want, axis=1) / norm(want, axis=1)
 
 
 def main() -> int:

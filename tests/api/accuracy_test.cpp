@@ -5,20 +5,15 @@
 #include <cmath>
 
 #include "api/accuracy.h"
+#include "support/cpu.h"
 #include "support/grouped.h"
 #include "support/k_grouped.h"
 
 namespace finegemm::test {
 namespace {
 
-Options two_threads() {
-    Options o;
-    o.cpu_threads = 2;
-    return o;
-}
-
 TEST(Accuracy, ARightResultIsWithinItsBoundWhateverTheSignsOfScales) {
-    Context context(two_threads());
+    Context context(cpu_options());
     Problem p(6, 136, 512, 3);
     for (int64_t r = 0; r < p.n; ++r)   // blocks that nearly cancel each other
         std::copy_n(&p.b.at(r, 0), 384, &p.b.at(r, 128));
@@ -33,7 +28,7 @@ TEST(Accuracy, ARightResultIsWithinItsBoundWhateverTheSignsOfScales) {
 }
 
 TEST(Accuracy, AWrongElementIsBeyondItsBound) {
-    Context context(two_threads());
+    Context context(cpu_options());
     Problem p(6, 136, 512, 3);
     gemm(context, p.args());
     p.d.data()[0] ^= 0x8000;
@@ -41,7 +36,7 @@ TEST(Accuracy, AWrongElementIsBeyondItsBound) {
 }
 
 TEST(Accuracy, OfGroupsLooksAtRowsOfEachGroupAndAtNoOthers) {
-    Context context(two_threads());
+    Context context(cpu_options());
     for (const GroupForm form : kAllForms) {
         GroupedProblem p(random_grouping(form, 4, 300, 64, 3), 136, 272, 1, 16, 2);
         const GroupedGemmArgs args = p.args();

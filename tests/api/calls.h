@@ -8,6 +8,7 @@
 
 #include <finegemm/c_api.h>
 
+#include "support/cpu.h"
 #include "support/grouped.h"
 #include "support/k_grouped.h"
 #include "support/matrix.h"
@@ -37,7 +38,7 @@ inline finegemm_options c_options() {
     finegemm_options o{};
     o.struct_size = sizeof o;
     o.cpu_threads = 2;
-    std::strcpy(o.driver_path, "/nowhere/libcuda.so.1");
+    std::strcpy(o.driver_path, kNoDriver);
     return o;
 }
 

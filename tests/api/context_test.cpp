@@ -8,19 +8,13 @@
 #include <finegemm/gemm.h>
 
 #include "api/context.h"
+#include "support/cpu.h"
 #include "support/matrix.h"
 
 namespace finegemm::test {
 namespace {
 
 constexpr Device kCpu{}, kGpu{DeviceType::Cuda, 0};
-
-Options options() {
-    Options o;
-    o.cpu_threads = 2;
-    o.driver_path = "/nowhere/libcuda.so.1";
-    return o;
-}
 
 std::vector<uint16_t> result(Problem& p) { return {p.d.data(), p.d.data() + p.m * p.n}; }
 
@@ -39,12 +33,12 @@ void on_threads(int count, const Body& body) {
 
 TEST(Context, GivesManyThreadsAtItsFirstUseWhatItGivesOne) {
     constexpr int kThreads = 8, kCalls = 4;
-    Context alone(options());
+    Context alone(cpu_options());
     std::vector<std::vector<uint16_t>> expected;
     for (int i = 0; i < kThreads * kCalls; ++i) expected.push_back(multiply(alone, static_cast<uint32_t>(i)));
     ASSERT_NE(expected[0], expected[1]);
 
-    Context shared(options());
+    Context shared(cpu_options());
     std::atomic<int> wrong = 0;
     on_threads(kThreads, [&](int t) {
         for (int i = t; i < kThreads * kCalls; i += kThreads)
@@ -54,7 +48,7 @@ TEST(Context, GivesManyThreadsAtItsFirstUseWhatItGivesOne) {
 }
 
 TEST(Context, MakesOneBackendForADeviceHoweverManyThreadsAsk) {
-    Context context(options());
+    Context context(cpu_options());
     std::vector<Backend*> seen(8);
     on_threads(8, [&](int t) { seen[static_cast<size_t>(t)] = &context.state().backend(kCpu); });
     for (const Backend* b : seen) EXPECT_EQ(b, seen[0]);
@@ -62,18 +56,18 @@ TEST(Context, MakesOneBackendForADeviceHoweverManyThreadsAsk) {
 }
 
 TEST(Context, SharesNothingWithAnother) {
-    Context one(options()), two(options());
+    Context one(cpu_options()), two(cpu_options());
     EXPECT_NE(&one.state().backend(kCpu), &two.state().backend(kCpu));
 }
 
 TEST(Context, LooksForADeviceOnlyWhenACallNeedsIt) {
-    Context context(options());   // its driver does not exist
+    Context context(cpu_options());   // its driver does not exist
     EXPECT_EQ(multiply(context, 1).size(), 24u * 72);
     EXPECT_THROW(context.state().backend(kGpu), Error);
 }
 
 TEST(Context, SaysAgainAndOnAllThreadsThatThereIsNoDriver) {
-    Context context(options());
+    Context context(cpu_options());
     std::atomic<int> unsupported = 0;
     on_threads(4, [&](int) {
         for (int i = 0; i < 3; ++i) try {
@@ -87,7 +81,7 @@ TEST(Context, SaysAgainAndOnAllThreadsThatThereIsNoDriver) {
 }
 
 TEST(Context, MovesWithItsBackends) {
-    Context from(options());
+    Context from(cpu_options());
     Backend* backend = &from.state().backend(kCpu);
     Context to(std::move(from));
     EXPECT_EQ(&to.state().backend(kCpu), backend);

@@ -7,6 +7,7 @@
 
 #include "api/allocations.h"
 #include "api/checks.h"
+#include "support/cpu.h"
 #include "support/error_of.h"
 #include "support/grouped.h"
 
@@ -15,17 +16,11 @@ namespace {
 
 class Gemm : public testing::Test {
 protected:
-    static Options options() {
-        Options o;
-        o.cpu_threads = 2;
-        o.driver_path = "/nowhere/libcuda.so.1";
-        return o;
-    }
     static void put_on_gpu(GemmArgs& args) {
         for (Device* d : {&args.a.device, &args.sfa.device, &args.b.device, &args.sfb.device, &args.d.device})
             *d = {DeviceType::Cuda, 0};
     }
-    Context context{options()};
+    Context context{cpu_options()};
 };
 
 bool all_are(Buffer<uint16_t>& d, int64_t count, uint16_t value) {

@@ -3,6 +3,7 @@
 
 #include "api/allocations.h"
 #include "api/checks.h"
+#include "support/cpu.h"
 #include "support/error_of.h"
 #include "support/grouped.h"
 
@@ -11,18 +12,12 @@ namespace {
 
 class Grouped : public testing::Test {
 protected:
-    static Options options() {
-        Options o;
-        o.cpu_threads = 2;
-        o.driver_path = "/nowhere/libcuda.so.1";
-        return o;
-    }
     static void put_on_gpu(GroupedGemmArgs& args) {
         for (Device* d : {&args.a.matrix.device, &args.sfa.matrix.device, &args.b.matrix.device,
                           &args.sfb.matrix.device, &args.d.matrix.device, &args.groups.device})
             *d = {DeviceType::Cuda, 0};
     }
-    Context context{options()};
+    Context context{cpu_options()};
 };
 
 TEST_F(Grouped, TakesEveryForm) {

@@ -4,6 +4,7 @@
 #include "api/allocations.h"
 #include "api/calls.h"
 #include "api/checks.h"
+#include "support/cpu.h"
 #include "support/error_of.h"
 
 namespace finegemm::test {
@@ -30,9 +31,7 @@ TEST(KGrouped, TheCAbiComputesEachGroup) {
 }
 
 TEST(KGrouped, DoesNothingWithoutRowsOrColumnsNotEvenLookForADevice) {
-    Options options;
-    options.driver_path = "/nowhere/libcuda.so.1";
-    Context context(options);
+    Context context(cpu_options());
     for (const bool rows : {true, false}) {
         KGroupedProblem p(16, 64, 128, {0, 128}, 1);
         p.fill_d(7);

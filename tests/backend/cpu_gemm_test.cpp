@@ -6,27 +6,22 @@
 #include <cmath>
 #include <thread>
 
-#include "backend/cpu.h"
 #include "backend/cpu_gemm.h"
 #include "gemm_reference.h"
+#include "support/cpu.h"
 
 namespace finegemm {
 namespace {
 
+using test::cpu_backend;
 using test::Problem;
 
 constexpr Numerics kAllNumerics[] = {Numerics::Fast, Numerics::Exact, Numerics::Hopper};
 
-std::unique_ptr<Backend> backend_with(int threads) {
-    Options options;
-    options.cpu_threads = threads;
-    return make_cpu_backend(options);
-}
-
 void run(Problem& p, Numerics numerics, int threads = 2) {
     GemmOptions options;
     options.numerics = numerics;
-    backend_with(threads)->gemm(p.args(), options);
+    cpu_backend(threads)->gemm(p.args(), options);
 }
 
 std::vector<uint16_t> bits(Problem& p) {
@@ -157,7 +152,7 @@ TEST(CpuGemmExact, GivesItsSumsBeforeRounding) {
 }
 
 TEST(CpuBackend, ServesManyThreadsAtOnce) {
-    const auto backend = backend_with(3);
+    const auto backend = cpu_backend(3);
     Problem expected(40, 136, 272, 6);
     run(expected, Numerics::Fast);
     std::vector<std::thread> callers;
@@ -206,7 +201,7 @@ TEST(CpuBackend, ReachesElementsBeyond2To31) {
     for (const Numerics numerics : kAllNumerics) {
         GemmOptions options;
         options.numerics = numerics;
-        backend_with(1)->gemm(args, options);
+        cpu_backend(1)->gemm(args, options);
         run(expected, numerics);
         for (int64_t r = 0; r < 3; ++r)
             for (int64_t c = 0; c < 16; ++c) EXPECT_EQ(d.as<uint16_t>()[r * kStride + c], expected.d.at(r, c));

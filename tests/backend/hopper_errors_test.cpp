@@ -2,12 +2,14 @@
 #include <cmath>
 
 #include "plan/plan.h"
+#include "support/cpu.h"
 #include "support/hopper.h"
 
 namespace finegemm {
 namespace {
 
 using test::contains;
+using test::cpu_options;
 using test::error_of;
 using test::operands;
 
@@ -33,9 +35,7 @@ TEST_F(HopperErrors, AGpuThatIsNoHopperIsNamedWithItsCapability) {
 }
 
 TEST_F(HopperErrors, ADriverThatIsMissingIsUnsupported) {
-    Options options;
-    options.driver_path = "/nowhere/libcuda.so.1";
-    EXPECT_EQ(error_of([&] { make_hopper_backend(options, 0); }).code(), Errc::Unsupported);
+    EXPECT_EQ(error_of([] { make_hopper_backend(cpu_options(), 0); }).code(), Errc::Unsupported);
 }
 
 TEST_F(HopperErrors, ADeviceThatDoesNotExistIsNamed) {
