@@ -161,9 +161,9 @@ struct KGroupWalk {
     }
 };
 
-/// A tile of a K-grouped product and the number of its k-blocks, in the room of a tile: rows and group share a word.
-FG_HD constexpr Tile packed(const Tile& tile, uint32_t k_blocks) {
-    return {.row = tile.row, .col = tile.col, .rows = tile.rows | tile.group << 16, .group = k_blocks};
+/// A tile and a number that goes with it, in the room of a tile: rows and group share a word.
+FG_HD constexpr Tile packed(const Tile& tile, uint32_t number) {
+    return {.row = tile.row, .col = tile.col, .rows = tile.rows | tile.group << 16, .group = number};
 }
 FG_HD constexpr Tile unpacked(const Tile& packed) {
     return {.row = packed.row, .col = packed.col, .rows = packed.rows & 0xffff, .group = packed.rows >> 16};

@@ -2,7 +2,7 @@
 // Layer core. The host asks for `total`, the kernel adds the offsets: one function, so they cannot differ.
 #pragma once
 
-#include <finegemm/core/config.h>
+#include <finegemm/core/scale_copies.h>
 
 namespace finegemm {
 
@@ -73,7 +73,7 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     p.b_stage = c.tile_n * GemmConfig::kTileK;
     p.d_warp = split ? 0 : 16 * slab_pitch(c);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
-    p.sfa_stage = c.tile_m * 4;
+    p.sfa_stage = (c.tile_m + (c.row_groups() ? kScalePiece : 0)) * 4;
     p.sfb_stage = b_scales(c) * 4;
     p.tile_stage = c.grouped() ? 16 : 0;
     p.a = take(c.stages * p.a_stage, 1024);

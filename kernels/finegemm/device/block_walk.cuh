@@ -28,6 +28,7 @@ struct MathRole {
     const Shared<C>& smem;
     uint32_t warpgroup, first_row;
     SmemAddr row_scales;  // of this thread's upper row, in stage 0
+    uint32_t shift = 0;   // in floats, from the first one of the stage (ScaleCopyPlan)
 
     __device__ explicit MathRole(const Shared<C>& shared)
         : smem(shared),
@@ -38,6 +39,12 @@ struct MathRole {
         // warpgroups have none to spare, nor have promotions by rows of B.
         if constexpr (C.math_warpgroups < 3 && !C.row_b_scales())
             row_scales.bits = ptx::value_of(row_scales.bits, threadIdx.x % kWarpSize);
+    }
+
+    /// To a tile whose scales of rows are so many floats behind the first one of a stage.
+    __device__ void shift_scales(uint32_t floats) {
+        row_scales = row_scales + (floats - shift) * 4;
+        shift = floats;
     }
 
     /// Of 64 rows of A, the i-th of this warpgroup.
@@ -91,11 +98,13 @@ template <GemmConfig C>
 struct AnnouncedTiles {
     const Shared<C>& smem;
     uint32_t k_blocks;
+    uint32_t shift = 0;   // of the scales of the tile that was taken last
 
-    __device__ bool take(Tile& out, RingCursor<C.stages> at) const {
+    __device__ bool take(Tile& out, RingCursor<C.stages> at) {
         wait(smem.full(at.stage), at.parity);
         const ptx::Words4 tile = ptx::load_shared_words_x4(smem.tile(at.stage));
-        out = {.row = tile.w[0], .col = tile.w[1], .rows = tile.w[2], .group = tile.w[3]};
+        out = unpacked({.row = tile.w[0], .col = tile.w[1], .rows = tile.w[2], .group = tile.w[3]});
+        shift = tile.w[3];
         return out.rows > 0;
     }
 };
@@ -119,7 +128,7 @@ struct AnnouncedKTiles {
 /// before it is stored.
 template <GemmConfig C, typename Tiles>
 struct BlockWalk {
-    const MathRole<C>& role;
+    MathRole<C>& role;
     Tiles tiles;
     Tile tile{};         // of the block; without rows: there is none
     uint32_t left = 0;   // blocks of the tile, this one included
@@ -127,13 +136,14 @@ struct BlockWalk {
     // Where the next block will be: the way from a stage to an address is long, and so it is begun a block earlier.
     RingCursor<C.stages> ahead = RingCursor<C.stages>::consumer();
 
-    __device__ BlockWalk(const MathRole<C>& math, const Tiles& of) : role(math), tiles(of) {
+    __device__ BlockWalk(MathRole<C>& math, const Tiles& of) : role(math), tiles(of) {
         ++ahead;
     }
 
     __device__ bool next_tile() {
         const bool exists = tiles.take(tile, at);
         left = tiles.k_blocks;
+        if constexpr (C.row_groups()) role.shift_scales(tiles.shift);
         return exists;
     }
     /// Whether this warpgroup has rows of the tile. A dense tile that lacks some is the last of a column, and rare.

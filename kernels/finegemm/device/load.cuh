@@ -4,6 +4,7 @@
 
 #include <finegemm/core/params.h>
 #include <finegemm/core/ring.h>
+#include <finegemm/core/scale_copies.h>
 #include <finegemm/core/schedule.h>
 #include <finegemm/device/barriers.cuh>
 #include <finegemm/device/group_walk.cuh>
@@ -87,6 +88,28 @@ __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, TileWalk w
     }
 }
 
+/// Scales of a tile's first row, and of the first columns of its B.
+template <GemmConfig C>
+__device__ inline const float* scales_of_a(const Params<C>& p, const Tile& tile) {
+    const float* const first = p.sfa.data + tile.row * p.sfa.mn_stride;
+    if constexpr (C.row_groups()) return first + matrix_of(p, tile) * p.sfa_stride;
+    else return first;
+}
+template <GemmConfig C>
+__device__ inline const float* scales_of_b(const Params<C>& p, const Tile& tile) {
+    if constexpr (C.row_groups()) return p.sfb.data + tile.group * p.sfb_stride;
+    else return p.sfb.data;
+}
+
+/// Whether scales of neighbouring rows are neighbours in memory, as far from a multiple of 16 bytes in every k-block.
+__device__ inline bool neighbours(const ScaleView& s) { return s.mn_stride == 1 && s.k_stride % kScalePiece == 0; }
+
+/// By how many floats the scales of a tile's rows are behind the first one of a stage: the math warps are told.
+template <GemmConfig C>
+__device__ inline uint32_t shift_of(const Params<C>& p, const Tile& tile) {
+    return C.scales == ScaleLayout::Any && neighbours(p.sfa) ? scale_shift(scales_of_a<C>(p, tile)) : 0;
+}
+
 /// The loads of one tile of a group, by one thread.
 template <GemmConfig C>
 struct GroupedLoads {
@@ -144,7 +167,7 @@ __device__ void load_grouped_tiles(const GroupedParams& p, const Shared<C>& smem
         const GroupedLoads<C> loads(p, tile, walk.rank);
         if (ptx::elect_one()) {  // always the same lane, which alone keeps `at`
             wait(smem.empty(at.stage), at.parity);
-            announce(smem, at.stage, tile);
+            announce(smem, at.stage, packed(tile, shift_of<C>(p, tile)));
             if (!more) ptx::mbarrier_arrive(smem.full(at.stage));
 #pragma unroll 1
             for (uint32_t kb = 0; more && kb < walk.k.end; ++kb, ++at) {
@@ -156,50 +179,48 @@ __device__ void load_grouped_tiles(const GroupedParams& p, const Shared<C>& smem
     }
 }
 
-/// Scales of a tile's first row, and of the first columns of its B.
-template <GemmConfig C>
-__device__ inline const float* scales_of_a(const Params<C>& p, const Tile& tile) {
-    const float* const first = p.sfa.data + tile.row * p.sfa.mn_stride;
-    if constexpr (C.row_groups()) return first + matrix_of(p, tile) * p.sfa_stride;
-    else return first;
-}
-template <GemmConfig C>
-__device__ inline const float* scales_of_b(const Params<C>& p, const Tile& tile) {
-    if constexpr (C.row_groups()) return p.sfb.data + tile.group * p.sfb_stride;
-    else return p.sfb.data;
-}
-
 /// The scales of one k-block for `Rows` rows of a tile, as a lane of a scale warp copies them: asynchronously, from any
-/// layout. Addresses grow by additions, and rows that are neighbours in memory are copied four at a time.
-template <uint32_t Rows>
+/// layout. Addresses grow by additions, and rows that are neighbours in memory are copied four at a time: if `Shifts`
+/// wherever they begin, as those of groups do, else where that is a multiple of 16 bytes.
+template <uint32_t Rows, bool Shifts>
 struct RowCopies {
-    uint32_t lane, rows;  // rows of the tile that exist
-    bool four_rows;
-    const float* from;
+    uint32_t lane;
+    ScaleCopyPlan<Rows> plan;
+    bool pieces;
+    const float *from, *single;
     int64_t step;  // from one of this lane's rows to its next
 
     __device__ RowCopies(const ScaleView& s, const float* first, uint32_t existing)
-        : lane(threadIdx.x % kWarpSize), rows(existing) {
-        four_rows = s.mn_stride == 1 && s.k_stride % 4 == 0 && reinterpret_cast<uint64_t>(first) % 16 == 0;
-        from = first + (four_rows ? 4 * lane : lane) * s.mn_stride;
+        : lane(threadIdx.x % kWarpSize), plan{existing, scale_shift(first)} {
+        pieces = neighbours(s) && (Shifts || plan.shift == 0);
+        if (!Shifts || !pieces) plan.shift = 0;
+        from = pieces ? first - plan.shift + kScalePiece * lane : first + lane * s.mn_stride;
+        single = first + plan.single(lane);
         step = kWarpSize * s.mn_stride;
     }
 
     /// Rows past the end keep what the stage had: their products are never stored.
     __device__ void issue(SmemAddr to) const {
-        if (four_rows) {
+        if (pieces) {
 #pragma unroll
-            for (uint32_t i = 0; i < ceil_div(Rows, 4 * kWarpSize); ++i) {
-                const uint32_t row = 4 * (i * kWarpSize + lane);
-                if (row < rows) ptx::copy_async_x4(to + row * 4, from + 4 * i * step, min(rows - row, 4) * 4);
+            for (uint32_t i = 0; i < plan.kPieces; ++i) {
+                const uint32_t place = plan.place(i, lane), count = plan.count(place);
+                if (count > 0) ptx::copy_async_x4(to + place * 4, from + kScalePiece * i * step, count * 4);
             }
+            const uint32_t row = plan.single(lane);
+            if (Shifts && row < plan.existing) ptx::copy_async(to + (plan.shift + row) * 4, single);
         } else {
 #pragma unroll
             for (uint32_t i = 0; i < ceil_div(Rows, kWarpSize); ++i) {
                 const uint32_t row = i * kWarpSize + lane;
-                if (row < rows) ptx::copy_async(to + row * 4, from + i * step);
+                if (row < plan.existing) ptx::copy_async(to + row * 4, from + i * step);
             }
         }
+    }
+    /// To the scales of the next k-block.
+    __device__ void advance(const ScaleView& s) {
+        from += s.k_stride;
+        if (Shifts) single += s.k_stride;
     }
 };
 
@@ -218,12 +239,13 @@ struct BlockCopies {
     __device__ void issue(SmemAddr to) const {
         if (copies) ptx::copy_async(to + lane * 4, from);
     }
+    __device__ void advance(const ScaleView& s) { from += s.k_stride; }
 };
 
 template <GemmConfig C>
 struct ScaleCopies {
-    using B = Either<C.row_b_scales(), RowCopies<C.tile_n>, BlockCopies>;
-    RowCopies<C.tile_m> a;
+    using B = Either<C.row_b_scales(), RowCopies<C.tile_n, false>, BlockCopies>;
+    RowCopies<C.tile_m, C.row_groups()> a;
     B b;
 
     __device__ ScaleCopies(const Params<C>& p, const Tile& tile, uint32_t kb)
@@ -239,8 +261,8 @@ struct ScaleCopies {
         b.issue(to_b);
     }
     __device__ void advance(const Params<C>& p) {
-        a.from += p.sfa.k_stride;
-        b.from += p.sfb.k_stride;
+        a.advance(p.sfa);
+        b.advance(p.sfb);
     }
 };
 

@@ -201,7 +201,7 @@ __device__ void multiply_parts(const MathRole<C>& role, BlockWalk<C, Tiles>& wal
 template <GemmConfig C, typename Tiles, typename Store>
 __device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Store&& store) {
     static_assert(!C.row_groups() || !C.row_b_scales());
-    const MathRole<C> role(smem);
+    MathRole<C> role(smem);
     BlockWalk<C, Tiles> walk(role, tiles);
     if (!walk.next_tile()) return;
     if (C.row_groups() && !walk.next_run()) return;
