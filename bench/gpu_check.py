@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Correctness and speed on a machine with an H200; needs torch and NumPy. Writes bench/results/ and gpu-validated.json.
 
-Usage: gpu_check.py [--library FILE] [--out DIR] [--shapes N] [--rounds N] [--only NAME,...]
+Usage: gpu_check.py [--library FILE] [--racecheck-library FILE] [--out DIR] [--shapes N] [--rounds N] [--only NAME,...]
 
 Every check prints one line and raises on failure; only a full run that passes writes gpu-validated.json.
 """
@@ -277,18 +277,25 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
 
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every kernel."""
-        tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-        command = [tool, "--tool", "memcheck", "--error-exitcode", "9"]
-        command += [sys.executable, __file__, "--library", self.options.tested, "--only", "small"]
+        return self.sanitized("memcheck", self.options.tested, "ERROR SUMMARY: 0 errors")
+
+    def racecheck(self):
+        """Its racecheck, of the library whose kernels are built for it (FINEGEMM_RACECHECK)."""
+        return self.sanitized("racecheck", self.options.racecheck_library, "0 hazards displayed (0 errors, 0 warnings)")
+
+    def sanitized(self, tool: str, library: str, good: str):
+        program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+        command = [program, "--tool", tool, "--error-exitcode", "9"]
+        command += [sys.executable, __file__, "--library", library, "--only", "small"]
         # With torch's cache an access past the end would fall into the same block of memory.
         environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
         result = subprocess.run(command, capture_output=True, text=True, timeout=400, env=environment)
-        if result.returncode or "ERROR SUMMARY: 0 errors" not in result.stdout + result.stderr:
-            raise AssertionError(f"memcheck: {(result.stdout + result.stderr)[-2000:]}")
+        if result.returncode or good not in result.stdout + result.stderr:
+            raise AssertionError(f"{tool}: {(result.stdout + result.stderr)[-2000:]}")
         return {"errors": 0}
 
     def small(self):
-        """Every kernel once, on a small shape: what memcheck runs."""
+        """Every kernel once, on a small shape: what the sanitizers run."""
         names = [row["name"] for row in self.tested.explain(4096, 4096, 4096)["candidates"]]
         for name in names:
             for k, layout in ((1040, self.random.choice(LAYOUTS)), (6144, "row")):
@@ -328,6 +335,7 @@ CHECKS = (
     "k_grouped",
     "moe",
     "memcheck",
+    "racecheck",
     "layouts",
     "bandwidth",
     "wgrad",
@@ -341,6 +349,8 @@ CHECKS = (
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", dest="tested", default=str(ROOT / "build/libfinegemm.so"))
+    racecheck = str(ROOT / "build-racecheck/libfinegemm.so")
+    parser.add_argument("--racecheck-library", default=racecheck, type=os.path.abspath)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results")
     parser.add_argument("--shapes", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=9)

@@ -1,4 +1,4 @@
-"""What gpu_check.py asks of grouped GEMMs beyond random problems: threads, memcheck, more rows than 31 bits count."""
+"""What gpu_check.py asks of grouped GEMMs beyond random problems: threads, sanitizers, more rows than 31 bits count."""
 
 import random
 import threading
@@ -28,7 +28,7 @@ class GroupedStress:
     """The class that inherits these has `tested`, `options`, `generator` and `random`."""
 
     def small_grouped(self):
-        """Every kernel for groups once in every form: what memcheck runs."""
+        """Every kernel for groups once in every form: what the sanitizers run."""
         for rows in small_rows():
             p = Problem(rows, 136, 512, self.random.choice(("row", "mn", "odd")), self.generator)
             for row in p.explain(self.tested)["candidates"]:

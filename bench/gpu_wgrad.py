@@ -176,7 +176,7 @@ class Wgrad:
                     raise AssertionError(f"{name}, {layout}: {int(different)} elements moved in 200 runs")
 
     def small_one_d_one_d(self):
-        """Every kernel once, for memcheck."""
+        """Every kernel once: what the sanitizers run."""
         for output in ("f32", "bf16"):
             for name in kernel_names(output):
                 m = next(m for m in (5, 70, 257) if self.takes(name, m))

@@ -8,6 +8,12 @@ namespace finegemm::jit {
 
 namespace {
 
+#ifdef FINEGEMM_RACECHECK
+constexpr std::string_view kDefines = "#define FINEGEMM_EVERY_LANE_ARRIVES\n";   // core/arrivals.h says why
+#else
+constexpr std::string_view kDefines;
+#endif
+
 std::string_view enumerator(ClusterUse use) {
     switch (use) {
         case ClusterUse::None: return "None";
@@ -44,14 +50,14 @@ KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
     const std::string entry = fmt::format("finegemm_{}", name);
     return {
         .entry = entry,
-        .text = fmt::format("#define FG_WGMMA_N {}\n"
+        .text = fmt::format("{}#define FG_WGMMA_N {}\n"
                             "#include <finegemm/device/gemm.cuh>\n"
                             "inline constexpr auto kConfig = {};\n"
                             "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm)\n"
                             "{}(const __grid_constant__ finegemm::Params<kConfig> params) {{\n"
                             "    finegemm::device::gemm<kConfig>(params);\n"
                             "}}\n",
-                            block_cols(c), to_source(c), entry)};
+                            kDefines, block_cols(c), to_source(c), entry)};
 }
 
 }  // namespace finegemm::jit

@@ -18,6 +18,14 @@ inline constexpr uint32_t kScaleRun = 4;
 /// skip as many stages as the ring has.
 FG_HD constexpr uint32_t dealing_warps(const GemmConfig& c) { return c.stages > kScaleRun ? 2 : 1; }
 
+/// Lanes that arrive when a warp says something. One does, after all have met. compute-sanitizer's racecheck takes what
+/// the others did before for a race; for it, kernels are built in which each lane arrives (4 to 6% slower).
+#ifdef FINEGEMM_EVERY_LANE_ARRIVES
+inline constexpr uint32_t kLanesArrive = kWarpSize;
+#else
+inline constexpr uint32_t kLanesArrive = 1;
+#endif
+
 /// A stage is full when the TMA warp has announced its bytes (and they came: transaction count) and when the scales of
 /// every lane of a scale warp are there.
 FG_HD constexpr uint32_t full_arrivals(const GemmConfig&) { return 1 + kWarpSize; }
@@ -25,7 +33,7 @@ FG_HD constexpr uint32_t full_arrivals(const GemmConfig&) { return 1 + kWarpSize
 /// A stage is empty when every math warp that reads it has said so: those of this CTA, and with multicast those of
 /// the whole cluster, since a load of this CTA overwrites the stage in all of them.
 FG_HD constexpr uint32_t empty_arrivals(const GemmConfig& c) {
-    return 4 * c.math_warpgroups * c.a_sharers() * c.b_sharers();
+    return 4 * c.math_warpgroups * c.a_sharers() * c.b_sharers() * kLanesArrive;
 }
 
 /// CTAs whose producers wait for this CTA's math warps.

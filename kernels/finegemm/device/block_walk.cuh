@@ -13,12 +13,16 @@ namespace finegemm::device {
 /// Tells all producers that write into this stage, in a cluster those of all CTAs, that this warp has read it.
 template <GemmConfig C>
 __device__ inline void release(const Shared<C>& smem, uint32_t stage) {
+    constexpr uint32_t kServed = producers_served(C);
     const uint32_t lane = threadIdx.x % kWarpSize;
     __syncwarp();  // the whole warp has read its scales
-    if constexpr (producers_served(C) > 1) {
-        if (lane < producers_served(C)) ptx::mbarrier_arrive_cluster(ptx::map_to_rank(smem.empty(stage), lane));
+    if constexpr (kServed > 1) {
+#pragma unroll
+        for (uint32_t i = 0; i < kServed * kLanesArrive; i += kWarpSize)   // as many lanes for each of them
+            if (i + lane < kServed * kLanesArrive)
+                ptx::mbarrier_arrive_cluster(ptx::map_to_rank(smem.empty(stage), lane % kServed));
     } else {
-        if (lane == 0) ptx::mbarrier_arrive(smem.empty(stage));
+        if (lane < kLanesArrive) ptx::mbarrier_arrive(smem.empty(stage));
     }
 }
 

@@ -266,12 +266,18 @@ struct ScaleCopies {
     }
 };
 
+/// The arrivals of a warp's lanes, where no copies make them.
+template <GemmConfig C>
+__device__ inline void arrive_for_copies(const Shared<C>& smem, uint32_t stage) {
+    if (threadIdx.x % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem.full(stage), kWarpSize / kLanesArrive);
+}
+
 /// A grouped kernel's last stage announces the end, and has no scales.
 template <GemmConfig C>
 __device__ void end_scales(const Shared<C>& smem, RingCursor<C.stages> at) {
     if constexpr (C.grouped()) {
         wait(smem.empty(at.stage), at.parity);
-        if (threadIdx.x % kWarpSize == 0) ptx::mbarrier_arrive(smem.full(at.stage), kWarpSize);
+        arrive_for_copies(smem, at.stage);
     }
 }
 
@@ -341,8 +347,8 @@ __device__ void deal_scales(const Params<C>& p, const Shared<C>& smem, TileWalk 
                 if (turn != scale_warp) continue;
                 wait(smem.empty(at.stage), at.parity);
                 run.store(j, smem.sfa(at.stage), smem.sfb(at.stage));
-                __syncwarp();  // the arrivals speak for the whole warp
-                if (threadIdx.x % kWarpSize == 0) ptx::mbarrier_arrive(smem.full(at.stage), kWarpSize);
+                __syncwarp();  // one lane's arrivals speak for the whole warp
+                arrive_for_copies(smem, at.stage);
             }
         }
     }
