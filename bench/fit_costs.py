@@ -19,12 +19,12 @@ import numpy as np
 
 CANDIDATES = Path(__file__).resolve().parent.parent / "src/plan/candidates.cpp"
 TABLES = {False: "kCandidates = ", True: "kGrouped = "}   # grouped: where candidates.cpp has them
-ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+)\}, \{([\d.]+), ([\d.]+), ([\d.]+)\}\},")
+ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+)\}, \{([\d., ]+)\}\},")
 NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d+))?(?:_[xo](\d+))?")
 
 # As in src/plan/cost.cpp and device_spec.cpp, H200.
 SMS, LAUNCH_US, GROUPED_LAUNCH_US, BYTES_PER_US, OVERLAP = 132, 2.2, 2.9, 4.2e6, 4
-SPREAD, QUARTERS, SPARED = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (-1.2, -0.4, 0.4, 1.2), 0.5
+SPREAD, QUARTERS = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (-1.2, -0.4, 0.4, 1.2)
 CLUSTERS = {1: (132, 264), 2: (66, 132), 3: (39, 79), 4: (30, 62), 5: (0, 47), 8: (0, 30)}
 
 # A kernel is fitted where it is a contender: within this factor of the best. Elsewhere its time does not matter.
@@ -45,7 +45,7 @@ def key_of(name):
 
 
 def waves_time(key, rates, ctas, blocks):
-    (*_, cluster, ctas_per_sm), (block, block_alone, tile) = key, rates
+    (*_, cluster, ctas_per_sm), (block, block_alone, tile, *_) = key, rates
     slots = CLUSTERS[cluster][ctas_per_sm - 1] * cluster
     waves, rest = divmod(ctas, slots)
     time = waves * (tile + blocks * (block_alone if slots <= SMS else block))
@@ -71,13 +71,14 @@ def predict(key, rates, shape, groups=0, expected=0):
 
 def predict_grouped(key, rates, shape, groups, rows):
     (tile_m, tile_n, _, warpgroups, _, cluster, _), (_, n, k) = key, shape
+    spared = rates[3]
     counts, whole = [], 0   # of tiles one below the other, for each spread
     for spread in SPREAD:
         full, rest = divmod(max(1.0, rows * spread), tile_m)
         unit = tile_m // warpgroups
         used = math.ceil(rest / unit) * unit / tile_m
         counts.append(full + (rest > 0))
-        whole += full + (1 - SPARED * (1 - used) if rest > 0 else 0)
+        whole += full + (1 - spared * (1 - used) if rest > 0 else 0)
     below = sum(counts) / len(SPREAD)
     deviation = math.sqrt(groups * max(0.0, sum(c * c for c in counts) / len(SPREAD) - below * below))
     across, blocks = ceil_div(n, tile_n * cluster) * cluster, ceil_div(k, 128) * whole / sum(counts)
@@ -98,11 +99,13 @@ def fit(key, sweep):
     from scipy.optimize import minimize   # here, so that the model can be had without it
 
     data = [(case, us[key]) for case, us in sweep if key in us and us[key] < CONTENDER * min(us.values())]
-    expected = prior(key)
+    grouped = sweep[0][0][1] > 0
+    expected = np.append(prior(key), [0.0] * grouped)   # half of a tile's time is spared
 
     def rates_of(x):
-        block, block_alone, tile = np.exp(x)
-        return block, min(block, block_alone) if key[-1] > 1 else block, tile   # alone a CTA is not slower
+        block, block_alone, tile = np.exp(x[:3])
+        spared = 1 / (1 + np.exp(-x[3:]))
+        return block, min(block, block_alone) if key[-1] > 1 else block, tile, *spared   # alone a CTA is not slower
 
     def loss(x):
         off = [math.log(predict(key, rates_of(x), *case) / us) for case, us in data]
@@ -135,9 +138,9 @@ def candidates(text, grouped=False):
     """The rows of a table in candidates.cpp: (match, key, rates)."""
     begin = text.index(TABLES[grouped])
     for row in ROW.finditer(text, begin, text.index("});", begin)):
-        tile_m, tile_n, stages, warpgroups, cluster, use, ctas = row.groups()[:7]
+        tile_m, tile_n, stages, warpgroups, cluster, use, ctas, rates = row.groups()
         key = (int(tile_m), int(tile_n), int(stages), int(warpgroups), use.lower(), int(cluster), int(ctas))
-        yield row, key, tuple(float(r) for r in row.groups()[7:])
+        yield row, key, tuple(float(r) for r in rates.split(","))
 
 
 def main():
@@ -158,7 +161,8 @@ def main():
             print("not measured, keeps its rates:", key)
         rates[key] = fit(key, sweep) if key in measured and not args.keep else now
         config = row.group().partition("}")[0]
-        rows[row.group()] = config + "}, {%.3f, %.3f, %.2f}}," % rates[key]
+        numbers = zip(("{:.3f}", "{:.3f}", "{:.2f}", "{:.2f}"), rates[key])
+        rows[row.group()] = config + "}, {" + ", ".join(form.format(rate) for form, rate in numbers) + "}},"
     begin = text.index(TABLES[grouped])
     for old, new in rows.items():
         text = text[:begin] + text[begin:].replace(old, new, 1)

@@ -30,9 +30,6 @@ constexpr double kSpread[] = {0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3};
 /// The number of all tiles is normally distributed, then: places, in deviations, of four equal parts of what may be.
 constexpr double kQuarters[] = {-1.2, -0.4, 0.4, 1.2};
 
-/// Part of a tile's time that is spared where no warpgroup has rows of it; of half as many, half of that.
-constexpr double kSpared = 0.5;
-
 double group_rows(const Problem& p) { return p.group_rows > 0 ? p.group_rows : static_cast<double>(p.m) / p.groups; }
 
 /// Of a tile: groups of k-blocks share them evenly, as far as is known beforehand.
@@ -57,7 +54,7 @@ Tiles tiles_of(const Problem& p, const GemmConfig& c) {
         const double count = full + (rest > 0 ? 1 : 0);
         below += count / std::size(kSpread);
         squares += count * count / std::size(kSpread);
-        whole += (full + (rest > 0 ? 1 - kSpared * (1 - used) : 0)) / std::size(kSpread);
+        whole += (full + (rest > 0 ? 1 - rates(c).spared * (1 - used) : 0)) / std::size(kSpread);
     }
     const double deviation = std::sqrt(p.groups * std::max(0.0, squares - below * below));
     return {.mean = p.groups * below * across,

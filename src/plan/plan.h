@@ -67,6 +67,7 @@ struct Rates {
     double block;         // one k-block of a tile, with as many CTAs on the SM as the kernel allows
     double block_alone;   // the same for a CTA that has the SM to itself
     double tile;          // what a tile takes beyond its k-blocks: first loads, last promotion, store, exchange
+    double spared = 0;    // part of the k-blocks' time that is spared where no warpgroup has rows of a tile, in groups
 };
 /// Of a candidate; throws Error(Internal) for any other configuration.
 const Rates& rates(const GemmConfig& config);

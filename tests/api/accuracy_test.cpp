@@ -60,7 +60,7 @@ TEST(Accuracy, OfGroupsLooksAtRowsOfEachGroupAndAtNoOthers) {
 }
 
 TEST(Accuracy, OfGroupsOfKLooksAtRowsOfEach) {
-    Context context(two_threads());
+    Context context(cpu_options());
     KGroupedProblem p(30, 136, 768, {128, 384, 384, 768}, 1, 16, 2);
     const KGroupedGemmArgs args = p.args();
     k_grouped_gemm(context, args);
