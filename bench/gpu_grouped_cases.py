@@ -92,7 +92,7 @@ class Problem:
     """Operands on the device of `generator`. padding: bytes between rows; gap: rows between the matrices of a stack."""
 
     VALUE = 7.0
-    EDGE = 16   # rows and columns around each D
+    EDGE = 64   # rows and columns around each D: its rows begin with whole lines of L2, as they do without
 
     def __init__(self, rows: Rows, n: int, k: int, layout: str, generator, padding: int = 0, gap: int = 0):
         self.rows, self.n, self.k, self.generator = rows, n, k, generator
