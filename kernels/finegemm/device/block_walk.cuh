@@ -18,9 +18,9 @@ __device__ inline void release(const Shared<C>& smem, uint32_t stage) {
     __syncwarp();  // the whole warp has read its scales
     if constexpr (kServed > 1) {
 #pragma unroll
-        for (uint32_t i = 0; i < kServed * kLanesArrive; i += kWarpSize)   // as many lanes for each of them
+        for (uint32_t i = 0; i < kServed * kLanesArrive; i += kWarpSize)
             if (i + lane < kServed * kLanesArrive)
-                ptx::mbarrier_arrive_cluster(ptx::map_to_rank(smem.empty(stage), lane % kServed));
+                ptx::mbarrier_arrive_cluster(ptx::map_to_rank(smem.empty(stage), (i + lane) / kLanesArrive));
     } else {
         if (lane < kLanesArrive) ptx::mbarrier_arrive(smem.empty(stage));
     }
