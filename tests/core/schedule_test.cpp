@@ -250,5 +250,17 @@ TEST(Grid, IsWholeClustersAndNoMoreThanThereAreTiles) {
             }
 }
 
+TEST(Schedule, FromBothEndsTakesEachTileOnceAndBothEndsFirst) {
+    EXPECT_EQ(from_both_ends(0, 7), 0u);
+    EXPECT_EQ(from_both_ends(1, 7), 6u);
+    EXPECT_EQ(from_both_ends(2, 7), 1u);
+    for (uint32_t count = 1; count < 70; ++count) {
+        std::set<uint32_t> seen;
+        for (uint32_t i = 0; i < count; ++i) seen.insert(from_both_ends(i, count));
+        EXPECT_EQ(seen.size(), count);
+        EXPECT_EQ(*seen.rbegin(), count - 1);
+    }
+}
+
 }  // namespace
 }  // namespace finegemm

@@ -101,6 +101,10 @@ FG_HD constexpr Tile segment_tile(const GemmConfig& c, const Raster& columns, Ro
     return {.row = row, .col = at.n * c.tile_n, .rows = existing_rows(row, c.tile_m, rows.end)};
 }
 
+/// The i-th of `count` tiles, from both ends in turn: where a few groups have most of the rows, their tiles, which keep
+/// the tensor cores busy, run beside those of small groups, which keep the memory busy.
+FG_HD constexpr uint32_t from_both_ends(uint32_t i, uint32_t count) { return i % 2 == 0 ? i / 2 : count - 1 - i / 2; }
+
 /// The tiles of one CTA, in order: every `stride`-th cluster tile, from that of its own cluster on.
 struct Walk {
     Raster order;

@@ -16,7 +16,8 @@ struct GroupWalk {
     KRange k;                // of every tile
     uint32_t first = 0;      // the segment of lane 0
     RowRange rows{};         // of this lane's segment
-    uint32_t end = 0;        // cluster tiles of the segments up to this lane's, and of it
+    uint32_t begin = 0;      // cluster tiles of the segments before that of lane 0
+    uint32_t end = 0;        // and of those up to this lane's segment, and of it
 
     /// `first_rows`: rows_of_lane(p, 0). It is loaded early, as nothing can begin before it is there.
     template <GemmConfig C>
@@ -39,12 +40,13 @@ struct GroupWalk {
 
     template <GemmConfig C>
     __device__ bool take(Tile& out) {
-        const uint32_t next = wave + place;
-        uint32_t lane = 0;  // of the segment that has the tile
-        while ((lane = ptx::count_bits(ptx::ballot(end <= next))) == kWarpSize) {
+        uint32_t next = wave + place, last = ptx::value_of(end, kWarpSize - 1);
+        for (; next >= last; last = ptx::value_of(end, kWarpSize - 1)) {
             if (first + kWarpSize >= p.groups.segments()) return false;
-            look_at<C>(first + kWarpSize, rows_of_lane(p, first + kWarpSize), ptx::value_of(end, kWarpSize - 1));
+            look_at<C>(first + kWarpSize, rows_of_lane(p, first + kWarpSize), last);
         }
+        if (p.both_ends) next = begin + from_both_ends(next - begin, last - begin);
+        const uint32_t lane = ptx::count_bits(ptx::ballot(end <= next));   // of the segment that has the tile
         const RowRange segment = {ptx::value_of(rows.begin, lane), ptx::value_of(rows.end, lane)};
         const uint32_t before = ptx::value_of(end, lane) - segment_tiles(C, p.raster, segment);
         out = segment_tile(C, p.raster, segment, next - before, rank);
@@ -62,6 +64,7 @@ private:
     __device__ void look_at(uint32_t segment, RowRange lane_rows, uint32_t before) {
         const uint32_t lane = threadIdx.x % kWarpSize;
         first = segment;
+        begin = before;
         rows = lane_rows;
         end = segment_tiles(C, p.raster, rows);
 #pragma unroll
