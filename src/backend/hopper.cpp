@@ -185,12 +185,8 @@ std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::st
 void HopperBackend::gemm(const GemmArgs& args, const GemmOptions& options) {
     if (args.a.cols == 0 && options.accumulate) return;
     if (args.a.cols == 0) return zero(args.d, options.stream);
-    CallKey key{args.a.data,         args.sfa.data,       args.b.data,         args.sfb.data,
-                args.d.data,         args.d.rows,         args.d.cols,         args.a.cols,
-                options.batch_invariant.value_or(batch_invariant_), options.num_sms,
-                args.a.row_stride,   args.b.row_stride,   args.d.row_stride,   args.sfa.row_stride,
-                args.sfa.col_stride, args.sfb.row_stride, args.sfb.col_stride, has_row_b_scales(args),
-                args.d.dtype == DType::F32, options.accumulate, nullptr};
+    const bool batch_invariant = options.batch_invariant.value_or(batch_invariant_);
+    CallKey key = call_key(args, has_row_b_scales(args), batch_invariant, options);
     std::shared_ptr<const Call> call = find_call(calls_, key, key, options.config);
     const cuda::CurrentDevice current(device_);
     if (!call) call = make_call(key, options.config, args);

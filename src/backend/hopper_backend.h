@@ -45,6 +45,31 @@ struct CallKey {
     bool operator==(const CallKey&) const = default;
 };
 
+/// Of one product, or of what the products of groups have in common.
+inline CallKey call_key(const GemmArgs& x, bool row_b_scales, bool batch_invariant, const GemmOptions& options) {
+    return {.a = x.a.data,
+            .sfa = x.sfa.data,
+            .b = x.b.data,
+            .sfb = x.sfb.data,
+            .d = x.d.data,
+            .m = x.d.rows,
+            .n = x.d.cols,
+            .k = x.a.cols,
+            .batch_invariant = batch_invariant,
+            .num_sms = options.num_sms,
+            .a_stride = x.a.row_stride,
+            .b_stride = x.b.row_stride,
+            .d_stride = x.d.row_stride,
+            .sfa_row = x.sfa.row_stride,
+            .sfa_col = x.sfa.col_stride,
+            .sfb_row = x.sfb.row_stride,
+            .sfb_col = x.sfb.col_stride,
+            .row_b_scales = row_b_scales,
+            .f32_output = x.d.dtype == DType::F32,
+            .accumulate = options.accumulate,
+            .named = nullptr};
+}
+
 /// The same of grouped calls.
 struct GroupedKey {
     CallKey call;

@@ -17,27 +17,7 @@ bool has_host_offsets(const KGroupedGemmArgs& args) { return args.offsets_device
 
 KGroupedKey key_of(const KGroupedGemmArgs& args, const GemmOptions& options) {
     const auto& [a, sfa, b, sfb, d, offsets, groups, device, layout] = args;
-    return {.call = {.a = a.data,
-                     .sfa = sfa.data,
-                     .b = b.data,
-                     .sfb = sfb.data,
-                     .d = d.matrix.data,
-                     .m = d.matrix.rows,
-                     .n = d.matrix.cols,
-                     .k = a.cols,
-                     .batch_invariant = 0,
-                     .num_sms = options.num_sms,
-                     .a_stride = a.row_stride,
-                     .b_stride = b.row_stride,
-                     .d_stride = d.matrix.row_stride,
-                     .sfa_row = sfa.row_stride,
-                     .sfa_col = sfa.col_stride,
-                     .sfb_row = sfb.row_stride,
-                     .sfb_col = sfb.col_stride,
-                     .row_b_scales = 1,
-                     .f32_output = 1,
-                     .accumulate = options.accumulate,
-                     .named = nullptr},
+    return {.call = call_key({a, sfa, b, sfb, d.matrix}, true, false, options),
             .offsets = has_host_offsets(args) ? nullptr : offsets,
             .groups = groups,
             .d_stack = d.stride};
