@@ -24,11 +24,12 @@ NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d
 
 # As in src/plan/cost.cpp and device_spec.cpp, H200.
 SMS, LAUNCH_US, GROUPED_LAUNCH_US, BYTES_PER_US, OVERLAP = 132, 2.2, 2.9, 4.2e6, 4
-SPREAD, QUARTERS = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (-1.2, -0.4, 0.4, 1.2)
+SPREAD, QUARTERS, REREAD = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (-1.2, -0.4, 0.4, 1.2), 0.3
 CLUSTERS = {1: (132, 264), 2: (66, 132), 3: (39, 79), 4: (30, 62), 5: (0, 47), 8: (0, 30)}
 
-# A kernel is fitted where it is a contender: within this factor of the best. Elsewhere its time does not matter.
-CONTENDER = 1.5
+# A kernel is fitted where it is a contender: within this factor of the best, and the more so the nearer it is to the
+# best. Elsewhere its time does not matter.
+CONTENDER, NEARNESS = 1.35, 8
 # Weight of a rate's distance (as a logarithm) from what its shape suggests: small, it decides only where few shapes do.
 PRIOR_WEIGHT = 0.02
 
@@ -84,8 +85,8 @@ def predict_grouped(key, rates, shape, groups, rows):
     across, blocks = ceil_div(n, tile_n * cluster) * cluster, ceil_div(k, 128) * whole / sum(counts)
     ctas = [max(across, (groups * below + place * deviation) * across) for place in QUARTERS]
     compute = sum(waves_time(key, rates, c, blocks) for c in ctas) / len(QUARTERS)
-    m = groups * rows
-    return total_time(GROUPED_LAUNCH_US, compute, m * k + groups * n * k + 2 * m * n)
+    m, weights = groups * rows, groups * n * k * (1 + REREAD * min(below - 1, 1))
+    return total_time(GROUPED_LAUNCH_US, compute, m * k + weights + 2 * m * n)
 
 
 def prior(key):
@@ -98,7 +99,8 @@ def prior(key):
 def fit(key, sweep):
     from scipy.optimize import minimize   # here, so that the model can be had without it
 
-    data = [(case, us[key]) for case, us in sweep if key in us and us[key] < CONTENDER * min(us.values())]
+    data = [(case, us[key], us[key] / min(us.values())) for case, us in sweep if key in us]
+    data = [(case, us, 1 / (1 + NEARNESS * (behind - 1))) for case, us, behind in data if behind < CONTENDER]
     grouped = sweep[0][0][1] > 0
     expected = np.append(prior(key), [0.0] * grouped)   # half of a tile's time is spared
 
@@ -108,8 +110,8 @@ def fit(key, sweep):
         return block, min(block, block_alone) if key[-1] > 1 else block, tile, *spared   # alone a CTA is not slower
 
     def loss(x):
-        off = [math.log(predict(key, rates_of(x), *case) / us) for case, us in data]
-        return sum(e * e for e in off) + PRIOR_WEIGHT * sum((x - expected) ** 2)
+        off = [weight * math.log(predict(key, rates_of(x), *case) / us) ** 2 for case, us, weight in data]
+        return sum(off) + PRIOR_WEIGHT * sum((x - expected) ** 2)
 
     best = minimize(loss, expected, method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-4, "fatol": 1e-6})
     return tuple(float(r) for r in rates_of(best.x))

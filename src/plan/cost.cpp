@@ -27,6 +27,9 @@ constexpr double kOverlap = 4;
 /// Groups differ in rows: as many as expected, but for up to three tenths more or less.
 constexpr double kSpread[] = {0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3};
 
+/// Part of the weights of groups with two tiles or more, one below the other, that is read from memory twice.
+constexpr double kReread = 0.3;
+
 /// The number of all tiles is normally distributed, then: places, in deviations, of four equal parts of what may be.
 constexpr double kQuarters[] = {-1.2, -0.4, 0.4, 1.2};
 
@@ -40,6 +43,7 @@ struct Tiles {
     double mean = 0, deviation = 0;
     double share = 1;   // of its time that a tile takes: the last one of a group may leave warpgroups without rows
     double least = 0;
+    double below = 1;   // tiles of a group, one below the other
 };
 
 Tiles tiles_of(const Problem& p, const GemmConfig& c) {
@@ -60,14 +64,16 @@ Tiles tiles_of(const Problem& p, const GemmConfig& c) {
     return {.mean = p.groups * below * across,
             .deviation = deviation * across,
             .share = whole / below,
-            .least = across};
+            .least = across,
+            .below = below};
 }
 
-/// Bytes of A, B and D, each once.
-double traffic(const Problem& p) {
+/// Bytes of A, B and D, each once; but weights that a second tile of a group reads may have left L2 by then.
+double traffic(const Problem& p, const Tiles& tiles) {
     const double m = p.groups > 0 ? group_rows(p) * p.groups : p.m, n = p.n, k = p.k;
     const double d_bytes = p.output == Output::F32 ? 8 : 2;   // f32 is mostly added to: read and written
-    return m * k + max(1, p.groups) * n * k + d_bytes * m * n * max(1, p.k_groups);
+    const double reread = p.groups > 0 ? kReread * std::min(tiles.below - 1, 1.0) : 0;
+    return m * k + max(1, p.groups) * n * k * (1 + reread) + d_bytes * m * n * max(1, p.k_groups);
 }
 
 double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
@@ -95,7 +101,7 @@ Cost cost(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
     const Tiles tiles = tiles_of(p, c);
     Cost t{.launch = p.groups > 0 ? kGroupedLaunch : kLaunch,
            .compute = compute_time(p, d, c, tiles),
-           .memory = traffic(p) / d.hbm_bytes_per_us,
+           .memory = traffic(p, tiles) / d.hbm_bytes_per_us,
            .tiles = static_cast<uint32_t>(std::lround(tiles.mean)),
            .ctas = static_cast<uint32_t>(std::lround(tiles.mean * c.k_splits()))};
     t.total = t.launch + std::pow(std::pow(t.compute, kOverlap) + std::pow(t.memory, kOverlap), 1 / kOverlap);
