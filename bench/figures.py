@@ -11,8 +11,8 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
-import report  # noqa: E402
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator  # noqa: E402
+from records import ceilings, dense_rows, geometric_mean, operations, ratios, traffic  # noqa: E402
 
 # Of Okabe and Ito's palette, which people with any colour vision tell apart; shapes of markers say the same again.
 STYLES = {
@@ -68,12 +68,12 @@ def slope_on_paper(axes) -> float:
 
 
 def roofline(record: dict):
-    rows = report.dense_rows(record)
+    rows = dense_rows(record)
     names = peers_of(rows) + ["finegemm"]
-    points = {n: [(report.operations(r["shape"]) / report.traffic(r["shape"]),
-                   report.operations(r["shape"]) / r["us"][n] * 1e-6) for r in rows if n in r["us"]] for n in names}
+    points = {n: [(operations(r["shape"]) / traffic(r["shape"]),
+                   operations(r["shape"]) / r["us"][n] * 1e-6) for r in rows if n in r["us"]] for n in names}
     everything = [p for of_one in points.values() for p in of_one]
-    flop_per_us, bytes_per_us = report.ceilings(record)
+    flop_per_us, bytes_per_us = ceilings(record)
     top = max([y for _, y in everything] + [flop_per_us * 1e-6])
     low, high = min(x for x, _ in everything) / 1.4, max(x for x, _ in everything) * 1.4
     figure, axes = plt.subplots(figsize=(8.2, 5.4))
@@ -111,14 +111,14 @@ def log2_axis(axes, values: list[float]) -> None:
 
 
 def mean_text(rows: list[dict], peer: str) -> str:
-    found = report.ratios(rows, peer)
-    return f"geometric mean {report.geometric_mean(found):.2f}, {len(found)} rows"
+    found = ratios(rows, peer)
+    return f"geometric mean {geometric_mean(found):.2f}, {len(found)} rows"
 
 
 def panels(rows: list[dict], layers: dict):
     """A panel for each layer, N x K: speed-up over M."""
     peers = peers_of(rows)
-    values = [v for peer in peers for v in report.ratios(rows, peer)]
+    values = [v for peer in peers for v in ratios(rows, peer)]
     across = min(4, len(layers))
     down = -(-len(layers) // across)
     figure, grid = plt.subplots(down, across, figsize=(2.55 * across + 0.6, 2.25 * down + 1.5), sharey=True,
@@ -131,7 +131,7 @@ def panels(rows: list[dict], layers: dict):
         for peer in peers:
             timed = [row for row in of_layer if peer in row["us"]]
             _, colour, marker = STYLES[peer]
-            axes.plot([row["shape"][0] for row in timed], report.ratios(timed, peer), color=colour, marker=marker, ms=4,
+            axes.plot([row["shape"][0] for row in timed], ratios(timed, peer), color=colour, marker=marker, ms=4,
                       lw=1.3)
         axes.set_title(f"N {n}, K {k}", fontsize=9.5, loc="left")
         axes.set_xscale("log", base=2)
@@ -151,17 +151,17 @@ def sorted_rows(rows: list[dict]):
     figure, axes = plt.subplots(figsize=(9.8, 4.6))
     figure.subplots_adjust(left=0.07, right=0.975, top=1 - HEAD / 4.6, bottom=0.12)
     for peer in peers:
-        found = sorted(report.ratios(rows, peer))
+        found = sorted(ratios(rows, peer))
         _, colour, marker = STYLES[peer]
         share = [100 * (i + 0.5) / len(found) for i in range(len(found))]
         axes.scatter(share, found, s=14, color=colour, marker=marker, lw=0)
     axes.set(xlim=(0, 100), xlabel="rows of the record, sorted by speed-up, in percent")
-    log2_axis(axes, [v for peer in peers for v in report.ratios(rows, peer)])
+    log2_axis(axes, [v for peer in peers for v in ratios(rows, peer)])
     return figure
 
 
 def speedup(record: dict):
-    rows = report.dense_rows(record)
+    rows = dense_rows(record)
     peers = peers_of(rows)
     if not peers:
         return None
@@ -177,7 +177,7 @@ def speedup(record: dict):
 
 def draw(record: dict, name: str, folder: pathlib.Path) -> list[pathlib.Path]:
     """Writes the figures of `record`; what is not in it is not drawn."""
-    if not report.dense_rows(record):
+    if not dense_rows(record):
         raise SystemExit(f"{name}: holds no dense row with a time of FineGEMM, so there is nothing to draw")
     folder.mkdir(parents=True, exist_ok=True)
     written = []

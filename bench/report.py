@@ -9,9 +9,10 @@ Without RECORD it is bench/results/dense_h200.json, and DIR is docs/figures. The
 
 import argparse
 import json
-import math
 import pathlib
 import sys
+
+from records import dense_rows, geometric_mean, operations, ratios
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README, RECORD, FIGURES = ROOT / "README.md", ROOT / "bench/results/dense_h200.json", ROOT / "docs/figures"
@@ -24,37 +25,6 @@ PEERS = {
     "cublas_tensor": "cuBLASLt with one scale per tensor",
 }
 SKIPPED = 77
-
-
-def dense_rows(record: dict) -> list[dict]:
-    return [row for row in record["rows"] if row["kind"] == "dense" and "finegemm" in row["us"]]
-
-
-def operations(shape: list[int]) -> int:
-    return 2 * math.prod(shape)
-
-
-def traffic(shape: list[int]) -> int:
-    """Bytes, each matrix and its scales once."""
-    m, n, k = shape
-    k_blocks, n_blocks = -(-k // 128), -(-n // 128)
-    return m * k + n * k + 2 * m * n + 4 * (m + n_blocks) * k_blocks
-
-
-def ceilings(record: dict) -> tuple[float, float]:
-    """FLOP and bytes in a microsecond: cuBLASLt at 8192^3, and a copy of 4 GB; 0 where it was not measured."""
-    us = record.get("ceilings_us", {})
-    product, copy = us.get("cublas_tensor fp8 8192^3"), us.get("read+write of 4 GB each")
-    return (operations([8192] * 3) / product if product else 0.0), (2 * 2**32 / copy if copy else 0.0)
-
-
-def ratios(rows: list[dict], peer: str) -> list[float]:
-    """How many times as long the peer takes, where it has a time."""
-    return [row["us"][peer] / row["us"]["finegemm"] for row in rows if peer in row["us"]]
-
-
-def geometric_mean(values: list[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def cell(shape: list[int], us: float) -> str:
