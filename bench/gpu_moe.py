@@ -25,14 +25,14 @@ PRODUCT_TOLERANCE = 2.0**-8
 class Functions:
     """What the example calls of the Python package, by the C ABI. products: the last two, operands and result."""
 
-    def __init__(self, library: Library):
-        self.library = library
+    def __init__(self, tested: Library):
+        self.tested = tested
         self.products = collections.deque(maxlen=2)
 
     def quantized(self, kind: str, x, rows_of_scales: int):
         q = torch.empty(x.shape, dtype=torch.float8_e4m3fn, device=x.device)
         scales = torch.empty(rows_of_scales, blocks(x.shape[1]), device=x.device)
-        self.library.quantize(kind, x, q, scales)
+        self.tested.quantize(kind, x, q, scales)
         return q, scales
 
     def quantize_rows(self, x):
@@ -44,7 +44,7 @@ class Functions:
     def grouped_gemm(self, a, sfa, b, sfb, offsets):
         d = torch.empty(len(a), b.shape[1], dtype=torch.bfloat16, device=a.device)
         self.products.append((a, sfa, b, sfb, d, offsets))
-        self.library.grouped_gemm(*self.products[-1], OFFSETS)
+        self.tested.grouped_gemm(*self.products[-1], OFFSETS)
         return d
 
 
