@@ -1,4 +1,7 @@
-"""Matrices for the tests, and what their product is."""
+"""Matrices for the tests, and what their product is; programs of the repository as modules."""
+
+import importlib.util
+import pathlib
 
 import ml_dtypes
 import numpy as np
@@ -6,6 +9,15 @@ import numpy as np
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
 BF16 = np.dtype(ml_dtypes.bfloat16)
 BLOCK = 128
+
+
+def program(path):
+    """A Python program, by its path from the repository's root, as a module."""
+    path = pathlib.Path(__file__).parents[2] / path
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def blocks(extent):

@@ -1,20 +1,13 @@
 """examples/python/moe_weight_grads.py: gradients with NumPy arrays and with torch tensors, in both layouts."""
 
-import importlib.util
-import pathlib
-
 import numpy as np
 import pytest
-
-EXAMPLE = pathlib.Path(__file__).parents[2] / "examples/python/moe_weight_grads.py"
+from support import program
 
 
 @pytest.fixture(scope="module")
 def moe():
-    spec = importlib.util.spec_from_file_location("moe_weight_grads", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return program("examples/python/moe_weight_grads.py")
 
 
 def zeros(moe):
