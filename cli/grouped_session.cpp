@@ -2,7 +2,6 @@
 #include "cli/grouped_session.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <numeric>
 #include <random>
@@ -72,6 +71,10 @@ std::vector<int64_t> ragged_sizes(int64_t m, int64_t groups, uint64_t seed) {
     return sizes;
 }
 
+int64_t busy_groups(const std::vector<int64_t>& sizes) {
+    return std::ranges::count_if(sizes, [](int64_t size) { return size > 0; });
+}
+
 RaggedRows rows_in_form(const std::string& form, const std::vector<int64_t>& sizes) {
     RaggedRows r{.form = kForms.at(form)};
     if (r.form == GroupForm::Masked) {
@@ -95,9 +98,7 @@ RaggedRows rows_in_form(const std::string& form, const std::vector<int64_t>& siz
 }
 
 GroupedSession::Part GroupedSession::make(DType dtype, int64_t count, int64_t rows, int64_t cols) const {
-    Part part{make_matrix(dtype, count * rows, cols), {}, count};
-    part.there = place(target_, part.host);
-    return part;
+    return {placed(target_, dtype, count * rows, cols), count};
 }
 
 GroupedSession::GroupedSession(Context& context, const Target& target, const Shape& shape, const GroupOptions& groups,
@@ -112,10 +113,7 @@ GroupedSession::GroupedSession(Context& context, const Target& target, const Sha
     b_ = make(DType::E4M3, groups.count, n, k);
     sfb_ = make(DType::F32, groups.count, (n + 127) / 128, k_blocks);
     d_ = make(DType::BF16, rows_.stacks, rows_.rows, n);
-    numbers_ = make_matrix(DType::F32, 1, static_cast<int64_t>(rows_.numbers.size()));
-    std::memcpy(numbers_.bytes.data(), rows_.numbers.data(), numbers_.bytes.size());
-    numbers_there_ = place(target, numbers_);
-    upload(target, numbers_, numbers_there_);
+    numbers_ = placed(target, rows_.numbers);
 
     const HostMatrix random = random_matrix(1, kRandomPeriod, seed);
     HostMatrix x = make_matrix(DType::F32, a_.host.rows, k), w = make_matrix(DType::F32, n, k);
@@ -132,8 +130,8 @@ GroupedSession::GroupedSession(Context& context, const Target& target, const Sha
 }
 
 GroupedGemmArgs GroupedSession::args(bool on_host) {
-    const auto all = [&](Part& part) { return on_host ? part.host.view() : part.there; };
-    const Matrix numbers = on_host ? numbers_.view() : numbers_there_, d = all(d_);
+    const auto all = [&](Placed& part) { return on_host ? part.host.view() : part.there; };
+    const Matrix numbers = on_host ? numbers_.host.view() : numbers_.there, d = all(d_);
     const Matrix first = part_of(d, d_.count, 0);
     return {.a = stack_of(all(a_), a_.count),
             .sfa = stack_of(all(sfa_), sfa_.count),
@@ -158,17 +156,13 @@ GroupedShape GroupedSession::shape() const {
             .alignment = rows_.form == GroupForm::Indices ? kRowAlignment : 0};
 }
 
-int64_t GroupedSession::busy_groups() const {
-    return std::ranges::count_if(sizes_, [](int64_t size) { return size > 0; });
-}
-
 double GroupedSession::time(const GemmOptions& options, int repeats) {
     return median_time(target_, repeats,
                        [this, options, arguments = args(false)] { grouped_gemm(context_, arguments, options); });
 }
 
 GroupedGemmArgs GroupedSession::fetch() {
-    for (Part* part : {&a_, &sfa_, &b_, &sfb_, &d_}) download(target_, part->host, part->there);
+    for (Placed* part : {&a_, &sfa_, &b_, &sfb_, &d_}) download(target_, part->host, part->there);
     return args(true);
 }
 

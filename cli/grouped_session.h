@@ -24,6 +24,9 @@ CLI::Option* add_group_options(CLI::App& command, GroupOptions& o);
 /// `m` rows, or other things, divided among groups at random. Some have none; of several groups at least one.
 std::vector<int64_t> ragged_sizes(int64_t m, int64_t groups, uint64_t seed);
 
+/// Those that are not empty.
+int64_t busy_groups(const std::vector<int64_t>& sizes);
+
 /// Groups of these sizes in one form, with no more rows than it needs.
 struct RaggedRows {
     GroupForm form = GroupForm::Offsets;
@@ -48,15 +51,11 @@ public:
     GroupedGemmArgs fetch();
 
     const std::vector<int64_t>& sizes() const { return sizes_; }
-    /// Groups that have rows.
-    int64_t busy_groups() const;
     /// What the planner chooses by.
     GroupedShape shape() const;
 
 private:
-    struct Part {
-        HostMatrix host;
-        Matrix there;
+    struct Part : Placed {
         int64_t count;   // matrices, one below the other
     };
     Part make(DType dtype, int64_t count, int64_t rows, int64_t cols) const;
@@ -67,8 +66,7 @@ private:
     std::vector<int64_t> sizes_;
     RaggedRows rows_;
     Part a_, sfa_, b_, sfb_, d_;
-    HostMatrix numbers_;   // with the width of int32_t, as f32
-    Matrix numbers_there_;
+    Placed numbers_;
 };
 
 }  // namespace finegemm::cli

@@ -2,7 +2,6 @@
 #include "cli/k_grouped_session.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include <fmt/format.h>
@@ -58,12 +57,6 @@ CLI::Option* add_k_group_options(CLI::App& command, KGroupOptions& o) {
     return groups;
 }
 
-KGroupedSession::Part KGroupedSession::make(DType dtype, int64_t rows, int64_t cols) const {
-    Part part{make_matrix(dtype, rows, cols), {}};
-    part.there = place(target_, part.host);
-    return part;
-}
-
 KGroupedSession::KGroupedSession(Context& context, const Target& target, const Shape& shape,
                                  const KGroupOptions& groups, uint64_t seed)
     : context_(context),
@@ -73,15 +66,12 @@ KGroupedSession::KGroupedSession(Context& context, const Target& target, const S
       offsets_{0} {
     const auto& [m, n, k] = shape;
     for (const int64_t size : sizes_) offsets_.push_back(offsets_.back() + static_cast<int32_t>(size));
-    a_ = make(DType::E4M3, m, k);
-    sfa_ = make(DType::F32, m, k / kBlock);
-    b_ = make(DType::E4M3, n, k);
-    sfb_ = make(DType::F32, n, k / kBlock);
-    d_ = make(DType::F32, groups.count * m, n);
-    numbers_ = make_matrix(DType::F32, 1, groups.count + 1);
-    std::memcpy(numbers_.bytes.data(), offsets_.data(), numbers_.bytes.size());
-    numbers_there_ = place(target, numbers_);
-    upload(target, numbers_, numbers_there_);
+    a_ = placed(target, DType::E4M3, m, k);
+    sfa_ = placed(target, DType::F32, m, k / kBlock);
+    b_ = placed(target, DType::E4M3, n, k);
+    sfb_ = placed(target, DType::F32, n, k / kBlock);
+    d_ = placed(target, DType::F32, groups.count * m, n);
+    numbers_ = placed(target, offsets_);
 
     const HostMatrix random = random_matrix(1, kRandomPeriod, seed);
     quantize(random, 0, a_, sfa_);
@@ -89,7 +79,7 @@ KGroupedSession::KGroupedSession(Context& context, const Target& target, const S
 }
 
 /// A group after the other, as that is how they lie in blocks. The copy waits for the kernel before it.
-void KGroupedSession::quantize(const HostMatrix& random, int64_t first, Part& q, Part& scales) {
+void KGroupedSession::quantize(const HostMatrix& random, int64_t first, Placed& q, Placed& scales) {
     HostMatrix x = make_matrix(DType::F32, q.host.rows, std::ranges::max(sizes_));
     Matrix there = place(target_, x);
     for (size_t g = 0; g < sizes_.size(); ++g) {
@@ -103,7 +93,7 @@ void KGroupedSession::quantize(const HostMatrix& random, int64_t first, Part& q,
 }
 
 KGroupedGemmArgs KGroupedSession::args(bool on_host) {
-    const auto all = [&](Part& part) { return on_host ? part.host.view() : part.there; };
+    const auto all = [&](Placed& part) { return on_host ? part.host.view() : part.there; };
     const bool host_offsets = on_host || layout_ == KLayout::Blocks;
     Matrix d = all(d_);
     d.rows = a_.host.rows;
@@ -112,9 +102,9 @@ KGroupedGemmArgs KGroupedSession::args(bool on_host) {
             .b = all(b_),
             .sfb = all(sfb_),
             .d = {d, static_cast<int64_t>(sizes_.size()), d.rows * d.row_stride},
-            .offsets = host_offsets ? offsets_.data() : static_cast<const int32_t*>(numbers_there_.data),
+            .offsets = host_offsets ? offsets_.data() : static_cast<const int32_t*>(numbers_.there.data),
             .groups = static_cast<int64_t>(sizes_.size()),
-            .offsets_device = host_offsets ? Device{} : numbers_there_.device,
+            .offsets_device = host_offsets ? Device{} : numbers_.there.device,
             .layout = layout_};
 }
 
@@ -125,17 +115,13 @@ KGroupedShape KGroupedSession::shape() const {
             .groups = static_cast<int64_t>(sizes_.size())};
 }
 
-int64_t KGroupedSession::busy_groups() const {
-    return std::ranges::count_if(sizes_, [](int64_t size) { return size > 0; });
-}
-
 double KGroupedSession::time(const GemmOptions& options, int repeats) {
     return median_time(target_, repeats,
                        [this, options, arguments = args(false)] { k_grouped_gemm(context_, arguments, options); });
 }
 
 KGroupedGemmArgs KGroupedSession::fetch() {
-    for (Part* part : {&a_, &sfa_, &b_, &sfb_, &d_}) download(target_, part->host, part->there);
+    for (Placed* part : {&a_, &sfa_, &b_, &sfb_, &d_}) download(target_, part->host, part->there);
     return args(true);
 }
 

@@ -36,18 +36,11 @@ public:
 
     /// The k of each group, multiples of 128.
     const std::vector<int64_t>& sizes() const { return sizes_; }
-    /// Groups that have some.
-    int64_t busy_groups() const;
     /// What the planner chooses by.
     KGroupedShape shape() const;
 
 private:
-    struct Part {
-        HostMatrix host;
-        Matrix there;
-    };
-    Part make(DType dtype, int64_t rows, int64_t cols) const;
-    void quantize(const HostMatrix& random, int64_t first, Part& q, Part& scales);
+    void quantize(const HostMatrix& random, int64_t first, Placed& q, Placed& scales);
     KGroupedGemmArgs args(bool on_host);
 
     Context& context_;
@@ -55,9 +48,8 @@ private:
     const KLayout layout_;
     std::vector<int64_t> sizes_;
     std::vector<int32_t> offsets_;
-    Part a_, sfa_, b_, sfb_, d_;   // d: the groups' matrices one below the other
-    HostMatrix numbers_;           // the offsets with the width of int32_t, as f32
-    Matrix numbers_there_;
+    Placed a_, sfa_, b_, sfb_, d_;   // d: the groups' matrices one below the other
+    Placed numbers_;                 // the offsets
 };
 
 /// Bytes that a K-grouped product takes: each matrix once.

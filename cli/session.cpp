@@ -100,6 +100,20 @@ Matrix place(const Target& target, HostMatrix& matrix) {
     return view;
 }
 
+Placed placed(const Target& target, DType dtype, int64_t rows, int64_t cols) {
+    Placed x{make_matrix(dtype, rows, cols), {}};
+    x.there = place(target, x.host);
+    return x;
+}
+
+Placed placed(const Target& target, const std::vector<int32_t>& numbers) {
+    static_assert(sizeof(int32_t) == sizeof(float));
+    Placed x = placed(target, DType::F32, 1, static_cast<int64_t>(numbers.size()));
+    std::memcpy(x.host.bytes.data(), numbers.data(), x.host.bytes.size());
+    upload(target, x.host, x.there);
+    return x;
+}
+
 void upload(const Target& target, const HostMatrix& from, const Matrix& to) {
     if (target.gpu) target.gpu->upload(to.data, from.bytes.data(), from.bytes.size());
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <finegemm/context.h>
 #include <finegemm/gemm.h>
@@ -36,6 +37,14 @@ void fill(HostMatrix& to, const HostMatrix& random, int64_t first);
 
 /// Memory for the matrix where the target computes: its own, on the CPU.
 Matrix place(const Target& target, HostMatrix& matrix);
+/// A matrix that is on the host and where the target computes.
+struct Placed {
+    HostMatrix host;
+    Matrix there;
+};
+Placed placed(const Target& target, DType dtype, int64_t rows, int64_t cols);
+/// A row of numbers; its matrix is of f32, which are as wide.
+Placed placed(const Target& target, const std::vector<int32_t>& numbers);
 /// Copies to a matrix that was placed.
 void upload(const Target& target, const HostMatrix& from, const Matrix& to);
 /// Copies back.

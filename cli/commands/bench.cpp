@@ -76,11 +76,11 @@ public:
         const uint64_t seed = options_.shapes.seed;
         if (const GroupOptions& o = options_.groups; o.count > 0) {
             GroupedSession session(context_, target_, shape, o, seed);
-            return measure_groups(session, shape, {"grouped", "form", o.form, o.count, session.busy_groups()});
+            return measure_groups(session, shape, {"grouped", "form", o.form, o.count});
         }
         if (const KGroupOptions& o = options_.k_groups; o.count > 0) {
             KGroupedSession session(context_, target_, shape, o, seed);
-            return measure_groups(session, shape, {"k_grouped", "layout", o.layout, o.count, session.busy_groups()});
+            return measure_groups(session, shape, {"k_grouped", "layout", o.layout, o.count});
         }
         if (!target_.gpu) return measure_on_cpu(shape);
         Row row{.shape = shape, .entries = comparison_->of(shape)};
@@ -109,6 +109,7 @@ private:
     template <typename Session>
     Row measure_groups(Session& session, const Shape& shape, RowGroups groups) {
         constexpr int64_t kRowsToCheck = 4;
+        groups.busy = busy_groups(session.sizes());
         Row row{.shape = shape, .groups = std::move(groups), .kernel = "CPU, fast"};
         Entry entry{.name = "finegemm", .us = session.time(gemm_options(), options_.repeats)};
         entry.error = accuracy_of(session.fetch(), kRowsToCheck).of_bound;

@@ -191,7 +191,7 @@ Report run_grouped(const RunOptions& o, Context& context, const Target& target, 
     GroupedSession session(context, target, {p.m, p.n, p.k}, o.groups, o.seed);
     Report report = run_session(o, target, p, session, progress);
     report.form = o.groups.form;
-    report.bytes = traffic_bytes(p.m, p.n, p.k, session.busy_groups());
+    report.bytes = traffic_bytes(p.m, p.n, p.k, busy_groups(session.sizes()));
     return report;
 }
 

@@ -20,6 +20,15 @@ using nlohmann::json;
 
 constexpr const char* kForms[] = {"offsets", "indices", "prefix-sums", "masked"};
 
+/// What `run` writes, as recorded but for the numbers that it measures.
+void expect_run(const std::string& golden, const std::string& command) {
+    const Ran ran = finegemm(command);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    const size_t figures = ran.out.find("time ");
+    ASSERT_NE(figures, std::string::npos) << ran.out;
+    expect_golden(golden, ran.out.substr(0, figures) + without_numbers(ran.out.substr(figures)));
+}
+
 TEST(RaggedSizes, AreAllRowsInGroupsOfWhichSomeAreEmpty) {
     for (const uint64_t seed : {1, 2, 3, 4})
         for (const auto& [m, groups] : {std::pair<int64_t, int64_t>{1, 1}, {1, 9}, {1000, 2}, {4096, 64}, {5, 1024}}) {
@@ -75,11 +84,7 @@ TEST(GroupedSession, HasARightResultInEveryForm) {
 }
 
 TEST(RunGroups, WritesWhatItDidAsText) {
-    const Ran ran = finegemm("run 64 128 256 --device cpu --groups 5 --form masked --repeats 2");
-    EXPECT_EQ(ran.code, 0) << ran.err;
-    const size_t figures = ran.out.find("time ");
-    ASSERT_NE(figures, std::string::npos) << ran.out;
-    expect_golden("run_groups", ran.out.substr(0, figures) + without_numbers(ran.out.substr(figures)));
+    expect_run("run_groups", "run 64 128 256 --device cpu --groups 5 --form masked --repeats 2");
 }
 
 TEST(RunGroups, JsonHasTheFiguresOfEveryForm) {
@@ -124,11 +129,7 @@ TEST(ExplainKGroups, IsAsRecorded) {
 }
 
 TEST(RunKGroups, WritesWhatItDidAsText) {
-    const Ran ran = finegemm("run 64 128 1280 --device cpu --k-groups 5 --layout blocks --repeats 2");
-    EXPECT_EQ(ran.code, 0) << ran.err;
-    const size_t figures = ran.out.find("time ");
-    ASSERT_NE(figures, std::string::npos) << ran.out;
-    expect_golden("run_k_groups", ran.out.substr(0, figures) + without_numbers(ran.out.substr(figures)));
+    expect_run("run_k_groups", "run 64 128 1280 --device cpu --k-groups 5 --layout blocks --repeats 2");
 }
 
 TEST(RunKGroups, JsonHasTheFiguresOfEachLayout) {
