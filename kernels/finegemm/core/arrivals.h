@@ -19,7 +19,7 @@ inline constexpr uint32_t kScaleRun = 4;
 FG_HD constexpr uint32_t dealing_warps(const GemmConfig& c) { return c.stages > kScaleRun ? 2 : 1; }
 
 /// Lanes that arrive when a warp says something. One does, after all have met. compute-sanitizer's racecheck takes what
-/// the others did before for a race; for it, kernels are built in which each lane arrives (4 to 6% slower).
+/// the others did before for a race; for it, kernels are built in which each lane arrives (2 to 6% slower).
 #ifdef FINEGEMM_EVERY_LANE_ARRIVES
 inline constexpr uint32_t kLanesArrive = kWarpSize;
 #else

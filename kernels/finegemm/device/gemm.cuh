@@ -4,6 +4,7 @@
 
 #include <finegemm/core/registers.h>
 #include <finegemm/device/load.cuh>
+#include <finegemm/device/load_scales.cuh>
 #include <finegemm/device/split_store.cuh>
 #include <finegemm/device/store.cuh>
 #include <finegemm/device/store_f32.cuh>

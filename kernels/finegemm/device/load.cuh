@@ -1,30 +1,18 @@
-// The producer warps: one brings tiles of A and B by TMA, the others bring their scales.
-// Layer device. They fill the same stage and arrive at the same barrier.
+// The warp that brings tiles of A and B, by TMA. Layer device.
+// load_scales.cuh has the other producers, which fill the same stages and arrive at the same barriers.
 #pragma once
 
 #include <finegemm/core/params.h>
 #include <finegemm/core/ring.h>
-#include <finegemm/core/scale_copies.h>
 #include <finegemm/core/schedule.h>
 #include <finegemm/device/barriers.cuh>
 #include <finegemm/device/group_walk.cuh>
+#include <finegemm/device/load_scales.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/shared.cuh>
-#include <finegemm/device/zero.cuh>
 
 namespace finegemm::device {
 
-template <bool First, typename A, typename B>
-struct EitherOf {
-    using Type = A;
-};
-template <typename A, typename B>
-struct EitherOf<false, A, B> {
-    using Type = B;
-};
-/// A if `First`, else B: NVRTC has no <type_traits>.
-template <bool First, typename A, typename B>
-using Either = typename EitherOf<First, A, B>::Type;
 /// What of an operand's tile this CTA loads: with sharers its part of the rows, for the whole cluster.
 template <uint32_t Rows, uint32_t Sharers>
 __device__ inline uint32_t first_of_part(uint32_t rank) {
@@ -86,28 +74,6 @@ __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, TileWalk w
         announce(smem, at.stage, {});
         ptx::mbarrier_arrive(smem.full(at.stage));
     }
-}
-
-/// Scales of a tile's first row, and of the first columns of its B.
-template <GemmConfig C>
-__device__ inline const float* scales_of_a(const Params<C>& p, const Tile& tile) {
-    const float* const first = p.sfa.data + tile.row * p.sfa.mn_stride;
-    if constexpr (C.row_groups()) return first + matrix_of(p, tile) * p.sfa_stride;
-    else return first;
-}
-template <GemmConfig C>
-__device__ inline const float* scales_of_b(const Params<C>& p, const Tile& tile) {
-    if constexpr (C.row_groups()) return p.sfb.data + tile.group * p.sfb_stride;
-    else return p.sfb.data;
-}
-
-/// Whether scales of neighbouring rows are neighbours in memory, as far from a multiple of 16 bytes in every k-block.
-__device__ inline bool neighbours(const ScaleView& s) { return s.mn_stride == 1 && s.k_stride % kScalePiece == 0; }
-
-/// By how many floats the scales of a tile's rows are behind the first one of a stage: the math warps are told.
-template <GemmConfig C>
-__device__ inline uint32_t shift_of(const Params<C>& p, const Tile& tile) {
-    return C.scales == ScaleLayout::Any && neighbours(p.sfa) ? scale_shift(scales_of_a<C>(p, tile)) : 0;
 }
 
 /// The loads of one tile of a group, by one thread.
@@ -177,190 +143,6 @@ __device__ void load_grouped_tiles(const GroupedParams& p, const Shared<C>& smem
         }
         __syncwarp();
     }
-}
-
-/// The scales of one k-block for `Rows` rows of a tile, as a lane of a scale warp copies them: asynchronously, from any
-/// layout. Addresses grow by additions, and rows that are neighbours in memory are copied four at a time: if `Shifts`
-/// wherever they begin, as those of groups do, else where that is a multiple of 16 bytes.
-template <uint32_t Rows, bool Shifts>
-struct RowCopies {
-    uint32_t lane;
-    ScaleCopyPlan<Rows> plan;
-    bool pieces;
-    const float *from, *single;
-    int64_t step;  // from one of this lane's rows to its next
-
-    __device__ RowCopies(const ScaleView& s, const float* first, uint32_t existing)
-        : lane(threadIdx.x % kWarpSize), plan{existing, scale_shift(first)} {
-        pieces = neighbours(s) && (Shifts || plan.shift == 0);
-        if (!Shifts || !pieces) plan.shift = 0;
-        from = pieces ? first - plan.shift + kScalePiece * lane : first + lane * s.mn_stride;
-        single = first + plan.single(lane);
-        step = kWarpSize * s.mn_stride;
-    }
-
-    /// Rows past the end keep what the stage had: their products are never stored.
-    __device__ void issue(SmemAddr to) const {
-        if (pieces) {
-#pragma unroll
-            for (uint32_t i = 0; i < plan.kPieces; ++i) {
-                const uint32_t place = plan.place(i, lane), count = plan.count(place);
-                if (count > 0) ptx::copy_async_x4(to + place * 4, from + kScalePiece * i * step, count * 4);
-            }
-            const uint32_t row = plan.single(lane);
-            if (Shifts && row < plan.existing) ptx::copy_async(to + (plan.shift + row) * 4, single);
-        } else {
-#pragma unroll
-            for (uint32_t i = 0; i < ceil_div(Rows, kWarpSize); ++i) {
-                const uint32_t row = i * kWarpSize + lane;
-                if (row < plan.existing) ptx::copy_async(to + row * 4, from + i * step);
-            }
-        }
-    }
-    /// To the scales of the next k-block.
-    __device__ void advance(const ScaleView& s) {
-        from += s.k_stride;
-        if (Shifts) single += s.k_stride;
-    }
-};
-
-/// The same for the 128x128 blocks of B; `data`: those of the tile's B.
-struct BlockCopies {
-    uint32_t lane;
-    bool copies;
-    const float* from;
-
-    __device__ BlockCopies(const ScaleView& s, const float* data, uint32_t first, uint32_t extent)
-        : lane(threadIdx.x % kWarpSize) {
-        const uint32_t block = first / kScaleBlock + lane;
-        copies = lane < kMaxBScales && block < ceil_div(extent, kScaleBlock);
-        from = data + block * s.mn_stride;
-    }
-    __device__ void issue(SmemAddr to) const {
-        if (copies) ptx::copy_async(to + lane * 4, from);
-    }
-    __device__ void advance(const ScaleView& s) { from += s.k_stride; }
-};
-
-template <GemmConfig C>
-struct ScaleCopies {
-    using B = Either<C.row_b_scales(), RowCopies<C.tile_n, false>, BlockCopies>;
-    RowCopies<C.tile_m, C.row_groups()> a;
-    B b;
-
-    __device__ ScaleCopies(const Params<C>& p, const Tile& tile, uint32_t kb)
-        : a(p.sfa, scales_of_a<C>(p, tile) + kb * p.sfa.k_stride, tile.rows), b(copies_of_b(p, tile, kb)) {}
-    __device__ static B copies_of_b(const Params<C>& p, const Tile& tile, uint32_t kb) {
-        const float* const data = scales_of_b<C>(p, tile) + kb * p.sfb.k_stride;
-        if constexpr (C.row_b_scales())
-            return B(p.sfb, data + tile.col * p.sfb.mn_stride, existing_rows(tile.col, C.tile_n, p.n));
-        else return B(p.sfb, data, tile.col, p.n);
-    }
-    __device__ void issue(SmemAddr to_a, SmemAddr to_b) const {
-        a.issue(to_a);
-        b.issue(to_b);
-    }
-    __device__ void advance(const Params<C>& p) {
-        a.advance(p.sfa);
-        b.advance(p.sfb);
-    }
-};
-
-/// The arrivals of a warp's lanes, where no copies make them.
-template <GemmConfig C>
-__device__ inline void arrive_for_copies(const Shared<C>& smem, uint32_t stage) {
-    if (threadIdx.x % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem.full(stage), kWarpSize / kLanesArrive);
-}
-
-/// A grouped kernel's last stage announces the end, and has no scales.
-template <GemmConfig C>
-__device__ void end_scales(const Shared<C>& smem, RingCursor<C.stages> at) {
-    if constexpr (C.grouped()) {
-        wait(smem.empty(at.stage), at.parity);
-        arrive_for_copies(smem, at.stage);
-    }
-}
-
-/// Scales of any layout. The warps share the stages out, so that each sees every round of its own. Nobody waits for the
-/// copies: the last one to land completes the barrier.
-template <GemmConfig C, typename TileWalk>
-__device__ void copy_scales(const Params<C>& p, const Shared<C>& smem, TileWalk walk, uint32_t scale_warp) {
-    auto at = RingCursor<C.stages>::producer();
-    for (Tile tile; walk.template take<C>(tile);) {
-        if constexpr (C.k_groups())
-            if (walk.k.size() == 0 && !p.accumulate) zero_tile<C>(p, tile, scale_warp);
-        ScaleCopies<C> copies(p, tile, walk.k.begin);
-#pragma unroll 1
-        for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb, ++at) {
-            if (at.stage % kScaleWarps == scale_warp) {
-                wait(smem.empty(at.stage), at.parity);
-                copies.issue(smem.sfa(at.stage), smem.sfb(at.stage));
-                ptx::mbarrier_arrive_after_copies(smem.full(at.stage));
-            }
-            copies.advance(p);
-        }
-    }
-    if (at.stage % kScaleWarps == scale_warp) end_scales(smem, at);
-}
-
-/// The scales of a run of k-blocks of a tile, in the registers of a warp.
-template <GemmConfig C>
-struct ScaleRun {
-    static constexpr uint32_t kRows = C.tile_m / kWarpSize;  // of each lane
-    ptx::Float4 a[kRows];
-    float b;  // lane 4 * i + j: block i of B in the run's k-block j
-
-    __device__ void load(const Params<C>& p, const Tile& tile, uint32_t kb) {
-        static_assert(!C.row_b_scales());
-        const uint32_t lane = threadIdx.x % kWarpSize;
-        const float* from = scales_of_a<C>(p, tile) + lane * p.sfa.mn_stride + kb;
-#pragma unroll
-        for (uint32_t i = 0; i < kRows; ++i, from += kWarpSize * p.sfa.mn_stride)
-            if (i * kWarpSize + lane < tile.rows) a[i] = ptx::load_global_x4(from);
-        const uint32_t block = tile.col / kScaleBlock + lane / kScaleRun;
-        if (lane / kScaleRun < kMaxBScales && block < ceil_div(p.n, kScaleBlock))
-            b = ptx::load_global(scales_of_b<C>(p, tile) + block * p.sfb.mn_stride +
-                                 (kb + lane % kScaleRun) * p.sfb.k_stride);
-    }
-    __device__ void store(uint32_t j, SmemAddr to_a, SmemAddr to_b) const {
-        const uint32_t lane = threadIdx.x % kWarpSize;
-#pragma unroll
-        for (uint32_t i = 0; i < kRows; ++i) ptx::store_shared(to_a + (i * kWarpSize + lane) * 4, a[i].part[j]);
-        if (lane / kScaleRun < kMaxBScales && lane % kScaleRun == j) ptx::store_shared(to_b + lane / kScaleRun * 4, b);
-    }
-};
-
-/// Row-major scales. Sixteen bytes of a row serve four k-blocks; copied one by one they would be fetched four times,
-/// and land in shared memory one at a time. The warps take turns with runs of four.
-template <GemmConfig C, typename TileWalk>
-__device__ void deal_scales(const Params<C>& p, const Shared<C>& smem, TileWalk walk, uint32_t scale_warp) {
-    if (scale_warp >= dealing_warps(C)) return;
-    uint32_t turn = 0;
-    auto at = RingCursor<C.stages>::producer();
-    for (Tile tile; walk.template take<C>(tile);) {
-#pragma unroll 1
-        for (uint32_t kb = walk.k.begin; kb < walk.k.end; kb += kScaleRun, turn = (turn + 1) % dealing_warps(C)) {
-            ScaleRun<C> run;
-            if (turn == scale_warp) run.load(p, tile, kb);
-#pragma unroll
-            for (uint32_t j = 0; j < kScaleRun; ++j, ++at) {
-                if (turn != scale_warp) continue;
-                wait(smem.empty(at.stage), at.parity);
-                run.store(j, smem.sfa(at.stage), smem.sfb(at.stage));
-                __syncwarp();  // one lane's arrivals speak for the whole warp
-                arrive_for_copies(smem, at.stage);
-            }
-        }
-    }
-    if (turn == scale_warp) end_scales(smem, at);
-}
-
-/// One of kScaleWarps warps. No layout of the scales needs a kernel before this one. The math warps on the same
-/// schedulers wait for every instruction here, so there are few.
-template <GemmConfig C, typename TileWalk>
-__device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const TileWalk& walk, uint32_t scale_warp) {
-    if constexpr (C.scales == ScaleLayout::Rows) deal_scales<C>(p, smem, walk, scale_warp);
-    else copy_scales<C>(p, smem, walk, scale_warp);
 }
 
 }  // namespace finegemm::device
