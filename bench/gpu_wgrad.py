@@ -32,7 +32,13 @@ K_GROUPED_ROWS = (
     (16, 7168, 2048, 2048),
 )
 LAYOUTS = ("row", "mn", "odd")
+# Long kernels that run without a rest take 5 to 8% more after a while, as the card lowers its clock. So what others
+# compare with comes alone and first.
 REST_S = 0.5
+METHOD = (
+    "bench/gpu_timing.py: CUPTI, L2 flushed, the planner's choice alone after a rest, then the ways to call it in "
+    "turn, then all kernels in turn"
+)
 # Of groups of K: columns with sizes on the device or on the host, blocks with sizes on the host.
 WAYS = ("device", "host", "blocks")
 
@@ -283,17 +289,11 @@ class Wgrad:
             if int((p.d.view(torch.int32) != want.view(torch.int32)).sum()) or not p.around_intact():
                 raise AssertionError(f"a replayed graph and a direct call differ, {way}")
 
-    METHOD = (
-        "bench/gpu_timing.py: CUPTI, L2 flushed, medians; the planner's choice alone after a rest, then the ways to "
-        "call it in turn, then all kernels in turn"
-    )
-
     def times_of(self, *sets: dict) -> dict:
-        """Microseconds of the calls of each set, which are timed in turn. Long kernels that run without a rest take 5
-        to 8% more after a while, as the card lowers its clock; so what others compare with comes alone and first."""
+        """Microseconds of the calls of each set, which are timed in turn."""
         us = {}
+        time.sleep(REST_S)
         for calls in sets:
-            time.sleep(REST_S)
             us |= {name: round(t, 2) for name, t in median_times(calls, self.options.rounds).items()}
         return us
 
@@ -324,8 +324,8 @@ class Wgrad:
             del p, d
             torch.cuda.empty_cache()
         record = self.machine() | {
-            "method": f"{self.METHOD}, the sum over the launches of a call; groups have 0.7 to 1.3 of the expected k, "
-            "drawn by seed 0 in this order and rounded up to multiples of 128",
+            "method": f"{METHOD}, median of {self.options.rounds}, the sum over the launches of a call; groups have "
+            "0.7 to 1.3 of the expected k, drawn by seed 0 in this order and rounded up to multiples of 128",
             "rows": rows,
         }
         write_record(self.options.out / "k_grouped_h200.json", record)
@@ -354,6 +354,6 @@ class Wgrad:
             )
             rows.append({"kind": "wgrad", "shape": [m, n, k], "us": us})
             print(json.dumps(rows[-1]), flush=True)
-        record = self.machine() | {"method": self.METHOD, "rows": rows}
+        record = self.machine() | {"method": f"{METHOD}, median of {self.options.rounds}", "rows": rows}
         (self.options.out / "wgrad_h200.json").write_text(json.dumps(record, indent=1) + "\n")
         return {"tflops": [round(2 * math.prod(row["shape"]) / row["us"]["finegemm"] / 1e6) for row in rows]}
