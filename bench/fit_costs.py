@@ -23,9 +23,9 @@ ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+)\}, \{([\
 NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d+))?(?:_[xo](\d+))?")
 
 # As in src/plan/cost.cpp and device_spec.cpp, H200.
-SMS, LAUNCH_US, GROUPED_LAUNCH_US, BYTES_PER_US, OVERLAP = 132, 2.2, 2.9, 4.2e6, 4
+LAUNCH_US, GROUPED_LAUNCH_US, BYTES_PER_US, OVERLAP = 2.2, 2.9, 4.2e6, 4
 SPREAD, QUARTERS, REREAD = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (-1.2, -0.4, 0.4, 1.2), 0.3
-CLUSTERS = {1: (132, 264), 2: (66, 132), 3: (39, 79), 4: (30, 62), 5: (0, 47), 8: (0, 30)}
+CLUSTERS = {1: (132, 264), 2: (66, 132), 3: (39, 79), 4: (30, 62), 5: (22, 47), 8: (14, 30)}
 
 # A kernel is fitted where it is a contender: within this factor of the best, and the more so the nearer it is to the
 # best. Elsewhere its time does not matter.
@@ -47,11 +47,11 @@ def key_of(name):
 
 def waves_time(key, rates, ctas, blocks):
     (*_, cluster, ctas_per_sm), (block, block_alone, tile, *_) = key, rates
-    slots = CLUSTERS[cluster][ctas_per_sm - 1] * cluster
+    alone, slots = CLUSTERS[cluster][0] * cluster, CLUSTERS[cluster][ctas_per_sm - 1] * cluster
     waves, rest = divmod(ctas, slots)
-    time = waves * (tile + blocks * (block_alone if slots <= SMS else block))
+    time = waves * (tile + blocks * (block_alone if slots <= alone else block))
     if rest >= 1:
-        time += tile + blocks * (block_alone if rest <= SMS else block)
+        time += tile + blocks * (block_alone if rest <= alone else block)
     return time
 
 

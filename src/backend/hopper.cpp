@@ -146,7 +146,8 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
     };
     const bool streaming = m <= kStreamingRows;
     Call call{.params = {.a = loads("a", args.a, a_boxes(c, m), rows_of_last_tile(m, c.tile_m, c.a_sharers())),
-                         .b = loads("b", args.b, b_boxes(c, n), rows_of_last_tile(n, c.tile_n, c.b_sharers())),
+                         .b = loads("b", args.b, b_boxes(c, n), b_rows_of_last(c, n)),
+                         .b_tail = tail_cols(c) > 0 ? map_of("b", args.b, b_tail_box(c)) : TensorMap{},
                          .sfa = view_of(args.sfa),
                          .sfb = view_of(args.sfb),
                          .d_data = args.d.data,

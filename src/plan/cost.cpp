@@ -19,10 +19,14 @@ constexpr double kGroupedLaunch = 2.9;
 // Clusters of a size that fit at once on 132 SMs with one CTA, or two, to an SM: what cuOccupancyMaxActiveClusters says
 // on an H200. A cluster lies within a GPC, and parts of GPCs are left over. 0: no candidate is of this kind.
 constexpr uint32_t kSmsCounted = 132;
-constexpr uint32_t kClusters[][2] = {{}, {132, 264}, {66, 132}, {39, 79}, {30, 62}, {0, 47}, {}, {}, {0, 30}};
+constexpr uint32_t kClusters[][2] = {{}, {132, 264}, {66, 132}, {39, 79}, {30, 62}, {22, 47}, {}, {}, {14, 30}};
 
 // Compute and memory overlap, but not wholly: the norm of this order joins them (2: add squares; infinity: the larger).
 constexpr double kOverlap = 4;
+
+uint32_t ctas_that_fit(const DeviceSpec& d, const GemmConfig& c, uint32_t per_sm) {
+    return max(1, kClusters[c.cluster][per_sm - 1] * d.sms / kSmsCounted) * c.cluster;
+}
 
 /// Groups differ in rows: as many as expected, but for up to three tenths more or less.
 constexpr double kSpread[] = {0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3};
@@ -79,9 +83,10 @@ double traffic(const Problem& p, const Tiles& tiles) {
 double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
     const Rates& r = rates(c);
     const double blocks = ceil_div(k_blocks_of_tile(p), c.k_splits()) * tiles.share, slots = ctas_at_once(p, d, c);
+    const double alone = has_sm_budget(p, d) ? slots : ctas_that_fit(d, c, 1);
     const auto waves = [&](double ctas) {
         const double full = std::floor(ctas / slots), rest = ctas - full * slots;
-        const auto wave = [&](double size) { return r.tile + blocks * (size <= d.sms ? r.block_alone : r.block); };
+        const auto wave = [&](double size) { return r.tile + blocks * (size <= alone ? r.block_alone : r.block); };
         return full * wave(slots) + (rest >= 1 ? wave(rest) : 0);
     };
     if (tiles.deviation == 0) return waves(tiles.mean * c.k_splits()) / d.clock_ratio;
@@ -94,7 +99,7 @@ double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, 
 
 uint32_t ctas_at_once(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
     if (has_sm_budget(p, d)) return p.num_sms / c.cluster * c.cluster;
-    return max(1, kClusters[c.cluster][c.ctas_per_sm - 1] * d.sms / kSmsCounted) * c.cluster;
+    return ctas_that_fit(d, c, c.ctas_per_sm);
 }
 
 Cost cost(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {

@@ -61,11 +61,14 @@ void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const Ge
     EXPECT_EQ(launch.grid, c.cluster * (c.cluster_use == ClusterUse::SplitK ? tiles : std::min(tiles, resident)));
     // Where no tile is whole, there is no map for one.
     const TmaBox a_whole = m < c.tile_m && c.a_sharers() == 1 ? a_boxes(c, m).last : a_boxes(c, m).whole;
-    const TmaBox b_whole = n < c.tile_n && c.b_sharers() == 1 ? b_boxes(c, n).last : b_boxes(c, n).whole;
+    const TmaBox b_whole = n < head_cols(c) && c.b_sharers() == 1 ? b_boxes(c, n).last : b_boxes(c, n).whole;
     EXPECT_EQ(mock::description_of(p.a.whole), described(args.a, args.a.row_stride, a_whole));
     EXPECT_EQ(mock::description_of(p.a.last), described(args.a, args.a.row_stride, a_boxes(c, m).last));
     EXPECT_EQ(mock::description_of(p.b.whole), described(args.b, args.b.row_stride, b_whole));
     EXPECT_EQ(mock::description_of(p.b.last), described(args.b, args.b.row_stride, b_boxes(c, n).last));
+    if (tail_cols(c) > 0) {
+        EXPECT_EQ(mock::description_of(p.b_tail), described(args.b, args.b.row_stride, b_tail_box(c)));
+    }
     EXPECT_EQ(p.sfa.data, args.sfa.data);
     EXPECT_EQ(p.sfa.mn_stride, args.sfa.row_stride);
     EXPECT_EQ(p.sfa.k_stride, args.sfa.col_stride);
@@ -76,7 +79,7 @@ void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const Ge
     EXPECT_EQ(p.d_row_stride, args.d.row_stride);
     EXPECT_EQ(std::tuple(p.m, p.n, p.k_blocks), std::tuple(m, n, static_cast<uint32_t>((args.a.cols + 127) / 128)));
     EXPECT_EQ(p.a.rows_of_last, rows_of_last_tile(m, c.tile_m, c.a_sharers()));
-    EXPECT_EQ(p.b.rows_of_last, rows_of_last_tile(n, c.tile_n, c.b_sharers()));
+    EXPECT_EQ(p.b.rows_of_last, b_rows_of_last(c, n));
     EXPECT_EQ(p.raster, raster(c, m, n));
 }
 

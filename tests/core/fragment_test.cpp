@@ -66,7 +66,7 @@ TEST(Fragment, AWarpsStagedTileIsReadBackRowByRow) {
             });
         for (uint32_t i = 0; i < slab_cols(c) / 16; ++i)
             for (uint32_t lane = 0; lane < 32; ++lane) {
-                const RowCol piece = slab_piece(c, lane, i);
+                const RowCol piece = slab_piece(c, slab_cols(c), lane, i);
                 for (uint32_t e = 0; e < 8; ++e)
                     ASSERT_EQ(slab.elements[slab_offset(c, piece) / 2 + e], element({piece.row, piece.col + e}))
                         << piece.row << ", " << piece.col;
@@ -76,7 +76,7 @@ TEST(Fragment, AWarpsStagedTileIsReadBackRowByRow) {
 
 TEST(Fragment, AWarpsStagedFloatsAreReadBackRowByRow) {
     for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 16) {
-        const GemmConfig c{.tile_n = tile_n, .output = Output::F32};
+        const GemmConfig c{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
         std::vector<int> slab(16 * slab_pitch(c) / 4, -1);
         const auto element = [&](RowCol at) { return static_cast<int>(at.row * slab_cols(c) + at.col); };
         for (uint32_t reg = 0; reg < slab_cols(c) / 2; ++reg)
@@ -84,10 +84,10 @@ TEST(Fragment, AWarpsStagedFloatsAreReadBackRowByRow) {
                 const RowCol at = wgmma_accumulator(lane, reg);
                 slab.at(slab_offset(c, at) / 4) = element(at);
             }
-        for (uint32_t i = 0; i < slab_pieces(c); ++i)
+        for (uint32_t i = 0; i < slab_pieces(c, slab_cols(c)); ++i)
             for (uint32_t lane = 0; lane < 32; ++lane) {
-                const RowCol piece = slab_piece(c, lane, i);
-                const RowCol first = slab_piece(c, lane, 0), step = slab_piece(c, 0, 1);
+                const RowCol piece = slab_piece(c, slab_cols(c), lane, i);
+                const RowCol first = slab_piece(c, slab_cols(c), lane, 0), step = slab_piece(c, slab_cols(c), 0, 1);
                 EXPECT_EQ(piece, (RowCol{first.row + i * step.row, first.col})) << "a lane keeps to its columns";
                 for (uint32_t e = 0; e < 4; ++e)
                     ASSERT_EQ(slab[slab_offset(c, piece) / 4 + e], element({piece.row, piece.col + e}))

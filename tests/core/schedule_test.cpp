@@ -112,7 +112,7 @@ TEST(Walk, AllCtasTogetherDoEveryBlockOfEveryTileOnceForAnyGrid) {
                 std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> visits;
                 for (uint32_t cta = 0; cta < clusters * C.cluster; ++cta)
                     for (const Step& s : steps_of<C>(walk_of<C>(p, cta, clusters * C.cluster)))
-                        ++visits[{s.tile.row / C.tile_m, s.tile.col / C.tile_n, s.kb}];
+                        ++visits[{s.tile.row / C.tile_m, s.tile.col / head_cols(C), s.kb}];
                 // Clusters may reach past the last tile, never by a whole cluster.
                 const uint32_t down = ceil_div(ceil_div(p.m, C.tile_m), C.b_sharers()) * C.b_sharers();
                 const uint32_t across = ceil_div(ceil_div(p.n, C.tile_n), C.a_sharers()) * C.a_sharers();
@@ -125,6 +125,27 @@ TEST(Walk, AllCtasTogetherDoEveryBlockOfEveryTileOnceForAnyGrid) {
                 }
             }
     });
+}
+
+TEST(Tile, ColumnsOfHeadsAndTailsTogetherAreThoseOfDOnceAndEachPartHasOneScaleOfB) {
+    for (const GemmConfig& c : test::kConfigs) {
+        SCOPED_TRACE(test::describe(c));
+        for (uint32_t n = 8; n <= 1400; n += 8) {
+            const Raster order = raster_of_columns(c, n);
+            std::vector<int> visits(n);
+            for (uint32_t i = 0; i < order.tiles_n * cluster_tiles_n(c); ++i) {
+                const uint32_t col = i * head_cols(c);
+                for (uint32_t j = 0; j < c.tile_n; ++j) {
+                    const uint32_t at = column_of(c, order, col, j);
+                    if (at < n) ++visits[at];
+                    if (c.row_b_scales()) continue;
+                    const uint32_t first = j < head_cols(c) ? col : tail_col(c, order, col);
+                    ASSERT_EQ(at / kScaleBlock, first / kScaleBlock) << n << ", column " << at;
+                }
+            }
+            ASSERT_EQ(std::ranges::count(visits, 1), n) << n;
+        }
+    }
 }
 
 TEST(Walk, CtasOfAClusterHaveInCommonWhatTheyShare) {
@@ -140,7 +161,7 @@ TEST(Walk, CtasOfAClusterHaveInCommonWhatTheyShare) {
                     Tile other;
                     ASSERT_TRUE(others[rank - 1].take<C>(other)) << "all walk equally far, or multicasts would wait";
                     Tile expected = tile;
-                    if (C.a_sharers() > 1) expected.col += rank * C.tile_n;
+                    if (C.a_sharers() > 1) expected.col += rank * head_cols(C);
                     if (C.b_sharers() > 1) expected.row += rank * C.tile_m;
                     expected.rows = existing_rows(expected.row, C.tile_m, p.m);
                     EXPECT_EQ(other, expected);

@@ -102,9 +102,10 @@ TEST(TmaBox, SharersTogetherLoadTheWholeTile) {
         for (uint32_t extent : {1u, 64u, 100u, 4096u}) {
             const LoadBoxes a = a_boxes(c, extent), b = b_boxes(c, extent);
             EXPECT_EQ(a.whole.rows * c.a_sharers(), c.tile_m);
-            EXPECT_EQ(b.whole.rows * c.b_sharers(), c.tile_n);
+            EXPECT_EQ(b.whole.rows * c.b_sharers(), head_cols(c));
+            EXPECT_EQ(b_tail_box(c).rows * c.b_sharers(), tail_cols(c));
             EXPECT_TRUE(c.a_sharers() == 1 || a.last == a.whole);
-            EXPECT_TRUE(c.b_sharers() == 1 || b.last == b.whole);
+            EXPECT_TRUE(c.b_sharers() == 1 || b.last == b.whole || b.last == b_tail_box(c));
         }
 }
 
@@ -118,13 +119,45 @@ TEST(TmaBox, TilesBringTheRowsThatExistAndNoOthers) {
         }
 }
 
+TEST(TmaBox, LoadsOfBBringTheColumnsThatExistAndNoOthers) {
+    for (const uint32_t tile_n : {64u, 96u, 144u, 160u, 192u, 256u})
+        for (uint32_t n = 8; n <= 1400; n += 8) {
+            const GemmConfig c{.tile_n = tile_n};
+            const Raster order = raster_of_columns(c, n);
+            uint32_t loaded = 0;   // as head_of_b and tail_of_b of the kernel
+            const auto load = [&](uint32_t first, uint32_t rows) {
+                if (first < n) loaded += first + rows > n ? b_rows_of_last(c, n) : rows;
+            };
+            for (uint32_t i = 0; i < order.tiles_n; ++i) {
+                load(i * head_cols(c), head_cols(c));
+                load(tail_col(c, order, i * head_cols(c)), tail_cols(c));
+            }
+            EXPECT_EQ(loaded, n) << tile_n;
+            EXPECT_EQ(b_boxes(c, n).last.rows, b_rows_of_last(c, n));
+        }
+}
+
+/// Of the tiles of block scales; others are as wide as they like.
+uint32_t widths_of_tiles(auto&& each) {
+    uint32_t count = 0;
+    for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 16)
+        if (const uint32_t tail = tail_cols({.tile_n = tile_n}); tail == 0 || kScaleBlock % tail == 0)
+            each(tile_n), ++count;
+    return count;
+}
+
 TEST(Slab, ColumnsDivideEveryTile) {
+    EXPECT_EQ(widths_of_tiles([](uint32_t tile_n) {
+                  const GemmConfig c{.tile_n = tile_n};
+                  EXPECT_EQ(head_cols(c) % slab_cols(c), 0u) << tile_n;
+                  EXPECT_EQ(tail_cols(c) % min(slab_cols(c), max(tail_cols(c), 1)), 0u) << tile_n;
+                  EXPECT_EQ(tail_cols(c) % 16, 0u) << "stmatrix writes sixteen columns";
+                  EXPECT_EQ(slab_cols(c) % 16, 0u) << "stmatrix writes sixteen columns";
+                  EXPECT_LE(slab_cols(c), 64u) << tile_n;
+              }),
+              11u);
     for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 16) {
-        const GemmConfig c{.tile_n = tile_n};
-        EXPECT_EQ(tile_n % slab_cols(c), 0u) << tile_n;
-        EXPECT_EQ(slab_cols(c) % 16, 0u) << "stmatrix writes sixteen columns";
-        EXPECT_LE(slab_cols(c), 64u) << tile_n;
-        const GemmConfig f32{.tile_n = tile_n, .output = Output::F32};
+        const GemmConfig f32{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
         EXPECT_EQ(tile_n % slab_cols(f32), 0u) << tile_n;
         EXPECT_LE(slab_cols(f32), 32u) << tile_n << ": rows of at most 128 bytes";
     }
@@ -133,19 +166,21 @@ TEST(Slab, ColumnsDivideEveryTile) {
 TEST(Slab, EachPieceHasAPlaceOfItsOwnAndALaneThatTakesIt) {
     for (const GemmConfig& c : test::kConfigs) {
         SCOPED_TRACE(test::describe(c));
-        std::set<uint32_t> places;
         const uint32_t bytes = c.output == Output::F32 ? 4 : 2;
-        for (uint32_t i = 0; i < slab_pieces(c); ++i)
-            for (uint32_t lane = 0; lane < 32; ++lane) {
-                const RowCol piece = slab_piece(c, lane, i);
-                EXPECT_LT(piece.row, 16u);
-                EXPECT_LT(piece.col, slab_cols(c));
-                const uint32_t at = slab_offset(c, piece);
-                EXPECT_EQ(at % 16, 0u);
-                EXPECT_LE(at + 16, 16 * slab_pitch(c));
-                EXPECT_TRUE(places.insert(at).second) << "two pieces in one place";
-            }
-        EXPECT_EQ(places.size() * 16, 16 * slab_cols(c) * bytes) << "all of sixteen rows";
+        for (const uint32_t cols : {slab_cols(c), min(slab_cols(c), tail_cols(c))}) {
+            std::set<uint32_t> places;
+            for (uint32_t i = 0; i < slab_pieces(c, cols); ++i)
+                for (uint32_t lane = 0; lane < 32; ++lane) {
+                    const RowCol piece = slab_piece(c, cols, lane, i);
+                    EXPECT_LT(piece.row, 16u);
+                    EXPECT_LT(piece.col, cols);
+                    const uint32_t at = slab_offset(c, piece);
+                    EXPECT_EQ(at % 16, 0u);
+                    EXPECT_LE(at + 16, 16 * slab_pitch(c));
+                    EXPECT_TRUE(places.insert(at).second) << "two pieces in one place";
+                }
+            EXPECT_EQ(places.size() * 16, 16 * cols * bytes) << "all of sixteen rows";
+        }
     }
 }
 
@@ -159,7 +194,7 @@ uint32_t busiest_bank(const std::vector<uint32_t>& addresses, uint32_t bytes) {
 
 TEST(Slab, OfFloatsIsWrittenAndReadWithoutBankConflicts) {
     for (const uint32_t tile_n : {32u, 64u, 128u, 192u}) {
-        const GemmConfig c{.tile_n = tile_n, .output = Output::F32};
+        const GemmConfig c{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
         for (uint32_t r = 0; r < slab_cols(c) / 2; r += 2)
             for (uint32_t half = 0; half < 2; ++half) {   // sixteen lanes write eight bytes each at once
                 std::vector<uint32_t> addresses;
@@ -167,11 +202,11 @@ TEST(Slab, OfFloatsIsWrittenAndReadWithoutBankConflicts) {
                     addresses.push_back(slab_offset(c, wgmma_accumulator(lane, r)));
                 EXPECT_EQ(busiest_bank(addresses, 8), 1u) << tile_n << ", register " << r;
             }
-        for (uint32_t i = 0; i < slab_pieces(c); ++i)
+        for (uint32_t i = 0; i < slab_pieces(c, slab_cols(c)); ++i)
             for (uint32_t quarter = 0; quarter < 4; ++quarter) {   // eight lanes read sixteen bytes each at once
                 std::vector<uint32_t> addresses;
                 for (uint32_t lane = quarter * 8; lane < quarter * 8 + 8; ++lane)
-                    addresses.push_back(slab_offset(c, slab_piece(c, lane, i)));
+                    addresses.push_back(slab_offset(c, slab_piece(c, slab_cols(c), lane, i)));
                 EXPECT_EQ(busiest_bank(addresses, 16), 1u) << tile_n << ", piece " << i;
             }
     }

@@ -41,7 +41,7 @@ enum class Output : uint32_t {
 
 struct GemmConfig {
     uint32_t tile_m = 128;           // rows of D that one CTA computes: 64 * math_warpgroups * {1, 2}
-    uint32_t tile_n = 128;           // columns of D that one CTA computes: a multiple of 16, at most 256
+    uint32_t tile_n = 128;           // columns of D that one CTA computes, at most 256: head_cols and tail_cols
     uint32_t stages = 4;             // slots of the shared-memory ring; one slot holds 128 of K
     uint32_t math_warpgroups = 2;    // each owns tile_m / math_warpgroups rows
     uint32_t cluster = 1;            // CTAs in a cluster
@@ -66,16 +66,21 @@ struct GemmConfig {
     FG_HD constexpr bool grouped() const { return grouping != Grouping::None; }
     FG_HD constexpr bool row_groups() const { return grouping == Grouping::Rows; }
     FG_HD constexpr bool k_groups() const { return grouping == Grouping::K; }
-    /// A tile whose columns may fall into two 128-wide scale blocks of B.
+    /// A tile whose columns are of two 128-wide scale blocks of B.
     FG_HD constexpr bool two_b_scales() const { return !row_b_scales() && kScaleBlock % tile_n != 0; }
     FG_HD constexpr bool row_b_scales() const { return b_scales == ScaleBlocks::Rows; }
 };
 
-/// Columns that have one scale of B, wherever the tile begins: the greatest common divisor of its width and 128.
-FG_HD constexpr uint32_t scale_step(const GemmConfig& c) {
-    uint32_t step = 8;
-    while (step < kScaleBlock && c.tile_n % (step * 2) == 0) step *= 2;
-    return c.two_b_scales() ? step : c.tile_n;
+/// Columns of a tile's head and, where the width of a tile does not divide 128, of its tail. Both are powers of two
+/// from 16 on and lie apart in D, each within one scale block of B wherever the tile is (tail_col). So a promotion
+/// knows which scale a column has; neighbouring columns would have the border anywhere, and choosing costs up to a
+/// fifth of the time.
+FG_HD constexpr uint32_t head_cols(const GemmConfig& c) {
+    if (!c.two_b_scales()) return c.tile_n;
+    uint32_t head = kScaleBlock;
+    while (head >= c.tile_n) head /= 2;
+    return head;
 }
+FG_HD constexpr uint32_t tail_cols(const GemmConfig& c) { return c.tile_n - head_cols(c); }
 
 }  // namespace finegemm

@@ -33,7 +33,8 @@ struct TileLoads {
 };
 
 struct GemmParams {
-    TileLoads a, b;
+    TileLoads a, b;            // b.last: of a head or a tail, whichever is the last one
+    TensorMap b_tail;          // for whole tails; unused where tiles have none
     ScaleView sfa, sfb;
     void* d_data;              // row-major
     int64_t d_row_stride;      // elements

@@ -15,7 +15,7 @@ struct TileCoord {
 
 /// What one CTA computes at once: rows and columns of D.
 struct alignas(16) Tile {
-    uint32_t row = 0, col = 0;   // the first ones
+    uint32_t row = 0, col = 0;   // the first ones; its tail begins at tail_col
     uint32_t rows = 0;           // those that exist: a cluster may reach a whole tile past the end
     uint32_t group = 0;          // whose B it takes, or whose D it is
     constexpr bool operator==(const Tile&) const = default;
@@ -77,6 +77,20 @@ FG_HD constexpr Raster raster(const GemmConfig& c, uint32_t m, uint32_t n) {
 /// The same for rows that only the device knows: the columns, and one whole band.
 FG_HD constexpr Raster raster_of_columns(const GemmConfig& c, uint32_t n) { return raster(c, kBandRows, n); }
 
+/// In D the heads of all tiles come first, those by which a cluster reaches past the end included, then their tails.
+FG_HD constexpr uint32_t tails_begin(const GemmConfig& c, const Raster& order) {
+    return order.tiles_n * cluster_tiles_n(c) * head_cols(c);
+}
+/// Where the tail begins of the tile whose head begins at `col`. A D that is narrow enough has columns in heads only.
+FG_HD constexpr uint32_t tail_col(const GemmConfig& c, const Raster& order, uint32_t col) {
+    return tails_begin(c, order) + col / head_cols(c) * tail_cols(c);
+}
+/// Column of D of the i-th column of that tile.
+FG_HD constexpr uint32_t column_of(const GemmConfig& c, const Raster& order, uint32_t col, uint32_t i) {
+    const bool in_head = tail_cols(c) == 0 || i < head_cols(c);
+    return in_head ? col + i : tail_col(c, order, col) + i - head_cols(c);
+}
+
 /// The tile of the CTA with rank `rank` in the cluster that works on cluster tile `cluster_tile`.
 FG_HD constexpr TileCoord cta_tile(const GemmConfig& c, TileCoord cluster_tile, uint32_t rank) {
     return {.m = cluster_tile.m * cluster_tiles_m(c) + (c.b_sharers() > 1 ? rank : 0),
@@ -98,7 +112,7 @@ FG_HD constexpr Tile segment_tile(const GemmConfig& c, const Raster& columns, Ro
                                   uint32_t rank) {
     const TileCoord at = cta_tile(c, columns.at(index, ceil_div(rows.size(), c.tile_m)), rank);
     const uint32_t row = rows.begin + at.m * c.tile_m;
-    return {.row = row, .col = at.n * c.tile_n, .rows = existing_rows(row, c.tile_m, rows.end)};
+    return {.row = row, .col = at.n * head_cols(c), .rows = existing_rows(row, c.tile_m, rows.end)};
 }
 
 /// The i-th of `count` tiles, from both ends in turn: where a few groups have most of the rows, their tiles, which keep
@@ -129,7 +143,7 @@ struct Walk {
         if (next >= order.size()) return false;
         const TileCoord at = cta_tile(C, order.at(next), rank);
         const uint32_t row = at.m * C.tile_m;
-        out = {.row = row, .col = at.n * C.tile_n, .rows = existing_rows(row, C.tile_m, m)};
+        out = {.row = row, .col = at.n * head_cols(C), .rows = existing_rows(row, C.tile_m, m)};
         next += stride;
         return true;
     }
@@ -158,7 +172,7 @@ struct KGroupWalk {
         if (group >= groups.groups) return false;
         const TileCoord at = order.at(next - group * order.size());
         const uint32_t row = at.m * C.tile_m;
-        out = {.row = row, .col = at.n * C.tile_n, .rows = existing_rows(row, C.tile_m, m), .group = group};
+        out = {.row = row, .col = at.n * head_cols(C), .rows = existing_rows(row, C.tile_m, m), .group = group};
         k = groups.group(group);
         next += stride;
         return true;
@@ -187,6 +201,12 @@ FG_HD constexpr uint32_t grid_size(const GemmConfig& c, uint32_t cluster_tiles, 
 FG_HD constexpr uint32_t rows_of_last_tile(uint32_t extent, uint32_t tile, uint32_t sharers) {
     const uint32_t rest = extent % tile;
     return sharers > 1 || rest == 0 ? tile : rest;
+}
+
+/// The same of B, whose last rows are of a tail, if D is wide enough for any, or of a head.
+FG_HD constexpr uint32_t b_rows_of_last(const GemmConfig& c, uint32_t n) {
+    const bool has_tails = tail_cols(c) > 0 && n > tails_begin(c, raster_of_columns(c, n));
+    return rows_of_last_tile(n, has_tails ? tail_cols(c) : head_cols(c), c.b_sharers());
 }
 
 }  // namespace finegemm

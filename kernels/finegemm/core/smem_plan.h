@@ -6,11 +6,11 @@
 
 namespace finegemm {
 
-/// Columns of D that a warp stages at once: 128 bytes of a row, or what divides the tile: the most of 64, 48, 32 and 16
-/// columns in bf16, of 32 and 16 in f32.
+/// Columns of D that a warp stages at once, of a tile's head: 128 bytes of a row, or what divides it, the most of 64,
+/// 48, 32 and 16 columns in bf16, of 32 and 16 in f32. Of its tail as many, or all if there are fewer.
 FG_HD constexpr uint32_t slab_cols(const GemmConfig& c) {
     uint32_t cols = c.output == Output::F32 ? 32 : 64;
-    while (c.tile_n % cols != 0) cols -= 16;
+    while (head_cols(c) % cols != 0) cols -= 16;
     return cols;
 }
 
@@ -26,12 +26,14 @@ FG_HD constexpr uint32_t slab_offset(const GemmConfig& c, RowCol at) {
     return at.row * slab_pitch(c) + at.col * (c.output == Output::F32 ? 4 : 2);
 }
 
-/// Pieces of 16 bytes that each lane takes from a slab to D.
-FG_HD constexpr uint32_t slab_pieces(const GemmConfig& c) { return slab_cols(c) / (c.output == Output::F32 ? 8 : 16); }
+/// Pieces of 16 bytes that each lane takes to D from `cols` columns of a slab.
+FG_HD constexpr uint32_t slab_pieces(const GemmConfig& c, uint32_t cols) {
+    return cols / (c.output == Output::F32 ? 8 : 16);
+}
 
 /// The i-th of them: rows one after the other, so that a warp writes whole ones.
-FG_HD constexpr RowCol slab_piece(const GemmConfig& c, uint32_t lane, uint32_t i) {
-    const uint32_t piece = i * 32 + lane, pieces = slab_cols(c) / (c.output == Output::F32 ? 4 : 8);
+FG_HD constexpr RowCol slab_piece(const GemmConfig& c, uint32_t cols, uint32_t lane, uint32_t i) {
+    const uint32_t piece = i * 32 + lane, pieces = cols / (c.output == Output::F32 ? 4 : 8);
     return {.row = piece / pieces, .col = piece % pieces * (c.output == Output::F32 ? 4 : 8)};
 }
 
@@ -48,7 +50,7 @@ struct SmemPlan {
     uint32_t a_stage, b_stage, d_warp, partials_warpgroup, sfa_stage, sfb_stage, tile_stage;
 };
 
-/// Blocks of B of 128 columns that a tile may touch.
+/// Blocks of B of 128 columns that a tile has columns of: its head's and its tail's.
 inline constexpr uint32_t kMaxBScales = 2;
 
 /// Scales of B that one k-block of a tile needs.

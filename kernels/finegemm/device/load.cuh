@@ -25,18 +25,43 @@ __device__ inline void announce(const Shared<C>& smem, uint32_t stage, const Til
     ptx::store_shared_words_x4(smem.tile(stage), {{tile.row, tile.col, tile.rows, tile.group}});
 }
 
-/// The maps that a tile is loaded by, the rows of both boxes together, and the k-block at which the maps begin.
+/// Rows of B that are neighbours, a tile's head or tail: the map that loads them, and how many its boxes have.
+struct RowsOfB {
+    const TensorMap* map;
+    uint32_t first, count;   // no map: there are none
+
+    __device__ static RowsOfB of(const GemmParams& p, const TensorMap& whole, uint32_t first, uint32_t rows) {
+        const bool last = first + rows > p.n;
+        return {last ? &p.b.last : &whole, first, last ? p.b.rows_of_last : rows};
+    }
+};
+template <GemmConfig C>
+__device__ inline RowsOfB head_of_b(const GemmParams& p, const Tile& tile) {
+    return RowsOfB::of(p, p.b.whole, tile.col, head_cols(C));
+}
+template <GemmConfig C>
+__device__ inline RowsOfB tail_of_b(const GemmParams& p, const Tile& tile) {
+    const uint32_t first = tail_col(C, p.raster, tile.col);
+    if (tail_cols(C) == 0 || first >= p.n) return {nullptr, 0, 0};
+    return RowsOfB::of(p, p.b_tail, first, tail_cols(C));
+}
+
+/// The maps that a tile is loaded by, the rows of all boxes together, and the k-block at which the maps begin.
 struct TileSource {
-    const TensorMap *a, *b;
+    const TensorMap* a;
+    RowsOfB head, tail;
     uint32_t rows, first_k_block;
 };
 template <GemmConfig C>
 __device__ inline TileSource source_of(const Params<C>& p, const Tile& tile, uint32_t first_k_block) {
     if constexpr (C.k_groups())
-        if (p.blocks) return {&p.a_blocks[tile.group], &p.b_blocks[tile.group], C.tile_m + C.tile_n, first_k_block};
-    const bool a_last = tile.rows < C.tile_m, b_last = tile.col + C.tile_n > p.n;
-    return {a_last ? &p.a.last : &p.a.whole, b_last ? &p.b.last : &p.b.whole,
-            (a_last ? p.a.rows_of_last : C.tile_m) + (b_last ? p.b.rows_of_last : C.tile_n), 0};
+        if (p.blocks)
+            return {&p.a_blocks[tile.group], {&p.b_blocks[tile.group], tile.col, C.tile_n}, {}, C.tile_m + C.tile_n,
+                    first_k_block};
+    const bool a_last = tile.rows < C.tile_m;
+    const RowsOfB head = head_of_b<C>(p, tile), tail = tail_of_b<C>(p, tile);
+    return {a_last ? &p.a.last : &p.a.whole, head, tail,
+            (a_last ? p.a.rows_of_last : C.tile_m) + head.count + tail.count, 0};
 }
 
 /// One thread. Loads of a shared operand bring this CTA's part of the rows and deliver it to the whole cluster. Tiles
@@ -45,17 +70,17 @@ template <GemmConfig C, typename TileWalk>
 __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, TileWalk walk) {
     constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
     const uint32_t a_part = first_of_part<C.tile_m, C.a_sharers()>(walk.rank);
-    const uint32_t b_part = first_of_part<C.tile_n, C.b_sharers()>(walk.rank);
+    const uint32_t head_part = first_of_part<head_cols(C), C.b_sharers()>(walk.rank);
+    const uint32_t tail_part = first_of_part<tail_cols(C), C.b_sharers()>(walk.rank);
 
     auto at = RingCursor<C.stages>::producer();
     for (Tile tile; walk.template take<C>(tile);) {
-        const uint32_t a_row = tile.row + a_part, b_row = tile.col + b_part;
+        const uint32_t a_row = tile.row + a_part;
         const TileSource from = source_of<C>(p, tile, walk.k.begin);
 #pragma unroll 1
         for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb, ++at) {
             const SmemAddr full = smem.full(at.stage);
             const SmemAddr a = smem.a(at.stage) + a_part * GemmConfig::kTileK;
-            const SmemAddr b = smem.b(at.stage) + b_part * GemmConfig::kTileK;
             wait(smem.empty(at.stage), at.parity);
             if constexpr (C.k_groups())
                 if (kb == walk.k.begin) announce(smem, at.stage, packed(tile, walk.k.size()));
@@ -64,9 +89,14 @@ __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, TileWalk w
             if constexpr (C.a_sharers() > 1)
                 ptx::tma_load_multicast(a, from.a, full, k, a_row, kAllRanks, p.a_policy);
             else ptx::tma_load(a, from.a, full, k, a_row, p.a_policy);
-            if constexpr (C.b_sharers() > 1)
-                ptx::tma_load_multicast(b, from.b, full, k, b_row, kAllRanks, p.b_policy);
-            else ptx::tma_load(b, from.b, full, k, b_row, p.b_policy);
+            const auto load_b = [&](const RowsOfB& rows, uint32_t part, uint32_t place) {
+                const SmemAddr b = smem.b(at.stage) + (place + part) * GemmConfig::kTileK;
+                if constexpr (C.b_sharers() > 1)
+                    ptx::tma_load_multicast(b, rows.map, full, k, rows.first + part, kAllRanks, p.b_policy);
+                else ptx::tma_load(b, rows.map, full, k, rows.first, p.b_policy);
+            };
+            load_b(from.head, head_part, 0);
+            if (tail_cols(C) > 0 && from.tail.map) load_b(from.tail, tail_part, head_cols(C));
         }
     }
     if constexpr (C.k_groups()) {
@@ -83,19 +113,17 @@ struct GroupedLoads {
     static constexpr uint32_t kRows = C.tile_m / C.a_sharers();  // of A that this CTA loads, at most
     const GroupedParams& p;
     uint32_t row, matrix, rows;       // of A
-    uint32_t col, group;              // of B
-    const TensorMap* b_map;
+    RowsOfB head, tail;
+    uint32_t group;                   // of B
     uint32_t stage_bytes;
 
     __device__ GroupedLoads(const GroupedParams& params, const Tile& tile, uint32_t rank)
-        : p(params), col(tile.col), group(tile.group) {
-        const bool b_last = tile.col + C.tile_n > p.n;
+        : p(params), head(head_of_b<C>(params, tile)), tail(tail_of_b<C>(params, tile)), group(tile.group) {
         const uint32_t part = first_of_part<C.tile_m, C.a_sharers()>(rank);
         row = tile.row + part;
         matrix = matrix_of(p, tile);
         rows = existing_rows(part, kRows, tile.rows);
-        b_map = b_last ? &p.b.last : &p.b.whole;
-        stage_bytes = (tile.rows + (b_last ? p.b.rows_of_last : C.tile_n)) * GemmConfig::kTileK;
+        stage_bytes = (tile.rows + head.count + tail.count) * GemmConfig::kTileK;
     }
 
     __device__ void load_a(SmemAddr to, SmemAddr full, const TensorMap* map, uint32_t kb, uint32_t first) const {
@@ -108,7 +136,10 @@ struct GroupedLoads {
     /// two are loaded one after the other.
     __device__ void issue(SmemAddr a, SmemAddr b, SmemAddr full, uint32_t kb) const {
         ptx::mbarrier_arrive_expect_tx(full, stage_bytes);
-        ptx::tma_load(b, b_map, full, kb * GemmConfig::kTileK, col, group, p.b_policy);
+        const uint32_t k = kb * GemmConfig::kTileK;
+        ptx::tma_load(b, head.map, full, k, head.first, group, p.b_policy);
+        if (tail_cols(C) > 0 && tail.map)
+            ptx::tma_load(b + head_cols(C) * GemmConfig::kTileK, tail.map, full, k, tail.first, group, p.b_policy);
         if (rows == kRows) return load_a(a, full, &p.a.whole, kb, 0);
 #pragma unroll 1
         for (uint32_t first = 0; first < rows;) {

@@ -91,18 +91,24 @@ struct RowCopies {
     }
 };
 
-/// The same for the 128x128 blocks of B; `data`: those of the tile's B.
+/// Where a tile's head begins in D, or its tail; past all columns if there is no such part of it.
+template <GemmConfig C>
+__device__ inline uint32_t first_col_of(const Params<C>& p, const Tile& tile, uint32_t part) {
+    if (part == 0) return tile.col;
+    return part == 1 && tail_cols(C) > 0 ? tail_col(C, p.raster, tile.col) : p.n;
+}
+
+/// The same for the 128x128 blocks of B: of the tile's head by lane 0, of its tail by lane 1. `data`: those of the
+/// tile's B.
 struct BlockCopies {
     uint32_t lane;
     bool copies;
     const float* from;
 
-    __device__ BlockCopies(const ScaleView& s, const float* data, uint32_t first, uint32_t extent)
-        : lane(threadIdx.x % kWarpSize) {
-        const uint32_t block = first / kScaleBlock + lane;
-        copies = lane < kMaxBScales && block < ceil_div(extent, kScaleBlock);
-        from = data + block * s.mn_stride;
-    }
+    __device__ BlockCopies(const ScaleView& s, const float* data, uint32_t first_col, uint32_t extent)
+        : lane(threadIdx.x % kWarpSize),
+          copies(first_col < extent),
+          from(data + first_col / kScaleBlock * s.mn_stride) {}
     __device__ void issue(SmemAddr to) const {
         if (copies) ptx::copy_async(to + lane * 4, from);
     }
@@ -121,7 +127,7 @@ struct ScaleCopies {
         const float* const data = scales_of_b<C>(p, tile) + kb * p.sfb.k_stride;
         if constexpr (C.row_b_scales())
             return B(p.sfb, data + tile.col * p.sfb.mn_stride, existing_rows(tile.col, C.tile_n, p.n));
-        else return B(p.sfb, data, tile.col, p.n);
+        else return B(p.sfb, data, first_col_of<C>(p, tile, threadIdx.x % kWarpSize), p.n);
     }
     __device__ void issue(SmemAddr to_a, SmemAddr to_b) const {
         a.issue(to_a);
@@ -175,7 +181,7 @@ template <GemmConfig C>
 struct ScaleRun {
     static constexpr uint32_t kRows = C.tile_m / kWarpSize;  // of each lane
     ptx::Float4 a[kRows];
-    float b;  // lane 4 * i + j: block i of B in the run's k-block j
+    float b;  // lane 4 * i + j: that of B's head (i = 0) or tail (1) in the run's k-block j
 
     __device__ void load(const Params<C>& p, const Tile& tile, uint32_t kb) {
         static_assert(!C.row_b_scales());
@@ -184,9 +190,9 @@ struct ScaleRun {
 #pragma unroll
         for (uint32_t i = 0; i < kRows; ++i, from += kWarpSize * p.sfa.mn_stride)
             if (i * kWarpSize + lane < tile.rows) a[i] = ptx::load_global_x4(from);
-        const uint32_t block = tile.col / kScaleBlock + lane / kScaleRun;
-        if (lane / kScaleRun < kMaxBScales && block < ceil_div(p.n, kScaleBlock))
-            b = ptx::load_global(scales_of_b<C>(p, tile) + block * p.sfb.mn_stride +
+        const uint32_t col = first_col_of<C>(p, tile, lane / kScaleRun);
+        if (col < p.n)
+            b = ptx::load_global(scales_of_b<C>(p, tile) + col / kScaleBlock * p.sfb.mn_stride +
                                  (kb + lane % kScaleRun) * p.sfb.k_stride);
     }
     __device__ void store(uint32_t j, SmemAddr to_a, SmemAddr to_b) const {

@@ -7,12 +7,6 @@
 
 namespace finegemm::device {
 
-/// Columns of a tile in its first scale block of B.
-template <GemmConfig C>
-__device__ inline uint32_t first_cols(const Tile& tile) {
-    return C.two_b_scales() ? kScaleBlock - tile.col % kScaleBlock : C.tile_n;
-}
-
 /// One block at a time: while this warpgroup promotes, the tensor cores work for another one. Nothing makes the two
 /// alternate but that the tensor cores finish one warpgroup's block before the other's; explicit turns cost 8% of the
 /// time. What comes between a block and the start of the next one is all that counts: the rest is done before.
@@ -22,11 +16,9 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
     Scales scales;
     Accumulator<C> acc;
     Tile tile;
-    uint32_t cols = 0;
     const auto start_tile = [&] {
         acc.clear();
         tile = walk.tile;
-        cols = first_cols<C>(tile);
     };
     const auto start_run = [&] {
         wait(role.smem.full(walk.at.stage), walk.at.parity);
@@ -50,7 +42,7 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
         // branch asks for is there before it; three warpgroups have no registers for that (2%).
         constexpr bool kReady = C.math_warpgroups < 3 && !C.row_b_scales();
         const bool always = kReady ? operands.a != operands.b : stage < C.stages;
-        if (always) promote<C>(acc.sum[i], block, factors, cols);
+        if (always) promote<C>(acc.sum[i], block, factors);
         start_block(block, operands);
         if (last && C.row_b_scales()) release(role.smem, stage);  // the promotion has read it, too
     };
@@ -70,7 +62,7 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
             if (!walk.next()) {
                 const auto factors = role.factors(scales, stage, kLast);
                 finish_block<0>(block);
-                if (stage < C.stages) promote<C>(acc.sum[kLast], block, factors, cols);  // as in `step`
+                if (stage < C.stages) promote<C>(acc.sum[kLast], block, factors);  // as in `step`
                 if constexpr (!C.row_groups()) return store(acc, tile);
                 release(role.smem, stage);
                 store(acc, tile);
@@ -107,11 +99,9 @@ __device__ void multiply_overlapped(const MathRole<C>& role, BlockWalk<C, Tiles>
     Flight even, odd;
     Accumulator<C> acc;
     Tile tile;
-    uint32_t cols = 0;
     const auto start_tile = [&] {
         acc.clear();
         tile = walk.tile;
-        cols = first_cols<C>(tile);
     };
     start(even);
     start_tile();
@@ -120,7 +110,7 @@ __device__ void multiply_overlapped(const MathRole<C>& role, BlockWalk<C, Tiles>
         const bool ends = walk.last_of_tile();
         const auto promote_finished = [&] {
             release(role.smem, stage);
-            promote<C>(acc.sum[0], now.block, Factors(now.scales), cols);
+            promote<C>(acc.sum[0], now.block, Factors(now.scales));
         };
         if (!walk.next()) {
             finish_block<0>(now.block);

@@ -46,7 +46,7 @@ __device__ inline void finish_block(float (&block)[Registers]) {
     for (uint32_t r = 0; r < Registers; ++r) ptx::pin(block[r]);
 }
 
-/// Scales that a thread needs for one k-block: two rows of A, and the one or two blocks of B that the tile touches.
+/// Scales that a thread needs for one k-block: of two rows of A, and of the tile's head and tail of B.
 struct Scales {
     float a_upper, a_lower;  // rows `row` and `row + 8` of the fragment
     float b_first, b_second;
@@ -63,23 +63,18 @@ struct Factors {
           lower_second(s.a_lower * s.b_second) {}
 };
 
-/// sum += block * factors. `cols_of_first`: columns of the tile in its first scale block of B.
+/// sum += block * factors: the first scale of B is of the tile's head, the second of its tail.
 template <GemmConfig C>
-__device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[C.tile_n / 2], const Factors& f,
-                               uint32_t cols_of_first) {
-    constexpr uint32_t kCols = scale_step(C);
+__device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[C.tile_n / 2], const Factors& f) {
 #pragma unroll
-    for (uint32_t col = 0; col < C.tile_n; col += kCols) {
-        const bool first = !C.two_b_scales() || col == 0 || (col < kScaleBlock && col < cols_of_first);
-        const float upper = first ? f.upper_first : f.upper_second;
-        const float lower = first ? f.lower_first : f.lower_second;
-#pragma unroll
-        for (uint32_t r = col / 2; r < (col + kCols) / 2; r += 4) {
-            sum[r] = ptx::fma(block[r], upper, sum[r]);
-            sum[r + 1] = ptx::fma(block[r + 1], upper, sum[r + 1]);
-            sum[r + 2] = ptx::fma(block[r + 2], lower, sum[r + 2]);
-            sum[r + 3] = ptx::fma(block[r + 3], lower, sum[r + 3]);
-        }
+    for (uint32_t r = 0; r < C.tile_n / 2; r += 4) {
+        const bool head = r * 2 < head_cols(C);
+        const float upper = head ? f.upper_first : f.upper_second;
+        const float lower = head ? f.lower_first : f.lower_second;
+        sum[r] = ptx::fma(block[r], upper, sum[r]);
+        sum[r + 1] = ptx::fma(block[r + 1], upper, sum[r + 1]);
+        sum[r + 2] = ptx::fma(block[r + 2], lower, sum[r + 2]);
+        sum[r + 3] = ptx::fma(block[r + 3], lower, sum[r + 3]);
     }
 }
 
@@ -104,8 +99,7 @@ __device__ inline void promote_rows(float* sum, const float (&block)[Registers],
 }
 
 template <GemmConfig C>
-__device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[C.tile_n / 2], const RowFactors& f,
-                               uint32_t) {
+__device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[C.tile_n / 2], const RowFactors& f) {
     promote_rows(sum, block, f);
 }
 

@@ -85,15 +85,15 @@ __device__ void store_split_tile(const GemmParams& p, const Accumulator<C>& acc,
     exchange.send(acc);
     exchange.await_parts();
     const uint32_t first_row = tile.row + threadIdx.x / 128 * C.rows_per_warpgroup();
-    const uint32_t first_col = tile.col + rank * Exchange<C>::kCols;
     const uint32_t pieces = Exchange<C>::cols_of(rank) / 8;  // 16-byte pieces of a row of D
     for (uint32_t i = threadIdx.x % 128; i < exchange.rows * pieces; i += 128) {
         const uint32_t row = i / pieces, col = i % pieces * 8;
         ptx::Float4 low, high;
         exchange.sum(row, col, low, high);
-        if (first_col + col < p.n)  // N is a multiple of 8: a piece exists wholly or not at all
+        const uint32_t d_col = column_of(C, p.raster, tile.col, rank * Exchange<C>::kCols + col);
+        if (d_col < p.n)  // N is a multiple of 8: a piece exists wholly or not at all
             ptx::store_global_x4(
-                static_cast<uint16_t*>(p.d_data) + (first_row + row) * p.d_row_stride + first_col + col,
+                static_cast<uint16_t*>(p.d_data) + (first_row + row) * p.d_row_stride + d_col,
                 ptx::Words4{ptx::pack_bf16(low.part[0], low.part[1]), ptx::pack_bf16(low.part[2], low.part[3]),
                             ptx::pack_bf16(high.part[0], high.part[1]), ptx::pack_bf16(high.part[2], high.part[3])});
     }

@@ -22,34 +22,45 @@ __device__ void clear_padding(const GroupedParams& p, float (&sum)[C.tile_n / 2]
         if (r % 4 < 2 ? upper : lower) sum[r] = 0;
 }
 
-/// The 16 rows of one 64-row WGMMA that are this warp's, from row `offset` of the tile on.
-template <GemmConfig C>
-__device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
-                           uint32_t offset) {
-    constexpr uint32_t kCols = slab_cols(C);
-    const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
-    const uint32_t first_row = tile.row + offset, first_col = tile.col;
-    uint16_t* d = static_cast<uint16_t*>(p.d_data) + first_row * p.d_row_stride + first_col;
-    if constexpr (C.row_groups()) d += matrix_of(p, tile) * p.d_stride;
+/// Sixteen rows of a tile's head or tail: `Cols` columns from the tile's column `First` on, which begin at column
+/// `first_col` of D. `d`: the first of these rows.
+template <GemmConfig C, uint32_t First, uint32_t Cols>
+__device__ void store_cols(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, uint16_t* d,
+                           uint32_t rows, uint32_t first_col) {
+    constexpr uint32_t kCols = min(slab_cols(C), Cols);
+    const uint32_t lane = threadIdx.x % kWarpSize;
+    d += first_col;
 #pragma unroll
-    for (uint32_t col = 0; col < C.tile_n; col += kCols) {
+    for (uint32_t col = 0; col < Cols; col += kCols) {
         __syncwarp();  // all lanes have read what the slab had before
 #pragma unroll
         for (uint32_t pair = 0; pair < kCols / 16; ++pair) {
-            const float* r = &sum[col / 2 + pair * 8];
+            const float* r = &sum[(First + col) / 2 + pair * 8];
             ptx::stmatrix_x4(slab + slab_offset(C, stmatrix_piece(lane, pair)), ptx::pack_bf16(r[0], r[1]),
                              ptx::pack_bf16(r[2], r[3]), ptx::pack_bf16(r[4], r[5]), ptx::pack_bf16(r[6], r[7]));
         }
         __syncwarp();
 #pragma unroll
-        for (uint32_t i = 0; i < kCols / 16; ++i) {
-            const RowCol at = slab_piece(C, lane, i);
+        for (uint32_t i = 0; i < slab_pieces(C, kCols); ++i) {
+            const RowCol at = slab_piece(C, kCols, lane, i);
             // N is a multiple of 8: a piece exists or it does not.
             ptx::store_global_x4_if(at.row < rows && first_col + col + at.col < p.n,
                                     d + at.row * p.d_row_stride + col + at.col,
                                     ptx::load_shared_words_x4(slab + slab_offset(C, at)));
         }
     }
+}
+
+/// The 16 rows of one 64-row WGMMA that are this warp's, from row `offset` of the tile on.
+template <GemmConfig C>
+__device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
+                           uint32_t offset) {
+    const uint32_t rows = existing_rows(offset, 16, tile.rows);
+    uint16_t* d = static_cast<uint16_t*>(p.d_data) + (tile.row + offset) * p.d_row_stride;
+    if constexpr (C.row_groups()) d += matrix_of(p, tile) * p.d_stride;
+    store_cols<C, 0, head_cols(C)>(p, sum, slab, d, rows, tile.col);
+    if constexpr (tail_cols(C) > 0)
+        store_cols<C, head_cols(C), tail_cols(C)>(p, sum, slab, d, rows, tail_col(C, p.raster, tile.col));
 }
 
 template <GemmConfig C>

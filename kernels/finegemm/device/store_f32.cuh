@@ -13,6 +13,7 @@ namespace finegemm::device {
 template <GemmConfig C>
 __device__ void store_rows_f32(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
                                uint32_t offset) {
+    static_assert(tail_cols(C) == 0);
     constexpr uint32_t kCols = slab_cols(C);
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
     float* d = static_cast<float*>(p.d_data) + (tile.row + offset) * p.d_row_stride + tile.col;
@@ -26,8 +27,8 @@ __device__ void store_rows_f32(const Params<C>& p, const float (&sum)[C.tile_n /
                                  sum[col / 2 + r + 1]);
         __syncwarp();
 #pragma unroll
-        for (uint32_t i = 0; i < slab_pieces(C); ++i) {
-            const RowCol at = slab_piece(C, lane, i);
+        for (uint32_t i = 0; i < slab_pieces(C, kCols); ++i) {
+            const RowCol at = slab_piece(C, kCols, lane, i);
             // N is a multiple of 8: a piece exists or it does not.
             const bool exists = at.row < rows && tile.col + col + at.col < p.n;
             float* const to = d + at.row * p.d_row_stride + col + at.col;
