@@ -25,7 +25,7 @@ NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d
 # As in src/plan/cost.cpp and device_spec.cpp, H200.
 LAUNCH_US, GROUPED_LAUNCH_US, BYTES_PER_US, OVERLAP = 2.2, 2.9, 4.2e6, 4
 SPREAD, QUARTERS, REREAD = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (-1.2, -0.4, 0.4, 1.2), 0.3
-CLUSTERS = {1: (132, 264), 2: (66, 132), 3: (39, 79), 4: (30, 62), 5: (22, 47), 8: (14, 30)}
+CLUSTERS = {1: (132, 264), 2: (66, 132), 3: (39, 79), 4: (30, 62), 5: (22, 47), 8: (15, 30)}
 
 # A kernel is fitted where it is a contender: within this factor of the best, and the more so the nearer it is to the
 # best. Elsewhere its time does not matter.

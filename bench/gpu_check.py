@@ -200,7 +200,7 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
 
         def chain(pdl=0):
             for _ in range(3):
-                self.tested.gemm(a, sfa, b, sfb, d, pdl=pdl)
+                self.tested.gemm(a, sfa, b, sfb, d, pdl=pdl, prefetch_weights=pdl)
                 self.tested.quantize("rows", d, q, s)
                 a.view(torch.uint8).copy_(q.view(torch.uint8))
                 sfa.copy_(s)
@@ -223,35 +223,37 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
         return {"replays": 2}
 
     def dependent_launch(self):
-        """Eight GEMMs of a decode layer in a CUDA graph, with programmatic dependent launch and without it."""
+        """Eight GEMMs of a decode layer in a CUDA graph: without programmatic dependent launch, with it, and with
+        weights that are loaded before the kernel before has ended."""
+        ways = {"us_without": {}, "us_with": {"pdl": 1}, "us_with_prefetch": {"pdl": 1, "prefetch_weights": 1}}
         out = {}
         for m in (1, 16, 64):
             graphs, results = {}, {}
             cases = [operands(m, n, k, "mn", self.generator) for n, k in (*DENSE_NK, (7168, 2304))]
-            for pdl in (0, 1):
+            for way, options in ways.items():
                 ds = [torch.empty(m, x[2].shape[0], device="cuda", dtype=torch.bfloat16) for x in cases]
-                calls = [self.tested.prepare(*x, d, pdl=pdl) for x, d in zip(cases, ds)]
+                calls = [self.tested.prepare(*x, d, **options) for x, d in zip(cases, ds)]
                 for call in calls:
                     call()
                 torch.cuda.synchronize()
-                graphs[pdl], results[pdl] = torch.cuda.CUDAGraph(), ds
-                with torch.cuda.graph(graphs[pdl]):
+                graphs[way], results[way] = torch.cuda.CUDAGraph(), ds
+                with torch.cuda.graph(graphs[way]):
                     for call in calls:
                         call()
                 for d in ds:
                     d.fill_(7)
-            times = {0: [], 1: []}
-            for i in range(60):
-                pdl = i % 2
+            times = {way: [] for way in ways}
+            for way in list(ways) * 30:
                 begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 begin.record()
-                graphs[pdl].replay()
+                graphs[way].replay()
                 end.record()
                 torch.cuda.synchronize()
-                times[pdl].append(begin.elapsed_time(end) * 1e3)
-            if sum(differing(x, y) for x, y in zip(*results.values())):
-                raise AssertionError(f"M = {m}: other bits with programmatic dependent launch")
-            out[m] = {name: round(sorted(times[pdl])[15], 1) for pdl, name in ((0, "us_without"), (1, "us_with"))}
+                times[way].append(begin.elapsed_time(end) * 1e3)
+            for way, ds in results.items():
+                if sum(differing(x, y) for x, y in zip(results["us_without"], ds)):
+                    raise AssertionError(f"M = {m}: other bits ({way})")
+            out[m] = {way: round(sorted(taken)[15], 1) for way, taken in times.items()}
         return {"gemms": 8, "m": out}
 
     def quantize(self):

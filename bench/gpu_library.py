@@ -74,7 +74,7 @@ class GemmOptions(ctypes.Structure):
         ("num_sms", ctypes.c_int32),
         ("pdl", ctypes.c_int32),
         ("accumulate", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
+        ("prefetch_weights", ctypes.c_int32),
     ]
 
 
@@ -140,10 +140,12 @@ class Library:
         num_sms=0,
         pdl=0,
         accumulate=0,
+        prefetch_weights=0,
     ):
         """A function without arguments that queues this GEMM on the current stream; it keeps the tensors alive."""
         args = GemmArgs(*(matrix(t) for t in (a, sfa, b, sfb, d)))
         options = self.options(numerics, config, AS_CONTEXT, batch_invariant, num_sms, pdl, accumulate)
+        options.prefetch_weights = prefetch_weights
         return self.queued(self.c.finegemm_gemm, args, options, (a, sfa, b, sfb, d))
 
     def prepare_grouped(

@@ -130,7 +130,7 @@ typedef struct finegemm_gemm_options {
     int32_t num_sms;         /* CUDA only: SMs that may be used at most; 0: all */
     int32_t pdl;             /* CUDA only: programmatic dependent launch, 0 or 1 */
     int32_t accumulate;      /* 1: d, of f32, is added to; 0: it is overwritten */
-    int32_t reserved;        /* 0 */
+    int32_t prefetch_weights; /* with pdl, 1: loads of b begin before the kernels before it end */
 } finegemm_gemm_options;
 
 typedef struct finegemm_quantize_options {

@@ -19,6 +19,7 @@ def gemm(
     batch_invariant: bool | None,
     num_sms: int,
     pdl: bool,
+    prefetch_weights: bool,
     accumulate: bool,
     out_dtype: str,
     stream: int | None,

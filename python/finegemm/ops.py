@@ -21,6 +21,7 @@ def gemm(
     batch_invariant: bool | None = None,
     num_sms: int = 0,
     pdl: bool = False,
+    prefetch_weights: bool = False,
     accumulate: bool = False,
     out_dtype: Literal["bfloat16", "float32"] = "bfloat16",
     stream: Any = None,
@@ -39,7 +40,8 @@ def gemm(
     `config` (a kernel by name, see explain) of the GPU. `check_values` looks for bad scales first. With
     `batch_invariant` the bits of a row of d do not depend on the other rows or on their number. `num_sms`: how many SMs
     of the GPU may be used at most; 0: all. `pdl`: programmatic dependent launch, the kernel is set up while the one
-    before it in the stream ends.
+    before it in the stream ends. With `prefetch_weights`, too, it loads the first of b before that: no kernel that may
+    still run in this stream then, the one before or one that other launches with `pdl` overlapped with, writes to b.
     """
     return _native.gemm(
         (context or default_context()).handle,
@@ -54,6 +56,7 @@ def gemm(
         batch_invariant,
         num_sms,
         pdl,
+        prefetch_weights,
         accumulate,
         out_dtype,
         None if stream is None else stream_number(stream),

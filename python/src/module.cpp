@@ -153,7 +153,8 @@ GemmOptions options_of(Tensors& tensors, PyObject* out, Device device, PyObject*
 
 Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObject* sfa, PyObject* b, PyObject* sfb,
                  PyObject* d, PyObject* numerics, PyObject* config, PyObject* check_values, PyObject* batch_invariant,
-                 PyObject* num_sms, PyObject* pdl, PyObject* accumulate, PyObject* out_dtype, PyObject* stream) {
+                 PyObject* num_sms, PyObject* pdl, PyObject* prefetch_weights, PyObject* accumulate,
+                 PyObject* out_dtype, PyObject* stream) {
     Tensors tensors(imports);
     check_accumulate(accumulate, d);
     const std::string_view format = text("out_dtype", out_dtype);
@@ -171,6 +172,7 @@ Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObjec
     GemmOptions options =
         options_of(tensors, out.get(), problem.d.device, numerics, config, check_values, num_sms, pdl, stream);
     options.batch_invariant = choice(batch_invariant);
+    options.prefetch_weights = truth(prefetch_weights);
     options.accumulate = truth(accumulate);
     Context& owner = context_in(context);
     const WithoutGil others_run;

@@ -239,6 +239,11 @@ void check_group_count(int64_t groups) {
         reject("groups", "is {}, must be from 1 to {}; use several calls for more", groups, kMaxGroups);
 }
 
+void check_no_prefetch(const GemmOptions& options) {
+    if (options.prefetch_weights)
+        reject("prefetch_weights", "is set, but a kernel for groups reads their sizes before it loads; leave it out");
+}
+
 void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config) {
     if (options.numerics != Numerics::Fast && options.numerics != Numerics::Exact &&
         options.numerics != Numerics::Hopper)
@@ -246,6 +251,8 @@ void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config
                static_cast<int32_t>(options.numerics));
     if (options.num_sms < 0)
         reject("num_sms", "is {}, must not be negative; 0 allows all SMs of the GPU", options.num_sms);
+    if (options.prefetch_weights && !options.pdl)
+        reject("prefetch_weights", "is set, but pdl is not: nothing overlaps then; set pdl, too, or leave it out");
     if (!options.config.empty() && !backend_looks_up_config) static_cast<void>(plan::config_named(options.config));
 }
 

@@ -89,5 +89,7 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
 
 /// A GPU's backend looks up the kernel that options name, where it has something to do.
 void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config);
+/// Of a product of groups.
+void check_no_prefetch(const GemmOptions& options);
 
 }  // namespace finegemm

@@ -183,7 +183,7 @@ GemmOptions to_options(const finegemm_gemm_options& caller) {
     o.num_sms = given.num_sms;
     o.pdl = to_bool(given.pdl, "pdl");
     o.accumulate = to_bool(given.accumulate, "accumulate");
-    require_zero(given.reserved, "options");
+    o.prefetch_weights = to_bool(given.prefetch_weights, "prefetch_weights");
     if (given.config) o.config = given.config;
     return o;
 }

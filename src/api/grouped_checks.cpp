@@ -88,6 +88,7 @@ void check_grouped(const GroupedGemmArgs& args, const GemmOptions& options) {
     check_counts(a, sfa, b, sfb, d, groups.form == GroupForm::Masked);
     check_operands(a, sfa, b, sfb, d, BScales::Blocks);
     if (options.accumulate) reject("accumulate", "is set, but d of groups is overwritten; add the result to yours");
+    check_no_prefetch(options);
     if (a.x.cols == 0) reject("a", "has K = 0 columns, must have at least 16; fill d with zeros instead");
 
     check_size(groups, a.x.rows, b.count);

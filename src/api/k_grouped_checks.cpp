@@ -49,6 +49,7 @@ void check_k_grouped(const KGroupedGemmArgs& args, const GemmOptions& options) {
     const Device where = args.offsets_device.type == DeviceType::Cpu ? Device{} : d.x.device;
     check_numbers({"offsets", args.offsets, args.groups + 1, args.offsets_device}, where, d);
     if (where.type == DeviceType::Cpu) check_k_offsets(args);
+    check_no_prefetch(options);
     const bool launches = d.x.device.type == DeviceType::Cuda && !d.empty() && a.x.cols > 0;
     check_gemm_options(options, launches);
 }

@@ -135,7 +135,7 @@ uint32_t HopperBackend::clusters_for(const GemmKernel& kernel, const plan::Probl
 }
 
 Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem,
-                            bool accumulate) const {
+                            const CallKey& key) const {
     const GemmConfig& c = kernel.config;
     const auto m = static_cast<uint32_t>(args.d.rows), n = static_cast<uint32_t>(args.d.cols);
     const auto k = static_cast<uint32_t>(args.a.cols);
@@ -158,7 +158,8 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
                          .raster = raster(c, m, n),
                          .a_policy = streaming ? kEvictLast : kEvictNormal,
                          .b_policy = streaming ? kEvictFirst : kEvictNormal,
-                         .accumulate = accumulate},
+                         .accumulate = key.accumulate != 0,
+                         .prefetch_weights = key.prefetch_weights != 0},
               .grid = 0,
               .kernel = &kernel.kernel};
     call.grid = grid_size(c, call.params.raster.size(), clusters_for(kernel, problem));
@@ -176,8 +177,7 @@ std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::st
     const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
     if (!config.empty()) key.named = &kernel;
     const bool scale_runs = has_scale_runs(view_of(args.sfa), problem.k_blocks(), kernel.config.k_splits());
-    auto call = std::make_shared<const Call>(
-        prepare(args, for_scales(kernel, scale_runs), problem, key.accumulate != 0));
+    auto call = std::make_shared<const Call>(prepare(args, for_scales(kernel, scale_runs), problem, key));
     const std::unique_lock lock(mutex_);
     if (calls_.size() >= kMaxKept) calls_.clear();
     return calls_.try_emplace(key, std::move(call)).first->second;

@@ -40,7 +40,7 @@ using Shape = std::array<uint32_t, 11>;
 struct CallKey {
     const void *a, *sfa, *b, *sfb, *d;
     int64_t m, n, k, batch_invariant, num_sms, a_stride, b_stride, d_stride, sfa_row, sfa_col, sfb_row, sfb_col;
-    int64_t row_b_scales, f32_output, accumulate;
+    int64_t row_b_scales, f32_output, accumulate, prefetch_weights;
     const GemmKernel* named;  // null: the planner's choice
     bool operator==(const CallKey&) const = default;
 };
@@ -67,6 +67,7 @@ inline CallKey call_key(const GemmArgs& x, bool row_b_scales, bool batch_invaria
             .row_b_scales = row_b_scales,
             .f32_output = x.d.dtype == DType::F32,
             .accumulate = options.accumulate,
+            .prefetch_weights = options.prefetch_weights,
             .named = nullptr};
 }
 
@@ -129,7 +130,8 @@ private:
     TensorMap map_of(const char* name, const ConstMatrix& x, const TmaBox& box) const;
     TensorMap map_of(const char* name, const ConstStack& x, const TmaBox& box) const;
     uint32_t clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const;
-    Call prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem, bool accumulate) const;
+    Call prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem,
+                 const CallKey& key) const;
     std::shared_ptr<const GroupedCall> make_grouped_call(GroupedKey& key, const std::string& config,
                                                          const GroupedGemmArgs& args, const plan::Problem& problem);
     GroupedCall prepare(const GroupedGemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem) const;

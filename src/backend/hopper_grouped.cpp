@@ -86,7 +86,8 @@ GroupedCall HopperBackend::prepare(const GroupedGemmArgs& args, const GemmKernel
         .raster = raster_of_columns(c, problem.n),
         .a_policy = streaming ? kEvictLast : kEvictNormal,
         .b_policy = streaming ? kEvictFirst : kEvictNormal,
-        .accumulate = 0};
+        .accumulate = 0,
+        .prefetch_weights = 0};
     p.groups = layout_of(args);
     p.both_ends = streaming;   // else a wave of tiles shall be of few groups, whose operands then are in L2
     for (uint32_t i = 0; i < kRowBoxes; ++i) p.a_rows[i] = rows(std::min(1u << i, a_rows));

@@ -42,7 +42,7 @@ std::shared_ptr<const KGroupedCall> HopperBackend::make_k_grouped_call(KGroupedK
     const GemmKernel& kernel = options.config.empty() ? chosen(problem) : named(problem, options.config);
     if (!options.config.empty()) key.call.named = &kernel;
     // The operands are those of one product with all of K.
-    const Call one = prepare({args.a, args.sfa, args.b, args.sfb, args.d.matrix}, kernel, problem, options.accumulate);
+    const Call one = prepare({args.a, args.sfa, args.b, args.sfb, args.d.matrix}, kernel, problem, key.call);
     KGroupedCall made{{.params = {}, .grid = 0, .kernel = one.kernel}, kernel.config};
     static_cast<GemmParams&>(made.params) = one.params;
     made.params.groups = layout_of(args);

@@ -17,9 +17,9 @@ constexpr double kLaunch = 2.2;
 constexpr double kGroupedLaunch = 2.9;
 
 // Clusters of a size that fit at once on 132 SMs with one CTA, or two, to an SM: what cuOccupancyMaxActiveClusters says
-// on an H200. A cluster lies within a GPC, and parts of GPCs are left over. 0: no candidate is of this kind.
+// on an H200. A cluster lies within a GPC, and parts of GPCs are left over. {}: no candidate has it.
 constexpr uint32_t kSmsCounted = 132;
-constexpr uint32_t kClusters[][2] = {{}, {132, 264}, {66, 132}, {39, 79}, {30, 62}, {22, 47}, {}, {}, {14, 30}};
+constexpr uint32_t kClusters[][2] = {{}, {132, 264}, {66, 132}, {39, 79}, {30, 62}, {22, 47}, {}, {}, {15, 30}};
 
 // Compute and memory overlap, but not wholly: the norm of this order joins them (2: add squares; infinity: the larger).
 constexpr double kOverlap = 4;

@@ -43,7 +43,8 @@ static_assert(sizeof(finegemm_groups) == 48 && offsetof(finegemm_groups, data) =
               offsetof(finegemm_groups, device_type) == 40);
 static_assert(sizeof(finegemm_grouped_gemm_args) == 5 * 72 + 48);
 static_assert(offsetof(finegemm_gemm_options, stream) == 16 && offsetof(finegemm_gemm_options, config) == 24 &&
-              offsetof(finegemm_gemm_options, accumulate) == 40);
+              offsetof(finegemm_gemm_options, accumulate) == 40 &&
+              offsetof(finegemm_gemm_options, prefetch_weights) == 44);
 static_assert(offsetof(finegemm_quantize_options, stream) == 8);
 static_assert(offsetof(finegemm_options, cache_limit_bytes) == 24 &&
               offsetof(finegemm_options, dump_dir) == 32 + 6 * 4096 &&

@@ -87,6 +87,8 @@ inline const GroupedMisuse kGrouped[] = {
      }},
     {"d holds the numbers",
      [](GroupedCall& c) { c.args.groups.data = static_cast<const int32_t*>(c.args.d.matrix.data) + 2; }},
+    {"weights of groups are prefetched",
+     [](GroupedCall& c) { c.options.pdl = 1, c.options.prefetch_weights = 1; }},
     {"config is unknown", [](GroupedCall& c) { c.options.config = "fastest"; }},
     {"num_sms is negative", [](GroupedCall& c) { c.options.num_sms = -1; }},
     {"there is no driver", [](GroupedCall& c) { on_gpu(c); }},

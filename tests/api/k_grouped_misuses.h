@@ -37,6 +37,8 @@ inline const KGroupedMisuse kKGrouped[] = {
     {"offsets are on a GPU", [](KGroupedCall& c) { c.args.device_type = FINEGEMM_CUDA; }},
     {"d holds the offsets",
      [](KGroupedCall& c) { c.args.offsets = static_cast<const int32_t*>(c.args.d.matrix.data) + 2; }},
+    {"weights of groups are prefetched",
+     [](KGroupedCall& c) { c.options.pdl = 1, c.options.prefetch_weights = 1; }},
     {"config is unknown", [](KGroupedCall& c) { c.options.config = "fastest"; }},
     {"sfa uses its reserved field", [](KGroupedCall& c) { c.args.sfa.reserved = 1; }},
     {"args use their reserved field", [](KGroupedCall& c) { c.args.reserved = 1; }},

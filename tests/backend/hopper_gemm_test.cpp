@@ -197,6 +197,14 @@ TEST_F(HopperGemm, OverlapsWithTheKernelBeforeOnlyWhenAsked) {
         }
 }
 
+TEST_F(HopperGemm, LoadsWeightsBeforeTheKernelsBeforeItEndOnlyWhenAsked) {
+    const auto hopper = backend();
+    for (const bool prefetch : {false, true, false}) {
+        hopper->gemm(operands(16, 64, 4096), {.pdl = true, .prefetch_weights = prefetch});
+        EXPECT_EQ(last_launch().gemm.prefetch_weights, prefetch);
+    }
+}
+
 TEST_F(HopperGemm, TakesStridesOfAnyLayoutAsTheyAre) {
     GemmArgs args = operands(300, 512, 1040);
     args.a.row_stride = 1056;

@@ -42,6 +42,7 @@ struct GemmParams {
     Raster raster;             // the order of tiles
     uint64_t a_policy, b_policy;   // L2 cache policies of the loads (createpolicy's 64-bit encoding)
     uint32_t accumulate;           // 1: D is added to, not overwritten; where it is f32
+    uint32_t prefetch_weights;     // 1: no kernel that this one may overlap with writes to B
 };
 
 /// Heights of the boxes that the rows of a group's last tile are loaded by: powers of two, 1 to 128.

@@ -10,27 +10,12 @@
 
 namespace finegemm::device {
 
-/// Tells all producers that write into this stage, in a cluster those of all CTAs, that this warp has read it.
-template <GemmConfig C>
-__device__ inline void release(const Shared<C>& smem, uint32_t stage) {
-    constexpr uint32_t kServed = producers_served(C);
-    const uint32_t lane = threadIdx.x % kWarpSize;
-    __syncwarp();  // the whole warp has read its scales
-    if constexpr (kServed > 1) {
-#pragma unroll
-        for (uint32_t i = 0; i < kServed * kLanesArrive; i += kWarpSize)
-            if (i + lane < kServed * kLanesArrive)
-                ptx::mbarrier_arrive_cluster(ptx::map_to_rank(smem.empty(stage), (i + lane) / kLanesArrive));
-    } else {
-        if (lane < kLanesArrive) ptx::mbarrier_arrive(smem.empty(stage));
-    }
-}
-
 /// What a math warpgroup needs while it walks over K.
 template <GemmConfig C>
 struct MathRole {
     const Shared<C>& smem;
     uint32_t warpgroup, first_row;
+    uint32_t lane;
     SmemAddr row_scales;  // of this thread's upper row, in stage 0
     uint32_t shift = 0;   // in floats, from the first one of the stage (ScaleCopyPlan)
 
@@ -38,11 +23,28 @@ struct MathRole {
         : smem(shared),
           warpgroup(ptx::broadcast(threadIdx.x / 128)),
           first_row(warpgroup * C.rows_per_warpgroup()),
+          lane(threadIdx.x % kWarpSize),
           row_scales(shared.sfa(0) + (first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) * 4) {
-        // Sent to itself: the compiler would else compute it again before each block, to save a register. Three
+        // Sent to themselves: the compiler would else compute them again before each block, to save registers. Three
         // warpgroups have none to spare, nor have promotions by rows of B.
-        if constexpr (C.math_warpgroups < 3 && !C.row_b_scales())
-            row_scales.bits = ptx::value_of(row_scales.bits, threadIdx.x % kWarpSize);
+        if constexpr (C.math_warpgroups < 3 && !C.row_b_scales()) {
+            lane = ptx::value_of(lane, lane);
+            row_scales.bits = ptx::value_of(row_scales.bits, lane);
+        }
+    }
+
+    /// Tells all producers that write into this stage, in a cluster those of all CTAs, that this warp has read it.
+    __device__ void release(uint32_t stage) const {
+        constexpr uint32_t kServed = producers_served(C);
+        __syncwarp();  // the whole warp has read its scales
+        if constexpr (kServed > 1) {
+#pragma unroll
+            for (uint32_t i = 0; i < kServed * kLanesArrive; i += kWarpSize)
+                if (i + lane < kServed * kLanesArrive)
+                    ptx::mbarrier_arrive_cluster(ptx::map_to_rank(smem.empty(stage), (i + lane) / kLanesArrive));
+        } else {
+            if (lane < kLanesArrive) ptx::mbarrier_arrive(smem.empty(stage));
+        }
     }
 
     /// To a tile whose scales of rows are so many floats behind the first one of a stage.
@@ -177,7 +179,7 @@ struct BlockWalk {
         while (tile.rows > 0 && !has_rows()) {
             for (; left > 0; --left, advance()) {
                 wait(role.smem.full(at.stage), at.parity);
-                release(role.smem, at.stage);
+                role.release(at.stage);
             }
             next_tile();
         }

@@ -44,6 +44,7 @@ __device__ void prefetch_tensor_maps(const Params<C>& p) {
     const uint32_t lane = threadIdx.x % kWarpSize;
     if (lane == kRowBoxes) ptx::prefetch_tensor_map(!C.row_groups() && p.m < C.tile_m ? &p.a.last : &p.a.whole);
     if (lane == kRowBoxes + 1) ptx::prefetch_tensor_map(&p.b.whole);
+    if (tail_cols(C) > 0 && lane == kRowBoxes + 2) ptx::prefetch_tensor_map(&p.b_tail);
     if constexpr (C.row_groups())
         if (lane < kRowBoxes) ptx::prefetch_tensor_map(&p.a_rows[lane]);
 }
@@ -62,7 +63,9 @@ __device__ void gemm(const Params<C>& p) {
     // Nothing of the matrices is read or written above. The next kernel's CTAs start when all of this grid have come
     // here, so that they take no room from them.
     ptx::grid_launch_dependents();
-    if constexpr (!C.row_groups()) ptx::grid_dependency_wait();
+    // Dense kernels wait in load_tiles and load_scales: what they load has come when a math warp goes on, which then
+    // needs no wait of its own.
+    if constexpr (C.k_groups()) ptx::grid_dependency_wait();
     if (threadIdx.x / 128 == C.math_warpgroups) {
         if constexpr (kRegisters.load < kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
         const auto walk = walk_of<C>(p, first_rows);

@@ -8,6 +8,7 @@
 #include <finegemm/device/barriers.cuh>
 #include <finegemm/device/group_walk.cuh>
 #include <finegemm/device/load_scales.cuh>
+#include <finegemm/device/ptx/control.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/shared.cuh>
 
@@ -64,39 +65,88 @@ __device__ inline TileSource source_of(const Params<C>& p, const Tile& tile, uin
             (a_last ? p.a.rows_of_last : C.tile_m) + head.count + tail.count, 0};
 }
 
-/// One thread. Loads of a shared operand bring this CTA's part of the rows and deliver it to the whole cluster. Tiles
-/// of K-grouped products are announced with their first block; those without blocks are not, and leave no trace here.
+/// The loads of one tile's k-blocks, by one thread. Those of a shared operand bring this CTA's part of the rows and
+/// deliver it to the whole cluster.
+template <GemmConfig C>
+struct BlockLoads {
+    static constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
+    const Params<C>& p;
+    const Shared<C>& smem;
+    TileSource from;
+    uint32_t a_row, a_part, head_part, tail_part;
+
+    __device__ BlockLoads(const Params<C>& params, const Shared<C>& shared, const Tile& tile, uint32_t rank,
+                          uint32_t first_k_block)
+        : p(params),
+          smem(shared),
+          from(source_of<C>(params, tile, first_k_block)),
+          a_part(first_of_part<C.tile_m, C.a_sharers()>(rank)),
+          head_part(first_of_part<head_cols(C), C.b_sharers()>(rank)),
+          tail_part(first_of_part<tail_cols(C), C.b_sharers()>(rank)) {
+        a_row = tile.row + a_part;
+    }
+
+    __device__ uint32_t k_of(uint32_t kb) const { return (kb - from.first_k_block) * GemmConfig::kTileK; }
+
+    /// Of an empty stage: how many bytes will come.
+    __device__ void expect(uint32_t stage) const {
+        ptx::mbarrier_arrive_expect_tx(smem.full(stage), from.rows * GemmConfig::kTileK);
+    }
+    __device__ void load_a(uint32_t stage, uint32_t kb) const {
+        const SmemAddr to = smem.a(stage) + a_part * GemmConfig::kTileK, full = smem.full(stage);
+        if constexpr (C.a_sharers() > 1)
+            ptx::tma_load_multicast(to, from.a, full, k_of(kb), a_row, kAllRanks, p.a_policy);
+        else ptx::tma_load(to, from.a, full, k_of(kb), a_row, p.a_policy);
+    }
+    __device__ void load_b(uint32_t stage, uint32_t kb) const {
+        load_b(stage, kb, from.head, head_part, 0);
+        if (tail_cols(C) > 0 && from.tail.map) load_b(stage, kb, from.tail, tail_part, head_cols(C));
+    }
+    /// `place`: of the rows among those of the tile.
+    __device__ void load_b(uint32_t stage, uint32_t kb, const RowsOfB& rows, uint32_t part, uint32_t place) const {
+        const SmemAddr to = smem.b(stage) + (place + part) * GemmConfig::kTileK, full = smem.full(stage);
+        if constexpr (C.b_sharers() > 1)
+            ptx::tma_load_multicast(to, rows.map, full, k_of(kb), rows.first + part, kAllRanks, p.b_policy);
+        else ptx::tma_load(to, rows.map, full, k_of(kb), rows.first, p.b_policy);
+    }
+};
+
+/// The first loads of a CTA, as many as the ring holds: those of B begin before the kernels before this one have ended.
+/// Returns the k-block to go on with.
+template <GemmConfig C>
+__device__ uint32_t load_early(const BlockLoads<C>& loads, KRange k, RingCursor<C.stages>& at) {
+    const uint32_t end = min(k.end, k.begin + C.stages);
+#pragma unroll 1
+    for (uint32_t kb = k.begin; kb < end; ++kb) {
+        loads.expect(kb - k.begin);
+        loads.load_b(kb - k.begin, kb);
+    }
+    ptx::grid_dependency_wait();
+#pragma unroll 1
+    for (uint32_t kb = k.begin; kb < end; ++kb, ++at) loads.load_a(at.stage, kb);
+    return end;
+}
+
+/// One thread. Tiles of K-grouped products are announced with their first block; those without blocks are not, and
+/// leave no trace here. Dense products wait here for the kernels before this one, as late as they can: code comes from
+/// memory, too.
 template <GemmConfig C, typename TileWalk>
 __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, TileWalk walk) {
-    constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
-    const uint32_t a_part = first_of_part<C.tile_m, C.a_sharers()>(walk.rank);
-    const uint32_t head_part = first_of_part<head_cols(C), C.b_sharers()>(walk.rank);
-    const uint32_t tail_part = first_of_part<tail_cols(C), C.b_sharers()>(walk.rank);
-
     auto at = RingCursor<C.stages>::producer();
-    for (Tile tile; walk.template take<C>(tile);) {
-        const uint32_t a_row = tile.row + a_part;
-        const TileSource from = source_of<C>(p, tile, walk.k.begin);
+    bool first = !C.grouped();
+    for (Tile tile; walk.template take<C>(tile); first = false) {
+        const BlockLoads<C> loads(p, smem, tile, walk.rank, walk.k.begin);
+        uint32_t kb = walk.k.begin;
+        if (first && p.prefetch_weights) kb = load_early(loads, walk.k, at);
+        else if (first) ptx::grid_dependency_wait();
 #pragma unroll 1
-        for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb, ++at) {
-            const SmemAddr full = smem.full(at.stage);
-            const SmemAddr a = smem.a(at.stage) + a_part * GemmConfig::kTileK;
+        for (; kb < walk.k.end; ++kb, ++at) {
             wait(smem.empty(at.stage), at.parity);
             if constexpr (C.k_groups())
                 if (kb == walk.k.begin) announce(smem, at.stage, packed(tile, walk.k.size()));
-            ptx::mbarrier_arrive_expect_tx(full, from.rows * GemmConfig::kTileK);
-            const uint32_t k = (kb - from.first_k_block) * GemmConfig::kTileK;
-            if constexpr (C.a_sharers() > 1)
-                ptx::tma_load_multicast(a, from.a, full, k, a_row, kAllRanks, p.a_policy);
-            else ptx::tma_load(a, from.a, full, k, a_row, p.a_policy);
-            const auto load_b = [&](const RowsOfB& rows, uint32_t part, uint32_t place) {
-                const SmemAddr b = smem.b(at.stage) + (place + part) * GemmConfig::kTileK;
-                if constexpr (C.b_sharers() > 1)
-                    ptx::tma_load_multicast(b, rows.map, full, k, rows.first + part, kAllRanks, p.b_policy);
-                else ptx::tma_load(b, rows.map, full, k, rows.first, p.b_policy);
-            };
-            load_b(from.head, head_part, 0);
-            if (tail_cols(C) > 0 && from.tail.map) load_b(from.tail, tail_part, head_cols(C));
+            loads.expect(at.stage);
+            loads.load_a(at.stage, kb);
+            loads.load_b(at.stage, kb);
         }
     }
     if constexpr (C.k_groups()) {

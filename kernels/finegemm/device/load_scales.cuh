@@ -232,6 +232,7 @@ __device__ void deal_scales(const Params<C>& p, const Shared<C>& smem, TileWalk 
 /// schedulers wait for every instruction here, so there are few.
 template <GemmConfig C, typename TileWalk>
 __device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const TileWalk& walk, uint32_t scale_warp) {
+    if constexpr (!C.grouped()) ptx::grid_dependency_wait();
     if constexpr (C.scales == ScaleLayout::Rows) deal_scales<C>(p, smem, walk, scale_warp);
     else copy_scales<C>(p, smem, walk, scale_warp);
 }

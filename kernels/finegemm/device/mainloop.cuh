@@ -36,7 +36,7 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
         ptx::pin(operands.a);
         ptx::pin(operands.b);
         finish_block<0>(block);
-        if (last && !C.row_b_scales()) release(role.smem, stage);
+        if (last && !C.row_b_scales()) role.release(stage);
         // Always so. But ptxas moves no instruction across the branch: it would else mix the promotion with what
         // starts the next block, and the tensor cores would wait (256x128 tiles: 13% of the time). And what the
         // branch asks for is there before it; three warpgroups have no registers for that (2%).
@@ -44,12 +44,12 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
         const bool always = kReady ? operands.a != operands.b : stage < C.stages;
         if (always) promote<C>(acc.sum[i], block, factors);
         start_block(block, operands);
-        if (last && C.row_b_scales()) release(role.smem, stage);  // the promotion has read it, too
+        if (last && C.row_b_scales()) role.release(stage);  // the promotion has read it, too
     };
     constexpr uint32_t kLast = C.wgmmas_m() - 1;
     // ptxas has every second FFMA yield to other warps if its promotion comes after a start in the same loop: 5 to 6%
-    // slower with two warpgroups of 64 rows, but 4% faster with 128, of which it concerns the second product. A run
-    // that starts in the loop makes no promotion yield with three warpgroups, and is 2 to 4% faster.
+    // slower with two warpgroups of 64 rows, but 4% faster with 128, of which it concerns the second product. With
+    // three warpgroups a run that starts in the loop is 2 to 4% faster: then only its last promotion yields.
     constexpr bool kOneLoop = C.math_warpgroups == 3;
     for (;;) {
         start_run();
@@ -64,7 +64,7 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
                 finish_block<0>(block);
                 if (stage < C.stages) promote<C>(acc.sum[kLast], block, factors);  // as in `step`
                 if constexpr (!C.row_groups()) return store(acc, tile);
-                release(role.smem, stage);
+                role.release(stage);
                 store(acc, tile);
                 if (!walk.next_run()) return;
                 if constexpr (!kOneLoop) break;
@@ -109,7 +109,7 @@ __device__ void multiply_overlapped(const MathRole<C>& role, BlockWalk<C, Tiles>
         const uint32_t stage = walk.at.stage;
         const bool ends = walk.last_of_tile();
         const auto promote_finished = [&] {
-            release(role.smem, stage);
+            role.release(stage);
             promote<C>(acc.sum[0], now.block, Factors(now.scales));
         };
         if (!walk.next()) {
@@ -176,7 +176,7 @@ __device__ void multiply_parts(const MathRole<C>& role, BlockWalk<C, Tiles>& wal
             finish_block<1>(now);
             promote_rows(sum, now, factors);
         }
-        release(role.smem, stage);  // the promotions have read it, too
+        role.release(stage);  // the promotions have read it, too
         if (persistent(C) && ends) {
             store(acc, tile);
             acc.clear();

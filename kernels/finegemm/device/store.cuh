@@ -22,14 +22,16 @@ __device__ void clear_padding(const GroupedParams& p, float (&sum)[C.tile_n / 2]
         if (r % 4 < 2 ? upper : lower) sum[r] = 0;
 }
 
-/// Sixteen rows of a tile's head or tail: `Cols` columns from the tile's column `First` on, which begin at column
-/// `first_col` of D. `d`: the first of these rows.
+/// The 16 rows of one 64-row WGMMA that are this warp's, from row `offset` of the tile on: of its head or tail, `Cols`
+/// columns from the tile's column `First` on, which begin at column `first_col` of D.
 template <GemmConfig C, uint32_t First, uint32_t Cols>
-__device__ void store_cols(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, uint16_t* d,
-                           uint32_t rows, uint32_t first_col) {
+__device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
+                           uint32_t offset, uint32_t first_col) {
     constexpr uint32_t kCols = min(slab_cols(C), Cols);
-    const uint32_t lane = threadIdx.x % kWarpSize;
-    d += first_col;
+    const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
+    const uint32_t first_row = tile.row + offset;
+    uint16_t* d = static_cast<uint16_t*>(p.d_data) + first_row * p.d_row_stride + first_col;
+    if constexpr (C.row_groups()) d += matrix_of(p, tile) * p.d_stride;
 #pragma unroll
     for (uint32_t col = 0; col < Cols; col += kCols) {
         __syncwarp();  // all lanes have read what the slab had before
@@ -51,18 +53,6 @@ __device__ void store_cols(const Params<C>& p, const float (&sum)[C.tile_n / 2],
     }
 }
 
-/// The 16 rows of one 64-row WGMMA that are this warp's, from row `offset` of the tile on.
-template <GemmConfig C>
-__device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
-                           uint32_t offset) {
-    const uint32_t rows = existing_rows(offset, 16, tile.rows);
-    uint16_t* d = static_cast<uint16_t*>(p.d_data) + (tile.row + offset) * p.d_row_stride;
-    if constexpr (C.row_groups()) d += matrix_of(p, tile) * p.d_stride;
-    store_cols<C, 0, head_cols(C)>(p, sum, slab, d, rows, tile.col);
-    if constexpr (tail_cols(C) > 0)
-        store_cols<C, head_cols(C), tail_cols(C)>(p, sum, slab, d, rows, tail_col(C, p.raster, tile.col));
-}
-
 template <GemmConfig C>
 __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
     const uint32_t warp = threadIdx.x / kWarpSize;
@@ -71,7 +61,10 @@ __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
         if constexpr (C.row_groups())
             if (p.groups.indices) clear_padding<C>(p, acc.sum[i], tile, offset + i * 64);
-        store_rows<C>(p, acc.sum[i], smem.d(warp), tile, offset + i * 64);
+        store_rows<C, 0, head_cols(C)>(p, acc.sum[i], smem.d(warp), tile, offset + i * 64, tile.col);
+        if constexpr (tail_cols(C) > 0)
+            store_rows<C, head_cols(C), tail_cols(C)>(p, acc.sum[i], smem.d(warp), tile, offset + i * 64,
+                                                      tail_col(C, p.raster, tile.col));
     }
 }
 
