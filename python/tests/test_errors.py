@@ -78,6 +78,7 @@ MISUSES = {
     ),
     "scale is negative": change(sfb=lambda s: np.full_like(s, -2), check_values=lambda _: True),
     "num_sms is negative": change(num_sms=lambda _: -1),
+    "weights are prefetched without pdl": change(prefetch_weights=lambda _: True),
     "numerics is unknown": change(numerics=lambda _: "double"),
     "accumulate without d": change(d=lambda _: None, accumulate=lambda _: True),
     "accumulate into bfloat16": change(accumulate=lambda _: True),
