@@ -33,7 +33,7 @@ struct KernelStore::Impl {
         return *toolchain;
     }
     Digest key_of(const KernelSource& source, const std::string& identity) const {
-        return digest({headers.hex(), identity, source.entry, source.text});
+        return digest({headers.hex(), identity, source.entry, source.text, std::to_string(source.promotion_turn)});
     }
     Binary read_or_compile(const KernelSource& source) {
         Binary binary{.cubin = {}, .entry = source.entry, .origin = Origin::Disk};

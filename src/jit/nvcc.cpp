@@ -25,7 +25,8 @@ public:
     std::string identity() const override { return fmt::format("nvcc {} {}", version_, fmt::join(kOptions, " ")); }
     std::string path() const override { return path_; }
 
-    Output compile(const KernelSource& source) const override {
+protected:
+    Output translate(const KernelSource& source) const override {
         const TemporaryDirectory work;
         const auto write = [&](std::string_view name, std::string_view text) {
             const std::filesystem::path path = std::filesystem::path(work.path()) / name;

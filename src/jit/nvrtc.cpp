@@ -55,7 +55,8 @@ public:
     std::string identity() const override { return identity_; }
     std::string path() const override { return path_; }
 
-    Output compile(const KernelSource& source) const override {
+protected:
+    Output translate(const KernelSource& source) const override {
         std::vector<std::string> names, texts;
         for (const auto& [name, text] : kernel_files()) {
             names.emplace_back(name);

@@ -1,5 +1,5 @@
 // Printing the source of a GEMM kernel. Layer jit.
-#include <finegemm/core/registers.h>
+#include <finegemm/core/turns.h>
 #include <fmt/format.h>
 
 #include "jit/kernel_store.h"
@@ -57,7 +57,8 @@ KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
                             "{}(const __grid_constant__ finegemm::Params<kConfig> params) {{\n"
                             "    finegemm::device::gemm<kConfig>(params);\n"
                             "}}\n",
-                            kDefines, block_cols(c), to_source(c), entry)};
+                            kDefines, block_cols(c), to_source(c), entry),
+        .promotion_turn = promotion_turn(c)};
 }
 
 }  // namespace finegemm::jit

@@ -8,6 +8,7 @@
 #include <finegemm/context.h>
 
 #include "jit/kernel_store.h"
+#include "jit/turns.h"
 
 namespace finegemm::jit {
 
@@ -22,7 +23,14 @@ public:
         std::string cubin, log;
     };
     /// Throws Error(Compile) with the compiler's log.
-    virtual Output compile(const KernelSource& source) const = 0;
+    Output compile(const KernelSource& source) const {
+        Output out = translate(source);
+        set_turns(out.cubin, source.promotion_turn);
+        return out;
+    }
+
+protected:
+    virtual Output translate(const KernelSource& source) const = 0;
 };
 
 /// What a search for a toolchain came to, for people: `finegemm doctor` prints it.

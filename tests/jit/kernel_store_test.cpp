@@ -60,15 +60,16 @@ TEST_F(Stores, CompileOnceForProcessesThatAskTogether) {
     EXPECT_EQ(nvcc.calls(), 1u);
 }
 
-TEST_F(Stores, CompileAgainWhatAnotherTextEntryOrCompilerVersionMakes) {
+TEST_F(Stores, CompileAgainWhatAnotherTextEntryTurnOrCompilerVersionMakes) {
     const KernelSource other_text{kSource.entry, kSource.text + "// other"},
         other_entry{"finegemm_other", kSource.text};
-    for (const KernelSource& s : {kSource, other_text, other_entry})
+    const KernelSource other_turn{kSource.entry, kSource.text, 8};
+    for (const KernelSource& s : {kSource, other_text, other_entry, other_turn})
         EXPECT_EQ(KernelStore(options).get(s).origin, Origin::Compiled);
     const PretendedNvcc newer(home.path(), "13.1.5");
     options.nvcc_path = newer.path();
     EXPECT_EQ(KernelStore(options).get(kSource).origin, Origin::Compiled);
-    EXPECT_EQ(nvcc.calls(), 3u);
+    EXPECT_EQ(nvcc.calls(), 4u);
     EXPECT_EQ(newer.calls(), 1u);
 }
 
@@ -112,7 +113,7 @@ TEST_F(Stores, NeedNoCompilerForKernelsOnDisk) {
     write_text(home.path() + "/libnvrtc-builtins.so.13.7", "");
     const std::string identity = expected_nvrtc(options);
     ASSERT_TRUE(identity.starts_with("nvrtc 13.7 ")) << identity;
-    const Digest key = digest({kernel_files_digest().hex(), identity, kSource.entry, kSource.text});
+    const Digest key = digest({kernel_files_digest().hex(), identity, kSource.entry, kSource.text, "0"});
     DiskCache(options.cache_dir, 1 << 20).write(key, kSource.entry, "from disk");
     const Binary binary = KernelStore(options).get(kSource);
     EXPECT_EQ(binary.origin, Origin::Disk);

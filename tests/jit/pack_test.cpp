@@ -22,7 +22,9 @@ class Repeater final : public Toolchain {
 public:
     std::string identity() const override { return "repeater"; }
     std::string path() const override { return "here"; }
-    Output compile(const KernelSource& source) const override {
+
+protected:
+    Output translate(const KernelSource& source) const override {
         if (source.text == "wrong") throw Error(Errc::Compile, "cannot repeat that");
         std::string cubin;
         for (int i = 0; i < 100; ++i) cubin += source.text;
@@ -54,6 +56,7 @@ TEST(Packs, ReturnEveryKernelTheyWereBuiltFromAndNoOther) {
     EXPECT_FALSE(pack.find({in[3].entry, in[4].text}));
     EXPECT_FALSE(pack.find({in[4].entry, in[3].text}));
     EXPECT_FALSE(pack.find({in[3].entry, in[3].text + " "})) << "a source that has changed since";
+    EXPECT_FALSE(pack.find({in[3].entry, in[3].text, 8})) << "machine code with other turns";
 }
 
 TEST(Packs, AreTheSameBytesHoweverManyThreadsBuildThem) {
@@ -104,6 +107,9 @@ TEST(TheEmbeddedPack, HasEveryKernelThatACallCanChooseInAtMostAMegabyteAndTwoMil
         ASSERT_TRUE(cubin) << source.entry;
         EXPECT_TRUE(cubin->starts_with("\177ELF")) << source.entry;
         EXPECT_NE(cubin->find(source.entry), std::string::npos) << source.entry;
+        std::string again = *cubin;
+        EXPECT_EQ(set_turns(again, source.promotion_turn) > 0, source.promotion_turn > 0) << source.entry;
+        EXPECT_EQ(again, *cubin) << source.entry << " has its turns already";
     }
     std::nth_element(times.begin(), times.begin() + static_cast<long>(times.size() / 2), times.end());
     RecordProperty("median_ms", std::to_string(times[times.size() / 2]));

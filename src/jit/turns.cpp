@@ -1,0 +1,143 @@
+// Turns: 128-bit instructions of sm_90 and the hints in them. Layer jit.
+#include "jit/turns.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace finegemm::jit {
+
+namespace {
+
+constexpr uint32_t kFmul = 0x220, kFfma = 0x223, kBra = 0x947;   // with registers; BRA to a place in the kernel
+constexpr uint32_t kNoRegister = 255, kNoBarrier = 7;
+
+struct Instruction {
+    uint64_t low, high;
+
+    uint32_t bits(uint32_t from, uint32_t count) const {
+        const uint64_t word = from < 64 ? low >> from : high >> (from - 64);
+        return static_cast<uint32_t>(word & ((uint64_t{1} << count) - 1));
+    }
+    void set(uint32_t bit, bool value) {   // of the upper half
+        const uint64_t mask = uint64_t{1} << (bit - 64);
+        high = value ? high | mask : high & ~mask;
+    }
+    bool multiplies() const { return bits(0, 12) == kFmul || bits(0, 12) == kFfma; }
+    uint32_t operands() const { return bits(0, 12) == kFfma ? 3 : 2; }
+    uint32_t target() const { return bits(16, 8); }
+    uint32_t operand(uint32_t i) const { return bits(24 + i * 8 + (i == 2 ? 24 : 0), 8); }   // bits 24, 32 and 64
+    uint32_t stall() const { return bits(105, 4); }
+    bool waits() const { return bits(116, 6) != 0; }
+    bool signals() const { return bits(110, 3) != kNoBarrier || bits(113, 3) != kNoBarrier; }
+    /// The next warp may issue one clock after it, and nothing else is asked of the scheduler.
+    bool is_free() const { return stall() == 1 && !waits() && !signals(); }
+    void set_yield(bool yield) { set(109, !yield); }
+    void set_reuse(uint32_t operand, bool reuse) { set(122 + operand, reuse); }
+    /// Where a branch at instruction `at` leads to.
+    int64_t destination(size_t at) const {
+        const uint64_t upper = low >> 34 | high << 30;   // 48 bits
+        const int64_t offset = static_cast<int64_t>(upper << 16) >> 8 | bits(16, 8);   // in units of 4 bytes
+        return static_cast<int64_t>(at) + 1 + offset / 4;
+    }
+};
+static_assert(sizeof(Instruction) == 16);
+
+template <typename T>
+std::optional<T> read(std::string_view bytes, uint64_t at) {
+    if (at > bytes.size() || bytes.size() - at < sizeof(T)) return {};
+    T value;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    return value;
+}
+
+/// Offsets and sizes of the sections with instructions.
+std::vector<std::pair<uint64_t, uint64_t>> code_of(std::string_view elf) {
+    const auto header = read<Elf64_Ehdr>(elf, 0);
+    std::vector<std::pair<uint64_t, uint64_t>> found;
+    if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return found;
+    for (uint32_t i = 0; i < header->e_shnum; ++i) {
+        const auto section = read<Elf64_Shdr>(elf, header->e_shoff + i * sizeof(Elf64_Shdr));
+        const bool code = section && section->sh_type == SHT_PROGBITS && (section->sh_flags & SHF_EXECINSTR) != 0;
+        if (code && section->sh_offset <= elf.size() && section->sh_size <= elf.size() - section->sh_offset)
+            found.emplace_back(section->sh_offset, section->sh_size);
+    }
+    return found;
+}
+
+/// What branches lead to: the operand cache has nothing of the instruction that stands before it.
+std::vector<bool> destinations(std::span<const Instruction> code) {
+    std::vector<bool> entered(code.size());
+    for (size_t i = 0; i < code.size(); ++i) {
+        if (code[i].bits(0, 12) != kBra) continue;
+        const int64_t to = code[i].destination(i);
+        if (to >= 0 && to < static_cast<int64_t>(code.size())) entered[static_cast<size_t>(to)] = true;
+    }
+    return entered;
+}
+
+/// The end of the run of multiplications that begins at `first`: loads and addresses may stand between them. Nothing, if
+/// it is too short for a promotion.
+size_t end_of_run(std::span<const Instruction> code, size_t first) {
+    constexpr size_t kOthers = 3, kShortest = 24;
+    size_t end = first, count = 0;
+    for (size_t i = first; i < code.size() && i <= end + kOthers; ++i) {
+        if (!code[i].multiplies()) continue;
+        end = i + 1;
+        ++count;
+    }
+    return count >= kShortest ? end : first;
+}
+
+/// Keeps for `next` what both read, if nothing comes between them.
+void keep_operands(Instruction& now, const Instruction& next) {
+    for (uint32_t i = 0; i < std::min(now.operands(), next.operands()); ++i) {
+        const uint32_t source = now.operand(i);
+        now.set_reuse(i, source == next.operand(i) && source != now.target() && source != kNoRegister);
+    }
+}
+
+size_t set_turns_of_run(std::span<Instruction> run, const std::vector<bool>& entered, size_t first, uint32_t every) {
+    size_t count = 0;
+    uint32_t since = 0;   // the last instruction at which others had a turn
+    for (size_t i = 0; i + 1 < run.size(); ++i) {
+        Instruction& now = run[i];
+        if (!now.multiplies() || !now.is_free()) {
+            since = 0;
+            continue;
+        }
+        const bool yields = ++since % every == 0, followed = run[i + 1].multiplies() && !run[i + 1].waits();
+        now.set_yield(yields);
+        for (uint32_t operand = 0; operand < 3; ++operand) now.set_reuse(operand, false);
+        if (!yields && followed && !entered[first + i + 1]) keep_operands(now, run[i + 1]);
+        ++count;
+    }
+    return count;
+}
+
+}  // namespace
+
+size_t set_turns(std::string& cubin, uint32_t every) {
+    if (every == 0) return 0;
+    size_t count = 0;
+    for (const auto& [offset, size] : code_of(cubin)) {
+        std::vector<Instruction> code(size / sizeof(Instruction));
+        std::memcpy(code.data(), cubin.data() + offset, code.size() * sizeof(Instruction));
+        const std::vector<bool> entered = destinations(code);
+        for (size_t i = 0; i < code.size(); ++i) {
+            const size_t end = code[i].multiplies() ? end_of_run(code, i) : i;
+            if (end == i) continue;
+            count += set_turns_of_run(std::span(code).subspan(i, end - i), entered, i, every);
+            i = end;
+        }
+        std::memcpy(cubin.data() + offset, code.data(), code.size() * sizeof(Instruction));
+    }
+    return count;
+}
+
+}  // namespace finegemm::jit
