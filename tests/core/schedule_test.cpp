@@ -64,6 +64,15 @@ TEST(Raster, BandsHaveAtLeastOneTileAndAtMostAll) {
         }
 }
 
+TEST(KRange, OfAFirstRoundFillsTheRingOrEndsWithK) {
+    for (uint32_t begin : {0u, 1u, 28u})
+        for (uint32_t count = 0; count <= 12; ++count) {
+            const KRange round = first_round({begin, begin + count}, 5);
+            EXPECT_EQ(round.begin, begin);
+            EXPECT_EQ(round.size(), std::min(count, 5u));
+        }
+}
+
 TEST(KRange, SharesAreNeighboursOfEqualSizeAndCoverAll) {
     for (uint32_t k_blocks : {0u, 1u, 2u, 3u, 16u, 56u, 127u, 4000000u})
         for (uint32_t splits = 1; splits <= 16; ++splits) {

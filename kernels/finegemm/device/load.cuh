@@ -115,16 +115,16 @@ struct BlockLoads {
 /// Returns the k-block to go on with.
 template <GemmConfig C>
 __device__ uint32_t load_early(const BlockLoads<C>& loads, KRange k, RingCursor<C.stages>& at) {
-    const uint32_t end = min(k.end, k.begin + C.stages);
+    const KRange early = first_round(k, C.stages);
 #pragma unroll 1
-    for (uint32_t kb = k.begin; kb < end; ++kb) {
-        loads.expect(kb - k.begin);
-        loads.load_b(kb - k.begin, kb);
+    for (uint32_t stage = 0; stage < early.size(); ++stage) {
+        loads.expect(stage);
+        loads.load_b(stage, early.begin + stage);
     }
     ptx::grid_dependency_wait();
 #pragma unroll 1
-    for (uint32_t kb = k.begin; kb < end; ++kb, ++at) loads.load_a(at.stage, kb);
-    return end;
+    for (uint32_t kb = early.begin; kb < early.end; ++kb, ++at) loads.load_a(at.stage, kb);
+    return early.end;
 }
 
 /// One thread. Tiles of K-grouped products are announced with their first block; those without blocks are not, and
