@@ -13,10 +13,9 @@ namespace finegemm {
 /// here are the fastest ones of 2, 3, 4, 6, 8, 12, 16 and never (docs/kernel.md, "Turns"). Smaller tiles than these lose
 /// by any change.
 FG_HD constexpr uint32_t promotion_turn(const GemmConfig& c) {
-    const bool stacked = c.wgmmas_m() > 1;
-    if (c.row_b_scales()) return stacked ? 4 : 0;
+    if (c.row_b_scales()) return c.wgmmas_m() > 1 ? 4 : 0;
     if (c.tile_m * c.tile_n < 128 * 128) return 0;
-    return stacked ? 16 : 8;
+    return c.math_warpgroups == 2 && blocks_in_flight(c) == 1 ? 16 : 8;
 }
 
 }  // namespace finegemm

@@ -17,6 +17,7 @@ struct MathRole {
     uint32_t warpgroup, first_row;
     uint32_t lane;
     SmemAddr row_scales;  // of this thread's upper row, in stage 0
+    SmemAddr b_scales;    // of the tile's 128x128 blocks of B, in stage 0
     uint32_t shift = 0;   // in floats, from the first one of the stage (ScaleCopyPlan)
 
     __device__ explicit MathRole(const Shared<C>& shared)
@@ -24,13 +25,16 @@ struct MathRole {
           warpgroup(ptx::broadcast(threadIdx.x / 128)),
           first_row(warpgroup * C.rows_per_warpgroup()),
           lane(threadIdx.x % kWarpSize),
-          row_scales(shared.sfa(0) + (first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) * 4) {
+          row_scales(shared.sfa(0) + (first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) * 4),
+          b_scales(shared.sfb(0)) {
         // Sent to themselves: the compiler would else compute them again before each block, to save registers. Three
         // warpgroups have none to spare, nor have promotions by rows of B.
         if constexpr (C.math_warpgroups < 3 && !C.row_b_scales()) {
             lane = ptx::value_of(lane, lane);
             row_scales.bits = ptx::value_of(row_scales.bits, lane);
         }
+        // And what lies at an address that all lanes share goes into a uniform register, after the wait for a block.
+        if constexpr (C.two_b_scales()) b_scales.bits = ptx::value_of(b_scales.bits, lane);
     }
 
     /// Tells all producers that write into this stage, in a cluster those of all CTAs, that this warp has read it.
@@ -64,11 +68,11 @@ struct MathRole {
     }
     __device__ Scales scales(uint32_t stage, uint32_t i) const {
         if constexpr (C.row_b_scales()) return {};
-        const SmemAddr rows = rows_of(stage, i);
+        const SmemAddr rows = rows_of(stage, i), b = b_scales + stage * smem.kPlan.sfb_stage;
         return {.a_upper = ptx::load_shared(rows),
                 .a_lower = ptx::load_shared(rows + 8 * 4),
-                .b_first = ptx::load_shared(smem.sfb(stage)),
-                .b_second = C.two_b_scales() ? ptx::load_shared(smem.sfb(stage) + 4) : 0.0f};
+                .b_first = ptx::load_shared(b),
+                .b_second = C.two_b_scales() ? ptx::load_shared(b + 4) : 0.0f};
     }
     /// Of 64 rows and the columns from `col` on, where each row of B has a scale.
     __device__ RowFactors row_factors(uint32_t stage, uint32_t i, uint32_t col) const {
@@ -84,7 +88,9 @@ struct MathRole {
             ptx::pin(f.b.bits);  // an address that is ready when the block is
             return f;
         } else {
-            return Factors(s);
+            Factors f(s);
+            if constexpr (C.two_b_scales()) f.pin();  // four products that are ready when the block is
+            return f;
         }
     }
 };

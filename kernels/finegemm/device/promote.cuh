@@ -61,6 +61,13 @@ struct Factors {
           lower_first(s.a_lower * s.b_first),
           upper_second(s.a_upper * s.b_second),
           lower_second(s.a_lower * s.b_second) {}
+
+    __device__ void pin() {
+        ptx::pin(upper_first);
+        ptx::pin(lower_first);
+        ptx::pin(upper_second);
+        ptx::pin(lower_second);
+    }
 };
 
 /// sum += block * factors: the first scale of B is of the tile's head, the second of its tail.
