@@ -145,23 +145,23 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
         return TileLoads{one_map ? last : map_of(name, x, boxes.whole), last, rows_of_last};
     };
     const bool streaming = m <= kStreamingRows;
-    Call call{.params = {.a = loads("a", args.a, a_boxes(c, m), rows_of_last_tile(m, c.tile_m, c.a_sharers())),
-                         .b = loads("b", args.b, b_boxes(c, n), b_rows_of_last(c, n)),
-                         .b_tail = tail_cols(c) > 0 ? map_of("b", args.b, b_tail_box(c)) : TensorMap{},
-                         .sfa = view_of(args.sfa),
-                         .sfb = view_of(args.sfb),
-                         .d_data = args.d.data,
-                         .d_row_stride = args.d.row_stride,
-                         .m = m,
-                         .n = n,
-                         .k_blocks = ceil_div(k, kScaleBlock),
-                         .raster = raster(c, m, n),
-                         .a_policy = streaming ? kEvictLast : kEvictNormal,
-                         .b_policy = streaming ? kEvictFirst : kEvictNormal,
-                         .accumulate = key.accumulate != 0,
-                         .prefetch_weights = key.prefetch_weights != 0},
+    Call call{.params = {{.a = loads("a", args.a, a_boxes(c, m), rows_of_last_tile(m, c.tile_m, c.a_sharers())),
+                          .b = loads("b", args.b, b_boxes(c, n), b_rows_of_last(c, n)),
+                          .sfa = view_of(args.sfa),
+                          .sfb = view_of(args.sfb),
+                          .d_data = args.d.data,
+                          .d_row_stride = args.d.row_stride,
+                          .m = m,
+                          .n = n,
+                          .k_blocks = ceil_div(k, kScaleBlock),
+                          .raster = raster(c, m, n),
+                          .a_policy = streaming ? kEvictLast : kEvictNormal,
+                          .b_policy = streaming ? kEvictFirst : kEvictNormal,
+                          .accumulate = key.accumulate != 0,
+                          .prefetch_weights = key.prefetch_weights != 0}, {}},
               .grid = 0,
               .kernel = &kernel.kernel};
+    for (uint32_t run = 1; run < runs(c); ++run) call.params.b_runs[run - 1] = map_of("b", args.b, b_run_box(c, run));
     call.grid = grid_size(c, call.params.raster.size(), clusters_for(kernel, problem));
     return call;
 }

@@ -94,7 +94,7 @@ struct Launch {
     uint32_t grid;
     const cuda::Kernel* kernel;
 };
-using Call = Launch<GemmParams>;
+using Call = Launch<RunParams>;
 using GroupedCall = Launch<GroupedParams>;
 struct KGroupedCall : Launch<KGroupedParams> {
     GemmConfig config;

@@ -75,7 +75,6 @@ GroupedCall HopperBackend::prepare(const GroupedGemmArgs& args, const GemmKernel
         .b = {.whole = map_of("b", args.b, b.whole),
               .last = map_of("b", args.b, b.last),
               .rows_of_last = b_rows_of_last(c, problem.n)},
-        .b_tail = tail_cols(c) > 0 ? map_of("b", args.b, b_tail_box(c)) : TensorMap{},
         .sfa = view_of(args.sfa.matrix),
         .sfb = view_of(args.sfb.matrix),
         .d_data = args.d.matrix.data,
@@ -88,6 +87,7 @@ GroupedCall HopperBackend::prepare(const GroupedGemmArgs& args, const GemmKernel
         .b_policy = streaming ? kEvictFirst : kEvictNormal,
         .accumulate = 0,
         .prefetch_weights = 0};
+    for (uint32_t run = 1; run < runs(c); ++run) p.b_runs[run - 1] = map_of("b", args.b, b_run_box(c, run));
     p.groups = layout_of(args);
     p.both_ends = streaming;   // else a wave of tiles shall be of few groups, whose operands then are in L2
     for (uint32_t i = 0; i < kRowBoxes; ++i) p.a_rows[i] = rows(std::min(1u << i, a_rows));

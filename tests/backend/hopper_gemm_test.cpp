@@ -52,7 +52,7 @@ class HopperGemm : public test::HopperTest {};
 void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const GemmConfig& kernel) {
     const GemmConfig c = variant(kernel, args);
     const auto m = static_cast<uint32_t>(args.d.rows), n = static_cast<uint32_t>(args.d.cols);
-    const GemmParams& p = launch.gemm;
+    const RunParams& p = launch.gemm;
     EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
     EXPECT_EQ(launch.block, c.threads());
     EXPECT_EQ(launch.cluster, c.cluster);
@@ -61,13 +61,13 @@ void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const Ge
     EXPECT_EQ(launch.grid, c.cluster * (c.cluster_use == ClusterUse::SplitK ? tiles : std::min(tiles, resident)));
     // Where no tile is whole, there is no map for one.
     const TmaBox a_whole = m < c.tile_m && c.a_sharers() == 1 ? a_boxes(c, m).last : a_boxes(c, m).whole;
-    const TmaBox b_whole = n < head_cols(c) && c.b_sharers() == 1 ? b_boxes(c, n).last : b_boxes(c, n).whole;
+    const TmaBox b_whole = n < run_cols(c, 0) && c.b_sharers() == 1 ? b_boxes(c, n).last : b_boxes(c, n).whole;
     EXPECT_EQ(mock::description_of(p.a.whole), described(args.a, args.a.row_stride, a_whole));
     EXPECT_EQ(mock::description_of(p.a.last), described(args.a, args.a.row_stride, a_boxes(c, m).last));
     EXPECT_EQ(mock::description_of(p.b.whole), described(args.b, args.b.row_stride, b_whole));
     EXPECT_EQ(mock::description_of(p.b.last), described(args.b, args.b.row_stride, b_boxes(c, n).last));
-    if (tail_cols(c) > 0) {
-        EXPECT_EQ(mock::description_of(p.b_tail), described(args.b, args.b.row_stride, b_tail_box(c)));
+    for (uint32_t run = 1; run < runs(c); ++run) {
+        EXPECT_EQ(mock::description_of(p.b_runs[run - 1]), described(args.b, args.b.row_stride, b_run_box(c, run)));
     }
     EXPECT_EQ(p.sfa.data, args.sfa.data);
     EXPECT_EQ(p.sfa.mn_stride, args.sfa.row_stride);

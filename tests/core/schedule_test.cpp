@@ -121,7 +121,7 @@ TEST(Walk, AllCtasTogetherDoEveryBlockOfEveryTileOnceForAnyGrid) {
                 std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> visits;
                 for (uint32_t cta = 0; cta < clusters * C.cluster; ++cta)
                     for (const Step& s : steps_of<C>(walk_of<C>(p, cta, clusters * C.cluster)))
-                        ++visits[{s.tile.row / C.tile_m, s.tile.col / head_cols(C), s.kb}];
+                        ++visits[{s.tile.row / C.tile_m, s.tile.col / run_cols(C, 0), s.kb}];
                 // Clusters may reach past the last tile, never by a whole cluster.
                 const uint32_t down = ceil_div(ceil_div(p.m, C.tile_m), C.b_sharers()) * C.b_sharers();
                 const uint32_t across = ceil_div(ceil_div(p.n, C.tile_n), C.a_sharers()) * C.a_sharers();
@@ -136,19 +136,40 @@ TEST(Walk, AllCtasTogetherDoEveryBlockOfEveryTileOnceForAnyGrid) {
     });
 }
 
-TEST(Tile, ColumnsOfHeadsAndTailsTogetherAreThoseOfDOnceAndEachPartHasOneScaleOfB) {
+TEST(Tile, HasARunForEachPowerOfTwoOfItsWidth) {
+    const auto runs_of = [](uint32_t tile_n) {
+        const GemmConfig c{.tile_n = tile_n};
+        std::vector<uint32_t> widths;
+        for (uint32_t i = 0; i < runs(c); ++i) widths.push_back(run_cols(c, i));
+        return widths;
+    };
+    using Widths = std::vector<uint32_t>;
+    EXPECT_EQ(runs_of(64), Widths{64});
+    EXPECT_EQ(runs_of(128), Widths{128});
+    EXPECT_EQ(runs_of(96), (Widths{64, 32}));
+    EXPECT_EQ(runs_of(256), (Widths{128, 128}));
+    EXPECT_EQ(runs_of(112), (Widths{64, 32, 16}));
+    EXPECT_EQ(runs_of(176), (Widths{128, 32, 16}));
+    const GemmConfig c{.tile_n = 176};
+    EXPECT_EQ(cols_before_run(c, 0), 0u);
+    EXPECT_EQ(cols_before_run(c, 2), 160u);
+    for (uint32_t col = 0; col < 176; ++col) EXPECT_EQ(run_of(c, col), col < 128 ? 0u : col < 160 ? 1u : 2u);
+    EXPECT_EQ(runs({.tile_n = 176, .b_scales = ScaleBlocks::Rows}), 1u) << "each column has a scale of its own";
+}
+
+TEST(Tile, ColumnsOfRunsTogetherAreThoseOfDOnceAndEachRunHasOneScaleOfB) {
     for (const GemmConfig& c : test::kConfigs) {
         SCOPED_TRACE(test::describe(c));
         for (uint32_t n = 8; n <= 1400; n += 8) {
             const Raster order = raster_of_columns(c, n);
             std::vector<int> visits(n);
             for (uint32_t i = 0; i < order.tiles_n * cluster_tiles_n(c); ++i) {
-                const uint32_t col = i * head_cols(c);
+                const uint32_t col = i * run_cols(c, 0);
                 for (uint32_t j = 0; j < c.tile_n; ++j) {
                     const uint32_t at = column_of(c, order, col, j);
                     if (at < n) ++visits[at];
                     if (c.row_b_scales()) continue;
-                    const uint32_t first = j < head_cols(c) ? col : tail_col(c, order, col);
+                    const uint32_t first = run_col(c, order, col, run_of(c, j));
                     ASSERT_EQ(at / kScaleBlock, first / kScaleBlock) << n << ", column " << at;
                 }
             }
@@ -170,7 +191,7 @@ TEST(Walk, CtasOfAClusterHaveInCommonWhatTheyShare) {
                     Tile other;
                     ASSERT_TRUE(others[rank - 1].take<C>(other)) << "all walk equally far, or multicasts would wait";
                     Tile expected = tile;
-                    if (C.a_sharers() > 1) expected.col += rank * head_cols(C);
+                    if (C.a_sharers() > 1) expected.col += rank * run_cols(C, 0);
                     if (C.b_sharers() > 1) expected.row += rank * C.tile_m;
                     expected.rows = existing_rows(expected.row, C.tile_m, p.m);
                     EXPECT_EQ(other, expected);

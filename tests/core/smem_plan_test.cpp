@@ -102,10 +102,16 @@ TEST(TmaBox, SharersTogetherLoadTheWholeTile) {
         for (uint32_t extent : {1u, 64u, 100u, 4096u}) {
             const LoadBoxes a = a_boxes(c, extent), b = b_boxes(c, extent);
             EXPECT_EQ(a.whole.rows * c.a_sharers(), c.tile_m);
-            EXPECT_EQ(b.whole.rows * c.b_sharers(), head_cols(c));
-            EXPECT_EQ(b_tail_box(c).rows * c.b_sharers(), tail_cols(c));
+            EXPECT_EQ(b.whole, b_run_box(c, 0));
+            uint32_t rows = 0;
+            bool last_is_whole = false;
+            for (uint32_t run = 0; run < runs(c); ++run) {
+                rows += b_run_box(c, run).rows * c.b_sharers();
+                last_is_whole = last_is_whole || b.last == b_run_box(c, run);
+            }
+            EXPECT_EQ(rows, c.tile_n);
             EXPECT_TRUE(c.a_sharers() == 1 || a.last == a.whole);
-            EXPECT_TRUE(c.b_sharers() == 1 || b.last == b.whole || b.last == b_tail_box(c));
+            EXPECT_TRUE(c.b_sharers() == 1 || last_is_whole);
         }
 }
 
@@ -120,32 +126,30 @@ TEST(TmaBox, TilesBringTheRowsThatExistAndNoOthers) {
 }
 
 TEST(TmaBox, LoadsOfBBringTheColumnsThatExistAndNoOthers) {
-    for (const uint32_t tile_n : {64u, 96u, 144u, 160u, 192u, 256u})
+    for (const uint32_t tile_n : {64u, 96u, 112u, 144u, 160u, 176u, 192u, 256u})
         for (uint32_t n = 8; n <= 1400; n += 8) {
             const GemmConfig c{.tile_n = tile_n};
             const Raster order = raster_of_columns(c, n);
-            uint32_t loaded = 0;   // as head_of_b and tail_of_b of the kernel
-            const auto load = [&](uint32_t first, uint32_t rows) {
-                if (first < n) loaded += first + rows > n ? b_rows_of_last(c, n) : rows;
-            };
-            for (uint32_t i = 0; i < order.tiles_n; ++i) {
-                load(i * head_cols(c), head_cols(c));
-                load(tail_col(c, order, i * head_cols(c)), tail_cols(c));
-            }
+            uint32_t loaded = 0;   // as rows_of_run of the kernel
+            for (uint32_t i = 0; i < order.tiles_n; ++i)
+                for (uint32_t run = 0; run < runs(c); ++run) {
+                    const uint32_t first = run_col(c, order, i * run_cols(c, 0), run), rows = run_cols(c, run);
+                    if (first < n) loaded += first + rows > n ? b_rows_of_last(c, n) : rows;
+                }
             EXPECT_EQ(loaded, n) << tile_n;
             EXPECT_EQ(b_boxes(c, n).last.rows, b_rows_of_last(c, n));
         }
 }
 
 TEST(Slab, ColumnsDivideEveryTile) {
-    for (const uint32_t tile_n : {16u, 32u, 48u, 64u, 80u, 96u, 128u, 144u, 160u, 192u, 256u}) {
+    for (const uint32_t tile_n : {16u, 32u, 48u, 64u, 80u, 96u, 112u, 128u, 144u, 160u, 176u, 192u, 256u}) {
         const GemmConfig c{.tile_n = tile_n};
-        EXPECT_EQ(head_cols(c) % slab_cols(c), 0u) << tile_n;
-        EXPECT_EQ(slab_cols(c) % 16, 0u) << "stmatrix writes sixteen columns";
         EXPECT_LE(slab_cols(c), 64u) << tile_n;
-        if (tail_cols(c) == 0) continue;
-        EXPECT_EQ(tail_cols(c) % min(slab_cols(c), tail_cols(c)), 0u) << tile_n;
-        EXPECT_EQ(tail_cols(c) % 16, 0u) << "stmatrix writes sixteen columns";
+        for (uint32_t run = 0; run < runs(c); ++run) {
+            const uint32_t cols = min(slab_cols(c), run_cols(c, run));
+            EXPECT_EQ(run_cols(c, run) % cols, 0u) << tile_n;
+            EXPECT_EQ(cols % 16, 0u) << "stmatrix writes sixteen columns";
+        }
     }
     for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 16) {
         const GemmConfig f32{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
@@ -158,7 +162,8 @@ TEST(Slab, EachPieceHasAPlaceOfItsOwnAndALaneThatTakesIt) {
     for (const GemmConfig& c : test::kConfigs) {
         SCOPED_TRACE(test::describe(c));
         const uint32_t bytes = c.output == Output::F32 ? 4 : 2;
-        for (const uint32_t cols : {slab_cols(c), min(slab_cols(c), tail_cols(c))}) {
+        for (uint32_t run = 0; run < runs(c); ++run) {
+            const uint32_t cols = min(slab_cols(c), run_cols(c, run));
             std::set<uint32_t> places;
             for (uint32_t i = 0; i < slab_pieces(c, cols); ++i)
                 for (uint32_t lane = 0; lane < 32; ++lane) {

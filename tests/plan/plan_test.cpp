@@ -58,7 +58,7 @@ TEST(Candidates, FitAnH200) {
         EXPECT_LE(smem_plan(c).total, h200().smem_bytes) << name_of(c);
         EXPECT_LE(c.ctas_per_sm * (smem_plan(c).total + 1024), h200().smem_per_sm) << name_of(c);
         EXPECT_EQ(c.tile_n % 16, 0u) << name_of(c);
-        EXPECT_TRUE(tail_cols(c) == 0 || kScaleBlock % tail_cols(c) == 0) << name_of(c) << ": two scales in a tail";
+        EXPECT_EQ(cols_before_run(c, kMaxRuns), c.tile_n) << name_of(c) << ": more runs than there may be";
         EXPECT_EQ(c.rows_per_warpgroup() % 64, 0u) << name_of(c);
         EXPECT_LE(c.cluster, 8u) << name_of(c);
     }

@@ -30,7 +30,7 @@ struct Launch {
     uint32_t grid, block, cluster, smem_bytes;
     bool programmatic;   // it may overlap with the kernel before it
     void* stream;
-    GemmParams gemm;           // of a kernel "finegemm_*"
+    RunParams gemm;            // of a kernel "finegemm_*"
     QuantizeParams quantize;   // of a kernel "finegemm_quantize_*"
     KGroupedParams k_grouped;  // of a kernel "finegemm_*_kgrouped"
 };

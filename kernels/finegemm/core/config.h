@@ -41,7 +41,7 @@ enum class Output : uint32_t {
 
 struct GemmConfig {
     uint32_t tile_m = 128;           // rows of D that one CTA computes: 64 * math_warpgroups * {1, 2}
-    uint32_t tile_n = 128;           // columns of D that one CTA computes, at most 256: head_cols and tail_cols
+    uint32_t tile_n = 128;           // columns of D that one CTA computes, at most 256: run_cols
     uint32_t stages = 4;             // slots of the shared-memory ring; one slot holds 128 of K
     uint32_t math_warpgroups = 2;    // each owns tile_m / math_warpgroups rows
     uint32_t cluster = 1;            // CTAs in a cluster
@@ -66,21 +66,42 @@ struct GemmConfig {
     FG_HD constexpr bool grouped() const { return grouping != Grouping::None; }
     FG_HD constexpr bool row_groups() const { return grouping == Grouping::Rows; }
     FG_HD constexpr bool k_groups() const { return grouping == Grouping::K; }
-    /// A tile whose columns are of two 128-wide scale blocks of B.
-    FG_HD constexpr bool two_b_scales() const { return !row_b_scales() && kScaleBlock % tile_n != 0; }
+    /// A tile whose columns are of several 128-wide scale blocks of B.
+    FG_HD constexpr bool several_runs() const { return !row_b_scales() && kScaleBlock % tile_n != 0; }
     FG_HD constexpr bool row_b_scales() const { return b_scales == ScaleBlocks::Rows; }
 };
 
-/// Columns of a tile's head and, where the width of a tile does not divide 128, of its tail. Both are powers of two
-/// from 16 on and lie apart in D, each within one scale block of B wherever the tile is (tail_col). So a promotion
-/// knows which scale a column has; neighbouring columns would have the border anywhere, and choosing costs 14%
-/// of the time of a tile of 144.
-FG_HD constexpr uint32_t head_cols(const GemmConfig& c) {
-    if (!c.two_b_scales()) return c.tile_n;
-    uint32_t head = kScaleBlock;
-    while (head >= c.tile_n) head /= 2;
-    return head;
-}
-FG_HD constexpr uint32_t tail_cols(const GemmConfig& c) { return c.tile_n - head_cols(c); }
+/// Runs of neighbouring columns that a tile has at most.
+inline constexpr uint32_t kMaxRuns = 3;
+
+/// The runs of columns of a tile. A tile whose width divides 128 has one. Another one has a run for each power of two
+/// that its width is made of, the widest first: 176 = 128 + 32 + 16. They lie apart in D (run_col), each within one
+/// scale block of B wherever the tile is. So a promotion knows which scale a column has; if all columns were
+/// neighbours, the border would be anywhere, and choosing costs 14% of the time of a tile of 144.
+struct Runs {
+    uint32_t cols[kMaxRuns];   // 0: there are fewer
+
+    /// No loops: in a kernel all this is known when it is compiled, if the number of the run is.
+    FG_HD static constexpr Runs of(const GemmConfig& c) {
+        const uint32_t first = c.several_runs() ? widest(c.tile_n) : c.tile_n;
+        const uint32_t second = widest(c.tile_n - first);
+        return {{first, second, widest(c.tile_n - first - second)}};
+    }
+    FG_HD constexpr uint32_t count() const { return 1 + (cols[1] > 0) + (cols[2] > 0); }
+    FG_HD constexpr uint32_t cols_before(uint32_t i) const {
+        return (i > 0 ? cols[0] : 0) + (i > 1 ? cols[1] : 0) + (i > 2 ? cols[2] : 0);
+    }
+    /// That a column of the tile is in.
+    FG_HD constexpr uint32_t with(uint32_t col) const { return (col >= cols_before(1)) + (col >= cols_before(2)); }
+
+private:
+    FG_HD static constexpr uint32_t widest(uint32_t cols) {
+        return cols >= 128 ? 128 : cols >= 64 ? 64 : cols >= 32 ? 32 : cols >= 16 ? 16 : 0;
+    }
+};
+FG_HD constexpr uint32_t runs(const GemmConfig& c) { return Runs::of(c).count(); }
+FG_HD constexpr uint32_t run_cols(const GemmConfig& c, uint32_t i) { return Runs::of(c).cols[i]; }
+FG_HD constexpr uint32_t cols_before_run(const GemmConfig& c, uint32_t i) { return Runs::of(c).cols_before(i); }
+FG_HD constexpr uint32_t run_of(const GemmConfig& c, uint32_t col) { return Runs::of(c).with(col); }
 
 }  // namespace finegemm

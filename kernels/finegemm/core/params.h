@@ -33,8 +33,7 @@ struct TileLoads {
 };
 
 struct GemmParams {
-    TileLoads a, b;            // b.last: of a head or a tail, whichever is the last one
-    TensorMap b_tail;          // for whole tails; unused where tiles have none
+    TileLoads a, b;            // b.whole: of first runs; b.last: of the last run, whichever that is
     ScaleView sfa, sfb;
     void* d_data;              // row-major
     int64_t d_row_stride;      // elements
@@ -45,11 +44,16 @@ struct GemmParams {
     uint32_t prefetch_weights;     // 1: no kernel that this one may overlap with writes to B
 };
 
+/// Of a kernel whose tiles may have several runs.
+struct RunParams : GemmParams {
+    TensorMap b_runs[kMaxRuns - 1];   // for the whole runs after the first one; unused where tiles have none
+};
+
 /// Heights of the boxes that the rows of a group's last tile are loaded by: powers of two, 1 to 128.
 inline constexpr uint32_t kRowBoxes = 8;
 
 /// Of a grouped kernel. A, sfa and D are stacks where GroupLayout says so, B and sfb always.
-struct GroupedParams : GemmParams {   // `m` is unused; `raster` has the columns, and one band of rows
+struct GroupedParams : RunParams {   // `m` is unused; `raster` has the columns, and one band of rows
     GroupLayout groups;
     bool both_ends;                   // tiles of 32 groups at a time come from_both_ends
     int64_t sfa_stride, sfb_stride, d_stride;   // elements from one group's to the next
@@ -79,7 +83,7 @@ static_assert(sizeof(KGroupedParams) <= 4096, "a kernel of CUDA 12.0 takes no mo
 /// What a kernel takes.
 template <Grouping G>
 struct ParamsOf {
-    using Type = GemmParams;
+    using Type = RunParams;
 };
 template <>
 struct ParamsOf<Grouping::Rows> {

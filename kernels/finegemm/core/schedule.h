@@ -15,7 +15,7 @@ struct TileCoord {
 
 /// What one CTA computes at once: rows and columns of D.
 struct alignas(16) Tile {
-    uint32_t row = 0, col = 0;   // the first ones; its tail begins at tail_col
+    uint32_t row = 0, col = 0;   // the first ones; its other runs begin at run_col
     uint32_t rows = 0;           // those that exist: a cluster may reach a whole tile past the end
     uint32_t group = 0;          // whose B it takes, or whose D it is
     constexpr bool operator==(const Tile&) const = default;
@@ -80,18 +80,19 @@ FG_HD constexpr Raster raster(const GemmConfig& c, uint32_t m, uint32_t n) {
 /// The same for rows that only the device knows: the columns, and one whole band.
 FG_HD constexpr Raster raster_of_columns(const GemmConfig& c, uint32_t n) { return raster(c, kBandRows, n); }
 
-/// In D the heads of all tiles come first, those by which a cluster reaches past the end included, then their tails.
-FG_HD constexpr uint32_t tails_begin(const GemmConfig& c, const Raster& order) {
-    return order.tiles_n * cluster_tiles_n(c) * head_cols(c);
+/// In D the first runs of all tiles come first, those by which a cluster reaches past the end included, then their
+/// second ones, and so on.
+FG_HD constexpr uint32_t runs_begin(const GemmConfig& c, const Raster& order, uint32_t i) {
+    return order.tiles_n * cluster_tiles_n(c) * cols_before_run(c, i);
 }
-/// Where the tail begins of the tile whose head begins at `col`. A D that is narrow enough has columns in heads only.
-FG_HD constexpr uint32_t tail_col(const GemmConfig& c, const Raster& order, uint32_t col) {
-    return tails_begin(c, order) + col / head_cols(c) * tail_cols(c);
+/// Where the i-th run begins of the tile that begins at `col`. A D that is narrow enough has no column in the last ones.
+FG_HD constexpr uint32_t run_col(const GemmConfig& c, const Raster& order, uint32_t col, uint32_t i) {
+    return i == 0 ? col : runs_begin(c, order, i) + col / run_cols(c, 0) * run_cols(c, i);
 }
 /// Column of D of the i-th column of that tile.
 FG_HD constexpr uint32_t column_of(const GemmConfig& c, const Raster& order, uint32_t col, uint32_t i) {
-    const bool in_head = tail_cols(c) == 0 || i < head_cols(c);
-    return in_head ? col + i : tail_col(c, order, col) + i - head_cols(c);
+    const uint32_t run = run_of(c, i);
+    return run_col(c, order, col, run) + i - cols_before_run(c, run);
 }
 
 /// The tile of the CTA with rank `rank` in the cluster that works on cluster tile `cluster_tile`.
@@ -115,7 +116,7 @@ FG_HD constexpr Tile segment_tile(const GemmConfig& c, const Raster& columns, Ro
                                   uint32_t rank) {
     const TileCoord at = cta_tile(c, columns.at(index, ceil_div(rows.size(), c.tile_m)), rank);
     const uint32_t row = rows.begin + at.m * c.tile_m;
-    return {.row = row, .col = at.n * head_cols(c), .rows = existing_rows(row, c.tile_m, rows.end)};
+    return {.row = row, .col = at.n * run_cols(c, 0), .rows = existing_rows(row, c.tile_m, rows.end)};
 }
 
 /// The i-th of `count` tiles, from both ends in turn: where a few groups have most of the rows, their tiles, which keep
@@ -146,7 +147,7 @@ struct Walk {
         if (next >= order.size()) return false;
         const TileCoord at = cta_tile(C, order.at(next), rank);
         const uint32_t row = at.m * C.tile_m;
-        out = {.row = row, .col = at.n * head_cols(C), .rows = existing_rows(row, C.tile_m, m)};
+        out = {.row = row, .col = at.n * run_cols(C, 0), .rows = existing_rows(row, C.tile_m, m)};
         next += stride;
         return true;
     }
@@ -175,7 +176,7 @@ struct KGroupWalk {
         if (group >= groups.groups) return false;
         const TileCoord at = order.at(next - group * order.size());
         const uint32_t row = at.m * C.tile_m;
-        out = {.row = row, .col = at.n * head_cols(C), .rows = existing_rows(row, C.tile_m, m), .group = group};
+        out = {.row = row, .col = at.n * run_cols(C, 0), .rows = existing_rows(row, C.tile_m, m), .group = group};
         k = groups.group(group);
         next += stride;
         return true;
@@ -206,10 +207,11 @@ FG_HD constexpr uint32_t rows_of_last_tile(uint32_t extent, uint32_t tile, uint3
     return sharers > 1 || rest == 0 ? tile : rest;
 }
 
-/// The same of B, whose last rows are of a tail, if D is wide enough for any, or of a head.
+/// The same of B, whose last rows are of the last run that D is wide enough for.
 FG_HD constexpr uint32_t b_rows_of_last(const GemmConfig& c, uint32_t n) {
-    const bool has_tails = tail_cols(c) > 0 && n > tails_begin(c, raster_of_columns(c, n));
-    return rows_of_last_tile(n, has_tails ? tail_cols(c) : head_cols(c), c.b_sharers());
+    uint32_t run = runs(c) - 1;
+    while (n <= runs_begin(c, raster_of_columns(c, n), run)) --run;
+    return rows_of_last_tile(n, run_cols(c, run), c.b_sharers());
 }
 
 }  // namespace finegemm

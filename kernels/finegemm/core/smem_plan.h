@@ -6,11 +6,11 @@
 
 namespace finegemm {
 
-/// Columns of D that a warp stages at once, of a tile's head: 128 bytes of a row, or what divides it, the most of 64,
-/// 48, 32 and 16 columns in bf16, of 32 and 16 in f32. Of its tail as many, or all if there are fewer.
+/// Columns of D that a warp stages at once, of a tile's first run: 128 bytes of a row, or what divides it, the most of
+/// 64, 48, 32 and 16 columns in bf16, of 32 and 16 in f32. Of other runs as many, or all if there are fewer.
 FG_HD constexpr uint32_t slab_cols(const GemmConfig& c) {
     uint32_t cols = c.output == Output::F32 ? 32 : 64;
-    while (head_cols(c) % cols != 0) cols -= 16;
+    while (run_cols(c, 0) % cols != 0) cols -= 16;
     return cols;
 }
 
@@ -50,11 +50,11 @@ struct SmemPlan {
     uint32_t a_stage, b_stage, d_warp, partials_warpgroup, sfa_stage, sfb_stage, tile_stage;
 };
 
-/// Blocks of B of 128 columns that a tile has columns of: its head's and its tail's.
-inline constexpr uint32_t kMaxBScales = 2;
-
-/// Scales of B that one k-block of a tile needs.
-FG_HD constexpr uint32_t b_scales(const GemmConfig& c) { return c.row_b_scales() ? c.tile_n : kMaxBScales; }
+/// Scales of B that a stage has room for: one for each row, or for each run, whose number is rounded up to a power of two.
+FG_HD constexpr uint32_t b_scales(const GemmConfig& c) {
+    if (c.row_b_scales()) return c.tile_n;
+    return runs(c) > 2 ? 4 : 2;
+}
 
 /// Columns that one rank of a split-K cluster reduces and stores; the last rank may have fewer.
 FG_HD constexpr uint32_t split_cols(const GemmConfig& c) { return align_up(ceil_div(c.tile_n, c.k_splits()), 8); }

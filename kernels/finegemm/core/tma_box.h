@@ -32,11 +32,14 @@ FG_HD constexpr LoadBoxes load_boxes(uint32_t extent, uint32_t tile, uint32_t sh
     return {load_box(tile / sharers), load_box(rows_of_last_tile(extent, tile, sharers) / sharers)};
 }
 FG_HD constexpr LoadBoxes a_boxes(const GemmConfig& c, uint32_t m) { return load_boxes(m, c.tile_m, c.a_sharers()); }
-/// Of heads; but the last one is a tail's if D is wide enough for tails.
-FG_HD constexpr LoadBoxes b_boxes(const GemmConfig& c, uint32_t n) {
-    return {load_box(head_cols(c) / c.b_sharers()), load_box(b_rows_of_last(c, n) / c.b_sharers())};
+/// Of one run of B's rows.
+FG_HD constexpr TmaBox b_run_box(const GemmConfig& c, uint32_t run) {
+    return load_box(run_cols(c, run) / c.b_sharers());
 }
-FG_HD constexpr TmaBox b_tail_box(const GemmConfig& c) { return load_box(tail_cols(c) / c.b_sharers()); }
+/// Of first runs; but the last one is of a later run if D is wide enough for it.
+FG_HD constexpr LoadBoxes b_boxes(const GemmConfig& c, uint32_t n) {
+    return {b_run_box(c, 0), load_box(b_rows_of_last(c, n) / c.b_sharers())};
+}
 /// Boxes have at most 256 rows, rows of a multiple of 16 bytes, and rows no wider than the swizzle.
 FG_HD constexpr bool legal(const TmaBox& b) {
     const uint32_t row_bytes = b.cols * b.element_bytes;

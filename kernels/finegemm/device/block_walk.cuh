@@ -34,7 +34,7 @@ struct MathRole {
             row_scales.bits = ptx::value_of(row_scales.bits, lane);
         }
         // And what lies at an address that all lanes share goes into a uniform register, after the wait for a block.
-        if constexpr (C.two_b_scales()) b_scales.bits = ptx::value_of(b_scales.bits, lane);
+        if constexpr (C.several_runs()) b_scales.bits = ptx::value_of(b_scales.bits, lane);
     }
 
     /// Tells all producers that write into this stage, in a cluster those of all CTAs, that this warp has read it.
@@ -69,10 +69,10 @@ struct MathRole {
     __device__ Scales scales(uint32_t stage, uint32_t i) const {
         if constexpr (C.row_b_scales()) return {};
         const SmemAddr rows = rows_of(stage, i), b = b_scales + stage * smem.kPlan.sfb_stage;
-        return {.a_upper = ptx::load_shared(rows),
-                .a_lower = ptx::load_shared(rows + 8 * 4),
-                .b_first = ptx::load_shared(b),
-                .b_second = C.two_b_scales() ? ptx::load_shared(b + 4) : 0.0f};
+        Scales s{.a_upper = ptx::load_shared(rows), .a_lower = ptx::load_shared(rows + 8 * 4), .b = {}};
+#pragma unroll
+        for (uint32_t run = 0; run < runs(C); ++run) s.b[run] = ptx::load_shared(b + run * 4);
+        return s;
     }
     /// Of 64 rows and the columns from `col` on, where each row of B has a scale.
     __device__ RowFactors row_factors(uint32_t stage, uint32_t i, uint32_t col) const {
@@ -89,7 +89,7 @@ struct MathRole {
             return f;
         } else {
             Factors f(s);
-            if constexpr (C.two_b_scales()) f.pin();  // four products that are ready when the block is
+            if constexpr (C.several_runs()) f.pin<runs(C)>();  // many products, ready when the block is
             return f;
         }
     }

@@ -44,7 +44,9 @@ __device__ void prefetch_tensor_maps(const Params<C>& p) {
     const uint32_t lane = threadIdx.x % kWarpSize;
     if (lane == kRowBoxes) ptx::prefetch_tensor_map(!C.row_groups() && p.m < C.tile_m ? &p.a.last : &p.a.whole);
     if (lane == kRowBoxes + 1) ptx::prefetch_tensor_map(&p.b.whole);
-    if (tail_cols(C) > 0 && lane == kRowBoxes + 2) ptx::prefetch_tensor_map(&p.b_tail);
+    if constexpr (runs(C) > 1)
+        if (lane >= kRowBoxes + 2 && lane < kRowBoxes + 1 + runs(C))
+            ptx::prefetch_tensor_map(&p.b_runs[lane - (kRowBoxes + 2)]);
     if constexpr (C.row_groups())
         if (lane < kRowBoxes) ptx::prefetch_tensor_map(&p.a_rows[lane]);
 }

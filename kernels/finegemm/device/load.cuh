@@ -15,9 +15,8 @@
 namespace finegemm::device {
 
 /// What of an operand's tile this CTA loads: with sharers its part of the rows, for the whole cluster.
-template <uint32_t Rows, uint32_t Sharers>
-__device__ inline uint32_t first_of_part(uint32_t rank) {
-    return Sharers > 1 ? rank * (Rows / Sharers) : 0;
+__device__ inline uint32_t first_of_part(uint32_t rows, uint32_t sharers, uint32_t rank) {
+    return sharers > 1 ? rank * (rows / sharers) : 0;
 }
 
 /// To the math warps, when the stage is empty. A tile without rows is the end.
@@ -26,43 +25,56 @@ __device__ inline void announce(const Shared<C>& smem, uint32_t stage, const Til
     ptx::store_shared_words_x4(smem.tile(stage), {{tile.row, tile.col, tile.rows, tile.group}});
 }
 
-/// Rows of B that are neighbours, a tile's head or tail: the map that loads them, and how many its boxes have.
+/// The rows of B of one run of a tile: the map that loads them, and how many its boxes have.
 struct RowsOfB {
     const TensorMap* map;
     uint32_t first, count;   // no map: there are none
-
-    __device__ static RowsOfB of(const GemmParams& p, const TensorMap& whole, uint32_t first, uint32_t rows) {
-        const bool last = first + rows > p.n;
-        return {last ? &p.b.last : &whole, first, last ? p.b.rows_of_last : rows};
-    }
 };
 template <GemmConfig C>
-__device__ inline RowsOfB head_of_b(const GemmParams& p, const Tile& tile) {
-    return RowsOfB::of(p, p.b.whole, tile.col, head_cols(C));
-}
-template <GemmConfig C>
-__device__ inline RowsOfB tail_of_b(const GemmParams& p, const Tile& tile) {
-    const uint32_t first = tail_col(C, p.raster, tile.col);
-    if (tail_cols(C) == 0 || first >= p.n) return {nullptr, 0, 0};
-    return RowsOfB::of(p, p.b_tail, first, tail_cols(C));
+__device__ inline RowsOfB rows_of_run(const Params<C>& p, const Tile& tile, uint32_t run) {
+    const uint32_t first = run_col(C, p.raster, tile.col, run), rows = run_cols(C, run);
+    if (run > 0 && first >= p.n) return {nullptr, 0, 0};
+    if (first + rows > p.n) return {&p.b.last, first, p.b.rows_of_last};
+    if constexpr (runs(C) > 1)
+        if (run > 0) return {&p.b_runs[run - 1], first, rows};
+    return {&p.b.whole, first, rows};
 }
 
+/// All rows of B of a tile.
+template <GemmConfig C>
+struct RunsOfB {
+    RowsOfB run[runs(C)];
+
+    __device__ static RunsOfB of(const Params<C>& p, const Tile& tile) {
+        RunsOfB b;
+#pragma unroll
+        for (uint32_t i = 0; i < runs(C); ++i) b.run[i] = rows_of_run<C>(p, tile, i);
+        return b;
+    }
+    __device__ uint32_t count() const {
+        uint32_t sum = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < runs(C); ++i) sum += run[i].count;
+        return sum;
+    }
+};
+
 /// The maps that a tile is loaded by, the rows of all boxes together, and the k-block at which the maps begin.
+template <GemmConfig C>
 struct TileSource {
     const TensorMap* a;
-    RowsOfB head, tail;
+    RunsOfB<C> b;
     uint32_t rows, first_k_block;
 };
 template <GemmConfig C>
-__device__ inline TileSource source_of(const Params<C>& p, const Tile& tile, uint32_t first_k_block) {
+__device__ inline TileSource<C> source_of(const Params<C>& p, const Tile& tile, uint32_t first_k_block) {
     if constexpr (C.k_groups())
         if (p.blocks)
-            return {&p.a_blocks[tile.group], {&p.b_blocks[tile.group], tile.col, C.tile_n}, {}, C.tile_m + C.tile_n,
+            return {&p.a_blocks[tile.group], {{{&p.b_blocks[tile.group], tile.col, C.tile_n}}}, C.tile_m + C.tile_n,
                     first_k_block};
     const bool a_last = tile.rows < C.tile_m;
-    const RowsOfB head = head_of_b<C>(p, tile), tail = tail_of_b<C>(p, tile);
-    return {a_last ? &p.a.last : &p.a.whole, head, tail,
-            (a_last ? p.a.rows_of_last : C.tile_m) + head.count + tail.count, 0};
+    const auto b = RunsOfB<C>::of(p, tile);
+    return {a_last ? &p.a.last : &p.a.whole, b, (a_last ? p.a.rows_of_last : C.tile_m) + b.count(), 0};
 }
 
 /// The loads of one tile's k-blocks, by one thread. Those of a shared operand bring this CTA's part of the rows and
@@ -72,17 +84,16 @@ struct BlockLoads {
     static constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
     const Params<C>& p;
     const Shared<C>& smem;
-    TileSource from;
-    uint32_t a_row, a_part, head_part, tail_part;
+    TileSource<C> from;
+    uint32_t a_row, a_part, rank;
 
-    __device__ BlockLoads(const Params<C>& params, const Shared<C>& shared, const Tile& tile, uint32_t rank,
+    __device__ BlockLoads(const Params<C>& params, const Shared<C>& shared, const Tile& tile, uint32_t cluster_rank,
                           uint32_t first_k_block)
         : p(params),
           smem(shared),
           from(source_of<C>(params, tile, first_k_block)),
-          a_part(first_of_part<C.tile_m, C.a_sharers()>(rank)),
-          head_part(first_of_part<head_cols(C), C.b_sharers()>(rank)),
-          tail_part(first_of_part<tail_cols(C), C.b_sharers()>(rank)) {
+          a_part(first_of_part(C.tile_m, C.a_sharers(), cluster_rank)),
+          rank(cluster_rank) {
         a_row = tile.row + a_part;
     }
 
@@ -99,15 +110,18 @@ struct BlockLoads {
         else ptx::tma_load(to, from.a, full, k_of(kb), a_row, p.a_policy);
     }
     __device__ void load_b(uint32_t stage, uint32_t kb) const {
-        load_b(stage, kb, from.head, head_part, 0);
-        if (tail_cols(C) > 0 && from.tail.map) load_b(stage, kb, from.tail, tail_part, head_cols(C));
+#pragma unroll
+        for (uint32_t i = 0; i < runs(C); ++i)
+            if (i == 0 || from.b.run[i].map) load_run(stage, kb, i);
     }
-    /// `place`: of the rows among those of the tile.
-    __device__ void load_b(uint32_t stage, uint32_t kb, const RowsOfB& rows, uint32_t part, uint32_t place) const {
-        const SmemAddr to = smem.b(stage) + (place + part) * GemmConfig::kTileK, full = smem.full(stage);
+    __device__ void load_run(uint32_t stage, uint32_t kb, uint32_t i) const {
+        const RowsOfB& b = from.b.run[i];
+        const uint32_t part = first_of_part(run_cols(C, i), C.b_sharers(), rank);
+        const SmemAddr to = smem.b(stage) + (cols_before_run(C, i) + part) * GemmConfig::kTileK;
+        const SmemAddr full = smem.full(stage);
         if constexpr (C.b_sharers() > 1)
-            ptx::tma_load_multicast(to, rows.map, full, k_of(kb), rows.first + part, kAllRanks, p.b_policy);
-        else ptx::tma_load(to, rows.map, full, k_of(kb), rows.first, p.b_policy);
+            ptx::tma_load_multicast(to, b.map, full, k_of(kb), b.first + part, kAllRanks, p.b_policy);
+        else ptx::tma_load(to, b.map, full, k_of(kb), b.first, p.b_policy);
     }
 };
 
@@ -163,17 +177,17 @@ struct GroupedLoads {
     static constexpr uint32_t kRows = C.tile_m / C.a_sharers();  // of A that this CTA loads, at most
     const GroupedParams& p;
     uint32_t row, matrix, rows;       // of A
-    RowsOfB head, tail;
+    RunsOfB<C> runs_of_b;
     uint32_t group;                   // of B
     uint32_t stage_bytes;
 
     __device__ GroupedLoads(const GroupedParams& params, const Tile& tile, uint32_t rank)
-        : p(params), head(head_of_b<C>(params, tile)), tail(tail_of_b<C>(params, tile)), group(tile.group) {
-        const uint32_t part = first_of_part<C.tile_m, C.a_sharers()>(rank);
+        : p(params), runs_of_b(RunsOfB<C>::of(params, tile)), group(tile.group) {
+        const uint32_t part = first_of_part(C.tile_m, C.a_sharers(), rank);
         row = tile.row + part;
         matrix = matrix_of(p, tile);
         rows = existing_rows(part, kRows, tile.rows);
-        stage_bytes = (tile.rows + head.count + tail.count) * GemmConfig::kTileK;
+        stage_bytes = (tile.rows + runs_of_b.count()) * GemmConfig::kTileK;
     }
 
     __device__ void load_a(SmemAddr to, SmemAddr full, const TensorMap* map, uint32_t kb, uint32_t first) const {
@@ -187,9 +201,12 @@ struct GroupedLoads {
     __device__ void issue(SmemAddr a, SmemAddr b, SmemAddr full, uint32_t kb) const {
         ptx::mbarrier_arrive_expect_tx(full, stage_bytes);
         const uint32_t k = kb * GemmConfig::kTileK;
-        ptx::tma_load(b, head.map, full, k, head.first, group, p.b_policy);
-        if (tail_cols(C) > 0 && tail.map)
-            ptx::tma_load(b + head_cols(C) * GemmConfig::kTileK, tail.map, full, k, tail.first, group, p.b_policy);
+#pragma unroll
+        for (uint32_t i = 0; i < runs(C); ++i) {
+            const RowsOfB& run = runs_of_b.run[i];
+            const SmemAddr at = b + cols_before_run(C, i) * GemmConfig::kTileK;
+            if (i == 0 || run.map) ptx::tma_load(at, run.map, full, k, run.first, group, p.b_policy);
+        }
         if (rows == kRows) return load_a(a, full, &p.a.whole, kb, 0);
 #pragma unroll 1
         for (uint32_t first = 0; first < rows;) {
@@ -205,7 +222,7 @@ struct GroupedLoads {
 template <GemmConfig C>
 __device__ void load_grouped_tiles(const GroupedParams& p, const Shared<C>& smem, GroupWalk walk) {
     static_assert(C.b_sharers() == 1, "neighbours along M may be of different groups");
-    const uint32_t a_part = first_of_part<C.tile_m, C.a_sharers()>(walk.rank) * GemmConfig::kTileK;
+    const uint32_t a_part = first_of_part(C.tile_m, C.a_sharers(), walk.rank) * GemmConfig::kTileK;
     auto at = RingCursor<C.stages>::producer();
     for (bool more = true; more;) {
         Tile tile;

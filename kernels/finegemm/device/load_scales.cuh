@@ -91,15 +91,17 @@ struct RowCopies {
     }
 };
 
-/// Where a tile's head begins in D, or its tail; past all columns if there is no such part of it.
+/// Where a run of a tile begins in D; past all columns if there is no such run.
 template <GemmConfig C>
-__device__ inline uint32_t first_col_of(const Params<C>& p, const Tile& tile, uint32_t part) {
-    if (part == 0) return tile.col;
-    return part == 1 && tail_cols(C) > 0 ? tail_col(C, p.raster, tile.col) : p.n;
+__device__ inline uint32_t first_col_of(const Params<C>& p, const Tile& tile, uint32_t run) {
+    uint32_t col = p.n;
+#pragma unroll
+    for (uint32_t i = 0; i < runs(C); ++i)
+        if (run == i) col = run_col(C, p.raster, tile.col, i);
+    return col;
 }
 
-/// The same for the 128x128 blocks of B: of the tile's head by lane 0, of its tail by lane 1. `data`: those of the
-/// tile's B.
+/// The same for the 128x128 blocks of B: each run's by the lane of its number. `data`: those of the tile's B.
 struct BlockCopies {
     uint32_t lane;
     bool copies;
@@ -181,7 +183,7 @@ template <GemmConfig C>
 struct ScaleRun {
     static constexpr uint32_t kRows = C.tile_m / kWarpSize;  // of each lane
     ptx::Float4 a[kRows];
-    float b;  // lane 4 * i + j: that of B's head (i = 0) or tail (1) in the run's k-block j
+    float b;  // lane 4 * i + j: that of the tile's i-th run of columns in the k-block j
 
     __device__ void load(const Params<C>& p, const Tile& tile, uint32_t kb) {
         static_assert(!C.row_b_scales());
@@ -199,7 +201,7 @@ struct ScaleRun {
         const uint32_t lane = threadIdx.x % kWarpSize;
 #pragma unroll
         for (uint32_t i = 0; i < kRows; ++i) ptx::store_shared(to_a + (i * kWarpSize + lane) * 4, a[i].part[j]);
-        if (lane / kScaleRun < kMaxBScales && lane % kScaleRun == j) ptx::store_shared(to_b + lane / kScaleRun * 4, b);
+        if (lane / kScaleRun < b_scales(C) && lane % kScaleRun == j) ptx::store_shared(to_b + lane / kScaleRun * 4, b);
     }
 };
 

@@ -46,42 +46,44 @@ __device__ inline void finish_block(float (&block)[Registers]) {
     for (uint32_t r = 0; r < Registers; ++r) ptx::pin(block[r]);
 }
 
-/// Scales that a thread needs for one k-block: of two rows of A, and of the tile's head and tail of B.
+/// Scales that a thread needs for one k-block: of two rows of A, and of the tile's runs of B's.
 struct Scales {
-    float a_upper, a_lower;  // rows `row` and `row + 8` of the fragment
-    float b_first, b_second;
+    float a_upper, a_lower;   // rows `row` and `row + 8` of the fragment
+    float b[kMaxRuns];        // 0: there is no such run
 };
 
 /// Their products, which the sums of a block are multiplied with.
 struct Factors {
-    float upper_first, lower_first, upper_second, lower_second;
+    float upper[kMaxRuns], lower[kMaxRuns];
 
-    __device__ explicit Factors(const Scales& s)
-        : upper_first(s.a_upper * s.b_first),
-          lower_first(s.a_lower * s.b_first),
-          upper_second(s.a_upper * s.b_second),
-          lower_second(s.a_lower * s.b_second) {}
-
+    __device__ explicit Factors(const Scales& s) {
+#pragma unroll
+        for (uint32_t i = 0; i < kMaxRuns; ++i) {
+            upper[i] = s.a_upper * s.b[i];
+            lower[i] = s.a_lower * s.b[i];
+        }
+    }
+    /// Those of the first runs are computed here, not where they are needed.
+    template <uint32_t Runs>
     __device__ void pin() {
-        ptx::pin(upper_first);
-        ptx::pin(lower_first);
-        ptx::pin(upper_second);
-        ptx::pin(lower_second);
+#pragma unroll
+        for (uint32_t i = 0; i < Runs; ++i) {
+            ptx::pin(upper[i]);
+            ptx::pin(lower[i]);
+        }
     }
 };
 
-/// sum += block * factors: the first scale of B is of the tile's head, the second of its tail.
+/// sum += block * factors.
 template <GemmConfig C>
 __device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[C.tile_n / 2], const Factors& f) {
 #pragma unroll
     for (uint32_t r = 0; r < C.tile_n / 2; r += 4) {
-        const bool head = r * 2 < head_cols(C);
-        const float upper = head ? f.upper_first : f.upper_second;
-        const float lower = head ? f.lower_first : f.lower_second;
-        sum[r] = ptx::fma(block[r], upper, sum[r]);
-        sum[r + 1] = ptx::fma(block[r + 1], upper, sum[r + 1]);
-        sum[r + 2] = ptx::fma(block[r + 2], lower, sum[r + 2]);
-        sum[r + 3] = ptx::fma(block[r + 3], lower, sum[r + 3]);
+        const uint32_t run = run_of(C, r * 2);
+        sum[r] = ptx::fma(block[r], f.upper[run], sum[r]);
+        sum[r + 1] = ptx::fma(block[r + 1], f.upper[run], sum[r + 1]);
+        sum[r + 2] = ptx::fma(block[r + 2], f.lower[run], sum[r + 2]);
+        sum[r + 3] = ptx::fma(block[r + 3], f.lower[run], sum[r + 3]);
     }
 }
 

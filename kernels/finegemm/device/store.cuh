@@ -22,22 +22,23 @@ __device__ void clear_padding(const GroupedParams& p, float (&sum)[C.tile_n / 2]
         if (r % 4 < 2 ? upper : lower) sum[r] = 0;
 }
 
-/// The 16 rows of one 64-row WGMMA that are this warp's, from row `offset` of the tile on: of its head or tail, `Cols`
-/// columns from the tile's column `First` on, which begin at column `first_col` of D.
-template <GemmConfig C, uint32_t First, uint32_t Cols>
+/// The 16 rows of one 64-row WGMMA that are this warp's, from row `offset` of the tile on: the columns of a run and of those
+/// after it.
+template <GemmConfig C, uint32_t Run = 0>
 __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
-                           uint32_t offset, uint32_t first_col) {
-    constexpr uint32_t kCols = min(slab_cols(C), Cols);
+                           uint32_t offset) {
+    constexpr uint32_t kFirst = cols_before_run(C, Run), kRun = run_cols(C, Run), kCols = min(slab_cols(C), kRun);
+    const uint32_t first_col = run_col(C, p.raster, tile.col, Run);
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
     const uint32_t first_row = tile.row + offset;
     uint16_t* d = static_cast<uint16_t*>(p.d_data) + first_row * p.d_row_stride + first_col;
     if constexpr (C.row_groups()) d += matrix_of(p, tile) * p.d_stride;
 #pragma unroll
-    for (uint32_t col = 0; col < Cols; col += kCols) {
+    for (uint32_t col = 0; col < kRun; col += kCols) {
         __syncwarp();  // all lanes have read what the slab had before
 #pragma unroll
         for (uint32_t pair = 0; pair < kCols / 16; ++pair) {
-            const float* r = &sum[(First + col) / 2 + pair * 8];
+            const float* r = &sum[(kFirst + col) / 2 + pair * 8];
             ptx::stmatrix_x4(slab + slab_offset(C, stmatrix_piece(lane, pair)), ptx::pack_bf16(r[0], r[1]),
                              ptx::pack_bf16(r[2], r[3]), ptx::pack_bf16(r[4], r[5]), ptx::pack_bf16(r[6], r[7]));
         }
@@ -51,6 +52,7 @@ __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2],
                                     ptx::load_shared_words_x4(slab + slab_offset(C, at)));
         }
     }
+    if constexpr (Run + 1 < runs(C)) store_rows<C, Run + 1>(p, sum, slab, tile, offset);
 }
 
 template <GemmConfig C>
@@ -61,10 +63,7 @@ __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
         if constexpr (C.row_groups())
             if (p.groups.indices) clear_padding<C>(p, acc.sum[i], tile, offset + i * 64);
-        store_rows<C, 0, head_cols(C)>(p, acc.sum[i], smem.d(warp), tile, offset + i * 64, tile.col);
-        if constexpr (tail_cols(C) > 0)
-            store_rows<C, head_cols(C), tail_cols(C)>(p, acc.sum[i], smem.d(warp), tile, offset + i * 64,
-                                                      tail_col(C, p.raster, tile.col));
+        store_rows<C>(p, acc.sum[i], smem.d(warp), tile, offset + i * 64);
     }
 }
 
