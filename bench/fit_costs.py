@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Fits the rates of the planner's candidates (src/plan/candidates.cpp) to measured times, and says what choices lose.
 
-Usage: fit_costs.py SWEEP.json [--write] [--keep]
+Usage: fit_costs.py SWEEP.json [--write] [--keep] [--refine]
 
 SWEEP.json: [{"shape": [m, n, k], "us": {"m128n128s6w2_shareB2": microseconds, ...}}, ...], measured on one GPU with L2
 flushed before each launch; grouped products have also "groups" and, where the rows of a group were announced,
-"expected". All rows are of one kind. --write puts the fitted rates into candidates.cpp; --keep only reports on those
-that are there. Needs numpy and scipy. The model is that of src/plan/cost.cpp, without the rules: a kernel that was not
+"expected". All rows are of one kind. --write puts the fitted rates into candidates.cpp; --keep takes those that are
+there. --refine then moves rates by small steps as long as what the choices lose gets less: the best fit to all times is
+not the one that chooses best. Needs numpy and scipy. The model is that of src/plan/cost.cpp, without the rules: a kernel that was not
 measured for a shape is not a choice for it.
 """
 import argparse
@@ -117,6 +118,57 @@ def fit(key, sweep):
     return tuple(float(r) for r in rates_of(best.x))
 
 
+# Of a kernel's block (and block_alone), tile and spared rates: what a step of `refine` multiplies them by.
+STEPS = ((0.98, 0.99, 1.01, 1.02), (0.93, 1.07), (0.93, 1.07))
+# Kernels so much slower than the choice are choices, too, in part: nobody's model is better than that.
+DOUBT = 0.012
+# Weight of a rate's distance (as a logarithm) from where it began.
+STAY_WEIGHT = 0.02
+
+
+def expected_loss(predicted, us):
+    """The mean logarithm of what the choice takes of the best time, with the choice in doubt."""
+    least, best = min(predicted.values()), min(us.values())
+    weights = {key: math.exp((1 - time / least) / DOUBT) for key, time in predicted.items()}
+    return sum(w * math.log(us[key] / best) for key, w in weights.items()) / sum(weights.values())
+
+
+def moved(rates, part, factor):
+    """Rates with one of block, tile and spared times `factor`."""
+    block, block_alone, *others = rates
+    if part == 0:
+        return block * factor, block_alone * factor, *others
+    others[part - 1] *= factor
+    return block, block_alone, *others
+
+
+def refine(rates, sweep):
+    start, rates = rates, dict(rates)
+    predicted = [{key: predict(key, rates[key], *case) for key in rates if key in us} for case, us in sweep]
+    losses = [expected_loss(p, us) for p, (_, us) in zip(predicted, sweep)]
+
+    def distance(key, at):
+        return sum(math.log(x / y) ** 2 for x, y in zip(at, start[key]))
+
+    better = True
+    while better:
+        better = False
+        for key in rates:
+            rows = [i for i, p in enumerate(predicted) if key in p]
+            for part, factor in ((part, f) for part in range(len(rates[key]) - 1) for f in STEPS[part]):
+                there = moved(rates[key], part, factor)
+                if len(there) > 3 and there[3] > 1:
+                    continue
+                new = {i: predict(key, there, *sweep[i][0]) for i in rows}
+                lost = {i: expected_loss(predicted[i] | {key: new[i]}, sweep[i][1]) for i in rows}
+                gain = sum(losses[i] - lost[i] for i in rows) / len(sweep)
+                if gain > STAY_WEIGHT * (distance(key, there) - distance(key, rates[key])) + 1e-6:
+                    rates[key], better = there, True
+                    for i in rows:
+                        predicted[i][key], losses[i] = new[i], lost[i]
+    return rates
+
+
 def report(rates, sweep):
     lost, least = [], []
     for case, us in sweep:
@@ -150,6 +202,7 @@ def main():
     parser.add_argument("sweep", type=Path)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--refine", action="store_true")
     args = parser.parse_args()
     measurements = json.loads(args.sweep.read_text())
     grouped = "groups" in measurements[0]
@@ -157,14 +210,18 @@ def main():
               {key_of(name): us for name, us in row["us"].items() if NAME.match(name)}) for row in measurements]
     text = CANDIDATES.read_text()
     measured = {key for _, us in sweep for key in us}
-    rates, rows = {}, {}
+    rates, lines = {}, {}
     for row, key, now in candidates(text, grouped):
         if key not in measured:
             print("not measured, keeps its rates:", key)
         rates[key] = fit(key, sweep) if key in measured and not args.keep else now
-        config = row.group().partition("}")[0]
+        lines[key] = row.group()
+    if args.refine:
+        rates = refine(rates, sweep)
+    rows = {}
+    for key, old in lines.items():
         numbers = zip(("{:.3f}", "{:.3f}", "{:.2f}", "{:.2f}"), rates[key])
-        rows[row.group()] = config + "}, {" + ", ".join(form.format(rate) for form, rate in numbers) + "}},"
+        rows[old] = old.partition("}")[0] + "}, {" + ", ".join(form.format(rate) for form, rate in numbers) + "}},"
     begin = text.index(TABLES[grouped])
     for old, new in rows.items():
         text = text[:begin] + text[begin:].replace(old, new, 1)

@@ -15,7 +15,8 @@ namespace finegemm {
 FG_HD constexpr uint32_t promotion_turn(const GemmConfig& c) {
     if (c.row_b_scales()) return c.wgmmas_m() > 1 ? 4 : 0;
     if (c.tile_m * c.tile_n < 128 * 128) return 0;
-    return c.math_warpgroups == 2 && blocks_in_flight(c) == 1 ? 16 : 8;
+    if (c.math_warpgroups == 3 || blocks_in_flight(c) == 2) return 8;
+    return c.wgmmas_m() > 1 ? 16 : 12;
 }
 
 }  // namespace finegemm

@@ -47,36 +47,29 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
         if (last && C.row_b_scales()) role.release(stage);  // the promotion has read it, too
     };
     constexpr uint32_t kLast = C.wgmmas_m() - 1;
-    // ptxas has every second FFMA yield to other warps if its promotion comes after a start in the same loop: 5 to 6%
-    // slower with two warpgroups of 64 rows, but 4% faster with 128, of which it concerns the second product. With
-    // three warpgroups a run that starts in the loop is 2 to 4% faster: then only its last promotion yields.
-    constexpr bool kOneLoop = C.math_warpgroups == 3;
-    for (;;) {
-        start_run();
+    start_run();
 #pragma unroll 1
-        for (;;) {
-            const uint32_t stage = walk.at.stage;
-            const bool ends = walk.last_of_tile();
+    for (;;) {
+        const uint32_t stage = walk.at.stage;
+        const bool ends = walk.last_of_tile();
 #pragma unroll
-            for (uint32_t i = 0; i + 1 < C.wgmmas_m(); ++i) step(stage, i, stage, i + 1, false);
-            if (!walk.next()) {
-                const auto factors = role.factors(scales, stage, kLast);
-                finish_block<0>(block);
-                if (stage < C.stages) promote<C>(acc.sum[kLast], block, factors);  // as in `step`
-                if constexpr (!C.row_groups()) return store(acc, tile);
-                role.release(stage);
-                store(acc, tile);
-                if (!walk.next_run()) return;
-                if constexpr (!kOneLoop) break;
-                start_run();
-                continue;
-            }
-            wait(role.smem.full(walk.at.stage), walk.at.parity);
-            step(stage, kLast, walk.at.stage, 0, true);
-            if (persistent(C) && ends) {
-                store(acc, tile);
-                start_tile();
-            }
+        for (uint32_t i = 0; i + 1 < C.wgmmas_m(); ++i) step(stage, i, stage, i + 1, false);
+        if (!walk.next()) {
+            const auto factors = role.factors(scales, stage, kLast);
+            finish_block<0>(block);
+            if (stage < C.stages) promote<C>(acc.sum[kLast], block, factors);  // as in `step`
+            if constexpr (!C.row_groups()) return store(acc, tile);
+            role.release(stage);
+            store(acc, tile);
+            if (!walk.next_run()) return;
+            start_run();
+            continue;
+        }
+        wait(role.smem.full(walk.at.stage), walk.at.parity);
+        step(stage, kLast, walk.at.stage, 0, true);
+        if (persistent(C) && ends) {
+            store(acc, tile);
+            start_tile();
         }
     }
 }
