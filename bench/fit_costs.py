@@ -3,12 +3,12 @@
 
 Usage: fit_costs.py SWEEP.json [--write] [--keep] [--refine]
 
-SWEEP.json: [{"shape": [m, n, k], "us": {"m128n128s6w2_shareB2": microseconds, ...}}, ...], measured on one GPU with L2
-flushed before each launch; grouped products have also "groups" and, where the rows of a group were announced,
+SWEEP.json: [{"shape": [m, n, k], "us": {"m128n128s6w2_shareB2": microseconds, ...}}, ...], measured on one GPU with
+L2 flushed before each launch; grouped products have also "groups" and, where the rows of a group were announced,
 "expected". All rows are of one kind. --write puts the fitted rates into candidates.cpp; --keep takes those that are
-there. --refine then moves rates by small steps as long as what the choices lose gets less: the best fit to all times is
-not the one that chooses best. Needs numpy and scipy. The model is that of src/plan/cost.cpp, without the rules: a kernel that was not
-measured for a shape is not a choice for it.
+there. --refine then moves rates by small steps as long as what the choices lose gets less: the best fit to all times
+is not the one that chooses best. Needs numpy and scipy. The model is that of src/plan/cost.cpp, without the rules: a
+kernel that was not measured for a shape is not a choice for it.
 """
 import argparse
 import json

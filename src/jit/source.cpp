@@ -57,7 +57,7 @@ KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
                             "{}(const __grid_constant__ finegemm::Params<kConfig> params) {{\n"
                             "    finegemm::device::gemm<kConfig>(params);\n"
                             "}}\n",
-                            kDefines, block_cols(c), to_source(c), entry),
+                            kDefines, c.tile_n, to_source(c), entry),
         .promotion_turn = promotion_turn(c)};
 }
 

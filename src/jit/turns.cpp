@@ -81,8 +81,8 @@ std::vector<bool> destinations(std::span<const Instruction> code) {
     return entered;
 }
 
-/// The end of the run of multiplications that begins at `first`: loads and addresses may stand between them. Nothing, if
-/// it is too short for a promotion.
+/// The end of the run of multiplications that begins at `first`: loads and addresses may stand between them. Nothing,
+/// if it is too short for a promotion.
 size_t end_of_run(std::span<const Instruction> code, size_t first) {
     constexpr size_t kOthers = 3, kShortest = 24;
     size_t end = first, count = 0;

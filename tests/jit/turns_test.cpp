@@ -52,7 +52,8 @@ std::string cubin_of(const std::vector<Code>& code) {
     text.sh_size = code.size() * sizeof(Code);
     std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
     bytes.append(reinterpret_cast<const char*>(code.data()), text.sh_size);
-    for (const Elf64_Shdr& section : {none, text}) bytes.append(reinterpret_cast<const char*>(&section), sizeof section);
+    for (const Elf64_Shdr& section : {none, text})
+        bytes.append(reinterpret_cast<const char*>(&section), sizeof section);
     return bytes;
 }
 

@@ -24,17 +24,13 @@ FG_HD constexpr RegisterPlan register_plan(const GemmConfig& c) {
 }
 
 /// Block products that a math warpgroup keeps in flight. With two, the tensor cores work on the next block while this
-/// one is promoted; it takes a second set of registers, which only one 64-row WGMMA per warpgroup leaves room for.
+/// one is promoted; it takes a second set of registers, which only one 64-row WGMMA per warpgroup leaves room for. With
+/// several scales of B a promotion takes so long that warpgroups which alternate are faster with one each.
 FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c) {
     constexpr uint32_t kOthers = 32;  // addresses, scales, loop state
     const bool fits = 3 * c.tile_n / 2 + kOthers <= register_plan(c).math;
-    return c.wgmmas_m() == 1 && fits ? 2 : 1;
-}
-
-/// Columns of a block product. Where each row of B has a scale, a promotion takes more than twice as long, and two
-/// block products are in flight where they can be: of half the tile's width if only these fit.
-FG_HD constexpr uint32_t block_cols(const GemmConfig& c) {
-    return c.row_b_scales() && c.wgmmas_m() == 1 && blocks_in_flight(c) == 1 ? c.tile_n / 2 : c.tile_n;
+    const bool alternate = c.row_b_scales() || (c.several_runs() && c.math_warpgroups > 1);
+    return c.wgmmas_m() == 1 && !alternate && fits ? 2 : 1;
 }
 
 }  // namespace finegemm

@@ -85,7 +85,7 @@ FG_HD constexpr Raster raster_of_columns(const GemmConfig& c, uint32_t n) { retu
 FG_HD constexpr uint32_t runs_begin(const GemmConfig& c, const Raster& order, uint32_t i) {
     return order.tiles_n * cluster_tiles_n(c) * cols_before_run(c, i);
 }
-/// Where the i-th run begins of the tile that begins at `col`. A D that is narrow enough has no column in the last ones.
+/// Where the i-th run begins of the tile that begins at `col`. A narrow D has no column in the last ones.
 FG_HD constexpr uint32_t run_col(const GemmConfig& c, const Raster& order, uint32_t col, uint32_t i) {
     return i == 0 ? col : runs_begin(c, order, i) + col / run_cols(c, 0) * run_cols(c, i);
 }

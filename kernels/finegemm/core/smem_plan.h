@@ -50,7 +50,8 @@ struct SmemPlan {
     uint32_t a_stage, b_stage, d_warp, partials_warpgroup, sfa_stage, sfb_stage, tile_stage;
 };
 
-/// Scales of B that a stage has room for: one for each row, or for each run, whose number is rounded up to a power of two.
+/// Scales of B that a stage has room for: one for each row; or one for each run, their number rounded up to a power of
+/// two.
 FG_HD constexpr uint32_t b_scales(const GemmConfig& c) {
     if (c.row_b_scales()) return c.tile_n;
     return runs(c) > 2 ? 4 : 2;

@@ -74,17 +74,17 @@ struct MathRole {
         for (uint32_t run = 0; run < runs(C); ++run) s.b[run] = ptx::load_shared(b + run * 4);
         return s;
     }
-    /// Of 64 rows and the columns from `col` on, where each row of B has a scale.
-    __device__ RowFactors row_factors(uint32_t stage, uint32_t i, uint32_t col) const {
+    /// Of 64 rows, where each row of B has a scale.
+    __device__ RowFactors row_factors(uint32_t stage, uint32_t i) const {
         const SmemAddr rows = rows_of(stage, i);
         return {.upper = ptx::load_shared(rows),
                 .lower = ptx::load_shared(rows + 8 * 4),
-                .b = smem.sfb(stage) + (wgmma_accumulator(threadIdx.x % 128, 0).col + col) * 4};
+                .b = smem.sfb(stage) + wgmma_accumulator(threadIdx.x % 128, 0).col * 4};
     }
     /// Of 64 rows and all columns of a block in `stage`, whose scales these are.
     __device__ auto factors(const Scales& s, uint32_t stage, uint32_t i) const {
         if constexpr (C.row_b_scales()) {
-            RowFactors f = row_factors(stage, i, 0);
+            RowFactors f = row_factors(stage, i);
             ptx::pin(f.b.bits);  // an address that is ready when the block is
             return f;
         } else {

@@ -129,64 +129,6 @@ __device__ void multiply_overlapped(const MathRole<C>& role, BlockWalk<C, Tiles>
     if (!C.row_groups()) store(acc, tile);
 }
 
-/// Where each row of B has a scale: two block products of `block_cols` columns are in flight; a k-block has `kParts`.
-template <GemmConfig C, typename Tiles, typename Store>
-__device__ void multiply_parts(const MathRole<C>& role, BlockWalk<C, Tiles>& walk, Store&& store) {
-    constexpr uint32_t kCols = block_cols(C), kParts = C.tile_n / kCols;
-    float even[kCols / 2], odd[kCols / 2];
-    const auto start = [&](float (&part)[kCols / 2], uint32_t stage, uint32_t i) {
-        Operands at = role.operands(stage, 0);
-        at.b += i * kCols * GemmConfig::kTileK / 16;  // descriptors count 16 bytes
-        start_block(part, at);
-    };
-    wait(role.smem.full(walk.at.stage), walk.at.parity);
-    start(even, walk.at.stage, 0);
-    Accumulator<C> acc;
-    acc.clear();
-    Tile tile = walk.tile;
-    // All parts of a block, the first one in `first`; false after the last block of all.
-    const auto step = [&](float (&first)[kCols / 2], float (&second)[kCols / 2]) {
-        const uint32_t stage = walk.at.stage;
-        const bool ends = walk.last_of_tile();
-#pragma unroll
-        for (uint32_t i = 0; i < kParts; ++i) {
-            auto& now = i % 2 == 0 ? first : second;
-            auto& later = i % 2 == 0 ? second : first;
-            const RowFactors factors = role.row_factors(stage, 0, i * kCols);
-            float* const sum = &acc.sum[0][i * kCols / 2];
-            if (i + 1 < kParts) {
-                // Never so. But without a way out of the loop here, ptxas lets each wgmma wait for the one before it.
-                if (stage >= C.stages) ptx::trap();
-                start(later, stage, i + 1);
-            } else if (walk.next()) {
-                wait(role.smem.full(walk.at.stage), walk.at.parity);
-                start(later, walk.at.stage, 0);
-            } else {
-                finish_block<0>(now);
-                promote_rows(sum, now, factors);
-                return false;
-            }
-            finish_block<1>(now);
-            promote_rows(sum, now, factors);
-        }
-        role.release(stage);  // the promotions have read it, too
-        if (persistent(C) && ends) {
-            store(acc, tile);
-            acc.clear();
-            tile = walk.tile;
-        }
-        return true;
-    };
-    if constexpr (kParts % 2 == 0) {
-#pragma unroll 1
-        while (step(even, odd)) {}
-    } else {
-#pragma unroll 1
-        while (step(even, odd) && step(odd, even)) {}
-    }
-    store(acc, tile);
-}
-
 /// All tiles of this CTA, for this warpgroup's rows of them; `store` gets the sums of each. A run of tiles of which it
 /// has rows is one sequence of blocks; of other tiles it only lets the stages go.
 template <GemmConfig C, typename Tiles, typename Store>
@@ -196,8 +138,7 @@ __device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Store&
     BlockWalk<C, Tiles> walk(role, tiles);
     if (!walk.next_tile()) return;
     if (C.row_groups() && !walk.next_run()) return;
-    if constexpr (C.row_b_scales() && C.wgmmas_m() == 1) multiply_parts<C>(role, walk, store);
-    else if constexpr (blocks_in_flight(C) == 2) multiply_overlapped<C>(role, walk, store);
+    if constexpr (blocks_in_flight(C) == 2) multiply_overlapped<C>(role, walk, store);
     else multiply_one_by_one<C>(role, walk, store);
 }
 

@@ -94,10 +94,10 @@ struct RowFactors {
 };
 
 /// The scales of B are read as the promotion goes: all of them would take as many registers as half a block.
-template <uint32_t Registers>
-__device__ inline void promote_rows(float* sum, const float (&block)[Registers], const RowFactors& f) {
+template <GemmConfig C>
+__device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[C.tile_n / 2], const RowFactors& f) {
 #pragma unroll
-    for (uint32_t r = 0; r < Registers; r += 4) {
+    for (uint32_t r = 0; r < C.tile_n / 2; r += 4) {
         const ptx::Float2 b = ptx::load_shared_x2(f.b + r / 4 * 8 * 4);
 #pragma unroll
         for (uint32_t i = 0; i < 2; ++i) {
@@ -105,11 +105,6 @@ __device__ inline void promote_rows(float* sum, const float (&block)[Registers],
             sum[r + 2 + i] = ptx::fma(block[r + 2 + i], f.lower * b.part[i], sum[r + 2 + i]);
         }
     }
-}
-
-template <GemmConfig C>
-__device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[C.tile_n / 2], const RowFactors& f) {
-    promote_rows(sum, block, f);
 }
 
 }  // namespace finegemm::device

@@ -22,8 +22,8 @@ __device__ void clear_padding(const GroupedParams& p, float (&sum)[C.tile_n / 2]
         if (r % 4 < 2 ? upper : lower) sum[r] = 0;
 }
 
-/// The 16 rows of one 64-row WGMMA that are this warp's, from row `offset` of the tile on: the columns of a run and of those
-/// after it.
+/// The 16 rows of one 64-row WGMMA that are this warp's, from row `offset` of the tile on: the columns of a run and of
+/// those after it.
 template <GemmConfig C, uint32_t Run = 0>
 __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
                            uint32_t offset) {
