@@ -32,3 +32,41 @@ def test_so_they_have_for_groups(groups, m, expected, n, k):
         key = fit_costs.key_of(row["name"].removesuffix("_grouped"))
         predicted = fit_costs.predict(key, rates[key], (m, n, k), groups, expected)
         assert predicted == pytest.approx(row["us"], abs=0.0051), row["name"]
+
+
+SMALL, LARGE = (128, 128, 6, 2, "alone", 1, 1), (128, 192, 5, 2, "alone", 1, 1)
+START = {SMALL: (0.36, 0.36, 0.9), LARGE: (0.52, 0.52, 1.2)}
+
+
+def sweep_of(rates):
+    """Times as the model has them with these rates, of shapes with one to many waves of tiles."""
+    shapes = [(m, n, k) for m in (512, 1024, 2048, 4096, 8192) for n in (2112, 4096, 7168) for k in (2048, 7168)]
+    return [((shape, 0, 0), {key: fit_costs.predict(key, rates[key], shape) for key in rates}) for shape in shapes]
+
+
+def lost(rates, sweep):
+    return sum(fit_costs.expected_loss({key: fit_costs.predict(key, rates[key], *case) for key in us}, us)
+               for case, us in sweep)
+
+
+def test_refining_moves_rates_as_long_as_the_choices_lose_less():
+    true = {SMALL: START[SMALL], LARGE: (0.56, 0.56, 1.2)}   # the larger tiles are 8% slower than the rates say
+    sweep = sweep_of(true)
+    refined = fit_costs.refine(START, sweep)
+    assert lost(refined, sweep) < 0.7 * lost(START, sweep)
+    quotient = {key: refined[key][0] / START[key][0] for key in START}
+    assert quotient[LARGE] > quotient[SMALL], "what chooses is how the kernels compare"
+
+
+def test_refining_keeps_rates_that_choose_well():
+    assert fit_costs.refine(START, sweep_of(START)) == START
+
+
+def test_a_loss_counts_choices_in_doubt_by_how_near_they_are():
+    us = {"a": 10.0, "b": 11.0}
+    sure = fit_costs.expected_loss({"a": 10, "b": 20}, us)
+    even = fit_costs.expected_loss({"a": 10, "b": 10}, us)
+    wrong = fit_costs.expected_loss({"a": 20, "b": 10}, us)
+    assert sure == pytest.approx(0, abs=1e-9)
+    assert wrong == pytest.approx(0.0953, abs=1e-4), "log(11 / 10)"
+    assert even == pytest.approx(wrong / 2)
