@@ -20,6 +20,20 @@ HBM_BYTES_PER_US = 4.2e6   # what the planner takes for an H200
 CEILING_EXTENT = 8192
 
 
+def table_cases():
+    """(kind, rows, expected rows of a group, n, k): groups have 0.7 to 1.3 of the expected rows, drawn by seed 0."""
+    chance = random.Random(0)
+    for kind, shapes in (("masked", MASKED_SHAPES), ("contiguous", RAGGED_SHAPES), ("prefix_sums", RAGGED_SHAPES)):
+        for (groups, typical), (n, k) in itertools.product(shapes, EXPERT_NK):
+            sizes = [int(typical * chance.uniform(0.7, 1.3)) for _ in range(groups)]
+            if kind == "masked":
+                capacity = rounded_up(max(int(typical * 1.3) + 1, 128), 128)
+                rows = masked_rows([max(1, size) for size in sizes], capacity)
+            else:
+                rows = offset_rows(sizes)
+            yield kind, rows, typical, n, k
+
+
 def useful_bytes(rows, n: int, k: int) -> int:
     """A, D and the weights of groups that have rows, once each."""
     return rows.total() * k + rows.busy() * n * k + 2 * rows.total() * n
@@ -117,23 +131,16 @@ class Grouped:
 
     def grouped_speed(self):
         """Experts of real layers: times, and a product of cuBLASLt that is large enough to be a ceiling, in turn."""
-        chance = random.Random(0)
         x, _, y, _ = operands(CEILING_EXTENT, CEILING_EXTENT, CEILING_EXTENT, "mn", self.generator)
         one = torch.ones((), device=x.device)
 
         def ceiling():
             torch._scaled_mm(x, y.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
 
-        out = []
-        for kind, shapes in (("masked", MASKED_SHAPES), ("contiguous", RAGGED_SHAPES), ("prefix_sums", RAGGED_SHAPES)):
-            for (groups, typical), (n, k) in itertools.product(shapes, EXPERT_NK):
-                sizes = [int(typical * chance.uniform(0.7, 1.3)) for _ in range(groups)]
-                if kind == "masked":
-                    capacity = rounded_up(max(int(typical * 1.3) + 1, 128), 128)
-                    rows = masked_rows([max(1, size) for size in sizes], capacity)
-                else:
-                    rows = offset_rows(sizes)
-                out.append({"kind": kind} | self.grouped_row(rows, typical, n, k, ceiling))
+        out = [
+            {"kind": kind} | self.grouped_row(rows, typical, n, k, ceiling)
+            for kind, rows, typical, n, k in table_cases()
+        ]
         record = self.machine() | {
             "method": "bench/gpu_timing.py: CUPTI, L2 flushed, in turn with the ceiling, median of "
             f"{self.options.rounds}; groups have 0.7 to 1.3 of the expected rows, drawn by seed 0 in this order",

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Times the kernels that may be a shape's best, in turn, for the shapes of a sweep: what fit_costs.py fits rates to.
+
+Usage: sweep.py LIBRARY.so bench/results/sweep_h200.json [--rounds N] [--within X] [--out FILE]
+
+Shapes are those of the record; if they have groups, first come the rows of the table of groups, then those of the
+record that were drawn ("kind": "drawn"), whose groups get 0.7 to 1.3 of their mean rows by --seed. Kernels are those of
+which the library's model expects at most `--within` of the least time. Needs torch and a Hopper GPU.
+"""
+import argparse
+import json
+import pathlib
+import random
+
+import torch
+from gpu_cases import operands
+from gpu_grouped import table_cases
+from gpu_grouped_cases import Problem, offset_rows
+from gpu_library import Library
+from gpu_timing import median_times
+
+
+def contenders(account: dict, within: float) -> list:
+    rows = [row for row in account["candidates"] if "us" in row]
+    least = min(row["us"] for row in rows)
+    return [row["name"] for row in rows if row["us"] <= within * least]
+
+
+def dense_rows(library: Library, record: list, options, generator):
+    for m, n, k in (row["shape"] for row in record):
+        x = operands(m, n, k, "mn", generator)
+        d = torch.empty(m, n, dtype=torch.bfloat16, device="cuda")
+        names = contenders(library.explain(m, n, k), options.within)
+        yield {"shape": [m, n, k]}, {name: library.prepare(*x, d, config=name) for name in names}
+
+
+def grouped_cases(record: list, seed: int):
+    yield from table_cases()
+    chance = random.Random(seed)
+    for row in record:
+        if row["kind"] == "drawn":
+            (m, n, k), groups, expected = row["shape"], row["groups"], row.get("expected", 0)
+            mean = expected or m / groups
+            sizes = [round(mean * chance.uniform(0.7, 1.3)) for _ in range(groups)]
+            yield "drawn", offset_rows(sizes), expected, n, k
+
+
+def grouped_rows(library: Library, record: list, options, generator):
+    for kind, rows, expected, n, k in grouped_cases(record, options.seed):
+        p = Problem(rows, n, k, "mn", generator)
+        names = contenders(p.explain(library, expected), options.within)
+        head = {"kind": kind, "shape": [rows.total(), n, k], "groups": rows.groups}
+        if expected:
+            head["expected"] = expected
+        yield head, {name: p.prepare(library, expected_rows=expected, config=name) for name in names}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("library", type=pathlib.Path)
+    parser.add_argument("record", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--within", type=float, default=1.5)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("sweep.json"))
+    options = parser.parse_args()
+    generator = torch.Generator(device="cuda").manual_seed(2)
+    record = json.loads(options.record.read_text())
+    rows_of = grouped_rows if "groups" in record[0] else dense_rows
+    lines = []
+    for head, calls in rows_of(Library(str(options.library)), record, options, generator):
+        times = median_times(calls, options.rounds)
+        lines.append(json.dumps(head | {"us": {name: round(us, 2) for name, us in times.items()}}))
+        options.out.write_text("[\n " + ",\n ".join(lines) + "\n]\n")
+
+
+if __name__ == "__main__":
+    main()
