@@ -21,7 +21,7 @@ TEST_F(HopperCache, ACallThatWasMadeBeforeOnlyLaunches) {
     hopper->gemm(args, {});
     EXPECT_EQ(mock->calls,
               (std::vector<std::string>{"cuCtxGetCurrent", "cuCtxPushCurrent", "cuLaunchKernelEx", "cuCtxPopCurrent"}));
-    EXPECT_EQ(std::memcmp(&mock->launches[0].gemm, &mock->launches[1].gemm, sizeof(GemmParams)), 0);
+    EXPECT_EQ(std::memcmp(&mock->launches[0].gemm, &mock->launches[1].gemm, sizeof(RunParams)), 0);
 }
 
 TEST_F(HopperCache, AnyOtherPointerExtentOrStrideIsAnotherCall) {
