@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times the kernels that may be a shape's best, in turn, for the shapes of a sweep: what fit_costs.py fits rates to.
 
-Usage: sweep.py LIBRARY.so bench/results/sweep_h200.json [--rounds N] [--within X] [--out FILE]
+Usage: sweep.py BUILD.so bench/results/sweep_h200.json [--rounds N] [--within X] [--seed N] [--out FILE]
 
 Shapes are those of the record; if they have groups, first come the rows of the table of groups, then those of the
 record that were drawn ("kind": "drawn"), whose groups get 0.7 to 1.3 of their mean rows by --seed. Kernels are those of
@@ -57,7 +57,7 @@ def grouped_rows(library: Library, record: list, options, generator):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("library", type=pathlib.Path)
+    parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("record", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--within", type=float, default=1.5)
@@ -68,7 +68,7 @@ def main() -> None:
     record = json.loads(options.record.read_text())
     rows_of = grouped_rows if "groups" in record[0] else dense_rows
     lines = []
-    for head, calls in rows_of(Library(str(options.library)), record, options, generator):
+    for head, calls in rows_of(Library(str(options.build)), record, options, generator):
         times = median_times(calls, options.rounds)
         lines.append(json.dumps(head | {"us": {name: round(us, 2) for name, us in times.items()}}))
         options.out.write_text("[\n " + ",\n ".join(lines) + "\n]\n")
