@@ -13,6 +13,7 @@
 #include "jit/pack.h"
 #include "plan/plan.h"
 #include "support.h"
+#include "support/slowdown.h"
 
 namespace finegemm::jit {
 namespace {
@@ -114,12 +115,7 @@ TEST(TheEmbeddedPack, HasEveryKernelThatACallCanChooseInAtMostAMegabyteAndTwoMil
     std::nth_element(times.begin(), times.begin() + static_cast<long>(times.size() / 2), times.end());
     RecordProperty("median_ms", std::to_string(times[times.size() / 2]));
     RecordProperty("kilobytes", std::to_string(pack.bytes() / 1024));
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-    constexpr double kMost = 20;   // instrumented, zstd takes its time
-#else
-    constexpr double kMost = 2;
-#endif
-    EXPECT_LE(times[times.size() / 2], kMost);
+    EXPECT_LE(times[times.size() / 2], 2 * finegemm::test::kSlowdown);
 }
 
 TEST(TheEmbeddedPack, HasWhateverThePlannerChoosesFor100000RandomProblems) {
