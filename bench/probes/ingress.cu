@@ -6,17 +6,14 @@
 // gives each SM up to 64, the width of its port, one of four no more than that. 32 MB give less than 8 MB, as half of
 // it lies in the far part of L2. From memory: 4.2 TB/s in all with 32 KB in flight an SM, half of it with 16 KB, and no
 // more with more. evict_first gains 3 to 10% after L2 was filled with dirty lines.
-#include <cuda.h>
-
 #include <finegemm/device/ptx/tma.cuh>
 
+#include "boxes.cuh"
 #include "probe.cuh"
 
 namespace probe {
 
-constexpr uint32_t kBox = 128, kBoxBytes = kBox * kBox, kPitch = 4096;  // bytes of a row of the matrix
 constexpr uint32_t kMostStages = 12;
-constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000000000;
 
 struct Walk {
     uint32_t boxes, loads, stages, cluster;  // in the matrix; of a CTA; in flight; CTAs
@@ -29,7 +26,7 @@ __device__ void produce(const TensorMap& map, const Walk& w, ptx::SmemAddr stage
     uint32_t box = blockIdx.x / w.cluster;
     for (uint32_t i = 0; i < w.loads; ++i, box += clusters) {
         if (box >= w.boxes) box -= w.boxes;
-        const uint32_t stage = i % w.stages, x = box % (kPitch / kBox) * kBox, y = box / (kPitch / kBox) * kBox;
+        const uint32_t stage = i % w.stages, x = box_x(box), y = box_y(box);
         const ptx::SmemAddr to = stages + stage * kBoxBytes + rank * share * kBox, barrier = full + stage * 8;
         if (i >= w.stages) wait(empty + stage * 8, (i / w.stages - 1) & 1);
         ptx::mbarrier_arrive_expect_tx(barrier, kBoxBytes);
@@ -70,21 +67,6 @@ __global__ void __launch_bounds__(64) load(const __grid_constant__ TensorMap map
     }
     __syncthreads();
     ptx::cluster_arrive(), ptx::cluster_wait();  // no CTA leaves while others write to it
-}
-
-TensorMap map_of(char* data, size_t bytes, uint32_t box_rows) {
-    void* entry;
-    cudaDriverEntryPointQueryResult found;
-    CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found));
-    TensorMap map;
-    const cuuint64_t extents[] = {kPitch, bytes / kPitch}, strides[] = {kPitch};
-    const cuuint32_t box[] = {kBox, box_rows}, steps[] = {1, 1};
-    const CUresult result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry)(
-        reinterpret_cast<CUtensorMap*>(&map), CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, data, extents, strides, box, steps,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    check(result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue, "cuTensorMapEncodeTiled");
-    return map;
 }
 
 /// A launch of as many clusters as run at once.
