@@ -3,7 +3,8 @@
 
 Usage: gpu_check.py [--library FILE] [--racecheck-library FILE] [--out DIR] [--shapes N] [--rounds N] [--only NAME,...]
 
-Every check prints one line and raises on failure; only a full run that passes writes gpu-validated.json.
+Every check prints one line and raises on failure. What passed is kept in DIR/checks_so_far.json: the next run with the
+same sources goes on with what is missing. When all checks have passed, gpu-validated.json is written.
 """
 
 import argparse
@@ -39,6 +40,7 @@ from gpu_grouped import Grouped  # noqa: E402
 from gpu_grouped_stress import GroupedStress  # noqa: E402
 from gpu_library import OFF, ON, Library  # noqa: E402
 from gpu_moe import Moe  # noqa: E402
+from gpu_progress import Progress  # noqa: E402
 from gpu_speed import Speed  # noqa: E402
 from gpu_timing import median_times  # noqa: E402
 from gpu_wgrad import Wgrad  # noqa: E402
@@ -52,7 +54,6 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
         self.tested = Library(arguments.tested)
         self.generator = torch.Generator("cuda").manual_seed(1)
         self.random = random.Random(1)
-        self.report = {}
 
     def usable(self, m, n, k):
         """Names of the kernels that can take a shape, the planner's choice first."""
@@ -292,7 +293,11 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
         command += [sys.executable, __file__, "--library", library, "--only", "small"]
         # With torch's cache an access past the end would fall into the same block of memory.
         environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-        result = subprocess.run(command, capture_output=True, text=True, timeout=400, env=environment)
+        try:
+            result = subprocess.run(command, capture_output=True, text=True, timeout=400, env=environment)
+        except subprocess.TimeoutExpired as e:
+            last = (e.stdout or b"").decode()[-500:]   # names the kernel
+            raise AssertionError(f"{tool} has not ended after {e.timeout} s: {last}") from e
         if result.returncode or good not in result.stdout + result.stderr:
             raise AssertionError(f"{tool}: {(result.stdout + result.stderr)[-2000:]}")
         return {"errors": 0}
@@ -305,6 +310,7 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
             long_enough = 1536 * int(found[1]) if found else 1536   # to go around each ring
             for k, layout in ((1040, self.random.choice(LAYOUTS)), (long_enough, "row")):
                 m = next(m for m in (5, 70, 257, 300) if name in self.usable(m, 136, k))
+                print(f"{m}x136x{k} {name}", flush=True)
                 self.one_shape(m, 136, k, layout, name, rows=4)
         self.small_one_d_one_d()
         self.small_grouped()
@@ -368,19 +374,23 @@ def main() -> int:
     arguments.tested = os.path.abspath(arguments.tested)
     arguments.out.mkdir(parents=True, exist_ok=True)
     check = Check(arguments)
-    names = arguments.only.split(",") if arguments.only else CHECKS
+    progress = Progress(arguments.out / "checks_so_far.json", check.machine())
+    names = arguments.only.split(",") if arguments.only else progress.missing(CHECKS)
     failed = []
     for name in names:
+        print(f"begins  {name}", flush=True)
         start = time.time()
         try:
-            check.report[name] = getattr(check, name)()
-            print(f"passed  {name:<16} {time.time() - start:6.1f} s  {json.dumps(check.report[name])}", flush=True)
+            result = getattr(check, name)()
+            print(f"passed  {name:<16} {time.time() - start:6.1f} s  {json.dumps(result)}", flush=True)
+            if name in CHECKS:
+                progress.add(name, result)
         except (AssertionError, RuntimeError, subprocess.SubprocessError) as e:
             failed.append(name)
             print(f"FAILED  {name:<16} {e}", flush=True)
     print(f"{len(names) - len(failed)} passed, {len(failed)} failed")
-    if names == CHECKS and not failed:
-        record = check.machine() | {"checks": check.report}
+    if not failed and names and not progress.missing(CHECKS):
+        record = check.machine() | {"checks": {name: progress.passed[name] for name in CHECKS}}
         (arguments.out / "h200_checks.json").write_text(json.dumps(record, indent=1) + "\n")
         validated = (
             arguments.out / "gpu-validated.json"
@@ -390,6 +400,7 @@ def main() -> int:
         validated.write_text(
             json.dumps({key: record[key] for key in ("digest", "date", "machine", "commit")}, indent=1) + "\n"
         )
+        progress.done()
     return 1 if failed else 0
 
 
