@@ -4,7 +4,7 @@
 Usage: gpu_check.py [--library FILE] [--racecheck-library FILE] [--out DIR] [--shapes N] [--rounds N] [--only NAME,...]
 
 Every check prints one line and raises on failure. What passed is kept in DIR/checks_so_far.json: the next run with the
-same sources goes on with what is missing. When all checks have passed, gpu-validated.json is written.
+same sources and numbers goes on with what is missing. When all checks have passed, gpu-validated.json is written.
 """
 
 import argparse
@@ -374,7 +374,10 @@ def main() -> int:
     arguments.tested = os.path.abspath(arguments.tested)
     arguments.out.mkdir(parents=True, exist_ok=True)
     check = Check(arguments)
-    progress = Progress(arguments.out / "checks_so_far.json", check.machine())
+    head = check.machine()
+    of = {"gpu": head["machine"]["name"], "shapes": arguments.shapes, "rounds": arguments.rounds}
+    of |= {name: head[name] for name in ("digest", "commit")}
+    progress = Progress(arguments.out / "checks_so_far.json", of)
     names = arguments.only.split(",") if arguments.only else progress.missing(CHECKS)
     failed = []
     for name in names:
@@ -389,7 +392,7 @@ def main() -> int:
             failed.append(name)
             print(f"FAILED  {name:<16} {e}", flush=True)
     print(f"{len(names) - len(failed)} passed, {len(failed)} failed")
-    if not failed and names and not progress.missing(CHECKS):
+    if not failed and not progress.missing(CHECKS):
         record = check.machine() | {"checks": {name: progress.passed[name] for name in CHECKS}}
         (arguments.out / "h200_checks.json").write_text(json.dumps(record, indent=1) + "\n")
         validated = (

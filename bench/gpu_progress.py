@@ -5,22 +5,19 @@ import pathlib
 
 
 class Progress:
-    """The results of checks that passed with the same sources on the same kind of machine, in a file until all have."""
+    """The results of checks that passed, in a file until all have. `of`: what must be the same for them to count."""
 
-    SAME = ("digest", "commit", "name")
-
-    def __init__(self, file: pathlib.Path, head: dict):
-        self.file = file
-        self.key = {name: (head | head["machine"])[name] for name in self.SAME}
+    def __init__(self, file: pathlib.Path, of: dict):
+        self.file, self.of = file, of
         kept = json.loads(file.read_text()) if file.exists() else {}
-        self.passed = kept["passed"] if kept.get("of") == self.key else {}
+        self.passed = kept["passed"] if kept.get("of") == of else {}
 
     def missing(self, names) -> list:
         return [name for name in names if name not in self.passed]
 
     def add(self, name: str, result: dict) -> None:
         self.passed[name] = result
-        self.file.write_text(json.dumps({"of": self.key, "passed": self.passed}, indent=1) + "\n")
+        self.file.write_text(json.dumps({"of": self.of, "passed": self.passed}, indent=1) + "\n")
 
     def done(self) -> None:
         self.file.unlink(missing_ok=True)
