@@ -26,6 +26,7 @@ NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d
 # As in src/plan/cost.cpp and device_spec.cpp, H200.
 LAUNCH_US, GROUPED_LAUNCH_US, BYTES_PER_US, OVERLAP = 2.2, 2.9, 4.2e6, 4
 SPREAD, QUARTERS, REREAD = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (-1.2, -0.4, 0.4, 1.2), 0.3
+L2_BETWEEN_SECTORS, L2_BETWEEN_LINES = 6.6e6, 10.3e6
 CLUSTERS = {1: (132, 264), 2: (66, 132), 3: (39, 79), 4: (30, 62), 5: (22, 47), 8: (15, 30)}
 
 # A kernel is fitted where it is a contender: within this factor of the best, and the more so the nearer it is to the
@@ -46,14 +47,24 @@ def key_of(name):
     return int(tile_m), int(tile_n), int(stages), int(warpgroups), use, int(cluster or 1), int(ctas or 1)
 
 
-def waves_time(key, rates, ctas, blocks):
+def l2_time(key, k):
+    tile_m, tile_n, _, _, use, cluster, _ = key
+    if k % 64 == 0:
+        return 0
+    rows = tile_m // (cluster if use == "sharea" else 1) + tile_n // (cluster if use == "shareb" else 1)
+    return rows * 128 / (L2_BETWEEN_LINES if k % 32 == 0 else L2_BETWEEN_SECTORS)
+
+
+def waves_time(key, rates, ctas, blocks, k):
     (*_, cluster, ctas_per_sm), (block, block_alone, tile, *_) = key, rates
     alone, slots = CLUSTERS[cluster][0] * cluster, CLUSTERS[cluster][ctas_per_sm - 1] * cluster
+    l2 = l2_time(key, k)
+
+    def wave(size):
+        return tile + blocks * max(block_alone if size <= alone else block, size * l2)
+
     waves, rest = divmod(ctas, slots)
-    time = waves * (tile + blocks * (block_alone if slots <= alone else block))
-    if rest >= 1:
-        time += tile + blocks * (block_alone if rest <= alone else block)
-    return time
+    return waves * wave(slots) + (wave(rest) if rest >= 1 else 0)
 
 
 def total_time(launch, compute, memory):
@@ -67,7 +78,7 @@ def predict(key, rates, shape, groups=0, expected=0):
     tiles_m = ceil_div(m, tile_m * (cluster if use == "shareb" else 1))
     tiles_n = ceil_div(n, tile_n * (cluster if use == "sharea" else 1))
     blocks = ceil_div(ceil_div(k, 128), cluster if use == "splitk" else 1)
-    compute = waves_time(key, rates, tiles_m * tiles_n * cluster, blocks)
+    compute = waves_time(key, rates, tiles_m * tiles_n * cluster, blocks, k)
     return total_time(LAUNCH_US, compute, m * k + n * k + 2 * m * n)
 
 
@@ -85,7 +96,7 @@ def predict_grouped(key, rates, shape, groups, rows):
     deviation = math.sqrt(groups * max(0.0, sum(c * c for c in counts) / len(SPREAD) - below * below))
     across, blocks = ceil_div(n, tile_n * cluster) * cluster, ceil_div(k, 128) * whole / sum(counts)
     ctas = [max(across, (groups * below + place * deviation) * across) for place in QUARTERS]
-    compute = sum(waves_time(key, rates, c, blocks) for c in ctas) / len(QUARTERS)
+    compute = sum(waves_time(key, rates, c, blocks, k) for c in ctas) / len(QUARTERS)
     m, weights = groups * rows, groups * n * k * (1 + REREAD * min(below - 1, 1))
     return total_time(GROUPED_LAUNCH_US, compute, m * k + weights + 2 * m * n)
 

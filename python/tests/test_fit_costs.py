@@ -8,7 +8,11 @@ import finegemm
 fit_costs = program("bench/fit_costs.py")
 
 
-@pytest.mark.parametrize("shape", [(1, 7168, 16384), (64, 2112, 7168), (1000, 4096, 7168), (4096, 24576, 1536)])
+SHAPES = [(1, 7168, 16384), (64, 2112, 7168), (1000, 4096, 7168), (4096, 24576, 1536), (2176, 7400, 3312),
+          (40, 8192, 7392)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 def test_the_fit_and_the_planner_have_one_model(shape):
     rates = {key: now for _, key, now in fit_costs.candidates(fit_costs.CANDIDATES.read_text())}
     rows = [row for row in finegemm.explain(*shape, device="h200")["candidates"] if "us" in row]
@@ -19,7 +23,8 @@ def test_the_fit_and_the_planner_have_one_model(shape):
 
 
 # Groups, rows of all, expected rows of each (0: nobody says), N, K: few and many tiles of a group, partly filled ones.
-GROUPS = [(64, 256, 4, 4096, 7168), (32, 6144, 192, 6144, 7168), (8, 32768, 0, 7168, 2048), (32, 8000, 0, 2880, 2880)]
+GROUPS = [(64, 256, 4, 4096, 7168), (32, 6144, 192, 6144, 7168), (8, 32768, 0, 7168, 2048), (32, 8000, 0, 2880, 2880),
+          (8, 8000, 0, 2880, 2896)]
 
 
 @pytest.mark.parametrize(("groups", "m", "expected", "n", "k"), GROUPS)

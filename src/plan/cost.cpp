@@ -24,6 +24,11 @@ constexpr uint32_t kClusters[][2] = {{}, {132, 264}, {66, 132}, {39, 79}, {30, 6
 // Compute and memory overlap, but not wholly: the norm of this order joins them (2: add squares; infinity: the larger).
 constexpr double kOverlap = 4;
 
+// Bytes that all SMs together get from L2 in a microsecond where rows do not begin on its lines, so that 128 bytes of a
+// row may lie in two lines: if not even on sectors of 32 bytes, and if on these. As fitted, for all kernels alike, to
+// the 15 shapes of each kind in bench/results/sweep_h200.json.
+constexpr double kL2BetweenSectors = 6.6e6, kL2BetweenLines = 10.3e6;
+
 uint32_t ctas_that_fit(const DeviceSpec& d, const GemmConfig& c, uint32_t per_sm) {
     return max(1, kClusters[c.cluster][per_sm - 1] * d.sms / kSmsCounted) * c.cluster;
 }
@@ -80,13 +85,23 @@ double traffic(const Problem& p, const Tiles& tiles) {
     return m * k + max(1, p.groups) * n * k * (1 + reread) + d_bytes * m * n * max(1, p.k_groups);
 }
 
+/// Microseconds that L2 takes for a k-block of one CTA; the CTAs of a wave share it. Rows are taken to lie K bytes
+/// apart. 0 where they begin on lines or on halves of lines: there the rates have all that was seen to count.
+double l2_time(const Problem& p, const GemmConfig& c) {
+    if (p.k % 64 == 0) return 0;
+    const uint32_t rows = c.tile_m / c.a_sharers() + c.tile_n / c.b_sharers();
+    return rows * GemmConfig::kTileK / (p.k % 32 == 0 ? kL2BetweenLines : kL2BetweenSectors);
+}
+
 double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
     const Rates& r = rates(c);
     const double blocks = ceil_div(k_blocks_of_tile(p), c.k_splits()) * tiles.share, slots = ctas_at_once(p, d, c);
-    const double alone = has_sm_budget(p, d) ? slots : ctas_that_fit(d, c, 1);
+    const double alone = has_sm_budget(p, d) ? slots : ctas_that_fit(d, c, 1), l2 = l2_time(p, c);
     const auto waves = [&](double ctas) {
         const double full = std::floor(ctas / slots), rest = ctas - full * slots;
-        const auto wave = [&](double size) { return r.tile + blocks * (size <= alone ? r.block_alone : r.block); };
+        const auto wave = [&](double size) {
+            return r.tile + blocks * std::max(size <= alone ? r.block_alone : r.block, size * l2);
+        };
         return full * wave(slots) + (rest >= 1 ? wave(rest) : 0);
     };
     if (tiles.deviation == 0) return waves(tiles.mean * c.k_splits()) / d.clock_ratio;

@@ -240,6 +240,28 @@ TEST(Cost, IsNeverBelowTheMemoryTime) {
                 1e-9);
 }
 
+TEST(Cost, GrowsWhereRowsBeginBetweenSectorsOfL2) {
+    const auto compute = [](const GemmConfig& c, uint32_t k) { return cost({2560, 2304, k}, h200(), c).compute; };
+    const uint32_t halves = 3776, lines = 3840, sectors = 3808, none = 3792;   // that rows begin on; all: 30 k-blocks
+    for (const GemmConfig& c : candidates()) {
+        EXPECT_EQ(compute(c, halves), compute(c, lines)) << name_of(c);
+        EXPECT_GE(compute(c, sectors), compute(c, lines)) << name_of(c);
+        EXPECT_GE(compute(c, none), compute(c, sectors)) << name_of(c);
+    }
+    const auto growth = [&](const char* kernel, uint32_t k) {
+        return compute(config_named(kernel), k) / compute(config_named(kernel), lines);
+    };
+    EXPECT_GT(growth("m128n128s6w2", sectors), 1.1);
+    EXPECT_GT(growth("m128n128s6w2", none), 1.5);
+    EXPECT_LT(growth("m256n128s4w2", none), 1.3) << "fewer bytes for each product";
+    EXPECT_EQ(growth("m256n128s4w2_shareA2", none), 1) << "each CTA loads half of the rows of A";
+}
+
+TEST(Choice, WhereRowsBeginBetweenSectorsOfL2IsAKernelThatLoadsLess) {
+    EXPECT_EQ(name_of(choose({2176, 7400, 3328}, h200()).config), "m256n128s4w2");
+    EXPECT_EQ(name_of(choose({2176, 7400, 3312}, h200()).config), "m256n128s4w2_shareA2");   // 86 us, the other 102
+}
+
 TEST(Explain, AccountsForEveryCandidateCheapestFirst) {
     const auto out = nlohmann::json::parse(explain({64, 2112, 7168}, h200()));
     EXPECT_EQ(out["chosen"]["name"], name_of(choose({64, 2112, 7168}, h200()).config));
