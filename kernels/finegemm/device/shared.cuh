@@ -53,7 +53,7 @@ __device__ void init_barriers(const Shared<C>& smem) {
         ptx::fence_mbarrier_init();
     }
     __syncthreads();
-    if constexpr (C.cluster > 1) ptx::cluster_arrive();
+    if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
     if constexpr (producers_served(C) > 1) ptx::cluster_wait();
 }
 
