@@ -77,6 +77,7 @@ __device__ void gemm(const Params<C>& p) {
         else if (ptx::elect_one()) load_tiles<C>(p, smem, walk);
     } else {
         if constexpr (kRegisters.math > kRegisters.launch) ptx::setmaxnreg_inc<kRegisters.math>();
+        else __syncwarp();  // as setmaxnreg does: ptxas else takes the warp for one whose lanes may have parted
         multiply<C>(p, smem);
     }
     // Neighbours still arrive at this CTA's barriers: none may leave before all are done.
