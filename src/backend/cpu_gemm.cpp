@@ -48,16 +48,27 @@ void store(const CpuTile& t, const std::vector<T>& sums, Numerics numerics, bool
     else for_each_element<float>(t, sums, [&](float& d, T x) { d = added(d, x, numerics); });
 }
 
-/// Partial sums of the ranks of a cluster, added in their order.
-void hopper_sums(const CpuTile& t, uint32_t splits, std::vector<float>& sums) {
-    const uint32_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
-    std::vector<float> part(splits > 1 ? sums.size() : 0);
-    for (uint32_t rank = 0; rank < splits; ++rank) {
-        const KRange range = k_range(blocks, splits, rank);
-        hopper_tile(t, range.begin, range.end, rank == 0 ? sums.data() : part.data());
-        if (rank == 0) continue;
-        for (size_t i = 0; i < sums.size(); ++i) sums[i] += part[i];
+/// Sums of parts of K, each of which `sum_part(i, sums)` computes, added in their order.
+template <typename SumPart>
+void add_parts(uint32_t parts, std::vector<float>& sums, const SumPart& sum_part) {
+    sum_part(0, sums);
+    if (parts == 1) return;
+    std::vector<float> part(sums.size());
+    for (uint32_t i = 1; i < parts; ++i) {
+        sum_part(i, part);
+        for (size_t e = 0; e < sums.size(); ++e) sums[e] += part[e];
     }
+}
+
+/// As the ranks of a cluster and the teams of each add them.
+void hopper_sums(const CpuTile& t, SumOrder order, std::vector<float>& sums) {
+    const uint32_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
+    add_parts(order.splits, sums, [&](uint32_t rank, std::vector<float>& of_rank) {
+        const KRange range = k_range(blocks, order.splits, rank);
+        add_parts(order.teams, of_rank, [&](uint32_t team, std::vector<float>& of_team) {
+            hopper_tile(t, {range.begin + team, range.end, order.teams}, of_team.data());
+        });
+    });
 }
 
 /// Calls body(tile) for every tile of D, on all threads.
@@ -78,8 +89,8 @@ CpuTile cpu_tile_at(const GemmArgs& args, int64_t i) {
     return {args, row, std::min(kCpuTileRows, m - row), col, std::min(kCpuTileCols, n - col)};
 }
 
-uint32_t k_splits_of(const GemmArgs& args, const GemmOptions& options) {
-    if (!options.config.empty()) return plan::config_named(options.config).k_splits();
+SumOrder sum_order_of(const GemmArgs& args, const GemmOptions& options) {
+    if (!options.config.empty()) return sum_order(plan::config_named(options.config));
     const plan::Problem problem{.m = static_cast<uint32_t>(args.d.rows),
                                 .n = static_cast<uint32_t>(args.d.cols),
                                 .k = static_cast<uint32_t>(args.a.cols),
@@ -87,17 +98,17 @@ uint32_t k_splits_of(const GemmArgs& args, const GemmOptions& options) {
                                 .num_sms = static_cast<uint32_t>(options.num_sms),
                                 .b_scales = has_row_b_scales(args) ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
                                 .output = args.d.dtype == DType::F32 ? Output::F32 : Output::BF16};
-    return plan::choose(problem, *plan::find_device("h200")).config.k_splits();
+    return sum_order(plan::choose(problem, *plan::find_device("h200")).config);
 }
 
-void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, uint32_t splits, bool accumulate) {
+void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, SumOrder order, bool accumulate) {
     if (numerics == Numerics::Exact) {
         auto sums = sums_of<double>(tile);
         exact_tile(tile, sums.data());
         store(tile, sums, numerics, accumulate);
     } else {
         auto sums = sums_of<float>(tile);
-        if (numerics == Numerics::Hopper) hopper_sums(tile, splits, sums);
+        if (numerics == Numerics::Hopper) hopper_sums(tile, order, sums);
         else fast_tile(tile, sums.data());
         store(tile, sums, numerics, accumulate);
     }
@@ -106,9 +117,9 @@ void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, uint32_t splits, bool
 void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool) {
     if (args.a.cols == 0 && options.accumulate) return;
     const bool model = options.numerics == Numerics::Hopper && args.a.cols > 0;
-    const uint32_t splits = model ? k_splits_of(args, options) : 1;
+    const SumOrder order = model ? sum_order_of(args, options) : SumOrder{};
     for_each_tile(args, pool, [&](const CpuTile& tile) {
-        cpu_gemm_tile(tile, options.numerics, splits, options.accumulate);
+        cpu_gemm_tile(tile, options.numerics, order, options.accumulate);
     });
 }
 

@@ -1,6 +1,8 @@
 // The GEMM on the CPU, and what tests need beside it. Layer backend.
 #pragma once
 
+#include <finegemm/core/teams.h>
+
 #include "backend/backend.h"
 #include "backend/cpu_tiles.h"
 #include "backend/thread_pool.h"
@@ -9,16 +11,15 @@ namespace finegemm {
 
 void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool);
 
-/// Parts into which the kernel that `options.config` names divides K; without a name, the kernel that the planner takes
-/// on an H200. The order of the sums, and with it the last bits, depends on it.
-uint32_t k_splits_of(const GemmArgs& args, const GemmOptions& options);
+/// That of the kernel that `options.config` names; without a name, of the kernel that the planner takes on an H200.
+SumOrder sum_order_of(const GemmArgs& args, const GemmOptions& options);
 
 // For any order of tiles, of several GEMMs perhaps.
 int64_t cpu_tiles_of(int64_t rows, int64_t cols);
 /// Tile i of D. Keeps a reference to `args`.
 CpuTile cpu_tile_at(const GemmArgs& args, int64_t i);
-/// Computes a tile and stores it in D. `splits`: of K, for Numerics::Hopper.
-void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, uint32_t splits, bool accumulate = false);
+/// Computes a tile and stores it in D. `order`: for Numerics::Hopper.
+void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, SumOrder order, bool accumulate = false);
 
 /// The result in double, before it is rounded: rows x cols, row-major. args.d gives the extents only.
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d);

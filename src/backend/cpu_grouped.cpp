@@ -57,9 +57,8 @@ void cpu_grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options, T
         const auto at = static_cast<size_t>(std::ranges::upper_bound(ends, i) - ends.begin());
         const GemmArgs part = gemm_of(args, runs[at], layout.stacked);
         const CpuTile tile = cpu_tile_at(part, at == 0 ? i : i - ends[at - 1]);
-        constexpr uint32_t kSplits = 1;   // no kernel splits K of groups: a row's bits depend on its group alone
         if (runs[at].group < 0) write_zeros(tile);
-        else cpu_gemm_tile(tile, options.numerics, kSplits);
+        else cpu_gemm_tile(tile, options.numerics, SumOrder{});   // a row's bits depend on its group alone
     });
 }
 

@@ -45,9 +45,8 @@ void cpu_k_grouped_gemm(const KGroupedGemmArgs& args, const GemmOptions& options
             parts.push_back(gemm_of(args, g, blocks));
     const int64_t tiles = cpu_tiles_of(args.d.matrix.rows, args.d.matrix.cols);
     pool.parallel_for(tiles * static_cast<int64_t>(parts.size()), [&](int64_t i) {
-        constexpr uint32_t kSplits = 1;   // no kernel splits K of a group
         const CpuTile tile = cpu_tile_at(parts[static_cast<size_t>(i / tiles)], i % tiles);
-        cpu_gemm_tile(tile, options.numerics, kSplits, options.accumulate);
+        cpu_gemm_tile(tile, options.numerics, SumOrder{}, options.accumulate);
     });
 }
 

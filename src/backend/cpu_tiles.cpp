@@ -228,13 +228,13 @@ struct HopperBlock {
     }
 };
 
-void HopperTile(const CpuTile& t, int64_t first_block, int64_t last_block, float* sums) {
+void HopperTile(const CpuTile& t, BlockSteps blocks, float* sums) {
     const hn::CappedTag<int32_t, kCpuTileCols> d;
     const hn::Rebind<float, decltype(d)> df;
     HopperBlock block(t.rows);
     std::fill_n(sums, t.rows * kCpuTileCols, 0.0f);
     HWY_ALIGN float product[kCpuTileCols];
-    for (int64_t kb = first_block; kb < last_block; ++kb) {
+    for (int64_t kb = blocks.first; kb < blocks.end; kb += blocks.step) {
         block.load(t, kb);
         float sfb[kCpuTileCols];
         scales_of_cols(t, kb, sfb);
@@ -269,8 +269,8 @@ HWY_EXPORT(HopperTile);
 
 void fast_tile(const CpuTile& tile, float* sums) { HWY_DYNAMIC_DISPATCH(FastTile)(tile, sums); }
 void exact_tile(const CpuTile& tile, double* sums) { HWY_DYNAMIC_DISPATCH(ExactTile)(tile, sums); }
-void hopper_tile(const CpuTile& tile, int64_t first_block, int64_t last_block, float* sums) {
-    HWY_DYNAMIC_DISPATCH(HopperTile)(tile, first_block, last_block, sums);
+void hopper_tile(const CpuTile& tile, BlockSteps blocks, float* sums) {
+    HWY_DYNAMIC_DISPATCH(HopperTile)(tile, blocks, sums);
 }
 
 }  // namespace finegemm

@@ -20,7 +20,11 @@ struct CpuTile {
 // docs/numerics.md has the arithmetic.
 void fast_tile(const CpuTile& tile, float* sums);
 void exact_tile(const CpuTile& tile, double* sums);
-/// The sum over the k-blocks [first_block, last_block), as one CTA of the SM90 kernel computes it.
-void hopper_tile(const CpuTile& tile, int64_t first_block, int64_t last_block, float* sums);
+/// K-blocks from `first` to before `end`, every step-th.
+struct BlockSteps {
+    int64_t first, end, step;
+};
+/// The sum over these blocks, as one team of a CTA of the SM90 kernel computes it.
+void hopper_tile(const CpuTile& tile, BlockSteps blocks, float* sums);
 
 }  // namespace finegemm

@@ -1,6 +1,7 @@
 // Why a kernel cannot take a problem: rules as data, each with the sentence that `explain` prints. Layer plan.
 #include <finegemm/core/schedule.h>
 #include <finegemm/core/smem_plan.h>
+#include <finegemm/core/teams.h>
 
 #include "plan/plan.h"
 
@@ -32,16 +33,18 @@ constexpr Rule kRules[] = {
          return c.ctas_per_sm * (smem_plan(c).total + 1024) <= d.smem_per_sm;
      }},
     {"splits K finer than 128", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
-         return c.k_splits() <= p.k_blocks();
+         return c.k_splits() * c.teams() <= p.k_blocks();
      }},
     {"splits K: its sums have another order than those of kernels for other M, and results shall be batch-invariant",
-     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return !p.batch_invariant || c.k_splits() == 1; }},
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
+         return !p.batch_invariant || sum_order(c) == SumOrder{};
+     }},
     {"has larger clusters than SMs may be used", [](const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
          return ctas_at_once(p, d, c) >= c.cluster;
      }},
     {"splits K, which takes a CTA for each part of each tile: more than SMs may be used",
      [](const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
-         return c.k_splits() == 1 || !has_sm_budget(p, d) ||
+         return persistent(c) || !has_sm_budget(p, d) ||
                 static_cast<uint64_t>(raster(c, p.m, p.n).size()) * c.cluster <= p.num_sms;
      }},
     {"shares operands between more tiles than there are", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {

@@ -34,6 +34,19 @@ TYPED_TEST(RingCursorOf, ReturnsAfterTwoRoundsAndNotBefore) {
     }
 }
 
+TYPED_TEST(RingCursorOf, TakesManyStepsAtOnce) {
+    constexpr uint32_t kStages = stages_of(TypeParam());
+    for (uint32_t steps = 0; steps <= kStages; ++steps) {
+        TypeParam many = TypeParam::producer(), single = TypeParam::producer();
+        for (uint32_t round = 0; round < 5; ++round) {
+            many += steps;
+            for (uint32_t i = 0; i < steps; ++i) ++single;
+            EXPECT_EQ(many.stage, single.stage);
+            EXPECT_EQ(many.parity, single.parity);
+        }
+    }
+}
+
 TEST(RingCursor, AFreshRingIsEmpty) {
     constexpr test::Mbarrier kFresh;
     static_assert(kFresh.passed(RingCursor<4>::producer().parity), "the producer need not wait");
@@ -94,6 +107,12 @@ TEST(Ring, OneArrivalTooFewOnFullStagesReadsTooEarly) {
     test::for_each_config([]<GemmConfig C>() { EXPECT_GT(count(outcomes<C>(-1, 0), Outcome::ReadBeforeWrite), 0); });
 }
 
+TEST(Ring, TeamsThatMeetInAStageTakeARoundForAnother) {
+    constexpr GemmConfig kOdd{.tile_m = 64, .tile_n = 64, .stages = 5, .math_warpgroups = 2};
+    static_assert(kOdd.teams() == 2);
+    EXPECT_LT(count(outcomes<kOdd>(0, 0), Outcome::Finished), 60);
+}
+
 TEST(Ring, AScaleWarpThatSkipsAWholeRoundTakesItForAnother) {
     test::for_each_config([]<GemmConfig C>() {
         if constexpr (C.scales == ScaleLayout::Rows && dealing_warps(C) > 1) {
@@ -109,6 +128,7 @@ TEST(Arrivals, AStageIsEmptyWhenEveryWarpThatAMulticastLoadReachesHasSaidSo) {
     static_assert(empty_arrivals({.math_warpgroups = 1, .cluster = 4, .cluster_use = ClusterUse::ShareB}) == 16);
     static_assert(empty_arrivals({.math_warpgroups = 1, .cluster = 4, .cluster_use = ClusterUse::SplitK}) == 4,
                   "nothing is shared");
+    static_assert(empty_arrivals({.tile_m = 64, .math_warpgroups = 2}) == 4, "a stage is one team's");
 }
 
 }  // namespace

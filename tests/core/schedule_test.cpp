@@ -296,7 +296,7 @@ TEST(Grid, IsWholeClustersAndNoMoreThanThereAreTiles) {
                 EXPECT_EQ(grid % c.cluster, 0u);
                 EXPECT_GE(grid, c.cluster);
                 EXPECT_LE(grid, tiles * c.cluster);
-                const bool one_tile_each = c.cluster_use == ClusterUse::SplitK;
+                const bool one_tile_each = c.cluster_use == ClusterUse::SplitK || c.teams() > 1;
                 EXPECT_EQ(grid, (one_tile_each ? tiles : std::min(tiles, resident)) * c.cluster);
             }
 }

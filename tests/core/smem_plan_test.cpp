@@ -32,10 +32,11 @@ std::vector<Object> objects(const GemmConfig& c) {
     if (c.grouped()) add(p.tiles, c.stages, p.tile_stage, sizeof(Tile), alignof(Tile));
     add(p.full, c.stages, 8, 8, 8);
     add(p.empty, c.stages, 8, 8, 8);
+    if (c.teams() > 1) add(p.team_sums_full, 1, 8, 8, 8);
     if (c.k_splits() > 1) {
         const uint32_t bytes = c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4;
-        add(p.partials, c.math_warpgroups, p.partials_warpgroup, bytes, 16);
-        add(p.partials_full, c.math_warpgroups, 8, 8, 8);
+        add(p.partials, c.row_warpgroups(), p.partials_warpgroup, bytes, 16);
+        add(p.partials_full, c.row_warpgroups(), 8, 8, 8);
     } else {
         add(p.d, c.math_warpgroups * 4, p.d_warp, 16 * slab_pitch(c), 16);
     }
@@ -59,8 +60,8 @@ void expect_sound(const GemmConfig& c) {
 TEST(SmemPlan, ObjectsAreAlignedApartAndInside) {
     for (const GemmConfig& c : test::kConfigs) expect_sound(c);
     for (uint32_t warpgroups = 1; warpgroups <= 3; ++warpgroups)
-        for (uint32_t rows : {64u, 128u})
-            for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 16)
+        for (uint32_t rows : {32u, 64u, 128u})
+            for (uint32_t tile_n = 16; tile_n <= 256 && warpgroups * rows % 64 == 0; tile_n += 16)
                 for (uint32_t splits : {1u, 2u, 3u, 5u, 8u})
                     expect_sound({.tile_m = warpgroups * rows,
                                   .tile_n = tile_n,

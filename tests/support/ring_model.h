@@ -10,6 +10,7 @@
 
 #include <finegemm/core/arrivals.h>
 #include <finegemm/core/ring.h>
+#include <finegemm/core/teams.h>
 
 namespace finegemm::test {
 
@@ -40,7 +41,7 @@ private:
     }
 };
 
-/// All CTAs that share loads, walking over `tiles` tiles of `blocks` k-blocks.
+/// All CTAs that share loads, walking over `tiles` tiles of `blocks` k-blocks; with teams, over one tile of as many.
 template <GemmConfig C>
 class RingModel {
 public:
@@ -51,7 +52,7 @@ public:
     };
 
     RingModel(uint32_t tiles, uint32_t blocks, uint32_t seed, Rules rules = {})
-        : total_(tiles * blocks), tile_blocks_(blocks), run_(rules.run), random_(seed) {
+        : total_(tiles * blocks), tile_blocks_(C.teams() > 1 ? total_ : blocks), run_(rules.run), random_(seed) {
         for (auto& cta : stages_)
             for (Stage& stage : cta) {
                 stage.full.init(rules.full);
@@ -61,8 +62,11 @@ public:
             agents_.push_back({.role = Role::Tma, .rank = rank, .at = Cursor::producer()});
             for (uint32_t warp = 0; warp < kScaleWarps; ++warp)
                 agents_.push_back({.role = Role::Scales, .rank = rank, .warp = warp, .at = Cursor::producer()});
-            for (uint32_t warp = 0; warp < 4 * C.math_warpgroups; ++warp)
-                agents_.push_back({.role = Role::Math, .rank = rank, .at = Cursor::consumer()});
+            for (uint32_t warp = 0; warp < 4 * C.math_warpgroups; ++warp) {
+                Agent agent{.role = Role::Math, .rank = rank, .at = Cursor::consumer(), .block = team_of(C, warp / 4)};
+                agent.at += agent.block;
+                agents_.push_back(agent);
+            }
         }
         // Some are slow, and others for each seed: so that the fast ones run as far ahead as the barriers let them.
         for (Agent& agent : agents_) agent.patience = random_() % 3 == 0 ? 40 : 1;
@@ -174,20 +178,21 @@ private:
 
     /// A stage is released when the next one of the same tile is there: that one's multiplication runs by then.
     bool multiply(Agent& agent) {
-        const bool starts = !agent.holds || C.grouped() || (agent.block + 1) % tile_blocks_ != 0;
+        const uint32_t next = agent.block + C.teams();
+        const bool starts = !agent.holds || C.grouped() || next / tile_blocks_ == agent.block / tile_blocks_;
         if (starts && !stage(agent.rank, agent.at.stage).full.passed(agent.at.parity)) return false;
         if (agent.holds) {
             check(agent);   // still what it was
             release(agent);
             agent.holds = false;
-            ++agent.block;
+            agent.block = next;
         }
         if (starts && agent.block == total_) {
             ++agent.block;
         } else if (starts) {
             agent.held = agent.at.stage;
             agent.holds = true;
-            ++agent.at;
+            agent.at += C.teams();
             check(agent);
         }
         return true;

@@ -30,11 +30,14 @@ inline constexpr uint32_t kLanesArrive = 1;
 /// every lane of a scale warp are there.
 FG_HD constexpr uint32_t full_arrivals(const GemmConfig&) { return 1 + kWarpSize; }
 
-/// A stage is empty when every math warp that reads it has said so: those of this CTA, and with multicast those of
-/// the whole cluster, since a load of this CTA overwrites the stage in all of them.
+/// A stage is empty when every math warp that reads it has said so: those of one team of this CTA, and with multicast
+/// of all CTAs of the cluster, since a load of this one overwrites the stage in all of them.
 FG_HD constexpr uint32_t empty_arrivals(const GemmConfig& c) {
-    return 4 * c.math_warpgroups * c.a_sharers() * c.b_sharers() * kLanesArrive;
+    return 4 * c.row_warpgroups() * c.a_sharers() * c.b_sharers() * kLanesArrive;
 }
+
+/// Sums that a team leaves to another one are there when each of its warps has said so.
+FG_HD constexpr uint32_t team_sums_arrivals(const GemmConfig& c) { return 4 * c.row_warpgroups() * kLanesArrive; }
 
 /// CTAs whose producers wait for this CTA's math warps.
 FG_HD constexpr uint32_t producers_served(const GemmConfig& c) { return c.a_sharers() * c.b_sharers(); }

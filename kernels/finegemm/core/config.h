@@ -40,10 +40,10 @@ enum class Output : uint32_t {
 };
 
 struct GemmConfig {
-    uint32_t tile_m = 128;           // rows of D that one CTA computes: 64 * math_warpgroups * {1, 2}
+    uint32_t tile_m = 128;           // rows of D that one CTA computes: 64 * math_warpgroups * {1/2, 1, 2}
     uint32_t tile_n = 128;           // columns of D that one CTA computes, at most 256: run_cols
-    uint32_t stages = 4;             // slots of the shared-memory ring; one slot holds 128 of K
-    uint32_t math_warpgroups = 2;    // each owns tile_m / math_warpgroups rows
+    uint32_t stages = 4;             // slots of the shared-memory ring, a multiple of teams; one slot holds 128 of K
+    uint32_t math_warpgroups = 2;    // each owns rows_per_warpgroup rows
     uint32_t cluster = 1;            // CTAs in a cluster
     ClusterUse cluster_use = ClusterUse::None;
     uint32_t ctas_per_sm = 1;        // bounds registers and shared memory
@@ -56,7 +56,12 @@ struct GemmConfig {
 
     static constexpr uint32_t kTileK = kScaleBlock;
     FG_HD constexpr uint32_t threads() const { return (math_warpgroups + 1) * 128; }
-    FG_HD constexpr uint32_t rows_per_warpgroup() const { return tile_m / math_warpgroups; }
+    /// Where a tile has fewer rows than its math warpgroups could: sets of them that each have all its rows, and take
+    /// turns with the k-blocks (core/teams.h). Each has stages of its own: a parity tells a round from the next only.
+    FG_HD constexpr uint32_t teams() const { return max(1, math_warpgroups * 64 / tile_m); }
+    /// Warpgroups that the rows of a tile are divided among.
+    FG_HD constexpr uint32_t row_warpgroups() const { return math_warpgroups / teams(); }
+    FG_HD constexpr uint32_t rows_per_warpgroup() const { return tile_m / row_warpgroups(); }
     /// 64-row WGMMAs that one warpgroup stacks.
     FG_HD constexpr uint32_t wgmmas_m() const { return rows_per_warpgroup() / 64; }
     /// CTAs that receive each multicast load.

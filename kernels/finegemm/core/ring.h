@@ -14,9 +14,12 @@ struct RingCursor {
     FG_HD static constexpr RingCursor producer() { return {0, 1}; }
     FG_HD static constexpr RingCursor consumer() { return {0, 0}; }
 
-    FG_HD constexpr RingCursor& operator++() {
-        if (++stage == Stages) {
-            stage = 0;
+    FG_HD constexpr RingCursor& operator++() { return *this += 1; }
+    /// At most one round on.
+    FG_HD constexpr RingCursor& operator+=(uint32_t steps) {
+        stage += steps;
+        if (stage >= Stages) {
+            stage -= Stages;
             parity ^= 1;
         }
         return *this;

@@ -191,9 +191,9 @@ FG_HD constexpr Tile unpacked(const Tile& packed) {
     return {.row = packed.row, .col = packed.col, .rows = packed.rows & 0xffff, .group = packed.rows >> 16};
 }
 
-/// Split-K kernels give each cluster one tile: partial sums may then arrive without a hand-shake for the buffer.
+/// Kernels that add up parts of K give each cluster one tile: there need be no hand-shake for the room of partial sums.
 /// All others are persistent: as many clusters as fit, each walking over tiles.
-FG_HD constexpr bool persistent(const GemmConfig& c) { return c.k_splits() == 1; }
+FG_HD constexpr bool persistent(const GemmConfig& c) { return c.k_splits() == 1 && c.teams() == 1; }
 
 /// CTAs to launch on a device that can hold `resident_clusters` of this kernel at once.
 FG_HD constexpr uint32_t grid_size(const GemmConfig& c, uint32_t cluster_tiles, uint32_t resident_clusters) {

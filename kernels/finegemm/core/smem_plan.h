@@ -44,7 +44,8 @@ struct SmemPlan {
     uint32_t sfa, sfb;          // stages x scales of one k-block, f32
     uint32_t tiles;             // grouped: stages x the Tile that begins there
     uint32_t full, empty;       // mbarriers, one per stage
-    uint32_t partials_full;     // mbarriers, one per math warpgroup
+    uint32_t partials_full;     // mbarriers, one per warpgroup that has rows of its own
+    uint32_t team_sums_full;    // mbarrier, where there are teams
     uint32_t total;
     // Distance from one stage (or warp, or warpgroup) to the next.
     uint32_t a_stage, b_stage, d_warp, partials_warpgroup, sfa_stage, sfb_stage, tile_stage;
@@ -82,13 +83,14 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     p.a = take(c.stages * p.a_stage, 1024);
     p.b = take(c.stages * p.b_stage, 1024);
     p.d = take(c.math_warpgroups * 4 * p.d_warp, 16);
-    p.partials = take(c.math_warpgroups * p.partials_warpgroup, 16);
+    p.partials = take(c.row_warpgroups() * p.partials_warpgroup, 16);
     p.sfa = take(c.stages * p.sfa_stage, 16);
     p.sfb = take(c.stages * p.sfb_stage, c.row_b_scales() ? 16 : 8);
     p.tiles = take(c.stages * p.tile_stage, 16);
     p.full = take(c.stages * 8, 8);
     p.empty = take(c.stages * 8, 8);
-    p.partials_full = take(split ? c.math_warpgroups * 8 : 0, 8);
+    p.partials_full = take(split ? c.row_warpgroups() * 8 : 0, 8);
+    p.team_sums_full = take(c.teams() > 1 ? 8 : 0, 8);
     p.total = align_up(top, 16) + 1024;   // the driver aligns dynamic shared memory to 16 only; the kernel rounds up
     return p;
 }

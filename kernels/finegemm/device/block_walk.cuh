@@ -4,6 +4,7 @@
 #include <finegemm/core/fragment.h>
 #include <finegemm/core/ring.h>
 #include <finegemm/core/schedule.h>
+#include <finegemm/core/teams.h>
 #include <finegemm/device/barriers.cuh>
 #include <finegemm/device/promote.cuh>
 #include <finegemm/device/shared.cuh>
@@ -23,7 +24,7 @@ struct MathRole {
     __device__ explicit MathRole(const Shared<C>& shared)
         : smem(shared),
           warpgroup(ptx::broadcast(threadIdx.x / 128)),
-          first_row(warpgroup * C.rows_per_warpgroup()),
+          first_row(row_part_of(C, warpgroup) * C.rows_per_warpgroup()),
           lane(threadIdx.x % kWarpSize),
           row_scales(shared.sfa(0) + (first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) * 4),
           b_scales(shared.sfb(0)) {
@@ -136,8 +137,8 @@ struct AnnouncedKTiles {
     }
 };
 
-/// The k-blocks of all tiles of a CTA in their order, so that the first block of a tile can be started before the tile
-/// before it is stored.
+/// The k-blocks of all tiles of a CTA in their order, or those of this warpgroup's team, so that the first block of a
+/// tile can be started before the tile before it is stored.
 template <GemmConfig C, typename Tiles>
 struct BlockWalk {
     MathRole<C>& role;
@@ -146,15 +147,17 @@ struct BlockWalk {
     uint32_t left = 0;   // blocks of the tile, this one included
     RingCursor<C.stages> at = RingCursor<C.stages>::consumer();
     // Where the next block will be: the way from a stage to an address is long, and so it is begun a block earlier.
-    RingCursor<C.stages> ahead = RingCursor<C.stages>::consumer();
+    RingCursor<C.stages> ahead;
 
     __device__ BlockWalk(MathRole<C>& math, const Tiles& of) : role(math), tiles(of) {
-        ++ahead;
+        if constexpr (C.teams() > 1) at += team_of(C, role.warpgroup);
+        ahead = at;
+        ahead += C.teams();
     }
 
     __device__ bool next_tile() {
         const bool exists = tiles.take(tile, at);
-        left = tiles.k_blocks;
+        left = blocks_of_team(tiles.k_blocks, C.teams(), team_of(C, role.warpgroup));
         if constexpr (C.row_groups()) role.shift_scales(tiles.shift);
         return exists;
     }
@@ -163,7 +166,7 @@ struct BlockWalk {
     __device__ bool last_of_tile() const { return left == 1; }
     __device__ void advance() {
         at = ahead;
-        ++ahead;
+        ahead += C.teams();
     }
     /// To the next block of a run of tiles of which this warpgroup has rows; false at its end.
     __device__ bool next() {

@@ -8,6 +8,7 @@
 #include <finegemm/device/split_store.cuh>
 #include <finegemm/device/store.cuh>
 #include <finegemm/device/store_f32.cuh>
+#include <finegemm/device/teams.cuh>
 
 namespace finegemm::device {
 
@@ -31,6 +32,8 @@ __device__ void multiply(const Params<C>& p, const Shared<C>& smem) {
     } else {
         const Walk walk = walk_of<C>(p, {});
         multiply_tiles<C>(smem, CountedTiles<C>(walk), [&](Accumulator<C>& acc, const Tile& tile) {
+            if constexpr (C.teams() > 1)
+                if (!add_teams<C>(acc, smem, walk.k.size())) return;
             if constexpr (C.k_splits() > 1) store_split_tile<C>(p, acc, smem, tile, walk.rank);
             else if constexpr (C.output == Output::F32) store_tile_f32<C>(p, acc, smem, tile);
             else store_tile<C>(p, acc, smem, tile);

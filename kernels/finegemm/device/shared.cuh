@@ -32,6 +32,7 @@ struct Shared {
     __device__ SmemAddr partials(uint32_t warpgroup) const {
         return base + (kPlan.partials + warpgroup * kPlan.partials_warpgroup);
     }
+    __device__ SmemAddr team_sums_full() const { return base + kPlan.team_sums_full; }
     __device__ SmemAddr partials_full(uint32_t warpgroup) const { return base + (kPlan.partials_full + warpgroup * 8); }
 };
 
@@ -49,7 +50,8 @@ __device__ void init_barriers(const Shared<C>& smem) {
             ptx::mbarrier_init(smem.empty(stage), empty_arrivals(C));
         }
         if constexpr (C.k_splits() > 1)
-            for (uint32_t w = 0; w < C.math_warpgroups; ++w) ptx::mbarrier_init(smem.partials_full(w), 1);
+            for (uint32_t w = 0; w < C.row_warpgroups(); ++w) ptx::mbarrier_init(smem.partials_full(w), 1);
+        if constexpr (C.teams() > 1) ptx::mbarrier_init(smem.team_sums_full(), team_sums_arrivals(C));
         ptx::fence_mbarrier_init();
     }
     __syncthreads();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <finegemm/core/params.h>
+#include <finegemm/core/teams.h>
 #include <finegemm/device/mainloop.cuh>
 
 namespace finegemm::device {
@@ -15,13 +16,16 @@ struct Exchange {
     // A rank's own part need not take the way through the cluster's network: 4 to 15% of the time with tiles of 128
     // rows. With 64 it is little, and the code for it costs 5% at M = 1: instructions come from memory, too.
     static constexpr bool kKeepsOwn = C.tile_m > 64;
+    uint32_t part;  // of the tile's rows
     SmemAddr buffer, barrier;
     uint32_t rank, rows;  // rows: those that exist in D
 
     __device__ Exchange(const Shared<C>& smem, const Tile& tile, uint32_t cluster_rank)
-        : buffer(smem.partials(threadIdx.x / 128)), barrier(smem.partials_full(threadIdx.x / 128)), rank(cluster_rank) {
-        rows = existing_rows(threadIdx.x / 128 * kRows, kRows, tile.rows);
-    }
+        : part(row_part_of(C, threadIdx.x / 128)),
+          buffer(smem.partials(part)),
+          barrier(smem.partials_full(part)),
+          rank(cluster_rank),
+          rows(existing_rows(part * kRows, kRows, tile.rows)) {}
 
     __device__ static uint32_t cols_of(uint32_t owner) {
         return owner * kCols < C.tile_n ? min(C.tile_n - owner * kCols, kCols) : 0;
@@ -84,7 +88,7 @@ __device__ void store_split_tile(const GemmParams& p, const Accumulator<C>& acc,
     exchange.expect();
     exchange.send(acc);
     exchange.await_parts();
-    const uint32_t first_row = tile.row + threadIdx.x / 128 * C.rows_per_warpgroup();
+    const uint32_t first_row = tile.row + exchange.part * C.rows_per_warpgroup();
     const uint32_t pieces = Exchange<C>::cols_of(rank) / 8;  // 16-byte pieces of a row of D
     for (uint32_t i = threadIdx.x % 128; i < exchange.rows * pieces; i += 128) {
         const uint32_t row = i / pieces, col = i % pieces * 8;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <finegemm/core/params.h>
-#include <finegemm/core/smem_plan.h>
+#include <finegemm/core/teams.h>
 #include <finegemm/device/group_walk.cuh>
 #include <finegemm/device/mainloop.cuh>
 
@@ -58,7 +58,7 @@ __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2],
 template <GemmConfig C>
 __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
     const uint32_t warp = threadIdx.x / kWarpSize;
-    const uint32_t offset = warp / 4 * C.rows_per_warpgroup() + warp % 4 * 16;
+    const uint32_t offset = row_part_of(C, warp / 4) * C.rows_per_warpgroup() + warp % 4 * 16;
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
         if constexpr (C.row_groups())

@@ -13,7 +13,7 @@ namespace finegemm::device {
 template <GemmConfig C>
 __device__ void store_rows_f32(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
                                uint32_t offset) {
-    static_assert(runs(C) == 1);
+    static_assert(runs(C) == 1 && C.teams() == 1);
     constexpr uint32_t kCols = slab_cols(C);
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
     float* d = static_cast<float*>(p.d_data) + (tile.row + offset) * p.d_row_stride + tile.col;

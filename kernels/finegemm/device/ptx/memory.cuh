@@ -60,6 +60,12 @@ __device__ inline void store_shared_x2(SmemAddr at, float x, float y) {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at.bits), "f"(x), "f"(y) : "memory");
 }
 
+__device__ inline void store_shared_x4(SmemAddr at, const Float4& v) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at.bits), "f"(v.part[0]), "f"(v.part[1]),
+                 "f"(v.part[2]), "f"(v.part[3])
+                 : "memory");
+}
+
 /// Through the read-only path: the kernel never writes what it loads so. Not volatile: loads may be moved together.
 __device__ inline float load_global(const float* from) {
     float x;

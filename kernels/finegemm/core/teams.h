@@ -1,0 +1,46 @@
+// Teams: math warpgroups that have the same rows of a tile, how they share its k-blocks, and the order of sums which
+// that makes. Layer core. One warpgroup takes longer to start and promote a block of few rows than the tensor cores to
+// multiply it; two that take turns keep them busy.
+#pragma once
+
+#include <finegemm/core/smem_plan.h>
+
+namespace finegemm {
+
+/// In which order the products of k-blocks are added: all of a kernel that the last bits of D depend on.
+struct SumOrder {
+    uint32_t splits = 1;   // ranges of K (k_range), whose sums are added one after the other
+    uint32_t teams = 1;   // of a range: every teams-th block from the first is summed, from the second ...; these then
+    constexpr bool operator==(const SumOrder&) const = default;
+};
+FG_HD constexpr SumOrder sum_order(const GemmConfig& c) { return {.splits = c.k_splits(), .teams = c.teams()}; }
+
+/// Which team a math warpgroup is of, and which part of the rows it has.
+FG_HD constexpr uint32_t team_of(const GemmConfig& c, uint32_t warpgroup) {
+    return c.teams() > 1 ? warpgroup / c.row_warpgroups() : 0;
+}
+FG_HD constexpr uint32_t row_part_of(const GemmConfig& c, uint32_t warpgroup) {
+    return c.row_warpgroups() == 1 ? 0 : warpgroup - team_of(c, warpgroup) * c.row_warpgroups();
+}
+
+/// How many of `k_blocks` are a team's: every teams-th, from that of its own number on.
+FG_HD constexpr uint32_t blocks_of_team(uint32_t k_blocks, uint32_t teams, uint32_t team) {
+    return teams > 1 ? ceil_div(k_blocks - team, teams) : k_blocks;
+}
+
+/// Of two teams the one that does not have the last block.
+FG_HD constexpr uint32_t earlier_team(uint32_t k_blocks) { return k_blocks % 2; }
+
+// Where its sums lie in shared memory until the other team adds them: in place of B in the first two stages of its own,
+// which nobody else reads. Half of a thread's sums, four at a time, take as much as B of a stage.
+
+/// The stage for four sums from register `reg` on, counted from the team's first one.
+FG_HD constexpr uint32_t team_sums_stage(const GemmConfig& c, uint32_t reg) {
+    return reg < c.tile_n / 4 ? 0 : c.teams();
+}
+/// Their first byte in B of this stage.
+FG_HD constexpr uint32_t team_sums_offset(const GemmConfig& c, uint32_t thread, uint32_t reg) {
+    return (reg % (c.tile_n / 4) / 4 * 128 + thread) * 16;
+}
+
+}  // namespace finegemm

@@ -1,0 +1,65 @@
+// Teams: how they share k-blocks, and where the sums of one wait for the other.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include <finegemm/core/fragment.h>
+#include <finegemm/core/teams.h>
+
+#include "support/configs.h"
+
+namespace finegemm {
+namespace {
+
+TEST(Teams, ShareTheBlocksOfATile) {
+    for (uint32_t teams = 1; teams <= 3; ++teams)
+        for (uint32_t blocks = teams; blocks < 40; ++blocks) {
+            std::set<uint32_t> seen;
+            for (uint32_t team = 0; team < teams; ++team)
+                for (uint32_t i = 0; i < blocks_of_team(blocks, teams, team); ++i) seen.insert(team + i * teams);
+            EXPECT_EQ(seen.size(), blocks);
+            EXPECT_EQ(*seen.rbegin(), blocks - 1);
+        }
+}
+
+TEST(Teams, TheEarlierOneLacksTheLastBlock) {
+    for (uint32_t blocks = 2; blocks < 40; ++blocks) {
+        const uint32_t team = earlier_team(blocks);
+        EXPECT_NE(team + (blocks_of_team(blocks, 2, team) - 1) * 2, blocks - 1);
+    }
+}
+
+TEST(Teams, AreOfWarpgroupsThatHaveAllRowsOfATileTogether) {
+    for (const GemmConfig& c : test::kConfigs) {
+        SCOPED_TRACE(test::describe(c));
+        std::set<std::pair<uint32_t, uint32_t>> seen;
+        for (uint32_t w = 0; w < c.math_warpgroups; ++w) seen.insert({team_of(c, w), row_part_of(c, w)});
+        EXPECT_EQ(seen.size(), c.math_warpgroups);
+        EXPECT_EQ(*seen.rbegin(), std::pair(c.teams() - 1, c.row_warpgroups() - 1));
+        EXPECT_EQ(c.rows_per_warpgroup() * c.row_warpgroups(), c.tile_m);
+    }
+}
+
+TEST(Teams, HaveStagesOfTheirOwn) {
+    for (const GemmConfig& c : test::kConfigs) EXPECT_EQ(c.stages % c.teams(), 0u) << test::describe(c);
+}
+
+TEST(Teams, SumsOfATeamHaveRoomInItsStagesApartFromEachOther) {
+    for (const GemmConfig& c : test::kConfigs) {
+        if (c.teams() == 1) continue;
+        SCOPED_TRACE(test::describe(c));
+        std::set<std::pair<uint32_t, uint32_t>> seen;
+        for (uint32_t thread = 0; thread < 128; ++thread)
+            for (uint32_t reg = 0; reg < c.tile_n / 2; reg += 4) {
+                const uint32_t stage = team_sums_stage(c, reg), offset = team_sums_offset(c, thread, reg);
+                EXPECT_EQ(stage % c.teams(), 0u) << "another team's";
+                EXPECT_LT(stage, c.stages);
+                EXPECT_EQ(offset % 16, 0u);
+                EXPECT_LE(offset + 16, smem_plan(c).b_stage);
+                EXPECT_TRUE(seen.insert({stage, offset}).second) << "of another thread or register";
+            }
+    }
+}
+
+}  // namespace
+}  // namespace finegemm
