@@ -307,11 +307,12 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
         names = [row["name"] for row in self.tested.explain(4096, 4096, 4096)["candidates"]]
         for name in names:
             found = re.search(r"splitK(\d+)", name)
-            long_enough = 1536 * int(found[1]) if found else 1536   # to go around each ring
+            long_enough = 2048 * int(found[1]) if found else 2048   # to go around each ring
             for k, layout in ((1040, self.random.choice(LAYOUTS)), (long_enough, "row")):
-                m = next(m for m in (5, 70, 257, 300) if name in self.usable(m, 136, k))
-                print(f"{m}x136x{k} {name}", flush=True)
-                self.one_shape(m, 136, k, layout, name, rows=4)
+                sizes = itertools.product((136, 392), (5, 70, 257, 300))   # two wide tiles for those that share A
+                m, n = next((m, n) for n, m in sizes if name in self.usable(m, n, k))
+                print(f"{m}x{n}x{k} {name}", flush=True)
+                self.one_shape(m, n, k, layout, name, rows=4)
         self.small_one_d_one_d()
         self.small_grouped()
         x = torch.randn(130, 144, device="cuda").bfloat16()

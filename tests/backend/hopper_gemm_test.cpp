@@ -1,5 +1,6 @@
 // What the Hopper backend launches for a GEMM, seen by the mock driver. Layer tests.
 #include <finegemm/core/schedule.h>
+#include <finegemm/core/teams.h>
 #include <finegemm/core/tma_box.h>
 
 #include "plan/plan.h"
@@ -58,7 +59,7 @@ void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const Ge
     EXPECT_EQ(launch.cluster, c.cluster);
     EXPECT_EQ(launch.smem_bytes, smem_plan(c).total);
     const uint32_t tiles = raster(c, m, n).size(), resident = c.cluster > 1 ? 60u : 2 * 132;
-    EXPECT_EQ(launch.grid, c.cluster * (c.cluster_use == ClusterUse::SplitK ? tiles : std::min(tiles, resident)));
+    EXPECT_EQ(launch.grid, c.cluster * (persistent(c) ? std::min(tiles, resident) : tiles));
     // Where no tile is whole, there is no map for one.
     const TmaBox a_whole = m < c.tile_m && c.a_sharers() == 1 ? a_boxes(c, m).last : a_boxes(c, m).whole;
     const TmaBox b_whole = n < run_cols(c, 0) && c.b_sharers() == 1 ? b_boxes(c, n).last : b_boxes(c, n).whole;
@@ -145,10 +146,10 @@ TEST_F(HopperGemm, AKernelForRowMajorScalesCannotBeNamedEvenWhenItIsLoaded) {
     EXPECT_EQ(mock->launches.size(), 1u);
 }
 
-TEST_F(HopperGemm, BatchInvariantCallsDoNotSplitK) {
+TEST_F(HopperGemm, BatchInvariantCallsHaveOneOrderOfSums) {
     const GemmArgs args = operands(16, 576, 7168);
     const GemmConfig invariant = plan::choose({16, 576, 7168, true}, *plan::find_device("h200")).config;
-    ASSERT_NE(planned(args).k_splits(), 1u);
+    ASSERT_NE(sum_order(planned(args)), SumOrder{});
     {
         const auto hopper = backend();
         for (int i = 0; i < 2; ++i) {   // kept calls are kept apart
@@ -182,7 +183,7 @@ TEST_F(HopperGemm, LaunchesNoMoreCtasThanSmsMayBeUsed) {
     hopper->gemm(args, {.num_sms = 66, .config = "m64n64s5w1_x2"});
     EXPECT_EQ(last_launch().grid, 66u) << "one for each SM, though two would fit";
     const Error error =
-        error_of([&] { hopper->gemm(args, {.num_sms = 66, .config = "m64n64s5w1_splitK2_x2"}); });
+        error_of([&] { hopper->gemm(args, {.num_sms = 66, .config = "m64n32s7w1_splitK3_x2"}); });
     EXPECT_TRUE(contains(error, "SMs may be used")) << error.what();
 }
 

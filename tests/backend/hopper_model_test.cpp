@@ -52,28 +52,34 @@ float block(Problem& p, int64_t r, int64_t c, int64_t kb) {
     return static_cast<float>(sum);
 }
 
-/// The sum for an element of D: promotion block by block, each rank of a split for itself, then the ranks in order.
-float element_sum(Problem& p, int64_t r, int64_t c, uint32_t splits) {
+/// The sum for an element of D: promotion block by block, each team of each rank of a split for itself, then the teams,
+/// then the ranks in order.
+float element_sum(Problem& p, int64_t r, int64_t c, SumOrder order = {}) {
     const auto blocks = static_cast<uint32_t>(Problem::blocks(p.k));
     float total = 0;
-    for (uint32_t rank = 0; rank < splits; ++rank) {
-        float sum = 0;
-        for (uint32_t kb = blocks * rank / splits; kb < blocks * (rank + 1) / splits; ++kb) {
-            const float scale = p.sfa_at(r, kb) * p.sfb_at(c, kb);
-            sum = std::fma(block(p, r, c, kb), scale, sum);
+    for (uint32_t rank = 0; rank < order.splits; ++rank) {
+        float of_rank = 0;
+        for (uint32_t team = 0; team < order.teams; ++team) {
+            float sum = 0;
+            const uint32_t begin = blocks * rank / order.splits, end = blocks * (rank + 1) / order.splits;
+            for (uint32_t kb = begin + team; kb < end; kb += order.teams) {
+                const float scale = p.sfa_at(r, kb) * p.sfb_at(c, kb);
+                sum = std::fma(block(p, r, c, kb), scale, sum);
+            }
+            of_rank = team == 0 ? sum : of_rank + sum;
         }
-        total = rank == 0 ? sum : total + sum;
+        total = rank == 0 ? of_rank : total + of_rank;
     }
     return total;
 }
 
-uint16_t element(Problem& p, int64_t r, int64_t c, uint32_t splits) {
-    return bf16_of_float(element_sum(p, r, c, splits));
+uint16_t element(Problem& p, int64_t r, int64_t c, SumOrder order = {}) {
+    return bf16_of_float(element_sum(p, r, c, order));
 }
 
-std::string kernel_with_splits(uint32_t splits) {
+std::string kernel_with(SumOrder order) {
     for (const GemmConfig& config : plan::candidates())
-        if (config.k_splits() == splits) return plan::name_of(config);
+        if (sum_order(config) == order) return plan::name_of(config);
     return "";
 }
 
@@ -87,7 +93,7 @@ void run(Problem& p, const std::string& kernel) {
 
 std::vector<float> one_block(const GemmArgs& args) {
     std::vector<float> sums(static_cast<size_t>(args.d.rows * kCpuTileCols));
-    hopper_tile(CpuTile{args, 0, args.d.rows, 0, args.d.cols}, 0, 1, sums.data());
+    hopper_tile(CpuTile{args, 0, args.d.rows, 0, args.d.cols}, {0, 1, 1}, sums.data());
     return sums;
 }
 
@@ -176,7 +182,7 @@ TEST(HopperModel, TakesScalesOfRowsOfBAndAddsToWhatDHad) {
         cpu_gemm(args, {.numerics = Numerics::Hopper, .accumulate = accumulate}, pool);
         for (int64_t r = 0; r < p.m; ++r)
             for (int64_t c = 0; c < p.n; ++c) {
-                const float sum = element_sum(p, r, c, 1), old = static_cast<float>(r * 1000 - c) / 7;
+                const float sum = element_sum(p, r, c), old = static_cast<float>(r * 1000 - c) / 7;
                 ASSERT_EQ(d.at(r, c), accumulate ? old + sum : sum) << r << ", " << c << ", accumulate " << accumulate;
             }
         EXPECT_TRUE(d.surroundings_intact());
@@ -192,7 +198,7 @@ TEST(HopperModel, GivesTheStatedSumOfEachBlock) {
     test::for_each_instruction_set([&] {
         for (int64_t kb = 0; kb < Problem::blocks(p.k); ++kb) {
             std::vector<float> sums(static_cast<size_t>(p.m * kCpuTileCols));
-            hopper_tile(CpuTile{args, 0, p.m, 0, p.n}, kb, kb + 1, sums.data());
+            hopper_tile(CpuTile{args, 0, p.m, 0, p.n}, {kb, kb + 1, 1}, sums.data());
             for (int64_t r = 0; r < p.m; ++r)
                 for (int64_t c = 0; c < p.n; ++c)
                     ASSERT_EQ(sums[static_cast<size_t>(r * kCpuTileCols + c)],
@@ -206,39 +212,41 @@ struct Shape {
     int64_t m, n, k;
 };
 
-TEST(HopperModel, IsTheStatedOneForAnyShapeCodesAndSplit) {
-    for (const uint32_t splits : {1u, 2u, 4u}) {
-        const std::string kernel = kernel_with_splits(splits);
-        ASSERT_FALSE(kernel.empty()) << "no candidate divides K by " << splits;
+TEST(HopperModel, IsTheStatedOneForAnyShapeCodesAndOrder) {
+    for (const SumOrder order : {SumOrder{}, {.splits = 3}, {.splits = 4}, {.teams = 2}, {.splits = 2, .teams = 2}}) {
+        const std::string kernel = kernel_with(order);
+        ASSERT_FALSE(kernel.empty()) << "no candidate has " << order.splits << " splits, " << order.teams << " teams";
         for (const Shape s : {Shape{1, 8, 528}, Shape{5, 136, 640}, Shape{254, 8, 512}, Shape{19, 40, 1040}}) {
-            Problem p(s.m, s.n, s.k, 11, splits == 2, 16);
+            Problem p(s.m, s.n, s.k, 11, order.splits == 2, 16);
             if (s.k % 128 != 0) test::fill_with_any_codes(p, 12);
             run(p, kernel);
             for (int64_t r = 0; r < s.m; ++r)
                 for (int64_t c = 0; c < s.n; ++c)
-                    ASSERT_EQ(p.d.at(r, c), element(p, r, c, splits))
+                    ASSERT_EQ(p.d.at(r, c), element(p, r, c, order))
                         << kernel << " " << s.m << "x" << s.n << "x" << s.k;
         }
     }
 }
 
 TEST(HopperModel, AddsTheRanksOfASplitInOrder) {
-    // Blocks of 1, 2^-24, 2^-24 and -1: one by one, the small ones are rounded away; in two halves, one survives.
-    const auto sum = [](uint32_t splits) {
-        Problem p(1, 8, 512, 1);
+    // Blocks of 1, 2^-24, ... and -1: one by one, the small ones are rounded away; where they meet first, some survive.
+    const auto sum = [](SumOrder order) {
+        Problem p(1, 8, 768, 1);
         test::fill_with_zeros(p);
-        constexpr float kScales[] = {1, 0x1p-24f, 0x1p-24f, 1};
-        for (int64_t kb = 0; kb < 4; ++kb) {
-            p.a.at(0, kb * 128) = e4m3_of_float(kb == 3 ? -1 : 1);
+        constexpr float kScales[] = {1, 0x1p-24f, 0x1p-24f, 0x1p-24f, 0x1p-24f, 1};
+        for (int64_t kb = 0; kb < 6; ++kb) {
+            p.a.at(0, kb * 128) = e4m3_of_float(kb == 5 ? -1 : 1);
             p.b.at(0, kb * 128) = e4m3_of_float(1);
             p.sfa.at(0, kb) = kScales[kb];
             p.sfb.at(0, kb) = 1;
         }
-        run(p, kernel_with_splits(splits));
+        run(p, kernel_with(order));
+        EXPECT_EQ(p.d.at(0, 0), element(p, 0, 0, order));
         return float_of_bf16(p.d.at(0, 0));
     };
-    EXPECT_EQ(sum(1), 0);
-    EXPECT_EQ(sum(2), 0x1p-24f);
+    EXPECT_EQ(sum({}), 0);
+    EXPECT_EQ(sum({.splits = 3}), 0x1.8p-23f) << "(1 + 2^-24) + (2^-24 + 2^-24) + (2^-24 - 1)";
+    EXPECT_EQ(sum({.teams = 2}), 0x1p-23f) << "(1 + 2^-24 + 2^-24) + (2^-24 + 2^-24 - 1)";
 }
 
 TEST(HopperModel, MakesZeroOfZeroProducts) {
@@ -250,21 +258,21 @@ TEST(HopperModel, MakesZeroOfZeroProducts) {
         p.a.at(2, k) = k == 0 ? e4m3_of_float(3) : k == 1 ? e4m3_of_float(-3) : uint8_t{0};
         p.b.at(0, k) = e4m3_of_float(2);
     }
-    run(p, kernel_with_splits(1));
+    run(p, kernel_with({}));
     for (int64_t c = 0; c < 16; ++c) {
         EXPECT_EQ(p.d.at(0, c), 0);
-        EXPECT_EQ(p.d.at(1, c), element(p, 1, c, 1));
+        EXPECT_EQ(p.d.at(1, c), element(p, 1, c));
     }
     EXPECT_EQ(p.d.at(2, 0), 0);
 }
 
-TEST(HopperModel, TakesThePlannersSplitWithoutAName) {
+TEST(HopperModel, TakesThePlannersOrderWithoutAName) {
     Problem p(16, 64, 4096, 9);
-    const uint32_t chosen = plan::choose({16, 64, 4096}, *plan::find_device("h200")).config.k_splits();
-    EXPECT_EQ(k_splits_of(p.args(), {}), chosen);
+    EXPECT_EQ(sum_order_of(p.args(), {}), sum_order(plan::choose({16, 64, 4096}, *plan::find_device("h200")).config));
     GemmOptions named;
-    named.config = kernel_with_splits(2);
-    EXPECT_EQ(k_splits_of(p.args(), named), 2u);
+    const SumOrder other{.splits = 2, .teams = 2};
+    named.config = kernel_with(other);
+    EXPECT_EQ(sum_order_of(p.args(), named), other);
 }
 
 /// Bits of the first rows of D when those rows of A are the first of `m`. The second half of K nearly cancels the
@@ -296,7 +304,7 @@ TEST(BatchInvariant, RowsHaveTheSameBitsForAnyM) {
 }
 
 TEST(BatchInvariant, OtherwiseTheSplitOfKMayChangeBits) {
-    const GemmOptions split{.numerics = Numerics::Hopper, .config = kernel_with_splits(8)};
+    const GemmOptions split{.numerics = Numerics::Hopper, .config = kernel_with({.splits = 8})};
     EXPECT_NE(first_rows(130, 130, split),
               first_rows(130, 130, {.numerics = Numerics::Hopper, .batch_invariant = true}));
 }
