@@ -289,7 +289,7 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
 
     def sanitized(self, tool: str, library: str, good: str):
         program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-        command = [program, "--tool", tool, "--error-exitcode", "9"]
+        command = [program, "--tool", tool, "--error-exitcode", "9", "--kernel-name", "kns=finegemm"]   # not torch's
         command += [sys.executable, __file__, "--library", library, "--only", "small"]
         # With torch's cache an access past the end would fall into the same block of memory.
         environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
@@ -307,7 +307,8 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
         names = [row["name"] for row in self.tested.explain(4096, 4096, 4096)["candidates"]]
         for name in names:
             found = re.search(r"splitK(\d+)", name)
-            long_enough = 2048 * int(found[1]) if found else 2048   # to go around each ring
+            stages = int(re.search(r"s(\d+)w", name)[1])
+            long_enough = 512 * (stages // 4 + 1) * (int(found[1]) if found else 1)   # to go around the ring
             for k, layout in ((1040, self.random.choice(LAYOUTS)), (long_enough, "row")):
                 sizes = itertools.product((136, 392), (5, 70, 257, 300))   # two wide tiles for those that share A
                 m, n = next((m, n) for n, m in sizes if name in self.usable(m, n, k))
