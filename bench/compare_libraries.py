@@ -13,7 +13,8 @@ import math
 import pathlib
 
 import torch
-from gpu_cases import DENSE_NK, DENSE_ROWS, operands
+from dense_table import DENSE_SHAPES
+from gpu_cases import operands
 from gpu_library import Library
 from gpu_timing import median_times
 
@@ -41,8 +42,7 @@ def main() -> None:
     base, other = (Library(str(path.resolve())) for path in (options.base, options.other))
     libraries = {"base": base, "other": other, "base_again": base}
     generator = torch.Generator("cuda").manual_seed(1)
-    shapes = [(m, n, k) for m in DENSE_ROWS for n, k in DENSE_NK]
-    rows = [{"shape": shape, "us": measure(libraries, shape, options.rounds, generator)} for shape in shapes]
+    rows = [{"shape": shape, "us": measure(libraries, shape, options.rounds, generator)} for shape in DENSE_SHAPES]
     record = {
         "gpu": torch.cuda.get_device_name(),
         "base": options.base.name,

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Fits the rates of the planner's candidates (src/plan/candidates.cpp) to measured times, and says what choices lose.
 
-Usage: fit_costs.py SWEEP.json [--write] [--keep] [--refine]
+Usage: fit_costs.py SWEEP.json [--write] [--keep] [--refine] [--table]
+       fit_costs.py SWEEP.json --choose N
 
 SWEEP.json: [{"shape": [m, n, k], "us": {"m128n128s6w2_shareB2": microseconds, ...}}, ...], measured on one GPU with
 L2 flushed before each launch; grouped products have also "groups" and, where the rows of a group were announced,
 "expected". All rows are of one kind. --write puts the fitted rates into candidates.cpp; --keep takes those that are
 there. --refine then moves rates by small steps as long as what the choices lose gets less: the best fit to all times
 is not the one that chooses best. Needs numpy and scipy. The model is that of src/plan/cost.cpp, without the rules: a
-kernel that was not measured for a shape is not a choice for it.
+kernel that was not measured for a shape is not a choice for it. --table writes into src/plan/shipped_table.cpp what is
+best where the choice with these rates takes more than 2% longer, of the shapes of the dense table.
+
+--choose fits nothing: of all measured kernels it drops, one at a time, the one that is missed least, until N are left.
 """
 import argparse
 import json
@@ -17,8 +21,10 @@ import re
 from pathlib import Path
 
 import numpy as np
+from dense_table import DENSE_SHAPES
 
-CANDIDATES = Path(__file__).resolve().parent.parent / "src/plan/candidates.cpp"
+PLAN = Path(__file__).resolve().parent.parent / "src/plan"
+CANDIDATES, SHIPPED = PLAN / "candidates.cpp", PLAN / "shipped_table.cpp"
 TABLES = {False: "kCandidates = ", True: "kGrouped = "}   # grouped: where candidates.cpp has them
 ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+)\}, \{([\d., ]+)\}\},")
 NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d+))?(?:_[xo](\d+))?")
@@ -45,6 +51,13 @@ def key_of(name):
     tile_m, tile_n, stages, warpgroups, use, cluster, ctas = NAME.match(name).groups()
     use = "alone" if use in (None, "None") else use.lower()
     return int(tile_m), int(tile_n), int(stages), int(warpgroups), use, int(cluster or 1), int(ctas or 1)
+
+
+def name_of(key):
+    """As in src/plan/candidates.cpp."""
+    tile_m, tile_n, stages, warpgroups, use, cluster, ctas = key
+    shared = "" if use == "alone" else f"_{use[:-1]}{use[-1].upper()}{cluster}"
+    return f"m{tile_m}n{tile_n}s{stages}w{warpgroups}{shared}" + (f"_x{ctas}" if ctas > 1 else "")
 
 
 def l2_time(key, k):
@@ -180,14 +193,19 @@ def refine(rates, sweep):
     return rates
 
 
+def choice_and_best(rates, case, us):
+    """Of the candidates that were measured for a case: the one that the model takes, and the fastest."""
+    measured = [key for key in rates if key in us]
+    return min(measured, key=lambda key: predict(key, rates[key], *case)), min(measured, key=us.get)
+
+
 def report(rates, sweep):
     lost, least = [], []
     for case, us in sweep:
-        measured = [key for key in rates if key in us]
-        choice = min(measured, key=lambda key: predict(key, rates[key], *case))
+        choice, candidate = choice_and_best(rates, case, us)
         best = min(us, key=us.get)
         lost.append(us[choice] / us[best])
-        least.append(min(us[key] for key in measured) / us[best])
+        least.append(us[candidate] / us[best])
         if lost[-1] > 1.04:
             print(f"{case}: chose {choice} {us[choice]:.1f} us; best {best} {us[best]:.1f} us")
 
@@ -197,6 +215,56 @@ def report(rates, sweep):
     print(f"{len(sweep)} shapes, {len(rates)} candidates of {len({k for _, us in sweep for k in us})} measured kernels")
     print(f"the choice takes {mean(lost):.4f} of the best measured time in geometric mean, {max(lost):.3f} at worst")
     print(f"the best candidate takes {mean(least):.4f}, {max(least):.3f} at worst")
+
+
+# A choice that takes this much longer than the best candidate has a row in the shipped table: less may be noise.
+TABLE_FROM = 1.02
+TABLE_BEGIN, TABLE_END = "kMeasuredH200[] = {\n", "};"
+
+
+def table_rows(rates, sweep, shapes=DENSE_SHAPES):
+    """(shape, name of the best candidate) where the model's choice takes too long."""
+    times = {shape: us for (shape, groups, _), us in sweep if groups == 0}
+    if missing := [shape for shape in shapes if shape not in times]:
+        raise SystemExit(f"--table: the sweep has no times of {missing}; measure these shapes with bench/sweep.py")
+    for shape in shapes:
+        us = times[shape]
+        choice, best = choice_and_best(rates, (shape, 0, 0), us)
+        if us[choice] > TABLE_FROM * us[best]:
+            yield shape, name_of(best)
+
+
+def with_table(text, rows):
+    """The text of shipped_table.cpp with these rows in place of its own."""
+    begin = text.index(TABLE_BEGIN) + len(TABLE_BEGIN)
+    lines = "".join(f'    {{{{{m}, {n}, {k}}}, "{name}"}},\n' for (m, n, k), name in rows)
+    return text[:begin] + lines + text[text.index(TABLE_END, begin):]
+
+
+# What a shape loses (as a logarithm) for which no kernel is left: more than any kernel that was measured loses.
+UNSERVED = 10
+
+
+def choose(times, count):
+    """Names of the kernels that stay, and (name, loss without it) of the others in the order in which they go. The loss
+    is the mean logarithm of what the best one left takes of the best measured time."""
+    names = sorted({name for us in times for name in us})
+    behind = np.array([[math.log(us[name] / min(us.values())) if name in us else UNSERVED for name in names]
+                       for us in times])
+    left, dropped = list(range(len(names))), []
+    while len(left) > count:
+        losses = {one: behind[:, [other for other in left if other != one]].min(axis=1).mean() for one in left}
+        least = min(losses, key=losses.get)
+        left.remove(least)
+        dropped.append((names[least], float(losses[least])))
+    return [names[i] for i in left], dropped
+
+
+def report_chosen(names, dropped):
+    left = len(names) + len(dropped)
+    for gone, (name, loss) in enumerate(dropped, 1):
+        print(f"without {name}: the best of {left - gone} takes {math.exp(loss):.5f} of the best measured time")
+    print(f"{len(names)} stay:", *names, sep="\n")
 
 
 def candidates(text, grouped=False):
@@ -214,9 +282,17 @@ def main():
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--refine", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--choose", type=int, metavar="N")
     args = parser.parse_args()
     measurements = json.loads(args.sweep.read_text())
     grouped = "groups" in measurements[0]
+    if args.table and grouped:
+        parser.error("--table: the shipped table is of the dense table, and this sweep is of groups; give a dense one")
+    if args.choose is not None:
+        if args.choose < 1:
+            parser.error(f"--choose {args.choose}: at least one kernel stays")
+        return report_chosen(*choose([row["us"] for row in measurements], args.choose))
     sweep = [((tuple(row["shape"]), row.get("groups", 0), row.get("expected", 0)),
               {key_of(name): us for name, us in row["us"].items() if NAME.match(name)}) for row in measurements]
     text = CANDIDATES.read_text()
@@ -240,6 +316,9 @@ def main():
     report(rates, sweep)
     if args.write:
         CANDIDATES.write_text(text)
+    if args.table:
+        rounded = {key: now for _, key, now in candidates(text, grouped)}   # as the planner has them
+        SHIPPED.write_text(with_table(SHIPPED.read_text(), table_rows(rounded, sweep)))
 
 
 if __name__ == "__main__":

@@ -6,9 +6,6 @@ import torch
 
 from gpu_library import HOPPER, Library
 
-DENSE_ROWS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
-DENSE_NK = ((2112, 7168), (576, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048))
-
 NAN_CODE = 0x7F
 PIECE = 1 << 26   # so many values are floats at a time
 

@@ -24,9 +24,8 @@ import torch
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tools")]
+from dense_table import DENSE_NK, DENSE_SHAPES  # noqa: E402
 from gpu_cases import (
-    DENSE_NK,
-    DENSE_ROWS,
     Guarded,
     blocks,
     bound,
@@ -101,11 +100,10 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
 
     def table(self):
         """All rows of the dense table, some rows of D each."""
-        for m in DENSE_ROWS:
-            for n, k in DENSE_NK:
-                for layout in ("mn", "row"):
-                    self.one_shape(m, n, k, layout, self.usable(m, n, k)[0], rows=8)
-        return {"gemms": len(DENSE_ROWS) * len(DENSE_NK) * 2}
+        for m, n, k in DENSE_SHAPES:
+            for layout in ("mn", "row"):
+                self.one_shape(m, n, k, layout, self.usable(m, n, k)[0], rows=8)
+        return {"gemms": len(DENSE_SHAPES) * 2}
 
     def beyond_31_bits(self):
         """A, B or D with more than 2^31 elements; also their bytes pass 2^32."""

@@ -6,7 +6,8 @@ import subprocess
 import time
 
 import torch
-from gpu_cases import DENSE_NK, DENSE_ROWS, blocks, operands
+from dense_table import DENSE_NK, DENSE_ROWS
+from gpu_cases import blocks, operands
 from gpu_digest import digest
 from gpu_timing import median_times, write_record
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -12,8 +13,10 @@ BLOCK = 128
 
 
 def program(path):
-    """A Python program, by its path from the repository's root, as a module."""
+    """A Python program, by its path from the repository's root, as a module. It finds what lies beside it."""
     path = pathlib.Path(__file__).parents[2] / path
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

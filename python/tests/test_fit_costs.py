@@ -1,5 +1,8 @@
 """bench/fit_costs.py fits the model that the planner uses: both predict the same times."""
 
+import json
+import math
+
 import pytest
 from support import program
 
@@ -75,3 +78,54 @@ def test_a_loss_counts_choices_in_doubt_by_how_near_they_are():
     assert sure == pytest.approx(0, abs=1e-9)
     assert wrong == pytest.approx(0.0953, abs=1e-4), "log(11 / 10)"
     assert even == pytest.approx(wrong / 2)
+
+
+SWEEP = fit_costs.CANDIDATES.parents[2] / "bench/results/sweep_h200.json"
+
+
+def test_names_are_those_of_the_planner():
+    names = {name for row in json.loads(SWEEP.read_text()) for name in row["us"]}
+    assert len(names) > 40
+    for name in names:
+        assert fit_costs.name_of(fit_costs.key_of(name)) == name
+
+
+def test_the_shipped_table_follows_from_the_sweep_and_the_rates():
+    rates = {key: now for _, key, now in fit_costs.candidates(fit_costs.CANDIDATES.read_text())}
+    sweep = [((tuple(row["shape"]), 0, 0), {fit_costs.key_of(name): us for name, us in row["us"].items()})
+             for row in json.loads(SWEEP.read_text())]
+    text = fit_costs.SHIPPED.read_text()
+    assert fit_costs.with_table(text, fit_costs.table_rows(rates, sweep)) == text, "fit_costs.py --keep --table"
+
+
+def test_the_table_has_the_best_candidate_where_the_choice_takes_two_percent_longer():
+    slow, near, alone = (8192, 4096, 7168), (8192, 7168, 7168), (8192, 2112, 7168)
+    for shape in (slow, near, alone):   # LARGE is the choice; measured, it is slower than SMALL, or it was not measured
+        assert fit_costs.predict(LARGE, START[LARGE], shape) < fit_costs.predict(SMALL, START[SMALL], shape)
+    other = (256, 128, 4, 2, "sharea", 2, 1)   # the fastest of all, but no candidate
+    times = {slow: {SMALL: 100, LARGE: 102.1, other: 90}, near: {SMALL: 100, LARGE: 101.9, other: 90},
+             alone: {SMALL: 100, other: 90}}
+    sweep = [((shape, 0, 0), us) for shape, us in times.items()]
+    assert list(fit_costs.table_rows(START, sweep, (slow, near, alone))) == [(slow, "m128n128s6w2")]
+    with pytest.raises(SystemExit, match=r"no times of \[\(1, 2, 3\)\]"):
+        list(fit_costs.table_rows(START, sweep, (slow, (1, 2, 3))))
+
+
+def test_rows_of_the_table_are_replaced_and_nothing_else():
+    text = 'before {};\nkMeasuredH200[] = {\n    {{1, 2, 3}, "old"},\n};\nafter {};\n'
+    rows = [((4, 5, 6), "m64n32s8w1_x2"), ((7, 8, 9), "m128n64s8w2")]
+    lines = '    {{4, 5, 6}, "m64n32s8w1_x2"},\n    {{7, 8, 9}, "m128n64s8w2"},\n'
+    assert fit_costs.with_table(text, rows) == f"before {{}};\nkMeasuredH200[] = {{\n{lines}}};\nafter {{}};\n"
+
+
+def test_kernels_are_dropped_by_how_little_they_are_missed():
+    times = [{"a": 10, "b": 10.1, "c": 14}, {"a": 10.2, "b": 10, "c": 10.6}, {"c": 5}]
+    names, dropped = fit_costs.choose(times, 1)
+    assert names == ["c"], "no other kernel was measured for the last shape"
+    # "a" costs 1% of one shape, "b" would cost 2%; then "b" costs 14 / 10 and 10.6 / 10.
+    assert [name for name, _ in dropped] == ["a", "b"]
+    assert [loss for _, loss in dropped] == pytest.approx([math.log(1.01) / 3, math.log(1.4 * 1.06) / 3])
+
+
+def test_no_kernel_is_dropped_where_so_many_may_stay():
+    assert fit_costs.choose([{"a": 1, "b": 2}], 2) == (["a", "b"], [])
