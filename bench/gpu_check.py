@@ -306,7 +306,8 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
         for name in names:
             found = re.search(r"splitK(\d+)", name)
             stages = int(re.search(r"s(\d+)w", name)[1])
-            long_enough = 512 * (stages // 4 + 1) * (int(found[1]) if found else 1)   # to go around the ring
+            blocks = max(12, 4 * (stages // 4 + 1))   # to go around the ring
+            long_enough = 128 * blocks * (int(found[1]) if found else 1)
             for k, layout in ((1040, self.random.choice(LAYOUTS)), (long_enough, "row")):
                 sizes = itertools.product((136, 392), (5, 70, 257, 300))   # two wide tiles for those that share A
                 m, n = next((m, n) for n, m in sizes if name in self.usable(m, n, k))

@@ -59,7 +59,8 @@ void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const Ge
     EXPECT_EQ(launch.cluster, c.cluster);
     EXPECT_EQ(launch.smem_bytes, smem_plan(c).total);
     const uint32_t tiles = raster(c, m, n).size(), resident = c.cluster > 1 ? 60u : 2 * 132;
-    EXPECT_EQ(launch.grid, c.cluster * (persistent(c) ? std::min(tiles, resident) : tiles));
+    const bool one_tile_each = c.cluster_use == ClusterUse::SplitK || c.teams() > 1;
+    EXPECT_EQ(launch.grid, c.cluster * (one_tile_each ? tiles : std::min(tiles, resident)));
     // Where no tile is whole, there is no map for one.
     const TmaBox a_whole = m < c.tile_m && c.a_sharers() == 1 ? a_boxes(c, m).last : a_boxes(c, m).whole;
     const TmaBox b_whole = n < run_cols(c, 0) && c.b_sharers() == 1 ? b_boxes(c, n).last : b_boxes(c, n).whole;

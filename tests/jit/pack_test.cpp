@@ -111,6 +111,7 @@ TEST(TheEmbeddedPack, HasEveryKernelThatACallCanChooseInAtMostAMegabyteAndTwoMil
         ASSERT_TRUE(cubin) << source.entry;
         EXPECT_TRUE(cubin->starts_with("\177ELF")) << source.entry;
         EXPECT_NE(cubin->find(source.entry), std::string::npos) << source.entry;
+        EXPECT_TRUE(source.entry.starts_with("finegemm")) << source.entry << ": sanitizers are told to look for that";
         std::string again = *cubin;
         EXPECT_EQ(set_turns(again, source.promotion_turn) > 0, source.promotion_turn > 0) << source.entry;
         EXPECT_EQ(again, *cubin) << source.entry << " has its turns already";
