@@ -139,26 +139,28 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
     const GemmConfig& c = kernel.config;
     const auto m = static_cast<uint32_t>(args.d.rows), n = static_cast<uint32_t>(args.d.cols);
     const auto k = static_cast<uint32_t>(args.a.cols);
-    const auto loads = [&](const char* name, const ConstMatrix& x, const LoadBoxes& boxes, uint32_t rows_of_last) {
+    const auto loads = [&](const char* name, const ConstMatrix& x, const LoadBoxes& boxes) {
         const TensorMap last = map_of(name, x, boxes.last);
         const bool one_map = boxes.whole == boxes.last || x.rows < boxes.whole.rows;   // no tile is whole, or all are
-        return TileLoads{one_map ? last : map_of(name, x, boxes.whole), last, rows_of_last};
+        return TileLoads{one_map ? last : map_of(name, x, boxes.whole), last};
     };
     const bool streaming = m <= kStreamingRows;
-    Call call{.params = {{.a = loads("a", args.a, a_boxes(c, m), rows_of_last_tile(m, c.tile_m, c.a_sharers())),
-                          .b = loads("b", args.b, b_boxes(c, n), b_rows_of_last(c, n)),
+    Call call{.params = {{.raster = raster(c, m, n),
+                          .m = m,
+                          .n = n,
+                          .k_blocks = ceil_div(k, kScaleBlock),
+                          .a_rows_of_last = rows_of_last_tile(m, c.tile_m, c.a_sharers()),
+                          .b_rows_of_last = b_rows_of_last(c, n),
+                          .a_policy = streaming ? kEvictLast : kEvictNormal,
+                          .b_policy = streaming ? kEvictFirst : kEvictNormal,
                           .sfa = view_of(args.sfa),
                           .sfb = view_of(args.sfb),
                           .d_data = args.d.data,
                           .d_row_stride = args.d.row_stride,
-                          .m = m,
-                          .n = n,
-                          .k_blocks = ceil_div(k, kScaleBlock),
-                          .raster = raster(c, m, n),
-                          .a_policy = streaming ? kEvictLast : kEvictNormal,
-                          .b_policy = streaming ? kEvictFirst : kEvictNormal,
                           .accumulate = key.accumulate != 0,
-                          .prefetch_weights = key.prefetch_weights != 0}, {}},
+                          .prefetch_weights = key.prefetch_weights != 0,
+                          .a = loads("a", args.a, a_boxes(c, m)),
+                          .b = loads("b", args.b, b_boxes(c, n))}, {}},
               .grid = 0,
               .kernel = &kernel.kernel};
     for (uint32_t run = 1; run < runs(c); ++run) call.params.b_runs[run - 1] = map_of("b", args.b, b_run_box(c, run));

@@ -71,22 +71,22 @@ GroupedCall HopperBackend::prepare(const GroupedGemmArgs& args, const GemmKernel
     GroupedCall call{.params = {}, .grid = 0, .kernel = &kernel.kernel};
     GroupedParams& p = call.params;
     static_cast<GemmParams&>(p) = {
-        .a = {.whole = rows(a_rows), .last = {}, .rows_of_last = 0},
-        .b = {.whole = map_of("b", args.b, b.whole),
-              .last = map_of("b", args.b, b.last),
-              .rows_of_last = b_rows_of_last(c, problem.n)},
+        .raster = raster_of_columns(c, problem.n),
+        .m = 0,
+        .n = problem.n,
+        .k_blocks = problem.k_blocks(),
+        .a_rows_of_last = 0,
+        .b_rows_of_last = b_rows_of_last(c, problem.n),
+        .a_policy = streaming ? kEvictLast : kEvictNormal,
+        .b_policy = streaming ? kEvictFirst : kEvictNormal,
         .sfa = view_of(args.sfa.matrix),
         .sfb = view_of(args.sfb.matrix),
         .d_data = args.d.matrix.data,
         .d_row_stride = args.d.matrix.row_stride,
-        .m = 0,
-        .n = problem.n,
-        .k_blocks = problem.k_blocks(),
-        .raster = raster_of_columns(c, problem.n),
-        .a_policy = streaming ? kEvictLast : kEvictNormal,
-        .b_policy = streaming ? kEvictFirst : kEvictNormal,
         .accumulate = 0,
-        .prefetch_weights = 0};
+        .prefetch_weights = 0,
+        .a = {.whole = rows(a_rows), .last = {}},
+        .b = {.whole = map_of("b", args.b, b.whole), .last = map_of("b", args.b, b.last)}};
     for (uint32_t run = 1; run < runs(c); ++run) p.b_runs[run - 1] = map_of("b", args.b, b_run_box(c, run));
     p.groups = layout_of(args);
     p.both_ends = streaming;   // else a wave of tiles shall be of few groups, whose operands then are in L2

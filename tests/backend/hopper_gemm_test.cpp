@@ -80,8 +80,8 @@ void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const Ge
     EXPECT_EQ(p.d_data, args.d.data);
     EXPECT_EQ(p.d_row_stride, args.d.row_stride);
     EXPECT_EQ(std::tuple(p.m, p.n, p.k_blocks), std::tuple(m, n, static_cast<uint32_t>((args.a.cols + 127) / 128)));
-    EXPECT_EQ(p.a.rows_of_last, rows_of_last_tile(m, c.tile_m, c.a_sharers()));
-    EXPECT_EQ(p.b.rows_of_last, b_rows_of_last(c, n));
+    EXPECT_EQ(p.a_rows_of_last, rows_of_last_tile(m, c.tile_m, c.a_sharers()));
+    EXPECT_EQ(p.b_rows_of_last, b_rows_of_last(c, n));
     EXPECT_EQ(p.raster, raster(c, m, n));
 }
 

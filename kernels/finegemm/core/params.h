@@ -29,19 +29,20 @@ inline FG_HD bool has_scale_runs(const ScaleView& s, uint32_t k_blocks, uint32_t
 /// How one operand's tiles are loaded: whole ones and the last one, which may have fewer rows.
 struct TileLoads {
     TensorMap whole, last;
-    uint32_t rows_of_last;
 };
 
-struct GemmParams {
-    TileLoads a, b;            // b.whole: of first runs; b.last: of the last run, whichever that is
-    ScaleView sfa, sfb;
-    void* d_data;              // row-major
-    int64_t d_row_stride;      // elements
-    uint32_t m, n, k_blocks;   // k_blocks = ceil(K / 128), of all groups together
-    Raster raster;             // the order of tiles
+/// What is asked for first is together: an SM fetches parameters in lines of 64 bytes, and each takes 100s of clocks.
+struct alignas(64) GemmParams {
+    Raster raster;                 // the order of tiles
+    uint32_t m, n, k_blocks;       // k_blocks = ceil(K / 128), of all groups together
+    uint32_t a_rows_of_last, b_rows_of_last;   // rows that the boxes of TileLoads::last have
     uint64_t a_policy, b_policy;   // L2 cache policies of the loads (createpolicy's 64-bit encoding)
+    ScaleView sfa, sfb;
+    void* d_data;                  // row-major
+    int64_t d_row_stride;          // elements
     uint32_t accumulate;           // 1: D is added to, not overwritten; where it is f32
     uint32_t prefetch_weights;     // 1: no kernel that this one may overlap with writes to B
+    TileLoads a, b;                // b.whole: of first runs; b.last: of the last run, whichever that is
 };
 
 /// Of a kernel whose tiles may have several runs.

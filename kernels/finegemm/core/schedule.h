@@ -142,12 +142,17 @@ struct Walk {
                 .m = m};
     }
 
+    /// The next tile, if there is one; there is always a first one.
+    template <GemmConfig C>
+    FG_HD constexpr Tile tile() const {
+        const TileCoord at = cta_tile(C, order.at(next), rank);
+        const uint32_t row = at.m * C.tile_m;
+        return {.row = row, .col = at.n * run_cols(C, 0), .rows = existing_rows(row, C.tile_m, m)};
+    }
     template <GemmConfig C>
     FG_HD constexpr bool take(Tile& out) {
         if (next >= order.size()) return false;
-        const TileCoord at = cta_tile(C, order.at(next), rank);
-        const uint32_t row = at.m * C.tile_m;
-        out = {.row = row, .col = at.n * run_cols(C, 0), .rows = existing_rows(row, C.tile_m, m)};
+        out = tile<C>();
         next += stride;
         return true;
     }

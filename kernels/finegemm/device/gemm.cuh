@@ -12,6 +12,10 @@
 
 namespace finegemm::device {
 
+/// The first warp after the math warps; those that load scales follow.
+template <GemmConfig C>
+inline constexpr uint32_t kTmaWarp = C.math_warpgroups * 4;
+
 /// The tiles of this CTA, for the roles that count them out.
 template <GemmConfig C>
 __device__ auto walk_of(const Params<C>& p, RowRange first_rows) {
@@ -41,7 +45,7 @@ __device__ void multiply(const Params<C>& p, const Shared<C>& smem) {
     }
 }
 
-/// By the TMA warp, whose first loads then need not wait for them.
+/// By the first of the scale warps, so that the first loads need not wait for them.
 template <GemmConfig C>
 __device__ void prefetch_tensor_maps(const Params<C>& p) {
     const uint32_t lane = threadIdx.x % kWarpSize;
@@ -54,30 +58,72 @@ __device__ void prefetch_tensor_maps(const Params<C>& p) {
         if (lane < kRowBoxes) ptx::prefetch_tensor_map(&p.a_rows[lane]);
 }
 
+/// Of dense kernels whose loads bring nothing to other CTAs. The TMA warp makes the barriers that they arrive at and
+/// begins, while the others wait for the rest: what comes before the first load is 3% of a kernel of 10 us.
+template <GemmConfig C>
+__device__ void set_up_and_load(const Params<C>& p, const Shared<C>& smem) {
+    const bool is_tma = threadIdx.x / kWarpSize == kTmaWarp<C>;
+    if (is_tma) {
+        if (ptx::elect_one()) make_full_barriers(smem);
+    } else {
+        if (threadIdx.x == 0) make_other_barriers(smem);
+    }
+    __syncwarp();
+    if (is_tma) {
+        ptx::named_barrier_arrive(kSetUpBarrier, C.threads());
+        if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();   // now, as no warp gets past it alone
+        if (ptx::elect_one()) load_first_round<C>(p, smem, walk_of<C>(p, {}));
+    } else {
+        ptx::named_barrier_sync(kSetUpBarrier, C.threads());
+        if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
+    }
+    meet_without_waiting<C>();
+}
+
+/// Of the others: nobody goes on before all barriers exist. Neighbours whose loads arrive here wait for them, too;
+/// those that only send partial sums at the end wait then (Exchange).
+template <GemmConfig C>
+__device__ void set_up(const Shared<C>& smem) {
+    if (threadIdx.x == 0) {
+        make_full_barriers(smem);
+        make_other_barriers(smem);
+    }
+    __syncthreads();
+    if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
+    if constexpr (producers_served(C) > 1) ptx::cluster_wait();
+}
+
 template <GemmConfig C>
 __device__ void gemm(const Params<C>& p) {
     constexpr RegisterPlan kRegisters = register_plan(C);
+    constexpr bool kLoadsAtOnce = !C.grouped() && producers_served(C) == 1;
     const auto smem = Shared<C>::claim();
-    if (threadIdx.x / kWarpSize == C.math_warpgroups * 4) prefetch_tensor_maps<C>(p);
+    if (threadIdx.x / kWarpSize == kTmaWarp<C> + 1) prefetch_tensor_maps<C>(p);
     RowRange first_rows;
     if constexpr (C.row_groups()) {
         ptx::grid_dependency_wait();
         first_rows = GroupWalk::rows_of_lane(p, 0);
     }
-    init_barriers(smem);
-    // Nothing of the matrices is read or written above. The next kernel's CTAs start when all of this grid have come
-    // here, so that they take no room from them.
+    if constexpr (kLoadsAtOnce) set_up_and_load<C>(p, smem);
+    else set_up<C>(smem);
+    // Of the matrices only B may have been read, and nothing was written. The next kernel's CTAs start when all of this
+    // grid have come here, so that they take no room from them.
     ptx::grid_launch_dependents();
-    // Dense kernels wait in load_tiles and load_scales: what they load has come when a math warp goes on, which then
-    // needs no wait of its own.
+    // Dense kernels wait in load_first_round and load_scales: what they load has come when a math warp goes on, which
+    // then needs no wait of its own.
     if constexpr (C.k_groups()) ptx::grid_dependency_wait();
     if (threadIdx.x / 128 == C.math_warpgroups) {
         if constexpr (kRegisters.load < kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
         const auto walk = walk_of<C>(p, first_rows);
         const uint32_t warp = ptx::broadcast(threadIdx.x % 128 / kWarpSize);
-        if (warp > 0) load_scales<C>(p, smem, walk, warp - 1);
-        else if constexpr (C.row_groups()) load_grouped_tiles<C>(p, smem, walk);
-        else if (ptx::elect_one()) load_tiles<C>(p, smem, walk);
+        if (warp > 0) {
+            load_scales<C>(p, smem, walk, warp - 1);
+        } else if constexpr (C.row_groups()) {
+            load_grouped_tiles<C>(p, smem, walk);
+        } else if (ptx::elect_one()) {
+            if constexpr (!C.grouped() && !kLoadsAtOnce) load_first_round<C>(p, smem, walk);
+            load_tiles<C>(p, smem, walk);
+        }
     } else {
         if constexpr (kRegisters.math > kRegisters.launch) ptx::setmaxnreg_inc<kRegisters.math>();
         else __syncwarp();  // as setmaxnreg does: ptxas else takes the warp for one whose lanes may have parted

@@ -34,7 +34,7 @@ template <GemmConfig C>
 __device__ inline RowsOfB rows_of_run(const Params<C>& p, const Tile& tile, uint32_t run) {
     const uint32_t first = run_col(C, p.raster, tile.col, run), rows = run_cols(C, run);
     if (run > 0 && first >= p.n) return {nullptr, 0, 0};
-    if (first + rows > p.n) return {&p.b.last, first, p.b.rows_of_last};
+    if (first + rows > p.n) return {&p.b.last, first, p.b_rows_of_last};
     if constexpr (runs(C) > 1)
         if (run > 0) return {&p.b_runs[run - 1], first, rows};
     return {&p.b.whole, first, rows};
@@ -72,9 +72,9 @@ __device__ inline TileSource<C> source_of(const Params<C>& p, const Tile& tile, 
         if (p.blocks)
             return {&p.a_blocks[tile.group], {{{&p.b_blocks[tile.group], tile.col, C.tile_n}}}, C.tile_m + C.tile_n,
                     first_k_block};
-    const bool a_last = tile.rows < C.tile_m;
+    const bool a_last = tile.row + C.tile_m > p.m;
     const auto b = RunsOfB<C>::of(p, tile);
-    return {a_last ? &p.a.last : &p.a.whole, b, (a_last ? p.a.rows_of_last : C.tile_m) + b.count(), 0};
+    return {a_last ? &p.a.last : &p.a.whole, b, (a_last ? p.a_rows_of_last : C.tile_m) + b.count(), 0};
 }
 
 /// The loads of one tile's k-blocks, by one thread. Those of a shared operand bring this CTA's part of the rows and
@@ -125,36 +125,44 @@ struct BlockLoads {
     }
 };
 
-/// The first loads of a CTA, as many as the ring holds: those of B begin before the kernels before this one have ended.
-/// Returns the k-block to go on with.
+/// The first loads of a CTA of a dense product, as many as the ring holds, by one thread: none need wait for an empty
+/// stage. But for the kernels before this one they do, as late as they can, as code comes from memory, too; with
+/// `prefetch_weights` those of B do not.
 template <GemmConfig C>
-__device__ uint32_t load_early(const BlockLoads<C>& loads, KRange k, RingCursor<C.stages>& at) {
-    const KRange early = first_round(k, C.stages);
+__device__ void load_first_round(const Params<C>& p, const Shared<C>& smem, const Walk& walk) {
+    const BlockLoads<C> loads(p, smem, walk.tile<C>(), walk.rank, walk.k.begin);
+    const uint32_t k_block = walk.k.begin, blocks = first_round(walk.k, C.stages).size();
+    if (!p.prefetch_weights) {
+        ptx::grid_dependency_wait();
 #pragma unroll 1
-    for (uint32_t stage = 0; stage < early.size(); ++stage) {
+        for (uint32_t stage = 0; stage < blocks; ++stage) {
+            loads.expect(stage);
+            loads.load_a(stage, k_block + stage);
+            loads.load_b(stage, k_block + stage);
+        }
+        return;
+    }
+#pragma unroll 1
+    for (uint32_t stage = 0; stage < blocks; ++stage) {
         loads.expect(stage);
-        loads.load_b(stage, early.begin + stage);
+        loads.load_b(stage, k_block + stage);
     }
     ptx::grid_dependency_wait();
 #pragma unroll 1
-    for (uint32_t kb = early.begin; kb < early.end; ++kb, ++at) loads.load_a(at.stage, kb);
-    return early.end;
+    for (uint32_t stage = 0; stage < blocks; ++stage) loads.load_a(stage, k_block + stage);
 }
 
-/// One thread. Tiles of K-grouped products are announced with their first block; those without blocks are not, and
-/// leave no trace here. Dense products wait here for the kernels before this one, as late as they can: code comes from
-/// memory, too.
+/// One thread; those of load_first_round have begun. Tiles of K-grouped products are announced with their first block;
+/// those without blocks are not, and leave no trace here.
 template <GemmConfig C, typename TileWalk>
 __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, TileWalk walk) {
     auto at = RingCursor<C.stages>::producer();
-    bool first = !C.grouped();
-    for (Tile tile; walk.template take<C>(tile); first = false) {
+    uint32_t begun = C.grouped() ? 0 : first_round(walk.k, C.stages).size();
+    for (Tile tile; walk.template take<C>(tile); begun = 0) {
         const BlockLoads<C> loads(p, smem, tile, walk.rank, walk.k.begin);
-        uint32_t kb = walk.k.begin;
-        if (first && p.prefetch_weights) kb = load_early(loads, walk.k, at);
-        else if (first) ptx::grid_dependency_wait();
+        at += begun;
 #pragma unroll 1
-        for (; kb < walk.k.end; ++kb, ++at) {
+        for (uint32_t kb = walk.k.begin + begun; kb < walk.k.end; ++kb, ++at) {
             wait(smem.empty(at.stage), at.parity);
             if constexpr (C.k_groups())
                 if (kb == walk.k.begin) announce(smem, at.stage, packed(tile, walk.k.size()));

@@ -41,7 +41,7 @@ struct Exchange {
     }
 
     __device__ void send(const Accumulator<C>& acc) const {
-        ptx::cluster_wait();  // for the barriers of the others, since init_barriers
+        ptx::cluster_wait();  // for the barriers of the others, since set_up_and_load
 #pragma unroll
         for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
 #pragma unroll
