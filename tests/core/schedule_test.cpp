@@ -55,6 +55,15 @@ TEST(Raster, BandsReadLessThanHalfOfWhatRowsOrColumnsDo) {
     EXPECT_LT(2 * read, operands_read(Raster::of(64, 64, 64), 132)) << "column after column";
 }
 
+TEST(Raster, NeighboursInANarrowMatrixReadFewRowsAndColumns) {
+    const GemmConfig c{.tile_m = 64, .tile_n = 80};
+    constexpr uint32_t kOfGpc = 16;
+    const uint32_t tiles_m = 1024 / c.tile_m, tiles_n = ceil_div(576u, c.tile_n);
+    const uint32_t read = operands_read(raster(c, 1024, 576), kOfGpc);
+    EXPECT_EQ(read, (4 + 4) * tiles_m * tiles_n / kOfGpc) << "squares";
+    EXPECT_LT(2 * read, operands_read(Raster::of(tiles_m, tiles_n, tiles_m), kOfGpc)) << "column after column";
+}
+
 TEST(Raster, BandsHaveAtLeastOneTileAndAtMostAll) {
     for (const GemmConfig& c : test::kConfigs)
         for (uint32_t m : {1u, 64u, 129u, 1000u, 2048u, 2049u, 100000u}) {

@@ -58,8 +58,16 @@ __device__ void prefetch_tensor_maps(const Params<C>& p) {
         if (lane < kRowBoxes) ptx::prefetch_tensor_map(&p.a_rows[lane]);
 }
 
-/// Of dense kernels whose loads bring nothing to other CTAs. The TMA warp makes the barriers that they arrive at and
-/// begins, while the others wait for the rest: what comes before the first load is 3% of a kernel of 10 us.
+/// Neighbours whose loads arrive at barriers of this CTA wait for them; those that only send partial sums at the end
+/// wait then (Exchange). By all warps.
+template <GemmConfig C>
+__device__ void meet_neighbours() {
+    if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
+    if constexpr (producers_served(C) > 1) ptx::cluster_wait();
+}
+
+/// Of dense kernels. The TMA warp makes the barriers that its loads arrive at and begins, while the others wait for the
+/// rest: what comes before the first load is 3% of a kernel of 10 us.
 template <GemmConfig C>
 __device__ void set_up_and_load(const Params<C>& p, const Shared<C>& smem) {
     const bool is_tma = threadIdx.x / kWarpSize == kTmaWarp<C>;
@@ -71,17 +79,16 @@ __device__ void set_up_and_load(const Params<C>& p, const Shared<C>& smem) {
     __syncwarp();
     if (is_tma) {
         ptx::named_barrier_arrive(kSetUpBarrier, C.threads());
-        if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();   // now, as no warp gets past it alone
+        meet_neighbours<C>();   // now, as no warp gets past its arrival alone
         if (ptx::elect_one()) load_first_round<C>(p, smem, walk_of<C>(p, {}));
     } else {
         ptx::named_barrier_sync(kSetUpBarrier, C.threads());
-        if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
+        meet_neighbours<C>();
     }
     meet_without_waiting<C>();
 }
 
-/// Of the others: nobody goes on before all barriers exist. Neighbours whose loads arrive here wait for them, too;
-/// those that only send partial sums at the end wait then (Exchange).
+/// Of the others: nobody goes on before all barriers exist.
 template <GemmConfig C>
 __device__ void set_up(const Shared<C>& smem) {
     if (threadIdx.x == 0) {
@@ -89,14 +96,12 @@ __device__ void set_up(const Shared<C>& smem) {
         make_other_barriers(smem);
     }
     __syncthreads();
-    if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
-    if constexpr (producers_served(C) > 1) ptx::cluster_wait();
+    meet_neighbours<C>();
 }
 
 template <GemmConfig C>
 __device__ void gemm(const Params<C>& p) {
     constexpr RegisterPlan kRegisters = register_plan(C);
-    constexpr bool kLoadsAtOnce = !C.grouped() && producers_served(C) == 1;
     const auto smem = Shared<C>::claim();
     if (threadIdx.x / kWarpSize == kTmaWarp<C> + 1) prefetch_tensor_maps<C>(p);
     RowRange first_rows;
@@ -104,8 +109,8 @@ __device__ void gemm(const Params<C>& p) {
         ptx::grid_dependency_wait();
         first_rows = GroupWalk::rows_of_lane(p, 0);
     }
-    if constexpr (kLoadsAtOnce) set_up_and_load<C>(p, smem);
-    else set_up<C>(smem);
+    if constexpr (C.grouped()) set_up<C>(smem);
+    else set_up_and_load<C>(p, smem);
     // Of the matrices only B may have been read, and nothing was written. The next kernel's CTAs start when all of this
     // grid have come here, so that they take no room from them.
     ptx::grid_launch_dependents();
@@ -121,7 +126,6 @@ __device__ void gemm(const Params<C>& p) {
         } else if constexpr (C.row_groups()) {
             load_grouped_tiles<C>(p, smem, walk);
         } else if (ptx::elect_one()) {
-            if constexpr (!C.grouped() && !kLoadsAtOnce) load_first_round<C>(p, smem, walk);
             load_tiles<C>(p, smem, walk);
         }
     } else {
