@@ -66,7 +66,7 @@ GroupedCall HopperBackend::prepare(const GroupedGemmArgs& args, const GemmKernel
     const LoadBoxes b = b_boxes(c, problem.n);
     const uint32_t a_rows = c.tile_m / c.a_sharers();
     const uint32_t expected = problem.group_rows > 0 ? problem.group_rows : problem.m / problem.groups;
-    const bool streaming = expected <= kStreamingRows;
+    const bool streaming = expected <= kStreamingGroupRows;
 
     GroupedCall call{.params = {}, .grid = 0, .kernel = &kernel.kernel};
     GroupedParams& p = call.params;
