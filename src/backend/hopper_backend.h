@@ -24,8 +24,8 @@ namespace finegemm {
 /// L2 policies as createpolicy.fractional encodes them for a fraction of one. PTX ISA, createpolicy.
 inline constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000000000,
                           kEvictLast = 0x14f0000000000000;
-/// Up to so many rows of a product, or of a group, the weights are read about once: they should not push the activations
-/// out of L2.
+/// Up to so many rows of a product, or of a group, the weights are read about once: they should not push the
+/// activations out of L2.
 inline constexpr uint32_t kStreamingRows = 384, kStreamingGroupRows = 128;
 
 /// A GEMM kernel on the device.

@@ -229,9 +229,9 @@ TEST_F(HopperGemm, ASingleRowMayHaveAnyStride) {
 
 TEST_F(HopperGemm, FewRowsKeepActivationsInL2AndStreamWeights) {
     const auto hopper = backend();
-    hopper->gemm(operands(128, 512, 512), {});
+    hopper->gemm(operands(384, 512, 512), {});
     EXPECT_NE(last_launch().gemm.a_policy, last_launch().gemm.b_policy);
-    hopper->gemm(operands(129, 512, 512), {});
+    hopper->gemm(operands(385, 512, 512), {});
     EXPECT_EQ(last_launch().gemm.a_policy, last_launch().gemm.b_policy);
 }
 
