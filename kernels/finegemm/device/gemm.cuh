@@ -111,8 +111,8 @@ __device__ void gemm(const Params<C>& p) {
     }
     if constexpr (C.grouped()) set_up<C>(smem);
     else set_up_and_load<C>(p, smem);
-    // Of the matrices only B may have been read, and nothing was written. The next kernel's CTAs start when all of this
-    // grid have come here, so that they take no room from them.
+    // Nothing is written above, and nothing read but B before the kernels before this one have ended. The next kernel's
+    // CTAs start when all of this grid have come here, so that they take no room from them.
     ptx::grid_launch_dependents();
     // Dense kernels wait in load_first_round and load_scales: what they load has come when a math warp goes on, which
     // then needs no wait of its own.
