@@ -37,6 +37,8 @@ std::vector<Object> objects(const GemmConfig& c) {
         const uint32_t bytes = c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4;
         add(p.partials, c.row_warpgroups(), p.partials_warpgroup, bytes, 16);
         add(p.partials_full, c.row_warpgroups(), 8, 8, 8);
+    } else if (stages_tiles(c)) {
+        add(p.d, c.math_warpgroups * 4, p.d_warp, c.rows_per_warpgroup() / 4 * c.tile_n * 2, 1024);   // swizzle atoms
     } else {
         add(p.d, c.math_warpgroups * 4, p.d_warp, 16 * slab_pitch(c), 16);
     }
@@ -179,6 +181,73 @@ TEST(Slab, EachPieceHasAPlaceOfItsOwnAndALaneThatTakesIt) {
             EXPECT_EQ(places.size() * 16, 16 * cols * bytes) << "all of sixteen rows";
         }
     }
+}
+
+TEST(BoxesOfD, AreTheColumnsOfATileOnceEachInsideOfARun) {
+    for (const GemmConfig& c : test::kConfigs) {
+        if (!stages_tiles(c)) continue;
+        SCOPED_TRACE(test::describe(c));
+        uint32_t next = 0;
+        for (uint32_t i = 0; i < boxes_of_d(c); ++i) {
+            const BoxOfD box = box_of_d(c, i);
+            EXPECT_EQ(box.first, next);
+            ASSERT_LT(box.width, kBoxWidths);
+            next = box.first + box_width(box.width);
+            EXPECT_EQ(run_of(c, box.first), run_of(c, next - 1)) << "the columns of a box are neighbours in D";
+        }
+        EXPECT_EQ(next, c.tile_n);
+    }
+}
+
+/// PTX ISA, "Tensor swizzling modes": some of bits 4 to 6 of an address are changed by those from bit 7 on.
+uint32_t swizzled(uint32_t address, Swizzle swizzle) {
+    const uint32_t mask = swizzle == Swizzle::B128 ? 7 : swizzle == Swizzle::B64 ? 3 : 1;
+    return address ^ (address / 128 & mask) * 16;
+}
+
+TEST(BoxesOfD, LieAsTheCopyEngineReadsThem) {
+    for (const GemmConfig& c : test::kConfigs) {
+        if (!stages_tiles(c)) continue;
+        SCOPED_TRACE(test::describe(c));
+        std::set<uint32_t> places;
+        for (uint32_t i = 0; i < boxes_of_d(c); ++i) {
+            const BoxOfD box = box_of_d(c, i);
+            const uint32_t cols = box_width(box.width), begin = kWarpRows * box.first * 2;
+            EXPECT_TRUE(legal(box_for_d(box.width)));
+            for (uint32_t row = 0; row < kWarpRows; ++row)
+                for (uint32_t col = 0; col < cols; col += 8) {
+                    const uint32_t at = begin + box_offset(cols, {.row = row, .col = col});
+                    EXPECT_EQ(at, swizzled(begin + (row * cols + col) * 2, box_for_d(box.width).swizzle));
+                    EXPECT_TRUE(places.insert(at).second) << "two pieces in one place";
+                    EXPECT_LE(at + 16, staged_bytes(c));
+                }
+        }
+        EXPECT_EQ(places.size() * 16, kWarpRows * c.tile_n * 2) << "all of sixteen rows";
+        EXPECT_EQ(staged_bytes(c) % 1024, 0u) << "where the pattern begins anew";
+    }
+}
+
+TEST(BoxesOfD, AreWrittenWithoutBankConflicts) {
+    for (uint32_t width = 0; width < kBoxWidths; ++width)
+        for (uint32_t pair = 0; pair < box_width(width) / 16; ++pair)
+            for (uint32_t matrix = 0; matrix < 4; ++matrix) {   // stmatrix writes eight rows of sixteen bytes at once
+                std::set<uint32_t> banks;
+                for (uint32_t row = 0; row < 8; ++row)
+                    banks.insert(box_offset(box_width(width), stmatrix_piece(matrix * 8 + row, pair)) / 16 % 8);
+                EXPECT_EQ(banks.size(), 8u) << box_width(width) << " columns";
+            }
+}
+
+TEST(StagesTiles, OnlyWhereThereIsRoomForATileAndItIsWorthIt) {
+    static_assert(stages_tiles({.tile_m = 128, .tile_n = 160, .stages = 5}));
+    static_assert(stages_tiles({.tile_m = 192, .tile_n = 128, .stages = 4, .math_warpgroups = 3}));
+    static_assert(!stages_tiles({.tile_m = 128, .tile_n = 192, .stages = 5}), "25 KB are left of 48");
+    static_assert(!stages_tiles({.tile_m = 64, .tile_n = 64, .stages = 6, .math_warpgroups = 1, .ctas_per_sm = 2}));
+    static_assert(!stages_tiles({.tile_m = 64, .tile_n = 64, .stages = 10, .math_warpgroups = 2}), "teams");
+    static_assert(!stages_tiles({.tile_m = 128, .tile_n = 64, .stages = 6, .grouping = Grouping::Rows}));
+    static_assert(!stages_tiles({.tile_m = 128, .tile_n = 64, .stages = 6, .output = Output::F32}));
+    static_assert(!stages_tiles(
+        {.tile_m = 128, .tile_n = 64, .stages = 6, .cluster = 2, .cluster_use = ClusterUse::SplitK}));
 }
 
 /// The banks of four bytes that some lanes write or read at once, and how often the busiest one of them.

@@ -19,6 +19,8 @@ inline constexpr auto kConfigs = std::to_array<GemmConfig>({
     {128, 128, 6, 2, 1, ClusterUse::None, 1},
     {128, 192, 4, 2, 1, ClusterUse::None, 1},
     {128, 144, 4, 2, 1, ClusterUse::None, 1},
+    {128, 112, 4, 2, 1, ClusterUse::None, 1},
+    {128, 48, 6, 2, 1, ClusterUse::None, 1},
     {128, 176, 5, 2, 1, ClusterUse::None, 1},
     {256, 128, 4, 2, 1, ClusterUse::None, 1},
     {256, 112, 4, 2, 2, ClusterUse::ShareA, 1},

@@ -5,6 +5,7 @@
 #include <finegemm/core/arrivals.h>
 #include <finegemm/core/groups.h>
 #include <finegemm/core/schedule.h>
+#include <finegemm/core/smem_plan.h>
 
 namespace finegemm {
 
@@ -45,9 +46,10 @@ struct alignas(64) GemmParams {
     TileLoads a, b;                // b.whole: of first runs; b.last: of the last run, whichever that is
 };
 
-/// Of a kernel whose tiles may have several runs.
+/// Of a kernel whose tiles may have several runs, and may be stored by the copy engine.
 struct RunParams : GemmParams {
     TensorMap b_runs[kMaxRuns - 1];   // for the whole runs after the first one; unused where tiles have none
+    TensorMap d[kBoxWidths];          // unused where math warps write D (stages_tiles)
 };
 
 /// Heights of the boxes that the rows of a group's last tile are loaded by: powers of two, 1 to 128.

@@ -6,8 +6,12 @@
 
 namespace finegemm {
 
-/// Columns of D that a warp stages at once, of a tile's first run: 128 bytes of a row, or what divides it, the most of
-/// 64, 48, 32 and 16 columns in bf16, of 32 and 16 in f32. Of other runs as many, or all if there are fewer.
+/// Rows of D that a warp has of the 64 of a WGMMA.
+inline constexpr uint32_t kWarpRows = 16;
+
+/// Columns of D that a warp brings to shared memory at once where it writes D itself, of a tile's first run: 128 bytes
+/// of a row, or what divides it, the most of 64, 48, 32 and 16 columns in bf16, of 32 and 16 in f32. Of other runs as
+/// many, or all if there are fewer.
 FG_HD constexpr uint32_t slab_cols(const GemmConfig& c) {
     uint32_t cols = c.output == Output::F32 ? 32 : 64;
     while (run_cols(c, 0) % cols != 0) cols -= 16;
@@ -37,9 +41,40 @@ FG_HD constexpr RowCol slab_piece(const GemmConfig& c, uint32_t cols, uint32_t l
     return {.row = piece / pieces, .col = piece % pieces * (c.output == Output::F32 ? 4 : 8)};
 }
 
+// Where there is room for a whole tile of D beside the ring, the copy engine writes it, in boxes (stages_tiles).
+
+/// Widths of boxes, in columns: what runs are made of, of 128 bytes of a row at most.
+inline constexpr uint32_t kBoxWidths = 3;
+FG_HD constexpr uint32_t box_width(uint32_t i) { return 64 >> i; }
+
+/// The i-th box of a tile: its columns, and which of the widths it has. Wide ones come first.
+struct BoxOfD {
+    uint32_t first, width;
+};
+FG_HD constexpr uint32_t boxes_of_d(const GemmConfig& c) {
+    return c.tile_n / 64 + c.tile_n / 32 % 2 + c.tile_n / 16 % 2;
+}
+FG_HD constexpr BoxOfD box_of_d(const GemmConfig& c, uint32_t i) {
+    const uint32_t wide = c.tile_n / 64;
+    if (i < wide) return {.first = i * 64, .width = 0};
+    return i == wide && c.tile_n / 32 % 2 == 1 ? BoxOfD{.first = wide * 64, .width = 1}
+                                               : BoxOfD{.first = c.tile_n - 16, .width = 2};
+}
+
+/// Byte of a box of `cols` columns at which a piece of sixteen bytes lies, as the copy engine swizzles rows of 128, 64
+/// and 32 bytes. Those of eight rows, which stmatrix writes at once, lie in different banks. PTX ISA, "Tensor swizzling
+/// modes".
+FG_HD constexpr uint32_t box_offset(uint32_t cols, RowCol at) {
+    const uint32_t pieces = cols / 8, piece = at.col / 8 ^ at.row * pieces / 8 % pieces;
+    return at.row * cols * 2 + piece * 16;
+}
+
+/// Bytes of a warp's rows of a tile, of 64, in boxes one after the other: they begin where swizzling begins anew.
+FG_HD constexpr uint32_t staged_bytes(const GemmConfig& c) { return align_up(kWarpRows * c.tile_n * 2, 1024); }
+
 struct SmemPlan {
     uint32_t a, b;              // stages x tile, e4m3, 128-byte rows
-    uint32_t d;                 // one slab of 16 rows per math warp
+    uint32_t d;                 // of each math warp: its part of a tile of D, or a slab
     uint32_t partials;          // split-K: k_splits x slice of the tile, f32
     uint32_t sfa, sfb;          // stages x scales of one k-block, f32
     uint32_t tiles;             // grouped: stages x the Tile that begins there
@@ -64,7 +99,7 @@ FG_HD constexpr uint32_t split_cols(const GemmConfig& c) { return align_up(ceil_
 /// Row pitch of received partial sums, in floats: 4 more than the columns, against bank conflicts.
 FG_HD constexpr uint32_t split_pitch(const GemmConfig& c) { return split_cols(c) + 4; }
 
-FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
+FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c, bool stages_tiles) {
     SmemPlan p{};
     uint32_t top = 0;
     auto take = [&top](uint32_t bytes, uint32_t alignment) {
@@ -75,14 +110,14 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     const bool split = c.k_splits() > 1;
     p.a_stage = c.tile_m * GemmConfig::kTileK;   // a multiple of 1024: eight 128-byte rows, one swizzle atom
     p.b_stage = c.tile_n * GemmConfig::kTileK;
-    p.d_warp = split ? 0 : 16 * slab_pitch(c);
+    p.d_warp = split ? 0 : stages_tiles ? c.wgmmas_m() * staged_bytes(c) : kWarpRows * slab_pitch(c);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
     p.sfa_stage = (c.tile_m + (c.row_groups() ? kScalePiece : 0)) * 4;
     p.sfb_stage = b_scales(c) * 4;
     p.tile_stage = c.grouped() ? 16 : 0;
     p.a = take(c.stages * p.a_stage, 1024);
     p.b = take(c.stages * p.b_stage, 1024);
-    p.d = take(c.math_warpgroups * 4 * p.d_warp, 16);
+    p.d = take(c.math_warpgroups * 4 * p.d_warp, stages_tiles ? 1024 : 16);
     p.partials = take(c.row_warpgroups() * p.partials_warpgroup, 16);
     p.sfa = take(c.stages * p.sfa_stage, 16);
     p.sfb = take(c.stages * p.sfb_stage, c.row_b_scales() ? 16 : 8);
@@ -94,5 +129,17 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     p.total = align_up(top, 16) + 1024;   // the driver aligns dynamic shared memory to 16 only; the kernel rounds up
     return p;
 }
+
+/// What a CTA may ask for that has an SM of its own. CUDA C++ Programming Guide, "Compute capabilities", 9.0.
+inline constexpr uint32_t kMostShared = 227 * 1024;
+
+/// Whether the copy engine writes D, so that the math warps go on with the next tile at once: where there is room for a
+/// tile. Not where another CTA works while this one stores, nor where each CTA has one tile. Of groups it would write
+/// rows of the next one, and where it does not it saves 1%.
+FG_HD constexpr bool stages_tiles(const GemmConfig& c) {
+    return !c.grouped() && c.output == Output::BF16 && c.k_splits() == 1 && c.teams() == 1 && c.ctas_per_sm == 1 &&
+           smem_plan(c, true).total <= kMostShared;
+}
+FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c) { return smem_plan(c, stages_tiles(c)); }
 
 }  // namespace finegemm

@@ -40,6 +40,13 @@ FG_HD constexpr TmaBox b_run_box(const GemmConfig& c, uint32_t run) {
 FG_HD constexpr LoadBoxes b_boxes(const GemmConfig& c, uint32_t n) {
     return {b_run_box(c, 0), load_box(b_rows_of_last(c, n) / c.b_sharers())};
 }
+/// Of the warp's rows of a tile of D, in one of the widths.
+FG_HD constexpr TmaBox box_for_d(uint32_t width) {
+    return {.rows = kWarpRows,
+            .cols = box_width(width),
+            .element_bytes = 2,
+            .swizzle = static_cast<Swizzle>(box_width(width) * 2)};
+}
 /// Boxes have at most 256 rows, rows of a multiple of 16 bytes, and rows no wider than the swizzle.
 FG_HD constexpr bool legal(const TmaBox& b) {
     const uint32_t row_bytes = b.cols * b.element_bytes;

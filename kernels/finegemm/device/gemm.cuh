@@ -132,6 +132,7 @@ __device__ void gemm(const Params<C>& p) {
         if constexpr (kRegisters.math > kRegisters.launch) ptx::setmaxnreg_inc<kRegisters.math>();
         else __syncwarp();  // as setmaxnreg does: ptxas else takes the warp for one whose lanes may have parted
         multiply<C>(p, smem);
+        finish_stores<C>();
     }
     // Neighbours still arrive at this CTA's barriers: none may leave before all are done.
     if constexpr (producers_served(C) > 1) {

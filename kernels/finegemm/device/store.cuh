@@ -1,11 +1,13 @@
-// From accumulators to D: through a slab in shared memory, so that what a warp writes to D are whole pieces of rows.
-// Layer device. Each warp has a slab of its own and waits for nobody.
+// From accumulators to D, by way of shared memory. Where there is room for a whole tile the copy engine writes it, and
+// the math warps go on; else they do, a slab at a time, so that what they write are whole pieces of rows. Layer device.
+// Each warp has room of its own and waits for nobody.
 #pragma once
 
 #include <finegemm/core/params.h>
 #include <finegemm/core/teams.h>
 #include <finegemm/device/group_walk.cuh>
 #include <finegemm/device/mainloop.cuh>
+#include <finegemm/device/ptx/tma.cuh>
 
 namespace finegemm::device {
 
@@ -22,6 +24,17 @@ __device__ void clear_padding(const GroupedParams& p, float (&sum)[C.tile_n / 2]
         if (r % 4 < 2 ? upper : lower) sum[r] = 0;
 }
 
+/// `Cols` columns of this warp's rows, from `first` of a tile on, to where `place` wants a piece of sixteen bytes.
+template <uint32_t Cols, uint32_t Registers, typename Place>
+__device__ void write_rows(const float (&sum)[Registers], uint32_t first, Place&& place) {
+#pragma unroll
+    for (uint32_t pair = 0; pair < Cols / 16; ++pair) {
+        const float* r = &sum[first / 2 + pair * 8];
+        ptx::stmatrix_x4(place(stmatrix_piece(threadIdx.x % kWarpSize, pair)), ptx::pack_bf16(r[0], r[1]),
+                         ptx::pack_bf16(r[2], r[3]), ptx::pack_bf16(r[4], r[5]), ptx::pack_bf16(r[6], r[7]));
+    }
+}
+
 /// The 16 rows of one 64-row WGMMA that are this warp's, from row `offset` of the tile on: the columns of a run and of
 /// those after it.
 template <GemmConfig C, uint32_t Run = 0>
@@ -29,19 +42,14 @@ __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2],
                            uint32_t offset) {
     constexpr uint32_t kFirst = cols_before_run(C, Run), kRun = run_cols(C, Run), kCols = min(slab_cols(C), kRun);
     const uint32_t first_col = run_col(C, p.raster, tile.col, Run);
-    const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
+    const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, kWarpRows, tile.rows);
     const uint32_t first_row = tile.row + offset;
     uint16_t* d = static_cast<uint16_t*>(p.d_data) + first_row * p.d_row_stride + first_col;
     if constexpr (C.row_groups()) d += matrix_of(p, tile) * p.d_stride;
 #pragma unroll
     for (uint32_t col = 0; col < kRun; col += kCols) {
         __syncwarp();  // all lanes have read what the slab had before
-#pragma unroll
-        for (uint32_t pair = 0; pair < kCols / 16; ++pair) {
-            const float* r = &sum[(kFirst + col) / 2 + pair * 8];
-            ptx::stmatrix_x4(slab + slab_offset(C, stmatrix_piece(lane, pair)), ptx::pack_bf16(r[0], r[1]),
-                             ptx::pack_bf16(r[2], r[3]), ptx::pack_bf16(r[4], r[5]), ptx::pack_bf16(r[6], r[7]));
-        }
+        write_rows<kCols>(sum, kFirst + col, [&](RowCol at) { return slab + slab_offset(C, at); });
         __syncwarp();
 #pragma unroll
         for (uint32_t i = 0; i < slab_pieces(C, kCols); ++i) {
@@ -55,16 +63,65 @@ __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2],
     if constexpr (Run + 1 < runs(C)) store_rows<C, Run + 1>(p, sum, slab, tile, offset);
 }
 
+/// The same rows to where the copy engine finds them: a box and those after it.
+template <GemmConfig C, uint32_t Box = 0>
+__device__ void stage_rows(const float (&sum)[C.tile_n / 2], SmemAddr room) {
+    constexpr BoxOfD kBox = box_of_d(C, Box);
+    constexpr uint32_t kCols = box_width(kBox.width);
+    const SmemAddr to = room + kWarpRows * kBox.first * 2;
+    write_rows<kCols>(sum, kBox.first, [&](RowCol at) { return to + box_offset(kCols, at); });
+    if constexpr (Box + 1 < boxes_of_d(C)) stage_rows<C, Box + 1>(sum, room);
+}
+
+/// And from there to D. What lies past its end is not written.
+template <GemmConfig C, uint32_t Box = 0>
+__device__ void store_boxes(const Params<C>& p, SmemAddr room, const Tile& tile, uint32_t offset) {
+    constexpr BoxOfD kBox = box_of_d(C, Box);
+    constexpr uint32_t kRun = run_of(C, kBox.first);
+    const SmemAddr from = room + kWarpRows * kBox.first * 2;
+    const uint32_t col = run_col(C, p.raster, tile.col, kRun) + kBox.first - cols_before_run(C, kRun);
+    ptx::tma_store(&p.d[kBox.width], from, col, tile.row + offset);
+    if constexpr (Box + 1 < boxes_of_d(C)) store_boxes<C, Box + 1>(p, room, tile, offset);
+}
+
+/// Where the rows of this warp begin in a tile.
+template <GemmConfig C>
+__device__ uint32_t first_row_of(uint32_t warp) {
+    return row_part_of(C, warp / 4) * C.rows_per_warpgroup() + warp % 4 * kWarpRows;
+}
+
+template <GemmConfig C>
+__device__ void stage_tile(const Params<C>& p, const Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
+    const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
+    ptx::bulk_wait_read();   // what the tile before has left here
+    __syncwarp();
+#pragma unroll
+    for (uint32_t i = 0; i < C.wgmmas_m(); ++i) stage_rows<C>(acc.sum[i], smem.d(warp) + i * staged_bytes(C));
+    ptx::fence_proxy_async_shared();
+    __syncwarp();
+#pragma unroll
+    for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
+        store_boxes<C>(p, smem.d(warp) + i * staged_bytes(C), tile, first_row_of<C>(warp) + i * 64);
+    ptx::bulk_commit_group();
+}
+
 template <GemmConfig C>
 __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
+    if constexpr (stages_tiles(C)) return stage_tile<C>(p, acc, smem, tile);
     const uint32_t warp = threadIdx.x / kWarpSize;
-    const uint32_t offset = row_part_of(C, warp / 4) * C.rows_per_warpgroup() + warp % 4 * 16;
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
+        const uint32_t offset = first_row_of<C>(warp) + i * 64;
         if constexpr (C.row_groups())
-            if (p.groups.indices) clear_padding<C>(p, acc.sum[i], tile, offset + i * 64);
-        store_rows<C>(p, acc.sum[i], smem.d(warp), tile, offset + i * 64);
+            if (p.groups.indices) clear_padding<C>(p, acc.sum[i], tile, offset);
+        store_rows<C>(p, acc.sum[i], smem.d(warp), tile, offset);
     }
+}
+
+/// Of a warp, before its CTA ends: shared memory ends with it.
+template <GemmConfig C>
+__device__ void finish_stores() {
+    if constexpr (stages_tiles(C)) ptx::bulk_wait_read();
 }
 
 }  // namespace finegemm::device

@@ -51,4 +51,23 @@ __device__ inline void tma_load_multicast(SmemAddr to, const TensorMap* map, Sme
         : "memory");
 }
 
+/// Stores a box at (x, y) from this CTA, by one lane of a converged warp, always the same one; what lies outside of the
+/// matrix is not written. PTX ISA, cp.async.bulk.tensor and elect.sync.
+__device__ inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x, uint32_t y) {
+    asm volatile(
+        "{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
+        "@p cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];\n}\n" ::"l"(map),
+        "r"(from.bits), "r"(x), "r"(y)
+        : "memory");
+}
+
+/// Makes a group of the stores of this thread since the last call. PTX ISA, cp.async.bulk.commit_group.
+__device__ inline void bulk_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+/// Until shared memory has been read by all groups of this thread. PTX ISA, cp.async.bulk.wait_group.
+__device__ inline void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
+/// Orders this thread's ordinary stores to shared memory before what TMA reads there. PTX ISA, fence.proxy.
+__device__ inline void fence_proxy_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 }  // namespace finegemm::ptx
