@@ -5,16 +5,21 @@ namespace finegemm::plan {
 
 namespace {
 
-/// Rows of the dense table where the model's choice is more than 2% off on an H200: problem, best kernel.
+/// Rows of the dense table where the model's choice is more than 1% off on an H200: problem, best kernel.
 /// bench/results/sweep_h200.json has the times of both.
 constexpr ShippedEntry kMeasuredH200[] = {
+    {{1, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
+    {{1, 576, 7168}, "m64n32s6w1_splitK8_x2"},
     {{1, 24576, 1536}, "m64n32s8w1_x2"},
+    {{8, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
     {{8, 576, 7168}, "m64n32s6w1_splitK8_x2"},
     {{8, 24576, 1536}, "m64n32s8w1_x2"},
-    {{16, 576, 7168}, "m64n32s6w1_splitK8_x2"},
+    {{16, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
     {{16, 24576, 1536}, "m64n32s8w1_x2"},
     {{16, 4096, 7168}, "m64n64s12w2"},
     {{32, 24576, 1536}, "m64n32s8w1_x2"},
+    {{64, 24576, 1536}, "m64n32s8w1_x2"},
+    {{64, 7168, 16384}, "m64n80s10w2"},
     {{128, 576, 7168}, "m128n32s8w2_splitK4"},
     {{128, 24576, 1536}, "m128n64s8w2"},
     {{128, 7168, 16384}, "m128n64s8w2"},
@@ -23,7 +28,10 @@ constexpr ShippedEntry kMeasuredH200[] = {
     {{512, 576, 7168}, "m64n48s12w2"},
     {{512, 24576, 1536}, "m128n192s5w2"},
     {{1024, 24576, 1536}, "m128n192s5w2"},
+    {{1024, 7168, 16384}, "m256n112s4w2"},
+    {{2048, 7168, 2048}, "m128n128s5w2"},
     {{4096, 24576, 1536}, "m128n192s4w2"},
+    {{8192, 4096, 7168}, "m256n128s4w2"},
 };
 
 }  // namespace
