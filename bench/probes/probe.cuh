@@ -73,9 +73,6 @@ void allow_shared(Kernel kernel, size_t bytes) {
     CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
 }
 
-/// Orders this thread's ordinary shared-memory stores before later reads by TMA or wgmma. PTX ISA, fence.proxy.
-__device__ inline void fence_proxy_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 __device__ inline long long now() {
     long long t;
     asm volatile("mov.u64 %0, %%clock64;" : "=l"(t)::"memory");

@@ -6,6 +6,7 @@
 // its wgmma (about 60 clocks of latency), then takes 64 for an FFMA: 380, or 67% of the tensor rate, 320 without and
 // 444 with two instructions. Two warpgroups cover each other: 256 to 265 in all three. For N = 64 (128 clocks): one 220
 // to 290, two 128 to 145, as the latency is a larger share, four 128.
+#include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/ptx/wgmma.cuh>
 
 #include "probe.cuh"
@@ -29,7 +30,7 @@ __global__ void __launch_bounds__(Warpgroups * 128)
     blocks(float row_scale, float block_scale, long long* clocks, float* sink) {
     char* shared = aligned_shared();
     for (uint32_t i = threadIdx.x; i < (64 * Warpgroups + N) * kRowBytes; i += blockDim.x) shared[i] = 0;
-    probe::fence_proxy_async_shared();
+    ptx::fence_proxy_async_shared();
     __syncthreads();
     const uint32_t base = ptx::smem_address(shared).bits;
     const uint64_t a = wgmma_descriptor(base + threadIdx.x / 128 * 64 * kRowBytes);

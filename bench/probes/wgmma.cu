@@ -9,6 +9,7 @@
 // at N = 256 (80) 48.
 #include <finegemm/core/fragment.h>
 
+#include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/ptx/wgmma.cuh>
 
 #include "probe.cuh"
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(128) once(const char* a_tile, const char* b_ti
         const uint32_t at = i < 64 * kK ? i : i - 64 * kK;
         shared[i - at + swizzled(at)] = i < 64 * kK ? a_tile[at] : b_tile[at];
     }
-    probe::fence_proxy_async_shared();
+    ptx::fence_proxy_async_shared();
     __syncthreads();
     uint32_t fragment[16];
     float d[N / 2] = {};
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(288) rate(int batches, bool copying, const cha
         for (uint32_t i = 0; i < kCopies; ++i) ptx::mbarrier_init(ptx::smem_address(barriers + i), 1);
         ptx::fence_mbarrier_init();
     }
-    probe::fence_proxy_async_shared();
+    ptx::fence_proxy_async_shared();
     __syncthreads();
     if (warpgroup == warpgroups) {
         if (copying && threadIdx.x % 32 == 0) copy_until(&finished, landing, barriers, from, clocks[blockIdx.x]);
