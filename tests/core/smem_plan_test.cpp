@@ -187,15 +187,18 @@ TEST(BoxesOfD, AreTheColumnsOfATileOnceEachInsideOfARun) {
     for (const GemmConfig& c : test::kConfigs) {
         if (!stages_tiles(c)) continue;
         SCOPED_TRACE(test::describe(c));
-        uint32_t next = 0;
+        uint32_t next = 0, of_width[kBoxWidths] = {};
         for (uint32_t i = 0; i < boxes_of_d(c); ++i) {
             const BoxOfD box = box_of_d(c, i);
             EXPECT_EQ(box.first, next);
             ASSERT_LT(box.width, kBoxWidths);
             next = box.first + box_width(box.width);
+            ++of_width[box.width];
             EXPECT_EQ(run_of(c, box.first), run_of(c, next - 1)) << "the columns of a box are neighbours in D";
         }
         EXPECT_EQ(next, c.tile_n);
+        for (uint32_t width = 0; width < kBoxWidths; ++width)
+            EXPECT_EQ(of_width[width], boxes_of_width(c, width)) << "a width without a map would have a box";
     }
 }
 

@@ -49,7 +49,7 @@ struct alignas(64) GemmParams {
 /// Of a kernel whose tiles may have several runs, and may be stored by the copy engine.
 struct RunParams : GemmParams {
     TensorMap b_runs[kMaxRuns - 1];   // for the whole runs after the first one; unused where tiles have none
-    TensorMap d[kBoxWidths];          // unused where math warps write D (stages_tiles)
+    TensorMap d[kBoxWidths];          // of the widths that tiles have; none where math warps write D (stages_tiles)
 };
 
 /// Heights of the boxes that the rows of a group's last tile are loaded by: powers of two, 1 to 128.

@@ -51,8 +51,12 @@ FG_HD constexpr uint32_t box_width(uint32_t i) { return 64 >> i; }
 struct BoxOfD {
     uint32_t first, width;
 };
+/// Boxes that a tile has of one of the widths, and of all.
+FG_HD constexpr uint32_t boxes_of_width(const GemmConfig& c, uint32_t i) {
+    return i == 0 ? c.tile_n / 64 : c.tile_n / box_width(i) % 2;
+}
 FG_HD constexpr uint32_t boxes_of_d(const GemmConfig& c) {
-    return c.tile_n / 64 + c.tile_n / 32 % 2 + c.tile_n / 16 % 2;
+    return boxes_of_width(c, 0) + boxes_of_width(c, 1) + boxes_of_width(c, 2);
 }
 FG_HD constexpr BoxOfD box_of_d(const GemmConfig& c, uint32_t i) {
     const uint32_t wide = c.tile_n / 64;

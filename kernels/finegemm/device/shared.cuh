@@ -40,7 +40,7 @@ __device__ inline void wait(SmemAddr barrier, uint32_t parity) {
     while (!ptx::mbarrier_try_wait(barrier, parity)) {}
 }
 
-/// The barriers that loads and copies arrive at; by one thread, which takes 20 clocks for each.
+/// The barriers that loads and copies arrive at; by one thread, one after the other.
 template <GemmConfig C>
 __device__ void make_full_barriers(const Shared<C>& smem) {
     for (uint32_t stage = 0; stage < C.stages; ++stage) ptx::mbarrier_init(smem.full(stage), full_arrivals(C));
