@@ -1,10 +1,10 @@
 // Probe: whether a warp that starts wgmma goes on at once, or stands there until the tensor cores take it.
 //
-// Predictions, for four m64n128k32, which take 256 clocks. One warpgroup starts sixteen of them without waiting for any:
+// Predictions, for four m64n128k32, which take 256 clocks. One warpgroup starts sixteen of them without a wait for any:
 // if wgmma is put into a queue, the last start ends some hundred clocks after the first; if a warp stands at an
-// instruction that the tensor cores have no room for, the starts are 256 apart. Another warpgroup starts its own 100
-// clocks after the first one has started some: from a queue it would be on its way after 30 clocks, else only when all
-// of the first one's are done.
+// instruction that the tensor cores have no room for, starts are 256 apart. Another warpgroup starts its own 100 clocks
+// after the first one has started some: from a queue it would be on its way after 30 clocks, else only when all of the
+// first one's are done.
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/ptx/wgmma.cuh>
 

@@ -89,11 +89,11 @@ constexpr auto kGrouped = std::to_array<Candidate>({
 constexpr auto kRowCandidates = std::to_array<Candidate>({
     {{64, 64, 5, 1, 1, kAlone, 2}, {0.355, 0.300, 0.60}},
     {{128, 64, 7, 2, 1, kAlone, 1}, {0.320, 0.320, 0.90}},
-    {{128, 128, 6, 2, 1, kAlone, 1}, {0.585, 0.585, 1.41}},
-    {{128, 192, 4, 2, 1, kAlone, 1}, {0.741, 0.741, 2.90}},
+    {{128, 128, 6, 2, 1, kAlone, 1}, {0.545, 0.545, 0.90}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.727, 0.727, 2.90}},
     {{192, 96, 5, 3, 1, kAlone, 1}, {0.584, 0.584, 2.00}},
     {{192, 128, 4, 3, 1, kAlone, 1}, {0.737, 0.737, 3.00}},
-    {{256, 128, 4, 2, 1, kAlone, 1}, {1.010, 1.010, 3.50}},
+    {{256, 128, 4, 2, 1, kAlone, 1}, {0.990, 0.990, 3.50}},
 });
 
 /// The configurations of a list of candidates, whose rows leave their kind to this.

@@ -122,21 +122,30 @@ TEST(TheEmbeddedPack, HasEveryKernelThatACallCanChooseInAtMostAMegabyteAndTwoMil
     EXPECT_LE(times[times.size() / 2], 2 * finegemm::test::kSlowdown);
 }
 
-/// The opcodes of a cubin's machine code: the low 12 bits of each instruction's 16 bytes (jit/turns.h).
-std::vector<uint32_t> opcodes_of(const std::string& cubin) {
+/// An instruction's 16 bytes (jit/turns.h).
+struct Instruction {
+    uint64_t low, high;
+    uint32_t opcode() const { return low & 0xfff; }
+    uint32_t target() const { return low >> 16 & 0xff; }
+    uint32_t first() const { return low >> 24 & 0xff; }    // of an FFMA's operands
+    uint32_t third() const { return high & 0xff; }
+};
+static_assert(sizeof(Instruction) == 16);
+
+std::vector<Instruction> machine_code_of(const std::string& cubin) {
     const auto read = [&]<typename T>(T value, uint64_t at) {
         std::memcpy(&value, cubin.data() + at, sizeof value);
         return value;
     };
     const auto header = read(Elf64_Ehdr{}, 0);
-    std::vector<uint32_t> opcodes;
+    std::vector<Instruction> code;
     for (uint32_t i = 0; i < header.e_shnum; ++i) {
         const auto section = read(Elf64_Shdr{}, header.e_shoff + i * sizeof(Elf64_Shdr));
         if (section.sh_type != SHT_PROGBITS || (section.sh_flags & SHF_EXECINSTR) == 0) continue;
-        for (uint64_t at = 0; at < section.sh_size; at += 16)
-            opcodes.push_back(read(uint64_t{}, section.sh_offset + at) & 0xfff);
+        for (uint64_t at = 0; at < section.sh_size; at += sizeof(Instruction))
+            code.push_back(read(Instruction{}, section.sh_offset + at));
     }
-    return opcodes;
+    return code;
 }
 
 /// Where ptxas takes the lanes of a warp for parted it keeps addresses in vector registers, and moves those of each
@@ -148,7 +157,8 @@ TEST(TheEmbeddedPack, HasKernelsWhoseAddressesOfProductsAreReadyInUniformRegiste
     for (const GemmConfig& config : plan::kernels()) {
         const KernelSource source = gemm_source(config, plan::name_of(config));
         uint32_t products = 0, moves = 0, blocks_with_many = 0;
-        for (const uint32_t opcode : opcodes_of(*pack.find(source))) {
+        for (const Instruction& instruction : machine_code_of(*pack.find(source))) {
+            const uint32_t opcode = instruction.opcode();
             if (opcode == kQgmma && products++ % kPerBlock == 0) moves = 0;
             if (opcode == kR2ur) ++moves;
             if (opcode == kQgmma && products % kPerBlock == 0 && moves > kFew) ++blocks_with_many;
@@ -156,6 +166,26 @@ TEST(TheEmbeddedPack, HasKernelsWhoseAddressesOfProductsAreReadyInUniformRegiste
         EXPECT_GT(products, 0u) << source.entry;
         EXPECT_EQ(products % kPerBlock, 0u) << source.entry;
         EXPECT_EQ(blocks_with_many, 0u) << source.entry;
+    }
+}
+
+/// Where an element of a block product and its sum are in one bank of registers, both even or both odd, a promotion
+/// waits for its operands: 6 to 15% of the time with 128x128 tiles (store_f32.cuh).
+TEST(TheEmbeddedPack, HasKernelsWhoseF32SumsAreNotInTheBankOfWhatIsAdded) {
+    constexpr uint32_t kFfma = 0x223;
+    const Pack pack = embedded_pack();
+    if (pack.size() == 0) GTEST_SKIP() << "this library was built without NVRTC and has no precompiled kernels";
+    for (const GemmConfig& config : plan::kernels()) {
+        if (config.output != Output::F32 || config.math_warpgroups > 2) continue;
+        const KernelSource source = gemm_source(config, plan::name_of(config));
+        uint32_t additions = 0, in_one_bank = 0;
+        for (const Instruction& x : machine_code_of(*pack.find(source))) {
+            if (x.opcode() != kFfma || x.target() != x.third()) continue;
+            ++additions;
+            if (x.first() % 2 == x.third() % 2) ++in_one_bank;
+        }
+        EXPECT_GE(additions, config.wgmmas_m() * config.tile_n / 2) << source.entry;
+        EXPECT_EQ(in_one_bank, 0u) << source.entry;
     }
 }
 

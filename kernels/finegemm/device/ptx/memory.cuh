@@ -113,6 +113,13 @@ __device__ inline uint32_t pack_bf16(float low, float high) {
     return packed;
 }
 
+/// x, whatever it is, but for the compiler another value: x + -0.0. PTX ISA, add.
+__device__ inline float plus_zero(float x) {
+    float y;
+    asm("add.rn.f32 %0, %1, 0f80000000;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /// a * b + c with one rounding; written out, so that no compiler option changes the result. PTX ISA, fma.
 __device__ inline float fma(float a, float b, float c) {
     float x;
