@@ -240,6 +240,10 @@ class Library:
         """m: rows of all groups together; alignment: of INDICES."""
         return self.account(self.c.finegemm_explain_grouped, m, n, k, groups, expected_rows, alignment)
 
+    def explain_k_grouped(self, m: int, n: int, k: int, groups: int) -> dict:
+        """k: of all groups together."""
+        return self.account(self.c.finegemm_explain_k_grouped, m, n, k, groups)
+
     def account(self, function, *numbers: int) -> dict:
         text = ctypes.create_string_buffer(1 << 16)
         size = ctypes.c_size_t(len(text))

@@ -50,6 +50,12 @@ def kernel_names(output: str) -> list:
     return [name.removeprefix("finegemm_") for name in budget if name.endswith(end)]
 
 
+def planned(library, m, n, k, output) -> str:
+    """The planner's choice for one product, which is that for one group of K."""
+    name = library.explain_k_grouped(m, n, -(-k // 128) * 128, 1)["chosen"]["name"]
+    return name.removesuffix("_f32_kgrouped") + ("_f32" if output == "f32" else "")
+
+
 class KGroups:
     """Operands of groups with so many k-blocks each; `before` and `after` them lie some of no group, with NaN."""
 
@@ -86,8 +92,12 @@ class KGroups:
             memory[rows * begin : rows * end] = x.view(torch.uint8)[:, begin:end].reshape(-1)
         return memory.view(rows, self.k).view(x.dtype)
 
-    def model(self, library, rows, accumulate):
+    def model(self, library, rows, accumulate, config):
         """D as the CPU's model of the hardware has it; numbers that break the rules are clamped, group by group."""
+        if config is None:  # the choice for all rows, not for some of them
+            groups = len(self.offsets) - 1
+            config = library.explain_k_grouped(self.all.shape[1] - self.GAP, self.d.shape[2], self.k, groups)
+            config = config["chosen"]["name"]
         a, sfa, b, sfb = self.operands
         x = (a[rows].cpu(), sfa[rows].cpu(), b.cpu(), sfb.cpu())
         d, numbers = self.old[:, rows].cpu(), self.offsets.tolist()
@@ -97,16 +107,16 @@ class KGroups:
             pairs = [(i, max(i, j)) for i, j in zip(ends, ends[1:])]
             calls = [(d[g : g + 1], torch.tensor(pair, dtype=torch.int32)) for g, pair in enumerate(pairs)]
         for part, offsets in calls:
-            library.k_grouped_gemm(*x, part, offsets, numerics=HOPPER, accumulate=accumulate)
+            library.k_grouped_gemm(*x, part, offsets, numerics=HOPPER, accumulate=accumulate, config=config)
         return d
 
     def around_intact(self) -> bool:
         m, n = self.d.shape[1:]
         return all(bool((part == self.VALUE).all()) for part in (self.all[:, m:], self.all[:, :m, n:]))
 
-    def wrong(self, library, rows, accumulate) -> str:
+    def wrong(self, library, rows, accumulate, config=None) -> str:
         """What is not as the CPU's model of the hardware has it, or is around D and was written to."""
-        if count := differing(self.d[:, rows].contiguous(), self.model(library, rows, accumulate)):
+        if count := differing(self.d[:, rows].contiguous(), self.model(library, rows, accumulate, config)):
             return f"{count} elements differ from the model"
         return "" if self.around_intact() else "wrote outside of D"
 
@@ -136,7 +146,8 @@ class Wgrad:
         old = out.d.clone()
         self.tested.gemm(*x, out.d, config=config, accumulate=accumulate)
         picked = sample_rows(m, rows, self.generator)
-        wrong = differing(out.d[picked], model(self.tested, *x, picked, config, old, accumulate))
+        kernel = config or planned(self.tested, m, n, k, output)
+        wrong = differing(out.d[picked], model(self.tested, *x, picked, kernel, old, accumulate))
         what = f"{m}x{n}x{k} {config}, {layout} scales, padding {padding}, accumulate {accumulate}"
         if wrong:
             raise AssertionError(f"{what}: {wrong} elements differ from the model")
@@ -199,7 +210,7 @@ class Wgrad:
         p = KGroups(m, n, blocks, layout, self.generator, before, after, padding)
         options = {"config": config, "accumulate": accumulate, "pdl": self.random.randint(0, 1)}
         p.prepare(self.tested, **options)()
-        wrong = p.wrong(self.tested, sample_rows(m, rows, self.generator), accumulate)
+        wrong = p.wrong(self.tested, sample_rows(m, rows, self.generator), accumulate, config)
         for way in WAYS[1:]:
             wrong = wrong or p.differs(self.tested, way, **options)
         if wrong:

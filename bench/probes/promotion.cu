@@ -13,10 +13,10 @@
 
 namespace finegemm::ptx {
 #define FG_WGMMA_N 64
-#include <finegemm/device/ptx/wgmma_e4m3.inl>
+#include <finegemm/device/ptx/wgmma.inl>
 #undef FG_WGMMA_N
 #define FG_WGMMA_N 128
-#include <finegemm/device/ptx/wgmma_e4m3.inl>
+#include <finegemm/device/ptx/wgmma.inl>
 #undef FG_WGMMA_N
 }  // namespace finegemm::ptx
 

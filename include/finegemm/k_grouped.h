@@ -39,8 +39,7 @@ struct KGroupedGemmArgs {
 };
 
 /// G from 1 to 1024, M any value, N a multiple of 8, K a multiple of 128. M = 0 or N = 0 does nothing. D of a group
-/// without k becomes zero, or stays as it is if `options.accumulate` is set. Otherwise as `gemm`;
-/// `options.batch_invariant` changes nothing, as it holds always.
+/// without k becomes zero, or stays as it is if `options.accumulate` is set. Otherwise as `gemm`.
 FINEGEMM_API void k_grouped_gemm(Context& context, const KGroupedGemmArgs& args, const GemmOptions& options = {});
 
 /// What the host knows of a K-grouped product.

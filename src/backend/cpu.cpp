@@ -21,15 +21,13 @@ public:
         : batch_invariant_(options.batch_invariant), pool_(options.cpu_threads) {}
 
     void gemm(const GemmArgs& args, const GemmOptions& options) override {
-        GemmOptions decided = options;
-        if (!decided.batch_invariant) decided.batch_invariant = batch_invariant_;
-        cpu_gemm(args, decided, pool_);
+        cpu_gemm(args, decided(options), pool_);
     }
     void grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options) override {
         cpu_grouped_gemm(args, options, pool_);
     }
     void k_grouped_gemm(const KGroupedGemmArgs& args, const GemmOptions& options) override {
-        cpu_k_grouped_gemm(args, options, pool_);
+        cpu_k_grouped_gemm(args, decided(options), pool_);
     }
     void quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                   const QuantizeOptions& options) override {
@@ -48,6 +46,11 @@ public:
     }
 
 private:
+    GemmOptions decided(GemmOptions options) const {
+        if (!options.batch_invariant) options.batch_invariant = batch_invariant_;
+        return options;
+    }
+
     bool batch_invariant_;  // of calls that do not say
     ThreadPool pool_;
 };

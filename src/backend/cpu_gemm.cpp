@@ -61,12 +61,12 @@ void add_parts(uint32_t parts, std::vector<float>& sums, const SumPart& sum_part
 }
 
 /// As the ranks of a cluster and the teams of each add them.
-void hopper_sums(const CpuTile& t, SumOrder order, std::vector<float>& sums) {
+void hopper_sums(const CpuTile& t, Arithmetic kernel, std::vector<float>& sums) {
     const uint32_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
-    add_parts(order.splits, sums, [&](uint32_t rank, std::vector<float>& of_rank) {
-        const KRange range = k_range(blocks, order.splits, rank);
-        add_parts(order.teams, of_rank, [&](uint32_t team, std::vector<float>& of_team) {
-            hopper_tile(t, {range.begin + team, range.end, order.teams}, of_team.data());
+    add_parts(kernel.splits, sums, [&](uint32_t rank, std::vector<float>& of_rank) {
+        const KRange range = k_range(blocks, kernel.splits, rank);
+        add_parts(kernel.teams, of_rank, [&](uint32_t team, std::vector<float>& of_team) {
+            hopper_tile(t, {range.begin + team, range.end, kernel.teams}, kernel.wgmma_factors, of_team.data());
         });
     });
 }
@@ -89,8 +89,8 @@ CpuTile cpu_tile_at(const GemmArgs& args, int64_t i) {
     return {args, row, std::min(kCpuTileRows, m - row), col, std::min(kCpuTileCols, n - col)};
 }
 
-SumOrder sum_order_of(const GemmArgs& args, const GemmOptions& options) {
-    if (!options.config.empty()) return sum_order(plan::config_named(options.config));
+Arithmetic arithmetic_of(const GemmArgs& args, const GemmOptions& options) {
+    if (!options.config.empty()) return arithmetic_of(plan::config_named(options.config));
     const plan::Problem problem{.m = static_cast<uint32_t>(args.d.rows),
                                 .n = static_cast<uint32_t>(args.d.cols),
                                 .k = static_cast<uint32_t>(args.a.cols),
@@ -98,17 +98,17 @@ SumOrder sum_order_of(const GemmArgs& args, const GemmOptions& options) {
                                 .num_sms = static_cast<uint32_t>(options.num_sms),
                                 .b_scales = has_row_b_scales(args) ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
                                 .output = args.d.dtype == DType::F32 ? Output::F32 : Output::BF16};
-    return sum_order(plan::choose(problem, *plan::find_device("h200")).config);
+    return arithmetic_of(plan::choose(problem, *plan::find_device("h200")).config);
 }
 
-void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, SumOrder order, bool accumulate) {
+void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate) {
     if (numerics == Numerics::Exact) {
         auto sums = sums_of<double>(tile);
         exact_tile(tile, sums.data());
         store(tile, sums, numerics, accumulate);
     } else {
         auto sums = sums_of<float>(tile);
-        if (numerics == Numerics::Hopper) hopper_sums(tile, order, sums);
+        if (numerics == Numerics::Hopper) hopper_sums(tile, kernel, sums);
         else fast_tile(tile, sums.data());
         store(tile, sums, numerics, accumulate);
     }
@@ -117,9 +117,9 @@ void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, SumOrder order, bool 
 void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool) {
     if (args.a.cols == 0 && options.accumulate) return;
     const bool model = options.numerics == Numerics::Hopper && args.a.cols > 0;
-    const SumOrder order = model ? sum_order_of(args, options) : SumOrder{};
+    const Arithmetic kernel = model ? arithmetic_of(args, options) : Arithmetic{};
     for_each_tile(args, pool, [&](const CpuTile& tile) {
-        cpu_gemm_tile(tile, options.numerics, order, options.accumulate);
+        cpu_gemm_tile(tile, options.numerics, kernel, options.accumulate);
     });
 }
 
@@ -140,8 +140,9 @@ double sum_bound(double absolute, int64_t k_blocks, Numerics numerics) {
     // At least (1 + unit)^n - 1: the relative error of n roundings.
     const auto roundings = [unit](int64_t n) { return std::expm1(static_cast<double>(n) * unit); };
     const double block = numerics == Numerics::Hopper ? kTensorCoreLoss : roundings(kScaleBlock);
-    const double blocks = roundings(k_blocks + 2);  // of scales, of each sum, of a product where there is no fma
-    constexpr double kUnderflow = 0x1p-125;  // of one promotion: a subnormal product of scales, times a block < 2^25
+    const int64_t of_scales = numerics == Numerics::Hopper ? kFactorRoundings : 1;
+    const double blocks = roundings(k_blocks + of_scales + 1);  // of each sum, of a product where there is no fma
+    constexpr double kUnderflow = 0x1p-123;  // of one promotion: a subnormal product of scales, times a block < 2^25
     const double underflow = static_cast<double>(k_blocks) * kUnderflow * (1 + blocks);
     return absolute * (block + blocks * (1 + block)) + underflow;
 }

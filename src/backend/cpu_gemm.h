@@ -1,7 +1,7 @@
 // The GEMM on the CPU, and what tests need beside it. Layer backend.
 #pragma once
 
-#include <finegemm/core/teams.h>
+#include <finegemm/core/arithmetic.h>
 
 #include "backend/backend.h"
 #include "backend/cpu_tiles.h"
@@ -12,14 +12,14 @@ namespace finegemm {
 void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool);
 
 /// That of the kernel that `options.config` names; without a name, of the kernel that the planner takes on an H200.
-SumOrder sum_order_of(const GemmArgs& args, const GemmOptions& options);
+Arithmetic arithmetic_of(const GemmArgs& args, const GemmOptions& options);
 
 // For any order of tiles, of several GEMMs perhaps.
 int64_t cpu_tiles_of(int64_t rows, int64_t cols);
 /// Tile i of D. Keeps a reference to `args`.
 CpuTile cpu_tile_at(const GemmArgs& args, int64_t i);
-/// Computes a tile and stores it in D. `order`: for Numerics::Hopper.
-void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, SumOrder order, bool accumulate = false);
+/// Computes a tile and stores it in D. `kernel`: for Numerics::Hopper.
+void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate = false);
 
 /// The result in double, before it is rounded: rows x cols, row-major. args.d gives the extents only.
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d);
@@ -27,6 +27,10 @@ void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d);
 /// What the tensor core's truncations take from one 128-block at most, relative to the sum of its products' magnitudes:
 /// 31 addends and the result in the first of four steps, 32 and the result in the others, each less than 2^-13.
 inline constexpr double kTensorCoreLoss = 131 * 0x1p-13;
+
+/// What the tensor cores' product of two scales may lack, in roundings of FP32: five addends each less than 2^-25 of
+/// it, the sum 2^-23, and one product of nine.
+inline constexpr int64_t kFactorRoundings = 5;
 
 /// How far a sum may be from what it is without rounding, before it is rounded to the type of D (docs/numerics.md).
 /// `absolute`: as below.

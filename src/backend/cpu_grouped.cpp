@@ -58,7 +58,7 @@ void cpu_grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options, T
         const GemmArgs part = gemm_of(args, runs[at], layout.stacked);
         const CpuTile tile = cpu_tile_at(part, at == 0 ? i : i - ends[at - 1]);
         if (runs[at].group < 0) write_zeros(tile);
-        else cpu_gemm_tile(tile, options.numerics, SumOrder{});   // a row's bits depend on its group alone
+        else cpu_gemm_tile(tile, options.numerics, Arithmetic{});   // a row's bits depend on its group alone
     });
 }
 

@@ -24,6 +24,13 @@ ConstMatrix part_of(ConstMatrix x, KLayout layout, int64_t first, int64_t count)
     return x;
 }
 
+/// That of the kernel that has a name, or that the planner takes on an H200.
+Arithmetic arithmetic_of(const KGroupedGemmArgs& args, const GemmOptions& options) {
+    if (!options.config.empty()) return finegemm::arithmetic_of(plan::config_named(options.config));
+    const plan::Problem problem = problem_of(args, options.batch_invariant.value_or(false), options);
+    return finegemm::arithmetic_of(plan::choose(problem, *plan::find_device("h200")).config);
+}
+
 }  // namespace
 
 GemmArgs gemm_of(const KGroupedGemmArgs& args, uint32_t g, KRange blocks) {
@@ -37,16 +44,29 @@ GemmArgs gemm_of(const KGroupedGemmArgs& args, uint32_t g, KRange blocks) {
     return part;
 }
 
+plan::Problem problem_of(const KGroupedGemmArgs& args, bool batch_invariant, const GemmOptions& options) {
+    return {.m = static_cast<uint32_t>(args.d.matrix.rows),
+            .n = static_cast<uint32_t>(args.d.matrix.cols),
+            .k = static_cast<uint32_t>(args.a.cols),
+            .batch_invariant = batch_invariant,
+            .num_sms = static_cast<uint32_t>(options.num_sms),
+            .b_scales = ScaleBlocks::Rows,
+            .output = Output::F32,
+            .k_groups = static_cast<uint32_t>(args.groups)};
+}
+
 void cpu_k_grouped_gemm(const KGroupedGemmArgs& args, const GemmOptions& options, ThreadPool& pool) {
     const KGroupLayout layout = layout_of(args);
     std::vector<GemmArgs> parts;
     for (uint32_t g = 0; g < layout.groups; ++g)
         if (const KRange blocks = layout.group(g); blocks.size() > 0 || !options.accumulate)
             parts.push_back(gemm_of(args, g, blocks));
+    const bool model = options.numerics == Numerics::Hopper && !parts.empty() && args.a.cols > 0;
+    const Arithmetic kernel = model ? arithmetic_of(args, options) : Arithmetic{};
     const int64_t tiles = cpu_tiles_of(args.d.matrix.rows, args.d.matrix.cols);
     pool.parallel_for(tiles * static_cast<int64_t>(parts.size()), [&](int64_t i) {
         const CpuTile tile = cpu_tile_at(parts[static_cast<size_t>(i / tiles)], i % tiles);
-        cpu_gemm_tile(tile, options.numerics, SumOrder{}, options.accumulate);
+        cpu_gemm_tile(tile, options.numerics, kernel, options.accumulate);
     });
 }
 

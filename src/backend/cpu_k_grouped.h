@@ -5,8 +5,11 @@
 
 #include "backend/groups.h"
 #include "backend/thread_pool.h"
+#include "plan/plan.h"
 
 namespace finegemm {
+
+plan::Problem problem_of(const KGroupedGemmArgs& args, bool batch_invariant, const GemmOptions& options);
 
 void cpu_k_grouped_gemm(const KGroupedGemmArgs& args, const GemmOptions& options, ThreadPool& pool);
 

@@ -17,6 +17,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu_tiles.h"
+#include "backend/scale_factors.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace finegemm::HWY_NAMESPACE {
@@ -228,16 +229,34 @@ struct HopperBlock {
     }
 };
 
-void HopperTile(const CpuTile& t, BlockSteps blocks, float* sums) {
+/// The scales of a tile's rows and columns in a k-block, and their products.
+struct HopperScales {
+    bool wgmma;
+    float row[kCpuTileRows], col[kCpuTileCols];
+    FactorOperand row_parts[kCpuTileRows], col_parts[kCpuTileCols];   // if `wgmma`
+
+    void load(const CpuTile& t, int64_t kb) {
+        for (int64_t r = 0; r < t.rows; ++r) row[r] = scale_at(t.args.sfa, t.row + r, kb);
+        scales_of_cols(t, kb, col);
+        if (!wgmma) return;
+        std::transform(row, row + t.rows, row_parts, factor_operand);
+        std::transform(col, col + t.cols, col_parts, factor_operand);
+    }
+    float factor(int64_t r, int64_t c) const {
+        return wgmma ? wgmma_factor(row_parts[r], col_parts[c]) : row[r] * col[c];
+    }
+};
+
+void HopperTile(const CpuTile& t, BlockSteps blocks, bool wgmma_factors, float* sums) {
     const hn::CappedTag<int32_t, kCpuTileCols> d;
     const hn::Rebind<float, decltype(d)> df;
     HopperBlock block(t.rows);
     std::fill_n(sums, t.rows * kCpuTileCols, 0.0f);
     HWY_ALIGN float product[kCpuTileCols];
+    HopperScales scales{.wgmma = wgmma_factors, .row = {}, .col = {}, .row_parts = {}, .col_parts = {}};
     for (int64_t kb = blocks.first; kb < blocks.end; kb += blocks.step) {
         block.load(t, kb);
-        float sfb[kCpuTileCols];
-        scales_of_cols(t, kb, sfb);
+        scales.load(t, kb);
         for (int64_t r = 0; r < t.rows; ++r) {
             const int32_t *am = &block.mantissas.a[r * kBlock], *ae = &block.exponents.a[r * kBlock];
             for (int64_t c = 0; c < t.cols; c += static_cast<int64_t>(hn::Lanes(d))) {
@@ -247,11 +266,11 @@ void HopperTile(const CpuTile& t, BlockSteps blocks, float* sums) {
                                      &block.exponents.b[k * kPitch + c], sum);
                 hn::Store(sum, df, product + c);
             }
-            const float sfa = scale_at(t.args.sfa, t.row + r, kb);
             float* to = sums + r * kCpuTileCols;
             for (int64_t c = 0; c < t.cols; ++c) {
                 const bool nan = block.row_nan[r] || block.col_nan[c];
-                to[c] = std::fma(nan ? std::numeric_limits<float>::quiet_NaN() : product[c], sfa * sfb[c], to[c]);
+                const float of_block = nan ? std::numeric_limits<float>::quiet_NaN() : product[c];
+                to[c] = std::fma(of_block, scales.factor(r, c), to[c]);
             }
         }
     }
@@ -269,8 +288,8 @@ HWY_EXPORT(HopperTile);
 
 void fast_tile(const CpuTile& tile, float* sums) { HWY_DYNAMIC_DISPATCH(FastTile)(tile, sums); }
 void exact_tile(const CpuTile& tile, double* sums) { HWY_DYNAMIC_DISPATCH(ExactTile)(tile, sums); }
-void hopper_tile(const CpuTile& tile, BlockSteps blocks, float* sums) {
-    HWY_DYNAMIC_DISPATCH(HopperTile)(tile, blocks, sums);
+void hopper_tile(const CpuTile& tile, BlockSteps blocks, bool wgmma_factors, float* sums) {
+    HWY_DYNAMIC_DISPATCH(HopperTile)(tile, blocks, wgmma_factors, sums);
 }
 
 }  // namespace finegemm

@@ -24,7 +24,7 @@ void exact_tile(const CpuTile& tile, double* sums);
 struct BlockSteps {
     int64_t first, end, step;
 };
-/// The sum over these blocks, as one team of a CTA of the SM90 kernel computes it.
-void hopper_tile(const CpuTile& tile, BlockSteps blocks, float* sums);
+/// The sum over these blocks, as one team of a CTA of the SM90 kernel computes it. `wgmma_factors`: as in Arithmetic.
+void hopper_tile(const CpuTile& tile, BlockSteps blocks, bool wgmma_factors, float* sums);
 
 }  // namespace finegemm

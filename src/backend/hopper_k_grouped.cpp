@@ -15,30 +15,19 @@ namespace {
 
 bool has_host_offsets(const KGroupedGemmArgs& args) { return args.offsets_device.type == DeviceType::Cpu; }
 
-KGroupedKey key_of(const KGroupedGemmArgs& args, const GemmOptions& options) {
+KGroupedKey key_of(const KGroupedGemmArgs& args, bool batch_invariant, const GemmOptions& options) {
     const auto& [a, sfa, b, sfb, d, offsets, groups, device, layout] = args;
-    return {.call = call_key({a, sfa, b, sfb, d.matrix}, true, false, options),
+    return {.call = call_key({a, sfa, b, sfb, d.matrix}, true, batch_invariant, options),
             .offsets = has_host_offsets(args) ? nullptr : offsets,
             .groups = groups,
             .d_stack = d.stride};
-}
-
-plan::Problem problem_of(const KGroupedGemmArgs& args, const GemmOptions& options) {
-    return {.m = static_cast<uint32_t>(args.d.matrix.rows),
-            .n = static_cast<uint32_t>(args.d.matrix.cols),
-            .k = static_cast<uint32_t>(args.a.cols),
-            .batch_invariant = false,   // all kernels are
-            .num_sms = static_cast<uint32_t>(options.num_sms),
-            .b_scales = ScaleBlocks::Rows,
-            .output = Output::F32,
-            .k_groups = static_cast<uint32_t>(args.groups)};
 }
 
 }  // namespace
 
 std::shared_ptr<const KGroupedCall> HopperBackend::make_k_grouped_call(KGroupedKey& key, const KGroupedGemmArgs& args,
                                                                        const GemmOptions& options) {
-    const plan::Problem problem = problem_of(args, options);
+    const plan::Problem problem = problem_of(args, key.call.batch_invariant != 0, options);
     const GemmKernel& kernel = options.config.empty() ? chosen(problem) : named(problem, options.config);
     if (!options.config.empty()) key.call.named = &kernel;
     // The operands are those of one product with all of K.
@@ -97,7 +86,7 @@ void HopperBackend::k_grouped_gemm(const KGroupedGemmArgs& args, const GemmOptio
         }
         return;
     }
-    KGroupedKey key = key_of(args, options);
+    KGroupedKey key = key_of(args, options.batch_invariant.value_or(batch_invariant_), options);
     std::shared_ptr<const KGroupedCall> call = find_call(k_grouped_calls_, key, key.call, options.config);
     const cuda::CurrentDevice current(device_);
     if (!call) call = make_k_grouped_call(key, args, options);

@@ -1,7 +1,7 @@
 // Why a kernel cannot take a problem: rules as data, each with the sentence that `explain` prints. Layer plan.
+#include <finegemm/core/arithmetic.h>
 #include <finegemm/core/schedule.h>
 #include <finegemm/core/smem_plan.h>
-#include <finegemm/core/teams.h>
 
 #include "plan/plan.h"
 
@@ -35,9 +35,9 @@ constexpr Rule kRules[] = {
     {"splits K finer than 128", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          return c.k_splits() * c.teams() <= p.k_blocks();
      }},
-    {"splits K: its sums have another order than those of kernels for other M, and results shall be batch-invariant",
+    {"adds or scales in another way than kernels for other M, and results shall be batch-invariant",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
-         return !p.batch_invariant || sum_order(c) == SumOrder{};
+         return !p.batch_invariant || arithmetic_of(c) == Arithmetic{};
      }},
     {"has larger clusters than SMs may be used", [](const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
          return ctas_at_once(p, d, c) >= c.cluster;

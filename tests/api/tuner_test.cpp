@@ -6,7 +6,7 @@
 #include <fstream>
 #include <set>
 
-#include <finegemm/core/teams.h>
+#include <finegemm/core/arithmetic.h>
 
 #include "api/tuner.h"
 #include "support/error_of.h"
@@ -62,7 +62,7 @@ TEST_F(TunerTest, UsualKernelOfTheShippedTableIsMeasuredHoweverFewAreAskedFor) {
 TEST_F(TunerTest, BatchInvariantCallsAreMeasuredWithKernelsOfOneOrderOfSums) {
     EXPECT_LT(kernels({.batch_invariant = true}).size(), kernels().size());
     for (const std::string& name : kernels({.batch_invariant = true}))
-        EXPECT_EQ(sum_order(plan::config_named(name)), SumOrder{}) << name;
+        EXPECT_EQ(arithmetic_of(plan::config_named(name)), Arithmetic{}) << name;
 }
 
 TEST_F(TunerTest, RecordsAKernelThatIsFasterByMoreThanTheSpread) {

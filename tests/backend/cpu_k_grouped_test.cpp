@@ -17,13 +17,13 @@ using test::KGroupedProblem;
 
 constexpr Numerics kAllNumerics[] = {Numerics::Fast, Numerics::Exact, Numerics::Hopper};
 
-void run(const KGroupedGemmArgs& args, Numerics numerics, bool accumulate = false) {
+void run(const KGroupedGemmArgs& args, Numerics numerics, bool accumulate = false, const std::string& config = {}) {
     ThreadPool pool(2);
-    cpu_k_grouped_gemm(args, {.numerics = numerics, .accumulate = accumulate}, pool);
+    cpu_k_grouped_gemm(args, {.numerics = numerics, .accumulate = accumulate, .config = config}, pool);
 }
-void run(const GemmArgs& args, Numerics numerics, bool accumulate) {
+void run(const GemmArgs& args, Numerics numerics, bool accumulate, const std::string& config) {
     ThreadPool pool(2);
-    cpu_gemm(args, {.numerics = numerics, .accumulate = accumulate}, pool);
+    cpu_gemm(args, {.numerics = numerics, .accumulate = accumulate, .config = config}, pool);
 }
 
 TEST(CpuKGrouped, KeepsTheBoundInEachNumericsAndWritesNothingElse) {
@@ -58,18 +58,39 @@ TEST(CpuKGrouped, KeepsTheBoundInEachNumericsAndWritesNothingElse) {
 }
 
 TEST(CpuKGrouped, HasTheBitsOfAGemmForEachGroup) {
+    // With factors from the tensor cores, and without.
+    const std::string kernels[] = {"m128n128s5w2_1d1d_f32", "m128n192s4w2_1d1d_f32"};
+    EXPECT_NE(arithmetic_of(plan::config_named(kernels[0])), arithmetic_of(plan::config_named(kernels[1])));
     for (const bool accumulate : {false, true})
         for (const Numerics numerics : kAllNumerics)
             for (uint32_t seed = 0; seed < 4; ++seed) {
+                const std::string& kernel = kernels[seed % 2];
                 const auto offsets = test::random_k_offsets(6, 9, seed);
                 KGroupedProblem p(253, 136, 1152, offsets, seed, 16, 1), q(253, 136, 1152, offsets, seed, 16, 1);
                 p.fill_d(1e3f), q.fill_d(1e3f);
-                run(p.args(), numerics, accumulate);
-                for (int64_t g = 0; g < 6; ++g) run(q.dense(g), numerics, accumulate);
+                run(p.args(), numerics, accumulate, kernel + "_kgrouped");
+                for (int64_t g = 0; g < 6; ++g) run(q.dense(g), numerics, accumulate, kernel);
                 for (int64_t r = 0; r < 6 * 254; ++r)
                     for (int64_t c = 0; c < 136; ++c)
                         ASSERT_EQ(float_bits(p.d.at(r, c)), float_bits(q.d.at(r, c))) << r << ", " << c;
             }
+}
+
+TEST(CpuKGrouped, TakesThePlannersKernelWithoutAName) {
+    const std::vector<int32_t> offsets{0, 384, 512};
+    KGroupedProblem p(768, 1024, 512, offsets, 1, 16, 1), q(768, 1024, 512, offsets, 1, 16, 1);
+    const auto chosen = [&](bool batch_invariant) {
+        return plan::choose(problem_of(p.args(), batch_invariant, {}), *plan::find_device("h200")).config;
+    };
+    for (const bool batch_invariant : {false, true}) {
+        ThreadPool pool(2);
+        cpu_k_grouped_gemm(p.args(), {.numerics = Numerics::Hopper, .batch_invariant = batch_invariant}, pool);
+        run(q.args(), Numerics::Hopper, false, plan::name_of(chosen(batch_invariant)));
+        for (int64_t r = 0; r < 2 * 769; ++r)
+            for (int64_t c = 0; c < 1024; ++c) ASSERT_EQ(float_bits(p.d.at(r, c)), float_bits(q.d.at(r, c)));
+    }
+    EXPECT_EQ(arithmetic_of(chosen(false)), Arithmetic{.wgmma_factors = true});
+    EXPECT_EQ(arithmetic_of(chosen(true)), Arithmetic{});
 }
 
 TEST(CpuKGrouped, BlocksHaveTheBitsOfColumns) {

@@ -1,6 +1,6 @@
 // What the Hopper backend launches for a GEMM, seen by the mock driver. Layer tests.
+#include <finegemm/core/arithmetic.h>
 #include <finegemm/core/schedule.h>
-#include <finegemm/core/teams.h>
 #include <finegemm/core/tma_box.h>
 
 #include "plan/plan.h"
@@ -155,7 +155,7 @@ TEST_F(HopperGemm, AKernelForRowMajorScalesCannotBeNamedEvenWhenItIsLoaded) {
 TEST_F(HopperGemm, BatchInvariantCallsHaveOneOrderOfSums) {
     const GemmArgs args = operands(16, 576, 7168);
     const GemmConfig invariant = plan::choose({16, 576, 7168, true}, *plan::find_device("h200")).config;
-    ASSERT_NE(sum_order(planned(args)), SumOrder{});
+    ASSERT_NE(arithmetic_of(planned(args)), Arithmetic{});
     {
         const auto hopper = backend();
         for (int i = 0; i < 2; ++i) {   // kept calls are kept apart

@@ -1,5 +1,8 @@
 // What the Hopper backend launches for K-grouped GEMMs. Layer tests.
+#include <finegemm/core/arithmetic.h>
 #include <finegemm/core/smem_plan.h>
+
+#include <cstring>
 
 #include "plan/plan.h"
 #include "support/hopper.h"
@@ -54,15 +57,30 @@ TEST_F(HopperKGrouped, LaunchesEveryKernelByName) {
 
 TEST_F(HopperKGrouped, TheGridHasTheTilesOfAllGroupsOrWhatFits) {
     const auto hopper = backend();
-    hopper->k_grouped_gemm(operands(128, 128, 1024, 3), {.config = "m128n128s6w2_1d1d_f32_kgrouped"});
+    hopper->k_grouped_gemm(operands(128, 128, 1024, 3), {.config = "m128n128s5w2_1d1d_f32_kgrouped"});
     EXPECT_EQ(last_launch().grid, 3u);
-    hopper->k_grouped_gemm(operands(4096, 4096, 1024, 3), {.config = "m128n128s6w2_1d1d_f32_kgrouped"});
+    hopper->k_grouped_gemm(operands(4096, 4096, 1024, 3), {.config = "m128n128s5w2_1d1d_f32_kgrouped"});
     const uint32_t all = last_launch().grid;
     EXPECT_GT(all, 3u);
     EXPECT_LT(all, 3072u);
     hopper->k_grouped_gemm(operands(4096, 4096, 1024, 3),
-                           {.num_sms = 20, .config = "m128n128s6w2_1d1d_f32_kgrouped"});
+                           {.num_sms = 20, .config = "m128n128s5w2_1d1d_f32_kgrouped"});
     EXPECT_EQ(last_launch().grid, 20u);
+}
+
+TEST_F(HopperKGrouped, BatchInvariantCallsTakeNoFactorsFromTensorCores) {
+    const auto launched = [this](Backend& hopper, std::optional<bool> of_call) {
+        hopper.k_grouped_gemm(operands(4096, 4096, 4096, 3), {.batch_invariant = of_call});
+        return arithmetic_of(plan::config_named(last_launch().entry.substr(std::strlen("finegemm_"))));
+    };
+    const auto usual = backend();
+    EXPECT_EQ(launched(*usual, {}), Arithmetic{.wgmma_factors = true});
+    EXPECT_EQ(launched(*usual, true), Arithmetic{});
+    Options options = backend_options();
+    options.batch_invariant = true;
+    const auto invariant = make_hopper_backend(options, 0, test::fake_kernel);
+    EXPECT_EQ(launched(*invariant, {}), Arithmetic{});
+    EXPECT_EQ(launched(*invariant, false), Arithmetic{.wgmma_factors = true});
 }
 
 TEST_F(HopperKGrouped, CallsThatDifferAreNotMistakenForOneAnother) {
@@ -197,7 +215,7 @@ TEST_F(HopperKGrouped, NoLaunchHasMoreGroupsThanItsParametersHaveRoomFor) {
 TEST_F(HopperKGrouped, AKernelOfAnotherKindIsRefused) {
     const auto hopper = backend();
     const Error error = error_of(
-        [&] { hopper->k_grouped_gemm(operands(512, 1024, 2048, 4), {.config = "m128n128s6w2_1d1d_f32"}); });
+        [&] { hopper->k_grouped_gemm(operands(512, 1024, 2048, 4), {.config = "m128n128s5w2_1d1d_f32"}); });
     EXPECT_EQ(error.code(), Errc::InvalidArgument);
     EXPECT_TRUE(contains(error, "computes one product for groups, or the other way round")) << error.what();
 }

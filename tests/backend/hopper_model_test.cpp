@@ -6,6 +6,7 @@
 
 #include "backend/cpu_gemm.h"
 #include "backend/cpu_tiles.h"
+#include "backend/scale_factors.h"
 #include "gemm_reference.h"
 #include "plan/plan.h"
 
@@ -54,16 +55,18 @@ float block(Problem& p, int64_t r, int64_t c, int64_t kb) {
 
 /// The sum for an element of D: promotion block by block, each team of each rank of a split for itself, then the teams,
 /// then the ranks in order.
-float element_sum(Problem& p, int64_t r, int64_t c, SumOrder order = {}) {
+float element_sum(Problem& p, int64_t r, int64_t c, Arithmetic of = {}) {
     const auto blocks = static_cast<uint32_t>(Problem::blocks(p.k));
     float total = 0;
-    for (uint32_t rank = 0; rank < order.splits; ++rank) {
+    for (uint32_t rank = 0; rank < of.splits; ++rank) {
         float of_rank = 0;
-        for (uint32_t team = 0; team < order.teams; ++team) {
+        for (uint32_t team = 0; team < of.teams; ++team) {
             float sum = 0;
-            const uint32_t begin = blocks * rank / order.splits, end = blocks * (rank + 1) / order.splits;
-            for (uint32_t kb = begin + team; kb < end; kb += order.teams) {
-                const float scale = p.sfa_at(r, kb) * p.sfb_at(c, kb);
+            const uint32_t begin = blocks * rank / of.splits, end = blocks * (rank + 1) / of.splits;
+            for (uint32_t kb = begin + team; kb < end; kb += of.teams) {
+                const float sfa = p.sfa_at(r, kb), sfb = p.sfb_at(c, kb);
+                const float scale =
+                    of.wgmma_factors ? wgmma_factor(factor_operand(sfa), factor_operand(sfb)) : sfa * sfb;
                 sum = std::fma(block(p, r, c, kb), scale, sum);
             }
             of_rank = team == 0 ? sum : of_rank + sum;
@@ -73,13 +76,13 @@ float element_sum(Problem& p, int64_t r, int64_t c, SumOrder order = {}) {
     return total;
 }
 
-uint16_t element(Problem& p, int64_t r, int64_t c, SumOrder order = {}) {
-    return bf16_of_float(element_sum(p, r, c, order));
+uint16_t element(Problem& p, int64_t r, int64_t c, Arithmetic of = {}) {
+    return bf16_of_float(element_sum(p, r, c, of));
 }
 
-std::string kernel_with(SumOrder order) {
-    for (const GemmConfig& config : plan::candidates())
-        if (sum_order(config) == order) return plan::name_of(config);
+std::string kernel_with(Arithmetic wanted, plan::Kind kind = {}) {
+    for (const GemmConfig& config : plan::candidates(kind))
+        if (arithmetic_of(config) == wanted) return plan::name_of(config);
     return "";
 }
 
@@ -93,7 +96,7 @@ void run(Problem& p, const std::string& kernel) {
 
 std::vector<float> one_block(const GemmArgs& args) {
     std::vector<float> sums(static_cast<size_t>(args.d.rows * kCpuTileCols));
-    hopper_tile(CpuTile{args, 0, args.d.rows, 0, args.d.cols}, {0, 1, 1}, sums.data());
+    hopper_tile(CpuTile{args, 0, args.d.rows, 0, args.d.cols}, {0, 1, 1}, false, sums.data());
     return sums;
 }
 
@@ -198,7 +201,7 @@ TEST(HopperModel, GivesTheStatedSumOfEachBlock) {
     test::for_each_instruction_set([&] {
         for (int64_t kb = 0; kb < Problem::blocks(p.k); ++kb) {
             std::vector<float> sums(static_cast<size_t>(p.m * kCpuTileCols));
-            hopper_tile(CpuTile{args, 0, p.m, 0, p.n}, {kb, kb + 1, 1}, sums.data());
+            hopper_tile(CpuTile{args, 0, p.m, 0, p.n}, {kb, kb + 1, 1}, false, sums.data());
             for (int64_t r = 0; r < p.m; ++r)
                 for (int64_t c = 0; c < p.n; ++c)
                     ASSERT_EQ(sums[static_cast<size_t>(r * kCpuTileCols + c)],
@@ -213,24 +216,48 @@ struct Shape {
 };
 
 TEST(HopperModel, IsTheStatedOneForAnyShapeCodesAndOrder) {
-    for (const SumOrder order : {SumOrder{}, {.splits = 3}, {.splits = 4}, {.teams = 2}, {.splits = 2, .teams = 2}}) {
-        const std::string kernel = kernel_with(order);
-        ASSERT_FALSE(kernel.empty()) << "no candidate has " << order.splits << " splits, " << order.teams << " teams";
+    for (const Arithmetic of : {Arithmetic{}, {.splits = 3}, {.splits = 4}, {.teams = 2}, {.splits = 2, .teams = 2}}) {
+        const std::string kernel = kernel_with(of);
+        ASSERT_FALSE(kernel.empty()) << "no candidate has " << of.splits << " splits, " << of.teams << " teams";
         for (const Shape s : {Shape{1, 8, 528}, Shape{5, 136, 640}, Shape{254, 8, 512}, Shape{19, 40, 1040}}) {
-            Problem p(s.m, s.n, s.k, 11, order.splits == 2, 16);
+            Problem p(s.m, s.n, s.k, 11, of.splits == 2, 16);
             if (s.k % 128 != 0) test::fill_with_any_codes(p, 12);
             run(p, kernel);
             for (int64_t r = 0; r < s.m; ++r)
                 for (int64_t c = 0; c < s.n; ++c)
-                    ASSERT_EQ(p.d.at(r, c), element(p, r, c, order))
+                    ASSERT_EQ(p.d.at(r, c), element(p, r, c, of))
                         << kernel << " " << s.m << "x" << s.n << "x" << s.k;
         }
     }
 }
 
+TEST(HopperModel, MultipliesScalesAsTheKernelDoes) {
+    int64_t differing = 0;
+    for (const bool wgmma : {false, true}) {
+        const plan::Kind kind{.b_scales = ScaleBlocks::Rows, .output = Output::F32};
+        const Arithmetic of{.wgmma_factors = wgmma};
+        const std::string kernel = kernel_with(of, kind);
+        ASSERT_FALSE(kernel.empty());
+        for (const Shape s : {Shape{1, 8, 528}, Shape{5, 136, 640}, Shape{254, 8, 256}}) {
+            Problem p(s.m, s.n, s.k, 13, s.m == 5, 16, true);
+            test::Buffer<float> d(DType::F32, s.m, s.n, 0);
+            GemmArgs args = p.args();
+            args.d = d.view();
+            ThreadPool pool(2);
+            cpu_gemm(args, {.numerics = Numerics::Hopper, .config = kernel}, pool);
+            for (int64_t r = 0; r < s.m; ++r)
+                for (int64_t c = 0; c < s.n; ++c) {
+                    ASSERT_EQ(float_bits(d.at(r, c)), float_bits(element_sum(p, r, c, of))) << r << ", " << c;
+                    differing += wgmma && d.at(r, c) != element_sum(p, r, c);
+                }
+        }
+    }
+    EXPECT_GT(differing, 100) << "the two ways give other bits";
+}
+
 TEST(HopperModel, AddsTheRanksOfASplitInOrder) {
     // Blocks of 1, 2^-24, ... and -1: one by one, the small ones are rounded away; where they meet first, some survive.
-    const auto sum = [](SumOrder order) {
+    const auto sum = [](Arithmetic of) {
         Problem p(1, 8, 768, 1);
         test::fill_with_zeros(p);
         constexpr float kScales[] = {1, 0x1p-24f, 0x1p-24f, 0x1p-24f, 0x1p-24f, 1};
@@ -240,8 +267,8 @@ TEST(HopperModel, AddsTheRanksOfASplitInOrder) {
             p.sfa.at(0, kb) = kScales[kb];
             p.sfb.at(0, kb) = 1;
         }
-        run(p, kernel_with(order));
-        EXPECT_EQ(p.d.at(0, 0), element(p, 0, 0, order));
+        run(p, kernel_with(of));
+        EXPECT_EQ(p.d.at(0, 0), element(p, 0, 0, of));
         return float_of_bf16(p.d.at(0, 0));
     };
     EXPECT_EQ(sum({}), 0);
@@ -268,11 +295,12 @@ TEST(HopperModel, MakesZeroOfZeroProducts) {
 
 TEST(HopperModel, TakesThePlannersOrderWithoutAName) {
     Problem p(16, 64, 4096, 9);
-    EXPECT_EQ(sum_order_of(p.args(), {}), sum_order(plan::choose({16, 64, 4096}, *plan::find_device("h200")).config));
+    const plan::Choice taken = plan::choose({16, 64, 4096}, *plan::find_device("h200"));
+    EXPECT_EQ(arithmetic_of(p.args(), {}), arithmetic_of(taken.config));
     GemmOptions named;
-    const SumOrder other{.splits = 2, .teams = 2};
+    const Arithmetic other{.splits = 2, .teams = 2};
     named.config = kernel_with(other);
-    EXPECT_EQ(sum_order_of(p.args(), named), other);
+    EXPECT_EQ(arithmetic_of(p.args(), named), other);
 }
 
 /// Bits of the first rows of D when those rows of A are the first of `m`. The second half of K nearly cancels the

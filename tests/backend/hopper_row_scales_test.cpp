@@ -57,8 +57,8 @@ TEST_F(HopperRowScales, AKernelOfAnotherKindIsRefused) {
         EXPECT_TRUE(contains(error, why)) << error.what();
     };
     refused(operands(512, 1024, 2048), "m128n128s6w2", "takes scales of B for other blocks");
-    refused(test::operands(512, 1024, 2048), "m128n128s6w2_1d1d", "takes scales of B for other blocks");
-    refused(operands(512, 1024, 2048), "m128n128s6w2_1d1d", "writes D in another type");
+    refused(test::operands(512, 1024, 2048), "m128n128s5w2_1d1d", "takes scales of B for other blocks");
+    refused(operands(512, 1024, 2048), "m128n128s5w2_1d1d", "writes D in another type");
 }
 
 TEST_F(HopperRowScales, OfAnyLayoutTakeOneKernel) {
@@ -67,8 +67,8 @@ TEST_F(HopperRowScales, OfAnyLayoutTakeOneKernel) {
     GemmArgs mn_major = row_major;
     mn_major.sfb.row_stride = 1, mn_major.sfb.col_stride = 1024;
     for (const GemmArgs& args : {row_major, mn_major}) {
-        hopper->gemm(args, {.config = "m128n128s6w2_1d1d_f32"});
-        EXPECT_EQ(last_launch().entry, "finegemm_m128n128s6w2_1d1d_f32");
+        hopper->gemm(args, {.config = "m128n128s5w2_1d1d_f32"});
+        EXPECT_EQ(last_launch().entry, "finegemm_m128n128s5w2_1d1d_f32");
     }
 }
 

@@ -34,6 +34,18 @@ TEST(RegisterPlan, MathWarpsHoldTheirAccumulatorsAndABlock) {
     }
 }
 
+TEST(RegisterPlan, TensorCoresMultiplyScalesWhereFactorsFit) {
+    constexpr auto kWith = [](GemmConfig c) {
+        c.b_scales = ScaleBlocks::Rows;
+        return c;
+    };
+    static_assert(factors_by_wgmma(kWith({.tile_m = 128, .tile_n = 128, .math_warpgroups = 2})));
+    static_assert(!factors_by_wgmma({.tile_m = 128, .tile_n = 128, .math_warpgroups = 2}), "few scales");
+    static_assert(!factors_by_wgmma(kWith({.tile_m = 128, .tile_n = 192, .math_warpgroups = 2})), "no registers");
+    static_assert(!factors_by_wgmma(kWith({.tile_m = 256, .tile_n = 128, .math_warpgroups = 2})), "two stacked WGMMAs");
+    static_assert(!factors_by_wgmma(kWith({.tile_m = 128, .tile_n = 64, .math_warpgroups = 2})), "narrow");
+}
+
 TEST(RegisterPlan, TwoBlocksAreInFlightWhereTheyFit) {
     static_assert(blocks_in_flight({.tile_m = 64, .tile_n = 64, .math_warpgroups = 1}) == 2);
     static_assert(blocks_in_flight({.tile_m = 128, .tile_n = 192, .math_warpgroups = 2}) == 1,

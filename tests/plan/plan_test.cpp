@@ -13,9 +13,9 @@
 
 #include <fmt/format.h>
 
+#include <finegemm/core/arithmetic.h>
 #include <finegemm/core/schedule.h>
 #include <finegemm/core/smem_plan.h>
-#include <finegemm/core/teams.h>
 #include <finegemm/error.h>
 
 #include "plan/plan.h"
@@ -120,7 +120,7 @@ TEST(Rules, EachRejectsSomething) {
         {{128, 128, 0xfffffff0u}, plain, "takes no extent above 2^31"},
         {{1u << 31, 1u << 31, 128}, plain, "makes more tiles than a grid can index"},
         {gradient(4096, 4096, 4096), plain, "takes scales of B for other blocks"},
-        {gradient(4096, 4096, 4096), config_named("m128n128s6w2_1d1d"), "writes D in another type"},
+        {gradient(4096, 4096, 4096), config_named("m128n128s5w2_1d1d"), "writes D in another type"},
     };
     for (const auto& c : cases) EXPECT_EQ(rejected(c.problem, h200(), c.config), c.why_not);
     EXPECT_EQ(rejected(big, h200(), plain), "");
@@ -192,8 +192,8 @@ TEST(Choice, OfBatchInvariantResultsHasOneOrderOfSums) {
         for (const uint32_t n : {8u, 576u, 2112u, 7168u, 24576u})
             for (const uint32_t k : {16u, 512u, 2048u, 7168u, 16384u}) {
                 const GemmConfig invariant = choose({m, n, k, true}, h200()).config;
-                EXPECT_EQ(sum_order(invariant), SumOrder{}) << m << " x " << n << " x " << k;
-                const SumOrder usual = sum_order(choose({m, n, k}, h200()).config);
+                EXPECT_EQ(arithmetic_of(invariant), Arithmetic{}) << m << " x " << n << " x " << k;
+                const Arithmetic usual = arithmetic_of(choose({m, n, k}, h200()).config);
                 splits |= usual.splits > 1;
                 teams |= usual.teams > 1;
             }

@@ -23,15 +23,25 @@ FG_HD constexpr RegisterPlan register_plan(const GemmConfig& c) {
     return {.launch = launch, .load = load, .math = min(math, kMost)};
 }
 
+/// Whether a math warpgroup has room for its sums and two sets of registers beside them that `wgmma` writes.
+FG_HD constexpr bool holds_three_sets(const GemmConfig& c) {
+    constexpr uint32_t kOthers = 32;  // addresses, scales, loop state
+    return c.wgmmas_m() == 1 && 3 * c.tile_n / 2 + kOthers <= register_plan(c).math;
+}
+
+/// Whether the tensor cores multiply scales, too (core/scale_parts.h): a block product comes with its factors. Narrow
+/// tiles, for which shared memory's port has less to do, take up to 10% longer with it.
+FG_HD constexpr bool factors_by_wgmma(const GemmConfig& c) {
+    return c.row_b_scales() && c.tile_n >= 128 && holds_three_sets(c);
+}
+
 /// Block products that a math warpgroup keeps in flight. With two, the tensor cores work on the next block while this
 /// one is promoted; it takes a second set of registers, which only one 64-row WGMMA per warpgroup leaves room for. With
 /// several scales of B a promotion takes so long that warpgroups of different rows, which alternate, are faster with
 /// one each; teams are not (64x48, 64x80: 2% slower).
 FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c) {
-    constexpr uint32_t kOthers = 32;  // addresses, scales, loop state
-    const bool fits = 3 * c.tile_n / 2 + kOthers <= register_plan(c).math;
     const bool alternate = c.row_b_scales() || (c.several_runs() && c.row_warpgroups() > 1);
-    return c.wgmmas_m() == 1 && !alternate && fits ? 2 : 1;
+    return !alternate && holds_three_sets(c) ? 2 : 1;
 }
 
 }  // namespace finegemm

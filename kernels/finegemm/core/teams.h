@@ -1,19 +1,11 @@
-// Teams: math warpgroups that have the same rows of a tile, how they share its k-blocks, and the order of sums which
-// that makes. Layer core. One warpgroup takes longer to start and promote a block of few rows than the tensor cores to
-// multiply it; two that take turns keep them busy.
+// Teams: math warpgroups that have the same rows of a tile, and how they share its k-blocks. Layer core.
+// One warpgroup takes longer to start and promote a block of few rows than the tensor cores to multiply it; two that
+// take turns keep them busy.
 #pragma once
 
 #include <finegemm/core/smem_plan.h>
 
 namespace finegemm {
-
-/// In which order the products of k-blocks are added: all of a kernel that the last bits of D depend on.
-struct SumOrder {
-    uint32_t splits = 1;   // ranges of K (k_range), whose sums are added one after the other
-    uint32_t teams = 1;   // of a range: every teams-th block from the first is summed, from the second ...; these then
-    constexpr bool operator==(const SumOrder&) const = default;
-};
-FG_HD constexpr SumOrder sum_order(const GemmConfig& c) { return {.splits = c.k_splits(), .teams = c.teams()}; }
 
 /// Which team a math warpgroup is of, and which part of the rows it has.
 FG_HD constexpr uint32_t team_of(const GemmConfig& c, uint32_t warpgroup) {

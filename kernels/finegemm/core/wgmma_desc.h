@@ -16,10 +16,24 @@ FG_HD constexpr uint64_t wgmma_descriptor(uint32_t address) {
            kSwizzle128 << 62;
 }
 
+/// K-major operand in rows of sixteen bytes, one behind the other and not swizzled: eight rows repeat along M or N.
+/// What follows along K lies `leading` bytes behind.
+FG_HD constexpr uint64_t wgmma_descriptor_of_short_rows(uint32_t address, uint32_t leading) {
+    constexpr uint64_t kStrideBytes = 8 * 16;
+    return (static_cast<uint64_t>(address & 0x3ffff) >> 4) | static_cast<uint64_t>(leading >> 4) << 16 |
+           (kStrideBytes >> 4) << 32;
+}
+
 /// The half of a descriptor that depends on the address, and the descriptor that has it.
 FG_HD constexpr uint32_t wgmma_descriptor_low(uint32_t address) {
     return static_cast<uint32_t>(wgmma_descriptor(address));
 }
 FG_HD constexpr uint64_t wgmma_descriptor_with(uint32_t low) { return wgmma_descriptor(0) >> 32 << 32 | low; }
+FG_HD constexpr uint32_t wgmma_short_rows_low(uint32_t address, uint32_t leading) {
+    return static_cast<uint32_t>(wgmma_descriptor_of_short_rows(address, leading));
+}
+FG_HD constexpr uint64_t wgmma_short_rows_with(uint32_t low) {
+    return wgmma_descriptor_of_short_rows(0, 0) >> 32 << 32 | low;
+}
 
 }  // namespace finegemm

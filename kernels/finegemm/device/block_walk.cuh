@@ -60,8 +60,15 @@ struct MathRole {
 
     /// Of 64 rows of A, the i-th of this warpgroup.
     __device__ Operands operands(uint32_t stage, uint32_t i) const {
-        return {.a = wgmma_descriptor_low(smem.a(stage).bits + (first_row + i * 64) * GemmConfig::kTileK),
-                .b = wgmma_descriptor_low(smem.b(stage).bits)};
+        const uint32_t row = first_row + i * 64;
+        Operands at{.a = wgmma_descriptor_low(smem.a(stage).bits + row * GemmConfig::kTileK),
+                    .b = wgmma_descriptor_low(smem.b(stage).bits), .sfa = 0, .sfb = 0};
+        if constexpr (factors_by_wgmma(C)) {
+            at.sfa = wgmma_short_rows_low(smem.sfa(stage).bits + row * kFactorRowBytes,
+                                          (C.tile_m - row) * kFactorRowBytes);
+            at.sfb = wgmma_short_rows_low(smem.sfb(stage).bits, 0);
+        }
+        return at;
     }
     /// The scale of this thread's upper row, of the i-th 64.
     __device__ SmemAddr rows_of(uint32_t stage, uint32_t i) const {
@@ -84,7 +91,9 @@ struct MathRole {
     }
     /// Of 64 rows and all columns of a block in `stage`, whose scales these are.
     __device__ auto factors(const Scales& s, uint32_t stage, uint32_t i) const {
-        if constexpr (C.row_b_scales()) {
+        if constexpr (factors_by_wgmma(C)) {
+            return OwnFactors();
+        } else if constexpr (C.row_b_scales()) {
             RowFactors f = row_factors(stage, i);
             ptx::pin(f.b.bits);  // an address that is ready when the block is
             return f;

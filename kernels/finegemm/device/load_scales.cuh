@@ -4,9 +4,11 @@
 #include <finegemm/core/params.h>
 #include <finegemm/core/ring.h>
 #include <finegemm/core/scale_copies.h>
+#include <finegemm/core/scale_parts.h>
 #include <finegemm/core/schedule.h>
 #include <finegemm/device/barriers.cuh>
 #include <finegemm/device/group_walk.cuh>
+#include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/shared.cuh>
 #include <finegemm/device/zero.cuh>
 
@@ -131,21 +133,19 @@ struct ScaleCopies {
             return B(p.sfb, data + tile.col * p.sfb.mn_stride, existing_rows(tile.col, C.tile_n, p.n));
         else return B(p.sfb, data, first_col_of<C>(p, tile, threadIdx.x % kWarpSize), p.n);
     }
-    __device__ void issue(SmemAddr to_a, SmemAddr to_b) const {
-        a.issue(to_a);
-        b.issue(to_b);
+    __device__ static void prepare(const Shared<C>&, uint32_t) {}
+    __device__ void load() {}
+    /// Into a stage that is empty.
+    __device__ void fill(const Shared<C>& smem, uint32_t stage) const {
+        a.issue(smem.sfa(stage));
+        b.issue(smem.sfb(stage));
+        ptx::mbarrier_arrive_after_copies(smem.full(stage));
     }
     __device__ void advance(const Params<C>& p) {
         a.advance(p.sfa);
         b.advance(p.sfb);
     }
 };
-
-/// The arrivals of a warp's lanes, where no copies make them.
-template <GemmConfig C>
-__device__ inline void arrive_for_copies(const Shared<C>& smem, uint32_t stage) {
-    if (threadIdx.x % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem.full(stage), kWarpSize / kLanesArrive);
-}
 
 /// A grouped kernel's last stage announces the end, and has no scales.
 template <GemmConfig C>
@@ -156,23 +156,98 @@ __device__ void end_scales(const Shared<C>& smem, RingCursor<C.stages> at) {
     }
 }
 
+/// The arrivals of a warp's lanes, where no copies make them.
+template <GemmConfig C>
+__device__ inline void arrive_for_copies(const Shared<C>& smem, uint32_t stage) {
+    if (threadIdx.x % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem.full(stage), kWarpSize / kLanesArrive);
+}
+
+/// The scales of one k-block for `Rows` rows of a tile, in registers: lane i has those of the rows i, i + 32, ...
+template <uint32_t Rows>
+struct RowLoads {
+    static constexpr uint32_t kEach = Rows / kWarpSize;
+    uint32_t lane, existing;
+    const float* from;
+    int64_t step;  // from one of this lane's rows to its next
+    float scale[kEach];
+
+    __device__ RowLoads(const ScaleView& s, const float* first, uint32_t rows)
+        : lane(threadIdx.x % kWarpSize),
+          existing(rows),
+          from(first + lane * s.mn_stride),
+          step(kWarpSize * s.mn_stride) {
+        static_assert(Rows % kWarpSize == 0);
+    }
+    /// Rows past the end have 0.
+    __device__ void load() {
+#pragma unroll
+        for (uint32_t i = 0; i < kEach; ++i)
+            scale[i] = i * kWarpSize + lane < existing ? ptx::load_global(from + i * step) : 0;
+    }
+    template <typename RowOf>
+    __device__ void store(SmemAddr to, const RowOf& row_of) const {
+#pragma unroll
+        for (uint32_t i = 0; i < kEach; ++i) {
+            const FactorRow row = row_of(scale[i]);
+            ptx::store_shared_words_x4(to + (i * kWarpSize + lane) * kFactorRowBytes,
+                                       {row.word[0], row.word[1], row.word[2], row.word[3]});
+        }
+    }
+    __device__ void advance(const ScaleView& s) { from += s.k_stride; }
+};
+
+/// The scales of one k-block, in parts for the tensor cores, as a scale warp brings them.
+template <GemmConfig C>
+struct ScaleSplits {
+    RowLoads<C.tile_m> a;
+    RowLoads<C.tile_n> b;
+
+    __device__ ScaleSplits(const Params<C>& p, const Tile& tile, uint32_t kb)
+        : a(p.sfa, scales_of_a<C>(p, tile) + kb * p.sfa.k_stride, tile.rows),
+          b(p.sfb, scales_of_b<C>(p, tile) + kb * p.sfb.k_stride + tile.col * p.sfb.mn_stride,
+            existing_rows(tile.col, C.tile_n, p.n)) {}
+    /// Once for each stage, before it is filled for the first time.
+    __device__ static void prepare(const Shared<C>& smem, uint32_t stage) {
+#pragma unroll
+        for (uint32_t row = threadIdx.x % kWarpSize; row < kZeroRows; row += kWarpSize)
+            ptx::store_shared_words_x4(smem.sfa(stage) + (C.tile_m + row) * kFactorRowBytes, {0, 0, 0, 0});
+    }
+    /// Begun before the stage is empty.
+    __device__ void load() {
+        a.load();
+        b.load();
+    }
+    __device__ void fill(const Shared<C>& smem, uint32_t stage) const {
+        a.store(smem.sfa(stage), factor_row_of_a);
+        b.store(smem.sfb(stage), factor_row_of_b);
+        ptx::fence_proxy_async_shared();   // wgmma reads them
+        __syncwarp();
+        arrive_for_copies(smem, stage);
+    }
+    __device__ void advance(const Params<C>& p) {
+        a.advance(p.sfa);
+        b.advance(p.sfb);
+    }
+};
+
 /// Scales of any layout. The warps share the stages out, so that each sees every round of its own. Nobody waits for the
-/// copies: the last one to land completes the barrier.
-template <GemmConfig C, typename TileWalk>
-__device__ void copy_scales(const Params<C>& p, const Shared<C>& smem, TileWalk walk, uint32_t scale_warp) {
+/// copies: the last one to land completes the barrier. `Scales`: ScaleCopies or ScaleSplits.
+template <GemmConfig C, typename Scales, typename TileWalk>
+__device__ void bring_scales(const Params<C>& p, const Shared<C>& smem, TileWalk walk, uint32_t scale_warp) {
+    for (uint32_t stage = scale_warp; stage < C.stages; stage += kScaleWarps) Scales::prepare(smem, stage);
     auto at = RingCursor<C.stages>::producer();
     for (Tile tile; walk.template take<C>(tile);) {
         if constexpr (C.k_groups())
             if (walk.k.size() == 0 && !p.accumulate) zero_tile<C>(p, tile, scale_warp);
-        ScaleCopies<C> copies(p, tile, walk.k.begin);
+        Scales scales(p, tile, walk.k.begin);
 #pragma unroll 1
         for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb, ++at) {
             if (at.stage % kScaleWarps == scale_warp) {
+                scales.load();
                 wait(smem.empty(at.stage), at.parity);
-                copies.issue(smem.sfa(at.stage), smem.sfb(at.stage));
-                ptx::mbarrier_arrive_after_copies(smem.full(at.stage));
+                scales.fill(smem, at.stage);
             }
-            copies.advance(p);
+            scales.advance(p);
         }
     }
     if (at.stage % kScaleWarps == scale_warp) end_scales(smem, at);
@@ -236,7 +311,7 @@ template <GemmConfig C, typename TileWalk>
 __device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const TileWalk& walk, uint32_t scale_warp) {
     if constexpr (!C.grouped()) ptx::grid_dependency_wait();
     if constexpr (C.scales == ScaleLayout::Rows) deal_scales<C>(p, smem, walk, scale_warp);
-    else copy_scales<C>(p, smem, walk, scale_warp);
+    else bring_scales<C, Either<factors_by_wgmma(C), ScaleSplits<C>, ScaleCopies<C>>>(p, smem, walk, scale_warp);
 }
 
 }  // namespace finegemm::device

@@ -12,7 +12,9 @@ namespace finegemm::device {
 /// time. What comes between a block and the start of the next one is all that counts: the rest is done before.
 template <GemmConfig C, typename Tiles, typename Store>
 __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>& walk, Store&& store) {
-    float block[C.tile_n / 2];
+    // Whether promotions read the stage, which is let go after them, then.
+    constexpr bool kReadsStage = C.row_b_scales() && !factors_by_wgmma(C);
+    Block<C> block;
     Scales scales;
     Accumulator<C> acc;
     Tile tile;
@@ -33,18 +35,17 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
         const auto factors = role.factors(scales, stage, i);
         scales = role.scales(next_stage, next_i);
         Operands operands = role.operands(next_stage, next_i);
-        ptx::pin(operands.a);
-        ptx::pin(operands.b);
+        pin<C>(operands);
         finish_block<0>(block);
-        if (last && !C.row_b_scales()) role.release(stage);
+        if (last && !kReadsStage) role.release(stage);
         // Always so. But ptxas moves no instruction across the branch: it would else mix the promotion with what
         // starts the next block, and the tensor cores would wait (256x128 tiles: 13% of the time). And what the
         // branch asks for is there before it; three warpgroups have no registers for that (2%).
-        constexpr bool kReady = C.math_warpgroups < 3 && !C.row_b_scales();
+        constexpr bool kReady = C.math_warpgroups < 3 && !kReadsStage;
         const bool always = kReady ? operands.a != operands.b : stage < C.stages;
         if (always) promote<C>(acc.sum[i], block, factors);
         start_block(block, operands);
-        if (last && C.row_b_scales()) role.release(stage);  // the promotion has read it, too
+        if (last && kReadsStage) role.release(stage);
     };
     constexpr uint32_t kLast = C.wgmmas_m() - 1;
     start_run();
@@ -78,13 +79,12 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
 template <GemmConfig C, typename Tiles, typename Store>
 __device__ void multiply_overlapped(const MathRole<C>& role, BlockWalk<C, Tiles>& walk, Store&& store) {
     struct Flight {
-        float block[C.tile_n / 2];
+        Block<C> block;
         Scales scales;
     };
     const auto start = [&](Flight& f) {
         Operands operands = role.operands(walk.at.stage, 0);
-        ptx::pin(operands.a);
-        ptx::pin(operands.b);
+        pin<C>(operands);
         wait(role.smem.full(walk.at.stage), walk.at.parity);
         f.scales = role.scales(walk.at.stage, 0);
         start_block(f.block, operands);

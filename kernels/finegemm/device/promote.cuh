@@ -2,7 +2,7 @@
 // Two-level accumulation: the tensor core's FP8 accumulator keeps about 14 bits (docs/numerics.md).
 #pragma once
 
-#include <finegemm/core/config.h>
+#include <finegemm/core/registers.h>
 #include <finegemm/core/wgmma_desc.h>
 #include <finegemm/device/ptx/memory.cuh>
 #include <finegemm/device/ptx/wgmma.cuh>
@@ -25,25 +25,50 @@ struct Accumulator {
     }
 };
 
-/// What tells wgmma where A and B of a block lie: the halves of the descriptors that vary.
+/// What tells wgmma where A and B of a block lie, and where it multiplies scales theirs: the halves of the descriptors
+/// that vary.
 struct Operands {
-    uint32_t a, b;
+    uint32_t a, b, sfa, sfb;
 };
 
-/// Starts block[64 x tile_n] = A[64 x 128] * B[tile_n x 128]^T: four wgmma of 32.
-template <uint32_t Registers>
-__device__ inline void start_block(float (&block)[Registers], Operands at) {
+/// Computed here, not where it is needed.
+template <GemmConfig C>
+__device__ inline void pin(Operands& at) {
+    ptx::pin(at.a);
+    ptx::pin(at.b);
+    if constexpr (factors_by_wgmma(C)) {
+        ptx::pin(at.sfa);
+        ptx::pin(at.sfb);
+    }
+}
+
+/// A block product [64 x tile_n], unscaled, in wgmma's fragment layout.
+template <GemmConfig C>
+struct Block {
+    static constexpr uint32_t kRegisters = C.tile_n / 2;
+    float product[kRegisters];
+    float factor[factors_by_wgmma(C) ? kRegisters : 1];   // of each of its elements
+};
+
+/// Starts A[64 x 128] * B[tile_n x 128]^T: four wgmma of 32, and perhaps one for the factors.
+template <GemmConfig C>
+__device__ inline void start_block(Block<C>& block, Operands at) {
     ptx::wgmma_fence();
-    ptx::wgmma_k128_e4m3(block, wgmma_descriptor_with(at.a), wgmma_descriptor_with(at.b));
+    ptx::wgmma_k128_e4m3(block.product, wgmma_descriptor_with(at.a), wgmma_descriptor_with(at.b));
+    if constexpr (factors_by_wgmma(C))
+        ptx::wgmma_k16_bf16(block.factor, wgmma_short_rows_with(at.sfa), wgmma_short_rows_with(at.sfb));
     ptx::wgmma_commit_group();
 }
 
 /// Waits until all but the youngest `Pending` groups have finished; `block` may be read after it.
-template <uint32_t Pending, uint32_t Registers>
-__device__ inline void finish_block(float (&block)[Registers]) {
+template <uint32_t Pending, GemmConfig C>
+__device__ inline void finish_block(Block<C>& block) {
     ptx::wgmma_wait_group<Pending>();
 #pragma unroll
-    for (uint32_t r = 0; r < Registers; ++r) ptx::pin(block[r]);
+    for (uint32_t r = 0; r < Block<C>::kRegisters; ++r) {
+        ptx::pin(block.product[r]);
+        if constexpr (factors_by_wgmma(C)) ptx::pin(block.factor[r]);
+    }
 }
 
 /// Scales that a thread needs for one k-block: of two rows of A, and of the tile's runs of B's.
@@ -76,14 +101,14 @@ struct Factors {
 
 /// sum += block * factors.
 template <GemmConfig C>
-__device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[C.tile_n / 2], const Factors& f) {
+__device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block, const Factors& f) {
 #pragma unroll
     for (uint32_t r = 0; r < C.tile_n / 2; r += 4) {
         const uint32_t run = run_of(C, r * 2);
-        sum[r] = ptx::fma(block[r], f.upper[run], sum[r]);
-        sum[r + 1] = ptx::fma(block[r + 1], f.upper[run], sum[r + 1]);
-        sum[r + 2] = ptx::fma(block[r + 2], f.lower[run], sum[r + 2]);
-        sum[r + 3] = ptx::fma(block[r + 3], f.lower[run], sum[r + 3]);
+        sum[r] = ptx::fma(block.product[r], f.upper[run], sum[r]);
+        sum[r + 1] = ptx::fma(block.product[r + 1], f.upper[run], sum[r + 1]);
+        sum[r + 2] = ptx::fma(block.product[r + 2], f.lower[run], sum[r + 2]);
+        sum[r + 3] = ptx::fma(block.product[r + 3], f.lower[run], sum[r + 3]);
     }
 }
 
@@ -95,16 +120,24 @@ struct RowFactors {
 
 /// The scales of B are read as the promotion goes: all of them would take as many registers as half a block.
 template <GemmConfig C>
-__device__ inline void promote(float (&sum)[C.tile_n / 2], const float (&block)[C.tile_n / 2], const RowFactors& f) {
+__device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block, const RowFactors& f) {
 #pragma unroll
     for (uint32_t r = 0; r < C.tile_n / 2; r += 4) {
         const ptx::Float2 b = ptx::load_shared_x2(f.b + r / 4 * 8 * 4);
 #pragma unroll
         for (uint32_t i = 0; i < 2; ++i) {
-            sum[r + i] = ptx::fma(block[r + i], f.upper * b.part[i], sum[r + i]);
-            sum[r + 2 + i] = ptx::fma(block[r + 2 + i], f.lower * b.part[i], sum[r + 2 + i]);
+            sum[r + i] = ptx::fma(block.product[r + i], f.upper * b.part[i], sum[r + i]);
+            sum[r + 2 + i] = ptx::fma(block.product[r + 2 + i], f.lower * b.part[i], sum[r + 2 + i]);
         }
     }
+}
+
+/// The same where the block has its factors.
+struct OwnFactors {};
+template <GemmConfig C>
+__device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block, OwnFactors) {
+#pragma unroll
+    for (uint32_t r = 0; r < C.tile_n / 2; ++r) sum[r] = ptx::fma(block.product[r], block.factor[r], sum[r]);
 }
 
 }  // namespace finegemm::device

@@ -67,7 +67,7 @@ __device__ inline void bulk_commit_group() { asm volatile("cp.async.bulk.commit_
 /// Until shared memory has been read by all groups of this thread. PTX ISA, cp.async.bulk.wait_group.
 __device__ inline void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
-/// Orders this thread's ordinary stores to shared memory before what TMA reads there. PTX ISA, fence.proxy.
+/// Orders this thread's ordinary stores to shared memory before what TMA and wgmma read there. PTX ISA, fence.proxy.
 __device__ inline void fence_proxy_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 }  // namespace finegemm::ptx

@@ -20,6 +20,6 @@ __device__ inline void wgmma_wait_group() {
 __device__ inline void pin(float& x) { asm volatile("" : "+f"(x)::"memory"); }
 __device__ inline void pin(uint32_t& x) { asm volatile("" : "+r"(x)::"memory"); }
 
-#include <finegemm/device/ptx/wgmma_e4m3.inl>
+#include <finegemm/device/ptx/wgmma.inl>
 
 }  // namespace finegemm::ptx
