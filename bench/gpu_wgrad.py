@@ -50,10 +50,9 @@ def kernel_names(output: str) -> list:
     return [name.removeprefix("finegemm_") for name in budget if name.endswith(end)]
 
 
-def planned(library, m, n, k, output) -> str:
-    """The planner's choice for one product, which is that for one group of K."""
-    name = library.explain_k_grouped(m, n, -(-k // 128) * 128, 1)["chosen"]["name"]
-    return name.removesuffix("_f32_kgrouped") + ("_f32" if output == "f32" else "")
+def planned(library, m, n, k) -> str:
+    """The planner's choice for one product in f32, which is that for one group of K."""
+    return library.explain_k_grouped(m, n, k, 1)["chosen"]["name"].removesuffix("_kgrouped")
 
 
 class KGroups:
@@ -146,7 +145,11 @@ class Wgrad:
         old = out.d.clone()
         self.tested.gemm(*x, out.d, config=config, accumulate=accumulate)
         picked = sample_rows(m, rows, self.generator)
-        kernel = config or planned(self.tested, m, n, k, output)
+        kernel = config
+        if config is None and output == "f32" and k % 128 == 0:
+            kernel = planned(self.tested, m, n, k)
+        elif config is None:  # what the model takes for all rows
+            picked = torch.arange(m, device="cuda")
         wrong = differing(out.d[picked], model(self.tested, *x, picked, kernel, old, accumulate))
         what = f"{m}x{n}x{k} {config}, {layout} scales, padding {padding}, accumulate {accumulate}"
         if wrong:
@@ -203,8 +206,8 @@ class Wgrad:
                     self.one_product(m, 136, k, layout, name, output, int(output == "f32"), rows=4)
         for name in kernel_names("kgrouped"):
             m = next(m for m in (5, 70, 257) if self.takes(name, m))
-            for accumulate in (0, 1):
-                self.one_k_grouped(m, 136, [3, 0, 1, 9], self.random.choice(LAYOUTS), name, accumulate, 4, 1, 2, 16)
+            for accumulate, layout in ((0, self.random.choice(LAYOUTS)), (1, "row")):
+                self.one_k_grouped(m, 136, [3, 0, 1, 9], layout, name, accumulate, 4, 1, 2, 16)
 
     def one_k_grouped(self, m, n, blocks, layout, config, accumulate, rows=16, before=0, after=0, padding=0):
         p = KGroups(m, n, blocks, layout, self.generator, before, after, padding)

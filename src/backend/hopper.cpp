@@ -180,8 +180,8 @@ std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::st
                                 .output = key.f32_output ? Output::F32 : Output::BF16};
     const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
     if (!config.empty()) key.named = &kernel;
-    const bool scale_runs = has_scale_runs(view_of(args.sfa), problem.k_blocks(), kernel.config.k_splits());
-    auto call = std::make_shared<const Call>(prepare(args, for_scales(kernel, scale_runs), problem, key));
+    const GemmKernel& variant = for_scales(kernel, has_scale_runs(args, problem.k_blocks(), kernel.config));
+    auto call = std::make_shared<const Call>(prepare(args, variant, problem, key));
     const std::unique_lock lock(mutex_);
     if (calls_.size() >= kMaxKept) calls_.clear();
     return calls_.try_emplace(key, std::move(call)).first->second;

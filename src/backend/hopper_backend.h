@@ -105,6 +105,12 @@ inline ScaleView view_of(const ConstMatrix& scales) {
     return {static_cast<const float*>(scales.data), scales.row_stride, scales.col_stride};
 }
 
+/// Whether a kernel's variant for row-major scales, if it has one, can read these.
+inline bool has_scale_runs(const GemmArgs& args, uint32_t k_blocks, const GemmConfig& c) {
+    return has_scale_runs(view_of(args.sfa), k_blocks, c.k_splits()) &&
+           (!c.row_b_scales() || has_scale_runs(view_of(args.sfb), k_blocks, c.k_splits()));
+}
+
 class HopperBackend final : public Backend {
 public:
     HopperBackend(const Options& options, int index, KernelProvider provider);

@@ -31,13 +31,15 @@ std::shared_ptr<const KGroupedCall> HopperBackend::make_k_grouped_call(KGroupedK
     const GemmKernel& kernel = options.config.empty() ? chosen(problem) : named(problem, options.config);
     if (!options.config.empty()) key.call.named = &kernel;
     // The operands are those of one product with all of K.
-    const Call one = prepare({args.a, args.sfa, args.b, args.sfb, args.d.matrix}, kernel, problem, key.call);
-    KGroupedCall made{{.params = {}, .grid = 0, .kernel = one.kernel}, kernel.config};
+    const GemmArgs all{args.a, args.sfa, args.b, args.sfb, args.d.matrix};
+    const GemmKernel& variant = for_scales(kernel, has_scale_runs(all, problem.k_blocks(), kernel.config));
+    const Call one = prepare(all, variant, problem, key.call);
+    KGroupedCall made{{.params = {}, .grid = 0, .kernel = one.kernel}, variant.config};
     static_cast<GemmParams&>(made.params) = one.params;
     made.params.groups = layout_of(args);
     made.params.groups.offsets = key.offsets;
     made.params.d_stride = args.d.stride;
-    made.grid = grid_size(kernel.config, one.params.raster.size() * problem.k_groups, clusters_for(kernel, problem));
+    made.grid = grid_size(variant.config, one.params.raster.size() * problem.k_groups, clusters_for(variant, problem));
     auto call = std::make_shared<const KGroupedCall>(made);
     const std::unique_lock lock(mutex_);
     if (k_grouped_calls_.size() >= kMaxKept) k_grouped_calls_.clear();

@@ -143,8 +143,8 @@ std::span<const GemmConfig> candidates(Kind kind) {
 
 GemmConfig for_row_scales(GemmConfig config) {
     // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major (measured on an H200). Where each
-    // row of B has a scale, runs of both take longer than copies.
-    if (config.tile_m > 64 && !config.row_b_scales()) config.scales = ScaleLayout::Rows;
+    // row of B has a scale, runs of both take longer than copies, but no longer where they go through registers anyway.
+    if (config.tile_m > 64 && (!config.row_b_scales() || factors_by_wgmma(config))) config.scales = ScaleLayout::Rows;
     return config;
 }
 

@@ -70,7 +70,7 @@ TEST_F(HopperKGrouped, TheGridHasTheTilesOfAllGroupsOrWhatFits) {
 
 TEST_F(HopperKGrouped, BatchInvariantCallsTakeNoFactorsFromTensorCores) {
     const auto launched = [this](Backend& hopper, std::optional<bool> of_call) {
-        hopper.k_grouped_gemm(operands(4096, 4096, 4096, 3), {.batch_invariant = of_call});
+        hopper.k_grouped_gemm(operands(4096, 4096, 4224, 3), {.batch_invariant = of_call});
         return arithmetic_of(plan::config_named(last_launch().entry.substr(std::strlen("finegemm_"))));
     };
     const auto usual = backend();
@@ -81,6 +81,15 @@ TEST_F(HopperKGrouped, BatchInvariantCallsTakeNoFactorsFromTensorCores) {
     const auto invariant = make_hopper_backend(options, 0, test::fake_kernel);
     EXPECT_EQ(launched(*invariant, {}), Arithmetic{});
     EXPECT_EQ(launched(*invariant, false), Arithmetic{.wgmma_factors = true});
+}
+
+TEST_F(HopperKGrouped, RowMajorScalesTakeTheVariantForThem) {
+    const auto hopper = backend();
+    for (const auto& [k, entry] : {std::pair{2048, "finegemm_m128n128s5w2_1d1d_f32_kgrouped_rows"},
+                                   {2176, "finegemm_m128n128s5w2_1d1d_f32_kgrouped"}}) {
+        hopper->k_grouped_gemm(operands(512, 1024, k, 3), {.config = "m128n128s5w2_1d1d_f32_kgrouped"});
+        EXPECT_EQ(last_launch().entry, entry);
+    }
 }
 
 TEST_F(HopperKGrouped, CallsThatDifferAreNotMistakenForOneAnother) {

@@ -61,15 +61,20 @@ TEST_F(HopperRowScales, AKernelOfAnotherKindIsRefused) {
     refused(operands(512, 1024, 2048), "m128n128s5w2_1d1d", "writes D in another type");
 }
 
-TEST_F(HopperRowScales, OfAnyLayoutTakeOneKernel) {
+TEST_F(HopperRowScales, RowMajorOnesOfBothOperandsTakeTheVariantForThem) {
     const auto hopper = backend();
+    const auto launched = [&](const GemmArgs& args, const char* config) {
+        hopper->gemm(args, {.config = config});
+        return last_launch().entry;
+    };
     const GemmArgs row_major = operands(512, 1024, 2048);
-    GemmArgs mn_major = row_major;
+    GemmArgs mn_major = row_major, odd_base = row_major, short_run = operands(512, 1024, 2176);
     mn_major.sfb.row_stride = 1, mn_major.sfb.col_stride = 1024;
-    for (const GemmArgs& args : {row_major, mn_major}) {
-        hopper->gemm(args, {.config = "m128n128s5w2_1d1d_f32"});
-        EXPECT_EQ(last_launch().entry, "finegemm_m128n128s5w2_1d1d_f32");
-    }
+    odd_base.sfb.data = static_cast<const float*>(odd_base.sfb.data) + 1;
+    EXPECT_EQ(launched(row_major, "m128n128s5w2_1d1d_f32"), "finegemm_m128n128s5w2_1d1d_f32_rows");
+    for (const GemmArgs& args : {mn_major, odd_base, short_run})
+        EXPECT_EQ(launched(args, "m128n128s5w2_1d1d_f32"), "finegemm_m128n128s5w2_1d1d_f32");
+    EXPECT_EQ(launched(row_major, "m128n192s4w2_1d1d_f32"), "finegemm_m128n192s4w2_1d1d_f32") << "it has none";
 }
 
 TEST_F(HopperRowScales, AddsToDOnlyWhenAsked) {

@@ -226,7 +226,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
     if (function->entry.starts_with("finegemm_quantize_"))
         std::memcpy(&launch.quantize, parameters[0], sizeof launch.quantize);
     else std::memcpy(&launch.gemm, parameters[0], sizeof launch.gemm);
-    if (function->entry.ends_with("_kgrouped"))
+    if (function->entry.find("_kgrouped") != std::string::npos)
         std::memcpy(&launch.k_grouped, parameters[0], sizeof launch.k_grouped);
     compute_if_asked(launch);
     state().launches.push_back(std::move(launch));

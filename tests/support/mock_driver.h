@@ -32,7 +32,7 @@ struct Launch {
     void* stream;
     RunParams gemm;            // of a kernel "finegemm_*"
     QuantizeParams quantize;   // of a kernel "finegemm_quantize_*"
-    KGroupedParams k_grouped;  // of a kernel "finegemm_*_kgrouped"
+    KGroupedParams k_grouped;  // of a kernel "finegemm_*_kgrouped*"
 };
 
 /// What a tensor map describes, as the mock's encoding keeps it.

@@ -133,7 +133,6 @@ struct ScaleCopies {
             return B(p.sfb, data + tile.col * p.sfb.mn_stride, existing_rows(tile.col, C.tile_n, p.n));
         else return B(p.sfb, data, first_col_of<C>(p, tile, threadIdx.x % kWarpSize), p.n);
     }
-    __device__ static void prepare(const Shared<C>&, uint32_t) {}
     __device__ void load() {}
     /// Into a stage that is empty.
     __device__ void fill(const Shared<C>& smem, uint32_t stage) const {
@@ -162,6 +161,29 @@ __device__ inline void arrive_for_copies(const Shared<C>& smem, uint32_t stage) 
     if (threadIdx.x % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem.full(stage), kWarpSize / kLanesArrive);
 }
 
+/// The zeros that lie behind A's scales in parts; by all math warps, before any other warp is told of a barrier.
+template <GemmConfig C>
+__device__ void make_zeros(const Shared<C>& smem) {
+    for (uint32_t i = threadIdx.x; i < C.stages * kZeroRows; i += C.math_warpgroups * 128)
+        ptx::store_shared_words_x4(smem.sfa(i / kZeroRows) + (C.tile_m + i % kZeroRows) * kFactorRowBytes,
+                                   {0, 0, 0, 0});
+    ptx::fence_proxy_async_shared();
+}
+
+/// A scale's parts, into its row of a stage.
+__device__ inline void store_row(SmemAddr to, uint32_t row, const FactorRow& parts) {
+    ptx::store_shared_words_x4(to + row * kFactorRowBytes,
+                               {parts.word[0], parts.word[1], parts.word[2], parts.word[3]});
+}
+
+/// Says that the warp has stored all parts of a stage, which wgmma reads.
+template <GemmConfig C>
+__device__ inline void arrive_for_parts(const Shared<C>& smem, uint32_t stage) {
+    ptx::fence_proxy_async_shared();
+    __syncwarp();
+    arrive_for_copies(smem, stage);
+}
+
 /// The scales of one k-block for `Rows` rows of a tile, in registers: lane i has those of the rows i, i + 32, ...
 template <uint32_t Rows>
 struct RowLoads {
@@ -184,14 +206,10 @@ struct RowLoads {
         for (uint32_t i = 0; i < kEach; ++i)
             scale[i] = i * kWarpSize + lane < existing ? ptx::load_global(from + i * step) : 0;
     }
-    template <typename RowOf>
-    __device__ void store(SmemAddr to, const RowOf& row_of) const {
+    template <typename PartsOf>
+    __device__ void store(SmemAddr to, const PartsOf& parts_of) const {
 #pragma unroll
-        for (uint32_t i = 0; i < kEach; ++i) {
-            const FactorRow row = row_of(scale[i]);
-            ptx::store_shared_words_x4(to + (i * kWarpSize + lane) * kFactorRowBytes,
-                                       {row.word[0], row.word[1], row.word[2], row.word[3]});
-        }
+        for (uint32_t i = 0; i < kEach; ++i) store_row(to, i * kWarpSize + lane, parts_of(scale[i]));
     }
     __device__ void advance(const ScaleView& s) { from += s.k_stride; }
 };
@@ -206,12 +224,6 @@ struct ScaleSplits {
         : a(p.sfa, scales_of_a<C>(p, tile) + kb * p.sfa.k_stride, tile.rows),
           b(p.sfb, scales_of_b<C>(p, tile) + kb * p.sfb.k_stride + tile.col * p.sfb.mn_stride,
             existing_rows(tile.col, C.tile_n, p.n)) {}
-    /// Once for each stage, before it is filled for the first time.
-    __device__ static void prepare(const Shared<C>& smem, uint32_t stage) {
-#pragma unroll
-        for (uint32_t row = threadIdx.x % kWarpSize; row < kZeroRows; row += kWarpSize)
-            ptx::store_shared_words_x4(smem.sfa(stage) + (C.tile_m + row) * kFactorRowBytes, {0, 0, 0, 0});
-    }
     /// Begun before the stage is empty.
     __device__ void load() {
         a.load();
@@ -220,9 +232,7 @@ struct ScaleSplits {
     __device__ void fill(const Shared<C>& smem, uint32_t stage) const {
         a.store(smem.sfa(stage), factor_row_of_a);
         b.store(smem.sfb(stage), factor_row_of_b);
-        ptx::fence_proxy_async_shared();   // wgmma reads them
-        __syncwarp();
-        arrive_for_copies(smem, stage);
+        arrive_for_parts(smem, stage);
     }
     __device__ void advance(const Params<C>& p) {
         a.advance(p.sfa);
@@ -234,7 +244,6 @@ struct ScaleSplits {
 /// copies: the last one to land completes the barrier. `Scales`: ScaleCopies or ScaleSplits.
 template <GemmConfig C, typename Scales, typename TileWalk>
 __device__ void bring_scales(const Params<C>& p, const Shared<C>& smem, TileWalk walk, uint32_t scale_warp) {
-    for (uint32_t stage = scale_warp; stage < C.stages; stage += kScaleWarps) Scales::prepare(smem, stage);
     auto at = RingCursor<C.stages>::producer();
     for (Tile tile; walk.template take<C>(tile);) {
         if constexpr (C.k_groups())
@@ -272,33 +281,72 @@ struct ScaleRun {
             b = ptx::load_global(scales_of_b<C>(p, tile) + col / kScaleBlock * p.sfb.mn_stride +
                                  (kb + lane % kScaleRun) * p.sfb.k_stride);
     }
-    __device__ void store(uint32_t j, SmemAddr to_a, SmemAddr to_b) const {
+    __device__ void fill(uint32_t j, const Shared<C>& smem, uint32_t stage) const {
         const uint32_t lane = threadIdx.x % kWarpSize;
+        const SmemAddr to_a = smem.sfa(stage), to_b = smem.sfb(stage);
 #pragma unroll
         for (uint32_t i = 0; i < kRows; ++i) ptx::store_shared(to_a + (i * kWarpSize + lane) * 4, a[i].part[j]);
         if (lane / kScaleRun < b_scales(C) && lane % kScaleRun == j) ptx::store_shared(to_b + lane / kScaleRun * 4, b);
+        __syncwarp();  // one lane's arrivals speak for the whole warp
+        arrive_for_copies(smem, stage);
+    }
+};
+
+/// The same of both operands' rows, in parts for the tensor cores.
+template <GemmConfig C>
+struct SplitRun {
+    ptx::Float4 a[C.tile_m / kWarpSize], b[C.tile_n / kWarpSize];
+
+    template <uint32_t Each>
+    __device__ static void load(ptx::Float4 (&to)[Each], const ScaleView& s, uint32_t first_row, uint32_t rows,
+                                uint32_t kb) {
+        const uint32_t lane = threadIdx.x % kWarpSize;
+        const float* from = s.data + (first_row + lane) * s.mn_stride + kb;
+#pragma unroll
+        for (uint32_t i = 0; i < Each; ++i, from += kWarpSize * s.mn_stride)
+            if (i * kWarpSize + lane < rows) to[i] = ptx::load_global_x4(from);
+    }
+    __device__ void load(const Params<C>& p, const Tile& tile, uint32_t kb) {
+        static_assert(!C.row_groups());
+        load(a, p.sfa, tile.row, tile.rows, kb);
+        load(b, p.sfb, tile.col, existing_rows(tile.col, C.tile_n, p.n), kb);
+    }
+    __device__ void fill(uint32_t j, const Shared<C>& smem, uint32_t stage) const {
+        const uint32_t lane = threadIdx.x % kWarpSize;
+#pragma unroll
+        for (uint32_t i = 0; i < C.tile_m / kWarpSize; ++i)
+            store_row(smem.sfa(stage), i * kWarpSize + lane, factor_row_of_a(a[i].part[j]));
+#pragma unroll
+        for (uint32_t i = 0; i < C.tile_n / kWarpSize; ++i)
+            store_row(smem.sfb(stage), i * kWarpSize + lane, factor_row_of_b(b[i].part[j]));
+        arrive_for_parts(smem, stage);
     }
 };
 
 /// Row-major scales. Sixteen bytes of a row serve four k-blocks; copied one by one they would be fetched four times,
-/// and land in shared memory one at a time. The warps take turns with runs of four.
-template <GemmConfig C, typename TileWalk>
+/// and land in shared memory one at a time. The warps take turns with runs of four, of which a group of k-blocks may
+/// have a part at its begin and at its end. `Run`: ScaleRun or SplitRun.
+template <GemmConfig C, typename Run, typename TileWalk>
 __device__ void deal_scales(const Params<C>& p, const Shared<C>& smem, TileWalk walk, uint32_t scale_warp) {
-    if (scale_warp >= dealing_warps(C)) return;
+    if (!C.k_groups() && scale_warp >= dealing_warps(C)) return;
     uint32_t turn = 0;
     auto at = RingCursor<C.stages>::producer();
     for (Tile tile; walk.template take<C>(tile);) {
+        if constexpr (C.k_groups())
+            if (walk.k.size() == 0 && !p.accumulate) zero_tile<C>(p, tile, scale_warp);
+        const uint32_t first = C.k_groups() ? walk.k.begin / kScaleRun * kScaleRun : walk.k.begin;
 #pragma unroll 1
-        for (uint32_t kb = walk.k.begin; kb < walk.k.end; kb += kScaleRun, turn = (turn + 1) % dealing_warps(C)) {
-            ScaleRun<C> run;
+        for (uint32_t kb = first; kb < walk.k.end; kb += kScaleRun, turn = (turn + 1) % dealing_warps(C)) {
+            Run run;
             if (turn == scale_warp) run.load(p, tile, kb);
 #pragma unroll
-            for (uint32_t j = 0; j < kScaleRun; ++j, ++at) {
-                if (turn != scale_warp) continue;
-                wait(smem.empty(at.stage), at.parity);
-                run.store(j, smem.sfa(at.stage), smem.sfb(at.stage));
-                __syncwarp();  // one lane's arrivals speak for the whole warp
-                arrive_for_copies(smem, at.stage);
+            for (uint32_t j = 0; j < kScaleRun; ++j) {
+                if (C.k_groups() && (kb + j < walk.k.begin || kb + j >= walk.k.end)) continue;
+                if (turn == scale_warp) {
+                    wait(smem.empty(at.stage), at.parity);
+                    run.fill(j, smem, at.stage);
+                }
+                ++at;
             }
         }
     }
@@ -310,7 +358,8 @@ __device__ void deal_scales(const Params<C>& p, const Shared<C>& smem, TileWalk 
 template <GemmConfig C, typename TileWalk>
 __device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const TileWalk& walk, uint32_t scale_warp) {
     if constexpr (!C.grouped()) ptx::grid_dependency_wait();
-    if constexpr (C.scales == ScaleLayout::Rows) deal_scales<C>(p, smem, walk, scale_warp);
+    if constexpr (C.scales == ScaleLayout::Rows)
+        deal_scales<C, Either<factors_by_wgmma(C), SplitRun<C>, ScaleRun<C>>>(p, smem, walk, scale_warp);
     else bring_scales<C, Either<factors_by_wgmma(C), ScaleSplits<C>, ScaleCopies<C>>>(p, smem, walk, scale_warp);
 }
 
