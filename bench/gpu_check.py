@@ -297,7 +297,9 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
             last = (e.stdout or b"").decode()[-500:]   # names the kernel
             raise AssertionError(f"{tool} has not ended after {e.timeout} s: {last}") from e
         if result.returncode or good not in result.stdout + result.stderr:
-            raise AssertionError(f"{tool}: {(result.stdout + result.stderr)[-2000:]}")
+            said = [x for x in (result.stdout + result.stderr).splitlines() if "Host Frame" not in x]
+            first = next((i for i, x in enumerate(said) if x.startswith("========= ") and "SANITIZER" not in x), -20)
+            raise AssertionError(f"{tool}: " + "\n".join(said[max(0, first - 2) :][:20]))   # with the kernel before
         return {"errors": 0}
 
     def small(self):

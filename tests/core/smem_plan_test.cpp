@@ -26,9 +26,11 @@ std::vector<Object> objects(const GemmConfig& c) {
     add(p.a, c.stages, p.a_stage, c.tile_m * 128, 1024);   // swizzle atoms
     add(p.b, c.stages, p.b_stage, c.tile_n * 128, 1024);
     const uint32_t shifted = c.row_groups() ? kScalePiece : 0;   // floats that the last row may lie further on
-    add(p.sfa, c.stages, p.sfa_stage, (c.tile_m + shifted) * 4, 16);   // written sixteen bytes at a time
+    const uint32_t scale = factors_by_wgmma(c) ? 16 : 4;
+    add(p.sfa, c.stages, p.sfa_stage, (c.tile_m + shifted) * scale, 16);   // written sixteen bytes at a time
     const bool rows = c.b_scales == ScaleBlocks::Rows;   // written sixteen bytes at a time, too
-    add(p.sfb, c.stages, p.sfb_stage, (rows ? c.tile_n : 2) * 4, rows ? 16 : 4);
+    add(p.sfb, c.stages, p.sfb_stage, (rows ? c.tile_n : 2) * scale, rows ? 16 : 4);
+    if (factors_by_wgmma(c)) add(p.zeros, c.math_warpgroups, 64 * 16, 64 * 16, 16);
     if (c.grouped()) add(p.tiles, c.stages, p.tile_stage, sizeof(Tile), alignof(Tile));
     add(p.full, c.stages, 8, 8, 8);
     add(p.empty, c.stages, 8, 8, 8);

@@ -25,7 +25,7 @@ struct FactorRow {
     uint32_t word[4];
 };
 inline constexpr uint32_t kFactorRowBytes = 16;
-/// Rows of a wgmma's A, which all can have the same zeros.
+/// Rows of a wgmma's A, of which all have the same zeros.
 inline constexpr uint32_t kZeroRows = 64;
 
 namespace detail {

@@ -82,7 +82,8 @@ struct SmemPlan {
     uint32_t a, b;              // stages x tile, e4m3, 128-byte rows
     uint32_t d;                 // of each math warp: its part of a tile of D, or a slab
     uint32_t partials;          // split-K: k_splits x slice of the tile, f32
-    uint32_t sfa, sfb;          // stages x scales of one k-block, f32; or the FactorRow of each, and A's zeros
+    uint32_t sfa, sfb;          // stages x scales of one k-block, f32, or the FactorRow of each
+    uint32_t zeros;             // FactorRows: of each math warpgroup kZeroRows
     uint32_t tiles;             // grouped: stages x the Tile that begins there
     uint32_t full, empty;       // mbarriers, one per stage
     uint32_t partials_full;     // mbarriers, one per warpgroup that has rows of its own
@@ -118,22 +119,18 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c, bool stages_tiles) {
     p.b_stage = c.tile_n * GemmConfig::kTileK;
     p.d_warp = split ? 0 : stages_tiles ? c.wgmmas_m() * staged_bytes(c) : kWarpRows * slab_pitch(c);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
-    if (factors_by_wgmma(c)) {
-        p.sfa_stage = (c.tile_m + kZeroRows) * kFactorRowBytes;
-        p.sfb_stage = c.tile_n * kFactorRowBytes;
-    } else {
-        p.sfa_stage = (c.tile_m + (c.row_groups() ? kScalePiece : 0)) * 4;
-        p.sfb_stage = b_scales(c) * 4;
-    }
+    const uint32_t scale = factors_by_wgmma(c) ? kFactorRowBytes : 4;
+    p.sfa_stage = (c.tile_m + (c.row_groups() ? kScalePiece : 0)) * scale;
+    p.sfb_stage = b_scales(c) * scale;
     p.tile_stage = c.grouped() ? 16 : 0;
     p.a = take(c.stages * p.a_stage, 1024);
     p.b = take(c.stages * p.b_stage, 1024);
     p.d = take(c.math_warpgroups * 4 * p.d_warp, stages_tiles ? 1024 : 16);
     p.partials = take(c.row_warpgroups() * p.partials_warpgroup, 16);
     p.sfa = take(c.stages * p.sfa_stage, 16);
-    // compute-sanitizer takes rows that a wgmma reads twice for rows and as many bytes behind them.
-    const uint32_t read_twice = factors_by_wgmma(c) ? p.sfb_stage : 0;
-    p.sfb = take(c.stages * p.sfb_stage + read_twice, c.row_b_scales() ? 16 : 8);
+    p.sfb = take(c.stages * p.sfb_stage, c.row_b_scales() ? 16 : 8);
+    // Behind sfb, whose rows a wgmma reads twice: compute-sanitizer takes that for as many bytes behind them.
+    p.zeros = take(factors_by_wgmma(c) ? c.math_warpgroups * kZeroRows * kFactorRowBytes : 0, 16);
     p.tiles = take(c.stages * p.tile_stage, 16);
     p.full = take(c.stages * 8, 8);
     p.empty = take(c.stages * 8, 8);

@@ -7,6 +7,7 @@
 #include <finegemm/core/teams.h>
 #include <finegemm/device/barriers.cuh>
 #include <finegemm/device/promote.cuh>
+#include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/shared.cuh>
 
 namespace finegemm::device {
@@ -38,6 +39,15 @@ struct MathRole {
         if constexpr (C.several_runs()) b_scales.bits = ptx::value_of(b_scales.bits, lane);
     }
 
+    /// What A's scales in parts have beside them.
+    __device__ void make_zeros() const {
+        const uint32_t row = threadIdx.x % 128;
+        if (row < kZeroRows)
+            ptx::store_shared_words_x4(smem.zeros(warpgroup) + row * kFactorRowBytes, {0, 0, 0, 0});
+        ptx::fence_proxy_async_shared();
+        warpgroup_barrier(warpgroup);
+    }
+
     /// Tells all producers that write into this stage, in a cluster those of all CTAs, that this warp has read it.
     __device__ void release(uint32_t stage) const {
         constexpr uint32_t kServed = producers_served(C);
@@ -64,8 +74,8 @@ struct MathRole {
         Operands at{.a = wgmma_descriptor_low(smem.a(stage).bits + row * GemmConfig::kTileK),
                     .b = wgmma_descriptor_low(smem.b(stage).bits), .sfa = 0, .sfb = 0};
         if constexpr (factors_by_wgmma(C)) {
-            at.sfa = wgmma_short_rows_low(smem.sfa(stage).bits + row * kFactorRowBytes,
-                                          (C.tile_m - row) * kFactorRowBytes);
+            const uint32_t parts = smem.sfa(stage).bits + row * kFactorRowBytes;
+            at.sfa = wgmma_short_rows_low(parts, smem.zeros(warpgroup).bits - parts);
             at.sfb = wgmma_short_rows_low(smem.sfb(stage).bits, 0);
         }
         return at;

@@ -104,8 +104,6 @@ __device__ void gemm(const Params<C>& p) {
     constexpr RegisterPlan kRegisters = register_plan(C);
     const auto smem = Shared<C>::claim();
     if (threadIdx.x / kWarpSize == kTmaWarp<C> + 1) prefetch_tensor_maps<C>(p);
-    if constexpr (factors_by_wgmma(C))
-        if (threadIdx.x < C.math_warpgroups * 128) make_zeros(smem);
     RowRange first_rows;
     if constexpr (C.row_groups()) {
         ptx::grid_dependency_wait();

@@ -161,15 +161,6 @@ __device__ inline void arrive_for_copies(const Shared<C>& smem, uint32_t stage) 
     if (threadIdx.x % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem.full(stage), kWarpSize / kLanesArrive);
 }
 
-/// The zeros that lie behind A's scales in parts; by all math warps, before any other warp is told of a barrier.
-template <GemmConfig C>
-__device__ void make_zeros(const Shared<C>& smem) {
-    for (uint32_t i = threadIdx.x; i < C.stages * kZeroRows; i += C.math_warpgroups * 128)
-        ptx::store_shared_words_x4(smem.sfa(i / kZeroRows) + (C.tile_m + i % kZeroRows) * kFactorRowBytes,
-                                   {0, 0, 0, 0});
-    ptx::fence_proxy_async_shared();
-}
-
 /// A scale's parts, into its row of a stage.
 __device__ inline void store_row(SmemAddr to, uint32_t row, const FactorRow& parts) {
     ptx::store_shared_words_x4(to + row * kFactorRowBytes,

@@ -135,6 +135,7 @@ template <GemmConfig C, typename Tiles, typename Store>
 __device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Store&& store) {
     static_assert(!C.row_groups() || !C.row_b_scales());
     MathRole<C> role(smem);
+    if constexpr (factors_by_wgmma(C)) role.make_zeros();
     BlockWalk<C, Tiles> walk(role, tiles);
     if (!walk.next_tile()) return;
     if (C.row_groups() && !walk.next_run()) return;

@@ -25,6 +25,9 @@ struct Shared {
     __device__ SmemAddr b(uint32_t stage) const { return base + (kPlan.b + stage * kPlan.b_stage); }
     __device__ SmemAddr sfa(uint32_t stage) const { return base + (kPlan.sfa + stage * kPlan.sfa_stage); }
     __device__ SmemAddr sfb(uint32_t stage) const { return base + (kPlan.sfb + stage * kPlan.sfb_stage); }
+    __device__ SmemAddr zeros(uint32_t warpgroup) const {
+        return base + (kPlan.zeros + warpgroup * kZeroRows * kFactorRowBytes);
+    }
     __device__ SmemAddr tile(uint32_t stage) const { return base + (kPlan.tiles + stage * kPlan.tile_stage); }
     __device__ SmemAddr full(uint32_t stage) const { return base + (kPlan.full + stage * 8); }
     __device__ SmemAddr empty(uint32_t stage) const { return base + (kPlan.empty + stage * 8); }
