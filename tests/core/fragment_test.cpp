@@ -126,6 +126,19 @@ TEST(WgmmaDescriptor, AStepAlongKAddsSixteenthsOfItsBytes) {
             EXPECT_EQ(wgmma_descriptor(address) + 2 * step, wgmma_descriptor(address + 32 * step));
 }
 
+TEST(WgmmaDescriptor, OfShortRowsSaysWhereTheSecondHalfOfKIs) {
+    for (uint32_t address : {0u, 1040u, 200u * 1024})
+        for (uint32_t leading : {0u, 1024u, 100u * 1024}) {
+            const uint64_t d = wgmma_descriptor_of_short_rows(address, leading);
+            EXPECT_EQ(bits(d, 0, 14), address / 16);
+            EXPECT_EQ(bits(d, 16, 14), leading / 16);
+            EXPECT_EQ(bits(d, 32, 14), 128u / 16) << "eight rows of 16 bytes";
+            EXPECT_EQ(bits(d, 62, 2), 0u) << "not swizzled";
+            EXPECT_EQ(bits(d, 14, 2) | bits(d, 30, 2) | bits(d, 46, 16), 0u) << "reserved";
+            EXPECT_EQ(wgmma_short_rows_with(wgmma_short_rows_low(address, leading)), d);
+        }
+}
+
 TEST(WgmmaDescriptor, ItsLowHalfIsAllThatTheAddressChanges) {
     for (uint32_t address : {0u, 1024u, 0x8400u, 227u * 1024})
         EXPECT_EQ(wgmma_descriptor_with(wgmma_descriptor_low(address)), wgmma_descriptor(address));
