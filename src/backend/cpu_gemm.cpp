@@ -142,8 +142,9 @@ double sum_bound(double absolute, int64_t k_blocks, Numerics numerics) {
     const double block = numerics == Numerics::Hopper ? kTensorCoreLoss : roundings(kScaleBlock);
     const int64_t of_scales = numerics == Numerics::Hopper ? kFactorRoundings : 1;
     const double blocks = roundings(k_blocks + of_scales + 1);  // of each sum, of a product where there is no fma
-    constexpr double kUnderflow = 0x1p-123;  // of one promotion: a subnormal product of scales, times a block < 2^25
-    const double underflow = static_cast<double>(k_blocks) * kUnderflow * (1 + blocks);
+    // Of one promotion: a subnormal product of scales, times a block < 2^25.
+    const double of_one = numerics == Numerics::Hopper ? 0x1p-123 : 0x1p-125;
+    const double underflow = static_cast<double>(k_blocks) * of_one * (1 + blocks);
     return absolute * (block + blocks * (1 + block)) + underflow;
 }
 
