@@ -16,12 +16,13 @@ constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000
 __host__ __device__ constexpr uint32_t box_x(uint32_t box) { return box % (kPitch / kBox) * kBox; }
 __host__ __device__ constexpr uint32_t box_y(uint32_t box) { return box / (kPitch / kBox) * kBox; }
 
-inline TensorMap map_of(char* data, size_t bytes, uint32_t box_rows) {
+/// `pitch`: bytes of a row.
+inline TensorMap map_of(char* data, size_t bytes, uint32_t box_rows, size_t pitch = kPitch) {
     void* entry;
     cudaDriverEntryPointQueryResult found;
     CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found));
     TensorMap map;
-    const cuuint64_t extents[] = {kPitch, bytes / kPitch}, strides[] = {kPitch};
+    const cuuint64_t extents[] = {pitch, bytes / pitch}, strides[] = {pitch};
     const cuuint32_t box[] = {kBox, box_rows}, steps[] = {1, 1};
     const CUresult result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry)(
         reinterpret_cast<CUtensorMap*>(&map), CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, data, extents, strides, box, steps,
