@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +18,7 @@
 #include <finegemm/quantize.h>
 #include <fmt/format.h>
 
+#include "arguments.h"
 #include "tensors.h"
 
 namespace finegemm::python {
@@ -47,56 +47,10 @@ void raise(const Imports& imports, Errc code, std::string_view message) {
     PyErr_SetObject(kind.get(), text.get());
 }
 
-// Arguments. What the package hands over is of the right number and mostly of the right type.
-
-[[noreturn]] void refuse_type(const char* name, const char* wanted, PyObject* x) {
-    PyErr_Format(PyExc_TypeError, "%s: must be %s, not of %R", name, wanted, Py_TYPE(x));
-    throw PythonError();
-}
-
-/// Good while `x` lives.
-std::string_view text(const char* name, PyObject* x) {
-    if (!PyUnicode_Check(x)) refuse_type(name, "a str", x);
-    Py_ssize_t size = 0;
-    const char* data = PyUnicode_AsUTF8AndSize(x, &size);
-    if (!data) throw PythonError();
-    return {data, static_cast<size_t>(size)};
-}
-
-int64_t integer(const char* name, PyObject* x) {
-    if (!PyIndex_Check(x)) refuse_type(name, "an int", x);
-    const long long value = PyLong_AsLongLong(x);
-    if (value == -1 && PyErr_Occurred()) throw PythonError();
-    return value;
-}
-
-int32_t clamped(int64_t value) { return static_cast<int32_t>(std::clamp<int64_t>(value, INT32_MIN, INT32_MAX)); }
-
-bool truth(PyObject* x) {
-    const int value = PyObject_IsTrue(x);
-    if (value < 0) throw PythonError();
-    return value != 0;
-}
-
-std::optional<bool> choice(PyObject* x) { return x == Py_None ? std::nullopt : std::optional(truth(x)); }
-
 Context& context_in(PyObject* handle) {
     void* context = PyCapsule_GetPointer(handle, kContext);
     if (!context) throw PythonError();
     return *static_cast<Context*>(context);
-}
-
-Numerics numerics_named(std::string_view name) {
-    if (name == "fast") return Numerics::Fast;
-    if (name == "exact") return Numerics::Exact;
-    if (name == "hopper") return Numerics::Hopper;
-    throw Error(Errc::InvalidArgument, fmt::format("numerics: '{}' is none of 'fast', 'exact' and 'hopper'", name));
-}
-
-Compiler compiler_named(std::string_view name) {
-    if (name == "nvrtc") return Compiler::Nvrtc;
-    if (name == "nvcc") return Compiler::Nvcc;
-    throw Error(Errc::InvalidArgument, fmt::format("compiler: '{}' is neither 'nvrtc' nor 'nvcc'", name));
 }
 
 void set_option(Options& o, const char* name, PyObject* value) {
@@ -158,9 +112,7 @@ Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObjec
     Tensors tensors(imports);
     check_accumulate(accumulate, d);
     const std::string_view format = text("out_dtype", out_dtype);
-    if (format != "bfloat16" && format != "float32")
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("out_dtype: '{}' is neither 'bfloat16' nor 'float32'; pass one of them", format));
+    static_cast<void>(output_named(format));
     GemmArgs problem{.a = tensors.matrix("a", a),
                      .sfa = tensors.matrix("sfa", sfa),
                      .b = tensors.matrix("b", b),

@@ -1,0 +1,65 @@
+// Python's values as C++'s. Layer: front end.
+#include "arguments.h"
+
+#include <algorithm>
+
+#include <finegemm/error.h>
+#include <fmt/format.h>
+
+namespace finegemm::python {
+
+namespace {
+
+[[noreturn]] void refuse_type(const char* name, const char* wanted, PyObject* x) {
+    PyErr_Format(PyExc_TypeError, "%s: must be %s, not of %R", name, wanted, Py_TYPE(x));
+    throw PythonError();
+}
+
+}  // namespace
+
+std::string_view text(const char* name, PyObject* x) {
+    if (!PyUnicode_Check(x)) refuse_type(name, "a str", x);
+    Py_ssize_t size = 0;
+    const char* data = PyUnicode_AsUTF8AndSize(x, &size);
+    if (!data) throw PythonError();
+    return {data, static_cast<size_t>(size)};
+}
+
+int64_t integer(const char* name, PyObject* x) {
+    if (!PyIndex_Check(x)) refuse_type(name, "an int", x);
+    const long long value = PyLong_AsLongLong(x);
+    if (value == -1 && PyErr_Occurred()) throw PythonError();
+    return value;
+}
+
+int32_t clamped(int64_t value) { return static_cast<int32_t>(std::clamp<int64_t>(value, INT32_MIN, INT32_MAX)); }
+
+bool truth(PyObject* x) {
+    const int value = PyObject_IsTrue(x);
+    if (value < 0) throw PythonError();
+    return value != 0;
+}
+
+std::optional<bool> choice(PyObject* x) { return x == Py_None ? std::nullopt : std::optional(truth(x)); }
+
+Numerics numerics_named(std::string_view name) {
+    if (name == "fast") return Numerics::Fast;
+    if (name == "exact") return Numerics::Exact;
+    if (name == "hopper") return Numerics::Hopper;
+    throw Error(Errc::InvalidArgument, fmt::format("numerics: '{}' is none of 'fast', 'exact' and 'hopper'", name));
+}
+
+Compiler compiler_named(std::string_view name) {
+    if (name == "nvrtc") return Compiler::Nvrtc;
+    if (name == "nvcc") return Compiler::Nvcc;
+    throw Error(Errc::InvalidArgument, fmt::format("compiler: '{}' is neither 'nvrtc' nor 'nvcc'", name));
+}
+
+DType output_named(std::string_view name) {
+    if (name == "bfloat16") return DType::BF16;
+    if (name == "float32") return DType::F32;
+    throw Error(Errc::InvalidArgument,
+                fmt::format("out_dtype: '{}' is neither 'bfloat16' nor 'float32'; pass one of them", name));
+}
+
+}  // namespace finegemm::python

@@ -1,0 +1,34 @@
+// Python's values as C++'s. What the package hands over is of the right number and mostly of the right type.
+// Layer: front end.
+#pragma once
+
+#include "object.h"
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include <finegemm/context.h>
+#include <finegemm/tensor.h>
+
+namespace finegemm::python {
+
+// These throw PythonError with a TypeError that has `name`.
+
+/// Good while `x` lives.
+std::string_view text(const char* name, PyObject* x);
+int64_t integer(const char* name, PyObject* x);
+
+int32_t clamped(int64_t value);
+bool truth(PyObject* x);
+/// Nothing for None.
+std::optional<bool> choice(PyObject* x);
+
+// These throw Error(InvalidArgument) for any other name.
+
+Numerics numerics_named(std::string_view name);
+Compiler compiler_named(std::string_view name);
+/// Of an `out_dtype`.
+DType output_named(std::string_view name);
+
+}  // namespace finegemm::python
