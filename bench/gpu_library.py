@@ -236,6 +236,10 @@ class Library:
     def explain(self, m: int, n: int, k: int) -> dict:
         return self.account(self.c.finegemm_explain, m, n, k)
 
+    def explain_row_b_scales(self, m: int, n: int, k: int, dtype: torch.dtype) -> dict:
+        """dtype: of d."""
+        return self.account(self.c.finegemm_explain_row_b_scales, m, n, k, ctypes.c_int32(DTYPES[dtype]))
+
     def explain_grouped(self, m: int, n: int, k: int, groups: int, expected_rows: int = 0, alignment: int = 0) -> dict:
         """m: rows of all groups together; alignment: of INDICES."""
         return self.account(self.c.finegemm_explain_grouped, m, n, k, groups, expected_rows, alignment)
@@ -244,8 +248,10 @@ class Library:
         """k: of all groups together."""
         return self.account(self.c.finegemm_explain_k_grouped, m, n, k, groups)
 
-    def account(self, function, *numbers: int) -> dict:
+    def account(self, function, *numbers) -> dict:
+        """numbers: the function's first arguments; an int has 64 bits."""
+        first = (ctypes.c_int64(x) if isinstance(x, int) else x for x in numbers)
         text = ctypes.create_string_buffer(1 << 16)
         size = ctypes.c_size_t(len(text))
-        self.check(function(*map(ctypes.c_int64, numbers), b"h200", text, size, None, ctypes.byref(self.error)))
+        self.check(function(*first, b"h200", text, size, None, ctypes.byref(self.error)))
         return json.loads(text.value)

@@ -50,11 +50,6 @@ def kernel_names(output: str) -> list:
     return [name.removeprefix("finegemm_") for name in budget if name.endswith(end)]
 
 
-def planned(library, m, n, k) -> str:
-    """The planner's choice for one product in f32, which is that for one group of K."""
-    return library.explain_k_grouped(m, n, k, 1)["chosen"]["name"].removesuffix("_kgrouped")
-
-
 class KGroups:
     """Operands of groups with so many k-blocks each; `before` and `after` them lie some of no group, with NaN."""
 
@@ -145,11 +140,8 @@ class Wgrad:
         old = out.d.clone()
         self.tested.gemm(*x, out.d, config=config, accumulate=accumulate)
         picked = sample_rows(m, rows, self.generator)
-        kernel = config
-        if config is None and output == "f32" and k % 128 == 0:
-            kernel = planned(self.tested, m, n, k)
-        elif config is None:  # what the model takes for all rows
-            picked = torch.arange(m, device="cuda")
+        # The choice for all rows, not for some of them.
+        kernel = config or self.tested.explain_row_b_scales(m, n, k, out.d.dtype)["chosen"]["name"]
         wrong = differing(out.d[picked], model(self.tested, *x, picked, kernel, old, accumulate))
         what = f"{m}x{n}x{k} {config}, {layout} scales, padding {padding}, accumulate {accumulate}"
         if wrong:

@@ -1,7 +1,9 @@
 // finegemm explain: which kernel a shape takes, and why no other. Layer cli.
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <optional>
+#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -20,10 +22,12 @@ struct ExplainOptions {
     int64_t m = 0, n = 0, k = 0;
     std::optional<int64_t> groups, k_groups;
     int64_t expected_rows = 0, alignment = 0;
-    std::string device = "auto", table;
-    bool batch_invariant = false;
+    std::string out_dtype = "bf16", device = "auto", table;
+    bool row_b_scales = false, batch_invariant = false;
     bool json = false;
 };
+
+const std::map<std::string, DType> kOutDtypes = {{"bf16", DType::BF16}, {"f32", DType::F32}};
 
 constexpr fmt::string_view kColumns = "{:<{}} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7}  {}\n";
 
@@ -70,14 +74,28 @@ void print_chosen(const nlohmann::json& chosen) {
 std::string account_of(const ExplainOptions& o) {
     const std::string device = o.device == "auto" ? "" : o.device;
     if (o.k_groups) return explain(KGroupedShape{.m = o.m, .n = o.n, .k = o.k, .groups = *o.k_groups}, device, o.table);
-    if (!o.groups) return explain(o.m, o.n, o.k, device, o.batch_invariant, o.table);
-    const GroupedShape shape{.m = o.m,
+    if (o.groups)
+        return explain(GroupedShape{.m = o.m,
+                                    .n = o.n,
+                                    .k = o.k,
+                                    .groups = *o.groups,
+                                    .expected_rows = o.expected_rows,
+                                    .alignment = o.alignment},
+                       device, o.table);
+    return explain(GemmShape{.m = o.m,
                              .n = o.n,
                              .k = o.k,
-                             .groups = *o.groups,
-                             .expected_rows = o.expected_rows,
-                             .alignment = o.alignment};
-    return explain(shape, device, o.table);
+                             .row_b_scales = o.row_b_scales,
+                             .out_dtype = kOutDtypes.at(o.out_dtype),
+                             .batch_invariant = o.batch_invariant},
+                   device, o.table);
+}
+
+/// What is not as in a GEMM with scales of blocks of B and D in bf16.
+std::string kind_text(const ExplainOptions& o) {
+    if (o.groups) return fmt::format(" in {} groups", *o.groups);
+    if (o.k_groups) return fmt::format(" in {} groups of K", *o.k_groups);
+    return o.row_b_scales ? fmt::format(" with scales of rows of B and D in {}", o.out_dtype) : "";
 }
 
 ExitCode run(const ExplainOptions& o) {
@@ -88,10 +106,7 @@ ExitCode run(const ExplainOptions& o) {
     }
     const auto out = nlohmann::json::parse(text);
     const auto& chosen = out.at("chosen");
-    std::cout << fmt::format("{} x {} x {}{} on {}: {}\n", o.m, o.n, o.k,
-                             o.groups     ? fmt::format(" in {} groups", *o.groups)
-                             : o.k_groups ? fmt::format(" in {} groups of K", *o.k_groups)
-                                          : "",
+    std::cout << fmt::format("{} x {} x {}{} on {}: {}\n", o.m, o.n, o.k, kind_text(o),
                              out.at("device").get<std::string>(),
                              chosen.is_null() ? "no kernel can take it" : chosen.at("name").get<std::string>());
     if (!chosen.is_null()) print_chosen(chosen);
@@ -117,9 +132,18 @@ Run add_explain(CLI::App& app) {
         ->needs(groups);
     command->add_option("--alignment", o->alignment, "Of groups that row indices tell, which bounds tiles")
         ->needs(groups);
+    auto* k_groups = command
+                         ->add_option("--k-groups", o->k_groups,
+                                      "Explain the K-grouped GEMM of so many groups, which have K together")
+                         ->excludes(groups);
     command
-        ->add_option("--k-groups", o->k_groups, "Explain the K-grouped GEMM of so many groups, which have K together")
-        ->excludes(groups);
+        ->add_flag("--row-b-scales", o->row_b_scales,
+                   "Explain the GEMM with scales for each row of B, as gradients of weights need")
+        ->excludes(groups, k_groups);
+    command->add_option("--out-dtype", o->out_dtype, "Of D: bf16, or with --row-b-scales f32")
+        ->check(CLI::IsMember(kOutDtypes))
+        ->capture_default_str()
+        ->excludes(groups, k_groups);
     command->add_option("--device", o->device, "auto (the GPU present, else h200), h200, h100, gh200, h800 or h20")
         ->capture_default_str();
     command->add_option("--plan-table", o->table, "A file of tune; without it, and with --device auto, that of "

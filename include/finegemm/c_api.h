@@ -176,6 +176,10 @@ FINEGEMM_C_API int32_t finegemm_quantize_blocks(finegemm_context* context, const
  * empty: the GPU present, else h200, with the table of FINEGEMM_PLAN_TABLE. */
 FINEGEMM_C_API int32_t finegemm_explain(int64_t m, int64_t n, int64_t k, const char* device, char* buffer,
                                         size_t capacity, size_t* needed, finegemm_error* error);
+/* The same for scales of each row of b. `out_dtype`: of d, FINEGEMM_BF16 or FINEGEMM_F32. */
+FINEGEMM_C_API int32_t finegemm_explain_row_b_scales(int64_t m, int64_t n, int64_t k, int32_t out_dtype,
+                                                     const char* device, char* buffer, size_t capacity, size_t* needed,
+                                                     finegemm_error* error);
 /* The same for groups of rows. `m`: rows of all groups together. `expected_rows`: of a group, or 0; `alignment`: of
  * FINEGEMM_INDICES, 0 for other forms. */
 FINEGEMM_C_API int32_t finegemm_explain_grouped(int64_t m, int64_t n, int64_t k, int64_t groups, int64_t expected_rows,

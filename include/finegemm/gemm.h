@@ -50,11 +50,22 @@ struct GemmOptions {
 /// Throws Error: InvalidArgument, Unsupported (no Hopper GPU), Driver, Compile. Nothing is written then.
 FINEGEMM_API void gemm(Context& context, const GemmArgs& args, const GemmOptions& options = {});
 
-/// Which kernel `gemm` takes for a shape and why: JSON text (docs/jit.md gives the fields).
+/// What the host knows of a product.
+struct GemmShape {
+    int64_t m = 0, n = 0, k = 0;
+    bool row_b_scales = false;       ///< scales for each row of B, not for each 128x128 block
+    DType out_dtype = DType::BF16;   ///< of D: BF16, or with row_b_scales F32
+    bool batch_invariant = false;    ///< as the option of a call
+};
+
+/// Which kernel `gemm` takes and why: JSON text (docs/jit.md gives the fields).
 /// `device`: a known device ("h200", "h100", "gh200", "h800", "h20"), or empty for the first GPU, if the driver of
-/// Options::from_environment has one and it is a Hopper, else h200. `batch_invariant`: as the option of a call.
+/// Options::from_environment has one and it is a Hopper, else h200.
 /// `plan_table`: as Options::plan_table; empty: none, or that of the environment if `device` is empty, too.
 /// Throws Error(InvalidArgument), Error(Io) for a table that cannot be read.
+FINEGEMM_API std::string explain(const GemmShape& shape, const std::string& device = {},
+                                 const std::string& plan_table = {});
+/// The same for scales of blocks of B and D in bf16.
 FINEGEMM_API std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device = {},
                                  bool batch_invariant = false, const std::string& plan_table = {});
 

@@ -89,6 +89,8 @@ def explain(
     expected_m: int,
     alignment: int,
     k_groups: int | None,
+    row_b_scales: bool,
+    out_dtype: str,
     device: str,
     batch_invariant: bool,
     plan_table: str,

@@ -231,6 +231,8 @@ def explain(
     expected_m: int = 0,
     alignment: int = 0,
     k_groups: int | None = None,
+    row_b_scales: bool = False,
+    out_dtype: Literal["bfloat16", "float32"] = "bfloat16",
     batch_invariant: bool = False,
     plan_table: str | None = None,
 ) -> dict[str, Any]:
@@ -238,11 +240,23 @@ def explain(
 
     `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200. `groups`: for
     grouped_gemm with so many, which have m rows together; then `expected_m` as there, and `alignment` if m_indices say
-    which rows are whose. `k_groups`: for k_grouped_gemm with so many, which have k together. `batch_invariant`: as in
-    gemm. `plan_table`: a file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE, if `device` is None.
+    which rows are whose. `k_groups`: for k_grouped_gemm with so many, which have k together. `row_b_scales`: for gemm
+    with sfb [N, ceil(K/128)]; then `out_dtype` is that of d. `batch_invariant`: as in gemm. `plan_table`: a file of
+    `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE, if `device` is None.
     """
     text = _native.explain(
-        m, n, k, groups, expected_m, alignment, k_groups, device or "", batch_invariant, plan_table or ""
+        m,
+        n,
+        k,
+        groups,
+        expected_m,
+        alignment,
+        k_groups,
+        row_b_scales,
+        out_dtype,
+        device or "",
+        batch_invariant,
+        plan_table or "",
     )
     plan: dict[str, Any] = json.loads(text)
     return plan

@@ -252,23 +252,35 @@ Object quantize_into(const Imports& imports, PyObject* context, PyObject* x, PyO
 
 /// `groups`, `k_groups`: of a grouped or K-grouped product, or None.
 Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObject* groups, PyObject* expected_m,
-                    PyObject* alignment, PyObject* k_groups, PyObject* device, PyObject* batch_invariant,
-                    PyObject* plan_table) {
+                    PyObject* alignment, PyObject* k_groups, PyObject* row_b_scales, PyObject* out_dtype,
+                    PyObject* device, PyObject* batch_invariant, PyObject* plan_table) {
     if (groups != Py_None && k_groups != Py_None)
         throw Error(Errc::InvalidArgument, "groups, k_groups: both are given, must be one at most; leave one out");
-    GroupedShape shape{.m = integer("m", m), .n = integer("n", n), .k = integer("k", k)};
+    const GemmShape shape{.m = integer("m", m),
+                          .n = integer("n", n),
+                          .k = integer("k", k),
+                          .row_b_scales = truth(row_b_scales),
+                          .out_dtype = output_named(text("out_dtype", out_dtype)),
+                          .batch_invariant = truth(batch_invariant)};
+    const bool one_product = groups == Py_None && k_groups == Py_None;
+    if (!one_product && (shape.row_b_scales || shape.out_dtype != DType::BF16))
+        throw Error(Errc::InvalidArgument, "row_b_scales, out_dtype: say what gemm takes, but groups or k_groups are "
+                                           "given, whose scales and d are of one kind; leave them out");
     const std::string gpu(text("device", device)), table(text("plan_table", plan_table));
     std::string plan;
-    if (k_groups != Py_None) {
+    if (one_product) {
+        plan = explain(shape, gpu, table);
+    } else if (k_groups != Py_None) {
         const KGroupedShape of_k{.m = shape.m, .n = shape.n, .k = shape.k, .groups = integer("k_groups", k_groups)};
         plan = explain(of_k, gpu, table);
-    } else if (groups == Py_None) {
-        plan = explain(shape.m, shape.n, shape.k, gpu, truth(batch_invariant), table);
     } else {
-        shape.groups = integer("groups", groups);
-        shape.expected_rows = integer("expected_m", expected_m);
-        shape.alignment = integer("alignment", alignment);
-        plan = explain(shape, gpu, table);
+        const GroupedShape of_rows{.m = shape.m,
+                                   .n = shape.n,
+                                   .k = shape.k,
+                                   .groups = integer("groups", groups),
+                                   .expected_rows = integer("expected_m", expected_m),
+                                   .alignment = integer("alignment", alignment)};
+        plan = explain(of_rows, gpu, table);
     }
     return Object(PyUnicode_FromStringAndSize(plan.data(), static_cast<Py_ssize_t>(plan.size())));
 }

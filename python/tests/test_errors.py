@@ -97,6 +97,12 @@ MISUSES = {
     "compiler is unknown": lambda: finegemm.Context(compiler="gcc"),
     "device is unknown": lambda: finegemm.explain(1, 8, 16, device="a100"),
     "n is not a multiple of 8": lambda: finegemm.explain(1, 12, 16, device="h200"),
+    "out_dtype is float32 for scales of blocks": lambda: finegemm.explain(1, 8, 16, device="h200", out_dtype="float32"),
+    "out_dtype of explain is unknown": lambda: finegemm.explain(
+        1, 8, 16, device="h200", row_b_scales=True, out_dtype="float16"
+    ),
+    "scales of rows of b and groups": lambda: finegemm.explain(1, 8, 16, device="h200", groups=2, row_b_scales=True),
+    "float32 and groups of k": lambda: finegemm.explain(1, 8, 128, device="h200", k_groups=2, out_dtype="float32"),
     "extent is negative": lambda: finegemm.explain(-1, 8, 16, device="h200"),
 }
 

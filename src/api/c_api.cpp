@@ -309,6 +309,12 @@ int32_t finegemm_explain(int64_t m, int64_t n, int64_t k, const char* device, ch
     return explain_into([&] { return explain(m, n, k, device ? device : ""); }, buffer, capacity, needed, error);
 }
 
+int32_t finegemm_explain_row_b_scales(int64_t m, int64_t n, int64_t k, int32_t out_dtype, const char* device,
+                                      char* buffer, size_t capacity, size_t* needed, finegemm_error* error) {
+    const GemmShape shape{.m = m, .n = n, .k = k, .row_b_scales = true, .out_dtype = static_cast<DType>(out_dtype)};
+    return explain_into([&] { return explain(shape, device ? device : ""); }, buffer, capacity, needed, error);
+}
+
 int32_t finegemm_explain_grouped(int64_t m, int64_t n, int64_t k, int64_t groups, int64_t expected_rows,
                                  int64_t alignment, const char* device, char* buffer, size_t capacity, size_t* needed,
                                  finegemm_error* error) {

@@ -17,6 +17,14 @@ void check_gemm(const GemmArgs& args, const GemmOptions& options) {
     check_gemm_options(options, d.x.device.type == DeviceType::Cuda && !a.empty() && !b.empty());
 }
 
+void check_gemm_shape(const GemmShape& shape) {
+    if (shape.out_dtype != DType::BF16 && shape.out_dtype != DType::F32)
+        reject("out_dtype", "is {}, must be bf16 or f32, as d is; pass one of them", name_of(shape.out_dtype));
+    if (shape.out_dtype == DType::F32 && !shape.row_b_scales)
+        reject("out_dtype",
+               "is f32, must be bf16 where b has a scale for each 128x128 block; leave it out, or set row_b_scales");
+}
+
 void check_quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales) {
     const ConstMatrix q_view = q, scales_view = scales;
     const Argument in{"x", x}, out{"q", q_view}, s{"scales", scales_view};

@@ -14,6 +14,8 @@ namespace finegemm {
 void check_gemm(const GemmArgs& args, const GemmOptions& options);
 void check_grouped(const GroupedGemmArgs& args, const GemmOptions& options);
 void check_k_grouped(const KGroupedGemmArgs& args, const GemmOptions& options);
+/// Of the type of D alone, not of the extents.
+void check_gemm_shape(const GemmShape& shape);
 /// Of the groups alone, not of the extents.
 void check_grouped_shape(const GroupedShape& shape);
 /// Of the groups and what they ask of K.

@@ -51,6 +51,15 @@ plan::Problem problem_of(int64_t m, int64_t n, int64_t k) {
     return {.m = static_cast<uint32_t>(m), .n = static_cast<uint32_t>(n), .k = static_cast<uint32_t>(k)};
 }
 
+plan::Problem problem_of(const GemmShape& shape) {
+    check_gemm_shape(shape);
+    plan::Problem problem = problem_of(shape.m, shape.n, shape.k);
+    problem.batch_invariant = shape.batch_invariant;
+    problem.b_scales = shape.row_b_scales ? ScaleBlocks::Rows : ScaleBlocks::Blocks;
+    problem.output = shape.out_dtype == DType::F32 ? Output::F32 : Output::BF16;
+    return problem;
+}
+
 std::string account_of(const plan::Problem& problem, const std::string& device, const std::string& plan_table) {
     const plan::DeviceSpec spec = device_named(device);
     const bool of_environment = plan_table.empty() && device.empty();
@@ -79,11 +88,13 @@ plan::Problem problem_of(const KGroupedShape& shape) {
     return problem;
 }
 
+std::string explain(const GemmShape& shape, const std::string& device, const std::string& plan_table) {
+    return account_of(problem_of(shape), device, plan_table);
+}
+
 std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device, bool batch_invariant,
                     const std::string& plan_table) {
-    plan::Problem problem = problem_of(m, n, k);
-    problem.batch_invariant = batch_invariant;
-    return account_of(problem, device, plan_table);
+    return explain(GemmShape{.m = m, .n = n, .k = k, .batch_invariant = batch_invariant}, device, plan_table);
 }
 
 std::string explain(const GroupedShape& shape, const std::string& device, const std::string& plan_table) {

@@ -238,6 +238,21 @@ TEST(CAbi, ExplainsIntoMemoryOfAnySize) {
     EXPECT_EQ(std::string(part, 8), text.substr(0, 3) + std::string("\0???", 4) + '\0');
 }
 
+TEST(CAbi, ExplainsScalesOfRowsOfB) {
+    for (const auto& [out_dtype, end] : {std::pair{FINEGEMM_F32, "_1d1d_f32"}, {FINEGEMM_BF16, "_1d1d"}}) {
+        std::string text(65536, '\0');
+        finegemm_error e;
+        ASSERT_EQ(finegemm_explain_row_b_scales(2112, 4096, 7184, out_dtype, "h200", text.data(), text.size(), nullptr,
+                                                &e),
+                  FINEGEMM_OK)
+            << e.message;
+        const auto plan = nlohmann::json::parse(text.c_str());
+        const nlohmann::json asked = {{"m", 2112}, {"n", 4096}, {"k", 7184}};
+        EXPECT_EQ(plan["problem"], asked);
+        EXPECT_TRUE(plan["chosen"]["name"].get<std::string>().ends_with(end)) << plan["chosen"];
+    }
+}
+
 TEST(CAbi, ExplainsGroups) {
     size_t needed = 0;
     std::string text(65536, '\0');

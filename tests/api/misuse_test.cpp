@@ -274,6 +274,8 @@ Sentences other_misuses() {
     finegemm_explain(1, 8, int64_t{1} << 31, "h200", text, sizeof text, nullptr, &e), record("explain: k is 2^31", e);
     finegemm_explain(1, 8, 16, "a100", text, sizeof text, nullptr, &e), record("explain: device is unknown", e);
     finegemm_explain(1, 8, 16, "h200", nullptr, 16, nullptr, &e), record("explain: buffer is null", e);
+    finegemm_explain_row_b_scales(1, 8, 16, FINEGEMM_F16, "h200", text, sizeof text, nullptr, &e);
+    record("explain: out_dtype is f16", e);
     const auto of_groups = [&](const char* name, int64_t m, int64_t groups, int64_t expected_rows, int64_t alignment) {
         finegemm_explain_grouped(m, 8, 16, groups, expected_rows, alignment, "h200", text, sizeof text, nullptr, &e);
         record(name, e);

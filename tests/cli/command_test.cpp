@@ -123,6 +123,9 @@ TEST(Errors, AreOneSentenceOnStderrAndAnExitCode) {
         {"explain 1 16 16 --expected-rows 5", 2, "--groups"},
         {"explain 1 16 144 --k-groups 2", 2, "K: is 144, must be a multiple of 128"},
         {"explain 1 16 128 --k-groups 2 --groups 2", 2, "excludes"},
+        {"explain 1 16 128 --k-groups 2 --row-b-scales", 2, "excludes"},
+        {"explain 1 16 128 --groups 2 --out-dtype bf16", 2, "excludes"},
+        {"explain 1 16 128 --out-dtype f32", 2, "out_dtype: is f32, must be bf16 where b has a scale for each 128x128"},
         {"run 8 16 144 --device cpu --k-groups 2", 2, "K is 144, must be a multiple of 128"},
         {"run 8 16 128 --device cpu --layout blocks", 2, "--k-groups"},
         {"run 8 16 128 --device cpu --k-groups 2 --groups 2", 2, "excludes"},
@@ -294,29 +297,6 @@ TEST(Bench, AFileWithoutShapesIsAnError) {
         EXPECT_EQ(ran.code, 1) << content << ran.err;
         EXPECT_NE(ran.err.find("shapes.json: "), std::string::npos) << ran.err;
     }
-}
-
-TEST(Explain, IsAsRecorded) {
-    for (const char* shape : {"64 2112 7168", "4096 7168 2048", "8 16 16"}) {
-        const Ran ran = finegemm(std::string("explain ") + shape);
-        EXPECT_EQ(ran.code, 0) << ran.err;
-        expect_golden("explain_" + replaced(shape, " ", "x"), ran.out);
-    }
-}
-
-TEST(Explain, OfGroupsIsAsRecorded) {
-    const Ran ran = finegemm("explain 8192 4096 7168 --groups 64 --alignment 128 --expected-rows 40");
-    EXPECT_EQ(ran.code, 0) << ran.err;
-    expect_golden("explain_grouped", ran.out);
-}
-
-TEST(Explain, JsonNamesTheKernelOfTheTable) {
-    const Ran table = finegemm("explain 64 2112 7168 --device h20"),
-              ran = finegemm("explain 64 2112 7168 --device h20 --json");
-    const json out = json::parse(ran.out);
-    EXPECT_EQ(out.at("device"), "h20");
-    EXPECT_TRUE(table.out.starts_with("64 x 2112 x 7168 on h20: " + out.at("chosen").at("name").get<std::string>()))
-        << table.out;
 }
 
 TEST(Doctor, WithoutAnythingTheLibraryStillWorks) {

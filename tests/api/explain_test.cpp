@@ -1,0 +1,57 @@
+// Accounts of the kernel that gemm takes: which product is asked about. Layer tests.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include <finegemm/gemm.h>
+
+#include "plan/plan.h"
+#include "support/error_of.h"
+
+namespace finegemm::test {
+namespace {
+
+nlohmann::json account_of(const GemmShape& shape) { return nlohmann::json::parse(explain(shape, "h200")); }
+
+TEST(ExplainGemm, IsOfTheKernelsForTheScalesAndTheTypeOfD) {
+    const GemmShape row_scales{.m = 2112, .n = 4096, .k = 7184, .row_b_scales = true};
+    GemmShape gradient = row_scales;
+    gradient.out_dtype = DType::F32;
+    for (const auto& [shape, kind] : {std::pair{row_scales, plan::Kind{.b_scales = ScaleBlocks::Rows}},
+                                      {gradient, plan::Kind{.b_scales = ScaleBlocks::Rows, .output = Output::F32}}}) {
+        const nlohmann::json account = account_of(shape);
+        const plan::Problem problem{.m = 2112, .n = 4096, .k = 7184, .b_scales = kind.b_scales, .output = kind.output};
+        EXPECT_EQ(account["chosen"]["name"], plan::name_of(plan::choose(problem, *plan::find_device("h200")).config));
+        EXPECT_EQ(account["candidates"].size(), plan::candidates(kind).size());
+        for (const auto& row : account["candidates"])
+            EXPECT_EQ(plan::kind_of(plan::config_named(row["name"].get<std::string>())), kind) << row["name"];
+    }
+}
+
+TEST(ExplainGemm, WithoutMoreThanExtentsIsOfScalesOfBlocksAndBf16) {
+    EXPECT_EQ(explain(GemmShape{.m = 64, .n = 2112, .k = 7168}, "h200"), explain(64, 2112, 7168, "h200"));
+}
+
+TEST(ExplainGemm, KnowsBatchInvariantResultsOfEitherKindOfScales) {
+    for (const bool row_b_scales : {false, true}) {
+        GemmShape shape{.m = 256, .n = 4096, .k = 7168, .row_b_scales = row_b_scales, .batch_invariant = true};
+        const std::string invariant = account_of(shape).dump();
+        EXPECT_NE(invariant.find("results shall be batch-invariant"), std::string::npos) << row_b_scales;
+        shape.batch_invariant = false;
+        EXPECT_EQ(account_of(shape).dump().find("batch-invariant"), std::string::npos) << row_b_scales;
+    }
+}
+
+TEST(ExplainGemm, RefusesATypeOfDThatGemmDoesNotWrite) {
+    const auto message = [](const GemmShape& shape) {
+        return std::string(error_of([&] { account_of(shape); }).what());
+    };
+    EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .out_dtype = DType::F32}),
+              "out_dtype: is f32, must be bf16 where b has a scale for each 128x128 block; leave it out, or set "
+              "row_b_scales");
+    EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .row_b_scales = true, .out_dtype = DType::E4M3}),
+              "out_dtype: is e4m3, must be bf16 or f32, as d is; pass one of them");
+}
+
+}  // namespace
+}  // namespace finegemm::test
