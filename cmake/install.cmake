@@ -1,5 +1,4 @@
 # find_package(FineGEMM) for those who build on the installed library.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 install(TARGETS finegemm finegemm_headers EXPORT FineGEMM LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
         NAMELINK_COMPONENT library)
