@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A linear layer in FP8: quantise activations and weights, multiply, compare..
+"""A linear layer in FP8: quantise activations and weights, multiply, compare.
 
-Needs: pip install finegemm[numpy]
+Needs: pip install ".[numpy]" in this repository
 """
 
 import ml_dtypes

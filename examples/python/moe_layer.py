@@ -2,7 +2,7 @@
 """A mixture of experts in FP8: routing, two grouped GEMMs with SwiGLU between them, and the weighted sum of experts.
 
 The same code runs on NumPy arrays and on torch tensors, on a CPU and on a GPU; on a GPU nothing waits for it.
-Needs: pip install finegemm[numpy], NumPy 2 or later; torch if there is a GPU to use
+Needs: pip install ".[numpy]" in this repository, NumPy 2 or later; torch if there is a GPU to use
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 """Gradients of the weights of a mixture of experts in FP8: dW[e] += dY_e^T X_e over the tokens of each expert, in FP32.
 
 The same code runs on NumPy arrays and on torch tensors, on a CPU and on a GPU; on a GPU nothing waits for it.
-Needs: pip install finegemm[numpy], NumPy 2 or later; torch if there is a GPU to use
+Needs: pip install ".[numpy]" in this repository, NumPy 2 or later; torch if there is a GPU to use
 """
 
 import dataclasses
