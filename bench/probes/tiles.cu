@@ -31,8 +31,8 @@ struct Times {
     long long first, half, all;
 };
 
-__device__ void produce(const TensorMap& a, const TensorMap& b, const Shape& s, ptx::SmemAddr stages, ptx::SmemAddr full,
-                        ptx::SmemAddr empty) {
+__device__ void produce(const TensorMap& a, const TensorMap& b, const Shape& s, ptx::SmemAddr stages,
+                        ptx::SmemAddr full, ptx::SmemAddr empty) {
     const uint32_t band = s.band * s.tiles_n(), inside = blockIdx.x % band;
     const uint32_t row_a = (blockIdx.x / band * s.band + inside % s.band) * s.tile_m;
     const uint32_t row_b = inside / s.band * s.tile_n;
