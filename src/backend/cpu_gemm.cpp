@@ -5,15 +5,20 @@
 #include <cmath>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include <finegemm/core/fp8.h>
 #include <finegemm/core/schedule.h>
+#include <finegemm/error.h>
 
 #include "backend/cpu_tiles.h"
-#include "plan/plan.h"
 
 namespace finegemm {
 
 namespace {
+
+// Of the highest tile of a kernel.
+constexpr uint32_t kMostTileRows = 256;
 
 template <typename T>
 std::vector<T> sums_of(const CpuTile& t) {
@@ -89,16 +94,28 @@ CpuTile cpu_tile_at(const GemmArgs& args, int64_t i) {
     return {args, row, std::min(kCpuTileRows, m - row), col, std::min(kCpuTileCols, n - col)};
 }
 
-Arithmetic arithmetic_of(const GemmArgs& args, const GemmOptions& options) {
-    if (!options.config.empty()) return arithmetic_of(plan::config_named(options.config));
-    const plan::Problem problem{.m = static_cast<uint32_t>(args.d.rows),
-                                .n = static_cast<uint32_t>(args.d.cols),
-                                .k = static_cast<uint32_t>(args.a.cols),
-                                .batch_invariant = options.batch_invariant.value_or(false),
-                                .num_sms = static_cast<uint32_t>(options.num_sms),
-                                .b_scales = has_row_b_scales(args) ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
-                                .output = args.d.dtype == DType::F32 ? Output::F32 : Output::BF16};
-    return arithmetic_of(plan::choose(problem, *plan::find_device("h200")).config);
+plan::Problem problem_of(const GemmArgs& args, const GemmOptions& options) {
+    return {.m = static_cast<uint32_t>(args.d.rows),
+            .n = static_cast<uint32_t>(args.d.cols),
+            .k = static_cast<uint32_t>(args.a.cols),
+            .batch_invariant = options.batch_invariant.value_or(false),
+            .num_sms = static_cast<uint32_t>(options.num_sms),
+            .b_scales = has_row_b_scales(args) ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
+            .output = args.d.dtype == DType::F32 ? Output::F32 : Output::BF16};
+}
+
+Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config) {
+    const plan::DeviceSpec& h200 = *plan::find_device("h200");
+    if (config.empty()) return arithmetic_of(plan::choose(problem, h200).config);
+    const GemmConfig named = plan::config_named(config);
+    // As the GPU says it. But these may be some rows of a product that has enough for any tile.
+    plan::Problem whole = problem;
+    whole.m = std::max(whole.m, kMostTileRows);
+    if (const auto why_not = plan::rejected(whole, h200, named); !why_not.empty())
+        throw Error(Errc::InvalidArgument, fmt::format("config: '{0}' cannot take a GEMM of {1} x {2} x {3}: {4}; "
+                                                       "`finegemm explain {1} {2} {3}` lists the kernels that can",
+                                                       config, problem.m, problem.n, problem.k, why_not));
+    return arithmetic_of(named);
 }
 
 void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate) {
@@ -117,7 +134,7 @@ void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bo
 void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool) {
     if (args.a.cols == 0 && options.accumulate) return;
     const bool model = options.numerics == Numerics::Hopper && args.a.cols > 0;
-    const Arithmetic kernel = model ? arithmetic_of(args, options) : Arithmetic{};
+    const Arithmetic kernel = model ? arithmetic_of(problem_of(args, options), options.config) : Arithmetic{};
     for_each_tile(args, pool, [&](const CpuTile& tile) {
         cpu_gemm_tile(tile, options.numerics, kernel, options.accumulate);
     });

@@ -6,13 +6,17 @@
 #include "backend/backend.h"
 #include "backend/cpu_tiles.h"
 #include "backend/thread_pool.h"
+#include "plan/plan.h"
 
 namespace finegemm {
 
 void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool);
 
-/// That of the kernel that `options.config` names; without a name, of the kernel that the planner takes on an H200.
-Arithmetic arithmetic_of(const GemmArgs& args, const GemmOptions& options);
+plan::Problem problem_of(const GemmArgs& args, const GemmOptions& options);
+
+/// That of the kernel named `config`; without a name, of the kernel that the planner takes on an H200. Throws
+/// Error(InvalidArgument) for a kernel that cannot take the problem there, however many rows it has.
+Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config);
 
 // For any order of tiles, of several GEMMs perhaps.
 int64_t cpu_tiles_of(int64_t rows, int64_t cols);

@@ -24,13 +24,6 @@ ConstMatrix part_of(ConstMatrix x, KLayout layout, int64_t first, int64_t count)
     return x;
 }
 
-/// That of the kernel that has a name, or that the planner takes on an H200.
-Arithmetic arithmetic_of(const KGroupedGemmArgs& args, const GemmOptions& options) {
-    if (!options.config.empty()) return finegemm::arithmetic_of(plan::config_named(options.config));
-    const plan::Problem problem = problem_of(args, options.batch_invariant.value_or(false), options);
-    return finegemm::arithmetic_of(plan::choose(problem, *plan::find_device("h200")).config);
-}
-
 }  // namespace
 
 GemmArgs gemm_of(const KGroupedGemmArgs& args, uint32_t g, KRange blocks) {
@@ -62,7 +55,8 @@ void cpu_k_grouped_gemm(const KGroupedGemmArgs& args, const GemmOptions& options
         if (const KRange blocks = layout.group(g); blocks.size() > 0 || !options.accumulate)
             parts.push_back(gemm_of(args, g, blocks));
     const bool model = options.numerics == Numerics::Hopper && !parts.empty() && args.a.cols > 0;
-    const Arithmetic kernel = model ? arithmetic_of(args, options) : Arithmetic{};
+    const plan::Problem problem = problem_of(args, options.batch_invariant.value_or(false), options);
+    const Arithmetic kernel = model ? arithmetic_of(problem, options.config) : Arithmetic{};
     const int64_t tiles = cpu_tiles_of(args.d.matrix.rows, args.d.matrix.cols);
     pool.parallel_for(tiles * static_cast<int64_t>(parts.size()), [&](int64_t i) {
         const CpuTile tile = cpu_tile_at(parts[static_cast<size_t>(i / tiles)], i % tiles);

@@ -34,6 +34,35 @@ TEST_F(HopperErrors, AGpuThatIsNoHopperIsNamedWithItsCapability) {
     }
 }
 
+TEST_F(HopperErrors, TheCpuRefusesAKernelInTheWordsOfTheGpu) {
+    // Types and extents of operands alone decide: no memory is read.
+    const auto hopper = backend(), cpu = test::cpu_backend(1);
+    const auto expect_same = [](const auto& on_gpu, const auto& on_cpu, const char* why) {
+        const Error gpu = error_of(on_gpu), same = error_of(on_cpu);
+        EXPECT_EQ(same.code(), Errc::InvalidArgument);
+        EXPECT_STREQ(same.what(), gpu.what());
+        EXPECT_TRUE(contains(same, why)) << same.what();
+    };
+    struct Case {
+        GemmArgs args;
+        const char *config, *why;
+    };
+    for (const auto& [args, config, why] :
+         {Case{operands(256, 256, 512), "m128n128s5w2_1d1d_f32", "takes scales of B for other blocks"},
+          Case{operands(256, 256, 512), "m128n128s6w2_grouped", "computes one product for groups"},
+          Case{operands(16, 32, 256), "m64n32s6w1_splitK8_x2", "splits K finer than 128"}}) {
+        const GemmOptions options{.numerics = Numerics::Hopper, .config = config};
+        expect_same([&] { hopper->gemm(args, options); }, [&] { cpu->gemm(args, options); }, why);
+    }
+    const GemmArgs one = operands(256, 256, 512);
+    const int32_t offsets[] = {0, 256, 512};
+    KGroupedGemmArgs args{one.a, one.sfa, one.b, one.sfb, {one.d, 2, 256 * 256}, offsets, 2, {}};
+    args.d.matrix.dtype = DType::F32;
+    const GemmOptions options{.numerics = Numerics::Hopper, .config = "m128n128s5w2_1d1d_f32"};
+    expect_same([&] { hopper->k_grouped_gemm(args, options); }, [&] { cpu->k_grouped_gemm(args, options); },
+                "computes one product for groups");
+}
+
 TEST_F(HopperErrors, ADriverThatIsMissingIsUnsupported) {
     EXPECT_EQ(error_of([] { make_hopper_backend(cpu_options(), 0); }).code(), Errc::Unsupported);
 }

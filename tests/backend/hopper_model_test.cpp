@@ -296,11 +296,11 @@ TEST(HopperModel, MakesZeroOfZeroProducts) {
 TEST(HopperModel, TakesThePlannersOrderWithoutAName) {
     Problem p(16, 64, 4096, 9);
     const plan::Choice taken = plan::choose({16, 64, 4096}, *plan::find_device("h200"));
-    EXPECT_EQ(arithmetic_of(p.args(), {}), arithmetic_of(taken.config));
-    GemmOptions named;
+    const plan::Problem problem = problem_of(p.args(), {});
+    EXPECT_EQ(arithmetic_of(problem, ""), arithmetic_of(taken.config));
     const Arithmetic other{.splits = 2, .teams = 2};
-    named.config = kernel_with(other);
-    EXPECT_EQ(arithmetic_of(p.args(), named), other);
+    EXPECT_EQ(arithmetic_of(problem, kernel_with(other)), other);
+    EXPECT_EQ(arithmetic_of(problem, "m256n128s4w2"), Arithmetic{}) << "these may be some rows of a product";
 }
 
 /// Bits of the first rows of D when those rows of A are the first of `m`. The second half of K nearly cancels the
