@@ -148,7 +148,8 @@ Run add_explain(CLI::App& app) {
         ->capture_default_str();
     command->add_option("--plan-table", o->table, "A file of tune; without it, and with --device auto, that of "
                                                    "FINEGEMM_PLAN_TABLE");
-    command->add_flag("--batch-invariant", o->batch_invariant, "Rows of the result may not depend on M");
+    command->add_flag("--batch-invariant", o->batch_invariant, "Rows of the result may not depend on M; with --device "
+                                                               "auto, FINEGEMM_BATCH_INVARIANT=1 asks for it, too");
     command->add_flag("--json", o->json, "Print JSON");
     return [o] { return run(*o); };
 }

@@ -173,7 +173,7 @@ FINEGEMM_C_API int32_t finegemm_quantize_blocks(finegemm_context* context, const
 
 /* JSON: which kernel a shape takes and why. Writes at most `capacity` bytes, the last a zero, and to `needed` (may be
  * null) how many the whole takes; `buffer` may be null where `capacity` is 0. `device`: a known one, as "h200"; null or
- * empty: the GPU present, else h200, with the table of FINEGEMM_PLAN_TABLE. */
+ * empty: the GPU present, else h200, with the table of FINEGEMM_PLAN_TABLE and with FINEGEMM_BATCH_INVARIANT. */
 FINEGEMM_C_API int32_t finegemm_explain(int64_t m, int64_t n, int64_t k, const char* device, char* buffer,
                                         size_t capacity, size_t* needed, finegemm_error* error);
 /* The same for scales of each row of b. `out_dtype`: of d, FINEGEMM_BF16 or FINEGEMM_F32. */

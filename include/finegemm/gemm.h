@@ -62,6 +62,7 @@ struct GemmShape {
 /// `device`: a known device ("h200", "h100", "gh200", "h800", "h20"), or empty for the first GPU, if the driver of
 /// Options::from_environment has one and it is a Hopper, else h200.
 /// `plan_table`: as Options::plan_table; empty: none, or that of the environment if `device` is empty, too.
+/// If `device` is empty, FINEGEMM_BATCH_INVARIANT=1 holds for every shape, as it does for calls that do not say.
 /// Throws Error(InvalidArgument), Error(Io) for a table that cannot be read.
 FINEGEMM_API std::string explain(const GemmShape& shape, const std::string& device = {},
                                  const std::string& plan_table = {});

@@ -60,11 +60,12 @@ plan::Problem problem_of(const GemmShape& shape) {
     return problem;
 }
 
-std::string account_of(const plan::Problem& problem, const std::string& device, const std::string& plan_table) {
+/// Without a device, calls on this machine are meant: what the environment says holds for them.
+std::string account_of(plan::Problem problem, const std::string& device, const std::string& plan_table) {
     const plan::DeviceSpec spec = device_named(device);
-    const bool of_environment = plan_table.empty() && device.empty();
-    const std::string file = of_environment ? Options::from_environment().plan_table : plan_table;
-    const plan::PlanTable table = plan::load_table(file, spec);
+    const Options options = device.empty() ? Options::from_environment() : Options{};
+    if (options.batch_invariant) problem.batch_invariant = true;
+    const plan::PlanTable table = plan::load_table(plan_table.empty() ? options.plan_table : plan_table, spec);
     return plan::explain(problem, spec, &table);
 }
 

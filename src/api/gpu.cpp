@@ -51,7 +51,9 @@ public:
         return plan::name_of(plan::choose(problem_of(shape), spec_, &table_).config);
     }
     std::string kernel_for(const KGroupedShape& shape) const override {
-        return plan::name_of(plan::choose(problem_of(shape), spec_, &table_).config);
+        plan::Problem problem = problem_of(shape);
+        problem.batch_invariant = batch_invariant_;
+        return plan::name_of(plan::choose(problem, spec_, &table_).config);
     }
 
     void* allocate(size_t bytes) override {

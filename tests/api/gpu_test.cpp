@@ -74,6 +74,15 @@ TEST_F(GpuTime, MemoryIsFilledAndCopied) {
     EXPECT_EQ(std::string(there, 32), std::string(32, 0x5a));
 }
 
+TEST_F(GpuTime, AGpuForBatchInvariantResultsNamesTheirKernels) {
+    const KGroupedShape k_groups{.m = 768, .n = 1024, .k = 512, .groups = 2};
+    Options invariant = options();
+    invariant.batch_invariant = true;
+    const auto other = Gpu::open(invariant, 0);
+    EXPECT_NE(other->kernel_for(64, 2112, 7168), gpu->kernel_for(64, 2112, 7168));
+    EXPECT_NE(other->kernel_for(k_groups), gpu->kernel_for(k_groups));
+}
+
 TEST_F(GpuTime, TheGpuSaysWhereItIs) {
     EXPECT_EQ(gpu->pci_bus_id(), "00000000:1b:00.0");
     EXPECT_EQ(gpu->cuda_version(), "12.4");

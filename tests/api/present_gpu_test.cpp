@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <finegemm/gemm.h>
+#include <finegemm/k_grouped.h>
 
 #include "support/error_of.h"
 #include "support/matrix.h"
@@ -38,6 +39,19 @@ TEST_F(PresentGpu, DoesNotCountForPlansWhenItIsNoHopper) {
 TEST_F(PresentGpu, IsGivenBackAfterExplaining) {
     explain(64, 2112, 7168);
     EXPECT_EQ(driver->gpus[0].retains, 0);
+}
+
+TEST_F(PresentGpu, HasPlansForBatchInvariantResultsWhereTheEnvironmentAsksForThem) {
+    const KGroupedShape k_groups{.m = 768, .n = 1024, .k = 512, .groups = 2};
+    setenv("FINEGEMM_BATCH_INVARIANT", "1", 1);
+    const std::string here = explain(64, 2112, 7168), named = explain(64, 2112, 7168, "h200");
+    const std::string k_groups_here = explain(k_groups), k_groups_named = explain(k_groups, "h200");
+    unsetenv("FINEGEMM_BATCH_INVARIANT");
+    EXPECT_EQ(here, explain(64, 2112, 7168, "h200", true));
+    EXPECT_EQ(named, explain(64, 2112, 7168, "h200", false));
+    EXPECT_NE(here, named);
+    EXPECT_NE(k_groups_here.find("results shall be batch-invariant"), std::string::npos) << k_groups_here;
+    EXPECT_EQ(k_groups_named, explain(k_groups, "h200"));
 }
 
 TEST_F(PresentGpu, HasAnIndexThatTheDriverKnows) {
