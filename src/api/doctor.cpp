@@ -55,12 +55,41 @@ std::vector<plan::DeviceSpec> look_at_gpus(const Options& options, std::vector<F
     return hoppers;
 }
 
-void look_at_toolchain(const char* name, const jit::Search& search, const char* remedy,
+/// A file or a directory that the user named, and the variable for it.
+struct Wish {
+    const char* variable;
+    const std::string& path;
+};
+
+/// What is to be said of a wish that another place was taken for; empty if it was not.
+std::string passed_over(const Wish& wish, const jit::Search& search) {
+    for (const std::string& tried : search.tried) {   // "path: why"; of a directory perhaps the path of a file in it
+        const std::filesystem::path path = tried.substr(0, tried.find(": "));
+        if (path == wish.path || path.parent_path() / "" == std::filesystem::path(wish.path) / "")
+            return fmt::format("; not that of {}, as {}", wish.variable, tried);
+    }
+    return {};
+}
+
+void look_at_toolchain(const char* name, const jit::Search& search, const Wish& wish, const char* remedy,
                        std::vector<Finding>& findings) {
     if (search.found)
-        findings.push_back(
-            {name, State::Ok, fmt::format("{}: {}", search.found->path(), search.found->identity()), ""});
+        findings.push_back({name, State::Ok,
+                            fmt::format("{}: {}{}", search.found->path(), search.found->identity(),
+                                        wish.path.empty() ? "" : passed_over(wish, search)),
+                            ""});
     else findings.push_back({name, State::Missing, fmt::format("searched: {}", fmt::join(search.tried, "; ")), remedy});
+}
+
+/// Why no file can be made in a directory, which need not exist yet; empty if one can.
+std::string fault_of(const std::string& directory) {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    fs::path nearest = fs::absolute(directory, error);   // that exists: it decides whether the rest can be made
+    while (!fs::exists(fs::symlink_status(nearest, error)) && nearest.has_relative_path())
+        nearest = nearest.parent_path();
+    if (!fs::is_directory(nearest, error)) return fmt::format("{} is no directory", nearest.string());
+    return access(nearest.c_str(), W_OK | X_OK) == 0 ? "" : fmt::format("{} is not writable", nearest.string());
 }
 
 Finding look_at_cache(const Options& options) {
@@ -69,17 +98,13 @@ Finding look_at_cache(const Options& options) {
     int64_t bytes = 0;
     const auto entries = cache.list();
     for (const auto& e : entries) bytes += e.bytes;
-    // The nearest directory that exists decides whether the cache can be made.
-    std::filesystem::path directory = cache.directory();
-    std::error_code error;
-    while (!std::filesystem::exists(directory, error) && directory.has_relative_path())
-        directory = directory.parent_path();
-    const bool writable = access(directory.c_str(), W_OK) == 0;
-    return {"cache", writable ? State::Ok : State::Broken,
-            fmt::format("{}: {} kernels, {:.1f} of {:.0f} MB{}", cache.directory(), entries.size(),
-                        static_cast<double>(bytes) / 1e6, static_cast<double>(options.cache_limit_bytes) / 1e6,
-                        writable ? "" : ", not writable"),
-            writable ? "" : "set FINEGEMM_CACHE_DIR to a directory that is, or kernels are compiled in each process"};
+    const std::string contents = fmt::format("{}: {} kernels, {:.1f} of {:.0f} MB", cache.directory(), entries.size(),
+                                             static_cast<double>(bytes) / 1e6,
+                                             static_cast<double>(options.cache_limit_bytes) / 1e6);
+    const std::string fault = fault_of(cache.directory());
+    if (fault.empty()) return {"cache", State::Ok, contents, ""};
+    return {"cache", State::Broken, fmt::format("{}; {}", contents, fault),
+            "set FINEGEMM_CACHE_DIR to a directory that can be written to, or kernels are compiled in each process"};
 }
 
 Finding look_at_pack(const Options& options) {
@@ -118,10 +143,10 @@ std::vector<Finding> diagnose(const Options& options) {
     std::vector<Finding> findings{
         {"cpu", State::Ok, fmt::format("{} threads", ThreadPool(options.cpu_threads).threads()), ""}};
     const std::vector<plan::DeviceSpec> gpus = look_at_gpus(options, findings);
-    look_at_toolchain("nvrtc", jit::find_nvrtc(options),
+    look_at_toolchain("nvrtc", jit::find_nvrtc(options), {"FINEGEMM_NVRTC", options.nvrtc_path},
                       "`pip install nvidia-cuda-nvrtc`, or set FINEGEMM_NVRTC; not needed for kernels of the pack",
                       findings);
-    look_at_toolchain("nvcc", jit::find_nvcc(options), "not needed", findings);
+    look_at_toolchain("nvcc", jit::find_nvcc(options), {"FINEGEMM_NVCC", options.nvcc_path}, "not needed", findings);
     findings.push_back(look_at_cache(options));
     findings.push_back(look_at_pack(options));
     findings.push_back(look_at_plan_table(options.plan_table, gpus));

@@ -299,45 +299,6 @@ TEST(Bench, AFileWithoutShapesIsAnError) {
     }
 }
 
-TEST(Doctor, WithoutAnythingTheLibraryStillWorks) {
-    const TemporaryDirectory cache;
-    const Ran ran = finegemm("doctor", "FINEGEMM_PACK=0 FINEGEMM_CACHE_DIR='" + cache.string() + "'");
-    EXPECT_EQ(ran.code, 0) << ran.err;
-    // What compilers this machine has is its own affair.
-    std::string text = replaced(ran.out, cache.string(), "CACHE");
-    for (const char* what : {"\nnvrtc ", "\nnvcc "}) {
-        const size_t at = text.find(what),
-                     end = text.find("\nnvcc ") == at ? text.find("\ncache ") : text.find("\nnvcc ");
-        ASSERT_NE(at, std::string::npos) << text;
-        text.erase(at, end - at);
-    }
-    expect_golden("doctor", text);
-}
-
-TEST(Doctor, JsonSaysWhatWasFoundOnAMachineWithAGpu) {
-    const Ran ran = finegemm("doctor --json", kMock);
-    EXPECT_EQ(ran.code, 0) << ran.err;
-    const json out = json::parse(ran.out);
-    EXPECT_EQ(out.at("verdict"), "GEMMs run on the GPU");
-    std::vector<std::string> order;
-    for (const json& f : out.at("findings")) {
-        order.push_back(f.at("what"));
-        if (order.back() == "gpu") {
-            EXPECT_EQ(f.at("detail"), "cuda:0: NVIDIA H200, compute capability 9.0, 132 SMs");
-        }
-        EXPECT_EQ(f.at("state") == "ok", !f.contains("remedy")) << f;
-    }
-    const std::vector<std::string> all{"cpu", "driver", "gpu", "nvrtc", "nvcc", "cache", "pack", "plan table"};
-    EXPECT_EQ(order, all);
-}
-
-TEST(Doctor, ReportsWhatTheCacheHolds) {
-    const TemporaryDirectory cache;
-    write_text(cache / "00112233445566778899aabbccddeeff.kernel", "torn");
-    const Ran ran = finegemm("doctor", "FINEGEMM_CACHE_DIR='" + cache.string() + "'");
-    EXPECT_NE(ran.out.find(cache.string() + ": 1 kernels"), std::string::npos) << ran.out;
-}
-
 TEST(Cache, ListsSizesAndClearsItsFilesOnly) {
     const TemporaryDirectory cache;
     const std::string variables = "FINEGEMM_CACHE_DIR='" + cache.string() + "'";
