@@ -112,12 +112,24 @@ void print_json(const Report& r) {
                                    {{"relative_rms", r.accuracy.relative_rms},
                                     {"worst", r.accuracy.worst},
                                     {"of_bound", r.accuracy.of_bound},
-                                    {"rows", r.accuracy.rows}}},
+                                    {"rows", r.accuracy.rows},
+                                    {"nan", r.accuracy.nan},
+                                    {"nan_wrong", r.accuracy.nan_wrong}}},
                                   {"right", r.right()}};
     if (!r.form.empty()) out.update({{"form", r.form}, {"group_rows", r.group_sizes}});
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
     if (!r.why.empty()) out["why_no_gpu"] = r.why;
     std::cout << out.dump(2) << '\n';
+}
+
+/// How many values are NaN and whether they should be; the error is that of the others.
+std::string nan_text(const Report& r) {
+    const Accuracy& a = r.accuracy;
+    if (a.nan == 0 && a.nan_wrong == 0) return {};
+    return fmt::format("NaN      {} of {} values, {}\n", a.nan, a.rows * r.problem.n,
+                       a.nan_wrong == 0
+                           ? "as in the double sums"
+                           : fmt::format("not as in the double sums: {} values differ in that", a.nan_wrong));
 }
 
 void print_text(const Report& r) {
@@ -131,6 +143,7 @@ void print_text(const Report& r) {
     std::cout << fmt::format(
         "error    {:.2e} relative RMS, {:.2e} of the largest value at worst; {} of {} rows, against double sums\n",
         r.accuracy.relative_rms, r.accuracy.worst, r.accuracy.rows, rows);
+    std::cout << nan_text(r);
     std::cout << fmt::format("result   {}: {:.1f}% of the error bound at worst\n", r.right() ? "right" : "WRONG",
                              100 * r.accuracy.of_bound);
 }

@@ -73,13 +73,15 @@ double bound_of(DType d, double absolute, double exact, int64_t k_blocks) {
 struct Tally {
     double errors = 0, values = 0;   // sums of squares
     double largest = 0, worst = 0, of_bound = 0;
-    int64_t rows = 0;
+    int64_t rows = 0, nan = 0, nan_wrong = 0;
 
     Accuracy accuracy() const {
         return {.relative_rms = values > 0 ? std::sqrt(errors / values) : 0,
                 .worst = largest > 0 ? worst / largest : worst,
                 .of_bound = of_bound,
-                .rows = rows};
+                .rows = rows,
+                .nan = nan,
+                .nan_wrong = nan_wrong};
     }
 };
 
@@ -100,14 +102,20 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
     for (size_t i = 0; i < count; ++i) {
         const auto n = static_cast<size_t>(args.d.cols);
         const auto at = static_cast<int64_t>(i / n) * args.d.row_stride + static_cast<int64_t>(i % n);
-        const double error = std::abs(element(args.d, at) - exact[i]);
-        const bool lost = std::isnan(error) && !std::isnan(exact[i]);
+        const double d = element(args.d, at);
+        if (std::isnan(d) || std::isnan(exact[i])) {
+            const bool wrong = std::isnan(d) != std::isnan(exact[i]);
+            tally.nan += std::isnan(d);
+            tally.nan_wrong += wrong;
+            if (wrong) tally.of_bound = std::numeric_limits<double>::infinity();
+            continue;
+        }
+        const double error = d == exact[i] ? 0 : std::abs(d - exact[i]);   // equal infinities have no difference
         tally.errors += error * error;
         tally.values += exact[i] * exact[i];
         tally.largest = std::max(tally.largest, std::abs(exact[i]));
         tally.worst = std::max(tally.worst, error);
-        if (lost) tally.of_bound = std::numeric_limits<double>::infinity();
-        else if (error > 0)
+        if (error > 0)
             tally.of_bound =
                 std::max(tally.of_bound, error / bound_of(args.d.dtype, absolute[i], exact[i], k_blocks));
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "api/accuracy.h"
 #include "support/cpu.h"
@@ -33,6 +34,27 @@ TEST(Accuracy, AWrongElementIsBeyondItsBound) {
     gemm(context, p.args());
     p.d.data()[0] ^= 0x8000;
     EXPECT_GT(accuracy_of(p.args(), 6).of_bound, 1);
+}
+
+TEST(Accuracy, CountsNanAndWhereItIsWrong) {
+    Context context(cpu_options());
+    Problem p(6, 136, 512, 3);
+    p.a.at(2, 500) = p.b.at(7, 0) = 0x7f;   // a row and a column
+    gemm(context, p.args());
+    const Accuracy right = accuracy_of(p.args(), 6);
+    EXPECT_EQ(right.nan, 136 + 5);
+    EXPECT_EQ(right.nan_wrong, 0);
+    EXPECT_LE(right.of_bound, 1);
+    EXPECT_GT(right.relative_rms, 0x1p-12) << "that of the other values: they are rounded to bf16";
+    EXPECT_LT(right.relative_rms, 0x1p-8);
+    for (const auto& [row, value] : {std::pair{0, 0x7fc0}, {2, 0}}) {   // one that should not be, and one that should
+        const uint16_t before = std::exchange(p.d.at(row, 0), static_cast<uint16_t>(value));
+        const Accuracy wrong = accuracy_of(p.args(), 6);
+        EXPECT_EQ(wrong.nan, 136 + 5 + (row == 0 ? 1 : -1));
+        EXPECT_EQ(wrong.nan_wrong, 1);
+        EXPECT_GT(wrong.of_bound, 1);
+        p.d.at(row, 0) = before;
+    }
 }
 
 TEST(Accuracy, OfGroupsLooksAtRowsOfEachGroupAndAtNoOthers) {

@@ -227,6 +227,21 @@ TEST(Run, QuantisesEveryTypeOfFile) {
     EXPECT_NEAR(last, 32, 32 * 0x1p-8);
 }
 
+TEST(Run, SaysHowManyValuesAreNanAndThatTheyShouldBe) {
+    const TemporaryDirectory directory;
+    std::string a = small_codes(8 * 128, 1);
+    a[3 * 128] = '\x7f';
+    write_text(directory / "a.npy", npy("|u1", "8, 128", a));
+    write_text(directory / "b.npy", npy("|u1", "16, 128", small_codes(16 * 128, 2)));
+    const std::string run = "run --a '" + directory / "a.npy" + "' --b '" + directory / "b.npy" + "' --repeats 1";
+    const Ran ran = finegemm(run);
+    EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+    EXPECT_NE(ran.out.find("\nNaN      16 of 128 values, as in the double sums\n"), std::string::npos) << ran.out;
+    const json error = json::parse(finegemm(run + " --json").out).at("error");
+    EXPECT_EQ(error.at("nan"), 16);
+    EXPECT_EQ(error.at("nan_wrong"), 0);
+}
+
 TEST(Run, FilesThatDoNotFitAreInvalidArguments) {
     const TemporaryDirectory directory;
     write_text(directory / "a.npy", npy("<f4", "8, 32", std::string(8 * 32 * 4, '\0')));
