@@ -72,7 +72,9 @@ void add_shape_options(CLI::App& command, ShapeOptions& o, const std::string& wi
         command.add_option("--file", o.file, "JSON with a list of shapes, or with rows as bench --json prints them");
     shapes->excludes(table)->excludes(file);
     table->excludes(file);
-    command.add_option("--seed", o.seed, "What --table models is drawn by")->capture_default_str();
+    command.add_option("--seed", o.seed, "What --table models is drawn by")
+        ->check(fault_of_seed)
+        ->capture_default_str();
 }
 
 std::vector<Shape> dense_table() {

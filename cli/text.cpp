@@ -46,4 +46,9 @@ int64_t number_of(std::string_view text) {
     return error == std::errc() && end == text.data() + text.size() && number >= 0 ? number : -1;
 }
 
+std::string fault_of_seed(const std::string& text) {
+    if (number_of(text) >= 0) return {};
+    return fmt::format("is {}, must be a whole number from 0 to {}", text, INT64_MAX);
+}
+
 }  // namespace finegemm::cli

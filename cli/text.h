@@ -19,4 +19,7 @@ std::string rate_text(double per_us, std::string_view unit);
 /// A decimal number that is all of `text` and not negative; -1 for anything else.
 int64_t number_of(std::string_view text);
 
+/// What is wrong with a number for --seed; empty when nothing is. CLI11 by itself would take -1 for 2^64 - 1.
+std::string fault_of_seed(const std::string& text);
+
 }  // namespace finegemm::cli

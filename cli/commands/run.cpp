@@ -258,7 +258,9 @@ Run add_run(CLI::App& app) {
     command->add_option("--repeats", o->repeats, "Runs to take the median of")
         ->check(CLI::Range(1, 1'000'000))
         ->capture_default_str();
-    command->add_option("--seed", o->seed, "Of the random matrices and groups")->capture_default_str();
+    command->add_option("--seed", o->seed, "Of the random matrices and groups")
+        ->check(fault_of_seed)
+        ->capture_default_str();
     command->add_flag("--json", o->json, "Print JSON");
     return [o] { return run(*o); };
 }

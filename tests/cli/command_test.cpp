@@ -94,6 +94,8 @@ TEST(Errors, AreOneSentenceOnStderrAndAnExitCode) {
         {"run 8 16 20", 2, "16"},
         {"run --repeats 0", 2, "--repeats"},
         {"run --numerics wrong", 2, "--numerics"},
+        {"run --seed -1", 2, "--seed: is -1, must be a whole number from 0 to 9223372036854775807"},
+        {"bench --table models --seed 9223372036854775808", 2, "--seed: is 9223372036854775808, must be"},
         {"run --groups 0", 2, "--groups"},
         {"run --groups 1025", 2, "--groups"},
         {"run --form masked", 2, "--groups"},
