@@ -36,6 +36,17 @@ DType dtype_of(const std::string& file, const std::string& tensor, const std::st
     reject_file(file, fmt::format("has no tensor '{}'; it has: {}", tensor, list));
 }
 
+/// The header from byte 8 on.
+json header_of(const std::string& file, std::string_view text) {
+    try {
+        json header = json::parse(text.begin(), text.end());
+        if (header.is_object()) return header;
+    } catch (const json::parse_error& e) {
+        reject_file(file, fmt::format("has a header that is not JSON at byte {}; the file is damaged", 8 + e.byte));
+    } catch (const json::exception&) {}   // a number that is too large
+    reject_file(file, "has a header that is not JSON as tensors have it; the file is damaged");
+}
+
 }  // namespace
 
 Place place_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes,
@@ -44,12 +55,10 @@ Place place_in_safetensors(const std::string& file, std::string_view head, uint6
     if (head.size() < 8) reject_file(file, "is not a .safetensors file");
     std::memcpy(&length, head.data(), 8);
     if (length > head.size() - 8) reject_file(file, "ends inside of its header, or is no .safetensors file");
-    const std::string_view text = head.substr(8, length);
-    const json header = json::parse(text.begin(), text.end(), nullptr, false);
-    if (!header.is_object()) reject_file(file, "has a header that is not JSON; the file is damaged");
+    const json header = header_of(file, head.substr(8, length));
     if (tensor.empty() || tensor == "__metadata__" || !header.contains(tensor)) reject_tensor(file, header, tensor);
+    const json& entry = header.at(tensor);
     try {
-        const json& entry = header.at(tensor);
         const auto shape = entry.at("shape").get<std::vector<int64_t>>();
         const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
         if (shape.size() != 2)
@@ -60,8 +69,10 @@ Place place_in_safetensors(const std::string& file, std::string_view head, uint6
         const DType dtype = dtype_of(file, tensor, entry.at("dtype").get<std::string>());
         check_size(file, shape[0], shape[1], dtype, offsets[1] - offsets[0]);
         return {dtype, shape[0], shape[1], 8 + length + offsets[0]};
-    } catch (const json::exception& e) {
-        reject_file(file, fmt::format("describes '{}' wrongly ({}); the file is damaged", tensor, e.what()));
+    } catch (const json::exception&) {
+        reject_file(file, fmt::format("describes '{}' as {:.80}, must give its dtype, a shape like [2, 3] and "
+                                      "data_offsets like [0, 24]; the file is damaged",
+                                      tensor, entry.dump()));
     }
 }
 

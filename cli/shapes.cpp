@@ -39,20 +39,25 @@ std::vector<Shape> read_shapes(const std::string& path) {
     using nlohmann::json;
     std::ifstream file(path);
     if (!file) throw Error(Errc::Io, fmt::format("{}: cannot be read; check the path", path));
+    const auto reject = [&](const std::string& what) {
+        throw Error(Errc::Io, fmt::format("{}: {}; must be JSON of the form [[M, N, K], ...] or "
+                                          "{{\"rows\": [{{\"shape\": [M, N, K]}}, ...]}}",
+                                          path, what));
+    };
     std::vector<Shape> shapes;
+    size_t rows = 0;   // that were begun
     try {
         const json content = json::parse(file);
         for (const json& row : content.is_object() ? content.at("rows") : content) {
+            ++rows;
             if (row.is_object() && row.value("kind", "dense") != "dense") continue;
             const auto shape = (row.is_object() ? row.at("shape") : row).get<std::array<int64_t, 3>>();
             shapes.push_back(checked(shape[0], shape[1], shape[2], fmt::format("{}", fmt::join(shape, "x"))));
         }
-    } catch (const json::exception& e) {
-        throw Error(
-            Errc::Io,
-            fmt::format(
-                "{}: must be JSON of the form [[M, N, K], ...] or {{\"rows\": [{{\"shape\": [M, N, K]}}]}} ({})", path,
-                e.what()));
+    } catch (const json::parse_error& e) {
+        reject(fmt::format("is not JSON at byte {}", e.byte));
+    } catch (const json::exception&) {   // of a type or a name that is not there
+        reject(rows > 0 ? fmt::format("has another form in row {}", rows) : "has another form");
     }
     if (shapes.empty()) throw Error(Errc::Io, fmt::format("{}: holds no dense shapes", path));
     return shapes;

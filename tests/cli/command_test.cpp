@@ -308,11 +308,21 @@ TEST(Bench, TableAndJsonHaveARowForEachShape) {
 
 TEST(Bench, AFileWithoutShapesIsAnError) {
     const TemporaryDirectory directory;
-    for (const char* content : {"", "{}", "[]", "[[1, 2]]", "[1]", R"({"rows":[{"shape":"x"}]})"}) {
+    const std::pair<const char*, const char*> cases[] = {
+        {"", "is not JSON at byte 1; must be JSON of the form [[M, N, K], ...] or"},
+        {"[[1, 2, 3],]", "is not JSON at byte 12; must be"},
+        {"{}", "has another form; must be"},
+        {"[]", "holds no dense shapes"},
+        {"[[8, 16, 128], [1, 2]]", "has another form in row 2; must be"},
+        {"[1]", "has another form in row 1"},
+        {R"({"rows":[{"shape":"x"}]})", "has another form in row 1"},
+    };
+    for (const auto& [content, message] : cases) {
         write_text(directory / "shapes.json", content);
         const Ran ran = finegemm("bench --file '" + directory / "shapes.json" + "'");
         EXPECT_EQ(ran.code, 1) << content << ran.err;
-        EXPECT_NE(ran.err.find("shapes.json: "), std::string::npos) << ran.err;
+        EXPECT_NE(ran.err.find(std::string("shapes.json: ") + message), std::string::npos) << ran.err;
+        EXPECT_EQ(ran.err.find("json.exception"), std::string::npos) << ran.err;
     }
 }
 
