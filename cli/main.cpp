@@ -1,6 +1,8 @@
 // finegemm: the command line tool. Layer cli.
 #include <iostream>
 #include <new>
+#include <string>
+#include <utility>
 
 #include <finegemm/error.h>
 
@@ -10,17 +12,26 @@ namespace {
 
 using namespace finegemm;
 
-constexpr const char* kFooter =
+constexpr const char* kExitCodes =
     "Exit codes:\n"
     "  0  done\n"
     "  1  failed: a file, the driver, a compiler or the memory\n"
     "  2  an argument or a variable is invalid\n"
     "  3  not supported here: no such GPU, no driver\n"
-    "  4  the result is wrong\n"
-    "Variables (docs/jit.md):\n"
+    "  4  the result is wrong\n";
+constexpr const char* kVariables =
     "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT, FINEGEMM_CHECK, FINEGEMM_COMPILER,\n"
     "  FINEGEMM_CPU_THREADS, FINEGEMM_DRIVER, FINEGEMM_DUMP, FINEGEMM_NVCC, FINEGEMM_NVRTC, FINEGEMM_PACK,\n"
     "  FINEGEMM_PLAN_TABLE";
+/// Of commands that few of them do anything for.
+constexpr std::pair<const char*, const char*> kVariablesOf[] = {
+    {"explain", "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_DRIVER, FINEGEMM_PLAN_TABLE"},
+    {"cache", "  FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT"},
+    {"pack", "  FINEGEMM_COMPILER, FINEGEMM_NVCC, FINEGEMM_NVRTC"}};
+
+std::string footer_with(const char* variables) {
+    return std::string(kExitCodes) + "Variables (docs/jit.md):\n" + variables;
+}
 
 int report(const char* reason, cli::ExitCode code) {
     std::cerr << "finegemm: " << reason << '\n';
@@ -39,11 +50,12 @@ int run(int argc, char** argv) {
     CLI::App app("FP8 matrix products with fine-grained scales, on Hopper GPUs and on CPUs", "finegemm");
     app.set_version_flag("--version", FINEGEMM_VERSION);
     app.require_subcommand(0, 1);  // none is told apart from a wrong one below
-    app.footer(kFooter);
+    app.footer(footer_with(kVariables));   // of commands, too, unless they have their own
     const std::pair<const char*, cli::Run> commands[] = {
         {"run", cli::add_run(app)},         {"bench", cli::add_bench(app)},   {"tune", cli::add_tune(app)},
         {"explain", cli::add_explain(app)}, {"doctor", cli::add_doctor(app)}, {"cache", cli::add_cache(app)},
         {"pack", cli::add_pack(app)}};
+    for (const auto& [name, variables] : kVariablesOf) app.get_subcommand(name)->footer(footer_with(variables));
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& e) {  // --help, --version
