@@ -14,6 +14,7 @@ import pathlib
 import re
 import string
 
+import hopper
 from dense_table import DENSE_SHAPES
 from records import geometric_mean
 
@@ -89,6 +90,7 @@ def main() -> None:
     options = parser.parse_args()
     cases = cases_of(options.cases, options.file.read_text().splitlines() if options.file else [])
 
+    hopper.require("compare_builds")
     import torch   # here, so that what needs no GPU can be had without it
     from gpu_cases import operands
     from gpu_library import Library

@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 
+import hopper
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CALLS = 200  # of a batch; the driver queues 1024 launches
 SHAPES = ((1, 2112, 7168), (16, 7168, 2048), (64, 4096, 7168), (128, 7168, 2048))
@@ -130,12 +132,8 @@ def main() -> None:
     parser.add_argument("--commit", default="", help="for the record, where git cannot say")
     parser.add_argument("--only-python", action="store_true", help="leave the C++ program out")
     options = parser.parse_args()
-    try:
-        import torch
-    except ImportError:
-        skip("torch is not installed")
-    if not (torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)):
-        skip("no Hopper GPU that torch can use")
+    if reason := hopper.why_not():
+        skip(reason)
     record = {"bench": "host_time"} | machine(options.commit)
     record["method"] = f"mean of {CALLS} calls in a row; median, p10 and p90 of {options.batches} such batches"
     record["python_rows"] = [{"shape": shape, "us": measure(calls_for(*shape), options.batches)} for shape in SHAPES]

@@ -5,19 +5,15 @@ Usage: sweep.py BUILD.so bench/results/sweep_h200.json [--rounds N] [--within X]
 
 Shapes are those of the record; if they have groups, first come the rows of the table of groups, then those of the
 record that were drawn ("kind": "drawn"), whose groups get 0.7 to 1.3 of their mean rows by --seed. Kernels are those of
-which the library's model expects at most `--within` of the least time. Needs torch and a Hopper GPU.
+which the library's model expects at most `--within` of the least time. Needs torch and a Hopper GPU; what imports
+torch is imported where it is used, so that help can be had without it.
 """
 import argparse
 import json
 import pathlib
 import random
 
-import torch
-from gpu_cases import operands
-from gpu_grouped import table_cases
-from gpu_grouped_cases import Problem, offset_rows
-from gpu_library import Library
-from gpu_timing import median_times
+import hopper
 
 
 def contenders(account: dict, within: float) -> list:
@@ -26,7 +22,10 @@ def contenders(account: dict, within: float) -> list:
     return [row["name"] for row in rows if row["us"] <= within * least]
 
 
-def dense_rows(library: Library, record: list, options, generator):
+def dense_rows(library, record: list, options, generator):
+    import torch
+    from gpu_cases import operands
+
     for m, n, k in (row["shape"] for row in record):
         x = operands(m, n, k, "mn", generator)
         d = torch.empty(m, n, dtype=torch.bfloat16, device="cuda")
@@ -35,6 +34,9 @@ def dense_rows(library: Library, record: list, options, generator):
 
 
 def grouped_cases(record: list, seed: int):
+    from gpu_grouped import table_cases
+    from gpu_grouped_cases import offset_rows
+
     yield from table_cases()
     chance = random.Random(seed)
     for row in record:
@@ -45,7 +47,9 @@ def grouped_cases(record: list, seed: int):
             yield "drawn", offset_rows(sizes), expected, n, k
 
 
-def grouped_rows(library: Library, record: list, options, generator):
+def grouped_rows(library, record: list, options, generator):
+    from gpu_grouped_cases import Problem
+
     for kind, rows, expected, n, k in grouped_cases(record, options.seed):
         p = Problem(rows, n, k, "mn", generator)
         names = contenders(p.explain(library, expected), options.within)
@@ -64,6 +68,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("sweep.json"))
     options = parser.parse_args()
+    hopper.require("sweep")
+    import torch
+    from gpu_library import Library
+    from gpu_timing import median_times
+
     generator = torch.Generator(device="cuda").manual_seed(2)
     record = json.loads(options.record.read_text())
     rows_of = grouped_rows if "groups" in record[0] else dense_rows
