@@ -14,7 +14,7 @@ struct Accuracy {
     double of_bound = 0;      // largest error over its bound (docs/numerics.md); above 1 the result is wrong
     int64_t rows = 0;         // of D that were looked at
     int64_t nan = 0;          // values of D there that are NaN
-    int64_t nan_wrong = 0;    // values there of which only D's or only the exact one is NaN; infinitely beyond the bound
+    int64_t nan_wrong = 0;    // values there of which only D's or only the exact one is NaN; infinitely above 1
 };
 
 /// All matrices on the CPU. Looks at no more than `max_rows` rows, at least one, spread over D.

@@ -12,7 +12,8 @@ void check_gemm(const GemmArgs& args, const GemmOptions& options) {
     const Argument a{"a", args.a}, sfa{"sfa", args.sfa}, b{"b", args.b}, sfb{"sfb", args.sfb}, d{"d", d_view};
     check_operands(a, sfa, b, sfb, d, BScales::BlocksOrRows);
     if (options.accumulate && d.x.dtype != DType::F32)
-        reject("accumulate", "is set, but d has dtype {}, must be f32; pass memory of f32{}, or add the result to yours",
+        reject("accumulate",
+               "is set, but d has dtype {}, must be f32; pass memory of f32{}, or add the result to yours",
                name_of(d.x.dtype),
                has_row_b_scales(args) ? "" : " and scales for each row of b (quantize_rows makes them)");
     check_gemm_options(options, d.x.device.type == DeviceType::Cuda && !a.empty() && !b.empty());
