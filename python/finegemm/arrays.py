@@ -7,7 +7,7 @@ from finegemm.errors import InvalidArgument, Unsupported
 
 Format = Literal["float8_e4m3fn", "bfloat16", "float32"]
 
-# Formats that not every DLPack version and producer can name: they travel as their bits.
+# Formats that not every DLPack version and producer can name, NumPy for one: they travel as their bits.
 _BITS = {"float8_e4m3fn": "uint8", "bfloat16": "uint16"}
 
 DLPACK_VERSION = (1, 3)   # as python/src/dlpack.h declares it
@@ -82,15 +82,21 @@ def empty_like(x: Any, format: Format, name: str, *shape: int) -> Any:
         return x.new_empty(*shape, dtype=getattr(torch, format))   # integers are read faster than a tuple
     producer = _producer(x)
     if producer == "numpy":
-        try:
-            import ml_dtypes
-        except ImportError as e:
-            raise Unsupported(
-                f"{name}: NumPy has no {format} of its own; pip install ml_dtypes, or pass {name}= yourself "
-                "(uint8 is taken as the bits of e4m3, uint16 as the bits of bfloat16)"
-            ) from e
-        return sys.modules["numpy"].empty(shape, getattr(ml_dtypes, format, format))
+        return sys.modules["numpy"].empty(shape, _numpy_dtype(format, name))
     raise InvalidArgument(f"{name}: arrays of {producer} are not allocated here; pass {name}= to write into")
+
+
+def _numpy_dtype(format: Format, name: str) -> Any:
+    if format not in _BITS:
+        return format
+    try:
+        import ml_dtypes
+    except ImportError as e:
+        raise Unsupported(
+            f"{name}: NumPy has no {format} of its own; pip install ml_dtypes, or pass {name}= yourself "
+            "(uint8 is taken as the bits of e4m3, uint16 as the bits of bfloat16)"
+        ) from e
+    return getattr(ml_dtypes, format)
 
 
 def current_stream(x: Any) -> int:
