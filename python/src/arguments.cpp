@@ -1,7 +1,7 @@
 // Python's values as C++'s. Layer: front end.
 #include "arguments.h"
 
-#include <algorithm>
+#include <utility>
 
 #include <finegemm/error.h>
 #include <fmt/format.h>
@@ -13,6 +13,12 @@ namespace {
 [[noreturn]] void refuse_type(const char* name, const char* wanted, PyObject* x) {
     PyErr_Format(PyExc_TypeError, "%s: must be %s, not of %R", name, wanted, Py_TYPE(x));
     throw PythonError();
+}
+
+[[noreturn]] void refuse_size(const char* name, PyObject* x, int bits) {
+    const Object digits(PyObject_Str(x));
+    throw Error(Errc::InvalidArgument, fmt::format("{}: {} is given, must fit into {} bits; look at what computed it",
+                                                   name, text(name, digits.get()), bits));
 }
 
 }  // namespace
@@ -27,12 +33,18 @@ std::string_view text(const char* name, PyObject* x) {
 
 int64_t integer(const char* name, PyObject* x) {
     if (!PyIndex_Check(x)) refuse_type(name, "an int", x);
-    const long long value = PyLong_AsLongLong(x);
+    int beyond = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(x, &beyond);
+    if (beyond) refuse_size(name, x, 64);
     if (value == -1 && PyErr_Occurred()) throw PythonError();
     return value;
 }
 
-int32_t clamped(int64_t value) { return static_cast<int32_t>(std::clamp<int64_t>(value, INT32_MIN, INT32_MAX)); }
+int32_t integer32(const char* name, PyObject* x) {
+    const int64_t value = integer(name, x);
+    if (!std::in_range<int32_t>(value)) refuse_size(name, x, 32);
+    return static_cast<int32_t>(value);
+}
 
 bool truth(PyObject* x) {
     const int value = PyObject_IsTrue(x);

@@ -13,13 +13,13 @@
 
 namespace finegemm::python {
 
-// These throw PythonError with a TypeError that has `name`.
+// These throw PythonError with a TypeError, or Error(InvalidArgument), that has `name`.
 
 /// Good while `x` lives.
 std::string_view text(const char* name, PyObject* x);
 int64_t integer(const char* name, PyObject* x);
+int32_t integer32(const char* name, PyObject* x);
 
-int32_t clamped(int64_t value);
 bool truth(PyObject* x);
 /// Nothing for None.
 std::optional<bool> choice(PyObject* x);

@@ -65,7 +65,7 @@ void set_option(Options& o, const char* name, PyObject* value) {
     else if (option == "compiler") o.compiler = compiler_named(text(name, value));
     else if (option == "use_pack") o.use_pack = truth(value);
     else if (option == "dump_dir") o.dump_dir = text(name, value);
-    else if (option == "cpu_threads") o.cpu_threads = clamped(integer(name, value));
+    else if (option == "cpu_threads") o.cpu_threads = integer32(name, value);
     else if (option == "check_values") o.check_values = truth(value);
     else if (option == "batch_invariant") o.batch_invariant = truth(value);
     else if (option == "plan_table") o.plan_table = text(name, value);
@@ -100,7 +100,7 @@ GemmOptions options_of(Tensors& tensors, PyObject* out, Device device, PyObject*
     return {.stream = tensors.stream(stream, out, device),
             .numerics = numerics_named(text("numerics", numerics)),
             .check_values = choice(check_values),
-            .num_sms = clamped(integer("num_sms", num_sms)),
+            .num_sms = integer32("num_sms", num_sms),
             .pdl = truth(pdl),
             .config = std::string(config == Py_None ? "" : text("config", config))};
 }
@@ -189,7 +189,7 @@ Numbers k_offsets_of(Tensors& tensors, PyObject* offsets, std::vector<int32_t>& 
     if (!PyList_Check(offsets) && !PyTuple_Check(offsets)) return tensors.numbers("offsets", offsets);
     const Py_ssize_t size = PySequence_Size(offsets);
     for (Py_ssize_t i = 0; i < size; ++i)
-        room.push_back(clamped(integer("offsets", Object(PySequence_GetItem(offsets, i)).get())));
+        room.push_back(integer32("offsets", Object(PySequence_GetItem(offsets, i)).get()));
     return {room.data(), static_cast<int64_t>(room.size()), Device{}};
 }
 

@@ -78,6 +78,8 @@ MISUSES = {
     ),
     "scale is negative": change(sfb=lambda s: np.full_like(s, -2), check_values=lambda _: True),
     "num_sms is negative": change(num_sms=lambda _: -1),
+    "num_sms is too large": change(num_sms=lambda _: 2**40),
+    "num_sms has more than 64 bits": change(num_sms=lambda _: -(2**70)),
     "weights are prefetched without pdl": change(prefetch_weights=lambda _: True),
     "numerics is unknown": change(numerics=lambda _: "double"),
     "accumulate without d": change(d=lambda _: None, accumulate=lambda _: True),
@@ -95,6 +97,7 @@ MISUSES = {
         np.zeros((130, 128), np.float32), np.zeros((130, 128), np.uint8), np.zeros((1, 1), np.float32)
     ),
     "compiler is unknown": lambda: finegemm.Context(compiler="gcc"),
+    "cpu_threads is too large": lambda: finegemm.Context(cpu_threads=2**40),
     "device is unknown": lambda: finegemm.explain(1, 8, 16, device="a100"),
     "n is not a multiple of 8": lambda: finegemm.explain(1, 12, 16, device="h200"),
     "out_dtype is float32 for scales of blocks": lambda: finegemm.explain(1, 8, 16, device="h200", out_dtype="float32"),
@@ -103,6 +106,7 @@ MISUSES = {
     ),
     "scales of rows of b and groups": lambda: finegemm.explain(1, 8, 16, device="h200", groups=2, row_b_scales=True),
     "float32 and groups of k": lambda: finegemm.explain(1, 8, 128, device="h200", k_groups=2, out_dtype="float32"),
+    "extent has more than 64 bits": lambda: finegemm.explain(2**70, 8, 16),
     "extent is negative": lambda: finegemm.explain(-1, 8, 16, device="h200"),
 }
 

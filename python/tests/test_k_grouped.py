@@ -89,7 +89,7 @@ MISUSES = {
     "no numbers": (dict(offsets=int32()), "groups: is -1, must be from 1 to 1024"),
     "one number": (dict(offsets=int32(0)), "groups: is 0, must be from 1 to 1024"),
     "numbers out of order": (dict(offsets=int32(0, 256, 128)), "offsets: [2] is 128, must be"),
-    "list of too large numbers": (dict(offsets=[0, 2**40]), "offsets: [1] is 2147483647, must be from 0 to K = 896"),
+    "list of too large numbers": (dict(offsets=[0, 2**40]), "offsets: 1099511627776 is given, must fit into 32 bits"),
     "no list of ints": (dict(offsets=[0, "128"]), "offsets: must be an int, not of <class 'str'>"),
     "a is blocks and b is not": (dict(a=np.zeros(M * K, np.uint8)), "b: must have as many dimensions as a"),
     "blocks of another size": (
