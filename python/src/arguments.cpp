@@ -21,6 +21,13 @@ namespace {
                                                    name, text(name, digits.get()), bits));
 }
 
+/// It is no subclass of bool. NumPy 2 calls it numpy.bool.
+bool is_numpy_bool(PyObject* x) {
+    const Object type(PyObject_Str(reinterpret_cast<PyObject*>(Py_TYPE(x))));
+    const std::string_view name = text("type", type.get());
+    return name == "<class 'numpy.bool'>" || name == "<class 'numpy.bool_'>";
+}
+
 }  // namespace
 
 std::string_view text(const char* name, PyObject* x) {
@@ -46,13 +53,16 @@ int32_t integer32(const char* name, PyObject* x) {
     return static_cast<int32_t>(value);
 }
 
-bool truth(PyObject* x) {
+bool boolean(const char* name, PyObject* x) {
+    if (!PyBool_Check(x) && !is_numpy_bool(x)) refuse_type(name, "True or False", x);
     const int value = PyObject_IsTrue(x);
     if (value < 0) throw PythonError();
     return value != 0;
 }
 
-std::optional<bool> choice(PyObject* x) { return x == Py_None ? std::nullopt : std::optional(truth(x)); }
+std::optional<bool> choice(const char* name, PyObject* x) {
+    return x == Py_None ? std::nullopt : std::optional(boolean(name, x));
+}
 
 Numerics numerics_named(std::string_view name) {
     if (name == "fast") return Numerics::Fast;

@@ -19,10 +19,10 @@ namespace finegemm::python {
 std::string_view text(const char* name, PyObject* x);
 int64_t integer(const char* name, PyObject* x);
 int32_t integer32(const char* name, PyObject* x);
-
-bool truth(PyObject* x);
-/// Nothing for None.
-std::optional<bool> choice(PyObject* x);
+/// What else Python has a truth for is refused: "no" would be true.
+bool boolean(const char* name, PyObject* x);
+/// The same, or nothing for None.
+std::optional<bool> choice(const char* name, PyObject* x);
 
 // These throw Error(InvalidArgument) for any other name.
 

@@ -63,11 +63,11 @@ void set_option(Options& o, const char* name, PyObject* value) {
     else if (option == "cuda_home") o.cuda_home = text(name, value);
     else if (option == "python_prefix") o.python_prefix = text(name, value);
     else if (option == "compiler") o.compiler = compiler_named(text(name, value));
-    else if (option == "use_pack") o.use_pack = truth(value);
+    else if (option == "use_pack") o.use_pack = boolean(name, value);
     else if (option == "dump_dir") o.dump_dir = text(name, value);
     else if (option == "cpu_threads") o.cpu_threads = integer32(name, value);
-    else if (option == "check_values") o.check_values = truth(value);
-    else if (option == "batch_invariant") o.batch_invariant = truth(value);
+    else if (option == "check_values") o.check_values = boolean(name, value);
+    else if (option == "batch_invariant") o.batch_invariant = boolean(name, value);
     else if (option == "plan_table") o.plan_table = text(name, value);
     else throw Error(Errc::InvalidArgument, fmt::format("Context: '{}' is not an option", name));
 }
@@ -89,7 +89,7 @@ Object make_context(const Imports&, PyObject* overrides) {
 }
 
 void check_accumulate(PyObject* accumulate, PyObject* d) {
-    if (d == Py_None && truth(accumulate))
+    if (d == Py_None && boolean("accumulate", accumulate))
         throw Error(Errc::InvalidArgument,
                     "accumulate: is set, but d is None, must be what to add to; pass it, of float32");
 }
@@ -99,9 +99,9 @@ GemmOptions options_of(Tensors& tensors, PyObject* out, Device device, PyObject*
                        PyObject* check_values, PyObject* num_sms, PyObject* pdl, PyObject* stream) {
     return {.stream = tensors.stream(stream, out, device),
             .numerics = numerics_named(text("numerics", numerics)),
-            .check_values = choice(check_values),
+            .check_values = choice("check_values", check_values),
             .num_sms = integer32("num_sms", num_sms),
-            .pdl = truth(pdl),
+            .pdl = boolean("pdl", pdl),
             .config = std::string(config == Py_None ? "" : text("config", config))};
 }
 
@@ -123,9 +123,9 @@ Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObjec
     problem.d = tensors.matrix("d", out.get(), Access::Write);
     GemmOptions options =
         options_of(tensors, out.get(), problem.d.device, numerics, config, check_values, num_sms, pdl, stream);
-    options.batch_invariant = choice(batch_invariant);
-    options.prefetch_weights = truth(prefetch_weights);
-    options.accumulate = truth(accumulate);
+    options.batch_invariant = choice("batch_invariant", batch_invariant);
+    options.prefetch_weights = boolean("prefetch_weights", prefetch_weights);
+    options.accumulate = boolean("accumulate", accumulate);
     Context& owner = context_in(context);
     const WithoutGil others_run;
     gemm(owner, problem, options);
@@ -221,7 +221,7 @@ Object k_grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* 
     problem.d = tensors.stack("d", out.get(), Access::Write);
     GemmOptions options =
         options_of(tensors, out.get(), problem.d.matrix.device, numerics, config, check_values, num_sms, pdl, stream);
-    options.accumulate = truth(accumulate);
+    options.accumulate = boolean("accumulate", accumulate);
     Context& owner = context_in(context);
     const WithoutGil others_run;
     k_grouped_gemm(owner, problem, options);
@@ -241,7 +241,7 @@ Object quantize_into(const Imports& imports, PyObject* context, PyObject* x, PyO
                                           : Object::shared(scales);
     const Matrix out_matrix = tensors.matrix("q", out.get(), Access::Write);
     const Matrix scale_matrix = tensors.matrix("scales", out_scales.get(), Access::Write);
-    const QuantizeOptions options{.power_of_two_scales = truth(power_of_two_scales),
+    const QuantizeOptions options{.power_of_two_scales = boolean("power_of_two_scales", power_of_two_scales),
                                   .stream = tensors.stream(stream, out.get(), out_matrix.device)};
     Context& owner = context_in(context);
     Object both(PyTuple_Pack(2, out.get(), out_scales.get()));
@@ -259,9 +259,9 @@ Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObj
     const GemmShape shape{.m = integer("m", m),
                           .n = integer("n", n),
                           .k = integer("k", k),
-                          .row_b_scales = truth(row_b_scales),
+                          .row_b_scales = boolean("row_b_scales", row_b_scales),
                           .out_dtype = output_named(text("out_dtype", out_dtype)),
-                          .batch_invariant = truth(batch_invariant)};
+                          .batch_invariant = boolean("batch_invariant", batch_invariant)};
     const bool one_product = groups == Py_None && k_groups == Py_None;
     if (!one_product && (shape.row_b_scales || shape.out_dtype != DType::BF16))
         throw Error(Errc::InvalidArgument, "row_b_scales, out_dtype: say what gemm takes, but groups or k_groups are "

@@ -4,7 +4,9 @@ import importlib.resources
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from support import operands
 
 import finegemm
 
@@ -55,6 +57,28 @@ def test_the_module_is_of_the_stable_abi():
 
 
 def test_types_of_arguments_are_checked():
-    for options in ({"cache_dir": 3}, {"cpu_threads": "all"}):
+    for options in ({"cache_dir": 3}, {"cpu_threads": "all"}, {"use_pack": "no"}, {"batch_invariant": 0}):
         with pytest.raises(TypeError, match=f"{next(iter(options))}: must be"):
             finegemm.Context(**options)
+
+
+FLAGS = {
+    "gemm": ("check_values", "batch_invariant", "pdl", "prefetch_weights", "accumulate"),
+    "quantize_rows": ("power_of_two_scales",),
+    "explain": ("row_b_scales", "batch_invariant"),
+}
+
+
+@pytest.mark.parametrize("function, flag", [(name, flag) for name, flags in FLAGS.items() for flag in flags])
+def test_flags_are_booleans(function, flag):
+    arguments = {
+        "gemm": (*operands(16, 32, 128), np.zeros((16, 32), np.uint16)),
+        "quantize_rows": (np.ones((4, 128), np.float32),),
+        "explain": (1, 8, 16, "h200"),
+    }
+    call = lambda value: getattr(finegemm, function)(*arguments[function], **{flag: value})
+    for no in (False, np.False_):
+        call(no)
+    for wrong in ("no", 0, [], np.zeros(1)):
+        with pytest.raises(TypeError, match=f"{flag}: must be True or False, not of <class '.*{type(wrong).__name__}'>"):
+            call(wrong)
