@@ -2,9 +2,10 @@
 
 import sys
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from finegemm import _native
+from finegemm.errors import InvalidArgument
 
 
 class Context:
@@ -37,6 +38,14 @@ class Context:
 
 
 @cache
-def default_context() -> Context:
-    """The context of calls that name none."""
-    return Context()
+def default_handle() -> Any:
+    """The context of calls that name none, as the native module takes it."""
+    return Context().handle
+
+
+def handle_of(context: Any) -> Any:
+    if isinstance(context, Context):
+        return context.handle
+    raise InvalidArgument(
+        f"context: {type(context).__name__} is not a finegemm.Context; make one, or pass nothing for the default one"
+    )

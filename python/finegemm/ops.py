@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from finegemm import _native
 from finegemm.arrays import stream_number
-from finegemm.context import Context, default_context
+from finegemm.context import Context, default_handle, handle_of
 
 
 def gemm(
@@ -44,7 +44,7 @@ def gemm(
     still run in this stream then, the one before or one that other launches with `pdl` overlapped with, writes to b.
     """
     return _native.gemm(
-        (context or default_context()).handle,
+        default_handle() if context is None else handle_of(context),
         a,
         sfa,
         b,
@@ -102,7 +102,7 @@ def grouped_gemm(
     M / G says little (masked_m: M). The rest as in gemm; results are always batch-invariant.
     """
     return _native.grouped_gemm(
-        (context or default_context()).handle,
+        default_handle() if context is None else handle_of(context),
         a,
         sfa,
         b,
@@ -158,7 +158,7 @@ def k_grouped_gemm(
     The rest as in gemm; results are always batch-invariant.
     """
     return _native.k_grouped_gemm(
-        (context or default_context()).handle,
+        default_handle() if context is None else handle_of(context),
         a,
         sfa,
         b,
@@ -179,7 +179,7 @@ def _quantize(
     native: Any, x: Any, q: Any, scales: Any, power_of_two_scales: bool, stream: Any, context: Context | None
 ) -> tuple[Any, Any]:
     return native(
-        (context or default_context()).handle,
+        default_handle() if context is None else handle_of(context),
         x,
         q,
         scales,

@@ -35,7 +35,13 @@ std::string_view text(const char* name, PyObject* x) {
     Py_ssize_t size = 0;
     const char* data = PyUnicode_AsUTF8AndSize(x, &size);
     if (!data) throw PythonError();
-    return {data, static_cast<size_t>(size)};
+    const std::string_view all(data, static_cast<size_t>(size));
+    if (const size_t nul = all.find('\0'); nul != all.npos)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{}: has the character NUL behind '{}', must have none, as names and paths end there; "
+                                "leave it out",
+                                name, all.substr(0, nul)));
+    return all;
 }
 
 int64_t integer(const char* name, PyObject* x) {

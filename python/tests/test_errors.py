@@ -86,6 +86,10 @@ MISUSES = {
     "accumulate into bfloat16": change(accumulate=lambda _: True),
     "out_dtype is unknown": change(out_dtype=lambda _: "float16"),
     "stream is a string": change(stream=lambda _: "main"),
+    "config has a NUL": change(config=lambda _: "m64n128\0s4"),
+    "context is a number": change(context=lambda _: 3),
+    "context is a class": change(context=lambda _: finegemm.Context),
+    "context is a number for quantize_rows": lambda: finegemm.quantize_rows(np.ones((4, 128), np.float32), context=0),
     "x is int32": lambda: finegemm.quantize_rows(np.zeros((4, 128), np.int32)),
     "x is a vector": lambda: finegemm.quantize_rows(np.zeros(128, np.float32)),
     "x is e4m3": lambda: finegemm.quantize_rows(operands(16, 32, 256)[0]),
@@ -97,6 +101,7 @@ MISUSES = {
         np.zeros((130, 128), np.float32), np.zeros((130, 128), np.uint8), np.zeros((1, 1), np.float32)
     ),
     "compiler is unknown": lambda: finegemm.Context(compiler="gcc"),
+    "cache_dir has a NUL": lambda: finegemm.Context(cache_dir="/tmp/a\0b"),
     "cpu_threads is too large": lambda: finegemm.Context(cpu_threads=2**40),
     "device is unknown": lambda: finegemm.explain(1, 8, 16, device="a100"),
     "n is not a multiple of 8": lambda: finegemm.explain(1, 12, 16, device="h200"),
