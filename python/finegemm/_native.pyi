@@ -53,7 +53,7 @@ def k_grouped_gemm(
     b: Tensor,
     sfb: Tensor,
     d: Tensor | None,
-    offsets: Tensor | list[int] | tuple[int, ...],
+    offsets: Tensor | list[int] | tuple[int, ...] | None,
     numerics: str,
     config: str | None,
     check_values: bool | None,

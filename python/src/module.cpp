@@ -186,11 +186,24 @@ Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a,
 
 /// A vector of int32, or a list or tuple of ints, which are copied to `room`.
 Numbers k_offsets_of(Tensors& tensors, PyObject* offsets, std::vector<int32_t>& room) {
-    if (!PyList_Check(offsets) && !PyTuple_Check(offsets)) return tensors.numbers("offsets", offsets);
-    const Py_ssize_t size = PySequence_Size(offsets);
-    for (Py_ssize_t i = 0; i < size; ++i)
-        room.push_back(integer32("offsets", Object(PySequence_GetItem(offsets, i)).get()));
-    return {room.data(), static_cast<int64_t>(room.size()), Device{}};
+    if (offsets == Py_None)
+        throw Error(Errc::InvalidArgument,
+                    "offsets: is None, must say which k each group has; pass an array of int32, or a list of ints");
+    Numbers numbers{};
+    if (PyList_Check(offsets) || PyTuple_Check(offsets)) {
+        const Py_ssize_t size = PySequence_Size(offsets);
+        for (Py_ssize_t i = 0; i < size; ++i)
+            room.push_back(integer32("offsets", Object(PySequence_GetItem(offsets, i)).get()));
+        numbers = {room.data(), static_cast<int64_t>(room.size()), Device{}};
+    } else {
+        numbers = tensors.numbers("offsets", offsets);
+    }
+    if (numbers.size < 2)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("offsets: has length {}, must have at least 2: the begin of each group and the end of "
+                                "the last one; pass as many",
+                                numbers.size));
+    return numbers;
 }
 
 Object k_grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObject* sfa, PyObject* b,
@@ -215,8 +228,7 @@ Object k_grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* 
                              .groups = numbers.size - 1,
                              .offsets_device = numbers.device,
                              .layout = left.layout};
-    const int64_t groups = std::max<int64_t>(problem.groups, 0);  // the library refuses what is below 1
-    Object out = d == Py_None ? tensors.empty_like(a, {groups, problem.a.rows, problem.b.rows}, "float32", "d")
+    Object out = d == Py_None ? tensors.empty_like(a, {problem.groups, problem.a.rows, problem.b.rows}, "float32", "d")
                               : Object::shared(d);
     problem.d = tensors.stack("d", out.get(), Access::Write);
     GemmOptions options =

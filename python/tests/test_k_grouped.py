@@ -75,6 +75,12 @@ def test_offsets_may_be_a_list_of_ints():
         np.testing.assert_array_equal(finegemm.k_grouped_gemm(*args, None, offsets), want)
 
 
+def test_d_is_made_where_it_is_left_out():
+    args = operands(M, N, K, row_b_scales=True)
+    want = finegemm.k_grouped_gemm(*args, None, int32(*OFFSETS))
+    np.testing.assert_array_equal(finegemm.k_grouped_gemm(*args, offsets=int32(*OFFSETS)), want)
+
+
 def test_explain_knows_groups_of_k():
     plan = finegemm.explain(4096, 7168, 32768, device="h200", k_groups=8)
     assert plan["problem"]["k_groups"] == 8
@@ -86,8 +92,10 @@ def test_explain_knows_groups_of_k():
 MISUSES = {
     "nothing to add to": (dict(accumulate=True), "accumulate: is set, but d is None"),
     "int64": (dict(offsets=np.arange(4)), "offsets: has dtype int64, must be int32; convert it"),
-    "no numbers": (dict(offsets=int32()), "groups: is -1, must be from 1 to 1024"),
-    "one number": (dict(offsets=int32(0)), "groups: is 0, must be from 1 to 1024"),
+    "no offsets": (dict(offsets=None), "offsets: is None, must say which k each group has; pass an array of int32, or"),
+    "no numbers": (dict(offsets=int32()), "offsets: has length 0, must have at least 2: the begin of each group"),
+    "an empty list": (dict(offsets=[]), "offsets: has length 0, must have at least 2: the begin of each group"),
+    "one number": (dict(offsets=int32(0)), "offsets: has length 1, must have at least 2: the begin of each group"),
     "numbers out of order": (dict(offsets=int32(0, 256, 128)), "offsets: [2] is 128, must be"),
     "list of too large numbers": (dict(offsets=[0, 2**40]), "offsets: 1099511627776 is given, must fit into 32 bits"),
     "no list of ints": (dict(offsets=[0, "128"]), "offsets: must be an int, not of <class 'str'>"),
