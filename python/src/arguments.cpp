@@ -90,4 +90,21 @@ DType output_named(std::string_view name) {
                 fmt::format("out_dtype: '{}' is neither 'bfloat16' nor 'float32'; pass one of them", name));
 }
 
+Error renamed(const Error& error, const std::string& numbers) {
+    if (error.code() != Errc::InvalidArgument) return error;
+    const std::pair<std::string_view, std::string> names[] = {{"groups: has alignment", "alignment: is"},
+                                                              {"groups: has expected_rows", "expected_m: is"},
+                                                              {"groups: offsets[", numbers + "["},
+                                                              {"groups: indices[", numbers + "["},
+                                                              {"groups: prefix_sums[", numbers + "["},
+                                                              {"groups: masks[", numbers + "["},
+                                                              {"groups:", numbers + ":"},
+                                                              {"with groups;", "with " + numbers + ";"}};
+    std::string message = error.what();
+    for (const auto& [field, argument] : names)
+        if (const size_t at = message.find(field); at != message.npos)
+            return {error.code(), message.replace(at, field.size(), argument)};
+    return error;
+}
+
 }  // namespace finegemm::python

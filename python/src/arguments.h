@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include <finegemm/context.h>
+#include <finegemm/error.h>
 #include <finegemm/tensor.h>
 
 namespace finegemm::python {
@@ -30,5 +32,18 @@ Numerics numerics_named(std::string_view name);
 Compiler compiler_named(std::string_view name);
 /// Of an `out_dtype`.
 DType output_named(std::string_view name);
+
+/// An error about fields of `Groups` as one about Python's arguments. `numbers`: the one that stands for `groups`.
+Error renamed(const Error& error, const std::string& numbers);
+
+/// What `call` returns; its errors are renamed.
+template <typename Call>
+auto with_names_of_python(const char* numbers, const Call& call) {
+    try {
+        return call();
+    } catch (const Error& error) {
+        throw renamed(error, numbers);
+    }
+}
 
 }  // namespace finegemm::python

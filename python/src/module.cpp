@@ -132,25 +132,25 @@ Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObjec
     return out;
 }
 
-/// The one that is given of the four that say which rows a group has.
-Groups groups_of(Tensors& tensors, PyObject* offsets, PyObject* m_indices, PyObject* prefix_sums, PyObject* masked_m) {
-    struct Given {
-        const char* name;
-        GroupForm form;
-        PyObject* x;
-    };
-    const Given all[] = {{"offsets", GroupForm::Offsets, offsets},
+/// An argument that says which rows a group has.
+struct GroupArgument {
+    const char* name;
+    GroupForm form;
+    PyObject* x;
+};
+
+/// The one that is given of the four.
+GroupArgument given_of(PyObject* offsets, PyObject* m_indices, PyObject* prefix_sums, PyObject* masked_m) {
+    const GroupArgument all[] = {{"offsets", GroupForm::Offsets, offsets},
                          {"m_indices", GroupForm::Indices, m_indices},
                          {"prefix_sums", GroupForm::PrefixSums, prefix_sums},
                          {"masked_m", GroupForm::Masked, masked_m}};
-    const auto is_given = [](const Given& g) { return g.x != Py_None; };
+    const auto is_given = [](const GroupArgument& g) { return g.x != Py_None; };
     if (const auto count = std::ranges::count_if(all, is_given); count != 1)
         throw Error(Errc::InvalidArgument, fmt::format("offsets, m_indices, prefix_sums, masked_m: {} of them are "
                                                        "given, must be one; leave the others out",
                                                        count));
-    const Given& given = *std::ranges::find_if(all, is_given);
-    const Numbers numbers = tensors.numbers(given.name, given.x);
-    return {.form = given.form, .data = numbers.data, .size = numbers.size, .device = numbers.device};
+    return *std::ranges::find_if(all, is_given);
 }
 
 Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObject* sfa, PyObject* b,
@@ -158,10 +158,15 @@ Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a,
                          PyObject* masked_m, PyObject* alignment, PyObject* expected_m, PyObject* numerics,
                          PyObject* config, PyObject* check_values, PyObject* num_sms, PyObject* pdl, PyObject* stream) {
     Tensors tensors(imports);
-    Groups groups = groups_of(tensors, offsets, m_indices, prefix_sums, masked_m);
-    groups.alignment = integer("alignment", alignment);
-    groups.expected_rows = integer("expected_m", expected_m);
-    const bool masked = groups.form == GroupForm::Masked;
+    const GroupArgument given = given_of(offsets, m_indices, prefix_sums, masked_m);
+    const Numbers numbers = tensors.numbers(given.name, given.x);
+    const Groups groups{.form = given.form,
+                        .data = numbers.data,
+                        .size = numbers.size,
+                        .alignment = integer("alignment", alignment),
+                        .expected_rows = integer("expected_m", expected_m),
+                        .device = numbers.device};
+    const bool masked = given.form == GroupForm::Masked;
     const auto rows = [&](const char* name, PyObject* x, Access access) {
         return masked ? tensors.stack(name, x, access) : Stack{tensors.matrix(name, x, access)};
     };
@@ -180,7 +185,7 @@ Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a,
         options_of(tensors, out.get(), problem.d.matrix.device, numerics, config, check_values, num_sms, pdl, stream);
     Context& owner = context_in(context);
     const WithoutGil others_run;
-    grouped_gemm(owner, problem, options);
+    with_names_of_python(given.name, [&] { grouped_gemm(owner, problem, options); });
     return out;
 }
 
@@ -284,7 +289,7 @@ Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObj
         plan = explain(shape, gpu, table);
     } else if (k_groups != Py_None) {
         const KGroupedShape of_k{.m = shape.m, .n = shape.n, .k = shape.k, .groups = integer("k_groups", k_groups)};
-        plan = explain(of_k, gpu, table);
+        plan = with_names_of_python("k_groups", [&] { return explain(of_k, gpu, table); });
     } else {
         const GroupedShape of_rows{.m = shape.m,
                                    .n = shape.n,
@@ -292,7 +297,7 @@ Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObj
                                    .groups = integer("groups", groups),
                                    .expected_rows = integer("expected_m", expected_m),
                                    .alignment = integer("alignment", alignment)};
-        plan = explain(of_rows, gpu, table);
+        plan = with_names_of_python("groups", [&] { return explain(of_rows, gpu, table); });
     }
     return Object(PyUnicode_FromStringAndSize(plan.data(), static_cast<Py_ssize_t>(plan.size())));
 }

@@ -105,13 +105,21 @@ MISUSES = {
     "a list": (dict(offsets=[0, 1, 2, 3, 4]), "offsets: list cannot be passed by DLPack"),
     "a matrix": (dict(offsets=np.zeros((1, 5), np.int32)), "offsets: has 2 dimensions, must have 1; reshape it"),
     "every second number": (dict(offsets=np.zeros(10, np.int32)[::2]), "offsets: has stride 2, must be 1; make it"),
-    "too few numbers": (dict(offsets=int32(0, 300)), "groups: has 2 offsets, must have 5"),
-    "numbers out of order": (dict(offsets=int32(0, 9, 8, 9, 9), check_values=True), "groups: offsets[2] is 8, must be"),
+    "too few numbers": (dict(offsets=int32(0, 300)), "offsets: has 2 offsets, must have 5"),
+    "numbers out of order": (dict(offsets=int32(0, 9, 8, 9, 9), check_values=True), "offsets[2] is 8, must be"),
+    "an index of no group": (
+        dict(offsets=None, m_indices=np.full(M, G, np.int32), check_values=True),
+        "m_indices[0] is 4, must be from 0 to 3, or -1 for padding",
+    ),
+    "a sum that is too large": (
+        dict(offsets=None, prefix_sums=int32(0, 0, 0, 301), check_values=True),
+        "prefix_sums[3] is 301, must be from 0 to M = 300",
+    ),
     "odd alignment": (
         dict(offsets=None, prefix_sums=int32(0, 0, 0, 0), alignment=3),
-        "groups: has alignment 3, must be a power of two",
+        "alignment: is 3, must be a power of two",
     ),
-    "expected_m is negative": (dict(expected_m=-5), "groups: has expected_rows -5, must not be negative"),
+    "expected_m is negative": (dict(expected_m=-5), "expected_m: is -5, must not be negative"),
     "b is a matrix": (dict(b=np.zeros((N, K), np.uint8)), "b: has 2 dimensions, must have 3; reshape it"),
     "a is a stack": (dict(a=np.zeros((1, M, K), np.uint8)), "a: has 3 dimensions, must have 2; reshape it"),
     "d is a stack": (dict(d=np.zeros((1, M, N), BF16)), "d: has 3 dimensions, must have 2; reshape it"),
@@ -128,6 +136,21 @@ def test_misuse_is_explained(name):
     assert sentence in str(caught.value)
 
 
+def test_numbers_of_stacks_are_called_masked_m():
+    args, _, _ = case("masked_m")
+    with pytest.raises(finegemm.InvalidArgument, match=r"masked_m: has 3 masks, must have 4 \(the number of rows"):
+        finegemm.grouped_gemm(*args, masked_m=int32(1, 2, 3))
+    with pytest.raises(finegemm.InvalidArgument, match=r"masked_m\[1\] is -2, must be from 0 to M = 300"):
+        finegemm.grouped_gemm(*args, masked_m=int32(1, -2, 3, 4), check_values=True)
+
+
+def test_numbers_that_share_memory_with_d_are_named():
+    args, _, _ = case("offsets")
+    out = np.zeros((M, N), BF16)
+    with pytest.raises(finegemm.InvalidArgument, match="d: shares 20 bytes with offsets; write to memory of its own"):
+        finegemm.grouped_gemm(*args, out, offsets=out.view(np.int32).reshape(-1)[:5])
+
+
 def test_explain_knows_groups():
     plan = finegemm.explain(8192, 4096, 7168, device="h200", groups=64, expected_m=40, alignment=64)
     asked = {"m": 8192, "n": 4096, "k": 7168, "groups": 64, "expected_rows": 40, "alignment": 64}
@@ -135,6 +158,8 @@ def test_explain_knows_groups():
     assert plan["chosen"]["config"]["tile_m"] == 64, "no larger tile fits the alignment"
     with pytest.raises(finegemm.InvalidArgument, match="groups: is 1025, must be from 1 to 1024"):
         finegemm.explain(8192, 4096, 7168, device="h200", groups=1025)
+    with pytest.raises(finegemm.InvalidArgument, match="expected_m: is -1, must not be negative"):
+        finegemm.explain(8192, 4096, 7168, device="h200", groups=64, expected_m=-1)
 
 
 def to_torch(torch, x):

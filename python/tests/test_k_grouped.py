@@ -87,6 +87,8 @@ def test_explain_knows_groups_of_k():
     assert plan["chosen"]["name"].endswith("_kgrouped")
     with pytest.raises(finegemm.InvalidArgument, match="both are given"):
         finegemm.explain(4096, 7168, 32768, device="h200", groups=8, k_groups=8)
+    with pytest.raises(finegemm.InvalidArgument, match="k_groups: is 0, must be from 1 to 1024"):
+        finegemm.explain(4096, 7168, 32768, device="h200", k_groups=0)
 
 
 MISUSES = {
