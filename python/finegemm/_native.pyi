@@ -21,7 +21,7 @@ def gemm(
     pdl: bool,
     prefetch_weights: bool,
     accumulate: bool,
-    out_dtype: str,
+    out_dtype: str | None,
     stream: int | None,
     /,
 ) -> Tensor: ...

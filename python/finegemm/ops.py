@@ -23,7 +23,7 @@ def gemm(
     pdl: bool = False,
     prefetch_weights: bool = False,
     accumulate: bool = False,
-    out_dtype: Literal["bfloat16", "float32"] = "bfloat16",
+    out_dtype: Literal["bfloat16", "float32"] | None = None,
     stream: Any = None,
     context: Context | None = None,
 ) -> Any:
@@ -34,7 +34,7 @@ def gemm(
     a new array of a's library when None.
 
     With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d may
-    then be float32 (when None, `out_dtype` says), and with `accumulate` the product is added to it.
+    then be float32 (a new one if `out_dtype` says so), and with `accumulate` the product is added to it.
 
     On a GPU the work is queued on the current stream of the tensors' library, or on `stream`. `numerics` is of the CPU,
     `config` (a kernel by name, see explain) of the GPU. `check_values` looks for bad scales first. With

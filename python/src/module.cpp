@@ -111,8 +111,8 @@ Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObjec
                  PyObject* out_dtype, PyObject* stream) {
     Tensors tensors(imports);
     check_accumulate(accumulate, d);
-    const std::string_view format = text("out_dtype", out_dtype);
-    static_cast<void>(output_named(format));
+    const std::string_view format = out_dtype == Py_None ? "bfloat16" : text("out_dtype", out_dtype);
+    const DType made = output_named(format);
     GemmArgs problem{.a = tensors.matrix("a", a),
                      .sfa = tensors.matrix("sfa", sfa),
                      .b = tensors.matrix("b", b),
@@ -121,6 +121,9 @@ Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObjec
     Object out =
         d == Py_None ? tensors.empty_like(a, {problem.a.rows, problem.b.rows}, format.data(), "d") : Object::shared(d);
     problem.d = tensors.matrix("d", out.get(), Access::Write);
+    if (out_dtype != Py_None && problem.d.dtype != made)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("out_dtype: is '{}', must be the dtype of d, which has another; leave it out", format));
     GemmOptions options =
         options_of(tensors, out.get(), problem.d.device, numerics, config, check_values, num_sms, pdl, stream);
     options.batch_invariant = choice("batch_invariant", batch_invariant);
@@ -279,6 +282,9 @@ Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObj
                           .row_b_scales = boolean("row_b_scales", row_b_scales),
                           .out_dtype = output_named(text("out_dtype", out_dtype)),
                           .batch_invariant = boolean("batch_invariant", batch_invariant)};
+    if (groups == Py_None && (integer("expected_m", expected_m) != 0 || integer("alignment", alignment) != 0))
+        throw Error(Errc::InvalidArgument, "expected_m, alignment: say what groups of rows are like, but groups is "
+                                           "None; pass it, or leave them out");
     const bool one_product = groups == Py_None && k_groups == Py_None;
     if (!one_product && (shape.row_b_scales || shape.out_dtype != DType::BF16))
         throw Error(Errc::InvalidArgument, "row_b_scales, out_dtype: say what gemm takes, but groups or k_groups are "

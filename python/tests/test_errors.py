@@ -85,6 +85,7 @@ MISUSES = {
     "accumulate without d": change(d=lambda _: None, accumulate=lambda _: True),
     "accumulate into bfloat16": change(accumulate=lambda _: True),
     "out_dtype is unknown": change(out_dtype=lambda _: "float16"),
+    "out_dtype is not that of d": change(out_dtype=lambda _: "float32"),
     "stream is a string": change(stream=lambda _: "main"),
     "config has a NUL": change(config=lambda _: "m64n128\0s4"),
     "context is a number": change(context=lambda _: 3),
@@ -111,6 +112,8 @@ MISUSES = {
     ),
     "scales of rows of b and groups": lambda: finegemm.explain(1, 8, 16, device="h200", groups=2, row_b_scales=True),
     "float32 and groups of k": lambda: finegemm.explain(1, 8, 128, device="h200", k_groups=2, out_dtype="float32"),
+    "alignment without groups": lambda: finegemm.explain(64, 64, 512, device="h200", alignment=77),
+    "expected_m without groups": lambda: finegemm.explain(64, 64, 512, device="h200", k_groups=4, expected_m=5),
     "extent has more than 64 bits": lambda: finegemm.explain(2**70, 8, 16),
     "extent is negative": lambda: finegemm.explain(-1, 8, 16, device="h200"),
 }

@@ -81,6 +81,13 @@ def test_without_ml_dtypes_only_formats_that_numpy_lacks_are_missing(monkeypatch
         finegemm.quantize_rows(x)
 
 
+def test_out_dtype_may_say_what_d_is():
+    args, bits = operands(16, 32, 128, row_b_scales=True), np.empty((16, 32), np.uint16)
+    assert finegemm.gemm(*args, bits, out_dtype="bfloat16") is bits
+    with pytest.raises(finegemm.InvalidArgument, match="out_dtype: is 'bfloat16', must be the dtype of d"):
+        finegemm.gemm(*args, np.empty((16, 32), np.float32), out_dtype="bfloat16")
+
+
 def test_integers_stand_for_the_bits_of_floats():
     a, sfa, b, sfb = operands(16, 32, 128)
     out = np.empty((16, 32), np.uint16)

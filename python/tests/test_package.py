@@ -80,5 +80,5 @@ def test_flags_are_booleans(function, flag):
     for no in (False, np.False_):
         call(no)
     for wrong in ("no", 0, [], np.zeros(1)):
-        with pytest.raises(TypeError, match=f"{flag}: must be True or False, not of <class '.*{type(wrong).__name__}'>"):
+        with pytest.raises(TypeError, match=f"{flag}: must be True or False, not of <class '.*'>"):
             call(wrong)
