@@ -49,9 +49,15 @@ def _capsule(producer: str, x: Any) -> Any:
 def _torch_exported(name: str, x: Any) -> Any:
     if str(x.dtype) == "torch.float8_e4m3fn":
         return x.view(sys.modules["torch"].uint8)
-    if "float8" not in str(x.dtype):
-        return x
-    raise InvalidArgument(f"{name}: has dtype {x.dtype}, must be torch.float8_e4m3fn; convert it")
+    _check_eight_bits(name, x)
+    return x
+
+
+def _check_eight_bits(name: str, x: Any) -> None:
+    if "float8" in str(x.dtype):
+        raise InvalidArgument(
+            f"{name}: has dtype {x.dtype}, but of 8-bit floats only float8_e4m3fn is taken; convert it"
+        )
 
 
 def _numpy_exported(name: str, x: Any, writable: bool) -> Any:
@@ -60,6 +66,7 @@ def _numpy_exported(name: str, x: Any, writable: bool) -> Any:
         return x
     if x.dtype.name in _BITS:
         x = x.view(_BITS[x.dtype.name])
+    _check_eight_bits(name, x)
     if x.flags.writeable:
         return x
     if writable:

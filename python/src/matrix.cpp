@@ -29,6 +29,14 @@ std::string name_of(DLDataType t) {
     return fmt::format("DLPack type {} of {} bits", static_cast<int>(t.code), bits);
 }
 
+/// Formats that the argument `name` may have.
+std::string_view wanted_by(std::string_view name) {
+    if (name == "a" || name == "b" || name == "q") return "float8_e4m3fn (or uint8, its bits)";
+    if (name == "d") return "bfloat16 (or uint16, its bits) or float32";
+    if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
+    return "float32";  // scales
+}
+
 DType dtype_of(std::string_view name, DLDataType t) {
     if (t.lanes == 1) {
         if (t.code == kDLFloat && t.bits == 32) return DType::F32;
@@ -39,9 +47,7 @@ DType dtype_of(std::string_view name, DLDataType t) {
         if (t.code == kDLUInt && t.bits == 16) return DType::BF16;
     }
     throw Error(Errc::InvalidArgument,
-                fmt::format("{}: has dtype {}, which is none of float8_e4m3fn (or uint8, its bits), "
-                            "bfloat16 (or uint16, its bits), float16 and float32; convert it",
-                            name, name_of(t)));
+                fmt::format("{}: has dtype {}, must be {}; convert it", name, name_of(t), wanted_by(name)));
 }
 
 Device device_of(std::string_view name, DLDevice d) {

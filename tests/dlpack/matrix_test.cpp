@@ -77,6 +77,19 @@ TEST(DlpackMatrix, OtherFormatsAreNamed) {
     }
 }
 
+TEST(DlpackMatrix, FormatsThatTheArgumentTakesAreOffered) {
+    const std::pair<const char*, const char*> cases[] = {
+        {"a", "a: has dtype float64, must be float8_e4m3fn (or uint8, its bits); convert it"},
+        {"sfb", "sfb: has dtype float64, must be float32; convert it"},
+        {"d", "d: has dtype float64, must be bfloat16 (or uint16, its bits) or float32; convert it"},
+        {"x", "x: has dtype float64, must be bfloat16 (or uint16, its bits), float16 or float32; convert it"}};
+    for (const auto& [name, sentence] : cases) {
+        Tensor t;
+        t.dl.dtype = {kDLFloat, 64, 1};
+        EXPECT_STREQ(error_of([&] { matrix_of(name, t.dl); }).what(), sentence);
+    }
+}
+
 TEST(DlpackMatrix, DevicesAreTheCpuAndCuda) {
     const auto device_of = [](DLDevice device) {
         Tensor t;
