@@ -47,6 +47,8 @@ def _capsule(producer: str, x: Any) -> Any:
 
 
 def _torch_exported(name: str, x: Any) -> Any:
+    if x.is_meta:   # fake ones come without an address, which the native module sees
+        raise InvalidArgument(f"{name}: is a meta tensor, which has no memory; pass a tensor that has")
     if str(x.dtype) == "torch.float8_e4m3fn":
         return x.view(sys.modules["torch"].uint8)
     _check_eight_bits(name, x)

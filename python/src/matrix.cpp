@@ -1,6 +1,7 @@
 // DLPack tensors as the library's matrices. Layer: front end.
 #include "matrix.h"
 
+#include <algorithm>
 #include <string>
 
 #include <finegemm/error.h>
@@ -78,6 +79,14 @@ void check_contiguous(std::string_view name, const DLTensor& tensor) {
 }
 
 }  // namespace
+
+void check_memory(std::string_view name, const DLTensor& tensor) {
+    if (tensor.data || std::ranges::count(tensor.shape, tensor.shape + tensor.ndim, 0) > 0) return;
+    throw Error(Errc::InvalidArgument,
+                fmt::format("{}: has no memory, as fake and meta tensors have none; pass a tensor that has (for "
+                            "torch.compile, make the call a custom operator)",
+                            name));
+}
 
 Matrix matrix_of(std::string_view name, const DLTensor& tensor) {
     check_dimensions(name, tensor, 2);

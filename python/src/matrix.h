@@ -10,8 +10,12 @@
 
 namespace finegemm::python {
 
+// All throw Error that calls the tensor `name`.
+
+/// That there is an address unless the tensor is empty.
+void check_memory(std::string_view name, const DLTensor& tensor);
+
 /// A view of `tensor`. Formats that a producer cannot name come as their bits: uint8 is e4m3, uint16 is bf16.
-/// Throws Error that calls the tensor `name`.
 Matrix matrix_of(std::string_view name, const DLTensor& tensor);
 
 /// The same of three dimensions, the first of which counts matrices.

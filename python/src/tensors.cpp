@@ -59,13 +59,19 @@ const DLTensor& Tensors::exported(const char* name, PyObject* x, Access access) 
 }
 
 /// Its shape and strides are borrowed.
-DLTensor Tensors::tensor(const char* name, PyObject* x, Access access) {
+DLTensor Tensors::borrowed(const char* name, PyObject* x, Access access) {
     DLTensor tensor;
     if (const DLPackExchangeAPI* exchange = exchange_of(x)) {
         if (exchange->dltensor_from_py_object_no_sync(x, &tensor) == 0) return tensor;
         PyErr_Clear();  // what follows fails too, and says for which argument
     }
     return exported(name, x, access);
+}
+
+DLTensor Tensors::tensor(const char* name, PyObject* x, Access access) {
+    const DLTensor tensor = borrowed(name, x, access);
+    check_memory(name, tensor);
+    return tensor;
 }
 
 Matrix Tensors::matrix(const char* name, PyObject* x, Access access) {

@@ -48,6 +48,7 @@ public:
 private:
     const DLPackExchangeAPI* exchange_of(PyObject* x);
     const DLTensor& exported(const char* name, PyObject* x, Access access);
+    DLTensor borrowed(const char* name, PyObject* x, Access access);
     DLTensor tensor(const char* name, PyObject* x, Access access);
 
     const Imports& imports_;

@@ -73,11 +73,28 @@ def test_parameters_are_tensors():
     assert torch.equal(out, finegemm.gemm(a, sfa, b, sfb))
 
 
-def test_tensors_without_memory_are_refused_by_name():
+def test_sparse_tensors_are_refused_by_name():
     a, sfa, b, sfb = tensors(operands(16, 32, 128))
-    for nowhere in (sfa.to("meta"), sfa.to_sparse()):
-        with pytest.raises(finegemm.InvalidArgument, match="sfa: Tensor of torch.float32 cannot be passed"):
-            finegemm.gemm(a, nowhere, b, sfb)
+    with pytest.raises(finegemm.InvalidArgument, match="sfa: Tensor of torch.float32 cannot be passed"):
+        finegemm.gemm(a, sfa.to_sparse(), b, sfb)
+
+
+def test_meta_tensors_are_refused_by_name():
+    a, sfa, b, sfb = tensors(operands(16, 32, 128))
+    for changed in ((a.to("meta"), sfa, b, sfb), (a, sfa.to("meta"), b, sfb)):
+        with pytest.raises(finegemm.InvalidArgument, match="^s?f?a: is a meta tensor, which has no memory; pass a"):
+            finegemm.gemm(*changed)
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+@pytest.mark.parametrize("torch_is", [pytest.param("new", marks=exchange_api), "older"])
+def test_fake_tensors_are_refused_by_name(torch_is, request):
+    if torch_is == "older":
+        request.getfixturevalue("older_torch")
+    fake = pytest.importorskip("torch._subclasses.fake_tensor").FakeTensorMode()
+    a, sfa, b, sfb = tensors(operands(16, 32, 128))
+    with pytest.raises(finegemm.InvalidArgument, match="sfa: has no memory, as fake and meta tensors have none"):
+        finegemm.gemm(a, fake.from_tensor(sfa), b, sfb)
 
 
 def test_other_eight_bit_floats_are_refused_and_not_misread():

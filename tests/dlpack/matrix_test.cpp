@@ -159,6 +159,15 @@ TEST(DlpackNumbers, AreAContiguousVectorOfInt32) {
     EXPECT_TRUE(contains(error_of([&] { numbers_of("x", t.dl); }), "x: has 0 dimensions, must have 1"));
 }
 
+TEST(DlpackTensors, HaveMemoryUnlessTheyAreEmpty) {
+    Tensor t;
+    check_memory("x", t.dl);
+    t.dl.data = nullptr;
+    EXPECT_TRUE(contains(error_of([&] { check_memory("x", t.dl); }), "x: has no memory, as fake and meta tensors"));
+    t.shape[1] = 0;
+    check_memory("x", t.dl);
+}
+
 TEST(DlpackMatrix, HasTwoDimensions) {
     for (const int dimensions : {0, 1, 3}) {
         Tensor t;
