@@ -25,6 +25,9 @@ def exported(name: str, x: Any, writable: bool) -> Any:
     producer = _producer(x)
     view = x
     if producer == "torch":
+        check_sign(name, x)
+        if writable:
+            check_grad(name, x)
         view = _torch_exported(name, x)
     elif producer == "numpy":
         view = _numpy_exported(name, x, writable)
@@ -44,6 +47,23 @@ def _capsule(producer: str, x: Any) -> Any:
         return x.__dlpack__(max_version=DLPACK_VERSION)
     except TypeError:   # its library knows nothing of versions
         return x.__dlpack__()
+
+
+def check_sign(name: str, x: Any) -> None:
+    """Refuses views of torch that negate what lies in memory, of which DLPack does not tell."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor) and x.is_neg():
+        raise InvalidArgument(f"{name}: is a view that negates what lies in memory; pass {name}.resolve_neg()")
+
+
+def check_grad(name: str, x: Any) -> None:
+    """Refuses an output whose gradient would be of what it was before."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor) and x.requires_grad and torch.is_grad_enabled():
+        raise InvalidArgument(
+            f"{name}: requires grad, but autograd does not see what is written to it; pass {name}.detach(), or call "
+            "under torch.no_grad()"
+        )
 
 
 def _torch_exported(name: str, x: Any) -> Any:

@@ -118,8 +118,8 @@ Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObjec
                      .b = tensors.matrix("b", b),
                      .sfb = tensors.matrix("sfb", sfb),
                      .d = {}};
-    Object out =
-        d == Py_None ? tensors.empty_like(a, {problem.a.rows, problem.b.rows}, format.data(), "d") : Object::shared(d);
+    Object out = d == Py_None ? tensors.empty_like(a, {problem.a.rows, problem.b.rows}, format.data(), "d")
+                              : tensors.output("d", d);
     problem.d = tensors.matrix("d", out.get(), Access::Write);
     if (out_dtype != Py_None && problem.d.dtype != made)
         throw Error(Errc::InvalidArgument,
@@ -145,9 +145,9 @@ struct GroupArgument {
 /// The one that is given of the four.
 GroupArgument given_of(PyObject* offsets, PyObject* m_indices, PyObject* prefix_sums, PyObject* masked_m) {
     const GroupArgument all[] = {{"offsets", GroupForm::Offsets, offsets},
-                         {"m_indices", GroupForm::Indices, m_indices},
-                         {"prefix_sums", GroupForm::PrefixSums, prefix_sums},
-                         {"masked_m", GroupForm::Masked, masked_m}};
+                                 {"m_indices", GroupForm::Indices, m_indices},
+                                 {"prefix_sums", GroupForm::PrefixSums, prefix_sums},
+                                 {"masked_m", GroupForm::Masked, masked_m}};
     const auto is_given = [](const GroupArgument& g) { return g.x != Py_None; };
     if (const auto count = std::ranges::count_if(all, is_given); count != 1)
         throw Error(Errc::InvalidArgument, fmt::format("offsets, m_indices, prefix_sums, masked_m: {} of them are "
@@ -180,7 +180,7 @@ Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a,
                             .d = {},
                             .groups = groups};
     const int64_t m = problem.a.matrix.rows, n = problem.b.matrix.rows;
-    Object out = d != Py_None ? Object::shared(d)
+    Object out = d != Py_None ? tensors.output("d", d)
                  : masked     ? tensors.empty_like(a, {problem.a.count, m, n}, "bfloat16", "d")
                               : tensors.empty_like(a, {m, n}, "bfloat16", "d");
     problem.d = rows("d", out.get(), Access::Write);
@@ -237,7 +237,7 @@ Object k_grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* 
                              .offsets_device = numbers.device,
                              .layout = left.layout};
     Object out = d == Py_None ? tensors.empty_like(a, {problem.groups, problem.a.rows, problem.b.rows}, "float32", "d")
-                              : Object::shared(d);
+                              : tensors.output("d", d);
     problem.d = tensors.stack("d", out.get(), Access::Write);
     GemmOptions options =
         options_of(tensors, out.get(), problem.d.matrix.device, numerics, config, check_values, num_sms, pdl, stream);
@@ -256,9 +256,10 @@ Object quantize_into(const Imports& imports, PyObject* context, PyObject* x, PyO
     Tensors tensors(imports);
     const Matrix in = tensors.matrix("x", x);
     const int64_t scale_rows = SquareBlocks ? blocks(in.rows) : in.rows;
-    Object out = q == Py_None ? tensors.empty_like(x, {in.rows, in.cols}, "float8_e4m3fn", "q") : Object::shared(q);
+    Object out =
+        q == Py_None ? tensors.empty_like(x, {in.rows, in.cols}, "float8_e4m3fn", "q") : tensors.output("q", q);
     Object out_scales = scales == Py_None ? tensors.empty_like(x, {scale_rows, blocks(in.cols)}, "float32", "scales")
-                                          : Object::shared(scales);
+                                          : tensors.output("scales", scales);
     const Matrix out_matrix = tensors.matrix("q", out.get(), Access::Write);
     const Matrix scale_matrix = tensors.matrix("scales", out_scales.get(), Access::Write);
     const QuantizeOptions options{.power_of_two_scales = boolean("power_of_two_scales", power_of_two_scales),
@@ -283,8 +284,9 @@ Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObj
                           .out_dtype = output_named(text("out_dtype", out_dtype)),
                           .batch_invariant = boolean("batch_invariant", batch_invariant)};
     if (groups == Py_None && (integer("expected_m", expected_m) != 0 || integer("alignment", alignment) != 0))
-        throw Error(Errc::InvalidArgument, "expected_m, alignment: say what groups of rows are like, but groups is "
-                                           "None; pass it, or leave them out");
+        throw Error(Errc::InvalidArgument,
+                    "expected_m, alignment: say what groups of rows are like, but groups is None; pass it, or leave "
+                    "them out");
     const bool one_product = groups == Py_None && k_groups == Py_None;
     if (!one_product && (shape.row_b_scales || shape.out_dtype != DType::BF16))
         throw Error(Errc::InvalidArgument, "row_b_scales, out_dtype: say what gemm takes, but groups or k_groups are "
@@ -356,9 +358,12 @@ int set_up(PyObject* module) {
         imports->errors = Object(PyImport_ImportModule("finegemm.errors"));
         const Object arrays(PyImport_ImportModule("finegemm.arrays"));
         imports->exported = Object(PyObject_GetAttrString(arrays.get(), "exported"));
+        imports->check_sign = Object(PyObject_GetAttrString(arrays.get(), "check_sign"));
+        imports->check_grad = Object(PyObject_GetAttrString(arrays.get(), "check_grad"));
         imports->empty_like = Object(PyObject_GetAttrString(arrays.get(), "empty_like"));
         imports->current_stream = Object(PyObject_GetAttrString(arrays.get(), "current_stream"));
         imports->exchange_name = Object(PyUnicode_InternFromString("__dlpack_c_exchange_api__"));
+        imports->requires_grad = Object(PyUnicode_InternFromString("requires_grad"));
         return 0;
     } catch (const PythonError&) {
         return -1;

@@ -20,6 +20,14 @@ Object call(const Object& function, const Objects&... arguments) {
     return Object(PyObject_CallFunctionObjArgs(function.get(), arguments..., nullptr));
 }
 
+/// Of an attribute that x may lack.
+bool is_true(PyObject* x, const Object& attribute) {
+    PyObject* value = PyObject_GetAttr(x, attribute.get());
+    if (value) return Object(value).get() == Py_True;
+    PyErr_Clear();
+    return false;
+}
+
 }  // namespace
 
 /// The functions of x's type; null where it has none that are known here.
@@ -58,11 +66,21 @@ const DLTensor& Tensors::exported(const char* name, PyObject* x, Access access) 
     return versioned->dl_tensor;
 }
 
+/// Torch keeps the sign of imaginary parts of conjugates in a bit, of which DLPack does not tell. They have no stride
+/// of 1, and only tensors like that are asked: most calls are not to pay for it.
+void Tensors::check_sign(const char* name, PyObject* x, const DLTensor& tensor) {
+    if (tensor.strides && std::ranges::count(tensor.strides, tensor.strides + tensor.ndim, 1) == 0)
+        call(imports_.check_sign, string(name).get(), x);
+}
+
 /// Its shape and strides are borrowed.
 DLTensor Tensors::borrowed(const char* name, PyObject* x, Access access) {
     DLTensor tensor;
     if (const DLPackExchangeAPI* exchange = exchange_of(x)) {
-        if (exchange->dltensor_from_py_object_no_sync(x, &tensor) == 0) return tensor;
+        if (exchange->dltensor_from_py_object_no_sync(x, &tensor) == 0) {
+            check_sign(name, x, tensor);
+            return tensor;
+        }
         PyErr_Clear();  // what follows fails too, and says for which argument
     }
     return exported(name, x, access);
@@ -93,6 +111,12 @@ Object Tensors::empty_like(PyObject* x, std::initializer_list<int64_t> shape, co
     std::ranges::transform(shape, extents.begin(), integer);
     return call(imports_.empty_like, x, string(format).get(), string(name).get(), extents[0].get(), extents[1].get(),
                 extents[2].get());
+}
+
+Object Tensors::output(const char* name, PyObject* given) {
+    if (exchange_of(given) && is_true(given, imports_.requires_grad))
+        call(imports_.check_grad, string(name).get(), given);
+    return Object::shared(given);
 }
 
 Stream Tensors::stream(PyObject* given, PyObject* x, Device device) {

@@ -16,9 +16,11 @@ namespace finegemm::python {
 
 /// What the module keeps.
 struct Imports {
-    Object errors;                                // finegemm.errors
-    Object exported, empty_like, current_stream;  // functions of finegemm.arrays
-    Object exchange_name;                         // "__dlpack_c_exchange_api__"
+    Object errors;  // finegemm.errors
+    // Functions of finegemm.arrays.
+    Object exported, check_sign, check_grad, empty_like, current_stream;
+    Object exchange_name;  // "__dlpack_c_exchange_api__"
+    Object requires_grad;  // "requires_grad"
 };
 
 enum class Access { Read, Write };
@@ -41,6 +43,8 @@ public:
     KOperand k_operand(const char* name, PyObject* x, const Matrix& scales);
     /// A new row-major tensor of x's library on x's device; `shape`: of two or three dimensions.
     Object empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format, const char* name) const;
+    /// `given`, unless autograd is to know what is written to it, which it does not see.
+    Object output(const char* name, PyObject* given);
     /// `given`, a number, where it is not None; else the stream on which the library of `x`, which is on `device`,
     /// works now.
     Stream stream(PyObject* given, PyObject* x, Device device);
@@ -48,6 +52,7 @@ public:
 private:
     const DLPackExchangeAPI* exchange_of(PyObject* x);
     const DLTensor& exported(const char* name, PyObject* x, Access access);
+    void check_sign(const char* name, PyObject* x, const DLTensor& tensor);
     DLTensor borrowed(const char* name, PyObject* x, Access access);
     DLTensor tensor(const char* name, PyObject* x, Access access);
 

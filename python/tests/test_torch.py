@@ -86,15 +86,42 @@ def test_meta_tensors_are_refused_by_name():
             finegemm.gemm(*changed)
 
 
-@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
-@pytest.mark.parametrize("torch_is", [pytest.param("new", marks=exchange_api), "older"])
-def test_fake_tensors_are_refused_by_name(torch_is, request):
-    if torch_is == "older":
+@pytest.fixture(params=[pytest.param("new", marks=exchange_api), "older"])
+def each_torch(request):
+    if request.param == "older":
         request.getfixturevalue("older_torch")
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+def test_fake_tensors_are_refused_by_name(each_torch):
     fake = pytest.importorskip("torch._subclasses.fake_tensor").FakeTensorMode()
     a, sfa, b, sfb = tensors(operands(16, 32, 128))
     with pytest.raises(finegemm.InvalidArgument, match="sfa: has no memory, as fake and meta tensors have none"):
         finegemm.gemm(a, fake.from_tensor(sfa), b, sfb)
+
+
+def test_outputs_that_require_grad_are_refused_where_autograd_records(each_torch):
+    args = tensors(operands(16, 32, 128))
+    d, x, q = (torch.zeros(shape) for shape in ((16, 32), (16, 128), (16, 128)))
+    d, q, scales = d.bfloat16().requires_grad_(), q.byte(), torch.zeros(16, 1, requires_grad=True)
+    for name, call in (
+        ("d", lambda: finegemm.gemm(*args, d)),
+        ("scales", lambda: finegemm.quantize_rows(x, q, scales)),
+    ):
+        with pytest.raises(finegemm.InvalidArgument, match=rf"^{name}: requires grad, .* pass {name}\.detach\(\), or"):
+            call()
+        with torch.no_grad():
+            call()
+    assert torch.equal(d.detach(), finegemm.gemm(*args)) and not finegemm.gemm(*args).requires_grad
+
+
+def test_negated_views_are_refused(each_torch):
+    a, _, b, sfb = tensors(operands(16, 32, 256))
+    imaginary = torch.full((16, 2), 1 - 1j).conj().imag
+    with pytest.raises(finegemm.InvalidArgument, match=r"^sfa: is a view that negates .* pass sfa\.resolve_neg\(\)"):
+        finegemm.gemm(a, imaginary, b, sfb)
+    want = finegemm.gemm(a, torch.ones(16, 2), b, sfb)
+    assert torch.equal(finegemm.gemm(a, imaginary.resolve_neg(), b, sfb), want)
 
 
 def test_other_eight_bit_floats_are_refused_and_not_misread():
