@@ -1,5 +1,6 @@
 """FP8 matrix products with fine-grained scales: tensors of any DLPack producer go in without a copy."""
 
+from finegemm._native import version as __version__
 from finegemm.context import Context
 from finegemm.errors import (
     CompileError,
@@ -23,6 +24,7 @@ __all__ = [
     "IoError",
     "OutOfMemory",
     "Unsupported",
+    "__version__",
     "explain",
     "gemm",
     "grouped_gemm",

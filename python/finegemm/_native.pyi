@@ -5,6 +5,8 @@ from typing import Any
 Handle = Any
 Tensor = Any
 
+version: str
+
 def context(options: dict[str, str | int | bool], /) -> Handle: ...
 def gemm(
     context: Handle,

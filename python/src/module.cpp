@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <finegemm/c_api.h>
 #include <finegemm/context.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
@@ -364,7 +365,7 @@ int set_up(PyObject* module) {
         imports->current_stream = Object(PyObject_GetAttrString(arrays.get(), "current_stream"));
         imports->exchange_name = Object(PyUnicode_InternFromString("__dlpack_c_exchange_api__"));
         imports->requires_grad = Object(PyUnicode_InternFromString("requires_grad"));
-        return 0;
+        return PyModule_AddStringConstant(module, "version", finegemm_version());
     } catch (const PythonError&) {
         return -1;
     }

@@ -1,5 +1,6 @@
 """The package itself."""
 
+import importlib.metadata
 import importlib.resources
 import subprocess
 import sys
@@ -14,6 +15,10 @@ import finegemm
 def test_every_public_name_exists_and_is_documented():
     for name in finegemm.__all__:
         assert getattr(finegemm, name).__doc__, name
+
+
+def test_the_version_is_that_of_the_distribution():
+    assert finegemm.__version__ == importlib.metadata.version("finegemm")
 
 
 def test_type_checkers_find_types():
