@@ -11,8 +11,9 @@ from finegemm.errors import InvalidArgument
 class Context:
     """Owns kernels, caches and options; calls without one share a default context.
 
-    An option that is not given has the value that the environment says (docs/jit.md). Contexts are safe to use from
-    several threads.
+    An option that is not given has the value that the environment says (docs/jit.md). `python_prefix`, where NVRTC is
+    looked for, is this interpreter's, sys.prefix; with None the environment says that, too. Contexts are safe to use
+    from several threads.
     """
 
     def __init__(

@@ -36,6 +36,9 @@ def gemm(
     With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d may
     then be float32 (a new one if `out_dtype` says so), and with `accumulate` the product is added to it.
 
+    Autograd does not see the call: the result is detached, even where an operand requires grad. A d that does is
+    refused unless grad mode is off.
+
     On a GPU the work is queued on the current stream of the tensors' library, or on `stream`. `numerics` is of the CPU,
     `config` (a kernel by name, see explain) of the GPU. `check_values` looks for bad scales first. With
     `batch_invariant` the bits of a row of d do not depend on the other rows or on their number. `num_sms`: how many SMs
@@ -200,7 +203,8 @@ def quantize_rows(
     """Casts x [M, K] to e4m3 with a scale for each row and 128 columns, as activations have. Returns (q, scales).
 
     x: bfloat16 (or uint16, its bits), float16 or float32, K contiguous. scales [M, ceil(K/128)] = largest
-    magnitude / 448, rounded up to a power of two if asked. New arrays of x's library unless given.
+    magnitude / 448, rounded up to a power of two if asked. New arrays of x's library unless given. Autograd does not
+    see the call: the results are detached, even where x requires grad.
     """
     return _quantize(_native.quantize_rows, x, q, scales, power_of_two_scales, stream, context)
 
