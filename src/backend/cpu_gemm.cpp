@@ -17,9 +17,6 @@ namespace finegemm {
 
 namespace {
 
-// Of the highest tile of a kernel.
-constexpr uint32_t kMostTileRows = 256;
-
 template <typename T>
 std::vector<T> sums_of(const CpuTile& t) {
     return std::vector<T>(static_cast<size_t>(t.rows * kCpuTileCols));
@@ -108,9 +105,9 @@ Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config
     const plan::DeviceSpec& h200 = *plan::find_device("h200");
     if (config.empty()) return arithmetic_of(plan::choose(problem, h200).config);
     const GemmConfig named = plan::config_named(config);
-    // As the GPU says it. But these may be some rows of a product that has enough for any tile.
+    // As the GPU says it. But these may be some rows of a product, which has enough for the kernel's tiles.
     plan::Problem whole = problem;
-    whole.m = std::max(whole.m, kMostTileRows);
+    whole.m = std::max(whole.m, named.tile_m * cluster_tiles_m(named));
     if (const auto why_not = plan::rejected(whole, h200, named); !why_not.empty())
         throw Error(Errc::InvalidArgument, fmt::format("config: '{0}' cannot take a GEMM of {1} x {2} x {3}: {4}; "
                                                        "`finegemm explain {1} {2} {3}` lists the kernels that can",

@@ -55,8 +55,9 @@ void cpu_k_grouped_gemm(const KGroupedGemmArgs& args, const GemmOptions& options
         if (const KRange blocks = layout.group(g); blocks.size() > 0 || !options.accumulate)
             parts.push_back(gemm_of(args, g, blocks));
     const bool model = options.numerics == Numerics::Hopper && !parts.empty() && args.a.cols > 0;
-    const plan::Problem problem = problem_of(args, options.batch_invariant.value_or(false), options);
-    const Arithmetic kernel = model ? arithmetic_of(problem, options.config) : Arithmetic{};
+    const Arithmetic kernel =
+        model ? arithmetic_of(problem_of(args, options.batch_invariant.value_or(false), options), options.config)
+              : Arithmetic{};
     const int64_t tiles = cpu_tiles_of(args.d.matrix.rows, args.d.matrix.cols);
     pool.parallel_for(tiles * static_cast<int64_t>(parts.size()), [&](int64_t i) {
         const CpuTile tile = cpu_tile_at(parts[static_cast<size_t>(i / tiles)], i % tiles);

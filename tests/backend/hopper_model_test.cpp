@@ -301,6 +301,8 @@ TEST(HopperModel, TakesThePlannersOrderWithoutAName) {
     const Arithmetic other{.splits = 2, .teams = 2};
     EXPECT_EQ(arithmetic_of(problem, kernel_with(other)), other);
     EXPECT_EQ(arithmetic_of(problem, "m256n128s4w2"), Arithmetic{}) << "these may be some rows of a product";
+    const plan::Problem few_sms = problem_of(p.args(), {.num_sms = 16});
+    EXPECT_EQ(arithmetic_of(few_sms, "m64n32s6w1_splitK8_x2"), Arithmetic{.splits = 8}) << "two tiles of eight CTAs";
 }
 
 /// Bits of the first rows of D when those rows of A are the first of `m`. The second half of K nearly cancels the
