@@ -27,7 +27,7 @@ constexpr int kBlocks = 4000;
 
 template <int N, int Warpgroups, int Work>
 __global__ void __launch_bounds__(Warpgroups * 128)
-    blocks(float row_scale, float block_scale, long long* clocks, float* sink) {
+    blocks(float row_scale, float block_scale, int late, long long* clocks, float* sink) {
     char* shared = aligned_shared();
     for (uint32_t i = threadIdx.x; i < (64 * Warpgroups + N) * kRowBytes; i += blockDim.x) shared[i] = 0;
     ptx::fence_proxy_async_shared();
@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(Warpgroups * 128)
     const uint64_t b = wgmma_descriptor(base + Warpgroups * 64 * kRowBytes);
     float sum[N / 2] = {}, block[N / 2];
     const long long start = now();
+    while (now() - start < threadIdx.x / 128 * late) {}
 #pragma unroll 1
     for (int i = 0; i < kBlocks; ++i) {
         ptx::wgmma_fence();
@@ -57,11 +58,11 @@ __global__ void __launch_bounds__(Warpgroups * 128)
 }
 
 template <int N, int Warpgroups, int Work>
-void measure(std::vector<Row>& rows, int sms, long long* clocks, float* sink) {
+void measure(std::vector<Row>& rows, int sms, long long* clocks, float* sink, int late = 0) {
     const size_t bytes = (64 * Warpgroups + N) * kRowBytes + 1024;
     allow_shared(blocks<N, Warpgroups, Work>, bytes);
     for (int repeat = 0; repeat < 2; ++repeat) {
-        blocks<N, Warpgroups, Work><<<sms, Warpgroups * 128, bytes>>>(1, 1, clocks, sink);
+        blocks<N, Warpgroups, Work><<<sms, Warpgroups * 128, bytes>>>(1, 1, late, clocks, sink);
         CHECK(cudaDeviceSynchronize());
     }
     std::vector<double> each;
@@ -70,6 +71,7 @@ void measure(std::vector<Row>& rows, int sms, long long* clocks, float* sink) {
                        .add("n", N)
                        .add("warpgroups", Warpgroups)
                        .add("work", Work)
+                       .add("late", late)
                        .add("clocks", median(each))
                        .add("of_tensor_rate", 2 * N / median(each)));
 }
@@ -97,5 +99,8 @@ int main() {
     probe::measure_work<128, 1>(rows, sms, clocks, sink);
     probe::measure_work<128, 2>(rows, sms, clocks, sink);
     probe::measure_work<128, 3>(rows, sms, clocks, sink);
+    for (int late = 32; late <= 128; late += 32) probe::measure<64, 2, 1>(rows, sms, clocks, sink, late);
+    for (int late = 32; late <= 256; late += 32) probe::measure<128, 2, 1>(rows, sms, clocks, sink, late);
+    for (int late = 64; late <= 256; late += 64) probe::measure<128, 3, 1>(rows, sms, clocks, sink, late);
     probe::print("promotion", rows);
 }

@@ -2,8 +2,12 @@
 // rows of A and tile_n rows of B for each 128 of K into a ring of stages; another warp lets a stage go as soon as it is
 // full. CTAs have the tiles of D in bands of four, one below the other, and those of 64x80 load all of their rows of B.
 //
+// One thread starts all loads, or each of two those of an operand, or two take turns with the k-blocks; rows of B come
+// in one load or in several.
+//
 // Predictions. 53 bytes a clock and SM, what SMs get that load the same boxes (sharing): 330 clocks for a k-block of
-// 64x72, 480 for one of 128x72. From memory no less, but for the first stages.
+// 64x72, 480 for one of 128x72. From memory no less, but for the first stages. Two threads: half the clocks of one
+// where that takes longer than the loads themselves.
 #include <cuda.h>
 
 #include <finegemm/device/ptx/tma.cuh>
@@ -26,26 +30,42 @@ struct Shape {
     uint32_t ctas() const { return m / tile_m * tiles_n(); }
 };
 
+/// Which threads start loads.
+enum class Loaders { One, OneForEachOperand, TwoInTurn };
+constexpr const char* kNames[] = {"one", "one for each operand", "two in turn"};
+
 /// Clocks from the start of a CTA until its first k-block was there, half of them, and all.
 struct Times {
     long long first, half, all;
 };
 
+/// `Pieces`: loads of B. `which`: of the loaders.
+template <Loaders L, uint32_t Pieces>
 __device__ void produce(const TensorMap& a, const TensorMap& b, const Shape& s, ptx::SmemAddr stages,
-                        ptx::SmemAddr full, ptx::SmemAddr empty) {
+                        ptx::SmemAddr full, ptx::SmemAddr empty, uint32_t which) {
     const uint32_t band = s.band * s.tiles_n(), inside = blockIdx.x % band;
     const uint32_t row_a = (blockIdx.x / band * s.band + inside % s.band) * s.tile_m;
     const uint32_t row_b = inside / s.band * s.tile_n;
+    const uint32_t piece = s.tile_n / Pieces, a_bytes = s.tile_m * kBox, b_bytes = s.tile_n * kBox;
+    const bool has_a = L != Loaders::OneForEachOperand || which == 0;
+    const bool has_b = L != Loaders::OneForEachOperand || which == 1;
+    constexpr uint32_t kStep = L == Loaders::TwoInTurn ? 2 : 1;
+    const uint32_t first = L == Loaders::TwoInTurn ? which : 0;
     // Cursors that are counted up: a loop that divides by the number of stages takes 300 clocks whatever it loads.
-    uint32_t stage = 0, parity = 1;
+    uint32_t stage = first, parity = 1;
 #pragma unroll 1
-    for (uint32_t k = 0; k < s.k; k += kBox) {
+    for (uint32_t k = first * kBox; k < s.k; k += kStep * kBox) {
         wait(empty + stage * 8, parity);
         const ptx::SmemAddr to = stages + stage * s.stage_bytes(), barrier = full + stage * 8;
-        ptx::mbarrier_arrive_expect_tx(barrier, s.stage_bytes());
-        ptx::tma_load(to, &a, barrier, k, row_a, kEvictNormal);
-        ptx::tma_load(to + s.tile_m * kBox, &b, barrier, k, row_b, kEvictNormal);
-        if (++stage == s.stages) stage = 0, parity ^= 1;
+        ptx::mbarrier_arrive_expect_tx(barrier, (has_a ? a_bytes : 0) + (has_b ? b_bytes : 0));
+        if (has_a) ptx::tma_load(to, &a, barrier, k, row_a, kEvictNormal);
+        if (has_b) {
+#pragma unroll
+            for (uint32_t i = 0; i < Pieces; ++i)
+                ptx::tma_load(to + a_bytes + i * piece * kBox, &b, barrier, k, row_b + i * piece, kEvictNormal);
+        }
+        stage += kStep;
+        if (stage >= s.stages) stage -= s.stages, parity ^= 1;
     }
 }
 
@@ -67,6 +87,7 @@ __device__ Times consume(const Shape& s, ptx::SmemAddr full, ptx::SmemAddr empty
     return t;
 }
 
+template <Loaders L, uint32_t Pieces>
 __global__ void __launch_bounds__(96)
     load(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const __grid_constant__ Shape s,
          Times* times) {
@@ -75,23 +96,29 @@ __global__ void __launch_bounds__(96)
     const ptx::SmemAddr empty = full + s.stages * 8;
     const long long start = now();
     if (threadIdx.x == 0) {
-        for (uint32_t i = 0; i < 2 * s.stages; ++i) ptx::mbarrier_init(full + i * 8, 1);
+        for (uint32_t i = 0; i < s.stages; ++i) {
+            ptx::mbarrier_init(full + i * 8, L == Loaders::OneForEachOperand ? 2 : 1);
+            ptx::mbarrier_init(empty + i * 8, 1);
+        }
         ptx::fence_mbarrier_init();
     }
     __syncthreads();
-    if (threadIdx.x == 0) produce(a, b, s, stages, full, empty);
+    const uint32_t warp = threadIdx.x / 32;
+    if (threadIdx.x % 32 == 0 && (warp == 0 || (warp == 1 && L != Loaders::One)))
+        produce<L, Pieces>(a, b, s, stages, full, empty, warp);
     if (threadIdx.x == 64) times[blockIdx.x] = consume(s, full, empty, start);
 }
 
+template <Loaders L, uint32_t Pieces>
 Row measure(const Shape& s, char* a, char* b, char* flush, Times* times) {
     const TensorMap map_a = map_of(a, size_t{s.m} * s.k, s.tile_m, s.k);
-    const TensorMap map_b = map_of(b, size_t{s.n} * s.k, s.tile_n, s.k);
+    const TensorMap map_b = map_of(b, size_t{s.n} * s.k, s.tile_n / Pieces, s.k);
     const uint32_t shared = std::max(s.stages * s.stage_bytes() + 1024, kLeastShared);
-    allow_shared(load, shared);
+    allow_shared(load<L, Pieces>, shared);
     std::vector<double> first, half, all;
     for (int repeat = 0; repeat < 16; ++repeat) {
         CHECK(cudaMemsetAsync(flush, repeat, s.from_memory ? kFlush : kFlush / 512));
-        load<<<s.ctas(), 96, shared>>>(map_a, map_b, s, times);
+        load<L, Pieces><<<s.ctas(), 96, shared>>>(map_a, map_b, s, times);
         CHECK(cudaDeviceSynchronize());
         if (repeat < 3) continue;
         for (uint32_t i = 0; i < s.ctas(); ++i) {
@@ -108,6 +135,8 @@ Row measure(const Shape& s, char* a, char* b, char* flush, Times* times) {
         .add("n", s.n)
         .add("k", s.k)
         .add("band", s.band)
+        .add("loaders", kNames[static_cast<int>(L)])
+        .add("pieces", Pieces)
         .add("from", s.from_memory ? "memory" : "L2")
         .add("first", median(first))
         .add("half", median(half))
@@ -141,7 +170,29 @@ int main() {
         {1024, 3072, 7168, 128, 192, 5, 4, false}, {128, 192, 7168, 128, 192, 5, 1, false},
         {128, 128, 7168, 128, 128, 6, 1, false},
     };
+    constexpr Shape kCompared[] = {
+        {1024, 640, 7168, 64, 80, 10, 4, false},  {1024, 256, 7168, 64, 32, 12, 4, false},
+        {2048, 640, 7168, 128, 80, 8, 4, false},  {512, 2112, 7168, 128, 64, 8, 4, false},
+        {1024, 2048, 7168, 128, 128, 6, 4, false}, {1024, 640, 7168, 64, 80, 10, 4, true},
+        {1024, 256, 7168, 64, 32, 12, 4, true},   {2048, 640, 7168, 128, 80, 8, 4, true},
+        {512, 2112, 7168, 128, 64, 8, 4, true},   {1024, 2048, 7168, 128, 128, 6, 4, true},
+        {2048, 640, 7168, 128, 80, 6, 4, true},   {2048, 640, 7168, 128, 80, 4, 4, true},
+        {1024, 640, 7168, 64, 80, 6, 4, true},    {1024, 640, 7168, 64, 80, 4, 4, true},
+    };
     std::vector<Row> rows;
-    for (const Shape& s : kShapes) rows.push_back(measure(s, a, b, flush, times));
+    const auto add = [&]<Loaders L, uint32_t Pieces>(const Shape& s) {
+        rows.push_back(measure<L, Pieces>(s, a, b, flush, times));
+    };
+    for (const Shape& s : kShapes) add.operator()<Loaders::One, 1>(s);
+    for (const Shape& s : kCompared) {
+        add.operator()<Loaders::One, 1>(s);
+        add.operator()<Loaders::One, 2>(s);
+        add.operator()<Loaders::One, 4>(s);
+        add.operator()<Loaders::OneForEachOperand, 1>(s);
+        add.operator()<Loaders::OneForEachOperand, 2>(s);
+        add.operator()<Loaders::TwoInTurn, 1>(s);
+        add.operator()<Loaders::TwoInTurn, 2>(s);
+        add.operator()<Loaders::TwoInTurn, 4>(s);
+    }
     print("tiles", rows);
 }
