@@ -113,6 +113,21 @@ TEST(Ring, TeamsThatMeetInAStageTakeARoundForAnother) {
     EXPECT_LT(count(outcomes<kOdd>(0, 0), Outcome::Finished), 60);
 }
 
+TEST(Ring, AProducerThatServesSeveralTeamsTakesARoundForAnother) {
+    constexpr GemmConfig kShort{.tile_m = 64, .tile_n = 64, .stages = 4, .math_warpgroups = 2};
+    static_assert(kShort.teams() == 2 && producers_take_turns(kShort));
+    const auto finished = [](uint32_t producers) {
+        int count = 0;
+        for (uint32_t seed = 0; seed < 200; ++seed) {
+            const typename RingModel<kShort>::Rules rules{.producers = producers};
+            count += RingModel<kShort>(3, 23, seed, rules).run() == Outcome::Finished;
+        }
+        return count;
+    };
+    EXPECT_EQ(finished(kProducerWarps), 200);
+    EXPECT_LT(finished(3), 200);
+}
+
 TEST(Ring, AScaleWarpThatSkipsAWholeRoundTakesItForAnother) {
     test::for_each_config([]<GemmConfig C>() {
         if constexpr (C.scales == ScaleLayout::Rows && dealing_warps(C) > 1) {

@@ -49,19 +49,18 @@ public:
     struct Rules {
         uint32_t full = full_arrivals(C), empty = empty_arrivals(C);
         uint32_t run = kScaleRun;   // k-blocks that a scale warp deals out in its turn
+        uint32_t producers = kProducerWarps;   // that take turns with k-blocks, where they do
     };
 
     RingModel(uint32_t tiles, uint32_t blocks, uint32_t seed, Rules rules = {})
-        : total_(tiles * blocks), tile_blocks_(C.teams() > 1 ? total_ : blocks), run_(rules.run), random_(seed) {
+        : total_(tiles * blocks), tile_blocks_(C.teams() > 1 ? total_ : blocks), rules_(rules), random_(seed) {
         for (auto& cta : stages_)
             for (Stage& stage : cta) {
                 stage.full.init(rules.full);
                 stage.empty.init(rules.empty);
             }
         for (uint32_t rank = 0; rank < kRanks; ++rank) {
-            agents_.push_back({.role = Role::Tma, .rank = rank, .at = Cursor::producer()});
-            for (uint32_t warp = 0; warp < kScaleWarps; ++warp)
-                agents_.push_back({.role = Role::Scales, .rank = rank, .warp = warp, .at = Cursor::producer()});
+            add_producers(rank);
             for (uint32_t warp = 0; warp < 4 * C.math_warpgroups; ++warp) {
                 Agent agent{.role = Role::Math, .rank = rank, .at = Cursor::consumer(), .block = team_of(C, warp / 4)};
                 agent.at += agent.block;
@@ -86,13 +85,13 @@ private:
     static constexpr uint32_t kRanks = producers_served(C);
     /// Grouped kernels announce the end as a block without tiles, on which the math warps wait like on any other.
     static constexpr uint32_t kEnd = C.grouped() ? 1 : 0;
-    static constexpr uint32_t kAParts = C.a_sharers(), kBParts = C.b_sharers(), kScalePart = kAParts + kBParts;
+    static constexpr uint32_t kAParts = C.a_sharers(), kBParts = C.b_sharers(), kScaleParts = kAParts + kBParts;
 
     struct Stage {
         Mbarrier full, empty;
-        std::array<uint32_t, kScalePart + 1> written{};   // for each part of A, of B, the scales: blocks written so far
+        std::array<uint32_t, kScaleParts + 2> written{};   // each part of A, of B, the scales: blocks written so far
     };
-    enum class Role { Tma, Scales, Math };
+    enum class Role { Tma, Scales, Blocks, Math };
     struct Agent {
         Role role;
         uint32_t rank;
@@ -111,6 +110,20 @@ private:
     };
 
     Stage& stage(uint32_t rank, uint32_t index) { return stages_[rank][index]; }
+
+    void add_producers(uint32_t rank) {
+        if (producers_take_turns(C)) {
+            for (uint32_t warp = 0; warp < rules_.producers; ++warp) {
+                Agent agent{.role = Role::Blocks, .rank = rank, .at = Cursor::producer(), .block = warp};
+                agent.at += warp;
+                agents_.push_back(agent);
+            }
+            return;
+        }
+        agents_.push_back({.role = Role::Tma, .rank = rank, .at = Cursor::producer()});
+        for (uint32_t warp = 0; warp < kScaleWarps; ++warp)
+            agents_.push_back({.role = Role::Scales, .rank = rank, .warp = warp, .at = Cursor::producer()});
+    }
 
     bool step_any() {
         const auto count = static_cast<uint32_t>(agents_.size() + deliveries_.size());
@@ -137,6 +150,7 @@ private:
         switch (agent.role) {
             case Role::Tma: return load_tiles(agent);
             case Role::Scales: return load_scales(agent);
+            case Role::Blocks: return load_block(agent);
             case Role::Math: return multiply(agent);
         }
         return false;
@@ -150,7 +164,14 @@ private:
             ++agent.block;
             return true;
         }
-        own.full.arrive(kAParts + kBParts);
+        load_tile(agent);
+        ++agent.at;
+        ++agent.block;
+        return true;
+    }
+
+    void load_tile(const Agent& agent) {
+        stage(agent.rank, agent.at.stage).full.arrive(kAParts + kBParts);
         const auto send = [&](uint32_t part, bool to_all) {
             for (uint32_t rank = 0; rank < kRanks; ++rank)
                 if (to_all || rank == agent.rank)
@@ -158,18 +179,30 @@ private:
         };
         send(kAParts > 1 ? agent.rank : 0, kAParts > 1);
         send(kAParts + (kBParts > 1 ? agent.rank : 0), kBParts > 1);
-        ++agent.at;
-        ++agent.block;
+    }
+
+    /// Tiles and scales, by one of the warps that take turns.
+    bool load_block(Agent& agent) {
+        if (!stage(agent.rank, agent.at.stage).empty.passed(agent.at.parity)) return false;
+        load_tile(agent);
+        send_scales(agent);
+        agent.at += rules_.producers;
+        agent.block += rules_.producers;
         return true;
     }
 
-    /// Copies land later; one whole warp's are one delivery here. So is what a warp stores from registers.
+    /// Copies land later: those of a warp's last lane are a delivery here, those of its other lanes another one.
+    void send_scales(const Agent& agent) {
+        for (const uint32_t part : {kScaleParts, kScaleParts + 1})
+            deliveries_.push_back({agent.rank, agent.at.stage, part, agent.block, Delivery::Scales});
+    }
+
     bool load_scales(Agent& agent) {
-        const bool mine = C.scales == ScaleLayout::Rows ? agent.block / run_ % dealing_warps(C) == agent.warp
+        const bool mine = C.scales == ScaleLayout::Rows ? agent.block / rules_.run % dealing_warps(C) == agent.warp
                                                         : agent.at.stage % kScaleWarps == agent.warp;
         if (mine) {
             if (!stage(agent.rank, agent.at.stage).empty.passed(agent.at.parity)) return false;
-            deliveries_.push_back({agent.rank, agent.at.stage, kScalePart, agent.block, Delivery::Scales});
+            send_scales(agent);
         }
         ++agent.at;
         ++agent.block;
@@ -219,12 +252,12 @@ private:
         Stage& to = stage(d.rank, d.stage);
         if (d.kind == Delivery::Arrival) return to.empty.arrive();
         to.written[d.part] = d.block + 1;
-        if (d.kind == Delivery::Tile) to.full.receive(1);
-        else
-            for (uint32_t lane = 0; lane < kWarpSize; ++lane) to.full.arrive();
+        if (d.kind == Delivery::Tile) return to.full.receive(1);
+        for (uint32_t lane = d.part == kScaleParts ? 1 : kWarpSize - 1; lane < kWarpSize; ++lane) to.full.arrive();
     }
 
-    uint32_t total_, tile_blocks_, run_;
+    uint32_t total_, tile_blocks_;
+    Rules rules_;
     std::mt19937 random_;
     std::array<std::array<Stage, C.stages>, kRanks> stages_;
     std::vector<Agent> agents_;

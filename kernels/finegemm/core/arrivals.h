@@ -8,8 +8,24 @@ namespace finegemm {
 
 inline constexpr uint32_t kWarpSize = 32;
 
-/// Warps of the producer warpgroup that load scales: all but the one that issues TMA loads.
-inline constexpr uint32_t kScaleWarps = 3;
+/// Warps of the producer warpgroup.
+inline constexpr uint32_t kProducerWarps = 4;
+
+/// Whether the producer warps take turns with the k-blocks: each brings all of every fourth one, tiles and scales. Else
+/// one loads the tiles of all of them, and the others load scales. But a thread takes 190 clocks to start two loads and
+/// 240 to start three, and three warps are no faster with the scales: small tiles are multiplied in less. Larger ones
+/// gain nothing by turns, or lose up to 3% (docs/kernel.md, "Producers in turn").
+///
+/// A warp's blocks are all of one team, whose part of the ring has room for the next one of them: so a stage that it
+/// waits for is one round behind at most, and a parity tells that.
+FG_HD constexpr bool producers_take_turns(const GemmConfig& c) {
+    const bool can = c.stages >= kProducerWarps && kProducerWarps % c.teams() == 0;
+    const bool plain = !c.grouped() && !c.row_b_scales() && c.scales == ScaleLayout::Any;
+    return can && plain && c.a_sharers() * c.b_sharers() == 1 && c.tile_m * c.tile_n < 128 * 128;
+}
+
+/// Those that load scales, where they do not.
+inline constexpr uint32_t kScaleWarps = kProducerWarps - 1;
 
 /// K-blocks whose scales are sixteen bytes of a row, where scales are row-major.
 inline constexpr uint32_t kScaleRun = 4;

@@ -63,7 +63,7 @@ FG_HD constexpr KRange k_range(uint32_t k_blocks, uint32_t splits, uint32_t rank
             static_cast<uint32_t>(static_cast<uint64_t>(k_blocks) * (rank + 1) / splits)};
 }
 
-/// Blocks of `k` that the empty ring has room for, in its stages 0, 1, 2, ...
+/// The first blocks of `k`, for the stages 0, 1, 2, ... of the empty ring.
 FG_HD constexpr KRange first_round(KRange k, uint32_t stages) { return {k.begin, min(k.end, k.begin + stages)}; }
 
 /// What a whole cluster computes: how many CTA tiles it spans.

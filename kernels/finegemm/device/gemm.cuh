@@ -114,14 +114,16 @@ __device__ void gemm(const Params<C>& p) {
     // Nothing is written above, and nothing read but B before the kernels before this one have ended. The next kernel's
     // CTAs start when all of this grid have come here, so that they take no room from them.
     ptx::grid_launch_dependents();
-    // Dense kernels wait in load_first_round and load_scales: what they load has come when a math warp goes on, which
-    // then needs no wait of its own.
+    // Dense kernels wait where they load (load_first_round, load_blocks, load_scales): all of that has come when a math
+    // warp goes on, which then needs no wait of its own.
     if constexpr (C.k_groups()) ptx::grid_dependency_wait();
     if (threadIdx.x / 128 == C.math_warpgroups) {
         if constexpr (kRegisters.load < kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
         const auto walk = walk_of<C>(p, first_rows);
         const uint32_t warp = ptx::broadcast(threadIdx.x % 128 / kWarpSize);
-        if (warp > 0) {
+        if constexpr (producers_take_turns(C)) {
+            load_blocks<C>(p, smem, walk, warp);
+        } else if (warp > 0) {
             load_scales<C>(p, smem, walk, warp - 1);
         } else if constexpr (C.row_groups()) {
             load_grouped_tiles<C>(p, smem, walk);

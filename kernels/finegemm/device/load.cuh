@@ -1,5 +1,5 @@
-// The warp that brings tiles of A and B, by TMA. Layer device.
-// load_scales.cuh has the other producers, which fill the same stages and arrive at the same barriers.
+// What brings tiles of A and B, by TMA. Layer device.
+// load_scales.cuh has what brings scales, which fills the same stages and arrives at the same barriers.
 #pragma once
 
 #include <finegemm/core/params.h>
@@ -114,6 +114,12 @@ struct BlockLoads {
         for (uint32_t i = 0; i < runs(C); ++i)
             if (i == 0 || from.b.run[i].map) load_run(stage, kb, i);
     }
+    /// All of a k-block, into an empty stage.
+    __device__ void load(uint32_t stage, uint32_t kb) const {
+        expect(stage);
+        load_a(stage, kb);
+        load_b(stage, kb);
+    }
     __device__ void load_run(uint32_t stage, uint32_t kb, uint32_t i) const {
         const RowsOfB& b = from.b.run[i];
         const uint32_t part = first_of_part(run_cols(C, i), C.b_sharers(), rank);
@@ -125,21 +131,23 @@ struct BlockLoads {
     }
 };
 
-/// The first loads of a CTA of a dense product, as many as the ring holds, by one thread: none need wait for an empty
-/// stage. But for the kernels before this one they do, as late as they can, as code comes from memory, too; with
-/// `prefetch_weights` those of B do not.
+/// Blocks that load_first_round begins: as many as the ring holds, or one for each warp where these take turns.
+template <GemmConfig C>
+__device__ uint32_t blocks_of_first_round(const Params<C>& p, KRange k) {
+    return first_round(k, producers_take_turns(C) && !p.prefetch_weights ? kProducerWarps : C.stages).size();
+}
+
+/// The first loads of a CTA of a dense product, by one thread: none need wait for an empty stage. But for the kernels
+/// before this one they do, as late as they can, as code comes from memory, too; with `prefetch_weights` those of B do
+/// not.
 template <GemmConfig C>
 __device__ void load_first_round(const Params<C>& p, const Shared<C>& smem, const Walk& walk) {
     const BlockLoads<C> loads(p, smem, walk.tile<C>(), walk.rank, walk.k.begin);
-    const uint32_t k_block = walk.k.begin, blocks = first_round(walk.k, C.stages).size();
+    const uint32_t k_block = walk.k.begin, blocks = blocks_of_first_round<C>(p, walk.k);
     if (!p.prefetch_weights) {
         ptx::grid_dependency_wait();
 #pragma unroll 1
-        for (uint32_t stage = 0; stage < blocks; ++stage) {
-            loads.expect(stage);
-            loads.load_a(stage, k_block + stage);
-            loads.load_b(stage, k_block + stage);
-        }
+        for (uint32_t stage = 0; stage < blocks; ++stage) loads.load(stage, k_block + stage);
         return;
     }
 #pragma unroll 1
@@ -157,7 +165,8 @@ __device__ void load_first_round(const Params<C>& p, const Shared<C>& smem, cons
 template <GemmConfig C, typename TileWalk>
 __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, TileWalk walk) {
     auto at = RingCursor<C.stages>::producer();
-    uint32_t begun = C.grouped() ? 0 : first_round(walk.k, C.stages).size();
+    uint32_t begun = 0;
+    if constexpr (!C.grouped()) begun = blocks_of_first_round<C>(p, walk.k);
     for (Tile tile; walk.template take<C>(tile); begun = 0) {
         const BlockLoads<C> loads(p, smem, tile, walk.rank, walk.k.begin);
         at += begun;
@@ -166,15 +175,39 @@ __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, TileWalk w
             wait(smem.empty(at.stage), at.parity);
             if constexpr (C.k_groups())
                 if (kb == walk.k.begin) announce(smem, at.stage, packed(tile, walk.k.size()));
-            loads.expect(at.stage);
-            loads.load_a(at.stage, kb);
-            loads.load_b(at.stage, kb);
+            loads.load(at.stage, kb);
         }
     }
     if constexpr (C.k_groups()) {
         wait(smem.empty(at.stage), at.parity);
         announce(smem, at.stage, {});
         ptx::mbarrier_arrive(smem.full(at.stage));
+    }
+}
+
+/// All of every kProducerWarps-th k-block, by each producer warp; tiles of load_first_round have begun.
+template <GemmConfig C>
+__device__ void load_blocks(const Params<C>& p, const Shared<C>& smem, Walk walk, uint32_t warp) {
+    static_assert(producers_take_turns(C));
+    ptx::grid_dependency_wait();
+    // The TMA warp comes last: while it begins the first tiles the others bring their scales.
+    uint32_t left_out = (warp + kProducerWarps - 1) % kProducerWarps;   // blocks before the next one of this warp
+    uint32_t begun = blocks_of_first_round<C>(p, walk.k);
+    auto at = RingCursor<C.stages>::producer();
+    at += left_out;
+    for (Tile tile; walk.template take<C>(tile); begun = 0) {
+        const BlockLoads<C> loads(p, smem, tile, walk.rank, walk.k.begin);
+        uint32_t kb = walk.k.begin + left_out;
+        ScaleCopies<C> scales(p, tile, kb);
+#pragma unroll 1
+        for (; kb < walk.k.end; kb += kProducerWarps, at += kProducerWarps) {
+            wait(smem.empty(at.stage), at.parity);
+            if (kb >= walk.k.begin + begun && ptx::elect_one()) loads.load(at.stage, kb);
+            __syncwarp();
+            scales.fill(smem, at.stage);
+            scales.advance(p, kProducerWarps);
+        }
+        left_out = kb - walk.k.end;
     }
 }
 

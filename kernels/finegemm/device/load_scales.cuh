@@ -86,10 +86,10 @@ struct RowCopies {
             }
         }
     }
-    /// To the scales of the next k-block.
-    __device__ void advance(const ScaleView& s) {
-        from += s.k_stride;
-        if (Shifts) single += s.k_stride;
+    /// To the scales of a later k-block.
+    __device__ void advance(const ScaleView& s, uint32_t k_blocks) {
+        from += k_blocks * s.k_stride;
+        if (Shifts) single += k_blocks * s.k_stride;
     }
 };
 
@@ -116,7 +116,7 @@ struct BlockCopies {
     __device__ void issue(SmemAddr to) const {
         if (copies) ptx::copy_async(to + lane * 4, from);
     }
-    __device__ void advance(const ScaleView& s) { from += s.k_stride; }
+    __device__ void advance(const ScaleView& s, uint32_t k_blocks) { from += k_blocks * s.k_stride; }
 };
 
 template <GemmConfig C>
@@ -140,9 +140,9 @@ struct ScaleCopies {
         b.issue(smem.sfb(stage));
         ptx::mbarrier_arrive_after_copies(smem.full(stage));
     }
-    __device__ void advance(const Params<C>& p) {
-        a.advance(p.sfa);
-        b.advance(p.sfb);
+    __device__ void advance(const Params<C>& p, uint32_t k_blocks = 1) {
+        a.advance(p.sfa, k_blocks);
+        b.advance(p.sfb, k_blocks);
     }
 };
 
