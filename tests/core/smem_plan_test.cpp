@@ -42,7 +42,7 @@ std::vector<Object> objects(const GemmConfig& c) {
     } else if (stages_tiles(c)) {
         add(p.d, c.math_warpgroups * 4, p.d_warp, c.rows_per_warpgroup() / 4 * c.tile_n * 2, 1024);   // swizzle atoms
     } else {
-        add(p.d, c.math_warpgroups * 4, p.d_warp, 16 * slab_pitch(c), 16);
+        add(p.d, c.row_warpgroups() * 4, p.d_warp, 16 * slab_pitch(c), 16);
     }
     return list;
 }

@@ -40,6 +40,19 @@ TEST(Teams, AreOfWarpgroupsThatHaveAllRowsOfATileTogether) {
     }
 }
 
+TEST(Teams, TheWarpsOfEachHaveTheSlabsOfD) {
+    for (const GemmConfig& c : test::kConfigs) {
+        SCOPED_TRACE(test::describe(c));
+        for (uint32_t team = 0; team < c.teams(); ++team) {
+            std::set<uint32_t> slabs;
+            for (uint32_t warp = 0; warp < 4 * c.math_warpgroups; ++warp)
+                if (team_of(c, warp / 4) == team) slabs.insert(slab_of(c, warp));
+            EXPECT_EQ(slabs.size(), 4 * c.row_warpgroups());
+            EXPECT_EQ(*slabs.rbegin(), 4 * c.row_warpgroups() - 1);
+        }
+    }
+}
+
 TEST(Teams, HaveStagesOfTheirOwn) {
     for (const GemmConfig& c : test::kConfigs) EXPECT_EQ(c.stages % c.teams(), 0u) << test::describe(c);
 }

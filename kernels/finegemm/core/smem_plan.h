@@ -80,7 +80,7 @@ FG_HD constexpr uint32_t staged_bytes(const GemmConfig& c) { return align_up(kWa
 
 struct SmemPlan {
     uint32_t a, b;              // stages x tile, e4m3, 128-byte rows
-    uint32_t d;                 // of each math warp: its part of a tile of D, or a slab
+    uint32_t d;                 // of each warp that stores: its part of a tile of D, or a slab
     uint32_t partials;          // split-K: k_splits x slice of the tile, f32
     uint32_t sfa, sfb;          // stages x scales of one k-block, f32, or the FactorRow of each
     uint32_t zeros;             // FactorRows: of each math warpgroup kZeroRows
@@ -125,7 +125,7 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c, bool stages_tiles) {
     p.tile_stage = c.grouped() ? 16 : 0;
     p.a = take(c.stages * p.a_stage, 1024);
     p.b = take(c.stages * p.b_stage, 1024);
-    p.d = take(c.math_warpgroups * 4 * p.d_warp, stages_tiles ? 1024 : 16);
+    p.d = take(c.row_warpgroups() * 4 * p.d_warp, stages_tiles ? 1024 : 16);
     p.partials = take(c.row_warpgroups() * p.partials_warpgroup, 16);
     p.sfa = take(c.stages * p.sfa_stage, 16);
     p.sfb = take(c.stages * p.sfb_stage, c.row_b_scales() ? 16 : 8);

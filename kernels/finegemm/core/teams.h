@@ -15,6 +15,11 @@ FG_HD constexpr uint32_t row_part_of(const GemmConfig& c, uint32_t warpgroup) {
     return c.row_warpgroups() == 1 ? 0 : warpgroup - team_of(c, warpgroup) * c.row_warpgroups();
 }
 
+/// The slab of D that a math warp stores from: one team stores a tile.
+FG_HD constexpr uint32_t slab_of(const GemmConfig& c, uint32_t warp) {
+    return c.teams() > 1 ? row_part_of(c, warp / 4) * 4 + warp % 4 : warp;
+}
+
 /// How many of `k_blocks` are a team's: every teams-th, from that of its own number on.
 FG_HD constexpr uint32_t blocks_of_team(uint32_t k_blocks, uint32_t teams, uint32_t team) {
     return teams > 1 ? ceil_div(k_blocks - team, teams) : k_blocks;

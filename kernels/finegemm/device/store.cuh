@@ -109,12 +109,13 @@ template <GemmConfig C>
 __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
     if constexpr (stages_tiles(C)) return stage_tile<C>(p, acc, smem, tile);
     const uint32_t warp = threadIdx.x / kWarpSize;
+    const SmemAddr slab = smem.d(slab_of(C, warp));
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
         const uint32_t offset = first_row_of<C>(warp) + i * 64;
         if constexpr (C.row_groups())
             if (p.groups.indices) clear_padding<C>(p, acc.sum[i], tile, offset);
-        store_rows<C>(p, acc.sum[i], smem.d(warp), tile, offset);
+        store_rows<C>(p, acc.sum[i], slab, tile, offset);
     }
 }
 
