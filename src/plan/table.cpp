@@ -22,7 +22,29 @@ constexpr const char* kMakeOne = "`finegemm tune --output FILE` makes one";
     throw Error(Errc::Io, fmt::format("{}: {}", file, reason));
 }
 
-/// nlohmann's own conversion wraps negative numbers and cuts fractions.
+// nlohmann's own conversions name no field, wrap negative numbers and cut fractions.
+
+const ordered_json& member(const ordered_json& x, const char* name) {
+    if (!x.is_object()) throw std::domain_error(fmt::format("must be an object, not {}", x.type_name()));
+    const auto found = x.find(name);
+    if (found == x.end()) throw std::domain_error(fmt::format("{} is missing", name));
+    return *found;
+}
+
+std::string string(const ordered_json& object, const char* name) {
+    const ordered_json& x = member(object, name);
+    if (!x.is_string()) throw std::domain_error(fmt::format("{} is {}, must be a string", name, x.dump()));
+    return x.get<std::string>();
+}
+
+/// False where there is none.
+bool flag(const ordered_json& object, const char* name) {
+    if (!object.contains(name)) return false;
+    const ordered_json& x = object.at(name);
+    if (!x.is_boolean()) throw std::domain_error(fmt::format("{} is {}, must be true or false", name, x.dump()));
+    return x.get<bool>();
+}
+
 uint32_t number(const ordered_json& x, const char* name, uint32_t least) {
     if (!x.is_number_unsigned() || x.get<uint64_t>() < least || x.get<uint64_t>() > INT32_MAX)
         throw std::domain_error(
@@ -30,26 +52,28 @@ uint32_t number(const ordered_json& x, const char* name, uint32_t least) {
     return x.get<uint32_t>();
 }
 
-double microseconds(const ordered_json& x, const char* name) {
+double microseconds(const ordered_json& object, const char* name) {
+    const ordered_json& x = member(object, name);
     if (!x.is_number() || x.get<double>() <= 0)
         throw std::domain_error(fmt::format("{} is {}, must be a number above 0", name, x.dump()));
     return x.get<double>();
 }
 
 TableEntry entry_of(const ordered_json& x) {
-    const ordered_json& shape = x.at("shape");
-    if (shape.size() != 3) throw std::domain_error(fmt::format("shape is {}, must be [M, N, K]", shape.dump()));
+    const ordered_json& shape = member(x, "shape");
+    if (!shape.is_array() || shape.size() != 3)
+        throw std::domain_error(fmt::format("shape is {}, must be [M, N, K]", shape.dump()));
     return {.problem = {.m = number(shape.at(0), "M", 1),
                         .n = number(shape.at(1), "N", 1),
                         .k = number(shape.at(2), "K", 1),
-                        .batch_invariant = x.value("batch_invariant", false),
+                        .batch_invariant = flag(x, "batch_invariant"),
                         .num_sms = x.contains("num_sms") ? number(x.at("num_sms"), "num_sms", 0) : 0,
-                        .b_scales = x.value("row_b_scales", false) ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
-                        .output = x.value("f32_output", false) ? Output::F32 : Output::BF16},
-            .kernel = x.at("kernel").get<std::string>(),
-            .us = microseconds(x.at("us"), "us"),
-            .usual = x.at("usual").get<std::string>(),
-            .usual_us = microseconds(x.at("usual_us"), "usual_us")};
+                        .b_scales = flag(x, "row_b_scales") ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
+                        .output = flag(x, "f32_output") ? Output::F32 : Output::BF16},
+            .kernel = string(x, "kernel"),
+            .us = microseconds(x, "us"),
+            .usual = string(x, "usual"),
+            .usual_us = microseconds(x, "usual_us")};
 }
 
 ordered_json json_of(const TableEntry& e) {
@@ -89,13 +113,17 @@ PlanTable parse_table(const std::string& text, const std::string& file) {
     PlanTable table;
     try {
         const ordered_json content = ordered_json::parse(text);
-        if (const uint32_t format = number(content.at("format"), "format", 1); format != kFormat)
+        if (const uint32_t format = number(member(content, "format"), "format", 1); format != kFormat)
             throw std::domain_error(fmt::format("it has format {}, this library reads {}", format, kFormat));
-        table = {.device = content.at("device").get<std::string>(),
-                 .sms = number(content.at("sms"), "sms", 1),
-                 .version = content.at("version").get<std::string>()};
-        read_entries(content.at("entries"), table.entries);
-    } catch (const std::exception& e) {  // of ours or of nlohmann
+        table = {.device = string(content, "device"),
+                 .sms = number(member(content, "sms"), "sms", 1),
+                 .version = string(content, "version")};
+        read_entries(member(content, "entries"), table.entries);
+    } catch (const ordered_json::parse_error& e) {
+        reject(file, fmt::format("is no plan table: it is not JSON at byte {}; {}", e.byte, kMakeOne));
+    } catch (const ordered_json::out_of_range&) {
+        reject(file, fmt::format("is no plan table: it has a number that is too large; {}", kMakeOne));
+    } catch (const std::domain_error& e) {
         reject(file, fmt::format("is no plan table: {}; {}", e.what(), kMakeOne));
     }
     return table;

@@ -117,27 +117,32 @@ TEST(Table, ThatIsNoneIsRejectedWithItsFileAndTheReason) {
     const size_t begin = good.find("  {");
     const std::string entry = good.substr(begin, good.find("\n ]") - begin);
     const std::pair<std::string, const char*> cases[] = {
-        {"", "parse error"},
-        {good.substr(0, good.size() / 2), "parse error"},
-        {"[]", "array"},
-        {"{}", "format"},
+        {"", "it is not JSON at byte 1;"},
+        {good.substr(0, good.size() / 2), "it is not JSON at byte "},
+        {"[]", "must be an object, not array"},
+        {"{}", "format is missing"},
+        {"1e999", "it has a number that is too large"},
         {with("\"format\": 1", "\"format\": 2"), "it has format 2, this library reads 1"},
-        {with("\"h200\"", "7"), "string"},
+        {with("\"h200\"", "7"), "device is 7, must be a string"},
         {with("132", "-1"), "sms is -1, must be a whole number from 1"},
-        {with("\"sms\": 132,", ""), "sms"},
-        {with("\"0.1.0\"", "null"), "string"},
+        {with("\"sms\": 132,", ""), "sms is missing"},
+        {with("\"0.1.0\"", "null"), "version is null, must be a string"},
+        {R"({"format": 1, "device": "h200", "sms": 132, "version": "", "entries": [7]})",
+         "entry 1: must be an object, not number"},
         {R"({"format": 1, "device": "h200", "sms": 132, "version": "", "entries": {}})", "must be a list"},
         {with("[64,4096,4096]", "[64,4096]"), "entry 1: shape is [64,4096], must be [M, N, K]"},
         {with("[64,4096,4096]", "[64,-8,4096]"), "entry 1: N is -8, must be a whole number from 1 to 2147483647"},
         {with("[64,4096,4096]", "[0,4096,4096]"), "entry 1: M is 0"},
         {with("[64,4096,4096]", "[64,4096,4096.5]"), "entry 1: K is 4096.5"},
         {with("[64,4096,4096]", "[64,4096,4294967296]"), "entry 1: K is 4294967296"},
-        {with("[64,4096,4096]", "[64,4096,4096],\"batch_invariant\":1"), "entry 1: "},
+        {with("[64,4096,4096]", "[64,4096,4096],\"batch_invariant\":1"),
+         "entry 1: batch_invariant is 1, must be true or false"},
+        {with("[64,4096,4096]", "\"abc\""), "entry 1: shape is \"abc\", must be [M, N, K]"},
         {with("[64,4096,4096]", "[64,4096,4096],\"num_sms\":-1"), "entry 1: num_sms is -1"},
-        {with("\"kernel\":\"m64n64s5w1_x2\"", "\"kernel\":null"), "entry 1: "},
+        {with("\"kernel\":\"m64n64s5w1_x2\"", "\"kernel\":null"), "entry 1: kernel is null, must be a string"},
         {with("\"us\":8.5", "\"us\":\"8.5\""), "entry 1: us is \"8.5\", must be a number above 0"},
         {with("\"us\":8.5", "\"us\":0"), "entry 1: us is 0"},
-        {with("\"usual_us\":9.25", "\"used\":1"), "entry 1: "},
+        {with("\"usual_us\":9.25", "\"used\":1"), "entry 1: usual_us is missing"},
         {with("\n ]", ",\n" + entry + "\n ]"), "entry 2 (64x4096x4096) has a problem that an entry before it has"},
     };
     for (const auto& [text, reason] : cases) {
@@ -146,6 +151,7 @@ TEST(Table, ThatIsNoneIsRejectedWithItsFileAndTheReason) {
         EXPECT_TRUE(contains(e, "here/t.json: is no plan table: ")) << e.what();
         EXPECT_TRUE(contains(e, reason)) << e.what() << "\nwanted: " << reason;
         EXPECT_TRUE(contains(e, "finegemm tune")) << e.what();
+        EXPECT_FALSE(contains(e, "json.exception")) << e.what();
     }
 }
 
