@@ -5,8 +5,6 @@
 #include <cmath>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <finegemm/core/fp8.h>
 #include <finegemm/core/schedule.h>
 #include <finegemm/error.h>
@@ -109,9 +107,7 @@ Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config
     plan::Problem whole = problem;
     whole.m = std::max(whole.m, named.tile_m * cluster_tiles_m(named));
     if (const auto why_not = plan::rejected(whole, h200, named); !why_not.empty())
-        throw Error(Errc::InvalidArgument, fmt::format("config: '{0}' cannot take a GEMM of {1} x {2} x {3}: {4}; "
-                                                       "`finegemm explain {1} {2} {3}` lists the kernels that can",
-                                                       config, problem.m, problem.n, problem.k, why_not));
+        throw plan::cannot_take(config, problem, why_not);
     return arithmetic_of(named);
 }
 

@@ -101,9 +101,7 @@ const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
 const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::string& name) {
     const GemmConfig config = plan::config_named(name);  // not every loaded kernel can be named
     if (const auto why_not = plan::rejected(problem, spec_, config); !why_not.empty())
-        throw Error(Errc::InvalidArgument, fmt::format("config: '{0}' cannot take a GEMM of {1} x {2} x {3}: {4}; "
-                                                       "`finegemm explain {1} {2} {3}` lists the kernels that can",
-                                                       name, problem.m, problem.n, problem.k, why_not));
+        throw plan::cannot_take(name, problem, why_not);
     const GemmKernel* loaded = find(name);
     return loaded ? *loaded : load(config);
 }

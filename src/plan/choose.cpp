@@ -58,10 +58,31 @@ std::string_view name_of(Source source) {
 Choice choose(const Problem& problem, const DeviceSpec& device, const PlanTable* user) {
     if (const auto choice = choice_of(problem, device, user)) return *choice;
     throw Error(Errc::Unsupported,
-                fmt::format("gemm {0}x{1}x{2}: no kernel can take it on device '{3}'; "
-                            "`finegemm explain {0} {1} {2}{4}` says why, kernel by kernel",
-                            problem.m, problem.n, problem.k, device.name,
-                            problem.groups > 0 ? fmt::format(" --groups {}", problem.groups) : ""));
+                fmt::format("gemm {}x{}x{}: no kernel can take it on device '{}'; `{}` says why, kernel by kernel",
+                            problem.m, problem.n, problem.k, device.name, explain_command(problem)));
+}
+
+std::string explain_command(const Problem& p) {
+    std::string command = fmt::format("finegemm explain {} {} {}", p.m, p.n, p.k);
+    const auto add = [&](std::string_view option, uint32_t value) {
+        if (value > 0) command += fmt::format(" {} {}", option, value);
+    };
+    add("--groups", p.groups);
+    add("--expected-rows", p.group_rows);
+    add("--alignment", p.alignment);
+    add("--k-groups", p.k_groups);
+    if (p.k_groups == 0 && p.b_scales == ScaleBlocks::Rows) {   // which groups of K always have
+        command += " --row-b-scales";
+        if (p.output == Output::F32) command += " --out-dtype f32";
+    }
+    if (p.batch_invariant) command += " --batch-invariant";
+    return command;
+}
+
+Error cannot_take(const std::string& name, const Problem& p, std::string_view why_not) {
+    return {Errc::InvalidArgument,
+            fmt::format("config: '{}' cannot take a GEMM of {} x {} x {}: {}; `{}` lists the kernels that can", name,
+                        p.m, p.n, p.k, why_not, explain_command(p))};
 }
 
 std::string explain(const Problem& problem, const DeviceSpec& device, const PlanTable* user) {
@@ -87,6 +108,9 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
         asked.update({{"groups", problem.groups}, {"expected_rows", problem.group_rows},
                       {"alignment", problem.alignment}});
     if (problem.k_groups > 0) asked["k_groups"] = problem.k_groups;
+    if (problem.k_groups == 0 && problem.b_scales == ScaleBlocks::Rows)
+        asked.update({{"row_b_scales", true}, {"out_dtype", problem.output == Output::F32 ? "f32" : "bf16"}});
+    if (problem.batch_invariant) asked["batch_invariant"] = true;
     ordered_json out = {{"problem", std::move(asked)},
                         {"device", device.name},
                         {"chosen", nullptr}};

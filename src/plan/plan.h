@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <finegemm/core/smem_plan.h>
+#include <finegemm/error.h>
 
 namespace finegemm::plan {
 
@@ -121,6 +122,12 @@ struct Choice {
 /// What a table has for the problem, else the cheapest candidate that is not rejected. `user`: a table that was loaded
 /// for this device, or null. Throws Error(Unsupported) when nothing fits.
 Choice choose(const Problem& problem, const DeviceSpec& device, const PlanTable* user = nullptr);
+
+/// The command that says which kernels can take a problem, and why others cannot.
+std::string explain_command(const Problem& problem);
+
+/// For a caller who names a kernel that cannot take a problem: Error(InvalidArgument).
+Error cannot_take(const std::string& name, const Problem& problem, std::string_view why_not);
 
 /// The choice, its source, and every other candidate with its cost or the reason for its rejection, as JSON text.
 std::string explain(const Problem& problem, const DeviceSpec& device, const PlanTable* user = nullptr);

@@ -240,6 +240,7 @@ TEST(CAbi, ExplainsIntoMemoryOfAnySize) {
 
 TEST(CAbi, ExplainsScalesOfRowsOfB) {
     for (const auto& [out_dtype, end] : {std::pair{FINEGEMM_F32, "_1d1d_f32"}, {FINEGEMM_BF16, "_1d1d"}}) {
+        const char* const type = out_dtype == FINEGEMM_F32 ? "f32" : "bf16";
         std::string text(65536, '\0');
         finegemm_error e;
         ASSERT_EQ(finegemm_explain_row_b_scales(2112, 4096, 7184, out_dtype, "h200", text.data(), text.size(), nullptr,
@@ -247,7 +248,8 @@ TEST(CAbi, ExplainsScalesOfRowsOfB) {
                   FINEGEMM_OK)
             << e.message;
         const auto plan = nlohmann::json::parse(text.c_str());
-        const nlohmann::json asked = {{"m", 2112}, {"n", 4096}, {"k", 7184}};
+        const nlohmann::json asked = {
+            {"m", 2112}, {"n", 4096}, {"k", 7184}, {"row_b_scales", true}, {"out_dtype", type}};
         EXPECT_EQ(plan["problem"], asked);
         EXPECT_TRUE(plan["chosen"]["name"].get<std::string>().ends_with(end)) << plan["chosen"];
     }

@@ -19,6 +19,7 @@
 #include <finegemm/error.h>
 
 #include "plan/plan.h"
+#include "support/error_of.h"
 
 namespace finegemm::plan {
 namespace {
@@ -293,6 +294,33 @@ TEST(Explain, OfGroupsHasTheirCandidatesAndSaysWhatWasAsked) {
     EXPECT_EQ(out["problem"], asked);
     EXPECT_EQ(out["chosen"]["name"], name_of(choose(p, h200()).config));
     EXPECT_EQ(out["candidates"].size(), candidates({.grouping = Grouping::Rows}).size());
+}
+
+TEST(Explain, SaysWhichScalesWhichTypeAndWhichRowsWereAskedFor) {
+    const auto asked = [](const Problem& p) { return nlohmann::json::parse(explain(p, h200()))["problem"]; };
+    const nlohmann::json extents = {{"m", 64}, {"n", 2112}, {"k", 7168}};
+    EXPECT_EQ(asked({64, 2112, 7168}), extents) << "the usual";
+    nlohmann::json more = extents;
+    more.update({{"batch_invariant", true}, {"row_b_scales", true}, {"out_dtype", "bf16"}});
+    Problem p{.m = 64, .n = 2112, .k = 7168, .batch_invariant = true, .b_scales = ScaleBlocks::Rows};
+    EXPECT_EQ(asked(p), more);
+    p.output = Output::F32, more["out_dtype"] = "f32";
+    EXPECT_EQ(asked(p), more);
+}
+
+TEST(Explain, IsNamedInErrorsWithAllThatWasAsked) {
+    EXPECT_EQ(explain_command({64, 2112, 7168}), "finegemm explain 64 2112 7168");
+    EXPECT_EQ(explain_command({.m = 8192, .n = 4096, .k = 7168, .groups = 64, .group_rows = 100, .alignment = 128}),
+              "finegemm explain 8192 4096 7168 --groups 64 --expected-rows 100 --alignment 128");
+    Problem p{.m = 8, .n = 8, .k = 128, .batch_invariant = true, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
+    EXPECT_EQ(explain_command(p), "finegemm explain 8 8 128 --row-b-scales --out-dtype f32 --batch-invariant");
+    p.k_groups = 3;
+    EXPECT_EQ(explain_command(p), "finegemm explain 8 8 128 --k-groups 3 --batch-invariant");
+    const Error e = cannot_take("m64n64s5w1_x2", p, "has no reason");
+    EXPECT_EQ(e.code(), Errc::InvalidArgument);
+    EXPECT_TRUE(test::contains(e, "config: 'm64n64s5w1_x2' cannot take a GEMM of 8 x 8 x 128: has no reason; `" +
+                                explain_command(p) + "` lists the kernels that can"))
+        << e.what();
 }
 
 TEST(KGroups, HaveKernelsOfTheirOwnAndTilesForEachGroup) {
