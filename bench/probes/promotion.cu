@@ -6,6 +6,9 @@
 // its wgmma (about 60 clocks of latency), then takes 64 for an FFMA: 380, or 67% of the tensor rate, 320 without and
 // 444 with two instructions. Two warpgroups cover each other: 256 to 265 in all three. For N = 64 (128 clocks): one 220
 // to 290, two 128 to 145, as the latency is a larger share, four 128.
+//
+// `late`: clocks by which each warpgroup begins after the one before it. Two that begin together finish and promote
+// together, while the tensor cores wait; late by a block they cover each other: 330 and 256 for N = 128.
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/ptx/wgmma.cuh>
 
