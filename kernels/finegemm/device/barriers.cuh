@@ -9,6 +9,7 @@ namespace finegemm::device {
 inline constexpr uint32_t kSetUpBarrier = 0;       // that of __syncthreads, too: a kernel uses it once
 inline constexpr uint32_t kWarpgroupBarrier = 1;   // and 2, 3, one for each math warpgroup
 inline constexpr uint32_t kTogetherBarrier = 4;    // at which nobody waits
+inline constexpr uint32_t kFirstRoundBarrier = 5;  // at which the TMA warp waits for all that others have set up
 
 /// All 128 threads of one math warpgroup.
 __device__ inline void warpgroup_barrier(uint32_t warpgroup) {

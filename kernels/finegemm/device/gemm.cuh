@@ -67,7 +67,8 @@ __device__ void meet_neighbours() {
 }
 
 /// Of dense kernels. The TMA warp makes the barriers that its loads arrive at and begins, while the others wait for the
-/// rest: what comes before the first load is 3% of a kernel of 10 us.
+/// rest: what comes before the first load is 3% of a kernel of 10 us. For empty stages it asks after the first round,
+/// and waits for their barriers before that.
 template <GemmConfig C>
 __device__ void set_up_and_load(const Params<C>& p, const Shared<C>& smem) {
     const bool is_tma = threadIdx.x / kWarpSize == kTmaWarp<C>;
@@ -81,8 +82,11 @@ __device__ void set_up_and_load(const Params<C>& p, const Shared<C>& smem) {
         ptx::named_barrier_arrive(kSetUpBarrier, C.threads());
         meet_neighbours<C>();   // now, as no warp gets past its arrival alone
         if (ptx::elect_one()) load_first_round<C>(p, smem, walk_of<C>(p, {}));
+        __syncwarp();
+        ptx::named_barrier_sync(kFirstRoundBarrier, C.threads());
     } else {
         ptx::named_barrier_sync(kSetUpBarrier, C.threads());
+        ptx::named_barrier_arrive(kFirstRoundBarrier, C.threads());
         meet_neighbours<C>();
     }
     meet_without_waiting<C>();
