@@ -45,7 +45,7 @@ struct DeviceSpec {
     std::string_view name;
     uint32_t sms = 132;
     uint32_t smem_bytes = kMostShared;  // largest dynamic shared memory of a CTA
-    uint32_t smem_per_sm = kMostShared + 1024;   // each CTA takes 1 KiB more than it asks for
+    uint32_t smem_per_sm = kMostShared + kReservedShared;
     double clock_ratio = 1;             // clock under tensor load, relative to the H200 that the costs were measured on
     double hbm_bytes_per_us = 4.2e6;
     bool operator==(const DeviceSpec&) const = default;

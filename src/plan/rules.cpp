@@ -30,7 +30,7 @@ constexpr Rule kRules[] = {
      [](const Problem&, const DeviceSpec& d, const GemmConfig& c) { return smem_plan(c).total <= d.smem_bytes; }},
     {"needs more shared memory than its CTAs on one SM can have",
      [](const Problem&, const DeviceSpec& d, const GemmConfig& c) {
-         return c.ctas_per_sm * (smem_plan(c).total + 1024) <= d.smem_per_sm;
+         return c.ctas_per_sm * (smem_plan(c).total + kReservedShared) <= d.smem_per_sm;
      }},
     {"splits K finer than 128", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          return c.k_splits() * c.teams() <= p.k_blocks();

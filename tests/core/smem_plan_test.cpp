@@ -156,6 +156,12 @@ TEST(Slab, ColumnsDivideEveryTile) {
             EXPECT_EQ(cols % 16, 0u) << "stmatrix writes sixteen columns";
         }
     }
+    // Narrower where the ring leaves no room for the widest.
+    const GemmConfig roomy{.tile_m = 64, .tile_n = 80, .stages = 10}, full{.tile_m = 64, .tile_n = 80, .stages = 12};
+    EXPECT_EQ(slab_cols(roomy), 64u);
+    EXPECT_EQ(slab_cols(full), 32u);
+    EXPECT_LE(smem_plan(full).total, kMostShared);
+    EXPECT_GT(smem_plan(full, false, 64).total, kMostShared);
     for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 16) {
         const GemmConfig f32{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
         EXPECT_EQ(tile_n % slab_cols(f32), 0u) << tile_n;

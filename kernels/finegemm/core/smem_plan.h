@@ -11,21 +11,25 @@ namespace finegemm {
 /// Rows of D that a warp has of the 64 of a WGMMA.
 inline constexpr uint32_t kWarpRows = 16;
 
-/// Columns of D that a warp brings to shared memory at once where it writes D itself, of a tile's first run: 128 bytes
-/// of a row, or what divides it, the most of 64, 48, 32 and 16 columns in bf16, of 32 and 16 in f32. Of other runs as
-/// many, or all if there are fewer.
-FG_HD constexpr uint32_t slab_cols(const GemmConfig& c) {
+/// Columns of the widest slab that a kernel may have: 128 bytes of a row, or what divides a tile's first run, the most
+/// of 64, 48, 32 and 16 columns in bf16, of 32 and 16 in f32.
+FG_HD constexpr uint32_t widest_slab(const GemmConfig& c) {
     uint32_t cols = c.output == Output::F32 ? 32 : 64;
     while (run_cols(c, 0) % cols != 0) cols -= 16;
     return cols;
 }
 
-/// Row pitch of a warp's slab of D, in bytes. In bf16 an odd number of 16-byte pieces, so that those of eight rows,
-/// which stmatrix writes at once, lie in different banks; in f32 an odd number of 32-byte pieces, so that those of four
-/// rows do, which half a warp writes at once.
-FG_HD constexpr uint32_t slab_pitch(const GemmConfig& c) {
-    return (slab_cols(c) / 8 | 1) * (c.output == Output::F32 ? 32 : 16);
+/// Columns of D that a warp brings to shared memory at once where it writes D itself, of a tile's first run; of other
+/// runs as many, or all if there are fewer. Where the ring leaves no room for the widest slab, less in bf16.
+FG_HD constexpr uint32_t slab_cols(const GemmConfig& c);
+
+/// Row pitch of a warp's slab of so many columns, in bytes. In bf16 an odd number of 16-byte pieces, so that those of
+/// eight rows, which stmatrix writes at once, lie in different banks; in f32 an odd number of 32-byte pieces, so that
+/// those of four rows do, which half a warp writes at once.
+FG_HD constexpr uint32_t slab_pitch(const GemmConfig& c, uint32_t cols) {
+    return (cols / 8 | 1) * (c.output == Output::F32 ? 32 : 16);
 }
+FG_HD constexpr uint32_t slab_pitch(const GemmConfig& c) { return slab_pitch(c, slab_cols(c)); }
 
 /// Byte of a slab at which an element of a row lies.
 FG_HD constexpr uint32_t slab_offset(const GemmConfig& c, RowCol at) {
@@ -106,7 +110,8 @@ FG_HD constexpr uint32_t split_cols(const GemmConfig& c) { return align_up(ceil_
 /// Row pitch of received partial sums, in floats: 4 more than the columns, against bank conflicts.
 FG_HD constexpr uint32_t split_pitch(const GemmConfig& c) { return split_cols(c) + 4; }
 
-FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c, bool stages_tiles) {
+/// With room for whole tiles of D, or for slabs of so many columns.
+FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c, bool stages_tiles, uint32_t cols) {
     SmemPlan p{};
     uint32_t top = 0;
     auto take = [&top](uint32_t bytes, uint32_t alignment) {
@@ -117,7 +122,7 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c, bool stages_tiles) {
     const bool split = c.k_splits() > 1;
     p.a_stage = c.tile_m * GemmConfig::kTileK;   // a multiple of 1024: eight 128-byte rows, one swizzle atom
     p.b_stage = c.tile_n * GemmConfig::kTileK;
-    p.d_warp = split ? 0 : stages_tiles ? c.wgmmas_m() * staged_bytes(c) : kWarpRows * slab_pitch(c);
+    p.d_warp = split ? 0 : stages_tiles ? c.wgmmas_m() * staged_bytes(c) : kWarpRows * slab_pitch(c, cols);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
     const uint32_t scale = factors_by_wgmma(c) ? kFactorRowBytes : 4;
     p.sfa_stage = (c.tile_m + (c.row_groups() ? kScalePiece : 0)) * scale;
@@ -140,16 +145,27 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c, bool stages_tiles) {
     return p;
 }
 
-/// What a CTA may ask for that has an SM of its own. CUDA C++ Programming Guide, "Compute capabilities", 9.0.
-inline constexpr uint32_t kMostShared = 227 * 1024;
+/// What a CTA may ask for that has an SM of its own, and what each CTA takes besides. CUDA C++ Programming Guide,
+/// "Compute capabilities", 9.0.
+inline constexpr uint32_t kMostShared = 227 * 1024, kReservedShared = 1024;
+FG_HD constexpr uint32_t most_shared(const GemmConfig& c) {
+    return (kMostShared + kReservedShared) / c.ctas_per_sm - kReservedShared;
+}
+
+FG_HD constexpr uint32_t slab_cols(const GemmConfig& c) {
+    uint32_t cols = widest_slab(c);
+    if (c.output == Output::F32) return cols;
+    while (cols > 16 && (run_cols(c, 0) % cols != 0 || smem_plan(c, false, cols).total > most_shared(c))) cols -= 16;
+    return cols;
+}
 
 /// Whether the copy engine writes D, so that the math warps go on with the next tile at once: where there is room for a
 /// tile. Not where another CTA works while this one stores, nor where each CTA has one tile. Of groups it would write
 /// rows of the next one, and where it does not it saves 1%.
 FG_HD constexpr bool stages_tiles(const GemmConfig& c) {
     return !c.grouped() && c.output == Output::BF16 && c.k_splits() == 1 && c.teams() == 1 && c.ctas_per_sm == 1 &&
-           smem_plan(c, true).total <= kMostShared;
+           smem_plan(c, true, 0).total <= most_shared(c);
 }
-FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c) { return smem_plan(c, stages_tiles(c)); }
+FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c) { return smem_plan(c, stages_tiles(c), slab_cols(c)); }
 
 }  // namespace finegemm
