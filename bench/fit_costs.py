@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fits the rates of the planner's candidates (src/plan/candidates.cpp) to measured times, and says what choices lose.
 
-Usage: fit_costs.py SWEEP.json [--write] [--keep] [--refine] [--table]
+Usage: fit_costs.py SWEEP.json [--write] [--keep] [--refine] [--table] [--device NAME]
        fit_costs.py SWEEP.json --choose N
 
 SWEEP.json: [{"shape": [m, n, k], "us": {"m128n128s6w2_shareB2": microseconds, ...}}, ...], measured on one GPU with
@@ -10,7 +10,8 @@ L2 flushed before each launch; grouped products have also "groups" and, where th
 there. --refine then moves rates by small steps as long as what the choices lose gets less: the best fit to all times
 is not the one that chooses best. Needs numpy and scipy. The model is that of src/plan/cost.cpp, without the rules: a
 kernel that was not measured for a shape is not a choice for it. --table writes into src/plan/shipped_table.cpp what is
-best where the choice with these rates takes more than 1% longer, of the shapes of the dense table.
+best where the choice with these rates takes more than 1% longer, of the shapes of the dense table. --device says which
+GPU the sweep was measured on, if not an H200.
 
 --choose fits nothing: of all measured kernels it drops, one at a time, the one that is missed least, until N are left.
 """
@@ -29,8 +30,9 @@ TABLES = {False: "kCandidates = ", True: "kGrouped = "}   # grouped: where candi
 ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+)\}, \{([\d., ]+)\}\},")
 NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d+))?(?:_[xo](\d+))?")
 
-# As in src/plan/cost.cpp and device_spec.cpp, H200.
-LAUNCH_US, GROUPED_LAUNCH_US, BYTES_PER_US, OVERLAP = 2.2, 2.9, 4.2e6, 4
+# As in src/plan/cost.cpp and device_spec.cpp.
+LAUNCH_US, GROUPED_LAUNCH_US, OVERLAP = 2.2, 2.9, 4
+BYTES_PER_US = {"h200": 4.2e6, "h100": 2.9e6}
 SPREAD, QUARTERS, REREAD = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (-1.2, -0.4, 0.4, 1.2), 0.3
 L2_BETWEEN_SECTORS, L2_BETWEEN_LINES = 6.6e6, 10.3e6
 CLUSTERS = {1: (132, 264), 2: (66, 132), 3: (39, 79), 4: (30, 62), 5: (22, 47), 8: (15, 30)}
@@ -81,10 +83,10 @@ def waves_time(key, rates, ctas, blocks, k):
 
 
 def total_time(launch, compute, memory):
-    return launch + (compute**OVERLAP + (memory / BYTES_PER_US) ** OVERLAP) ** (1 / OVERLAP)
+    return launch + (compute**OVERLAP + memory**OVERLAP) ** (1 / OVERLAP)
 
 
-def predict(key, rates, shape, groups=0, expected=0):
+def predict(key, rates, shape, groups=0, expected=0, device="h200"):
     (tile_m, tile_n, _, _, use, cluster, _), (m, n, k) = key, shape
     if groups:
         return predict_grouped(key, rates, shape, groups, expected or m / groups)
@@ -92,7 +94,7 @@ def predict(key, rates, shape, groups=0, expected=0):
     tiles_n = ceil_div(n, tile_n * (cluster if use == "sharea" else 1))
     blocks = ceil_div(ceil_div(k, 128), cluster if use == "splitk" else 1)
     compute = waves_time(key, rates, tiles_m * tiles_n * cluster, blocks, k)
-    return total_time(LAUNCH_US, compute, m * k + n * k + 2 * m * n)
+    return total_time(LAUNCH_US, compute, (m * k + n * k + 2 * m * n) / BYTES_PER_US[device])
 
 
 def predict_grouped(key, rates, shape, groups, rows):
@@ -111,7 +113,7 @@ def predict_grouped(key, rates, shape, groups, rows):
     ctas = [max(across, (groups * below + place * deviation) * across) for place in QUARTERS]
     compute = sum(waves_time(key, rates, c, blocks, k) for c in ctas) / len(QUARTERS)
     m, weights = groups * rows, groups * n * k * (1 + REREAD * min(below - 1, 1))
-    return total_time(GROUPED_LAUNCH_US, compute, m * k + weights + 2 * m * n)
+    return total_time(GROUPED_LAUNCH_US, compute, (m * k + weights + 2 * m * n) / BYTES_PER_US["h200"])
 
 
 def prior(key):
@@ -219,26 +221,26 @@ def report(rates, sweep):
 
 # A choice that takes this much longer than the best candidate has a row in the shipped table: less may be noise.
 TABLE_FROM = 1.01
-TABLE_BEGIN, TABLE_END = "kMeasuredH200[] = {\n", "};"
 
 
 def table_rows(rates, sweep, shapes=DENSE_SHAPES):
     """(shape, name of the best candidate) where the model's choice takes too long."""
-    times = {shape: us for (shape, groups, _), us in sweep if groups == 0}
-    if missing := [shape for shape in shapes if shape not in times]:
+    cases = {shape: ((shape, groups, *others), us) for (shape, groups, *others), us in sweep if groups == 0}
+    if missing := [shape for shape in shapes if shape not in cases]:
         raise SystemExit(f"--table: the sweep has no times of {missing}; measure these shapes with bench/sweep.py")
     for shape in shapes:
-        us = times[shape]
-        choice, best = choice_and_best(rates, (shape, 0, 0), us)
+        case, us = cases[shape]
+        choice, best = choice_and_best(rates, case, us)
         if us[choice] > TABLE_FROM * us[best]:
             yield shape, name_of(best)
 
 
-def with_table(text, rows):
-    """The text of shipped_table.cpp with these rows in place of its own."""
-    begin = text.index(TABLE_BEGIN) + len(TABLE_BEGIN)
+def with_table(text, rows, device="h200"):
+    """The text of shipped_table.cpp with these rows in place of the device's own."""
+    head = f"kMeasured{device.upper()}[] = {{\n"
+    begin = text.index(head) + len(head)
     lines = "".join(f'    {{{{{m}, {n}, {k}}}, "{name}"}},\n' for (m, n, k), name in rows)
-    return text[:begin] + lines + text[text.index(TABLE_END, begin):]
+    return text[:begin] + lines + text[text.index("};", begin):]
 
 
 # What a shape loses (as a logarithm) for which no kernel is left: more than any kernel that was measured loses.
@@ -283,6 +285,7 @@ def main():
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--refine", action="store_true")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--device", choices=BYTES_PER_US, default="h200")
     parser.add_argument("--choose", type=int, metavar="N")
     args = parser.parse_args()
     measurements = json.loads(args.sweep.read_text())
@@ -293,7 +296,7 @@ def main():
         if args.choose < 1:
             parser.error(f"--choose {args.choose}: at least one kernel stays")
         return report_chosen(*choose([row["us"] for row in measurements], args.choose))
-    sweep = [((tuple(row["shape"]), row.get("groups", 0), row.get("expected", 0)),
+    sweep = [((tuple(row["shape"]), row.get("groups", 0), row.get("expected", 0), args.device),
               {key_of(name): us for name, us in row["us"].items() if NAME.match(name)}) for row in measurements]
     text = CANDIDATES.read_text()
     measured = {key for _, us in sweep for key in us}
@@ -318,7 +321,7 @@ def main():
         CANDIDATES.write_text(text)
     if args.table:
         rounded = {key: now for _, key, now in candidates(text, grouped)}   # as the planner has them
-        SHIPPED.write_text(with_table(SHIPPED.read_text(), table_rows(rounded, sweep)))
+        SHIPPED.write_text(with_table(SHIPPED.read_text(), table_rows(rounded, sweep), args.device))
 
 
 if __name__ == "__main__":

@@ -15,14 +15,16 @@ SHAPES = [(1, 7168, 16384), (64, 2112, 7168), (1000, 4096, 7168), (4096, 24576, 
           (40, 8192, 7392)]
 
 
+@pytest.mark.parametrize("device", fit_costs.BYTES_PER_US)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_fit_and_the_planner_have_one_model(shape):
+def test_the_fit_and_the_planner_have_one_model(shape, device):
     rates = {key: now for _, key, now in fit_costs.candidates(fit_costs.CANDIDATES.read_text())}
-    rows = [row for row in finegemm.explain(*shape, device="h200")["candidates"] if "us" in row]
+    rows = [row for row in finegemm.explain(*shape, device=device)["candidates"] if "us" in row]
     assert len(rows) > 5
     for row in rows:
         key = fit_costs.key_of(row["name"])
-        assert fit_costs.predict(key, rates[key], shape) == pytest.approx(row["us"], abs=0.0051), row["name"]
+        predicted = fit_costs.predict(key, rates[key], shape, device=device)
+        assert predicted == pytest.approx(row["us"], abs=0.0051), row["name"]
 
 
 # Groups, rows of all, expected rows of each (0: nobody says), N, K: few and many tiles of a group, partly filled ones.
@@ -80,23 +82,24 @@ def test_a_loss_counts_choices_in_doubt_by_how_near_they_are():
     assert even == pytest.approx(wrong / 2)
 
 
-SWEEP = fit_costs.CANDIDATES.parents[2] / "bench/results/sweep_h200.json"
+RESULTS = fit_costs.CANDIDATES.parents[2] / "bench/results"
 
 
 def test_names_are_those_of_the_planner():
-    names = {name for row in json.loads(SWEEP.read_text()) for name in row["us"]}
+    names = {name for row in json.loads((RESULTS / "sweep_h200.json").read_text()) for name in row["us"]}
     candidates = fit_costs.candidates(fit_costs.CANDIDATES.read_text())
     assert {fit_costs.key_of(name) for name in names} >= {key for _, key, _ in candidates}
     for name in names:
         assert fit_costs.name_of(fit_costs.key_of(name)) == name
 
 
-def test_the_shipped_table_follows_from_the_sweep_and_the_rates():
+@pytest.mark.parametrize("device", fit_costs.BYTES_PER_US)
+def test_the_shipped_table_follows_from_the_sweep_and_the_rates(device):
     rates = {key: now for _, key, now in fit_costs.candidates(fit_costs.CANDIDATES.read_text())}
-    sweep = [((tuple(row["shape"]), 0, 0), {fit_costs.key_of(name): us for name, us in row["us"].items()})
-             for row in json.loads(SWEEP.read_text())]
+    sweep = [((tuple(row["shape"]), 0, 0, device), {fit_costs.key_of(name): us for name, us in row["us"].items()})
+             for row in json.loads((RESULTS / f"sweep_{device}.json").read_text())]
     text = fit_costs.SHIPPED.read_text()
-    assert fit_costs.with_table(text, fit_costs.table_rows(rates, sweep)) == text, "fit_costs.py --keep --table"
+    assert fit_costs.with_table(text, fit_costs.table_rows(rates, sweep), device) == text, "fit_costs.py --keep --table"
 
 
 def test_the_table_has_the_best_candidate_where_the_choice_takes_one_percent_longer():
@@ -113,10 +116,11 @@ def test_the_table_has_the_best_candidate_where_the_choice_takes_one_percent_lon
 
 
 def test_rows_of_the_table_are_replaced_and_nothing_else():
-    text = 'before {};\nkMeasuredH200[] = {\n    {{1, 2, 3}, "old"},\n};\nafter {};\n'
+    text = 'before {};\nkMeasuredH200[] = {\n};\nkMeasuredH100[] = {\n    {{1, 2, 3}, "old"},\n};\nafter {};\n'
     rows = [((4, 5, 6), "m64n32s8w1_x2"), ((7, 8, 9), "m128n64s8w2")]
     lines = '    {{4, 5, 6}, "m64n32s8w1_x2"},\n    {{7, 8, 9}, "m128n64s8w2"},\n'
-    assert fit_costs.with_table(text, rows) == f"before {{}};\nkMeasuredH200[] = {{\n{lines}}};\nafter {{}};\n"
+    h100 = f"before {{}};\nkMeasuredH200[] = {{\n}};\nkMeasuredH100[] = {{\n{lines}}};\nafter {{}};\n"
+    assert fit_costs.with_table(text, rows, "h100") == h100
 
 
 def test_kernels_are_dropped_by_how_little_they_are_missed():

@@ -5,8 +5,8 @@ namespace finegemm::plan {
 
 namespace {
 
-/// Rows of the dense table where the model's choice is more than 1% off on an H200: problem, best kernel.
-/// bench/results/sweep_h200.json has the times of both.
+// Rows of the dense table where the model's choice is more than 1% off: problem, best kernel.
+// bench/results/sweep_h200.json and sweep_h100.json have the times of both.
 constexpr ShippedEntry kMeasuredH200[] = {
     {{1, 576, 7168}, "m64n32s6w1_splitK8_x2"},
     {{1, 24576, 1536}, "m64n32s8w1_x2"},
@@ -32,12 +32,48 @@ constexpr ShippedEntry kMeasuredH200[] = {
     {{1024, 24576, 1536}, "m128n192s5w2"},
     {{1024, 7168, 16384}, "m256n112s4w2"},
 };
+constexpr ShippedEntry kMeasuredH100[] = {
+    {{1, 576, 7168}, "m64n32s6w1_splitK8_x2"},
+    {{1, 24576, 1536}, "m64n32s8w1_x2"},
+    {{1, 7168, 2048}, "m64n64s6w1_x2"},
+    {{8, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
+    {{8, 576, 7168}, "m64n32s6w1_splitK8_x2"},
+    {{8, 24576, 1536}, "m64n32s8w1_x2"},
+    {{16, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
+    {{16, 24576, 1536}, "m64n32s8w1_x2"},
+    {{32, 2112, 7168}, "m64n32s16w2"},
+    {{32, 24576, 1536}, "m64n32s8w1_x2"},
+    {{64, 2112, 7168}, "m64n32s16w2"},
+    {{64, 24576, 1536}, "m64n32s8w1_x2"},
+    {{64, 32768, 512}, "m64n64s6w1_x2"},
+    {{64, 7168, 2048}, "m64n64s6w1_x2"},
+    {{128, 576, 7168}, "m128n32s8w2_splitK4"},
+    {{128, 24576, 1536}, "m64n64s6w1_x2"},
+    {{128, 32768, 512}, "m128n128s6w2"},
+    {{128, 7168, 16384}, "m128n64s8w2"},
+    {{128, 7168, 2048}, "m64n64s6w1_x2"},
+    {{256, 576, 7168}, "m64n32s16w2"},
+    {{256, 24576, 1536}, "m128n128s6w2"},
+    {{256, 32768, 512}, "m256n128s4w2"},
+    {{256, 7168, 2048}, "m128n128s6w2"},
+    {{512, 576, 7168}, "m64n64s12w2"},
+    {{512, 24576, 1536}, "m128n192s5w2"},
+    {{512, 32768, 512}, "m128n144s6w2"},
+    {{1024, 24576, 1536}, "m128n192s5w2"},
+    {{1024, 32768, 512}, "m128n144s6w2"},
+    {{1024, 7168, 16384}, "m256n112s4w2"},
+    {{2048, 32768, 512}, "m128n192s5w2"},
+    {{8192, 32768, 512}, "m128n160s5w2"},
+    {{8192, 4096, 7168}, "m256n128s4w2_shareA2"},
+};
 
 }  // namespace
 
 std::span<const ShippedEntry> shipped_table(const DeviceSpec& device) {
-    const bool whole_h200 = device.name == "h200" && device.sms == 132;
-    return whole_h200 ? std::span(kMeasuredH200) : std::span<const ShippedEntry>();
+    if (device.sms != 132) return {};
+    if (device.name == "h200") return kMeasuredH200;
+    if (device.name == "h100") return kMeasuredH100;
+    return {};
 }
 
 }  // namespace finegemm::plan

@@ -55,19 +55,25 @@ TEST(Choice, OfATableIsForItsProblemAlone) {
     EXPECT_EQ(choose({64, 4096, 4096, false, 132}, h200(), &user).source, Source::UserTable) << "132 SMs are all";
 }
 
-TEST(ShippedTable, IsOfAWholeH200) {
-    EXPECT_FALSE(shipped_table(h200()).empty());
-    EXPECT_TRUE(shipped_table(*find_device("h100")).empty());
-    DeviceSpec slice = h200();
-    slice.sms = 60;
-    EXPECT_TRUE(shipped_table(slice).empty());
+TEST(ShippedTable, IsOfAWholeH200OrH100) {
+    for (const char* name : {"h200", "h100"}) {
+        DeviceSpec device = *find_device(name);
+        EXPECT_FALSE(shipped_table(device).empty()) << name;
+        device.sms = 60;
+        EXPECT_TRUE(shipped_table(device).empty()) << name;
+    }
+    EXPECT_TRUE(shipped_table(*find_device("gh200")).empty());
+    EXPECT_NE(shipped_table(h200()).data(), shipped_table(*find_device("h100")).data()) << "each has its own";
 }
 
 TEST(ShippedTable, HasEachProblemOnceWithAKernelThatTakesIt) {
-    const auto table = shipped_table(h200());
-    for (const ShippedEntry& e : table) {
-        EXPECT_EQ(fault({.problem = e.problem, .kernel = std::string(e.kernel)}, h200()), "") << e.kernel;
-        EXPECT_EQ(std::ranges::count(table, e.problem, &ShippedEntry::problem), 1) << e.problem.m;
+    for (const char* name : {"h200", "h100"}) {
+        const DeviceSpec& device = *find_device(name);
+        const auto table = shipped_table(device);
+        for (const ShippedEntry& e : table) {
+            EXPECT_EQ(fault({.problem = e.problem, .kernel = std::string(e.kernel)}, device), "") << e.kernel;
+            EXPECT_EQ(std::ranges::count(table, e.problem, &ShippedEntry::problem), 1) << e.problem.m;
+        }
     }
 }
 
