@@ -2,7 +2,7 @@
 // Layer core. PTX ISA, setmaxnreg: multiples of 8; a CTA's total may not exceed what it was launched with.
 #pragma once
 
-#include <finegemm/core/config.h>
+#include <finegemm/core/arrivals.h>
 
 namespace finegemm {
 
@@ -38,9 +38,10 @@ FG_HD constexpr bool factors_by_wgmma(const GemmConfig& c) {
 /// Block products that a math warpgroup keeps in flight. With two, the tensor cores work on the next block while this
 /// one is promoted; it takes a second set of registers, which only one 64-row WGMMA per warpgroup leaves room for. With
 /// several scales of B a promotion takes so long that warpgroups of different rows, which alternate, are faster with
-/// one each; teams are not (64x48, 64x80: 2% slower).
+/// one each; teams are not (64x48, 64x80: 2% slower), nor are tiles whose producers take turns (128x80, 128x96: 1%).
 FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c) {
-    const bool alternate = c.row_b_scales() || (c.several_runs() && c.row_warpgroups() > 1);
+    const bool long_promotions = c.several_runs() && !producers_take_turns(c);
+    const bool alternate = c.row_b_scales() || (long_promotions && c.row_warpgroups() > 1);
     return !alternate && holds_three_sets(c) ? 2 : 1;
 }
 
