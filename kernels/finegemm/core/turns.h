@@ -11,10 +11,11 @@ namespace finegemm {
 /// before has read, too, comes from the operand cache, but not after a yield; and ptxas lets every second FFMA of
 /// most loops yield. Rarer turns make promotions shorter, but the other warpgroup starts its next block product
 /// later: the numbers here are the fastest ones of 2, 3, 4, 6, 8, 12, 16 and never (docs/kernel.md, "Turns").
-/// Narrow tiles lose by any change, but for those of two warpgroups whose producers take turns, too.
+/// Narrower tiles lose by any change, but for 128x64 and 128x80 where producers take turns, too.
 FG_HD constexpr uint32_t promotion_turn(const GemmConfig& c) {
     if (c.row_b_scales()) return 4;
-    if (c.tile_n < 96 && !(producers_take_turns(c) && c.row_warpgroups() == 2)) return 0;
+    const bool narrow = producers_take_turns(c) && c.row_warpgroups() == 2 && c.tile_n >= 64;
+    if (c.tile_n < 96 && !narrow) return 0;
     return c.wgmmas_m() > 1 ? 16 : 8;
 }
 
