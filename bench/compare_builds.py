@@ -16,7 +16,7 @@ import string
 
 import hopper
 from dense_table import DENSE_SHAPES
-from records import geometric_mean
+from records import geometric_mean, write_record
 
 CASE = re.compile(r"(\d+),(\d+),(\d+)(?::([^,\s]+(?:,[^,\s]+)*))?")
 CHOSEN = "chosen"
@@ -94,7 +94,7 @@ def main() -> None:
     import torch   # here, so that what needs no GPU can be had without it
     from gpu_cases import operands
     from gpu_library import Library
-    from gpu_timing import median_times, write_record
+    from gpu_timing import median_times
 
     paths = {name: str(path.resolve()) for name, path in zip(string.ascii_lowercase, options.builds)}
     libraries = {name: Library(path) for name, path in paths.items()}

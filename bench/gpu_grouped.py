@@ -7,7 +7,8 @@ import torch
 from gpu_cases import operands, rounded_up
 from gpu_grouped_cases import Problem, masked_rows, offset_rows, random_rows
 from gpu_library import INDICES, MASKED, OFFSETS, PREFIX_SUMS
-from gpu_timing import median_times, write_record
+from gpu_timing import median_times
+from records import write_record
 
 FORMS = {OFFSETS: "offsets", INDICES: "indices", PREFIX_SUMS: "prefix_sums", MASKED: "masked"}
 LAYOUTS = ("row", "mn", "odd")

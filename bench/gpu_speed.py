@@ -9,7 +9,8 @@ import torch
 from dense_table import DENSE_NK, DENSE_ROWS
 from gpu_cases import blocks, operands
 from gpu_digest import digest
-from gpu_timing import median_times, write_record
+from gpu_timing import median_times
+from records import write_record
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 

@@ -1,7 +1,5 @@
 """Times on the device: CUPTI's durations of kernels, several implementations in turn, L2 emptied before each launch."""
 
-import json
-import pathlib
 import statistics
 
 import torch
@@ -38,10 +36,3 @@ def median_times(calls: dict, rounds: int) -> dict:
     return {
         name: statistics.median(runs[i + len(calls) :: len(calls)]) for i, name in enumerate(calls)
     }  # not the first round
-
-
-def write_record(path: pathlib.Path, record: dict) -> None:
-    """JSON with a line for each of its rows."""
-    head = json.dumps({name: value for name, value in record.items() if name != "rows"}, indent=1)[:-2]
-    rows = ",\n  ".join(json.dumps(row) for row in record["rows"])
-    path.write_text(head + ',\n "rows": [\n  ' + rows + "\n ]\n}\n")

@@ -9,7 +9,8 @@ import time
 import torch
 from gpu_cases import Guarded, differing, model, operands, sample_rows
 from gpu_library import BLOCKS, COLUMNS, HOPPER
-from gpu_timing import median_times, write_record
+from gpu_timing import median_times
+from records import write_record
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # M, N, K: D is [M, N] in f32 and added to.

@@ -1,6 +1,8 @@
-"""What is computed from a record of `finegemm bench` or gpu_check.py."""
+"""What is computed from a record of `finegemm bench` or gpu_check.py, and how the programs here write theirs."""
 
+import json
 import math
+import pathlib
 
 
 def dense_rows(record: dict) -> list[dict]:
@@ -32,3 +34,10 @@ def ratios(rows: list[dict], peer: str) -> list[float]:
 
 def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def write_record(path: pathlib.Path, record: dict) -> None:
+    """JSON with a line for each of its rows."""
+    head = json.dumps({name: value for name, value in record.items() if name != "rows"}, indent=1)[:-2]
+    rows = ",\n  ".join(json.dumps(row) for row in record["rows"])
+    path.write_text(head + ',\n "rows": [\n  ' + rows + "\n ]\n}\n")
