@@ -89,7 +89,7 @@ def total_time(launch, compute, memory):
 def predict(key, rates, shape, groups=0, expected=0, device="h200"):
     (tile_m, tile_n, _, _, use, cluster, _), (m, n, k) = key, shape
     if groups:
-        return predict_grouped(key, rates, shape, groups, expected or m / groups)
+        return predict_grouped(key, rates, shape, groups, expected or m / groups, device)
     tiles_m = ceil_div(m, tile_m * (cluster if use == "shareb" else 1))
     tiles_n = ceil_div(n, tile_n * (cluster if use == "sharea" else 1))
     blocks = ceil_div(ceil_div(k, 128), cluster if use == "splitk" else 1)
@@ -97,7 +97,7 @@ def predict(key, rates, shape, groups=0, expected=0, device="h200"):
     return total_time(LAUNCH_US, compute, (m * k + n * k + 2 * m * n) / BYTES_PER_US[device])
 
 
-def predict_grouped(key, rates, shape, groups, rows):
+def predict_grouped(key, rates, shape, groups, rows, device):
     (tile_m, tile_n, _, warpgroups, _, cluster, _), (_, n, k) = key, shape
     spared = rates[3]
     counts, whole = [], 0   # of tiles one below the other, for each spread
@@ -113,7 +113,7 @@ def predict_grouped(key, rates, shape, groups, rows):
     ctas = [max(across, (groups * below + place * deviation) * across) for place in QUARTERS]
     compute = sum(waves_time(key, rates, c, blocks, k) for c in ctas) / len(QUARTERS)
     m, weights = groups * rows, groups * n * k * (1 + REREAD * min(below - 1, 1))
-    return total_time(GROUPED_LAUNCH_US, compute, (m * k + weights + 2 * m * n) / BYTES_PER_US["h200"])
+    return total_time(GROUPED_LAUNCH_US, compute, (m * k + weights + 2 * m * n) / BYTES_PER_US[device])
 
 
 def prior(key):

@@ -32,15 +32,16 @@ GROUPS = [(64, 256, 4, 4096, 7168), (32, 6144, 192, 6144, 7168), (8, 32768, 0, 7
           (8, 8000, 0, 2880, 2896)]
 
 
+@pytest.mark.parametrize("device", fit_costs.BYTES_PER_US)
 @pytest.mark.parametrize(("groups", "m", "expected", "n", "k"), GROUPS)
-def test_so_they_have_for_groups(groups, m, expected, n, k):
+def test_so_they_have_for_groups(groups, m, expected, n, k, device):
     rates = {key: now for _, key, now in fit_costs.candidates(fit_costs.CANDIDATES.read_text(), grouped=True)}
-    account = finegemm.explain(m, n, k, device="h200", groups=groups, expected_m=expected)
+    account = finegemm.explain(m, n, k, device=device, groups=groups, expected_m=expected)
     rows = [row for row in account["candidates"] if "us" in row]
     assert len(rows) > 5
     for row in rows:
         key = fit_costs.key_of(row["name"].removesuffix("_grouped"))
-        predicted = fit_costs.predict(key, rates[key], (m, n, k), groups, expected)
+        predicted = fit_costs.predict(key, rates[key], (m, n, k), groups, expected, device)
         assert predicted == pytest.approx(row["us"], abs=0.0051), row["name"]
 
 
