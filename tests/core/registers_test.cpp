@@ -34,6 +34,12 @@ TEST(RegisterPlan, MathWarpsHoldTheirAccumulatorsAndABlock) {
     }
 }
 
+TEST(RegisterPlan, WideTilesTakeWhatProducersDoNotNeed) {
+    static_assert(register_plan({.tile_m = 128, .tile_n = 208, .math_warpgroups = 2}).math == 224);
+    static_assert(register_plan({.tile_m = 128, .tile_n = 224, .math_warpgroups = 2}).math == 240);
+    static_assert(register_plan({.tile_m = 128, .tile_n = 224, .math_warpgroups = 2}).load == 24);
+}
+
 TEST(RegisterPlan, TensorCoresMultiplyScalesWhereFactorsFit) {
     constexpr auto kWith = [](GemmConfig c) {
         c.b_scales = ScaleBlocks::Rows;

@@ -40,7 +40,8 @@ std::vector<Object> objects(const GemmConfig& c) {
         add(p.partials, c.row_warpgroups(), p.partials_warpgroup, bytes, 16);
         add(p.partials_full, c.row_warpgroups(), 8, 8, 8);
     } else if (stages_tiles(c)) {
-        add(p.d, c.math_warpgroups * 4, p.d_warp, c.rows_per_warpgroup() / 4 * c.tile_n * 2, 1024);   // swizzle atoms
+        const uint32_t cols = cols_through_shared(c);
+        add(p.d, c.math_warpgroups * 4, p.d_warp, c.rows_per_warpgroup() / 4 * cols * 2, 1024);   // swizzle atoms
     } else {
         add(p.d, c.row_warpgroups() * 4, p.d_warp, 16 * slab_pitch(c), 16);
     }
@@ -131,7 +132,7 @@ TEST(TmaBox, TilesBringTheRowsThatExistAndNoOthers) {
 }
 
 TEST(TmaBox, LoadsOfBBringTheColumnsThatExistAndNoOthers) {
-    for (const uint32_t tile_n : {64u, 96u, 112u, 144u, 160u, 176u, 192u, 256u})
+    for (const uint32_t tile_n : {40u, 64u, 96u, 112u, 136u, 144u, 160u, 176u, 192u, 200u, 224u, 256u})
         for (uint32_t n = 8; n <= 1400; n += 8) {
             const GemmConfig c{.tile_n = tile_n};
             const Raster order = raster_of_columns(c, n);
@@ -147,10 +148,11 @@ TEST(TmaBox, LoadsOfBBringTheColumnsThatExistAndNoOthers) {
 }
 
 TEST(Slab, ColumnsDivideEveryTile) {
-    for (const uint32_t tile_n : {16u, 32u, 48u, 64u, 80u, 96u, 112u, 128u, 144u, 160u, 176u, 192u, 256u}) {
+    for (const uint32_t tile_n : {16u, 32u, 40u, 48u, 64u, 80u, 96u, 112u, 128u, 144u, 160u, 176u, 192u, 200u, 256u}) {
         const GemmConfig c{.tile_n = tile_n};
         EXPECT_LE(slab_cols(c), 64u) << tile_n;
         for (uint32_t run = 0; run < runs(c); ++run) {
+            if (cols_before_run(c, run) == cols_through_shared(c)) continue;   // goes straight to D
             const uint32_t cols = min(slab_cols(c), run_cols(c, run));
             EXPECT_EQ(run_cols(c, run) % cols, 0u) << tile_n;
             EXPECT_EQ(cols % 16, 0u) << "stmatrix writes sixteen columns";
@@ -175,6 +177,7 @@ TEST(Slab, EachPieceHasAPlaceOfItsOwnAndALaneThatTakesIt) {
         const uint32_t bytes = c.output == Output::F32 ? 4 : 2;
         for (uint32_t run = 0; run < runs(c); ++run) {
             const uint32_t cols = min(slab_cols(c), run_cols(c, run));
+            if (c.output == Output::BF16 && cols == 8) continue;   // goes straight to D
             std::set<uint32_t> places;
             for (uint32_t i = 0; i < slab_pieces(c, cols); ++i)
                 for (uint32_t lane = 0; lane < 32; ++lane) {
@@ -204,7 +207,7 @@ TEST(BoxesOfD, AreTheColumnsOfATileOnceEachInsideOfARun) {
             ++of_width[box.width];
             EXPECT_EQ(run_of(c, box.first), run_of(c, next - 1)) << "the columns of a box are neighbours in D";
         }
-        EXPECT_EQ(next, c.tile_n);
+        EXPECT_EQ(next, cols_through_shared(c));
         for (uint32_t width = 0; width < kBoxWidths; ++width)
             EXPECT_EQ(of_width[width], boxes_of_width(c, width)) << "a width without a map would have a box";
     }
@@ -233,7 +236,7 @@ TEST(BoxesOfD, LieAsTheCopyEngineReadsThem) {
                     EXPECT_LE(at + 16, staged_bytes(c));
                 }
         }
-        EXPECT_EQ(places.size() * 16, kWarpRows * c.tile_n * 2) << "all of sixteen rows";
+        EXPECT_EQ(places.size() * 16, kWarpRows * cols_through_shared(c) * 2) << "all of sixteen rows";
         EXPECT_EQ(staged_bytes(c) % 1024, 0u) << "where the pattern begins anew";
     }
 }
@@ -249,9 +252,22 @@ TEST(BoxesOfD, AreWrittenWithoutBankConflicts) {
             }
 }
 
+TEST(BoxesOfD, AreAllOfATileButARunOfEightColumns) {
+    for (const uint32_t tile_n : {40u, 88u, 136u, 168u, 200u}) {
+        const GemmConfig c{.tile_n = tile_n};
+        const uint32_t last = runs(c) - 1;
+        EXPECT_EQ(run_cols(c, last), 8u) << tile_n;
+        EXPECT_EQ(cols_before_run(c, last), cols_through_shared(c)) << tile_n;
+        EXPECT_EQ(cols_through_shared(c) + 8, tile_n);
+    }
+    for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 16) EXPECT_EQ(cols_through_shared({.tile_n = tile_n}), tile_n);
+}
+
 TEST(StagesTiles, OnlyWhereThereIsRoomForATileAndItIsWorthIt) {
     static_assert(stages_tiles({.tile_m = 128, .tile_n = 160, .stages = 5}));
     static_assert(stages_tiles({.tile_m = 192, .tile_n = 128, .stages = 4, .math_warpgroups = 3}));
+    static_assert(stages_tiles({.tile_m = 128, .tile_n = 200, .stages = 4}));
+    static_assert(!stages_tiles({.tile_m = 128, .tile_n = 224, .stages = 4}), "47 KB are left of 56");
     static_assert(!stages_tiles({.tile_m = 128, .tile_n = 192, .stages = 5}), "25 KB are left of 48");
     static_assert(!stages_tiles({.tile_m = 64, .tile_n = 64, .stages = 6, .math_warpgroups = 1, .ctas_per_sm = 2}));
     static_assert(!stages_tiles({.tile_m = 64, .tile_n = 64, .stages = 10, .math_warpgroups = 2}), "teams");

@@ -80,8 +80,8 @@ struct GemmConfig {
 inline constexpr uint32_t kMaxRuns = 3;
 
 /// The runs of columns of a tile. A tile whose width divides 128 has one. Another one has a run for each power of two
-/// that its width is made of, the widest first: 176 = 128 + 32 + 16. They lie apart in D (run_col), each within one
-/// scale block of B wherever the tile is. So a promotion knows which scale a column has; if all columns were
+/// that its width is made of, 8 the least and the widest first: 200 = 128 + 64 + 8. They lie apart in D (run_col), each
+/// within one scale block of B wherever the tile is. So a promotion knows which scale a column has; if all columns were
 /// neighbours, the border would be anywhere, and choosing costs 14% of the time of a tile of 144.
 struct Runs {
     uint32_t cols[kMaxRuns];   // 0: there are fewer
@@ -101,7 +101,7 @@ struct Runs {
 
 private:
     FG_HD static constexpr uint32_t widest(uint32_t cols) {
-        return cols >= 128 ? 128 : cols >= 64 ? 64 : cols >= 32 ? 32 : cols >= 16 ? 16 : 0;
+        return cols >= 128 ? 128 : cols >= 64 ? 64 : cols >= 32 ? 32 : cols >= 16 ? 16 : cols >= 8 ? 8 : 0;
     }
 };
 FG_HD constexpr uint32_t runs(const GemmConfig& c) { return Runs::of(c).count(); }

@@ -16,8 +16,9 @@ struct RegisterPlan {
 
 FG_HD constexpr RegisterPlan register_plan(const GemmConfig& c) {
     constexpr uint32_t kMost = 240;
-    // Measured: with less a candidate spills. Scale warps that read runs hold four scales of every row.
-    const uint32_t load = c.scales == ScaleLayout::Rows && c.tile_m > 192 ? 80 : 56;
+    // Measured: with less a candidate spills. Scale warps that read runs hold four scales of every row; beside math
+    // warps of wide tiles, which need all that they may have, producers make do with the least.
+    const uint32_t load = c.scales == ScaleLayout::Rows && c.tile_m > 192 ? 80 : c.tile_n > 208 ? 24 : 56;
     const uint32_t launch = min(kRegisterFile / (c.ctas_per_sm * c.threads()) / 8 * 8, 248);
     const uint32_t math = (launch * c.threads() - load * 128) / (c.math_warpgroups * 128) / 8 * 8;
     return {.launch = launch, .load = load, .math = min(math, kMost)};

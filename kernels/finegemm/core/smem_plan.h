@@ -53,6 +53,9 @@ FG_HD constexpr RowCol slab_piece(const GemmConfig& c, uint32_t cols, uint32_t l
 inline constexpr uint32_t kBoxWidths = 3;
 FG_HD constexpr uint32_t box_width(uint32_t i) { return 64 >> i; }
 
+/// Columns of a tile that come to D by way of shared memory: all but a run of eight.
+FG_HD constexpr uint32_t cols_through_shared(const GemmConfig& c) { return c.tile_n / 16 * 16; }
+
 /// The i-th box of a tile: its columns, and which of the widths it has. Wide ones come first.
 struct BoxOfD {
     uint32_t first, width;
@@ -68,7 +71,7 @@ FG_HD constexpr BoxOfD box_of_d(const GemmConfig& c, uint32_t i) {
     const uint32_t wide = c.tile_n / 64;
     if (i < wide) return {.first = i * 64, .width = 0};
     return i == wide && c.tile_n / 32 % 2 == 1 ? BoxOfD{.first = wide * 64, .width = 1}
-                                               : BoxOfD{.first = c.tile_n - 16, .width = 2};
+                                               : BoxOfD{.first = cols_through_shared(c) - 16, .width = 2};
 }
 
 /// Byte of a box of `cols` columns at which a piece of sixteen bytes lies, as the copy engine swizzles rows of 128, 64
@@ -80,7 +83,9 @@ FG_HD constexpr uint32_t box_offset(uint32_t cols, RowCol at) {
 }
 
 /// Bytes of a warp's rows of a tile, of 64, in boxes one after the other: they begin where swizzling begins anew.
-FG_HD constexpr uint32_t staged_bytes(const GemmConfig& c) { return align_up(kWarpRows * c.tile_n * 2, 1024); }
+FG_HD constexpr uint32_t staged_bytes(const GemmConfig& c) {
+    return align_up(kWarpRows * cols_through_shared(c) * 2, 1024);
+}
 
 struct SmemPlan {
     uint32_t a, b;              // stages x tile, e4m3, 128-byte rows

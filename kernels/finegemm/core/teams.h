@@ -28,16 +28,17 @@ FG_HD constexpr uint32_t blocks_of_team(uint32_t k_blocks, uint32_t teams, uint3
 /// Of two teams the one that does not have the last block.
 FG_HD constexpr uint32_t earlier_team(uint32_t k_blocks) { return k_blocks % 2; }
 
-// Where its sums lie in shared memory until the other team adds them: in place of B in the first two stages of its own,
-// which nobody else reads. Half of a thread's sums, four at a time, take as much as B of a stage.
+// Where its sums lie in shared memory until the other team adds them: in place of B in the first stages of its own,
+// which nobody else reads. Four of each thread's sums take 2 KB.
+FG_HD constexpr uint32_t team_sums_per_stage(const GemmConfig& c) { return c.tile_n / 16 * 4; }
 
 /// The stage for four sums from register `reg` on, counted from the team's first one.
 FG_HD constexpr uint32_t team_sums_stage(const GemmConfig& c, uint32_t reg) {
-    return reg < c.tile_n / 4 ? 0 : c.teams();
+    return reg / team_sums_per_stage(c) * c.teams();
 }
 /// Their first byte in B of this stage.
 FG_HD constexpr uint32_t team_sums_offset(const GemmConfig& c, uint32_t thread, uint32_t reg) {
-    return (reg % (c.tile_n / 4) / 4 * 128 + thread) * 16;
+    return (reg % team_sums_per_stage(c) / 4 * 128 + thread) * 16;
 }
 
 }  // namespace finegemm

@@ -35,12 +35,31 @@ __device__ void write_rows(const float (&sum)[Registers], uint32_t first, Place&
     }
 }
 
+/// A run of eight columns of this warp's rows, the last one, straight to D: they fill half of its sectors anyway.
+template <GemmConfig C>
+__device__ void store_eight_cols(const Params<C>& p, const float (&sum)[C.tile_n / 2], const Tile& tile,
+                                 uint32_t offset) {
+    constexpr uint32_t kRun = runs(C) - 1;
+    const uint32_t col = run_col(C, p.raster, tile.col, kRun);
+    const RowCol at = wgmma_accumulator(threadIdx.x % kWarpSize, 0);
+    uint16_t* d = static_cast<uint16_t*>(p.d_data) + (tile.row + offset) * p.d_row_stride + col;
+    if constexpr (C.row_groups()) d += matrix_of(p, tile) * p.d_stride;
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+        const uint32_t row = at.row + half * 8;
+        ptx::store_global_if(offset + row < tile.rows && col < p.n, d + row * p.d_row_stride + at.col,
+                             ptx::pack_bf16(sum[C.tile_n / 2 - 4 + half * 2], sum[C.tile_n / 2 - 3 + half * 2]));
+    }
+}
+
 /// The 16 rows of one 64-row WGMMA that are this warp's, from row `offset` of the tile on: the columns of a run and of
 /// those after it.
 template <GemmConfig C, uint32_t Run = 0>
 __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
                            uint32_t offset) {
+    if constexpr (run_cols(C, Run) == 8) return store_eight_cols<C>(p, sum, tile, offset);
     constexpr uint32_t kFirst = cols_before_run(C, Run), kRun = run_cols(C, Run), kCols = min(slab_cols(C), kRun);
+    static_assert(kCols % 16 == 0 || kRun == 8, "stmatrix writes sixteen columns");
     const uint32_t first_col = run_col(C, p.raster, tile.col, Run);
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, kWarpRows, tile.rows);
     const uint32_t first_row = tile.row + offset;
@@ -103,6 +122,10 @@ __device__ void stage_tile(const Params<C>& p, const Accumulator<C>& acc, const 
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
         store_boxes<C>(p, smem.d(warp) + i * staged_bytes(C), tile, first_row_of<C>(warp) + i * 64);
     ptx::bulk_commit_group();
+    if constexpr (cols_through_shared(C) < C.tile_n)
+#pragma unroll
+        for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
+            store_eight_cols<C>(p, acc.sum[i], tile, first_row_of<C>(warp) + i * 64);
 }
 
 template <GemmConfig C>
