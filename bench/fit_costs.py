@@ -89,7 +89,7 @@ def total_time(launch, compute, memory):
 def predict(key, rates, shape, groups=0, expected=0, device="h200"):
     (tile_m, tile_n, _, _, use, cluster, _), (m, n, k) = key, shape
     if groups:
-        return predict_grouped(key, rates, shape, groups, expected or m / groups, device)
+        return predict_grouped(key, rates, shape, groups, expected, device)
     tiles_m = ceil_div(m, tile_m * (cluster if use == "shareb" else 1))
     tiles_n = ceil_div(n, tile_n * (cluster if use == "sharea" else 1))
     blocks = ceil_div(ceil_div(k, 128), cluster if use == "splitk" else 1)
@@ -97,18 +97,21 @@ def predict(key, rates, shape, groups=0, expected=0, device="h200"):
     return total_time(LAUNCH_US, compute, (m * k + n * k + 2 * m * n) / BYTES_PER_US[device])
 
 
-def predict_grouped(key, rates, shape, groups, rows, device):
-    (tile_m, tile_n, _, warpgroups, _, cluster, _), (_, n, k) = key, shape
-    spared = rates[3]
-    counts, whole = [], 0   # of tiles one below the other, for each spread
+def predict_grouped(key, rates, shape, groups, expected, device):
+    (tile_m, tile_n, _, warpgroups, _, cluster, _), (m, n, k) = key, shape
+    rows, spared = expected or m / groups, rates[3]
+    apart = 1 if expected else math.sqrt(1 - 1 / groups)   # else M is known: a group has the more, the less others have
+    counts, strays, whole = [], [], 0   # of tiles one below the other, for each spread; what is not known of them
     for spread in SPREAD:
-        full, rest = divmod(max(1.0, rows * spread), tile_m)
+        rows_here = max(1.0, rows * (1 + (spread - 1) * apart))
+        full, rest = divmod(rows_here, tile_m)
         unit = tile_m // warpgroups
         used = math.ceil(rest / unit) * unit / tile_m
         counts.append(full + (rest > 0))
+        strays.append(counts[-1] - (0 if expected else rows_here / tile_m))
         whole += full + (1 - spared * (1 - used) if rest > 0 else 0)
     below = sum(counts) / len(SPREAD)
-    deviation = math.sqrt(groups * max(0.0, sum(c * c for c in counts) / len(SPREAD) - below * below))
+    deviation = math.sqrt(groups * np.var(strays))
     across, blocks = ceil_div(n, tile_n * cluster) * cluster, ceil_div(k, 128) * whole / sum(counts)
     ctas = [max(across, (groups * below + place * deviation) * across) for place in QUARTERS]
     compute = sum(waves_time(key, rates, c, blocks, k) for c in ctas) / len(QUARTERS)
@@ -123,13 +126,17 @@ def prior(key):
     return np.log([block, block / ctas_per_sm, 2.6 if use == "splitk" else 0.6 + tile_m * tile_n / 32768])
 
 
-def fit(key, sweep):
+def weights(us):
+    """Of the contenders."""
+    behind = {key: time / min(us.values()) - 1 for key, time in us.items()}
+    return {key: 1 / (1 + NEARNESS * late) for key, late in behind.items() if 1 + late < CONTENDER}
+
+
+def fit(key, sweep, common, start):
     from scipy.optimize import minimize   # here, so that the model can be had without it
 
-    data = [(case, us[key], us[key] / min(us.values())) for case, us in sweep if key in us]
-    data = [(case, us, 1 / (1 + NEARNESS * (behind - 1))) for case, us, behind in data if behind < CONTENDER]
-    grouped = sweep[0][0][1] > 0
-    expected = np.append(prior(key), [0.0] * grouped)   # half of a tile's time is spared
+    data = [(case, us[key] / both, of[key]) for (case, us), both in zip(sweep, common) if key in (of := weights(us))]
+    expected = np.append(prior(key), [0.0] * (sweep[0][0][1] > 0))   # half of a tile's time is spared
 
     def rates_of(x):
         block, block_alone, tile = np.exp(x[:3])
@@ -140,8 +147,37 @@ def fit(key, sweep):
         off = [weight * math.log(predict(key, rates_of(x), *case) / us) ** 2 for case, us, weight in data]
         return sum(off) + PRIOR_WEIGHT * sum((x - expected) ** 2)
 
-    best = minimize(loss, expected, method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-4, "fatol": 1e-6})
+    def inverse(rates):
+        return np.append(np.log(rates[:3]), [math.log(r / (1 - r)) for r in rates[3:]])
+
+    begin = expected if start is None else inverse(start)
+    best = minimize(loss, begin, method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-4, "fatol": 1e-6})
     return tuple(float(r) for r in rates_of(best.x))
+
+
+# Rounds of fits: later ones change choices no more.
+ROUNDS = 8
+
+
+def with_rows_known(sweep):
+    """The same, as if it were known how many rows the groups of each case had together."""
+    return [((shape, groups, 0, device), us) for (shape, groups, _, device), us in sweep]
+
+
+def fit_all(keys, sweep):
+    """Rates that tell kernels apart. What all contenders of a shape take more or less than predicted, as clocks follow
+    the power that the shape takes, say, says nothing of a kernel: in each round it is left out as the last one's rates
+    have it."""
+    known = with_rows_known(sweep)
+    rates, common = dict.fromkeys(keys), [1.0] * len(known)
+    for _ in range(ROUNDS):
+        rates = {key: fit(key, known, common, rates[key]) for key in keys}
+        common = []
+        for case, us in known:
+            of = {key: weight for key, weight in weights(us).items() if key in rates}
+            off = sum(weight * math.log(us[key] / predict(key, rates[key], *case)) for key, weight in of.items())
+            common.append(math.exp(off / sum(of.values())) if of else 1.0)
+    return rates
 
 
 # Of a kernel's block (and block_alone), tile and spared rates: what a step of `refine` multiplies them by.
@@ -304,10 +340,11 @@ def main():
     for row, key, now in candidates(text, grouped):
         if key not in measured:
             print("not measured, keeps its rates:", key)
-        rates[key] = fit(key, sweep) if key in measured and not args.keep else now
-        lines[key] = row.group()
-    if args.refine:
-        rates = refine(rates, sweep)
+        rates[key], lines[key] = now, row.group()
+    if not args.keep:
+        rates |= fit_all([key for key in rates if key in measured], sweep)
+    if args.refine:   # how the rows of these groups happened to differ from what was expected is not to be learnt
+        rates = refine(rates, sweep + with_rows_known(sweep) if grouped else sweep)
     rows = {}
     for key, old in lines.items():
         numbers = zip(("{:.3f}", "{:.3f}", "{:.2f}", "{:.2f}"), rates[key])

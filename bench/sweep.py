@@ -34,10 +34,11 @@ def dense_rows(library, record: list, options, generator):
 
 
 def grouped_cases(record: list, seed: int):
-    from gpu_grouped import table_cases
+    from gpu_grouped import announced, table_cases
     from gpu_grouped_cases import offset_rows
 
-    yield from table_cases()
+    for kind, rows, typical, n, k in table_cases():
+        yield kind, rows, announced(rows, typical), n, k
     chance = random.Random(seed)
     for row in record:
         if row["kind"] == "drawn":

@@ -59,17 +59,23 @@ Tiles tiles_of(const Problem& p, const GemmConfig& c) {
     const double across = ceil_div(p.n, c.tile_n * cluster_tiles_n(c)) * cluster_tiles_n(c);
     if (p.groups == 0) return {.mean = static_cast<double>(raster(c, p.m, p.n).size()) * cluster_tiles_m(c) *
                                        cluster_tiles_n(c) * max(1, p.k_groups)};
-    double below = 0, squares = 0, whole = 0;   // tiles of a group, one below the other
+    // All together have M rows if no number is expected of each: then a group has the more, the less others have.
+    const bool total_known = p.group_rows == 0;
+    const double apart = total_known ? std::sqrt(1 - 1.0 / p.groups) : 1;
+    double below = 0, whole = 0;           // tiles of a group, one below the other
+    double strays = 0, squared_strays = 0;   // what is not known of their number
     for (const double spread : kSpread) {
-        const double rows = std::max(1.0, group_rows(p) * spread), full = std::floor(rows / c.tile_m);
-        const double rest = rows - full * c.tile_m;
+        const double rows = std::max(1.0, group_rows(p) * (1 + (spread - 1) * apart));
+        const double full = std::floor(rows / c.tile_m), rest = rows - full * c.tile_m;
         const double used = std::ceil(rest / c.rows_per_warpgroup()) * c.rows_per_warpgroup() / c.tile_m;
         const double count = full + (rest > 0 ? 1 : 0);
+        const double stray = count - (total_known ? rows / c.tile_m : 0);
         below += count / std::size(kSpread);
-        squares += count * count / std::size(kSpread);
+        strays += stray / std::size(kSpread);
+        squared_strays += stray * stray / std::size(kSpread);
         whole += (full + (rest > 0 ? 1 - rates(c).spared * (1 - used) : 0)) / std::size(kSpread);
     }
-    const double deviation = std::sqrt(p.groups * std::max(0.0, squares - below * below));
+    const double deviation = std::sqrt(p.groups * std::max(0.0, squared_strays - strays * strays));
     return {.mean = p.groups * below * across,
             .deviation = deviation * across,
             .share = whole / below,

@@ -1,0 +1,64 @@
+// What the planner expects a kernel to take.
+#include <gtest/gtest.h>
+
+#include "plan/plan.h"
+
+namespace finegemm::plan {
+namespace {
+
+const DeviceSpec& h200() { return *find_device("h200"); }
+
+TEST(Cost, GrowsWithTheProblemAndShrinksWithTheDevice) {
+    DeviceSpec half = h200();
+    half.sms = 66;
+    for (const GemmConfig& c : candidates()) {
+        const Problem p{4096, 4096, 4096};
+        EXPECT_LT(cost(p, h200(), c).total, cost({8192, 4096, 4096}, h200(), c).total) << name_of(c);
+        EXPECT_LT(cost(p, h200(), c).total, cost({4096, 4096, 8192}, h200(), c).total) << name_of(c);
+        EXPECT_LT(cost(p, h200(), c).total, cost(p, half, c).total) << name_of(c);
+    }
+}
+
+TEST(Cost, IsNeverBelowTheMemoryTime) {
+    for (const GemmConfig& c : candidates()) {
+        const Cost t = cost({1, 7168, 16384}, h200(), c);
+        EXPECT_GE(t.total, t.memory);
+        EXPECT_NEAR(t.memory, (1.0 * 16384 + 7168.0 * 16384 + 2 * 7168) / 4.2e6, 1e-9);
+    }
+    const GemmConfig f32 = candidates({.b_scales = ScaleBlocks::Rows, .output = Output::F32})[0];
+    const Problem gradient{.m = 1, .n = 7168, .k = 16384, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
+    EXPECT_NEAR(cost(gradient, h200(), f32).memory, (1.0 * 16384 + 7168.0 * 16384 + 8 * 7168) / 4.2e6, 1e-9);
+}
+
+TEST(Cost, GrowsWhereRowsBeginBetweenSectorsOfL2) {
+    const auto compute = [](const GemmConfig& c, uint32_t k) { return cost({2560, 2304, k}, h200(), c).compute; };
+    const uint32_t halves = 3776, lines = 3840, sectors = 3808, none = 3792;   // that rows begin on; all: 30 k-blocks
+    for (const GemmConfig& c : candidates()) {
+        EXPECT_EQ(compute(c, halves), compute(c, lines)) << name_of(c);
+        EXPECT_GE(compute(c, sectors), compute(c, lines)) << name_of(c);
+        EXPECT_GE(compute(c, none), compute(c, sectors)) << name_of(c);
+    }
+    const auto growth = [&](const char* kernel, uint32_t k) {
+        return compute(config_named(kernel), k) / compute(config_named(kernel), lines);
+    };
+    EXPECT_GT(growth("m128n128s6w2", sectors), 1.05);
+    EXPECT_GT(growth("m128n128s6w2", none), 1.5);
+    EXPECT_LT(growth("m256n128s4w2", none), 1.3) << "fewer bytes for each product";
+    EXPECT_EQ(growth("m256n128s4w2_shareA2", none), 1) << "each CTA loads half of the rows of A";
+}
+
+TEST(Cost, OfGroupsIsOfTheTilesThatAllTheirRowsMakeWhereTheseAreKnown) {
+    const auto cost_of = [](uint32_t groups, uint32_t m, uint32_t group_rows) {
+        const Problem p{.m = m, .n = 4096, .k = 4096, .groups = groups, .group_rows = group_rows};
+        return cost(p, h200(), config_named("m128n128s6w2_grouped"));
+    };
+    EXPECT_EQ(cost_of(1, 1000, 0).tiles, 8u * 32) << "one group has them all";
+    EXPECT_EQ(cost_of(1, 1000, 1000).tiles, 270u) << "it may have 700 to 1300, which make 6 to 11";
+    // 1024 tiles take eight waves of 132, and so do 1056; the next row of tiles begins a ninth.
+    EXPECT_EQ(cost_of(1, 32 * 128, 0).compute, cost_of(1, 33 * 128, 0).compute);
+    EXPECT_LT(cost_of(1, 33 * 128, 0).compute, cost_of(1, 34 * 128, 0).compute);
+    EXPECT_LT(cost_of(4, 8192, 0).compute, cost_of(4, 8192, 2048).compute) << "no more than 8192, for four groups";
+}
+
+}  // namespace
+}  // namespace finegemm::plan
