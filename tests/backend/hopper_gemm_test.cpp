@@ -138,9 +138,10 @@ TEST_F(HopperGemm, RowMajorScalesInWholeRunsGetTheKernelForThem) {
     odd_address.sfa.data = address(0x200000004);
     for (const GemmArgs& args : {mn_major, odd_stride, odd_address, operands(512, 1024, 2048 + 128)})
         EXPECT_EQ(entry(args, "m128n128s6w2"), "finegemm_m128n128s6w2");
-    EXPECT_EQ(entry(operands(512, 1024, 2048), "m128n64s7w2_splitK3"), "finegemm_m128n64s7w2_splitK3")
-        << "a third of K begins inside of a run";
-    EXPECT_EQ(entry(operands(512, 1024, 128 * 12), "m128n64s7w2_splitK3"), "finegemm_m128n64s7w2_splitK3_rows");
+    EXPECT_EQ(entry(operands(512, 1024, 512 * 3), "m128n32s8w2_splitK4"), "finegemm_m128n32s8w2_splitK4")
+        << "a fourth of K begins inside of a run";
+    EXPECT_EQ(entry(operands(512, 1024, 512 * 4), "m128n32s8w2_splitK4"), "finegemm_m128n32s8w2_splitK4_rows");
+    EXPECT_EQ(entry(operands(512, 1024, 2048), "m128n224s4w2"), "finegemm_m128n224s4w2") << "no registers for runs";
 }
 
 TEST_F(HopperGemm, AKernelForRowMajorScalesCannotBeNamedEvenWhenItIsLoaded) {
