@@ -10,8 +10,8 @@ L2 flushed before each launch; grouped products have also "groups" and, where th
 there. --refine then moves rates by small steps as long as what the choices lose gets less: the best fit to all times
 is not the one that chooses best. Needs numpy and scipy. The model is that of src/plan/cost.cpp, without the rules: a
 kernel that was not measured for a shape is not a choice for it. --table writes into src/plan/shipped_table.cpp what is
-best where the choice with these rates takes more than 1% longer, of the shapes of the dense table. --device says which
-GPU the sweep was measured on, if not an H200.
+best where the choice with these rates takes more than 0.5% longer, of the shapes of the dense table. --device says
+which GPU the sweep was measured on, if not an H200.
 
 --choose fits nothing: of all measured kernels it drops, one at a time, the one that is missed least, until N are left.
 """
@@ -256,7 +256,7 @@ def report(rates, sweep):
 
 
 # A choice that takes this much longer than the best candidate has a row in the shipped table: less may be noise.
-TABLE_FROM = 1.01
+TABLE_FROM = 1.005
 
 
 def table_rows(rates, sweep, shapes=DENSE_SHAPES):

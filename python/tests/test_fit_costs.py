@@ -103,12 +103,12 @@ def test_the_shipped_table_follows_from_the_sweep_and_the_rates(device):
     assert fit_costs.with_table(text, fit_costs.table_rows(rates, sweep), device) == text, "fit_costs.py --keep --table"
 
 
-def test_the_table_has_the_best_candidate_where_the_choice_takes_one_percent_longer():
+def test_the_table_has_the_best_candidate_where_the_choice_takes_half_a_percent_longer():
     slow, near, alone = (8192, 4096, 7168), (8192, 7168, 7168), (8192, 2112, 7168)
     for shape in (slow, near, alone):   # LARGE is the choice; measured, it is slower than SMALL, or it was not measured
         assert fit_costs.predict(LARGE, START[LARGE], shape) < fit_costs.predict(SMALL, START[SMALL], shape)
     other = (256, 128, 4, 2, "sharea", 2, 1)   # the fastest of all, but no candidate
-    times = {slow: {SMALL: 100, LARGE: 101.1, other: 90}, near: {SMALL: 100, LARGE: 100.9, other: 90},
+    times = {slow: {SMALL: 100, LARGE: 100.6, other: 90}, near: {SMALL: 100, LARGE: 100.4, other: 90},
              alone: {SMALL: 100, other: 90}}
     sweep = [((shape, 0, 0), us) for shape, us in times.items()]
     assert list(fit_costs.table_rows(START, sweep, (slow, near, alone))) == [(slow, "m128n128s6w2")]

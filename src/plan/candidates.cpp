@@ -21,8 +21,8 @@ struct Candidate {
 
 // Nearly each is the best one for some of 756 shapes: the dense table, random shapes and layers of real models
 // (bench/results/sweep_h200.json). Small tiles stream weights for few rows, two CTAs to an SM; K is split over a
-// cluster where tiles do not fill the device. 128x32 alone and 64x16 of one warpgroup are hardly best for any, but batch
-// invariance asks for them.
+// cluster where tiles do not fill the device. 128x32 alone and 64x16 of one warpgroup are hardly ever the best, but
+// batch invariance asks for them.
 constexpr auto kCandidates = std::to_array<Candidate>({
     {{64, 16, 10, 1, 1, kAlone, 2}, {0.156, 0.140, 0.58}},
     {{64, 16, 10, 2, 1, kAlone, 2}, {0.172, 0.128, 0.57}},
