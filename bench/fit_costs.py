@@ -164,6 +164,16 @@ def with_rows_known(sweep):
     return [((shape, groups, 0, device), us) for (shape, groups, _, device), us in sweep]
 
 
+def common_factors(rates, sweep):
+    """Of each case: what its contenders take together of the times that are predicted."""
+    factors = []
+    for case, us in sweep:
+        of = {key: weight for key, weight in weights(us).items() if key in rates}
+        off = sum(weight * math.log(us[key] / predict(key, rates[key], *case)) for key, weight in of.items())
+        factors.append(math.exp(off / sum(of.values())) if of else 1.0)
+    return factors
+
+
 def fit_all(keys, sweep):
     """Rates that tell kernels apart. What all contenders of a shape take more or less than predicted, as clocks follow
     the power that the shape takes, say, says nothing of a kernel: in each round it is left out as the last one's rates
@@ -172,11 +182,7 @@ def fit_all(keys, sweep):
     rates, common = dict.fromkeys(keys), [1.0] * len(known)
     for _ in range(ROUNDS):
         rates = {key: fit(key, known, common, rates[key]) for key in keys}
-        common = []
-        for case, us in known:
-            of = {key: weight for key, weight in weights(us).items() if key in rates}
-            off = sum(weight * math.log(us[key] / predict(key, rates[key], *case)) for key, weight in of.items())
-            common.append(math.exp(off / sum(of.values())) if of else 1.0)
+        common = common_factors(rates, known)
     return rates
 
 

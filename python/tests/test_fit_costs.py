@@ -73,6 +73,21 @@ def test_refining_keeps_rates_that_choose_well():
     assert fit_costs.refine(START, sweep_of(START)) == START
 
 
+def test_what_all_kernels_of_a_shape_have_in_common_is_told_from_what_one_has():
+    even = sweep_of(START)
+    slower = [(case, {key: time * (1 + i / 50) for key, time in us.items()}) for i, (case, us) in enumerate(even)]
+    assert fit_costs.common_factors(START, slower) == pytest.approx([1 + i / 50 for i in range(len(even))])
+    one = [(case, us | {LARGE: us[LARGE] * 1.2}) for case, us in even]
+    assert all(1 <= factor < 1.2 for factor in fit_costs.common_factors(START, one)), "some of it"
+    far = [(case, us | {LARGE: min(us.values()) * 2}) for case, us in even]
+    assert fit_costs.common_factors(START, far) == pytest.approx([1.0] * len(even)), "no contender"
+
+
+def test_rows_of_groups_are_known_where_rates_are_fitted():
+    sweep = [(((500, 4096, 7168), 4, 100, "h200"), {SMALL: 1.0})]
+    assert fit_costs.with_rows_known(sweep) == [(((500, 4096, 7168), 4, 0, "h200"), {SMALL: 1.0})]
+
+
 def test_a_loss_counts_choices_in_doubt_by_how_near_they_are():
     us = {"a": 10.0, "b": 11.0}
     sure = fit_costs.expected_loss({"a": 10, "b": 20}, us)
