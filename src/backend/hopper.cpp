@@ -106,10 +106,13 @@ const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::
     return loaded ? *loaded : load(config);
 }
 
-/// The variant of a kernel that reads these scales fastest.
-const GemmKernel& HopperBackend::for_scales(const GemmKernel& kernel, bool scale_runs) {
-    const GemmConfig config = plan::for_row_scales(kernel.config);
-    if (config == kernel.config || !scale_runs) return kernel;
+/// The variant of a kernel that is fastest for a call: for its scales, and for a D that is overwritten if the kernel
+/// may be another one than was chosen.
+const GemmKernel& HopperBackend::variant_of(const GemmKernel& kernel, bool scale_runs, bool overwriting) {
+    GemmConfig config = kernel.config;
+    if (overwriting) config = plan::for_overwriting(config);
+    if (scale_runs) config = plan::for_row_scales(config);
+    if (config == kernel.config) return kernel;
     const GemmKernel* loaded = find(plan::name_of(config));
     return loaded ? *loaded : load(config);
 }
@@ -162,8 +165,10 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
               .grid = 0,
               .kernel = &kernel.kernel};
     for (uint32_t run = 1; run < runs(c); ++run) call.params.b_runs[run - 1] = map_of("b", args.b, b_run_box(c, run));
-    for (uint32_t width = 0; stages_tiles(c) && width < kBoxWidths; ++width)
-        if (boxes_of_width(c, width) > 0) call.params.d[width] = map_of("d", args.d, box_for_d(width));
+    if (brings_d(c)) call.params.d[0] = map_of("d", args.d, kF32BoxForD);
+    else
+        for (uint32_t width = 0; stages_tiles(c) && width < kBoxWidths; ++width)
+            if (boxes_of_width(c, width) > 0) call.params.d[width] = map_of("d", args.d, box_for_d(width));
     call.grid = grid_size(c, call.params.raster.size(), clusters_for(kernel, problem));
     return call;
 }
@@ -178,7 +183,8 @@ std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::st
                                 .output = key.f32_output ? Output::F32 : Output::BF16};
     const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
     if (!config.empty()) key.named = &kernel;
-    const GemmKernel& variant = for_scales(kernel, has_scale_runs(args, problem.k_blocks(), kernel.config));
+    const bool scale_runs = has_scale_runs(args, problem.k_blocks(), kernel.config);
+    const GemmKernel& variant = variant_of(kernel, scale_runs, config.empty() && key.accumulate == 0);
     auto call = std::make_shared<const Call>(prepare(args, variant, problem, key));
     const std::unique_lock lock(mutex_);
     if (calls_.size() >= kMaxKept) calls_.clear();

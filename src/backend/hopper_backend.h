@@ -129,7 +129,7 @@ private:
     const GemmKernel& named(const plan::Problem& problem, const std::string& name);
     const GemmKernel* find(const std::string& name) const;
     const GemmKernel& load(const GemmConfig& config);
-    const GemmKernel& for_scales(const GemmKernel& kernel, bool scale_runs);
+    const GemmKernel& variant_of(const GemmKernel& kernel, bool scale_runs, bool overwriting = false);
     const cuda::Kernel& quantize_kernel(const QuantizeConfig& config);
     template <typename Calls, typename Key>
     typename Calls::mapped_type find_call(const Calls& calls, Key& key, CallKey& call, const std::string& config) const;

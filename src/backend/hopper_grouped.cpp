@@ -103,7 +103,7 @@ std::shared_ptr<const GroupedCall> HopperBackend::make_grouped_call(GroupedKey& 
                                                                     const plan::Problem& problem) {
     const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
     if (!config.empty()) key.call.named = &kernel;
-    const GemmKernel& variant = for_scales(kernel, has_scale_runs(args.sfa, problem.k_blocks()));
+    const GemmKernel& variant = variant_of(kernel, has_scale_runs(args.sfa, problem.k_blocks()));
     auto call = std::make_shared<const GroupedCall>(prepare(args, variant, problem));
     const std::unique_lock lock(mutex_);
     if (grouped_calls_.size() >= kMaxKept) grouped_calls_.clear();

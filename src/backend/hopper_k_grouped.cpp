@@ -32,13 +32,15 @@ std::shared_ptr<const KGroupedCall> HopperBackend::make_k_grouped_call(KGroupedK
     if (!options.config.empty()) key.call.named = &kernel;
     // The operands are those of one product with all of K.
     const GemmArgs all{args.a, args.sfa, args.b, args.sfb, args.d.matrix};
-    const GemmKernel& variant = for_scales(kernel, has_scale_runs(all, problem.k_blocks(), kernel.config));
+    const bool scale_runs = has_scale_runs(all, problem.k_blocks(), kernel.config);
+    const GemmKernel& variant = variant_of(kernel, scale_runs, options.config.empty() && !options.accumulate);
     const Call one = prepare(all, variant, problem, key.call);
     KGroupedCall made{{.params = {}, .grid = 0, .kernel = one.kernel}, variant.config};
     static_cast<GemmParams&>(made.params) = one.params;
     made.params.groups = layout_of(args);
     made.params.groups.offsets = key.offsets;
     made.params.d_stride = args.d.stride;
+    if (brings_d(variant.config)) made.params.d[0] = map_of("d", args.d, kF32BoxForD);
     made.grid = grid_size(variant.config, one.params.raster.size() * problem.k_groups, clusters_for(variant, problem));
     auto call = std::make_shared<const KGroupedCall>(made);
     const std::unique_lock lock(mutex_);
@@ -52,6 +54,7 @@ KGroupedParams HopperBackend::params_of(const KGroupedCall& call, const KGrouped
     KGroupedParams p = call.params;
     const KGroupLayout all = layout_of(args);
     p.d_data = static_cast<float*>(p.d_data) + first * p.d_stride;
+    p.first_group = first;
     p.groups.groups = count;
     std::copy_n(args.offsets + first, count + 1, p.host_offsets);
     p.blocks = args.layout == KLayout::Blocks;

@@ -8,7 +8,7 @@ namespace finegemm::cuda {
 namespace {
 
 // Enumerators of cuda.h.
-constexpr int kUint8 = 0, kBf16 = 9;
+constexpr int kUint8 = 0, kFloat32 = 7, kBf16 = 9;
 constexpr int kPromote128 = 2, kPromote256 = 3;
 
 int swizzle_code(Swizzle swizzle) {
@@ -28,7 +28,7 @@ TensorMap encode(const Driver& driver, const GlobalMatrix& matrix, const TmaBox&
     const uint64_t strides[] = {matrix.row_stride_bytes, matrix.stride_bytes};   // checked even if there is one row
     const uint32_t extents[] = {box.cols, box.rows, 1};
     const uint32_t steps[] = {1, 1, 1};
-    const int type = box.element_bytes == 1 ? kUint8 : kBf16;
+    const int type = box.element_bytes == 1 ? kUint8 : box.element_bytes == 2 ? kBf16 : kFloat32;
     // How much a miss brings into L2. A box has 128 bytes of a row; where rows begin anywhere, twice as much comes for
     // each of them, and 128 bytes at a time are up to 14% faster. Elsewhere 256 are, by 1%. Measured on an H200.
     const bool aligned = reinterpret_cast<uint64_t>(matrix.data) % 128 == 0 && matrix.row_stride_bytes % 128 == 0 &&

@@ -97,6 +97,14 @@ constexpr auto kRowCandidates = std::to_array<Candidate>({
     {{192, 96, 5, 3, 1, kAlone, 1}, {0.580, 0.580, 1.85}},
 });
 
+// D in f32 is mostly added to. Where K is short it is best brought (brings_d): a stage less leaves room for that.
+constexpr auto kRowF32Candidates = [] {
+    std::array<Candidate, kRowCandidates.size() + 1> list{};
+    list[0] = {{128, 128, 4, 2, 1, kAlone, 1}, {0.530, 0.530, 3.10}};
+    std::ranges::copy(kRowCandidates, list.begin() + 1);
+    return list;
+}();
+
 /// The configurations of a list of candidates, whose rows leave their kind to this.
 template <size_t Count>
 constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, Count>& list, Kind kind) {
@@ -116,8 +124,8 @@ constexpr Kind kPlainKind{}, kGroupedKind{.grouping = Grouping::Rows}, kRowKind{
 constexpr auto kConfigs = configs_of(kCandidates, kPlainKind);
 constexpr auto kGroupedConfigs = configs_of(kGrouped, kGroupedKind);
 constexpr auto kRowConfigs = configs_of(kRowCandidates, kRowKind);
-constexpr auto kRowF32Configs = configs_of(kRowCandidates, kRowF32Kind);
-constexpr auto kKGroupedConfigs = configs_of(kRowCandidates, kKGroupedKind);
+constexpr auto kRowF32Configs = configs_of(kRowF32Candidates, kRowF32Kind);
+constexpr auto kKGroupedConfigs = configs_of(kRowF32Candidates, kKGroupedKind);
 
 /// All candidates of a kind.
 struct List {
@@ -128,8 +136,8 @@ struct List {
 constexpr List kLists[] = {{kPlainKind, kConfigs, kCandidates},
                            {kGroupedKind, kGroupedConfigs, kGrouped},
                            {kRowKind, kRowConfigs, kRowCandidates},
-                           {kRowF32Kind, kRowF32Configs, kRowCandidates},
-                           {kKGroupedKind, kKGroupedConfigs, kRowCandidates}};
+                           {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
+                           {kKGroupedKind, kKGroupedConfigs, kRowF32Candidates}};
 
 const List* list_of(Kind kind) {
     for (const List& list : kLists)
@@ -150,6 +158,13 @@ GemmConfig for_row_scales(GemmConfig config) {
     // has a scale, runs of both take longer than copies, but no longer where they go through registers anyway.
     const bool blocks = !config.row_b_scales() && !config.row_groups() && config.tile_n <= 208;
     if (config.tile_m > 64 && (blocks || factors_by_wgmma(config))) config.scales = ScaleLayout::Rows;
+    return config;
+}
+
+GemmConfig for_overwriting(GemmConfig config) {
+    if (!brings_d(config)) return config;
+    for (const GemmConfig& c : candidates(kind_of(config)))
+        if (c.tile_m == config.tile_m && c.tile_n == config.tile_n && !brings_d(c)) return c;
     return config;
 }
 

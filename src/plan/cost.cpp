@@ -29,6 +29,9 @@ constexpr double kOverlap = 4;
 // the 15 shapes of each kind in bench/results/sweep_h200.json.
 constexpr double kL2BetweenSectors = 6.6e6, kL2BetweenLines = 10.3e6;
 
+// Bytes of f32 that L2 adds to D in a microsecond: 32768x4096x512 takes as long with every kernel (wgrad_h200.json).
+constexpr double kL2Adds = 1.23e6;
+
 uint32_t ctas_that_fit(const DeviceSpec& d, const GemmConfig& c, uint32_t per_sm) {
     return max(1, kClusters[c.cluster][per_sm - 1] * d.sms / kSmsCounted) * c.cluster;
 }
@@ -83,12 +86,14 @@ Tiles tiles_of(const Problem& p, const GemmConfig& c) {
             .below = below};
 }
 
-/// Bytes of A, B and D, each once; but weights that a second tile of a group reads may have left L2 by then.
-double traffic(const Problem& p, const Tiles& tiles) {
+/// Microseconds that memory takes for A, B and D, each once; but weights that a second tile of a group reads may have
+/// left L2 by then. D in f32 is mostly added to: read and written, or added to in L2.
+double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
     const double m = p.groups > 0 ? group_rows(p) * p.groups : p.m, n = p.n, k = p.k;
-    const double d_bytes = p.output == Output::F32 ? 8 : 2;   // f32 is mostly added to: read and written
     const double reread = p.groups > 0 ? kReread * std::min(tiles.below - 1, 1.0) : 0;
-    return m * k + max(1, p.groups) * n * k * (1 + reread) + d_bytes * m * n * max(1, p.k_groups);
+    const double loaded = m * k + max(1, p.groups) * n * k * (1 + reread), elements = m * n * max(1, p.k_groups);
+    if (c.output == Output::F32 && !brings_d(c)) return loaded / d.hbm_bytes_per_us + elements * 4 / kL2Adds;
+    return (loaded + elements * (c.output == Output::F32 ? 8 : 2)) / d.hbm_bytes_per_us;
 }
 
 /// Microseconds that L2 takes for a k-block of one CTA; the CTAs of a wave share it. Rows are taken to lie K bytes
@@ -127,7 +132,7 @@ Cost cost(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
     const Tiles tiles = tiles_of(p, c);
     Cost t{.launch = p.groups > 0 ? kGroupedLaunch : kLaunch,
            .compute = compute_time(p, d, c, tiles),
-           .memory = traffic(p, tiles) / d.hbm_bytes_per_us,
+           .memory = memory_time(p, d, c, tiles),
            .tiles = static_cast<uint32_t>(std::lround(tiles.mean)),
            .ctas = static_cast<uint32_t>(std::lround(tiles.mean * c.k_splits()))};
     t.total = t.launch + std::pow(std::pow(t.compute, kOverlap) + std::pow(t.memory, kOverlap), 1 / kOverlap);

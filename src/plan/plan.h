@@ -60,6 +60,10 @@ std::span<const GemmConfig> candidates(Kind kind = {});
 /// The same kernel for row-major scales; itself where the other one is as fast.
 GemmConfig for_row_scales(GemmConfig config);
 
+/// The kernel for calls that overwrite D, where the choice brings what D has to add to it: the one with the same tile
+/// that does not, and has more stages for it.
+GemmConfig for_overwriting(GemmConfig config);
+
 /// All kernels that a call can get: the contents of the pack.
 std::vector<GemmConfig> kernels();
 

@@ -142,6 +142,8 @@ TEST_F(HopperKGrouped, SizesOnTheHostAreCopiedIntoEachLaunch) {
         EXPECT_EQ(p.accumulate, 1u);
         EXPECT_EQ(p.blocks, 0u);
         EXPECT_EQ(p.d_data, static_cast<float*>(args.d.matrix.data) + static_cast<int64_t>(i) * 50 * args.d.stride);
+        EXPECT_EQ(p.first_group, 50 * i);
+        EXPECT_EQ(mock::description_of(p.d[0]).data, args.d.matrix.data) << "of all groups";
         for (uint32_t g = 0; g < 50; ++g)
             ASSERT_EQ(p.k_groups().group(g), (KRange{static_cast<uint32_t>(offsets[50 * i + g]) / 128,
                                                      static_cast<uint32_t>(offsets[50 * i + g + 1]) / 128}));

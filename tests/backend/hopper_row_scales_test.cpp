@@ -85,6 +85,22 @@ TEST_F(HopperRowScales, AddsToDOnlyWhenAsked) {
     }
 }
 
+TEST_F(HopperRowScales, WhatDHasIsBroughtWhereKIsShortAndItIsAddedTo) {
+    const auto hopper = backend();
+    const GemmArgs args = operands(8192, 4096, 640);   // five k-blocks: no runs of scales
+    const auto launched = [&](const GemmOptions& options) {
+        hopper->gemm(args, options);
+        return last_launch().entry;
+    };
+    EXPECT_EQ(launched({.accumulate = true}), "finegemm_m128n128s4w2_1d1d_f32");
+    const mock::Description d = mock::description_of(last_launch().gemm.d[0]);
+    EXPECT_EQ(d.data, args.d.data);
+    EXPECT_EQ(d.box_rows, 16u);
+    EXPECT_EQ(d.row_stride_bytes, static_cast<uint64_t>(args.d.row_stride) * 4);
+    EXPECT_EQ(launched({}), "finegemm_m128n128s5w2_1d1d_f32") << "the room is better used for a stage";
+    EXPECT_EQ(launched({.config = "m128n128s4w2_1d1d_f32"}), "finegemm_m128n128s4w2_1d1d_f32") << "as it is asked for";
+}
+
 TEST_F(HopperRowScales, ZeroKWritesZerosOrLeavesWhatIsAddedTo) {
     std::vector<float> memory(8 * 32, 7);
     GemmArgs args = operands(7, 24, 0);

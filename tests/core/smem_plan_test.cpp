@@ -40,8 +40,9 @@ std::vector<Object> objects(const GemmConfig& c) {
         add(p.partials, c.row_warpgroups(), p.partials_warpgroup, bytes, 16);
         add(p.partials_full, c.row_warpgroups(), 8, 8, 8);
     } else if (stages_tiles(c)) {
-        const uint32_t cols = cols_through_shared(c);
-        add(p.d, c.math_warpgroups * 4, p.d_warp, c.rows_per_warpgroup() / 4 * cols * 2, 1024);   // swizzle atoms
+        const uint32_t bytes = c.output == Output::F32 ? c.tile_n * 4 : cols_through_shared(c) * 2;
+        add(p.d, c.math_warpgroups * 4, p.d_warp, c.rows_per_warpgroup() / 4 * bytes, 1024);   // swizzle atoms
+        if (brings_d(c)) add(p.d_full, c.math_warpgroups * 4, 8, 8, 8);
     } else {
         add(p.d, c.row_warpgroups() * 4, p.d_warp, 16 * slab_pitch(c), 16);
     }
@@ -196,7 +197,7 @@ TEST(Slab, EachPieceHasAPlaceOfItsOwnAndALaneThatTakesIt) {
 
 TEST(BoxesOfD, AreTheColumnsOfATileOnceEachInsideOfARun) {
     for (const GemmConfig& c : test::kConfigs) {
-        if (!stages_tiles(c)) continue;
+        if (!stages_tiles(c) || brings_d(c)) continue;
         SCOPED_TRACE(test::describe(c));
         uint32_t next = 0, of_width[kBoxWidths] = {};
         for (uint32_t i = 0; i < boxes_of_d(c); ++i) {
@@ -221,7 +222,7 @@ uint32_t swizzled(uint32_t address, Swizzle swizzle) {
 
 TEST(BoxesOfD, LieAsTheCopyEngineReadsThem) {
     for (const GemmConfig& c : test::kConfigs) {
-        if (!stages_tiles(c)) continue;
+        if (!stages_tiles(c) || brings_d(c)) continue;
         SCOPED_TRACE(test::describe(c));
         std::set<uint32_t> places;
         for (uint32_t i = 0; i < boxes_of_d(c); ++i) {
@@ -252,6 +253,24 @@ TEST(BoxesOfD, AreWrittenWithoutBankConflicts) {
             }
 }
 
+TEST(BoxesOfF32, LieAsTheCopyEngineReadsThemAndHaveEachElementOnce) {
+    for (const GemmConfig& c : test::kConfigs) {
+        if (!brings_d(c)) continue;
+        SCOPED_TRACE(test::describe(c));
+        EXPECT_EQ(boxes_of_d(c) * kF32BoxBytes, staged_bytes(c));
+        std::set<uint32_t> places;
+        for (uint32_t lane = 0; lane < kWarpSize; ++lane)
+            for (uint32_t turn = 0; turn < c.tile_n / 2; ++turn) {
+                const RowCol at = wgmma_accumulator(lane, f32_box_register(lane, turn));
+                const uint32_t box = at.col / 32 * kF32BoxBytes, place = f32_box_offset(at);
+                EXPECT_EQ(place, box + swizzled((at.row * 32 + at.col % 32) * 4, kF32BoxForD.swizzle));
+                EXPECT_TRUE(places.insert(place).second) << "two elements in one place";
+            }
+        EXPECT_EQ(places.size() * 4, staged_bytes(c)) << "all of sixteen rows";
+    }
+    EXPECT_TRUE(legal(kF32BoxForD));
+}
+
 TEST(BoxesOfD, AreAllOfATileButARunOfEightColumns) {
     for (const uint32_t tile_n : {40u, 88u, 136u, 168u, 200u}) {
         const GemmConfig c{.tile_n = tile_n};
@@ -272,7 +291,6 @@ TEST(StagesTiles, OnlyWhereThereIsRoomForATileAndItIsWorthIt) {
     static_assert(!stages_tiles({.tile_m = 64, .tile_n = 64, .stages = 6, .math_warpgroups = 1, .ctas_per_sm = 2}));
     static_assert(!stages_tiles({.tile_m = 64, .tile_n = 64, .stages = 10, .math_warpgroups = 2}), "teams");
     static_assert(!stages_tiles({.tile_m = 128, .tile_n = 64, .stages = 6, .grouping = Grouping::Rows}));
-    static_assert(!stages_tiles({.tile_m = 128, .tile_n = 64, .stages = 6, .output = Output::F32}));
     static_assert(!stages_tiles(
         {.tile_m = 128, .tile_n = 64, .stages = 6, .cluster = 2, .cluster_use = ClusterUse::SplitK}));
 }
@@ -283,6 +301,31 @@ uint32_t busiest_bank(const std::vector<uint32_t>& addresses, uint32_t bytes) {
     for (const uint32_t at : addresses)
         for (uint32_t word = at / 4; word < (at + bytes) / 4; ++word) ++touched[word % 32];
     return *std::ranges::max_element(touched);
+}
+
+TEST(BringsD, WhereAStageLessLeavesRoomForAWholeTileInF32) {
+    constexpr auto f32 = [](uint32_t tile_n, uint32_t stages, Grouping grouping = Grouping::None) {
+        return GemmConfig{.tile_n = tile_n,
+                          .stages = stages,
+                          .grouping = grouping,
+                          .b_scales = ScaleBlocks::Rows,
+                          .output = Output::F32};
+    };
+    static_assert(brings_d(f32(128, 4)) && !brings_d(f32(128, 5)));
+    static_assert(brings_d(f32(128, 4, Grouping::K)));
+    static_assert(brings_d(f32(64, 7)));
+    static_assert(!brings_d(f32(192, 4)));
+    static_assert(!brings_d(f32(112, 4)), "boxes have 32 columns");
+    static_assert(!brings_d({.tile_n = 128, .stages = 4, .b_scales = ScaleBlocks::Rows}), "bf16 is never added to");
+}
+
+TEST(BoxesOfF32, AreWrittenWithoutBankConflicts) {
+    for (uint32_t turn = 0; turn < 64; ++turn) {   // a warp writes four bytes of each lane at once
+        std::vector<uint32_t> addresses;
+        for (uint32_t lane = 0; lane < kWarpSize; ++lane)
+            addresses.push_back(f32_box_offset(wgmma_accumulator(lane, f32_box_register(lane, turn))));
+        EXPECT_EQ(busiest_bank(addresses, 4), 1u) << "turn " << turn;
+    }
 }
 
 TEST(Slab, OfFloatsIsWrittenAndReadWithoutBankConflicts) {

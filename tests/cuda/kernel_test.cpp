@@ -184,6 +184,8 @@ TEST_F(KernelTest, ATensorMapDescribesTheMatrixAndTheBox) {
               (mock::Description{data, 512, 300, 528, 128, 64, 0, 3}));
     EXPECT_EQ(described({data, 7, 48, 96}, {.rows = 64, .cols = 48, .element_bytes = 2, .swizzle = Swizzle::None}),
               (mock::Description{data, 48, 7, 96, 48, 64, 9, 0}));
+    EXPECT_EQ(described({data, 7, 48, 192}, {.rows = 16, .cols = 32, .element_bytes = 4, .swizzle = Swizzle::B128}),
+              (mock::Description{data, 48, 7, 192, 32, 16, 7, 3}));
     EXPECT_EQ(
         described({data, 7, 48, 96}, {.rows = 64, .cols = 32, .element_bytes = 2, .swizzle = Swizzle::B64}).swizzle, 2);
     EXPECT_EQ(

@@ -30,6 +30,13 @@ TEST(Cost, IsNeverBelowTheMemoryTime) {
     EXPECT_NEAR(cost(gradient, h200(), f32).memory, (1.0 * 16384 + 7168.0 * 16384 + 8 * 7168) / 4.2e6, 1e-9);
 }
 
+TEST(Cost, OfAddingInL2IsMoreThanOfMemory) {
+    const Problem gradient{.m = 32768, .n = 4096, .k = 512, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
+    const double adding = cost(gradient, h200(), config_named("m128n128s5w2_1d1d_f32")).memory;
+    EXPECT_NEAR(adding, 4.0 * 32768 * 4096 / 1.23e6, 0.02 * adding) << "A and B are little";
+    EXPECT_LT(cost(gradient, h200(), config_named("m128n128s4w2_1d1d_f32")).memory, adding * 0.65);
+}
+
 TEST(Cost, GrowsWhereRowsBeginBetweenSectorsOfL2) {
     const auto compute = [](const GemmConfig& c, uint32_t k) { return cost({2560, 2304, k}, h200(), c).compute; };
     const uint32_t halves = 3776, lines = 3840, sectors = 3808, none = 3792;   // that rows begin on; all: 30 k-blocks

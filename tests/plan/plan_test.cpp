@@ -329,6 +329,26 @@ constexpr uint32_t kLayers[][2] = {
     {10240, 8192}, {8192, 8192},  {57344, 8192}, {8192, 28672}, {512, 2048},  {2048, 512},   {9216, 4096},
     {5120, 8192},  {12288, 5120}, {5120, 12288}, {256, 7168}};
 
+TEST(Choice, OfGradientsIsAKernelThatBringsDWhereKIsShort) {
+    const auto brings = [](uint32_t k) { return brings_d(choose(gradient(8192, 4096, k), h200()).config); };
+    EXPECT_TRUE(brings(256));
+    EXPECT_TRUE(brings(768));
+    EXPECT_FALSE(brings(4096));
+}
+
+TEST(ForOverwriting, IsTheKernelWithTheSameTileThatDoesNotBringDIfThereIsOne) {
+    for (const Grouping grouping : {Grouping::None, Grouping::K})
+        for (const GemmConfig& c : candidates({grouping, ScaleBlocks::Rows, Output::F32})) {
+            const GemmConfig other = for_overwriting(c);
+            EXPECT_EQ(kind_of(other), kind_of(c));
+            EXPECT_EQ(other.tile_m, c.tile_m);
+            EXPECT_EQ(other.tile_n, c.tile_n);
+            EXPECT_EQ(arithmetic_of(other), arithmetic_of(c)) << "D has the same bits";
+            EXPECT_EQ(other != c, brings_d(c) && c.tile_m * c.tile_n == 128 * 128) << name_of(c);
+        }
+    for (const GemmConfig& c : candidates()) EXPECT_EQ(for_overwriting(c), c);
+}
+
 TEST(Choice, OfRealLayersIsAsRecorded) {
     nlohmann::ordered_json now;
     for (const auto& [n, k] : kLayers)

@@ -53,10 +53,12 @@ inline constexpr auto kConfigs = std::to_array<GemmConfig>({
     {128, 200, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Rows, Grouping::Rows},
     {256, 128, 4, 2, 2, ClusterUse::ShareA, 1, ScaleLayout::Any, Grouping::Rows},
     {128, 128, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
+    {128, 128, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
     {128, 48, 6, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
     {256, 128, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::BF16},
     {128, 128, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::K, ScaleBlocks::Rows, Output::F32},
     {128, 192, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::K, ScaleBlocks::Rows, Output::F32},
+    {64, 64, 5, 1, 1, ClusterUse::None, 2, ScaleLayout::Any, Grouping::K, ScaleBlocks::Rows, Output::F32},
 });
 
 inline std::string describe(const GemmConfig& c) {

@@ -49,7 +49,8 @@ struct alignas(64) GemmParams {
 /// Of a kernel whose tiles may have several runs, and may be stored by the copy engine.
 struct RunParams : GemmParams {
     TensorMap b_runs[kMaxRuns - 1];   // for the whole runs after the first one; unused where tiles have none
-    TensorMap d[kBoxWidths];          // of the widths that tiles have; none where math warps write D (stages_tiles)
+    TensorMap d[kBoxWidths];          // of the widths that tiles have, or the one that f32 has; none where math warps
+                                      // write D (stages_tiles)
 };
 
 /// Heights of the boxes that the rows of a group's last tile are loaded by: powers of two, 1 to 128.
@@ -71,6 +72,8 @@ inline constexpr uint32_t kHostGroups = 64, kBlockGroups = 11;
 struct KGroupedParams : GemmParams {
     KGroupLayout groups;    // without offsets: those below
     int64_t d_stride;       // elements from one group's D to the next
+    TensorMap d[1];         // where what D has is brought: of the stack, in which those of this launch ...
+    uint32_t first_group;   // ... begin here
     int32_t host_offsets[kHostGroups + 1];
     uint32_t blocks;        // 1: each group has maps of its own, for whole tiles; those of GemmParams are not used
     TensorMap a_blocks[kBlockGroups], b_blocks[kBlockGroups];

@@ -53,6 +53,9 @@ FG_HD constexpr RowCol slab_piece(const GemmConfig& c, uint32_t cols, uint32_t l
 inline constexpr uint32_t kBoxWidths = 3;
 FG_HD constexpr uint32_t box_width(uint32_t i) { return 64 >> i; }
 
+/// Boxes of a tile in f32 have 128 bytes of a row, too. Here the copy engine brings what D has, as well.
+inline constexpr uint32_t kF32BoxCols = 32, kF32BoxBytes = kWarpRows * kF32BoxCols * 4;
+
 /// Columns of a tile that come to D by way of shared memory: all but a run of eight.
 FG_HD constexpr uint32_t cols_through_shared(const GemmConfig& c) { return c.tile_n / 16 * 16; }
 
@@ -65,6 +68,7 @@ FG_HD constexpr uint32_t boxes_of_width(const GemmConfig& c, uint32_t i) {
     return i == 0 ? c.tile_n / 64 : c.tile_n / box_width(i) % 2;
 }
 FG_HD constexpr uint32_t boxes_of_d(const GemmConfig& c) {
+    if (c.output == Output::F32) return c.tile_n / kF32BoxCols;
     return boxes_of_width(c, 0) + boxes_of_width(c, 1) + boxes_of_width(c, 2);
 }
 FG_HD constexpr BoxOfD box_of_d(const GemmConfig& c, uint32_t i) {
@@ -82,9 +86,18 @@ FG_HD constexpr uint32_t box_offset(uint32_t cols, RowCol at) {
     return at.row * cols * 2 + piece * 16;
 }
 
+/// Byte of such boxes at which an element of a warp's rows lies.
+FG_HD constexpr uint32_t f32_box_offset(RowCol at) {
+    const RowCol halves = {at.row, at.col % kF32BoxCols * 2};   // as of bf16, of which 128 bytes have twice as many
+    return at.col / kF32BoxCols * kF32BoxBytes + box_offset(64, halves) + at.col % 4 * 4;
+}
+/// The accumulator register that a lane writes there in its turn `turn`. A warp writes to eight rows at once: if all
+/// were in the same column, each would be in the banks of another one.
+FG_HD constexpr uint32_t f32_box_register(uint32_t lane, uint32_t turn) { return turn ^ lane / 4 % 2; }
+
 /// Bytes of a warp's rows of a tile, of 64, in boxes one after the other: they begin where swizzling begins anew.
 FG_HD constexpr uint32_t staged_bytes(const GemmConfig& c) {
-    return align_up(kWarpRows * cols_through_shared(c) * 2, 1024);
+    return c.output == Output::F32 ? kWarpRows * c.tile_n * 4 : align_up(kWarpRows * cols_through_shared(c) * 2, 1024);
 }
 
 struct SmemPlan {
@@ -97,6 +110,7 @@ struct SmemPlan {
     uint32_t full, empty;       // mbarriers, one per stage
     uint32_t partials_full;     // mbarriers, one per warpgroup that has rows of its own
     uint32_t team_sums_full;    // mbarrier, where there are teams
+    uint32_t d_full;            // mbarriers, one per math warp, where what D has is brought
     uint32_t total;
     // Distance from one stage (or warp, or warpgroup) to the next.
     uint32_t a_stage, b_stage, d_warp, partials_warpgroup, sfa_stage, sfb_stage, tile_stage;
@@ -146,6 +160,7 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c, bool stages_tiles, uint3
     p.empty = take(c.stages * 8, 8);
     p.partials_full = take(split ? c.row_warpgroups() * 8 : 0, 8);
     p.team_sums_full = take(c.teams() > 1 ? 8 : 0, 8);
+    p.d_full = take(stages_tiles && c.output == Output::F32 ? c.math_warpgroups * 4 * 8 : 0, 8);
     p.total = align_up(top, 16) + 1024;   // the driver aligns dynamic shared memory to 16 only; the kernel rounds up
     return p;
 }
@@ -165,12 +180,15 @@ FG_HD constexpr uint32_t slab_cols(const GemmConfig& c) {
 }
 
 /// Whether the copy engine writes D, so that the math warps go on with the next tile at once: where there is room for a
-/// tile. Not where another CTA works while this one stores, nor where each CTA has one tile. Of groups it would write
-/// rows of the next one, and where it does not it saves 1%.
+/// tile. Not where each CTA has one tile, and in bf16 not where another CTA works while this one stores. Of groups of
+/// rows it would write rows of the next one, and where it does not it saves 1%.
 FG_HD constexpr bool stages_tiles(const GemmConfig& c) {
-    return !c.grouped() && c.output == Output::BF16 && c.k_splits() == 1 && c.teams() == 1 && c.ctas_per_sm == 1 &&
-           smem_plan(c, true, 0).total <= most_shared(c);
+    const bool f32 = c.output == Output::F32, boxes = c.wgmmas_m() == 1 && c.tile_n % kF32BoxCols == 0;
+    const bool pays = f32 ? boxes : !c.grouped() && c.ctas_per_sm == 1;
+    return pays && c.k_splits() == 1 && c.teams() == 1 && smem_plan(c, true, 0).total <= most_shared(c);
 }
+/// Whether it brings what D has, too, to which sums are added in shared memory, not in L2.
+FG_HD constexpr bool brings_d(const GemmConfig& c) { return c.output == Output::F32 && stages_tiles(c); }
 FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c) { return smem_plan(c, stages_tiles(c), slab_cols(c)); }
 
 }  // namespace finegemm

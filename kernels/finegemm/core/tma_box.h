@@ -47,6 +47,9 @@ FG_HD constexpr TmaBox box_for_d(uint32_t width) {
             .element_bytes = 2,
             .swizzle = static_cast<Swizzle>(box_width(width) * 2)};
 }
+/// The same in f32.
+inline constexpr TmaBox kF32BoxForD{
+    .rows = kWarpRows, .cols = kF32BoxCols, .element_bytes = 4, .swizzle = Swizzle::B128};
 /// Boxes have at most 256 rows, rows of a multiple of 16 bytes, and rows no wider than the swizzle.
 FG_HD constexpr bool legal(const TmaBox& b) {
     const uint32_t row_bytes = b.cols * b.element_bytes;

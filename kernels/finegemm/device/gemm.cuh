@@ -27,7 +27,13 @@ __device__ auto walk_of(const Params<C>& p, RowRange first_rows) {
 
 template <GemmConfig C>
 __device__ void multiply(const Params<C>& p, const Shared<C>& smem) {
-    if constexpr (C.row_groups()) {
+    if constexpr (brings_d(C)) {
+        const auto tiles = [&] {
+            if constexpr (C.k_groups()) return AnnouncedKTiles<C>{smem};
+            else return CountedTiles<C>(walk_of<C>(p, {}));
+        };
+        multiply_tiles<C>(smem, tiles(), BroughtTiles<C>(p, smem));
+    } else if constexpr (C.row_groups()) {
         multiply_tiles<C>(smem, AnnouncedTiles<C>{smem, p.k_blocks},
                           [&](Accumulator<C>& acc, const Tile& tile) { store_tile<C>(p, acc, smem, tile); });
     } else if constexpr (C.k_groups()) {
@@ -119,8 +125,8 @@ __device__ void gemm(const Params<C>& p) {
     // CTAs start when all of this grid have come here, so that they take no room from them.
     ptx::grid_launch_dependents();
     // Dense kernels wait where they load (load_first_round, load_blocks, load_scales): all of that has come when a math
-    // warp goes on, which then needs no wait of its own.
-    if constexpr (C.k_groups()) ptx::grid_dependency_wait();
+    // warp goes on, which then needs no wait of its own. But those to which D is brought read it themselves.
+    if constexpr (C.k_groups() || brings_d(C)) ptx::grid_dependency_wait();
     if (threadIdx.x / 128 == C.math_warpgroups) {
         if constexpr (kRegisters.load < kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
         const auto walk = walk_of<C>(p, first_rows);

@@ -18,9 +18,20 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
     Scales scales;
     Accumulator<C> acc;
     Tile tile;
+    uint32_t brought = 0;   // boxes of D that are on their way, where what D has is brought
     const auto start_tile = [&] {
         acc.clear();
         tile = walk.tile;
+        brought = 0;
+    };
+    const auto bring = [&](uint32_t count) {
+        if constexpr (brings_d(C))
+            for (const uint32_t end = min(brought + count, boxes_of_d(C)); brought < end; ++brought)
+                store.bring(tile, brought);
+    };
+    const auto finish_tile = [&] {
+        bring(boxes_of_d(C));
+        store(acc, tile);
     };
     const auto start_run = [&] {
         wait(role.smem.full(walk.at.stage), walk.at.parity);
@@ -59,17 +70,18 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
             const auto factors = role.factors(scales, stage, kLast);
             finish_block<0>(block);
             if (stage < C.stages) promote<C>(acc.sum[kLast], block, factors);  // as in `step`
-            if constexpr (!C.row_groups()) return store(acc, tile);
+            if constexpr (!C.row_groups()) return finish_tile();
             role.release(stage);
-            store(acc, tile);
+            finish_tile();
             if (!walk.next_run()) return;
             start_run();
             continue;
         }
         wait(role.smem.full(walk.at.stage), walk.at.parity);
         step(stage, kLast, walk.at.stage, 0, true);
+        bring(2);   // with each block: all at once would keep A and B waiting, one by one come late where K is short
         if (persistent(C) && ends) {
-            store(acc, tile);
+            finish_tile();
             start_tile();
         }
     }

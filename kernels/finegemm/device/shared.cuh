@@ -35,6 +35,7 @@ struct Shared {
     __device__ SmemAddr partials(uint32_t warpgroup) const {
         return base + (kPlan.partials + warpgroup * kPlan.partials_warpgroup);
     }
+    __device__ SmemAddr d_full(uint32_t warp) const { return base + (kPlan.d_full + warp * 8); }
     __device__ SmemAddr team_sums_full() const { return base + kPlan.team_sums_full; }
     __device__ SmemAddr partials_full(uint32_t warpgroup) const { return base + (kPlan.partials_full + warpgroup * 8); }
 };
@@ -57,6 +58,8 @@ __device__ void make_other_barriers(const Shared<C>& smem) {
     if constexpr (C.k_splits() > 1)
         for (uint32_t w = 0; w < C.row_warpgroups(); ++w) ptx::mbarrier_init(smem.partials_full(w), 1);
     if constexpr (C.teams() > 1) ptx::mbarrier_init(smem.team_sums_full(), team_sums_arrivals(C));
+    if constexpr (brings_d(C))
+        for (uint32_t warp = 0; warp < C.math_warpgroups * 4; ++warp) ptx::mbarrier_init(smem.d_full(warp), 1);
     ptx::fence_mbarrier_init();
 }
 

@@ -1,9 +1,11 @@
-// From accumulators to D in f32, overwritten or added to: through slabs, as store.cuh. Layer device.
+// From accumulators to D in f32, overwritten or added to. Layer device. Where there is room for a whole tile the copy
+// engine brings what D has and takes the sums away; else math warps write through slabs, as store.cuh, and L2 adds.
 #pragma once
 
 #include <finegemm/core/params.h>
 #include <finegemm/core/smem_plan.h>
 #include <finegemm/device/mainloop.cuh>
+#include <finegemm/device/ptx/tma.cuh>
 
 namespace finegemm::device {
 
@@ -56,5 +58,75 @@ __device__ void store_tile_f32(const Params<C>& p, const Accumulator<C>& acc, co
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
         store_rows_f32<C>(p, acc.sum[i], smem.d(warp), tile, offset + i * 64);
 }
+
+/// What a math warp has of D, tile after tile, in boxes of its own: it waits for no other one. L2 would take four times
+/// as long to add as memory does to read and write (docs/kernel.md, "Scales of rows of B").
+template <GemmConfig C>
+struct BroughtTiles {
+    static_assert(brings_d(C) && C.cluster == 1);
+    static constexpr uint32_t kBoxes = boxes_of_d(C);
+
+    const Params<C>& p;
+    SmemAddr boxes, full;
+    uint32_t first_row;    // of this warp in a tile
+    uint32_t parity = 0;   // of `full`
+
+    __device__ BroughtTiles(const Params<C>& params, const Shared<C>& smem) : p(params) {
+        const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
+        boxes = smem.d(warp);
+        full = smem.d_full(warp);
+        first_row = warp * kWarpRows;
+    }
+
+    /// What D has in box `i`, the boxes of a tile in their order. They are free once what they had has been read, which
+    /// is not asked when a tile has been stored, but a k-block later: so nobody waits.
+    __device__ void bring(const Tile& tile, uint32_t i) const {
+        if (i == 0) {
+            ptx::bulk_wait_read();
+            __syncwarp();
+        }
+        if (!p.accumulate) return;
+        if (i == 0) ptx::mbarrier_expect_tx_elected(full, kBoxes * kF32BoxBytes);
+        const SmemAddr to = boxes + i * kF32BoxBytes;
+        const uint32_t col = tile.col + i * kF32BoxCols, row = tile.row + first_row;
+        if constexpr (C.k_groups()) ptx::tma_load_elected(to, &p.d[0], full, col, row, p.first_group + tile.group);
+        else ptx::tma_load_elected(to, &p.d[0], full, col, row);
+    }
+
+    __device__ void operator()(const Accumulator<C>& acc, const Tile& tile) {
+        if (p.accumulate) {
+            wait(full, parity);
+            parity ^= 1;
+            write<true>(acc.sum[0]);
+        } else {
+            write<false>(acc.sum[0]);
+        }
+        ptx::fence_proxy_async_shared();
+        __syncwarp();
+#pragma unroll
+        for (uint32_t i = 0; i < kBoxes; ++i) {
+            const SmemAddr from = boxes + i * kF32BoxBytes;
+            const uint32_t col = tile.col + i * kF32BoxCols, row = tile.row + first_row;
+            if constexpr (C.k_groups()) ptx::tma_store(&p.d[0], from, col, row, p.first_group + tile.group);
+            else ptx::tma_store(&p.d[0], from, col, row);
+        }
+        ptx::bulk_commit_group();
+    }
+
+private:
+    /// The sums, or with `Add` what D has plus the sums.
+    template <bool Add>
+    __device__ void write(const float (&sum)[C.tile_n / 2]) const {
+        constexpr uint32_t kOddRow = 4;   // a lane of one
+        const uint32_t lane = threadIdx.x % kWarpSize;
+        const bool odd_row = f32_box_register(lane, 0) != 0;
+#pragma unroll
+        for (uint32_t turn = 0; turn < C.tile_n / 2; ++turn) {
+            const float x = odd_row ? sum[f32_box_register(kOddRow, turn)] : sum[turn];
+            const SmemAddr to = boxes + f32_box_offset(wgmma_accumulator(lane, f32_box_register(lane, turn)));
+            ptx::store_shared(to, Add ? ptx::add_ftz(ptx::load_shared(to), x) : x);
+        }
+    }
+};
 
 }  // namespace finegemm::device

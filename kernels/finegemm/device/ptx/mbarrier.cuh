@@ -29,6 +29,15 @@ __device__ inline void mbarrier_arrive_expect_tx(SmemAddr barrier, uint32_t byte
                  : "memory");
 }
 
+/// The same by one lane of a converged warp, always the same one. PTX ISA, elect.sync.
+__device__ inline void mbarrier_expect_tx_elected(SmemAddr barrier, uint32_t bytes) {
+    asm volatile(
+        "{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
+        "@p mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;\n}\n" ::"r"(barrier.bits),
+        "r"(bytes)
+        : "memory");
+}
+
 /// Arrives when all copies that this thread has started (copy_async) have landed. PTX ISA, cp.async.mbarrier.arrive.
 __device__ inline void mbarrier_arrive_after_copies(SmemAddr barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier.bits) : "memory");

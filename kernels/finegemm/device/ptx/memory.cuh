@@ -120,6 +120,13 @@ __device__ inline float plus_zero(float x) {
     return y;
 }
 
+/// a + b as L2 adds (add_global_x4_if): subnormal numbers count as zero. PTX ISA, add.
+__device__ inline float add_ftz(float a, float b) {
+    float x;
+    asm("add.rn.ftz.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+    return x;
+}
+
 /// a * b + c with one rounding; written out, so that no compiler option changes the result. PTX ISA, fma.
 __device__ inline float fma(float a, float b, float c) {
     float x;

@@ -51,6 +51,28 @@ __device__ inline void tma_load_multicast(SmemAddr to, const TensorMap* map, Sme
         : "memory");
 }
 
+/// As tma_load, by one lane of a converged warp, always the same one, and of no other policy than what the device has.
+/// PTX ISA, elect.sync.
+__device__ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y) {
+    asm volatile(
+        "{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
+        "@p cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], "
+        "[%2];\n}\n" ::"r"(to.bits),
+        "l"(map), "r"(barrier.bits), "r"(x), "r"(y)
+        : "memory");
+}
+
+/// The same of matrix z of a stack.
+__device__ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
+                                        uint32_t z) {
+    asm volatile(
+        "{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
+        "@p cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+        "[%2];\n}\n" ::"r"(to.bits),
+        "l"(map), "r"(barrier.bits), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+
 /// Stores a box at (x, y) from this CTA, by one lane of a converged warp, always the same one; what lies outside of the
 /// matrix is not written. PTX ISA, cp.async.bulk.tensor and elect.sync.
 __device__ inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x, uint32_t y) {
@@ -58,6 +80,15 @@ __device__ inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x
         "{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
         "@p cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];\n}\n" ::"l"(map),
         "r"(from.bits), "r"(x), "r"(y)
+        : "memory");
+}
+
+/// The same to matrix z of a stack.
+__device__ inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x, uint32_t y, uint32_t z) {
+    asm volatile(
+        "{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
+        "@p cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];\n}\n" ::"l"(map),
+        "r"(from.bits), "r"(x), "r"(y), "r"(z)
         : "memory");
 }
 
