@@ -21,9 +21,10 @@ HBM_BYTES_PER_US = 4.2e6   # what the planner takes for an H200
 CEILING_EXTENT = 8192
 
 
-def table_cases():
-    """(kind, rows, expected rows of a group, n, k): groups have 0.7 to 1.3 of the expected rows, drawn by seed 0."""
-    chance = random.Random(0)
+def table_cases(chance=None):
+    """(kind, rows, expected rows of a group, n, k): groups have 0.7 to 1.3 of the expected rows, drawn by seed 0, or by
+    `chance`, which is then where the draws of groups of K begin."""
+    chance = chance or random.Random(0)
     for kind, shapes in (("masked", MASKED_SHAPES), ("contiguous", RAGGED_SHAPES), ("prefix_sums", RAGGED_SHAPES)):
         for (groups, typical), (n, k) in itertools.product(shapes, EXPERT_NK):
             sizes = [int(typical * chance.uniform(0.7, 1.3)) for _ in range(groups)]

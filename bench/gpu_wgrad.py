@@ -8,6 +8,7 @@ import time
 
 import torch
 from gpu_cases import Guarded, differing, model, operands, sample_rows
+from gpu_grouped import table_cases
 from gpu_library import BLOCKS, COLUMNS, HOPPER
 from gpu_timing import median_times
 from records import write_record
@@ -307,6 +308,8 @@ class Wgrad:
     def k_grouped_speed(self):
         """Gradients of experts' weights, added to D in f32: the planner's choice and each kernel."""
         chance, rows = random.Random(0), []
+        for _ in table_cases(chance):   # all tables are drawn one after the other
+            pass
         for groups, m, n, expected in K_GROUPED_ROWS:
             sizes = [max(1, int(expected * chance.uniform(0.7, 1.3))) for _ in range(groups)]
             blocks = [-(-size // 128) for size in sizes]
@@ -332,7 +335,7 @@ class Wgrad:
             torch.cuda.empty_cache()
         record = self.machine() | {
             "method": f"{METHOD}, median of {self.options.rounds}, the sum over the launches of a call; groups have "
-            "0.7 to 1.3 of the expected k, drawn by seed 0 in this order and rounded up to multiples of 128",
+            "0.7 to 1.3 of the expected k, drawn after the table of groups in this order and rounded up to blocks",
             "rows": rows,
         }
         write_record(self.options.out / "k_grouped_h200.json", record)
