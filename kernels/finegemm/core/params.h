@@ -72,8 +72,8 @@ inline constexpr uint32_t kHostGroups = 64, kBlockGroups = 11;
 struct KGroupedParams : GemmParams {
     KGroupLayout groups;    // without offsets: those below
     int64_t d_stride;       // elements from one group's D to the next
-    TensorMap d[1];         // where what D has is brought: of the stack, in which those of this launch ...
-    uint32_t first_group;   // ... begin here
+    TensorMap d[1];         // of the whole stack of D, where what it has is brought
+    uint32_t first_group;   // of the stack that is of this launch
     int32_t host_offsets[kHostGroups + 1];
     uint32_t blocks;        // 1: each group has maps of its own, for whole tiles; those of GemmParams are not used
     TensorMap a_blocks[kBlockGroups], b_blocks[kBlockGroups];
