@@ -14,6 +14,7 @@ if __name__ == "__main__" and importlib.util.find_spec("torch") is None:
     sys.exit(0)
 
 import torch
+from torch import library
 
 import finegemm
 
@@ -22,7 +23,7 @@ import finegemm
 TOLERANCE = 1.5 * 2**0.5 * 0.024
 
 
-@torch.library.custom_op("finegemm_example::linear", mutates_args=())
+@library.custom_op("finegemm_example::linear", mutates_args=())
 def linear(x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """x [M, K] bf16, weight [N, K] e4m3, scales [ceil(N/128), ceil(K/128)] f32: bf16 [M, N]."""
     return finegemm.gemm(*finegemm.quantize_rows(x), weight, scales)

@@ -30,10 +30,12 @@ def test_the_compiled_model_has_the_bits_of_the_plain_one(example, device):
 
 
 def test_what_the_operator_says_of_its_result_is_so(example):
+    from torch import library
+
     model, _, x = example.example("cpu")
     first = model[0]
     # Not test_schema: it multiplies the operands by numbers, which torch cannot where they are e4m3.
-    torch.library.opcheck(example.linear, (x, first.weight, first.scales), test_utils="test_faketensor")
+    library.opcheck(example.linear, (x, first.weight, first.scales), test_utils="test_faketensor")
 
 
 def test_it_is_as_good_as_its_roundings(example):
