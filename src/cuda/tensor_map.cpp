@@ -23,7 +23,7 @@ int swizzle_code(Swizzle swizzle) {
 }  // namespace
 
 TensorMap encode(const Driver& driver, const GlobalMatrix& matrix, const TmaBox& box) {
-    TensorMap map;
+    TensorMap map[1];   // an array, which lies here: what the caller has for a result GCC 12 does not always align
     const uint64_t dims[] = {matrix.cols, matrix.rows, matrix.count};
     const uint64_t strides[] = {matrix.row_stride_bytes, matrix.stride_bytes};   // checked even if there is one row
     const uint32_t extents[] = {box.cols, box.rows, 1};
@@ -34,14 +34,14 @@ TensorMap encode(const Driver& driver, const GlobalMatrix& matrix, const TmaBox&
     const bool aligned = reinterpret_cast<uint64_t>(matrix.data) % 128 == 0 && matrix.row_stride_bytes % 128 == 0 &&
                          matrix.stride_bytes % 128 == 0;
     const uint32_t rank = matrix.count > 0 ? 3 : 2;
-    const Result result = driver.api.TensorMapEncodeTiled(&map, type, rank, const_cast<void*>(matrix.data), dims,
+    const Result result = driver.api.TensorMapEncodeTiled(map, type, rank, const_cast<void*>(matrix.data), dims,
                                                           strides, extents, steps, 0, swizzle_code(box.swizzle),
                                                           aligned ? kPromote256 : kPromote128, 0);
     if (result != 0)
         driver.check(result, fmt::format("cuTensorMapEncodeTiled({} x {} at {}, rows every {} bytes, box {} x {})",
                                          matrix.rows, matrix.cols, matrix.data, matrix.row_stride_bytes, box.rows,
                                          box.cols));
-    return map;
+    return map[0];
 }
 
 }  // namespace finegemm::cuda
