@@ -166,9 +166,7 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
               .kernel = &kernel.kernel};
     for (uint32_t run = 1; run < runs(c); ++run) call.params.b_runs[run - 1] = map_of("b", args.b, b_run_box(c, run));
     if (brings_d(c)) call.params.d[0] = map_of("d", args.d, kF32BoxForD);
-    else
-        for (uint32_t width = 0; stages_tiles(c) && width < kBoxWidths; ++width)
-            if (boxes_of_width(c, width) > 0) call.params.d[width] = map_of("d", args.d, box_for_d(width));
+    else set_boxes_of_d(call.params, c, args.d);
     call.grid = grid_size(c, call.params.raster.size(), clusters_for(kernel, problem));
     return call;
 }

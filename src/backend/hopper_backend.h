@@ -136,6 +136,8 @@ private:
     std::shared_ptr<const Call> make_call(CallKey& key, const std::string& config, const GemmArgs& args);
     TensorMap map_of(const char* name, const ConstMatrix& x, const TmaBox& box) const;
     TensorMap map_of(const char* name, const ConstStack& x, const TmaBox& box) const;
+    template <typename D>
+    void set_boxes_of_d(RunParams& p, const GemmConfig& c, const D& d) const;
     uint32_t clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const;
     Call prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem,
                  const CallKey& key) const;
@@ -167,6 +169,13 @@ private:
     std::unordered_map<GroupedKey, std::shared_ptr<const GroupedCall>, BytesHash> grouped_calls_;
     std::unordered_map<KGroupedKey, std::shared_ptr<const KGroupedCall>, BytesHash> k_grouped_calls_;
 };
+
+/// Where the copy engine stores tiles.
+template <typename D>
+void HopperBackend::set_boxes_of_d(RunParams& p, const GemmConfig& c, const D& d) const {
+    for (uint32_t width = 0; stages_tiles(c) && width < kBoxWidths; ++width)
+        if (boxes_of_width(c, width) > 0) p.d[width] = map_of("d", d, box_for_d(width));
+}
 
 /// A call that was made before. Sets the kernel in `call`, a part of `key`, if it is named and has been loaded.
 template <typename Calls, typename Key>

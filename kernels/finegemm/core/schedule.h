@@ -52,7 +52,8 @@ struct Raster {
     FG_HD constexpr TileCoord at(uint32_t index, uint32_t tiles_below) const {
         const uint32_t bands = per_band.quotient(index);
         const uint32_t first = bands * band.divisor, inside = index - bands * per_band.divisor;
-        const uint32_t height = min(band.divisor, tiles_below - first), column = inside / height;
+        const uint32_t height = min(band.divisor, tiles_below - first);
+        const uint32_t column = height == band.divisor ? band.quotient(inside) : inside / height;
         return {.m = first + inside - column * height, .n = column};
     }
 };

@@ -180,11 +180,10 @@ FG_HD constexpr uint32_t slab_cols(const GemmConfig& c) {
 }
 
 /// Whether the copy engine writes D, so that the math warps go on with the next tile at once: where there is room for a
-/// tile. Not where each CTA has one tile, and in bf16 not where another CTA works while this one stores. Of groups of
-/// rows it would write rows of the next one, and where it does not it saves 1%.
+/// tile. Not where each CTA has one tile, and in bf16 not where another CTA works while this one stores.
 FG_HD constexpr bool stages_tiles(const GemmConfig& c) {
     const bool f32 = c.output == Output::F32, boxes = c.wgmmas_m() == 1 && c.tile_n % kF32BoxCols == 0;
-    const bool pays = f32 ? boxes : !c.grouped() && c.ctas_per_sm == 1;
+    const bool pays = f32 ? boxes : c.ctas_per_sm == 1;
     return pays && c.k_splits() == 1 && c.teams() == 1 && smem_plan(c, true, 0).total <= most_shared(c);
 }
 /// Whether it brings what D has, too, to which sums are added in shared memory, not in L2.

@@ -18,6 +18,9 @@ struct GroupWalk {
     RowRange rows{};         // of this lane's segment
     uint32_t begin = 0;      // cluster tiles of the segments before that of lane 0
     uint32_t end = 0;        // and of those up to this lane's segment, and of it
+    // The segment that has the tile that was taken last; no lane's to begin with.
+    uint32_t segment = 0, before = 0, tiles = 0;   // cluster tiles of those before it, and of it
+    RowRange segment_rows{};
 
     /// `first_rows`: rows_of_lane(p, 0). It is loaded early, as nothing can begin before it is there.
     template <GemmConfig C>
@@ -40,25 +43,37 @@ struct GroupWalk {
 
     template <GemmConfig C>
     __device__ bool take(Tile& out) {
-        uint32_t next = wave + place, last = ptx::value_of(end, kWarpSize - 1);
+        uint32_t next = wave + place;
+        // Most tiles are of the segment of the one before: what finds another one takes as long as a k-block.
+        if ((p.both_ends || next - before >= tiles) && !find<C>(next)) return false;
+        out = segment_tile(C, p.raster, segment_rows, next - before, rank);
+        out.group = group_of(out.row, segment);
+        // Places rotate where groups are small: tiles that follow one another have many rows and few in turn, and their
+        // number often divides that of the CTAs, of which some would then get all the large ones.
+        wave += stride;
+        place += p.rotation;
+        if (place == stride) place = 0;
+        return true;
+    }
+
+private:
+    /// The segment that has tile `next`, which is another one if both ends take turns.
+    template <GemmConfig C>
+    __device__ bool find(uint32_t& next) {
+        uint32_t last = ptx::value_of(end, kWarpSize - 1);
         for (; next >= last; last = ptx::value_of(end, kWarpSize - 1)) {
             if (first + kWarpSize >= p.groups.segments()) return false;
             look_at<C>(first + kWarpSize, rows_of_lane(p, first + kWarpSize), last);
         }
         if (p.both_ends) next = begin + from_both_ends(next - begin, last - begin);
-        const uint32_t lane = ptx::count_bits(ptx::ballot(end <= next));   // of the segment that has the tile
-        const RowRange segment = {ptx::value_of(rows.begin, lane), ptx::value_of(rows.end, lane)};
-        const uint32_t before = ptx::value_of(end, lane) - segment_tiles(C, p.raster, segment);
-        out = segment_tile(C, p.raster, segment, next - before, rank);
-        out.group = group_of(out.row, first + lane);
-        // Places rotate: tiles that follow one another have many rows and few in turn, and their number often divides
-        // that of the CTAs, of which some would then get all the large ones.
-        wave += stride;
-        place = place + 1 == stride ? 0 : place + 1;
+        const uint32_t lane = ptx::count_bits(ptx::ballot(end <= next));
+        segment = first + lane;
+        segment_rows = {ptx::value_of(rows.begin, lane), ptx::value_of(rows.end, lane)};
+        tiles = segment_tiles(C, p.raster, segment_rows);
+        before = ptx::value_of(end, lane) - tiles;
         return true;
     }
 
-private:
     /// Moves the lanes to 32 segments, before which there are `before` cluster tiles.
     template <GemmConfig C>
     __device__ void look_at(uint32_t segment, RowRange lane_rows, uint32_t before) {
@@ -76,8 +91,8 @@ private:
     }
 
     /// Tiles of padding take any B: nothing of them is stored but zeros.
-    __device__ uint32_t group_of(uint32_t row, uint32_t segment) const {
-        if (!p.groups.indices) return segment;
+    __device__ uint32_t group_of(uint32_t row, uint32_t of) const {
+        if (!p.groups.indices) return of;
         const int32_t index = p.groups.indices[row];
         return p.groups.is_group(index) ? static_cast<uint32_t>(index) : 0;
     }

@@ -218,6 +218,8 @@ struct GroupedLoads {
     static constexpr uint32_t kRows = C.tile_m / C.a_sharers();  // of A that this CTA loads, at most
     const GroupedParams& p;
     uint32_t row, matrix, rows;       // of A
+    const TensorMap* map;             // of its first box, and the rows of that
+    uint32_t first_rows;
     RunsOfB<C> runs_of_b;
     uint32_t group;                   // of B
     uint32_t stage_bytes;
@@ -228,6 +230,9 @@ struct GroupedLoads {
         row = tile.row + part;
         matrix = matrix_of(p, tile);
         rows = existing_rows(part, kRows, tile.rows);
+        const uint32_t bit = ptx::highest_bit(rows);
+        map = rows == kRows ? &p.a.whole : &p.a_rows[bit];
+        first_rows = rows == kRows ? kRows : 1u << bit;
         stage_bytes = (tile.rows + runs_of_b.count()) * GemmConfig::kTileK;
     }
 
@@ -242,15 +247,15 @@ struct GroupedLoads {
     __device__ void issue(SmemAddr a, SmemAddr b, SmemAddr full, uint32_t kb) const {
         ptx::mbarrier_arrive_expect_tx(full, stage_bytes);
         const uint32_t k = kb * GemmConfig::kTileK;
+        if (rows > 0) load_a(a, full, map, kb, 0);
 #pragma unroll
         for (uint32_t i = 0; i < runs(C); ++i) {
             const RowsOfB& run = runs_of_b.run[i];
             const SmemAddr at = b + cols_before_run(C, i) * GemmConfig::kTileK;
             if (i == 0 || run.map) ptx::tma_load(at, run.map, full, k, run.first, group, p.b_policy);
         }
-        if (rows == kRows) return load_a(a, full, &p.a.whole, kb, 0);
 #pragma unroll 1
-        for (uint32_t first = 0; first < rows;) {
+        for (uint32_t first = first_rows; first < rows;) {
             const uint32_t i = ptx::highest_bit(rows - first);
             load_a(a, full, &p.a_rows[i], kb, first);
             first += 1u << i;
@@ -265,22 +270,26 @@ __device__ void load_grouped_tiles(const GroupedParams& p, const Shared<C>& smem
     static_assert(C.b_sharers() == 1, "neighbours along M may be of different groups");
     const uint32_t a_part = first_of_part(C.tile_m, C.a_sharers(), walk.rank) * GemmConfig::kTileK;
     auto at = RingCursor<C.stages>::producer();
-    for (bool more = true; more;) {
+    for (;;) {
         Tile tile;
-        more = walk.take<C>(tile);
+        const bool more = walk.take<C>(tile);
         if (!more) tile = {};
         const GroupedLoads<C> loads(p, tile, walk.rank);
-        if (ptx::elect_one()) {  // always the same lane, which alone keeps `at`
-            wait(smem.empty(at.stage), at.parity);
+        wait(smem.empty(at.stage), at.parity);
+        if (ptx::elect_one()) {
             announce(smem, at.stage, packed(tile, shift_of<C>(p, tile)));
             if (!more) ptx::mbarrier_arrive(smem.full(at.stage));
-#pragma unroll 1
-            for (uint32_t kb = 0; more && kb < walk.k.end; ++kb, ++at) {
-                wait(smem.empty(at.stage), at.parity);
-                loads.issue(smem.a(at.stage) + a_part, smem.b(at.stage), smem.full(at.stage), kb);
-            }
         }
         __syncwarp();
+        if (!more) return;
+        // All lanes walk: what only one of them kept would not lie in uniform registers, which TMA takes.
+#pragma unroll 1
+        for (uint32_t kb = 0; kb < walk.k.end; ++kb, ++at) {
+            wait(smem.empty(at.stage), at.parity);
+            if (ptx::elect_one())
+                loads.issue(smem.a(at.stage) + a_part, smem.b(at.stage), smem.full(at.stage), kb);
+            __syncwarp();
+        }
     }
 }
 

@@ -92,15 +92,40 @@ __device__ void stage_rows(const float (&sum)[C.tile_n / 2], SmemAddr room) {
     if constexpr (Box + 1 < boxes_of_d(C)) stage_rows<C, Box + 1>(sum, room);
 }
 
+/// Where a box begins in D.
+template <GemmConfig C>
+__device__ uint32_t box_col(const Params<C>& p, const Tile& tile, BoxOfD box) {
+    const uint32_t run = run_of(C, box.first);
+    return run_col(C, p.raster, tile.col, run) + box.first - cols_before_run(C, run);
+}
+
 /// And from there to D. What lies past its end is not written.
 template <GemmConfig C, uint32_t Box = 0>
 __device__ void store_boxes(const Params<C>& p, SmemAddr room, const Tile& tile, uint32_t offset) {
     constexpr BoxOfD kBox = box_of_d(C, Box);
-    constexpr uint32_t kRun = run_of(C, kBox.first);
     const SmemAddr from = room + kWarpRows * kBox.first * 2;
-    const uint32_t col = run_col(C, p.raster, tile.col, kRun) + kBox.first - cols_before_run(C, kRun);
-    ptx::tma_store(&p.d[kBox.width], from, col, tile.row + offset);
+    const uint32_t col = box_col<C>(p, tile, kBox), row = tile.row + offset;
+    if constexpr (C.row_groups()) ptx::tma_store(&p.d[kBox.width], from, col, row, matrix_of(p, tile));
+    else ptx::tma_store(&p.d[kBox.width], from, col, row);
     if constexpr (Box + 1 < boxes_of_d(C)) store_boxes<C, Box + 1>(p, room, tile, offset);
+}
+
+/// The same of a group's last rows, by the warp: a box would write rows of the next group, too.
+template <GemmConfig C, uint32_t Box = 0>
+__device__ void copy_boxes(const GroupedParams& p, SmemAddr room, const Tile& tile, uint32_t offset, uint32_t rows) {
+    constexpr BoxOfD kBox = box_of_d(C, Box);
+    constexpr uint32_t kCols = box_width(kBox.width), kPieces = kCols / 8;
+    const SmemAddr from = room + kWarpRows * kBox.first * 2;
+    const uint32_t col = box_col<C>(p, tile, kBox);
+    uint16_t* const d = static_cast<uint16_t*>(p.d_data) + matrix_of(p, tile) * p.d_stride +
+                        (tile.row + offset) * p.d_row_stride + col;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x % kWarpSize; i < rows * kPieces; i += kWarpSize) {
+        const RowCol at = {.row = i / kPieces, .col = i % kPieces * 8};
+        ptx::store_global_x4_if(col + at.col < p.n, d + at.row * p.d_row_stride + at.col,
+                                ptx::load_shared_words_x4(from + box_offset(kCols, at)));
+    }
+    if constexpr (Box + 1 < boxes_of_d(C)) copy_boxes<C, Box + 1>(p, room, tile, offset, rows);
 }
 
 /// Where the rows of this warp begin in a tile.
@@ -110,17 +135,29 @@ __device__ uint32_t first_row_of(uint32_t warp) {
 }
 
 template <GemmConfig C>
-__device__ void stage_tile(const Params<C>& p, const Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
+__device__ void stage_tile(const Params<C>& p, Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
     const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
     ptx::bulk_wait_read();   // what the tile before has left here
     __syncwarp();
 #pragma unroll
-    for (uint32_t i = 0; i < C.wgmmas_m(); ++i) stage_rows<C>(acc.sum[i], smem.d(warp) + i * staged_bytes(C));
+    for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
+        if constexpr (C.row_groups())
+            if (p.groups.indices) clear_padding<C>(p, acc.sum[i], tile, first_row_of<C>(warp) + i * 64);
+        stage_rows<C>(acc.sum[i], smem.d(warp) + i * staged_bytes(C));
+    }
     ptx::fence_proxy_async_shared();
     __syncwarp();
 #pragma unroll
-    for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
-        store_boxes<C>(p, smem.d(warp) + i * staged_bytes(C), tile, first_row_of<C>(warp) + i * 64);
+    for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
+        const SmemAddr room = smem.d(warp) + i * staged_bytes(C);
+        const uint32_t offset = first_row_of<C>(warp) + i * 64;
+        if constexpr (C.row_groups())
+            if (const uint32_t rows = existing_rows(offset, kWarpRows, tile.rows); rows < kWarpRows) {
+                copy_boxes<C>(p, room, tile, offset, rows);
+                continue;
+            }
+        store_boxes<C>(p, room, tile, offset);
+    }
     ptx::bulk_commit_group();
     if constexpr (cols_through_shared(C) < C.tile_n)
 #pragma unroll

@@ -1,0 +1,56 @@
+// What the Hopper backend launches for grouped GEMMs. Layer tests.
+#include <finegemm/core/smem_plan.h>
+#include <finegemm/core/tma_box.h>
+
+#include "plan/plan.h"
+#include "support/hopper.h"
+
+namespace finegemm {
+namespace {
+
+using test::address;
+
+class HopperGrouped : public test::HopperTest {};
+
+constexpr plan::Kind kKind{.grouping = Grouping::Rows};
+
+/// Stacked: each group has an A and a D of its own, of which `m` rows exist.
+GroupedGemmArgs operands(int64_t m, int64_t n, int64_t k, int64_t groups) {
+    const GemmArgs one = test::operands(m, n, k);
+    return {.a = {one.a, groups, m * k},
+            .sfa = {one.sfa, groups, m * one.sfa.cols},
+            .b = {one.b, groups, n * k},
+            .sfb = {one.sfb, groups, one.sfb.rows * one.sfb.cols},
+            .d = {one.d, groups, m * n + 64},
+            .groups = {.form = GroupForm::Masked,
+                       .data = static_cast<const int32_t*>(address(0x900000000)),
+                       .size = groups,
+                       .device = one.d.device}};
+}
+
+TEST_F(HopperGrouped, LaunchesEveryKernelByName) {
+    const auto hopper = backend();
+    uint32_t stored_by_boxes = 0;
+    for (const GemmConfig& c : plan::candidates(kKind)) {
+        SCOPED_TRACE(plan::name_of(c));
+        hopper->grouped_gemm(operands(1000, 1032, 2176, 5), {.config = plan::name_of(c)});
+        const mock::Launch& launch = last_launch();
+        EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
+        EXPECT_EQ(launch.smem_bytes, smem_plan(c).total);
+        const RunParams& p = launch.gemm;
+        EXPECT_EQ(p.raster, raster_of_columns(c, 1032));
+        EXPECT_EQ(mock::description_of(p.a.whole).box_rows, c.tile_m / c.a_sharers());
+        EXPECT_EQ(mock::description_of(p.b.last).box_rows, b_rows_of_last(c, 1032));
+        for (uint32_t width = 0; width < kBoxWidths; ++width) {
+            const bool stored = stages_tiles(c) && boxes_of_width(c, width) > 0;
+            const mock::Description d = mock::description_of(p.d[width]);
+            EXPECT_EQ(d.box_cols, stored ? box_width(width) : 0u);
+            EXPECT_EQ(d.rows, stored ? 1000u : 0u);
+            stored_by_boxes += stored;
+        }
+    }
+    EXPECT_GT(stored_by_boxes, 0u);
+}
+
+}  // namespace
+}  // namespace finegemm
