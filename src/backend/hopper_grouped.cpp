@@ -90,7 +90,6 @@ GroupedCall HopperBackend::prepare(const GroupedGemmArgs& args, const GemmKernel
     for (uint32_t run = 1; run < runs(c); ++run) p.b_runs[run - 1] = map_of("b", args.b, b_run_box(c, run));
     set_boxes_of_d(p, c, args.d);
     p.groups = layout_of(args);
-    p.rotation = expected < 0xffffffffu ? 1 : 0;   // of larger ones few tiles lack rows; they are 1% faster without
     p.both_ends = streaming;   // else a wave of tiles shall be of few groups, whose operands then are in L2
     for (uint32_t i = 0; i < kRowBoxes; ++i) p.a_rows[i] = rows(std::min(1u << i, a_rows));
     p.sfa_stride = args.sfa.stride;

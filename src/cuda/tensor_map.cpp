@@ -23,7 +23,7 @@ int swizzle_code(Swizzle swizzle) {
 }  // namespace
 
 TensorMap encode(const Driver& driver, const GlobalMatrix& matrix, const TmaBox& box) {
-    TensorMap map[1];   // an array, which lies here: what the caller has for a result GCC 12 does not always align
+    TensorMap map[1];   // an array lies here: a result would lie where the caller has room, which GCC 12 may not align
     const uint64_t dims[] = {matrix.cols, matrix.rows, matrix.count};
     const uint64_t strides[] = {matrix.row_stride_bytes, matrix.stride_bytes};   // checked even if there is one row
     const uint32_t extents[] = {box.cols, box.rows, 1};

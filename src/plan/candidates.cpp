@@ -69,8 +69,8 @@ constexpr auto kCandidates = std::to_array<Candidate>({
     {{256, 128, 4, 2, 2, kShareA, 1}, {0.749, 0.749, 1.73}},
 });
 
-// For groups of rows, of 14 measured kernels: over 196 shapes (bench/results/sweep_grouped_h200.json) the best of these
-// twelve takes 1.002 of the best of all. More of them do not help, as the host does not know how many rows a group has:
+// For groups of rows, of 16 measured kernels: over 196 shapes (bench/results/sweep_grouped_h200.json) the best of these
+// twelve takes 1.001 of the best of all. More of them do not help, as the host does not know how many rows a group has:
 // what the planner takes needs 1.023 of the best, with them or without.
 constexpr auto kGrouped = std::to_array<Candidate>({
     {{64, 32, 8, 1, 1, kAlone, 2}, {0.184, 0.184, 0.49, 0.50}},

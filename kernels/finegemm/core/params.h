@@ -60,7 +60,6 @@ inline constexpr uint32_t kRowBoxes = 8;
 struct GroupedParams : RunParams {   // `m` is unused; `raster` has the columns, and one band of rows
     GroupLayout groups;
     bool both_ends;                   // tiles of 32 groups at a time come from_both_ends
-    uint32_t rotation;                // places by which a CTA moves on from wave to wave (GroupWalk): 0 or 1
     int64_t sfa_stride, sfb_stride, d_stride;   // elements from one group's to the next
     TensorMap a_rows[kRowBoxes];      // boxes of 2^i rows of A; TileLoads::last of A is unused
 };

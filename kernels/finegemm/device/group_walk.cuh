@@ -18,8 +18,8 @@ struct GroupWalk {
     RowRange rows{};         // of this lane's segment
     uint32_t begin = 0;      // cluster tiles of the segments before that of lane 0
     uint32_t end = 0;        // and of those up to this lane's segment, and of it
-    // The segment that has the tile that was taken last; no lane's to begin with.
-    uint32_t segment = 0, before = 0, tiles = 0;   // cluster tiles of those before it, and of it
+    // The segment of the tile that was taken last, none to begin with; cluster tiles of those before it, and of it.
+    uint32_t segment = 0, before = 0, tiles = 0;
     RowRange segment_rows{};
 
     /// `first_rows`: rows_of_lane(p, 0). It is loaded early, as nothing can begin before it is there.
@@ -48,11 +48,10 @@ struct GroupWalk {
         if ((p.both_ends || next - before >= tiles) && !find<C>(next)) return false;
         out = segment_tile(C, p.raster, segment_rows, next - before, rank);
         out.group = group_of(out.row, segment);
-        // Places rotate where groups are small: tiles that follow one another have many rows and few in turn, and their
-        // number often divides that of the CTAs, of which some would then get all the large ones.
+        // Places rotate: tiles that follow one another have many rows and few in turn, and their number often divides
+        // that of the CTAs, of which some would then get all the large ones.
         wave += stride;
-        place += p.rotation;
-        if (place == stride) place = 0;
+        place = place + 1 == stride ? 0 : place + 1;
         return true;
     }
 
@@ -91,8 +90,8 @@ private:
     }
 
     /// Tiles of padding take any B: nothing of them is stored but zeros.
-    __device__ uint32_t group_of(uint32_t row, uint32_t of) const {
-        if (!p.groups.indices) return of;
+    __device__ uint32_t group_of(uint32_t row, uint32_t its_segment) const {
+        if (!p.groups.indices) return its_segment;
         const int32_t index = p.groups.indices[row];
         return p.groups.is_group(index) ? static_cast<uint32_t>(index) : 0;
     }
