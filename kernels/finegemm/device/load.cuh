@@ -230,7 +230,7 @@ struct GroupedLoads {
         row = tile.row + part;
         matrix = matrix_of(p, tile);
         rows = existing_rows(part, kRows, tile.rows);
-        const uint32_t bit = ptx::highest_bit(rows);
+        const uint32_t bit = ptx::highest_bit(max(rows, 1));   // of no rows that of one, which nobody loads then
         map = rows == kRows ? &p.a.whole : &p.a_rows[bit];
         first_rows = rows == kRows ? kRows : 1u << bit;
         stage_bytes = (tile.rows + runs_of_b.count()) * GemmConfig::kTileK;
