@@ -135,16 +135,12 @@ __device__ uint32_t first_row_of(uint32_t warp) {
 }
 
 template <GemmConfig C>
-__device__ void stage_tile(const Params<C>& p, Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
+__device__ void stage_tile(const Params<C>& p, const Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
     const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
     ptx::bulk_wait_read();   // what the tile before has left here
     __syncwarp();
 #pragma unroll
-    for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
-        if constexpr (C.row_groups())
-            if (p.groups.indices) clear_padding<C>(p, acc.sum[i], tile, first_row_of<C>(warp) + i * 64);
-        stage_rows<C>(acc.sum[i], smem.d(warp) + i * staged_bytes(C));
-    }
+    for (uint32_t i = 0; i < C.wgmmas_m(); ++i) stage_rows<C>(acc.sum[i], smem.d(warp) + i * staged_bytes(C));
     ptx::fence_proxy_async_shared();
     __syncwarp();
 #pragma unroll
@@ -167,16 +163,17 @@ __device__ void stage_tile(const Params<C>& p, Accumulator<C>& acc, const Shared
 
 template <GemmConfig C>
 __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
-    if constexpr (stages_tiles(C)) return stage_tile<C>(p, acc, smem, tile);
     const uint32_t warp = threadIdx.x / kWarpSize;
+    if constexpr (C.row_groups())
+        if (p.groups.indices)
+#pragma unroll
+            for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
+                clear_padding<C>(p, acc.sum[i], tile, first_row_of<C>(warp) + i * 64);
+    if constexpr (stages_tiles(C)) return stage_tile<C>(p, acc, smem, tile);
     const SmemAddr slab = smem.d(slab_of(C, warp));
 #pragma unroll
-    for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
-        const uint32_t offset = first_row_of<C>(warp) + i * 64;
-        if constexpr (C.row_groups())
-            if (p.groups.indices) clear_padding<C>(p, acc.sum[i], tile, offset);
-        store_rows<C>(p, acc.sum[i], slab, tile, offset);
-    }
+    for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
+        store_rows<C>(p, acc.sum[i], slab, tile, first_row_of<C>(warp) + i * 64);
 }
 
 /// Of a warp, before its CTA ends: shared memory ends with it.
