@@ -25,7 +25,7 @@ void check_ends(const Groups& groups, const GroupLayout& layout) {
             reject(groups, i, "must be from 0 to M = {}; look at what computed it", layout.rows);
         if (i == 0 || layout.stacked) continue;
         const int32_t before = groups.data[i - 1];
-        const uint32_t begin = layout.range(before, end).begin;
+        const uint32_t begin = layout.range({before, end}).begin;
         if (static_cast<uint32_t>(end) >= begin) continue;
         if (layout.first_is_given)
             reject(groups, i, "must be at least the {} before it; give a group without rows the same number twice",

@@ -28,22 +28,27 @@ struct GroupLayout {
     const int32_t* indices = nullptr;   // [rows], or null: the group of each row; any other number: of none
     uint32_t groups = 0;
     uint32_t rows = 0;        // of A; of each A where groups are stacked
-    uint32_t alignment = 1;
+    uint32_t alignment = 1;   // a power of two
     bool first_is_given = false;        // ends[-1] is the row at which group 0 begins
     bool stacked = false;
 
     /// Ranges of rows to divide into tiles.
     FG_HD constexpr uint32_t segments() const { return indices ? 1 : groups; }
 
-    /// Of a segment that ends where `ends` says. Numbers that break the rules give rows that exist, or none.
-    FG_HD constexpr RowRange range(int32_t end_before, int32_t end) const {
-        const uint32_t begin = stacked ? 0 : min(align_up(existing(end_before), alignment), rows);
-        return {begin, max(begin, existing(end))};
+    /// Where a segment ends, and the one before it: all that is read for it.
+    struct Ends {
+        int32_t before = 0, end = 0;
+    };
+    FG_HD constexpr Ends ends_of(uint32_t i) const {
+        if (indices) return {0, static_cast<int32_t>(rows)};
+        return {stacked || (i == 0 && !first_is_given) ? 0 : ends[static_cast<int64_t>(i) - 1], ends[i]};
     }
-    FG_HD constexpr RowRange segment(uint32_t i) const {
-        if (indices) return {0, rows};
-        return range(stacked || (i == 0 && !first_is_given) ? 0 : ends[static_cast<int64_t>(i) - 1], ends[i]);
+    /// The rows of that segment. Numbers that break the rules give rows that exist, or none.
+    FG_HD constexpr RowRange range(Ends of) const {
+        const uint32_t begin = stacked ? 0 : min((existing(of.before) + alignment - 1) & ~(alignment - 1), rows);
+        return {begin, max(begin, existing(of.end))};
     }
+    FG_HD constexpr RowRange segment(uint32_t i) const { return range(ends_of(i)); }
     FG_HD constexpr bool is_group(int32_t index) const { return index >= 0 && static_cast<uint32_t>(index) < groups; }
 
 private:

@@ -56,11 +56,16 @@ struct RunParams : GemmParams {
 /// Heights of the boxes that the rows of a group's last tile are loaded by: powers of two, 1 to 128.
 inline constexpr uint32_t kRowBoxes = 8;
 
-/// Of a grouped kernel. A, sfa and D are stacks where GroupLayout says so, B and sfb always.
-struct GroupedParams : RunParams {   // `m` is unused; `raster` has the columns, and one band of rows
+/// What a kernel for groups of rows asks for first: nothing begins before their sizes are known.
+struct alignas(64) GroupParams {
     GroupLayout groups;
     bool both_ends;                   // tiles of 32 groups at a time come from_both_ends
     int64_t sfa_stride, sfb_stride, d_stride;   // elements from one group's to the next
+};
+static_assert(sizeof(GroupParams) == 64, "one line");
+
+/// Of such a kernel. A, sfa and D are stacks where GroupLayout says so, B and sfb always.
+struct GroupedParams : GroupParams, RunParams {   // `m` is unused; `raster` has the columns, and one band of rows
     TensorMap a_rows[kRowBoxes];      // boxes of 2^i rows of A; TileLoads::last of A is unused
 };
 

@@ -18,9 +18,9 @@ inline constexpr uint32_t kTmaWarp = C.math_warpgroups * 4;
 
 /// The tiles of this CTA, for the roles that count them out.
 template <GemmConfig C>
-__device__ auto walk_of(const Params<C>& p, RowRange first_rows) {
+__device__ auto walk_of(const Params<C>& p, GroupLayout::Ends first_ends) {
     const uint32_t rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
-    if constexpr (C.row_groups()) return GroupWalk::of<C>(p, first_rows, blockIdx.x, gridDim.x, rank);
+    if constexpr (C.row_groups()) return GroupWalk::of<C>(p, first_ends, blockIdx.x, gridDim.x, rank);
     else if constexpr (C.k_groups()) return KGroupWalk::of<C>(p.raster, p.k_groups(), p.m, blockIdx.x, gridDim.x);
     else return Walk::of<C>(p.raster, p.m, p.k_blocks, blockIdx.x, gridDim.x, rank);
 }
@@ -54,14 +54,24 @@ __device__ void multiply(const Params<C>& p, const Shared<C>& smem) {
 /// By the first of the scale warps, so that the first loads need not wait for them.
 template <GemmConfig C>
 __device__ void prefetch_tensor_maps(const Params<C>& p) {
+    constexpr uint32_t kFirst = 8;   // any lane would do, but with others ptxas numbers all registers anew
     const uint32_t lane = threadIdx.x % kWarpSize;
-    if (lane == kRowBoxes) ptx::prefetch_tensor_map(!C.row_groups() && p.m < C.tile_m ? &p.a.last : &p.a.whole);
-    if (lane == kRowBoxes + 1) ptx::prefetch_tensor_map(&p.b.whole);
+    if (lane == kFirst) ptx::prefetch_tensor_map(p.m < C.tile_m ? &p.a.last : &p.a.whole);
+    if (lane == kFirst + 1) ptx::prefetch_tensor_map(&p.b.whole);
     if constexpr (runs(C) > 1)
-        if (lane >= kRowBoxes + 2 && lane < kRowBoxes + 1 + runs(C))
-            ptx::prefetch_tensor_map(&p.b_runs[lane - (kRowBoxes + 2)]);
-    if constexpr (C.row_groups())
-        if (lane < kRowBoxes) ptx::prefetch_tensor_map(&p.a_rows[lane]);
+        if (lane >= kFirst + 2 && lane < kFirst + 1 + runs(C))
+            ptx::prefetch_tensor_map(&p.b_runs[lane - (kFirst + 2)]);
+}
+
+/// By a thread of the math warps, while the sizes of groups are on their way.
+template <GemmConfig C>
+__device__ void prefetch_tensor_maps_of_groups(const GroupedParams& p) {
+    ptx::prefetch_tensor_map(&p.b.whole);
+    ptx::prefetch_tensor_map(&p.a.whole);
+#pragma unroll
+    for (uint32_t run = 1; run < runs(C); ++run) ptx::prefetch_tensor_map(&p.b_runs[run - 1]);
+#pragma unroll
+    for (uint32_t i = 0; i < kRowBoxes; ++i) ptx::prefetch_tensor_map(&p.a_rows[i]);
 }
 
 /// Neighbours whose loads arrive at barriers of this CTA wait for them; those that only send partial sums at the end
@@ -101,35 +111,61 @@ __device__ void set_up_and_load(const Params<C>& p, const Shared<C>& smem) {
 /// Of the others: nobody goes on before all barriers exist.
 template <GemmConfig C>
 __device__ void set_up(const Shared<C>& smem) {
-    if (threadIdx.x == 0) {
-        make_full_barriers(smem);
-        make_other_barriers(smem);
-    }
+    if (threadIdx.x == 0) make_other_barriers(smem);
+    if (threadIdx.x == kTmaWarp<C> * kWarpSize) make_full_barriers(smem);
     __syncthreads();
     meet_neighbours<C>();
+}
+
+/// Whether this warp is a producer. In kernels for groups of rows ptxas has to be told that its lanes agree.
+template <GemmConfig C>
+__device__ bool is_producer() {
+    const uint32_t warpgroup = threadIdx.x / 128;
+    return (C.row_groups() ? ptx::broadcast(warpgroup) : warpgroup) == C.math_warpgroups;
+}
+
+/// Of groups of rows. Their sizes are asked for at once, and come when all barriers exist. Then the producers begin the
+/// first tile, before roles part: code comes from memory, too, and what follows comes sooner than what lies elsewhere.
+/// Returns the ends of the first segments, to walk on from.
+template <GemmConfig C>
+__device__ GroupLayout::Ends set_up_and_begin(const Params<C>& p, const Shared<C>& smem) {
+    constexpr RegisterPlan kRegisters = register_plan(C);
+    GroupLayout::Ends ends;
+    if (threadIdx.x / 128 == C.math_warpgroups) {
+        ptx::grid_dependency_wait();
+        ends = GroupWalk::ends_of_lane(p, 0);
+    }
+    set_up<C>(smem);
+    if (is_producer<C>()) {
+        if constexpr (kRegisters.math > kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
+        begin_first_tile<C>(p, smem, walk_of<C>(p, ends), threadIdx.x % 128 / kWarpSize);
+    }
+    meet_without_waiting<C>();
+    return ends;
 }
 
 template <GemmConfig C>
 __device__ void gemm(const Params<C>& p) {
     constexpr RegisterPlan kRegisters = register_plan(C);
     const auto smem = Shared<C>::claim();
-    if (threadIdx.x / kWarpSize == kTmaWarp<C> + 1) prefetch_tensor_maps<C>(p);
-    RowRange first_rows;
+    GroupLayout::Ends first_ends;
     if constexpr (C.row_groups()) {
-        ptx::grid_dependency_wait();
-        first_rows = GroupWalk::rows_of_lane(p, 0);
+        first_ends = set_up_and_begin<C>(p, smem);
+    } else {
+        if (threadIdx.x / kWarpSize == kTmaWarp<C> + 1) prefetch_tensor_maps<C>(p);
+        if constexpr (C.k_groups()) set_up<C>(smem);
+        else set_up_and_load<C>(p, smem);
     }
-    if constexpr (C.grouped()) set_up<C>(smem);
-    else set_up_and_load<C>(p, smem);
     // Nothing is written above, and nothing read but B before the kernels before this one have ended. The next kernel's
     // CTAs start when all of this grid have come here, so that they take no room from them.
     ptx::grid_launch_dependents();
     // Dense kernels wait where they load (load_first_round, load_blocks, load_scales): all of that has come when a math
-    // warp goes on, which then needs no wait of its own. But those to which D is brought read it themselves.
-    if constexpr (C.k_groups() || brings_d(C)) ptx::grid_dependency_wait();
-    if (threadIdx.x / 128 == C.math_warpgroups) {
-        if constexpr (kRegisters.load < kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
-        const auto walk = walk_of<C>(p, first_rows);
+    // warp goes on, which then needs no wait of its own. But those to which D is brought, or indices of rows, read them
+    // themselves.
+    if constexpr (C.grouped() || brings_d(C)) ptx::grid_dependency_wait();
+    if (is_producer<C>()) {
+        if constexpr (!C.row_groups() && kRegisters.load < kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
+        const auto walk = walk_of<C>(p, first_ends);
         const uint32_t warp = ptx::broadcast(threadIdx.x % 128 / kWarpSize);
         if constexpr (producers_take_turns(C)) {
             load_blocks<C>(p, smem, walk, warp);
@@ -141,6 +177,8 @@ __device__ void gemm(const Params<C>& p) {
             load_tiles<C>(p, smem, walk);
         }
     } else {
+        if constexpr (C.row_groups())
+            if (threadIdx.x / kWarpSize == 0 && ptx::elect_one()) prefetch_tensor_maps_of_groups<C>(p);
         if constexpr (kRegisters.math > kRegisters.launch) ptx::setmaxnreg_inc<kRegisters.math>();
         else __syncwarp();  // as setmaxnreg does: ptxas else takes the warp for one whose lanes may have parted
         multiply<C>(p, smem);

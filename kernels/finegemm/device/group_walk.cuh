@@ -22,9 +22,9 @@ struct GroupWalk {
     uint32_t segment = 0, before = 0, tiles = 0;
     RowRange segment_rows{};
 
-    /// `first_rows`: rows_of_lane(p, 0). It is loaded early, as nothing can begin before it is there.
+    /// `first`: ends_of_lane(p, 0). They are loaded early, as nothing can begin before they are there.
     template <GemmConfig C>
-    __device__ static GroupWalk of(const GroupedParams& p, RowRange first_rows, uint32_t cta, uint32_t ctas,
+    __device__ static GroupWalk of(const GroupedParams& p, GroupLayout::Ends first, uint32_t cta, uint32_t ctas,
                                    uint32_t rank) {
         GroupWalk walk{.p = p,
                        .wave = 0,
@@ -32,13 +32,13 @@ struct GroupWalk {
                        .stride = ctas / C.cluster,
                        .rank = rank,
                        .k = {0, p.k_blocks}};
-        walk.look_at<C>(0, first_rows, 0);
+        walk.look_at<C>(0, first, 0);
         return walk;
     }
     /// Of the segment `first` and those that follow it, one for each lane.
-    __device__ static RowRange rows_of_lane(const GroupedParams& p, uint32_t first) {
+    __device__ static GroupLayout::Ends ends_of_lane(const GroupedParams& p, uint32_t first) {
         const uint32_t segment = first + threadIdx.x % kWarpSize;
-        return segment < p.groups.segments() ? p.groups.segment(segment) : RowRange{};
+        return segment < p.groups.segments() ? p.groups.ends_of(segment) : GroupLayout::Ends{};
     }
 
     template <GemmConfig C>
@@ -47,7 +47,7 @@ struct GroupWalk {
         // Most tiles are of the segment of the one before: what finds another one takes as long as a k-block.
         if ((p.both_ends || next - before >= tiles) && !find<C>(next)) return false;
         out = segment_tile(C, p.raster, segment_rows, next - before, rank);
-        out.group = group_of(out.row, segment);
+        out.group = group_of(out.row);
         // Places rotate: tiles that follow one another have many rows and few in turn, and their number often divides
         // that of the CTAs, of which some would then get all the large ones.
         wave += stride;
@@ -62,7 +62,7 @@ private:
         uint32_t last = ptx::value_of(end, kWarpSize - 1);
         for (; next >= last; last = ptx::value_of(end, kWarpSize - 1)) {
             if (first + kWarpSize >= p.groups.segments()) return false;
-            look_at<C>(first + kWarpSize, rows_of_lane(p, first + kWarpSize), last);
+            look_at<C>(first + kWarpSize, ends_of_lane(p, first + kWarpSize), last);
         }
         if (p.both_ends) next = begin + from_both_ends(next - begin, last - begin);
         const uint32_t lane = ptx::count_bits(ptx::ballot(end <= next));
@@ -75,11 +75,11 @@ private:
 
     /// Moves the lanes to 32 segments, before which there are `before` cluster tiles.
     template <GemmConfig C>
-    __device__ void look_at(uint32_t segment, RowRange lane_rows, uint32_t before) {
+    __device__ void look_at(uint32_t segment, GroupLayout::Ends lane_ends, uint32_t before) {
         const uint32_t lane = threadIdx.x % kWarpSize;
         first = segment;
         begin = before;
-        rows = lane_rows;
+        rows = p.groups.range(lane_ends);
         end = segment_tiles(C, p.raster, rows);
 #pragma unroll
         for (uint32_t distance = 1; distance < kWarpSize; distance *= 2) {
@@ -90,8 +90,8 @@ private:
     }
 
     /// Tiles of padding take any B: nothing of them is stored but zeros.
-    __device__ uint32_t group_of(uint32_t row, uint32_t its_segment) const {
-        if (!p.groups.indices) return its_segment;
+    __device__ uint32_t group_of(uint32_t row) const {
+        if (!p.groups.indices) return segment;
         const int32_t index = p.groups.indices[row];
         return p.groups.is_group(index) ? static_cast<uint32_t>(index) : 0;
     }

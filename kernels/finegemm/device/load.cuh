@@ -217,6 +217,7 @@ struct GroupedLoads {
     static constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
     static constexpr uint32_t kRows = C.tile_m / C.a_sharers();  // of A that this CTA loads, at most
     const GroupedParams& p;
+    uint32_t a_part;                  // the first row of those, in the tile
     uint32_t row, matrix, rows;       // of A
     const TensorMap* map;             // of its first box, and the rows of that
     uint32_t first_rows;
@@ -226,10 +227,10 @@ struct GroupedLoads {
 
     __device__ GroupedLoads(const GroupedParams& params, const Tile& tile, uint32_t rank)
         : p(params), runs_of_b(RunsOfB<C>::of(params, tile)), group(tile.group) {
-        const uint32_t part = first_of_part(C.tile_m, C.a_sharers(), rank);
-        row = tile.row + part;
+        a_part = first_of_part(C.tile_m, C.a_sharers(), rank);
+        row = tile.row + a_part;
         matrix = matrix_of(p, tile);
-        rows = existing_rows(part, kRows, tile.rows);
+        rows = existing_rows(a_part, kRows, tile.rows);
         const uint32_t bit = ptx::highest_bit(max(rows, 1));   // of no rows that of one, which nobody loads then
         map = rows == kRows ? &p.a.whole : &p.a_rows[bit];
         first_rows = rows == kRows ? kRows : 1u << bit;
@@ -242,10 +243,14 @@ struct GroupedLoads {
             ptx::tma_load_multicast(at, map, full, kb * GemmConfig::kTileK, row + first, matrix, kAllRanks, p.a_policy);
         else ptx::tma_load(at, map, full, kb * GemmConfig::kTileK, row + first, matrix, p.a_policy);
     }
+    /// Of an empty stage: how many bytes will come.
+    __device__ void expect(const Shared<C>& smem, uint32_t stage) const {
+        ptx::mbarrier_arrive_expect_tx(smem.full(stage), stage_bytes);
+    }
     /// Rows of A that are not the group's are not read: where there are fewer than a tile has, their number's powers of
     /// two are loaded one after the other.
-    __device__ void issue(SmemAddr a, SmemAddr b, SmemAddr full, uint32_t kb) const {
-        ptx::mbarrier_arrive_expect_tx(full, stage_bytes);
+    __device__ void issue(const Shared<C>& smem, uint32_t stage, uint32_t kb) const {
+        const SmemAddr a = smem.a(stage) + a_part * GemmConfig::kTileK, b = smem.b(stage), full = smem.full(stage);
         const uint32_t k = kb * GemmConfig::kTileK;
         if (rows > 0) load_a(a, full, map, kb, 0);
 #pragma unroll
@@ -263,31 +268,65 @@ struct GroupedLoads {
     }
 };
 
-/// One warp, of which one lane loads. With the first block of a tile it announces the tile to the math warps; a tile
-/// without rows is the end.
+/// To the math warps, by one lane of the TMA warp. A tile without rows is the end.
+template <GemmConfig C>
+__device__ void announce_rows(const GroupedParams& p, const Shared<C>& smem, uint32_t stage, const Tile& tile) {
+    announce(smem, stage, packed(tile, shift_of<C>(p, tile)));
+    if (tile.rows == 0) ptx::mbarrier_arrive(smem.full(stage));
+}
+
+/// The first round of loads, by the TMA warp.
+template <GemmConfig C>
+__device__ void load_first_blocks(const GroupedParams& p, const Shared<C>& smem, const Tile& tile, uint32_t rank) {
+    const GroupedLoads<C> loads(p, tile, rank);
+    if (!ptx::elect_one()) return;
+    const uint32_t blocks = first_round({0, p.k_blocks}, C.stages).size();
+    loads.issue(smem, 0, 0);   // before what the math warps are told, which has to be there when the stage is full
+    announce_rows<C>(p, smem, 0, tile);
+    loads.expect(smem, 0);
+#pragma unroll 1
+    for (uint32_t kb = 1; kb < blocks; ++kb) {
+        loads.expect(smem, kb);
+        loads.issue(smem, kb, kb);
+    }
+}
+
+/// Begins the first tile of a CTA, if it has one, by the producer warps: none need wait for an empty stage.
+template <GemmConfig C>
+__device__ void begin_first_tile(const GroupedParams& p, const Shared<C>& smem, GroupWalk walk, uint32_t warp) {
+    Tile tile;
+    if (!walk.take<C>(tile)) return;
+    if (warp == 0) load_first_blocks<C>(p, smem, tile, walk.rank);
+    __syncwarp();   // and ptxas keeps them in this order: loads take longer than scales
+    if (warp > 0) bring_first_scales<C>(p, smem, tile, warp - 1);
+}
+
+/// One warp, of which one lane loads; begin_first_tile has begun. With the first block of a tile it announces the tile
+/// to the math warps.
 template <GemmConfig C>
 __device__ void load_grouped_tiles(const GroupedParams& p, const Shared<C>& smem, GroupWalk walk) {
     static_assert(C.b_sharers() == 1, "neighbours along M may be of different groups");
-    const uint32_t a_part = first_of_part(C.tile_m, C.a_sharers(), walk.rank) * GemmConfig::kTileK;
     auto at = RingCursor<C.stages>::producer();
-    for (;;) {
+    for (uint32_t begun = first_round(walk.k, C.stages).size();; begun = 0) {
         Tile tile;
         const bool more = walk.take<C>(tile);
         if (!more) tile = {};
         const GroupedLoads<C> loads(p, tile, walk.rank);
-        wait(smem.empty(at.stage), at.parity);
-        if (ptx::elect_one()) {
-            announce(smem, at.stage, packed(tile, shift_of<C>(p, tile)));
-            if (!more) ptx::mbarrier_arrive(smem.full(at.stage));
+        if (begun == 0 || !more) {
+            wait(smem.empty(at.stage), at.parity);
+            if (ptx::elect_one()) announce_rows<C>(p, smem, at.stage, tile);
+            __syncwarp();
         }
-        __syncwarp();
         if (!more) return;
+        at += begun;
         // All lanes walk: what only one of them kept would not lie in uniform registers, which TMA takes.
 #pragma unroll 1
-        for (uint32_t kb = 0; kb < walk.k.end; ++kb, ++at) {
+        for (uint32_t kb = begun; kb < walk.k.end; ++kb, ++at) {
             wait(smem.empty(at.stage), at.parity);
-            if (ptx::elect_one())
-                loads.issue(smem.a(at.stage) + a_part, smem.b(at.stage), smem.full(at.stage), kb);
+            if (ptx::elect_one()) {
+                loads.expect(smem, at.stage);
+                loads.issue(smem, at.stage, kb);
+            }
             __syncwarp();
         }
     }

@@ -231,17 +231,32 @@ struct ScaleSplits {
     }
 };
 
+/// The first round of copies for groups of rows: none need wait for an empty stage.
+template <GemmConfig C>
+__device__ void bring_first_scales(const Params<C>& p, const Shared<C>& smem, const Tile& tile, uint32_t scale_warp) {
+    ScaleCopies<C> scales(p, tile, 0);
+    const uint32_t blocks = first_round({0, p.k_blocks}, C.stages).size();
+#pragma unroll 1
+    for (uint32_t stage = 0; stage < blocks; ++stage) {
+        if (stage % kScaleWarps == scale_warp) scales.fill(smem, stage);
+        scales.advance(p);
+    }
+}
+
 /// Scales of any layout. The warps share the stages out, so that each sees every round of its own. Nobody waits for the
 /// copies: the last one to land completes the barrier. `Scales`: ScaleCopies or ScaleSplits.
 template <GemmConfig C, typename Scales, typename TileWalk>
 __device__ void bring_scales(const Params<C>& p, const Shared<C>& smem, TileWalk walk, uint32_t scale_warp) {
     auto at = RingCursor<C.stages>::producer();
-    for (Tile tile; walk.template take<C>(tile);) {
+    uint32_t begun = 0;   // blocks of the tile, by bring_first_scales
+    if constexpr (C.row_groups()) begun = first_round(walk.k, C.stages).size();
+    for (Tile tile; walk.template take<C>(tile); begun = 0) {
         if constexpr (C.k_groups())
             if (walk.k.size() == 0 && !p.accumulate) zero_tile<C>(p, tile, scale_warp);
-        Scales scales(p, tile, walk.k.begin);
+        Scales scales(p, tile, walk.k.begin + begun);
+        if constexpr (C.row_groups()) at += begun;
 #pragma unroll 1
-        for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb, ++at) {
+        for (uint32_t kb = walk.k.begin + begun; kb < walk.k.end; ++kb, ++at) {
             if (at.stage % kScaleWarps == scale_warp) {
                 scales.load();
                 wait(smem.empty(at.stage), at.parity);
