@@ -31,7 +31,7 @@ ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+)\}, \{([\
 NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d+))?(?:_[xo](\d+))?")
 
 # As in src/plan/cost.cpp and device_spec.cpp.
-LAUNCH_US, GROUPED_LAUNCH_US, OVERLAP = 2.2, 2.9, 4
+LAUNCH_US, OVERLAP = 2.2, 4
 BYTES_PER_US = {"h200": 4.2e6, "h100": 2.9e6}
 SPREAD, QUARTERS, REREAD = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (-1.2, -0.4, 0.4, 1.2), 0.3
 L2_BETWEEN_SECTORS, L2_BETWEEN_LINES = 6.6e6, 10.3e6
@@ -116,7 +116,7 @@ def predict_grouped(key, rates, shape, groups, expected, device):
     ctas = [max(across, (groups * below + place * deviation) * across) for place in QUARTERS]
     compute = sum(waves_time(key, rates, c, blocks, k) for c in ctas) / len(QUARTERS)
     m, weights = groups * rows, groups * n * k * (1 + REREAD * min(below - 1, 1))
-    return total_time(GROUPED_LAUNCH_US, compute, (m * k + weights + 2 * m * n) / BYTES_PER_US[device])
+    return total_time(LAUNCH_US, compute, (m * k + weights + 2 * m * n) / BYTES_PER_US[device])
 
 
 def prior(key):

@@ -13,8 +13,6 @@ namespace {
 
 // Microseconds from launch to end of a kernel that does next to nothing, on an H200.
 constexpr double kLaunch = 2.2;
-// The same of one that reads the sizes of groups first.
-constexpr double kGroupedLaunch = 2.9;
 
 // Clusters of a size that fit at once on 132 SMs with one CTA, or two, to an SM: what cuOccupancyMaxActiveClusters says
 // on an H200. A cluster lies within a GPC, and parts of GPCs are left over. {}: no candidate has it.
@@ -130,7 +128,7 @@ uint32_t ctas_at_once(const Problem& p, const DeviceSpec& d, const GemmConfig& c
 
 Cost cost(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
     const Tiles tiles = tiles_of(p, c);
-    Cost t{.launch = p.groups > 0 ? kGroupedLaunch : kLaunch,
+    Cost t{.launch = kLaunch,
            .compute = compute_time(p, d, c, tiles),
            .memory = memory_time(p, d, c, tiles),
            .tiles = static_cast<uint32_t>(std::lround(tiles.mean)),
