@@ -92,6 +92,7 @@ GroupedCall HopperBackend::prepare(const GroupedGemmArgs& args, const GemmKernel
     p.groups = layout_of(args);
     p.both_ends = streaming;   // else a wave of tiles shall be of few groups, whose operands then are in L2
     for (uint32_t i = 0; i < kRowBoxes; ++i) p.a_rows[i] = rows(std::min(1u << i, a_rows));
+    p.expected = ExpectedGroups::of(c, p.raster, expected);
     p.sfa_stride = args.sfa.stride;
     p.sfb_stride = args.sfb.stride;
     p.d_stride = args.d.stride;

@@ -322,5 +322,33 @@ TEST(Schedule, FromBothEndsTakesEachTileOnceAndBothEndsFirst) {
     }
 }
 
+/// If each group has as many rows as expected, the guess is right.
+TEST(ExpectedGroups, GuessesTheTilesOfGroupsThatAreAsExpected) {
+    for (const GemmConfig& c : test::kConfigs) {
+        if (c.b_sharers() > 1 || c.k_splits() > 1) continue;
+        for (const uint32_t rows : {1u, 64u, 129u, 700u, 5000u}) {
+            const Raster columns = raster_of_columns(c, 1000);
+            const auto expected = ExpectedGroups::of(c, columns, rows);
+            const uint32_t each = segment_tiles(c, columns, {0, rows});
+            for (uint32_t index = 0; index < 3 * each; ++index)
+                for (uint32_t rank = 0; rank < c.cluster; ++rank) {
+                    const Tile guess = expected_tile(c, columns, expected, index, rank);
+                    ASSERT_EQ(guess.group, index / each) << test::describe(c);
+                    ASSERT_EQ(guess.col, segment_tile(c, columns, {0, rows}, index % each, rank).col);
+                }
+        }
+    }
+}
+
+TEST(ExpectedGroups, HaveATileWhateverIsExpected) {
+    constexpr GemmConfig c{.tile_m = 64, .tile_n = 32, .stages = 4, .math_warpgroups = 1, .grouping = Grouping::Rows};
+    for (const uint32_t rows : {0u, 0x7fffffffu})
+        for (const uint32_t n : {8u, 1u << 25}) {   // 4096 times so many tiles are 2^32
+            const auto expected = ExpectedGroups::of(c, raster_of_columns(c, n), rows);
+            EXPECT_GE(expected.tiles_below, 1u);
+            EXPECT_GE(expected.tiles.divisor, 1u);
+        }
+}
+
 }  // namespace
 }  // namespace finegemm

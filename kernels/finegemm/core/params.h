@@ -67,6 +67,7 @@ static_assert(sizeof(GroupParams) == 64, "one line");
 /// Of such a kernel. A, sfa and D are stacks where GroupLayout says so, B and sfb always.
 struct GroupedParams : GroupParams, RunParams {   // `m` is unused; `raster` has the columns, and one band of rows
     TensorMap a_rows[kRowBoxes];      // boxes of 2^i rows of A; TileLoads::last of A is unused
+    ExpectedGroups expected;
 };
 
 /// How many groups a launch takes whose sizes the host knows, and how many that are blocks, with an A and a B of their

@@ -125,6 +125,26 @@ FG_HD constexpr Tile segment_tile(const GemmConfig& c, const Raster& columns, Ro
 /// the tensor cores busy, run beside those of small groups, which keep the memory busy.
 FG_HD constexpr uint32_t from_both_ends(uint32_t i, uint32_t count) { return i % 2 == 0 ? i / 2 : count - 1 - i / 2; }
 
+/// What is expected of each group before its size is known: of large ones no more than kMost, as only a guess at the
+/// first tiles comes of it.
+struct ExpectedGroups {
+    static constexpr uint32_t kMost = 4096;
+    uint32_t tiles_below = 1;   // cluster tiles, one below the other
+    Divider tiles;              // of a group
+
+    FG_HD static constexpr ExpectedGroups of(const GemmConfig& c, const Raster& columns, uint32_t rows) {
+        const uint32_t below = max(1, min(ceil_div(rows, c.tile_m), kMost));
+        return {below, Divider::by(max(1, below * columns.tiles_n))};
+    }
+};
+/// Where cluster tile `index` of all groups would be if each had as many rows as expected: its columns, and its group.
+/// A guess, for what may be brought nearer before sizes are known.
+FG_HD constexpr Tile expected_tile(const GemmConfig& c, const Raster& columns, const ExpectedGroups& expected,
+                                   uint32_t index, uint32_t rank) {
+    const uint32_t group = expected.tiles.quotient(index), inside = index - group * expected.tiles.divisor;
+    return {.col = cta_tile(c, columns.at(inside, expected.tiles_below), rank).n * run_cols(c, 0), .group = group};
+}
+
 /// The tiles of one CTA, in order: every `stride`-th cluster tile, from that of its own cluster on.
 struct Walk {
     Raster order;

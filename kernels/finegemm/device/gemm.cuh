@@ -135,6 +135,8 @@ __device__ GroupLayout::Ends set_up_and_begin(const Params<C>& p, const Shared<C
         ptx::grid_dependency_wait();
         ends = GroupWalk::ends_of_lane(p, 0);
     }
+    if (threadIdx.x / kWarpSize == 1 && ptx::elect_one())
+        prefetch_expected_b<C>(p, C.cluster > 1 ? ptx::cluster_rank() : 0);
     set_up<C>(smem);
     if (is_producer<C>()) {
         if constexpr (kRegisters.math > kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();

@@ -268,6 +268,21 @@ struct GroupedLoads {
     }
 };
 
+/// While the sizes of groups are on their way: asks memory for the first blocks of B that this CTA needs if each group
+/// has as many rows as expected, by one thread. Memory has nothing else to do then, and two blocks of each CTA take it
+/// about as long as the sizes.
+template <GemmConfig C>
+__device__ void prefetch_expected_b(const GroupedParams& p, uint32_t rank) {
+    if (p.groups.indices) return;
+    const uint32_t index = blockIdx.x / C.cluster, tiles = min(kWarpSize, p.groups.groups) * p.expected.tiles.divisor;
+    if (index >= tiles) return;
+    const uint32_t place = p.both_ends ? from_both_ends(index, tiles) : index;
+    const Tile tile = expected_tile(C, p.raster, p.expected, place, rank);
+#pragma unroll
+    for (uint32_t kb = 0; kb < 2; ++kb)
+        if (kb < p.k_blocks) ptx::tma_prefetch(&p.b.whole, kb * GemmConfig::kTileK, tile.col, tile.group, p.b_policy);
+}
+
 /// To the math warps, by one lane of the TMA warp. A tile without rows is the end.
 template <GemmConfig C>
 __device__ void announce_rows(const GroupedParams& p, const Shared<C>& smem, uint32_t stage, const Tile& tile) {

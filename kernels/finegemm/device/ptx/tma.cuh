@@ -51,6 +51,13 @@ __device__ inline void tma_load_multicast(SmemAddr to, const TensorMap* map, Sme
         : "memory");
 }
 
+/// To L2 only, of matrix z of a stack. PTX ISA, cp.async.bulk.prefetch.tensor.
+__device__ inline void tma_prefetch(const TensorMap* map, uint32_t x, uint32_t y, uint32_t z, uint64_t policy) {
+    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.L2::cache_hint [%0, {%1, %2, %3}], %4;" ::"l"(map), "r"(x),
+                 "r"(y), "r"(z), "l"(policy)
+                 : "memory");
+}
+
 /// As tma_load, by one lane of a converged warp, always the same one, and of no other policy than what the device has.
 /// PTX ISA, elect.sync.
 __device__ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y) {
