@@ -1,4 +1,6 @@
 // What the Hopper backend launches for grouped GEMMs. Layer tests.
+#include <cstdint>
+
 #include <finegemm/core/smem_plan.h>
 #include <finegemm/core/tma_box.h>
 
@@ -50,6 +52,19 @@ TEST_F(HopperGrouped, LaunchesEveryKernelByName) {
         }
     }
     EXPECT_GT(stored_by_boxes, 0u);
+}
+
+TEST_F(HopperGrouped, TellsKernelsWhatIsExpectedOfAGroup) {
+    const auto hopper = backend();
+    GroupedGemmArgs args = operands(1000, 1032, 2176, 5);
+    const auto tiles_below = [&](int64_t rows) {
+        args.groups.expected_rows = rows;
+        hopper->grouped_gemm(args, {.config = "m128n128s6w2_grouped"});
+        return last_launch().grouped.expected.tiles_below;
+    };
+    EXPECT_EQ(tiles_below(129), 2u);
+    EXPECT_EQ(tiles_below(0), 8u) << "none are: all that there may be";
+    EXPECT_EQ(tiles_below(INT64_MAX), ExpectedGroups::kMost);
 }
 
 }  // namespace

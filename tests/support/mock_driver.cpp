@@ -222,11 +222,12 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .stream = config->stream,
                   .gemm = {},
                   .quantize = {},
+                  .grouped = {},
                   .k_grouped = {}};
     if (function->entry.starts_with("finegemm_quantize_"))
         std::memcpy(&launch.quantize, parameters[0], sizeof launch.quantize);
     else if (function->entry.find("_grouped") != std::string::npos)
-        launch.gemm = *static_cast<const finegemm::GroupedParams*>(parameters[0]);
+        launch.gemm = launch.grouped = *static_cast<const finegemm::GroupedParams*>(parameters[0]);
     else std::memcpy(&launch.gemm, parameters[0], sizeof launch.gemm);
     if (function->entry.find("_kgrouped") != std::string::npos)
         std::memcpy(&launch.k_grouped, parameters[0], sizeof launch.k_grouped);
