@@ -135,17 +135,18 @@ double median_time(const Target& target, int repeats, const std::function<void()
     return median_of(std::move(times));
 }
 
-Session::Session(Context& context, const Target& target, Operand a, Operand b) : context_(context), target_(target) {
+Session::Session(Context& context, const Target& target, Operand a, Operand b, const ProductKind& kind)
+    : context_(context), target_(target), kind_(kind) {
     const int64_t m = a.values.rows, n = b.values.rows, k = a.values.cols;
     if (b.values.cols != k)
         throw Error(Errc::InvalidArgument,
                     fmt::format("A is [{}, {}] and B is [{}, {}]: both need the same number of columns, K; "
                                 "B is [N, K], transpose it if it is [K, N]",
                                 m, k, n, b.values.cols));
-    host_[4] = make_matrix(DType::BF16, m, n);
+    host_[4] = make_matrix(kind.out_dtype, m, n);
     there_[4] = place(target_, host_[4]);
     fill(a, "--a", false, 0, 1);
-    fill(b, "--b", true, 2, 3);
+    fill(b, "--b", !kind.row_b_scales, 2, 3);
     args_ = {there_[0], there_[1], there_[2], there_[3], there_[4]};
 }
 
@@ -171,6 +172,14 @@ void Session::fill(Operand& x, const char* name, bool blocks, int q, int scales)
     }
 }
 
+GemmShape Session::shape() const {
+    return {.m = args_.d.rows,
+            .n = args_.d.cols,
+            .k = args_.a.cols,
+            .row_b_scales = kind_.row_b_scales,
+            .out_dtype = kind_.out_dtype};
+}
+
 std::function<void()> Session::call(const GemmOptions& options) const {
     return [this, options] { gemm(context_, args_, options); };
 }
@@ -189,6 +198,12 @@ double operations(int64_t m, int64_t n, int64_t k) {
 double traffic_bytes(int64_t m, int64_t n, int64_t k, int64_t groups) {
     const int64_t scales = (m + groups * blocks_of(n)) * blocks_of(k) * size_of(DType::F32);
     return static_cast<double>(m * k + groups * n * k + m * n * size_of(DType::BF16) + scales);
+}
+
+double traffic_bytes(const GemmShape& s) {
+    const int64_t rows_of_scales = s.m + (s.row_b_scales ? s.n : blocks_of(s.n));
+    return static_cast<double>((s.m + s.n) * s.k + s.m * s.n * size_of(s.out_dtype) +
+                               rows_of_scales * blocks_of(s.k) * size_of(DType::F32));
 }
 
 }  // namespace finegemm::cli

@@ -12,6 +12,7 @@
 
 #include "api/gpu.h"
 #include "cli/files.h"
+#include "cli/shapes.h"
 
 namespace finegemm::cli {
 
@@ -61,8 +62,11 @@ struct Operand {
 /// Quantised operands and a result: where the target computes, and on the host after fetch().
 class Session {
 public:
-    /// A [M, K] takes 1x128 scales, B [N, K] 128x128 scales.
-    Session(Context& context, const Target& target, Operand a, Operand b);
+    /// A [M, K] takes 1x128 scales, B [N, K] 128x128 or 1x128 scales.
+    Session(Context& context, const Target& target, Operand a, Operand b, const ProductKind& kind = {});
+
+    /// What the planner is told of the product.
+    GemmShape shape() const;
 
     /// The product, as a call to be made while the session lives.
     std::function<void()> call(const GemmOptions& options) const;
@@ -77,6 +81,7 @@ private:
 
     Context& context_;
     const Target& target_;
+    ProductKind kind_;
     HostMatrix host_[5];  // a, sfa, b, sfb, d
     Matrix there_[5];
     GemmArgs args_;
@@ -85,5 +90,6 @@ private:
 /// What a product takes: operations and bytes (each matrix once, B for each group) for figures per time.
 double operations(int64_t m, int64_t n, int64_t k);
 double traffic_bytes(int64_t m, int64_t n, int64_t k, int64_t groups = 1);
+double traffic_bytes(const GemmShape& shape);
 
 }  // namespace finegemm::cli

@@ -7,6 +7,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <finegemm/tensor.h>
+
 namespace finegemm::cli {
 
 struct Shape {
@@ -24,6 +26,22 @@ struct ShapeOptions {
 };
 /// `without`: what the help says of a call that gives none of them.
 void add_shape_options(CLI::App& command, ShapeOptions& o, const std::string& without);
+
+/// What a product is beside its extents.
+struct ProductKind {
+    bool row_b_scales = false;       // scales for each row of B
+    DType out_dtype = DType::BF16;   // of D
+};
+/// What --row-b-scales and --out-dtype say.
+struct KindOptions {
+    bool row_b_scales = false;
+    std::string out_dtype = "bf16";
+
+    /// Throws Error(InvalidArgument) for an f32 without --row-b-scales.
+    ProductKind kind() const;
+};
+/// `without`: options of products that are of one kind.
+void add_kind_options(CLI::App& command, KindOptions& o, const std::vector<CLI::Option*>& without);
 
 /// Layers of DeepSeek-V3, for which others have published figures.
 std::vector<Shape> dense_table();

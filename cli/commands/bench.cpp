@@ -85,7 +85,8 @@ public:
         if (!target_.gpu) return measure_on_cpu(shape);
         Row row{.shape = shape, .entries = comparison_->of(shape)};
         if (monitor_) row.reading = monitor_->read();
-        row.kernel = options_.config.empty() ? target_.gpu->kernel_for(shape.m, shape.n, shape.k) : options_.config;
+        const GemmShape product{.m = shape.m, .n = shape.n, .k = shape.k};
+        row.kernel = options_.config.empty() ? target_.gpu->kernel_for(product) : options_.config;
         return row;
     }
 

@@ -1,7 +1,6 @@
 // finegemm explain: which kernel a shape takes, and why no other. Layer cli.
 #include <algorithm>
 #include <iostream>
-#include <map>
 #include <optional>
 #include <string>
 
@@ -13,6 +12,7 @@
 #include <finegemm/k_grouped.h>
 
 #include "cli/commands.h"
+#include "cli/shapes.h"
 
 namespace finegemm::cli {
 
@@ -22,12 +22,11 @@ struct ExplainOptions {
     int64_t m = 0, n = 0, k = 0;
     std::optional<int64_t> groups, k_groups;
     int64_t expected_rows = 0, alignment = 0;
-    std::string out_dtype = "bf16", device = "auto", table;
-    bool row_b_scales = false, batch_invariant = false;
+    KindOptions kind;
+    std::string device = "auto", table;
+    bool batch_invariant = false;
     bool json = false;
 };
-
-const std::map<std::string, DType> kOutDtypes = {{"bf16", DType::BF16}, {"f32", DType::F32}};
 
 constexpr fmt::string_view kColumns = "{:<{}} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7}  {}\n";
 
@@ -82,11 +81,12 @@ std::string account_of(const ExplainOptions& o) {
                                     .expected_rows = o.expected_rows,
                                     .alignment = o.alignment},
                        device, o.table);
+    const auto [row_b_scales, out_dtype] = o.kind.kind();
     return explain(GemmShape{.m = o.m,
                              .n = o.n,
                              .k = o.k,
-                             .row_b_scales = o.row_b_scales,
-                             .out_dtype = kOutDtypes.at(o.out_dtype),
+                             .row_b_scales = row_b_scales,
+                             .out_dtype = out_dtype,
                              .batch_invariant = o.batch_invariant},
                    device, o.table);
 }
@@ -95,7 +95,7 @@ std::string account_of(const ExplainOptions& o) {
 std::string kind_text(const ExplainOptions& o) {
     if (o.groups) return fmt::format(" in {} groups", *o.groups);
     if (o.k_groups) return fmt::format(" in {} groups of K", *o.k_groups);
-    return o.row_b_scales ? fmt::format(" with scales of rows of B and D in {}", o.out_dtype) : "";
+    return o.kind.row_b_scales ? fmt::format(" with scales of rows of B and D in {}", o.kind.out_dtype) : "";
 }
 
 ExitCode run(const ExplainOptions& o) {
@@ -136,14 +136,7 @@ Run add_explain(CLI::App& app) {
                          ->add_option("--k-groups", o->k_groups,
                                       "Explain the K-grouped GEMM of so many groups, which have K together")
                          ->excludes(groups);
-    command
-        ->add_flag("--row-b-scales", o->row_b_scales,
-                   "Explain the GEMM with scales for each row of B, as gradients of weights need")
-        ->excludes(groups, k_groups);
-    command->add_option("--out-dtype", o->out_dtype, "Of D: bf16, or with --row-b-scales f32")
-        ->check(CLI::IsMember(kOutDtypes))
-        ->capture_default_str()
-        ->excludes(groups, k_groups);
+    add_kind_options(*command, o->kind, {groups, k_groups});
     command->add_option("--device", o->device, "auto (the GPU present, else h200), h200, h100, gh200, h800 or h20")
         ->capture_default_str();
     command->add_option("--plan-table", o->table, "A file of tune; without it, and with --device auto, that of "

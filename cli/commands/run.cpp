@@ -8,6 +8,7 @@
 #include <finegemm/error.h>
 
 #include "api/accuracy.h"
+#include "api/argument.h"
 #include "cli/commands.h"
 #include "cli/grouped_session.h"
 #include "cli/k_grouped_session.h"
@@ -23,6 +24,7 @@ struct RunOptions {
     std::vector<int64_t> shape;
     GroupOptions groups;
     KGroupOptions k_groups;
+    KindOptions kind;
     std::string a, b, sfa, sfb, out, device = "auto", numerics = "fast", config;
     int repeats = 5;
     uint64_t seed = 1;
@@ -80,6 +82,7 @@ struct Report {
     Accuracy accuracy{};
     double bytes = 0;                    // that go over the memory's bus at least
     std::string form{}, layout{};        // of groups; of groups of K
+    ProductKind kind{};                  // of one product
     std::vector<int64_t> group_sizes{};  // of a grouped product, in rows or in k
 
     bool right() const { return accuracy.of_bound <= 1; }
@@ -91,9 +94,10 @@ struct Report {
 std::string product_text(const Report& r) {
     const auto& [m, n, k] = r.problem;
     const bool of_k = !r.layout.empty();
-    std::string text = fmt::format("product  D[{}{}, {}] = A[{}, {}] * B[{}{}, {}]^T in e4m3, scales 1x128{}\n",
+    std::string text = fmt::format("product  D[{}{}, {}] = A[{}, {}] * B[{}{}, {}]^T in e4m3, scales 1x128{}{}\n",
                                    of_k ? "group, " : "", m, n, m, k, r.form.empty() ? "" : "group, ", n, k,
-                                   of_k ? "" : " and 128x128");
+                                   of_k || r.kind.row_b_scales ? "" : " and 128x128",
+                                   r.kind.row_b_scales ? fmt::format(", D in {}", name_of(r.kind.out_dtype)) : "");
     if (r.group_sizes.empty()) return text;
     const auto [least, most] = std::ranges::minmax(r.group_sizes);
     text += fmt::format("groups   {} of {} to {} ", r.group_sizes.size(), least, most);
@@ -118,6 +122,7 @@ void print_json(const Report& r) {
                                   {"right", r.right()}};
     if (!r.form.empty()) out.update({{"form", r.form}, {"group_rows", r.group_sizes}});
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
+    if (r.kind.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(r.kind.out_dtype)}});
     if (!r.why.empty()) out["why_no_gpu"] = r.why;
     std::cout << out.dump(2) << '\n';
 }
@@ -166,6 +171,7 @@ GemmOptions gemm_options(const RunOptions& o) {
 }
 
 Report run_dense(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
+    const ProductKind kind = o.kind.kind();
     progress.at(0, kSteps, "matrices");
     std::optional<Operand> a = read_operand("a", o.a, o.sfa), b = read_operand("b", o.b, o.sfb);
     const Problem p = problem_of(o, a, b, target.gpu != nullptr);
@@ -173,12 +179,13 @@ Report run_dense(const RunOptions& o, Context& context, const Target& target, Pr
     if (!b) b = Operand{random_matrix(p.n, p.k, o.seed + 1), {}};
 
     progress.at(1, kSteps, "quantising");
-    Session session(context, target, std::move(*a), std::move(*b));
+    Session session(context, target, std::move(*a), std::move(*b), kind);
     progress.at(2, kSteps, "multiplying");
     Report report = report_of(o, target, p);
-    report.bytes = traffic_bytes(p.m, p.n, p.k);
+    report.kind = kind;
+    report.bytes = traffic_bytes(session.shape());
     report.us = session.time(gemm_options(o), o.repeats);
-    if (target.gpu) report.kernel = o.config.empty() ? target.gpu->kernel_for(p.m, p.n, p.k) : o.config;
+    if (target.gpu) report.kernel = o.config.empty() ? target.gpu->kernel_for(session.shape()) : o.config;
     progress.at(3, kSteps, "checking");
     report.accuracy = accuracy_of(session.fetch(), rows_to_check(p));
     if (!o.out.empty()) write_npy(o.out, session.d());
@@ -240,13 +247,16 @@ Run add_run(CLI::App& app) {
         ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}));
     CLI::Option* groups = add_group_options(*command, o->groups);
     CLI::Option* k_groups = add_k_group_options(*command, o->k_groups)->excludes(groups);
+    add_kind_options(*command, o->kind, {groups, k_groups});
     command->add_option("--a", o->a,
                         "A [M, K]: FILE.npy or FILE.safetensors:TENSOR of f32, f16, bf16 or e4m3; random without it")
         ->excludes(groups, k_groups);
     command->add_option("--b", o->b, "B [N, K], like A")->excludes(groups, k_groups);
     command->add_option("--sfa", o->sfa, "Scales of A, f32 [M, K/128], when its file has e4m3 codes; ones without it")
         ->excludes(groups, k_groups);
-    command->add_option("--sfb", o->sfb, "Scales of B, f32 [N/128, K/128], like those of A")
+    command
+        ->add_option("--sfb", o->sfb,
+                     "Scales of B, f32 [N/128, K/128], with --row-b-scales [N, K/128], like those of A")
         ->excludes(groups, k_groups);
     command->add_option("--out", o->out, "Write D to this .npy file, as f32")->excludes(groups, k_groups);
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")

@@ -51,15 +51,6 @@ plan::Problem problem_of(int64_t m, int64_t n, int64_t k) {
     return {.m = static_cast<uint32_t>(m), .n = static_cast<uint32_t>(n), .k = static_cast<uint32_t>(k)};
 }
 
-plan::Problem problem_of(const GemmShape& shape) {
-    check_gemm_shape(shape);
-    plan::Problem problem = problem_of(shape.m, shape.n, shape.k);
-    problem.batch_invariant = shape.batch_invariant;
-    problem.b_scales = shape.row_b_scales ? ScaleBlocks::Rows : ScaleBlocks::Blocks;
-    problem.output = shape.out_dtype == DType::F32 ? Output::F32 : Output::BF16;
-    return problem;
-}
-
 /// Without a device, calls on this machine are meant: what the environment says holds for them.
 std::string account_of(plan::Problem problem, const std::string& device, const std::string& plan_table) {
     const plan::DeviceSpec spec = device_named(device);
@@ -70,6 +61,15 @@ std::string account_of(plan::Problem problem, const std::string& device, const s
 }
 
 }  // namespace
+
+plan::Problem problem_of(const GemmShape& shape) {
+    check_gemm_shape(shape);
+    plan::Problem problem = problem_of(shape.m, shape.n, shape.k);
+    problem.batch_invariant = shape.batch_invariant;
+    problem.b_scales = shape.row_b_scales ? ScaleBlocks::Rows : ScaleBlocks::Blocks;
+    problem.output = shape.out_dtype == DType::F32 ? Output::F32 : Output::BF16;
+    return problem;
+}
 
 plan::Problem problem_of(const GroupedShape& shape) {
     check_grouped_shape(shape);

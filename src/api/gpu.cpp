@@ -42,19 +42,9 @@ public:
     }
     Device device() const override { return {DeviceType::Cuda, device_.facts().index}; }
     const plan::DeviceSpec& spec() const override { return spec_; }
-    std::string kernel_for(int64_t m, int64_t n, int64_t k) const override {
-        const plan::Problem problem{static_cast<uint32_t>(m), static_cast<uint32_t>(n), static_cast<uint32_t>(k),
-                                    batch_invariant_};
-        return plan::name_of(plan::choose(problem, spec_, &table_).config);
-    }
-    std::string kernel_for(const GroupedShape& shape) const override {
-        return plan::name_of(plan::choose(problem_of(shape), spec_, &table_).config);
-    }
-    std::string kernel_for(const KGroupedShape& shape) const override {
-        plan::Problem problem = problem_of(shape);
-        problem.batch_invariant = batch_invariant_;
-        return plan::name_of(plan::choose(problem, spec_, &table_).config);
-    }
+    std::string kernel_for(const GemmShape& shape) const override { return chosen_of(problem_of(shape)); }
+    std::string kernel_for(const GroupedShape& shape) const override { return chosen_of(problem_of(shape)); }
+    std::string kernel_for(const KGroupedShape& shape) const override { return chosen_of(problem_of(shape)); }
 
     void* allocate(size_t bytes) override {
         const cuda::CurrentDevice current(device_);
@@ -119,6 +109,12 @@ public:
     }
 
 private:
+    /// As calls of this context choose: kernels for groups of rows need not be asked to be batch invariant.
+    std::string chosen_of(plan::Problem problem) const {
+        if (problem.groups == 0 && batch_invariant_) problem.batch_invariant = true;
+        return plan::name_of(plan::choose(problem, spec_, &table_).config);
+    }
+
     int attribute(DeviceAttribute which) const {
         int value = 0;
         driver_->check(driver_->api.DeviceGetAttribute(&value, static_cast<int>(which), device_.handle()),

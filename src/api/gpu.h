@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <finegemm/context.h>
+#include <finegemm/gemm.h>
 #include <finegemm/grouped.h>
 #include <finegemm/k_grouped.h>
 
@@ -31,7 +32,7 @@ public:
     virtual const plan::DeviceSpec& spec() const = 0;
 
     /// The name of the kernel that the planner takes here.
-    virtual std::string kernel_for(int64_t m, int64_t n, int64_t k) const = 0;
+    virtual std::string kernel_for(const GemmShape& shape) const = 0;
     virtual std::string kernel_for(const GroupedShape& shape) const = 0;
     virtual std::string kernel_for(const KGroupedShape& shape) const = 0;
 

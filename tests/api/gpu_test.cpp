@@ -79,8 +79,12 @@ TEST_F(GpuTime, AGpuForBatchInvariantResultsNamesTheirKernels) {
     Options invariant = options();
     invariant.batch_invariant = true;
     const auto other = Gpu::open(invariant, 0);
-    EXPECT_NE(other->kernel_for(64, 2112, 7168), gpu->kernel_for(64, 2112, 7168));
+    const GemmShape shape{.m = 64, .n = 2112, .k = 7168};
+    EXPECT_NE(other->kernel_for(shape), gpu->kernel_for(shape));
     EXPECT_NE(other->kernel_for(k_groups), gpu->kernel_for(k_groups));
+    const GemmShape gradient{.m = 4096, .n = 4096, .k = 7168, .row_b_scales = true, .out_dtype = DType::F32};
+    EXPECT_EQ(gpu->kernel_for(gradient), "m128n128s5w2_1d1d_f32");
+    EXPECT_NE(other->kernel_for(gradient), gpu->kernel_for(gradient));
 }
 
 TEST_F(GpuTime, TheGpuSaysWhereItIs) {
