@@ -195,15 +195,10 @@ double operations(int64_t m, int64_t n, int64_t k) {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
 }
 
-double traffic_bytes(int64_t m, int64_t n, int64_t k, int64_t groups) {
-    const int64_t scales = (m + groups * blocks_of(n)) * blocks_of(k) * size_of(DType::F32);
-    return static_cast<double>(m * k + groups * n * k + m * n * size_of(DType::BF16) + scales);
-}
-
-double traffic_bytes(const GemmShape& s) {
-    const int64_t rows_of_scales = s.m + (s.row_b_scales ? s.n : blocks_of(s.n));
-    return static_cast<double>((s.m + s.n) * s.k + s.m * s.n * size_of(s.out_dtype) +
-                               rows_of_scales * blocks_of(s.k) * size_of(DType::F32));
+double traffic_bytes(const GemmShape& s, int64_t groups) {
+    const int64_t scales = s.m + groups * (s.row_b_scales ? s.n : blocks_of(s.n));
+    return static_cast<double>(s.m * s.k + groups * s.n * s.k + s.m * s.n * size_of(s.out_dtype) +
+                               scales * blocks_of(s.k) * size_of(DType::F32));
 }
 
 }  // namespace finegemm::cli

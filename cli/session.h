@@ -89,7 +89,6 @@ private:
 
 /// What a product takes: operations and bytes (each matrix once, B for each group) for figures per time.
 double operations(int64_t m, int64_t n, int64_t k);
-double traffic_bytes(int64_t m, int64_t n, int64_t k, int64_t groups = 1);
-double traffic_bytes(const GemmShape& shape);
+double traffic_bytes(const GemmShape& shape, int64_t groups = 1);
 
 }  // namespace finegemm::cli

@@ -160,7 +160,7 @@ std::string text_of(const Row& row) {
     const bool timed = ours.gap.empty();
     const bool of_k = row.groups && row.groups->kind == "k_grouped";
     const double bytes = of_k ? traffic_bytes(KGroupedShape{m, n, k, row.groups->count})
-                              : traffic_bytes(m, n, k, row.groups ? row.groups->busy : 1);
+                              : traffic_bytes(GemmShape{.m = m, .n = n, .k = k}, row.groups ? row.groups->busy : 1);
     return fmt::format("{:>7} {:>7} {:>7} {:>10} {:>14} {:>12}{}  {}\n", m, n, k, timed ? time_text(us) : "WRONG",
                        timed ? rate_text(operations(m, n, k) / us, "FLOP/s") : "",
                        timed ? rate_text(bytes / us, "B/s") : "", peers_text(row),

@@ -211,7 +211,7 @@ Report run_grouped(const RunOptions& o, Context& context, const Target& target, 
     GroupedSession session(context, target, {p.m, p.n, p.k}, o.groups, o.seed);
     Report report = run_session(o, target, p, session, progress);
     report.form = o.groups.form;
-    report.bytes = traffic_bytes(p.m, p.n, p.k, busy_groups(session.sizes()));
+    report.bytes = traffic_bytes(GemmShape{.m = p.m, .n = p.n, .k = p.k}, busy_groups(session.sizes()));
     return report;
 }
 
