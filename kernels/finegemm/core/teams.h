@@ -15,6 +15,12 @@ FG_HD constexpr uint32_t row_part_of(const GemmConfig& c, uint32_t warpgroup) {
     return c.row_warpgroups() == 1 ? 0 : warpgroup - team_of(c, warpgroup) * c.row_warpgroups();
 }
 
+/// Where the i-th 64 rows of a math warpgroup begin in a tile. Warpgroups have them in turn, so that they share the
+/// rows of a tile that lacks some.
+FG_HD constexpr uint32_t first_row_of(const GemmConfig& c, uint32_t warpgroup, uint32_t i) {
+    return (i * c.row_warpgroups() + row_part_of(c, warpgroup)) * 64;
+}
+
 /// The slab of D that a math warp stores from: one team stores a tile.
 FG_HD constexpr uint32_t slab_of(const GemmConfig& c, uint32_t warp) {
     return c.teams() > 1 ? row_part_of(c, warp / 4) * 4 + warp % 4 : warp;

@@ -18,10 +18,12 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
     Scales scales;
     Accumulator<C> acc;
     Tile tile;
+    bool whole = true;      // whether the tile has rows for all WGMMAs of this warpgroup
     uint32_t brought = 0;   // boxes of D that are on their way, where what D has is brought
     const auto start_tile = [&] {
         acc.clear();
         tile = walk.tile;
+        whole = walk.has_all_rows();
         brought = 0;
     };
     const auto bring = [&](uint32_t count) {
@@ -31,6 +33,7 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
     };
     const auto finish_tile = [&] {
         bring(boxes_of_d(C));
+        if (!whole) acc.move_last_to_first();
         store(acc, tile);
     };
     const auto start_run = [&] {
@@ -64,8 +67,10 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
     for (;;) {
         const uint32_t stage = walk.at.stage;
         const bool ends = walk.last_of_tile();
+        // Else the products of its first 64 rows go to the sums of the last ones: there is one code for both.
+        if (whole)
 #pragma unroll
-        for (uint32_t i = 0; i + 1 < C.wgmmas_m(); ++i) step(stage, i, stage, i + 1, false);
+            for (uint32_t i = 0; i < kLast; ++i) step(stage, i, stage, i + 1, false);
         if (!walk.next()) {
             const auto factors = role.factors(scales, stage, kLast);
             finish_block<0>(block);

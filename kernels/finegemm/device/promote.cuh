@@ -23,6 +23,12 @@ struct Accumulator {
 #pragma unroll
             for (uint32_t r = 0; r < kRegisters; ++r) sum[i][r] = 0;
     }
+    /// The sums of the last 64 rows become those of the first ones.
+    __device__ void move_last_to_first() {
+        if constexpr (C.wgmmas_m() > 1)
+#pragma unroll
+            for (uint32_t r = 0; r < kRegisters; ++r) sum[0][r] = sum[C.wgmmas_m() - 1][r];
+    }
 };
 
 /// What tells wgmma where A and B of a block lie, and where it multiplies scales theirs: the halves of the descriptors

@@ -53,10 +53,10 @@ template <GemmConfig C>
 __device__ void store_tile_f32(const Params<C>& p, const Accumulator<C>& acc, const Shared<C>& smem,
                                const Tile& tile) {
     const uint32_t warp = threadIdx.x / kWarpSize;
-    const uint32_t offset = warp / 4 * C.rows_per_warpgroup() + warp % 4 * 16;
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
-        store_rows_f32<C>(p, acc.sum[i], smem.d(warp), tile, offset + i * 64);
+        store_rows_f32<C>(p, acc.sum[i], smem.d(warp), tile,
+                          first_row_of(C, warp / 4, i) + warp % 4 * kWarpRows);
 }
 
 /// What a math warp has of D, tile after tile, in boxes of its own: it waits for no other one. L2 adds 1.23 TB/s to D,
