@@ -81,7 +81,7 @@ TEST(Ring, FinishesInEveryOrderOfSteps) {
 
 /// How often each outcome comes with other rules than the kernel's.
 template <GemmConfig C>
-std::array<int, 4> outcomes(int full, int empty, uint32_t run = kScaleRun) {
+std::array<int, 4> outcomes(int full, int empty, uint32_t run = scale_run(C)) {
     std::array<int, 4> seen{};
     for (uint32_t seed = 0; seed < 60; ++seed) {
         const typename RingModel<C>::Rules rules{full_arrivals(C) + static_cast<uint32_t>(full),

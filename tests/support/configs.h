@@ -54,6 +54,8 @@ inline constexpr auto kConfigs = std::to_array<GemmConfig>({
     {256, 128, 4, 2, 2, ClusterUse::ShareA, 1, ScaleLayout::Any, Grouping::Rows},
     {128, 128, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
     {128, 128, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
+    {128, 136, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
+    {128, 136, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Rows, Grouping::None, ScaleBlocks::Rows, Output::F32},
     {128, 48, 6, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
     {256, 128, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::BF16},
     {128, 128, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::K, ScaleBlocks::Rows, Output::F32},

@@ -48,7 +48,7 @@ public:
     /// What tests break to see that it matters.
     struct Rules {
         uint32_t full = full_arrivals(C), empty = empty_arrivals(C);
-        uint32_t run = kScaleRun;   // k-blocks that a scale warp deals out in its turn
+        uint32_t run = scale_run(C);   // k-blocks that a scale warp deals out in its turn
         uint32_t producers = kProducerWarps;   // that take turns with k-blocks, where they do
     };
 

@@ -30,6 +30,9 @@ inline constexpr uint32_t kScaleWarps = kProducerWarps - 1;
 /// K-blocks whose scales are sixteen bytes of a row, where scales are row-major.
 inline constexpr uint32_t kScaleRun = 4;
 
+/// K-blocks of a run as a scale warp holds it, which for tiles of 136 columns has no registers for four.
+FG_HD constexpr uint32_t scale_run(const GemmConfig& c) { return c.row_b_scales() && c.tile_n > 128 ? 2 : kScaleRun; }
+
 /// Scale warps that take turns with runs. A parity tells a round of the ring from the next one only, so a warp may not
 /// skip as many stages as the ring has.
 FG_HD constexpr uint32_t dealing_warps(const GemmConfig& c) { return c.stages > kScaleRun ? 2 : 1; }

@@ -17,8 +17,13 @@ struct RegisterPlan {
 FG_HD constexpr RegisterPlan register_plan(const GemmConfig& c) {
     constexpr uint32_t kMost = 240;
     // Measured: with less a candidate spills. Scale warps that read runs hold four scales of every row; beside math
-    // warps of wide tiles, which need all that they may have, producers make do with the least.
-    const uint32_t load = c.scales == ScaleLayout::Rows && c.tile_m > 192 ? 80 : c.tile_n > 208 ? 24 : 56;
+    // warps of wide tiles, which need all that they may have, producers make do with the least; those that split scales
+    // for 136 columns with 40, as with 24 a k-block takes 12% longer.
+    const bool splits_more = c.row_b_scales() && c.tile_n == 136;
+    const uint32_t load = c.scales == ScaleLayout::Rows && c.tile_m > 192 ? 80
+                          : c.tile_n > 208                               ? 24
+                          : splits_more                                  ? 40
+                                                                         : 56;
     const uint32_t launch = min(kRegisterFile / (c.ctas_per_sm * c.threads()) / 8 * 8, 248);
     const uint32_t math = (launch * c.threads() - load * 128) / (c.math_warpgroups * 128) / 8 * 8;
     return {.launch = launch, .load = load, .math = min(math, kMost)};
@@ -26,7 +31,7 @@ FG_HD constexpr RegisterPlan register_plan(const GemmConfig& c) {
 
 /// Whether a math warpgroup has room for its sums and two sets of registers beside them that `wgmma` writes.
 FG_HD constexpr bool holds_three_sets(const GemmConfig& c) {
-    constexpr uint32_t kOthers = 32;  // addresses, scales, loop state
+    constexpr uint32_t kOthers = 28;  // addresses, scales, loop state
     return c.wgmmas_m() == 1 && 3 * c.tile_n / 2 + kOthers <= register_plan(c).math;
 }
 

@@ -11,10 +11,11 @@ namespace finegemm {
 /// Rows of D that a warp has of the 64 of a WGMMA.
 inline constexpr uint32_t kWarpRows = 16;
 
-/// Columns of the widest slab that a kernel may have: 128 bytes of a row, or what divides a tile's first run, the most
-/// of 64, 48, 32 and 16 columns in bf16, of 32 and 16 in f32.
+/// Columns of the widest slab that a kernel may have: 128 bytes of a row; in bf16 what divides a tile's first run, the
+/// most of 64, 48, 32 and 16 columns.
 FG_HD constexpr uint32_t widest_slab(const GemmConfig& c) {
-    uint32_t cols = c.output == Output::F32 ? 32 : 64;
+    if (c.output == Output::F32) return 32;
+    uint32_t cols = 64;
     while (run_cols(c, 0) % cols != 0) cols -= 16;
     return cols;
 }

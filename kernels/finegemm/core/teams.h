@@ -15,11 +15,12 @@ FG_HD constexpr uint32_t row_part_of(const GemmConfig& c, uint32_t warpgroup) {
     return c.row_warpgroups() == 1 ? 0 : warpgroup - team_of(c, warpgroup) * c.row_warpgroups();
 }
 
-/// Where the i-th 64 rows of a math warpgroup begin in a tile. Warpgroups have them in turn, so that they share the
-/// rows of a tile that lacks some.
-FG_HD constexpr uint32_t first_row_of(const GemmConfig& c, uint32_t warpgroup, uint32_t i) {
-    return (i * c.row_warpgroups() + row_part_of(c, warpgroup)) * 64;
+/// Where the rows of a math warpgroup begin in a tile, and how far apart those of its WGMMAs do. In groups warpgroups
+/// have 64 rows in turn, so that they share the rows of a tile that lacks some.
+FG_HD constexpr uint32_t first_row_of(const GemmConfig& c, uint32_t warpgroup) {
+    return row_part_of(c, warpgroup) * (c.row_groups() ? 64 : c.rows_per_warpgroup());
 }
+FG_HD constexpr uint32_t rows_apart(const GemmConfig& c) { return c.row_groups() ? c.row_warpgroups() * 64 : 64; }
 
 /// The slab of D that a math warp stores from: one team stores a tile.
 FG_HD constexpr uint32_t slab_of(const GemmConfig& c, uint32_t warp) {

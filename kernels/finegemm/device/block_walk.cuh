@@ -15,8 +15,6 @@ namespace finegemm::device {
 /// What a math warpgroup needs while it walks over K.
 template <GemmConfig C>
 struct MathRole {
-    static constexpr uint32_t kApart = first_row_of(C, 0, 1);   // rows of its WGMMAs
-
     const Shared<C>& smem;
     uint32_t warpgroup, first_row;
     uint32_t lane;
@@ -27,7 +25,7 @@ struct MathRole {
     __device__ explicit MathRole(const Shared<C>& shared)
         : smem(shared),
           warpgroup(ptx::broadcast(threadIdx.x / 128)),
-          first_row(first_row_of(C, warpgroup, 0)),
+          first_row(first_row_of(C, warpgroup)),
           lane(threadIdx.x % kWarpSize),
           row_scales(shared.sfa(0) + (first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) * 4),
           b_scales(shared.sfb(0)) {
@@ -72,7 +70,7 @@ struct MathRole {
 
     /// Of 64 rows of A, the i-th of this warpgroup.
     __device__ Operands operands(uint32_t stage, uint32_t i) const {
-        const uint32_t row = first_row + i * kApart;
+        const uint32_t row = first_row + i * rows_apart(C);
         Operands at{.a = wgmma_descriptor_low(smem.a(stage).bits + row * GemmConfig::kTileK),
                     .b = wgmma_descriptor_low(smem.b(stage).bits), .sfa = 0, .sfb = 0};
         if constexpr (factors_by_wgmma(C)) {
@@ -84,7 +82,7 @@ struct MathRole {
     }
     /// The scale of this thread's upper row, of the i-th 64.
     __device__ SmemAddr rows_of(uint32_t stage, uint32_t i) const {
-        return row_scales + (stage * smem.kPlan.sfa_stage + i * kApart * 4);
+        return row_scales + (stage * smem.kPlan.sfa_stage + i * rows_apart(C) * 4);
     }
     __device__ Scales scales(uint32_t stage, uint32_t i) const {
         if constexpr (C.row_b_scales()) return {};
@@ -183,14 +181,7 @@ struct BlockWalk {
         return exists;
     }
     /// Whether this warpgroup has rows of the tile. A dense tile that lacks some is the last of a column, and rare.
-    __device__ bool has_rows(uint32_t i = 0) const {
-        return !C.row_groups() || tile.rows > role.first_row + i * role.kApart;
-    }
-    /// Whether all of its WGMMAs have some.
-    __device__ bool has_all_rows() const {
-        constexpr uint32_t kLast = C.wgmmas_m() - 1;
-        return kLast == 0 || has_rows(kLast);
-    }
+    __device__ bool has_rows() const { return !C.row_groups() || tile.rows > role.first_row; }
     __device__ bool last_of_tile() const { return left == 1; }
     __device__ void advance() {
         at = ahead;

@@ -178,7 +178,7 @@ __device__ inline void arrive_for_parts(const Shared<C>& smem, uint32_t stage) {
 /// The scales of one k-block for `Rows` rows of a tile, in registers: lane i has those of the rows i, i + 32, ...
 template <uint32_t Rows>
 struct RowLoads {
-    static constexpr uint32_t kEach = Rows / kWarpSize;
+    static constexpr uint32_t kEach = ceil_div(Rows, kWarpSize);
     uint32_t lane, existing;
     const float* from;
     int64_t step;  // from one of this lane's rows to its next
@@ -188,9 +188,7 @@ struct RowLoads {
         : lane(threadIdx.x % kWarpSize),
           existing(rows),
           from(first + lane * s.mn_stride),
-          step(kWarpSize * s.mn_stride) {
-        static_assert(Rows % kWarpSize == 0);
-    }
+          step(kWarpSize * s.mn_stride) {}
     /// Rows past the end have 0.
     __device__ void load() {
 #pragma unroll
@@ -200,7 +198,8 @@ struct RowLoads {
     template <typename PartsOf>
     __device__ void store(SmemAddr to, const PartsOf& parts_of) const {
 #pragma unroll
-        for (uint32_t i = 0; i < kEach; ++i) store_row(to, i * kWarpSize + lane, parts_of(scale[i]));
+        for (uint32_t i = 0; i < kEach; ++i)
+            if (const uint32_t row = i * kWarpSize + lane; row < Rows) store_row(to, row, parts_of(scale[i]));
     }
     __device__ void advance(const ScaleView& s) { from += s.k_stride; }
 };
@@ -271,6 +270,7 @@ __device__ void bring_scales(const Params<C>& p, const Shared<C>& smem, TileWalk
 /// The scales of a run of k-blocks of a tile, in the registers of a warp.
 template <GemmConfig C>
 struct ScaleRun {
+    static constexpr uint32_t kBlocks = kScaleRun;
     static constexpr uint32_t kRows = C.tile_m / kWarpSize;  // of each lane
     ptx::Float4 a[kRows];
     float b;  // lane 4 * i + j: that of the tile's i-th run of columns in the k-block j
@@ -301,21 +301,27 @@ struct ScaleRun {
 /// The same of both operands' rows, in parts for the tensor cores.
 template <GemmConfig C>
 struct SplitRun {
-    ptx::Float4 a[C.tile_m / kWarpSize], b[C.tile_n / kWarpSize];
+    static constexpr uint32_t kBlocks = scale_run(C);
+    using Blocks = Either<kBlocks == 2, ptx::Float2, ptx::Float4>;
+    Blocks a[ceil_div(C.tile_m, kWarpSize)], b[ceil_div(C.tile_n, kWarpSize)];
 
     template <uint32_t Each>
-    __device__ static void load(ptx::Float4 (&to)[Each], const ScaleView& s, uint32_t first_row, uint32_t rows,
+    __device__ static void load(Blocks (&to)[Each], const ScaleView& s, uint32_t first_row, uint32_t rows,
                                 uint32_t kb) {
         const uint32_t lane = threadIdx.x % kWarpSize;
         const float* from = s.data + (first_row + lane) * s.mn_stride + kb;
 #pragma unroll
         for (uint32_t i = 0; i < Each; ++i, from += kWarpSize * s.mn_stride)
-            if (i * kWarpSize + lane < rows) to[i] = ptx::load_global_x4(from);
+            if (i * kWarpSize + lane < rows) {
+                if constexpr (kBlocks == 2) to[i] = ptx::load_global_x2(from);
+                else to[i] = ptx::load_global_x4(from);
+            }
     }
     __device__ void load(const Params<C>& p, const Tile& tile, uint32_t kb) {
         static_assert(!C.row_groups());
-        load(a, p.sfa, tile.row, tile.rows, kb);
+        // B's first: with 136 columns ptxas else has elements and the sums that they are added to in one bank.
         load(b, p.sfb, tile.col, existing_rows(tile.col, C.tile_n, p.n), kb);
+        load(a, p.sfa, tile.row, tile.rows, kb);
     }
     __device__ void fill(uint32_t j, const Shared<C>& smem, uint32_t stage) const {
         const uint32_t lane = threadIdx.x % kWarpSize;
@@ -323,8 +329,9 @@ struct SplitRun {
         for (uint32_t i = 0; i < C.tile_m / kWarpSize; ++i)
             store_row(smem.sfa(stage), i * kWarpSize + lane, factor_row_of_a(a[i].part[j]));
 #pragma unroll
-        for (uint32_t i = 0; i < C.tile_n / kWarpSize; ++i)
-            store_row(smem.sfb(stage), i * kWarpSize + lane, factor_row_of_b(b[i].part[j]));
+        for (uint32_t i = 0; i < ceil_div(C.tile_n, kWarpSize); ++i)
+            if (const uint32_t row = i * kWarpSize + lane; row < C.tile_n)
+                store_row(smem.sfb(stage), row, factor_row_of_b(b[i].part[j]));
         arrive_for_parts(smem, stage);
     }
 };
@@ -340,13 +347,13 @@ __device__ void deal_scales(const Params<C>& p, const Shared<C>& smem, TileWalk 
     for (Tile tile; walk.template take<C>(tile);) {
         if constexpr (C.k_groups())
             if (walk.k.size() == 0 && !p.accumulate) zero_tile<C>(p, tile, scale_warp);
-        const uint32_t first = C.k_groups() ? walk.k.begin / kScaleRun * kScaleRun : walk.k.begin;
+        const uint32_t first = C.k_groups() ? walk.k.begin / Run::kBlocks * Run::kBlocks : walk.k.begin;
 #pragma unroll 1
-        for (uint32_t kb = first; kb < walk.k.end; kb += kScaleRun, turn = (turn + 1) % dealing_warps(C)) {
+        for (uint32_t kb = first; kb < walk.k.end; kb += Run::kBlocks, turn = (turn + 1) % dealing_warps(C)) {
             Run run;
             if (turn == scale_warp) run.load(p, tile, kb);
 #pragma unroll
-            for (uint32_t j = 0; j < kScaleRun; ++j) {
+            for (uint32_t j = 0; j < Run::kBlocks; ++j) {
                 if (C.k_groups() && (kb + j < walk.k.begin || kb + j >= walk.k.end)) continue;
                 if (turn == scale_warp) {
                     wait(smem.empty(at.stage), at.parity);

@@ -14,17 +14,20 @@ template <GemmConfig C, typename Tiles, typename Store>
 __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>& walk, Store&& store) {
     // Whether promotions read the stage, which is let go after them, then.
     constexpr bool kReadsStage = C.row_b_scales() && !factors_by_wgmma(C);
+    constexpr uint32_t kLast = C.wgmmas_m() - 1;
     Block<C> block;
     Scales scales;
     Accumulator<C> acc;
     Tile tile;
-    bool whole = true;      // whether the tile has rows for all WGMMAs of this warpgroup
     uint32_t brought = 0;   // boxes of D that are on their way, where what D has is brought
     const auto start_tile = [&] {
         acc.clear();
         tile = walk.tile;
-        whole = walk.has_all_rows();
         brought = 0;
+    };
+    // Whether the tile has no rows for the last WGMMA of this warpgroup.
+    const auto lacks_rows = [&] {
+        return C.row_groups() && kLast > 0 && tile.rows <= role.first_row + kLast * rows_apart(C);
     };
     const auto bring = [&](uint32_t count) {
         if constexpr (brings_d(C))
@@ -33,7 +36,7 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
     };
     const auto finish_tile = [&] {
         bring(boxes_of_d(C));
-        if (!whole) acc.move_last_to_first();
+        if (lacks_rows()) acc.move_last_to_first();
         store(acc, tile);
     };
     const auto start_run = [&] {
@@ -61,16 +64,15 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
         start_block(block, operands);
         if (last && kReadsStage) role.release(stage);
     };
-    constexpr uint32_t kLast = C.wgmmas_m() - 1;
     start_run();
 #pragma unroll 1
     for (;;) {
         const uint32_t stage = walk.at.stage;
         const bool ends = walk.last_of_tile();
         // Else the products of its first 64 rows go to the sums of the last ones: there is one code for both.
-        if (whole)
+        if (!lacks_rows())
 #pragma unroll
-            for (uint32_t i = 0; i < kLast; ++i) step(stage, i, stage, i + 1, false);
+            for (uint32_t i = 0; i + 1 < C.wgmmas_m(); ++i) step(stage, i, stage, i + 1, false);
         if (!walk.next()) {
             const auto factors = role.factors(scales, stage, kLast);
             finish_block<0>(block);

@@ -128,10 +128,10 @@ __device__ void copy_boxes(const GroupedParams& p, SmemAddr room, const Tile& ti
     if constexpr (Box + 1 < boxes_of_d(C)) copy_boxes<C, Box + 1>(p, room, tile, offset, rows);
 }
 
-/// Where the rows of this warp begin in a tile, those of its i-th WGMMA.
+/// Where the rows of this warp begin in a tile.
 template <GemmConfig C>
-__device__ uint32_t first_row_of(uint32_t warp, uint32_t i) {
-    return finegemm::first_row_of(C, warp / 4, i) + warp % 4 * kWarpRows;
+__device__ uint32_t first_row_of(uint32_t warp) {
+    return finegemm::first_row_of(C, warp / 4) + warp % 4 * kWarpRows;
 }
 
 template <GemmConfig C>
@@ -146,7 +146,7 @@ __device__ void stage_tile(const Params<C>& p, const Accumulator<C>& acc, const 
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
         const SmemAddr room = smem.d(warp) + i * staged_bytes(C);
-        const uint32_t offset = first_row_of<C>(warp, i);
+        const uint32_t offset = first_row_of<C>(warp) + i * rows_apart(C);
         if constexpr (C.row_groups())
             if (const uint32_t rows = existing_rows(offset, kWarpRows, tile.rows); rows < kWarpRows) {
                 copy_boxes<C>(p, room, tile, offset, rows);
@@ -158,7 +158,7 @@ __device__ void stage_tile(const Params<C>& p, const Accumulator<C>& acc, const 
     if constexpr (cols_through_shared(C) < C.tile_n)
 #pragma unroll
         for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
-            store_eight_cols<C>(p, acc.sum[i], tile, first_row_of<C>(warp, i));
+            store_eight_cols<C>(p, acc.sum[i], tile, first_row_of<C>(warp) + i * rows_apart(C));
 }
 
 template <GemmConfig C>
@@ -168,12 +168,12 @@ __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared
         if (p.groups.indices)
 #pragma unroll
             for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
-                clear_padding<C>(p, acc.sum[i], tile, first_row_of<C>(warp, i));
+                clear_padding<C>(p, acc.sum[i], tile, first_row_of<C>(warp) + i * rows_apart(C));
     if constexpr (stages_tiles(C)) return stage_tile<C>(p, acc, smem, tile);
     const SmemAddr slab = smem.d(slab_of(C, warp));
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
-        store_rows<C>(p, acc.sum[i], slab, tile, first_row_of<C>(warp, i));
+        store_rows<C>(p, acc.sum[i], slab, tile, first_row_of<C>(warp) + i * rows_apart(C));
 }
 
 /// Of a warp, before its CTA ends: shared memory ends with it.

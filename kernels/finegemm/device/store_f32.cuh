@@ -24,21 +24,22 @@ template <GemmConfig C>
 __device__ void store_rows_f32(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
                                uint32_t offset) {
     static_assert(runs(C) == 1 && C.teams() == 1);
-    constexpr uint32_t kCols = slab_cols(C);
+    constexpr uint32_t kMost = slab_cols(C);
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
     float* d = static_cast<float*>(p.d_data) + (tile.row + offset) * p.d_row_stride + tile.col;
     if constexpr (C.k_groups()) d += tile.group * p.d_stride;
 #pragma unroll
-    for (uint32_t col = 0; col < C.tile_n; col += kCols) {
+    for (uint32_t col = 0; col < C.tile_n; col += kMost) {
+        const uint32_t cols = min(kMost, C.tile_n - col);   // known when this is compiled, as the loop is unrolled
         __syncwarp();  // all lanes have read what the slab had before
 #pragma unroll
-        for (uint32_t r = 0; r < kCols / 2; r += 2)
+        for (uint32_t r = 0; r < cols / 2; r += 2)
             ptx::store_shared_x2(slab + slab_offset(C, wgmma_accumulator(lane, r)), to_store<C>(sum[col / 2 + r]),
                                  to_store<C>(sum[col / 2 + r + 1]));
         __syncwarp();
 #pragma unroll
-        for (uint32_t i = 0; i < slab_pieces(C, kCols); ++i) {
-            const RowCol at = slab_piece(C, kCols, lane, i);
+        for (uint32_t i = 0; i < slab_pieces(C, cols); ++i) {
+            const RowCol at = slab_piece(C, cols, lane, i);
             // N is a multiple of 8: a piece exists or it does not.
             const bool exists = at.row < rows && tile.col + col + at.col < p.n;
             float* const to = d + at.row * p.d_row_stride + col + at.col;
@@ -53,10 +54,10 @@ template <GemmConfig C>
 __device__ void store_tile_f32(const Params<C>& p, const Accumulator<C>& acc, const Shared<C>& smem,
                                const Tile& tile) {
     const uint32_t warp = threadIdx.x / kWarpSize;
+    const uint32_t offset = first_row_of(C, warp / 4) + warp % 4 * kWarpRows;
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
-        store_rows_f32<C>(p, acc.sum[i], smem.d(warp), tile,
-                          first_row_of(C, warp / 4, i) + warp % 4 * kWarpRows);
+        store_rows_f32<C>(p, acc.sum[i], smem.d(warp), tile, offset + i * rows_apart(C));
 }
 
 /// What a math warp has of D, tile after tile, in boxes of its own: it waits for no other one. L2 adds 1.23 TB/s to D,

@@ -73,6 +73,11 @@ __device__ inline float load_global(const float* from) {
     return x;
 }
 
+__device__ inline Float2 load_global_x2(const float* from) {
+    Float2 v;
+    asm("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(v.part[0]), "=f"(v.part[1]) : "l"(from));
+    return v;
+}
 __device__ inline Float4 load_global_x4(const float* from) {
     Float4 v;
     asm("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
