@@ -35,7 +35,10 @@ FG_HD constexpr uint32_t scale_run(const GemmConfig& c) { return c.row_b_scales(
 
 /// Scale warps that take turns with runs. A parity tells a round of the ring from the next one only, so a warp may not
 /// skip as many stages as the ring has.
-FG_HD constexpr uint32_t dealing_warps(const GemmConfig& c) { return c.stages > kScaleRun ? 2 : 1; }
+FG_HD constexpr uint32_t dealing_warps(const GemmConfig& c) {
+    const uint32_t most = 1 + (c.stages - 1) / scale_run(c);
+    return min(most, scale_run(c) < kScaleRun ? kScaleWarps : 2);   // three are no faster with runs of four
+}
 
 /// Lanes that arrive when a warp says something. One does, after all have met. compute-sanitizer's racecheck takes what
 /// the others did before for a race; for it, kernels are built in which each lane arrives (2 to 6% slower).

@@ -191,6 +191,11 @@ struct RowLoads {
           step(kWarpSize * s.mn_stride) {}
     /// Rows past the end have 0.
     __device__ void load() {
+        if (step == kWarpSize) load(kWarpSize);   // neighbours: all from one address
+        else load(step);
+    }
+    template <typename Step>
+    __device__ void load(Step step) {
 #pragma unroll
         for (uint32_t i = 0; i < kEach; ++i)
             scale[i] = i * kWarpSize + lane < existing ? ptx::load_global(from + i * step) : 0;
