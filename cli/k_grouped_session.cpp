@@ -126,8 +126,9 @@ KGroupedGemmArgs KGroupedSession::fetch() {
 }
 
 double traffic_bytes(const KGroupedShape& shape) {
-    const auto& [m, n, k, groups] = shape;
-    return static_cast<double>((m + n) * (k + k / kBlock * size_of(DType::F32)) + groups * m * n * size_of(DType::F32));
+    const int64_t m = shape.m, n = shape.n, k = shape.k;
+    return static_cast<double>((m + n) * (k + k / kBlock * size_of(DType::F32)) +
+                               shape.groups * m * n * size_of(DType::F32));
 }
 
 }  // namespace finegemm::cli

@@ -24,6 +24,7 @@ struct ExplainOptions {
     int64_t expected_rows = 0, alignment = 0;
     KindOptions kind;
     std::string device = "auto", table;
+    int num_sms = 0;
     bool batch_invariant = false;
     bool json = false;
 };
@@ -72,14 +73,17 @@ void print_chosen(const nlohmann::json& chosen) {
 
 std::string account_of(const ExplainOptions& o) {
     const std::string device = o.device == "auto" ? "" : o.device;
-    if (o.k_groups) return explain(KGroupedShape{.m = o.m, .n = o.n, .k = o.k, .groups = *o.k_groups}, device, o.table);
+    if (o.k_groups)
+        return explain(KGroupedShape{.m = o.m, .n = o.n, .k = o.k, .groups = *o.k_groups, .num_sms = o.num_sms}, device,
+                       o.table);
     if (o.groups)
         return explain(GroupedShape{.m = o.m,
                                     .n = o.n,
                                     .k = o.k,
                                     .groups = *o.groups,
                                     .expected_rows = o.expected_rows,
-                                    .alignment = o.alignment},
+                                    .alignment = o.alignment,
+                                    .num_sms = o.num_sms},
                        device, o.table);
     const auto [row_b_scales, out_dtype] = o.kind.kind();
     return explain(GemmShape{.m = o.m,
@@ -87,7 +91,8 @@ std::string account_of(const ExplainOptions& o) {
                              .k = o.k,
                              .row_b_scales = row_b_scales,
                              .out_dtype = out_dtype,
-                             .batch_invariant = o.batch_invariant},
+                             .batch_invariant = o.batch_invariant,
+                             .num_sms = o.num_sms},
                    device, o.table);
 }
 
@@ -106,7 +111,8 @@ ExitCode run(const ExplainOptions& o) {
     }
     const auto out = nlohmann::json::parse(text);
     const auto& chosen = out.at("chosen");
-    std::cout << fmt::format("{} x {} x {}{} on {}: {}\n", o.m, o.n, o.k, kind_text(o),
+    const std::string sms = o.num_sms > 0 ? fmt::format("{} SMs of ", o.num_sms) : "";
+    std::cout << fmt::format("{} x {} x {}{} on {}{}: {}\n", o.m, o.n, o.k, kind_text(o), sms,
                              out.at("device").get<std::string>(),
                              chosen.is_null() ? "no kernel can take it" : chosen.at("name").get<std::string>());
     if (!chosen.is_null()) print_chosen(chosen);
@@ -141,6 +147,7 @@ Run add_explain(CLI::App& app) {
         ->capture_default_str();
     command->add_option("--plan-table", o->table, "A file of tune; without it, and with --device auto, that of "
                                                    "FINEGEMM_PLAN_TABLE");
+    command->add_option("--num-sms", o->num_sms, "SMs that may be used at most; 0: all")->capture_default_str();
     command->add_flag("--batch-invariant", o->batch_invariant, "Rows of the result may not depend on M; with --device "
                                                                "auto, FINEGEMM_BATCH_INVARIANT=1 asks for it, too");
     command->add_flag("--json", o->json, "Print JSON");

@@ -56,6 +56,7 @@ struct GemmShape {
     bool row_b_scales = false;       ///< scales for each row of B, not for each 128x128 block
     DType out_dtype = DType::BF16;   ///< of D: BF16, or with row_b_scales F32
     bool batch_invariant = false;    ///< as the option of a call
+    int32_t num_sms = 0;             ///< likewise
 };
 
 /// Which kernel `gemm` takes and why: JSON text (docs/jit.md gives the fields).

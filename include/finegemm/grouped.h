@@ -72,6 +72,7 @@ struct GroupedShape {
     int64_t groups = 1;
     int64_t expected_rows = 0;   ///< as Groups::expected_rows
     int64_t alignment = 0;       ///< Groups::alignment of Indices; 0 for other forms, whose kernels do not depend on it
+    int32_t num_sms = 0;         ///< as the option of a call
 };
 
 /// Which kernel `grouped_gemm` takes and why: `explain` of gemm.h for groups.

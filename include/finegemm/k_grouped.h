@@ -47,6 +47,7 @@ struct KGroupedShape {
     int64_t m = 0, n = 0;
     int64_t k = 0;        ///< of all groups together, a multiple of 128
     int64_t groups = 1;
+    int32_t num_sms = 0;   ///< as the option of a call
 };
 
 /// Which kernel `k_grouped_gemm` takes and why: `explain` of gemm.h for groups of K.

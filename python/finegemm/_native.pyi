@@ -95,6 +95,7 @@ def explain(
     out_dtype: str,
     device: str,
     batch_invariant: bool,
+    num_sms: int,
     plan_table: str,
     /,
 ) -> str: ...

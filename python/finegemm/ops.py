@@ -238,6 +238,7 @@ def explain(
     row_b_scales: bool = False,
     out_dtype: Literal["bfloat16", "float32"] = "bfloat16",
     batch_invariant: bool = False,
+    num_sms: int = 0,
     plan_table: str | None = None,
 ) -> dict[str, Any]:
     """Which kernel a GPU takes for a shape, and why not another one.
@@ -245,8 +246,8 @@ def explain(
     `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200. `groups`: for
     grouped_gemm with so many, which have m rows together; then `expected_m` as there, and `alignment` if m_indices say
     which rows are whose. `k_groups`: for k_grouped_gemm with so many, which have k together. `row_b_scales`: for gemm
-    with sfb [N, ceil(K/128)]; then `out_dtype` is that of d. `batch_invariant`: as in gemm. `plan_table`: a file of
-    `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE, if `device` is None.
+    with sfb [N, ceil(K/128)]; then `out_dtype` is that of d. `batch_invariant` and `num_sms`: as in gemm. `plan_table`:
+    a file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE, if `device` is None.
     """
     text = _native.explain(
         m,
@@ -260,6 +261,7 @@ def explain(
         out_dtype,
         device or "",
         batch_invariant,
+        num_sms,
         plan_table or "",
     )
     plan: dict[str, Any] = json.loads(text)

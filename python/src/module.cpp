@@ -275,7 +275,7 @@ Object quantize_into(const Imports& imports, PyObject* context, PyObject* x, PyO
 /// `groups`, `k_groups`: of a grouped or K-grouped product, or None.
 Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObject* groups, PyObject* expected_m,
                     PyObject* alignment, PyObject* k_groups, PyObject* row_b_scales, PyObject* out_dtype,
-                    PyObject* device, PyObject* batch_invariant, PyObject* plan_table) {
+                    PyObject* device, PyObject* batch_invariant, PyObject* num_sms, PyObject* plan_table) {
     if (groups != Py_None && k_groups != Py_None)
         throw Error(Errc::InvalidArgument, "groups, k_groups: both are given, must be one at most; leave one out");
     const GemmShape shape{.m = integer("m", m),
@@ -283,7 +283,8 @@ Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObj
                           .k = integer("k", k),
                           .row_b_scales = boolean("row_b_scales", row_b_scales),
                           .out_dtype = output_named(text("out_dtype", out_dtype)),
-                          .batch_invariant = boolean("batch_invariant", batch_invariant)};
+                          .batch_invariant = boolean("batch_invariant", batch_invariant),
+                          .num_sms = integer32("num_sms", num_sms)};
     if (groups == Py_None && (integer("expected_m", expected_m) != 0 || integer("alignment", alignment) != 0))
         throw Error(Errc::InvalidArgument,
                     "expected_m, alignment: say what groups of rows are like, but groups is None; pass it, or leave "
@@ -297,7 +298,11 @@ Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObj
     if (one_product) {
         plan = explain(shape, gpu, table);
     } else if (k_groups != Py_None) {
-        const KGroupedShape of_k{.m = shape.m, .n = shape.n, .k = shape.k, .groups = integer("k_groups", k_groups)};
+        const KGroupedShape of_k{.m = shape.m,
+                                 .n = shape.n,
+                                 .k = shape.k,
+                                 .groups = integer("k_groups", k_groups),
+                                 .num_sms = shape.num_sms};
         plan = with_names_of_python("k_groups", [&] { return explain(of_k, gpu, table); });
     } else {
         const GroupedShape of_rows{.m = shape.m,
@@ -305,7 +310,8 @@ Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObj
                                    .k = shape.k,
                                    .groups = integer("groups", groups),
                                    .expected_rows = integer("expected_m", expected_m),
-                                   .alignment = integer("alignment", alignment)};
+                                   .alignment = integer("alignment", alignment),
+                                   .num_sms = shape.num_sms};
         plan = with_names_of_python("groups", [&] { return explain(of_rows, gpu, table); });
     }
     return Object(PyUnicode_FromStringAndSize(plan.data(), static_cast<Py_ssize_t>(plan.size())));

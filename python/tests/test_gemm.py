@@ -245,6 +245,8 @@ def test_explain_names_the_kernel_and_the_others():
     assert plan["problem"] == {"m": 64, "n": 576, "k": 7168}
     assert plan["chosen"]["name"] in [row["name"] for row in plan["candidates"]]
     assert len(plan["candidates"]) > 10
+    budgeted = finegemm.explain(64, 576, 7168, device="h200", num_sms=8)
+    assert budgeted["problem"]["num_sms"] == 8 and budgeted["chosen"]["us"] > plan["chosen"]["us"]
     unsplit = finegemm.explain(64, 576, 7168, device="h200", batch_invariant=True)
     assert "splitK" in plan["chosen"]["name"] and "splitK" not in unsplit["chosen"]["name"]
 

@@ -239,6 +239,10 @@ void check_group_count(int64_t groups) {
         reject("groups", "is {}, must be from 1 to {}; use several calls for more", groups, kMaxGroups);
 }
 
+void check_num_sms(int32_t num_sms) {
+    if (num_sms < 0) reject("num_sms", "is {}, must not be negative; 0 allows all SMs of the GPU", num_sms);
+}
+
 void check_no_prefetch(const GemmOptions& options) {
     if (options.prefetch_weights)
         reject("prefetch_weights", "is set, but a kernel for groups reads their sizes before it loads; leave it out");
@@ -249,8 +253,7 @@ void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config
         options.numerics != Numerics::Hopper)
         reject("numerics", "is {}, must be 0 (fast), 1 (exact) or 2 (hopper); pass one of them",
                static_cast<int32_t>(options.numerics));
-    if (options.num_sms < 0)
-        reject("num_sms", "is {}, must not be negative; 0 allows all SMs of the GPU", options.num_sms);
+    check_num_sms(options.num_sms);
     if (options.prefetch_weights && !options.pdl)
         reject("prefetch_weights", "is set, but pdl is not: nothing overlaps then; set pdl, too, or leave it out");
     if (!options.config.empty() && !backend_looks_up_config) static_cast<void>(plan::config_named(options.config));

@@ -82,6 +82,8 @@ enum class BScales { Blocks, BlocksOrRows, Rows };
 inline constexpr int64_t kMaxGroups = 1024;
 /// For an argument `groups` that is their number.
 void check_group_count(int64_t groups);
+/// For an option `num_sms`.
+void check_num_sms(int32_t num_sms);
 
 /// The matrices of a GEMM, or of several in stacks.
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,

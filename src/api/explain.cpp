@@ -8,6 +8,7 @@
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
 
+#include "api/argument.h"
 #include "api/checks.h"
 #include "backend/device_spec.h"
 #include "cuda/device.h"
@@ -39,7 +40,7 @@ plan::DeviceSpec device_named(const std::string& name) {
 }
 
 /// Of extents that a kernel is needed for.
-plan::Problem problem_of(int64_t m, int64_t n, int64_t k) {
+plan::Problem problem_of(int64_t m, int64_t n, int64_t k, int32_t num_sms) {
     const auto reject = [](const char* name, int64_t extent, const std::string& rule) {
         throw Error(Errc::InvalidArgument, fmt::format("{} is {}, must be {}", name, extent, rule));
     };
@@ -48,7 +49,11 @@ plan::Problem problem_of(int64_t m, int64_t n, int64_t k) {
             reject(name, extent, fmt::format("from 1 to {}; gemm needs no kernel for 0", INT32_MAX));
     if (n % 8 != 0) reject("N", n, "a multiple of 8; pad B with rows of zeros");
     if (k % 16 != 0) reject("K", k, "a multiple of 16; pad A and B with zeros");
-    return {.m = static_cast<uint32_t>(m), .n = static_cast<uint32_t>(n), .k = static_cast<uint32_t>(k)};
+    check_num_sms(num_sms);
+    return {.m = static_cast<uint32_t>(m),
+            .n = static_cast<uint32_t>(n),
+            .k = static_cast<uint32_t>(k),
+            .num_sms = static_cast<uint32_t>(num_sms)};
 }
 
 /// Without a device, calls on this machine are meant: what the environment says holds for them.
@@ -64,7 +69,7 @@ std::string account_of(plan::Problem problem, const std::string& device, const s
 
 plan::Problem problem_of(const GemmShape& shape) {
     check_gemm_shape(shape);
-    plan::Problem problem = problem_of(shape.m, shape.n, shape.k);
+    plan::Problem problem = problem_of(shape.m, shape.n, shape.k, shape.num_sms);
     problem.batch_invariant = shape.batch_invariant;
     problem.b_scales = shape.row_b_scales ? ScaleBlocks::Rows : ScaleBlocks::Blocks;
     problem.output = shape.out_dtype == DType::F32 ? Output::F32 : Output::BF16;
@@ -73,7 +78,7 @@ plan::Problem problem_of(const GemmShape& shape) {
 
 plan::Problem problem_of(const GroupedShape& shape) {
     check_grouped_shape(shape);
-    plan::Problem problem = problem_of(shape.m, shape.n, shape.k);
+    plan::Problem problem = problem_of(shape.m, shape.n, shape.k, shape.num_sms);
     problem.groups = static_cast<uint32_t>(shape.groups);
     problem.group_rows = static_cast<uint32_t>(std::min<int64_t>(shape.expected_rows, INT32_MAX));
     problem.alignment = static_cast<uint32_t>(shape.alignment);
@@ -82,7 +87,7 @@ plan::Problem problem_of(const GroupedShape& shape) {
 
 plan::Problem problem_of(const KGroupedShape& shape) {
     check_k_grouped_shape(shape);
-    plan::Problem problem = problem_of(shape.m, shape.n, shape.k);
+    plan::Problem problem = problem_of(shape.m, shape.n, shape.k, shape.num_sms);
     problem.b_scales = ScaleBlocks::Rows;
     problem.output = Output::F32;
     problem.k_groups = static_cast<uint32_t>(shape.groups);

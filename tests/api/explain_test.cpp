@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include <finegemm/gemm.h>
+#include <finegemm/grouped.h>
+#include <finegemm/k_grouped.h>
 
 #include "plan/plan.h"
 #include "support/error_of.h"
@@ -40,6 +42,24 @@ TEST(ExplainGemm, KnowsBatchInvariantResultsOfEitherKindOfScales) {
         shape.batch_invariant = false;
         EXPECT_EQ(account_of(shape).dump().find("batch-invariant"), std::string::npos) << row_b_scales;
     }
+}
+
+TEST(Explain, OfASmBudgetIsOfTheKernelThatTakesItOfEachKindOfProduct) {
+    const auto budgeted = [](auto shape) {
+        const auto parsed = [&] { return nlohmann::json::parse(explain(shape, "h200")); };
+        const nlohmann::json all = parsed();
+        shape.num_sms = 20;
+        const nlohmann::json some = parsed();
+        EXPECT_FALSE(all["problem"].contains("num_sms"));
+        EXPECT_EQ(some["problem"]["num_sms"], 20);
+        EXPECT_GT(some["chosen"]["us"], all["chosen"]["us"]) << "fewer SMs take longer";
+        shape.num_sms = -1;
+        EXPECT_STREQ(error_of([&] { explain(shape, "h200"); }).what(),
+                     "num_sms: is -1, must not be negative; 0 allows all SMs of the GPU");
+    };
+    budgeted(GemmShape{.m = 2048, .n = 4096, .k = 7168});
+    budgeted(GroupedShape{.m = 8192, .n = 4096, .k = 7168, .groups = 8});
+    budgeted(KGroupedShape{.m = 2048, .n = 4096, .k = 8192, .groups = 4});
 }
 
 TEST(ExplainGemm, RefusesATypeOfDThatGemmDoesNotWrite) {

@@ -24,6 +24,12 @@ TEST(Explain, OfGroupsIsAsRecorded) {
     expect_golden("explain_grouped", ran.out);
 }
 
+TEST(Explain, OfASmBudgetIsAsRecorded) {
+    const Ran ran = finegemm("explain 64 2112 7168 --num-sms 66");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    expect_golden("explain_num_sms", ran.out);
+}
+
 TEST(Explain, OfScalesOfRowsOfBIsAsRecorded) {
     const Ran ran = finegemm("explain 2112 4096 7168 --row-b-scales --out-dtype f32");
     EXPECT_EQ(ran.code, 0) << ran.err;

@@ -279,6 +279,9 @@ TEST(Explain, IsNamedInErrorsWithAllThatWasAsked) {
     EXPECT_EQ(explain_command(p), "finegemm explain 8 8 128 --row-b-scales --out-dtype f32 --batch-invariant");
     p.k_groups = 3;
     EXPECT_EQ(explain_command(p), "finegemm explain 8 8 128 --k-groups 3 --batch-invariant");
+    p.num_sms = 60;
+    EXPECT_EQ(explain_command(p), "finegemm explain 8 8 128 --k-groups 3 --num-sms 60 --batch-invariant");
+    p.num_sms = 0;
     const Error e = cannot_take("m64n64s5w1_x2", p, "has no reason");
     EXPECT_EQ(e.code(), Errc::InvalidArgument);
     EXPECT_TRUE(test::contains(e, "config: 'm64n64s5w1_x2' cannot take a GEMM of 8 x 8 x 128: has no reason; `" +
