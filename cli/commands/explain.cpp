@@ -25,7 +25,7 @@ struct ExplainOptions {
     KindOptions kind;
     std::string device = "auto", table;
     int num_sms = 0;
-    bool batch_invariant = false;
+    bool batch_invariant = false, accumulate = false;
     bool json = false;
 };
 
@@ -74,8 +74,14 @@ void print_chosen(const nlohmann::json& chosen) {
 std::string account_of(const ExplainOptions& o) {
     const std::string device = o.device == "auto" ? "" : o.device;
     if (o.k_groups)
-        return explain(KGroupedShape{.m = o.m, .n = o.n, .k = o.k, .groups = *o.k_groups, .num_sms = o.num_sms}, device,
-                       o.table);
+        return explain(KGroupedShape{.m = o.m,
+                                     .n = o.n,
+                                     .k = o.k,
+                                     .groups = *o.k_groups,
+                                     .batch_invariant = o.batch_invariant,
+                                     .num_sms = o.num_sms,
+                                     .accumulate = o.accumulate},
+                       device, o.table);
     if (o.groups)
         return explain(GroupedShape{.m = o.m,
                                     .n = o.n,
@@ -92,15 +98,17 @@ std::string account_of(const ExplainOptions& o) {
                              .row_b_scales = row_b_scales,
                              .out_dtype = out_dtype,
                              .batch_invariant = o.batch_invariant,
-                             .num_sms = o.num_sms},
+                             .num_sms = o.num_sms,
+                             .accumulate = o.accumulate},
                    device, o.table);
 }
 
 /// What is not as in a GEMM with scales of blocks of B and D in bf16.
 std::string kind_text(const ExplainOptions& o) {
     if (o.groups) return fmt::format(" in {} groups", *o.groups);
-    if (o.k_groups) return fmt::format(" in {} groups of K", *o.k_groups);
-    return o.kind.row_b_scales ? fmt::format(" with scales of rows of B and D in {}", o.kind.out_dtype) : "";
+    const std::string_view added = o.accumulate ? ", which is added to" : "";
+    if (o.k_groups) return fmt::format(" in {} groups of K{}", *o.k_groups, o.accumulate ? ", added to D" : "");
+    return o.kind.row_b_scales ? fmt::format(" with scales of rows of B and D in {}{}", o.kind.out_dtype, added) : "";
 }
 
 ExitCode run(const ExplainOptions& o) {
@@ -150,6 +158,7 @@ Run add_explain(CLI::App& app) {
     command->add_option("--num-sms", o->num_sms, "SMs that may be used at most; 0: all")->capture_default_str();
     command->add_flag("--batch-invariant", o->batch_invariant, "Rows of the result may not depend on M; with --device "
                                                                "auto, FINEGEMM_BATCH_INVARIANT=1 asks for it, too");
+    command->add_flag("--accumulate", o->accumulate, "D, of f32, is added to, not overwritten")->excludes(groups);
     command->add_flag("--json", o->json, "Print JSON");
     return [o] { return run(*o); };
 }

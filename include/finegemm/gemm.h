@@ -57,6 +57,7 @@ struct GemmShape {
     DType out_dtype = DType::BF16;   ///< of D: BF16, or with row_b_scales F32
     bool batch_invariant = false;    ///< as the option of a call
     int32_t num_sms = 0;             ///< likewise
+    bool accumulate = false;         ///< likewise; needs F32
 };
 
 /// Which kernel `gemm` takes and why: JSON text (docs/jit.md gives the fields).

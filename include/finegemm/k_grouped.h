@@ -45,9 +45,11 @@ FINEGEMM_API void k_grouped_gemm(Context& context, const KGroupedGemmArgs& args,
 /// What the host knows of a K-grouped product.
 struct KGroupedShape {
     int64_t m = 0, n = 0;
-    int64_t k = 0;        ///< of all groups together, a multiple of 128
+    int64_t k = 0;                  ///< of all groups together, a multiple of 128
     int64_t groups = 1;
-    int32_t num_sms = 0;   ///< as the option of a call
+    bool batch_invariant = false;   ///< as the option of a call
+    int32_t num_sms = 0;            ///< likewise
+    bool accumulate = false;        ///< likewise
 };
 
 /// Which kernel `k_grouped_gemm` takes and why: `explain` of gemm.h for groups of K.

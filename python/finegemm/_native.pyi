@@ -96,6 +96,7 @@ def explain(
     device: str,
     batch_invariant: bool,
     num_sms: int,
+    accumulate: bool,
     plan_table: str,
     /,
 ) -> str: ...

@@ -239,6 +239,7 @@ def explain(
     out_dtype: Literal["bfloat16", "float32"] = "bfloat16",
     batch_invariant: bool = False,
     num_sms: int = 0,
+    accumulate: bool = False,
     plan_table: str | None = None,
 ) -> dict[str, Any]:
     """Which kernel a GPU takes for a shape, and why not another one.
@@ -246,8 +247,8 @@ def explain(
     `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200. `groups`: for
     grouped_gemm with so many, which have m rows together; then `expected_m` as there, and `alignment` if m_indices say
     which rows are whose. `k_groups`: for k_grouped_gemm with so many, which have k together. `row_b_scales`: for gemm
-    with sfb [N, ceil(K/128)]; then `out_dtype` is that of d. `batch_invariant` and `num_sms`: as in gemm. `plan_table`:
-    a file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE, if `device` is None.
+    with sfb [N, ceil(K/128)]; then `out_dtype` is that of d. `batch_invariant`, `num_sms` and `accumulate`: as in gemm.
+    `plan_table`: a file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE, if `device` is None.
     """
     text = _native.explain(
         m,
@@ -262,6 +263,7 @@ def explain(
         device or "",
         batch_invariant,
         num_sms,
+        accumulate,
         plan_table or "",
     )
     plan: dict[str, Any] = json.loads(text)

@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "arguments.h"
+#include "explain.h"
 #include "tensors.h"
 
 namespace finegemm::python {
@@ -270,51 +271,6 @@ Object quantize_into(const Imports& imports, PyObject* context, PyObject* x, PyO
     const WithoutGil others_run;
     Quantize(owner, in, out_matrix, scale_matrix, options);
     return both;
-}
-
-/// `groups`, `k_groups`: of a grouped or K-grouped product, or None.
-Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObject* groups, PyObject* expected_m,
-                    PyObject* alignment, PyObject* k_groups, PyObject* row_b_scales, PyObject* out_dtype,
-                    PyObject* device, PyObject* batch_invariant, PyObject* num_sms, PyObject* plan_table) {
-    if (groups != Py_None && k_groups != Py_None)
-        throw Error(Errc::InvalidArgument, "groups, k_groups: both are given, must be one at most; leave one out");
-    const GemmShape shape{.m = integer("m", m),
-                          .n = integer("n", n),
-                          .k = integer("k", k),
-                          .row_b_scales = boolean("row_b_scales", row_b_scales),
-                          .out_dtype = output_named(text("out_dtype", out_dtype)),
-                          .batch_invariant = boolean("batch_invariant", batch_invariant),
-                          .num_sms = integer32("num_sms", num_sms)};
-    if (groups == Py_None && (integer("expected_m", expected_m) != 0 || integer("alignment", alignment) != 0))
-        throw Error(Errc::InvalidArgument,
-                    "expected_m, alignment: say what groups of rows are like, but groups is None; pass it, or leave "
-                    "them out");
-    const bool one_product = groups == Py_None && k_groups == Py_None;
-    if (!one_product && (shape.row_b_scales || shape.out_dtype != DType::BF16))
-        throw Error(Errc::InvalidArgument, "row_b_scales, out_dtype: say what gemm takes, but groups or k_groups are "
-                                           "given, whose scales and d are of one kind; leave them out");
-    const std::string gpu(text("device", device)), table(text("plan_table", plan_table));
-    std::string plan;
-    if (one_product) {
-        plan = explain(shape, gpu, table);
-    } else if (k_groups != Py_None) {
-        const KGroupedShape of_k{.m = shape.m,
-                                 .n = shape.n,
-                                 .k = shape.k,
-                                 .groups = integer("k_groups", k_groups),
-                                 .num_sms = shape.num_sms};
-        plan = with_names_of_python("k_groups", [&] { return explain(of_k, gpu, table); });
-    } else {
-        const GroupedShape of_rows{.m = shape.m,
-                                   .n = shape.n,
-                                   .k = shape.k,
-                                   .groups = integer("groups", groups),
-                                   .expected_rows = integer("expected_m", expected_m),
-                                   .alignment = integer("alignment", alignment),
-                                   .num_sms = shape.num_sms};
-        plan = with_names_of_python("groups", [&] { return explain(of_rows, gpu, table); });
-    }
-    return Object(PyUnicode_FromStringAndSize(plan.data(), static_cast<Py_ssize_t>(plan.size())));
 }
 
 /// A function as Python calls it, with an array of arguments; exceptions of C++ become Python's.

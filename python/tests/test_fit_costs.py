@@ -9,22 +9,49 @@ from support import program
 import finegemm
 
 fit_costs = program("bench/fit_costs.py")
+Case, Rates, predict = fit_costs.Case, fit_costs.Rates, fit_costs.predict
 
 
 SHAPES = [(1, 7168, 16384), (64, 2112, 7168), (1000, 4096, 7168), (4096, 24576, 1536), (2176, 7400, 3312),
           (40, 8192, 7392)]
 
 
+def rates_of(table):
+    return {key: now for _, key, now in fit_costs.candidates(fit_costs.CANDIDATES.read_text(), table)}
+
+
+def check_predictions(case, account):
+    """That the planner's account of a product has the times that the fit's model predicts, all of them."""
+    rates, rows = rates_of(case.table()), [row for row in account["candidates"] if "us" in row]
+    assert len(rows) > 4
+    for row in rows:
+        key = fit_costs.key_of(row["name"])
+        assert predict(key, rates[key], case) == pytest.approx(row["us"], abs=0.0051), row["name"]
+
+
 @pytest.mark.parametrize("device", fit_costs.BYTES_PER_US)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_fit_and_the_planner_have_one_model(shape, device):
-    rates = {key: now for _, key, now in fit_costs.candidates(fit_costs.CANDIDATES.read_text())}
-    rows = [row for row in finegemm.explain(*shape, device=device)["candidates"] if "us" in row]
-    assert len(rows) > 5
-    for row in rows:
-        key = fit_costs.key_of(row["name"])
-        predicted = fit_costs.predict(key, rates[key], shape, device=device)
-        assert predicted == pytest.approx(row["us"], abs=0.0051), row["name"]
+    check_predictions(Case(shape, device=device), finegemm.explain(*shape, device=device))
+
+
+@pytest.mark.parametrize("device", fit_costs.BYTES_PER_US)
+@pytest.mark.parametrize("shape", [(2112, 4096, 7168), (32768, 4096, 128), (1000, 4096, 2896)])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_so_they_have_for_scales_of_rows(shape, accumulate, device):
+    account = finegemm.explain(*shape, device=device, row_b_scales=True, out_dtype="float32", accumulate=accumulate)
+    check_predictions(Case(shape, d="f32", accumulate=accumulate, device=device), account)
+    if not accumulate:
+        account = finegemm.explain(*shape, device=device, row_b_scales=True)
+        check_predictions(Case(shape, d="bf16", device=device), account)
+
+
+@pytest.mark.parametrize("device", fit_costs.BYTES_PER_US)
+@pytest.mark.parametrize("shape", [(1536, 2048, 64 * 256), (4096, 7168, 64 * 640)])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_so_they_have_for_groups_of_k(shape, accumulate, device):
+    account = finegemm.explain(*shape, device=device, k_groups=64, accumulate=accumulate)
+    check_predictions(Case(shape, k_groups=64, d="f32", accumulate=accumulate, device=device), account)
 
 
 # Groups, rows of all, expected rows of each (0: nobody says), N, K: few and many tiles of a group, partly filled ones.
@@ -35,33 +62,27 @@ GROUPS = [(64, 256, 4, 4096, 7168), (32, 6144, 192, 6144, 7168), (8, 32768, 0, 7
 @pytest.mark.parametrize("device", fit_costs.BYTES_PER_US)
 @pytest.mark.parametrize(("groups", "m", "expected", "n", "k"), GROUPS)
 def test_so_they_have_for_groups(groups, m, expected, n, k, device):
-    rates = {key: now for _, key, now in fit_costs.candidates(fit_costs.CANDIDATES.read_text(), grouped=True)}
     account = finegemm.explain(m, n, k, device=device, groups=groups, expected_m=expected)
-    rows = [row for row in account["candidates"] if "us" in row]
-    assert len(rows) > 5
-    for row in rows:
-        key = fit_costs.key_of(row["name"].removesuffix("_grouped"))
-        predicted = fit_costs.predict(key, rates[key], (m, n, k), groups, expected, device)
-        assert predicted == pytest.approx(row["us"], abs=0.0051), row["name"]
+    check_predictions(Case((m, n, k), groups, expected, device=device), account)
 
 
 SMALL, LARGE = (128, 128, 6, 2, "alone", 1, 1), (128, 192, 5, 2, "alone", 1, 1)
-START = {SMALL: (0.36, 0.36, 0.9), LARGE: (0.52, 0.52, 1.2)}
+START = {SMALL: Rates(0.36, 0.36, 0.9), LARGE: Rates(0.52, 0.52, 1.2)}
 
 
 def sweep_of(rates):
     """Times as the model has them with these rates, of shapes with one to many waves of tiles."""
     shapes = [(m, n, k) for m in (512, 1024, 2048, 4096, 8192) for n in (2112, 4096, 7168) for k in (2048, 7168)]
-    return [((shape, 0, 0), {key: fit_costs.predict(key, rates[key], shape) for key in rates}) for shape in shapes]
+    cases = [Case(shape) for shape in shapes]
+    return [(case, {key: predict(key, rates[key], case) for key in rates}) for case in cases]
 
 
 def lost(rates, sweep):
-    return sum(fit_costs.expected_loss({key: fit_costs.predict(key, rates[key], *case) for key in us}, us)
-               for case, us in sweep)
+    return sum(fit_costs.expected_loss({key: predict(key, rates[key], case) for key in us}, us) for case, us in sweep)
 
 
 def test_refining_moves_rates_as_long_as_the_choices_lose_less():
-    true = {SMALL: START[SMALL], LARGE: (0.56, 0.56, 1.2)}   # the larger tiles are 8% slower than the rates say
+    true = {SMALL: START[SMALL], LARGE: Rates(0.56, 0.56, 1.2)}   # the larger tiles are 8% slower than the rates say
     sweep = sweep_of(true)
     refined = fit_costs.refine(START, sweep)
     assert lost(refined, sweep) < 0.7 * lost(START, sweep)
@@ -84,8 +105,39 @@ def test_what_all_kernels_of_a_shape_have_in_common_is_told_from_what_one_has():
 
 
 def test_rows_of_groups_are_known_where_rates_are_fitted():
-    sweep = [(((500, 4096, 7168), 4, 100, "h200"), {SMALL: 1.0})]
-    assert fit_costs.with_rows_known(sweep) == [(((500, 4096, 7168), 4, 0, "h200"), {SMALL: 1.0})]
+    announced = Case((500, 4096, 7168), groups=4, expected=100)
+    assert fit_costs.with_rows_known([(announced, {SMALL: 1.0})]) == [(announced._replace(expected=0), {SMALL: 1.0})]
+
+
+def test_a_case_has_what_its_row_of_a_sweep_says():
+    row = {"shape": [1, 8, 256], "d": "f32", "accumulate": True, "k_groups": 2, "us": {"m64n64s5w1": 1.0}}
+    case = Case.of(row, "h100")
+    assert case == Case((1, 8, 256), k_groups=2, d="f32", accumulate=True, device="h100")
+    assert fit_costs.asked(case) == "shape (1, 8, 256), k_groups 2, d f32, accumulate True, device h100"
+    assert case.table() == "f32"
+    assert [Case((1, 8, 16), **of).table() for of in ({}, {"groups": 2}, {"d": "bf16"})] == ["dense", "groups", "bf16"]
+
+
+def test_a_row_of_candidates_gets_other_rates_and_no_more_of_them_than_it_has():
+    row = "{{128, 128, 4, 2, 1, kAlone, 1}, {0.479, 0.479, 1.69}},"
+    changed = "{{128, 128, 4, 2, 1, kAlone, 1}, {0.500, 0.400, 2.00}},"
+    assert fit_costs.row_with(row, Rates(0.5, 0.4, 2)) == changed
+    assert fit_costs.row_with(row[:-3] + ", 0, 1.63}},", Rates(0.5, 0.4, 2, 0, 1.5)) == changed[:-3] + ", 0, 1.50}},"
+
+
+@pytest.mark.parametrize("rates", [Rates(0.48, 0.48, 1.7), Rates(0.48, 0.48, 1.7, 0.4), Rates(0.48, 0.48, 1.7, 0, 1.6)])
+def test_rates_are_fitted_that_a_kernel_has_and_no_others(rates):
+    point = fit_costs.point_of(rates)
+    assert len(point) == sum(rate > 0 for rate in rates)
+    assert fit_costs.rates_at(point, SMALL, rates) == pytest.approx(rates)
+
+
+def test_a_cta_alone_is_not_slower_and_as_fast_where_it_always_is():
+    point = fit_costs.point_of(Rates(0.3, 0.2, 1))
+    assert fit_costs.rates_at(point, (*SMALL[:-1], 2), Rates(1, 1, 1)) == pytest.approx(Rates(0.3, 0.2, 1))
+    assert fit_costs.rates_at(point, SMALL, Rates(1, 1, 1)) == pytest.approx(Rates(0.3, 0.3, 1))
+    slower = fit_costs.point_of(Rates(0.3, 0.4, 1))
+    assert fit_costs.rates_at(slower, (*SMALL[:-1], 2), Rates(1, 1, 1)) == pytest.approx(Rates(0.3, 0.3, 1))
 
 
 def test_a_loss_counts_choices_in_doubt_by_how_near_they_are():
@@ -111,21 +163,20 @@ def test_names_are_those_of_the_planner():
 
 @pytest.mark.parametrize("device", fit_costs.BYTES_PER_US)
 def test_the_shipped_table_follows_from_the_sweep_and_the_rates(device):
-    rates = {key: now for _, key, now in fit_costs.candidates(fit_costs.CANDIDATES.read_text())}
-    sweep = [((tuple(row["shape"]), 0, 0, device), {fit_costs.key_of(name): us for name, us in row["us"].items()})
+    sweep = [(Case.of(row, device), {fit_costs.key_of(name): us for name, us in row["us"].items()})
              for row in json.loads((RESULTS / f"sweep_{device}.json").read_text())]
-    text = fit_costs.SHIPPED.read_text()
-    assert fit_costs.with_table(text, fit_costs.table_rows(rates, sweep), device) == text, "fit_costs.py --keep --table"
+    text, rows = fit_costs.SHIPPED.read_text(), fit_costs.table_rows(rates_of("dense"), sweep)
+    assert fit_costs.with_table(text, rows, device) == text, "fit_costs.py --keep --table"
 
 
 def test_the_table_has_the_best_candidate_where_the_choice_takes_half_a_percent_longer():
     slow, near, alone = (8192, 4096, 7168), (8192, 7168, 7168), (8192, 2112, 7168)
     for shape in (slow, near, alone):   # LARGE is the choice; measured, it is slower than SMALL, or it was not measured
-        assert fit_costs.predict(LARGE, START[LARGE], shape) < fit_costs.predict(SMALL, START[SMALL], shape)
+        assert predict(LARGE, START[LARGE], Case(shape)) < predict(SMALL, START[SMALL], Case(shape))
     other = (256, 128, 4, 2, "sharea", 2, 1)   # the fastest of all, but no candidate
     times = {slow: {SMALL: 100, LARGE: 100.6, other: 90}, near: {SMALL: 100, LARGE: 100.4, other: 90},
              alone: {SMALL: 100, other: 90}}
-    sweep = [((shape, 0, 0), us) for shape, us in times.items()]
+    sweep = [(Case(shape), us) for shape, us in times.items()]
     assert list(fit_costs.table_rows(START, sweep, (slow, near, alone))) == [(slow, "m128n128s6w2")]
     with pytest.raises(SystemExit, match=r"no times of \[\(1, 2, 3\)\]"):
         list(fit_costs.table_rows(START, sweep, (slow, (1, 2, 3))))

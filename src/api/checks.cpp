@@ -25,6 +25,9 @@ void check_gemm_shape(const GemmShape& shape) {
     if (shape.out_dtype == DType::F32 && !shape.row_b_scales)
         reject("out_dtype",
                "is f32, must be bf16 where b has a scale for each 128x128 block; leave it out, or set row_b_scales");
+    if (shape.accumulate && shape.out_dtype != DType::F32)
+        reject("accumulate",
+               "is set, but d is of bf16, must be of f32; set out_dtype and row_b_scales, or leave it out");
 }
 
 void check_quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales) {

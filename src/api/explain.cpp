@@ -73,6 +73,7 @@ plan::Problem problem_of(const GemmShape& shape) {
     problem.batch_invariant = shape.batch_invariant;
     problem.b_scales = shape.row_b_scales ? ScaleBlocks::Rows : ScaleBlocks::Blocks;
     problem.output = shape.out_dtype == DType::F32 ? Output::F32 : Output::BF16;
+    problem.accumulate = shape.accumulate;
     return problem;
 }
 
@@ -88,8 +89,10 @@ plan::Problem problem_of(const GroupedShape& shape) {
 plan::Problem problem_of(const KGroupedShape& shape) {
     check_k_grouped_shape(shape);
     plan::Problem problem = problem_of(shape.m, shape.n, shape.k, shape.num_sms);
+    problem.batch_invariant = shape.batch_invariant;
     problem.b_scales = ScaleBlocks::Rows;
     problem.output = Output::F32;
+    problem.accumulate = shape.accumulate;
     problem.k_groups = static_cast<uint32_t>(shape.groups);
     return problem;
 }

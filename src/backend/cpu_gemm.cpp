@@ -96,7 +96,8 @@ plan::Problem problem_of(const GemmArgs& args, const GemmOptions& options) {
             .batch_invariant = options.batch_invariant.value_or(false),
             .num_sms = static_cast<uint32_t>(options.num_sms),
             .b_scales = has_row_b_scales(args) ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
-            .output = args.d.dtype == DType::F32 ? Output::F32 : Output::BF16};
+            .output = args.d.dtype == DType::F32 ? Output::F32 : Output::BF16,
+            .accumulate = options.accumulate};
 }
 
 Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config) {

@@ -45,6 +45,7 @@ plan::Problem problem_of(const KGroupedGemmArgs& args, bool batch_invariant, con
             .num_sms = static_cast<uint32_t>(options.num_sms),
             .b_scales = ScaleBlocks::Rows,
             .output = Output::F32,
+            .accumulate = options.accumulate,
             .k_groups = static_cast<uint32_t>(args.groups)};
 }
 

@@ -84,6 +84,7 @@ const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
                       problem.alignment,
                       static_cast<uint32_t>(problem.b_scales),
                       static_cast<uint32_t>(problem.output),
+                      problem.accumulate,
                       problem.k_groups};
     {
         const std::shared_lock lock(mutex_);
@@ -106,12 +107,9 @@ const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::
     return loaded ? *loaded : load(config);
 }
 
-/// The variant of a kernel that is fastest for a call: for its scales, and for a D that is overwritten if the kernel
-/// may be another one than was chosen.
-const GemmKernel& HopperBackend::variant_of(const GemmKernel& kernel, bool scale_runs, bool overwriting) {
-    GemmConfig config = kernel.config;
-    if (overwriting) config = plan::for_overwriting(config);
-    if (scale_runs) config = plan::for_row_scales(config);
+/// The variant of a kernel that is fastest for a call's scales.
+const GemmKernel& HopperBackend::variant_of(const GemmKernel& kernel, bool scale_runs) {
+    const GemmConfig config = scale_runs ? plan::for_row_scales(kernel.config) : kernel.config;
     if (config == kernel.config) return kernel;
     const GemmKernel* loaded = find(plan::name_of(config));
     return loaded ? *loaded : load(config);
@@ -178,11 +176,12 @@ std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::st
                                 .batch_invariant = key.batch_invariant != 0,
                                 .num_sms = static_cast<uint32_t>(key.num_sms),
                                 .b_scales = key.row_b_scales ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
-                                .output = key.f32_output ? Output::F32 : Output::BF16};
+                                .output = key.f32_output ? Output::F32 : Output::BF16,
+                                .accumulate = key.accumulate != 0};
     const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
     if (!config.empty()) key.named = &kernel;
     const bool scale_runs = has_scale_runs(args, problem.k_blocks(), kernel.config);
-    const GemmKernel& variant = variant_of(kernel, scale_runs, config.empty() && key.accumulate == 0);
+    const GemmKernel& variant = variant_of(kernel, scale_runs);
     auto call = std::make_shared<const Call>(prepare(args, variant, problem, key));
     const std::unique_lock lock(mutex_);
     if (calls_.size() >= kMaxKept) calls_.clear();

@@ -35,7 +35,7 @@ struct GemmKernel {
 };
 
 /// What the planner is asked for.
-using Shape = std::array<uint32_t, 11>;
+using Shape = std::array<uint32_t, 12>;
 
 /// What a launch depends on: calls that agree share its parameters, tensor maps included.
 struct CallKey {
@@ -129,7 +129,7 @@ private:
     const GemmKernel& named(const plan::Problem& problem, const std::string& name);
     const GemmKernel* find(const std::string& name) const;
     const GemmKernel& load(const GemmConfig& config);
-    const GemmKernel& variant_of(const GemmKernel& kernel, bool scale_runs, bool overwriting = false);
+    const GemmKernel& variant_of(const GemmKernel& kernel, bool scale_runs);
     const cuda::Kernel& quantize_kernel(const QuantizeConfig& config);
     template <typename Calls, typename Key>
     typename Calls::mapped_type find_call(const Calls& calls, Key& key, CallKey& call, const std::string& config) const;

@@ -33,7 +33,7 @@ std::shared_ptr<const KGroupedCall> HopperBackend::make_k_grouped_call(KGroupedK
     // The operands are those of one product with all of K.
     const GemmArgs all{args.a, args.sfa, args.b, args.sfb, args.d.matrix};
     const bool scale_runs = has_scale_runs(all, problem.k_blocks(), kernel.config);
-    const GemmKernel& variant = variant_of(kernel, scale_runs, options.config.empty() && !options.accumulate);
+    const GemmKernel& variant = variant_of(kernel, scale_runs);
     const Call one = prepare(all, variant, problem, key.call);
     KGroupedCall made{{.params = {}, .grid = 0, .kernel = one.kernel}, variant.config};
     static_cast<GemmParams&>(made.params) = one.params;

@@ -75,6 +75,7 @@ std::string explain_command(const Problem& p) {
         command += " --row-b-scales";
         if (p.output == Output::F32) command += " --out-dtype f32";
     }
+    if (p.accumulate) command += " --accumulate";
     add("--num-sms", p.num_sms);
     if (p.batch_invariant) command += " --batch-invariant";
     return command;
@@ -111,6 +112,7 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
     if (problem.k_groups > 0) asked["k_groups"] = problem.k_groups;
     if (problem.k_groups == 0 && problem.b_scales == ScaleBlocks::Rows)
         asked.update({{"row_b_scales", true}, {"out_dtype", problem.output == Output::F32 ? "f32" : "bf16"}});
+    if (problem.accumulate) asked["accumulate"] = true;
     if (problem.num_sms > 0) asked["num_sms"] = problem.num_sms;
     if (problem.batch_invariant) asked["batch_invariant"] = true;
     ordered_json out = {{"problem", std::move(asked)},

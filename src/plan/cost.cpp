@@ -85,13 +85,13 @@ Tiles tiles_of(const Problem& p, const GemmConfig& c) {
 }
 
 /// Microseconds that memory takes for A, B and D, each once; but weights that a second tile of a group reads may have
-/// left L2 by then. D in f32 is mostly added to: read and written, or added to in L2.
+/// left L2 by then. A D that is added to is read and written, or L2 adds to it.
 double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
     const double m = p.groups > 0 ? group_rows(p) * p.groups : p.m, n = p.n, k = p.k;
     const double reread = p.groups > 0 ? kReread * std::min(tiles.below - 1, 1.0) : 0;
     const double loaded = m * k + max(1, p.groups) * n * k * (1 + reread), elements = m * n * max(1, p.k_groups);
-    if (c.output == Output::F32 && !brings_d(c)) return loaded / d.hbm_bytes_per_us + elements * 4 / kL2Adds;
-    return (loaded + elements * (c.output == Output::F32 ? 8 : 2)) / d.hbm_bytes_per_us;
+    if (p.accumulate && !brings_d(c)) return loaded / d.hbm_bytes_per_us + elements * 4 / kL2Adds;
+    return (loaded + elements * (p.accumulate ? 8 : c.output == Output::F32 ? 4 : 2)) / d.hbm_bytes_per_us;
 }
 
 /// Microseconds that L2 takes for a k-block of one CTA; the CTAs of a wave share it. Rows are taken to lie K bytes
@@ -106,10 +106,11 @@ double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, 
     const Rates& r = rates(c);
     const double blocks = ceil_div(k_blocks_of_tile(p), c.k_splits()) * tiles.share, slots = ctas_at_once(p, d, c);
     const double alone = has_sm_budget(p, d) ? slots : ctas_that_fit(d, c, 1), l2 = l2_time(p, c);
+    const double tile = r.tile + (p.accumulate ? r.bring : 0);
     const auto waves = [&](double ctas) {
         const double full = std::floor(ctas / slots), rest = ctas - full * slots;
         const auto wave = [&](double size) {
-            return r.tile + blocks * std::max(size <= alone ? r.block_alone : r.block, size * l2);
+            return tile + blocks * std::max(size <= alone ? r.block_alone : r.block, size * l2);
         };
         return full * wave(slots) + (rest >= 1 ? wave(rest) : 0);
     };

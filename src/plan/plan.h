@@ -28,6 +28,7 @@ struct Problem {
     uint32_t num_sms = 0;           // that may be used, if not 0
     ScaleBlocks b_scales = ScaleBlocks::Blocks;
     Output output = Output::BF16;
+    bool accumulate = false;        // D, in f32, is added to
     uint32_t groups = 0;            // of rows, each with a B of its own; 0: no grouped product
     uint32_t group_rows = 0;        // of each group, as expected; 0: m / groups
     uint32_t alignment = 0;         // a tile may not reach across a multiple of so many rows, if not 0
@@ -60,10 +61,6 @@ std::span<const GemmConfig> candidates(Kind kind = {});
 /// The same kernel for row-major scales; itself where the other one is as fast.
 GemmConfig for_row_scales(GemmConfig config);
 
-/// The kernel for calls that overwrite D, where the choice brings what D has to add to it: the one with the same tile
-/// that does not, and has more stages for it.
-GemmConfig for_overwriting(GemmConfig config);
-
 /// All kernels that a call can get: the contents of the pack.
 std::vector<GemmConfig> kernels();
 
@@ -73,6 +70,7 @@ struct Rates {
     double block_alone;   // the same for a CTA that has the SM to itself
     double tile;          // what a tile takes beyond its k-blocks: first loads, last promotion, store, exchange
     double spared = 0;    // part of the k-blocks' time that is spared where no warpgroup has rows of a tile, in groups
+    double bring = 0;     // what a tile takes longer where D is added to and brought for that (brings_d)
 };
 /// Of a candidate; throws Error(Internal) for any other configuration.
 const Rates& rates(const GemmConfig& config);

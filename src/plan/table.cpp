@@ -69,7 +69,8 @@ TableEntry entry_of(const ordered_json& x) {
                         .batch_invariant = flag(x, "batch_invariant"),
                         .num_sms = x.contains("num_sms") ? number(x.at("num_sms"), "num_sms", 0) : 0,
                         .b_scales = flag(x, "row_b_scales") ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
-                        .output = flag(x, "f32_output") ? Output::F32 : Output::BF16},
+                        .output = flag(x, "f32_output") ? Output::F32 : Output::BF16,
+                        .accumulate = flag(x, "accumulate")},
             .kernel = string(x, "kernel"),
             .us = microseconds(x, "us"),
             .usual = string(x, "usual"),
@@ -77,13 +78,14 @@ TableEntry entry_of(const ordered_json& x) {
 }
 
 ordered_json json_of(const TableEntry& e) {
-    const auto& [m, n, k, batch_invariant, num_sms, b_scales, output, groups, group_rows, alignment,
+    const auto& [m, n, k, batch_invariant, num_sms, b_scales, output, accumulate, groups, group_rows, alignment,
                  k_groups] = e.problem;
     ordered_json out = {{"shape", {m, n, k}}};
     if (batch_invariant) out["batch_invariant"] = true;
     if (num_sms > 0) out["num_sms"] = num_sms;
     if (b_scales == ScaleBlocks::Rows) out["row_b_scales"] = true;
     if (output == Output::F32) out["f32_output"] = true;
+    if (accumulate) out["accumulate"] = true;
     out.update({{"kernel", e.kernel}, {"us", e.us}, {"usual", e.usual}, {"usual_us", e.usual_us}});
     return out;
 }

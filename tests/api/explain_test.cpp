@@ -62,6 +62,26 @@ TEST(Explain, OfASmBudgetIsOfTheKernelThatTakesItOfEachKindOfProduct) {
     budgeted(KGroupedShape{.m = 2048, .n = 4096, .k = 8192, .groups = 4});
 }
 
+TEST(Explain, KnowsWhetherDIsAddedToOrOverwritten) {
+    const auto both = [](auto shape) {
+        const auto chosen = [&] { return nlohmann::json::parse(explain(shape, "h200"))["chosen"]["name"]; };
+        const nlohmann::json overwriting = chosen();
+        shape.accumulate = true;
+        return std::pair(overwriting, chosen());
+    };
+    const GemmShape gradient{.m = 8192, .n = 4096, .k = 640, .row_b_scales = true, .out_dtype = DType::F32};
+    EXPECT_EQ(both(gradient), (std::pair<nlohmann::json, nlohmann::json>("m128n128s5w2_1d1d_f32",
+                                                                         "m128n128s4w2_1d1d_f32")));
+    const KGroupedShape of_k{.m = 4096, .n = 7168, .k = 8 * 512, .groups = 8};
+    EXPECT_EQ(both(of_k), (std::pair<nlohmann::json, nlohmann::json>("m128n128s5w2_1d1d_f32_kgrouped",
+                                                                     "m128n128s4w2_1d1d_f32_kgrouped")));
+}
+
+TEST(ExplainKGrouped, KnowsBatchInvariantResults) {
+    const KGroupedShape shape{.m = 4096, .n = 7168, .k = 8 * 4096, .groups = 8, .batch_invariant = true};
+    EXPECT_NE(explain(shape, "h200").find("results shall be batch-invariant"), std::string::npos);
+}
+
 TEST(ExplainGemm, RefusesATypeOfDThatGemmDoesNotWrite) {
     const auto message = [](const GemmShape& shape) {
         return std::string(error_of([&] { account_of(shape); }).what());
@@ -71,6 +91,8 @@ TEST(ExplainGemm, RefusesATypeOfDThatGemmDoesNotWrite) {
               "row_b_scales");
     EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .row_b_scales = true, .out_dtype = DType::E4M3}),
               "out_dtype: is e4m3, must be bf16 or f32, as d is; pass one of them");
+    EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .row_b_scales = true, .accumulate = true}),
+              "accumulate: is set, but d is of bf16, must be of f32; set out_dtype and row_b_scales, or leave it out");
 }
 
 }  // namespace

@@ -204,14 +204,27 @@ TEST(TheEmbeddedPack, HasWhateverThePlannerChoosesFor100000RandomProblems) {
     };
     const char* const devices[] = {"h200", "h100", "gh200", "h800", "h20"};
     for (int i = 0; i < 100'000; ++i) {
-        const plan::Problem p{.m = extent(1, 16), .n = extent(8, 13), .k = extent(16, 12),
-                              .batch_invariant = random() % 4 == 0,
-                              .num_sms = random() % 4 == 0 ? static_cast<uint32_t>(1 + random() % 140) : 0};
+        plan::Problem p{.m = extent(1, 16), .n = extent(8, 13), .k = extent(16, 12),
+                        .batch_invariant = random() % 4 == 0,
+                        .num_sms = random() % 4 == 0 ? static_cast<uint32_t>(1 + random() % 140) : 0};
+        switch (random() % 4) {
+            case 0: break;
+            case 1:
+                p.groups = static_cast<uint32_t>(1 + random() % 1024);
+                p.group_rows = random() % 2 == 0 ? ceil_div(p.m, p.groups) : 0;
+                p.alignment = 64u << random() % 3 & (random() % 2 == 0 ? ~0u : 0u);
+                break;
+            case 2: p.k_groups = static_cast<uint32_t>(1 + random() % 1024), p.k = extent(128, 9); [[fallthrough]];
+            default:
+                p.b_scales = ScaleBlocks::Rows;
+                p.output = p.k_groups > 0 || random() % 2 == 0 ? Output::F32 : Output::BF16;
+                p.accumulate = p.output == Output::F32 && random() % 2 == 0;
+        }
         const GemmConfig c = plan::choose(p, *plan::find_device(devices[random() % std::size(devices)])).config;
         expect_in_pack(c, p);
         expect_in_pack(plan::for_row_scales(c), p);
     }
-    EXPECT_GT(has.size(), 20u) << "the problems should reach most kernels";
+    EXPECT_GT(has.size(), 85u) << "the problems should reach most kernels";
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ std::vector<GemmConfig> all_candidates() {
 
 /// A gradient of weights, added to.
 constexpr Problem gradient(uint32_t m, uint32_t n, uint32_t k) {
-    return {.m = m, .n = n, .k = k, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
+    return {.m = m, .n = n, .k = k, .b_scales = ScaleBlocks::Rows, .output = Output::F32, .accumulate = true};
 }
 
 TEST(Candidates, AreDifferentKernelsWithDifferentNamesThatLeadBack) {
@@ -269,6 +269,8 @@ TEST(Explain, SaysWhichScalesWhichTypeAndWhichRowsWereAskedFor) {
     EXPECT_EQ(asked(p), more);
     p.output = Output::F32, more["out_dtype"] = "f32";
     EXPECT_EQ(asked(p), more);
+    p.accumulate = true, more["accumulate"] = true;
+    EXPECT_EQ(asked(p), more);
 }
 
 TEST(Explain, IsNamedInErrorsWithAllThatWasAsked) {
@@ -277,7 +279,10 @@ TEST(Explain, IsNamedInErrorsWithAllThatWasAsked) {
               "finegemm explain 8192 4096 7168 --groups 64 --expected-rows 100 --alignment 128");
     Problem p{.m = 8, .n = 8, .k = 128, .batch_invariant = true, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
     EXPECT_EQ(explain_command(p), "finegemm explain 8 8 128 --row-b-scales --out-dtype f32 --batch-invariant");
-    p.k_groups = 3;
+    p.accumulate = true;
+    EXPECT_EQ(explain_command(p),
+              "finegemm explain 8 8 128 --row-b-scales --out-dtype f32 --accumulate --batch-invariant");
+    p.accumulate = false, p.k_groups = 3;
     EXPECT_EQ(explain_command(p), "finegemm explain 8 8 128 --k-groups 3 --batch-invariant");
     p.num_sms = 60;
     EXPECT_EQ(explain_command(p), "finegemm explain 8 8 128 --k-groups 3 --num-sms 60 --batch-invariant");
@@ -332,24 +337,21 @@ constexpr uint32_t kLayers[][2] = {
     {10240, 8192}, {8192, 8192},  {57344, 8192}, {8192, 28672}, {512, 2048},  {2048, 512},   {9216, 4096},
     {5120, 8192},  {12288, 5120}, {5120, 12288}, {256, 7168}};
 
-TEST(Choice, OfGradientsIsAKernelThatBringsDWhereKIsShort) {
+TEST(Choice, OfGradientsThatAreAddedToIsAKernelThatBringsDWhereKIsShort) {
     const auto brings = [](uint32_t k) { return brings_d(choose(gradient(8192, 4096, k), h200()).config); };
     EXPECT_TRUE(brings(256));
     EXPECT_TRUE(brings(768));
     EXPECT_FALSE(brings(4096));
 }
 
-TEST(ForOverwriting, IsTheKernelWithTheSameTileThatDoesNotBringDIfThereIsOne) {
-    for (const Grouping grouping : {Grouping::None, Grouping::K})
-        for (const GemmConfig& c : candidates({grouping, ScaleBlocks::Rows, Output::F32})) {
-            const GemmConfig other = for_overwriting(c);
-            EXPECT_EQ(kind_of(other), kind_of(c));
-            EXPECT_EQ(other.tile_m, c.tile_m);
-            EXPECT_EQ(other.tile_n, c.tile_n);
-            EXPECT_EQ(arithmetic_of(other), arithmetic_of(c)) << "D has the same bits";
-            EXPECT_EQ(other != c, brings_d(c) && c.tile_m * c.tile_n == 128 * 128) << name_of(c);
+TEST(Choice, OfGradientsThatAreOverwrittenLeavesNoRoomForWhatIsNotBrought) {
+    for (const uint32_t k_groups : {0u, 8u})
+        for (const uint32_t k : {256u, 768u, 4096u}) {
+            Problem p = gradient(8192, 4096, k * max(1, k_groups));
+            p.k_groups = k_groups;
+            p.accumulate = false;
+            EXPECT_EQ(choose(p, h200()).config.stages, 5) << k_groups << " groups, K = " << k;
         }
-    for (const GemmConfig& c : candidates()) EXPECT_EQ(for_overwriting(c), c);
 }
 
 TEST(Choice, OfRealLayersIsAsRecorded) {

@@ -92,7 +92,7 @@ TEST(Table, ReadsBackAsItWasWritten) {
     PlanTable table = table_of();
     EXPECT_EQ(parse_table(text_of(table), "t"), table);
     table.entries.push_back(table.entries[0]);
-    table.entries[1].problem = {1, 8, 16, true, 100, ScaleBlocks::Rows, Output::F32};
+    table.entries[1].problem = {1, 8, 16, true, 100, ScaleBlocks::Rows, Output::F32, true};
     EXPECT_EQ(parse_table(text_of(table), "t"), table);
     table.entries.clear();
     EXPECT_EQ(parse_table(text_of(table), "t"), table);

@@ -1,0 +1,132 @@
+"""The planner's model of how long a kernel takes, as src/plan/cost.cpp has it, without the rules of which may be used."""
+import math
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d+))?(?:_[xo](\d+))?")
+
+# As in src/plan/cost.cpp and device_spec.cpp.
+LAUNCH_US, OVERLAP = 2.2, 4
+BYTES_PER_US = {"h200": 4.2e6, "h100": 2.9e6}
+L2_ADDS = 1.23e6
+SPREAD, QUARTERS, REREAD = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (-1.2, -0.4, 0.4, 1.2), 0.3
+L2_BETWEEN_SECTORS, L2_BETWEEN_LINES = 6.6e6, 10.3e6
+CLUSTERS = {1: (132, 264), 2: (66, 132), 3: (39, 79), 4: (30, 62), 5: (22, 47), 8: (15, 30)}
+
+
+class Case(NamedTuple):
+    """A product that kernels were measured for. k: that of all groups together; expected: rows of a group, or 0."""
+
+    shape: tuple
+    groups: int = 0
+    expected: int = 0
+    k_groups: int = 0
+    d: str = ""          # bf16 or f32: with scales for each row of B
+    accumulate: bool = False
+    device: str = "h200"
+
+    @classmethod
+    def of(cls, row, device="h200"):
+        known = {name: value for name, value in row.items() if name in cls._fields}
+        return cls(**known | {"shape": tuple(row["shape"]), "device": device})
+
+    def table(self):
+        return "groups" if self.groups else self.d or "dense"
+
+
+class Rates(NamedTuple):
+    """As in src/plan/plan.h. spared: 0 but in groups of rows; bring: 0 but for kernels that bring a D in f32."""
+
+    block: float
+    block_alone: float
+    tile: float
+    spared: float = 0
+    bring: float = 0
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def key_of(name):
+    """Tile, stages, warpgroups, cluster use and size, CTAs per SM: what tells the kernels of a sweep apart."""
+    tile_m, tile_n, stages, warpgroups, use, cluster, ctas = NAME.match(name).groups()
+    use = "alone" if use in (None, "None") else use.lower()
+    return int(tile_m), int(tile_n), int(stages), int(warpgroups), use, int(cluster or 1), int(ctas or 1)
+
+
+def name_of(key):
+    """As in src/plan/candidates.cpp."""
+    tile_m, tile_n, stages, warpgroups, use, cluster, ctas = key
+    shared = "" if use == "alone" else f"_{use[:-1]}{use[-1].upper()}{cluster}"
+    return f"m{tile_m}n{tile_n}s{stages}w{warpgroups}{shared}" + (f"_x{ctas}" if ctas > 1 else "")
+
+
+def l2_time(key, k):
+    tile_m, tile_n, _, _, use, cluster, _ = key
+    if k % 64 == 0:
+        return 0
+    rows = tile_m // (cluster if use == "sharea" else 1) + tile_n // (cluster if use == "shareb" else 1)
+    return rows * 128 / (L2_BETWEEN_LINES if k % 32 == 0 else L2_BETWEEN_SECTORS)
+
+
+def waves_time(key, rates, ctas, blocks, k):
+    (*_, cluster, ctas_per_sm), (block, block_alone, tile, *_) = key, rates
+    alone, slots = CLUSTERS[cluster][0] * cluster, CLUSTERS[cluster][ctas_per_sm - 1] * cluster
+    l2 = l2_time(key, k)
+
+    def wave(size):
+        return tile + blocks * max(block_alone if size <= alone else block, size * l2)
+
+    waves, rest = divmod(ctas, slots)
+    return waves * wave(slots) + (wave(rest) if rest >= 1 else 0)
+
+
+def total_time(launch, compute, memory):
+    return launch + (compute**OVERLAP + memory**OVERLAP) ** (1 / OVERLAP)
+
+
+def memory_time(case, rates, loaded, elements):
+    if case.accumulate and not rates.bring:
+        return loaded / BYTES_PER_US[case.device] + elements * 4 / L2_ADDS
+    of_d = 8 if case.accumulate else 4 if case.d == "f32" else 2
+    return (loaded + elements * of_d) / BYTES_PER_US[case.device]
+
+
+def predict(key, rates, case):
+    (tile_m, tile_n, _, _, use, cluster, _), (m, n, k) = key, case.shape
+    if case.groups:
+        return predict_grouped(key, rates, case)
+    tiles_m = ceil_div(m, tile_m * (cluster if use == "shareb" else 1))
+    tiles_n = ceil_div(n, tile_n * (cluster if use == "sharea" else 1))
+    products = max(1, case.k_groups)
+    blocks = ceil_div(ceil_div(ceil_div(k, 128), products), cluster if use == "splitk" else 1)
+    if case.accumulate:
+        rates = rates._replace(tile=rates.tile + rates.bring)
+    compute = waves_time(key, rates, tiles_m * tiles_n * cluster * products, blocks, k)
+    return total_time(LAUNCH_US, compute, memory_time(case, rates, m * k + n * k, m * n * products))
+
+
+def predict_grouped(key, rates, case):
+    (tile_m, tile_n, _, warpgroups, _, cluster, _), (m, n, k) = key, case.shape
+    groups, expected, spared = case.groups, case.expected, rates.spared
+    rows = expected or m / groups
+    apart = 1 if expected else math.sqrt(1 - 1 / groups)   # else M is known: a group has the more, the less others have
+    counts, strays, whole = [], [], 0   # of tiles one below the other, for each spread; what is not known of them
+    for spread in SPREAD:
+        rows_here = max(1.0, rows * (1 + (spread - 1) * apart))
+        full, rest = divmod(rows_here, tile_m)
+        unit = tile_m // warpgroups
+        used = math.ceil(rest / unit) * unit / tile_m
+        counts.append(full + (rest > 0))
+        strays.append(counts[-1] - (0 if expected else rows_here / tile_m))
+        whole += full + (1 - spared * (1 - used) if rest > 0 else 0)
+    below = sum(counts) / len(SPREAD)
+    deviation = math.sqrt(groups * np.var(strays))
+    across, blocks = ceil_div(n, tile_n * cluster) * cluster, ceil_div(k, 128) * whole / sum(counts)
+    ctas = [max(across, (groups * below + place * deviation) * across) for place in QUARTERS]
+    compute = sum(waves_time(key, rates, c, blocks, k) for c in ctas) / len(QUARTERS)
+    m, weights = groups * rows, groups * n * k * (1 + REREAD * min(below - 1, 1))
+    return total_time(LAUNCH_US, compute, memory_time(case, rates, m * k + weights, m * n))
