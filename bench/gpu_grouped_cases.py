@@ -119,7 +119,8 @@ class Problem:
     def explain(self, library: Library, expected_rows: int = 0) -> dict:
         rows = self.rows
         alignment = rows.alignment if rows.form == INDICES else 0
-        return library.explain_grouped(rows.m * rows.stacks, self.n, self.k, rows.groups, expected_rows, alignment)
+        m, of = rows.m * rows.stacks, {"groups": rows.groups, "expected_rows": expected_rows, "alignment": alignment}
+        return library.explain(m, self.n, self.k, **of)
 
     def sample(self, random, groups: int, rows: int):
         """(group, rows of its matrix): some groups and of each some rows, the first and the last one among them."""

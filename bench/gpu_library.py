@@ -78,6 +78,17 @@ class GemmOptions(ctypes.Structure):
     ]
 
 
+class Shape(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("num_sms", ctypes.c_int32),
+        *((name, ctypes.c_int64) for name in ("m", "n", "k", "groups", "expected_rows", "alignment", "k_groups")),
+        *((name, ctypes.c_int32) for name in ("row_b_scales", "out_dtype", "accumulate", "batch_invariant")),
+        ("device", ctypes.c_char_p),
+        ("plan_table", ctypes.c_char_p),
+    ]
+
+
 class QuantizeOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_uint32), ("power_of_two_scales", ctypes.c_int32), ("stream", ctypes.c_void_p)]
 
@@ -233,25 +244,11 @@ class Library:
             )
         )
 
-    def explain(self, m: int, n: int, k: int) -> dict:
-        return self.account(self.c.finegemm_explain, m, n, k)
-
-    def explain_row_b_scales(self, m: int, n: int, k: int, dtype: torch.dtype) -> dict:
-        """dtype: of d."""
-        return self.account(self.c.finegemm_explain_row_b_scales, m, n, k, ctypes.c_int32(DTYPES[dtype]))
-
-    def explain_grouped(self, m: int, n: int, k: int, groups: int, expected_rows: int = 0, alignment: int = 0) -> dict:
-        """m: rows of all groups together; alignment: of INDICES."""
-        return self.account(self.c.finegemm_explain_grouped, m, n, k, groups, expected_rows, alignment)
-
-    def explain_k_grouped(self, m: int, n: int, k: int, groups: int) -> dict:
-        """k: of all groups together."""
-        return self.account(self.c.finegemm_explain_k_grouped, m, n, k, groups)
-
-    def account(self, function, *numbers) -> dict:
-        """numbers: the function's first arguments; an int has 64 bits."""
-        first = (ctypes.c_int64(x) if isinstance(x, int) else x for x in numbers)
+    def explain(self, m: int, n: int, k: int, out_dtype: torch.dtype | None = None, **fields) -> dict:
+        """fields: others of finegemm_shape."""
+        d = DTYPES[out_dtype] if out_dtype else 0
+        shape = Shape(ctypes.sizeof(Shape), m=m, n=n, k=k, out_dtype=d, device=b"h200", **fields)
         text = ctypes.create_string_buffer(1 << 16)
         size = ctypes.c_size_t(len(text))
-        self.check(function(*first, b"h200", text, size, None, ctypes.byref(self.error)))
+        self.check(self.c.finegemm_explain(ctypes.byref(shape), text, size, None, ctypes.byref(self.error)))
         return json.loads(text.value)

@@ -91,9 +91,8 @@ class KGroups:
     def model(self, library, rows, accumulate, config):
         """D as the CPU's model of the hardware has it; numbers that break the rules are clamped, group by group."""
         if config is None:  # the choice for all rows, not for some of them
-            groups = len(self.offsets) - 1
-            config = library.explain_k_grouped(self.all.shape[1] - self.GAP, self.d.shape[2], self.k, groups)
-            config = config["chosen"]["name"]
+            m, n, groups = self.all.shape[1] - self.GAP, self.d.shape[2], len(self.offsets) - 1
+            config = library.explain(m, n, self.k, k_groups=groups, accumulate=accumulate)["chosen"]["name"]
         a, sfa, b, sfb = self.operands
         x = (a[rows].cpu(), sfa[rows].cpu(), b.cpu(), sfb.cpu())
         d, numbers = self.old[:, rows].cpu(), self.offsets.tolist()
@@ -143,7 +142,8 @@ class Wgrad:
         self.tested.gemm(*x, out.d, config=config, accumulate=accumulate)
         picked = sample_rows(m, rows, self.generator)
         # The choice for all rows, not for some of them.
-        kernel = config or self.tested.explain_row_b_scales(m, n, k, out.d.dtype)["chosen"]["name"]
+        kind = {"out_dtype": out.d.dtype, "row_b_scales": 1, "accumulate": accumulate}
+        kernel = config or self.tested.explain(m, n, k, **kind)["chosen"]["name"]
         wrong = differing(out.d[picked], model(self.tested, *x, picked, kernel, old, accumulate))
         what = f"{m}x{n}x{k} {config}, {layout} scales, padding {padding}, accumulate {accumulate}"
         if wrong:

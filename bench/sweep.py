@@ -3,10 +3,12 @@
 
 Usage: sweep.py BUILD.so bench/results/sweep_h200.json [--rounds N] [--within X] [--seed N] [--out FILE]
 
-Shapes are those of the record; if they have groups, first come the rows of the table of groups, then those of the
-record that were drawn ("kind": "drawn"), whose groups get 0.7 to 1.3 of their mean rows by --seed. Kernels are those of
-which the library's model expects at most `--within` of the least time. Needs torch and a Hopper GPU; what imports
-torch is imported where it is used, so that help can be had without it.
+Shapes are those of the record. If they have groups, first come the rows of the table of groups, then those of the
+record that were drawn ("kind": "drawn"), whose groups get 0.7 to 1.3 of their mean rows by --seed. If they have "d",
+bf16 or f32, kernels for scales of each row of B are timed: with "accumulate" they add to D, with "k_groups" they are
+those of so many groups, which have K together. Kernels are those of which the library's model expects at most
+`--within` of the least time. Needs torch and a Hopper GPU; what imports torch is imported where it is used, so that
+help can be had without it.
 """
 import argparse
 import json
@@ -31,6 +33,27 @@ def dense_rows(library, record: list, options, generator):
         d = torch.empty(m, n, dtype=torch.bfloat16, device="cuda")
         names = contenders(library.explain(m, n, k), options.within)
         yield {"shape": [m, n, k]}, {name: library.prepare(*x, d, config=name) for name in names}
+
+
+def row_scale_rows(library, record: list, options, generator):
+    import torch
+    from gpu_cases import operands
+    from gpu_wgrad import KGroups
+
+    for row in record:
+        (m, n, k), of_k = row["shape"], row.get("k_groups", 0)
+        dtype, accumulate = {"bf16": torch.bfloat16, "f32": torch.float32}[row["d"]], int(row.get("accumulate", False))
+        kind = {"k_groups": of_k} if of_k else {"row_b_scales": 1}
+        account = library.explain(m, n, k, out_dtype=dtype, accumulate=accumulate, **kind)
+        names = contenders(account, options.within)
+        if of_k:
+            p = KGroups(m, n, [k // of_k // 128] * of_k, "mn", generator)
+            calls = {name: p.prepare(library, config=name, accumulate=accumulate) for name in names}
+        else:
+            x = operands(m, n, k, "mn", generator, row_b_scales=True)
+            d = torch.zeros(m, n, dtype=dtype, device="cuda")
+            calls = {name: library.prepare(*x, d, config=name, accumulate=accumulate) for name in names}
+        yield {name: value for name, value in row.items() if name != "us"}, calls
 
 
 def grouped_cases(record: list, seed: int):
@@ -76,7 +99,7 @@ def main() -> None:
 
     generator = torch.Generator(device="cuda").manual_seed(2)
     record = json.loads(options.record.read_text())
-    rows_of = grouped_rows if "groups" in record[0] else dense_rows
+    rows_of = grouped_rows if "groups" in record[0] else row_scale_rows if "d" in record[0] else dense_rows
     lines = []
     for head, calls in rows_of(Library(str(options.build)), record, options, generator):
         times = median_times(calls, options.rounds)

@@ -139,6 +139,25 @@ typedef struct finegemm_quantize_options {
     void* stream;
 } finegemm_quantize_options;
 
+/* What the host knows of a product: one of finegemm_gemm, of finegemm_grouped_gemm if `groups` is not 0, or of
+ * finegemm_k_grouped_gemm if `k_groups` is not. What the product does not have is 0. */
+typedef struct finegemm_shape {
+    uint32_t struct_size;
+    int32_t num_sms;         /* as the option of a call */
+    int64_t m, n, k;         /* m of all groups together, k of all k_groups together */
+    int64_t groups;          /* of rows */
+    int64_t expected_rows;   /* of a group; 0: m / groups */
+    int64_t alignment;       /* of FINEGEMM_INDICES, 0 for other forms */
+    int64_t k_groups;
+    int32_t row_b_scales;    /* 0 or 1: scales for each row of b; k_groups have no others */
+    int32_t out_dtype;       /* of d: FINEGEMM_F32 with row_b_scales, FINEGEMM_BF16; 0: f32 for k_groups, else bf16 */
+    int32_t accumulate;      /* 0 or 1, as the option of a call */
+    int32_t batch_invariant; /* 0 or 1 */
+    const char* device;      /* a known one, as "h200"; null or empty: the GPU present, else h200, with the plan table
+                                and the batch invariance that the environment asks for */
+    const char* plan_table;  /* a file; null or empty: none but that */
+} finegemm_shape;
+
 typedef struct finegemm_context finegemm_context;
 
 /* "0.1.0" */
@@ -171,24 +190,10 @@ FINEGEMM_C_API int32_t finegemm_quantize_blocks(finegemm_context* context, const
                                                 const finegemm_matrix* q, const finegemm_matrix* scales,
                                                 const finegemm_quantize_options* options, finegemm_error* error);
 
-/* JSON: which kernel a shape takes and why. Writes at most `capacity` bytes, the last a zero, and to `needed` (may be
- * null) how many the whole takes; `buffer` may be null where `capacity` is 0. `device`: a known one, as "h200"; null or
- * empty: the GPU present, else h200, with the table of FINEGEMM_PLAN_TABLE and with FINEGEMM_BATCH_INVARIANT. */
-FINEGEMM_C_API int32_t finegemm_explain(int64_t m, int64_t n, int64_t k, const char* device, char* buffer,
-                                        size_t capacity, size_t* needed, finegemm_error* error);
-/* The same for scales of each row of b. `out_dtype`: of d, FINEGEMM_BF16 or FINEGEMM_F32. */
-FINEGEMM_C_API int32_t finegemm_explain_row_b_scales(int64_t m, int64_t n, int64_t k, int32_t out_dtype,
-                                                     const char* device, char* buffer, size_t capacity, size_t* needed,
-                                                     finegemm_error* error);
-/* The same for groups of rows. `m`: rows of all groups together. `expected_rows`: of a group, or 0; `alignment`: of
- * FINEGEMM_INDICES, 0 for other forms. */
-FINEGEMM_C_API int32_t finegemm_explain_grouped(int64_t m, int64_t n, int64_t k, int64_t groups, int64_t expected_rows,
-                                                int64_t alignment, const char* device, char* buffer, size_t capacity,
-                                                size_t* needed, finegemm_error* error);
-
-/* The same for groups of k. `k`: of all groups together. */
-FINEGEMM_C_API int32_t finegemm_explain_k_grouped(int64_t m, int64_t n, int64_t k, int64_t groups, const char* device,
-                                                  char* buffer, size_t capacity, size_t* needed, finegemm_error* error);
+/* JSON: which kernel a product takes and why (docs/jit.md). Writes at most `capacity` bytes, the last a zero, and to
+ * `needed` (may be null) how many the whole takes; `buffer` may be null where `capacity` is 0. */
+FINEGEMM_C_API int32_t finegemm_explain(const finegemm_shape* shape, char* buffer, size_t capacity, size_t* needed,
+                                        finegemm_error* error);
 
 #ifdef __cplusplus
 }

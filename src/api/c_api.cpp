@@ -208,18 +208,57 @@ int32_t quantize(decltype(quantize_rows)* call, finegemm_context* context, const
     });
 }
 
-/// What `explain` says, as far as it fits.
-template <typename Account>
-int32_t explain_into(const Account& account, char* buffer, size_t capacity, size_t* needed, finegemm_error* error) {
-    return guarded(error, [&] {
-        if (capacity > 0) require(buffer, "buffer");
-        const std::string text = account();
-        if (needed) *needed = text.size() + 1;
-        if (capacity == 0) return;
-        const size_t length = std::min(text.size(), capacity - 1);
-        std::memcpy(buffer, text.data(), length);
-        buffer[length] = '\0';
-    });
+/// A field that says what another kind of product is like.
+void require_unset(int64_t value, const char* name, const char* kind) {
+    if (value != 0) reject(name, "is {}, must be 0 {}; zero it", value, kind);
+}
+
+std::string explain(const finegemm_shape& caller) {
+    const finegemm_shape given = known_part(caller, "shape");
+    const std::string device = given.device ? given.device : "", table = given.plan_table ? given.plan_table : "";
+    const bool row_b_scales = to_bool(given.row_b_scales, "row_b_scales");
+    const bool accumulate = to_bool(given.accumulate, "accumulate");
+    const bool batch_invariant = to_bool(given.batch_invariant, "batch_invariant");
+    if (given.groups == 0) {
+        require_unset(given.expected_rows, "expected_rows", "where there are no groups");
+        require_unset(given.alignment, "alignment", "where there are no groups");
+    }
+    if (given.k_groups != 0) {
+        constexpr const char* kKind = "beside k_groups";
+        require_unset(given.groups, "groups", kKind);
+        if (given.out_dtype != FINEGEMM_F32) require_unset(given.out_dtype, "out_dtype", kKind);
+        return explain(KGroupedShape{.m = given.m,
+                                     .n = given.n,
+                                     .k = given.k,
+                                     .groups = given.k_groups,
+                                     .batch_invariant = batch_invariant,
+                                     .num_sms = given.num_sms,
+                                     .accumulate = accumulate},
+                       device, table);
+    }
+    if (given.groups != 0) {
+        constexpr const char* kKind = "beside groups";
+        require_unset(given.row_b_scales, "row_b_scales", kKind);
+        require_unset(given.accumulate, "accumulate", kKind);
+        if (given.out_dtype != FINEGEMM_BF16) require_unset(given.out_dtype, "out_dtype", kKind);
+        return explain(GroupedShape{.m = given.m,
+                                    .n = given.n,
+                                    .k = given.k,
+                                    .groups = given.groups,
+                                    .expected_rows = given.expected_rows,
+                                    .alignment = given.alignment,
+                                    .num_sms = given.num_sms},
+                       device, table);
+    }
+    return explain(GemmShape{.m = given.m,
+                             .n = given.n,
+                             .k = given.k,
+                             .row_b_scales = row_b_scales,
+                             .out_dtype = given.out_dtype == 0 ? DType::BF16 : static_cast<DType>(given.out_dtype),
+                             .batch_invariant = batch_invariant,
+                             .num_sms = given.num_sms,
+                             .accumulate = accumulate},
+                   device, table);
 }
 
 }  // namespace
@@ -304,27 +343,16 @@ int32_t finegemm_quantize_blocks(finegemm_context* context, const finegemm_matri
     return quantize(&quantize_blocks, context, x, q, scales, options, error);
 }
 
-int32_t finegemm_explain(int64_t m, int64_t n, int64_t k, const char* device, char* buffer, size_t capacity,
-                         size_t* needed, finegemm_error* error) {
-    return explain_into([&] { return explain(m, n, k, device ? device : ""); }, buffer, capacity, needed, error);
-}
-
-int32_t finegemm_explain_row_b_scales(int64_t m, int64_t n, int64_t k, int32_t out_dtype, const char* device,
-                                      char* buffer, size_t capacity, size_t* needed, finegemm_error* error) {
-    const GemmShape shape{.m = m, .n = n, .k = k, .row_b_scales = true, .out_dtype = static_cast<DType>(out_dtype)};
-    return explain_into([&] { return explain(shape, device ? device : ""); }, buffer, capacity, needed, error);
-}
-
-int32_t finegemm_explain_grouped(int64_t m, int64_t n, int64_t k, int64_t groups, int64_t expected_rows,
-                                 int64_t alignment, const char* device, char* buffer, size_t capacity, size_t* needed,
-                                 finegemm_error* error) {
-    const GroupedShape shape{
-        .m = m, .n = n, .k = k, .groups = groups, .expected_rows = expected_rows, .alignment = alignment};
-    return explain_into([&] { return explain(shape, device ? device : ""); }, buffer, capacity, needed, error);
-}
-
-int32_t finegemm_explain_k_grouped(int64_t m, int64_t n, int64_t k, int64_t groups, const char* device, char* buffer,
-                                   size_t capacity, size_t* needed, finegemm_error* error) {
-    const KGroupedShape shape{.m = m, .n = n, .k = k, .groups = groups};
-    return explain_into([&] { return explain(shape, device ? device : ""); }, buffer, capacity, needed, error);
+int32_t finegemm_explain(const finegemm_shape* shape, char* buffer, size_t capacity, size_t* needed,
+                         finegemm_error* error) {
+    return guarded(error, [&] {
+        require(shape, "shape");
+        if (capacity > 0) require(buffer, "buffer");
+        const std::string text = explain(*shape);
+        if (needed) *needed = text.size() + 1;
+        if (capacity == 0) return;
+        const size_t length = std::min(text.size(), capacity - 1);
+        std::memcpy(buffer, text.data(), length);
+        buffer[length] = '\0';
+    });
 }

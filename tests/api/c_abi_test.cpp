@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -46,6 +47,8 @@ static_assert(offsetof(finegemm_gemm_options, stream) == 16 && offsetof(finegemm
               offsetof(finegemm_gemm_options, accumulate) == 40 &&
               offsetof(finegemm_gemm_options, prefetch_weights) == 44);
 static_assert(offsetof(finegemm_quantize_options, stream) == 8);
+static_assert(offsetof(finegemm_shape, m) == 8 && offsetof(finegemm_shape, k_groups) == 56 &&
+              offsetof(finegemm_shape, batch_invariant) == 76 && offsetof(finegemm_shape, plan_table) == 88);
 static_assert(offsetof(finegemm_options, cache_limit_bytes) == 24 &&
               offsetof(finegemm_options, dump_dir) == 32 + 6 * 4096 &&
               offsetof(finegemm_options, plan_table) == 32 + 7 * 4096);
@@ -222,74 +225,95 @@ TEST(CAbi, ChecksValuesAsTheContextOrTheCallWants) {
     EXPECT_EQ(c.run(lax.get()), FINEGEMM_INVALID_ARGUMENT);
 }
 
+/// Of a product that needs no more than these.
+finegemm_shape shape_of(int64_t m, int64_t n, int64_t k) {
+    finegemm_shape shape{};
+    shape.struct_size = sizeof shape;
+    shape.m = m, shape.n = n, shape.k = k;
+    shape.device = "h200";
+    return shape;
+}
+
+nlohmann::json account_of(const finegemm_shape& shape) {
+    std::string text(65536, '\0');
+    finegemm_error e;
+    EXPECT_EQ(finegemm_explain(&shape, text.data(), text.size(), nullptr, &e), FINEGEMM_OK) << e.message;
+    return e.code == FINEGEMM_OK ? nlohmann::json::parse(text.c_str()) : nlohmann::json();
+}
+
 TEST(CAbi, ExplainsIntoMemoryOfAnySize) {
     size_t needed = 0;
-    ASSERT_EQ(finegemm_explain(64, 2112, 7168, "h200", nullptr, 0, &needed, nullptr), FINEGEMM_OK);
+    const finegemm_shape shape = shape_of(64, 2112, 7168);
+    ASSERT_EQ(finegemm_explain(&shape, nullptr, 0, &needed, nullptr), FINEGEMM_OK);
     std::string text(needed, '?');
-    ASSERT_EQ(finegemm_explain(64, 2112, 7168, "h200", text.data(), text.size(), nullptr, nullptr), FINEGEMM_OK);
+    ASSERT_EQ(finegemm_explain(&shape, text.data(), text.size(), nullptr, nullptr), FINEGEMM_OK);
     EXPECT_EQ(text.find('\0'), needed - 1);
     const auto plan = nlohmann::json::parse(text.c_str());
-    EXPECT_EQ(plan["problem"]["n"], 2112);
+    EXPECT_EQ(plan["problem"], (nlohmann::json{{"m", 64}, {"n", 2112}, {"k", 7168}}));
     EXPECT_EQ(plan["device"], "h200");
     EXPECT_FALSE(plan["chosen"]["name"].get<std::string>().empty());
 
     char part[8] = "???????";
-    ASSERT_EQ(finegemm_explain(64, 2112, 7168, "h200", part, 4, &needed, nullptr), FINEGEMM_OK);
+    ASSERT_EQ(finegemm_explain(&shape, part, 4, &needed, nullptr), FINEGEMM_OK);
     EXPECT_EQ(std::string(part, 8), text.substr(0, 3) + std::string("\0???", 4) + '\0');
 }
 
-TEST(CAbi, ExplainsScalesOfRowsOfB) {
-    for (const auto& [out_dtype, end] : {std::pair{FINEGEMM_F32, "_1d1d_f32"}, {FINEGEMM_BF16, "_1d1d"}}) {
-        const char* const type = out_dtype == FINEGEMM_F32 ? "f32" : "bf16";
-        std::string text(65536, '\0');
-        finegemm_error e;
-        ASSERT_EQ(finegemm_explain_row_b_scales(2112, 4096, 7184, out_dtype, "h200", text.data(), text.size(), nullptr,
-                                                &e),
-                  FINEGEMM_OK)
-            << e.message;
-        const auto plan = nlohmann::json::parse(text.c_str());
-        const nlohmann::json asked = {
-            {"m", 2112}, {"n", 4096}, {"k", 7184}, {"row_b_scales", true}, {"out_dtype", type}};
-        EXPECT_EQ(plan["problem"], asked);
-        EXPECT_TRUE(plan["chosen"]["name"].get<std::string>().ends_with(end)) << plan["chosen"];
-    }
+TEST(CAbi, ExplainsAllThatACallMayAskFor) {
+    finegemm_shape shape = shape_of(2112, 4096, 7184);
+    shape.batch_invariant = 1, shape.num_sms = 100;
+    nlohmann::json asked = {{"m", 2112}, {"n", 4096}, {"k", 7184}, {"batch_invariant", true}, {"num_sms", 100}};
+    EXPECT_EQ(account_of(shape)["problem"], asked);
+    shape.row_b_scales = 1;
+    asked.update({{"row_b_scales", true}, {"out_dtype", "bf16"}});
+    EXPECT_EQ(account_of(shape)["problem"], asked);
+    shape.out_dtype = FINEGEMM_F32, shape.accumulate = 1;
+    asked.update({{"out_dtype", "f32"}, {"accumulate", true}});
+    EXPECT_EQ(account_of(shape)["problem"], asked);
+    EXPECT_TRUE(account_of(shape)["chosen"]["name"].get<std::string>().ends_with("_1d1d_f32"));
 }
 
 TEST(CAbi, ExplainsGroups) {
-    size_t needed = 0;
-    std::string text(65536, '\0');
-    finegemm_error e;
-    ASSERT_EQ(finegemm_explain_grouped(8192, 4096, 7168, 64, 40, 64, "h200", text.data(), text.size(), &needed, &e),
-              FINEGEMM_OK)
-        << e.message;
-    EXPECT_EQ(text.find('\0'), needed - 1);
-    const auto plan = nlohmann::json::parse(text.c_str());
-    const nlohmann::json asked = {{"m", 8192},      {"n", 4096},           {"k", 7168},
-                                  {"groups", 64}, {"expected_rows", 40}, {"alignment", 64}};
+    finegemm_shape shape = shape_of(8192, 4096, 7168);
+    shape.groups = 64, shape.expected_rows = 40, shape.alignment = 64, shape.num_sms = 100;
+    const auto plan = account_of(shape);
+    const nlohmann::json asked = {{"m", 8192},           {"n", 4096},       {"k", 7168},     {"groups", 64},
+                                  {"expected_rows", 40}, {"alignment", 64}, {"num_sms", 100}};
     EXPECT_EQ(plan["problem"], asked);
     EXPECT_EQ(plan["chosen"]["config"]["tile_m"], 64) << "no larger tile fits the alignment";
+    shape.out_dtype = FINEGEMM_BF16;
+    EXPECT_EQ(account_of(shape), plan) << "they have no other";
 }
 
 TEST(CAbi, ExplainsGroupsOfK) {
-    std::string text(65536, '\0');
-    finegemm_error e;
-    ASSERT_EQ(finegemm_explain_k_grouped(4096, 7168, 32768, 8, "h200", text.data(), text.size(), nullptr, &e),
-              FINEGEMM_OK)
-        << e.message;
-    const auto plan = nlohmann::json::parse(text.c_str());
-    const nlohmann::json asked = {{"m", 4096}, {"n", 7168}, {"k", 32768}, {"k_groups", 8}};
+    finegemm_shape shape = shape_of(4096, 7168, 32768);
+    shape.k_groups = 8, shape.accumulate = shape.batch_invariant = 1;
+    const auto plan = account_of(shape);
+    const nlohmann::json asked = {{"m", 4096},          {"n", 7168},           {"k", 32768}, {"k_groups", 8},
+                                  {"accumulate", true}, {"batch_invariant", true}};
     EXPECT_EQ(plan["problem"], asked);
     EXPECT_TRUE(plan["chosen"]["name"].get<std::string>().ends_with("_kgrouped"));
+    shape.row_b_scales = 1, shape.out_dtype = FINEGEMM_F32;
+    EXPECT_EQ(account_of(shape), plan) << "they have no others";
+}
+
+TEST(CAbi, ExplainsByATableOfMeasuredChoices) {
+    const std::string file = testing::TempDir() + "finegemm_c_abi_table.json";
+    std::ofstream(file) << R"({"format": 1, "device": "h200", "sms": 132, "version": "0.1.0", "entries": [
+        {"shape": [64, 2112, 7168], "kernel": "m64n64s6w1_x2", "us": 1, "usual": "m64n64s5w1_x2", "usual_us": 2}]})";
+    finegemm_shape shape = shape_of(64, 2112, 7168);
+    shape.plan_table = file.c_str();
+    EXPECT_EQ(account_of(shape)["chosen"]["source"], "user table");
+    EXPECT_EQ(account_of(shape)["chosen"]["name"], "m64n64s6w1_x2");
+    std::remove(file.c_str());
 }
 
 TEST(CAbi, ExplainsForTheH200WhereThereIsNoDriver) {
     setenv("FINEGEMM_DRIVER", "/nowhere/libcuda.so.1", 1);
-    std::string text(65536, '\0');
-    finegemm_error e;
-    const int32_t code = finegemm_explain(64, 2112, 7168, nullptr, text.data(), text.size(), nullptr, &e);
+    finegemm_shape shape = shape_of(64, 2112, 7168);
+    shape.device = nullptr;
+    const auto plan = account_of(shape);
     unsetenv("FINEGEMM_DRIVER");
-    ASSERT_EQ(code, FINEGEMM_OK) << e.message;
-    EXPECT_EQ(nlohmann::json::parse(text.c_str())["device"], "h200");
+    EXPECT_EQ(plan["device"], "h200");
 }
 
 TEST(CAbi, HasAVersionOfThreeNumbers) {

@@ -233,6 +233,49 @@ Sentences k_grouped_misuses() {
     return said;
 }
 
+Sentences explain_misuses() {
+    Sentences said;
+    char text[16];
+    const auto spoiled = [&](const char* name, void (*spoil)(finegemm_shape&)) {
+        finegemm_shape shape{};
+        shape.struct_size = sizeof shape, shape.device = "h200";
+        shape.m = 1, shape.n = 8, shape.k = 128;
+        spoil(shape);
+        finegemm_error e;
+        finegemm_explain(&shape, text, sizeof text, nullptr, &e);
+        said[std::string("explain: ") + name] = {e.code, e.message};
+    };
+    spoiled("shape has no size", [](finegemm_shape& s) { s.struct_size = 0; });
+    spoiled("m is 0", [](finegemm_shape& s) { s.m = 0; });
+    spoiled("n is 12", [](finegemm_shape& s) { s.n = 12; });
+    spoiled("k is 24", [](finegemm_shape& s) { s.k = 24; });
+    spoiled("k is 2^31", [](finegemm_shape& s) { s.k = int64_t{1} << 31; });
+    spoiled("device is unknown", [](finegemm_shape& s) { s.device = "a100"; });
+    spoiled("num_sms is -1", [](finegemm_shape& s) { s.num_sms = -1; });
+    spoiled("row_b_scales is 2", [](finegemm_shape& s) { s.row_b_scales = 2; });
+    spoiled("out_dtype is f16", [](finegemm_shape& s) { s.row_b_scales = 1, s.out_dtype = FINEGEMM_F16; });
+    spoiled("bf16 is added to", [](finegemm_shape& s) { s.row_b_scales = s.accumulate = 1; });
+    spoiled("expected_rows of no groups", [](finegemm_shape& s) { s.expected_rows = 20; });
+    spoiled("alignment of no groups", [](finegemm_shape& s) { s.alignment = 128; });
+    spoiled("groups are -1", [](finegemm_shape& s) { s.groups = -1; });
+    spoiled("groups are 1025", [](finegemm_shape& s) { s.groups = 1025; });
+    spoiled("m of groups is 0", [](finegemm_shape& s) { s.groups = 4, s.m = 0; });
+    spoiled("expected_rows is -1", [](finegemm_shape& s) { s.groups = 4, s.expected_rows = -1; });
+    spoiled("alignment is 32", [](finegemm_shape& s) { s.groups = 4, s.alignment = 32; });
+    spoiled("groups have f32", [](finegemm_shape& s) { s.groups = 4, s.out_dtype = FINEGEMM_F32; });
+    spoiled("groups are added to", [](finegemm_shape& s) { s.groups = 4, s.accumulate = 1; });
+    spoiled("groups and groups of k", [](finegemm_shape& s) { s.groups = s.k_groups = 4; });
+    spoiled("groups of k are -1", [](finegemm_shape& s) { s.k_groups = -1; });
+    spoiled("k of groups is 144", [](finegemm_shape& s) { s.k_groups = 2, s.k = 144; });
+    spoiled("groups of k have bf16", [](finegemm_shape& s) { s.k_groups = 2, s.out_dtype = FINEGEMM_BF16; });
+    finegemm_error e;
+    finegemm_explain(nullptr, text, sizeof text, nullptr, &e), said["explain: shape is null"] = {e.code, e.message};
+    finegemm_shape shape{};
+    shape.struct_size = sizeof shape, shape.m = 1, shape.n = 8, shape.k = 16;
+    finegemm_explain(&shape, nullptr, 16, nullptr, &e), said["explain: buffer is null"] = {e.code, e.message};
+    return said;
+}
+
 Sentences other_misuses() {
     Sentences said;
     const CContext context;
@@ -267,28 +310,7 @@ Sentences other_misuses() {
         int64_t unknown = 1;
     } newer;
     finegemm_gemm(context.get(), &call.args, &newer.known, &e), record("gemm: options of a later version", e);
-    char text[16];
-    finegemm_explain(0, 8, 16, "h200", text, sizeof text, nullptr, &e), record("explain: m is 0", e);
-    finegemm_explain(1, 12, 16, "h200", text, sizeof text, nullptr, &e), record("explain: n is 12", e);
-    finegemm_explain(1, 8, 24, "h200", text, sizeof text, nullptr, &e), record("explain: k is 24", e);
-    finegemm_explain(1, 8, int64_t{1} << 31, "h200", text, sizeof text, nullptr, &e), record("explain: k is 2^31", e);
-    finegemm_explain(1, 8, 16, "a100", text, sizeof text, nullptr, &e), record("explain: device is unknown", e);
-    finegemm_explain(1, 8, 16, "h200", nullptr, 16, nullptr, &e), record("explain: buffer is null", e);
-    finegemm_explain_row_b_scales(1, 8, 16, FINEGEMM_F16, "h200", text, sizeof text, nullptr, &e);
-    record("explain: out_dtype is f16", e);
-    const auto of_groups = [&](const char* name, int64_t m, int64_t groups, int64_t expected_rows, int64_t alignment) {
-        finegemm_explain_grouped(m, 8, 16, groups, expected_rows, alignment, "h200", text, sizeof text, nullptr, &e);
-        record(name, e);
-    };
-    of_groups("explain: groups are 0", 1, 0, 0, 0);
-    of_groups("explain: groups are 1025", 1, 1025, 0, 0);
-    of_groups("explain: m of groups is 0", 0, 4, 0, 0);
-    of_groups("explain: expected_rows is -1", 1, 4, -1, 0);
-    of_groups("explain: alignment is 32", 1, 4, 0, 32);
-    finegemm_explain_k_grouped(1, 8, 128, 0, "h200", text, sizeof text, nullptr, &e);
-    record("explain: groups of k are 0", e);
-    finegemm_explain_k_grouped(1, 8, 144, 2, "h200", text, sizeof text, nullptr, &e);
-    record("explain: k of groups is 144", e);
+    said.merge(explain_misuses());
     return said;
 }
 
