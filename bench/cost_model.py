@@ -1,4 +1,4 @@
-"""The planner's model of how long a kernel takes, as src/plan/cost.cpp has it, without the rules of which may be used."""
+"""The planner's model of how long a kernel takes: that of src/plan/cost.cpp, without rules of what may be used."""
 import math
 import re
 from typing import NamedTuple

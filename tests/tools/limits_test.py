@@ -17,6 +17,13 @@ class Limits(unittest.TestCase):
         self.assertEqual(check("src/a.cpp", "/" * 120 + "\n"), [])
         self.assertEqual(len(check("src/a.cpp", "/" * 121 + "\n")), 1)
 
+    def test_documents_have_too_but_for_tables_and_long_links(self):
+        self.assertEqual(len(check("docs/a.md", "word " * 23 + "words\n")), 0)
+        self.assertEqual(len(check("docs/a.md", "word " * 23 + "words.\n")), 1)
+        self.assertEqual(check("docs/a.md", "| " + "word " * 30 + "|\n"), [])
+        self.assertEqual(check("docs/a.md", "- [a](" + "b" * 120 + ")\n  [a](" + "b" * 120 + ")\n"), [])
+        self.assertEqual(len(check("src/a.py", "| " + "word " * 30 + "|\n")), 1)
+
     def test_files_have_at_most_400_lines(self):
         self.assertEqual(check("src/a.cpp", ";\n" * 400), [])
         self.assertEqual(len(check("src/a.cpp", ";\n" * 401)), 1)
