@@ -10,7 +10,7 @@ NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d
 # As in src/plan/cost.cpp and device_spec.cpp.
 LAUNCH_US, OVERLAP = 2.2, 4
 BYTES_PER_US = {"h200": 4.2e6, "h100": 2.9e6}
-L2_ADDS = 1.23e6
+L2_ADDS_PER_US = {"h200": 1.23e6, "h100": 0.96e6}
 SPREAD, QUARTERS, REREAD = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (-1.2, -0.4, 0.4, 1.2), 0.3
 L2_BETWEEN_SECTORS, L2_BETWEEN_LINES = 6.6e6, 10.3e6
 CLUSTERS = {1: (132, 264), 2: (66, 132), 3: (39, 79), 4: (30, 62), 5: (22, 47), 8: (15, 30)}
@@ -90,7 +90,7 @@ def total_time(launch, compute, memory):
 
 def memory_time(case, rates, loaded, elements):
     if case.accumulate and not rates.bring:
-        return loaded / BYTES_PER_US[case.device] + elements * 4 / L2_ADDS
+        return loaded / BYTES_PER_US[case.device] + elements * 4 / L2_ADDS_PER_US[case.device]
     of_d = 8 if case.accumulate else 4 if case.d == "f32" else 2
     return (loaded + elements * of_d) / BYTES_PER_US[case.device]
 

@@ -12,7 +12,11 @@ constexpr double kReachedBandwidth = 0.88;
 
 plan::DeviceSpec spec_of(const cuda::DeviceFacts& facts) {
     plan::DeviceSpec spec{.name = "unknown"};
-    if (facts.memory_bytes_per_us > 0) spec.hbm_bytes_per_us = facts.memory_bytes_per_us * kReachedBandwidth;
+    if (facts.memory_bytes_per_us > 0) {
+        const double known = spec.hbm_bytes_per_us;
+        spec.hbm_bytes_per_us = facts.memory_bytes_per_us * kReachedBandwidth;
+        spec.l2_adds_per_us *= spec.hbm_bytes_per_us / known;
+    }
     std::string word;   // whole words: " H20" is also the beginning of " H200"
     for (const char c : facts.name + ' ') {
         if (c >= 'A' && c <= 'Z') {

@@ -27,9 +27,6 @@ constexpr double kOverlap = 4;
 // the 15 shapes of each kind in bench/results/sweep_h200.json.
 constexpr double kL2BetweenSectors = 6.6e6, kL2BetweenLines = 10.3e6;
 
-// Bytes of f32 that L2 adds to D in a microsecond: 32768x4096x512 takes as long with every kernel (wgrad_h200.json).
-constexpr double kL2Adds = 1.23e6;
-
 uint32_t ctas_that_fit(const DeviceSpec& d, const GemmConfig& c, uint32_t per_sm) {
     return max(1, kClusters[c.cluster][per_sm - 1] * d.sms / kSmsCounted) * c.cluster;
 }
@@ -90,7 +87,7 @@ double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, c
     const double m = p.groups > 0 ? group_rows(p) * p.groups : p.m, n = p.n, k = p.k;
     const double reread = p.groups > 0 ? kReread * std::min(tiles.below - 1, 1.0) : 0;
     const double loaded = m * k + max(1, p.groups) * n * k * (1 + reread), elements = m * n * max(1, p.k_groups);
-    if (p.accumulate && !brings_d(c)) return loaded / d.hbm_bytes_per_us + elements * 4 / kL2Adds;
+    if (p.accumulate && !brings_d(c)) return loaded / d.hbm_bytes_per_us + elements * 4 / d.l2_adds_per_us;
     return (loaded + elements * (p.accumulate ? 8 : c.output == Output::F32 ? 4 : 2)) / d.hbm_bytes_per_us;
 }
 

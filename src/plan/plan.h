@@ -49,6 +49,7 @@ struct DeviceSpec {
     uint32_t smem_per_sm = kMostShared + kReservedShared;
     double clock_ratio = 1;             // clock under tensor load, relative to the H200 that the costs were measured on
     double hbm_bytes_per_us = 4.2e6;
+    double l2_adds_per_us = 1.23e6;     // bytes of f32 that L2 adds to what memory has, whatever the kernel
     bool operator==(const DeviceSpec&) const = default;
 };
 

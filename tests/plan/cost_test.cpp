@@ -38,6 +38,8 @@ TEST(Cost, OfAddingInL2IsMoreThanOfMemory) {
     const auto of = [&](const char* kernel) { return cost(gradient, h200(), config_named(kernel)); };
     const double adding = of("m128n128s5w2_1d1d_f32").memory;
     EXPECT_NEAR(adding, 4.0 * 32768 * 4096 / 1.23e6, 0.02 * adding) << "A and B are little";
+    const double on_h100 = cost(gradient, *find_device("h100"), config_named("m128n128s5w2_1d1d_f32")).memory;
+    EXPECT_NEAR(on_h100, adding * 1.23 / 0.96, 0.01 * adding) << "its L2 adds less";
     const Cost brought = of("m128n128s4w2_1d1d_f32");
     EXPECT_LT(brought.memory, adding * 0.65);
     gradient.accumulate = false;
