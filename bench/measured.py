@@ -1,0 +1,183 @@
+"""What documents show of records: the text of each part of a document that stands between two marks.
+
+A mark is <!-- measured: NAME -->, and what follows up to <!-- measured: end --> is written by report.py.
+"""
+
+import json
+import pathlib
+
+from records import dense_rows, geometric_mean, operations, ratios
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench/results"
+MARK, END = "<!-- measured: {} -->\n", "<!-- measured: end -->\n"
+
+ROWS_OF_A = (1, 16, 64, 128, 512, 4096)
+PEERS = {
+    "deep_gemm": "DeepGEMM",
+    "cublas_block": "cuBLASLt with block scales",
+    "cublas_tensor": "cuBLASLt with one scale per tensor",
+}
+
+
+def lines_of_table(head: list, rows: list) -> list:
+    return [f"| {' | '.join(map(str, row))} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def dense(record: dict) -> list:
+    """README.md: times of dense products, and what peers take of them."""
+    rows = dense_rows(record)
+    times = {tuple(row["shape"]): row["us"]["finegemm"] for row in rows}
+    layers = list(dict.fromkeys((n, k) for _, n, k in times))
+    machine = record["machine"]
+    lines = [f"{machine['name']}, driver {machine.get('driver_version', 'unknown')}: time and TFLOP/s of one product."]
+    if none := record.get("baselines_us", {}).get("no launch"):
+        lines.append(f"Between events; by the same method no launch at all takes {none} us.")
+    lines += ["Method and all rows: [dense_h200.json](bench/results/dense_h200.json).", ""]
+
+    def cell(*shape) -> str:
+        us = times.get(shape)
+        return f"{us:.1f} us, {operations(shape) / us * 1e-6:.0f}" if us else ""
+
+    lines += lines_of_table(
+        ["N x K", *(f"M = {m}" for m in ROWS_OF_A)],
+        [[f"{n} x {k}", *(cell(m, n, k) for m in ROWS_OF_A)] for n, k in layers],
+    )
+    lines.append("")
+    for peer, name in PEERS.items():
+        if found := ratios(rows, peer):
+            mean = f"{geometric_mean(found):.2f} times as long, in geometric mean over {len(found)} shapes"
+            lines.append(f"- {name} takes {mean}.")
+    return lines
+
+
+def span(values, form: str = "{:.0f}") -> str:
+    return f"{form.format(min(values))} to {form.format(max(values))}"
+
+
+def link(record: str) -> str:
+    """From a document in docs/."""
+    return f"[{record}.json](../bench/results/{record}.json)"
+
+
+def of_even(case: dict) -> str:
+    return f"{case['of_even']:.2f} of the speed of even groups"
+
+
+def groups(grouped: dict, checks: dict, wgrad: dict, k_grouped: dict) -> list:
+    """What groups of rows and of K reach, even ones and others."""
+    checks = checks["checks"]
+    skew = checks["grouped_skew"]
+    few_rows = [case["of_floor"] for name, case in skew.items() if name.endswith(("2048", "7168", "4096"))]
+
+    def rows_of(*cases):
+        return [row for row in grouped["rows"] if (row["groups"], row["expected_rows"]) in cases]
+
+    def speeds(*cases) -> str:
+        return span([row["tflop_per_s"] for row in rows_of(*cases)]) + " TFLOP/s"
+
+    def traffic(*cases) -> str:
+        return span([row["gb_per_s"] / 1000 for row in rows_of(*cases)], "{:.1f}") + " TB/s"
+
+    def rate(row: dict) -> float:
+        return row.get("tflop_per_s") or operations(row["shape"]) / row["us"]["finegemm"] * 1e-6
+
+    def rates(record: dict) -> str:
+        return span([rate(row) for row in record["rows"]]) + " TFLOP/s"
+
+    return lines_of_table(
+        ["experts, rows of each", "reached"],
+        [
+            ["64 with 64, 64 with 4", traffic((64, 64), (64, 4))],
+            ["32 with 20", traffic((32, 20))],
+            ["32 with 256", speeds((32, 256))],
+            ["4 with 8192, 8 with 4096", speeds((4, 8192), (8, 4096))],
+            ["128 to 384 with 1 to 8", span(few_rows, "{:.2f}") + " of what 4.2 TB/s would allow"],
+            ["one of 64 has 90% of 4096 rows", of_even(skew["one expert has 90%"])],
+            ["sizes by Zipf's law", of_even(skew["zipf"])],
+            ["half of them without rows", of_even(skew["half are empty"])],
+            ["one of 64 has all of 1,300,000 rows", of_even(checks["grouped_tall"]["in one group"])],
+            [f"gradients of weights, dense ({link('wgrad_h200')})", rates(wgrad)],
+            [f"gradients of weights, 4 to 16 groups of K ({link('k_grouped_h200')})", rates(k_grouped)],
+        ],
+    )
+
+
+def capacity(checks: dict) -> list:
+    """A captured launch with room for more rows than there are, beside launches made for what there is."""
+    times = checks["checks"]["grouped_capacity"]["us"]
+    return lines_of_table(
+        ["rows", "captured with room for 8192", "the same kernel, as many rows", "the kernel planned for them"],
+        [[rows, *(f"{us[how]:.1f} us" for how in ("graph", "exact", "planned"))] for rows, us in times.items()],
+    )
+
+
+def dependent_launch(checks: dict) -> list:
+    times = checks["checks"]["dependent_launch"]["m"]
+    ways = ("us_without", "us_with", "us_with_prefetch")
+    return lines_of_table(
+        ["M", "without", "`pdl`", "`pdl` and `prefetch_weights`"],
+        [[m, *(f"{us[way]:.1f} us" for way in ways)] for m, us in times.items()],
+    )
+
+
+def sm_budget(checks: dict) -> list:
+    times = checks["checks"]["num_sms"]["time_over_132_sms"]
+    counts = list(next(iter(times.values())))
+    return lines_of_table(
+        ["SMs", *counts], [[shape, *(f"{of[count]:.2f}" for count in counts)] for shape, of in times.items()]
+    )
+
+
+def batch_invariance(checks: dict) -> list:
+    """What kernels that may be taken for all M cost, by layer and M."""
+    over = checks["checks"]["batch_invariant"]["time_over_default"]
+    cells = {}
+    for shape, ratio in over.items():
+        m, layer = shape.split("x", 1)
+        cells.setdefault(layer, {})[m] = f"{ratio:.2f}"
+    rows_of_a = list(next(iter(cells.values())))
+    return lines_of_table(
+        ["N x K", *(f"M = {m}" for m in rows_of_a)],
+        [[layer.replace("x", " x "), *(of.get(m, "") for m in rows_of_a)] for layer, of in cells.items()],
+    )
+
+
+def layouts(checks: dict) -> list:
+    ratio, shapes = checks["checks"]["layouts"]["row_over_mn"], len(checks["checks"]["layouts"]["each"])
+    mean = f"in geometric mean over {shapes} shapes"
+    return [
+        f"Row-major scales of A take {ratio:.3f} of the time of MN-major ones, {mean}",
+        f"({link('h200_checks')}, `layouts`).",
+    ]
+
+
+# Document, name of its part, what makes the text, and of which records.
+PARTS = (
+    ("README.md", "dense", dense, ("dense_h200",)),
+    ("docs/benchmarking.md", "groups", groups, ("grouped_h200", "h200_checks", "wgrad_h200", "k_grouped_h200")),
+    ("docs/benchmarking.md", "capacity", capacity, ("h200_checks",)),
+    ("docs/kernel.md", "dependent launch", dependent_launch, ("h200_checks",)),
+    ("docs/kernel.md", "num_sms", sm_budget, ("h200_checks",)),
+    ("docs/numerics.md", "batch_invariant", batch_invariance, ("h200_checks",)),
+    ("docs/scales.md", "layouts", layouts, ("h200_checks",)),
+)
+
+
+def written(text: str, name: str, lines: list) -> str:
+    """The text of a document with these lines in its part of that name."""
+    before, mark, rest = text.partition(MARK.format(name))
+    _, end, after = rest.partition(END)
+    if not mark or not end:
+        raise ValueError(f"there is no part between {MARK.format(name).strip()} and {END.strip()}")
+    return before + mark + "\n".join(lines) + "\n" + end + after
+
+
+def documents() -> dict:
+    """Each document that has such parts: its path, and its text as the records have it."""
+    texts = {}
+    for document, name, make, records in PARTS:
+        path = ROOT / document
+        found = [json.loads((RESULTS / f"{record}.json").read_text()) for record in records]
+        texts[path] = written(texts.get(path) or path.read_text(), name, make(*found))
+    return texts
