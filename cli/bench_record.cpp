@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "api/argument.h"
 #include "api/whole_file.h"
 
 namespace finegemm::cli {
@@ -53,6 +54,7 @@ Json json_of(const Row& row) {
     Json out = {{"kind", row.groups ? row.groups->kind : "dense"}, {"shape", {m, n, k}}};
     if (const auto& g = row.groups)
         out.update({{"groups", g->count}, {"busy_groups", g->busy}, {g->option, g->how}});
+    if (row.kind.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(row.kind.out_dtype)}});
     out["us"] = Json::object();
     for (const Entry& e : row.entries) {
         if (e.error) out["error"][e.name] = rounded(*e.error, 1e6);

@@ -32,6 +32,7 @@ struct RowGroups {
 struct Row {
     Shape shape;
     std::optional<RowGroups> groups{};
+    ProductKind kind{};
     std::string kernel{};
     std::vector<Entry> entries{};  // FineGEMM's first
     std::optional<nvml::Reading> reading{};

@@ -6,6 +6,7 @@
 #include <finegemm/error.h>
 
 #include "api/accuracy.h"
+#include "api/argument.h"
 #include "peers/nvml.h"
 #include "cli/bench_record.h"
 #include "cli/commands.h"
@@ -25,6 +26,7 @@ struct BenchOptions {
     ShapeOptions shapes;
     GroupOptions groups;
     KGroupOptions k_groups;
+    KindOptions kind;
     std::string device = "auto", config, cublaslt, output, commit;
     int repeats = 0;
     bool peers = false, ceilings = false, json = false;
@@ -33,7 +35,8 @@ struct BenchOptions {
 /// What measures the shapes: the CPU's one session after the other, or a comparison on a GPU.
 class Bench {
 public:
-    explicit Bench(const BenchOptions& o) : options_(o), target_(choose_target(context_, o.device)) {
+    explicit Bench(const BenchOptions& o)
+        : options_(o), kind_(o.kind.kind()), target_(choose_target(context_, o.device)) {
         if (o.repeats == 0) options_.repeats = target_.gpu ? 50 : 5;
         if ((o.peers || o.ceilings) && !target_.gpu)
             throw Error(Errc::Unsupported,
@@ -73,19 +76,26 @@ public:
     }
 
     Row measure(const Shape& shape) {
+        const auto [m, n, k] = shape;
         const uint64_t seed = options_.shapes.seed;
         if (const GroupOptions& o = options_.groups; o.count > 0) {
             GroupedSession session(context_, target_, shape, o, seed);
-            return measure_groups(session, shape, {"grouped", "form", o.form, o.count});
+            return measure_alone(session, {.shape = shape, .groups = RowGroups{"grouped", "form", o.form, o.count}});
         }
         if (const KGroupOptions& o = options_.k_groups; o.count > 0) {
             KGroupedSession session(context_, target_, shape, o, seed);
-            return measure_groups(session, shape, {"k_grouped", "layout", o.layout, o.count});
+            return measure_alone(session,
+                                 {.shape = shape, .groups = RowGroups{"k_grouped", "layout", o.layout, o.count}});
+        }
+        if (kind_.row_b_scales) {
+            Session session(context_, target_, {random_matrix(m, k, seed), {}}, {random_matrix(n, k, seed + 1), {}},
+                            kind_);
+            return measure_alone(session, {.shape = shape, .kind = kind_});
         }
         if (!target_.gpu) return measure_on_cpu(shape);
         Row row{.shape = shape, .entries = comparison_->of(shape)};
         if (monitor_) row.reading = monitor_->read();
-        const GemmShape product{.m = shape.m, .n = shape.n, .k = shape.k};
+        const GemmShape product{.m = m, .n = n, .k = k};
         row.kernel = options_.config.empty() ? target_.gpu->kernel_for(product) : options_.config;
         return row;
     }
@@ -97,6 +107,7 @@ private:
         std::string text = text_of(options_.shapes);
         if (groups > 0) text += fmt::format(" --groups {} --form {}", groups, form);
         if (k_groups > 0) text += fmt::format(" --k-groups {} --layout {}", k_groups, layout);
+        if (kind_.row_b_scales) text += fmt::format(" --row-b-scales --out-dtype {}", name_of(kind_.out_dtype));
         return text;
     }
 
@@ -106,12 +117,12 @@ private:
         return options;
     }
 
-    /// Checked as a comparison checks: a wrong result has no time.
+    /// Without peers, but checked as a comparison checks: a wrong result has no time. `row`: what is measured.
     template <typename Session>
-    Row measure_groups(Session& session, const Shape& shape, RowGroups groups) {
+    Row measure_alone(Session& session, Row row) {
         constexpr int64_t kRowsToCheck = 4;
-        groups.busy = busy_groups(session.sizes());
-        Row row{.shape = shape, .groups = std::move(groups), .kernel = "CPU, fast"};
+        if constexpr (requires { session.sizes(); }) row.groups->busy = busy_groups(session.sizes());
+        row.kernel = "CPU, fast";
         Entry entry{.name = "finegemm", .us = session.time(gemm_options(), options_.repeats)};
         entry.error = accuracy_of(session.fetch(), kRowsToCheck).of_bound;
         if (!(*entry.error <= 1))
@@ -133,6 +144,7 @@ private:
     }
 
     BenchOptions options_;
+    ProductKind kind_;
     Context context_;
     Target target_;
     std::unique_ptr<cublaslt::Library> cublas_;
@@ -159,8 +171,10 @@ std::string text_of(const Row& row) {
     const double us = ours.us;
     const bool timed = ours.gap.empty();
     const bool of_k = row.groups && row.groups->kind == "k_grouped";
+    const GemmShape product{
+        .m = m, .n = n, .k = k, .row_b_scales = row.kind.row_b_scales, .out_dtype = row.kind.out_dtype};
     const double bytes = of_k ? traffic_bytes(KGroupedShape{m, n, k, row.groups->count})
-                              : traffic_bytes(GemmShape{.m = m, .n = n, .k = k}, row.groups ? row.groups->busy : 1);
+                              : traffic_bytes(product, row.groups ? row.groups->busy : 1);
     return fmt::format("{:>7} {:>7} {:>7} {:>10} {:>14} {:>12}{}  {}\n", m, n, k, timed ? time_text(us) : "WRONG",
                        timed ? rate_text(operations(m, n, k) / us, "FLOP/s") : "",
                        timed ? rate_text(bytes / us, "B/s") : "", peers_text(row),
@@ -211,6 +225,7 @@ Run add_bench(CLI::App& app) {
     add_shape_options(*command, o->shapes, "without any, the table on a GPU and three small ones on a CPU");
     CLI::Option* groups = add_group_options(*command, o->groups);
     CLI::Option* k_groups = add_k_group_options(*command, o->k_groups)->excludes(groups);
+    add_kind_options(*command, o->kind, {groups, k_groups});
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")
         ->capture_default_str();
     command->add_option("--config", o->config, "A kernel by name, for all shapes");
@@ -218,7 +233,7 @@ Run add_bench(CLI::App& app) {
         ->check(CLI::Range(1, 1'000'000));
     auto* peers = command->add_flag(
         "--peers", o->peers, "Time cuBLASLt too, with one scale per tensor and with block scales, in turn with ours");
-    peers->excludes(groups, k_groups);
+    peers->excludes(groups, k_groups, command->get_option("--row-b-scales"));
     command
         ->add_option("--cublaslt", o->cublaslt, "Its library, or a directory with it, to try before the usual places")
         ->needs(peers);

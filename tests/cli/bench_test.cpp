@@ -101,6 +101,37 @@ TEST(BenchPeers, NeedAGpuAndCublasLt) {
     EXPECT_NE(unfound.err.find("no cuBLASLt found"), std::string::npos) << unfound.err;
 }
 
+TEST(BenchRecord, SaysWhichKindOfProductIsTimed) {
+    for (const auto* type : {"bf16", "f32"}) {
+        const std::string kind = std::string("--row-b-scales --out-dtype ") + type;
+        const Ran ran = finegemm("bench --device cpu --repeats 1 --json --shapes 20x136x400 " + kind);
+        ASSERT_EQ(ran.code, 0) << ran.err;
+        const json record = json::parse(ran.out), row = record.at("rows").at(0);
+        EXPECT_EQ(record.at("shapes"), "--shapes " + kind);
+        EXPECT_EQ(row.at("kind"), "dense");
+        EXPECT_EQ(row.at("row_b_scales"), true);
+        EXPECT_EQ(row.at("out_dtype"), type);
+        EXPECT_LE(row.at("error").at("finegemm").get<double>(), 1);
+    }
+    EXPECT_NE(finegemm("bench --device cpu --out-dtype f32 --shapes 1x8x16").err.find("out_dtype: is f32"),
+              std::string::npos);
+}
+
+TEST(BenchPeers, AreOfScalesOfBlocksAlone) {
+    const Ran ran = finegemm("bench --peers --row-b-scales --shapes 8x16x128");
+    EXPECT_NE(ran.code, 0);
+    EXPECT_NE(ran.err.find("--row-b-scales excludes --peers"), std::string::npos) << ran.err;
+}
+
+TEST(BenchOnAGpu, NamesTheKernelThatOverwritesAGradientInF32) {
+    FINEGEMM_NEED_KERNELS();
+    const Ran ran = finegemm("bench --repeats 1 --json --shapes 40x136x400 --row-b-scales --out-dtype f32", kMachine);
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const json row = json::parse(ran.out).at("rows").at(0);
+    EXPECT_TRUE(row.at("kernel").get<std::string>().ends_with("_1d1d_f32")) << row;
+    EXPECT_FALSE(row.contains("gaps")) << row;
+}
+
 TEST(BenchRecord, AFileThatCannotBeWrittenIsKnownBeforeTheFirstRow) {
     const Ran ran = finegemm("bench --output /nonexistent/r.json");
     EXPECT_EQ(ran.code, 1);
