@@ -7,7 +7,7 @@
 namespace finegemm {
 
 /// The known device that the GPU's name contains as a word ("NVIDIA H200" is h200), with the SMs and the shared memory
-/// that this one has; for any other name "unknown", with its own memory bandwidth.
+/// that this one has; for any other name "unknown", with its own memory bandwidth, and L2 adds in proportion.
 plan::DeviceSpec spec_of(const cuda::DeviceFacts& facts);
 
 }  // namespace finegemm
