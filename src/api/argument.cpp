@@ -234,9 +234,9 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
     for (const Argument& x : {a, sfa, b, sfb}) x.check_apart_from(d);
 }
 
-void check_group_count(int64_t groups) {
+void check_group_count(int64_t groups, const char* name) {
     if (groups < 1 || groups > kMaxGroups)
-        reject("groups", "is {}, must be from 1 to {}; use several calls for more", groups, kMaxGroups);
+        reject(name, "is {}, must be from 1 to {}; use several calls for more", groups, kMaxGroups);
 }
 
 void check_num_sms(int32_t num_sms) {

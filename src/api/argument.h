@@ -81,7 +81,7 @@ enum class BScales { Blocks, BlocksOrRows, Rows };
 
 inline constexpr int64_t kMaxGroups = 1024;
 /// For an argument `groups` that is their number.
-void check_group_count(int64_t groups);
+void check_group_count(int64_t groups, const char* name = "groups");
 /// For an option `num_sms`.
 void check_num_sms(int32_t num_sms);
 

@@ -17,6 +17,8 @@
 #include <finegemm/k_grouped.h>
 #include <finegemm/quantize.h>
 
+#include "api/argument.h"
+
 struct finegemm_context {
     finegemm::Context context;
 };
@@ -50,12 +52,6 @@ int32_t guarded(finegemm_error* error, const Body& body) noexcept {
     } catch (...) {
         return report(error, FINEGEMM_INTERNAL, "unknown exception; please report it");
     }
-}
-
-template <typename... Args>
-[[noreturn]] void reject(std::string_view argument, fmt::format_string<Args...> message, Args&&... args) {
-    throw Error(Errc::InvalidArgument,
-                fmt::format("{}: {}", argument, fmt::format(message, std::forward<Args>(args)...)));
 }
 
 void require(const void* pointer, const char* name, const char* way_out = "pass its address") {
@@ -226,6 +222,7 @@ std::string explain(const finegemm_shape& caller) {
     if (given.k_groups != 0) {
         constexpr const char* kKind = "beside k_groups";
         require_unset(given.groups, "groups", kKind);
+        check_group_count(given.k_groups, "k_groups");   // which C++ calls groups
         if (given.out_dtype != FINEGEMM_F32) require_unset(given.out_dtype, "out_dtype", kKind);
         return explain(KGroupedShape{.m = given.m,
                                      .n = given.n,
