@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <finegemm/error.h>
@@ -21,14 +21,14 @@ namespace finegemm {
 namespace {
 
 struct Method {
-    int calls = 2000;   // of a batch: short enough that most batches are not interrupted
+    int calls = 2000;  // of a batch: short enough that most batches are not interrupted
     int batches = 301;
 };
 
 struct Result {
     std::string name;
     int operand_sets;
-    double call_ns, driver_ns;   // medians over batches
+    double call_ns, driver_ns;  // medians over batches
     double beyond_driver() const { return call_ns - driver_ns; }
 };
 
@@ -53,7 +53,7 @@ public:
           mock_(mock),
           driver_(cuda::Driver::open(FINEGEMM_MOCK_DRIVER)),
           device_(driver_, 0),
-          current_(device_),   // as it is in a program that uses CUDA
+          current_(device_),  // as it is in a program that uses CUDA
           context_(options()) {}
 
     Result gemm(const std::string& name, int sets, const GemmOptions& gemm_options = {}) {

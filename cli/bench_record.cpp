@@ -52,8 +52,7 @@ Json json_of(const Head& h) {
 Json json_of(const Row& row) {
     const auto [m, n, k] = row.shape;
     Json out = {{"kind", row.groups ? row.groups->kind : "dense"}, {"shape", {m, n, k}}};
-    if (const auto& g = row.groups)
-        out.update({{"groups", g->count}, {"busy_groups", g->busy}, {g->option, g->how}});
+    if (const auto& g = row.groups) out.update({{"groups", g->count}, {"busy_groups", g->busy}, {g->option, g->how}});
     if (row.kind.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(row.kind.out_dtype)}});
     out["us"] = Json::object();
     for (const Entry& e : row.entries) {

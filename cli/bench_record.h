@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "peers/nvml.h"
 #include "cli/comparison.h"
 #include "cli/shapes.h"
+#include "peers/nvml.h"
 
 namespace finegemm::cli {
 

@@ -8,10 +8,10 @@
 
 #include <finegemm/context.h>
 
-#include "peers/cublaslt.h"
 #include "api/gpu.h"
 #include "cli/files.h"
 #include "cli/shapes.h"
+#include "peers/cublaslt.h"
 
 namespace finegemm::cli {
 

@@ -34,10 +34,10 @@ ConstStack stack_of(const Matrix& all, int64_t count) {
 }  // namespace
 
 CLI::Option* add_group_options(CLI::App& command, GroupOptions& o) {
-    auto* groups = command
-                       .add_option("--groups", o.count,
-                                   "Multiply M rows in so many groups with a B each: ragged, drawn by --seed")
-                       ->check(CLI::Range(1, 1024));
+    auto* groups =
+        command
+            .add_option("--groups", o.count, "Multiply M rows in so many groups with a B each: ragged, drawn by --seed")
+            ->check(CLI::Range(1, 1024));
     command.add_option("--form", o.form, "How the groups' rows are told: offsets, indices, prefix-sums or masked")
         ->check(CLI::IsMember(kForms))
         ->capture_default_str()
@@ -49,7 +49,7 @@ std::vector<int64_t> ragged_sizes(int64_t m, int64_t groups, uint64_t seed) {
     // The standard says what the engine gives, but not what its distributions make of it.
     std::mt19937_64 engine(seed);
     constexpr uint64_t kLargest = 1 << 20, kOneInEmpty = 8;
-    std::vector<uint64_t> ends;   // of shares that are not rounded to rows yet
+    std::vector<uint64_t> ends;  // of shares that are not rounded to rows yet
     for (int64_t g = 0; g < groups; ++g) {
         const bool empty = engine() % kOneInEmpty == 0;
         const uint64_t share = 1 + engine() % kLargest;

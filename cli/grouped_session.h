@@ -15,7 +15,7 @@ namespace finegemm::cli {
 
 /// What --groups and --form say.
 struct GroupOptions {
-    int64_t count = 0;             // 0: no grouped GEMM
+    int64_t count = 0;  // 0: no grouped GEMM
     std::string form = "offsets";
 };
 /// Returns --groups.
@@ -30,11 +30,11 @@ int64_t busy_groups(const std::vector<int64_t>& sizes);
 /// Groups of these sizes in one form, with no more rows than it needs.
 struct RaggedRows {
     GroupForm form = GroupForm::Offsets;
-    int64_t rows = 0;     // of each matrix A, those of no group among them
-    int64_t stacks = 1;   // matrices A
+    int64_t rows = 0;    // of each matrix A, those of no group among them
+    int64_t stacks = 1;  // matrices A
     std::vector<int32_t> numbers{};
 };
-inline constexpr int64_t kRowAlignment = 128;   // of groups in the forms that have one
+inline constexpr int64_t kRowAlignment = 128;  // of groups in the forms that have one
 /// `form`: a value of --form.
 RaggedRows rows_in_form(const std::string& form, const std::vector<int64_t>& sizes);
 
@@ -56,7 +56,7 @@ public:
 
 private:
     struct Part : Placed {
-        int64_t count;   // matrices, one below the other
+        int64_t count;  // matrices, one below the other
     };
     Part make(DType dtype, int64_t count, int64_t rows, int64_t cols) const;
     GroupedGemmArgs args(bool on_host);

@@ -15,7 +15,7 @@ namespace finegemm::cli {
 
 namespace {
 
-constexpr int64_t kBlock = 128;   // k of a scale; groups have whole ones
+constexpr int64_t kBlock = 128;  // k of a scale; groups have whole ones
 const std::map<std::string, KLayout> kLayouts = {{"columns", KLayout::Columns}, {"blocks", KLayout::Blocks}};
 
 /// K divided among groups at random, in whole blocks.
@@ -49,8 +49,10 @@ CLI::Option* add_k_group_options(CLI::App& command, KGroupOptions& o) {
                        .add_option("--k-groups", o.count,
                                    "Multiply so many groups with a part of K and a D each: ragged, drawn by --seed")
                        ->check(CLI::Range(1, 1024));
-    command.add_option("--layout", o.layout, "How the groups' parts of A and B lie: columns (sizes on the device) or "
-                                             "blocks (sizes on the host)")
+    command
+        .add_option("--layout", o.layout,
+                    "How the groups' parts of A and B lie: columns (sizes on the device) or "
+                    "blocks (sizes on the host)")
         ->check(CLI::IsMember(kLayouts))
         ->capture_default_str()
         ->needs(groups);
@@ -109,10 +111,7 @@ KGroupedGemmArgs KGroupedSession::args(bool on_host) {
 }
 
 KGroupedShape KGroupedSession::shape() const {
-    return {.m = a_.host.rows,
-            .n = b_.host.rows,
-            .k = a_.host.cols,
-            .groups = static_cast<int64_t>(sizes_.size())};
+    return {.m = a_.host.rows, .n = b_.host.rows, .k = a_.host.cols, .groups = static_cast<int64_t>(sizes_.size())};
 }
 
 double KGroupedSession::time(const GemmOptions& options, int repeats) {

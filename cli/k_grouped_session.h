@@ -15,7 +15,7 @@ namespace finegemm::cli {
 
 /// What --k-groups and --layout say.
 struct KGroupOptions {
-    int64_t count = 0;   // 0: no K-grouped GEMM
+    int64_t count = 0;  // 0: no K-grouped GEMM
     std::string layout = "columns";
 };
 /// Returns --k-groups.
@@ -48,8 +48,8 @@ private:
     const KLayout layout_;
     std::vector<int64_t> sizes_;
     std::vector<int32_t> offsets_;
-    Placed a_, sfa_, b_, sfb_, d_;   // d: the groups' matrices one below the other
-    Placed numbers_;                 // the offsets
+    Placed a_, sfa_, b_, sfb_, d_;  // d: the groups' matrices one below the other
+    Placed numbers_;                // the offsets
 };
 
 /// Bytes that a K-grouped product takes: each matrix once.

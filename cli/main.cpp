@@ -49,8 +49,8 @@ cli::ExitCode exit_code_of(Errc code) {
 int run(int argc, char** argv) {
     CLI::App app("FP8 matrix products with fine-grained scales, on Hopper GPUs and on CPUs", "finegemm");
     app.set_version_flag("--version", FINEGEMM_VERSION);
-    app.require_subcommand(0, 1);  // none is told apart from a wrong one below
-    app.footer(footer_with(kVariables));   // of commands, too, unless they have their own
+    app.require_subcommand(0, 1);         // none is told apart from a wrong one below
+    app.footer(footer_with(kVariables));  // of commands, too, unless they have their own
     const std::pair<const char*, cli::Run> commands[] = {
         {"run", cli::add_run(app)},         {"bench", cli::add_bench(app)},   {"tune", cli::add_tune(app)},
         {"explain", cli::add_explain(app)}, {"doctor", cli::add_doctor(app)}, {"cache", cli::add_cache(app)},

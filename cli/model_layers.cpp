@@ -10,6 +10,7 @@ namespace {
 // From the models' published configurations: hidden and intermediate sizes, heads, ranks. Projections that share their
 // input (Q, K and V; gate and up) are one product, as servers have it. Tensor parallelism splits N of these and K of
 // those that follow them. Of mixtures of experts the attention, and one expert's layers.
+// clang-format off
 constexpr auto kLayers = std::to_array<ModelLayer>({
     {"DeepSeek-V3", 2112, 7168}, {"DeepSeek-V3", 576, 7168}, {"DeepSeek-V3", 24576, 1536}, {"DeepSeek-V3", 32768, 512},
     {"DeepSeek-V3", 7168, 16384}, {"DeepSeek-V3", 36864, 7168}, {"DeepSeek-V3", 7168, 18432},
@@ -52,6 +53,7 @@ constexpr auto kLayers = std::to_array<ModelLayer>({
     {"GLM-5", 6144, 2048}, {"GLM-5 TP8", 512, 6144}, {"gpt-oss-120b", 5120, 2880}, {"gpt-oss-120b", 2880, 4096},
     {"gpt-oss-120b", 5760, 2880}, {"gpt-oss-120b", 2880, 2880},
 });
+// clang-format on
 
 }  // namespace
 

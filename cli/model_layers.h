@@ -7,7 +7,7 @@
 namespace finegemm::cli {
 
 struct ModelLayer {
-    const char* models;   // that have it, and how many GPUs share its tensors: "Kimi-K2, DeepSeek-V3 TP8"
+    const char* models;  // that have it, and how many GPUs share its tensors: "Kimi-K2, DeepSeek-V3 TP8"
     int64_t n, k;
 };
 

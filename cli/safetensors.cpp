@@ -43,7 +43,7 @@ json header_of(const std::string& file, std::string_view text) {
         if (header.is_object()) return header;
     } catch (const json::parse_error& e) {
         reject_file(file, fmt::format("has a header that is not JSON at byte {}; the file is damaged", 8 + e.byte));
-    } catch (const json::exception&) {}   // a number that is too large
+    } catch (const json::exception&) {}  // a number that is too large
     reject_file(file, "has a header that is not JSON as tensors have it; the file is damaged");
 }
 

@@ -48,7 +48,7 @@ std::vector<Shape> read_shapes(const std::string& path) {
                                           path, what));
     };
     std::vector<Shape> shapes;
-    size_t rows = 0;   // that were begun
+    size_t rows = 0;  // that were begun
     try {
         const json content = json::parse(file);
         for (const json& row : content.is_object() ? content.at("rows") : content) {
@@ -59,7 +59,7 @@ std::vector<Shape> read_shapes(const std::string& path) {
         }
     } catch (const json::parse_error& e) {
         reject(fmt::format("is not JSON at byte {}", e.byte));
-    } catch (const json::exception&) {   // of a type or a name that is not there
+    } catch (const json::exception&) {  // of a type or a name that is not there
         reject(rows > 0 ? fmt::format("has another form in row {}", rows) : "has another form");
     }
     if (shapes.empty()) throw Error(Errc::Io, fmt::format("{}: holds no dense shapes", path));

@@ -29,8 +29,8 @@ void add_shape_options(CLI::App& command, ShapeOptions& o, const std::string& wi
 
 /// What a product is beside its extents.
 struct ProductKind {
-    bool row_b_scales = false;       // scales for each row of B
-    DType out_dtype = DType::BF16;   // of D
+    bool row_b_scales = false;      // scales for each row of B
+    DType out_dtype = DType::BF16;  // of D
 };
 /// What --row-b-scales and --out-dtype say.
 struct KindOptions {

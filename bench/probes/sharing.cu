@@ -178,7 +178,7 @@ int main() {
     std::iota(sm.begin(), sm.end(), 0);
     std::map<uint32_t, uint32_t> seen;
     for (const uint32_t i : sm) {
-        const uint32_t nth = seen[gpc[i]]++;   // SM of its GPC
+        const uint32_t nth = seen[gpc[i]]++;  // SM of its GPC
         tpc.push_back(i / 2);
         quads.push_back(gpc[i] * 1000 + nth / 4);
         across.push_back(nth);
@@ -188,8 +188,12 @@ int main() {
         const char* name;
         const std::vector<uint32_t>& of;
     };
-    for (const Sets& sets : {Sets{"each SM", sm}, {"TPC", tpc}, {"four SMs of a GPC", quads}, {"GPC", gpc},
-                             {"one SM of each GPC", across}, {"all", one}})
+    for (const Sets& sets : {Sets{"each SM", sm},
+                             {"TPC", tpc},
+                             {"four SMs of a GPC", quads},
+                             {"GPC", gpc},
+                             {"one SM of each GPC", across},
+                             {"all", one}})
         for (const uint32_t lag : {0, 1, 4})
             if (lag == 0 || sets.of != sm) rows.push_back(measure(sets.name, sets.of, lag, data));
     print("sharing", rows);

@@ -88,9 +88,8 @@ __device__ Times consume(const Shape& s, ptx::SmemAddr full, ptx::SmemAddr empty
 }
 
 template <Loaders L, uint32_t Pieces>
-__global__ void __launch_bounds__(96)
-    load(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const __grid_constant__ Shape s,
-         Times* times) {
+__global__ void __launch_bounds__(96) load(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
+                                           const __grid_constant__ Shape s, Times* times) {
     __shared__ uint64_t barriers[2 * kMostStages];
     const ptx::SmemAddr stages = ptx::smem_address(aligned_shared()), full = ptx::smem_address(barriers);
     const ptx::SmemAddr empty = full + s.stages * 8;
@@ -156,28 +155,28 @@ int main() {
     CHECK(cudaMallocManaged(&times, 4096 * sizeof *times));
     CHECK(cudaMemset(a, 0x35, kOperand)), CHECK(cudaMemset(b, 0x5a, kOperand));
     constexpr Shape kShapes[] = {
-        {1024, 640, 7168, 64, 80, 10, 4, true},   {1024, 576, 7168, 64, 72, 12, 4, true},
-        {2048, 576, 7168, 64, 144, 7, 4, true},   {2048, 576, 7168, 128, 72, 8, 4, true},
-        {2048, 640, 7168, 128, 80, 7, 4, true},   {512, 2112, 7168, 128, 64, 8, 4, true},
-        {1024, 640, 7168, 64, 80, 10, 4, false},  {1024, 576, 7168, 64, 72, 12, 4, false},
-        {2048, 576, 7168, 64, 144, 7, 4, false},  {2048, 576, 7168, 128, 72, 8, 4, false},
-        {2048, 640, 7168, 128, 80, 7, 4, false},  {512, 2112, 7168, 128, 64, 8, 4, false},
-        {1024, 576, 7168, 64, 72, 6, 4, false},   {1024, 576, 7168, 64, 72, 4, 4, false},
-        {256, 576, 7168, 64, 72, 12, 4, false},   {1024, 576, 7168, 64, 72, 12, 1, false},
-        {1024, 576, 7168, 64, 72, 12, 2, false},  {1024, 576, 7168, 64, 72, 12, 8, false},
-        {1024, 576, 7168, 64, 72, 12, 16, false}, {1024, 256, 7168, 64, 32, 12, 4, false},
+        {1024, 640, 7168, 64, 80, 10, 4, true},    {1024, 576, 7168, 64, 72, 12, 4, true},
+        {2048, 576, 7168, 64, 144, 7, 4, true},    {2048, 576, 7168, 128, 72, 8, 4, true},
+        {2048, 640, 7168, 128, 80, 7, 4, true},    {512, 2112, 7168, 128, 64, 8, 4, true},
+        {1024, 640, 7168, 64, 80, 10, 4, false},   {1024, 576, 7168, 64, 72, 12, 4, false},
+        {2048, 576, 7168, 64, 144, 7, 4, false},   {2048, 576, 7168, 128, 72, 8, 4, false},
+        {2048, 640, 7168, 128, 80, 7, 4, false},   {512, 2112, 7168, 128, 64, 8, 4, false},
+        {1024, 576, 7168, 64, 72, 6, 4, false},    {1024, 576, 7168, 64, 72, 4, 4, false},
+        {256, 576, 7168, 64, 72, 12, 4, false},    {1024, 576, 7168, 64, 72, 12, 1, false},
+        {1024, 576, 7168, 64, 72, 12, 2, false},   {1024, 576, 7168, 64, 72, 12, 8, false},
+        {1024, 576, 7168, 64, 72, 12, 16, false},  {1024, 256, 7168, 64, 32, 12, 4, false},
         {1024, 2048, 7168, 128, 128, 6, 4, false}, {256, 7168, 16384, 128, 128, 6, 2, true},
         {1024, 3072, 7168, 128, 192, 5, 4, false}, {128, 192, 7168, 128, 192, 5, 1, false},
         {128, 128, 7168, 128, 128, 6, 1, false},
     };
     constexpr Shape kCompared[] = {
-        {1024, 640, 7168, 64, 80, 10, 4, false},  {1024, 256, 7168, 64, 32, 12, 4, false},
-        {2048, 640, 7168, 128, 80, 8, 4, false},  {512, 2112, 7168, 128, 64, 8, 4, false},
+        {1024, 640, 7168, 64, 80, 10, 4, false},   {1024, 256, 7168, 64, 32, 12, 4, false},
+        {2048, 640, 7168, 128, 80, 8, 4, false},   {512, 2112, 7168, 128, 64, 8, 4, false},
         {1024, 2048, 7168, 128, 128, 6, 4, false}, {1024, 640, 7168, 64, 80, 10, 4, true},
-        {1024, 256, 7168, 64, 32, 12, 4, true},   {2048, 640, 7168, 128, 80, 8, 4, true},
-        {512, 2112, 7168, 128, 64, 8, 4, true},   {1024, 2048, 7168, 128, 128, 6, 4, true},
-        {2048, 640, 7168, 128, 80, 6, 4, true},   {2048, 640, 7168, 128, 80, 4, 4, true},
-        {1024, 640, 7168, 64, 80, 6, 4, true},    {1024, 640, 7168, 64, 80, 4, 4, true},
+        {1024, 256, 7168, 64, 32, 12, 4, true},    {2048, 640, 7168, 128, 80, 8, 4, true},
+        {512, 2112, 7168, 128, 64, 8, 4, true},    {1024, 2048, 7168, 128, 128, 6, 4, true},
+        {2048, 640, 7168, 128, 80, 6, 4, true},    {2048, 640, 7168, 128, 80, 4, 4, true},
+        {1024, 640, 7168, 64, 80, 6, 4, true},     {1024, 640, 7168, 64, 80, 4, 4, true},
     };
     std::vector<Row> rows;
     const auto add = [&]<Loaders L, uint32_t Pieces>(const Shape& s) {

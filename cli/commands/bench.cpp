@@ -7,7 +7,6 @@
 
 #include "api/accuracy.h"
 #include "api/argument.h"
-#include "peers/nvml.h"
 #include "cli/bench_record.h"
 #include "cli/commands.h"
 #include "cli/comparison.h"
@@ -17,6 +16,7 @@
 #include "cli/session.h"
 #include "cli/shapes.h"
 #include "cli/text.h"
+#include "peers/nvml.h"
 
 namespace finegemm::cli {
 
@@ -177,8 +177,7 @@ std::string text_of(const Row& row) {
                               : traffic_bytes(product, row.groups ? row.groups->busy : 1);
     return fmt::format("{:>7} {:>7} {:>7} {:>10} {:>14} {:>12}{}  {}\n", m, n, k, timed ? time_text(us) : "WRONG",
                        timed ? rate_text(operations(m, n, k) / us, "FLOP/s") : "",
-                       timed ? rate_text(bytes / us, "B/s") : "", peers_text(row),
-                       row.kernel);
+                       timed ? rate_text(bytes / us, "B/s") : "", peers_text(row), row.kernel);
 }
 
 void print_head(const Head& head, bool peers) {

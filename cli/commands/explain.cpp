@@ -153,11 +153,13 @@ Run add_explain(CLI::App& app) {
     add_kind_options(*command, o->kind, {groups, k_groups});
     command->add_option("--device", o->device, "auto (the GPU present, else h200), h200, h100, gh200, h800 or h20")
         ->capture_default_str();
-    command->add_option("--plan-table", o->table, "A file of tune; without it, and with --device auto, that of "
-                                                   "FINEGEMM_PLAN_TABLE");
+    command->add_option("--plan-table", o->table,
+                        "A file of tune; without it, and with --device auto, that of "
+                        "FINEGEMM_PLAN_TABLE");
     command->add_option("--num-sms", o->num_sms, "SMs that may be used at most; 0: all")->capture_default_str();
-    command->add_flag("--batch-invariant", o->batch_invariant, "Rows of the result may not depend on M; with --device "
-                                                               "auto, FINEGEMM_BATCH_INVARIANT=1 asks for it, too");
+    command->add_flag("--batch-invariant", o->batch_invariant,
+                      "Rows of the result may not depend on M; with --device "
+                      "auto, FINEGEMM_BATCH_INVARIANT=1 asks for it, too");
     command->add_flag("--accumulate", o->accumulate, "D, of f32, is added to, not overwritten")->excludes(groups);
     command->add_flag("--json", o->json, "Print JSON");
     return [o] { return run(*o); };

@@ -153,7 +153,7 @@ void print_text(const Report& r) {
                              100 * r.accuracy.of_bound);
 }
 
-constexpr size_t kSteps = 4;   // of progress
+constexpr size_t kSteps = 4;  // of progress
 
 /// What all reports begin with.
 Report report_of(const RunOptions& o, const Target& target, const Problem& p) {
@@ -248,8 +248,9 @@ Run add_run(CLI::App& app) {
     CLI::Option* groups = add_group_options(*command, o->groups);
     CLI::Option* k_groups = add_k_group_options(*command, o->k_groups)->excludes(groups);
     add_kind_options(*command, o->kind, {groups, k_groups});
-    command->add_option("--a", o->a,
-                        "A [M, K]: FILE.npy or FILE.safetensors:TENSOR of f32, f16, bf16 or e4m3; random without it")
+    command
+        ->add_option("--a", o->a,
+                     "A [M, K]: FILE.npy or FILE.safetensors:TENSOR of f32, f16, bf16 or e4m3; random without it")
         ->excludes(groups, k_groups);
     command->add_option("--b", o->b, "B [N, K], like A")->excludes(groups, k_groups);
     command->add_option("--sfa", o->sfa, "Scales of A, f32 [M, K/128], when its file has e4m3 codes; ones without it")

@@ -45,16 +45,18 @@ std::vector<TimedKernel> measure(Context& context, const Target& target, const S
 
 std::string text_of(const Shape& shape, const Tuned& t) {
     return fmt::format(fmt::runtime(kColumns), shape.m, shape.n, shape.k, t.fastest.name, time_text(t.fastest.us),
-                       t.usual.name, time_text(t.usual.us),
-                       t.recorded ? fmt::format("{:.1f}%", 100 * t.gain()) : "-");
+                       t.usual.name, time_text(t.usual.us), t.recorded ? fmt::format("{:.1f}%", 100 * t.gain()) : "-");
 }
 
 nlohmann::ordered_json json_of(const Shape& shape, const Tuned& t, const std::vector<TimedKernel>& times) {
     nlohmann::ordered_json us;
     for (const TimedKernel& k : times) us[k.name] = k.us;
-    return {{"kind", "dense"},          {"shape", {shape.m, shape.n, shape.k}},
-            {"fastest", t.fastest.name}, {"usual", t.usual.name},
-            {"gain", t.gain()},          {"recorded", t.recorded},
+    return {{"kind", "dense"},
+            {"shape", {shape.m, shape.n, shape.k}},
+            {"fastest", t.fastest.name},
+            {"usual", t.usual.name},
+            {"gain", t.gain()},
+            {"recorded", t.recorded},
             {"us", us}};
 }
 
@@ -71,22 +73,24 @@ Target choose_gpu(Context& context, const std::string& wish) {
 /// The plan table is written after each shape, so that what was measured stays when the rest is given up.
 ExitCode run(const TuneOptions& o) {
     Options options = Options::from_environment();
-    const std::string file = !o.output.empty()            ? o.output
+    const std::string file = !o.output.empty()             ? o.output
                              : !options.plan_table.empty() ? options.plan_table
                                                            : "plan_table.json";
-    options.plan_table.clear();   // calls name their kernels, and a table with kernels that are gone is to be mended
+    options.plan_table.clear();  // calls name their kernels, and a table with kernels that are gone is to be mended
     Context context(options);
     const Target target = choose_gpu(context, o.device);
     const auto shapes = shapes_of(o.shapes, dense_table());
     Tuner tuner(target.gpu->spec(), file);
-    tuner.write();   // a file that cannot be written is known before the long work
+    tuner.write();  // a file that cannot be written is known before the long work
     GemmOptions call;
     call.batch_invariant = o.batch_invariant || options.batch_invariant;
     call.num_sms = o.num_sms;
 
     const std::string machine = target.gpu->name(),
-                      method = fmt::format("kernels in turn, events around each launch, L2 emptied before it; "
-                                           "median of {}", o.repeats);
+                      method = fmt::format(
+                          "kernels in turn, events around each launch, L2 emptied before it; "
+                          "median of {}",
+                          o.repeats);
     if (!o.json)
         std::cout << fmt::format("{}: {}\n", machine, method)
                   << fmt::format(fmt::runtime(kColumns), "M", "N", "K", "fastest kernel", "time", "usual kernel",

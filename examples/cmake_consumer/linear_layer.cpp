@@ -63,7 +63,7 @@ int run() {
 
     const double off = relative_error(x_data, w_data, y_data);
     std::printf("%d x %d x %d: relative error %.4f against float\n", int{kTokens}, int{kOut}, int{kIn}, off);
-    return off < 0.06 ? 0 : 1;   // two roundings to e4m3
+    return off < 0.06 ? 0 : 1;  // two roundings to e4m3
 }
 
 }  // namespace

@@ -122,14 +122,14 @@ typedef struct finegemm_k_grouped_gemm_args {
 
 typedef struct finegemm_gemm_options {
     uint32_t struct_size;
-    int32_t numerics;        /* CPU only */
-    int32_t check_values;    /* FINEGEMM_AS_CONTEXT, _ON or _OFF: look at scale values first */
-    int32_t batch_invariant; /* the same: the bits of a row of d do not depend on other rows */
-    void* stream;            /* CUstream or cudaStream_t; ignored on the CPU */
-    const char* config;      /* a kernel by name; null: the planner's choice */
-    int32_t num_sms;         /* CUDA only: SMs that may be used at most; 0: all */
-    int32_t pdl;             /* CUDA only: programmatic dependent launch, 0 or 1 */
-    int32_t accumulate;      /* 1: d, of f32, is added to; 0: it is overwritten */
+    int32_t numerics;         /* CPU only */
+    int32_t check_values;     /* FINEGEMM_AS_CONTEXT, _ON or _OFF: look at scale values first */
+    int32_t batch_invariant;  /* the same: the bits of a row of d do not depend on other rows */
+    void* stream;             /* CUstream or cudaStream_t; ignored on the CPU */
+    const char* config;       /* a kernel by name; null: the planner's choice */
+    int32_t num_sms;          /* CUDA only: SMs that may be used at most; 0: all */
+    int32_t pdl;              /* CUDA only: programmatic dependent launch, 0 or 1 */
+    int32_t accumulate;       /* 1: d, of f32, is added to; 0: it is overwritten */
     int32_t prefetch_weights; /* with pdl, 1: loads of b begin before the kernels before it end */
 } finegemm_gemm_options;
 
@@ -143,11 +143,11 @@ typedef struct finegemm_quantize_options {
  * finegemm_k_grouped_gemm if `k_groups` is not. What the product does not have is 0. */
 typedef struct finegemm_shape {
     uint32_t struct_size;
-    int32_t num_sms;         /* as the option of a call */
-    int64_t m, n, k;         /* m of all groups together, k of all k_groups together */
-    int64_t groups;          /* of rows */
-    int64_t expected_rows;   /* of a group; 0: m / groups */
-    int64_t alignment;       /* of FINEGEMM_INDICES, 0 for other forms */
+    int32_t num_sms;       /* as the option of a call */
+    int64_t m, n, k;       /* m of all groups together, k of all k_groups together */
+    int64_t groups;        /* of rows */
+    int64_t expected_rows; /* of a group; 0: m / groups */
+    int64_t alignment;     /* of FINEGEMM_INDICES, 0 for other forms */
     int64_t k_groups;
     int32_t row_b_scales;    /* 0 or 1: scales for each row of b; k_groups have no others */
     int32_t out_dtype;       /* of d: FINEGEMM_F32 with row_b_scales, FINEGEMM_BF16; 0: f32 for k_groups, else bf16 */

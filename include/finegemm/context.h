@@ -13,38 +13,38 @@ namespace finegemm {
 
 /// How the CPU backend computes a GEMM.
 enum class Numerics : int32_t {
-    Fast = 0,     ///< float products and sums, vectorised; scales applied per 128-block
-    Exact = 1,    ///< double accumulation: the oracle
-    Hopper = 2,   ///< bit for bit what the SM90 kernel computes (docs/numerics.md)
+    Fast = 0,    ///< float products and sums, vectorised; scales applied per 128-block
+    Exact = 1,   ///< double accumulation: the oracle
+    Hopper = 2,  ///< bit for bit what the SM90 kernel computes (docs/numerics.md)
 };
 
 enum class Compiler : int32_t { Nvrtc = 0, Nvcc = 1 };
 
 /// Options of a Context, each with its environment variable; one that is set to nothing counts as not set.
 struct FINEGEMM_API Options {
-    std::string cache_dir;                          ///< FINEGEMM_CACHE_DIR, else $XDG_CACHE_HOME/finegemm, else
-                                                    ///< ~/.cache/finegemm; empty: no disk cache
-    int64_t cache_limit_bytes = 256ll << 20;        ///< FINEGEMM_CACHE_LIMIT, in bytes; 0: no disk cache
-    std::string driver_path = "libcuda.so.1";       ///< FINEGEMM_DRIVER: the CUDA driver's library
-    std::string nvrtc_path;                         ///< FINEGEMM_NVRTC: a libnvrtc to load first; empty: search
-    std::string nvcc_path;                          ///< FINEGEMM_NVCC: an nvcc to try first; empty: search
-    std::string cuda_home;                          ///< CUDA_HOME or CUDA_PATH: a toolkit, searched for both compilers
-    std::string python_prefix;                      ///< VIRTUAL_ENV: a Python environment, searched for NVRTC
-    Compiler compiler = Compiler::Nvrtc;            ///< FINEGEMM_COMPILER=nvrtc|nvcc
-    bool use_pack = true;                           ///< FINEGEMM_PACK=0 turns the embedded kernels off
-    std::string dump_dir;                           ///< FINEGEMM_DUMP: write generated sources and cubins here
-    int32_t cpu_threads = 0;                        ///< FINEGEMM_CPU_THREADS, up to 4096; 0: all cores
-    bool check_values = false;                      ///< FINEGEMM_CHECK=1: look at scale values too, before each GEMM
-    bool batch_invariant = false;                   ///< FINEGEMM_BATCH_INVARIANT=1: the bits of a row of D depend on
-                                                    ///< that row of A and on B only (docs/numerics.md)
-    std::string plan_table;                         ///< FINEGEMM_PLAN_TABLE: measured choices of kernels, a file of
-                                                    ///< `finegemm tune`, read when a GPU is first used; empty: none
+    std::string cache_dir;                     ///< FINEGEMM_CACHE_DIR, else $XDG_CACHE_HOME/finegemm, else
+                                               ///< ~/.cache/finegemm; empty: no disk cache
+    int64_t cache_limit_bytes = 256ll << 20;   ///< FINEGEMM_CACHE_LIMIT, in bytes; 0: no disk cache
+    std::string driver_path = "libcuda.so.1";  ///< FINEGEMM_DRIVER: the CUDA driver's library
+    std::string nvrtc_path;                    ///< FINEGEMM_NVRTC: a libnvrtc to load first; empty: search
+    std::string nvcc_path;                     ///< FINEGEMM_NVCC: an nvcc to try first; empty: search
+    std::string cuda_home;                     ///< CUDA_HOME or CUDA_PATH: a toolkit, searched for both compilers
+    std::string python_prefix;                 ///< VIRTUAL_ENV: a Python environment, searched for NVRTC
+    Compiler compiler = Compiler::Nvrtc;       ///< FINEGEMM_COMPILER=nvrtc|nvcc
+    bool use_pack = true;                      ///< FINEGEMM_PACK=0 turns the embedded kernels off
+    std::string dump_dir;                      ///< FINEGEMM_DUMP: write generated sources and cubins here
+    int32_t cpu_threads = 0;                   ///< FINEGEMM_CPU_THREADS, up to 4096; 0: all cores
+    bool check_values = false;                 ///< FINEGEMM_CHECK=1: look at scale values too, before each GEMM
+    bool batch_invariant = false;              ///< FINEGEMM_BATCH_INVARIANT=1: the bits of a row of D depend on
+                                               ///< that row of A and on B only (docs/numerics.md)
+    std::string plan_table;                    ///< FINEGEMM_PLAN_TABLE: measured choices of kernels, a file of
+                                               ///< `finegemm tune`, read when a GPU is first used; empty: none
 
     /// The only reader of environment variables. Throws Error(InvalidArgument) for a value that it cannot read.
     static Options from_environment();
 };
 
-struct ContextState;   // defined by the api layer
+struct ContextState;  // defined by the api layer
 
 /// Everything that calls share: options, compiled kernels, threads, devices. Any number of threads may use one at once.
 /// Making one is cheap: a device is looked for when a call first needs it.

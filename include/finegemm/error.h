@@ -10,13 +10,13 @@ namespace finegemm {
 
 /// Why a call failed; the message says it for people. The values are part of the C ABI.
 enum class Errc : int {
-    InvalidArgument = 1,   ///< an argument breaks a documented rule; the message names it, its value and the rule
-    Unsupported = 2,       ///< valid, but not on this device or in this build
-    Driver = 3,            ///< the CUDA driver reported an error
-    Compile = 4,           ///< run-time compilation failed; the message carries the log
-    Io = 5,                ///< a file could not be read or written
+    InvalidArgument = 1,  ///< an argument breaks a documented rule; the message names it, its value and the rule
+    Unsupported = 2,      ///< valid, but not on this device or in this build
+    Driver = 3,           ///< the CUDA driver reported an error
+    Compile = 4,          ///< run-time compilation failed; the message carries the log
+    Io = 5,               ///< a file could not be read or written
     OutOfMemory = 6,
-    Internal = 7,          ///< a broken invariant of ours: please report it
+    Internal = 7,  ///< a broken invariant of ours: please report it
 };
 
 class FINEGEMM_API Error : public std::runtime_error {

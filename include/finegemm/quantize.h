@@ -7,8 +7,8 @@
 namespace finegemm {
 
 struct QuantizeOptions {
-    bool power_of_two_scales = false;   ///< round each scale up to a power of two (UE8M0 style)
-    Stream stream = nullptr;            ///< CUDA only
+    bool power_of_two_scales = false;  ///< round each scale up to a power of two (UE8M0 style)
+    Stream stream = nullptr;           ///< CUDA only
 };
 
 /// 1x128 scales, as activations have: scales[m, k / 128] = amax / 448 of the block's finite values,

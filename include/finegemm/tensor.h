@@ -7,7 +7,7 @@ namespace finegemm {
 
 /// Element types. The values are part of the C ABI.
 enum class DType : int32_t {
-    E4M3 = 1,   ///< OCP FP8 E4M3FN, one byte, no infinity, NaN = 0x7f / 0xff
+    E4M3 = 1,  ///< OCP FP8 E4M3FN, one byte, no infinity, NaN = 0x7f / 0xff
     BF16 = 2,
     F16 = 3,
     F32 = 4,
@@ -20,7 +20,7 @@ enum class DeviceType : int32_t { Cpu = 1, Cuda = 2 };
 
 struct Device {
     DeviceType type = DeviceType::Cpu;
-    int32_t index = 0;   ///< of the GPU, as the CUDA driver counts; ignored on the CPU
+    int32_t index = 0;  ///< of the GPU, as the CUDA driver counts; ignored on the CPU
     bool operator==(const Device&) const = default;
 };
 

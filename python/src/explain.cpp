@@ -32,8 +32,9 @@ Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObj
                     "them out");
     const bool one_product = groups == Py_None && k_groups == Py_None;
     if (!one_product && (shape.row_b_scales || shape.out_dtype != DType::BF16))
-        throw Error(Errc::InvalidArgument, "row_b_scales, out_dtype: say what gemm takes, but groups or k_groups are "
-                                           "given, whose scales and d are of one kind; leave them out");
+        throw Error(Errc::InvalidArgument,
+                    "row_b_scales, out_dtype: say what gemm takes, but groups or k_groups are "
+                    "given, whose scales and d are of one kind; leave them out");
     if (groups != Py_None && shape.accumulate)
         throw Error(Errc::InvalidArgument, "accumulate: is set, but d of groups is overwritten; leave it out");
     const std::string gpu(text("device", device)), table(text("plan_table", plan_table));

@@ -227,8 +227,9 @@ Object k_grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* 
     const Matrix a_scales = tensors.matrix("sfa", sfa), b_scales = tensors.matrix("sfb", sfb);
     const KOperand left = tensors.k_operand("a", a, a_scales), right = tensors.k_operand("b", b, b_scales);
     if (left.layout != right.layout)
-        throw Error(Errc::InvalidArgument, "b: must have as many dimensions as a: two where groups are columns of one "
-                                           "matrix, one where they are blocks; lay both out alike");
+        throw Error(Errc::InvalidArgument,
+                    "b: must have as many dimensions as a: two where groups are columns of one "
+                    "matrix, one where they are blocks; lay both out alike");
     KGroupedGemmArgs problem{.a = left.matrix,
                              .sfa = a_scales,
                              .b = right.matrix,
@@ -283,8 +284,9 @@ PyObject* called(Object (*)(const Imports&, Arguments...), PyObject* module, PyO
             return nullptr;
         }
         try {
-            return [&]<size_t... I>(std::index_sequence<I...>) { return Body(imports, args[I]...).release(); }
-            (std::index_sequence_for<Arguments...>());
+            return [&]<size_t... I>(std::index_sequence<I...>) {
+                return Body(imports, args[I]...).release();
+            }(std::index_sequence_for<Arguments...>());
         } catch (const Error& e) {
             raise(imports, e.code(), e.what());
         } catch (const std::bad_alloc&) {

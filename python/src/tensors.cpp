@@ -107,7 +107,7 @@ KOperand Tensors::k_operand(const char* name, PyObject* x, const Matrix& scales)
 
 Object Tensors::empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format,
                            const char* name) const {
-    std::array<Object, 3> extents;   // null ends the arguments
+    std::array<Object, 3> extents;  // null ends the arguments
     std::ranges::transform(shape, extents.begin(), integer);
     return call(imports_.empty_like, x, string(format).get(), string(name).get(), extents[0].get(), extents[1].get(),
                 extents[2].get());

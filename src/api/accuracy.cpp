@@ -71,7 +71,7 @@ double bound_of(DType d, double absolute, double exact, int64_t k_blocks) {
 
 /// What is known after some GEMMs.
 struct Tally {
-    double errors = 0, values = 0;   // sums of squares
+    double errors = 0, values = 0;  // sums of squares
     double largest = 0, worst = 0, of_bound = 0;
     int64_t rows = 0, nan = 0, nan_wrong = 0;
 
@@ -110,14 +110,13 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
             if (wrong) tally.of_bound = std::numeric_limits<double>::infinity();
             continue;
         }
-        const double error = d == exact[i] ? 0 : std::abs(d - exact[i]);   // equal infinities have no difference
+        const double error = d == exact[i] ? 0 : std::abs(d - exact[i]);  // equal infinities have no difference
         tally.errors += error * error;
         tally.values += exact[i] * exact[i];
         tally.largest = std::max(tally.largest, std::abs(exact[i]));
         tally.worst = std::max(tally.worst, error);
         if (error > 0)
-            tally.of_bound =
-                std::max(tally.of_bound, error / bound_of(args.d.dtype, absolute[i], exact[i], k_blocks));
+            tally.of_bound = std::max(tally.of_bound, error / bound_of(args.d.dtype, absolute[i], exact[i], k_blocks));
     }
     tally.rows += args.d.rows;
 }
@@ -151,7 +150,7 @@ Accuracy accuracy_of(const KGroupedGemmArgs& args, int64_t max_rows) {
     ThreadPool pool(0);
     Tally tally;
     const auto most = static_cast<uint32_t>(std::min<int64_t>(max_rows, layout.groups));
-    const uint32_t step = ceil_div(layout.groups, most);   // fewer groups, if they are more than rows
+    const uint32_t step = ceil_div(layout.groups, most);  // fewer groups, if they are more than rows
     for (uint32_t g = 0; g < layout.groups; g += step)
         add(tally, some_rows(gemm_of(args, g, layout.group(g)), max_rows / most), pool);
     return tally.accuracy();

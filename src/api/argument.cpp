@@ -11,7 +11,7 @@ namespace finegemm {
 
 namespace {
 
-constexpr int64_t kMaxExtent = INT32_MAX;   // coordinates of tensor maps are signed 32-bit numbers
+constexpr int64_t kMaxExtent = INT32_MAX;  // coordinates of tensor maps are signed 32-bit numbers
 
 [[noreturn, gnu::noinline, gnu::cold]] void reject_span(const Argument& a) {
     const std::string stack = a.count > 1 ? fmt::format("{} matrices of ", a.count) : "";
@@ -57,8 +57,7 @@ void Argument::check_device(Device wanted, const char* other) const {
     if (cuda && x.device.index < 0)
         reject(name, "is on cuda:{}, the index must not be negative; pass the device's index", x.device.index);
     if (x.device.type != wanted.type || (cuda && x.device.index != wanted.index))
-        reject(name, "is on {}, but {} is on {}; all must be on one device", name_of(x.device), other,
-               name_of(wanted));
+        reject(name, "is on {}, but {} is on {}; all must be on one device", name_of(x.device), other, name_of(wanted));
 }
 
 void Argument::check_pointer(int64_t alignment) const {
@@ -95,8 +94,7 @@ void Argument::check_steps_not_negative() const {
     if (empty()) return;
     if (row_step() < 0 || col_step() < 0)
         reject(name, "has strides [{}, {}], must not be negative; copy it", x.row_stride, x.col_stride);
-    if (stack_step() < 0)
-        reject(name, "has stride {} from matrix to matrix, must not be negative; copy it", stride);
+    if (stack_step() < 0) reject(name, "has stride {} from matrix to matrix, must not be negative; copy it", stride);
     check_span();
 }
 

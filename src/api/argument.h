@@ -21,11 +21,11 @@ std::string name_of(DType t);
 
 /// A matrix argument, or a stack of them, and its name in messages. Checks throw Error(InvalidArgument).
 struct Argument {
-    static constexpr int64_t kAlignment = 16;   // bytes: what the copy engine asks of addresses and rows
+    static constexpr int64_t kAlignment = 16;  // bytes: what the copy engine asks of addresses and rows
 
     const char* name;
     const ConstMatrix& x;
-    int64_t count = 1, stride = 0;   // of the stack; at least one matrix
+    int64_t count = 1, stride = 0;  // of the stack; at least one matrix
 
     bool empty() const { return x.rows == 0 || x.cols == 0; }
     bool has_shape(int64_t rows, int64_t cols) const { return x.rows == rows && x.cols == cols; }
@@ -67,8 +67,8 @@ void check_numbers(const NumbersArgument& numbers, Device wanted, const Argument
 /// What the scales of a matrix look like.
 struct Wanted {
     int64_t rows, cols;
-    const char* meaning;   // what a scale covers
-    const char* maker;     // of scales that are read; null for those that are written
+    const char* meaning;  // what a scale covers
+    const char* maker;    // of scales that are read; null for those that are written
 };
 Wanted scales_of_rows(const ConstMatrix& x, const char* meaning, const char* maker = nullptr);
 Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning, const char* maker = nullptr);

@@ -108,7 +108,12 @@ T known_part(const T& given, const char* name) {
 
 Matrix to_matrix(const finegemm_matrix& x, const char* name) {
     require_zero(x.reserved, name);
-    return {x.data, static_cast<DType>(x.dtype), x.rows, x.cols, x.row_stride, x.col_stride,
+    return {x.data,
+            static_cast<DType>(x.dtype),
+            x.rows,
+            x.cols,
+            x.row_stride,
+            x.col_stride,
             {static_cast<DeviceType>(x.device_type), x.device_index}};
 }
 
@@ -144,7 +149,7 @@ void from_options(const Options& o, finegemm_options& c) {
     c.batch_invariant = o.batch_invariant;
     c.cpu_threads = o.cpu_threads;
     c.cache_limit_bytes = o.cache_limit_bytes;
-    for_each_path(o, c, [](const char* name, const std::string& from, char(&to)[FINEGEMM_PATH_BYTES]) {
+    for_each_path(o, c, [](const char* name, const std::string& from, char (&to)[FINEGEMM_PATH_BYTES]) {
         if (from.size() >= sizeof to)
             reject(name, "has {} bytes, must be below {}; use a shorter path", from.size(), sizeof to);
         std::memcpy(to, from.c_str(), from.size() + 1);
@@ -222,7 +227,7 @@ std::string explain(const finegemm_shape& caller) {
     if (given.k_groups != 0) {
         constexpr const char* kKind = "beside k_groups";
         require_unset(given.groups, "groups", kKind);
-        check_group_count(given.k_groups, "k_groups");   // which C++ calls groups
+        check_group_count(given.k_groups, "k_groups");  // which C++ calls groups
         if (given.out_dtype != FINEGEMM_F32) require_unset(given.out_dtype, "out_dtype", kKind);
         return explain(KGroupedShape{.m = given.m,
                                      .n = given.n,

@@ -21,7 +21,7 @@ struct ContextState {
 
 private:
     static constexpr int32_t kMaxDevices = 64;
-    std::array<std::atomic<Backend*>, kMaxDevices + 1> made_{};   // the CPU's is the first
+    std::array<std::atomic<Backend*>, kMaxDevices + 1> made_{};  // the CPU's is the first
     std::mutex mutex_;
     std::vector<std::unique_ptr<Backend>> owned_;
 };

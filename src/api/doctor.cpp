@@ -63,7 +63,7 @@ struct Wish {
 
 /// What is to be said of a wish that another place was taken for; empty if it was not.
 std::string passed_over(const Wish& wish, const jit::Search& search) {
-    for (const std::string& tried : search.tried) {   // "path: why"; of a directory perhaps the path of a file in it
+    for (const std::string& tried : search.tried) {  // "path: why"; of a directory perhaps the path of a file in it
         const std::filesystem::path path = tried.substr(0, tried.find(": "));
         if (path == wish.path || path.parent_path() / "" == std::filesystem::path(wish.path) / "")
             return fmt::format("; not that of {}, as {}", wish.variable, tried);
@@ -85,7 +85,7 @@ void look_at_toolchain(const char* name, const jit::Search& search, const Wish& 
 std::string fault_of(const std::string& directory) {
     namespace fs = std::filesystem;
     std::error_code error;
-    fs::path nearest = fs::absolute(directory, error);   // that exists: it decides whether the rest can be made
+    fs::path nearest = fs::absolute(directory, error);  // that exists: it decides whether the rest can be made
     while (!fs::exists(fs::symlink_status(nearest, error)) && nearest.has_relative_path())
         nearest = nearest.parent_path();
     if (!fs::is_directory(nearest, error)) return fmt::format("{} is no directory", nearest.string());
@@ -98,9 +98,9 @@ Finding look_at_cache(const Options& options) {
     int64_t bytes = 0;
     const auto entries = cache.list();
     for (const auto& e : entries) bytes += e.bytes;
-    const std::string contents = fmt::format("{}: {} kernels, {:.1f} of {:.0f} MB", cache.directory(), entries.size(),
-                                             static_cast<double>(bytes) / 1e6,
-                                             static_cast<double>(options.cache_limit_bytes) / 1e6);
+    const std::string contents =
+        fmt::format("{}: {} kernels, {:.1f} of {:.0f} MB", cache.directory(), entries.size(),
+                    static_cast<double>(bytes) / 1e6, static_cast<double>(options.cache_limit_bytes) / 1e6);
     const std::string fault = fault_of(cache.directory());
     if (fault.empty()) return {"cache", State::Ok, contents, ""};
     return {"cache", State::Broken, fmt::format("{}; {}", contents, fault),

@@ -26,7 +26,7 @@ plan::DeviceSpec device_present() {
         const cuda::Device gpu(cuda::Driver::open(Options::from_environment().driver_path), 0);
         if (gpu.facts().major == 9 && gpu.facts().minor == 0) return spec_of(gpu.facts());
     } catch (const Error& e) {
-        if (e.code() != Errc::Unsupported) throw;   // else there is no driver or no GPU
+        if (e.code() != Errc::Unsupported) throw;  // else there is no driver or no GPU
     }
     return *plan::find_device(kDefaultDevice);
 }

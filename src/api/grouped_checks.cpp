@@ -9,7 +9,7 @@ namespace finegemm {
 
 namespace {
 
-constexpr const char* kGroups = "groups";   // the name of the argument
+constexpr const char* kGroups = "groups";  // the name of the argument
 constexpr int64_t kMaxAlignment = 1 << 30;
 /// Rows of the smallest tile: a tile reads the index of its first row only, so none may have rows of two groups.
 constexpr int64_t kMinIndexAlignment = 64;
@@ -54,8 +54,7 @@ void check_alignment(int64_t alignment, int64_t least, GroupForm form) {
 }
 
 void check_expected_rows(int64_t rows) {
-    if (rows < 0)
-        reject(kGroups, "has expected_rows {}, must not be negative; 0 lets the library guess", rows);
+    if (rows < 0) reject(kGroups, "has expected_rows {}, must not be negative; 0 lets the library guess", rows);
 }
 
 void check_form(const Groups& groups) {

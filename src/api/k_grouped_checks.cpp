@@ -21,8 +21,9 @@ void check_blocks(const KGroupedGemmArgs& args, const Argument& a, const Argumen
                    "without gaps; make it contiguous",
                    x.x.row_stride, x.x.cols);
     if (args.offsets_device.type != DeviceType::Cpu)
-        reject("offsets", "are not on the CPU, must be there where groups are blocks, whose rows are as long as their "
-                          "groups; copy them to the host, or lay groups out as columns");
+        reject("offsets",
+               "are not on the CPU, must be there where groups are blocks, whose rows are as long as their "
+               "groups; copy them to the host, or lay groups out as columns");
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ std::string default_cache_dir(const Variables& variables) {
     if (const char* cache = variables("XDG_CACHE_HOME"); cache && *cache == '/')
         return std::string(cache) + "/finegemm";
     if (const char* home = variables("HOME"); home && *home == '/') return std::string(home) + "/.cache/finegemm";
-    return {};   // no disk cache
+    return {};  // no disk cache
 }
 
 }  // namespace
@@ -65,8 +65,7 @@ Options options_from(const Variables& variables) {
         o.cpu_threads = static_cast<int32_t>(read_number("FINEGEMM_CPU_THREADS", v, kMaxThreads));
     if (const char* v = set("FINEGEMM_PACK")) o.use_pack = read_switch("FINEGEMM_PACK", v);
     if (const char* v = set("FINEGEMM_CHECK")) o.check_values = read_switch("FINEGEMM_CHECK", v);
-    if (const char* v = set("FINEGEMM_BATCH_INVARIANT"))
-        o.batch_invariant = read_switch("FINEGEMM_BATCH_INVARIANT", v);
+    if (const char* v = set("FINEGEMM_BATCH_INVARIANT")) o.batch_invariant = read_switch("FINEGEMM_BATCH_INVARIANT", v);
     if (const std::string v = text("FINEGEMM_COMPILER", "nvrtc"); v == "nvcc") o.compiler = Compiler::Nvcc;
     else if (v != "nvrtc") reject("FINEGEMM_COMPILER", v, "must be nvrtc or nvcc");
     return o;

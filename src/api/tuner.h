@@ -18,7 +18,7 @@ struct TimedKernel {
 
 /// What the times of one shape say.
 struct Tuned {
-    TimedKernel fastest, usual;   // usual: what is taken without a user's table
+    TimedKernel fastest, usual;  // usual: what is taken without a user's table
     bool recorded = false;
     double gain() const { return usual.us / fastest.us - 1; }
 };

@@ -9,8 +9,7 @@
 
 namespace finegemm {
 
-WholeFile::WholeFile(std::string path)
-    : path_(std::move(path)), part_(path_ + ".part"), out_(part_, std::ios::binary) {
+WholeFile::WholeFile(std::string path) : path_(std::move(path)), part_(path_ + ".part"), out_(part_, std::ios::binary) {
     if (!out_) fail();
 }
 

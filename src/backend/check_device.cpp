@@ -40,8 +40,8 @@ public:
     std::vector<float> of(const ConstStack& scales) const {
         const ConstMatrix& s = scales.matrix;
         const auto reach = [](int64_t count, int64_t stride) { return count > 1 ? (count - 1) * stride : 0; };
-        return of(static_cast<const float*>(s.data), reach(scales.count, scales.stride) + reach(s.rows, s.row_stride) +
-                                                         reach(s.cols, s.col_stride) + 1);
+        return of(static_cast<const float*>(s.data),
+                  reach(scales.count, scales.stride) + reach(s.rows, s.row_stride) + reach(s.cols, s.col_stride) + 1);
     }
 
 private:

@@ -20,9 +20,7 @@ public:
     explicit CpuBackend(const Options& options)
         : batch_invariant_(options.batch_invariant), pool_(options.cpu_threads) {}
 
-    void gemm(const GemmArgs& args, const GemmOptions& options) override {
-        cpu_gemm(args, decided(options), pool_);
-    }
+    void gemm(const GemmArgs& args, const GemmOptions& options) override { cpu_gemm(args, decided(options), pool_); }
     void grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options) override {
         cpu_grouped_gemm(args, options, pool_);
     }
@@ -41,9 +39,7 @@ public:
         check_group_numbers(args);
         check_group_scales(args);
     }
-    void check_k_groups(const KGroupedGemmArgs& args, const GemmOptions&) override {
-        check_k_group_scales(args);
-    }
+    void check_k_groups(const KGroupedGemmArgs& args, const GemmOptions&) override { check_k_group_scales(args); }
 
 private:
     GemmOptions decided(GemmOptions options) const {

@@ -129,9 +129,8 @@ void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool
     if (args.a.cols == 0 && options.accumulate) return;
     const bool model = options.numerics == Numerics::Hopper && args.a.cols > 0;
     const Arithmetic kernel = model ? arithmetic_of(problem_of(args, options), options.config) : Arithmetic{};
-    for_each_tile(args, pool, [&](const CpuTile& tile) {
-        cpu_gemm_tile(tile, options.numerics, kernel, options.accumulate);
-    });
+    for_each_tile(args, pool,
+                  [&](const CpuTile& tile) { cpu_gemm_tile(tile, options.numerics, kernel, options.accumulate); });
 }
 
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d) {

@@ -50,7 +50,7 @@ void write_zeros(const CpuTile& t) {
 void cpu_grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options, ThreadPool& pool) {
     const GroupLayout layout = layout_of(args);
     const std::vector<GroupRun> runs = runs_of(layout);
-    std::vector<int64_t> ends;   // of each run's tiles, in one count for all
+    std::vector<int64_t> ends;  // of each run's tiles, in one count for all
     for (const GroupRun& run : runs)
         ends.push_back((ends.empty() ? 0 : ends.back()) + cpu_tiles_of(run.rows.size(), args.d.matrix.cols));
     pool.parallel_for(ends.empty() ? 0 : ends.back(), [&](int64_t i) {
@@ -58,7 +58,7 @@ void cpu_grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options, T
         const GemmArgs part = gemm_of(args, runs[at], layout.stacked);
         const CpuTile tile = cpu_tile_at(part, at == 0 ? i : i - ends[at - 1]);
         if (runs[at].group < 0) write_zeros(tile);
-        else cpu_gemm_tile(tile, options.numerics, Arithmetic{});   // a row's bits depend on its group alone
+        else cpu_gemm_tile(tile, options.numerics, Arithmetic{});  // a row's bits depend on its group alone
     });
 }
 

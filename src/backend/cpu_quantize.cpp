@@ -16,7 +16,7 @@ namespace finegemm::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-using Floats = hn::CappedTag<float, 16>;   // a number of lanes that divides the columns
+using Floats = hn::CappedTag<float, 16>;  // a number of lanes that divides the columns
 using Ints = hn::RebindToSigned<Floats>;
 using FloatVector = hn::Vec<Floats>;
 using IntVector = hn::Vec<Ints>;
@@ -65,7 +65,7 @@ HWY_INLINE IntVector e4m3_of_floats(FloatVector x) {
     const IntVector bits = hn::BitCast(d, x), magnitude = hn::And(bits, hn::Set(d, 0x7fffffff));
     const IntVector sign = hn::And(hn::ShiftRight<24>(bits), hn::Set(d, 0x80));
     const IntVector most = hn::Min(magnitude, hn::Set(d, static_cast<int32_t>(float_bits(kE4m3Max))));
-    const FloatVector unit = hn::Set(Floats(), 0x1p14f);   // its last bit is the subnormals' step: the addition rounds
+    const FloatVector unit = hn::Set(Floats(), 0x1p14f);  // its last bit is the subnormals' step: the addition rounds
     const IntVector subnormal =
         hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(Floats(), most), unit)), hn::BitCast(d, unit));
     const IntVector odd = hn::And(hn::ShiftRight<20>(most), hn::Set(d, 1));
@@ -123,7 +123,7 @@ float cpu_quantize_block(const CpuQuantizeBlock& block, bool power_of_two) {
 
 void cpu_quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                   const QuantizeOptions& options, ThreadPool& pool) {
-    constexpr int64_t kTaskRows = 16;   // of 1x128 blocks: enough work to be worth a turn of a thread
+    constexpr int64_t kTaskRows = 16;  // of 1x128 blocks: enough work to be worth a turn of a thread
     const int64_t height = shape == ScaleShape::Rows ? 1 : kScaleBlock, task = std::max(height, kTaskRows);
     const auto quantize_band = [&](int64_t row) {
         float* const scale = static_cast<float*>(scales.data) + row / height * scales.row_stride;

@@ -15,7 +15,7 @@ struct CpuQuantizeBlock {
     const void* x;
     uint8_t* q;
     DType dtype;
-    int64_t rows, cols;   // cols: a multiple of 16
+    int64_t rows, cols;  // cols: a multiple of 16
     int64_t x_row_stride, q_row_stride;
 };
 

@@ -96,8 +96,7 @@ template <typename T>
 void scales_of_cols(const CpuTile& t, int64_t kb, T* scales) {
     std::fill_n(scales, kCpuTileCols, T{0});
     const bool rows = has_row_b_scales(t.args);
-    for (int64_t c = 0; c < t.cols; ++c)
-        scales[c] = scale_at(t.args.sfb, rows ? t.col + c : t.col / kBlock, kb);
+    for (int64_t c = 0; c < t.cols; ++c) scales[c] = scale_at(t.args.sfb, rows ? t.col + c : t.col / kBlock, kb);
 }
 
 /// sums[Rows x 2 vectors] += (A * B) * (sfa * sfb): the block is summed in registers, then scaled.
@@ -233,7 +232,7 @@ struct HopperBlock {
 struct HopperScales {
     bool wgmma;
     float row[kCpuTileRows], col[kCpuTileCols];
-    FactorOperand row_parts[kCpuTileRows], col_parts[kCpuTileCols];   // if `wgmma`
+    FactorOperand row_parts[kCpuTileRows], col_parts[kCpuTileCols];  // if `wgmma`
 
     void load(const CpuTile& t, int64_t kb) {
         for (int64_t r = 0; r < t.rows; ++r) row[r] = scale_at(t.args.sfa, t.row + r, kb);

@@ -17,7 +17,7 @@ plan::DeviceSpec spec_of(const cuda::DeviceFacts& facts) {
         spec.hbm_bytes_per_us = facts.memory_bytes_per_us * kReachedBandwidth;
         spec.l2_adds_per_us *= spec.hbm_bytes_per_us / known;
     }
-    std::string word;   // whole words: " H20" is also the beginning of " H200"
+    std::string word;  // whole words: " H20" is also the beginning of " H200"
     for (const char c : facts.name + ' ') {
         if (c >= 'A' && c <= 'Z') {
             word += static_cast<char>(c - 'A' + 'a');

@@ -49,7 +49,7 @@ std::vector<GroupRun> runs_of_indices(const GroupLayout& layout) {
 std::vector<GroupRun> runs_of(const GroupLayout& layout) {
     if (layout.indices) return runs_of_indices(layout);
     std::vector<GroupRun> runs;
-    uint32_t taken = 0;   // rows up to here have a group: numbers that do not ascend could give them to another one
+    uint32_t taken = 0;  // rows up to here have a group: numbers that do not ascend could give them to another one
     for (uint32_t i = 0; i < layout.segments(); ++i) {
         RowRange rows = layout.segment(i);
         if (!layout.stacked) rows.begin = max(rows.begin, taken);

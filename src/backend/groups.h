@@ -19,7 +19,7 @@ KGroupLayout layout_of(const KGroupedGemmArgs& args);
 
 /// Neighbouring rows of one group; of matrix `group` where groups are stacked.
 struct GroupRun {
-    int32_t group;   // -1: of none, in a layout of indices
+    int32_t group;  // -1: of none, in a layout of indices
     RowRange rows;
     bool operator==(const GroupRun&) const = default;
 };

@@ -140,7 +140,7 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
     const auto k = static_cast<uint32_t>(args.a.cols);
     const auto loads = [&](const char* name, const ConstMatrix& x, const LoadBoxes& boxes) {
         const TensorMap last = map_of(name, x, boxes.last);
-        const bool one_map = boxes.whole == boxes.last || x.rows < boxes.whole.rows;   // no tile is whole, or all are
+        const bool one_map = boxes.whole == boxes.last || x.rows < boxes.whole.rows;  // no tile is whole, or all are
         return TileLoads{one_map ? last : map_of(name, x, boxes.whole), last};
     };
     const bool streaming = m <= kStreamingRows;
@@ -159,7 +159,9 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
                           .accumulate = key.accumulate != 0,
                           .prefetch_weights = key.prefetch_weights != 0,
                           .a = loads("a", args.a, a_boxes(c, m)),
-                          .b = loads("b", args.b, b_boxes(c, n))}, {}, {}},
+                          .b = loads("b", args.b, b_boxes(c, n))},
+                         {},
+                         {}},
               .grid = 0,
               .kernel = &kernel.kernel};
     for (uint32_t run = 1; run < runs(c); ++run) call.params.b_runs[run - 1] = map_of("b", args.b, b_run_box(c, run));

@@ -83,7 +83,7 @@ struct GroupedKey {
 /// The same of K-grouped calls. Sizes on the host are not part of it, nor is what depends on them kept.
 struct KGroupedKey {
     CallKey call;
-    const int32_t* offsets;   // null: on the host
+    const int32_t* offsets;  // null: on the host
     int64_t groups, d_stack;
     bool operator==(const KGroupedKey&) const = default;
 };

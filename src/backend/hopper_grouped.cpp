@@ -21,7 +21,7 @@ plan::Problem problem_of(const GroupedGemmArgs& args, const GemmOptions& options
     return {.m = static_cast<uint32_t>(std::min(capacity(args), most)),
             .n = static_cast<uint32_t>(args.d.matrix.cols),
             .k = static_cast<uint32_t>(args.a.matrix.cols),
-            .batch_invariant = false,   // all kernels are
+            .batch_invariant = false,  // all kernels are
             .num_sms = static_cast<uint32_t>(options.num_sms),
             .b_scales = ScaleBlocks::Blocks,
             .output = Output::BF16,
@@ -70,27 +70,26 @@ GroupedCall HopperBackend::prepare(const GroupedGemmArgs& args, const GemmKernel
 
     GroupedCall call{.params = {}, .grid = 0, .kernel = &kernel.kernel};
     GroupedParams& p = call.params;
-    static_cast<GemmParams&>(p) = {
-        .raster = raster_of_columns(c, problem.n),
-        .m = 0,
-        .n = problem.n,
-        .k_blocks = problem.k_blocks(),
-        .a_rows_of_last = 0,
-        .b_rows_of_last = b_rows_of_last(c, problem.n),
-        .a_policy = streaming ? kEvictLast : kEvictNormal,
-        .b_policy = streaming ? kEvictFirst : kEvictNormal,
-        .sfa = view_of(args.sfa.matrix),
-        .sfb = view_of(args.sfb.matrix),
-        .d_data = args.d.matrix.data,
-        .d_row_stride = args.d.matrix.row_stride,
-        .accumulate = 0,
-        .prefetch_weights = 0,
-        .a = {.whole = rows(a_rows), .last = {}},
-        .b = {.whole = map_of("b", args.b, b.whole), .last = map_of("b", args.b, b.last)}};
+    static_cast<GemmParams&>(p) = {.raster = raster_of_columns(c, problem.n),
+                                   .m = 0,
+                                   .n = problem.n,
+                                   .k_blocks = problem.k_blocks(),
+                                   .a_rows_of_last = 0,
+                                   .b_rows_of_last = b_rows_of_last(c, problem.n),
+                                   .a_policy = streaming ? kEvictLast : kEvictNormal,
+                                   .b_policy = streaming ? kEvictFirst : kEvictNormal,
+                                   .sfa = view_of(args.sfa.matrix),
+                                   .sfb = view_of(args.sfb.matrix),
+                                   .d_data = args.d.matrix.data,
+                                   .d_row_stride = args.d.matrix.row_stride,
+                                   .accumulate = 0,
+                                   .prefetch_weights = 0,
+                                   .a = {.whole = rows(a_rows), .last = {}},
+                                   .b = {.whole = map_of("b", args.b, b.whole), .last = map_of("b", args.b, b.last)}};
     for (uint32_t run = 1; run < runs(c); ++run) p.b_runs[run - 1] = map_of("b", args.b, b_run_box(c, run));
     set_boxes_of_d(p, c, args.d);
     p.groups = layout_of(args);
-    p.both_ends = streaming;   // else a wave of tiles shall be of few groups, whose operands then are in L2
+    p.both_ends = streaming;  // else a wave of tiles shall be of few groups, whose operands then are in L2
     for (uint32_t i = 0; i < kRowBoxes; ++i) p.a_rows[i] = rows(std::min(1u << i, a_rows));
     p.expected = ExpectedGroups::of(c, p.raster, expected);
     p.sfa_stride = args.sfa.stride;

@@ -60,7 +60,7 @@ KGroupedParams HopperBackend::params_of(const KGroupedCall& call, const KGrouped
     p.blocks = args.layout == KLayout::Blocks;
     for (uint32_t i = 0; p.blocks && i < count; ++i) {
         const GemmArgs group = gemm_of(args, first + i, all.group(first + i));
-        if (group.a.cols == 0) continue;   // nothing is loaded
+        if (group.a.cols == 0) continue;  // nothing is loaded
         p.a_blocks[i] = map_of("a", group.a, load_box(call.config.tile_m));
         p.b_blocks[i] = map_of("b", group.b, load_box(call.config.tile_n));
     }

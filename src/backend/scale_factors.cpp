@@ -13,9 +13,9 @@ namespace finegemm {
 
 namespace {
 
-constexpr int32_t kFraction = 25;           // bits that an addend keeps below the largest exponent
-constexpr int32_t kLeastExponent = -133;    // that counts as the largest
-constexpr int32_t kProductFraction = 14;    // bits of a product of two mantissas
+constexpr int32_t kFraction = 25;         // bits that an addend keeps below the largest exponent
+constexpr int32_t kLeastExponent = -133;  // that counts as the largest
+constexpr int32_t kProductFraction = 14;  // bits of a product of two mantissas
 
 /// 2^exponent, exactly; of any that a sum of products has.
 double power_of_two(int32_t exponent) { return std::bit_cast<double>(static_cast<int64_t>(exponent + 1023) << 52); }
@@ -36,7 +36,7 @@ FactorOperand factor_operand(float scale) {
         const auto biased = static_cast<int32_t>(bits >> 23 & 255), fraction = static_cast<int32_t>(bits >> 16 & 127);
         const int32_t magnitude = biased > 0 ? fraction + 128 : fraction;
         operand.mantissa[i] = bits >> 31 ? -magnitude : magnitude;
-        operand.exponent[i++] = std::max(biased, 1) - 127;   // subnormal numbers are not normalised
+        operand.exponent[i++] = std::max(biased, 1) - 127;  // subnormal numbers are not normalised
     }
     return operand;
 }
@@ -47,7 +47,7 @@ float wgmma_factor(const FactorOperand& a, const FactorOperand& b) {
     int32_t largest = kLeastExponent;
     for (const auto [i, j] : kPairs)
         if (a.mantissa[i] != 0 && b.mantissa[j] != 0) largest = std::max(largest, a.exponent[i] + b.exponent[j]);
-    int64_t total = 0;   // in units of 2^(largest - kFraction)
+    int64_t total = 0;  // in units of 2^(largest - kFraction)
     for (const auto [i, j] : kPairs) {
         const int64_t product = int64_t{a.mantissa[i]} * b.mantissa[j];
         const int32_t down = std::min(largest - a.exponent[i] - b.exponent[j], 63);

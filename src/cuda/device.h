@@ -13,10 +13,10 @@ struct DeviceFacts {
     int index = 0;
     int major = 0, minor = 0;
     uint32_t sms = 0;
-    uint32_t smem_bytes = 0;   // largest dynamic shared memory of a CTA
+    uint32_t smem_bytes = 0;  // largest dynamic shared memory of a CTA
     uint32_t l2_bytes = 0;
     double clock_ghz = 0;
-    double memory_bytes_per_us = 0;   // nominal
+    double memory_bytes_per_us = 0;  // nominal
 };
 
 /// Retains the primary context, which is the one that the CUDA run-time API and so every framework uses.

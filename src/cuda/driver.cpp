@@ -85,15 +85,15 @@ void resolve_all(const Resolver& resolve, Api& api) {
 }  // namespace
 
 std::shared_ptr<const Driver> Driver::open(const std::string& library) {
-    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);   // never closed: the driver does not survive it
+    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: the driver does not survive it
     if (!handle)
         throw Error(Errc::Unsupported,
                     fmt::format("no CUDA driver: {}; install NVIDIA's driver, or run on the CPU", dlerror()));
     const auto get = reinterpret_cast<GetProcAddress>(dlsym(handle, "cuGetProcAddress_v2"));
     if (!get)
-        throw Error(Errc::Unsupported,
-                    fmt::format("{} has no cuGetProcAddress_v2: the driver is older than CUDA 12.0 (525); update it",
-                                library));
+        throw Error(
+            Errc::Unsupported,
+            fmt::format("{} has no cuGetProcAddress_v2: the driver is older than CUDA 12.0 (525); update it", library));
     auto driver = std::make_shared<Driver>();
     resolve_all({get, library}, driver->api);
     const Result result = driver->api.Init(0);

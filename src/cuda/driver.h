@@ -19,7 +19,7 @@ using ContextHandle = struct ContextTag*;
 using StreamHandle = void*;
 using LibraryHandle = struct LibraryTag*;
 using KernelHandle = struct KernelTag*;
-using FunctionHandle = struct FunctionTag*;   // a kernel in one context
+using FunctionHandle = struct FunctionTag*;  // a kernel in one context
 
 // CUlaunchAttributeID: cluster dimension, programmatic stream serialisation.
 inline constexpr int kClusterDimension = 4, kProgrammaticSerialization = 6;
@@ -79,7 +79,7 @@ struct Api {
     Result (*LibraryLoadData)(LibraryHandle*, const void*, void*, void*, unsigned, void*, void*, unsigned);
     Result (*LibraryUnload)(LibraryHandle);
     Result (*LibraryGetKernel)(KernelHandle*, LibraryHandle, const char*);
-    Result (*KernelGetFunction)(FunctionHandle*, KernelHandle);   // of the current context
+    Result (*KernelGetFunction)(FunctionHandle*, KernelHandle);  // of the current context
     Result (*FuncSetAttribute)(FunctionHandle, int attribute, int value);
     Result (*OccupancyMaxActiveClusters)(int*, FunctionHandle, const LaunchConfig*);
     Result (*OccupancyMaxActiveBlocksPerMultiprocessor)(int*, FunctionHandle, int block, size_t smem);
@@ -111,7 +111,7 @@ public:
     static std::shared_ptr<const Driver> open(const std::string& library = "libcuda.so.1");
 
     Api api{};
-    int version = 0;   // 12040 is CUDA 12.4
+    int version = 0;  // 12040 is CUDA 12.4
     int devices = 0;
 
     /// Throws Error(Driver) that names the call and the driver's reason.

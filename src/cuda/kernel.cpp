@@ -9,7 +9,7 @@ namespace finegemm::cuda {
 
 namespace {
 
-constexpr int kRelaxed = 2;   // CU_STREAM_CAPTURE_MODE_RELAXED
+constexpr int kRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 
 /// While it lives, this thread may do what a capturing stream of the process would otherwise forbid: load kernels.
 class RelaxedCapture {
@@ -23,7 +23,7 @@ public:
 
 private:
     const Driver& driver_;
-    int mode_ = kRelaxed;   // then the thread's own, to be put back
+    int mode_ = kRelaxed;  // then the thread's own, to be put back
 };
 
 /// A launch's configuration, with room for the attributes that it points to.

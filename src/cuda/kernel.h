@@ -36,7 +36,7 @@ private:
     const std::string entry_;
     const LaunchShape shape_;
     LibraryHandle library_ = nullptr;
-    FunctionHandle function_ = nullptr;   // of the device's primary context: launched faster than a CUkernel
+    FunctionHandle function_ = nullptr;  // of the device's primary context: launched faster than a CUkernel
     uint32_t resident_ = 0;
 };
 

@@ -23,9 +23,9 @@ int swizzle_code(Swizzle swizzle) {
 }  // namespace
 
 TensorMap encode(const Driver& driver, const GlobalMatrix& matrix, const TmaBox& box) {
-    TensorMap map[1];   // an array lies here: a result would lie where the caller has room, which GCC 12 may not align
+    TensorMap map[1];  // an array lies here: a result would lie where the caller has room, which GCC 12 may not align
     const uint64_t dims[] = {matrix.cols, matrix.rows, matrix.count};
-    const uint64_t strides[] = {matrix.row_stride_bytes, matrix.stride_bytes};   // checked even if there is one row
+    const uint64_t strides[] = {matrix.row_stride_bytes, matrix.stride_bytes};  // checked even if there is one row
     const uint32_t extents[] = {box.cols, box.rows, 1};
     const uint32_t steps[] = {1, 1, 1};
     const int type = box.element_bytes == 1 ? kUint8 : box.element_bytes == 2 ? kBf16 : kFloat32;
@@ -34,13 +34,13 @@ TensorMap encode(const Driver& driver, const GlobalMatrix& matrix, const TmaBox&
     const bool aligned = reinterpret_cast<uint64_t>(matrix.data) % 128 == 0 && matrix.row_stride_bytes % 128 == 0 &&
                          matrix.stride_bytes % 128 == 0;
     const uint32_t rank = matrix.count > 0 ? 3 : 2;
-    const Result result = driver.api.TensorMapEncodeTiled(map, type, rank, const_cast<void*>(matrix.data), dims,
-                                                          strides, extents, steps, 0, swizzle_code(box.swizzle),
-                                                          aligned ? kPromote256 : kPromote128, 0);
+    const Result result =
+        driver.api.TensorMapEncodeTiled(map, type, rank, const_cast<void*>(matrix.data), dims, strides, extents, steps,
+                                        0, swizzle_code(box.swizzle), aligned ? kPromote256 : kPromote128, 0);
     if (result != 0)
-        driver.check(result, fmt::format("cuTensorMapEncodeTiled({} x {} at {}, rows every {} bytes, box {} x {})",
-                                         matrix.rows, matrix.cols, matrix.data, matrix.row_stride_bytes, box.rows,
-                                         box.cols));
+        driver.check(result,
+                     fmt::format("cuTensorMapEncodeTiled({} x {} at {}, rows every {} bytes, box {} x {})", matrix.rows,
+                                 matrix.cols, matrix.data, matrix.row_stride_bytes, box.rows, box.cols));
     return map[0];
 }
 

@@ -12,7 +12,7 @@ struct GlobalMatrix {
     const void* data = nullptr;
     uint64_t rows = 0, cols = 0;
     uint64_t row_stride_bytes = 0;
-    uint64_t count = 0, stride_bytes = 0;   // of a stack of such matrices; count 0: a single one, which has no index
+    uint64_t count = 0, stride_bytes = 0;  // of a stack of such matrices; count 0: a single one, which has no index
     bool operator==(const GlobalMatrix&) const = default;
 };
 

@@ -74,7 +74,7 @@ std::optional<Contents> load(const std::string& path, bool& damaged) {
     const File file(path, O_RDONLY);
     if (!file) return {};
     damaged = true;
-    struct stat info {};
+    struct stat info{};
     Header header;
     if (fstat(file.fd(), &info) != 0 || !read_all(file.fd(), reinterpret_cast<char*>(&header), sizeof header))
         return {};
@@ -100,7 +100,7 @@ public:
         using Clock = std::chrono::steady_clock;
         const auto deadline = Clock::now() + patience;
         while (file_) {
-            struct flock range {};
+            struct flock range{};
             range.l_type = F_WRLCK;
             range.l_whence = SEEK_SET;
             range.l_start = offset_;

@@ -9,7 +9,7 @@ namespace finegemm::jit {
 namespace {
 
 #ifdef FINEGEMM_RACECHECK
-constexpr std::string_view kDefines = "#define FINEGEMM_EVERY_LANE_ARRIVES\n";   // core/arrivals.h says why
+constexpr std::string_view kDefines = "#define FINEGEMM_EVERY_LANE_ARRIVES\n";  // core/arrivals.h says why
 #else
 constexpr std::string_view kDefines;
 #endif

@@ -14,7 +14,7 @@ namespace finegemm::jit {
 
 namespace {
 
-constexpr uint32_t kFmul = 0x220, kFfma = 0x223, kBra = 0x947;   // with registers; BRA to a place in the kernel
+constexpr uint32_t kFmul = 0x220, kFfma = 0x223, kBra = 0x947;  // with registers; BRA to a place in the kernel
 constexpr uint32_t kNoRegister = 255, kNoBarrier = 7;
 
 struct Instruction {
@@ -24,14 +24,14 @@ struct Instruction {
         const uint64_t word = from < 64 ? low >> from : high >> (from - 64);
         return static_cast<uint32_t>(word & ((uint64_t{1} << count) - 1));
     }
-    void set(uint32_t bit, bool value) {   // of the upper half
+    void set(uint32_t bit, bool value) {  // of the upper half
         const uint64_t mask = uint64_t{1} << (bit - 64);
         high = value ? high | mask : high & ~mask;
     }
     bool multiplies() const { return bits(0, 12) == kFmul || bits(0, 12) == kFfma; }
     uint32_t operands() const { return bits(0, 12) == kFfma ? 3 : 2; }
     uint32_t target() const { return bits(16, 8); }
-    uint32_t operand(uint32_t i) const { return bits(24 + i * 8 + (i == 2 ? 24 : 0), 8); }   // bits 24, 32 and 64
+    uint32_t operand(uint32_t i) const { return bits(24 + i * 8 + (i == 2 ? 24 : 0), 8); }  // bits 24, 32 and 64
     uint32_t stall() const { return bits(105, 4); }
     bool waits() const { return bits(116, 6) != 0; }
     bool signals() const { return bits(110, 3) != kNoBarrier || bits(113, 3) != kNoBarrier; }
@@ -41,8 +41,8 @@ struct Instruction {
     void set_reuse(uint32_t operand, bool reuse) { set(122 + operand, reuse); }
     /// Where a branch at instruction `at` leads to.
     int64_t destination(size_t at) const {
-        const uint64_t upper = low >> 34 | high << 30;   // 48 bits
-        const int64_t offset = static_cast<int64_t>(upper << 16) >> 8 | bits(16, 8);   // in units of 4 bytes
+        const uint64_t upper = low >> 34 | high << 30;                                // 48 bits
+        const int64_t offset = static_cast<int64_t>(upper << 16) >> 8 | bits(16, 8);  // in units of 4 bytes
         return static_cast<int64_t>(at) + 1 + offset / 4;
     }
 };
@@ -104,7 +104,7 @@ void keep_operands(Instruction& now, const Instruction& next) {
 
 size_t set_turns_of_run(std::span<Instruction> run, const std::vector<bool>& entered, size_t first, uint32_t every) {
     size_t count = 0;
-    uint32_t since = 0;   // the last instruction at which others had a turn
+    uint32_t since = 0;  // the last instruction at which others had a turn
     for (size_t i = 0; i + 1 < run.size(); ++i) {
         Instruction& now = run[i];
         if (!now.multiplies() || !now.is_free()) {

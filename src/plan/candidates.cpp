@@ -23,6 +23,7 @@ struct Candidate {
 // (bench/results/sweep_h200.json). Small tiles stream weights for few rows, two CTAs to an SM; K is split over a
 // cluster where tiles do not fill the device. 128x32 alone and 64x16 of one warpgroup are hardly ever the best, but
 // batch invariance asks for them.
+// clang-format off
 constexpr auto kCandidates = std::to_array<Candidate>({
     {{64, 16, 10, 1, 1, kAlone, 2}, {0.156, 0.140, 0.58}},
     {{64, 16, 10, 2, 1, kAlone, 2}, {0.172, 0.128, 0.57}},
@@ -68,10 +69,12 @@ constexpr auto kCandidates = std::to_array<Candidate>({
     {{256, 128, 4, 2, 1, kAlone, 1}, {0.725, 0.725, 1.56}},
     {{256, 128, 4, 2, 2, kShareA, 1}, {0.749, 0.749, 1.73}},
 });
+// clang-format on
 
 // For groups of rows, of 16 measured kernels: over 196 shapes (bench/results/sweep_grouped_h200.json) the best of these
 // twelve takes 1.001 of the best of all. More of them do not help, as the host does not know how many rows a group has:
 // what the planner takes needs 1.022 of the best, with them or without.
+// clang-format off
 constexpr auto kGrouped = std::to_array<Candidate>({
     {{64, 32, 8, 1, 1, kAlone, 2}, {0.184, 0.184, 0.49, 0.50}},
     {{64, 64, 6, 1, 1, kAlone, 2}, {0.317, 0.216, 0.41, 0.50}},
@@ -86,9 +89,11 @@ constexpr auto kGrouped = std::to_array<Candidate>({
     {{192, 128, 4, 3, 1, kAlone, 1}, {0.634, 0.634, 0.83, 0.60}},
     {{256, 128, 4, 2, 2, kShareA, 1}, {0.780, 0.780, 1.41, 0.84}},
 });
+// clang-format on
 
 // With scales for each row of B, which training takes. 128x128 tiles, whose scales the tensor cores multiply, are best
 // for most of 89 shapes (bench/results/sweep_1d1d_bf16_h200.json), wherever they do not end in a nearly empty wave.
+// clang-format off
 constexpr auto kRowCandidates = std::to_array<Candidate>({
     {{64, 64, 5, 1, 1, kAlone, 2}, {0.317, 0.228, 0.35}},
     {{128, 64, 7, 2, 1, kAlone, 1}, {0.299, 0.299, 0.38}},
@@ -96,10 +101,12 @@ constexpr auto kRowCandidates = std::to_array<Candidate>({
     {{128, 192, 4, 2, 1, kAlone, 1}, {0.687, 0.687, 1.02}},
     {{192, 96, 5, 3, 1, kAlone, 1}, {0.560, 0.560, 0.76}},
 });
+// clang-format on
 
 // The same with D in f32, which may be added to: where K is short it is best brought for that (brings_d), and a stage
 // less leaves room. 136 columns fill waves that 128 do not: at 2112x4096x7168 four, which take 0.89 of five. What is
 // chosen takes 1.005 of the best over 208 shapes (bench/results/sweep_1d1d_h200.json).
+// clang-format off
 constexpr auto kRowF32Candidates = std::to_array<Candidate>({
     {{64, 64, 5, 1, 1, kAlone, 2}, {0.315, 0.242, 0.84, 0, 1.04}},
     {{128, 64, 7, 2, 1, kAlone, 1}, {0.295, 0.295, 0.90, 0, 1.04}},
@@ -109,6 +116,7 @@ constexpr auto kRowF32Candidates = std::to_array<Candidate>({
     {{192, 96, 5, 3, 1, kAlone, 1}, {0.569, 0.569, 1.80}},
     {{128, 136, 5, 2, 1, kAlone, 1}, {0.493, 0.493, 1.68}},
 });
+// clang-format on
 
 /// For groups of K, which have waves enough without the last one.
 constexpr auto kKGroupedCandidates = [] {
@@ -143,7 +151,7 @@ constexpr auto kKGroupedConfigs = configs_of(kKGroupedCandidates, kKGroupedKind)
 struct List {
     Kind kind;
     std::span<const GemmConfig> configs;
-    std::span<const Candidate> candidates;   // the same, with their rates
+    std::span<const Candidate> candidates;  // the same, with their rates
 };
 constexpr List kLists[] = {{kPlainKind, kConfigs, kCandidates},
                            {kGroupedKind, kGroupedConfigs, kGrouped},

@@ -71,7 +71,7 @@ std::string explain_command(const Problem& p) {
     add("--expected-rows", p.group_rows);
     add("--alignment", p.alignment);
     add("--k-groups", p.k_groups);
-    if (p.k_groups == 0 && p.b_scales == ScaleBlocks::Rows) {   // which groups of K always have
+    if (p.k_groups == 0 && p.b_scales == ScaleBlocks::Rows) {  // which groups of K always have
         command += " --row-b-scales";
         if (p.output == Output::F32) command += " --out-dtype f32";
     }
@@ -95,8 +95,7 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
         Cost cost;
     };
     std::vector<Entry> entries;
-    for (const GemmConfig& c : candidates(problem.kind()))
-        entries.push_back({&c, rejected(problem, device, c), {}});
+    for (const GemmConfig& c : candidates(problem.kind())) entries.push_back({&c, rejected(problem, device, c), {}});
     for (Entry& e : entries)
         if (e.why_not.empty()) e.cost = cost(problem, device, *e.config);
     std::stable_sort(entries.begin(), entries.end(), [](const Entry& x, const Entry& y) {
@@ -107,35 +106,37 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
     const auto rounded = [](double us) { return std::round(us * 100) / 100; };
     ordered_json asked = {{"m", problem.m}, {"n", problem.n}, {"k", problem.k}};
     if (problem.groups > 0)
-        asked.update({{"groups", problem.groups}, {"expected_rows", problem.group_rows},
-                      {"alignment", problem.alignment}});
+        asked.update(
+            {{"groups", problem.groups}, {"expected_rows", problem.group_rows}, {"alignment", problem.alignment}});
     if (problem.k_groups > 0) asked["k_groups"] = problem.k_groups;
     if (problem.k_groups == 0 && problem.b_scales == ScaleBlocks::Rows)
         asked.update({{"row_b_scales", true}, {"out_dtype", problem.output == Output::F32 ? "f32" : "bf16"}});
     if (problem.accumulate) asked["accumulate"] = true;
     if (problem.num_sms > 0) asked["num_sms"] = problem.num_sms;
     if (problem.batch_invariant) asked["batch_invariant"] = true;
-    ordered_json out = {{"problem", std::move(asked)},
-                        {"device", device.name},
-                        {"chosen", nullptr}};
+    ordered_json out = {{"problem", std::move(asked)}, {"device", device.name}, {"chosen", nullptr}};
     const auto choice = choice_of(problem, device, user);
     ordered_json& list = out["candidates"] = ordered_json::array();
     for (const Entry& e : entries) {
         const GemmConfig& c = *e.config;
         ordered_json row = {{"name", name_of(c)}};
         if (e.why_not.empty()) {
-            row.update({{"us", rounded(e.cost.total)}, {"compute_us", rounded(e.cost.compute)},
-                        {"memory_us", rounded(e.cost.memory)}, {"launch_us", rounded(e.cost.launch)},
-                        {"tiles", e.cost.tiles}, {"ctas", e.cost.ctas}});
+            row.update({{"us", rounded(e.cost.total)},
+                        {"compute_us", rounded(e.cost.compute)},
+                        {"memory_us", rounded(e.cost.memory)},
+                        {"launch_us", rounded(e.cost.launch)},
+                        {"tiles", e.cost.tiles},
+                        {"ctas", e.cost.ctas}});
         } else {
             row["rejected"] = e.why_not;
         }
         if (choice && c == choice->config) {
             out["chosen"] = row;
             out["chosen"]["source"] = name_of(choice->source);
-            out["chosen"]["config"] = {{"tile_m", c.tile_m}, {"tile_n", c.tile_n}, {"stages", c.stages},
-                                       {"math_warpgroups", c.math_warpgroups}, {"cluster", c.cluster},
-                                       {"cluster_use", name_of(c.cluster_use)}, {"ctas_per_sm", c.ctas_per_sm}};
+            out["chosen"]["config"] = {{"tile_m", c.tile_m},          {"tile_n", c.tile_n},
+                                       {"stages", c.stages},          {"math_warpgroups", c.math_warpgroups},
+                                       {"cluster", c.cluster},        {"cluster_use", name_of(c.cluster_use)},
+                                       {"ctas_per_sm", c.ctas_per_sm}};
         }
         list.push_back(std::move(row));
     }

@@ -48,20 +48,21 @@ uint32_t k_blocks_of_tile(const Problem& p) { return ceil_div(p.k_blocks(), max(
 /// Tiles of CTAs, as far as their number is known beforehand.
 struct Tiles {
     double mean = 0, deviation = 0;
-    double share = 1;   // of its time that a tile takes: the last one of a group may leave warpgroups without rows
+    double share = 1;  // of its time that a tile takes: the last one of a group may leave warpgroups without rows
     double least = 0;
-    double below = 1;   // tiles of a group, one below the other
+    double below = 1;  // tiles of a group, one below the other
 };
 
 Tiles tiles_of(const Problem& p, const GemmConfig& c) {
     const double across = ceil_div(p.n, c.tile_n * cluster_tiles_n(c)) * cluster_tiles_n(c);
-    if (p.groups == 0) return {.mean = static_cast<double>(raster(c, p.m, p.n).size()) * cluster_tiles_m(c) *
-                                       cluster_tiles_n(c) * max(1, p.k_groups)};
+    if (p.groups == 0)
+        return {.mean = static_cast<double>(raster(c, p.m, p.n).size()) * cluster_tiles_m(c) * cluster_tiles_n(c) *
+                        max(1, p.k_groups)};
     // All together have M rows if no number is expected of each: then a group has the more, the less others have.
     const bool total_known = p.group_rows == 0;
     const double apart = total_known ? std::sqrt(1 - 1.0 / p.groups) : 1;
-    double below = 0, whole = 0;           // tiles of a group, one below the other
-    double strays = 0, squared_strays = 0;   // what is not known of their number
+    double below = 0, whole = 0;            // tiles of a group, one below the other
+    double strays = 0, squared_strays = 0;  // what is not known of their number
     for (const double spread : kSpread) {
         const double rows = std::max(1.0, group_rows(p) * (1 + (spread - 1) * apart));
         const double full = std::floor(rows / c.tile_m), rest = rows - full * c.tile_m;

@@ -23,16 +23,16 @@ struct Kind {
 constexpr Kind kind_of(const GemmConfig& c) { return {c.grouping, c.b_scales, c.output}; }
 
 struct Problem {
-    uint32_t m = 0, n = 0, k = 0;   // m: of all groups together, as many as there may be
-    bool batch_invariant = false;   // the order of a row's sums may not depend on M
-    uint32_t num_sms = 0;           // that may be used, if not 0
+    uint32_t m = 0, n = 0, k = 0;  // m: of all groups together, as many as there may be
+    bool batch_invariant = false;  // the order of a row's sums may not depend on M
+    uint32_t num_sms = 0;          // that may be used, if not 0
     ScaleBlocks b_scales = ScaleBlocks::Blocks;
     Output output = Output::BF16;
-    bool accumulate = false;        // D, in f32, is added to
-    uint32_t groups = 0;            // of rows, each with a B of its own; 0: no grouped product
-    uint32_t group_rows = 0;        // of each group, as expected; 0: m / groups
-    uint32_t alignment = 0;         // a tile may not reach across a multiple of so many rows, if not 0
-    uint32_t k_groups = 0;          // of k-blocks, each with a D of its own; 0: no such product
+    bool accumulate = false;  // D, in f32, is added to
+    uint32_t groups = 0;      // of rows, each with a B of its own; 0: no grouped product
+    uint32_t group_rows = 0;  // of each group, as expected; 0: m / groups
+    uint32_t alignment = 0;   // a tile may not reach across a multiple of so many rows, if not 0
+    uint32_t k_groups = 0;    // of k-blocks, each with a D of its own; 0: no such product
     constexpr bool operator==(const Problem&) const = default;
     constexpr uint32_t k_blocks() const { return ceil_div(k, kScaleBlock); }
     constexpr Grouping grouping() const {
@@ -47,9 +47,9 @@ struct DeviceSpec {
     uint32_t sms = 132;
     uint32_t smem_bytes = kMostShared;  // largest dynamic shared memory of a CTA
     uint32_t smem_per_sm = kMostShared + kReservedShared;
-    double clock_ratio = 1;             // clock under tensor load, relative to the H200 that the costs were measured on
+    double clock_ratio = 1;  // clock under tensor load, relative to the H200 that the costs were measured on
     double hbm_bytes_per_us = 4.2e6;
-    double l2_adds_per_us = 1.23e6;     // bytes of f32 that L2 adds to what memory has, whatever the kernel
+    double l2_adds_per_us = 1.23e6;  // bytes of f32 that L2 adds to what memory has, whatever the kernel
     bool operator==(const DeviceSpec&) const = default;
 };
 
@@ -67,11 +67,11 @@ std::vector<GemmConfig> kernels();
 
 /// What one CTA of a kernel takes, in microseconds on an H200: fitted to measurements (bench/fit_costs.py).
 struct Rates {
-    double block;         // one k-block of a tile, with as many CTAs on the SM as the kernel allows
-    double block_alone;   // the same for a CTA that has the SM to itself
-    double tile;          // what a tile takes beyond its k-blocks: first loads, last promotion, store, exchange
-    double spared = 0;    // part of the k-blocks' time that is spared where no warpgroup has rows of a tile, in groups
-    double bring = 0;     // what a tile takes longer where D is added to and brought for that (brings_d)
+    double block;        // one k-block of a tile, with as many CTAs on the SM as the kernel allows
+    double block_alone;  // the same for a CTA that has the SM to itself
+    double tile;         // what a tile takes beyond its k-blocks: first loads, last promotion, store, exchange
+    double spared = 0;   // part of the k-blocks' time that is spared where no warpgroup has rows of a tile, in groups
+    double bring = 0;    // what a tile takes longer where D is added to and brought for that (brings_d)
 };
 /// Of a candidate; throws Error(Internal) for any other configuration.
 const Rates& rates(const GemmConfig& config);
@@ -86,11 +86,11 @@ GemmConfig config_named(std::string_view name);
 /// A predicted time and its terms, in microseconds.
 struct Cost {
     double total = 0;
-    double launch = 0;    // what an empty kernel takes
-    double compute = 0;   // the longest CTA's tiles
-    double memory = 0;    // each operand once through the device's memory
-    uint32_t tiles = 0;   // of D
-    uint32_t ctas = 0;    // that would run if the device were large enough
+    double launch = 0;   // what an empty kernel takes
+    double compute = 0;  // the longest CTA's tiles
+    double memory = 0;   // each operand once through the device's memory
+    uint32_t tiles = 0;  // of D
+    uint32_t ctas = 0;   // that would run if the device were large enough
 };
 Cost cost(const Problem& problem, const DeviceSpec& device, const GemmConfig& config);
 

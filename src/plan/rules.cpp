@@ -14,7 +14,7 @@ struct Rule {
     bool (*holds)(const Problem&, const DeviceSpec&, const GemmConfig&);
 };
 
-constexpr uint32_t kMaxExtent = 1u << 31;   // coordinates of tensor maps are signed 32-bit numbers
+constexpr uint32_t kMaxExtent = 1u << 31;  // coordinates of tensor maps are signed 32-bit numbers
 
 constexpr Rule kRules[] = {
     // First, as the others count tiles and must not overflow.
@@ -32,32 +32,33 @@ constexpr Rule kRules[] = {
      [](const Problem&, const DeviceSpec& d, const GemmConfig& c) {
          return c.ctas_per_sm * (smem_plan(c).total + kReservedShared) <= d.smem_per_sm;
      }},
-    {"splits K finer than 128", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
-         return c.k_splits() * c.teams() <= p.k_blocks();
-     }},
+    {"splits K finer than 128",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return c.k_splits() * c.teams() <= p.k_blocks(); }},
     {"adds or scales in another way than kernels for other M, and results shall be batch-invariant",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          return !p.batch_invariant || arithmetic_of(c) == Arithmetic{};
      }},
-    {"has larger clusters than SMs may be used", [](const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
-         return ctas_at_once(p, d, c) >= c.cluster;
-     }},
+    {"has larger clusters than SMs may be used",
+     [](const Problem& p, const DeviceSpec& d, const GemmConfig& c) { return ctas_at_once(p, d, c) >= c.cluster; }},
     {"splits K, which takes a CTA for each part of each tile: more than SMs may be used",
      [](const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
          return persistent(c) || !has_sm_budget(p, d) ||
                 static_cast<uint64_t>(raster(c, p.m, p.n).size()) * c.cluster <= p.num_sms;
      }},
-    {"shares operands between more tiles than there are", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
+    {"shares operands between more tiles than there are",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          return c.b_sharers() <= ceil_div(p.m, c.tile_m) && c.a_sharers() <= ceil_div(p.n, c.tile_n);
      }},
-    {"a tile of half as many rows holds all of M", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
-         return c.tile_m == 64 || p.groups > 0 || p.m > c.tile_m / 2;   // m of groups is what there may be
+    {"a tile of half as many rows holds all of M",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
+         return c.tile_m == 64 || p.groups > 0 || p.m > c.tile_m / 2;  // m of groups is what there may be
      }},
     {"has tiles that would reach into the next block of row indices",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          return p.alignment == 0 || p.alignment % c.tile_m == 0;
      }},
-    {"makes more tiles than a grid can index", [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
+    {"makes more tiles than a grid can index",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          const uint64_t tiles_m = ceil_div(p.m, c.tile_m) + c.cluster + p.groups;
          const uint64_t tiles_n = ceil_div(p.n, c.tile_n) + c.cluster;
          return tiles_m * tiles_n * c.cluster * max(1, p.k_groups) < (1ull << 31);

@@ -7,6 +7,7 @@ namespace {
 
 // Rows of the dense table where the model's choice is more than 1% off: problem, best kernel.
 // bench/results/sweep_h200.json and sweep_h100.json have the times of both.
+// clang-format off
 constexpr ShippedEntry kMeasuredH200[] = {
     {{1, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
     {{1, 576, 7168}, "m64n32s6w1_splitK8_x2"},
@@ -72,6 +73,7 @@ constexpr ShippedEntry kMeasuredH100[] = {
     {{8192, 7168, 16384}, "m128n224s4w2"},
     {{8192, 4096, 7168}, "m256n128s4w2_shareA2"},
 };
+// clang-format on
 
 }  // namespace
 

@@ -133,12 +133,13 @@ PlanTable parse_table(const std::string& text, const std::string& file) {
 
 std::string text_of(const PlanTable& table) {
     const auto quoted = [](const std::string& text) { return ordered_json(text).dump(); };
-    std::string lines;   // an entry each, so that two tables can be compared by line
+    std::string lines;  // an entry each, so that two tables can be compared by line
     for (const TableEntry& e : table.entries)
         lines += fmt::format("{}\n  {}", lines.empty() ? "" : ",", json_of(e).dump());
-    return fmt::format("{{\n \"format\": {},\n \"device\": {},\n \"sms\": {},\n \"version\": {},\n"
-                       " \"entries\": [{}\n ]\n}}\n",
-                       kFormat, quoted(table.device), table.sms, quoted(table.version), lines);
+    return fmt::format(
+        "{{\n \"format\": {},\n \"device\": {},\n \"sms\": {},\n \"version\": {},\n"
+        " \"entries\": [{}\n ]\n}}\n",
+        kFormat, quoted(table.device), table.sms, quoted(table.version), lines);
 }
 
 void check_device(const PlanTable& table, const DeviceSpec& device, const std::string& file) {

@@ -19,18 +19,18 @@ std::span<const ShippedEntry> shipped_table(const DeviceSpec& device);
 
 struct TableEntry {
     Problem problem;
-    std::string kernel;    // the fastest that was measured
+    std::string kernel;  // the fastest that was measured
     double us = 0;
-    std::string usual{};   // what is taken without a user's table; measured in turn with the other
+    std::string usual{};  // what is taken without a user's table; measured in turn with the other
     double usual_us = 0;
     bool operator==(const TableEntry&) const = default;
 };
 
 /// What a file holds; `finegemm tune` writes it.
 struct PlanTable {
-    std::string device;       // DeviceSpec::name
-    uint32_t sms = 0;         // of the device: variants and slices of a GPU have fewer, and choices of their own
-    std::string version{};    // of the library that measured
+    std::string device;     // DeviceSpec::name
+    uint32_t sms = 0;       // of the device: variants and slices of a GPU have fewer, and choices of their own
+    std::string version{};  // of the library that measured
     std::vector<TableEntry> entries{};
     bool operator==(const PlanTable&) const = default;
 };

@@ -16,7 +16,7 @@ namespace {
 TEST(Accuracy, ARightResultIsWithinItsBoundWhateverTheSignsOfScales) {
     Context context(cpu_options());
     Problem p(6, 136, 512, 3);
-    for (int64_t r = 0; r < p.n; ++r)   // blocks that nearly cancel each other
+    for (int64_t r = 0; r < p.n; ++r)  // blocks that nearly cancel each other
         std::copy_n(&p.b.at(r, 0), 384, &p.b.at(r, 128));
     for (int64_t r = 0; r < p.m; ++r) std::copy_n(&p.a.at(r, 0), 384, &p.a.at(r, 128));
     const GemmArgs args = p.args();
@@ -39,7 +39,7 @@ TEST(Accuracy, AWrongElementIsBeyondItsBound) {
 TEST(Accuracy, CountsNanAndWhereItIsWrong) {
     Context context(cpu_options());
     Problem p(6, 136, 512, 3);
-    p.a.at(2, 500) = p.b.at(7, 0) = 0x7f;   // a row and a column
+    p.a.at(2, 500) = p.b.at(7, 0) = 0x7f;  // a row and a column
     gemm(context, p.args());
     const Accuracy right = accuracy_of(p.args(), 6);
     EXPECT_EQ(right.nan, 136 + 5);
@@ -47,7 +47,7 @@ TEST(Accuracy, CountsNanAndWhereItIsWrong) {
     EXPECT_LE(right.of_bound, 1);
     EXPECT_GT(right.relative_rms, 0x1p-12) << "that of the other values: they are rounded to bf16";
     EXPECT_LT(right.relative_rms, 0x1p-8);
-    for (const auto& [row, value] : {std::pair{0, 0x7fc0}, {2, 0}}) {   // one that should not be, and one that should
+    for (const auto& [row, value] : {std::pair{0, 0x7fc0}, {2, 0}}) {  // one that should not be, and one that should
         const uint16_t before = std::exchange(p.d.at(row, 0), static_cast<uint16_t>(value));
         const Accuracy wrong = accuracy_of(p.args(), 6);
         EXPECT_EQ(wrong.nan, 136 + 5 + (row == 0 ? 1 : -1));
@@ -91,7 +91,7 @@ TEST(Accuracy, OfGroupsOfKLooksAtRowsOfEach) {
     EXPECT_LE(right.of_bound, 1);
     EXPECT_GT(right.relative_rms, 0);
     EXPECT_EQ(accuracy_of(args, 2).rows, 2);
-    p.d_at(1, 29, 135) = 1e-30f;   // of a group without k
+    p.d_at(1, 29, 135) = 1e-30f;  // of a group without k
     EXPECT_GT(accuracy_of(args, 90).of_bound, 1);
     k_grouped_gemm(context, args);
     p.d_at(2, 29, 0) *= -1;

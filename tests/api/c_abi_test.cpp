@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <utility>
@@ -19,7 +19,9 @@ namespace finegemm::test {
 namespace {
 
 template <typename Enum>
-constexpr int value(Enum e) { return static_cast<int>(e); }
+constexpr int value(Enum e) {
+    return static_cast<int>(e);
+}
 
 static_assert(FINEGEMM_INVALID_ARGUMENT == value(Errc::InvalidArgument) &&
               FINEGEMM_UNSUPPORTED == value(Errc::Unsupported) && FINEGEMM_DRIVER == value(Errc::Driver) &&
@@ -88,15 +90,15 @@ TEST(CAbi, QuantizesRowsAndBlocks) {
     const CContext context;
     QuantizeCall rows;
     ASSERT_EQ(rows.run_rows(context.get()), FINEGEMM_OK) << rows.error.message;
-    EXPECT_EQ(rows.scale_data.at(0, 1), 255.0f / 448);   // x[0, 255] = -255
-    EXPECT_EQ(rows.q_data.at(0, 255), 0xfe);             // -448
+    EXPECT_EQ(rows.scale_data.at(0, 1), 255.0f / 448);  // x[0, 255] = -255
+    EXPECT_EQ(rows.q_data.at(0, 255), 0xfe);            // -448
 
     QuantizeCall blocks;
     blocks.scales.rows = 2;
     blocks.options.power_of_two_scales = 1;
     ASSERT_EQ(blocks.run_blocks(context.get()), FINEGEMM_OK) << blocks.error.message;
-    EXPECT_EQ(blocks.scale_data.at(0, 2), 1.0f);   // 383 / 448, rounded up to a power of two
-    EXPECT_EQ(blocks.scale_data.at(1, 1), 0.5f);   // 127 / 448
+    EXPECT_EQ(blocks.scale_data.at(0, 2), 1.0f);  // 383 / 448, rounded up to a power of two
+    EXPECT_EQ(blocks.scale_data.at(1, 1), 0.5f);  // 127 / 448
 }
 
 TEST(CAbi, TakesNoOptionsAndNoErrorForGranted) {
@@ -143,7 +145,7 @@ TEST(CAbi, TakesFieldsThatAnEarlierVersionLacksAsZero) {
     setenv("FINEGEMM_PLAN_TABLE", "/some/table.json", 1);
     finegemm_options o;
     const size_t first_version = offsetof(finegemm_options, plan_table);
-    std::memset(o.plan_table, '?', sizeof o.plan_table);   // another's memory
+    std::memset(o.plan_table, '?', sizeof o.plan_table);  // another's memory
     finegemm_error e;
     const int32_t code = finegemm_options_init(&o, first_version, &e);
     unsetenv("FINEGEMM_PLAN_TABLE");
@@ -160,7 +162,7 @@ TEST(CAbi, TakesGemmOptionsOfTheFirstVersion) {
     const CContext context;
     GemmCall c;
     c.options.struct_size = offsetof(finegemm_gemm_options, accumulate);
-    c.options.accumulate = 77;   // another's memory
+    c.options.accumulate = 77;  // another's memory
     EXPECT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
     c.options.struct_size -= 4;
     EXPECT_EQ(c.run(context.get()), FINEGEMM_INVALID_ARGUMENT);
@@ -180,7 +182,7 @@ TEST(CAbi, AddsToDWhereEachRowOfBHasScales) {
     ASSERT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
     for (int64_t r = 0; r < 16; ++r)
         for (int64_t n = 0; n < 256; ++n) {
-            const float product = float_of_bf16(c.problem.d.at(r, n));   // rounded to 8 bits
+            const float product = float_of_bf16(c.problem.d.at(r, n));  // rounded to 8 bits
             ASSERT_NEAR(d.at(r, n), 100 + product, std::abs(product) * 0x1p-8 + 1e-4) << r << ", " << n;
         }
 }
@@ -288,8 +290,8 @@ TEST(CAbi, ExplainsGroupsOfK) {
     finegemm_shape shape = shape_of(4096, 7168, 32768);
     shape.k_groups = 8, shape.accumulate = shape.batch_invariant = 1;
     const auto plan = account_of(shape);
-    const nlohmann::json asked = {{"m", 4096},          {"n", 7168},           {"k", 32768}, {"k_groups", 8},
-                                  {"accumulate", true}, {"batch_invariant", true}};
+    const nlohmann::json asked = {{"m", 4096},     {"n", 7168},          {"k", 32768},
+                                  {"k_groups", 8}, {"accumulate", true}, {"batch_invariant", true}};
     EXPECT_EQ(plan["problem"], asked);
     EXPECT_TRUE(plan["chosen"]["name"].get<std::string>().ends_with("_kgrouped"));
     shape.row_b_scales = 1, shape.out_dtype = FINEGEMM_F32;

@@ -107,9 +107,17 @@ struct KGroupedCall {
     KGroupedCall() {
         problem.fill_d(7);
         const KGroupedGemmArgs a = problem.args();
-        args = {c_matrix(a.a), c_matrix(a.sfa), c_matrix(a.b), c_matrix(a.sfb), c_stack(ConstStack(a.d)),
-                a.offsets,     a.groups,        FINEGEMM_CPU,  0,
-                FINEGEMM_COLUMNS, 0};
+        args = {c_matrix(a.a),
+                c_matrix(a.sfa),
+                c_matrix(a.b),
+                c_matrix(a.sfb),
+                c_stack(ConstStack(a.d)),
+                a.offsets,
+                a.groups,
+                FINEGEMM_CPU,
+                0,
+                FINEGEMM_COLUMNS,
+                0};
         options.struct_size = sizeof options;
     }
     void set_offsets(std::vector<int32_t> offsets) {

@@ -61,7 +61,7 @@ TEST(Context, SharesNothingWithAnother) {
 }
 
 TEST(Context, LooksForADeviceOnlyWhenACallNeedsIt) {
-    Context context(cpu_options());   // its driver does not exist
+    Context context(cpu_options());  // its driver does not exist
     EXPECT_EQ(multiply(context, 1).size(), 24u * 72);
     EXPECT_THROW(context.state().backend(kGpu), Error);
 }

@@ -70,8 +70,8 @@ TEST(Explain, KnowsWhetherDIsAddedToOrOverwritten) {
         return std::pair(overwriting, chosen());
     };
     const GemmShape gradient{.m = 8192, .n = 4096, .k = 640, .row_b_scales = true, .out_dtype = DType::F32};
-    EXPECT_EQ(both(gradient), (std::pair<nlohmann::json, nlohmann::json>("m128n128s5w2_1d1d_f32",
-                                                                         "m128n128s4w2_1d1d_f32")));
+    EXPECT_EQ(both(gradient),
+              (std::pair<nlohmann::json, nlohmann::json>("m128n128s5w2_1d1d_f32", "m128n128s4w2_1d1d_f32")));
     const KGroupedShape of_k{.m = 4096, .n = 7168, .k = 8 * 512, .groups = 8};
     EXPECT_EQ(both(of_k), (std::pair<nlohmann::json, nlohmann::json>("m128n128s5w2_1d1d_f32_kgrouped",
                                                                      "m128n128s4w2_1d1d_f32_kgrouped")));

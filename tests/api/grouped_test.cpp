@@ -61,7 +61,7 @@ TEST_F(Grouped, LooksAtNoStrideThatNoStepIsTakenWith) {
     args.sfa.stride = -1;
     args.b.stride = 3;
     args.sfb.stride = INT64_MIN;
-    args.groups.alignment = 3;   // of no meaning to this form
+    args.groups.alignment = 3;  // of no meaning to this form
     grouped_gemm(context, args);
     grouped_gemm(context, q.args());
     EXPECT_TRUE(std::equal(p.d.data(), p.d.data() + 16 * 64, q.d.data()));
@@ -73,7 +73,7 @@ TEST_F(Grouped, TakesOneMatrixForAllGroupsByStridesOfZero) {
     GroupedGemmArgs args = p.args();
     args.b.stride = args.sfb.stride = args.a.stride = args.sfa.stride = 0;
     args.groups.data = nullptr;
-    const std::vector<int32_t> nine(4, 9);   // the first group's rows
+    const std::vector<int32_t> nine(4, 9);  // the first group's rows
     args.groups.data = nine.data();
     grouped_gemm(context, args);
     for (int64_t r = 0; r < 9; ++r)
@@ -99,11 +99,11 @@ TEST_F(Grouped, KnowsWhereStacksEnd) {
     GroupedProblem p({GroupForm::Masked, 3, 16, 128, {9, 16, 1}}, 64, 128, 1);
     GroupedGemmArgs args = p.args();
     const auto at = [](void* d, int64_t bytes) { return static_cast<uint8_t*>(d) + bytes; };
-    args.sfa.matrix.data = at(args.d.matrix.data, 3 * 16 * 64 * 2);   // right behind D
+    args.sfa.matrix.data = at(args.d.matrix.data, 3 * 16 * 64 * 2);  // right behind D
     EXPECT_NO_THROW(check_grouped(args, {}));
     args.sfa.matrix.data = at(args.d.matrix.data, 3 * 16 * 64 * 2 - 4);
     EXPECT_TRUE(contains(error_of([&] { check_grouped(args, {}); }), "d: shares 4 bytes with sfa"));
-    args.sfa.matrix.data = at(args.d.matrix.data, -3 * 16 * 4);   // right before it: 16 scales in each
+    args.sfa.matrix.data = at(args.d.matrix.data, -3 * 16 * 4);  // right before it: 16 scales in each
     EXPECT_NO_THROW(check_grouped(args, {}));
     args.sfa.matrix.data = at(args.d.matrix.data, -3 * 16 * 4 + 4);
     EXPECT_TRUE(contains(error_of([&] { check_grouped(args, {}); }), "d: shares 4 bytes with sfa"));

@@ -116,8 +116,7 @@ const Misuse kGemm[] = {
     {"batch_invariant is no choice", [](GemmCall& c) { c.options.batch_invariant = 3; }},
     {"a uses its reserved field", [](GemmCall& c) { c.args.a.reserved = 1; }},
 
-    {"a scale of a is NaN",
-     [](GemmCall& c) { c.problem.sfa.at(5, 2) = kNan, c.options.check_values = FINEGEMM_ON; }},
+    {"a scale of a is NaN", [](GemmCall& c) { c.problem.sfa.at(5, 2) = kNan, c.options.check_values = FINEGEMM_ON; }},
     {"a scale of a is infinite",
      [](GemmCall& c) { c.problem.sfa.at(0, 1) = HUGE_VALF, c.options.check_values = FINEGEMM_ON; }},
     {"a scale of b is negative",
@@ -222,8 +221,8 @@ Sentences k_grouped_misuses() {
         said[std::string("k-grouped: ") + m.name] = {call.error.code, call.error.message};
         bool untouched = call.problem.d.surroundings_intact();
         for (int64_t r = 0; r < 3 * 40; ++r)
-            untouched &= std::all_of(&call.problem.d.at(r, 0), &call.problem.d.at(r, 0) + 256,
-                                     [](float x) { return x == 7; });
+            untouched &=
+                std::all_of(&call.problem.d.at(r, 0), &call.problem.d.at(r, 0) + 256, [](float x) { return x == 7; });
         EXPECT_TRUE(untouched) << m.name << ": was rejected, but wrote to memory";
     }
     KGroupedCall call;

@@ -32,10 +32,18 @@ TEST(Options, HaveDefaultsWhereNothingIsSet) {
 }
 
 TEST(Options, AreReadEachFromItsVariable) {
-    const Options o = read({{"FINEGEMM_CACHE_DIR", "/c"}, {"FINEGEMM_CACHE_LIMIT", "123"}, {"FINEGEMM_DRIVER", "/d.so"},
-                            {"FINEGEMM_NVRTC", "/r.so"}, {"FINEGEMM_NVCC", "/nvcc"}, {"FINEGEMM_COMPILER", "nvcc"},
-                            {"FINEGEMM_PACK", "0"}, {"FINEGEMM_DUMP", "/dump"}, {"FINEGEMM_CPU_THREADS", "3"},
-                            {"FINEGEMM_CHECK", "1"}, {"CUDA_HOME", "/cuda"}, {"VIRTUAL_ENV", "/venv"},
+    const Options o = read({{"FINEGEMM_CACHE_DIR", "/c"},
+                            {"FINEGEMM_CACHE_LIMIT", "123"},
+                            {"FINEGEMM_DRIVER", "/d.so"},
+                            {"FINEGEMM_NVRTC", "/r.so"},
+                            {"FINEGEMM_NVCC", "/nvcc"},
+                            {"FINEGEMM_COMPILER", "nvcc"},
+                            {"FINEGEMM_PACK", "0"},
+                            {"FINEGEMM_DUMP", "/dump"},
+                            {"FINEGEMM_CPU_THREADS", "3"},
+                            {"FINEGEMM_CHECK", "1"},
+                            {"CUDA_HOME", "/cuda"},
+                            {"VIRTUAL_ENV", "/venv"},
                             {"FINEGEMM_PLAN_TABLE", "/t.json"}});
     EXPECT_EQ(o.cache_dir, "/c");
     EXPECT_EQ(o.cache_limit_bytes, 123);

@@ -77,8 +77,10 @@ TEST_F(TunerTest, RecordsAKernelThatIsFasterByMoreThanTheSpread) {
     EXPECT_EQ(table.device, "h200");
     EXPECT_EQ(table.sms, 132u);
     ASSERT_EQ(table.entries.size(), 1u);
-    EXPECT_EQ(table.entries[0], (plan::TableEntry{.problem = {64, 4096, 4096}, .kernel = kernels()[1], .us = 10,
-                                                  .usual = kernels()[0], .usual_us = 10.2}));
+    EXPECT_EQ(
+        table.entries[0],
+        (plan::TableEntry{
+            .problem = {64, 4096, 4096}, .kernel = kernels()[1], .us = 10, .usual = kernels()[0], .usual_us = 10.2}));
     EXPECT_EQ(plan::choose({64, 4096, 4096}, h200(), &table).source, plan::Source::UserTable);
 }
 
@@ -118,8 +120,7 @@ TEST_F(TunerTest, KeepsEntriesOfOtherShapesAndOfOtherOptions) {
 TEST_F(TunerTest, MendsATableWithKernelsThatAreGone) {
     plan::PlanTable old{.device = "h200", .sms = 132, .version = "0.0.1"};
     old.entries = {{.problem = {1, 8, 16}, .kernel = "m1n1", .us = 1, .usual = "m2n2", .usual_us = 2},
-                   {.problem = {64, 4096, 4096}, .kernel = kernels()[1], .us = 1, .usual = "m2n2",
-                    .usual_us = 2}};
+                   {.problem = {64, 4096, 4096}, .kernel = kernels()[1], .us = 1, .usual = "m2n2", .usual_us = 2}};
     std::ofstream(file) << plan::text_of(old);
     EXPECT_THROW(written(), Error);
     Tuner(h200(), file).write();

@@ -70,8 +70,9 @@ TEST(CheckGroups, IndicesAreGroupsOrMinusOne) {
 TEST(CheckGroups, IndicesChangeAtMultiplesOfTheAlignment) {
     Grouping g{GroupForm::Indices, 4, 200, 64, std::vector<int32_t>(200, 3)};
     g.numbers[70] = 2;
-    EXPECT_EQ(said(g), "groups: indices[70] is 2, but 3 before it: groups begin at multiples of 64 and have their "
-                       "padding behind their rows; begin this one at row 128, with -1 before it");
+    EXPECT_EQ(said(g),
+              "groups: indices[70] is 2, but 3 before it: groups begin at multiples of 64 and have their "
+              "padding behind their rows; begin this one at row 128, with -1 before it");
     std::fill_n(&g.numbers[64], 64, 1);
     EXPECT_NO_THROW(check_group_numbers(args_of(g)));
     g.numbers[100] = -1;
@@ -133,12 +134,13 @@ TEST(CheckKGroups, OffsetsAreAscendingMultiplesOf128InsideOfK) {
     EXPECT_EQ(said_of_offsets({0, 128, 1152}),
               "offsets: [2] is 1152, must be from 0 to K = 1024; look at what computed it");
     EXPECT_EQ(said_of_offsets({0, 100, 128}), "offsets: [1] is 100, must be a multiple of 128; pad groups with zeros");
-    EXPECT_EQ(said_of_offsets({256, 512, 384}), "offsets: [2] is 384, must be at least the 512 before it; give a group "
-                                                "without k the same number twice");
+    EXPECT_EQ(said_of_offsets({256, 512, 384}),
+              "offsets: [2] is 384, must be at least the 512 before it; give a group "
+              "without k the same number twice");
 }
 
 TEST(CheckKGroups, ScalesOfKWithAGroupAreLookedAtAndNoOthers) {
-    test::KGroupedProblem p(10, 16, 1024, {256, 256, 512, 768}, 1, 16);   // NaN before 256 and from 768 on
+    test::KGroupedProblem p(10, 16, 1024, {256, 256, 512, 768}, 1, 16);  // NaN before 256 and from 768 on
     const auto cpu = make_cpu_backend({});
     EXPECT_NO_THROW(cpu->check_k_groups(p.args(), {}));
     p.sfb.at(15, 5) = -3;

@@ -46,10 +46,8 @@ std::vector<uint16_t> row_by_dense_gemm(GroupedProblem& p, int64_t row, Numerics
 void expect_right(GroupedProblem& p, Numerics numerics) {
     run(p, numerics);
     for (int64_t r = 0; r < p.rows(); ++r) {
-        if (p.grouping.group_of(r) >= 0)
-            ASSERT_EQ(row_of(p, r), row_by_dense_gemm(p, r, numerics)) << "row " << r;
-        else
-            ASSERT_TRUE(p.row_is(r, p.grouping.form == GroupForm::Indices ? 0 : kUntouched)) << "row " << r;
+        if (p.grouping.group_of(r) >= 0) ASSERT_EQ(row_of(p, r), row_by_dense_gemm(p, r, numerics)) << "row " << r;
+        else ASSERT_TRUE(p.row_is(r, p.grouping.form == GroupForm::Indices ? 0 : kUntouched)) << "row " << r;
     }
     for (int64_t s = 0; s < p.grouping.stacks(); ++s)
         for (int64_t r = p.grouping.m; r < p.a_pitch(); ++r)
@@ -99,12 +97,12 @@ TEST(CpuGrouped, GivesEachRowTheBitsThatItHasAlone) {
 
 TEST(CpuGrouped, TakesGroupsOfEverySize) {
     const std::vector<Grouping> groupings = {
-        {GroupForm::Offsets, 1, 300, 128, {0, 300}},                       // one group, of more than one tile
-        {GroupForm::Offsets, 4, 60, 128, {7, 7, 7, 7, 7}},                 // all empty
-        {GroupForm::Offsets, 4, 60, 128, {11, 12, 12, 30, 47}},            // from the middle to the middle
-        {GroupForm::Offsets, 2, 600, 128, {1, 254, 599}},                  // 253 rows: a tile and one more
+        {GroupForm::Offsets, 1, 300, 128, {0, 300}},             // one group, of more than one tile
+        {GroupForm::Offsets, 4, 60, 128, {7, 7, 7, 7, 7}},       // all empty
+        {GroupForm::Offsets, 4, 60, 128, {11, 12, 12, 30, 47}},  // from the middle to the middle
+        {GroupForm::Offsets, 2, 600, 128, {1, 254, 599}},        // 253 rows: a tile and one more
         {GroupForm::PrefixSums, 3, 40, 1, {13, 13, 40}},
-        {GroupForm::PrefixSums, 2, 40, 1 << 30, {13, 40}},                 // nothing begins beyond M
+        {GroupForm::PrefixSums, 2, 40, 1 << 30, {13, 40}},  // nothing begins beyond M
         {GroupForm::Masked, 3, 16, 128, {0, 0, 0}},
         {GroupForm::Masked, 2, 260, 128, {260, 1}},
         {GroupForm::Indices, 2, 100, 1 << 30, std::vector<int32_t>(100, 1)},
@@ -172,7 +170,7 @@ TEST(CpuGrouped, ResultsMoveWithTheirGroups) {
 TEST(CpuGrouped, SplittingAGroupInTwoWithTheSameWeightsChangesNothing) {
     GroupedProblem p({GroupForm::Offsets, 2, 60, 128, {0, 17, 60}}, 40, 272, 8);
     GroupedGemmArgs args = p.args();
-    args.b.stride = args.sfb.stride = 0;   // one matrix for all groups
+    args.b.stride = args.sfb.stride = 0;  // one matrix for all groups
     const auto rows_after = [&](std::vector<int32_t> offsets) {
         args.groups.data = offsets.data();
         cpu_backend(2)->grouped_gemm(args, {.stream = nullptr, .numerics = Numerics::Hopper, .config = {}});
@@ -203,7 +201,7 @@ TEST(CpuGrouped, WildNumbersWriteNoByteOutsideOfTheRows) {
     for (const GroupForm form : test::kAllForms)
         for (const std::vector<int32_t>& numbers : wild) {
             Grouping g{form, 5, 50, 64, {0, 0, 0, 0, 0, 0}};
-            g.numbers.resize(form == GroupForm::Indices ? 50 : 6);   // valid, so that all of A is made
+            g.numbers.resize(form == GroupForm::Indices ? 50 : 6);  // valid, so that all of A is made
             GroupedProblem p(g, 24, 32, 1, 16, 2);
             for (size_t i = 0; i < p.grouping.numbers.size(); ++i) p.grouping.numbers[i] = numbers[i % 6];
             run(p, Numerics::Fast);

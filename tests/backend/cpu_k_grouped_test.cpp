@@ -77,7 +77,7 @@ TEST(CpuKGrouped, HasTheBitsOfAGemmForEachGroup) {
 }
 
 TEST(CpuKGrouped, TakesThePlannersKernelWithoutAName) {
-    const std::vector<int32_t> offsets{128, 256, 256};   // few blocks of many, and so little work
+    const std::vector<int32_t> offsets{128, 256, 256};  // few blocks of many, and so little work
     KGroupedProblem p(768, 1024, 512, offsets, 1, 16, 1), q(768, 1024, 512, offsets, 1, 16, 1);
     const auto chosen = [&](bool batch_invariant) {
         return plan::choose(problem_of(p.args(), batch_invariant, {}), *plan::find_device("h200")).config;
@@ -136,7 +136,7 @@ TEST(CpuKGrouped, WithoutAnyKAllGroupsAreWithoutK) {
 
 TEST(CpuKGrouped, TheOrderOfGroupsChangesNoBits) {
     KGroupedProblem p(40, 72, 1024, {0, 384, 512, 1024}, 1), q(40, 72, 1024, {0, 512, 640, 1024}, 2);
-    const std::vector<int64_t> place = {2, 1, 0};   // in q, of p's groups
+    const std::vector<int64_t> place = {2, 1, 0};  // in q, of p's groups
     for (int64_t g = 0; g < 3; ++g) {
         const auto to = place[static_cast<size_t>(g)];
         for (int64_t k = 0; k < p.length(g); ++k) {

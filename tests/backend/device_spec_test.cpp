@@ -11,8 +11,10 @@ cuda::DeviceFacts facts_of(const char* name) {
 }
 
 TEST(SpecOf, IsTheKnownDeviceInTheNameWithTheSmsAndSharedMemoryOfThisOne) {
-    for (const auto& [name, known] : {std::pair{"NVIDIA H200", "h200"}, {"NVIDIA H20-3e", "h20"},
-                                      {"NVIDIA H100 PCIe", "h100"}, {"NVIDIA GH200 480GB", "gh200"}}) {
+    for (const auto& [name, known] : {std::pair{"NVIDIA H200", "h200"},
+                                      {"NVIDIA H20-3e", "h20"},
+                                      {"NVIDIA H100 PCIe", "h100"},
+                                      {"NVIDIA GH200 480GB", "gh200"}}) {
         const plan::DeviceSpec spec = spec_of(facts_of(name)), wanted = *plan::find_device(known);
         EXPECT_EQ(spec.name, known) << name;
         EXPECT_EQ(spec.hbm_bytes_per_us, wanted.hbm_bytes_per_us) << name;
@@ -27,7 +29,7 @@ TEST(SpecOf, AnUnknownDeviceHasItsOwnBandwidthAndItsL2AddsInProportion) {
     EXPECT_NEAR(spec.hbm_bytes_per_us, 0.88 * 2.1e6, 1);
     EXPECT_NEAR(spec.l2_adds_per_us / h200.l2_adds_per_us, 0.88 * 2.1e6 / h200.hbm_bytes_per_us, 1e-9);
     cuda::DeviceFacts silent = facts_of("NVIDIA H400");
-    silent.memory_bytes_per_us = 0;   // an old driver does not say it
+    silent.memory_bytes_per_us = 0;  // an old driver does not say it
     EXPECT_EQ(spec_of(silent).hbm_bytes_per_us, h200.hbm_bytes_per_us);
     EXPECT_EQ(spec_of(silent).l2_adds_per_us, h200.l2_adds_per_us);
 }

@@ -48,8 +48,7 @@ TEST(GroupRuns, AreTheRowsOfEachGroupThatHasSome) {
               (std::vector<GroupRun>{{0, {5, 9}}, {2, {9, 100}}}));
     EXPECT_EQ(runs({GroupForm::PrefixSums, 3, 512, 128, {3, 128, 300}}),
               (std::vector<GroupRun>{{0, {0, 3}}, {2, {128, 300}}}));
-    EXPECT_EQ(runs({GroupForm::Masked, 3, 64, 128, {3, 0, 64}}),
-              (std::vector<GroupRun>{{0, {0, 3}}, {2, {0, 64}}}));
+    EXPECT_EQ(runs({GroupForm::Masked, 3, 64, 128, {3, 0, 64}}), (std::vector<GroupRun>{{0, {0, 3}}, {2, {0, 64}}}));
     EXPECT_EQ(runs({GroupForm::Offsets, 2, 0, 128, {0, 0, 0}}), std::vector<GroupRun>());
 }
 

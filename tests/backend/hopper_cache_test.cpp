@@ -88,7 +88,7 @@ TEST_F(HopperCache, TakesShapesWithoutEnd) {
     const auto hopper = backend();
     for (int64_t m = 1; m <= 9000; ++m) {
         GemmArgs args = operands(m, 512, 1024);
-        args.sfa.row_stride = 9;   // no runs: the kernel's name is the plan's
+        args.sfa.row_stride = 9;  // no runs: the kernel's name is the plan's
         hopper->gemm(args, {});
         ASSERT_EQ(last_launch().gemm.m, static_cast<uint32_t>(m));
         const plan::Problem problem{static_cast<uint32_t>(m), 512, 1024};
@@ -137,7 +137,7 @@ TEST_F(HopperCache, ManyThreadsOnTwoGpusGetEachTheirOwnLaunches) {
         threads.emplace_back([&, t] {
             const auto stream = test::address(static_cast<uintptr_t>(t) + 1);
             for (int i = 0; i < kCalls; ++i) {
-                const int64_t m = 1 + (i % 7) * 150;   // shapes that threads share
+                const int64_t m = 1 + (i % 7) * 150;  // shapes that threads share
                 const auto base = 0x100000000 + static_cast<uintptr_t>(i % 40 * kThreads + t) * 0x1000;
                 backends[t % 2]->gemm(operands(m, 512, 1024, base, t % 2), {.stream = stream});
             }

@@ -89,7 +89,7 @@ TEST_F(HopperErrors, EveryCallThatFailsInAGemmIsNamedAndTheNextGemmWorks) {
           "cuLibraryGetKernel", "cuKernelGetFunction", "cuFuncSetAttribute",
           "cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuTensorMapEncodeTiled", "cuLaunchKernelEx"}) {
         for (const int after :
-             {0, 1, 2}) {   // the tensor map of a, of b, of d; the context's for loading, for launching
+             {0, 1, 2}) {  // the tensor map of a, of b, of d; the context's for loading, for launching
             const auto hopper = backend();
             mock.fail(call, 1, after);
             bool failed = false;
@@ -161,7 +161,7 @@ struct Scales {
     GemmArgs args = operands(6, 264, 272);
 
     Scales() {
-        args.sfa.data = a.data(), args.sfa.row_stride = 1, args.sfa.col_stride = 8;   // MN-major
+        args.sfa.data = a.data(), args.sfa.row_stride = 1, args.sfa.col_stride = 8;  // MN-major
         args.sfb.data = b.data(), args.sfb.row_stride = 4;
     }
 };
@@ -169,7 +169,7 @@ struct Scales {
 TEST_F(HopperErrors, CheckingScalesSaysWhereTheBadOneIs) {
     const auto hopper = backend();
     Scales s;
-    s.a[6] = s.a[7] = s.b[3] = -1;   // between the rows
+    s.a[6] = s.a[7] = s.b[3] = -1;  // between the rows
     hopper->check_scales(s.args, {});
     s.b[2 * 4 + 1] = -2;
     EXPECT_TRUE(contains(error_of([&] { hopper->check_scales(s.args, {}); }), "sfb[2, 1] is -2"));
@@ -223,7 +223,7 @@ struct StackedScales {
 TEST_F(HopperErrors, CheckingGroupsLooksAtNumbersAndThenAtTheScalesOfTheirRows) {
     const auto hopper = backend();
     StackedScales s;
-    s.a[1] = s.a[24] = NAN;   // of rows without a group
+    s.a[1] = s.a[24] = NAN;  // of rows without a group
     hopper->check_groups(s.args, {});
     s.b[2 * 16 + 4] = -2;
     EXPECT_TRUE(contains(error_of([&] { hopper->check_groups(s.args, {}); }), "sfb[2, 1, 0] is -2"));

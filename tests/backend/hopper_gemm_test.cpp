@@ -22,7 +22,8 @@ GemmConfig planned(const GemmArgs& args, const char* device = "h200") {
                          .k = static_cast<uint32_t>(args.a.cols),
                          .b_scales = has_row_b_scales(args) ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
                          .output = args.d.dtype == DType::F32 ? Output::F32 : Output::BF16},
-                        *plan::find_device(device)).config;
+                        *plan::find_device(device))
+        .config;
 }
 
 /// The variant of a kernel for the scales of these operands.
@@ -159,7 +160,7 @@ TEST_F(HopperGemm, BatchInvariantCallsHaveOneOrderOfSums) {
     ASSERT_NE(arithmetic_of(planned(args)), Arithmetic{});
     {
         const auto hopper = backend();
-        for (int i = 0; i < 2; ++i) {   // kept calls are kept apart
+        for (int i = 0; i < 2; ++i) {  // kept calls are kept apart
             hopper->gemm(args, {.batch_invariant = true});
             expect_launch_of(last_launch(), args, invariant);
             hopper->gemm(args, {});
@@ -189,8 +190,7 @@ TEST_F(HopperGemm, LaunchesNoMoreCtasThanSmsMayBeUsed) {
     }
     hopper->gemm(args, {.num_sms = 66, .config = "m64n64s5w1_x2"});
     EXPECT_EQ(last_launch().grid, 66u) << "one for each SM, though two would fit";
-    const Error error =
-        error_of([&] { hopper->gemm(args, {.num_sms = 66, .config = "m64n32s7w1_splitK3_x2"}); });
+    const Error error = error_of([&] { hopper->gemm(args, {.num_sms = 66, .config = "m64n32s7w1_splitK3_x2"}); });
     EXPECT_TRUE(contains(error, "SMs may be used")) << error.what();
 }
 
@@ -295,7 +295,7 @@ TEST_F(HopperGemm, AConfigThatDoesNotExistOrCannotTakeTheShapeIsExplained) {
     EXPECT_TRUE(contains(unknown, "'m1n1'")) << unknown.what();
     const GemmConfig split = test::candidate({ClusterUse::SplitK});
     const std::string name = plan::name_of(split);
-    for (int i = 0; i < 2; ++i) {   // before and after it was loaded for another shape
+    for (int i = 0; i < 2; ++i) {  // before and after it was loaded for another shape
         const Error error = error_of([&] { hopper->gemm(operands(64, 64, 128), {.config = name}); });
         EXPECT_EQ(error.code(), Errc::InvalidArgument);
         for (const std::string& text : {name, std::string("64 x 64 x 128"), std::string("splits K finer than 128"),
@@ -317,7 +317,7 @@ TEST_F(HopperGemm, ZeroKWritesZerosIntoDAndNothingElse) {
         ASSERT_EQ(memory[i], inside ? 0 : 0xa5a5) << "element " << i;
     }
     EXPECT_TRUE(mock->launches.empty());
-    args.d.rows = 1, args.d.row_stride = 0;   // a single row's stride means nothing
+    args.d.rows = 1, args.d.row_stride = 0;  // a single row's stride means nothing
     backend()->gemm(args, {});
 }
 

@@ -36,7 +36,7 @@ TEST_F(HopperKGrouped, LaunchesEveryKernelByName) {
     const auto hopper = backend();
     for (const GemmConfig& c : plan::candidates(kKind)) {
         const KGroupedGemmArgs args = operands(1000, 1032, 2176, 5);
-        for (int i = 0; i < 2; ++i) {   // the second time as kept
+        for (int i = 0; i < 2; ++i) {  // the second time as kept
             hopper->k_grouped_gemm(args, {.config = plan::name_of(c)});
             const mock::Launch& launch = last_launch();
             EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
@@ -63,8 +63,7 @@ TEST_F(HopperKGrouped, TheGridHasTheTilesOfAllGroupsOrWhatFits) {
     const uint32_t all = last_launch().grid;
     EXPECT_GT(all, 3u);
     EXPECT_LT(all, 3072u);
-    hopper->k_grouped_gemm(operands(4096, 4096, 1024, 3),
-                           {.num_sms = 20, .config = "m128n128s5w2_1d1d_f32_kgrouped"});
+    hopper->k_grouped_gemm(operands(4096, 4096, 1024, 3), {.num_sms = 20, .config = "m128n128s5w2_1d1d_f32_kgrouped"});
     EXPECT_EQ(last_launch().grid, 20u);
 }
 
@@ -225,8 +224,8 @@ TEST_F(HopperKGrouped, NoLaunchHasMoreGroupsThanItsParametersHaveRoomFor) {
 
 TEST_F(HopperKGrouped, AKernelOfAnotherKindIsRefused) {
     const auto hopper = backend();
-    const Error error = error_of(
-        [&] { hopper->k_grouped_gemm(operands(512, 1024, 2048, 4), {.config = "m128n128s5w2_1d1d_f32"}); });
+    const Error error =
+        error_of([&] { hopper->k_grouped_gemm(operands(512, 1024, 2048, 4), {.config = "m128n128s5w2_1d1d_f32"}); });
     EXPECT_EQ(error.code(), Errc::InvalidArgument);
     EXPECT_TRUE(contains(error, "computes one product for groups, or the other way round")) << error.what();
 }

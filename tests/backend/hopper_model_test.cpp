@@ -225,8 +225,7 @@ TEST(HopperModel, IsTheStatedOneForAnyShapeCodesAndOrder) {
             run(p, kernel);
             for (int64_t r = 0; r < s.m; ++r)
                 for (int64_t c = 0; c < s.n; ++c)
-                    ASSERT_EQ(p.d.at(r, c), element(p, r, c, of))
-                        << kernel << " " << s.m << "x" << s.n << "x" << s.k;
+                    ASSERT_EQ(p.d.at(r, c), element(p, r, c, of)) << kernel << " " << s.m << "x" << s.n << "x" << s.k;
         }
     }
 }

@@ -52,8 +52,8 @@ TEST_F(HopperQuantize, PassesMatricesAndOptionsOn) {
 TEST_F(HopperQuantize, HasAWarpForEachRunOfBlocksAndACtaForEachSquareUpToALimit) {
     EXPECT_EQ(run(ScaleShape::Blocks, DType::BF16, 129, 4112).grid, 2u * 33);
     EXPECT_EQ(run(ScaleShape::Rows, DType::BF16, 17, 1024).grid,
-              3u);   // a warp takes eight blocks of bf16, a CTA has eight
-    EXPECT_EQ(run(ScaleShape::Rows, DType::F32, 17, 1024).grid, 5u);   // four blocks of float
+              3u);  // a warp takes eight blocks of bf16, a CTA has eight
+    EXPECT_EQ(run(ScaleShape::Rows, DType::F32, 17, 1024).grid, 5u);  // four blocks of float
     EXPECT_EQ(run(ScaleShape::Blocks, DType::BF16, INT32_MAX, 1 << 20).grid, 1u << 20);
 }
 

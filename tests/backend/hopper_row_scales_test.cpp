@@ -23,9 +23,9 @@ GemmArgs operands(int64_t m, int64_t n, int64_t k, DType output = DType::F32) {
 TEST_F(HopperRowScales, EachKindOfGemmGetsAKernelOfItsOwn) {
     const auto hopper = backend();
     std::set<std::string> entries;
-    for (const GemmArgs& args : {operands(512, 1024, 2176), operands(512, 1024, 2176, DType::BF16),
-                                 test::operands(512, 1024, 2176)})
-        for (int i = 0; i < 2; ++i) {   // the second time as kept
+    for (const GemmArgs& args :
+         {operands(512, 1024, 2176), operands(512, 1024, 2176, DType::BF16), test::operands(512, 1024, 2176)})
+        for (int i = 0; i < 2; ++i) {  // the second time as kept
             hopper->gemm(args, {});
             entries.insert(last_launch().entry);
         }
@@ -87,7 +87,7 @@ TEST_F(HopperRowScales, AddsToDOnlyWhenAsked) {
 
 TEST_F(HopperRowScales, WhatDHasIsBroughtWhereKIsShortAndItIsAddedTo) {
     const auto hopper = backend();
-    const GemmArgs args = operands(8192, 4096, 640);   // five k-blocks: no runs of scales
+    const GemmArgs args = operands(8192, 4096, 640);  // five k-blocks: no runs of scales
     const auto launched = [&](const GemmOptions& options) {
         hopper->gemm(args, options);
         return last_launch().entry;

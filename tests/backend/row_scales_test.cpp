@@ -80,7 +80,7 @@ TEST(RowScales, ThatAreEqualInABlockGiveTheBitsOfOneForTheBlock) {
     for (int64_t r = 0; r < 40; ++r)
         for (int64_t kb = 0; kb < 4; ++kb) rows.sfa.at(r, kb) = blocks.sfa.at(r, kb);
     for (const Numerics numerics : kAllNumerics) {
-        const GemmOptions one_order{.numerics = numerics, .batch_invariant = true};   // as all kernels for rows have it
+        const GemmOptions one_order{.numerics = numerics, .batch_invariant = true};  // as all kernels for rows have it
         ThreadPool pool(2);
         cpu_gemm(blocks.args(), one_order, pool);
         cpu_gemm(rows.args(), one_order, pool);

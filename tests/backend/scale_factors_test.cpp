@@ -65,7 +65,7 @@ TEST(ScaleFactors, AreThoseOfTheHardware) {
             const float hardware = float_of_bits(x.factor[i]);
             for (const float model : {wgmma_factor(factor_operand(a), factor_operand(b)), factor(a, b)}) {
                 if (std::isnan(hardware)) ASSERT_TRUE(std::isnan(model)) << a << " * " << b;
-                else ASSERT_EQ(model, hardware) << a << " * " << b;   // of zeros the sign is lost
+                else ASSERT_EQ(model, hardware) << a << " * " << b;  // of zeros the sign is lost
             }
             rounded += hardware == a * b;
             infinite += std::isinf(hardware), nan += std::isnan(hardware);

@@ -63,8 +63,8 @@ TEST(Doctor, ACacheThatCannotBeMadeIsBroken) {
     write_text(directory / "file", "no directory");
     std::filesystem::create_symlink("nowhere", directory / "link");
     const auto of = [](const std::string& cache) { return finding("cache", "FINEGEMM_CACHE_DIR='" + cache + "'"); };
-    for (const auto& [below, at] : {std::pair{"file", "file"}, {"file/", "file"}, {"file/a/b", "file"},
-                                    {"link", "link"}, {"link/a", "link"}}) {
+    for (const auto& [below, at] :
+         {std::pair{"file", "file"}, {"file/", "file"}, {"file/a/b", "file"}, {"link", "link"}, {"link/a", "link"}}) {
         const json found = of(directory / below);
         EXPECT_EQ(found.at("state"), "broken") << found;
         const std::string fault = "; " + directory / at + " is no directory";
@@ -78,12 +78,12 @@ TEST(Doctor, ACacheThatCannotBeMadeIsBroken) {
 TEST(Doctor, SaysWhenACompilerIsNotTheOneThatAVariableNames) {
     const TemporaryDirectory directory;
     write_text(directory / "libnvrtc.so", "no library");
-    for (const auto& [what, variable, wish] :
-         {std::tuple{"nvrtc", "FINEGEMM_NVRTC", std::string("/nope")}, {"nvrtc", "FINEGEMM_NVRTC", directory.string()},
-          {"nvcc", "FINEGEMM_NVCC", "/nope"}}) {
+    for (const auto& [what, variable, wish] : {std::tuple{"nvrtc", "FINEGEMM_NVRTC", std::string("/nope")},
+                                               {"nvrtc", "FINEGEMM_NVRTC", directory.string()},
+                                               {"nvcc", "FINEGEMM_NVCC", "/nope"}}) {
         const std::string detail = finding(what, std::string(variable) + "='" + wish + "'").at("detail");
         EXPECT_NE(detail.find(wish), std::string::npos) << detail;
-        if (!detail.starts_with("searched: ")) {   // there is another one on this machine
+        if (!detail.starts_with("searched: ")) {  // there is another one on this machine
             EXPECT_NE(detail.find(std::string("; not that of ") + variable + ", as " + wish), std::string::npos)
                 << detail;
         }

@@ -76,7 +76,7 @@ TEST(GroupedSession, HasARightResultInEveryForm) {
         EXPECT_EQ(right.rows, 150) << form;
         EXPECT_LE(right.of_bound, 1) << form;
         EXPECT_GT(right.relative_rms, 0) << form;
-        GroupedGemmArgs other = args;   // the weights of the group behind
+        GroupedGemmArgs other = args;  // the weights of the group behind
         other.b.matrix.data = static_cast<const uint8_t*>(args.b.matrix.data) + args.b.stride;
         other.b.stride = 0;
         EXPECT_GT(accuracy_of(other, 1000).of_bound, 1) << form << ": groups have weights of their own";
@@ -114,7 +114,7 @@ TEST(KGroupedSession, HasARightResultInEachLayout) {
         EXPECT_EQ(found.back().rows, 160) << layout;
         EXPECT_LE(found.back().of_bound, 1) << layout;
         EXPECT_GT(found.back().relative_rms, 0) << layout;
-        KGroupedGemmArgs other = args;   // each group's k in a matrix of another
+        KGroupedGemmArgs other = args;  // each group's k in a matrix of another
         other.d.matrix.data = static_cast<float*>(args.d.matrix.data) + args.d.stride;
         other.d.stride = 0;
         EXPECT_GT(accuracy_of(other, 1000).of_bound, 1) << layout << ": groups have results of their own";

@@ -130,8 +130,8 @@ TEST_F(Tune, ATableOfAnotherDeviceStopsCallsWithAReason) {
     write_text(table, R"({"format": 1, "device": "h100", "sms": 132, "version": "0.1.0", "entries": []})");
     const std::string variables = kMock + " FINEGEMM_PLAN_TABLE='" + table + "'",
                       reason = table + " was measured on device 'h100' with 132 SMs, this one is 'h200' with 132";
-    for (const char* command : {"run --device cuda", "bench --device cuda", "explain 64 576 1024",
-                                "tune --shapes 64x576x1024"}) {
+    for (const char* command :
+         {"run --device cuda", "bench --device cuda", "explain 64 576 1024", "tune --shapes 64x576x1024"}) {
         const Ran ran = finegemm(command, variables);
         EXPECT_EQ(ran.code, 2) << command;
         EXPECT_NE(ran.err.find(reason), std::string::npos) << command << ran.err;

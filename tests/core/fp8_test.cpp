@@ -44,7 +44,7 @@ TEST(E4m3, BetweenTwoCodesTheNearestIsTakenAndOfTwoTheEvenOne) {
         for (const int sign : {0, 0x80}) {
             const float below = float_of_e4m3(static_cast<uint8_t>(code | sign)),
                         above = float_of_e4m3(static_cast<uint8_t>((code + 1) | sign));
-            const float middle = (below + above) / 2;   // exact
+            const float middle = (below + above) / 2;  // exact
             EXPECT_EQ(e4m3_of_float(middle), (code % 2 == 0 ? code : code + 1) | sign);
             EXPECT_EQ(e4m3_of_float(std::nextafter(middle, 0.0f)), code | sign);
             EXPECT_EQ(e4m3_of_float(std::nextafter(middle, sign ? -kInfinity : kInfinity)), (code + 1) | sign);
@@ -105,7 +105,7 @@ TEST(Bf16, OfADoubleIsRoundedOnce) {
         const double middle = (2 * std::floor(mantissa(random) * 128) + 1) / 256,
                      x = middle + std::ldexp(mantissa(random) - 1.5, -30);
         const double step = 0x1p-7, down = std::floor(x / step) * step;
-        const double nearest = x - down < step / 2 ? down : down + step;   // x is no tie: its last bits are not zero
+        const double nearest = x - down < step / 2 ? down : down + step;  // x is no tie: its last bits are not zero
         if (x - down == step / 2) continue;
         ASSERT_EQ(float_of_bf16(bf16_of_double(x)), nearest) << x;
     }

@@ -61,9 +61,8 @@ TEST(Fragment, AWarpsStagedTileIsReadBackRowByRow) {
         Slab slab(c);
         const auto element = [&](RowCol at) { return static_cast<int>(at.row * slab_cols(c) + at.col); };
         for (uint32_t pair = 0; pair < slab_cols(c) / 16; ++pair)
-            slab.stmatrix_x4(pair, [&](uint32_t lane, uint32_t reg) {
-                return element(wgmma_accumulator(lane, pair * 8 + reg));
-            });
+            slab.stmatrix_x4(
+                pair, [&](uint32_t lane, uint32_t reg) { return element(wgmma_accumulator(lane, pair * 8 + reg)); });
         for (uint32_t i = 0; i < slab_cols(c) / 16; ++i)
             for (uint32_t lane = 0; lane < 32; ++lane) {
                 const RowCol piece = slab_piece(c, slab_cols(c), lane, i);
@@ -122,7 +121,7 @@ TEST(WgmmaDescriptor, HasTheFieldsOfThePtxManual) {
 
 TEST(WgmmaDescriptor, AStepAlongKAddsSixteenthsOfItsBytes) {
     for (uint32_t address : {0u, 1024u, 200u * 1024})
-        for (uint32_t step = 0; step < 4; ++step)   // as wgmma_k128_e4m3 does
+        for (uint32_t step = 0; step < 4; ++step)  // as wgmma_k128_e4m3 does
             EXPECT_EQ(wgmma_descriptor(address) + 2 * step, wgmma_descriptor(address + 32 * step));
 }
 

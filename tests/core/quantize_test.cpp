@@ -52,7 +52,7 @@ TEST(QuantizeWork, LanesThatFindAMaximumTogetherHaveTheSameBlock) {
     for (const QuantizeConfig& c : kConfigs)
         for (uint32_t u = 0; u < c.unroll(); ++u)
             for (uint32_t thread = 0; thread < (c.square_blocks ? c.threads() : 32); ++thread) {
-                const uint32_t partner = thread / c.lanes() * c.lanes();   // where the butterfly of lanes() begins
+                const uint32_t partner = thread / c.lanes() * c.lanes();  // where the butterfly of lanes() begins
                 EXPECT_EQ(quantize_vector(c, thread, u).col / kScaleBlock,
                           quantize_vector(c, partner, u).col / kScaleBlock);
                 EXPECT_EQ(quantize_vector(c, thread, u).row, quantize_vector(c, partner, u).row);
@@ -94,9 +94,7 @@ TEST(BlockScale, MapsTheLargestValueTo448) {
     }
 }
 
-TEST(BlockScale, OfZerosIsOne) {
-    static_assert(block_scale(0, false) == 1.0f && block_scale(0, true) == 1.0f);
-}
+TEST(BlockScale, OfZerosIsOne) { static_assert(block_scale(0, false) == 1.0f && block_scale(0, true) == 1.0f); }
 
 TEST(BlockScale, IsNeverSoSmallThatItsReciprocalOverflows) {
     for (const float largest :
@@ -114,7 +112,7 @@ TEST(BlockScale, RoundsUpToAPowerOfTwoAndLeavesOneAlone) {
     for (int exponent = -126; exponent <= 119; ++exponent) {
         const float exact = std::ldexp(448.0f, exponent);
         EXPECT_EQ(scale_of(exact, true), std::ldexp(1.0f, exponent));
-        if (exponent == 119) break;   // the largest there is
+        if (exponent == 119) break;  // the largest there is
         EXPECT_EQ(scale_of(exact * (1 + 0x1p-22f), true), std::ldexp(1.0f, exponent + 1));
     }
 }

@@ -56,7 +56,7 @@ TEST(RingCursor, AFreshRingIsEmpty) {
 TEST(Mbarrier, APhaseEndsWhenAllHaveArrivedAndAllBytesAreThere) {
     test::Mbarrier barrier;
     barrier.init(2);
-    barrier.receive(3);   // by a neighbour, before they are announced here
+    barrier.receive(3);  // by a neighbour, before they are announced here
     EXPECT_FALSE(barrier.passed(0));
     barrier.arrive(5);
     barrier.arrive();

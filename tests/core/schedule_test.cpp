@@ -343,7 +343,7 @@ TEST(ExpectedGroups, GuessesTheTilesOfGroupsThatAreAsExpected) {
 TEST(ExpectedGroups, HaveATileWhateverIsExpected) {
     constexpr GemmConfig c{.tile_m = 64, .tile_n = 32, .stages = 4, .math_warpgroups = 1, .grouping = Grouping::Rows};
     for (const uint32_t rows : {0u, 0x7fffffffu})
-        for (const uint32_t n : {8u, 1u << 25}) {   // 4096 times so many tiles are 2^32
+        for (const uint32_t n : {8u, 1u << 25}) {  // 4096 times so many tiles are 2^32
             const auto expected = ExpectedGroups::of(c, raster_of_columns(c, n), rows);
             EXPECT_GE(expected.tiles_below, 1u);
             EXPECT_GE(expected.tiles.divisor, 1u);

@@ -23,12 +23,12 @@ std::vector<Object> objects(const GemmConfig& c) {
     const auto add = [&list](uint32_t at, uint32_t count, uint32_t pitch, uint32_t bytes, uint32_t alignment) {
         for (uint32_t i = 0; i < count; ++i) list.push_back({at + i * pitch, bytes, alignment});
     };
-    add(p.a, c.stages, p.a_stage, c.tile_m * 128, 1024);   // swizzle atoms
+    add(p.a, c.stages, p.a_stage, c.tile_m * 128, 1024);  // swizzle atoms
     add(p.b, c.stages, p.b_stage, c.tile_n * 128, 1024);
-    const uint32_t shifted = c.row_groups() ? kScalePiece : 0;   // floats that the last row may lie further on
+    const uint32_t shifted = c.row_groups() ? kScalePiece : 0;  // floats that the last row may lie further on
     const uint32_t scale = factors_by_wgmma(c) ? 16 : 4;
-    add(p.sfa, c.stages, p.sfa_stage, (c.tile_m + shifted) * scale, 16);   // written sixteen bytes at a time
-    const bool rows = c.b_scales == ScaleBlocks::Rows;   // written sixteen bytes at a time, too
+    add(p.sfa, c.stages, p.sfa_stage, (c.tile_m + shifted) * scale, 16);  // written sixteen bytes at a time
+    const bool rows = c.b_scales == ScaleBlocks::Rows;                    // written sixteen bytes at a time, too
     add(p.sfb, c.stages, p.sfb_stage, (rows ? c.tile_n : 2) * scale, rows ? 16 : 4);
     if (factors_by_wgmma(c)) add(p.zeros, c.math_warpgroups, 64 * 16, 64 * 16, 16);
     if (c.grouped()) add(p.tiles, c.stages, p.tile_stage, sizeof(Tile), alignof(Tile));
@@ -41,7 +41,7 @@ std::vector<Object> objects(const GemmConfig& c) {
         add(p.partials_full, c.row_warpgroups(), 8, 8, 8);
     } else if (stages_tiles(c)) {
         const uint32_t bytes = c.output == Output::F32 ? c.tile_n * 4 : cols_through_shared(c) * 2;
-        add(p.d, c.math_warpgroups * 4, p.d_warp, c.rows_per_warpgroup() / 4 * bytes, 1024);   // swizzle atoms
+        add(p.d, c.math_warpgroups * 4, p.d_warp, c.rows_per_warpgroup() / 4 * bytes, 1024);  // swizzle atoms
         if (brings_d(c)) add(p.d_full, c.math_warpgroups * 4, 8, 8, 8);
     } else {
         add(p.d, c.row_warpgroups() * 4, p.d_warp, 16 * slab_pitch(c), 16);
@@ -137,7 +137,7 @@ TEST(TmaBox, LoadsOfBBringTheColumnsThatExistAndNoOthers) {
         for (uint32_t n = 8; n <= 1400; n += 8) {
             const GemmConfig c{.tile_n = tile_n};
             const Raster order = raster_of_columns(c, n);
-            uint32_t loaded = 0;   // as rows_of_run of the kernel
+            uint32_t loaded = 0;  // as rows_of_run of the kernel
             for (uint32_t i = 0; i < order.tiles_n; ++i)
                 for (uint32_t run = 0; run < runs(c); ++run) {
                     const uint32_t first = run_col(c, order, i * run_cols(c, 0), run), rows = run_cols(c, run);
@@ -153,7 +153,7 @@ TEST(Slab, ColumnsDivideEveryTile) {
         const GemmConfig c{.tile_n = tile_n};
         EXPECT_LE(slab_cols(c), 64u) << tile_n;
         for (uint32_t run = 0; run < runs(c); ++run) {
-            if (cols_before_run(c, run) == cols_through_shared(c)) continue;   // goes straight to D
+            if (cols_before_run(c, run) == cols_through_shared(c)) continue;  // goes straight to D
             const uint32_t cols = min(slab_cols(c), run_cols(c, run));
             EXPECT_EQ(run_cols(c, run) % cols, 0u) << tile_n;
             EXPECT_EQ(cols % 16, 0u) << "stmatrix writes sixteen columns";
@@ -180,7 +180,7 @@ TEST(Slab, EachPieceHasAPlaceOfItsOwnAndALaneThatTakesIt) {
             for (uint32_t first = 0; first < run_cols(c, run); first += slab_cols(c))
                 widths.insert(min(slab_cols(c), run_cols(c, run) - first));
         for (const uint32_t cols : widths) {
-            if (c.output == Output::BF16 && cols == 8) continue;   // goes straight to D
+            if (c.output == Output::BF16 && cols == 8) continue;  // goes straight to D
             std::set<uint32_t> places;
             for (uint32_t i = 0; i < slab_pieces(c, cols); ++i)
                 for (uint32_t lane = 0; lane < 32; ++lane) {
@@ -247,7 +247,7 @@ TEST(BoxesOfD, LieAsTheCopyEngineReadsThem) {
 TEST(BoxesOfD, AreWrittenWithoutBankConflicts) {
     for (uint32_t width = 0; width < kBoxWidths; ++width)
         for (uint32_t pair = 0; pair < box_width(width) / 16; ++pair)
-            for (uint32_t matrix = 0; matrix < 4; ++matrix) {   // stmatrix writes eight rows of sixteen bytes at once
+            for (uint32_t matrix = 0; matrix < 4; ++matrix) {  // stmatrix writes eight rows of sixteen bytes at once
                 std::set<uint32_t> banks;
                 for (uint32_t row = 0; row < 8; ++row)
                     banks.insert(box_offset(box_width(width), stmatrix_piece(matrix * 8 + row, pair)) / 16 % 8);
@@ -293,8 +293,8 @@ TEST(StagesTiles, OnlyWhereThereIsRoomForATileAndItIsWorthIt) {
     static_assert(!stages_tiles({.tile_m = 64, .tile_n = 64, .stages = 6, .math_warpgroups = 1, .ctas_per_sm = 2}));
     static_assert(!stages_tiles({.tile_m = 64, .tile_n = 64, .stages = 10, .math_warpgroups = 2}), "teams");
     static_assert(stages_tiles({.tile_m = 128, .tile_n = 64, .stages = 6, .grouping = Grouping::Rows}));
-    static_assert(!stages_tiles(
-        {.tile_m = 128, .tile_n = 64, .stages = 6, .cluster = 2, .cluster_use = ClusterUse::SplitK}));
+    static_assert(
+        !stages_tiles({.tile_m = 128, .tile_n = 64, .stages = 6, .cluster = 2, .cluster_use = ClusterUse::SplitK}));
 }
 
 /// The banks of four bytes that some lanes write or read at once, and how often the busiest one of them.
@@ -322,7 +322,7 @@ TEST(BringsD, WhereAStageLessLeavesRoomForAWholeTileInF32) {
 }
 
 TEST(BoxesOfF32, AreWrittenWithoutBankConflicts) {
-    for (uint32_t turn = 0; turn < 64; ++turn) {   // a warp writes four bytes of each lane at once
+    for (uint32_t turn = 0; turn < 64; ++turn) {  // a warp writes four bytes of each lane at once
         std::vector<uint32_t> addresses;
         for (uint32_t lane = 0; lane < kWarpSize; ++lane)
             addresses.push_back(f32_box_offset(wgmma_accumulator(lane, f32_box_register(lane, turn))));
@@ -334,14 +334,14 @@ TEST(Slab, OfFloatsIsWrittenAndReadWithoutBankConflicts) {
     for (const uint32_t tile_n : {32u, 64u, 128u, 192u}) {
         const GemmConfig c{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
         for (uint32_t r = 0; r < slab_cols(c) / 2; r += 2)
-            for (uint32_t half = 0; half < 2; ++half) {   // sixteen lanes write eight bytes each at once
+            for (uint32_t half = 0; half < 2; ++half) {  // sixteen lanes write eight bytes each at once
                 std::vector<uint32_t> addresses;
                 for (uint32_t lane = half * 16; lane < half * 16 + 16; ++lane)
                     addresses.push_back(slab_offset(c, wgmma_accumulator(lane, r)));
                 EXPECT_EQ(busiest_bank(addresses, 8), 1u) << tile_n << ", register " << r;
             }
         for (uint32_t i = 0; i < slab_pieces(c, slab_cols(c)); ++i)
-            for (uint32_t quarter = 0; quarter < 4; ++quarter) {   // eight lanes read sixteen bytes each at once
+            for (uint32_t quarter = 0; quarter < 4; ++quarter) {  // eight lanes read sixteen bytes each at once
                 std::vector<uint32_t> addresses;
                 for (uint32_t lane = quarter * 8; lane < quarter * 8 + 8; ++lane)
                     addresses.push_back(slab_offset(c, slab_piece(c, slab_cols(c), lane, i)));

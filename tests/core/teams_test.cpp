@@ -43,7 +43,7 @@ TEST(Teams, AreOfWarpgroupsThatHaveAllRowsOfATileTogether) {
 TEST(Teams, TheirWarpgroupsHaveEachRowOfATileOnce) {
     for (const GemmConfig& c : test::kConfigs) {
         SCOPED_TRACE(test::describe(c));
-        std::set<std::pair<uint32_t, uint32_t>> seen;   // teams, and where 64 rows begin
+        std::set<std::pair<uint32_t, uint32_t>> seen;  // teams, and where 64 rows begin
         for (uint32_t w = 0; w < c.math_warpgroups; ++w)
             for (uint32_t i = 0; i < c.wgmmas_m(); ++i) {
                 EXPECT_EQ((first_row_of(c, w) + i * rows_apart(c)) % 64, 0u);

@@ -67,7 +67,7 @@ static_assert(offsetof(LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream
 static_assert(offsetof(LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));
 static_assert(offsetof(LaunchConfig, attribute_count) == offsetof(CUlaunchConfig, numAttrs));
 static_assert(sizeof(TensorMap) == sizeof(CUtensorMap));
-static_assert(alignof(TensorMap) >= 64);   // what cuTensorMapEncodeTiled asks for; CUDA 13 aligns its own type to 128
+static_assert(alignof(TensorMap) >= 64);  // what cuTensorMapEncodeTiled asks for; CUDA 13 aligns its own type to 128
 
 constexpr bool same(DeviceAttribute ours, CUdevice_attribute theirs) { return static_cast<int>(ours) == theirs; }
 static_assert(same(DeviceAttribute::MultiprocessorCount, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));

@@ -30,7 +30,7 @@ TEST_F(KernelTest, ADeviceKnowsItsFacts) {
     EXPECT_EQ(device.facts().sms, 78u);
     EXPECT_EQ(device.facts().smem_bytes, 232448u);
     EXPECT_DOUBLE_EQ(device.facts().clock_ghz, 1.98);
-    EXPECT_NEAR(device.facts().memory_bytes_per_us, 4.917e6, 1e3);   // an H200's data sheet says 4.8 TB/s
+    EXPECT_NEAR(device.facts().memory_bytes_per_us, 4.917e6, 1e3);  // an H200's data sheet says 4.8 TB/s
 }
 
 TEST_F(KernelTest, ADeviceThatDoesNotExistIsNamed) {
@@ -157,7 +157,7 @@ TEST_F(KernelTest, BytesThatAreNoCubinAreTheDriversErrorWithTheKernelsName) {
 }
 
 TEST_F(KernelTest, AKernelThatDoesNotFitSaysSo) {
-    mock->resident_clusters = 0;   // as on a small slice of a GPU
+    mock->resident_clusters = 0;  // as on a small slice of a GPU
     const Device device(driver, 0);
     const Error error = error_of([&] { Kernel(device, kCubin, "finegemm_x", kPair); });
     EXPECT_EQ(error.code(), Errc::Unsupported);
@@ -170,7 +170,7 @@ TEST_F(KernelTest, AFailedLaunchNamesTheKernel) {
     const Device device(driver, 0);
     const Kernel kernel(device, kCubin, "finegemm_x", kPlain);
     const RunParams params{};
-    const Error error = error_of([&] { kernel.launch(1, &params, nullptr); });   // no context is current
+    const Error error = error_of([&] { kernel.launch(1, &params, nullptr); });  // no context is current
     EXPECT_EQ(error.code(), Errc::Driver);
     EXPECT_TRUE(contains(error, "cuLaunchKernelEx(finegemm_x) failed: CUDA_ERROR_MOCK (201")) << error.what();
 }

@@ -127,7 +127,7 @@ struct Instruction {
     uint64_t low, high;
     uint32_t opcode() const { return low & 0xfff; }
     uint32_t target() const { return low >> 16 & 0xff; }
-    uint32_t first() const { return low >> 24 & 0xff; }    // of an FFMA's operands
+    uint32_t first() const { return low >> 24 & 0xff; }  // of an FFMA's operands
     uint32_t third() const { return high & 0xff; }
 };
 static_assert(sizeof(Instruction) == 16);
@@ -199,12 +199,14 @@ TEST(TheEmbeddedPack, HasWhateverThePlannerChoosesFor100000RandomProblems) {
         ASSERT_TRUE(has[name]) << name << " for " << p.m << " x " << p.n << " x " << p.k;
     };
     std::mt19937 random(1);
-    const auto extent = [&](uint32_t step, int bits) {   // evenly over orders of magnitude, a multiple of `step`
+    const auto extent = [&](uint32_t step, int bits) {  // evenly over orders of magnitude, a multiple of `step`
         return step * static_cast<uint32_t>(std::exp2(std::uniform_real_distribution<>(0, bits)(random)));
     };
     const char* const devices[] = {"h200", "h100", "gh200", "h800", "h20"};
     for (int i = 0; i < 100'000; ++i) {
-        plan::Problem p{.m = extent(1, 16), .n = extent(8, 13), .k = extent(16, 12),
+        plan::Problem p{.m = extent(1, 16),
+                        .n = extent(8, 13),
+                        .k = extent(16, 12),
                         .batch_invariant = random() % 4 == 0,
                         .num_sms = random() % 4 == 0 ? static_cast<uint32_t>(1 + random() % 140) : 0};
         switch (random() % 4) {

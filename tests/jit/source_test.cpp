@@ -36,9 +36,10 @@ TEST(GemmSource, IsAShortReadableText) {
 
 TEST(GemmSource, PrintsEveryConfigurationSoThatAHostCompilerReadsTheSameValue) {
     if (run_process({"c++", "--version"}).status != 0) GTEST_SKIP() << "no C++ compiler here";
-    std::string text = "#include <finegemm/core/config.h>\nusing U = finegemm::ClusterUse;\n"
-                       "using S = finegemm::ScaleLayout;\nusing G = finegemm::Grouping;\n"
-                       "using B = finegemm::ScaleBlocks;\nusing O = finegemm::Output;\n";
+    std::string text =
+        "#include <finegemm/core/config.h>\nusing U = finegemm::ClusterUse;\n"
+        "using S = finegemm::ScaleLayout;\nusing G = finegemm::Grouping;\n"
+        "using B = finegemm::ScaleBlocks;\nusing O = finegemm::Output;\n";
     std::vector<GemmConfig> configs = plan::kernels();
     configs.push_back(kExample);
     for (const GemmConfig& c : configs) {

@@ -14,7 +14,7 @@
 namespace finegemm::jit {
 namespace {
 
-constexpr uint64_t kFfma = 0x7223, kFmul = 0x7220, kLoad = 0x7984, kBranch = 0x947;   // with no predicate, or any
+constexpr uint64_t kFfma = 0x7223, kFmul = 0x7220, kLoad = 0x7984, kBranch = 0x947;  // with no predicate, or any
 
 struct Code {
     std::array<uint64_t, 2> words;
@@ -22,7 +22,7 @@ struct Code {
     bool operator==(const Code&) const = default;
     uint64_t hint(uint32_t bit, uint32_t count) const { return words[1] >> (bit - 64) & ((1u << count) - 1); }
     bool yields() const { return hint(109, 1) == 0; }
-    uint64_t reuses() const { return hint(122, 3); }   // bit i: operand i
+    uint64_t reuses() const { return hint(122, 3); }  // bit i: operand i
 };
 
 /// As ptxas writes it where nothing is waited for: stall 1, no yield, no barriers.
@@ -82,9 +82,7 @@ TEST(Turns, ComeOnceInSoManyInstructionsWhichKeepTheFactorInBetween) {
     EXPECT_EQ(out.back(), in.back());
 }
 
-TEST(Turns, AreLeftAloneWhereNobodyAskedForOthers) {
-    EXPECT_EQ(with_turns(promotion(), 0), promotion());
-}
+TEST(Turns, AreLeftAloneWhereNobodyAskedForOthers) { EXPECT_EQ(with_turns(promotion(), 0), promotion()); }
 
 TEST(Turns, SetASecondTimeStayTheSame) {
     const std::vector<Code> once = with_turns(promotion(), 8);
@@ -94,11 +92,11 @@ TEST(Turns, SetASecondTimeStayTheSame) {
 TEST(Turns, KeepEachOperandThatTheNextInstructionReadsInTheSamePlace) {
     std::vector<Code> code = promotion();
     code[4] = fmul(50, 60, 61);
-    code[5] = fmul(51, 60, 61);    // both again
-    code[6] = fmul(52, 61, 60);    // both, but in other places
+    code[5] = fmul(51, 60, 61);  // both again
+    code[6] = fmul(52, 61, 60);  // both, but in other places
     code[7] = ffma(53, 255, 70, 71);
-    code[8] = ffma(54, 255, 72, 71);   // the zero register costs nothing
-    code[9] = ffma(72, 80, 72, 81);    // overwrites what the next one reads
+    code[8] = ffma(54, 255, 72, 71);  // the zero register costs nothing
+    code[9] = ffma(72, 80, 72, 81);   // overwrites what the next one reads
     code[10] = ffma(55, 82, 72, 83);
     const std::vector<Code> out = with_turns(code, 1000);
     EXPECT_EQ(out[4].reuses(), 3u);
@@ -123,12 +121,12 @@ TEST(Turns, ChangeNothingThatWaitsSignalsOrStalls) {
 
 TEST(Turns, KeepNothingForWhatABranchLeadsTo) {
     std::vector<Code> code = promotion();
-    const auto branch = [](int64_t instructions) {   // from the one after it; in units of 4 bytes
+    const auto branch = [](int64_t instructions) {  // from the one after it; in units of 4 bytes
         const uint64_t offset = static_cast<uint64_t>(instructions * 4);
         return Code{{kBranch | (offset & 255) << 16 | offset >> 8 << 34, (offset >> 38 & 0x3ffff) | kFree}};
     };
-    code.insert(code.begin(), branch(7));   // to 8
-    code.push_back(branch(-18));            // from 33 to 16
+    code.insert(code.begin(), branch(7));  // to 8
+    code.push_back(branch(-18));           // from 33 to 16
     const std::vector<Code> out = with_turns(code, 1000);
     for (size_t i = 1; i < 32; ++i) EXPECT_EQ(out[i].reuses(), i == 7 || i == 15 ? 0u : 2u) << i;
 }
@@ -159,7 +157,7 @@ TEST(Turns, OfWhatIsNoCubinOrADamagedOneAreNone) {
         EXPECT_EQ(set_turns(part, 4), 0u) << length;
         EXPECT_EQ(part, whole.substr(0, length));
     }
-    for (size_t byte = 0; byte < whole.size(); ++byte) {   // nothing outside is read or written
+    for (size_t byte = 0; byte < whole.size(); ++byte) {  // nothing outside is read or written
         std::string damaged = whole;
         damaged[byte] = static_cast<char>(0xff);
         set_turns(damaged, 4);

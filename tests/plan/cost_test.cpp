@@ -33,8 +33,8 @@ TEST(Cost, IsNeverBelowTheMemoryTime) {
 }
 
 TEST(Cost, OfAddingInL2IsMoreThanOfMemory) {
-    Problem gradient{.m = 32768, .n = 4096, .k = 512, .b_scales = ScaleBlocks::Rows, .output = Output::F32,
-                     .accumulate = true};
+    Problem gradient{
+        .m = 32768, .n = 4096, .k = 512, .b_scales = ScaleBlocks::Rows, .output = Output::F32, .accumulate = true};
     const auto of = [&](const char* kernel) { return cost(gradient, h200(), config_named(kernel)); };
     const double adding = of("m128n128s5w2_1d1d_f32").memory;
     EXPECT_NEAR(adding, 4.0 * 32768 * 4096 / 1.23e6, 0.02 * adding) << "A and B are little";
@@ -49,7 +49,7 @@ TEST(Cost, OfAddingInL2IsMoreThanOfMemory) {
 
 TEST(Cost, GrowsWhereRowsBeginBetweenSectorsOfL2) {
     const auto compute = [](const GemmConfig& c, uint32_t k) { return cost({2560, 2304, k}, h200(), c).compute; };
-    const uint32_t halves = 3776, lines = 3840, sectors = 3808, none = 3792;   // that rows begin on; all: 30 k-blocks
+    const uint32_t halves = 3776, lines = 3840, sectors = 3808, none = 3792;  // that rows begin on; all: 30 k-blocks
     for (const GemmConfig& c : candidates()) {
         EXPECT_EQ(compute(c, halves), compute(c, lines)) << name_of(c);
         EXPECT_GE(compute(c, sectors), compute(c, lines)) << name_of(c);

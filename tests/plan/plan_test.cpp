@@ -156,8 +156,8 @@ TEST(Choice, OfGradientsIsAKernelForThem) {
 
 TEST(Choice, ExistsForExtremeShapes) {
     constexpr uint32_t kMost = 1u << 31;
-    for (const Problem p : {Problem{1, 8, 16}, {kMost, 8, 16}, {kMost, 8192, 16}, {1, kMost, 16}, {1, 8, kMost},
-                            {kMost, 8, kMost}})
+    for (const Problem p :
+         {Problem{1, 8, 16}, {kMost, 8, 16}, {kMost, 8192, 16}, {1, kMost, 16}, {1, 8, kMost}, {kMost, 8, kMost}})
         EXPECT_TRUE(is_candidate(choose(p, h200()).config)) << p.m << "x" << p.n << "x" << p.k;
 }
 
@@ -229,7 +229,7 @@ TEST(CtasAtOnce, NearlyFillTheDeviceInWholeClusters) {
 
 TEST(Choice, WhereRowsBeginBetweenSectorsOfL2IsAKernelThatLoadsLess) {
     EXPECT_EQ(name_of(choose({2176, 7400, 3328}, h200()).config), "m128n200s4w2");
-    EXPECT_EQ(name_of(choose({2176, 7400, 3312}, h200()).config), "m256n128s4w2_shareA2");   // 86 us, the other 102
+    EXPECT_EQ(name_of(choose({2176, 7400, 3312}, h200()).config), "m256n128s4w2_shareA2");  // 86 us, the other 102
 }
 
 TEST(Explain, AccountsForEveryCandidateCheapestFirst) {
@@ -252,8 +252,8 @@ TEST(Explain, AccountsForEveryCandidateCheapestFirst) {
 TEST(Explain, OfGroupsHasTheirCandidatesAndSaysWhatWasAsked) {
     const Problem p{.m = 8192, .n = 4096, .k = 7168, .groups = 64, .group_rows = 100, .alignment = 128};
     const auto out = nlohmann::json::parse(explain(p, h200()));
-    const nlohmann::json asked = {{"m", 8192},      {"n", 4096},            {"k", 7168},
-                                  {"groups", 64}, {"expected_rows", 100}, {"alignment", 128}};
+    const nlohmann::json asked = {{"m", 8192},       {"n", 4096}, {"k", 7168}, {"groups", 64}, {"expected_rows", 100},
+                                  {"alignment", 128}};
     EXPECT_EQ(out["problem"], asked);
     EXPECT_EQ(out["chosen"]["name"], name_of(choose(p, h200()).config));
     EXPECT_EQ(out["candidates"].size(), candidates({.grouping = Grouping::Rows}).size());
@@ -290,7 +290,7 @@ TEST(Explain, IsNamedInErrorsWithAllThatWasAsked) {
     const Error e = cannot_take("m64n64s5w1_x2", p, "has no reason");
     EXPECT_EQ(e.code(), Errc::InvalidArgument);
     EXPECT_TRUE(test::contains(e, "config: 'm64n64s5w1_x2' cannot take a GEMM of 8 x 8 x 128: has no reason; `" +
-                                explain_command(p) + "` lists the kernels that can"))
+                                      explain_command(p) + "` lists the kernels that can"))
         << e.what();
 }
 
@@ -331,11 +331,11 @@ void expect_choices(const char* name, const nlohmann::ordered_json& now, size_t 
 }
 
 /// N and K of layers of real models: DeepSeek-V3, Qwen3, Llama 3, GLM-4.5, Kimi K2 and tensor-parallel slices of them.
-constexpr uint32_t kLayers[][2] = {
-    {2112, 7168},  {576, 7168},   {24576, 1536}, {32768, 512}, {7168, 16384}, {4096, 7168},  {7168, 2048},
-    {18432, 7168}, {7168, 18432}, {1536, 7168},  {4096, 4096}, {28672, 4096}, {4096, 14336}, {6144, 4096},
-    {10240, 8192}, {8192, 8192},  {57344, 8192}, {8192, 28672}, {512, 2048},  {2048, 512},   {9216, 4096},
-    {5120, 8192},  {12288, 5120}, {5120, 12288}, {256, 7168}};
+constexpr uint32_t kLayers[][2] = {{2112, 7168}, {576, 7168},   {24576, 1536}, {32768, 512},  {7168, 16384},
+                                   {4096, 7168}, {7168, 2048},  {18432, 7168}, {7168, 18432}, {1536, 7168},
+                                   {4096, 4096}, {28672, 4096}, {4096, 14336}, {6144, 4096},  {10240, 8192},
+                                   {8192, 8192}, {57344, 8192}, {8192, 28672}, {512, 2048},   {2048, 512},
+                                   {9216, 4096}, {5120, 8192},  {12288, 5120}, {5120, 12288}, {256, 7168}};
 
 TEST(Choice, OfGradientsThatAreAddedToIsAKernelThatBringsDWhereKIsShort) {
     const auto brings = [](uint32_t k) { return brings_d(choose(gradient(8192, 4096, k), h200()).config); };
@@ -359,16 +359,20 @@ TEST(Choice, OfRealLayersIsAsRecorded) {
     for (const auto& [n, k] : kLayers)
         for (const uint32_t m : {1u, 8u, 64u, 128u, 256u, 512u, 2048u, 8192u})
             now[fmt::format("{}x{}x{}", m, n, k)] = name_of(choose({m, n, k}, h200()).config);
-    for (const auto& [m, n, k] : {std::array{2112u, 4096u, 7168u}, {576u, 4096u, 7168u}, {24576u, 4096u, 1536u},
-                                  {32768u, 4096u, 512u}, {7168u, 4096u, 16384u}, {4096u, 4096u, 7168u},
+    for (const auto& [m, n, k] : {std::array{2112u, 4096u, 7168u},
+                                  {576u, 4096u, 7168u},
+                                  {24576u, 4096u, 1536u},
+                                  {32768u, 4096u, 512u},
+                                  {7168u, 4096u, 16384u},
+                                  {4096u, 4096u, 7168u},
                                   {7168u, 4096u, 2048u}})
         now[fmt::format("{}x{}x{} 1d1d f32", m, n, k)] = name_of(choose(gradient(m, n, k), h200()).config);
     expect_choices("plan.json", now, 200);
 }
 
 /// N and K of the experts of real models, whole and in tensor-parallel slices: DeepSeek-V3, Kimi K2, Qwen3, Mixtral.
-constexpr uint32_t kExperts[][2] = {{4096, 7168},  {7168, 2048}, {512, 7168},  {7168, 256},
-                                    {1536, 2048},  {2048, 768},  {28672, 4096}, {4096, 14336}};
+constexpr uint32_t kExperts[][2] = {{4096, 7168}, {7168, 2048}, {512, 7168},   {7168, 256},
+                                    {1536, 2048}, {2048, 768},  {28672, 4096}, {4096, 14336}};
 
 TEST(Choice, OfRealExpertsIsAsRecorded) {
     nlohmann::ordered_json now;

@@ -26,8 +26,7 @@ PlanTable table_of(const Problem& problem = kProblem, const std::string& kernel 
     return {.device = "h200",
             .sms = 132,
             .version = "0.1.0",
-            .entries = {{.problem = problem, .kernel = kernel, .us = 8.5, .usual = "m64n32s8w1_x2",
-                         .usual_us = 9.25}}};
+            .entries = {{.problem = problem, .kernel = kernel, .us = 8.5, .usual = "m64n32s8w1_x2", .usual_us = 9.25}}};
 }
 
 class TableFile : public testing::Test {
@@ -49,8 +48,12 @@ TEST(Choice, TakesTheUsersTableBeforeTheShippedOneBeforeTheModel) {
 TEST(Choice, OfATableIsForItsProblemAlone) {
     const PlanTable user = table_of();
     ASSERT_EQ(choose(kProblem, h200(), &user).source, Source::UserTable);
-    for (Problem other : {Problem{65, 4096, 4096}, {64, 4104, 4096}, {64, 4096, 4112}, {64, 4096, 4096, true},
-                          {64, 4096, 4096, false, 131}, {64, 4096, 4096, false, 0, ScaleBlocks::Rows}})
+    for (Problem other : {Problem{65, 4096, 4096},
+                          {64, 4104, 4096},
+                          {64, 4096, 4112},
+                          {64, 4096, 4096, true},
+                          {64, 4096, 4096, false, 131},
+                          {64, 4096, 4096, false, 0, ScaleBlocks::Rows}})
         EXPECT_EQ(choose(other, h200(), &user).source, Source::Model) << other.m;
     EXPECT_EQ(choose({64, 4096, 4096, false, 132}, h200(), &user).source, Source::UserTable) << "132 SMs are all";
 }
@@ -106,7 +109,7 @@ TEST(Table, IsTextWithALineForEachEntry) {
  "version": "0.1.0",
  "entries": [
   {"shape":[64,4096,4096],"batch_invariant":true,"num_sms":100,"kernel":"m64n64s5w1_x2","us":8.5,)"
-                                                             R"("usual":"m64n32s8w1_x2","usual_us":9.25}
+                                                              R"("usual":"m64n32s8w1_x2","usual_us":9.25}
  ]
 }
 )");

@@ -69,8 +69,8 @@ inline std::string describe(const GemmConfig& c) {
            std::to_string(c.stages) + ", warpgroups " + std::to_string(c.math_warpgroups) +
            kUses[static_cast<uint32_t>(c.cluster_use)] + (c.cluster > 1 ? std::to_string(c.cluster) : "") +
            (c.scales == ScaleLayout::Rows ? " rows" : "") + (c.row_groups() ? " grouped" : "") +
-           (c.k_groups() ? " k-grouped" : "") +
-           (c.row_b_scales() ? " 1d1d" : "") + (c.output == Output::F32 ? " f32" : "");
+           (c.k_groups() ? " k-grouped" : "") + (c.row_b_scales() ? " 1d1d" : "") +
+           (c.output == Output::F32 ? " f32" : "");
 }
 
 /// Calls body.operator()<C>() for each.

@@ -90,10 +90,17 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
     const Entry entry("cuDeviceGetAttribute");
     const Gpu* gpu = gpu_of(device);
     if (!gpu) return kInvalidDevice;
-    const std::map<int, int> values = {{16, gpu->sms},      {13, gpu->clock_khz}, {36, gpu->memory_khz},
-                                       {37, gpu->bus_bits}, {38, gpu->l2_bytes},  {75, gpu->major},
-                                       {33, 0x1b},          {34, 0},              {50, 0},
-                                       {76, gpu->minor},    {97, gpu->smem_bytes}};
+    const std::map<int, int> values = {{16, gpu->sms},
+                                       {13, gpu->clock_khz},
+                                       {36, gpu->memory_khz},
+                                       {37, gpu->bus_bits},
+                                       {38, gpu->l2_bytes},
+                                       {75, gpu->major},
+                                       {33, 0x1b},
+                                       {34, 0},
+                                       {50, 0},
+                                       {76, gpu->minor},
+                                       {97, gpu->smem_bytes}};
     const auto found = values.find(attribute);
     if (found == values.end()) return kInvalidValue;
     *value = found->second;
@@ -322,7 +329,7 @@ MOCK void mock_reset() {
 
 MOCK int cuGetProcAddress_v2(const char* name, void** entry, int version, uint64_t, int* status) {
     *entry = nullptr;
-    *status = 1;   // CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND
+    *status = 1;  // CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND
     State& s = state();
     const std::scoped_lock lock(s.mutex);
     if (s.stub) return kStubLibrary;

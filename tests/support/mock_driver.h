@@ -21,14 +21,14 @@ struct Gpu {
     std::string name = "NVIDIA H200";
     int major = 9, minor = 0, sms = 132, smem_bytes = 232448, l2_bytes = 50 << 20;
     int clock_khz = 1980000, memory_khz = 3201000, bus_bits = 6144;
-    int retains = 0;   // of its primary context
+    int retains = 0;  // of its primary context
 };
 
 struct Launch {
     std::string entry;
     int gpu;
     uint32_t grid, block, cluster, smem_bytes;
-    bool programmatic;   // it may overlap with the kernel before it
+    bool programmatic;  // it may overlap with the kernel before it
     void* stream;
     RunParams gemm;            // of a kernel "finegemm_*", also of the next ones
     QuantizeParams quantize;   // of a kernel "finegemm_quantize_*"
@@ -54,27 +54,27 @@ inline Description description_of(const TensorMap& map) {
 
 struct Failure {
     int code = 0;
-    int after = 0;   // calls that succeed before
+    int after = 0;  // calls that succeed before
 };
 
 /// All of the driver's state. Tests set it before they call, and look at it when the calls have returned.
 struct State {
     std::mutex mutex;
-    std::atomic<bool> recording{true};   // off: nothing is logged, and nothing fails on request
+    std::atomic<bool> recording{true};  // off: nothing is logged, and nothing fails on request
     std::vector<Gpu> gpus{Gpu{}};
     int version = 12040;
-    std::set<std::string> missing;             // entry points that the driver does not have
-    std::map<std::string, Failure> failures;   // by entry point
+    std::set<std::string> missing;            // entry points that the driver does not have
+    std::map<std::string, Failure> failures;  // by entry point
     bool stub = false;
-    bool capturing = false;   // a stream of the process is, in the strictest mode
+    bool capturing = false;  // a stream of the process is, in the strictest mode
     int resident_ctas = 2, resident_clusters = 60;
-    std::vector<std::string> resolved;   // entry points that were asked for
+    std::vector<std::string> resolved;  // entry points that were asked for
     std::vector<std::string> calls;
     std::vector<Launch> launches;
-    int libraries = 0;                 // loaded now
-    int events = 0, allocations = 0;   // alive now
-    double clock_us = 0;                         // of the GPUs: what events record
-    std::map<std::string, double> kernel_us;     // what a launch of this entry takes; others take a millisecond
+    int libraries = 0;                        // loaded now
+    int events = 0, allocations = 0;          // alive now
+    double clock_us = 0;                      // of the GPUs: what events record
+    std::map<std::string, double> kernel_us;  // what a launch of this entry takes; others take a millisecond
 
     long count(const std::string& call) const {
         long n = 0;

@@ -12,10 +12,10 @@ namespace finegemm::mock {
 
 // CUresult.
 inline constexpr int kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kStubLibrary = 34, kNoDevice = 100,
-              kInvalidDevice = 101, kInvalidImage = 200, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500,
-              kStreamCaptureUnsupported = 900;
-inline constexpr char kElf[] = {0x7f, 'E', 'L', 'F'};   // how a cubin begins
-inline constexpr int kFirstDevice = 70;                 // a handle is not an index
+                     kInvalidDevice = 101, kInvalidImage = 200, kInvalidContext = 201, kInvalidHandle = 400,
+                     kNotFound = 500, kStreamCaptureUnsupported = 900;
+inline constexpr char kElf[] = {0x7f, 'E', 'L', 'F'};  // how a cubin begins
+inline constexpr int kFirstDevice = 70;                // a handle is not an index
 
 struct LaunchAttribute {
     int id;
@@ -38,12 +38,12 @@ struct Context {
 };
 struct Function {
     std::string entry;
-    int gpu;                     // of its context
-    int smem_bytes = 48 << 10;   // the most that it may ask for
+    int gpu;                    // of its context
+    int smem_bytes = 48 << 10;  // the most that it may ask for
 };
 struct Kernel {
     std::string entry;
-    std::map<int, std::unique_ptr<Function>> functions;   // by GPU
+    std::map<int, std::unique_ptr<Function>> functions;  // by GPU
 };
 struct Library {
     std::map<std::string, std::unique_ptr<Kernel>> kernels;
@@ -65,7 +65,7 @@ struct Internals {
     Context contexts[16] = {};
     std::map<Library*, std::unique_ptr<Library>> libraries;
     std::map<void*, Kernel*> kernels;
-    std::map<void*, double> recorded_us;   // by event
+    std::map<void*, double> recorded_us;  // by event
     std::set<Function*> functions;
 };
 inline Internals& internals() {
@@ -75,7 +75,7 @@ inline Internals& internals() {
 inline State& state() { return internals().state; }
 
 inline thread_local std::vector<Context*> stack;
-inline thread_local int capture_mode = 0;   // global: the strictest
+inline thread_local int capture_mode = 0;  // global: the strictest
 
 /// One call of the driver: locked, logged, and failing if it was told so.
 class Entry {

@@ -27,7 +27,7 @@ struct Mbarrier {
         --pending;
         settle();
     }
-    void receive(int32_t received) {   // may come before its announcement: multicast by a neighbour
+    void receive(int32_t received) {  // may come before its announcement: multicast by a neighbour
         bytes -= received;
         settle();
     }
@@ -48,8 +48,8 @@ public:
     /// What tests break to see that it matters.
     struct Rules {
         uint32_t full = full_arrivals(C), empty = empty_arrivals(C);
-        uint32_t run = scale_run(C);   // k-blocks that a scale warp deals out in its turn
-        uint32_t producers = kProducerWarps;   // that take turns with k-blocks, where they do
+        uint32_t run = scale_run(C);          // k-blocks that a scale warp deals out in its turn
+        uint32_t producers = kProducerWarps;  // that take turns with k-blocks, where they do
     };
 
     RingModel(uint32_t tiles, uint32_t blocks, uint32_t seed, Rules rules = {})
@@ -89,18 +89,18 @@ private:
 
     struct Stage {
         Mbarrier full, empty;
-        std::array<uint32_t, kScaleParts + 2> written{};   // each part of A, of B, the scales: blocks written so far
+        std::array<uint32_t, kScaleParts + 2> written{};  // each part of A, of B, the scales: blocks written so far
     };
     enum class Role { Tma, Scales, Blocks, Math };
     struct Agent {
         Role role;
         uint32_t rank;
-        uint32_t warp = 0;           // scales: which
+        uint32_t warp = 0;  // scales: which
         Cursor at = {};
-        uint32_t block = 0;          // the one that it works on
-        bool holds = false;          // math: it reads `held`
+        uint32_t block = 0;  // the one that it works on
+        bool holds = false;  // math: it reads `held`
         uint32_t held = 0;
-        uint32_t patience = 1;       // takes one in so many of its turns
+        uint32_t patience = 1;  // takes one in so many of its turns
     };
     /// Something on its way, which others may overtake: part of a tile, scales, or an arrival at a neighbour's barrier.
     struct Delivery {
@@ -215,7 +215,7 @@ private:
         const bool starts = !agent.holds || C.grouped() || next / tile_blocks_ == agent.block / tile_blocks_;
         if (starts && !stage(agent.rank, agent.at.stage).full.passed(agent.at.parity)) return false;
         if (agent.holds) {
-            check(agent);   // still what it was
+            check(agent);  // still what it was
             release(agent);
             agent.holds = false;
             agent.block = next;

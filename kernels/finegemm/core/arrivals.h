@@ -37,7 +37,7 @@ FG_HD constexpr uint32_t scale_run(const GemmConfig& c) { return c.row_b_scales(
 /// skip as many stages as the ring has.
 FG_HD constexpr uint32_t dealing_warps(const GemmConfig& c) {
     const uint32_t most = 1 + (c.stages - 1) / scale_run(c);
-    return min(most, scale_run(c) < kScaleRun ? kScaleWarps : 2);   // three are no faster with runs of four
+    return min(most, scale_run(c) < kScaleRun ? kScaleWarps : 2);  // three are no faster with runs of four
 }
 
 /// Lanes that arrive when a warp says something. One does, after all have met. compute-sanitizer's racecheck takes what

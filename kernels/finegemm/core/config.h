@@ -40,13 +40,13 @@ enum class Output : uint32_t {
 };
 
 struct GemmConfig {
-    uint32_t tile_m = 128;           // rows of D that one CTA computes: 64 * math_warpgroups * {1/2, 1, 2}
-    uint32_t tile_n = 128;           // columns of D that one CTA computes, at most 256: run_cols
-    uint32_t stages = 4;             // slots of the shared-memory ring, a multiple of teams; one slot holds 128 of K
-    uint32_t math_warpgroups = 2;    // each owns rows_per_warpgroup rows
-    uint32_t cluster = 1;            // CTAs in a cluster
+    uint32_t tile_m = 128;         // rows of D that one CTA computes: 64 * math_warpgroups * {1/2, 1, 2}
+    uint32_t tile_n = 128;         // columns of D that one CTA computes, at most 256: run_cols
+    uint32_t stages = 4;           // slots of the shared-memory ring, a multiple of teams; one slot holds 128 of K
+    uint32_t math_warpgroups = 2;  // each owns rows_per_warpgroup rows
+    uint32_t cluster = 1;          // CTAs in a cluster
     ClusterUse cluster_use = ClusterUse::None;
-    uint32_t ctas_per_sm = 1;        // bounds registers and shared memory
+    uint32_t ctas_per_sm = 1;  // bounds registers and shared memory
     ScaleLayout scales = ScaleLayout::Any;
     Grouping grouping = Grouping::None;
     ScaleBlocks b_scales = ScaleBlocks::Blocks;
@@ -84,7 +84,7 @@ inline constexpr uint32_t kMaxRuns = 3;
 /// within one scale block of B wherever the tile is. So a promotion knows which scale a column has; if all columns were
 /// neighbours, the border would be anywhere, and choosing costs 14% of the time of a tile of 144.
 struct Runs {
-    uint32_t cols[kMaxRuns];   // 0: there are fewer
+    uint32_t cols[kMaxRuns];  // 0: there are fewer
 
     /// No loops: in a kernel all this is known when it is compiled, if the number of the run is.
     FG_HD static constexpr Runs of(const GemmConfig& c) {

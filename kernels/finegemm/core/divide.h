@@ -11,7 +11,7 @@ struct Divider {
     uint32_t divisor = 1, multiplier = 1u << 31, shift = 0;
 
     FG_HD static constexpr Divider by(uint32_t divisor) {
-        uint32_t bits = 0;   // the least with 2^bits >= divisor
+        uint32_t bits = 0;  // the least with 2^bits >= divisor
         while ((1ull << bits) < divisor) ++bits;
         return {divisor, static_cast<uint32_t>(((1ull << (31 + bits)) + divisor - 1) / divisor), bits};
     }

@@ -16,7 +16,7 @@ FG_HD constexpr bool is_nan(float x) { return x != x; }
 FG_HD constexpr float float_of_e4m3(uint8_t code) {
     const uint32_t sign = static_cast<uint32_t>(code & 0x80) << 24, magnitude = code & 0x7fu;
     if (magnitude == 0x7f) return float_of_bits(sign | 0x7fc00000u);
-    if (magnitude < 8) return float_of_bits(sign | float_bits(static_cast<float>(magnitude) / 512));   // subnormal
+    if (magnitude < 8) return float_of_bits(sign | float_bits(static_cast<float>(magnitude) / 512));  // subnormal
     return float_of_bits(sign | ((magnitude << 20) + ((127u - 7u) << 23)));
 }
 
@@ -25,7 +25,7 @@ FG_HD constexpr uint8_t e4m3_of_float(float x) {
     const uint32_t sign = float_bits(x) >> 31 << 7, magnitude = float_bits(x) & 0x7fffffffu;
     if (is_nan(x)) return 0x7f;
     if (magnitude >= float_bits(kE4m3Max)) return static_cast<uint8_t>(sign | 0x7e);
-    if (magnitude < float_bits(0x1p-6f)) {   // 2^14 has a unit of 2^-9, the subnormals' step: the addition rounds
+    if (magnitude < float_bits(0x1p-6f)) {  // 2^14 has a unit of 2^-9, the subnormals' step: the addition rounds
         const uint32_t steps = float_bits(float_of_bits(magnitude) + 0x1p14f) - float_bits(0x1p14f);
         return static_cast<uint8_t>(sign | steps);
     }
@@ -47,7 +47,7 @@ FG_HD constexpr uint16_t bf16_of_double(double x) {
     const float nearest = static_cast<float>(x);
     uint32_t bits = float_bits(nearest);
     if (static_cast<double>(nearest) != x && x == x && (bits & 0x7fffffffu) < 0x7f800000u && (bits & 1u) == 0) {
-        const bool away = (nearest > x) == (x > 0);   // rounding went away from zero: step back, to the odd neighbour
+        const bool away = (nearest > x) == (x > 0);  // rounding went away from zero: step back, to the odd neighbour
         bits = away ? bits - 1 : bits + 1;
     }
     return bf16_of_float(float_of_bits(bits));

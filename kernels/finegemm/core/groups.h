@@ -24,12 +24,12 @@ struct KRange {
 /// one before ended, rounded up to `alignment`; stacked groups have matrices of their own and begin at row 0. With
 /// `indices`, one segment has all rows, and each tile of them the group that its first row names.
 struct GroupLayout {
-    const int32_t* ends = nullptr;      // [groups], or null
-    const int32_t* indices = nullptr;   // [rows], or null: the group of each row; any other number: of none
+    const int32_t* ends = nullptr;     // [groups], or null
+    const int32_t* indices = nullptr;  // [rows], or null: the group of each row; any other number: of none
     uint32_t groups = 0;
-    uint32_t rows = 0;        // of A; of each A where groups are stacked
-    uint32_t alignment = 1;   // a power of two
-    bool first_is_given = false;        // ends[-1] is the row at which group 0 begins
+    uint32_t rows = 0;            // of A; of each A where groups are stacked
+    uint32_t alignment = 1;       // a power of two
+    bool first_is_given = false;  // ends[-1] is the row at which group 0 begins
     bool stacked = false;
 
     /// Ranges of rows to divide into tiles.
@@ -57,9 +57,9 @@ private:
 
 /// The k-blocks of the groups of a K-grouped GEMM: group g has those from offsets[g] / 128 up to offsets[g + 1] / 128.
 struct KGroupLayout {
-    const int32_t* offsets = nullptr;   // [groups + 1], in columns of A and B
+    const int32_t* offsets = nullptr;  // [groups + 1], in columns of A and B
     uint32_t groups = 0;
-    uint32_t k_blocks = 0;              // of A and B
+    uint32_t k_blocks = 0;  // of A and B
 
     /// Numbers that break the rules give blocks that exist, or none.
     FG_HD constexpr KRange range(int32_t begin, int32_t end) const {

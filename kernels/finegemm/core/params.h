@@ -17,8 +17,8 @@ struct alignas(64) TensorMap {
 /// FP32 scales of one operand. Strides count elements; any layout is good.
 struct ScaleView {
     const float* data;
-    int64_t mn_stride;   // from one row (or one 128-row block of B) to the next
-    int64_t k_stride;    // from one 128-wide block of K to the next
+    int64_t mn_stride;  // from one row (or one 128-row block of B) to the next
+    int64_t k_stride;   // from one 128-wide block of K to the next
 };
 
 /// Whether a kernel for ScaleLayout::Rows can read these scales of rows: whole runs, each sixteen aligned bytes.
@@ -34,23 +34,23 @@ struct TileLoads {
 
 /// What is asked for first is together: an SM fetches parameters in lines of 64 bytes, and each takes 100s of clocks.
 struct alignas(64) GemmParams {
-    Raster raster;                 // the order of tiles
-    uint32_t m, n, k_blocks;       // k_blocks = ceil(K / 128), of all groups together
-    uint32_t a_rows_of_last, b_rows_of_last;   // rows that the boxes of TileLoads::last have
-    uint64_t a_policy, b_policy;   // L2 cache policies of the loads (createpolicy's 64-bit encoding)
+    Raster raster;                            // the order of tiles
+    uint32_t m, n, k_blocks;                  // k_blocks = ceil(K / 128), of all groups together
+    uint32_t a_rows_of_last, b_rows_of_last;  // rows that the boxes of TileLoads::last have
+    uint64_t a_policy, b_policy;              // L2 cache policies of the loads (createpolicy's 64-bit encoding)
     ScaleView sfa, sfb;
-    void* d_data;                  // row-major
-    int64_t d_row_stride;          // elements
-    uint32_t accumulate;           // 1: D is added to, not overwritten; where it is f32
-    uint32_t prefetch_weights;     // 1: no kernel that this one may overlap with writes to B
-    TileLoads a, b;                // b.whole: of first runs; b.last: of the last run, whichever that is
+    void* d_data;               // row-major
+    int64_t d_row_stride;       // elements
+    uint32_t accumulate;        // 1: D is added to, not overwritten; where it is f32
+    uint32_t prefetch_weights;  // 1: no kernel that this one may overlap with writes to B
+    TileLoads a, b;             // b.whole: of first runs; b.last: of the last run, whichever that is
 };
 
 /// Of a kernel whose tiles may have several runs, and may be stored by the copy engine.
 struct RunParams : GemmParams {
-    TensorMap b_runs[kMaxRuns - 1];   // for the whole runs after the first one; unused where tiles have none
-    TensorMap d[kBoxWidths];          // of the widths that tiles have, or the one that f32 has; none where math warps
-                                      // write D (stages_tiles)
+    TensorMap b_runs[kMaxRuns - 1];  // for the whole runs after the first one; unused where tiles have none
+    TensorMap d[kBoxWidths];         // of the widths that tiles have, or the one that f32 has; none where math warps
+                                     // write D (stages_tiles)
 };
 
 /// Heights of the boxes that the rows of a group's last tile are loaded by: powers of two, 1 to 128.
@@ -59,14 +59,14 @@ inline constexpr uint32_t kRowBoxes = 8;
 /// What a kernel for groups of rows asks for first: nothing begins before their sizes are known.
 struct alignas(64) GroupParams {
     GroupLayout groups;
-    bool both_ends;                   // tiles of 32 groups at a time come from_both_ends
-    int64_t sfa_stride, sfb_stride, d_stride;   // elements from one group's to the next
+    bool both_ends;                            // tiles of 32 groups at a time come from_both_ends
+    int64_t sfa_stride, sfb_stride, d_stride;  // elements from one group's to the next
 };
 static_assert(sizeof(GroupParams) == 64, "one line");
 
 /// Of such a kernel. A, sfa and D are stacks where GroupLayout says so, B and sfb always.
-struct GroupedParams : GroupParams, RunParams {   // `m` is unused; `raster` has the columns, and one band of rows
-    TensorMap a_rows[kRowBoxes];      // boxes of 2^i rows of A; TileLoads::last of A is unused
+struct GroupedParams : GroupParams, RunParams {  // `m` is unused; `raster` has the columns, and one band of rows
+    TensorMap a_rows[kRowBoxes];                 // boxes of 2^i rows of A; TileLoads::last of A is unused
     ExpectedGroups expected;
 };
 
@@ -76,12 +76,12 @@ inline constexpr uint32_t kHostGroups = 64, kBlockGroups = 11;
 
 /// Of a K-grouped kernel. D is a stack; `raster` has the tiles of one of its matrices.
 struct KGroupedParams : GemmParams {
-    KGroupLayout groups;    // without offsets: those below
-    int64_t d_stride;       // elements from one group's D to the next
-    TensorMap d[1];         // of the whole stack of D, where what it has is brought
-    uint32_t first_group;   // of the stack that is of this launch
+    KGroupLayout groups;   // without offsets: those below
+    int64_t d_stride;      // elements from one group's D to the next
+    TensorMap d[1];        // of the whole stack of D, where what it has is brought
+    uint32_t first_group;  // of the stack that is of this launch
     int32_t host_offsets[kHostGroups + 1];
-    uint32_t blocks;        // 1: each group has maps of its own, for whole tiles; those of GemmParams are not used
+    uint32_t blocks;  // 1: each group has maps of its own, for whole tiles; those of GemmParams are not used
     TensorMap a_blocks[kBlockGroups], b_blocks[kBlockGroups];
 
     FG_HD constexpr KGroupLayout k_groups() const {

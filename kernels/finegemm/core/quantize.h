@@ -34,7 +34,7 @@ enum class QuantizeInput : uint32_t { F32, F16, BF16 };
 /// Everything about a quantisation kernel that is fixed when it is compiled.
 struct QuantizeConfig {
     QuantizeInput input = QuantizeInput::BF16;
-    bool square_blocks = false;   // 128x128 blocks; else 1x128
+    bool square_blocks = false;  // 128x128 blocks; else 1x128
 
     constexpr bool operator==(const QuantizeConfig&) const = default;
 
@@ -56,16 +56,16 @@ struct QuantizeParams {
     const void* x;
     uint8_t* q;
     float* scales;
-    int64_t x_row_stride, q_row_stride;            // elements
+    int64_t x_row_stride, q_row_stride;  // elements
     int64_t scale_row_stride, scale_col_stride;
-    uint32_t rows, cols;                           // cols: a multiple of 16
+    uint32_t rows, cols;  // cols: a multiple of 16
     uint32_t power_of_two;
 };
 
 /// Where vector `u` of thread `thread` lies: in a warp's run of 1x128 blocks of one row, or in a 128x128 block.
 FG_HD constexpr RowCol quantize_vector(const QuantizeConfig& c, uint32_t thread, uint32_t u) {
     const uint32_t lane = c.square_blocks ? thread : thread % 32, width = c.square_blocks ? c.threads() : 32;
-    const uint32_t position = u * width + lane;   // in vectors, kScaleBlock / vector of them to a block's row
+    const uint32_t position = u * width + lane;  // in vectors, kScaleBlock / vector of them to a block's row
     const uint32_t col = position % c.lanes() * c.vector();
     return c.square_blocks ? RowCol{.row = position / c.lanes(), .col = col}
                            : RowCol{.row = 0, .col = position / c.lanes() * kScaleBlock + col};

@@ -21,9 +21,9 @@ FG_HD constexpr RegisterPlan register_plan(const GemmConfig& c) {
     // for 136 columns with 40, as with 24 a k-block takes 12% longer.
     const bool splits_more = c.row_b_scales() && c.tile_n == 136;
     const uint32_t load = c.scales == ScaleLayout::Rows && c.tile_m > 192 ? 80
-                          : c.tile_n > 208                               ? 24
-                          : splits_more                                  ? 40
-                                                                         : 56;
+                          : c.tile_n > 208                                ? 24
+                          : splits_more                                   ? 40
+                                                                          : 56;
     const uint32_t launch = min(kRegisterFile / (c.ctas_per_sm * c.threads()) / 8 * 8, 248);
     const uint32_t math = (launch * c.threads() - load * 128) / (c.math_warpgroups * 128) / 8 * 8;
     return {.launch = launch, .load = load, .math = min(math, kMost)};

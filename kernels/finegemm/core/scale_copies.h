@@ -19,7 +19,7 @@ inline FG_HD uint32_t scale_shift(const float* first) {
 /// `existing` of a tile's `Rows` rows have scales, whose first lies `shift` floats into a piece.
 template <uint32_t Rows>
 struct ScaleCopyPlan {
-    static constexpr uint32_t kPieces = ceil_div(Rows, kScalePiece * kWarpSize);   // that a lane copies
+    static constexpr uint32_t kPieces = ceil_div(Rows, kScalePiece* kWarpSize);  // that a lane copies
     uint32_t existing, shift;
 
     /// The place of a lane's i-th piece in a stage: that of its first row is `shift`.

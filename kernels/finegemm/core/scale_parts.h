@@ -16,7 +16,7 @@ struct ScaleParts {
 };
 FG_HD constexpr ScaleParts scale_parts(float x) {
     const auto leading = [](float y) { return float_of_bits(float_bits(y) & 0xffff0000u); };
-    const float high = leading(x), rest = x - high;   // exact, as the next one is
+    const float high = leading(x), rest = x - high;  // exact, as the next one is
     return {.high = high, .middle = leading(rest), .low = leading(rest - leading(rest))};
 }
 

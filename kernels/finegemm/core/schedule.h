@@ -15,9 +15,9 @@ struct TileCoord {
 
 /// What one CTA computes at once: rows and columns of D.
 struct alignas(16) Tile {
-    uint32_t row = 0, col = 0;   // the first ones; its other runs begin at run_col
-    uint32_t rows = 0;           // those that exist: a cluster may reach a whole tile past the end
-    uint32_t group = 0;          // whose B it takes, or whose D it is
+    uint32_t row = 0, col = 0;  // the first ones; its other runs begin at run_col
+    uint32_t rows = 0;          // those that exist: a cluster may reach a whole tile past the end
+    uint32_t group = 0;         // whose B it takes, or whose D it is
     constexpr bool operator==(const Tile&) const = default;
 };
 
@@ -25,7 +25,7 @@ struct alignas(16) Tile {
 /// that run together share rows of A and columns of B in L2. The host prepares the divisions.
 struct Raster {
     uint32_t tiles_m = 0, tiles_n = 0;
-    Divider per_band, band, last_band;   // tiles of a band; its height, and that of the last one, which may be lower
+    Divider per_band, band, last_band;  // tiles of a band; its height, and that of the last one, which may be lower
 
     /// Fewer than 2^31 tiles.
     FG_HD static constexpr Raster of(uint32_t tiles_m, uint32_t tiles_n, uint32_t band) {
@@ -129,8 +129,8 @@ FG_HD constexpr uint32_t from_both_ends(uint32_t i, uint32_t count) { return i %
 /// first tiles comes of it.
 struct ExpectedGroups {
     static constexpr uint32_t kMost = 4096;
-    uint32_t tiles_below = 1;   // cluster tiles, one below the other
-    Divider tiles;              // of a group
+    uint32_t tiles_below = 1;  // cluster tiles, one below the other
+    Divider tiles;             // of a group
 
     FG_HD static constexpr ExpectedGroups of(const GemmConfig& c, const Raster& columns, uint32_t rows) {
         const uint32_t below = max(1, min(ceil_div(rows, c.tile_m), kMost));
@@ -183,12 +183,12 @@ struct Walk {
 /// The same of a K-grouped product: all tiles of the first group's D, then those of the next one's. Groups without
 /// k-blocks have tiles like the others, as their D may have to become zero.
 struct KGroupWalk {
-    static constexpr uint32_t rank = 0;   // there are no clusters
-    Raster order;            // of each group's D
+    static constexpr uint32_t rank = 0;  // there are no clusters
+    Raster order;                        // of each group's D
     KGroupLayout groups;
-    uint32_t next, stride;   // in tiles
-    uint32_t m;              // rows of D
-    KRange k{};              // of the tile that was taken last
+    uint32_t next, stride;  // in tiles
+    uint32_t m;             // rows of D
+    KRange k{};             // of the tile that was taken last
 
     template <GemmConfig C>
     FG_HD static constexpr KGroupWalk of(const Raster& order, const KGroupLayout& groups, uint32_t m, uint32_t cta,

@@ -89,7 +89,7 @@ FG_HD constexpr uint32_t box_offset(uint32_t cols, RowCol at) {
 
 /// Byte of such boxes at which an element of a warp's rows lies.
 FG_HD constexpr uint32_t f32_box_offset(RowCol at) {
-    const RowCol halves = {at.row, at.col % kF32BoxCols * 2};   // as of bf16, of which 128 bytes have twice as many
+    const RowCol halves = {at.row, at.col % kF32BoxCols * 2};  // as of bf16, of which 128 bytes have twice as many
     return at.col / kF32BoxCols * kF32BoxBytes + box_offset(64, halves) + at.col % 4 * 4;
 }
 /// The accumulator register that a lane writes there in its turn `turn`. A warp writes to eight rows at once: if all
@@ -102,16 +102,16 @@ FG_HD constexpr uint32_t staged_bytes(const GemmConfig& c) {
 }
 
 struct SmemPlan {
-    uint32_t a, b;              // stages x tile, e4m3, 128-byte rows
-    uint32_t d;                 // of each warp that stores: its part of a tile of D, or a slab
-    uint32_t partials;          // split-K: k_splits x slice of the tile, f32
-    uint32_t sfa, sfb;          // stages x scales of one k-block, f32, or the FactorRow of each
-    uint32_t zeros;             // FactorRows: of each math warpgroup kZeroRows
-    uint32_t tiles;             // grouped: stages x the Tile that begins there
-    uint32_t full, empty;       // mbarriers, one per stage
-    uint32_t partials_full;     // mbarriers, one per warpgroup that has rows of its own
-    uint32_t team_sums_full;    // mbarrier, where there are teams
-    uint32_t d_full;            // mbarriers, one per math warp, where what D has is brought
+    uint32_t a, b;            // stages x tile, e4m3, 128-byte rows
+    uint32_t d;               // of each warp that stores: its part of a tile of D, or a slab
+    uint32_t partials;        // split-K: k_splits x slice of the tile, f32
+    uint32_t sfa, sfb;        // stages x scales of one k-block, f32, or the FactorRow of each
+    uint32_t zeros;           // FactorRows: of each math warpgroup kZeroRows
+    uint32_t tiles;           // grouped: stages x the Tile that begins there
+    uint32_t full, empty;     // mbarriers, one per stage
+    uint32_t partials_full;   // mbarriers, one per warpgroup that has rows of its own
+    uint32_t team_sums_full;  // mbarrier, where there are teams
+    uint32_t d_full;          // mbarriers, one per math warp, where what D has is brought
     uint32_t total;
     // Distance from one stage (or warp, or warpgroup) to the next.
     uint32_t a_stage, b_stage, d_warp, partials_warpgroup, sfa_stage, sfb_stage, tile_stage;
@@ -140,7 +140,7 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c, bool stages_tiles, uint3
         return at;
     };
     const bool split = c.k_splits() > 1;
-    p.a_stage = c.tile_m * GemmConfig::kTileK;   // a multiple of 1024: eight 128-byte rows, one swizzle atom
+    p.a_stage = c.tile_m * GemmConfig::kTileK;  // a multiple of 1024: eight 128-byte rows, one swizzle atom
     p.b_stage = c.tile_n * GemmConfig::kTileK;
     p.d_warp = split ? 0 : stages_tiles ? c.wgmmas_m() * staged_bytes(c) : kWarpRows * slab_pitch(c, cols);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
@@ -162,7 +162,7 @@ FG_HD constexpr SmemPlan smem_plan(const GemmConfig& c, bool stages_tiles, uint3
     p.partials_full = take(split ? c.row_warpgroups() * 8 : 0, 8);
     p.team_sums_full = take(c.teams() > 1 ? 8 : 0, 8);
     p.d_full = take(stages_tiles && c.output == Output::F32 ? c.math_warpgroups * 4 * 8 : 0, 8);
-    p.total = align_up(top, 16) + 1024;   // the driver aligns dynamic shared memory to 16 only; the kernel rounds up
+    p.total = align_up(top, 16) + 1024;  // the driver aligns dynamic shared memory to 16 only; the kernel rounds up
     return p;
 }
 

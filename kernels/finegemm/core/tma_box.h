@@ -12,7 +12,7 @@ namespace finegemm {
 enum class Swizzle : uint32_t { None = 0, B32 = 32, B64 = 64, B128 = 128 };
 
 struct TmaBox {
-    uint32_t rows = 0, cols = 0;      // cols: elements along the contiguous dimension
+    uint32_t rows = 0, cols = 0;  // cols: elements along the contiguous dimension
     uint32_t element_bytes = 1;
     Swizzle swizzle = Swizzle::None;
     constexpr bool operator==(const TmaBox&) const = default;

@@ -9,7 +9,7 @@ namespace finegemm {
 /// K-major operand in 128-byte rows with the 128-byte swizzle: eight rows (1024 bytes) repeat along M or N.
 /// `address` is a shared-memory byte address; the atom must start at a multiple of 1024, K steps add to the address.
 FG_HD constexpr uint64_t wgmma_descriptor(uint32_t address) {
-    constexpr uint64_t kLeadingBytes = 16;      // ignored for swizzled K-major operands
+    constexpr uint64_t kLeadingBytes = 16;  // ignored for swizzled K-major operands
     constexpr uint64_t kStrideBytes = 8 * 128;
     constexpr uint64_t kSwizzle128 = 1;
     return (static_cast<uint64_t>(address & 0x3ffff) >> 4) | (kLeadingBytes >> 4) << 16 | (kStrideBytes >> 4) << 32 |

@@ -42,8 +42,7 @@ struct MathRole {
     /// What A's scales in parts have beside them.
     __device__ void make_zeros() const {
         const uint32_t row = threadIdx.x % 128;
-        if (row < kZeroRows)
-            ptx::store_shared_words_x4(smem.zeros(warpgroup) + row * kFactorRowBytes, {0, 0, 0, 0});
+        if (row < kZeroRows) ptx::store_shared_words_x4(smem.zeros(warpgroup) + row * kFactorRowBytes, {0, 0, 0, 0});
         ptx::fence_proxy_async_shared();
         warpgroup_barrier(warpgroup);
     }
@@ -72,7 +71,9 @@ struct MathRole {
     __device__ Operands operands(uint32_t stage, uint32_t i) const {
         const uint32_t row = first_row + i * rows_apart(C);
         Operands at{.a = wgmma_descriptor_low(smem.a(stage).bits + row * GemmConfig::kTileK),
-                    .b = wgmma_descriptor_low(smem.b(stage).bits), .sfa = 0, .sfb = 0};
+                    .b = wgmma_descriptor_low(smem.b(stage).bits),
+                    .sfa = 0,
+                    .sfb = 0};
         if constexpr (factors_by_wgmma(C)) {
             const uint32_t parts = smem.sfa(stage).bits + row * kFactorRowBytes;
             at.sfa = wgmma_short_rows_low(parts, smem.zeros(warpgroup).bits - parts);
@@ -130,7 +131,7 @@ template <GemmConfig C>
 struct AnnouncedTiles {
     const Shared<C>& smem;
     uint32_t k_blocks;
-    uint32_t shift = 0;   // of the scales of the tile that was taken last
+    uint32_t shift = 0;  // of the scales of the tile that was taken last
 
     __device__ bool take(Tile& out, RingCursor<C.stages> at) {
         wait(smem.full(at.stage), at.parity);
@@ -145,14 +146,14 @@ struct AnnouncedTiles {
 template <GemmConfig C>
 struct AnnouncedKTiles {
     const Shared<C>& smem;
-    uint32_t k_blocks = 0;   // of the tile that was taken last
+    uint32_t k_blocks = 0;  // of the tile that was taken last
 
     __device__ bool take(Tile& out, RingCursor<C.stages> at) {
         wait(smem.full(at.stage), at.parity);
         const ptx::Words4 tile = ptx::load_shared_words_x4(smem.tile(at.stage));
         out = unpacked({.row = tile.w[0], .col = tile.w[1], .rows = tile.w[2], .group = tile.w[3]});
         k_blocks = ptx::broadcast(tile.w[3]);
-        return k_blocks > 0;   // none: the end
+        return k_blocks > 0;  // none: the end
     }
 };
 
@@ -162,8 +163,8 @@ template <GemmConfig C, typename Tiles>
 struct BlockWalk {
     MathRole<C>& role;
     Tiles tiles;
-    Tile tile{};         // of the block; without rows: there is none
-    uint32_t left = 0;   // blocks of the tile, this one included
+    Tile tile{};        // of the block; without rows: there is none
+    uint32_t left = 0;  // blocks of the tile, this one included
     RingCursor<C.stages> at = RingCursor<C.stages>::consumer();
     // Where the next block will be: the way from a stage to an address is long, and so it is begun a block earlier.
     RingCursor<C.stages> ahead;

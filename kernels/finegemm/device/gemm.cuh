@@ -54,13 +54,12 @@ __device__ void multiply(const Params<C>& p, const Shared<C>& smem) {
 /// By the first of the scale warps, so that the first loads need not wait for them.
 template <GemmConfig C>
 __device__ void prefetch_tensor_maps(const Params<C>& p) {
-    constexpr uint32_t kFirst = 8;   // any lane would do, but with others ptxas numbers all registers anew
+    constexpr uint32_t kFirst = 8;  // any lane would do, but with others ptxas numbers all registers anew
     const uint32_t lane = threadIdx.x % kWarpSize;
     if (lane == kFirst) ptx::prefetch_tensor_map(p.m < C.tile_m ? &p.a.last : &p.a.whole);
     if (lane == kFirst + 1) ptx::prefetch_tensor_map(&p.b.whole);
     if constexpr (runs(C) > 1)
-        if (lane >= kFirst + 2 && lane < kFirst + 1 + runs(C))
-            ptx::prefetch_tensor_map(&p.b_runs[lane - (kFirst + 2)]);
+        if (lane >= kFirst + 2 && lane < kFirst + 1 + runs(C)) ptx::prefetch_tensor_map(&p.b_runs[lane - (kFirst + 2)]);
 }
 
 /// By a thread of the math warps, while the sizes of groups are on their way.
@@ -96,7 +95,7 @@ __device__ void set_up_and_load(const Params<C>& p, const Shared<C>& smem) {
     __syncwarp();
     if (is_tma) {
         ptx::named_barrier_arrive(kSetUpBarrier, C.threads());
-        meet_neighbours<C>();   // now, as no warp gets past its arrival alone
+        meet_neighbours<C>();  // now, as no warp gets past its arrival alone
         if (ptx::elect_one()) load_first_round<C>(p, smem, walk_of<C>(p, {}));
         __syncwarp();
         ptx::named_barrier_sync(kFirstRoundBarrier, C.threads());

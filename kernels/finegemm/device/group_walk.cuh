@@ -10,14 +10,14 @@ namespace finegemm::device {
 /// Of a warp that stays together: each lane knows one segment of rows.
 struct GroupWalk {
     const GroupedParams& p;
-    uint32_t wave, place;    // the next tile is wave + place: in cluster tiles, counted through all segments
-    uint32_t stride;         // of waves
-    uint32_t rank;           // of this CTA in its cluster
-    KRange k;                // of every tile
-    uint32_t first = 0;      // the segment of lane 0
-    RowRange rows{};         // of this lane's segment
-    uint32_t begin = 0;      // cluster tiles of the segments before that of lane 0
-    uint32_t end = 0;        // and of those up to this lane's segment, and of it
+    uint32_t wave, place;  // the next tile is wave + place: in cluster tiles, counted through all segments
+    uint32_t stride;       // of waves
+    uint32_t rank;         // of this CTA in its cluster
+    KRange k;              // of every tile
+    uint32_t first = 0;    // the segment of lane 0
+    RowRange rows{};       // of this lane's segment
+    uint32_t begin = 0;    // cluster tiles of the segments before that of lane 0
+    uint32_t end = 0;      // and of those up to this lane's segment, and of it
     // The segment of the tile that was taken last, none to begin with; cluster tiles of those before it, and of it.
     uint32_t segment = 0, before = 0, tiles = 0;
     RowRange segment_rows{};

@@ -28,7 +28,7 @@ __device__ inline void announce(const Shared<C>& smem, uint32_t stage, const Til
 /// The rows of B of one run of a tile: the map that loads them, and how many its boxes have.
 struct RowsOfB {
     const TensorMap* map;
-    uint32_t first, count;   // no map: there are none
+    uint32_t first, count;  // no map: there are none
 };
 template <GemmConfig C>
 __device__ inline RowsOfB rows_of_run(const Params<C>& p, const Tile& tile, uint32_t run) {
@@ -70,7 +70,9 @@ template <GemmConfig C>
 __device__ inline TileSource<C> source_of(const Params<C>& p, const Tile& tile, uint32_t first_k_block) {
     if constexpr (C.k_groups())
         if (p.blocks)
-            return {&p.a_blocks[tile.group], {{{&p.b_blocks[tile.group], tile.col, C.tile_n}}}, C.tile_m + C.tile_n,
+            return {&p.a_blocks[tile.group],
+                    {{{&p.b_blocks[tile.group], tile.col, C.tile_n}}},
+                    C.tile_m + C.tile_n,
                     first_k_block};
     const bool a_last = tile.row + C.tile_m > p.m;
     const auto b = RunsOfB<C>::of(p, tile);
@@ -191,7 +193,7 @@ __device__ void load_blocks(const Params<C>& p, const Shared<C>& smem, Walk walk
     static_assert(producers_take_turns(C));
     ptx::grid_dependency_wait();
     // The TMA warp comes last: while it begins the first tiles the others bring their scales.
-    uint32_t left_out = (warp + kProducerWarps - 1) % kProducerWarps;   // blocks before the next one of this warp
+    uint32_t left_out = (warp + kProducerWarps - 1) % kProducerWarps;  // blocks before the next one of this warp
     uint32_t begun = blocks_of_first_round<C>(p, walk.k);
     auto at = RingCursor<C.stages>::producer();
     at += left_out;
@@ -217,12 +219,12 @@ struct GroupedLoads {
     static constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
     static constexpr uint32_t kRows = C.tile_m / C.a_sharers();  // of A that this CTA loads, at most
     const GroupedParams& p;
-    uint32_t a_part;                  // the first row of those, in the tile
-    uint32_t row, matrix, rows;       // of A
-    const TensorMap* map;             // of its first box, and the rows of that
+    uint32_t a_part;             // the first row of those, in the tile
+    uint32_t row, matrix, rows;  // of A
+    const TensorMap* map;        // of its first box, and the rows of that
     uint32_t first_rows;
     RunsOfB<C> runs_of_b;
-    uint32_t group;                   // of B
+    uint32_t group;  // of B
     uint32_t stage_bytes;
 
     __device__ GroupedLoads(const GroupedParams& params, const Tile& tile, uint32_t rank)
@@ -231,7 +233,7 @@ struct GroupedLoads {
         row = tile.row + a_part;
         matrix = matrix_of(p, tile);
         rows = existing_rows(a_part, kRows, tile.rows);
-        const uint32_t bit = ptx::highest_bit(max(rows, 1));   // of no rows that of one, which nobody loads then
+        const uint32_t bit = ptx::highest_bit(max(rows, 1));  // of no rows that of one, which nobody loads then
         map = rows == kRows ? &p.a.whole : &p.a_rows[bit];
         first_rows = rows == kRows ? kRows : 1u << bit;
         stage_bytes = (tile.rows + runs_of_b.count()) * GemmConfig::kTileK;
@@ -296,7 +298,7 @@ __device__ void load_first_blocks(const GroupedParams& p, const Shared<C>& smem,
     const GroupedLoads<C> loads(p, tile, rank);
     if (!ptx::elect_one()) return;
     const uint32_t blocks = first_round({0, p.k_blocks}, C.stages).size();
-    loads.issue(smem, 0, 0);   // before what the math warps are told, which has to be there when the stage is full
+    loads.issue(smem, 0, 0);  // before what the math warps are told, which has to be there when the stage is full
     announce_rows<C>(p, smem, 0, tile);
     loads.expect(smem, 0);
 #pragma unroll 1
@@ -312,7 +314,7 @@ __device__ void begin_first_tile(const GroupedParams& p, const Shared<C>& smem, 
     Tile tile;
     if (!walk.take<C>(tile)) return;
     if (warp == 0) load_first_blocks<C>(p, smem, tile, walk.rank);
-    __syncwarp();   // and ptxas keeps them in this order: loads take longer than scales
+    __syncwarp();  // and ptxas keeps them in this order: loads take longer than scales
     if (warp > 0) bring_first_scales<C>(p, smem, tile, warp - 1);
 }
 

@@ -191,7 +191,7 @@ struct RowLoads {
           step(kWarpSize * s.mn_stride) {}
     /// Rows past the end have 0.
     __device__ void load() {
-        if (step == kWarpSize) load(kWarpSize);   // neighbours: all from one address
+        if (step == kWarpSize) load(kWarpSize);  // neighbours: all from one address
         else load(step);
     }
     template <typename Step>
@@ -252,7 +252,7 @@ __device__ void bring_first_scales(const Params<C>& p, const Shared<C>& smem, co
 template <GemmConfig C, typename Scales, typename TileWalk>
 __device__ void bring_scales(const Params<C>& p, const Shared<C>& smem, TileWalk walk, uint32_t scale_warp) {
     auto at = RingCursor<C.stages>::producer();
-    uint32_t begun = 0;   // blocks of the tile, by bring_first_scales
+    uint32_t begun = 0;  // blocks of the tile, by bring_first_scales
     if constexpr (C.row_groups()) begun = first_round(walk.k, C.stages).size();
     for (Tile tile; walk.template take<C>(tile); begun = 0) {
         if constexpr (C.k_groups())

@@ -19,7 +19,7 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
     Scales scales;
     Accumulator<C> acc;
     Tile tile;
-    uint32_t brought = 0;   // boxes of D that are on their way, where what D has is brought
+    uint32_t brought = 0;  // boxes of D that are on their way, where what D has is brought
     const auto start_tile = [&] {
         acc.clear();
         tile = walk.tile;
@@ -86,7 +86,7 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
         }
         wait(role.smem.full(walk.at.stage), walk.at.parity);
         step(stage, kLast, walk.at.stage, 0, true);
-        bring(2);   // with each block: all at once would keep A and B waiting, one by one come late where K is short
+        bring(2);  // with each block: all at once would keep A and B waiting, one by one come late where K is short
         if (persistent(C) && ends) {
             finish_tile();
             start_tile();

@@ -53,7 +53,7 @@ template <GemmConfig C>
 struct Block {
     static constexpr uint32_t kRegisters = C.tile_n / 2;
     float product[kRegisters];
-    float factor[factors_by_wgmma(C) ? kRegisters : 1];   // of each of its elements
+    float factor[factors_by_wgmma(C) ? kRegisters : 1];  // of each of its elements
 };
 
 /// Starts A[64 x 128] * B[tile_n x 128]^T: four wgmma of 32, and perhaps one for the factors.
@@ -79,8 +79,8 @@ __device__ inline void finish_block(Block<C>& block) {
 
 /// Scales that a thread needs for one k-block: of two rows of A, and of the tile's runs of B's.
 struct Scales {
-    float a_upper, a_lower;   // rows `row` and `row + 8` of the fragment
-    float b[kMaxRuns];        // 0: there is no such run
+    float a_upper, a_lower;  // rows `row` and `row + 8` of the fragment
+    float b[kMaxRuns];       // 0: there is no such run
 };
 
 /// Their products, which the sums of a block are multiplied with.

@@ -98,7 +98,7 @@ __device__ void quantize_blocks(const QuantizeParams& p) {
 #pragma unroll
         for (uint32_t u = 0; u < C.unroll(); ++u) largest = max(largest, values[u].largest());
         largest = largest_of(largest, 32);
-        __syncthreads();   // everybody has read the last block's
+        __syncthreads();  // everybody has read the last block's
         if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = largest;
         __syncthreads();
 #pragma unroll

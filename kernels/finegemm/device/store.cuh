@@ -117,8 +117,8 @@ __device__ void copy_boxes(const GroupedParams& p, SmemAddr room, const Tile& ti
     constexpr uint32_t kCols = box_width(kBox.width), kPieces = kCols / 8;
     const SmemAddr from = room + kWarpRows * kBox.first * 2;
     const uint32_t col = box_col<C>(p, tile, kBox);
-    uint16_t* const d = static_cast<uint16_t*>(p.d_data) + matrix_of(p, tile) * p.d_stride +
-                        (tile.row + offset) * p.d_row_stride + col;
+    uint16_t* const d =
+        static_cast<uint16_t*>(p.d_data) + matrix_of(p, tile) * p.d_stride + (tile.row + offset) * p.d_row_stride + col;
 #pragma unroll 1
     for (uint32_t i = threadIdx.x % kWarpSize; i < rows * kPieces; i += kWarpSize) {
         const RowCol at = {.row = i / kPieces, .col = i % kPieces * 8};
@@ -137,7 +137,7 @@ __device__ uint32_t first_row_of(uint32_t warp) {
 template <GemmConfig C>
 __device__ void stage_tile(const Params<C>& p, const Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
     const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
-    ptx::bulk_wait_read();   // what the tile before has left here
+    ptx::bulk_wait_read();  // what the tile before has left here
     __syncwarp();
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i) stage_rows<C>(acc.sum[i], smem.d(warp) + i * staged_bytes(C));

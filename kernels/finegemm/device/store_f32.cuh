@@ -30,8 +30,8 @@ __device__ void store_rows_f32(const Params<C>& p, const float (&sum)[C.tile_n /
     if constexpr (C.k_groups()) d += tile.group * p.d_stride;
 #pragma unroll
     for (uint32_t col = 0; col < C.tile_n; col += kMost) {
-        const uint32_t cols = min(kMost, C.tile_n - col);   // known when this is compiled, as the loop is unrolled
-        __syncwarp();  // all lanes have read what the slab had before
+        const uint32_t cols = min(kMost, C.tile_n - col);  // known when this is compiled, as the loop is unrolled
+        __syncwarp();                                      // all lanes have read what the slab had before
 #pragma unroll
         for (uint32_t r = 0; r < cols / 2; r += 2)
             ptx::store_shared_x2(slab + slab_offset(C, wgmma_accumulator(lane, r)), to_store<C>(sum[col / 2 + r]),
@@ -51,8 +51,7 @@ __device__ void store_rows_f32(const Params<C>& p, const float (&sum)[C.tile_n /
 }
 
 template <GemmConfig C>
-__device__ void store_tile_f32(const Params<C>& p, const Accumulator<C>& acc, const Shared<C>& smem,
-                               const Tile& tile) {
+__device__ void store_tile_f32(const Params<C>& p, const Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
     const uint32_t warp = threadIdx.x / kWarpSize;
     const uint32_t offset = first_row_of(C, warp / 4) + warp % 4 * kWarpRows;
 #pragma unroll
@@ -69,8 +68,8 @@ struct BroughtTiles {
 
     const Params<C>& p;
     SmemAddr boxes, full;
-    uint32_t first_row;    // of this warp in a tile
-    uint32_t parity = 0;   // of `full`
+    uint32_t first_row;   // of this warp in a tile
+    uint32_t parity = 0;  // of `full`
 
     __device__ BroughtTiles(const Params<C>& params, const Shared<C>& smem) : p(params) {
         const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
@@ -118,7 +117,7 @@ private:
     /// The sums, or with `Add` what D has plus the sums.
     template <bool Add>
     __device__ void write(const float (&sum)[C.tile_n / 2]) const {
-        constexpr uint32_t kOddRow = 4;   // a lane of one
+        constexpr uint32_t kOddRow = 4;  // a lane of one
         const uint32_t lane = threadIdx.x % kWarpSize;
         const bool odd_row = f32_box_register(lane, 0) != 0;
 #pragma unroll

@@ -12,7 +12,7 @@ template <GemmConfig C>
 __device__ bool add_teams(Accumulator<C>& acc, const Shared<C>& smem, uint32_t k_blocks) {
     static_assert(C.teams() == 2 && C.row_warpgroups() == 1 && C.stages % 2 == 0 && !persistent(C));
     const uint32_t team = ptx::broadcast(threadIdx.x / 128), earlier = earlier_team(k_blocks);
-    float(&sum)[C.tile_n / 2] = acc.sum[0];
+    float (&sum)[C.tile_n / 2] = acc.sum[0];
     const auto room = [&](uint32_t r) {
         return smem.b(earlier + team_sums_stage(C, r)) + team_sums_offset(C, threadIdx.x % 128, r);
     };

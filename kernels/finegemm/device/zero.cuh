@@ -10,10 +10,9 @@ namespace finegemm::device {
 /// hear of it. Nobody else writes to it.
 template <GemmConfig C>
 __device__ void zero_tile(const KGroupedParams& p, const Tile& tile, uint32_t scale_warp) {
-    constexpr uint32_t kPiece = 4;   // floats of 16 bytes; N is a multiple of 8
+    constexpr uint32_t kPiece = 4;  // floats of 16 bytes; N is a multiple of 8
     const uint32_t cols = existing_rows(tile.col, C.tile_n, p.n);
-    float* const d =
-        static_cast<float*>(p.d_data) + tile.group * p.d_stride + tile.row * p.d_row_stride + tile.col;
+    float* const d = static_cast<float*>(p.d_data) + tile.group * p.d_stride + tile.row * p.d_row_stride + tile.col;
 #pragma unroll 1
     for (uint32_t row = scale_warp; row < tile.rows; row += kScaleWarps)
 #pragma unroll
