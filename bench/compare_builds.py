@@ -91,7 +91,7 @@ def main() -> None:
     cases = cases_of(options.cases, options.file.read_text().splitlines() if options.file else [])
 
     hopper.require("compare_builds")
-    import torch   # here, so that what needs no GPU can be had without it
+    import torch  # here, so that what needs no GPU can be had without it
     from gpu_cases import operands
     from gpu_library import Library
     from gpu_timing import median_times

@@ -1,4 +1,5 @@
 """The planner's model of how long a kernel takes: that of src/plan/cost.cpp, without rules of what may be used."""
+
 import math
 import re
 from typing import NamedTuple
@@ -23,7 +24,7 @@ class Case(NamedTuple):
     groups: int = 0
     expected: int = 0
     k_groups: int = 0
-    d: str = ""          # bf16 or f32: with scales for each row of B
+    d: str = ""  # bf16 or f32: with scales for each row of B
     accumulate: bool = False
     device: str = "h200"
 
@@ -113,8 +114,8 @@ def predict_grouped(key, rates, case):
     (tile_m, tile_n, _, warpgroups, _, cluster, _), (m, n, k) = key, case.shape
     groups, expected, spared = case.groups, case.expected, rates.spared
     rows = expected or m / groups
-    apart = 1 if expected else math.sqrt(1 - 1 / groups)   # else M is known: a group has the more, the less others have
-    counts, strays, whole = [], [], 0   # of tiles one below the other, for each spread; what is not known of them
+    apart = 1 if expected else math.sqrt(1 - 1 / groups)  # else M is known: a group has the more, the less others have
+    counts, strays, whole = [], [], 0  # of tiles one below the other, for each spread; what is not known of them
     for spread in SPREAD:
         rows_here = max(1.0, rows * (1 + (spread - 1) * apart))
         full, rest = divmod(rows_here, tile_m)

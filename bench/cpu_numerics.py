@@ -6,6 +6,7 @@ Usage: cpu_numerics.py [--repeats N] [--commit TEXT] [--out FILE]
 A time is the processor's, the least of some, so that other work on the machine counts as little as it can. Needs the
 package, NumPy and ml_dtypes.
 """
+
 import argparse
 import os
 import pathlib
@@ -14,8 +15,13 @@ import time
 from records import write_record
 
 # Four times the rows that B is decoded for at once, and few, for which decoding is most of the work.
-CASES = (("fast", (1008, 1024, 2048)), ("fast", (16, 1024, 2048)), ("fast", (1, 1024, 2048)),
-         ("exact", (1008, 1024, 2048)), ("hopper", (252, 512, 2048)))
+CASES = (
+    ("fast", (1008, 1024, 2048)),
+    ("fast", (16, 1024, 2048)),
+    ("fast", (1, 1024, 2048)),
+    ("exact", (1008, 1024, 2048)),
+    ("hopper", (252, 512, 2048)),
+)
 RESULT = pathlib.Path(__file__).resolve().parent / "results/cpu_numerics.json"
 
 

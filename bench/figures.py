@@ -22,12 +22,22 @@ STYLES = {
     "deep_gemm": ("DeepGEMM", "#CC79A7", "D"),
 }
 INK = "#222222"
-HEAD = 1.0   # inches above the axes
+HEAD = 1.0  # inches above the axes
 SETTINGS = {
-    "svg.hashsalt": "finegemm", "font.size": 9.5, "axes.edgecolor": "#888888", "axes.labelcolor": INK,
-    "text.color": INK, "xtick.color": "#555555", "ytick.color": "#555555", "axes.spines.top": False,
-    "axes.spines.right": False, "axes.grid": True, "grid.color": "#ececec", "grid.linewidth": 0.8,
-    "axes.axisbelow": True, "figure.facecolor": "white",
+    "svg.hashsalt": "finegemm",
+    "font.size": 9.5,
+    "axes.edgecolor": "#888888",
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#ececec",
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "figure.facecolor": "white",
 }
 
 
@@ -46,8 +56,18 @@ def head(figure, record: dict, title: str, note: str, handles: list, labels: lis
     place = {"va": "top", "ha": "left"}
     figure.text(left, 1 - 0.14 / height, title, fontsize=12.5, weight="bold", **place)
     figure.text(left, 1 - 0.41 / height, f"{machine}, driver {driver}. {note}", color="#555555", **place)
-    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=(left, 1 - 0.62 / height), ncols=len(labels),
-                  frameon=False, borderaxespad=0, borderpad=0, handletextpad=0.4, columnspacing=1.8)
+    figure.legend(
+        handles,
+        labels,
+        loc="upper left",
+        bbox_to_anchor=(left, 1 - 0.62 / height),
+        ncols=len(labels),
+        frameon=False,
+        borderaxespad=0,
+        borderpad=0,
+        handletextpad=0.4,
+        columnspacing=1.8,
+    )
 
 
 def draw_roofs(axes, flop_per_us: float, bytes_per_us: float, low: float, high: float, top: float) -> None:
@@ -56,9 +76,16 @@ def draw_roofs(axes, flop_per_us: float, bytes_per_us: float, low: float, high: 
     axes.plot([low, ridge, high], [low * bytes_per_us * 1e-6, peak, peak], color=INK, lw=1.4, zorder=1)
     axes.text(high, top * 1.1, f"{peak:,.0f} TFLOP/s: cuBLASLt, one scale per tensor, 8192³", ha="right", va="bottom")
     at = math.sqrt(low * ridge)
-    axes.annotate(f"{bytes_per_us * 1e-6:.2f} TB/s: copy of 4 GB", (at, at * bytes_per_us * 1e-6), xytext=(-4, 5),
-                  textcoords="offset points", rotation=math.degrees(math.atan(slope_on_paper(axes))),
-                  rotation_mode="anchor", ha="center", va="bottom")
+    axes.annotate(
+        f"{bytes_per_us * 1e-6:.2f} TB/s: copy of 4 GB",
+        (at, at * bytes_per_us * 1e-6),
+        xytext=(-4, 5),
+        textcoords="offset points",
+        rotation=math.degrees(math.atan(slope_on_paper(axes))),
+        rotation_mode="anchor",
+        ha="center",
+        va="bottom",
+    )
 
 
 def slope_on_paper(axes) -> float:
@@ -70,17 +97,28 @@ def slope_on_paper(axes) -> float:
 def roofline(record: dict):
     rows = dense_rows(record)
     names = peers_of(rows) + ["finegemm"]
-    points = {n: [(operations(r["shape"]) / traffic(r["shape"]),
-                   operations(r["shape"]) / r["us"][n] * 1e-6) for r in rows if n in r["us"]] for n in names}
+    points = {
+        n: [
+            (operations(r["shape"]) / traffic(r["shape"]), operations(r["shape"]) / r["us"][n] * 1e-6)
+            for r in rows
+            if n in r["us"]
+        ]
+        for n in names
+    }
     everything = [p for of_one in points.values() for p in of_one]
     flop_per_us, bytes_per_us = ceilings(record)
     top = max([y for _, y in everything] + [flop_per_us * 1e-6])
     low, high = min(x for x, _ in everything) / 1.4, max(x for x, _ in everything) * 1.4
     figure, axes = plt.subplots(figsize=(8.2, 5.4))
     figure.subplots_adjust(left=0.085, right=0.975, top=1 - HEAD / 5.4, bottom=0.105)
-    axes.set(xscale="log", yscale="log", xlim=(low, high),
-             ylim=(min(y for _, y in everything) / 1.6, top * 1.7),
-             xlabel="arithmetic intensity, FLOP per byte (each matrix and its scales moved once)", ylabel="TFLOP/s")
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlim=(low, high),
+        ylim=(min(y for _, y in everything) / 1.6, top * 1.7),
+        xlabel="arithmetic intensity, FLOP per byte (each matrix and its scales moved once)",
+        ylabel="TFLOP/s",
+    )
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
         axis.set_minor_formatter(NullFormatter())
@@ -90,11 +128,28 @@ def roofline(record: dict):
     for name in names:
         _, colour, marker = STYLES[name]
         ours = name == "finegemm"
-        axes.scatter(*zip(*points[name]), s=size, marker=marker, facecolor=colour if ours else "white",
-                     edgecolor="white" if ours else colour, lw=0.5 if ours else 1.1, zorder=4 if ours else 3)
+        axes.scatter(
+            *zip(*points[name]),
+            s=size,
+            marker=marker,
+            facecolor=colour if ours else "white",
+            edgecolor="white" if ours else colour,
+            lw=0.5 if ours else 1.1,
+            zorder=4 if ours else 3,
+        )
     names = ["finegemm", *peers_of(rows)]
-    handles = [plt.Line2D([], [], color=STYLES[n][1], marker=STYLES[n][2], ls="", ms=6,
-                          mfc=STYLES[n][1] if n == "finegemm" else "white") for n in names]
+    handles = [
+        plt.Line2D(
+            [],
+            [],
+            color=STYLES[n][1],
+            marker=STYLES[n][2],
+            ls="",
+            ms=6,
+            mfc=STYLES[n][1] if n == "finegemm" else "white",
+        )
+        for n in names
+    ]
     head(figure, record, "Roofline", "A point for each row of the record.", handles, [STYLES[n][0] for n in names])
     return figure
 
@@ -121,25 +176,28 @@ def panels(rows: list[dict], layers: dict):
     values = [v for peer in peers for v in ratios(rows, peer)]
     across = min(4, len(layers))
     down = -(-len(layers) // across)
-    figure, grid = plt.subplots(down, across, figsize=(2.55 * across + 0.6, 2.25 * down + 1.5), sharey=True,
-                                squeeze=False)
+    figure, grid = plt.subplots(
+        down, across, figsize=(2.55 * across + 0.6, 2.25 * down + 1.5), sharey=True, squeeze=False
+    )
     height = figure.get_figheight()
-    figure.subplots_adjust(left=0.06, right=0.985, top=1 - (HEAD + 0.25) / height, bottom=0.55 / height, hspace=0.4,
-                           wspace=0.1)
+    figure.subplots_adjust(
+        left=0.06, right=0.985, top=1 - (HEAD + 0.25) / height, bottom=0.55 / height, hspace=0.4, wspace=0.1
+    )
     for axes, ((n, k), of_layer) in zip(grid.flat, layers.items()):
         of_layer = sorted(of_layer, key=lambda row: row["shape"][0])
         for peer in peers:
             timed = [row for row in of_layer if peer in row["us"]]
             _, colour, marker = STYLES[peer]
-            axes.plot([row["shape"][0] for row in timed], ratios(timed, peer), color=colour, marker=marker, ms=4,
-                      lw=1.3)
+            axes.plot(
+                [row["shape"][0] for row in timed], ratios(timed, peer), color=colour, marker=marker, ms=4, lw=1.3
+            )
         axes.set_title(f"N {n}, K {k}", fontsize=9.5, loc="left")
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_locator(FixedLocator([1, 16, 128, 1024, 8192]))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(plain))
         log2_axis(axes, values)
-    for axes in list(grid.flat)[len(layers):]:
+    for axes in list(grid.flat)[len(layers) :]:
         axes.axis("off")
     figure.supxlabel("M", fontsize=9.5, y=0.12 / height)
     return figure
@@ -170,8 +228,14 @@ def speedup(record: dict):
         layers[tuple(row["shape"][1:])].append(row)
     figure = panels(rows, layers) if len(rows) >= 4 * len(layers) else sorted_rows(rows)
     handles = [plt.Line2D([], [], color=STYLES[p][1], marker=STYLES[p][2], lw=1.3, ms=5) for p in peers]
-    head(figure, record, "Speed-up: the peers' times over FineGEMM's", "Above 1 FineGEMM is faster.", handles,
-         [f"{STYLES[p][0]}: {mean_text(rows, p)}" for p in peers])
+    head(
+        figure,
+        record,
+        "Speed-up: the peers' times over FineGEMM's",
+        "Above 1 FineGEMM is faster.",
+        handles,
+        [f"{STYLES[p][0]}: {mean_text(rows, p)}" for p in peers],
+    )
     return figure
 
 

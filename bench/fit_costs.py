@@ -16,6 +16,7 @@ the sweep was measured on, if not an H200.
 
 --choose fits nothing: of all measured kernels it drops, one at a time, the one that is missed least, until N are left.
 """
+
 import argparse
 import json
 import math
@@ -59,7 +60,7 @@ def weights(us):
 def rates_at(x, key, now):
     """The rates at a point of the search, of logarithms. `now`: those that the kernel has, which say what it needs."""
     block, block_alone, tile = (float(rate) for rate in np.exp(x[:3]))
-    if key[-1] == 1 or block_alone > block:   # alone a CTA is not slower
+    if key[-1] == 1 or block_alone > block:  # alone a CTA is not slower
         block_alone = block
     spared = 1 / (1 + math.exp(-x[3])) if now.spared > 0 else 0
     return Rates(block, block_alone, tile, spared, math.exp(x[-1]) if now.bring > 0 else 0)
@@ -73,7 +74,7 @@ def point_of(rates):
 
 def fit(key, sweep, common, now, start):
     """`now`: the rates that the kernel has; `start`: where the search begins, or None."""
-    from scipy.optimize import minimize   # here, so that the model can be had without it
+    from scipy.optimize import minimize  # here, so that the model can be had without it
 
     data = [(case, us[key] / both, of[key]) for (case, us), both in zip(sweep, common) if key in (of := weights(us))]
     # Half of a tile's time is spared; bringing takes a microsecond.
@@ -219,7 +220,7 @@ def with_table(text, rows, device="h200"):
     head = f"kMeasured{device.upper()}[] = {{\n"
     begin = text.index(head) + len(head)
     lines = "".join(f'    {{{{{m}, {n}, {k}}}, "{name}"}},\n' for (m, n, k), name in rows)
-    return text[:begin] + lines + text[text.index("};", begin):]
+    return text[:begin] + lines + text[text.index("};", begin) :]
 
 
 # What a shape loses (as a logarithm) for which no kernel is left: more than any kernel that was measured loses.
@@ -230,8 +231,9 @@ def choose(times, count):
     """Names of the kernels that stay, and (name, loss without it) of the others in the order in which they go. The loss
     is the mean logarithm of what the best one left takes of the best measured time."""
     names = sorted({name for us in times for name in us})
-    behind = np.array([[math.log(us[name] / min(us.values())) if name in us else UNSERVED for name in names]
-                       for us in times])
+    behind = np.array(
+        [[math.log(us[name] / min(us.values())) if name in us else UNSERVED for name in names] for us in times]
+    )
     left, dropped = list(range(len(names))), []
     while len(left) > count:
         losses = {one: behind[:, [other for other in left if other != one]].min(axis=1).mean() for one in left}
@@ -285,8 +287,10 @@ def main():
         if args.choose < 1:
             parser.error(f"--choose {args.choose}: at least one kernel stays")
         return report_chosen(*choose([row["us"] for row in measurements], args.choose))
-    sweep = [(Case.of(row, args.device), {key_of(name): us for name, us in row["us"].items() if NAME.match(name)})
-             for row in measurements]
+    sweep = [
+        (Case.of(row, args.device), {key_of(name): us for name, us in row["us"].items() if NAME.match(name)})
+        for row in measurements
+    ]
     text = CANDIDATES.read_text()
     measured = {key for _, us in sweep for key in us}
     rates, lines = {}, {}
@@ -296,7 +300,7 @@ def main():
         rates[key], lines[key] = now, row.group()
     if not args.keep:
         rates |= fit_all({key: now for key, now in rates.items() if key in measured}, sweep)
-    if args.refine:   # how the rows of these groups happened to differ from what was expected is not to be learnt
+    if args.refine:  # how the rows of these groups happened to differ from what was expected is not to be learnt
         rates = refine(rates, sweep + with_rows_known(sweep) if table == "groups" else sweep)
     rows = {old: row_with(old, rates[key]) for key, old in lines.items()}
     begin = text.index(TABLES[table])
@@ -307,7 +311,7 @@ def main():
     if args.write:
         CANDIDATES.write_text(text)
     if args.table:
-        rounded = {key: now for _, key, now in candidates(text, table)}   # as the planner has them
+        rounded = {key: now for _, key, now in candidates(text, table)}  # as the planner has them
         SHIPPED.write_text(with_table(SHIPPED.read_text(), table_rows(rounded, sweep), args.device))
 
 

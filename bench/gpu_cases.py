@@ -7,7 +7,7 @@ import torch
 from gpu_library import HOPPER, Library
 
 NAN_CODE = 0x7F
-PIECE = 1 << 26   # so many values are floats at a time
+PIECE = 1 << 26  # so many values are floats at a time
 
 
 def blocks(extent: int) -> int:
@@ -56,11 +56,11 @@ def quantised(count: int, rows: int, k: int, height: int, layout: str, generator
     device, cols = generator.device, 128 * blocks(k)
     codes = empty_codes(count, rows, k, padding, gap, device)
     scales = empty_scales(count, -(-rows // height), blocks(k), layout, gap, device)
-    for matrices, part in pieces(count, rounded_up(rows, height), cols):   # floats take four times the memory
+    for matrices, part in pieces(count, rounded_up(rows, height), cols):  # floats take four times the memory
         piece = codes[matrices, part].view(torch.uint8)
         some, tall, _ = piece.shape
         values = torch.randn(some, rounded_up(tall, height), cols, device=device, generator=generator)
-        values[:, tall:] = 0   # blocks at the edges are smaller
+        values[:, tall:] = 0  # blocks at the edges are smaller
         values[:, :, k:] = 0
         q, s = quantise(values, height)
         piece.copy_(q[:, :tall, :k].view(torch.uint8))

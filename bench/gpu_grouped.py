@@ -17,7 +17,7 @@ LAYOUTS = ("row", "mn", "odd")
 MASKED_SHAPES = ((32, 192), (6, 1024), (32, 20), (6, 20), (1, 1024), (2, 512), (4, 256), (64, 4), (9, 64))
 RAGGED_SHAPES = ((4, 8192), (8, 4096), (32, 256), (64, 64))
 EXPERT_NK = ((6144, 7168), (7168, 3072), (4096, 4096), (4096, 2048), (4096, 7168), (7168, 2048))
-HBM_BYTES_PER_US = 4.2e6   # what the planner takes for an H200
+HBM_BYTES_PER_US = 4.2e6  # what the planner takes for an H200
 CEILING_EXTENT = 8192
 
 
@@ -60,7 +60,7 @@ class Grouped:
         count, kernels, forms = 0, set(), itertools.cycle(FORMS)
         while count < max(len(FORMS), self.options.shapes * 5 // 2):
             rows = random_rows(self.random, next(forms))
-            small = rows.groups > 100   # weights of all of them shall fit
+            small = rows.groups > 100  # weights of all of them shall fit
             n = 8 * self.random.randint(1, 16 if small else 80)
             k = self.random.choice((16 * self.random.randint(1, 20 if small else 100), 512))
             layout, padding = self.random.choice(LAYOUTS), self.random.choice((0, 0, 16, 112))
@@ -108,7 +108,7 @@ class Grouped:
         p = Problem(offset_rows(cut(capacity, groups, random.Random(1))), n, k, "mn", self.generator)
         kernel = p.explain(self.tested)["chosen"]["name"]
         launch = p.prepare(self.tested)
-        launch()   # loads the kernel, which a capture would not allow
+        launch()  # loads the kernel, which a capture would not allow
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -123,12 +123,12 @@ class Grouped:
             torch.cuda.synchronize()
             if wrong := p.wrong(self.tested, self.random, groups=3, rows=4):
                 raise AssertionError(f"{rows} rows of {capacity}: {wrong}")
-            m = max(1, rows)   # a call without rows launches nothing
+            m = max(1, rows)  # a call without rows launches nothing
             some = (p.a[:m], p.sfa[:m], p.b, p.sfb, p.d[:m], p.numbers, OFFSETS)
             calls = {
                 "graph": graph.replay,
                 "exact": self.tested.prepare_grouped(*some, config=kernel),
-                "planned": self.tested.prepare_grouped(*some),   # the kernel that so many rows get
+                "planned": self.tested.prepare_grouped(*some),  # the kernel that so many rows get
             }
             t = times[rows] = {name: round(us, 2) for name, us in median_times(calls, self.options.rounds).items()}
             t["within_target"] = t["graph"] <= 1.03 * t["exact"] + 1

@@ -74,7 +74,7 @@ def random_rows(random, form: int) -> Rows:
     groups = random.choice((random.randint(1, 8), random.randint(1, 70), random.randint(1, 70)))
     largest = 300
     if random.random() < 0.03:
-        groups, largest = 1024, 8   # as many as there may be
+        groups, largest = 1024, 8  # as many as there may be
     sizes = [random.choice((0, 1, random.randint(0, largest), random.randint(0, largest))) for _ in range(groups)]
     if random.random() < 0.06:
         sizes = [0] * groups
@@ -92,7 +92,7 @@ class Problem:
     """Operands on the device of `generator`. padding: bytes between rows; gap: rows between the matrices of a stack."""
 
     VALUE = 7.0
-    EDGE = 64   # rows and columns around each D: its rows begin with whole lines of L2, as they do without
+    EDGE = 64  # rows and columns around each D: its rows begin with whole lines of L2, as they do without
 
     def __init__(self, rows: Rows, n: int, k: int, layout: str, generator, padding: int = 0, gap: int = 0):
         self.rows, self.n, self.k, self.generator = rows, n, k, generator

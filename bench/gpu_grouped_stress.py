@@ -55,7 +55,7 @@ class GroupedStress:
                         p.d.fill_(p.VALUE)
                         call()
                         moved[i].add_((first.view(torch.int16) != p.d.view(torch.int16)).sum())
-            except Exception as e:   # a thread's exceptions end there
+            except Exception as e:  # a thread's exceptions end there
                 failures.append(e)
 
         threads = [threading.Thread(target=work, args=(i,)) for i in range(THREADS)]

@@ -308,7 +308,7 @@ class Wgrad:
     def k_grouped_speed(self):
         """Gradients of experts' weights, added to D in f32: the planner's choice and each kernel."""
         chance, rows = random.Random(0), []
-        for _ in table_cases(chance):   # all tables are drawn one after the other
+        for _ in table_cases(chance):  # all tables are drawn one after the other
             pass
         for groups, m, n, expected in K_GROUPED_ROWS:
             sizes = [max(1, int(expected * chance.uniform(0.7, 1.3))) for _ in range(groups)]

@@ -10,6 +10,7 @@ those of so many groups, which have K together. Kernels are those of which the l
 `--within` of the least time. Needs torch and a Hopper GPU; what imports torch is imported where it is used, so that
 help can be had without it.
 """
+
 import argparse
 import json
 import pathlib

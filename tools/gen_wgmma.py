@@ -2,6 +2,7 @@
 
 Usage: gen_wgmma.py [--check]
 """
+
 import pathlib
 import sys
 
@@ -19,24 +20,30 @@ STEPS = 4  # of 32 of K
 
 
 def rows(items: list[str], width: int) -> list[str]:
-    return [", ".join(items[i:i + width]) for i in range(0, len(items), width)]
+    return [", ".join(items[i : i + width]) for i in range(0, len(items), width)]
 
 
 def operands(n: int) -> tuple[str, str]:
     """The list of registers in the instruction, and that of outputs behind it."""
     regs = n // 2
-    registers = ", \"\n        \"".join(rows([f"%{i}" for i in range(regs)], 16))
+    registers = ', "\n        "'.join(rows([f"%{i}" for i in range(regs)], 16))
     outputs = ",\n          ".join(rows([f'"=f"(d[{i}])' for i in range(regs)], 6))
     return registers, outputs
 
 
 def e4m3(n: int) -> str:
     regs, (registers, outputs) = n // 2, operands(n)
-    code = "".join(f"""
+    code = "".join(
+        f"""
         "wgmma.mma_async.sync.aligned.m64n{n}k32.f32.e4m3.e4m3 {{"
-        "{registers}}}, a{k}, b{k}, {int(k > 0)}, 1, 1;\\n\"""" for k in range(STEPS))
-    addresses = "".join(f"""
-        "add.s64 a{k}, %{regs}, {2 * k};\\nadd.s64 b{k}, %{regs + 1}, {2 * k};\\n\"""" for k in range(STEPS))
+        "{registers}}}, a{k}, b{k}, {int(k > 0)}, 1, 1;\\n\""""
+        for k in range(STEPS)
+    )
+    addresses = "".join(
+        f"""
+        "add.s64 a{k}, %{regs}, {2 * k};\\nadd.s64 b{k}, %{regs + 1}, {2 * k};\\n\""""
+        for k in range(STEPS)
+    )
     names = ", ".join(f"{operand}{k}" for operand in "ab" for k in range(STEPS))
     return f"""__device__ inline void wgmma_k128_e4m3(float (&d)[{regs}], uint64_t a, uint64_t b) {{
     asm volatile(

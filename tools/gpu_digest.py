@@ -31,8 +31,10 @@ def complaint() -> str | None:
     recorded = json.loads(RECORD.read_text())["digest"]
     if recorded == digest():
         return None
-    return (f"gpu-validated.json is STALE: kernels, planner or launch code changed after the last run on a GPU.\n"
-            f"recorded {recorded}\nhere     {digest()}")
+    return (
+        f"gpu-validated.json is STALE: kernels, planner or launch code changed after the last run on a GPU.\n"
+        f"recorded {recorded}\nhere     {digest()}"
+    )
 
 
 def main(arguments: list[str]) -> int:

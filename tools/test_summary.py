@@ -16,7 +16,7 @@ import xml.etree.ElementTree as ElementTree
 class Results:
     passed: int = 0
     failed: list[str] = dataclasses.field(default_factory=list)
-    skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)   # reason, test
+    skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # reason, test
 
     def add(self, name: str, failed: bool, skipped: str | None) -> None:
         if failed:

@@ -27,7 +27,7 @@ def accumulate(n: int, a_in_registers: bool) -> str:
     """D[64 x n] += A[64 x 128] * B[n x 128]^T. Results that nobody adds to are deleted by ptxas, so it adds."""
     regs = n // 2
     d = ", ".join(f"%{i}" for i in range(regs))
-    b = regs + (16 if a_in_registers else 1)   # the operand that is B's descriptor; A's are those before it
+    b = regs + (16 if a_in_registers else 1)  # the operand that is B's descriptor; A's are those before it
     text = "{\\n.reg .b64 a<4>, b<4>;\\n"
     for k in range(4):
         text += f"add.s64 b{k}, %{b}, {2 * k};\\n" + ("" if a_in_registers else f"add.s64 a{k}, %{regs}, {2 * k};\\n")

@@ -14,7 +14,7 @@ import numpy as np
 import finegemm
 
 TOKENS, HIDDEN, INTERMEDIATE, EXPERTS, TOP_K = 64, 256, 128, 8, 2
-IDLE_EXPERT = 3   # no token goes there: a group may be empty
+IDLE_EXPERT = 3  # no token goes there: a group may be empty
 
 # Six roundings to e4m3 stand between the layer and its FP32 twin: tokens and weights of gate and of up, what comes out
 # of SwiGLU, and the weights of down. A significand of 4 bits is off by half a unit at most, evenly, which is 2.4% of a
@@ -42,10 +42,10 @@ def quantise_experts(w: Any) -> tuple[Any, Any]:
 
 @dataclasses.dataclass
 class Routing:
-    weights: Any   # [tokens, top_k]
-    source: Any    # [tokens * top_k]: which token each row of the permuted matrix is
-    place: Any     # [tokens * top_k]: where the row of each token and choice went
-    offsets: Any   # [experts + 1], int32: where the rows of each expert begin, on the device of the tokens
+    weights: Any  # [tokens, top_k]
+    source: Any  # [tokens * top_k]: which token each row of the permuted matrix is
+    place: Any  # [tokens * top_k]: where the row of each token and choice went
+    offsets: Any  # [experts + 1], int32: where the rows of each expert begin, on the device of the tokens
 
 
 def route(x: Any, router: Any, top_k: int = TOP_K) -> Routing:
@@ -54,9 +54,9 @@ def route(x: Any, router: Any, top_k: int = TOP_K) -> Routing:
     tokens, experts = logits.shape
     chosen = xp.argsort(-logits, stable=True)[:, :top_k]
     picked = logits[xp.arange(tokens, device=x.device)[:, None], chosen]
-    odds = xp.exp(picked - picked[:, :1])   # the first is the largest
+    odds = xp.exp(picked - picked[:, :1])  # the first is the largest
     expert_of_row = chosen.reshape(-1)
-    order = xp.argsort(expert_of_row, stable=True)   # rows of one expert become neighbours
+    order = xp.argsort(expert_of_row, stable=True)  # rows of one expert become neighbours
     begins = xp.searchsorted(expert_of_row[order], xp.arange(experts + 1, device=x.device))
     return Routing(
         weights=odds / odds.sum(-1)[:, None],
@@ -132,7 +132,7 @@ def main() -> int:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         place, inputs = f"torch on {device}", tuple(torch.from_numpy(x).to(device) for x in arrays)
     except ImportError:
-        pass   # NumPy will do
+        pass  # NumPy will do
     x, *weights = inputs
     out = Layer(*weights)(x)
     worst = errors(out if place == "NumPy" else out.cpu().numpy(), plain(*arrays)).max()

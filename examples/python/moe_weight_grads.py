@@ -14,8 +14,8 @@ import numpy as np
 import finegemm
 
 TOKENS, HIDDEN, OUT, EXPERTS, BATCHES = 500, 256, 128, 4, 2
-IDLE_EXPERT = 2   # no token goes there: a group may be empty
-BLOCK = 128       # tokens with a scale of their own; each expert has whole blocks
+IDLE_EXPERT = 2  # no token goes there: a group may be empty
+BLOCK = 128  # tokens with a scale of their own; each expert has whole blocks
 
 # Two roundings to e4m3, of dY and of X, each off by 2.4% of a value in root mean square (moe_layer.py derives it),
 # independent of one another: sqrt(2) * 2.4% = 3.4% of a gradient; twice that is left for chance.
@@ -35,9 +35,9 @@ def contiguous(x: Any) -> Any:
 class Places:
     """Where tokens lie when those of each expert are neighbours and begin at multiples of BLOCK."""
 
-    order: Any     # [tokens]: which token comes next
-    place: Any     # [tokens]: and where
-    offsets: Any   # [EXPERTS + 1], int32: where each expert begins, on the device of the tokens
+    order: Any  # [tokens]: which token comes next
+    place: Any  # [tokens]: and where
+    offsets: Any  # [EXPERTS + 1], int32: where each expert begins, on the device of the tokens
     capacity: int  # tokens and padding, whatever the routing is: known without a look at the device
 
 
@@ -46,8 +46,8 @@ def places_of(expert_of_token: Any) -> Places:
     tokens, device = expert_of_token.shape[0], expert_of_token.device
     order = xp.argsort(expert_of_token, stable=True)
     expert = expert_of_token[order]
-    begins = xp.searchsorted(expert, xp.arange(EXPERTS + 1, device=device))   # without padding
-    rank = xp.arange(tokens, device=device) - begins[expert]                  # of a token within its expert
+    begins = xp.searchsorted(expert, xp.arange(EXPERTS + 1, device=device))  # without padding
+    rank = xp.arange(tokens, device=device) - begins[expert]  # of a token within its expert
     offsets = xp.zeros(EXPERTS + 1, dtype=xp.int32, device=device)
     offsets[1:] = xp.cumsum((begins[1:] - begins[:-1] + BLOCK - 1) // BLOCK * BLOCK, 0)
     capacity = -(-(tokens + EXPERTS * (BLOCK - 1)) // BLOCK) * BLOCK
@@ -77,8 +77,8 @@ def weight_grads_of_blocks(dy: Any, x: Any, expert_of_token: Any) -> Any:
     """Gradients of one batch, for those who keep experts apart. Where each begins must be known on the host."""
     to = places_of(expert_of_token)
     (a, sfa), (b, sfb) = quantise_along_tokens(dy, to), quantise_along_tokens(x, to)
-    offsets = to.offsets.tolist()   # waits for the device
-    used = offsets[-1] // BLOCK     # the rest of the capacity is left out
+    offsets = to.offsets.tolist()  # waits for the device
+    used = offsets[-1] // BLOCK  # the rest of the capacity is left out
     return finegemm.k_grouped_gemm(
         as_blocks(a, offsets), sfa[:, :used], as_blocks(b, offsets), sfb[:, :used], None, offsets
     )
@@ -116,7 +116,7 @@ def main() -> int:
         place, xp = f"torch on {device}", torch
         inputs = [tuple(torch.from_numpy(x).to(device) for x in arrays) for arrays in batches]
     except ImportError:
-        pass   # NumPy will do
+        pass  # NumPy will do
     grads = xp.zeros((EXPERTS, OUT, HIDDEN), dtype=xp.float32, device=inputs[0][0].device)
     for arrays in inputs:
         add_weight_grads(grads, *arrays)

@@ -10,7 +10,7 @@ Format = Literal["float8_e4m3fn", "bfloat16", "float32"]
 # Formats that not every DLPack version and producer can name, NumPy for one: they travel as their bits.
 _BITS = {"float8_e4m3fn": "uint8", "bfloat16": "uint16"}
 
-DLPACK_VERSION = (1, 3)   # as python/src/dlpack.h declares it
+DLPACK_VERSION = (1, 3)  # as python/src/dlpack.h declares it
 
 
 def _producer(x: Any) -> str:
@@ -41,11 +41,11 @@ def exported(name: str, x: Any, writable: bool) -> Any:
 
 
 def _capsule(producer: str, x: Any) -> Any:
-    if producer == "torch":   # its __dlpack__ would synchronise streams; the work is queued on the current one
+    if producer == "torch":  # its __dlpack__ would synchronise streams; the work is queued on the current one
         return sys.modules["torch"].utils.dlpack.to_dlpack(x)
     try:
         return x.__dlpack__(max_version=DLPACK_VERSION)
-    except TypeError:   # its library knows nothing of versions
+    except TypeError:  # its library knows nothing of versions
         return x.__dlpack__()
 
 
@@ -67,7 +67,7 @@ def check_grad(name: str, x: Any) -> None:
 
 
 def _torch_exported(name: str, x: Any) -> Any:
-    if x.is_meta:   # fake ones come without an address, which the native module sees
+    if x.is_meta:  # fake ones come without an address, which the native module sees
         raise InvalidArgument(f"{name}: is a meta tensor, which has no memory; pass a tensor that has")
     if str(x.dtype) == "torch.float8_e4m3fn":
         return x.view(sys.modules["torch"].uint8)
@@ -108,7 +108,7 @@ def empty_like(x: Any, format: Format, name: str, *shape: int) -> Any:
     """A new row-major array of x's library on x's device."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        return x.new_empty(*shape, dtype=getattr(torch, format))   # integers are read faster than a tuple
+        return x.new_empty(*shape, dtype=getattr(torch, format))  # integers are read faster than a tuple
     producer = _producer(x)
     if producer == "numpy":
         return sys.modules["numpy"].empty(shape, _numpy_dtype(format, name))
@@ -132,7 +132,7 @@ def current_stream(x: Any) -> int:
     """The CUDA stream on which x's library works now. For types that have not DLPack's C exchange API."""
     if _producer(x) == "torch":
         return int(sys.modules["torch"].cuda.current_stream(x.device).cuda_stream)
-    return 0   # the default stream, which __dlpack__ has made wait for the library's own
+    return 0  # the default stream, which __dlpack__ has made wait for the library's own
 
 
 def stream_number(stream: Any) -> int | None:

@@ -63,7 +63,7 @@ def test_a_line_has_each_kernels_times_and_what_they_are_of_the_first_builds():
 def test_ratios_are_geometric_means_over_what_both_builds_have():
     rows = compare.rows_of((1, 2, 3), TIMES)
     assert compare.ratios_of(rows, ["a", "b", "c"]) == {
-        "b": {"geomean": 0.8839, "least": 0.625, "most": 1.25, "rows": 2},   # the root of 1.25 * 0.625
+        "b": {"geomean": 0.8839, "least": 0.625, "most": 1.25, "rows": 2},  # the root of 1.25 * 0.625
         "c": {"geomean": 1.0, "least": 1.0, "most": 1.0, "rows": 1},
     }
     assert compare.ratios_of(rows[1:2], ["a", "b"]) == {}, "they have no row in common"

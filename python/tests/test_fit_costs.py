@@ -12,8 +12,14 @@ fit_costs = program("bench/fit_costs.py")
 Case, Rates, predict = fit_costs.Case, fit_costs.Rates, fit_costs.predict
 
 
-SHAPES = [(1, 7168, 16384), (64, 2112, 7168), (1000, 4096, 7168), (4096, 24576, 1536), (2176, 7400, 3312),
-          (40, 8192, 7392)]
+SHAPES = [
+    (1, 7168, 16384),
+    (64, 2112, 7168),
+    (1000, 4096, 7168),
+    (4096, 24576, 1536),
+    (2176, 7400, 3312),
+    (40, 8192, 7392),
+]
 
 
 def rates_of(table):
@@ -55,8 +61,13 @@ def test_so_they_have_for_groups_of_k(shape, accumulate, device):
 
 
 # Groups, rows of all, expected rows of each (0: nobody says), N, K: few and many tiles of a group, partly filled ones.
-GROUPS = [(64, 256, 4, 4096, 7168), (32, 6144, 192, 6144, 7168), (8, 32768, 0, 7168, 2048), (32, 8000, 0, 2880, 2880),
-          (8, 8000, 0, 2880, 2896)]
+GROUPS = [
+    (64, 256, 4, 4096, 7168),
+    (32, 6144, 192, 6144, 7168),
+    (8, 32768, 0, 7168, 2048),
+    (32, 8000, 0, 2880, 2880),
+    (8, 8000, 0, 2880, 2896),
+]
 
 
 @pytest.mark.parametrize("device", fit_costs.BYTES_PER_US)
@@ -82,7 +93,7 @@ def lost(rates, sweep):
 
 
 def test_refining_moves_rates_as_long_as_the_choices_lose_less():
-    true = {SMALL: START[SMALL], LARGE: Rates(0.56, 0.56, 1.2)}   # the larger tiles are 8% slower than the rates say
+    true = {SMALL: START[SMALL], LARGE: Rates(0.56, 0.56, 1.2)}  # the larger tiles are 8% slower than the rates say
     sweep = sweep_of(true)
     refined = fit_costs.refine(START, sweep)
     assert lost(refined, sweep) < 0.7 * lost(START, sweep)
@@ -163,19 +174,24 @@ def test_names_are_those_of_the_planner():
 
 @pytest.mark.parametrize("device", fit_costs.BYTES_PER_US)
 def test_the_shipped_table_follows_from_the_sweep_and_the_rates(device):
-    sweep = [(Case.of(row, device), {fit_costs.key_of(name): us for name, us in row["us"].items()})
-             for row in json.loads((RESULTS / f"sweep_{device}.json").read_text())]
+    sweep = [
+        (Case.of(row, device), {fit_costs.key_of(name): us for name, us in row["us"].items()})
+        for row in json.loads((RESULTS / f"sweep_{device}.json").read_text())
+    ]
     text, rows = fit_costs.SHIPPED.read_text(), fit_costs.table_rows(rates_of("dense"), sweep)
     assert fit_costs.with_table(text, rows, device) == text, "fit_costs.py --keep --table"
 
 
 def test_the_table_has_the_best_candidate_where_the_choice_takes_half_a_percent_longer():
     slow, near, alone = (8192, 4096, 7168), (8192, 7168, 7168), (8192, 2112, 7168)
-    for shape in (slow, near, alone):   # LARGE is the choice; measured, it is slower than SMALL, or it was not measured
+    for shape in (slow, near, alone):  # LARGE is the choice; measured, it is slower than SMALL, or it was not measured
         assert predict(LARGE, START[LARGE], Case(shape)) < predict(SMALL, START[SMALL], Case(shape))
-    other = (256, 128, 4, 2, "sharea", 2, 1)   # the fastest of all, but no candidate
-    times = {slow: {SMALL: 100, LARGE: 100.6, other: 90}, near: {SMALL: 100, LARGE: 100.4, other: 90},
-             alone: {SMALL: 100, other: 90}}
+    other = (256, 128, 4, 2, "sharea", 2, 1)  # the fastest of all, but no candidate
+    times = {
+        slow: {SMALL: 100, LARGE: 100.6, other: 90},
+        near: {SMALL: 100, LARGE: 100.4, other: 90},
+        alone: {SMALL: 100, other: 90},
+    }
     sweep = [(Case(shape), us) for shape, us in times.items()]
     assert list(fit_costs.table_rows(START, sweep, (slow, near, alone))) == [(slow, "m128n128s6w2")]
     with pytest.raises(SystemExit, match=r"no times of \[\(1, 2, 3\)\]"):

@@ -69,7 +69,7 @@ def test_out_is_written_and_returned():
 
 
 def test_without_ml_dtypes_only_formats_that_numpy_lacks_are_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ml_dtypes", None)   # importing it raises ImportError
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)  # importing it raises ImportError
     a, sfa, b, sfb = (x.view(np.uint8) if x.dtype == E4M3 else x for x in operands(16, 32, 256, row_b_scales=True))
     assert finegemm.gemm(a, sfa, b, sfb, out_dtype="float32").dtype == np.float32
     assert finegemm.k_grouped_gemm(a, sfa, b, sfb, None, [0, 128, 256]).dtype == np.float32
@@ -253,7 +253,7 @@ def test_explain_names_the_kernel_and_the_others():
 
 @pytest.mark.parametrize("out_dtype, end", [("float32", "_1d1d_f32"), ("bfloat16", "_1d1d")])
 def test_explain_names_the_kernel_that_scales_for_each_row_of_b_take(out_dtype, end):
-    shape = (384, 1024, 16)   # in tiles of 128 and 136 columns the tensor cores multiply scales: other bits
+    shape = (384, 1024, 16)  # in tiles of 128 and 136 columns the tensor cores multiply scales: other bits
     plan = finegemm.explain(*shape, device="h200", row_b_scales=True, out_dtype=out_dtype)
     assert plan["chosen"]["name"].endswith(end)
     args = operands(*shape, row_b_scales=True)
@@ -277,4 +277,4 @@ def test_explain_takes_a_table_of_measured_choices(tmp_path):
 
 
 def test_a_plan_table_is_an_option_of_a_context():
-    finegemm.Context(plan_table="/nonexistent/table.json")   # read when a GPU is first used
+    finegemm.Context(plan_table="/nonexistent/table.json")  # read when a GPU is first used

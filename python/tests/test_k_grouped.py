@@ -30,7 +30,7 @@ def exact(args):
 
 def test_each_group_has_its_part_of_k():
     args = operands(M, N, K, row_b_scales=True)
-    args[1][:, 0] = np.nan   # of no group
+    args[1][:, 0] = np.nan  # of no group
     out = finegemm.k_grouped_gemm(*args, None, int32(*OFFSETS), numerics="exact", check_values=True)
     assert out.dtype == np.float32 and out.shape == (3, M, N)
     args[1][:, 0] = 1

@@ -152,7 +152,7 @@ def test_work_is_queued_on_the_current_stream(torch_is, request):
     torch.cuda.synchronize()
     late, stream = torch.zeros_like(sfa), torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(100_000_000)   # the scales arrive late; only work on the same stream sees them
+        torch.cuda._sleep(100_000_000)  # the scales arrive late; only work on the same stream sees them
         late.copy_(sfa)
         out = finegemm.gemm(a, late, b, sfb)
     stream.synchronize()

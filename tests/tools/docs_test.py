@@ -25,7 +25,7 @@ def broken_links(path: pathlib.Path) -> list:
     broken = []
     for target in LINK.findall(path.read_text()):
         if re.match(r"\w+:", target):
-            continue   # not in this repository
+            continue  # not in this repository
         file, _, anchor = target.partition("#")
         there = (path.parent / file).resolve() if file else path
         if not there.exists() or (anchor and anchor not in anchors(there.read_text())):

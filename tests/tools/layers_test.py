@@ -22,27 +22,38 @@ def violations(**files: str) -> list[str]:
 
 class Layers(unittest.TestCase):
     def test_a_layer_may_include_itself_and_the_layers_below(self):
-        found = violations(src__jit__a='#include "jit/b.h"\n#include <vector>\n', src__jit__b='#include "cuda/c.h"\n',
-                           src__cuda__c="#include <finegemm/error.h>\n", include__finegemm__error="")
+        found = violations(
+            src__jit__a='#include "jit/b.h"\n#include <vector>\n',
+            src__jit__b='#include "cuda/c.h"\n',
+            src__cuda__c="#include <finegemm/error.h>\n",
+            include__finegemm__error="",
+        )
         self.assertEqual(found, [])
 
     def test_plan_must_not_know_jit(self):
-        self.assertEqual(violations(src__plan__a='#include "jit/b.h"\n', src__jit__b=""),
-                         ["src/plan/a.h: layer 'plan' must not include 'jit/b.h' of layer 'jit'"])
+        self.assertEqual(
+            violations(src__plan__a='#include "jit/b.h"\n', src__jit__b=""),
+            ["src/plan/a.h: layer 'plan' must not include 'jit/b.h' of layer 'jit'"],
+        )
 
     def test_the_cpu_backend_needs_no_cuda(self):
-        found = violations(src__backend__cpu_gemm='#include "cuda/c.h"\n', src__backend__hopper='#include "cuda/c.h"\n',
-                           src__cuda__c="")
+        found = violations(
+            src__backend__cpu_gemm='#include "cuda/c.h"\n',
+            src__backend__hopper='#include "cuda/c.h"\n',
+            src__cuda__c="",
+        )
         self.assertEqual(found, ["src/backend/cpu_gemm.h: layer 'cpu' must not include 'cuda/c.h' of layer 'cuda'"])
 
     def test_kernel_headers_include_no_other_headers(self):
-        found = violations(kernels__finegemm__core__a="#include <cstdint>\n",
-                           kernels__finegemm__device__b="  # include <cuda.h>\n")
+        found = violations(
+            kernels__finegemm__core__a="#include <cstdint>\n", kernels__finegemm__device__b="  # include <cuda.h>\n"
+        )
         self.assertEqual(len(found), 2)
 
     def test_core_must_not_include_device(self):
-        found = violations(kernels__finegemm__core__a="#include <finegemm/device/b.h>\n",
-                           kernels__finegemm__device__b="")
+        found = violations(
+            kernels__finegemm__core__a="#include <finegemm/device/b.h>\n", kernels__finegemm__device__b=""
+        )
         self.assertEqual(len(found), 1)
 
     def test_a_relative_include_is_resolved(self):

@@ -29,8 +29,13 @@ class Limits(unittest.TestCase):
         self.assertEqual(len(check("src/a.cpp", ";\n" * 401)), 1)
 
     def test_functions_have_at_most_60_lines_in_any_shape(self):
-        for head in ("int f(int x) {", "auto f(int x) -> std::vector<int> {", "A::A(int x) : a_(x), b_{x} {",
-                     "void f(int x) const noexcept {", "void\nf(int x)\n{"):
+        for head in (
+            "int f(int x) {",
+            "auto f(int x) -> std::vector<int> {",
+            "A::A(int x) : a_(x), b_{x} {",
+            "void f(int x) const noexcept {",
+            "void\nf(int x)\n{",
+        ):
             extra = head.count("\n")
             self.assertEqual(check("src/a.cpp", function(60 - extra, head)), [], head)
             self.assertEqual(len(check("src/a.cpp", function(61 - extra, head))), 1, head)
@@ -43,7 +48,7 @@ class Limits(unittest.TestCase):
         self.assertEqual(check("src/a.cpp", "namespace a {\nstruct B {\n" + function(50) * 3 + "};\n}\n"), [])
 
     def test_braces_in_strings_and_comments_do_not_count(self):
-        self.assertEqual(check("src/a.cpp", "void f() { g(\"{\"); }  // {\n" * 100), [])
+        self.assertEqual(check("src/a.cpp", 'void f() { g("{"); }  // {\n' * 100), [])
 
     def test_the_library_neither_prints_nor_exits(self):
         for text in ('printf("a");\n', "std::abort();\n", "exit(1);\n"):

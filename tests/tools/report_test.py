@@ -32,8 +32,9 @@ class Table(unittest.TestCase):
     def test_has_a_row_for_each_layer_and_a_mean_for_each_peer(self):
         lines = measured.dense(RECORD)
         self.assertIn("| 256 x 512 | 2.0 us, 0 |  | 2.0 us, 8 | 4.0 us, 8 |  |  |", lines)
-        self.assertIn("- cuBLASLt with one scale per tensor takes 0.84 times as long, in geometric mean over 4 shapes.",
-                      lines)
+        self.assertIn(
+            "- cuBLASLt with one scale per tensor takes 0.84 times as long, in geometric mean over 4 shapes.", lines
+        )
         self.assertIn("- cuBLASLt with block scales takes 2.12 times as long, in geometric mean over 2 shapes.", lines)
         self.assertFalse(any("DeepGEMM" in line or "264" in line for line in lines))
 
@@ -74,31 +75,49 @@ def grouped_row(groups: int, rows: int, tflop_per_s: float, gb_per_s: float) -> 
 
 class Parts(unittest.TestCase):
     def test_groups_have_the_least_and_the_most_of_each_kind(self):
-        rows = [grouped_row(64, 64, 1, 3777), grouped_row(64, 4, 1, 4243), grouped_row(32, 20, 1, 3717.0),
-                grouped_row(32, 256, 957.4, 1), grouped_row(32, 256, 1047, 1), grouped_row(8, 4096, 1265, 1),
-                grouped_row(4, 8192, 1384.6, 1)]
+        rows = [
+            grouped_row(64, 64, 1, 3777),
+            grouped_row(64, 4, 1, 4243),
+            grouped_row(32, 20, 1, 3717.0),
+            grouped_row(32, 256, 957.4, 1),
+            grouped_row(32, 256, 1047, 1),
+            grouped_row(8, 4096, 1265, 1),
+            grouped_row(4, 8192, 1384.6, 1),
+        ]
         gradients = {"rows": [{"shape": [1000, 1000, 1000], "us": {"finegemm": 2.0}}]}
         of_k = {"rows": [{"tflop_per_s": 915.6}, {"tflop_per_s": 1082.4}]}
         lines = measured.groups({"rows": rows}, CHECKS, gradients, of_k)
-        self.assertEqual([line.split(" | ")[1].rstrip(" |") for line in lines[2:]], [
-            "3.8 to 4.2 TB/s", "3.7 to 3.7 TB/s", "957 to 1047 TFLOP/s", "1265 to 1385 TFLOP/s",
-            "0.82 to 0.98 of what 4.2 TB/s would allow",
-            *(f"{speed} of the speed of even groups" for speed in (0.89, 0.94, 1.76, 1.08)),
-            "1000 to 1000 TFLOP/s", "916 to 1082 TFLOP/s"])
+        self.assertEqual(
+            [line.split(" | ")[1].rstrip(" |") for line in lines[2:]],
+            [
+                "3.8 to 4.2 TB/s",
+                "3.7 to 3.7 TB/s",
+                "957 to 1047 TFLOP/s",
+                "1265 to 1385 TFLOP/s",
+                "0.82 to 0.98 of what 4.2 TB/s would allow",
+                *(f"{speed} of the speed of even groups" for speed in (0.89, 0.94, 1.76, 1.08)),
+                "1000 to 1000 TFLOP/s",
+                "916 to 1082 TFLOP/s",
+            ],
+        )
 
     def test_checks_have_a_row_for_each_case(self):
         self.assertEqual(measured.capacity(CHECKS)[2:], ["| 1 | 9.2 us | 9.5 us | 8.3 us |"])
         self.assertEqual(measured.dependent_launch(CHECKS)[2:], ["| 16 | 92.5 us | 89.0 us | 86.0 us |"])
-        self.assertEqual(measured.sm_budget(CHECKS), ["| SMs | 131 | 5 |", "| --- | --- | --- |",
-                                                      "| 1x2x3 | 1.00 | 9.30 |", "| 4x5x6 | 1.01 | 20.70 |"])
-        self.assertEqual(measured.batch_invariance(CHECKS), [
-            "| N x K | M = 1 | M = 7 |", "| --- | --- | --- |", "| 8 x 16 | 1.50 | 1.00 |", "| 24 x 32 | 0.99 |  |"])
+        self.assertEqual(
+            measured.sm_budget(CHECKS),
+            ["| SMs | 131 | 5 |", "| --- | --- | --- |", "| 1x2x3 | 1.00 | 9.30 |", "| 4x5x6 | 1.01 | 20.70 |"],
+        )
+        self.assertEqual(
+            measured.batch_invariance(CHECKS),
+            ["| N x K | M = 1 | M = 7 |", "| --- | --- | --- |", "| 8 x 16 | 1.50 | 1.00 |", "| 24 x 32 | 0.99 |  |"],
+        )
         self.assertIn("take 1.013 of the time", measured.layouts(CHECKS)[0])
 
     def test_a_part_is_written_between_its_marks_and_nothing_else(self):
         text = "a\n<!-- measured: x -->\nold\n<!-- measured: end -->\nb\n<!-- measured: y -->\n<!-- measured: end -->\n"
         self.assertEqual(measured.written(text, "x", ["1", "2"]), text.replace("old", "1\n2"))
-        self.assertEqual(measured.written(text, "y", ["1"]), text[:-len(measured.END)] + "1\n" + measured.END)
+        self.assertEqual(measured.written(text, "y", ["1"]), text[: -len(measured.END)] + "1\n" + measured.END)
         with self.assertRaisesRegex(ValueError, "measured: z"):
             measured.written(text, "z", [])
 

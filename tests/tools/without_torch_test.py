@@ -19,8 +19,9 @@ class WithoutTorch(unittest.TestCase):
         self.environment = os.environ | {"PYTHONPATH": folder.name}
 
     def run_program(self, name: str, *arguments: str) -> subprocess.CompletedProcess:
-        return subprocess.run([sys.executable, BENCH / f"{name}.py", *arguments], env=self.environment,
-                              capture_output=True, text=True)
+        return subprocess.run(
+            [sys.executable, BENCH / f"{name}.py", *arguments], env=self.environment, capture_output=True, text=True
+        )
 
     def test_help_needs_none(self):
         for name in PROGRAMS:
