@@ -157,8 +157,8 @@ PARTS = (
     ("README.md", "dense", dense, ("dense_h200",)),
     ("docs/benchmarking.md", "groups", groups, ("grouped_h200", "h200_checks", "wgrad_h200", "k_grouped_h200")),
     ("docs/benchmarking.md", "capacity", capacity, ("h200_checks",)),
-    ("docs/kernel.md", "dependent launch", dependent_launch, ("h200_checks",)),
-    ("docs/kernel.md", "num_sms", sm_budget, ("h200_checks",)),
+    ("docs/scheduling.md", "dependent launch", dependent_launch, ("h200_checks",)),
+    ("docs/scheduling.md", "num_sms", sm_budget, ("h200_checks",)),
     ("docs/numerics.md", "batch_invariant", batch_invariance, ("h200_checks",)),
     ("docs/scales.md", "layouts", layouts, ("h200_checks",)),
 )

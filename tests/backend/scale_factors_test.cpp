@@ -47,8 +47,8 @@ float factor(float sfa, float sfb) {
     return static_cast<float>(truncated(total, std::max(std::ilogb(total) - 23, -149)));
 }
 
-/// Pairs of scales, and what wgmma.m64n128k16 made of their parts on an H200 (docs/numerics.md, "Factors"): moderate
-/// ones, with signs, small ones, tiny ones times moderate and times large ones, large ones, any bits.
+/// Pairs of scales, and what wgmma.m64n128k16 made of their parts on an H200 (docs/numerics.md, "Scale products"):
+/// moderate ones, with signs, small ones, tiny ones times moderate and times large ones, large ones, any bits.
 struct RecordedFactors {
     uint32_t a[64], b[64], factor[64 * 64];
 };

@@ -14,7 +14,7 @@ inline constexpr uint32_t kProducerWarps = 4;
 /// Whether the producer warps take turns with the k-blocks: each brings all of every fourth one, tiles and scales. Else
 /// one loads the tiles of all of them, and the others load scales. But a thread takes 190 clocks to start two loads and
 /// 240 to start three, and three warps are no faster with the scales: small tiles are multiplied in less. Larger ones
-/// gain nothing by turns, or lose up to 3% (docs/kernel.md, "Producers in turn").
+/// gain nothing by turns, or lose up to 3% (docs/pipeline.md, "Round-robin producers").
 ///
 /// A warp's blocks are all of one team, whose part of the ring has room for the next one of them: so a stage that it
 /// waits for is one round behind at most, and a parity tells that.

@@ -60,7 +60,7 @@ __device__ void store_tile_f32(const Params<C>& p, const Accumulator<C>& acc, co
 }
 
 /// What a math warp has of D, tile after tile, in boxes of its own: it waits for no other one. L2 adds 1.23 TB/s to D,
-/// where memory could read and write 2.1 (docs/kernel.md, "Scales of rows of B").
+/// where memory could read and write 2.1 (docs/epilogues.md, "F32").
 template <GemmConfig C>
 struct BroughtTiles {
     static_assert(brings_d(C) && C.cluster == 1);
