@@ -8,7 +8,7 @@ import numpy as np
 
 NAME = re.compile(r"m(\d+)n(\d+)s(\d+)w(\d+)(?:_(None|[Ss]plitK|[Ss]hare[AB])(\d+))?(?:_[xo](\d+))?")
 
-# As in src/plan/cost.cpp and device_spec.cpp.
+# Constants of src/plan/cost.cpp and device_spec.cpp.
 LAUNCH_US, OVERLAP = 2.2, 4
 BYTES_PER_US = {"h200": 4.2e6, "h100": 2.9e6}
 L2_ADDS_PER_US = {"h200": 1.23e6, "h100": 0.96e6}
@@ -38,13 +38,13 @@ class Case(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """As in src/plan/plan.h. spared: 0 but in groups of rows; bring: 0 but for kernels that bring a D in f32."""
+    """As in src/plan/plan.h. spared: 0 but in groups of rows; source: 0 but for kernels that load the old D."""
 
     block: float
     block_alone: float
     tile: float
     spared: float = 0
-    bring: float = 0
+    source: float = 0
 
 
 def ceil_div(a, b):
@@ -90,7 +90,7 @@ def total_time(launch, compute, memory):
 
 
 def memory_time(case, rates, loaded, elements):
-    if case.accumulate and not rates.bring:
+    if case.accumulate and not rates.source:
         return loaded / BYTES_PER_US[case.device] + elements * 4 / L2_ADDS_PER_US[case.device]
     of_d = 8 if case.accumulate else 4 if case.d == "f32" else 2
     return (loaded + elements * of_d) / BYTES_PER_US[case.device]
@@ -105,7 +105,7 @@ def predict(key, rates, case):
     products = max(1, case.k_groups)
     blocks = ceil_div(ceil_div(ceil_div(k, 128), products), cluster if use == "splitk" else 1)
     if case.accumulate:
-        rates = rates._replace(tile=rates.tile + rates.bring)
+        rates = rates._replace(tile=rates.tile + rates.source)
     compute = waves_time(key, rates, tiles_m * tiles_n * cluster * products, blocks, k)
     return total_time(LAUNCH_US, compute, memory_time(case, rates, m * k + n * k, m * n * products))
 
@@ -127,7 +127,7 @@ def predict_grouped(key, rates, case):
     below = sum(counts) / len(SPREAD)
     deviation = math.sqrt(groups * np.var(strays))
     across, blocks = ceil_div(n, tile_n * cluster) * cluster, ceil_div(k, 128) * whole / sum(counts)
-    ctas = [max(across, (groups * below + place * deviation) * across) for place in QUARTERS]
+    ctas = [max(across, (groups * below + quantile * deviation) * across) for quantile in QUARTERS]
     compute = sum(waves_time(key, rates, c, blocks, k) for c in ctas) / len(QUARTERS)
     m, weights = groups * rows, groups * n * k * (1 + REREAD * min(below - 1, 1))
     return total_time(LAUNCH_US, compute, memory_time(case, rates, m * k + weights, m * n))

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator  # noqa: E402
 from records import ceilings, dense_rows, geometric_mean, operations, ratios, traffic  # noqa: E402
 
-# Of Okabe and Ito's palette, which people with any colour vision tell apart; shapes of markers say the same again.
+# Colours of Okabe and Ito's palette, which people with any colour vision tell apart; markers differ in shape, too.
 STYLES = {
     "finegemm": ("FineGEMM", "#0072B2", "o"),
     "cublas_tensor": ("cuBLASLt, one scale per tensor", "#E69F00", "s"),

@@ -63,13 +63,13 @@ def rates_at(x, key, now):
     if key[-1] == 1 or block_alone > block:  # alone a CTA is not slower
         block_alone = block
     spared = 1 / (1 + math.exp(-x[3])) if now.spared > 0 else 0
-    return Rates(block, block_alone, tile, spared, math.exp(x[-1]) if now.bring > 0 else 0)
+    return Rates(block, block_alone, tile, spared, math.exp(x[-1]) if now.source > 0 else 0)
 
 
 def point_of(rates):
     """Where the search has them."""
     spared = [math.log(rates.spared / (1 - rates.spared))] if rates.spared > 0 else []
-    return np.concatenate([np.log(rates[:3]), spared, [math.log(rates.bring)] if rates.bring > 0 else []])
+    return np.concatenate([np.log(rates[:3]), spared, [math.log(rates.source)] if rates.source > 0 else []])
 
 
 def fit(key, sweep, common, now, start):
@@ -77,8 +77,8 @@ def fit(key, sweep, common, now, start):
     from scipy.optimize import minimize  # here, so that the model can be had without it
 
     data = [(case, us[key] / both, of[key]) for (case, us), both in zip(sweep, common) if key in (of := weights(us))]
-    # Half of a tile's time is spared; bringing takes a microsecond.
-    expected = np.append(prior(key), [0.0] * (now.spared > 0) + [0.0] * (now.bring > 0))
+    # Half of a tile's time is spared; loading the old D takes a microsecond.
+    expected = np.append(prior(key), [0.0] * (now.spared > 0) + [0.0] * (now.source > 0))
 
     def loss(x):
         off = [weight * math.log(predict(key, rates_at(x, key, now), case) / us) ** 2 for case, us, weight in data]
@@ -121,7 +121,7 @@ def fit_all(now, sweep):
 
 
 # What a step of `refine` multiplies a kernel's rates by, those that are not 0; block_alone moves with block.
-STEPS = {"block": (0.98, 0.99, 1.01, 1.02), "tile": (0.93, 1.07), "spared": (0.93, 1.07), "bring": (0.93, 1.07)}
+STEPS = {"block": (0.98, 0.99, 1.01, 1.02), "tile": (0.93, 1.07), "spared": (0.93, 1.07), "source": (0.93, 1.07)}
 # Kernels so much slower than the choice are choices, too, in part: nobody's model is better than that.
 DOUBT = 0.012
 # Weight of a rate's distance (as a logarithm) from where it began.

@@ -36,7 +36,7 @@ def table_cases(chance=None):
             yield kind, rows, typical, n, k
 
 
-def announced(rows, typical: int) -> int:
+def expected_m_of(rows, typical: int) -> int:
     """Rows that a call says a group has: other forms than masked ones tell how many there are together."""
     return typical if rows.form == MASKED else 0
 
@@ -160,8 +160,8 @@ class Grouped:
 
     def grouped_row(self, rows, typical: int, n: int, k: int, ceiling) -> dict:
         p = Problem(rows, n, k, "mn", self.generator)
-        expected = announced(rows, typical)
-        calls = {"finegemm": p.prepare(self.tested, expected_rows=expected), "ceiling": ceiling}
+        expected = expected_m_of(rows, typical)
+        calls = {"finegemm": p.prepare(self.tested, expected_m=expected), "ceiling": ceiling}
         t = median_times(calls, self.options.rounds)
         if wrong := p.wrong(self.tested, self.random, groups=1, rows=2):
             raise AssertionError(f"{rows.groups} groups of about {typical} rows, {n}x{k}: {wrong}")
@@ -169,7 +169,7 @@ class Grouped:
         return {
             "form": FORMS[rows.form],
             "groups": rows.groups,
-            "expected_rows": typical,
+            "expected_m": typical,
             "capacity": rows.m,
             "shape": [rows.total(), n, k],
             "us": round(us, 2),

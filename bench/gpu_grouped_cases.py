@@ -116,10 +116,10 @@ class Problem:
         operands = self.a, self.sfa, self.b, self.sfb, self.d, self.numbers
         return library.prepare_grouped(*operands, rows.form, alignment=rows.alignment, **options)
 
-    def explain(self, library: Library, expected_rows: int = 0) -> dict:
+    def explain(self, library: Library, expected_m: int = 0) -> dict:
         rows = self.rows
         alignment = rows.alignment if rows.form == INDICES else 0
-        m, of = rows.m * rows.stacks, {"groups": rows.groups, "expected_rows": expected_rows, "alignment": alignment}
+        m, of = rows.m * rows.stacks, {"groups": rows.groups, "expected_m": expected_m, "alignment": alignment}
         return library.explain(m, self.n, self.k, **of)
 
     def sample(self, random, groups: int, rows: int):

@@ -41,7 +41,7 @@ class Groups(ctypes.Structure):
         ("data", ctypes.c_void_p),
         ("size", ctypes.c_int64),
         ("alignment", ctypes.c_int64),
-        ("expected_rows", ctypes.c_int64),
+        ("expected_m", ctypes.c_int64),
         ("device_type", ctypes.c_int32),
         ("device_index", ctypes.c_int32),
     ]
@@ -82,7 +82,7 @@ class Shape(ctypes.Structure):
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
         ("num_sms", ctypes.c_int32),
-        *((name, ctypes.c_int64) for name in ("m", "n", "k", "groups", "expected_rows", "alignment", "k_groups")),
+        *((name, ctypes.c_int64) for name in ("m", "n", "k", "groups", "expected_m", "alignment", "k_groups")),
         *((name, ctypes.c_int32) for name in ("row_b_scales", "out_dtype", "accumulate", "batch_invariant")),
         ("device", ctypes.c_char_p),
         ("plan_table", ctypes.c_char_p),
@@ -117,10 +117,10 @@ def stack(t: torch.Tensor) -> Stack:
     return Stack(matrix(t), 1, 0) if t.dim() == 2 else Stack(matrix(t[0]), t.shape[0], t.stride(0))
 
 
-def groups(numbers: torch.Tensor, form: int, alignment: int, expected_rows: int) -> Groups:
+def groups(numbers: torch.Tensor, form: int, alignment: int, expected_m: int) -> Groups:
     assert numbers.dtype == torch.int32 and numbers.is_contiguous()
     device = (2, numbers.get_device()) if numbers.is_cuda else (1, 0)
-    return Groups(form, 0, numbers.data_ptr(), numbers.numel(), alignment, expected_rows, *device)
+    return Groups(form, 0, numbers.data_ptr(), numbers.numel(), alignment, expected_m, *device)
 
 
 class Library:
@@ -169,7 +169,7 @@ class Library:
         numbers,
         form,
         alignment=128,
-        expected_rows=0,
+        expected_m=0,
         numerics=FAST,
         config=None,
         check_values=AS_CONTEXT,
@@ -177,7 +177,7 @@ class Library:
         pdl=0,
     ):
         """The same for groups: b and sfb are 3-D; a, sfa and d are 2-D, or 3-D where `form` is MASKED."""
-        which = groups(numbers, form, alignment, expected_rows)
+        which = groups(numbers, form, alignment, expected_m)
         args = GroupedGemmArgs(*(stack(t) for t in (a, sfa, b, sfb, d)), which)
         options = self.options(numerics, config, check_values, AS_CONTEXT, num_sms, pdl)
         return self.queued(self.c.finegemm_grouped_gemm, args, options, (a, sfa, b, sfb, d, numbers))

@@ -14,11 +14,11 @@ EXAMPLE = pathlib.Path(__file__).resolve().parent.parent / "examples/python/moe_
 # Tokens, hidden, intermediate, experts, how many of them a token has.
 LAYERS = ((512, 2048, 1024, 32, 8), (4096, 2048, 1024, 32, 8), (512, 4096, 1536, 32, 4), (4096, 4096, 1536, 32, 4))
 
-# Of a row of a product, relative, the codes being given. Rounding to bf16 is off by 0.15% in root mean square:
-# (2^-7)^2 / 12 over 7 / 3. Of a block a tensor core cuts 132 addends and 4 sums at 2^(E - 13), where 2^E is at most the
-# largest of them: about 16 times a product in root mean square, and a sum of 128 is 128^0.5 times. What is cut has
-# random signs: (136 / 3 / 128)^0.5 * 16 * 2^-13 = 0.12%. Together 0.19%; twice that is left for chance and uneven
-# operands.
+# Bound for the relative error of a row of a product, the codes being given. Rounding to bf16 is off by 0.15% in root
+# mean square: (2^-7)^2 / 12 over 7 / 3. Of a block a tensor core cuts 132 addends and 4 sums at 2^(E - 13), where 2^E
+# is at most the largest of them: about 16 times a product in root mean square, and a sum of 128 is 128^0.5 times.
+# What is cut has random signs: (136 / 3 / 128)^0.5 * 16 * 2^-13 = 0.12%. Together 0.19%; twice that is left for
+# chance and uneven operands.
 PRODUCT_TOLERANCE = 2.0**-8
 
 

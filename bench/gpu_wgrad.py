@@ -41,7 +41,7 @@ METHOD = (
     "bench/gpu_timing.py: CUPTI, L2 flushed, the planner's choice alone after a rest, then the ways to call it in "
     "turn, then all kernels in turn"
 )
-# Of groups of K: columns with sizes on the device or on the host, blocks with sizes on the host.
+# Ways to give groups of K: columns with sizes on the device or on the host, blocks with sizes on the host.
 WAYS = ("device", "host", "blocks")
 
 

@@ -62,7 +62,7 @@ def batch_us(call) -> float:
 
 
 def measure(calls: dict, batches: int) -> dict:
-    """Median, p10 and p90 over batches; the calls take turns."""
+    """Median, p10 and p90 over batches; the calls alternate."""
     import torch
 
     times = {name: [] for name in calls}

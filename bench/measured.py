@@ -71,7 +71,7 @@ def groups(grouped: dict, checks: dict, wgrad: dict, k_grouped: dict) -> list:
     few_rows = [case["of_floor"] for name, case in skew.items() if "of 1 to 8 rows" in name]
 
     def rows_of(*cases):
-        return [row for row in grouped["rows"] if (row["groups"], row["expected_rows"]) in cases]
+        return [row for row in grouped["rows"] if (row["groups"], row["expected_m"]) in cases]
 
     def speeds(*cases) -> str:
         return span([row["tflop_per_s"] for row in rows_of(*cases)]) + " TFLOP/s"

@@ -58,11 +58,11 @@ def row_scale_rows(library, record: list, options, generator):
 
 
 def grouped_cases(record: list, seed: int):
-    from gpu_grouped import announced, table_cases
+    from gpu_grouped import expected_m_of, table_cases
     from gpu_grouped_cases import offset_rows
 
     for kind, rows, typical, n, k in table_cases():
-        yield kind, rows, announced(rows, typical), n, k
+        yield kind, rows, expected_m_of(rows, typical), n, k
     chance = random.Random(seed)
     for row in record:
         if row["kind"] == "drawn":
@@ -81,7 +81,7 @@ def grouped_rows(library, record: list, options, generator):
         head = {"kind": kind, "shape": [rows.total(), n, k], "groups": rows.groups}
         if expected:
             head["expected"] = expected
-        yield head, {name: p.prepare(library, expected_rows=expected, config=name) for name in names}
+        yield head, {name: p.prepare(library, expected_m=expected, config=name) for name in names}
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ struct Head {
     std::optional<Baselines> baselines{};
 };
 
-/// Of a grouped product, in the record's words.
+/// The groups of a grouped product, in the record's words.
 struct RowGroups {
     std::string kind{};           // "grouped", "k_grouped"
     std::string option{}, how{};  // "form" or "layout", and its value

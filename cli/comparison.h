@@ -20,7 +20,7 @@ struct Entry {
     std::string name{};              // "finegemm", "cublas_tensor", "cublas_block"
     double us = 0;                   // the median
     std::optional<double> spread{};  // the range of the middle half of the times, over the median
-    /// Of FineGEMM the largest error over its bound (docs/numerics.md); of others the root mean square of the
+    /// FineGEMM's largest error over its bound (docs/numerics.md); for others the root mean square of the
     /// difference from FineGEMM, over that of the values.
     std::optional<double> error{};
     std::string gap{};  // why there is no time; empty when there is one

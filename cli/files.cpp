@@ -11,7 +11,7 @@
 
 #include <finegemm/error.h>
 
-#include "cli/place.h"
+#include "cli/file_region.h"
 
 namespace finegemm::cli {
 
@@ -91,11 +91,11 @@ HostMatrix read_matrix(const std::string& source) {
         throw Error(Errc::InvalidArgument, fmt::format("{}: must be FILE.npy or FILE.safetensors:TENSOR", source));
     const std::string path = safetensors ? source.substr(0, end) : source;
     InputFile file(path);
-    const Place place = safetensors ? place_in_safetensors(path, safetensors_head(file), file.bytes(),
-                                                           source.substr(std::min(end + 1, source.size())))
-                                    : place_in_npy(path, file.head(1u << 20), file.bytes());
-    HostMatrix matrix = make_matrix(place.dtype, place.rows, place.cols);
-    file.read(place.offset, matrix.bytes);
+    const FileRegion region = safetensors ? region_in_safetensors(path, safetensors_head(file), file.bytes(),
+                                                                  source.substr(std::min(end + 1, source.size())))
+                                          : region_in_npy(path, file.head(1u << 20), file.bytes());
+    HostMatrix matrix = make_matrix(region.dtype, region.rows, region.cols);
+    file.read(region.offset, matrix.bytes);
     return matrix;
 }
 

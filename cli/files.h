@@ -24,7 +24,7 @@ HostMatrix make_matrix(DType dtype, int64_t rows, int64_t cols);
 /// that does not hold the matrix, saying what it has and what is wanted.
 HostMatrix read_matrix(const std::string& source);
 
-/// As f32, which NumPy reads and bf16 fits into. Throws Error(Io).
+/// Writes the matrix as f32, which NumPy reads and bf16 fits into. Throws Error(Io).
 void write_npy(const std::string& path, const HostMatrix& bf16);
 
 }  // namespace finegemm::cli

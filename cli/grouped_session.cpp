@@ -98,7 +98,7 @@ RaggedRows rows_in_form(const std::string& form, const std::vector<int64_t>& siz
 }
 
 GroupedSession::Part GroupedSession::make(DType dtype, int64_t count, int64_t rows, int64_t cols) const {
-    return {placed(target_, dtype, count * rows, cols), count};
+    return {mirrored(target_, dtype, count * rows, cols), count};
 }
 
 GroupedSession::GroupedSession(Context& context, const Target& target, const Shape& shape, const GroupOptions& groups,
@@ -113,11 +113,11 @@ GroupedSession::GroupedSession(Context& context, const Target& target, const Sha
     b_ = make(DType::E4M3, groups.count, n, k);
     sfb_ = make(DType::F32, groups.count, (n + 127) / 128, k_blocks);
     d_ = make(DType::BF16, rows_.stacks, rows_.rows, n);
-    numbers_ = placed(target, rows_.numbers);
+    numbers_ = mirrored(target, rows_.numbers);
 
     const HostMatrix random = random_matrix(1, kRandomPeriod, seed);
     HostMatrix x = make_matrix(DType::F32, a_.host.rows, k), w = make_matrix(DType::F32, n, k);
-    const Matrix x_there = place(target, x), w_there = place(target, w);
+    const Matrix x_there = allocate_on(target, x), w_there = allocate_on(target, w);
     fill(x, random, 0);
     upload(target, x, x_there);
     quantize_rows(context, x_there, a_.there, sfa_.there, {});
@@ -130,7 +130,7 @@ GroupedSession::GroupedSession(Context& context, const Target& target, const Sha
 }
 
 GroupedGemmArgs GroupedSession::args(bool on_host) {
-    const auto all = [&](Placed& part) { return on_host ? part.host.view() : part.there; };
+    const auto all = [&](Mirrored& part) { return on_host ? part.host.view() : part.there; };
     const Matrix numbers = on_host ? numbers_.host.view() : numbers_.there, d = all(d_);
     const Matrix first = part_of(d, d_.count, 0);
     return {.a = stack_of(all(a_), a_.count),
@@ -142,7 +142,7 @@ GroupedGemmArgs GroupedSession::args(bool on_host) {
                        .data = static_cast<const int32_t*>(numbers.data),
                        .size = numbers.cols,
                        .alignment = kRowAlignment,
-                       .expected_rows = shape().expected_rows,
+                       .expected_m = shape().expected_m,
                        .device = numbers.device}};
 }
 
@@ -152,7 +152,7 @@ GroupedShape GroupedSession::shape() const {
             .n = d_.host.cols,
             .k = a_.host.cols,
             .groups = count,
-            .expected_rows = std::max<int64_t>(1, std::accumulate(sizes_.begin(), sizes_.end(), int64_t{0}) / count),
+            .expected_m = std::max<int64_t>(1, std::accumulate(sizes_.begin(), sizes_.end(), int64_t{0}) / count),
             .alignment = rows_.form == GroupForm::Indices ? kRowAlignment : 0};
 }
 
@@ -162,7 +162,7 @@ double GroupedSession::time(const GemmOptions& options, int repeats) {
 }
 
 GroupedGemmArgs GroupedSession::fetch() {
-    for (Placed* part : {&a_, &sfa_, &b_, &sfb_, &d_}) download(target_, part->host, part->there);
+    for (Mirrored* part : {&a_, &sfa_, &b_, &sfb_, &d_}) download(target_, part->host, part->there);
     return args(true);
 }
 

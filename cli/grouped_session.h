@@ -24,7 +24,7 @@ CLI::Option* add_group_options(CLI::App& command, GroupOptions& o);
 /// `m` rows, or other things, divided among groups at random. Some have none; of several groups at least one.
 std::vector<int64_t> ragged_sizes(int64_t m, int64_t groups, uint64_t seed);
 
-/// Those that are not empty.
+/// Number of groups that are not empty.
 int64_t busy_groups(const std::vector<int64_t>& sizes);
 
 /// Groups of these sizes in one form, with no more rows than it needs.
@@ -55,7 +55,7 @@ public:
     GroupedShape shape() const;
 
 private:
-    struct Part : Placed {
+    struct Part : Mirrored {
         int64_t count;  // matrices, one below the other
     };
     Part make(DType dtype, int64_t count, int64_t rows, int64_t cols) const;
@@ -66,7 +66,7 @@ private:
     std::vector<int64_t> sizes_;
     RaggedRows rows_;
     Part a_, sfa_, b_, sfb_, d_;
-    Placed numbers_;
+    Mirrored numbers_;
 };
 
 }  // namespace finegemm::cli

@@ -68,12 +68,12 @@ KGroupedSession::KGroupedSession(Context& context, const Target& target, const S
       offsets_{0} {
     const auto& [m, n, k] = shape;
     for (const int64_t size : sizes_) offsets_.push_back(offsets_.back() + static_cast<int32_t>(size));
-    a_ = placed(target, DType::E4M3, m, k);
-    sfa_ = placed(target, DType::F32, m, k / kBlock);
-    b_ = placed(target, DType::E4M3, n, k);
-    sfb_ = placed(target, DType::F32, n, k / kBlock);
-    d_ = placed(target, DType::F32, groups.count * m, n);
-    numbers_ = placed(target, offsets_);
+    a_ = mirrored(target, DType::E4M3, m, k);
+    sfa_ = mirrored(target, DType::F32, m, k / kBlock);
+    b_ = mirrored(target, DType::E4M3, n, k);
+    sfb_ = mirrored(target, DType::F32, n, k / kBlock);
+    d_ = mirrored(target, DType::F32, groups.count * m, n);
+    numbers_ = mirrored(target, offsets_);
 
     const HostMatrix random = random_matrix(1, kRandomPeriod, seed);
     quantize(random, 0, a_, sfa_);
@@ -81,9 +81,9 @@ KGroupedSession::KGroupedSession(Context& context, const Target& target, const S
 }
 
 /// A group after the other, as that is how they lie in blocks. The copy waits for the kernel before it.
-void KGroupedSession::quantize(const HostMatrix& random, int64_t first, Placed& q, Placed& scales) {
+void KGroupedSession::quantize(const HostMatrix& random, int64_t first, Mirrored& q, Mirrored& scales) {
     HostMatrix x = make_matrix(DType::F32, q.host.rows, std::ranges::max(sizes_));
-    Matrix there = place(target_, x);
+    Matrix there = allocate_on(target_, x);
     for (size_t g = 0; g < sizes_.size(); ++g) {
         const int64_t begin = offsets_[g];
         fill(x, random, first + q.host.rows * begin);
@@ -95,7 +95,7 @@ void KGroupedSession::quantize(const HostMatrix& random, int64_t first, Placed& 
 }
 
 KGroupedGemmArgs KGroupedSession::args(bool on_host) {
-    const auto all = [&](Placed& part) { return on_host ? part.host.view() : part.there; };
+    const auto all = [&](Mirrored& part) { return on_host ? part.host.view() : part.there; };
     const bool host_offsets = on_host || layout_ == KLayout::Blocks;
     Matrix d = all(d_);
     d.rows = a_.host.rows;
@@ -120,7 +120,7 @@ double KGroupedSession::time(const GemmOptions& options, int repeats) {
 }
 
 KGroupedGemmArgs KGroupedSession::fetch() {
-    for (Placed* part : {&a_, &sfa_, &b_, &sfb_, &d_}) download(target_, part->host, part->there);
+    for (Mirrored* part : {&a_, &sfa_, &b_, &sfb_, &d_}) download(target_, part->host, part->there);
     return args(true);
 }
 

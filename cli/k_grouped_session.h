@@ -40,7 +40,7 @@ public:
     KGroupedShape shape() const;
 
 private:
-    void quantize(const HostMatrix& random, int64_t first, Placed& q, Placed& scales);
+    void quantize(const HostMatrix& random, int64_t first, Mirrored& q, Mirrored& scales);
     KGroupedGemmArgs args(bool on_host);
 
     Context& context_;
@@ -48,8 +48,8 @@ private:
     const KLayout layout_;
     std::vector<int64_t> sizes_;
     std::vector<int32_t> offsets_;
-    Placed a_, sfa_, b_, sfb_, d_;  // d: the groups' matrices one below the other
-    Placed numbers_;                // the offsets
+    Mirrored a_, sfa_, b_, sfb_, d_;  // d: the groups' matrices one below the other
+    Mirrored numbers_;                // the offsets
 };
 
 /// Bytes that a K-grouped product takes: each matrix once.

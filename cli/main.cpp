@@ -23,7 +23,7 @@ constexpr const char* kVariables =
     "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT, FINEGEMM_CHECK, FINEGEMM_COMPILER,\n"
     "  FINEGEMM_CPU_THREADS, FINEGEMM_DRIVER, FINEGEMM_DUMP, FINEGEMM_NVCC, FINEGEMM_NVRTC, FINEGEMM_PACK,\n"
     "  FINEGEMM_PLAN_TABLE";
-/// Of commands that few of them do anything for.
+/// Environment variables of commands to which only a few apply.
 constexpr std::pair<const char*, const char*> kVariablesOf[] = {
     {"explain", "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_DRIVER, FINEGEMM_PLAN_TABLE"},
     {"cache", "  FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT"},

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/place.h"
+#include "cli/file_region.h"
 #include "cli/text.h"
 
 namespace finegemm::cli {
@@ -47,20 +47,20 @@ DType dtype_of(const std::string& file, std::string_view descr) {
 
 }  // namespace
 
-Place place_in_npy(const std::string& file, std::string_view head, uint64_t file_bytes) {
-    Place place;
-    const std::string header = header_of(file, head, place.offset);
-    place.dtype = dtype_of(file, field(file, header, "'descr':'", '\''));
+FileRegion region_in_npy(const std::string& file, std::string_view head, uint64_t file_bytes) {
+    FileRegion region;
+    const std::string header = header_of(file, head, region.offset);
+    region.dtype = dtype_of(file, field(file, header, "'descr':'", '\''));
     if (field(file, header, "'fortran_order':", ',') != "False")
         reject_file(file, "is stored by columns; save it with numpy.ascontiguousarray");
     const std::string_view shape = field(file, header, "'shape':(", ')');
     const size_t comma = shape.find(',');
-    place.rows = number_of(shape.substr(0, comma));
-    place.cols = comma == shape.npos ? -1 : number_of(shape.substr(comma + 1));
-    if (place.rows < 0 || place.cols < 0)
+    region.rows = number_of(shape.substr(0, comma));
+    region.cols = comma == shape.npos ? -1 : number_of(shape.substr(comma + 1));
+    if (region.rows < 0 || region.cols < 0)
         reject_file(file, fmt::format("has shape ({}), must have two dimensions; reshape it", shape));
-    check_size(file, place.rows, place.cols, place.dtype, file_bytes - std::min(file_bytes, place.offset));
-    return place;
+    check_size(file, region.rows, region.cols, region.dtype, file_bytes - std::min(file_bytes, region.offset));
+    return region;
 }
 
 }  // namespace finegemm::cli

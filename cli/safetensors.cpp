@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/place.h"
+#include "cli/file_region.h"
 
 namespace finegemm::cli {
 
@@ -49,8 +49,8 @@ json header_of(const std::string& file, std::string_view text) {
 
 }  // namespace
 
-Place place_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes,
-                           const std::string& tensor) {
+FileRegion region_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes,
+                                 const std::string& tensor) {
     uint64_t length = 0;
     if (head.size() < 8) reject_file(file, "is not a .safetensors file");
     std::memcpy(&length, head.data(), 8);

@@ -91,7 +91,7 @@ void fill(HostMatrix& to, const HostMatrix& random, int64_t first) {
     }
 }
 
-Matrix place(const Target& target, HostMatrix& matrix) {
+Matrix allocate_on(const Target& target, HostMatrix& matrix) {
     Matrix view = matrix.view();
     if (target.gpu) {
         view.data = target.gpu->allocate(matrix.bytes.size());
@@ -100,15 +100,15 @@ Matrix place(const Target& target, HostMatrix& matrix) {
     return view;
 }
 
-Placed placed(const Target& target, DType dtype, int64_t rows, int64_t cols) {
-    Placed x{make_matrix(dtype, rows, cols), {}};
-    x.there = place(target, x.host);
+Mirrored mirrored(const Target& target, DType dtype, int64_t rows, int64_t cols) {
+    Mirrored x{make_matrix(dtype, rows, cols), {}};
+    x.there = allocate_on(target, x.host);
     return x;
 }
 
-Placed placed(const Target& target, const std::vector<int32_t>& numbers) {
+Mirrored mirrored(const Target& target, const std::vector<int32_t>& numbers) {
     static_assert(sizeof(int32_t) == sizeof(float));
-    Placed x = placed(target, DType::F32, 1, static_cast<int64_t>(numbers.size()));
+    Mirrored x = mirrored(target, DType::F32, 1, static_cast<int64_t>(numbers.size()));
     std::memcpy(x.host.bytes.data(), numbers.data(), x.host.bytes.size());
     upload(target, x.host, x.there);
     return x;
@@ -144,7 +144,7 @@ Session::Session(Context& context, const Target& target, Operand a, Operand b, c
                                 "B is [N, K], transpose it if it is [K, N]",
                                 m, k, n, b.values.cols));
     host_[4] = make_matrix(kind.out_dtype, m, n);
-    there_[4] = place(target_, host_[4]);
+    there_[4] = allocate_on(target_, host_[4]);
     fill(a, "--a", false, 0, 1);
     fill(b, "--b", !kind.row_b_scales, 2, 3);
     args_ = {there_[0], there_[1], there_[2], there_[3], there_[4]};
@@ -160,13 +160,13 @@ void Session::fill(Operand& x, const char* name, bool blocks, int q, int scales)
         x.scales ? std::move(*x.scales) : make_matrix(DType::F32, blocks ? blocks_of(rows) : rows, blocks_of(cols));
     if (ready && !x.scales) std::fill_n(reinterpret_cast<float*>(s.bytes.data()), s.bytes.size() / sizeof(float), 1.0f);
     host_[q] = ready ? std::move(x.values) : make_matrix(DType::E4M3, rows, cols);
-    there_[q] = place(target_, host_[q]);
-    there_[scales] = place(target_, s);
+    there_[q] = allocate_on(target_, host_[q]);
+    there_[scales] = allocate_on(target_, s);
     if (ready) {
         upload(target_, host_[q], there_[q]);
         upload(target_, s, there_[scales]);
     } else {
-        const Matrix input = place(target_, x.values);
+        const Matrix input = allocate_on(target_, x.values);
         upload(target_, x.values, input);
         (blocks ? quantize_blocks : quantize_rows)(context_, input, there_[q], there_[scales], {});
     }

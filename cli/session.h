@@ -36,19 +36,19 @@ HostMatrix random_matrix(int64_t rows, int64_t cols, uint64_t seed);
 /// Takes `to` from a long row of random values, cyclically, beginning at one of them.
 void fill(HostMatrix& to, const HostMatrix& random, int64_t first);
 
-/// Memory for the matrix where the target computes: its own, on the CPU.
-Matrix place(const Target& target, HostMatrix& matrix);
-/// A matrix that is on the host and where the target computes.
-struct Placed {
+/// Memory for the matrix where the target computes: the matrix's own, on the CPU.
+Matrix allocate_on(const Target& target, HostMatrix& matrix);
+/// A matrix with memory on the host and where the target computes.
+struct Mirrored {
     HostMatrix host;
     Matrix there;
 };
-Placed placed(const Target& target, DType dtype, int64_t rows, int64_t cols);
+Mirrored mirrored(const Target& target, DType dtype, int64_t rows, int64_t cols);
 /// A row of numbers; its matrix is of f32, which are as wide.
-Placed placed(const Target& target, const std::vector<int32_t>& numbers);
-/// Copies to a matrix that was placed.
+Mirrored mirrored(const Target& target, const std::vector<int32_t>& numbers);
+/// Copies to a matrix that is on the device.
 void upload(const Target& target, const HostMatrix& from, const Matrix& to);
-/// Copies back.
+/// Copies a matrix back from where the target computes.
 void download(const Target& target, HostMatrix& to, const Matrix& from);
 /// Median microseconds of `repeats` calls; one more goes before them.
 double median_time(const Target& target, int repeats, const std::function<void()>& call);

@@ -52,14 +52,14 @@ std::vector<Shape> dense_table();
 /// least 300; the same on every machine for the same seed.
 std::vector<Shape> models_table(uint64_t seed);
 
-/// Which ones `shapes_of` gives, in words: "--table models --seed 1".
+/// The shapes that `shapes_of` gives, in words: "--table models --seed 1".
 std::string text_of(const ShapeOptions& o);
 
 /// The models with a layer of this N and K; empty when none is known.
 std::string source_of(const Shape& shape);
 
-/// Those that were asked for, or `otherwise`. Throws Error(InvalidArgument) for a text that is no shape, Error(Io) for
-/// a file without shapes.
+/// The shapes that were asked for, or `otherwise`. Throws Error(InvalidArgument) for a text that is no shape, Error(Io)
+/// for a file without shapes.
 std::vector<Shape> shapes_of(const ShapeOptions& o, const std::vector<Shape>& otherwise);
 
 }  // namespace finegemm::cli

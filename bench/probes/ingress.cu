@@ -15,12 +15,12 @@ namespace probe {
 
 constexpr uint32_t kMostStages = 12;
 
-struct Walk {
+struct Schedule {
     uint32_t boxes, loads, stages, cluster;  // in the matrix; of a CTA; in flight; CTAs
     uint64_t policy;
 };
 
-__device__ void produce(const TensorMap& map, const Walk& w, ptx::SmemAddr stages, ptx::SmemAddr full,
+__device__ void produce(const TensorMap& map, const Schedule& w, ptx::SmemAddr stages, ptx::SmemAddr full,
                         ptx::SmemAddr empty) {
     const uint32_t rank = ptx::cluster_rank(), share = kBox / w.cluster, clusters = gridDim.x / w.cluster;
     uint32_t box = blockIdx.x / w.cluster;
@@ -37,7 +37,7 @@ __device__ void produce(const TensorMap& map, const Walk& w, ptx::SmemAddr stage
     }
 }
 
-__device__ void consume(const Walk& w, ptx::SmemAddr full, ptx::SmemAddr empty) {
+__device__ void consume(const Schedule& w, ptx::SmemAddr full, ptx::SmemAddr empty) {
     for (uint32_t i = 0; i < w.loads; ++i) {
         const uint32_t stage = i % w.stages;
         wait(full + stage * 8, i / w.stages & 1);
@@ -46,23 +46,23 @@ __device__ void consume(const Walk& w, ptx::SmemAddr full, ptx::SmemAddr empty) 
     }
 }
 
-__global__ void __launch_bounds__(64) load(const __grid_constant__ TensorMap map, const Walk walk, long long* clocks) {
+__global__ void __launch_bounds__(64) load(const __grid_constant__ TensorMap map, const Schedule schedule, long long* clocks) {
     __shared__ uint64_t barriers[2 * kMostStages];
     const ptx::SmemAddr stages = ptx::smem_address(aligned_shared()), full = ptx::smem_address(barriers);
     const ptx::SmemAddr empty = full + kMostStages * 8;
     if (threadIdx.x == 0) {
-        for (uint32_t i = 0; i < walk.stages; ++i) {
+        for (uint32_t i = 0; i < schedule.stages; ++i) {
             ptx::mbarrier_init(full + i * 8, 1);
-            ptx::mbarrier_init(empty + i * 8, walk.cluster);
+            ptx::mbarrier_init(empty + i * 8, schedule.cluster);
         }
         ptx::fence_mbarrier_init();
     }
     __syncthreads();
     ptx::cluster_arrive(), ptx::cluster_wait();
     const long long start = now();
-    if (threadIdx.x == 0) produce(map, walk, stages, full, empty);
+    if (threadIdx.x == 0) produce(map, schedule, stages, full, empty);
     if (threadIdx.x == 32) {
-        consume(walk, full, empty);
+        consume(schedule, full, empty);
         clocks[blockIdx.x] = now() - start;
     }
     __syncthreads();
@@ -74,29 +74,29 @@ struct Launch {
     cudaLaunchAttribute attribute{};
     cudaLaunchConfig_t config{};
 
-    explicit Launch(const Walk& walk) {
+    explicit Launch(const Schedule& schedule) {
         attribute.id = cudaLaunchAttributeClusterDimension;
-        attribute.val.clusterDim = {walk.cluster, 1, 1};
+        attribute.val.clusterDim = {schedule.cluster, 1, 1};
         config.attrs = &attribute;
         config.numAttrs = 1;
         config.blockDim = 64;
         // More than half of an SM's shared memory: one CTA each.
-        config.dynamicSmemBytes = std::max<size_t>(walk.stages * kBoxBytes, 120 * 1024) + 1024;
-        config.gridDim = walk.cluster;
+        config.dynamicSmemBytes = std::max<size_t>(schedule.stages * kBoxBytes, 120 * 1024) + 1024;
+        config.gridDim = schedule.cluster;
         allow_shared(load, config.dynamicSmemBytes);
         int clusters = 0;
         CHECK(cudaOccupancyMaxActiveClusters(&clusters, load, &config));
-        config.gridDim = clusters * walk.cluster;
+        config.gridDim = clusters * schedule.cluster;
     }
 };
 
 /// `dirty`: memory that is written before each run, so that L2 is full of it; null: L2 keeps the matrix.
-void measure(std::vector<Row>& rows, char* data, size_t bytes, Walk walk, void* dirty, size_t dirty_bytes) {
-    const TensorMap map = map_of(data, bytes, kBox / walk.cluster);
-    const Launch launch(walk);
+void measure(std::vector<Row>& rows, char* data, size_t bytes, Schedule schedule, void* dirty, size_t dirty_bytes) {
+    const TensorMap map = map_of(data, bytes, kBox / schedule.cluster);
+    const Launch launch(schedule);
     const uint32_t ctas = launch.config.gridDim.x;
-    walk.boxes = static_cast<uint32_t>(bytes / kBoxBytes);
-    walk.loads = dirty ? walk.boxes / (ctas / walk.cluster) : 2000;
+    schedule.boxes = static_cast<uint32_t>(bytes / kBoxBytes);
+    schedule.loads = dirty ? schedule.boxes / (ctas / schedule.cluster) : 2000;
     long long* clocks;
     cudaEvent_t from, to;
     CHECK(cudaMallocManaged(&clocks, ctas * sizeof *clocks));
@@ -106,24 +106,24 @@ void measure(std::vector<Row>& rows, char* data, size_t bytes, Walk walk, void* 
         float ms;
         if (dirty) CHECK(cudaMemsetAsync(dirty, repeat, dirty_bytes));
         CHECK(cudaEventRecord(from));
-        CHECK(cudaLaunchKernelEx(&launch.config, load, map, walk, clocks));
+        CHECK(cudaLaunchKernelEx(&launch.config, load, map, schedule, clocks));
         CHECK(cudaEventRecord(to));
         CHECK(cudaDeviceSynchronize());
         CHECK(cudaEventElapsedTime(&ms, from, to));
         if (repeat == 0) continue;  // brings the matrix to L2, or the clocks up
         seconds.push_back(ms / 1e3);
-        for (uint32_t i = 0; i < ctas; ++i) each.push_back(double(walk.loads) * kBoxBytes / clocks[i]);
+        for (uint32_t i = 0; i < ctas; ++i) each.push_back(double(schedule.loads) * kBoxBytes / clocks[i]);
     }
     rows.push_back(
         Row()
             .add("from", dirty ? "memory" : "L2")
             .add("mb", double(bytes >> 20))
-            .add("cluster", walk.cluster)
+            .add("cluster", schedule.cluster)
             .add("ctas", ctas)
-            .add("kb_in_flight", walk.stages * kBoxBytes / 1024)
-            .add("policy", walk.policy == kEvictFirst ? "evict_first" : "evict_normal")
+            .add("kb_in_flight", schedule.stages * kBoxBytes / 1024)
+            .add("policy", schedule.policy == kEvictFirst ? "evict_first" : "evict_normal")
             .add("bytes_per_clock_and_sm", median(each))
-            .add("tb_per_s_read", double(walk.loads) * kBoxBytes * ctas / walk.cluster / median(seconds) / 1e12));
+            .add("tb_per_s_read", double(schedule.loads) * kBoxBytes * ctas / schedule.cluster / median(seconds) / 1e12));
     CHECK(cudaFree(clocks)), CHECK(cudaEventDestroy(from)), CHECK(cudaEventDestroy(to));
 }
 

@@ -8,19 +8,19 @@
 
 namespace probe {
 
-constexpr int kTurns = 1000;
+constexpr int kRounds = 1000;
 
 /// Named barriers: all threads of the CTA meet again and again.
 __global__ void meet(long long* clocks) {
     __syncthreads();
     const long long start = now();
-    for (int i = 0; i < kTurns; ++i) ptx::named_barrier_sync(1, blockDim.x);
+    for (int i = 0; i < kRounds; ++i) ptx::named_barrier_sync(1, blockDim.x);
     if (threadIdx.x == 0) *clocks = now() - start;
 }
 
 __global__ void meet_cluster(long long* clocks) {
     const long long start = now();
-    for (int i = 0; i < kTurns; ++i) ptx::cluster_arrive(), ptx::cluster_wait();
+    for (int i = 0; i < kRounds; ++i) ptx::cluster_arrive(), ptx::cluster_wait();
     if (blockIdx.x == 0 && threadIdx.x == 0) *clocks = now() - start;
 }
 
@@ -40,7 +40,7 @@ __global__ void ping_pong(long long* clocks) {
         const ptx::SmemAddr mine = own + player * 8, theirs = own + (1 - player) * 8;
         const ptx::SmemAddr target = across ? ptx::map_to_rank(theirs, 1 - player) : theirs;
         const long long start = now();
-        for (int i = 0; i < kTurns; ++i) {
+        for (int i = 0; i < kRounds; ++i) {
             if (player == 1) wait(mine, i & 1);
             if (across) ptx::mbarrier_arrive_cluster(target);
             else ptx::mbarrier_arrive(target);
@@ -60,7 +60,7 @@ __global__ void load(long long* clocks, const char* from, uint32_t bytes, size_t
     ptx::mbarrier_init(full, 1);
     ptx::fence_mbarrier_init();
     const long long start = now();
-    for (int i = 0; i < kTurns; ++i) {
+    for (int i = 0; i < kRounds; ++i) {
         ptx::mbarrier_arrive_expect_tx(full, bytes);
         bulk_load(ptx::smem_address(to), from + i * step, bytes, full);
         wait(full, i & 1);
@@ -84,7 +84,7 @@ struct Launch {
     int ctas, threads, cluster;
 };
 
-/// Clocks of a turn; L2 holds nothing that the kernel reads when it starts.
+/// Clocks of a round; L2 holds nothing that the kernel reads when it starts.
 template <typename... Arguments>
 double clocks_of(void (*kernel)(long long*, Arguments...), Launch launch, Arguments... arguments) {
     cudaLaunchAttribute attribute{};
@@ -103,7 +103,7 @@ double clocks_of(void (*kernel)(long long*, Arguments...), Launch launch, Argume
         CHECK(cudaMemset(flush, repeat, kFlush));
         CHECK(cudaLaunchKernelEx(&config, kernel, clocks, arguments...));
         CHECK(cudaDeviceSynchronize());
-        if (repeat > 0) each.push_back(double(*clocks) / kTurns);
+        if (repeat > 0) each.push_back(double(*clocks) / kRounds);
     }
     CHECK(cudaFree(clocks)), CHECK(cudaFree(flush));
     return median(each);
@@ -138,8 +138,8 @@ int main() {
     row("mbarrier, to another warp", clocks_of(ping_pong, {1, 64, 1}) / 2);
     row("mbarrier, to another CTA", clocks_of(ping_pong, {2, 32, 2}) / 2);
     char* data;
-    CHECK(cudaMalloc(&data, kApart * kTurns));
-    CHECK(cudaMemset(data, 0, kApart * kTurns));
+    CHECK(cudaMalloc(&data, kApart * kRounds));
+    CHECK(cudaMemset(data, 0, kApart * kRounds));
     for (const uint32_t bytes : {128u, 1024u, 16384u})
         for (const size_t step : {size_t{0}, kApart})
             row("TMA of " + std::to_string(bytes) + (step ? " from memory" : " from L2"),

@@ -2,7 +2,7 @@
 // rows of A and tile_n rows of B for each 128 of K into a ring of stages; another warp lets a stage go as soon as it is
 // full. CTAs have the tiles of D in bands of four, one below the other, and those of 64x80 load all of their rows of B.
 //
-// One thread starts all loads, or each of two those of an operand, or two take turns with the k-blocks; rows of B come
+// One thread starts all loads, or each of two those of an operand, or two load the k-blocks round-robin; rows of B come
 // in one load or in several.
 //
 // Predictions. 53 bytes a clock and SM, what SMs get that load the same boxes (sharing): 330 clocks for a k-block of
@@ -31,7 +31,7 @@ struct Shape {
 };
 
 /// Which threads start loads.
-enum class Loaders { One, OneForEachOperand, TwoInTurn };
+enum class Loaders { One, OneForEachOperand, TwoRoundRobin };
 constexpr const char* kNames[] = {"one", "one for each operand", "two in turn"};
 
 /// Clocks from the start of a CTA until its first k-block was there, half of them, and all.
@@ -49,8 +49,8 @@ __device__ void produce(const TensorMap& a, const TensorMap& b, const Shape& s, 
     const uint32_t piece = s.tile_n / Pieces, a_bytes = s.tile_m * kBox, b_bytes = s.tile_n * kBox;
     const bool has_a = L != Loaders::OneForEachOperand || which == 0;
     const bool has_b = L != Loaders::OneForEachOperand || which == 1;
-    constexpr uint32_t kStep = L == Loaders::TwoInTurn ? 2 : 1;
-    const uint32_t first = L == Loaders::TwoInTurn ? which : 0;
+    constexpr uint32_t kStep = L == Loaders::TwoRoundRobin ? 2 : 1;
+    const uint32_t first = L == Loaders::TwoRoundRobin ? which : 0;
     // Cursors that are counted up: a loop that divides by the number of stages takes 300 clocks whatever it loads.
     uint32_t stage = first, parity = 1;
 #pragma unroll 1
@@ -189,9 +189,9 @@ int main() {
         add.operator()<Loaders::One, 4>(s);
         add.operator()<Loaders::OneForEachOperand, 1>(s);
         add.operator()<Loaders::OneForEachOperand, 2>(s);
-        add.operator()<Loaders::TwoInTurn, 1>(s);
-        add.operator()<Loaders::TwoInTurn, 2>(s);
-        add.operator()<Loaders::TwoInTurn, 4>(s);
+        add.operator()<Loaders::TwoRoundRobin, 1>(s);
+        add.operator()<Loaders::TwoRoundRobin, 2>(s);
+        add.operator()<Loaders::TwoRoundRobin, 4>(s);
     }
     print("tiles", rows);
 }

@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 void print(const ordered_json& json) { std::cout << json.dump(2) << '\n'; }
 
 /// For people: a cache that is off has no directory.
-std::string place_of(const Options& options) {
+std::string location_of(const Options& options) {
     return options.cache_dir.empty() ? "no cache directory" : options.cache_dir;
 }
 
@@ -32,7 +32,7 @@ void list(const Options& options, bool json) {
                                      age_text(e.age_seconds));
     }
     if (json) print(out);
-    else if (entries.empty()) std::cout << fmt::format("{}: empty\n", place_of(options));
+    else if (entries.empty()) std::cout << fmt::format("{}: empty\n", location_of(options));
 }
 
 void size(const Options& options, bool json) {
@@ -44,14 +44,14 @@ void size(const Options& options, bool json) {
                {"bytes", bytes},
                {"limit_bytes", options.cache_limit_bytes}});
     else
-        std::cout << fmt::format("{}: {} kernels, {} of at most {}\n", place_of(options), count, bytes_text(bytes),
+        std::cout << fmt::format("{}: {} kernels, {} of at most {}\n", location_of(options), count, bytes_text(bytes),
                                  bytes_text(options.cache_limit_bytes));
 }
 
 void clear(const Options& options, bool json) {
     const int64_t removed = clear_cache(options);
     if (json) print({{"removed", removed}});
-    else std::cout << fmt::format("{}: {} files removed\n", place_of(options), removed);
+    else std::cout << fmt::format("{}: {} files removed\n", location_of(options), removed);
 }
 
 }  // namespace

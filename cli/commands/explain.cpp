@@ -21,7 +21,7 @@ namespace {
 struct ExplainOptions {
     int64_t m = 0, n = 0, k = 0;
     std::optional<int64_t> groups, k_groups;
-    int64_t expected_rows = 0, alignment = 0;
+    int64_t expected_m = 0, alignment = 0;
     KindOptions kind;
     std::string device = "auto", table;
     int num_sms = 0;
@@ -31,7 +31,7 @@ struct ExplainOptions {
 
 constexpr fmt::string_view kColumns = "{:<{}} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7}  {}\n";
 
-/// Of the column of names.
+/// Width of the column of names.
 size_t width_of(const nlohmann::json& candidates) {
     size_t width = 24;
     for (const auto& row : candidates) width = std::max(width, row.at("name").get<std::string>().size());
@@ -87,7 +87,7 @@ std::string account_of(const ExplainOptions& o) {
                                     .n = o.n,
                                     .k = o.k,
                                     .groups = *o.groups,
-                                    .expected_rows = o.expected_rows,
+                                    .expected_m = o.expected_m,
                                     .alignment = o.alignment,
                                     .num_sms = o.num_sms},
                        device, o.table);
@@ -142,7 +142,7 @@ Run add_explain(CLI::App& app) {
     command->add_option("K", o->k, "Columns of A and B")->required();
     auto* groups = command->add_option("--groups", o->groups,
                                        "Explain the grouped GEMM of so many groups, which have M rows together");
-    command->add_option("--expected-rows", o->expected_rows, "Of a group, to choose by; M over the groups without it")
+    command->add_option("--expected-m", o->expected_m, "Rows of a group to choose by; M over the groups without it")
         ->needs(groups);
     command->add_option("--alignment", o->alignment, "Of groups that row indices tell, which bounds tiles")
         ->needs(groups);

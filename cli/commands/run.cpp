@@ -120,7 +120,7 @@ void print_json(const Report& r) {
                                     {"nan", r.accuracy.nan},
                                     {"nan_wrong", r.accuracy.nan_wrong}}},
                                   {"right", r.right()}};
-    if (!r.form.empty()) out.update({{"form", r.form}, {"group_rows", r.group_sizes}});
+    if (!r.form.empty()) out.update({{"form", r.form}, {"group_sizes", r.group_sizes}});
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
     if (r.kind.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(r.kind.out_dtype)}});
     if (!r.why.empty()) out["why_no_gpu"] = r.why;

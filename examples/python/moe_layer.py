@@ -44,7 +44,7 @@ def quantise_experts(w: Any) -> tuple[Any, Any]:
 class Routing:
     weights: Any  # [tokens, top_k]
     source: Any  # [tokens * top_k]: which token each row of the permuted matrix is
-    place: Any  # [tokens * top_k]: where the row of each token and choice went
+    slot: Any  # [tokens * top_k]: where the row of each token and choice went
     offsets: Any  # [experts + 1], int32: where the rows of each expert begin, on the device of the tokens
 
 
@@ -61,7 +61,7 @@ def route(x: Any, router: Any, top_k: int = TOP_K) -> Routing:
     return Routing(
         weights=odds / odds.sum(-1)[:, None],
         source=order // top_k,
-        place=xp.argsort(order, stable=True),
+        slot=xp.argsort(order, stable=True),
         offsets=cast(begins, xp.int32),
     )
 
@@ -87,7 +87,7 @@ class Layer:
         rows = x[to.source]
         rows = swiglu(finegemm.grouped_gemm(*finegemm.quantize_rows(rows), *self.gate_up, offsets=to.offsets))
         rows = finegemm.grouped_gemm(*finegemm.quantize_rows(rows), *self.down, offsets=to.offsets)
-        of_tokens = cast(rows[to.place], library_of(x).float32).reshape(*to.weights.shape, -1)
+        of_tokens = cast(rows[to.slot], library_of(x).float32).reshape(*to.weights.shape, -1)
         return (of_tokens * to.weights[:, :, None]).sum(1)
 
 
@@ -125,18 +125,18 @@ def errors(out: Any, want: Any) -> Any:
 
 def main() -> int:
     arrays = example()
-    place, inputs = "NumPy", arrays
+    library, inputs = "NumPy", arrays
     try:
         import torch
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        place, inputs = f"torch on {device}", tuple(torch.from_numpy(x).to(device) for x in arrays)
+        library, inputs = f"torch on {device}", tuple(torch.from_numpy(x).to(device) for x in arrays)
     except ImportError:
         pass  # NumPy will do
     x, *weights = inputs
     out = Layer(*weights)(x)
-    worst = errors(out if place == "NumPy" else out.cpu().numpy(), plain(*arrays)).max()
-    print(f"{place}: {TOKENS} tokens, {EXPERTS} experts, top {TOP_K}: relative error {worst:.4f} of the worst token")
+    worst = errors(out if library == "NumPy" else out.cpu().numpy(), plain(*arrays)).max()
+    print(f"{library}: {TOKENS} tokens, {EXPERTS} experts, top {TOP_K}: relative error {worst:.4f} of the worst token")
     return 0 if worst < TOLERANCE else 1
 
 

@@ -32,16 +32,16 @@ def contiguous(x: Any) -> Any:
 
 
 @dataclasses.dataclass
-class Places:
+class Slots:
     """Where tokens lie when those of each expert are neighbours and begin at multiples of BLOCK."""
 
     order: Any  # [tokens]: which token comes next
-    place: Any  # [tokens]: and where
+    slot: Any  # [tokens]: and where
     offsets: Any  # [EXPERTS + 1], int32: where each expert begins, on the device of the tokens
     capacity: int  # tokens and padding, whatever the routing is: known without a look at the device
 
 
-def places_of(expert_of_token: Any) -> Places:
+def slots_of(expert_of_token: Any) -> Slots:
     xp = library_of(expert_of_token)
     tokens, device = expert_of_token.shape[0], expert_of_token.device
     order = xp.argsort(expert_of_token, stable=True)
@@ -51,19 +51,19 @@ def places_of(expert_of_token: Any) -> Places:
     offsets = xp.zeros(EXPERTS + 1, dtype=xp.int32, device=device)
     offsets[1:] = xp.cumsum((begins[1:] - begins[:-1] + BLOCK - 1) // BLOCK * BLOCK, 0)
     capacity = -(-(tokens + EXPERTS * (BLOCK - 1)) // BLOCK) * BLOCK
-    return Places(order, offsets[expert] + rank, offsets, capacity)
+    return Slots(order, offsets[expert] + rank, offsets, capacity)
 
 
-def quantise_along_tokens(x: Any, to: Places) -> tuple[Any, Any]:
+def quantise_along_tokens(x: Any, to: Slots) -> tuple[Any, Any]:
     """[tokens, columns] to e4m3 [columns, capacity], a scale for each column and BLOCK tokens. Padding is zero."""
     padded = library_of(x).zeros((to.capacity, x.shape[1]), dtype=x.dtype, device=x.device)
-    padded[to.place] = x[to.order]
+    padded[to.slot] = x[to.order]
     return finegemm.quantize_rows(contiguous(padded.T))
 
 
 def add_weight_grads(grads: Any, dy: Any, x: Any, expert_of_token: Any) -> None:
     """grads [EXPERTS, OUT, HIDDEN] += dy_e^T x_e; dy [tokens, OUT], x [tokens, HIDDEN]. All in FP32."""
-    to = places_of(expert_of_token)
+    to = slots_of(expert_of_token)
     a, b = quantise_along_tokens(dy, to), quantise_along_tokens(x, to)
     finegemm.k_grouped_gemm(*a, *b, grads, to.offsets, accumulate=True)
 
@@ -75,7 +75,7 @@ def as_blocks(x: Any, offsets: list[int]) -> Any:
 
 def weight_grads_of_blocks(dy: Any, x: Any, expert_of_token: Any) -> Any:
     """Gradients of one batch, for those who keep experts apart. Where each begins must be known on the host."""
-    to = places_of(expert_of_token)
+    to = slots_of(expert_of_token)
     (a, sfa), (b, sfb) = quantise_along_tokens(dy, to), quantise_along_tokens(x, to)
     offsets = to.offsets.tolist()  # waits for the device
     used = offsets[-1] // BLOCK  # the rest of the capacity is left out
@@ -108,21 +108,21 @@ def errors(out: np.ndarray, want: np.ndarray) -> np.ndarray:
 
 def main() -> int:
     batches = [batch(seed) for seed in range(BATCHES)]
-    place, inputs, xp = "NumPy", batches, np
+    library, inputs, xp = "NumPy", batches, np
     try:
         import torch
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        place, xp = f"torch on {device}", torch
+        library, xp = f"torch on {device}", torch
         inputs = [tuple(torch.from_numpy(x).to(device) for x in arrays) for arrays in batches]
     except ImportError:
         pass  # NumPy will do
     grads = xp.zeros((EXPERTS, OUT, HIDDEN), dtype=xp.float32, device=inputs[0][0].device)
     for arrays in inputs:
         add_weight_grads(grads, *arrays)
-    out = grads if place == "NumPy" else grads.cpu().numpy()
+    out = grads if library == "NumPy" else grads.cpu().numpy()
     worst = errors(out, sum(plain(*arrays) for arrays in batches)).max()
-    print(f"{place}: {EXPERTS} experts, {BATCHES} x {TOKENS} tokens: relative error {worst:.4f} of the worst expert")
+    print(f"{library}: {EXPERTS} experts, {BATCHES} x {TOKENS} tokens: relative error {worst:.4f} of the worst expert")
     return 0 if worst < TOLERANCE and not out[IDLE_EXPERT].any() else 1
 
 

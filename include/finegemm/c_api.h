@@ -94,8 +94,8 @@ typedef struct finegemm_groups {
     int32_t reserved; /* 0 */
     const int32_t* data;
     int64_t size;
-    int64_t alignment;     /* of indices and prefix sums; others ignore it */
-    int64_t expected_rows; /* 0: the library guesses */
+    int64_t alignment;  /* of indices and prefix sums; others ignore it */
+    int64_t expected_m; /* 0: the library guesses */
     int32_t device_type;
     int32_t device_index;
 } finegemm_groups;
@@ -143,11 +143,11 @@ typedef struct finegemm_quantize_options {
  * finegemm_k_grouped_gemm if `k_groups` is not. What the product does not have is 0. */
 typedef struct finegemm_shape {
     uint32_t struct_size;
-    int32_t num_sms;       /* as the option of a call */
-    int64_t m, n, k;       /* m of all groups together, k of all k_groups together */
-    int64_t groups;        /* of rows */
-    int64_t expected_rows; /* of a group; 0: m / groups */
-    int64_t alignment;     /* of FINEGEMM_INDICES, 0 for other forms */
+    int32_t num_sms;    /* as the option of a call */
+    int64_t m, n, k;    /* m of all groups together, k of all k_groups together */
+    int64_t groups;     /* of rows */
+    int64_t expected_m; /* of a group; 0: m / groups */
+    int64_t alignment;  /* of FINEGEMM_INDICES, 0 for other forms */
     int64_t k_groups;
     int32_t row_b_scales;    /* 0 or 1: scales for each row of b; k_groups have no others */
     int32_t out_dtype;       /* of d: FINEGEMM_F32 with row_b_scales, FINEGEMM_BF16; 0: f32 for k_groups, else bf16 */
@@ -175,10 +175,10 @@ FINEGEMM_C_API void finegemm_context_destroy(finegemm_context* context);
 /* `options` may be null. On CUDA the work is queued on the stream and the call does not wait for it. */
 FINEGEMM_C_API int32_t finegemm_gemm(finegemm_context* context, const finegemm_gemm_args* args,
                                      const finegemm_gemm_options* options, finegemm_error* error);
-/* The same for groups of rows, each with its own b. */
+/* D = (A * sfa)(B * sfb)^T for groups of rows, each with its own b. */
 FINEGEMM_C_API int32_t finegemm_grouped_gemm(finegemm_context* context, const finegemm_grouped_gemm_args* args,
                                              const finegemm_gemm_options* options, finegemm_error* error);
-/* The same for groups of k, each with its own d, of f32. */
+/* D = (A * sfa)(B * sfb)^T for groups of k, each with its own d, of f32. */
 FINEGEMM_C_API int32_t finegemm_k_grouped_gemm(finegemm_context* context, const finegemm_k_grouped_gemm_args* args,
                                                const finegemm_gemm_options* options, finegemm_error* error);
 /* Scales for each row and 128 columns of x; finegemm/quantize.h has the rules. `options` may be null. */

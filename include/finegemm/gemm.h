@@ -68,7 +68,7 @@ struct GemmShape {
 /// Throws Error(InvalidArgument), Error(Io) for a table that cannot be read.
 FINEGEMM_API std::string explain(const GemmShape& shape, const std::string& device = {},
                                  const std::string& plan_table = {});
-/// The same for scales of blocks of B and D in bf16.
+/// `explain` for scales of 128x128 blocks of B and D in bf16.
 FINEGEMM_API std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device = {},
                                  bool batch_invariant = false, const std::string& plan_table = {});
 

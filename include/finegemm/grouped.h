@@ -28,9 +28,9 @@ enum class GroupForm : int32_t {
 struct Groups {
     GroupForm form = GroupForm::Offsets;
     const int32_t* data = nullptr;
-    int64_t size = 0;           ///< of data
-    int64_t alignment = 128;    ///< of Indices and PrefixSums; a power of two from 1 (Indices: from 64) to 2^30
-    int64_t expected_rows = 0;  ///< of a group, to choose the kernel by; 0: M / G, and M for Masked
+    int64_t size = 0;         ///< of data
+    int64_t alignment = 128;  ///< of Indices and PrefixSums; a power of two from 1 (Indices: from 64) to 2^30
+    int64_t expected_m = 0;   ///< of a group, to choose the kernel by; 0: M / G, and M for Masked
     Device device{};
 };
 
@@ -41,7 +41,7 @@ struct ConstStack {
     int64_t stride = 0;
 };
 
-/// The same, writable.
+/// A writable stack.
 struct Stack {
     Matrix matrix;
     int64_t count = 1;
@@ -70,9 +70,9 @@ struct GroupedShape {
     int64_t m = 0;  ///< rows of all groups together, as many as there may be; for Masked G times M
     int64_t n = 0, k = 0;
     int64_t groups = 1;
-    int64_t expected_rows = 0;  ///< as Groups::expected_rows
-    int64_t alignment = 0;      ///< Groups::alignment of Indices; 0 for other forms, whose kernels do not depend on it
-    int32_t num_sms = 0;        ///< as the option of a call
+    int64_t expected_m = 0;  ///< as Groups::expected_m
+    int64_t alignment = 0;   ///< Groups::alignment of Indices; 0 for other forms, whose kernels do not depend on it
+    int32_t num_sms = 0;     ///< as the option of a call
 };
 
 /// Which kernel `grouped_gemm` takes and why: `explain` of gemm.h for groups.

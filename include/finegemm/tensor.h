@@ -34,7 +34,7 @@ struct ConstMatrix {
     Device device{};
 };
 
-/// The same, writable.
+/// A writable matrix.
 struct Matrix {
     void* data = nullptr;
     DType dtype = DType::F32;

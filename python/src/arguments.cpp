@@ -21,7 +21,7 @@ namespace {
                                                    name, text(name, digits.get()), bits));
 }
 
-/// It is no subclass of bool. NumPy 2 calls it numpy.bool.
+/// Is x NumPy's bool? That is no subclass of bool. NumPy 2 calls it numpy.bool.
 bool is_numpy_bool(PyObject* x) {
     const Object type(PyObject_Str(reinterpret_cast<PyObject*>(Py_TYPE(x))));
     const std::string_view name = text("type", type.get());
@@ -93,7 +93,7 @@ DType output_named(std::string_view name) {
 Error renamed(const Error& error, const std::string& numbers) {
     if (error.code() != Errc::InvalidArgument) return error;
     const std::pair<std::string_view, std::string> names[] = {{"groups: has alignment", "alignment: is"},
-                                                              {"groups: has expected_rows", "expected_m: is"},
+                                                              {"groups: has expected_m", "expected_m: is"},
                                                               {"groups: offsets[", numbers + "["},
                                                               {"groups: indices[", numbers + "["},
                                                               {"groups: prefix_sums[", numbers + "["},

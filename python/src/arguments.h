@@ -15,7 +15,7 @@
 
 namespace finegemm::python {
 
-// These throw PythonError with a TypeError, or Error(InvalidArgument), that has `name`.
+// Conversions that throw PythonError with a TypeError, or Error(InvalidArgument), that has `name`.
 
 /// Good while `x` lives.
 std::string_view text(const char* name, PyObject* x);
@@ -23,14 +23,14 @@ int64_t integer(const char* name, PyObject* x);
 int32_t integer32(const char* name, PyObject* x);
 /// What else Python has a truth for is refused: "no" would be true.
 bool boolean(const char* name, PyObject* x);
-/// The same, or nothing for None.
+/// A bool, or nothing for None.
 std::optional<bool> choice(const char* name, PyObject* x);
 
-// These throw Error(InvalidArgument) for any other name.
+// Names of enumerators; Error(InvalidArgument) for any other name.
 
 Numerics numerics_named(std::string_view name);
 Compiler compiler_named(std::string_view name);
-/// Of an `out_dtype`.
+/// The type that an `out_dtype` names.
 DType output_named(std::string_view name);
 
 /// An error about fields of `Groups` as one about Python's arguments. `numbers`: the one that stands for `groups`.

@@ -55,7 +55,7 @@ Object explain_text(const Imports&, PyObject* m, PyObject* n, PyObject* k, PyObj
                                    .n = shape.n,
                                    .k = shape.k,
                                    .groups = integer("groups", groups),
-                                   .expected_rows = integer("expected_m", expected_m),
+                                   .expected_m = integer("expected_m", expected_m),
                                    .alignment = integer("alignment", alignment),
                                    .num_sms = shape.num_sms};
         plan = with_names_of_python("groups", [&] { return explain(of_rows, gpu, table); });

@@ -71,7 +71,7 @@ void check_dimensions(std::string_view name, const DLTensor& tensor, int wanted)
                     fmt::format("{}: has {} dimensions, must have {}; reshape it", name, tensor.ndim, wanted));
 }
 
-/// Of one dimension.
+/// Checks that a tensor of one dimension is contiguous.
 void check_contiguous(std::string_view name, const DLTensor& tensor) {
     if (tensor.strides && tensor.shape[0] > 1 && tensor.strides[0] != 1)
         throw Error(Errc::InvalidArgument,

@@ -12,16 +12,17 @@ namespace finegemm::python {
 
 // All throw Error that calls the tensor `name`.
 
-/// That there is an address unless the tensor is empty.
+/// Checks that there is an address unless the tensor is empty.
 void check_memory(std::string_view name, const DLTensor& tensor);
 
 /// A view of `tensor`. Formats that a producer cannot name come as their bits: uint8 is e4m3, uint16 is bf16.
 Matrix matrix_of(std::string_view name, const DLTensor& tensor);
 
-/// The same of three dimensions, the first of which counts matrices.
+/// A view of a tensor of three dimensions, the first of which counts matrices.
 Stack stack_of(std::string_view name, const DLTensor& tensor);
 
-/// The same of one dimension: matrices of `rows` rows, one behind the other, that have `cols` columns together.
+/// A view of a tensor of one dimension: matrices of `rows` rows, one behind the other, that have `cols` columns
+/// together.
 Matrix blocks_of(std::string_view name, const DLTensor& tensor, int64_t rows, int64_t cols);
 
 /// A vector of int32.

@@ -169,7 +169,7 @@ Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a,
                         .data = numbers.data,
                         .size = numbers.size,
                         .alignment = integer("alignment", alignment),
-                        .expected_rows = integer("expected_m", expected_m),
+                        .expected_m = integer("expected_m", expected_m),
                         .device = numbers.device};
     const bool masked = given.form == GroupForm::Masked;
     const auto rows = [&](const char* name, PyObject* x, Access access) {
@@ -295,7 +295,7 @@ PyObject* called(Object (*)(const Imports&, Arguments...), PyObject* module, PyO
             raise(imports, Errc::Internal, e.what());
         }
     } catch (const PythonError&) {
-        // It is set.
+        // Python's error is set.
     }
     return nullptr;
 }

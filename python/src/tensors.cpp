@@ -20,7 +20,7 @@ Object call(const Object& function, const Objects&... arguments) {
     return Object(PyObject_CallFunctionObjArgs(function.get(), arguments..., nullptr));
 }
 
-/// Of an attribute that x may lack.
+/// Is an attribute, which x may lack, True?
 bool is_true(PyObject* x, const Object& attribute) {
     PyObject* value = PyObject_GetAttr(x, attribute.get());
     if (value) return Object(value).get() == Py_True;

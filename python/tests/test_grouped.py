@@ -153,7 +153,7 @@ def test_numbers_that_share_memory_with_d_are_named():
 
 def test_explain_knows_groups():
     plan = finegemm.explain(8192, 4096, 7168, device="h200", groups=64, expected_m=40, alignment=64)
-    asked = {"m": 8192, "n": 4096, "k": 7168, "groups": 64, "expected_rows": 40, "alignment": 64}
+    asked = {"m": 8192, "n": 4096, "k": 7168, "groups": 64, "expected_m": 40, "alignment": 64}
     assert plan["problem"] == asked
     assert plan["chosen"]["config"]["tile_m"] == 64, "no larger tile fits the alignment"
     with pytest.raises(finegemm.InvalidArgument, match="groups: is 1025, must be from 1 to 1024"):

@@ -88,7 +88,7 @@ def test_explain_knows_groups_of_k():
     short = {"device": "h200", "k_groups": 8}
     overwriting = finegemm.explain(4096, 7168, 8 * 512, **short)["chosen"]["name"]
     adding = finegemm.explain(4096, 7168, 8 * 512, accumulate=True, **short)
-    assert adding["problem"]["accumulate"] and adding["chosen"]["name"] != overwriting, "what D has is brought"
+    assert adding["problem"]["accumulate"] and adding["chosen"]["name"] != overwriting, "the old D is loaded"
     with pytest.raises(finegemm.InvalidArgument, match="both are given"):
         finegemm.explain(4096, 7168, 32768, device="h200", groups=8, k_groups=8)
     with pytest.raises(finegemm.InvalidArgument, match="k_groups: is 0, must be from 1 to 1024"):

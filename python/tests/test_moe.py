@@ -35,8 +35,8 @@ def test_rows_are_sorted_by_expert_and_one_expert_has_none(moe):
     assert sizes[moe.IDLE_EXPERT] == 0 and np.count_nonzero(sizes) == moe.EXPERTS - 1
     best = np.argsort(-(x @ router.T), stable=True)[:, : moe.TOP_K]
     expert_of_row = np.searchsorted(to.offsets[1:], np.arange(len(to.source)), side="right")
-    np.testing.assert_array_equal(expert_of_row[to.place].reshape(best.shape), best)
-    np.testing.assert_array_equal(to.source[to.place], np.repeat(np.arange(moe.TOKENS), moe.TOP_K))
+    np.testing.assert_array_equal(expert_of_row[to.slot].reshape(best.shape), best)
+    np.testing.assert_array_equal(to.source[to.slot], np.repeat(np.arange(moe.TOKENS), moe.TOP_K))
     np.testing.assert_allclose(to.weights.sum(1), 1, rtol=1e-6)
 
 

@@ -31,13 +31,13 @@ def test_blocks_give_the_same_bits(moe):
     np.testing.assert_array_equal(moe.weight_grads_of_blocks(*moe.batch(3)), grads)
 
 
-def test_each_token_has_a_place_in_its_experts_part(moe):
+def test_each_token_has_a_slot_in_its_experts_part(moe):
     *_, expert = moe.batch(5)
-    to = moe.places_of(expert)
+    to = moe.slots_of(expert)
     assert to.offsets.dtype == np.int32 and to.offsets[0] == 0 and to.offsets[-1] <= to.capacity
     assert (to.offsets % moe.BLOCK == 0).all() and to.capacity % moe.BLOCK == 0
-    assert len(set(to.place)) == moe.TOKENS
-    np.testing.assert_array_equal(np.searchsorted(to.offsets[1:], to.place, side="right"), expert[to.order])
+    assert len(set(to.slot)) == moe.TOKENS
+    np.testing.assert_array_equal(np.searchsorted(to.offsets[1:], to.slot, side="right"), expert[to.order])
 
 
 def test_torch_tensors_give_the_same(moe):

@@ -62,7 +62,7 @@ float element(const ConstMatrix& d, int64_t at) {
     return float_of_bf16(static_cast<const uint16_t*>(d.data)[at]);
 }
 
-/// Of an element of D: f32 takes one rounding at most after the sum, to the next of its 24 bits.
+/// Error bound of an element of D: f32 takes one rounding at most after the sum, to the next of its 24 bits.
 double bound_of(DType d, double absolute, double exact, int64_t k_blocks) {
     if (d != DType::F32) return error_bound(absolute, exact, k_blocks);
     const double sum = sum_bound(absolute, k_blocks);
@@ -132,15 +132,15 @@ Accuracy accuracy_of(const GemmArgs& args, int64_t max_rows) {
 
 Accuracy accuracy_of(const GroupedGemmArgs& args, int64_t max_rows) {
     const GroupLayout layout = layout_of(args);
-    std::vector<GroupRun> runs = runs_of(layout);
-    std::erase_if(runs, [](const GroupRun& run) { return run.group < 0; });
+    std::vector<GroupRows> parts = rows_by_group(layout);
+    std::erase_if(parts, [](const GroupRows& part) { return part.group < 0; });
     ThreadPool pool(0);
     Tally tally;
     // Fewer groups, if they are more than rows.
-    const size_t step = (runs.size() + static_cast<size_t>(max_rows) - 1) / static_cast<size_t>(max_rows);
-    for (size_t i = 0; i < runs.size(); i += step) {
-        const int64_t share = std::max<int64_t>(1, max_rows / static_cast<int64_t>(runs.size()));
-        add(tally, some_rows(gemm_of(args, runs[i], layout.stacked), share), pool);
+    const size_t step = (parts.size() + static_cast<size_t>(max_rows) - 1) / static_cast<size_t>(max_rows);
+    for (size_t i = 0; i < parts.size(); i += step) {
+        const int64_t share = std::max<int64_t>(1, max_rows / static_cast<int64_t>(parts.size()));
+        add(tally, some_rows(gemm_of(args, parts[i], layout.stacked), share), pool);
     }
     return tally.accuracy();
 }

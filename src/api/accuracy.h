@@ -20,11 +20,11 @@ struct Accuracy {
 /// All matrices on the CPU. Looks at no more than `max_rows` rows, at least one, spread over D.
 Accuracy accuracy_of(const GemmArgs& args, int64_t max_rows);
 
-/// The same, with some rows of each group or, if there are more groups than `max_rows`, of some; without any row, no
-/// error.
+/// Accuracy of a grouped product, from some rows of each group or, if there are more groups than `max_rows`, of some
+/// groups; without any row, no error.
 Accuracy accuracy_of(const GroupedGemmArgs& args, int64_t max_rows);
 
-/// The same, of groups of K that were not added to anything; the offsets are on the CPU, too.
+/// Accuracy of a product with groups of K that were not added to anything; the offsets are on the CPU, too.
 Accuracy accuracy_of(const KGroupedGemmArgs& args, int64_t max_rows);
 
 /// The root mean square of x - y over that of y. Two bf16 matrices of one shape on the CPU, rows contiguous. NaN where

@@ -21,7 +21,7 @@ std::string name_of(DType t);
 
 /// A matrix argument, or a stack of them, and its name in messages. Checks throw Error(InvalidArgument).
 struct Argument {
-    static constexpr int64_t kAlignment = 16;  // bytes: what the copy engine asks of addresses and rows
+    static constexpr int64_t kAlignment = 16;  // bytes: what TMA asks of addresses and rows
 
     const char* name;
     const ConstMatrix& x;
@@ -91,7 +91,7 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
 
 /// A GPU's backend looks up the kernel that options name, where it has something to do.
 void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config);
-/// Of a product of groups.
+/// Rejects `prefetch_weights` for a grouped product.
 void check_no_prefetch(const GemmOptions& options);
 
 }  // namespace finegemm

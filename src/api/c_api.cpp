@@ -125,7 +125,7 @@ Groups to_groups(const finegemm_groups& x) {
             .data = x.data,
             .size = x.size,
             .alignment = x.alignment,
-            .expected_rows = x.expected_rows,
+            .expected_m = x.expected_m,
             .device = {static_cast<DeviceType>(x.device_type), x.device_index}};
 }
 
@@ -221,7 +221,7 @@ std::string explain(const finegemm_shape& caller) {
     const bool accumulate = to_bool(given.accumulate, "accumulate");
     const bool batch_invariant = to_bool(given.batch_invariant, "batch_invariant");
     if (given.groups == 0) {
-        require_unset(given.expected_rows, "expected_rows", "where there are no groups");
+        require_unset(given.expected_m, "expected_m", "where there are no groups");
         require_unset(given.alignment, "alignment", "where there are no groups");
     }
     if (given.k_groups != 0) {
@@ -247,7 +247,7 @@ std::string explain(const finegemm_shape& caller) {
                                     .n = given.n,
                                     .k = given.k,
                                     .groups = given.groups,
-                                    .expected_rows = given.expected_rows,
+                                    .expected_m = given.expected_m,
                                     .alignment = given.alignment,
                                     .num_sms = given.num_sms},
                        device, table);

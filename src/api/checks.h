@@ -10,15 +10,16 @@
 
 namespace finegemm {
 
-// They throw Error(InvalidArgument). They read no memory but the arguments' own, and allocate only to reject.
+// Checks of arguments, which throw Error(InvalidArgument). They read no memory but the arguments' own, and allocate
+// only to reject.
 void check_gemm(const GemmArgs& args, const GemmOptions& options);
 void check_grouped(const GroupedGemmArgs& args, const GemmOptions& options);
 void check_k_grouped(const KGroupedGemmArgs& args, const GemmOptions& options);
-/// Of the type of D alone, not of the extents.
+/// Checks the type of D alone, not the extents.
 void check_gemm_shape(const GemmShape& shape);
-/// Of the groups alone, not of the extents.
+/// Checks the groups alone, not the extents.
 void check_grouped_shape(const GroupedShape& shape);
-/// Of the groups and what they ask of K.
+/// Checks the groups and what they ask of K.
 void check_k_grouped_shape(const KGroupedShape& shape);
 void check_quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales);
 

@@ -39,7 +39,7 @@ plan::DeviceSpec device_named(const std::string& name) {
         fmt::format("device: '{}' is not known; h200, h100, gh200, h800 and h20 are, and '' is the GPU present", name));
 }
 
-/// Of extents that a kernel is needed for.
+/// The problem of these extents. Throws for extents that need no kernel.
 plan::Problem problem_of(int64_t m, int64_t n, int64_t k, int32_t num_sms) {
     const auto reject = [](const char* name, int64_t extent, const std::string& rule) {
         throw Error(Errc::InvalidArgument, fmt::format("{} is {}, must be {}", name, extent, rule));
@@ -81,7 +81,7 @@ plan::Problem problem_of(const GroupedShape& shape) {
     check_grouped_shape(shape);
     plan::Problem problem = problem_of(shape.m, shape.n, shape.k, shape.num_sms);
     problem.groups = static_cast<uint32_t>(shape.groups);
-    problem.group_rows = static_cast<uint32_t>(std::min<int64_t>(shape.expected_rows, INT32_MAX));
+    problem.expected_m = static_cast<uint32_t>(std::min<int64_t>(shape.expected_m, INT32_MAX));
     problem.alignment = static_cast<uint32_t>(shape.alignment);
     return problem;
 }

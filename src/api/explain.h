@@ -9,7 +9,8 @@
 
 namespace finegemm {
 
-// They throw Error(InvalidArgument) for a shape that the product does not take or needs no kernel for.
+// Problems of shapes. They throw Error(InvalidArgument) for a shape that the product does not take or needs no kernel
+// for.
 plan::Problem problem_of(const GemmShape& shape);
 plan::Problem problem_of(const GroupedShape& shape);
 plan::Problem problem_of(const KGroupedShape& shape);

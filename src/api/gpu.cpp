@@ -109,7 +109,8 @@ public:
     }
 
 private:
-    /// As calls of this context choose: kernels for groups of rows need not be asked to be batch invariant.
+    /// The kernel that calls of this context choose: kernels for groups of rows need not be asked to be batch
+    /// invariant.
     std::string chosen_of(plan::Problem problem) const {
         if (problem.groups == 0 && batch_invariant_) problem.batch_invariant = true;
         return plan::name_of(plan::choose(problem, spec_, &table_).config);

@@ -43,7 +43,7 @@ public:
     // On the default stream, each waits until it is done.
     virtual void upload(void* to, const void* from, size_t bytes) = 0;
     virtual void download(void* to, const void* from, size_t bytes) = 0;
-    // These are queued on it.
+    // Copies and fills are queued on the default stream.
     virtual void copy(void* to, const void* from, size_t bytes) = 0;
     virtual void fill(void* to, unsigned char value, size_t bytes) = 0;
     /// Calls `work` with this GPU's context current, for libraries that take the current one, and waits for what it

@@ -53,8 +53,8 @@ void check_alignment(int64_t alignment, int64_t least, GroupForm form) {
                kMaxAlignment, name_of(form));
 }
 
-void check_expected_rows(int64_t rows) {
-    if (rows < 0) reject(kGroups, "has expected_rows {}, must not be negative; 0 lets the library guess", rows);
+void check_expected_m(int64_t rows) {
+    if (rows < 0) reject(kGroups, "has expected_m {}, must not be negative; 0 lets the library guess", rows);
 }
 
 void check_form(const Groups& groups) {
@@ -64,14 +64,14 @@ void check_form(const Groups& groups) {
     const bool indices = groups.form == GroupForm::Indices;
     if (indices || groups.form == GroupForm::PrefixSums)
         check_alignment(groups.alignment, indices ? kMinIndexAlignment : 1, groups.form);
-    check_expected_rows(groups.expected_rows);
+    check_expected_m(groups.expected_m);
 }
 
 }  // namespace
 
 void check_grouped_shape(const GroupedShape& shape) {
     check_group_count(shape.groups);
-    check_expected_rows(shape.expected_rows);
+    check_expected_m(shape.expected_m);
     if (shape.alignment != 0) check_alignment(shape.alignment, kMinIndexAlignment, GroupForm::Indices);
 }
 

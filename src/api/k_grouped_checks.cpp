@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kWholeBlocks = "must be a multiple of 128, as each group has whole blocks; pad groups with zeros";
 static_assert(kScaleBlock == 128);
 
-/// Of groups that are blocks.
+/// Checks groups that are blocks of their own.
 void check_blocks(const KGroupedGemmArgs& args, const Argument& a, const Argument& b) {
     for (const Argument& x : {a, b})
         if (!x.empty() && x.x.rows > 1 && x.x.row_stride != x.x.cols)

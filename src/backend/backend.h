@@ -32,11 +32,11 @@ public:
     /// Throws Error(InvalidArgument) naming the first scale of `args` that is NaN, infinite or negative, and where it
     /// is.
     virtual void check_scales(const GemmArgs& args, const GemmOptions& options) = 0;
-    /// The same for the first number of the groups that breaks their rules, and then for scales; those of rows without
-    /// a group may be anything.
-    virtual void check_groups(const GroupedGemmArgs& args, const GemmOptions& options) = 0;
-    /// The same for the first offset that breaks the rules, where they are on a GPU, and then for scales; those of k
+    /// Rejects the first number of the groups that breaks their rules, and then the first bad scale; scales of rows
     /// without a group may be anything.
+    virtual void check_groups(const GroupedGemmArgs& args, const GemmOptions& options) = 0;
+    /// Rejects the first offset that breaks the rules, where they are on a GPU, and then the first bad scale; scales of
+    /// k without a group may be anything.
     virtual void check_k_groups(const KGroupedGemmArgs& args, const GemmOptions& options) = 0;
 };
 

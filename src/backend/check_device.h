@@ -8,7 +8,7 @@
 
 namespace finegemm {
 
-// As Backend::check_scales, check_groups and check_k_groups, for a device that is current. They wait for the stream,
+// Backend::check_scales, check_groups and check_k_groups for a device that is current. They wait for the stream,
 // and throw Error(InvalidArgument) while it captures.
 void check_device_scales(const cuda::Driver& driver, const GemmArgs& args, Stream stream);
 void check_device_groups(const cuda::Driver& driver, const GroupedGemmArgs& args, Stream stream);

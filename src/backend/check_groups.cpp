@@ -68,7 +68,7 @@ void check_group_numbers(const GroupedGemmArgs& args) {
 
 void check_group_scales(const GroupedGemmArgs& args) {
     const GroupLayout layout = layout_of(args);
-    for (const auto& [group, rows] : runs_of(layout))
+    for (const auto& [group, rows] : rows_by_group(layout))
         if (group >= 0) check_rows("sfa", args.sfa, layout.stacked ? group : 0, rows, layout.stacked);
     const RowRange all{0, static_cast<uint32_t>(args.sfb.matrix.rows)};
     for (int64_t g = 0; g < args.sfb.count; ++g) check_rows("sfb", args.sfb, g, all, true);
@@ -93,8 +93,8 @@ void check_k_offsets(const KGroupedGemmArgs& args) {
 
 void check_k_group_scales(const KGroupedGemmArgs& args) {
     const KRange used = layout_of(args).range(args.offsets[0], args.offsets[args.groups]);
-    for (const auto& [place, s] : {std::pair{"sfa[", args.sfa}, std::pair{"sfb[", args.sfb}})
-        check_scale_rows(place, static_cast<const float*>(s.data), 0, s.rows, used.end, s.row_stride, s.col_stride,
+    for (const auto& [prefix, s] : {std::pair{"sfa[", args.sfa}, std::pair{"sfb[", args.sfb}})
+        check_scale_rows(prefix, static_cast<const float*>(s.data), 0, s.rows, used.end, s.row_stride, s.col_stride,
                          used.begin);
 }
 

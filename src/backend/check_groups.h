@@ -6,8 +6,8 @@
 
 namespace finegemm {
 
-// They throw Error(InvalidArgument) that names the first value that breaks the rules, its place and the rule. They look
-// at the host's memory; arguments have been checked.
+// Checks of values, which throw Error(InvalidArgument) that names the first value that breaks the rules, its index and
+// the rule. They look at the host's memory; arguments have been checked.
 
 /// At args.groups.data.
 void check_group_numbers(const GroupedGemmArgs& args);

@@ -11,9 +11,9 @@ namespace finegemm {
 void check_scales_host(std::string_view name, const float* data, int64_t rows, int64_t cols, int64_t row_stride,
                        int64_t col_stride);
 
-/// The same for the rows from `begin` to `end`, and the columns from `first_col` to `cols`. `place`: what the message
-/// has before the row: "sfa[", or "sfb[3, ".
-void check_scale_rows(std::string_view place, const float* data, int64_t begin, int64_t end, int64_t cols,
+/// Checks the scales of rows `begin` to `end` and columns `first_col` to `cols`. `prefix`: what the message has before
+/// the row: "sfa[", or "sfb[3, ".
+void check_scale_rows(std::string_view prefix, const float* data, int64_t begin, int64_t end, int64_t cols,
                       int64_t row_stride, int64_t col_stride, int64_t first_col = 0);
 
 }  // namespace finegemm

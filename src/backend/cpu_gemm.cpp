@@ -60,13 +60,14 @@ void add_parts(uint32_t parts, std::vector<float>& sums, const SumPart& sum_part
     }
 }
 
-/// As the ranks of a cluster and the teams of each add them.
+/// Sums as the ranks of a cluster and the k-slices of each add them.
 void hopper_sums(const CpuTile& t, Arithmetic kernel, std::vector<float>& sums) {
     const uint32_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
     add_parts(kernel.splits, sums, [&](uint32_t rank, std::vector<float>& of_rank) {
         const KRange range = k_range(blocks, kernel.splits, rank);
-        add_parts(kernel.teams, of_rank, [&](uint32_t team, std::vector<float>& of_team) {
-            hopper_tile(t, {range.begin + team, range.end, kernel.teams}, kernel.wgmma_factors, of_team.data());
+        add_parts(kernel.k_slices, of_rank, [&](uint32_t k_slice, std::vector<float>& of_slice) {
+            hopper_tile(t, {range.begin + k_slice, range.end, kernel.k_slices}, kernel.tensor_core_scales,
+                        of_slice.data());
         });
     });
 }
@@ -104,7 +105,7 @@ Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config
     const plan::DeviceSpec& h200 = *plan::find_device("h200");
     if (config.empty()) return arithmetic_of(plan::choose(problem, h200).config);
     const GemmConfig named = plan::config_named(config);
-    // As the GPU says it. But these may be some rows of a product, which has enough for the kernel's tiles.
+    // Rejects what the GPU rejects. But these may be some rows of a product, which has enough for the kernel's tiles.
     plan::Problem whole = problem;
     whole.m = std::max(whole.m, named.tile_m * cluster_tiles_m(named));
     if (const auto why_not = plan::rejected(whole, h200, named); !why_not.empty())
@@ -152,7 +153,7 @@ double sum_bound(double absolute, int64_t k_blocks, Numerics numerics) {
     const double block = numerics == Numerics::Hopper ? kTensorCoreLoss : roundings(kScaleBlock);
     const int64_t of_scales = numerics == Numerics::Hopper ? kFactorRoundings : 1;
     const double blocks = roundings(k_blocks + of_scales + 1);  // of each sum, of a product where there is no fma
-    // Of one promotion: a subnormal product of scales, times a block < 2^25.
+    // Underflow of one promotion: a subnormal product of scales, times a block < 2^25.
     const double of_one = numerics == Numerics::Hopper ? 0x1p-123 : 0x1p-125;
     const double underflow = static_cast<double>(k_blocks) * of_one * (1 + blocks);
     return absolute * (block + blocks * (1 + block)) + underflow;

@@ -14,7 +14,7 @@ void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool
 
 plan::Problem problem_of(const GemmArgs& args, const GemmOptions& options);
 
-/// That of the kernel named `config`; without a name, of the kernel that the planner takes on an H200. Throws
+/// The arithmetic of the kernel named `config`; without a name, of the kernel that the planner takes on an H200. Throws
 /// Error(InvalidArgument) for a kernel that cannot take the problem there, however many rows it has.
 Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config);
 

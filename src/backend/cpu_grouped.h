@@ -10,7 +10,7 @@ namespace finegemm {
 
 void cpu_grouped_gemm(const GroupedGemmArgs& args, const GemmOptions& options, ThreadPool& pool);
 
-/// The GEMM of a run; without a group, its D alone.
-GemmArgs gemm_of(const GroupedGemmArgs& args, const GroupRun& run, bool stacked);
+/// The GEMM of one group's rows; for rows of no group only its D is set.
+GemmArgs gemm_of(const GroupedGemmArgs& args, const GroupRows& of, bool stacked);
 
 }  // namespace finegemm

@@ -76,7 +76,7 @@ HWY_INLINE IntVector e4m3_of_floats(FloatVector x) {
     return hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x7f800000)), hn::Set(d, 0x7f), hn::Or(code, sign));
 }
 
-/// Calls `use` with the place of each vector of a block.
+/// Calls `use` with the position of each vector of a block.
 template <typename Use>
 HWY_INLINE void for_each_vector(const CpuQuantizeBlock& b, const Use& use) {
     for (int64_t r = 0; r < b.rows; ++r)

@@ -246,13 +246,13 @@ struct HopperScales {
     }
 };
 
-void HopperTile(const CpuTile& t, BlockSteps blocks, bool wgmma_factors, float* sums) {
+void HopperTile(const CpuTile& t, BlockSteps blocks, bool tensor_core_scales, float* sums) {
     const hn::CappedTag<int32_t, kCpuTileCols> d;
     const hn::Rebind<float, decltype(d)> df;
     HopperBlock block(t.rows);
     std::fill_n(sums, t.rows * kCpuTileCols, 0.0f);
     HWY_ALIGN float product[kCpuTileCols];
-    HopperScales scales{.wgmma = wgmma_factors, .row = {}, .col = {}, .row_parts = {}, .col_parts = {}};
+    HopperScales scales{.wgmma = tensor_core_scales, .row = {}, .col = {}, .row_parts = {}, .col_parts = {}};
     for (int64_t kb = blocks.first; kb < blocks.end; kb += blocks.step) {
         block.load(t, kb);
         scales.load(t, kb);
@@ -287,8 +287,8 @@ HWY_EXPORT(HopperTile);
 
 void fast_tile(const CpuTile& tile, float* sums) { HWY_DYNAMIC_DISPATCH(FastTile)(tile, sums); }
 void exact_tile(const CpuTile& tile, double* sums) { HWY_DYNAMIC_DISPATCH(ExactTile)(tile, sums); }
-void hopper_tile(const CpuTile& tile, BlockSteps blocks, bool wgmma_factors, float* sums) {
-    HWY_DYNAMIC_DISPATCH(HopperTile)(tile, blocks, wgmma_factors, sums);
+void hopper_tile(const CpuTile& tile, BlockSteps blocks, bool tensor_core_scales, float* sums) {
+    HWY_DYNAMIC_DISPATCH(HopperTile)(tile, blocks, tensor_core_scales, sums);
 }
 
 }  // namespace finegemm

@@ -24,7 +24,8 @@ void exact_tile(const CpuTile& tile, double* sums);
 struct BlockSteps {
     int64_t first, end, step;
 };
-/// The sum over these blocks, as one team of a CTA of the SM90 kernel computes it. `wgmma_factors`: as in Arithmetic.
-void hopper_tile(const CpuTile& tile, BlockSteps blocks, bool wgmma_factors, float* sums);
+/// The sum over these blocks, as one k-slice of a CTA of the SM90 kernel computes it. `tensor_core_scales`: as
+/// in Arithmetic.
+void hopper_tile(const CpuTile& tile, BlockSteps blocks, bool tensor_core_scales, float* sums);
 
 }  // namespace finegemm

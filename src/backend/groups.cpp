@@ -34,30 +34,30 @@ KGroupLayout layout_of(const KGroupedGemmArgs& args) {
 
 namespace {
 
-std::vector<GroupRun> runs_of_indices(const GroupLayout& layout) {
-    std::vector<GroupRun> runs;
+std::vector<GroupRows> rows_by_index(const GroupLayout& layout) {
+    std::vector<GroupRows> all;
     for (uint32_t row = 0; row < layout.rows; ++row) {
         const int32_t index = layout.indices[row], group = layout.is_group(index) ? index : -1;
-        if (runs.empty() || runs.back().group != group) runs.push_back({group, {row, row}});
-        runs.back().rows.end = row + 1;
+        if (all.empty() || all.back().group != group) all.push_back({group, {row, row}});
+        all.back().rows.end = row + 1;
     }
-    return runs;
+    return all;
 }
 
 }  // namespace
 
-std::vector<GroupRun> runs_of(const GroupLayout& layout) {
-    if (layout.indices) return runs_of_indices(layout);
-    std::vector<GroupRun> runs;
+std::vector<GroupRows> rows_by_group(const GroupLayout& layout) {
+    if (layout.indices) return rows_by_index(layout);
+    std::vector<GroupRows> all;
     uint32_t taken = 0;  // rows up to here have a group: numbers that do not ascend could give them to another one
-    for (uint32_t i = 0; i < layout.segments(); ++i) {
-        RowRange rows = layout.segment(i);
+    for (uint32_t i = 0; i < layout.spans(); ++i) {
+        RowRange rows = layout.span(i);
         if (!layout.stacked) rows.begin = max(rows.begin, taken);
         if (rows.begin >= rows.end) continue;
         taken = rows.end;
-        runs.push_back({static_cast<int32_t>(i), rows});
+        all.push_back({static_cast<int32_t>(i), rows});
     }
-    return runs;
+    return all;
 }
 
 }  // namespace finegemm

@@ -18,14 +18,14 @@ GroupLayout layout_of(const GroupedGemmArgs& args);
 KGroupLayout layout_of(const KGroupedGemmArgs& args);
 
 /// Neighbouring rows of one group; of matrix `group` where groups are stacked.
-struct GroupRun {
+struct GroupRows {
     int32_t group;  // -1: of none, in a layout of indices
     RowRange rows;
-    bool operator==(const GroupRun&) const = default;
+    bool operator==(const GroupRows&) const = default;
 };
 
-/// All runs that have rows, in the order of the numbers, which lie in the host's memory. Whatever these say, the rows
-/// exist and no row is in two runs.
-std::vector<GroupRun> runs_of(const GroupLayout& layout);
+/// The rows of all groups that have some, in the order of the numbers, which lie in the host's memory. Whatever these
+/// say, the rows exist and no row is named twice.
+std::vector<GroupRows> rows_by_group(const GroupLayout& layout);
 
 }  // namespace finegemm

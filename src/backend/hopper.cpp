@@ -80,7 +80,7 @@ const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
                       problem.batch_invariant,
                       problem.num_sms,
                       problem.groups,
-                      problem.group_rows,
+                      problem.expected_m,
                       problem.alignment,
                       static_cast<uint32_t>(problem.b_scales),
                       static_cast<uint32_t>(problem.output),
@@ -108,8 +108,8 @@ const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::
 }
 
 /// The variant of a kernel that is fastest for a call's scales.
-const GemmKernel& HopperBackend::variant_of(const GemmKernel& kernel, bool scale_runs) {
-    const GemmConfig config = scale_runs ? plan::for_row_scales(kernel.config) : kernel.config;
+const GemmKernel& HopperBackend::variant_of(const GemmKernel& kernel, bool vectors) {
+    const GemmConfig config = vectors ? plan::for_row_scales(kernel.config) : kernel.config;
     if (config == kernel.config) return kernel;
     const GemmKernel* loaded = find(plan::name_of(config));
     return loaded ? *loaded : load(config);
@@ -164,26 +164,28 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
                          {}},
               .grid = 0,
               .kernel = &kernel.kernel};
-    for (uint32_t run = 1; run < runs(c); ++run) call.params.b_runs[run - 1] = map_of("b", args.b, b_run_box(c, run));
-    if (brings_d(c)) call.params.d[0] = map_of("d", args.d, kF32BoxForD);
-    else set_boxes_of_d(call.params, c, args.d);
+    for (uint32_t segment = 1; segment < n_segments(c); ++segment)
+        call.params.b_segments[segment - 1] = map_of("b", args.b, b_segment_box(c, segment));
+    if (loads_source(c)) call.params.d[0] = map_of("d", args.d, kF32DBox);
+    else set_d_maps(call.params, c, args.d);
     call.grid = grid_size(c, call.params.raster.size(), clusters_for(kernel, problem));
     return call;
 }
 
 std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::string& config, const GemmArgs& args) {
-    const plan::Problem problem{.m = static_cast<uint32_t>(key.m),
-                                .n = static_cast<uint32_t>(key.n),
-                                .k = static_cast<uint32_t>(key.k),
-                                .batch_invariant = key.batch_invariant != 0,
-                                .num_sms = static_cast<uint32_t>(key.num_sms),
-                                .b_scales = key.row_b_scales ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
-                                .output = key.f32_output ? Output::F32 : Output::BF16,
-                                .accumulate = key.accumulate != 0};
+    const plan::Problem problem{
+        .m = static_cast<uint32_t>(key.m),
+        .n = static_cast<uint32_t>(key.n),
+        .k = static_cast<uint32_t>(key.k),
+        .batch_invariant = key.batch_invariant != 0,
+        .num_sms = static_cast<uint32_t>(key.num_sms),
+        .b_scales = key.row_b_scales ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
+        .output = key.out_dtype == static_cast<int64_t>(DType::F32) ? Output::F32 : Output::BF16,
+        .accumulate = key.accumulate != 0};
     const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
     if (!config.empty()) key.named = &kernel;
-    const bool scale_runs = has_scale_runs(args, problem.k_blocks(), kernel.config);
-    const GemmKernel& variant = variant_of(kernel, scale_runs);
+    const bool vectors = has_scale_vectors(args, problem.k_blocks(), kernel.config);
+    const GemmKernel& variant = variant_of(kernel, vectors);
     auto call = std::make_shared<const Call>(prepare(args, variant, problem, key));
     const std::unique_lock lock(mutex_);
     if (calls_.size() >= kMaxKept) calls_.clear();

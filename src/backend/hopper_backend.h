@@ -41,12 +41,12 @@ using Shape = std::array<uint32_t, 12>;
 struct CallKey {
     const void *a, *sfa, *b, *sfb, *d;
     int64_t m, n, k, batch_invariant, num_sms, a_stride, b_stride, d_stride, sfa_row, sfa_col, sfb_row, sfb_col;
-    int64_t row_b_scales, f32_output, accumulate, prefetch_weights;
+    int64_t row_b_scales, out_dtype, accumulate, prefetch_weights;
     const GemmKernel* named;  // null: the planner's choice
     bool operator==(const CallKey&) const = default;
 };
 
-/// Of one product, or of what the products of groups have in common.
+/// Key of one product, or of what the products of groups have in common.
 inline CallKey call_key(const GemmArgs& x, bool row_b_scales, bool batch_invariant, const GemmOptions& options) {
     return {.a = x.a.data,
             .sfa = x.sfa.data,
@@ -66,21 +66,21 @@ inline CallKey call_key(const GemmArgs& x, bool row_b_scales, bool batch_invaria
             .sfb_row = x.sfb.row_stride,
             .sfb_col = x.sfb.col_stride,
             .row_b_scales = row_b_scales,
-            .f32_output = x.d.dtype == DType::F32,
+            .out_dtype = static_cast<int64_t>(x.d.dtype),
             .accumulate = options.accumulate,
             .prefetch_weights = options.prefetch_weights,
             .named = nullptr};
 }
 
-/// The same of grouped calls.
+/// Key of grouped calls.
 struct GroupedKey {
     CallKey call;
     const int32_t* groups;
-    int64_t form, group_count, alignment, expected_rows, a_stack, b_stack, d_stack, sfa_stack, sfb_stack;
+    int64_t form, group_count, alignment, expected_m, a_stack, b_stack, d_stack, sfa_stack, sfb_stack;
     bool operator==(const GroupedKey&) const = default;
 };
 
-/// The same of K-grouped calls. Sizes on the host are not part of it, nor is what depends on them kept.
+/// Key of K-grouped calls. Sizes on the host are not part of it, nor is what depends on them kept.
 struct KGroupedKey {
     CallKey call;
     const int32_t* offsets;  // null: on the host
@@ -95,7 +95,7 @@ struct Launch {
     uint32_t grid;
     const cuda::Kernel* kernel;
 };
-using Call = Launch<RunParams>;
+using Call = Launch<SegmentedParams>;
 using GroupedCall = Launch<GroupedParams>;
 struct KGroupedCall : Launch<KGroupedParams> {
     GemmConfig config;
@@ -106,9 +106,9 @@ inline ScaleView view_of(const ConstMatrix& scales) {
 }
 
 /// Whether a kernel's variant for row-major scales, if it has one, can read these.
-inline bool has_scale_runs(const GemmArgs& args, uint32_t k_blocks, const GemmConfig& c) {
-    return has_scale_runs(view_of(args.sfa), k_blocks, c.k_splits()) &&
-           (!c.row_b_scales() || has_scale_runs(view_of(args.sfb), k_blocks, c.k_splits()));
+inline bool has_scale_vectors(const GemmArgs& args, uint32_t k_blocks, const GemmConfig& c) {
+    return has_scale_vectors(view_of(args.sfa), k_blocks, c.k_splits()) &&
+           (!c.row_b_scales() || has_scale_vectors(view_of(args.sfb), k_blocks, c.k_splits()));
 }
 
 class HopperBackend final : public Backend {
@@ -129,7 +129,7 @@ private:
     const GemmKernel& named(const plan::Problem& problem, const std::string& name);
     const GemmKernel* find(const std::string& name) const;
     const GemmKernel& load(const GemmConfig& config);
-    const GemmKernel& variant_of(const GemmKernel& kernel, bool scale_runs);
+    const GemmKernel& variant_of(const GemmKernel& kernel, bool vectors);
     const cuda::Kernel& quantize_kernel(const QuantizeConfig& config);
     template <typename Calls, typename Key>
     typename Calls::mapped_type find_call(const Calls& calls, Key& key, CallKey& call, const std::string& config) const;
@@ -137,7 +137,7 @@ private:
     TensorMap map_of(const char* name, const ConstMatrix& x, const TmaBox& box) const;
     TensorMap map_of(const char* name, const ConstStack& x, const TmaBox& box) const;
     template <typename D>
-    void set_boxes_of_d(RunParams& p, const GemmConfig& c, const D& d) const;
+    void set_d_maps(SegmentedParams& p, const GemmConfig& c, const D& d) const;
     uint32_t clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const;
     Call prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem,
                  const CallKey& key) const;
@@ -170,11 +170,11 @@ private:
     std::unordered_map<KGroupedKey, std::shared_ptr<const KGroupedCall>, BytesHash> k_grouped_calls_;
 };
 
-/// Where the copy engine stores tiles.
+/// Sets the tensor maps of D, where TMA stores it.
 template <typename D>
-void HopperBackend::set_boxes_of_d(RunParams& p, const GemmConfig& c, const D& d) const {
-    for (uint32_t width = 0; stages_tiles(c) && width < kBoxWidths; ++width)
-        if (boxes_of_width(c, width) > 0) p.d[width] = map_of("d", d, box_for_d(width));
+void HopperBackend::set_d_maps(SegmentedParams& p, const GemmConfig& c, const D& d) const {
+    for (uint32_t width = 0; uses_tma_store(c) && width < kPanelWidths; ++width)
+        if (panels_of_width(c, width) > 0) p.d[width] = map_of("d", d, d_box(width));
 }
 
 /// A call that was made before. Sets the kernel in `call`, a part of `key`, if it is named and has been loaded.

@@ -26,7 +26,7 @@ plan::Problem problem_of(const GroupedGemmArgs& args, const GemmOptions& options
             .b_scales = ScaleBlocks::Blocks,
             .output = Output::BF16,
             .groups = static_cast<uint32_t>(args.b.count),
-            .group_rows = static_cast<uint32_t>(std::min(args.groups.expected_rows, most)),
+            .expected_m = static_cast<uint32_t>(std::min(args.groups.expected_m, most)),
             .alignment = indices ? static_cast<uint32_t>(args.groups.alignment) : 0};
 }
 
@@ -38,7 +38,7 @@ GroupedKey key_of(const GroupedGemmArgs& args, const GemmOptions& options) {
             .form = static_cast<int64_t>(groups.form),
             .group_count = b.count,
             .alignment = groups.alignment,
-            .expected_rows = groups.expected_rows,
+            .expected_m = groups.expected_m,
             .a_stack = a.stride,
             .b_stack = b.stride,
             .d_stack = d.stride,
@@ -52,9 +52,9 @@ uint32_t most_tiles(const plan::Problem& p, const GemmConfig& c) {
     return static_cast<uint32_t>(below * ceil_div(p.n, c.tile_n * cluster_tiles_n(c)));
 }
 
-bool has_scale_runs(const ConstStack& sfa, uint32_t k_blocks) {
-    return finegemm::has_scale_runs(view_of(sfa.matrix), k_blocks, 1) &&
-           (sfa.count == 1 || sfa.stride % kScaleRun == 0);
+bool has_scale_vectors(const ConstStack& sfa, uint32_t k_blocks) {
+    return finegemm::has_scale_vectors(view_of(sfa.matrix), k_blocks, 1) &&
+           (sfa.count == 1 || sfa.stride % kScaleVectorBlocks == 0);
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ GroupedCall HopperBackend::prepare(const GroupedGemmArgs& args, const GemmKernel
     const auto rows = [&](uint32_t count) { return map_of("a", args.a, load_box(count)); };
     const LoadBoxes b = b_boxes(c, problem.n);
     const uint32_t a_rows = c.tile_m / c.a_sharers();
-    const uint32_t expected = problem.group_rows > 0 ? problem.group_rows : problem.m / problem.groups;
+    const uint32_t expected = problem.expected_m > 0 ? problem.expected_m : problem.m / problem.groups;
     const bool streaming = expected <= kStreamingGroupRows;
 
     GroupedCall call{.params = {}, .grid = 0, .kernel = &kernel.kernel};
@@ -86,8 +86,9 @@ GroupedCall HopperBackend::prepare(const GroupedGemmArgs& args, const GemmKernel
                                    .prefetch_weights = 0,
                                    .a = {.whole = rows(a_rows), .last = {}},
                                    .b = {.whole = map_of("b", args.b, b.whole), .last = map_of("b", args.b, b.last)}};
-    for (uint32_t run = 1; run < runs(c); ++run) p.b_runs[run - 1] = map_of("b", args.b, b_run_box(c, run));
-    set_boxes_of_d(p, c, args.d);
+    for (uint32_t segment = 1; segment < n_segments(c); ++segment)
+        p.b_segments[segment - 1] = map_of("b", args.b, b_segment_box(c, segment));
+    set_d_maps(p, c, args.d);
     p.groups = layout_of(args);
     p.both_ends = streaming;  // else a wave of tiles shall be of few groups, whose operands then are in L2
     for (uint32_t i = 0; i < kRowBoxes; ++i) p.a_rows[i] = rows(std::min(1u << i, a_rows));
@@ -104,7 +105,7 @@ std::shared_ptr<const GroupedCall> HopperBackend::make_grouped_call(GroupedKey& 
                                                                     const plan::Problem& problem) {
     const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
     if (!config.empty()) key.call.named = &kernel;
-    const GemmKernel& variant = variant_of(kernel, has_scale_runs(args.sfa, problem.k_blocks()));
+    const GemmKernel& variant = variant_of(kernel, has_scale_vectors(args.sfa, problem.k_blocks()));
     auto call = std::make_shared<const GroupedCall>(prepare(args, variant, problem));
     const std::unique_lock lock(mutex_);
     if (grouped_calls_.size() >= kMaxKept) grouped_calls_.clear();

@@ -32,15 +32,15 @@ std::shared_ptr<const KGroupedCall> HopperBackend::make_k_grouped_call(KGroupedK
     if (!options.config.empty()) key.call.named = &kernel;
     // The operands are those of one product with all of K.
     const GemmArgs all{args.a, args.sfa, args.b, args.sfb, args.d.matrix};
-    const bool scale_runs = has_scale_runs(all, problem.k_blocks(), kernel.config);
-    const GemmKernel& variant = variant_of(kernel, scale_runs);
+    const bool vectors = has_scale_vectors(all, problem.k_blocks(), kernel.config);
+    const GemmKernel& variant = variant_of(kernel, vectors);
     const Call one = prepare(all, variant, problem, key.call);
     KGroupedCall made{{.params = {}, .grid = 0, .kernel = one.kernel}, variant.config};
     static_cast<GemmParams&>(made.params) = one.params;
     made.params.groups = layout_of(args);
     made.params.groups.offsets = key.offsets;
     made.params.d_stride = args.d.stride;
-    if (brings_d(variant.config)) made.params.d[0] = map_of("d", args.d, kF32BoxForD);
+    if (loads_source(variant.config)) made.params.d[0] = map_of("d", args.d, kF32DBox);
     made.grid = grid_size(variant.config, one.params.raster.size() * problem.k_groups, clusters_for(variant, problem));
     auto call = std::make_shared<const KGroupedCall>(made);
     const std::unique_lock lock(mutex_);
@@ -48,7 +48,7 @@ std::shared_ptr<const KGroupedCall> HopperBackend::make_k_grouped_call(KGroupedK
     return k_grouped_calls_.try_emplace(key, std::move(call)).first->second;
 }
 
-/// Of the launch for `count` groups from `first` on.
+/// Parameters of the launch for `count` groups from `first` on.
 KGroupedParams HopperBackend::params_of(const KGroupedCall& call, const KGroupedGemmArgs& args, uint32_t first,
                                         uint32_t count) const {
     KGroupedParams p = call.params;

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include <finegemm/core/scale_parts.h>
+#include <finegemm/core/split_scale.h>
 
 namespace finegemm {
 

@@ -1,4 +1,4 @@
-// Tensor maps: descriptions of matrices for the copy engine. Layer cuda.
+// Tensor maps: descriptions of matrices for TMA. Layer cuda.
 #pragma once
 
 #include <finegemm/core/tma_box.h>

@@ -15,10 +15,10 @@ struct Digest {
     std::string hex() const;
 };
 
-/// Of a list of texts; the lengths are part of it, so ("ab", "c") and ("a", "bc") differ.
+/// Digest of a list of texts; the lengths are part of it, so ("ab", "c") and ("a", "bc") differ.
 Digest digest(std::initializer_list<std::string_view> parts);
 
-/// Of all embedded kernel headers, names and texts.
+/// Digest of all embedded kernel headers, names and texts.
 Digest kernel_files_digest();
 
 uint64_t checksum(std::string_view bytes);

@@ -33,7 +33,7 @@ struct KernelStore::Impl {
         return *toolchain;
     }
     Digest key_of(const KernelSource& source, const std::string& identity) const {
-        return digest({headers.hex(), identity, source.entry, source.text, std::to_string(source.promotion_turn)});
+        return digest({headers.hex(), identity, source.entry, source.text, std::to_string(source.yield_interval)});
     }
     Binary read_or_compile(const KernelSource& source) {
         Binary binary{.cubin = {}, .entry = source.entry, .origin = Origin::Disk};
@@ -55,15 +55,15 @@ struct KernelStore::Impl {
     Binary beyond_pack(const KernelSource& source) {
         std::promise<Binary> promise;
         std::unique_lock lock(mutex);
-        const auto [place, first] = beyond.try_emplace(source.entry + '\n' + source.text, promise.get_future().share());
-        const std::shared_future<Binary> binary = place->second;
+        const auto [slot, first] = beyond.try_emplace(source.entry + '\n' + source.text, promise.get_future().share());
+        const std::shared_future<Binary> binary = slot->second;
         lock.unlock();
         if (!first) return binary.get();
         try {
             promise.set_value(read_or_compile(source));
         } catch (...) {
             lock.lock();
-            beyond.erase(place);
+            beyond.erase(slot);
             lock.unlock();
             promise.set_exception(std::current_exception());
         }

@@ -17,7 +17,7 @@ namespace finegemm::jit {
 struct KernelSource {
     std::string entry;
     std::string text;
-    uint32_t promotion_turn = 0;  // what set_turns gives its machine code
+    uint32_t yield_interval = 0;  // what set_yield_hints gives its machine code
 };
 
 /// The source of a GEMM kernel; the configuration is its only variable. Entry: "finegemm_" + plan's name.

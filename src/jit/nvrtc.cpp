@@ -8,7 +8,7 @@
 
 #include <finegemm/error.h>
 
-#include "cuda/places.h"
+#include "cuda/library_paths.h"
 #include "cuda/symbols.h"
 #include "jit/kernel_files.h"
 #include "jit/toolchain.h"
@@ -104,7 +104,9 @@ private:
 constexpr std::array kNames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 constexpr int kNewestMajor = 13, kOldestMajor = 12;  // that know sm_90a and C++20
 
-cuda::Places places_of(const Options& options) { return cuda::places_of(options, options.nvrtc_path, kNames); }
+cuda::LibraryPaths library_paths(const Options& options) {
+    return cuda::library_paths(options, options.nvrtc_path, kNames);
+}
 
 /// A file that NVRTC loads by its bare name: where the loader does not search, it must be loaded already.
 fs::path builtins_beside(const fs::path& library, int major, int minor) {
@@ -133,10 +135,10 @@ std::unique_ptr<Toolchain> open_nvrtc(const std::string& path, std::string& why)
 }  // namespace
 
 Search find_nvrtc(const Options& options) {
-    cuda::Places places = places_of(options);
-    Search search{.found = nullptr, .tried = std::move(places.without)};
-    places.files.insert(places.files.end(), kNames.begin(), kNames.end());  // last, the loader's own search
-    for (const std::string& file : places.files) {
+    cuda::LibraryPaths paths = library_paths(options);
+    Search search{.found = nullptr, .tried = std::move(paths.without)};
+    paths.files.insert(paths.files.end(), kNames.begin(), kNames.end());  // last, the loader's own search
+    for (const std::string& file : paths.files) {
         std::string why;
         search.found = open_nvrtc(file, why);
         if (search.found) break;
@@ -146,13 +148,12 @@ Search find_nvrtc(const Options& options) {
 }
 
 std::string expected_nvrtc(const Options& options) {
-    const cuda::Places places = places_of(options);
-    if (places.files.empty()) return {};
+    const cuda::LibraryPaths paths = library_paths(options);
+    if (paths.files.empty()) return {};
     std::error_code error;
     for (int major = kNewestMajor; major >= kOldestMajor; --major)
         for (int minor = 9; minor >= 0; --minor)
-            if (fs::exists(builtins_beside(places.files.front(), major, minor), error))
-                return identity_of(major, minor);
+            if (fs::exists(builtins_beside(paths.files.front(), major, minor), error)) return identity_of(major, minor);
     return {};
 }
 

@@ -33,7 +33,7 @@ struct IndexEntry {
 
 Digest key_of(const KernelSource& source) {
     const Digest files = kernel_files_digest();
-    return digest({files.hex(), source.entry, source.text, std::to_string(source.promotion_turn)});
+    return digest({files.hex(), source.entry, source.text, std::to_string(source.yield_interval)});
 }
 
 std::string compress(const std::string& cubin) {

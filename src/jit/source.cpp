@@ -1,5 +1,5 @@
 // Printing the source of a GEMM kernel. Layer jit.
-#include <finegemm/core/turns.h>
+#include <finegemm/core/yield_interval.h>
 #include <fmt/format.h>
 
 #include "jit/kernel_store.h"
@@ -58,7 +58,7 @@ KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
                             "    finegemm::device::gemm<kConfig>(params);\n"
                             "}}\n",
                             kDefines, c.tile_n, to_source(c), entry),
-        .promotion_turn = promotion_turn(c)};
+        .yield_interval = yield_interval(c)};
 }
 
 }  // namespace finegemm::jit

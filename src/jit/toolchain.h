@@ -8,7 +8,7 @@
 #include <finegemm/context.h>
 
 #include "jit/kernel_store.h"
-#include "jit/turns.h"
+#include "jit/yield_hints.h"
 
 namespace finegemm::jit {
 
@@ -25,7 +25,7 @@ public:
     /// Throws Error(Compile) with the compiler's log.
     Output compile(const KernelSource& source) const {
         Output out = translate(source);
-        set_turns(out.cubin, source.promotion_turn);
+        set_yield_hints(out.cubin, source.yield_interval);
         return out;
     }
 
@@ -36,7 +36,7 @@ protected:
 /// What a search for a toolchain came to, for people: `finegemm doctor` prints it.
 struct Search {
     std::unique_ptr<Toolchain> found;  // null: none
-    std::vector<std::string> tried;    // places, each with what was wrong there
+    std::vector<std::string> tried;    // paths, each with what was wrong there
 };
 
 Search find_nvrtc(const Options& options);

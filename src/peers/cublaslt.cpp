@@ -9,7 +9,7 @@
 
 #include <finegemm/error.h>
 
-#include "cuda/places.h"
+#include "cuda/library_paths.h"
 #include "cuda/symbols.h"
 
 namespace finegemm::cublaslt {
@@ -73,10 +73,10 @@ void check_block_scales(const GemmArgs& args) {
 }  // namespace
 
 Library::Library(const Options& options, const std::string& wish) {
-    cuda::Places places = cuda::places_of(options, wish, kNames);
-    places.files.insert(places.files.end(), kNames.begin(), kNames.end());  // last, the loader's own search
-    std::vector<std::string> tried = std::move(places.without);
-    for (const std::string& file : places.files) {
+    cuda::LibraryPaths paths = cuda::library_paths(options, wish, kNames);
+    paths.files.insert(paths.files.end(), kNames.begin(), kNames.end());  // last, the loader's own search
+    std::vector<std::string> tried = std::move(paths.without);
+    for (const std::string& file : paths.files) {
         void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: it does not survive it
         if (!library) tried.emplace_back(dlerror());
         else if (!resolve_all(library, api_)) tried.push_back(file + ": is not cuBLASLt");

@@ -40,7 +40,7 @@ struct Reading {
 
 class Monitor {
 public:
-    /// Of the GPU at this address on the bus. Throws Error(Unsupported) that says what is missing.
+    /// Monitors the GPU at this address on the bus. Throws Error(Unsupported) that says what is missing.
     explicit Monitor(const std::string& pci_bus_id);
     ~Monitor();
     Monitor(const Monitor&) = delete;

@@ -16,7 +16,7 @@ constexpr auto kAlone = ClusterUse::None, kShareA = ClusterUse::ShareA, kShareB 
 
 struct Candidate {
     GemmConfig config;  // tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm
-    Rates rates;        // block, block_alone, tile, in groups spared, where D is brought bring
+    Rates rates;        // block, block_alone, tile; spared in groups; source where the old D is loaded
 };
 
 // Nearly each is the best one for some of 756 shapes: the dense table, random shapes and layers of real models
@@ -103,9 +103,9 @@ constexpr auto kRowCandidates = std::to_array<Candidate>({
 });
 // clang-format on
 
-// The same with D in f32, which may be added to: where K is short it is best brought for that (brings_d), and a stage
-// less leaves room. 136 columns fill waves that 128 do not: at 2112x4096x7168 four, which take 0.89 of five. What is
-// chosen takes 1.005 of the best over 208 shapes (bench/results/sweep_1d1d_h200.json).
+// 1D1D with D in f32, which may be accumulated to: where K is short, loading the old D is best for that (loads_source),
+// and a stage less leaves room. 136 columns fill waves that 128 do not: at 2112x4096x7168 four, which take 0.89 of
+// five. What is chosen takes 1.005 of the best over 208 shapes (bench/results/sweep_1d1d_h200.json).
 // clang-format off
 constexpr auto kRowF32Candidates = std::to_array<Candidate>({
     {{64, 64, 5, 1, 1, kAlone, 2}, {0.315, 0.242, 0.84, 0, 1.04}},
@@ -174,10 +174,10 @@ std::span<const GemmConfig> candidates(Kind kind) {
 
 GemmConfig for_row_scales(GemmConfig config) {
     // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major, in groups less than 1% (measured
-    // on an H200). Beside tiles of more than 208 columns runs have too few registers: 4% slower. Where each row of B
-    // has a scale, runs of both take longer than copies, but no longer where they go through registers anyway.
+    // on an H200). Beside tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B
+    // has a scale, vectors of both take longer than copies, but no longer where they go through registers anyway.
     const bool blocks = !config.row_b_scales() && !config.row_groups() && config.tile_n <= 208;
-    if (config.tile_m > 64 && (blocks || factors_by_wgmma(config))) config.scales = ScaleLayout::Rows;
+    if (config.tile_m > 64 && (blocks || tensor_core_scales(config))) config.scales = ScaleLayout::Rows;
     return config;
 }
 

@@ -68,7 +68,7 @@ std::string explain_command(const Problem& p) {
         if (value > 0) command += fmt::format(" {} {}", option, value);
     };
     add("--groups", p.groups);
-    add("--expected-rows", p.group_rows);
+    add("--expected-m", p.expected_m);
     add("--alignment", p.alignment);
     add("--k-groups", p.k_groups);
     if (p.k_groups == 0 && p.b_scales == ScaleBlocks::Rows) {  // which groups of K always have
@@ -107,7 +107,7 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
     ordered_json asked = {{"m", problem.m}, {"n", problem.n}, {"k", problem.k}};
     if (problem.groups > 0)
         asked.update(
-            {{"groups", problem.groups}, {"expected_rows", problem.group_rows}, {"alignment", problem.alignment}});
+            {{"groups", problem.groups}, {"expected_m", problem.expected_m}, {"alignment", problem.alignment}});
     if (problem.k_groups > 0) asked["k_groups"] = problem.k_groups;
     if (problem.k_groups == 0 && problem.b_scales == ScaleBlocks::Rows)
         asked.update({{"row_b_scales", true}, {"out_dtype", problem.output == Output::F32 ? "f32" : "bf16"}});

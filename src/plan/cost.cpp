@@ -37,12 +37,12 @@ constexpr double kSpread[] = {0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3};
 /// Part of the weights of groups with two tiles or more, one below the other, that is read from memory twice.
 constexpr double kReread = 0.3;
 
-/// The number of all tiles is normally distributed, then: places, in deviations, of four equal parts of what may be.
+/// Centres, in standard deviations, of four equally likely parts of a normal distribution: the number of tiles.
 constexpr double kQuarters[] = {-1.2, -0.4, 0.4, 1.2};
 
-double group_rows(const Problem& p) { return p.group_rows > 0 ? p.group_rows : static_cast<double>(p.m) / p.groups; }
+double expected_m(const Problem& p) { return p.expected_m > 0 ? p.expected_m : static_cast<double>(p.m) / p.groups; }
 
-/// Of a tile: groups of k-blocks share them evenly, as far as is known beforehand.
+/// K-blocks of a tile: groups of K share them evenly, as far as is known beforehand.
 uint32_t k_blocks_of_tile(const Problem& p) { return ceil_div(p.k_blocks(), max(1, p.k_groups)); }
 
 /// Tiles of CTAs, as far as their number is known beforehand.
@@ -59,12 +59,12 @@ Tiles tiles_of(const Problem& p, const GemmConfig& c) {
         return {.mean = static_cast<double>(raster(c, p.m, p.n).size()) * cluster_tiles_m(c) * cluster_tiles_n(c) *
                         max(1, p.k_groups)};
     // All together have M rows if no number is expected of each: then a group has the more, the less others have.
-    const bool total_known = p.group_rows == 0;
+    const bool total_known = p.expected_m == 0;
     const double apart = total_known ? std::sqrt(1 - 1.0 / p.groups) : 1;
     double below = 0, whole = 0;            // tiles of a group, one below the other
-    double strays = 0, squared_strays = 0;  // what is not known of their number
+    double strays = 0, squared_strays = 0;  // of their number, for its variance
     for (const double spread : kSpread) {
-        const double rows = std::max(1.0, group_rows(p) * (1 + (spread - 1) * apart));
+        const double rows = std::max(1.0, expected_m(p) * (1 + (spread - 1) * apart));
         const double full = std::floor(rows / c.tile_m), rest = rows - full * c.tile_m;
         const double used = std::ceil(rest / c.rows_per_warpgroup()) * c.rows_per_warpgroup() / c.tile_m;
         const double count = full + (rest > 0 ? 1 : 0);
@@ -85,10 +85,10 @@ Tiles tiles_of(const Problem& p, const GemmConfig& c) {
 /// Microseconds that memory takes for A, B and D, each once; but weights that a second tile of a group reads may have
 /// left L2 by then. A D that is added to is read and written, or L2 adds to it.
 double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
-    const double m = p.groups > 0 ? group_rows(p) * p.groups : p.m, n = p.n, k = p.k;
+    const double m = p.groups > 0 ? expected_m(p) * p.groups : p.m, n = p.n, k = p.k;
     const double reread = p.groups > 0 ? kReread * std::min(tiles.below - 1, 1.0) : 0;
     const double loaded = m * k + max(1, p.groups) * n * k * (1 + reread), elements = m * n * max(1, p.k_groups);
-    if (p.accumulate && !brings_d(c)) return loaded / d.hbm_bytes_per_us + elements * 4 / d.l2_adds_per_us;
+    if (p.accumulate && !loads_source(c)) return loaded / d.hbm_bytes_per_us + elements * 4 / d.l2_adds_per_us;
     return (loaded + elements * (p.accumulate ? 8 : c.output == Output::F32 ? 4 : 2)) / d.hbm_bytes_per_us;
 }
 
@@ -104,7 +104,7 @@ double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, 
     const Rates& r = rates(c);
     const double blocks = ceil_div(k_blocks_of_tile(p), c.k_splits()) * tiles.share, slots = ctas_at_once(p, d, c);
     const double alone = has_sm_budget(p, d) ? slots : ctas_that_fit(d, c, 1), l2 = l2_time(p, c);
-    const double tile = r.tile + (p.accumulate ? r.bring : 0);
+    const double tile = r.tile + (p.accumulate ? r.source : 0);
     const auto waves = [&](double ctas) {
         const double full = std::floor(ctas / slots), rest = ctas - full * slots;
         const auto wave = [&](double size) {
@@ -114,7 +114,8 @@ double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, 
     };
     if (tiles.deviation == 0) return waves(tiles.mean * c.k_splits()) / d.clock_ratio;
     double sum = 0;
-    for (const double place : kQuarters) sum += waves(std::max(tiles.least, tiles.mean + place * tiles.deviation));
+    for (const double quantile : kQuarters)
+        sum += waves(std::max(tiles.least, tiles.mean + quantile * tiles.deviation));
     return sum / std::size(kQuarters) / d.clock_ratio;
 }
 

@@ -30,7 +30,7 @@ struct Problem {
     Output output = Output::BF16;
     bool accumulate = false;  // D, in f32, is added to
     uint32_t groups = 0;      // of rows, each with a B of its own; 0: no grouped product
-    uint32_t group_rows = 0;  // of each group, as expected; 0: m / groups
+    uint32_t expected_m = 0;  // of each group, as expected; 0: m / groups
     uint32_t alignment = 0;   // a tile may not reach across a multiple of so many rows, if not 0
     uint32_t k_groups = 0;    // of k-blocks, each with a D of its own; 0: no such product
     constexpr bool operator==(const Problem&) const = default;
@@ -59,7 +59,7 @@ const DeviceSpec* find_device(std::string_view name);
 /// All kernels of a kind that the planner may choose, for scales of any layout.
 std::span<const GemmConfig> candidates(Kind kind = {});
 
-/// The same kernel for row-major scales; itself where the other one is as fast.
+/// The variant of a kernel for row-major scales; the kernel itself where that is as fast.
 GemmConfig for_row_scales(GemmConfig config);
 
 /// All kernels that a call can get: the contents of the pack.
@@ -69,11 +69,11 @@ std::vector<GemmConfig> kernels();
 struct Rates {
     double block;        // one k-block of a tile, with as many CTAs on the SM as the kernel allows
     double block_alone;  // the same for a CTA that has the SM to itself
-    double tile;         // what a tile takes beyond its k-blocks: first loads, last promotion, store, exchange
+    double tile;         // what a tile takes beyond its k-blocks: first loads, last promotion, store, reduction
     double spared = 0;   // part of the k-blocks' time that is spared where no warpgroup has rows of a tile, in groups
-    double bring = 0;    // what a tile takes longer where D is added to and brought for that (brings_d)
+    double source = 0;   // what a tile takes longer where D is added to and the old D is loaded (loads_source)
 };
-/// Of a candidate; throws Error(Internal) for any other configuration.
+/// Rates of a candidate; throws Error(Internal) for any other configuration.
 const Rates& rates(const GemmConfig& config);
 
 /// Short and stable, usable as a C identifier after a prefix: "m128n128s6w2_shareB2", "m128n128s6w2_rows",
@@ -97,7 +97,7 @@ Cost cost(const Problem& problem, const DeviceSpec& device, const GemmConfig& co
 /// Whether fewer SMs may be used than the device has.
 inline bool has_sm_budget(const Problem& p, const DeviceSpec& d) { return p.num_sms > 0 && p.num_sms < d.sms; }
 
-/// The same for a problem that may use all SMs and for one that does not say.
+/// One form for a problem that may use all SMs and one that does not say.
 inline Problem normalised(Problem problem, const DeviceSpec& device) {
     if (!has_sm_budget(problem, device)) problem.num_sms = 0;
     return problem;

@@ -32,8 +32,8 @@ constexpr Rule kRules[] = {
      [](const Problem&, const DeviceSpec& d, const GemmConfig& c) {
          return c.ctas_per_sm * (smem_plan(c).total + kReservedShared) <= d.smem_per_sm;
      }},
-    {"splits K finer than 128",
-     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return c.k_splits() * c.teams() <= p.k_blocks(); }},
+    {"splits K finer than 128", [](const Problem& p, const DeviceSpec&,
+                                   const GemmConfig& c) { return c.k_splits() * c.k_slices() <= p.k_blocks(); }},
     {"adds or scales in another way than kernels for other M, and results shall be batch-invariant",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          return !p.batch_invariant || arithmetic_of(c) == Arithmetic{};

@@ -78,7 +78,7 @@ TableEntry entry_of(const ordered_json& x) {
 }
 
 ordered_json json_of(const TableEntry& e) {
-    const auto& [m, n, k, batch_invariant, num_sms, b_scales, output, accumulate, groups, group_rows, alignment,
+    const auto& [m, n, k, batch_invariant, num_sms, b_scales, output, accumulate, groups, expected_m, alignment,
                  k_groups] = e.problem;
     ordered_json out = {{"shape", {m, n, k}}};
     if (batch_invariant) out["batch_invariant"] = true;
@@ -90,7 +90,7 @@ ordered_json json_of(const TableEntry& e) {
     return out;
 }
 
-std::string place_of(size_t index, const Problem& p) {
+std::string entry_name(size_t index, const Problem& p) {
     return fmt::format("entry {} ({}x{}x{})", index + 1, p.m, p.n, p.k);
 }
 
@@ -104,7 +104,7 @@ void read_entries(const ordered_json& list, std::vector<TableEntry>& entries) {
             throw std::domain_error(fmt::format("entry {}: {}", i + 1, wrong.what()));
         }
         if (std::ranges::find(entries, e.problem, &TableEntry::problem) != entries.end())
-            throw std::domain_error(place_of(i, e.problem) + " has a problem that an entry before it has");
+            throw std::domain_error(entry_name(i, e.problem) + " has a problem that an entry before it has");
         entries.push_back(std::move(e));
     }
 }
@@ -177,7 +177,7 @@ PlanTable load_table(const std::string& file, const DeviceSpec& device) {
         if (const std::string why = fault(table.entries[i], device); !why.empty())
             reject(file, fmt::format("{}: {}; the table is of version {}: run `finegemm tune` again, or remove the "
                                      "entry",
-                                     place_of(i, table.entries[i].problem), why, table.version));
+                                     entry_name(i, table.entries[i].problem), why, table.version));
     return table;
 }
 

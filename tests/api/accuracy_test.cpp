@@ -66,7 +66,7 @@ TEST(Accuracy, OfGroupsLooksAtRowsOfEachGroupAndAtNoOthers) {
         int64_t rows = 0;
         for (int64_t r = 0; r < p.rows(); ++r) {
             if (p.grouping.group_of(r) >= 0) ++rows;
-            else p.d.at(p.place(r), 0) = 0x7fc0;
+            else p.d.at(p.buffer_row(r), 0) = 0x7fc0;
         }
         const Accuracy right = accuracy_of(args, 4 * 1200);
         EXPECT_EQ(right.rows, rows);
@@ -76,7 +76,7 @@ TEST(Accuracy, OfGroupsLooksAtRowsOfEachGroupAndAtNoOthers) {
         EXPECT_GT(accuracy_of(args, 8).rows, 0);
         int64_t last = p.rows() - 1;
         while (p.grouping.group_of(last) < 0) --last;
-        p.d.at(p.place(last), 0) ^= 0x8000;
+        p.d.at(p.buffer_row(last), 0) ^= 0x8000;
         EXPECT_GT(accuracy_of(args, 4 * 1200).of_bound, 1) << static_cast<int>(form) << ", row " << last;
     }
 }

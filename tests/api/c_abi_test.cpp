@@ -227,7 +227,7 @@ TEST(CAbi, ChecksValuesAsTheContextOrTheCallWants) {
     EXPECT_EQ(c.run(lax.get()), FINEGEMM_INVALID_ARGUMENT);
 }
 
-/// Of a product that needs no more than these.
+/// The shape of a product that needs no more than these.
 finegemm_shape shape_of(int64_t m, int64_t n, int64_t k) {
     finegemm_shape shape{};
     shape.struct_size = sizeof shape;
@@ -276,10 +276,10 @@ TEST(CAbi, ExplainsAllThatACallMayAskFor) {
 
 TEST(CAbi, ExplainsGroups) {
     finegemm_shape shape = shape_of(8192, 4096, 7168);
-    shape.groups = 64, shape.expected_rows = 40, shape.alignment = 64, shape.num_sms = 100;
+    shape.groups = 64, shape.expected_m = 40, shape.alignment = 64, shape.num_sms = 100;
     const auto plan = account_of(shape);
-    const nlohmann::json asked = {{"m", 8192},           {"n", 4096},       {"k", 7168},     {"groups", 64},
-                                  {"expected_rows", 40}, {"alignment", 64}, {"num_sms", 100}};
+    const nlohmann::json asked = {{"m", 8192},        {"n", 4096},       {"k", 7168},     {"groups", 64},
+                                  {"expected_m", 40}, {"alignment", 64}, {"num_sms", 100}};
     EXPECT_EQ(plan["problem"], asked);
     EXPECT_EQ(plan["chosen"]["config"]["tile_m"], 64) << "no larger tile fits the alignment";
     shape.out_dtype = FINEGEMM_BF16;

@@ -254,12 +254,12 @@ Sentences explain_misuses() {
     spoiled("row_b_scales is 2", [](finegemm_shape& s) { s.row_b_scales = 2; });
     spoiled("out_dtype is f16", [](finegemm_shape& s) { s.row_b_scales = 1, s.out_dtype = FINEGEMM_F16; });
     spoiled("bf16 is added to", [](finegemm_shape& s) { s.row_b_scales = s.accumulate = 1; });
-    spoiled("expected_rows of no groups", [](finegemm_shape& s) { s.expected_rows = 20; });
+    spoiled("expected_m of no groups", [](finegemm_shape& s) { s.expected_m = 20; });
     spoiled("alignment of no groups", [](finegemm_shape& s) { s.alignment = 128; });
     spoiled("groups are -1", [](finegemm_shape& s) { s.groups = -1; });
     spoiled("groups are 1025", [](finegemm_shape& s) { s.groups = 1025; });
     spoiled("m of groups is 0", [](finegemm_shape& s) { s.groups = 4, s.m = 0; });
-    spoiled("expected_rows is -1", [](finegemm_shape& s) { s.groups = 4, s.expected_rows = -1; });
+    spoiled("expected_m is -1", [](finegemm_shape& s) { s.groups = 4, s.expected_m = -1; });
     spoiled("alignment is 32", [](finegemm_shape& s) { s.groups = 4, s.alignment = 32; });
     spoiled("groups have f32", [](finegemm_shape& s) { s.groups = 4, s.out_dtype = FINEGEMM_F32; });
     spoiled("groups are added to", [](finegemm_shape& s) { s.groups = 4, s.accumulate = 1; });

@@ -101,11 +101,11 @@ TEST(CheckGroups, ScalesOfRowsWithAGroupAreLookedAtAndNoOthers) {
         EXPECT_NO_THROW(cpu->check_groups(p.args(), {}));
         int64_t row = p.rows() - 1;
         while (p.grouping.group_of(row) < 0) --row;
-        p.sfa.at(p.place(row), 2) = -3;
-        const std::string place =
+        p.sfa.at(p.buffer_row(row), 2) = -3;
+        const std::string at =
             p.grouping.masked() ? fmt::format("{}, {}", row / 200, row % 200) : fmt::format("{}", row);
         const Error error = test::error_of([&] { cpu->check_groups(p.args(), {}); });
-        EXPECT_TRUE(test::contains(error, "sfa[" + place + ", 2] is -3: ")) << error.what();
+        EXPECT_TRUE(test::contains(error, "sfa[" + at + ", 2] is -3: ")) << error.what();
     }
 }
 

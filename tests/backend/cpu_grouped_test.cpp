@@ -25,7 +25,7 @@ void run(GroupedProblem& p, Numerics numerics, int threads = 2) {
 }
 
 std::vector<uint16_t> row_of(GroupedProblem& p, int64_t row) {
-    const uint16_t* from = &p.d.at(p.place(row), 0);
+    const uint16_t* from = &p.d.at(p.buffer_row(row), 0);
     return {from, from + p.n};
 }
 
@@ -66,14 +66,14 @@ TEST(CpuGrouped, KeepsTheBoundOfTheDefinition) {
                 for (int64_t c = 0; c < p.n; ++c) {
                     double exact = 0, absolute = 0;
                     for (int64_t k = 0; k < p.k; ++k) {
-                        const double a = float_of_e4m3(p.a.at(p.place(r), k));
+                        const double a = float_of_e4m3(p.a.at(p.buffer_row(r), k));
                         const double b = float_of_e4m3(p.b.at(g * p.b_pitch() + c, k));
                         const double sfb = p.sfb.at(g * (GroupedProblem::blocks(p.n) + p.gap) + c / 128, k / 128);
-                        const double scale = p.sfa.at(p.place(r), k / 128) * sfb;
+                        const double scale = p.sfa.at(p.buffer_row(r), k / 128) * sfb;
                         exact += a * b * scale;
                         absolute += std::max(std::abs(a), 0x1p-6) * std::max(std::abs(b), 0x1p-6) * scale;
                     }
-                    ASSERT_LE(std::abs(float_of_bf16(p.d.at(p.place(r), c)) - exact),
+                    ASSERT_LE(std::abs(float_of_bf16(p.d.at(p.buffer_row(r), c)) - exact),
                               error_bound(absolute, exact, GroupedProblem::blocks(p.k), numerics))
                         << "form " << static_cast<int>(form) << ", numerics " << static_cast<int>(numerics) << ", row "
                         << r << ", column " << c;
@@ -124,15 +124,15 @@ TEST(CpuGrouped, Takes1024Groups) {
 TEST(CpuGrouped, ReadsScalesInAnyLayoutAndStacksInAnyOrder) {
     GroupedProblem p({GroupForm::Masked, 3, 20, 128, {20, 3, 11}}, 136, 272, 9);
     run(p, Numerics::Exact);
-    // Rows of the three groups by turns, scales by columns.
+    // Rows of the three groups interleaved, scales by columns.
     std::vector<float> sfa(3 * 20 * 3);
     std::vector<uint8_t> a(3 * 20 * 272 + 16);
     std::vector<uint16_t> d(3 * 20 * 136 + 8);
     auto* a_data = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(a.data()) + 15) / 16 * 16);
     auto* d_data = reinterpret_cast<uint16_t*>((reinterpret_cast<uintptr_t>(d.data()) + 15) / 16 * 16);
     for (int64_t r = 0; r < 60; ++r) {
-        const int64_t turn = r % 20 * 3 + r / 20;
-        std::copy_n(&p.a.at(r, 0), 272, a_data + turn * 272);
+        const int64_t interleaved = r % 20 * 3 + r / 20;
+        std::copy_n(&p.a.at(r, 0), 272, a_data + interleaved * 272);
         for (int64_t c = 0; c < 3; ++c) sfa[static_cast<size_t>(r / 20 + c * 3 + r % 20 * 9)] = p.sfa.at(r, c);
     }
     GroupedGemmArgs args = p.args();

@@ -89,7 +89,7 @@ TEST(CpuKGrouped, TakesThePlannersKernelWithoutAName) {
         for (int64_t r = 0; r < 2 * 769; ++r)
             for (int64_t c = 0; c < 1024; ++c) ASSERT_EQ(float_bits(p.d.at(r, c)), float_bits(q.d.at(r, c)));
     }
-    EXPECT_EQ(arithmetic_of(chosen(false)), Arithmetic{.wgmma_factors = true});
+    EXPECT_EQ(arithmetic_of(chosen(false)), Arithmetic{.tensor_core_scales = true});
     EXPECT_EQ(arithmetic_of(chosen(true)), Arithmetic{});
 }
 
@@ -136,9 +136,9 @@ TEST(CpuKGrouped, WithoutAnyKAllGroupsAreWithoutK) {
 
 TEST(CpuKGrouped, TheOrderOfGroupsChangesNoBits) {
     KGroupedProblem p(40, 72, 1024, {0, 384, 512, 1024}, 1), q(40, 72, 1024, {0, 512, 640, 1024}, 2);
-    const std::vector<int64_t> place = {2, 1, 0};  // in q, of p's groups
+    const std::vector<int64_t> position = {2, 1, 0};  // in q, of p's groups
     for (int64_t g = 0; g < 3; ++g) {
-        const auto to = place[static_cast<size_t>(g)];
+        const auto to = position[static_cast<size_t>(g)];
         for (int64_t k = 0; k < p.length(g); ++k) {
             const int64_t from_k = p.begin(g) + k, to_k = q.begin(to) + k;
             for (int64_t r = 0; r < 40; ++r) q.a.at(r, to_k) = p.a.at(r, from_k);
@@ -152,7 +152,8 @@ TEST(CpuKGrouped, TheOrderOfGroupsChangesNoBits) {
     for (int64_t g = 0; g < 3; ++g)
         for (int64_t r = 0; r < 40; ++r)
             for (int64_t c = 0; c < 72; ++c)
-                ASSERT_EQ(p.d_at(g, r, c), q.d_at(place[static_cast<size_t>(g)], r, c)) << g << ": " << r << ", " << c;
+                ASSERT_EQ(p.d_at(g, r, c), q.d_at(position[static_cast<size_t>(g)], r, c))
+                    << g << ": " << r << ", " << c;
 }
 
 TEST(CpuKGrouped, HalvesOfAGroupMayBeAddedOneAfterTheOther) {

@@ -21,7 +21,7 @@ TEST_F(HopperCache, ACallThatWasMadeBeforeOnlyLaunches) {
     hopper->gemm(args, {});
     EXPECT_EQ(mock->calls,
               (std::vector<std::string>{"cuCtxGetCurrent", "cuCtxPushCurrent", "cuLaunchKernelEx", "cuCtxPopCurrent"}));
-    EXPECT_EQ(std::memcmp(&mock->launches[0].gemm, &mock->launches[1].gemm, sizeof(RunParams)), 0);
+    EXPECT_EQ(std::memcmp(&mock->launches[0].gemm, &mock->launches[1].gemm, sizeof(SegmentedParams)), 0);
 }
 
 TEST_F(HopperCache, AnyOtherPointerExtentOrStrideIsAnotherCall) {
@@ -88,7 +88,7 @@ TEST_F(HopperCache, TakesShapesWithoutEnd) {
     const auto hopper = backend();
     for (int64_t m = 1; m <= 9000; ++m) {
         GemmArgs args = operands(m, 512, 1024);
-        args.sfa.row_stride = 9;  // no runs: the kernel's name is the plan's
+        args.sfa.row_stride = 9;  // no whole vectors: the kernel's name is the plan's
         hopper->gemm(args, {});
         ASSERT_EQ(last_launch().gemm.m, static_cast<uint32_t>(m));
         const plan::Problem problem{static_cast<uint32_t>(m), 512, 1024};

@@ -28,11 +28,11 @@ GemmConfig planned(const GemmArgs& args, const char* device = "h200") {
 
 /// The variant of a kernel for the scales of these operands.
 GemmConfig variant(const GemmConfig& c, const GemmArgs& args) {
-    const auto has_runs = [&](const ConstMatrix& s) {
+    const auto has_vectors = [&](const ConstMatrix& s) {
         const ScaleView view{static_cast<const float*>(s.data), s.row_stride, s.col_stride};
-        return has_scale_runs(view, static_cast<uint32_t>(s.cols), c.k_splits());
+        return has_scale_vectors(view, static_cast<uint32_t>(s.cols), c.k_splits());
     };
-    return has_runs(args.sfa) && (!c.row_b_scales() || has_runs(args.sfb)) ? plan::for_row_scales(c) : c;
+    return has_vectors(args.sfa) && (!c.row_b_scales() || has_vectors(args.sfb)) ? plan::for_row_scales(c) : c;
 }
 
 int swizzle_code(Swizzle s) { return s == Swizzle::B128 ? 3 : s == Swizzle::B64 ? 2 : s == Swizzle::B32 ? 1 : 0; }
@@ -54,28 +54,29 @@ class HopperGemm : public test::HopperTest {};
 void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const GemmConfig& kernel) {
     const GemmConfig c = variant(kernel, args);
     const auto m = static_cast<uint32_t>(args.d.rows), n = static_cast<uint32_t>(args.d.cols);
-    const RunParams& p = launch.gemm;
+    const SegmentedParams& p = launch.gemm;
     EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
     EXPECT_EQ(launch.block, c.threads());
     EXPECT_EQ(launch.cluster, c.cluster);
     EXPECT_EQ(launch.smem_bytes, smem_plan(c).total);
     const uint32_t tiles = raster(c, m, n).size(), resident = c.cluster > 1 ? 60u : 2 * 132;
-    const bool one_tile_each = c.cluster_use == ClusterUse::SplitK || c.teams() > 1;
+    const bool one_tile_each = c.cluster_use == ClusterUse::SplitK || c.k_slices() > 1;
     EXPECT_EQ(launch.grid, c.cluster * (one_tile_each ? tiles : std::min(tiles, resident)));
     // Where no tile is whole, there is no map for one.
     const TmaBox a_whole = m < c.tile_m && c.a_sharers() == 1 ? a_boxes(c, m).last : a_boxes(c, m).whole;
-    const TmaBox b_whole = n < run_cols(c, 0) && c.b_sharers() == 1 ? b_boxes(c, n).last : b_boxes(c, n).whole;
+    const TmaBox b_whole = n < segment_cols(c, 0) && c.b_sharers() == 1 ? b_boxes(c, n).last : b_boxes(c, n).whole;
     EXPECT_EQ(mock::description_of(p.a.whole), described(args.a, args.a.row_stride, a_whole));
     EXPECT_EQ(mock::description_of(p.a.last), described(args.a, args.a.row_stride, a_boxes(c, m).last));
     EXPECT_EQ(mock::description_of(p.b.whole), described(args.b, args.b.row_stride, b_whole));
     EXPECT_EQ(mock::description_of(p.b.last), described(args.b, args.b.row_stride, b_boxes(c, n).last));
-    for (uint32_t run = 1; run < runs(c); ++run) {
-        EXPECT_EQ(mock::description_of(p.b_runs[run - 1]), described(args.b, args.b.row_stride, b_run_box(c, run)));
+    for (uint32_t segment = 1; segment < n_segments(c); ++segment) {
+        EXPECT_EQ(mock::description_of(p.b_segments[segment - 1]),
+                  described(args.b, args.b.row_stride, b_segment_box(c, segment)));
     }
-    for (uint32_t width = 0; width < kBoxWidths; ++width) {
-        const bool stored_by = stages_tiles(c) && boxes_of_width(c, width) > 0;
-        const mock::Description of_d = described(args.d, args.d.row_stride, box_for_d(width));
-        EXPECT_EQ(mock::description_of(p.d[width]), stored_by ? of_d : mock::Description{}) << box_width(width);
+    for (uint32_t width = 0; width < kPanelWidths; ++width) {
+        const bool stored_by = uses_tma_store(c) && panels_of_width(c, width) > 0;
+        const mock::Description of_d = described(args.d, args.d.row_stride, d_box(width));
+        EXPECT_EQ(mock::description_of(p.d[width]), stored_by ? of_d : mock::Description{}) << panel_width(width);
     }
     EXPECT_EQ(p.sfa.data, args.sfa.data);
     EXPECT_EQ(p.sfa.mn_stride, args.sfa.row_stride);
@@ -122,7 +123,7 @@ TEST_F(HopperGemm, LaunchesEveryKernelByName) {
     }
 }
 
-TEST_F(HopperGemm, RowMajorScalesInWholeRunsGetTheKernelForThem) {
+TEST_F(HopperGemm, RowMajorScalesInWholeVectorsGetTheKernelForThem) {
     const auto hopper = backend();
     const auto entry = [&](const GemmArgs& args, const char* config) {
         hopper->gemm(args, {.config = config});
@@ -140,9 +141,9 @@ TEST_F(HopperGemm, RowMajorScalesInWholeRunsGetTheKernelForThem) {
     for (const GemmArgs& args : {mn_major, odd_stride, odd_address, operands(512, 1024, 2048 + 128)})
         EXPECT_EQ(entry(args, "m128n128s6w2"), "finegemm_m128n128s6w2");
     EXPECT_EQ(entry(operands(512, 1024, 512 * 3), "m128n32s8w2_splitK4"), "finegemm_m128n32s8w2_splitK4")
-        << "a fourth of K begins inside of a run";
+        << "a fourth of K begins inside of a vector";
     EXPECT_EQ(entry(operands(512, 1024, 512 * 4), "m128n32s8w2_splitK4"), "finegemm_m128n32s8w2_splitK4_rows");
-    EXPECT_EQ(entry(operands(512, 1024, 2048), "m128n224s4w2"), "finegemm_m128n224s4w2") << "no registers for runs";
+    EXPECT_EQ(entry(operands(512, 1024, 2048), "m128n224s4w2"), "finegemm_m128n224s4w2") << "no registers for vectors";
 }
 
 TEST_F(HopperGemm, AKernelForRowMajorScalesCannotBeNamedEvenWhenItIsLoaded) {

@@ -32,33 +32,33 @@ GroupedGemmArgs operands(int64_t m, int64_t n, int64_t k, int64_t groups) {
 
 TEST_F(HopperGrouped, LaunchesEveryKernelByName) {
     const auto hopper = backend();
-    uint32_t stored_by_boxes = 0;
+    uint32_t stored_by_tma = 0;
     for (const GemmConfig& c : plan::candidates(kKind)) {
         SCOPED_TRACE(plan::name_of(c));
         hopper->grouped_gemm(operands(1000, 1032, 2176, 5), {.config = plan::name_of(c)});
         const mock::Launch& launch = last_launch();
         EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
         EXPECT_EQ(launch.smem_bytes, smem_plan(c).total);
-        const RunParams& p = launch.gemm;
+        const SegmentedParams& p = launch.gemm;
         EXPECT_EQ(p.raster, raster_of_columns(c, 1032));
         EXPECT_EQ(mock::description_of(p.a.whole).box_rows, c.tile_m / c.a_sharers());
         EXPECT_EQ(mock::description_of(p.b.last).box_rows, b_rows_of_last(c, 1032));
-        for (uint32_t width = 0; width < kBoxWidths; ++width) {
-            const bool stored = stages_tiles(c) && boxes_of_width(c, width) > 0;
+        for (uint32_t width = 0; width < kPanelWidths; ++width) {
+            const bool stored = uses_tma_store(c) && panels_of_width(c, width) > 0;
             const mock::Description d = mock::description_of(p.d[width]);
-            EXPECT_EQ(d.box_cols, stored ? box_width(width) : 0u);
+            EXPECT_EQ(d.box_cols, stored ? panel_width(width) : 0u);
             EXPECT_EQ(d.rows, stored ? 1000u : 0u);
-            stored_by_boxes += stored;
+            stored_by_tma += stored;
         }
     }
-    EXPECT_GT(stored_by_boxes, 0u);
+    EXPECT_GT(stored_by_tma, 0u);
 }
 
 TEST_F(HopperGrouped, TellsKernelsWhatIsExpectedOfAGroup) {
     const auto hopper = backend();
     GroupedGemmArgs args = operands(1000, 1032, 2176, 5);
     const auto tiles_below = [&](int64_t rows) {
-        args.groups.expected_rows = rows;
+        args.groups.expected_m = rows;
         hopper->grouped_gemm(args, {.config = "m128n128s6w2_grouped"});
         return last_launch().grouped.expected.tiles_below;
     };

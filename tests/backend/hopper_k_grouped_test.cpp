@@ -73,13 +73,13 @@ TEST_F(HopperKGrouped, BatchInvariantCallsTakeNoFactorsFromTensorCores) {
         return arithmetic_of(plan::config_named(last_launch().entry.substr(std::strlen("finegemm_"))));
     };
     const auto usual = backend();
-    EXPECT_EQ(launched(*usual, {}), Arithmetic{.wgmma_factors = true});
+    EXPECT_EQ(launched(*usual, {}), Arithmetic{.tensor_core_scales = true});
     EXPECT_EQ(launched(*usual, true), Arithmetic{});
     Options options = backend_options();
     options.batch_invariant = true;
     const auto invariant = make_hopper_backend(options, 0, test::fake_kernel);
     EXPECT_EQ(launched(*invariant, {}), Arithmetic{});
-    EXPECT_EQ(launched(*invariant, false), Arithmetic{.wgmma_factors = true});
+    EXPECT_EQ(launched(*invariant, false), Arithmetic{.tensor_core_scales = true});
 }
 
 TEST_F(HopperKGrouped, RowMajorScalesTakeTheVariantForThem) {
@@ -114,7 +114,7 @@ TEST_F(HopperKGrouped, CallsThatDifferAreNotMistakenForOneAnother) {
     EXPECT_EQ(last_launch().k_grouped.groups.offsets, args.offsets);
 }
 
-/// Of so many groups, the second of which is empty; on the host.
+/// Offsets of so many groups, the second of which is empty; on the host.
 std::vector<int32_t> host_offsets(int64_t groups) {
     std::vector<int32_t> offsets{0, 256, 256};
     while (static_cast<int64_t>(offsets.size()) <= groups) offsets.push_back(offsets.back() + 128);

@@ -53,23 +53,23 @@ float block(Problem& p, int64_t r, int64_t c, int64_t kb) {
     return static_cast<float>(sum);
 }
 
-/// The sum for an element of D: promotion block by block, each team of each rank of a split for itself, then the teams,
-/// then the ranks in order.
+/// The sum for an element of D: promotion block by block, each k-slice of each rank of a split for itself, then the
+/// k-slices, then the ranks in order.
 float element_sum(Problem& p, int64_t r, int64_t c, Arithmetic of = {}) {
     const auto blocks = static_cast<uint32_t>(Problem::blocks(p.k));
     float total = 0;
     for (uint32_t rank = 0; rank < of.splits; ++rank) {
         float of_rank = 0;
-        for (uint32_t team = 0; team < of.teams; ++team) {
+        for (uint32_t k_slice = 0; k_slice < of.k_slices; ++k_slice) {
             float sum = 0;
             const uint32_t begin = blocks * rank / of.splits, end = blocks * (rank + 1) / of.splits;
-            for (uint32_t kb = begin + team; kb < end; kb += of.teams) {
+            for (uint32_t kb = begin + k_slice; kb < end; kb += of.k_slices) {
                 const float sfa = p.sfa_at(r, kb), sfb = p.sfb_at(c, kb);
                 const float scale =
-                    of.wgmma_factors ? wgmma_factor(factor_operand(sfa), factor_operand(sfb)) : sfa * sfb;
+                    of.tensor_core_scales ? wgmma_factor(factor_operand(sfa), factor_operand(sfb)) : sfa * sfb;
                 sum = std::fma(block(p, r, c, kb), scale, sum);
             }
-            of_rank = team == 0 ? sum : of_rank + sum;
+            of_rank = k_slice == 0 ? sum : of_rank + sum;
         }
         total = rank == 0 ? of_rank : total + of_rank;
     }
@@ -216,9 +216,9 @@ struct Shape {
 };
 
 TEST(HopperModel, IsTheStatedOneForAnyShapeCodesAndOrder) {
-    for (const Arithmetic of : {Arithmetic{}, {.splits = 3}, {.splits = 4}, {.teams = 2}}) {
+    for (const Arithmetic of : {Arithmetic{}, {.splits = 3}, {.splits = 4}, {.k_slices = 2}}) {
         const std::string kernel = kernel_with(of);
-        ASSERT_FALSE(kernel.empty()) << "no candidate has " << of.splits << " splits, " << of.teams << " teams";
+        ASSERT_FALSE(kernel.empty()) << "no candidate has " << of.splits << " splits, " << of.k_slices << " k-slices";
         for (const Shape s : {Shape{1, 8, 528}, Shape{5, 136, 640}, Shape{254, 8, 512}, Shape{19, 40, 1040}}) {
             Problem p(s.m, s.n, s.k, 11, of.splits == 4, 16);
             if (s.k % 128 != 0) test::fill_with_any_codes(p, 12);
@@ -234,7 +234,7 @@ TEST(HopperModel, MultipliesScalesAsTheKernelDoes) {
     int64_t differing = 0;
     for (const bool wgmma : {false, true}) {
         const plan::Kind kind{.b_scales = ScaleBlocks::Rows, .output = Output::F32};
-        const Arithmetic of{.wgmma_factors = wgmma};
+        const Arithmetic of{.tensor_core_scales = wgmma};
         const std::string kernel = kernel_with(of, kind);
         ASSERT_FALSE(kernel.empty());
         for (const Shape s : {Shape{1, 8, 528}, Shape{5, 136, 640}, Shape{254, 8, 256}}) {
@@ -272,7 +272,7 @@ TEST(HopperModel, AddsTheRanksOfASplitInOrder) {
     };
     EXPECT_EQ(sum({}), 0);
     EXPECT_EQ(sum({.splits = 3}), 0x1.8p-23f) << "(1 + 2^-24) + (2^-24 + 2^-24) + (2^-24 - 1)";
-    EXPECT_EQ(sum({.teams = 2}), 0x1p-23f) << "(1 + 2^-24 + 2^-24) + (2^-24 + 2^-24 - 1)";
+    EXPECT_EQ(sum({.k_slices = 2}), 0x1p-23f) << "(1 + 2^-24 + 2^-24) + (2^-24 + 2^-24 - 1)";
 }
 
 TEST(HopperModel, MakesZeroOfZeroProducts) {
@@ -297,7 +297,7 @@ TEST(HopperModel, TakesThePlannersOrderWithoutAName) {
     const plan::Choice taken = plan::choose({16, 64, 4096}, *plan::find_device("h200"));
     const plan::Problem problem = problem_of(p.args(), {});
     EXPECT_EQ(arithmetic_of(problem, ""), arithmetic_of(taken.config));
-    const Arithmetic other{.teams = 2};
+    const Arithmetic other{.k_slices = 2};
     ASSERT_NE(arithmetic_of(taken.config), other);
     EXPECT_EQ(arithmetic_of(problem, kernel_with(other)), other);
     EXPECT_EQ(arithmetic_of(problem, "m256n128s4w2"), Arithmetic{}) << "these may be some rows of a product";

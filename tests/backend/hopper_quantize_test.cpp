@@ -49,7 +49,7 @@ TEST_F(HopperQuantize, PassesMatricesAndOptionsOn) {
     EXPECT_EQ(run(ScaleShape::Rows, DType::BF16, 300, 4112).quantize.power_of_two, 0u);
 }
 
-TEST_F(HopperQuantize, HasAWarpForEachRunOfBlocksAndACtaForEachSquareUpToALimit) {
+TEST_F(HopperQuantize, HasAWarpForConsecutiveBlocksAndACtaForEachSquareUpToALimit) {
     EXPECT_EQ(run(ScaleShape::Blocks, DType::BF16, 129, 4112).grid, 2u * 33);
     EXPECT_EQ(run(ScaleShape::Rows, DType::BF16, 17, 1024).grid,
               3u);  // a warp takes eight blocks of bf16, a CTA has eight

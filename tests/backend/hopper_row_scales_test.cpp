@@ -68,11 +68,11 @@ TEST_F(HopperRowScales, RowMajorOnesOfBothOperandsTakeTheVariantForThem) {
         return last_launch().entry;
     };
     const GemmArgs row_major = operands(512, 1024, 2048);
-    GemmArgs mn_major = row_major, odd_base = row_major, short_run = operands(512, 1024, 2176);
+    GemmArgs mn_major = row_major, odd_base = row_major, short_vector = operands(512, 1024, 2176);
     mn_major.sfb.row_stride = 1, mn_major.sfb.col_stride = 1024;
     odd_base.sfb.data = static_cast<const float*>(odd_base.sfb.data) + 1;
     EXPECT_EQ(launched(row_major, "m128n128s5w2_1d1d_f32"), "finegemm_m128n128s5w2_1d1d_f32_rows");
-    for (const GemmArgs& args : {mn_major, odd_base, short_run})
+    for (const GemmArgs& args : {mn_major, odd_base, short_vector})
         EXPECT_EQ(launched(args, "m128n128s5w2_1d1d_f32"), "finegemm_m128n128s5w2_1d1d_f32");
     EXPECT_EQ(launched(row_major, "m128n192s4w2_1d1d_f32"), "finegemm_m128n192s4w2_1d1d_f32") << "it has none";
 }
@@ -85,9 +85,9 @@ TEST_F(HopperRowScales, AddsToDOnlyWhenAsked) {
     }
 }
 
-TEST_F(HopperRowScales, WhatDHasIsBroughtWhereKIsShortAndItIsAddedTo) {
+TEST_F(HopperRowScales, TheOldDIsLoadedWhereKIsShortAndItIsAddedTo) {
     const auto hopper = backend();
-    const GemmArgs args = operands(8192, 4096, 640);  // five k-blocks: no runs of scales
+    const GemmArgs args = operands(8192, 4096, 640);  // five k-blocks: no whole vectors of scales
     const auto launched = [&](const GemmOptions& options) {
         hopper->gemm(args, options);
         return last_launch().entry;

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include <finegemm/core/scale_parts.h>
+#include <finegemm/core/split_scale.h>
 
 #include "backend/cpu_gemm.h"
 
@@ -21,8 +21,8 @@ double truncated(double x, int unit) { return std::ldexp(std::trunc(std::ldexp(x
 
 /// One wgmma of bf16 numbers, as docs/numerics.md states it for factors.
 float factor(float sfa, float sfb) {
-    const FactorRow a = factor_row_of_a(sfa), b = factor_row_of_b(sfb);
-    const auto numbers = [](const FactorRow& row) {
+    const SplitScale a = split_scale_of_a(sfa), b = split_scale_of_b(sfb);
+    const auto numbers = [](const SplitScale& row) {
         std::vector<float> x;
         for (const uint32_t word : row.word)
             for (const uint32_t bits : {word << 16, word >> 16 << 16}) x.push_back(float_of_bits(bits));

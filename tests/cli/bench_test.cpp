@@ -29,7 +29,7 @@ const std::string kPeers = "bench --repeats 2 --peers --cublaslt '" FINEGEMM_MOC
     if (finegemm("bench --shapes 8x16x128 --repeats 1", kMachine).err.find("no NVRTC") != std::string::npos) \
     GTEST_SKIP() << "this build has no pack and finds no NVRTC: a mock GPU gets no kernels"
 
-/// Which kernel it is depends on the planner.
+/// The text with KERNEL for each kernel's name, which depends on the planner.
 std::string without_kernels(std::string text) {
     for (size_t at = 0; (at = text.find("  m64", at)) != std::string::npos;)
         text.replace(at, text.find('\n', at) - at, "  KERNEL");

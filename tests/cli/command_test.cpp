@@ -120,7 +120,7 @@ TEST(Errors, AreOneSentenceOnStderrAndAnExitCode) {
         {"explain 1 12 16", 2, "multiple of 8"},
         {"explain 1 16 16 --device b200", 2, "b200"},
         {"explain 1 16 16 --groups 0", 2, "groups: is 0, must be from 1 to 1024"},
-        {"explain 1 16 16 --expected-rows 5", 2, "--groups"},
+        {"explain 1 16 16 --expected-m 5", 2, "--groups"},
         {"explain 1 16 144 --k-groups 2", 2, "K: is 144, must be a multiple of 128"},
         {"explain 1 16 128 --k-groups 2 --groups 2", 2, "excludes"},
         {"explain 1 16 128 --k-groups 2 --row-b-scales", 2, "excludes"},

@@ -19,7 +19,7 @@ TEST(Explain, IsAsRecorded) {
 }
 
 TEST(Explain, OfGroupsIsAsRecorded) {
-    const Ran ran = finegemm("explain 8192 4096 7168 --groups 64 --alignment 128 --expected-rows 40");
+    const Ran ran = finegemm("explain 8192 4096 7168 --groups 64 --alignment 128 --expected-m 40");
     EXPECT_EQ(ran.code, 0) << ran.err;
     expect_golden("explain_grouped", ran.out);
 }

@@ -95,7 +95,7 @@ TEST(RunGroups, JsonHasTheFiguresOfEveryForm) {
         const json out = json::parse(ran.out);
         EXPECT_EQ(out.at("shape"), json({99, 40, 144}));
         EXPECT_EQ(out.at("form"), form);
-        EXPECT_EQ(out.at("group_rows"), json(ragged_sizes(99, 7, 1)));
+        EXPECT_EQ(out.at("group_sizes"), json(ragged_sizes(99, 7, 1)));
         EXPECT_TRUE(out.at("right").get<bool>());
         EXPECT_EQ(out.at("error").at("rows"), 99);
         EXPECT_NEAR(out.at("tflop_per_s").get<double>() * out.at("us").get<double>(), 2e-6 * 99 * 40 * 144, 1e-9);

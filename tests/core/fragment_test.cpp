@@ -34,12 +34,12 @@ TEST(Fragment, IsThatOfThePtxManual) {
     static_assert(wgmma_accumulator(32, 0) == RowCol{16, 0} && wgmma_accumulator(127, 7) == RowCol{63, 15});
 }
 
-/// One warp's slab in shared memory, 16-bit elements.
-struct Slab {
+/// One warp's strip in shared memory, 16-bit elements.
+struct Strip {
     GemmConfig config;
     std::vector<int> elements;
 
-    explicit Slab(const GemmConfig& c) : config(c), elements(16 * slab_pitch(c) / 2, -1) {}
+    explicit Strip(const GemmConfig& c) : config(c), elements(16 * strip_pitch(c) / 2, -1) {}
 
     /// stmatrix.x4. PTX ISA: lane 8 * i + r gives the address of row r of matrix i; of matrix i, lane l holds row
     /// l / 4, columns l % 4 * 2 and the next, in its register i.
@@ -47,7 +47,7 @@ struct Slab {
     void stmatrix_x4(uint32_t pair, const Register& reg) {
         for (uint32_t matrix = 0; matrix < 4; ++matrix)
             for (uint32_t lane = 0; lane < 32; ++lane) {
-                const uint32_t address = slab_offset(config, stmatrix_piece(matrix * 8 + lane / 4, pair));
+                const uint32_t address = strip_offset(config, stmatrix_piece(matrix * 8 + lane / 4, pair));
                 for (uint32_t half = 0; half < 2; ++half)
                     elements.at(address / 2 + lane % 4 * 2 + half) = reg(lane, matrix * 2 + half);
             }
@@ -58,16 +58,16 @@ TEST(Fragment, AWarpsStagedTileIsReadBackRowByRow) {
     for (const GemmConfig& c : test::kConfigs) {
         if (c.output == Output::F32) continue;
         SCOPED_TRACE(test::describe(c));
-        Slab slab(c);
-        const auto element = [&](RowCol at) { return static_cast<int>(at.row * slab_cols(c) + at.col); };
-        for (uint32_t pair = 0; pair < slab_cols(c) / 16; ++pair)
-            slab.stmatrix_x4(
+        Strip strip(c);
+        const auto element = [&](RowCol at) { return static_cast<int>(at.row * strip_cols(c) + at.col); };
+        for (uint32_t pair = 0; pair < strip_cols(c) / 16; ++pair)
+            strip.stmatrix_x4(
                 pair, [&](uint32_t lane, uint32_t reg) { return element(wgmma_accumulator(lane, pair * 8 + reg)); });
-        for (uint32_t i = 0; i < slab_cols(c) / 16; ++i)
+        for (uint32_t i = 0; i < strip_cols(c) / 16; ++i)
             for (uint32_t lane = 0; lane < 32; ++lane) {
-                const RowCol piece = slab_piece(c, slab_cols(c), lane, i);
+                const RowCol piece = strip_piece(c, strip_cols(c), lane, i);
                 for (uint32_t e = 0; e < 8; ++e)
-                    ASSERT_EQ(slab.elements[slab_offset(c, piece) / 2 + e], element({piece.row, piece.col + e}))
+                    ASSERT_EQ(strip.elements[strip_offset(c, piece) / 2 + e], element({piece.row, piece.col + e}))
                         << piece.row << ", " << piece.col;
             }
     }
@@ -76,20 +76,20 @@ TEST(Fragment, AWarpsStagedTileIsReadBackRowByRow) {
 TEST(Fragment, AWarpsStagedFloatsAreReadBackRowByRow) {
     for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 16) {
         const GemmConfig c{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
-        std::vector<int> slab(16 * slab_pitch(c) / 4, -1);
-        const auto element = [&](RowCol at) { return static_cast<int>(at.row * slab_cols(c) + at.col); };
-        for (uint32_t reg = 0; reg < slab_cols(c) / 2; ++reg)
+        std::vector<int> strip(16 * strip_pitch(c) / 4, -1);
+        const auto element = [&](RowCol at) { return static_cast<int>(at.row * strip_cols(c) + at.col); };
+        for (uint32_t reg = 0; reg < strip_cols(c) / 2; ++reg)
             for (uint32_t lane = 0; lane < 32; ++lane) {
                 const RowCol at = wgmma_accumulator(lane, reg);
-                slab.at(slab_offset(c, at) / 4) = element(at);
+                strip.at(strip_offset(c, at) / 4) = element(at);
             }
-        for (uint32_t i = 0; i < slab_pieces(c, slab_cols(c)); ++i)
+        for (uint32_t i = 0; i < strip_pieces(c, strip_cols(c)); ++i)
             for (uint32_t lane = 0; lane < 32; ++lane) {
-                const RowCol piece = slab_piece(c, slab_cols(c), lane, i);
-                const RowCol first = slab_piece(c, slab_cols(c), lane, 0), step = slab_piece(c, slab_cols(c), 0, 1);
+                const RowCol piece = strip_piece(c, strip_cols(c), lane, i);
+                const RowCol first = strip_piece(c, strip_cols(c), lane, 0), step = strip_piece(c, strip_cols(c), 0, 1);
                 EXPECT_EQ(piece, (RowCol{first.row + i * step.row, first.col})) << "a lane keeps to its columns";
                 for (uint32_t e = 0; e < 4; ++e)
-                    ASSERT_EQ(slab[slab_offset(c, piece) / 4 + e], element({piece.row, piece.col + e}))
+                    ASSERT_EQ(strip[strip_offset(c, piece) / 4 + e], element({piece.row, piece.col + e}))
                         << tile_n << ": " << piece.row << ", " << piece.col;
             }
     }
@@ -97,11 +97,11 @@ TEST(Fragment, AWarpsStagedFloatsAreReadBackRowByRow) {
 
 TEST(Fragment, StmatrixHitsEachBankOnce) {
     for (const GemmConfig& c : test::kConfigs)
-        for (uint32_t pair = 0; c.output == Output::BF16 && pair < slab_cols(c) / 16; ++pair)
+        for (uint32_t pair = 0; c.output == Output::BF16 && pair < strip_cols(c) / 16; ++pair)
             for (uint32_t matrix = 0; matrix < 4; ++matrix) {
                 std::set<uint32_t> groups;
                 for (uint32_t row = 0; row < 8; ++row)
-                    groups.insert(slab_offset(c, stmatrix_piece(matrix * 8 + row, pair)) / 16 % 8);
+                    groups.insert(strip_offset(c, stmatrix_piece(matrix * 8 + row, pair)) / 16 % 8);
                 EXPECT_EQ(groups.size(), 8u) << test::describe(c) << ", pair " << pair << ", matrix " << matrix;
             }
 }

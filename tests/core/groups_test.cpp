@@ -12,7 +12,7 @@ namespace {
 
 std::vector<RowRange> ranges(const GroupLayout& layout) {
     std::vector<RowRange> all;
-    for (uint32_t i = 0; i < layout.segments(); ++i) all.push_back(layout.segment(i));
+    for (uint32_t i = 0; i < layout.spans(); ++i) all.push_back(layout.span(i));
     return all;
 }
 

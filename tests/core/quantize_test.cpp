@@ -21,7 +21,7 @@ struct Shape {
 constexpr Shape kShapes[] = {{1, 16},   {1, 128},  {5, 144},  {130, 272}, {128, 128},
                              {3, 1024}, {2, 1040}, {7, 7168}, {257, 2112}};
 
-/// Calls visit(place) for each vector that lies in the matrix, as the kernels do.
+/// Calls visit(position) for each vector that lies in the matrix, as the kernels do.
 template <typename Visit>
 void for_each_vector(const QuantizeConfig& c, Shape s, const Visit& visit) {
     for (uint64_t task = 0; task < quantize_tasks(c, s.rows, s.cols); ++task) {
@@ -71,9 +71,9 @@ TEST(QuantizeWork, NeighbouringLanesReadNeighbouringBytes) {
 
 TEST(QuantizeWork, CountsAndOriginsAreRightBeyondThirtyTwoBits) {
     const QuantizeConfig rows{QuantizeInput::BF16, false};
-    const uint32_t m = 1u << 30, k = 16384, run = rows.warp_blocks() * kScaleBlock;
-    EXPECT_EQ(quantize_tasks(rows, m, k), static_cast<uint64_t>(m) * (k / run));
-    EXPECT_EQ(quantize_origin(rows, k, quantize_tasks(rows, m, k) - 1), (RowCol{m - 1, k - run}));
+    const uint32_t m = 1u << 30, k = 16384, cols = rows.warp_blocks() * kScaleBlock;
+    EXPECT_EQ(quantize_tasks(rows, m, k), static_cast<uint64_t>(m) * (k / cols));
+    EXPECT_EQ(quantize_origin(rows, k, quantize_tasks(rows, m, k) - 1), (RowCol{m - 1, k - cols}));
     const QuantizeConfig blocks{QuantizeInput::BF16, true};
     EXPECT_EQ(quantize_origin(blocks, k, quantize_tasks(blocks, m, k) - 1), (RowCol{m - 128, k - 128}));
 }

@@ -45,11 +45,12 @@ TEST(RegisterPlan, TensorCoresMultiplyScalesWhereFactorsFit) {
         c.b_scales = ScaleBlocks::Rows;
         return c;
     };
-    static_assert(factors_by_wgmma(kWith({.tile_m = 128, .tile_n = 128, .math_warpgroups = 2})));
-    static_assert(!factors_by_wgmma({.tile_m = 128, .tile_n = 128, .math_warpgroups = 2}), "few scales");
-    static_assert(!factors_by_wgmma(kWith({.tile_m = 128, .tile_n = 192, .math_warpgroups = 2})), "no registers");
-    static_assert(!factors_by_wgmma(kWith({.tile_m = 256, .tile_n = 128, .math_warpgroups = 2})), "two stacked WGMMAs");
-    static_assert(!factors_by_wgmma(kWith({.tile_m = 128, .tile_n = 64, .math_warpgroups = 2})), "narrow");
+    static_assert(tensor_core_scales(kWith({.tile_m = 128, .tile_n = 128, .math_warpgroups = 2})));
+    static_assert(!tensor_core_scales({.tile_m = 128, .tile_n = 128, .math_warpgroups = 2}), "few scales");
+    static_assert(!tensor_core_scales(kWith({.tile_m = 128, .tile_n = 192, .math_warpgroups = 2})), "no registers");
+    static_assert(!tensor_core_scales(kWith({.tile_m = 256, .tile_n = 128, .math_warpgroups = 2})),
+                  "two stacked WGMMAs");
+    static_assert(!tensor_core_scales(kWith({.tile_m = 128, .tile_n = 64, .math_warpgroups = 2})), "narrow");
 }
 
 TEST(RegisterPlan, TwoBlocksAreInFlightWhereTheyFit) {

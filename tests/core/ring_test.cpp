@@ -56,7 +56,7 @@ TEST(RingCursor, AFreshRingIsEmpty) {
 TEST(Mbarrier, APhaseEndsWhenAllHaveArrivedAndAllBytesAreThere) {
     test::Mbarrier barrier;
     barrier.init(2);
-    barrier.receive(3);  // by a neighbour, before they are announced here
+    barrier.receive(3);  // by a neighbour, before they are expected here
     EXPECT_FALSE(barrier.passed(0));
     barrier.arrive(5);
     barrier.arrive();
@@ -81,11 +81,11 @@ TEST(Ring, FinishesInEveryOrderOfSteps) {
 
 /// How often each outcome comes with other rules than the kernel's.
 template <GemmConfig C>
-std::array<int, 4> outcomes(int full, int empty, uint32_t run = scale_run(C)) {
+std::array<int, 4> outcomes(int full, int empty, uint32_t vector = scale_vector_blocks(C)) {
     std::array<int, 4> seen{};
     for (uint32_t seed = 0; seed < 60; ++seed) {
         const typename RingModel<C>::Rules rules{full_arrivals(C) + static_cast<uint32_t>(full),
-                                                 empty_arrivals(C) + static_cast<uint32_t>(empty), run};
+                                                 empty_arrivals(C) + static_cast<uint32_t>(empty), vector};
         ++seen[static_cast<size_t>(RingModel<C>(3, 23, seed, rules).run())];
     }
     return seen;
@@ -107,15 +107,15 @@ TEST(Ring, OneArrivalTooFewOnFullStagesReadsTooEarly) {
     test::for_each_config([]<GemmConfig C>() { EXPECT_GT(count(outcomes<C>(-1, 0), Outcome::ReadBeforeWrite), 0); });
 }
 
-TEST(Ring, TeamsThatMeetInAStageTakeARoundForAnother) {
+TEST(Ring, SlicesThatMeetInAStageTakeARoundForAnother) {
     constexpr GemmConfig kOdd{.tile_m = 64, .tile_n = 64, .stages = 5, .math_warpgroups = 2};
-    static_assert(kOdd.teams() == 2);
+    static_assert(kOdd.k_slices() == 2);
     EXPECT_LT(count(outcomes<kOdd>(0, 0), Outcome::Finished), 60);
 }
 
-TEST(Ring, AProducerThatServesSeveralTeamsTakesARoundForAnother) {
+TEST(Ring, AProducerThatServesSeveralSlicesTakesARoundForAnother) {
     constexpr GemmConfig kShort{.tile_m = 64, .tile_n = 64, .stages = 4, .math_warpgroups = 2};
-    static_assert(kShort.teams() == 2 && producers_take_turns(kShort));
+    static_assert(kShort.k_slices() == 2 && round_robin_producers(kShort));
     const auto finished = [](uint32_t producers) {
         int count = 0;
         for (uint32_t seed = 0; seed < 200; ++seed) {
@@ -130,7 +130,7 @@ TEST(Ring, AProducerThatServesSeveralTeamsTakesARoundForAnother) {
 
 TEST(Ring, AScaleWarpThatSkipsAWholeRoundTakesItForAnother) {
     test::for_each_config([]<GemmConfig C>() {
-        if constexpr (C.scales == ScaleLayout::Rows && dealing_warps(C) > 1) {
+        if constexpr (C.scales == ScaleLayout::Rows && vector_scale_warps(C) > 1) {
             const auto seen = outcomes<C>(0, 0, C.stages + 1);
             EXPECT_LT(count(seen, Outcome::Finished), 60);
         }
@@ -143,7 +143,7 @@ TEST(Arrivals, AStageIsEmptyWhenEveryWarpThatAMulticastLoadReachesHasSaidSo) {
     static_assert(empty_arrivals({.math_warpgroups = 1, .cluster = 4, .cluster_use = ClusterUse::ShareB}) == 16);
     static_assert(empty_arrivals({.math_warpgroups = 1, .cluster = 4, .cluster_use = ClusterUse::SplitK}) == 4,
                   "nothing is shared");
-    static_assert(empty_arrivals({.tile_m = 64, .math_warpgroups = 2}) == 4, "a stage is one team's");
+    static_assert(empty_arrivals({.tile_m = 64, .math_warpgroups = 2}) == 4, "a stage is one k-slice's");
 }
 
 }  // namespace

@@ -14,10 +14,10 @@ std::map<uint32_t, int> copies(const ScaleCopyPlan<Rows>& plan) {
     std::map<uint32_t, int> times;
     for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
         for (uint32_t i = 0; i < plan.kPieces; ++i) {
-            const uint32_t place = plan.place(i, lane), count = plan.count(place);
-            EXPECT_EQ(place % kScalePiece, 0u) << "a piece has sixteen aligned bytes";
+            const uint32_t offset = plan.offset(i, lane), count = plan.count(offset);
+            EXPECT_EQ(offset % kScalePiece, 0u) << "a piece has sixteen aligned bytes";
             EXPECT_LE(count, kScalePiece);
-            for (uint32_t j = 0; j < count; ++j) ++times[place + j - plan.shift];
+            for (uint32_t j = 0; j < count; ++j) ++times[offset + j - plan.shift];
         }
         if (const uint32_t row = plan.single(lane); row < plan.existing) ++times[row];
     }

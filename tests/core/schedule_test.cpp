@@ -15,14 +15,14 @@
 namespace finegemm {
 namespace {
 
-using Place = std::pair<uint32_t, uint32_t>;
+using Coordinates = std::pair<uint32_t, uint32_t>;
 
 TEST(Raster, VisitsEveryTileExactlyOnceAndNoneOutside) {
     for (uint32_t tiles_m = 1; tiles_m <= 20; ++tiles_m)
         for (uint32_t tiles_n : {1u, 2u, 7u, 16u})
             for (uint32_t band = 1; band <= tiles_m + 2; ++band) {
                 const Raster raster = Raster::of(tiles_m, tiles_n, band);
-                std::set<Place> seen;
+                std::set<Coordinates> seen;
                 for (uint32_t i = 0; i < raster.size(); ++i) {
                     const TileCoord at = raster.at(i);
                     ASSERT_LT(at.m, tiles_m);
@@ -111,26 +111,26 @@ struct Step {
 };
 
 template <GemmConfig C>
-Walk walk_of(const Problem& p, uint32_t cta, uint32_t ctas) {
-    return Walk::of<C>(raster(C, p.m, p.n), p.m, p.k_blocks, cta, ctas, cta % C.cluster);
+DenseScheduler scheduler_of(const Problem& p, uint32_t cta, uint32_t ctas) {
+    return DenseScheduler::of<C>(raster(C, p.m, p.n), p.m, p.k_blocks, cta, ctas, cta % C.cluster);
 }
 
 template <GemmConfig C>
-std::vector<Step> steps_of(Walk walk) {
+std::vector<Step> steps_of(DenseScheduler walk) {
     std::vector<Step> steps;
     for (Tile tile; walk.take<C>(tile);)
         for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb) steps.push_back({tile, kb});
     return steps;
 }
 
-TEST(Walk, AllCtasTogetherDoEveryBlockOfEveryTileOnceForAnyGrid) {
+TEST(DenseScheduler, AllCtasTogetherDoEveryBlockOfEveryTileOnceForAnyGrid) {
     test::for_each_config([]<GemmConfig C>() {
         for (const Problem& p : kProblems)
             for (const uint32_t clusters : {1u, 2u, 3u, 16u, 66u, 132u, 1000u}) {
                 std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> visits;
                 for (uint32_t cta = 0; cta < clusters * C.cluster; ++cta)
-                    for (const Step& s : steps_of<C>(walk_of<C>(p, cta, clusters * C.cluster)))
-                        ++visits[{s.tile.row / C.tile_m, s.tile.col / run_cols(C, 0), s.kb}];
+                    for (const Step& s : steps_of<C>(scheduler_of<C>(p, cta, clusters * C.cluster)))
+                        ++visits[{s.tile.row / C.tile_m, s.tile.col / segment_cols(C, 0), s.kb}];
                 // Clusters may reach past the last tile, never by a whole cluster.
                 const uint32_t down = ceil_div(ceil_div(p.m, C.tile_m), C.b_sharers()) * C.b_sharers();
                 const uint32_t across = ceil_div(ceil_div(p.n, C.tile_n), C.a_sharers()) * C.a_sharers();
@@ -145,40 +145,40 @@ TEST(Walk, AllCtasTogetherDoEveryBlockOfEveryTileOnceForAnyGrid) {
     });
 }
 
-TEST(Tile, HasARunForEachPowerOfTwoOfItsWidth) {
-    const auto runs_of = [](uint32_t tile_n) {
+TEST(Tile, HasASegmentForEachPowerOfTwoOfItsWidth) {
+    const auto segments_of = [](uint32_t tile_n) {
         const GemmConfig c{.tile_n = tile_n};
         std::vector<uint32_t> widths;
-        for (uint32_t i = 0; i < runs(c); ++i) widths.push_back(run_cols(c, i));
+        for (uint32_t i = 0; i < n_segments(c); ++i) widths.push_back(segment_cols(c, i));
         return widths;
     };
     using Widths = std::vector<uint32_t>;
-    EXPECT_EQ(runs_of(64), Widths{64});
-    EXPECT_EQ(runs_of(128), Widths{128});
-    EXPECT_EQ(runs_of(96), (Widths{64, 32}));
-    EXPECT_EQ(runs_of(256), (Widths{128, 128}));
-    EXPECT_EQ(runs_of(112), (Widths{64, 32, 16}));
-    EXPECT_EQ(runs_of(176), (Widths{128, 32, 16}));
+    EXPECT_EQ(segments_of(64), Widths{64});
+    EXPECT_EQ(segments_of(128), Widths{128});
+    EXPECT_EQ(segments_of(96), (Widths{64, 32}));
+    EXPECT_EQ(segments_of(256), (Widths{128, 128}));
+    EXPECT_EQ(segments_of(112), (Widths{64, 32, 16}));
+    EXPECT_EQ(segments_of(176), (Widths{128, 32, 16}));
     const GemmConfig c{.tile_n = 176};
-    EXPECT_EQ(cols_before_run(c, 0), 0u);
-    EXPECT_EQ(cols_before_run(c, 2), 160u);
-    for (uint32_t col = 0; col < 176; ++col) EXPECT_EQ(run_of(c, col), col < 128 ? 0u : col < 160 ? 1u : 2u);
-    EXPECT_EQ(runs({.tile_n = 176, .b_scales = ScaleBlocks::Rows}), 1u) << "each column has a scale of its own";
+    EXPECT_EQ(cols_before_segment(c, 0), 0u);
+    EXPECT_EQ(cols_before_segment(c, 2), 160u);
+    for (uint32_t col = 0; col < 176; ++col) EXPECT_EQ(segment_of(c, col), col < 128 ? 0u : col < 160 ? 1u : 2u);
+    EXPECT_EQ(n_segments({.tile_n = 176, .b_scales = ScaleBlocks::Rows}), 1u) << "each column has a scale of its own";
 }
 
-TEST(Tile, ColumnsOfRunsTogetherAreThoseOfDOnceAndEachRunHasOneScaleOfB) {
+TEST(Tile, ColumnsOfSegmentsTogetherAreThoseOfDOnceAndEachSegmentHasOneScaleOfB) {
     for (const GemmConfig& c : test::kConfigs) {
         SCOPED_TRACE(test::describe(c));
         for (uint32_t n = 8; n <= 1400; n += 8) {
             const Raster order = raster_of_columns(c, n);
             std::vector<int> visits(n);
             for (uint32_t i = 0; i < order.tiles_n * cluster_tiles_n(c); ++i) {
-                const uint32_t col = i * run_cols(c, 0);
+                const uint32_t col = i * segment_cols(c, 0);
                 for (uint32_t j = 0; j < c.tile_n; ++j) {
                     const uint32_t at = column_of(c, order, col, j);
                     if (at < n) ++visits[at];
                     if (c.row_b_scales()) continue;
-                    const uint32_t first = run_col(c, order, col, run_of(c, j));
+                    const uint32_t first = segment_col(c, order, col, segment_of(c, j));
                     ASSERT_EQ(at / kScaleBlock, first / kScaleBlock) << n << ", column " << at;
                 }
             }
@@ -187,25 +187,25 @@ TEST(Tile, ColumnsOfRunsTogetherAreThoseOfDOnceAndEachRunHasOneScaleOfB) {
     }
 }
 
-TEST(Walk, CtasOfAClusterHaveInCommonWhatTheyShare) {
+TEST(DenseScheduler, CtasOfAClusterHaveInCommonWhatTheyShare) {
     test::for_each_config([]<GemmConfig C>() {
         const Problem p{2000, 2000, 16};
         for (uint32_t first = 0; first < 6 * C.cluster; first += C.cluster) {
-            Walk leader = walk_of<C>(p, first, 6 * C.cluster);
-            std::vector<Walk> others;
+            DenseScheduler leader = scheduler_of<C>(p, first, 6 * C.cluster);
+            std::vector<DenseScheduler> others;
             for (uint32_t rank = 1; rank < C.cluster; ++rank)
-                others.push_back(walk_of<C>(p, first + rank, 6 * C.cluster));
+                others.push_back(scheduler_of<C>(p, first + rank, 6 * C.cluster));
             for (Tile tile; leader.take<C>(tile);)
                 for (uint32_t rank = 1; rank < C.cluster; ++rank) {
                     Tile other;
                     ASSERT_TRUE(others[rank - 1].take<C>(other)) << "all walk equally far, or multicasts would wait";
                     Tile expected = tile;
-                    if (C.a_sharers() > 1) expected.col += rank * run_cols(C, 0);
+                    if (C.a_sharers() > 1) expected.col += rank * segment_cols(C, 0);
                     if (C.b_sharers() > 1) expected.row += rank * C.tile_m;
                     expected.rows = existing_rows(expected.row, C.tile_m, p.m);
                     EXPECT_EQ(other, expected);
                 }
-            for (Walk& other : others) {
+            for (DenseScheduler& other : others) {
                 Tile none;
                 EXPECT_FALSE(other.take<C>(none));
             }
@@ -213,7 +213,7 @@ TEST(Walk, CtasOfAClusterHaveInCommonWhatTheyShare) {
     });
 }
 
-TEST(KGroupWalk, AllCtasTogetherDoEveryBlockOfEveryTileOfEveryGroupOnceForAnyGrid) {
+TEST(GroupedKScheduler, AllCtasTogetherDoEveryBlockOfEveryTileOfEveryGroupOnceForAnyGrid) {
     constexpr GemmConfig kConfig{.tile_m = 128, .tile_n = 192};
     const std::vector<int32_t> offsets = {128, 128, 1024, 1024, 1152, 1536};
     for (const auto& [m, n] : {std::pair{1u, 8u}, {700u, 1000u}, {5000u, 192u}})
@@ -223,7 +223,7 @@ TEST(KGroupWalk, AllCtasTogetherDoEveryBlockOfEveryTileOfEveryGroupOnceForAnyGri
             std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> tiles;
             std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> blocks;
             for (uint32_t cta = 0; cta < ctas; ++cta) {
-                KGroupWalk walk = KGroupWalk::of<kConfig>(order, groups, m, cta, ctas);
+                GroupedKScheduler walk = GroupedKScheduler::of<kConfig>(order, groups, m, cta, ctas);
                 for (Tile tile; walk.take<kConfig>(tile);) {
                     ++tiles[{tile.group, tile.row, tile.col}];
                     ASSERT_EQ(tile.rows, std::min(128u, m - tile.row));
@@ -239,7 +239,7 @@ TEST(KGroupWalk, AllCtasTogetherDoEveryBlockOfEveryTileOfEveryGroupOnceForAnyGri
         }
 }
 
-TEST(KGroupWalk, ATileAndItsBlocksHaveRoomInATile) {
+TEST(GroupedKScheduler, ATileAndItsBlocksHaveRoomInATile) {
     for (const Tile& tile : {Tile{.row = 0x7fffff00, .col = 0x7fffff80, .rows = 256, .group = 1023},
                              Tile{.row = 128, .col = 0, .rows = 1, .group = 0}})
         for (const uint32_t blocks : {1u, 0xffffffu}) {
@@ -249,7 +249,7 @@ TEST(KGroupWalk, ATileAndItsBlocksHaveRoomInATile) {
     EXPECT_EQ(unpacked({}).rows, 0u) << "the end";
 }
 
-/// Every element of D that a segment has, by all ranks of all of its cluster tiles, once.
+/// Every element of D that a span has, by all ranks of all of its cluster tiles, once.
 TEST(Segment, TilesHaveEveryRowOfItOnceAndNoOther) {
     for (const GemmConfig& c : test::kConfigs) {
         if (c.b_sharers() > 1 || c.k_splits() > 1) continue;
@@ -257,9 +257,9 @@ TEST(Segment, TilesHaveEveryRowOfItOnceAndNoOther) {
             const uint32_t n = 3 * c.tile_n + 8;
             const Raster columns = raster_of_columns(c, n);
             std::map<std::pair<uint32_t, uint32_t>, int> visits;
-            for (uint32_t index = 0; index < segment_tiles(c, columns, rows); ++index)
+            for (uint32_t index = 0; index < span_tiles(c, columns, rows); ++index)
                 for (uint32_t rank = 0; rank < c.cluster; ++rank) {
-                    const Tile tile = segment_tile(c, columns, rows, index, rank);
+                    const Tile tile = span_tile(c, columns, rows, index, rank);
                     ASSERT_GE(tile.row, rows.begin);
                     ASSERT_GT(tile.rows, 0u);
                     ASSERT_LE(tile.row + tile.rows, rows.end);
@@ -305,7 +305,7 @@ TEST(Grid, IsWholeClustersAndNoMoreThanThereAreTiles) {
                 EXPECT_EQ(grid % c.cluster, 0u);
                 EXPECT_GE(grid, c.cluster);
                 EXPECT_LE(grid, tiles * c.cluster);
-                const bool one_tile_each = c.cluster_use == ClusterUse::SplitK || c.teams() > 1;
+                const bool one_tile_each = c.cluster_use == ClusterUse::SplitK || c.k_slices() > 1;
                 EXPECT_EQ(grid, (one_tile_each ? tiles : std::min(tiles, resident)) * c.cluster);
             }
 }
@@ -329,12 +329,12 @@ TEST(ExpectedGroups, GuessesTheTilesOfGroupsThatAreAsExpected) {
         for (const uint32_t rows : {1u, 64u, 129u, 700u, 5000u}) {
             const Raster columns = raster_of_columns(c, 1000);
             const auto expected = ExpectedGroups::of(c, columns, rows);
-            const uint32_t each = segment_tiles(c, columns, {0, rows});
+            const uint32_t each = span_tiles(c, columns, {0, rows});
             for (uint32_t index = 0; index < 3 * each; ++index)
                 for (uint32_t rank = 0; rank < c.cluster; ++rank) {
                     const Tile guess = expected_tile(c, columns, expected, index, rank);
                     ASSERT_EQ(guess.group, index / each) << test::describe(c);
-                    ASSERT_EQ(guess.col, segment_tile(c, columns, {0, rows}, index % each, rank).col);
+                    ASSERT_EQ(guess.col, span_tile(c, columns, {0, rows}, index % each, rank).col);
                 }
         }
     }

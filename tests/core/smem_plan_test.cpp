@@ -26,25 +26,25 @@ std::vector<Object> objects(const GemmConfig& c) {
     add(p.a, c.stages, p.a_stage, c.tile_m * 128, 1024);  // swizzle atoms
     add(p.b, c.stages, p.b_stage, c.tile_n * 128, 1024);
     const uint32_t shifted = c.row_groups() ? kScalePiece : 0;  // floats that the last row may lie further on
-    const uint32_t scale = factors_by_wgmma(c) ? 16 : 4;
+    const uint32_t scale = tensor_core_scales(c) ? 16 : 4;
     add(p.sfa, c.stages, p.sfa_stage, (c.tile_m + shifted) * scale, 16);  // written sixteen bytes at a time
     const bool rows = c.b_scales == ScaleBlocks::Rows;                    // written sixteen bytes at a time, too
     add(p.sfb, c.stages, p.sfb_stage, (rows ? c.tile_n : 2) * scale, rows ? 16 : 4);
-    if (factors_by_wgmma(c)) add(p.zeros, c.math_warpgroups, 64 * 16, 64 * 16, 16);
+    if (tensor_core_scales(c)) add(p.zeros, c.math_warpgroups, 64 * 16, 64 * 16, 16);
     if (c.grouped()) add(p.tiles, c.stages, p.tile_stage, sizeof(Tile), alignof(Tile));
     add(p.full, c.stages, 8, 8, 8);
     add(p.empty, c.stages, 8, 8, 8);
-    if (c.teams() > 1) add(p.team_sums_full, 1, 8, 8, 8);
+    if (c.k_slices() > 1) add(p.slice_sums_full, 1, 8, 8, 8);
     if (c.k_splits() > 1) {
         const uint32_t bytes = c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4;
         add(p.partials, c.row_warpgroups(), p.partials_warpgroup, bytes, 16);
         add(p.partials_full, c.row_warpgroups(), 8, 8, 8);
-    } else if (stages_tiles(c)) {
+    } else if (uses_tma_store(c)) {
         const uint32_t bytes = c.output == Output::F32 ? c.tile_n * 4 : cols_through_shared(c) * 2;
         add(p.d, c.math_warpgroups * 4, p.d_warp, c.rows_per_warpgroup() / 4 * bytes, 1024);  // swizzle atoms
-        if (brings_d(c)) add(p.d_full, c.math_warpgroups * 4, 8, 8, 8);
+        if (loads_source(c)) add(p.d_full, c.math_warpgroups * 4, 8, 8, 8);
     } else {
-        add(p.d, c.row_warpgroups() * 4, p.d_warp, 16 * slab_pitch(c), 16);
+        add(p.d, c.row_warpgroups() * 4, p.d_warp, 16 * strip_pitch(c), 16);
     }
     return list;
 }
@@ -109,12 +109,12 @@ TEST(TmaBox, SharersTogetherLoadTheWholeTile) {
         for (uint32_t extent : {1u, 64u, 100u, 4096u}) {
             const LoadBoxes a = a_boxes(c, extent), b = b_boxes(c, extent);
             EXPECT_EQ(a.whole.rows * c.a_sharers(), c.tile_m);
-            EXPECT_EQ(b.whole, b_run_box(c, 0));
+            EXPECT_EQ(b.whole, b_segment_box(c, 0));
             uint32_t rows = 0;
             bool last_is_whole = false;
-            for (uint32_t run = 0; run < runs(c); ++run) {
-                rows += b_run_box(c, run).rows * c.b_sharers();
-                last_is_whole = last_is_whole || b.last == b_run_box(c, run);
+            for (uint32_t segment = 0; segment < n_segments(c); ++segment) {
+                rows += b_segment_box(c, segment).rows * c.b_sharers();
+                last_is_whole = last_is_whole || b.last == b_segment_box(c, segment);
             }
             EXPECT_EQ(rows, c.tile_n);
             EXPECT_TRUE(c.a_sharers() == 1 || a.last == a.whole);
@@ -137,10 +137,11 @@ TEST(TmaBox, LoadsOfBBringTheColumnsThatExistAndNoOthers) {
         for (uint32_t n = 8; n <= 1400; n += 8) {
             const GemmConfig c{.tile_n = tile_n};
             const Raster order = raster_of_columns(c, n);
-            uint32_t loaded = 0;  // as rows_of_run of the kernel
+            uint32_t loaded = 0;  // as rows_of_segment of the kernel
             for (uint32_t i = 0; i < order.tiles_n; ++i)
-                for (uint32_t run = 0; run < runs(c); ++run) {
-                    const uint32_t first = run_col(c, order, i * run_cols(c, 0), run), rows = run_cols(c, run);
+                for (uint32_t segment = 0; segment < n_segments(c); ++segment) {
+                    const uint32_t first = segment_col(c, order, i * segment_cols(c, 0), segment),
+                                   rows = segment_cols(c, segment);
                     if (first < n) loaded += first + rows > n ? b_rows_of_last(c, n) : rows;
                 }
             EXPECT_EQ(loaded, n) << tile_n;
@@ -148,71 +149,72 @@ TEST(TmaBox, LoadsOfBBringTheColumnsThatExistAndNoOthers) {
         }
 }
 
-TEST(Slab, ColumnsDivideEveryTile) {
+TEST(Strip, ColumnsDivideEveryTile) {
     for (const uint32_t tile_n : {16u, 32u, 40u, 48u, 64u, 80u, 96u, 112u, 128u, 144u, 160u, 176u, 192u, 200u, 256u}) {
         const GemmConfig c{.tile_n = tile_n};
-        EXPECT_LE(slab_cols(c), 64u) << tile_n;
-        for (uint32_t run = 0; run < runs(c); ++run) {
-            if (cols_before_run(c, run) == cols_through_shared(c)) continue;  // goes straight to D
-            const uint32_t cols = min(slab_cols(c), run_cols(c, run));
-            EXPECT_EQ(run_cols(c, run) % cols, 0u) << tile_n;
+        EXPECT_LE(strip_cols(c), 64u) << tile_n;
+        for (uint32_t segment = 0; segment < n_segments(c); ++segment) {
+            if (cols_before_segment(c, segment) == cols_through_shared(c)) continue;  // goes straight to D
+            const uint32_t cols = min(strip_cols(c), segment_cols(c, segment));
+            EXPECT_EQ(segment_cols(c, segment) % cols, 0u) << tile_n;
             EXPECT_EQ(cols % 16, 0u) << "stmatrix writes sixteen columns";
         }
     }
     // Narrower where the ring leaves no room for the widest.
     const GemmConfig roomy{.tile_m = 64, .tile_n = 80, .stages = 10}, full{.tile_m = 64, .tile_n = 80, .stages = 12};
-    EXPECT_EQ(slab_cols(roomy), 64u);
-    EXPECT_EQ(slab_cols(full), 32u);
+    EXPECT_EQ(strip_cols(roomy), 64u);
+    EXPECT_EQ(strip_cols(full), 32u);
     EXPECT_LE(smem_plan(full).total, kMostShared);
     EXPECT_GT(smem_plan(full, false, 64).total, kMostShared);
     for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 8) {
         const GemmConfig f32{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
-        EXPECT_EQ(slab_cols(f32), 32u) << "rows of 128 bytes, but of the last one";
+        EXPECT_EQ(strip_cols(f32), 32u) << "rows of 128 bytes, but of the last one";
     }
 }
 
-TEST(Slab, EachPieceHasAPlaceOfItsOwnAndALaneThatTakesIt) {
+TEST(Strip, EachPieceHasAnOffsetOfItsOwnAndALaneThatTakesIt) {
     for (const GemmConfig& c : test::kConfigs) {
         SCOPED_TRACE(test::describe(c));
         const uint32_t bytes = c.output == Output::F32 ? 4 : 2;
         std::set<uint32_t> widths;
-        for (uint32_t run = 0; run < runs(c); ++run)
-            for (uint32_t first = 0; first < run_cols(c, run); first += slab_cols(c))
-                widths.insert(min(slab_cols(c), run_cols(c, run) - first));
+        for (uint32_t segment = 0; segment < n_segments(c); ++segment)
+            for (uint32_t first = 0; first < segment_cols(c, segment); first += strip_cols(c))
+                widths.insert(min(strip_cols(c), segment_cols(c, segment) - first));
         for (const uint32_t cols : widths) {
             if (c.output == Output::BF16 && cols == 8) continue;  // goes straight to D
-            std::set<uint32_t> places;
-            for (uint32_t i = 0; i < slab_pieces(c, cols); ++i)
+            std::set<uint32_t> offsets;
+            for (uint32_t i = 0; i < strip_pieces(c, cols); ++i)
                 for (uint32_t lane = 0; lane < 32; ++lane) {
-                    const RowCol piece = slab_piece(c, cols, lane, i);
+                    const RowCol piece = strip_piece(c, cols, lane, i);
                     EXPECT_LT(piece.row, 16u);
                     EXPECT_LT(piece.col, cols);
-                    const uint32_t at = slab_offset(c, piece);
+                    const uint32_t at = strip_offset(c, piece);
                     EXPECT_EQ(at % 16, 0u);
-                    EXPECT_LE(at + 16, 16 * slab_pitch(c));
-                    EXPECT_TRUE(places.insert(at).second) << "two pieces in one place";
+                    EXPECT_LE(at + 16, 16 * strip_pitch(c));
+                    EXPECT_TRUE(offsets.insert(at).second) << "two pieces at one offset";
                 }
-            EXPECT_EQ(places.size() * 16, 16 * cols * bytes) << "all of sixteen rows";
+            EXPECT_EQ(offsets.size() * 16, 16 * cols * bytes) << "all of sixteen rows";
         }
     }
 }
 
-TEST(BoxesOfD, AreTheColumnsOfATileOnceEachInsideOfARun) {
+TEST(DPanels, AreTheColumnsOfATileOnceEachInsideOfASegment) {
     for (const GemmConfig& c : test::kConfigs) {
-        if (!stages_tiles(c) || brings_d(c)) continue;
+        if (!uses_tma_store(c) || loads_source(c)) continue;
         SCOPED_TRACE(test::describe(c));
-        uint32_t next = 0, of_width[kBoxWidths] = {};
-        for (uint32_t i = 0; i < boxes_of_d(c); ++i) {
-            const BoxOfD box = box_of_d(c, i);
-            EXPECT_EQ(box.first, next);
-            ASSERT_LT(box.width, kBoxWidths);
-            next = box.first + box_width(box.width);
-            ++of_width[box.width];
-            EXPECT_EQ(run_of(c, box.first), run_of(c, next - 1)) << "the columns of a box are neighbours in D";
+        uint32_t next = 0, of_width[kPanelWidths] = {};
+        for (uint32_t i = 0; i < d_panels(c); ++i) {
+            const DPanel panel = d_panel(c, i);
+            EXPECT_EQ(panel.first, next);
+            ASSERT_LT(panel.width, kPanelWidths);
+            next = panel.first + panel_width(panel.width);
+            ++of_width[panel.width];
+            EXPECT_EQ(segment_of(c, panel.first), segment_of(c, next - 1))
+                << "the columns of a panel are neighbours in D";
         }
         EXPECT_EQ(next, cols_through_shared(c));
-        for (uint32_t width = 0; width < kBoxWidths; ++width)
-            EXPECT_EQ(of_width[width], boxes_of_width(c, width)) << "a width without a map would have a box";
+        for (uint32_t width = 0; width < kPanelWidths; ++width)
+            EXPECT_EQ(of_width[width], panels_of_width(c, width)) << "a width without a map would have a panel";
     }
 }
 
@@ -222,79 +224,79 @@ uint32_t swizzled(uint32_t address, Swizzle swizzle) {
     return address ^ (address / 128 & mask) * 16;
 }
 
-TEST(BoxesOfD, LieAsTheCopyEngineReadsThem) {
+TEST(DPanels, LieAsTmaReadsThem) {
     for (const GemmConfig& c : test::kConfigs) {
-        if (!stages_tiles(c) || brings_d(c)) continue;
+        if (!uses_tma_store(c) || loads_source(c)) continue;
         SCOPED_TRACE(test::describe(c));
-        std::set<uint32_t> places;
-        for (uint32_t i = 0; i < boxes_of_d(c); ++i) {
-            const BoxOfD box = box_of_d(c, i);
-            const uint32_t cols = box_width(box.width), begin = kWarpRows * box.first * 2;
-            EXPECT_TRUE(legal(box_for_d(box.width)));
+        std::set<uint32_t> offsets;
+        for (uint32_t i = 0; i < d_panels(c); ++i) {
+            const DPanel panel = d_panel(c, i);
+            const uint32_t cols = panel_width(panel.width), begin = kWarpRows * panel.first * 2;
+            EXPECT_TRUE(legal(d_box(panel.width)));
             for (uint32_t row = 0; row < kWarpRows; ++row)
                 for (uint32_t col = 0; col < cols; col += 8) {
-                    const uint32_t at = begin + box_offset(cols, {.row = row, .col = col});
-                    EXPECT_EQ(at, swizzled(begin + (row * cols + col) * 2, box_for_d(box.width).swizzle));
-                    EXPECT_TRUE(places.insert(at).second) << "two pieces in one place";
-                    EXPECT_LE(at + 16, staged_bytes(c));
+                    const uint32_t at = begin + panel_offset(cols, {.row = row, .col = col});
+                    EXPECT_EQ(at, swizzled(begin + (row * cols + col) * 2, d_box(panel.width).swizzle));
+                    EXPECT_TRUE(offsets.insert(at).second) << "two pieces at one offset";
+                    EXPECT_LE(at + 16, panels_bytes(c));
                 }
         }
-        EXPECT_EQ(places.size() * 16, kWarpRows * cols_through_shared(c) * 2) << "all of sixteen rows";
-        EXPECT_EQ(staged_bytes(c) % 1024, 0u) << "where the pattern begins anew";
+        EXPECT_EQ(offsets.size() * 16, kWarpRows * cols_through_shared(c) * 2) << "all of sixteen rows";
+        EXPECT_EQ(panels_bytes(c) % 1024, 0u) << "where the pattern begins anew";
     }
 }
 
-TEST(BoxesOfD, AreWrittenWithoutBankConflicts) {
-    for (uint32_t width = 0; width < kBoxWidths; ++width)
-        for (uint32_t pair = 0; pair < box_width(width) / 16; ++pair)
+TEST(DPanels, AreWrittenWithoutBankConflicts) {
+    for (uint32_t width = 0; width < kPanelWidths; ++width)
+        for (uint32_t pair = 0; pair < panel_width(width) / 16; ++pair)
             for (uint32_t matrix = 0; matrix < 4; ++matrix) {  // stmatrix writes eight rows of sixteen bytes at once
                 std::set<uint32_t> banks;
                 for (uint32_t row = 0; row < 8; ++row)
-                    banks.insert(box_offset(box_width(width), stmatrix_piece(matrix * 8 + row, pair)) / 16 % 8);
-                EXPECT_EQ(banks.size(), 8u) << box_width(width) << " columns";
+                    banks.insert(panel_offset(panel_width(width), stmatrix_piece(matrix * 8 + row, pair)) / 16 % 8);
+                EXPECT_EQ(banks.size(), 8u) << panel_width(width) << " columns";
             }
 }
 
-TEST(BoxesOfF32, LieAsTheCopyEngineReadsThemAndHaveEachElementOnce) {
+TEST(BoxesOfF32, LieAsTmaReadsThemAndHaveEachElementOnce) {
     for (const GemmConfig& c : test::kConfigs) {
-        if (!brings_d(c)) continue;
+        if (!loads_source(c)) continue;
         SCOPED_TRACE(test::describe(c));
-        EXPECT_EQ(boxes_of_d(c) * kF32BoxBytes, staged_bytes(c));
-        std::set<uint32_t> places;
+        EXPECT_EQ(d_panels(c) * kF32PanelBytes, panels_bytes(c));
+        std::set<uint32_t> offsets;
         for (uint32_t lane = 0; lane < kWarpSize; ++lane)
-            for (uint32_t turn = 0; turn < c.tile_n / 2; ++turn) {
-                const RowCol at = wgmma_accumulator(lane, f32_box_register(lane, turn));
-                const uint32_t box = at.col / 32 * kF32BoxBytes, place = f32_box_offset(at);
-                EXPECT_EQ(place, box + swizzled((at.row * 32 + at.col % 32) * 4, kF32BoxForD.swizzle));
-                EXPECT_TRUE(places.insert(place).second) << "two elements in one place";
+            for (uint32_t step = 0; step < c.tile_n / 2; ++step) {
+                const RowCol at = wgmma_accumulator(lane, f32_panel_register(lane, step));
+                const uint32_t panel = at.col / 32 * kF32PanelBytes, offset = f32_panel_offset(at);
+                EXPECT_EQ(offset, panel + swizzled((at.row * 32 + at.col % 32) * 4, kF32DBox.swizzle));
+                EXPECT_TRUE(offsets.insert(offset).second) << "two elements at one offset";
             }
-        EXPECT_EQ(places.size() * 4, staged_bytes(c)) << "all of sixteen rows";
+        EXPECT_EQ(offsets.size() * 4, panels_bytes(c)) << "all of sixteen rows";
     }
-    EXPECT_TRUE(legal(kF32BoxForD));
+    EXPECT_TRUE(legal(kF32DBox));
 }
 
-TEST(BoxesOfD, AreAllOfATileButARunOfEightColumns) {
+TEST(DPanels, AreAllOfATileButASegmentOfEightColumns) {
     for (const uint32_t tile_n : {40u, 88u, 136u, 168u, 200u}) {
         const GemmConfig c{.tile_n = tile_n};
-        const uint32_t last = runs(c) - 1;
-        EXPECT_EQ(run_cols(c, last), 8u) << tile_n;
-        EXPECT_EQ(cols_before_run(c, last), cols_through_shared(c)) << tile_n;
+        const uint32_t last = n_segments(c) - 1;
+        EXPECT_EQ(segment_cols(c, last), 8u) << tile_n;
+        EXPECT_EQ(cols_before_segment(c, last), cols_through_shared(c)) << tile_n;
         EXPECT_EQ(cols_through_shared(c) + 8, tile_n);
     }
     for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 16) EXPECT_EQ(cols_through_shared({.tile_n = tile_n}), tile_n);
 }
 
 TEST(StagesTiles, OnlyWhereThereIsRoomForATileAndItIsWorthIt) {
-    static_assert(stages_tiles({.tile_m = 128, .tile_n = 160, .stages = 5}));
-    static_assert(stages_tiles({.tile_m = 192, .tile_n = 128, .stages = 4, .math_warpgroups = 3}));
-    static_assert(stages_tiles({.tile_m = 128, .tile_n = 200, .stages = 4}));
-    static_assert(!stages_tiles({.tile_m = 128, .tile_n = 224, .stages = 4}), "47 KB are left of 56");
-    static_assert(!stages_tiles({.tile_m = 128, .tile_n = 192, .stages = 5}), "25 KB are left of 48");
-    static_assert(!stages_tiles({.tile_m = 64, .tile_n = 64, .stages = 6, .math_warpgroups = 1, .ctas_per_sm = 2}));
-    static_assert(!stages_tiles({.tile_m = 64, .tile_n = 64, .stages = 10, .math_warpgroups = 2}), "teams");
-    static_assert(stages_tiles({.tile_m = 128, .tile_n = 64, .stages = 6, .grouping = Grouping::Rows}));
+    static_assert(uses_tma_store({.tile_m = 128, .tile_n = 160, .stages = 5}));
+    static_assert(uses_tma_store({.tile_m = 192, .tile_n = 128, .stages = 4, .math_warpgroups = 3}));
+    static_assert(uses_tma_store({.tile_m = 128, .tile_n = 200, .stages = 4}));
+    static_assert(!uses_tma_store({.tile_m = 128, .tile_n = 224, .stages = 4}), "47 KB are left of 56");
+    static_assert(!uses_tma_store({.tile_m = 128, .tile_n = 192, .stages = 5}), "25 KB are left of 48");
+    static_assert(!uses_tma_store({.tile_m = 64, .tile_n = 64, .stages = 6, .math_warpgroups = 1, .ctas_per_sm = 2}));
+    static_assert(!uses_tma_store({.tile_m = 64, .tile_n = 64, .stages = 10, .math_warpgroups = 2}), "k-slices");
+    static_assert(uses_tma_store({.tile_m = 128, .tile_n = 64, .stages = 6, .grouping = Grouping::Rows}));
     static_assert(
-        !stages_tiles({.tile_m = 128, .tile_n = 64, .stages = 6, .cluster = 2, .cluster_use = ClusterUse::SplitK}));
+        !uses_tma_store({.tile_m = 128, .tile_n = 64, .stages = 6, .cluster = 2, .cluster_use = ClusterUse::SplitK}));
 }
 
 /// The banks of four bytes that some lanes write or read at once, and how often the busiest one of them.
@@ -305,7 +307,7 @@ uint32_t busiest_bank(const std::vector<uint32_t>& addresses, uint32_t bytes) {
     return *std::ranges::max_element(touched);
 }
 
-TEST(BringsD, WhereAStageLessLeavesRoomForAWholeTileInF32) {
+TEST(LoadsSource, WhereAStageLessLeavesRoomForAWholeTileInF32) {
     constexpr auto f32 = [](uint32_t tile_n, uint32_t stages, Grouping grouping = Grouping::None) {
         return GemmConfig{.tile_n = tile_n,
                           .stages = stages,
@@ -313,38 +315,38 @@ TEST(BringsD, WhereAStageLessLeavesRoomForAWholeTileInF32) {
                           .b_scales = ScaleBlocks::Rows,
                           .output = Output::F32};
     };
-    static_assert(brings_d(f32(128, 4)) && !brings_d(f32(128, 5)));
-    static_assert(brings_d(f32(128, 4, Grouping::K)));
-    static_assert(brings_d(f32(64, 7)));
-    static_assert(!brings_d(f32(192, 4)));
-    static_assert(!brings_d(f32(112, 4)), "boxes have 32 columns");
-    static_assert(!brings_d({.tile_n = 128, .stages = 4, .b_scales = ScaleBlocks::Rows}), "bf16 is never added to");
+    static_assert(loads_source(f32(128, 4)) && !loads_source(f32(128, 5)));
+    static_assert(loads_source(f32(128, 4, Grouping::K)));
+    static_assert(loads_source(f32(64, 7)));
+    static_assert(!loads_source(f32(192, 4)));
+    static_assert(!loads_source(f32(112, 4)), "panels have 32 columns");
+    static_assert(!loads_source({.tile_n = 128, .stages = 4, .b_scales = ScaleBlocks::Rows}), "bf16 is never added to");
 }
 
 TEST(BoxesOfF32, AreWrittenWithoutBankConflicts) {
-    for (uint32_t turn = 0; turn < 64; ++turn) {  // a warp writes four bytes of each lane at once
+    for (uint32_t step = 0; step < 64; ++step) {  // a warp writes four bytes of each lane at once
         std::vector<uint32_t> addresses;
         for (uint32_t lane = 0; lane < kWarpSize; ++lane)
-            addresses.push_back(f32_box_offset(wgmma_accumulator(lane, f32_box_register(lane, turn))));
-        EXPECT_EQ(busiest_bank(addresses, 4), 1u) << "turn " << turn;
+            addresses.push_back(f32_panel_offset(wgmma_accumulator(lane, f32_panel_register(lane, step))));
+        EXPECT_EQ(busiest_bank(addresses, 4), 1u) << "step " << step;
     }
 }
 
-TEST(Slab, OfFloatsIsWrittenAndReadWithoutBankConflicts) {
+TEST(Strip, OfFloatsIsWrittenAndReadWithoutBankConflicts) {
     for (const uint32_t tile_n : {32u, 64u, 128u, 192u}) {
         const GemmConfig c{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
-        for (uint32_t r = 0; r < slab_cols(c) / 2; r += 2)
+        for (uint32_t r = 0; r < strip_cols(c) / 2; r += 2)
             for (uint32_t half = 0; half < 2; ++half) {  // sixteen lanes write eight bytes each at once
                 std::vector<uint32_t> addresses;
                 for (uint32_t lane = half * 16; lane < half * 16 + 16; ++lane)
-                    addresses.push_back(slab_offset(c, wgmma_accumulator(lane, r)));
+                    addresses.push_back(strip_offset(c, wgmma_accumulator(lane, r)));
                 EXPECT_EQ(busiest_bank(addresses, 8), 1u) << tile_n << ", register " << r;
             }
-        for (uint32_t i = 0; i < slab_pieces(c, slab_cols(c)); ++i)
+        for (uint32_t i = 0; i < strip_pieces(c, strip_cols(c)); ++i)
             for (uint32_t quarter = 0; quarter < 4; ++quarter) {  // eight lanes read sixteen bytes each at once
                 std::vector<uint32_t> addresses;
                 for (uint32_t lane = quarter * 8; lane < quarter * 8 + 8; ++lane)
-                    addresses.push_back(slab_offset(c, slab_piece(c, slab_cols(c), lane, i)));
+                    addresses.push_back(strip_offset(c, strip_piece(c, strip_cols(c), lane, i)));
                 EXPECT_EQ(busiest_bank(addresses, 16), 1u) << tile_n << ", piece " << i;
             }
     }

@@ -84,7 +84,7 @@ TEST_F(KernelTest, ALaunchHasItsShapeItsStreamAndItsParameters) {
     const Kernel plain(device, kCubin, "finegemm_plain", kPlain), pair(device, kCubin, "finegemm_pair", kPair);
     EXPECT_EQ(plain.resident_clusters(), 2u * 132);
     EXPECT_EQ(pair.resident_clusters(), 60u);
-    RunParams params{};
+    SegmentedParams params{};
     params.m = 1234;
     const CurrentDevice current(device);
     plain.launch(7, &params, reinterpret_cast<void*>(0x5e));
@@ -104,7 +104,7 @@ TEST_F(KernelTest, EachDeviceLaunchesInItsOwnContext) {
     driver = Driver::open(FINEGEMM_MOCK_DRIVER);
     const Device first(driver, 0), second(driver, 1);
     const Kernel kernel(second, kCubin, "finegemm_x", kPlain);
-    const RunParams params{};
+    const SegmentedParams params{};
     {
         const CurrentDevice current(second);
         kernel.launch(1, &params, nullptr);
@@ -169,7 +169,7 @@ TEST_F(KernelTest, AKernelThatDoesNotFitSaysSo) {
 TEST_F(KernelTest, AFailedLaunchNamesTheKernel) {
     const Device device(driver, 0);
     const Kernel kernel(device, kCubin, "finegemm_x", kPlain);
-    const RunParams params{};
+    const SegmentedParams params{};
     const Error error = error_of([&] { kernel.launch(1, &params, nullptr); });  // no context is current
     EXPECT_EQ(error.code(), Errc::Driver);
     EXPECT_TRUE(contains(error, "cuLaunchKernelEx(finegemm_x) failed: CUDA_ERROR_MOCK (201")) << error.what();

@@ -17,37 +17,37 @@ namespace {
 namespace ours = finegemm::python;
 
 #define SAME_SIZE(type) static_assert(sizeof(ours::type) == sizeof(::type) && alignof(ours::type) == alignof(::type))
-#define SAME_PLACE(type, member)                                              \
+#define SAME_OFFSET(type, member)                                             \
     static_assert(offsetof(ours::type, member) == offsetof(::type, member) && \
                   sizeof(ours::type::member) == sizeof(::type::member))
 SAME_SIZE(DLPackVersion);
-SAME_PLACE(DLPackVersion, major);
-SAME_PLACE(DLPackVersion, minor);
+SAME_OFFSET(DLPackVersion, major);
+SAME_OFFSET(DLPackVersion, minor);
 SAME_SIZE(DLDevice);
-SAME_PLACE(DLDevice, device_type);
-SAME_PLACE(DLDevice, device_id);
+SAME_OFFSET(DLDevice, device_type);
+SAME_OFFSET(DLDevice, device_id);
 SAME_SIZE(DLDataType);
-SAME_PLACE(DLDataType, code);
-SAME_PLACE(DLDataType, bits);
-SAME_PLACE(DLDataType, lanes);
+SAME_OFFSET(DLDataType, code);
+SAME_OFFSET(DLDataType, bits);
+SAME_OFFSET(DLDataType, lanes);
 SAME_SIZE(DLTensor);
-SAME_PLACE(DLTensor, data);
-SAME_PLACE(DLTensor, device);
-SAME_PLACE(DLTensor, ndim);
-SAME_PLACE(DLTensor, dtype);
-SAME_PLACE(DLTensor, shape);
-SAME_PLACE(DLTensor, strides);
-SAME_PLACE(DLTensor, byte_offset);
-SAME_PLACE(DLManagedTensor, dl_tensor);
-SAME_PLACE(DLManagedTensorVersioned, version);
-SAME_PLACE(DLManagedTensorVersioned, flags);
-SAME_PLACE(DLManagedTensorVersioned, dl_tensor);
-SAME_PLACE(DLPackExchangeAPIHeader, version);
-SAME_PLACE(DLPackExchangeAPI, header);
-SAME_PLACE(DLPackExchangeAPI, dltensor_from_py_object_no_sync);
-SAME_PLACE(DLPackExchangeAPI, current_work_stream);
+SAME_OFFSET(DLTensor, data);
+SAME_OFFSET(DLTensor, device);
+SAME_OFFSET(DLTensor, ndim);
+SAME_OFFSET(DLTensor, dtype);
+SAME_OFFSET(DLTensor, shape);
+SAME_OFFSET(DLTensor, strides);
+SAME_OFFSET(DLTensor, byte_offset);
+SAME_OFFSET(DLManagedTensor, dl_tensor);
+SAME_OFFSET(DLManagedTensorVersioned, version);
+SAME_OFFSET(DLManagedTensorVersioned, flags);
+SAME_OFFSET(DLManagedTensorVersioned, dl_tensor);
+SAME_OFFSET(DLPackExchangeAPIHeader, version);
+SAME_OFFSET(DLPackExchangeAPI, header);
+SAME_OFFSET(DLPackExchangeAPI, dltensor_from_py_object_no_sync);
+SAME_OFFSET(DLPackExchangeAPI, current_work_stream);
 #undef SAME_SIZE
-#undef SAME_PLACE
+#undef SAME_OFFSET
 
 TEST(DlpackHeader, AgreesWithOurConstants) {
     EXPECT_EQ(+ours::kDLCPU, +::kDLCPU);

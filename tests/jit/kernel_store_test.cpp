@@ -60,11 +60,11 @@ TEST_F(Stores, CompileOnceForProcessesThatAskTogether) {
     EXPECT_EQ(nvcc.calls(), 1u);
 }
 
-TEST_F(Stores, CompileAgainWhatAnotherTextEntryTurnOrCompilerVersionMakes) {
+TEST_F(Stores, CompileAgainWhatAnotherTextEntryIntervalOrCompilerVersionMakes) {
     const KernelSource other_text{kSource.entry, kSource.text + "// other"},
         other_entry{"finegemm_other", kSource.text};
-    const KernelSource other_turn{kSource.entry, kSource.text, 8};
-    for (const KernelSource& s : {kSource, other_text, other_entry, other_turn})
+    const KernelSource other_interval{kSource.entry, kSource.text, 8};
+    for (const KernelSource& s : {kSource, other_text, other_entry, other_interval})
         EXPECT_EQ(KernelStore(options).get(s).origin, Origin::Compiled);
     const PretendedNvcc newer(home.path(), "13.1.5");
     options.nvcc_path = newer.path();

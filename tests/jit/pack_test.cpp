@@ -60,7 +60,7 @@ TEST(Packs, ReturnEveryKernelTheyWereBuiltFromAndNoOther) {
     EXPECT_FALSE(pack.find({in[3].entry, in[4].text}));
     EXPECT_FALSE(pack.find({in[4].entry, in[3].text}));
     EXPECT_FALSE(pack.find({in[3].entry, in[3].text + " "})) << "a source that has changed since";
-    EXPECT_FALSE(pack.find({in[3].entry, in[3].text, 8})) << "machine code with other turns";
+    EXPECT_FALSE(pack.find({in[3].entry, in[3].text, 8})) << "machine code with another yield interval";
 }
 
 TEST(Packs, AreTheSameBytesHoweverManyThreadsBuildThem) {
@@ -113,8 +113,8 @@ TEST(TheEmbeddedPack, HasEveryKernelThatACallCanChooseInAtMostAMegabyteAndTwoMil
         EXPECT_NE(cubin->find(source.entry), std::string::npos) << source.entry;
         EXPECT_TRUE(source.entry.starts_with("finegemm")) << source.entry << ": sanitizers are told to look for that";
         std::string again = *cubin;
-        EXPECT_EQ(set_turns(again, source.promotion_turn) > 0, source.promotion_turn > 0) << source.entry;
-        EXPECT_EQ(again, *cubin) << source.entry << " has its turns already";
+        EXPECT_EQ(set_yield_hints(again, source.yield_interval) > 0, source.yield_interval > 0) << source.entry;
+        EXPECT_EQ(again, *cubin) << source.entry << " has its yield hints already";
     }
     std::nth_element(times.begin(), times.begin() + static_cast<long>(times.size() / 2), times.end());
     RecordProperty("median_ms", std::to_string(times[times.size() / 2]));
@@ -122,7 +122,7 @@ TEST(TheEmbeddedPack, HasEveryKernelThatACallCanChooseInAtMostAMegabyteAndTwoMil
     EXPECT_LE(times[times.size() / 2], 2 * finegemm::test::kSlowdown);
 }
 
-/// An instruction's 16 bytes (jit/turns.h).
+/// An instruction's 16 bytes (jit/yield_hints.h).
 struct Instruction {
     uint64_t low, high;
     uint32_t opcode() const { return low & 0xfff; }
@@ -213,7 +213,7 @@ TEST(TheEmbeddedPack, HasWhateverThePlannerChoosesFor100000RandomProblems) {
             case 0: break;
             case 1:
                 p.groups = static_cast<uint32_t>(1 + random() % 1024);
-                p.group_rows = random() % 2 == 0 ? ceil_div(p.m, p.groups) : 0;
+                p.expected_m = random() % 2 == 0 ? ceil_div(p.m, p.groups) : 0;
                 p.alignment = 64u << random() % 3 & (random() % 2 == 0 ? ~0u : 0u);
                 break;
             case 2: p.k_groups = static_cast<uint32_t>(1 + random() % 1024), p.k = extent(128, 9); [[fallthrough]];

@@ -40,11 +40,11 @@ TEST(Cost, OfAddingInL2IsMoreThanOfMemory) {
     EXPECT_NEAR(adding, 4.0 * 32768 * 4096 / 1.23e6, 0.02 * adding) << "A and B are little";
     const double on_h100 = cost(gradient, *find_device("h100"), config_named("m128n128s5w2_1d1d_f32")).memory;
     EXPECT_NEAR(on_h100, adding * 1.23 / 0.96, 0.01 * adding) << "its L2 adds less";
-    const Cost brought = of("m128n128s4w2_1d1d_f32");
-    EXPECT_LT(brought.memory, adding * 0.65);
+    const Cost loaded = of("m128n128s4w2_1d1d_f32");
+    EXPECT_LT(loaded.memory, adding * 0.65);
     gradient.accumulate = false;
     EXPECT_NEAR(of("m128n128s5w2_1d1d_f32").memory, adding * 1.23 / 4.2, 0.05 * adding) << "D is written, and no more";
-    EXPECT_LT(of("m128n128s4w2_1d1d_f32").compute, brought.compute) << "nothing is brought";
+    EXPECT_LT(of("m128n128s4w2_1d1d_f32").compute, loaded.compute) << "no source is loaded";
 }
 
 TEST(Cost, GrowsWhereRowsBeginBetweenSectorsOfL2) {
@@ -65,8 +65,8 @@ TEST(Cost, GrowsWhereRowsBeginBetweenSectorsOfL2) {
 }
 
 TEST(Cost, OfGroupsIsOfTheTilesThatAllTheirRowsMakeWhereTheseAreKnown) {
-    const auto cost_of = [](uint32_t groups, uint32_t m, uint32_t group_rows) {
-        const Problem p{.m = m, .n = 4096, .k = 4096, .groups = groups, .group_rows = group_rows};
+    const auto cost_of = [](uint32_t groups, uint32_t m, uint32_t expected_m) {
+        const Problem p{.m = m, .n = 4096, .k = 4096, .groups = groups, .expected_m = expected_m};
         return cost(p, h200(), config_named("m128n128s6w2_grouped"));
     };
     EXPECT_EQ(cost_of(1, 1000, 0).tiles, 8u * 32) << "one group has them all";

@@ -32,7 +32,7 @@ bool is_candidate(const GemmConfig& c) {
     return false;
 }
 
-/// Of all kinds of GEMMs.
+/// Candidates of all kinds of GEMMs.
 std::vector<GemmConfig> all_candidates() {
     std::vector<GemmConfig> all;
     for (const ScaleBlocks b_scales : {ScaleBlocks::Blocks, ScaleBlocks::Rows})
@@ -59,10 +59,11 @@ TEST(Candidates, FitAnH200) {
     for (const GemmConfig& c : all_candidates()) {
         EXPECT_LE(smem_plan(c).total, h200().smem_bytes) << name_of(c);
         EXPECT_LE(c.ctas_per_sm * (smem_plan(c).total + kReservedShared), h200().smem_per_sm) << name_of(c);
-        // A run of eight columns is stored by itself; where ranks share columns, or stmatrix stores all, there is none.
-        const bool runs_of_eight = c.k_splits() == 1 && (!c.row_b_scales() || c.output == Output::F32);
-        EXPECT_EQ(c.tile_n % (runs_of_eight ? 8 : 16), 0u) << name_of(c);
-        EXPECT_EQ(cols_before_run(c, kMaxRuns), c.tile_n) << name_of(c) << ": more runs than there may be";
+        // A segment of eight columns is stored by itself; where ranks share columns, or stmatrix stores all, there is
+        // none.
+        const bool segments_of_eight = c.k_splits() == 1 && (!c.row_b_scales() || c.output == Output::F32);
+        EXPECT_EQ(c.tile_n % (segments_of_eight ? 8 : 16), 0u) << name_of(c);
+        EXPECT_EQ(cols_before_segment(c, kMaxSegments), c.tile_n) << name_of(c) << ": more segments than there may be";
         EXPECT_EQ(c.rows_per_warpgroup() % 64, 0u) << name_of(c);
         EXPECT_LE(c.cluster, 8u) << name_of(c);
     }
@@ -190,7 +191,7 @@ TEST(Choice, ThatIsImpossibleSaysHowToLearnWhy) {
 }
 
 TEST(Choice, OfBatchInvariantResultsHasOneOrderOfSums) {
-    bool splits = false, teams = false;
+    bool splits = false, k_slices = false;
     for (const uint32_t m : {1u, 16u, 64u, 100u, 128u, 300u, 1024u, 5000u})
         for (const uint32_t n : {8u, 576u, 2112u, 7168u, 24576u})
             for (const uint32_t k : {16u, 512u, 2048u, 7168u, 16384u}) {
@@ -198,9 +199,9 @@ TEST(Choice, OfBatchInvariantResultsHasOneOrderOfSums) {
                 EXPECT_EQ(arithmetic_of(invariant), Arithmetic{}) << m << " x " << n << " x " << k;
                 const Arithmetic usual = arithmetic_of(choose({m, n, k}, h200()).config);
                 splits |= usual.splits > 1;
-                teams |= usual.teams > 1;
+                k_slices |= usual.k_slices > 1;
             }
-    EXPECT_TRUE(splits && teams) << "some of these shapes should have other orders else";
+    EXPECT_TRUE(splits && k_slices) << "some of these shapes should have other orders else";
     EXPECT_NE(rejected({16, 576, 7168, true}, h200(), config_named("m64n32s7w1_splitK5_x2")), "");
 }
 
@@ -250,10 +251,10 @@ TEST(Explain, AccountsForEveryCandidateCheapestFirst) {
 }
 
 TEST(Explain, OfGroupsHasTheirCandidatesAndSaysWhatWasAsked) {
-    const Problem p{.m = 8192, .n = 4096, .k = 7168, .groups = 64, .group_rows = 100, .alignment = 128};
+    const Problem p{.m = 8192, .n = 4096, .k = 7168, .groups = 64, .expected_m = 100, .alignment = 128};
     const auto out = nlohmann::json::parse(explain(p, h200()));
-    const nlohmann::json asked = {{"m", 8192},       {"n", 4096}, {"k", 7168}, {"groups", 64}, {"expected_rows", 100},
-                                  {"alignment", 128}};
+    const nlohmann::json asked = {{"m", 8192},    {"n", 4096},         {"k", 7168},
+                                  {"groups", 64}, {"expected_m", 100}, {"alignment", 128}};
     EXPECT_EQ(out["problem"], asked);
     EXPECT_EQ(out["chosen"]["name"], name_of(choose(p, h200()).config));
     EXPECT_EQ(out["candidates"].size(), candidates({.grouping = Grouping::Rows}).size());
@@ -275,8 +276,8 @@ TEST(Explain, SaysWhichScalesWhichTypeAndWhichRowsWereAskedFor) {
 
 TEST(Explain, IsNamedInErrorsWithAllThatWasAsked) {
     EXPECT_EQ(explain_command({64, 2112, 7168}), "finegemm explain 64 2112 7168");
-    EXPECT_EQ(explain_command({.m = 8192, .n = 4096, .k = 7168, .groups = 64, .group_rows = 100, .alignment = 128}),
-              "finegemm explain 8192 4096 7168 --groups 64 --expected-rows 100 --alignment 128");
+    EXPECT_EQ(explain_command({.m = 8192, .n = 4096, .k = 7168, .groups = 64, .expected_m = 100, .alignment = 128}),
+              "finegemm explain 8192 4096 7168 --groups 64 --expected-m 100 --alignment 128");
     Problem p{.m = 8, .n = 8, .k = 128, .batch_invariant = true, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
     EXPECT_EQ(explain_command(p), "finegemm explain 8 8 128 --row-b-scales --out-dtype f32 --batch-invariant");
     p.accumulate = true;
@@ -337,14 +338,14 @@ constexpr uint32_t kLayers[][2] = {{2112, 7168}, {576, 7168},   {24576, 1536}, {
                                    {8192, 8192}, {57344, 8192}, {8192, 28672}, {512, 2048},   {2048, 512},
                                    {9216, 4096}, {5120, 8192},  {12288, 5120}, {5120, 12288}, {256, 7168}};
 
-TEST(Choice, OfGradientsThatAreAddedToIsAKernelThatBringsDWhereKIsShort) {
-    const auto brings = [](uint32_t k) { return brings_d(choose(gradient(8192, 4096, k), h200()).config); };
-    EXPECT_TRUE(brings(256));
-    EXPECT_TRUE(brings(768));
-    EXPECT_FALSE(brings(4096));
+TEST(Choice, OfGradientsThatAreAddedToIsAKernelThatLoadsDWhereKIsShort) {
+    const auto loads = [](uint32_t k) { return loads_source(choose(gradient(8192, 4096, k), h200()).config); };
+    EXPECT_TRUE(loads(256));
+    EXPECT_TRUE(loads(768));
+    EXPECT_FALSE(loads(4096));
 }
 
-TEST(Choice, OfGradientsThatAreOverwrittenLeavesNoRoomForWhatIsNotBrought) {
+TEST(Choice, OfGradientsThatAreOverwrittenLeavesNoRoomForWhatIsNotLoaded) {
     for (const uint32_t k_groups : {0u, 8u})
         for (const uint32_t k : {256u, 768u, 4096u}) {
             Problem p = gradient(8192, 4096, k * max(1, k_groups));

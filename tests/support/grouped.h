@@ -28,10 +28,10 @@ struct Grouping {
                 .data = numbers.data(),
                 .size = static_cast<int64_t>(numbers.size()),
                 .alignment = alignment,
-                .expected_rows = 0,
+                .expected_m = 0,
                 .device = {}};
     }
-    /// Of row `row`, counted through all stacks, as the API's documentation says it; -1: none. For valid numbers.
+    /// Group of row `row`, counted through all stacks, as the API's documentation says it; -1: none. For valid numbers.
     int64_t group_of(int64_t row) const {
         if (form == GroupForm::Indices) return numbers[static_cast<size_t>(row)];
         if (masked()) return row % m < numbers[static_cast<size_t>(row / m)] ? row / m : -1;
@@ -94,17 +94,17 @@ struct GroupedProblem {
         }
         std::mt19937 random(seed);
         for (int64_t r = 0; r < rows(); ++r)
-            if (grouping.group_of(r) >= 0) fill(a, sfa, place(r), place(r), random);
+            if (grouping.group_of(r) >= 0) fill(a, sfa, buffer_row(r), buffer_row(r), random);
         for (int64_t g = 0; g < grouping.groups; ++g)
             for (int64_t r = 0; r < n; ++r) fill(b, sfb, g * b_pitch() + r, g * (blocks(n) + gap) + r / 128, random);
     }
     static int64_t blocks(int64_t x) { return Problem::blocks(x); }
     int64_t a_pitch() const { return grouping.m + gap; }
     int64_t b_pitch() const { return n + gap; }
-    /// Of all stacks.
+    /// Rows of all stacks.
     int64_t rows() const { return grouping.stacks() * grouping.m; }
-    /// Of a row of A and D in its buffer.
-    int64_t place(int64_t row) const { return row / grouping.m * a_pitch() + row % grouping.m; }
+    /// Index in its buffer of a row of A and D.
+    int64_t buffer_row(int64_t row) const { return row / grouping.m * a_pitch() + row % grouping.m; }
 
     GroupedGemmArgs args() {
         const auto stack = [](Matrix x, int64_t pitch, int64_t rows) {
@@ -123,16 +123,17 @@ struct GroupedProblem {
     GemmArgs dense(int64_t row, int64_t group) {
         const GroupedGemmArgs all = args();
         GemmArgs one{all.a.matrix, all.sfa.matrix, all.b.matrix, all.sfb.matrix, all.d.matrix};
-        one.a.data = &a.at(place(row), 0);
-        one.sfa.data = &sfa.at(place(row), 0);
+        one.a.data = &a.at(buffer_row(row), 0);
+        one.sfa.data = &sfa.at(buffer_row(row), 0);
         one.b.data = &b.at(group * b_pitch(), 0);
         one.sfb.data = &sfb.at(group * (blocks(n) + gap), 0);
-        one.d.data = &d.at(place(row), 0);
+        one.d.data = &d.at(buffer_row(row), 0);
         one.a.rows = one.sfa.rows = one.d.rows = 1;
         return one;
     }
     bool row_is(int64_t row, uint16_t value) {
-        return std::all_of(&d.at(place(row), 0), &d.at(place(row), 0) + n, [=](uint16_t x) { return x == value; });
+        return std::all_of(&d.at(buffer_row(row), 0), &d.at(buffer_row(row), 0) + n,
+                           [=](uint16_t x) { return x == value; });
     }
 
 private:

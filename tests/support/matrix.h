@@ -96,7 +96,7 @@ struct Problem {
     }
     GemmArgs args() { return {a.view(), scales(sfa, mn_major), b.view(), scales(sfb, mn_major), d.view()}; }
     float sfa_at(int64_t r, int64_t kb) { return mn_major ? sfa.at(kb, r) : sfa.at(r, kb); }
-    /// Of row n of B.
+    /// The scale of row n of B.
     float sfb_at(int64_t n_, int64_t kb) {
         const int64_t row = row_b_scales ? n_ : n_ / 128;
         return mn_major ? sfb.at(kb, row) : sfb.at(row, kb);

@@ -30,7 +30,7 @@ struct Launch {
     uint32_t grid, block, cluster, smem_bytes;
     bool programmatic;  // it may overlap with the kernel before it
     void* stream;
-    RunParams gemm;            // of a kernel "finegemm_*", also of the next ones
+    SegmentedParams gemm;      // of a kernel "finegemm_*", also of the next ones
     QuantizeParams quantize;   // of a kernel "finegemm_quantize_*"
     GroupedParams grouped;     // of a kernel "finegemm_*_grouped"
     KGroupedParams k_grouped;  // of a kernel "finegemm_*_kgrouped*"

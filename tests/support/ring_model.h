@@ -9,25 +9,25 @@
 #include <vector>
 
 #include <finegemm/core/arrivals.h>
+#include <finegemm/core/k_slices.h>
 #include <finegemm/core/ring.h>
-#include <finegemm/core/teams.h>
 
 namespace finegemm::test {
 
 enum class Outcome { Finished, Deadlock, Overwritten, ReadBeforeWrite };
 
-/// PTX ISA, mbarrier: a phase ends when all arrivals are there and no announced byte is missing.
+/// PTX ISA, mbarrier: a phase ends when all arrivals are there and no expected byte is missing.
 struct Mbarrier {
     int32_t expected = 1, pending = 1, bytes = 0;
     uint32_t phase = 0;
 
     void init(uint32_t arrivals) { expected = pending = static_cast<int32_t>(arrivals); }
-    void arrive(int32_t announced = 0) {
-        bytes += announced;
+    void arrive(int32_t expected = 0) {
+        bytes += expected;
         --pending;
         settle();
     }
-    void receive(int32_t received) {  // may come before its announcement: multicast by a neighbour
+    void receive(int32_t received) {  // may come before it is expected: multicast by a neighbour
         bytes -= received;
         settle();
     }
@@ -41,19 +41,19 @@ private:
     }
 };
 
-/// All CTAs that share loads, walking over `tiles` tiles of `blocks` k-blocks; with teams, over one tile of as many.
+/// All CTAs that share loads, walking over `tiles` tiles of `blocks` k-blocks; with k-slices, over one tile of as many.
 template <GemmConfig C>
 class RingModel {
 public:
     /// What tests break to see that it matters.
     struct Rules {
         uint32_t full = full_arrivals(C), empty = empty_arrivals(C);
-        uint32_t run = scale_run(C);          // k-blocks that a scale warp deals out in its turn
-        uint32_t producers = kProducerWarps;  // that take turns with k-blocks, where they do
+        uint32_t vector = scale_vector_blocks(C);  // k-blocks of a vector of scales, which one scale warp owns
+        uint32_t producers = kProducerWarps;       // that own k-blocks round-robin, where they do
     };
 
     RingModel(uint32_t tiles, uint32_t blocks, uint32_t seed, Rules rules = {})
-        : total_(tiles * blocks), tile_blocks_(C.teams() > 1 ? total_ : blocks), rules_(rules), random_(seed) {
+        : total_(tiles * blocks), tile_blocks_(C.k_slices() > 1 ? total_ : blocks), rules_(rules), random_(seed) {
         for (auto& cta : stages_)
             for (Stage& stage : cta) {
                 stage.full.init(rules.full);
@@ -62,7 +62,8 @@ public:
         for (uint32_t rank = 0; rank < kRanks; ++rank) {
             add_producers(rank);
             for (uint32_t warp = 0; warp < 4 * C.math_warpgroups; ++warp) {
-                Agent agent{.role = Role::Math, .rank = rank, .at = Cursor::consumer(), .block = team_of(C, warp / 4)};
+                Agent agent{
+                    .role = Role::Math, .rank = rank, .at = Cursor::consumer(), .block = k_slice_of(C, warp / 4)};
                 agent.at += agent.block;
                 agents_.push_back(agent);
             }
@@ -83,7 +84,7 @@ public:
 private:
     using Cursor = RingCursor<C.stages>;
     static constexpr uint32_t kRanks = producers_served(C);
-    /// Grouped kernels announce the end as a block without tiles, on which the math warps wait like on any other.
+    /// Grouped kernels publish the end as a block without tiles, on which the math warps wait like on any other.
     static constexpr uint32_t kEnd = C.grouped() ? 1 : 0;
     static constexpr uint32_t kAParts = C.a_sharers(), kBParts = C.b_sharers(), kScaleParts = kAParts + kBParts;
 
@@ -100,7 +101,7 @@ private:
         uint32_t block = 0;  // the one that it works on
         bool holds = false;  // math: it reads `held`
         uint32_t held = 0;
-        uint32_t patience = 1;  // takes one in so many of its turns
+        uint32_t patience = 1;  // acts in one of so many steps
     };
     /// Something on its way, which others may overtake: part of a tile, scales, or an arrival at a neighbour's barrier.
     struct Delivery {
@@ -112,7 +113,7 @@ private:
     Stage& stage(uint32_t rank, uint32_t index) { return stages_[rank][index]; }
 
     void add_producers(uint32_t rank) {
-        if (producers_take_turns(C)) {
+        if (round_robin_producers(C)) {
             for (uint32_t warp = 0; warp < rules_.producers; ++warp) {
                 Agent agent{.role = Role::Blocks, .rank = rank, .at = Cursor::producer(), .block = warp};
                 agent.at += warp;
@@ -181,7 +182,7 @@ private:
         send(kAParts + (kBParts > 1 ? agent.rank : 0), kBParts > 1);
     }
 
-    /// Tiles and scales, by one of the warps that take turns.
+    /// Tiles and scales, by a round-robin producer.
     bool load_block(Agent& agent) {
         if (!stage(agent.rank, agent.at.stage).empty.passed(agent.at.parity)) return false;
         load_tile(agent);
@@ -198,8 +199,9 @@ private:
     }
 
     bool load_scales(Agent& agent) {
-        const bool mine = C.scales == ScaleLayout::Rows ? agent.block / rules_.run % dealing_warps(C) == agent.warp
-                                                        : agent.at.stage % kScaleWarps == agent.warp;
+        const bool mine = C.scales == ScaleLayout::Rows
+                              ? agent.block / rules_.vector % vector_scale_warps(C) == agent.warp
+                              : agent.at.stage % kScaleWarps == agent.warp;
         if (mine) {
             if (!stage(agent.rank, agent.at.stage).empty.passed(agent.at.parity)) return false;
             send_scales(agent);
@@ -211,7 +213,7 @@ private:
 
     /// A stage is released when the next one of the same tile is there: that one's multiplication runs by then.
     bool multiply(Agent& agent) {
-        const uint32_t next = agent.block + C.teams();
+        const uint32_t next = agent.block + C.k_slices();
         const bool starts = !agent.holds || C.grouped() || next / tile_blocks_ == agent.block / tile_blocks_;
         if (starts && !stage(agent.rank, agent.at.stage).full.passed(agent.at.parity)) return false;
         if (agent.holds) {
@@ -225,7 +227,7 @@ private:
         } else if (starts) {
             agent.held = agent.at.stage;
             agent.holds = true;
-            agent.at += C.teams();
+            agent.at += C.k_slices();
             check(agent);
         }
         return true;

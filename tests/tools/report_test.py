@@ -70,7 +70,7 @@ CHECKS = {
 
 
 def grouped_row(groups: int, rows: int, tflop_per_s: float, gb_per_s: float) -> dict:
-    return {"groups": groups, "expected_rows": rows, "tflop_per_s": tflop_per_s, "gb_per_s": gb_per_s}
+    return {"groups": groups, "expected_m": rows, "tflop_per_s": tflop_per_s, "gb_per_s": gb_per_s}
 
 
 class Parts(unittest.TestCase):

@@ -1,4 +1,4 @@
-// All of a kernel that the last bits of D depend on. Layer core. docs/numerics.md says what follows from it.
+// What the last bits of D depend on in a kernel. Layer core. docs/numerics.md says what follows from it.
 #pragma once
 
 #include <finegemm/core/registers.h>
@@ -6,13 +6,13 @@
 namespace finegemm {
 
 struct Arithmetic {
-    uint32_t splits = 1;  // ranges of K (k_range), whose sums are added one after the other
-    uint32_t teams = 1;   // of a range: every teams-th block from the first is summed, from the second ...; these then
-    bool wgmma_factors = false;  // scales are multiplied by the tensor cores (core/scale_parts.h), not in FP32
+    uint32_t splits = 1;              // ranges of K (k_range), whose sums are added one after the other
+    uint32_t k_slices = 1;            // of a range: slice i sums blocks i, i + k_slices, ...; then the slices are added
+    bool tensor_core_scales = false;  // scales are multiplied by the tensor cores (core/split_scale.h), not in FP32
     constexpr bool operator==(const Arithmetic&) const = default;
 };
 FG_HD constexpr Arithmetic arithmetic_of(const GemmConfig& c) {
-    return {.splits = c.k_splits(), .teams = c.teams(), .wgmma_factors = factors_by_wgmma(c)};
+    return {.splits = c.k_splits(), .k_slices = c.k_slices(), .tensor_core_scales = tensor_core_scales(c)};
 }
 
 }  // namespace finegemm

@@ -6,7 +6,7 @@
 
 namespace finegemm {
 
-/// What the CTAs of one cluster have in common.
+/// How the CTAs of one cluster work together.
 enum class ClusterUse : uint32_t {
     None,    ///< clusters of one CTA
     ShareA,  ///< neighbours along N: each loads its part of the A tile and multicasts it to all
@@ -14,23 +14,23 @@ enum class ClusterUse : uint32_t {
     SplitK,  ///< one output tile: each takes a range of K; partial sums meet through distributed shared memory
 };
 
-/// Which scales of rows a kernel reads: those of A, and those of B where each of its rows has some.
+/// Layout of the row scales that a kernel reads: of A, and with 1D1D scales of B, too.
 enum class ScaleLayout : uint32_t {
     Any,   ///< any strides
-    Rows,  ///< row-major ones, the scales of kScaleRun k-blocks of a row at once (has_scale_runs)
+    Rows,  ///< row-major, loaded as vectors of kScaleVectorBlocks k-blocks of a row (has_scale_vectors)
 };
 
-/// What the products are that one kernel computes, if it is more than one.
+/// How one kernel computes several products.
 enum class Grouping : uint32_t {
     None,  ///< one product
     Rows,  ///< groups of rows, each with a B of its own; their sizes are in the device's memory (core/groups.h)
     K,     ///< groups of k-blocks, each with a D of its own, which all have one shape; likewise
 };
 
-/// What one scale of B serves, beside 128 of K.
+/// Rows of B that one scale serves, for 128 of K: 1D2D or 1D1D.
 enum class ScaleBlocks : uint32_t {
     Blocks,  ///< 128 rows
-    Rows,    ///< one row, as those of A
+    Rows,    ///< one row, as scales of A
 };
 
 /// The elements of D.
@@ -41,8 +41,8 @@ enum class Output : uint32_t {
 
 struct GemmConfig {
     uint32_t tile_m = 128;         // rows of D that one CTA computes: 64 * math_warpgroups * {1/2, 1, 2}
-    uint32_t tile_n = 128;         // columns of D that one CTA computes, at most 256: run_cols
-    uint32_t stages = 4;           // slots of the shared-memory ring, a multiple of teams; one slot holds 128 of K
+    uint32_t tile_n = 128;         // columns of D that one CTA computes, at most 256: segment_cols
+    uint32_t stages = 4;           // slots of the shared-memory ring, a multiple of k_slices(); one slot holds 128 of K
     uint32_t math_warpgroups = 2;  // each owns rows_per_warpgroup rows
     uint32_t cluster = 1;          // CTAs in a cluster
     ClusterUse cluster_use = ClusterUse::None;
@@ -56,11 +56,12 @@ struct GemmConfig {
 
     static constexpr uint32_t kTileK = kScaleBlock;
     FG_HD constexpr uint32_t threads() const { return (math_warpgroups + 1) * 128; }
-    /// Where a tile has fewer rows than its math warpgroups could: sets of them that each have all its rows, and take
-    /// turns with the k-blocks (core/teams.h). Each has stages of its own: a parity tells a round from the next only.
-    FG_HD constexpr uint32_t teams() const { return max(1, math_warpgroups * 64 / tile_m); }
-    /// Warpgroups that the rows of a tile are divided among.
-    FG_HD constexpr uint32_t row_warpgroups() const { return math_warpgroups / teams(); }
+    /// K-slices: when 64 rows leave warpgroups idle, two of them compute the same rows, each over every second k-block;
+    /// their sums are added before the epilogue (core/k_slices.h). Each slice has stages of its own, as a parity tells
+    /// a round of the ring from the next one only.
+    FG_HD constexpr uint32_t k_slices() const { return max(1, math_warpgroups * 64 / tile_m); }
+    /// Warpgroups that share the rows of a tile.
+    FG_HD constexpr uint32_t row_warpgroups() const { return math_warpgroups / k_slices(); }
     FG_HD constexpr uint32_t rows_per_warpgroup() const { return tile_m / row_warpgroups(); }
     /// 64-row WGMMAs that one warpgroup stacks.
     FG_HD constexpr uint32_t wgmmas_m() const { return rows_per_warpgroup() / 64; }
@@ -71,24 +72,24 @@ struct GemmConfig {
     FG_HD constexpr bool grouped() const { return grouping != Grouping::None; }
     FG_HD constexpr bool row_groups() const { return grouping == Grouping::Rows; }
     FG_HD constexpr bool k_groups() const { return grouping == Grouping::K; }
-    /// A tile whose columns are of several 128-wide scale blocks of B.
-    FG_HD constexpr bool several_runs() const { return !row_b_scales() && kScaleBlock % tile_n != 0; }
+    /// A tile whose columns lie in several 128-wide scale blocks of B.
+    FG_HD constexpr bool several_segments() const { return !row_b_scales() && kScaleBlock % tile_n != 0; }
     FG_HD constexpr bool row_b_scales() const { return b_scales == ScaleBlocks::Rows; }
 };
 
-/// Runs of neighbouring columns that a tile has at most.
-inline constexpr uint32_t kMaxRuns = 3;
+/// Segments of neighbouring columns that a tile has at most.
+inline constexpr uint32_t kMaxSegments = 3;
 
-/// The runs of columns of a tile. A tile whose width divides 128 has one. Another one has a run for each power of two
-/// that its width is made of, 8 the least and the widest first: 200 = 128 + 64 + 8. They lie apart in D (run_col), each
-/// within one scale block of B wherever the tile is. So a promotion knows which scale a column has; if all columns were
-/// neighbours, the border would be anywhere, and choosing costs 14% of the time of a tile of 144.
-struct Runs {
-    uint32_t cols[kMaxRuns];  // 0: there are fewer
+/// Segments of a tile's columns. A tile whose width divides 128 has one; any other has one for each power of two in its
+/// width, 8 the least and the widest first: 200 = 128 + 64 + 8. Segments lie apart in D (segment_col), each within one
+/// scale block of B wherever the tile is. So a promotion knows the scale of each column at compile time; if all columns
+/// were neighbours, the border could be anywhere, and choosing costs 14% of the time of a tile of 144.
+struct Segments {
+    uint32_t cols[kMaxSegments];  // 0: there are fewer
 
-    /// No loops: in a kernel all this is known when it is compiled, if the number of the run is.
-    FG_HD static constexpr Runs of(const GemmConfig& c) {
-        const uint32_t first = c.several_runs() ? widest(c.tile_n) : c.tile_n;
+    /// No loops: in a kernel all this is known at compile time, if the number of the segment is.
+    FG_HD static constexpr Segments of(const GemmConfig& c) {
+        const uint32_t first = c.several_segments() ? widest(c.tile_n) : c.tile_n;
         const uint32_t second = widest(c.tile_n - first);
         return {{first, second, widest(c.tile_n - first - second)}};
     }
@@ -96,7 +97,7 @@ struct Runs {
     FG_HD constexpr uint32_t cols_before(uint32_t i) const {
         return (i > 0 ? cols[0] : 0) + (i > 1 ? cols[1] : 0) + (i > 2 ? cols[2] : 0);
     }
-    /// That a column of the tile is in.
+    /// Index of the segment that has column `col` of the tile.
     FG_HD constexpr uint32_t with(uint32_t col) const { return (col >= cols_before(1)) + (col >= cols_before(2)); }
 
 private:
@@ -104,9 +105,9 @@ private:
         return cols >= 128 ? 128 : cols >= 64 ? 64 : cols >= 32 ? 32 : cols >= 16 ? 16 : cols >= 8 ? 8 : 0;
     }
 };
-FG_HD constexpr uint32_t runs(const GemmConfig& c) { return Runs::of(c).count(); }
-FG_HD constexpr uint32_t run_cols(const GemmConfig& c, uint32_t i) { return Runs::of(c).cols[i]; }
-FG_HD constexpr uint32_t cols_before_run(const GemmConfig& c, uint32_t i) { return Runs::of(c).cols_before(i); }
-FG_HD constexpr uint32_t run_of(const GemmConfig& c, uint32_t col) { return Runs::of(c).with(col); }
+FG_HD constexpr uint32_t n_segments(const GemmConfig& c) { return Segments::of(c).count(); }
+FG_HD constexpr uint32_t segment_cols(const GemmConfig& c, uint32_t i) { return Segments::of(c).cols[i]; }
+FG_HD constexpr uint32_t cols_before_segment(const GemmConfig& c, uint32_t i) { return Segments::of(c).cols_before(i); }
+FG_HD constexpr uint32_t segment_of(const GemmConfig& c, uint32_t col) { return Segments::of(c).with(col); }
 
 }  // namespace finegemm

@@ -22,7 +22,7 @@ struct KRange {
 
 /// Offsets, prefix sums, masks and indices in one form. With `ends`, group g ends at row ends[g] and begins where the
 /// one before ended, rounded up to `alignment`; stacked groups have matrices of their own and begin at row 0. With
-/// `indices`, one segment has all rows, and each tile of them the group that its first row names.
+/// `indices`, one span has all rows, and each tile of them the group that its first row names.
 struct GroupLayout {
     const int32_t* ends = nullptr;     // [groups], or null
     const int32_t* indices = nullptr;  // [rows], or null: the group of each row; any other number: of none
@@ -33,9 +33,9 @@ struct GroupLayout {
     bool stacked = false;
 
     /// Ranges of rows to divide into tiles.
-    FG_HD constexpr uint32_t segments() const { return indices ? 1 : groups; }
+    FG_HD constexpr uint32_t spans() const { return indices ? 1 : groups; }
 
-    /// Where a segment ends, and the one before it: all that is read for it.
+    /// Where a span ends, and the one before it: all that is read for it.
     struct Ends {
         int32_t before = 0, end = 0;
     };
@@ -43,19 +43,19 @@ struct GroupLayout {
         if (indices) return {0, static_cast<int32_t>(rows)};
         return {stacked || (i == 0 && !first_is_given) ? 0 : ends[static_cast<int64_t>(i) - 1], ends[i]};
     }
-    /// The rows of that segment. Numbers that break the rules give rows that exist, or none.
+    /// The rows of that span. Numbers that break the rules give rows that exist, or none.
     FG_HD constexpr RowRange range(Ends of) const {
         const uint32_t begin = stacked ? 0 : min((existing(of.before) + alignment - 1) & ~(alignment - 1), rows);
         return {begin, max(begin, existing(of.end))};
     }
-    FG_HD constexpr RowRange segment(uint32_t i) const { return range(ends_of(i)); }
+    FG_HD constexpr RowRange span(uint32_t i) const { return range(ends_of(i)); }
     FG_HD constexpr bool is_group(int32_t index) const { return index >= 0 && static_cast<uint32_t>(index) < groups; }
 
 private:
     FG_HD constexpr uint32_t existing(int32_t row) const { return row < 0 ? 0 : min(static_cast<uint32_t>(row), rows); }
 };
 
-/// The k-blocks of the groups of a K-grouped GEMM: group g has those from offsets[g] / 128 up to offsets[g + 1] / 128.
+/// The k-blocks of the groups of a K-grouped GEMM: group g has blocks offsets[g] / 128 up to offsets[g + 1] / 128.
 struct KGroupLayout {
     const int32_t* offsets = nullptr;  // [groups + 1], in columns of A and B
     uint32_t groups = 0;

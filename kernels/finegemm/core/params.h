@@ -21,18 +21,19 @@ struct ScaleView {
     int64_t k_stride;   // from one 128-wide block of K to the next
 };
 
-/// Whether a kernel for ScaleLayout::Rows can read these scales of rows: whole runs, each sixteen aligned bytes.
-inline FG_HD bool has_scale_runs(const ScaleView& s, uint32_t k_blocks, uint32_t k_splits) {
-    return s.k_stride == 1 && s.mn_stride % kScaleRun == 0 && reinterpret_cast<uint64_t>(s.data) % 16 == 0 &&
-           k_blocks % (kScaleRun * k_splits) == 0;
+/// Can a kernel for ScaleLayout::Rows read these row scales: whole vectors, each sixteen aligned bytes?
+inline FG_HD bool has_scale_vectors(const ScaleView& s, uint32_t k_blocks, uint32_t k_splits) {
+    return s.k_stride == 1 && s.mn_stride % kScaleVectorBlocks == 0 && reinterpret_cast<uint64_t>(s.data) % 16 == 0 &&
+           k_blocks % (kScaleVectorBlocks * k_splits) == 0;
 }
 
-/// How one operand's tiles are loaded: whole ones and the last one, which may have fewer rows.
+/// Tensor maps of one operand's tiles: for whole ones and for the last one, which may have fewer rows.
 struct TileLoads {
     TensorMap whole, last;
 };
 
-/// What is asked for first is together: an SM fetches parameters in lines of 64 bytes, and each takes 100s of clocks.
+/// Parameters of every GEMM kernel. Those that are read first are together: an SM fetches parameters in lines of 64
+/// bytes, and each takes 100s of clocks.
 struct alignas(64) GemmParams {
     Raster raster;                            // the order of tiles
     uint32_t m, n, k_blocks;                  // k_blocks = ceil(K / 128), of all groups together
@@ -43,20 +44,20 @@ struct alignas(64) GemmParams {
     int64_t d_row_stride;       // elements
     uint32_t accumulate;        // 1: D is added to, not overwritten; where it is f32
     uint32_t prefetch_weights;  // 1: no kernel that this one may overlap with writes to B
-    TileLoads a, b;             // b.whole: of first runs; b.last: of the last run, whichever that is
+    TileLoads a, b;             // b.whole: of first segments; b.last: of the last one, whichever that is
 };
 
-/// Of a kernel whose tiles may have several runs, and may be stored by the copy engine.
-struct RunParams : GemmParams {
-    TensorMap b_runs[kMaxRuns - 1];  // for the whole runs after the first one; unused where tiles have none
-    TensorMap d[kBoxWidths];         // of the widths that tiles have, or the one that f32 has; none where math warps
-                                     // write D (stages_tiles)
+/// Parameters of kernels whose tiles may have several segments and may be stored by TMA.
+struct SegmentedParams : GemmParams {
+    TensorMap b_segments[kMaxSegments - 1];  // for the whole segments after the first one; unused where tiles have none
+    TensorMap d[kPanelWidths];  // of the widths that tiles have, or the one that f32 has; none where math warps
+                                // write D (uses_tma_store)
 };
 
 /// Heights of the boxes that the rows of a group's last tile are loaded by: powers of two, 1 to 128.
 inline constexpr uint32_t kRowBoxes = 8;
 
-/// What a kernel for groups of rows asks for first: nothing begins before their sizes are known.
+/// Parameters that a kernel for groups of rows reads first: nothing begins before the sizes are known.
 struct alignas(64) GroupParams {
     GroupLayout groups;
     bool both_ends;                            // tiles of 32 groups at a time come from_both_ends
@@ -64,9 +65,9 @@ struct alignas(64) GroupParams {
 };
 static_assert(sizeof(GroupParams) == 64, "one line");
 
-/// Of such a kernel. A, sfa and D are stacks where GroupLayout says so, B and sfb always.
-struct GroupedParams : GroupParams, RunParams {  // `m` is unused; `raster` has the columns, and one band of rows
-    TensorMap a_rows[kRowBoxes];                 // boxes of 2^i rows of A; TileLoads::last of A is unused
+/// Parameters of kernels for groups of rows. A, sfa and D are stacks where GroupLayout says so, B and sfb always.
+struct GroupedParams : GroupParams, SegmentedParams {  // `m` is unused; `raster` has the columns, and one band of rows
+    TensorMap a_rows[kRowBoxes];                       // boxes of 2^i rows of A; TileLoads::last of A is unused
     ExpectedGroups expected;
 };
 
@@ -74,11 +75,11 @@ struct GroupedParams : GroupParams, RunParams {  // `m` is unused; `raster` has 
 /// own. All K-grouped launches copy the room for them, and kernels of CUDA 12.0 take 4096 bytes.
 inline constexpr uint32_t kHostGroups = 64, kBlockGroups = 11;
 
-/// Of a K-grouped kernel. D is a stack; `raster` has the tiles of one of its matrices.
+/// Parameters of K-grouped kernels. D is a stack; `raster` has the tiles of one of its matrices.
 struct KGroupedParams : GemmParams {
     KGroupLayout groups;   // without offsets: those below
     int64_t d_stride;      // elements from one group's D to the next
-    TensorMap d[1];        // of the whole stack of D, where what it has is brought
+    TensorMap d[1];        // of the whole stack of D, where the old D is loaded
     uint32_t first_group;  // of the stack that is of this launch
     int32_t host_offsets[kHostGroups + 1];
     uint32_t blocks;  // 1: each group has maps of its own, for whole tiles; those of GemmParams are not used
@@ -92,10 +93,10 @@ struct KGroupedParams : GemmParams {
 };
 static_assert(sizeof(KGroupedParams) <= 4096, "a kernel of CUDA 12.0 takes no more");
 
-/// What a kernel takes.
+/// The parameters that a kernel for grouping `G` takes.
 template <Grouping G>
 struct ParamsOf {
-    using Type = RunParams;
+    using Type = SegmentedParams;
 };
 template <>
 struct ParamsOf<Grouping::Rows> {

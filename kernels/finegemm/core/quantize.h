@@ -62,7 +62,7 @@ struct QuantizeParams {
     uint32_t power_of_two;
 };
 
-/// Where vector `u` of thread `thread` lies: in a warp's run of 1x128 blocks of one row, or in a 128x128 block.
+/// Where vector `u` of thread `thread` lies: in a warp's consecutive 1x128 blocks of one row, or in a 128x128 block.
 FG_HD constexpr RowCol quantize_vector(const QuantizeConfig& c, uint32_t thread, uint32_t u) {
     const uint32_t lane = c.square_blocks ? thread : thread % 32, width = c.square_blocks ? c.threads() : 32;
     const uint32_t position = u * width + lane;  // in vectors, kScaleBlock / vector of them to a block's row
@@ -71,7 +71,7 @@ FG_HD constexpr RowCol quantize_vector(const QuantizeConfig& c, uint32_t thread,
                            : RowCol{.row = 0, .col = position / c.lanes() * kScaleBlock + col};
 }
 
-/// Tasks that lie side by side: runs of 1x128 blocks, or 128x128 blocks.
+/// Tasks that lie side by side: consecutive 1x128 blocks of a warp, or 128x128 blocks.
 FG_HD constexpr uint32_t quantize_tasks_across(const QuantizeConfig& c, uint32_t cols) {
     const uint32_t k_blocks = ceil_div(cols, kScaleBlock);
     return c.square_blocks ? k_blocks : ceil_div(k_blocks, c.warp_blocks());

@@ -16,7 +16,7 @@ struct RegisterPlan {
 
 FG_HD constexpr RegisterPlan register_plan(const GemmConfig& c) {
     constexpr uint32_t kMost = 240;
-    // Measured: with less a candidate spills. Scale warps that read runs hold four scales of every row; beside math
+    // Measured: with less a candidate spills. Scale warps that load vectors hold four scales of every row; beside math
     // warps of wide tiles, which need all that they may have, producers make do with the least; those that split scales
     // for 136 columns with 40, as with 24 a k-block takes 12% longer.
     const bool splits_more = c.row_b_scales() && c.tile_n == 136;
@@ -29,24 +29,24 @@ FG_HD constexpr RegisterPlan register_plan(const GemmConfig& c) {
     return {.launch = launch, .load = load, .math = min(math, kMost)};
 }
 
-/// Whether a math warpgroup has room for its sums and two sets of registers beside them that `wgmma` writes.
+/// Does a math warpgroup have registers for its sums and two more sets that `wgmma` writes?
 FG_HD constexpr bool holds_three_sets(const GemmConfig& c) {
     constexpr uint32_t kOthers = 28;  // addresses, scales, loop state
     return c.wgmmas_m() == 1 && 3 * c.tile_n / 2 + kOthers <= register_plan(c).math;
 }
 
-/// Whether the tensor cores multiply scales, too (core/scale_parts.h): a block product comes with its factors. Narrow
-/// tiles, for which shared memory's port has less to do, take up to 10% longer with it.
-FG_HD constexpr bool factors_by_wgmma(const GemmConfig& c) {
+/// Products of scales by the tensor cores (core/split_scale.h): a block product comes with its factors. Narrow tiles,
+/// for which shared memory's port has less to do, take up to 10% longer with it.
+FG_HD constexpr bool tensor_core_scales(const GemmConfig& c) {
     return c.row_b_scales() && c.tile_n >= 128 && holds_three_sets(c);
 }
 
 /// Block products that a math warpgroup keeps in flight. With two, the tensor cores work on the next block while this
 /// one is promoted; it takes a second set of registers, which only one 64-row WGMMA per warpgroup leaves room for. With
 /// several scales of B a promotion takes so long that warpgroups of different rows, which alternate, are faster with
-/// one each; teams are not (64x48, 64x80: 2% slower), nor are tiles whose producers take turns (128x80, 128x96: 1%).
+/// one each; k-slices are not (64x48, 64x80: 2% slower), nor are tiles with round-robin producers (128x80, 128x96: 1%).
 FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c) {
-    const bool long_promotions = c.several_runs() && !producers_take_turns(c);
+    const bool long_promotions = c.several_segments() && !round_robin_producers(c);
     const bool alternate = c.row_b_scales() || (long_promotions && c.row_warpgroups() > 1);
     return !alternate && holds_three_sets(c) ? 2 : 1;
 }

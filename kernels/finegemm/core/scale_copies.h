@@ -8,7 +8,7 @@
 
 namespace finegemm {
 
-/// Scales that one copy brings, at most.
+/// Scales that one copy has at most.
 inline constexpr uint32_t kScalePiece = 4;
 
 /// Floats from a stage's first one to the scale of a tile's first row.
@@ -22,13 +22,13 @@ struct ScaleCopyPlan {
     static constexpr uint32_t kPieces = ceil_div(Rows, kScalePiece* kWarpSize);  // that a lane copies
     uint32_t existing, shift;
 
-    /// The place of a lane's i-th piece in a stage: that of its first row is `shift`.
-    FG_HD static constexpr uint32_t place(uint32_t i, uint32_t lane) { return kScalePiece * (i * kWarpSize + lane); }
+    /// The offset of a lane's i-th piece in a stage: that of its first row is `shift`.
+    FG_HD static constexpr uint32_t offset(uint32_t i, uint32_t lane) { return kScalePiece * (i * kWarpSize + lane); }
     /// Scales of that piece. The first piece and what is past the last are not whole unless shift is 0.
-    FG_HD constexpr uint32_t count(uint32_t place) const {
-        const bool whole = place >= shift && place < Rows;
+    FG_HD constexpr uint32_t count(uint32_t offset) const {
+        const bool whole = offset >= shift && offset < Rows;
         const uint32_t end = existing + shift;
-        return whole && place < end ? min(end - place, kScalePiece) : 0;
+        return whole && offset < end ? min(end - offset, kScalePiece) : 0;
     }
     /// Rows that are in no piece are copied one by one, by as many lanes: `existing` or more if this lane has none.
     FG_HD constexpr uint32_t single(uint32_t lane) const {

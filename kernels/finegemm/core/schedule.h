@@ -15,7 +15,7 @@ struct TileCoord {
 
 /// What one CTA computes at once: rows and columns of D.
 struct alignas(16) Tile {
-    uint32_t row = 0, col = 0;  // the first ones; its other runs begin at run_col
+    uint32_t row = 0, col = 0;  // the first ones; its other segments begin at segment_col
     uint32_t rows = 0;          // those that exist: a cluster may reach a whole tile past the end
     uint32_t group = 0;         // whose B it takes, or whose D it is
     constexpr bool operator==(const Tile&) const = default;
@@ -48,7 +48,7 @@ struct Raster {
         const uint32_t column = height.quotient(inside);
         return {.m = first + inside - column * height.divisor, .n = column};
     }
-    /// The same order where only the device knows how many tiles there are one below the other: at least one.
+    /// Tile `index` in the same order where only the device knows the height, `tiles_below` tiles: at least one.
     FG_HD constexpr TileCoord at(uint32_t index, uint32_t tiles_below) const {
         const uint32_t bands = per_band.quotient(index);
         const uint32_t first = bands * band.divisor, inside = index - bands * per_band.divisor;
@@ -79,22 +79,22 @@ FG_HD constexpr Raster raster(const GemmConfig& c, uint32_t m, uint32_t n) {
     const uint32_t rows = c.tile_m * cluster_tiles_m(c), tiles_n = ceil_div(n, c.tile_n * cluster_tiles_n(c));
     return Raster::of(ceil_div(m, rows), tiles_n, tiles_n <= kNarrowTiles ? kNarrowBand : kBandRows / rows);
 }
-/// The same for rows that only the device knows: the columns, and one whole band.
+/// Raster for rows that only the device knows: the columns, and one whole band.
 FG_HD constexpr Raster raster_of_columns(const GemmConfig& c, uint32_t n) { return raster(c, kBandRows, n); }
 
-/// In D the first runs of all tiles come first, those by which a cluster reaches past the end included, then their
-/// second ones, and so on.
-FG_HD constexpr uint32_t runs_begin(const GemmConfig& c, const Raster& order, uint32_t i) {
-    return order.tiles_n * cluster_tiles_n(c) * cols_before_run(c, i);
+/// Column of D at which the i-th segments begin: the first segments of all tiles come first, those by which a cluster
+/// reaches past the end included, then their second ones, and so on.
+FG_HD constexpr uint32_t segments_begin(const GemmConfig& c, const Raster& order, uint32_t i) {
+    return order.tiles_n * cluster_tiles_n(c) * cols_before_segment(c, i);
 }
-/// Where the i-th run begins of the tile that begins at `col`. A narrow D has no column in the last ones.
-FG_HD constexpr uint32_t run_col(const GemmConfig& c, const Raster& order, uint32_t col, uint32_t i) {
-    return i == 0 ? col : runs_begin(c, order, i) + col / run_cols(c, 0) * run_cols(c, i);
+/// First column of segment i of the tile that begins at `col`. A narrow D has no column in the last segments.
+FG_HD constexpr uint32_t segment_col(const GemmConfig& c, const Raster& order, uint32_t col, uint32_t i) {
+    return i == 0 ? col : segments_begin(c, order, i) + col / segment_cols(c, 0) * segment_cols(c, i);
 }
-/// Column of D of the i-th column of that tile.
+/// Column of D of the i-th column of the tile that begins at `col`.
 FG_HD constexpr uint32_t column_of(const GemmConfig& c, const Raster& order, uint32_t col, uint32_t i) {
-    const uint32_t run = run_of(c, i);
-    return run_col(c, order, col, run) + i - cols_before_run(c, run);
+    const uint32_t segment = segment_of(c, i);
+    return segment_col(c, order, col, segment) + i - cols_before_segment(c, segment);
 }
 
 /// The tile of the CTA with rank `rank` in the cluster that works on cluster tile `cluster_tile`.
@@ -108,25 +108,25 @@ FG_HD constexpr uint32_t existing_rows(uint32_t first_row, uint32_t rows, uint32
     return first_row < m ? min(m - first_row, rows) : 0;
 }
 
-/// Of a segment of a grouped product, whose tiles are numbered on their own: no tile has rows of two. `columns`:
-/// raster_of_columns.
-FG_HD constexpr uint32_t segment_tiles(const GemmConfig& c, const Raster& columns, RowRange rows) {
+/// Cluster tiles of a span of rows of a grouped product. Each span numbers its own: no tile has rows of two spans.
+/// `columns`: raster_of_columns.
+FG_HD constexpr uint32_t span_tiles(const GemmConfig& c, const Raster& columns, RowRange rows) {
     return ceil_div(rows.size(), c.tile_m) * columns.tiles_n;
 }
-/// The tile of the CTA with rank `rank` in the cluster that works on cluster tile `index` of the segment.
-FG_HD constexpr Tile segment_tile(const GemmConfig& c, const Raster& columns, RowRange rows, uint32_t index,
-                                  uint32_t rank) {
+/// The tile of the CTA with rank `rank` in the cluster that works on cluster tile `index` of the span.
+FG_HD constexpr Tile span_tile(const GemmConfig& c, const Raster& columns, RowRange rows, uint32_t index,
+                               uint32_t rank) {
     const TileCoord at = cta_tile(c, columns.at(index, ceil_div(rows.size(), c.tile_m)), rank);
     const uint32_t row = rows.begin + at.m * c.tile_m;
-    return {.row = row, .col = at.n * run_cols(c, 0), .rows = existing_rows(row, c.tile_m, rows.end)};
+    return {.row = row, .col = at.n * segment_cols(c, 0), .rows = existing_rows(row, c.tile_m, rows.end)};
 }
 
-/// The i-th of `count` tiles, from both ends in turn: where a few groups have most of the rows, their tiles, which keep
-/// the tensor cores busy, run beside those of small groups, which keep the memory busy.
+/// The i-th of `count` tiles, alternately from both ends: where a few groups have most of the rows, their tiles, which
+/// keep the tensor cores busy, run beside those of small groups, which keep the memory busy.
 FG_HD constexpr uint32_t from_both_ends(uint32_t i, uint32_t count) { return i % 2 == 0 ? i / 2 : count - 1 - i / 2; }
 
-/// What is expected of each group before its size is known: of large ones no more than kMost, as only a guess at the
-/// first tiles comes of it.
+/// Expected tiles of each group, before its size is known; at most kMost, as they only serve a guess at the first
+/// tiles.
 struct ExpectedGroups {
     static constexpr uint32_t kMost = 4096;
     uint32_t tiles_below = 1;  // cluster tiles, one below the other
@@ -138,15 +138,15 @@ struct ExpectedGroups {
     }
 };
 /// Where cluster tile `index` of all groups would be if each had as many rows as expected: its columns, and its group.
-/// A guess, for what may be brought nearer before sizes are known.
+/// A guess, for prefetches before sizes are known.
 FG_HD constexpr Tile expected_tile(const GemmConfig& c, const Raster& columns, const ExpectedGroups& expected,
                                    uint32_t index, uint32_t rank) {
     const uint32_t group = expected.tiles.quotient(index), inside = index - group * expected.tiles.divisor;
-    return {.col = cta_tile(c, columns.at(inside, expected.tiles_below), rank).n * run_cols(c, 0), .group = group};
+    return {.col = cta_tile(c, columns.at(inside, expected.tiles_below), rank).n * segment_cols(c, 0), .group = group};
 }
 
-/// The tiles of one CTA, in order: every `stride`-th cluster tile, from that of its own cluster on.
-struct Walk {
+/// Tile scheduler of dense kernels: every `stride`-th cluster tile, beginning with that of the CTA's own cluster.
+struct DenseScheduler {
     Raster order;
     uint32_t next, stride;  // in cluster tiles
     uint32_t rank;          // of this CTA in its cluster
@@ -154,8 +154,8 @@ struct Walk {
     uint32_t m;             // rows of D
 
     template <GemmConfig C>
-    FG_HD static constexpr Walk of(const Raster& order, uint32_t m, uint32_t k_blocks, uint32_t cta, uint32_t ctas,
-                                   uint32_t rank) {
+    FG_HD static constexpr DenseScheduler of(const Raster& order, uint32_t m, uint32_t k_blocks, uint32_t cta,
+                                             uint32_t ctas, uint32_t rank) {
         return {.order = order,
                 .next = cta / C.cluster,
                 .stride = ctas / C.cluster,
@@ -169,7 +169,7 @@ struct Walk {
     FG_HD constexpr Tile tile() const {
         const TileCoord at = cta_tile(C, order.at(next), rank);
         const uint32_t row = at.m * C.tile_m;
-        return {.row = row, .col = at.n * run_cols(C, 0), .rows = existing_rows(row, C.tile_m, m)};
+        return {.row = row, .col = at.n * segment_cols(C, 0), .rows = existing_rows(row, C.tile_m, m)};
     }
     template <GemmConfig C>
     FG_HD constexpr bool take(Tile& out) {
@@ -180,9 +180,9 @@ struct Walk {
     }
 };
 
-/// The same of a K-grouped product: all tiles of the first group's D, then those of the next one's. Groups without
+/// Tile scheduler for groups of K: all tiles of the first group's D, then those of the next one's. Groups without
 /// k-blocks have tiles like the others, as their D may have to become zero.
-struct KGroupWalk {
+struct GroupedKScheduler {
     static constexpr uint32_t rank = 0;  // there are no clusters
     Raster order;                        // of each group's D
     KGroupLayout groups;
@@ -191,8 +191,8 @@ struct KGroupWalk {
     KRange k{};             // of the tile that was taken last
 
     template <GemmConfig C>
-    FG_HD static constexpr KGroupWalk of(const Raster& order, const KGroupLayout& groups, uint32_t m, uint32_t cta,
-                                         uint32_t ctas) {
+    FG_HD static constexpr GroupedKScheduler of(const Raster& order, const KGroupLayout& groups, uint32_t m,
+                                                uint32_t cta, uint32_t ctas) {
         static_assert(C.cluster == 1);
         return {.order = order, .groups = groups, .next = cta, .stride = ctas, .m = m};
     }
@@ -203,14 +203,14 @@ struct KGroupWalk {
         if (group >= groups.groups) return false;
         const TileCoord at = order.at(next - group * order.size());
         const uint32_t row = at.m * C.tile_m;
-        out = {.row = row, .col = at.n * run_cols(C, 0), .rows = existing_rows(row, C.tile_m, m), .group = group};
+        out = {.row = row, .col = at.n * segment_cols(C, 0), .rows = existing_rows(row, C.tile_m, m), .group = group};
         k = groups.group(group);
         next += stride;
         return true;
     }
 };
 
-/// A tile and a number that goes with it, in the room of a tile: rows and group share a word.
+/// Packs a tile and a number that is published with it into a Tile: rows and group share a word.
 FG_HD constexpr Tile packed(const Tile& tile, uint32_t number) {
     return {.row = tile.row, .col = tile.col, .rows = tile.rows | tile.group << 16, .group = number};
 }
@@ -220,25 +220,25 @@ FG_HD constexpr Tile unpacked(const Tile& packed) {
 
 /// Kernels that add up parts of K give each cluster one tile: there need be no hand-shake for the room of partial sums.
 /// All others are persistent: as many clusters as fit, each walking over tiles.
-FG_HD constexpr bool persistent(const GemmConfig& c) { return c.k_splits() == 1 && c.teams() == 1; }
+FG_HD constexpr bool persistent(const GemmConfig& c) { return c.k_splits() == 1 && c.k_slices() == 1; }
 
 /// CTAs to launch on a device that can hold `resident_clusters` of this kernel at once.
 FG_HD constexpr uint32_t grid_size(const GemmConfig& c, uint32_t cluster_tiles, uint32_t resident_clusters) {
     return c.cluster * (persistent(c) ? min(cluster_tiles, resident_clusters) : cluster_tiles);
 }
 
-/// Rows of an operand in its last tile. The copy engine takes longer for rows that do not exist than for others, so the
+/// Rows of an operand in its last tile. TMA takes longer for rows that do not exist than for others, so the
 /// last tile's loads have a box of their own. Tiles that CTAs share are loaded whole.
 FG_HD constexpr uint32_t rows_of_last_tile(uint32_t extent, uint32_t tile, uint32_t sharers) {
     const uint32_t rest = extent % tile;
     return sharers > 1 || rest == 0 ? tile : rest;
 }
 
-/// The same of B, whose last rows are of the last run that D is wide enough for.
+/// Rows of B in the box of its last tile: these are in the last segment that D is wide enough for.
 FG_HD constexpr uint32_t b_rows_of_last(const GemmConfig& c, uint32_t n) {
-    uint32_t run = runs(c) - 1;
-    while (n <= runs_begin(c, raster_of_columns(c, n), run)) --run;
-    return rows_of_last_tile(n, run_cols(c, run), c.b_sharers());
+    uint32_t segment = n_segments(c) - 1;
+    while (n <= segments_begin(c, raster_of_columns(c, n), segment)) --segment;
+    return rows_of_last_tile(n, segment_cols(c, segment), c.b_sharers());
 }
 
 }  // namespace finegemm

@@ -18,7 +18,7 @@ struct TmaBox {
     constexpr bool operator==(const TmaBox&) const = default;
 };
 
-/// Of one load: some rows of a tile of A or B, and one k-block.
+/// Box of one load: `rows` rows of a tile of A or B, and one k-block.
 FG_HD constexpr TmaBox load_box(uint32_t rows) {
     return {.rows = rows, .cols = GemmConfig::kTileK, .element_bytes = 1, .swizzle = Swizzle::B128};
 }
@@ -32,24 +32,24 @@ FG_HD constexpr LoadBoxes load_boxes(uint32_t extent, uint32_t tile, uint32_t sh
     return {load_box(tile / sharers), load_box(rows_of_last_tile(extent, tile, sharers) / sharers)};
 }
 FG_HD constexpr LoadBoxes a_boxes(const GemmConfig& c, uint32_t m) { return load_boxes(m, c.tile_m, c.a_sharers()); }
-/// Of one run of B's rows.
-FG_HD constexpr TmaBox b_run_box(const GemmConfig& c, uint32_t run) {
-    return load_box(run_cols(c, run) / c.b_sharers());
+/// Box of one segment of B's rows.
+FG_HD constexpr TmaBox b_segment_box(const GemmConfig& c, uint32_t segment) {
+    return load_box(segment_cols(c, segment) / c.b_sharers());
 }
-/// Of first runs; but the last one is of a later run if D is wide enough for it.
+/// Boxes of B's first segments. `last` is for the last segment that D is wide enough for, whichever that is.
 FG_HD constexpr LoadBoxes b_boxes(const GemmConfig& c, uint32_t n) {
-    return {b_run_box(c, 0), load_box(b_rows_of_last(c, n) / c.b_sharers())};
+    return {b_segment_box(c, 0), load_box(b_rows_of_last(c, n) / c.b_sharers())};
 }
-/// Of the warp's rows of a tile of D, in one of the widths.
-FG_HD constexpr TmaBox box_for_d(uint32_t width) {
+/// Box of a panel of D in bf16: a warp's rows, in one of the widths.
+FG_HD constexpr TmaBox d_box(uint32_t width) {
     return {.rows = kWarpRows,
-            .cols = box_width(width),
+            .cols = panel_width(width),
             .element_bytes = 2,
-            .swizzle = static_cast<Swizzle>(box_width(width) * 2)};
+            .swizzle = static_cast<Swizzle>(panel_width(width) * 2)};
 }
-/// The same in f32.
-inline constexpr TmaBox kF32BoxForD{
-    .rows = kWarpRows, .cols = kF32BoxCols, .element_bytes = 4, .swizzle = Swizzle::B128};
+/// Box of a panel of D in f32.
+inline constexpr TmaBox kF32DBox{
+    .rows = kWarpRows, .cols = kF32PanelCols, .element_bytes = 4, .swizzle = Swizzle::B128};
 /// Boxes have at most 256 rows, rows of a multiple of 16 bytes, and rows no wider than the swizzle.
 FG_HD constexpr bool legal(const TmaBox& b) {
     const uint32_t row_bytes = b.cols * b.element_bytes;

@@ -1,89 +1,91 @@
 // The GEMM kernel as a table of contents: set up, choose a role, walk over tiles.
-// Layer device. docs/pipeline.md has the picture.
+// Layer device. docs/kernel.md has the picture.
 #pragma once
 
 #include <finegemm/core/registers.h>
+#include <finegemm/device/k_slices.cuh>
 #include <finegemm/device/load.cuh>
 #include <finegemm/device/load_scales.cuh>
-#include <finegemm/device/split_store.cuh>
+#include <finegemm/device/split_k_reduce.cuh>
 #include <finegemm/device/store.cuh>
 #include <finegemm/device/store_f32.cuh>
-#include <finegemm/device/teams.cuh>
 
 namespace finegemm::device {
 
-/// The first warp after the math warps; those that load scales follow.
+/// The first warp after the math warps; the scale warps follow.
 template <GemmConfig C>
 inline constexpr uint32_t kTmaWarp = C.math_warpgroups * 4;
 
-/// The tiles of this CTA, for the roles that count them out.
+/// The tile scheduler of this CTA.
 template <GemmConfig C>
-__device__ auto walk_of(const Params<C>& p, GroupLayout::Ends first_ends) {
+__device__ auto scheduler_of(const Params<C>& p, GroupLayout::Ends first_ends) {
     const uint32_t rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
-    if constexpr (C.row_groups()) return GroupWalk::of<C>(p, first_ends, blockIdx.x, gridDim.x, rank);
-    else if constexpr (C.k_groups()) return KGroupWalk::of<C>(p.raster, p.k_groups(), p.m, blockIdx.x, gridDim.x);
-    else return Walk::of<C>(p.raster, p.m, p.k_blocks, blockIdx.x, gridDim.x, rank);
+    if constexpr (C.row_groups()) return GroupedMScheduler::of<C>(p, first_ends, blockIdx.x, gridDim.x, rank);
+    else if constexpr (C.k_groups())
+        return GroupedKScheduler::of<C>(p.raster, p.k_groups(), p.m, blockIdx.x, gridDim.x);
+    else return DenseScheduler::of<C>(p.raster, p.m, p.k_blocks, blockIdx.x, gridDim.x, rank);
 }
 
 template <GemmConfig C>
 __device__ void multiply(const Params<C>& p, const Shared<C>& smem) {
-    if constexpr (brings_d(C)) {
+    if constexpr (loads_source(C)) {
         const auto tiles = [&] {
-            if constexpr (C.k_groups()) return AnnouncedKTiles<C>{smem};
-            else return CountedTiles<C>(walk_of<C>(p, {}));
+            if constexpr (C.k_groups()) return PublishedKTiles<C>{smem};
+            else return CountedTiles<C>(scheduler_of<C>(p, {}));
         };
-        multiply_tiles<C>(smem, tiles(), BroughtTiles<C>(p, smem));
+        multiply_tiles<C>(smem, tiles(), SourceTileEpilogue<C>(p, smem));
     } else if constexpr (C.row_groups()) {
-        multiply_tiles<C>(smem, AnnouncedTiles<C>{smem, p.k_blocks},
+        multiply_tiles<C>(smem, PublishedTiles<C>{smem, p.k_blocks},
                           [&](Accumulator<C>& acc, const Tile& tile) { store_tile<C>(p, acc, smem, tile); });
     } else if constexpr (C.k_groups()) {
-        multiply_tiles<C>(smem, AnnouncedKTiles<C>{smem},
+        multiply_tiles<C>(smem, PublishedKTiles<C>{smem},
                           [&](Accumulator<C>& acc, const Tile& tile) { store_tile_f32<C>(p, acc, smem, tile); });
     } else {
-        const Walk walk = walk_of<C>(p, {});
-        multiply_tiles<C>(smem, CountedTiles<C>(walk), [&](Accumulator<C>& acc, const Tile& tile) {
-            if constexpr (C.teams() > 1)
-                if (!add_teams<C>(acc, smem, walk.k.size())) return;
-            if constexpr (C.k_splits() > 1) store_split_tile<C>(p, acc, smem, tile, walk.rank);
+        const DenseScheduler scheduler = scheduler_of<C>(p, {});
+        multiply_tiles<C>(smem, CountedTiles<C>(scheduler), [&](Accumulator<C>& acc, const Tile& tile) {
+            if constexpr (C.k_slices() > 1)
+                if (!add_k_slices<C>(acc, smem, scheduler.k.size())) return;
+            if constexpr (C.k_splits() > 1) split_k_reduce<C>(p, acc, smem, tile, scheduler.rank);
             else if constexpr (C.output == Output::F32) store_tile_f32<C>(p, acc, smem, tile);
             else store_tile<C>(p, acc, smem, tile);
         });
     }
 }
 
-/// By the first of the scale warps, so that the first loads need not wait for them.
+/// Prefetches the tensor maps, by the first scale warp, so that the first loads need not wait for them.
 template <GemmConfig C>
 __device__ void prefetch_tensor_maps(const Params<C>& p) {
     constexpr uint32_t kFirst = 8;  // any lane would do, but with others ptxas numbers all registers anew
     const uint32_t lane = threadIdx.x % kWarpSize;
     if (lane == kFirst) ptx::prefetch_tensor_map(p.m < C.tile_m ? &p.a.last : &p.a.whole);
     if (lane == kFirst + 1) ptx::prefetch_tensor_map(&p.b.whole);
-    if constexpr (runs(C) > 1)
-        if (lane >= kFirst + 2 && lane < kFirst + 1 + runs(C)) ptx::prefetch_tensor_map(&p.b_runs[lane - (kFirst + 2)]);
+    if constexpr (n_segments(C) > 1)
+        if (lane >= kFirst + 2 && lane < kFirst + 1 + n_segments(C))
+            ptx::prefetch_tensor_map(&p.b_segments[lane - (kFirst + 2)]);
 }
 
-/// By a thread of the math warps, while the sizes of groups are on their way.
+/// Prefetches the tensor maps of a grouped kernel, by a math thread, while the sizes of groups are on their way.
 template <GemmConfig C>
 __device__ void prefetch_tensor_maps_of_groups(const GroupedParams& p) {
     ptx::prefetch_tensor_map(&p.b.whole);
     ptx::prefetch_tensor_map(&p.a.whole);
 #pragma unroll
-    for (uint32_t run = 1; run < runs(C); ++run) ptx::prefetch_tensor_map(&p.b_runs[run - 1]);
+    for (uint32_t segment = 1; segment < n_segments(C); ++segment) ptx::prefetch_tensor_map(&p.b_segments[segment - 1]);
 #pragma unroll
     for (uint32_t i = 0; i < kRowBoxes; ++i) ptx::prefetch_tensor_map(&p.a_rows[i]);
 }
 
-/// Neighbours whose loads arrive at barriers of this CTA wait for them; those that only send partial sums at the end
-/// wait then (Exchange). By all warps.
+/// Meets the other CTAs of the cluster, by all warps: with multicast a CTA waits until its neighbours' barriers exist;
+/// one that only sends partial sums waits when it does (SplitKReduce).
 template <GemmConfig C>
 __device__ void meet_neighbours() {
     if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
     if constexpr (producers_served(C) > 1) ptx::cluster_wait();
 }
 
-/// Of dense kernels. The TMA warp makes the barriers that its loads arrive at and begins, while the others wait for the
-/// rest: what comes before the first load is 3% of a kernel of 10 us. For empty stages it asks after the first round,
-/// and waits for their barriers before that.
+/// Set-up of dense kernels. The TMA warp makes the barriers that its loads arrive at and begins, while the others wait
+/// for the rest: what comes before the first load is 3% of a kernel of 10 us. It waits for empty stages only after the
+/// first round, and for the barriers of these before that.
 template <GemmConfig C>
 __device__ void set_up_and_load(const Params<C>& p, const Shared<C>& smem) {
     const bool is_tma = threadIdx.x / kWarpSize == kTmaWarp<C>;
@@ -96,7 +98,7 @@ __device__ void set_up_and_load(const Params<C>& p, const Shared<C>& smem) {
     if (is_tma) {
         ptx::named_barrier_arrive(kSetUpBarrier, C.threads());
         meet_neighbours<C>();  // now, as no warp gets past its arrival alone
-        if (ptx::elect_one()) load_first_round<C>(p, smem, walk_of<C>(p, {}));
+        if (ptx::elect_one()) load_first_round<C>(p, smem, scheduler_of<C>(p, {}));
         __syncwarp();
         ptx::named_barrier_sync(kFirstRoundBarrier, C.threads());
     } else {
@@ -104,10 +106,10 @@ __device__ void set_up_and_load(const Params<C>& p, const Shared<C>& smem) {
         ptx::named_barrier_arrive(kFirstRoundBarrier, C.threads());
         meet_neighbours<C>();
     }
-    meet_without_waiting<C>();
+    converge_hint<C>();
 }
 
-/// Of the others: nobody goes on before all barriers exist.
+/// Set-up of grouped kernels: nobody goes on before all barriers exist.
 template <GemmConfig C>
 __device__ void set_up(const Shared<C>& smem) {
     if (threadIdx.x == 0) make_other_barriers(smem);
@@ -116,32 +118,32 @@ __device__ void set_up(const Shared<C>& smem) {
     meet_neighbours<C>();
 }
 
-/// Whether this warp is a producer. In kernels for groups of rows ptxas has to be told that its lanes agree.
+/// Is this warp a producer? In kernels for groups of rows ptxas has to be told that its lanes agree.
 template <GemmConfig C>
 __device__ bool is_producer() {
     const uint32_t warpgroup = threadIdx.x / 128;
     return (C.row_groups() ? ptx::broadcast(warpgroup) : warpgroup) == C.math_warpgroups;
 }
 
-/// Of groups of rows. Their sizes are asked for at once, and come when all barriers exist. Then the producers begin the
-/// first tile, before roles part: code comes from memory, too, and what follows comes sooner than what lies elsewhere.
-/// Returns the ends of the first segments, to walk on from.
+/// Set-up of kernels for groups of rows. Loads of the groups' sizes are issued first, and land when all barriers exist.
+/// Then the producers begin the first tile, before roles part: code comes from memory, too, and straight-line code
+/// comes sooner than the target of a jump. Returns the ends of the first spans, for the scheduler to go on from.
 template <GemmConfig C>
 __device__ GroupLayout::Ends set_up_and_begin(const Params<C>& p, const Shared<C>& smem) {
     constexpr RegisterPlan kRegisters = register_plan(C);
     GroupLayout::Ends ends;
     if (threadIdx.x / 128 == C.math_warpgroups) {
         ptx::grid_dependency_wait();
-        ends = GroupWalk::ends_of_lane(p, 0);
+        ends = GroupedMScheduler::ends_of_lane(p, 0);
     }
     if (threadIdx.x / kWarpSize == 1 && ptx::elect_one())
         prefetch_expected_b<C>(p, C.cluster > 1 ? ptx::cluster_rank() : 0);
     set_up<C>(smem);
     if (is_producer<C>()) {
         if constexpr (kRegisters.math > kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
-        begin_first_tile<C>(p, smem, walk_of<C>(p, ends), threadIdx.x % 128 / kWarpSize);
+        begin_first_tile<C>(p, smem, scheduler_of<C>(p, ends), threadIdx.x % 128 / kWarpSize);
     }
-    meet_without_waiting<C>();
+    converge_hint<C>();
     return ends;
 }
 
@@ -160,22 +162,22 @@ __device__ void gemm(const Params<C>& p) {
     // Nothing is written above, and nothing read but B before the kernels before this one have ended. The next kernel's
     // CTAs start when all of this grid have come here, so that they take no room from them.
     ptx::grid_launch_dependents();
-    // Dense kernels wait where they load (load_first_round, load_blocks, load_scales): all of that has come when a math
-    // warp goes on, which then needs no wait of its own. But those to which D is brought, or indices of rows, read them
-    // themselves.
-    if constexpr (C.grouped() || brings_d(C)) ptx::grid_dependency_wait();
+    // Dense kernels wait for the previous kernels where they load (load_first_round, load_round_robin, load_scales):
+    // all of that has landed when a math warp goes on, which then needs no wait of its own. Math warps that load the
+    // old D, or indices of rows, wait here.
+    if constexpr (C.grouped() || loads_source(C)) ptx::grid_dependency_wait();
     if (is_producer<C>()) {
         if constexpr (!C.row_groups() && kRegisters.load < kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
-        const auto walk = walk_of<C>(p, first_ends);
+        const auto scheduler = scheduler_of<C>(p, first_ends);
         const uint32_t warp = ptx::broadcast(threadIdx.x % 128 / kWarpSize);
-        if constexpr (producers_take_turns(C)) {
-            load_blocks<C>(p, smem, walk, warp);
+        if constexpr (round_robin_producers(C)) {
+            load_round_robin<C>(p, smem, scheduler, warp);
         } else if (warp > 0) {
-            load_scales<C>(p, smem, walk, warp - 1);
+            load_scales<C>(p, smem, scheduler, warp - 1);
         } else if constexpr (C.row_groups()) {
-            load_grouped_tiles<C>(p, smem, walk);
+            load_grouped_tiles<C>(p, smem, scheduler);
         } else if (ptx::elect_one()) {
-            load_tiles<C>(p, smem, walk);
+            load_tiles<C>(p, smem, scheduler);
         }
     } else {
         if constexpr (C.row_groups())

@@ -1,20 +1,20 @@
-// The warps that bring scales, by asynchronous copies or through registers. Layer device.
+// Producers of scales, by asynchronous copies or through registers. Layer device.
 #pragma once
 
 #include <finegemm/core/params.h>
 #include <finegemm/core/ring.h>
 #include <finegemm/core/scale_copies.h>
-#include <finegemm/core/scale_parts.h>
 #include <finegemm/core/schedule.h>
+#include <finegemm/core/split_scale.h>
 #include <finegemm/device/barriers.cuh>
-#include <finegemm/device/group_walk.cuh>
+#include <finegemm/device/grouped_m_scheduler.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/shared.cuh>
 #include <finegemm/device/zero.cuh>
 
 namespace finegemm::device {
 
-/// Scales of a tile's first row, and of the first columns of its B.
+/// Address of the scale of a tile's first row, and of the scales of its B.
 template <GemmConfig C>
 __device__ inline const float* scales_of_a(const Params<C>& p, const Tile& tile) {
     const float* const first = p.sfa.data + tile.row * p.sfa.mn_stride;
@@ -27,10 +27,10 @@ __device__ inline const float* scales_of_b(const Params<C>& p, const Tile& tile)
     else return p.sfb.data;
 }
 
-/// Whether scales of neighbouring rows are neighbours in memory, as far from a multiple of 16 bytes in every k-block.
+/// Are scales of neighbouring rows neighbours in memory, equally far from a multiple of 16 bytes in every k-block?
 __device__ inline bool neighbours(const ScaleView& s) { return s.mn_stride == 1 && s.k_stride % kScalePiece == 0; }
 
-/// By how many floats the scales of a tile's rows are behind the first one of a stage: the math warps are told.
+/// Floats from a stage's first one to the scale of the tile's first row; published to the math warps.
 template <GemmConfig C>
 __device__ inline uint32_t shift_of(const Params<C>& p, const Tile& tile) {
     return C.scales == ScaleLayout::Any && neighbours(p.sfa) ? scale_shift(scales_of_a<C>(p, tile)) : 0;
@@ -73,8 +73,8 @@ struct RowCopies {
         if (pieces) {
 #pragma unroll
             for (uint32_t i = 0; i < plan.kPieces; ++i) {
-                const uint32_t place = plan.place(i, lane), count = plan.count(place);
-                if (count > 0) ptx::copy_async_x4(to + place * 4, from + kScalePiece * i * step, count * 4);
+                const uint32_t offset = plan.offset(i, lane), count = plan.count(offset);
+                if (count > 0) ptx::copy_async_x4(to + offset * 4, from + kScalePiece * i * step, count * 4);
             }
             const uint32_t row = plan.single(lane);
             if (Shifts && row < plan.existing) ptx::copy_async(to + (plan.shift + row) * 4, single);
@@ -86,24 +86,24 @@ struct RowCopies {
             }
         }
     }
-    /// To the scales of a later k-block.
+    /// Moves to the scales of a later k-block.
     __device__ void advance(const ScaleView& s, uint32_t k_blocks) {
         from += k_blocks * s.k_stride;
         if (Shifts) single += k_blocks * s.k_stride;
     }
 };
 
-/// Where a run of a tile begins in D; past all columns if there is no such run.
+/// Column of D at which a segment of a tile begins; past all columns if there is no such segment.
 template <GemmConfig C>
-__device__ inline uint32_t first_col_of(const Params<C>& p, const Tile& tile, uint32_t run) {
+__device__ inline uint32_t first_col_of(const Params<C>& p, const Tile& tile, uint32_t segment) {
     uint32_t col = p.n;
 #pragma unroll
-    for (uint32_t i = 0; i < runs(C); ++i)
-        if (run == i) col = run_col(C, p.raster, tile.col, i);
+    for (uint32_t i = 0; i < n_segments(C); ++i)
+        if (segment == i) col = segment_col(C, p.raster, tile.col, i);
     return col;
 }
 
-/// The same for the 128x128 blocks of B: each run's by the lane of its number. `data`: those of the tile's B.
+/// Copies of the scales of B's 128x128 blocks: lane i copies that of segment i. `data`: scales of the tile's B.
 struct BlockCopies {
     uint32_t lane;
     bool copies;
@@ -134,7 +134,7 @@ struct ScaleCopies {
         else return B(p.sfb, data, first_col_of<C>(p, tile, threadIdx.x % kWarpSize), p.n);
     }
     __device__ void load() {}
-    /// Into a stage that is empty.
+    /// Starts the copies into an empty stage.
     __device__ void fill(const Shared<C>& smem, uint32_t stage) const {
         a.issue(smem.sfa(stage));
         b.issue(smem.sfb(stage));
@@ -146,7 +146,7 @@ struct ScaleCopies {
     }
 };
 
-/// A grouped kernel's last stage announces the end, and has no scales.
+/// Arrives for the last stage of a grouped kernel, which marks the end and has no scales.
 template <GemmConfig C>
 __device__ void end_scales(const Shared<C>& smem, RingCursor<C.stages> at) {
     if constexpr (C.grouped()) {
@@ -155,15 +155,15 @@ __device__ void end_scales(const Shared<C>& smem, RingCursor<C.stages> at) {
     }
 }
 
-/// The arrivals of a warp's lanes, where no copies make them.
+/// Arrives for all lanes of a warp, where no copies do.
 template <GemmConfig C>
 __device__ inline void arrive_for_copies(const Shared<C>& smem, uint32_t stage) {
     if (threadIdx.x % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem.full(stage), kWarpSize / kLanesArrive);
 }
 
-/// A scale's parts, into its row of a stage.
-__device__ inline void store_row(SmemAddr to, uint32_t row, const FactorRow& parts) {
-    ptx::store_shared_words_x4(to + row * kFactorRowBytes,
+/// Stores a SplitScale into its row of a stage.
+__device__ inline void store_row(SmemAddr to, uint32_t row, const SplitScale& parts) {
+    ptx::store_shared_words_x4(to + row * kSplitScaleBytes,
                                {parts.word[0], parts.word[1], parts.word[2], parts.word[3]});
 }
 
@@ -209,24 +209,24 @@ struct RowLoads {
     __device__ void advance(const ScaleView& s) { from += s.k_stride; }
 };
 
-/// The scales of one k-block, in parts for the tensor cores, as a scale warp brings them.
+/// The scales of one k-block, split for the tensor cores, as a scale warp loads and stores them.
 template <GemmConfig C>
-struct ScaleSplits {
+struct SplitScaleLoads {
     RowLoads<C.tile_m> a;
     RowLoads<C.tile_n> b;
 
-    __device__ ScaleSplits(const Params<C>& p, const Tile& tile, uint32_t kb)
+    __device__ SplitScaleLoads(const Params<C>& p, const Tile& tile, uint32_t kb)
         : a(p.sfa, scales_of_a<C>(p, tile) + kb * p.sfa.k_stride, tile.rows),
           b(p.sfb, scales_of_b<C>(p, tile) + kb * p.sfb.k_stride + tile.col * p.sfb.mn_stride,
             existing_rows(tile.col, C.tile_n, p.n)) {}
-    /// Begun before the stage is empty.
+    /// Loads into registers, before the stage is empty.
     __device__ void load() {
         a.load();
         b.load();
     }
     __device__ void fill(const Shared<C>& smem, uint32_t stage) const {
-        a.store(smem.sfa(stage), factor_row_of_a);
-        b.store(smem.sfb(stage), factor_row_of_b);
+        a.store(smem.sfa(stage), split_scale_of_a);
+        b.store(smem.sfb(stage), split_scale_of_b);
         arrive_for_parts(smem, stage);
     }
     __device__ void advance(const Params<C>& p) {
@@ -235,9 +235,10 @@ struct ScaleSplits {
     }
 };
 
-/// The first round of copies for groups of rows: none need wait for an empty stage.
+/// The first round of copies of scales for groups of rows: none need wait for an empty stage.
 template <GemmConfig C>
-__device__ void bring_first_scales(const Params<C>& p, const Shared<C>& smem, const Tile& tile, uint32_t scale_warp) {
+__device__ void copy_first_scales_async(const Params<C>& p, const Shared<C>& smem, const Tile& tile,
+                                        uint32_t scale_warp) {
     ScaleCopies<C> scales(p, tile, 0);
     const uint32_t blocks = first_round({0, p.k_blocks}, C.stages).size();
 #pragma unroll 1
@@ -247,20 +248,20 @@ __device__ void bring_first_scales(const Params<C>& p, const Shared<C>& smem, co
     }
 }
 
-/// Scales of any layout. The warps share the stages out, so that each sees every round of its own. Nobody waits for the
-/// copies: the last one to land completes the barrier. `Scales`: ScaleCopies or ScaleSplits.
-template <GemmConfig C, typename Scales, typename TileWalk>
-__device__ void bring_scales(const Params<C>& p, const Shared<C>& smem, TileWalk walk, uint32_t scale_warp) {
+/// Loads scales of any layout. Each scale warp owns every third stage, so that it sees every round of its own. Nobody
+/// waits for the copies: the last one to land completes the barrier. `Scales`: ScaleCopies or SplitScaleLoads.
+template <GemmConfig C, typename Scales, typename Scheduler>
+__device__ void copy_scales_async(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler, uint32_t scale_warp) {
     auto at = RingCursor<C.stages>::producer();
-    uint32_t begun = 0;  // blocks of the tile, by bring_first_scales
-    if constexpr (C.row_groups()) begun = first_round(walk.k, C.stages).size();
-    for (Tile tile; walk.template take<C>(tile); begun = 0) {
+    uint32_t begun = 0;  // blocks of the tile that copy_first_scales_async has begun
+    if constexpr (C.row_groups()) begun = first_round(scheduler.k, C.stages).size();
+    for (Tile tile; scheduler.template take<C>(tile); begun = 0) {
         if constexpr (C.k_groups())
-            if (walk.k.size() == 0 && !p.accumulate) zero_tile<C>(p, tile, scale_warp);
-        Scales scales(p, tile, walk.k.begin + begun);
+            if (scheduler.k.size() == 0 && !p.accumulate) zero_tile<C>(p, tile, scale_warp);
+        Scales scales(p, tile, scheduler.k.begin + begun);
         if constexpr (C.row_groups()) at += begun;
 #pragma unroll 1
-        for (uint32_t kb = walk.k.begin + begun; kb < walk.k.end; ++kb, ++at) {
+        for (uint32_t kb = scheduler.k.begin + begun; kb < scheduler.k.end; ++kb, ++at) {
             if (at.stage % kScaleWarps == scale_warp) {
                 scales.load();
                 wait(smem.empty(at.stage), at.parity);
@@ -272,13 +273,13 @@ __device__ void bring_scales(const Params<C>& p, const Shared<C>& smem, TileWalk
     if (at.stage % kScaleWarps == scale_warp) end_scales(smem, at);
 }
 
-/// The scales of a run of k-blocks of a tile, in the registers of a warp.
+/// Scales of four k-blocks of a tile, in a warp's registers: one vector load for each row.
 template <GemmConfig C>
-struct ScaleRun {
-    static constexpr uint32_t kBlocks = kScaleRun;
+struct ScaleVector {
+    static constexpr uint32_t kBlocks = kScaleVectorBlocks;
     static constexpr uint32_t kRows = C.tile_m / kWarpSize;  // of each lane
     ptx::Float4 a[kRows];
-    float b;  // lane 4 * i + j: that of the tile's i-th run of columns in the k-block j
+    float b;  // lane 4 * i + j: scale of segment i in k-block j
 
     __device__ void load(const Params<C>& p, const Tile& tile, uint32_t kb) {
         static_assert(!C.row_b_scales());
@@ -287,26 +288,27 @@ struct ScaleRun {
 #pragma unroll
         for (uint32_t i = 0; i < kRows; ++i, from += kWarpSize * p.sfa.mn_stride)
             if (i * kWarpSize + lane < tile.rows) a[i] = ptx::load_global_x4(from);
-        const uint32_t col = first_col_of<C>(p, tile, lane / kScaleRun);
+        const uint32_t col = first_col_of<C>(p, tile, lane / kScaleVectorBlocks);
         if (col < p.n)
             b = ptx::load_global(scales_of_b<C>(p, tile) + col / kScaleBlock * p.sfb.mn_stride +
-                                 (kb + lane % kScaleRun) * p.sfb.k_stride);
+                                 (kb + lane % kScaleVectorBlocks) * p.sfb.k_stride);
     }
     __device__ void fill(uint32_t j, const Shared<C>& smem, uint32_t stage) const {
         const uint32_t lane = threadIdx.x % kWarpSize;
         const SmemAddr to_a = smem.sfa(stage), to_b = smem.sfb(stage);
 #pragma unroll
         for (uint32_t i = 0; i < kRows; ++i) ptx::store_shared(to_a + (i * kWarpSize + lane) * 4, a[i].part[j]);
-        if (lane / kScaleRun < b_scales(C) && lane % kScaleRun == j) ptx::store_shared(to_b + lane / kScaleRun * 4, b);
+        if (lane / kScaleVectorBlocks < b_scales(C) && lane % kScaleVectorBlocks == j)
+            ptx::store_shared(to_b + lane / kScaleVectorBlocks * 4, b);
         __syncwarp();  // one lane's arrivals speak for the whole warp
         arrive_for_copies(smem, stage);
     }
 };
 
-/// The same of both operands' rows, in parts for the tensor cores.
+/// Scales of four (or two) k-blocks for the rows of both operands; split for the tensor cores when they are stored.
 template <GemmConfig C>
-struct SplitRun {
-    static constexpr uint32_t kBlocks = scale_run(C);
+struct SplitScaleVector {
+    static constexpr uint32_t kBlocks = scale_vector_blocks(C);
     using Blocks = Either<kBlocks == 2, ptx::Float2, ptx::Float4>;
     Blocks a[ceil_div(C.tile_m, kWarpSize)], b[ceil_div(C.tile_n, kWarpSize)];
 
@@ -332,53 +334,59 @@ struct SplitRun {
         const uint32_t lane = threadIdx.x % kWarpSize;
 #pragma unroll
         for (uint32_t i = 0; i < C.tile_m / kWarpSize; ++i)
-            store_row(smem.sfa(stage), i * kWarpSize + lane, factor_row_of_a(a[i].part[j]));
+            store_row(smem.sfa(stage), i * kWarpSize + lane, split_scale_of_a(a[i].part[j]));
 #pragma unroll
         for (uint32_t i = 0; i < ceil_div(C.tile_n, kWarpSize); ++i)
             if (const uint32_t row = i * kWarpSize + lane; row < C.tile_n)
-                store_row(smem.sfb(stage), row, factor_row_of_b(b[i].part[j]));
+                store_row(smem.sfb(stage), row, split_scale_of_b(b[i].part[j]));
         arrive_for_parts(smem, stage);
     }
 };
 
-/// Row-major scales. Sixteen bytes of a row serve four k-blocks; copied one by one they would be fetched four times,
-/// and land in shared memory one at a time. The warps take turns with runs of four, of which a group of k-blocks may
-/// have a part at its begin and at its end. `Run`: ScaleRun or SplitRun.
-template <GemmConfig C, typename Run, typename TileWalk>
-__device__ void deal_scales(const Params<C>& p, const Shared<C>& smem, TileWalk walk, uint32_t scale_warp) {
-    if (!C.k_groups() && scale_warp >= dealing_warps(C)) return;
-    uint32_t turn = 0;
+/// Loads row-major scales as vectors: sixteen bytes of a row serve four k-blocks. Copied one by one they would be
+/// fetched four times, and land in shared memory one at a time. The warps own vectors round-robin; a group of k-blocks
+/// may have only a part of its first and last one. `Vector`: ScaleVector or SplitScaleVector.
+template <GemmConfig C, typename Vector, typename Scheduler>
+__device__ void load_scales_vectorised(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler,
+                                       uint32_t scale_warp) {
+    if (!C.k_groups() && scale_warp >= vector_scale_warps(C)) return;
+    uint32_t owner = 0;
     auto at = RingCursor<C.stages>::producer();
-    for (Tile tile; walk.template take<C>(tile);) {
+    for (Tile tile; scheduler.template take<C>(tile);) {
         if constexpr (C.k_groups())
-            if (walk.k.size() == 0 && !p.accumulate) zero_tile<C>(p, tile, scale_warp);
-        const uint32_t first = C.k_groups() ? walk.k.begin / Run::kBlocks * Run::kBlocks : walk.k.begin;
+            if (scheduler.k.size() == 0 && !p.accumulate) zero_tile<C>(p, tile, scale_warp);
+        const uint32_t first = C.k_groups() ? scheduler.k.begin / Vector::kBlocks * Vector::kBlocks : scheduler.k.begin;
 #pragma unroll 1
-        for (uint32_t kb = first; kb < walk.k.end; kb += Run::kBlocks, turn = (turn + 1) % dealing_warps(C)) {
-            Run run;
-            if (turn == scale_warp) run.load(p, tile, kb);
+        for (uint32_t kb = first; kb < scheduler.k.end;
+             kb += Vector::kBlocks, owner = (owner + 1) % vector_scale_warps(C)) {
+            Vector vector;
+            if (owner == scale_warp) vector.load(p, tile, kb);
 #pragma unroll
-            for (uint32_t j = 0; j < Run::kBlocks; ++j) {
-                if (C.k_groups() && (kb + j < walk.k.begin || kb + j >= walk.k.end)) continue;
-                if (turn == scale_warp) {
+            for (uint32_t j = 0; j < Vector::kBlocks; ++j) {
+                if (C.k_groups() && (kb + j < scheduler.k.begin || kb + j >= scheduler.k.end)) continue;
+                if (owner == scale_warp) {
                     wait(smem.empty(at.stage), at.parity);
-                    run.fill(j, smem, at.stage);
+                    vector.fill(j, smem, at.stage);
                 }
                 ++at;
             }
         }
     }
-    if (turn == scale_warp) end_scales(smem, at);
+    if (owner == scale_warp) end_scales(smem, at);
 }
 
-/// One of kScaleWarps warps. No layout of the scales needs a kernel before this one. The math warps on the same
-/// schedulers wait for every instruction here, so there are few.
-template <GemmConfig C, typename TileWalk>
-__device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const TileWalk& walk, uint32_t scale_warp) {
+/// The role of a scale warp. It reads any layout of the scales, without a kernel before this one. Math warps on the
+/// same SM sub-partition wait for every instruction here, so there are few.
+template <GemmConfig C, typename Scheduler>
+__device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const Scheduler& scheduler,
+                            uint32_t scale_warp) {
     if constexpr (!C.grouped()) ptx::grid_dependency_wait();
     if constexpr (C.scales == ScaleLayout::Rows)
-        deal_scales<C, Either<factors_by_wgmma(C), SplitRun<C>, ScaleRun<C>>>(p, smem, walk, scale_warp);
-    else bring_scales<C, Either<factors_by_wgmma(C), ScaleSplits<C>, ScaleCopies<C>>>(p, smem, walk, scale_warp);
+        load_scales_vectorised<C, Either<tensor_core_scales(C), SplitScaleVector<C>, ScaleVector<C>>>(
+            p, smem, scheduler, scale_warp);
+    else
+        copy_scales_async<C, Either<tensor_core_scales(C), SplitScaleLoads<C>, ScaleCopies<C>>>(p, smem, scheduler,
+                                                                                                scale_warp);
 }
 
 }  // namespace finegemm::device

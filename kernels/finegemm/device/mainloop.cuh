@@ -3,90 +3,91 @@
 #pragma once
 
 #include <finegemm/core/registers.h>
-#include <finegemm/device/block_walk.cuh>
+#include <finegemm/device/consumer.cuh>
 
 namespace finegemm::device {
 
-/// One block at a time: while this warpgroup promotes, the tensor cores work for another one. Nothing makes the two
-/// alternate but that the tensor cores finish one warpgroup's block before the other's; explicit turns cost 8% of the
-/// time. What comes between a block and the start of the next one is all that counts: the rest is done before.
+/// One block product in flight: while this warpgroup promotes, the tensor cores work for another one. The consumer
+/// warpgroups alternate without a barrier, because the tensor cores finish their blocks one after the other; an
+/// explicit hand-over cost 8%. The code between the end of a block and the start of the next one is the critical path,
+/// so all else is done before.
 template <GemmConfig C, typename Tiles, typename Store>
-__device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>& walk, Store&& store) {
-    // Whether promotions read the stage, which is let go after them, then.
-    constexpr bool kReadsStage = C.row_b_scales() && !factors_by_wgmma(C);
+__device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, Tiles>& blocks, Store&& store) {
+    // Promotions that read scales from the stage: it is released after them.
+    constexpr bool kReadsStage = C.row_b_scales() && !tensor_core_scales(C);
     constexpr uint32_t kLast = C.wgmmas_m() - 1;
     Block<C> block;
     Scales scales;
     Accumulator<C> acc;
     Tile tile;
-    uint32_t brought = 0;  // boxes of D that are on their way, where what D has is brought
+    uint32_t requested = 0;  // panels of the source tile (the old D) whose loads have been issued
     const auto start_tile = [&] {
         acc.clear();
-        tile = walk.tile;
-        brought = 0;
+        tile = blocks.tile;
+        requested = 0;
     };
-    // Whether the tile has no rows for the last WGMMA of this warpgroup.
+    // The tile has no rows for the last WGMMA of this warpgroup.
     const auto lacks_rows = [&] {
-        return C.row_groups() && kLast > 0 && tile.rows <= role.first_row + kLast * rows_apart(C);
+        return C.row_groups() && kLast > 0 && tile.rows <= consumer.first_row + kLast * rows_apart(C);
     };
-    const auto bring = [&](uint32_t count) {
-        if constexpr (brings_d(C))
-            for (const uint32_t end = min(brought + count, boxes_of_d(C)); brought < end; ++brought)
-                store.bring(tile, brought);
+    const auto load_source = [&](uint32_t count) {
+        if constexpr (loads_source(C))
+            for (const uint32_t end = min(requested + count, d_panels(C)); requested < end; ++requested)
+                store.load_source(tile, requested);
     };
     const auto finish_tile = [&] {
-        bring(boxes_of_d(C));
+        load_source(d_panels(C));
         if (lacks_rows()) acc.move_last_to_first();
         store(acc, tile);
     };
-    const auto start_run = [&] {
-        wait(role.smem.full(walk.at.stage), walk.at.parity);
-        start_block(block, role.operands(walk.at.stage, 0));
-        scales = role.scales(walk.at.stage, 0);
+    const auto start_sequence = [&] {
+        wait(consumer.smem.full(blocks.at.stage), blocks.at.parity);
+        start_block(block, consumer.operands(blocks.at.stage, 0));
+        scales = consumer.scales(blocks.at.stage, 0);
         start_tile();
     };
     // Promotes the i-th product of the block in `stage`, and starts the one after it, which is ready.
     const auto step = [&](uint32_t stage, uint32_t i, uint32_t next_stage, uint32_t next_i, bool last) {
-        // Not earlier, though they could be: the promotion would begin sooner, and the other warpgroup's next start,
-        // which gets no turn while a promotion issues, later (128x192 tiles: 12% of the time).
-        const auto factors = role.factors(scales, stage, i);
-        scales = role.scales(next_stage, next_i);
-        Operands operands = role.operands(next_stage, next_i);
+        // Factors are computed here, not earlier: the promotion would begin sooner, and the other warpgroup's next
+        // start, which cannot issue while a promotion does, later (128x192 tiles: 12% of the time).
+        const auto factors = consumer.factors(scales, stage, i);
+        scales = consumer.scales(next_stage, next_i);
+        Operands operands = consumer.operands(next_stage, next_i);
         pin<C>(operands);
         finish_block<0>(block);
-        if (last && !kReadsStage) role.release(stage);
-        // Always so. But ptxas moves no instruction across the branch: it would else mix the promotion with what
-        // starts the next block, and the tensor cores would wait (256x128 tiles: 13% of the time). And what the
-        // branch asks for is there before it; three warpgroups have no registers for that (2%).
+        if (last && !kReadsStage) consumer.release(stage);
+        // The condition always holds. ptxas moves no instruction across the branch: it would else mix the promotion
+        // with the code that starts the next block, and the tensor cores would wait (256x128 tiles: 13% of the time).
+        // The operands of the condition are ready before it; three warpgroups have no registers for that (2%).
         constexpr bool kReady = C.math_warpgroups < 3 && !kReadsStage;
         const bool always = kReady ? operands.a != operands.b : stage < C.stages;
         if (always) promote<C>(acc.sum[i], block, factors);
         start_block(block, operands);
-        if (last && kReadsStage) role.release(stage);
+        if (last && kReadsStage) consumer.release(stage);
     };
-    start_run();
+    start_sequence();
 #pragma unroll 1
     for (;;) {
-        const uint32_t stage = walk.at.stage;
-        const bool ends = walk.last_of_tile();
-        // Else the products of its first 64 rows go to the sums of the last ones: there is one code for both.
+        const uint32_t stage = blocks.at.stage;
+        const bool ends = blocks.last_of_tile();
+        // Where the tile lacks rows, the products of the first 64 go to the sums of the last 64: one code for both.
         if (!lacks_rows())
 #pragma unroll
             for (uint32_t i = 0; i + 1 < C.wgmmas_m(); ++i) step(stage, i, stage, i + 1, false);
-        if (!walk.next()) {
-            const auto factors = role.factors(scales, stage, kLast);
+        if (!blocks.next()) {
+            const auto factors = consumer.factors(scales, stage, kLast);
             finish_block<0>(block);
             if (stage < C.stages) promote<C>(acc.sum[kLast], block, factors);  // as in `step`
             if constexpr (!C.row_groups()) return finish_tile();
-            role.release(stage);
+            consumer.release(stage);
             finish_tile();
-            if (!walk.next_run()) return;
-            start_run();
+            if (!blocks.skip_to_rows()) return;
+            start_sequence();
             continue;
         }
-        wait(role.smem.full(walk.at.stage), walk.at.parity);
-        step(stage, kLast, walk.at.stage, 0, true);
-        bring(2);  // with each block: all at once would keep A and B waiting, one by one come late where K is short
+        wait(consumer.smem.full(blocks.at.stage), blocks.at.parity);
+        step(stage, kLast, blocks.at.stage, 0, true);
+        load_source(2);  // per block: all at once would delay A and B, one at a time comes late where K is short
         if (persistent(C) && ends) {
             finish_tile();
             start_tile();
@@ -94,18 +95,18 @@ __device__ void multiply_one_by_one(const MathRole<C>& role, BlockWalk<C, Tiles>
     }
 }
 
-/// Two blocks in flight: the next one is started before this one is promoted.
+/// Two block products in flight: the next one is started before this one is promoted.
 template <GemmConfig C, typename Tiles, typename Store>
-__device__ void multiply_overlapped(const MathRole<C>& role, BlockWalk<C, Tiles>& walk, Store&& store) {
+__device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C, Tiles>& blocks, Store&& store) {
     struct Flight {
         Block<C> block;
         Scales scales;
     };
     const auto start = [&](Flight& f) {
-        Operands operands = role.operands(walk.at.stage, 0);
+        Operands operands = consumer.operands(blocks.at.stage, 0);
         pin<C>(operands);
-        wait(role.smem.full(walk.at.stage), walk.at.parity);
-        f.scales = role.scales(walk.at.stage, 0);
+        wait(consumer.smem.full(blocks.at.stage), blocks.at.parity);
+        f.scales = consumer.scales(blocks.at.stage, 0);
         start_block(f.block, operands);
     };
     Flight even, odd;
@@ -113,23 +114,23 @@ __device__ void multiply_overlapped(const MathRole<C>& role, BlockWalk<C, Tiles>
     Tile tile;
     const auto start_tile = [&] {
         acc.clear();
-        tile = walk.tile;
+        tile = blocks.tile;
     };
     start(even);
     start_tile();
     const auto step = [&](Flight& now, Flight& later) {
-        const uint32_t stage = walk.at.stage;
-        const bool ends = walk.last_of_tile();
+        const uint32_t stage = blocks.at.stage;
+        const bool ends = blocks.last_of_tile();
         const auto promote_finished = [&] {
-            role.release(stage);
+            consumer.release(stage);
             promote<C>(acc.sum[0], now.block, Factors(now.scales));
         };
-        if (!walk.next()) {
+        if (!blocks.next()) {
             finish_block<0>(now.block);
             promote_finished();
             if (!C.row_groups()) return false;
             store(acc, tile);
-            if (!walk.next_run()) return false;
+            if (!blocks.skip_to_rows()) return false;
             start(later);
             start_tile();
             return true;
@@ -148,18 +149,18 @@ __device__ void multiply_overlapped(const MathRole<C>& role, BlockWalk<C, Tiles>
     if (!C.row_groups()) store(acc, tile);
 }
 
-/// All tiles of this CTA, for this warpgroup's rows of them; `store` gets the sums of each. A run of tiles of which it
-/// has rows is one sequence of blocks; of other tiles it only lets the stages go.
+/// All tiles of this CTA, for this warpgroup's rows of them; `store` gets the sums of each. Consecutive tiles of which
+/// the warpgroup has rows are one sequence of blocks; the stages of other tiles are only released.
 template <GemmConfig C, typename Tiles, typename Store>
 __device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Store&& store) {
     static_assert(!C.row_groups() || !C.row_b_scales());
-    MathRole<C> role(smem);
-    if constexpr (factors_by_wgmma(C)) role.make_zeros();
-    BlockWalk<C, Tiles> walk(role, tiles);
-    if (!walk.next_tile()) return;
-    if (C.row_groups() && !walk.next_run()) return;
-    if constexpr (blocks_in_flight(C) == 2) multiply_overlapped<C>(role, walk, store);
-    else multiply_one_by_one<C>(role, walk, store);
+    Consumer<C> consumer(smem);
+    if constexpr (tensor_core_scales(C)) consumer.make_zeros();
+    KBlockIterator<C, Tiles> blocks(consumer, tiles);
+    if (!blocks.next_tile()) return;
+    if (C.row_groups() && !blocks.skip_to_rows()) return;
+    if constexpr (blocks_in_flight(C) == 2) mainloop_pipelined<C>(consumer, blocks, store);
+    else mainloop_single<C>(consumer, blocks, store);
 }
 
 }  // namespace finegemm::device

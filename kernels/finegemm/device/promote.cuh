@@ -23,7 +23,7 @@ struct Accumulator {
 #pragma unroll
             for (uint32_t r = 0; r < kRegisters; ++r) sum[i][r] = 0;
     }
-    /// The sums of the last 64 rows become those of the first ones.
+    /// Copies the sums of the last 64 rows to the first 64.
     __device__ void move_last_to_first() {
         if constexpr (C.wgmmas_m() > 1)
 #pragma unroll
@@ -42,7 +42,7 @@ template <GemmConfig C>
 __device__ inline void pin(Operands& at) {
     ptx::pin(at.a);
     ptx::pin(at.b);
-    if constexpr (factors_by_wgmma(C)) {
+    if constexpr (tensor_core_scales(C)) {
         ptx::pin(at.sfa);
         ptx::pin(at.sfb);
     }
@@ -53,7 +53,7 @@ template <GemmConfig C>
 struct Block {
     static constexpr uint32_t kRegisters = C.tile_n / 2;
     float product[kRegisters];
-    float factor[factors_by_wgmma(C) ? kRegisters : 1];  // of each of its elements
+    float factor[tensor_core_scales(C) ? kRegisters : 1];  // for each element, by the tensor cores
 };
 
 /// Starts A[64 x 128] * B[tile_n x 128]^T: four wgmma of 32, and perhaps one for the factors.
@@ -61,7 +61,7 @@ template <GemmConfig C>
 __device__ inline void start_block(Block<C>& block, Operands at) {
     ptx::wgmma_fence();
     ptx::wgmma_k128_e4m3(block.product, wgmma_descriptor_with(at.a), wgmma_descriptor_with(at.b));
-    if constexpr (factors_by_wgmma(C))
+    if constexpr (tensor_core_scales(C))
         ptx::wgmma_k16_bf16(block.factor, wgmma_short_rows_with(at.sfa), wgmma_short_rows_with(at.sfb));
     ptx::wgmma_commit_group();
 }
@@ -73,32 +73,32 @@ __device__ inline void finish_block(Block<C>& block) {
 #pragma unroll
     for (uint32_t r = 0; r < Block<C>::kRegisters; ++r) {
         ptx::pin(block.product[r]);
-        if constexpr (factors_by_wgmma(C)) ptx::pin(block.factor[r]);
+        if constexpr (tensor_core_scales(C)) ptx::pin(block.factor[r]);
     }
 }
 
-/// Scales that a thread needs for one k-block: of two rows of A, and of the tile's runs of B's.
+/// Scales that a thread needs for one k-block: of two rows of A, and one of B for each segment of columns.
 struct Scales {
     float a_upper, a_lower;  // rows `row` and `row + 8` of the fragment
-    float b[kMaxRuns];       // 0: there is no such run
+    float b[kMaxSegments];   // 0: there is no such segment
 };
 
-/// Their products, which the sums of a block are multiplied with.
+/// Products of a thread's scales of A and B, with which a block product is multiplied.
 struct Factors {
-    float upper[kMaxRuns], lower[kMaxRuns];
+    float upper[kMaxSegments], lower[kMaxSegments];
 
     __device__ explicit Factors(const Scales& s) {
 #pragma unroll
-        for (uint32_t i = 0; i < kMaxRuns; ++i) {
+        for (uint32_t i = 0; i < kMaxSegments; ++i) {
             upper[i] = s.a_upper * s.b[i];
             lower[i] = s.a_lower * s.b[i];
         }
     }
-    /// Those of the first runs are computed here, not where they are needed.
-    template <uint32_t Runs>
+    /// Has the factors of the first `Count` segments computed here, not where they are needed.
+    template <uint32_t Count>
     __device__ void pin() {
 #pragma unroll
-        for (uint32_t i = 0; i < Runs; ++i) {
+        for (uint32_t i = 0; i < Count; ++i) {
             ptx::pin(upper[i]);
             ptx::pin(lower[i]);
         }
@@ -110,15 +110,15 @@ template <GemmConfig C>
 __device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block, const Factors& f) {
 #pragma unroll
     for (uint32_t r = 0; r < C.tile_n / 2; r += 4) {
-        const uint32_t run = run_of(C, r * 2);
-        sum[r] = ptx::fma(block.product[r], f.upper[run], sum[r]);
-        sum[r + 1] = ptx::fma(block.product[r + 1], f.upper[run], sum[r + 1]);
-        sum[r + 2] = ptx::fma(block.product[r + 2], f.lower[run], sum[r + 2]);
-        sum[r + 3] = ptx::fma(block.product[r + 3], f.lower[run], sum[r + 3]);
+        const uint32_t segment = segment_of(C, r * 2);
+        sum[r] = ptx::fma(block.product[r], f.upper[segment], sum[r]);
+        sum[r + 1] = ptx::fma(block.product[r + 1], f.upper[segment], sum[r + 1]);
+        sum[r + 2] = ptx::fma(block.product[r + 2], f.lower[segment], sum[r + 2]);
+        sum[r + 3] = ptx::fma(block.product[r + 3], f.lower[segment], sum[r + 3]);
     }
 }
 
-/// The same where each column has a scale of its own: what a thread needs of its rows, and where its columns' are.
+/// Factors of 1D1D scales: those of a thread's two rows, and the address of its columns' scales.
 struct RowFactors {
     float upper, lower;
     SmemAddr b;
@@ -138,7 +138,7 @@ __device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block
     }
 }
 
-/// The same where the block has its factors.
+/// Factors that the tensor cores have left in the block (Block::factor).
 struct OwnFactors {};
 template <GemmConfig C>
 __device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block, OwnFactors) {

@@ -49,7 +49,7 @@ __device__ inline uint32_t largest_of(uint32_t x, uint32_t lanes) {
     return x;
 }
 
-/// 1x128: a warp takes a run of blocks of one row at a time.
+/// 1x128: a warp takes consecutive blocks of one row at a time.
 template <QuantizeConfig C>
 __device__ void quantize_rows(const QuantizeParams& p) {
     const uint64_t tasks = quantize_tasks(C, p.rows, p.cols);
@@ -83,14 +83,14 @@ __device__ void quantize_blocks(const QuantizeParams& p) {
     const uint64_t tasks = quantize_tasks(C, p.rows, p.cols);
     for (uint64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
         const RowCol first = quantize_origin(C, p.cols, task);
-        const auto place = [&](uint32_t u) {
+        const auto position = [&](uint32_t u) {
             const RowCol inside = quantize_vector(C, threadIdx.x, u);
             return RowCol{first.row + inside.row, first.col + inside.col};
         };
         Values<C> values[C.unroll()];
 #pragma unroll
         for (uint32_t u = 0; u < C.unroll(); ++u) {
-            const RowCol at = place(u);
+            const RowCol at = position(u);
             if (at.row < p.rows && at.col < p.cols) values[u].load(p, at.row, at.col);
             else values[u].clear();
         }
@@ -106,7 +106,7 @@ __device__ void quantize_blocks(const QuantizeParams& p) {
         const float scale = block_scale(largest, p.power_of_two), inverse = inverse_scale(scale);
 #pragma unroll
         for (uint32_t u = 0; u < C.unroll(); ++u) {
-            const RowCol at = place(u);
+            const RowCol at = position(u);
             if (at.row < p.rows && at.col < p.cols) values[u].store(p, at.row, at.col, inverse);
         }
         if (threadIdx.x == 0) {

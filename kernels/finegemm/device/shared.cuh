@@ -15,7 +15,7 @@ struct Shared {
     static constexpr SmemPlan kPlan = smem_plan(C);
     SmemAddr base;
 
-    /// The same offsets in every CTA of a cluster, since all have the same dynamic shared memory.
+    /// Claims the dynamic shared memory. Offsets are equal in all CTAs of a cluster, since all have as much.
     __device__ static Shared claim() {
         extern __shared__ uint8_t bytes[];
         return {{align_up(ptx::smem_address(bytes).bits, 1024)}};
@@ -26,7 +26,7 @@ struct Shared {
     __device__ SmemAddr sfa(uint32_t stage) const { return base + (kPlan.sfa + stage * kPlan.sfa_stage); }
     __device__ SmemAddr sfb(uint32_t stage) const { return base + (kPlan.sfb + stage * kPlan.sfb_stage); }
     __device__ SmemAddr zeros(uint32_t warpgroup) const {
-        return base + (kPlan.zeros + warpgroup * kZeroRows * kFactorRowBytes);
+        return base + (kPlan.zeros + warpgroup * kZeroRows * kSplitScaleBytes);
     }
     __device__ SmemAddr tile(uint32_t stage) const { return base + (kPlan.tiles + stage * kPlan.tile_stage); }
     __device__ SmemAddr full(uint32_t stage) const { return base + (kPlan.full + stage * 8); }
@@ -36,7 +36,7 @@ struct Shared {
         return base + (kPlan.partials + warpgroup * kPlan.partials_warpgroup);
     }
     __device__ SmemAddr d_full(uint32_t warp) const { return base + (kPlan.d_full + warp * 8); }
-    __device__ SmemAddr team_sums_full() const { return base + kPlan.team_sums_full; }
+    __device__ SmemAddr slice_sums_full() const { return base + kPlan.slice_sums_full; }
     __device__ SmemAddr partials_full(uint32_t warpgroup) const { return base + (kPlan.partials_full + warpgroup * 8); }
 };
 
@@ -57,8 +57,8 @@ __device__ void make_other_barriers(const Shared<C>& smem) {
     for (uint32_t stage = 0; stage < C.stages; ++stage) ptx::mbarrier_init(smem.empty(stage), empty_arrivals(C));
     if constexpr (C.k_splits() > 1)
         for (uint32_t w = 0; w < C.row_warpgroups(); ++w) ptx::mbarrier_init(smem.partials_full(w), 1);
-    if constexpr (C.teams() > 1) ptx::mbarrier_init(smem.team_sums_full(), team_sums_arrivals(C));
-    if constexpr (brings_d(C))
+    if constexpr (C.k_slices() > 1) ptx::mbarrier_init(smem.slice_sums_full(), slice_sums_arrivals(C));
+    if constexpr (loads_source(C))
         for (uint32_t warp = 0; warp < C.math_warpgroups * 4; ++warp) ptx::mbarrier_init(smem.d_full(warp), 1);
     ptx::fence_mbarrier_init();
 }

@@ -1,17 +1,17 @@
-// From accumulators to D, by way of shared memory. Where there is room for a whole tile the copy engine writes it, and
-// the math warps go on; else they do, a slab at a time, so that what they write are whole pieces of rows. Layer device.
-// Each warp has room of its own and waits for nobody.
+// From accumulators to D in bf16, through shared memory. With room for a whole tile, TMA stores it in panels while the
+// math warps go on; else they store it themselves, a strip at a time, in whole pieces of rows. Layer device. Each warp
+// has shared memory of its own and waits for no other one.
 #pragma once
 
+#include <finegemm/core/k_slices.h>
 #include <finegemm/core/params.h>
-#include <finegemm/core/teams.h>
-#include <finegemm/device/group_walk.cuh>
+#include <finegemm/device/grouped_m_scheduler.cuh>
 #include <finegemm/device/mainloop.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 
 namespace finegemm::device {
 
-/// Rows that no group has become zero, where indices say so: of 64 rows the two that a thread has elements of.
+/// Zeroes the rows that belong to no group by their index: of 64 rows the two that a thread has elements of.
 template <GemmConfig C>
 __device__ void clear_padding(const GroupedParams& p, float (&sum)[C.tile_n / 2], const Tile& tile, uint32_t offset) {
     const uint32_t row = offset + threadIdx.x % kWarpSize / 4;
@@ -24,23 +24,23 @@ __device__ void clear_padding(const GroupedParams& p, float (&sum)[C.tile_n / 2]
         if (r % 4 < 2 ? upper : lower) sum[r] = 0;
 }
 
-/// `Cols` columns of this warp's rows, from `first` of a tile on, to where `place` wants a piece of sixteen bytes.
-template <uint32_t Cols, uint32_t Registers, typename Place>
-__device__ void write_rows(const float (&sum)[Registers], uint32_t first, Place&& place) {
+/// Writes `Cols` columns of this warp's rows, from column `first` of the tile on; `address` maps a 16-byte piece.
+template <uint32_t Cols, uint32_t Registers, typename Address>
+__device__ void write_rows(const float (&sum)[Registers], uint32_t first, Address&& address) {
 #pragma unroll
     for (uint32_t pair = 0; pair < Cols / 16; ++pair) {
         const float* r = &sum[first / 2 + pair * 8];
-        ptx::stmatrix_x4(place(stmatrix_piece(threadIdx.x % kWarpSize, pair)), ptx::pack_bf16(r[0], r[1]),
+        ptx::stmatrix_x4(address(stmatrix_piece(threadIdx.x % kWarpSize, pair)), ptx::pack_bf16(r[0], r[1]),
                          ptx::pack_bf16(r[2], r[3]), ptx::pack_bf16(r[4], r[5]), ptx::pack_bf16(r[6], r[7]));
     }
 }
 
-/// A run of eight columns of this warp's rows, the last one, straight to D: they fill half of its sectors anyway.
+/// Stores a last segment of eight columns straight to D: they fill half of its sectors anyway.
 template <GemmConfig C>
 __device__ void store_eight_cols(const Params<C>& p, const float (&sum)[C.tile_n / 2], const Tile& tile,
                                  uint32_t offset) {
-    constexpr uint32_t kRun = runs(C) - 1;
-    const uint32_t col = run_col(C, p.raster, tile.col, kRun);
+    constexpr uint32_t kLast = n_segments(C) - 1;
+    const uint32_t col = segment_col(C, p.raster, tile.col, kLast);
     const RowCol at = wgmma_accumulator(threadIdx.x % kWarpSize, 0);
     uint16_t* d = static_cast<uint16_t*>(p.d_data) + (tile.row + offset) * p.d_row_stride + col;
     if constexpr (C.row_groups()) d += matrix_of(p, tile) * p.d_stride;
@@ -52,107 +52,109 @@ __device__ void store_eight_cols(const Params<C>& p, const float (&sum)[C.tile_n
     }
 }
 
-/// The 16 rows of one 64-row WGMMA that are this warp's, from row `offset` of the tile on: the columns of a run and of
-/// those after it.
-template <GemmConfig C, uint32_t Run = 0>
-__device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr slab, const Tile& tile,
+/// Stores this warp's 16 rows of one 64-row WGMMA, from row `offset` of the tile on, strip by strip: the columns of
+/// `Segment` and of the segments after it.
+template <GemmConfig C, uint32_t Segment = 0>
+__device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr strip, const Tile& tile,
                            uint32_t offset) {
-    if constexpr (run_cols(C, Run) == 8) return store_eight_cols<C>(p, sum, tile, offset);
-    constexpr uint32_t kFirst = cols_before_run(C, Run), kRun = run_cols(C, Run), kCols = min(slab_cols(C), kRun);
-    static_assert(kCols % 16 == 0 || kRun == 8, "stmatrix writes sixteen columns");
-    const uint32_t first_col = run_col(C, p.raster, tile.col, Run);
+    if constexpr (segment_cols(C, Segment) == 8) return store_eight_cols<C>(p, sum, tile, offset);
+    constexpr uint32_t kFirst = cols_before_segment(C, Segment), kWidth = segment_cols(C, Segment),
+                       kCols = min(strip_cols(C), kWidth);
+    static_assert(kCols % 16 == 0 || kWidth == 8, "stmatrix writes sixteen columns");
+    const uint32_t first_col = segment_col(C, p.raster, tile.col, Segment);
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, kWarpRows, tile.rows);
     const uint32_t first_row = tile.row + offset;
     uint16_t* d = static_cast<uint16_t*>(p.d_data) + first_row * p.d_row_stride + first_col;
     if constexpr (C.row_groups()) d += matrix_of(p, tile) * p.d_stride;
 #pragma unroll
-    for (uint32_t col = 0; col < kRun; col += kCols) {
-        __syncwarp();  // all lanes have read what the slab had before
-        write_rows<kCols>(sum, kFirst + col, [&](RowCol at) { return slab + slab_offset(C, at); });
+    for (uint32_t col = 0; col < kWidth; col += kCols) {
+        __syncwarp();  // all lanes have read what the strip had before
+        write_rows<kCols>(sum, kFirst + col, [&](RowCol at) { return strip + strip_offset(C, at); });
         __syncwarp();
 #pragma unroll
-        for (uint32_t i = 0; i < slab_pieces(C, kCols); ++i) {
-            const RowCol at = slab_piece(C, kCols, lane, i);
+        for (uint32_t i = 0; i < strip_pieces(C, kCols); ++i) {
+            const RowCol at = strip_piece(C, kCols, lane, i);
             // N is a multiple of 8: a piece exists or it does not.
             ptx::store_global_x4_if(at.row < rows && first_col + col + at.col < p.n,
                                     d + at.row * p.d_row_stride + col + at.col,
-                                    ptx::load_shared_words_x4(slab + slab_offset(C, at)));
+                                    ptx::load_shared_words_x4(strip + strip_offset(C, at)));
         }
     }
-    if constexpr (Run + 1 < runs(C)) store_rows<C, Run + 1>(p, sum, slab, tile, offset);
+    if constexpr (Segment + 1 < n_segments(C)) store_rows<C, Segment + 1>(p, sum, strip, tile, offset);
 }
 
-/// The same rows to where the copy engine finds them: a box and those after it.
-template <GemmConfig C, uint32_t Box = 0>
-__device__ void stage_rows(const float (&sum)[C.tile_n / 2], SmemAddr room) {
-    constexpr BoxOfD kBox = box_of_d(C, Box);
-    constexpr uint32_t kCols = box_width(kBox.width);
-    const SmemAddr to = room + kWarpRows * kBox.first * 2;
-    write_rows<kCols>(sum, kBox.first, [&](RowCol at) { return to + box_offset(kCols, at); });
-    if constexpr (Box + 1 < boxes_of_d(C)) stage_rows<C, Box + 1>(sum, room);
+/// Writes this warp's 16 rows of one 64-row WGMMA to `Panel` and the panels after it, from where TMA stores them.
+template <GemmConfig C, uint32_t Panel = 0>
+__device__ void write_panels(const float (&sum)[C.tile_n / 2], SmemAddr room) {
+    constexpr DPanel kPanel = d_panel(C, Panel);
+    constexpr uint32_t kCols = panel_width(kPanel.width);
+    const SmemAddr to = room + kWarpRows * kPanel.first * 2;
+    write_rows<kCols>(sum, kPanel.first, [&](RowCol at) { return to + panel_offset(kCols, at); });
+    if constexpr (Panel + 1 < d_panels(C)) write_panels<C, Panel + 1>(sum, room);
 }
 
-/// Where a box begins in D.
+/// Column of D at which a panel begins.
 template <GemmConfig C>
-__device__ uint32_t box_col(const Params<C>& p, const Tile& tile, BoxOfD box) {
-    const uint32_t run = run_of(C, box.first);
-    return run_col(C, p.raster, tile.col, run) + box.first - cols_before_run(C, run);
+__device__ uint32_t panel_col(const Params<C>& p, const Tile& tile, DPanel panel) {
+    const uint32_t segment = segment_of(C, panel.first);
+    return segment_col(C, p.raster, tile.col, segment) + panel.first - cols_before_segment(C, segment);
 }
 
-/// And from there to D. What lies past its end is not written.
-template <GemmConfig C, uint32_t Box = 0>
-__device__ void store_boxes(const Params<C>& p, SmemAddr room, const Tile& tile, uint32_t offset) {
-    constexpr BoxOfD kBox = box_of_d(C, Box);
-    const SmemAddr from = room + kWarpRows * kBox.first * 2;
-    const uint32_t col = box_col<C>(p, tile, kBox), row = tile.row + offset;
-    if constexpr (C.row_groups()) ptx::tma_store(&p.d[kBox.width], from, col, row, matrix_of(p, tile));
-    else ptx::tma_store(&p.d[kBox.width], from, col, row);
-    if constexpr (Box + 1 < boxes_of_d(C)) store_boxes<C, Box + 1>(p, room, tile, offset);
+/// Stores `Panel` and the panels after it to D by TMA, which leaves out what lies past the end of D.
+template <GemmConfig C, uint32_t Panel = 0>
+__device__ void store_panels(const Params<C>& p, SmemAddr room, const Tile& tile, uint32_t offset) {
+    constexpr DPanel kPanel = d_panel(C, Panel);
+    const SmemAddr from = room + kWarpRows * kPanel.first * 2;
+    const uint32_t col = panel_col<C>(p, tile, kPanel), row = tile.row + offset;
+    if constexpr (C.row_groups()) ptx::tma_store(&p.d[kPanel.width], from, col, row, matrix_of(p, tile));
+    else ptx::tma_store(&p.d[kPanel.width], from, col, row);
+    if constexpr (Panel + 1 < d_panels(C)) store_panels<C, Panel + 1>(p, room, tile, offset);
 }
 
-/// The same of a group's last rows, by the warp: a box would write rows of the next group, too.
-template <GemmConfig C, uint32_t Box = 0>
-__device__ void copy_boxes(const GroupedParams& p, SmemAddr room, const Tile& tile, uint32_t offset, uint32_t rows) {
-    constexpr BoxOfD kBox = box_of_d(C, Box);
-    constexpr uint32_t kCols = box_width(kBox.width), kPieces = kCols / 8;
-    const SmemAddr from = room + kWarpRows * kBox.first * 2;
-    const uint32_t col = box_col<C>(p, tile, kBox);
+/// Stores panels of a group's last rows by the warp: TMA's box would write rows of the next group, too.
+template <GemmConfig C, uint32_t Panel = 0>
+__device__ void copy_panels(const GroupedParams& p, SmemAddr room, const Tile& tile, uint32_t offset, uint32_t rows) {
+    constexpr DPanel kPanel = d_panel(C, Panel);
+    constexpr uint32_t kCols = panel_width(kPanel.width), kPieces = kCols / 8;
+    const SmemAddr from = room + kWarpRows * kPanel.first * 2;
+    const uint32_t col = panel_col<C>(p, tile, kPanel);
     uint16_t* const d =
         static_cast<uint16_t*>(p.d_data) + matrix_of(p, tile) * p.d_stride + (tile.row + offset) * p.d_row_stride + col;
 #pragma unroll 1
     for (uint32_t i = threadIdx.x % kWarpSize; i < rows * kPieces; i += kWarpSize) {
         const RowCol at = {.row = i / kPieces, .col = i % kPieces * 8};
         ptx::store_global_x4_if(col + at.col < p.n, d + at.row * p.d_row_stride + at.col,
-                                ptx::load_shared_words_x4(from + box_offset(kCols, at)));
+                                ptx::load_shared_words_x4(from + panel_offset(kCols, at)));
     }
-    if constexpr (Box + 1 < boxes_of_d(C)) copy_boxes<C, Box + 1>(p, room, tile, offset, rows);
+    if constexpr (Panel + 1 < d_panels(C)) copy_panels<C, Panel + 1>(p, room, tile, offset, rows);
 }
 
-/// Where the rows of this warp begin in a tile.
+/// First row of this warp in a tile.
 template <GemmConfig C>
 __device__ uint32_t first_row_of(uint32_t warp) {
     return finegemm::first_row_of(C, warp / 4) + warp % 4 * kWarpRows;
 }
 
 template <GemmConfig C>
-__device__ void stage_tile(const Params<C>& p, const Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
+__device__ void store_tile_by_tma(const Params<C>& p, const Accumulator<C>& acc, const Shared<C>& smem,
+                                  const Tile& tile) {
     const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
-    ptx::bulk_wait_read();  // what the tile before has left here
+    ptx::bulk_wait_read();  // until TMA has read the previous tile's panels
     __syncwarp();
 #pragma unroll
-    for (uint32_t i = 0; i < C.wgmmas_m(); ++i) stage_rows<C>(acc.sum[i], smem.d(warp) + i * staged_bytes(C));
+    for (uint32_t i = 0; i < C.wgmmas_m(); ++i) write_panels<C>(acc.sum[i], smem.d(warp) + i * panels_bytes(C));
     ptx::fence_proxy_async_shared();
     __syncwarp();
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
-        const SmemAddr room = smem.d(warp) + i * staged_bytes(C);
+        const SmemAddr room = smem.d(warp) + i * panels_bytes(C);
         const uint32_t offset = first_row_of<C>(warp) + i * rows_apart(C);
         if constexpr (C.row_groups())
             if (const uint32_t rows = existing_rows(offset, kWarpRows, tile.rows); rows < kWarpRows) {
-                copy_boxes<C>(p, room, tile, offset, rows);
+                copy_panels<C>(p, room, tile, offset, rows);
                 continue;
             }
-        store_boxes<C>(p, room, tile, offset);
+        store_panels<C>(p, room, tile, offset);
     }
     ptx::bulk_commit_group();
     if constexpr (cols_through_shared(C) < C.tile_n)
@@ -169,17 +171,17 @@ __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared
 #pragma unroll
             for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
                 clear_padding<C>(p, acc.sum[i], tile, first_row_of<C>(warp) + i * rows_apart(C));
-    if constexpr (stages_tiles(C)) return stage_tile<C>(p, acc, smem, tile);
-    const SmemAddr slab = smem.d(slab_of(C, warp));
+    if constexpr (uses_tma_store(C)) return store_tile_by_tma<C>(p, acc, smem, tile);
+    const SmemAddr strip = smem.d(strip_of(C, warp));
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
-        store_rows<C>(p, acc.sum[i], slab, tile, first_row_of<C>(warp) + i * rows_apart(C));
+        store_rows<C>(p, acc.sum[i], strip, tile, first_row_of<C>(warp) + i * rows_apart(C));
 }
 
-/// Of a warp, before its CTA ends: shared memory ends with it.
+/// Waits, before the CTA ends, until TMA has read its shared memory.
 template <GemmConfig C>
 __device__ void finish_stores() {
-    if constexpr (stages_tiles(C)) ptx::bulk_wait_read();
+    if constexpr (uses_tma_store(C)) ptx::bulk_wait_read();
 }
 
 }  // namespace finegemm::device

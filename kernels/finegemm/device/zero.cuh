@@ -6,8 +6,8 @@
 
 namespace finegemm::device {
 
-/// By all scale warps, whose rows take turns: no stage of the ring is spent on such a tile, and the math warps never
-/// hear of it. Nobody else writes to it.
+/// Zeroes a tile of D; the scale warps share its rows. No stage of the ring is spent on such a tile, and the math warps
+/// never hear of it. Nobody else writes to it.
 template <GemmConfig C>
 __device__ void zero_tile(const KGroupedParams& p, const Tile& tile, uint32_t scale_warp) {
     constexpr uint32_t kPiece = 4;  // floats of 16 bytes; N is a multiple of 8

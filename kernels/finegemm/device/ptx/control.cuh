@@ -82,11 +82,11 @@ __device__ inline uint32_t count_bits(uint32_t x) {
     return count;
 }
 
-/// Of the highest bit that is set, its place. PTX ISA, bfind.
+/// Index of the highest bit that is set. PTX ISA, bfind.
 __device__ inline uint32_t highest_bit(uint32_t x) {
-    uint32_t place;
-    asm("bfind.u32 %0, %1;" : "=r"(place) : "r"(x));
-    return place;
+    uint32_t index;
+    asm("bfind.u32 %0, %1;" : "=r"(index) : "r"(x));
+    return index;
 }
 
 /// Lets the next kernel of the stream start, if it was launched to overlap with this one; what this one writes it must

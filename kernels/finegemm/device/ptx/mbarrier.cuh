@@ -23,13 +23,13 @@ __device__ inline void mbarrier_arrive_cluster(SmemAddr barrier) {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier.bits) : "memory");
 }
 
-/// Arrives once and announces bytes that asynchronous copies will bring.
+/// Arrives once and expects bytes that asynchronous copies will write.
 __device__ inline void mbarrier_arrive_expect_tx(SmemAddr barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier.bits), "r"(bytes)
                  : "memory");
 }
 
-/// The same by one lane of a converged warp, always the same one. PTX ISA, elect.sync.
+/// mbarrier_arrive_expect_tx by one lane of a converged warp, always the same one. PTX ISA, elect.sync.
 __device__ inline void mbarrier_expect_tx_elected(SmemAddr barrier, uint32_t bytes) {
     asm volatile(
         "{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
@@ -55,7 +55,7 @@ __device__ inline bool mbarrier_try_wait(SmemAddr barrier, uint32_t parity) {
     return done != 0;
 }
 
-/// The same with cluster scope, for ordinary data that other CTAs have stored.
+/// mbarrier_try_wait with cluster scope, for ordinary data that other CTAs have stored.
 __device__ inline bool mbarrier_try_wait_cluster(SmemAddr barrier, uint32_t parity) {
     uint32_t done;
     asm volatile(

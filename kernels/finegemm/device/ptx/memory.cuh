@@ -163,7 +163,7 @@ __device__ inline void store_global_x4(void* to, const Words4& v) {
                  : "memory");
 }
 
-/// The same where `wanted`. Without a branch: lanes that part ways cost the code around them its uniform registers.
+/// Stores if `wanted`, without a branch: diverging lanes cost the code around them its uniform registers.
 __device__ inline void store_global_x4_if(bool wanted, void* to, const Words4& v) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"l"(to),
                  "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3]), "r"(static_cast<uint32_t>(wanted))

@@ -1,4 +1,4 @@
-// The bulk tensor copy engine. Layer device. One instruction per function. PTX ISA, cp.async.bulk.tensor.
+// TMA, the bulk tensor copy engine. Layer device. One instruction per function. PTX ISA, cp.async.bulk.tensor.
 #pragma once
 
 #include <finegemm/core/params.h>
@@ -6,7 +6,7 @@
 
 namespace finegemm::ptx {
 
-/// Brings a tensor map into the cache that TMA reads it from. PTX ISA, prefetch.tensormap.
+/// Loads a tensor map into the cache that TMA reads it from. PTX ISA, prefetch.tensormap.
 __device__ inline void prefetch_tensor_map(const TensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -21,7 +21,7 @@ __device__ inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barr
         : "memory");
 }
 
-/// The same into all CTAs of the cluster whose bit is set in `ranks`, at the same offset, counting on each one's
+/// tma_load into all CTAs of the cluster whose bit is set in `ranks`, at the same offset, counting on each one's
 /// barrier.
 __device__ inline void tma_load_multicast(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
                                           uint16_t ranks, uint64_t policy) {
@@ -32,7 +32,7 @@ __device__ inline void tma_load_multicast(SmemAddr to, const TensorMap* map, Sme
         : "memory");
 }
 
-/// As tma_load, of matrix z of a stack.
+/// tma_load from matrix z of a stack.
 __device__ inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint32_t z,
                                 uint64_t policy) {
     asm volatile(
@@ -51,14 +51,14 @@ __device__ inline void tma_load_multicast(SmemAddr to, const TensorMap* map, Sme
         : "memory");
 }
 
-/// To L2 only, of matrix z of a stack. PTX ISA, cp.async.bulk.prefetch.tensor.
+/// Prefetches a box of matrix z of a stack to L2. PTX ISA, cp.async.bulk.prefetch.tensor.
 __device__ inline void tma_prefetch(const TensorMap* map, uint32_t x, uint32_t y, uint32_t z, uint64_t policy) {
     asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.L2::cache_hint [%0, {%1, %2, %3}], %4;" ::"l"(map), "r"(x),
                  "r"(y), "r"(z), "l"(policy)
                  : "memory");
 }
 
-/// As tma_load, by one lane of a converged warp, always the same one, and of no other policy than what the device has.
+/// tma_load by one lane of a converged warp, always the same one, with the device's own cache policy.
 /// PTX ISA, elect.sync.
 __device__ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y) {
     asm volatile(
@@ -69,7 +69,7 @@ __device__ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemA
         : "memory");
 }
 
-/// The same of matrix z of a stack.
+/// tma_load_elected from matrix z of a stack.
 __device__ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
                                         uint32_t z) {
     asm volatile(
@@ -90,7 +90,7 @@ __device__ inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x
         : "memory");
 }
 
-/// The same to matrix z of a stack.
+/// tma_store to matrix z of a stack.
 __device__ inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x, uint32_t y, uint32_t z) {
     asm volatile(
         "{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"

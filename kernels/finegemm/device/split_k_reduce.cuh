@@ -1,26 +1,26 @@
-// Split-K: partial sums of the CTAs of a cluster meet through distributed shared memory. Layer device.
-// Rank r owns a slice of the columns: everybody sends it that slice, it adds the ranks in order and stores. The order
-// is fixed, so the result is; nothing outside of the cluster is written before it is final.
+// Split-K reduction: the CTAs of a cluster add their partial sums through distributed shared memory. Layer device.
+// Rank r owns a share of the columns: all ranks send it theirs, it adds them in the order of the ranks and stores. The
+// order is fixed, so the result is; nothing outside of the cluster is written before it is final.
 #pragma once
 
+#include <finegemm/core/k_slices.h>
 #include <finegemm/core/params.h>
-#include <finegemm/core/teams.h>
 #include <finegemm/device/mainloop.cuh>
 
 namespace finegemm::device {
 
-/// One warpgroup's view of the exchange.
+/// One warpgroup's part of the reduction.
 template <GemmConfig C>
-struct Exchange {
+struct SplitKReduce {
     static constexpr uint32_t kCols = split_cols(C), kPitch = split_pitch(C), kRows = C.rows_per_warpgroup();
-    // A rank's own part need not take the way through the cluster's network: 4 to 15% of the time with tiles of 128
+    // A rank's own part stays out of the cluster's network: 4 to 15% of the time with tiles of 128
     // rows. With 64 it is little, and the code for it costs 5% at M = 1: instructions come from memory, too.
     static constexpr bool kKeepsOwn = C.tile_m > 64;
     uint32_t part;  // of the tile's rows
     SmemAddr buffer, barrier;
     uint32_t rank, rows;  // rows: those that exist in D
 
-    __device__ Exchange(const Shared<C>& smem, const Tile& tile, uint32_t cluster_rank)
+    __device__ SplitKReduce(const Shared<C>& smem, const Tile& tile, uint32_t cluster_rank)
         : part(row_part_of(C, threadIdx.x / 128)),
           buffer(smem.partials(part)),
           barrier(smem.partials_full(part)),
@@ -34,7 +34,7 @@ struct Exchange {
         return ((sender * kRows + row) * kPitch + col) * 4;
     }
 
-    /// Announces what will be sent here. Once per launch: a cluster has one tile.
+    /// Expects the bytes that will be sent here. Once per launch: a cluster has one tile.
     __device__ void expect() const {
         const uint32_t bytes = (C.k_splits() - kKeepsOwn) * rows * cols_of(rank) * 4;
         if (threadIdx.x % 128 == 0) ptx::mbarrier_arrive_expect_tx(barrier, bytes);
@@ -58,7 +58,7 @@ struct Exchange {
             }
     }
 
-    /// Until all parts of this rank's slice are here: those that were sent, and those of this warpgroup's threads.
+    /// Waits for all parts of this rank's share: those that were sent, and those of this warpgroup's threads.
     __device__ void await_parts() const {
         while (!ptx::mbarrier_try_wait_cluster(barrier, 0)) {}
         if constexpr (kKeepsOwn) warpgroup_barrier(threadIdx.x / 128);
@@ -82,19 +82,19 @@ struct Exchange {
 };
 
 template <GemmConfig C>
-__device__ void store_split_tile(const GemmParams& p, const Accumulator<C>& acc, const Shared<C>& smem,
-                                 const Tile& tile, uint32_t rank) {
-    const Exchange<C> exchange(smem, tile, rank);
-    exchange.expect();
-    exchange.send(acc);
-    exchange.await_parts();
-    const uint32_t first_row = tile.row + exchange.part * C.rows_per_warpgroup();
-    const uint32_t pieces = Exchange<C>::cols_of(rank) / 8;  // 16-byte pieces of a row of D
-    for (uint32_t i = threadIdx.x % 128; i < exchange.rows * pieces; i += 128) {
+__device__ void split_k_reduce(const GemmParams& p, const Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile,
+                               uint32_t rank) {
+    const SplitKReduce<C> reduce(smem, tile, rank);
+    reduce.expect();
+    reduce.send(acc);
+    reduce.await_parts();
+    const uint32_t first_row = tile.row + reduce.part * C.rows_per_warpgroup();
+    const uint32_t pieces = SplitKReduce<C>::cols_of(rank) / 8;  // 16-byte pieces of a row of D
+    for (uint32_t i = threadIdx.x % 128; i < reduce.rows * pieces; i += 128) {
         const uint32_t row = i / pieces, col = i % pieces * 8;
         ptx::Float4 low, high;
-        exchange.sum(row, col, low, high);
-        const uint32_t d_col = column_of(C, p.raster, tile.col, rank * Exchange<C>::kCols + col);
+        reduce.sum(row, col, low, high);
+        const uint32_t d_col = column_of(C, p.raster, tile.col, rank * SplitKReduce<C>::kCols + col);
         if (d_col < p.n)  // N is a multiple of 8: a piece exists wholly or not at all
             ptx::store_global_x4(
                 static_cast<uint16_t*>(p.d_data) + (first_row + row) * p.d_row_stride + d_col,

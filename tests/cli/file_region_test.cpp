@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/place.h"
+#include "cli/file_region.h"
 #include "cli/support.h"
 #include "support/error_of.h"
 
@@ -15,9 +15,9 @@ namespace {
 
 using namespace finegemm::cli;
 
-Place npy_place(const std::string& content) { return place_in_npy("x.npy", content, content.size()); }
-Place tensor_place(const std::string& content, const std::string& tensor = "w") {
-    return place_in_safetensors("x.safetensors", content, content.size(), tensor);
+FileRegion npy_region(const std::string& content) { return region_in_npy("x.npy", content, content.size()); }
+FileRegion tensor_region(const std::string& content, const std::string& tensor = "w") {
+    return region_in_safetensors("x.safetensors", content, content.size(), tensor);
 }
 
 const std::string kNpy = npy("<f4", "3, 5", std::string(60, 'x'));
@@ -26,11 +26,11 @@ const std::string kTensors =
                 R"("w":{"dtype":"BF16","shape":[3,5],"data_offsets":[16,46]}})",
                 std::string(46, 'x'));
 
-/// Whatever `head` is: an Error(Io), or a place inside of the file.
+/// Whatever `head` is: an Error(Io), or a region inside of the file.
 template <typename PlaceIn>
-void expect_error_or_inside(const PlaceIn& place_in, const std::string& content) {
+void expect_error_or_inside(const PlaceIn& region_in, const std::string& content) {
     try {
-        const Place p = place_in(content);
+        const FileRegion p = region_in(content);
         ASSERT_GE(p.rows, 0);
         ASSERT_GE(p.cols, 0);
         const auto file_bytes = static_cast<int64_t>(content.size());
@@ -44,13 +44,13 @@ void expect_error_or_inside(const PlaceIn& place_in, const std::string& content)
 }
 
 template <typename PlaceIn>
-void expect_damage_is_found(const PlaceIn& place_in, const std::string& content, size_t header_bytes) {
-    for (size_t n = 0; n < content.size(); ++n) EXPECT_THROW(place_in(content.substr(0, n)), Error) << n << " bytes";
+void expect_damage_is_found(const PlaceIn& region_in, const std::string& content, size_t header_bytes) {
+    for (size_t n = 0; n < content.size(); ++n) EXPECT_THROW(region_in(content.substr(0, n)), Error) << n << " bytes";
     for (size_t at = 0; at < header_bytes; ++at)
         for (int value = 0; value < 256; ++value) {
             std::string changed = content;
             changed[at] = static_cast<char>(value);
-            expect_error_or_inside(place_in, changed);
+            expect_error_or_inside(region_in, changed);
         }
     std::mt19937 random(11);
     for (int round = 0; round < 20000; ++round) {
@@ -60,14 +60,14 @@ void expect_damage_is_found(const PlaceIn& place_in, const std::string& content,
             if (random() % 2) changed[at] = changed[with];
             else changed.erase(at, random() % 4);
         }
-        expect_error_or_inside(place_in, changed);
+        expect_error_or_inside(region_in, changed);
     }
 }
 
 }  // namespace
 
 TEST(Npy, PlaceIsAfterTheHeader) {
-    const Place p = npy_place(kNpy);
+    const FileRegion p = npy_region(kNpy);
     EXPECT_EQ(p.dtype, DType::F32);
     EXPECT_EQ(p.rows, 3);
     EXPECT_EQ(p.cols, 5);
@@ -79,7 +79,7 @@ TEST(Npy, DtypesWithoutANameInNumPyAreTheirBits) {
                                                    {"|V2", DType::BF16}, {"<V2", DType::BF16}, {"|u1", DType::E4M3},
                                                    {"|V1", DType::E4M3}};
     for (const auto& [descr, dtype] : cases)
-        EXPECT_EQ(npy_place(npy(descr, "2, 8", std::string(static_cast<size_t>(16 * size_of(dtype)), 'x'))).dtype,
+        EXPECT_EQ(npy_region(npy(descr, "2, 8", std::string(static_cast<size_t>(16 * size_of(dtype)), 'x'))).dtype,
                   dtype)
             << descr;
 }
@@ -89,12 +89,12 @@ TEST(Npy, VersionTwoHasALongerLength) {
     const auto length = static_cast<uint32_t>(header.size());
     const std::string content =
         std::string("\x93NUMPY\x02\x00", 8) + std::string(reinterpret_cast<const char*>(&length), 4) + header + "abcd";
-    EXPECT_EQ(npy_place(content).offset, 12 + header.size());
+    EXPECT_EQ(npy_region(content).offset, 12 + header.size());
 }
 
 TEST(Npy, SpacesAndATrailingCommaDoNotMatter) {
     const std::string content = npy("{'descr':'<f2','fortran_order':False,'shape':(1,2)}", "abcd");
-    EXPECT_EQ(npy_place(content).cols, 2);
+    EXPECT_EQ(npy_region(content).cols, 2);
 }
 
 TEST(Npy, ErrorsNameWhatTheFileHas) {
@@ -118,17 +118,17 @@ TEST(Npy, ErrorsNameWhatTheFileHas) {
          "without 'descr':'"},
     };
     for (const auto& [content, text] : cases) {
-        const Error e = error_of([&] { npy_place(content); });
+        const Error e = error_of([&] { npy_region(content); });
         EXPECT_EQ(e.code(), Errc::Io);
         EXPECT_TRUE(contains(e, text)) << e.what() << "\nwanted: " << text;
         EXPECT_TRUE(contains(e, "x.npy: ")) << e.what();
     }
 }
 
-TEST(Npy, DamageIsAnErrorAndNeverAPlaceOutsideOfTheFile) { expect_damage_is_found(npy_place, kNpy, kNpy.size() - 60); }
+TEST(Npy, DamageIsAnErrorAndNeverAPlaceOutsideOfTheFile) { expect_damage_is_found(npy_region, kNpy, kNpy.size() - 60); }
 
 TEST(Safetensors, PlaceIsWhereTheHeaderSays) {
-    const Place p = tensor_place(kTensors);
+    const FileRegion p = tensor_region(kTensors);
     EXPECT_EQ(p.dtype, DType::BF16);
     EXPECT_EQ(p.rows, 3);
     EXPECT_EQ(p.cols, 5);
@@ -163,7 +163,7 @@ TEST(Safetensors, ErrorsNameWhatTheFileHas) {
          "which is no size for a matrix"},
     };
     for (const auto& [content, text] : cases) {
-        const Error e = error_of([&] { tensor_place(content); });
+        const Error e = error_of([&] { tensor_region(content); });
         EXPECT_EQ(e.code(), Errc::Io);
         EXPECT_TRUE(contains(e, text)) << e.what() << "\nwanted: " << text;
         EXPECT_FALSE(contains(e, "json.exception")) << e.what();
@@ -171,20 +171,20 @@ TEST(Safetensors, ErrorsNameWhatTheFileHas) {
 }
 
 TEST(Safetensors, WithoutANameItListsTheTensorsButNotTheMetadata) {
-    const Error e = error_of([&] { tensor_place(kTensors, ""); });
+    const Error e = error_of([&] { tensor_region(kTensors, ""); });
     EXPECT_TRUE(contains(e, "write FILE:TENSOR with one of: v, w")) << e.what();
-    EXPECT_TRUE(contains(error_of([&] { tensor_place(kTensors, "__metadata__"); }), "has no tensor '__metadata__'"));
+    EXPECT_TRUE(contains(error_of([&] { tensor_region(kTensors, "__metadata__"); }), "has no tensor '__metadata__'"));
 }
 
 TEST(Safetensors, AListOfManyTensorsIsCut) {
     std::string header = "{";
     for (int i = 0; i < 50; ++i) header += fmt::format("{}\"t{:02}\":{{}}", i ? "," : "", i);
-    const Error e = error_of([&] { tensor_place(safetensors(header + "}", "")); });
+    const Error e = error_of([&] { tensor_region(safetensors(header + "}", "")); });
     EXPECT_TRUE(contains(e, "t19 and 30 more")) << e.what();
 }
 
 TEST(Safetensors, DamageIsAnErrorAndNeverAPlaceOutsideOfTheFile) {
-    expect_damage_is_found([](const std::string& content) { return tensor_place(content); }, kTensors,
+    expect_damage_is_found([](const std::string& content) { return tensor_region(content); }, kTensors,
                            kTensors.size() - 46);
 }
 

@@ -1,5 +1,5 @@
-// Turns of promotions: which hints of which instructions change.
-#include "jit/turns.h"
+// Yield hints of promotions: which hints of which instructions change.
+#include "jit/yield_hints.h"
 
 #include <elf.h>
 
@@ -25,7 +25,7 @@ struct Code {
     uint64_t reuses() const { return hint(122, 3); }  // bit i: operand i
 };
 
-/// As ptxas writes it where nothing is waited for: stall 1, no yield, no barriers.
+/// Hints as ptxas writes them where nothing is waited for: stall 1, no yield, no barriers.
 constexpr uint64_t kFree = uint64_t{1} << 41 | uint64_t{1} << 45 | uint64_t{7} << 46 | uint64_t{7} << 49;
 
 Code ffma(uint64_t d, uint64_t a, uint64_t b, uint64_t c, uint64_t hints = kFree) {
@@ -57,9 +57,9 @@ std::string cubin_of(const std::vector<Code>& code) {
     return bytes;
 }
 
-std::vector<Code> with_turns(const std::vector<Code>& code, uint32_t every, size_t* count = nullptr) {
+std::vector<Code> with_yield_hints(const std::vector<Code>& code, uint32_t every, size_t* count = nullptr) {
     std::string cubin = cubin_of(code);
-    const size_t size = cubin.size(), changed = set_turns(cubin, every);
+    const size_t size = cubin.size(), changed = set_yield_hints(cubin, every);
     EXPECT_EQ(cubin.size(), size);
     if (count) *count = changed;
     std::vector<Code> out(code.size());
@@ -67,9 +67,9 @@ std::vector<Code> with_turns(const std::vector<Code>& code, uint32_t every, size
     return out;
 }
 
-TEST(Turns, ComeOnceInSoManyInstructionsWhichKeepTheFactorInBetween) {
+TEST(YieldHints, ComeOnceInSoManyInstructionsWhichKeepTheFactorInBetween) {
     size_t count = 0;
-    const std::vector<Code> in = promotion(), out = with_turns(in, 4, &count);
+    const std::vector<Code> in = promotion(), out = with_yield_hints(in, 4, &count);
     EXPECT_EQ(count, 31u) << "all but the last one, which nothing follows";
     for (size_t i = 0; i + 1 < out.size(); ++i) {
         SCOPED_TRACE(i);
@@ -82,23 +82,23 @@ TEST(Turns, ComeOnceInSoManyInstructionsWhichKeepTheFactorInBetween) {
     EXPECT_EQ(out.back(), in.back());
 }
 
-TEST(Turns, AreLeftAloneWhereNobodyAskedForOthers) { EXPECT_EQ(with_turns(promotion(), 0), promotion()); }
+TEST(YieldHints, AreLeftAloneWhereNobodyAskedForOthers) { EXPECT_EQ(with_yield_hints(promotion(), 0), promotion()); }
 
-TEST(Turns, SetASecondTimeStayTheSame) {
-    const std::vector<Code> once = with_turns(promotion(), 8);
-    EXPECT_EQ(with_turns(once, 8), once);
+TEST(YieldHints, SetASecondTimeStayTheSame) {
+    const std::vector<Code> once = with_yield_hints(promotion(), 8);
+    EXPECT_EQ(with_yield_hints(once, 8), once);
 }
 
-TEST(Turns, KeepEachOperandThatTheNextInstructionReadsInTheSamePlace) {
+TEST(YieldHints, KeepEachOperandThatTheNextInstructionReadsInTheSameSlot) {
     std::vector<Code> code = promotion();
     code[4] = fmul(50, 60, 61);
     code[5] = fmul(51, 60, 61);  // both again
-    code[6] = fmul(52, 61, 60);  // both, but in other places
+    code[6] = fmul(52, 61, 60);  // both, but in other slots
     code[7] = ffma(53, 255, 70, 71);
     code[8] = ffma(54, 255, 72, 71);  // the zero register costs nothing
     code[9] = ffma(72, 80, 72, 81);   // overwrites what the next one reads
     code[10] = ffma(55, 82, 72, 83);
-    const std::vector<Code> out = with_turns(code, 1000);
+    const std::vector<Code> out = with_yield_hints(code, 1000);
     EXPECT_EQ(out[4].reuses(), 3u);
     EXPECT_EQ(out[5].reuses(), 0u);
     EXPECT_EQ(out[7].reuses(), 4u);
@@ -106,20 +106,20 @@ TEST(Turns, KeepEachOperandThatTheNextInstructionReadsInTheSamePlace) {
     EXPECT_EQ(out[9].reuses(), 0u);
 }
 
-TEST(Turns, ChangeNothingThatWaitsSignalsOrStalls) {
+TEST(YieldHints, ChangeNothingThatWaitsSignalsOrStalls) {
     const uint64_t stalls = (kFree & ~(uint64_t{15} << 41)) | uint64_t{4} << 41, waits = kFree | uint64_t{1} << 52,
                    signals = kFree & ~(uint64_t{7} << 46);
     for (const uint64_t hints : {stalls, waits, signals}) {
         std::vector<Code> code = promotion();
         code[10] = ffma(110, 34, 200, 110, hints);
-        const std::vector<Code> out = with_turns(code, 1000);
+        const std::vector<Code> out = with_yield_hints(code, 1000);
         EXPECT_EQ(out[10], code[10]);
         EXPECT_EQ(out[9].reuses(), hints == waits ? 0u : 2u) << "another warp comes where one waits";
         EXPECT_EQ(out[11].reuses(), 2u);
     }
 }
 
-TEST(Turns, KeepNothingForWhatABranchLeadsTo) {
+TEST(YieldHints, KeepNothingForWhatABranchLeadsTo) {
     std::vector<Code> code = promotion();
     const auto branch = [](int64_t instructions) {  // from the one after it; in units of 4 bytes
         const uint64_t offset = static_cast<uint64_t>(instructions * 4);
@@ -127,40 +127,40 @@ TEST(Turns, KeepNothingForWhatABranchLeadsTo) {
     };
     code.insert(code.begin(), branch(7));  // to 8
     code.push_back(branch(-18));           // from 33 to 16
-    const std::vector<Code> out = with_turns(code, 1000);
+    const std::vector<Code> out = with_yield_hints(code, 1000);
     for (size_t i = 1; i < 32; ++i) EXPECT_EQ(out[i].reuses(), i == 7 || i == 15 ? 0u : 2u) << i;
 }
 
-TEST(Turns, AreThoseOfLongRunsWithFewOthersInBetween) {
+TEST(YieldHints, AreThoseOfLongSequencesWithFewOthersInBetween) {
     const Code other{{kLoad, kFree}};
     const auto changes = [&](size_t length, size_t others) {
         std::vector<Code> code = promotion();
         code.resize(length);
         code.insert(code.begin() + static_cast<long>(length / 2), others, other);
-        const std::vector<Code> out = with_turns(code, 1000);
+        const std::vector<Code> out = with_yield_hints(code, 1000);
         EXPECT_TRUE(std::ranges::all_of(out, [&](const Code& c) { return c.words[0] != kLoad || c == other; }));
         return out != code;
     };
     EXPECT_TRUE(changes(24, 0));
     EXPECT_FALSE(changes(23, 0));
     EXPECT_TRUE(changes(32, 3));
-    EXPECT_FALSE(changes(32, 4)) << "two short runs";
+    EXPECT_FALSE(changes(32, 4)) << "two short sequences";
 }
 
-TEST(Turns, OfWhatIsNoCubinOrADamagedOneAreNone) {
+TEST(YieldHints, OfWhatIsNoCubinOrADamagedOneAreNone) {
     std::string text(1000, 'x');
-    EXPECT_EQ(set_turns(text, 4), 0u);
+    EXPECT_EQ(set_yield_hints(text, 4), 0u);
     EXPECT_EQ(text, std::string(1000, 'x'));
     const std::string whole = cubin_of(promotion());
     for (size_t length = 0; length < whole.size(); ++length) {
         std::string part = whole.substr(0, length);
-        EXPECT_EQ(set_turns(part, 4), 0u) << length;
+        EXPECT_EQ(set_yield_hints(part, 4), 0u) << length;
         EXPECT_EQ(part, whole.substr(0, length));
     }
     for (size_t byte = 0; byte < whole.size(); ++byte) {  // nothing outside is read or written
         std::string damaged = whole;
         damaged[byte] = static_cast<char>(0xff);
-        set_turns(damaged, 4);
+        set_yield_hints(damaged, 4);
         EXPECT_EQ(damaged.size(), whole.size());
     }
 }

@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-#include <finegemm/core/scale_parts.h>
+#include <finegemm/core/split_scale.h>
 
 namespace finegemm {
 namespace {
@@ -17,7 +17,7 @@ float random_float(std::mt19937& random, int least, int most) {
 }
 
 /// What the tensor cores would add without any rounding: each number of a row by its like.
-double dot(const FactorRow& a, const FactorRow& b) {
+double dot(const SplitScale& a, const SplitScale& b) {
     double sum = 0;
     for (int i = 0; i < 4; ++i) {
         const auto low = [](uint32_t word) { return double{float_of_bits(word << 16)}; };
@@ -54,23 +54,23 @@ TEST(ScaleParts, OfWhatIsNotFiniteHaveANaN) {
     }
 }
 
-TEST(FactorRows, HaveTheProductAsTheirDotProduct) {
+TEST(SplitScales, HaveTheProductAsTheirDotProduct) {
     std::mt19937 random(2);
     double largest = 0;
     for (int i = 0; i < 100000; ++i) {
         const float x = random_float(random, -40, 40), y = random_float(random, -40, 40);
         const double product = double{x} * y;
-        const double error = std::abs(dot(factor_row_of_a(x), factor_row_of_b(y)) / product - 1);
+        const double error = std::abs(dot(split_scale_of_a(x), split_scale_of_b(y)) / product - 1);
         ASSERT_LT(error, 0x1p-30) << x << " * " << y;
         largest = std::max(largest, error);
     }
     EXPECT_GT(largest, 0) << "one of the nine products is left out";
 }
 
-TEST(FactorRows, OfPowersOfTwoAreExact) {
+TEST(SplitScales, OfPowersOfTwoAreExact) {
     for (int i = -60; i <= 60; i += 3)
         for (int j = -60; j <= 60; j += 5)
-            EXPECT_EQ(dot(factor_row_of_a(std::ldexp(1.0f, i)), factor_row_of_b(std::ldexp(1.0f, j))),
+            EXPECT_EQ(dot(split_scale_of_a(std::ldexp(1.0f, i)), split_scale_of_b(std::ldexp(1.0f, j))),
                       std::ldexp(1.0, i + j));
 }
 

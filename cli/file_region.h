@@ -9,7 +9,7 @@
 
 namespace finegemm::cli {
 
-struct Place {
+struct FileRegion {
     DType dtype = DType::F32;
     int64_t rows = 0, cols = 0;
     uint64_t offset = 0;  // in the file; all of the matrix lies inside of it
@@ -22,9 +22,9 @@ inline constexpr uint64_t kMaxHead = 100'000'000;
 // bf16 or e4m3. `head` is the file's beginning, with all of its header.
 
 /// In .npy, bf16 is '<u2' or '|V2' and e4m3 '|u1' or '|V1': NumPy has no names for them.
-Place place_in_npy(const std::string& file, std::string_view head, uint64_t file_bytes);
-Place place_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes,
-                           const std::string& tensor);
+FileRegion region_in_npy(const std::string& file, std::string_view head, uint64_t file_bytes);
+FileRegion region_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes,
+                                 const std::string& tensor);
 
 /// Throws Error(Io) unless `available` bytes are what the matrix takes.
 void check_size(const std::string& file, int64_t rows, int64_t cols, DType dtype, uint64_t available);

@@ -1,5 +1,5 @@
 // Looking for NVIDIA's libraries. Layer cuda.
-#include "cuda/places.h"
+#include "cuda/library_paths.h"
 
 #include <dlfcn.h>
 
@@ -13,20 +13,20 @@ namespace fs = std::filesystem;
 
 struct Looker {
     std::span<const char* const> names;
-    Places places;
+    LibraryPaths paths;
 
     bool look_in(const fs::path& directory) {
         std::error_code error;
         for (const char* name : names)
             if (fs::exists(directory / name, error)) {
-                places.files.push_back((directory / name).string());
+                paths.files.push_back((directory / name).string());
                 return true;
             }
         return false;
     }
     void look_in_directory(const fs::path& directory) {
         if (!look_in(directory))
-            places.without.push_back(fmt::format("{}: has no {}", directory.string(), names.back()));
+            paths.without.push_back(fmt::format("{}: has no {}", directory.string(), names.back()));
     }
     /// Where pip puts NVIDIA's libraries below a site-packages directory: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib.
     void look_in_packages(const fs::path& site) {
@@ -34,7 +34,7 @@ struct Looker {
         bool any = false;
         for (const auto& package : fs::directory_iterator(site / "nvidia", error))
             any |= look_in(package.path() / "lib");
-        if (!any) places.without.push_back(fmt::format("{}/nvidia/*/lib: has no {}", site.string(), names.back()));
+        if (!any) paths.without.push_back(fmt::format("{}/nvidia/*/lib: has no {}", site.string(), names.back()));
     }
 };
 
@@ -45,13 +45,13 @@ fs::path file_of(const void* address) {
     return dladdr(address, &info) && info.dli_fname ? info.dli_fname : "";
 }
 
-Places places_of(const Options& options, const std::string& wish, std::span<const char* const> names) {
+LibraryPaths library_paths(const Options& options, const std::string& wish, std::span<const char* const> names) {
     Looker looker{names, {}};
     std::error_code error;
     if (fs::is_directory(wish, error)) looker.look_in_directory(wish);
-    else if (!wish.empty()) looker.places.files.push_back(wish);
-    // As part of a Python package the library has pip's other packages beside it.
-    const fs::path own = file_of(reinterpret_cast<const void*>(&places_of));
+    else if (!wish.empty()) looker.paths.files.push_back(wish);
+    // A library that is part of a Python package has pip's other packages beside it.
+    const fs::path own = file_of(reinterpret_cast<const void*>(&library_paths));
     for (fs::path up = own.parent_path(); up.has_relative_path(); up = up.parent_path())
         if (up.filename() == "site-packages" || up.filename() == "dist-packages") looker.look_in_packages(up);
     if (!options.python_prefix.empty())
@@ -60,7 +60,7 @@ Places places_of(const Options& options, const std::string& wish, std::span<cons
                 looker.look_in_packages(python.path() / "site-packages");
     for (const std::string& home : {options.cuda_home, std::string("/usr/local/cuda")})
         if (!home.empty()) looker.look_in_directory(home + "/lib64");
-    return looker.places;
+    return looker.paths;
 }
 
 }  // namespace finegemm::cuda

@@ -1,5 +1,5 @@
-// Turns: 128-bit instructions of sm_90 and the hints in them. Layer jit.
-#include "jit/turns.h"
+// Yield hints: 128-bit instructions of sm_90 and the hints in them. Layer jit.
+#include "jit/yield_hints.h"
 
 #include <elf.h>
 
@@ -14,7 +14,7 @@ namespace finegemm::jit {
 
 namespace {
 
-constexpr uint32_t kFmul = 0x220, kFfma = 0x223, kBra = 0x947;  // with registers; BRA to a place in the kernel
+constexpr uint32_t kFmul = 0x220, kFfma = 0x223, kBra = 0x947;  // with registers; BRA to an address in the kernel
 constexpr uint32_t kNoRegister = 255, kNoBarrier = 7;
 
 struct Instruction {
@@ -81,9 +81,9 @@ std::vector<bool> destinations(std::span<const Instruction> code) {
     return entered;
 }
 
-/// The end of the run of multiplications that begins at `first`: loads and addresses may stand between them. Nothing,
-/// if it is too short for a promotion.
-size_t end_of_run(std::span<const Instruction> code, size_t first) {
+/// The end of the sequence of multiplications that begins at `first`: loads and addresses may stand between them.
+/// Nothing, if it is too short for a promotion.
+size_t end_of_sequence(std::span<const Instruction> code, size_t first) {
     constexpr size_t kOthers = 3, kShortest = 24;
     size_t end = first, count = 0;
     for (size_t i = first; i < code.size() && i <= end + kOthers; ++i) {
@@ -102,19 +102,20 @@ void keep_operands(Instruction& now, const Instruction& next) {
     }
 }
 
-size_t set_turns_of_run(std::span<Instruction> run, const std::vector<bool>& entered, size_t first, uint32_t every) {
+size_t set_yield_hints_of(std::span<Instruction> sequence, const std::vector<bool>& entered, size_t first,
+                          uint32_t every) {
     size_t count = 0;
-    uint32_t since = 0;  // the last instruction at which others had a turn
-    for (size_t i = 0; i + 1 < run.size(); ++i) {
-        Instruction& now = run[i];
+    uint32_t since = 0;  // instructions since the last one that yielded
+    for (size_t i = 0; i + 1 < sequence.size(); ++i) {
+        Instruction& now = sequence[i];
         if (!now.multiplies() || !now.is_free()) {
             since = 0;
             continue;
         }
-        const bool yields = ++since % every == 0, followed = run[i + 1].multiplies() && !run[i + 1].waits();
+        const bool yields = ++since % every == 0, followed = sequence[i + 1].multiplies() && !sequence[i + 1].waits();
         now.set_yield(yields);
         for (uint32_t operand = 0; operand < 3; ++operand) now.set_reuse(operand, false);
-        if (!yields && followed && !entered[first + i + 1]) keep_operands(now, run[i + 1]);
+        if (!yields && followed && !entered[first + i + 1]) keep_operands(now, sequence[i + 1]);
         ++count;
     }
     return count;
@@ -122,7 +123,7 @@ size_t set_turns_of_run(std::span<Instruction> run, const std::vector<bool>& ent
 
 }  // namespace
 
-size_t set_turns(std::string& cubin, uint32_t every) {
+size_t set_yield_hints(std::string& cubin, uint32_t every) {
     if (every == 0) return 0;
     size_t count = 0;
     for (const auto& [offset, size] : code_of(cubin)) {
@@ -130,9 +131,9 @@ size_t set_turns(std::string& cubin, uint32_t every) {
         std::memcpy(code.data(), cubin.data() + offset, code.size() * sizeof(Instruction));
         const std::vector<bool> entered = destinations(code);
         for (size_t i = 0; i < code.size(); ++i) {
-            const size_t end = code[i].multiplies() ? end_of_run(code, i) : i;
+            const size_t end = code[i].multiplies() ? end_of_sequence(code, i) : i;
             if (end == i) continue;
-            count += set_turns_of_run(std::span(code).subspan(i, end - i), entered, i, every);
+            count += set_yield_hints_of(std::span(code).subspan(i, end - i), entered, i, every);
             i = end;
         }
         std::memcpy(cubin.data() + offset, code.data(), code.size() * sizeof(Instruction));

@@ -1,0 +1,101 @@
+// GroupedMScheduler: the tiles of one CTA of a GEMM with groups of rows. Layer device. It needs no preparation: the
+// sizes of the groups are read from the device's memory as the walk comes to them, so unused capacity costs nothing.
+#pragma once
+
+#include <finegemm/core/params.h>
+#include <finegemm/device/ptx/control.cuh>
+
+namespace finegemm::device {
+
+/// Tile scheduler of a converged warp, in which each lane knows one span of rows.
+struct GroupedMScheduler {
+    const GroupedParams& p;
+    uint32_t wave, slot;  // the next tile is wave + slot: in cluster tiles, counted through all spans
+    uint32_t stride;      // of waves
+    uint32_t rank;        // of this CTA in its cluster
+    KRange k;             // of every tile
+    uint32_t first = 0;   // the span of lane 0
+    RowRange rows{};      // of this lane's span
+    uint32_t begin = 0;   // cluster tiles of the spans before that of lane 0
+    uint32_t end = 0;     // cluster tiles of the spans up to this lane's, and of it
+    // The span of the tile that was taken last, none to begin with; cluster tiles before this span, and in it.
+    uint32_t span = 0, before = 0, tiles = 0;
+    RowRange span_rows{};
+
+    /// `first`: ends_of_lane(p, 0). They are loaded early, as nothing can begin before they are there.
+    template <GemmConfig C>
+    __device__ static GroupedMScheduler of(const GroupedParams& p, GroupLayout::Ends first, uint32_t cta, uint32_t ctas,
+                                           uint32_t rank) {
+        GroupedMScheduler scheduler{
+            .p = p, .wave = 0, .slot = cta / C.cluster, .stride = ctas / C.cluster, .rank = rank, .k = {0, p.k_blocks}};
+        scheduler.look_at<C>(0, first, 0);
+        return scheduler;
+    }
+    /// Ends of the 32 spans from `first` on, one for each lane.
+    __device__ static GroupLayout::Ends ends_of_lane(const GroupedParams& p, uint32_t first) {
+        const uint32_t span = first + threadIdx.x % kWarpSize;
+        return span < p.groups.spans() ? p.groups.ends_of(span) : GroupLayout::Ends{};
+    }
+
+    template <GemmConfig C>
+    __device__ bool take(Tile& out) {
+        uint32_t next = wave + slot;
+        // Most tiles are in the span of the previous tile: finding another span takes as long as a k-block.
+        if ((p.both_ends || next - before >= tiles) && !find<C>(next)) return false;
+        out = span_tile(C, p.raster, span_rows, next - before, rank);
+        out.group = group_of(out.row);
+        // Slots rotate: tall and short tiles alternate, and their period often divides the number of CTAs, of which
+        // some would then get all the tall ones.
+        wave += stride;
+        slot = slot + 1 == stride ? 0 : slot + 1;
+        return true;
+    }
+
+private:
+    /// Finds the span that has tile `next`; with `both_ends`, first maps `next` to the tile that comes then.
+    template <GemmConfig C>
+    __device__ bool find(uint32_t& next) {
+        uint32_t last = ptx::value_of(end, kWarpSize - 1);
+        for (; next >= last; last = ptx::value_of(end, kWarpSize - 1)) {
+            if (first + kWarpSize >= p.groups.spans()) return false;
+            look_at<C>(first + kWarpSize, ends_of_lane(p, first + kWarpSize), last);
+        }
+        if (p.both_ends) next = begin + from_both_ends(next - begin, last - begin);
+        const uint32_t lane = ptx::count_bits(ptx::ballot(end <= next));
+        span = first + lane;
+        span_rows = {ptx::value_of(rows.begin, lane), ptx::value_of(rows.end, lane)};
+        tiles = span_tiles(C, p.raster, span_rows);
+        before = ptx::value_of(end, lane) - tiles;
+        return true;
+    }
+
+    /// Moves the lanes to 32 spans, before which there are `before` cluster tiles.
+    template <GemmConfig C>
+    __device__ void look_at(uint32_t span, GroupLayout::Ends lane_ends, uint32_t before) {
+        const uint32_t lane = threadIdx.x % kWarpSize;
+        first = span;
+        begin = before;
+        rows = p.groups.range(lane_ends);
+        end = span_tiles(C, p.raster, rows);
+#pragma unroll
+        for (uint32_t distance = 1; distance < kWarpSize; distance *= 2) {
+            const uint32_t below = ptx::value_below(end, distance);
+            if (lane >= distance) end += below;
+        }
+        end += before;
+    }
+
+    /// Tiles of padding take any B: nothing of them is stored but zeros.
+    __device__ uint32_t group_of(uint32_t row) const {
+        if (!p.groups.indices) return span;
+        const int32_t index = p.groups.indices[row];
+        return p.groups.is_group(index) ? static_cast<uint32_t>(index) : 0;
+    }
+};
+
+/// Index of the matrix of a stack (A, sfa or D) in which a tile lies.
+__device__ inline uint32_t matrix_of(const GroupedParams& p, const Tile& tile) {
+    return p.groups.stacked ? tile.group : 0;
+}
+
+}  // namespace finegemm::device
