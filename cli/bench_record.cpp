@@ -1,4 +1,4 @@
-// What finegemm bench measured, as JSON. Layer cli.
+// The record of finegemm bench, as JSON. Layer cli.
 #include "cli/bench_record.h"
 
 #include <algorithm>

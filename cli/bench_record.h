@@ -1,4 +1,4 @@
-// What finegemm bench measured, as the JSON that bench/report.py draws. Layer cli.
+// The record of finegemm bench, as the JSON that bench/report.py draws. Layer cli.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace finegemm::cli {
 
-/// What holds for all rows. Empty strings are left out.
+/// Facts for all rows. Empty strings are left out.
 struct Head {
     std::string machine{};                     // "cpu" or the GPU's name
     std::string driver{}, cuda{}, cublaslt{};  // versions
@@ -46,7 +46,7 @@ public:
     void add(Row row);
     const Head& head() const { return head_; }
     const std::vector<Row>& rows() const { return rows_; }
-    /// Whether each of FineGEMM's results was within its bound.
+    /// Was each of FineGEMM's results within its bound?
     bool all_right() const;
     /// JSON, a line for each row.
     std::string text() const;

@@ -32,7 +32,7 @@ struct ComparisonOptions {
     const cublaslt::Library* cublas = nullptr;  // null: FineGEMM alone
 };
 
-/// What `Entry::error` may be for a mode of cuBLASLt when it computes the same product.
+/// Largest allowed `Entry::error` for a mode of cuBLASLt when it computes the same product.
 double allowed_difference(cublaslt::Mode mode, int64_t k);
 
 /// Microseconds of what bounds any kernel on this GPU, and of launches that do next to nothing: what events around a

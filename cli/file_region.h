@@ -1,4 +1,4 @@
-// Where a matrix lies in a file: what the readers of the formats find out from a file's beginning. Layer cli.
+// The region of a file that holds a matrix, as the readers of formats find it in the file's header. Layer cli.
 #pragma once
 
 #include <cstdint>

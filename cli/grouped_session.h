@@ -13,7 +13,7 @@
 
 namespace finegemm::cli {
 
-/// What --groups and --form say.
+/// Options --groups and --form.
 struct GroupOptions {
     int64_t count = 0;  // 0: no grouped GEMM
     std::string form = "offsets";
@@ -51,7 +51,7 @@ public:
     GroupedGemmArgs fetch();
 
     const std::vector<int64_t>& sizes() const { return sizes_; }
-    /// What the planner chooses by.
+    /// The product's shape for the planner.
     GroupedShape shape() const;
 
 private:

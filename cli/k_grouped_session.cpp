@@ -34,7 +34,7 @@ Matrix columns_of(Matrix x, int64_t first, int64_t count) {
     return x;
 }
 
-/// What of A or B a group has: `count` of K from `first` on.
+/// A group's part of A or B: `count` of K from `first` on.
 Matrix part_of(Matrix x, KLayout layout, int64_t first, int64_t count) {
     if (layout == KLayout::Columns) return columns_of(x, first, count);
     x.data = static_cast<uint8_t*>(x.data) + x.rows * first;

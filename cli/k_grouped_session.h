@@ -13,7 +13,7 @@
 
 namespace finegemm::cli {
 
-/// What --k-groups and --layout say.
+/// Options --k-groups and --layout.
 struct KGroupOptions {
     int64_t count = 0;  // 0: no K-grouped GEMM
     std::string layout = "columns";
@@ -36,7 +36,7 @@ public:
 
     /// The k of each group, multiples of 128.
     const std::vector<int64_t>& sizes() const { return sizes_; }
-    /// What the planner chooses by.
+    /// The product's shape for the planner.
     KGroupedShape shape() const;
 
 private:

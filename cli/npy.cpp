@@ -25,7 +25,7 @@ std::string header_of(const std::string& file, std::string_view head, uint64_t& 
     return header;
 }
 
-/// What is between `key` and the next `end`.
+/// The text between `key` and the next `end`.
 std::string_view field(const std::string& file, std::string_view header, std::string_view key, char end) {
     const size_t at = header.find(key);
     const size_t begin = at + key.size();

@@ -65,7 +65,7 @@ public:
     /// A [M, K] takes 1x128 scales, B [N, K] 128x128 or 1x128 scales.
     Session(Context& context, const Target& target, Operand a, Operand b, const ProductKind& kind = {});
 
-    /// What the planner is told of the product.
+    /// The product's shape for the planner.
     GemmShape shape() const;
 
     /// The product, as a call to be made while the session lives.
@@ -87,7 +87,7 @@ private:
     GemmArgs args_;
 };
 
-/// What a product takes: operations and bytes (each matrix once, B for each group) for figures per time.
+/// Work of a product: operations and bytes (each matrix once, B for each group) for figures per time.
 double operations(int64_t m, int64_t n, int64_t k);
 double traffic_bytes(const GemmShape& shape, int64_t groups = 1);
 

@@ -18,7 +18,7 @@ struct Shape {
 /// "128x2112x7168"
 std::string text_of(const Shape& shape);
 
-/// What --shapes, --table and --file say; at most one of them is given.
+/// Options --shapes, --table and --file; at most one of them is given.
 struct ShapeOptions {
     std::vector<std::string> shapes;
     std::string table, file;
@@ -27,12 +27,12 @@ struct ShapeOptions {
 /// `without`: what the help says of a call that gives none of them.
 void add_shape_options(CLI::App& command, ShapeOptions& o, const std::string& without);
 
-/// What a product is beside its extents.
+/// The kind of a product, beside its extents.
 struct ProductKind {
     bool row_b_scales = false;      // scales for each row of B
     DType out_dtype = DType::BF16;  // of D
 };
-/// What --row-b-scales and --out-dtype say.
+/// Options --row-b-scales and --out-dtype.
 struct KindOptions {
     bool row_b_scales = false;
     std::string out_dtype = "bf16";

@@ -46,7 +46,8 @@ __device__ void consume(const Schedule& w, ptx::SmemAddr full, ptx::SmemAddr emp
     }
 }
 
-__global__ void __launch_bounds__(64) load(const __grid_constant__ TensorMap map, const Schedule schedule, long long* clocks) {
+__global__ void __launch_bounds__(64)
+    load(const __grid_constant__ TensorMap map, const Schedule schedule, long long* clocks) {
     __shared__ uint64_t barriers[2 * kMostStages];
     const ptx::SmemAddr stages = ptx::smem_address(aligned_shared()), full = ptx::smem_address(barriers);
     const ptx::SmemAddr empty = full + kMostStages * 8;
@@ -114,16 +115,16 @@ void measure(std::vector<Row>& rows, char* data, size_t bytes, Schedule schedule
         seconds.push_back(ms / 1e3);
         for (uint32_t i = 0; i < ctas; ++i) each.push_back(double(schedule.loads) * kBoxBytes / clocks[i]);
     }
-    rows.push_back(
-        Row()
-            .add("from", dirty ? "memory" : "L2")
-            .add("mb", double(bytes >> 20))
-            .add("cluster", schedule.cluster)
-            .add("ctas", ctas)
-            .add("kb_in_flight", schedule.stages * kBoxBytes / 1024)
-            .add("policy", schedule.policy == kEvictFirst ? "evict_first" : "evict_normal")
-            .add("bytes_per_clock_and_sm", median(each))
-            .add("tb_per_s_read", double(schedule.loads) * kBoxBytes * ctas / schedule.cluster / median(seconds) / 1e12));
+    rows.push_back(Row()
+                       .add("from", dirty ? "memory" : "L2")
+                       .add("mb", double(bytes >> 20))
+                       .add("cluster", schedule.cluster)
+                       .add("ctas", ctas)
+                       .add("kb_in_flight", schedule.stages * kBoxBytes / 1024)
+                       .add("policy", schedule.policy == kEvictFirst ? "evict_first" : "evict_normal")
+                       .add("bytes_per_clock_and_sm", median(each))
+                       .add("tb_per_s_read",
+                            double(schedule.loads) * kBoxBytes * ctas / schedule.cluster / median(seconds) / 1e12));
     CHECK(cudaFree(clocks)), CHECK(cudaEventDestroy(from)), CHECK(cudaEventDestroy(to));
 }
 

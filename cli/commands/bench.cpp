@@ -32,7 +32,7 @@ struct BenchOptions {
     bool peers = false, ceilings = false, json = false;
 };
 
-/// What measures the shapes: the CPU's one session after the other, or a comparison on a GPU.
+/// Measures the shapes: the CPU's one session after the other, or a comparison on a GPU.
 class Bench {
 public:
     explicit Bench(const BenchOptions& o)
@@ -190,7 +190,7 @@ void print_head(const Head& head, bool peers) {
                              "kernel");
 }
 
-/// What is not in the table: where there is no time, and why.
+/// Notes below the table: where there is no time, and why.
 void print_gaps(const std::vector<Row>& rows) {
     for (const Row& row : rows)
         for (const Entry& entry : row.entries)

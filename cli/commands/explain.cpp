@@ -103,7 +103,7 @@ std::string account_of(const ExplainOptions& o) {
                    device, o.table);
 }
 
-/// What is not as in a GEMM with scales of blocks of B and D in bf16.
+/// Differences from a GEMM with scales of blocks of B and D in bf16.
 std::string kind_text(const ExplainOptions& o) {
     if (o.groups) return fmt::format(" in {} groups", *o.groups);
     const std::string_view added = o.accumulate ? ", which is added to" : "";

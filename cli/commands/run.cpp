@@ -90,7 +90,7 @@ struct Report {
     double bytes_per_us() const { return bytes / us; }
 };
 
-/// What is multiplied, and in which groups.
+/// The line of a report that describes the product.
 std::string product_text(const Report& r) {
     const auto& [m, n, k] = r.problem;
     const bool of_k = !r.layout.empty();
@@ -127,7 +127,7 @@ void print_json(const Report& r) {
     std::cout << out.dump(2) << '\n';
 }
 
-/// How many values are NaN and whether they should be; the error is that of the others.
+/// Number of NaN values and whether they should be; the error is that of the others.
 std::string nan_text(const Report& r) {
     const Accuracy& a = r.accuracy;
     if (a.nan == 0 && a.nan_wrong == 0) return {};
@@ -155,7 +155,7 @@ void print_text(const Report& r) {
 
 constexpr size_t kSteps = 4;  // of progress
 
-/// What all reports begin with.
+/// A report with the fields that all products have.
 Report report_of(const RunOptions& o, const Target& target, const Problem& p) {
     Report report{
         .problem = p, .device = target.name, .why = target.why, .kernel = "CPU, " + o.numerics, .repeats = o.repeats};

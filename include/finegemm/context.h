@@ -11,7 +11,7 @@
 
 namespace finegemm {
 
-/// How the CPU backend computes a GEMM.
+/// Arithmetic of the CPU backend's GEMM.
 enum class Numerics : int32_t {
     Fast = 0,    ///< float products and sums, vectorised; scales applied per 128-block
     Exact = 1,   ///< double accumulation: the oracle

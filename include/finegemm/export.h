@@ -1,4 +1,4 @@
-// What the shared library shows of itself. Layer public.
+// Visibility of the shared library's symbols. Layer public.
 #pragma once
 
 #define FINEGEMM_API __attribute__((visibility("default")))

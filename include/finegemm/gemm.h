@@ -50,7 +50,7 @@ struct GemmOptions {
 /// Throws Error: InvalidArgument, Unsupported (no Hopper GPU), Driver, Compile. Nothing is written then.
 FINEGEMM_API void gemm(Context& context, const GemmArgs& args, const GemmOptions& options = {});
 
-/// What the host knows of a product.
+/// A product as far as the host knows it.
 struct GemmShape {
     int64_t m = 0, n = 0, k = 0;
     bool row_b_scales = false;      ///< scales for each row of B, not for each 128x128 block

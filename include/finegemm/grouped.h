@@ -11,7 +11,7 @@
 
 namespace finegemm {
 
-/// What `Groups::data` says.
+/// Meaning of the numbers in `Groups::data`.
 enum class GroupForm : int32_t {
     Offsets = 1,     ///< [G + 1], ascending: group g has rows data[g] up to data[g + 1]; any numbers, 0 too
     Indices = 2,     ///< [M]: the group of each row, -1 for padding. Groups begin at multiples of `alignment` and have
@@ -65,7 +65,7 @@ struct GroupedGemmArgs {
 /// them zero. Otherwise as `gemm`; `options.batch_invariant` changes nothing, as it holds always.
 FINEGEMM_API void grouped_gemm(Context& context, const GroupedGemmArgs& args, const GemmOptions& options = {});
 
-/// What the host knows of a grouped product.
+/// A grouped product as far as the host knows it.
 struct GroupedShape {
     int64_t m = 0;  ///< rows of all groups together, as many as there may be; for Masked G times M
     int64_t n = 0, k = 0;

@@ -12,7 +12,7 @@
 
 namespace finegemm {
 
-/// How the groups' parts of A and B lie in memory. The values are part of the C ABI.
+/// Layout of the groups' parts of A and B in memory. The values are part of the C ABI.
 enum class KLayout : int32_t {
     Columns = 0,  ///< side by side: A is [M, K] and B [N, K], and a group has some columns of them
     Blocks = 1,   ///< one behind the other: group g has an A [M, k_g] and a B [N, k_g] of its own, k_g = offsets[g+1]
@@ -42,7 +42,7 @@ struct KGroupedGemmArgs {
 /// without k becomes zero, or stays as it is if `options.accumulate` is set. Otherwise as `gemm`.
 FINEGEMM_API void k_grouped_gemm(Context& context, const KGroupedGemmArgs& args, const GemmOptions& options = {});
 
-/// What the host knows of a K-grouped product.
+/// A K-grouped product as far as the host knows it.
 struct KGroupedShape {
     int64_t m = 0, n = 0;
     int64_t k = 0;  ///< of all groups together, a multiple of 128

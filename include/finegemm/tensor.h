@@ -15,7 +15,7 @@ enum class DType : int32_t {
 
 constexpr int64_t size_of(DType t) { return t == DType::E4M3 ? 1 : t == DType::F32 ? 4 : 2; }
 
-/// Where memory lives. The values are DLPack's kDLCPU and kDLCUDA.
+/// Kind of device that memory is on. The values are DLPack's kDLCPU and kDLCUDA.
 enum class DeviceType : int32_t { Cpu = 1, Cuda = 2 };
 
 struct Device {

@@ -36,7 +36,7 @@ struct DLTensor {
     uint64_t byte_offset;
 };
 
-/// What a capsule named "dltensor" holds. It begins with the tensor, which is all that a borrower reads.
+/// Contents of a capsule named "dltensor". It begins with the tensor, which is all that a borrower reads.
 struct DLManagedTensor {
     DLTensor dl_tensor;
     void* manager_ctx;
@@ -45,7 +45,7 @@ struct DLManagedTensor {
 
 inline constexpr uint64_t kDLReadOnly = 1;  // DLPACK_FLAG_BITMASK_READ_ONLY
 
-/// What a capsule named "dltensor_versioned" holds.
+/// Contents of a capsule named "dltensor_versioned".
 struct DLManagedTensorVersioned {
     DLPackVersion version;
     void* manager_ctx;

@@ -96,7 +96,7 @@ void check_accumulate(PyObject* accumulate, PyObject* d) {
                     "accumulate: is set, but d is None, must be what to add to; pass it, of float32");
 }
 
-/// What all products have. `out`: the array whose stream it is where none is given, on `device`.
+/// Options of all products. `out`: the array whose stream it is where none is given, on `device`.
 GemmOptions options_of(Tensors& tensors, PyObject* out, Device device, PyObject* numerics, PyObject* config,
                        PyObject* check_values, PyObject* num_sms, PyObject* pdl, PyObject* stream) {
     return {.stream = tensors.stream(stream, out, device),

@@ -14,7 +14,7 @@
 
 namespace finegemm::python {
 
-/// What the module keeps.
+/// State of the module.
 struct Imports {
     Object errors;  // finegemm.errors
     // Functions of finegemm.arrays.

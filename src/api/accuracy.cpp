@@ -1,4 +1,4 @@
-// How good a result is. Layer api.
+// Accuracy of a result. Layer api.
 #include "api/accuracy.h"
 
 #include <algorithm>
@@ -69,7 +69,7 @@ double bound_of(DType d, double absolute, double exact, int64_t k_blocks) {
     return sum + (std::abs(exact) + sum) * 0x1p-24;
 }
 
-/// What is known after some GEMMs.
+/// Errors so far, after some GEMMs.
 struct Tally {
     double errors = 0, values = 0;  // sums of squares
     double largest = 0, worst = 0, of_bound = 0;

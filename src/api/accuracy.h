@@ -1,4 +1,4 @@
-// How good a result is: against double accumulation, and against the derived bound. Layer api.
+// Accuracy of a result: against double accumulation, and against the derived bound. Layer api.
 #pragma once
 
 #include <finegemm/gemm.h>

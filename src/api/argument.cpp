@@ -1,4 +1,4 @@
-// What checks of arguments have in common. Layer api.
+// Helpers of all checks of arguments. Layer api.
 #include "api/argument.h"
 
 #include <algorithm>

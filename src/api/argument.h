@@ -64,7 +64,7 @@ struct NumbersArgument {
 /// On the device `wanted`, and none of them in `d`.
 void check_numbers(const NumbersArgument& numbers, Device wanted, const Argument& d);
 
-/// What the scales of a matrix look like.
+/// The layout that the scales of a matrix must have.
 struct Wanted {
     int64_t rows, cols;
     const char* meaning;  // what a scale covers
@@ -76,7 +76,7 @@ Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning, const char* m
 /// f32, of the wanted shape, any strides that are not negative.
 void check_scales(const Argument& s, const Wanted& wanted);
 
-/// What scales of B there may be: with those for each row of B comes D in f32, with no others always.
+/// Kinds of scales of B that a product takes: with those for each row of B comes D in f32, with no others always.
 enum class BScales { Blocks, BlocksOrRows, Rows };
 
 inline constexpr int64_t kMaxGroups = 1024;

@@ -81,7 +81,7 @@ void check_size(size_t size, size_t known, const char* name) {
                known);
 }
 
-/// How many bytes a struct had in its first version: callers have at least these.
+/// Bytes of a struct in its first version: callers have at least these.
 template <typename T>
 constexpr size_t kFirstSize = sizeof(T);
 template <>
@@ -89,8 +89,8 @@ constexpr size_t kFirstSize<finegemm_options> = offsetof(finegemm_options, plan_
 template <>
 constexpr size_t kFirstSize<finegemm_gemm_options> = offsetof(finegemm_gemm_options, accumulate);
 
-/// What the caller gave. It may be older than the library: what it lacks is zero. It may be newer: what the library
-/// does not know must not be used.
+/// Copies the caller's struct. It may be older than the library: what it lacks is zero. It may be newer: what the
+/// library does not know must not be used.
 template <typename T>
 T known_part(const T& given, const char* name) {
     check_size(given.struct_size, kFirstSize<T>, name);

@@ -1,4 +1,4 @@
-// What a Context holds: a backend for each device, made when it is first needed. Layer api.
+// State of a Context: a backend for each device, made when it is first needed. Layer api.
 #pragma once
 
 #include <array>

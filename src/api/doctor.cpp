@@ -1,4 +1,4 @@
-// What a machine has of what the library can use. Layer api.
+// Facts about a machine that the library can use. Layer api.
 #include "api/doctor.h"
 
 #include <unistd.h>
@@ -61,7 +61,7 @@ struct Wish {
     const std::string& path;
 };
 
-/// What is to be said of a wish that another place was taken for; empty if it was not.
+/// Note that a file was taken from elsewhere than wished; empty if it was not.
 std::string passed_over(const Wish& wish, const jit::Search& search) {
     for (const std::string& tried : search.tried) {  // "path: why"; of a directory perhaps the path of a file in it
         const std::filesystem::path path = tried.substr(0, tried.find(": "));

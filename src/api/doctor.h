@@ -1,4 +1,4 @@
-// What a machine has of what the library can use: facts for `finegemm doctor`, `cache` and `pack`. Layer api.
+// Facts about a machine that the library can use, for `finegemm doctor`, `cache` and `pack`. Layer api.
 #pragma once
 
 #include <functional>

@@ -28,7 +28,7 @@ public:
     /// The CUDA version that the driver is for: "13.0".
     virtual std::string cuda_version() const = 0;
     virtual Device device() const = 0;
-    /// What the planner knows of it.
+    /// The GPU's facts for the planner.
     virtual const plan::DeviceSpec& spec() const = 0;
 
     /// The name of the kernel that the planner takes here.

@@ -14,7 +14,7 @@ constexpr int64_t kMaxAlignment = 1 << 30;
 /// Rows of the smallest tile: a tile reads the index of its first row only, so none may have rows of two groups.
 constexpr int64_t kMinIndexAlignment = 64;
 
-/// How many matrices each stack has.
+/// Number of matrices in each stack.
 void check_counts(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
                   bool masked) {
     if (b.count < 1 || b.count > kMaxGroups)

@@ -16,7 +16,7 @@ struct TimedKernel {
     double us = 0;
 };
 
-/// What the times of one shape say.
+/// The tuner's verdict on one shape.
 struct Tuned {
     TimedKernel fastest, usual;  // usual: what is taken without a user's table
     bool recorded = false;

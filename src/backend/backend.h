@@ -13,7 +13,7 @@ namespace finegemm {
 /// One 1x128 scale per row and block, or one 128x128 scale per square block.
 enum class ScaleShape { Rows, Blocks };
 
-/// Whether B has scales for each row, as A has, instead of for each 128. N is a multiple of 8: [N, ...] is never
+/// Does B have scales for each row, as A has, instead of for each 128 rows? N is a multiple of 8: [N, ...] is never
 /// [ceil(N/128), ...].
 inline bool has_row_b_scales(const GemmArgs& args) { return args.sfb.rows == args.b.rows; }
 

@@ -28,21 +28,21 @@ void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bo
 /// The result in double, before it is rounded: rows x cols, row-major. args.d gives the extents only.
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d);
 
-/// What the tensor core's truncations take from one 128-block at most, relative to the sum of its products' magnitudes:
+/// Bound for the tensor core's truncations in one 128-block, relative to the sum of its products' magnitudes:
 /// 31 addends and the result in the first of four steps, 32 and the result in the others, each less than 2^-13.
 inline constexpr double kTensorCoreLoss = 131 * 0x1p-13;
 
-/// What the tensor cores' product of two scales may lack, in roundings of FP32: five addends each less than 2^-25 of
-/// it, the sum 2^-23, and one product of nine.
+/// Bound for the error of the tensor cores' product of two scales, in roundings of FP32: five addends each less than
+/// 2^-25 of it, the sum 2^-23, and one product of nine.
 inline constexpr int64_t kFactorRoundings = 5;
 
-/// How far a sum may be from what it is without rounding, before it is rounded to the type of D (docs/numerics.md).
+/// Bound for the rounding error of a sum, before it is rounded to the type of D (docs/numerics.md).
 /// `absolute`: as below.
 double sum_bound(double absolute, int64_t k_blocks, Numerics numerics = Numerics::Hopper);
 
-/// How far an element of D in bf16 may be from the sum `exact` (docs/numerics.md derives it). `absolute`: the sum of
-/// the terms' magnitudes |A * sfa * B * sfb|, where subnormal codes count as 2^-6. Numerics::Hopper stands for the GPU
-/// as well. Holds where nothing is NaN or overflows.
+/// Bound for the distance of an element of D in bf16 from the sum `exact` (docs/numerics.md derives it). `absolute`:
+/// the sum of the terms' magnitudes |A * sfa * B * sfb|, where subnormal codes count as 2^-6. Numerics::Hopper stands
+/// for the GPU as well. Holds where nothing is NaN or overflows.
 double error_bound(double absolute, double exact, int64_t k_blocks, Numerics numerics = Numerics::Hopper);
 
 }  // namespace finegemm

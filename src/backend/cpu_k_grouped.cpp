@@ -16,7 +16,7 @@ ConstMatrix columns_of(ConstMatrix x, int64_t first, int64_t count) {
     return x;
 }
 
-/// What a group has of A or B, whose elements are bytes: `count` of K from `first` on.
+/// A group's part of A or B, whose elements are bytes: `count` of K from `first` on.
 ConstMatrix part_of(ConstMatrix x, KLayout layout, int64_t first, int64_t count) {
     if (layout == KLayout::Columns) return columns_of(x, first, count);
     x.data = static_cast<const uint8_t*>(x.data) + x.rows * first;

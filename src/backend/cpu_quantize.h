@@ -10,7 +10,7 @@ namespace finegemm {
 void cpu_quantize(ScaleShape shape, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                   const QuantizeOptions& options, ThreadPool& pool);
 
-/// What has one scale.
+/// A block of elements that share one scale.
 struct CpuQuantizeBlock {
     const void* x;
     uint8_t* q;

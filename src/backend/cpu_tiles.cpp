@@ -41,7 +41,7 @@ float scale_at(const ConstMatrix& s, int64_t row, int64_t kb) {
     return static_cast<const float*>(s.data)[row * s.row_stride + kb * s.col_stride];
 }
 
-/// What each code stands for, as type T.
+/// The values of all codes, as type T.
 template <typename T, typename Decode>
 struct Table {
     T of[256];

@@ -10,7 +10,7 @@
 
 namespace finegemm {
 
-/// What messages call the numbers: "offsets", "indices", "prefix_sums", "masks". "" for a form that is none.
+/// Name of the numbers in messages: "offsets", "indices", "prefix_sums", "masks". "" for a form that is none.
 std::string_view name_of(GroupForm form);
 
 /// The numbers as the kernel reads them, wherever they lie. Arguments have been checked.

@@ -34,10 +34,10 @@ struct GemmKernel {
     cuda::Kernel kernel;
 };
 
-/// What the planner is asked for.
+/// A planner's problem as a key.
 using Shape = std::array<uint32_t, 12>;
 
-/// What a launch depends on: calls that agree share its parameters, tensor maps included.
+/// Key of a call, with all that its launch depends on: calls that agree share its parameters, tensor maps included.
 struct CallKey {
     const void *a, *sfa, *b, *sfb, *d;
     int64_t m, n, k, batch_invariant, num_sms, a_stride, b_stride, d_stride, sfa_row, sfa_col, sfb_row, sfb_col;
@@ -88,7 +88,7 @@ struct KGroupedKey {
     bool operator==(const KGroupedKey&) const = default;
 };
 
-/// What a call gives the kernel.
+/// Grid and parameters of a call.
 template <typename Params>
 struct Launch {
     Params params;
@@ -105,7 +105,7 @@ inline ScaleView view_of(const ConstMatrix& scales) {
     return {static_cast<const float*>(scales.data), scales.row_stride, scales.col_stride};
 }
 
-/// Whether a kernel's variant for row-major scales, if it has one, can read these.
+/// Can a kernel's variant for row-major scales, if it has one, read these?
 inline bool has_scale_vectors(const GemmArgs& args, uint32_t k_blocks, const GemmConfig& c) {
     return has_scale_vectors(view_of(args.sfa), k_blocks, c.k_splits()) &&
            (!c.row_b_scales() || has_scale_vectors(view_of(args.sfb), k_blocks, c.k_splits()));

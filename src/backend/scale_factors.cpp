@@ -1,4 +1,4 @@
-// What the tensor cores make of the parts of two scales. Layer backend.
+// The tensor cores' product of two split scales. Layer backend.
 #include "backend/scale_factors.h"
 
 #include <algorithm>

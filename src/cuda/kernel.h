@@ -8,7 +8,7 @@
 
 namespace finegemm::cuda {
 
-/// What all launches of a kernel have in common.
+/// Settings that all launches of a kernel share.
 struct LaunchShape {
     uint32_t block = 1, cluster = 1, smem_bytes = 0;
 };

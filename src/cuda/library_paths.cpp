@@ -28,7 +28,7 @@ struct Looker {
         if (!look_in(directory))
             paths.without.push_back(fmt::format("{}: has no {}", directory.string(), names.back()));
     }
-    /// Where pip puts NVIDIA's libraries below a site-packages directory: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib.
+    /// Looks where pip puts NVIDIA's libraries below a site-packages directory: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib.
     void look_in_packages(const fs::path& site) {
         std::error_code error;
         bool any = false;

@@ -1,4 +1,4 @@
-// Where NVIDIA's libraries may lie: the toolkit's, and pip's. Layer cuda.
+// Search paths of NVIDIA's libraries: the toolkit's, and pip's. Layer cuda.
 #pragma once
 
 #include <filesystem>

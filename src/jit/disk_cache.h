@@ -27,7 +27,7 @@ public:
     /// stored.
     bool write(const Digest& key, const std::string& entry, const std::string& bytes) const;
 
-    /// What `make` returns, made once: of several processes (or threads) that ask for a key one calls `make`, the
+    /// The result of `make`, made once: of several processes (or threads) that ask for a key one calls `make`, the
     /// others wait for its file. A process that dies lets go of its place; after `patience` a waiter goes ahead on its
     /// own.
     std::string get(const Digest& key, const std::string& entry, const std::function<std::string()>& make) const;

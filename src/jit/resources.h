@@ -1,4 +1,4 @@
-// What a compiled kernel takes of an SM, read from the compiler's log. Layer jit.
+// Resources of an SM that a compiled kernel takes, read from the compiler's log. Layer jit.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ public:
     virtual ~Toolchain() = default;
     /// Kind, version and options: everything of the toolchain that decides about the bytes it makes. No paths.
     virtual std::string identity() const = 0;
-    /// Where it was found.
+    /// Path at which it was found.
     virtual std::string path() const = 0;
     struct Output {
         std::string cubin, log;
@@ -33,7 +33,7 @@ protected:
     virtual Output translate(const KernelSource& source) const = 0;
 };
 
-/// What a search for a toolchain came to, for people: `finegemm doctor` prints it.
+/// Result of a search for a toolchain, for people: `finegemm doctor` prints it.
 struct Search {
     std::unique_ptr<Toolchain> found;  // null: none
     std::vector<std::string> tried;    // paths, each with what was wrong there
@@ -42,7 +42,7 @@ struct Search {
 Search find_nvrtc(const Options& options);
 Search find_nvcc(const Options& options);
 
-/// What find_nvrtc(options).found->identity() will be, told by names of files. Loading the library instead takes 10 ms,
+/// Predicts find_nvrtc(options).found->identity(), told by names of files. Loading the library instead takes 10 ms,
 /// from a cold disk 200 ms. Empty if only loading tells.
 std::string expected_nvrtc(const Options& options);
 

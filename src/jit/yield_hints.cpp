@@ -39,7 +39,7 @@ struct Instruction {
     bool is_free() const { return stall() == 1 && !waits() && !signals(); }
     void set_yield(bool yield) { set(109, !yield); }
     void set_reuse(uint32_t operand, bool reuse) { set(122 + operand, reuse); }
-    /// Where a branch at instruction `at` leads to.
+    /// Target of a branch at instruction `at`.
     int64_t destination(size_t at) const {
         const uint64_t upper = low >> 34 | high << 30;                                // 48 bits
         const int64_t offset = static_cast<int64_t>(upper << 16) >> 8 | bits(16, 8);  // in units of 4 bytes
@@ -70,7 +70,7 @@ std::vector<std::pair<uint64_t, uint64_t>> code_of(std::string_view elf) {
     return found;
 }
 
-/// What branches lead to: the operand cache has nothing of the instruction that stands before it.
+/// Targets of branches: the operand cache has nothing of the instruction that stands before it.
 std::vector<bool> destinations(std::span<const Instruction> code) {
     std::vector<bool> entered(code.size());
     for (size_t i = 0; i < code.size(); ++i) {

@@ -30,7 +30,7 @@ bool resolve_all(void* lib, Api& api) {
            resolve(lib, api.DeviceGetCurrentClocksThrottleReasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
 }
 
-/// What a query gives, or nothing where the GPU does not answer it.
+/// Result of a query, or nothing where the GPU does not answer it.
 template <typename T, typename Query>
 std::optional<T> answer(const Query& query) {
     T value{};

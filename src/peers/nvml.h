@@ -31,7 +31,7 @@ struct Api {
     int (*DeviceGetCurrentClocksThrottleReasons)(DeviceHandle, unsigned long long*);
 };
 
-/// What NVML says at one moment; empty where it does not say.
+/// NVML's readings at one moment; empty where it has none.
 struct Reading {
     std::optional<double> power_w, power_limit_w;
     std::optional<unsigned> sm_mhz, memory_mhz, celsius;

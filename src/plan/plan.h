@@ -13,7 +13,7 @@
 
 namespace finegemm::plan {
 
-/// What a kernel computes; a kernel takes problems of its own kind only.
+/// The kind of products that a kernel computes; a kernel takes problems of its own kind only.
 struct Kind {
     Grouping grouping = Grouping::None;
     ScaleBlocks b_scales = ScaleBlocks::Blocks;
@@ -41,7 +41,7 @@ struct Problem {
     constexpr Kind kind() const { return {grouping(), b_scales, output}; }
 };
 
-/// What the cost model needs to know of a GPU.
+/// Facts about a GPU for the cost model.
 struct DeviceSpec {
     std::string_view name;
     uint32_t sms = 132;
@@ -65,7 +65,7 @@ GemmConfig for_row_scales(GemmConfig config);
 /// All kernels that a call can get: the contents of the pack.
 std::vector<GemmConfig> kernels();
 
-/// What one CTA of a kernel takes, in microseconds on an H200: fitted to measurements (bench/fit_costs.py).
+/// Times of one CTA of a kernel, in microseconds on an H200: fitted to measurements (bench/fit_costs.py).
 struct Rates {
     double block;        // one k-block of a tile, with as many CTAs on the SM as the kernel allows
     double block_alone;  // the same for a CTA that has the SM to itself
@@ -94,7 +94,7 @@ struct Cost {
 };
 Cost cost(const Problem& problem, const DeviceSpec& device, const GemmConfig& config);
 
-/// Whether fewer SMs may be used than the device has.
+/// May the problem use fewer SMs than the device has?
 inline bool has_sm_budget(const Problem& p, const DeviceSpec& d) { return p.num_sms > 0 && p.num_sms < d.sms; }
 
 /// One form for a problem that may use all SMs and one that does not say.
@@ -111,7 +111,7 @@ std::string_view rejected(const Problem& problem, const DeviceSpec& device, cons
 
 struct PlanTable;
 
-/// Where a choice comes from, in the order in which they are asked.
+/// Sources of a choice, in the order in which they are asked.
 enum class Source { UserTable, ShippedTable, Model };
 /// "user table", "shipped table", "model"
 std::string_view name_of(Source source);
@@ -122,8 +122,8 @@ struct Choice {
     bool operator==(const Choice&) const = default;
 };
 
-/// What a table has for the problem, else the cheapest candidate that is not rejected. `user`: a table that was loaded
-/// for this device, or null. Throws Error(Unsupported) when nothing fits.
+/// Chooses a table's entry for the problem, else the cheapest candidate that is not rejected. `user`: a table that was
+/// loaded for this device, or null. Throws Error(Unsupported) when nothing fits.
 Choice choose(const Problem& problem, const DeviceSpec& device, const PlanTable* user = nullptr);
 
 /// The command that says which kernels can take a problem, and why others cannot.

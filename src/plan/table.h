@@ -26,7 +26,7 @@ struct TableEntry {
     bool operator==(const TableEntry&) const = default;
 };
 
-/// What a file holds; `finegemm tune` writes it.
+/// The contents of a plan table's file; `finegemm tune` writes it.
 struct PlanTable {
     std::string device;     // DeviceSpec::name
     uint32_t sms = 0;       // of the device: variants and slices of a GPU have fewer, and choices of their own

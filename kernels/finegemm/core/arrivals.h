@@ -11,7 +11,7 @@ inline constexpr uint32_t kWarpSize = 32;
 /// Warps of the producer warpgroup.
 inline constexpr uint32_t kProducerWarps = 4;
 
-/// Round-robin producers: warp w loads k-blocks w, w + 4, ..., tiles and scales. Else one warp loads all tiles and
+/// Round-robin producers: each warp loads every fourth k-block, tiles and scales. Else one warp loads all tiles and
 /// three load scales. A thread takes 190 clocks to issue two loads and 240 to issue three, and three warps are no
 /// faster with the scales: small tiles are multiplied in less. Larger tiles gain nothing from round-robin, or lose up
 /// to 3% (docs/kernel.md).

@@ -35,7 +35,7 @@ struct GroupLayout {
     /// Ranges of rows to divide into tiles.
     FG_HD constexpr uint32_t spans() const { return indices ? 1 : groups; }
 
-    /// Where a span ends, and the one before it: all that is read for it.
+    /// Ends of a span and of the one before it: all that is read for it.
     struct Ends {
         int32_t before = 0, end = 0;
     };

@@ -24,7 +24,7 @@ FG_HD constexpr float block_scale(uint32_t largest, bool power_of_two) {
     return power_of_two ? float_of_bits((float_bits(scale) + 0x7fffffu) & 0x7f800000u) : scale;
 }
 
-/// What elements are multiplied by: one rounding of the reciprocal, one of the product.
+/// Factor of the elements: one rounding of the reciprocal, one of the product.
 FG_HD constexpr float inverse_scale(float scale) { return 1.0f / scale; }
 
 FG_HD constexpr uint8_t quantize_element(float x, float inverse) { return e4m3_of_float(x * inverse); }
@@ -62,7 +62,7 @@ struct QuantizeParams {
     uint32_t power_of_two;
 };
 
-/// Where vector `u` of thread `thread` lies: in a warp's consecutive 1x128 blocks of one row, or in a 128x128 block.
+/// Position of vector `u` of thread `thread`: in a warp's consecutive 1x128 blocks of one row, or in a 128x128 block.
 FG_HD constexpr RowCol quantize_vector(const QuantizeConfig& c, uint32_t thread, uint32_t u) {
     const uint32_t lane = c.square_blocks ? thread : thread % 32, width = c.square_blocks ? c.threads() : 32;
     const uint32_t position = u * width + lane;  // in vectors, kScaleBlock / vector of them to a block's row

@@ -13,7 +13,7 @@ struct TileCoord {
     constexpr bool operator==(const TileCoord&) const = default;
 };
 
-/// What one CTA computes at once: rows and columns of D.
+/// A tile: the rows and columns of D that one CTA computes at once.
 struct alignas(16) Tile {
     uint32_t row = 0, col = 0;  // the first ones; its other segments begin at segment_col
     uint32_t rows = 0;          // those that exist: a cluster may reach a whole tile past the end
@@ -67,7 +67,7 @@ FG_HD constexpr KRange k_range(uint32_t k_blocks, uint32_t splits, uint32_t rank
 /// The first blocks of `k`, for the stages 0, 1, 2, ... of the empty ring.
 FG_HD constexpr KRange first_round(KRange k, uint32_t stages) { return {k.begin, min(k.end, k.begin + stages)}; }
 
-/// What a whole cluster computes: how many CTA tiles it spans.
+/// CTA tiles that a cluster computes, along M and N.
 FG_HD constexpr uint32_t cluster_tiles_m(const GemmConfig& c) { return c.b_sharers(); }
 FG_HD constexpr uint32_t cluster_tiles_n(const GemmConfig& c) { return c.a_sharers(); }
 

@@ -7,8 +7,8 @@
 
 namespace finegemm {
 
-/// How TMA permutes 16-byte chunks inside the rows that it writes to shared memory; the value is a row's width in
-/// bytes. wgmma's descriptors follow the same rule. PTX ISA, "Tensor swizzling modes".
+/// Swizzle: how TMA permutes 16-byte chunks inside the rows that it writes to shared memory; the value is a row's width
+/// in bytes. wgmma's descriptors follow the same rule. PTX ISA, "Tensor swizzling modes".
 enum class Swizzle : uint32_t { None = 0, B32 = 32, B64 = 64, B128 = 128 };
 
 struct TmaBox {

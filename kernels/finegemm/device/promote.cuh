@@ -31,7 +31,7 @@ struct Accumulator {
     }
 };
 
-/// What tells wgmma where A and B of a block lie, and where it multiplies scales theirs: the halves of the descriptors
+/// Operands of a block for wgmma, A and B and where it multiplies scales theirs: the halves of the descriptors
 /// that vary.
 struct Operands {
     uint32_t a, b, sfa, sfb;
