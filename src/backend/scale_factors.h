@@ -1,5 +1,5 @@
 // A model of the tensor cores where they multiply scales (core/split_scale.h), to the bit. Layer backend.
-// docs/numerics.md, "Factors", states it and has the experiment.
+// docs/numerics.md, "Scale products", states it and has the experiment.
 #pragma once
 
 #include <cstdint>

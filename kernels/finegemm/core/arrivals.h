@@ -14,7 +14,7 @@ inline constexpr uint32_t kProducerWarps = 4;
 /// Round-robin producers: each warp loads every fourth k-block, tiles and scales. Else one warp loads all tiles and
 /// three load scales. A thread takes 190 clocks to issue two loads and 240 to issue three, and three warps are no
 /// faster with the scales: small tiles are multiplied in less. Larger tiles gain nothing from round-robin, or lose up
-/// to 3% (docs/kernel.md).
+/// to 3% (docs/pipeline.md, "Round-robin producers").
 ///
 /// All blocks of a warp are in one k-slice, whose part of the ring has room for the warp's next one: so a stage that it
 /// waits for is one round behind at most, which a parity can tell.

@@ -11,7 +11,8 @@ namespace finegemm {
 /// before has read, too, comes from the operand cache, but not after a yield; and ptxas lets every second FFMA of
 /// most loops yield. Rarer yields make promotions shorter, but the other warpgroup starts its next block product
 /// later: the numbers here are the fastest ones of 2, 3, 4, 6, 8, 12, 16 and never, and of 14 and 20 for 128x224
-/// (docs/kernel.md). Narrower tiles lose by any change, but for 128x64 and 128x80 with round-robin producers.
+/// (docs/pipeline.md, "Yield interval"). Narrower tiles lose by any change, but for 128x64 and 128x80 with round-robin
+/// producers.
 FG_HD constexpr uint32_t yield_interval(const GemmConfig& c) {
     if (c.row_b_scales()) return 4;
     const bool narrow = round_robin_producers(c) && c.row_warpgroups() == 2 && c.tile_n >= 64;

@@ -1,5 +1,5 @@
 // The GEMM kernel as a table of contents: set up, choose a role, walk over tiles.
-// Layer device. docs/kernel.md has the picture.
+// Layer device. docs/pipeline.md has the picture.
 #pragma once
 
 #include <finegemm/core/registers.h>

@@ -60,7 +60,8 @@ __device__ void store_tile_f32(const Params<C>& p, const Accumulator<C>& acc, co
 }
 
 /// Epilogue with a source: each math warp has TMA load its panels of the old D, adds its sums there and has TMA store
-/// them; it waits for no other warp. L2 adds 1.23 TB/s to D, where memory could read and write 2.1 (docs/kernel.md).
+/// them; it waits for no other warp. L2 adds 1.23 TB/s to D, where memory could read and write 2.1 (docs/epilogues.md,
+/// "F32").
 template <GemmConfig C>
 struct SourceTileEpilogue {
     static_assert(loads_source(C) && C.cluster == 1);
