@@ -1,21 +1,26 @@
-// make_pack FILE [--python=PREFIX] [--cuda=HOME]: compiles every kernel that a call can choose.
-// Without NVRTC it writes an empty pack and says so. Layer tools.
+// make_pack FILE [--report=FILE] [--from=PACK] [--python=PREFIX] [--cuda=HOME]: compiles every kernel that a call can
+// choose, or takes them from a pack that was made of the same sources. The report is JSON: the compiler, and of each
+// kernel what it takes of an SM and the digest of its machine code. Layer tools.
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <thread>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "backend/pack_contents.h"
+#include "jit/cubin.h"
 #include "jit/pack.h"
+#include "jit/resources.h"
 
 using namespace finegemm;
 
 namespace {
 
 struct Arguments {
-    std::string output;
+    std::string output, report, from;
     Options options;
 };
 
@@ -27,9 +32,63 @@ Arguments parse(int argc, char** argv) {
                           value = text.substr(std::min(text.size(), name.size() + 1));
         if (name == "--python") a.options.python_prefix = value;
         else if (name == "--cuda") a.options.cuda_home = value;
+        else if (name == "--report") a.report = value;
+        else if (name == "--from") a.from = value;
         else a.output = text;
     }
     return a;
+}
+
+void write(const std::string& path, const std::string& bytes) {
+    std::ofstream file(path, std::ios::binary);
+    file << bytes;
+    file.close();
+    if (!file) throw std::runtime_error("cannot write " + path);
+}
+
+/// The bytes of a pack that has every one of `sources`.
+std::string read_pack(const std::string& path, const std::vector<jit::KernelSource>& sources) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) throw std::runtime_error("cannot read " + path);
+    std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    const jit::Pack pack(bytes);
+    for (const jit::KernelSource& source : sources)
+        if (!pack.find(source))
+            throw std::runtime_error(
+                fmt::format("{} ({} kernels) lacks {}: it was not made of these sources; build with FINEGEMM_PACK="
+                            "compile, or with a pack of this checkout",
+                            path, pack.size(), source.entry));
+    return bytes;
+}
+
+nlohmann::ordered_json report_on(const std::vector<jit::KernelSource>& sources, const jit::Pack& pack,
+                                 const std::vector<std::string>& logs, const std::string& compiler) {
+    nlohmann::ordered_json kernels;
+    for (size_t i = 0; i < sources.size(); ++i) {
+        const jit::Resources r = jit::resources_of(logs[i]);
+        kernels[sources[i].entry] = {{"registers", r.registers},
+                                     {"spill_bytes", r.spill_bytes},
+                                     {"serialised", r.serialised},
+                                     {"text", jit::code_digest(pack.find(sources[i]).value()).hex()}};
+    }
+    return {{"compiler", compiler}, {"kernels", kernels}};
+}
+
+void compile_pack(const Arguments& a, const std::vector<jit::KernelSource>& sources) {
+    const jit::Search search = jit::find_nvrtc(a.options);
+    if (!search.found)
+        throw std::runtime_error(jit::not_found(Compiler::Nvrtc, search.tried) +
+                                 "\nTo build a library without precompiled kernels: cmake -DFINEGEMM_PACK=none");
+    std::vector<std::string> logs;
+    const auto progress = [last = size_t{0}](size_t done, size_t of, const std::string&) mutable {
+        if (done == of || done >= last + 10) std::cout << fmt::format("{} of {} kernels", last = done, of) << std::endl;
+    };
+    const unsigned jobs = std::max(1u, std::thread::hardware_concurrency());
+    const std::string bytes = jit::build_pack(sources, *search.found, jobs, progress, &logs);
+    const std::string compiler = search.found->identity();
+    if (!a.report.empty()) write(a.report, report_on(sources, jit::Pack(bytes), logs, compiler).dump(1) + "\n");
+    write(a.output, bytes);
+    std::cout << fmt::format("{} KB, by {} from {}\n", bytes.size() / 1024, compiler, search.found->path());
 }
 
 }  // namespace
@@ -37,28 +96,12 @@ Arguments parse(int argc, char** argv) {
 int main(int argc, char** argv) try {
     const Arguments a = parse(argc, argv);
     if (a.output.empty()) {
-        std::cerr << "usage: make_pack FILE [--python=PREFIX] [--cuda=HOME]\n";
+        std::cerr << "usage: make_pack FILE [--report=FILE] [--from=PACK] [--python=PREFIX] [--cuda=HOME]\n";
         return 2;
     }
-    const jit::Search search = jit::find_nvrtc(a.options);
-    if (!search.found) {
-        std::ofstream(a.output, std::ios::binary);
-        std::cout
-            << "No NVRTC: the library gets no precompiled kernels and compiles them when they are first needed.\n";
-        return 0;
-    }
-    const auto sources = pack_contents();
-    const unsigned jobs = std::max(1u, std::thread::hardware_concurrency());
-    const std::string pack = jit::build_pack(sources, *search.found, jobs, nullptr);
-    std::ofstream file(a.output, std::ios::binary);
-    file << pack;
-    file.close();
-    if (!file) {
-        std::cerr << "cannot write " << a.output << '\n';
-        return 1;
-    }
-    std::cout << fmt::format("{} kernels in {} KB, by {} from {}\n", sources.size(), pack.size() / 1024,
-                             search.found->identity(), search.found->path());
+    const std::vector<jit::KernelSource> sources = pack_contents();
+    if (a.from.empty()) compile_pack(a, sources);
+    else write(a.output, read_pack(a.from, sources));
     return 0;
 } catch (const std::exception& e) {
     std::cerr << e.what() << '\n';

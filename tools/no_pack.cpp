@@ -1,4 +1,4 @@
-// For the program that makes the pack, which has none. Layer tools.
+// A library without precompiled kernels (FINEGEMM_PACK=none), and the program that makes packs. Layer tools.
 #include "jit/pack.h"
 
 namespace finegemm::jit {

@@ -1,14 +1,12 @@
 // Yield hints: 128-bit instructions of sm_90 and the hints in them. Layer jit.
 #include "jit/yield_hints.h"
 
-#include <elf.h>
-
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
+
+#include "jit/cubin.h"
 
 namespace finegemm::jit {
 
@@ -47,28 +45,6 @@ struct Instruction {
     }
 };
 static_assert(sizeof(Instruction) == 16);
-
-template <typename T>
-std::optional<T> read(std::string_view bytes, uint64_t at) {
-    if (at > bytes.size() || bytes.size() - at < sizeof(T)) return {};
-    T value;
-    std::memcpy(&value, bytes.data() + at, sizeof value);
-    return value;
-}
-
-/// Offsets and sizes of the sections with instructions.
-std::vector<std::pair<uint64_t, uint64_t>> code_of(std::string_view elf) {
-    const auto header = read<Elf64_Ehdr>(elf, 0);
-    std::vector<std::pair<uint64_t, uint64_t>> found;
-    if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return found;
-    for (uint32_t i = 0; i < header->e_shnum; ++i) {
-        const auto section = read<Elf64_Shdr>(elf, header->e_shoff + i * sizeof(Elf64_Shdr));
-        const bool code = section && section->sh_type == SHT_PROGBITS && (section->sh_flags & SHF_EXECINSTR) != 0;
-        if (code && section->sh_offset <= elf.size() && section->sh_size <= elf.size() - section->sh_offset)
-            found.emplace_back(section->sh_offset, section->sh_size);
-    }
-    return found;
-}
 
 /// Targets of branches: the operand cache has nothing of the instruction that stands before it.
 std::vector<bool> destinations(std::span<const Instruction> code) {
@@ -126,7 +102,7 @@ size_t set_yield_hints_of(std::span<Instruction> sequence, const std::vector<boo
 size_t set_yield_hints(std::string& cubin, uint32_t every) {
     if (every == 0) return 0;
     size_t count = 0;
-    for (const auto& [offset, size] : code_of(cubin)) {
+    for (const auto& [offset, size] : code_sections(cubin)) {
         std::vector<Instruction> code(size / sizeof(Instruction));
         std::memcpy(code.data(), cubin.data() + offset, code.size() * sizeof(Instruction));
         const std::vector<bool> entered = destinations(code);

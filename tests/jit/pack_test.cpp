@@ -1,22 +1,9 @@
-// Packs: built, read, damaged, outdated; and the one inside the library.
-#include <elf.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstring>
-#include <iterator>
-#include <map>
-#include <random>
-
+// Packs: built, read, damaged, outdated.
 #include <finegemm/error.h>
 
-#include "backend/pack_contents.h"
 #include "jit/kernel_store.h"
 #include "jit/pack.h"
-#include "plan/plan.h"
 #include "support.h"
-#include "support/slowdown.h"
 
 namespace finegemm::jit {
 namespace {
@@ -95,138 +82,6 @@ TEST(Packs, AreNotBuiltWhenAKernelDoesNotCompile) {
     auto in = sources(5);
     in[2].text = "wrong";
     EXPECT_THROW(build_pack(in, Repeater(), 2, nullptr), Error);
-}
-
-TEST(TheEmbeddedPack, HasEveryKernelThatACallCanChooseInAtMostAMegabyteAndTwoMilliseconds) {
-    const Pack pack = embedded_pack();
-    if (pack.size() == 0) GTEST_SKIP() << "this library was built without NVRTC and has no precompiled kernels";
-    const auto contents = pack_contents();
-    EXPECT_EQ(pack.size(), contents.size());
-    EXPECT_LE(pack.bytes(), 1u << 20);
-    std::vector<double> times;
-    for (const KernelSource& source : contents) {
-        const auto begin = std::chrono::steady_clock::now();
-        const auto cubin = embedded_pack().find(source);  // as at the first call: the whole pack is verified too
-        times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
-        ASSERT_TRUE(cubin) << source.entry;
-        EXPECT_TRUE(cubin->starts_with("\177ELF")) << source.entry;
-        EXPECT_NE(cubin->find(source.entry), std::string::npos) << source.entry;
-        EXPECT_TRUE(source.entry.starts_with("finegemm")) << source.entry << ": sanitizers are told to look for that";
-        std::string again = *cubin;
-        EXPECT_EQ(set_yield_hints(again, source.yield_interval) > 0, source.yield_interval > 0) << source.entry;
-        EXPECT_EQ(again, *cubin) << source.entry << " has its yield hints already";
-    }
-    std::nth_element(times.begin(), times.begin() + static_cast<long>(times.size() / 2), times.end());
-    RecordProperty("median_ms", std::to_string(times[times.size() / 2]));
-    RecordProperty("kilobytes", std::to_string(pack.bytes() / 1024));
-    EXPECT_LE(times[times.size() / 2], 2 * finegemm::test::kSlowdown);
-}
-
-/// An instruction's 16 bytes (jit/yield_hints.h).
-struct Instruction {
-    uint64_t low, high;
-    uint32_t opcode() const { return low & 0xfff; }
-    uint32_t target() const { return low >> 16 & 0xff; }
-    uint32_t first() const { return low >> 24 & 0xff; }  // of an FFMA's operands
-    uint32_t third() const { return high & 0xff; }
-};
-static_assert(sizeof(Instruction) == 16);
-
-std::vector<Instruction> machine_code_of(const std::string& cubin) {
-    const auto read = [&]<typename T>(T value, uint64_t at) {
-        std::memcpy(&value, cubin.data() + at, sizeof value);
-        return value;
-    };
-    const auto header = read(Elf64_Ehdr{}, 0);
-    std::vector<Instruction> code;
-    for (uint32_t i = 0; i < header.e_shnum; ++i) {
-        const auto section = read(Elf64_Shdr{}, header.e_shoff + i * sizeof(Elf64_Shdr));
-        if (section.sh_type != SHT_PROGBITS || (section.sh_flags & SHF_EXECINSTR) == 0) continue;
-        for (uint64_t at = 0; at < section.sh_size; at += sizeof(Instruction))
-            code.push_back(read(Instruction{}, section.sh_offset + at));
-    }
-    return code;
-}
-
-/// Where ptxas takes the lanes of a warp for parted it keeps addresses in vector registers, and moves those of each
-/// block product into uniform ones between its instructions: ten moves for four of them, 5% of the time.
-TEST(TheEmbeddedPack, HasKernelsWhoseAddressesOfProductsAreReadyInUniformRegisters) {
-    constexpr uint32_t kQgmma = 0x9f3, kR2ur = 0x2ca, kPerBlock = 4, kFew = 4;
-    const Pack pack = embedded_pack();
-    if (pack.size() == 0) GTEST_SKIP() << "this library was built without NVRTC and has no precompiled kernels";
-    for (const GemmConfig& config : plan::kernels()) {
-        const KernelSource source = gemm_source(config, plan::name_of(config));
-        uint32_t products = 0, moves = 0, blocks_with_many = 0;
-        for (const Instruction& instruction : machine_code_of(*pack.find(source))) {
-            const uint32_t opcode = instruction.opcode();
-            if (opcode == kQgmma && products++ % kPerBlock == 0) moves = 0;
-            if (opcode == kR2ur) ++moves;
-            if (opcode == kQgmma && products % kPerBlock == 0 && moves > kFew) ++blocks_with_many;
-        }
-        EXPECT_GT(products, 0u) << source.entry;
-        EXPECT_EQ(products % kPerBlock, 0u) << source.entry;
-        EXPECT_EQ(blocks_with_many, 0u) << source.entry;
-    }
-}
-
-/// Where an element of a block product and its sum are in one bank of registers, both even or both odd, a promotion
-/// waits for its operands: 6 to 15% of the time with 128x128 tiles (store_f32.cuh).
-TEST(TheEmbeddedPack, HasKernelsWhoseF32SumsAreNotInTheBankOfWhatIsAdded) {
-    constexpr uint32_t kFfma = 0x223;
-    const Pack pack = embedded_pack();
-    if (pack.size() == 0) GTEST_SKIP() << "this library was built without NVRTC and has no precompiled kernels";
-    for (const GemmConfig& config : plan::kernels()) {
-        if (config.output != Output::F32 || config.math_warpgroups > 2) continue;
-        const KernelSource source = gemm_source(config, plan::name_of(config));
-        uint32_t additions = 0, in_one_bank = 0;
-        for (const Instruction& x : machine_code_of(*pack.find(source))) {
-            if (x.opcode() != kFfma || x.target() != x.third()) continue;
-            ++additions;
-            if (x.first() % 2 == x.third() % 2) ++in_one_bank;
-        }
-        EXPECT_GE(additions, config.wgmmas_m() * config.tile_n / 2) << source.entry;
-        EXPECT_EQ(in_one_bank, 0u) << source.entry;
-    }
-}
-
-TEST(TheEmbeddedPack, HasWhateverThePlannerChoosesFor100000RandomProblems) {
-    const Pack pack = embedded_pack();
-    if (pack.size() == 0) GTEST_SKIP() << "this library was built without NVRTC and has no precompiled kernels";
-    std::map<std::string, bool> has;
-    const auto expect_in_pack = [&](const GemmConfig& c, const plan::Problem& p) {
-        const std::string name = plan::name_of(c);
-        if (!has.contains(name)) has[name] = pack.find(gemm_source(c, name)).has_value();
-        ASSERT_TRUE(has[name]) << name << " for " << p.m << " x " << p.n << " x " << p.k;
-    };
-    std::mt19937 random(1);
-    const auto extent = [&](uint32_t step, int bits) {  // evenly over orders of magnitude, a multiple of `step`
-        return step * static_cast<uint32_t>(std::exp2(std::uniform_real_distribution<>(0, bits)(random)));
-    };
-    const char* const devices[] = {"h200", "h100", "gh200", "h800", "h20"};
-    for (int i = 0; i < 100'000; ++i) {
-        plan::Problem p{.m = extent(1, 16),
-                        .n = extent(8, 13),
-                        .k = extent(16, 12),
-                        .batch_invariant = random() % 4 == 0,
-                        .num_sms = random() % 4 == 0 ? static_cast<uint32_t>(1 + random() % 140) : 0};
-        switch (random() % 4) {
-            case 0: break;
-            case 1:
-                p.groups = static_cast<uint32_t>(1 + random() % 1024);
-                p.expected_m = random() % 2 == 0 ? ceil_div(p.m, p.groups) : 0;
-                p.alignment = 64u << random() % 3 & (random() % 2 == 0 ? ~0u : 0u);
-                break;
-            case 2: p.k_groups = static_cast<uint32_t>(1 + random() % 1024), p.k = extent(128, 9); [[fallthrough]];
-            default:
-                p.b_scales = ScaleBlocks::Rows;
-                p.output = p.k_groups > 0 || random() % 2 == 0 ? Output::F32 : Output::BF16;
-                p.accumulate = p.output == Output::F32 && random() % 2 == 0;
-        }
-        const GemmConfig c = plan::choose(p, *plan::find_device(devices[random() % std::size(devices)])).config;
-        expect_in_pack(c, p);
-        expect_in_pack(plan::for_row_scales(c), p);
-    }
-    EXPECT_GT(has.size(), 85u) << "the problems should reach most kernels";
 }
 
 }  // namespace

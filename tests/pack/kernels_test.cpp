@@ -1,0 +1,79 @@
+// Every kernel that a call can choose, as the pack's compiler made it: what it takes of an SM, and its machine code.
+// FG_UPDATE_GOLDEN=1 records both.
+#include <finegemm/core/smem_plan.h>
+
+#include "backend/pack_contents.h"
+#include "plan/plan.h"
+#include "support.h"
+
+namespace finegemm {
+namespace {
+
+using nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+const fs::path kBudget = fs::path(FINEGEMM_TEST_DIR) / "golden/kernel_budget.json";
+const fs::path kText = fs::path(FINEGEMM_TEST_DIR) / "golden/kernel_text.json";
+
+/// On what this build's pack was made of; one that was taken from another build has its report there.
+class EveryKernel : public test::WithPack {
+protected:
+    void SetUp() override {
+        WithPack::SetUp();
+        if (IsSkipped()) return;
+        if (!fs::exists(FINEGEMM_PACK_REPORT)) GTEST_SKIP() << "the pack was taken from another build";
+        report = test::read_json(FINEGEMM_PACK_REPORT);
+    }
+    ordered_json report;
+};
+
+ordered_json budget_of(const ordered_json& report) {
+    ordered_json taken;
+    for (const auto& [entry, kernel] : report["kernels"].items())
+        taken[entry] = {{"registers", kernel["registers"]}, {"smem", 0}};
+    for (const GemmConfig& config : plan::kernels())
+        taken["finegemm_" + plan::name_of(config)]["smem"] = smem_plan(config).total;
+    return taken;
+}
+
+TEST_F(EveryKernel, NeitherSpillsNorHasItsWgmmaSerialised) {
+    EXPECT_EQ(report["kernels"].size(), pack_contents().size());
+    for (const auto& [entry, kernel] : report["kernels"].items()) {
+        EXPECT_GT(kernel["registers"], 0) << entry;
+        EXPECT_EQ(kernel["spill_bytes"], 0) << entry;
+        EXPECT_EQ(kernel["serialised"], false) << entry;
+    }
+}
+
+TEST_F(EveryKernel, StaysWithinItsBudgetOfRegistersAndSharedMemory) {
+    const ordered_json taken = budget_of(report);
+    if (test::updates_goldens()) test::write_json(kBudget, taken);
+    const ordered_json budget = test::read_json(kBudget);
+    EXPECT_EQ(taken.size(), budget.size()) << "FG_UPDATE_GOLDEN=1 removes kernels that are no more";
+    for (const auto& [entry, kernel] : taken.items()) {
+        ASSERT_TRUE(budget.contains(entry)) << entry << " has no budget; FG_UPDATE_GOLDEN=1 records one";
+        EXPECT_LE(kernel["registers"], budget[entry]["registers"]) << entry;
+        EXPECT_LE(kernel["smem"], budget[entry]["smem"]) << entry;
+    }
+}
+
+/// A change that should not touch kernels leaves their machine code as it was; one that does carries timings of those
+/// that this test names.
+TEST_F(EveryKernel, HasTheMachineCodeThatWasRecorded) {
+    const std::string compiler = report["compiler"];
+    ordered_json golden = test::read_json(kText), text;
+    for (const auto& [entry, kernel] : report["kernels"].items()) text[entry] = kernel["text"];
+    if (test::updates_goldens()) {
+        golden[compiler] = text;
+        test::write_json(kText, golden);
+    }
+    if (!golden.contains(compiler)) GTEST_SKIP() << "no machine code is recorded for " << compiler;
+    const ordered_json& recorded = golden[compiler];
+    for (const auto& [entry, digest] : text.items())
+        EXPECT_EQ(recorded.value(entry, "none"), digest)
+            << entry << ": time it, then record with FG_UPDATE_GOLDEN=1 (CONTRIBUTING.md)";
+    for (const auto& [entry, digest] : recorded.items()) EXPECT_TRUE(text.contains(entry)) << entry << " is no more";
+}
+
+}  // namespace
+}  // namespace finegemm
