@@ -1,0 +1,98 @@
+"""tools/gpu_digest.py: what changes the digest of an operation, and what has none."""
+
+import json
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import gpu_digest  # noqa: E402
+
+
+class Digests(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.root)
+        self.write(
+            "tests/golden/kernel_text.json",
+            '{"nvrtc": {"finegemm_m64": "1", "finegemm_quantize_rows": "2"}}',
+        )
+        self.write("src/jit/pack.cpp", "int x;")
+        self.write("src/plan/cost.cpp", 'auto f = "a  b";')
+        self.write("src/backend/cpu_gemm.cpp", "int y;")
+        self.before = self.digests()
+
+    def write(self, name: str, text: str):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def digests(self) -> dict:
+        return {
+            operation: gpu_digest.digest(operation, self.root)
+            for operation in gpu_digest.OPERATIONS
+        }
+
+    def assert_changed(self, *operations):
+        after = self.digests()
+        self.assertEqual(
+            {name for name in after if after[name] != self.before[name]},
+            set(operations),
+        )
+
+    def test_machine_code_counts_for_its_operation(self):
+        self.write(
+            "tests/golden/kernel_text.json",
+            '{"nvrtc": {"finegemm_m64": "3", "finegemm_quantize_rows": "2"}}',
+        )
+        self.assert_changed("gemm")
+
+    def test_a_file_of_one_operation_leaves_the_others_valid(self):
+        self.write("src/plan/cost.cpp", "auto g = 1;")
+        self.assert_changed("gemm")
+
+    def test_a_shared_file_counts_for_all(self):
+        self.write("src/jit/pack.cpp", "int z;")
+        self.assert_changed("gemm", "quantize")
+
+    def test_a_new_file_counts(self):
+        self.write("src/cuda/new.h", "")
+        self.assert_changed("gemm", "quantize")
+
+    def test_comments_layout_and_the_cpu_backend_do_not_count(self):
+        self.write("src/jit/pack.cpp", "// why\nint\n    x; /* and how */")
+        self.write("src/backend/cpu_gemm.cpp", "int z;")
+        self.assert_changed()
+
+    def test_strings_count_to_the_blank(self):
+        self.write("src/plan/cost.cpp", 'auto f = "a b";')
+        self.assert_changed("gemm")
+
+    def test_a_file_that_moves_out_of_the_patterns_is_named(self):
+        sources = {
+            "src/jit/pack.cpp",
+            "src/engine/launch.cpp",
+            "src/backend/cpu_gemm.cpp",
+            "kernels/finegemm/x.cuh",
+        }
+        self.assertEqual(gpu_digest.without_digest(sources), ["src/engine/launch.cpp"])
+
+    def test_a_record_counts_for_the_operations_that_it_names(self):
+        record = {"gemm": {"digest": self.before["gemm"]}}
+        self.write("gpu-validated.json", json.dumps(record))
+        self.assertEqual(
+            [text.partition(":")[0] for text in gpu_digest.complaints(self.root)],
+            ["quantize"],
+        )
+        self.write(
+            "gpu-validated.json",
+            json.dumps(record | {"quantize": {"digest": "another"}}),
+        )
+        self.assertIn("STALE", gpu_digest.complaints(self.root)[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
