@@ -92,11 +92,12 @@ def main() -> None:
 
     hopper.require("compare_builds")
     import torch  # here, so that what needs no GPU can be had without it
+
     from gpu_cases import operands
     from gpu_library import Library
     from gpu_timing import median_times
 
-    paths = {name: str(path.resolve()) for name, path in zip(string.ascii_lowercase, options.builds)}
+    paths = {name: str(path.resolve()) for name, path in zip(string.ascii_lowercase, options.builds, strict=False)}
     libraries = {name: Library(path) for name, path in paths.items()}
     print(*(f"{name}: {path}" for name, path in paths.items()), sep="\n")
     generator = torch.Generator("cuda").manual_seed(1)

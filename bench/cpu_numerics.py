@@ -46,9 +46,10 @@ def seconds(call, repeats: int) -> float:
 
 
 def timed(numerics: str, shape: tuple, repeats: int) -> dict:
-    import finegemm
     import ml_dtypes
     import numpy as np
+
+    import finegemm
 
     random, (m, n, k) = np.random.default_rng(1), shape
     a, b = (random.standard_normal((extent, k)).astype(ml_dtypes.float8_e4m3fn) for extent in (m, n))

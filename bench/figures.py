@@ -10,9 +10,10 @@ import pathlib
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator  # noqa: E402
-from records import ceilings, dense_rows, geometric_mean, operations, ratios, traffic  # noqa: E402
+import matplotlib.pyplot as plt
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+from records import ceilings, dense_rows, geometric_mean, operations, ratios, traffic
 
 # Colours of Okabe and Ito's palette, which people with any colour vision tell apart; markers differ in shape, too.
 STYLES = {
@@ -96,7 +97,7 @@ def slope_on_paper(axes) -> float:
 
 def roofline(record: dict):
     rows = dense_rows(record)
-    names = peers_of(rows) + ["finegemm"]
+    names = [*peers_of(rows), "finegemm"]
     points = {
         n: [
             (operations(r["shape"]) / traffic(r["shape"]), operations(r["shape"]) / r["us"][n] * 1e-6)
@@ -128,8 +129,10 @@ def roofline(record: dict):
     for name in names:
         _, colour, marker = STYLES[name]
         ours = name == "finegemm"
+        x, y = zip(*points[name], strict=True)
         axes.scatter(
-            *zip(*points[name]),
+            x,
+            y,
             s=size,
             marker=marker,
             facecolor=colour if ours else "white",
@@ -183,7 +186,7 @@ def panels(rows: list[dict], layers: dict):
     figure.subplots_adjust(
         left=0.06, right=0.985, top=1 - (HEAD + 0.25) / height, bottom=0.55 / height, hspace=0.4, wspace=0.1
     )
-    for axes, ((n, k), of_layer) in zip(grid.flat, layers.items()):
+    for axes, ((n, k), of_layer) in zip(grid.flat, layers.items(), strict=False):
         of_layer = sorted(of_layer, key=lambda row: row["shape"][0])
         for peer in peers:
             timed = [row for row in of_layer if peer in row["us"]]

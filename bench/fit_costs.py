@@ -24,6 +24,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+
 from cost_model import BYTES_PER_US, NAME, Case, Rates, key_of, name_of, predict
 from dense_table import DENSE_SHAPES
 
@@ -145,18 +146,18 @@ def moved(rates, part, factor):
 def refine(rates, sweep):
     start, rates = rates, dict(rates)
     predicted = [{key: predict(key, rates[key], case) for key in rates if key in us} for case, us in sweep]
-    losses = [expected_loss(p, us) for p, (_, us) in zip(predicted, sweep)]
+    losses = [expected_loss(p, us) for p, (_, us) in zip(predicted, sweep, strict=True)]
 
     def distance(key, at):
-        return sum(math.log(x / y) ** 2 for x, y in zip(at, start[key]) if y > 0)
+        return sum(math.log(x / y) ** 2 for x, y in zip(at, start[key], strict=True) if y > 0)
 
     better = True
     while better:
         better = False
         for key in rates:
             rows = [i for i, p in enumerate(predicted) if key in p]
-            parts = [part for part in STEPS if getattr(rates[key], part) > 0]
-            for part, factor in ((part, f) for part in parts for f in STEPS[part]):
+            steps = [(part, f) for part in STEPS if getattr(rates[key], part) > 0 for f in STEPS[part]]
+            for part, factor in steps:
                 there = moved(rates[key], part, factor)
                 if there.spared > 1:
                     continue
@@ -263,7 +264,8 @@ def row_with(row, rates):
     """A row of a table with other rates: as many as it has."""
     head, _, old = row.partition("}, {")
     forms = ("{:.3f}", "{:.3f}", "{:.2f}", "{:.2f}", "{:.2f}")[: old.count(",")]
-    return head + "}, {" + ", ".join(form.format(rate) if rate else "0" for form, rate in zip(forms, rates)) + "}},"
+    texts = (form.format(rate) if rate else "0" for form, rate in zip(forms, rates, strict=False))
+    return head + "}, {" + ", ".join(texts) + "}},"
 
 
 def main():

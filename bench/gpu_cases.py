@@ -124,7 +124,7 @@ def bound(a, sfa, b, sfb, exact: torch.Tensor) -> torch.Tensor:
         size = codes.double().abs()
         return torch.where(size > 0, size.clamp(min=2.0**-6), size)  # subnormals keep the exponent of 2^-6
 
-    rows, cols = a.shape
+    cols = a.shape[1]
     absolute = (magnitude(a) * sfa.double().repeat_interleave(128, 1)[:, :cols]) @ (
         magnitude(b) * sfb.double().repeat_interleave(128, 0)[: b.shape[0]].repeat_interleave(128, 1)[:, :cols]
     ).t()

@@ -22,9 +22,8 @@ import time
 
 import torch
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tools")]
-from dense_table import DENSE_NK, DENSE_SHAPES  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+from dense_table import DENSE_NK, DENSE_SHAPES
 from gpu_cases import (
     Guarded,
     blocks,
@@ -32,18 +31,19 @@ from gpu_cases import (
     differing,
     expanded,
     model,
-    operands,  # noqa: E402
+    operands,
     sample_rows,
 )
-from gpu_grouped import Grouped  # noqa: E402
-from gpu_grouped_stress import GroupedStress  # noqa: E402
-from gpu_library import OFF, ON, Library  # noqa: E402
-from gpu_moe import Moe  # noqa: E402
-from gpu_progress import Progress  # noqa: E402
-from gpu_speed import Speed  # noqa: E402
-from gpu_timing import median_times  # noqa: E402
-from gpu_wgrad import Wgrad  # noqa: E402
+from gpu_grouped import Grouped
+from gpu_grouped_stress import GroupedStress
+from gpu_library import OFF, ON, Library
+from gpu_moe import Moe
+from gpu_progress import Progress
+from gpu_speed import Speed
+from gpu_timing import median_times
+from gpu_wgrad import Wgrad
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 LAYOUTS = ("row", "mn", "odd")
 
 
@@ -136,17 +136,17 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
         shapes = ((64, 4096, 7168), (777, 2112, 2048))
         cases = [operands(*shape, "mn", self.generator) for shape in shapes]
         alone = [torch.empty(s[0], s[1], device="cuda", dtype=torch.bfloat16) for s in shapes]
-        for x, d in zip(cases, alone):
+        for x, d in zip(cases, alone, strict=True):
             self.tested.gemm(*x, d)
         torch.cuda.synchronize()
         streams = [torch.cuda.Stream() for _ in shapes]
         results = [[torch.empty_like(d) for _ in range(8)] for d in alone]
         for i in range(200):
-            for stream, x, into in zip(streams, cases, results):
+            for stream, x, into in zip(streams, cases, results, strict=True):
                 with torch.cuda.stream(stream):
                     self.tested.gemm(*x, into[i % 8])
         torch.cuda.synchronize()
-        wrong = sum(differing(d, into) for d, list_ in zip(alone, results) for into in list_)
+        wrong = sum(differing(d, into) for d, list_ in zip(alone, results, strict=True) for into in list_)
         if wrong:
             raise AssertionError(f"{wrong} elements differ when two streams run at once")
         return {"gemms": 400}
@@ -231,7 +231,7 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
             cases = [operands(m, n, k, "mn", self.generator) for n, k in (*DENSE_NK, (7168, 2304))]
             for way, options in ways.items():
                 ds = [torch.empty(m, x[2].shape[0], device="cuda", dtype=torch.bfloat16) for x in cases]
-                calls = [self.tested.prepare(*x, d, **options) for x, d in zip(cases, ds)]
+                calls = [self.tested.prepare(*x, d, **options) for x, d in zip(cases, ds, strict=True)]
                 for call in calls:
                     call()
                 torch.cuda.synchronize()
@@ -250,7 +250,7 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
                 torch.cuda.synchronize()
                 times[way].append(begin.elapsed_time(end) * 1e3)
             for way, ds in results.items():
-                if sum(differing(x, y) for x, y in zip(results["us_without"], ds)):
+                if sum(differing(x, y) for x, y in zip(results["us_without"], ds, strict=True)):
                     raise AssertionError(f"M = {m}: other bits ({way})")
             out[m] = {way: round(sorted(taken)[15], 1) for way, taken in times.items()}
         return {"gemms": 8, "m": out}
@@ -272,7 +272,7 @@ class Check(Speed, Wgrad, Grouped, GroupedStress, Moe):
                             s = torch.empty(*shape, device=there.device)
                             self.tested.quantize(kind, there, q, s, power_of_two)
                             results.append((q.view(torch.uint8).cpu(), s.cpu()))
-                        if not all(torch.equal(g, c) for g, c in zip(*results)):
+                        if not all(torch.equal(g, c) for g, c in zip(*results, strict=True)):
                             raise AssertionError(f"quantize_{kind} of {dtype} {rows}x{cols}: GPU and CPU differ")
                         count += 1
         return {"cases": count}

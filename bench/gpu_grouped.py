@@ -4,6 +4,7 @@ import itertools
 import random
 
 import torch
+
 from gpu_cases import operands, rounded_up
 from gpu_grouped_cases import Problem, masked_rows, offset_rows, random_rows
 from gpu_library import INDICES, MASKED, OFFSETS, PREFIX_SUMS
@@ -49,7 +50,7 @@ def useful_bytes(rows, n: int, k: int) -> int:
 def cut(total: int, groups: int, chance: random.Random) -> list:
     """Sizes of groups that share `total` rows at random."""
     cuts = [0, *sorted(chance.randint(0, total) for _ in range(groups - 1)), total]
-    return [end - begin for begin, end in zip(cuts, cuts[1:])]
+    return [end - begin for begin, end in itertools.pairwise(cuts)]
 
 
 class Grouped:

@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import torch
+
 from gpu_cases import NAN_CODE, quantised, rounded_up
 from gpu_library import HOPPER, INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS, Library
 

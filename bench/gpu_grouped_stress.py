@@ -4,6 +4,7 @@ import random
 import threading
 
 import torch
+
 from gpu_cases import differing
 from gpu_grouped_cases import Problem, index_rows, masked_rows, offset_rows, prefix_rows
 from gpu_library import HOPPER, ON

@@ -2,10 +2,12 @@
 
 import collections
 import importlib.util
+import itertools
 import pathlib
 import sys
 
 import torch
+
 from gpu_cases import blocks, expanded
 from gpu_library import OFFSETS, Library
 from gpu_timing import median_times
@@ -84,7 +86,7 @@ def plain(x, router, gate_up, down, top_k: int) -> torch.Tensor:
 def worst_row(errors, a, sfa, b, sfb, d, offsets) -> float:
     """The relative error of a product's worst row, against the dequantised operands in double."""
     ends, worst = offsets.tolist(), [0.0]
-    for group, (begin, end) in enumerate(zip(ends, ends[1:])):
+    for group, (begin, end) in enumerate(itertools.pairwise(ends)):
         if end > begin:
             exact = expanded(a[begin:end], sfa[begin:end], 1) @ expanded(b[group], sfb[group], 128).t()
             worst.append(float(errors(d[begin:end], exact).max()))

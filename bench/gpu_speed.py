@@ -1,11 +1,13 @@
 """What gpu_check.py times: layouts of scales, quantisation, and the dense table beside cuBLASLt."""
 
+import functools
 import math
 import pathlib
 import subprocess
 import time
 
 import torch
+
 from dense_table import DENSE_NK, DENSE_ROWS
 from gpu_cases import blocks, operands
 from gpu_digest import digest
@@ -48,17 +50,15 @@ class Speed:
         for rows, cols in ((4096, 7168), (8192, 7168), (7168, 16384)):
             x = torch.randn(rows, cols, device="cuda", generator=self.generator).bfloat16()
             q = torch.empty(rows, cols, dtype=torch.float8_e4m3fn, device="cuda")
-            half = torch.empty(
-                rows * cols * 3 // 2, dtype=torch.uint8, device="cuda"
-            )  # reads and writes 3 bytes an element
+            # A copy reads and writes it: 3 bytes an element, as quantisation moves.
+            half = torch.empty(rows * cols * 3 // 2, dtype=torch.uint8, device="cuda")
             to = torch.empty_like(half)
             s = {
                 "rows": torch.empty(rows, blocks(cols), device="cuda"),
                 "blocks": torch.empty(blocks(rows), blocks(cols), device="cuda"),
             }
-            calls = {kind: (lambda kind=kind: self.tested.quantize(kind, x, q, s[kind])) for kind in s} | {
-                "copy": lambda: to.copy_(half)
-            }
+            calls = {kind: functools.partial(self.tested.quantize, kind, x, q, s[kind]) for kind in s}
+            calls["copy"] = functools.partial(to.copy_, half)
             t = median_times(calls, self.options.rounds)
             out[f"{rows}x{cols}"] = {kind: round(t["copy"] / t[kind], 3) for kind in s} | {
                 "us": {n: round(v, 1) for n, v in t.items()}
@@ -78,8 +78,8 @@ class Speed:
                 d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
                 calls = {
                     "finegemm": self.tested.prepare(a, sfa, b, sfb, d),
-                    "cublas_tensor": lambda: torch._scaled_mm(
-                        a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
+                    "cublas_tensor": functools.partial(
+                        torch._scaled_mm, a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
                     ),
                 }
                 if m % 4 == 0 and (block := self.cublas_block(a, sfa, b, sfb)):
@@ -112,13 +112,14 @@ class Speed:
             from torch.nn.functional import ScalingType, scaled_mm
 
             rows = sfb.contiguous()
-            call = lambda: scaled_mm(
+            call = functools.partial(
+                scaled_mm,
                 a,
                 b.t(),
                 sfa,
                 ScalingType.BlockWise1x128,
                 rows.t(),
-                ScalingType.BlockWise128x128,  # noqa: E731
+                ScalingType.BlockWise128x128,
                 output_dtype=torch.bfloat16,
             )
             call()
@@ -152,7 +153,7 @@ class Speed:
             ["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True
         ).stdout.strip()
         return {
-            "machine": dict(zip(query.split(","), (f.strip() for f in facts.split("\n")[0].split(",")))),
+            "machine": dict(zip(query.split(","), (f.strip() for f in facts.split("\n")[0].split(",")), strict=False)),
             "torch": torch.__version__,
             "finegemm": self.tested.version(),
             "commit": self.options.commit or commit,

@@ -1,5 +1,6 @@
 """What gpu_check.py checks and times of GEMMs with scales for each row of both operands: gradients of weights."""
 
+import itertools
 import json
 import math
 import pathlib
@@ -7,6 +8,7 @@ import random
 import time
 
 import torch
+
 from gpu_cases import Guarded, differing, model, operands, sample_rows
 from gpu_grouped import table_cases
 from gpu_library import BLOCKS, COLUMNS, HOPPER
@@ -84,7 +86,7 @@ class KGroups:
         """The groups' columns of A or B as blocks one behind the other. What is of no group is NaN."""
         rows, ends = x.shape[0], self.offsets.tolist()
         memory = torch.full((rows * self.k,), 0x7F, device="cuda", dtype=torch.uint8)
-        for begin, end in zip(ends, ends[1:]):
+        for begin, end in itertools.pairwise(ends):
             memory[rows * begin : rows * end] = x.view(torch.uint8)[:, begin:end].reshape(-1)
         return memory.view(rows, self.k).view(x.dtype)
 
@@ -99,7 +101,7 @@ class KGroups:
         calls = [(d, self.offsets.cpu())]
         if numbers != sorted(numbers) or any(not 0 <= end <= self.k or end % 128 for end in numbers):
             ends = [128 * min(max(0, end) // 128, self.k // 128) for end in numbers]
-            pairs = [(i, max(i, j)) for i, j in zip(ends, ends[1:])]
+            pairs = [(i, max(i, j)) for i, j in itertools.pairwise(ends)]
             calls = [(d[g : g + 1], torch.tensor(pair, dtype=torch.int32)) for g, pair in enumerate(pairs)]
         for part, offsets in calls:
             library.k_grouped_gemm(*x, part, offsets, numerics=HOPPER, accumulate=accumulate, config=config)

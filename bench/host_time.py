@@ -32,8 +32,9 @@ def skip(reason: str):
 
 def calls_for(m: int, n: int, k: int) -> dict:
     """One function for each row of the record; all work on operands of the same shape."""
-    import finegemm
     import torch
+
+    import finegemm
 
     x, w = (torch.randn(rows, k, device="cuda", dtype=torch.bfloat16) for rows in (m, n))
     (a, sfa), (b, sfb) = finegemm.quantize_rows(x), finegemm.quantize_blocks(w)
@@ -87,7 +88,8 @@ def machine(commit: str) -> dict:
     def command(*words):
         return subprocess.run(words, capture_output=True, text=True).stdout.strip()
 
-    processors = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    processors = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return {
         "gpu": torch.cuda.get_device_name(),
         "driver": command("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split("\n")[0],

@@ -27,6 +27,7 @@ def contenders(account: dict, within: float) -> list:
 
 def dense_rows(library, record: list, options, generator):
     import torch
+
     from gpu_cases import operands
 
     for m, n, k in (row["shape"] for row in record):
@@ -38,6 +39,7 @@ def dense_rows(library, record: list, options, generator):
 
 def row_scale_rows(library, record: list, options, generator):
     import torch
+
     from gpu_cases import operands
     from gpu_wgrad import KGroups
 
@@ -95,6 +97,7 @@ def main() -> None:
     options = parser.parse_args()
     hopper.require("sweep")
     import torch
+
     from gpu_library import Library
     from gpu_timing import median_times
 

@@ -81,7 +81,7 @@ def machine() -> dict:
     text = subprocess.run(
         ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True
     ).stdout
-    return dict(zip(query.split(","), (fact.strip() for fact in text.split("\n")[0].split(","))))
+    return dict(zip(query.split(","), (fact.strip() for fact in text.split("\n")[0].split(",")), strict=False))
 
 
 def main() -> None:

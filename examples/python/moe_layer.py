@@ -98,7 +98,7 @@ def plain(x: np.ndarray, router: np.ndarray, gate_up: np.ndarray, down: np.ndarr
     for t, token in enumerate(x):
         chosen = np.argsort(-logits[t], stable=True)[:TOP_K]
         odds = np.exp(logits[t, chosen])
-        for expert, weight in zip(chosen, odds / odds.sum()):
+        for expert, weight in zip(chosen, odds / odds.sum(), strict=True):
             out[t] += weight * (down[expert] @ swiglu((gate_up[expert] @ token)[None])[0])
     return out
 

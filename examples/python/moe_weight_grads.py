@@ -6,6 +6,7 @@ Needs: pip install ".[numpy]" in this repository, NumPy 2 or later; torch if the
 """
 
 import dataclasses
+import itertools
 import sys
 from typing import Any
 
@@ -70,7 +71,7 @@ def add_weight_grads(grads: Any, dy: Any, x: Any, expert_of_token: Any) -> None:
 
 def as_blocks(x: Any, offsets: list[int]) -> Any:
     """The other layout: a vector of one matrix [columns, tokens of the expert] after the other."""
-    return library_of(x).concatenate([x[:, i:j].reshape(-1) for i, j in zip(offsets, offsets[1:])])
+    return library_of(x).concatenate([x[:, i:j].reshape(-1) for i, j in itertools.pairwise(offsets)])
 
 
 def weight_grads_of_blocks(dy: Any, x: Any, expert_of_token: Any) -> Any:

@@ -39,7 +39,7 @@ def operands(m, n, k, seed=7, row_b_scales=False):
 
 def product(a, sfa, b, sfb):
     """The same in double precision."""
-    (m, k), n = a.shape, b.shape[0]
+    k, n = a.shape[1], b.shape[0]
     scaled_a = a.astype(np.float64) * np.repeat(sfa.astype(np.float64), BLOCK, axis=1)[:, :k]
     rows_b = sfb if sfb.shape[0] == n else np.repeat(sfb, BLOCK, axis=0)[:n]
     scales_b = np.repeat(rows_b.astype(np.float64), BLOCK, axis=1)[:, :k]

@@ -1,6 +1,7 @@
 """bench/compare_builds.py: what it reads and what it makes of times; the times themselves take a GPU."""
 
 import pytest
+
 from support import program
 
 compare = program("bench/compare_builds.py")

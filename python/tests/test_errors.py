@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import BF16, operands
 
 import finegemm
+from support import BF16, operands
 
 GOLDEN = Path(__file__).with_name("misuse.json")
 
@@ -21,7 +21,7 @@ def change(**changes):
     """A gemm of 16 x 32 x 256 with some of its arguments replaced by functions of themselves."""
 
     def call():
-        values = dict(zip(("a", "sfa", "b", "sfb"), operands(16, 32, 256)))
+        values = dict(zip(("a", "sfa", "b", "sfb"), operands(16, 32, 256), strict=True))
         values["d"] = np.zeros((16, 32), BF16)
         for name, f in changes.items():
             values[name] = f(values.get(name))

@@ -4,9 +4,9 @@ import json
 import math
 
 import pytest
-from support import program
 
 import finegemm
+from support import program
 
 fit_costs = program("bench/fit_costs.py")
 Case, Rates, predict = fit_costs.Case, fit_costs.Rates, fit_costs.predict

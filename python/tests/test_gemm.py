@@ -7,9 +7,9 @@ import time
 
 import numpy as np
 import pytest
-from support import BF16, E4M3, assert_rounded, blocks, operands, product
 
 import finegemm
+from support import BF16, E4M3, assert_rounded, blocks, operands, product
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 16), (3, 136, 272), (128, 256, 512), (65, 24, 1040)])
@@ -151,7 +151,7 @@ def test_producers_say_what_is_read_only():
     a, sfa, b, sfb = operands(16, 32, 128)
     out = np.empty((16, 32), np.uint16)
     out.flags.writeable = False
-    with pytest.raises(finegemm.InvalidArgument, match="d: .*read-only"):
+    with pytest.raises(finegemm.InvalidArgument, match=r"d: .*read-only"):
         finegemm.gemm(a, sfa, b, sfb, Producer(out))
 
 

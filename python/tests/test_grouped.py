@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from support import BF16, assert_rounded, operands, product
 
 import finegemm
+from support import BF16, assert_rounded, operands, product
 
 G, M, N, K = 4, 300, 72, 272
 FORMS = ("offsets", "m_indices", "prefix_sums", "masked_m")
@@ -130,7 +130,11 @@ MISUSES = {
 @pytest.mark.parametrize("name", MISUSES)
 def test_misuse_is_explained(name):
     changes, sentence = MISUSES[name]
-    values = dict(zip(("a", "sfa", "b", "sfb"), case("offsets")[0])) | {"offsets": int32(0, 5, 9, 100, 300)} | changes
+    values = (
+        dict(zip(("a", "sfa", "b", "sfb"), case("offsets")[0], strict=True))
+        | {"offsets": int32(0, 5, 9, 100, 300)}
+        | changes
+    )
     with pytest.raises(finegemm.InvalidArgument) as caught:
         finegemm.grouped_gemm(**values)
     assert sentence in str(caught.value)

@@ -1,10 +1,12 @@
 """finegemm.k_grouped_gemm: groups with a part of K and a d each, in NumPy arrays and torch tensors."""
 
+import itertools
+
 import numpy as np
 import pytest
-from support import operands, product
 
 import finegemm
+from support import operands, product
 
 M, N, K = 33, 72, 896
 OFFSETS = (128, 384, 384, 768)
@@ -17,7 +19,7 @@ def int32(*numbers):
 def exact(args):
     """[G, M, N] in double precision."""
     a, sfa, b, sfb = args
-    pairs = zip(OFFSETS, OFFSETS[1:])
+    pairs = itertools.pairwise(OFFSETS)
     return np.stack(
         [
             product(a[:, i:j], sfa[:, i // 128 : j // 128], b[:, i:j], sfb[:, i // 128 : j // 128])
@@ -57,7 +59,7 @@ def test_groups_have_the_bits_of_gemm():
 def blocks(x):
     """Columns of groups as blocks one behind the other, what is of no group too."""
     ends = (0, *OFFSETS, K)
-    return np.concatenate([x[:, i:j].reshape(-1) for i, j in zip(ends, ends[1:])])
+    return np.concatenate([x[:, i:j].reshape(-1) for i, j in itertools.pairwise(ends)])
 
 
 @pytest.mark.parametrize("numerics", ["fast", "exact", "hopper"])
@@ -119,7 +121,7 @@ MISUSES = {
 @pytest.mark.parametrize("name", MISUSES)
 def test_misuse_is_explained(name):
     changes, sentence = MISUSES[name]
-    values = dict(zip(("a", "sfa", "b", "sfb"), operands(M, N, K, row_b_scales=True)))
+    values = dict(zip(("a", "sfa", "b", "sfb"), operands(M, N, K, row_b_scales=True), strict=True))
     with pytest.raises((finegemm.InvalidArgument, TypeError)) as caught:
         finegemm.k_grouped_gemm(**(values | {"d": None, "offsets": int32(*OFFSETS)} | changes))
     assert sentence in str(caught.value)

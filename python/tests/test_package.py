@@ -7,9 +7,9 @@ import sys
 
 import numpy as np
 import pytest
-from support import operands
 
 import finegemm
+from support import operands
 
 
 def test_every_public_name_exists_and_is_documented():
@@ -81,7 +81,10 @@ def test_flags_are_booleans(function, flag):
         "quantize_rows": (np.ones((4, 128), np.float32),),
         "explain": (1, 8, 16, "h200"),
     }
-    call = lambda value: getattr(finegemm, function)(*arguments[function], **{flag: value})
+
+    def call(value):
+        getattr(finegemm, function)(*arguments[function], **{flag: value})
+
     for no in (False, np.False_):
         call(no)
     for wrong in ("no", 0, [], np.zeros(1)):

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from support import assert_rounded, operands, product
 
 import finegemm
+from support import assert_rounded, operands, product
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 if not hasattr(torch, "float8_e4m3fn"):
@@ -20,7 +20,10 @@ needs_gpu = pytest.mark.skipif(not hopper(), reason="no Hopper GPU that torch ca
 
 def tensors(args, device="cpu"):
     a, sfa, b, sfb = args
-    as_torch = lambda x: torch.from_numpy(x.view(np.uint8)).view(torch.float8_e4m3fn)
+
+    def as_torch(x):
+        return torch.from_numpy(x.view(np.uint8)).view(torch.float8_e4m3fn)
+
     return [t.to(device) for t in (as_torch(a), torch.from_numpy(sfa), as_torch(b), torch.from_numpy(sfb))]
 
 
@@ -75,14 +78,14 @@ def test_parameters_are_tensors():
 
 def test_sparse_tensors_are_refused_by_name():
     a, sfa, b, sfb = tensors(operands(16, 32, 128))
-    with pytest.raises(finegemm.InvalidArgument, match="sfa: Tensor of torch.float32 cannot be passed"):
+    with pytest.raises(finegemm.InvalidArgument, match=r"sfa: Tensor of torch\.float32 cannot be passed"):
         finegemm.gemm(a, sfa.to_sparse(), b, sfb)
 
 
 def test_meta_tensors_are_refused_by_name():
     a, sfa, b, sfb = tensors(operands(16, 32, 128))
     for changed in ((a.to("meta"), sfa, b, sfb), (a, sfa.to("meta"), b, sfb)):
-        with pytest.raises(finegemm.InvalidArgument, match="^s?f?a: is a meta tensor, which has no memory; pass a"):
+        with pytest.raises(finegemm.InvalidArgument, match=r"^s?f?a: is a meta tensor, which has no memory; pass a"):
             finegemm.gemm(*changed)
 
 
@@ -126,7 +129,7 @@ def test_negated_views_are_refused(each_torch):
 
 def test_other_eight_bit_floats_are_refused_and_not_misread():
     a, sfa, b, sfb = tensors(operands(16, 32, 128))
-    with pytest.raises(finegemm.InvalidArgument, match="a: .*float8_e5m2"):
+    with pytest.raises(finegemm.InvalidArgument, match=r"a: .*float8_e5m2"):
         finegemm.gemm(a.float().to(torch.float8_e5m2), sfa, b, sfb)
 
 

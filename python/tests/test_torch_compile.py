@@ -1,6 +1,7 @@
 """examples/python/torch_compile.py: a compiled model has FP8 layers as nodes of one graph."""
 
 import pytest
+
 from support import program
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

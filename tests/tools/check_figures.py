@@ -14,9 +14,10 @@ try:
 except ImportError:
     print("no matplotlib here; ./dev test installs it in .venv")
     sys.exit(77)
+from report_test import RECORD, row  # noqa: E402
+
 import figures  # noqa: E402
 import report  # noqa: E402
-from report_test import RECORD, row  # noqa: E402
 
 
 class Figures(unittest.TestCase):

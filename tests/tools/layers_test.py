@@ -6,7 +6,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-import check_layers  # noqa: E402
+import check_layers
 
 
 def violations(**files: str) -> list[str]:

@@ -5,7 +5,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-from check_limits import check  # noqa: E402
+from check_limits import check
 
 
 def function(lines: int, head: str = "int f(int x) {") -> str:

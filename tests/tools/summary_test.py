@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-import test_summary  # noqa: E402
+import test_summary
 
 GOOGLE = """<testsuites><testsuite name="A">
 <testcase name="Runs" status="run" result="completed" classname="A" />
