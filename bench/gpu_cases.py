@@ -6,6 +6,7 @@ import torch
 
 from gpu_library import HOPPER, Library
 
+LAYOUTS = ("row", "mn", "odd")  # of scales: row-major, MN-major, row-major with a stride fit for no wide load
 NAN_CODE = 0x7F
 PIECE = 1 << 26  # so many values are floats at a time
 
@@ -25,8 +26,7 @@ def empty_codes(count: int, rows: int, k: int, padding: int, gap: int, device) -
 
 
 def empty_scales(count: int, rows: int, cols: int, layout: str, gap: int, device) -> torch.Tensor:
-    """[count, rows, cols], NaN around. layout: "row", "mn" (MN-major) or "odd": row-major, its stride fit for no wide
-    load."""
+    """[count, rows, cols], NaN around; `layout`: one of LAYOUTS."""
     if layout == "mn":
         return torch.full((count, cols, rows + gap), math.nan, device=device)[:, :, :rows].transpose(1, 2)
     extra = 3 if layout == "odd" else 0

@@ -5,14 +5,14 @@ import random
 
 import torch
 
-from gpu_cases import operands, rounded_up
+from gpu_cases import LAYOUTS, operands, rounded_up
+from gpu_fixture import Fixture
 from gpu_grouped_cases import Problem, masked_rows, offset_rows, random_rows
 from gpu_library import INDICES, MASKED, OFFSETS, PREFIX_SUMS
 from gpu_timing import median_times
 from records import write_record
 
 FORMS = {OFFSETS: "offsets", INDICES: "indices", PREFIX_SUMS: "prefix_sums", MASKED: "masked"}
-LAYOUTS = ("row", "mn", "odd")
 
 # Groups and rows of each, as decoding steps and prompts have them; layers of experts.
 MASKED_SHAPES = ((32, 192), (6, 1024), (32, 20), (6, 20), (1, 1024), (2, 512), (4, 256), (64, 4), (9, 64))
@@ -53,9 +53,7 @@ def cut(total: int, groups: int, chance: random.Random) -> list:
     return [end - begin for begin, end in itertools.pairwise(cuts)]
 
 
-class Grouped:
-    """Checks of grouped GEMMs. The class that inherits them has `tested`, `options`, `generator` and `random`."""
-
+class Grouped(Fixture):
     def grouped(self):
         """Random groups in every form, each with the planner's choice and with another kernel."""
         count, kernels, forms = 0, set(), itertools.cycle(FORMS)

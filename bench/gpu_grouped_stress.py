@@ -5,7 +5,8 @@ import threading
 
 import torch
 
-from gpu_cases import differing
+from gpu_cases import LAYOUTS, differing
+from gpu_fixture import Fixture
 from gpu_grouped_cases import Problem, index_rows, masked_rows, offset_rows, prefix_rows
 from gpu_library import HOPPER, ON
 from gpu_timing import median_times
@@ -25,13 +26,11 @@ def small_rows() -> tuple:
     )
 
 
-class GroupedStress:
-    """The class that inherits these has `tested`, `options`, `generator` and `random`."""
-
+class GroupedStress(Fixture):
     def small_grouped(self):
         """Every kernel for groups once in every form: what the sanitizers run."""
         for rows in small_rows():
-            p = Problem(rows, 136, 512, self.random.choice(("row", "mn", "odd")), self.generator)
+            p = Problem(rows, 136, 512, self.random.choice(LAYOUTS), self.generator)
             for row in p.explain(self.tested)["candidates"]:
                 if "rejected" in row:
                     continue

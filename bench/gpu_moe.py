@@ -9,6 +9,7 @@ import sys
 import torch
 
 from gpu_cases import blocks, expanded
+from gpu_fixture import Fixture
 from gpu_library import OFFSETS, Library
 from gpu_timing import median_times
 
@@ -93,9 +94,7 @@ def worst_row(errors, a, sfa, b, sfb, d, offsets) -> float:
     return max(worst)
 
 
-class Moe:
-    """The class that inherits this has `tested`, `options` and `generator`."""
-
+class Moe(Fixture):
     def moe(self):
         """Layers of experts: both products against double, each token against plain BF16, and what they take."""
         functions = Functions(self.tested)

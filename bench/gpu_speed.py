@@ -2,24 +2,17 @@
 
 import functools
 import math
-import pathlib
-import subprocess
-import time
 
 import torch
 
 from dense_table import DENSE_NK, DENSE_ROWS
 from gpu_cases import blocks, operands
-from gpu_digest import digest
+from gpu_fixture import Fixture
 from gpu_timing import median_times
 from records import write_record
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-
-class Speed:
-    """Checks that time. The class that inherits them has `library`, `options`, `generator` and `usable`."""
-
+class Speed(Fixture):
     def layouts(self):
         """Row-major against MN-major scales: less than 2% of time between them, in geometric mean over six shapes."""
         logs = []
@@ -143,20 +136,3 @@ class Speed:
             5,
         )
         return {name: round(v, 1) for name, v in t.items()}
-
-    def machine(self):
-        query = "name,driver_version,clocks.sm,clocks.mem,power.limit"
-        facts = subprocess.run(
-            ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True
-        ).stdout
-        commit = subprocess.run(
-            ["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True
-        ).stdout.strip()
-        return {
-            "machine": dict(zip(query.split(","), (f.strip() for f in facts.split("\n")[0].split(",")), strict=False)),
-            "torch": torch.__version__,
-            "finegemm": self.tested.version(),
-            "commit": self.options.commit or commit,
-            "date": time.strftime("%Y-%m-%d"),
-            "digest": digest(),
-        }

@@ -3,19 +3,18 @@
 import itertools
 import json
 import math
-import pathlib
 import random
 import time
 
 import torch
 
-from gpu_cases import Guarded, differing, model, operands, sample_rows
+from gpu_cases import LAYOUTS, Guarded, differing, model, operands, sample_rows
+from gpu_fixture import ROOT, Fixture
 from gpu_grouped import table_cases
 from gpu_library import BLOCKS, COLUMNS, HOPPER
 from gpu_timing import median_times
 from records import write_record
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 # M, N, K: D is [M, N] in f32 and added to.
 WGRAD_ROWS = (
     (2112, 4096, 7168),
@@ -35,7 +34,6 @@ K_GROUPED_ROWS = (
     (16, 4096, 7168, 2048),
     (16, 7168, 2048, 2048),
 )
-LAYOUTS = ("row", "mn", "odd")
 # Long kernels that run without a rest take 5 to 8% more after a while, as the card lowers its clock. So what others
 # compare with comes alone and first.
 REST_S = 0.5
@@ -127,9 +125,7 @@ class KGroups:
         return "" if self.around_intact() else f"{way} wrote outside of D"
 
 
-class Wgrad:
-    """The class that inherits these has `tested`, `options`, `generator`, `random` and `machine`."""
-
+class Wgrad(Fixture):
     def takes(self, name, m):
         """A tile of half as many rows is for fewer rows."""
         tile_m = int(name[1 : name.index("n")])

@@ -1,0 +1,71 @@
+"""What gpu_check.py runs under compute-sanitizer: every kernel on a small problem."""
+
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import torch
+
+from gpu_cases import LAYOUTS
+from gpu_dense import Dense
+from gpu_fixture import ROOT
+from gpu_grouped_stress import GroupedStress
+from gpu_wgrad import Wgrad
+
+PROGRAM = str(ROOT / "bench/gpu_check.py")
+
+
+class Sanitized(Dense, Wgrad, GroupedStress):
+    def memcheck(self):
+        """compute-sanitizer's memcheck over small shapes of every kernel."""
+        return self.sanitized("memcheck", self.options.tested, "ERROR SUMMARY: 0 errors")
+
+    def racecheck(self):
+        """Its racecheck, of the library whose kernels are built for it (FINEGEMM_RACECHECK)."""
+        return self.sanitized("racecheck", self.options.racecheck_library, "0 hazards displayed (0 errors, 0 warnings)")
+
+    def sanitized(self, tool: str, library: str, good: str):
+        program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+        command = [program, "--tool", tool, "--error-exitcode", "9", "--kernel-name", "kns=finegemm"]  # not torch's
+        command += [sys.executable, PROGRAM, "--library", library, "--only", "small"]
+        # With torch's cache an access past the end would fall into the same block of memory.
+        environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+        try:
+            result = subprocess.run(command, capture_output=True, text=True, timeout=400, env=environment)
+        except subprocess.TimeoutExpired as e:
+            last = (e.stdout or b"").decode()[-500:]  # names the kernel
+            raise AssertionError(f"{tool} has not ended after {e.timeout} s: {last}") from e
+        if result.returncode or good not in result.stdout + result.stderr:
+            said = [x for x in (result.stdout + result.stderr).splitlines() if "Host Frame" not in x]
+            first = next((i for i, x in enumerate(said) if x.startswith("========= ") and "SANITIZER" not in x), -20)
+            raise AssertionError(f"{tool}: " + "\n".join(said[max(0, first - 2) :][:20]))  # with the kernel before
+        return {"errors": 0}
+
+    def small(self):
+        """Every kernel once, on a small shape: what the sanitizers run."""
+        names = [row["name"] for row in self.tested.explain(4096, 4096, 4096)["candidates"]]
+        for name in names:
+            found = re.search(r"splitK(\d+)", name)
+            stages = int(re.search(r"s(\d+)w", name)[1])
+            blocks = max(12, 4 * (stages // 4 + 1))  # to go around the ring
+            long_enough = 128 * blocks * (int(found[1]) if found else 1)
+            for k, layout in ((1040, self.random.choice(LAYOUTS)), (long_enough, "row")):
+                sizes = itertools.product((136, 392), (5, 70, 257, 300))  # two wide tiles for those that share A
+                m, n = next((m, n) for n, m in sizes if name in self.usable(m, n, k))
+                print(f"{m}x{n}x{k} {name}", flush=True)
+                self.one_shape(m, n, k, layout, name, rows=4)
+        self.small_one_d_one_d()
+        self.small_grouped()
+        x = torch.randn(130, 144, device="cuda").bfloat16()
+        for kind, shape in (("rows", (130, 2)), ("blocks", (2, 2))):
+            self.tested.quantize(
+                kind,
+                x,
+                torch.empty(130, 144, dtype=torch.float8_e4m3fn, device="cuda"),
+                torch.empty(*shape, device="cuda"),
+            )
+        torch.cuda.synchronize()
+        return {"kernels": len(names) + 2}
