@@ -53,7 +53,7 @@ def runnable(libraries: dict, kernels: list, operands: tuple) -> dict:
 
 def rows_of(shape: tuple, times: dict) -> list:
     """A row of the record for each kernel; `times` by (kernel, build)."""
-    by_kernel = {}
+    by_kernel: dict[str, dict[str, float]] = {}
     for (kernel, build), us in times.items():
         by_kernel.setdefault(kernel, {})[build] = round(us, 2)
     return [{"shape": shape, "kernel": kernel, "us": us} for kernel, us in by_kernel.items()]

@@ -53,7 +53,10 @@ def ceil_div(a, b):
 
 def key_of(name):
     """Tile, stages, warpgroups, cluster use and size, CTAs per SM: what tells the kernels of a sweep apart."""
-    tile_m, tile_n, stages, warpgroups, use, cluster, ctas = NAME.match(name).groups()
+    match = NAME.match(name)
+    if not match:
+        raise ValueError(f"{name}: is no name of a kernel, such as m64n128s6w1")
+    tile_m, tile_n, stages, warpgroups, use, cluster, ctas = match.groups()
     use = "alone" if use in (None, "None") else use.lower()
     return int(tile_m), int(tile_n), int(stages), int(warpgroups), use, int(cluster or 1), int(ctas or 1)
 

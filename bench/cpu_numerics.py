@@ -11,11 +11,13 @@ import argparse
 import os
 import pathlib
 import time
+from typing import Literal
 
 from records import write_record
 
+Numerics = Literal["fast", "exact", "hopper"]
 # Four times the rows that B is decoded for at once, and few, for which decoding is most of the work.
-CASES = (
+CASES: tuple[tuple[Numerics, tuple[int, int, int]], ...] = (
     ("fast", (1008, 1024, 2048)),
     ("fast", (16, 1024, 2048)),
     ("fast", (1, 1024, 2048)),
@@ -28,7 +30,7 @@ RESULT = pathlib.Path(__file__).resolve().parent / "results/cpu_numerics.json"
 def processor() -> dict:
     """What /proc/cpuinfo says of the first one."""
     lines = (line.partition(":") for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines())
-    facts = {}
+    facts: dict[str, str] = {}
     for name, _, value in lines:
         facts.setdefault(name.strip(), value.strip())
     flags = facts.get("flags", "").split()
@@ -45,7 +47,7 @@ def seconds(call, repeats: int) -> float:
     return min(once() for _ in range(repeats))
 
 
-def timed(numerics: str, shape: tuple, repeats: int) -> dict:
+def timed(numerics: Numerics, shape: tuple, repeats: int) -> dict:
     import ml_dtypes
     import numpy as np
 

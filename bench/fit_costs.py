@@ -238,7 +238,7 @@ def choose(times, count):
     left, dropped = list(range(len(names))), []
     while len(left) > count:
         losses = {one: behind[:, [other for other in left if other != one]].min(axis=1).mean() for one in left}
-        least = min(losses, key=losses.get)
+        least = min(losses, key=lambda one: losses[one])
         left.remove(least)
         dropped.append((names[least], float(losses[least])))
     return [names[i] for i in left], dropped

@@ -9,6 +9,7 @@ from gpu_library import HOPPER, Library
 LAYOUTS = ("row", "mn", "odd")  # of scales: row-major, MN-major, row-major with a stride fit for no wide load
 NAN_CODE = 0x7F
 PIECE = 1 << 26  # so many values are floats at a time
+Operands = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]  # a, sfa, b, sfb
 
 
 def blocks(extent: int) -> int:
@@ -68,7 +69,7 @@ def quantised(count: int, rows: int, k: int, height: int, layout: str, generator
     return codes, scales
 
 
-def operands(m: int, n: int, k: int, layout: str, generator, padding: int = 0, row_b_scales: bool = False):
+def operands(m: int, n: int, k: int, layout: str, generator, padding: int = 0, row_b_scales: bool = False) -> Operands:
     """a, sfa, b, sfb; rows of a and of b lie `padding` bytes apart."""
     a, sfa = quantised(1, m, k, 1, layout, generator, padding)
     b, sfb = quantised(1, n, k, 1 if row_b_scales else 128, layout, generator, padding)

@@ -127,7 +127,7 @@ class Dense(Fixture):
 
     def num_sms(self):
         """With fewer SMs the bits stay (without splits of K) and the time grows as their number shrinks."""
-        cost = {}
+        cost: dict[str, dict[int, float]] = {}
         for m, n, k in ((64, 7168, 2048), (4096, 4096, 7168)):
             a, sfa, b, sfb = operands(m, n, k, "mn", self.generator)
             all_of_them = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
@@ -195,7 +195,7 @@ class Dense(Fixture):
                         call()
                 for d in ds:
                     d.fill_(7)
-            times = {way: [] for way in ways}
+            times: dict[str, list[float]] = {way: [] for way in ways}
             for way in list(ways) * 30:
                 begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 begin.record()

@@ -80,7 +80,7 @@ class Grouped(Fixture):
     def grouped_repeat(self):
         """200 runs of every kernel for groups give the same bits."""
         rows = offset_rows(cut(1000, 12, random.Random(1)), first=3, spare=5)
-        names = None
+        names = []
         for layout in ("mn", "row"):
             p = Problem(rows, 2112, 2048, layout, self.generator)
             account = p.explain(self.tested)

@@ -62,7 +62,7 @@ def prefix_rows(sizes: list, alignment: int, spare: int = 0) -> Rows:
 
 def index_rows(sizes: list, alignment: int, order: list, spare: int = 0) -> Rows:
     """`order`: the groups as their rows follow one another."""
-    spans, numbers = [], []
+    spans, numbers = [], list[int]()
     for g in order:
         numbers += [-1] * (rounded_up(len(numbers), alignment) - len(numbers))
         spans.append((g, len(numbers), len(numbers) + sizes[g]))

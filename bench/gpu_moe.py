@@ -5,6 +5,7 @@ import importlib.util
 import itertools
 import pathlib
 import sys
+import types
 
 import torch
 
@@ -24,13 +25,17 @@ LAYERS = ((512, 2048, 1024, 32, 8), (4096, 2048, 1024, 32, 8), (512, 4096, 1536,
 # chance and uneven operands.
 PRODUCT_TOLERANCE = 2.0**-8
 
+# a, sfa, b, sfb, d, offsets
+Product = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
-class Functions:
+
+class Functions(types.ModuleType):
     """What the example calls of the Python package, by the C ABI. products: the last two, operands and result."""
 
     def __init__(self, tested: Library):
+        super().__init__("finegemm")
         self.tested = tested
-        self.products = collections.deque(maxlen=2)
+        self.products: collections.deque[Product] = collections.deque(maxlen=2)
 
     def quantized(self, kind: str, x, rows_of_scales: int):
         q = torch.empty(x.shape, dtype=torch.float8_e4m3fn, device=x.device)
@@ -55,12 +60,15 @@ def example_with(functions: Functions):
     """The example as it stands; `functions` are there instead of the Python package, which a check does not need."""
     sys.modules["finegemm"] = functions
     spec = importlib.util.spec_from_file_location(EXAMPLE.stem, EXAMPLE)
+    assert spec and spec.loader
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     return example
 
 
-def layer_operands(tokens: int, hidden: int, intermediate: int, experts: int, generator) -> tuple:
+def layer_operands(
+    tokens: int, hidden: int, intermediate: int, experts: int, generator
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """x, router, gate_up, down: BF16, as a model has them, but for the router."""
 
     def normal(*shape: int) -> torch.Tensor:
@@ -101,10 +109,10 @@ class Moe(Fixture):
         example = example_with(functions)
         return {"layers": [self.one_layer(example, functions, *shape) for shape in LAYERS]}
 
-    def one_layer(self, example, functions, tokens, hidden, intermediate, experts, top_k) -> dict:
-        x, *weights = layer_operands(tokens, hidden, intermediate, experts, self.generator)
-        layer = example.Layer(*weights, top_k)
-        worst = {"token": float(example.errors(layer(x), plain(x, *weights, top_k)).max())}
+    def one_layer(self, example, functions: Functions, tokens, hidden, intermediate, experts, top_k) -> dict:
+        operands = layer_operands(tokens, hidden, intermediate, experts, self.generator)
+        x, layer = operands[0], example.Layer(*operands[1:], top_k)
+        worst = {"token": float(example.errors(layer(x), plain(*operands, top_k)).max())}
         products = list(functions.products)
         worst |= {name: worst_row(example.errors, *p) for name, p in zip(("gate_up", "down"), products, strict=True)}
         what = {"tokens": tokens, "hidden": hidden, "intermediate": intermediate, "experts": experts, "top_k": top_k}
@@ -116,7 +124,7 @@ class Moe(Fixture):
         calls = {
             "layer": lambda: layer(x),
             "its products": lambda: [gemm() for gemm in gemms],
-            "plain bf16": lambda: plain(x, *weights, top_k),
+            "plain bf16": lambda: plain(*operands, top_k),
         }
         us = {name: round(t, 1) for name, t in median_times(calls, self.options.rounds).items()}
         return what | {"worst": {name: round(error, 5) for name, error in worst.items()}, "us": us}

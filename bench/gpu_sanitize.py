@@ -49,7 +49,7 @@ class Sanitized(Dense, Wgrad, GroupedStress):
         names = [row["name"] for row in self.tested.explain(4096, 4096, 4096)["candidates"]]
         for name in names:
             found = re.search(r"splitK(\d+)", name)
-            stages = int(re.search(r"s(\d+)w", name)[1])
+            stages = int(re.findall(r"s(\d+)w", name)[0])
             blocks = max(12, 4 * (stages // 4 + 1))  # to go around the ring
             long_enough = 128 * blocks * (int(found[1]) if found else 1)
             for k, layout in ((1040, self.random.choice(LAYOUTS)), (long_enough, "row")):

@@ -297,7 +297,7 @@ class Wgrad(Fixture):
 
     def times_of(self, *sets: dict) -> dict:
         """Microseconds of the calls of each set, which are timed in turn."""
-        us = {}
+        us: dict[str, float] = {}
         time.sleep(REST_S)
         for calls in sets:
             us |= {name: round(t, 2) for name, t in median_times(calls, self.options.rounds).items()}
@@ -341,7 +341,7 @@ class Wgrad(Fixture):
 
     def wgrad(self):
         """Gradients of weights, added to D in f32: the planner's choice, other scales and outputs, each kernel."""
-        rows = []
+        rows, tflops = [], []
         for m, n, k in WGRAD_ROWS:
             a, sfa, b, sfb = operands(m, n, k, "mn", self.generator, row_b_scales=True)
             d = torch.zeros(m, n, device="cuda")
@@ -361,7 +361,8 @@ class Wgrad(Fixture):
                 },
             )
             rows.append({"kind": "wgrad", "shape": [m, n, k], "us": us})
+            tflops.append(round(2e-6 * m * n * k / us["finegemm"]))
             print(json.dumps(rows[-1]), flush=True)
         record = self.machine() | {"method": f"{METHOD}, median of {self.options.rounds}", "rows": rows}
         (self.options.out / "wgrad_h200.json").write_text(json.dumps(record, indent=1) + "\n")
-        return {"tflops": [round(2 * math.prod(row["shape"]) / row["us"]["finegemm"] / 1e6) for row in rows]}
+        return {"tflops": tflops}

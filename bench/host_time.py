@@ -66,7 +66,7 @@ def measure(calls: dict, batches: int) -> dict:
     """Median, p10 and p90 over batches; the calls alternate."""
     import torch
 
-    times = {name: [] for name in calls}
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for i in range(batches + 1):
         for name, call in calls.items():
             torch.cuda.synchronize()

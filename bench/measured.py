@@ -132,7 +132,7 @@ def sm_budget(checks: dict) -> list:
 def batch_invariance(checks: dict) -> list:
     """What kernels that may be taken for all M cost, by layer and M."""
     over = checks["checks"]["batch_invariant"]["time_over_default"]
-    cells = {}
+    cells: dict[str, dict[str, str]] = {}
     for shape, ratio in over.items():
         m, layer = shape.split("x", 1)
         cells.setdefault(layer, {})[m] = f"{ratio:.2f}"
@@ -175,7 +175,7 @@ def written(text: str, name: str, lines: list) -> str:
 
 def documents() -> dict:
     """Each document that has such parts: its path, and its text as the records have it."""
-    texts = {}
+    texts: dict[pathlib.Path, str] = {}
     for document, name, make, records in PARTS:
         path = ROOT / document
         found = [json.loads((RESULTS / f"{record}.json").read_text()) for record in records]

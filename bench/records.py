@@ -3,17 +3,18 @@
 import json
 import math
 import pathlib
+from collections.abc import Sequence
 
 
 def dense_rows(record: dict) -> list[dict]:
     return [row for row in record["rows"] if row["kind"] == "dense" and "finegemm" in row["us"]]
 
 
-def operations(shape: list[int]) -> int:
+def operations(shape: Sequence[int]) -> int:
     return 2 * math.prod(shape)
 
 
-def traffic(shape: list[int]) -> int:
+def traffic(shape: Sequence[int]) -> int:
     """Bytes, each matrix and its scales once."""
     m, n, k = shape
     k_blocks, n_blocks = -(-k // 128), -(-n // 128)

@@ -50,7 +50,7 @@ def add_cases(results: Results, suite: str, file: pathlib.Path) -> None:
 
 def add_build(results: Results, build: pathlib.Path) -> None:
     for entry in ElementTree.parse(build / "ctest.xml").iter("testcase"):
-        name, status = entry.get("name"), entry.get("status")
+        name, status = entry.get("name", ""), entry.get("status")
         cases = build / "results" / f"{name}.xml"
         failures = len(results.failed)
         if cases.exists():

@@ -1,6 +1,7 @@
 """The operations. Checks are the native library's: what it refuses, it explains."""
 
 import json
+from collections.abc import Callable
 from typing import Any, Literal
 
 from finegemm import _native
@@ -179,7 +180,13 @@ def k_grouped_gemm(
 
 
 def _quantize(
-    native: Any, x: Any, q: Any, scales: Any, power_of_two_scales: bool, stream: Any, context: Context | None
+    native: Callable[..., tuple[Any, Any]],
+    x: Any,
+    q: Any,
+    scales: Any,
+    power_of_two_scales: bool,
+    stream: Any,
+    context: Context | None,
 ) -> tuple[Any, Any]:
     return native(
         default_handle() if context is None else handle_of(context),

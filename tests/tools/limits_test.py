@@ -5,7 +5,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-from check_limits import check
+from check_limits import check, is_checked
 
 
 def function(lines: int, head: str = "int f(int x) {") -> str:
@@ -22,11 +22,25 @@ class Limits(unittest.TestCase):
         self.assertEqual(len(check("docs/a.md", "word " * 23 + "words.\n")), 1)
         self.assertEqual(check("docs/a.md", "| " + "word " * 30 + "|\n"), [])
         self.assertEqual(check("docs/a.md", "- [a](" + "b" * 120 + ")\n  [a](" + "b" * 120 + ")\n"), [])
-        self.assertEqual(len(check("src/a.py", "| " + "word " * 30 + "|\n")), 1)
+        self.assertEqual(len(check("src/a.py", '"""\n| ' + "word " * 30 + '|\n"""\n')), 1)
 
     def test_files_have_at_most_400_lines(self):
         self.assertEqual(check("src/a.cpp", ";\n" * 400), [])
         self.assertEqual(len(check("src/a.cpp", ";\n" * 401)), 1)
+
+    def test_files_of_any_kind_have(self):
+        for path in ("bench/a.py", "docs/a.md", "dev", "tests/CMakeLists.txt"):
+            self.assertEqual(check(path, "#\n" * 400), [], path)
+            self.assertEqual(len(check(path, "#\n" * 401)), 1, path)
+
+    def test_the_changelog_may_grow(self):
+        self.assertEqual(check("CHANGELOG.md", "-\n" * 1000), [])
+
+    def test_what_is_recorded_or_data_is_not_read(self):
+        for path in ("src/a.cpp", "docs/a.md", "dev", ".ci/run"):
+            self.assertTrue(is_checked(path), path)
+        for path in ("tests/golden/a.cu", "bench/results/a.md", "docs/a.json", "docs/figures/a.svg", "a/b.png"):
+            self.assertFalse(is_checked(path), path)
 
     def test_functions_have_at_most_60_lines_in_any_shape(self):
         for head in (
@@ -39,6 +53,18 @@ class Limits(unittest.TestCase):
             extra = head.count("\n")
             self.assertEqual(check("src/a.cpp", function(60 - extra, head)), [], head)
             self.assertEqual(len(check("src/a.cpp", function(61 - extra, head))), 1, head)
+
+    def test_python_functions_too(self):
+        for head in ("def f(x):\n", "async def f(x):\n", "@g\ndef f(x):\n", "def f(\n    x,\n):\n"):
+            lines = head.removeprefix("@g\n").count("\n")
+            self.assertEqual(check("tools/a.py", head + "    x += 1\n" * (60 - lines)), [], head)
+            self.assertEqual(len(check("tools/a.py", head + "    x += 1\n" * (61 - lines))), 1, head)
+
+    def test_python_methods_are_functions_and_classes_are_not(self):
+        method = "    def f(x):\n" + "        x += 1\n" * 59
+        self.assertEqual(check("tools/a.py", "class A:\n" + method * 3), [])
+        found = check("tools/a.py", "class A:\n" + method + "        x += 1\n")
+        self.assertEqual(found, ["tools/a.py:2: a function of 61 lines; the limit is 60"])
 
     def test_kernels_may_have_120_lines(self):
         self.assertEqual(check("kernels/finegemm/device/a.cuh", function(120)), [])
