@@ -54,9 +54,12 @@ def build(names: list, compiler: str, folder: pathlib.Path) -> None:
     (folder / "wgmma_accumulate.inl").write_text(f"namespace probe {{\n{wrappers}}}\n")
     flags = ["-std=c++20", "-O3", "-gencode=arch=compute_90a,code=sm_90a", "-Werror=all-warnings"]
     paths = [f"-I{ROOT / 'kernels'}", f"-I{folder}"]
-    command = lambda name: [compiler, *flags, *paths, str(HERE / f"{name}.cu"), "-o", str(folder / name)]  # noqa: E731
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    running = {name: subprocess.Popen(command(name), **pipes) for name in names}
+
+    def start(name: str) -> subprocess.Popen:
+        command = [compiler, *flags, *paths, str(HERE / f"{name}.cu"), "-o", str(folder / name)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    running = {name: start(name) for name in names}
     for name, process in running.items():
         text = process.communicate()[0].decode()
         if process.returncode or "are serialized" in text:
