@@ -51,15 +51,19 @@ def commands(what: str, fix: bool, files: list[str]) -> list[list[str]]:
     return [command + of for command, of in found[what] if of]
 
 
-def complaint(tool: str, program: str | None) -> str | None:
-    """Why this tool cannot be used here; `program`: where it is, if anywhere."""
+class Unusable(Exception):
+    pass
+
+
+def program_of(tool: str) -> str:
+    """Where it is, in the version that is pinned."""
     pinned, version = pins()[tool], "missing"
-    if program:
+    if program := shutil.which(tool, path=search_path()):
         said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
         if pinned in said.split():
-            return None
+            return program
         version = said.strip()
-    return f"{tool} is {version}, must be {pinned}; `./dev style` installs it in .venv"
+    raise Unusable(f"{tool} is {version}, must be {pinned}; `./dev style` installs it in .venv")
 
 
 def main(arguments: list[str]) -> int:
@@ -73,11 +77,10 @@ def main(arguments: list[str]) -> int:
     files = [f for f in listed.split("\0") if f and (ROOT / f).is_file()]
     failed, skipped = False, set()
     for command in (c for what in options.what or CHECKS for c in commands(what, options.fix, files)):
-        program = shutil.which(command[0], path=search_path())
-        if text := complaint(command[0], program):
-            skipped.add(text)
-        else:
-            failed |= subprocess.run([program, *command[1:]], cwd=ROOT).returncode != 0
+        try:
+            failed |= subprocess.run([program_of(command[0]), *command[1:]], cwd=ROOT).returncode != 0
+        except Unusable as e:
+            skipped.add(str(e))
     for text in sorted(skipped):
         print(text)
     return 1 if failed else SKIPPED if skipped else 0
