@@ -84,7 +84,8 @@ double allowed_difference(Mode mode, int64_t k) {
     // Two roundings to bf16, and what the tensor core drops within a block of 128.
     constexpr double kBlock = 0x1p-7;
     // Over all of K the sum is cut to 13 fraction bits at each step of 32.
-    return mode == Mode::Block ? kBlock : kBlock + static_cast<double>(rounded_up(k, 32) / 32) * 0x1p-13;
+    const int64_t steps = rounded_up(k, 32) / 32;
+    return mode == Mode::Block ? kBlock : kBlock + static_cast<double>(steps) * 0x1p-13;
 }
 
 /// One product's operands on the GPU, quantised from random numbers; scales lie where cuBLASLt wants them, as FineGEMM

@@ -126,8 +126,8 @@ KGroupedGemmArgs KGroupedSession::fetch() {
 
 double traffic_bytes(const KGroupedShape& shape) {
     const int64_t m = shape.m, n = shape.n, k = shape.k;
-    return static_cast<double>((m + n) * (k + k / kBlock * size_of(DType::F32)) +
-                               shape.groups * m * n * size_of(DType::F32));
+    const int64_t of_row = k + k / kBlock * size_of(DType::F32);
+    return static_cast<double>((m + n) * of_row + shape.groups * m * n * size_of(DType::F32));
 }
 
 }  // namespace finegemm::cli

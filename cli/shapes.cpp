@@ -162,6 +162,7 @@ std::vector<Shape> shapes_of(const ShapeOptions& o, const std::vector<Shape>& ot
     if (!o.table.empty()) return dense_table();
     if (!o.file.empty()) return read_shapes(o.file);
     std::vector<Shape> shapes;
+    shapes.reserve(o.shapes.size());
     for (const std::string& text : o.shapes) shapes.push_back(parse(text));
     return shapes.empty() ? otherwise : shapes;
 }

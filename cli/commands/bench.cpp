@@ -121,7 +121,8 @@ private:
     template <typename Session>
     Row measure_alone(Session& session, Row row) {
         constexpr int64_t kRowsToCheck = 4;
-        if constexpr (requires { session.sizes(); }) row.groups->busy = busy_groups(session.sizes());
+        if constexpr (requires { session.sizes(); })
+            if (row.groups) row.groups->busy = busy_groups(session.sizes());
         row.kernel = "CPU, fast";
         Entry entry{.name = "finegemm", .us = session.time(gemm_options(), options_.repeats)};
         entry.error = accuracy_of(session.fetch(), kRowsToCheck).of_bound;

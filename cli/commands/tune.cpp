@@ -39,6 +39,7 @@ std::vector<TimedKernel> measure(Context& context, const Target& target, const S
     const std::vector<double> times = target.gpu->time(repeats, calls);
     target.gpu->release();
     std::vector<TimedKernel> timed;
+    timed.reserve(kernels.size());
     for (size_t i = 0; i < kernels.size(); ++i) timed.push_back({kernels[i], times[i]});
     return timed;
 }
