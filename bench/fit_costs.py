@@ -77,7 +77,11 @@ def fit(key, sweep, common, now, start):
     """`now`: the rates that the kernel has; `start`: where the search begins, or None."""
     from scipy.optimize import minimize  # here, so that the model can be had without it
 
-    data = [(case, us[key] / both, of[key]) for (case, us), both in zip(sweep, common) if key in (of := weights(us))]
+    data = [
+        (case, us[key] / both, of[key])
+        for (case, us), both in zip(sweep, common, strict=True)
+        if key in (of := weights(us))
+    ]
     # Half of a tile's time is spared; loading the old D takes a microsecond.
     expected = np.append(prior(key), [0.0] * (now.spared > 0) + [0.0] * (now.source > 0))
 

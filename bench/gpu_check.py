@@ -3,8 +3,9 @@
 
 Usage: gpu_check.py [--library FILE] [--racecheck-library FILE] [--out DIR] [--shapes N] [--rounds N] [--only NAME,...]
 
-Every check prints one line and raises on failure. What passed is kept in DIR/checks_so_far.json: the next run with the
-same sources and numbers goes on with what is missing. When all checks have passed, gpu-validated.json is written.
+Every check prints one line and raises on failure. What passed is kept in DIR/h200_checks.json with the digest of its
+operation (tools/gpu_digest.py): the next run goes on with what is missing, and a change of one operation runs only its
+own checks again. When all of an operation have passed, gpu-validated.json has its digest.
 """
 
 import argparse
@@ -17,47 +18,50 @@ import time
 
 import torch
 
-from gpu_fixture import ROOT
+from gpu_fixture import ROOT, digest
 from gpu_grouped import Grouped
 from gpu_moe import Moe
 from gpu_progress import Progress
 from gpu_sanitize import Sanitized
 from gpu_speed import Speed
 
+RESULTS = ROOT / "bench/results"
+
 
 class Check(Speed, Sanitized, Grouped, Moe):
     """All of them. Each check is a method that returns what to record of it, or raises."""
 
 
-CHECKS = (
-    "shapes",
-    "table",
-    "beyond_31_bits",
-    "repeat",
-    "streams",
-    "batch_invariant",
-    "num_sms",
-    "graph",
-    "dependent_launch",
-    "quantize",
-    "grouped",
-    "grouped_repeat",
-    "grouped_capacity",
-    "grouped_threads",
-    "grouped_tall",
-    "one_d_one_d",
-    "k_grouped",
-    "moe",
-    "memcheck",
-    "racecheck",
-    "layouts",
-    "bandwidth",
-    "wgrad",
-    "k_grouped_speed",
-    "speed",
-    "grouped_speed",
-    "grouped_skew",
-)
+CHECKS = {
+    "gemm": (
+        "shapes",
+        "table",
+        "beyond_31_bits",
+        "repeat",
+        "streams",
+        "batch_invariant",
+        "num_sms",
+        "graph",
+        "dependent_launch",
+        "grouped",
+        "grouped_repeat",
+        "grouped_capacity",
+        "grouped_threads",
+        "grouped_tall",
+        "one_d_one_d",
+        "k_grouped",
+        "moe",
+        "memcheck",
+        "racecheck",
+        "layouts",
+        "wgrad",
+        "k_grouped_speed",
+        "speed",
+        "grouped_speed",
+        "grouped_skew",
+    ),
+    "quantize": ("quantize", "quantize_memcheck", "quantize_racecheck", "bandwidth"),
+}
 
 
 def main() -> int:
@@ -65,7 +69,7 @@ def main() -> int:
     parser.add_argument("--library", dest="tested", default=str(ROOT / "build/libfinegemm.so"))
     racecheck = str(ROOT / "build-racecheck/libfinegemm.so")
     parser.add_argument("--racecheck-library", default=racecheck, type=os.path.abspath)
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     parser.add_argument("--shapes", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", default="")
@@ -78,36 +82,40 @@ def main() -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     check = Check(arguments)
     head = check.machine()
-    of = {"gpu": head["machine"]["name"], "shapes": arguments.shapes, "rounds": arguments.rounds}
-    of |= {name: head[name] for name in ("digest", "commit")}
-    progress = Progress(arguments.out / "checks_so_far.json", of)
-    names = arguments.only.split(",") if arguments.only else progress.missing(CHECKS)
-    failed = []
-    for name in names:
-        print(f"begins  {name}", flush=True)
-        start = time.time()
-        try:
-            result = getattr(check, name)()
-            print(f"passed  {name:<16} {time.time() - start:6.1f} s  {json.dumps(result)}", flush=True)
-            if name in CHECKS:
-                progress.add(name, result)
-        except (AssertionError, RuntimeError, subprocess.SubprocessError) as e:
-            failed.append(name)
-            print(f"FAILED  {name:<16} {e}", flush=True)
+    same = {"gpu": head["machine"]["name"], "shapes": arguments.shapes, "rounds": arguments.rounds}
+    of = {name: same | {"digest": digest(operation)} for operation, names in CHECKS.items() for name in names}
+    progress = Progress(arguments.out / "h200_checks.json", of)
+    names = arguments.only.split(",") if arguments.only else progress.missing()
+    failed = [name for name in names if not passes(check, name, progress, head)]
     print(f"{len(names) - len(failed)} passed, {len(failed)} failed")
-    if not failed and not progress.missing(CHECKS):
-        record = check.machine() | {"checks": {name: progress.passed[name] for name in CHECKS}}
-        (arguments.out / "h200_checks.json").write_text(json.dumps(record, indent=1) + "\n")
-        validated = (
-            arguments.out / "gpu-validated.json"
-            if arguments.out != ROOT / "bench/results"
-            else ROOT / "gpu-validated.json"
-        )
-        validated.write_text(
-            json.dumps({key: record[key] for key in ("digest", "date", "machine", "commit")}, indent=1) + "\n"
-        )
-        progress.done()
+    validated = ROOT / "gpu-validated.json" if arguments.out == RESULTS else arguments.out / "gpu-validated.json"
+    validate(validated, progress, head)
     return 1 if failed else 0
+
+
+def passes(check: Check, name: str, progress: Progress, head: dict) -> bool:
+    print(f"begins  {name}", flush=True)
+    start = time.time()
+    try:
+        result = getattr(check, name)()
+    except (AssertionError, RuntimeError, subprocess.SubprocessError) as e:
+        print(f"FAILED  {name:<18} {e}", flush=True)
+        return False
+    print(f"passed  {name:<18} {time.time() - start:6.1f} s  {json.dumps(result)}", flush=True)
+    if name in progress.of:
+        progress.add(name, result, {key: head[key] for key in ("machine", "torch", "commit", "date")})
+    return True
+
+
+def validate(file: pathlib.Path, progress: Progress, head: dict) -> None:
+    """Records the digest of each operation of which all checks have passed."""
+    record = json.loads(file.read_text()) if file.exists() else {}
+    missing = progress.missing()
+    for operation, names in CHECKS.items():
+        if not set(names) & set(missing):
+            record[operation] = {"digest": digest(operation)} | {k: head[k] for k in ("date", "machine", "commit")}
+    kept = {operation: record[operation] for operation in CHECKS if operation in record}
+    file.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

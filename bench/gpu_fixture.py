@@ -43,5 +43,5 @@ class Fixture:
             "finegemm": self.tested.version(),
             "commit": self.options.commit or commit,
             "date": time.strftime("%Y-%m-%d"),
-            "digest": digest(),
+            "digest": digest("gemm"),
         }

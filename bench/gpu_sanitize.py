@@ -20,17 +20,30 @@ PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 class Sanitized(Dense, Wgrad, GroupedStress):
     def memcheck(self):
-        """compute-sanitizer's memcheck over small shapes of every kernel."""
-        return self.sanitized("memcheck", self.options.tested, "ERROR SUMMARY: 0 errors")
+        """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
+        return self.memchecked("small")
 
     def racecheck(self):
         """Its racecheck, of the library whose kernels are built for it (FINEGEMM_RACECHECK)."""
-        return self.sanitized("racecheck", self.options.racecheck_library, "0 hazards displayed (0 errors, 0 warnings)")
+        return self.racechecked("small")
 
-    def sanitized(self, tool: str, library: str, good: str):
+    def quantize_memcheck(self):
+        return self.memchecked("small_quantize")
+
+    def quantize_racecheck(self):
+        return self.racechecked("small_quantize")
+
+    def memchecked(self, check: str):
+        return self.sanitized("memcheck", self.options.tested, "ERROR SUMMARY: 0 errors", check)
+
+    def racechecked(self, check: str):
+        good = "0 hazards displayed (0 errors, 0 warnings)"
+        return self.sanitized("racecheck", self.options.racecheck_library, good, check)
+
+    def sanitized(self, tool: str, library: str, good: str, check: str):
         program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
         command = [program, "--tool", tool, "--error-exitcode", "9", "--kernel-name", "kns=finegemm"]  # not torch's
-        command += [sys.executable, PROGRAM, "--library", library, "--only", "small"]
+        command += [sys.executable, PROGRAM, "--library", library, "--only", check]
         # With torch's cache an access past the end would fall into the same block of memory.
         environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
         try:
@@ -45,7 +58,7 @@ class Sanitized(Dense, Wgrad, GroupedStress):
         return {"errors": 0}
 
     def small(self):
-        """Every kernel once, on a small shape: what the sanitizers run."""
+        """Every GEMM kernel once, on a small shape: what the sanitizers run."""
         names = [row["name"] for row in self.tested.explain(4096, 4096, 4096)["candidates"]]
         for name in names:
             found = re.search(r"splitK(\d+)", name)
@@ -59,13 +72,17 @@ class Sanitized(Dense, Wgrad, GroupedStress):
                 self.one_shape(m, n, k, layout, name, rows=4)
         self.small_one_d_one_d()
         self.small_grouped()
-        x = torch.randn(130, 144, device="cuda").bfloat16()
-        for kind, shape in (("rows", (130, 2)), ("blocks", (2, 2))):
-            self.tested.quantize(
-                kind,
-                x,
-                torch.empty(130, 144, dtype=torch.float8_e4m3fn, device="cuda"),
-                torch.empty(*shape, device="cuda"),
-            )
         torch.cuda.synchronize()
-        return {"kernels": len(names) + 2}
+        return {"kernels": len(names)}
+
+    def small_quantize(self):
+        """Every quantisation kernel once."""
+        kernels = 0
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            x = torch.randn(130, 144, device="cuda").to(dtype)
+            for kind, shape in (("rows", (130, 2)), ("blocks", (2, 2))):
+                q = torch.empty(130, 144, dtype=torch.float8_e4m3fn, device="cuda")
+                self.tested.quantize(kind, x, q, torch.empty(*shape, device="cuda"))
+                kernels += 1
+        torch.cuda.synchronize()
+        return {"kernels": kernels}

@@ -19,7 +19,10 @@ LEANING = re.compile(r"(?:Of|The same|Those|Their|By|And)\b")
 MOST_LEANING = 10
 
 
-def read_vocabulary(text: str) -> list[tuple[re.Pattern, str, str]]:
+Word = tuple[re.Pattern[str], str, str]
+
+
+def read_vocabulary(text: str) -> list[Word]:
     """(pattern, old word, new word) of each line `old: new`, by the section that it is in."""
     patterns = {
         "identifiers": r"(?<![\w-]){}(?![\w-])",
@@ -38,7 +41,7 @@ def read_vocabulary(text: str) -> list[tuple[re.Pattern, str, str]]:
     return words
 
 
-def check_words(path: str, text: str, words) -> list[str]:
+def check_words(path: str, text: str, words: list[Word]) -> list[str]:
     found = [f"{path}: the file's name has '{old}': {new}" for pattern, old, new in words if pattern.search(path)]
     for pattern, old, new in words:
         for match in pattern.finditer(text):

@@ -86,19 +86,11 @@ def code(text: str) -> str:
 
 
 def contents(operation: str, root: pathlib.Path) -> Iterator[tuple[str, str]]:
-    recorded: dict[str, dict[str, str]] = json.loads(
-        (root / KERNELS.relative_to(ROOT)).read_text()
-    )
+    recorded: dict[str, dict[str, str]] = json.loads((root / KERNELS.relative_to(ROOT)).read_text())
     for compiler, kernels in recorded.items():
-        yield from (
-            (f"{compiler} {name}", text)
-            for name, text in kernels.items()
-            if operation_of(name) == operation
-        )
+        yield from ((f"{compiler} {name}", text) for name, text in kernels.items() if operation_of(name) == operation)
     patterns = SHARED + [pattern for list_ in OPERATIONS.values() for pattern in list_]
-    for path in sorted(
-        {file for pattern in patterns for file in root.glob(pattern) if file.is_file()}
-    ):
+    for path in sorted({file for pattern in patterns for file in root.glob(pattern) if file.is_file()}):
         name = path.relative_to(root).as_posix()
         if owner(name) in (operation, "all"):
             yield name, code(path.read_text())
@@ -107,9 +99,7 @@ def contents(operation: str, root: pathlib.Path) -> Iterator[tuple[str, str]]:
 def digest(operation: str, root: pathlib.Path = ROOT) -> str:
     whole = hashlib.sha256()
     for name, content in contents(operation, root):
-        whole.update(
-            f"{name} {hashlib.sha256(content.encode()).hexdigest()}\n".encode()
-        )
+        whole.update(f"{name} {hashlib.sha256(content.encode()).hexdigest()}\n".encode())
     return whole.hexdigest()
 
 
@@ -130,9 +120,7 @@ def without_digest(sources: set[str]) -> list[str]:
     return sorted(
         path
         for path in sources
-        if owner(path) is None
-        and not matches(path, list(LEFT_OUT))
-        and not path.startswith("kernels/")
+        if owner(path) is None and not matches(path, list(LEFT_OUT)) and not path.startswith("kernels/")
     )
 
 
@@ -150,11 +138,7 @@ def sources_of(build: pathlib.Path) -> set[str]:
         target = re.match(r"CMakeFiles/(finegemm_\w+)\.dir/", head)
         if target and target[1] not in TARGETS_LEFT_OUT:
             paths = ((build / line.strip()).resolve() for line in lines)
-            found |= {
-                path.relative_to(ROOT).as_posix()
-                for path in paths
-                if path.is_relative_to(ROOT)
-            }
+            found |= {path.relative_to(ROOT).as_posix() for path in paths if path.is_relative_to(ROOT)}
     generated = build.resolve().relative_to(ROOT).as_posix() + "/"
     return {path for path in found if not path.startswith(generated)}
 
@@ -163,9 +147,7 @@ def check_sources(build: pathlib.Path) -> int:
     sources = sources_of(build)
     missing = without_digest(sources)
     for path in missing:
-        print(
-            f"{path}: GPU targets are built from it, but no digest of tools/gpu_digest.py has it"
-        )
+        print(f"{path}: GPU targets are built from it, but no digest of tools/gpu_digest.py has it")
     if not sources:
         print(f"{build} has no objects of the GPU targets")
     print(f"{len(sources)} files of the GPU targets, {len(missing)} without a digest")
@@ -183,9 +165,7 @@ def main(arguments: list[str]) -> int:
         print("gpu-validated.json is fresh")
         return 0
     stars, text = "*" * 100, "\n".join(stale)
-    print(
-        f"{stars}\nWARNING\n{text}\nRun ./dev gpu-check on a machine with an H200 and commit its records.\n{stars}"
-    )
+    print(f"{stars}\nWARNING\n{text}\nRun ./dev gpu-check on a machine with an H200 and commit its records.\n{stars}")
     if "--strict" in arguments:
         return 1
     print(stale[0])

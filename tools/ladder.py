@@ -84,11 +84,7 @@ def load(path: pathlib.Path = DATA) -> list[Row]:
 
 def text_of(rows: list[Row]) -> str:
     """The data file: a JSON list with a line for each row."""
-    return (
-        "[\n"
-        + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-        + "\n]\n"
-    )
+    return "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]\n"
 
 
 def verdict(row: Row) -> str:
@@ -98,26 +94,18 @@ def verdict(row: Row) -> str:
 def faults_of(row: Row) -> list[str]:
     """What breaks the rules of a row, a sentence each."""
     if tuple(row) != FIELDS:
-        return [
-            f"has the fields {', '.join(row)}; a row has {', '.join(FIELDS)}, in this order"
-        ]
+        return [f"has the fields {', '.join(row)}; a row has {', '.join(FIELDS)}, in this order"]
     found = []
     for field in FIELDS[:-1]:
         text = row[field]
         if not isinstance(text, str) or not text.strip() or re.search(r"[|\n]", text):
-            found.append(
-                f"{field} is {text!r}; it is a text without '|' and line breaks, 'not predicted' if unknown"
-            )
+            found.append(f"{field} is {text!r}; it is a text without '|' and line breaks, 'not predicted' if unknown")
         elif match := DEPENDENT.search(text):
-            found.append(
-                f"{field} says {match.group()!r}; a row stands alone: name what is meant"
-            )
+            found.append(f"{field} says {match.group()!r}; a row stands alone: name what is meant")
     if row["area"] not in AREAS:
         found.append(f"area is {row['area']!r}; it is one of {', '.join(AREAS)}")
     if verdict(row) not in KEPT or row["kept"] == "in part":
-        found.append(
-            f"kept is {row['kept']!r}; it is yes, no, experiment or 'in part: WHERE'; all may have ': WHY'"
-        )
+        found.append(f"kept is {row['kept']!r}; it is yes, no, experiment or 'in part: WHERE'; all may have ': WHY'")
     for name in row["record"]:
         if not (RECORDS / name).is_file():
             found.append(f"record {name!r} is not in bench/results")
@@ -146,10 +134,7 @@ def table(rows: list[Row]) -> list[str]:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for row in sorted(rows, key=lambda row: KEPT.index(verdict(row))):
-        records = ", ".join(
-            f"[{name.removesuffix('.json')}](../bench/results/{name})"
-            for name in row["record"]
-        )
+        records = ", ".join(f"[{name.removesuffix('.json')}](../bench/results/{name})" for name in row["record"])
         cells = [
             row["technique"],
             row["shapes"],
@@ -168,9 +153,7 @@ def page(rows: list[Row]) -> str:
     of_area = {area: [row for row in rows if row["area"] == area] for area in AREAS}
     for area, found in of_area.items():
         kept = sum(verdict(row) in ("yes", "in part") for row in found)
-        lines.append(
-            f"| [{area}](#{anchor(area)}) | {len(found)} | {kept} | {AREAS[area]} |"
-        )
+        lines.append(f"| [{area}](#{anchor(area)}) | {len(found)} | {kept} | {AREAS[area]} |")
     for area, found in of_area.items():
         lines += ["", f"## {area[0].upper()}{area[1:]}", "", *table(found)]
     return "\n".join(lines) + "\n"
@@ -178,23 +161,15 @@ def page(rows: list[Row]) -> str:
 
 def find(rows: list[Row], words: list[str]) -> list[Row]:
     """Rows of which some field has each word, or a longer one that begins with it; case does not count."""
-    patterns = [
-        re.compile(rf"(?<!\w){re.escape(word)}", re.IGNORECASE) for word in words
-    ]
+    patterns = [re.compile(rf"(?<!\w){re.escape(word)}", re.IGNORECASE) for word in words]
     texts = [" ".join(str(row[field]) for field in FIELDS) for row in rows]
-    return [
-        row
-        for row, text in zip(rows, texts, strict=True)
-        if all(p.search(text) for p in patterns)
-    ]
+    return [row for row, text in zip(rows, texts, strict=True) if all(p.search(text) for p in patterns)]
 
 
 def shown(row: Row) -> str:
     lines = [f"{row['area']}: {row['technique']}"]
     lines += [f"  {field:10}  {row[field]}" for field in FIELDS[2:-1]]
-    return "\n".join(
-        lines + [f"  {'record':10}  bench/results/{name}" for name in row["record"]]
-    )
+    return "\n".join(lines + [f"  {'record':10}  bench/results/{name}" for name in row["record"]])
 
 
 def check() -> int:
@@ -203,9 +178,7 @@ def check() -> int:
     if DATA.read_text() != text_of(rows):
         found.append("docs/ladder.json is not a row a line: run tools/ladder.py")
     if not found and PAGE.read_text() != page(rows):
-        found.append(
-            "docs/ladder.md does not show docs/ladder.json: run tools/ladder.py"
-        )
+        found.append("docs/ladder.md does not show docs/ladder.json: run tools/ladder.py")
     print("\n".join(found) if found else f"docs/ladder.md shows {len(rows)} rows")
     return 1 if found else 0
 
@@ -221,26 +194,18 @@ def write() -> int:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description="What was tried on the kernel, and what came of it."
-    )
+    parser = argparse.ArgumentParser(description="What was tried on the kernel, and what came of it.")
     parser.add_argument(
         "--check",
         action="store_true",
         help="write nothing; fail when rows or the page are wrong",
     )
     command = parser.add_subparsers(dest="command", metavar="find")
-    command.add_parser("find", help="print rows").add_argument(
-        "words", nargs="+", metavar="WORDS"
-    )
+    command.add_parser("find", help="print rows").add_argument("words", nargs="+", metavar="WORDS")
     options = parser.parse_args(arguments)
     if options.command == "find":
         rows = find(load(), options.words)
-        print(
-            "\n\n".join(map(shown, rows))
-            if rows
-            else f"no row has all of: {', '.join(options.words)}"
-        )
+        print("\n\n".join(map(shown, rows)) if rows else f"no row has all of: {', '.join(options.words)}")
         return 0 if rows else 1
     return check() if options.check else write()
 

@@ -31,10 +31,7 @@ class Digests(unittest.TestCase):
         path.write_text(text)
 
     def digests(self) -> dict:
-        return {
-            operation: gpu_digest.digest(operation, self.root)
-            for operation in gpu_digest.OPERATIONS
-        }
+        return {operation: gpu_digest.digest(operation, self.root) for operation in gpu_digest.OPERATIONS}
 
     def assert_changed(self, *operations):
         after = self.digests()

@@ -97,11 +97,7 @@ class Data(unittest.TestCase):
             )
         self.assertEqual(shown, ladder.page(self.rows))
         for area in shown.split("\n## ")[3:]:
-            ranks = [
-                ladder.KEPT.index(line.split("**")[1])
-                for line in area.splitlines()
-                if "**" in line
-            ]
+            ranks = [ladder.KEPT.index(line.split("**")[1]) for line in area.splitlines() if "**" in line]
             self.assertEqual(ranks, sorted(ranks), area.splitlines()[0])
 
     def test_the_data_has_a_line_for_each_row(self):
@@ -125,9 +121,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertIn("scheduler: Stream-K", printed)
         self.assertIn("bench/results/ladder_h200.json", printed)
-        self.assertEqual(
-            output_of("find", "ring", "xyzzy"), (1, "no row has all of: ring, xyzzy\n")
-        )
+        self.assertEqual(output_of("find", "ring", "xyzzy"), (1, "no row has all of: ring, xyzzy\n"))
 
     def test_check_tells_of_a_stale_page_and_of_faults(self):
         self.assertEqual(output_of("--check")[0], 0)
@@ -136,19 +130,13 @@ class Commands(unittest.TestCase):
                 pathlib.Path(folder) / "ladder.json",
                 pathlib.Path(folder) / "ladder.md",
             )
-            with mock.patch.multiple(
-                ladder, DATA=data, PAGE=page, load=lambda: [row()]
-            ):
+            with mock.patch.multiple(ladder, DATA=data, PAGE=page, load=lambda: [row()]):
                 data.write_text(ladder.text_of([row()]))
                 page.write_text("old")
                 self.assertEqual(output_of("--check")[0], 1)
                 self.assertEqual(output_of()[0], 0)
-                self.assertEqual(
-                    output_of("--check"), (0, "docs/ladder.md shows 1 rows\n")
-                )
-            with mock.patch.multiple(
-                ladder, DATA=data, PAGE=page, load=lambda: [row(area="rings")]
-            ):
+                self.assertEqual(output_of("--check"), (0, "docs/ladder.md shows 1 rows\n"))
+            with mock.patch.multiple(ladder, DATA=data, PAGE=page, load=lambda: [row(area="rings")]):
                 before = page.read_text()
                 self.assertEqual(output_of("--check")[0], 1)
                 self.assertEqual(output_of()[0], 1)

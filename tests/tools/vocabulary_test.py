@@ -5,7 +5,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-from check_vocabulary import ROOT, VOCABULARY, check_words, leaning_comments, read_vocabulary  # noqa: E402
+from check_vocabulary import ROOT, VOCABULARY, check_words, leaning_comments, read_vocabulary
 
 WORDS = read_vocabulary("""
 # a comment
