@@ -10,9 +10,9 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include <finegemm/core/smem_plan.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
+#include <finegemm/gemm/smem_plan.h>
 
 #include "api/gpu.h"
 #include "backend/device_spec.h"
@@ -55,7 +55,7 @@ private:
     static jit::KernelSource source() {
         return {
             "finegemm_empty",
-            "#include <finegemm/core/params.h>\n"
+            "#include <finegemm/gemm/params.h>\n"
             "extern \"C\" __global__ void finegemm_empty(const __grid_constant__ finegemm::GemmParams params) {}\n"};
     }
 

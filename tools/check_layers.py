@@ -12,6 +12,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 # The layer of a path, first match first.
 LAYERS = [
     ("kernels/finegemm/core/", "core"),
+    ("kernels/finegemm/gemm/", "gemm"),
+    ("kernels/finegemm/quantize/", "quantize"),
     ("kernels/finegemm/device/", "device"),
     ("include/finegemm/", "public"),
     ("src/plan/", "plan"),
@@ -26,18 +28,21 @@ LAYERS = [
 ]
 
 # Who may include whom, besides itself. "std" is any header that is not ours: the kernels' text has none of them.
-CPU_SAFE = {"cpu", "backend", "plan", "public", "core", "std"}
+VALUES = {"core", "gemm", "quantize"}  # configurations and arithmetic of kernels, for host and device
+CPU_SAFE = {"cpu", "backend", "plan", "public", "std"} | VALUES
 ALLOWED = {
     "core": set(),
-    "device": {"core"},
+    "gemm": {"core"},
+    "quantize": {"core"},
+    "device": VALUES,
     "public": {"std"},
-    "plan": {"core", "public", "std"},
-    "cuda": {"core", "public", "std"},
-    "jit": {"cuda", "core", "public", "std"},
+    "plan": {"public", "std"} | VALUES,
+    "cuda": {"public", "std"} | VALUES,
+    "jit": {"cuda", "public", "std"} | VALUES,
     "cpu": CPU_SAFE,
     "backend": CPU_SAFE | {"cuda", "jit"},
-    "api": {"backend", "cpu", "plan", "cuda", "jit", "core", "public", "std"},
-    "peers": {"cuda", "core", "public", "std"},
+    "api": {"backend", "cpu", "plan", "cuda", "jit", "public", "std"} | VALUES,
+    "peers": {"cuda", "public", "std"} | VALUES,
     "cli": {"api", "peers", "public", "std"},
     "python": {"public", "std"},
 }

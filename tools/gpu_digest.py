@@ -27,12 +27,13 @@ SKIPPED = 77
 # Files of the host that serve one operation; those of SHARED serve all.
 OPERATIONS = {
     "gemm": [
+        "kernels/finegemm/gemm/*",
         "src/plan/*",
         "src/jit/source.cpp",
         "src/backend/hopper_*grouped.cpp",
         "src/backend/groups.*",
     ],
-    "quantize": ["src/jit/quantize_source.*", "kernels/finegemm/core/quantize.h"],
+    "quantize": ["src/jit/quantize_source.*", "kernels/finegemm/quantize/*"],
 }
 SHARED = [
     "kernels/finegemm/core/*",

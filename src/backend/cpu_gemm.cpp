@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <finegemm/core/fp8.h>
-#include <finegemm/core/schedule.h>
 #include <finegemm/error.h>
+#include <finegemm/gemm/schedule.h>
 
 #include "backend/cpu_tiles.h"
 

@@ -1,7 +1,7 @@
 // The GEMM on the CPU, and what tests need beside it. Layer backend.
 #pragma once
 
-#include <finegemm/core/arithmetic.h>
+#include <finegemm/gemm/arithmetic.h>
 
 #include "backend/backend.h"
 #include "backend/cpu_tiles.h"

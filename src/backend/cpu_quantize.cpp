@@ -1,4 +1,4 @@
-// Quantisation on the CPU: the rule of core/quantize.h for a vector at a time. Layer backend.
+// Quantisation on the CPU: the rule of quantize/quantize.h for a vector at a time. Layer backend.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu_quantize.cpp"
 #include <hwy/foreach_target.h>
@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include <finegemm/core/quantize.h>
+#include <finegemm/quantize/quantize.h>
 
 #include "backend/cpu_quantize.h"
 

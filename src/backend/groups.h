@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include <finegemm/core/groups.h>
+#include <finegemm/core/group_layout.h>
 #include <finegemm/grouped.h>
 #include <finegemm/k_grouped.h>
 

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include <finegemm/core/schedule.h>
 #include <finegemm/error.h>
+#include <finegemm/gemm/schedule.h>
 
 #include "backend/check_device.h"
 #include "backend/device_spec.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <unordered_map>
 
-#include <finegemm/core/params.h>
-#include <finegemm/core/tma_box.h>
+#include <finegemm/gemm/boxes.h>
+#include <finegemm/gemm/params.h>
 #include <finegemm/grouped.h>
 #include <finegemm/k_grouped.h>
 

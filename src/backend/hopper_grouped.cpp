@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include <finegemm/core/schedule.h>
+#include <finegemm/gemm/schedule.h>
 
 #include "backend/groups.h"
 #include "backend/hopper_backend.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include <finegemm/core/schedule.h>
+#include <finegemm/gemm/schedule.h>
 
 #include "backend/cpu_k_grouped.h"
 #include "backend/groups.h"

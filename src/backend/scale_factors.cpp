@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include <finegemm/core/split_scale.h>
+#include <finegemm/gemm/split_scale.h>
 
 namespace finegemm {
 

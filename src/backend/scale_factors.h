@@ -1,4 +1,4 @@
-// A model of the tensor cores where they multiply scales (core/split_scale.h), to the bit. Layer backend.
+// A model of the tensor cores where they multiply scales (gemm/split_scale.h), to the bit. Layer backend.
 // docs/numerics.md, "Scale products", states it and has the experiment.
 #pragma once
 

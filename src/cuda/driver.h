@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include <finegemm/core/params.h>
+#include <finegemm/gemm/params.h>
 
 namespace finegemm::cuda {
 

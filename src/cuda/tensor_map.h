@@ -1,7 +1,7 @@
 // Tensor maps: descriptions of matrices for TMA. Layer cuda.
 #pragma once
 
-#include <finegemm/core/tma_box.h>
+#include <finegemm/gemm/boxes.h>
 
 #include "cuda/driver.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include <finegemm/context.h>
-#include <finegemm/core/config.h>
+#include <finegemm/gemm/config.h>
 
 namespace finegemm::jit {
 

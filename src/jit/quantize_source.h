@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include <finegemm/core/quantize.h>
+#include <finegemm/quantize/quantize.h>
 
 #include "jit/kernel_store.h"
 

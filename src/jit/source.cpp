@@ -1,5 +1,5 @@
 // Printing the source of a GEMM kernel. Layer jit.
-#include <finegemm/core/yield_interval.h>
+#include <finegemm/gemm/yield_interval.h>
 #include <fmt/format.h>
 
 #include "jit/kernel_store.h"
@@ -9,7 +9,7 @@ namespace finegemm::jit {
 namespace {
 
 #ifdef FINEGEMM_RACECHECK
-constexpr std::string_view kDefines = "#define FINEGEMM_EVERY_LANE_ARRIVES\n";  // core/arrivals.h says why
+constexpr std::string_view kDefines = "#define FINEGEMM_EVERY_LANE_ARRIVES\n";  // gemm/arrivals.h says why
 #else
 constexpr std::string_view kDefines;
 #endif

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <iterator>
 
-#include <finegemm/core/schedule.h>
+#include <finegemm/gemm/schedule.h>
 
 #include "plan/plan.h"
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include <finegemm/core/smem_plan.h>
 #include <finegemm/error.h>
+#include <finegemm/gemm/smem_plan.h>
 
 namespace finegemm::plan {
 

@@ -1,7 +1,7 @@
 // Why a kernel cannot take a problem: rules as data, each with the sentence that `explain` prints. Layer plan.
-#include <finegemm/core/arithmetic.h>
-#include <finegemm/core/schedule.h>
-#include <finegemm/core/smem_plan.h>
+#include <finegemm/gemm/arithmetic.h>
+#include <finegemm/gemm/schedule.h>
+#include <finegemm/gemm/smem_plan.h>
 
 #include "plan/plan.h"
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <set>
 
-#include <finegemm/core/arithmetic.h>
+#include <finegemm/gemm/arithmetic.h>
 
 #include "api/tuner.h"
 #include "support/error_of.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <finegemm/core/quantize.h>
+#include <finegemm/quantize/quantize.h>
 #include <hwy/targets.h>
 
 #include "backend/cpu_quantize.h"

@@ -1,7 +1,7 @@
 // What the Hopper backend launches for a GEMM, seen by the mock driver. Layer tests.
-#include <finegemm/core/arithmetic.h>
-#include <finegemm/core/schedule.h>
-#include <finegemm/core/tma_box.h>
+#include <finegemm/gemm/arithmetic.h>
+#include <finegemm/gemm/boxes.h>
+#include <finegemm/gemm/schedule.h>
 
 #include "plan/plan.h"
 #include "support/hopper.h"

@@ -1,8 +1,8 @@
 // What the Hopper backend launches for grouped GEMMs. Layer tests.
 #include <cstdint>
 
-#include <finegemm/core/smem_plan.h>
-#include <finegemm/core/tma_box.h>
+#include <finegemm/gemm/boxes.h>
+#include <finegemm/gemm/smem_plan.h>
 
 #include "plan/plan.h"
 #include "support/hopper.h"

@@ -1,6 +1,6 @@
 // What the Hopper backend launches for K-grouped GEMMs. Layer tests.
-#include <finegemm/core/arithmetic.h>
-#include <finegemm/core/smem_plan.h>
+#include <finegemm/gemm/arithmetic.h>
+#include <finegemm/gemm/smem_plan.h>
 
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // What the Hopper backend launches where each row of B has scales, and D may be f32. Layer tests.
-#include <finegemm/core/smem_plan.h>
+#include <finegemm/gemm/smem_plan.h>
 
 #include "plan/plan.h"
 #include "support/hopper.h"

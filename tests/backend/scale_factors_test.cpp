@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include <finegemm/core/split_scale.h>
+#include <finegemm/gemm/split_scale.h>
 
 #include "backend/cpu_gemm.h"
 

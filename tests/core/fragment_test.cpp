@@ -5,8 +5,8 @@
 #include <vector>
 
 #include <finegemm/core/fragment.h>
-#include <finegemm/core/tma_box.h>
 #include <finegemm/core/wgmma_desc.h>
+#include <finegemm/gemm/boxes.h>
 
 #include "support/configs.h"
 

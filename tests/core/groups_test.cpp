@@ -5,7 +5,7 @@
 #include <climits>
 #include <vector>
 
-#include <finegemm/core/params.h>
+#include <finegemm/gemm/params.h>
 
 namespace finegemm {
 namespace {

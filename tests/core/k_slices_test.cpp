@@ -4,7 +4,7 @@
 #include <set>
 
 #include <finegemm/core/fragment.h>
-#include <finegemm/core/k_slices.h>
+#include <finegemm/gemm/k_slices.h>
 
 #include "support/configs.h"
 

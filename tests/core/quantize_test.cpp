@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include <finegemm/core/quantize.h>
+#include <finegemm/quantize/quantize.h>
 
 namespace finegemm {
 namespace {

@@ -1,7 +1,7 @@
 // The deal of the register file.
 #include <gtest/gtest.h>
 
-#include <finegemm/core/registers.h>
+#include <finegemm/gemm/registers.h>
 
 #include "support/configs.h"
 

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include <finegemm/core/scale_copies.h>
+#include <finegemm/gemm/scale_copies.h>
 
 namespace finegemm {
 namespace {

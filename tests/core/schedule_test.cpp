@@ -7,8 +7,8 @@
 #include <set>
 #include <vector>
 
-#include <finegemm/core/arrivals.h>
-#include <finegemm/core/schedule.h>
+#include <finegemm/gemm/arrivals.h>
+#include <finegemm/gemm/schedule.h>
 
 #include "support/configs.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <finegemm/core/fragment.h>
-#include <finegemm/core/tma_box.h>
+#include <finegemm/gemm/boxes.h>
 
 #include "support/configs.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-#include <finegemm/core/split_scale.h>
+#include <finegemm/gemm/split_scale.h>
 
 namespace finegemm {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <set>
 
-#include <finegemm/core/yield_interval.h>
+#include <finegemm/gemm/yield_interval.h>
 #include <fmt/format.h>
 
 #include "backend/pack_contents.h"
@@ -37,7 +37,7 @@ TEST(GemmSource, IsAShortReadableText) {
 TEST(GemmSource, PrintsEveryConfigurationSoThatAHostCompilerReadsTheSameValue) {
     if (run_process({"c++", "--version"}).status != 0) GTEST_SKIP() << "no C++ compiler here";
     std::string text =
-        "#include <finegemm/core/config.h>\nusing U = finegemm::ClusterUse;\n"
+        "#include <finegemm/gemm/config.h>\nusing U = finegemm::ClusterUse;\n"
         "using S = finegemm::ScaleLayout;\nusing G = finegemm::Grouping;\n"
         "using B = finegemm::ScaleBlocks;\nusing O = finegemm::Output;\n";
     std::vector<GemmConfig> configs = plan::kernels();

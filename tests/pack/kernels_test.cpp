@@ -1,6 +1,6 @@
 // Every kernel that a call can choose, as the pack's compiler made it: what it takes of an SM, and its machine code.
 // FG_UPDATE_GOLDEN=1 records both.
-#include <finegemm/core/smem_plan.h>
+#include <finegemm/gemm/smem_plan.h>
 
 #include "backend/pack_contents.h"
 #include "plan/plan.h"

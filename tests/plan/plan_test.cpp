@@ -13,10 +13,10 @@
 
 #include <fmt/format.h>
 
-#include <finegemm/core/arithmetic.h>
-#include <finegemm/core/schedule.h>
-#include <finegemm/core/smem_plan.h>
 #include <finegemm/error.h>
+#include <finegemm/gemm/arithmetic.h>
+#include <finegemm/gemm/schedule.h>
+#include <finegemm/gemm/smem_plan.h>
 
 #include "plan/plan.h"
 #include "support/error_of.h"

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include <finegemm/core/config.h>
+#include <finegemm/gemm/config.h>
 
 namespace finegemm::test {
 

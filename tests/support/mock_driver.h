@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include <finegemm/core/params.h>
-#include <finegemm/core/quantize.h>
+#include <finegemm/gemm/params.h>
+#include <finegemm/quantize/quantize.h>
 
 namespace finegemm::mock {
 

@@ -26,6 +26,8 @@ FG_HD constexpr uint32_t align_up(uint32_t a, uint32_t b) { return ceil_div(a, b
 FG_HD constexpr uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 FG_HD constexpr uint32_t max(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
+inline constexpr uint32_t kWarpSize = 32;
+
 // Extent of a scale block: one scale serves 128 values of K, and 128 rows of B.
 inline constexpr uint32_t kScaleBlock = 128;
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <finegemm/core/fragment.h>
-#include <finegemm/core/k_slices.h>
 #include <finegemm/core/ring.h>
-#include <finegemm/core/schedule.h>
+#include <finegemm/gemm/k_slices.h>
+#include <finegemm/gemm/schedule.h>
 #include <finegemm/device/barriers.cuh>
 #include <finegemm/device/promote.cuh>
 #include <finegemm/device/ptx/tma.cuh>

@@ -2,7 +2,7 @@
 // Layer device. docs/pipeline.md has the picture.
 #pragma once
 
-#include <finegemm/core/registers.h>
+#include <finegemm/gemm/registers.h>
 #include <finegemm/device/k_slices.cuh>
 #include <finegemm/device/load.cuh>
 #include <finegemm/device/load_scales.cuh>

@@ -2,7 +2,7 @@
 // sizes of the groups are read from the device's memory as the walk comes to them, so unused capacity costs nothing.
 #pragma once
 
-#include <finegemm/core/params.h>
+#include <finegemm/gemm/params.h>
 #include <finegemm/device/ptx/control.cuh>
 
 namespace finegemm::device {

@@ -1,7 +1,7 @@
 // Adds the sums of two k-slices to those of the tile. Layer device.
 #pragma once
 
-#include <finegemm/core/k_slices.h>
+#include <finegemm/gemm/k_slices.h>
 #include <finegemm/device/mainloop.cuh>
 
 namespace finegemm::device {

@@ -2,9 +2,9 @@
 // The producers of scales (load_scales.cuh) fill the same stages and arrive at the same barriers.
 #pragma once
 
-#include <finegemm/core/params.h>
 #include <finegemm/core/ring.h>
-#include <finegemm/core/schedule.h>
+#include <finegemm/gemm/params.h>
+#include <finegemm/gemm/schedule.h>
 #include <finegemm/device/barriers.cuh>
 #include <finegemm/device/grouped_m_scheduler.cuh>
 #include <finegemm/device/load_scales.cuh>

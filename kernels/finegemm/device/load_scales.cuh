@@ -1,11 +1,11 @@
 // Producers of scales, by asynchronous copies or through registers. Layer device.
 #pragma once
 
-#include <finegemm/core/params.h>
 #include <finegemm/core/ring.h>
-#include <finegemm/core/scale_copies.h>
-#include <finegemm/core/schedule.h>
-#include <finegemm/core/split_scale.h>
+#include <finegemm/gemm/params.h>
+#include <finegemm/gemm/scale_copies.h>
+#include <finegemm/gemm/schedule.h>
+#include <finegemm/gemm/split_scale.h>
 #include <finegemm/device/barriers.cuh>
 #include <finegemm/device/grouped_m_scheduler.cuh>
 #include <finegemm/device/ptx/tma.cuh>

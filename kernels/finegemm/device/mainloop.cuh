@@ -2,7 +2,7 @@
 // Layer device.
 #pragma once
 
-#include <finegemm/core/registers.h>
+#include <finegemm/gemm/registers.h>
 #include <finegemm/device/consumer.cuh>
 
 namespace finegemm::device {

@@ -2,8 +2,8 @@
 // Two-level accumulation: the tensor core's FP8 accumulator keeps about 14 bits (docs/numerics.md).
 #pragma once
 
-#include <finegemm/core/registers.h>
 #include <finegemm/core/wgmma_desc.h>
+#include <finegemm/gemm/registers.h>
 #include <finegemm/device/ptx/memory.cuh>
 #include <finegemm/device/ptx/wgmma.cuh>
 

@@ -1,7 +1,7 @@
 // Quantisation kernels: values stay in registers between the search for the largest and the conversion. Layer device.
 #pragma once
 
-#include <finegemm/core/quantize.h>
+#include <finegemm/quantize/quantize.h>
 #include <finegemm/device/ptx/convert.cuh>
 
 namespace finegemm::device {

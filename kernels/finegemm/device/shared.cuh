@@ -1,8 +1,8 @@
-// Addresses of everything in a GEMM kernel's shared memory. Layer device; offsets come from core/smem_plan.h.
+// Addresses of everything in a GEMM kernel's shared memory. Layer device; offsets come from gemm/smem_plan.h.
 #pragma once
 
-#include <finegemm/core/arrivals.h>
-#include <finegemm/core/smem_plan.h>
+#include <finegemm/gemm/arrivals.h>
+#include <finegemm/gemm/smem_plan.h>
 #include <finegemm/device/ptx/control.cuh>
 #include <finegemm/device/ptx/mbarrier.cuh>
 

@@ -3,8 +3,8 @@
 // order is fixed, so the result is; nothing outside of the cluster is written before it is final.
 #pragma once
 
-#include <finegemm/core/k_slices.h>
-#include <finegemm/core/params.h>
+#include <finegemm/gemm/k_slices.h>
+#include <finegemm/gemm/params.h>
 #include <finegemm/device/mainloop.cuh>
 
 namespace finegemm::device {

@@ -3,8 +3,8 @@
 // has shared memory of its own and waits for no other one.
 #pragma once
 
-#include <finegemm/core/k_slices.h>
-#include <finegemm/core/params.h>
+#include <finegemm/gemm/k_slices.h>
+#include <finegemm/gemm/params.h>
 #include <finegemm/device/grouped_m_scheduler.cuh>
 #include <finegemm/device/mainloop.cuh>
 #include <finegemm/device/ptx/tma.cuh>

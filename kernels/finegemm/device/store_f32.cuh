@@ -2,8 +2,8 @@
 // (the source tile) and stores the sum; else math warps store through strips, as in store.cuh, and L2 adds.
 #pragma once
 
-#include <finegemm/core/params.h>
-#include <finegemm/core/smem_plan.h>
+#include <finegemm/gemm/params.h>
+#include <finegemm/gemm/smem_plan.h>
 #include <finegemm/device/mainloop.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 

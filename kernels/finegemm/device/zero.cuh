@@ -1,7 +1,7 @@
 // Zeros for D of groups without k-blocks. Layer device.
 #pragma once
 
-#include <finegemm/core/params.h>
+#include <finegemm/gemm/params.h>
 #include <finegemm/device/ptx/memory.cuh>
 
 namespace finegemm::device {

@@ -1,11 +1,11 @@
 // GemmParams: everything about one launch that is not fixed when the kernel is compiled.
-// Layer core. The host fills it, the kernel reads it from constant memory.
+// Layer gemm. The host fills it, the kernel reads it from constant memory.
 #pragma once
 
-#include <finegemm/core/arrivals.h>
-#include <finegemm/core/groups.h>
-#include <finegemm/core/schedule.h>
-#include <finegemm/core/smem_plan.h>
+#include <finegemm/core/group_layout.h>
+#include <finegemm/gemm/arrivals.h>
+#include <finegemm/gemm/schedule.h>
+#include <finegemm/gemm/smem_plan.h>
 
 namespace finegemm {
 

@@ -1,8 +1,8 @@
 // How many registers each role may use: the register file of an SM, dealt out.
-// Layer core. PTX ISA, setmaxnreg: multiples of 8; a CTA's total may not exceed what it was launched with.
+// Layer gemm. PTX ISA, setmaxnreg: multiples of 8; a CTA's total may not exceed what it was launched with.
 #pragma once
 
-#include <finegemm/core/arrivals.h>
+#include <finegemm/gemm/arrivals.h>
 
 namespace finegemm {
 
@@ -35,7 +35,7 @@ FG_HD constexpr bool holds_three_sets(const GemmConfig& c) {
     return c.wgmmas_m() == 1 && 3 * c.tile_n / 2 + kOthers <= register_plan(c).math;
 }
 
-/// Products of scales by the tensor cores (core/split_scale.h): a block product comes with its factors. Narrow tiles,
+/// Products of scales by the tensor cores (gemm/split_scale.h): a block product comes with its factors. Narrow tiles,
 /// for which shared memory's port has less to do, take up to 10% longer with it.
 FG_HD constexpr bool tensor_core_scales(const GemmConfig& c) {
     return c.row_b_scales() && c.tile_n >= 128 && holds_three_sets(c);

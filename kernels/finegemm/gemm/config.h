@@ -1,5 +1,5 @@
 // GemmConfig: everything about a GEMM kernel that is fixed when it is compiled. Shapes are not in it.
-// Layer core. One value is at once the template argument, the cache key, the log line and the JSON row.
+// Layer gemm. One value is at once the template argument, the cache key, the log line and the JSON row.
 #pragma once
 
 #include <finegemm/core/base.h>
@@ -23,7 +23,7 @@ enum class ScaleLayout : uint32_t {
 /// How one kernel computes several products.
 enum class Grouping : uint32_t {
     None,  ///< one product
-    Rows,  ///< groups of rows, each with a B of its own; their sizes are in the device's memory (core/groups.h)
+    Rows,  ///< groups of rows, each with a B of its own; their sizes are in the device's memory (core/group_layout.h)
     K,     ///< groups of k-blocks, each with a D of its own, which all have one shape; likewise
 };
 
@@ -57,7 +57,7 @@ struct GemmConfig {
     static constexpr uint32_t kTileK = kScaleBlock;
     FG_HD constexpr uint32_t threads() const { return (math_warpgroups + 1) * 128; }
     /// K-slices: when 64 rows leave warpgroups idle, two of them compute the same rows, each over every second k-block;
-    /// their sums are added before the epilogue (core/k_slices.h). Each slice has stages of its own, as a parity tells
+    /// their sums are added before the epilogue (gemm/k_slices.h). Each slice has stages of its own, as a parity tells
     /// a round of the ring from the next one only.
     FG_HD constexpr uint32_t k_slices() const { return max(1, math_warpgroups * 64 / tile_m); }
     /// Warpgroups that share the rows of a tile.
@@ -76,38 +76,5 @@ struct GemmConfig {
     FG_HD constexpr bool several_segments() const { return !row_b_scales() && kScaleBlock % tile_n != 0; }
     FG_HD constexpr bool row_b_scales() const { return b_scales == ScaleBlocks::Rows; }
 };
-
-/// Segments of neighbouring columns that a tile has at most.
-inline constexpr uint32_t kMaxSegments = 3;
-
-/// Segments of a tile's columns. A tile whose width divides 128 has one; any other has one for each power of two in its
-/// width, 8 the least and the widest first: 200 = 128 + 64 + 8. Segments lie apart in D (segment_col), each within one
-/// scale block of B wherever the tile is. So a promotion knows the scale of each column at compile time; if all columns
-/// were neighbours, the border could be anywhere, and choosing costs 14% of the time of a tile of 144.
-struct Segments {
-    uint32_t cols[kMaxSegments];  // 0: there are fewer
-
-    /// No loops: in a kernel all this is known at compile time, if the number of the segment is.
-    FG_HD static constexpr Segments of(const GemmConfig& c) {
-        const uint32_t first = c.several_segments() ? widest(c.tile_n) : c.tile_n;
-        const uint32_t second = widest(c.tile_n - first);
-        return {{first, second, widest(c.tile_n - first - second)}};
-    }
-    FG_HD constexpr uint32_t count() const { return 1 + (cols[1] > 0) + (cols[2] > 0); }
-    FG_HD constexpr uint32_t cols_before(uint32_t i) const {
-        return (i > 0 ? cols[0] : 0) + (i > 1 ? cols[1] : 0) + (i > 2 ? cols[2] : 0);
-    }
-    /// Index of the segment that has column `col` of the tile.
-    FG_HD constexpr uint32_t with(uint32_t col) const { return (col >= cols_before(1)) + (col >= cols_before(2)); }
-
-private:
-    FG_HD static constexpr uint32_t widest(uint32_t cols) {
-        return cols >= 128 ? 128 : cols >= 64 ? 64 : cols >= 32 ? 32 : cols >= 16 ? 16 : cols >= 8 ? 8 : 0;
-    }
-};
-FG_HD constexpr uint32_t n_segments(const GemmConfig& c) { return Segments::of(c).count(); }
-FG_HD constexpr uint32_t segment_cols(const GemmConfig& c, uint32_t i) { return Segments::of(c).cols[i]; }
-FG_HD constexpr uint32_t cols_before_segment(const GemmConfig& c, uint32_t i) { return Segments::of(c).cols_before(i); }
-FG_HD constexpr uint32_t segment_of(const GemmConfig& c, uint32_t col) { return Segments::of(c).with(col); }
 
 }  // namespace finegemm

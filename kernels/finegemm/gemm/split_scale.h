@@ -1,4 +1,4 @@
-// SplitScale: a scale in bf16 parts of eight bits, as tensor cores multiply it. Layer core.
+// SplitScale: a scale in bf16 parts of eight bits, as tensor cores multiply it. Layer gemm.
 // Where each row of B has a scale, a block product has as many factors as elements: sfa[row] * sfb[col]. Multiplied one
 // by one, they take as many instructions as the promotion, and loads of all scales of columns in each warp. So they are
 // a matrix product of their own: a float is the sum of three bf16 numbers, and of the nine products of those of two

@@ -1,9 +1,9 @@
-// K-slices: math warpgroups that compute the same rows of a tile, each over every second k-block. Layer core.
+// K-slices: math warpgroups that compute the same rows of a tile, each over every second k-block. Layer gemm.
 // One warpgroup takes longer to start and promote a block of few rows than the tensor cores to multiply it; two that
 // alternate keep them busy.
 #pragma once
 
-#include <finegemm/core/smem_plan.h>
+#include <finegemm/gemm/smem_plan.h>
 
 namespace finegemm {
 

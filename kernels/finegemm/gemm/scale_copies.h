@@ -1,10 +1,10 @@
 // Scales of a tile's rows that are neighbours in memory, in pieces of sixteen bytes: which lane copies which.
-// Layer core. A group of rows may begin at any row, so its first scale may lie anywhere between two multiples of
+// Layer gemm. A group of rows may begin at any row, so its first scale may lie anywhere between two multiples of
 // sixteen bytes. In a stage the scales lie as far behind such a multiple as in memory: then all but a few rows are
 // copied four at a time.
 #pragma once
 
-#include <finegemm/core/arrivals.h>
+#include <finegemm/gemm/arrivals.h>
 
 namespace finegemm {
 

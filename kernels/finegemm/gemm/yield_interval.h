@@ -1,7 +1,7 @@
-// How often a promotion lets other warps issue. Layer core.
+// How often a promotion lets other warps issue. Layer gemm.
 #pragma once
 
-#include <finegemm/core/arrivals.h>
+#include <finegemm/gemm/arrivals.h>
 
 namespace finegemm {
 

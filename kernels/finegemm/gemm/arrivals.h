@@ -1,12 +1,10 @@
 // How many arrivals complete each mbarrier of the kernel: derived from the roles, not written as literals.
-// Layer core.
+// Layer gemm.
 #pragma once
 
-#include <finegemm/core/config.h>
+#include <finegemm/gemm/config.h>
 
 namespace finegemm {
-
-inline constexpr uint32_t kWarpSize = 32;
 
 /// Warps of the producer warpgroup.
 inline constexpr uint32_t kProducerWarps = 4;

@@ -1,10 +1,11 @@
 // Where each object of a GEMM kernel lies in shared memory.
-// Layer core. The host asks for `total`, the kernel adds the offsets: one function, so they cannot differ.
+// Layer gemm. The host asks for `total`, the kernel adds the offsets: one function, so they cannot differ.
 #pragma once
 
-#include <finegemm/core/registers.h>
-#include <finegemm/core/scale_copies.h>
-#include <finegemm/core/split_scale.h>
+#include <finegemm/gemm/registers.h>
+#include <finegemm/gemm/scale_copies.h>
+#include <finegemm/gemm/segments.h>
+#include <finegemm/gemm/split_scale.h>
 
 namespace finegemm {
 

@@ -1,14 +1,14 @@
-// What the last bits of D depend on in a kernel. Layer core. docs/numerics.md says what follows from it.
+// What the last bits of D depend on in a kernel. Layer gemm. docs/numerics.md says what follows from it.
 #pragma once
 
-#include <finegemm/core/registers.h>
+#include <finegemm/gemm/registers.h>
 
 namespace finegemm {
 
 struct Arithmetic {
     uint32_t splits = 1;              // ranges of K (k_range), whose sums are added one after the other
     uint32_t k_slices = 1;            // of a range: slice i sums blocks i, i + k_slices, ...; then the slices are added
-    bool tensor_core_scales = false;  // scales are multiplied by the tensor cores (core/split_scale.h), not in FP32
+    bool tensor_core_scales = false;  // scales are multiplied by the tensor cores (gemm/split_scale.h), not in FP32
     constexpr bool operator==(const Arithmetic&) const = default;
 };
 FG_HD constexpr Arithmetic arithmetic_of(const GemmConfig& c) {

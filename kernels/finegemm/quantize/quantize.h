@@ -1,5 +1,5 @@
 // Quantisation to e4m3 with a scale for each block: the rule, the work of one lane, and the launch's parameters.
-// Layer core. CPU and GPU use the same functions and so give the same bits.
+// Layer quantize. CPU and GPU use the same functions and so give the same bits.
 #pragma once
 
 #include <finegemm/core/fp8.h>
