@@ -12,7 +12,7 @@
 
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
-#include <finegemm/gemm/smem_plan.h>
+#include <finegemm/gemm/kernel_plan.h>
 
 #include "api/gpu.h"
 #include "backend/device_spec.h"
@@ -47,8 +47,9 @@ class EmptyLaunch {
 public:
     EmptyLaunch(const jit::KernelStore& store, const cuda::Device& device, const GemmConfig& config)
         : grid_(device.facts().sms / config.cluster * config.cluster),
-          kernel_(device, store.get(source()).cubin, "finegemm_empty",
-                  {.block = config.threads(), .cluster = config.cluster, .smem_bytes = smem_plan(config).total}) {}
+          kernel_(
+              device, store.get(source()).cubin, "finegemm_empty",
+              {.block = config.threads(), .cluster = config.cluster, .smem_bytes = kernel_plan(config).smem.total}) {}
     void operator()() const { kernel_.launch(grid_, &parameters_, nullptr); }
 
 private:

@@ -68,6 +68,11 @@ void print_chosen(const nlohmann::json& chosen) {
     std::cout << fmt::format("tiles of {} x {}, {} stages, math warpgroups: {}, {}, CTAs on an SM: {}\n",
                              field("tile_m"), field("tile_n"), field("stages"), field("math_warpgroups"), cluster,
                              field("ctas_per_sm"));
+    const auto& plan = chosen.at("plan");
+    const auto word = [&](const char* name) { return plan.at(name).get<std::string>(); };
+    std::cout << fmt::format("producers: {}, scales: {}, promotion: {}, block products in flight: {}, store: {}\n",
+                             word("producers"), word("scales"), word("promotion"),
+                             plan.at("blocks_in_flight").get<int64_t>(), word("store"));
     std::cout << "predicted times in us; compute and memory overlap in part\n";
 }
 

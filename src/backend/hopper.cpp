@@ -66,7 +66,7 @@ const GemmKernel& HopperBackend::load(const GemmConfig& config) {
     const std::string name = plan::name_of(config);
     const jit::Binary binary = provider_(jit::gemm_source(config, name));
     const cuda::LaunchShape shape{
-        .block = config.threads(), .cluster = config.cluster, .smem_bytes = smem_plan(config).total};
+        .block = config.threads(), .cluster = config.cluster, .smem_bytes = kernel_plan(config).smem.total};
     std::unique_ptr<const GemmKernel> kernel(
         new GemmKernel{config, cuda::Kernel(device_, binary.cubin, binary.entry, shape)});
     const std::unique_lock lock(mutex_);
@@ -166,7 +166,7 @@ Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, cons
               .kernel = &kernel.kernel};
     for (uint32_t segment = 1; segment < n_segments(c); ++segment)
         call.params.b_segments[segment - 1] = map_of("b", args.b, b_segment_box(c, segment));
-    if (loads_source(c)) call.params.d[0] = map_of("d", args.d, kF32DBox);
+    if (kernel_plan(c).loads_source()) call.params.d[0] = map_of("d", args.d, kF32DBox);
     else set_d_maps(call.params, c, args.d);
     call.grid = grid_size(c, call.params.raster.size(), clusters_for(kernel, problem));
     return call;

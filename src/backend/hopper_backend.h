@@ -173,7 +173,7 @@ private:
 /// Sets the tensor maps of D, where TMA stores it.
 template <typename D>
 void HopperBackend::set_d_maps(SegmentedParams& p, const GemmConfig& c, const D& d) const {
-    for (uint32_t width = 0; uses_tma_store(c) && width < kPanelWidths; ++width)
+    for (uint32_t width = 0; kernel_plan(c).tma_store() && width < kPanelWidths; ++width)
         if (panels_of_width(c, width) > 0) p.d[width] = map_of("d", d, d_box(width));
 }
 

@@ -40,7 +40,7 @@ std::shared_ptr<const KGroupedCall> HopperBackend::make_k_grouped_call(KGroupedK
     made.params.groups = layout_of(args);
     made.params.groups.offsets = key.offsets;
     made.params.d_stride = args.d.stride;
-    if (loads_source(variant.config)) made.params.d[0] = map_of("d", args.d, kF32DBox);
+    if (kernel_plan(variant.config).loads_source()) made.params.d[0] = map_of("d", args.d, kF32DBox);
     made.grid = grid_size(variant.config, one.params.raster.size() * problem.k_groups, clusters_for(variant, problem));
     auto call = std::make_shared<const KGroupedCall>(made);
     const std::unique_lock lock(mutex_);

@@ -1,5 +1,5 @@
 // Printing the source of a GEMM kernel. Layer jit.
-#include <finegemm/gemm/yield_interval.h>
+#include <finegemm/gemm/kernel_plan.h>
 #include <fmt/format.h>
 
 #include "jit/kernel_store.h"
@@ -9,7 +9,7 @@ namespace finegemm::jit {
 namespace {
 
 #ifdef FINEGEMM_RACECHECK
-constexpr std::string_view kDefines = "#define FINEGEMM_EVERY_LANE_ARRIVES\n";  // gemm/arrivals.h says why
+constexpr std::string_view kDefines = "#define FINEGEMM_EVERY_LANE_ARRIVES\n";  // gemm/roles.h says why
 #else
 constexpr std::string_view kDefines;
 #endif
@@ -58,7 +58,7 @@ KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
                             "    finegemm::device::gemm<kConfig>(params);\n"
                             "}}\n",
                             kDefines, c.tile_n, to_source(c), entry),
-        .yield_interval = yield_interval(c)};
+        .yield_interval = kernel_plan(c).yield_interval};
 }
 
 }  // namespace finegemm::jit

@@ -12,7 +12,7 @@ namespace finegemm::jit {
 /// the scheduler change, in instructions that wait for nothing: results cannot. Returns how many instructions it set;
 /// none of what is no cubin.
 ///
-/// Why here: no option and no source makes ptxas do so (gemm/yield_interval.h).
+/// Why here: no option and no source makes ptxas do so (gemm/kernel_plan.h).
 /// Source of the encoding: Jia et al., "Dissecting the NVIDIA Volta GPU architecture via microbenchmarking", 2018,
 /// section 2.1; Hopper's is the same, as nvdisasm shows.
 size_t set_yield_hints(std::string& cubin, uint32_t every);

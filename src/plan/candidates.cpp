@@ -177,7 +177,7 @@ GemmConfig for_row_scales(GemmConfig config) {
     // on an H200). Beside tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B
     // has a scale, vectors of both take longer than copies, but no longer where they go through registers anyway.
     const bool blocks = !config.row_b_scales() && !config.row_groups() && config.tile_n <= 208;
-    if (config.tile_m > 64 && (blocks || tensor_core_scales(config))) config.scales = ScaleLayout::Rows;
+    if (config.tile_m > 64 && (blocks || kernel_plan(config).tensor_core_scales())) config.scales = ScaleLayout::Rows;
     return config;
 }
 

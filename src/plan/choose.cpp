@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "plan/describe.h"
 #include "plan/table.h"
 
 namespace finegemm::plan {
@@ -137,6 +138,7 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
                                        {"stages", c.stages},          {"math_warpgroups", c.math_warpgroups},
                                        {"cluster", c.cluster},        {"cluster_use", name_of(c.cluster_use)},
                                        {"ctas_per_sm", c.ctas_per_sm}};
+            out["chosen"]["plan"] = describe(kernel_plan(c));
         }
         list.push_back(std::move(row));
     }

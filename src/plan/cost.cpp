@@ -88,7 +88,8 @@ double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, c
     const double m = p.groups > 0 ? expected_m(p) * p.groups : p.m, n = p.n, k = p.k;
     const double reread = p.groups > 0 ? kReread * std::min(tiles.below - 1, 1.0) : 0;
     const double loaded = m * k + max(1, p.groups) * n * k * (1 + reread), elements = m * n * max(1, p.k_groups);
-    if (p.accumulate && !loads_source(c)) return loaded / d.hbm_bytes_per_us + elements * 4 / d.l2_adds_per_us;
+    if (p.accumulate && !kernel_plan(c).loads_source())
+        return loaded / d.hbm_bytes_per_us + elements * 4 / d.l2_adds_per_us;
     return (loaded + elements * (p.accumulate ? 8 : c.output == Output::F32 ? 4 : 2)) / d.hbm_bytes_per_us;
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <finegemm/error.h>
-#include <finegemm/gemm/smem_plan.h>
+#include <finegemm/gemm/kernel_plan.h>
 
 namespace finegemm::plan {
 

@@ -1,7 +1,7 @@
 // Why a kernel cannot take a problem: rules as data, each with the sentence that `explain` prints. Layer plan.
 #include <finegemm/gemm/arithmetic.h>
+#include <finegemm/gemm/kernel_plan.h>
 #include <finegemm/gemm/schedule.h>
-#include <finegemm/gemm/smem_plan.h>
 
 #include "plan/plan.h"
 
@@ -27,10 +27,12 @@ constexpr Rule kRules[] = {
     {"writes D in another type",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.output == c.output; }},
     {"needs more shared memory than a CTA can have",
-     [](const Problem&, const DeviceSpec& d, const GemmConfig& c) { return smem_plan(c).total <= d.smem_bytes; }},
+     [](const Problem&, const DeviceSpec& d, const GemmConfig& c) {
+         return kernel_plan(c).smem.total <= d.smem_bytes;
+     }},
     {"needs more shared memory than its CTAs on one SM can have",
      [](const Problem&, const DeviceSpec& d, const GemmConfig& c) {
-         return c.ctas_per_sm * (smem_plan(c).total + kReservedShared) <= d.smem_per_sm;
+         return c.ctas_per_sm * (kernel_plan(c).smem.total + kReservedShared) <= d.smem_per_sm;
      }},
     {"splits K finer than 128", [](const Problem& p, const DeviceSpec&,
                                    const GemmConfig& c) { return c.k_splits() * c.k_slices() <= p.k_blocks(); }},
@@ -42,7 +44,7 @@ constexpr Rule kRules[] = {
      [](const Problem& p, const DeviceSpec& d, const GemmConfig& c) { return ctas_at_once(p, d, c) >= c.cluster; }},
     {"splits K, which takes a CTA for each part of each tile: more than SMs may be used",
      [](const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
-         return persistent(c) || !has_sm_budget(p, d) ||
+         return kernel_plan(c).persistent || !has_sm_budget(p, d) ||
                 static_cast<uint64_t>(raster(c, p.m, p.n).size()) * c.cluster <= p.num_sms;
      }},
     {"shares operands between more tiles than there are",

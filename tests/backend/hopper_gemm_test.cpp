@@ -58,7 +58,7 @@ void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const Ge
     EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
     EXPECT_EQ(launch.block, c.threads());
     EXPECT_EQ(launch.cluster, c.cluster);
-    EXPECT_EQ(launch.smem_bytes, smem_plan(c).total);
+    EXPECT_EQ(launch.smem_bytes, kernel_plan(c).smem.total);
     const uint32_t tiles = raster(c, m, n).size(), resident = c.cluster > 1 ? 60u : 2 * 132;
     const bool one_tile_each = c.cluster_use == ClusterUse::SplitK || c.k_slices() > 1;
     EXPECT_EQ(launch.grid, c.cluster * (one_tile_each ? tiles : std::min(tiles, resident)));
@@ -74,7 +74,7 @@ void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const Ge
                   described(args.b, args.b.row_stride, b_segment_box(c, segment)));
     }
     for (uint32_t width = 0; width < kPanelWidths; ++width) {
-        const bool stored_by = uses_tma_store(c) && panels_of_width(c, width) > 0;
+        const bool stored_by = kernel_plan(c).tma_store() && panels_of_width(c, width) > 0;
         const mock::Description of_d = described(args.d, args.d.row_stride, d_box(width));
         EXPECT_EQ(mock::description_of(p.d[width]), stored_by ? of_d : mock::Description{}) << panel_width(width);
     }

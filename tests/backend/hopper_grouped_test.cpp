@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include <finegemm/gemm/boxes.h>
-#include <finegemm/gemm/smem_plan.h>
+#include <finegemm/gemm/kernel_plan.h>
 
 #include "plan/plan.h"
 #include "support/hopper.h"
@@ -38,13 +38,13 @@ TEST_F(HopperGrouped, LaunchesEveryKernelByName) {
         hopper->grouped_gemm(operands(1000, 1032, 2176, 5), {.config = plan::name_of(c)});
         const mock::Launch& launch = last_launch();
         EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
-        EXPECT_EQ(launch.smem_bytes, smem_plan(c).total);
+        EXPECT_EQ(launch.smem_bytes, kernel_plan(c).smem.total);
         const SegmentedParams& p = launch.gemm;
         EXPECT_EQ(p.raster, raster_of_columns(c, 1032));
         EXPECT_EQ(mock::description_of(p.a.whole).box_rows, c.tile_m / c.a_sharers());
         EXPECT_EQ(mock::description_of(p.b.last).box_rows, b_rows_of_last(c, 1032));
         for (uint32_t width = 0; width < kPanelWidths; ++width) {
-            const bool stored = uses_tma_store(c) && panels_of_width(c, width) > 0;
+            const bool stored = kernel_plan(c).tma_store() && panels_of_width(c, width) > 0;
             const mock::Description d = mock::description_of(p.d[width]);
             EXPECT_EQ(d.box_cols, stored ? panel_width(width) : 0u);
             EXPECT_EQ(d.rows, stored ? 1000u : 0u);

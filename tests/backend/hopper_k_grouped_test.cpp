@@ -1,6 +1,6 @@
 // What the Hopper backend launches for K-grouped GEMMs. Layer tests.
 #include <finegemm/gemm/arithmetic.h>
-#include <finegemm/gemm/smem_plan.h>
+#include <finegemm/gemm/kernel_plan.h>
 
 #include <cstring>
 
@@ -40,7 +40,7 @@ TEST_F(HopperKGrouped, LaunchesEveryKernelByName) {
             hopper->k_grouped_gemm(args, {.config = plan::name_of(c)});
             const mock::Launch& launch = last_launch();
             EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
-            EXPECT_EQ(launch.smem_bytes, smem_plan(c).total);
+            EXPECT_EQ(launch.smem_bytes, kernel_plan(c).smem.total);
             const KGroupedParams& p = launch.k_grouped;
             EXPECT_EQ(p.groups.offsets, args.offsets);
             EXPECT_EQ(p.groups.groups, 5u);

@@ -1,5 +1,5 @@
 // What the Hopper backend launches where each row of B has scales, and D may be f32. Layer tests.
-#include <finegemm/gemm/smem_plan.h>
+#include <finegemm/gemm/kernel_plan.h>
 
 #include "plan/plan.h"
 #include "support/hopper.h"
@@ -44,7 +44,7 @@ TEST_F(HopperRowScales, LaunchesEveryKernelByName) {
             const GemmArgs args = operands(1024, 1024, 2176, output == Output::F32 ? DType::F32 : DType::BF16);
             hopper->gemm(args, {.config = plan::name_of(c)});
             EXPECT_EQ(last_launch().entry, "finegemm_" + plan::name_of(c));
-            EXPECT_EQ(last_launch().smem_bytes, smem_plan(c).total);
+            EXPECT_EQ(last_launch().smem_bytes, kernel_plan(c).smem.total);
             EXPECT_EQ(last_launch().gemm.sfb.mn_stride, args.sfb.row_stride);
         }
 }

@@ -59,13 +59,13 @@ TEST(Fragment, AWarpsStagedTileIsReadBackRowByRow) {
         if (c.output == Output::F32) continue;
         SCOPED_TRACE(test::describe(c));
         Strip strip(c);
-        const auto element = [&](RowCol at) { return static_cast<int>(at.row * strip_cols(c) + at.col); };
-        for (uint32_t pair = 0; pair < strip_cols(c) / 16; ++pair)
+        const auto element = [&](RowCol at) { return static_cast<int>(at.row * kernel_plan(c).strip_cols + at.col); };
+        for (uint32_t pair = 0; pair < kernel_plan(c).strip_cols / 16; ++pair)
             strip.stmatrix_x4(
                 pair, [&](uint32_t lane, uint32_t reg) { return element(wgmma_accumulator(lane, pair * 8 + reg)); });
-        for (uint32_t i = 0; i < strip_cols(c) / 16; ++i)
+        for (uint32_t i = 0; i < kernel_plan(c).strip_cols / 16; ++i)
             for (uint32_t lane = 0; lane < 32; ++lane) {
-                const RowCol piece = strip_piece(c, strip_cols(c), lane, i);
+                const RowCol piece = strip_piece(c, kernel_plan(c).strip_cols, lane, i);
                 for (uint32_t e = 0; e < 8; ++e)
                     ASSERT_EQ(strip.elements[strip_offset(c, piece) / 2 + e], element({piece.row, piece.col + e}))
                         << piece.row << ", " << piece.col;
@@ -77,16 +77,17 @@ TEST(Fragment, AWarpsStagedFloatsAreReadBackRowByRow) {
     for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 16) {
         const GemmConfig c{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
         std::vector<int> strip(16 * strip_pitch(c) / 4, -1);
-        const auto element = [&](RowCol at) { return static_cast<int>(at.row * strip_cols(c) + at.col); };
-        for (uint32_t reg = 0; reg < strip_cols(c) / 2; ++reg)
+        const auto element = [&](RowCol at) { return static_cast<int>(at.row * kernel_plan(c).strip_cols + at.col); };
+        for (uint32_t reg = 0; reg < kernel_plan(c).strip_cols / 2; ++reg)
             for (uint32_t lane = 0; lane < 32; ++lane) {
                 const RowCol at = wgmma_accumulator(lane, reg);
                 strip.at(strip_offset(c, at) / 4) = element(at);
             }
-        for (uint32_t i = 0; i < strip_pieces(c, strip_cols(c)); ++i)
+        for (uint32_t i = 0; i < strip_pieces(c, kernel_plan(c).strip_cols); ++i)
             for (uint32_t lane = 0; lane < 32; ++lane) {
-                const RowCol piece = strip_piece(c, strip_cols(c), lane, i);
-                const RowCol first = strip_piece(c, strip_cols(c), lane, 0), step = strip_piece(c, strip_cols(c), 0, 1);
+                const RowCol piece = strip_piece(c, kernel_plan(c).strip_cols, lane, i);
+                const RowCol first = strip_piece(c, kernel_plan(c).strip_cols, lane, 0),
+                             step = strip_piece(c, kernel_plan(c).strip_cols, 0, 1);
                 EXPECT_EQ(piece, (RowCol{first.row + i * step.row, first.col})) << "a lane keeps to its columns";
                 for (uint32_t e = 0; e < 4; ++e)
                     ASSERT_EQ(strip[strip_offset(c, piece) / 4 + e], element({piece.row, piece.col + e}))
@@ -97,7 +98,7 @@ TEST(Fragment, AWarpsStagedFloatsAreReadBackRowByRow) {
 
 TEST(Fragment, StmatrixHitsEachBankOnce) {
     for (const GemmConfig& c : test::kConfigs)
-        for (uint32_t pair = 0; c.output == Output::BF16 && pair < strip_cols(c) / 16; ++pair)
+        for (uint32_t pair = 0; c.output == Output::BF16 && pair < kernel_plan(c).strip_cols / 16; ++pair)
             for (uint32_t matrix = 0; matrix < 4; ++matrix) {
                 std::set<uint32_t> groups;
                 for (uint32_t row = 0; row < 8; ++row)

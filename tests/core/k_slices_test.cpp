@@ -99,7 +99,7 @@ TEST(KSlices, SumsOfASliceHaveRoomInItsStagesApartFromEachOther) {
                 EXPECT_EQ(stage % c.k_slices(), 0u) << "another slice's";
                 EXPECT_LT(stage, c.stages);
                 EXPECT_EQ(offset % 16, 0u);
-                EXPECT_LE(offset + 16, smem_plan(c).b_stage);
+                EXPECT_LE(offset + 16, kernel_plan(c).smem.b_stage);
                 EXPECT_TRUE(seen.insert({stage, offset}).second) << "of another thread or register";
             }
     }

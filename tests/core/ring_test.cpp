@@ -81,11 +81,11 @@ TEST(Ring, FinishesInEveryOrderOfSteps) {
 
 /// How often each outcome comes with other rules than the kernel's.
 template <GemmConfig C>
-std::array<int, 4> outcomes(int full, int empty, uint32_t vector = scale_vector_blocks(C)) {
+std::array<int, 4> outcomes(int full, int empty, uint32_t vector = kernel_plan(C).scale_vector_blocks) {
     std::array<int, 4> seen{};
     for (uint32_t seed = 0; seed < 60; ++seed) {
-        const typename RingModel<C>::Rules rules{full_arrivals(C) + static_cast<uint32_t>(full),
-                                                 empty_arrivals(C) + static_cast<uint32_t>(empty), vector};
+        const typename RingModel<C>::Rules rules{kernel_plan(C).arrivals.full + static_cast<uint32_t>(full),
+                                                 kernel_plan(C).arrivals.empty + static_cast<uint32_t>(empty), vector};
         ++seen[static_cast<size_t>(RingModel<C>(3, 23, seed, rules).run())];
     }
     return seen;
@@ -115,7 +115,7 @@ TEST(Ring, SlicesThatMeetInAStageTakeARoundForAnother) {
 
 TEST(Ring, AProducerThatServesSeveralSlicesTakesARoundForAnother) {
     constexpr GemmConfig kShort{.tile_m = 64, .tile_n = 64, .stages = 4, .math_warpgroups = 2};
-    static_assert(kShort.k_slices() == 2 && round_robin_producers(kShort));
+    static_assert(kShort.k_slices() == 2 && kernel_plan(kShort).producers == Producers::RoundRobin);
     const auto finished = [](uint32_t producers) {
         int count = 0;
         for (uint32_t seed = 0; seed < 200; ++seed) {
@@ -130,7 +130,7 @@ TEST(Ring, AProducerThatServesSeveralSlicesTakesARoundForAnother) {
 
 TEST(Ring, AScaleWarpThatSkipsAWholeRoundTakesItForAnother) {
     test::for_each_config([]<GemmConfig C>() {
-        if constexpr (C.scales == ScaleLayout::Rows && vector_scale_warps(C) > 1) {
+        if constexpr (C.scales == ScaleLayout::Rows && kernel_plan(C).vector_scale_warps > 1) {
             const auto seen = outcomes<C>(0, 0, C.stages + 1);
             EXPECT_LT(count(seen, Outcome::Finished), 60);
         }
@@ -138,12 +138,15 @@ TEST(Ring, AScaleWarpThatSkipsAWholeRoundTakesItForAnother) {
 }
 
 TEST(Arrivals, AStageIsEmptyWhenEveryWarpThatAMulticastLoadReachesHasSaidSo) {
-    static_assert(empty_arrivals({.math_warpgroups = 2}) == 8);
-    static_assert(empty_arrivals({.math_warpgroups = 3, .cluster = 2, .cluster_use = ClusterUse::ShareA}) == 24);
-    static_assert(empty_arrivals({.math_warpgroups = 1, .cluster = 4, .cluster_use = ClusterUse::ShareB}) == 16);
-    static_assert(empty_arrivals({.math_warpgroups = 1, .cluster = 4, .cluster_use = ClusterUse::SplitK}) == 4,
-                  "nothing is shared");
-    static_assert(empty_arrivals({.tile_m = 64, .math_warpgroups = 2}) == 4, "a stage is one k-slice's");
+    static_assert(kernel_plan({.math_warpgroups = 2}).arrivals.empty == 8);
+    static_assert(kernel_plan({.math_warpgroups = 3, .cluster = 2, .cluster_use = ClusterUse::ShareA}).arrivals.empty ==
+                  24);
+    static_assert(kernel_plan({.math_warpgroups = 1, .cluster = 4, .cluster_use = ClusterUse::ShareB}).arrivals.empty ==
+                  16);
+    static_assert(
+        kernel_plan({.math_warpgroups = 1, .cluster = 4, .cluster_use = ClusterUse::SplitK}).arrivals.empty == 4,
+        "nothing is shared");
+    static_assert(kernel_plan({.tile_m = 64, .math_warpgroups = 2}).arrivals.empty == 4, "a stage is one k-slice's");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include <finegemm/gemm/arrivals.h>
+#include <finegemm/gemm/kernel_plan.h>
 #include <finegemm/gemm/schedule.h>
 
 #include "support/configs.h"

@@ -18,7 +18,7 @@ struct Object {
 };
 
 std::vector<Object> objects(const GemmConfig& c) {
-    const SmemPlan p = smem_plan(c);
+    const SmemPlan p = kernel_plan(c).smem;
     std::vector<Object> list;
     const auto add = [&list](uint32_t at, uint32_t count, uint32_t pitch, uint32_t bytes, uint32_t alignment) {
         for (uint32_t i = 0; i < count; ++i) list.push_back({at + i * pitch, bytes, alignment});
@@ -26,11 +26,11 @@ std::vector<Object> objects(const GemmConfig& c) {
     add(p.a, c.stages, p.a_stage, c.tile_m * 128, 1024);  // swizzle atoms
     add(p.b, c.stages, p.b_stage, c.tile_n * 128, 1024);
     const uint32_t shifted = c.row_groups() ? kScalePiece : 0;  // floats that the last row may lie further on
-    const uint32_t scale = tensor_core_scales(c) ? 16 : 4;
+    const uint32_t scale = kernel_plan(c).tensor_core_scales() ? 16 : 4;
     add(p.sfa, c.stages, p.sfa_stage, (c.tile_m + shifted) * scale, 16);  // written sixteen bytes at a time
     const bool rows = c.b_scales == ScaleBlocks::Rows;                    // written sixteen bytes at a time, too
     add(p.sfb, c.stages, p.sfb_stage, (rows ? c.tile_n : 2) * scale, rows ? 16 : 4);
-    if (tensor_core_scales(c)) add(p.zeros, c.math_warpgroups, 64 * 16, 64 * 16, 16);
+    if (kernel_plan(c).tensor_core_scales()) add(p.zeros, c.math_warpgroups, 64 * 16, 64 * 16, 16);
     if (c.grouped()) add(p.tiles, c.stages, p.tile_stage, sizeof(Tile), alignof(Tile));
     add(p.full, c.stages, 8, 8, 8);
     add(p.empty, c.stages, 8, 8, 8);
@@ -39,10 +39,10 @@ std::vector<Object> objects(const GemmConfig& c) {
         const uint32_t bytes = c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4;
         add(p.partials, c.row_warpgroups(), p.partials_warpgroup, bytes, 16);
         add(p.partials_full, c.row_warpgroups(), 8, 8, 8);
-    } else if (uses_tma_store(c)) {
+    } else if (kernel_plan(c).tma_store()) {
         const uint32_t bytes = c.output == Output::F32 ? c.tile_n * 4 : cols_through_shared(c) * 2;
         add(p.d, c.math_warpgroups * 4, p.d_warp, c.rows_per_warpgroup() / 4 * bytes, 1024);  // swizzle atoms
-        if (loads_source(c)) add(p.d_full, c.math_warpgroups * 4, 8, 8, 8);
+        if (kernel_plan(c).loads_source()) add(p.d_full, c.math_warpgroups * 4, 8, 8, 8);
     } else {
         add(p.d, c.row_warpgroups() * 4, p.d_warp, 16 * strip_pitch(c), 16);
     }
@@ -59,8 +59,8 @@ void expect_sound(const GemmConfig& c) {
         EXPECT_GE(o.begin, end) << "overlaps the object before";
         end = o.begin + o.bytes;
     }
-    EXPECT_LE(end + 1024, smem_plan(c).total) << "the kernel may skip up to 1023 bytes to align its base";
-    EXPECT_EQ(smem_plan(c).total % 16, 0u);
+    EXPECT_LE(end + 1024, kernel_plan(c).smem.total) << "the kernel may skip up to 1023 bytes to align its base";
+    EXPECT_EQ(kernel_plan(c).smem.total % 16, 0u);
 }
 
 TEST(SmemPlan, ObjectsAreAlignedApartAndInside) {
@@ -79,7 +79,7 @@ TEST(SmemPlan, ObjectsAreAlignedApartAndInside) {
 
 TEST(SmemPlan, TheConfigurationsOfTheTestsFitAnSm) {
     for (const GemmConfig& c : test::kConfigs)
-        EXPECT_LE(smem_plan(c).total, 232448 / c.ctas_per_sm) << test::describe(c);
+        EXPECT_LE(kernel_plan(c).smem.total, 232448 / c.ctas_per_sm) << test::describe(c);
 }
 
 TEST(SmemPlan, SplitsOfATileCoverItsColumns) {
@@ -152,23 +152,23 @@ TEST(TmaBox, LoadsOfBBringTheColumnsThatExistAndNoOthers) {
 TEST(Strip, ColumnsDivideEveryTile) {
     for (const uint32_t tile_n : {16u, 32u, 40u, 48u, 64u, 80u, 96u, 112u, 128u, 144u, 160u, 176u, 192u, 200u, 256u}) {
         const GemmConfig c{.tile_n = tile_n};
-        EXPECT_LE(strip_cols(c), 64u) << tile_n;
+        EXPECT_LE(kernel_plan(c).strip_cols, 64u) << tile_n;
         for (uint32_t segment = 0; segment < n_segments(c); ++segment) {
             if (cols_before_segment(c, segment) == cols_through_shared(c)) continue;  // goes straight to D
-            const uint32_t cols = min(strip_cols(c), segment_cols(c, segment));
+            const uint32_t cols = min(kernel_plan(c).strip_cols, segment_cols(c, segment));
             EXPECT_EQ(segment_cols(c, segment) % cols, 0u) << tile_n;
             EXPECT_EQ(cols % 16, 0u) << "stmatrix writes sixteen columns";
         }
     }
     // Narrower where the ring leaves no room for the widest.
     const GemmConfig roomy{.tile_m = 64, .tile_n = 80, .stages = 10}, full{.tile_m = 64, .tile_n = 80, .stages = 12};
-    EXPECT_EQ(strip_cols(roomy), 64u);
-    EXPECT_EQ(strip_cols(full), 32u);
-    EXPECT_LE(smem_plan(full).total, kMostShared);
-    EXPECT_GT(smem_plan(full, false, 64).total, kMostShared);
+    EXPECT_EQ(kernel_plan(roomy).strip_cols, 64u);
+    EXPECT_EQ(kernel_plan(full).strip_cols, 32u);
+    EXPECT_LE(kernel_plan(full).smem.total, kMostShared);
+    EXPECT_GT(decide::smem(full, Store::Strip, 64).total, kMostShared);
     for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 8) {
         const GemmConfig f32{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
-        EXPECT_EQ(strip_cols(f32), 32u) << "rows of 128 bytes, but of the last one";
+        EXPECT_EQ(kernel_plan(f32).strip_cols, 32u) << "rows of 128 bytes, but of the last one";
     }
 }
 
@@ -178,8 +178,8 @@ TEST(Strip, EachPieceHasAnOffsetOfItsOwnAndALaneThatTakesIt) {
         const uint32_t bytes = c.output == Output::F32 ? 4 : 2;
         std::set<uint32_t> widths;
         for (uint32_t segment = 0; segment < n_segments(c); ++segment)
-            for (uint32_t first = 0; first < segment_cols(c, segment); first += strip_cols(c))
-                widths.insert(min(strip_cols(c), segment_cols(c, segment) - first));
+            for (uint32_t first = 0; first < segment_cols(c, segment); first += kernel_plan(c).strip_cols)
+                widths.insert(min(kernel_plan(c).strip_cols, segment_cols(c, segment) - first));
         for (const uint32_t cols : widths) {
             if (c.output == Output::BF16 && cols == 8) continue;  // goes straight to D
             std::set<uint32_t> offsets;
@@ -200,7 +200,7 @@ TEST(Strip, EachPieceHasAnOffsetOfItsOwnAndALaneThatTakesIt) {
 
 TEST(DPanels, AreTheColumnsOfATileOnceEachInsideOfASegment) {
     for (const GemmConfig& c : test::kConfigs) {
-        if (!uses_tma_store(c) || loads_source(c)) continue;
+        if (!kernel_plan(c).tma_store() || kernel_plan(c).loads_source()) continue;
         SCOPED_TRACE(test::describe(c));
         uint32_t next = 0, of_width[kPanelWidths] = {};
         for (uint32_t i = 0; i < d_panels(c); ++i) {
@@ -226,7 +226,7 @@ uint32_t swizzled(uint32_t address, Swizzle swizzle) {
 
 TEST(DPanels, LieAsTmaReadsThem) {
     for (const GemmConfig& c : test::kConfigs) {
-        if (!uses_tma_store(c) || loads_source(c)) continue;
+        if (!kernel_plan(c).tma_store() || kernel_plan(c).loads_source()) continue;
         SCOPED_TRACE(test::describe(c));
         std::set<uint32_t> offsets;
         for (uint32_t i = 0; i < d_panels(c); ++i) {
@@ -259,7 +259,7 @@ TEST(DPanels, AreWrittenWithoutBankConflicts) {
 
 TEST(BoxesOfF32, LieAsTmaReadsThemAndHaveEachElementOnce) {
     for (const GemmConfig& c : test::kConfigs) {
-        if (!loads_source(c)) continue;
+        if (!kernel_plan(c).loads_source()) continue;
         SCOPED_TRACE(test::describe(c));
         EXPECT_EQ(d_panels(c) * kF32PanelBytes, panels_bytes(c));
         std::set<uint32_t> offsets;
@@ -287,16 +287,19 @@ TEST(DPanels, AreAllOfATileButASegmentOfEightColumns) {
 }
 
 TEST(StagesTiles, OnlyWhereThereIsRoomForATileAndItIsWorthIt) {
-    static_assert(uses_tma_store({.tile_m = 128, .tile_n = 160, .stages = 5}));
-    static_assert(uses_tma_store({.tile_m = 192, .tile_n = 128, .stages = 4, .math_warpgroups = 3}));
-    static_assert(uses_tma_store({.tile_m = 128, .tile_n = 200, .stages = 4}));
-    static_assert(!uses_tma_store({.tile_m = 128, .tile_n = 224, .stages = 4}), "47 KB are left of 56");
-    static_assert(!uses_tma_store({.tile_m = 128, .tile_n = 192, .stages = 5}), "25 KB are left of 48");
-    static_assert(!uses_tma_store({.tile_m = 64, .tile_n = 64, .stages = 6, .math_warpgroups = 1, .ctas_per_sm = 2}));
-    static_assert(!uses_tma_store({.tile_m = 64, .tile_n = 64, .stages = 10, .math_warpgroups = 2}), "k-slices");
-    static_assert(uses_tma_store({.tile_m = 128, .tile_n = 64, .stages = 6, .grouping = Grouping::Rows}));
+    static_assert(kernel_plan({.tile_m = 128, .tile_n = 160, .stages = 5}).tma_store());
+    static_assert(kernel_plan({.tile_m = 192, .tile_n = 128, .stages = 4, .math_warpgroups = 3}).tma_store());
+    static_assert(kernel_plan({.tile_m = 128, .tile_n = 200, .stages = 4}).tma_store());
+    static_assert(!kernel_plan({.tile_m = 128, .tile_n = 224, .stages = 4}).tma_store(), "47 KB are left of 56");
+    static_assert(!kernel_plan({.tile_m = 128, .tile_n = 192, .stages = 5}).tma_store(), "25 KB are left of 48");
     static_assert(
-        !uses_tma_store({.tile_m = 128, .tile_n = 64, .stages = 6, .cluster = 2, .cluster_use = ClusterUse::SplitK}));
+        !kernel_plan({.tile_m = 64, .tile_n = 64, .stages = 6, .math_warpgroups = 1, .ctas_per_sm = 2}).tma_store());
+    static_assert(!kernel_plan({.tile_m = 64, .tile_n = 64, .stages = 10, .math_warpgroups = 2}).tma_store(),
+                  "k-slices");
+    static_assert(kernel_plan({.tile_m = 128, .tile_n = 64, .stages = 6, .grouping = Grouping::Rows}).tma_store());
+    static_assert(
+        !kernel_plan({.tile_m = 128, .tile_n = 64, .stages = 6, .cluster = 2, .cluster_use = ClusterUse::SplitK})
+             .tma_store());
 }
 
 /// The banks of four bytes that some lanes write or read at once, and how often the busiest one of them.
@@ -315,12 +318,13 @@ TEST(LoadsSource, WhereAStageLessLeavesRoomForAWholeTileInF32) {
                           .b_scales = ScaleBlocks::Rows,
                           .output = Output::F32};
     };
-    static_assert(loads_source(f32(128, 4)) && !loads_source(f32(128, 5)));
-    static_assert(loads_source(f32(128, 4, Grouping::K)));
-    static_assert(loads_source(f32(64, 7)));
-    static_assert(!loads_source(f32(192, 4)));
-    static_assert(!loads_source(f32(112, 4)), "panels have 32 columns");
-    static_assert(!loads_source({.tile_n = 128, .stages = 4, .b_scales = ScaleBlocks::Rows}), "bf16 is never added to");
+    static_assert(kernel_plan(f32(128, 4)).loads_source() && !kernel_plan(f32(128, 5)).loads_source());
+    static_assert(kernel_plan(f32(128, 4, Grouping::K)).loads_source());
+    static_assert(kernel_plan(f32(64, 7)).loads_source());
+    static_assert(!kernel_plan(f32(192, 4)).loads_source());
+    static_assert(!kernel_plan(f32(112, 4)).loads_source(), "panels have 32 columns");
+    static_assert(!kernel_plan({.tile_n = 128, .stages = 4, .b_scales = ScaleBlocks::Rows}).loads_source(),
+                  "bf16 is never added to");
 }
 
 TEST(BoxesOfF32, AreWrittenWithoutBankConflicts) {
@@ -335,18 +339,18 @@ TEST(BoxesOfF32, AreWrittenWithoutBankConflicts) {
 TEST(Strip, OfFloatsIsWrittenAndReadWithoutBankConflicts) {
     for (const uint32_t tile_n : {32u, 64u, 128u, 192u}) {
         const GemmConfig c{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
-        for (uint32_t r = 0; r < strip_cols(c) / 2; r += 2)
+        for (uint32_t r = 0; r < kernel_plan(c).strip_cols / 2; r += 2)
             for (uint32_t half = 0; half < 2; ++half) {  // sixteen lanes write eight bytes each at once
                 std::vector<uint32_t> addresses;
                 for (uint32_t lane = half * 16; lane < half * 16 + 16; ++lane)
                     addresses.push_back(strip_offset(c, wgmma_accumulator(lane, r)));
                 EXPECT_EQ(busiest_bank(addresses, 8), 1u) << tile_n << ", register " << r;
             }
-        for (uint32_t i = 0; i < strip_pieces(c, strip_cols(c)); ++i)
+        for (uint32_t i = 0; i < strip_pieces(c, kernel_plan(c).strip_cols); ++i)
             for (uint32_t quarter = 0; quarter < 4; ++quarter) {  // eight lanes read sixteen bytes each at once
                 std::vector<uint32_t> addresses;
                 for (uint32_t lane = quarter * 8; lane < quarter * 8 + 8; ++lane)
-                    addresses.push_back(strip_offset(c, strip_piece(c, strip_cols(c), lane, i)));
+                    addresses.push_back(strip_offset(c, strip_piece(c, kernel_plan(c).strip_cols, lane, i)));
                 EXPECT_EQ(busiest_bank(addresses, 16), 1u) << tile_n << ", piece " << i;
             }
     }

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <set>
 
-#include <finegemm/gemm/yield_interval.h>
+#include <finegemm/gemm/kernel_plan.h>
 #include <fmt/format.h>
 
 #include "backend/pack_contents.h"
@@ -31,7 +31,7 @@ TEST(GemmSource, IsAShortReadableText) {
     EXPECT_EQ(source.entry, "finegemm_m128n192s4w2_shareB2");
     if (std::getenv("FG_UPDATE_GOLDEN")) write_text(golden, source.text);
     EXPECT_EQ(source.text, read_text(golden));
-    EXPECT_EQ(source.yield_interval, yield_interval(kExample));
+    EXPECT_EQ(source.yield_interval, kernel_plan(kExample).yield_interval);
 }
 
 TEST(GemmSource, PrintsEveryConfigurationSoThatAHostCompilerReadsTheSameValue) {

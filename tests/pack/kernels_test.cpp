@@ -1,6 +1,6 @@
 // Every kernel that a call can choose, as the pack's compiler made it: what it takes of an SM, and its machine code.
 // FG_UPDATE_GOLDEN=1 records both.
-#include <finegemm/gemm/smem_plan.h>
+#include <finegemm/gemm/kernel_plan.h>
 
 #include "backend/pack_contents.h"
 #include "plan/plan.h"
@@ -32,7 +32,7 @@ ordered_json budget_of(const ordered_json& report) {
     for (const auto& [entry, kernel] : report["kernels"].items())
         taken[entry] = {{"registers", kernel["registers"]}, {"smem", 0}};
     for (const GemmConfig& config : plan::kernels())
-        taken["finegemm_" + plan::name_of(config)]["smem"] = smem_plan(config).total;
+        taken["finegemm_" + plan::name_of(config)]["smem"] = kernel_plan(config).smem.total;
     return taken;
 }
 

@@ -15,8 +15,8 @@
 
 #include <finegemm/error.h>
 #include <finegemm/gemm/arithmetic.h>
+#include <finegemm/gemm/kernel_plan.h>
 #include <finegemm/gemm/schedule.h>
-#include <finegemm/gemm/smem_plan.h>
 
 #include "plan/plan.h"
 #include "support/error_of.h"
@@ -57,8 +57,8 @@ TEST(Candidates, AreDifferentKernelsWithDifferentNamesThatLeadBack) {
 
 TEST(Candidates, FitAnH200) {
     for (const GemmConfig& c : all_candidates()) {
-        EXPECT_LE(smem_plan(c).total, h200().smem_bytes) << name_of(c);
-        EXPECT_LE(c.ctas_per_sm * (smem_plan(c).total + kReservedShared), h200().smem_per_sm) << name_of(c);
+        EXPECT_LE(kernel_plan(c).smem.total, h200().smem_bytes) << name_of(c);
+        EXPECT_LE(c.ctas_per_sm * (kernel_plan(c).smem.total + kReservedShared), h200().smem_per_sm) << name_of(c);
         // A segment of eight columns is stored by itself; where ranks share columns, or stmatrix stores all, there is
         // none.
         const bool segments_of_eight = c.k_splits() == 1 && (!c.row_b_scales() || c.output == Output::F32);
@@ -339,7 +339,9 @@ constexpr uint32_t kLayers[][2] = {{2112, 7168}, {576, 7168},   {24576, 1536}, {
                                    {9216, 4096}, {5120, 8192},  {12288, 5120}, {5120, 12288}, {256, 7168}};
 
 TEST(Choice, OfGradientsThatAreAddedToIsAKernelThatLoadsDWhereKIsShort) {
-    const auto loads = [](uint32_t k) { return loads_source(choose(gradient(8192, 4096, k), h200()).config); };
+    const auto loads = [](uint32_t k) {
+        return kernel_plan(choose(gradient(8192, 4096, k), h200()).config).loads_source();
+    };
     EXPECT_TRUE(loads(256));
     EXPECT_TRUE(loads(768));
     EXPECT_FALSE(loads(4096));

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <finegemm/core/ring.h>
-#include <finegemm/gemm/arrivals.h>
 #include <finegemm/gemm/k_slices.h>
+#include <finegemm/gemm/kernel_plan.h>
 
 namespace finegemm::test {
 
@@ -47,9 +47,10 @@ class RingModel {
 public:
     /// What tests break to see that it matters.
     struct Rules {
-        uint32_t full = full_arrivals(C), empty = empty_arrivals(C);
-        uint32_t vector = scale_vector_blocks(C);  // k-blocks of a vector of scales, which one scale warp owns
-        uint32_t producers = kProducerWarps;       // that own k-blocks round-robin, where they do
+        uint32_t full = kernel_plan(C).arrivals.full, empty = kernel_plan(C).arrivals.empty;
+        uint32_t vector =
+            kernel_plan(C).scale_vector_blocks;  // k-blocks of a vector of scales, which one scale warp owns
+        uint32_t producers = kProducerWarps;     // that own k-blocks round-robin, where they do
     };
 
     RingModel(uint32_t tiles, uint32_t blocks, uint32_t seed, Rules rules = {})
@@ -83,7 +84,7 @@ public:
 
 private:
     using Cursor = RingCursor<C.stages>;
-    static constexpr uint32_t kRanks = producers_served(C);
+    static constexpr uint32_t kRanks = kernel_plan(C).producers_served;
     /// Grouped kernels publish the end as a block without tiles, on which the math warps wait like on any other.
     static constexpr uint32_t kEnd = C.grouped() ? 1 : 0;
     static constexpr uint32_t kAParts = C.a_sharers(), kBParts = C.b_sharers(), kScaleParts = kAParts + kBParts;
@@ -113,7 +114,7 @@ private:
     Stage& stage(uint32_t rank, uint32_t index) { return stages_[rank][index]; }
 
     void add_producers(uint32_t rank) {
-        if (round_robin_producers(C)) {
+        if (kernel_plan(C).producers == Producers::RoundRobin) {
             for (uint32_t warp = 0; warp < rules_.producers; ++warp) {
                 Agent agent{.role = Role::Blocks, .rank = rank, .at = Cursor::producer(), .block = warp};
                 agent.at += warp;
@@ -200,7 +201,7 @@ private:
 
     bool load_scales(Agent& agent) {
         const bool mine = C.scales == ScaleLayout::Rows
-                              ? agent.block / rules_.vector % vector_scale_warps(C) == agent.warp
+                              ? agent.block / rules_.vector % kernel_plan(C).vector_scale_warps == agent.warp
                               : agent.at.stage % kScaleWarps == agent.warp;
         if (mine) {
             if (!stage(agent.rank, agent.at.stage).empty.passed(agent.at.parity)) return false;

@@ -50,7 +50,7 @@ struct Consumer {
 
     /// Tells all producers that write into this stage, in a cluster those of all CTAs, that this warp has read it.
     __device__ void release(uint32_t stage) const {
-        constexpr uint32_t kServed = producers_served(C);
+        constexpr uint32_t kServed = kPlan<C>.producers_served;
         __syncwarp();  // the whole warp has read its scales
         if constexpr (kServed > 1) {
 #pragma unroll
@@ -75,7 +75,7 @@ struct Consumer {
                     .b = wgmma_descriptor_low(smem.b(stage).bits),
                     .sfa = 0,
                     .sfb = 0};
-        if constexpr (tensor_core_scales(C)) {
+        if constexpr (kPlan<C>.tensor_core_scales()) {
             const uint32_t parts = smem.sfa(stage).bits + row * kSplitScaleBytes;
             at.sfa = wgmma_short_rows_low(parts, smem.zeros(warpgroup).bits - parts);
             at.sfb = wgmma_short_rows_low(smem.sfb(stage).bits, 0);
@@ -84,11 +84,11 @@ struct Consumer {
     }
     /// Address of the scale of this thread's upper row in the i-th 64 rows.
     __device__ SmemAddr rows_of(uint32_t stage, uint32_t i) const {
-        return row_scales + (stage * smem.kPlan.sfa_stage + i * rows_apart(C) * 4);
+        return row_scales + (stage * smem.kAt.sfa_stage + i * rows_apart(C) * 4);
     }
     __device__ Scales scales(uint32_t stage, uint32_t i) const {
         if constexpr (C.row_b_scales()) return {};
-        const SmemAddr rows = rows_of(stage, i), b = b_scales + stage * smem.kPlan.sfb_stage;
+        const SmemAddr rows = rows_of(stage, i), b = b_scales + stage * smem.kAt.sfb_stage;
         Scales s{.a_upper = ptx::load_shared(rows), .a_lower = ptx::load_shared(rows + 8 * 4), .b = {}};
 #pragma unroll
         for (uint32_t segment = 0; segment < n_segments(C); ++segment) s.b[segment] = ptx::load_shared(b + segment * 4);
@@ -103,7 +103,7 @@ struct Consumer {
     }
     /// Factors of the i-th 64 rows and all columns of the block in `stage`, whose scales `s` are.
     __device__ auto factors(const Scales& s, uint32_t stage, uint32_t i) const {
-        if constexpr (tensor_core_scales(C)) {
+        if constexpr (kPlan<C>.tensor_core_scales()) {
             return OwnFactors();
         } else if constexpr (C.row_b_scales()) {
             RowFactors f = row_factors(stage, i);
@@ -200,7 +200,7 @@ struct KBlockIterator {
             }
             return true;
         }
-        if (left == 1) return persistent(C) && next_tile();
+        if (left == 1) return kPlan<C>.persistent && next_tile();
         --left;
         return true;
     }

@@ -2,7 +2,7 @@
 // Layer device. docs/pipeline.md has the picture.
 #pragma once
 
-#include <finegemm/gemm/registers.h>
+#include <finegemm/gemm/kernel_plan.h>
 #include <finegemm/device/k_slices.cuh>
 #include <finegemm/device/load.cuh>
 #include <finegemm/device/load_scales.cuh>
@@ -28,7 +28,7 @@ __device__ auto scheduler_of(const Params<C>& p, GroupLayout::Ends first_ends) {
 
 template <GemmConfig C>
 __device__ void multiply(const Params<C>& p, const Shared<C>& smem) {
-    if constexpr (loads_source(C)) {
+    if constexpr (kPlan<C>.loads_source()) {
         const auto tiles = [&] {
             if constexpr (C.k_groups()) return PublishedKTiles<C>{smem};
             else return CountedTiles<C>(scheduler_of<C>(p, {}));
@@ -80,7 +80,7 @@ __device__ void prefetch_tensor_maps_of_groups(const GroupedParams& p) {
 template <GemmConfig C>
 __device__ void meet_neighbours() {
     if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
-    if constexpr (producers_served(C) > 1) ptx::cluster_wait();
+    if constexpr (kPlan<C>.producers_served > 1) ptx::cluster_wait();
 }
 
 /// Set-up of dense kernels. The TMA warp makes the barriers that its loads arrive at and begins, while the others wait
@@ -130,7 +130,7 @@ __device__ bool is_producer() {
 /// comes sooner than the target of a jump. Returns the ends of the first spans, for the scheduler to go on from.
 template <GemmConfig C>
 __device__ GroupLayout::Ends set_up_and_begin(const Params<C>& p, const Shared<C>& smem) {
-    constexpr RegisterPlan kRegisters = register_plan(C);
+    constexpr RegisterPlan kRegisters = kPlan<C>.registers;
     GroupLayout::Ends ends;
     if (threadIdx.x / 128 == C.math_warpgroups) {
         ptx::grid_dependency_wait();
@@ -149,7 +149,7 @@ __device__ GroupLayout::Ends set_up_and_begin(const Params<C>& p, const Shared<C
 
 template <GemmConfig C>
 __device__ void gemm(const Params<C>& p) {
-    constexpr RegisterPlan kRegisters = register_plan(C);
+    constexpr RegisterPlan kRegisters = kPlan<C>.registers;
     const auto smem = Shared<C>::claim();
     GroupLayout::Ends first_ends;
     if constexpr (C.row_groups()) {
@@ -165,12 +165,12 @@ __device__ void gemm(const Params<C>& p) {
     // Dense kernels wait for the previous kernels where they load (load_first_round, load_round_robin, load_scales):
     // all of that has landed when a math warp goes on, which then needs no wait of its own. Math warps that load the
     // old D, or indices of rows, wait here.
-    if constexpr (C.grouped() || loads_source(C)) ptx::grid_dependency_wait();
+    if constexpr (C.grouped() || kPlan<C>.loads_source()) ptx::grid_dependency_wait();
     if (is_producer<C>()) {
         if constexpr (!C.row_groups() && kRegisters.load < kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
         const auto scheduler = scheduler_of<C>(p, first_ends);
         const uint32_t warp = ptx::broadcast(threadIdx.x % 128 / kWarpSize);
-        if constexpr (round_robin_producers(C)) {
+        if constexpr (kPlan<C>.producers == Producers::RoundRobin) {
             load_round_robin<C>(p, smem, scheduler, warp);
         } else if (warp > 0) {
             load_scales<C>(p, smem, scheduler, warp - 1);
@@ -188,7 +188,7 @@ __device__ void gemm(const Params<C>& p) {
         finish_stores<C>();
     }
     // Neighbours still arrive at this CTA's barriers: none may leave before all are done.
-    if constexpr (producers_served(C) > 1) {
+    if constexpr (kPlan<C>.producers_served > 1) {
         __syncwarp();
         ptx::cluster_arrive();
         ptx::cluster_wait();

@@ -10,7 +10,7 @@ namespace finegemm::device {
 /// is done, while the last k-block is still multiplied.
 template <GemmConfig C>
 __device__ bool add_k_slices(Accumulator<C>& acc, const Shared<C>& smem, uint32_t k_blocks) {
-    static_assert(C.k_slices() == 2 && C.row_warpgroups() == 1 && C.stages % 2 == 0 && !persistent(C));
+    static_assert(C.k_slices() == 2 && C.row_warpgroups() == 1 && C.stages % 2 == 0 && !kPlan<C>.persistent);
     const uint32_t k_slice = ptx::broadcast(threadIdx.x / 128), earlier = earlier_slice(k_blocks);
     float (&sum)[C.tile_n / 2] = acc.sum[0];
     const auto room = [&](uint32_t r) {

@@ -136,7 +136,8 @@ struct BlockLoads {
 /// Blocks that load_first_round begins: as many as the ring holds, or one for each round-robin producer.
 template <GemmConfig C>
 __device__ uint32_t blocks_of_first_round(const Params<C>& p, KRange k) {
-    return first_round(k, round_robin_producers(C) && !p.prefetch_weights ? kProducerWarps : C.stages).size();
+    constexpr bool kRoundRobin = kPlan<C>.producers == Producers::RoundRobin;
+    return first_round(k, kRoundRobin && !p.prefetch_weights ? kProducerWarps : C.stages).size();
 }
 
 /// The first loads of a CTA of a dense product, by one thread: none need wait for an empty stage. They wait for the
@@ -189,7 +190,7 @@ __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, Scheduler 
 /// Round-robin producers: warp w loads tiles and scales of every kProducerWarps-th k-block, after load_first_round.
 template <GemmConfig C>
 __device__ void load_round_robin(const Params<C>& p, const Shared<C>& smem, DenseScheduler scheduler, uint32_t warp) {
-    static_assert(round_robin_producers(C));
+    static_assert(kPlan<C>.producers == Producers::RoundRobin);
     ptx::grid_dependency_wait();
     // The TMA warp comes last: while it begins the first tiles the others copy their scales.
     uint32_t left_out = (warp + kProducerWarps - 1) % kProducerWarps;  // blocks before the next one of this warp

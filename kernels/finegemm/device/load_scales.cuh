@@ -308,7 +308,7 @@ struct ScaleVector {
 /// Scales of four (or two) k-blocks for the rows of both operands; split for the tensor cores when they are stored.
 template <GemmConfig C>
 struct SplitScaleVector {
-    static constexpr uint32_t kBlocks = scale_vector_blocks(C);
+    static constexpr uint32_t kBlocks = kPlan<C>.scale_vector_blocks;
     using Blocks = Either<kBlocks == 2, ptx::Float2, ptx::Float4>;
     Blocks a[ceil_div(C.tile_m, kWarpSize)], b[ceil_div(C.tile_n, kWarpSize)];
 
@@ -349,7 +349,7 @@ struct SplitScaleVector {
 template <GemmConfig C, typename Vector, typename Scheduler>
 __device__ void load_scales_vectorised(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler,
                                        uint32_t scale_warp) {
-    if (!C.k_groups() && scale_warp >= vector_scale_warps(C)) return;
+    if (!C.k_groups() && scale_warp >= kPlan<C>.vector_scale_warps) return;
     uint32_t owner = 0;
     auto at = RingCursor<C.stages>::producer();
     for (Tile tile; scheduler.template take<C>(tile);) {
@@ -358,7 +358,7 @@ __device__ void load_scales_vectorised(const Params<C>& p, const Shared<C>& smem
         const uint32_t first = C.k_groups() ? scheduler.k.begin / Vector::kBlocks * Vector::kBlocks : scheduler.k.begin;
 #pragma unroll 1
         for (uint32_t kb = first; kb < scheduler.k.end;
-             kb += Vector::kBlocks, owner = (owner + 1) % vector_scale_warps(C)) {
+             kb += Vector::kBlocks, owner = (owner + 1) % kPlan<C>.vector_scale_warps) {
             Vector vector;
             if (owner == scale_warp) vector.load(p, tile, kb);
 #pragma unroll
@@ -382,11 +382,11 @@ __device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const Sch
                             uint32_t scale_warp) {
     if constexpr (!C.grouped()) ptx::grid_dependency_wait();
     if constexpr (C.scales == ScaleLayout::Rows)
-        load_scales_vectorised<C, Either<tensor_core_scales(C), SplitScaleVector<C>, ScaleVector<C>>>(
+        load_scales_vectorised<C, Either<kPlan<C>.tensor_core_scales(), SplitScaleVector<C>, ScaleVector<C>>>(
             p, smem, scheduler, scale_warp);
     else
-        copy_scales_async<C, Either<tensor_core_scales(C), SplitScaleLoads<C>, ScaleCopies<C>>>(p, smem, scheduler,
-                                                                                                scale_warp);
+        copy_scales_async<C, Either<kPlan<C>.tensor_core_scales(), SplitScaleLoads<C>, ScaleCopies<C>>>(
+            p, smem, scheduler, scale_warp);
 }
 
 }  // namespace finegemm::device

@@ -2,7 +2,7 @@
 // Layer device.
 #pragma once
 
-#include <finegemm/gemm/registers.h>
+#include <finegemm/gemm/kernel_plan.h>
 #include <finegemm/device/consumer.cuh>
 
 namespace finegemm::device {
@@ -14,7 +14,7 @@ namespace finegemm::device {
 template <GemmConfig C, typename Tiles, typename Store>
 __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, Tiles>& blocks, Store&& store) {
     // Promotions that read scales from the stage: it is released after them.
-    constexpr bool kReadsStage = C.row_b_scales() && !tensor_core_scales(C);
+    constexpr bool kReadsStage = C.row_b_scales() && !kPlan<C>.tensor_core_scales();
     constexpr uint32_t kLast = C.wgmmas_m() - 1;
     Block<C> block;
     Scales scales;
@@ -31,7 +31,7 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
         return C.row_groups() && kLast > 0 && tile.rows <= consumer.first_row + kLast * rows_apart(C);
     };
     const auto load_source = [&](uint32_t count) {
-        if constexpr (loads_source(C))
+        if constexpr (kPlan<C>.loads_source())
             for (const uint32_t end = min(requested + count, d_panels(C)); requested < end; ++requested)
                 store.load_source(tile, requested);
     };
@@ -88,7 +88,7 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
         wait(consumer.smem.full(blocks.at.stage), blocks.at.parity);
         step(stage, kLast, blocks.at.stage, 0, true);
         load_source(2);  // per block: all at once would delay A and B, one at a time comes late where K is short
-        if (persistent(C) && ends) {
+        if (kPlan<C>.persistent && ends) {
             finish_tile();
             start_tile();
         }
@@ -138,7 +138,7 @@ __device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C
         start(later);
         finish_block<1>(now.block);
         promote_finished();
-        if (persistent(C) && ends) {
+        if (kPlan<C>.persistent && ends) {
             store(acc, tile);
             start_tile();
         }
@@ -155,11 +155,11 @@ template <GemmConfig C, typename Tiles, typename Store>
 __device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Store&& store) {
     static_assert(!C.row_groups() || !C.row_b_scales());
     Consumer<C> consumer(smem);
-    if constexpr (tensor_core_scales(C)) consumer.make_zeros();
+    if constexpr (kPlan<C>.tensor_core_scales()) consumer.make_zeros();
     KBlockIterator<C, Tiles> blocks(consumer, tiles);
     if (!blocks.next_tile()) return;
     if (C.row_groups() && !blocks.skip_to_rows()) return;
-    if constexpr (blocks_in_flight(C) == 2) mainloop_pipelined<C>(consumer, blocks, store);
+    if constexpr (kPlan<C>.blocks_in_flight == 2) mainloop_pipelined<C>(consumer, blocks, store);
     else mainloop_single<C>(consumer, blocks, store);
 }
 

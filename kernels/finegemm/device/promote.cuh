@@ -3,7 +3,7 @@
 #pragma once
 
 #include <finegemm/core/wgmma_desc.h>
-#include <finegemm/gemm/registers.h>
+#include <finegemm/gemm/kernel_plan.h>
 #include <finegemm/device/ptx/memory.cuh>
 #include <finegemm/device/ptx/wgmma.cuh>
 
@@ -42,7 +42,7 @@ template <GemmConfig C>
 __device__ inline void pin(Operands& at) {
     ptx::pin(at.a);
     ptx::pin(at.b);
-    if constexpr (tensor_core_scales(C)) {
+    if constexpr (kPlan<C>.tensor_core_scales()) {
         ptx::pin(at.sfa);
         ptx::pin(at.sfb);
     }
@@ -53,7 +53,7 @@ template <GemmConfig C>
 struct Block {
     static constexpr uint32_t kRegisters = C.tile_n / 2;
     float product[kRegisters];
-    float factor[tensor_core_scales(C) ? kRegisters : 1];  // for each element, by the tensor cores
+    float factor[kPlan<C>.tensor_core_scales() ? kRegisters : 1];  // for each element, by the tensor cores
 };
 
 /// Starts A[64 x 128] * B[tile_n x 128]^T: four wgmma of 32, and perhaps one for the factors.
@@ -61,7 +61,7 @@ template <GemmConfig C>
 __device__ inline void start_block(Block<C>& block, Operands at) {
     ptx::wgmma_fence();
     ptx::wgmma_k128_e4m3(block.product, wgmma_descriptor_with(at.a), wgmma_descriptor_with(at.b));
-    if constexpr (tensor_core_scales(C))
+    if constexpr (kPlan<C>.tensor_core_scales())
         ptx::wgmma_k16_bf16(block.factor, wgmma_short_rows_with(at.sfa), wgmma_short_rows_with(at.sfb));
     ptx::wgmma_commit_group();
 }
@@ -73,7 +73,7 @@ __device__ inline void finish_block(Block<C>& block) {
 #pragma unroll
     for (uint32_t r = 0; r < Block<C>::kRegisters; ++r) {
         ptx::pin(block.product[r]);
-        if constexpr (tensor_core_scales(C)) ptx::pin(block.factor[r]);
+        if constexpr (kPlan<C>.tensor_core_scales()) ptx::pin(block.factor[r]);
     }
 }
 

@@ -1,8 +1,7 @@
 // Addresses of everything in a GEMM kernel's shared memory. Layer device; offsets come from gemm/smem_plan.h.
 #pragma once
 
-#include <finegemm/gemm/arrivals.h>
-#include <finegemm/gemm/smem_plan.h>
+#include <finegemm/gemm/kernel_plan.h>
 #include <finegemm/device/ptx/control.cuh>
 #include <finegemm/device/ptx/mbarrier.cuh>
 
@@ -12,7 +11,7 @@ using ptx::SmemAddr;
 
 template <GemmConfig C>
 struct Shared {
-    static constexpr SmemPlan kPlan = smem_plan(C);
+    static constexpr SmemPlan kAt = kPlan<C>.smem;
     SmemAddr base;
 
     /// Claims the dynamic shared memory. Offsets are equal in all CTAs of a cluster, since all have as much.
@@ -21,23 +20,23 @@ struct Shared {
         return {{align_up(ptx::smem_address(bytes).bits, 1024)}};
     }
 
-    __device__ SmemAddr a(uint32_t stage) const { return base + (kPlan.a + stage * kPlan.a_stage); }
-    __device__ SmemAddr b(uint32_t stage) const { return base + (kPlan.b + stage * kPlan.b_stage); }
-    __device__ SmemAddr sfa(uint32_t stage) const { return base + (kPlan.sfa + stage * kPlan.sfa_stage); }
-    __device__ SmemAddr sfb(uint32_t stage) const { return base + (kPlan.sfb + stage * kPlan.sfb_stage); }
+    __device__ SmemAddr a(uint32_t stage) const { return base + (kAt.a + stage * kAt.a_stage); }
+    __device__ SmemAddr b(uint32_t stage) const { return base + (kAt.b + stage * kAt.b_stage); }
+    __device__ SmemAddr sfa(uint32_t stage) const { return base + (kAt.sfa + stage * kAt.sfa_stage); }
+    __device__ SmemAddr sfb(uint32_t stage) const { return base + (kAt.sfb + stage * kAt.sfb_stage); }
     __device__ SmemAddr zeros(uint32_t warpgroup) const {
-        return base + (kPlan.zeros + warpgroup * kZeroRows * kSplitScaleBytes);
+        return base + (kAt.zeros + warpgroup * kZeroRows * kSplitScaleBytes);
     }
-    __device__ SmemAddr tile(uint32_t stage) const { return base + (kPlan.tiles + stage * kPlan.tile_stage); }
-    __device__ SmemAddr full(uint32_t stage) const { return base + (kPlan.full + stage * 8); }
-    __device__ SmemAddr empty(uint32_t stage) const { return base + (kPlan.empty + stage * 8); }
-    __device__ SmemAddr d(uint32_t warp) const { return base + (kPlan.d + warp * kPlan.d_warp); }
+    __device__ SmemAddr tile(uint32_t stage) const { return base + (kAt.tiles + stage * kAt.tile_stage); }
+    __device__ SmemAddr full(uint32_t stage) const { return base + (kAt.full + stage * 8); }
+    __device__ SmemAddr empty(uint32_t stage) const { return base + (kAt.empty + stage * 8); }
+    __device__ SmemAddr d(uint32_t warp) const { return base + (kAt.d + warp * kAt.d_warp); }
     __device__ SmemAddr partials(uint32_t warpgroup) const {
-        return base + (kPlan.partials + warpgroup * kPlan.partials_warpgroup);
+        return base + (kAt.partials + warpgroup * kAt.partials_warpgroup);
     }
-    __device__ SmemAddr d_full(uint32_t warp) const { return base + (kPlan.d_full + warp * 8); }
-    __device__ SmemAddr slice_sums_full() const { return base + kPlan.slice_sums_full; }
-    __device__ SmemAddr partials_full(uint32_t warpgroup) const { return base + (kPlan.partials_full + warpgroup * 8); }
+    __device__ SmemAddr d_full(uint32_t warp) const { return base + (kAt.d_full + warp * 8); }
+    __device__ SmemAddr slice_sums_full() const { return base + kAt.slice_sums_full; }
+    __device__ SmemAddr partials_full(uint32_t warpgroup) const { return base + (kAt.partials_full + warpgroup * 8); }
 };
 
 __device__ inline void wait(SmemAddr barrier, uint32_t parity) {
@@ -47,18 +46,18 @@ __device__ inline void wait(SmemAddr barrier, uint32_t parity) {
 /// The barriers that loads and copies arrive at; by one thread, one after the other.
 template <GemmConfig C>
 __device__ void make_full_barriers(const Shared<C>& smem) {
-    for (uint32_t stage = 0; stage < C.stages; ++stage) ptx::mbarrier_init(smem.full(stage), full_arrivals(C));
+    for (uint32_t stage = 0; stage < C.stages; ++stage) ptx::mbarrier_init(smem.full(stage), kPlan<C>.arrivals.full);
     ptx::fence_mbarrier_init();
 }
 
 /// All others; by one thread.
 template <GemmConfig C>
 __device__ void make_other_barriers(const Shared<C>& smem) {
-    for (uint32_t stage = 0; stage < C.stages; ++stage) ptx::mbarrier_init(smem.empty(stage), empty_arrivals(C));
+    for (uint32_t stage = 0; stage < C.stages; ++stage) ptx::mbarrier_init(smem.empty(stage), kPlan<C>.arrivals.empty);
     if constexpr (C.k_splits() > 1)
         for (uint32_t w = 0; w < C.row_warpgroups(); ++w) ptx::mbarrier_init(smem.partials_full(w), 1);
-    if constexpr (C.k_slices() > 1) ptx::mbarrier_init(smem.slice_sums_full(), slice_sums_arrivals(C));
-    if constexpr (loads_source(C))
+    if constexpr (C.k_slices() > 1) ptx::mbarrier_init(smem.slice_sums_full(), kPlan<C>.arrivals.slice_sums);
+    if constexpr (kPlan<C>.loads_source())
         for (uint32_t warp = 0; warp < C.math_warpgroups * 4; ++warp) ptx::mbarrier_init(smem.d_full(warp), 1);
     ptx::fence_mbarrier_init();
 }

@@ -57,8 +57,9 @@ __device__ void store_eight_cols(const Params<C>& p, const float (&sum)[C.tile_n
 template <GemmConfig C, uint32_t Segment = 0>
 __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr strip, const Tile& tile,
                            uint32_t offset) {
+    constexpr uint32_t kStripCols = kPlan<C>.strip_cols;
     constexpr uint32_t kFirst = cols_before_segment(C, Segment), kWidth = segment_cols(C, Segment),
-                       kCols = min(strip_cols(C), kWidth);
+                       kCols = min(kStripCols, kWidth);
     static_assert(kCols % 16 == 0, "stmatrix writes sixteen columns");
     const uint32_t first_col = segment_col(C, p.raster, tile.col, Segment);
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, kWarpRows, tile.rows);
@@ -173,7 +174,7 @@ __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared
 #pragma unroll
             for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
                 clear_padding<C>(p, acc.sum[i], tile, first_row_of<C>(warp) + i * rows_apart(C));
-    if constexpr (uses_tma_store(C)) return store_tile_by_tma<C>(p, acc, smem, tile);
+    if constexpr (kPlan<C>.tma_store()) return store_tile_by_tma<C>(p, acc, smem, tile);
     const SmemAddr strip = smem.d(strip_of(C, warp));
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
@@ -183,7 +184,7 @@ __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared
 /// Waits, before the CTA ends, until TMA has read its shared memory.
 template <GemmConfig C>
 __device__ void finish_stores() {
-    if constexpr (uses_tma_store(C)) ptx::bulk_wait_read();
+    if constexpr (kPlan<C>.tma_store()) ptx::bulk_wait_read();
 }
 
 }  // namespace finegemm::device

@@ -2,8 +2,8 @@
 // (the source tile) and stores the sum; else math warps store through strips, as in store.cuh, and L2 adds.
 #pragma once
 
+#include <finegemm/gemm/kernel_plan.h>
 #include <finegemm/gemm/params.h>
-#include <finegemm/gemm/smem_plan.h>
 #include <finegemm/device/mainloop.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 
@@ -24,14 +24,14 @@ template <GemmConfig C>
 __device__ void store_rows_f32(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr strip, const Tile& tile,
                                uint32_t offset) {
     static_assert(n_segments(C) == 1 && C.k_slices() == 1);
-    constexpr uint32_t kMost = strip_cols(C);
+    constexpr uint32_t kStripCols = kPlan<C>.strip_cols;
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
     float* d = static_cast<float*>(p.d_data) + (tile.row + offset) * p.d_row_stride + tile.col;
     if constexpr (C.k_groups()) d += tile.group * p.d_stride;
 #pragma unroll
-    for (uint32_t col = 0; col < C.tile_n; col += kMost) {
-        const uint32_t cols = min(kMost, C.tile_n - col);  // known when this is compiled, as the loop is unrolled
-        __syncwarp();                                      // all lanes have read what the strip had before
+    for (uint32_t col = 0; col < C.tile_n; col += kStripCols) {
+        const uint32_t cols = min(kStripCols, C.tile_n - col);  // known when this is compiled, as the loop is unrolled
+        __syncwarp();                                           // all lanes have read what the strip had before
 #pragma unroll
         for (uint32_t r = 0; r < cols / 2; r += 2)
             ptx::store_shared_x2(strip + strip_offset(C, wgmma_accumulator(lane, r)), to_store<C>(sum[col / 2 + r]),
@@ -64,7 +64,7 @@ __device__ void store_tile_f32(const Params<C>& p, const Accumulator<C>& acc, co
 /// "F32").
 template <GemmConfig C>
 struct SourceTileEpilogue {
-    static_assert(loads_source(C) && C.cluster == 1);
+    static_assert(kPlan<C>.loads_source() && C.cluster == 1);
     static constexpr uint32_t kPanels = d_panels(C);
 
     const Params<C>& p;

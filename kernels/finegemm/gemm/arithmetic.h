@@ -1,7 +1,7 @@
 // What the last bits of D depend on in a kernel. Layer gemm. docs/numerics.md says what follows from it.
 #pragma once
 
-#include <finegemm/gemm/registers.h>
+#include <finegemm/gemm/kernel_plan.h>
 
 namespace finegemm {
 
@@ -12,7 +12,8 @@ struct Arithmetic {
     constexpr bool operator==(const Arithmetic&) const = default;
 };
 FG_HD constexpr Arithmetic arithmetic_of(const GemmConfig& c) {
-    return {.splits = c.k_splits(), .k_slices = c.k_slices(), .tensor_core_scales = tensor_core_scales(c)};
+    return {
+        .splits = c.k_splits(), .k_slices = c.k_slices(), .tensor_core_scales = kernel_plan(c).tensor_core_scales()};
 }
 
 }  // namespace finegemm

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <finegemm/core/tma_box.h>
+#include <finegemm/gemm/kernel_plan.h>
 #include <finegemm/gemm/schedule.h>
-#include <finegemm/gemm/smem_plan.h>
 
 namespace finegemm {
 

@@ -3,7 +3,7 @@
 // alternate keep them busy.
 #pragma once
 
-#include <finegemm/gemm/smem_plan.h>
+#include <finegemm/gemm/kernel_plan.h>
 
 namespace finegemm {
 

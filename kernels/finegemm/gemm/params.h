@@ -3,9 +3,8 @@
 #pragma once
 
 #include <finegemm/core/group_layout.h>
-#include <finegemm/gemm/arrivals.h>
+#include <finegemm/gemm/kernel_plan.h>
 #include <finegemm/gemm/schedule.h>
-#include <finegemm/gemm/smem_plan.h>
 
 namespace finegemm {
 

@@ -4,7 +4,7 @@
 // copied four at a time.
 #pragma once
 
-#include <finegemm/gemm/arrivals.h>
+#include <finegemm/gemm/roles.h>
 
 namespace finegemm {
 

@@ -4,7 +4,7 @@
 
 #include <finegemm/core/group_layout.h>
 #include <finegemm/core/raster.h>
-#include <finegemm/gemm/segments.h>
+#include <finegemm/gemm/kernel_plan.h>
 
 namespace finegemm {
 
@@ -176,13 +176,9 @@ FG_HD constexpr Tile unpacked(const Tile& packed) {
     return {.row = packed.row, .col = packed.col, .rows = packed.rows & 0xffff, .group = packed.rows >> 16};
 }
 
-/// Kernels that add up parts of K give each cluster one tile: there need be no hand-shake for the room of partial sums.
-/// All others are persistent: as many clusters as fit, each walking over tiles.
-FG_HD constexpr bool persistent(const GemmConfig& c) { return c.k_splits() == 1 && c.k_slices() == 1; }
-
 /// CTAs to launch on a device that can hold `resident_clusters` of this kernel at once.
 FG_HD constexpr uint32_t grid_size(const GemmConfig& c, uint32_t cluster_tiles, uint32_t resident_clusters) {
-    return c.cluster * (persistent(c) ? min(cluster_tiles, resident_clusters) : cluster_tiles);
+    return c.cluster * (kernel_plan(c).persistent ? min(cluster_tiles, resident_clusters) : cluster_tiles);
 }
 
 /// Rows of an operand in its last tile. TMA takes longer for rows that do not exist than for others, so the
