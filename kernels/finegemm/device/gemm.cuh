@@ -2,29 +2,16 @@
 // Layer device. docs/pipeline.md has the picture.
 #pragma once
 
-#include <finegemm/gemm/kernel_plan.h>
-#include <finegemm/device/k_slices.cuh>
-#include <finegemm/device/load.cuh>
-#include <finegemm/device/load_scales.cuh>
-#include <finegemm/device/split_k_reduce.cuh>
-#include <finegemm/device/store.cuh>
-#include <finegemm/device/store_f32.cuh>
+#include <finegemm/device/epilogue/source_tile.cuh>
+#include <finegemm/device/epilogue/split_k.cuh>
+#include <finegemm/device/epilogue/store_bf16.cuh>
+#include <finegemm/device/epilogue/store_f32.cuh>
+#include <finegemm/device/load/round_robin.cuh>
+#include <finegemm/device/load/scales.cuh>
+#include <finegemm/device/mma/k_slices.cuh>
+#include <finegemm/device/setup.cuh>
 
 namespace finegemm::device {
-
-/// The first warp after the math warps; the scale warps follow.
-template <GemmConfig C>
-inline constexpr uint32_t kTmaWarp = C.math_warpgroups * 4;
-
-/// The tile scheduler of this CTA.
-template <GemmConfig C>
-__device__ auto scheduler_of(const Params<C>& p, GroupLayout::Ends first_ends) {
-    const uint32_t rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
-    if constexpr (C.row_groups()) return GroupedMScheduler::of<C>(p, first_ends, blockIdx.x, gridDim.x, rank);
-    else if constexpr (C.k_groups())
-        return GroupedKScheduler::of<C>(p.raster, p.k_groups(), p.m, blockIdx.x, gridDim.x);
-    else return DenseScheduler::of<C>(p.raster, p.m, p.k_blocks, blockIdx.x, gridDim.x, rank);
-}
 
 template <GemmConfig C>
 __device__ void multiply(const Params<C>& p, const Shared<C>& smem) {
@@ -50,101 +37,6 @@ __device__ void multiply(const Params<C>& p, const Shared<C>& smem) {
             else store_tile<C>(p, acc, smem, tile);
         });
     }
-}
-
-/// Prefetches the tensor maps, by the first scale warp, so that the first loads need not wait for them.
-template <GemmConfig C>
-__device__ void prefetch_tensor_maps(const Params<C>& p) {
-    constexpr uint32_t kFirst = 8;  // any lane would do, but with others ptxas numbers all registers anew
-    const uint32_t lane = threadIdx.x % kWarpSize;
-    if (lane == kFirst) ptx::prefetch_tensor_map(p.m < C.tile_m ? &p.a.last : &p.a.whole);
-    if (lane == kFirst + 1) ptx::prefetch_tensor_map(&p.b.whole);
-    if constexpr (n_segments(C) > 1)
-        if (lane >= kFirst + 2 && lane < kFirst + 1 + n_segments(C))
-            ptx::prefetch_tensor_map(&p.b_segments[lane - (kFirst + 2)]);
-}
-
-/// Prefetches the tensor maps of a grouped kernel, by a math thread, while the sizes of groups are on their way.
-template <GemmConfig C>
-__device__ void prefetch_tensor_maps_of_groups(const GroupedParams& p) {
-    ptx::prefetch_tensor_map(&p.b.whole);
-    ptx::prefetch_tensor_map(&p.a.whole);
-#pragma unroll
-    for (uint32_t segment = 1; segment < n_segments(C); ++segment) ptx::prefetch_tensor_map(&p.b_segments[segment - 1]);
-#pragma unroll
-    for (uint32_t i = 0; i < kRowBoxes; ++i) ptx::prefetch_tensor_map(&p.a_rows[i]);
-}
-
-/// Meets the other CTAs of the cluster, by all warps: with multicast a CTA waits until its neighbours' barriers exist;
-/// one that only sends partial sums waits when it does (SplitKReduce).
-template <GemmConfig C>
-__device__ void meet_neighbours() {
-    if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
-    if constexpr (kPlan<C>.producers_served > 1) ptx::cluster_wait();
-}
-
-/// Set-up of dense kernels. The TMA warp makes the barriers that its loads arrive at and begins, while the others wait
-/// for the rest: what comes before the first load is 3% of a kernel of 10 us. It waits for empty stages only after the
-/// first round, and for the barriers of these before that.
-template <GemmConfig C>
-__device__ void set_up_and_load(const Params<C>& p, const Shared<C>& smem) {
-    const bool is_tma = threadIdx.x / kWarpSize == kTmaWarp<C>;
-    if (is_tma) {
-        if (ptx::elect_one()) make_full_barriers(smem);
-    } else {
-        if (threadIdx.x == 0) make_other_barriers(smem);
-    }
-    __syncwarp();
-    if (is_tma) {
-        ptx::named_barrier_arrive(kSetUpBarrier, C.threads());
-        meet_neighbours<C>();  // now, as no warp gets past its arrival alone
-        if (ptx::elect_one()) load_first_round<C>(p, smem, scheduler_of<C>(p, {}));
-        __syncwarp();
-        ptx::named_barrier_sync(kFirstRoundBarrier, C.threads());
-    } else {
-        ptx::named_barrier_sync(kSetUpBarrier, C.threads());
-        ptx::named_barrier_arrive(kFirstRoundBarrier, C.threads());
-        meet_neighbours<C>();
-    }
-    converge_hint<C>();
-}
-
-/// Set-up of grouped kernels: nobody goes on before all barriers exist.
-template <GemmConfig C>
-__device__ void set_up(const Shared<C>& smem) {
-    if (threadIdx.x == 0) make_other_barriers(smem);
-    if (threadIdx.x == kTmaWarp<C> * kWarpSize) make_full_barriers(smem);
-    __syncthreads();
-    meet_neighbours<C>();
-}
-
-/// Is this warp a producer? In kernels for groups of rows ptxas has to be told that its lanes agree.
-template <GemmConfig C>
-__device__ bool is_producer() {
-    const uint32_t warpgroup = threadIdx.x / 128;
-    return (C.row_groups() ? ptx::broadcast(warpgroup) : warpgroup) == C.math_warpgroups;
-}
-
-/// Set-up of kernels for groups of rows. Loads of the groups' sizes are issued first, and land when all barriers exist.
-/// Then the producers begin the first tile, before roles part: code comes from memory, too, and straight-line code
-/// comes sooner than the target of a jump. Returns the ends of the first spans, for the scheduler to go on from.
-template <GemmConfig C>
-__device__ GroupLayout::Ends set_up_and_begin(const Params<C>& p, const Shared<C>& smem) {
-    constexpr RegisterPlan kRegisters = kPlan<C>.registers;
-    GroupLayout::Ends ends;
-    if (threadIdx.x / 128 == C.math_warpgroups) {
-        ptx::grid_dependency_wait();
-        ends = GroupedMScheduler::ends_of_lane(p, 0);
-    }
-    if (threadIdx.x / kWarpSize == 1 && ptx::elect_one())
-        prefetch_expected_b<C>(p, C.cluster > 1 ? ptx::cluster_rank() : 0);
-    set_up<C>(smem);
-    if (is_producer<C>()) {
-        if constexpr (kRegisters.math > kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
-        begin_first_tile<C>(p, smem, scheduler_of<C>(p, ends), threadIdx.x % 128 / kWarpSize);
-    }
-    converge_hint<C>();
-    return ends;
 }
 
 template <GemmConfig C>

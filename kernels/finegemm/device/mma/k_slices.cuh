@@ -2,7 +2,7 @@
 #pragma once
 
 #include <finegemm/gemm/k_slices.h>
-#include <finegemm/device/mainloop.cuh>
+#include <finegemm/device/mma/mainloop.cuh>
 
 namespace finegemm::device {
 

@@ -2,8 +2,7 @@
 // Layer device.
 #pragma once
 
-#include <finegemm/gemm/kernel_plan.h>
-#include <finegemm/device/consumer.cuh>
+#include <finegemm/device/mma/consumer.cuh>
 
 namespace finegemm::device {
 

@@ -5,7 +5,7 @@
 
 #include <finegemm/gemm/k_slices.h>
 #include <finegemm/gemm/params.h>
-#include <finegemm/device/mainloop.cuh>
+#include <finegemm/device/mma/mainloop.cuh>
 
 namespace finegemm::device {
 

@@ -2,13 +2,11 @@
 #pragma once
 
 #include <finegemm/core/fragment.h>
-#include <finegemm/core/ring.h>
 #include <finegemm/gemm/k_slices.h>
-#include <finegemm/gemm/schedule.h>
-#include <finegemm/device/barriers.cuh>
-#include <finegemm/device/promote.cuh>
+#include <finegemm/device/mma/promotion.cuh>
+#include <finegemm/device/pipeline/barriers.cuh>
 #include <finegemm/device/ptx/tma.cuh>
-#include <finegemm/device/shared.cuh>
+#include <finegemm/device/schedule/tiles.cuh>
 
 namespace finegemm::device {
 
@@ -114,47 +112,6 @@ struct Consumer {
             if constexpr (C.several_segments()) f.pin<n_segments(C)>();  // many products, ready when the block is
             return f;
         }
-    }
-};
-
-/// Tile source of dense kernels: the math warps run the scheduler themselves.
-template <GemmConfig C>
-struct CountedTiles {
-    DenseScheduler scheduler;
-    uint32_t k_blocks;  // of every tile
-
-    __device__ explicit CountedTiles(const DenseScheduler& tiles) : scheduler(tiles), k_blocks(tiles.k.size()) {}
-    __device__ bool take(Tile& out, RingCursor<C.stages>) { return scheduler.take<C>(out); }
-};
-
-/// Tile source of kernels for groups of rows: published in the stage of a tile's first block (load_grouped_tiles).
-template <GemmConfig C>
-struct PublishedTiles {
-    const Shared<C>& smem;
-    uint32_t k_blocks;
-    uint32_t shift = 0;  // of the scales of the tile that was taken last
-
-    __device__ bool take(Tile& out, RingCursor<C.stages> at) {
-        wait(smem.full(at.stage), at.parity);
-        const ptx::Words4 tile = ptx::load_shared_words_x4(smem.tile(at.stage));
-        out = unpacked({.row = tile.w[0], .col = tile.w[1], .rows = tile.w[2], .group = tile.w[3]});
-        shift = tile.w[3];
-        return out.rows > 0;
-    }
-};
-
-/// Tile source of kernels for groups of K: published with the tile's number of k-blocks (load_tiles).
-template <GemmConfig C>
-struct PublishedKTiles {
-    const Shared<C>& smem;
-    uint32_t k_blocks = 0;  // of the tile that was taken last
-
-    __device__ bool take(Tile& out, RingCursor<C.stages> at) {
-        wait(smem.full(at.stage), at.parity);
-        const ptx::Words4 tile = ptx::load_shared_words_x4(smem.tile(at.stage));
-        out = unpacked({.row = tile.w[0], .col = tile.w[1], .rows = tile.w[2], .group = tile.w[3]});
-        k_blocks = ptx::broadcast(tile.w[3]);
-        return k_blocks > 0;  // none: the end
     }
 };
 

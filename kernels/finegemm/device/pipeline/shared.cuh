@@ -1,4 +1,4 @@
-// Addresses of everything in a GEMM kernel's shared memory. Layer device; offsets come from gemm/smem_plan.h.
+// Addresses of everything in a GEMM kernel's shared memory. Layer device; offsets come from the KernelPlan.
 #pragma once
 
 #include <finegemm/gemm/kernel_plan.h>

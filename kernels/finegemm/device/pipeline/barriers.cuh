@@ -1,7 +1,6 @@
 // The named barriers of a CTA and who meets at them. Layer device.
 #pragma once
 
-#include <finegemm/gemm/kernel_plan.h>
 #include <finegemm/device/ptx/control.cuh>
 
 namespace finegemm::device {

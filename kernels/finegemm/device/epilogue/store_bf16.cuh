@@ -5,9 +5,9 @@
 
 #include <finegemm/gemm/k_slices.h>
 #include <finegemm/gemm/params.h>
-#include <finegemm/device/grouped_m_scheduler.cuh>
-#include <finegemm/device/mainloop.cuh>
+#include <finegemm/device/mma/mainloop.cuh>
 #include <finegemm/device/ptx/tma.cuh>
+#include <finegemm/device/schedule/grouped_m.cuh>
 
 namespace finegemm::device {
 

@@ -1,0 +1,145 @@
+// Producers of tiles of A and B for groups of rows. Layer device.
+#pragma once
+
+#include <finegemm/device/load/operands.cuh>
+#include <finegemm/device/load/scales_async.cuh>
+
+namespace finegemm::device {
+
+/// The loads of one tile of a group, by one thread.
+template <GemmConfig C>
+struct GroupedLoads {
+    static constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
+    static constexpr uint32_t kRows = C.tile_m / C.a_sharers();  // of A that this CTA loads, at most
+    const GroupedParams& p;
+    uint32_t a_part;             // first row of this CTA's part in the tile
+    uint32_t row, matrix, rows;  // of A
+    const TensorMap* map;        // of A's first box, which has `first_rows` rows
+    uint32_t first_rows;
+    SegmentsOfB<C> segments_of_b;
+    uint32_t group;  // of B
+    uint32_t stage_bytes;
+
+    __device__ GroupedLoads(const GroupedParams& params, const Tile& tile, uint32_t rank)
+        : p(params), segments_of_b(SegmentsOfB<C>::of(params, tile)), group(tile.group) {
+        a_part = first_of_part(C.tile_m, C.a_sharers(), rank);
+        row = tile.row + a_part;
+        matrix = matrix_of(p, tile);
+        rows = existing_rows(a_part, kRows, tile.rows);
+        const uint32_t bit = ptx::highest_bit(max(rows, 1));  // of no rows that of one, which nobody loads then
+        map = rows == kRows ? &p.a.whole : &p.a_rows[bit];
+        first_rows = rows == kRows ? kRows : 1u << bit;
+        stage_bytes = (tile.rows + segments_of_b.count()) * GemmConfig::kTileK;
+    }
+
+    __device__ void load_a(SmemAddr to, SmemAddr full, const TensorMap* map, uint32_t kb, uint32_t first) const {
+        const SmemAddr at = to + first * GemmConfig::kTileK;
+        if constexpr (C.a_sharers() > 1)
+            ptx::tma_load_multicast(at, map, full, kb * GemmConfig::kTileK, row + first, matrix, kAllRanks, p.a_policy);
+        else ptx::tma_load(at, map, full, kb * GemmConfig::kTileK, row + first, matrix, p.a_policy);
+    }
+    /// Expects a k-block's bytes in an empty stage.
+    __device__ void expect(const Shared<C>& smem, uint32_t stage) const {
+        ptx::mbarrier_arrive_expect_tx(smem.full(stage), stage_bytes);
+    }
+    /// Issues the loads of a k-block. Only the group's rows of A are read: where a tile lacks rows, boxes of powers of
+    /// two that add up to their number are loaded.
+    __device__ void issue(const Shared<C>& smem, uint32_t stage, uint32_t kb) const {
+        const SmemAddr a = smem.a(stage) + a_part * GemmConfig::kTileK, b = smem.b(stage), full = smem.full(stage);
+        const uint32_t k = kb * GemmConfig::kTileK;
+        if (rows > 0) load_a(a, full, map, kb, 0);
+#pragma unroll
+        for (uint32_t i = 0; i < n_segments(C); ++i) {
+            const RowsOfB& rows_of_b = segments_of_b.segment[i];
+            const SmemAddr at = b + cols_before_segment(C, i) * GemmConfig::kTileK;
+            if (i == 0 || rows_of_b.map) ptx::tma_load(at, rows_of_b.map, full, k, rows_of_b.first, group, p.b_policy);
+        }
+#pragma unroll 1
+        for (uint32_t first = first_rows; first < rows;) {
+            const uint32_t i = ptx::highest_bit(rows - first);
+            load_a(a, full, &p.a_rows[i], kb, first);
+            first += 1u << i;
+        }
+    }
+};
+
+/// Prefetches to L2, while the sizes of groups are on their way, the first blocks of B that this CTA needs if each
+/// group has expected_m rows; by one thread. Memory is idle then, and takes for two blocks of each CTA about as long as
+/// for the sizes.
+template <GemmConfig C>
+__device__ void prefetch_expected_b(const GroupedParams& p, uint32_t rank) {
+    if (p.groups.indices) return;
+    const uint32_t index = blockIdx.x / C.cluster, tiles = min(kWarpSize, p.groups.groups) * p.expected.tiles.divisor;
+    if (index >= tiles) return;
+    const uint32_t slot = p.both_ends ? from_both_ends(index, tiles) : index;
+    const Tile tile = expected_tile(C, p.raster, p.expected, slot, rank);
+#pragma unroll
+    for (uint32_t kb = 0; kb < 2; ++kb)
+        if (kb < p.k_blocks) ptx::tma_prefetch(&p.b.whole, kb * GemmConfig::kTileK, tile.col, tile.group, p.b_policy);
+}
+
+/// Publishes a tile of a group to the math warps, by one lane of the TMA warp. A tile without rows is the end.
+template <GemmConfig C>
+__device__ void publish_rows(const GroupedParams& p, const Shared<C>& smem, uint32_t stage, const Tile& tile) {
+    publish(smem, stage, packed(tile, shift_of<C>(p, tile)));
+    if (tile.rows == 0) ptx::mbarrier_arrive(smem.full(stage));
+}
+
+/// The first round of loads of a grouped kernel, by the TMA warp.
+template <GemmConfig C>
+__device__ void load_first_blocks(const GroupedParams& p, const Shared<C>& smem, const Tile& tile, uint32_t rank) {
+    const GroupedLoads<C> loads(p, tile, rank);
+    if (!ptx::elect_one()) return;
+    const uint32_t blocks = first_round({0, p.k_blocks}, C.stages).size();
+    loads.issue(smem, 0, 0);  // before the tile is published, which has to be there when the stage is full
+    publish_rows<C>(p, smem, 0, tile);
+    loads.expect(smem, 0);
+#pragma unroll 1
+    for (uint32_t kb = 1; kb < blocks; ++kb) {
+        loads.expect(smem, kb);
+        loads.issue(smem, kb, kb);
+    }
+}
+
+/// Begins the first tile of a CTA, if it has one, by the producer warps: none need wait for an empty stage.
+template <GemmConfig C>
+__device__ void begin_first_tile(const GroupedParams& p, const Shared<C>& smem, GroupedMScheduler scheduler,
+                                 uint32_t warp) {
+    Tile tile;
+    if (!scheduler.take<C>(tile)) return;
+    if (warp == 0) load_first_blocks<C>(p, smem, tile, scheduler.rank);
+    __syncwarp();  // and ptxas keeps them in this order: loads take longer than scales
+    if (warp > 0) copy_first_scales_async<C>(p, smem, tile, warp - 1);
+}
+
+/// Loads all tiles of groups, by one lane of a warp, after begin_first_tile. A tile is published with its first block.
+template <GemmConfig C>
+__device__ void load_grouped_tiles(const GroupedParams& p, const Shared<C>& smem, GroupedMScheduler scheduler) {
+    static_assert(C.b_sharers() == 1, "neighbours along M may be of different groups");
+    auto at = RingCursor<C.stages>::producer();
+    for (uint32_t begun = first_round(scheduler.k, C.stages).size();; begun = 0) {
+        Tile tile;
+        const bool more = scheduler.take<C>(tile);
+        if (!more) tile = {};
+        const GroupedLoads<C> loads(p, tile, scheduler.rank);
+        if (begun == 0 || !more) {
+            wait(smem.empty(at.stage), at.parity);
+            if (ptx::elect_one()) publish_rows<C>(p, smem, at.stage, tile);
+            __syncwarp();
+        }
+        if (!more) return;
+        at += begun;
+        // All lanes walk: what only one of them kept would not lie in uniform registers, which TMA takes.
+#pragma unroll 1
+        for (uint32_t kb = begun; kb < scheduler.k.end; ++kb, ++at) {
+            wait(smem.empty(at.stage), at.parity);
+            if (ptx::elect_one()) {
+                loads.expect(smem, at.stage);
+                loads.issue(smem, at.stage, kb);
+            }
+            __syncwarp();
+        }
+    }
+}
+
+}  // namespace finegemm::device

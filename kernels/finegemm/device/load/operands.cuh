@@ -1,0 +1,178 @@
+// Producers of tiles of A and B, by TMA. Layer device.
+// The producers of scales (load/scales.cuh) fill the same stages and arrive at the same barriers.
+#pragma once
+
+#include <finegemm/gemm/params.h>
+#include <finegemm/device/ptx/tma.cuh>
+#include <finegemm/device/schedule/tiles.cuh>
+
+namespace finegemm::device {
+
+/// First row of the part of an operand's tile that this CTA loads: with sharers each loads a part, for all of them.
+__device__ inline uint32_t first_of_part(uint32_t rows, uint32_t sharers, uint32_t rank) {
+    return sharers > 1 ? rank * (rows / sharers) : 0;
+}
+
+/// The rows of B of one segment of a tile: the map that loads them, and the rows of its box.
+struct RowsOfB {
+    const TensorMap* map;
+    uint32_t first, count;  // no map: there are none
+};
+template <GemmConfig C>
+__device__ inline RowsOfB rows_of_segment(const Params<C>& p, const Tile& tile, uint32_t segment) {
+    const uint32_t first = segment_col(C, p.raster, tile.col, segment), rows = segment_cols(C, segment);
+    if (segment > 0 && first >= p.n) return {nullptr, 0, 0};
+    if (first + rows > p.n) return {&p.b.last, first, p.b_rows_of_last};
+    if constexpr (n_segments(C) > 1)
+        if (segment > 0) return {&p.b_segments[segment - 1], first, rows};
+    return {&p.b.whole, first, rows};
+}
+
+/// The rows of B of all segments of a tile.
+template <GemmConfig C>
+struct SegmentsOfB {
+    RowsOfB segment[n_segments(C)];
+
+    __device__ static SegmentsOfB of(const Params<C>& p, const Tile& tile) {
+        SegmentsOfB b;
+#pragma unroll
+        for (uint32_t i = 0; i < n_segments(C); ++i) b.segment[i] = rows_of_segment<C>(p, tile, i);
+        return b;
+    }
+    __device__ uint32_t count() const {
+        uint32_t sum = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < n_segments(C); ++i) sum += segment[i].count;
+        return sum;
+    }
+};
+
+/// Maps that a tile is loaded by, total rows of their boxes, and the k-block at which the maps begin.
+template <GemmConfig C>
+struct TileSource {
+    const TensorMap* a;
+    SegmentsOfB<C> b;
+    uint32_t rows, first_k_block;
+};
+template <GemmConfig C>
+__device__ inline TileSource<C> source_of(const Params<C>& p, const Tile& tile, uint32_t first_k_block) {
+    if constexpr (C.k_groups())
+        if (p.blocks)
+            return {&p.a_blocks[tile.group],
+                    {{{&p.b_blocks[tile.group], tile.col, C.tile_n}}},
+                    C.tile_m + C.tile_n,
+                    first_k_block};
+    const bool a_last = tile.row + C.tile_m > p.m;
+    const auto b = SegmentsOfB<C>::of(p, tile);
+    return {a_last ? &p.a.last : &p.a.whole, b, (a_last ? p.a_rows_of_last : C.tile_m) + b.count(), 0};
+}
+
+/// The loads of one tile's k-blocks, by one thread. Of a shared operand this CTA loads its part of the rows and
+/// multicasts it to the whole cluster.
+template <GemmConfig C>
+struct BlockLoads {
+    static constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
+    const Params<C>& p;
+    const Shared<C>& smem;
+    TileSource<C> from;
+    uint32_t a_row, a_part, rank;
+
+    __device__ BlockLoads(const Params<C>& params, const Shared<C>& shared, const Tile& tile, uint32_t cluster_rank,
+                          uint32_t first_k_block)
+        : p(params),
+          smem(shared),
+          from(source_of<C>(params, tile, first_k_block)),
+          a_part(first_of_part(C.tile_m, C.a_sharers(), cluster_rank)),
+          rank(cluster_rank) {
+        a_row = tile.row + a_part;
+    }
+
+    __device__ uint32_t k_of(uint32_t kb) const { return (kb - from.first_k_block) * GemmConfig::kTileK; }
+
+    /// Expects a k-block's bytes in an empty stage.
+    __device__ void expect(uint32_t stage) const {
+        ptx::mbarrier_arrive_expect_tx(smem.full(stage), from.rows * GemmConfig::kTileK);
+    }
+    __device__ void load_a(uint32_t stage, uint32_t kb) const {
+        const SmemAddr to = smem.a(stage) + a_part * GemmConfig::kTileK, full = smem.full(stage);
+        if constexpr (C.a_sharers() > 1)
+            ptx::tma_load_multicast(to, from.a, full, k_of(kb), a_row, kAllRanks, p.a_policy);
+        else ptx::tma_load(to, from.a, full, k_of(kb), a_row, p.a_policy);
+    }
+    __device__ void load_b(uint32_t stage, uint32_t kb) const {
+#pragma unroll
+        for (uint32_t i = 0; i < n_segments(C); ++i)
+            if (i == 0 || from.b.segment[i].map) load_segment(stage, kb, i);
+    }
+    /// Loads a k-block of A and B into an empty stage.
+    __device__ void load(uint32_t stage, uint32_t kb) const {
+        expect(stage);
+        load_a(stage, kb);
+        load_b(stage, kb);
+    }
+    __device__ void load_segment(uint32_t stage, uint32_t kb, uint32_t i) const {
+        const RowsOfB& b = from.b.segment[i];
+        const uint32_t part = first_of_part(segment_cols(C, i), C.b_sharers(), rank);
+        const SmemAddr to = smem.b(stage) + (cols_before_segment(C, i) + part) * GemmConfig::kTileK;
+        const SmemAddr full = smem.full(stage);
+        if constexpr (C.b_sharers() > 1)
+            ptx::tma_load_multicast(to, b.map, full, k_of(kb), b.first + part, kAllRanks, p.b_policy);
+        else ptx::tma_load(to, b.map, full, k_of(kb), b.first, p.b_policy);
+    }
+};
+
+/// Blocks that load_first_round begins: as many as the ring holds, or one for each round-robin producer.
+template <GemmConfig C>
+__device__ uint32_t blocks_of_first_round(const Params<C>& p, KRange k) {
+    constexpr bool kRoundRobin = kPlan<C>.producers == Producers::RoundRobin;
+    return first_round(k, kRoundRobin && !p.prefetch_weights ? kProducerWarps : C.stages).size();
+}
+
+/// The first loads of a CTA of a dense product, by one thread: none need wait for an empty stage. They wait for the
+/// previous kernels, as late as they can, as code comes from memory, too; with `prefetch_weights` loads of B do not.
+template <GemmConfig C>
+__device__ void load_first_round(const Params<C>& p, const Shared<C>& smem, const DenseScheduler& scheduler) {
+    const BlockLoads<C> loads(p, smem, scheduler.tile<C>(), scheduler.rank, scheduler.k.begin);
+    const uint32_t k_block = scheduler.k.begin, blocks = blocks_of_first_round<C>(p, scheduler.k);
+    if (!p.prefetch_weights) {
+        ptx::grid_dependency_wait();
+#pragma unroll 1
+        for (uint32_t stage = 0; stage < blocks; ++stage) loads.load(stage, k_block + stage);
+        return;
+    }
+#pragma unroll 1
+    for (uint32_t stage = 0; stage < blocks; ++stage) {
+        loads.expect(stage);
+        loads.load_b(stage, k_block + stage);
+    }
+    ptx::grid_dependency_wait();
+#pragma unroll 1
+    for (uint32_t stage = 0; stage < blocks; ++stage) loads.load_a(stage, k_block + stage);
+}
+
+/// Loads all tiles, by one thread, after load_first_round. Tiles of K-grouped products are published with their first
+/// block; tiles without blocks are not.
+template <GemmConfig C, typename Scheduler>
+__device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler) {
+    auto at = RingCursor<C.stages>::producer();
+    uint32_t begun = 0;
+    if constexpr (!C.grouped()) begun = blocks_of_first_round<C>(p, scheduler.k);
+    for (Tile tile; scheduler.template take<C>(tile); begun = 0) {
+        const BlockLoads<C> loads(p, smem, tile, scheduler.rank, scheduler.k.begin);
+        at += begun;
+#pragma unroll 1
+        for (uint32_t kb = scheduler.k.begin + begun; kb < scheduler.k.end; ++kb, ++at) {
+            wait(smem.empty(at.stage), at.parity);
+            if constexpr (C.k_groups())
+                if (kb == scheduler.k.begin) publish(smem, at.stage, packed(tile, scheduler.k.size()));
+            loads.load(at.stage, kb);
+        }
+    }
+    if constexpr (C.k_groups()) {
+        wait(smem.empty(at.stage), at.parity);
+        publish(smem, at.stage, {});
+        ptx::mbarrier_arrive(smem.full(at.stage));
+    }
+}
+
+}  // namespace finegemm::device

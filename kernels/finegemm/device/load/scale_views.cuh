@@ -1,0 +1,61 @@
+// Where the scales of a tile are in memory, and how a scale warp arrives at a stage. Layer device.
+#pragma once
+
+#include <finegemm/core/ring.h>
+#include <finegemm/gemm/params.h>
+#include <finegemm/gemm/scale_copies.h>
+#include <finegemm/device/pipeline/shared.cuh>
+#include <finegemm/device/schedule/grouped_m.cuh>
+
+namespace finegemm::device {
+
+/// Address of the scale of a tile's first row, and of the scales of its B.
+template <GemmConfig C>
+__device__ inline const float* scales_of_a(const Params<C>& p, const Tile& tile) {
+    const float* const first = p.sfa.data + tile.row * p.sfa.mn_stride;
+    if constexpr (C.row_groups()) return first + matrix_of(p, tile) * p.sfa_stride;
+    else return first;
+}
+template <GemmConfig C>
+__device__ inline const float* scales_of_b(const Params<C>& p, const Tile& tile) {
+    if constexpr (C.row_groups()) return p.sfb.data + tile.group * p.sfb_stride;
+    else return p.sfb.data;
+}
+
+/// Are scales of neighbouring rows neighbours in memory, equally far from a multiple of 16 bytes in every k-block?
+__device__ inline bool neighbours(const ScaleView& s) { return s.mn_stride == 1 && s.k_stride % kScalePiece == 0; }
+
+/// Floats from a stage's first one to the scale of the tile's first row; published to the math warps.
+template <GemmConfig C>
+__device__ inline uint32_t shift_of(const Params<C>& p, const Tile& tile) {
+    return C.scales == ScaleLayout::Any && neighbours(p.sfa) ? scale_shift(scales_of_a<C>(p, tile)) : 0;
+}
+
+template <bool First, typename A, typename B>
+struct EitherOf {
+    using Type = A;
+};
+template <typename A, typename B>
+struct EitherOf<false, A, B> {
+    using Type = B;
+};
+/// A if `First`, else B: NVRTC has no <type_traits>.
+template <bool First, typename A, typename B>
+using Either = typename EitherOf<First, A, B>::Type;
+
+/// Arrives for all lanes of a warp, where no copies do.
+template <GemmConfig C>
+__device__ inline void arrive_for_copies(const Shared<C>& smem, uint32_t stage) {
+    if (threadIdx.x % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem.full(stage), kWarpSize / kLanesArrive);
+}
+
+/// Arrives for the last stage of a grouped kernel, which marks the end and has no scales.
+template <GemmConfig C>
+__device__ void end_scales(const Shared<C>& smem, RingCursor<C.stages> at) {
+    if constexpr (C.grouped()) {
+        wait(smem.empty(at.stage), at.parity);
+        arrive_for_copies(smem, at.stage);
+    }
+}
+
+}  // namespace finegemm::device

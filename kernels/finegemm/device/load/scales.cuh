@@ -1,0 +1,82 @@
+// The role of a scale warp, with the loader that the plan names. Layer device.
+#pragma once
+
+#include <finegemm/device/epilogue/zero.cuh>
+#include <finegemm/device/load/scales_async.cuh>
+#include <finegemm/device/load/scales_split.cuh>
+#include <finegemm/device/load/scales_vector.cuh>
+
+namespace finegemm::device {
+
+/// Loads scales of any layout. Each scale warp owns every third stage, so that it sees every round of its own. Nobody
+/// waits for the copies: the last one to land completes the barrier. `Scales`: ScaleCopies or SplitScaleLoads.
+template <GemmConfig C, typename Scales, typename Scheduler>
+__device__ void copy_scales_async(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler, uint32_t scale_warp) {
+    auto at = RingCursor<C.stages>::producer();
+    uint32_t begun = 0;  // blocks of the tile that copy_first_scales_async has begun
+    if constexpr (C.row_groups()) begun = first_round(scheduler.k, C.stages).size();
+    for (Tile tile; scheduler.template take<C>(tile); begun = 0) {
+        if constexpr (C.k_groups())
+            if (scheduler.k.size() == 0 && !p.accumulate) zero_tile<C>(p, tile, scale_warp);
+        Scales scales(p, tile, scheduler.k.begin + begun);
+        if constexpr (C.row_groups()) at += begun;
+#pragma unroll 1
+        for (uint32_t kb = scheduler.k.begin + begun; kb < scheduler.k.end; ++kb, ++at) {
+            if (at.stage % kScaleWarps == scale_warp) {
+                scales.load();
+                wait(smem.empty(at.stage), at.parity);
+                scales.fill(smem, at.stage);
+            }
+            scales.advance(p);
+        }
+    }
+    if (at.stage % kScaleWarps == scale_warp) end_scales(smem, at);
+}
+
+/// Loads row-major scales as vectors: sixteen bytes of a row serve four k-blocks. Copied one by one they would be
+/// fetched four times, and land in shared memory one at a time. The warps own vectors round-robin; a group of k-blocks
+/// may have only a part of its first and last one. `Vector`: ScaleVector or SplitScaleVector.
+template <GemmConfig C, typename Vector, typename Scheduler>
+__device__ void load_scales_vectorised(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler,
+                                       uint32_t scale_warp) {
+    if (!C.k_groups() && scale_warp >= kPlan<C>.vector_scale_warps) return;
+    uint32_t owner = 0;
+    auto at = RingCursor<C.stages>::producer();
+    for (Tile tile; scheduler.template take<C>(tile);) {
+        if constexpr (C.k_groups())
+            if (scheduler.k.size() == 0 && !p.accumulate) zero_tile<C>(p, tile, scale_warp);
+        const uint32_t first = C.k_groups() ? scheduler.k.begin / Vector::kBlocks * Vector::kBlocks : scheduler.k.begin;
+#pragma unroll 1
+        for (uint32_t kb = first; kb < scheduler.k.end;
+             kb += Vector::kBlocks, owner = (owner + 1) % kPlan<C>.vector_scale_warps) {
+            Vector vector;
+            if (owner == scale_warp) vector.load(p, tile, kb);
+#pragma unroll
+            for (uint32_t j = 0; j < Vector::kBlocks; ++j) {
+                if (C.k_groups() && (kb + j < scheduler.k.begin || kb + j >= scheduler.k.end)) continue;
+                if (owner == scale_warp) {
+                    wait(smem.empty(at.stage), at.parity);
+                    vector.fill(j, smem, at.stage);
+                }
+                ++at;
+            }
+        }
+    }
+    if (owner == scale_warp) end_scales(smem, at);
+}
+
+/// The role of a scale warp. It reads any layout of the scales, without a kernel before this one. Math warps on the
+/// same SM sub-partition wait for every instruction here, so there are few.
+template <GemmConfig C, typename Scheduler>
+__device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const Scheduler& scheduler,
+                            uint32_t scale_warp) {
+    if constexpr (!C.grouped()) ptx::grid_dependency_wait();
+    if constexpr (C.scales == ScaleLayout::Rows)
+        load_scales_vectorised<C, Either<kPlan<C>.tensor_core_scales(), SplitScaleVector<C>, ScaleVector<C>>>(
+            p, smem, scheduler, scale_warp);
+    else
+        copy_scales_async<C, Either<kPlan<C>.tensor_core_scales(), SplitScaleLoads<C>, ScaleCopies<C>>>(
+            p, smem, scheduler, scale_warp);
+}
+
+}  // namespace finegemm::device

@@ -1,0 +1,122 @@
+// Scales split for the tensor cores, through registers. Layer device.
+#pragma once
+
+#include <finegemm/gemm/split_scale.h>
+#include <finegemm/device/load/scale_views.cuh>
+#include <finegemm/device/ptx/tma.cuh>
+
+namespace finegemm::device {
+
+/// Stores a SplitScale into its row of a stage.
+__device__ inline void store_row(SmemAddr to, uint32_t row, const SplitScale& parts) {
+    ptx::store_shared_words_x4(to + row * kSplitScaleBytes,
+                               {parts.word[0], parts.word[1], parts.word[2], parts.word[3]});
+}
+
+/// Says that the warp has stored all parts of a stage, which wgmma reads.
+template <GemmConfig C>
+__device__ inline void arrive_for_parts(const Shared<C>& smem, uint32_t stage) {
+    ptx::fence_proxy_async_shared();
+    __syncwarp();
+    arrive_for_copies(smem, stage);
+}
+
+/// The scales of one k-block for `Rows` rows of a tile, in registers: lane i has those of the rows i, i + 32, ...
+template <uint32_t Rows>
+struct RowLoads {
+    static constexpr uint32_t kEach = ceil_div(Rows, kWarpSize);
+    uint32_t lane, existing;
+    const float* from;
+    int64_t step;  // from one of this lane's rows to its next
+    float scale[kEach];
+
+    __device__ RowLoads(const ScaleView& s, const float* first, uint32_t rows)
+        : lane(threadIdx.x % kWarpSize),
+          existing(rows),
+          from(first + lane * s.mn_stride),
+          step(kWarpSize * s.mn_stride) {}
+    /// Rows past the end have 0.
+    __device__ void load() {
+        if (step == kWarpSize) load(kWarpSize);  // neighbours: all from one address
+        else load(step);
+    }
+    template <typename Step>
+    __device__ void load(Step step) {
+#pragma unroll
+        for (uint32_t i = 0; i < kEach; ++i)
+            scale[i] = i * kWarpSize + lane < existing ? ptx::load_global(from + i * step) : 0;
+    }
+    template <typename PartsOf>
+    __device__ void store(SmemAddr to, const PartsOf& parts_of) const {
+#pragma unroll
+        for (uint32_t i = 0; i < kEach; ++i)
+            if (const uint32_t row = i * kWarpSize + lane; row < Rows) store_row(to, row, parts_of(scale[i]));
+    }
+    __device__ void advance(const ScaleView& s) { from += s.k_stride; }
+};
+
+/// The scales of one k-block, split for the tensor cores, as a scale warp loads and stores them.
+template <GemmConfig C>
+struct SplitScaleLoads {
+    RowLoads<C.tile_m> a;
+    RowLoads<C.tile_n> b;
+
+    __device__ SplitScaleLoads(const Params<C>& p, const Tile& tile, uint32_t kb)
+        : a(p.sfa, scales_of_a<C>(p, tile) + kb * p.sfa.k_stride, tile.rows),
+          b(p.sfb, scales_of_b<C>(p, tile) + kb * p.sfb.k_stride + tile.col * p.sfb.mn_stride,
+            existing_rows(tile.col, C.tile_n, p.n)) {}
+    /// Loads into registers, before the stage is empty.
+    __device__ void load() {
+        a.load();
+        b.load();
+    }
+    __device__ void fill(const Shared<C>& smem, uint32_t stage) const {
+        a.store(smem.sfa(stage), split_scale_of_a);
+        b.store(smem.sfb(stage), split_scale_of_b);
+        arrive_for_parts(smem, stage);
+    }
+    __device__ void advance(const Params<C>& p) {
+        a.advance(p.sfa);
+        b.advance(p.sfb);
+    }
+};
+
+/// Scales of four (or two) k-blocks for the rows of both operands; split for the tensor cores when they are stored.
+template <GemmConfig C>
+struct SplitScaleVector {
+    static constexpr uint32_t kBlocks = kPlan<C>.scale_vector_blocks;
+    using Blocks = Either<kBlocks == 2, ptx::Float2, ptx::Float4>;
+    Blocks a[ceil_div(C.tile_m, kWarpSize)], b[ceil_div(C.tile_n, kWarpSize)];
+
+    template <uint32_t Each>
+    __device__ static void load(Blocks (&to)[Each], const ScaleView& s, uint32_t first_row, uint32_t rows,
+                                uint32_t kb) {
+        const uint32_t lane = threadIdx.x % kWarpSize;
+        const float* from = s.data + (first_row + lane) * s.mn_stride + kb;
+#pragma unroll
+        for (uint32_t i = 0; i < Each; ++i, from += kWarpSize * s.mn_stride)
+            if (i * kWarpSize + lane < rows) {
+                if constexpr (kBlocks == 2) to[i] = ptx::load_global_x2(from);
+                else to[i] = ptx::load_global_x4(from);
+            }
+    }
+    __device__ void load(const Params<C>& p, const Tile& tile, uint32_t kb) {
+        static_assert(!C.row_groups());
+        // B's first: with 136 columns ptxas else has elements and the sums that they are added to in one bank.
+        load(b, p.sfb, tile.col, existing_rows(tile.col, C.tile_n, p.n), kb);
+        load(a, p.sfa, tile.row, tile.rows, kb);
+    }
+    __device__ void fill(uint32_t j, const Shared<C>& smem, uint32_t stage) const {
+        const uint32_t lane = threadIdx.x % kWarpSize;
+#pragma unroll
+        for (uint32_t i = 0; i < C.tile_m / kWarpSize; ++i)
+            store_row(smem.sfa(stage), i * kWarpSize + lane, split_scale_of_a(a[i].part[j]));
+#pragma unroll
+        for (uint32_t i = 0; i < ceil_div(C.tile_n, kWarpSize); ++i)
+            if (const uint32_t row = i * kWarpSize + lane; row < C.tile_n)
+                store_row(smem.sfb(stage), row, split_scale_of_b(b[i].part[j]));
+        arrive_for_parts(smem, stage);
+    }
+};
+
+}  // namespace finegemm::device

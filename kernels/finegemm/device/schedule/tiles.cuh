@@ -1,0 +1,69 @@
+// Where a CTA's tiles come from: its scheduler, and for math warps the tile source, which is the scheduler itself or
+// what the TMA warp publishes. Layer device.
+#pragma once
+
+#include <finegemm/core/ring.h>
+#include <finegemm/gemm/schedule.h>
+#include <finegemm/device/pipeline/shared.cuh>
+#include <finegemm/device/schedule/grouped_m.cuh>
+
+namespace finegemm::device {
+
+/// The tile scheduler of this CTA.
+template <GemmConfig C>
+__device__ auto scheduler_of(const Params<C>& p, GroupLayout::Ends first_ends) {
+    const uint32_t rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
+    if constexpr (C.row_groups()) return GroupedMScheduler::of<C>(p, first_ends, blockIdx.x, gridDim.x, rank);
+    else if constexpr (C.k_groups())
+        return GroupedKScheduler::of<C>(p.raster, p.k_groups(), p.m, blockIdx.x, gridDim.x);
+    else return DenseScheduler::of<C>(p.raster, p.m, p.k_blocks, blockIdx.x, gridDim.x, rank);
+}
+
+/// Publishes a tile to the math warps, in an empty stage. A tile without rows is the end.
+template <GemmConfig C>
+__device__ inline void publish(const Shared<C>& smem, uint32_t stage, const Tile& tile) {
+    ptx::store_shared_words_x4(smem.tile(stage), {{tile.row, tile.col, tile.rows, tile.group}});
+}
+
+/// Tile source of dense kernels: the math warps run the scheduler themselves.
+template <GemmConfig C>
+struct CountedTiles {
+    DenseScheduler scheduler;
+    uint32_t k_blocks;  // of every tile
+
+    __device__ explicit CountedTiles(const DenseScheduler& tiles) : scheduler(tiles), k_blocks(tiles.k.size()) {}
+    __device__ bool take(Tile& out, RingCursor<C.stages>) { return scheduler.take<C>(out); }
+};
+
+/// Tile source of kernels for groups of rows: published in the stage of a tile's first block (load_grouped_tiles).
+template <GemmConfig C>
+struct PublishedTiles {
+    const Shared<C>& smem;
+    uint32_t k_blocks;
+    uint32_t shift = 0;  // of the scales of the tile that was taken last
+
+    __device__ bool take(Tile& out, RingCursor<C.stages> at) {
+        wait(smem.full(at.stage), at.parity);
+        const ptx::Words4 tile = ptx::load_shared_words_x4(smem.tile(at.stage));
+        out = unpacked({.row = tile.w[0], .col = tile.w[1], .rows = tile.w[2], .group = tile.w[3]});
+        shift = tile.w[3];
+        return out.rows > 0;
+    }
+};
+
+/// Tile source of kernels for groups of K: published with the tile's number of k-blocks (load_tiles).
+template <GemmConfig C>
+struct PublishedKTiles {
+    const Shared<C>& smem;
+    uint32_t k_blocks = 0;  // of the tile that was taken last
+
+    __device__ bool take(Tile& out, RingCursor<C.stages> at) {
+        wait(smem.full(at.stage), at.parity);
+        const ptx::Words4 tile = ptx::load_shared_words_x4(smem.tile(at.stage));
+        out = unpacked({.row = tile.w[0], .col = tile.w[1], .rows = tile.w[2], .group = tile.w[3]});
+        k_blocks = ptx::broadcast(tile.w[3]);
+        return k_blocks > 0;  // none: the end
+    }
+};
+
+}  // namespace finegemm::device
