@@ -2,41 +2,32 @@
 // Layer device. docs/pipeline.md has the picture.
 #pragma once
 
-#include <finegemm/device/epilogue/source_tile.cuh>
-#include <finegemm/device/epilogue/split_k.cuh>
-#include <finegemm/device/epilogue/store_bf16.cuh>
-#include <finegemm/device/epilogue/store_f32.cuh>
+#include <finegemm/device/epilogue/epilogue.cuh>
 #include <finegemm/device/load/round_robin.cuh>
 #include <finegemm/device/load/scales.cuh>
-#include <finegemm/device/mma/k_slices.cuh>
 #include <finegemm/device/setup.cuh>
 
 namespace finegemm::device {
 
+/// The role of a math warpgroup: all tiles of the CTA, with the tile source and the epilogue of the kernel.
 template <GemmConfig C>
-__device__ void multiply(const Params<C>& p, const Shared<C>& smem) {
-    if constexpr (kPlan<C>.loads_source()) {
-        const auto tiles = [&] {
-            if constexpr (C.k_groups()) return PublishedKTiles<C>{smem};
-            else return CountedTiles<C>(scheduler_of<C>(p, {}));
-        };
-        multiply_tiles<C>(smem, tiles(), SourceTileEpilogue<C>(p, smem));
-    } else if constexpr (C.row_groups()) {
-        multiply_tiles<C>(smem, PublishedTiles<C>{smem, p.k_blocks},
-                          [&](Accumulator<C>& acc, const Tile& tile) { store_tile<C>(p, acc, smem, tile); });
-    } else if constexpr (C.k_groups()) {
-        multiply_tiles<C>(smem, PublishedKTiles<C>{smem},
-                          [&](Accumulator<C>& acc, const Tile& tile) { store_tile_f32<C>(p, acc, smem, tile); });
-    } else {
-        const DenseScheduler scheduler = scheduler_of<C>(p, {});
-        multiply_tiles<C>(smem, CountedTiles<C>(scheduler), [&](Accumulator<C>& acc, const Tile& tile) {
-            if constexpr (C.k_slices() > 1)
-                if (!add_k_slices<C>(acc, smem, scheduler.k.size())) return;
-            if constexpr (C.k_splits() > 1) split_k_reduce<C>(p, acc, smem, tile, scheduler.rank);
-            else if constexpr (C.output == Output::F32) store_tile_f32<C>(p, acc, smem, tile);
-            else store_tile<C>(p, acc, smem, tile);
-        });
-    }
+__device__ void multiply(const SegmentedParams& p, const Shared<C>& smem) {
+    const DenseScheduler scheduler = scheduler_of<C>(p);
+    if constexpr (kPlan<C>.loads_source())
+        multiply_tiles<C>(smem, CountedTiles<C>(scheduler), SourceTileEpilogue<C>(p, smem));
+    else
+        multiply_tiles<C>(smem, CountedTiles<C>(scheduler),
+                          StoreEpilogue<C>{p, smem, scheduler.rank, scheduler.k.size()});
+}
+template <GemmConfig C>
+__device__ void multiply(const GroupedParams& p, const Shared<C>& smem) {
+    multiply_tiles<C>(smem, PublishedTiles<C>{smem, p.k_blocks}, StoreEpilogue<C>{p, smem});
+}
+template <GemmConfig C>
+__device__ void multiply(const KGroupedParams& p, const Shared<C>& smem) {
+    if constexpr (kPlan<C>.loads_source())
+        multiply_tiles<C>(smem, PublishedKTiles<C>{smem}, SourceTileEpilogue<C>(p, smem));
+    else multiply_tiles<C>(smem, PublishedKTiles<C>{smem}, StoreEpilogue<C>{p, smem});
 }
 
 template <GemmConfig C>

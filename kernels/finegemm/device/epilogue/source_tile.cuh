@@ -2,6 +2,7 @@
 #pragma once
 
 #include <finegemm/gemm/params.h>
+#include <finegemm/device/epilogue/stack.cuh>
 #include <finegemm/device/mma/mainloop.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 
@@ -38,8 +39,7 @@ struct SourceTileEpilogue {
         if (i == 0) ptx::mbarrier_expect_tx_elected(full, kPanels * kF32PanelBytes);
         const SmemAddr to = panels + i * kF32PanelBytes;
         const uint32_t col = tile.col + i * kF32PanelCols, row = tile.row + first_row;
-        if constexpr (C.k_groups()) ptx::tma_load_elected(to, &p.d[0], full, col, row, p.first_group + tile.group);
-        else ptx::tma_load_elected(to, &p.d[0], full, col, row);
+        load_panel(p, to, full, tile, col, row);
     }
 
     __device__ void operator()(const Accumulator<C>& acc, const Tile& tile) {
@@ -56,8 +56,7 @@ struct SourceTileEpilogue {
         for (uint32_t i = 0; i < kPanels; ++i) {
             const SmemAddr from = panels + i * kF32PanelBytes;
             const uint32_t col = tile.col + i * kF32PanelCols, row = tile.row + first_row;
-            if constexpr (C.k_groups()) ptx::tma_store(&p.d[0], from, col, row, p.first_group + tile.group);
-            else ptx::tma_store(&p.d[0], from, col, row);
+            store_panel(p, 0, from, tile, col, row);
         }
         ptx::bulk_commit_group();
     }

@@ -5,6 +5,7 @@
 
 #include <finegemm/gemm/k_slices.h>
 #include <finegemm/gemm/params.h>
+#include <finegemm/device/epilogue/stack.cuh>
 #include <finegemm/device/mma/mainloop.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/schedule/grouped_m.cuh>
@@ -43,7 +44,7 @@ __device__ void store_eight_cols(const Params<C>& p, const float (&sum)[C.tile_n
     const uint32_t col = segment_col(C, p.raster, tile.col, kLast);
     const RowCol at = wgmma_accumulator(threadIdx.x % kWarpSize, 0);
     uint16_t* d = static_cast<uint16_t*>(p.d_data) + (tile.row + offset) * p.d_row_stride + col;
-    if constexpr (C.row_groups()) d += matrix_of(p, tile) * p.d_stride;
+    if constexpr (C.row_groups()) d += matrix_offset(p, tile);
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
         const uint32_t row = at.row + half * 8;
@@ -65,7 +66,7 @@ __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2],
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, kWarpRows, tile.rows);
     const uint32_t first_row = tile.row + offset;
     uint16_t* d = static_cast<uint16_t*>(p.d_data) + first_row * p.d_row_stride + first_col;
-    if constexpr (C.row_groups()) d += matrix_of(p, tile) * p.d_stride;
+    if constexpr (C.row_groups()) d += matrix_offset(p, tile);
 #pragma unroll
     for (uint32_t col = 0; col < kWidth; col += kCols) {
         __syncwarp();  // all lanes have read what the strip had before
@@ -109,8 +110,7 @@ __device__ void store_panels(const Params<C>& p, SmemAddr room, const Tile& tile
     constexpr DPanel kPanel = d_panel(C, Panel);
     const SmemAddr from = room + kWarpRows * kPanel.first * 2;
     const uint32_t col = panel_col<C>(p, tile, kPanel), row = tile.row + offset;
-    if constexpr (C.row_groups()) ptx::tma_store(&p.d[kPanel.width], from, col, row, matrix_of(p, tile));
-    else ptx::tma_store(&p.d[kPanel.width], from, col, row);
+    store_panel(p, kPanel.width, from, tile, col, row);
     if constexpr (Panel + 1 < d_panels(C)) store_panels<C, Panel + 1>(p, room, tile, offset);
 }
 
@@ -179,12 +179,6 @@ __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
         store_rows<C>(p, acc.sum[i], strip, tile, first_row_of<C>(warp) + i * rows_apart(C));
-}
-
-/// Waits, before the CTA ends, until TMA has read its shared memory.
-template <GemmConfig C>
-__device__ void finish_stores() {
-    if constexpr (kPlan<C>.tma_store()) ptx::bulk_wait_read();
 }
 
 }  // namespace finegemm::device

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <finegemm/gemm/params.h>
+#include <finegemm/device/epilogue/stack.cuh>
 #include <finegemm/device/mma/mainloop.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 
@@ -25,7 +26,7 @@ __device__ void store_rows_f32(const Params<C>& p, const float (&sum)[C.tile_n /
     constexpr uint32_t kStripCols = kPlan<C>.strip_cols;
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
     float* d = static_cast<float*>(p.d_data) + (tile.row + offset) * p.d_row_stride + tile.col;
-    if constexpr (C.k_groups()) d += tile.group * p.d_stride;
+    d += matrix_offset(p, tile);
 #pragma unroll
     for (uint32_t col = 0; col < C.tile_n; col += kStripCols) {
         const uint32_t cols = min(kStripCols, C.tile_n - col);  // known when this is compiled, as the loop is unrolled

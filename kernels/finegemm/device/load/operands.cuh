@@ -55,16 +55,23 @@ struct TileSource {
     uint32_t rows, first_k_block;
 };
 template <GemmConfig C>
-__device__ inline TileSource<C> source_of(const Params<C>& p, const Tile& tile, uint32_t first_k_block) {
-    if constexpr (C.k_groups())
-        if (p.blocks)
-            return {&p.a_blocks[tile.group],
-                    {{{&p.b_blocks[tile.group], tile.col, C.tile_n}}},
-                    C.tile_m + C.tile_n,
-                    first_k_block};
+__device__ inline TileSource<C> whole_source_of(const Params<C>& p, const Tile& tile) {
     const bool a_last = tile.row + C.tile_m > p.m;
     const auto b = SegmentsOfB<C>::of(p, tile);
     return {a_last ? &p.a.last : &p.a.whole, b, (a_last ? p.a_rows_of_last : C.tile_m) + b.count(), 0};
+}
+template <GemmConfig C>
+__device__ inline TileSource<C> source_of(const SegmentedParams& p, const Tile& tile, uint32_t /*first_k_block*/) {
+    return whole_source_of<C>(p, tile);
+}
+template <GemmConfig C>
+__device__ inline TileSource<C> source_of(const KGroupedParams& p, const Tile& tile, uint32_t first_k_block) {
+    if (p.blocks)
+        return {&p.a_blocks[tile.group],
+                {{{&p.b_blocks[tile.group], tile.col, C.tile_n}}},
+                C.tile_m + C.tile_n,
+                first_k_block};
+    return whole_source_of<C>(p, tile);
 }
 
 /// The loads of one tile's k-blocks, by one thread. Of a shared operand this CTA loads its part of the rows and

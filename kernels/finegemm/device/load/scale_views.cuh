@@ -10,16 +10,15 @@
 namespace finegemm::device {
 
 /// Address of the scale of a tile's first row, and of the scales of its B.
-template <GemmConfig C>
-__device__ inline const float* scales_of_a(const Params<C>& p, const Tile& tile) {
-    const float* const first = p.sfa.data + tile.row * p.sfa.mn_stride;
-    if constexpr (C.row_groups()) return first + matrix_of(p, tile) * p.sfa_stride;
-    else return first;
+__device__ inline const float* scales_of_a(const GemmParams& p, const Tile& tile) {
+    return p.sfa.data + tile.row * p.sfa.mn_stride;
 }
-template <GemmConfig C>
-__device__ inline const float* scales_of_b(const Params<C>& p, const Tile& tile) {
-    if constexpr (C.row_groups()) return p.sfb.data + tile.group * p.sfb_stride;
-    else return p.sfb.data;
+__device__ inline const float* scales_of_a(const GroupedParams& p, const Tile& tile) {
+    return p.sfa.data + tile.row * p.sfa.mn_stride + matrix_of(p, tile) * p.sfa_stride;
+}
+__device__ inline const float* scales_of_b(const GemmParams& p, const Tile&) { return p.sfb.data; }
+__device__ inline const float* scales_of_b(const GroupedParams& p, const Tile& tile) {
+    return p.sfb.data + tile.group * p.sfb_stride;
 }
 
 /// Are scales of neighbouring rows neighbours in memory, equally far from a multiple of 16 bytes in every k-block?
@@ -28,7 +27,7 @@ __device__ inline bool neighbours(const ScaleView& s) { return s.mn_stride == 1 
 /// Floats from a stage's first one to the scale of the tile's first row; published to the math warps.
 template <GemmConfig C>
 __device__ inline uint32_t shift_of(const Params<C>& p, const Tile& tile) {
-    return C.scales == ScaleLayout::Any && neighbours(p.sfa) ? scale_shift(scales_of_a<C>(p, tile)) : 0;
+    return C.scales == ScaleLayout::Any && neighbours(p.sfa) ? scale_shift(scales_of_a(p, tile)) : 0;
 }
 
 template <bool First, typename A, typename B>

@@ -84,9 +84,9 @@ struct ScaleCopies {
     B b;
 
     __device__ ScaleCopies(const Params<C>& p, const Tile& tile, uint32_t kb)
-        : a(p.sfa, scales_of_a<C>(p, tile) + kb * p.sfa.k_stride, tile.rows), b(copies_of_b(p, tile, kb)) {}
+        : a(p.sfa, scales_of_a(p, tile) + kb * p.sfa.k_stride, tile.rows), b(copies_of_b(p, tile, kb)) {}
     __device__ static B copies_of_b(const Params<C>& p, const Tile& tile, uint32_t kb) {
-        const float* const data = scales_of_b<C>(p, tile) + kb * p.sfb.k_stride;
+        const float* const data = scales_of_b(p, tile) + kb * p.sfb.k_stride;
         if constexpr (C.row_b_scales())
             return B(p.sfb, data + tile.col * p.sfb.mn_stride, existing_rows(tile.col, C.tile_n, p.n));
         else return B(p.sfb, data, first_col_of<C>(p, tile, threadIdx.x % kWarpSize), p.n);

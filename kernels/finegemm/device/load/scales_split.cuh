@@ -62,8 +62,8 @@ struct SplitScaleLoads {
     RowLoads<C.tile_n> b;
 
     __device__ SplitScaleLoads(const Params<C>& p, const Tile& tile, uint32_t kb)
-        : a(p.sfa, scales_of_a<C>(p, tile) + kb * p.sfa.k_stride, tile.rows),
-          b(p.sfb, scales_of_b<C>(p, tile) + kb * p.sfb.k_stride + tile.col * p.sfb.mn_stride,
+        : a(p.sfa, scales_of_a(p, tile) + kb * p.sfa.k_stride, tile.rows),
+          b(p.sfb, scales_of_b(p, tile) + kb * p.sfb.k_stride + tile.col * p.sfb.mn_stride,
             existing_rows(tile.col, C.tile_n, p.n)) {}
     /// Loads into registers, before the stage is empty.
     __device__ void load() {

@@ -18,13 +18,13 @@ struct ScaleVector {
     __device__ void load(const Params<C>& p, const Tile& tile, uint32_t kb) {
         static_assert(!C.row_b_scales());
         const uint32_t lane = threadIdx.x % kWarpSize;
-        const float* from = scales_of_a<C>(p, tile) + lane * p.sfa.mn_stride + kb;
+        const float* from = scales_of_a(p, tile) + lane * p.sfa.mn_stride + kb;
 #pragma unroll
         for (uint32_t i = 0; i < kRows; ++i, from += kWarpSize * p.sfa.mn_stride)
             if (i * kWarpSize + lane < tile.rows) a[i] = ptx::load_global_x4(from);
         const uint32_t col = first_col_of<C>(p, tile, lane / kScaleVectorBlocks);
         if (col < p.n)
-            b = ptx::load_global(scales_of_b<C>(p, tile) + col / kScaleBlock * p.sfb.mn_stride +
+            b = ptx::load_global(scales_of_b(p, tile) + col / kScaleBlock * p.sfb.mn_stride +
                                  (kb + lane % kScaleVectorBlocks) * p.sfb.k_stride);
     }
     __device__ void fill(uint32_t j, const Shared<C>& smem, uint32_t stage) const {

@@ -9,14 +9,21 @@
 
 namespace finegemm::device {
 
-/// The tile scheduler of this CTA.
+/// The tile scheduler of this CTA. Its kind follows from the kind of the parameters. `first_ends`: of the first spans
+/// of rows, which a kernel for groups of rows has loaded during set-up.
 template <GemmConfig C>
-__device__ auto scheduler_of(const Params<C>& p, GroupLayout::Ends first_ends) {
+__device__ DenseScheduler scheduler_of(const SegmentedParams& p, GroupLayout::Ends /*first_ends*/ = {}) {
     const uint32_t rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
-    if constexpr (C.row_groups()) return GroupedMScheduler::of<C>(p, first_ends, blockIdx.x, gridDim.x, rank);
-    else if constexpr (C.k_groups())
-        return GroupedKScheduler::of<C>(p.raster, p.k_groups(), p.m, blockIdx.x, gridDim.x);
-    else return DenseScheduler::of<C>(p.raster, p.m, p.k_blocks, blockIdx.x, gridDim.x, rank);
+    return DenseScheduler::of<C>(p.raster, p.m, p.k_blocks, blockIdx.x, gridDim.x, rank);
+}
+template <GemmConfig C>
+__device__ GroupedMScheduler scheduler_of(const GroupedParams& p, GroupLayout::Ends first_ends) {
+    const uint32_t rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
+    return GroupedMScheduler::of<C>(p, first_ends, blockIdx.x, gridDim.x, rank);
+}
+template <GemmConfig C>
+__device__ GroupedKScheduler scheduler_of(const KGroupedParams& p, GroupLayout::Ends /*first_ends*/ = {}) {
+    return GroupedKScheduler::of<C>(p.raster, p.k_groups(), p.m, blockIdx.x, gridDim.x);
 }
 
 /// Publishes a tile to the math warps, in an empty stage. A tile without rows is the end.

@@ -1,0 +1,36 @@
+// The epilogue of each kernel: what the main loop calls with the sums of a tile. Layer device.
+// The plan's store chooses it, in one line (EpilogueOf). An epilogue owns its loads of a source and its barriers.
+#pragma once
+
+#include <finegemm/device/epilogue/source_tile.cuh>
+#include <finegemm/device/epilogue/split_k.cuh>
+#include <finegemm/device/epilogue/store_bf16.cuh>
+#include <finegemm/device/epilogue/store_f32.cuh>
+#include <finegemm/device/mma/k_slices.cuh>
+
+namespace finegemm::device {
+
+/// Stores a tile, by strips or by TMA.
+template <GemmConfig C>
+struct StoreEpilogue {
+    static constexpr uint32_t kSourcePanels = 0;
+    const Params<C>& p;
+    const Shared<C>& smem;
+    uint32_t rank, k_blocks;  // of a CTA in its cluster; of a tile of a dense product
+
+    __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
+        if constexpr (C.k_slices() > 1)
+            if (!add_k_slices<C>(acc, smem, k_blocks)) return;
+        if constexpr (kPlan<C>.store == Store::SplitK) split_k_reduce<C>(p, acc, smem, tile, rank);
+        else if constexpr (C.output == Output::F32) store_tile_f32<C>(p, acc, smem, tile);
+        else store_tile<C>(p, acc, smem, tile);
+    }
+};
+
+/// Waits, before the CTA ends, until TMA has read its shared memory.
+template <GemmConfig C>
+__device__ void finish_stores() {
+    if constexpr (kPlan<C>.tma_store()) ptx::bulk_wait_read();
+}
+
+}  // namespace finegemm::device
