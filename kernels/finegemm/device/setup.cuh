@@ -69,28 +69,50 @@ __device__ void set_up_and_load(const Params<C>& p, const Shared<C>& smem) {
     converge_hint<C>();
 }
 
-/// Set-up of grouped kernels: nobody goes on before all barriers exist.
+/// The barriers of grouped kernels: nobody goes on before all exist.
 template <GemmConfig C>
-__device__ void set_up(const Shared<C>& smem) {
+__device__ void make_barriers(const Shared<C>& smem) {
     if (threadIdx.x == 0) make_other_barriers(smem);
     if (threadIdx.x == kTmaWarp<C> * kWarpSize) make_full_barriers(smem);
     __syncthreads();
     meet_neighbours<C>();
 }
 
-/// Is this warp a producer? In kernels for groups of rows ptxas has to be told that its lanes agree.
+/// This warp is a producer. In kernels for groups of rows ptxas has to be told that its lanes agree.
 template <GemmConfig C>
-__device__ bool is_producer() {
-    const uint32_t warpgroup = threadIdx.x / 128;
-    return (C.row_groups() ? ptx::broadcast(warpgroup) : warpgroup) == C.math_warpgroups;
+__device__ bool is_producer(const GemmParams&) {
+    return threadIdx.x / 128 == C.math_warpgroups;
+}
+template <GemmConfig C>
+__device__ bool is_producer(const GroupedParams&) {
+    return ptx::broadcast(threadIdx.x / 128) == C.math_warpgroups;
+}
+
+template <GemmConfig C>
+__device__ GroupLayout::Ends set_up(const SegmentedParams& p, const Shared<C>& smem) {
+    if (threadIdx.x / kWarpSize == kTmaWarp<C> + 1) prefetch_tensor_maps<C>(p);
+    set_up_and_load<C>(p, smem);
+    return {};
+}
+template <GemmConfig C>
+__device__ GroupLayout::Ends set_up(const KGroupedParams& p, const Shared<C>& smem) {
+    if (threadIdx.x / kWarpSize == kTmaWarp<C> + 1) prefetch_tensor_maps<C>(p);
+    make_barriers<C>(smem);
+    return {};
+}
+
+/// Gives registers of a producer warpgroup to the math warpgroups, which take them in `consume`.
+template <GemmConfig C>
+__device__ void give_registers_back() {
+    constexpr RegisterPlan kRegisters = kPlan<C>.registers;
+    if constexpr (kRegisters.move()) ptx::setmaxnreg_dec<kRegisters.load>();
 }
 
 /// Set-up of kernels for groups of rows. Loads of the groups' sizes are issued first, and land when all barriers exist.
 /// Then the producers begin the first tile, before roles part: code comes from memory, too, and straight-line code
 /// comes sooner than the target of a jump. Returns the ends of the first spans, for the scheduler to go on from.
 template <GemmConfig C>
-__device__ GroupLayout::Ends set_up_and_begin(const Params<C>& p, const Shared<C>& smem) {
-    constexpr RegisterPlan kRegisters = kPlan<C>.registers;
+__device__ GroupLayout::Ends set_up(const GroupedParams& p, const Shared<C>& smem) {
     GroupLayout::Ends ends;
     if (threadIdx.x / 128 == C.math_warpgroups) {
         ptx::grid_dependency_wait();
@@ -98,13 +120,28 @@ __device__ GroupLayout::Ends set_up_and_begin(const Params<C>& p, const Shared<C
     }
     if (threadIdx.x / kWarpSize == 1 && ptx::elect_one())
         prefetch_expected_b<C>(p, C.cluster > 1 ? ptx::cluster_rank() : 0);
-    set_up<C>(smem);
-    if (is_producer<C>()) {
-        if constexpr (kRegisters.math > kRegisters.launch) ptx::setmaxnreg_dec<kRegisters.load>();
+    make_barriers<C>(smem);
+    if (is_producer<C>(p)) {
+        give_registers_back<C>();
         begin_first_tile<C>(p, smem, scheduler_of<C>(p, ends), threadIdx.x % 128 / kWarpSize);
     }
     converge_hint<C>();
     return ends;
+}
+
+/// What a warp does first in its role. Producers give registers back; with groups of rows they have done so before
+/// their first loads, and a math warp prefetches tensor maps.
+template <GemmConfig C>
+__device__ void start_producer(const GemmParams&) {
+    give_registers_back<C>();
+}
+template <GemmConfig C>
+__device__ void start_producer(const GroupedParams&) {}
+template <GemmConfig C>
+__device__ void start_consumer(const GemmParams&) {}
+template <GemmConfig C>
+__device__ void start_consumer(const GroupedParams& p) {
+    if (threadIdx.x / kWarpSize == 0 && ptx::elect_one()) prefetch_tensor_maps_of_groups<C>(p);
 }
 
 }  // namespace finegemm::device

@@ -43,6 +43,8 @@ struct RegisterPlan {
     uint32_t launch;  // per thread, as the compiler assigns them from the launch bounds
     uint32_t load;    // of the producer warpgroup, after it has given the rest back
     uint32_t math;    // of each math warpgroup, after it has taken them
+    /// Producers give registers to math warpgroups.
+    FG_HD constexpr bool move() const { return math > launch; }
 };
 inline constexpr uint32_t kRegisterFile = 65536;
 
@@ -54,8 +56,9 @@ struct Arrivals {
 };
 
 struct KernelPlan {
-    Segments segments;  // of a tile's columns
-    bool persistent;    // as many clusters as fit, each with many tiles; else one tile for each cluster
+    Segments segments;        // of a tile's columns
+    bool persistent;          // as many clusters as fit, each with many tiles; else one tile for each cluster
+    bool waits_before_roles;  // all warps wait for previous kernels; else the warps that load do
     Producers producers;
     uint32_t producers_served;  // CTAs whose producers wait for this CTA's math warps
     ScalePath scale_path;
@@ -234,6 +237,7 @@ FG_HD constexpr KernelPlan kernel_plan(const GemmConfig& c) {
     const uint32_t strip_cols = decide::strip_cols(c);
     return {.segments = Segments::of(c),
             .persistent = decide::persistent(c),
+            .waits_before_roles = c.grouped() || store == Store::SourceTile,
             .producers = producers,
             .producers_served = c.a_sharers() * c.b_sharers(),
             .scale_path = decide::scale_path(c, promotion),

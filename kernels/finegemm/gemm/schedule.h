@@ -105,6 +105,9 @@ FG_HD constexpr Tile expected_tile(const GemmConfig& c, const Raster& columns, c
 
 /// Tile scheduler of dense kernels: every `stride`-th cluster tile, beginning with that of the CTA's own cluster.
 struct DenseScheduler {
+    static constexpr bool kPublished = false;  // math warps run a scheduler of their own
+    static constexpr bool kBegun = false;      // no loads of scales are issued during set-up
+    static constexpr bool kAnyKRange = false;  // k-blocks of a tile begin at the first one, or where a split begins
     Raster order;
     uint32_t next, stride;  // in cluster tiles
     uint32_t rank;          // of this CTA in its cluster
@@ -141,6 +144,7 @@ struct DenseScheduler {
 /// Tile scheduler for groups of K: all tiles of the first group's D, then those of the next one's. Groups without
 /// k-blocks have tiles like the others, as their D may have to become zero.
 struct GroupedKScheduler {
+    static constexpr bool kPublished = true, kBegun = false, kAnyKRange = true;
     static constexpr uint32_t rank = 0;  // there are no clusters
     Raster order;                        // of each group's D
     KGroupLayout groups;

@@ -22,4 +22,13 @@ __device__ void zero_tile(const KGroupedParams& p, const Tile& tile, uint32_t sc
         }
 }
 
+/// Zeroes a tile without k-blocks, unless D is added to. Only groups of K have such tiles.
+template <GemmConfig C>
+__device__ void zero_if_empty(const KGroupedParams& p, const GroupedKScheduler& scheduler, const Tile& tile,
+                              uint32_t scale_warp) {
+    if (scheduler.k.size() == 0 && !p.accumulate) zero_tile<C>(p, tile, scale_warp);
+}
+template <GemmConfig C, typename Scheduler>
+__device__ void zero_if_empty(const GemmParams&, const Scheduler&, const Tile&, uint32_t) {}
+
 }  // namespace finegemm::device

@@ -114,7 +114,7 @@ __device__ void begin_first_tile(const GroupedParams& p, const Shared<C>& smem, 
 
 /// Loads all tiles of groups, by one lane of a warp, after begin_first_tile. A tile is published with its first block.
 template <GemmConfig C>
-__device__ void load_grouped_tiles(const GroupedParams& p, const Shared<C>& smem, GroupedMScheduler scheduler) {
+__device__ void load_tiles(const GroupedParams& p, const Shared<C>& smem, GroupedMScheduler scheduler) {
     static_assert(C.b_sharers() == 1, "neighbours along M may be of different groups");
     auto at = RingCursor<C.stages>::producer();
     for (uint32_t begun = first_round(scheduler.k, C.stages).size();; begun = 0) {

@@ -157,10 +157,11 @@ __device__ void load_first_round(const Params<C>& p, const Shared<C>& smem, cons
     for (uint32_t stage = 0; stage < blocks; ++stage) loads.load_a(stage, k_block + stage);
 }
 
-/// Loads all tiles, by one thread, after load_first_round. Tiles of K-grouped products are published with their first
-/// block; tiles without blocks are not.
+/// Loads all tiles, by one lane of a warp, after load_first_round. Tiles of K-grouped products are published with their
+/// first block; tiles without blocks are not.
 template <GemmConfig C, typename Scheduler>
 __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler) {
+    if (!ptx::elect_one()) return;
     auto at = RingCursor<C.stages>::producer();
     uint32_t begun = 0;
     if constexpr (!C.grouped()) begun = blocks_of_first_round<C>(p, scheduler.k);

@@ -49,9 +49,9 @@ __device__ inline void arrive_for_copies(const Shared<C>& smem, uint32_t stage) 
 }
 
 /// Arrives for the last stage of a grouped kernel, which marks the end and has no scales.
-template <GemmConfig C>
+template <typename Scheduler, GemmConfig C>
 __device__ void end_scales(const Shared<C>& smem, RingCursor<C.stages> at) {
-    if constexpr (C.grouped()) {
+    if constexpr (Scheduler::kPublished) {
         wait(smem.empty(at.stage), at.parity);
         arrive_for_copies(smem, at.stage);
     }

@@ -119,6 +119,7 @@ struct Consumer {
 /// first block of a tile is started before the previous tile is stored.
 template <GemmConfig C, typename Tiles>
 struct KBlockIterator {
+    static constexpr bool kRagged = Tiles::kRagged;
     Consumer<C>& consumer;
     Tiles tiles;
     Tile tile{};        // that the block belongs to; no rows: the end
@@ -136,11 +137,11 @@ struct KBlockIterator {
     __device__ bool next_tile() {
         const bool exists = tiles.take(tile, at);
         left = blocks_of_slice(tiles.k_blocks, C.k_slices(), k_slice_of(C, consumer.warpgroup));
-        if constexpr (C.row_groups()) consumer.shift_scales(tiles.shift);
+        if constexpr (kRagged) consumer.shift_scales(tiles.shift);
         return exists;
     }
     /// Does this warpgroup have rows of the tile? A dense tile that lacks some is the last of a column, and rare.
-    __device__ bool has_rows() const { return !C.row_groups() || tile.rows > consumer.first_row; }
+    __device__ bool has_rows() const { return !kRagged || tile.rows > consumer.first_row; }
     __device__ bool last_of_tile() const { return left == 1; }
     __device__ void advance() {
         at = ahead;
@@ -149,7 +150,7 @@ struct KBlockIterator {
     /// Moves to the next block while the tiles have rows for this warpgroup; false at the first tile that has none.
     __device__ bool next() {
         advance();
-        if constexpr (C.row_groups()) {  // so that the blocks in between do not wait for what the last one needs
+        if constexpr (kRagged) {  // so that the blocks in between do not wait for what the last one needs
             if (left == 1) {
                 if (!next_tile() || !has_rows()) return false;
             } else {

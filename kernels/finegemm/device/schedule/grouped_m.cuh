@@ -9,6 +9,7 @@ namespace finegemm::device {
 
 /// Tile scheduler of a converged warp, in which each lane knows one span of rows.
 struct GroupedMScheduler {
+    static constexpr bool kPublished = true, kBegun = true, kAnyKRange = false;
     const GroupedParams& p;
     uint32_t wave, slot;  // the next tile is wave + slot: in cluster tiles, counted through all spans
     uint32_t stride;      // of waves
