@@ -13,21 +13,15 @@ namespace finegemm::device {
 template <GemmConfig C>
 __device__ void multiply(const SegmentedParams& p, const Shared<C>& smem) {
     const DenseScheduler scheduler = scheduler_of<C>(p);
-    if constexpr (kPlan<C>.loads_source())
-        multiply_tiles<C>(smem, CountedTiles<C>(scheduler), SourceTileEpilogue<C>(p, smem));
-    else
-        multiply_tiles<C>(smem, CountedTiles<C>(scheduler),
-                          StoreEpilogue<C>{p, smem, scheduler.rank, scheduler.k.size()});
+    multiply_tiles<C>(smem, CountedTiles<C>(scheduler), EpilogueOf<C>{p, smem, scheduler.rank, scheduler.k.size()});
 }
 template <GemmConfig C>
 __device__ void multiply(const GroupedParams& p, const Shared<C>& smem) {
-    multiply_tiles<C>(smem, PublishedTiles<C>{smem, p.k_blocks}, StoreEpilogue<C>{p, smem});
+    multiply_tiles<C>(smem, PublishedTiles<C>{smem, p.k_blocks}, EpilogueOf<C>{p, smem});
 }
 template <GemmConfig C>
 __device__ void multiply(const KGroupedParams& p, const Shared<C>& smem) {
-    if constexpr (kPlan<C>.loads_source())
-        multiply_tiles<C>(smem, PublishedKTiles<C>{smem}, SourceTileEpilogue<C>(p, smem));
-    else multiply_tiles<C>(smem, PublishedKTiles<C>{smem}, StoreEpilogue<C>{p, smem});
+    multiply_tiles<C>(smem, PublishedKTiles<C>{smem}, EpilogueOf<C>{p, smem});
 }
 
 /// The role of a producer warp.

@@ -55,6 +55,11 @@ struct Arrivals {
     uint32_t slice_sums;  // of each warp of the earlier k-slice
 };
 
+/// How many mbarriers there are of each kind that not all kernels have.
+struct Barriers {
+    uint32_t partials, slice_sums, source;
+};
+
 struct KernelPlan {
     Segments segments;        // of a tile's columns
     bool persistent;          // as many clusters as fit, each with many tiles; else one tile for each cluster
@@ -70,6 +75,7 @@ struct KernelPlan {
     uint32_t strip_cols;  // that a math warp writes to shared memory at once, for Store::Strip
     RegisterPlan registers;
     Arrivals arrivals;
+    Barriers barriers;
     uint32_t yield_interval;  // instructions of a promotion from one yield to the next; 0: as ptxas has it
     SmemPlan smem;
 
@@ -171,6 +177,12 @@ FG_HD constexpr Arrivals arrivals(const GemmConfig& c) {
     return {.full = 1 + kWarpSize, .empty = warps * c.a_sharers() * c.b_sharers(), .slice_sums = warps};
 }
 
+FG_HD constexpr Barriers barriers(const GemmConfig& c, Store store) {
+    return {.partials = store == Store::SplitK ? c.row_warpgroups() : 0,
+            .slice_sums = c.k_slices() > 1 ? 1u : 0,
+            .source = store == Store::SourceTile ? c.math_warpgroups * 4 : 0};
+}
+
 /// The layout of shared memory, for a store that has strips of so many columns if it has any.
 FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_cols) {
     SmemPlan p{};
@@ -249,6 +261,7 @@ FG_HD constexpr KernelPlan kernel_plan(const GemmConfig& c) {
             .strip_cols = strip_cols,
             .registers = decide::registers(c),
             .arrivals = decide::arrivals(c),
+            .barriers = decide::barriers(c, store),
             .yield_interval = decide::yield_interval(c, producers),
             .smem = decide::smem(c, store, strip_cols)};
 }

@@ -1,7 +1,8 @@
 // The epilogue of each kernel: what the main loop calls with the sums of a tile. Layer device.
-// The plan's store chooses it, in one line (EpilogueOf). An epilogue owns its loads of a source and its barriers.
+// The plan's store chooses it, in one line (EpilogueOf).
 #pragma once
 
+#include <finegemm/device/either.cuh>
 #include <finegemm/device/epilogue/source_tile.cuh>
 #include <finegemm/device/epilogue/split_k.cuh>
 #include <finegemm/device/epilogue/store_bf16.cuh>
@@ -10,10 +11,9 @@
 
 namespace finegemm::device {
 
-/// Stores a tile, by strips or by TMA.
+/// Stores a tile in bf16, by strips or by TMA.
 template <GemmConfig C>
-struct StoreEpilogue {
-    static constexpr uint32_t kSourcePanels = 0;
+struct Bf16Epilogue {
     const Params<C>& p;
     const Shared<C>& smem;
     uint32_t rank, k_blocks;  // of a CTA in its cluster; of a tile of a dense product
@@ -21,11 +21,39 @@ struct StoreEpilogue {
     __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
         if constexpr (C.k_slices() > 1)
             if (!add_k_slices<C>(acc, smem, k_blocks)) return;
-        if constexpr (kPlan<C>.store == Store::SplitK) split_k_reduce<C>(p, acc, smem, tile, rank);
-        else if constexpr (C.output == Output::F32) store_tile_f32<C>(p, acc, smem, tile);
-        else store_tile<C>(p, acc, smem, tile);
+        store_tile<C>(p, acc, smem, tile);
     }
 };
+
+/// Stores a tile in f32, by strips.
+template <GemmConfig C>
+struct F32Epilogue {
+    const Params<C>& p;
+    const Shared<C>& smem;
+    uint32_t rank, k_blocks;
+
+    __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const { store_tile_f32<C>(p, acc, smem, tile); }
+};
+
+/// Reduces a tile over a cluster.
+template <GemmConfig C>
+struct SplitKEpilogue {
+    const Params<C>& p;
+    const Shared<C>& smem;
+    uint32_t rank, k_blocks;
+
+    __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
+        if constexpr (C.k_slices() > 1)
+            if (!add_k_slices<C>(acc, smem, k_blocks)) return;
+        split_k_reduce<C>(p, acc, smem, tile, rank);
+    }
+};
+
+/// The epilogue of a kernel.
+template <GemmConfig C>
+using EpilogueOf = Either<kPlan<C>.loads_source(), SourceTileEpilogue<C>,
+                          Either<kPlan<C>.store == Store::SplitK, SplitKEpilogue<C>,
+                                 Either<C.output == Output::F32, F32Epilogue<C>, Bf16Epilogue<C>>>>;
 
 /// Waits, before the CTA ends, until TMA has read its shared memory.
 template <GemmConfig C>

@@ -21,7 +21,8 @@ struct SourceTileEpilogue {
     uint32_t first_row;   // of this warp in a tile
     uint32_t parity = 0;  // of `full`
 
-    __device__ SourceTileEpilogue(const Params<C>& params, const Shared<C>& smem) : p(params) {
+    __device__ SourceTileEpilogue(const Params<C>& params, const Shared<C>& smem, uint32_t = 0, uint32_t = 0)
+        : p(params) {
         const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
         panels = smem.d(warp);
         full = smem.d_full(warp);

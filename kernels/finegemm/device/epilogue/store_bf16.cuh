@@ -25,6 +25,16 @@ __device__ void clear_padding(const GroupedParams& p, float (&sum)[C.tile_n / 2]
         if (r % 4 < 2 ? upper : lower) sum[r] = 0;
 }
 
+template <GemmConfig C>
+__device__ void clear_padding(const GroupedParams& p, Accumulator<C>& acc, const Tile& tile, uint32_t first_row) {
+    if (p.groups.indices)
+#pragma unroll
+        for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
+            clear_padding<C>(p, acc.sum[i], tile, first_row + i * rows_apart(C));
+}
+template <GemmConfig C>
+__device__ void clear_padding(const SegmentedParams&, Accumulator<C>&, const Tile&, uint32_t) {}
+
 /// Writes `Cols` columns of this warp's rows, from column `first` of the tile on; `address` maps a 16-byte piece.
 template <uint32_t Cols, uint32_t Registers, typename Address>
 __device__ void write_rows(const float (&sum)[Registers], uint32_t first, Address&& address) {
@@ -132,6 +142,18 @@ __device__ void copy_panels(const GroupedParams& p, SmemAddr room, const Tile& t
     if constexpr (Panel + 1 < d_panels(C)) copy_panels<C, Panel + 1>(p, room, tile, offset, rows);
 }
 
+/// Stores the panels of this warp's rows: with groups of rows by the warp where the tile lacks some.
+template <GemmConfig C>
+__device__ void store_existing_rows(const SegmentedParams& p, SmemAddr room, const Tile& tile, uint32_t offset) {
+    store_panels<C>(p, room, tile, offset);
+}
+template <GemmConfig C>
+__device__ void store_existing_rows(const GroupedParams& p, SmemAddr room, const Tile& tile, uint32_t offset) {
+    const uint32_t rows = existing_rows(offset, kWarpRows, tile.rows);
+    if (rows < kWarpRows) copy_panels<C>(p, room, tile, offset, rows);
+    else store_panels<C>(p, room, tile, offset);
+}
+
 /// First row of this warp in a tile.
 template <GemmConfig C>
 __device__ uint32_t first_row_of(uint32_t warp) {
@@ -152,12 +174,7 @@ __device__ void store_tile_by_tma(const Params<C>& p, const Accumulator<C>& acc,
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
         const SmemAddr room = smem.d(warp) + i * panels_bytes(C);
         const uint32_t offset = first_row_of<C>(warp) + i * rows_apart(C);
-        if constexpr (C.row_groups())
-            if (const uint32_t rows = existing_rows(offset, kWarpRows, tile.rows); rows < kWarpRows) {
-                copy_panels<C>(p, room, tile, offset, rows);
-                continue;
-            }
-        store_panels<C>(p, room, tile, offset);
+        store_existing_rows<C>(p, room, tile, offset);
     }
     ptx::bulk_commit_group();
     if constexpr (cols_through_shared(C) < C.tile_n)
@@ -169,11 +186,7 @@ __device__ void store_tile_by_tma(const Params<C>& p, const Accumulator<C>& acc,
 template <GemmConfig C>
 __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
     const uint32_t warp = threadIdx.x / kWarpSize;
-    if constexpr (C.row_groups())
-        if (p.groups.indices)
-#pragma unroll
-            for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
-                clear_padding<C>(p, acc.sum[i], tile, first_row_of<C>(warp) + i * rows_apart(C));
+    clear_padding<C>(p, acc, tile, first_row_of<C>(warp));
     if constexpr (kPlan<C>.tma_store()) return store_tile_by_tma<C>(p, acc, smem, tile);
     const SmemAddr strip = smem.d(strip_of(C, warp));
 #pragma unroll

@@ -9,7 +9,6 @@ namespace finegemm::device {
 /// The loads of one tile of a group, by one thread.
 template <GemmConfig C>
 struct GroupedLoads {
-    static constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
     static constexpr uint32_t kRows = C.tile_m / C.a_sharers();  // of A that this CTA loads, at most
     const GroupedParams& p;
     uint32_t a_part;             // first row of this CTA's part in the tile
@@ -34,9 +33,7 @@ struct GroupedLoads {
 
     __device__ void load_a(SmemAddr to, SmemAddr full, const TensorMap* map, uint32_t kb, uint32_t first) const {
         const SmemAddr at = to + first * GemmConfig::kTileK;
-        if constexpr (C.a_sharers() > 1)
-            ptx::tma_load_multicast(at, map, full, kb * GemmConfig::kTileK, row + first, matrix, kAllRanks, p.a_policy);
-        else ptx::tma_load(at, map, full, kb * GemmConfig::kTileK, row + first, matrix, p.a_policy);
+        load_box<C, C.a_sharers()>(at, map, full, p.a_policy, kb * GemmConfig::kTileK, row + first, matrix);
     }
     /// Expects a k-block's bytes in an empty stage.
     __device__ void expect(const Shared<C>& smem, uint32_t stage) const {

@@ -74,11 +74,18 @@ __device__ inline TileSource<C> source_of(const KGroupedParams& p, const Tile& t
     return whole_source_of<C>(p, tile);
 }
 
+/// Loads a box for this CTA, or with sharers for the whole cluster. `at`: coordinates.
+template <GemmConfig C, uint32_t Sharers, typename... At>
+__device__ inline void load_box(SmemAddr to, const TensorMap* map, SmemAddr full, uint64_t policy, At... at) {
+    constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
+    if constexpr (Sharers > 1) ptx::tma_load_multicast(to, map, full, at..., kAllRanks, policy);
+    else ptx::tma_load(to, map, full, at..., policy);
+}
+
 /// The loads of one tile's k-blocks, by one thread. Of a shared operand this CTA loads its part of the rows and
 /// multicasts it to the whole cluster.
 template <GemmConfig C>
 struct BlockLoads {
-    static constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
     const Params<C>& p;
     const Shared<C>& smem;
     TileSource<C> from;
@@ -102,9 +109,7 @@ struct BlockLoads {
     }
     __device__ void load_a(uint32_t stage, uint32_t kb) const {
         const SmemAddr to = smem.a(stage) + a_part * GemmConfig::kTileK, full = smem.full(stage);
-        if constexpr (C.a_sharers() > 1)
-            ptx::tma_load_multicast(to, from.a, full, k_of(kb), a_row, kAllRanks, p.a_policy);
-        else ptx::tma_load(to, from.a, full, k_of(kb), a_row, p.a_policy);
+        load_box<C, C.a_sharers()>(to, from.a, full, p.a_policy, k_of(kb), a_row);
     }
     __device__ void load_b(uint32_t stage, uint32_t kb) const {
 #pragma unroll
@@ -122,9 +127,7 @@ struct BlockLoads {
         const uint32_t part = first_of_part(segment_cols(C, i), C.b_sharers(), rank);
         const SmemAddr to = smem.b(stage) + (cols_before_segment(C, i) + part) * GemmConfig::kTileK;
         const SmemAddr full = smem.full(stage);
-        if constexpr (C.b_sharers() > 1)
-            ptx::tma_load_multicast(to, b.map, full, k_of(kb), b.first + part, kAllRanks, p.b_policy);
-        else ptx::tma_load(to, b.map, full, k_of(kb), b.first, p.b_policy);
+        load_box<C, C.b_sharers()>(to, b.map, full, p.b_policy, k_of(kb), b.first + part);
     }
 };
 
@@ -164,19 +167,19 @@ __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, Scheduler 
     if (!ptx::elect_one()) return;
     auto at = RingCursor<C.stages>::producer();
     uint32_t begun = 0;
-    if constexpr (!C.grouped()) begun = blocks_of_first_round<C>(p, scheduler.k);
+    if constexpr (!Scheduler::kPublished) begun = blocks_of_first_round<C>(p, scheduler.k);
     for (Tile tile; scheduler.template take<C>(tile); begun = 0) {
         const BlockLoads<C> loads(p, smem, tile, scheduler.rank, scheduler.k.begin);
         at += begun;
 #pragma unroll 1
         for (uint32_t kb = scheduler.k.begin + begun; kb < scheduler.k.end; ++kb, ++at) {
             wait(smem.empty(at.stage), at.parity);
-            if constexpr (C.k_groups())
+            if constexpr (Scheduler::kPublished)
                 if (kb == scheduler.k.begin) publish(smem, at.stage, packed(tile, scheduler.k.size()));
             loads.load(at.stage, kb);
         }
     }
-    if constexpr (C.k_groups()) {
+    if constexpr (Scheduler::kPublished) {
         wait(smem.empty(at.stage), at.parity);
         publish(smem, at.stage, {});
         ptx::mbarrier_arrive(smem.full(at.stage));

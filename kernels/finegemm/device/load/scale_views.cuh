@@ -4,6 +4,7 @@
 #include <finegemm/core/ring.h>
 #include <finegemm/gemm/params.h>
 #include <finegemm/gemm/scale_copies.h>
+#include <finegemm/device/either.cuh>
 #include <finegemm/device/pipeline/shared.cuh>
 #include <finegemm/device/schedule/grouped_m.cuh>
 
@@ -29,18 +30,6 @@ template <GemmConfig C>
 __device__ inline uint32_t shift_of(const Params<C>& p, const Tile& tile) {
     return C.scales == ScaleLayout::Any && neighbours(p.sfa) ? scale_shift(scales_of_a(p, tile)) : 0;
 }
-
-template <bool First, typename A, typename B>
-struct EitherOf {
-    using Type = A;
-};
-template <typename A, typename B>
-struct EitherOf<false, A, B> {
-    using Type = B;
-};
-/// A if `First`, else B: NVRTC has no <type_traits>.
-template <bool First, typename A, typename B>
-using Either = typename EitherOf<First, A, B>::Type;
 
 /// Arrives for all lanes of a warp, where no copies do.
 template <GemmConfig C>

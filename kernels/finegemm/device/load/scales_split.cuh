@@ -81,6 +81,9 @@ struct SplitScaleLoads {
     }
 };
 
+__device__ inline void load_vector(ptx::Float2& to, const float* from) { to = ptx::load_global_x2(from); }
+__device__ inline void load_vector(ptx::Float4& to, const float* from) { to = ptx::load_global_x4(from); }
+
 /// Scales of four (or two) k-blocks for the rows of both operands; split for the tensor cores when they are stored.
 template <GemmConfig C>
 struct SplitScaleVector {
@@ -95,10 +98,7 @@ struct SplitScaleVector {
         const float* from = s.data + (first_row + lane) * s.mn_stride + kb;
 #pragma unroll
         for (uint32_t i = 0; i < Each; ++i, from += kWarpSize * s.mn_stride)
-            if (i * kWarpSize + lane < rows) {
-                if constexpr (kBlocks == 2) to[i] = ptx::load_global_x2(from);
-                else to[i] = ptx::load_global_x4(from);
-            }
+            if (i * kWarpSize + lane < rows) load_vector(to[i], from);
     }
     __device__ void load(const Params<C>& p, const Tile& tile, uint32_t kb) {
         static_assert(!C.row_groups());

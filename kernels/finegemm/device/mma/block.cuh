@@ -4,29 +4,20 @@
 
 #include <finegemm/core/wgmma_desc.h>
 #include <finegemm/gemm/kernel_plan.h>
+#include <finegemm/device/either.cuh>
+#include <finegemm/device/pipeline/barriers.cuh>
+#include <finegemm/device/pipeline/shared.cuh>
 #include <finegemm/device/ptx/memory.cuh>
+#include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/ptx/wgmma.cuh>
 
 namespace finegemm::device {
-
-using ptx::SmemAddr;
 
 /// Operands of a block for wgmma, A and B and where it multiplies scales theirs: the halves of the descriptors
 /// that vary.
 struct Operands {
     uint32_t a, b, sfa, sfb;
 };
-
-/// Computed here, not where it is needed.
-template <GemmConfig C>
-__device__ inline void pin(Operands& at) {
-    ptx::pin(at.a);
-    ptx::pin(at.b);
-    if constexpr (kPlan<C>.tensor_core_scales()) {
-        ptx::pin(at.sfa);
-        ptx::pin(at.sfb);
-    }
-}
 
 /// A block product [64 x tile_n], unscaled, in wgmma's fragment layout.
 template <GemmConfig C>
@@ -36,13 +27,68 @@ struct Block {
     float factor[kPlan<C>.tensor_core_scales() ? kRegisters : 1];  // for each element, by the tensor cores
 };
 
+/// What the tensor cores compute of scales beside a block product: nothing.
+struct NoScaleProduct {
+    template <GemmConfig C>
+    __device__ static void prepare(const Shared<C>&, uint32_t /*warpgroup*/) {}
+    template <GemmConfig C>
+    __device__ static void add_to(Operands&, const Shared<C>&, uint32_t /*stage*/, uint32_t /*row*/,
+                                  uint32_t /*warpgroup*/) {}
+    __device__ static void pin(Operands&) {}
+    template <GemmConfig C>
+    __device__ static void start(Block<C>&, Operands) {}
+    template <GemmConfig C>
+    __device__ static void pin(Block<C>&, uint32_t /*reg*/) {}
+};
+
+/// What they compute of 1D1D scales: the products of all rows' and all columns' (gemm/split_scale.h).
+struct ScaleProduct {
+    /// Zeros that stand along K beside each SplitScale of A.
+    template <GemmConfig C>
+    __device__ static void prepare(const Shared<C>& smem, uint32_t warpgroup) {
+        const uint32_t row = threadIdx.x % 128;
+        if (row < kZeroRows) ptx::store_shared_words_x4(smem.zeros(warpgroup) + row * kSplitScaleBytes, {0, 0, 0, 0});
+        ptx::fence_proxy_async_shared();
+        warpgroup_barrier(warpgroup);
+    }
+    template <GemmConfig C>
+    __device__ static void add_to(Operands& at, const Shared<C>& smem, uint32_t stage, uint32_t row,
+                                  uint32_t warpgroup) {
+        const uint32_t parts = smem.sfa(stage).bits + row * kSplitScaleBytes;
+        at.sfa = wgmma_short_rows_low(parts, smem.zeros(warpgroup).bits - parts);
+        at.sfb = wgmma_short_rows_low(smem.sfb(stage).bits, 0);
+    }
+    __device__ static void pin(Operands& at) {
+        ptx::pin(at.sfa);
+        ptx::pin(at.sfb);
+    }
+    template <GemmConfig C>
+    __device__ static void start(Block<C>& block, Operands at) {
+        ptx::wgmma_k16_bf16(block.factor, wgmma_short_rows_with(at.sfa), wgmma_short_rows_with(at.sfb));
+    }
+    template <GemmConfig C>
+    __device__ static void pin(Block<C>& block, uint32_t reg) {
+        ptx::pin(block.factor[reg]);
+    }
+};
+
+template <GemmConfig C>
+using ScaleProductOf = Either<kPlan<C>.tensor_core_scales(), ScaleProduct, NoScaleProduct>;
+
+/// Has operands computed here, not where they are needed.
+template <GemmConfig C>
+__device__ inline void pin(Operands& at) {
+    ptx::pin(at.a);
+    ptx::pin(at.b);
+    ScaleProductOf<C>::pin(at);
+}
+
 /// Starts A[64 x 128] * B[tile_n x 128]^T: four wgmma of 32, and perhaps one for the factors.
 template <GemmConfig C>
 __device__ inline void start_block(Block<C>& block, Operands at) {
     ptx::wgmma_fence();
     ptx::wgmma_k128_e4m3(block.product, wgmma_descriptor_with(at.a), wgmma_descriptor_with(at.b));
-    if constexpr (kPlan<C>.tensor_core_scales())
-        ptx::wgmma_k16_bf16(block.factor, wgmma_short_rows_with(at.sfa), wgmma_short_rows_with(at.sfb));
+    ScaleProductOf<C>::start(block, at);
     ptx::wgmma_commit_group();
 }
 
@@ -53,7 +99,7 @@ __device__ inline void finish_block(Block<C>& block) {
 #pragma unroll
     for (uint32_t r = 0; r < Block<C>::kRegisters; ++r) {
         ptx::pin(block.product[r]);
-        if constexpr (kPlan<C>.tensor_core_scales()) ptx::pin(block.factor[r]);
+        ScaleProductOf<C>::pin(block, r);
     }
 }
 

@@ -38,14 +38,6 @@ struct Consumer {
         if constexpr (C.several_segments()) b_scales.bits = ptx::value_of(b_scales.bits, lane);
     }
 
-    /// Zeros that stand along K beside each SplitScale of A.
-    __device__ void make_zeros() const {
-        const uint32_t row = threadIdx.x % 128;
-        if (row < kZeroRows) ptx::store_shared_words_x4(smem.zeros(warpgroup) + row * kSplitScaleBytes, {0, 0, 0, 0});
-        ptx::fence_proxy_async_shared();
-        warpgroup_barrier(warpgroup);
-    }
-
     /// Tells all producers that write into this stage, in a cluster those of all CTAs, that this warp has read it.
     __device__ void release(uint32_t stage) const {
         constexpr uint32_t kServed = kPlan<C>.producers_served;
@@ -73,11 +65,7 @@ struct Consumer {
                     .b = wgmma_descriptor_low(smem.b(stage).bits),
                     .sfa = 0,
                     .sfb = 0};
-        if constexpr (kPlan<C>.tensor_core_scales()) {
-            const uint32_t parts = smem.sfa(stage).bits + row * kSplitScaleBytes;
-            at.sfa = wgmma_short_rows_low(parts, smem.zeros(warpgroup).bits - parts);
-            at.sfb = wgmma_short_rows_low(smem.sfb(stage).bits, 0);
-        }
+        ScaleProductOf<C>::add_to(at, smem, stage, row, warpgroup);
         return at;
     }
     /// Address of the scale of this thread's upper row in the i-th 64 rows.

@@ -154,7 +154,7 @@ template <GemmConfig C, typename Tiles, typename Store>
 __device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Store&& store) {
     static_assert(!Tiles::kRagged || !C.row_b_scales());
     Consumer<C> consumer(smem);
-    if constexpr (kPlan<C>.tensor_core_scales()) consumer.make_zeros();
+    ScaleProductOf<C>::prepare(smem, consumer.warpgroup);
     KBlockIterator<C, Tiles> blocks(consumer, tiles);
     if (!blocks.next_tile()) return;
     if (Tiles::kRagged && !blocks.skip_to_rows()) return;

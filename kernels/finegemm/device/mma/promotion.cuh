@@ -20,9 +20,8 @@ struct Accumulator {
     }
     /// Copies the sums of the last 64 rows to the first 64.
     __device__ void move_last_to_first() {
-        if constexpr (C.wgmmas_m() > 1)
 #pragma unroll
-            for (uint32_t r = 0; r < kRegisters; ++r) sum[0][r] = sum[C.wgmmas_m() - 1][r];
+        for (uint32_t r = 0; r < kRegisters; ++r) sum[0][r] = sum[C.wgmmas_m() - 1][r];
     }
 };
 

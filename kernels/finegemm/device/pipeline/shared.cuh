@@ -54,11 +54,11 @@ __device__ void make_full_barriers(const Shared<C>& smem) {
 template <GemmConfig C>
 __device__ void make_other_barriers(const Shared<C>& smem) {
     for (uint32_t stage = 0; stage < C.stages; ++stage) ptx::mbarrier_init(smem.empty(stage), kPlan<C>.arrivals.empty);
-    if constexpr (C.k_splits() > 1)
-        for (uint32_t w = 0; w < C.row_warpgroups(); ++w) ptx::mbarrier_init(smem.partials_full(w), 1);
-    if constexpr (C.k_slices() > 1) ptx::mbarrier_init(smem.slice_sums_full(), kPlan<C>.arrivals.slice_sums);
-    if constexpr (kPlan<C>.loads_source())
-        for (uint32_t warp = 0; warp < C.math_warpgroups * 4; ++warp) ptx::mbarrier_init(smem.d_full(warp), 1);
+    constexpr Barriers kOthers = kPlan<C>.barriers;
+    for (uint32_t w = 0; w != kOthers.partials; ++w) ptx::mbarrier_init(smem.partials_full(w), 1);
+    for (uint32_t i = 0; i != kOthers.slice_sums; ++i)
+        ptx::mbarrier_init(smem.slice_sums_full(), kPlan<C>.arrivals.slice_sums);
+    for (uint32_t warp = 0; warp != kOthers.source; ++warp) ptx::mbarrier_init(smem.d_full(warp), 1);
     ptx::fence_mbarrier_init();
 }
 
