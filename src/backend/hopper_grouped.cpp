@@ -62,7 +62,7 @@ bool has_scale_vectors(const ConstStack& sfa, uint32_t k_blocks) {
 GroupedCall HopperBackend::prepare(const GroupedGemmArgs& args, const GemmKernel& kernel,
                                    const plan::Problem& problem) const {
     const GemmConfig& c = kernel.config;
-    const auto rows = [&](uint32_t count) { return map_of("a", args.a, load_box(count)); };
+    const auto rows = [&](uint32_t count) { return map_of("a", args.a, load_box(c.a, count)); };
     const LoadBoxes b = b_boxes(c, problem.n);
     const uint32_t a_rows = c.tile_m / c.a_sharers();
     const uint32_t expected = problem.expected_m > 0 ? problem.expected_m : problem.m / problem.groups;

@@ -61,8 +61,8 @@ KGroupedParams HopperBackend::params_of(const KGroupedCall& call, const KGrouped
     for (uint32_t i = 0; p.blocks && i < count; ++i) {
         const GemmArgs group = gemm_of(args, first + i, all.group(first + i));
         if (group.a.cols == 0) continue;  // nothing is loaded
-        p.a_blocks[i] = map_of("a", group.a, load_box(call.config.tile_m));
-        p.b_blocks[i] = map_of("b", group.b, load_box(call.config.tile_n));
+        p.a_blocks[i] = map_of("a", group.a, load_box(call.config.a, call.config.tile_m));
+        p.b_blocks[i] = map_of("b", group.b, load_box(call.config.b, call.config.tile_n));
     }
     return p;
 }

@@ -24,6 +24,13 @@ std::string_view enumerator(ClusterUse use) {
     return "None";
 }
 
+std::string_view enumerator(Element element) {
+    switch (element) {
+        case Element::E4M3: return "E4M3";
+    }
+    return "E4M3";
+}
+
 std::string_view enumerator(Grouping grouping) {
     switch (grouping) {
         case Grouping::None: return "None";
@@ -40,10 +47,12 @@ std::string to_source(const GemmConfig& c) {
         "finegemm::GemmConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .math_warpgroups = {}, .cluster = {}, "
         ".cluster_use = finegemm::ClusterUse::{}, .ctas_per_sm = {}, "
         ".scales = finegemm::ScaleLayout::{}, .grouping = finegemm::Grouping::{}, "
-        ".b_scales = finegemm::ScaleBlocks::{}, .output = finegemm::Output::{}}}",
+        ".b_scales = finegemm::ScaleBlocks::{}, .output = finegemm::Output::{}, "
+        ".a = {{.element = finegemm::Element::{}}}, .b = {{.element = finegemm::Element::{}}}}}",
         c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm,
         c.scales == ScaleLayout::Rows ? "Rows" : "Any", enumerator(c.grouping),
-        c.b_scales == ScaleBlocks::Rows ? "Rows" : "Blocks", c.output == Output::F32 ? "F32" : "BF16");
+        c.b_scales == ScaleBlocks::Rows ? "Rows" : "Blocks", c.output == Output::F32 ? "F32" : "BF16",
+        enumerator(c.a.element), enumerator(c.b.element));
 }
 
 KernelSource gemm_source(const GemmConfig& c, std::string_view name) {

@@ -98,7 +98,7 @@ double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, c
 double l2_time(const Problem& p, const GemmConfig& c) {
     if (p.k % 64 == 0) return 0;
     const uint32_t rows = c.tile_m / c.a_sharers() + c.tile_n / c.b_sharers();
-    return rows * GemmConfig::kTileK / (p.k % 32 == 0 ? kL2BetweenLines : kL2BetweenSectors);
+    return rows * kRowBytes / (p.k % 32 == 0 ? kL2BetweenLines : kL2BetweenSectors);
 }
 
 double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {

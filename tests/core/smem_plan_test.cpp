@@ -126,7 +126,7 @@ TEST(TmaBox, TilesBringTheRowsThatExistAndNoOthers) {
     for (uint32_t tile : {64u, 128u, 144u, 192u})
         for (uint32_t extent = 1; extent <= 600; ++extent) {
             const uint32_t tiles = ceil_div(extent, tile);
-            const LoadBoxes boxes = load_boxes(extent, tile, 1);
+            const LoadBoxes boxes = load_boxes(Operand{}, extent, tile, 1);
             EXPECT_EQ((tiles - 1) * boxes.whole.rows + boxes.last.rows, extent) << tile;
             EXPECT_EQ(boxes.last.rows, rows_of_last_tile(extent, tile, 1));
         }

@@ -8,8 +8,9 @@
 namespace finegemm {
 
 /// Box of one load: `rows` rows of a tile of A or B, and one k-block.
-FG_HD constexpr TmaBox load_box(uint32_t rows) {
-    return {.rows = rows, .cols = GemmConfig::kTileK, .element_bytes = 1, .swizzle = Swizzle::B128};
+FG_HD constexpr TmaBox load_box(const Operand& operand, uint32_t rows) {
+    const uint32_t bytes = bytes_of(operand.element);
+    return {.rows = rows, .cols = kRowBytes / bytes, .element_bytes = bytes, .swizzle = Swizzle::B128};
 }
 
 /// The boxes of one operand, for whole tiles and for the last one.
@@ -17,17 +18,19 @@ struct LoadBoxes {
     TmaBox whole, last;
     constexpr bool operator==(const LoadBoxes&) const = default;
 };
-FG_HD constexpr LoadBoxes load_boxes(uint32_t extent, uint32_t tile, uint32_t sharers) {
-    return {load_box(tile / sharers), load_box(rows_of_last_tile(extent, tile, sharers) / sharers)};
+FG_HD constexpr LoadBoxes load_boxes(const Operand& operand, uint32_t extent, uint32_t tile, uint32_t sharers) {
+    return {load_box(operand, tile / sharers), load_box(operand, rows_of_last_tile(extent, tile, sharers) / sharers)};
 }
-FG_HD constexpr LoadBoxes a_boxes(const GemmConfig& c, uint32_t m) { return load_boxes(m, c.tile_m, c.a_sharers()); }
+FG_HD constexpr LoadBoxes a_boxes(const GemmConfig& c, uint32_t m) {
+    return load_boxes(c.a, m, c.tile_m, c.a_sharers());
+}
 /// Box of one segment of B's rows.
 FG_HD constexpr TmaBox b_segment_box(const GemmConfig& c, uint32_t segment) {
-    return load_box(segment_cols(c, segment) / c.b_sharers());
+    return load_box(c.b, segment_cols(c, segment) / c.b_sharers());
 }
 /// Boxes of B's first segments. `last` is for the last segment that D is wide enough for, whichever that is.
 FG_HD constexpr LoadBoxes b_boxes(const GemmConfig& c, uint32_t n) {
-    return {b_segment_box(c, 0), load_box(b_rows_of_last(c, n) / c.b_sharers())};
+    return {b_segment_box(c, 0), load_box(c.b, b_rows_of_last(c, n) / c.b_sharers())};
 }
 /// Box of a panel of D in bf16: a warp's rows, in one of the widths.
 FG_HD constexpr TmaBox d_box(uint32_t width) {

@@ -39,6 +39,22 @@ enum class Output : uint32_t {
     F32,  ///< overwritten or added to
 };
 
+/// The elements of A or B.
+enum class Element : uint32_t {
+    E4M3,
+};
+FG_HD constexpr uint32_t bytes_of(Element) { return 1; }
+
+/// What a kernel must know of A or of B.
+struct Operand {
+    Element element = Element::E4M3;
+
+    constexpr bool operator==(const Operand&) const = default;
+};
+
+/// Bytes of A's and B's rows in a stage, whatever the element: as wide as the swizzle, and four wgmma of 32 bytes.
+inline constexpr uint32_t kRowBytes = 128;
+
 struct GemmConfig {
     uint32_t tile_m = 128;         // rows of D that one CTA computes: 64 * math_warpgroups * {1/2, 1, 2}
     uint32_t tile_n = 128;         // columns of D that one CTA computes, at most 256: segment_cols
@@ -51,10 +67,12 @@ struct GemmConfig {
     Grouping grouping = Grouping::None;
     ScaleBlocks b_scales = ScaleBlocks::Blocks;
     Output output = Output::BF16;
+    Operand a = {}, b = {};
 
     constexpr bool operator==(const GemmConfig&) const = default;
 
-    static constexpr uint32_t kTileK = kScaleBlock;
+    /// Elements of K in a stage: a k-block.
+    FG_HD constexpr uint32_t tile_k() const { return kRowBytes / bytes_of(a.element); }
     FG_HD constexpr uint32_t threads() const { return (math_warpgroups + 1) * 128; }
     /// K-slices: when 64 rows leave warpgroups idle, two of them compute the same rows, each over every second k-block;
     /// their sums are added before the epilogue (gemm/k_slices.h). Each slice has stages of its own, as a parity tells

@@ -193,8 +193,8 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
         return at;
     };
     const bool split = c.k_splits() > 1, by_tma = store == Store::Tma || store == Store::SourceTile;
-    p.a_stage = c.tile_m * GemmConfig::kTileK;  // a multiple of 1024: eight 128-byte rows, one swizzle atom
-    p.b_stage = c.tile_n * GemmConfig::kTileK;
+    p.a_stage = c.tile_m * kRowBytes;  // a multiple of 1024: eight 128-byte rows, one swizzle atom
+    p.b_stage = c.tile_n * kRowBytes;
     p.d_warp = split ? 0 : by_tma ? c.wgmmas_m() * panels_bytes(c) : kWarpRows * strip_pitch(c, strip_cols);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
     const uint32_t scale_bytes = promotion(c) == Promotion::TensorCore ? kSplitScaleBytes : 4;

@@ -28,12 +28,12 @@ struct GroupedLoads {
         const uint32_t bit = ptx::highest_bit(max(rows, 1));  // of no rows that of one, which nobody loads then
         map = rows == kRows ? &p.a.whole : &p.a_rows[bit];
         first_rows = rows == kRows ? kRows : 1u << bit;
-        stage_bytes = (tile.rows + segments_of_b.count()) * GemmConfig::kTileK;
+        stage_bytes = (tile.rows + segments_of_b.count()) * kRowBytes;
     }
 
     __device__ void load_a(SmemAddr to, SmemAddr full, const TensorMap* map, uint32_t kb, uint32_t first) const {
-        const SmemAddr at = to + first * GemmConfig::kTileK;
-        load_box<C, C.a_sharers()>(at, map, full, p.a_policy, kb * GemmConfig::kTileK, row + first, matrix);
+        const SmemAddr at = to + first * kRowBytes;
+        load_rows<C, C.a_sharers()>(at, map, full, p.a_policy, kb * C.tile_k(), row + first, matrix);
     }
     /// Expects a k-block's bytes in an empty stage.
     __device__ void expect(const Shared<C>& smem, uint32_t stage) const {
@@ -42,13 +42,13 @@ struct GroupedLoads {
     /// Issues the loads of a k-block. Only the group's rows of A are read: where a tile lacks rows, boxes of powers of
     /// two that add up to their number are loaded.
     __device__ void issue(const Shared<C>& smem, uint32_t stage, uint32_t kb) const {
-        const SmemAddr a = smem.a(stage) + a_part * GemmConfig::kTileK, b = smem.b(stage), full = smem.full(stage);
-        const uint32_t k = kb * GemmConfig::kTileK;
+        const SmemAddr a = smem.a(stage) + a_part * kRowBytes, b = smem.b(stage), full = smem.full(stage);
+        const uint32_t k = kb * C.tile_k();
         if (rows > 0) load_a(a, full, map, kb, 0);
 #pragma unroll
         for (uint32_t i = 0; i < n_segments(C); ++i) {
             const RowsOfB& rows_of_b = segments_of_b.segment[i];
-            const SmemAddr at = b + cols_before_segment(C, i) * GemmConfig::kTileK;
+            const SmemAddr at = b + cols_before_segment(C, i) * kRowBytes;
             if (i == 0 || rows_of_b.map) ptx::tma_load(at, rows_of_b.map, full, k, rows_of_b.first, group, p.b_policy);
         }
 #pragma unroll 1
@@ -72,7 +72,7 @@ __device__ void prefetch_expected_b(const GroupedParams& p, uint32_t rank) {
     const Tile tile = expected_tile(C, p.raster, p.expected, slot, rank);
 #pragma unroll
     for (uint32_t kb = 0; kb < 2; ++kb)
-        if (kb < p.k_blocks) ptx::tma_prefetch(&p.b.whole, kb * GemmConfig::kTileK, tile.col, tile.group, p.b_policy);
+        if (kb < p.k_blocks) ptx::tma_prefetch(&p.b.whole, kb * C.tile_k(), tile.col, tile.group, p.b_policy);
 }
 
 /// Publishes a tile of a group to the math warps, by one lane of the TMA warp. A tile without rows is the end.

@@ -74,9 +74,9 @@ __device__ inline TileSource<C> source_of(const KGroupedParams& p, const Tile& t
     return whole_source_of<C>(p, tile);
 }
 
-/// Loads a box for this CTA, or with sharers for the whole cluster. `at`: coordinates.
+/// Loads rows of an operand to this CTA, or with sharers to the whole cluster. `at`: coordinates.
 template <GemmConfig C, uint32_t Sharers, typename... At>
-__device__ inline void load_box(SmemAddr to, const TensorMap* map, SmemAddr full, uint64_t policy, At... at) {
+__device__ inline void load_rows(SmemAddr to, const TensorMap* map, SmemAddr full, uint64_t policy, At... at) {
     constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
     if constexpr (Sharers > 1) ptx::tma_load_multicast(to, map, full, at..., kAllRanks, policy);
     else ptx::tma_load(to, map, full, at..., policy);
@@ -101,15 +101,15 @@ struct BlockLoads {
         a_row = tile.row + a_part;
     }
 
-    __device__ uint32_t k_of(uint32_t kb) const { return (kb - from.first_k_block) * GemmConfig::kTileK; }
+    __device__ uint32_t k_of(uint32_t kb) const { return (kb - from.first_k_block) * C.tile_k(); }
 
     /// Expects a k-block's bytes in an empty stage.
     __device__ void expect(uint32_t stage) const {
-        ptx::mbarrier_arrive_expect_tx(smem.full(stage), from.rows * GemmConfig::kTileK);
+        ptx::mbarrier_arrive_expect_tx(smem.full(stage), from.rows * kRowBytes);
     }
     __device__ void load_a(uint32_t stage, uint32_t kb) const {
-        const SmemAddr to = smem.a(stage) + a_part * GemmConfig::kTileK, full = smem.full(stage);
-        load_box<C, C.a_sharers()>(to, from.a, full, p.a_policy, k_of(kb), a_row);
+        const SmemAddr to = smem.a(stage) + a_part * kRowBytes, full = smem.full(stage);
+        load_rows<C, C.a_sharers()>(to, from.a, full, p.a_policy, k_of(kb), a_row);
     }
     __device__ void load_b(uint32_t stage, uint32_t kb) const {
 #pragma unroll
@@ -125,9 +125,9 @@ struct BlockLoads {
     __device__ void load_segment(uint32_t stage, uint32_t kb, uint32_t i) const {
         const RowsOfB& b = from.b.segment[i];
         const uint32_t part = first_of_part(segment_cols(C, i), C.b_sharers(), rank);
-        const SmemAddr to = smem.b(stage) + (cols_before_segment(C, i) + part) * GemmConfig::kTileK;
+        const SmemAddr to = smem.b(stage) + (cols_before_segment(C, i) + part) * kRowBytes;
         const SmemAddr full = smem.full(stage);
-        load_box<C, C.b_sharers()>(to, b.map, full, p.b_policy, k_of(kb), b.first + part);
+        load_rows<C, C.b_sharers()>(to, b.map, full, p.b_policy, k_of(kb), b.first + part);
     }
 };
 

@@ -64,12 +64,17 @@ __device__ void load_scales_vectorised(const Params<C>& p, const Shared<C>& smem
     if (owner == scale_warp) end_scales<Scheduler>(smem, at);
 }
 
+/// Waits for previous kernels, unless all warps of the kernel have done so before roles part.
+__device__ inline void wait_where_loading(const SegmentedParams&) { ptx::grid_dependency_wait(); }
+__device__ inline void wait_where_loading(const GroupedParams&) {}
+__device__ inline void wait_where_loading(const KGroupedParams&) {}
+
 /// The role of a scale warp. It reads any layout of the scales, without a kernel before this one. Math warps on the
 /// same SM sub-partition wait for every instruction here, so there are few.
 template <GemmConfig C, typename Scheduler>
 __device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const Scheduler& scheduler,
                             uint32_t scale_warp) {
-    if constexpr (!C.grouped()) ptx::grid_dependency_wait();
+    wait_where_loading(p);
     if constexpr (C.scales == ScaleLayout::Rows)
         load_scales_vectorised<C, Either<kPlan<C>.tensor_core_scales(), SplitScaleVector<C>, ScaleVector<C>>>(
             p, smem, scheduler, scale_warp);

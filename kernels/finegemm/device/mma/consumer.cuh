@@ -61,7 +61,7 @@ struct Consumer {
     /// Operands of the i-th 64-row WGMMA of this warpgroup.
     __device__ Operands operands(uint32_t stage, uint32_t i) const {
         const uint32_t row = first_row + i * rows_apart(C);
-        Operands at{.a = wgmma_descriptor_low(smem.a(stage).bits + row * GemmConfig::kTileK),
+        Operands at{.a = wgmma_descriptor_low(smem.a(stage).bits + row * kRowBytes),
                     .b = wgmma_descriptor_low(smem.b(stage).bits),
                     .sfa = 0,
                     .sfb = 0};
