@@ -92,7 +92,7 @@ def explain(
     alignment: int,
     k_groups: int | None,
     row_b_scales: bool,
-    out_dtype: str,
+    out_dtype: str | None,
     device: str,
     batch_invariant: bool,
     num_sms: int,

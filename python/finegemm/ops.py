@@ -243,7 +243,7 @@ def explain(
     alignment: int = 0,
     k_groups: int | None = None,
     row_b_scales: bool = False,
-    out_dtype: Literal["bfloat16", "float32"] = "bfloat16",
+    out_dtype: Literal["bfloat16", "float32"] | None = None,
     batch_invariant: bool = False,
     num_sms: int = 0,
     accumulate: bool = False,

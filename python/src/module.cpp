@@ -14,8 +14,6 @@
 #include <finegemm/context.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
-#include <finegemm/grouped.h>
-#include <finegemm/k_grouped.h>
 #include <finegemm/quantize.h>
 #include <fmt/format.h>
 
