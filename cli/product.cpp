@@ -67,8 +67,9 @@ std::string ProductOptions::text() const {
 }
 
 void add_field_options(CLI::App& command, ProductOptions& o) {
-    plan::fields([&](const plan::Field& field, auto& member) { add(command, option_of(field.name), field.meaning, member); },
-                 o.fields);
+    plan::fields(
+        [&](const plan::Field& field, auto& member) { add(command, option_of(field.name), field.meaning, member); },
+        o.fields);
 }
 
 void add_group_options(CLI::App& command, ProductOptions& o) {

@@ -1,4 +1,5 @@
-// The product that a command is about: its shape in numbers or as a line of text, and an option for each field. Layer cli.
+// The product that a command is about: its shape in numbers or as a line of text, and an option for each field. Layer
+// cli.
 #pragma once
 
 #include <string>

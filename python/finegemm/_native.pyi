@@ -56,6 +56,7 @@ def k_grouped_gemm(
     sfb: Tensor,
     d: Tensor | None,
     offsets: Tensor | list[int] | tuple[int, ...] | None,
+    sizes: Tensor | list[int] | tuple[int, ...] | None,
     numerics: str,
     config: str | None,
     check_values: bool | None,

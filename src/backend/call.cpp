@@ -3,8 +3,7 @@
 
 namespace finegemm {
 
-Call::Call(const GemmArgs& x, const GemmOptions& o)
-    : a{x.a}, sfa{x.sfa}, b{x.b}, sfb{x.sfb}, d{x.d}, options(o) {}
+Call::Call(const GemmArgs& x, const GemmOptions& o) : a{x.a}, sfa{x.sfa}, b{x.b}, sfb{x.sfb}, d{x.d}, options(o) {}
 
 Call::Call(const GroupedGemmArgs& x, const GemmOptions& o)
     : a(x.a),

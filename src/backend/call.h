@@ -12,8 +12,8 @@ namespace finegemm {
 /// [ceil(N/128), ...].
 inline bool has_row_scales(const ConstMatrix& b, const ConstMatrix& sfb) { return sfb.rows == b.rows; }
 
-/// A GEMM of any grouping. All operands are stacks: a dense product has stacks of one, groups of rows have a stack of B,
-/// groups of K a stack of D. The options are borrowed.
+/// A GEMM of any grouping. All operands are stacks: a dense product has stacks of one, groups of rows have a stack of
+/// B, groups of K a stack of D. The options are borrowed.
 struct Call {
     Call(const GemmArgs& args, const GemmOptions& options);
     Call(const GroupedGemmArgs& args, const GemmOptions& options);

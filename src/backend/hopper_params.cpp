@@ -16,8 +16,7 @@ namespace finegemm {
 namespace {
 
 /// L2 policies as createpolicy.fractional encodes them for a fraction of one. PTX ISA, createpolicy.
-constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000000000,
-                   kEvictLast = 0x14f0000000000000;
+constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000000000, kEvictLast = 0x14f0000000000000;
 /// Up to so many rows of a product, or of a group, the weights are read about once: they should not push the
 /// activations out of L2.
 constexpr uint32_t kStreamingRows = 384, kStreamingGroupRows = 128;
@@ -107,7 +106,8 @@ private:
         GroupedParams params{};
         static_cast<SegmentedParams&>(params) = segmented();
         params.groups = row_layout_of(call_);
-        params.both_ends = is_streaming();  // else a wave of tiles shall be of few groups, whose operands then are in L2
+        params.both_ends =
+            is_streaming();  // else a wave of tiles shall be of few groups, whose operands then are in L2
         const uint32_t most = c_.tile_m / c_.a_sharers();
         for (uint32_t i = 0; i < kRowBoxes; ++i)
             params.a_rows[i] = operand_map("a", call_.a, load_box(std::min(1u << i, most)));

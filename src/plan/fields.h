@@ -36,14 +36,16 @@ struct Field {
 // Each calls visit(field, its member of each of `shapes`), which have members of the fields' names.
 template <typename Visit, typename... Shapes>
 constexpr void operand_fields(const Visit& visit, Shapes&... shapes) {
-    visit(Field{"row_b_scales", kDenseOrK, "Scales for each row of B, not for 128x128 blocks, as gradients of weights need"},
+    visit(Field{"row_b_scales", kDenseOrK,
+                "Scales for each row of B, not for 128x128 blocks, as gradients of weights need"},
           shapes.row_b_scales...);
     visit(Field{"out_dtype", kAll, "Of D: bf16, or with scales for each row of B f32"}, shapes.out_dtype...);
 }
 template <typename Visit, typename... Shapes>
 constexpr void option_fields(const Visit& visit, Shapes&... shapes) {
     visit(Field{"groups", kRows, "Groups of rows, which have M together and a B each"}, shapes.groups...);
-    visit(Field{"expected_m", kRows, "Rows of a group to choose by; M over the groups without it"}, shapes.expected_m...);
+    visit(Field{"expected_m", kRows, "Rows of a group to choose by; M over the groups without it"},
+          shapes.expected_m...);
     visit(Field{"alignment", kRows, "Of groups that row indices tell, which bounds tiles"}, shapes.alignment...);
     visit(Field{"k_groups", kOfK, "Groups of K, which have K together and a D each"}, shapes.k_groups...);
     visit(Field{"accumulate", kDenseOrK, "D, of f32, is added to, not overwritten"}, shapes.accumulate...);

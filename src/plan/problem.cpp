@@ -24,7 +24,8 @@ namespace plan {
 
 namespace {
 
-constexpr const char* kLine = "gemm MxNxK [A B D] [option ...], like 'gemm 64x2112x7168 e4m3:row128 e4m3:block128 bf16'";
+constexpr const char* kLine =
+    "gemm MxNxK [A B D] [option ...], like 'gemm 64x2112x7168 e4m3:row128 e4m3:block128 bf16'";
 
 [[noreturn]] void reject_line(std::string_view line, std::string_view word) {
     reject("problem", "'{}' is not understood at '{}', must be {}; leave the word out, or mend it", line, word, kLine);
