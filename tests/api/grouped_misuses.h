@@ -39,7 +39,7 @@ inline const GroupedMisuse kGrouped[] = {
      [](GroupedCall& c) { set_form(c, FINEGEMM_PREFIX_SUMS, 4), c.args.groups.alignment = 0; }},
     {"prefix sums have an alignment of 2^31",
      [](GroupedCall& c) { set_form(c, FINEGEMM_PREFIX_SUMS, 4), c.args.groups.alignment = int64_t{1} << 31; }},
-    {"expected_m are negative", [](GroupedCall& c) { c.args.groups.expected_m = -1; }},
+    {"expected_m is negative", [](GroupedCall& c) { c.args.groups.expected_m = -1; }},
     {"there is an offset for each group", [](GroupedCall& c) { c.args.groups.size = 4; }},
     {"there is an index for each group", [](GroupedCall& c) { set_form(c, FINEGEMM_INDICES, 4); }},
     {"there are prefix sums with a zero before them", [](GroupedCall& c) { set_form(c, FINEGEMM_PREFIX_SUMS, 5); }},

@@ -126,7 +126,7 @@ TEST(Errors, AreOneSentenceOnStderrAndAnExitCode) {
         {"explain 'gemm 1x16x128 sideways'", 2, "is not understood at 'sideways'"},
         {"explain 1 16 128 --groups 2 --out-dtype f32", 2, "out_dtype: is f32, must be bf16"},
         {"explain 1 16 128 --out-dtype f32", 2, "out_dtype: is f32, must be bf16 where b has a scale for each 128x128"},
-        {"run 8 16 144 --device cpu --k-groups 2", 2, "K is 144, must be a multiple of 128"},
+        {"run 8 16 144 --device cpu --k-groups 2", 2, "K: is 144, must be a multiple of 128"},
         {"run 8 16 128 --device cpu --layout blocks", 2, "--k-groups"},
         {"run 8 16 128 --device cpu --k-groups 2 --groups 2", 2, "does not belong to groups of rows"},
         {"cache", 2, "action"},

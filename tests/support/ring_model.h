@@ -22,8 +22,8 @@ struct Mbarrier {
     uint32_t phase = 0;
 
     void init(uint32_t arrivals) { expected = pending = static_cast<int32_t>(arrivals); }
-    void arrive(int32_t expected = 0) {
-        bytes += expected;
+    void arrive(int32_t expected_bytes = 0) {
+        bytes += expected_bytes;
         --pending;
         settle();
     }

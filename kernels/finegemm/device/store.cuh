@@ -57,10 +57,9 @@ __device__ void store_eight_cols(const Params<C>& p, const float (&sum)[C.tile_n
 template <GemmConfig C, uint32_t Segment = 0>
 __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr strip, const Tile& tile,
                            uint32_t offset) {
-    if constexpr (segment_cols(C, Segment) == 8) return store_eight_cols<C>(p, sum, tile, offset);
     constexpr uint32_t kFirst = cols_before_segment(C, Segment), kWidth = segment_cols(C, Segment),
                        kCols = min(strip_cols(C), kWidth);
-    static_assert(kCols % 16 == 0 || kWidth == 8, "stmatrix writes sixteen columns");
+    static_assert(kCols % 16 == 0, "stmatrix writes sixteen columns");
     const uint32_t first_col = segment_col(C, p.raster, tile.col, Segment);
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, kWarpRows, tile.rows);
     const uint32_t first_row = tile.row + offset;
@@ -80,7 +79,10 @@ __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2],
                                     ptx::load_shared_words_x4(strip + strip_offset(C, at)));
         }
     }
-    if constexpr (Segment + 1 < n_segments(C)) store_rows<C, Segment + 1>(p, sum, strip, tile, offset);
+    if constexpr (Segment + 1 < n_segments(C)) {
+        if constexpr (segment_cols(C, Segment + 1) == 8) store_eight_cols<C>(p, sum, tile, offset);
+        else store_rows<C, Segment + 1>(p, sum, strip, tile, offset);
+    }
 }
 
 /// Writes this warp's 16 rows of one 64-row WGMMA to `Panel` and the panels after it, from where TMA stores them.
