@@ -38,7 +38,7 @@ ALLOWED = {
     "backend": CPU_SAFE | {"cuda", "jit"},
     "api": {"backend", "cpu", "plan", "cuda", "jit", "core", "public", "std"},
     "peers": {"cuda", "core", "public", "std"},
-    "cli": {"api", "peers", "public", "std"},
+    "cli": {"api", "peers", "plan", "public", "std"},
     "python": {"public", "std"},
 }
 # base.h takes the integer types of the host's compiler from here; NVRTC does not see it.

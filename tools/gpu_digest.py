@@ -29,8 +29,9 @@ OPERATIONS = {
     "gemm": [
         "src/plan/*",
         "src/jit/source.cpp",
-        "src/backend/hopper_*grouped.cpp",
+        "src/backend/call.*",
         "src/backend/groups.*",
+        "src/backend/hopper_params.*",
     ],
     "quantize": ["src/jit/quantize_source.*", "kernels/finegemm/core/quantize.h"],
 }

@@ -300,8 +300,9 @@ TEST(CAbi, ExplainsGroupsOfK) {
 
 TEST(CAbi, ExplainsByATableOfMeasuredChoices) {
     const std::string file = testing::TempDir() + "finegemm_c_abi_table.json";
-    std::ofstream(file) << R"({"format": 1, "device": "h200", "sms": 132, "version": "0.1.0", "entries": [
-        {"shape": [64, 2112, 7168], "kernel": "m64n64s6w1_x2", "us": 1, "usual": "m64n64s5w1_x2", "usual_us": 2}]})";
+    std::ofstream(file) << R"({"format": 2, "device": "h200", "sms": 132, "version": "0.1.0", "entries": [
+        {"problem": "gemm 64x2112x7168", "kernel": "m64n64s6w1_x2", "us": 1,
+         "usual": "m64n64s5w1_x2", "usual_us": 2}]})";
     finegemm_shape shape = shape_of(64, 2112, 7168);
     shape.plan_table = file.c_str();
     EXPECT_EQ(account_of(shape)["chosen"]["source"], "user table");

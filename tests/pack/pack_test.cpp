@@ -120,15 +120,18 @@ TEST_F(TheEmbeddedPack, HasWhateverThePlannerChoosesFor100000RandomProblems) {
         switch (random() % 4) {
             case 0: break;
             case 1:
-                p.groups = static_cast<uint32_t>(1 + random() % 1024);
-                p.expected_m = random() % 2 == 0 ? ceil_div(p.m, p.groups) : 0;
-                p.alignment = 64u << random() % 3 & (random() % 2 == 0 ? ~0u : 0u);
+                p.groups = {Grouping::Rows, static_cast<uint32_t>(1 + random() % 1024)};
+                p.groups.expected_m = random() % 2 == 0 ? ceil_div(p.m, p.groups.count) : 0;
+                p.groups.alignment = 64u << random() % 3 & (random() % 2 == 0 ? ~0u : 0u);
                 break;
-            case 2: p.k_groups = static_cast<uint32_t>(1 + random() % 1024), p.k = extent(128, 9); [[fallthrough]];
+            case 2:
+                p.groups = {Grouping::K, static_cast<uint32_t>(1 + random() % 1024)};
+                p.k = extent(128, 9);
+                [[fallthrough]];
             default:
-                p.b_scales = ScaleBlocks::Rows;
-                p.output = p.k_groups > 0 || random() % 2 == 0 ? Output::F32 : Output::BF16;
-                p.accumulate = p.output == Output::F32 && random() % 2 == 0;
+                p.b.scaling = ScaleBlocks::Rows;
+                p.d.element = p.groups.of_k() > 0 || random() % 2 == 0 ? DType::F32 : DType::BF16;
+                p.d.accumulate = p.d.element == DType::F32 && random() % 2 == 0;
         }
         const GemmConfig c = plan::choose(p, *plan::find_device(devices[random() % std::size(devices)])).config;
         expect_in_pack(c, p);
