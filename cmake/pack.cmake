@@ -11,7 +11,7 @@ function(finegemm_embed_pack target)
   set(report ${PROJECT_BINARY_DIR}/generated/kernels.json)
   add_executable(finegemm_make_pack ${PROJECT_SOURCE_DIR}/tools/make_pack.cpp ${PROJECT_SOURCE_DIR}/tools/no_pack.cpp
     ${PROJECT_SOURCE_DIR}/src/backend/pack_contents.cpp)
-  target_link_libraries(finegemm_make_pack PRIVATE finegemm_plan finegemm_jit finegemm_cuda)
+  target_link_libraries(finegemm_make_pack PRIVATE finegemm_plan finegemm_jit finegemm_cuda finegemm_os)
   if(FINEGEMM_PACK STREQUAL compile)
     add_custom_command(OUTPUT ${pack} BYPRODUCTS ${report}
       COMMAND finegemm_make_pack ${pack} --report=${report} --python=$ENV{VIRTUAL_ENV} --cuda=${FINEGEMM_CUDA_HOME}

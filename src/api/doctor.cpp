@@ -18,6 +18,7 @@
 #include "jit/disk_cache.h"
 #include "jit/pack.h"
 #include "jit/toolchain.h"
+#include "os/trust.h"
 #include "plan/table.h"
 
 namespace finegemm {
@@ -93,7 +94,7 @@ std::string fault_of(const std::string& directory) {
 }
 
 Finding look_at_cache(const Options& options) {
-    const jit::DiskCache cache(options.cache_dir, options.cache_limit_bytes);
+    const jit::DiskCache cache(options.cache_dir, options.cache_limit_bytes, options.trusted_dir);
     if (!cache.enabled()) return {"cache", State::Missing, "off", "set FINEGEMM_CACHE_DIR to keep compiled kernels"};
     int64_t bytes = 0;
     const auto entries = cache.list();
@@ -101,6 +102,9 @@ Finding look_at_cache(const Options& options) {
     const std::string contents =
         fmt::format("{}: {} kernels, {:.1f} of {:.0f} MB", cache.directory(), entries.size(),
                     static_cast<double>(bytes) / 1e6, static_cast<double>(options.cache_limit_bytes) / 1e6);
+    if (const std::string distrust = cache.distrust(); !distrust.empty())
+        return {"cache", State::Broken, "passed over, kernels are compiled instead: " + distrust,
+                "a cubin is code: its folder may belong to you or root only, and be written by nobody else"};
     const std::string fault = fault_of(cache.directory());
     if (fault.empty()) return {"cache", State::Ok, contents, ""};
     return {"cache", State::Broken, fmt::format("{}; {}", contents, fault),
@@ -122,12 +126,16 @@ Finding look_at_pack(const Options& options) {
             whole ? "" : "build the library again"};
 }
 
-Finding look_at_plan_table(const std::string& file, const std::vector<plan::DeviceSpec>& gpus) {
+Finding look_at_plan_table(const Options& options, const std::vector<plan::DeviceSpec>& gpus) {
+    const std::string& file = options.plan_table;
     if (file.empty())
         return {"plan table", State::Missing, "none", "not needed; `finegemm tune` measures one for this GPU"};
+    if (const std::string distrust = os::file_distrust(file, options.trusted_dir); !distrust.empty())
+        return {"plan table", State::Broken, "passed over, the library's own choices hold: " + distrust,
+                "it may belong to you or root only, and be written by nobody else, as its folder may"};
     try {
         const plan::PlanTable table = plan::read_table(file);
-        for (const plan::DeviceSpec& gpu : gpus) plan::load_table(file, gpu);
+        for (const plan::DeviceSpec& gpu : gpus) plan::load_table(file, gpu, options.trusted_dir);
         return {"plan table", State::Ok,
                 fmt::format("{}: {} entries for device '{}' with {} SMs", file, table.entries.size(), table.device,
                             table.sms),
@@ -149,7 +157,7 @@ std::vector<Finding> diagnose(const Options& options) {
     look_at_toolchain("nvcc", jit::find_nvcc(options), {"FINEGEMM_NVCC", options.nvcc_path}, "not needed", findings);
     findings.push_back(look_at_cache(options));
     findings.push_back(look_at_pack(options));
-    findings.push_back(look_at_plan_table(options.plan_table, gpus));
+    findings.push_back(look_at_plan_table(options, gpus));
     return findings;
 }
 

@@ -61,7 +61,8 @@ std::string account_of(plan::Problem problem, const std::string& device, const s
     const plan::DeviceSpec spec = device_named(device);
     const Options options = device.empty() ? Options::from_environment() : Options{};
     if (options.batch_invariant) problem.batch_invariant = true;
-    const plan::PlanTable table = plan::load_table(plan_table.empty() ? options.plan_table : plan_table, spec);
+    const plan::PlanTable table =
+        plan::load_table(plan_table.empty() ? options.plan_table : plan_table, spec, options.trusted_dir);
     return plan::explain(problem, spec, &table);
 }
 

@@ -52,7 +52,7 @@ HopperBackend::HopperBackend(const Options& options, int index, KernelProvider p
                     fmt::format("GPU {} ({}) has compute capability {}.{}; the kernels need 9.0 (H100, H200, H20, "
                                 "GH200); pass CPU matrices to run on the CPU",
                                 facts.index, facts.name, facts.major, facts.minor));
-    table_ = plan::load_table(options.plan_table, spec_);
+    table_ = plan::load_table(options.plan_table, spec_, options.trusted_dir);
 }
 
 const GemmKernel* HopperBackend::find(const std::string& name) const {

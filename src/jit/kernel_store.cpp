@@ -25,7 +25,9 @@ struct KernelStore::Impl {
     std::map<std::string, std::shared_future<Binary>> beyond;  // made or in the making, by entry and text
 
     explicit Impl(const Options& o)
-        : options(o), pack(o.use_pack ? embedded_pack() : Pack()), cache(o.cache_dir, o.cache_limit_bytes) {}
+        : options(o),
+          pack(o.use_pack ? embedded_pack() : Pack()),
+          cache(o.cache_dir, o.cache_limit_bytes, o.trusted_dir) {}
 
     const Toolchain& compiler() {
         const std::scoped_lock lock(mutex);

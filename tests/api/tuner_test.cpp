@@ -10,6 +10,7 @@
 
 #include "api/tuner.h"
 #include "support/error_of.h"
+#include "support/private_folder.h"
 
 namespace finegemm::test {
 namespace {
@@ -19,8 +20,6 @@ const plan::DeviceSpec& h200() { return *plan::find_device("h200"); }
 class TunerTest : public testing::Test {
 protected:
     TunerTest() { std::filesystem::create_directory(directory); }
-    ~TunerTest() override { std::filesystem::remove_all(directory); }
-
     std::vector<std::string> kernels(const GemmOptions& options = {}, size_t most = SIZE_MAX) const {
         return Tuner(h200(), file).kernels(64, 4096, 4096, options, most);
     }
@@ -30,8 +29,8 @@ protected:
     }
     plan::PlanTable written() const { return plan::load_table(file, h200()); }
 
-    const std::string directory = testing::TempDir() + "finegemm_tuner_" + std::to_string(getpid());
-    const std::string file = directory + "/table.json";
+    const test::PrivateFolder folder;
+    const std::string directory = folder.path() + "/tuner", file = directory + "/table.json";
 };
 
 TEST_F(TunerTest, MeasuresTheUsualKernelAndAllOthersThatCan) {
