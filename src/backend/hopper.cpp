@@ -266,7 +266,8 @@ void HopperBackend::check_k_groups(const KGroupedGemmArgs& args, const GemmOptio
 }
 
 std::unique_ptr<Backend> make_hopper_backend(const Options& options, int device_index) {
-    const auto store = std::make_shared<const jit::KernelStore>(options);
+    const int newest_cuda = cuda::Driver::open(options.driver_path)->version / 1000;
+    const auto store = std::make_shared<const jit::KernelStore>(options, newest_cuda);
     return make_hopper_backend(options, device_index, [store](const jit::KernelSource& s) { return store->get(s); });
 }
 
