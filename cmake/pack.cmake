@@ -4,12 +4,30 @@ set(FINEGEMM_PACK compile CACHE STRING
 # A driver loads code of its own major version of CUDA and of older ones.
 set(FINEGEMM_PACK_CUDA 13 12 CACHE STRING "Major versions of the compilers that make a pack each, newest first")
 
+# Where pip has put NVRTC: the environment in which a wheel is built, else the active one.
+function(finegemm_nvrtc_prefix result)
+  set(prefix "$ENV{VIRTUAL_ENV}")
+  if(SKBUILD)
+    find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)
+    execute_process(OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND ${Python_EXECUTABLE} -c [[
+import importlib.util, pathlib
+spec = importlib.util.find_spec("nvidia")   # PREFIX/lib/pythonX.Y/site-packages/nvidia
+print(pathlib.Path(next(iter(spec.submodule_search_locations))).parents[3] if spec else "")
+]])
+    if(found)
+      set(prefix ${found})
+    endif()
+  endif()
+  set(${result} "${prefix}" PARENT_SCOPE)
+endfunction()
+
 # The rule that makes a pack by compilers of one major version.
 function(finegemm_pack_rule cuda pack)
   if(FINEGEMM_PACK STREQUAL compile)
     set(report ${PROJECT_BINARY_DIR}/generated/kernels_${cuda}.json)
+    finegemm_nvrtc_prefix(prefix)
     add_custom_command(OUTPUT ${pack} BYPRODUCTS ${report}
-      COMMAND finegemm_make_pack ${pack} --report=${report} --newest-cuda=${cuda} --python=$ENV{VIRTUAL_ENV}
+      COMMAND finegemm_make_pack ${pack} --report=${report} --newest-cuda=${cuda} --python=${prefix}
               --cuda=${FINEGEMM_CUDA_HOME}
       DEPENDS finegemm_make_pack
       COMMENT "Compiling the kernels of the pack for CUDA ${cuda}" VERBATIM USES_TERMINAL)
