@@ -52,6 +52,7 @@ LEFT_OUT = {
 # Every other target of the library decides what runs on a GPU.
 TARGETS_LEFT_OUT = {
     "finegemm_api": "checks of arguments, the C ABI and adapters: tested against the mock driver",
+    "finegemm_os": "which files are believed",
     "finegemm_peers": "what the command line tool compares with",
     "finegemm_make_pack": "a program that builds run",
 }
