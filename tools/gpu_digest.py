@@ -47,6 +47,7 @@ LEFT_OUT = {
     "src/backend/cpu*": "the CPU backend",
     "src/backend/scale_factors.*": "the CPU's model of scale products",
     "src/backend/thread_pool.*": "threads of the CPU backend",
+    "src/os/*": "which files are believed",
     "include/finegemm/c_api.h": "the C ABI, which calls the C++ API",
 }
 # Every other target of the library decides what runs on a GPU.

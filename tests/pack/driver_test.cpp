@@ -28,7 +28,7 @@ protected:
         const jit::KernelStore store(options, device.driver().version / 1000);
         const auto hopper =
             make_hopper_backend(options, 0, [&](const jit::KernelSource& s) { return got = store.get(s); });
-        hopper->gemm(test::operands(64, 4096, 4096), {});
+        hopper->gemm({test::operands(64, 4096, 4096), {}});
         return got.origin;
     }
 
