@@ -75,7 +75,7 @@ def random_rows(random, form: int) -> Rows:
     groups = random.choice((random.randint(1, 8), random.randint(1, 70), random.randint(1, 70)))
     largest = 300
     if random.random() < 0.03:
-        groups, largest = 1024, 8  # as many as there may be
+        groups, largest = 4096, 2  # as many as there may be
     sizes = [random.choice((0, 1, random.randint(0, largest), random.randint(0, largest))) for _ in range(groups)]
     if random.random() < 0.06:
         sizes = [0] * groups

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "api/argument.h"
 #include "api/whole_file.h"
+#include "plan/problem.h"
 
 namespace finegemm::cli {
 
@@ -51,9 +51,14 @@ Json json_of(const Head& h) {
 
 Json json_of(const Row& row) {
     const auto [m, n, k] = row.shape;
-    Json out = {{"kind", row.groups ? row.groups->kind : "dense"}, {"shape", {m, n, k}}};
-    if (const auto& g = row.groups) out.update({{"groups", g->count}, {"busy_groups", g->busy}, {g->option, g->how}});
-    if (row.kind.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(row.kind.out_dtype)}});
+    const GemmShape& asked = row.product.fields;
+    Json out = {{"kind", asked.groups ? "grouped" : asked.k_groups ? "k_grouped" : "dense"}, {"shape", {m, n, k}}};
+    if (asked.groups) out.update({{"groups", *asked.groups}, {"busy_groups", row.busy}, {"form", row.product.form}});
+    if (asked.k_groups)
+        out.update({{"groups", *asked.k_groups}, {"busy_groups", row.busy}, {"layout", row.product.layout}});
+    if (asked.row_b_scales)
+        out.update({{"row_b_scales", true}, {"out_dtype", name_of(asked.out_dtype.value_or(DType::BF16))}});
+    if (asked.accumulate) out["accumulate"] = true;
     out["us"] = Json::object();
     for (const Entry& e : row.entries) {
         if (e.error) out["error"][e.name] = rounded(*e.error, 1e6);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/comparison.h"
+#include "cli/product.h"
 #include "cli/shapes.h"
 #include "peers/nvml.h"
 
@@ -22,17 +23,10 @@ struct Head {
     std::optional<Baselines> baselines{};
 };
 
-/// The groups of a grouped product, in the record's words.
-struct RowGroups {
-    std::string kind{};           // "grouped", "k_grouped"
-    std::string option{}, how{};  // "form" or "layout", and its value
-    int64_t count = 0, busy = 0;  // all; those with rows or k
-};
-
 struct Row {
     Shape shape;
-    std::optional<RowGroups> groups{};
-    ProductKind kind{};
+    ProductOptions product{};
+    int64_t busy = 1;  // groups with rows or k
     std::string kernel{};
     std::vector<Entry> entries{};  // FineGEMM's first
     std::optional<nvml::Reading> reading{};

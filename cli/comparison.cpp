@@ -13,7 +13,7 @@
 
 #include "api/accuracy.h"
 #include "cli/files.h"
-#include "cli/session.h"
+#include "cli/random.h"
 
 namespace finegemm::cli {
 
@@ -65,7 +65,7 @@ double share_of_bound(Gpu& gpu, const GemmArgs& args) {
     Matrix result = args.d;
     result.data = d.bytes.data();
     result.device = {};
-    return accuracy_of(GemmArgs{a.view, sfa.view, b.view, sfb.view, result}, kRowsToCheck).of_bound;
+    return accuracy_of({GemmArgs{a.view, sfa.view, b.view, sfb.view, result}, {}}, kRowsToCheck).of_bound;
 }
 
 void take_times(Gpu& gpu, int repeats, std::span<Entry* const> timed, std::span<const std::function<void()>> calls) {

@@ -1,204 +1,239 @@
-// One GEMM on one device. Layer cli.
+// One GEMM of any grouping on one device. Layer cli.
 #include "cli/session.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstring>
-#include <numbers>
-
-#include <fmt/format.h>
+#include <numeric>
 
 #include <finegemm/error.h>
 #include <finegemm/quantize.h>
+#include <fmt/format.h>
 
-#include "api/context.h"
-#include "cli/text.h"
+#include "cli/random.h"
+#include "plan/fields.h"
 
 namespace finegemm::cli {
 
 namespace {
 
-int64_t blocks_of(int64_t extent) { return (extent + 127) / 128; }
+int64_t blocks_of(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
 
-/// Makes the context's backend for it, which fails where the kernels do not run.
-Target open_gpu(Context& context, int index) {
-    context.state().backend({DeviceType::Cuda, index});
-    return {Gpu::open(context.options(), index), fmt::format("cuda:{}", index), ""};
+/// One matrix of several that lie one below the other.
+Matrix part_of(Matrix all, int64_t count, int64_t i) {
+    all.rows /= count;
+    all.data = static_cast<uint8_t*>(all.data) + i * all.rows * all.row_stride * size_of(all.dtype);
+    return all;
 }
 
-/// Uniform in (0, 1], by the counter alone. (Weyl steps through the finaliser of MurmurHash3.)
-double uniform(uint64_t seed, uint64_t counter) {
-    uint64_t x = (seed << 32 ^ counter) * 0x9e3779b97f4a7c15;
-    x = (x ^ x >> 33) * 0xff51afd7ed558ccd;
-    x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53;
-    return (static_cast<double>((x ^ x >> 33) >> 11) + 1) * 0x1p-53;
+Stack stack_of(const Matrix& all, int64_t count) {
+    const Matrix first = part_of(all, count, 0);
+    return {first, count, first.rows * first.row_stride};
 }
 
-/// Box and Muller's way to two normal numbers.
-std::vector<float> normal_numbers(size_t count, uint64_t seed) {
-    std::vector<float> numbers(count + 1);
-    for (size_t i = 0; i < count; i += 2) {
-        const double radius = std::sqrt(-2 * std::log(uniform(seed, i))),
-                     angle = 2 * std::numbers::pi * uniform(seed, i + 1);
-        numbers[i] = static_cast<float>(radius * std::cos(angle));
-        numbers[i + 1] = static_cast<float>(radius * std::sin(angle));
-    }
-    numbers.resize(count);
-    return numbers;
+Matrix columns_of(Matrix x, int64_t first, int64_t count) {
+    x.data = static_cast<uint8_t*>(x.data) + first * size_of(x.dtype);
+    x.cols = count;
+    return x;
+}
+
+/// The part of A or B of a group of K: `count` from `first` on.
+Matrix k_part_of(Matrix x, KLayout layout, int64_t first, int64_t count) {
+    if (layout == KLayout::Columns) return columns_of(x, first, count);
+    x.data = static_cast<uint8_t*>(x.data) + x.rows * first;
+    x.cols = x.row_stride = count;
+    return x;
 }
 
 }  // namespace
 
-Target choose_target(Context& context, const std::string& wish) {
-    if (wish == "cpu") return {nullptr, "cpu", ""};
-    if (wish == "cuda") return open_gpu(context, 0);
-    if (wish.starts_with("cuda:"))
-        if (const int64_t index = number_of(wish.substr(5)); index >= 0 && index <= INT32_MAX)
-            return open_gpu(context, static_cast<int>(index));
-    if (wish != "auto")
-        throw Error(Errc::InvalidArgument, fmt::format("--device '{}': must be auto, cpu, cuda or cuda:INDEX", wish));
-    Target cpu{nullptr, "cpu", ""};
-    for (int index = 0;; ++index) {
-        try {
-            return open_gpu(context, index);
-        } catch (const Error& e) {
-            if (e.code() == Errc::InvalidArgument) return cpu;  // no more GPUs
-            if (cpu.why.empty()) cpu.why = e.what();
-            if (e.code() != Errc::Unsupported) return cpu;
-        }
+Session::Session(Context& context, const Target& target, const GemmShape& shape, const ProductOptions& product,
+                 uint64_t seed)
+    : context_(context), target_(target), shape_(shape) {
+    plan::check_fields(shape);
+    if (shape.groups) {
+        make_row_groups(product.form, seed);
+    } else if (shape.k_groups) {
+        layout_ = product.layout == "blocks" ? KLayout::Blocks : KLayout::Columns;
+        make_k_groups(seed);
+    } else {
+        Operand a{random_matrix(shape.m, shape.k, seed), {}}, b{random_matrix(shape.n, shape.k, seed + 1), {}};
+        make_dense(a, b);
     }
 }
 
-HostMatrix random_matrix(int64_t rows, int64_t cols, uint64_t seed) {
-    HostMatrix matrix = make_matrix(DType::F32, rows, cols);
-    const size_t bytes = matrix.bytes.size();
-    const auto numbers = normal_numbers(std::min(static_cast<size_t>(kRandomPeriod), bytes / sizeof(float)), seed);
-    const size_t period = numbers.size() * sizeof(float);
-    for (size_t at = 0; at < bytes; at += period)
-        std::memcpy(&matrix.bytes[at], numbers.data(), std::min(period, bytes - at));
-    return matrix;
+Session::Session(Context& context, const Target& target, Operand a, Operand b, const GemmShape& fields)
+    : context_(context), target_(target), shape_(fields) {
+    plan::check_fields(fields);
+    make_dense(a, b);
 }
 
-void fill(HostMatrix& to, const HostMatrix& random, int64_t first) {
-    const size_t period = random.bytes.size();
-    size_t from = static_cast<size_t>(first * size_of(random.dtype)) % period;
-    for (size_t at = 0; at < to.bytes.size();) {
-        const size_t part = std::min(to.bytes.size() - at, period - from);
-        std::memcpy(&to.bytes[at], &random.bytes[from], part);
-        at += part;
-        from = 0;
-    }
+Session::Part Session::make(DType dtype, int64_t count, int64_t rows, int64_t cols) const {
+    return {mirrored(target_, dtype, count * rows, cols), count};
 }
 
-Matrix allocate_on(const Target& target, HostMatrix& matrix) {
-    Matrix view = matrix.view();
-    if (target.gpu) {
-        view.data = target.gpu->allocate(matrix.bytes.size());
-        view.device = target.gpu->device();
-    }
-    return view;
-}
-
-Mirrored mirrored(const Target& target, DType dtype, int64_t rows, int64_t cols) {
-    Mirrored x{make_matrix(dtype, rows, cols), {}};
-    x.there = allocate_on(target, x.host);
-    return x;
-}
-
-Mirrored mirrored(const Target& target, const std::vector<int32_t>& numbers) {
-    static_assert(sizeof(int32_t) == sizeof(float));
-    Mirrored x = mirrored(target, DType::F32, 1, static_cast<int64_t>(numbers.size()));
-    std::memcpy(x.host.bytes.data(), numbers.data(), x.host.bytes.size());
-    upload(target, x.host, x.there);
-    return x;
-}
-
-void upload(const Target& target, const HostMatrix& from, const Matrix& to) {
-    if (target.gpu) target.gpu->upload(to.data, from.bytes.data(), from.bytes.size());
-}
-
-void download(const Target& target, HostMatrix& to, const Matrix& from) {
-    if (target.gpu) target.gpu->download(to.bytes.data(), from.data, to.bytes.size());
-}
-
-double median_time(const Target& target, int repeats, const std::function<void()>& call) {
-    if (target.gpu) return target.gpu->time(repeats, call);
-    using Clock = std::chrono::steady_clock;
-    call();
-    std::vector<double> times;
-    for (int i = 0; i < repeats; ++i) {
-        const auto start = Clock::now();
-        call();
-        times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-    }
-    return median_of(std::move(times));
-}
-
-Session::Session(Context& context, const Target& target, Operand a, Operand b, const ProductKind& kind)
-    : context_(context), target_(target), kind_(kind) {
+void Session::make_dense(Operand& a, Operand& b) {
     const int64_t m = a.values.rows, n = b.values.rows, k = a.values.cols;
     if (b.values.cols != k)
         throw Error(Errc::InvalidArgument,
                     fmt::format("A is [{}, {}] and B is [{}, {}]: both need the same number of columns, K; "
                                 "B is [N, K], transpose it if it is [K, N]",
                                 m, k, n, b.values.cols));
-    host_[4] = make_matrix(kind.out_dtype, m, n);
-    there_[4] = allocate_on(target_, host_[4]);
-    fill(a, "--a", false, 0, 1);
-    fill(b, "--b", !kind.row_b_scales, 2, 3);
-    args_ = {there_[0], there_[1], there_[2], there_[3], there_[4]};
+    shape_.m = m, shape_.n = n, shape_.k = k;
+    d_ = make(shape_.out_dtype.value_or(DType::BF16), 1, m, n);
+    quantize(a, "--a", false, a_, sfa_);
+    quantize(b, "--b", !shape_.row_b_scales, b_, sfb_);
 }
 
-void Session::fill(Operand& x, const char* name, bool blocks, int q, int scales) {
+void Session::quantize(Operand& x, const char* name, bool blocks, Part& q, Part& scales) {
     const bool ready = x.values.dtype == DType::E4M3;
     if (x.scales && !ready)
         throw Error(Errc::InvalidArgument,
                     fmt::format("{} is not e4m3, so it is quantised here and takes no scales; leave them out", name));
     const int64_t rows = x.values.rows, cols = x.values.cols;
-    HostMatrix& s = host_[scales] =
+    HostMatrix& s = scales.host =
         x.scales ? std::move(*x.scales) : make_matrix(DType::F32, blocks ? blocks_of(rows) : rows, blocks_of(cols));
     if (ready && !x.scales) std::fill_n(reinterpret_cast<float*>(s.bytes.data()), s.bytes.size() / sizeof(float), 1.0f);
-    host_[q] = ready ? std::move(x.values) : make_matrix(DType::E4M3, rows, cols);
-    there_[q] = allocate_on(target_, host_[q]);
-    there_[scales] = allocate_on(target_, s);
+    q.host = ready ? std::move(x.values) : make_matrix(DType::E4M3, rows, cols);
+    q.there = allocate_on(target_, q.host);
+    scales.there = allocate_on(target_, s);
     if (ready) {
-        upload(target_, host_[q], there_[q]);
-        upload(target_, s, there_[scales]);
+        upload(target_, q.host, q.there);
+        upload(target_, s, scales.there);
     } else {
         const Matrix input = allocate_on(target_, x.values);
         upload(target_, x.values, input);
-        (blocks ? quantize_blocks : quantize_rows)(context_, input, there_[q], there_[scales], {});
+        (blocks ? quantize_blocks : quantize_rows)(context_, input, q.there, scales.there, {});
     }
 }
 
-GemmShape Session::shape() const {
-    return {.m = args_.d.rows,
-            .n = args_.d.cols,
-            .k = args_.a.cols,
-            .row_b_scales = kind_.row_b_scales,
-            .out_dtype = kind_.out_dtype};
+void Session::make_row_groups(const std::string& form, uint64_t seed) {
+    const int64_t n = shape_.n, k = shape_.k, groups = *shape_.groups, k_blocks = blocks_of(k);
+    sizes_ = ragged_sizes(shape_.m, groups, seed);
+    if (shape_.alignment > 0) alignment_ = shape_.alignment;
+    const RaggedRows rows = rows_in_form(form, sizes_, alignment_);
+    form_ = rows.form;
+    a_ = make(DType::E4M3, rows.stacks, rows.rows, k);
+    sfa_ = make(DType::F32, rows.stacks, rows.rows, k_blocks);
+    b_ = make(DType::E4M3, groups, n, k);
+    sfb_ = make(DType::F32, groups, blocks_of(n), k_blocks);
+    d_ = make(DType::BF16, rows.stacks, rows.rows, n);
+    numbers_ = mirrored(target_, rows.numbers);
+    if (shape_.expected_m == 0) shape_.expected_m = std::max<int64_t>(1, shape_.m / groups);
+    shape_.m = a_.host.rows;
+    shape_.alignment = form_ == GroupForm::Indices ? alignment_ : 0;
+
+    const HostMatrix random = random_matrix(1, kRandomPeriod, seed);
+    HostMatrix x = make_matrix(DType::F32, a_.host.rows, k), w = make_matrix(DType::F32, n, k);
+    const Matrix x_there = allocate_on(target_, x), w_there = allocate_on(target_, w);
+    fill(x, random, 0);
+    upload(target_, x, x_there);
+    quantize_rows(context_, x_there, a_.there, sfa_.there, {});
+    for (int64_t g = 0; g < groups; ++g) {
+        // Blocks of scales begin anew in each group. The copy waits for the product before it: one stream has both.
+        fill(w, random, (g + 1) * (n * k + 1));
+        upload(target_, w, w_there);
+        quantize_blocks(context_, w_there, part_of(b_.there, groups, g), part_of(sfb_.there, groups, g), {});
+    }
 }
 
-std::function<void()> Session::call(const GemmOptions& options) const {
-    return [this, options] { gemm(context_, args_, options); };
+void Session::make_k_groups(uint64_t seed) {
+    const int64_t m = shape_.m, n = shape_.n, k = shape_.k, groups = *shape_.k_groups;
+    sizes_ = ragged_k(k, groups, seed);
+    offsets_ = {0};
+    for (const int64_t size : sizes_) offsets_.push_back(offsets_.back() + static_cast<int32_t>(size));
+    a_ = make(DType::E4M3, 1, m, k);
+    sfa_ = make(DType::F32, 1, m, k / kScaleBlock);
+    b_ = make(DType::E4M3, 1, n, k);
+    sfb_ = make(DType::F32, 1, n, k / kScaleBlock);
+    d_ = make(DType::F32, groups, m, n);
+    numbers_ = mirrored(target_, offsets_);
+
+    const HostMatrix random = random_matrix(1, kRandomPeriod, seed);
+    quantize_k(random, 0, a_, sfa_);
+    quantize_k(random, m * k + 1, b_, sfb_);
+}
+
+/// A group after the other, as that is how they lie in blocks. The copy waits for the kernel before it.
+void Session::quantize_k(const HostMatrix& random, int64_t first, Part& q, Part& scales) {
+    HostMatrix x = make_matrix(DType::F32, q.host.rows, std::ranges::max(sizes_));
+    Matrix there = allocate_on(target_, x);
+    for (size_t g = 0; g < sizes_.size(); ++g) {
+        const int64_t begin = offsets_[g];
+        fill(x, random, first + q.host.rows * begin);
+        upload(target_, x, there);
+        there.cols = there.row_stride = sizes_[g];
+        quantize_rows(context_, there, k_part_of(q.there, layout_, begin, sizes_[g]),
+                      columns_of(scales.there, begin / kScaleBlock, sizes_[g] / kScaleBlock), {});
+    }
+}
+
+Call Session::args(const GemmOptions& options, bool on_host) {
+    const auto all = [&](Part& part) { return stack_of(on_host ? part.host.view() : part.there, part.count); };
+    const Stack a = all(a_), sfa = all(sfa_), b = all(b_), sfb = all(sfb_), d = all(d_);
+    if (shape_.groups) {
+        const Matrix numbers = on_host ? numbers_.host.view() : numbers_.there;
+        return {GroupedGemmArgs{a,
+                                sfa,
+                                b,
+                                sfb,
+                                d,
+                                {.form = form_,
+                                 .data = static_cast<const int32_t*>(numbers.data),
+                                 .size = numbers.cols,
+                                 .alignment = alignment_,
+                                 .expected_m = shape_.expected_m,
+                                 .device = numbers.device}},
+                options};
+    }
+    if (!shape_.k_groups) return {GemmArgs{a.matrix, sfa.matrix, b.matrix, sfb.matrix, d.matrix}, options};
+    const bool host_offsets = on_host || layout_ == KLayout::Blocks;
+    return {
+        KGroupedGemmArgs{.a = a.matrix,
+                         .sfa = sfa.matrix,
+                         .b = b.matrix,
+                         .sfb = sfb.matrix,
+                         .d = d,
+                         .offsets = host_offsets ? offsets_.data() : static_cast<const int32_t*>(numbers_.there.data),
+                         .groups = d.count,
+                         .offsets_device = host_offsets ? Device{} : numbers_.there.device,
+                         .layout = layout_},
+        options};
+}
+
+/// What the shape says of options, too.
+GemmOptions Session::completed(GemmOptions options) const {
+    options.accumulate = shape_.accumulate;
+    options.num_sms = shape_.num_sms;
+    if (shape_.batch_invariant) options.batch_invariant = true;
+    return options;
+}
+
+std::function<void()> Session::call(const GemmOptions& options) {
+    return [this, all = completed(options)] { multiply(context_, args(all, false)); };
 }
 
 double Session::time(const GemmOptions& options, int repeats) { return median_time(target_, repeats, call(options)); }
 
-GemmArgs Session::fetch() {
-    for (int i = 0; i < 5; ++i) download(target_, host_[i], there_[i]);
-    return {host_[0].view(), host_[1].view(), host_[2].view(), host_[3].view(), host_[4].view()};
+Call Session::fetch(const GemmOptions& options) {
+    if (shape_.accumulate) {
+        std::ranges::fill(d_.host.bytes, 0);
+        upload(target_, d_.host, d_.there);
+        call(options)();
+    }
+    for (Part* part : {&a_, &sfa_, &b_, &sfb_, &d_}) download(target_, part->host, part->there);
+    return args(options, true);
 }
 
 double operations(int64_t m, int64_t n, int64_t k) {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
 }
 
-double traffic_bytes(const GemmShape& s, int64_t groups) {
-    const int64_t scales = s.m + groups * (s.row_b_scales ? s.n : blocks_of(s.n));
-    return static_cast<double>(s.m * s.k + groups * s.n * s.k + s.m * s.n * size_of(s.out_dtype) +
-                               scales * blocks_of(s.k) * size_of(DType::F32));
+double traffic_bytes(const GemmShape& s, int64_t busy) {
+    const bool row_b_scales = s.row_b_scales || s.k_groups;
+    const DType d = s.out_dtype.value_or(s.k_groups ? DType::F32 : DType::BF16);
+    const int64_t b_count = s.groups ? busy : 1, d_count = s.k_groups.value_or(1);
+    const int64_t scale_rows = s.m + b_count * (row_b_scales ? s.n : blocks_of(s.n));
+    return static_cast<double>((s.m + b_count * s.n) * s.k + d_count * s.m * s.n * size_of(d) +
+                               scale_rows * blocks_of(s.k) * size_of(DType::F32));
 }
 
 }  // namespace finegemm::cli

@@ -3,16 +3,13 @@
 
 #include <array>
 #include <fstream>
-#include <map>
 #include <random>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <finegemm/error.h>
-#include <finegemm/gemm.h>
 
-#include "api/checks.h"
 #include "cli/model_layers.h"
 #include "cli/text.h"
 
@@ -119,29 +116,6 @@ std::vector<Shape> models_table(uint64_t seed) {
         shapes.push_back({rows(513, 4096, 128), n(8192) + 8, k_tail(8192)});
     }
     return shapes;
-}
-
-namespace {
-
-const std::map<std::string, DType> kOutDtypes = {{"bf16", DType::BF16}, {"f32", DType::F32}};
-
-}  // namespace
-
-ProductKind KindOptions::kind() const {
-    const ProductKind kind{row_b_scales, kOutDtypes.at(out_dtype)};
-    check_gemm_shape({.row_b_scales = kind.row_b_scales, .out_dtype = kind.out_dtype});
-    return kind;
-}
-
-void add_kind_options(CLI::App& command, KindOptions& o, const std::vector<CLI::Option*>& without) {
-    CLI::Option* both[] = {
-        command.add_flag("--row-b-scales", o.row_b_scales,
-                         "Scales for each row of B, not for 128x128 blocks, as gradients of weights need"),
-        command.add_option("--out-dtype", o.out_dtype, "Of D: bf16, or with --row-b-scales f32")
-            ->check(CLI::IsMember(kOutDtypes))
-            ->capture_default_str()};
-    for (CLI::Option* option : both)
-        for (CLI::Option* other : without) option->excludes(other);
 }
 
 std::string text_of(const ShapeOptions& o) {

@@ -7,8 +7,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <finegemm/tensor.h>
-
 namespace finegemm::cli {
 
 struct Shape {
@@ -26,22 +24,6 @@ struct ShapeOptions {
 };
 /// `without`: what the help says of a call that gives none of them.
 void add_shape_options(CLI::App& command, ShapeOptions& o, const std::string& without);
-
-/// The kind of a product, beside its extents.
-struct ProductKind {
-    bool row_b_scales = false;      // scales for each row of B
-    DType out_dtype = DType::BF16;  // of D
-};
-/// Options --row-b-scales and --out-dtype.
-struct KindOptions {
-    bool row_b_scales = false;
-    std::string out_dtype = "bf16";
-
-    /// Throws Error(InvalidArgument) for an f32 without --row-b-scales.
-    ProductKind kind() const;
-};
-/// `without`: options of products that are of one kind.
-void add_kind_options(CLI::App& command, KindOptions& o, const std::vector<CLI::Option*>& without);
 
 /// Layers of DeepSeek-V3, for which others have published figures.
 std::vector<Shape> dense_table();

@@ -16,6 +16,7 @@ LAYERS = [
     ("kernels/finegemm/quantize/", "quantize"),
     ("kernels/finegemm/device/", "device"),
     ("include/finegemm/", "public"),
+    ("src/os/", "os"),
     ("src/plan/", "plan"),
     ("src/cuda/", "cuda"),
     ("src/jit/", "jit"),
@@ -29,21 +30,22 @@ LAYERS = [
 
 # Who may include whom, besides itself. "std" is any header that is not ours: the kernels' text has none of them.
 VALUES = {"core", "gemm", "quantize"}  # configurations and arithmetic of kernels, for host and device
-CPU_SAFE = {"cpu", "backend", "plan", "public", "std"} | VALUES
+CPU_SAFE = {"cpu", "backend", "plan", "os", "public", "std"} | VALUES
 ALLOWED = {
     "core": set(),
     "gemm": {"core"},
     "quantize": {"core"},
     "device": VALUES,
     "public": {"std"},
-    "plan": {"public", "std"} | VALUES,
+    "os": {"std"},
+    "plan": {"os", "public", "std"} | VALUES,
     "cuda": {"public", "std"} | VALUES,
-    "jit": {"cuda", "public", "std"} | VALUES,
+    "jit": {"cuda", "os", "public", "std"} | VALUES,
     "cpu": CPU_SAFE,
     "backend": CPU_SAFE | {"cuda", "jit"},
-    "api": {"backend", "cpu", "plan", "cuda", "jit", "public", "std"} | VALUES,
+    "api": {"backend", "cpu", "plan", "cuda", "jit", "os", "public", "std"} | VALUES,
     "peers": {"cuda", "public", "std"} | VALUES,
-    "cli": {"api", "peers", "public", "std"},
+    "cli": {"api", "peers", "plan", "public", "std"},
     "python": {"public", "std"},
 }
 # base.h takes the integer types of the host's compiler from here; NVRTC does not see it.

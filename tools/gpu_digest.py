@@ -30,8 +30,9 @@ OPERATIONS = {
         "kernels/finegemm/gemm/*",
         "src/plan/*",
         "src/jit/source.cpp",
-        "src/backend/hopper_*grouped.cpp",
+        "src/backend/call.*",
         "src/backend/groups.*",
+        "src/backend/hopper_params.*",
     ],
     "quantize": ["src/jit/quantize_source.*", "kernels/finegemm/quantize/*"],
 }
@@ -47,11 +48,13 @@ LEFT_OUT = {
     "src/backend/cpu*": "the CPU backend",
     "src/backend/scale_factors.*": "the CPU's model of scale products",
     "src/backend/thread_pool.*": "threads of the CPU backend",
+    "src/os/*": "which files are believed",
     "include/finegemm/c_api.h": "the C ABI, which calls the C++ API",
 }
 # Every other target of the library decides what runs on a GPU.
 TARGETS_LEFT_OUT = {
     "finegemm_api": "checks of arguments, the C ABI and adapters: tested against the mock driver",
+    "finegemm_os": "which files are believed",
     "finegemm_peers": "what the command line tool compares with",
     "finegemm_make_pack": "a program that builds run",
 }

@@ -6,17 +6,17 @@
 #include <finegemm/error.h>
 
 #include "api/accuracy.h"
-#include "api/argument.h"
 #include "cli/bench_record.h"
 #include "cli/commands.h"
 #include "cli/comparison.h"
-#include "cli/grouped_session.h"
-#include "cli/k_grouped_session.h"
+#include "cli/product.h"
 #include "cli/progress.h"
+#include "cli/random.h"
 #include "cli/session.h"
 #include "cli/shapes.h"
 #include "cli/text.h"
 #include "peers/nvml.h"
+#include "plan/fields.h"
 
 namespace finegemm::cli {
 
@@ -24,9 +24,7 @@ namespace {
 
 struct BenchOptions {
     ShapeOptions shapes;
-    GroupOptions groups;
-    KGroupOptions k_groups;
-    KindOptions kind;
+    ProductOptions product;
     std::string device = "auto", config, cublaslt, output, commit;
     int repeats = 0;
     bool peers = false, ceilings = false, json = false;
@@ -35,8 +33,8 @@ struct BenchOptions {
 /// Measures the shapes: the CPU's one session after the other, or a comparison on a GPU.
 class Bench {
 public:
-    explicit Bench(const BenchOptions& o)
-        : options_(o), kind_(o.kind.kind()), target_(choose_target(context_, o.device)) {
+    explicit Bench(const BenchOptions& o) : options_(o), target_(choose_target(context_, o.device)) {
+        plan::check_fields(o.product.fields);
         if (o.repeats == 0) options_.repeats = target_.gpu ? 50 : 5;
         if ((o.peers || o.ceilings) && !target_.gpu)
             throw Error(Errc::Unsupported,
@@ -77,39 +75,16 @@ public:
 
     Row measure(const Shape& shape) {
         const auto [m, n, k] = shape;
-        const uint64_t seed = options_.shapes.seed;
-        if (const GroupOptions& o = options_.groups; o.count > 0) {
-            GroupedSession session(context_, target_, shape, o, seed);
-            return measure_alone(session, {.shape = shape, .groups = RowGroups{"grouped", "form", o.form, o.count}});
-        }
-        if (const KGroupOptions& o = options_.k_groups; o.count > 0) {
-            KGroupedSession session(context_, target_, shape, o, seed);
-            return measure_alone(session,
-                                 {.shape = shape, .groups = RowGroups{"k_grouped", "layout", o.layout, o.count}});
-        }
-        if (kind_.row_b_scales) {
-            Session session(context_, target_, {random_matrix(m, k, seed), {}}, {random_matrix(n, k, seed + 1), {}},
-                            kind_);
-            return measure_alone(session, {.shape = shape, .kind = kind_});
-        }
-        if (!target_.gpu) return measure_on_cpu(shape);
+        const GemmShape product = options_.product.with(m, n, k);
+        if (!target_.gpu || product != GemmShape{.m = m, .n = n, .k = k}) return measure_alone(shape, product);
         Row row{.shape = shape, .entries = comparison_->of(shape)};
         if (monitor_) row.reading = monitor_->read();
-        const GemmShape product{.m = m, .n = n, .k = k};
         row.kernel = options_.config.empty() ? target_.gpu->kernel_for(product) : options_.config;
         return row;
     }
 
 private:
-    std::string shapes_text() const {
-        const auto& [groups, form] = options_.groups;
-        const auto& [k_groups, layout] = options_.k_groups;
-        std::string text = text_of(options_.shapes);
-        if (groups > 0) text += fmt::format(" --groups {} --form {}", groups, form);
-        if (k_groups > 0) text += fmt::format(" --k-groups {} --layout {}", k_groups, layout);
-        if (kind_.row_b_scales) text += fmt::format(" --row-b-scales --out-dtype {}", name_of(kind_.out_dtype));
-        return text;
-    }
+    std::string shapes_text() const { return text_of(options_.shapes) + options_.product.text(); }
 
     GemmOptions gemm_options() const {
         GemmOptions options;
@@ -117,15 +92,14 @@ private:
         return options;
     }
 
-    /// Without peers, but checked as a comparison checks: a wrong result has no time. `row`: what is measured.
-    template <typename Session>
-    Row measure_alone(Session& session, Row row) {
+    /// Without peers, but checked as a comparison checks: a wrong result has no time.
+    Row measure_alone(const Shape& shape, const GemmShape& product) {
         constexpr int64_t kRowsToCheck = 4;
-        if constexpr (requires { session.sizes(); })
-            if (row.groups) row.groups->busy = busy_groups(session.sizes());
-        row.kernel = "CPU, fast";
+        Session session(context_, target_, product, options_.product, options_.shapes.seed);
+        Row row{
+            .shape = shape, .product = options_.product, .busy = busy_groups(session.sizes()), .kernel = "CPU, fast"};
         Entry entry{.name = "finegemm", .us = session.time(gemm_options(), options_.repeats)};
-        entry.error = accuracy_of(session.fetch(), kRowsToCheck).of_bound;
+        entry.error = accuracy_of(session.fetch(gemm_options()), kRowsToCheck).of_bound;
         if (!(*entry.error <= 1))
             entry.gap = fmt::format("its result is WRONG: {:.3g} times the error bound", *entry.error);
         row.entries.push_back(std::move(entry));
@@ -136,16 +110,7 @@ private:
         return row;
     }
 
-    Row measure_on_cpu(const Shape& shape) {
-        const auto [m, n, k] = shape;
-        Session session(context_, target_, {random_matrix(m, k, 1), {}}, {random_matrix(n, k, 2), {}});
-        return {.shape = shape,
-                .kernel = "CPU, fast",
-                .entries = {{.name = "finegemm", .us = session.time(gemm_options(), options_.repeats)}}};
-    }
-
     BenchOptions options_;
-    ProductKind kind_;
     Context context_;
     Target target_;
     std::unique_ptr<cublaslt::Library> cublas_;
@@ -171,11 +136,7 @@ std::string text_of(const Row& row) {
     const Entry& ours = row.entries[0];
     const double us = ours.us;
     const bool timed = ours.gap.empty();
-    const bool of_k = row.groups && row.groups->kind == "k_grouped";
-    const GemmShape product{
-        .m = m, .n = n, .k = k, .row_b_scales = row.kind.row_b_scales, .out_dtype = row.kind.out_dtype};
-    const double bytes = of_k ? traffic_bytes(KGroupedShape{m, n, k, row.groups->count})
-                              : traffic_bytes(product, row.groups ? row.groups->busy : 1);
+    const double bytes = traffic_bytes(row.product.with(m, n, k), row.busy);
     return fmt::format("{:>7} {:>7} {:>7} {:>10} {:>14} {:>12}{}  {}\n", m, n, k, timed ? time_text(us) : "WRONG",
                        timed ? rate_text(operations(m, n, k) / us, "FLOP/s") : "",
                        timed ? rate_text(bytes / us, "B/s") : "", peers_text(row), row.kernel);
@@ -223,9 +184,8 @@ Run add_bench(CLI::App& app) {
     auto o = std::make_shared<BenchOptions>();
     CLI::App* command = app.add_subcommand("bench", "Time many shapes, beside cuBLASLt where that is asked for");
     add_shape_options(*command, o->shapes, "without any, the table on a GPU and three small ones on a CPU");
-    CLI::Option* groups = add_group_options(*command, o->groups);
-    CLI::Option* k_groups = add_k_group_options(*command, o->k_groups)->excludes(groups);
-    add_kind_options(*command, o->kind, {groups, k_groups});
+    add_field_options(*command, o->product);
+    add_group_options(*command, o->product);
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")
         ->capture_default_str();
     command->add_option("--config", o->config, "A kernel by name, for all shapes");
@@ -233,7 +193,8 @@ Run add_bench(CLI::App& app) {
         ->check(CLI::Range(1, 1'000'000));
     auto* peers = command->add_flag(
         "--peers", o->peers, "Time cuBLASLt too, with one scale per tensor and with block scales, in turn with ours");
-    peers->excludes(groups, k_groups, command->get_option("--row-b-scales"));
+    plan::fields([&](const plan::Field& field, auto&) { peers->excludes(command->get_option(option_of(field.name))); },
+                 o->product.fields);
     command
         ->add_option("--cublaslt", o->cublaslt, "Its library, or a directory with it, to try before the usual places")
         ->needs(peers);

@@ -1,31 +1,26 @@
 // finegemm explain: which kernel a shape takes, and why no other. Layer cli.
 #include <algorithm>
 #include <iostream>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <finegemm/gemm.h>
-#include <finegemm/grouped.h>
-#include <finegemm/k_grouped.h>
 
 #include "cli/commands.h"
-#include "cli/shapes.h"
+#include "cli/product.h"
+#include "plan/problem.h"
 
 namespace finegemm::cli {
 
 namespace {
 
 struct ExplainOptions {
-    int64_t m = 0, n = 0, k = 0;
-    std::optional<int64_t> groups, k_groups;
-    int64_t expected_m = 0, alignment = 0;
-    KindOptions kind;
+    std::vector<std::string> shape;
+    ProductOptions product;
     std::string device = "auto", table;
-    int num_sms = 0;
-    bool batch_invariant = false, accumulate = false;
     bool json = false;
 };
 
@@ -76,56 +71,26 @@ void print_chosen(const nlohmann::json& chosen) {
     std::cout << "predicted times in us; compute and memory overlap in part\n";
 }
 
-std::string account_of(const ExplainOptions& o) {
-    const std::string device = o.device == "auto" ? "" : o.device;
-    if (o.k_groups)
-        return explain(KGroupedShape{.m = o.m,
-                                     .n = o.n,
-                                     .k = o.k,
-                                     .groups = *o.k_groups,
-                                     .batch_invariant = o.batch_invariant,
-                                     .num_sms = o.num_sms,
-                                     .accumulate = o.accumulate},
-                       device, o.table);
-    if (o.groups)
-        return explain(GroupedShape{.m = o.m,
-                                    .n = o.n,
-                                    .k = o.k,
-                                    .groups = *o.groups,
-                                    .expected_m = o.expected_m,
-                                    .alignment = o.alignment,
-                                    .num_sms = o.num_sms},
-                       device, o.table);
-    const auto [row_b_scales, out_dtype] = o.kind.kind();
-    return explain(GemmShape{.m = o.m,
-                             .n = o.n,
-                             .k = o.k,
-                             .row_b_scales = row_b_scales,
-                             .out_dtype = out_dtype,
-                             .batch_invariant = o.batch_invariant,
-                             .num_sms = o.num_sms,
-                             .accumulate = o.accumulate},
-                   device, o.table);
-}
-
 /// Differences from a GEMM with scales of blocks of B and D in bf16.
-std::string kind_text(const ExplainOptions& o) {
-    if (o.groups) return fmt::format(" in {} groups", *o.groups);
-    const std::string_view added = o.accumulate ? ", which is added to" : "";
-    if (o.k_groups) return fmt::format(" in {} groups of K{}", *o.k_groups, o.accumulate ? ", added to D" : "");
-    return o.kind.row_b_scales ? fmt::format(" with scales of rows of B and D in {}{}", o.kind.out_dtype, added) : "";
+std::string kind_text(const GemmShape& s) {
+    if (s.groups) return fmt::format(" in {} groups", *s.groups);
+    if (s.k_groups) return fmt::format(" in {} groups of K{}", *s.k_groups, s.accumulate ? ", added to D" : "");
+    if (!s.row_b_scales) return {};
+    return fmt::format(" with scales of rows of B and D in {}{}", name_of(s.out_dtype.value_or(DType::BF16)),
+                       s.accumulate ? ", which is added to" : "");
 }
 
 ExitCode run(const ExplainOptions& o) {
-    const std::string text = account_of(o);
+    const GemmShape shape = parse_product(o.shape, o.product);
+    const std::string text = explain(shape, o.device == "auto" ? "" : o.device, o.table);
     if (o.json) {
         std::cout << text << '\n';
         return kOk;
     }
     const auto out = nlohmann::json::parse(text);
     const auto& chosen = out.at("chosen");
-    const std::string sms = o.num_sms > 0 ? fmt::format("{} SMs of ", o.num_sms) : "";
-    std::cout << fmt::format("{} x {} x {}{} on {}{}: {}\n", o.m, o.n, o.k, kind_text(o), sms,
+    const std::string sms = shape.num_sms > 0 ? fmt::format("{} SMs of ", shape.num_sms) : "";
+    std::cout << fmt::format("{} x {} x {}{} on {}{}: {}\n", shape.m, shape.n, shape.k, kind_text(shape), sms,
                              out.at("device").get<std::string>(),
                              chosen.is_null() ? "no kernel can take it" : chosen.at("name").get<std::string>());
     if (!chosen.is_null()) print_chosen(chosen);
@@ -142,30 +107,16 @@ ExitCode run(const ExplainOptions& o) {
 Run add_explain(CLI::App& app) {
     auto o = std::make_shared<ExplainOptions>();
     CLI::App* command = app.add_subcommand("explain", "Say which kernel a shape takes, and why no other");
-    command->add_option("M", o->m, "Rows of A and D")->required();
-    command->add_option("N", o->n, "Rows of B, columns of D")->required();
-    command->add_option("K", o->k, "Columns of A and B")->required();
-    auto* groups = command->add_option("--groups", o->groups,
-                                       "Explain the grouped GEMM of so many groups, which have M rows together");
-    command->add_option("--expected-m", o->expected_m, "Rows of a group to choose by; M over the groups without it")
-        ->needs(groups);
-    command->add_option("--alignment", o->alignment, "Of groups that row indices tell, which bounds tiles")
-        ->needs(groups);
-    auto* k_groups = command
-                         ->add_option("--k-groups", o->k_groups,
-                                      "Explain the K-grouped GEMM of so many groups, which have K together")
-                         ->excludes(groups);
-    add_kind_options(*command, o->kind, {groups, k_groups});
+    command->add_option("shape", o->shape, "M N K, or a line as errors have them: 'gemm 64x2112x7168 groups=4'")
+        ->required()
+        ->expected(1, 3)
+        ->option_text("M N K");
+    add_field_options(*command, o->product);
     command->add_option("--device", o->device, "auto (the GPU present, else h200), h200, h100, gh200, h800 or h20")
         ->capture_default_str();
     command->add_option("--plan-table", o->table,
                         "A file of tune; without it, and with --device auto, that of "
                         "FINEGEMM_PLAN_TABLE");
-    command->add_option("--num-sms", o->num_sms, "SMs that may be used at most; 0: all")->capture_default_str();
-    command->add_flag("--batch-invariant", o->batch_invariant,
-                      "Rows of the result may not depend on M; with --device "
-                      "auto, FINEGEMM_BATCH_INVARIANT=1 asks for it, too");
-    command->add_flag("--accumulate", o->accumulate, "D, of f32, is added to, not overwritten")->excludes(groups);
     command->add_flag("--json", o->json, "Print JSON");
     return [o] { return run(*o); };
 }

@@ -8,23 +8,21 @@
 #include <finegemm/error.h>
 
 #include "api/accuracy.h"
-#include "api/argument.h"
 #include "cli/commands.h"
-#include "cli/grouped_session.h"
-#include "cli/k_grouped_session.h"
+#include "cli/product.h"
 #include "cli/progress.h"
+#include "cli/random.h"
 #include "cli/session.h"
 #include "cli/text.h"
+#include "plan/fields.h"
 
 namespace finegemm::cli {
 
 namespace {
 
 struct RunOptions {
-    std::vector<int64_t> shape;
-    GroupOptions groups;
-    KGroupOptions k_groups;
-    KindOptions kind;
+    std::vector<std::string> shape;
+    ProductOptions product;
     std::string a, b, sfa, sfb, out, device = "auto", numerics = "fast", config;
     int repeats = 5;
     uint64_t seed = 1;
@@ -47,57 +45,55 @@ std::optional<Operand> read_operand(const char* name, const std::string& values,
     return operand;
 }
 
-struct Problem {
-    int64_t m = 256, n = 1024, k = 1024;
-};
-
 /// What the files hold goes before what the device takes well; what was asked for must be the same as both.
-Problem problem_of(const RunOptions& o, const std::optional<Operand>& a, const std::optional<Operand>& b, bool gpu) {
-    Problem p;
-    if (gpu) p = {4096, 4096, 7168};
-    if (!o.shape.empty()) p = {o.shape[0], o.shape[1], o.shape[2]};
+GemmShape shape_of(const RunOptions& o, const std::optional<Operand>& a, const std::optional<Operand>& b, bool gpu) {
+    const bool asked = !o.shape.empty();
+    GemmShape s = asked ? parse_product(o.shape, o.product)
+                  : gpu ? o.product.with(4096, 4096, 7168)
+                        : o.product.with(256, 1024, 1024);
     const auto take = [&](const char* extent, const char* name, int64_t& ours, int64_t theirs) {
-        if (!o.shape.empty() && ours != theirs)
+        if (asked && ours != theirs)
             throw Error(Errc::InvalidArgument,
                         fmt::format("{} is {}, but {} has {}; leave the shape out, files have their own", extent, ours,
                                     name, theirs));
         ours = theirs;
     };
-    if (b) take("N", "--b", p.n, b->values.rows), take("K", "--b", p.k, b->values.cols);
-    if (a) take("M", "--a", p.m, a->values.rows), take("K", "--a", p.k, a->values.cols);
-    return p;
+    if (b) take("N", "--b", s.n, b->values.rows), take("K", "--b", s.k, b->values.cols);
+    if (a) take("M", "--a", s.m, a->values.rows), take("K", "--a", s.k, a->values.cols);
+    plan::check_shape(s);
+    return s;
 }
 
 /// Rows of D whose check on the CPU takes about a second.
-int64_t rows_to_check(const Problem& p) {
+int64_t rows_to_check(const GemmShape& p) {
     constexpr double kOperations = 1e10;
     return static_cast<int64_t>(std::clamp(kOperations / std::max(1.0, operations(1, p.n, p.k)), 4.0, 256.0));
 }
 
 struct Report {
-    Problem problem;
+    GemmShape shape;
     std::string device, why, kernel;
     double us = 0;
     int repeats = 0;
     Accuracy accuracy{};
     double bytes = 0;                    // that go over the memory's bus at least
     std::string form{}, layout{};        // of groups; of groups of K
-    ProductKind kind{};                  // of one product
     std::vector<int64_t> group_sizes{};  // of a grouped product, in rows or in k
 
     bool right() const { return accuracy.of_bound <= 1; }
-    double flop_per_us() const { return operations(problem.m, problem.n, problem.k) / us; }
+    double flop_per_us() const { return operations(shape.m, shape.n, shape.k) / us; }
     double bytes_per_us() const { return bytes / us; }
 };
 
 /// The line of a report that describes the product.
 std::string product_text(const Report& r) {
-    const auto& [m, n, k] = r.problem;
+    const int64_t m = r.shape.m, n = r.shape.n, k = r.shape.k;
+    const std::string d = name_of(r.shape.out_dtype.value_or(DType::BF16));
     const bool of_k = !r.layout.empty();
-    std::string text = fmt::format("product  D[{}{}, {}] = A[{}, {}] * B[{}{}, {}]^T in e4m3, scales 1x128{}{}\n",
-                                   of_k ? "group, " : "", m, n, m, k, r.form.empty() ? "" : "group, ", n, k,
-                                   of_k || r.kind.row_b_scales ? "" : " and 128x128",
-                                   r.kind.row_b_scales ? fmt::format(", D in {}", name_of(r.kind.out_dtype)) : "");
+    std::string text =
+        fmt::format("product  D[{}{}, {}] = A[{}, {}] * B[{}{}, {}]^T in e4m3, scales 1x128{}{}\n",
+                    of_k ? "group, " : "", m, n, m, k, r.form.empty() ? "" : "group, ", n, k,
+                    of_k || r.shape.row_b_scales ? "" : " and 128x128", r.shape.row_b_scales ? ", D in " + d : "");
     if (r.group_sizes.empty()) return text;
     const auto [least, most] = std::ranges::minmax(r.group_sizes);
     text += fmt::format("groups   {} of {} to {} ", r.group_sizes.size(), least, most);
@@ -105,7 +101,7 @@ std::string product_text(const Report& r) {
 }
 
 void print_json(const Report& r) {
-    nlohmann::ordered_json out = {{"shape", {r.problem.m, r.problem.n, r.problem.k}},
+    nlohmann::ordered_json out = {{"shape", {r.shape.m, r.shape.n, r.shape.k}},
                                   {"device", r.device},
                                   {"kernel", r.kernel},
                                   {"us", r.us},
@@ -122,7 +118,8 @@ void print_json(const Report& r) {
                                   {"right", r.right()}};
     if (!r.form.empty()) out.update({{"form", r.form}, {"group_sizes", r.group_sizes}});
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
-    if (r.kind.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(r.kind.out_dtype)}});
+    if (r.shape.row_b_scales)
+        out.update({{"row_b_scales", true}, {"out_dtype", name_of(r.shape.out_dtype.value_or(DType::BF16))}});
     if (!r.why.empty()) out["why_no_gpu"] = r.why;
     std::cout << out.dump(2) << '\n';
 }
@@ -131,14 +128,14 @@ void print_json(const Report& r) {
 std::string nan_text(const Report& r) {
     const Accuracy& a = r.accuracy;
     if (a.nan == 0 && a.nan_wrong == 0) return {};
-    return fmt::format("NaN      {} of {} values, {}\n", a.nan, a.rows * r.problem.n,
+    return fmt::format("NaN      {} of {} values, {}\n", a.nan, a.rows * r.shape.n,
                        a.nan_wrong == 0
                            ? "as in the double sums"
                            : fmt::format("not as in the double sums: {} values differ in that", a.nan_wrong));
 }
 
 void print_text(const Report& r) {
-    const int64_t rows = r.problem.m * (r.layout.empty() ? 1 : static_cast<int64_t>(r.group_sizes.size()));
+    const int64_t rows = r.shape.m * (r.layout.empty() ? 1 : static_cast<int64_t>(r.group_sizes.size()));
     std::cout << fmt::format("device   {}\n", r.device);
     if (!r.why.empty()) std::cout << fmt::format("         {}\n", r.why);
     std::cout << product_text(r);
@@ -155,14 +152,6 @@ void print_text(const Report& r) {
 
 constexpr size_t kSteps = 4;  // of progress
 
-/// A report with the fields that all products have.
-Report report_of(const RunOptions& o, const Target& target, const Problem& p) {
-    Report report{
-        .problem = p, .device = target.name, .why = target.why, .kernel = "CPU, " + o.numerics, .repeats = o.repeats};
-    if (target.gpu) report.device += ", " + target.gpu->name();
-    return report;
-}
-
 GemmOptions gemm_options(const RunOptions& o) {
     GemmOptions options;
     options.numerics = kNumerics.at(o.numerics);
@@ -170,58 +159,38 @@ GemmOptions gemm_options(const RunOptions& o) {
     return options;
 }
 
-Report run_dense(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
-    const ProductKind kind = o.kind.kind();
+Session make_session(const RunOptions& o, Context& context, const Target& target, std::optional<Operand> a,
+                     std::optional<Operand> b, const GemmShape& shape) {
+    if (!a && !b) return {context, target, shape, o.product, o.seed};
+    if (!a) a = Operand{random_matrix(shape.m, shape.k, o.seed), {}};
+    if (!b) b = Operand{random_matrix(shape.n, shape.k, o.seed + 1), {}};
+    return {context, target, std::move(*a), std::move(*b), shape};
+}
+
+Report run_session(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
     progress.at(0, kSteps, "matrices");
     std::optional<Operand> a = read_operand("a", o.a, o.sfa), b = read_operand("b", o.b, o.sfb);
-    const Problem p = problem_of(o, a, b, target.gpu != nullptr);
-    if (!a) a = Operand{random_matrix(p.m, p.k, o.seed), {}};
-    if (!b) b = Operand{random_matrix(p.n, p.k, o.seed + 1), {}};
-
+    const GemmShape shape = shape_of(o, a, b, target.gpu != nullptr);
     progress.at(1, kSteps, "quantising");
-    Session session(context, target, std::move(*a), std::move(*b), kind);
+    Session session = make_session(o, context, target, std::move(a), std::move(b), shape);
     progress.at(2, kSteps, "multiplying");
-    Report report = report_of(o, target, p);
-    report.kind = kind;
-    report.bytes = traffic_bytes(session.shape());
-    report.us = session.time(gemm_options(o), o.repeats);
-    if (target.gpu) report.kernel = o.config.empty() ? target.gpu->kernel_for(session.shape()) : o.config;
+    Report report{.shape = shape,
+                  .device = target.name,
+                  .why = target.why,
+                  .kernel = "CPU, " + o.numerics,
+                  .us = session.time(gemm_options(o), o.repeats),
+                  .repeats = o.repeats,
+                  .bytes = traffic_bytes(shape, busy_groups(session.sizes())),
+                  .form = shape.groups ? o.product.form : "",
+                  .layout = shape.k_groups ? o.product.layout : "",
+                  .group_sizes = session.sizes()};
+    if (target.gpu) {
+        report.device += ", " + target.gpu->name();
+        report.kernel = o.config.empty() ? target.gpu->kernel_for(session.shape()) : o.config;
+    }
     progress.at(3, kSteps, "checking");
-    report.accuracy = accuracy_of(session.fetch(), rows_to_check(p));
+    report.accuracy = accuracy_of(session.fetch(gemm_options(o)), rows_to_check(shape));
     if (!o.out.empty()) write_npy(o.out, session.d());
-    return report;
-}
-
-/// The rest of a run with groups, of rows or of K.
-template <typename Session>
-Report run_session(const RunOptions& o, const Target& target, const Problem& p, Session& session, Progress& progress) {
-    progress.at(2, kSteps, "multiplying");
-    Report report = report_of(o, target, p);
-    report.group_sizes = session.sizes();
-    report.us = session.time(gemm_options(o), o.repeats);
-    if (target.gpu) report.kernel = o.config.empty() ? target.gpu->kernel_for(session.shape()) : o.config;
-    progress.at(3, kSteps, "checking");
-    report.accuracy = accuracy_of(session.fetch(), rows_to_check(p));
-    return report;
-}
-
-Report run_grouped(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
-    const Problem p = problem_of(o, {}, {}, target.gpu != nullptr);
-    progress.at(1, kSteps, "quantising");
-    GroupedSession session(context, target, {p.m, p.n, p.k}, o.groups, o.seed);
-    Report report = run_session(o, target, p, session, progress);
-    report.form = o.groups.form;
-    report.bytes = traffic_bytes(GemmShape{.m = p.m, .n = p.n, .k = p.k}, busy_groups(session.sizes()));
-    return report;
-}
-
-Report run_k_grouped(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
-    const Problem p = problem_of(o, {}, {}, target.gpu != nullptr);
-    progress.at(1, kSteps, "quantising");
-    KGroupedSession session(context, target, {p.m, p.n, p.k}, o.k_groups, o.seed);
-    Report report = run_session(o, target, p, session, progress);
-    report.layout = o.k_groups.layout;
-    report.bytes = traffic_bytes(session.shape());
     return report;
 }
 
@@ -229,8 +198,7 @@ ExitCode run(const RunOptions& o) {
     Progress progress;
     Context context;
     const Target target = choose_target(context, o.device);
-    const auto run_it = o.groups.count > 0 ? run_grouped : o.k_groups.count > 0 ? run_k_grouped : run_dense;
-    const Report report = run_it(o, context, target, progress);
+    const Report report = run_session(o, context, target, progress);
     progress.pause();
     o.json ? print_json(report) : print_text(report);
     return report.right() ? kOk : kWrongResult;
@@ -241,25 +209,26 @@ ExitCode run(const RunOptions& o) {
 Run add_run(CLI::App& app) {
     auto o = std::make_shared<RunOptions>();
     CLI::App* command = app.add_subcommand("run", "Quantise two matrices, multiply them, check the result");
-    command->add_option("shape", o->shape, "Without it what the files have, or what suits the device")
-        ->expected(3)
-        ->option_text("M N K")
-        ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}));
-    CLI::Option* groups = add_group_options(*command, o->groups);
-    CLI::Option* k_groups = add_k_group_options(*command, o->k_groups)->excludes(groups);
-    add_kind_options(*command, o->kind, {groups, k_groups});
     command
-        ->add_option("--a", o->a,
-                     "A [M, K]: FILE.npy or FILE.safetensors:TENSOR of f32, f16, bf16 or e4m3; random without it")
-        ->excludes(groups, k_groups);
-    command->add_option("--b", o->b, "B [N, K], like A")->excludes(groups, k_groups);
-    command->add_option("--sfa", o->sfa, "Scales of A, f32 [M, K/128], when its file has e4m3 codes; ones without it")
-        ->excludes(groups, k_groups);
-    command
-        ->add_option("--sfb", o->sfb,
-                     "Scales of B, f32 [N/128, K/128], with --row-b-scales [N, K/128], like those of A")
-        ->excludes(groups, k_groups);
-    command->add_option("--out", o->out, "Write D to this .npy file, as f32")->excludes(groups, k_groups);
+        ->add_option(
+            "shape", o->shape,
+            "M N K, or a line as errors have them: 'gemm 64x2112x7168 groups=4'; without it what the files have, "
+            "or what suits the device")
+        ->expected(1, 3)
+        ->option_text("M N K");
+    add_field_options(*command, o->product);
+    add_group_options(*command, o->product);
+    const auto dense_only = [&](const char* name, std::string& to, const char* meaning) {
+        command->add_option(name, to, meaning)
+            ->excludes(command->get_option("--groups"))
+            ->excludes(command->get_option("--k-groups"));
+    };
+    dense_only("--a", o->a,
+               "A [M, K]: FILE.npy or FILE.safetensors:TENSOR of f32, f16, bf16 or e4m3; random without it");
+    dense_only("--b", o->b, "B [N, K], like A");
+    dense_only("--sfa", o->sfa, "Scales of A, f32 [M, K/128], when its file has e4m3 codes; ones without it");
+    dense_only("--sfb", o->sfb, "Scales of B, f32 [N/128, K/128], with --row-b-scales [N, K/128], like those of A");
+    dense_only("--out", o->out, "Write D to this .npy file, as f32");
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")
         ->capture_default_str();
     command->add_option("--numerics", o->numerics, "On the CPU: fast, exact (double sums) or hopper (the GPU's bits)")

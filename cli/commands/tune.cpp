@@ -19,25 +19,20 @@ namespace {
 
 struct TuneOptions {
     ShapeOptions shapes;
+    ProductOptions product;
     std::string device = "cuda", output;
-    int repeats = 50, num_sms = 0;
+    int repeats = 50;
     size_t top = SIZE_MAX;
-    bool batch_invariant = false, json = false;
+    bool json = false;
 };
 
 constexpr fmt::string_view kColumns = "{:>7} {:>7} {:>7}  {:<24} {:>10}  {:<24} {:>10} {:>7}\n";
 
-std::vector<TimedKernel> measure(Context& context, const Target& target, const Shape& shape, GemmOptions options,
-                                 const std::vector<std::string>& kernels, int repeats) {
-    Session session(context, target, {random_matrix(shape.m, shape.k, 1), {}},
-                    {random_matrix(shape.n, shape.k, 2), {}});
+std::vector<TimedKernel> measure(const Target& target, Session& session, const std::vector<std::string>& kernels,
+                                 int repeats) {
     std::vector<std::function<void()>> calls;
-    for (const std::string& kernel : kernels) {
-        options.config = kernel;
-        calls.push_back(session.call(options));
-    }
+    for (const std::string& kernel : kernels) calls.push_back(session.call({.config = kernel}));
     const std::vector<double> times = target.gpu->time(repeats, calls);
-    target.gpu->release();
     std::vector<TimedKernel> timed;
     timed.reserve(kernels.size());
     for (size_t i = 0; i < kernels.size(); ++i) timed.push_back({kernels[i], times[i]});
@@ -49,11 +44,12 @@ std::string text_of(const Shape& shape, const Tuned& t) {
                        t.usual.name, time_text(t.usual.us), t.recorded ? fmt::format("{:.1f}%", 100 * t.gain()) : "-");
 }
 
-nlohmann::ordered_json json_of(const Shape& shape, const Tuned& t, const std::vector<TimedKernel>& times) {
+nlohmann::ordered_json json_of(const Shape& shape, const std::string& problem, const Tuned& t,
+                               const std::vector<TimedKernel>& times) {
     nlohmann::ordered_json us;
     for (const TimedKernel& k : times) us[k.name] = k.us;
-    return {{"kind", "dense"},
-            {"shape", {shape.m, shape.n, shape.k}},
+    return {{"shape", {shape.m, shape.n, shape.k}},
+            {"problem", problem},
             {"fastest", t.fastest.name},
             {"usual", t.usual.name},
             {"gain", t.gain()},
@@ -83,9 +79,8 @@ ExitCode run(const TuneOptions& o) {
     const auto shapes = shapes_of(o.shapes, dense_table());
     Tuner tuner(target.gpu->spec(), file);
     tuner.write();  // a file that cannot be written is known before the long work
-    GemmOptions call;
-    call.batch_invariant = o.batch_invariant || options.batch_invariant;
-    call.num_sms = o.num_sms;
+    ProductOptions product = o.product;
+    product.fields.batch_invariant |= options.batch_invariant;
 
     const std::string machine = target.gpu->name(),
                       method = fmt::format(
@@ -101,14 +96,18 @@ ExitCode run(const TuneOptions& o) {
     int recorded = 0;
     for (size_t i = 0; i < shapes.size(); ++i) {
         const auto& [m, n, k] = shapes[i];
-        const auto kernels = tuner.kernels(m, n, k, call, o.top);
+        Session session(context, target, product.with(m, n, k), product, o.shapes.seed);
+        GemmShape asked = session.shape();
+        asked.expected_m = o.product.fields.expected_m;  // as calls say it, whatever is expected here
+        const auto kernels = tuner.kernels(asked, o.top);
         progress.at(i, shapes.size(), fmt::format("{}, {} kernels", text_of(shapes[i]), kernels.size()));
-        const auto times = measure(context, target, shapes[i], call, kernels, o.repeats);
-        const Tuned tuned = tuner.record(m, n, k, call, times);
+        const auto times = measure(target, session, kernels, o.repeats);
+        target.gpu->release();
+        const Tuned tuned = tuner.record(asked, times);
         tuner.write();
         progress.pause();
         recorded += tuned.recorded;
-        if (o.json) rows.push_back(json_of(shapes[i], tuned, times));
+        if (o.json) rows.push_back(json_of(shapes[i], text_of(plan::problem_of(asked)), tuned, times));
         else std::cout << text_of(shapes[i], tuned) << std::flush;
     }
     if (o.json) {
@@ -140,10 +139,8 @@ Run add_tune(CLI::App& app) {
         ->add_option("--top", o->top,
                      "Measure only so many kernels, the usual one and the cheapest by the model; without it all")
         ->check(CLI::Range(1, 1000));
-    command->add_option("--num-sms", o->num_sms, "For calls with this option of theirs; 0: that may use all SMs")
-        ->check(CLI::Range(0, INT32_MAX))
-        ->capture_default_str();
-    command->add_flag("--batch-invariant", o->batch_invariant, "For calls with this option of theirs");
+    add_field_options(*command, o->product);
+    add_group_options(*command, o->product);
     command->add_option("--output", o->output,
                         "The plan table, which keeps its entries for other shapes; without it the file of "
                         "FINEGEMM_PLAN_TABLE, else plan_table.json");

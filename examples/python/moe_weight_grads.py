@@ -66,7 +66,7 @@ def add_weight_grads(grads: Any, dy: Any, x: Any, expert_of_token: Any) -> None:
     """grads [EXPERTS, OUT, HIDDEN] += dy_e^T x_e; dy [tokens, OUT], x [tokens, HIDDEN]. All in FP32."""
     to = slots_of(expert_of_token)
     a, b = quantise_along_tokens(dy, to), quantise_along_tokens(x, to)
-    finegemm.k_grouped_gemm(*a, *b, grads, to.offsets, accumulate=True)
+    finegemm.k_grouped_gemm(*a, *b, grads, offsets=to.offsets, accumulate=True)
 
 
 def as_blocks(x: Any, offsets: list[int]) -> Any:
@@ -81,7 +81,7 @@ def weight_grads_of_blocks(dy: Any, x: Any, expert_of_token: Any) -> Any:
     offsets = to.offsets.tolist()  # waits for the device
     used = offsets[-1] // BLOCK  # the rest of the capacity is left out
     return finegemm.k_grouped_gemm(
-        as_blocks(a, offsets), sfa[:, :used], as_blocks(b, offsets), sfb[:, :used], None, offsets
+        as_blocks(a, offsets), sfa[:, :used], as_blocks(b, offsets), sfb[:, :used], offsets=offsets
     )
 
 

@@ -60,7 +60,8 @@ typedef struct finegemm_options {
     char cuda_home[FINEGEMM_PATH_BYTES];
     char python_prefix[FINEGEMM_PATH_BYTES];
     char dump_dir[FINEGEMM_PATH_BYTES];
-    char plan_table[FINEGEMM_PATH_BYTES]; /* measured choices of kernels; empty: none */
+    char plan_table[FINEGEMM_PATH_BYTES];  /* measured choices of kernels; empty: none */
+    char trusted_dir[FINEGEMM_PATH_BYTES]; /* caches and plan tables in it are used whoever owns them; empty: none */
 } finegemm_options;
 
 /* A view of a matrix; strides count elements, the memory is borrowed for the call. Inputs are not written to. */
@@ -88,7 +89,7 @@ typedef struct finegemm_stack {
     int64_t stride; /* elements from one to the next; ignored where there is one */
 } finegemm_stack;
 
-/* Which rows belong to which group; finegemm/grouped.h describes each field. */
+/* Which rows belong to which group; finegemm/gemm.h describes each field. */
 typedef struct finegemm_groups {
     int32_t form;     /* FINEGEMM_OFFSETS, _INDICES, _PREFIX_SUMS or _MASKED */
     int32_t reserved; /* 0 */
@@ -101,14 +102,14 @@ typedef struct finegemm_groups {
 } finegemm_groups;
 
 /* d[m, n] = sum over k of (a[m, k] * sfa[m, k / 128]) * (b[g, n, k] * sfb[g, n / 128, k / 128]), g the group of row m
- * finegemm/grouped.h has the rules. */
+ * finegemm/gemm.h has the rules. */
 typedef struct finegemm_grouped_gemm_args {
     finegemm_stack a, sfa, b, sfb, d;
     finegemm_groups groups;
 } finegemm_grouped_gemm_args;
 
 /* d[g, m, n] = sum over the k of group g of (a[m, k] * sfa[m, k / 128]) * (b[n, k] * sfb[n, k / 128])
- * finegemm/k_grouped.h has the rules. */
+ * finegemm/gemm.h has the rules. */
 typedef struct finegemm_k_grouped_gemm_args {
     finegemm_matrix a, sfa, b, sfb;
     finegemm_stack d;

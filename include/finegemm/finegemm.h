@@ -4,7 +4,5 @@
 #include <finegemm/context.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
-#include <finegemm/grouped.h>
-#include <finegemm/k_grouped.h>
 #include <finegemm/quantize.h>
 #include <finegemm/tensor.h>

@@ -50,17 +50,106 @@ struct GemmOptions {
 /// Throws Error: InvalidArgument, Unsupported (no Hopper GPU), Driver, Compile. Nothing is written then.
 FINEGEMM_API void gemm(Context& context, const GemmArgs& args, const GemmOptions& options = {});
 
-/// A product as far as the host knows it.
-struct GemmShape {
-    int64_t m = 0, n = 0, k = 0;
-    bool row_b_scales = false;      ///< scales for each row of B, not for each 128x128 block
-    DType out_dtype = DType::BF16;  ///< of D: BF16, or with row_b_scales F32
-    bool batch_invariant = false;   ///< as the option of a call
-    int32_t num_sms = 0;            ///< likewise
-    bool accumulate = false;        ///< likewise; needs F32
+/// Meaning of the numbers in `Groups::data`.
+enum class GroupForm : int32_t {
+    Offsets = 1,     ///< [G + 1], ascending: group g has rows data[g] up to data[g + 1]; any numbers, 0 too
+    Indices = 2,     ///< [M]: the group of each row, -1 for padding. Groups begin at multiples of `alignment` and have
+                     ///< their padding behind their rows. Rows of D for padding become zero
+    PrefixSums = 3,  ///< [G]: group g ends at row data[g]; it begins at the next multiple of `alignment` after the one
+                     ///< before. The rows between are neither read nor written
+    Masked = 4,      ///< [G]: A, sfa and D are stacks of G matrices of M rows, of which the first data[g] are used.
+                     ///< The rows behind them are neither read nor written
 };
 
-/// Which kernel `gemm` takes and why: JSON text (docs/jit.md gives the fields).
+/// Which rows belong to which group. The numbers are on the device of D and are read by the kernel, so that they may
+/// be the result of work queued before it. Numbers that break the rules never lead outside of the matrices;
+/// GemmOptions::check_values finds them first.
+struct Groups {
+    GroupForm form = GroupForm::Offsets;
+    const int32_t* data = nullptr;
+    int64_t size = 0;         ///< of data
+    int64_t alignment = 128;  ///< of Indices and PrefixSums; a power of two from 1 (Indices: from 64) to 2^30
+    int64_t expected_m = 0;   ///< of a group, to choose the kernel by; 0: M / G, and M for Masked
+    Device device{};
+};
+
+/// `count` matrices of one shape; `stride`: elements from one to the next.
+struct ConstStack {
+    ConstMatrix matrix;
+    int64_t count = 1;
+    int64_t stride = 0;
+};
+
+/// A writable stack.
+struct Stack {
+    Matrix matrix;
+    int64_t count = 1;
+    int64_t stride = 0;
+    operator ConstStack() const { return {matrix, count, stride}; }
+};
+
+/// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[g, n, k] * sfb[g, n / 128, k / 128]), g the group of row m.
+/// Matrices have the layouts that GemmArgs asks for; strides of stacks of A, B and D are multiples of 16 bytes.
+struct GroupedGemmArgs {
+    ConstStack a;    ///< [M, K] e4m3; Masked: [G, M, K]
+    ConstStack sfa;  ///< [M, ceil(K/128)] f32; Masked: [G, M, ceil(K/128)]
+    ConstStack b;    ///< [G, N, K] e4m3
+    ConstStack sfb;  ///< [G, ceil(N/128), ceil(K/128)] f32
+    Stack d;         ///< [M, N] bf16; Masked: [G, M, N]
+    Groups groups;
+};
+
+/// G from 1 to 4096, M any value and no promise about how much of it is used, N a multiple of 8, K a multiple of 16 and
+/// not 0. M = 0 or N = 0 does nothing. Rows of D that belong to no group are not written, except that Indices makes
+/// them zero. Otherwise as `gemm`; `options.batch_invariant` changes nothing, as it holds always.
+FINEGEMM_API void grouped_gemm(Context& context, const GroupedGemmArgs& args, const GemmOptions& options = {});
+
+/// Layout of the groups' parts of A and B in memory. The values are part of the C ABI.
+enum class KLayout : int32_t {
+    Columns = 0,  ///< side by side: A is [M, K] and B [N, K], and a group has some columns of them
+    Blocks = 1,   ///< one behind the other: group g has an A [M, k_g] and a B [N, k_g] of its own, k_g = offsets[g+1]
+                  ///< - offsets[g], row-major without gaps, which begin M * offsets[g] and N * offsets[g] elements
+                  ///< behind the pointers of `a` and `b`
+};
+
+/// D[g, m, n] = sum over the k of group g of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n, k / 128])
+/// Matrices have the layouts that GemmArgs asks for; the stride of D from matrix to matrix is a multiple of 4.
+struct KGroupedGemmArgs {
+    ConstMatrix a;    ///< [M, K] e4m3, the k of all groups together; Blocks: row stride K, as it has no gaps
+    ConstMatrix sfa;  ///< [M, K/128] f32, any strides, in both layouts
+    ConstMatrix b;    ///< [N, K] e4m3, as A
+    ConstMatrix sfb;  ///< [N, K/128] f32, as sfa
+    Stack d;          ///< [G, M, N] f32
+    /// [G + 1], ascending, multiples of 128, at most K: group g has the k from offsets[g] up to offsets[g + 1].
+    /// On the device of D they are read by the kernel, so that they may be the result of work queued before it. Numbers
+    /// that break the rules never lead outside of the matrices then; GemmOptions::check_values finds them first.
+    /// On the CPU they are read and checked by the call; a CUDA graph that captures it keeps them. Blocks needs this.
+    const int32_t* offsets = nullptr;
+    int64_t groups = 0;       ///< G
+    Device offsets_device{};  ///< that of D, or the CPU
+    KLayout layout = KLayout::Columns;
+};
+
+/// G from 1 to 4096, M any value, N a multiple of 8, K a multiple of 128. M = 0 or N = 0 does nothing. D of a group
+/// without k becomes zero, or stays as it is if `options.accumulate` is set. Otherwise as `gemm`.
+FINEGEMM_API void k_grouped_gemm(Context& context, const KGroupedGemmArgs& args, const GemmOptions& options = {});
+
+/// A product as far as the host knows it: what the planner chooses a kernel by.
+struct GemmShape {
+    int64_t m = 0, n = 0, k = 0;       ///< of all groups together; M of masked groups: G times that of each
+    bool row_b_scales = false;         ///< scales for each row of B, not for each 128x128 block; groups of K have these
+    std::optional<DType> out_dtype{};  ///< of D: BF16, or with scales for each row of B F32; groups of K: F32
+    std::optional<int64_t> groups{};   ///< of rows, for grouped_gemm
+    int64_t expected_m = 0;            ///< as Groups::expected_m
+    int64_t alignment = 0;             ///< Groups::alignment of Indices; 0 for other forms: no kernel depends on it
+    std::optional<int64_t> k_groups{};  ///< of K, for k_grouped_gemm; K is a multiple of 128
+    bool accumulate = false;            ///< as the option of a call
+    int32_t num_sms = 0;                ///< likewise
+    bool batch_invariant = false;       ///< likewise
+    bool operator==(const GemmShape&) const = default;
+};
+
+/// Which kernel `gemm`, `grouped_gemm` or `k_grouped_gemm` takes and why: JSON text (docs/jit.md gives the fields).
 /// `device`: a known device ("h200", "h100", "gh200", "h800", "h20"), or empty for the first GPU, if the driver of
 /// Options::from_environment has one and it is a Hopper, else h200.
 /// `plan_table`: as Options::plan_table; empty: none, or that of the environment if `device` is empty, too.

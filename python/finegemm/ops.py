@@ -133,8 +133,9 @@ def k_grouped_gemm(
     b: Any,
     sfb: Any,
     d: Any = None,
-    offsets: Any = None,
     *,
+    offsets: Any = None,
+    sizes: Any = None,
     accumulate: bool = False,
     numerics: Literal["fast", "exact", "hopper"] = "fast",
     config: str | None = None,
@@ -146,17 +147,17 @@ def k_grouped_gemm(
 ) -> Any:
     """gemm for groups that have each a part of K and a d of its own, as gradients of experts' weights. Returns `d`.
 
-    a [M, K], b [N, K], sfa [M, K/128] and sfb [N, K/128] have the k of all groups side by side. `offsets` [G + 1],
-    multiples of 128: group g has the k from offsets[g] up to offsets[g + 1], k_g of them. d [G, M, N]: float32; a new
-    array of a's library when None.
+    a [M, K], b [N, K], sfa [M, K/128] and sfb [N, K/128] have the k of all groups side by side. One of two says which k
+    is whose, in multiples of 128: `offsets` [G + 1], group g has the k from offsets[g] up to offsets[g + 1]; or `sizes`
+    [G], group g has sizes[g], and all together K. d [G, M, N]: float32; a new array of a's library when None.
 
     With one dimension a and b have the groups one behind the other: a [M * K] is first [M, k_0], then [M, k_1] and so
     on, row-major, and b [N * K] the same with N. The scales stay as they are, and tell M, N and K.
 
-    `offsets` is an array of int32 on the device of d, or on the CPU, or a list of ints. A GPU reads its own when the
-    kernel runs, nothing waits for them; ones that break the rules lead to nothing outside of the arrays, and
-    `check_values` names them. Those on the CPU are checked here, and a CUDA graph keeps them. Where a and b have one
-    dimension they must be on the CPU.
+    `offsets` is an array of int32 on the device of d, or on the CPU, or a list of ints; `sizes` are on the CPU, or a
+    list. A GPU reads its own offsets when the kernel runs, nothing waits for them; ones that break the rules lead to
+    nothing outside of the arrays, and `check_values` names them. Those on the CPU are checked here, and a CUDA graph
+    keeps them. Where a and b have one dimension they must be on the CPU.
 
     With `accumulate` the products are added to d; a group without k then leaves its d as it is, and else makes it zero.
     The rest as in gemm; results are always batch-invariant.
@@ -169,6 +170,7 @@ def k_grouped_gemm(
         sfb,
         d,
         offsets,
+        sizes,
         numerics,
         config,
         check_values,
@@ -243,7 +245,7 @@ def explain(
     alignment: int = 0,
     k_groups: int | None = None,
     row_b_scales: bool = False,
-    out_dtype: Literal["bfloat16", "float32"] = "bfloat16",
+    out_dtype: Literal["bfloat16", "float32"] | None = None,
     batch_invariant: bool = False,
     num_sms: int = 0,
     accumulate: bool = False,

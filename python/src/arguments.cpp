@@ -92,9 +92,7 @@ DType output_named(std::string_view name) {
 
 Error renamed(const Error& error, const std::string& numbers) {
     if (error.code() != Errc::InvalidArgument) return error;
-    const std::pair<std::string_view, std::string> names[] = {{"groups: has alignment", "alignment: is"},
-                                                              {"groups: has expected_m", "expected_m: is"},
-                                                              {"groups: offsets[", numbers + "["},
+    const std::pair<std::string_view, std::string> names[] = {{"groups: offsets[", numbers + "["},
                                                               {"groups: indices[", numbers + "["},
                                                               {"groups: prefix_sums[", numbers + "["},
                                                               {"groups: masks[", numbers + "["},

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include <finegemm/grouped.h>
+#include <finegemm/gemm.h>
 
 #include "dlpack.h"
 

@@ -14,8 +14,6 @@
 #include <finegemm/context.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
-#include <finegemm/grouped.h>
-#include <finegemm/k_grouped.h>
 #include <finegemm/quantize.h>
 #include <fmt/format.h>
 
@@ -71,6 +69,7 @@ void set_option(Options& o, const char* name, PyObject* value) {
     else if (option == "check_values") o.check_values = boolean(name, value);
     else if (option == "batch_invariant") o.batch_invariant = boolean(name, value);
     else if (option == "plan_table") o.plan_table = text(name, value);
+    else if (option == "trusted_dir") o.trusted_dir = text(name, value);
     else throw Error(Errc::InvalidArgument, fmt::format("Context: '{}' is not an option", name));
 }
 
@@ -195,41 +194,71 @@ Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a,
 }
 
 /// A vector of int32, or a list or tuple of ints, which are copied to `room`.
+Numbers numbers_or_list(Tensors& tensors, const char* name, PyObject* x, std::vector<int32_t>& room) {
+    if (!PyList_Check(x) && !PyTuple_Check(x)) return tensors.numbers(name, x);
+    const Py_ssize_t size = PySequence_Size(x);
+    for (Py_ssize_t i = 0; i < size; ++i) room.push_back(integer32(name, Object(PySequence_GetItem(x, i)).get()));
+    return {room.data(), static_cast<int64_t>(room.size()), Device{}};
+}
+
 Numbers k_offsets_of(Tensors& tensors, PyObject* offsets, std::vector<int32_t>& room) {
-    if (offsets == Py_None)
-        throw Error(Errc::InvalidArgument,
-                    "offsets: is None, must say which k each group has; pass an array of int32, or a list of ints");
-    Numbers numbers{};
-    if (PyList_Check(offsets) || PyTuple_Check(offsets)) {
-        const Py_ssize_t size = PySequence_Size(offsets);
-        for (Py_ssize_t i = 0; i < size; ++i)
-            room.push_back(integer32("offsets", Object(PySequence_GetItem(offsets, i)).get()));
-        numbers = {room.data(), static_cast<int64_t>(room.size()), Device{}};
-    } else {
-        numbers = tensors.numbers("offsets", offsets);
-    }
+    const Numbers numbers = numbers_or_list(tensors, "offsets", offsets, room);
     if (numbers.size < 2)
         throw Error(Errc::InvalidArgument,
                     fmt::format("offsets: has length {}, must have at least 2: the begin of each group and the end of "
-                                "the last one; pass as many",
+                                "the last one; pass as many, or pass sizes",
                                 numbers.size));
     return numbers;
 }
 
+/// Offsets in `room` of groups of these sizes, which add up to k.
+Numbers k_offsets_of_sizes(Tensors& tensors, PyObject* sizes, int64_t k, std::vector<int32_t>& room) {
+    std::vector<int32_t> list;
+    const Numbers numbers = numbers_or_list(tensors, "sizes", sizes, list);
+    if (numbers.device.type != DeviceType::Cpu)
+        throw Error(Errc::InvalidArgument,
+                    "sizes: are on a GPU, must be on the CPU, where they are added up; pass their sums as offsets");
+    int64_t end = 0;
+    room = {0};
+    for (int64_t i = 0; i < numbers.size; ++i) {
+        const int32_t size = numbers.data[i];
+        if (size < 0 || size % kScaleBlock != 0)
+            throw Error(
+                Errc::InvalidArgument,
+                fmt::format("sizes: [{}] is {}, must be a multiple of {} and not negative; pad groups with zeros", i,
+                            size, kScaleBlock));
+        end += size;
+        room.push_back(static_cast<int32_t>(std::min<int64_t>(end, INT32_MAX)));
+    }
+    if (end != k)
+        throw Error(
+            Errc::InvalidArgument,
+            fmt::format("sizes: add up to {}, must add up to K = {}; look at what computed them, or pass offsets "
+                        "where k of no group is between",
+                        end, k));
+    return {room.data(), static_cast<int64_t>(room.size()), Device{}};
+}
+
 Object k_grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObject* sfa, PyObject* b,
-                           PyObject* sfb, PyObject* d, PyObject* offsets, PyObject* numerics, PyObject* config,
-                           PyObject* check_values, PyObject* num_sms, PyObject* pdl, PyObject* accumulate,
-                           PyObject* stream) {
+                           PyObject* sfb, PyObject* d, PyObject* offsets, PyObject* sizes, PyObject* numerics,
+                           PyObject* config, PyObject* check_values, PyObject* num_sms, PyObject* pdl,
+                           PyObject* accumulate, PyObject* stream) {
     Tensors tensors(imports);
     check_accumulate(accumulate, d);
-    std::vector<int32_t> room;
-    const Numbers numbers = k_offsets_of(tensors, offsets, room);
+    if ((offsets == Py_None) == (sizes == Py_None))
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("offsets, sizes: {} given, must be one, which says which k each group has; pass an "
+                                "array of int32, or a list of ints",
+                                offsets == Py_None ? "none of them is" : "both are"));
     const Matrix a_scales = tensors.matrix("sfa", sfa), b_scales = tensors.matrix("sfb", sfb);
     const KOperand left = tensors.k_operand("a", a, a_scales), right = tensors.k_operand("b", b, b_scales);
     if (left.layout != right.layout)
         throw Error(Errc::InvalidArgument,
                     "b: must have as many dimensions as a: two where groups are columns of one "
                     "matrix, one where they are blocks; lay both out alike");
+    std::vector<int32_t> room;
+    const Numbers numbers = sizes == Py_None ? k_offsets_of(tensors, offsets, room)
+                                             : k_offsets_of_sizes(tensors, sizes, left.matrix.cols, room);
     KGroupedGemmArgs problem{.a = left.matrix,
                              .sfa = a_scales,
                              .b = right.matrix,

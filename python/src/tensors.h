@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <finegemm/k_grouped.h>
+#include <finegemm/gemm.h>
 
 #include "dlpack.h"
 #include "matrix.h"

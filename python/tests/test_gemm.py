@@ -72,7 +72,7 @@ def test_without_ml_dtypes_only_formats_that_numpy_lacks_are_missing(monkeypatch
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)  # importing it raises ImportError
     a, sfa, b, sfb = (x.view(np.uint8) if x.dtype == E4M3 else x for x in operands(16, 32, 256, row_b_scales=True))
     assert finegemm.gemm(a, sfa, b, sfb, out_dtype="float32").dtype == np.float32
-    assert finegemm.k_grouped_gemm(a, sfa, b, sfb, None, [0, 128, 256]).dtype == np.float32
+    assert finegemm.k_grouped_gemm(a, sfa, b, sfb, None, offsets=[0, 128, 256]).dtype == np.float32
     x = np.ones((4, 128), np.float32)
     assert finegemm.quantize_rows(x, np.empty((4, 128), np.uint8))[1].dtype == np.float32
     with pytest.raises(finegemm.Unsupported, match="d: NumPy has no bfloat16 of its own; pip install ml_dtypes"):

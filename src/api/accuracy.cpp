@@ -9,8 +9,7 @@
 #include <finegemm/core/fp8.h>
 
 #include "backend/cpu_gemm.h"
-#include "backend/cpu_grouped.h"
-#include "backend/cpu_k_grouped.h"
+#include "backend/groups.h"
 
 namespace finegemm {
 
@@ -123,36 +122,15 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
 
 }  // namespace
 
-Accuracy accuracy_of(const GemmArgs& args, int64_t max_rows) {
+Accuracy accuracy_of(const Call& call, int64_t max_rows) {
+    std::vector<GemmArgs> products = products_of(call);
+    if (call.of_rows()) std::erase_if(products, [](const GemmArgs& product) { return product.a.cols == 0; });
     ThreadPool pool(0);
     Tally tally;
-    add(tally, some_rows(args, max_rows), pool);
-    return tally.accuracy();
-}
-
-Accuracy accuracy_of(const GroupedGemmArgs& args, int64_t max_rows) {
-    const GroupLayout layout = layout_of(args);
-    std::vector<GroupRows> parts = rows_by_group(layout);
-    std::erase_if(parts, [](const GroupRows& part) { return part.group < 0; });
-    ThreadPool pool(0);
-    Tally tally;
-    // Fewer groups, if they are more than rows.
-    const size_t step = (parts.size() + static_cast<size_t>(max_rows) - 1) / static_cast<size_t>(max_rows);
-    for (size_t i = 0; i < parts.size(); i += step) {
-        const int64_t share = std::max<int64_t>(1, max_rows / static_cast<int64_t>(parts.size()));
-        add(tally, some_rows(gemm_of(args, parts[i], layout.stacked), share), pool);
-    }
-    return tally.accuracy();
-}
-
-Accuracy accuracy_of(const KGroupedGemmArgs& args, int64_t max_rows) {
-    const KGroupLayout layout = layout_of(args);
-    ThreadPool pool(0);
-    Tally tally;
-    const auto most = static_cast<uint32_t>(std::min<int64_t>(max_rows, layout.groups));
-    const uint32_t step = ceil_div(layout.groups, most);  // fewer groups, if they are more than rows
-    for (uint32_t g = 0; g < layout.groups; g += step)
-        add(tally, some_rows(gemm_of(args, g, layout.group(g)), max_rows / most), pool);
+    const auto count = static_cast<int64_t>(products.size());
+    const int64_t step = (count + max_rows - 1) / max_rows,
+                  share = std::max<int64_t>(1, max_rows / std::max<int64_t>(1, count));
+    for (int64_t i = 0; i < count; i += step) add(tally, some_rows(products[static_cast<size_t>(i)], share), pool);
     return tally.accuracy();
 }
 

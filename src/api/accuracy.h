@@ -1,9 +1,7 @@
 // Accuracy of a result: against double accumulation, and against the derived bound. Layer api.
 #pragma once
 
-#include <finegemm/gemm.h>
-#include <finegemm/grouped.h>
-#include <finegemm/k_grouped.h>
+#include "backend/call.h"
 
 namespace finegemm {
 
@@ -17,15 +15,10 @@ struct Accuracy {
     int64_t nan_wrong = 0;    // values there of which only D's or only the exact one is NaN; infinitely above 1
 };
 
-/// All matrices on the CPU. Looks at no more than `max_rows` rows, at least one, spread over D.
-Accuracy accuracy_of(const GemmArgs& args, int64_t max_rows);
-
-/// Accuracy of a grouped product, from some rows of each group or, if there are more groups than `max_rows`, of some
-/// groups; without any row, no error.
-Accuracy accuracy_of(const GroupedGemmArgs& args, int64_t max_rows);
-
-/// Accuracy of a product with groups of K that were not added to anything; the offsets are on the CPU, too.
-Accuracy accuracy_of(const KGroupedGemmArgs& args, int64_t max_rows);
+/// All matrices and numbers on the CPU; a result that was not added to anything. Looks at no more than `max_rows` rows,
+/// at least one, spread over D and its groups; if there are more groups than that, at some of them. Without any row, no
+/// error.
+Accuracy accuracy_of(const Call& call, int64_t max_rows);
 
 /// The root mean square of x - y over that of y. Two bf16 matrices of one shape on the CPU, rows contiguous. NaN where
 /// one of them has a NaN, or y nothing but zeros.

@@ -5,6 +5,7 @@
 
 #include <finegemm/core/base.h>
 
+#include "plan/fields.h"
 #include "plan/plan.h"
 
 namespace finegemm {
@@ -27,16 +28,6 @@ std::string name_of(Device d) {
 }
 
 }  // namespace
-
-std::string name_of(DType t) {
-    switch (t) {
-        case DType::E4M3: return "e4m3";
-        case DType::BF16: return "bf16";
-        case DType::F16: return "f16";
-        case DType::F32: return "f32";
-    }
-    return fmt::format("unknown ({})", static_cast<int32_t>(t));
-}
 
 void Argument::check_dtype(DType wanted, const char* way_out) const {
     if (x.dtype != wanted) reject(name, "has dtype {}, must be {}; {}", name_of(x.dtype), name_of(wanted), way_out);
@@ -232,15 +223,6 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
     for (const Argument& x : {a, sfa, b, sfb}) x.check_apart_from(d);
 }
 
-void check_group_count(int64_t groups, const char* name) {
-    if (groups < 1 || groups > kMaxGroups)
-        reject(name, "is {}, must be from 1 to {}; use several calls for more", groups, kMaxGroups);
-}
-
-void check_num_sms(int32_t num_sms) {
-    if (num_sms < 0) reject("num_sms", "is {}, must not be negative; 0 allows all SMs of the GPU", num_sms);
-}
-
 void check_no_prefetch(const GemmOptions& options) {
     if (options.prefetch_weights)
         reject("prefetch_weights", "is set, but a kernel for groups reads their sizes before it loads; leave it out");
@@ -251,7 +233,7 @@ void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config
         options.numerics != Numerics::Hopper)
         reject("numerics", "is {}, must be 0 (fast), 1 (exact) or 2 (hopper); pass one of them",
                static_cast<int32_t>(options.numerics));
-    check_num_sms(options.num_sms);
+    plan::check_num_sms(options.num_sms);
     if (options.prefetch_weights && !options.pdl)
         reject("prefetch_weights", "is set, but pdl is not: nothing overlaps then; set pdl, too, or leave it out");
     if (!options.config.empty() && !backend_looks_up_config) static_cast<void>(plan::config_named(options.config));

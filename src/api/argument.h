@@ -1,23 +1,12 @@
 // What checks of arguments share: a matrix with its name, and the rules for one and for the five of a GEMM. Layer api.
 #pragma once
 
-#include <utility>
-
-#include <fmt/format.h>
-
-#include <finegemm/error.h>
 #include <finegemm/gemm.h>
 
+#include "plan/problem.h"
+#include "plan/reject.h"
+
 namespace finegemm {
-
-template <typename... Args>
-[[noreturn, gnu::noinline, gnu::cold]] void reject(const char* argument, fmt::format_string<Args...> message,
-                                                   Args&&... args) {
-    throw Error(Errc::InvalidArgument,
-                fmt::format("{}: {}", argument, fmt::format(message, std::forward<Args>(args)...)));
-}
-
-std::string name_of(DType t);
 
 /// A matrix argument, or a stack of them, and its name in messages. Checks throw Error(InvalidArgument).
 struct Argument {
@@ -78,12 +67,6 @@ void check_scales(const Argument& s, const Wanted& wanted);
 
 /// Kinds of scales of B that a product takes: with those for each row of B comes D in f32, with no others always.
 enum class BScales { Blocks, BlocksOrRows, Rows };
-
-inline constexpr int64_t kMaxGroups = 1024;
-/// For an argument `groups` that is their number.
-void check_group_count(int64_t groups, const char* name = "groups");
-/// For an option `num_sms`.
-void check_num_sms(int32_t num_sms);
 
 /// The matrices of a GEMM, or of several in stacks.
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,

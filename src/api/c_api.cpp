@@ -13,11 +13,10 @@
 
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
-#include <finegemm/grouped.h>
-#include <finegemm/k_grouped.h>
 #include <finegemm/quantize.h>
 
-#include "api/argument.h"
+#include "plan/fields.h"
+#include "plan/reject.h"
 
 struct finegemm_context {
     finegemm::Context context;
@@ -140,6 +139,7 @@ void for_each_path(O& o, C& c, const Visit& visit) {
     visit("options.python_prefix", o.python_prefix, c.python_prefix);
     visit("options.dump_dir", o.dump_dir, c.dump_dir);
     visit("options.plan_table", o.plan_table, c.plan_table);
+    visit("options.trusted_dir", o.trusted_dir, c.trusted_dir);
 }
 
 void from_options(const Options& o, finegemm_options& c) {
@@ -209,58 +209,21 @@ int32_t quantize(decltype(quantize_rows)* call, finegemm_context* context, const
     });
 }
 
-/// A field that says what another kind of product is like.
-void require_unset(int64_t value, const char* name, const char* kind) {
-    if (value != 0) reject(name, "is {}, must be 0 {}; zero it", value, kind);
+// Fields of finegemm_shape, where 0 is what is not set, as those of GemmShape.
+void take(const char* name, int32_t given, bool& to) { to = to_bool(given, name); }
+void take(const char*, int32_t given, int32_t& to) { to = given; }
+void take(const char*, int64_t given, int64_t& to) { to = given; }
+template <typename T, typename Given>
+void take(const char*, Given given, std::optional<T>& to) {
+    if (given != 0) to = static_cast<T>(given);
 }
 
 std::string explain(const finegemm_shape& caller) {
     const finegemm_shape given = known_part(caller, "shape");
-    const std::string device = given.device ? given.device : "", table = given.plan_table ? given.plan_table : "";
-    const bool row_b_scales = to_bool(given.row_b_scales, "row_b_scales");
-    const bool accumulate = to_bool(given.accumulate, "accumulate");
-    const bool batch_invariant = to_bool(given.batch_invariant, "batch_invariant");
-    if (given.groups == 0) {
-        require_unset(given.expected_m, "expected_m", "where there are no groups");
-        require_unset(given.alignment, "alignment", "where there are no groups");
-    }
-    if (given.k_groups != 0) {
-        constexpr const char* kKind = "beside k_groups";
-        require_unset(given.groups, "groups", kKind);
-        check_group_count(given.k_groups, "k_groups");  // which C++ calls groups
-        if (given.out_dtype != FINEGEMM_F32) require_unset(given.out_dtype, "out_dtype", kKind);
-        return explain(KGroupedShape{.m = given.m,
-                                     .n = given.n,
-                                     .k = given.k,
-                                     .groups = given.k_groups,
-                                     .batch_invariant = batch_invariant,
-                                     .num_sms = given.num_sms,
-                                     .accumulate = accumulate},
-                       device, table);
-    }
-    if (given.groups != 0) {
-        constexpr const char* kKind = "beside groups";
-        require_unset(given.row_b_scales, "row_b_scales", kKind);
-        require_unset(given.accumulate, "accumulate", kKind);
-        if (given.out_dtype != FINEGEMM_BF16) require_unset(given.out_dtype, "out_dtype", kKind);
-        return explain(GroupedShape{.m = given.m,
-                                    .n = given.n,
-                                    .k = given.k,
-                                    .groups = given.groups,
-                                    .expected_m = given.expected_m,
-                                    .alignment = given.alignment,
-                                    .num_sms = given.num_sms},
-                       device, table);
-    }
-    return explain(GemmShape{.m = given.m,
-                             .n = given.n,
-                             .k = given.k,
-                             .row_b_scales = row_b_scales,
-                             .out_dtype = given.out_dtype == 0 ? DType::BF16 : static_cast<DType>(given.out_dtype),
-                             .batch_invariant = batch_invariant,
-                             .num_sms = given.num_sms,
-                             .accumulate = accumulate},
-                   device, table);
+    GemmShape shape{.m = given.m, .n = given.n, .k = given.k};
+    plan::fields([](const plan::Field& field, const auto& from, auto& to) { take(field.name, from, to); }, given,
+                 shape);
+    return explain(shape, given.device ? given.device : "", given.plan_table ? given.plan_table : "");
 }
 
 }  // namespace

@@ -1,40 +1,30 @@
 // The operations: check, then hand over to the backend of the device. Layer api.
 #include <finegemm/gemm.h>
-#include <finegemm/grouped.h>
-#include <finegemm/k_grouped.h>
 #include <finegemm/quantize.h>
 
 #include "api/checks.h"
 #include "api/context.h"
+#include "api/multiply.h"
 
 namespace finegemm {
 
-namespace {
-
-/// One product of any kind: what is wrong with the arguments, with the values where that is asked for, then the rest.
-template <auto Check, auto CheckValues, auto Compute, typename Args>
-void multiply(Context& context, const Args& args, const Matrix& d, const GemmOptions& options) {
-    Check(args, options);
-    if (d.rows == 0 || d.cols == 0) return;
+void multiply(Context& context, const Call& call) {
+    check_gemm(call);
+    if (call.d.matrix.rows == 0 || call.d.matrix.cols == 0) return;
     ContextState& state = context.state();
-    Backend& backend = state.backend(d.device);
-    if (options.check_values.value_or(state.options.check_values)) (backend.*CheckValues)(args, options);
-    (backend.*Compute)(args, options);
+    Backend& backend = state.backend(call.device());
+    if (call.options.check_values.value_or(state.options.check_values)) backend.check_values(call);
+    backend.gemm(call);
 }
 
-}  // namespace
-
-void gemm(Context& context, const GemmArgs& args, const GemmOptions& options) {
-    multiply<check_gemm, &Backend::check_scales, &Backend::gemm>(context, args, args.d, options);
-}
+void gemm(Context& context, const GemmArgs& args, const GemmOptions& options) { multiply(context, {args, options}); }
 
 void grouped_gemm(Context& context, const GroupedGemmArgs& args, const GemmOptions& options) {
-    multiply<check_grouped, &Backend::check_groups, &Backend::grouped_gemm>(context, args, args.d.matrix, options);
+    multiply(context, {args, options});
 }
 
 void k_grouped_gemm(Context& context, const KGroupedGemmArgs& args, const GemmOptions& options) {
-    multiply<check_k_grouped, &Backend::check_k_groups, &Backend::k_grouped_gemm>(context, args, args.d.matrix,
-                                                                                  options);
+    multiply(context, {args, options});
 }
 
 namespace {

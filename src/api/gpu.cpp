@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "api/explain.h"
 #include "backend/device_spec.h"
 #include "cuda/device.h"
 #include "plan/table.h"
@@ -25,7 +24,7 @@ public:
           driver_(cuda::Driver::open(options.driver_path)),
           device_(driver_, index),
           spec_(spec_of(device_.facts())),
-          table_(plan::load_table(options.plan_table, spec_)) {}
+          table_(plan::load_table(options.plan_table, spec_, options.trusted_dir)) {}
     ~CudaGpu() override {
         release();
         const cuda::CurrentDevice current(device_);
@@ -42,9 +41,11 @@ public:
     }
     Device device() const override { return {DeviceType::Cuda, device_.facts().index}; }
     const plan::DeviceSpec& spec() const override { return spec_; }
-    std::string kernel_for(const GemmShape& shape) const override { return chosen_of(problem_of(shape)); }
-    std::string kernel_for(const GroupedShape& shape) const override { return chosen_of(problem_of(shape)); }
-    std::string kernel_for(const KGroupedShape& shape) const override { return chosen_of(problem_of(shape)); }
+    std::string kernel_for(const GemmShape& shape) const override {
+        GemmShape asked = shape;
+        asked.batch_invariant |= batch_invariant_;
+        return plan::name_of(plan::choose(plan::problem_of(asked), spec_, &table_).config);
+    }
 
     void* allocate(size_t bytes) override {
         const cuda::CurrentDevice current(device_);
@@ -109,13 +110,6 @@ public:
     }
 
 private:
-    /// The kernel that calls of this context choose: kernels for groups of rows need not be asked to be batch
-    /// invariant.
-    std::string chosen_of(plan::Problem problem) const {
-        if (problem.groups == 0 && batch_invariant_) problem.batch_invariant = true;
-        return plan::name_of(plan::choose(problem, spec_, &table_).config);
-    }
-
     int attribute(DeviceAttribute which) const {
         int value = 0;
         driver_->check(driver_->api.DeviceGetAttribute(&value, static_cast<int>(which), device_.handle()),

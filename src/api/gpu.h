@@ -9,8 +9,6 @@
 
 #include <finegemm/context.h>
 #include <finegemm/gemm.h>
-#include <finegemm/grouped.h>
-#include <finegemm/k_grouped.h>
 
 #include "plan/plan.h"
 
@@ -33,8 +31,6 @@ public:
 
     /// The name of the kernel that the planner takes here.
     virtual std::string kernel_for(const GemmShape& shape) const = 0;
-    virtual std::string kernel_for(const GroupedShape& shape) const = 0;
-    virtual std::string kernel_for(const KGroupedShape& shape) const = 0;
 
     /// Memory on the device, until release() or the Gpu's end.
     virtual void* allocate(size_t bytes) = 0;

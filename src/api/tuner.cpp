@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "api/whole_file.h"
+#include "plan/fields.h"
 
 namespace finegemm {
 
@@ -26,15 +27,13 @@ Tuner::Tuner(const plan::DeviceSpec& device, std::string file) : device_(device)
     table_.version = FINEGEMM_VERSION;
 }
 
-plan::Problem Tuner::problem_of(int64_t m, int64_t n, int64_t k, const GemmOptions& options) const {
-    return plan::normalised({static_cast<uint32_t>(m), static_cast<uint32_t>(n), static_cast<uint32_t>(k),
-                             options.batch_invariant.value_or(false), static_cast<uint32_t>(options.num_sms)},
-                            device_);
+plan::Problem Tuner::problem_of(const GemmShape& shape) const {
+    plan::check_shape(shape);
+    return plan::normalised(plan::problem_of(shape), device_);
 }
 
-std::vector<std::string> Tuner::kernels(int64_t m, int64_t n, int64_t k, const GemmOptions& options,
-                                        size_t most) const {
-    const plan::Problem problem = problem_of(m, n, k, options);
+std::vector<std::string> Tuner::kernels(const GemmShape& shape, size_t most) const {
+    const plan::Problem problem = problem_of(shape);
     const GemmConfig usual = plan::choose(problem, device_).config;
     std::vector<std::pair<double, std::string>> others;
     for (const GemmConfig& c : plan::candidates(problem.kind()))
@@ -46,8 +45,8 @@ std::vector<std::string> Tuner::kernels(int64_t m, int64_t n, int64_t k, const G
     return names;
 }
 
-Tuned Tuner::record(int64_t m, int64_t n, int64_t k, const GemmOptions& options, std::span<const TimedKernel> times) {
-    const plan::Problem problem = problem_of(m, n, k, options);
+Tuned Tuner::record(const GemmShape& shape, std::span<const TimedKernel> times) {
+    const plan::Problem problem = problem_of(shape);
     Tuned tuned{.fastest = *std::ranges::min_element(times, {}, &TimedKernel::us), .usual = times.front()};
     tuned.recorded = tuned.gain() > kLeastGain;
     const auto of_problem = [&](const plan::TableEntry& e) { return plan::normalised(e.problem, device_) == problem; };

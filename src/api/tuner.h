@@ -32,19 +32,19 @@ public:
     /// Error(InvalidArgument) for a table of another device, Error(Io) for a file that is none.
     Tuner(const plan::DeviceSpec& device, std::string file);
 
-    /// Kernels that can take a call with these options: the usual one, then the others by the model's cost, `most` of
-    /// them at most. Throws Error(Unsupported) when there is none.
-    std::vector<std::string> kernels(int64_t m, int64_t n, int64_t k, const GemmOptions& options, size_t most) const;
+    /// Kernels that can take the shape: the usual one, then the others by the model's cost, `most` of them at most.
+    /// Throws Error(Unsupported) when there is none, Error(InvalidArgument) for a shape that is none.
+    std::vector<std::string> kernels(const GemmShape& shape, size_t most) const;
 
     /// Takes the shape's entry from the table and puts the fastest kernel there, if it is worth it. `times`: of the
     /// kernels above, in their order.
-    Tuned record(int64_t m, int64_t n, int64_t k, const GemmOptions& options, std::span<const TimedKernel> times);
+    Tuned record(const GemmShape& shape, std::span<const TimedKernel> times);
 
     /// Throws Error(Io). The file is the old one or the new one, never a part.
     void write() const;
 
 private:
-    plan::Problem problem_of(int64_t m, int64_t n, int64_t k, const GemmOptions& options) const;
+    plan::Problem problem_of(const GemmShape& shape) const;
 
     plan::DeviceSpec device_;
     std::string file_;

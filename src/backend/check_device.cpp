@@ -1,15 +1,13 @@
 // The validation mode on a GPU: copies of what it looks at. Layer backend.
 #include "backend/check_device.h"
 
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include <finegemm/error.h>
 
-#include "backend/check_groups.h"
-#include "backend/check_scales.h"
+#include "backend/check_values.h"
 
 namespace finegemm {
 
@@ -51,40 +49,20 @@ private:
 
 }  // namespace
 
-void check_device_scales(const cuda::Driver& driver, const GemmArgs& args, Stream stream) {
-    const Copies copies(driver, stream, "scales");
-    for (const auto& [name, s] : {std::pair{"sfa", args.sfa}, std::pair{"sfb", args.sfb}}) {
-        if (s.rows == 0 || s.cols == 0) continue;
-        check_scales_host(name, copies.of(ConstStack{s}).data(), s.rows, s.cols, s.row_stride, s.col_stride);
+void check_device_values(const cuda::Driver& driver, const Call& call) {
+    const Copies copies(driver, call.options.stream, call.grouping == Grouping::None ? "scales" : "groups and scales");
+    Call on_host = call;
+    std::vector<int32_t> numbers;
+    if (call.grouping != Grouping::None && call.groups.device.type == DeviceType::Cuda) {
+        numbers = copies.of(call.groups.data, call.groups.size);
+        on_host.groups.data = numbers.data();
+        check_group_numbers(on_host);
     }
-}
-
-void check_device_groups(const cuda::Driver& driver, const GroupedGemmArgs& args, Stream stream) {
-    const Copies copies(driver, stream, "groups and scales");
-    GroupedGemmArgs on_host = args;
-    const std::vector<int32_t> numbers = copies.of(args.groups.data, args.groups.size);
-    on_host.groups.data = numbers.data();
-    check_group_numbers(on_host);
-    const std::vector<float> sfa = copies.of(args.sfa), sfb = copies.of(args.sfb);
+    if (call.a.matrix.cols == 0) return;
+    const std::vector<float> sfa = copies.of(call.sfa), sfb = copies.of(call.sfb);
     on_host.sfa.matrix.data = sfa.data();
     on_host.sfb.matrix.data = sfb.data();
-    check_group_scales(on_host);
-}
-
-void check_device_k_groups(const cuda::Driver& driver, const KGroupedGemmArgs& args, Stream stream) {
-    const Copies copies(driver, stream, "groups and scales");
-    KGroupedGemmArgs on_host = args;
-    std::vector<int32_t> offsets;
-    if (args.offsets_device.type == DeviceType::Cuda) {
-        offsets = copies.of(args.offsets, args.groups + 1);
-        on_host.offsets = offsets.data();
-        check_k_offsets(on_host);
-    }
-    if (args.a.cols == 0) return;
-    const std::vector<float> sfa = copies.of(ConstStack{args.sfa}), sfb = copies.of(ConstStack{args.sfb});
-    on_host.sfa.data = sfa.data();
-    on_host.sfb.data = sfb.data();
-    check_k_group_scales(on_host);
+    check_scale_values(on_host);
 }
 
 }  // namespace finegemm

@@ -1,4 +1,4 @@
-// The GEMM on the CPU: tiles over threads, sums rounded to the type of D. Layer backend.
+// The GEMM on the CPU: the tiles of all its products over threads, sums rounded to the type of D. Layer backend.
 #include "backend/cpu_gemm.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <finegemm/error.h>
 #include <finegemm/gemm/schedule.h>
 
-#include "backend/cpu_tiles.h"
+#include "backend/groups.h"
 
 namespace finegemm {
 
@@ -72,12 +72,6 @@ void hopper_sums(const CpuTile& t, Arithmetic kernel, std::vector<float>& sums) 
     });
 }
 
-/// Calls body(tile) for every tile of D, on all threads.
-template <typename Body>
-void for_each_tile(const GemmArgs& args, ThreadPool& pool, const Body& body) {
-    pool.parallel_for(cpu_tiles_of(args.d.rows, args.d.cols), [&](int64_t i) { body(cpu_tile_at(args, i)); });
-}
-
 }  // namespace
 
 int64_t cpu_tiles_of(int64_t rows, int64_t cols) {
@@ -88,17 +82,6 @@ CpuTile cpu_tile_at(const GemmArgs& args, int64_t i) {
     const int64_t m = args.d.rows, n = args.d.cols, down = (m + kCpuTileRows - 1) / kCpuTileRows;
     const int64_t row = i % down * kCpuTileRows, col = i / down * kCpuTileCols;
     return {args, row, std::min(kCpuTileRows, m - row), col, std::min(kCpuTileCols, n - col)};
-}
-
-plan::Problem problem_of(const GemmArgs& args, const GemmOptions& options) {
-    return {.m = static_cast<uint32_t>(args.d.rows),
-            .n = static_cast<uint32_t>(args.d.cols),
-            .k = static_cast<uint32_t>(args.a.cols),
-            .batch_invariant = options.batch_invariant.value_or(false),
-            .num_sms = static_cast<uint32_t>(options.num_sms),
-            .b_scales = has_row_b_scales(args) ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
-            .output = args.d.dtype == DType::F32 ? Output::F32 : Output::BF16,
-            .accumulate = options.accumulate};
 }
 
 Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config) {
@@ -126,16 +109,26 @@ void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bo
     }
 }
 
-void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool) {
-    if (args.a.cols == 0 && options.accumulate) return;
-    const bool model = options.numerics == Numerics::Hopper && args.a.cols > 0;
-    const Arithmetic kernel = model ? arithmetic_of(problem_of(args, options), options.config) : Arithmetic{};
-    for_each_tile(args, pool,
-                  [&](const CpuTile& tile) { cpu_gemm_tile(tile, options.numerics, kernel, options.accumulate); });
+void cpu_gemm(const Call& call, ThreadPool& pool, bool batch_invariant) {
+    const GemmOptions& options = call.options;
+    const std::vector<GemmArgs> products = products_of(call);
+    std::vector<int64_t> ends;  // of each product's tiles, in one count for all
+    for (const GemmArgs& product : products)
+        ends.push_back((ends.empty() ? 0 : ends.back()) + cpu_tiles_of(product.d.rows, product.d.cols));
+    if (ends.empty()) return;
+    // All kernels for groups of rows add and scale in one way.
+    const bool model = options.numerics == Numerics::Hopper && !call.of_rows() && call.a.matrix.cols > 0;
+    const Arithmetic kernel = model ? arithmetic_of(problem_of(call, batch_invariant), options.config) : Arithmetic{};
+    pool.parallel_for(ends.back(), [&](int64_t i) {
+        const auto at = static_cast<size_t>(std::ranges::upper_bound(ends, i) - ends.begin());
+        const CpuTile tile = cpu_tile_at(products[at], at == 0 ? i : i - ends[at - 1]);
+        cpu_gemm_tile(tile, options.numerics, kernel, options.accumulate);
+    });
 }
 
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d) {
-    for_each_tile(args, pool, [&](const CpuTile& tile) {
+    pool.parallel_for(cpu_tiles_of(args.d.rows, args.d.cols), [&](int64_t i) {
+        const CpuTile tile = cpu_tile_at(args, i);
         auto sums = sums_of<double>(tile);
         exact_tile(tile, sums.data());
         for (int64_t r = 0; r < tile.rows; ++r) {

@@ -3,16 +3,15 @@
 
 #include <finegemm/gemm/arithmetic.h>
 
-#include "backend/backend.h"
+#include "backend/call.h"
 #include "backend/cpu_tiles.h"
 #include "backend/thread_pool.h"
 #include "plan/plan.h"
 
 namespace finegemm {
 
-void cpu_gemm(const GemmArgs& args, const GemmOptions& options, ThreadPool& pool);
-
-plan::Problem problem_of(const GemmArgs& args, const GemmOptions& options);
+/// `batch_invariant`: of calls that do not say.
+void cpu_gemm(const Call& call, ThreadPool& pool, bool batch_invariant = false);
 
 /// The arithmetic of the kernel named `config`; without a name, of the kernel that the planner takes on an H200. Throws
 /// Error(InvalidArgument) for a kernel that cannot take the problem there, however many rows it has.

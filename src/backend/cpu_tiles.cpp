@@ -15,7 +15,7 @@
 
 #include <finegemm/core/fp8.h>
 
-#include "backend/backend.h"
+#include "backend/call.h"
 #include "backend/cpu_tiles.h"
 #include "backend/scale_factors.h"
 
@@ -95,7 +95,7 @@ struct ToFloat {
 template <typename T>
 void scales_of_cols(const CpuTile& t, int64_t kb, T* scales) {
     std::fill_n(scales, kCpuTileCols, T{0});
-    const bool rows = has_row_b_scales(t.args);
+    const bool rows = has_row_scales(t.args.b, t.args.sfb);
     for (int64_t c = 0; c < t.cols; ++c) scales[c] = scale_at(t.args.sfb, rows ? t.col + c : t.col / kBlock, kb);
 }
 

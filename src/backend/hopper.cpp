@@ -11,7 +11,6 @@
 
 #include "backend/check_device.h"
 #include "backend/device_spec.h"
-#include "cuda/tensor_map.h"
 
 namespace finegemm {
 
@@ -19,25 +18,6 @@ namespace {
 
 /// CTAs of a quantisation kernel, which then walks over its tasks.
 constexpr uint64_t kMaxGrid = 1u << 20;
-/// Strides of tensor maps, in bytes, are below this. CUDA driver API, cuTensorMapEncodeTiled.
-constexpr int64_t kMaxTensorMapStride = 1ll << 40;
-
-uint64_t checked_stride(const char* name, const char* of, int64_t stride, DType dtype) {
-    if (stride >= kMaxTensorMapStride / size_of(dtype))
-        throw Error(Errc::Unsupported,
-                    fmt::format("{}: has {} stride {}, must be below {} for the GPU's copy engine; copy it to memory "
-                                "with a smaller one",
-                                name, of, stride, kMaxTensorMapStride / size_of(dtype)));
-    return static_cast<uint64_t>(stride * size_of(dtype));
-}
-
-cuda::GlobalMatrix global_matrix(const char* name, const ConstMatrix& x) {
-    // The stride of a single row is never used, but must be legal: take that of a tight row.
-    const int64_t stride = x.rows > 1 ? x.row_stride : (x.cols + 15) / 16 * 16;
-    return {x.data, static_cast<uint64_t>(x.rows), static_cast<uint64_t>(x.cols),
-            checked_stride(name, "row", stride, x.dtype)};
-}
-
 }  // namespace
 
 HopperBackend::HopperBackend(const Options& options, int index, KernelProvider provider)
@@ -52,18 +32,134 @@ HopperBackend::HopperBackend(const Options& options, int index, KernelProvider p
                     fmt::format("GPU {} ({}) has compute capability {}.{}; the kernels need 9.0 (H100, H200, H20, "
                                 "GH200); pass CPU matrices to run on the CPU",
                                 facts.index, facts.name, facts.major, facts.minor));
-    table_ = plan::load_table(options.plan_table, spec_);
+    table_ = plan::load_table(options.plan_table, spec_, options.trusted_dir);
 }
 
-const GemmKernel* HopperBackend::find(const std::string& name) const {
+CallKey HopperBackend::key_of(const Call& call) const {
+    const GemmOptions& options = call.options;
+    const auto operand = [](const ConstMatrix& x, int64_t stack_stride) {
+        return CallKey::Operand{x.data, x.row_stride, stack_stride};
+    };
+    const bool batch_invariant = options.batch_invariant.value_or(batch_invariant_);
+    return {.a = operand(call.a.matrix, call.a.stride),
+            .b = operand(call.b.matrix, call.b.stride),
+            .d = operand(call.d.matrix, call.d.stride),
+            .sfa = {operand(call.sfa.matrix, call.sfa.stride), call.sfa.matrix.col_stride},
+            .sfb = {operand(call.sfb.matrix, call.sfb.stride), call.sfb.matrix.col_stride},
+            .m = call.a.matrix.rows,
+            .n = call.d.matrix.cols,
+            .k = call.a.matrix.cols,
+            .numbers = call.has_host_offsets() ? nullptr : call.groups.data,
+            .group_count = call.group_count,
+            .alignment = call.groups.alignment,
+            .expected_m = call.groups.expected_m,
+            .num_sms = options.num_sms,
+            .grouping = static_cast<uint8_t>(call.grouping),
+            .form = static_cast<uint8_t>(call.groups.form),
+            .out_dtype = static_cast<uint8_t>(call.d.matrix.dtype),
+            .flags = static_cast<uint8_t>(call.row_b_scales() | batch_invariant << 1 | options.accumulate << 2 |
+                                          options.prefetch_weights << 3),
+            .named = nullptr};
+}
+
+/// The launch of a call that was made before. Sets the kernel in the key, if it is named and has been loaded.
+std::shared_ptr<const Launch> HopperBackend::find_launch(CallKey& key, const std::string& config) const {
     const std::shared_lock lock(mutex_);
-    const auto found = kernels_.find(name);
-    return found == kernels_.end() ? nullptr : found->second.get();
+    if (!config.empty()) {
+        const auto kernel = kernels_.find(config);
+        if (kernel == kernels_.end()) return nullptr;
+        key.named = kernel->second.get();
+    }
+    const auto found = launches_.find(key);
+    return found == launches_.end() ? nullptr : found->second;
 }
 
-/// Outside of the lock, as compiling may take long: of two threads that load the same kernel the first one wins.
-const GemmKernel& HopperBackend::load(const GemmConfig& config) {
+std::shared_ptr<const Launch> HopperBackend::make_launch(CallKey& key, const Call& call) {
+    const std::string& config = call.options.config;
+    const plan::Problem problem = problem_of(call, batch_invariant_);
+    const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
+    if (!config.empty()) key.named = &kernel;
+    const bool vectors = has_scale_vectors(call, kernel.config);
+    const GemmKernel& fastest = vectors ? loaded(plan::for_row_scales(kernel.config)) : kernel;
+    const GemmConfig& c = fastest.config;
+    auto launch = std::make_shared<const Launch>(
+        Launch{.kernel = &fastest,
+               .grid = grid_size(c, most_tiles(problem, c), clusters_for(fastest, problem)),
+               .params = params_of(*driver_, call, problem, c)});
+    const std::unique_lock lock(mutex_);
+    if (launches_.size() >= kMaxKept) launches_.clear();
+    return launches_.try_emplace(key, std::move(launch)).first->second;
+}
+
+void HopperBackend::gemm(const Call& call) {
+    const GemmOptions& options = call.options;
+    if (call.a.matrix.cols == 0) return options.accumulate ? void() : zero(call);
+    CallKey key = key_of(call);
+    std::shared_ptr<const Launch> launch = find_launch(key, options.config);
+    const cuda::CurrentDevice current(device_);
+    if (!launch) launch = make_launch(key, call);
+    if (call.has_host_offsets()) return launch_parts(*launch, call);
+    std::visit(
+        [&](const auto& params) { launch->kernel->kernel.launch(launch->grid, &params, options.stream, options.pdl); },
+        launch->params);
+}
+
+/// Groups of K whose sizes the host knows: launches of about as many groups each, and of no more than parameters have
+/// room for.
+void HopperBackend::launch_parts(const Launch& launch, const Call& call) const {
+    const auto& all = std::get<KGroupedParams>(launch.params);
+    const uint32_t groups = all.groups.groups;
+    const uint32_t launches = ceil_div(groups, call.layout == KLayout::Blocks ? kBlockGroups : kHostGroups);
+    const uint32_t share = ceil_div(groups, launches);
+    for (uint32_t first = 0; first < groups; first += share) {
+        const KGroupedParams params =
+            params_of_part(*driver_, all, call, launch.kernel->config, first, std::min(share, groups - first));
+        const uint32_t grid = std::min(launch.grid, params.raster.size() * params.groups.groups);
+        launch.kernel->kernel.launch(grid, &params, call.options.stream, call.options.pdl);
+    }
+}
+
+void HopperBackend::zero(const Call& call) const {
+    const cuda::CurrentDevice current(device_);
+    const Matrix& d = call.d.matrix;
+    const int64_t bytes = size_of(d.dtype);
+    const auto width = static_cast<size_t>(d.cols * bytes);
+    const size_t pitch = d.rows > 1 ? static_cast<size_t>(d.row_stride * bytes) : width;
+    for (int64_t i = 0; i < call.d.count; ++i) {
+        auto* data = static_cast<uint8_t*>(d.data) + i * call.d.stride * bytes;
+        driver_->check(driver_->api.MemsetD2D8Async(reinterpret_cast<cuda::DevicePtr>(data), pitch, 0, width,
+                                                    static_cast<size_t>(d.rows), call.options.stream),
+                       "cuMemsetD2D8Async");
+    }
+}
+
+const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
+    {
+        const std::shared_lock lock(mutex_);
+        if (const auto found = choices_.find(problem); found != choices_.end()) return *found->second;
+    }
+    const GemmKernel& kernel = loaded(plan::choose(problem, spec_, &table_).config);
+    const std::unique_lock lock(mutex_);
+    if (choices_.size() >= kMaxKept) choices_.clear();
+    choices_.try_emplace(problem, &kernel);
+    return kernel;
+}
+
+const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::string& name) {
+    const GemmConfig config = plan::config_named(name);  // not every loaded kernel can be named
+    if (const auto why_not = plan::rejected(problem, spec_, config); !why_not.empty())
+        throw plan::cannot_take(name, problem, why_not);
+    return loaded(config);
+}
+
+/// Kernels are made outside of the lock, as compiling may take long: of two threads that load the same one the first
+/// wins.
+const GemmKernel& HopperBackend::loaded(const GemmConfig& config) {
     const std::string name = plan::name_of(config);
+    {
+        const std::shared_lock lock(mutex_);
+        if (const auto found = kernels_.find(name); found != kernels_.end()) return *found->second;
+    }
     const jit::Binary binary = provider_(jit::gemm_source(config, name));
     const cuda::LaunchShape shape{
         .block = config.threads(), .cluster = config.cluster, .smem_bytes = kernel_plan(config).smem.total};
@@ -73,143 +169,10 @@ const GemmKernel& HopperBackend::load(const GemmConfig& config) {
     return *kernels_.try_emplace(name, std::move(kernel)).first->second;
 }
 
-const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
-    const Shape shape{problem.m,
-                      problem.n,
-                      problem.k,
-                      problem.batch_invariant,
-                      problem.num_sms,
-                      problem.groups,
-                      problem.expected_m,
-                      problem.alignment,
-                      static_cast<uint32_t>(problem.b_scales),
-                      static_cast<uint32_t>(problem.output),
-                      problem.accumulate,
-                      problem.k_groups};
-    {
-        const std::shared_lock lock(mutex_);
-        if (const auto found = choices_.find(shape); found != choices_.end()) return *found->second;
-    }
-    const GemmConfig config = plan::choose(problem, spec_, &table_).config;
-    const GemmKernel* loaded = find(plan::name_of(config));
-    const GemmKernel& kernel = loaded ? *loaded : load(config);
-    const std::unique_lock lock(mutex_);
-    if (choices_.size() >= kMaxKept) choices_.clear();
-    choices_.try_emplace(shape, &kernel);
-    return kernel;
-}
-
-const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::string& name) {
-    const GemmConfig config = plan::config_named(name);  // not every loaded kernel can be named
-    if (const auto why_not = plan::rejected(problem, spec_, config); !why_not.empty())
-        throw plan::cannot_take(name, problem, why_not);
-    const GemmKernel* loaded = find(name);
-    return loaded ? *loaded : load(config);
-}
-
-/// The variant of a kernel that is fastest for a call's scales.
-const GemmKernel& HopperBackend::variant_of(const GemmKernel& kernel, bool vectors) {
-    const GemmConfig config = vectors ? plan::for_row_scales(kernel.config) : kernel.config;
-    if (config == kernel.config) return kernel;
-    const GemmKernel* loaded = find(plan::name_of(config));
-    return loaded ? *loaded : load(config);
-}
-
-TensorMap HopperBackend::map_of(const char* name, const ConstMatrix& x, const TmaBox& box) const {
-    return cuda::encode(*driver_, global_matrix(name, x), box);
-}
-
-TensorMap HopperBackend::map_of(const char* name, const ConstStack& x, const TmaBox& box) const {
-    cuda::GlobalMatrix matrix = global_matrix(name, x.matrix);
-    matrix.count = static_cast<uint64_t>(x.count);
-    matrix.stride_bytes =
-        x.count > 1 ? checked_stride(name, "stack", x.stride, x.matrix.dtype) : matrix.row_stride_bytes;
-    return cuda::encode(*driver_, matrix, box);
-}
-
 uint32_t HopperBackend::clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const {
     const uint32_t clusters = kernel.kernel.resident_clusters();
     if (!plan::has_sm_budget(problem, spec_)) return clusters;
     return std::min(clusters, plan::ctas_at_once(problem, spec_, kernel.config) / kernel.config.cluster);
-}
-
-Call HopperBackend::prepare(const GemmArgs& args, const GemmKernel& kernel, const plan::Problem& problem,
-                            const CallKey& key) const {
-    const GemmConfig& c = kernel.config;
-    const auto m = static_cast<uint32_t>(args.d.rows), n = static_cast<uint32_t>(args.d.cols);
-    const auto k = static_cast<uint32_t>(args.a.cols);
-    const auto loads = [&](const char* name, const ConstMatrix& x, const LoadBoxes& boxes) {
-        const TensorMap last = map_of(name, x, boxes.last);
-        const bool one_map = boxes.whole == boxes.last || x.rows < boxes.whole.rows;  // no tile is whole, or all are
-        return TileLoads{one_map ? last : map_of(name, x, boxes.whole), last};
-    };
-    const bool streaming = m <= kStreamingRows;
-    Call call{.params = {{.raster = raster(c, m, n),
-                          .m = m,
-                          .n = n,
-                          .k_blocks = ceil_div(k, kScaleBlock),
-                          .a_rows_of_last = rows_of_last_tile(m, c.tile_m, c.a_sharers()),
-                          .b_rows_of_last = b_rows_of_last(c, n),
-                          .a_policy = streaming ? kEvictLast : kEvictNormal,
-                          .b_policy = streaming ? kEvictFirst : kEvictNormal,
-                          .sfa = view_of(args.sfa),
-                          .sfb = view_of(args.sfb),
-                          .d_data = args.d.data,
-                          .d_row_stride = args.d.row_stride,
-                          .accumulate = key.accumulate != 0,
-                          .prefetch_weights = key.prefetch_weights != 0,
-                          .a = loads("a", args.a, a_boxes(c, m)),
-                          .b = loads("b", args.b, b_boxes(c, n))},
-                         {},
-                         {}},
-              .grid = 0,
-              .kernel = &kernel.kernel};
-    for (uint32_t segment = 1; segment < n_segments(c); ++segment)
-        call.params.b_segments[segment - 1] = map_of("b", args.b, b_segment_box(c, segment));
-    if (kernel_plan(c).loads_source()) call.params.d[0] = map_of("d", args.d, kF32DBox);
-    else set_d_maps(call.params, c, args.d);
-    call.grid = grid_size(c, call.params.raster.size(), clusters_for(kernel, problem));
-    return call;
-}
-
-std::shared_ptr<const Call> HopperBackend::make_call(CallKey& key, const std::string& config, const GemmArgs& args) {
-    const plan::Problem problem{
-        .m = static_cast<uint32_t>(key.m),
-        .n = static_cast<uint32_t>(key.n),
-        .k = static_cast<uint32_t>(key.k),
-        .batch_invariant = key.batch_invariant != 0,
-        .num_sms = static_cast<uint32_t>(key.num_sms),
-        .b_scales = key.row_b_scales ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
-        .output = key.out_dtype == static_cast<int64_t>(DType::F32) ? Output::F32 : Output::BF16,
-        .accumulate = key.accumulate != 0};
-    const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
-    if (!config.empty()) key.named = &kernel;
-    const bool vectors = has_scale_vectors(args, problem.k_blocks(), kernel.config);
-    const GemmKernel& variant = variant_of(kernel, vectors);
-    auto call = std::make_shared<const Call>(prepare(args, variant, problem, key));
-    const std::unique_lock lock(mutex_);
-    if (calls_.size() >= kMaxKept) calls_.clear();
-    return calls_.try_emplace(key, std::move(call)).first->second;
-}
-
-void HopperBackend::gemm(const GemmArgs& args, const GemmOptions& options) {
-    if (args.a.cols == 0 && options.accumulate) return;
-    if (args.a.cols == 0) return zero(args.d, options.stream);
-    const bool batch_invariant = options.batch_invariant.value_or(batch_invariant_);
-    CallKey key = call_key(args, has_row_b_scales(args), batch_invariant, options);
-    std::shared_ptr<const Call> call = find_call(calls_, key, key, options.config);
-    const cuda::CurrentDevice current(device_);
-    if (!call) call = make_call(key, options.config, args);
-    call->kernel->launch(call->grid, &call->params, options.stream, options.pdl);
-}
-
-void HopperBackend::zero(const Matrix& d, Stream stream) const {
-    const cuda::CurrentDevice current(device_);
-    const size_t width = static_cast<size_t>(d.cols * size_of(d.dtype));
-    const size_t pitch = d.rows > 1 ? static_cast<size_t>(d.row_stride * size_of(d.dtype)) : width;
-    driver_->check(driver_->api.MemsetD2D8Async(reinterpret_cast<cuda::DevicePtr>(d.data), pitch, 0, width,
-                                                static_cast<size_t>(d.rows), stream),
-                   "cuMemsetD2D8Async");
 }
 
 const cuda::Kernel& HopperBackend::quantize_kernel(const QuantizeConfig& config) {
@@ -250,23 +213,14 @@ void HopperBackend::quantize(ScaleShape shape, const ConstMatrix& x, const Matri
     kernel.launch(static_cast<uint32_t>(std::min(ctas, kMaxGrid)), &params, options.stream);
 }
 
-void HopperBackend::check_scales(const GemmArgs& args, const GemmOptions& options) {
+void HopperBackend::check_values(const Call& call) {
     const cuda::CurrentDevice current(device_);
-    check_device_scales(*driver_, args, options.stream);
-}
-
-void HopperBackend::check_groups(const GroupedGemmArgs& args, const GemmOptions& options) {
-    const cuda::CurrentDevice current(device_);
-    check_device_groups(*driver_, args, options.stream);
-}
-
-void HopperBackend::check_k_groups(const KGroupedGemmArgs& args, const GemmOptions& options) {
-    const cuda::CurrentDevice current(device_);
-    check_device_k_groups(*driver_, args, options.stream);
+    check_device_values(*driver_, call);
 }
 
 std::unique_ptr<Backend> make_hopper_backend(const Options& options, int device_index) {
-    const auto store = std::make_shared<const jit::KernelStore>(options);
+    const int newest_cuda = cuda::Driver::open(options.driver_path)->version / 1000;
+    const auto store = std::make_shared<const jit::KernelStore>(options, newest_cuda);
     return make_hopper_backend(options, device_index, [store](const jit::KernelSource& s) { return store->get(s); });
 }
 

@@ -26,6 +26,9 @@ KernelSource gemm_source(const GemmConfig& config, std::string_view name);
 /// The expression that makes this value in C++.
 std::string to_source(const GemmConfig& config);
 
+/// The newest major version of CUDA that is known to make good code.
+inline constexpr int kNewestCuda = 13;
+
 enum class Origin { Pack, Disk, Compiled };
 
 struct Binary {
@@ -38,7 +41,8 @@ struct Binary {
 /// Thread-safe. One process compiles a kernel once; of several processes one compiles and the others wait for its file.
 class KernelStore {
 public:
-    explicit KernelStore(const Options& options);
+    /// `newest_cuda`: the newest major version of CUDA whose code can be loaded.
+    explicit KernelStore(const Options& options, int newest_cuda = kNewestCuda);
     ~KernelStore();
 
     /// For sm_90a. Throws Error(Compile) with the log and with the places where a compiler was looked for.

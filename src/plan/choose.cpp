@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/describe.h"
+#include "plan/fields.h"
 #include "plan/table.h"
 
 namespace finegemm::plan {
@@ -63,24 +64,7 @@ Choice choose(const Problem& problem, const DeviceSpec& device, const PlanTable*
                             problem.m, problem.n, problem.k, device.name, explain_command(problem)));
 }
 
-std::string explain_command(const Problem& p) {
-    std::string command = fmt::format("finegemm explain {} {} {}", p.m, p.n, p.k);
-    const auto add = [&](std::string_view option, uint32_t value) {
-        if (value > 0) command += fmt::format(" {} {}", option, value);
-    };
-    add("--groups", p.groups);
-    add("--expected-m", p.expected_m);
-    add("--alignment", p.alignment);
-    add("--k-groups", p.k_groups);
-    if (p.k_groups == 0 && p.b_scales == ScaleBlocks::Rows) {  // which groups of K always have
-        command += " --row-b-scales";
-        if (p.output == Output::F32) command += " --out-dtype f32";
-    }
-    if (p.accumulate) command += " --accumulate";
-    add("--num-sms", p.num_sms);
-    if (p.batch_invariant) command += " --batch-invariant";
-    return command;
-}
+std::string explain_command(const Problem& p) { return fmt::format("finegemm explain '{}'", text_of(p)); }
 
 Error cannot_take(const std::string& name, const Problem& p, std::string_view why_not) {
     return {Errc::InvalidArgument,
@@ -106,15 +90,15 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
 
     const auto rounded = [](double us) { return std::round(us * 100) / 100; };
     ordered_json asked = {{"m", problem.m}, {"n", problem.n}, {"k", problem.k}};
-    if (problem.groups > 0)
-        asked.update(
-            {{"groups", problem.groups}, {"expected_m", problem.expected_m}, {"alignment", problem.alignment}});
-    if (problem.k_groups > 0) asked["k_groups"] = problem.k_groups;
-    if (problem.k_groups == 0 && problem.b_scales == ScaleBlocks::Rows)
-        asked.update({{"row_b_scales", true}, {"out_dtype", problem.output == Output::F32 ? "f32" : "bf16"}});
-    if (problem.accumulate) asked["accumulate"] = true;
-    if (problem.num_sms > 0) asked["num_sms"] = problem.num_sms;
-    if (problem.batch_invariant) asked["batch_invariant"] = true;
+    const GemmShape shape = shape_of(problem);
+    fields(
+        [&]<typename T>(const Field& field, const T& value) {
+            if (!is_set(value)) return;
+            if constexpr (std::is_same_v<T, std::optional<DType>>) asked[field.name] = value_text(value);
+            else if constexpr (std::is_same_v<T, std::optional<int64_t>>) asked[field.name] = *value;
+            else asked[field.name] = value;
+        },
+        shape);
     ordered_json out = {{"problem", std::move(asked)}, {"device", device.name}, {"chosen", nullptr}};
     const auto choice = choice_of(problem, device, user);
     ordered_json& list = out["candidates"] = ordered_json::array();

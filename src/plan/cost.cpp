@@ -40,10 +40,12 @@ constexpr double kReread = 0.3;
 /// Centres, in standard deviations, of four equally likely parts of a normal distribution: the number of tiles.
 constexpr double kQuarters[] = {-1.2, -0.4, 0.4, 1.2};
 
-double expected_m(const Problem& p) { return p.expected_m > 0 ? p.expected_m : static_cast<double>(p.m) / p.groups; }
+double expected_m(const Problem& p) {
+    return p.groups.expected_m > 0 ? p.groups.expected_m : static_cast<double>(p.m) / p.groups.count;
+}
 
 /// K-blocks of a tile: groups of K share them evenly, as far as is known beforehand.
-uint32_t k_blocks_of_tile(const Problem& p) { return ceil_div(p.k_blocks(), max(1, p.k_groups)); }
+uint32_t k_blocks_of_tile(const Problem& p) { return ceil_div(p.k_blocks(), max(1, p.groups.of_k())); }
 
 /// Tiles of CTAs, as far as their number is known beforehand.
 struct Tiles {
@@ -55,12 +57,12 @@ struct Tiles {
 
 Tiles tiles_of(const Problem& p, const GemmConfig& c) {
     const double across = ceil_div(p.n, c.tile_n * cluster_tiles_n(c)) * cluster_tiles_n(c);
-    if (p.groups == 0)
+    if (p.groups.kind != Grouping::Rows)
         return {.mean = static_cast<double>(raster(c, p.m, p.n).size()) * cluster_tiles_m(c) * cluster_tiles_n(c) *
-                        max(1, p.k_groups)};
+                        max(1, p.groups.of_k())};
     // All together have M rows if no number is expected of each: then a group has the more, the less others have.
-    const bool total_known = p.expected_m == 0;
-    const double apart = total_known ? std::sqrt(1 - 1.0 / p.groups) : 1;
+    const bool total_known = p.groups.expected_m == 0;
+    const double apart = total_known ? std::sqrt(1 - 1.0 / p.groups.count) : 1;
     double below = 0, whole = 0;            // tiles of a group, one below the other
     double strays = 0, squared_strays = 0;  // of their number, for its variance
     for (const double spread : kSpread) {
@@ -74,8 +76,8 @@ Tiles tiles_of(const Problem& p, const GemmConfig& c) {
         squared_strays += stray * stray / std::size(kSpread);
         whole += (full + (rest > 0 ? 1 - rates(c).spared * (1 - used) : 0)) / std::size(kSpread);
     }
-    const double deviation = std::sqrt(p.groups * std::max(0.0, squared_strays - strays * strays));
-    return {.mean = p.groups * below * across,
+    const double deviation = std::sqrt(p.groups.count * std::max(0.0, squared_strays - strays * strays));
+    return {.mean = p.groups.count * below * across,
             .deviation = deviation * across,
             .share = whole / below,
             .least = across,
@@ -85,12 +87,13 @@ Tiles tiles_of(const Problem& p, const GemmConfig& c) {
 /// Microseconds that memory takes for A, B and D, each once; but weights that a second tile of a group reads may have
 /// left L2 by then. A D that is added to is read and written, or L2 adds to it.
 double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
-    const double m = p.groups > 0 ? expected_m(p) * p.groups : p.m, n = p.n, k = p.k;
-    const double reread = p.groups > 0 ? kReread * std::min(tiles.below - 1, 1.0) : 0;
-    const double loaded = m * k + max(1, p.groups) * n * k * (1 + reread), elements = m * n * max(1, p.k_groups);
-    if (p.accumulate && !kernel_plan(c).loads_source())
+    const double m = p.groups.of_rows() > 0 ? expected_m(p) * p.groups.count : p.m, n = p.n, k = p.k;
+    const double reread = p.groups.of_rows() > 0 ? kReread * std::min(tiles.below - 1, 1.0) : 0;
+    const double loaded = m * k + max(1, p.groups.of_rows()) * n * k * (1 + reread),
+                 elements = m * n * max(1, p.groups.of_k());
+    if (p.d.accumulate && !kernel_plan(c).loads_source())
         return loaded / d.hbm_bytes_per_us + elements * 4 / d.l2_adds_per_us;
-    return (loaded + elements * (p.accumulate ? 8 : c.output == Output::F32 ? 4 : 2)) / d.hbm_bytes_per_us;
+    return (loaded + elements * (p.d.accumulate ? 8 : c.output == Output::F32 ? 4 : 2)) / d.hbm_bytes_per_us;
 }
 
 /// Microseconds that L2 takes for a k-block of one CTA; the CTAs of a wave share it. Rows are taken to lie K bytes
@@ -105,7 +108,7 @@ double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, 
     const Rates& r = rates(c);
     const double blocks = ceil_div(k_blocks_of_tile(p), c.k_splits()) * tiles.share, slots = ctas_at_once(p, d, c);
     const double alone = has_sm_budget(p, d) ? slots : ctas_that_fit(d, c, 1), l2 = l2_time(p, c);
-    const double tile = r.tile + (p.accumulate ? r.source : 0);
+    const double tile = r.tile + (p.d.accumulate ? r.source : 0);
     const auto waves = [&](double ctas) {
         const double full = std::floor(ctas / slots), rest = ctas - full * slots;
         const auto wave = [&](double size) {

@@ -1,4 +1,4 @@
-// The planner's vocabulary: a problem, a device as a value, and the kernel chosen for them.
+// The planner's vocabulary: a device as a value, and the kernel chosen for a problem there.
 // Layer plan: no CUDA here, so that decisions for any device are tested on any machine.
 #pragma once
 
@@ -11,35 +11,9 @@
 #include <finegemm/error.h>
 #include <finegemm/gemm/kernel_plan.h>
 
+#include "plan/problem.h"
+
 namespace finegemm::plan {
-
-/// The kind of products that a kernel computes; a kernel takes problems of its own kind only.
-struct Kind {
-    Grouping grouping = Grouping::None;
-    ScaleBlocks b_scales = ScaleBlocks::Blocks;
-    Output output = Output::BF16;
-    constexpr bool operator==(const Kind&) const = default;
-};
-constexpr Kind kind_of(const GemmConfig& c) { return {c.grouping, c.b_scales, c.output}; }
-
-struct Problem {
-    uint32_t m = 0, n = 0, k = 0;  // m: of all groups together, as many as there may be
-    bool batch_invariant = false;  // the order of a row's sums may not depend on M
-    uint32_t num_sms = 0;          // that may be used, if not 0
-    ScaleBlocks b_scales = ScaleBlocks::Blocks;
-    Output output = Output::BF16;
-    bool accumulate = false;  // D, in f32, is added to
-    uint32_t groups = 0;      // of rows, each with a B of its own; 0: no grouped product
-    uint32_t expected_m = 0;  // of each group, as expected; 0: m / groups
-    uint32_t alignment = 0;   // a tile may not reach across a multiple of so many rows, if not 0
-    uint32_t k_groups = 0;    // of k-blocks, each with a D of its own; 0: no such product
-    constexpr bool operator==(const Problem&) const = default;
-    constexpr uint32_t k_blocks() const { return ceil_div(k, kScaleBlock); }
-    constexpr Grouping grouping() const {
-        return groups > 0 ? Grouping::Rows : k_groups > 0 ? Grouping::K : Grouping::None;
-    }
-    constexpr Kind kind() const { return {grouping(), b_scales, output}; }
-};
 
 /// Facts about a GPU for the cost model.
 struct DeviceSpec {

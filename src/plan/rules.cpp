@@ -21,11 +21,11 @@ constexpr Rule kRules[] = {
     {"takes no extent above 2^31",
      [](const Problem& p, const DeviceSpec&, const GemmConfig&) { return max(p.m, max(p.n, p.k)) <= kMaxExtent; }},
     {"computes one product for groups, or the other way round",
-     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.grouping() == c.grouping; }},
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.groups.kind == c.grouping; }},
     {"takes scales of B for other blocks",
-     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.b_scales == c.b_scales; }},
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().b_scales == c.b_scales; }},
     {"writes D in another type",
-     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.output == c.output; }},
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().output == c.output; }},
     {"needs more shared memory than a CTA can have",
      [](const Problem&, const DeviceSpec& d, const GemmConfig& c) {
          return kernel_plan(c).smem.total <= d.smem_bytes;
@@ -53,17 +53,17 @@ constexpr Rule kRules[] = {
      }},
     {"a tile of half as many rows holds all of M",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
-         return c.tile_m == 64 || p.groups > 0 || p.m > c.tile_m / 2;  // m of groups is what there may be
+         return c.tile_m == 64 || p.groups.of_rows() > 0 || p.m > c.tile_m / 2;  // m of groups is what there may be
      }},
     {"has tiles that would reach into the next block of row indices",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
-         return p.alignment == 0 || p.alignment % c.tile_m == 0;
+         return p.groups.alignment == 0 || p.groups.alignment % c.tile_m == 0;
      }},
     {"makes more tiles than a grid can index",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
-         const uint64_t tiles_m = ceil_div(p.m, c.tile_m) + c.cluster + p.groups;
+         const uint64_t tiles_m = ceil_div(p.m, c.tile_m) + c.cluster + p.groups.of_rows();
          const uint64_t tiles_n = ceil_div(p.n, c.tile_n) + c.cluster;
-         return tiles_m * tiles_n * c.cluster * max(1, p.k_groups) < (1ull << 31);
+         return tiles_m * tiles_n * c.cluster * max(1, p.groups.of_k()) < (1ull << 31);
      }},
 };
 

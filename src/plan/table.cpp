@@ -9,13 +9,16 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "os/trust.h"
+#include "plan/fields.h"
+
 namespace finegemm::plan {
 
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;
 constexpr const char* kMakeOne = "`finegemm tune --output FILE` makes one";
 
 [[noreturn]] void reject(const std::string& file, const std::string& reason) {
@@ -37,14 +40,6 @@ std::string string(const ordered_json& object, const char* name) {
     return x.get<std::string>();
 }
 
-/// False where there is none.
-bool flag(const ordered_json& object, const char* name) {
-    if (!object.contains(name)) return false;
-    const ordered_json& x = object.at(name);
-    if (!x.is_boolean()) throw std::domain_error(fmt::format("{} is {}, must be true or false", name, x.dump()));
-    return x.get<bool>();
-}
-
 uint32_t number(const ordered_json& x, const char* name, uint32_t least) {
     if (!x.is_number_unsigned() || x.get<uint64_t>() < least || x.get<uint64_t>() > INT32_MAX)
         throw std::domain_error(
@@ -60,17 +55,9 @@ double microseconds(const ordered_json& object, const char* name) {
 }
 
 TableEntry entry_of(const ordered_json& x) {
-    const ordered_json& shape = member(x, "shape");
-    if (!shape.is_array() || shape.size() != 3)
-        throw std::domain_error(fmt::format("shape is {}, must be [M, N, K]", shape.dump()));
-    return {.problem = {.m = number(shape.at(0), "M", 1),
-                        .n = number(shape.at(1), "N", 1),
-                        .k = number(shape.at(2), "K", 1),
-                        .batch_invariant = flag(x, "batch_invariant"),
-                        .num_sms = x.contains("num_sms") ? number(x.at("num_sms"), "num_sms", 0) : 0,
-                        .b_scales = flag(x, "row_b_scales") ? ScaleBlocks::Rows : ScaleBlocks::Blocks,
-                        .output = flag(x, "f32_output") ? Output::F32 : Output::BF16,
-                        .accumulate = flag(x, "accumulate")},
+    const GemmShape shape = parse_shape(string(x, "problem"));
+    check_shape(shape);
+    return {.problem = problem_of(shape),
             .kernel = string(x, "kernel"),
             .us = microseconds(x, "us"),
             .usual = string(x, "usual"),
@@ -78,21 +65,14 @@ TableEntry entry_of(const ordered_json& x) {
 }
 
 ordered_json json_of(const TableEntry& e) {
-    const auto& [m, n, k, batch_invariant, num_sms, b_scales, output, accumulate, groups, expected_m, alignment,
-                 k_groups] = e.problem;
-    ordered_json out = {{"shape", {m, n, k}}};
-    if (batch_invariant) out["batch_invariant"] = true;
-    if (num_sms > 0) out["num_sms"] = num_sms;
-    if (b_scales == ScaleBlocks::Rows) out["row_b_scales"] = true;
-    if (output == Output::F32) out["f32_output"] = true;
-    if (accumulate) out["accumulate"] = true;
-    out.update({{"kernel", e.kernel}, {"us", e.us}, {"usual", e.usual}, {"usual_us", e.usual_us}});
-    return out;
+    return {{"problem", text_of(e.problem)},
+            {"kernel", e.kernel},
+            {"us", e.us},
+            {"usual", e.usual},
+            {"usual_us", e.usual_us}};
 }
 
-std::string entry_name(size_t index, const Problem& p) {
-    return fmt::format("entry {} ({}x{}x{})", index + 1, p.m, p.n, p.k);
-}
+std::string entry_name(size_t index, const Problem& p) { return fmt::format("entry {} ({})", index + 1, text_of(p)); }
 
 void read_entries(const ordered_json& list, std::vector<TableEntry>& entries) {
     if (!list.is_array()) throw std::domain_error("\"entries\" must be a list");
@@ -169,8 +149,8 @@ PlanTable read_table(const std::string& file) {
     return parse_table(text.str(), file);
 }
 
-PlanTable load_table(const std::string& file, const DeviceSpec& device) {
-    if (file.empty()) return {};
+PlanTable load_table(const std::string& file, const DeviceSpec& device, const std::string& trusted) {
+    if (file.empty() || !os::file_distrust(file, trusted).empty()) return {};
     PlanTable table = read_table(file);
     check_device(table, device, file);
     for (size_t i = 0; i < table.entries.size(); ++i)

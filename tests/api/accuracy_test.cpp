@@ -23,7 +23,7 @@ TEST(Accuracy, ARightResultIsWithinItsBoundWhateverTheSignsOfScales) {
     for (int64_t r = 0; r < p.m; ++r)
         for (int64_t kb = 1; kb < 4; kb += 2) p.sfa.at(r, kb) = -p.sfa.at(r, kb - 1);
     gemm(context, args);
-    const Accuracy right = accuracy_of(args, 6);
+    const Accuracy right = accuracy_of({args, {}}, 6);
     EXPECT_EQ(right.rows, 6);
     EXPECT_LE(right.of_bound, 1);
 }
@@ -33,7 +33,7 @@ TEST(Accuracy, AWrongElementIsBeyondItsBound) {
     Problem p(6, 136, 512, 3);
     gemm(context, p.args());
     p.d.data()[0] ^= 0x8000;
-    EXPECT_GT(accuracy_of(p.args(), 6).of_bound, 1);
+    EXPECT_GT(accuracy_of({p.args(), {}}, 6).of_bound, 1);
 }
 
 TEST(Accuracy, CountsNanAndWhereItIsWrong) {
@@ -41,7 +41,7 @@ TEST(Accuracy, CountsNanAndWhereItIsWrong) {
     Problem p(6, 136, 512, 3);
     p.a.at(2, 500) = p.b.at(7, 0) = 0x7f;  // a row and a column
     gemm(context, p.args());
-    const Accuracy right = accuracy_of(p.args(), 6);
+    const Accuracy right = accuracy_of({p.args(), {}}, 6);
     EXPECT_EQ(right.nan, 136 + 5);
     EXPECT_EQ(right.nan_wrong, 0);
     EXPECT_LE(right.of_bound, 1);
@@ -49,7 +49,7 @@ TEST(Accuracy, CountsNanAndWhereItIsWrong) {
     EXPECT_LT(right.relative_rms, 0x1p-8);
     for (const auto& [row, value] : {std::pair{0, 0x7fc0}, {2, 0}}) {  // one that should not be, and one that should
         const uint16_t before = std::exchange(p.d.at(row, 0), static_cast<uint16_t>(value));
-        const Accuracy wrong = accuracy_of(p.args(), 6);
+        const Accuracy wrong = accuracy_of({p.args(), {}}, 6);
         EXPECT_EQ(wrong.nan, 136 + 5 + (row == 0 ? 1 : -1));
         EXPECT_EQ(wrong.nan_wrong, 1);
         EXPECT_GT(wrong.of_bound, 1);
@@ -68,16 +68,16 @@ TEST(Accuracy, OfGroupsLooksAtRowsOfEachGroupAndAtNoOthers) {
             if (p.grouping.group_of(r) >= 0) ++rows;
             else p.d.at(p.buffer_row(r), 0) = 0x7fc0;
         }
-        const Accuracy right = accuracy_of(args, 4 * 1200);
+        const Accuracy right = accuracy_of({args, {}}, 4 * 1200);
         EXPECT_EQ(right.rows, rows);
         EXPECT_LE(right.of_bound, 1);
         EXPECT_GT(right.relative_rms, 0);
-        EXPECT_LT(accuracy_of(args, 8).rows, 9);
-        EXPECT_GT(accuracy_of(args, 8).rows, 0);
+        EXPECT_LT(accuracy_of({args, {}}, 8).rows, 9);
+        EXPECT_GT(accuracy_of({args, {}}, 8).rows, 0);
         int64_t last = p.rows() - 1;
         while (p.grouping.group_of(last) < 0) --last;
         p.d.at(p.buffer_row(last), 0) ^= 0x8000;
-        EXPECT_GT(accuracy_of(args, 4 * 1200).of_bound, 1) << static_cast<int>(form) << ", row " << last;
+        EXPECT_GT(accuracy_of({args, {}}, 4 * 1200).of_bound, 1) << static_cast<int>(form) << ", row " << last;
     }
 }
 
@@ -86,16 +86,16 @@ TEST(Accuracy, OfGroupsOfKLooksAtRowsOfEach) {
     KGroupedProblem p(30, 136, 768, {128, 384, 384, 768}, 1, 16, 2);
     const KGroupedGemmArgs args = p.args();
     k_grouped_gemm(context, args);
-    const Accuracy right = accuracy_of(args, 90);
+    const Accuracy right = accuracy_of({args, {}}, 90);
     EXPECT_EQ(right.rows, 90);
     EXPECT_LE(right.of_bound, 1);
     EXPECT_GT(right.relative_rms, 0);
-    EXPECT_EQ(accuracy_of(args, 2).rows, 2);
+    EXPECT_EQ(accuracy_of({args, {}}, 2).rows, 2);
     p.d_at(1, 29, 135) = 1e-30f;  // of a group without k
-    EXPECT_GT(accuracy_of(args, 90).of_bound, 1);
+    EXPECT_GT(accuracy_of({args, {}}, 90).of_bound, 1);
     k_grouped_gemm(context, args);
     p.d_at(2, 29, 0) *= -1;
-    EXPECT_GT(accuracy_of(args, 90).of_bound, 1);
+    EXPECT_GT(accuracy_of({args, {}}, 90).of_bound, 1);
 }
 
 TEST(RelativeDifference, IsThatOfTheRootMeanSquares) {

@@ -4,8 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include <finegemm/gemm.h>
-#include <finegemm/grouped.h>
-#include <finegemm/k_grouped.h>
 
 #include "plan/plan.h"
 #include "support/error_of.h"
@@ -22,7 +20,11 @@ TEST(ExplainGemm, IsOfTheKernelsForTheScalesAndTheTypeOfD) {
     for (const auto& [shape, kind] : {std::pair{row_scales, plan::Kind{.b_scales = ScaleBlocks::Rows}},
                                       {gradient, plan::Kind{.b_scales = ScaleBlocks::Rows, .output = Output::F32}}}) {
         const nlohmann::json account = account_of(shape);
-        const plan::Problem problem{.m = 2112, .n = 4096, .k = 7184, .b_scales = kind.b_scales, .output = kind.output};
+        const plan::Problem problem{.m = 2112,
+                                    .n = 4096,
+                                    .k = 7184,
+                                    .b = {.scaling = kind.b_scales},
+                                    .d = {kind.output == Output::F32 ? DType::F32 : DType::BF16}};
         EXPECT_EQ(account["chosen"]["name"], plan::name_of(plan::choose(problem, *plan::find_device("h200")).config));
         EXPECT_EQ(account["candidates"].size(), plan::candidates(kind).size());
         for (const auto& row : account["candidates"])
@@ -58,8 +60,8 @@ TEST(Explain, OfASmBudgetIsOfTheKernelThatTakesItOfEachKindOfProduct) {
                      "num_sms: is -1, must not be negative; 0 allows all SMs of the GPU");
     };
     budgeted(GemmShape{.m = 2048, .n = 4096, .k = 7168});
-    budgeted(GroupedShape{.m = 8192, .n = 4096, .k = 7168, .groups = 8});
-    budgeted(KGroupedShape{.m = 2048, .n = 4096, .k = 8192, .groups = 4});
+    budgeted(GemmShape{.m = 8192, .n = 4096, .k = 7168, .groups = 8});
+    budgeted(GemmShape{.m = 2048, .n = 4096, .k = 8192, .k_groups = 4});
 }
 
 TEST(Explain, KnowsWhetherDIsAddedToOrOverwritten) {
@@ -72,13 +74,13 @@ TEST(Explain, KnowsWhetherDIsAddedToOrOverwritten) {
     const GemmShape gradient{.m = 8192, .n = 4096, .k = 640, .row_b_scales = true, .out_dtype = DType::F32};
     EXPECT_EQ(both(gradient),
               (std::pair<nlohmann::json, nlohmann::json>("m128n128s5w2_1d1d_f32", "m128n128s4w2_1d1d_f32")));
-    const KGroupedShape of_k{.m = 4096, .n = 7168, .k = 8 * 512, .groups = 8};
+    const GemmShape of_k{.m = 4096, .n = 7168, .k = 8 * 512, .k_groups = 8};
     EXPECT_EQ(both(of_k), (std::pair<nlohmann::json, nlohmann::json>("m128n128s5w2_1d1d_f32_kgrouped",
                                                                      "m128n128s4w2_1d1d_f32_kgrouped")));
 }
 
 TEST(ExplainKGrouped, KnowsBatchInvariantResults) {
-    const KGroupedShape shape{.m = 4096, .n = 7168, .k = 8 * 4096, .groups = 8, .batch_invariant = true};
+    const GemmShape shape{.m = 4096, .n = 7168, .k = 8 * 4096, .k_groups = 8, .batch_invariant = true};
     EXPECT_NE(explain(shape, "h200").find("results shall be batch-invariant"), std::string::npos);
 }
 

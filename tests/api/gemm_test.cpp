@@ -129,10 +129,10 @@ TEST_F(Gemm, IsCheckedWithoutAllocation) {
     Buffer<float> x(DType::F32, 256, 384), scales(DType::F32, 256, 3);
     Buffer<uint8_t> q(DType::E4M3, 256, 384);
     const int64_t before = allocations();
-    check_gemm(args, plain);
+    check_gemm({args, plain});
     check_quantize(ScaleShape::Rows, x.view(), q.view(), scales.view());
     EXPECT_EQ(allocations(), before);
-    EXPECT_THROW(check_gemm({}, plain), Error);
+    EXPECT_THROW(check_gemm({GemmArgs{}, plain}), Error);
     EXPECT_GT(allocations(), before) << "allocations are not counted";
 }
 

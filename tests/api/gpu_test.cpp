@@ -75,7 +75,7 @@ TEST_F(GpuTime, MemoryIsFilledAndCopied) {
 }
 
 TEST_F(GpuTime, AGpuForBatchInvariantResultsNamesTheirKernels) {
-    const KGroupedShape k_groups{.m = 768, .n = 1024, .k = 512, .groups = 2};
+    const GemmShape k_groups{.m = 768, .n = 1024, .k = 512, .k_groups = 2};
     Options invariant = options();
     invariant.batch_invariant = true;
     const auto other = Gpu::open(invariant, 0);

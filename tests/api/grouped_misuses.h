@@ -53,7 +53,7 @@ inline const GroupedMisuse kGrouped[] = {
     {"sfa uses its reserved field", [](GroupedCall& c) { c.args.sfa.matrix.reserved = 1; }},
 
     {"b has no matrix", [](GroupedCall& c) { c.args.b.count = 0; }},
-    {"b has 1025 matrices", [](GroupedCall& c) { c.args.b.count = 1025; }},
+    {"b has 4097 matrices", [](GroupedCall& c) { c.args.b.count = 4097; }},
     {"sfb has one matrix", [](GroupedCall& c) { c.args.sfb.count = 1; }},
     {"a has four matrices", [](GroupedCall& c) { c.args.a.count = 4; }},
     {"d has no matrix", [](GroupedCall& c) { c.args.d.count = 0; }},

@@ -86,13 +86,13 @@ TEST_F(Grouped, TakesMatricesOfDThatLieInOneAnotherIfTheirRowsDoNot) {
     GroupedProblem p({GroupForm::Masked, 3, 16, 128, {9, 16, 1}}, 64, 128, 1);
     GroupedGemmArgs args = p.args();
     args.d.matrix.row_stride = 3 * 64, args.d.stride = 64;
-    EXPECT_NO_THROW(check_grouped(args, {}));
+    EXPECT_NO_THROW(check_gemm({args, {}}));
     args.d.matrix.row_stride = 2 * 64;
-    EXPECT_THROW(check_grouped(args, {}), Error);
+    EXPECT_THROW(check_gemm({args, {}}), Error);
     args.d.matrix.row_stride = 64, args.d.stride = 16 * 64;
-    EXPECT_NO_THROW(check_grouped(args, {}));
+    EXPECT_NO_THROW(check_gemm({args, {}}));
     args.d.stride = 16 * 64 - 8;
-    EXPECT_THROW(check_grouped(args, {}), Error);
+    EXPECT_THROW(check_gemm({args, {}}), Error);
 }
 
 TEST_F(Grouped, KnowsWhereStacksEnd) {
@@ -100,13 +100,13 @@ TEST_F(Grouped, KnowsWhereStacksEnd) {
     GroupedGemmArgs args = p.args();
     const auto at = [](void* d, int64_t bytes) { return static_cast<uint8_t*>(d) + bytes; };
     args.sfa.matrix.data = at(args.d.matrix.data, 3 * 16 * 64 * 2);  // right behind D
-    EXPECT_NO_THROW(check_grouped(args, {}));
+    EXPECT_NO_THROW(check_gemm({args, {}}));
     args.sfa.matrix.data = at(args.d.matrix.data, 3 * 16 * 64 * 2 - 4);
-    EXPECT_TRUE(contains(error_of([&] { check_grouped(args, {}); }), "d: shares 4 bytes with sfa"));
+    EXPECT_TRUE(contains(error_of([&] { check_gemm({args, {}}); }), "d: shares 4 bytes with sfa"));
     args.sfa.matrix.data = at(args.d.matrix.data, -3 * 16 * 4);  // right before it: 16 scales in each
-    EXPECT_NO_THROW(check_grouped(args, {}));
+    EXPECT_NO_THROW(check_gemm({args, {}}));
     args.sfa.matrix.data = at(args.d.matrix.data, -3 * 16 * 4 + 4);
-    EXPECT_TRUE(contains(error_of([&] { check_grouped(args, {}); }), "d: shares 4 bytes with sfa"));
+    EXPECT_TRUE(contains(error_of([&] { check_gemm({args, {}}); }), "d: shares 4 bytes with sfa"));
 }
 
 TEST_F(Grouped, LooksAtNumbersOnlyWhenAsked) {
@@ -124,7 +124,7 @@ TEST_F(Grouped, IsCheckedWithoutAllocation) {
     const GroupedGemmArgs args = p.args();
     const GemmOptions plain;
     const int64_t before = allocations();
-    check_grouped(args, plain);
+    check_gemm({args, plain});
     EXPECT_EQ(allocations(), before);
 }
 

@@ -78,7 +78,7 @@ TEST(KGrouped, OffsetsMayLieOnTheHostForOperandsOnAGpu) {
         for (Device* d : {&args.a.device, &args.sfa.device, &args.b.device, &args.sfb.device, &args.d.matrix.device})
             *d = {DeviceType::Cuda, 0};
         const GemmOptions plain;
-        EXPECT_NO_THROW(check_k_grouped(args, plain));
+        EXPECT_NO_THROW(check_gemm({args, plain}));
     }
 }
 
@@ -87,7 +87,7 @@ TEST(KGrouped, IsCheckedWithoutAllocation) {
     const KGroupedGemmArgs args = p.args();
     const GemmOptions plain;
     const int64_t before = allocations();
-    check_k_grouped(args, plain);
+    check_gemm({args, plain});
     EXPECT_EQ(allocations(), before);
 }
 

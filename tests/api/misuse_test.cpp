@@ -257,7 +257,7 @@ Sentences explain_misuses() {
     spoiled("expected_m of no groups", [](finegemm_shape& s) { s.expected_m = 20; });
     spoiled("alignment of no groups", [](finegemm_shape& s) { s.alignment = 128; });
     spoiled("groups are -1", [](finegemm_shape& s) { s.groups = -1; });
-    spoiled("groups are 1025", [](finegemm_shape& s) { s.groups = 1025; });
+    spoiled("groups are 4097", [](finegemm_shape& s) { s.groups = 4097; });
     spoiled("m of groups is 0", [](finegemm_shape& s) { s.groups = 4, s.m = 0; });
     spoiled("expected_m is -1", [](finegemm_shape& s) { s.groups = 4, s.expected_m = -1; });
     spoiled("alignment is 32", [](finegemm_shape& s) { s.groups = 4, s.alignment = 32; });

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include <finegemm/gemm.h>
-#include <finegemm/k_grouped.h>
 
 #include "support/error_of.h"
 #include "support/matrix.h"
@@ -42,7 +41,7 @@ TEST_F(PresentGpu, IsGivenBackAfterExplaining) {
 }
 
 TEST_F(PresentGpu, HasPlansForBatchInvariantResultsWhereTheEnvironmentAsksForThem) {
-    const KGroupedShape k_groups{.m = 768, .n = 1024, .k = 512, .groups = 2};
+    const GemmShape k_groups{.m = 768, .n = 1024, .k = 512, .k_groups = 2};
     setenv("FINEGEMM_BATCH_INVARIANT", "1", 1);
     const std::string here = explain(64, 2112, 7168), named = explain(64, 2112, 7168, "h200");
     const std::string k_groups_here = explain(k_groups), k_groups_named = explain(k_groups, "h200");

@@ -10,6 +10,7 @@
 
 #include "api/tuner.h"
 #include "support/error_of.h"
+#include "support/private_folder.h"
 
 namespace finegemm::test {
 namespace {
@@ -19,19 +20,21 @@ const plan::DeviceSpec& h200() { return *plan::find_device("h200"); }
 class TunerTest : public testing::Test {
 protected:
     TunerTest() { std::filesystem::create_directory(directory); }
-    ~TunerTest() override { std::filesystem::remove_all(directory); }
-
-    std::vector<std::string> kernels(const GemmOptions& options = {}, size_t most = SIZE_MAX) const {
-        return Tuner(h200(), file).kernels(64, 4096, 4096, options, most);
+    /// A product of 64 x 4096 x 4096.
+    static GemmShape shape(bool batch_invariant = false, int32_t num_sms = 0) {
+        return {.m = 64, .n = 4096, .k = 4096, .num_sms = num_sms, .batch_invariant = batch_invariant};
+    }
+    std::vector<std::string> kernels(const GemmShape& of = shape(), size_t most = SIZE_MAX) const {
+        return Tuner(h200(), file).kernels(of, most);
     }
     /// Times of the first two kernels: the usual one and another.
-    std::vector<TimedKernel> times(double usual, double other, const GemmOptions& options = {}) const {
-        return {{kernels(options)[0], usual}, {kernels(options)[1], other}};
+    std::vector<TimedKernel> times(double usual, double other, const GemmShape& of = shape()) const {
+        return {{kernels(of)[0], usual}, {kernels(of)[1], other}};
     }
     plan::PlanTable written() const { return plan::load_table(file, h200()); }
 
-    const std::string directory = testing::TempDir() + "finegemm_tuner_" + std::to_string(getpid());
-    const std::string file = directory + "/table.json";
+    const test::PrivateFolder folder;
+    const std::string directory = folder.path() + "/tuner", file = directory + "/table.json";
 };
 
 TEST_F(TunerTest, MeasuresTheUsualKernelAndAllOthersThatCan) {
@@ -50,24 +53,24 @@ TEST_F(TunerTest, MeasuresTheUsualKernelAndAllOthersThatCan) {
 }
 
 TEST_F(TunerTest, MeasuresTheCheapestByTheModelWhenAskedForFew) {
-    const auto all = kernels(), few = kernels({}, 3);
+    const auto all = kernels(), few = kernels(shape(), 3);
     EXPECT_EQ(few, std::vector<std::string>(all.begin(), all.begin() + 3));
 }
 
 TEST_F(TunerTest, UsualKernelOfTheShippedTableIsMeasuredHoweverFewAreAskedFor) {
-    const auto names = Tuner(h200(), file).kernels(1, 24576, 1536, {}, 1);
+    const auto names = Tuner(h200(), file).kernels({.m = 1, .n = 24576, .k = 1536}, 1);
     EXPECT_EQ(names, std::vector<std::string>{"m64n32s8w1_x2"});
 }
 
 TEST_F(TunerTest, BatchInvariantCallsAreMeasuredWithKernelsOfOneOrderOfSums) {
-    EXPECT_LT(kernels({.batch_invariant = true}).size(), kernels().size());
-    for (const std::string& name : kernels({.batch_invariant = true}))
+    EXPECT_LT(kernels(shape(true)).size(), kernels().size());
+    for (const std::string& name : kernels(shape(true)))
         EXPECT_EQ(arithmetic_of(plan::config_named(name)), Arithmetic{}) << name;
 }
 
 TEST_F(TunerTest, RecordsAKernelThatIsFasterByMoreThanTheSpread) {
     Tuner tuner(h200(), file);
-    const Tuned tuned = tuner.record(64, 4096, 4096, {}, times(10.2, 10));
+    const Tuned tuned = tuner.record(shape(), times(10.2, 10));
     EXPECT_TRUE(tuned.recorded);
     EXPECT_EQ(tuned.fastest.name, kernels()[1]);
     EXPECT_EQ(tuned.usual.name, kernels()[0]);
@@ -86,16 +89,16 @@ TEST_F(TunerTest, RecordsAKernelThatIsFasterByMoreThanTheSpread) {
 
 TEST_F(TunerTest, LeavesTheUsualKernelWhereOthersAreHardlyFaster) {
     Tuner tuner(h200(), file);
-    EXPECT_FALSE(tuner.record(64, 4096, 4096, {}, times(10.1, 10)).recorded);
-    EXPECT_FALSE(tuner.record(64, 4096, 4096, {}, times(10, 20)).recorded);
+    EXPECT_FALSE(tuner.record(shape(), times(10.1, 10)).recorded);
+    EXPECT_FALSE(tuner.record(shape(), times(10, 20)).recorded);
     tuner.write();
     EXPECT_TRUE(written().entries.empty());
 }
 
 TEST_F(TunerTest, DropsAnEntryThatDoesNotHoldAnyMore) {
     Tuner tuner(h200(), file);
-    ASSERT_TRUE(tuner.record(64, 4096, 4096, {}, times(12, 10)).recorded);
-    EXPECT_FALSE(tuner.record(64, 4096, 4096, {.num_sms = 132}, times(10, 12)).recorded) << "132 SMs are all";
+    ASSERT_TRUE(tuner.record(shape(), times(12, 10)).recorded);
+    EXPECT_FALSE(tuner.record(shape(false, 132), times(10, 12)).recorded) << "132 SMs are all";
     tuner.write();
     EXPECT_TRUE(written().entries.empty());
 }
@@ -103,12 +106,12 @@ TEST_F(TunerTest, DropsAnEntryThatDoesNotHoldAnyMore) {
 TEST_F(TunerTest, KeepsEntriesOfOtherShapesAndOfOtherOptions) {
     {
         Tuner tuner(h200(), file);
-        tuner.record(64, 4096, 4096, {}, times(12, 10));
+        tuner.record(shape(), times(12, 10));
         tuner.write();
     }
     Tuner tuner(h200(), file);
-    tuner.record(64, 4096, 4096, {.num_sms = 100}, times(12, 10, {.num_sms = 100}));
-    tuner.record(64, 4096, 8192, {}, times(12, 11));
+    tuner.record(shape(false, 100), times(12, 10, shape(false, 100)));
+    tuner.record({.m = 64, .n = 4096, .k = 8192}, times(12, 11));
     tuner.write();
     const auto entries = written().entries;
     ASSERT_EQ(entries.size(), 3u);

@@ -1,5 +1,5 @@
 // The validation mode's look at groups: what breaks the rules, and what is said then.
-#include "backend/check_groups.h"
+#include "backend/check_values.h"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ GroupedGemmArgs args_of(const Grouping& g) {
     return args;
 }
 std::string said(const Grouping& g) {
-    const Error error = test::error_of([&] { check_group_numbers(args_of(g)); });
+    const Error error = test::error_of([&] { check_group_numbers({args_of(g), {}}); });
     EXPECT_EQ(error.code(), Errc::InvalidArgument);
     return error.what();
 }
@@ -74,13 +74,13 @@ TEST(CheckGroups, IndicesChangeAtMultiplesOfTheAlignment) {
               "groups: indices[70] is 2, but 3 before it: groups begin at multiples of 64 and have their "
               "padding behind their rows; begin this one at row 128, with -1 before it");
     std::fill_n(&g.numbers[64], 64, 1);
-    EXPECT_NO_THROW(check_group_numbers(args_of(g)));
+    EXPECT_NO_THROW(check_group_numbers({args_of(g), {}}));
     g.numbers[100] = -1;
     EXPECT_TRUE(said(g).starts_with("groups: indices[101] is 1, but -1 before it: ")) << said(g);
     std::fill_n(&g.numbers[64], 136, -1);
-    EXPECT_NO_THROW(check_group_numbers(args_of(g)));
+    EXPECT_NO_THROW(check_group_numbers({args_of(g), {}}));
     g.alignment = 128;
-    EXPECT_NO_THROW(check_group_numbers(args_of(g)));
+    EXPECT_NO_THROW(check_group_numbers({args_of(g), {}}));
     std::fill_n(&g.numbers[64], 64, 1);
     EXPECT_TRUE(said(g).starts_with("groups: indices[64] is 1, but 3 before it: ")) << said(g);
 }
@@ -89,7 +89,7 @@ TEST(CheckGroups, ValidNumbersPass) {
     for (const GroupForm form : test::kAllForms)
         for (uint32_t seed = 0; seed < 50; ++seed) {
             const Grouping g = test::random_grouping(form, 5, 500, 64, seed);
-            EXPECT_NO_THROW(check_group_numbers(args_of(g))) << static_cast<int>(form) << ", seed " << seed;
+            EXPECT_NO_THROW(check_group_numbers({args_of(g), {}})) << static_cast<int>(form) << ", seed " << seed;
         }
 }
 
@@ -98,13 +98,13 @@ TEST(CheckGroups, ScalesOfRowsWithAGroupAreLookedAtAndNoOthers) {
         // The rows without a group have scales of NaN.
         GroupedProblem p(test::random_grouping(form, 3, 200, 64, 4), 136, 272, 1, 16, 2);
         const auto cpu = make_cpu_backend({});
-        EXPECT_NO_THROW(cpu->check_groups(p.args(), {}));
+        EXPECT_NO_THROW(cpu->check_values({p.args(), {}}));
         int64_t row = p.rows() - 1;
         while (p.grouping.group_of(row) < 0) --row;
         p.sfa.at(p.buffer_row(row), 2) = -3;
         const std::string at =
             p.grouping.masked() ? fmt::format("{}, {}", row / 200, row % 200) : fmt::format("{}", row);
-        const Error error = test::error_of([&] { cpu->check_groups(p.args(), {}); });
+        const Error error = test::error_of([&] { cpu->check_values({p.args(), {}}); });
         EXPECT_TRUE(test::contains(error, "sfa[" + at + ", 2] is -3: ")) << error.what();
     }
 }
@@ -112,7 +112,7 @@ TEST(CheckGroups, ScalesOfRowsWithAGroupAreLookedAtAndNoOthers) {
 TEST(CheckGroups, ScalesOfBAreNamedByTheirGroup) {
     GroupedProblem p({GroupForm::Offsets, 3, 4, 128, {0, 4, 4, 4}}, 136, 272, 1, 16, 2);
     p.sfb.at(2 * (2 + 2) + 1, 2) = HUGE_VALF;
-    const Error error = test::error_of([&] { make_cpu_backend({})->check_groups(p.args(), {}); });
+    const Error error = test::error_of([&] { make_cpu_backend({})->check_values({p.args(), {}}); });
     EXPECT_TRUE(test::contains(error, "sfb[2, 1, 2] is inf: ")) << error.what();
 }
 
@@ -125,7 +125,7 @@ std::string said_of_offsets(std::vector<int32_t> offsets) {
                                 .offsets = offsets.data(),
                                 .groups = static_cast<int64_t>(offsets.size()) - 1,
                                 .offsets_device = {}};
-    return test::error_of([&] { check_k_offsets(args); }).what();
+    return test::error_of([&] { check_group_numbers({args, {}}); }).what();
 }
 
 TEST(CheckKGroups, OffsetsAreAscendingMultiplesOf128InsideOfK) {
@@ -142,12 +142,12 @@ TEST(CheckKGroups, OffsetsAreAscendingMultiplesOf128InsideOfK) {
 TEST(CheckKGroups, ScalesOfKWithAGroupAreLookedAtAndNoOthers) {
     test::KGroupedProblem p(10, 16, 1024, {256, 256, 512, 768}, 1, 16);  // NaN before 256 and from 768 on
     const auto cpu = make_cpu_backend({});
-    EXPECT_NO_THROW(cpu->check_k_groups(p.args(), {}));
+    EXPECT_NO_THROW(cpu->check_values({p.args(), {}}));
     p.sfb.at(15, 5) = -3;
-    Error error = test::error_of([&] { cpu->check_k_groups(p.args(), {}); });
+    Error error = test::error_of([&] { cpu->check_values({p.args(), {}}); });
     EXPECT_TRUE(test::contains(error, "sfb[15, 5] is -3: ")) << error.what();
     p.sfa.at(3, 2) = HUGE_VALF;
-    error = test::error_of([&] { cpu->check_k_groups(p.args(), {}); });
+    error = test::error_of([&] { cpu->check_values({p.args(), {}}); });
     EXPECT_TRUE(test::contains(error, "sfa[3, 2] is inf: ")) << error.what();
 }
 

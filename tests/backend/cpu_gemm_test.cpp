@@ -21,7 +21,7 @@ constexpr Numerics kAllNumerics[] = {Numerics::Fast, Numerics::Exact, Numerics::
 void run(Problem& p, Numerics numerics, int threads = 2) {
     GemmOptions options;
     options.numerics = numerics;
-    cpu_backend(threads)->gemm(p.args(), options);
+    cpu_backend(threads)->gemm({p.args(), options});
 }
 
 std::vector<uint16_t> bits(Problem& p) {
@@ -159,7 +159,7 @@ TEST(CpuBackend, ServesManyThreadsAtOnce) {
     for (int t = 0; t < 4; ++t)
         callers.emplace_back([&] {
             Problem p(40, 136, 272, 6);
-            for (int i = 0; i < 5; ++i) backend->gemm(p.args(), {});
+            for (int i = 0; i < 5; ++i) backend->gemm({p.args(), {}});
             EXPECT_EQ(bits(p), bits(expected));
         });
     for (std::thread& caller : callers) caller.join();
@@ -201,7 +201,7 @@ TEST(CpuBackend, ReachesElementsBeyond2To31) {
     for (const Numerics numerics : kAllNumerics) {
         GemmOptions options;
         options.numerics = numerics;
-        cpu_backend(1)->gemm(args, options);
+        cpu_backend(1)->gemm({args, options});
         run(expected, numerics);
         for (int64_t r = 0; r < 3; ++r)
             for (int64_t c = 0; c < 16; ++c) EXPECT_EQ(d.as<uint16_t>()[r * kStride + c], expected.d.at(r, c));

@@ -1,5 +1,5 @@
 // The CPU's K-grouped GEMM: against sums in double, against a GEMM for each group, and what it leaves alone.
-#include "backend/cpu_k_grouped.h"
+#include "backend/cpu_gemm.h"
 
 #include <gtest/gtest.h>
 
@@ -19,11 +19,11 @@ constexpr Numerics kAllNumerics[] = {Numerics::Fast, Numerics::Exact, Numerics::
 
 void run(const KGroupedGemmArgs& args, Numerics numerics, bool accumulate = false, const std::string& config = {}) {
     ThreadPool pool(2);
-    cpu_k_grouped_gemm(args, {.numerics = numerics, .accumulate = accumulate, .config = config}, pool);
+    cpu_gemm({args, {.numerics = numerics, .accumulate = accumulate, .config = config}}, pool);
 }
 void run(const GemmArgs& args, Numerics numerics, bool accumulate, const std::string& config) {
     ThreadPool pool(2);
-    cpu_gemm(args, {.numerics = numerics, .accumulate = accumulate, .config = config}, pool);
+    cpu_gemm({args, {.numerics = numerics, .accumulate = accumulate, .config = config}}, pool);
 }
 
 TEST(CpuKGrouped, KeepsTheBoundInEachNumericsAndWritesNothingElse) {
@@ -80,11 +80,12 @@ TEST(CpuKGrouped, TakesThePlannersKernelWithoutAName) {
     const std::vector<int32_t> offsets{128, 256, 256};  // few blocks of many, and so little work
     KGroupedProblem p(768, 1024, 512, offsets, 1, 16, 1), q(768, 1024, 512, offsets, 1, 16, 1);
     const auto chosen = [&](bool batch_invariant) {
-        return plan::choose(problem_of(p.args(), batch_invariant, {}), *plan::find_device("h200")).config;
+        return plan::choose(problem_of({p.args(), {.batch_invariant = batch_invariant}}), *plan::find_device("h200"))
+            .config;
     };
     for (const bool batch_invariant : {false, true}) {
         ThreadPool pool(2);
-        cpu_k_grouped_gemm(p.args(), {.numerics = Numerics::Hopper, .batch_invariant = batch_invariant}, pool);
+        cpu_gemm({p.args(), {.numerics = Numerics::Hopper, .batch_invariant = batch_invariant}}, pool);
         run(q.args(), Numerics::Hopper, false, plan::name_of(chosen(batch_invariant)));
         for (int64_t r = 0; r < 2 * 769; ++r)
             for (int64_t c = 0; c < 1024; ++c) ASSERT_EQ(float_bits(p.d.at(r, c)), float_bits(q.d.at(r, c)));

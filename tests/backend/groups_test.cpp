@@ -16,7 +16,7 @@ GroupLayout layout_of(const Grouping& g) {
     GroupedGemmArgs args{.a = {}, .sfa = {}, .b = {}, .sfb = {}, .d = {}, .groups = g.view()};
     args.a.matrix.rows = g.m;
     args.b.count = g.groups;
-    return finegemm::layout_of(args);
+    return row_layout_of({args, {}});
 }
 std::vector<GroupRows> rows_of(const Grouping& g) { return rows_by_group(layout_of(g)); }
 

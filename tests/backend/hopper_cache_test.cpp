@@ -15,10 +15,10 @@ class HopperCache : public test::HopperTest {};
 TEST_F(HopperCache, ACallThatWasMadeBeforeOnlyLaunches) {
     const auto hopper = backend();
     const GemmArgs args = operands(100, 512, 1024);
-    hopper->gemm(args, {});
+    hopper->gemm({args, {}});
     EXPECT_EQ(encodings(), 3) << "of A two: its last tile has fewer rows";
     mock->calls.clear();
-    hopper->gemm(args, {});
+    hopper->gemm({args, {}});
     EXPECT_EQ(mock->calls,
               (std::vector<std::string>{"cuCtxGetCurrent", "cuCtxPushCurrent", "cuLaunchKernelEx", "cuCtxPopCurrent"}));
     EXPECT_EQ(std::memcmp(&mock->launches[0].gemm, &mock->launches[1].gemm, sizeof(SegmentedParams)), 0);
@@ -44,12 +44,12 @@ TEST_F(HopperCache, AnyOtherPointerExtentOrStrideIsAnotherCall) {
         [](GemmArgs& x) { x.sfb.col_stride = 2048; },
     };
     const auto hopper = backend();
-    hopper->gemm(first, {});
+    hopper->gemm({first, {}});
     for (size_t i = 0; i < changes.size(); ++i) {
         GemmArgs args = first;
         changes[i](args);
         const long before = encodings();
-        hopper->gemm(args, {});
+        hopper->gemm({args, {}});
         EXPECT_GE(encodings(), before + 2) << "change " << i;
         const GemmParams &p = last_launch().gemm, &q = mock->launches[0].gemm;
         EXPECT_NE(std::memcmp(&p, &q, sizeof p), 0) << "change " << i;
@@ -63,7 +63,7 @@ TEST_F(HopperCache, AKernelIsLoadedOnceForAllShapes) {
         return test::fake_kernel(source);
     });
     const std::string name = plan::name_of(plan::candidates()[0]);
-    for (int64_t m = 1; m <= 10; ++m) hopper->gemm(operands(m, 512, 1024), {.config = name});
+    for (int64_t m = 1; m <= 10; ++m) hopper->gemm({operands(m, 512, 1024), {.config = name}});
     EXPECT_EQ(asked, 1);
     EXPECT_EQ(mock->libraries, 1);
 }
@@ -73,10 +73,10 @@ TEST_F(HopperCache, IsBounded) {
     const auto call = [&](int i) { return operands(100, 512, 1024, 0x100000000 + static_cast<uintptr_t>(i) * 0x1000); };
     const auto is_kept = [&](int i) {
         const long before = encodings();
-        hopper->gemm(call(i), {});
+        hopper->gemm({call(i), {}});
         return encodings() == before;
     };
-    for (int i = 0; i < 4096; ++i) hopper->gemm(call(i), {});
+    for (int i = 0; i < 4096; ++i) hopper->gemm({call(i), {}});
     EXPECT_TRUE(is_kept(0));
     EXPECT_TRUE(is_kept(4095));
     EXPECT_FALSE(is_kept(4096));
@@ -89,7 +89,7 @@ TEST_F(HopperCache, TakesShapesWithoutEnd) {
     for (int64_t m = 1; m <= 9000; ++m) {
         GemmArgs args = operands(m, 512, 1024);
         args.sfa.row_stride = 9;  // no whole vectors: the kernel's name is the plan's
-        hopper->gemm(args, {});
+        hopper->gemm({args, {}});
         ASSERT_EQ(last_launch().gemm.m, static_cast<uint32_t>(m));
         const plan::Problem problem{static_cast<uint32_t>(m), 512, 1024};
         const GemmConfig chosen = plan::choose(problem, *plan::find_device("h200")).config;
@@ -103,10 +103,10 @@ TEST_F(HopperCache, TwoGpusHaveKernelsAndContextsOfTheirOwn) {
     const GemmArgs on_first = operands(100, 512, 1024, 0x100000000, 0),
                    on_second = operands(100, 512, 1024, 0x200000000, 1);
     for (int i = 0; i < 2; ++i) {
-        first->gemm(on_first, {});
+        first->gemm({on_first, {}});
         EXPECT_EQ(last_launch().gpu, 0);
         EXPECT_EQ(last_launch().gemm.d_data, on_first.d.data);
-        second->gemm(on_second, {});
+        second->gemm({on_second, {}});
         EXPECT_EQ(last_launch().gpu, 1);
         EXPECT_EQ(last_launch().gemm.d_data, on_second.d.data);
     }
@@ -120,7 +120,7 @@ TEST_F(HopperCache, LeavesTheCallersContextCurrent) {
     const auto driver = cuda::Driver::open(FINEGEMM_MOCK_DRIVER);
     const cuda::Device other(driver, 0);
     const cuda::CurrentDevice callers(other);
-    hopper->gemm(operands(100, 512, 1024, 0x100000000, 1), {});
+    hopper->gemm({operands(100, 512, 1024, 0x100000000, 1), {}});
     EXPECT_EQ(last_launch().gpu, 1);
     cuda::ContextHandle current = nullptr;
     driver->api.CtxGetCurrent(&current);
@@ -139,7 +139,7 @@ TEST_F(HopperCache, ManyThreadsOnTwoGpusGetEachTheirOwnLaunches) {
             for (int i = 0; i < kCalls; ++i) {
                 const int64_t m = 1 + (i % 7) * 150;  // shapes that threads share
                 const auto base = 0x100000000 + static_cast<uintptr_t>(i % 40 * kThreads + t) * 0x1000;
-                backends[t % 2]->gemm(operands(m, 512, 1024, base, t % 2), {.stream = stream});
+                backends[t % 2]->gemm({operands(m, 512, 1024, base, t % 2), {.stream = stream}});
             }
         });
     for (std::thread& thread : threads) thread.join();

@@ -52,14 +52,14 @@ TEST_F(HopperErrors, TheCpuRefusesAKernelInTheWordsOfTheGpu) {
           Case{operands(256, 256, 512), "m128n128s6w2_grouped", "computes one product for groups"},
           Case{operands(16, 32, 256), "m64n32s6w1_splitK8_x2", "splits K finer than 128"}}) {
         const GemmOptions options{.numerics = Numerics::Hopper, .config = config};
-        expect_same([&] { hopper->gemm(args, options); }, [&] { cpu->gemm(args, options); }, why);
+        expect_same([&] { hopper->gemm({args, options}); }, [&] { cpu->gemm({args, options}); }, why);
     }
     const GemmArgs one = operands(256, 256, 512);
     const int32_t offsets[] = {0, 256, 512};
     KGroupedGemmArgs args{one.a, one.sfa, one.b, one.sfb, {one.d, 2, 256 * 256}, offsets, 2, {}};
     args.d.matrix.dtype = DType::F32;
     const GemmOptions options{.numerics = Numerics::Hopper, .config = "m128n128s5w2_1d1d_f32"};
-    expect_same([&] { hopper->k_grouped_gemm(args, options); }, [&] { cpu->k_grouped_gemm(args, options); },
+    expect_same([&] { hopper->gemm({args, options}); }, [&] { cpu->gemm({args, options}); },
                 "computes one product for groups");
 }
 
@@ -94,7 +94,7 @@ TEST_F(HopperErrors, EveryCallThatFailsInAGemmIsNamedAndTheNextGemmWorks) {
             mock.fail(call, 1, after);
             bool failed = false;
             try {
-                hopper->gemm(operands(4096, 4096, 4096), {.config = name});
+                hopper->gemm({operands(4096, 4096, 4096), {.config = name}});
             } catch (const Error& error) {
                 failed = true;
                 EXPECT_EQ(error.code(), Errc::Driver);
@@ -104,7 +104,7 @@ TEST_F(HopperErrors, EveryCallThatFailsInAGemmIsNamedAndTheNextGemmWorks) {
             EXPECT_TRUE(failed || after > 0) << call;
             EXPECT_EQ(mock.context_depth(), 0u) << call;
             mock->failures.clear();
-            hopper->gemm(operands(4096, 4096, 4096), {.config = name});
+            hopper->gemm({operands(4096, 4096, 4096), {.config = name}});
             EXPECT_EQ(mock->launches.size(), failed ? 1u : 2u) << call;
             mock->launches.clear();
         }
@@ -115,14 +115,14 @@ TEST_F(HopperErrors, AKernelWithClustersAsksForTheirOccupancy) {
     const auto hopper = backend();
     mock.fail("cuOccupancyMaxActiveClusters", 1);
     const std::string name = plan::name_of(test::candidate({ClusterUse::ShareA, ClusterUse::ShareB}));
-    const auto call = [&] { hopper->gemm(operands(4096, 4096, 4096), {.config = name}); };
+    const auto call = [&] { hopper->gemm({operands(4096, 4096, 4096), {.config = name}}); };
     EXPECT_TRUE(contains(error_of(call), "cuOccupancyMaxActiveClusters(finegemm_" + name + ") failed"));
 }
 
 TEST_F(HopperErrors, ZeroingThatFailsIsNamed) {
     const auto hopper = backend();
     mock.fail("cuMemsetD2D8Async", 1);
-    EXPECT_TRUE(contains(error_of([&] { hopper->gemm(operands(64, 64, 0), {}); }), "cuMemsetD2D8Async failed"));
+    EXPECT_TRUE(contains(error_of([&] { hopper->gemm({operands(64, 64, 0), {}}); }), "cuMemsetD2D8Async failed"));
 }
 
 TEST_F(HopperErrors, WhatTheCompilerThrowsArrivesAndTheNextCallTriesAgain) {
@@ -131,7 +131,7 @@ TEST_F(HopperErrors, WhatTheCompilerThrowsArrivesAndTheNextCallTriesAgain) {
         if (broken) throw Error(Errc::Compile, "no compiler for " + source.entry);
         return test::fake_kernel(source);
     });
-    const auto call = [&] { hopper->gemm(operands(64, 64, 128), {}); };
+    const auto call = [&] { hopper->gemm({operands(64, 64, 128), {}}); };
     const Error error = error_of(call);
     EXPECT_EQ(error.code(), Errc::Compile);
     EXPECT_TRUE(contains(error, "no compiler for finegemm_m64n"));
@@ -143,7 +143,7 @@ TEST_F(HopperErrors, WhatTheCompilerThrowsArrivesAndTheNextCallTriesAgain) {
 TEST_F(HopperErrors, ACubinThatTheDriverRejectsIsNamed) {
     const auto hopper =
         backend(0, [](const jit::KernelSource& s) { return jit::Binary{.cubin = "torn", .entry = s.entry}; });
-    const Error error = error_of([&] { hopper->gemm(operands(64, 64, 128), {}); });
+    const Error error = error_of([&] { hopper->gemm({operands(64, 64, 128), {}}); });
     EXPECT_EQ(error.code(), Errc::Driver);
     EXPECT_TRUE(contains(error, "cuLibraryLoadData(finegemm_m64n")) << error.what();
 }
@@ -151,7 +151,7 @@ TEST_F(HopperErrors, ACubinThatTheDriverRejectsIsNamed) {
 TEST_F(HopperErrors, AFirstCallMayBeCaptured) {
     const auto hopper = backend();
     mock->capturing = true;
-    hopper->gemm(operands(64, 64, 128), {});
+    hopper->gemm({operands(64, 64, 128), {}});
     EXPECT_EQ(mock->launches.size(), 1u);
 }
 
@@ -170,11 +170,11 @@ TEST_F(HopperErrors, CheckingScalesSaysWhereTheBadOneIs) {
     const auto hopper = backend();
     Scales s;
     s.a[6] = s.a[7] = s.b[3] = -1;  // between the rows
-    hopper->check_scales(s.args, {});
+    hopper->check_values({s.args, {}});
     s.b[2 * 4 + 1] = -2;
-    EXPECT_TRUE(contains(error_of([&] { hopper->check_scales(s.args, {}); }), "sfb[2, 1] is -2"));
+    EXPECT_TRUE(contains(error_of([&] { hopper->check_values({s.args, {}}); }), "sfb[2, 1] is -2"));
     s.a[2 * 8 + 5] = NAN;
-    const Error error = error_of([&] { hopper->check_scales(s.args, {}); });
+    const Error error = error_of([&] { hopper->check_values({s.args, {}}); });
     EXPECT_EQ(error.code(), Errc::InvalidArgument);
     EXPECT_TRUE(contains(error, "sfa[5, 2] is nan")) << error.what();
 }
@@ -183,7 +183,7 @@ TEST_F(HopperErrors, CheckingScalesCannotBeCaptured) {
     const auto hopper = backend();
     Scales s;
     mock->capturing = true;
-    const Error error = error_of([&] { hopper->check_scales(s.args, {}); });
+    const Error error = error_of([&] { hopper->check_values({s.args, {}}); });
     EXPECT_EQ(error.code(), Errc::InvalidArgument);
     EXPECT_TRUE(contains(error, "check_values")) << error.what();
     EXPECT_EQ(mock->count("cuMemcpyDtoHAsync"), 0);
@@ -195,7 +195,7 @@ TEST_F(HopperErrors, EveryCallThatFailsInCheckingScalesIsNamed) {
     for (const char* call : {"cuStreamIsCapturing", "cuMemcpyDtoHAsync", "cuStreamSynchronize"}) {
         mock->failures.clear();
         mock.fail(call, 1);
-        EXPECT_TRUE(contains(error_of([&] { hopper->check_scales(s.args, {}); }), std::string(call) + " failed"));
+        EXPECT_TRUE(contains(error_of([&] { hopper->check_values({s.args, {}}); }), std::string(call) + " failed"));
         EXPECT_EQ(mock.context_depth(), 0u);
     }
 }
@@ -224,13 +224,13 @@ TEST_F(HopperErrors, CheckingGroupsLooksAtNumbersAndThenAtTheScalesOfTheirRows) 
     const auto hopper = backend();
     StackedScales s;
     s.a[1] = s.a[24] = NAN;  // of rows without a group
-    hopper->check_groups(s.args, {});
+    hopper->check_values({s.args, {}});
     s.b[2 * 16 + 4] = -2;
-    EXPECT_TRUE(contains(error_of([&] { hopper->check_groups(s.args, {}); }), "sfb[2, 1, 0] is -2"));
+    EXPECT_TRUE(contains(error_of([&] { hopper->check_values({s.args, {}}); }), "sfb[2, 1, 0] is -2"));
     s.a[2 * 24 + 2 * 8 + 5] = NAN;
-    EXPECT_TRUE(contains(error_of([&] { hopper->check_groups(s.args, {}); }), "sfa[2, 5, 2] is nan"));
+    EXPECT_TRUE(contains(error_of([&] { hopper->check_values({s.args, {}}); }), "sfa[2, 5, 2] is nan"));
     s.numbers[1] = 7;
-    const Error error = error_of([&] { hopper->check_groups(s.args, {}); });
+    const Error error = error_of([&] { hopper->check_values({s.args, {}}); });
     EXPECT_EQ(error.code(), Errc::InvalidArgument);
     EXPECT_TRUE(contains(error, "groups: masks[1] is 7")) << error.what();
     EXPECT_EQ(mock.context_depth(), 0u);
@@ -240,7 +240,7 @@ TEST_F(HopperErrors, CheckingGroupsCannotBeCaptured) {
     const auto hopper = backend();
     StackedScales s;
     mock->capturing = true;
-    const Error error = error_of([&] { hopper->check_groups(s.args, {}); });
+    const Error error = error_of([&] { hopper->check_values({s.args, {}}); });
     EXPECT_TRUE(contains(error, "check_values: copies groups")) << error.what();
     EXPECT_EQ(mock->count("cuMemcpyDtoHAsync"), 0);
 }

@@ -35,7 +35,7 @@ TEST_F(HopperGrouped, LaunchesEveryKernelByName) {
     uint32_t stored_by_tma = 0;
     for (const GemmConfig& c : plan::candidates(kKind)) {
         SCOPED_TRACE(plan::name_of(c));
-        hopper->grouped_gemm(operands(1000, 1032, 2176, 5), {.config = plan::name_of(c)});
+        hopper->gemm({operands(1000, 1032, 2176, 5), {.config = plan::name_of(c)}});
         const mock::Launch& launch = last_launch();
         EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
         EXPECT_EQ(launch.smem_bytes, kernel_plan(c).smem.total);
@@ -59,7 +59,7 @@ TEST_F(HopperGrouped, TellsKernelsWhatIsExpectedOfAGroup) {
     GroupedGemmArgs args = operands(1000, 1032, 2176, 5);
     const auto tiles_below = [&](int64_t rows) {
         args.groups.expected_m = rows;
-        hopper->grouped_gemm(args, {.config = "m128n128s6w2_grouped"});
+        hopper->gemm({args, {.config = "m128n128s6w2_grouped"}});
         return last_launch().grouped.expected.tiles_below;
     };
     EXPECT_EQ(tiles_below(129), 2u);

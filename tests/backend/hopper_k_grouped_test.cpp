@@ -37,7 +37,7 @@ TEST_F(HopperKGrouped, LaunchesEveryKernelByName) {
     for (const GemmConfig& c : plan::candidates(kKind)) {
         const KGroupedGemmArgs args = operands(1000, 1032, 2176, 5);
         for (int i = 0; i < 2; ++i) {  // the second time as kept
-            hopper->k_grouped_gemm(args, {.config = plan::name_of(c)});
+            hopper->gemm({args, {.config = plan::name_of(c)}});
             const mock::Launch& launch = last_launch();
             EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
             EXPECT_EQ(launch.smem_bytes, kernel_plan(c).smem.total);
@@ -57,19 +57,19 @@ TEST_F(HopperKGrouped, LaunchesEveryKernelByName) {
 
 TEST_F(HopperKGrouped, TheGridHasTheTilesOfAllGroupsOrWhatFits) {
     const auto hopper = backend();
-    hopper->k_grouped_gemm(operands(128, 128, 1024, 3), {.config = "m128n128s5w2_1d1d_f32_kgrouped"});
+    hopper->gemm({operands(128, 128, 1024, 3), {.config = "m128n128s5w2_1d1d_f32_kgrouped"}});
     EXPECT_EQ(last_launch().grid, 3u);
-    hopper->k_grouped_gemm(operands(4096, 4096, 1024, 3), {.config = "m128n128s5w2_1d1d_f32_kgrouped"});
+    hopper->gemm({operands(4096, 4096, 1024, 3), {.config = "m128n128s5w2_1d1d_f32_kgrouped"}});
     const uint32_t all = last_launch().grid;
     EXPECT_GT(all, 3u);
     EXPECT_LT(all, 3072u);
-    hopper->k_grouped_gemm(operands(4096, 4096, 1024, 3), {.num_sms = 20, .config = "m128n128s5w2_1d1d_f32_kgrouped"});
+    hopper->gemm({operands(4096, 4096, 1024, 3), {.num_sms = 20, .config = "m128n128s5w2_1d1d_f32_kgrouped"}});
     EXPECT_EQ(last_launch().grid, 20u);
 }
 
 TEST_F(HopperKGrouped, BatchInvariantCallsTakeNoFactorsFromTensorCores) {
     const auto launched = [this](Backend& hopper, std::optional<bool> of_call) {
-        hopper.k_grouped_gemm(operands(4096, 4096, 4224, 3), {.batch_invariant = of_call});
+        hopper.gemm({operands(4096, 4096, 4224, 3), {.batch_invariant = of_call}});
         return arithmetic_of(plan::config_named(last_launch().entry.substr(std::strlen("finegemm_"))));
     };
     const auto usual = backend();
@@ -86,7 +86,7 @@ TEST_F(HopperKGrouped, RowMajorScalesTakeTheVariantForThem) {
     const auto hopper = backend();
     for (const auto& [k, entry] : {std::pair{2048, "finegemm_m128n128s5w2_1d1d_f32_kgrouped_rows"},
                                    {2176, "finegemm_m128n128s5w2_1d1d_f32_kgrouped"}}) {
-        hopper->k_grouped_gemm(operands(512, 1024, k, 3), {.config = "m128n128s5w2_1d1d_f32_kgrouped"});
+        hopper->gemm({operands(512, 1024, k, 3), {.config = "m128n128s5w2_1d1d_f32_kgrouped"}});
         EXPECT_EQ(last_launch().entry, entry);
     }
 }
@@ -94,22 +94,22 @@ TEST_F(HopperKGrouped, RowMajorScalesTakeTheVariantForThem) {
 TEST_F(HopperKGrouped, CallsThatDifferAreNotMistakenForOneAnother) {
     const auto hopper = backend();
     const KGroupedGemmArgs args = operands(512, 1024, 2048, 4);
-    hopper->k_grouped_gemm(args, {});
+    hopper->gemm({args, {}});
     EXPECT_EQ(last_launch().gemm.accumulate, 0u);
-    hopper->k_grouped_gemm(args, {.accumulate = true});
+    hopper->gemm({args, {.accumulate = true}});
     EXPECT_EQ(last_launch().gemm.accumulate, 1u);
     KGroupedGemmArgs other = args;
     other.offsets += 1;
-    hopper->k_grouped_gemm(other, {});
+    hopper->gemm({other, {}});
     EXPECT_EQ(last_launch().k_grouped.groups.offsets, args.offsets + 1);
     other.groups = other.d.count = 3;
-    hopper->k_grouped_gemm(other, {});
+    hopper->gemm({other, {}});
     EXPECT_EQ(last_launch().k_grouped.groups.groups, 3u);
     other.d.stride += 64;
-    hopper->k_grouped_gemm(other, {});
+    hopper->gemm({other, {}});
     EXPECT_EQ(last_launch().k_grouped.d_stride, args.d.stride + 64);
     const long encoded = encodings();
-    hopper->k_grouped_gemm(args, {});
+    hopper->gemm({args, {}});
     EXPECT_EQ(encodings(), encoded) << "the first call was kept";
     EXPECT_EQ(last_launch().k_grouped.groups.offsets, args.offsets);
 }
@@ -132,7 +132,7 @@ TEST_F(HopperKGrouped, SizesOnTheHostAreCopiedIntoEachLaunch) {
     const auto hopper = backend();
     const std::vector<int32_t> offsets = host_offsets(150);
     const KGroupedGemmArgs args = with_host_offsets(offsets);
-    hopper->k_grouped_gemm(args, {.accumulate = true});
+    hopper->gemm({args, {.accumulate = true}});
     ASSERT_EQ(mock->launches.size(), 3u);
     for (size_t i = 0; i < 3; ++i) {
         const KGroupedParams& p = mock->launches[i].k_grouped;
@@ -151,7 +151,7 @@ TEST_F(HopperKGrouped, SizesOnTheHostAreCopiedIntoEachLaunch) {
     const std::vector<int32_t> others(151, 128);
     KGroupedGemmArgs again = args;
     again.offsets = others.data();
-    hopper->k_grouped_gemm(again, {.accumulate = true});
+    hopper->gemm({again, {.accumulate = true}});
     EXPECT_EQ(encodings(), encoded) << "what does not depend on sizes was kept";
     EXPECT_EQ(last_launch().k_grouped.k_groups().group(49), (KRange{1, 1}));
 }
@@ -164,10 +164,10 @@ TEST_F(HopperKGrouped, SizesOnTheHostAndOnTheDeviceAreNotMistakenForOneAnother) 
     device.offsets = static_cast<const int32_t*>(address(0x900000000));
     device.offsets_device = host.d.matrix.device;
     for (int i = 0; i < 2; ++i) {
-        hopper->k_grouped_gemm(host, {});
+        hopper->gemm({host, {}});
         EXPECT_EQ(last_launch().k_grouped.groups.offsets, nullptr);
         const uint32_t grid = last_launch().grid;
-        hopper->k_grouped_gemm(device, {});
+        hopper->gemm({device, {}});
         EXPECT_EQ(last_launch().k_grouped.groups.offsets, device.offsets);
         EXPECT_EQ(last_launch().grid, grid);
     }
@@ -179,7 +179,7 @@ TEST_F(HopperKGrouped, EachBlockHasAMapOfItsOwn) {
     const KGroupedGemmArgs args = with_host_offsets(offsets, KLayout::Blocks);
     for (const GemmConfig& c : plan::candidates(kKind)) {
         mock->launches.clear();
-        hopper->k_grouped_gemm(args, {.config = plan::name_of(c)});
+        hopper->gemm({args, {.config = plan::name_of(c)}});
         ASSERT_EQ(mock->launches.size(), 2u);
         for (size_t g = 0; g < 16; ++g) {
             const KGroupedParams& p = mock->launches[g / 8].k_grouped;
@@ -209,7 +209,7 @@ TEST_F(HopperKGrouped, NoLaunchHasMoreGroupsThanItsParametersHaveRoomFor) {
             const std::vector<int32_t> offsets = host_offsets(std::max<int64_t>(groups, 2));
             KGroupedGemmArgs args = with_host_offsets(offsets, layout);
             args.groups = args.d.count = groups;
-            hopper->k_grouped_gemm(args, {});
+            hopper->gemm({args, {}});
             const uint32_t most = layout == KLayout::Blocks ? kBlockGroups : kHostGroups;
             uint32_t seen = 0;
             for (const mock::Launch& launch : mock->launches) {
@@ -225,7 +225,7 @@ TEST_F(HopperKGrouped, NoLaunchHasMoreGroupsThanItsParametersHaveRoomFor) {
 TEST_F(HopperKGrouped, AKernelOfAnotherKindIsRefused) {
     const auto hopper = backend();
     const Error error =
-        error_of([&] { hopper->k_grouped_gemm(operands(512, 1024, 2048, 4), {.config = "m128n128s5w2_1d1d_f32"}); });
+        error_of([&] { hopper->gemm({operands(512, 1024, 2048, 4), {.config = "m128n128s5w2_1d1d_f32"}}); });
     EXPECT_EQ(error.code(), Errc::InvalidArgument);
     EXPECT_TRUE(contains(error, "computes one product for groups, or the other way round")) << error.what();
 }
@@ -236,9 +236,9 @@ TEST_F(HopperKGrouped, ZeroKWritesZerosOrLeavesWhatIsAddedTo) {
     args.d.matrix.data = memory.data() + 4;
     args.d.matrix.row_stride = 32;
     args.d.stride = 8 * 32;
-    backend()->k_grouped_gemm(args, {.accumulate = true});
+    backend()->gemm({args, {.accumulate = true}});
     EXPECT_EQ(memory, std::vector<float>(3 * 8 * 32, 7));
-    backend()->k_grouped_gemm(args, {});
+    backend()->gemm({args, {}});
     for (size_t i = 0; i < memory.size(); ++i) {
         const bool inside = i >= 4 && (i - 4) % 32 < 24 && (i - 4) / 32 % 8 < 7;
         ASSERT_EQ(memory[i], inside ? 0 : 7) << "element " << i;
@@ -252,17 +252,17 @@ TEST_F(HopperKGrouped, OffsetsAndScalesAreLookedAtInCopies) {
     KGroupedGemmArgs args = operands(16, 24, 256, 3);
     args.offsets = offsets;
     args.sfa.data = sfa.data(), args.sfb.data = sfb.data();
-    Error error = error_of([&] { backend()->check_k_groups(args, {}); });
+    Error error = error_of([&] { backend()->check_values({args, {}}); });
     EXPECT_TRUE(contains(error, "offsets: [3] is 128, must be at least the 256 before it")) << error.what();
     args.groups = args.d.count = 2;
-    EXPECT_NO_THROW(backend()->check_k_groups(args, {}));
+    EXPECT_NO_THROW(backend()->check_values({args, {}}));
     sfb[47] = -1;
-    error = error_of([&] { backend()->check_k_groups(args, {}); });
+    error = error_of([&] { backend()->check_values({args, {}}); });
     EXPECT_TRUE(contains(error, "sfb[23, 1] is -1")) << error.what();
 
     const long copies = mock->count("cuMemcpyDtoHAsync");
     args.offsets_device = {};
-    error_of([&] { backend()->check_k_groups(args, {}); });
+    error_of([&] { backend()->check_values({args, {}}); });
     EXPECT_EQ(mock->count("cuMemcpyDtoHAsync"), copies + 2) << "of scales alone";
 }
 

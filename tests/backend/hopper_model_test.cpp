@@ -91,7 +91,7 @@ void run(Problem& p, const std::string& kernel) {
     options.numerics = Numerics::Hopper;
     options.config = kernel;
     ThreadPool pool(2);
-    cpu_gemm(p.args(), options, pool);
+    cpu_gemm({p.args(), options}, pool);
 }
 
 std::vector<float> one_block(const GemmArgs& args) {
@@ -182,7 +182,7 @@ TEST(HopperModel, TakesScalesOfRowsOfBAndAddsToWhatDHad) {
     for (const bool accumulate : {false, true}) {
         for (int64_t r = 0; r < p.m; ++r)
             for (int64_t c = 0; c < p.n; ++c) d.at(r, c) = static_cast<float>(r * 1000 - c) / 7;
-        cpu_gemm(args, {.numerics = Numerics::Hopper, .accumulate = accumulate}, pool);
+        cpu_gemm({args, {.numerics = Numerics::Hopper, .accumulate = accumulate}}, pool);
         for (int64_t r = 0; r < p.m; ++r)
             for (int64_t c = 0; c < p.n; ++c) {
                 const float sum = element_sum(p, r, c), old = static_cast<float>(r * 1000 - c) / 7;
@@ -243,7 +243,7 @@ TEST(HopperModel, MultipliesScalesAsTheKernelDoes) {
             GemmArgs args = p.args();
             args.d = d.view();
             ThreadPool pool(2);
-            cpu_gemm(args, {.numerics = Numerics::Hopper, .config = kernel}, pool);
+            cpu_gemm({args, {.numerics = Numerics::Hopper, .config = kernel}}, pool);
             for (int64_t r = 0; r < s.m; ++r)
                 for (int64_t c = 0; c < s.n; ++c) {
                     ASSERT_EQ(float_bits(d.at(r, c)), float_bits(element_sum(p, r, c, of))) << r << ", " << c;
@@ -295,13 +295,13 @@ TEST(HopperModel, MakesZeroOfZeroProducts) {
 TEST(HopperModel, TakesThePlannersOrderWithoutAName) {
     Problem p(16, 64, 4096, 9);
     const plan::Choice taken = plan::choose({16, 64, 4096}, *plan::find_device("h200"));
-    const plan::Problem problem = problem_of(p.args(), {});
+    const plan::Problem problem = problem_of({p.args(), {}});
     EXPECT_EQ(arithmetic_of(problem, ""), arithmetic_of(taken.config));
     const Arithmetic other{.k_slices = 2};
     ASSERT_NE(arithmetic_of(taken.config), other);
     EXPECT_EQ(arithmetic_of(problem, kernel_with(other)), other);
     EXPECT_EQ(arithmetic_of(problem, "m256n128s4w2"), Arithmetic{}) << "these may be some rows of a product";
-    const plan::Problem few_sms = problem_of(p.args(), {.num_sms = 16});
+    const plan::Problem few_sms = problem_of({p.args(), {.num_sms = 16}});
     EXPECT_EQ(arithmetic_of(few_sms, "m64n32s6w1_splitK8_x2"), Arithmetic{.splits = 8}) << "two tiles of eight CTAs";
 }
 
@@ -321,7 +321,7 @@ std::vector<uint16_t> first_rows(int64_t rows, int64_t m, const GemmOptions& opt
     GemmArgs args = all.args();
     args.a.rows = args.sfa.rows = args.d.rows = m;
     ThreadPool pool(2);
-    cpu_gemm(args, options, pool);
+    cpu_gemm({args, options}, pool);
     return {all.d.data(), all.d.data() + rows * 64};
 }
 

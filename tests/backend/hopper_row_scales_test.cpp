@@ -26,7 +26,7 @@ TEST_F(HopperRowScales, EachKindOfGemmGetsAKernelOfItsOwn) {
     for (const GemmArgs& args :
          {operands(512, 1024, 2176), operands(512, 1024, 2176, DType::BF16), test::operands(512, 1024, 2176)})
         for (int i = 0; i < 2; ++i) {  // the second time as kept
-            hopper->gemm(args, {});
+            hopper->gemm({args, {}});
             entries.insert(last_launch().entry);
         }
     ASSERT_EQ(entries.size(), 3u);
@@ -42,7 +42,7 @@ TEST_F(HopperRowScales, LaunchesEveryKernelByName) {
     for (const Output output : {Output::F32, Output::BF16})
         for (const GemmConfig& c : plan::candidates({.b_scales = ScaleBlocks::Rows, .output = output})) {
             const GemmArgs args = operands(1024, 1024, 2176, output == Output::F32 ? DType::F32 : DType::BF16);
-            hopper->gemm(args, {.config = plan::name_of(c)});
+            hopper->gemm({args, {.config = plan::name_of(c)}});
             EXPECT_EQ(last_launch().entry, "finegemm_" + plan::name_of(c));
             EXPECT_EQ(last_launch().smem_bytes, kernel_plan(c).smem.total);
             EXPECT_EQ(last_launch().gemm.sfb.mn_stride, args.sfb.row_stride);
@@ -52,7 +52,7 @@ TEST_F(HopperRowScales, LaunchesEveryKernelByName) {
 TEST_F(HopperRowScales, AKernelOfAnotherKindIsRefused) {
     const auto hopper = backend();
     const auto refused = [&](const GemmArgs& args, const char* config, const char* why) {
-        const Error error = error_of([&] { hopper->gemm(args, {.config = config}); });
+        const Error error = error_of([&] { hopper->gemm({args, {.config = config}}); });
         EXPECT_EQ(error.code(), Errc::InvalidArgument);
         EXPECT_TRUE(contains(error, why)) << error.what();
     };
@@ -64,7 +64,7 @@ TEST_F(HopperRowScales, AKernelOfAnotherKindIsRefused) {
 TEST_F(HopperRowScales, RowMajorOnesOfBothOperandsTakeTheVariantForThem) {
     const auto hopper = backend();
     const auto launched = [&](const GemmArgs& args, const char* config) {
-        hopper->gemm(args, {.config = config});
+        hopper->gemm({args, {.config = config}});
         return last_launch().entry;
     };
     const GemmArgs row_major = operands(512, 1024, 2048);
@@ -80,7 +80,7 @@ TEST_F(HopperRowScales, RowMajorOnesOfBothOperandsTakeTheVariantForThem) {
 TEST_F(HopperRowScales, AddsToDOnlyWhenAsked) {
     const auto hopper = backend();
     for (const bool accumulate : {false, true, false}) {
-        hopper->gemm(operands(512, 1024, 2048), {.accumulate = accumulate});
+        hopper->gemm({operands(512, 1024, 2048), {.accumulate = accumulate}});
         EXPECT_EQ(last_launch().gemm.accumulate, accumulate ? 1u : 0u);
     }
 }
@@ -89,7 +89,7 @@ TEST_F(HopperRowScales, TheOldDIsLoadedWhereKIsShortAndItIsAddedTo) {
     const auto hopper = backend();
     const GemmArgs args = operands(8192, 4096, 640);  // five k-blocks: no whole vectors of scales
     const auto launched = [&](const GemmOptions& options) {
-        hopper->gemm(args, options);
+        hopper->gemm({args, options});
         return last_launch().entry;
     };
     EXPECT_EQ(launched({.accumulate = true}), "finegemm_m128n128s4w2_1d1d_f32");
@@ -106,9 +106,9 @@ TEST_F(HopperRowScales, ZeroKWritesZerosOrLeavesWhatIsAddedTo) {
     GemmArgs args = operands(7, 24, 0);
     args.d.data = memory.data() + 4;
     args.d.row_stride = 32;
-    backend()->gemm(args, {.accumulate = true});
+    backend()->gemm({args, {.accumulate = true}});
     EXPECT_EQ(memory, std::vector<float>(8 * 32, 7));
-    backend()->gemm(args, {});
+    backend()->gemm({args, {}});
     for (size_t i = 0; i < memory.size(); ++i) {
         const bool inside = i >= 4 && (i - 4) % 32 < 24 && (i - 4) / 32 < 7;
         ASSERT_EQ(memory[i], inside ? 0 : 7) << "element " << i;

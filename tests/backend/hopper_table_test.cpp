@@ -6,6 +6,7 @@
 
 #include "plan/table.h"
 #include "support/hopper.h"
+#include "support/private_folder.h"
 
 namespace finegemm {
 namespace {
@@ -21,7 +22,6 @@ protected:
         table.entries = {{.problem = {64, 4096, 4096}, .kernel = "m64n48s7w1_x2", .us = 1, .usual = "", .usual_us = 2}};
         std::ofstream(path) << plan::text_of(table);
     }
-    ~HopperTable() override { std::remove(path.c_str()); }
 
     std::unique_ptr<Backend> tuned(int device = 0) const {
         Options options = backend_options();
@@ -29,27 +29,28 @@ protected:
         return make_hopper_backend(options, device, test::fake_kernel);
     }
 
-    const std::string path = testing::TempDir() + "finegemm_hopper_" + std::to_string(getpid()) + ".json";
+    const test::PrivateFolder folder;
+    const std::string path = folder.path() + "/table.json";
 };
 
 TEST_F(HopperTable, GoesBeforeThePlannersChoice) {
     const auto hopper = tuned();
-    hopper->gemm(operands(64, 4096, 4096), {});
+    hopper->gemm({operands(64, 4096, 4096), {}});
     EXPECT_TRUE(last_launch().entry.starts_with("finegemm_m64n48s7w1_x2")) << last_launch().entry;
     const auto entry_without = [&](const GemmArgs& args, const GemmOptions& options) {
-        backend()->gemm(args, options);
+        backend()->gemm({args, options});
         return last_launch().entry;
     };
     ASSERT_FALSE(entry_without(operands(64, 4096, 4096), {}).starts_with("finegemm_m64n48s7w1_x2"));
     for (const auto& [m, options] : {std::pair{65, GemmOptions{}}, {64, {.batch_invariant = true}}}) {
-        hopper->gemm(operands(m, 4096, 4096), options);
+        hopper->gemm({operands(m, 4096, 4096), options});
         const std::string entry = last_launch().entry;
         EXPECT_EQ(entry, entry_without(operands(m, 4096, 4096), options)) << "no entry for M = " << m;
     }
 }
 
 TEST_F(HopperTable, DoesNotKeepACallFromNamingItsKernel) {
-    tuned()->gemm(operands(64, 4096, 4096), {.config = "m64n64s5w1_x2"});
+    tuned()->gemm({operands(64, 4096, 4096), {.config = "m64n64s5w1_x2"}});
     EXPECT_TRUE(last_launch().entry.starts_with("finegemm_m64n64s5w1_x2")) << last_launch().entry;
 }
 

@@ -18,7 +18,7 @@ constexpr Numerics kAllNumerics[] = {Numerics::Fast, Numerics::Exact, Numerics::
 
 void run(const GemmArgs& args, Numerics numerics, bool accumulate = false) {
     ThreadPool pool(2);
-    cpu_gemm(args, {.numerics = numerics, .accumulate = accumulate}, pool);
+    cpu_gemm({args, {.numerics = numerics, .accumulate = accumulate}}, pool);
 }
 
 /// A problem with D in f32, too.
@@ -82,8 +82,8 @@ TEST(RowScales, ThatAreEqualInABlockGiveTheBitsOfOneForTheBlock) {
     for (const Numerics numerics : kAllNumerics) {
         const GemmOptions one_order{.numerics = numerics, .batch_invariant = true};  // as all kernels for rows have it
         ThreadPool pool(2);
-        cpu_gemm(blocks.args(), one_order, pool);
-        cpu_gemm(rows.args(), one_order, pool);
+        cpu_gemm({blocks.args(), one_order}, pool);
+        cpu_gemm({rows.args(), one_order}, pool);
         for (int64_t r = 0; r < 40; ++r)
             for (int64_t c = 0; c < 264; ++c) ASSERT_EQ(rows.d.at(r, c), blocks.d.at(r, c)) << r << ", " << c;
     }

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "api/accuracy.h"
-#include "cli/grouped_session.h"
-#include "cli/k_grouped_session.h"
+#include "cli/random.h"
+#include "cli/session.h"
 #include "cli/support.h"
 
 namespace finegemm::test {
@@ -65,18 +65,19 @@ TEST(RowsInForm, SayTheSameSizesInFourWays) {
     EXPECT_EQ(rows_in_form("masked", sizes).stacks, 4);
 }
 
-TEST(GroupedSession, HasARightResultInEveryForm) {
+TEST(Session, HasARightResultInEveryFormOfGroups) {
     Context context;
+    const GemmOptions options;
     const Target cpu{nullptr, "cpu", ""};
     for (const char* form : kForms) {
-        GroupedSession session(context, cpu, {150, 136, 272}, {6, form}, 1);
-        session.time({}, 1);
-        const GroupedGemmArgs args = session.fetch();
+        Session session(context, cpu, {.m = 150, .n = 136, .k = 272, .groups = 6}, {.fields = {}, .form = form}, 1);
+        session.time(options, 1);
+        const Call args = session.fetch(options);
         const Accuracy right = accuracy_of(args, 1000);
         EXPECT_EQ(right.rows, 150) << form;
         EXPECT_LE(right.of_bound, 1) << form;
         EXPECT_GT(right.relative_rms, 0) << form;
-        GroupedGemmArgs other = args;  // the weights of the group behind
+        Call other = args;  // the weights of the group behind
         other.b.matrix.data = static_cast<const uint8_t*>(args.b.matrix.data) + args.b.stride;
         other.b.stride = 0;
         EXPECT_GT(accuracy_of(other, 1000).of_bound, 1) << form << ": groups have weights of their own";
@@ -102,19 +103,21 @@ TEST(RunGroups, JsonHasTheFiguresOfEveryForm) {
     }
 }
 
-TEST(KGroupedSession, HasARightResultInEachLayout) {
+TEST(Session, HasARightResultInEachLayoutOfGroupsOfK) {
     Context context;
+    const GemmOptions options;
     const Target cpu{nullptr, "cpu", ""};
     std::vector<Accuracy> found;
     for (const char* layout : {"columns", "blocks"}) {
-        KGroupedSession session(context, cpu, {40, 136, 1280}, {4, layout}, 1);
-        session.time({}, 1);
-        const KGroupedGemmArgs args = session.fetch();
+        Session session(context, cpu, {.m = 40, .n = 136, .k = 1280, .k_groups = 4}, {.fields = {}, .layout = layout},
+                        1);
+        session.time(options, 1);
+        const Call args = session.fetch(options);
         found.push_back(accuracy_of(args, 1000));
         EXPECT_EQ(found.back().rows, 160) << layout;
         EXPECT_LE(found.back().of_bound, 1) << layout;
         EXPECT_GT(found.back().relative_rms, 0) << layout;
-        KGroupedGemmArgs other = args;  // each group's k in a matrix of another
+        Call other = args;  // each group's k in a matrix of another
         other.d.matrix.data = static_cast<float*>(args.d.matrix.data) + args.d.stride;
         other.d.stride = 0;
         EXPECT_GT(accuracy_of(other, 1000).of_bound, 1) << layout << ": groups have results of their own";

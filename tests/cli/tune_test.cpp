@@ -109,8 +109,8 @@ TEST_F(Tune, DoesNotFollowTheTableThatItRenews) {
 }
 
 TEST_F(Tune, MendsATableThatCallsCannotFollowAnyMore) {
-    write_text(table, R"({"format": 1, "device": "h200", "sms": 132, "version": "0.0.1", "entries": [)"
-                      R"({"shape": [1, 8, 16], "kernel": "m1n1", "us": 1, "usual": "m2n2", "usual_us": 2}]})");
+    write_text(table, R"({"format": 2, "device": "h200", "sms": 132, "version": "0.0.1", "entries": [)"
+                      R"({"problem": "gemm 1x8x16", "kernel": "m1n1", "us": 1, "usual": "m2n2", "usual_us": 2}]})");
     const std::string variables = kMock + " FINEGEMM_MOCK_COMPUTES=1 FINEGEMM_PLAN_TABLE='" + table + "'";
     EXPECT_EQ(finegemm("bench --device cuda --repeats 1 --shapes 64x576x1024", variables).code, 1);
     EXPECT_EQ(finegemm("tune --repeats 1 --top 1 --shapes 64x576x1024", variables).code, 0);
@@ -122,12 +122,11 @@ TEST_F(Tune, TakesTheOptionsOfCallsIntoTheEntry) {
     const Ran ran = finegemm("tune --repeats 1 " + options + " --output '" + table + "'", fast("m64n32s8w1_x2"));
     ASSERT_EQ(ran.code, 0) << ran.err;
     const json entry = json::parse(read_text(table)).at("entries").at(0);
-    EXPECT_EQ(entry.at("batch_invariant"), true);
-    EXPECT_EQ(entry.at("num_sms"), 100);
+    EXPECT_EQ(entry.at("problem"), "gemm 64x576x1024 e4m3:row128 e4m3:block128 bf16 num_sms=100 batch_invariant");
 }
 
 TEST_F(Tune, ATableOfAnotherDeviceStopsCallsWithAReason) {
-    write_text(table, R"({"format": 1, "device": "h100", "sms": 132, "version": "0.1.0", "entries": []})");
+    write_text(table, R"({"format": 2, "device": "h100", "sms": 132, "version": "0.1.0", "entries": []})");
     const std::string variables = kMock + " FINEGEMM_PLAN_TABLE='" + table + "'",
                       reason = table + " was measured on device 'h100' with 132 SMs, this one is 'h200' with 132";
     for (const char* command :
@@ -163,7 +162,7 @@ TEST(DoctorOfATable, SaysWhatItHoldsOrWhatIsWrong) {
     const TemporaryDirectory directory;
     const auto finding = [&](const std::string& device) {
         write_text(directory / "t.json",
-                   R"({"format": 1, "device": ")" + device + R"(", "sms": 132, "version": "", "entries": []})");
+                   R"({"format": 2, "device": ")" + device + R"(", "sms": 132, "version": "", "entries": []})");
         const Ran ran = finegemm("doctor --json", kMock + " FINEGEMM_PLAN_TABLE='" + directory / "t.json" + "'");
         EXPECT_EQ(ran.code, 0) << ran.err;
         return json::parse(ran.out).at("findings").back();

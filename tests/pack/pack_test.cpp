@@ -15,17 +15,28 @@
 namespace finegemm::jit {
 namespace {
 
-using TheEmbeddedPack = test::WithPack;
+using EmbeddedPacks = test::WithPack;
+INSTANTIATE_TEST_SUITE_P(Cuda, EmbeddedPacks, testing::ValuesIn(test::packs()), testing::PrintToStringParamName());
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EmbeddedPacks);  // a build with FINEGEMM_PACK=none
 
-TEST_F(TheEmbeddedPack, HasEveryKernelThatACallCanChooseInAtMostAMegabyteAndTwoMilliseconds) {
-    const Pack pack = embedded_pack();
+TEST(Library, HasAPackForEachCudaThatItWasBuiltFor) {
+    if (test::packs().empty()) GTEST_SKIP() << "this library was built with FINEGEMM_PACK=none";
+    EXPECT_TRUE(std::ranges::is_sorted(test::packs(), std::ranges::greater())) << "newest first";
+    for (const int cuda : test::packs()) EXPECT_GT(embedded_pack(cuda).size(), 0u);
+    EXPECT_EQ(embedded_pack(test::packs().back() - 1).size(), 0u) << "no driver is given code that it cannot load";
+    EXPECT_EQ(embedded_pack(test::packs().front() + 1).size(), pack_contents().size())
+        << "newer drivers take older code";
+}
+
+TEST_P(EmbeddedPacks, HaveEveryKernelThatACallCanChooseInAtMostAMegabyteAndTwoMilliseconds) {
     const auto contents = pack_contents();
     EXPECT_EQ(pack.size(), contents.size());
     EXPECT_LE(pack.bytes(), 1u << 20);
     std::vector<double> times;
     for (const KernelSource& source : contents) {
         const auto begin = std::chrono::steady_clock::now();
-        const auto cubin = embedded_pack().find(source);  // as at the first call: the whole pack is verified too
+        const auto cubin =
+            embedded_pack(GetParam()).find(source);  // as at the first call: the whole pack is verified too
         times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
         ASSERT_TRUE(cubin) << source.entry;
         EXPECT_TRUE(cubin->starts_with("\177ELF")) << source.entry;
@@ -61,9 +72,8 @@ std::vector<Instruction> machine_code_of(const std::string& cubin) {
 
 /// Where ptxas takes the lanes of a warp for parted it keeps addresses in vector registers, and moves those of each
 /// block product into uniform ones between its instructions: ten moves for four of them, 5% of the time.
-TEST_F(TheEmbeddedPack, HasKernelsWhoseAddressesOfProductsAreReadyInUniformRegisters) {
+TEST_P(EmbeddedPacks, HaveKernelsWhoseAddressesOfProductsAreReadyInUniformRegisters) {
     constexpr uint32_t kQgmma = 0x9f3, kR2ur = 0x2ca, kPerBlock = 4, kFew = 4;
-    const Pack pack = embedded_pack();
     for (const GemmConfig& config : plan::kernels()) {
         const KernelSource source = gemm_source(config, plan::name_of(config));
         uint32_t products = 0, moves = 0, blocks_with_many = 0;
@@ -81,9 +91,8 @@ TEST_F(TheEmbeddedPack, HasKernelsWhoseAddressesOfProductsAreReadyInUniformRegis
 
 /// Where an element of a block product and its sum are in one bank of registers, both even or both odd, a promotion
 /// waits for its operands: 6 to 15% of the time with 128x128 tiles (store_f32.cuh).
-TEST_F(TheEmbeddedPack, HasKernelsWhoseF32SumsAreNotInTheBankOfWhatIsAdded) {
+TEST_P(EmbeddedPacks, HaveKernelsWhoseF32SumsAreNotInTheBankOfWhatIsAdded) {
     constexpr uint32_t kFfma = 0x223;
-    const Pack pack = embedded_pack();
     for (const GemmConfig& config : plan::kernels()) {
         if (config.output != Output::F32 || config.math_warpgroups > 2) continue;
         const KernelSource source = gemm_source(config, plan::name_of(config));
@@ -98,8 +107,7 @@ TEST_F(TheEmbeddedPack, HasKernelsWhoseF32SumsAreNotInTheBankOfWhatIsAdded) {
     }
 }
 
-TEST_F(TheEmbeddedPack, HasWhateverThePlannerChoosesFor100000RandomProblems) {
-    const Pack pack = embedded_pack();
+TEST_P(EmbeddedPacks, HaveWhateverThePlannerChoosesFor100000RandomProblems) {
     std::map<std::string, bool> has;
     const auto expect_in_pack = [&](const GemmConfig& c, const plan::Problem& p) {
         const std::string name = plan::name_of(c);
@@ -120,15 +128,18 @@ TEST_F(TheEmbeddedPack, HasWhateverThePlannerChoosesFor100000RandomProblems) {
         switch (random() % 4) {
             case 0: break;
             case 1:
-                p.groups = static_cast<uint32_t>(1 + random() % 1024);
-                p.expected_m = random() % 2 == 0 ? ceil_div(p.m, p.groups) : 0;
-                p.alignment = 64u << random() % 3 & (random() % 2 == 0 ? ~0u : 0u);
+                p.groups = {Grouping::Rows, static_cast<uint32_t>(1 + random() % 1024)};
+                p.groups.expected_m = random() % 2 == 0 ? ceil_div(p.m, p.groups.count) : 0;
+                p.groups.alignment = 64u << random() % 3 & (random() % 2 == 0 ? ~0u : 0u);
                 break;
-            case 2: p.k_groups = static_cast<uint32_t>(1 + random() % 1024), p.k = extent(128, 9); [[fallthrough]];
+            case 2:
+                p.groups = {Grouping::K, static_cast<uint32_t>(1 + random() % 1024)};
+                p.k = extent(128, 9);
+                [[fallthrough]];
             default:
-                p.b_scales = ScaleBlocks::Rows;
-                p.output = p.k_groups > 0 || random() % 2 == 0 ? Output::F32 : Output::BF16;
-                p.accumulate = p.output == Output::F32 && random() % 2 == 0;
+                p.b.scaling = ScaleBlocks::Rows;
+                p.d.element = p.groups.of_k() > 0 || random() % 2 == 0 ? DType::F32 : DType::BF16;
+                p.d.accumulate = p.d.element == DType::F32 && random() % 2 == 0;
         }
         const GemmConfig c = plan::choose(p, *plan::find_device(devices[random() % std::size(devices)])).config;
         expect_in_pack(c, p);

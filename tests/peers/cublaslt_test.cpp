@@ -76,7 +76,7 @@ TEST(CublasLt, ComputesTheProductOfRowMajorMatricesWithBlockScales) {
     Blocks p(8, 160, 400);
     char workspace = 0;
     library.product(Mode::Block, p.laid_out, &workspace)();
-    EXPECT_LE(accuracy_of(p.laid_out, 8).of_bound, 1);
+    EXPECT_LE(accuracy_of({p.laid_out, {}}, 8).of_bound, 1);
 }
 
 TEST(CublasLt, SaysWhyItDoesNotTakeAProduct) {

@@ -26,15 +26,14 @@ TEST(Cost, IsNeverBelowTheMemoryTime) {
         EXPECT_NEAR(t.memory, (1.0 * 16384 + 7168.0 * 16384 + 2 * 7168) / 4.2e6, 1e-9);
     }
     const GemmConfig f32 = config_named("m128n128s4w2_1d1d_f32");
-    Problem gradient{.m = 1, .n = 7168, .k = 16384, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
+    Problem gradient{.m = 1, .n = 7168, .k = 16384, .b = {.scaling = ScaleBlocks::Rows}, .d = {DType::F32}};
     EXPECT_NEAR(cost(gradient, h200(), f32).memory, (1.0 * 16384 + 7168.0 * 16384 + 4 * 7168) / 4.2e6, 1e-9);
-    gradient.accumulate = true;
+    gradient.d.accumulate = true;
     EXPECT_NEAR(cost(gradient, h200(), f32).memory, (1.0 * 16384 + 7168.0 * 16384 + 8 * 7168) / 4.2e6, 1e-9);
 }
 
 TEST(Cost, OfAddingInL2IsMoreThanOfMemory) {
-    Problem gradient{
-        .m = 32768, .n = 4096, .k = 512, .b_scales = ScaleBlocks::Rows, .output = Output::F32, .accumulate = true};
+    Problem gradient{.m = 32768, .n = 4096, .k = 512, .b = {.scaling = ScaleBlocks::Rows}, .d = {DType::F32, true}};
     const auto of = [&](const char* kernel) { return cost(gradient, h200(), config_named(kernel)); };
     const double adding = of("m128n128s5w2_1d1d_f32").memory;
     EXPECT_NEAR(adding, 4.0 * 32768 * 4096 / 1.23e6, 0.02 * adding) << "A and B are little";
@@ -42,7 +41,7 @@ TEST(Cost, OfAddingInL2IsMoreThanOfMemory) {
     EXPECT_NEAR(on_h100, adding * 1.23 / 0.96, 0.01 * adding) << "its L2 adds less";
     const Cost loaded = of("m128n128s4w2_1d1d_f32");
     EXPECT_LT(loaded.memory, adding * 0.65);
-    gradient.accumulate = false;
+    gradient.d.accumulate = false;
     EXPECT_NEAR(of("m128n128s5w2_1d1d_f32").memory, adding * 1.23 / 4.2, 0.05 * adding) << "D is written, and no more";
     EXPECT_LT(of("m128n128s4w2_1d1d_f32").compute, loaded.compute) << "no source is loaded";
 }
@@ -66,7 +65,7 @@ TEST(Cost, GrowsWhereRowsBeginBetweenSectorsOfL2) {
 
 TEST(Cost, OfGroupsIsOfTheTilesThatAllTheirRowsMakeWhereTheseAreKnown) {
     const auto cost_of = [](uint32_t groups, uint32_t m, uint32_t expected_m) {
-        const Problem p{.m = m, .n = 4096, .k = 4096, .groups = groups, .expected_m = expected_m};
+        const Problem p{.m = m, .n = 4096, .k = 4096, .groups = {Grouping::Rows, groups, expected_m}};
         return cost(p, h200(), config_named("m128n128s6w2_grouped"));
     };
     EXPECT_EQ(cost_of(1, 1000, 0).tiles, 8u * 32) << "one group has them all";

@@ -43,7 +43,7 @@ std::vector<GemmConfig> all_candidates() {
 
 /// A gradient of weights, added to.
 constexpr Problem gradient(uint32_t m, uint32_t n, uint32_t k) {
-    return {.m = m, .n = n, .k = k, .b_scales = ScaleBlocks::Rows, .output = Output::F32, .accumulate = true};
+    return {.m = m, .n = n, .k = k, .b = {.scaling = ScaleBlocks::Rows}, .d = {DType::F32, true}};
 }
 
 TEST(Candidates, AreDifferentKernelsWithDifferentNamesThatLeadBack) {
@@ -148,7 +148,7 @@ TEST(Choice, OfGradientsIsAKernelForThem) {
     for (const uint32_t m : {1u, 64u, 576u, 4096u, 1u << 31})
         for (const Output output : {Output::BF16, Output::F32}) {
             Problem p = gradient(m, 4096, 7168);
-            p.output = output;
+            p.d.element = output == Output::F32 ? DType::F32 : DType::BF16;
             const GemmConfig c = choose(p, h200()).config;
             EXPECT_TRUE(is_candidate(c) && c.row_b_scales() && c.output == output) << name_of(c);
             EXPECT_EQ(nlohmann::json::parse(explain(p, h200()))["chosen"]["name"], name_of(c));
@@ -186,7 +186,7 @@ TEST(Choice, ThatIsImpossibleSaysHowToLearnWhy) {
         FAIL();
     } catch (const Error& e) {
         EXPECT_EQ(e.code(), Errc::Unsupported);
-        EXPECT_NE(std::string(e.what()).find("finegemm explain 4294967295"), std::string::npos) << e.what();
+        EXPECT_NE(std::string(e.what()).find("finegemm explain 'gemm 4294967295x"), std::string::npos) << e.what();
     }
 }
 
@@ -251,7 +251,7 @@ TEST(Explain, AccountsForEveryCandidateCheapestFirst) {
 }
 
 TEST(Explain, OfGroupsHasTheirCandidatesAndSaysWhatWasAsked) {
-    const Problem p{.m = 8192, .n = 4096, .k = 7168, .groups = 64, .expected_m = 100, .alignment = 128};
+    const Problem p{.m = 8192, .n = 4096, .k = 7168, .groups = {Grouping::Rows, 64, 100, 128}};
     const auto out = nlohmann::json::parse(explain(p, h200()));
     const nlohmann::json asked = {{"m", 8192},    {"n", 4096},         {"k", 7168},
                                   {"groups", 64}, {"expected_m", 100}, {"alignment", 128}};
@@ -266,28 +266,17 @@ TEST(Explain, SaysWhichScalesWhichTypeAndWhichRowsWereAskedFor) {
     EXPECT_EQ(asked({64, 2112, 7168}), extents) << "the usual";
     nlohmann::json more = extents;
     more.update({{"batch_invariant", true}, {"row_b_scales", true}, {"out_dtype", "bf16"}});
-    Problem p{.m = 64, .n = 2112, .k = 7168, .batch_invariant = true, .b_scales = ScaleBlocks::Rows};
+    Problem p{.m = 64, .n = 2112, .k = 7168, .batch_invariant = true, .b = {.scaling = ScaleBlocks::Rows}};
     EXPECT_EQ(asked(p), more);
-    p.output = Output::F32, more["out_dtype"] = "f32";
+    p.d.element = DType::F32, more["out_dtype"] = "f32";
     EXPECT_EQ(asked(p), more);
-    p.accumulate = true, more["accumulate"] = true;
+    p.d.accumulate = true, more["accumulate"] = true;
     EXPECT_EQ(asked(p), more);
 }
 
 TEST(Explain, IsNamedInErrorsWithAllThatWasAsked) {
-    EXPECT_EQ(explain_command({64, 2112, 7168}), "finegemm explain 64 2112 7168");
-    EXPECT_EQ(explain_command({.m = 8192, .n = 4096, .k = 7168, .groups = 64, .expected_m = 100, .alignment = 128}),
-              "finegemm explain 8192 4096 7168 --groups 64 --expected-m 100 --alignment 128");
-    Problem p{.m = 8, .n = 8, .k = 128, .batch_invariant = true, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
-    EXPECT_EQ(explain_command(p), "finegemm explain 8 8 128 --row-b-scales --out-dtype f32 --batch-invariant");
-    p.accumulate = true;
-    EXPECT_EQ(explain_command(p),
-              "finegemm explain 8 8 128 --row-b-scales --out-dtype f32 --accumulate --batch-invariant");
-    p.accumulate = false, p.k_groups = 3;
-    EXPECT_EQ(explain_command(p), "finegemm explain 8 8 128 --k-groups 3 --batch-invariant");
-    p.num_sms = 60;
-    EXPECT_EQ(explain_command(p), "finegemm explain 8 8 128 --k-groups 3 --num-sms 60 --batch-invariant");
-    p.num_sms = 0;
+    const Problem p{.m = 8, .n = 8, .k = 128, .groups = {Grouping::K, 3}};
+    EXPECT_EQ(explain_command({64, 2112, 7168}), "finegemm explain 'gemm 64x2112x7168 e4m3:row128 e4m3:block128 bf16'");
     const Error e = cannot_take("m64n64s5w1_x2", p, "has no reason");
     EXPECT_EQ(e.code(), Errc::InvalidArgument);
     EXPECT_TRUE(test::contains(e, "config: 'm64n64s5w1_x2' cannot take a GEMM of 8 x 8 x 128: has no reason; `" +
@@ -298,7 +287,7 @@ TEST(Explain, IsNamedInErrorsWithAllThatWasAsked) {
 TEST(KGroups, HaveKernelsOfTheirOwnAndTilesForEachGroup) {
     const Problem one = gradient(4096, 7168, 8192);
     Problem four = one;
-    four.k_groups = 4, four.k = 4 * 8192;
+    four.groups = {Grouping::K, 4}, four.k = 4 * 8192;
     for (const GemmConfig& c : candidates(four.kind())) {
         EXPECT_TRUE(name_of(c).ends_with("_1d1d_f32_kgrouped")) << name_of(c);
         EXPECT_EQ(config_named(name_of(c)), c);
@@ -315,7 +304,7 @@ TEST(KGroups, HaveKernelsOfTheirOwnAndTilesForEachGroup) {
         four.m = m;
         EXPECT_EQ(kind_of(choose(four, h200()).config), four.kind()) << "any M has a kernel";
     }
-    four.m = four.n = 1 << 20, four.k_groups = 1024;
+    four.m = four.n = 1 << 20, four.groups.count = 1024;
     EXPECT_EQ(rejected(four, h200(), candidates(four.kind())[0]), "makes more tiles than a grid can index");
 }
 
@@ -351,8 +340,8 @@ TEST(Choice, OfGradientsThatAreOverwrittenLeavesNoRoomForWhatIsNotLoaded) {
     for (const uint32_t k_groups : {0u, 8u})
         for (const uint32_t k : {256u, 768u, 4096u}) {
             Problem p = gradient(8192, 4096, k * max(1, k_groups));
-            p.k_groups = k_groups;
-            p.accumulate = false;
+            if (k_groups > 0) p.groups = {Grouping::K, k_groups};
+            p.d.accumulate = false;
             EXPECT_EQ(choose(p, h200()).config.stages, 5) << k_groups << " groups, K = " << k;
         }
 }
@@ -382,7 +371,7 @@ TEST(Choice, OfRealExpertsIsAsRecorded) {
     for (const auto& [n, k] : kExperts)
         for (const uint32_t groups : {8u, 64u, 256u})
             for (const uint32_t rows : {1u, 8u, 64u, 128u, 512u, 2048u}) {
-                const Problem p{.m = groups * rows, .n = n, .k = k, .groups = groups};
+                const Problem p{.m = groups * rows, .n = n, .k = k, .groups = {Grouping::Rows, groups}};
                 now[fmt::format("{} groups, {}x{}x{}", groups, p.m, n, k)] = name_of(choose(p, h200()).config);
             }
     expect_choices("plan_grouped.json", now, 100);

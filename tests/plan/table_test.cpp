@@ -1,15 +1,15 @@
 // Measured choices: those that come with the library, those of a file, and what a file may not say. Layer tests.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
 
 #include "plan/table.h"
 #include "support/error_of.h"
+#include "support/private_folder.h"
 
 namespace finegemm::plan {
 namespace {
@@ -31,9 +31,9 @@ PlanTable table_of(const Problem& problem = kProblem, const std::string& kernel 
 
 class TableFile : public testing::Test {
 protected:
-    ~TableFile() override { std::remove(path.c_str()); }
     void write(const std::string& text) const { std::ofstream(path) << text; }
-    std::string path = testing::TempDir() + "finegemm_table_" + std::to_string(getpid()) + ".json";
+    const test::PrivateFolder folder;
+    const std::string path = folder.path() + "/table.json";
 };
 
 TEST(Choice, TakesTheUsersTableBeforeTheShippedOneBeforeTheModel) {
@@ -53,7 +53,8 @@ TEST(Choice, OfATableIsForItsProblemAlone) {
                           {64, 4096, 4112},
                           {64, 4096, 4096, true},
                           {64, 4096, 4096, false, 131},
-                          {64, 4096, 4096, false, 0, ScaleBlocks::Rows}})
+                          {.m = 64, .n = 4096, .k = 4096, .b = {.scaling = ScaleBlocks::Rows}},
+                          {.m = 64, .n = 4096, .k = 4096, .groups = {Grouping::Rows, 4}}})
         EXPECT_EQ(choose(other, h200(), &user).source, Source::Model) << other.m;
     EXPECT_EQ(choose({64, 4096, 4096, false, 132}, h200(), &user).source, Source::UserTable) << "132 SMs are all";
 }
@@ -94,8 +95,18 @@ TEST(Explain, SaysWhereTheChoiceComesFrom) {
 TEST(Table, ReadsBackAsItWasWritten) {
     PlanTable table = table_of();
     EXPECT_EQ(parse_table(text_of(table), "t"), table);
-    table.entries.push_back(table.entries[0]);
-    table.entries[1].problem = {1, 8, 16, true, 100, ScaleBlocks::Rows, Output::F32, true};
+    for (const Problem& problem :
+         {Problem{1, 8, 16, true, 100, {}, {.scaling = ScaleBlocks::Rows}, {DType::F32, true}},
+          Problem{.m = 8192, .n = 4096, .k = 7168, .num_sms = 3, .groups = {Grouping::Rows, 64, 100, 128}},
+          Problem{.m = 8,
+                  .n = 8,
+                  .k = 256,
+                  .b = {.scaling = ScaleBlocks::Rows},
+                  .d = {DType::F32, true},
+                  .groups = {Grouping::K, 3}}}) {
+        table.entries.push_back(table.entries[0]);
+        table.entries.back().problem = problem;
+    }
     EXPECT_EQ(parse_table(text_of(table), "t"), table);
     table.entries.clear();
     EXPECT_EQ(parse_table(text_of(table), "t"), table);
@@ -103,12 +114,13 @@ TEST(Table, ReadsBackAsItWasWritten) {
 
 TEST(Table, IsTextWithALineForEachEntry) {
     EXPECT_EQ(text_of(table_of({64, 4096, 4096, true, 100})), R"({
- "format": 1,
+ "format": 2,
  "device": "h200",
  "sms": 132,
  "version": "0.1.0",
  "entries": [
-  {"shape":[64,4096,4096],"batch_invariant":true,"num_sms":100,"kernel":"m64n64s5w1_x2","us":8.5,)"
+  {"problem":"gemm 64x4096x4096 e4m3:row128 e4m3:block128 bf16 num_sms=100 batch_invariant",)"
+                                                              R"("kernel":"m64n64s5w1_x2","us":8.5,)"
                                                               R"("usual":"m64n32s8w1_x2","usual_us":9.25}
  ]
 }
@@ -131,28 +143,29 @@ TEST(Table, ThatIsNoneIsRejectedWithItsFileAndTheReason) {
         {"[]", "must be an object, not array"},
         {"{}", "format is missing"},
         {"1e999", "it has a number that is too large"},
-        {with("\"format\": 1", "\"format\": 2"), "it has format 2, this library reads 1"},
+        {with("\"format\": 2", "\"format\": 1"), "it has format 1, this library reads 2"},
         {with("\"h200\"", "7"), "device is 7, must be a string"},
         {with("132", "-1"), "sms is -1, must be a whole number from 1"},
         {with("\"sms\": 132,", ""), "sms is missing"},
         {with("\"0.1.0\"", "null"), "version is null, must be a string"},
-        {R"({"format": 1, "device": "h200", "sms": 132, "version": "", "entries": [7]})",
+        {R"({"format": 2, "device": "h200", "sms": 132, "version": "", "entries": [7]})",
          "entry 1: must be an object, not number"},
-        {R"({"format": 1, "device": "h200", "sms": 132, "version": "", "entries": {}})", "must be a list"},
-        {with("[64,4096,4096]", "[64,4096]"), "entry 1: shape is [64,4096], must be [M, N, K]"},
-        {with("[64,4096,4096]", "[64,-8,4096]"), "entry 1: N is -8, must be a whole number from 1 to 2147483647"},
-        {with("[64,4096,4096]", "[0,4096,4096]"), "entry 1: M is 0"},
-        {with("[64,4096,4096]", "[64,4096,4096.5]"), "entry 1: K is 4096.5"},
-        {with("[64,4096,4096]", "[64,4096,4294967296]"), "entry 1: K is 4294967296"},
-        {with("[64,4096,4096]", "[64,4096,4096],\"batch_invariant\":1"),
-         "entry 1: batch_invariant is 1, must be true or false"},
-        {with("[64,4096,4096]", "\"abc\""), "entry 1: shape is \"abc\", must be [M, N, K]"},
-        {with("[64,4096,4096]", "[64,4096,4096],\"num_sms\":-1"), "entry 1: num_sms is -1"},
+        {R"({"format": 2, "device": "h200", "sms": 132, "version": "", "entries": {}})", "must be a list"},
+        {with("\"problem\":\"gemm 64x", "\"shape\":\"gemm 64x"), "entry 1: problem is missing"},
+        {with("\"gemm 64x4096x4096 e4m3:row128 e4m3:block128 bf16\"", "7"), "entry 1: problem is 7, must be a string"},
+        {with("64x4096x4096", "64x4096"), "is not understood at '64x4096', must be gemm MxNxK"},
+        {with("64x4096x4096", "64x4096x4096.5"), "is not understood at '64x4096x4096.5'"},
+        {with("64x4096x4096", "0x4096x4096"), "entry 1: M is 0"},
+        {with("64x4096x4096", "64x-8x4096"), "entry 1: N is -8, must be from 1 to 2147483647"},
+        {with("64x4096x4096", "64x4096x4294967296"), "entry 1: K is 4294967296"},
+        {with(" bf16", " bf16 batch_invariant=1"), "is not understood at 'batch_invariant=1'"},
+        {with(" bf16", " bf16 num_sms=-1"), "entry 1: num_sms: is -1"},
         {with("\"kernel\":\"m64n64s5w1_x2\"", "\"kernel\":null"), "entry 1: kernel is null, must be a string"},
         {with("\"us\":8.5", "\"us\":\"8.5\""), "entry 1: us is \"8.5\", must be a number above 0"},
         {with("\"us\":8.5", "\"us\":0"), "entry 1: us is 0"},
         {with("\"usual_us\":9.25", "\"used\":1"), "entry 1: usual_us is missing"},
-        {with("\n ]", ",\n" + entry + "\n ]"), "entry 2 (64x4096x4096) has a problem that an entry before it has"},
+        {with("\n ]", ",\n" + entry + "\n ]"),
+         "entry 2 (gemm 64x4096x4096 e4m3:row128 e4m3:block128 bf16) has a problem that an entry before it has"},
     };
     for (const auto& [text, reason] : cases) {
         const Error e = error_of([&] { parse_table(text, "here/t.json"); });
@@ -186,9 +199,11 @@ TEST_F(TableFile, OfAnotherDeviceIsRejected) {
 
 TEST_F(TableFile, WithAKernelThatCannotBeUsedIsRejectedWithTheEntry) {
     const std::pair<PlanTable, const char*> cases[] = {
-        {table_of(kProblem, "m1n1"), "entry 1 (64x4096x4096): 'm1n1' is no kernel of this library"},
+        {table_of(kProblem, "m1n1"),
+         "entry 1 (gemm 64x4096x4096 e4m3:row128 e4m3:block128 bf16): 'm1n1' is no kernel of this library"},
         {table_of(kProblem, "m128n128s6w2"),
-         "entry 1 (64x4096x4096): kernel 'm128n128s6w2' cannot take it: a tile of half as many rows holds all of M"},
+         "entry 1 (gemm 64x4096x4096 e4m3:row128 e4m3:block128 bf16): kernel 'm128n128s6w2' cannot take it: a tile of "
+         "half as many rows holds all of M"},
         {table_of({64, 4096, 4096, true}, "m64n32s7w1_splitK3_x2"), "results shall be batch-invariant"},
     };
     for (const auto& [table, reason] : cases) {
@@ -200,9 +215,17 @@ TEST_F(TableFile, WithAKernelThatCannotBeUsedIsRejectedWithTheEntry) {
     }
 }
 
+TEST_F(TableFile, ThatSomebodyElseCanHaveWrittenHasNoEntries) {
+    write(text_of(table_of()));
+    ASSERT_EQ(load_table(path, h200()), table_of());
+    std::filesystem::permissions(path, std::filesystem::perms::others_write, std::filesystem::perm_options::add);
+    EXPECT_EQ(load_table(path, h200()), PlanTable{});
+    EXPECT_EQ(load_table(path, h200(), folder.path()), table_of()) << "unless its folder is named as trusted";
+}
+
 TEST_F(TableFile, ThatCannotBeReadIsAnIoError) {
     write("");
-    for (const std::string& file : {path, testing::TempDir(), std::string("/nonexistent/t.json")}) {
+    for (const std::string& file : {path, folder.path() + "/", std::string("/nonexistent/t.json")}) {
         const Error e = error_of([&] { load_table(file, h200()); });
         EXPECT_EQ(e.code(), Errc::Io);
         EXPECT_TRUE(contains(e, file + ": cannot be read or is empty")) << e.what();

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include <finegemm/grouped.h>
+#include <finegemm/gemm.h>
 
 #include "support/matrix.h"
 

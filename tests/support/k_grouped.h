@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include <finegemm/k_grouped.h>
+#include <finegemm/gemm.h>
 
 #include "support/matrix.h"
 

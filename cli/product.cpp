@@ -1,0 +1,107 @@
+// The product that a command is about. Layer cli.
+#include "cli/product.h"
+
+#include <algorithm>
+
+#include <finegemm/error.h>
+#include <fmt/format.h>
+
+#include "cli/random.h"
+#include "cli/text.h"
+#include "plan/fields.h"
+
+namespace finegemm::cli {
+
+namespace {
+
+const std::map<std::string, DType> kOutDtypes = {{"bf16", DType::BF16}, {"f32", DType::F32}};
+const std::map<std::string, KLayout> kLayouts = {{"columns", KLayout::Columns}, {"blocks", KLayout::Blocks}};
+
+CLI::Option* add(CLI::App& command, const std::string& name, const char* meaning, bool& to) {
+    return command.add_flag(name, to, meaning);
+}
+template <typename Number>
+CLI::Option* add(CLI::App& command, const std::string& name, const char* meaning, Number& to) {
+    return command.add_option(name, to, meaning);
+}
+CLI::Option* add(CLI::App& command, const std::string& name, const char* meaning, std::optional<DType>& to) {
+    const auto set = [&to](const std::string& text) { to = kOutDtypes.at(text); };
+    return command.add_option_function<std::string>(name, set, meaning)->check(CLI::IsMember(kOutDtypes));
+}
+
+/// What was asked for of the fields of a product.
+void take_fields(const GemmShape& from, GemmShape& to) {
+    plan::fields(
+        [](const plan::Field&, const auto& given, auto& member) {
+            if (plan::is_set(given)) member = given;
+        },
+        from, to);
+}
+
+}  // namespace
+
+std::string option_of(const std::string& field) {
+    std::string option = "--" + field;
+    std::ranges::replace(option, '_', '-');
+    return option;
+}
+
+GemmShape ProductOptions::with(int64_t m, int64_t n, int64_t k) const {
+    GemmShape shape = fields;
+    shape.m = m, shape.n = n, shape.k = k;
+    return shape;
+}
+
+std::string ProductOptions::text() const {
+    std::string text;
+    plan::fields(
+        [&]<typename T>(const plan::Field& field, const T& value) {
+            if (!plan::is_set(value)) return;
+            text += ' ' + option_of(field.name);
+            if constexpr (!std::is_same_v<T, bool>) text += ' ' + plan::value_text(value);
+        },
+        fields);
+    if (fields.groups) text += " --form " + form;
+    if (fields.k_groups) text += " --layout " + layout;
+    return text;
+}
+
+void add_field_options(CLI::App& command, ProductOptions& o) {
+    plan::fields(
+        [&](const plan::Field& field, auto& member) { add(command, option_of(field.name), field.meaning, member); },
+        o.fields);
+}
+
+void add_group_options(CLI::App& command, ProductOptions& o) {
+    command.add_option("--form", o.form, "How the groups' rows are told: offsets, indices, prefix-sums or masked")
+        ->check(CLI::IsMember(kForms))
+        ->capture_default_str()
+        ->needs(command.get_option("--groups"));
+    command
+        .add_option("--layout", o.layout,
+                    "How the groups' parts of A and B lie: columns (sizes on the device) or "
+                    "blocks (sizes on the host)")
+        ->check(CLI::IsMember(kLayouts))
+        ->capture_default_str()
+        ->needs(command.get_option("--k-groups"));
+}
+
+GemmShape parse_product(const std::vector<std::string>& words, const ProductOptions& o) {
+    GemmShape shape;
+    if (words.size() == 1) {
+        shape = plan::parse_shape(words[0]);
+    } else {
+        std::vector<int64_t> extents;
+        std::ranges::transform(words, std::back_inserter(extents), number_of);
+        if (extents.size() != 3 || std::ranges::min(extents) < 0)
+            throw Error(Errc::InvalidArgument,
+                        fmt::format("shape: is '{}', must be M N K, or one line like 'gemm 64x2112x7168 groups=4'; "
+                                    "quote the line",
+                                    fmt::join(words, " ")));
+        shape.m = extents[0], shape.n = extents[1], shape.k = extents[2];
+    }
+    take_fields(o.fields, shape);
+    return shape;
+}
+
+}  // namespace finegemm::cli

@@ -1,0 +1,36 @@
+// The product that a command is about: its shape in numbers or as a line of text, and an option for each field. Layer
+// cli.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <finegemm/gemm.h>
+
+namespace finegemm::cli {
+
+/// Options of the fields of GemmShape, and how groups are told and laid out.
+struct ProductOptions {
+    GemmShape fields;  // extents apart
+    std::string form = "offsets", layout = "columns";
+
+    /// The product of these extents.
+    GemmShape with(int64_t m, int64_t n, int64_t k) const;
+    /// Of all options that are set, as on a command line: " --groups 4 --form masked".
+    std::string text() const;
+};
+
+/// An option for each field, --row-b-scales for row_b_scales. Whether they belong together check_fields says.
+void add_field_options(CLI::App& command, ProductOptions& o);
+/// --form and --layout, for commands that make groups.
+void add_group_options(CLI::App& command, ProductOptions& o);
+
+/// M N K, or one line like "gemm 64x2112x7168 groups=4", which options then add to. Throws Error(InvalidArgument).
+GemmShape parse_product(const std::vector<std::string>& words, const ProductOptions& o);
+
+/// The option of a field: "--row-b-scales".
+std::string option_of(const std::string& field);
+
+}  // namespace finegemm::cli

@@ -1,0 +1,43 @@
+// Where a command computes, and memory there. Layer cli.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <finegemm/context.h>
+
+#include "api/gpu.h"
+#include "cli/files.h"
+
+namespace finegemm::cli {
+
+struct Target {
+    std::unique_ptr<Gpu> gpu;  // null: the CPU
+    std::string name;          // "cpu", "cuda:0"
+    std::string why;           // no GPU was taken, when one was looked for
+};
+
+/// `wish`: "cpu", "cuda" (the first GPU), "cuda:INDEX", or "auto": the first GPU that the kernels run on, else the CPU.
+/// Throws Error(InvalidArgument) for another wish, and what the context throws for a GPU that it cannot use.
+Target choose_target(Context& context, const std::string& wish);
+
+/// Memory for the matrix where the target computes: the matrix's own, on the CPU.
+Matrix allocate_on(const Target& target, HostMatrix& matrix);
+/// A matrix with memory on the host and where the target computes.
+struct Mirrored {
+    HostMatrix host;
+    Matrix there;
+};
+Mirrored mirrored(const Target& target, DType dtype, int64_t rows, int64_t cols);
+/// A row of numbers; its matrix is of f32, which are as wide.
+Mirrored mirrored(const Target& target, const std::vector<int32_t>& numbers);
+/// Copies to a matrix that is on the device.
+void upload(const Target& target, const HostMatrix& from, const Matrix& to);
+/// Copies a matrix back from where the target computes.
+void download(const Target& target, HostMatrix& to, const Matrix& from);
+/// Median microseconds of `repeats` calls; one more goes before them.
+double median_time(const Target& target, int repeats, const std::function<void()>& call);
+
+}  // namespace finegemm::cli

@@ -1,0 +1,86 @@
+// Which shapes there are products of. Layer plan.
+#include "plan/fields.h"
+
+#include <bit>
+
+#include "plan/reject.h"
+
+namespace finegemm::plan {
+
+namespace {
+
+constexpr int64_t kMaxAlignment = 1 << 30;
+
+const char* name_of(Grouping grouping) {
+    return grouping == Grouping::None ? "one product" : grouping == Grouping::Rows ? "groups of rows" : "groups of K";
+}
+
+void check_types(const GemmShape& s) {
+    const DType type = s.out_dtype.value_or(s.k_groups ? DType::F32 : DType::BF16);
+    if (type != DType::BF16 && type != DType::F32)
+        reject("out_dtype", "is {}, must be bf16 or f32, as d is; pass one of them", value_text(s.out_dtype));
+    if (type == DType::F32 && s.groups) reject("out_dtype", "is f32, must be bf16 with groups of rows; leave it out");
+    if (type == DType::F32 && !s.row_b_scales && !s.k_groups)
+        reject("out_dtype",
+               "is f32, must be bf16 where b has a scale for each 128x128 block; leave it out, or set row_b_scales");
+    if (type == DType::BF16 && s.k_groups) reject("out_dtype", "is bf16, must be f32 with groups of K; leave it out");
+    if (s.accumulate && type != DType::F32)
+        reject("accumulate",
+               "is set, but d is of bf16, must be of f32; set out_dtype and row_b_scales, or leave it out");
+}
+
+void check_extents(const GemmShape& s) {
+    const auto reject_extent = [](const char* name, int64_t extent, const std::string& rule) {
+        throw Error(Errc::InvalidArgument, fmt::format("{} is {}, must be {}", name, extent, rule));
+    };
+    for (const auto& [name, extent] : {std::pair{"M", s.m}, {"N", s.n}, {"K", s.k}})
+        if (extent < 1 || extent > INT32_MAX)
+            reject_extent(name, extent, fmt::format("from 1 to {}; gemm needs no kernel for 0", INT32_MAX));
+    if (s.n % 8 != 0) reject_extent("N", s.n, "a multiple of 8; pad B with rows of zeros");
+    if (s.k % 16 != 0) reject_extent("K", s.k, "a multiple of 16; pad A and B with zeros");
+    if (s.k_groups && s.k % kScaleBlock != 0) reject("K", "is {}, {}", s.k, kWholeBlocks);
+}
+
+}  // namespace
+
+void check_group_count(int64_t groups, const char* name) {
+    if (groups < 1 || groups > kMaxGroups)
+        reject(name, "is {}, must be from 1 to {}; use several calls for more", groups, kMaxGroups);
+}
+
+void check_expected_m(int64_t rows) {
+    if (rows < 0) reject("expected_m", "is {}, must not be negative; 0 lets the library guess", rows);
+}
+
+void check_alignment(int64_t alignment, int64_t least, std::string_view form) {
+    if (alignment < least || alignment > kMaxAlignment || !std::has_single_bit(static_cast<uint64_t>(alignment)))
+        reject("alignment", "is {}, must be a power of two from {} to {} for {}; 128 is usual", alignment, least,
+               kMaxAlignment, form);
+}
+
+void check_num_sms(int32_t num_sms) {
+    if (num_sms < 0) reject("num_sms", "is {}, must not be negative; 0 allows all SMs of the GPU", num_sms);
+}
+
+void check_fields(const GemmShape& s) {
+    const Grouping grouping = grouping_of(s);
+    fields(
+        [&](const Field& field, const auto& value) {
+            if (is_set(value) && !field.takers.have(grouping))
+                reject(field.name, "is {}, does not belong to {}; leave it out", value_text(value), name_of(grouping));
+        },
+        s);
+    if (s.groups) check_group_count(*s.groups, "groups");
+    if (s.k_groups) check_group_count(*s.k_groups, "k_groups");
+    check_expected_m(s.expected_m);
+    if (s.alignment != 0) check_alignment(s.alignment, kMinIndexAlignment, "indices");
+    check_types(s);
+    check_num_sms(s.num_sms);
+}
+
+void check_shape(const GemmShape& s) {
+    check_fields(s);
+    check_extents(s);
+}
+
+}  // namespace finegemm::plan

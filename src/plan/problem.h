@@ -1,0 +1,84 @@
+// A product as the planner knows it: extents, operands, output, groups; no pointers. Layer plan.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <finegemm/gemm.h>
+#include <finegemm/gemm/kernel_plan.h>
+
+namespace finegemm {
+
+/// "e4m3"; "unknown (99)" for a number that is no type.
+std::string name_of(DType type);
+
+namespace plan {
+
+/// The kind of products that a kernel computes; a kernel takes problems of its own kind only.
+struct Kind {
+    Grouping grouping = Grouping::None;
+    ScaleBlocks b_scales = ScaleBlocks::Blocks;
+    Output output = Output::BF16;
+    constexpr bool operator==(const Kind&) const = default;
+};
+constexpr Kind kind_of(const GemmConfig& c) { return {c.grouping, c.b_scales, c.output}; }
+
+/// A factor: the type of its elements, and what one of its scales covers.
+struct Operand {
+    DType element = DType::E4M3;
+    ScaleBlocks scaling = ScaleBlocks::Rows;
+    constexpr bool operator==(const Operand&) const = default;
+};
+
+/// D: the type of its elements, and whether the product is added to them.
+struct Result {
+    DType element = DType::BF16;
+    bool accumulate = false;
+    constexpr bool operator==(const Result&) const = default;
+};
+
+/// Groups of rows, each with a B of its own, or of K, each with a D of its own.
+struct Groups {
+    Grouping kind = Grouping::None;
+    uint32_t count = 0;
+    uint32_t expected_m = 0;  // rows of a group, as expected; 0: M / count
+    uint32_t alignment = 0;   // a tile may not reach across a multiple of so many rows, if not 0
+    constexpr bool operator==(const Groups&) const = default;
+    constexpr uint32_t of_rows() const { return kind == Grouping::Rows ? count : 0; }
+    constexpr uint32_t of_k() const { return kind == Grouping::K ? count : 0; }
+};
+
+struct Problem {
+    uint32_t m = 0, n = 0, k = 0;  // of all groups together; m: as many rows as there may be
+    bool batch_invariant = false;  // the order of a row's sums may not depend on M
+    uint32_t num_sms = 0;          // that may be used, if not 0
+    Operand a{}, b{.scaling = ScaleBlocks::Blocks};
+    Result d{};
+    Groups groups{};
+    constexpr bool operator==(const Problem&) const = default;
+    constexpr uint32_t k_blocks() const { return ceil_div(k, kScaleBlock); }
+    constexpr Kind kind() const {
+        return {groups.kind, b.scaling, d.element == DType::F32 ? Output::F32 : Output::BF16};
+    }
+};
+
+/// The problem of a shape that has been checked (plan/fields.h).
+Problem problem_of(const GemmShape& shape);
+GemmShape shape_of(const Problem& problem);
+
+/// One line of text for a problem: extents, A, B, D, and each option that is set.
+/// "gemm 4096x7168x2048 e4m3:row128 e4m3:block128 bf16 groups=64 expected_m=64"
+std::string text_of(const Problem& problem);
+/// The shape that a line says, for front ends; what it leaves out behind the extents has its default. Throws
+/// Error(InvalidArgument) for text that is no such line.
+GemmShape parse_shape(std::string_view line);
+
+/// For caches of what depends on a problem alone.
+struct ProblemHash {
+    size_t operator()(const Problem& problem) const;
+};
+
+}  // namespace plan
+
+}  // namespace finegemm

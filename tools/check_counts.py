@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Checks counts that keep the host's code one house: what has a single home, and how many files share a folder."""
+
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HOST = ("src/", "cli/", "python/src/")
+# Grouping is a field of a call: names of it in names of files, and in many files, are the beginning of another family.
+MOST_FILES_WITH_K_GROUPED = 12
+MOST_VIRTUALS = 3  # of Backend, besides its destructor
+MOST_FILES_OF_A_FOLDER = 20
+
+MADE_PROBLEM = re.compile(r"\bplan::Problem(?: \w+)?\s*\{|\bProblem \w+\([^;{}]*\) \{(?:[^{}]|\{\})*return \{")
+INCLUDE_OF_CPU = re.compile(r'#include "[^"]*\bcpu[^"]*"')
+
+
+def host_files(root: pathlib.Path) -> dict[str, str]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", *HOST], cwd=root, check=True, capture_output=True, text=True
+    )
+    paths = (root / line for line in listed.stdout.splitlines())
+    return {path.relative_to(root).as_posix(): path.read_text() for path in paths if path.is_file()}
+
+
+def over(what: str, found: list[str], most: int) -> list[str]:
+    return [f"{what}: {len(found)}, at most {most}: {', '.join(found)}"] if len(found) > most else []
+
+
+def virtuals(files: dict[str, str]) -> list[str]:
+    """Names of Backend's virtual functions."""
+    (text,) = (text for path, text in files.items() if path.endswith("/backend.h"))
+    return re.findall(r"virtual [^~;=]*?(\w+)\(", text)
+
+
+def faults(files: dict[str, str]) -> list[str]:
+    def having(pattern: str | re.Pattern[str]) -> list[str]:
+        return [path for path, text in files.items() if re.search(pattern, text)]
+
+    found = over("files with 'grouped' in their name", [path for path in files if "grouped" in path], 0)
+    found += over("files that name k_grouped", having("k_grouped"), MOST_FILES_WITH_K_GROUPED)
+    found += over("virtual functions of Backend", virtuals(files), MOST_VIRTUALS)
+    found += over("files that build a plan::Problem", having(MADE_PROBLEM), 1)
+    on_gpu = {path: text for path, text in files.items() if "hopper" in pathlib.PurePosixPath(path).name}
+    found += over("GPU files that include a CPU file", [p for p, t in on_gpu.items() if INCLUDE_OF_CPU.search(t)], 0)
+    folders = collections.Counter(pathlib.PurePosixPath(path).parent.as_posix() for path in files)
+    for folder, count in folders.items():
+        if count > MOST_FILES_OF_A_FOLDER:
+            found.append(f"{folder}: {count} files, at most {MOST_FILES_OF_A_FOLDER}; give a part of them a folder")
+    return found
+
+
+def main() -> int:
+    found = faults(host_files(ROOT))
+    print("\n".join(found) if found else "every count is within its bound")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
