@@ -10,7 +10,7 @@ function(finegemm_embed_pack target)
   set(pack ${PROJECT_BINARY_DIR}/generated/kernels.pack)
   set(report ${PROJECT_BINARY_DIR}/generated/kernels.json)
   add_executable(finegemm_make_pack ${PROJECT_SOURCE_DIR}/tools/make_pack.cpp ${PROJECT_SOURCE_DIR}/tools/no_pack.cpp
-    ${PROJECT_SOURCE_DIR}/src/backend/pack_contents.cpp)
+    ${PROJECT_SOURCE_DIR}/src/engine/pack_contents.cpp)
   target_link_libraries(finegemm_make_pack PRIVATE finegemm_plan finegemm_jit finegemm_cuda)
   if(FINEGEMM_PACK STREQUAL compile)
     add_custom_command(OUTPUT ${pack} BYPRODUCTS ${report}

@@ -8,8 +8,8 @@
 
 #include <finegemm/core/arithmetic.h>
 
-#include "api/tuner.h"
 #include "support/error_of.h"
+#include "workbench/tuner.h"
 
 namespace finegemm::test {
 namespace {

@@ -7,10 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "api/accuracy.h"
 #include "cli/random.h"
 #include "cli/session.h"
 #include "cli/support.h"
+#include "workbench/accuracy.h"
 
 namespace finegemm::test {
 namespace {

@@ -2,7 +2,7 @@
 // FG_UPDATE_GOLDEN=1 records both.
 #include <finegemm/core/smem_plan.h>
 
-#include "backend/pack_contents.h"
+#include "engine/pack_contents.h"
 #include "plan/plan.h"
 #include "support.h"
 
