@@ -151,6 +151,15 @@ TEST(RunKGroups, JsonHasTheFiguresOfEachLayout) {
     }
 }
 
+TEST(RunGroups, TakesALineAndAddsToD) {
+    for (const char* line : {"gemm 99x40x144 groups=7", "gemm 33x40x1024 k_groups=7 accumulate",
+                             "gemm 33x40x144 e4m3:row128 e4m3:row128 f32 accumulate"}) {
+        const Ran ran = finegemm(std::string("run --device cpu --json --repeats 3 '") + line + "'");
+        ASSERT_EQ(ran.code, 0) << ran.err;
+        EXPECT_TRUE(json::parse(ran.out).at("right").get<bool>()) << line;
+    }
+}
+
 TEST(BenchGroups, RecordSaysWhichGroupsOfK) {
     const Ran ran = finegemm("bench --device cpu --repeats 1 --json --k-groups 6 --layout blocks --shapes 20x16x1024");
     ASSERT_EQ(ran.code, 0) << ran.err;
