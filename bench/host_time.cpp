@@ -14,12 +14,12 @@
 #include <finegemm/gemm.h>
 #include <finegemm/gemm/kernel_plan.h>
 
-#include "api/gpu.h"
-#include "backend/device_spec.h"
 #include "cuda/kernel.h"
+#include "engine/device_spec.h"
 #include "host_clock.h"
 #include "jit/kernel_store.h"
 #include "plan/plan.h"
+#include "workbench/gpu.h"
 
 namespace finegemm {
 namespace {

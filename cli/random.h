@@ -8,7 +8,7 @@
 
 #include <finegemm/gemm.h>
 
-#include "cli/files.h"
+#include "cli/files/files.h"
 
 namespace finegemm::cli {
 

@@ -8,8 +8,8 @@
 
 #include <finegemm/context.h>
 
-#include "api/gpu.h"
-#include "cli/files.h"
+#include "cli/files/files.h"
+#include "workbench/gpu.h"
 
 namespace finegemm::cli {
 

@@ -46,7 +46,7 @@ function(finegemm_embed_packs target)
     return()
   endif()
   add_executable(finegemm_make_pack ${PROJECT_SOURCE_DIR}/tools/make_pack.cpp ${PROJECT_SOURCE_DIR}/tools/no_pack.cpp
-    ${PROJECT_SOURCE_DIR}/src/backend/pack_contents.cpp)
+    ${PROJECT_SOURCE_DIR}/src/engine/pack_contents.cpp)
   target_link_libraries(finegemm_make_pack PRIVATE finegemm_plan finegemm_jit finegemm_cuda finegemm_os)
   foreach(cuda IN LISTS FINEGEMM_PACK_CUDA)
     set(pack ${PROJECT_BINARY_DIR}/generated/kernels_${cuda}.pack)

@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = {".h", ".cpp", ".cuh", ".inl"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
-# The layer of a path, first match first.
+# The layer of a path by how it begins, first match first. An operation's folder has files of several layers.
 LAYERS = [
     ("kernels/finegemm/core/", "core"),
     ("kernels/finegemm/gemm/", "gemm"),
@@ -20,9 +20,14 @@ LAYERS = [
     ("src/plan/", "plan"),
     ("src/cuda/", "cuda"),
     ("src/jit/", "jit"),
-    ("src/backend/cpu", "cpu"),
-    ("src/backend/", "backend"),
+    ("src/ops/[^/]+/source", "jit"),
+    ("src/ops/[^/]+/cpu", "cpu"),
+    ("src/ops/[^/]+/checks", "api"),
+    ("src/ops/", "engine"),
+    ("src/engine/cpu", "cpu"),
+    ("src/engine/", "engine"),
     ("src/api/", "api"),
+    ("src/workbench/", "api"),
     ("src/peers/", "peers"),
     ("cli/", "cli"),
     ("python/src/", "python"),
@@ -30,7 +35,7 @@ LAYERS = [
 
 # Who may include whom, besides itself. "std" is any header that is not ours: the kernels' text has none of them.
 VALUES = {"core", "gemm", "quantize"}  # configurations and arithmetic of kernels, for host and device
-CPU_SAFE = {"cpu", "backend", "plan", "os", "public", "std"} | VALUES
+CPU_SAFE = {"cpu", "engine", "plan", "os", "public", "std"} | VALUES
 ALLOWED = {
     "core": set(),
     "gemm": {"core"},
@@ -42,8 +47,8 @@ ALLOWED = {
     "cuda": {"public", "std"} | VALUES,
     "jit": {"cuda", "os", "public", "std"} | VALUES,
     "cpu": CPU_SAFE,
-    "backend": CPU_SAFE | {"cuda", "jit"},
-    "api": {"backend", "cpu", "plan", "cuda", "jit", "os", "public", "std"} | VALUES,
+    "engine": CPU_SAFE | {"cuda", "jit"},
+    "api": {"engine", "cpu", "plan", "cuda", "jit", "os", "public", "std"} | VALUES,
     "peers": {"cuda", "public", "std"} | VALUES,
     "cli": {"api", "peers", "plan", "public", "std"},
     "python": {"public", "std"},
@@ -55,7 +60,7 @@ INCLUDE_PATHS = ["kernels", "include", "src", ""]
 
 
 def layer_of(path: str) -> str | None:
-    return next((layer for prefix, layer in LAYERS if path.startswith(prefix)), None)
+    return next((layer for beginning, layer in LAYERS if re.match(beginning, path)), None)
 
 
 def resolve(root: pathlib.Path, source: pathlib.Path, used: str) -> str | None:
@@ -69,7 +74,7 @@ def resolve(root: pathlib.Path, source: pathlib.Path, used: str) -> str | None:
 
 def violations(root: pathlib.Path) -> list[str]:
     found = []
-    for prefix in sorted({prefix.split("/")[0] for prefix, _ in LAYERS}):
+    for prefix in sorted({beginning.split("/")[0] for beginning, _ in LAYERS}):
         for source in sorted(p for p in (root / prefix).rglob("*") if p.suffix in SOURCES):
             path = str(source.relative_to(root))
             layer = layer_of(path)

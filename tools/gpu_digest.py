@@ -29,25 +29,23 @@ OPERATIONS = {
     "gemm": [
         "kernels/finegemm/gemm/*",
         "src/plan/*",
-        "src/jit/source.cpp",
-        "src/backend/call.*",
-        "src/backend/groups.*",
-        "src/backend/hopper_params.*",
+        "src/ops/gemm/*",
     ],
-    "quantize": ["src/jit/quantize_source.*", "kernels/finegemm/quantize/*"],
+    "quantize": ["src/ops/quantize/*", "kernels/finegemm/quantize/*"],
 }
 SHARED = [
     "kernels/finegemm/core/*",
     "src/cuda/*",
     "src/jit/*",
-    "src/backend/*",
+    "src/engine/*",
     "include/finegemm/*",
 ]
 # Part of the same targets, but nothing of it reaches a GPU.
 LEFT_OUT = {
-    "src/backend/cpu*": "the CPU backend",
-    "src/backend/scale_factors.*": "the CPU's model of scale products",
-    "src/backend/thread_pool.*": "threads of the CPU backend",
+    "src/engine/cpu*": "the CPU backend",
+    "src/ops/*/cpu*": "the CPU backend",
+    "src/ops/*/checks.*": "checks of arguments: tested against the mock driver",
+    "src/engine/thread_pool.*": "threads of the CPU backend",
     "src/os/*": "which files are believed",
     "include/finegemm/c_api.h": "the C ABI, which calls the C++ API",
 }

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "backend/pack_contents.h"
+#include "engine/pack_contents.h"
 #include "jit/cubin.h"
 #include "jit/pack.h"
 #include "jit/resources.h"

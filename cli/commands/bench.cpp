@@ -5,18 +5,18 @@
 
 #include <finegemm/error.h>
 
-#include "api/accuracy.h"
-#include "cli/bench_record.h"
+#include "cli/bench/bench_record.h"
+#include "cli/bench/comparison.h"
+#include "cli/bench/shapes.h"
 #include "cli/commands.h"
-#include "cli/comparison.h"
 #include "cli/product.h"
 #include "cli/progress.h"
 #include "cli/random.h"
 #include "cli/session.h"
-#include "cli/shapes.h"
 #include "cli/text.h"
 #include "peers/nvml.h"
 #include "plan/fields.h"
+#include "workbench/accuracy.h"
 
 namespace finegemm::cli {
 

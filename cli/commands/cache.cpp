@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "api/doctor.h"
 #include "cli/commands.h"
 #include "cli/text.h"
+#include "workbench/doctor.h"
 
 namespace finegemm::cli {
 

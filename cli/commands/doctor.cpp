@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "api/doctor.h"
 #include "cli/commands.h"
+#include "workbench/doctor.h"
 
 namespace finegemm::cli {
 

@@ -7,7 +7,6 @@
 
 #include <finegemm/error.h>
 
-#include "api/accuracy.h"
 #include "cli/commands.h"
 #include "cli/product.h"
 #include "cli/progress.h"
@@ -15,6 +14,7 @@
 #include "cli/session.h"
 #include "cli/text.h"
 #include "plan/fields.h"
+#include "workbench/accuracy.h"
 
 namespace finegemm::cli {
 

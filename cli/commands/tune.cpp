@@ -6,12 +6,12 @@
 
 #include <finegemm/error.h>
 
-#include "api/tuner.h"
+#include "cli/bench/shapes.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/session.h"
-#include "cli/shapes.h"
 #include "cli/text.h"
+#include "workbench/tuner.h"
 
 namespace finegemm::cli {
 

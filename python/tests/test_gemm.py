@@ -267,9 +267,9 @@ def test_explain_names_the_kernel_that_scales_for_each_row_of_b_take(out_dtype, 
 
 def test_explain_takes_a_table_of_measured_choices(tmp_path):
     names = [row["name"] for row in finegemm.explain(64, 4096, 4096, device="h200")["candidates"] if "us" in row]
-    entry = {"shape": [64, 4096, 4096], "kernel": names[-1], "us": 8.5, "usual": names[0], "usual_us": 9.25}
+    entry = {"problem": "gemm 64x4096x4096", "kernel": names[-1], "us": 8.5, "usual": names[0], "usual_us": 9.25}
     table = tmp_path / "table.json"
-    table.write_text(json.dumps({"format": 1, "device": "h200", "sms": 132, "version": "", "entries": [entry]}))
+    table.write_text(json.dumps({"format": 2, "device": "h200", "sms": 132, "version": "", "entries": [entry]}))
     chosen = finegemm.explain(64, 4096, 4096, device="h200", plan_table=str(table))["chosen"]
     assert (chosen["name"], chosen["source"]) == (names[-1], "user table")
     with pytest.raises(finegemm.InvalidArgument, match="measured on device 'h200'"):

@@ -123,7 +123,7 @@ MISUSES = {
     "b is a matrix": (dict(b=np.zeros((N, K), np.uint8)), "b: has 2 dimensions, must have 3; reshape it"),
     "a is a stack": (dict(a=np.zeros((1, M, K), np.uint8)), "a: has 3 dimensions, must have 2; reshape it"),
     "d is a stack": (dict(d=np.zeros((1, M, N), BF16)), "d: has 3 dimensions, must have 2; reshape it"),
-    "no weights": (dict(b=np.zeros((0, N, K), np.uint8)), "b: has 0 matrices, must have 1 to 1024"),
+    "no weights": (dict(b=np.zeros((0, N, K), np.uint8)), "b: has 0 matrices, must have 1 to 4096"),
 }
 
 
@@ -160,8 +160,8 @@ def test_explain_knows_groups():
     asked = {"m": 8192, "n": 4096, "k": 7168, "groups": 64, "expected_m": 40, "alignment": 64}
     assert plan["problem"] == asked
     assert plan["chosen"]["config"]["tile_m"] == 64, "no larger tile fits the alignment"
-    with pytest.raises(finegemm.InvalidArgument, match="groups: is 1025, must be from 1 to 1024"):
-        finegemm.explain(8192, 4096, 7168, device="h200", groups=1025)
+    with pytest.raises(finegemm.InvalidArgument, match="groups: is 4097, must be from 1 to 4096"):
+        finegemm.explain(8192, 4096, 7168, device="h200", groups=4097)
     with pytest.raises(finegemm.InvalidArgument, match="expected_m: is -1, must not be negative"):
         finegemm.explain(8192, 4096, 7168, device="h200", groups=64, expected_m=-1)
 

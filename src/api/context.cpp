@@ -6,8 +6,8 @@
 #include <finegemm/error.h>
 
 #include "api/options.h"
-#include "backend/cpu.h"
-#include "backend/hopper.h"
+#include "engine/cpu.h"
+#include "engine/hopper.h"
 
 namespace finegemm {
 

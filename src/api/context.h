@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "backend/backend.h"
+#include "engine/backend.h"
 
 namespace finegemm {
 

@@ -4,8 +4,8 @@
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
 
-#include "backend/device_spec.h"
 #include "cuda/device.h"
+#include "engine/device_spec.h"
 #include "plan/fields.h"
 #include "plan/table.h"
 

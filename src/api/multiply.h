@@ -3,7 +3,7 @@
 
 #include <finegemm/context.h>
 
-#include "backend/call.h"
+#include "ops/gemm/call.h"
 
 namespace finegemm {
 

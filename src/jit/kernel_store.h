@@ -5,10 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include <finegemm/context.h>
-#include <finegemm/gemm/config.h>
 
 namespace finegemm::jit {
 
@@ -19,12 +17,6 @@ struct KernelSource {
     std::string text;
     uint32_t yield_interval = 0;  // what set_yield_hints gives its machine code
 };
-
-/// The source of a GEMM kernel; the configuration is its only variable. Entry: "finegemm_" + plan's name.
-KernelSource gemm_source(const GemmConfig& config, std::string_view name);
-
-/// The expression that makes this value in C++.
-std::string to_source(const GemmConfig& config);
 
 /// The newest major version of CUDA that is known to make good code.
 inline constexpr int kNewestCuda = 13;

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <utility>
 
-#include "api/accuracy.h"
 #include "support/cpu.h"
 #include "support/grouped.h"
 #include "support/k_grouped.h"
+#include "workbench/accuracy.h"
 
 namespace finegemm::test {
 namespace {

@@ -6,7 +6,8 @@
 #include <finegemm/quantize.h>
 
 #include "api/allocations.h"
-#include "api/checks.h"
+#include "ops/gemm/checks.h"
+#include "ops/quantize/checks.h"
 #include "support/cpu.h"
 #include "support/error_of.h"
 #include "support/grouped.h"
@@ -130,7 +131,7 @@ TEST_F(Gemm, IsCheckedWithoutAllocation) {
     Buffer<uint8_t> q(DType::E4M3, 256, 384);
     const int64_t before = allocations();
     check_gemm({args, plain});
-    check_quantize(ScaleShape::Rows, x.view(), q.view(), scales.view());
+    check_quantize({ScaleShape::Rows, x.view(), q.view(), scales.view(), {}});
     EXPECT_EQ(allocations(), before);
     EXPECT_THROW(check_gemm({GemmArgs{}, plain}), Error);
     EXPECT_GT(allocations(), before) << "allocations are not counted";

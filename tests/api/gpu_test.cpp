@@ -1,8 +1,8 @@
 // What front ends time on a (mock) GPU. Layer tests.
 #include <gtest/gtest.h>
 
-#include "api/gpu.h"
 #include "support/mock_driver.h"
+#include "workbench/gpu.h"
 
 namespace finegemm::test {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "api/allocations.h"
-#include "api/checks.h"
+#include "ops/gemm/checks.h"
 #include "support/cpu.h"
 #include "support/error_of.h"
 #include "support/grouped.h"

@@ -3,7 +3,7 @@
 
 #include "api/allocations.h"
 #include "api/calls.h"
-#include "api/checks.h"
+#include "ops/gemm/checks.h"
 #include "support/cpu.h"
 #include "support/error_of.h"
 

@@ -8,9 +8,9 @@
 
 #include <finegemm/gemm/arithmetic.h>
 
-#include "api/tuner.h"
 #include "support/error_of.h"
 #include "support/private_folder.h"
+#include "workbench/tuner.h"
 
 namespace finegemm::test {
 namespace {

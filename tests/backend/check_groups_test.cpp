@@ -1,5 +1,5 @@
 // The validation mode's look at groups: what breaks the rules, and what is said then.
-#include "backend/check_values.h"
+#include "engine/check_values.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/cpu.h"
+#include "engine/cpu.h"
 #include "support/error_of.h"
 #include "support/grouped.h"
 #include "support/k_grouped.h"

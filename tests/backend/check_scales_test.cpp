@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "backend/check_values.h"
-#include "backend/cpu.h"
+#include "engine/check_values.h"
+#include "engine/cpu.h"
 #include "support/error_of.h"
 #include "support/matrix.h"
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <thread>
 
-#include "backend/cpu_gemm.h"
 #include "gemm_reference.h"
+#include "ops/gemm/cpu.h"
 #include "support/cpu.h"
 
 namespace finegemm {

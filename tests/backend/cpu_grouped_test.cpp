@@ -4,7 +4,7 @@
 #include <climits>
 #include <cmath>
 
-#include "backend/cpu_gemm.h"
+#include "ops/gemm/cpu.h"
 #include "support/cpu.h"
 #include "support/grouped.h"
 

@@ -1,5 +1,5 @@
 // The CPU's K-grouped GEMM: against sums in double, against a GEMM for each group, and what it leaves alone.
-#include "backend/cpu_gemm.h"
+#include "ops/gemm/cpu.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "backend/cpu_gemm.h"
+#include "ops/gemm/cpu.h"
 #include "support/k_grouped.h"
 
 namespace finegemm {

@@ -12,7 +12,7 @@
 #include <finegemm/quantize/quantize.h>
 #include <hwy/targets.h>
 
-#include "backend/cpu_quantize.h"
+#include "ops/quantize/cpu.h"
 #include "support/matrix.h"
 
 namespace finegemm {
@@ -101,7 +101,7 @@ struct Quantized {
             std::swap(s.row_stride, s.col_stride);
         }
         ThreadPool pool(threads);
-        cpu_quantize(shape, x, q.view(), s, options, pool);
+        cpu_quantize({shape, x, q.view(), s, options}, pool);
     }
     static int64_t blocks(int64_t n) { return (n + 127) / 128; }
     static int64_t down(ScaleShape shape, const ConstMatrix& x) {

@@ -1,5 +1,5 @@
 // What the planner knows of a GPU, from its facts.
-#include "backend/device_spec.h"
+#include "engine/device_spec.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // From arguments to rows: the layout of each form, and the rows of each group.
-#include "backend/groups.h"
+#include "ops/gemm/groups.h"
 
 #include <gtest/gtest.h>
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <fstream>
 
-#include "backend/cpu_gemm.h"
-#include "backend/cpu_tiles.h"
-#include "backend/scale_factors.h"
 #include "gemm_reference.h"
+#include "ops/gemm/cpu.h"
+#include "ops/gemm/cpu_scale_factors.h"
+#include "ops/gemm/cpu_tiles.h"
 #include "plan/plan.h"
 
 namespace finegemm {

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "jit/quantize_source.h"
+#include "ops/quantize/source.h"
 
 namespace finegemm::jit {
 namespace {

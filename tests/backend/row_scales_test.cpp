@@ -5,8 +5,8 @@
 #include <cstring>
 #include <limits>
 
-#include "backend/cpu_gemm.h"
 #include "gemm_reference.h"
+#include "ops/gemm/cpu.h"
 
 namespace finegemm {
 namespace {

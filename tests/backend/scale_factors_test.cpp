@@ -1,6 +1,6 @@
 // The model of the tensor cores that multiply scales: against the hardware's bits, and against what docs/numerics.md
 // states.
-#include "backend/scale_factors.h"
+#include "ops/gemm/cpu_scale_factors.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 #include <finegemm/gemm/split_scale.h>
 
-#include "backend/cpu_gemm.h"
+#include "ops/gemm/cpu.h"
 
 namespace finegemm {
 namespace {

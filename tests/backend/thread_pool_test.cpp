@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "backend/thread_pool.h"
+#include "engine/thread_pool.h"
 
 namespace finegemm {
 namespace {

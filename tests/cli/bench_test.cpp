@@ -7,10 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/bench_record.h"
-#include "cli/comparison.h"
-#include "cli/model_layers.h"
-#include "cli/shapes.h"
+#include "cli/bench/bench_record.h"
+#include "cli/bench/comparison.h"
+#include "cli/bench/model_layers.h"
+#include "cli/bench/shapes.h"
 #include "cli/support.h"
 
 namespace finegemm::test {

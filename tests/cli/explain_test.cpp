@@ -36,6 +36,17 @@ TEST(Explain, OfScalesOfRowsOfBIsAsRecorded) {
     expect_golden("explain_row_b_scales", ran.out);
 }
 
+TEST(Explain, TakesALineAsErrorsAndPlanTablesHaveIt) {
+    for (const auto& [line, numbers] :
+         {std::pair{"'gemm 64x2112x7168 num_sms=66'", "64 2112 7168 --num-sms 66"},
+          {"'gemm 2112x4096x7168 e4m3:row128 e4m3:row128 f32'", "2112 4096 7168 --row-b-scales --out-dtype f32"},
+          {"'gemm 4096x7168x32768' --k-groups 8", "4096 7168 32768 --k-groups 8"}}) {
+        const Ran by_line = finegemm(std::string("explain ") + line), ran = finegemm(std::string("explain ") + numbers);
+        EXPECT_EQ(by_line.code, 0) << by_line.err;
+        EXPECT_EQ(by_line.out, ran.out);
+    }
+}
+
 TEST(Explain, JsonNamesTheKernelOfTheTable) {
     const Ran table = finegemm("explain 64 2112 7168 --device h20"),
               ran = finegemm("explain 64 2112 7168 --device h20 --json");

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/file_region.h"
+#include "cli/files/file_region.h"
 #include "cli/support.h"
 #include "support/error_of.h"
 

@@ -7,10 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "api/accuracy.h"
 #include "cli/random.h"
 #include "cli/session.h"
 #include "cli/support.h"
+#include "workbench/accuracy.h"
 
 namespace finegemm::test {
 namespace {
@@ -148,6 +148,15 @@ TEST(RunKGroups, JsonHasTheFiguresOfEachLayout) {
         EXPECT_EQ(out.at("group_k"), json(sizes));
         EXPECT_TRUE(out.at("right").get<bool>());
         EXPECT_EQ(out.at("error").at("rows"), 7 * 33);
+    }
+}
+
+TEST(RunGroups, TakesALineAndAddsToD) {
+    for (const char* line : {"gemm 99x40x144 groups=7", "gemm 33x40x1024 k_groups=7 accumulate",
+                             "gemm 33x40x144 e4m3:row128 e4m3:row128 f32 accumulate"}) {
+        const Ran ran = finegemm(std::string("run --device cpu --json --repeats 3 '") + line + "'");
+        ASSERT_EQ(ran.code, 0) << ran.err;
+        EXPECT_TRUE(json::parse(ran.out).at("right").get<bool>()) << line;
     }
 }
 

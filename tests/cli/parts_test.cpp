@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "cli/files.h"
+#include "cli/files/files.h"
 #include "cli/session.h"
 #include "cli/support.h"
 #include "cli/text.h"

@@ -125,6 +125,18 @@ TEST_F(Tune, TakesTheOptionsOfCallsIntoTheEntry) {
     EXPECT_EQ(entry.at("problem"), "gemm 64x576x1024 e4m3:row128 e4m3:block128 bf16 num_sms=100 batch_invariant");
 }
 
+TEST_F(Tune, KnowsGroupsOfRowsAndOfK) {
+    for (const std::string options : {"--groups 4", "--groups 4 --expected-m 100", "--k-groups 4 --accumulate"}) {
+        const auto kernels = measured("4096 576 1024 " + options);
+        const Ran ran = tune("--shapes 4096x576x1024 " + options, fast(kernels[1]));
+        ASSERT_EQ(ran.code, 0) << ran.err;
+        const json follows = chosen("4096 576 1024 --device h200 --plan-table '" + table + "' " + options);
+        EXPECT_EQ(follows.at("source"), "user table") << options << read_text(table);
+        EXPECT_EQ(follows.at("name"), kernels[1]) << options;
+        EXPECT_EQ(chosen("4096 576 1024 --device h200 --plan-table '" + table + "'").at("source"), "model");
+    }
+}
+
 TEST_F(Tune, ATableOfAnotherDeviceStopsCallsWithAReason) {
     write_text(table, R"({"format": 2, "device": "h100", "sms": 132, "version": "0.1.0", "entries": []})");
     const std::string variables = kMock + " FINEGEMM_PLAN_TABLE='" + table + "'",

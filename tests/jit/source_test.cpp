@@ -5,10 +5,11 @@
 #include <finegemm/gemm/kernel_plan.h>
 #include <fmt/format.h>
 
-#include "backend/pack_contents.h"
+#include "engine/pack_contents.h"
 #include "jit/digest.h"
 #include "jit/kernel_files.h"
-#include "jit/quantize_source.h"
+#include "ops/gemm/source.h"
+#include "ops/quantize/source.h"
 #include "plan/plan.h"
 #include "support.h"
 

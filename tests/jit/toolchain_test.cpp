@@ -7,7 +7,7 @@
 
 #include <finegemm/error.h>
 
-#include "backend/pack_contents.h"
+#include "engine/pack_contents.h"
 #include "jit/resources.h"
 #include "support.h"
 

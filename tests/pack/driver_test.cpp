@@ -1,8 +1,8 @@
 // Packs and drivers: which code a driver is given, and that it loads it.
 #include <finegemm/error.h>
 
-#include "backend/pack_contents.h"
 #include "cuda/kernel.h"
+#include "engine/pack_contents.h"
 #include "jit/cubin.h"
 #include "support.h"
 #include "support/hopper.h"

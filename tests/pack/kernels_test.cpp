@@ -4,7 +4,7 @@
 
 #include <finegemm/gemm/kernel_plan.h>
 
-#include "backend/pack_contents.h"
+#include "engine/pack_contents.h"
 #include "plan/plan.h"
 #include "support.h"
 

@@ -7,8 +7,9 @@
 #include <map>
 #include <random>
 
-#include "backend/pack_contents.h"
+#include "engine/pack_contents.h"
 #include "jit/cubin.h"
+#include "ops/gemm/source.h"
 #include "plan/plan.h"
 #include "support.h"
 

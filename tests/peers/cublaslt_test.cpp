@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "api/accuracy.h"
 #include "peers/cublaslt.h"
 #include "peers/nvml.h"
 #include "support/error_of.h"
 #include "support/matrix.h"
+#include "workbench/accuracy.h"
 
 namespace finegemm::test {
 namespace {

@@ -1,7 +1,7 @@
 // Options and a backend for tests that use the CPU alone. Layer tests.
 #pragma once
 
-#include "backend/cpu.h"
+#include "engine/cpu.h"
 
 namespace finegemm::test {
 

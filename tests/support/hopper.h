@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "backend/hopper.h"
+#include "engine/hopper.h"
 #include "plan/plan.h"
 #include "support/error_of.h"
 #include "support/mock_driver.h"

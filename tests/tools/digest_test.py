@@ -22,7 +22,7 @@ class Digests(unittest.TestCase):
         )
         self.write("src/jit/pack.cpp", "int x;")
         self.write("src/plan/cost.cpp", 'auto f = "a  b";')
-        self.write("src/backend/cpu_gemm.cpp", "int y;")
+        self.write("src/ops/gemm/cpu.cpp", "int y;")
         self.before = self.digests()
 
     def write(self, name: str, text: str):
@@ -61,7 +61,7 @@ class Digests(unittest.TestCase):
 
     def test_comments_layout_and_the_cpu_backend_do_not_count(self):
         self.write("src/jit/pack.cpp", "// why\nint\n    x; /* and how */")
-        self.write("src/backend/cpu_gemm.cpp", "int z;")
+        self.write("src/ops/gemm/cpu.cpp", "int z;")
         self.assert_changed()
 
     def test_strings_count_to_the_blank(self):
@@ -71,11 +71,11 @@ class Digests(unittest.TestCase):
     def test_a_file_that_moves_out_of_the_patterns_is_named(self):
         sources = {
             "src/jit/pack.cpp",
-            "src/engine/launch.cpp",
-            "src/backend/cpu_gemm.cpp",
+            "src/runtime/launch.cpp",
+            "src/ops/gemm/cpu.cpp",
             "kernels/finegemm/x.cuh",
         }
-        self.assertEqual(gpu_digest.without_digest(sources), ["src/engine/launch.cpp"])
+        self.assertEqual(gpu_digest.without_digest(sources), ["src/runtime/launch.cpp"])
 
     def test_a_record_counts_for_the_operations_that_it_names(self):
         record = {"gemm": {"digest": self.before["gemm"]}}

@@ -38,11 +38,11 @@ class Layers(unittest.TestCase):
 
     def test_the_cpu_backend_needs_no_cuda(self):
         found = violations(
-            src__backend__cpu_gemm='#include "cuda/c.h"\n',
-            src__backend__hopper='#include "cuda/c.h"\n',
+            src__ops__gemm__cpu='#include "cuda/c.h"\n',
+            src__ops__gemm__hopper='#include "cuda/c.h"\n',
             src__cuda__c="",
         )
-        self.assertEqual(found, ["src/backend/cpu_gemm.h: layer 'cpu' must not include 'cuda/c.h' of layer 'cuda'"])
+        self.assertEqual(found, ["src/ops/gemm/cpu.h: layer 'cpu' must not include 'cuda/c.h' of layer 'cuda'"])
 
     def test_kernel_headers_include_no_other_headers(self):
         found = violations(
@@ -60,7 +60,7 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(violations(src__plan__a='#include "../jit/b.h"\n', src__jit__b="")), 1)
 
     def test_front_ends_see_the_api_only(self):
-        self.assertEqual(len(violations(cli__a='#include "backend/b.h"\n', src__backend__b="")), 1)
+        self.assertEqual(len(violations(cli__a='#include "engine/b.h"\n', src__engine__b="")), 1)
         self.assertEqual(len(violations(python__src__a='#include "api/b.h"\n', src__api__b="")), 1)
 
     def test_a_file_outside_of_every_layer_is_reported(self):

@@ -1,0 +1,124 @@
+// Matrices from and to files. Layer cli.
+#include "cli/files/files.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include <finegemm/error.h>
+
+#include "cli/files/file_region.h"
+
+namespace finegemm::cli {
+
+namespace {
+
+constexpr int64_t kMostElements = int64_t{1} << 40;
+
+bool plausible(int64_t rows, int64_t cols) {
+    return rows >= 0 && cols >= 0 && (rows == 0 || cols <= kMostElements / rows);
+}
+
+/// An input file. Its parts are read as they are asked for: a shard of a model may be larger than the memory.
+class InputFile {
+public:
+    explicit InputFile(const std::string& path) : path_(path), stream_(path, std::ios::binary) {
+        stream_.seekg(0, std::ios::end);
+        const auto end = stream_.tellg();
+        // A directory can be opened, and has the largest size there is.
+        if (!stream_ || end < 0 || end == std::numeric_limits<std::streamoff>::max())
+            reject_file(path_, "cannot be read; check the path");
+        bytes_ = static_cast<uint64_t>(end);
+    }
+    uint64_t bytes() const { return bytes_; }
+    template <typename Container>
+    void read(uint64_t offset, Container& to) {
+        stream_.seekg(static_cast<std::streamoff>(offset));
+        if (!stream_.read(reinterpret_cast<char*>(to.data()), static_cast<std::streamsize>(to.size())))
+            reject_file(path_, "could not be read to its end");
+    }
+    std::string head(uint64_t most) {
+        std::string text(std::min(bytes_, most), '\0');
+        read(0, text);
+        return text;
+    }
+
+private:
+    std::string path_;
+    std::ifstream stream_;
+    uint64_t bytes_ = 0;
+};
+
+/// The beginning of a .safetensors file up to the end of its header.
+std::string safetensors_head(InputFile& file) {
+    uint64_t length = 0;
+    const std::string first = file.head(8);
+    std::memcpy(&length, first.data(), first.size());
+    return file.head(8 + std::min<uint64_t>(length, kMaxHead));
+}
+
+}  // namespace
+
+void reject_file(const std::string& file, const std::string& reason) {
+    throw Error(Errc::Io, fmt::format("{}: {}", file, reason));
+}
+
+void check_size(const std::string& file, int64_t rows, int64_t cols, DType dtype, uint64_t available) {
+    if (!plausible(rows, cols))
+        reject_file(file, fmt::format("has shape [{}, {}], which is no size for a matrix", rows, cols));
+    const auto wanted = static_cast<uint64_t>(rows * cols * size_of(dtype));
+    if (available != wanted)
+        reject_file(file, fmt::format("has {} bytes of data, but shape [{}, {}] needs {}; the file is damaged",
+                                      available, rows, cols, wanted));
+}
+
+HostMatrix make_matrix(DType dtype, int64_t rows, int64_t cols) {
+    if (!plausible(rows, cols))
+        throw Error(Errc::OutOfMemory, fmt::format("a matrix of {} x {} does not fit into memory", rows, cols));
+    return {dtype, rows, cols, std::vector<uint8_t>(static_cast<size_t>(rows * cols * size_of(dtype)))};
+}
+
+HostMatrix read_matrix(const std::string& source) {
+    constexpr std::string_view kEnding = ".safetensors";
+    const size_t ending = source.rfind(kEnding);
+    const size_t end = ending + kEnding.size();
+    const bool safetensors = ending != source.npos && (end == source.size() || source[end] == ':');
+    if (!safetensors && !source.ends_with(".npy"))
+        throw Error(Errc::InvalidArgument, fmt::format("{}: must be FILE.npy or FILE.safetensors:TENSOR", source));
+    const std::string path = safetensors ? source.substr(0, end) : source;
+    InputFile file(path);
+    const FileRegion region = safetensors ? region_in_safetensors(path, safetensors_head(file), file.bytes(),
+                                                                  source.substr(std::min(end + 1, source.size())))
+                                          : region_in_npy(path, file.head(1u << 20), file.bytes());
+    HostMatrix matrix = make_matrix(region.dtype, region.rows, region.cols);
+    file.read(region.offset, matrix.bytes);
+    return matrix;
+}
+
+void write_npy(const std::string& path, const HostMatrix& bf16) {
+    std::string header =
+        fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", bf16.rows, bf16.cols);
+    header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');  // the data starts on a multiple of 64
+    header += '\n';
+    const auto length = static_cast<uint16_t>(header.size());
+    std::vector<float> values(bf16.bytes.size() / 2);
+    for (size_t i = 0; i < values.size(); ++i) {
+        uint16_t code;
+        std::memcpy(&code, &bf16.bytes[2 * i], 2);
+        values[i] = std::bit_cast<float>(static_cast<uint32_t>(code) << 16);
+    }
+    std::ofstream file(path, std::ios::binary);
+    file.write("\x93NUMPY\x01\x00", 8);
+    file.write(reinterpret_cast<const char*>(&length), 2);
+    file << header;
+    file.write(reinterpret_cast<const char*>(values.data()),
+               static_cast<std::streamsize>(values.size() * sizeof(float)));
+    file.close();
+    if (!file) reject_file(path, "cannot be written; choose another --out");
+}
+
+}  // namespace finegemm::cli

@@ -1,0 +1,79 @@
+// Reading the header of a .safetensors file: a length, then JSON. Layer cli.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/files/file_region.h"
+
+namespace finegemm::cli {
+
+namespace {
+
+using nlohmann::json;
+
+DType dtype_of(const std::string& file, const std::string& tensor, const std::string& name) {
+    if (name == "F32") return DType::F32;
+    if (name == "F16") return DType::F16;
+    if (name == "BF16") return DType::BF16;
+    if (name == "F8_E4M3") return DType::E4M3;
+    reject_file(file, fmt::format("'{}' has dtype {}, must be F32, F16, BF16 or F8_E4M3", tensor, name));
+}
+
+[[noreturn]] void reject_tensor(const std::string& file, const json& header, const std::string& tensor) {
+    constexpr size_t kShown = 20;
+    std::vector<std::string> names;
+    for (const auto& [key, value] : header.items())
+        if (key != "__metadata__") names.push_back(key);
+    const size_t more = names.size() - std::min(names.size(), kShown);
+    names.resize(names.size() - more);
+    const std::string list =
+        fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+    if (tensor.empty())
+        reject_file(file, fmt::format("needs the name of a tensor; write FILE:TENSOR with one of: {}", list));
+    reject_file(file, fmt::format("has no tensor '{}'; it has: {}", tensor, list));
+}
+
+/// The header from byte 8 on.
+json header_of(const std::string& file, std::string_view text) {
+    try {
+        json header = json::parse(text.begin(), text.end());
+        if (header.is_object()) return header;
+    } catch (const json::parse_error& e) {
+        reject_file(file, fmt::format("has a header that is not JSON at byte {}; the file is damaged", 8 + e.byte));
+    } catch (const json::exception&) {}  // a number that is too large
+    reject_file(file, "has a header that is not JSON as tensors have it; the file is damaged");
+}
+
+}  // namespace
+
+FileRegion region_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes,
+                                 const std::string& tensor) {
+    uint64_t length = 0;
+    if (head.size() < 8) reject_file(file, "is not a .safetensors file");
+    std::memcpy(&length, head.data(), 8);
+    if (length > head.size() - 8) reject_file(file, "ends inside of its header, or is no .safetensors file");
+    const json header = header_of(file, head.substr(8, length));
+    if (tensor.empty() || tensor == "__metadata__" || !header.contains(tensor)) reject_tensor(file, header, tensor);
+    const json& entry = header.at(tensor);
+    try {
+        const auto shape = entry.at("shape").get<std::vector<int64_t>>();
+        const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
+        if (shape.size() != 2)
+            reject_file(file, fmt::format("'{}' has {} dimensions, must have two", tensor, shape.size()));
+        const uint64_t data_bytes = file_bytes - 8 - length;
+        if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_bytes)
+            reject_file(file, fmt::format("'{}' lies outside of the file; the file is damaged", tensor));
+        const DType dtype = dtype_of(file, tensor, entry.at("dtype").get<std::string>());
+        check_size(file, shape[0], shape[1], dtype, offsets[1] - offsets[0]);
+        return {dtype, shape[0], shape[1], 8 + length + offsets[0]};
+    } catch (const json::exception&) {
+        reject_file(file, fmt::format("describes '{}' as {:.80}, must give its dtype, a shape like [2, 3] and "
+                                      "data_offsets like [0, 24]; the file is damaged",
+                                      tensor, entry.dump()));
+    }
+}
+
+}  // namespace finegemm::cli

@@ -1,0 +1,24 @@
+// Backend: what a device must be able to do. The api layer checks arguments and calls one of these.
+// Layer engine.
+#pragma once
+
+#include <finegemm/context.h>
+
+#include "ops/gemm/call.h"
+#include "ops/quantize/call.h"
+
+namespace finegemm {
+
+class Backend {
+public:
+    virtual ~Backend() = default;
+    /// The call has been checked; M, N > 0. K may be 0, but for groups of rows.
+    virtual void gemm(const Call& call) = 0;
+    /// Throws Error(InvalidArgument) that names the first number of groups that breaks their rules, or else the first
+    /// scale that is NaN, infinite or negative. Scales of rows and of k without a group may be anything.
+    virtual void check_values(const Call& call) = 0;
+    /// The call has been checked; no extent is 0.
+    virtual void quantize(const QuantizeCall& call) = 0;
+};
+
+}  // namespace finegemm

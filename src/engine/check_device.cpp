@@ -1,0 +1,68 @@
+// The validation mode on a GPU: copies of what it looks at. Layer engine.
+#include "engine/check_device.h"
+
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <finegemm/error.h>
+
+#include "engine/check_values.h"
+
+namespace finegemm {
+
+namespace {
+
+class Copies {
+public:
+    Copies(const cuda::Driver& driver, Stream stream, const char* what) : driver_(driver), stream_(stream) {
+        int capturing = 0;
+        driver_.check(driver_.api.StreamIsCapturing(stream, &capturing), "cuStreamIsCapturing");
+        if (capturing)
+            throw Error(Errc::InvalidArgument,
+                        fmt::format("check_values: copies {} to the host, which a capturing stream cannot do; turn it "
+                                    "off for calls that are captured into a CUDA graph",
+                                    what));
+    }
+
+    template <typename T>
+    std::vector<T> of(const T* from, int64_t count) const {
+        std::vector<T> host(static_cast<size_t>(count));
+        driver_.check(driver_.api.MemcpyDtoHAsync(host.data(), reinterpret_cast<cuda::DevicePtr>(from),
+                                                  host.size() * sizeof(T), stream_),
+                      "cuMemcpyDtoHAsync");
+        driver_.check(driver_.api.StreamSynchronize(stream_), "cuStreamSynchronize");
+        return host;
+    }
+    /// From the first scale to the last, with what lies between.
+    std::vector<float> of(const ConstStack& scales) const {
+        const ConstMatrix& s = scales.matrix;
+        const auto reach = [](int64_t count, int64_t stride) { return count > 1 ? (count - 1) * stride : 0; };
+        return of(static_cast<const float*>(s.data),
+                  reach(scales.count, scales.stride) + reach(s.rows, s.row_stride) + reach(s.cols, s.col_stride) + 1);
+    }
+
+private:
+    const cuda::Driver& driver_;
+    Stream stream_;
+};
+
+}  // namespace
+
+void check_device_values(const cuda::Driver& driver, const Call& call) {
+    const Copies copies(driver, call.options.stream, call.grouping == Grouping::None ? "scales" : "groups and scales");
+    Call on_host = call;
+    std::vector<int32_t> numbers;
+    if (call.grouping != Grouping::None && call.groups.device.type == DeviceType::Cuda) {
+        numbers = copies.of(call.groups.data, call.groups.size);
+        on_host.groups.data = numbers.data();
+        check_group_numbers(on_host);
+    }
+    if (call.a.matrix.cols == 0) return;
+    const std::vector<float> sfa = copies.of(call.sfa), sfb = copies.of(call.sfb);
+    on_host.sfa.matrix.data = sfa.data();
+    on_host.sfb.matrix.data = sfb.data();
+    check_scale_values(on_host);
+}
+
+}  // namespace finegemm

@@ -1,0 +1,13 @@
+// The validation mode on a GPU: copies of what it looks at. Layer engine.
+#pragma once
+
+#include "cuda/driver.h"
+#include "ops/gemm/call.h"
+
+namespace finegemm {
+
+/// Backend::check_values for a device that is current. Waits for the stream, and throws Error(InvalidArgument) while it
+/// captures.
+void check_device_values(const cuda::Driver& driver, const Call& call);
+
+}  // namespace finegemm

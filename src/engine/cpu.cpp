@@ -1,0 +1,34 @@
+// The backend for CPUs. Layer engine.
+#include "engine/cpu.h"
+
+#include "engine/check_values.h"
+#include "engine/thread_pool.h"
+#include "ops/gemm/cpu.h"
+#include "ops/quantize/cpu.h"
+
+namespace finegemm {
+
+namespace {
+
+class CpuBackend final : public Backend {
+public:
+    explicit CpuBackend(const Options& options)
+        : batch_invariant_(options.batch_invariant), pool_(options.cpu_threads) {}
+
+    void gemm(const Call& call) override { cpu_gemm(call, pool_, batch_invariant_); }
+    void check_values(const Call& call) override {
+        check_group_numbers(call);
+        check_scale_values(call);
+    }
+    void quantize(const QuantizeCall& call) override { cpu_quantize(call, pool_); }
+
+private:
+    bool batch_invariant_;  // of calls that do not say
+    ThreadPool pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const Options& options) { return std::make_unique<CpuBackend>(options); }
+
+}  // namespace finegemm

@@ -1,0 +1,210 @@
+// The backend for Hopper GPUs: choose a kernel, get its code, describe the matrices, launch. Layer engine.
+#include "engine/hopper_backend.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include <finegemm/error.h>
+#include <finegemm/gemm/schedule.h>
+
+#include "engine/check_device.h"
+#include "engine/device_spec.h"
+#include "ops/gemm/source.h"
+#include "ops/quantize/source.h"
+
+namespace finegemm {
+
+HopperBackend::HopperBackend(const Options& options, int index, KernelProvider provider)
+    : batch_invariant_(options.batch_invariant),
+      provider_(std::move(provider)),
+      driver_(cuda::Driver::open(options.driver_path)),
+      device_(driver_, index),
+      spec_(spec_of(device_.facts())) {
+    const cuda::DeviceFacts& facts = device_.facts();
+    if (facts.major != 9 || facts.minor != 0)
+        throw Error(Errc::Unsupported,
+                    fmt::format("GPU {} ({}) has compute capability {}.{}; the kernels need 9.0 (H100, H200, H20, "
+                                "GH200); pass CPU matrices to run on the CPU",
+                                facts.index, facts.name, facts.major, facts.minor));
+    table_ = plan::load_table(options.plan_table, spec_, options.trusted_dir);
+}
+
+CallKey HopperBackend::key_of(const Call& call) const {
+    const GemmOptions& options = call.options;
+    const auto operand = [](const ConstMatrix& x, int64_t stack_stride) {
+        return CallKey::Operand{x.data, x.row_stride, stack_stride};
+    };
+    const bool batch_invariant = options.batch_invariant.value_or(batch_invariant_);
+    return {.a = operand(call.a.matrix, call.a.stride),
+            .b = operand(call.b.matrix, call.b.stride),
+            .d = operand(call.d.matrix, call.d.stride),
+            .sfa = {operand(call.sfa.matrix, call.sfa.stride), call.sfa.matrix.col_stride},
+            .sfb = {operand(call.sfb.matrix, call.sfb.stride), call.sfb.matrix.col_stride},
+            .m = call.a.matrix.rows,
+            .n = call.d.matrix.cols,
+            .k = call.a.matrix.cols,
+            .numbers = call.has_host_offsets() ? nullptr : call.groups.data,
+            .group_count = call.group_count,
+            .alignment = call.groups.alignment,
+            .expected_m = call.groups.expected_m,
+            .num_sms = options.num_sms,
+            .grouping = static_cast<uint8_t>(call.grouping),
+            .form = static_cast<uint8_t>(call.groups.form),
+            .out_dtype = static_cast<uint8_t>(call.d.matrix.dtype),
+            .flags = static_cast<uint8_t>(call.row_b_scales() | batch_invariant << 1 | options.accumulate << 2 |
+                                          options.prefetch_weights << 3),
+            .named = nullptr};
+}
+
+/// The launch of a call that was made before. Sets the kernel in the key, if it is named and has been loaded.
+std::shared_ptr<const Launch> HopperBackend::find_launch(CallKey& key, const std::string& config) const {
+    const std::shared_lock lock(mutex_);
+    if (!config.empty()) {
+        const auto kernel = kernels_.find(config);
+        if (kernel == kernels_.end()) return nullptr;
+        key.named = kernel->second.get();
+    }
+    const auto found = launches_.find(key);
+    return found == launches_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<const Launch> HopperBackend::make_launch(CallKey& key, const Call& call) {
+    const std::string& config = call.options.config;
+    const plan::Problem problem = problem_of(call, batch_invariant_);
+    const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
+    if (!config.empty()) key.named = &kernel;
+    const bool vectors = has_scale_vectors(call, kernel.config);
+    const GemmKernel& fastest = vectors ? loaded(plan::for_row_scales(kernel.config)) : kernel;
+    const GemmConfig& c = fastest.config;
+    auto launch = std::make_shared<const Launch>(
+        Launch{.kernel = &fastest,
+               .grid = grid_size(c, most_tiles(problem, c), clusters_for(fastest, problem)),
+               .params = params_of(*driver_, call, problem, c)});
+    const std::unique_lock lock(mutex_);
+    if (launches_.size() >= kMaxKept) launches_.clear();
+    return launches_.try_emplace(key, std::move(launch)).first->second;
+}
+
+void HopperBackend::gemm(const Call& call) {
+    const GemmOptions& options = call.options;
+    if (call.a.matrix.cols == 0) return options.accumulate ? void() : zero(call);
+    CallKey key = key_of(call);
+    std::shared_ptr<const Launch> launch = find_launch(key, options.config);
+    const cuda::CurrentDevice current(device_);
+    if (!launch) launch = make_launch(key, call);
+    if (call.has_host_offsets()) return launch_parts(*launch, call);
+    std::visit(
+        [&](const auto& params) { launch->kernel->kernel.launch(launch->grid, &params, options.stream, options.pdl); },
+        launch->params);
+}
+
+/// Groups of K whose sizes the host knows: launches of about as many groups each, and of no more than parameters have
+/// room for.
+void HopperBackend::launch_parts(const Launch& launch, const Call& call) const {
+    const auto& all = std::get<KGroupedParams>(launch.params);
+    const uint32_t groups = all.groups.groups;
+    const uint32_t launches = ceil_div(groups, call.layout == KLayout::Blocks ? kBlockGroups : kHostGroups);
+    const uint32_t share = ceil_div(groups, launches);
+    for (uint32_t first = 0; first < groups; first += share) {
+        const KGroupedParams params =
+            params_of_part(*driver_, all, call, launch.kernel->config, first, std::min(share, groups - first));
+        const uint32_t grid = std::min(launch.grid, params.raster.size() * params.groups.groups);
+        launch.kernel->kernel.launch(grid, &params, call.options.stream, call.options.pdl);
+    }
+}
+
+void HopperBackend::zero(const Call& call) const {
+    const cuda::CurrentDevice current(device_);
+    const Matrix& d = call.d.matrix;
+    const int64_t bytes = size_of(d.dtype);
+    const auto width = static_cast<size_t>(d.cols * bytes);
+    const size_t pitch = d.rows > 1 ? static_cast<size_t>(d.row_stride * bytes) : width;
+    for (int64_t i = 0; i < call.d.count; ++i) {
+        auto* data = static_cast<uint8_t*>(d.data) + i * call.d.stride * bytes;
+        driver_->check(driver_->api.MemsetD2D8Async(reinterpret_cast<cuda::DevicePtr>(data), pitch, 0, width,
+                                                    static_cast<size_t>(d.rows), call.options.stream),
+                       "cuMemsetD2D8Async");
+    }
+}
+
+const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
+    {
+        const std::shared_lock lock(mutex_);
+        if (const auto found = choices_.find(problem); found != choices_.end()) return *found->second;
+    }
+    const GemmKernel& kernel = loaded(plan::choose(problem, spec_, &table_).config);
+    const std::unique_lock lock(mutex_);
+    if (choices_.size() >= kMaxKept) choices_.clear();
+    choices_.try_emplace(problem, &kernel);
+    return kernel;
+}
+
+const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::string& name) {
+    const GemmConfig config = plan::config_named(name);  // not every loaded kernel can be named
+    if (const auto why_not = plan::rejected(problem, spec_, config); !why_not.empty())
+        throw plan::cannot_take(name, problem, why_not);
+    return loaded(config);
+}
+
+/// Kernels are made outside of the lock, as compiling may take long: of two threads that load the same one the first
+/// wins.
+const GemmKernel& HopperBackend::loaded(const GemmConfig& config) {
+    const std::string name = plan::name_of(config);
+    {
+        const std::shared_lock lock(mutex_);
+        if (const auto found = kernels_.find(name); found != kernels_.end()) return *found->second;
+    }
+    const jit::Binary binary = provider_(jit::gemm_source(config, name));
+    const cuda::LaunchShape shape{
+        .block = config.threads(), .cluster = config.cluster, .smem_bytes = kernel_plan(config).smem.total};
+    std::unique_ptr<const GemmKernel> kernel(
+        new GemmKernel{config, cuda::Kernel(device_, binary.cubin, binary.entry, shape)});
+    const std::unique_lock lock(mutex_);
+    return *kernels_.try_emplace(name, std::move(kernel)).first->second;
+}
+
+uint32_t HopperBackend::clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const {
+    const uint32_t clusters = kernel.kernel.resident_clusters();
+    if (!plan::has_sm_budget(problem, spec_)) return clusters;
+    return std::min(clusters, plan::ctas_at_once(problem, spec_, kernel.config) / kernel.config.cluster);
+}
+
+const cuda::Kernel& HopperBackend::quantize_kernel(const QuantizeConfig& config) {
+    auto& slot = quantize_kernels_[static_cast<size_t>(config.input) * 2 + config.square_blocks];
+    {
+        const std::shared_lock lock(mutex_);
+        if (slot) return *slot;
+    }
+    const jit::Binary binary = provider_(jit::quantize_source(config));
+    const cuda::LaunchShape shape{.block = config.threads()};
+    auto kernel = std::make_unique<const cuda::Kernel>(device_, binary.cubin, binary.entry, shape);
+    const std::unique_lock lock(mutex_);
+    if (!slot) slot = std::move(kernel);
+    return *slot;
+}
+
+void HopperBackend::quantize(const QuantizeCall& call) {
+    const QuantizeLaunch launch = launch_of(call);
+    const cuda::Kernel& kernel = quantize_kernel(launch.config);
+    const cuda::CurrentDevice current(device_);
+    kernel.launch(launch.grid, &launch.params, call.options.stream);
+}
+
+void HopperBackend::check_values(const Call& call) {
+    const cuda::CurrentDevice current(device_);
+    check_device_values(*driver_, call);
+}
+
+std::unique_ptr<Backend> make_hopper_backend(const Options& options, int device_index) {
+    const int newest_cuda = cuda::Driver::open(options.driver_path)->version / 1000;
+    const auto store = std::make_shared<const jit::KernelStore>(options, newest_cuda);
+    return make_hopper_backend(options, device_index, [store](const jit::KernelSource& s) { return store->get(s); });
+}
+
+std::unique_ptr<Backend> make_hopper_backend(const Options& options, int device_index, KernelProvider kernels) {
+    return std::make_unique<HopperBackend>(options, device_index, std::move(kernels));
+}
+
+}  // namespace finegemm

@@ -1,0 +1,93 @@
+// HopperBackend: the state that calls on a GPU share. Layer engine.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+
+#include "cuda/kernel.h"
+#include "engine/hash.h"
+#include "engine/hopper.h"
+#include "ops/gemm/hopper.h"
+#include "ops/quantize/hopper.h"
+#include "plan/table.h"
+
+namespace finegemm {
+
+/// A GEMM kernel on the device.
+struct GemmKernel {
+    GemmConfig config;
+    cuda::Kernel kernel;
+};
+
+/// All that the launch of a call depends on: calls that agree share its parameters, tensor maps included. Offsets on
+/// the host are not part of it, nor is what depends on them kept.
+struct CallKey {
+    struct Operand {
+        const void* data;
+        int64_t row_stride, stack_stride;
+        bool operator==(const Operand&) const = default;
+    } a, b, d;
+    struct Scales {
+        Operand scales;
+        int64_t col_stride;
+        bool operator==(const Scales&) const = default;
+    } sfa, sfb;
+    int64_t m, n, k;
+    const int32_t* numbers;  // of groups, on the device
+    int64_t group_count, alignment, expected_m;
+    int32_t num_sms;
+    uint8_t grouping, form, out_dtype;
+    uint8_t flags;            // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights
+    const GemmKernel* named;  // null: the planner's choice
+    bool operator==(const CallKey&) const = default;
+};
+
+/// A kernel, its grid and its parameters.
+struct Launch {
+    const GemmKernel* kernel;
+    uint32_t grid;
+    LaunchParams params;
+};
+
+class HopperBackend final : public Backend {
+public:
+    HopperBackend(const Options& options, int index, KernelProvider provider);
+
+    void gemm(const Call& call) override;
+    void check_values(const Call& call) override;
+    void quantize(const QuantizeCall& call) override;
+
+private:
+    CallKey key_of(const Call& call) const;
+    std::shared_ptr<const Launch> find_launch(CallKey& key, const std::string& config) const;
+    std::shared_ptr<const Launch> make_launch(CallKey& key, const Call& call);
+    void launch_parts(const Launch& launch, const Call& call) const;
+    void zero(const Call& call) const;
+
+    const GemmKernel& chosen(const plan::Problem& problem);
+    const GemmKernel& named(const plan::Problem& problem, const std::string& name);
+    const GemmKernel& loaded(const GemmConfig& config);
+    uint32_t clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const;
+    const cuda::Kernel& quantize_kernel(const QuantizeConfig& config);
+
+    bool batch_invariant_;  // of calls that do not say
+    KernelProvider provider_;
+    std::shared_ptr<const cuda::Driver> driver_;
+    cuda::Device device_;  // before the kernels, which refer to it
+    plan::DeviceSpec spec_;
+    plan::PlanTable table_;  // of the user; goes before the planner's own choice
+
+    // Kernels are few and stay, so pointers to them are good without the lock. Shapes and pointers change without end
+    // in some programs: what is kept of them is dropped all at once when it is too much.
+    static constexpr size_t kMaxKept = 4096;
+    mutable std::shared_mutex mutex_;
+    std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
+    std::array<std::unique_ptr<const cuda::Kernel>, 6> quantize_kernels_;
+    std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
+    std::unordered_map<CallKey, std::shared_ptr<const Launch>, BytesHash> launches_;
+};
+
+}  // namespace finegemm

@@ -1,0 +1,17 @@
+// What belongs into the pack. Layer engine.
+#include "engine/pack_contents.h"
+
+#include "ops/gemm/source.h"
+#include "ops/quantize/source.h"
+#include "plan/plan.h"
+
+namespace finegemm {
+
+std::vector<jit::KernelSource> pack_contents() {
+    std::vector<jit::KernelSource> sources;
+    for (const GemmConfig& c : plan::kernels()) sources.push_back(jit::gemm_source(c, plan::name_of(c)));
+    for (const QuantizeConfig& c : jit::quantize_configs()) sources.push_back(jit::quantize_source(c));
+    return sources;
+}
+
+}  // namespace finegemm

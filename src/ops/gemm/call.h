@@ -1,0 +1,42 @@
+// A GEMM as everything behind the public functions sees it. Layer engine.
+#pragma once
+
+#include <finegemm/gemm.h>
+#include <finegemm/gemm/config.h>
+
+#include "plan/problem.h"
+
+namespace finegemm {
+
+/// Does B have scales for each row, as A has, instead of for each 128 rows? N is a multiple of 8: [N, ...] is never
+/// [ceil(N/128), ...].
+inline bool has_row_scales(const ConstMatrix& b, const ConstMatrix& sfb) { return sfb.rows == b.rows; }
+
+/// A GEMM of any grouping. All operands are stacks: a dense product has stacks of one, groups of rows have a stack of
+/// B, groups of K a stack of D. The options are borrowed.
+struct Call {
+    Call(const GemmArgs& args, const GemmOptions& options);
+    Call(const GroupedGemmArgs& args, const GemmOptions& options);
+    Call(const KGroupedGemmArgs& args, const GemmOptions& options);
+
+    ConstStack a, sfa, b, sfb;
+    Stack d;
+    Grouping grouping = Grouping::None;
+    Groups groups{};  // of rows; of K: the offsets, and where they are
+    int64_t group_count = 1;
+    KLayout layout = KLayout::Columns;
+    const GemmOptions& options;
+
+    const Device& device() const { return d.matrix.device; }
+    bool of_rows() const { return grouping == Grouping::Rows; }
+    bool of_k() const { return grouping == Grouping::K; }
+    bool masked() const { return of_rows() && groups.form == GroupForm::Masked; }
+    /// Groups of K whose sizes the host knows: each launch takes them along.
+    bool has_host_offsets() const { return of_k() && groups.device.type == DeviceType::Cpu; }
+    bool row_b_scales() const { return has_row_scales(b.matrix, sfb.matrix); }
+};
+
+/// What the planner may see of a call that has been checked. `batch_invariant`: of calls that do not say.
+plan::Problem problem_of(const Call& call, bool batch_invariant = false);
+
+}  // namespace finegemm

@@ -1,0 +1,145 @@
+// Argument checks of GEMMs. Layer api.
+#include "ops/gemm/checks.h"
+
+#include "api/argument.h"
+#include "engine/check_values.h"
+#include "ops/gemm/groups.h"
+#include "plan/fields.h"
+
+namespace finegemm {
+
+namespace {
+
+constexpr const char* kGroups = "groups";  // the name of the argument
+
+/// The operands with their names.
+struct Operands {
+    Argument a, sfa, b, sfb, d;
+};
+
+/// Number of matrices in each stack of groups of rows.
+void check_counts(const Operands& x, bool masked) {
+    const auto& [a, sfa, b, sfb, d] = x;
+    if (b.count < 1 || b.count > plan::kMaxGroups)
+        reject("b", "has {} matrices, must have 1 to {}, one for each group; use several calls for more", b.count,
+               plan::kMaxGroups);
+    if (sfb.count != b.count)
+        reject("sfb", "has {} matrices, must have {}, one for each of b; quantize_blocks makes them", sfb.count,
+               b.count);
+    for (const Argument& of_rows : {a, sfa, d}) {
+        if (masked && of_rows.count != b.count)
+            reject(of_rows.name, "has {} matrices, must have {}, one for each of b; pass a stack, as b is",
+                   of_rows.count, b.count);
+        if (!masked && of_rows.count != 1)
+            reject(of_rows.name,
+                   "has {} matrices, must have 1, with the rows of all groups; only masked groups have a matrix each",
+                   of_rows.count);
+    }
+}
+
+void check_size(const Groups& groups, int64_t rows, int64_t count) {
+    const auto check = [&](int64_t wanted, const char* meaning) {
+        if (groups.size != wanted)
+            reject(kGroups, "has {} {}, must have {} ({}); pass as many", groups.size, name_of(groups.form), wanted,
+                   meaning);
+    };
+    switch (groups.form) {
+        case GroupForm::Offsets: return check(count + 1, "the begin of each group and the end of the last one");
+        case GroupForm::Indices: return check(rows, "one for each row of a");
+        case GroupForm::PrefixSums: return check(count, "the end of each group");
+        case GroupForm::Masked: return check(count, "the number of rows of each group");
+    }
+}
+
+void check_form(const Groups& groups) {
+    if (name_of(groups.form).empty())
+        reject(kGroups, "has form {}, must be 1 (offsets), 2 (indices), 3 (prefix_sums) or 4 (masks); pass one of them",
+               static_cast<int32_t>(groups.form));
+    const bool indices = groups.form == GroupForm::Indices;
+    if (indices || groups.form == GroupForm::PrefixSums)
+        plan::check_alignment(groups.alignment, indices ? plan::kMinIndexAlignment : 1, name_of(groups.form));
+    plan::check_expected_m(groups.expected_m);
+}
+
+/// What groups of rows ask of a call beyond its operands.
+void check_row_groups(const Call& call, const Operands& x) {
+    const Groups& groups = call.groups;
+    if (call.options.accumulate)
+        reject("accumulate", "is set, but d of groups is overwritten; add the result to yours");
+    if (x.a.x.cols == 0) reject("a", "has K = 0 columns, must have at least 16; fill d with zeros instead");
+    check_size(groups, x.a.x.rows, x.b.count);
+    check_numbers({kGroups, groups.data, groups.size, groups.device}, x.d.x.device, x.d);
+}
+
+/// Checks groups of K that are blocks of their own.
+void check_blocks(const Call& call, const Operands& operands) {
+    for (const Argument& x : {operands.a, operands.b})
+        if (!x.empty() && x.x.rows > 1 && x.x.row_stride != x.x.cols)
+            reject(x.name,
+                   "has row stride {}, must be its {} columns where groups are blocks, which lie one behind the other "
+                   "without gaps; make it contiguous",
+                   x.x.row_stride, x.x.cols);
+    if (!call.has_host_offsets())
+        reject("offsets",
+               "are not on the CPU, must be there where groups are blocks, whose rows are as long as their "
+               "groups; copy them to the host, or lay groups out as columns");
+}
+
+/// What groups of K ask of a call beyond its operands.
+void check_k_groups(const Call& call, const Operands& x) {
+    if (x.a.x.cols % kScaleBlock != 0) reject("a", "has K = {} columns, {}", x.a.x.cols, plan::kWholeBlocks);
+    if (call.layout != KLayout::Columns && call.layout != KLayout::Blocks)
+        reject("layout", "is {}, must be 0 (columns) or 1 (blocks); pass one of them",
+               static_cast<int32_t>(call.layout));
+    if (call.layout == KLayout::Blocks) check_blocks(call, x);
+    const Groups& groups = call.groups;
+    const Device where = call.has_host_offsets() ? Device{} : x.d.x.device;
+    check_numbers({"offsets", groups.data, groups.size, groups.device}, where, x.d);
+    if (call.has_host_offsets()) check_group_numbers(call);
+}
+
+void check_dense(const Call& call, const Operands& x) {
+    if (call.options.accumulate && x.d.x.dtype != DType::F32)
+        reject("accumulate",
+               "is set, but d has dtype {}, must be f32; pass memory of f32{}, or add the result to yours",
+               name_of(x.d.x.dtype),
+               call.row_b_scales() ? "" : " and scales for each row of b (quantize_rows makes them)");
+}
+
+/// Numbers of matrices, by which operands are told apart.
+void check_stacks(const Call& call, const Operands& x) {
+    if (call.of_rows()) {
+        check_form(call.groups);
+        check_counts(x, call.masked());
+    }
+    if (!call.of_k()) return;
+    plan::check_group_count(call.group_count);
+    if (x.d.count != call.group_count)
+        reject("d", "has {} matrices, must have {}, one for each group; pass a stack", x.d.count, call.group_count);
+}
+
+}  // namespace
+
+void check_gemm(const Call& call) {
+    const ConstMatrix d = call.d.matrix;
+    const auto named = [](const char* name, const ConstStack& x) {
+        return Argument{name, x.matrix, x.count, x.stride};
+    };
+    const Operands x{named("a", call.a),
+                     named("sfa", call.sfa),
+                     named("b", call.b),
+                     named("sfb", call.sfb),
+                     {"d", d, call.d.count, call.d.stride}};
+    check_stacks(call, x);
+    check_operands(x.a, x.sfa, x.b, x.sfb, x.d,
+                   call.of_rows() ? BScales::Blocks
+                   : call.of_k()  ? BScales::Rows
+                                  : BScales::BlocksOrRows);
+    if (call.of_rows()) check_row_groups(call, x);
+    else if (call.of_k()) check_k_groups(call, x);
+    else check_dense(call, x);
+    if (call.grouping != Grouping::None) check_no_prefetch(call.options);
+    check_gemm_options(call.options, call.device().type == DeviceType::Cuda && !x.d.empty() && x.a.x.cols > 0);
+}
+
+}  // namespace finegemm

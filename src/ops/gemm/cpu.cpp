@@ -1,0 +1,160 @@
+// The GEMM on the CPU: the tiles of all its products over threads, sums rounded to the type of D. Layer engine.
+#include "ops/gemm/cpu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <finegemm/core/fp8.h>
+#include <finegemm/error.h>
+#include <finegemm/gemm/schedule.h>
+
+#include "ops/gemm/groups.h"
+
+namespace finegemm {
+
+namespace {
+
+template <typename T>
+std::vector<T> sums_of(const CpuTile& t) {
+    return std::vector<T>(static_cast<size_t>(t.rows * kCpuTileCols));
+}
+
+/// Calls set(element of D, its sum) for the elements of a tile.
+template <typename Element, typename T, typename Set>
+void for_each_element(const CpuTile& t, const std::vector<T>& sums, const Set& set) {
+    for (int64_t r = 0; r < t.rows; ++r) {
+        Element* to = static_cast<Element*>(t.args.d.data) + (t.row + r) * t.args.d.row_stride + t.col;
+        for (int64_t c = 0; c < t.cols; ++c) set(to[c], sums[static_cast<size_t>(r * kCpuTileCols + c)]);
+    }
+}
+
+uint16_t to_bf16(float x) { return bf16_of_float(x); }
+uint16_t to_bf16(double x) { return bf16_of_double(x); }
+
+/// The GPU adds to memory without subnormal numbers (PTX ISA, red).
+float without_subnormals(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
+
+float added(float d, float x, Numerics numerics) {
+    if (numerics != Numerics::Hopper) return d + x;
+    return without_subnormals(without_subnormals(d) + without_subnormals(x));
+}
+float added(float d, double x, Numerics) { return static_cast<float>(d + x); }
+
+template <typename T>
+void store(const CpuTile& t, const std::vector<T>& sums, Numerics numerics, bool accumulate) {
+    if (t.args.d.dtype == DType::BF16) for_each_element<uint16_t>(t, sums, [](uint16_t& d, T x) { d = to_bf16(x); });
+    else if (!accumulate) for_each_element<float>(t, sums, [](float& d, T x) { d = static_cast<float>(x); });
+    else for_each_element<float>(t, sums, [&](float& d, T x) { d = added(d, x, numerics); });
+}
+
+/// Sums of parts of K, each of which `sum_part(i, sums)` computes, added in their order.
+template <typename SumPart>
+void add_parts(uint32_t parts, std::vector<float>& sums, const SumPart& sum_part) {
+    sum_part(0, sums);
+    if (parts == 1) return;
+    std::vector<float> part(sums.size());
+    for (uint32_t i = 1; i < parts; ++i) {
+        sum_part(i, part);
+        for (size_t e = 0; e < sums.size(); ++e) sums[e] += part[e];
+    }
+}
+
+/// Sums as the ranks of a cluster and the k-slices of each add them.
+void hopper_sums(const CpuTile& t, Arithmetic kernel, std::vector<float>& sums) {
+    const uint32_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
+    add_parts(kernel.splits, sums, [&](uint32_t rank, std::vector<float>& of_rank) {
+        const KRange range = k_range(blocks, kernel.splits, rank);
+        add_parts(kernel.k_slices, of_rank, [&](uint32_t k_slice, std::vector<float>& of_slice) {
+            hopper_tile(t, {range.begin + k_slice, range.end, kernel.k_slices}, kernel.tensor_core_scales,
+                        of_slice.data());
+        });
+    });
+}
+
+}  // namespace
+
+int64_t cpu_tiles_of(int64_t rows, int64_t cols) {
+    return (rows + kCpuTileRows - 1) / kCpuTileRows * ((cols + kCpuTileCols - 1) / kCpuTileCols);
+}
+
+CpuTile cpu_tile_at(const GemmArgs& args, int64_t i) {
+    const int64_t m = args.d.rows, n = args.d.cols, down = (m + kCpuTileRows - 1) / kCpuTileRows;
+    const int64_t row = i % down * kCpuTileRows, col = i / down * kCpuTileCols;
+    return {args, row, std::min(kCpuTileRows, m - row), col, std::min(kCpuTileCols, n - col)};
+}
+
+Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config) {
+    const plan::DeviceSpec& h200 = *plan::find_device("h200");
+    if (config.empty()) return arithmetic_of(plan::choose(problem, h200).config);
+    const GemmConfig named = plan::config_named(config);
+    // Rejects what the GPU rejects. But these may be some rows of a product, which has enough for the kernel's tiles.
+    plan::Problem whole = problem;
+    whole.m = std::max(whole.m, named.tile_m * cluster_tiles_m(named));
+    if (const auto why_not = plan::rejected(whole, h200, named); !why_not.empty())
+        throw plan::cannot_take(config, problem, why_not);
+    return arithmetic_of(named);
+}
+
+void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate) {
+    if (numerics == Numerics::Exact) {
+        auto sums = sums_of<double>(tile);
+        exact_tile(tile, sums.data());
+        store(tile, sums, numerics, accumulate);
+    } else {
+        auto sums = sums_of<float>(tile);
+        if (numerics == Numerics::Hopper) hopper_sums(tile, kernel, sums);
+        else fast_tile(tile, sums.data());
+        store(tile, sums, numerics, accumulate);
+    }
+}
+
+void cpu_gemm(const Call& call, ThreadPool& pool, bool batch_invariant) {
+    const GemmOptions& options = call.options;
+    const std::vector<GemmArgs> products = products_of(call);
+    std::vector<int64_t> ends;  // of each product's tiles, in one count for all
+    for (const GemmArgs& product : products)
+        ends.push_back((ends.empty() ? 0 : ends.back()) + cpu_tiles_of(product.d.rows, product.d.cols));
+    if (ends.empty()) return;
+    // All kernels for groups of rows add and scale in one way.
+    const bool model = options.numerics == Numerics::Hopper && !call.of_rows() && call.a.matrix.cols > 0;
+    const Arithmetic kernel = model ? arithmetic_of(problem_of(call, batch_invariant), options.config) : Arithmetic{};
+    pool.parallel_for(ends.back(), [&](int64_t i) {
+        const auto at = static_cast<size_t>(std::ranges::upper_bound(ends, i) - ends.begin());
+        const CpuTile tile = cpu_tile_at(products[at], at == 0 ? i : i - ends[at - 1]);
+        cpu_gemm_tile(tile, options.numerics, kernel, options.accumulate);
+    });
+}
+
+void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d) {
+    pool.parallel_for(cpu_tiles_of(args.d.rows, args.d.cols), [&](int64_t i) {
+        const CpuTile tile = cpu_tile_at(args, i);
+        auto sums = sums_of<double>(tile);
+        exact_tile(tile, sums.data());
+        for (int64_t r = 0; r < tile.rows; ++r) {
+            const double* from = &sums[static_cast<size_t>(r * kCpuTileCols)];
+            std::copy_n(from, tile.cols, d + (tile.row + r) * args.d.cols + tile.col);
+        }
+    });
+}
+
+double sum_bound(double absolute, int64_t k_blocks, Numerics numerics) {
+    // docs/numerics.md, "The error bound", derives each line.
+    const double unit = numerics == Numerics::Exact ? 0x1p-53 : 0x1p-24;
+    // At least (1 + unit)^n - 1: the relative error of n roundings.
+    const auto roundings = [unit](int64_t n) { return std::expm1(static_cast<double>(n) * unit); };
+    const double block = numerics == Numerics::Hopper ? kTensorCoreLoss : roundings(kScaleBlock);
+    const int64_t of_scales = numerics == Numerics::Hopper ? kFactorRoundings : 1;
+    const double blocks = roundings(k_blocks + of_scales + 1);  // of each sum, of a product where there is no fma
+    // Underflow of one promotion: a subnormal product of scales, times a block < 2^25.
+    const double of_one = numerics == Numerics::Hopper ? 0x1p-123 : 0x1p-125;
+    const double underflow = static_cast<double>(k_blocks) * of_one * (1 + blocks);
+    return absolute * (block + blocks * (1 + block)) + underflow;
+}
+
+double error_bound(double absolute, double exact, int64_t k_blocks, Numerics numerics) {
+    const double sum = sum_bound(absolute, k_blocks, numerics);
+    return sum + (std::abs(exact) + sum) * 0x1p-8 + 0x1p-134;
+}
+
+}  // namespace finegemm

@@ -1,0 +1,47 @@
+// The GEMM on the CPU, and what tests need beside it. Layer engine.
+#pragma once
+
+#include <finegemm/gemm/arithmetic.h>
+
+#include "engine/thread_pool.h"
+#include "ops/gemm/call.h"
+#include "ops/gemm/cpu_tiles.h"
+#include "plan/plan.h"
+
+namespace finegemm {
+
+/// `batch_invariant`: of calls that do not say.
+void cpu_gemm(const Call& call, ThreadPool& pool, bool batch_invariant = false);
+
+/// The arithmetic of the kernel named `config`; without a name, of the kernel that the planner takes on an H200. Throws
+/// Error(InvalidArgument) for a kernel that cannot take the problem there, however many rows it has.
+Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config);
+
+// For any order of tiles, of several GEMMs perhaps.
+int64_t cpu_tiles_of(int64_t rows, int64_t cols);
+/// Tile i of D. Keeps a reference to `args`.
+CpuTile cpu_tile_at(const GemmArgs& args, int64_t i);
+/// Computes a tile and stores it in D. `kernel`: for Numerics::Hopper.
+void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate = false);
+
+/// The result in double, before it is rounded: rows x cols, row-major. args.d gives the extents only.
+void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d);
+
+/// Bound for the tensor core's truncations in one 128-block, relative to the sum of its products' magnitudes:
+/// 31 addends and the result in the first of four steps, 32 and the result in the others, each less than 2^-13.
+inline constexpr double kTensorCoreLoss = 131 * 0x1p-13;
+
+/// Bound for the error of the tensor cores' product of two scales, in roundings of FP32: five addends each less than
+/// 2^-25 of it, the sum 2^-23, and one product of nine.
+inline constexpr int64_t kFactorRoundings = 5;
+
+/// Bound for the rounding error of a sum, before it is rounded to the type of D (docs/numerics.md).
+/// `absolute`: as below.
+double sum_bound(double absolute, int64_t k_blocks, Numerics numerics = Numerics::Hopper);
+
+/// Bound for the distance of an element of D in bf16 from the sum `exact` (docs/numerics.md derives it). `absolute`:
+/// the sum of the terms' magnitudes |A * sfa * B * sfb|, where subnormal codes count as 2^-6. Numerics::Hopper stands
+/// for the GPU as well. Holds where nothing is NaN or overflows.
+double error_bound(double absolute, double exact, int64_t k_blocks, Numerics numerics = Numerics::Hopper);
+
+}  // namespace finegemm

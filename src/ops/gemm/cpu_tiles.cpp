@@ -1,0 +1,295 @@
+// One tile of D on the CPU. Layer engine.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/gemm/cpu_tiles.cpp"
+#include <hwy/foreach_target.h>
+
+#include <hwy/aligned_allocator.h>
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <new>
+#include <type_traits>
+
+#include <finegemm/core/fp8.h>
+
+#include "ops/gemm/call.h"
+#include "ops/gemm/cpu_scale_factors.h"
+#include "ops/gemm/cpu_tiles.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace finegemm::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int64_t kBlock = kScaleBlock;
+constexpr int64_t kPitch = kCpuTileCols + 16;  // of rows of B: with a power of two they would share a few sets of L1
+
+struct Range {
+    int64_t begin, size;
+};
+
+Range block_range(const CpuTile& t, int64_t kb) {
+    return {kb * kBlock, std::min<int64_t>(kBlock, t.args.a.cols - kb * kBlock)};
+}
+const uint8_t* codes(const ConstMatrix& x, int64_t row) {
+    return static_cast<const uint8_t*>(x.data) + row * x.row_stride;
+}
+float scale_at(const ConstMatrix& s, int64_t row, int64_t kb) {
+    return static_cast<const float*>(s.data)[row * s.row_stride + kb * s.col_stride];
+}
+
+/// The values of all codes, as type T.
+template <typename T, typename Decode>
+struct Table {
+    T of[256];
+    constexpr Table() : of{} {
+        for (int c = 0; c < 256; ++c) of[c] = static_cast<T>(Decode()(static_cast<uint8_t>(c)));
+    }
+};
+template <typename T, typename Decode>
+constexpr Table<T, Decode> kTable;
+
+/// One k-block of the tile, decoded: A by rows, B transposed, the code of zero behind the end of K.
+template <typename T>
+struct Panels {
+    hwy::AlignedFreeUniquePtr<T[]> a, b;
+
+    explicit Panels(int64_t rows)
+        : a(hwy::AllocateAligned<T>(static_cast<size_t>(rows * kBlock))), b(hwy::AllocateAligned<T>(kBlock * kPitch)) {
+        if (!a || !b) throw std::bad_alloc();
+    }
+
+    template <typename Decode>
+    void load(const CpuTile& t, int64_t kb) {
+        const auto [begin, size] = block_range(t, kb);
+        for (int64_t r = 0; r < t.rows; ++r) {
+            decode<Decode, 1>(codes(t.args.a, t.row + r) + begin, size, &a[r * kBlock]);
+            std::fill_n(&a[r * kBlock + size], kBlock - size, kTable<T, Decode>.of[0]);
+        }
+        if (size < kBlock || t.cols < kCpuTileCols) std::fill_n(b.get(), kBlock * kPitch, kTable<T, Decode>.of[0]);
+        for (int64_t c = 0; c < t.cols; ++c) {
+            const uint8_t* from = codes(t.args.b, t.col + c) + begin;
+            // 128 rows are too many streams for the hardware to see the next block coming.
+            const int64_t end = std::min(2 * kBlock, t.args.b.cols - begin);
+            for (int64_t line = kBlock; line < end; line += 64) hwy::Prefetch(from + line);
+            decode<Decode, kPitch>(from, size, &b[c]);
+        }
+    }
+
+private:
+    template <typename Decode, int64_t Step>
+    static void decode(const uint8_t* HWY_RESTRICT from, int64_t size, T* HWY_RESTRICT to) {
+        for (int64_t k = 0; k < size; k += 16)  // K is a multiple of 16
+            for (int64_t i = k; i < k + 16; ++i) to[i * Step] = kTable<T, Decode>.of[from[i]];
+    }
+};
+
+struct ToFloat {
+    constexpr float operator()(uint8_t c) const { return float_of_e4m3(c); }
+};
+
+/// The scales of the tile's columns in a k-block; 0 past the end.
+template <typename T>
+void scales_of_cols(const CpuTile& t, int64_t kb, T* scales) {
+    std::fill_n(scales, kCpuTileCols, T{0});
+    const bool rows = has_row_scales(t.args.b, t.args.sfb);
+    for (int64_t c = 0; c < t.cols; ++c) scales[c] = scale_at(t.args.sfb, rows ? t.col + c : t.col / kBlock, kb);
+}
+
+/// sums[Rows x 2 vectors] += (A * B) * (sfa * sfb): the block is summed in registers, then scaled.
+template <int Rows, typename D, typename T = hn::TFromD<D>>
+HWY_INLINE void multiply_block(D d, const T* a, const T* b, const T* sfa, const T* sfb, T* sums) {
+    const size_t lanes = hn::Lanes(d);
+    hn::Vec<D> left[Rows], right[Rows];
+    for (int r = 0; r < Rows; ++r) left[r] = right[r] = hn::Zero(d);
+    for (int64_t k = 0; k < kBlock; ++k) {
+        const auto b0 = hn::Load(d, b + k * kPitch), b1 = hn::Load(d, b + k * kPitch + lanes);
+        for (int r = 0; r < Rows; ++r) {
+            const auto x = hn::Set(d, a[r * kBlock + k]);
+            left[r] = hn::MulAdd(x, b0, left[r]);
+            right[r] = hn::MulAdd(x, b1, right[r]);
+        }
+    }
+    const auto left_scale = hn::LoadU(d, sfb), right_scale = hn::LoadU(d, sfb + lanes);
+    for (int r = 0; r < Rows; ++r) {
+        const auto s = hn::Set(d, sfa[r]);
+        T* to = sums + r * kCpuTileCols;
+        hn::StoreU(hn::MulAdd(left[r], hn::Mul(s, left_scale), hn::LoadU(d, to)), d, to);
+        hn::StoreU(hn::MulAdd(right[r], hn::Mul(s, right_scale), hn::LoadU(d, to + lanes)), d, to + lanes);
+    }
+}
+
+/// In T all the way: products, sums of a block, scales, sums of blocks.
+template <typename T>
+void multiply_tile(const CpuTile& t, T* sums) {
+    const hn::CappedTag<T, kCpuTileCols / 2> d;
+    const auto step = static_cast<int64_t>(2 * hn::Lanes(d));
+    Panels<T> panels(t.rows);
+    std::fill_n(sums, t.rows * kCpuTileCols, T{0});
+    const int64_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
+    for (int64_t kb = 0; kb < blocks; ++kb) {
+        panels.template load<ToFloat>(t, kb);
+        T sfa[kCpuTileRows], sfb[kCpuTileCols];
+        for (int64_t r = 0; r < t.rows; ++r) sfa[r] = scale_at(t.args.sfa, t.row + r, kb);
+        scales_of_cols(t, kb, sfb);
+        for (int64_t c = 0; c < t.cols; c += step) {
+            int64_t r = 0;
+            const auto run = [&]<int Rows>(std::integral_constant<int, Rows>) {
+                for (; r + Rows <= t.rows; r += Rows)
+                    multiply_block<Rows>(d, &panels.a[r * kBlock], &panels.b[c], sfa + r, sfb + c,
+                                         &sums[r * kCpuTileCols + c]);
+            };
+            run(std::integral_constant<int, 6>());
+            run(std::integral_constant<int, 2>());
+            run(std::integral_constant<int, 1>());
+        }
+    }
+}
+
+void FastTile(const CpuTile& t, float* sums) { multiply_tile(t, sums); }
+void ExactTile(const CpuTile& t, double* sums) { multiply_tile(t, sums); }
+
+// The tensor core's arithmetic (docs/numerics.md), in integers. A code is a mantissa of 0 to 15 and an exponent of -6
+// to 8; a subnormal code keeps exponent -6. NaN is kept apart.
+constexpr int32_t kFraction = 13;    // bits that an addend keeps below the largest exponent
+constexpr int32_t kNothing = -1000;  // the exponent of zero: never the largest
+constexpr int32_t kStepK = 32;       // products that one wgmma sums at once
+
+struct ToMantissa {  // signed
+    constexpr int32_t operator()(uint8_t c) const {
+        const int32_t exponent = c >> 3 & 15, magnitude = (exponent ? 8 : 0) + (c & 7);
+        return (c & 0x7f) == 0x7f ? 0 : c & 0x80 ? -magnitude : magnitude;
+    }
+};
+struct ToExponent {  // of zero: so low that no sum with another exponent is the largest
+    constexpr int32_t operator()(uint8_t c) const {
+        if ((c & 0x7f) == 0 || (c & 0x7f) == 0x7f) return kNothing;
+        return (c >> 3 & 15) ? (c >> 3 & 15) - 7 : -6;
+    }
+};
+
+/// sum + the products of one wgmma, for one row and a vector of columns. Mantissas of products count 2^(exponent - 6).
+template <typename D>
+HWY_INLINE hn::Vec<hn::Rebind<float, D>> wgmma_step(D d, const int32_t* a_mantissa, const int32_t* a_exponent,
+                                                    const int32_t* b_mantissa, const int32_t* b_exponent,
+                                                    hn::Vec<hn::Rebind<float, D>> sum) {
+    const hn::Rebind<float, D> df;
+    const auto zero = hn::Zero(d);
+    const auto bits = hn::BitCast(d, sum);
+    const auto biased = hn::And(hn::ShiftRight<23>(bits), hn::Set(d, 255));
+    const auto no_sum = hn::Eq(biased, zero);
+    const auto sum_exponent = hn::IfThenElse(no_sum, hn::Set(d, kNothing), hn::Sub(biased, hn::Set(d, 127)));
+    auto largest = sum_exponent;
+    for (int32_t k = 0; k < kStepK; ++k)
+        largest = hn::Max(largest, hn::Add(hn::Set(d, a_exponent[k]), hn::Load(d, b_exponent + k * kPitch)));
+
+    // In units of 2^(largest - kFraction): a product of the largest exponent moves up by 7, the others down from there.
+    const auto cap = hn::Set(d, 31);
+    auto total = zero;
+    for (int32_t k = 0; k < kStepK; ++k) {
+        const auto product = hn::Mul(hn::Set(d, a_mantissa[k]), hn::Load(d, b_mantissa + k * kPitch));
+        const auto exponent = hn::Add(hn::Set(d, a_exponent[k]), hn::Load(d, b_exponent + k * kPitch));
+        const auto down = hn::Min(hn::Sub(largest, exponent), cap);
+        const auto magnitude = hn::Shr(hn::ShiftLeft<kFraction - 6>(hn::Abs(product)), down);
+        total = hn::Add(total, hn::IfThenElse(hn::Lt(product, zero), hn::Sub(zero, magnitude), magnitude));
+    }
+    const auto fraction = hn::IfThenZeroElse(no_sum, hn::Or(hn::And(bits, hn::Set(d, 0x7fffff)), hn::Set(d, 0x800000)));
+    const auto down = hn::Min(hn::Add(hn::Sub(largest, sum_exponent), hn::Set(d, 23 - kFraction)), cap);
+    const auto kept = hn::Shr(fraction, down);
+    total = hn::Add(total, hn::IfThenElse(hn::Lt(bits, zero), hn::Sub(zero, kept), kept));
+
+    // |total| < 2^24 is exact in float; then 13 fraction bits of it, and the unit goes into the exponent.
+    const auto magnitude = hn::BitCast(d, hn::ConvertTo(df, hn::Abs(total)));
+    const auto truncated = hn::AndNot(hn::Set(d, (1 << (23 - kFraction)) - 1), magnitude);
+    const auto scaled = hn::Add(truncated, hn::ShiftLeft<23>(hn::Sub(largest, hn::Set(d, kFraction))));
+    const auto sign = hn::And(total, hn::Set(d, std::numeric_limits<int32_t>::min()));
+    return hn::BitCast(df, hn::IfThenZeroElse(hn::Eq(total, zero), hn::Or(scaled, sign)));
+}
+
+struct HopperBlock {
+    Panels<int32_t> mantissas, exponents;
+    bool row_nan[kCpuTileRows], col_nan[kCpuTileCols];
+
+    explicit HopperBlock(int64_t rows) : mantissas(rows), exponents(rows) {}
+
+    void load(const CpuTile& t, int64_t kb) {
+        mantissas.load<ToMantissa>(t, kb);
+        exponents.load<ToExponent>(t, kb);
+        const auto [begin, size] = block_range(t, kb);
+        const auto has_nan = [size = size](const uint8_t* c) {
+            return std::any_of(c, c + size, [](uint8_t x) { return (x & 0x7f) == 0x7f; });
+        };
+        for (int64_t r = 0; r < t.rows; ++r) row_nan[r] = has_nan(codes(t.args.a, t.row + r) + begin);
+        for (int64_t c = 0; c < t.cols; ++c) col_nan[c] = has_nan(codes(t.args.b, t.col + c) + begin);
+        std::fill(col_nan + t.cols, col_nan + kCpuTileCols, false);
+    }
+};
+
+/// The scales of a tile's rows and columns in a k-block, and their products.
+struct HopperScales {
+    bool wgmma;
+    float row[kCpuTileRows], col[kCpuTileCols];
+    FactorOperand row_parts[kCpuTileRows], col_parts[kCpuTileCols];  // if `wgmma`
+
+    void load(const CpuTile& t, int64_t kb) {
+        for (int64_t r = 0; r < t.rows; ++r) row[r] = scale_at(t.args.sfa, t.row + r, kb);
+        scales_of_cols(t, kb, col);
+        if (!wgmma) return;
+        std::transform(row, row + t.rows, row_parts, factor_operand);
+        std::transform(col, col + t.cols, col_parts, factor_operand);
+    }
+    float factor(int64_t r, int64_t c) const {
+        return wgmma ? wgmma_factor(row_parts[r], col_parts[c]) : row[r] * col[c];
+    }
+};
+
+void HopperTile(const CpuTile& t, BlockSteps blocks, bool tensor_core_scales, float* sums) {
+    const hn::CappedTag<int32_t, kCpuTileCols> d;
+    const hn::Rebind<float, decltype(d)> df;
+    HopperBlock block(t.rows);
+    std::fill_n(sums, t.rows * kCpuTileCols, 0.0f);
+    HWY_ALIGN float product[kCpuTileCols];
+    HopperScales scales{.wgmma = tensor_core_scales, .row = {}, .col = {}, .row_parts = {}, .col_parts = {}};
+    for (int64_t kb = blocks.first; kb < blocks.end; kb += blocks.step) {
+        block.load(t, kb);
+        scales.load(t, kb);
+        for (int64_t r = 0; r < t.rows; ++r) {
+            const int32_t *am = &block.mantissas.a[r * kBlock], *ae = &block.exponents.a[r * kBlock];
+            for (int64_t c = 0; c < t.cols; c += static_cast<int64_t>(hn::Lanes(d))) {
+                auto sum = hn::Zero(df);
+                for (int64_t k = 0; k < kBlock; k += kStepK)
+                    sum = wgmma_step(d, am + k, ae + k, &block.mantissas.b[k * kPitch + c],
+                                     &block.exponents.b[k * kPitch + c], sum);
+                hn::Store(sum, df, product + c);
+            }
+            float* to = sums + r * kCpuTileCols;
+            for (int64_t c = 0; c < t.cols; ++c) {
+                const bool nan = block.row_nan[r] || block.col_nan[c];
+                const float of_block = nan ? std::numeric_limits<float>::quiet_NaN() : product[c];
+                to[c] = std::fma(of_block, scales.factor(r, c), to[c]);
+            }
+        }
+    }
+}
+
+}  // namespace finegemm::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace finegemm {
+
+HWY_EXPORT(FastTile);
+HWY_EXPORT(ExactTile);
+HWY_EXPORT(HopperTile);
+
+void fast_tile(const CpuTile& tile, float* sums) { HWY_DYNAMIC_DISPATCH(FastTile)(tile, sums); }
+void exact_tile(const CpuTile& tile, double* sums) { HWY_DYNAMIC_DISPATCH(ExactTile)(tile, sums); }
+void hopper_tile(const CpuTile& tile, BlockSteps blocks, bool tensor_core_scales, float* sums) {
+    HWY_DYNAMIC_DISPATCH(HopperTile)(tile, blocks, tensor_core_scales, sums);
+}
+
+}  // namespace finegemm
+#endif

@@ -1,0 +1,133 @@
+// The groups of a call. Layer engine.
+#include "ops/gemm/groups.h"
+
+#include <type_traits>
+
+namespace finegemm {
+
+std::string_view name_of(GroupForm form) {
+    switch (form) {
+        case GroupForm::Offsets: return "offsets";
+        case GroupForm::Indices: return "indices";
+        case GroupForm::PrefixSums: return "prefix_sums";
+        case GroupForm::Masked: return "masks";
+    }
+    return "";
+}
+
+GroupLayout row_layout_of(const Call& call) {
+    const Groups& groups = call.groups;
+    const bool has_alignment = groups.form == GroupForm::Indices || groups.form == GroupForm::PrefixSums;
+    const bool first_is_given = groups.form == GroupForm::Offsets;
+    return {.ends = groups.form == GroupForm::Indices ? nullptr : groups.data + (first_is_given ? 1 : 0),
+            .indices = groups.form == GroupForm::Indices ? groups.data : nullptr,
+            .groups = static_cast<uint32_t>(call.group_count),
+            .rows = static_cast<uint32_t>(call.a.matrix.rows),
+            .alignment = has_alignment ? static_cast<uint32_t>(groups.alignment) : 1,
+            .first_is_given = first_is_given,
+            .stacked = groups.form == GroupForm::Masked};
+}
+
+KGroupLayout k_layout_of(const Call& call) {
+    return {.offsets = call.groups.data,
+            .groups = static_cast<uint32_t>(call.group_count),
+            .k_blocks = static_cast<uint32_t>(call.a.matrix.cols) / kScaleBlock};
+}
+
+namespace {
+
+std::vector<GroupRows> rows_by_index(const GroupLayout& layout) {
+    std::vector<GroupRows> all;
+    for (uint32_t row = 0; row < layout.rows; ++row) {
+        const int32_t index = layout.indices[row], group = layout.is_group(index) ? index : -1;
+        if (all.empty() || all.back().group != group) all.push_back({group, {row, row}});
+        all.back().rows.end = row + 1;
+    }
+    return all;
+}
+
+}  // namespace
+
+std::vector<GroupRows> rows_by_group(const GroupLayout& layout) {
+    if (layout.indices) return rows_by_index(layout);
+    std::vector<GroupRows> all;
+    uint32_t taken = 0;  // rows up to here have a group: numbers that do not ascend could give them to another one
+    for (uint32_t i = 0; i < layout.spans(); ++i) {
+        RowRange rows = layout.span(i);
+        if (!layout.stacked) rows.begin = max(rows.begin, taken);
+        if (rows.begin >= rows.end) continue;
+        taken = rows.end;
+        all.push_back({static_cast<int32_t>(i), rows});
+    }
+    return all;
+}
+
+namespace {
+
+/// Rows of matrix i.
+template <typename AnyStack>
+auto rows_of(const AnyStack& stack, int64_t i, RowRange rows) {
+    auto part = stack.matrix;
+    using Byte = std::conditional_t<std::is_same_v<decltype(part), ConstMatrix>, const uint8_t, uint8_t>;
+    part.data = static_cast<Byte*>(part.data) + (i * stack.stride + rows.begin * part.row_stride) * size_of(part.dtype);
+    part.rows = rows.size();
+    return part;
+}
+
+template <typename AnyStack>
+auto matrix_of(const AnyStack& stack, int64_t i) {
+    return rows_of(stack, i, {0, static_cast<uint32_t>(stack.matrix.rows)});
+}
+
+/// `count` columns from `first` on.
+ConstMatrix columns_of(ConstMatrix x, int64_t first, int64_t count) {
+    x.data = static_cast<const uint8_t*>(x.data) + first * x.col_stride * size_of(x.dtype);
+    x.cols = count;
+    return x;
+}
+
+/// A group's part of A or B, whose elements are bytes: `count` of K from `first` on.
+ConstMatrix part_of(ConstMatrix x, KLayout layout, int64_t first, int64_t count) {
+    if (layout == KLayout::Columns) return columns_of(x, first, count);
+    x.data = static_cast<const uint8_t*>(x.data) + x.rows * first;
+    x.cols = x.row_stride = count;
+    return x;
+}
+
+GemmArgs product_of(const Call& call, const GroupRows& of) {
+    const int64_t stack = call.masked() ? of.group : 0;
+    GemmArgs product{.a = {}, .sfa = {}, .b = {}, .sfb = {}, .d = rows_of(call.d, stack, of.rows)};
+    if (of.group < 0) return product;
+    product.a = rows_of(call.a, stack, of.rows);
+    product.sfa = rows_of(call.sfa, stack, of.rows);
+    product.b = matrix_of(call.b, of.group);
+    product.sfb = matrix_of(call.sfb, of.group);
+    return product;
+}
+
+}  // namespace
+
+GemmArgs product_of(const Call& call, uint32_t g, KRange blocks) {
+    const int64_t k = int64_t{blocks.begin} * kScaleBlock, length = int64_t{blocks.size()} * kScaleBlock;
+    return {.a = part_of(call.a.matrix, call.layout, k, length),
+            .sfa = columns_of(call.sfa.matrix, blocks.begin, blocks.size()),
+            .b = part_of(call.b.matrix, call.layout, k, length),
+            .sfb = columns_of(call.sfb.matrix, blocks.begin, blocks.size()),
+            .d = matrix_of(call.d, g)};
+}
+
+std::vector<GemmArgs> products_of(const Call& call) {
+    std::vector<GemmArgs> products;
+    if (call.of_rows()) {
+        for (const GroupRows& rows : rows_by_group(row_layout_of(call))) products.push_back(product_of(call, rows));
+        return products;
+    }
+    const KGroupLayout layout = k_layout_of(call);
+    if (call.of_k())
+        for (uint32_t g = 0; g < layout.groups; ++g) products.push_back(product_of(call, g, layout.group(g)));
+    else products.push_back({call.a.matrix, call.sfa.matrix, call.b.matrix, call.sfb.matrix, call.d.matrix});
+    if (call.options.accumulate) std::erase_if(products, [](const GemmArgs& product) { return product.a.cols == 0; });
+    return products;
+}
+
+}  // namespace finegemm

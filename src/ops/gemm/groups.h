@@ -1,0 +1,39 @@
+// The groups of a call: which rows or which part of K each has. Layer engine.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include <finegemm/core/group_layout.h>
+
+#include "ops/gemm/call.h"
+
+namespace finegemm {
+
+/// Name of the numbers in messages: "offsets", "indices", "prefix_sums", "masks". "" for a form that is none.
+std::string_view name_of(GroupForm form);
+
+// The numbers as the kernel reads them, wherever they lie. Arguments have been checked.
+GroupLayout row_layout_of(const Call& call);
+KGroupLayout k_layout_of(const Call& call);
+
+/// Neighbouring rows of one group; of matrix `group` where groups are stacked.
+struct GroupRows {
+    int32_t group;  // -1: of none, in a layout of indices
+    RowRange rows;
+    bool operator==(const GroupRows&) const = default;
+};
+
+/// The rows of all groups that have some, in the order of the numbers, which lie in the host's memory. Whatever these
+/// say, the rows exist and no row is named twice.
+std::vector<GroupRows> rows_by_group(const GroupLayout& layout);
+
+/// The product of group g of K, which has these k-blocks.
+GemmArgs product_of(const Call& call, uint32_t g, KRange blocks);
+
+/// A call as a list of products, which its numbers, in the host's memory, tell: one of a dense call, one of each
+/// stretch of rows, one of each group of K. Rows without a group, which become zero, and groups without k have K = 0;
+/// those that are added to D are left out then.
+std::vector<GemmArgs> products_of(const Call& call);
+
+}  // namespace finegemm

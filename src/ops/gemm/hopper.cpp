@@ -1,0 +1,196 @@
+// A call as the parameters of a launch. Layer engine.
+#include "ops/gemm/hopper.h"
+
+#include <algorithm>
+
+#include <finegemm/error.h>
+#include <finegemm/gemm/boxes.h>
+#include <finegemm/gemm/schedule.h>
+#include <fmt/format.h>
+
+#include "cuda/tensor_map.h"
+#include "ops/gemm/groups.h"
+
+namespace finegemm {
+
+namespace {
+
+/// L2 policies as createpolicy.fractional encodes them for a fraction of one. PTX ISA, createpolicy.
+constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000000000, kEvictLast = 0x14f0000000000000;
+/// Up to so many rows of a product, or of a group, the weights are read about once: they should not push the
+/// activations out of L2.
+constexpr uint32_t kStreamingRows = 384, kStreamingGroupRows = 128;
+/// Strides of tensor maps, in bytes, are below this. CUDA driver API, cuTensorMapEncodeTiled.
+constexpr int64_t kMaxTensorMapStride = 1ll << 40;
+
+uint64_t checked_stride(const char* name, const char* of, int64_t stride, DType dtype) {
+    if (stride >= kMaxTensorMapStride / size_of(dtype))
+        throw Error(Errc::Unsupported,
+                    fmt::format("{}: has {} stride {}, must be below {} for the GPU's copy engine; copy it to memory "
+                                "with a smaller one",
+                                name, of, stride, kMaxTensorMapStride / size_of(dtype)));
+    return static_cast<uint64_t>(stride * size_of(dtype));
+}
+
+/// `stacked`: the kernel gives TMA the index of a matrix.
+TensorMap map_of(const cuda::Driver& driver, const char* name, const ConstStack& x, const TmaBox& box, bool stacked) {
+    const ConstMatrix& m = x.matrix;
+    // The stride of a single row is never used, but must be legal: take that of a tight row.
+    const int64_t row_stride = m.rows > 1 ? m.row_stride : (m.cols + 15) / 16 * 16;
+    cuda::GlobalMatrix matrix{m.data, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.cols),
+                              checked_stride(name, "row", row_stride, m.dtype)};
+    if (stacked) {
+        matrix.count = static_cast<uint64_t>(x.count);
+        matrix.stride_bytes = x.count > 1 ? checked_stride(name, "stack", x.stride, m.dtype) : matrix.row_stride_bytes;
+    }
+    return cuda::encode(driver, matrix, box);
+}
+
+ScaleView view_of(const ConstMatrix& scales) {
+    return {static_cast<const float*>(scales.data), scales.row_stride, scales.col_stride};
+}
+
+/// Rows of A that a B is multiplied by, as far as is known.
+uint32_t expected_rows_of_b(const plan::Problem& p) {
+    if (p.groups.kind != Grouping::Rows) return p.m;
+    return p.groups.expected_m > 0 ? p.groups.expected_m : p.m / p.groups.count;
+}
+
+/// Makes the parameters of one call.
+class Builder {
+public:
+    Builder(const cuda::Driver& driver, const Call& call, const plan::Problem& problem, const GemmConfig& config)
+        : driver_(driver), call_(call), p_(problem), c_(config) {}
+
+    LaunchParams params() const {
+        if (call_.of_rows()) return row_groups();
+        return call_.of_k() ? LaunchParams(k_groups()) : LaunchParams(segmented());
+    }
+
+private:
+    /// What is common to all products. Groups of rows fill the maps of A and what depends on the number of rows.
+    GemmParams common() const {
+        const bool streaming = is_streaming();
+        GemmParams params{.raster = call_.of_rows() ? raster_of_columns(c_, p_.n) : raster(c_, p_.m, p_.n),
+                          .m = call_.of_rows() ? 0 : p_.m,
+                          .n = p_.n,
+                          .k_blocks = p_.k_blocks(),
+                          .a_rows_of_last = call_.of_rows() ? 0 : rows_of_last_tile(p_.m, c_.tile_m, c_.a_sharers()),
+                          .b_rows_of_last = b_rows_of_last(c_, p_.n),
+                          .a_policy = streaming ? kEvictLast : kEvictNormal,
+                          .b_policy = streaming ? kEvictFirst : kEvictNormal,
+                          .sfa = view_of(call_.sfa.matrix),
+                          .sfb = view_of(call_.sfb.matrix),
+                          .d_data = call_.d.matrix.data,
+                          .d_row_stride = call_.d.matrix.row_stride,
+                          .accumulate = p_.d.accumulate,
+                          .prefetch_weights = call_.options.prefetch_weights,
+                          .a = {},
+                          .b = loads("b", call_.b, b_boxes(c_, p_.n))};
+        if (call_.of_rows()) params.a.whole = operand_map("a", call_.a, load_box(c_.a, c_.tile_m / c_.a_sharers()));
+        else params.a = loads("a", call_.a, a_boxes(c_, p_.m));
+        return params;
+    }
+
+    SegmentedParams segmented() const {
+        SegmentedParams params{common(), {}, {}};
+        for (uint32_t segment = 1; segment < n_segments(c_); ++segment)
+            params.b_segments[segment - 1] = operand_map("b", call_.b, b_segment_box(c_, segment));
+        for (uint32_t width = 0; kernel_plan(c_).tma_store() && width < kPanelWidths; ++width)
+            if (panels_of_width(c_, width) > 0) params.d[width] = d_map(d_box(width));
+        if (kernel_plan(c_).loads_source()) params.d[0] = d_map(kF32DBox);
+        return params;
+    }
+
+    GroupedParams row_groups() const {
+        GroupedParams params{};
+        static_cast<SegmentedParams&>(params) = segmented();
+        params.groups = row_layout_of(call_);
+        // Else a wave of tiles shall be of few groups, whose operands then are in L2.
+        params.both_ends = is_streaming();
+        const uint32_t most = c_.tile_m / c_.a_sharers();
+        for (uint32_t i = 0; i < kRowBoxes; ++i)
+            params.a_rows[i] = operand_map("a", call_.a, load_box(c_.a, std::min(1u << i, most)));
+        params.expected = ExpectedGroups::of(c_, params.raster, expected_rows_of_b(p_));
+        params.sfa_stride = call_.sfa.stride;
+        params.sfb_stride = call_.sfb.stride;
+        params.d_stride = call_.d.stride;
+        return params;
+    }
+
+    KGroupedParams k_groups() const {
+        KGroupedParams params{};
+        static_cast<GemmParams&>(params) = common();
+        params.groups = k_layout_of(call_);
+        if (call_.has_host_offsets()) params.groups.offsets = nullptr;
+        params.d_stride = call_.d.stride;
+        if (kernel_plan(c_).loads_source()) params.d[0] = d_map(kF32DBox);
+        return params;
+    }
+
+    bool is_streaming() const {
+        return expected_rows_of_b(p_) <= (call_.of_rows() ? kStreamingGroupRows : kStreamingRows);
+    }
+
+    TileLoads loads(const char* name, const ConstStack& x, const LoadBoxes& boxes) const {
+        const TensorMap last = operand_map(name, x, boxes.last);
+        // No tile is whole, or all are.
+        const bool one_map = boxes.whole == boxes.last || x.matrix.rows < boxes.whole.rows;
+        return {one_map ? last : operand_map(name, x, boxes.whole), last};
+    }
+
+    /// A and B are stacks for kernels of groups of rows alone, D is one wherever there are groups.
+    TensorMap operand_map(const char* name, const ConstStack& x, const TmaBox& box) const {
+        return map_of(driver_, name, x, box, call_.of_rows());
+    }
+    TensorMap d_map(const TmaBox& box) const {
+        return map_of(driver_, "d", call_.d, box, call_.grouping != Grouping::None);
+    }
+
+    const cuda::Driver& driver_;
+    const Call& call_;
+    const plan::Problem& p_;
+    const GemmConfig& c_;
+};
+
+}  // namespace
+
+bool has_scale_vectors(const Call& call, const GemmConfig& c) {
+    const auto k_blocks = ceil_div(static_cast<uint32_t>(call.a.matrix.cols), kScaleBlock);
+    const auto has = [&](const ConstStack& x) {
+        return has_scale_vectors(view_of(x.matrix), k_blocks, c.k_splits()) &&
+               (x.count == 1 || x.stride % kScaleVectorBlocks == 0);
+    };
+    return has(call.sfa) && (!c.row_b_scales() || has(call.sfb));
+}
+
+LaunchParams params_of(const cuda::Driver& driver, const Call& call, const plan::Problem& problem,
+                       const GemmConfig& c) {
+    return Builder(driver, call, problem, c).params();
+}
+
+uint32_t most_tiles(const plan::Problem& p, const GemmConfig& c) {
+    if (p.groups.kind != Grouping::Rows) return raster(c, p.m, p.n).size() * max(1, p.groups.of_k());
+    const uint64_t below = p.m / c.tile_m + p.groups.count;
+    return static_cast<uint32_t>(below * ceil_div(p.n, c.tile_n * cluster_tiles_n(c)));
+}
+
+KGroupedParams params_of_part(const cuda::Driver& driver, const KGroupedParams& all, const Call& call,
+                              const GemmConfig& c, uint32_t first, uint32_t count) {
+    KGroupedParams params = all;
+    const KGroupLayout layout = k_layout_of(call);
+    params.d_data = static_cast<float*>(params.d_data) + first * params.d_stride;
+    params.first_group = first;
+    params.groups.groups = count;
+    std::copy_n(call.groups.data + first, count + 1, params.host_offsets);
+    params.blocks = call.layout == KLayout::Blocks;
+    for (uint32_t i = 0; params.blocks && i < count; ++i) {
+        const GemmArgs group = product_of(call, first + i, layout.group(first + i));
+        if (group.a.cols == 0) continue;  // nothing is loaded
+        params.a_blocks[i] = map_of(driver, "a", {group.a}, load_box(c.a, c.tile_m), false);
+        params.b_blocks[i] = map_of(driver, "b", {group.b}, load_box(c.b, c.tile_n), false);
+    }
+    return params;
+}
+
+}  // namespace finegemm

@@ -1,0 +1,30 @@
+// A call as the parameters of a launch, for kernels of every grouping. Layer engine.
+#pragma once
+
+#include <variant>
+
+#include <finegemm/gemm/params.h>
+
+#include "cuda/driver.h"
+#include "ops/gemm/call.h"
+#include "plan/plan.h"
+
+namespace finegemm {
+
+/// What the kernel of a call takes, by the call's grouping.
+using LaunchParams = std::variant<SegmentedParams, GroupedParams, KGroupedParams>;
+
+/// Can a kernel's variant for row-major scales, if it has one, read those of the call?
+bool has_scale_vectors(const Call& call, const GemmConfig& c);
+
+/// Offsets on the host are left out: params_of_part adds them.
+LaunchParams params_of(const cuda::Driver& driver, const Call& call, const plan::Problem& problem, const GemmConfig& c);
+
+/// Cluster tiles of D that there may be: each group of rows has at most one that is not whole.
+uint32_t most_tiles(const plan::Problem& problem, const GemmConfig& c);
+
+/// Parameters for `count` groups of K from `first` on, whose offsets are on the host. `all`: those of the call.
+KGroupedParams params_of_part(const cuda::Driver& driver, const KGroupedParams& all, const Call& call,
+                              const GemmConfig& c, uint32_t first, uint32_t count);
+
+}  // namespace finegemm

@@ -1,0 +1,73 @@
+// Printing the source of a GEMM kernel. Layer jit.
+#include "ops/gemm/source.h"
+
+#include <finegemm/gemm/kernel_plan.h>
+#include <fmt/format.h>
+
+namespace finegemm::jit {
+
+namespace {
+
+#ifdef FINEGEMM_RACECHECK
+constexpr std::string_view kDefines = "#define FINEGEMM_EVERY_LANE_ARRIVES\n";  // gemm/roles.h says why
+#else
+constexpr std::string_view kDefines;
+#endif
+
+std::string_view enumerator(ClusterUse use) {
+    switch (use) {
+        case ClusterUse::None: return "None";
+        case ClusterUse::ShareA: return "ShareA";
+        case ClusterUse::ShareB: return "ShareB";
+        case ClusterUse::SplitK: return "SplitK";
+    }
+    return "None";
+}
+
+std::string_view enumerator(Element element) {
+    switch (element) {
+        case Element::E4M3: return "E4M3";
+    }
+    return "E4M3";
+}
+
+std::string_view enumerator(Grouping grouping) {
+    switch (grouping) {
+        case Grouping::None: return "None";
+        case Grouping::Rows: return "Rows";
+        case Grouping::K: return "K";
+    }
+    return "None";
+}
+
+}  // namespace
+
+std::string to_source(const GemmConfig& c) {
+    return fmt::format(
+        "finegemm::GemmConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .math_warpgroups = {}, .cluster = {}, "
+        ".cluster_use = finegemm::ClusterUse::{}, .ctas_per_sm = {}, "
+        ".scales = finegemm::ScaleLayout::{}, .grouping = finegemm::Grouping::{}, "
+        ".b_scales = finegemm::ScaleBlocks::{}, .output = finegemm::Output::{}, "
+        ".a = {{.element = finegemm::Element::{}}}, .b = {{.element = finegemm::Element::{}}}}}",
+        c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm,
+        c.scales == ScaleLayout::Rows ? "Rows" : "Any", enumerator(c.grouping),
+        c.b_scales == ScaleBlocks::Rows ? "Rows" : "Blocks", c.output == Output::F32 ? "F32" : "BF16",
+        enumerator(c.a.element), enumerator(c.b.element));
+}
+
+KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
+    const std::string entry = fmt::format("finegemm_{}", name);
+    return {
+        .entry = entry,
+        .text = fmt::format("{}#define FG_WGMMA_N {}\n"
+                            "#include <finegemm/device/gemm.cuh>\n"
+                            "inline constexpr auto kConfig = {};\n"
+                            "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm)\n"
+                            "{}(const __grid_constant__ finegemm::Params<kConfig> params) {{\n"
+                            "    finegemm::device::gemm<kConfig>(params);\n"
+                            "}}\n",
+                            kDefines, c.tile_n, to_source(c), entry),
+        .yield_interval = kernel_plan(c).yield_interval};
+}
+
+}  // namespace finegemm::jit

@@ -1,0 +1,19 @@
+// The source of a GEMM kernel. Layer jit.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <finegemm/gemm/config.h>
+
+#include "jit/kernel_store.h"
+
+namespace finegemm::jit {
+
+/// A kernel's configuration is the only variable of its source. Entry: "finegemm_" + plan's name.
+KernelSource gemm_source(const GemmConfig& config, std::string_view name);
+
+/// The expression that makes this value in C++.
+std::string to_source(const GemmConfig& config);
+
+}  // namespace finegemm::jit

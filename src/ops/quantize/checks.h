@@ -1,0 +1,11 @@
+// Argument checks of quantisation: every reject names the argument, what came, the rule and the way out. Layer api.
+#pragma once
+
+#include "ops/quantize/call.h"
+
+namespace finegemm {
+
+/// Throws Error(InvalidArgument).
+void check_quantize(const QuantizeCall& call);
+
+}  // namespace finegemm

@@ -1,0 +1,24 @@
+// Quantisation on the CPU. Layer engine.
+// Vectorised by Highway: compiled for several instruction sets, chosen when the program runs.
+#pragma once
+
+#include "engine/thread_pool.h"
+#include "ops/quantize/call.h"
+
+namespace finegemm {
+
+void cpu_quantize(const QuantizeCall& call, ThreadPool& pool);
+
+/// A block of elements that share one scale.
+struct CpuQuantizeBlock {
+    const void* x;
+    uint8_t* q;
+    DType dtype;
+    int64_t rows, cols;  // cols: a multiple of 16
+    int64_t x_row_stride, q_row_stride;
+};
+
+/// Quantises it and returns its scale.
+float cpu_quantize_block(const CpuQuantizeBlock& block, bool power_of_two);
+
+}  // namespace finegemm

@@ -1,0 +1,36 @@
+// Printing the sources of the quantisation kernels. Layer jit.
+#include "ops/quantize/source.h"
+
+#include <array>
+
+#include <fmt/format.h>
+
+namespace finegemm::jit {
+
+namespace {
+
+using enum QuantizeInput;
+constexpr std::array<QuantizeConfig, 6> kConfigs = {
+    {{F32, false}, {F16, false}, {BF16, false}, {F32, true}, {F16, true}, {BF16, true}}};
+
+constexpr std::string_view kNames[] = {"F32", "F16", "BF16"};
+
+}  // namespace
+
+std::span<const QuantizeConfig> quantize_configs() { return kConfigs; }
+
+KernelSource quantize_source(const QuantizeConfig& c) {
+    const std::string_view input = kNames[static_cast<size_t>(c.input)];
+    const std::string entry = fmt::format("finegemm_quantize_{}_{}", c.square_blocks ? "blocks" : "rows", input);
+    return {
+        .entry = entry,
+        .text = fmt::format("#include <finegemm/device/quantize.cuh>\n"
+                            "inline constexpr finegemm::QuantizeConfig kConfig{{finegemm::QuantizeInput::{}, {}}};\n"
+                            "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm())\n"
+                            "{}(const __grid_constant__ finegemm::QuantizeParams params) {{\n"
+                            "    finegemm::device::quantize<kConfig>(params);\n"
+                            "}}\n",
+                            input, c.square_blocks, entry)};
+}
+
+}  // namespace finegemm::jit

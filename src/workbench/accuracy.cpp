@@ -1,0 +1,151 @@
+// Accuracy of a result. Layer api.
+#include "workbench/accuracy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <finegemm/core/fp8.h>
+
+#include "ops/gemm/cpu.h"
+#include "ops/gemm/groups.h"
+
+namespace finegemm {
+
+namespace {
+
+/// The codes of magnitudes, those of subnormals raised to 2^-6: what the error bound is about.
+std::vector<uint8_t> magnitudes(const ConstMatrix& x) {
+    std::vector<uint8_t> codes(static_cast<size_t>(x.rows * x.cols));
+    for (int64_t r = 0; r < x.rows; ++r)
+        for (int64_t c = 0; c < x.cols; ++c) {
+            const uint8_t code = static_cast<const uint8_t*>(x.data)[r * x.row_stride + c] & 0x7f;
+            codes[static_cast<size_t>(r * x.cols + c)] = code > 0 && code < 8 ? uint8_t{8} : code;
+        }
+    return codes;
+}
+
+std::vector<float> scale_magnitudes(const ConstMatrix& x) {
+    std::vector<float> scales(static_cast<size_t>(x.rows * x.cols));
+    for (int64_t r = 0; r < x.rows; ++r)
+        for (int64_t c = 0; c < x.cols; ++c)
+            scales[static_cast<size_t>(r * x.cols + c)] =
+                std::abs(static_cast<const float*>(x.data)[r * x.row_stride + c * x.col_stride]);
+    return scales;
+}
+
+/// The matrix `like` with other elements, row after row.
+template <typename T>
+ConstMatrix dense(const std::vector<T>& elements, ConstMatrix like) {
+    like.data = elements.data();
+    like.row_stride = like.cols;
+    like.col_stride = 1;
+    return like;
+}
+
+/// Every so manieth row, at most `max_rows`: the same matrices with fewer rows and longer strides.
+GemmArgs some_rows(const GemmArgs& all, int64_t max_rows) {
+    GemmArgs args = all;
+    // An odd step meets every place in a tile.
+    const int64_t step = ((all.d.rows + max_rows - 1) / max_rows) | 1;
+    const int64_t rows = (all.d.rows + step - 1) / step;
+    for (ConstMatrix* x : {&args.a, &args.sfa}) x->rows = rows, x->row_stride *= step;
+    args.d.rows = rows;
+    args.d.row_stride *= step;
+    return args;
+}
+
+float element(const ConstMatrix& d, int64_t at) {
+    if (d.dtype == DType::F32) return static_cast<const float*>(d.data)[at];
+    return float_of_bf16(static_cast<const uint16_t*>(d.data)[at]);
+}
+
+/// Error bound of an element of D: f32 takes one rounding at most after the sum, to the next of its 24 bits.
+double bound_of(DType d, double absolute, double exact, int64_t k_blocks) {
+    if (d != DType::F32) return error_bound(absolute, exact, k_blocks);
+    const double sum = sum_bound(absolute, k_blocks);
+    return sum + (std::abs(exact) + sum) * 0x1p-24;
+}
+
+/// Errors so far, after some GEMMs.
+struct Tally {
+    double errors = 0, values = 0;  // sums of squares
+    double largest = 0, worst = 0, of_bound = 0;
+    int64_t rows = 0, nan = 0, nan_wrong = 0;
+
+    Accuracy accuracy() const {
+        return {.relative_rms = values > 0 ? std::sqrt(errors / values) : 0,
+                .worst = largest > 0 ? worst / largest : worst,
+                .of_bound = of_bound,
+                .rows = rows,
+                .nan = nan,
+                .nan_wrong = nan_wrong};
+    }
+};
+
+void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
+    const auto count = static_cast<size_t>(args.d.rows * args.d.cols);
+    std::vector<double> exact(count), absolute(count);
+    cpu_gemm_exact(args, pool, exact.data());
+    const auto a = magnitudes(args.a), b = magnitudes(args.b);
+    const auto sfa = scale_magnitudes(args.sfa), sfb = scale_magnitudes(args.sfb);
+    GemmArgs positive = args;
+    positive.a = dense(a, args.a);
+    positive.b = dense(b, args.b);
+    positive.sfa = dense(sfa, args.sfa);
+    positive.sfb = dense(sfb, args.sfb);
+    cpu_gemm_exact(positive, pool, absolute.data());
+
+    const int64_t k_blocks = (args.a.cols + kScaleBlock - 1) / kScaleBlock;
+    for (size_t i = 0; i < count; ++i) {
+        const auto n = static_cast<size_t>(args.d.cols);
+        const auto at = static_cast<int64_t>(i / n) * args.d.row_stride + static_cast<int64_t>(i % n);
+        const double d = element(args.d, at);
+        if (std::isnan(d) || std::isnan(exact[i])) {
+            const bool wrong = std::isnan(d) != std::isnan(exact[i]);
+            tally.nan += std::isnan(d);
+            tally.nan_wrong += wrong;
+            if (wrong) tally.of_bound = std::numeric_limits<double>::infinity();
+            continue;
+        }
+        const double error = d == exact[i] ? 0 : std::abs(d - exact[i]);  // equal infinities have no difference
+        tally.errors += error * error;
+        tally.values += exact[i] * exact[i];
+        tally.largest = std::max(tally.largest, std::abs(exact[i]));
+        tally.worst = std::max(tally.worst, error);
+        if (error > 0)
+            tally.of_bound = std::max(tally.of_bound, error / bound_of(args.d.dtype, absolute[i], exact[i], k_blocks));
+    }
+    tally.rows += args.d.rows;
+}
+
+}  // namespace
+
+Accuracy accuracy_of(const Call& call, int64_t max_rows) {
+    std::vector<GemmArgs> products = products_of(call);
+    if (call.of_rows()) std::erase_if(products, [](const GemmArgs& product) { return product.a.cols == 0; });
+    ThreadPool pool(0);
+    Tally tally;
+    const auto count = static_cast<int64_t>(products.size());
+    const int64_t step = (count + max_rows - 1) / max_rows,
+                  share = std::max<int64_t>(1, max_rows / std::max<int64_t>(1, count));
+    for (int64_t i = 0; i < count; i += step) add(tally, some_rows(products[static_cast<size_t>(i)], share), pool);
+    return tally.accuracy();
+}
+
+double relative_difference(const ConstMatrix& x, const ConstMatrix& y) {
+    double differences = 0, values = 0;
+    for (int64_t r = 0; r < y.rows; ++r)
+        for (int64_t c = 0; c < y.cols; ++c) {
+            const auto at = [&](const ConstMatrix& m) {
+                return float_of_bf16(static_cast<const uint16_t*>(m.data)[r * m.row_stride + c]);
+            };
+            const double value = at(y), difference = at(x) - value;
+            differences += difference * difference;
+            values += value * value;
+        }
+    return std::sqrt(differences / values);
+}
+
+}  // namespace finegemm

@@ -1,0 +1,27 @@
+// Accuracy of a result: against double accumulation, and against the derived bound. Layer api.
+#pragma once
+
+#include "ops/gemm/call.h"
+
+namespace finegemm {
+
+/// NaN, in D or exactly, has no error: it is counted.
+struct Accuracy {
+    double relative_rms = 0;  // root mean square of the errors over that of the exact values
+    double worst = 0;         // largest error, over the largest exact magnitude
+    double of_bound = 0;      // largest error over its bound (docs/numerics.md); above 1 the result is wrong
+    int64_t rows = 0;         // of D that were looked at
+    int64_t nan = 0;          // values of D there that are NaN
+    int64_t nan_wrong = 0;    // values there of which only D's or only the exact one is NaN; infinitely above 1
+};
+
+/// All matrices and numbers on the CPU; a result that was not added to anything. Looks at no more than `max_rows` rows,
+/// at least one, spread over D and its groups; if there are more groups than that, at some of them. Without any row, no
+/// error.
+Accuracy accuracy_of(const Call& call, int64_t max_rows);
+
+/// The root mean square of x - y over that of y. Two bf16 matrices of one shape on the CPU, rows contiguous. NaN where
+/// one of them has a NaN, or y nothing but zeros.
+double relative_difference(const ConstMatrix& x, const ConstMatrix& y);
+
+}  // namespace finegemm

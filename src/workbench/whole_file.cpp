@@ -1,0 +1,33 @@
+// A file that appears whole or not at all. Layer api.
+#include "workbench/whole_file.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include <finegemm/error.h>
+
+namespace finegemm {
+
+WholeFile::WholeFile(std::string path) : path_(std::move(path)), part_(path_ + ".part"), out_(part_, std::ios::binary) {
+    if (!out_) fail();
+}
+
+WholeFile::~WholeFile() {
+    std::error_code error;
+    std::filesystem::remove(part_, error);
+}
+
+void WholeFile::publish(const std::string& content) {
+    out_ << content;
+    out_.close();
+    std::error_code error;
+    if (out_) std::filesystem::rename(part_, path_, error);
+    if (!out_ || error) fail();
+}
+
+void WholeFile::fail() const {
+    throw Error(Errc::Io, fmt::format("{}: cannot be written; choose another file", path_));
+}
+
+}  // namespace finegemm

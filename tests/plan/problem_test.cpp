@@ -1,0 +1,100 @@
+// Problems: their line of text, and which fields belong to which. Layer tests.
+#include "plan/problem.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "plan/fields.h"
+#include "support/error_of.h"
+
+namespace finegemm::plan {
+namespace {
+
+using test::contains;
+using test::error_of;
+
+constexpr Operand kRowScales{.scaling = ScaleBlocks::Rows};
+
+const std::pair<Problem, const char*> kLines[] = {
+    {{64, 2112, 7168}, "gemm 64x2112x7168 e4m3:row128 e4m3:block128 bf16"},
+    {{64, 2112, 7168, true, 60}, "gemm 64x2112x7168 e4m3:row128 e4m3:block128 bf16 num_sms=60 batch_invariant"},
+    {{.m = 1, .n = 8, .k = 16, .b = kRowScales}, "gemm 1x8x16 e4m3:row128 e4m3:row128 bf16"},
+    {{.m = 1, .n = 8, .k = 16, .b = kRowScales, .d = {DType::F32, true}},
+     "gemm 1x8x16 e4m3:row128 e4m3:row128 f32 accumulate"},
+    {{.m = 8192, .n = 4096, .k = 7168, .groups = {Grouping::Rows, 64, 100, 128}},
+     "gemm 8192x4096x7168 e4m3:row128 e4m3:block128 bf16 groups=64 expected_m=100 alignment=128"},
+    {{.m = 4096, .n = 7168, .k = 32768, .b = kRowScales, .d = {DType::F32}, .groups = {Grouping::K, 8}},
+     "gemm 4096x7168x32768 e4m3:row128 e4m3:row128 f32 k_groups=8"},
+};
+
+TEST(Line, SaysAProblemAndIsReadBack) {
+    for (const auto& [problem, line] : kLines) {
+        EXPECT_EQ(text_of(problem), line);
+        const GemmShape shape = parse_shape(line);
+        EXPECT_NO_THROW(check_shape(shape)) << line;
+        EXPECT_EQ(problem_of(shape), problem) << line;
+        EXPECT_EQ(problem_of(shape_of(problem)), problem) << line;
+    }
+}
+
+TEST(Line, MayLeaveOutWhatHasItsDefault) {
+    EXPECT_EQ(problem_of(parse_shape("gemm 64x2112x7168")), kLines[0].first);
+    EXPECT_EQ(problem_of(parse_shape(" gemm  64x2112x7168 batch_invariant num_sms=60 ")), kLines[1].first);
+    EXPECT_EQ(problem_of(parse_shape("gemm 4096x7168x32768 k_groups=8")), kLines[5].first);
+}
+
+TEST(Line, ThatIsNoneIsRejectedWithTheWord) {
+    for (const auto& [line, word] : {std::pair{"", ""},
+                                     {"64x2112x7168", "64x2112x7168"},
+                                     {"gemm", ""},
+                                     {"gemm 64x2112", "64x2112"},
+                                     {"gemm 64x2112x7168x1", "64x2112x7168x1"},
+                                     {"gemm 64x2112xK", "64x2112xK"},
+                                     {"gemm 1x8x16 e4m3:row128", ""},
+                                     {"gemm 1x8x16 e4m3:row128 bf16:block128 bf16", "bf16:block128"},
+                                     {"gemm 1x8x16 e4m3:row128 e4m3:block128 f16", "f16"},
+                                     {"gemm 1x8x128 e4m3:row128 e4m3:block128 f32 k_groups=2", "e4m3:block128"},
+                                     {"gemm 1x8x16 sideways", "sideways"},
+                                     {"gemm 1x8x16 groups", "groups"},
+                                     {"gemm 1x8x16 groups=", "groups="},
+                                     {"gemm 1x8x16 groups=4x", "groups=4x"},
+                                     {"gemm 1x8x16 accumulate=1", "accumulate=1"}}) {
+        const Error e = error_of([&line = line] { parse_shape(line); });
+        EXPECT_EQ(e.code(), Errc::InvalidArgument) << line;
+        EXPECT_TRUE(contains(e, std::string("problem: '") + line + "' is not understood at '" + word + "', must be"))
+            << e.what();
+    }
+}
+
+TEST(Fields, ThatDoNotBelongToAProductAreRejectedByName) {
+    const GemmShape dense{.m = 1, .n = 8, .k = 128};
+    GemmShape rows = dense, of_k = dense;
+    rows.groups = 4, of_k.k_groups = 4;
+    for (const GemmShape& good : {dense, rows, of_k}) EXPECT_NO_THROW(check_shape(good));
+    const auto rejected = [](GemmShape shape, auto member, auto value) {
+        shape.*member = value;
+        return std::string(error_of([&] { check_shape(shape); }).what());
+    };
+    EXPECT_EQ(rejected(dense, &GemmShape::expected_m, 5),
+              "expected_m: is 5, does not belong to one product; leave it out");
+    EXPECT_EQ(rejected(of_k, &GemmShape::alignment, 64),
+              "alignment: is 64, does not belong to groups of K; leave it out");
+    EXPECT_EQ(rejected(rows, &GemmShape::accumulate, true),
+              "accumulate: is true, does not belong to groups of rows; leave it out");
+    EXPECT_EQ(rejected(rows, &GemmShape::k_groups, 2),
+              "k_groups: is 2, does not belong to groups of rows; leave it out");
+    EXPECT_EQ(rejected(rows, &GemmShape::row_b_scales, true),
+              "row_b_scales: is true, does not belong to groups of rows; leave it out");
+}
+
+TEST(Fields, TellProblemsApart) {
+    std::set<size_t> hashes;
+    for (const auto& [problem, line] : kLines) {
+        EXPECT_EQ(ProblemHash()(problem), ProblemHash()(problem_of(parse_shape(line))));
+        EXPECT_TRUE(hashes.insert(ProblemHash()(problem)).second) << line;
+    }
+}
+
+}  // namespace
+}  // namespace finegemm::plan
