@@ -14,6 +14,7 @@ LAYERS = [
     ("kernels/finegemm/core/", "core"),
     ("kernels/finegemm/device/", "device"),
     ("include/finegemm/", "public"),
+    ("src/os/", "os"),
     ("src/plan/", "plan"),
     ("src/cuda/", "cuda"),
     ("src/jit/", "jit"),
@@ -31,17 +32,18 @@ LAYERS = [
 ]
 
 # Who may include whom, besides itself. "std" is any header that is not ours: the kernels' text has none of them.
-CPU_SAFE = {"cpu", "engine", "plan", "public", "core", "std"}
+CPU_SAFE = {"cpu", "engine", "plan", "os", "public", "core", "std"}
 ALLOWED = {
     "core": set(),
     "device": {"core"},
     "public": {"std"},
-    "plan": {"core", "public", "std"},
+    "os": {"std"},
+    "plan": {"os", "core", "public", "std"},
     "cuda": {"core", "public", "std"},
-    "jit": {"cuda", "core", "public", "std"},
+    "jit": {"cuda", "os", "core", "public", "std"},
     "cpu": CPU_SAFE,
     "engine": CPU_SAFE | {"cuda", "jit"},
-    "api": {"engine", "cpu", "plan", "cuda", "jit", "core", "public", "std"},
+    "api": {"engine", "cpu", "plan", "cuda", "jit", "os", "core", "public", "std"},
     "peers": {"cuda", "core", "public", "std"},
     "cli": {"api", "peers", "plan", "public", "std"},
     "python": {"public", "std"},

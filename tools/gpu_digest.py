@@ -45,11 +45,13 @@ LEFT_OUT = {
     "src/ops/*/cpu*": "the CPU backend",
     "src/ops/*/checks.*": "checks of arguments: tested against the mock driver",
     "src/engine/thread_pool.*": "threads of the CPU backend",
+    "src/os/*": "which files are believed",
     "include/finegemm/c_api.h": "the C ABI, which calls the C++ API",
 }
 # Every other target of the library decides what runs on a GPU.
 TARGETS_LEFT_OUT = {
     "finegemm_api": "checks of arguments, the C ABI and adapters: tested against the mock driver",
+    "finegemm_os": "which files are believed",
     "finegemm_peers": "what the command line tool compares with",
     "finegemm_make_pack": "a program that builds run",
 }

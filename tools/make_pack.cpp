@@ -1,6 +1,6 @@
-// make_pack FILE [--report=FILE] [--from=PACK] [--python=PREFIX] [--cuda=HOME]: compiles every kernel that a call can
-// choose, or takes them from a pack that was made of the same sources. The report is JSON: the compiler, and of each
-// kernel what it takes of an SM and the digest of its machine code. Layer tools.
+// make_pack FILE [--report=FILE] [--from=PACK] [--newest-cuda=MAJOR] [--python=PREFIX] [--cuda=HOME]: compiles every
+// kernel that a call can choose, or takes them from a pack that was made of the same sources. The report is JSON: the
+// compiler, and of each kernel what it takes of an SM and the digest of its machine code. Layer tools.
 #include <algorithm>
 #include <fstream>
 #include <iostream>
@@ -22,6 +22,7 @@ namespace {
 struct Arguments {
     std::string output, report, from;
     Options options;
+    int newest_cuda = jit::kNewestCuda;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -31,6 +32,7 @@ Arguments parse(int argc, char** argv) {
         const std::string name = text.substr(0, text.find('=')),
                           value = text.substr(std::min(text.size(), name.size() + 1));
         if (name == "--python") a.options.python_prefix = value;
+        else if (name == "--newest-cuda") a.newest_cuda = std::stoi(value);
         else if (name == "--cuda") a.options.cuda_home = value;
         else if (name == "--report") a.report = value;
         else if (name == "--from") a.from = value;
@@ -75,10 +77,12 @@ nlohmann::ordered_json report_on(const std::vector<jit::KernelSource>& sources, 
 }
 
 void compile_pack(const Arguments& a, const std::vector<jit::KernelSource>& sources) {
-    const jit::Search search = jit::find_nvrtc(a.options);
+    const jit::Search search = jit::find_nvrtc(a.options, a.newest_cuda);
     if (!search.found)
-        throw std::runtime_error(jit::not_found(Compiler::Nvrtc, search.tried) +
-                                 "\nTo build a library without precompiled kernels: cmake -DFINEGEMM_PACK=none");
+        throw std::runtime_error(
+            jit::not_found(Compiler::Nvrtc, search.tried) +
+            "\nTo build a library without precompiled kernels: cmake -DFINEGEMM_PACK=none; with those of "
+            "one compiler alone: -DFINEGEMM_PACK_CUDA=13, or 12");
     std::vector<std::string> logs;
     const auto progress = [last = size_t{0}](size_t done, size_t of, const std::string&) mutable {
         if (done == of || done >= last + 10) std::cout << fmt::format("{} of {} kernels", last = done, of) << std::endl;
@@ -96,7 +100,8 @@ void compile_pack(const Arguments& a, const std::vector<jit::KernelSource>& sour
 int main(int argc, char** argv) try {
     const Arguments a = parse(argc, argv);
     if (a.output.empty()) {
-        std::cerr << "usage: make_pack FILE [--report=FILE] [--from=PACK] [--python=PREFIX] [--cuda=HOME]\n";
+        std::cerr << "usage: make_pack FILE [--report=FILE] [--from=PACK] [--newest-cuda=MAJOR] [--python=PREFIX] "
+                     "[--cuda=HOME]\n";
         return 2;
     }
     const std::vector<jit::KernelSource> sources = pack_contents();

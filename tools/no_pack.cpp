@@ -3,6 +3,6 @@
 
 namespace finegemm::jit {
 
-Pack embedded_pack() { return {}; }
+std::span<const EmbeddedPack> embedded_packs() { return {}; }
 
 }  // namespace finegemm::jit

@@ -60,7 +60,8 @@ typedef struct finegemm_options {
     char cuda_home[FINEGEMM_PATH_BYTES];
     char python_prefix[FINEGEMM_PATH_BYTES];
     char dump_dir[FINEGEMM_PATH_BYTES];
-    char plan_table[FINEGEMM_PATH_BYTES]; /* measured choices of kernels; empty: none */
+    char plan_table[FINEGEMM_PATH_BYTES];  /* measured choices of kernels; empty: none */
+    char trusted_dir[FINEGEMM_PATH_BYTES]; /* caches and plan tables in it are used whoever owns them; empty: none */
 } finegemm_options;
 
 /* A view of a matrix; strides count elements, the memory is borrowed for the call. Inputs are not written to. */

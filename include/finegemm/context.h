@@ -31,6 +31,9 @@ struct FINEGEMM_API Options {
     std::string cuda_home;                     ///< CUDA_HOME or CUDA_PATH: a toolkit, searched for both compilers
     std::string python_prefix;                 ///< VIRTUAL_ENV: a Python environment, searched for NVRTC
     Compiler compiler = Compiler::Nvrtc;       ///< FINEGEMM_COMPILER=nvrtc|nvcc
+    std::string trusted_dir;                   ///< FINEGEMM_TRUSTED_DIR: caches and plan tables in this folder are used
+                                               ///< whoever owns them, a cluster's say; empty: only what belongs to the
+                                               ///< user or root and nobody else can write to
     bool use_pack = true;                      ///< FINEGEMM_PACK=0 turns the embedded kernels off
     std::string dump_dir;                      ///< FINEGEMM_DUMP: write generated sources and cubins here
     int32_t cpu_threads = 0;                   ///< FINEGEMM_CPU_THREADS, up to 4096; 0: all cores

@@ -33,6 +33,7 @@ class Context:
         check_values: bool | None = None,
         batch_invariant: bool | None = None,
         plan_table: str | None = None,
+        trusted_dir: str | None = None,
     ) -> None:
         options = {name: value for name, value in locals().items() if name != "self" and value is not None}
         self.handle = _native.context(options)

@@ -69,6 +69,7 @@ void set_option(Options& o, const char* name, PyObject* value) {
     else if (option == "check_values") o.check_values = boolean(name, value);
     else if (option == "batch_invariant") o.batch_invariant = boolean(name, value);
     else if (option == "plan_table") o.plan_table = text(name, value);
+    else if (option == "trusted_dir") o.trusted_dir = text(name, value);
     else throw Error(Errc::InvalidArgument, fmt::format("Context: '{}' is not an option", name));
 }
 

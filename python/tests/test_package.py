@@ -2,6 +2,9 @@
 
 import importlib.metadata
 import importlib.resources
+import json
+import pathlib
+import re
 import subprocess
 import sys
 
@@ -24,6 +27,16 @@ def test_the_version_is_that_of_the_distribution():
 def test_type_checkers_find_types():
     files = {f.name for f in importlib.resources.files(finegemm).iterdir()}
     assert {"py.typed", "_native.pyi"} <= files
+
+
+def test_the_wheel_has_every_kernel_for_drivers_of_cuda_12_and_13():
+    library = next(f for f in importlib.resources.files(finegemm).iterdir() if f.name.startswith("_native.abi3"))
+    content = library.read_bytes()
+    packs = [m.start() for m in re.finditer(b"FGPACK01", content)]
+    counts = [int.from_bytes(content[at + 8 : at + 16], "little") for at in packs]
+    golden = json.loads((pathlib.Path(__file__).parents[2] / "tests/golden/kernel_text.json").read_text())
+    expected = sorted(len(kernels) for kernels in golden.values())
+    assert sorted(c for c in counts if c < 10_000) == expected  # the name stands in the code that reads packs, too
 
 
 def test_nothing_of_this_package_imports_a_framework():

@@ -139,6 +139,7 @@ void for_each_path(O& o, C& c, const Visit& visit) {
     visit("options.python_prefix", o.python_prefix, c.python_prefix);
     visit("options.dump_dir", o.dump_dir, c.dump_dir);
     visit("options.plan_table", o.plan_table, c.plan_table);
+    visit("options.trusted_dir", o.trusted_dir, c.trusted_dir);
 }
 
 void from_options(const Options& o, finegemm_options& c) {

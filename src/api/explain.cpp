@@ -43,7 +43,8 @@ std::string explain(const GemmShape& shape, const std::string& device, const std
     const Options options = device.empty() ? Options::from_environment() : Options{};
     GemmShape asked = shape;
     asked.batch_invariant |= options.batch_invariant;
-    const plan::PlanTable table = plan::load_table(plan_table.empty() ? options.plan_table : plan_table, spec);
+    const plan::PlanTable table =
+        plan::load_table(plan_table.empty() ? options.plan_table : plan_table, spec, options.trusted_dir);
     return plan::explain(plan::problem_of(asked), spec, &table);
 }
 

@@ -59,6 +59,7 @@ Options options_from(const Variables& variables) {
     o.python_prefix = text("VIRTUAL_ENV");
     o.dump_dir = text("FINEGEMM_DUMP");
     o.plan_table = text("FINEGEMM_PLAN_TABLE");
+    o.trusted_dir = text("FINEGEMM_TRUSTED_DIR");
     if (const char* v = set("FINEGEMM_CACHE_LIMIT"))
         o.cache_limit_bytes = read_number("FINEGEMM_CACHE_LIMIT", v, INT64_MAX);
     if (const char* v = set("FINEGEMM_CPU_THREADS"))

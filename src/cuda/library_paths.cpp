@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace finegemm::cuda {
@@ -24,6 +26,10 @@ struct Looker {
             }
         return false;
     }
+    size_t rank(const std::string& file) const {
+        const std::string name = fs::path(file).filename().string();
+        return static_cast<size_t>(std::ranges::find(names, name) - names.begin());
+    }
     void look_in_directory(const fs::path& directory) {
         if (!look_in(directory))
             paths.without.push_back(fmt::format("{}: has no {}", directory.string(), names.back()));
@@ -31,10 +37,13 @@ struct Looker {
     /// Looks where pip puts NVIDIA's libraries below a site-packages directory: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib.
     void look_in_packages(const fs::path& site) {
         std::error_code error;
-        bool any = false;
-        for (const auto& package : fs::directory_iterator(site / "nvidia", error))
-            any |= look_in(package.path() / "lib");
-        if (!any) paths.without.push_back(fmt::format("{}/nvidia/*/lib: has no {}", site.string(), names.back()));
+        const size_t before = paths.files.size();
+        for (const auto& package : fs::directory_iterator(site / "nvidia", error)) look_in(package.path() / "lib");
+        // Versions of several packages lie side by side, in an order of the file system's.
+        std::stable_sort(paths.files.begin() + static_cast<std::ptrdiff_t>(before), paths.files.end(),
+                         [this](const std::string& x, const std::string& y) { return rank(x) < rank(y); });
+        if (paths.files.size() == before)
+            paths.without.push_back(fmt::format("{}/nvidia/*/lib: has no {}", site.string(), names.back()));
     }
 };
 

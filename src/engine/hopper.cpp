@@ -28,7 +28,7 @@ HopperBackend::HopperBackend(const Options& options, int index, KernelProvider p
                     fmt::format("GPU {} ({}) has compute capability {}.{}; the kernels need 9.0 (H100, H200, H20, "
                                 "GH200); pass CPU matrices to run on the CPU",
                                 facts.index, facts.name, facts.major, facts.minor));
-    table_ = plan::load_table(options.plan_table, spec_);
+    table_ = plan::load_table(options.plan_table, spec_, options.trusted_dir);
 }
 
 CallKey HopperBackend::key_of(const Call& call) const {
@@ -198,7 +198,8 @@ void HopperBackend::check_values(const Call& call) {
 }
 
 std::unique_ptr<Backend> make_hopper_backend(const Options& options, int device_index) {
-    const auto store = std::make_shared<const jit::KernelStore>(options);
+    const int newest_cuda = cuda::Driver::open(options.driver_path)->version / 1000;
+    const auto store = std::make_shared<const jit::KernelStore>(options, newest_cuda);
     return make_hopper_backend(options, device_index, [store](const jit::KernelSource& s) { return store->get(s); });
 }
 

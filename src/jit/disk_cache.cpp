@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "os/trust.h"
+
 namespace finegemm::jit {
 
 namespace {
@@ -31,7 +33,7 @@ struct Header {
 
 class File {
 public:
-    File(const std::string& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
+    File(const std::string& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600)) {}
     ~File() {
         if (fd_ >= 0) close(fd_);
     }
@@ -132,8 +134,13 @@ bool is_ours(const fs::path& path) {
 
 }  // namespace
 
+/// Looks twice, as another user may have made it meanwhile.
+bool DiskCache::make_directory() const { return usable() && os::make_private_folder(directory_) && usable(); }
+
+std::string DiskCache::distrust() const { return os::folder_distrust(directory_, trusted_); }
+
 std::optional<std::string> DiskCache::read(const Digest& key) const {
-    if (!enabled()) return {};
+    if (!usable() || !os::file_distrust(path_of(key), trusted_).empty()) return {};
     bool damaged = false;
     auto contents = load(path_of(key), damaged);
     if (damaged) unlink(path_of(key).c_str());
@@ -142,16 +149,14 @@ std::optional<std::string> DiskCache::read(const Digest& key) const {
 }
 
 bool DiskCache::write(const Digest& key, const std::string& entry, const std::string& bytes) const {
-    if (!enabled()) return false;
-    std::error_code error;
-    fs::create_directories(directory_, error);
+    if (!make_directory()) return false;
     std::string temporary = directory_ + "/" + kTemporary + "XXXXXX";
     const int fd = mkostemp(temporary.data(), O_CLOEXEC);
     if (fd < 0) return false;
     const std::string body = entry + bytes;
     const Header header{.name_bytes = entry.size(), .payload_bytes = bytes.size(), .check = checksum(body)};
-    const bool written = write_all(fd, {reinterpret_cast<const char*>(&header), sizeof header}) &&
-                         write_all(fd, body) && fchmod(fd, 0644) == 0 && fsync(fd) == 0;
+    const bool written =
+        write_all(fd, {reinterpret_cast<const char*>(&header), sizeof header}) && write_all(fd, body) && fsync(fd) == 0;
     const bool published = close(fd) == 0 && written && rename(temporary.c_str(), path_of(key).c_str()) == 0;
     if (!published) unlink(temporary.c_str());
     else evict();
@@ -160,10 +165,9 @@ bool DiskCache::write(const Digest& key, const std::string& entry, const std::st
 
 std::string DiskCache::get(const Digest& key, const std::string& entry,
                            const std::function<std::string()>& make) const {
-    if (!enabled()) return make();
+    if (!usable()) return make();
     if (auto found = read(key)) return std::move(*found);
-    std::error_code error;
-    fs::create_directories(directory_, error);
+    if (!make_directory()) return make();
     const KeyLock lock(directory_, key);
     if (lock.acquire(patience_))
         if (auto found = read(key)) return std::move(*found);  // made while this process waited

@@ -1,7 +1,8 @@
 // DiskCache: compiled kernels in a directory that many processes share. Layer jit.
 // A file is named by the digest of all that made it, so it is right for ever or not there. It is written beside and
-// renamed, so readers see all of it or nothing; its checksum finds what a torn disk left. Nothing that goes wrong here
-// is an error for the caller: without a usable directory kernels are compiled each time.
+// renamed, so readers see all of it or nothing; its checksum finds what a torn disk left. A cubin is code: a directory
+// or file that others can write to is passed over. Nothing that goes wrong here is an error for the caller: without a
+// usable directory kernels are compiled each time.
 #pragma once
 
 #include <chrono>
@@ -17,9 +18,14 @@ namespace finegemm::jit {
 class DiskCache {
 public:
     /// `directory` empty or `limit_bytes` 0: off. The directory is made when the first file is written.
-    /// `patience`: how long to wait for another process that makes the same kernel.
-    DiskCache(std::string directory, int64_t limit_bytes, std::chrono::milliseconds patience = std::chrono::minutes(1))
-        : directory_(std::move(directory)), limit_bytes_(limit_bytes), patience_(patience) {}
+    /// `trusted`: a folder that is believed whoever owns it (os/trust.h). `patience`: how long to wait for another
+    /// process that makes the same kernel.
+    DiskCache(std::string directory, int64_t limit_bytes, std::string trusted = {},
+              std::chrono::milliseconds patience = std::chrono::minutes(1))
+        : directory_(std::move(directory)),
+          trusted_(std::move(trusted)),
+          limit_bytes_(limit_bytes),
+          patience_(patience) {}
 
     /// The bytes stored under `key`. A damaged file is removed and counts as absent.
     std::optional<std::string> read(const Digest& key) const;
@@ -43,12 +49,18 @@ public:
     int64_t clear() const;
     const std::string& directory() const { return directory_; }
     bool enabled() const { return !directory_.empty() && limit_bytes_ > 0; }
+    /// Why the directory is passed over, although it is asked for: others could have put code there. Empty: it is not.
+    std::string distrust() const;
 
 private:
     std::string path_of(const Digest& key) const { return directory_ + "/" + key.hex() + ".kernel"; }
     void evict() const;
 
-    std::string directory_;
+    bool usable() const { return enabled() && distrust().empty(); }
+    /// Makes the directory if it is not there; false where it cannot be used.
+    bool make_directory() const;
+
+    std::string directory_, trusted_;
     int64_t limit_bytes_;
     std::chrono::milliseconds patience_;
 };

@@ -17,6 +17,7 @@ namespace finegemm::jit {
 
 struct KernelStore::Impl {
     Options options;
+    int newest_cuda;
     Pack pack;
     DiskCache cache;
     Digest headers = kernel_files_digest();
@@ -24,12 +25,15 @@ struct KernelStore::Impl {
     std::unique_ptr<Toolchain> toolchain;
     std::map<std::string, std::shared_future<Binary>> beyond;  // made or in the making, by entry and text
 
-    explicit Impl(const Options& o)
-        : options(o), pack(o.use_pack ? embedded_pack() : Pack()), cache(o.cache_dir, o.cache_limit_bytes) {}
+    Impl(const Options& o, int newest)
+        : options(o),
+          newest_cuda(newest),
+          pack(o.use_pack ? embedded_pack(newest) : Pack()),
+          cache(o.cache_dir, o.cache_limit_bytes, o.trusted_dir) {}
 
     const Toolchain& compiler() {
         const std::scoped_lock lock(mutex);
-        if (!toolchain) toolchain = find_toolchain(options);
+        if (!toolchain) toolchain = find_toolchain(options, newest_cuda);
         return *toolchain;
     }
     Digest key_of(const KernelSource& source, const std::string& identity) const {
@@ -38,7 +42,7 @@ struct KernelStore::Impl {
     Binary read_or_compile(const KernelSource& source) {
         Binary binary{.cubin = {}, .entry = source.entry, .origin = Origin::Disk};
         // A kernel on disk needs no compiler: it is not even loaded.
-        const std::string expected = options.compiler == Compiler::Nvrtc ? expected_nvrtc(options) : "";
+        const std::string expected = options.compiler == Compiler::Nvrtc ? expected_nvrtc(options, newest_cuda) : "";
         if (auto found = expected.empty() ? std::nullopt : cache.read(key_of(source, expected))) {
             binary.cubin = std::move(*found);
             return binary;
@@ -78,7 +82,8 @@ struct KernelStore::Impl {
     }
 };
 
-KernelStore::KernelStore(const Options& options) : impl_(std::make_unique<Impl>(options)) {}
+KernelStore::KernelStore(const Options& options, int newest_cuda)
+    : impl_(std::make_unique<Impl>(options, newest_cuda)) {}
 KernelStore::~KernelStore() = default;
 
 Binary KernelStore::get(const KernelSource& source) const {

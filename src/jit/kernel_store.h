@@ -18,6 +18,9 @@ struct KernelSource {
     uint32_t yield_interval = 0;  // what set_yield_hints gives its machine code
 };
 
+/// The newest major version of CUDA that is known to make good code.
+inline constexpr int kNewestCuda = 13;
+
 enum class Origin { Pack, Disk, Compiled };
 
 struct Binary {
@@ -30,7 +33,8 @@ struct Binary {
 /// Thread-safe. One process compiles a kernel once; of several processes one compiles and the others wait for its file.
 class KernelStore {
 public:
-    explicit KernelStore(const Options& options);
+    /// `newest_cuda`: the newest major version of CUDA whose code can be loaded.
+    explicit KernelStore(const Options& options, int newest_cuda = kNewestCuda);
     ~KernelStore();
 
     /// For sm_90a. Throws Error(Compile) with the log and with the places where a compiler was looked for.

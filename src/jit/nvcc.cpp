@@ -1,5 +1,6 @@
 // nvcc, as a process. Layer jit.
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -54,7 +55,7 @@ private:
 
 }  // namespace
 
-Search find_nvcc(const Options& options) {
+Search find_nvcc(const Options& options, int newest_cuda) {
     std::vector<std::string> paths;
     if (!options.nvcc_path.empty()) paths.push_back(options.nvcc_path);
     if (!options.cuda_home.empty()) paths.push_back(options.cuda_home + "/bin/nvcc");
@@ -66,12 +67,20 @@ Search find_nvcc(const Options& options) {
         if (result.status == 0 && release != std::string::npos) {
             const std::string version =
                 result.output.substr(release + 3, result.output.find('\n', release) - release - 3);
-            search.found = std::make_unique<Nvcc>(path, version);
-            return search;
+            if (std::atoi(version.c_str()) <= newest_cuda) {
+                search.found = std::make_unique<Nvcc>(path, version);
+                return search;
+            }
+            search.tried.push_back(too_new(path, "nvcc " + version, newest_cuda));
+        } else {
+            search.tried.push_back(fmt::format("{}: {}", path, result.status < 0 ? result.output : "not nvcc"));
         }
-        search.tried.push_back(fmt::format("{}: {}", path, result.status < 0 ? result.output : "not nvcc"));
     }
     return search;
+}
+
+std::string too_new(const std::string& path, const std::string& compiler, int newest_cuda) {
+    return fmt::format("{}: {} makes code that a driver of CUDA {} does not load", path, compiler, newest_cuda);
 }
 
 std::string not_found(Compiler compiler, const std::vector<std::string>& tried) {
@@ -82,8 +91,9 @@ std::string not_found(Compiler compiler, const std::vector<std::string>& tried) 
                        fmt::join(tried, "\n  "));
 }
 
-std::unique_ptr<Toolchain> find_toolchain(const Options& options) {
-    Search search = options.compiler == Compiler::Nvrtc ? find_nvrtc(options) : find_nvcc(options);
+std::unique_ptr<Toolchain> find_toolchain(const Options& options, int newest_cuda) {
+    Search search =
+        options.compiler == Compiler::Nvrtc ? find_nvrtc(options, newest_cuda) : find_nvcc(options, newest_cuda);
     if (!search.found) throw Error(Errc::Compile, not_found(options.compiler, search.tried));
     return std::move(search.found);
 }

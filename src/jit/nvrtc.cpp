@@ -1,8 +1,10 @@
 // NVRTC, opened at run time. Layer jit. Own declarations of the few entry points that are used.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -101,11 +103,18 @@ private:
     std::string path_, identity_;
 };
 
+constexpr int kOldestCuda = 12;  // that knows sm_90a and C++20
 constexpr std::array kNames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-constexpr int kNewestMajor = 13, kOldestMajor = 12;  // that know sm_90a and C++20
+static_assert(kNames.size() == kNewestCuda - kOldestCuda + 2);
 
-cuda::LibraryPaths library_paths(const Options& options) {
-    return cuda::library_paths(options, options.nvrtc_path, kNames);
+/// File names of versions that are not too new, best first.
+std::span<const char* const> names_up_to(int newest_cuda) {
+    return std::span(kNames).subspan(
+        static_cast<size_t>(kNewestCuda - std::clamp(newest_cuda, kOldestCuda, kNewestCuda)));
+}
+
+cuda::LibraryPaths library_paths(const Options& options, int newest_cuda) {
+    return cuda::library_paths(options, options.nvrtc_path, names_up_to(newest_cuda));
 }
 
 /// A file that NVRTC loads by its bare name: where the loader does not search, it must be loaded already.
@@ -118,13 +127,14 @@ std::string identity_of(int major, int minor) {
 }
 
 /// Null, and why, for a file that cannot be used. A library is never closed: kernels may be compiled at any time.
-std::unique_ptr<Toolchain> open_nvrtc(const std::string& path, std::string& why) {
+std::unique_ptr<Toolchain> open_nvrtc(const std::string& path, int newest_cuda, std::string& why) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     NvrtcApi api{};
     int major = 0, minor = 0;
     if (!library) why = dlerror();
     else if (!resolve_all(library, api) || api.Version(&major, &minor) != 0) why = path + ": is not NVRTC";
-    else if (major < kOldestMajor) why = fmt::format("{}: NVRTC {}.{} does not know sm_90a", path, major, minor);
+    else if (major < kOldestCuda) why = fmt::format("{}: NVRTC {}.{} does not know sm_90a", path, major, minor);
+    else if (major > newest_cuda) why = too_new(path, fmt::format("NVRTC {}.{}", major, minor), newest_cuda);
     if (!why.empty()) return nullptr;
     const fs::path file = cuda::file_of(reinterpret_cast<const void*>(api.Version));
     // Fails, and need not succeed, where NVRTC and its builtins are where the loader searches.
@@ -134,26 +144,29 @@ std::unique_ptr<Toolchain> open_nvrtc(const std::string& path, std::string& why)
 
 }  // namespace
 
-Search find_nvrtc(const Options& options) {
-    cuda::LibraryPaths paths = library_paths(options);
+Search find_nvrtc(const Options& options, int newest_cuda) {
+    cuda::LibraryPaths paths = library_paths(options, newest_cuda);
     Search search{.found = nullptr, .tried = std::move(paths.without)};
-    paths.files.insert(paths.files.end(), kNames.begin(), kNames.end());  // last, the loader's own search
+    const auto names = names_up_to(newest_cuda);
+    paths.files.insert(paths.files.end(), names.begin(), names.end());  // last, the loader's own search
     for (const std::string& file : paths.files) {
         std::string why;
-        search.found = open_nvrtc(file, why);
+        search.found = open_nvrtc(file, newest_cuda, why);
         if (search.found) break;
         search.tried.push_back(why);
     }
     return search;
 }
 
-std::string expected_nvrtc(const Options& options) {
-    const cuda::LibraryPaths paths = library_paths(options);
-    if (paths.files.empty()) return {};
+std::string expected_nvrtc(const Options& options, int newest_cuda) {
     std::error_code error;
-    for (int major = kNewestMajor; major >= kOldestMajor; --major)
-        for (int minor = 9; minor >= 0; --minor)
-            if (fs::exists(builtins_beside(paths.files.front(), major, minor), error)) return identity_of(major, minor);
+    for (const std::string& file : library_paths(options, newest_cuda).files) {
+        int major = kNewestCuda, minor = 9;
+        while (major >= kOldestCuda && !fs::exists(builtins_beside(file, major, minor), error))
+            if (--minor < 0) --major, minor = 9;
+        if (major < kOldestCuda) return {};  // only loading tells
+        if (major <= newest_cuda) return identity_of(major, minor);
+    }
     return {};
 }
 

@@ -90,6 +90,12 @@ std::optional<std::string> Pack::find(const KernelSource& source) const {
     return {};
 }
 
+Pack embedded_pack(int newest_cuda) {
+    for (const auto& [cuda, bytes] : embedded_packs())
+        if (cuda <= newest_cuda) return Pack(bytes);
+    return {};
+}
+
 std::string build_pack(std::span<const KernelSource> sources, const Toolchain& toolchain, unsigned jobs,
                        const PackProgress& progress, std::vector<std::string>* logs) {
     std::vector<std::string> frames(sources.size());

@@ -29,8 +29,17 @@ private:
     size_t count_ = 0;
 };
 
-/// The pack that was linked into this library; empty if it was built without NVRTC.
-Pack embedded_pack();
+/// A pack that was linked into this library, by compilers of one major version of CUDA.
+struct EmbeddedPack {
+    int cuda;
+    std::string_view bytes;
+};
+
+/// Newest first; none in a build with FINEGEMM_PACK=none.
+std::span<const EmbeddedPack> embedded_packs();
+
+/// The newest one whose code a driver of this major version of CUDA, or of a newer one, loads; else an empty pack.
+Pack embedded_pack(int newest_cuda);
 
 using PackProgress = std::function<void(size_t done, size_t of, const std::string& entry)>;
 

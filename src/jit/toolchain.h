@@ -39,17 +39,22 @@ struct Search {
     std::vector<std::string> tried;    // paths, each with what was wrong there
 };
 
-Search find_nvrtc(const Options& options);
-Search find_nvcc(const Options& options);
+/// `newest_cuda`: the newest major version whose code can be loaded. A driver takes code of its own major version and
+/// of older ones; compilers that are newer are passed over.
+Search find_nvrtc(const Options& options, int newest_cuda = kNewestCuda);
+Search find_nvcc(const Options& options, int newest_cuda = kNewestCuda);
 
 /// Predicts find_nvrtc(options).found->identity(), told by names of files. Loading the library instead takes 10 ms,
 /// from a cold disk 200 ms. Empty if only loading tells.
-std::string expected_nvrtc(const Options& options);
+std::string expected_nvrtc(const Options& options, int newest_cuda = kNewestCuda);
+
+/// "path: nvcc 13.0 makes code that ...": why a compiler was passed over.
+std::string too_new(const std::string& path, const std::string& compiler, int newest_cuda);
 
 /// For people without a compiler: where it was looked for, and what to do.
 std::string not_found(Compiler compiler, const std::vector<std::string>& tried);
 
 /// The one that the options ask for. Throws Error(Compile) with `not_found`.
-std::unique_ptr<Toolchain> find_toolchain(const Options& options);
+std::unique_ptr<Toolchain> find_toolchain(const Options& options, int newest_cuda = kNewestCuda);
 
 }  // namespace finegemm::jit

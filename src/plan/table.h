@@ -46,8 +46,9 @@ std::string fault(const TableEntry& entry, const DeviceSpec& device);
 
 /// Throws Error(Io) for a file that cannot be read or parsed.
 PlanTable read_table(const std::string& file);
-/// A table of which every entry can be used; without entries for an empty name. Throws Error(Io) for a bad file,
-/// Error(InvalidArgument) for one that is not for this device.
-PlanTable load_table(const std::string& file, const DeviceSpec& device);
+/// A table of which every entry can be used; without entries for an empty name, or for a file that somebody else can
+/// have written (os/trust.h; doctor says so). Throws Error(Io) for a bad file, Error(InvalidArgument) for one that is
+/// not for this device.
+PlanTable load_table(const std::string& file, const DeviceSpec& device, const std::string& trusted = {});
 
 }  // namespace finegemm::plan

@@ -17,12 +17,22 @@
 #include "jit/disk_cache.h"
 #include "jit/pack.h"
 #include "jit/toolchain.h"
+#include "os/trust.h"
 #include "plan/table.h"
 #include "workbench/whole_file.h"
 
 namespace finegemm {
 
 namespace {
+
+/// The major version of the driver's CUDA; the newest that compilers are known of where there is no driver.
+int newest_cuda_of(const Options& options) {
+    try {
+        return cuda::Driver::open(options.driver_path)->version / 1000;
+    } catch (const Error&) {
+        return jit::kNewestCuda;
+    }
+}
 
 /// Returns the GPUs that the kernels run on.
 std::vector<plan::DeviceSpec> look_at_gpus(const Options& options, std::vector<Finding>& findings) {
@@ -93,7 +103,7 @@ std::string fault_of(const std::string& directory) {
 }
 
 Finding look_at_cache(const Options& options) {
-    const jit::DiskCache cache(options.cache_dir, options.cache_limit_bytes);
+    const jit::DiskCache cache(options.cache_dir, options.cache_limit_bytes, options.trusted_dir);
     if (!cache.enabled()) return {"cache", State::Missing, "off", "set FINEGEMM_CACHE_DIR to keep compiled kernels"};
     int64_t bytes = 0;
     const auto entries = cache.list();
@@ -101,33 +111,49 @@ Finding look_at_cache(const Options& options) {
     const std::string contents =
         fmt::format("{}: {} kernels, {:.1f} of {:.0f} MB", cache.directory(), entries.size(),
                     static_cast<double>(bytes) / 1e6, static_cast<double>(options.cache_limit_bytes) / 1e6);
-    const std::string fault = fault_of(cache.directory());
-    if (fault.empty()) return {"cache", State::Ok, contents, ""};
-    return {"cache", State::Broken, fmt::format("{}; {}", contents, fault),
+    if (const std::string fault = fault_of(cache.directory()); !fault.empty())
+        return {
+            "cache", State::Broken, fmt::format("{}; {}", contents, fault),
             "set FINEGEMM_CACHE_DIR to a directory that can be written to, or kernels are compiled in each process"};
+    if (const std::string distrust = cache.distrust(); !distrust.empty())
+        return {"cache", State::Broken, "passed over, kernels are compiled instead: " + distrust,
+                "a cubin is code: its folder may belong to you or root only, and be written by nobody else"};
+    return {"cache", State::Ok, contents, ""};
 }
 
-Finding look_at_pack(const Options& options) {
+Finding look_at_pack(const Options& options, int newest_cuda) {
     if (!options.use_pack) return {"pack", State::Missing, "turned off by FINEGEMM_PACK=0", "unset it"};
-    const jit::Pack pack = jit::embedded_pack();
-    if (pack.size() == 0)
+    const auto packs = jit::embedded_packs();
+    if (packs.empty())
         return {"pack", State::Missing, "none in this build",
-                "build where NVRTC is to have kernels without a compiler"};
+                "kernels are compiled when they are first needed; a build with FINEGEMM_PACK=compile has them"};
+    const auto loads = [&](const jit::EmbeddedPack& p) { return p.cuda <= newest_cuda; };
+    const auto chosen = std::ranges::find_if(packs, loads);
+    if (chosen == packs.end())
+        return {"pack", State::Broken,
+                fmt::format("a driver of CUDA {} does not load code of CUDA {}", newest_cuda, packs.back().cuda),
+                "update the driver, or install a build with FINEGEMM_PACK_CUDA=12"};
+    const jit::Pack pack(chosen->bytes);
     const auto sources = pack_contents();
     const auto good =
         std::ranges::count_if(sources, [&](const jit::KernelSource& s) { return pack.find(s).has_value(); });
     const bool whole = good == std::ssize(sources);
     return {"pack", whole ? State::Ok : State::Broken,
-            fmt::format("{} of {} kernels, {:.0f} KB", good, sources.size(), static_cast<double>(pack.bytes()) / 1e3),
+            fmt::format("{} of {} kernels by CUDA {}, {:.0f} KB", good, sources.size(), chosen->cuda,
+                        static_cast<double>(pack.bytes()) / 1e3),
             whole ? "" : "build the library again"};
 }
 
-Finding look_at_plan_table(const std::string& file, const std::vector<plan::DeviceSpec>& gpus) {
+Finding look_at_plan_table(const Options& options, const std::vector<plan::DeviceSpec>& gpus) {
+    const std::string& file = options.plan_table;
     if (file.empty())
         return {"plan table", State::Missing, "none", "not needed; `finegemm tune` measures one for this GPU"};
+    if (const std::string distrust = os::file_distrust(file, options.trusted_dir); !distrust.empty())
+        return {"plan table", State::Broken, "passed over, the library's own choices hold: " + distrust,
+                "it may belong to you or root only, and be written by nobody else, as its folder may"};
     try {
         const plan::PlanTable table = plan::read_table(file);
-        for (const plan::DeviceSpec& gpu : gpus) plan::load_table(file, gpu);
+        for (const plan::DeviceSpec& gpu : gpus) plan::load_table(file, gpu, options.trusted_dir);
         return {"plan table", State::Ok,
                 fmt::format("{}: {} entries for device '{}' with {} SMs", file, table.entries.size(), table.device,
                             table.sms),
@@ -143,13 +169,15 @@ std::vector<Finding> diagnose(const Options& options) {
     std::vector<Finding> findings{
         {"cpu", State::Ok, fmt::format("{} threads", ThreadPool(options.cpu_threads).threads()), ""}};
     const std::vector<plan::DeviceSpec> gpus = look_at_gpus(options, findings);
-    look_at_toolchain("nvrtc", jit::find_nvrtc(options), {"FINEGEMM_NVRTC", options.nvrtc_path},
+    const int newest_cuda = newest_cuda_of(options);
+    look_at_toolchain("nvrtc", jit::find_nvrtc(options, newest_cuda), {"FINEGEMM_NVRTC", options.nvrtc_path},
                       "`pip install nvidia-cuda-nvrtc`, or set FINEGEMM_NVRTC; not needed for kernels of the pack",
                       findings);
-    look_at_toolchain("nvcc", jit::find_nvcc(options), {"FINEGEMM_NVCC", options.nvcc_path}, "not needed", findings);
+    look_at_toolchain("nvcc", jit::find_nvcc(options, newest_cuda), {"FINEGEMM_NVCC", options.nvcc_path}, "not needed",
+                      findings);
     findings.push_back(look_at_cache(options));
-    findings.push_back(look_at_pack(options));
-    findings.push_back(look_at_plan_table(options.plan_table, gpus));
+    findings.push_back(look_at_pack(options, newest_cuda));
+    findings.push_back(look_at_plan_table(options, gpus));
     return findings;
 }
 

@@ -24,7 +24,7 @@ public:
           driver_(cuda::Driver::open(options.driver_path)),
           device_(driver_, index),
           spec_(spec_of(device_.facts())),
-          table_(plan::load_table(options.plan_table, spec_)) {}
+          table_(plan::load_table(options.plan_table, spec_, options.trusted_dir)) {}
     ~CudaGpu() override {
         release();
         const cuda::CurrentDevice current(device_);

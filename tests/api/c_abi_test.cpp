@@ -14,6 +14,7 @@
 #include <finegemm/quantize.h>
 
 #include "api/calls.h"
+#include "support/private_folder.h"
 
 namespace finegemm::test {
 namespace {
@@ -53,7 +54,8 @@ static_assert(offsetof(finegemm_shape, m) == 8 && offsetof(finegemm_shape, k_gro
               offsetof(finegemm_shape, batch_invariant) == 76 && offsetof(finegemm_shape, plan_table) == 88);
 static_assert(offsetof(finegemm_options, cache_limit_bytes) == 24 &&
               offsetof(finegemm_options, dump_dir) == 32 + 6 * 4096 &&
-              offsetof(finegemm_options, plan_table) == 32 + 7 * 4096);
+              offsetof(finegemm_options, plan_table) == 32 + 7 * 4096 &&
+              offsetof(finegemm_options, trusted_dir) == 32 + 8 * 4096);
 
 TEST(CAbi, ComputesWhatTheCppApiComputes) {
     const CContext context;
@@ -299,7 +301,8 @@ TEST(CAbi, ExplainsGroupsOfK) {
 }
 
 TEST(CAbi, ExplainsByATableOfMeasuredChoices) {
-    const std::string file = testing::TempDir() + "finegemm_c_abi_table.json";
+    const test::PrivateFolder folder;
+    const std::string file = folder.path() + "/table.json";
     std::ofstream(file) << R"({"format": 2, "device": "h200", "sms": 132, "version": "0.1.0", "entries": [
         {"problem": "gemm 64x2112x7168", "kernel": "m64n64s6w1_x2", "us": 1,
          "usual": "m64n64s5w1_x2", "usual_us": 2}]})";
@@ -307,7 +310,6 @@ TEST(CAbi, ExplainsByATableOfMeasuredChoices) {
     shape.plan_table = file.c_str();
     EXPECT_EQ(account_of(shape)["chosen"]["source"], "user table");
     EXPECT_EQ(account_of(shape)["chosen"]["name"], "m64n64s6w1_x2");
-    std::remove(file.c_str());
 }
 
 TEST(CAbi, ExplainsForTheH200WhereThereIsNoDriver) {

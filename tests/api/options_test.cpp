@@ -27,7 +27,8 @@ TEST(Options, HaveDefaultsWhereNothingIsSet) {
     EXPECT_EQ(o.cpu_threads, 0);
     EXPECT_TRUE(o.use_pack);
     EXPECT_FALSE(o.check_values);
-    for (const std::string& path : {o.nvrtc_path, o.nvcc_path, o.cuda_home, o.python_prefix, o.dump_dir, o.plan_table})
+    for (const std::string& path :
+         {o.nvrtc_path, o.nvcc_path, o.cuda_home, o.python_prefix, o.dump_dir, o.plan_table, o.trusted_dir})
         EXPECT_EQ(path, "");
 }
 
@@ -44,7 +45,8 @@ TEST(Options, AreReadEachFromItsVariable) {
                             {"FINEGEMM_CHECK", "1"},
                             {"CUDA_HOME", "/cuda"},
                             {"VIRTUAL_ENV", "/venv"},
-                            {"FINEGEMM_PLAN_TABLE", "/t.json"}});
+                            {"FINEGEMM_PLAN_TABLE", "/t.json"},
+                            {"FINEGEMM_TRUSTED_DIR", "/shared"}});
     EXPECT_EQ(o.cache_dir, "/c");
     EXPECT_EQ(o.cache_limit_bytes, 123);
     EXPECT_EQ(o.driver_path, "/d.so");
@@ -58,6 +60,7 @@ TEST(Options, AreReadEachFromItsVariable) {
     EXPECT_EQ(o.cuda_home, "/cuda");
     EXPECT_EQ(o.python_prefix, "/venv");
     EXPECT_EQ(o.plan_table, "/t.json");
+    EXPECT_EQ(o.trusted_dir, "/shared");
 }
 
 TEST(Options, TakeTheCacheDirectoryFromTheFirstPlaceThatNamesOne) {

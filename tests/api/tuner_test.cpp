@@ -9,6 +9,7 @@
 #include <finegemm/core/arithmetic.h>
 
 #include "support/error_of.h"
+#include "support/private_folder.h"
 #include "workbench/tuner.h"
 
 namespace finegemm::test {
@@ -19,8 +20,6 @@ const plan::DeviceSpec& h200() { return *plan::find_device("h200"); }
 class TunerTest : public testing::Test {
 protected:
     TunerTest() { std::filesystem::create_directory(directory); }
-    ~TunerTest() override { std::filesystem::remove_all(directory); }
-
     /// A product of 64 x 4096 x 4096.
     static GemmShape shape(bool batch_invariant = false, int32_t num_sms = 0) {
         return {.m = 64, .n = 4096, .k = 4096, .num_sms = num_sms, .batch_invariant = batch_invariant};
@@ -34,8 +33,8 @@ protected:
     }
     plan::PlanTable written() const { return plan::load_table(file, h200()); }
 
-    const std::string directory = testing::TempDir() + "finegemm_tuner_" + std::to_string(getpid());
-    const std::string file = directory + "/table.json";
+    const test::PrivateFolder folder;
+    const std::string directory = folder.path() + "/tuner", file = directory + "/table.json";
 };
 
 TEST_F(TunerTest, MeasuresTheUsualKernelAndAllOthersThatCan) {

@@ -6,6 +6,7 @@
 
 #include "plan/table.h"
 #include "support/hopper.h"
+#include "support/private_folder.h"
 
 namespace finegemm {
 namespace {
@@ -21,7 +22,6 @@ protected:
         table.entries = {{.problem = {64, 4096, 4096}, .kernel = "m64n48s7w1_x2", .us = 1, .usual = "", .usual_us = 2}};
         std::ofstream(path) << plan::text_of(table);
     }
-    ~HopperTable() override { std::remove(path.c_str()); }
 
     std::unique_ptr<Backend> tuned(int device = 0) const {
         Options options = backend_options();
@@ -29,7 +29,8 @@ protected:
         return make_hopper_backend(options, device, test::fake_kernel);
     }
 
-    const std::string path = testing::TempDir() + "finegemm_hopper_" + std::to_string(getpid()) + ".json";
+    const test::PrivateFolder folder;
+    const std::string path = folder.path() + "/table.json";
 };
 
 TEST_F(HopperTable, GoesBeforeThePlannersChoice) {

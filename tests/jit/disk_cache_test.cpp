@@ -74,6 +74,39 @@ TEST_F(Caches, LeaveFilesOfOthersAlone) {
     EXPECT_EQ(read_text(directory + "/notes.txt"), "mine");
 }
 
+TEST_F(Caches, PassOverADirectoryThatOthersCanWrite) {
+    cache.write(kKey, "entry", "bytes");
+    fs::permissions(directory, fs::perms::others_write, fs::perm_options::add);
+    EXPECT_NE(cache.distrust().find("can be written by others"), std::string::npos);
+    EXPECT_FALSE(cache.read(kKey));
+    EXPECT_FALSE(cache.write({3, 4}, "entry", "bytes"));
+    EXPECT_EQ(cache.get(kKey, "entry", [] { return "made"; }), "made");
+    EXPECT_EQ(files(), 1u) << "nothing is written there";
+    EXPECT_EQ(DiskCache(directory, kPlenty, directory).read(kKey), "bytes") << "unless it is named as trusted";
+}
+
+TEST_F(Caches, PassOverAFileThatOthersCanWriteOrThatIsALink) {
+    cache.write(kKey, "entry", "bytes");
+    fs::permissions(file(kKey), fs::perms::group_write, fs::perm_options::add);
+    EXPECT_FALSE(cache.read(kKey));
+    fs::permissions(file(kKey), fs::perms::group_write, fs::perm_options::remove);
+    EXPECT_EQ(cache.read(kKey), "bytes");
+    fs::rename(file(kKey), directory + "/elsewhere");
+    fs::create_symlink(directory + "/elsewhere", file(kKey));
+    EXPECT_FALSE(cache.read(kKey));
+    EXPECT_EQ(cache.get(kKey, "entry", [] { return "made"; }), "made");
+    EXPECT_EQ(cache.read(kKey), "made") << "its own file is in the place of the link";
+    EXPECT_EQ(read_text(directory + "/elsewhere").find("made"), std::string::npos) << "what it led to is untouched";
+}
+
+TEST_F(Caches, AreForTheirOwnerAlone) {
+    cache.write(kKey, "entry", "bytes");
+    cache.get({3, 4}, "entry", [] { return "made"; });
+    EXPECT_EQ(fs::status(directory).permissions(), fs::perms::owner_all);
+    for (const auto& item : fs::directory_iterator(directory))
+        EXPECT_EQ(item.status().permissions(), fs::perms::owner_read | fs::perms::owner_write) << item.path();
+}
+
 TEST_F(Caches, WithoutDirectoryOrLimitOnlyMake) {
     for (const DiskCache& off : {DiskCache("", kPlenty), DiskCache(directory, 0)}) {
         EXPECT_FALSE(off.enabled());
@@ -140,6 +173,7 @@ TEST_F(Caches, RemoveWhatADeadWriterLeftAfterAnHour) {
 
 TEST_F(Caches, OfAReadOnlyDirectoryGiveWhatIsThereAndMakeTheRest) {
     cache.write(kKey, "entry", "bytes");
+    fs::permissions(file(kKey), fs::perms(0444));
     for (const std::string& d : {home.path(), home.path() + "/a", directory}) fs::permissions(d, fs::perms(0555));
     const int status = finish(start([&] {
         if (geteuid() == 0 && setuid(65534) != 0) return 1;  // permissions do not bind root

@@ -62,7 +62,7 @@ TEST_F(Processes, ThatAreKilledWhileTheyMakeAKernelHandTheWorkOn) {
 }
 
 TEST_F(Processes, DoNotWaitForAStoppedOneForEver) {
-    const DiskCache hasty(home.path() + "/cache", kPlenty, 50ms);
+    const DiskCache hasty(home.path() + "/cache", kPlenty, "", 50ms);
     const pid_t stopped = start([&] {
         cache.get(kKey, "entry", [&]() -> std::string {
             tally(makes);

@@ -78,6 +78,30 @@ TEST(FindNvrtc, PrefersTheOneOfThePythonEnvironment) {
               0);
 }
 
+TEST(FindNvrtc, PassesOverOneThatIsNewerThanTheDriver) {
+    FINEGEMM_NEED(installed, find_nvrtc);
+    Options options = this_machine();
+    options.nvrtc_path = installed.path();
+    const int cuda = installed.identity().starts_with("nvrtc 13.") ? 13 : 12;
+    const Search older = find_nvrtc(options, cuda - 1);
+    EXPECT_TRUE(mentions(older.tried, fmt::format("makes code that a driver of CUDA {} does not load", cuda - 1)));
+    if (older.found) {
+        EXPECT_NE(older.found->identity(), installed.identity());
+        EXPECT_EQ(older.found->identity(), expected_nvrtc(options, cuda - 1));
+    }
+}
+
+TEST(FindNvcc, PassesOverOneThatIsNewerThanTheDriver) {
+    const TemporaryDirectory home;
+    const PretendedNvcc nvcc(home.path());  // 13.0.99
+    Options options;
+    options.nvcc_path = nvcc.path();
+    EXPECT_EQ(find_nvcc(options, 13).found->path(), nvcc.path());
+    const Search older = find_nvcc(options, 12);
+    EXPECT_TRUE(
+        mentions(older.tried, nvcc.path() + ": nvcc 13.0.99 makes code that a driver of CUDA 12 does not load"));
+}
+
 TEST(FindNvcc, NamesEveryPlaceItLookedIn) {
     const TemporaryDirectory home;
     Options options;

@@ -1,5 +1,7 @@
 // Every kernel that a call can choose, as the pack's compiler made it: what it takes of an SM, and its machine code.
 // FG_UPDATE_GOLDEN=1 records both.
+#include <fmt/format.h>
+
 #include <finegemm/core/smem_plan.h>
 
 #include "engine/pack_contents.h"
@@ -15,17 +17,19 @@ namespace fs = std::filesystem;
 const fs::path kBudget = fs::path(FINEGEMM_TEST_DIR) / "golden/kernel_budget.json";
 const fs::path kText = fs::path(FINEGEMM_TEST_DIR) / "golden/kernel_text.json";
 
-/// On what this build's pack was made of; one that was taken from another build has its report there.
+/// What a compiler said of the kernels of this build's pack; one that was taken from another build has its report
+/// there.
 class EveryKernel : public test::WithPack {
 protected:
     void SetUp() override {
-        WithPack::SetUp();
-        if (IsSkipped()) return;
-        if (!fs::exists(FINEGEMM_PACK_REPORT)) GTEST_SKIP() << "the pack was taken from another build";
-        report = test::read_json(FINEGEMM_PACK_REPORT);
+        const std::string file = fmt::format("{}/kernels_{}.json", FINEGEMM_GENERATED_DIR, GetParam());
+        if (!fs::exists(file)) GTEST_SKIP() << "the pack was taken from another build";
+        report = test::read_json(file);
     }
     ordered_json report;
 };
+INSTANTIATE_TEST_SUITE_P(Cuda, EveryKernel, testing::ValuesIn(test::packs()), testing::PrintToStringParamName());
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EveryKernel);  // a build with FINEGEMM_PACK=none
 
 ordered_json budget_of(const ordered_json& report) {
     ordered_json taken;
@@ -36,7 +40,7 @@ ordered_json budget_of(const ordered_json& report) {
     return taken;
 }
 
-TEST_F(EveryKernel, NeitherSpillsNorHasItsWgmmaSerialised) {
+TEST_P(EveryKernel, NeitherSpillsNorHasItsWgmmaSerialised) {
     EXPECT_EQ(report["kernels"].size(), pack_contents().size());
     for (const auto& [entry, kernel] : report["kernels"].items()) {
         EXPECT_GT(kernel["registers"], 0) << entry;
@@ -45,9 +49,9 @@ TEST_F(EveryKernel, NeitherSpillsNorHasItsWgmmaSerialised) {
     }
 }
 
-TEST_F(EveryKernel, StaysWithinItsBudgetOfRegistersAndSharedMemory) {
+TEST_P(EveryKernel, StaysWithinItsBudgetOfRegistersAndSharedMemory) {
     const ordered_json taken = budget_of(report);
-    if (test::updates_goldens()) test::write_json(kBudget, taken);
+    if (test::updates_goldens() && GetParam() == test::packs().front()) test::write_json(kBudget, taken);
     const ordered_json budget = test::read_json(kBudget);
     EXPECT_EQ(taken.size(), budget.size()) << "FG_UPDATE_GOLDEN=1 removes kernels that are no more";
     for (const auto& [entry, kernel] : taken.items()) {
@@ -59,7 +63,7 @@ TEST_F(EveryKernel, StaysWithinItsBudgetOfRegistersAndSharedMemory) {
 
 /// A change that should not touch kernels leaves their machine code as it was; one that does carries timings of those
 /// that this test names.
-TEST_F(EveryKernel, HasTheMachineCodeThatWasRecorded) {
+TEST_P(EveryKernel, HasTheMachineCodeThatWasRecorded) {
     const std::string compiler = report["compiler"];
     ordered_json golden = test::read_json(kText), text;
     for (const auto& [entry, kernel] : report["kernels"].items()) text[entry] = kernel["text"];

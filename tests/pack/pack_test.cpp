@@ -16,17 +16,28 @@
 namespace finegemm::jit {
 namespace {
 
-using TheEmbeddedPack = test::WithPack;
+using EmbeddedPacks = test::WithPack;
+INSTANTIATE_TEST_SUITE_P(Cuda, EmbeddedPacks, testing::ValuesIn(test::packs()), testing::PrintToStringParamName());
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EmbeddedPacks);  // a build with FINEGEMM_PACK=none
 
-TEST_F(TheEmbeddedPack, HasEveryKernelThatACallCanChooseInAtMostAMegabyteAndTwoMilliseconds) {
-    const Pack pack = embedded_pack();
+TEST(Library, HasAPackForEachCudaThatItWasBuiltFor) {
+    if (test::packs().empty()) GTEST_SKIP() << "this library was built with FINEGEMM_PACK=none";
+    EXPECT_TRUE(std::ranges::is_sorted(test::packs(), std::ranges::greater())) << "newest first";
+    for (const int cuda : test::packs()) EXPECT_GT(embedded_pack(cuda).size(), 0u);
+    EXPECT_EQ(embedded_pack(test::packs().back() - 1).size(), 0u) << "no driver is given code that it cannot load";
+    EXPECT_EQ(embedded_pack(test::packs().front() + 1).size(), pack_contents().size())
+        << "newer drivers take older code";
+}
+
+TEST_P(EmbeddedPacks, HaveEveryKernelThatACallCanChooseInAtMostAMegabyteAndTwoMilliseconds) {
     const auto contents = pack_contents();
     EXPECT_EQ(pack.size(), contents.size());
     EXPECT_LE(pack.bytes(), 1u << 20);
     std::vector<double> times;
     for (const KernelSource& source : contents) {
         const auto begin = std::chrono::steady_clock::now();
-        const auto cubin = embedded_pack().find(source);  // as at the first call: the whole pack is verified too
+        const auto cubin =
+            embedded_pack(GetParam()).find(source);  // as at the first call: the whole pack is verified too
         times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
         ASSERT_TRUE(cubin) << source.entry;
         EXPECT_TRUE(cubin->starts_with("\177ELF")) << source.entry;
@@ -62,9 +73,8 @@ std::vector<Instruction> machine_code_of(const std::string& cubin) {
 
 /// Where ptxas takes the lanes of a warp for parted it keeps addresses in vector registers, and moves those of each
 /// block product into uniform ones between its instructions: ten moves for four of them, 5% of the time.
-TEST_F(TheEmbeddedPack, HasKernelsWhoseAddressesOfProductsAreReadyInUniformRegisters) {
+TEST_P(EmbeddedPacks, HaveKernelsWhoseAddressesOfProductsAreReadyInUniformRegisters) {
     constexpr uint32_t kQgmma = 0x9f3, kR2ur = 0x2ca, kPerBlock = 4, kFew = 4;
-    const Pack pack = embedded_pack();
     for (const GemmConfig& config : plan::kernels()) {
         const KernelSource source = gemm_source(config, plan::name_of(config));
         uint32_t products = 0, moves = 0, blocks_with_many = 0;
@@ -82,9 +92,8 @@ TEST_F(TheEmbeddedPack, HasKernelsWhoseAddressesOfProductsAreReadyInUniformRegis
 
 /// Where an element of a block product and its sum are in one bank of registers, both even or both odd, a promotion
 /// waits for its operands: 6 to 15% of the time with 128x128 tiles (store_f32.cuh).
-TEST_F(TheEmbeddedPack, HasKernelsWhoseF32SumsAreNotInTheBankOfWhatIsAdded) {
+TEST_P(EmbeddedPacks, HaveKernelsWhoseF32SumsAreNotInTheBankOfWhatIsAdded) {
     constexpr uint32_t kFfma = 0x223;
-    const Pack pack = embedded_pack();
     for (const GemmConfig& config : plan::kernels()) {
         if (config.output != Output::F32 || config.math_warpgroups > 2) continue;
         const KernelSource source = gemm_source(config, plan::name_of(config));
@@ -99,8 +108,7 @@ TEST_F(TheEmbeddedPack, HasKernelsWhoseF32SumsAreNotInTheBankOfWhatIsAdded) {
     }
 }
 
-TEST_F(TheEmbeddedPack, HasWhateverThePlannerChoosesFor100000RandomProblems) {
-    const Pack pack = embedded_pack();
+TEST_P(EmbeddedPacks, HaveWhateverThePlannerChoosesFor100000RandomProblems) {
     std::map<std::string, bool> has;
     const auto expect_in_pack = [&](const GemmConfig& c, const plan::Problem& p) {
         const std::string name = plan::name_of(c);

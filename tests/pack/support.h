@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -12,13 +13,17 @@
 
 namespace finegemm::test {
 
-/// Skips where the build was asked for no pack.
-class WithPack : public ::testing::Test {
+/// For each pack of the library, by the major version of CUDA.
+class WithPack : public ::testing::TestWithParam<int> {
 protected:
-    void SetUp() override {
-        if (jit::embedded_pack().size() == 0) GTEST_SKIP() << "this library was built with FINEGEMM_PACK=none";
-    }
+    jit::Pack pack = jit::embedded_pack(GetParam());
 };
+
+inline std::vector<int> packs() {
+    std::vector<int> versions;
+    for (const jit::EmbeddedPack& p : jit::embedded_packs()) versions.push_back(p.cuda);
+    return versions;
+}
 
 inline bool updates_goldens() { return std::getenv("FG_UPDATE_GOLDEN") != nullptr; }
 

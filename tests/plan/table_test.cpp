@@ -1,15 +1,15 @@
 // Measured choices: those that come with the library, those of a file, and what a file may not say. Layer tests.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
 
 #include "plan/table.h"
 #include "support/error_of.h"
+#include "support/private_folder.h"
 
 namespace finegemm::plan {
 namespace {
@@ -31,9 +31,9 @@ PlanTable table_of(const Problem& problem = kProblem, const std::string& kernel 
 
 class TableFile : public testing::Test {
 protected:
-    ~TableFile() override { std::remove(path.c_str()); }
     void write(const std::string& text) const { std::ofstream(path) << text; }
-    std::string path = testing::TempDir() + "finegemm_table_" + std::to_string(getpid()) + ".json";
+    const test::PrivateFolder folder;
+    const std::string path = folder.path() + "/table.json";
 };
 
 TEST(Choice, TakesTheUsersTableBeforeTheShippedOneBeforeTheModel) {
@@ -215,9 +215,17 @@ TEST_F(TableFile, WithAKernelThatCannotBeUsedIsRejectedWithTheEntry) {
     }
 }
 
+TEST_F(TableFile, ThatSomebodyElseCanHaveWrittenHasNoEntries) {
+    write(text_of(table_of()));
+    ASSERT_EQ(load_table(path, h200()), table_of());
+    std::filesystem::permissions(path, std::filesystem::perms::others_write, std::filesystem::perm_options::add);
+    EXPECT_EQ(load_table(path, h200()), PlanTable{});
+    EXPECT_EQ(load_table(path, h200(), folder.path()), table_of()) << "unless its folder is named as trusted";
+}
+
 TEST_F(TableFile, ThatCannotBeReadIsAnIoError) {
     write("");
-    for (const std::string& file : {path, testing::TempDir(), std::string("/nonexistent/t.json")}) {
+    for (const std::string& file : {path, folder.path() + "/", std::string("/nonexistent/t.json")}) {
         const Error e = error_of([&] { load_table(file, h200()); });
         EXPECT_EQ(e.code(), Errc::Io);
         EXPECT_TRUE(contains(e, file + ": cannot be read or is empty")) << e.what();

@@ -145,6 +145,7 @@ int cuLibraryLoadData(Library** library, const void* image, void*, void*, unsign
     const Entry entry("cuLibraryLoadData");
     if (entry.result || forbidden_in_capture()) return entry.result ? entry.result : kStreamCaptureUnsupported;
     if (!image || std::memcmp(image, kElf, sizeof kElf) != 0) return kInvalidImage;
+    if (cuda_of(static_cast<const char*>(image)) > state().version / 1000) return kInvalidImage;
     auto made = std::make_unique<Library>();
     *library = made.get();
     internals().libraries.emplace(*library, std::move(made));

@@ -15,7 +15,14 @@ inline constexpr int kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kStubLib
                      kInvalidDevice = 101, kInvalidImage = 200, kInvalidContext = 201, kInvalidHandle = 400,
                      kNotFound = 500, kStreamCaptureUnsupported = 900;
 inline constexpr char kElf[] = {0x7f, 'E', 'L', 'F'};  // how a cubin begins
-inline constexpr int kFirstDevice = 70;                // a handle is not an index
+
+/// The major version of CUDA whose compilers made a cubin, by the ABI version of its ELF header; 0 for a pretended one.
+inline int cuda_of(const char* cubin) {
+    constexpr char kClass64 = 2, kLittleEndian = 1, kAbiOfCuda13 = 8;
+    if (cubin[4] != kClass64 || cubin[5] != kLittleEndian) return 0;  // a pretended one may end there
+    return cubin[8] >= kAbiOfCuda13 ? 13 : 12;
+}
+inline constexpr int kFirstDevice = 70;  // a handle is not an index
 
 struct LaunchAttribute {
     int id;
