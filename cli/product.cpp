@@ -40,6 +40,10 @@ void take_fields(const GemmShape& from, GemmShape& to) {
 
 }  // namespace
 
+const char* kind_of(const GemmShape& shape) {
+    return shape.groups ? "grouped" : shape.k_groups ? "k_grouped" : "dense";
+}
+
 std::string option_of(const std::string& field) {
     std::string option = "--" + field;
     std::ranges::replace(option, '_', '-');

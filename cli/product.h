@@ -30,6 +30,9 @@ void add_group_options(CLI::App& command, ProductOptions& o);
 /// M N K, or one line like "gemm 64x2112x7168 groups=4", which options then add to. Throws Error(InvalidArgument).
 GemmShape parse_product(const std::vector<std::string>& words, const ProductOptions& o);
 
+/// What records call a kind of product: "dense", "grouped", "k_grouped".
+const char* kind_of(const GemmShape& shape);
+
 /// The option of a field: "--row-b-scales".
 std::string option_of(const std::string& field);
 

@@ -52,7 +52,7 @@ Json json_of(const Head& h) {
 Json json_of(const Row& row) {
     const auto [m, n, k] = row.shape;
     const GemmShape& asked = row.product.fields;
-    Json out = {{"kind", asked.groups ? "grouped" : asked.k_groups ? "k_grouped" : "dense"}, {"shape", {m, n, k}}};
+    Json out = {{"kind", kind_of(asked)}, {"shape", {m, n, k}}};
     if (asked.groups) out.update({{"groups", *asked.groups}, {"busy_groups", row.busy}, {"form", row.product.form}});
     if (asked.k_groups)
         out.update({{"groups", *asked.k_groups}, {"busy_groups", row.busy}, {"layout", row.product.layout}});

@@ -44,12 +44,13 @@ std::string text_of(const Shape& shape, const Tuned& t) {
                        t.usual.name, time_text(t.usual.us), t.recorded ? fmt::format("{:.1f}%", 100 * t.gain()) : "-");
 }
 
-nlohmann::ordered_json json_of(const Shape& shape, const std::string& problem, const Tuned& t,
+nlohmann::ordered_json json_of(const Shape& shape, const GemmShape& asked, const Tuned& t,
                                const std::vector<TimedKernel>& times) {
     nlohmann::ordered_json us;
     for (const TimedKernel& k : times) us[k.name] = k.us;
-    return {{"shape", {shape.m, shape.n, shape.k}},
-            {"problem", problem},
+    return {{"kind", kind_of(asked)},
+            {"shape", {shape.m, shape.n, shape.k}},
+            {"problem", text_of(plan::problem_of(asked))},
             {"fastest", t.fastest.name},
             {"usual", t.usual.name},
             {"gain", t.gain()},
@@ -107,7 +108,7 @@ ExitCode run(const TuneOptions& o) {
         tuner.write();
         progress.pause();
         recorded += tuned.recorded;
-        if (o.json) rows.push_back(json_of(shapes[i], text_of(plan::problem_of(asked)), tuned, times));
+        if (o.json) rows.push_back(json_of(shapes[i], asked, tuned, times));
         else std::cout << text_of(shapes[i], tuned) << std::flush;
     }
     if (o.json) {

@@ -8,6 +8,7 @@ other elements must stay, and what no group owns is NaN. Exit code 77: the packa
 """
 
 import argparse
+import itertools
 import pathlib
 import sys
 
@@ -94,7 +95,7 @@ def groups_of_k(random):
     owned[blocks[0] : blocks[-1]] = True
     sfa[:, ~owned] = np.nan
     d = finegemm.k_grouped_gemm(a, sfa, b, sfb, None, offsets=(128 * blocks).astype(np.int32), numerics="exact")
-    for g, (i, j) in enumerate(zip(blocks[:-1], blocks[1:], strict=True)):
+    for g, (i, j) in enumerate(itertools.pairwise(blocks)):
         k = slice(128 * i, 128 * j)
         exact = product(a[:, k], sfa[:, i:j], b[:, k], sfb[:, i:j]) if j > i else np.zeros((m, n))
         np.testing.assert_allclose(d[g], exact, rtol=2.0**-23, atol=1e-10)
