@@ -105,9 +105,11 @@ FG_HD constexpr Tile expected_tile(const GemmConfig& c, const Raster& columns, c
 
 /// Tile scheduler of dense kernels: every `stride`-th cluster tile, beginning with that of the CTA's own cluster.
 struct DenseScheduler {
-    static constexpr bool kPublished = false;  // math warps run a scheduler of their own
-    static constexpr bool kBegun = false;      // no loads of scales are issued during set-up
-    static constexpr bool kAnyKRange = false;  // k-blocks of a tile begin at the first one, or where a split begins
+    FG_HD static constexpr bool published() { return false; }    // math warps run a scheduler of their own
+    FG_HD static constexpr bool begun_early() { return false; }  // no loads of scales are issued during set-up
+    FG_HD static constexpr bool any_k_range() {
+        return false;
+    }  // k-blocks of a tile begin at the first one, or where a split begins
     Raster order;
     uint32_t next, stride;  // in cluster tiles
     uint32_t rank;          // of this CTA in its cluster
@@ -144,7 +146,9 @@ struct DenseScheduler {
 /// Tile scheduler for groups of K: all tiles of the first group's D, then those of the next one's. Groups without
 /// k-blocks have tiles like the others, as their D may have to become zero.
 struct GroupedKScheduler {
-    static constexpr bool kPublished = true, kBegun = false, kAnyKRange = true;
+    FG_HD static constexpr bool published() { return true; }
+    FG_HD static constexpr bool begun_early() { return false; }
+    FG_HD static constexpr bool any_k_range() { return true; }
     static constexpr uint32_t rank = 0;  // there are no clusters
     Raster order;                        // of each group's D
     KGroupLayout groups;

@@ -167,19 +167,19 @@ __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, Scheduler 
     if (!ptx::elect_one()) return;
     auto at = RingCursor<C.stages>::producer();
     uint32_t begun = 0;
-    if constexpr (!Scheduler::kPublished) begun = blocks_of_first_round<C>(p, scheduler.k);
+    if constexpr (!Scheduler::published()) begun = blocks_of_first_round<C>(p, scheduler.k);
     for (Tile tile; scheduler.template take<C>(tile); begun = 0) {
         const BlockLoads<C> loads(p, smem, tile, scheduler.rank, scheduler.k.begin);
         at += begun;
 #pragma unroll 1
         for (uint32_t kb = scheduler.k.begin + begun; kb < scheduler.k.end; ++kb, ++at) {
             wait(smem.empty(at.stage), at.parity);
-            if constexpr (Scheduler::kPublished)
+            if constexpr (Scheduler::published())
                 if (kb == scheduler.k.begin) publish(smem, at.stage, packed(tile, scheduler.k.size()));
             loads.load(at.stage, kb);
         }
     }
-    if constexpr (Scheduler::kPublished) {
+    if constexpr (Scheduler::published()) {
         wait(smem.empty(at.stage), at.parity);
         publish(smem, at.stage, {});
         ptx::mbarrier_arrive(smem.full(at.stage));

@@ -40,7 +40,7 @@ __device__ inline void arrive_for_copies(const Shared<C>& smem, uint32_t stage) 
 /// Arrives for the last stage of a grouped kernel, which marks the end and has no scales.
 template <typename Scheduler, GemmConfig C>
 __device__ void end_scales(const Shared<C>& smem, RingCursor<C.stages> at) {
-    if constexpr (Scheduler::kPublished) {
+    if constexpr (Scheduler::published()) {
         wait(smem.empty(at.stage), at.parity);
         arrive_for_copies(smem, at.stage);
     }

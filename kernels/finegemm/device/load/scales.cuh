@@ -14,11 +14,11 @@ template <GemmConfig C, typename Scales, typename Scheduler>
 __device__ void copy_scales_async(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler, uint32_t scale_warp) {
     auto at = RingCursor<C.stages>::producer();
     uint32_t begun = 0;  // blocks of the tile that copy_first_scales_async has begun
-    if constexpr (Scheduler::kBegun) begun = first_round(scheduler.k, C.stages).size();
+    if constexpr (Scheduler::begun_early()) begun = first_round(scheduler.k, C.stages).size();
     for (Tile tile; scheduler.template take<C>(tile); begun = 0) {
         zero_if_empty<C>(p, scheduler, tile, scale_warp);
         Scales scales(p, tile, scheduler.k.begin + begun);
-        if constexpr (Scheduler::kBegun) at += begun;
+        if constexpr (Scheduler::begun_early()) at += begun;
 #pragma unroll 1
         for (uint32_t kb = scheduler.k.begin + begun; kb < scheduler.k.end; ++kb, ++at) {
             if (at.stage % kScaleWarps == scale_warp) {
@@ -38,13 +38,13 @@ __device__ void copy_scales_async(const Params<C>& p, const Shared<C>& smem, Sch
 template <GemmConfig C, typename Vector, typename Scheduler>
 __device__ void load_scales_vectorised(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler,
                                        uint32_t scale_warp) {
-    if (!Scheduler::kAnyKRange && scale_warp >= kPlan<C>.vector_scale_warps) return;
+    if (!Scheduler::any_k_range() && scale_warp >= kPlan<C>.vector_scale_warps) return;
     uint32_t owner = 0;
     auto at = RingCursor<C.stages>::producer();
     for (Tile tile; scheduler.template take<C>(tile);) {
         zero_if_empty<C>(p, scheduler, tile, scale_warp);
         const uint32_t first =
-            Scheduler::kAnyKRange ? scheduler.k.begin / Vector::kBlocks * Vector::kBlocks : scheduler.k.begin;
+            Scheduler::any_k_range() ? scheduler.k.begin / Vector::kBlocks * Vector::kBlocks : scheduler.k.begin;
 #pragma unroll 1
         for (uint32_t kb = first; kb < scheduler.k.end;
              kb += Vector::kBlocks, owner = (owner + 1) % kPlan<C>.vector_scale_warps) {
@@ -52,7 +52,7 @@ __device__ void load_scales_vectorised(const Params<C>& p, const Shared<C>& smem
             if (owner == scale_warp) vector.load(p, tile, kb);
 #pragma unroll
             for (uint32_t j = 0; j < Vector::kBlocks; ++j) {
-                if (Scheduler::kAnyKRange && (kb + j < scheduler.k.begin || kb + j >= scheduler.k.end)) continue;
+                if (Scheduler::any_k_range() && (kb + j < scheduler.k.begin || kb + j >= scheduler.k.end)) continue;
                 if (owner == scale_warp) {
                     wait(smem.empty(at.stage), at.parity);
                     vector.fill(j, smem, at.stage);

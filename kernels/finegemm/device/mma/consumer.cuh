@@ -107,7 +107,7 @@ struct Consumer {
 /// first block of a tile is started before the previous tile is stored.
 template <GemmConfig C, typename Tiles>
 struct KBlockIterator {
-    static constexpr bool kRagged = Tiles::kRagged;
+    FG_HD static constexpr bool ragged() { return Tiles::ragged(); }
     Consumer<C>& consumer;
     Tiles tiles;
     Tile tile{};        // that the block belongs to; no rows: the end
@@ -125,11 +125,11 @@ struct KBlockIterator {
     __device__ bool next_tile() {
         const bool exists = tiles.take(tile, at);
         left = blocks_of_slice(tiles.k_blocks, C.k_slices(), k_slice_of(C, consumer.warpgroup));
-        if constexpr (kRagged) consumer.shift_scales(tiles.shift);
+        if constexpr (ragged()) consumer.shift_scales(tiles.shift);
         return exists;
     }
     /// Does this warpgroup have rows of the tile? A dense tile that lacks some is the last of a column, and rare.
-    __device__ bool has_rows() const { return !kRagged || tile.rows > consumer.first_row; }
+    __device__ bool has_rows() const { return !ragged() || tile.rows > consumer.first_row; }
     __device__ bool last_of_tile() const { return left == 1; }
     __device__ void advance() {
         at = ahead;
@@ -138,7 +138,7 @@ struct KBlockIterator {
     /// Moves to the next block while the tiles have rows for this warpgroup; false at the first tile that has none.
     __device__ bool next() {
         advance();
-        if constexpr (kRagged) {  // so that the blocks in between do not wait for what the last one needs
+        if constexpr (ragged()) {  // so that the blocks in between do not wait for what the last one needs
             if (left == 1) {
                 if (!next_tile() || !has_rows()) return false;
             } else {

@@ -27,7 +27,7 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
     };
     // The tile has no rows for the last WGMMA of this warpgroup.
     const auto lacks_rows = [&] {
-        return Tiles::kRagged && kLast > 0 && tile.rows <= consumer.first_row + kLast * rows_apart(C);
+        return Tiles::ragged() && kLast > 0 && tile.rows <= consumer.first_row + kLast * rows_apart(C);
     };
     const auto load_source = [&](uint32_t count) {
         if constexpr (kPlan<C>.loads_source())
@@ -77,7 +77,7 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
             const auto factors = consumer.factors(scales, stage, kLast);
             finish_block<0>(block);
             if (stage < C.stages) promote<C>(acc.sum[kLast], block, factors);  // as in `step`
-            if constexpr (!Tiles::kRagged) return finish_tile();
+            if constexpr (!Tiles::ragged()) return finish_tile();
             consumer.release(stage);
             finish_tile();
             if (!blocks.skip_to_rows()) return;
@@ -127,7 +127,7 @@ __device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C
         if (!blocks.next()) {
             finish_block<0>(now.block);
             promote_finished();
-            if (!Tiles::kRagged) return false;
+            if (!Tiles::ragged()) return false;
             store(acc, tile);
             if (!blocks.skip_to_rows()) return false;
             start(later);
@@ -145,19 +145,19 @@ __device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C
     };
 #pragma unroll 1
     while (step(even, odd) && step(odd, even)) {}
-    if (!Tiles::kRagged) store(acc, tile);
+    if (!Tiles::ragged()) store(acc, tile);
 }
 
 /// All tiles of this CTA, for this warpgroup's rows of them; `store` gets the sums of each. Consecutive tiles of which
 /// the warpgroup has rows are one sequence of blocks; the stages of other tiles are only released.
 template <GemmConfig C, typename Tiles, typename Store>
 __device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Store&& store) {
-    static_assert(!Tiles::kRagged || !C.row_b_scales());
+    static_assert(!Tiles::ragged() || !C.row_b_scales());
     Consumer<C> consumer(smem);
     ScaleProductOf<C>::prepare(smem, consumer.warpgroup);
     KBlockIterator<C, Tiles> blocks(consumer, tiles);
     if (!blocks.next_tile()) return;
-    if (Tiles::kRagged && !blocks.skip_to_rows()) return;
+    if (Tiles::ragged() && !blocks.skip_to_rows()) return;
     if constexpr (kPlan<C>.blocks_in_flight == 2) mainloop_pipelined<C>(consumer, blocks, store);
     else mainloop_single<C>(consumer, blocks, store);
 }

@@ -9,7 +9,9 @@ namespace finegemm::device {
 
 /// Tile scheduler of a converged warp, in which each lane knows one span of rows.
 struct GroupedMScheduler {
-    static constexpr bool kPublished = true, kBegun = true, kAnyKRange = false;
+    FG_HD static constexpr bool published() { return true; }
+    FG_HD static constexpr bool begun_early() { return true; }
+    FG_HD static constexpr bool any_k_range() { return false; }
     const GroupedParams& p;
     uint32_t wave, slot;  // the next tile is wave + slot: in cluster tiles, counted through all spans
     uint32_t stride;      // of waves

@@ -35,7 +35,7 @@ __device__ inline void publish(const Shared<C>& smem, uint32_t stage, const Tile
 /// Tile source of dense kernels: the math warps run the scheduler themselves.
 template <GemmConfig C>
 struct CountedTiles {
-    static constexpr bool kRagged = false;
+    FG_HD static constexpr bool ragged() { return false; }
     DenseScheduler scheduler;
     uint32_t k_blocks;  // of every tile
 
@@ -46,7 +46,9 @@ struct CountedTiles {
 /// Tile source of kernels for groups of rows: published in the stage of a tile's first block (load_grouped_tiles).
 template <GemmConfig C>
 struct PublishedTiles {
-    static constexpr bool kRagged = true;  // a warpgroup may have no rows of a tile; scales may be shifted
+    FG_HD static constexpr bool ragged() {
+        return true;
+    }  // a warpgroup may have no rows of a tile; scales may be shifted
     const Shared<C>& smem;
     uint32_t k_blocks;
     uint32_t shift = 0;  // of the scales of the tile that was taken last
@@ -63,7 +65,7 @@ struct PublishedTiles {
 /// Tile source of kernels for groups of K: published with the tile's number of k-blocks (load_tiles).
 template <GemmConfig C>
 struct PublishedKTiles {
-    static constexpr bool kRagged = false;
+    FG_HD static constexpr bool ragged() { return false; }
     const Shared<C>& smem;
     uint32_t k_blocks = 0;  // of the tile that was taken last
 
