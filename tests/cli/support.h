@@ -66,12 +66,12 @@ struct Ran {
     std::string out, err;
 };
 
-/// Runs `finegemm arguments` with no variables but these and what sanitizers need. Without a driver, unless one of them
-/// names one.
+/// Runs `finegemm arguments` with no variables but these, what sanitizers need, and the Python environment, which has
+/// NVRTC. Without a driver, unless one of them names one.
 inline Ran finegemm(const std::string& arguments, const std::string& variables = {}) {
     const TemporaryDirectory directory;
     std::string command = "env -i HOME='" + directory.string() + "' FINEGEMM_DRIVER=/nonexistent/libcuda.so";
-    for (const char* name : {"ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"})
+    for (const char* name : {"ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS", "VIRTUAL_ENV"})
         if (const char* value = std::getenv(name)) command += std::string(" ") + name + "='" + value + "'";
     command += " FINEGEMM_CPU_THREADS=2 " + variables + " '" FINEGEMM_CLI_PATH "' " + arguments;
     command += " >'" + directory / "out" + "' 2>'" + directory / "err" + "' </dev/null";
