@@ -69,8 +69,10 @@ struct Ran {
 /// Runs `finegemm arguments` with no variables but these, what sanitizers need, and the Python environment, which has
 /// NVRTC. Without a driver, unless one of them names one.
 inline Ran finegemm(const std::string& arguments, const std::string& variables = {}) {
+    static const TemporaryDirectory cache;  // builds without packs compile a kernel once
     const TemporaryDirectory directory;
-    std::string command = "env -i HOME='" + directory.string() + "' FINEGEMM_DRIVER=/nonexistent/libcuda.so";
+    std::string command = "env -i HOME='" + directory.string() + "' XDG_CACHE_HOME='" + cache.string() +
+                          "' FINEGEMM_DRIVER=/nonexistent/libcuda.so";
     for (const char* name : {"ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS", "VIRTUAL_ENV"})
         if (const char* value = std::getenv(name)) command += std::string(" ") + name + "='" + value + "'";
     command += " FINEGEMM_CPU_THREADS=2 " + variables + " '" FINEGEMM_CLI_PATH "' " + arguments;
