@@ -1,7 +1,7 @@
 """Contexts: options, kernels and caches of their own."""
 
 import sys
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 from finegemm import _native
@@ -13,7 +13,7 @@ class Context:
 
     An option that is not given has the value that the environment says (docs/jit.md). `python_prefix`, where NVRTC is
     looked for, is this interpreter's, sys.prefix; with None the environment says that, too. Contexts are safe to use
-    from several threads.
+    from several threads. A copy, or what pickle makes of one, is a new context with the options that were given.
     """
 
     def __init__(
@@ -35,8 +35,13 @@ class Context:
         plan_table: str | None = None,
         trusted_dir: str | None = None,
     ) -> None:
-        options = {name: value for name, value in locals().items() if name != "self" and value is not None}
-        self.handle = _native.context(options)
+        self.options = {name: value for name, value in locals().items() if name != "self" and value is not None}
+        self.handle = _native.context(self.options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The prefix of another interpreter is its own.
+        given = {name: value for name, value in self.options.items() if (name, value) != ("python_prefix", sys.prefix)}
+        return partial(Context, **given), ()
 
 
 @cache

@@ -1,9 +1,11 @@
 """The package itself."""
 
+import copy
 import importlib.metadata
 import importlib.resources
 import json
 import pathlib
+import pickle
 import re
 import subprocess
 import sys
@@ -37,6 +39,16 @@ def test_the_wheel_has_every_kernel_for_drivers_of_cuda_12_and_13():
     golden = json.loads((pathlib.Path(__file__).parents[2] / "tests/golden/kernel_text.json").read_text())
     expected = sorted(len(kernels) for kernels in golden.values())
     assert sorted(c for c in counts if c < 10_000) == expected  # the name stands in the code that reads packs, too
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda context: pickle.loads(pickle.dumps(context))])
+def test_a_context_is_copied_and_pickled_by_its_options(again):
+    context = finegemm.Context(cpu_threads=1, cache_dir="")
+    twin = again(context)
+    assert twin.options == context.options and twin.options["cpu_threads"] == 1
+    assert twin.handle is not context.handle
+    a, sfa, b, sfb = operands(8, 16, 128)
+    assert np.array_equal(finegemm.gemm(a, sfa, b, sfb, context=twin), finegemm.gemm(a, sfa, b, sfb, context=context))
 
 
 def test_nothing_of_this_package_imports_a_framework():
