@@ -50,7 +50,7 @@ typedef struct finegemm_options {
     int32_t compiler;          /* FINEGEMM_NVRTC or FINEGEMM_NVCC */
     int32_t use_pack;          /* 0 or 1 */
     int32_t check_values;      /* 0 or 1 */
-    int32_t cpu_threads;       /* 0: all cores */
+    int32_t cpu_threads;       /* 0: as many as the process may use */
     int32_t batch_invariant;   /* 0 or 1 */
     int64_t cache_limit_bytes; /* 0: no disk cache */
     char cache_dir[FINEGEMM_PATH_BYTES];

@@ -5,6 +5,8 @@
 #include <exception>
 #include <system_error>
 
+#include "os/cpus.h"
+
 namespace finegemm {
 
 /// All of it is read and written under the pool's mutex; bodies run outside.
@@ -36,7 +38,7 @@ struct ThreadPool::Job {
 };
 
 ThreadPool::ThreadPool(int threads) {
-    const int wanted = threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    const int wanted = threads > 0 ? threads : os::usable_cpus();
     workers_.reserve(static_cast<size_t>(wanted - 1));
     try {
         for (int i = 1; i < wanted; ++i) workers_.emplace_back([this] { work(); });

@@ -12,7 +12,8 @@ namespace finegemm {
 
 class ThreadPool {
 public:
-    /// `threads` counts the calling one; 0: as many as the machine runs at once. Fewer where the system refuses them.
+    /// `threads` counts the calling one; 0: as many as this process may run at once (os/cpus.h). Fewer where the system
+    /// refuses them.
     explicit ThreadPool(int threads);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
