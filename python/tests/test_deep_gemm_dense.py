@@ -82,6 +82,18 @@ def test_a_recipe_says_what_the_scales_are_and_nothing_else(device, recipes, row
         deep_gemm.fp8_fp4_gemm_nt(a, wrong, d, **recipes)
 
 
+def test_scales_in_any_layout_give_the_same_bits(device):
+    a, b, _ = pairs(device, n=576)
+    want = finegemm.gemm(*a, *b)
+    padded = torch.full((3, 8), float("nan"), device=device).t()[:5]  # columns at multiples of 16 bytes
+    padded.copy_(b[1])
+    aligned = deep_gemm.get_mn_major_tma_aligned_tensor(a[1])
+    for sfa, sfb in ((aligned, padded), (a[1].t().contiguous().t(), b[1].repeat(1, 2)[:, :3])):
+        d = torch.zeros_like(want)
+        deep_gemm.fp8_gemm_nt((a[0], sfa), (b[0], sfb), d)
+        assert torch.equal(d, want)
+
+
 MISUSE = [
     ({"recipe": (1, 128, 128), "recipe_a": (1, 128)}, RuntimeError, "recipe: comes with recipe_a or recipe_b; pass"),
     ({"recipe_b": (128, 128)}, RuntimeError, "recipe_a: is missing; pass recipe_a and recipe_b together"),
