@@ -79,6 +79,19 @@ def test_weights_may_be_views_with_k_first(device):
         deep_gemm.m_grouped_fp8_gemm_nn_contiguous(a, views, d, layout, expected_m_for_psum_layout=3)
 
 
+@pytest.mark.parametrize("recipe", (None, (1, 1, 128)))
+def test_weights_may_have_scales_for_each_row(device, recipe, monkeypatch, capsys):
+    monkeypatch.setattr(envs, "settings", lambda: envs.Settings(context=None, prints_configs=True))
+    monkeypatch.setattr(envs, "_printed", set())
+    a, b = stack(device, 128, row_b_scales=True)
+    d, layout = torch.empty((128, N), dtype=torch.bfloat16, device=device), integers([1] * 128, device)
+    deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, layout, recipe)
+    assert torch.equal(d, finegemm.grouped_gemm(*a, *b, m_indices=layout))
+    assert f"k={K} groups=3 row_b_scales=True alignment=128: m" in capsys.readouterr().out
+    with pytest.raises(RuntimeError, match=r"^b: has scales of shape .* must have 136 rows of them by the recipe"):
+        deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, stack(device, 1)[1], d, layout, recipe=(1, 1, 128))
+
+
 def test_a_call_without_rows_does_nothing(device):
     a, b = stack(device, 0)
     d = torch.empty((0, N), dtype=torch.bfloat16, device=device)

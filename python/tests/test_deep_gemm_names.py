@@ -148,13 +148,27 @@ def test_unknown_arguments_are_type_errors(name):
         named(name)(1, 2, 3, 4, 5, tile=7)
 
 
-def test_neither_torch_nor_a_gpu_is_touched_by_the_import():
+def test_the_import_needs_no_torch_and_is_not_part_of_ours():
     code = """
 import sys
 sys.modules["torch"] = None   # importing it raises ImportError
+import finegemm
+assert "finegemm.deep_gemm" not in sys.modules
 import finegemm.deep_gemm
 finegemm.deep_gemm.set_pdl(True)
+finegemm.deep_gemm.set_num_sms(64)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
-    code = "import sys, finegemm; sys.exit('finegemm.deep_gemm' in sys.modules)"
+
+
+def test_neither_the_import_nor_a_setting_touches_a_gpu():
+    pytest.importorskip("torch", reason="torch is not installed")
+    code = """
+import torch
+torch.cuda._lazy_init = None   # calling it raises TypeError
+from finegemm import deep_gemm
+deep_gemm.set_pdl(True)
+deep_gemm.set_num_sms(64)
+assert (deep_gemm.get_pdl(), deep_gemm.get_num_sms()) == (True, 64) and not torch.cuda.is_initialized()
+"""
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,7 +1,7 @@
 """FineGEMM under the names of DeepGEMM: what programs call as `deep_gemm`, with its arguments and its kinds of errors.
 
 docs/from-deepgemm.md says what is served, what differs and how programs switch over. `python -m finegemm.deep_gemm
---install` makes `import deep_gemm` find this package. torch is imported when tensors first come.
+--install` makes `import deep_gemm` find this package.
 """
 
 from finegemm._native import version as _version

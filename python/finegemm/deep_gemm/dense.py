@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-import finegemm
 from finegemm.errors import InvalidArgument
 
-from . import envs, knobs
-from .lazy import torch
+from . import operators
 from .operands import (
     BLOCK,
     Pair,
@@ -22,6 +20,8 @@ from .operands import (
     starts_from,
     transposed,
 )
+from .operators import run
+from .torch_module import torch
 
 
 def fp8_fp4_gemm_nt(
@@ -51,7 +51,7 @@ def fp8_fp4_gemm_nt(
     if (f32 or not direct) and not rows_of_b:  # float32 is written with scales for each row of B alone
         sfb = sfb.repeat_interleave(BLOCK, 0)[: qb.shape[0]]
     if direct:
-        _gemm(qa, sfa, qb, sfb, d, starts_from(d, c))
+        run(operators.gemm, qa, sfa, qb, sfb, d, starts_from(d, c))
     else:
         _through_float32(qa, sfa, qb, sfb, d, c, alpha)
 
@@ -147,23 +147,6 @@ def fp8_gemm_nt_skip_head_mid(
     heads_of_d[..., left + middle :].copy_(heads_of_product[..., left:])
 
 
-def _gemm(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, accumulate: bool) -> None:
-    settings = envs.settings()
-    num_sms, pdl, _ = knobs.of_call(d)
-    finegemm.gemm(a, sfa, b, sfb, d, num_sms=num_sms, pdl=pdl, accumulate=accumulate, context=settings.context)
-    if settings.prints_configs:
-        envs.print_config(
-            "fp8_gemm",
-            d.shape[0],
-            d.shape[1],
-            a.shape[1],
-            row_b_scales=sfb.shape[0] == b.shape[0],
-            out_dtype="float32" if d.dtype == torch.float32 else None,
-            accumulate=accumulate,
-            num_sms=num_sms,
-        )
-
-
 def _through_float32(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None, alpha: float | None
 ) -> None:
@@ -176,7 +159,7 @@ def _through_float32(
     product = torch.empty(d.shape, dtype=torch.float32, device=d.device)
     if adds:
         product.copy_(c)
-    _gemm(a, sfa, b, sfb, product, adds)
+    run(operators.gemm, a, sfa, b, sfb, product, adds)
     if alpha is not None:
         product.mul_(alpha)
         if c is not None:

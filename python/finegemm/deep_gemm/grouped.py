@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-import finegemm
 from finegemm.errors import InvalidArgument, Unsupported
 
-from . import envs, knobs
-from .lazy import torch
+from . import operators
 from .operands import (
     Pair,
     Recipe,
@@ -23,6 +21,8 @@ from .operands import (
     starts_from,
     transposed,
 )
+from .operators import run
+from .torch_module import torch
 
 
 def m_grouped_fp8_fp4_gemm_nt_contiguous(
@@ -146,34 +146,7 @@ def _grouped(
 ) -> None:
     qa, sfa, qb, sfb = parts(a, b)
     check_scales_of_b(block_rows(*recipes), qb, sfb)
-    settings = envs.settings()
-    num_sms, pdl, alignment = knobs.of_call(d)
-    finegemm.grouped_gemm(
-        qa,
-        sfa,
-        qb,
-        sfb,
-        d,
-        m_indices=m_indices,
-        prefix_sums=prefix_sums,
-        masked_m=masked_m,
-        alignment=alignment,
-        expected_m=expected_m,
-        num_sms=num_sms,
-        pdl=pdl,
-        context=settings.context,
-    )
-    if settings.prints_configs:
-        envs.print_config(
-            "m_grouped_fp8_gemm",
-            qa.shape[:-1].numel(),
-            d.shape[-1],
-            qa.shape[-1],
-            groups=qb.shape[0],
-            expected_m=expected_m,
-            alignment=alignment if m_indices is not None else 0,
-            num_sms=num_sms,
-        )
+    run(operators.grouped_gemm, qa, sfa, qb, sfb, d, m_indices, prefix_sums, masked_m, expected_m)
 
 
 def fp8_einsum(
@@ -229,22 +202,6 @@ def k_grouped_fp8_gemm_nt_contiguous(
             raise InvalidArgument(
                 f"{name}: has strides {list(x.stride())}, must be contiguous: all groups, one behind the other"
             )
-    settings = envs.settings()
-    num_sms, pdl, _ = knobs.of_call(d)
     accumulate = starts_from(d, c)
     sizes = list(integers("ks_cpu", sizes, d.shape[0]))
-    finegemm.k_grouped_gemm(
-        qa.reshape(-1),
-        sfa,
-        qb.reshape(-1),
-        sfb,
-        d,
-        sizes=sizes,
-        accumulate=accumulate,
-        num_sms=num_sms,
-        pdl=pdl,
-        context=settings.context,
-    )
-    if settings.prints_configs:
-        shape = {"k_groups": len(sizes), "accumulate": accumulate, "num_sms": num_sms}
-        envs.print_config("k_grouped_fp8_gemm", d.shape[1], d.shape[2], sum(sizes), **shape)
+    run(operators.k_grouped_gemm, qa.reshape(-1), sfa, qb.reshape(-1), sfb, d, sizes, accumulate)

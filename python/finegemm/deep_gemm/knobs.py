@@ -7,8 +7,8 @@ from typing import Any
 
 from finegemm.errors import InvalidArgument, Unsupported
 
-from .lazy import torch
 from .operands import integer, integers
+from .torch_module import torch
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ def _sms_of(device: Any) -> int:
 
 
 def _current_sms() -> int:
-    if not torch.cuda.is_available():
+    if torch is None or not torch.cuda.is_available():
         raise Unsupported("get_num_sms: there is no GPU whose SMs could be counted; set_num_sms says how many to use")
     return _sms_of(torch.cuda.current_device())
 
@@ -58,7 +58,7 @@ def set_num_sms(n: int, /) -> None:
     n = integer("num_sms", n)
     if n < 0:
         raise InvalidArgument(f"num_sms: is {n}, must not be negative; 0 allows all SMs of the GPU")
-    if n and torch.cuda.is_initialized():
+    if n and torch is not None and torch.cuda.is_initialized():
         _check_num_sms(n, _current_sms())
         _knobs.fits = n
     _knobs.num_sms = n

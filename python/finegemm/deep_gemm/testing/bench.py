@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ..envs import is_set
-from ..lazy import torch
+from ..torch_module import torch
 
 _L2_BYTES = 256_000_000  # more than any L2 holds
 _FLUSH_BYTES = 8_000_000_000

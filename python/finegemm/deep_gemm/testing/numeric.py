@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ..lazy import torch
 from ..operands import Tensor
+from ..torch_module import torch
 
 
 def calc_diff(x: Tensor, y: Tensor) -> Any:

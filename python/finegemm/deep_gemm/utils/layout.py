@@ -11,8 +11,8 @@ from ..knobs import (
     get_theoretical_mk_alignment_for_contiguous_layout,
     set_mk_alignment_for_contiguous_layout,
 )
-from ..lazy import torch
 from ..operands import BLOCK, Tensor, integers
+from ..torch_module import torch
 from .math import align, ceil_div, packed_exponents
 
 __all__ = [
