@@ -153,6 +153,14 @@ def test_other_dtypes_are_named(device):
         deep_gemm.fp8_gemm_nt((a[0], a[1].view(torch.int32)), b, d)
 
 
+def test_scales_of_another_shape_are_named_as_they_came(device):
+    a, b, _ = pairs(device)
+    for dtype in TYPES:
+        d = torch.empty((M, N), dtype=dtype, device=device)
+        with pytest.raises(RuntimeError, match=r"^sfb: has shape \[2, 3\], must be"):
+            deep_gemm.fp8_gemm_nt(a, (b[0], b[1][:2]), d)
+
+
 def test_transposed_operands_are_views_of_k_major_memory(device):
     a, b, _ = pairs(device)
     at, bt = [tuple(x.t() for x in operand) for operand in (a, b)]

@@ -46,10 +46,11 @@ def fp8_fp4_gemm_nt(
     check_scales_of_b(block_rows(recipe, recipe_a, recipe_b), qb, sfb)
     if epilogue is not None:
         refuse(epilogue=epilogue)
-    rows_of_b, f32 = sfb.shape[0] == qb.shape[0], d.dtype == torch.float32
+    n, f32 = qb.shape[0], d.dtype == torch.float32
     direct = alpha is None and (f32 or (c is None and d.dtype == torch.bfloat16))
-    if (f32 or not direct) and not rows_of_b:  # float32 is written with scales for each row of B alone
-        sfb = sfb.repeat_interleave(BLOCK, 0)[: qb.shape[0]]
+    # Float32, through which the others go, is written with scales for each row of B alone.
+    if (f32 or not direct) and sfb.shape[0] == -(-n // BLOCK):
+        sfb = sfb.repeat_interleave(BLOCK, 0)[:n]
     if direct:
         run(operators.gemm, qa, sfa, qb, sfb, d, starts_from(d, c))
     else:

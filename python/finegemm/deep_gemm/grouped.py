@@ -202,6 +202,5 @@ def k_grouped_fp8_gemm_nt_contiguous(
             raise InvalidArgument(
                 f"{name}: has strides {list(x.stride())}, must be contiguous: all groups, one behind the other"
             )
-    accumulate = starts_from(d, c)
     sizes = list(integers("ks_cpu", sizes, d.shape[0]))
-    run(operators.k_grouped_gemm, qa.reshape(-1), sfa, qb.reshape(-1), sfb, d, sizes, accumulate)
+    run(operators.k_grouped_gemm, qa.reshape(-1), sfa, qb.reshape(-1), sfb, d, sizes, starts_from(d, c))
