@@ -8,6 +8,7 @@
 #include <finegemm/error.h>
 
 #include "cli/commands.h"
+#include "cli/files/output.h"
 #include "cli/product.h"
 #include "cli/progress.h"
 #include "cli/random.h"
@@ -40,8 +41,8 @@ std::optional<Operand> read_operand(const char* name, const std::string& values,
                         fmt::format("--sf{0}: is for e4m3 codes from a file; give --{0} too", name));
         return {};
     }
-    Operand operand{read_matrix(values), {}};
-    if (!scales.empty()) operand.scales = read_matrix(scales);
+    Operand operand{read_matrix(name_of_matrix(values)), {}};
+    if (!scales.empty()) operand.scales = read_matrix(name_of_matrix(scales));
     return operand;
 }
 
@@ -169,6 +170,8 @@ Session make_session(const RunOptions& o, Context& context, const Target& target
 
 Report run_session(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
     progress.at(0, kSteps, "matrices");
+    std::optional<OutputFile> out;
+    if (!o.out.empty()) out.emplace(o.out);
     std::optional<Operand> a = read_operand("a", o.a, o.sfa), b = read_operand("b", o.b, o.sfb);
     const GemmShape shape = shape_of(o, a, b, target.gpu != nullptr);
     progress.at(1, kSteps, "quantising");
@@ -190,7 +193,7 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
     }
     progress.at(3, kSteps, "checking");
     report.accuracy = accuracy_of(session.fetch(gemm_options(o)), rows_to_check(shape));
-    if (!o.out.empty()) write_npy(o.out, session.d());
+    if (out) out->write(session.d());
     return report;
 }
 
@@ -228,7 +231,7 @@ Run add_run(CLI::App& app) {
     dense_only("--b", o->b, "B [N, K], like A");
     dense_only("--sfa", o->sfa, "Scales of A, f32 [M, K/128], when its file has e4m3 codes; ones without it");
     dense_only("--sfb", o->sfb, "Scales of B, f32 [N/128, K/128], with --row-b-scales [N, K/128], like those of A");
-    dense_only("--out", o->out, "Write D to this .npy file, as f32");
+    dense_only("--out", o->out, "Write D to FILE.npy, bf16 as f32, or to FILE.safetensors:TENSOR");
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")
         ->capture_default_str();
     command->add_option("--numerics", o->numerics, "On the CPU: fast, exact (double sums) or hopper (the GPU's bits)")

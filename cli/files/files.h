@@ -1,4 +1,4 @@
-// Matrices from and to files. Layer cli.
+// Matrices from files. Layer cli.
 #pragma once
 
 #include <string>
@@ -15,16 +15,21 @@ struct HostMatrix {
     std::vector<uint8_t> bytes;
 
     Matrix view() { return {bytes.data(), dtype, rows, cols, cols, 1, {}}; }
+    ConstMatrix view() const { return {bytes.data(), dtype, rows, cols, cols, 1, {}}; }
 };
 
 /// Throws Error(OutOfMemory) for what no machine holds.
 HostMatrix make_matrix(DType dtype, int64_t rows, int64_t cols);
 
-/// From "FILE.npy" or "FILE.safetensors:TENSOR". Throws Error(InvalidArgument) for another name, Error(Io) for a file
-/// that does not hold the matrix, saying what it has and what is wanted.
-HostMatrix read_matrix(const std::string& source);
+/// A matrix of a file, as command lines name it: "FILE.npy" or "FILE.safetensors:TENSOR".
+struct MatrixName {
+    std::string path, tensor;
+    bool safetensors = false;
+};
+/// Throws Error(InvalidArgument) for any other name.
+MatrixName name_of_matrix(const std::string& text);
 
-/// Writes the matrix as f32, which NumPy reads and bf16 fits into. Throws Error(Io).
-void write_npy(const std::string& path, const HostMatrix& bf16);
+/// Throws Error(Io) for a file that does not hold the matrix, saying what it has and what is wanted.
+HostMatrix read_matrix(const MatrixName& name);
 
 }  // namespace finegemm::cli

@@ -56,11 +56,6 @@ GemmArgs some_rows(const GemmArgs& all, int64_t max_rows) {
     return args;
 }
 
-float element(const ConstMatrix& d, int64_t at) {
-    if (d.dtype == DType::F32) return static_cast<const float*>(d.data)[at];
-    return float_of_bf16(static_cast<const uint16_t*>(d.data)[at]);
-}
-
 /// Error bound of an element of D: f32 takes one rounding at most after the sum, to the next of its 24 bits.
 double bound_of(DType d, double absolute, double exact, int64_t k_blocks) {
     if (d != DType::F32) return error_bound(absolute, exact, k_blocks);
@@ -100,8 +95,7 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
     const int64_t k_blocks = (args.a.cols + kScaleBlock - 1) / kScaleBlock;
     for (size_t i = 0; i < count; ++i) {
         const auto n = static_cast<size_t>(args.d.cols);
-        const auto at = static_cast<int64_t>(i / n) * args.d.row_stride + static_cast<int64_t>(i % n);
-        const double d = element(args.d, at);
+        const double d = element_of(args.d, static_cast<int64_t>(i / n), static_cast<int64_t>(i % n));
         if (std::isnan(d) || std::isnan(exact[i])) {
             const bool wrong = std::isnan(d) != std::isnan(exact[i]);
             tally.nan += std::isnan(d);
@@ -122,6 +116,16 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
 
 }  // namespace
 
+float element_of(const ConstMatrix& x, int64_t row, int64_t col) {
+    const int64_t at = row * x.row_stride + col * x.col_stride;
+    switch (x.dtype) {
+        case DType::E4M3: return float_of_e4m3(static_cast<const uint8_t*>(x.data)[at]);
+        case DType::BF16: return float_of_bf16(static_cast<const uint16_t*>(x.data)[at]);
+        case DType::F16: return float_of_f16(static_cast<const uint16_t*>(x.data)[at]);
+        default: return static_cast<const float*>(x.data)[at];
+    }
+}
+
 Accuracy accuracy_of(const Call& call, int64_t max_rows) {
     std::vector<GemmArgs> products = products_of(call);
     if (call.of_rows()) std::erase_if(products, [](const GemmArgs& product) { return product.a.cols == 0; });
@@ -138,10 +142,7 @@ double relative_difference(const ConstMatrix& x, const ConstMatrix& y) {
     double differences = 0, values = 0;
     for (int64_t r = 0; r < y.rows; ++r)
         for (int64_t c = 0; c < y.cols; ++c) {
-            const auto at = [&](const ConstMatrix& m) {
-                return float_of_bf16(static_cast<const uint16_t*>(m.data)[r * m.row_stride + c]);
-            };
-            const double value = at(y), difference = at(x) - value;
+            const double value = element_of(y, r, c), difference = element_of(x, r, c) - value;
             differences += difference * difference;
             values += value * value;
         }

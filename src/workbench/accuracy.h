@@ -15,13 +15,16 @@ struct Accuracy {
     int64_t nan_wrong = 0;    // values there of which only D's or only the exact one is NaN; infinitely above 1
 };
 
+/// An element, of any dtype, of a matrix on the CPU.
+float element_of(const ConstMatrix& x, int64_t row, int64_t col);
+
 /// All matrices and numbers on the CPU; a result that was not added to anything. Looks at no more than `max_rows` rows,
 /// at least one, spread over D and its groups; if there are more groups than that, at some of them. Without any row, no
 /// error.
 Accuracy accuracy_of(const Call& call, int64_t max_rows);
 
-/// The root mean square of x - y over that of y. Two bf16 matrices of one shape on the CPU, rows contiguous. NaN where
-/// one of them has a NaN, or y nothing but zeros.
+/// The root mean square of x - y over that of y. Two matrices of one shape on the CPU. NaN where one of them has a NaN,
+/// or y nothing but zeros.
 double relative_difference(const ConstMatrix& x, const ConstMatrix& y);
 
 }  // namespace finegemm

@@ -18,8 +18,7 @@ WholeFile::~WholeFile() {
     std::filesystem::remove(part_, error);
 }
 
-void WholeFile::publish(const std::string& content) {
-    out_ << content;
+void WholeFile::publish() {
     out_.close();
     std::error_code error;
     if (out_) std::filesystem::rename(part_, path_, error);
@@ -28,6 +27,12 @@ void WholeFile::publish(const std::string& content) {
 
 void WholeFile::fail() const {
     throw Error(Errc::Io, fmt::format("{}: cannot be written; choose another file", path_));
+}
+
+void write_whole(const std::string& path, const std::string& content) {
+    WholeFile file(path);
+    file.content() << content;
+    file.publish();
 }
 
 }  // namespace finegemm

@@ -1,11 +1,13 @@
 // run with --row-b-scales and --out-dtype. Layer tests.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <string>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "cli/files/files.h"
 #include "cli/support.h"
 
 namespace finegemm::test {
@@ -40,6 +42,35 @@ TEST(RunKinds, TakesScalesOfRowsOfB) {
     const std::string text = finegemm(run + " --out-dtype f32").out;
     EXPECT_NE(text.find("B[40, 144]^T in e4m3, scales 1x128, D in f32\n"), std::string::npos) << text;
     EXPECT_FALSE(json::parse(finegemm("run 8 8 16 --json --device cpu").out).contains("row_b_scales"));
+}
+
+TEST(RunKinds, WritesDOfEveryTypeToEveryFormat) {
+    const TemporaryDirectory directory;
+    std::vector<float> x(16 * 128), expected(16 * 16);
+    for (size_t i = 0; i < 16; ++i) x[i * 128 + i] = 3, expected[i * 16 + i] = 9;
+    write_text(directory / "x.npy", npy("<f4", "16, 128", bytes_of(x)));
+    const std::string run = "run --repeats 1 --device cpu --row-b-scales --a '" + directory / "x.npy" + "' --b '" +
+                            directory / "x.npy" + "' --out-dtype ";
+    for (const char* dtype : {"bf16", "f32"})
+        for (const char* file : {"d.npy", "d.safetensors:d"}) {
+            const Ran ran = finegemm(run + dtype + " --out '" + directory / file + "'");
+            ASSERT_EQ(ran.code, 0) << ran.err;
+            const cli::HostMatrix d = cli::read_matrix(cli::name_of_matrix(directory / file));
+            const bool narrow = d.dtype == DType::BF16;
+            EXPECT_EQ(narrow, dtype == std::string("bf16") && file != std::string("d.npy"));
+            for (size_t i = 0; i < expected.size(); ++i) {
+                uint32_t bits = 0;
+                if (narrow) std::memcpy(reinterpret_cast<char*>(&bits) + 2, &d.bytes[2 * i], 2);
+                else std::memcpy(&bits, &d.bytes[4 * i], 4);
+                EXPECT_EQ(std::bit_cast<float>(bits), expected[i]) << dtype << ' ' << file << ' ' << i;
+            }
+        }
+}
+
+TEST(RunKinds, AnOutputOfAnotherFormatIsInvalid) {
+    const Ran ran = finegemm("run 8 16 128 --device cpu --out d.txt");
+    EXPECT_EQ(ran.code, 2);
+    EXPECT_EQ(ran.err, "finegemm: d.txt: must be FILE.npy or FILE.safetensors:TENSOR\n");
 }
 
 }  // namespace
