@@ -68,9 +68,7 @@ int run(int argc, char** argv) {
     return report("a command is missing; --help says what there is", cli::kInvalid);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_or_report(int argc, char** argv) {
     try {
         return run(argc, argv);
     } catch (const Error& e) {
@@ -80,4 +78,13 @@ int main(int argc, char** argv) {
     } catch (const std::exception& e) {
         return report(e.what(), cli::kFailed);
     }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const int code = run_or_report(argc, argv);
+    if (std::cout.flush()) return code;
+    const int lost = report("standard output: cannot be written; what was printed is lost", cli::kFailed);
+    return code == cli::kOk ? lost : code;
 }

@@ -9,7 +9,12 @@
 
 namespace finegemm {
 
-WholeFile::WholeFile(std::string path) : path_(std::move(path)), part_(path_ + ".part"), out_(part_, std::ios::binary) {
+WholeFile::WholeFile(std::string path) : path_(std::move(path)), part_(path_ + ".part") {
+    std::error_code error;
+    const auto type = std::filesystem::status(path_, error).type();
+    // A file of another kind, /dev/null say, would be replaced by a regular one.
+    if (type != std::filesystem::file_type::not_found && type != std::filesystem::file_type::regular) fail();
+    out_.open(part_, std::ios::binary);
     if (!out_) fail();
 }
 
