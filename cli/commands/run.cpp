@@ -115,7 +115,9 @@ void print_json(const Report& r) {
                                     {"of_bound", r.accuracy.of_bound},
                                     {"rows", r.accuracy.rows},
                                     {"nan", r.accuracy.nan},
-                                    {"nan_wrong", r.accuracy.nan_wrong}}},
+                                    {"nan_wrong", r.accuracy.nan_wrong},
+                                    {"inf", r.accuracy.inf},
+                                    {"inf_wrong", r.accuracy.inf_wrong}}},
                                   {"right", r.right()}};
     if (!r.form.empty()) out.update({{"form", r.form}, {"group_sizes", r.group_sizes}});
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
@@ -125,14 +127,18 @@ void print_json(const Report& r) {
     std::cout << out.dump(2) << '\n';
 }
 
-/// Number of NaN values and whether they should be; the error is that of the others.
-std::string nan_text(const Report& r) {
+/// Numbers of values that are not finite, and whether they should be; the error is that of the others.
+std::string special_text(const Report& r) {
     const Accuracy& a = r.accuracy;
-    if (a.nan == 0 && a.nan_wrong == 0) return {};
-    return fmt::format("NaN      {} of {} values, {}\n", a.nan, a.rows * r.shape.n,
-                       a.nan_wrong == 0
-                           ? "as in the double sums"
-                           : fmt::format("not as in the double sums: {} values differ in that", a.nan_wrong));
+    std::string text;
+    const auto add = [&](const char* what, int64_t count, int64_t wrong, const char* why) {
+        if (count == 0 && wrong == 0) return;
+        text += fmt::format("{:<8} {} of {} values, {}\n", what, count, a.rows * r.shape.n,
+                            wrong == 0 ? why : fmt::format("{} values should not be so, or are not and should", wrong));
+    };
+    add("NaN", a.nan, a.nan_wrong, "as operands or sums beyond f32 make them");
+    add("infinite", a.inf, a.inf_wrong, "as scales or sums beyond the type of D make them");
+    return text;
 }
 
 void print_text(const Report& r) {
@@ -146,7 +152,7 @@ void print_text(const Report& r) {
     std::cout << fmt::format(
         "error    {:.2e} relative RMS, {:.2e} of the largest value at worst; {} of {} rows, against double sums\n",
         r.accuracy.relative_rms, r.accuracy.worst, r.accuracy.rows, rows);
-    std::cout << nan_text(r);
+    std::cout << special_text(r);
     std::cout << fmt::format("result   {}: {:.1f}% of the error bound at worst\n", r.right() ? "right" : "WRONG",
                              100 * r.accuracy.of_bound);
 }

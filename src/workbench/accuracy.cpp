@@ -63,11 +63,39 @@ double bound_of(DType d, double absolute, double exact, int64_t k_blocks) {
     return sum + (std::abs(exact) + sum) * 0x1p-24;
 }
 
+constexpr double kF32Overflow = 0x1.ffffffp127, kBf16Overflow = 0x1.ffp127;  // from there on, infinity is the nearest
+
+/// Is a product of scales of this element beyond FP32? Blocks times it are infinite, or NaN.
+bool scales_overflow(const GemmArgs& args, int64_t row, int64_t col) {
+    const int64_t of_b = has_row_scales(args.b, args.sfb) ? col : col / kScaleBlock;
+    for (int64_t kb = 0; kb < args.sfa.cols; ++kb) {
+        const double product = static_cast<double>(element_of(args.sfa, row, kb)) * element_of(args.sfb, of_b, kb);
+        if (std::abs(product) >= kF32Overflow) return true;
+    }
+    return false;
+}
+
+/// May element i be `d`, one of which and of `exact` is not finite? Terms of one sign reach `plus`, of the other
+/// `minus`: sums on the way may be as far from zero, in FP32, and infinities of both signs are NaN together.
+bool is_right(const GemmArgs& args, size_t i, double d, double exact, double absolute, int64_t k_blocks) {
+    if (d == exact || (std::isnan(d) && std::isnan(exact))) return true;
+    if (std::isfinite(d) || std::isnan(exact)) return false;
+    if (std::isinf(exact)) return std::isnan(d);  // infinite scales, which the tensor cores make NaN
+    const auto n = static_cast<size_t>(args.d.cols);
+    if (scales_overflow(args, static_cast<int64_t>(i / n), static_cast<int64_t>(i % n))) return true;
+    const double bound = sum_bound(absolute, k_blocks);
+    const double plus = (absolute + exact) / 2 + bound, minus = (absolute - exact) / 2 + bound;
+    if (std::isnan(d)) return plus >= kF32Overflow && minus >= kF32Overflow;
+    const double last = (d > 0 ? exact : -exact) + bound;
+    return last >= (args.d.dtype == DType::F32 ? kF32Overflow : kBf16Overflow) ||
+           (d > 0 ? plus : minus) >= kF32Overflow;
+}
+
 /// Errors so far, after some GEMMs.
 struct Tally {
     double errors = 0, values = 0;  // sums of squares
     double largest = 0, worst = 0, of_bound = 0;
-    int64_t rows = 0, nan = 0, nan_wrong = 0;
+    int64_t rows = 0, nan = 0, inf = 0, nan_wrong = 0, inf_wrong = 0;
 
     Accuracy accuracy() const {
         return {.relative_rms = values > 0 ? std::sqrt(errors / values) : 0,
@@ -75,7 +103,18 @@ struct Tally {
                 .of_bound = of_bound,
                 .rows = rows,
                 .nan = nan,
-                .nan_wrong = nan_wrong};
+                .inf = inf,
+                .nan_wrong = nan_wrong,
+                .inf_wrong = inf_wrong};
+    }
+
+    /// Counts a value that is not finite in D or exactly.
+    void add_special(double d, double exact, bool right) {
+        nan += std::isnan(d);
+        inf += std::isinf(d);
+        if (right) return;
+        (std::isnan(d) || std::isnan(exact) ? nan_wrong : inf_wrong) += 1;
+        of_bound = std::numeric_limits<double>::infinity();
     }
 };
 
@@ -96,14 +135,11 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
     for (size_t i = 0; i < count; ++i) {
         const auto n = static_cast<size_t>(args.d.cols);
         const double d = element_of(args.d, static_cast<int64_t>(i / n), static_cast<int64_t>(i % n));
-        if (std::isnan(d) || std::isnan(exact[i])) {
-            const bool wrong = std::isnan(d) != std::isnan(exact[i]);
-            tally.nan += std::isnan(d);
-            tally.nan_wrong += wrong;
-            if (wrong) tally.of_bound = std::numeric_limits<double>::infinity();
+        if (!std::isfinite(d) || !std::isfinite(exact[i])) {
+            tally.add_special(d, exact[i], is_right(args, i, d, exact[i], absolute[i], k_blocks));
             continue;
         }
-        const double error = d == exact[i] ? 0 : std::abs(d - exact[i]);  // equal infinities have no difference
+        const double error = std::abs(d - exact[i]);
         tally.errors += error * error;
         tally.values += exact[i] * exact[i];
         tally.largest = std::max(tally.largest, std::abs(exact[i]));
@@ -142,7 +178,8 @@ double relative_difference(const ConstMatrix& x, const ConstMatrix& y) {
     double differences = 0, values = 0;
     for (int64_t r = 0; r < y.rows; ++r)
         for (int64_t c = 0; c < y.cols; ++c) {
-            const double value = element_of(y, r, c), difference = element_of(x, r, c) - value;
+            const double value = element_of(y, r, c), other = element_of(x, r, c), difference = other - value;
+            if (std::isinf(value) && value == other) continue;
             differences += difference * difference;
             values += value * value;
         }

@@ -5,14 +5,15 @@
 
 namespace finegemm {
 
-/// NaN, in D or exactly, has no error: it is counted.
+/// Values that are not finite, in D or exactly, have no error: they are counted, and right or wrong.
 struct Accuracy {
-    double relative_rms = 0;  // root mean square of the errors over that of the exact values
-    double worst = 0;         // largest error, over the largest exact magnitude
-    double of_bound = 0;      // largest error over its bound (docs/numerics.md); above 1 the result is wrong
-    int64_t rows = 0;         // of D that were looked at
-    int64_t nan = 0;          // values of D there that are NaN
-    int64_t nan_wrong = 0;    // values there of which only D's or only the exact one is NaN; infinitely above 1
+    double relative_rms = 0;   // root mean square of the errors over that of the exact values
+    double worst = 0;          // largest error, over the largest exact magnitude
+    double of_bound = 0;       // largest error over its bound (docs/numerics.md); above 1 the result is wrong
+    int64_t rows = 0;          // of D that were looked at
+    int64_t nan = 0, inf = 0;  // values of D there
+    // Values there that are NaN or not, infinite or not, and should not be so; with any, of_bound is infinite.
+    int64_t nan_wrong = 0, inf_wrong = 0;
 };
 
 /// An element, of any dtype, of a matrix on the CPU.
@@ -23,8 +24,8 @@ float element_of(const ConstMatrix& x, int64_t row, int64_t col);
 /// error.
 Accuracy accuracy_of(const Call& call, int64_t max_rows);
 
-/// The root mean square of x - y over that of y. Two matrices of one shape on the CPU. NaN where one of them has a NaN,
-/// or y nothing but zeros.
+/// The root mean square of x - y over that of y. Two matrices of one shape on the CPU. Equal infinities
+/// have no difference; NaN where one of them has a NaN, or y nothing but zeros.
 double relative_difference(const ConstMatrix& x, const ConstMatrix& y);
 
 }  // namespace finegemm

@@ -67,6 +67,19 @@ TEST(RunKinds, WritesDOfEveryTypeToEveryFormat) {
         }
 }
 
+TEST(RunKinds, AProductBeyondItsTypeIsRightlyInfinite) {
+    const TemporaryDirectory directory;
+    write_text(directory / "a.npy", npy("<f4", "1, 128", bytes_of(std::vector<float>(128, 1e38f))));
+    write_text(directory / "b.npy", npy("<f4", "8, 128", bytes_of(std::vector<float>(8 * 128, 1))));
+    const std::string run = "run --device cpu --a '" + directory / "a.npy" + "' --b '" + directory / "b.npy" + "'";
+    const Ran ran = finegemm(run);
+    EXPECT_EQ(ran.code, 0) << ran.out;
+    EXPECT_NE(ran.out.find("\ninfinite 8 of 8 values, as scales or sums beyond the type of D make them\n"),
+              std::string::npos)
+        << ran.out;
+    EXPECT_EQ(json::parse(finegemm(run + " --json").out).at("error").at("inf"), 8);
+}
+
 TEST(RunKinds, AnOutputOfAnotherFormatIsInvalid) {
     const Ran ran = finegemm("run 8 16 128 --device cpu --out d.txt");
     EXPECT_EQ(ran.code, 2);
