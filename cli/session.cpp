@@ -5,11 +5,11 @@
 #include <numeric>
 
 #include <finegemm/error.h>
-#include <finegemm/quantize.h>
 #include <fmt/format.h>
 
 #include "cli/random.h"
 #include "plan/fields.h"
+#include "workbench/accuracy.h"
 
 namespace finegemm::cli {
 
@@ -64,6 +64,8 @@ Session::Session(Context& context, const Target& target, Operand a, Operand b, c
     : context_(context), target_(target), shape_(fields) {
     plan::check_fields(fields);
     make_dense(a, b);
+    if (a.values.dtype != DType::E4M3) given_a_ = std::move(a.values);
+    if (b.values.dtype != DType::E4M3) given_b_ = std::move(b.values);
 }
 
 Session::Part Session::make(DType dtype, int64_t count, int64_t rows, int64_t cols) const {
@@ -79,11 +81,11 @@ void Session::make_dense(Operand& a, Operand& b) {
                                 m, k, n, b.values.cols));
     shape_.m = m, shape_.n = n, shape_.k = k;
     d_ = make(shape_.out_dtype.value_or(DType::BF16), 1, m, n);
-    quantize(a, "--a", false, a_, sfa_);
-    quantize(b, "--b", !shape_.row_b_scales, b_, sfb_);
+    load(a, "--a", false, a_, sfa_);
+    load(b, "--b", !shape_.row_b_scales, b_, sfb_);
 }
 
-void Session::quantize(Operand& x, const char* name, bool blocks, Part& q, Part& scales) {
+void Session::load(Operand& x, const char* name, bool blocks, Part& q, Part& scales) {
     const bool ready = x.values.dtype == DType::E4M3;
     if (x.scales && !ready)
         throw Error(Errc::InvalidArgument,
@@ -99,10 +101,20 @@ void Session::quantize(Operand& x, const char* name, bool blocks, Part& q, Part&
         upload(target_, q.host, q.there);
         upload(target_, s, scales.there);
     } else {
-        const Matrix input = allocate_on(target_, x.values);
-        upload(target_, x.values, input);
-        (blocks ? quantize_blocks : quantize_rows)(context_, input, q.there, scales.there, {});
+        quantize(blocks ? quantize_blocks : quantize_rows, x.values, allocate_on(target_, x.values), whole(q),
+                 whole(scales));
     }
+}
+
+/// On the target, and on a GPU's host too: what the GPU quantised is no reference for what it computes.
+void Session::quantize(Quantize* by, HostMatrix& x, const Matrix& there, const Both& q, const Both& scales) {
+    upload(target_, x, there);
+    by(context_, there, q.there, scales.there, {});
+    if (!target_.gpu) return;
+    Matrix here = there;
+    here.data = x.bytes.data();
+    here.device = {};
+    by(context_, here, q.host, scales.host, {});
 }
 
 void Session::make_row_groups(const std::string& form, uint64_t seed) {
@@ -125,13 +137,12 @@ void Session::make_row_groups(const std::string& form, uint64_t seed) {
     HostMatrix x = make_matrix(DType::F32, a_.host.rows, k), w = make_matrix(DType::F32, n, k);
     const Matrix x_there = allocate_on(target_, x), w_there = allocate_on(target_, w);
     fill(x, random, 0);
-    upload(target_, x, x_there);
-    quantize_rows(context_, x_there, a_.there, sfa_.there, {});
+    quantize(quantize_rows, x, x_there, whole(a_), whole(sfa_));
     for (int64_t g = 0; g < groups; ++g) {
         // Blocks of scales begin anew in each group. The copy waits for the product before it: one stream has both.
         fill(w, random, (g + 1) * (n * k + 1));
-        upload(target_, w, w_there);
-        quantize_blocks(context_, w_there, part_of(b_.there, groups, g), part_of(sfb_.there, groups, g), {});
+        const auto of_group = [&](const Matrix& all) { return part_of(all, groups, g); };
+        quantize(quantize_blocks, w, w_there, part(b_, of_group), part(sfb_, of_group));
     }
 }
 
@@ -159,10 +170,12 @@ void Session::quantize_k(const HostMatrix& random, int64_t first, Part& q, Part&
     for (size_t g = 0; g < sizes_.size(); ++g) {
         const int64_t begin = offsets_[g];
         fill(x, random, first + q.host.rows * begin);
-        upload(target_, x, there);
         there.cols = there.row_stride = sizes_[g];
-        quantize_rows(context_, there, k_part_of(q.there, layout_, begin, sizes_[g]),
-                      columns_of(scales.there, begin / kScaleBlock, sizes_[g] / kScaleBlock), {});
+        quantize(quantize_rows, x, there,
+                 part(q, [&](const Matrix& all) { return k_part_of(all, layout_, begin, sizes_[g]); }),
+                 part(scales, [&](const Matrix& all) {
+                     return columns_of(all, begin / kScaleBlock, sizes_[g] / kScaleBlock);
+                 }));
     }
 }
 
@@ -219,8 +232,23 @@ Call Session::fetch(const GemmOptions& options) {
         upload(target_, d_.host, d_.there);
         call(options)();
     }
-    for (Part* part : {&a_, &sfa_, &b_, &sfb_, &d_}) download(target_, part->host, part->there);
+    download(target_, d_.host, d_.there);
+    wrong_operands_ = 0;
+    for (const Part* operand : {&a_, &sfa_, &b_, &sfb_}) {
+        if (!target_.gpu) continue;
+        HostMatrix there = operand->host;
+        download(target_, there, operand->there);
+        wrong_operands_ += differing_elements(there.view(), operand->host.view());
+    }
     return args(options, true);
+}
+
+std::optional<double> Session::error_of_quantization(int64_t max_rows) const {
+    if (!given_a_ && !given_b_) return {};
+    const auto values = [](const std::optional<HostMatrix>& given, const Part& codes, const Part& scales) {
+        return given ? Values{given->view(), {}} : Values{codes.host.view(), scales.host.view()};
+    };
+    return error_of_values(d_.host.view(), values(given_a_, a_, sfa_), values(given_b_, b_, sfb_), max_rows);
 }
 
 double operations(int64_t m, int64_t n, int64_t k) {

@@ -102,6 +102,7 @@ private:
         entry.error = accuracy_of(session.fetch(gemm_options()), kRowsToCheck).of_bound;
         if (!(*entry.error <= 1))
             entry.gap = fmt::format("its result is WRONG: {:.3g} times the error bound", *entry.error);
+        if (session.wrong_operands() > 0) entry.gap = wrong_operands_text(session.wrong_operands());
         row.entries.push_back(std::move(entry));
         if (!target_.gpu) return row;
         if (monitor_) row.reading = monitor_->read();

@@ -80,8 +80,10 @@ struct Report {
     double bytes = 0;                    // that go over the memory's bus at least
     std::string form{}, layout{};        // of groups; of groups of K
     std::vector<int64_t> group_sizes{};  // of a grouped product, in rows or in k
+    int64_t wrong_operands = 0;          // codes and scales of the GPU that are not the CPU's
+    std::optional<double> quantization_error{};
 
-    bool right() const { return accuracy.of_bound <= 1; }
+    bool right() const { return accuracy.of_bound <= 1 && wrong_operands == 0; }
     double flop_per_us() const { return operations(shape.m, shape.n, shape.k) / us; }
     double bytes_per_us() const { return bytes / us; }
 };
@@ -117,12 +119,14 @@ void print_json(const Report& r) {
                                     {"nan", r.accuracy.nan},
                                     {"nan_wrong", r.accuracy.nan_wrong},
                                     {"inf", r.accuracy.inf},
-                                    {"inf_wrong", r.accuracy.inf_wrong}}},
+                                    {"inf_wrong", r.accuracy.inf_wrong},
+                                    {"operands_wrong", r.wrong_operands}}},
                                   {"right", r.right()}};
     if (!r.form.empty()) out.update({{"form", r.form}, {"group_sizes", r.group_sizes}});
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
     if (r.shape.row_b_scales)
         out.update({{"row_b_scales", true}, {"out_dtype", name_of(r.shape.out_dtype.value_or(DType::BF16))}});
+    if (r.quantization_error) out["error"]["of_quantization"] = *r.quantization_error;
     if (!r.why.empty()) out["why_no_gpu"] = r.why;
     std::cout << out.dump(2) << '\n';
 }
@@ -152,7 +156,12 @@ void print_text(const Report& r) {
     std::cout << fmt::format(
         "error    {:.2e} relative RMS, {:.2e} of the largest value at worst; {} of {} rows, against double sums\n",
         r.accuracy.relative_rms, r.accuracy.worst, r.accuracy.rows, rows);
+    if (r.quantization_error)
+        std::cout << fmt::format("         {:.2e} relative RMS against A * B^T of the values before quantisation\n",
+                                 *r.quantization_error);
     std::cout << special_text(r);
+    if (r.wrong_operands > 0)
+        std::cout << fmt::format("operands {} codes and scales are not what the CPU quantises\n", r.wrong_operands);
     std::cout << fmt::format("result   {}: {:.1f}% of the error bound at worst\n", r.right() ? "right" : "WRONG",
                              100 * r.accuracy.of_bound);
 }
@@ -198,7 +207,10 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
         report.kernel = o.config.empty() ? target.gpu->kernel_for(session.shape()) : o.config;
     }
     progress.at(3, kSteps, "checking");
-    report.accuracy = accuracy_of(session.fetch(gemm_options(o)), rows_to_check(shape));
+    const int64_t rows = rows_to_check(shape);
+    report.accuracy = accuracy_of(session.fetch(gemm_options(o)), rows);
+    report.wrong_operands = session.wrong_operands();
+    report.quantization_error = session.error_of_quantization(rows);
     if (out) out->write(session.d());
     return report;
 }

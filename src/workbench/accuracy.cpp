@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include <finegemm/core/fp8.h>
@@ -44,11 +46,13 @@ ConstMatrix dense(const std::vector<T>& elements, ConstMatrix like) {
     return like;
 }
 
+/// Of `rows`, to look at `most` at most. An odd step meets every place in a tile.
+int64_t step_of(int64_t rows, int64_t most) { return ((rows + most - 1) / most) | 1; }
+
 /// Every so manieth row, at most `max_rows`: the same matrices with fewer rows and longer strides.
 GemmArgs some_rows(const GemmArgs& all, int64_t max_rows) {
     GemmArgs args = all;
-    // An odd step meets every place in a tile.
-    const int64_t step = ((all.d.rows + max_rows - 1) / max_rows) | 1;
+    const int64_t step = step_of(all.d.rows, max_rows);
     const int64_t rows = (all.d.rows + step - 1) / step;
     for (ConstMatrix* x : {&args.a, &args.sfa}) x->rows = rows, x->row_stride *= step;
     args.d.rows = rows;
@@ -150,6 +154,27 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
     tally.rows += args.d.rows;
 }
 
+/// Every so manieth row, scaled.
+std::vector<float> some_values(const Values& v, int64_t step) {
+    std::vector<float> values;
+    const int64_t height = v.scales.rows == v.x.rows ? 1 : kScaleBlock;
+    for (int64_t r = 0; r < v.x.rows; r += step)
+        for (int64_t c = 0; c < v.x.cols; ++c)
+            values.push_back(element_of(v.x, r, c) *
+                             (v.scales.data ? element_of(v.scales, r / height, c / kScaleBlock) : 1));
+    return values;
+}
+
+/// In as many sums as a vector has lanes.
+double dot(const float* x, const float* y, int64_t count) {
+    constexpr int64_t kLanes = 8;
+    double sums[kLanes] = {};
+    for (int64_t i = 0; i < count; i += kLanes)  // K is a multiple of 16
+        for (int64_t lane = 0; lane < kLanes; ++lane)
+            sums[lane] += static_cast<double>(x[i + lane]) * static_cast<double>(y[i + lane]);
+    return std::reduce(std::begin(sums), std::end(sums));
+}
+
 }  // namespace
 
 float element_of(const ConstMatrix& x, int64_t row, int64_t col) {
@@ -172,6 +197,36 @@ Accuracy accuracy_of(const Call& call, int64_t max_rows) {
                   share = std::max<int64_t>(1, max_rows / std::max<int64_t>(1, count));
     for (int64_t i = 0; i < count; i += step) add(tally, some_rows(products[static_cast<size_t>(i)], share), pool);
     return tally.accuracy();
+}
+
+int64_t differing_elements(const ConstMatrix& x, const ConstMatrix& y) {
+    const auto bytes = [](const ConstMatrix& m, int64_t r, int64_t c) {
+        return static_cast<const uint8_t*>(m.data) + (r * m.row_stride + c * m.col_stride) * size_of(m.dtype);
+    };
+    const auto width = static_cast<size_t>(size_of(x.dtype)), row_bytes = static_cast<size_t>(x.cols) * width;
+    const bool contiguous = x.col_stride == 1 && y.col_stride == 1;
+    int64_t differing = 0;
+    for (int64_t r = 0; r < x.rows; ++r) {
+        if (contiguous && std::memcmp(bytes(x, r, 0), bytes(y, r, 0), row_bytes) == 0) continue;
+        for (int64_t c = 0; c < x.cols; ++c) differing += std::memcmp(bytes(x, r, c), bytes(y, r, c), width) != 0;
+    }
+    return differing;
+}
+
+double error_of_values(const ConstMatrix& d, const Values& a, const Values& b, int64_t max_rows) {
+    const int64_t step = step_of(d.rows, max_rows), k = a.x.cols;
+    const std::vector<float> left = some_values(a, step), right = some_values(b, 1);
+    std::vector<double> errors(static_cast<size_t>(d.cols)), values(errors.size());
+    ThreadPool(0).parallel_for(d.cols, [&](int64_t n) {
+        for (int64_t r = 0; r * step < d.rows; ++r) {
+            const double exact = dot(&left[static_cast<size_t>(r * k)], &right[static_cast<size_t>(n * k)], k);
+            const double error = element_of(d, r * step, n) - exact;
+            if (!std::isfinite(error)) continue;
+            errors[static_cast<size_t>(n)] += error * error;
+            values[static_cast<size_t>(n)] += exact * exact;
+        }
+    });
+    return std::sqrt(std::reduce(errors.begin(), errors.end()) / std::reduce(values.begin(), values.end()));
 }
 
 double relative_difference(const ConstMatrix& x, const ConstMatrix& y) {

@@ -24,6 +24,17 @@ float element_of(const ConstMatrix& x, int64_t row, int64_t col);
 /// error.
 Accuracy accuracy_of(const Call& call, int64_t max_rows);
 
+/// Elements of two matrices of one dtype and shape on the CPU that have other bits.
+int64_t differing_elements(const ConstMatrix& x, const ConstMatrix& y);
+
+/// A matrix on the CPU, with scales of 1x128 or 128x128 blocks, or without any: then they have no data.
+struct Values {
+    ConstMatrix x, scales;
+};
+/// The root mean square of D - a * b^T, summed in double, over that of a * b^T: what quantisation costs where D comes
+/// from codes of these values. Looks at no more than `max_rows` rows; values that are not finite do not count.
+double error_of_values(const ConstMatrix& d, const Values& a, const Values& b, int64_t max_rows);
+
 /// The root mean square of x - y over that of y. Two matrices of one shape on the CPU. Equal infinities
 /// have no difference; NaN where one of them has a NaN, or y nothing but zeros.
 double relative_difference(const ConstMatrix& x, const ConstMatrix& y);

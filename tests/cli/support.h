@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 namespace finegemm::test {
 
 inline std::string read_text(const std::filesystem::path& path) {
@@ -79,6 +81,14 @@ inline Ran finegemm(const std::string& arguments, const std::string& variables =
                directory / "err" + "' </dev/null " + arguments;
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(directory / "out"), read_text(directory / "err")};
+}
+
+/// What `doctor` says of something.
+inline bool has(const std::string& what, const std::string& variables) {
+    const auto report = nlohmann::json::parse(finegemm("doctor --json", variables).out);
+    for (const auto& f : report.at("findings"))
+        if (f.at("what") == what) return f.at("state") == "ok";
+    return false;
 }
 
 inline std::string replaced(std::string text, const std::string& what, const std::string& by) {
