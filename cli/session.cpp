@@ -43,12 +43,27 @@ Matrix k_part_of(Matrix x, KLayout layout, int64_t first, int64_t count) {
     return x;
 }
 
+/// Scales of the operand `name`: one for each row and 128 columns, or for each 128x128 block.
+void check_scales(const std::string& name, const HostMatrix& s, const HostMatrix& x, bool blocks) {
+    const auto reject = [&](const std::string& why) {
+        throw Error(Errc::InvalidArgument, fmt::format("--sf{}: {}", name.substr(2), why));
+    };
+    if (s.dtype != DType::F32) reject(fmt::format("has dtype {}, must be f32; convert it", name_of(s.dtype)));
+    const int64_t rows = blocks ? blocks_of(x.rows) : x.rows, cols = blocks_of(x.cols);
+    if (s.rows == rows && s.cols == cols) return;
+    const std::string by_rows =
+        blocks ? fmt::format("128x128 block of {}, or [{}, {}], one for each row and 128 columns", name, x.rows, cols)
+               : fmt::format("row and 128 columns of {}", name);
+    reject(fmt::format("has shape [{}, {}], must be [{}, {}], one for each {}; {}", s.rows, s.cols, rows, cols, by_rows,
+                       s.rows == cols && s.cols == rows ? "transpose it" : "check that it belongs there"));
+}
+
 }  // namespace
 
 Session::Session(Context& context, const Target& target, const GemmShape& shape, const ProductOptions& product,
                  uint64_t seed)
     : context_(context), target_(target), shape_(shape) {
-    plan::check_fields(shape);
+    plan::check_shape(shape);
     if (shape.groups) {
         make_row_groups(product.form, seed);
     } else if (shape.k_groups) {
@@ -80,6 +95,7 @@ void Session::make_dense(Operand& a, Operand& b) {
                                 "B is [N, K], transpose it if it is [K, N]",
                                 m, k, n, b.values.cols));
     shape_.m = m, shape_.n = n, shape_.k = k;
+    if (b.scales) shape_.row_b_scales |= b.scales->rows == n;
     d_ = make(shape_.out_dtype.value_or(DType::BF16), 1, m, n);
     load(a, "--a", false, a_, sfa_);
     load(b, "--b", !shape_.row_b_scales, b_, sfb_);
@@ -91,6 +107,7 @@ void Session::load(Operand& x, const char* name, bool blocks, Part& q, Part& sca
         throw Error(Errc::InvalidArgument,
                     fmt::format("{} is not e4m3, so it is quantised here and takes no scales; leave them out", name));
     const int64_t rows = x.values.rows, cols = x.values.cols;
+    if (x.scales) check_scales(name, *x.scales, x.values, blocks);
     HostMatrix& s = scales.host =
         x.scales ? std::move(*x.scales) : make_matrix(DType::F32, blocks ? blocks_of(rows) : rows, blocks_of(cols));
     if (ready && !x.scales) std::fill_n(reinterpret_cast<float*>(s.bytes.data()), s.bytes.size() / sizeof(float), 1.0f);

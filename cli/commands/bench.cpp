@@ -164,7 +164,7 @@ ExitCode run(const BenchOptions& o) {
     Bench bench(o);
     // On a CPU seconds, not hours.
     const std::vector<Shape> small = {{1, 1024, 1024}, {64, 1024, 1024}, {256, 1024, 2048}};
-    const auto shapes = shapes_of(o.shapes, bench.gpu() ? dense_table() : small);
+    const auto shapes = shapes_of(o.shapes, bench.gpu() ? dense_table() : small, o.product);
     Record record(bench.head(), o.output);
     if (!o.json) print_head(record.head(), o.peers);
     Progress progress;

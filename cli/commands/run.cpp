@@ -188,9 +188,10 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
     std::optional<OutputFile> out;
     if (!o.out.empty()) out.emplace(o.out);
     std::optional<Operand> a = read_operand("a", o.a, o.sfa), b = read_operand("b", o.b, o.sfb);
-    const GemmShape shape = shape_of(o, a, b, target.gpu != nullptr);
+    GemmShape shape = shape_of(o, a, b, target.gpu != nullptr);
     progress.at(1, kSteps, "quantising");
     Session session = make_session(o, context, target, std::move(a), std::move(b), shape);
+    shape.row_b_scales = session.shape().row_b_scales;  // scales from a file say it by their shape
     progress.at(2, kSteps, "multiplying");
     Report report{.shape = shape,
                   .device = target.name,

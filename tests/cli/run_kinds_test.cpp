@@ -17,9 +17,9 @@ using nlohmann::json;
 
 TEST(RunKinds, GroupsAndBlocksOfScalesHaveDOfOneKind) {
     const std::pair<const char*, const char*> cases[] = {
-        {"--out-dtype f32", "out_dtype: is f32, must be bf16 where b has a scale for each 128x128 block"},
+        {"--out-dtype f32", "--out-dtype: is f32, must be bf16 where b has a scale for each 128x128 block"},
         {"--row-b-scales --out-dtype f16", "--out-dtype"},
-        {"--row-b-scales --groups 2", "row_b_scales: is true, does not belong to groups of rows"}};
+        {"--row-b-scales --groups 2", "--row-b-scales: is true, does not belong to groups of rows"}};
     for (const auto& [arguments, message] : cases) {
         const Ran ran = finegemm(std::string("run 8 16 128 --device cpu ") + arguments);
         EXPECT_EQ(ran.code, 2) << arguments << '\n' << ran.err;
