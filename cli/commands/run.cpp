@@ -24,7 +24,7 @@ namespace {
 struct RunOptions {
     std::vector<std::string> shape;
     ProductOptions product;
-    std::string a, b, sfa, sfb, out, device = "auto", numerics = "fast", config;
+    std::string a, b, a_dtype, b_dtype, sfa, sfb, out, device = "auto", numerics = "fast", config;
     int repeats = 5;
     uint64_t seed = 1;
     bool json = false;
@@ -33,15 +33,20 @@ struct RunOptions {
 const std::map<std::string, Numerics> kNumerics = {
     {"fast", Numerics::Fast}, {"exact", Numerics::Exact}, {"hopper", Numerics::Hopper}};
 
+const std::map<std::string, DType> kDtypes = {
+    {"e4m3", DType::E4M3}, {"bf16", DType::BF16}, {"f16", DType::F16}, {"f32", DType::F32}};
+
 /// The matrix of one side, or nothing for a random one.
-std::optional<Operand> read_operand(const char* name, const std::string& values, const std::string& scales) {
+std::optional<Operand> read_operand(const char* name, const std::string& values, const std::string& dtype,
+                                    const std::string& scales) {
     if (values.empty()) {
         if (!scales.empty())
             throw Error(Errc::InvalidArgument,
                         fmt::format("--sf{0}: is for e4m3 codes from a file; give --{0} too", name));
         return {};
     }
-    Operand operand{read_matrix(name_of_matrix(values)), {}};
+    const auto as = dtype.empty() ? std::optional<DType>() : kDtypes.at(dtype);
+    Operand operand{read_matrix(name_of_matrix(values), as), {}};
     if (!scales.empty()) operand.scales = read_matrix(name_of_matrix(scales));
     return operand;
 }
@@ -71,6 +76,20 @@ int64_t rows_to_check(const GemmShape& p) {
     return static_cast<int64_t>(std::clamp(kOperations / std::max(1.0, operations(1, p.n, p.k)), 4.0, 256.0));
 }
 
+/// What the numbers of a file were taken for, as it does not say.
+struct Guess {
+    const char* name;  // of the option
+    std::string untyped, dtype;
+};
+
+std::vector<Guess> guesses_of(const std::optional<Operand>& a, const std::optional<Operand>& b) {
+    std::vector<Guess> guesses;
+    for (const auto& [name, operand] : {std::pair("a", &a), std::pair("b", &b)})
+        if (*operand && !(*operand)->values.untyped.empty())
+            guesses.push_back({name, (*operand)->values.untyped, name_of((*operand)->values.dtype)});
+    return guesses;
+}
+
 struct Report {
     GemmShape shape;
     std::string device, why, kernel;
@@ -82,6 +101,7 @@ struct Report {
     std::vector<int64_t> group_sizes{};  // of a grouped product, in rows or in k
     int64_t wrong_operands = 0;          // codes and scales of the GPU that are not the CPU's
     std::optional<double> quantization_error{};
+    std::vector<Guess> guesses{};
 
     bool right() const { return accuracy.of_bound <= 1 && wrong_operands == 0; }
     double flop_per_us() const { return operations(shape.m, shape.n, shape.k) / us; }
@@ -126,6 +146,7 @@ void print_json(const Report& r) {
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
     if (r.shape.row_b_scales)
         out.update({{"row_b_scales", true}, {"out_dtype", name_of(r.shape.out_dtype.value_or(DType::BF16))}});
+    for (const Guess& g : r.guesses) out["taken_for"][g.name] = g.dtype;
     if (r.quantization_error) out["error"]["of_quantization"] = *r.quantization_error;
     if (!r.why.empty()) out["why_no_gpu"] = r.why;
     std::cout << out.dump(2) << '\n';
@@ -150,6 +171,9 @@ void print_text(const Report& r) {
     std::cout << fmt::format("device   {}\n", r.device);
     if (!r.why.empty()) std::cout << fmt::format("         {}\n", r.why);
     std::cout << product_text(r);
+    for (const Guess& g : r.guesses)
+        std::cout << fmt::format("         --{0} has '{1}', taken for {2}{3}; --{0}-dtype says what it is\n", g.name,
+                                 g.untyped, g.dtype, g.dtype == "e4m3" ? " (float8_e4m3fn)" : "");
     std::cout << fmt::format("kernel   {}\n", r.kernel);
     std::cout << fmt::format("time     {} (median of {}), {}, {}\n", time_text(r.us), r.repeats,
                              rate_text(r.flop_per_us(), "FLOP/s"), rate_text(r.bytes_per_us(), "B/s"));
@@ -187,8 +211,9 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
     progress.at(0, kSteps, "matrices");
     std::optional<OutputFile> out;
     if (!o.out.empty()) out.emplace(o.out);
-    std::optional<Operand> a = read_operand("a", o.a, o.sfa), b = read_operand("b", o.b, o.sfb);
+    std::optional<Operand> a = read_operand("a", o.a, o.a_dtype, o.sfa), b = read_operand("b", o.b, o.b_dtype, o.sfb);
     GemmShape shape = shape_of(o, a, b, target.gpu != nullptr);
+    const std::vector<Guess> guesses = guesses_of(a, b);
     progress.at(1, kSteps, "quantising");
     Session session = make_session(o, context, target, std::move(a), std::move(b), shape);
     shape.row_b_scales = session.shape().row_b_scales;  // scales from a file say it by their shape
@@ -202,7 +227,8 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
                   .bytes = traffic_bytes(shape, busy_groups(session.sizes())),
                   .form = shape.groups ? o.product.form : "",
                   .layout = shape.k_groups ? o.product.layout : "",
-                  .group_sizes = session.sizes()};
+                  .group_sizes = session.sizes(),
+                  .guesses = guesses};
     if (target.gpu) {
         report.device += ", " + target.gpu->name();
         report.kernel = o.config.empty() ? target.gpu->kernel_for(session.shape()) : o.config;
@@ -248,6 +274,12 @@ Run add_run(CLI::App& app) {
     dense_only("--a", o->a,
                "A [M, K]: FILE.npy or FILE.safetensors:TENSOR of f32, f16, bf16 or e4m3; random without it");
     dense_only("--b", o->b, "B [N, K], like A");
+    for (const auto& [name, of, to] : {std::tuple("--a-dtype", "--a", &o->a_dtype), {"--b-dtype", "--b", &o->b_dtype}})
+        command
+            ->add_option(name, *to,
+                         fmt::format("The type of {}'s numbers, where its file says only how wide they are", of))
+            ->check(CLI::IsMember(kDtypes))
+            ->needs(command->get_option(of));
     dense_only("--sfa", o->sfa, "Scales of A, f32 [M, K/128], when its file has e4m3 codes; ones without it");
     dense_only("--sfb", o->sfb, "Scales of B, f32 [N/128, K/128], with --row-b-scales [N, K/128], like those of A");
     dense_only("--out", o->out, "Write D to FILE.npy, bf16 as f32, or to FILE.safetensors:TENSOR");

@@ -11,6 +11,7 @@
 #include <finegemm/error.h>
 
 #include "cli/files/file_region.h"
+#include "plan/problem.h"
 
 namespace finegemm::cli {
 
@@ -75,6 +76,16 @@ void check_size(const std::string& file, int64_t rows, int64_t cols, DType dtype
                                       available, rows, cols, wanted));
 }
 
+void take_type(const std::string& file, FileRegion& region, const FileType& type, std::optional<DType> as) {
+    region.dtype = as.value_or(type.dtype);
+    if (!type.untyped && region.dtype != type.dtype)
+        reject_file(file, fmt::format("has dtype '{}', not {}; leave out what says so", type.name, name_of(*as)));
+    if (size_of(region.dtype) != size_of(type.dtype))
+        reject_file(file, fmt::format("has dtype '{}' of {} bytes, {} would have {}; leave out what says so", type.name,
+                                      size_of(type.dtype), name_of(*as), size_of(*as)));
+    if (type.untyped && !as) region.untyped = type.name;
+}
+
 HostMatrix make_matrix(DType dtype, int64_t rows, int64_t cols) {
     if (!plausible(rows, cols))
         throw Error(Errc::OutOfMemory, fmt::format("a matrix of {} x {} does not fit into memory", rows, cols));
@@ -92,12 +103,13 @@ MatrixName name_of_matrix(const std::string& text) {
     return {text, "", false};
 }
 
-HostMatrix read_matrix(const MatrixName& name) {
+HostMatrix read_matrix(const MatrixName& name, std::optional<DType> as) {
     InputFile file(name.path);
-    const FileRegion region = name.safetensors
-                                  ? region_in_safetensors(name.path, safetensors_head(file), file.bytes(), name.tensor)
-                                  : region_in_npy(name.path, file.head(1u << 20), file.bytes());
+    const FileRegion region =
+        name.safetensors ? region_in_safetensors(name.path, safetensors_head(file), file.bytes(), name.tensor, as)
+                         : region_in_npy(name.path, file.head(1u << 20), file.bytes(), as);
     HostMatrix matrix = make_matrix(region.dtype, region.rows, region.cols);
+    matrix.untyped = region.untyped;
     file.read(region.offset, matrix.bytes);
     return matrix;
 }

@@ -1,6 +1,7 @@
 // Matrices from files. Layer cli.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct HostMatrix {
     DType dtype = DType::F32;
     int64_t rows = 0, cols = 0;
     std::vector<uint8_t> bytes;
+    std::string untyped{};  // the type that its file has, where that says only how wide numbers are: dtype is a guess
 
     Matrix view() { return {bytes.data(), dtype, rows, cols, cols, 1, {}}; }
     ConstMatrix view() const { return {bytes.data(), dtype, rows, cols, cols, 1, {}}; }
@@ -29,7 +31,8 @@ struct MatrixName {
 /// Throws Error(InvalidArgument) for any other name.
 MatrixName name_of_matrix(const std::string& text);
 
-/// Throws Error(Io) for a file that does not hold the matrix, saying what it has and what is wanted.
-HostMatrix read_matrix(const MatrixName& name);
+/// `as`: what the numbers are, for a file that says only how wide they are. Throws Error(Io) for a file that does not
+/// hold the matrix, saying what it has and what is wanted.
+HostMatrix read_matrix(const MatrixName& name, std::optional<DType> as = {});
 
 }  // namespace finegemm::cli
