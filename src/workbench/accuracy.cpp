@@ -10,6 +10,7 @@
 
 #include <finegemm/core/fp8.h>
 
+#include "engine/any_address.h"
 #include "ops/gemm/cpu.h"
 #include "ops/gemm/groups.h"
 
@@ -32,8 +33,7 @@ std::vector<float> scale_magnitudes(const ConstMatrix& x) {
     std::vector<float> scales(static_cast<size_t>(x.rows * x.cols));
     for (int64_t r = 0; r < x.rows; ++r)
         for (int64_t c = 0; c < x.cols; ++c)
-            scales[static_cast<size_t>(r * x.cols + c)] =
-                std::abs(static_cast<const float*>(x.data)[r * x.row_stride + c * x.col_stride]);
+            scales[static_cast<size_t>(r * x.cols + c)] = std::abs(element_of(x, r, c));
     return scales;
 }
 
@@ -181,9 +181,9 @@ float element_of(const ConstMatrix& x, int64_t row, int64_t col) {
     const int64_t at = row * x.row_stride + col * x.col_stride;
     switch (x.dtype) {
         case DType::E4M3: return float_of_e4m3(static_cast<const uint8_t*>(x.data)[at]);
-        case DType::BF16: return float_of_bf16(static_cast<const uint16_t*>(x.data)[at]);
-        case DType::F16: return float_of_f16(static_cast<const uint16_t*>(x.data)[at]);
-        default: return static_cast<const float*>(x.data)[at];
+        case DType::BF16: return float_of_bf16(load<uint16_t>(x.data, at));
+        case DType::F16: return float_of_f16(load<uint16_t>(x.data, at));
+        default: return load<float>(x.data, at);
     }
 }
 

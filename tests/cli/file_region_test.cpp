@@ -96,7 +96,8 @@ TEST(Npy, OnlyDtypesWithANameAreCertainAndOthersCanBeSaid) {
     EXPECT_EQ(region("<u2", DType::F16).dtype, DType::F16);
     EXPECT_EQ(region("<f4", DType::F32).dtype, DType::F32);
     EXPECT_TRUE(contains(error_of([&] { region("<f4", DType::E4M3); }), "has dtype '<f4', not e4m3; leave out"));
-    EXPECT_TRUE(contains(error_of([&] { region("|V1", DType::BF16); }), "has dtype '|V1' of 1 bytes, bf16 would have 2"));
+    EXPECT_TRUE(
+        contains(error_of([&] { region("|V1", DType::BF16); }), "has dtype '|V1' of 1 bytes, bf16 would have 2"));
 }
 
 TEST(Npy, VersionTwoHasALongerLength) {

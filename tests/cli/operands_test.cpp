@@ -59,8 +59,8 @@ TEST(Operands, WhatBytesWereTakenForIsSaid) {
     const TemporaryDirectory directory;
     write_text(directory / "a.npy", npy("<V1", "8, 128", std::string(8 * 128, '\x38')));
     write_text(directory / "b.npy", npy("<u2", "16, 128", bytes_of(std::vector<uint16_t>(16 * 128, 0x3c00))));
-    const std::string run = "run --device cpu --repeats 1 --a '" + directory / "a.npy" + "' --b '" + directory / "b.npy" +
-                            "' --out '" + directory / "d.npy" + "'";
+    const std::string run = "run --device cpu --repeats 1 --a '" + directory / "a.npy" + "' --b '" +
+                            directory / "b.npy" + "' --out '" + directory / "d.npy" + "'";
     const auto d = [&] {
         float last;
         const std::string written = read_text(directory / "d.npy");
@@ -68,7 +68,8 @@ TEST(Operands, WhatBytesWereTakenForIsSaid) {
         return last;
     };
     const std::string text = finegemm(run).out;
-    EXPECT_NE(text.find("--a has '<V1', taken for e4m3 (float8_e4m3fn); --a-dtype says what it is\n"), std::string::npos);
+    EXPECT_NE(text.find("--a has '<V1', taken for e4m3 (float8_e4m3fn); --a-dtype says what it is\n"),
+              std::string::npos);
     EXPECT_NE(text.find("--b has '<u2', taken for bf16; --b-dtype says what it is\n"), std::string::npos) << text;
     EXPECT_EQ(json::parse(finegemm(run + " --json").out).at("taken_for"), json({{"a", "e4m3"}, {"b", "bf16"}}));
     EXPECT_EQ(d(), 1) << "128 * 2^-7: 0x3c00 as bf16";
