@@ -99,7 +99,7 @@ std::string Record::text() const {
 }
 
 void Record::write() const {
-    if (!file_.empty()) WholeFile(file_).publish(text());
+    if (!file_.empty()) write_whole(file_, text());
 }
 
 }  // namespace finegemm::cli

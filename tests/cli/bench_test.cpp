@@ -114,7 +114,7 @@ TEST(BenchRecord, SaysWhichKindOfProductIsTimed) {
         EXPECT_EQ(row.at("out_dtype"), type);
         EXPECT_LE(row.at("error").at("finegemm").get<double>(), 1);
     }
-    EXPECT_NE(finegemm("bench --device cpu --out-dtype f32 --shapes 1x8x16").err.find("out_dtype: is f32"),
+    EXPECT_NE(finegemm("bench --device cpu --out-dtype f32 --shapes 1x8x16").err.find("--out-dtype: is f32"),
               std::string::npos);
 }
 
