@@ -1,14 +1,14 @@
-"""The operations. Checks are the native library's: what it refuses, it explains."""
+"""The operations, as declarations of native functions. Checks are the library's: what it refuses, it explains."""
 
 import json
-from collections.abc import Callable
 from typing import Any, Literal
 
 from finegemm import _native
-from finegemm.arrays import stream_number
-from finegemm.context import Context, default_handle, handle_of
+from finegemm.calls import native
+from finegemm.context import Context
 
 
+@native
 def gemm(
     a: Any,
     sfa: Any,
@@ -47,26 +47,9 @@ def gemm(
     before it in the stream ends. With `prefetch_weights`, too, it loads the first of b before that: no kernel that may
     still run in this stream then, the one before or one that other launches with `pdl` overlapped with, writes to b.
     """
-    return _native.gemm(
-        default_handle() if context is None else handle_of(context),
-        a,
-        sfa,
-        b,
-        sfb,
-        d,
-        numerics,
-        config,
-        check_values,
-        batch_invariant,
-        num_sms,
-        pdl,
-        prefetch_weights,
-        accumulate,
-        out_dtype,
-        None if stream is None else stream_number(stream),
-    )
 
 
+@native
 def grouped_gemm(
     a: Any,
     sfa: Any,
@@ -105,28 +88,9 @@ def grouped_gemm(
     outside of the arrays, and `check_values` names them. `expected_m`: rows of a group to choose the kernel by, where
     M / G says little (masked_m: M). The rest as in gemm; results are always batch-invariant.
     """
-    return _native.grouped_gemm(
-        default_handle() if context is None else handle_of(context),
-        a,
-        sfa,
-        b,
-        sfb,
-        d,
-        offsets,
-        m_indices,
-        prefix_sums,
-        masked_m,
-        alignment,
-        expected_m,
-        numerics,
-        config,
-        check_values,
-        num_sms,
-        pdl,
-        None if stream is None else stream_number(stream),
-    )
 
 
+@native
 def k_grouped_gemm(
     a: Any,
     sfa: Any,
@@ -162,44 +126,9 @@ def k_grouped_gemm(
     With `accumulate` the products are added to d; a group without k then leaves its d as it is, and else makes it zero.
     The rest as in gemm; results are always batch-invariant.
     """
-    return _native.k_grouped_gemm(
-        default_handle() if context is None else handle_of(context),
-        a,
-        sfa,
-        b,
-        sfb,
-        d,
-        offsets,
-        sizes,
-        numerics,
-        config,
-        check_values,
-        num_sms,
-        pdl,
-        accumulate,
-        None if stream is None else stream_number(stream),
-    )
 
 
-def _quantize(
-    native: Callable[..., tuple[Any, Any]],
-    x: Any,
-    q: Any,
-    scales: Any,
-    power_of_two_scales: bool,
-    stream: Any,
-    context: Context | None,
-) -> tuple[Any, Any]:
-    return native(
-        default_handle() if context is None else handle_of(context),
-        x,
-        q,
-        scales,
-        power_of_two_scales,
-        None if stream is None else stream_number(stream),
-    )
-
-
+@native
 def quantize_rows(
     x: Any,
     q: Any = None,
@@ -215,9 +144,9 @@ def quantize_rows(
     magnitude / 448, rounded up to a power of two if asked. New arrays of x's library unless given. Autograd does not
     see the call: the results are detached, even where x requires grad.
     """
-    return _quantize(_native.quantize_rows, x, q, scales, power_of_two_scales, stream, context)
 
 
+@native
 def quantize_blocks(
     x: Any,
     q: Any = None,
@@ -231,7 +160,6 @@ def quantize_blocks(
 
     scales: [ceil(N/128), ceil(K/128)]. Otherwise as quantize_rows.
     """
-    return _quantize(_native.quantize_blocks, x, q, scales, power_of_two_scales, stream, context)
 
 
 def explain(
@@ -259,21 +187,5 @@ def explain(
     with sfb [N, ceil(K/128)]; then `out_dtype` is that of d. `batch_invariant`, `num_sms` and `accumulate`: as in gemm.
     `plan_table`: a file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE, if `device` is None.
     """
-    text = _native.explain(
-        m,
-        n,
-        k,
-        groups,
-        expected_m,
-        alignment,
-        k_groups,
-        row_b_scales,
-        out_dtype,
-        device or "",
-        batch_invariant,
-        num_sms,
-        accumulate,
-        plan_table or "",
-    )
-    plan: dict[str, Any] = json.loads(text)
+    plan: dict[str, Any] = json.loads(_native.explain(locals()))
     return plan
