@@ -168,24 +168,34 @@ def explain(
     k: int,
     device: str | None = None,
     *,
+    plan_table: str | None = None,
+    # Fields of a product; tools/gen_fields.py writes them.
+    row_b_scales: bool = False,
+    out_dtype: Literal["bfloat16", "float32"] | None = None,
     groups: int | None = None,
     expected_m: int = 0,
     alignment: int = 0,
     k_groups: int | None = None,
-    row_b_scales: bool = False,
-    out_dtype: Literal["bfloat16", "float32"] | None = None,
-    batch_invariant: bool = False,
-    num_sms: int = 0,
     accumulate: bool = False,
-    plan_table: str | None = None,
+    num_sms: int = 0,
+    batch_invariant: bool = False,
 ) -> dict[str, Any]:
     """Which kernel a GPU takes for a shape, and why not another one.
 
-    `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200. `groups`: for
-    grouped_gemm with so many, which have m rows together; then `expected_m` as there, and `alignment` if m_indices say
-    which rows are whose. `k_groups`: for k_grouped_gemm with so many, which have k together. `row_b_scales`: for gemm
-    with sfb [N, ceil(K/128)]; then `out_dtype` is that of d. `batch_invariant`, `num_sms` and `accumulate`: as in gemm.
-    `plan_table`: a file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE, if `device` is None.
+    `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200. `plan_table`: a
+    file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE, if `device` is None.
+
+    Fields of the product, which `groups` makes one of grouped_gemm and `k_groups` one of k_grouped_gemm:
+
+    `row_b_scales`: Scales for each row of B, not for 128x128 blocks, as gradients of weights need.
+    `out_dtype`: Of D: bf16, or with scales for each row of B f32.
+    `groups`: Groups of rows, which have M together and a B each.
+    `expected_m`: Rows of a group to choose by; M over the groups without it.
+    `alignment`: Of groups that row indices tell, which bounds tiles.
+    `k_groups`: Groups of K, which have K together and a D each.
+    `accumulate`: D, of f32, is added to, not overwritten.
+    `num_sms`: SMs that may be used at most; 0: all.
+    `batch_invariant`: The bits of a row of D may not depend on M.
     """
     plan: dict[str, Any] = json.loads(_native.explain(locals()))
     return plan
