@@ -17,7 +17,7 @@
 #include <finegemm/quantize.h>
 #include <fmt/format.h>
 
-#include "api/call_options.h"
+#include "api/option_lists.h"
 #include "arguments.h"
 #include "explain.h"
 #include "tensors.h"
@@ -54,34 +54,14 @@ Context& context_in(PyObject* handle) {
     return *static_cast<Context*>(context);
 }
 
-void set_option(Options& o, const char* name, PyObject* value) {
-    const std::string_view option = name;
-    if (option == "cache_dir") take(name, value, o.cache_dir);
-    else if (option == "cache_limit_bytes") take(name, value, o.cache_limit_bytes);
-    else if (option == "driver_path") take(name, value, o.driver_path);
-    else if (option == "nvrtc_path") take(name, value, o.nvrtc_path);
-    else if (option == "nvcc_path") take(name, value, o.nvcc_path);
-    else if (option == "cuda_home") take(name, value, o.cuda_home);
-    else if (option == "python_prefix") take(name, value, o.python_prefix);
-    else if (option == "compiler") take(name, value, o.compiler);
-    else if (option == "use_pack") take(name, value, o.use_pack);
-    else if (option == "dump_dir") take(name, value, o.dump_dir);
-    else if (option == "cpu_threads") take(name, value, o.cpu_threads);
-    else if (option == "check_values") take(name, value, o.check_values);
-    else if (option == "batch_invariant") take(name, value, o.batch_invariant);
-    else if (option == "plan_table") take(name, value, o.plan_table);
-    else if (option == "trusted_dir") take(name, value, o.trusted_dir);
-    else throw Error(Errc::InvalidArgument, fmt::format("Context: '{}' is not an option", name));
-}
-
 // The functions, as _native.pyi has them.
 
 /// Options of the environment, with those of `overrides` in their place.
 Object make_context(const Imports&, PyObject* overrides) {
     Options options = Options::from_environment();
-    PyObject *name = nullptr, *value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(overrides, &at, &name, &value);)
-        set_option(options, text("name", name).data(), value);
+    Arguments given(overrides);
+    context_options([&](const char* name, auto& option) { given.take(name, option); }, options);
+    given.check_all_taken();
     auto context = std::make_unique<Context>(std::move(options));
     Object capsule(PyCapsule_New(context.get(), kContext, [](PyObject* handle) {
         delete static_cast<Context*>(PyCapsule_GetPointer(handle, kContext));

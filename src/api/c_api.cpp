@@ -18,7 +18,7 @@
 #include <finegemm/gemm.h>
 #include <finegemm/quantize.h>
 
-#include "api/call_options.h"
+#include "api/option_lists.h"
 #include "plan/fields.h"
 #include "plan/reject.h"
 
@@ -134,51 +134,7 @@ Groups to_groups(const finegemm_groups& x) {
             .device = {static_cast<DeviceType>(x.device_type), x.device_index}};
 }
 
-/// The paths of both kinds of options, in one place.
-template <typename O, typename C, typename Visit>
-void for_each_path(O& o, C& c, const Visit& visit) {
-    visit("options.cache_dir", o.cache_dir, c.cache_dir);
-    visit("options.driver_path", o.driver_path, c.driver_path);
-    visit("options.nvrtc_path", o.nvrtc_path, c.nvrtc_path);
-    visit("options.nvcc_path", o.nvcc_path, c.nvcc_path);
-    visit("options.cuda_home", o.cuda_home, c.cuda_home);
-    visit("options.python_prefix", o.python_prefix, c.python_prefix);
-    visit("options.dump_dir", o.dump_dir, c.dump_dir);
-    visit("options.plan_table", o.plan_table, c.plan_table);
-    visit("options.trusted_dir", o.trusted_dir, c.trusted_dir);
-}
-
-void from_options(const Options& o, finegemm_options& c) {
-    c.compiler = static_cast<int32_t>(o.compiler);
-    c.use_pack = o.use_pack;
-    c.check_values = o.check_values;
-    c.batch_invariant = o.batch_invariant;
-    c.cpu_threads = o.cpu_threads;
-    c.cache_limit_bytes = o.cache_limit_bytes;
-    for_each_path(o, c, [](const char* name, const std::string& from, char (&to)[FINEGEMM_PATH_BYTES]) {
-        if (from.size() >= sizeof to)
-            reject(name, "has {} bytes, must be below {}; use a shorter path", from.size(), sizeof to);
-        std::memcpy(to, from.c_str(), from.size() + 1);
-    });
-}
-
-Options to_options(const finegemm_options& caller) {
-    const finegemm_options given = known_part(caller, "options");
-    Options o;
-    o.compiler = static_cast<Compiler>(given.compiler);
-    o.use_pack = to_bool(given.use_pack, "options.use_pack");
-    o.check_values = to_bool(given.check_values, "options.check_values");
-    o.batch_invariant = to_bool(given.batch_invariant, "options.batch_invariant");
-    o.cpu_threads = given.cpu_threads;
-    o.cache_limit_bytes = given.cache_limit_bytes;
-    for_each_path(o, given, [](const char* name, std::string& to, const char (&from)[FINEGEMM_PATH_BYTES]) {
-        const size_t length = strnlen(from, sizeof from);
-        if (length == sizeof from)
-            reject(name, "has no terminating zero in its {} bytes; use a shorter path", sizeof from);
-        to.assign(from, length);
-    });
-    return o;
-}
+using Path = char[FINEGEMM_PATH_BYTES];
 
 // Members of C structs, where 0 is what is not set, as those of the C++ structs that they stand for.
 void take(const char* name, int64_t given, bool& to) { to = to_bool(given, name); }
@@ -196,10 +152,42 @@ void take(const char* name, int64_t given, Enum& to) {
     take(name, given, value);
     to = static_cast<Enum>(value);
 }
-void take(const char*, const char* given, std::string& to) { to = given ? given : ""; }
+void take(const char*, std::same_as<const char*> auto given, std::string& to) { to = given ? given : ""; }
+void take(const char* name, const Path& given, std::string& to) {
+    const size_t length = strnlen(given, sizeof given);
+    if (length == sizeof given)
+        reject(name, "has no terminating zero in its {} bytes; use a shorter path", sizeof given);
+    to.assign(given, length);
+}
 template <typename T>
 void take(const char* name, int64_t given, std::optional<T>& to) {
     if (given != 0) take(name, given, to.emplace());
+}
+
+// Members of Options as those of finegemm_options.
+template <typename From, typename To>
+void put(const char*, const From& from, To& to) {
+    to = static_cast<To>(from);
+}
+void put(const char* name, const std::string& from, Path& to) {
+    if (from.size() >= sizeof to)
+        reject(name, "has {} bytes, must be below {}; use a shorter path", from.size(), sizeof to);
+    std::memcpy(to, from.c_str(), from.size() + 1);
+}
+
+void from_options(const Options& o, finegemm_options& c) {
+    context_options(
+        [](const char* name, const auto& from, auto& to) { put(fmt::format("options.{}", name).c_str(), from, to); }, o,
+        c);
+}
+
+Options to_options(const finegemm_options& caller) {
+    const finegemm_options given = known_part(caller, "options");
+    Options o;
+    context_options(
+        [](const char* name, const auto& from, auto& to) { take(fmt::format("options.{}", name).c_str(), from, to); },
+        given, o);
+    return o;
 }
 
 GemmOptions to_options(const finegemm_gemm_options& caller) {
