@@ -73,7 +73,8 @@ def grouped_gemm(
 ) -> Any:
     """gemm for groups of rows, each with weights of its own, as mixtures of experts have. Returns `d`.
 
-    b [G, N, K] and sfb [G, ceil(N/128), ceil(K/128)] have the groups' weights. a [M, K], sfa [M, ceil(K/128)] and
+    b [G, N, K] and sfb [G, ceil(N/128), ceil(K/128)], or [G, N, ceil(K/128)] with scales for each row, have the
+    groups' weights. a [M, K], sfa [M, ceil(K/128)] and
     d [M, N] have the rows of all groups. One of four arrays of int32, on the device of d, says which rows are whose:
 
     `offsets` [G + 1]: group g has the rows offsets[g] up to offsets[g + 1].

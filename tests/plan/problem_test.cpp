@@ -14,7 +14,7 @@ namespace {
 using test::contains;
 using test::error_of;
 
-constexpr Operand kRowScales{.scaling = ScaleBlocks::Rows};
+constexpr Operand kRowScales{.scaling = Scaling::Rows};
 
 const std::pair<Problem, const char*> kLines[] = {
     {{64, 2112, 7168}, "gemm 64x2112x7168 e4m3:row128 e4m3:block128 bf16"},
@@ -84,8 +84,6 @@ TEST(Fields, ThatDoNotBelongToAProductAreRejectedByName) {
               "accumulate: is true, does not belong to groups of rows; leave it out");
     EXPECT_EQ(rejected(rows, &GemmShape::k_groups, 2),
               "k_groups: is 2, does not belong to groups of rows; leave it out");
-    EXPECT_EQ(rejected(rows, &GemmShape::row_b_scales, true),
-              "row_b_scales: is true, does not belong to groups of rows; leave it out");
 }
 
 TEST(Fields, TellProblemsApart) {

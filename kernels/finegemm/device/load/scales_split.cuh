@@ -2,8 +2,7 @@
 #pragma once
 
 #include <finegemm/gemm/split_scale.h>
-#include <finegemm/device/load/scale_views.cuh>
-#include <finegemm/device/ptx/tma.cuh>
+#include <finegemm/device/load/scales_async.cuh>
 
 namespace finegemm::device {
 
@@ -118,5 +117,25 @@ struct SplitScaleVector {
         arrive_for_parts(smem, stage);
     }
 };
+
+/// The scales of one k-block, from any layout, on the path that the plan names.
+template <GemmConfig C>
+using ScalesOf = Either<kPlan<C>.tensor_core_scales(), SplitScaleLoads<C>, ScaleCopies<C>>;
+
+/// The first round of scales for groups of rows: none need wait for an empty stage.
+template <GemmConfig C>
+__device__ void load_first_scales(const Params<C>& p, const Shared<C>& smem, const Tile& tile, uint32_t scale_warp) {
+    static_assert(ScaleLoader<ScalesOf<C>, C>);
+    ScalesOf<C> scales(p, tile, 0);
+    const uint32_t blocks = first_round({0, p.k_blocks}, C.stages).size();
+#pragma unroll 1
+    for (uint32_t stage = 0; stage < blocks; ++stage) {
+        if (stage % kScaleWarps == scale_warp) {
+            scales.load();
+            scales.fill(smem, stage);
+        }
+        scales.advance(p);
+    }
+}
 
 }  // namespace finegemm::device
