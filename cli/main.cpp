@@ -1,4 +1,5 @@
 // finegemm: the command line tool. Layer cli.
+#include <algorithm>
 #include <iostream>
 #include <new>
 #include <string>
@@ -7,6 +8,7 @@
 #include <finegemm/error.h>
 
 #include "cli/commands.h"
+#include "cli/product.h"
 
 namespace {
 
@@ -46,6 +48,22 @@ cli::ExitCode exit_code_of(Errc code) {
     }
 }
 
+/// The library's sentence with the names of its arguments as the command's options: "num_sms: is -1" becomes
+/// "--num-sms: is -1". A name without an underscore is an argument's only where the sentence begins with it.
+std::string with_options(const CLI::App& command, std::string_view message) {
+    std::string out;
+    while (!message.empty()) {
+        const std::string word(message.substr(0, message.find_first_of(" :;,")));
+        const std::string option = cli::option_of(word);
+        const bool argument = word.find('_') != word.npos || (out.empty() && message.substr(word.size(), 1) == ":");
+        out += argument && command.get_option_no_throw(option) ? option : word;
+        const size_t next = std::min(message.find_first_not_of(" :;,", word.size()), message.size());
+        out += message.substr(word.size(), next - word.size());
+        message.remove_prefix(next);
+    }
+    return out;
+}
+
 int run(int argc, char** argv) {
     CLI::App app("FP8 matrix products with fine-grained scales, on Hopper GPUs and on CPUs", "finegemm");
     app.set_version_flag("--version", FINEGEMM_VERSION);
@@ -63,14 +81,19 @@ int run(int argc, char** argv) {
     } catch (const CLI::ParseError& e) {
         return report((std::string(e.what()) + "; --help says what there is").c_str(), cli::kInvalid);
     }
-    for (const auto& [name, command] : commands)
-        if (app.got_subcommand(name)) return command();
+    for (const auto& [name, command] : commands) {
+        if (!app.got_subcommand(name)) continue;
+        try {
+            return command();
+        } catch (const Error& e) {
+            if (e.code() != Errc::InvalidArgument) throw;  // of a file, say
+            throw Error(e.code(), with_options(*app.get_subcommand(name), e.what()));
+        }
+    }
     return report("a command is missing; --help says what there is", cli::kInvalid);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_or_report(int argc, char** argv) {
     try {
         return run(argc, argv);
     } catch (const Error& e) {
@@ -80,4 +103,13 @@ int main(int argc, char** argv) {
     } catch (const std::exception& e) {
         return report(e.what(), cli::kFailed);
     }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const int code = run_or_report(argc, argv);
+    if (std::cout.flush()) return code;
+    const int lost = report("standard output: cannot be written; what was printed is lost", cli::kFailed);
+    return code == cli::kOk ? lost : code;
 }

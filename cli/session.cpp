@@ -5,11 +5,11 @@
 #include <numeric>
 
 #include <finegemm/error.h>
-#include <finegemm/quantize.h>
 #include <fmt/format.h>
 
 #include "cli/random.h"
 #include "plan/fields.h"
+#include "workbench/accuracy.h"
 
 namespace finegemm::cli {
 
@@ -43,12 +43,27 @@ Matrix k_part_of(Matrix x, KLayout layout, int64_t first, int64_t count) {
     return x;
 }
 
+/// Scales of the operand `name`: one for each row and 128 columns, or for each 128x128 block.
+void check_scales(const std::string& name, const HostMatrix& s, const HostMatrix& x, bool blocks) {
+    const auto reject = [&](const std::string& why) {
+        throw Error(Errc::InvalidArgument, fmt::format("--sf{}: {}", name.substr(2), why));
+    };
+    if (s.dtype != DType::F32) reject(fmt::format("has dtype {}, must be f32; convert it", name_of(s.dtype)));
+    const int64_t rows = blocks ? blocks_of(x.rows) : x.rows, cols = blocks_of(x.cols);
+    if (s.rows == rows && s.cols == cols) return;
+    const std::string by_rows =
+        blocks ? fmt::format("128x128 block of {}, or [{}, {}], one for each row and 128 columns", name, x.rows, cols)
+               : fmt::format("row and 128 columns of {}", name);
+    reject(fmt::format("has shape [{}, {}], must be [{}, {}], one for each {}; {}", s.rows, s.cols, rows, cols, by_rows,
+                       s.rows == cols && s.cols == rows ? "transpose it" : "check that it belongs there"));
+}
+
 }  // namespace
 
 Session::Session(Context& context, const Target& target, const GemmShape& shape, const ProductOptions& product,
                  uint64_t seed)
     : context_(context), target_(target), shape_(shape) {
-    plan::check_fields(shape);
+    plan::check_shape(shape);
     if (shape.groups) {
         make_row_groups(product.form, seed);
     } else if (shape.k_groups) {
@@ -64,6 +79,8 @@ Session::Session(Context& context, const Target& target, Operand a, Operand b, c
     : context_(context), target_(target), shape_(fields) {
     plan::check_fields(fields);
     make_dense(a, b);
+    if (a.values.dtype != DType::E4M3) given_a_ = std::move(a.values);
+    if (b.values.dtype != DType::E4M3) given_b_ = std::move(b.values);
 }
 
 Session::Part Session::make(DType dtype, int64_t count, int64_t rows, int64_t cols) const {
@@ -78,17 +95,19 @@ void Session::make_dense(Operand& a, Operand& b) {
                                 "B is [N, K], transpose it if it is [K, N]",
                                 m, k, n, b.values.cols));
     shape_.m = m, shape_.n = n, shape_.k = k;
+    if (b.scales) shape_.row_b_scales |= b.scales->rows == n;
     d_ = make(shape_.out_dtype.value_or(DType::BF16), 1, m, n);
-    quantize(a, "--a", false, a_, sfa_);
-    quantize(b, "--b", !shape_.row_b_scales, b_, sfb_);
+    load(a, "--a", false, a_, sfa_);
+    load(b, "--b", !shape_.row_b_scales, b_, sfb_);
 }
 
-void Session::quantize(Operand& x, const char* name, bool blocks, Part& q, Part& scales) {
+void Session::load(Operand& x, const char* name, bool blocks, Part& q, Part& scales) {
     const bool ready = x.values.dtype == DType::E4M3;
     if (x.scales && !ready)
         throw Error(Errc::InvalidArgument,
                     fmt::format("{} is not e4m3, so it is quantised here and takes no scales; leave them out", name));
     const int64_t rows = x.values.rows, cols = x.values.cols;
+    if (x.scales) check_scales(name, *x.scales, x.values, blocks);
     HostMatrix& s = scales.host =
         x.scales ? std::move(*x.scales) : make_matrix(DType::F32, blocks ? blocks_of(rows) : rows, blocks_of(cols));
     if (ready && !x.scales) std::fill_n(reinterpret_cast<float*>(s.bytes.data()), s.bytes.size() / sizeof(float), 1.0f);
@@ -99,10 +118,20 @@ void Session::quantize(Operand& x, const char* name, bool blocks, Part& q, Part&
         upload(target_, q.host, q.there);
         upload(target_, s, scales.there);
     } else {
-        const Matrix input = allocate_on(target_, x.values);
-        upload(target_, x.values, input);
-        (blocks ? quantize_blocks : quantize_rows)(context_, input, q.there, scales.there, {});
+        quantize(blocks ? quantize_blocks : quantize_rows, x.values, allocate_on(target_, x.values), whole(q),
+                 whole(scales));
     }
+}
+
+/// On the target, and on a GPU's host too: what the GPU quantised is no reference for what it computes.
+void Session::quantize(Quantize* by, HostMatrix& x, const Matrix& there, const Both& q, const Both& scales) {
+    upload(target_, x, there);
+    by(context_, there, q.there, scales.there, {});
+    if (!target_.gpu) return;
+    Matrix here = there;
+    here.data = x.bytes.data();
+    here.device = {};
+    by(context_, here, q.host, scales.host, {});
 }
 
 void Session::make_row_groups(const std::string& form, uint64_t seed) {
@@ -125,14 +154,13 @@ void Session::make_row_groups(const std::string& form, uint64_t seed) {
     HostMatrix x = make_matrix(DType::F32, a_.host.rows, k), w = make_matrix(DType::F32, n, k);
     const Matrix x_there = allocate_on(target_, x), w_there = allocate_on(target_, w);
     fill(x, random, 0);
-    upload(target_, x, x_there);
-    quantize_rows(context_, x_there, a_.there, sfa_.there, {});
+    quantize(quantize_rows, x, x_there, whole(a_), whole(sfa_));
     for (int64_t g = 0; g < groups; ++g) {
         // Blocks of scales begin anew in each group. The copy waits for the product before it: one stream has both.
         fill(w, random, (g + 1) * (n * k + 1));
-        upload(target_, w, w_there);
-        (shape_.row_b_scales ? quantize_rows : quantize_blocks)(context_, w_there, part_of(b_.there, groups, g),
-                                                                part_of(sfb_.there, groups, g), {});
+        const auto of_group = [&](const Matrix& all) { return part_of(all, groups, g); };
+        quantize(shape_.row_b_scales ? quantize_rows : quantize_blocks, w, w_there, part(b_, of_group),
+                 part(sfb_, of_group));
     }
 }
 
@@ -160,10 +188,12 @@ void Session::quantize_k(const HostMatrix& random, int64_t first, Part& q, Part&
     for (size_t g = 0; g < sizes_.size(); ++g) {
         const int64_t begin = offsets_[g];
         fill(x, random, first + q.host.rows * begin);
-        upload(target_, x, there);
         there.cols = there.row_stride = sizes_[g];
-        quantize_rows(context_, there, k_part_of(q.there, layout_, begin, sizes_[g]),
-                      columns_of(scales.there, begin / kScaleBlock, sizes_[g] / kScaleBlock), {});
+        quantize(quantize_rows, x, there,
+                 part(q, [&](const Matrix& all) { return k_part_of(all, layout_, begin, sizes_[g]); }),
+                 part(scales, [&](const Matrix& all) {
+                     return columns_of(all, begin / kScaleBlock, sizes_[g] / kScaleBlock);
+                 }));
     }
 }
 
@@ -220,8 +250,23 @@ Call Session::fetch(const GemmOptions& options) {
         upload(target_, d_.host, d_.there);
         call(options)();
     }
-    for (Part* part : {&a_, &sfa_, &b_, &sfb_, &d_}) download(target_, part->host, part->there);
+    download(target_, d_.host, d_.there);
+    wrong_operands_ = 0;
+    for (const Part* operand : {&a_, &sfa_, &b_, &sfb_}) {
+        if (!target_.gpu) continue;
+        HostMatrix there = operand->host;
+        download(target_, there, operand->there);
+        wrong_operands_ += differing_elements(there.view(), operand->host.view());
+    }
     return args(options, true);
+}
+
+std::optional<double> Session::error_of_quantization(int64_t max_rows) const {
+    if (!given_a_ && !given_b_) return {};
+    const auto values = [](const std::optional<HostMatrix>& given, const Part& codes, const Part& scales) {
+        return given ? Values{given->view(), {}} : Values{codes.host.view(), scales.host.view()};
+    };
+    return error_of_values(d_.host.view(), values(given_a_, a_, sfa_), values(given_b_, b_, sfb_), max_rows);
 }
 
 double operations(int64_t m, int64_t n, int64_t k) {

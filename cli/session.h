@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <finegemm/context.h>
+#include <finegemm/quantize.h>
 
 #include "api/multiply.h"
 #include "cli/product.h"
@@ -39,19 +40,36 @@ public:
     std::function<void()> call(const GemmOptions& options);
     /// Median microseconds of `repeats` runs; one more goes before them.
     double time(const GemmOptions& options, int repeats);
-    /// All matrices and numbers on the host, copied there when they are on a GPU. D is not added to anything.
+    /// All matrices and numbers on the host: D, copied there when it is on a GPU, and not added to anything, and
+    /// operands as the CPU quantises them.
     Call fetch(const GemmOptions& options);
     const HostMatrix& d() const { return d_.host; }
+    /// Codes and scales on a GPU, at the last fetch(), that have other bits than the CPU's.
+    int64_t wrong_operands() const { return wrong_operands_; }
+    /// What quantisation costs a dense product of given values: the relative root mean square that D, at the last
+    /// fetch(), is off theirs. Nothing where no given value was quantised here.
+    std::optional<double> error_of_quantization(int64_t max_rows) const;
 
 private:
     struct Part : Mirrored {
         int64_t count = 1;  // matrices, one below the other
     };
+    /// A matrix, or a part of one, in both places; on the CPU they are one.
+    struct Both {
+        Matrix host, there;
+    };
+    using Quantize = decltype(quantize_rows);
+    template <typename PartOf>
+    static Both part(Part& all, const PartOf& part_of) {
+        return {part_of(all.host.view()), part_of(all.there)};
+    }
+    static Both whole(Part& all) { return {all.host.view(), all.there}; }
     Part make(DType dtype, int64_t count, int64_t rows, int64_t cols) const;
     void make_dense(Operand& a, Operand& b);
     void make_row_groups(const std::string& form, uint64_t seed);
     void make_k_groups(uint64_t seed);
-    void quantize(Operand& x, const char* name, bool blocks, Part& q, Part& scales);
+    void load(Operand& x, const char* name, bool blocks, Part& q, Part& scales);
+    void quantize(Quantize* by, HostMatrix& x, const Matrix& there, const Both& q, const Both& scales);
     void quantize_k(const HostMatrix& random, int64_t first, Part& q, Part& scales);
     Call args(const GemmOptions& options, bool on_host);
     GemmOptions completed(GemmOptions options) const;
@@ -60,6 +78,8 @@ private:
     const Target& target_;
     GemmShape shape_;
     Part a_, sfa_, b_, sfb_, d_;
+    std::optional<HostMatrix> given_a_, given_b_;  // values that were quantised here
+    int64_t wrong_operands_ = 0;
     std::vector<int64_t> sizes_;
     GroupForm form_ = GroupForm::Offsets;
     int64_t alignment_ = kRowAlignment;

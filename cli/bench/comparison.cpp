@@ -88,6 +88,10 @@ double allowed_difference(Mode mode, int64_t k) {
     return mode == Mode::Block ? kBlock : kBlock + static_cast<double>(steps) * 0x1p-13;
 }
 
+std::string wrong_operands_text(int64_t wrong) {
+    return fmt::format("its operands are WRONG: {} codes and scales are not what the CPU quantises", wrong);
+}
+
 /// One product's operands on the GPU, quantised from random numbers; scales lie where cuBLASLt wants them, as FineGEMM
 /// reads any layout. The GPU's memory is released with them.
 struct Comparison::Case {
@@ -100,8 +104,8 @@ struct Comparison::Case {
         sfb = matrix(DType::F32, n_blocks, k_blocks, rounded_up(k_blocks, cublaslt::kScaleRowMultiple), 1);
         one = matrix(DType::F32, 1, 1, 1, 1);
         workspace = gpu.allocate(cublaslt::kWorkspaceBytes);
-        quantize_rows(context, filled(random, 0, m, k), a, sfa);
-        quantize_blocks(context, filled(random, random.bytes.size() / 2, n, k), b, sfb);
+        quantize(context, quantize_rows, random_rows(random, 0, m, k), a, sfa);
+        quantize(context, quantize_blocks, random_rows(random, kRandomPeriod / 2, n, k), b, sfb);
         const float value = 1;
         gpu.upload(one.data, &value, sizeof value);
     }
@@ -124,21 +128,30 @@ struct Comparison::Case {
         return made;
     }
     /// The random values over and over, as random_matrix has them.
-    Matrix filled(const HostMatrix& random, size_t first, int64_t rows, int64_t cols) {
-        const Matrix made = matrix(DType::F32, rows, cols, cols, 1);
-        const size_t bytes = span_bytes(made);
-        first -= first % sizeof(float);
-        for (size_t done = 0; done < bytes; first = 0) {
-            const size_t part = std::min(bytes - done, random.bytes.size() - first);
-            gpu.upload(static_cast<uint8_t*>(made.data) + done, &random.bytes[first], part);
-            done += part;
-        }
-        return made;
+    static HostMatrix random_rows(const HostMatrix& random, int64_t first, int64_t rows, int64_t cols) {
+        HostMatrix x = make_matrix(DType::F32, rows, cols);
+        fill(x, random, first);
+        return x;
+    }
+    Matrix uploaded(const HostMatrix& x) {
+        const Matrix there = matrix(x.dtype, x.rows, x.cols, x.cols, 1);
+        gpu.upload(there.data, x.bytes.data(), x.bytes.size());
+        return there;
+    }
+    /// On the GPU, and on the CPU to compare with: what checks take for the operands is theirs.
+    void quantize(Context& context, decltype(quantize_rows)* by, HostMatrix x, const Matrix& q, const Matrix& scales) {
+        by(context, uploaded(x), q, scales, {});
+        HostMatrix q_here = make_matrix(q.dtype, q.rows, q.cols),
+                   scales_here = make_matrix(scales.dtype, scales.rows, scales.cols);
+        by(context, x.view(), q_here.view(), scales_here.view(), {});
+        wrong_operands += differing_elements(Copy(gpu, q).view, q_here.view());
+        wrong_operands += differing_elements(Copy(gpu, scales).view, scales_here.view());
     }
 
     Gpu& gpu;
     Matrix a, b, sfa, sfb, one;
     void* workspace;
+    int64_t wrong_operands = 0;  // codes and scales
 };
 
 Comparison::Comparison(Context& context, Gpu& gpu, ComparisonOptions options)
@@ -149,7 +162,8 @@ Entry Comparison::check_finegemm(Case& products, std::vector<std::function<void(
     const auto call = [this, args] { gemm(context_, args, {.config = options_.config}); };
     run_once(gpu_, args.d, call);
     Entry entry{.name = "finegemm", .error = share_of_bound(gpu_, args)};
-    if (*entry.error <= 1) calls.emplace_back(call);
+    if (products.wrong_operands > 0) entry.gap = wrong_operands_text(products.wrong_operands);
+    else if (*entry.error <= 1) calls.emplace_back(call);
     else entry.gap = fmt::format("its result is WRONG: {:.3g} times the error bound", *entry.error);
     return entry;
 }
@@ -194,7 +208,7 @@ Baselines Comparison::baselines(bool ceilings) {
     Baselines found;
     {
         Case smallest(context_, gpu_, values_, {1, 8, 128});
-        const Matrix x = smallest.filled(values_, 0, 1, 128);
+        const Matrix x = smallest.uploaded(Case::random_rows(values_, 0, 1, 128));
         const std::vector<double> times = gpu_.time(
             options_.repeats,
             std::vector<std::function<void()>>{[] {}, [&] { quantize_rows(context_, x, smallest.a, smallest.sfa); }});

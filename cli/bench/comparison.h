@@ -45,6 +45,9 @@ struct Baselines {
 inline constexpr size_t kCopyBytes = size_t{1} << 32;
 inline constexpr int64_t kCeilingExtent = 8192;
 
+/// Why there is no time where the GPU quantises otherwise than the CPU.
+std::string wrong_operands_text(int64_t wrong);
+
 class Comparison {
 public:
     Comparison(Context& context, Gpu& gpu, ComparisonOptions options);

@@ -1,8 +1,10 @@
 // Shapes of products, as the commands that time many of them take them. Layer cli.
 #include "cli/bench/shapes.h"
 
+#include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <random>
 
 #include <fmt/format.h>
@@ -12,6 +14,7 @@
 
 #include "cli/bench/model_layers.h"
 #include "cli/text.h"
+#include "plan/fields.h"
 
 namespace finegemm::cli {
 
@@ -60,6 +63,15 @@ std::vector<Shape> read_shapes(const std::string& path) {
         reject(rows > 0 ? fmt::format("has another form in row {}", rows) : "has another form");
     }
     if (shapes.empty()) throw Error(Errc::Io, fmt::format("{}: holds no dense shapes", path));
+    return shapes;
+}
+
+std::vector<Shape> asked_for(const ShapeOptions& o) {
+    if (o.table == "models") return models_table(o.seed);
+    if (!o.table.empty()) return dense_table();
+    if (!o.file.empty()) return read_shapes(o.file);
+    std::vector<Shape> shapes;
+    std::ranges::transform(o.shapes, std::back_inserter(shapes), parse);
     return shapes;
 }
 
@@ -131,14 +143,19 @@ std::string source_of(const Shape& shape) {
     return {};
 }
 
-std::vector<Shape> shapes_of(const ShapeOptions& o, const std::vector<Shape>& otherwise) {
-    if (o.table == "models") return models_table(o.seed);
-    if (!o.table.empty()) return dense_table();
-    if (!o.file.empty()) return read_shapes(o.file);
-    std::vector<Shape> shapes;
-    shapes.reserve(o.shapes.size());
-    for (const std::string& text : o.shapes) shapes.push_back(parse(text));
-    return shapes.empty() ? otherwise : shapes;
+std::vector<Shape> shapes_of(const ShapeOptions& o, const std::vector<Shape>& otherwise,
+                             const ProductOptions& product) {
+    plan::check_fields(product.fields);
+    std::vector<Shape> shapes = asked_for(o);
+    if (shapes.empty()) shapes = otherwise;
+    for (const Shape& shape : shapes) {
+        try {
+            plan::check_shape(product.with(shape.m, shape.n, shape.k));
+        } catch (const Error& e) {
+            throw Error(e.code(), fmt::format("shape '{}': {}", text_of(shape), e.what()));
+        }
+    }
+    return shapes;
 }
 
 }  // namespace finegemm::cli

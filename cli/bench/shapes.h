@@ -7,6 +7,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/product.h"
+
 namespace finegemm::cli {
 
 struct Shape {
@@ -40,8 +42,8 @@ std::string text_of(const ShapeOptions& o);
 /// The models with a layer of this N and K; empty when none is known.
 std::string source_of(const Shape& shape);
 
-/// The shapes that were asked for, or `otherwise`. Throws Error(InvalidArgument) for a text that is no shape, Error(Io)
-/// for a file without shapes.
-std::vector<Shape> shapes_of(const ShapeOptions& o, const std::vector<Shape>& otherwise);
+/// The shapes that were asked for, or `otherwise`. Throws Error(InvalidArgument) for a text that is no shape and for a
+/// shape of which there is no such product, Error(Io) for a file without shapes.
+std::vector<Shape> shapes_of(const ShapeOptions& o, const std::vector<Shape>& otherwise, const ProductOptions& product);
 
 }  // namespace finegemm::cli

@@ -102,6 +102,7 @@ private:
         entry.error = accuracy_of(session.fetch(gemm_options()), kRowsToCheck).of_bound;
         if (!(*entry.error <= 1))
             entry.gap = fmt::format("its result is WRONG: {:.3g} times the error bound", *entry.error);
+        if (session.wrong_operands() > 0) entry.gap = wrong_operands_text(session.wrong_operands());
         row.entries.push_back(std::move(entry));
         if (!target_.gpu) return row;
         if (monitor_) row.reading = monitor_->read();
@@ -163,7 +164,7 @@ ExitCode run(const BenchOptions& o) {
     Bench bench(o);
     // On a CPU seconds, not hours.
     const std::vector<Shape> small = {{1, 1024, 1024}, {64, 1024, 1024}, {256, 1024, 2048}};
-    const auto shapes = shapes_of(o.shapes, bench.gpu() ? dense_table() : small);
+    const auto shapes = shapes_of(o.shapes, bench.gpu() ? dense_table() : small, o.product);
     Record record(bench.head(), o.output);
     if (!o.json) print_head(record.head(), o.peers);
     Progress progress;

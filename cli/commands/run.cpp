@@ -8,6 +8,7 @@
 #include <finegemm/error.h>
 
 #include "cli/commands.h"
+#include "cli/files/output.h"
 #include "cli/product.h"
 #include "cli/progress.h"
 #include "cli/random.h"
@@ -23,7 +24,7 @@ namespace {
 struct RunOptions {
     std::vector<std::string> shape;
     ProductOptions product;
-    std::string a, b, sfa, sfb, out, device = "auto", numerics = "fast", config;
+    std::string a, b, a_dtype, b_dtype, sfa, sfb, out, device = "auto", numerics = "fast", config;
     int repeats = 5;
     uint64_t seed = 1;
     bool json = false;
@@ -32,16 +33,21 @@ struct RunOptions {
 const std::map<std::string, Numerics> kNumerics = {
     {"fast", Numerics::Fast}, {"exact", Numerics::Exact}, {"hopper", Numerics::Hopper}};
 
+const std::map<std::string, DType> kDtypes = {
+    {"e4m3", DType::E4M3}, {"bf16", DType::BF16}, {"f16", DType::F16}, {"f32", DType::F32}};
+
 /// The matrix of one side, or nothing for a random one.
-std::optional<Operand> read_operand(const char* name, const std::string& values, const std::string& scales) {
+std::optional<Operand> read_operand(const char* name, const std::string& values, const std::string& dtype,
+                                    const std::string& scales) {
     if (values.empty()) {
         if (!scales.empty())
             throw Error(Errc::InvalidArgument,
                         fmt::format("--sf{0}: is for e4m3 codes from a file; give --{0} too", name));
         return {};
     }
-    Operand operand{read_matrix(values), {}};
-    if (!scales.empty()) operand.scales = read_matrix(scales);
+    const auto as = dtype.empty() ? std::optional<DType>() : kDtypes.at(dtype);
+    Operand operand{read_matrix(name_of_matrix(values), as), {}};
+    if (!scales.empty()) operand.scales = read_matrix(name_of_matrix(scales));
     return operand;
 }
 
@@ -70,6 +76,20 @@ int64_t rows_to_check(const GemmShape& p) {
     return static_cast<int64_t>(std::clamp(kOperations / std::max(1.0, operations(1, p.n, p.k)), 4.0, 256.0));
 }
 
+/// What the numbers of a file were taken for, as it does not say.
+struct Guess {
+    const char* name;  // of the option
+    std::string untyped, dtype;
+};
+
+std::vector<Guess> guesses_of(const std::optional<Operand>& a, const std::optional<Operand>& b) {
+    std::vector<Guess> guesses;
+    for (const auto& [name, operand] : {std::pair("a", &a), std::pair("b", &b)})
+        if (*operand && !(*operand)->values.untyped.empty())
+            guesses.push_back({name, (*operand)->values.untyped, name_of((*operand)->values.dtype)});
+    return guesses;
+}
+
 struct Report {
     GemmShape shape;
     std::string device, why, kernel;
@@ -79,8 +99,11 @@ struct Report {
     double bytes = 0;                    // that go over the memory's bus at least
     std::string form{}, layout{};        // of groups; of groups of K
     std::vector<int64_t> group_sizes{};  // of a grouped product, in rows or in k
+    int64_t wrong_operands = 0;          // codes and scales of the GPU that are not the CPU's
+    std::optional<double> quantization_error{};
+    std::vector<Guess> guesses{};
 
-    bool right() const { return accuracy.of_bound <= 1; }
+    bool right() const { return accuracy.of_bound <= 1 && wrong_operands == 0; }
     double flop_per_us() const { return operations(shape.m, shape.n, shape.k) / us; }
     double bytes_per_us() const { return bytes / us; }
 };
@@ -114,24 +137,33 @@ void print_json(const Report& r) {
                                     {"of_bound", r.accuracy.of_bound},
                                     {"rows", r.accuracy.rows},
                                     {"nan", r.accuracy.nan},
-                                    {"nan_wrong", r.accuracy.nan_wrong}}},
+                                    {"nan_wrong", r.accuracy.nan_wrong},
+                                    {"inf", r.accuracy.inf},
+                                    {"inf_wrong", r.accuracy.inf_wrong},
+                                    {"operands_wrong", r.wrong_operands}}},
                                   {"right", r.right()}};
     if (!r.form.empty()) out.update({{"form", r.form}, {"group_sizes", r.group_sizes}});
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
     if (r.shape.row_b_scales)
         out.update({{"row_b_scales", true}, {"out_dtype", name_of(r.shape.out_dtype.value_or(DType::BF16))}});
+    for (const Guess& g : r.guesses) out["taken_for"][g.name] = g.dtype;
+    if (r.quantization_error) out["error"]["of_quantization"] = *r.quantization_error;
     if (!r.why.empty()) out["why_no_gpu"] = r.why;
     std::cout << out.dump(2) << '\n';
 }
 
-/// Number of NaN values and whether they should be; the error is that of the others.
-std::string nan_text(const Report& r) {
+/// Numbers of values that are not finite, and whether they should be; the error is that of the others.
+std::string special_text(const Report& r) {
     const Accuracy& a = r.accuracy;
-    if (a.nan == 0 && a.nan_wrong == 0) return {};
-    return fmt::format("NaN      {} of {} values, {}\n", a.nan, a.rows * r.shape.n,
-                       a.nan_wrong == 0
-                           ? "as in the double sums"
-                           : fmt::format("not as in the double sums: {} values differ in that", a.nan_wrong));
+    std::string text;
+    const auto add = [&](const char* what, int64_t count, int64_t wrong, const char* why) {
+        if (count == 0 && wrong == 0) return;
+        text += fmt::format("{:<8} {} of {} values, {}\n", what, count, a.rows * r.shape.n,
+                            wrong == 0 ? why : fmt::format("{} values should not be so, or are not and should", wrong));
+    };
+    add("NaN", a.nan, a.nan_wrong, "as operands or sums beyond f32 make them");
+    add("infinite", a.inf, a.inf_wrong, "as scales or sums beyond the type of D make them");
+    return text;
 }
 
 void print_text(const Report& r) {
@@ -139,13 +171,21 @@ void print_text(const Report& r) {
     std::cout << fmt::format("device   {}\n", r.device);
     if (!r.why.empty()) std::cout << fmt::format("         {}\n", r.why);
     std::cout << product_text(r);
+    for (const Guess& g : r.guesses)
+        std::cout << fmt::format("         --{0} has '{1}', taken for {2}{3}; --{0}-dtype says what it is\n", g.name,
+                                 g.untyped, g.dtype, g.dtype == "e4m3" ? " (float8_e4m3fn)" : "");
     std::cout << fmt::format("kernel   {}\n", r.kernel);
     std::cout << fmt::format("time     {} (median of {}), {}, {}\n", time_text(r.us), r.repeats,
                              rate_text(r.flop_per_us(), "FLOP/s"), rate_text(r.bytes_per_us(), "B/s"));
     std::cout << fmt::format(
         "error    {:.2e} relative RMS, {:.2e} of the largest value at worst; {} of {} rows, against double sums\n",
         r.accuracy.relative_rms, r.accuracy.worst, r.accuracy.rows, rows);
-    std::cout << nan_text(r);
+    if (r.quantization_error)
+        std::cout << fmt::format("         {:.2e} relative RMS against A * B^T of the values before quantisation\n",
+                                 *r.quantization_error);
+    std::cout << special_text(r);
+    if (r.wrong_operands > 0)
+        std::cout << fmt::format("operands {} codes and scales are not what the CPU quantises\n", r.wrong_operands);
     std::cout << fmt::format("result   {}: {:.1f}% of the error bound at worst\n", r.right() ? "right" : "WRONG",
                              100 * r.accuracy.of_bound);
 }
@@ -169,10 +209,14 @@ Session make_session(const RunOptions& o, Context& context, const Target& target
 
 Report run_session(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
     progress.at(0, kSteps, "matrices");
-    std::optional<Operand> a = read_operand("a", o.a, o.sfa), b = read_operand("b", o.b, o.sfb);
-    const GemmShape shape = shape_of(o, a, b, target.gpu != nullptr);
+    std::optional<OutputFile> out;
+    if (!o.out.empty()) out.emplace(o.out);
+    std::optional<Operand> a = read_operand("a", o.a, o.a_dtype, o.sfa), b = read_operand("b", o.b, o.b_dtype, o.sfb);
+    GemmShape shape = shape_of(o, a, b, target.gpu != nullptr);
+    const std::vector<Guess> guesses = guesses_of(a, b);
     progress.at(1, kSteps, "quantising");
     Session session = make_session(o, context, target, std::move(a), std::move(b), shape);
+    shape.row_b_scales = session.shape().row_b_scales;  // scales from a file say it by their shape
     progress.at(2, kSteps, "multiplying");
     Report report{.shape = shape,
                   .device = target.name,
@@ -183,14 +227,18 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
                   .bytes = traffic_bytes(shape, busy_groups(session.sizes())),
                   .form = shape.groups ? o.product.form : "",
                   .layout = shape.k_groups ? o.product.layout : "",
-                  .group_sizes = session.sizes()};
+                  .group_sizes = session.sizes(),
+                  .guesses = guesses};
     if (target.gpu) {
         report.device += ", " + target.gpu->name();
         report.kernel = o.config.empty() ? target.gpu->kernel_for(session.shape()) : o.config;
     }
     progress.at(3, kSteps, "checking");
-    report.accuracy = accuracy_of(session.fetch(gemm_options(o)), rows_to_check(shape));
-    if (!o.out.empty()) write_npy(o.out, session.d());
+    const int64_t rows = rows_to_check(shape);
+    report.accuracy = accuracy_of(session.fetch(gemm_options(o)), rows);
+    report.wrong_operands = session.wrong_operands();
+    report.quantization_error = session.error_of_quantization(rows);
+    if (out) out->write(session.d());
     return report;
 }
 
@@ -226,9 +274,15 @@ Run add_run(CLI::App& app) {
     dense_only("--a", o->a,
                "A [M, K]: FILE.npy or FILE.safetensors:TENSOR of f32, f16, bf16 or e4m3; random without it");
     dense_only("--b", o->b, "B [N, K], like A");
+    for (const auto& [name, of, to] : {std::tuple("--a-dtype", "--a", &o->a_dtype), {"--b-dtype", "--b", &o->b_dtype}})
+        command
+            ->add_option(name, *to,
+                         fmt::format("The type of {}'s numbers, where its file says only how wide they are", of))
+            ->check(CLI::IsMember(kDtypes))
+            ->needs(command->get_option(of));
     dense_only("--sfa", o->sfa, "Scales of A, f32 [M, K/128], when its file has e4m3 codes; ones without it");
     dense_only("--sfb", o->sfb, "Scales of B, f32 [N/128, K/128], with --row-b-scales [N, K/128], like those of A");
-    dense_only("--out", o->out, "Write D to this .npy file, as f32");
+    dense_only("--out", o->out, "Write D to FILE.npy, bf16 as f32, or to FILE.safetensors:TENSOR");
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")
         ->capture_default_str();
     command->add_option("--numerics", o->numerics, "On the CPU: fast, exact (double sums) or hopper (the GPU's bits)")

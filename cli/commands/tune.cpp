@@ -70,6 +70,7 @@ Target choose_gpu(Context& context, const std::string& wish) {
 
 /// The plan table is written after each shape, so that what was measured stays when the rest is given up.
 ExitCode run(const TuneOptions& o) {
+    const auto shapes = shapes_of(o.shapes, dense_table(), o.product);
     Options options = Options::from_environment();
     const std::string file = !o.output.empty()             ? o.output
                              : !options.plan_table.empty() ? options.plan_table
@@ -77,7 +78,6 @@ ExitCode run(const TuneOptions& o) {
     options.plan_table.clear();  // calls name their kernels, and a table with kernels that are gone is to be mended
     Context context(options);
     const Target target = choose_gpu(context, o.device);
-    const auto shapes = shapes_of(o.shapes, dense_table());
     Tuner tuner(target.gpu->spec(), file);
     tuner.write();  // a file that cannot be written is known before the long work
     ProductOptions product = o.product;

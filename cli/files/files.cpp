@@ -1,8 +1,7 @@
-// Matrices from and to files. Layer cli.
+// Matrices from files. Layer cli.
 #include "cli/files/files.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -12,6 +11,7 @@
 #include <finegemm/error.h>
 
 #include "cli/files/file_region.h"
+#include "plan/problem.h"
 
 namespace finegemm::cli {
 
@@ -76,49 +76,42 @@ void check_size(const std::string& file, int64_t rows, int64_t cols, DType dtype
                                       available, rows, cols, wanted));
 }
 
+void take_type(const std::string& file, FileRegion& region, const FileType& type, std::optional<DType> as) {
+    region.dtype = as.value_or(type.dtype);
+    if (!type.untyped && region.dtype != type.dtype)
+        reject_file(file, fmt::format("has dtype '{}', not {}; leave out what says so", type.name, name_of(*as)));
+    if (size_of(region.dtype) != size_of(type.dtype))
+        reject_file(file, fmt::format("has dtype '{}' of {} bytes, {} would have {}; leave out what says so", type.name,
+                                      size_of(type.dtype), name_of(*as), size_of(*as)));
+    if (type.untyped && !as) region.untyped = type.name;
+}
+
 HostMatrix make_matrix(DType dtype, int64_t rows, int64_t cols) {
     if (!plausible(rows, cols))
         throw Error(Errc::OutOfMemory, fmt::format("a matrix of {} x {} does not fit into memory", rows, cols));
     return {dtype, rows, cols, std::vector<uint8_t>(static_cast<size_t>(rows * cols * size_of(dtype)))};
 }
 
-HostMatrix read_matrix(const std::string& source) {
+MatrixName name_of_matrix(const std::string& text) {
     constexpr std::string_view kEnding = ".safetensors";
-    const size_t ending = source.rfind(kEnding);
+    const size_t ending = text.rfind(kEnding);
     const size_t end = ending + kEnding.size();
-    const bool safetensors = ending != source.npos && (end == source.size() || source[end] == ':');
-    if (!safetensors && !source.ends_with(".npy"))
-        throw Error(Errc::InvalidArgument, fmt::format("{}: must be FILE.npy or FILE.safetensors:TENSOR", source));
-    const std::string path = safetensors ? source.substr(0, end) : source;
-    InputFile file(path);
-    const FileRegion region = safetensors ? region_in_safetensors(path, safetensors_head(file), file.bytes(),
-                                                                  source.substr(std::min(end + 1, source.size())))
-                                          : region_in_npy(path, file.head(1u << 20), file.bytes());
-    HostMatrix matrix = make_matrix(region.dtype, region.rows, region.cols);
-    file.read(region.offset, matrix.bytes);
-    return matrix;
+    if (ending != text.npos && (end == text.size() || text[end] == ':'))
+        return {text.substr(0, end), text.substr(std::min(end + 1, text.size())), true};
+    if (!text.ends_with(".npy"))
+        throw Error(Errc::InvalidArgument, fmt::format("{}: must be FILE.npy or FILE.safetensors:TENSOR", text));
+    return {text, "", false};
 }
 
-void write_npy(const std::string& path, const HostMatrix& bf16) {
-    std::string header =
-        fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", bf16.rows, bf16.cols);
-    header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');  // the data starts on a multiple of 64
-    header += '\n';
-    const auto length = static_cast<uint16_t>(header.size());
-    std::vector<float> values(bf16.bytes.size() / 2);
-    for (size_t i = 0; i < values.size(); ++i) {
-        uint16_t code;
-        std::memcpy(&code, &bf16.bytes[2 * i], 2);
-        values[i] = std::bit_cast<float>(static_cast<uint32_t>(code) << 16);
-    }
-    std::ofstream file(path, std::ios::binary);
-    file.write("\x93NUMPY\x01\x00", 8);
-    file.write(reinterpret_cast<const char*>(&length), 2);
-    file << header;
-    file.write(reinterpret_cast<const char*>(values.data()),
-               static_cast<std::streamsize>(values.size() * sizeof(float)));
-    file.close();
-    if (!file) reject_file(path, "cannot be written; choose another --out");
+HostMatrix read_matrix(const MatrixName& name, std::optional<DType> as) {
+    InputFile file(name.path);
+    const FileRegion region =
+        name.safetensors ? region_in_safetensors(name.path, safetensors_head(file), file.bytes(), name.tensor, as)
+                         : region_in_npy(name.path, file.head(1u << 20), file.bytes(), as);
+    HostMatrix matrix = make_matrix(region.dtype, region.rows, region.cols);
+    matrix.untyped = region.untyped;
+    file.read(region.offset, matrix.bytes);
+    return matrix;
 }
 
 }  // namespace finegemm::cli

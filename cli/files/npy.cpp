@@ -34,11 +34,12 @@ std::string_view field(const std::string& file, std::string_view header, std::st
     return header.substr(begin, stop - begin);
 }
 
-DType dtype_of(const std::string& file, std::string_view descr) {
-    if (descr == "<f4") return DType::F32;
-    if (descr == "<f2") return DType::F16;
-    if (descr == "<u2" || descr == "|V2" || descr == "<V2") return DType::BF16;
-    if (descr == "|u1" || descr == "|V1" || descr == "<V1") return DType::E4M3;
+FileType type_of(const std::string& file, std::string_view descr) {
+    const std::string name(descr);
+    if (descr == "<f4") return {name, DType::F32};
+    if (descr == "<f2") return {name, DType::F16};
+    if (descr == "<u2" || descr == "|V2" || descr == "<V2") return {name, DType::BF16, true};
+    if (descr == "|u1" || descr == "|V1" || descr == "<V1") return {name, DType::E4M3, true};
     reject_file(
         file,
         fmt::format("has dtype '{}', must be float32, float16, bfloat16 (as uint16) or e4m3 (as uint8); convert it",
@@ -47,10 +48,10 @@ DType dtype_of(const std::string& file, std::string_view descr) {
 
 }  // namespace
 
-FileRegion region_in_npy(const std::string& file, std::string_view head, uint64_t file_bytes) {
+FileRegion region_in_npy(const std::string& file, std::string_view head, uint64_t file_bytes, std::optional<DType> as) {
     FileRegion region;
     const std::string header = header_of(file, head, region.offset);
-    region.dtype = dtype_of(file, field(file, header, "'descr':'", '\''));
+    take_type(file, region, type_of(file, field(file, header, "'descr':'", '\'')), as);
     if (field(file, header, "'fortran_order':", ',') != "False")
         reject_file(file, "is stored by columns; save it with numpy.ascontiguousarray");
     const std::string_view shape = field(file, header, "'shape':(", ')');

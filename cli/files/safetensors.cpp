@@ -14,11 +14,13 @@ namespace {
 
 using nlohmann::json;
 
-DType dtype_of(const std::string& file, const std::string& tensor, const std::string& name) {
-    if (name == "F32") return DType::F32;
-    if (name == "F16") return DType::F16;
-    if (name == "BF16") return DType::BF16;
-    if (name == "F8_E4M3") return DType::E4M3;
+FileType type_of(const std::string& file, const std::string& tensor, const std::string& name, bool said) {
+    if (name == "F32") return {name, DType::F32};
+    if (name == "F16") return {name, DType::F16};
+    if (name == "BF16") return {name, DType::BF16};
+    if (name == "F8_E4M3") return {name, DType::E4M3};
+    if (said && (name == "U8" || name == "I8")) return {name, DType::E4M3, true};
+    if (said && (name == "U16" || name == "I16")) return {name, DType::BF16, true};
     reject_file(file, fmt::format("'{}' has dtype {}, must be F32, F16, BF16 or F8_E4M3", tensor, name));
 }
 
@@ -50,7 +52,7 @@ json header_of(const std::string& file, std::string_view text) {
 }  // namespace
 
 FileRegion region_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes,
-                                 const std::string& tensor) {
+                                 const std::string& tensor, std::optional<DType> as) {
     uint64_t length = 0;
     if (head.size() < 8) reject_file(file, "is not a .safetensors file");
     std::memcpy(&length, head.data(), 8);
@@ -66,9 +68,10 @@ FileRegion region_in_safetensors(const std::string& file, std::string_view head,
         const uint64_t data_bytes = file_bytes - 8 - length;
         if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_bytes)
             reject_file(file, fmt::format("'{}' lies outside of the file; the file is damaged", tensor));
-        const DType dtype = dtype_of(file, tensor, entry.at("dtype").get<std::string>());
-        check_size(file, shape[0], shape[1], dtype, offsets[1] - offsets[0]);
-        return {dtype, shape[0], shape[1], 8 + length + offsets[0]};
+        FileRegion region{.rows = shape[0], .cols = shape[1], .offset = 8 + length + offsets[0]};
+        take_type(file, region, type_of(file, tensor, entry.at("dtype").get<std::string>(), as.has_value()), as);
+        check_size(file, shape[0], shape[1], region.dtype, offsets[1] - offsets[0]);
+        return region;
     } catch (const json::exception&) {
         reject_file(file, fmt::format("describes '{}' as {:.80}, must give its dtype, a shape like [2, 3] and "
                                       "data_offsets like [0, 24]; the file is damaged",

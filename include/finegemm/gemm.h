@@ -15,12 +15,12 @@ namespace finegemm {
 /// All on one device. Row strides of A, B and D are at least their columns; those of A and B on a GPU below 2^40 bytes.
 /// Strides of scales are any that are not negative; 0 repeats a scale.
 struct GemmArgs {
-    ConstMatrix a;    ///< [M, K] e4m3, K contiguous, row stride a multiple of 16, pointer aligned to 16
-    ConstMatrix sfa;  ///< [M, ceil(K/128)] f32, pointer aligned to 4
+    ConstMatrix a;    ///< [M, K] e4m3, K contiguous; on CUDA row stride a multiple of 16, pointer aligned to 16
+    ConstMatrix sfa;  ///< [M, ceil(K/128)] f32; on CUDA pointer aligned to 4
     ConstMatrix b;    ///< [N, K] e4m3, as A
     ConstMatrix sfb;  ///< [ceil(N/128), ceil(K/128)], or [N, ceil(K/128)] for scales of rows; f32, as sfa
-    Matrix d;         ///< [M, N] bf16, or f32 with scales of rows; N contiguous, row stride a multiple of 8 (f32: of
-                      ///< 4), pointer aligned to 16
+    Matrix d;         ///< [M, N] bf16, or f32 with scales of rows; N contiguous; on CUDA row stride a multiple of 8
+                      ///< (f32: of 4), pointer aligned to 16
 };
 
 struct GemmOptions {
@@ -90,7 +90,8 @@ struct Stack {
 
 /// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[g, n, k] * sfb[g, n / 128, k / 128]), g the group of row m;
 /// with scales for each row of B: sfb[g, n, k / 128].
-/// Matrices have the layouts that GemmArgs asks for; strides of stacks of A, B and D are multiples of 16 bytes.
+/// Matrices have the layouts that GemmArgs asks for; on CUDA strides of stacks of A, B and D are multiples of 16
+/// bytes.
 struct GroupedGemmArgs {
     ConstStack a;    ///< [M, K] e4m3; Masked: [G, M, K]
     ConstStack sfa;  ///< [M, ceil(K/128)] f32; Masked: [G, M, ceil(K/128)]
@@ -114,7 +115,7 @@ enum class KLayout : int32_t {
 };
 
 /// D[g, m, n] = sum over the k of group g of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n, k / 128])
-/// Matrices have the layouts that GemmArgs asks for; the stride of D from matrix to matrix is a multiple of 4.
+/// Matrices have the layouts that GemmArgs asks for; on CUDA the stride of D from matrix to matrix is a multiple of 4.
 struct KGroupedGemmArgs {
     ConstMatrix a;    ///< [M, K] e4m3, the k of all groups together; Blocks: row stride K, as it has no gaps
     ConstMatrix sfa;  ///< [M, K/128] f32, any strides, in both layouts

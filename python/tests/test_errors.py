@@ -59,7 +59,6 @@ MISUSES = {
     "d is too small": change(d=lambda d: d[:8]),
     "d is transposed": change(d=lambda d: np.asfortranarray(d)),
     "d is read-only": change(d=read_only),
-    "a is unaligned": change(a=lambda a: np.zeros(16 * 256 + 1, a.dtype)[1:].reshape(16, 256)),
     "a has one row for all": change(a=lambda a: np.lib.stride_tricks.as_strided(a, (16, 256), (0, 1))),
     "a has another number of rows": change(a=lambda a: a[:8]),
     "b is bfloat16": change(b=lambda b: b.astype(BF16)),

@@ -68,6 +68,22 @@ def test_out_is_written_and_returned():
     np.testing.assert_array_equal(out, finegemm.gemm(*args))
 
 
+def test_the_cpu_takes_any_address():
+    """As loaders of files have them: a tensor begins where the one before it ended."""
+
+    def moved(x, shift):
+        to = np.empty(x.nbytes + shift, np.uint8)[shift:].view(x.dtype).reshape(x.shape)
+        to[...] = x
+        return to
+
+    args = operands(16, 32, 256)
+    expected = finegemm.gemm(*args)
+    for shift in (1, 2, 4, 8):
+        out = moved(np.zeros((16, 32), BF16), shift)
+        assert finegemm.gemm(*(moved(x, shift) for x in args), out) is out
+        np.testing.assert_array_equal(out, expected)
+
+
 def test_without_ml_dtypes_only_formats_that_numpy_lacks_are_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)  # importing it raises ImportError
     a, sfa, b, sfb = (x.view(np.uint8) if x.dtype == E4M3 else x for x in operands(16, 32, 256, row_b_scales=True))

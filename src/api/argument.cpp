@@ -73,10 +73,10 @@ void Argument::check_rows(int64_t alignment) const {
     if (row_step() % unit != 0)
         reject(name, "has row stride {}, must be a multiple of {} elements ({} bytes); pad the rows", x.row_stride,
                unit, alignment);
-    if (stack_step() < 0 || stack_step() % unit != 0)
+    check_matrices_not_negative();
+    if (stack_step() % unit != 0)
         reject(name,
-               "has stride {} from matrix to matrix, must be a multiple of {} elements ({} bytes) and not negative; "
-               "pad the matrices",
+               "has stride {} from matrix to matrix, must be a multiple of {} elements ({} bytes); pad the matrices",
                stride, unit, alignment);
     check_span();
 }
@@ -85,8 +85,12 @@ void Argument::check_steps_not_negative() const {
     if (empty()) return;
     if (row_step() < 0 || col_step() < 0)
         reject(name, "has strides [{}, {}], must not be negative; copy it", x.row_stride, x.col_stride);
-    if (stack_step() < 0) reject(name, "has stride {} from matrix to matrix, must not be negative; copy it", stride);
+    check_matrices_not_negative();
     check_span();
+}
+
+void Argument::check_matrices_not_negative() const {
+    if (stack_step() < 0) reject(name, "has stride {} from matrix to matrix, must not be negative; copy it", stride);
 }
 
 void Argument::check_elements_apart() const {
@@ -134,6 +138,8 @@ void Argument::check_apart_from(const Argument& output) const {
         reject(output.name, "shares {} bytes with {}; write to memory of its own",
                std::min(end(), output.end()) - std::max(begin(), output.begin()), name);
 }
+
+int64_t alignment_on(Device device) { return device.type == DeviceType::Cuda ? Argument::kAlignment : 1; }
 
 void check_numbers(const NumbersArgument& numbers, Device wanted, const Argument& d) {
     static_assert(sizeof(int32_t) == size_of(DType::F32));
@@ -215,9 +221,10 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
 
     d.check_device(d.x.device, "d");
     for (const Argument& x : {a, sfa, b, sfb}) x.check_device(d.x.device, "d");
-    for (const Argument& x : {a, b, d}) x.check_pointer(Argument::kAlignment);
-    for (const Argument& x : {sfa, sfb}) x.check_pointer(alignof(float));
-    for (const Argument& x : {a, b, d}) x.check_rows(Argument::kAlignment);
+    const int64_t alignment = alignment_on(d.x.device);
+    for (const Argument& x : {a, b, d}) x.check_pointer(alignment);
+    for (const Argument& x : {sfa, sfb}) x.check_pointer(std::min<int64_t>(alignment, alignof(float)));
+    for (const Argument& x : {a, b, d}) x.check_rows(alignment);
     d.check_matrices_apart();
     for (const Argument& x : {a, sfa, b, sfb}) x.check_apart_from(d);
 }

@@ -40,9 +40,13 @@ struct Argument {
     void check_apart_from(const Argument& output) const;
 
 private:
+    void check_matrices_not_negative() const;
     uintptr_t begin() const { return reinterpret_cast<uintptr_t>(x.data); }
     uintptr_t end() const;
 };
+
+/// Of addresses and rows of e4m3 and of results, in bytes: 1 on the CPU, which loads from and stores to any address.
+int64_t alignment_on(Device device);
 
 /// A row of numbers that say where groups are.
 struct NumbersArgument {

@@ -8,6 +8,7 @@
 
 #include <finegemm/error.h>
 
+#include "engine/any_address.h"
 #include "ops/gemm/groups.h"
 #include "plan/reject.h"
 
@@ -65,10 +66,9 @@ struct Columns {
 void check_scales(std::string_view name, const ConstStack& scales, int64_t i, bool stacked, RowRange rows,
                   Columns cols) {
     const ConstMatrix& s = scales.matrix;
-    const auto* data = static_cast<const float*>(s.data) + i * scales.stride;
     for (int64_t r = rows.begin; r < rows.end; ++r)
         for (int64_t c = cols.begin; c < cols.end; ++c) {
-            const float scale = data[r * s.row_stride + c * s.col_stride];
+            const auto scale = load<float>(s.data, i * scales.stride + r * s.row_stride + c * s.col_stride);
             if (std::isfinite(scale) && scale >= 0) continue;
             throw Error(Errc::InvalidArgument,
                         fmt::format("{}[{}{}, {}] is {}: scales are finite and not negative; look at what computed it "

@@ -2,8 +2,6 @@
 #include "jit/kernel_store.h"
 
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <future>
 #include <map>
 #include <mutex>
@@ -11,6 +9,7 @@
 #include "jit/digest.h"
 #include "jit/disk_cache.h"
 #include "jit/pack.h"
+#include "jit/process.h"
 #include "jit/toolchain.h"
 
 namespace finegemm::jit {
@@ -75,10 +74,8 @@ struct KernelStore::Impl {
     }
     void dump(const KernelSource& source, const std::string& cubin) const {
         if (options.dump_dir.empty()) return;
-        std::error_code error;
-        std::filesystem::create_directories(options.dump_dir, error);
-        std::ofstream(options.dump_dir + "/" + source.entry + ".cu") << source.text;
-        std::ofstream(options.dump_dir + "/" + source.entry + ".cubin", std::ios::binary) << cubin;
+        write_file(options.dump_dir + "/" + source.entry + ".cu", source.text);
+        write_file(options.dump_dir + "/" + source.entry + ".cubin", cubin);
     }
 };
 

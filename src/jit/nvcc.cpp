@@ -1,7 +1,6 @@
 // nvcc, as a process. Layer jit.
 #include <array>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -29,14 +28,9 @@ public:
 protected:
     Output translate(const KernelSource& source) const override {
         const TemporaryDirectory work;
-        const auto write = [&](std::string_view name, std::string_view text) {
-            const std::filesystem::path path = std::filesystem::path(work.path()) / name;
-            std::filesystem::create_directories(path.parent_path());
-            if (!(std::ofstream(path) << text)) throw Error(Errc::Io, fmt::format("cannot write {}", path.string()));
-        };
-        for (const auto& [name, text] : kernel_files()) write(name, text);
-        write("kernel.cu", source.text);
+        for (const auto& [name, text] : kernel_files()) write_file(work.path() + '/' + std::string(name), text);
         const std::string input = work.path() + "/kernel.cu", output = work.path() + "/kernel.cubin";
+        write_file(input, source.text);
         std::vector<std::string> arguments = {path_};
         arguments.insert(arguments.end(), kOptions.begin(), kOptions.end());
         arguments.insert(arguments.end(), {"-I", work.path(), input, "-o", output});

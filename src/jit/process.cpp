@@ -1,4 +1,4 @@
-// Running another program. Layer jit.
+// Running another program, and files for it. Layer jit.
 #include "jit/process.h"
 
 #include <fcntl.h>
@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include <fmt/format.h>
 
@@ -49,6 +50,15 @@ ProcessResult run_process(const std::vector<std::string>& arguments) {
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     if (WIFEXITED(status)) result.status = WEXITSTATUS(status);
     return result;
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+    std::error_code error;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+    std::ofstream file(path, std::ios::binary);
+    file << bytes;
+    file.close();  // what is buffered may fail only now
+    if (!file) throw Error(Errc::Io, fmt::format("{}: cannot be written; check the path and the space there", path));
 }
 
 TemporaryDirectory::TemporaryDirectory() {

@@ -1,7 +1,8 @@
-// Running another program. Layer jit.
+// Running another program, and files for it. Layer jit.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace finegemm::jit {
@@ -13,6 +14,9 @@ struct ProcessResult {
 
 /// Runs a program, found through PATH if its name has no slash, without a shell, and waits for it.
 ProcessResult run_process(const std::vector<std::string>& arguments);
+
+/// Writes all of a file, into directories that are made for it. Throws Error(Io).
+void write_file(const std::string& path, std::string_view bytes);
 
 /// A directory of this process's own, removed with everything in it.
 class TemporaryDirectory {

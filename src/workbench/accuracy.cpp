@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include <finegemm/core/fp8.h>
 
+#include "engine/any_address.h"
 #include "ops/gemm/cpu.h"
 #include "ops/gemm/groups.h"
 
@@ -30,8 +33,7 @@ std::vector<float> scale_magnitudes(const ConstMatrix& x) {
     std::vector<float> scales(static_cast<size_t>(x.rows * x.cols));
     for (int64_t r = 0; r < x.rows; ++r)
         for (int64_t c = 0; c < x.cols; ++c)
-            scales[static_cast<size_t>(r * x.cols + c)] =
-                std::abs(static_cast<const float*>(x.data)[r * x.row_stride + c * x.col_stride]);
+            scales[static_cast<size_t>(r * x.cols + c)] = std::abs(element_of(x, r, c));
     return scales;
 }
 
@@ -44,21 +46,18 @@ ConstMatrix dense(const std::vector<T>& elements, ConstMatrix like) {
     return like;
 }
 
+/// Of `rows`, to look at `most` at most. An odd step meets every place in a tile.
+int64_t step_of(int64_t rows, int64_t most) { return ((rows + most - 1) / most) | 1; }
+
 /// Every so manieth row, at most `max_rows`: the same matrices with fewer rows and longer strides.
 GemmArgs some_rows(const GemmArgs& all, int64_t max_rows) {
     GemmArgs args = all;
-    // An odd step meets every place in a tile.
-    const int64_t step = ((all.d.rows + max_rows - 1) / max_rows) | 1;
+    const int64_t step = step_of(all.d.rows, max_rows);
     const int64_t rows = (all.d.rows + step - 1) / step;
     for (ConstMatrix* x : {&args.a, &args.sfa}) x->rows = rows, x->row_stride *= step;
     args.d.rows = rows;
     args.d.row_stride *= step;
     return args;
-}
-
-float element(const ConstMatrix& d, int64_t at) {
-    if (d.dtype == DType::F32) return static_cast<const float*>(d.data)[at];
-    return float_of_bf16(static_cast<const uint16_t*>(d.data)[at]);
 }
 
 /// Error bound of an element of D: f32 takes one rounding at most after the sum, to the next of its 24 bits.
@@ -68,11 +67,39 @@ double bound_of(DType d, double absolute, double exact, int64_t k_blocks) {
     return sum + (std::abs(exact) + sum) * 0x1p-24;
 }
 
+constexpr double kF32Overflow = 0x1.ffffffp127, kBf16Overflow = 0x1.ffp127;  // from there on, infinity is the nearest
+
+/// Is a product of scales of this element beyond FP32? Blocks times it are infinite, or NaN.
+bool scales_overflow(const GemmArgs& args, int64_t row, int64_t col) {
+    const int64_t of_b = has_row_scales(args.b, args.sfb) ? col : col / kScaleBlock;
+    for (int64_t kb = 0; kb < args.sfa.cols; ++kb) {
+        const double product = static_cast<double>(element_of(args.sfa, row, kb)) * element_of(args.sfb, of_b, kb);
+        if (std::abs(product) >= kF32Overflow) return true;
+    }
+    return false;
+}
+
+/// May element i be `d`, one of which and of `exact` is not finite? Terms of one sign reach `plus`, of the other
+/// `minus`: sums on the way may be as far from zero, in FP32, and infinities of both signs are NaN together.
+bool is_right(const GemmArgs& args, size_t i, double d, double exact, double absolute, int64_t k_blocks) {
+    if (d == exact || (std::isnan(d) && std::isnan(exact))) return true;
+    if (std::isfinite(d) || std::isnan(exact)) return false;
+    if (std::isinf(exact)) return std::isnan(d);  // infinite scales, which the tensor cores make NaN
+    const auto n = static_cast<size_t>(args.d.cols);
+    if (scales_overflow(args, static_cast<int64_t>(i / n), static_cast<int64_t>(i % n))) return true;
+    const double bound = sum_bound(absolute, k_blocks);
+    const double plus = (absolute + exact) / 2 + bound, minus = (absolute - exact) / 2 + bound;
+    if (std::isnan(d)) return plus >= kF32Overflow && minus >= kF32Overflow;
+    const double last = (d > 0 ? exact : -exact) + bound;
+    return last >= (args.d.dtype == DType::F32 ? kF32Overflow : kBf16Overflow) ||
+           (d > 0 ? plus : minus) >= kF32Overflow;
+}
+
 /// Errors so far, after some GEMMs.
 struct Tally {
     double errors = 0, values = 0;  // sums of squares
     double largest = 0, worst = 0, of_bound = 0;
-    int64_t rows = 0, nan = 0, nan_wrong = 0;
+    int64_t rows = 0, nan = 0, inf = 0, nan_wrong = 0, inf_wrong = 0;
 
     Accuracy accuracy() const {
         return {.relative_rms = values > 0 ? std::sqrt(errors / values) : 0,
@@ -80,7 +107,18 @@ struct Tally {
                 .of_bound = of_bound,
                 .rows = rows,
                 .nan = nan,
-                .nan_wrong = nan_wrong};
+                .inf = inf,
+                .nan_wrong = nan_wrong,
+                .inf_wrong = inf_wrong};
+    }
+
+    /// Counts a value that is not finite in D or exactly.
+    void add_special(double d, double exact, bool right) {
+        nan += std::isnan(d);
+        inf += std::isinf(d);
+        if (right) return;
+        (std::isnan(d) || std::isnan(exact) ? nan_wrong : inf_wrong) += 1;
+        of_bound = std::numeric_limits<double>::infinity();
     }
 };
 
@@ -100,16 +138,12 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
     const int64_t k_blocks = (args.a.cols + kScaleBlock - 1) / kScaleBlock;
     for (size_t i = 0; i < count; ++i) {
         const auto n = static_cast<size_t>(args.d.cols);
-        const auto at = static_cast<int64_t>(i / n) * args.d.row_stride + static_cast<int64_t>(i % n);
-        const double d = element(args.d, at);
-        if (std::isnan(d) || std::isnan(exact[i])) {
-            const bool wrong = std::isnan(d) != std::isnan(exact[i]);
-            tally.nan += std::isnan(d);
-            tally.nan_wrong += wrong;
-            if (wrong) tally.of_bound = std::numeric_limits<double>::infinity();
+        const double d = element_of(args.d, static_cast<int64_t>(i / n), static_cast<int64_t>(i % n));
+        if (!std::isfinite(d) || !std::isfinite(exact[i])) {
+            tally.add_special(d, exact[i], is_right(args, i, d, exact[i], absolute[i], k_blocks));
             continue;
         }
-        const double error = d == exact[i] ? 0 : std::abs(d - exact[i]);  // equal infinities have no difference
+        const double error = std::abs(d - exact[i]);
         tally.errors += error * error;
         tally.values += exact[i] * exact[i];
         tally.largest = std::max(tally.largest, std::abs(exact[i]));
@@ -120,7 +154,38 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
     tally.rows += args.d.rows;
 }
 
+/// Every so manieth row, scaled.
+std::vector<float> some_values(const Values& v, int64_t step) {
+    std::vector<float> values;
+    const int64_t height = v.scales.rows == v.x.rows ? 1 : kScaleBlock;
+    for (int64_t r = 0; r < v.x.rows; r += step)
+        for (int64_t c = 0; c < v.x.cols; ++c)
+            values.push_back(element_of(v.x, r, c) *
+                             (v.scales.data ? element_of(v.scales, r / height, c / kScaleBlock) : 1));
+    return values;
+}
+
+/// In as many sums as a vector has lanes.
+double dot(const float* x, const float* y, int64_t count) {
+    constexpr int64_t kLanes = 8;
+    double sums[kLanes] = {};
+    for (int64_t i = 0; i < count; i += kLanes)  // K is a multiple of 16
+        for (int64_t lane = 0; lane < kLanes; ++lane)
+            sums[lane] += static_cast<double>(x[i + lane]) * static_cast<double>(y[i + lane]);
+    return std::reduce(std::begin(sums), std::end(sums));
+}
+
 }  // namespace
+
+float element_of(const ConstMatrix& x, int64_t row, int64_t col) {
+    const int64_t at = row * x.row_stride + col * x.col_stride;
+    switch (x.dtype) {
+        case DType::E4M3: return float_of_e4m3(static_cast<const uint8_t*>(x.data)[at]);
+        case DType::BF16: return float_of_bf16(load<uint16_t>(x.data, at));
+        case DType::F16: return float_of_f16(load<uint16_t>(x.data, at));
+        default: return load<float>(x.data, at);
+    }
+}
 
 Accuracy accuracy_of(const Call& call, int64_t max_rows) {
     std::vector<GemmArgs> products = products_of(call);
@@ -134,14 +199,42 @@ Accuracy accuracy_of(const Call& call, int64_t max_rows) {
     return tally.accuracy();
 }
 
+int64_t differing_elements(const ConstMatrix& x, const ConstMatrix& y) {
+    const auto bytes = [](const ConstMatrix& m, int64_t r, int64_t c) {
+        return static_cast<const uint8_t*>(m.data) + (r * m.row_stride + c * m.col_stride) * size_of(m.dtype);
+    };
+    const auto width = static_cast<size_t>(size_of(x.dtype)), row_bytes = static_cast<size_t>(x.cols) * width;
+    const bool contiguous = x.col_stride == 1 && y.col_stride == 1;
+    int64_t differing = 0;
+    for (int64_t r = 0; r < x.rows; ++r) {
+        if (contiguous && std::memcmp(bytes(x, r, 0), bytes(y, r, 0), row_bytes) == 0) continue;
+        for (int64_t c = 0; c < x.cols; ++c) differing += std::memcmp(bytes(x, r, c), bytes(y, r, c), width) != 0;
+    }
+    return differing;
+}
+
+double error_of_values(const ConstMatrix& d, const Values& a, const Values& b, int64_t max_rows) {
+    const int64_t step = step_of(d.rows, max_rows), k = a.x.cols;
+    const std::vector<float> left = some_values(a, step), right = some_values(b, 1);
+    std::vector<double> errors(static_cast<size_t>(d.cols)), values(errors.size());
+    ThreadPool(0).parallel_for(d.cols, [&](int64_t n) {
+        for (int64_t r = 0; r * step < d.rows; ++r) {
+            const double exact = dot(&left[static_cast<size_t>(r * k)], &right[static_cast<size_t>(n * k)], k);
+            const double error = element_of(d, r * step, n) - exact;
+            if (!std::isfinite(error)) continue;
+            errors[static_cast<size_t>(n)] += error * error;
+            values[static_cast<size_t>(n)] += exact * exact;
+        }
+    });
+    return std::sqrt(std::reduce(errors.begin(), errors.end()) / std::reduce(values.begin(), values.end()));
+}
+
 double relative_difference(const ConstMatrix& x, const ConstMatrix& y) {
     double differences = 0, values = 0;
     for (int64_t r = 0; r < y.rows; ++r)
         for (int64_t c = 0; c < y.cols; ++c) {
-            const auto at = [&](const ConstMatrix& m) {
-                return float_of_bf16(static_cast<const uint16_t*>(m.data)[r * m.row_stride + c]);
-            };
-            const double value = at(y), difference = at(x) - value;
+            const double value = element_of(y, r, c), other = element_of(x, r, c), difference = other - value;
+            if (std::isinf(value) && value == other) continue;
             differences += difference * difference;
             values += value * value;
         }

@@ -196,7 +196,8 @@ size_t write_pack(const Options& options, const std::string& file, unsigned jobs
                   const std::function<void(size_t, size_t, const std::string&)>& progress) {
     WholeFile out(file);
     const auto sources = pack_contents();
-    out.publish(jit::build_pack(sources, *jit::find_toolchain(options), jobs, progress));
+    out.content() << jit::build_pack(sources, *jit::find_toolchain(options), jobs, progress);
+    out.publish();
     return sources.size();
 }
 

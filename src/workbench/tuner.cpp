@@ -60,6 +60,6 @@ Tuned Tuner::record(const GemmShape& shape, std::span<const TimedKernel> times) 
     return tuned;
 }
 
-void Tuner::write() const { WholeFile(file_).publish(plan::text_of(table_)); }
+void Tuner::write() const { write_whole(file_, plan::text_of(table_)); }
 
 }  // namespace finegemm

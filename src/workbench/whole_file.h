@@ -16,8 +16,10 @@ public:
     WholeFile(const WholeFile&) = delete;
     WholeFile& operator=(const WholeFile&) = delete;
 
+    /// For the content, before publish().
+    std::ostream& content() { return out_; }
     /// Throws Error(Io).
-    void publish(const std::string& content);
+    void publish();
 
 private:
     [[noreturn]] void fail() const;
@@ -25,5 +27,8 @@ private:
     std::string path_, part_;
     std::ofstream out_;
 };
+
+/// Throws Error(Io).
+void write_whole(const std::string& path, const std::string& content);
 
 }  // namespace finegemm

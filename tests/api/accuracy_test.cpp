@@ -57,6 +57,74 @@ TEST(Accuracy, CountsNanAndWhereItIsWrong) {
     }
 }
 
+/// One element that is the sum of two blocks, with these values and scales.
+Accuracy of_two_blocks(float value0, float scale0, float value1, float scale1, float d, bool f32 = false) {
+    Context context(cpu_options());
+    std::vector<uint8_t> a(256, e4m3_of_float(value0)), b(8 * 256, e4m3_of_float(1));
+    std::fill_n(&a[128], 128, e4m3_of_float(value1));
+    std::vector<float> sfa{scale0, scale1}, sfb(16, 1), wide(8, d);
+    std::vector<uint16_t> narrow(8, bf16_of_float(d));
+    const auto view = [](auto& x, DType dtype, int64_t rows) {
+        const auto cols = static_cast<int64_t>(x.size()) / rows;
+        return Matrix{x.data(), dtype, rows, cols, cols, 1, {}};
+    };
+    const Matrix to = f32 ? view(wide, DType::F32, 1) : view(narrow, DType::BF16, 1);
+    return accuracy_of({GemmArgs{view(a, DType::E4M3, 1), view(sfa, DType::F32, 1), view(b, DType::E4M3, 8),
+                                 view(sfb, DType::F32, 8), to},
+                        {}},
+                       1);
+}
+
+TEST(Accuracy, InfinityIsRightWhereASumIsBeyondItsType) {
+    const float inf = INFINITY;
+    struct Case {
+        float value0, scale0, value1, scale1, d;
+        bool right, f32 = false;
+    };
+    const Case cases[] = {
+        {1, 1e38f, 0, 1, inf, true},    // 1.28e40
+        {1, 1e38f, 0, 1, -inf, false},  // of the other sign
+        {-1, 1e38f, 0, 1, -inf, true},
+        {1, 1e38f, 0, 1, 3e38f, false},  // saturated
+        {1, 1e38f, 0, 1, NAN, false},
+        {1, 1e36f, 0, 1, inf, false},             // 1.28e38 fits
+        {1, 0x1.ffp120f, 0, 1, inf, true},        // the smallest number that bf16 rounds to infinity, which f32 holds
+        {1, 0x1.ffp120f, 0, 1, inf, true, true},  // within the bound of the sum's error, 1.6%
+        {1, 0x1.8p120f, 0, 1, inf, false},
+        {1, 1e38f, -1, 1e38f, NAN, true},  // infinity - infinity, though the exact sum is 0
+        {1, 1e38f, -1, 1e38f, inf, true},  // infinity, then a part of a sum that is not
+        {1, 1e38f, -1, 1e36f, NAN, false},
+        {1, 1e38f, -1, 1e36f, -inf, false},
+        {1, inf, 1, 1, inf, true},
+        {1, inf, 1, 1, 1, false},
+        {1, inf, 0, inf, NAN, true},
+        {1, inf, 0, inf, 1, false},
+    };
+    for (const Case& c : cases) {
+        const Accuracy a = of_two_blocks(c.value0, c.scale0, c.value1, c.scale1, c.d, c.f32);
+        EXPECT_EQ(a.of_bound <= 1, c.right)
+            << c.value0 << " * " << c.scale0 << " + " << c.value1 << " * " << c.scale1 << " as " << c.d;
+        EXPECT_EQ(a.inf, std::isinf(c.d) ? 8 : 0);
+        EXPECT_EQ(a.nan, std::isnan(c.d) ? 8 : 0);
+        EXPECT_TRUE(std::isfinite(a.relative_rms));
+    }
+}
+
+TEST(Accuracy, AProductOfScalesBeyondF32MayMakeAnything) {
+    Context context(cpu_options());
+    Problem p(6, 136, 512, 3);
+    for (int64_t r = 0; r < p.m; ++r) p.sfa.at(r, 1) = 1e30f;
+    p.sfb.at(0, 1) = 1e30f;
+    std::fill_n(&p.a.at(2, 128), 128, uint8_t{0});  // 0 * infinity
+    gemm(context, p.args());
+    const Accuracy right = accuracy_of({p.args(), {}}, 6);
+    EXPECT_GT(right.nan, 0);
+    EXPECT_GT(right.inf, 0);
+    EXPECT_LE(right.of_bound, 1);
+    p.d.at(0, 135) = 0x7f80;  // of another block of B
+    EXPECT_EQ(accuracy_of({p.args(), {}}, 6).inf_wrong, 1);
+}
+
 TEST(Accuracy, OfGroupsLooksAtRowsOfEachGroupAndAtNoOthers) {
     Context context(cpu_options());
     for (const GroupForm form : kAllForms) {
@@ -103,6 +171,8 @@ TEST(RelativeDifference, IsThatOfTheRootMeanSquares) {
     const auto view = [](std::vector<uint16_t>& v) { return Matrix{v.data(), DType::BF16, 2, 2, 2, 1, {}}; };
     EXPECT_DOUBLE_EQ(relative_difference(view(x), view(y)), std::sqrt(3) / 2);
     EXPECT_EQ(relative_difference(view(y), view(y)), 0);
+    x[3] = y[3] = 0x7f80;
+    EXPECT_DOUBLE_EQ(relative_difference(view(x), view(y)), std::sqrt(2. / 3)) << "equal infinities do not differ";
     x[3] = 0x7fc0;
     EXPECT_TRUE(std::isnan(relative_difference(view(x), view(y))));
 }

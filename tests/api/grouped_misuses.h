@@ -72,16 +72,16 @@ inline const GroupedMisuse kGrouped[] = {
     {"sfb has one scale a row, but not for all of k",
      [](GroupedCall& c) { c.args.sfb.matrix.rows = 256, c.args.sfb.matrix.cols = 1; }},
 
-    {"b has matrices off 16 bytes", [](GroupedCall& c) { c.args.b.stride += 8; }},
+    {"b has matrices off 16 bytes", [](GroupedCall& c) { on_gpu(c), c.args.b.stride += 8; }},
     {"a has its matrices upside down", [](GroupedCall& c) { c.args.a.stride = -c.args.a.stride; }, true},
-    {"d has matrices off 16 bytes", [](GroupedCall& c) { c.args.d.stride += 4; }, true},
+    {"d has matrices off 16 bytes", [](GroupedCall& c) { on_gpu(c), c.args.d.stride += 4; }, true},
     {"d has overlapping matrices", [](GroupedCall& c) { c.args.d.stride -= 8; }, true},
     {"d has one matrix for all groups", [](GroupedCall& c) { c.args.d.stride = 0; }, true},
     {"sfb has its matrices upside down", [](GroupedCall& c) { c.args.sfb.stride = -6; }},
     {"b reaches beyond the addresses", [](GroupedCall& c) { c.args.b.stride = kHuge; }},
     {"sfb reaches beyond the addresses", [](GroupedCall& c) { c.args.sfb.stride = kHuge; }},
     {"b is null", [](GroupedCall& c) { c.args.b.matrix.data = nullptr; }},
-    {"d is off 16 bytes", [](GroupedCall& c) { c.args.d.matrix.data = address(8); }},
+    {"d is off 16 bytes", [](GroupedCall& c) { on_gpu(c), c.args.d.matrix.data = address(8); }},
     {"d holds the last matrix of b",
      [](GroupedCall& c) {
          c.args.d.matrix.data = static_cast<char*>(c.args.b.matrix.data) + 3 * c.args.b.stride + 1024;

@@ -55,7 +55,7 @@ const Misuse kGemm[] = {
     {"d is f32 and sfb of blocks", [](GemmCall& c) { c.args.d.dtype = FINEGEMM_F32; }},
     {"d is f32 with rows off 16 bytes",
      [](GemmCall& c) {
-         set_shape(c.args.sfb, 256, 3), c.args.d.dtype = FINEGEMM_F32, c.args.d.rows = c.args.a.rows = 8;
+         on_gpu(c, 0), set_shape(c.args.sfb, 256, 3), c.args.d.dtype = FINEGEMM_F32, c.args.d.rows = c.args.a.rows = 8;
          c.args.sfa.rows = 8, c.args.d.row_stride = 258;
      }},
     {"accumulate into bf16", [](GemmCall& c) { set_shape(c.args.sfb, 256, 3), c.options.accumulate = 1; }},
@@ -71,9 +71,9 @@ const Misuse kGemm[] = {
     {"a has overlapping rows", [](GemmCall& c) { c.args.a.row_stride = 368; }},
     {"a has one row again and again", [](GemmCall& c) { c.args.a.row_stride = 0; }},
     {"b is upside down", [](GemmCall& c) { c.args.b.row_stride = -384; }},
-    {"a has rows off 16 bytes", [](GemmCall& c) { c.args.a.row_stride = 392; }},
-    {"b has rows off 16 bytes", [](GemmCall& c) { c.args.b.row_stride = 385; }},
-    {"d has rows off 16 bytes", [](GemmCall& c) { c.args.d.row_stride = 260; }},
+    {"a has rows off 16 bytes", [](GemmCall& c) { on_gpu(c, 0), c.args.a.row_stride = 392; }},
+    {"b has rows off 16 bytes", [](GemmCall& c) { on_gpu(c, 0), c.args.b.row_stride = 385; }},
+    {"d has rows off 16 bytes", [](GemmCall& c) { on_gpu(c, 0), c.args.d.row_stride = 260; }},
     {"a is stored by columns", [](GemmCall& c) { set_strides(c.args.a, 1, 16); }},
     {"d is stored by columns", [](GemmCall& c) { set_strides(c.args.d, 1, 16); }},
     {"sfa runs backwards", [](GemmCall& c) { c.args.sfa.row_stride = -3; }},
@@ -88,10 +88,10 @@ const Misuse kGemm[] = {
     {"d is null", [](GemmCall& c) { c.args.d.data = nullptr; }},
     {"d is null and k is 0",
      [](GemmCall& c) { set_k(c, 0), c.args.sfa.cols = c.args.sfb.cols = 0, c.args.d.data = nullptr; }},
-    {"a is off 16 bytes", [](GemmCall& c) { c.args.a.data = address(8); }},
-    {"b is off 16 bytes", [](GemmCall& c) { c.args.b.data = address(1); }},
-    {"d is off 16 bytes", [](GemmCall& c) { c.args.d.data = address(2); }},
-    {"sfa is off 4 bytes", [](GemmCall& c) { c.args.sfa.data = address(2); }},
+    {"a is off 16 bytes", [](GemmCall& c) { on_gpu(c, 0), c.args.a.data = address(8); }},
+    {"b is off 16 bytes", [](GemmCall& c) { on_gpu(c, 0), c.args.b.data = address(1); }},
+    {"d is off 16 bytes", [](GemmCall& c) { on_gpu(c, 0), c.args.d.data = address(2); }},
+    {"sfa is off 4 bytes", [](GemmCall& c) { on_gpu(c, 0), c.args.sfa.data = address(2); }},
 
     {"d is a", [](GemmCall& c) { c.args.d.data = c.args.a.data; }},
     {"d begins in b", [](GemmCall& c) { c.args.d.data = static_cast<char*>(c.args.b.data) + 1024; }},
@@ -144,7 +144,10 @@ const QuantizeMisuse kQuantize[] = {
     {"x is stored by columns", [](QuantizeCall& c) { set_strides(c.x, 1, 256); }},
     {"q is upside down", [](QuantizeCall& c) { c.q.row_stride = -384; }},
     {"x is null", [](QuantizeCall& c) { c.x.data = nullptr; }},
-    {"x is off 4 bytes", [](QuantizeCall& c) { c.x.data = address(2); }},
+    {"scales are off 4 bytes on a GPU",
+     [](QuantizeCall& c) {
+         c.x.device_type = c.q.device_type = c.scales.device_type = FINEGEMM_CUDA, c.scales.data = address(2);
+     }},
     {"q is x", [](QuantizeCall& c) { c.q.data = c.x.data; }},
     {"scales lie in x", [](QuantizeCall& c) { c.scales.data = c.x.data; }},
     {"scales lie in q", [](QuantizeCall& c) { c.scales.data = c.q.data; }},

@@ -41,14 +41,6 @@ std::string masked_lines(const std::string& text, const std::vector<std::string>
     return out;
 }
 
-/// What `doctor` says of something.
-bool has(const std::string& what, const std::string& variables) {
-    const json report = json::parse(finegemm("doctor --json", variables).out);
-    for (const json& f : report.at("findings"))
-        if (f.at("what") == what) return f.at("state") == "ok";
-    return false;
-}
-
 /// e4m3 codes of -2, -1, 0, 1, 2, chosen by a hash.
 std::string small_codes(size_t count, uint32_t seed) {
     constexpr uint8_t kCodes[] = {0xc0, 0xb8, 0x00, 0x38, 0x40};
@@ -104,7 +96,6 @@ TEST(Errors, AreOneSentenceOnStderrAndAnExitCode) {
         {"run --device cuda:", 2, "must be auto, cpu, cuda or cuda:INDEX"},
         {"run --device cuda:x", 2, "must be auto, cpu, cuda or cuda:INDEX"},
         {"run --device cuda", 3, "no CUDA driver"},
-        {"run --device cuda:1", 3, "no CUDA driver"},
         {"run --a none.npy", 1, "none.npy: cannot be read"},
         {"run --a none.txt", 2, "must be FILE.npy or FILE.safetensors:TENSOR"},
         {"run --sfa s.npy", 2, "give --a too"},
@@ -120,12 +111,13 @@ TEST(Errors, AreOneSentenceOnStderrAndAnExitCode) {
         {"explain 1 12 16", 2, "multiple of 8"},
         {"explain 1 16 16 --device b200", 2, "b200"},
         {"explain 1 16 16 --groups 0", 2, "groups: is 0, must be from 1 to 4096"},
-        {"explain 1 16 16 --expected-m 5", 2, "expected_m: is 5, does not belong to one product; leave it out"},
+        {"explain 1 16 16 --expected-m 5", 2, "--expected-m: is 5, does not belong to one product; leave it out"},
         {"explain 1 16 144 --k-groups 2", 2, "K: is 144, must be a multiple of 128"},
-        {"explain 1 16 128 --k-groups 2 --groups 2", 2, "k_groups: is 2, does not belong to groups of rows"},
+        {"explain 1 16 128 --k-groups 2 --groups 2", 2, "--k-groups: is 2, does not belong to groups of rows"},
         {"explain 'gemm 1x16x128 sideways'", 2, "is not understood at 'sideways'"},
-        {"explain 1 16 128 --groups 2 --out-dtype f32", 2, "out_dtype: is f32, must be bf16"},
-        {"explain 1 16 128 --out-dtype f32", 2, "out_dtype: is f32, must be bf16 where b has a scale for each 128x128"},
+        {"explain 1 16 128 --groups 2 --out-dtype f32", 2, "--out-dtype: is f32, must be bf16"},
+        {"explain 1 16 128 --out-dtype f32", 2,
+         "--out-dtype: is f32, must be bf16 where b has a scale for each 128x128"},
         {"run 8 16 144 --device cpu --k-groups 2", 2, "K: is 144, must be a multiple of 128"},
         {"run 8 16 128 --device cpu --layout blocks", 2, "--k-groups"},
         {"run 8 16 128 --device cpu --k-groups 2 --groups 2", 2, "does not belong to groups of rows"},
@@ -247,7 +239,9 @@ TEST(Run, SaysHowManyValuesAreNanAndThatTheyShouldBe) {
     const std::string run = "run --a '" + directory / "a.npy" + "' --b '" + directory / "b.npy" + "' --repeats 1";
     const Ran ran = finegemm(run);
     EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
-    EXPECT_NE(ran.out.find("\nNaN      16 of 128 values, as in the double sums\n"), std::string::npos) << ran.out;
+    EXPECT_NE(ran.out.find("\nNaN      16 of 128 values, as operands or sums beyond f32 make them\n"),
+              std::string::npos)
+        << ran.out;
     const json error = json::parse(finegemm(run + " --json").out).at("error");
     EXPECT_EQ(error.at("nan"), 16);
     EXPECT_EQ(error.at("nan_wrong"), 0);
@@ -277,18 +271,6 @@ TEST(Run, ScalesOfTheWrongShapeAreInvalid) {
     const Ran ran = finegemm("run --a '" + directory / "a.npy" + "' --sfa '" + directory / "s.npy" + "'");
     EXPECT_EQ(ran.code, 2);
     EXPECT_NE(ran.err.find("sfa: has shape [8, 1], must be [8, 2]"), std::string::npos) << ran.err;
-}
-
-TEST(Run, AWrongResultHasItsOwnExitCode) {
-    if (!has("pack", kMock) && !has("nvrtc", kMock))
-        GTEST_SKIP() << "this build has no pack and finds no NVRTC: a mock GPU gets no kernels";
-    const TemporaryDirectory directory;  // the mock GPU keeps what is copied to it, but computes nothing
-    write_text(directory / "a.npy", npy("|u1", "64, 256", std::string(64 * 256, '\x38')));
-    write_text(directory / "b.npy", npy("|u1", "64, 256", std::string(64 * 256, '\x38')));
-    const Ran ran = finegemm("run --a '" + directory / "a.npy" + "' --b '" + directory / "b.npy" + "'", kMock);
-    EXPECT_EQ(ran.code, 4) << ran.err;
-    EXPECT_NE(ran.out.find("device   cuda:0, NVIDIA H200"), std::string::npos) << ran.out;
-    EXPECT_NE(ran.out.find("result   WRONG"), std::string::npos) << ran.out;
 }
 
 TEST(Run, AGpuThatDoesNotExistIsInvalid) {

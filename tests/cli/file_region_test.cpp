@@ -84,6 +84,22 @@ TEST(Npy, DtypesWithoutANameInNumPyAreTheirBits) {
             << descr;
 }
 
+TEST(Npy, OnlyDtypesWithANameAreCertainAndOthersCanBeSaid) {
+    const auto region = [](const char* descr, std::optional<DType> as) {
+        const size_t width = descr[2] - '0';
+        const std::string content = npy(descr, "2, 8", std::string(16 * width, 'x'));
+        return region_in_npy("x.npy", content, content.size(), as);
+    };
+    for (const char* descr : {"<u2", "|V2", "<V2", "|u1", "|V1", "<V1"}) EXPECT_EQ(region(descr, {}).untyped, descr);
+    for (const char* descr : {"<f4", "<f2"}) EXPECT_EQ(region(descr, {}).untyped, "");
+    EXPECT_EQ(region("<V1", DType::E4M3).untyped, "") << "it was said";
+    EXPECT_EQ(region("<u2", DType::F16).dtype, DType::F16);
+    EXPECT_EQ(region("<f4", DType::F32).dtype, DType::F32);
+    EXPECT_TRUE(contains(error_of([&] { region("<f4", DType::E4M3); }), "has dtype '<f4', not e4m3; leave out"));
+    EXPECT_TRUE(
+        contains(error_of([&] { region("|V1", DType::BF16); }), "has dtype '|V1' of 1 bytes, bf16 would have 2"));
+}
+
 TEST(Npy, VersionTwoHasALongerLength) {
     const std::string header = "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 2), }";
     const auto length = static_cast<uint32_t>(header.size());
@@ -168,6 +184,17 @@ TEST(Safetensors, ErrorsNameWhatTheFileHas) {
         EXPECT_TRUE(contains(e, text)) << e.what() << "\nwanted: " << text;
         EXPECT_FALSE(contains(e, "json.exception")) << e.what();
     }
+}
+
+TEST(Safetensors, BytesAreCodesOnlyWhereItIsSaid) {
+    const std::string content =
+        safetensors(R"({"w":{"dtype":"U8","shape":[2,8],"data_offsets":[0,16]}})", std::string(16, 'x'));
+    const auto region = [&](std::optional<DType> as) {
+        return region_in_safetensors("x.safetensors", content, content.size(), "w", as);
+    };
+    EXPECT_TRUE(contains(error_of([&] { region({}); }), "'w' has dtype U8, must be F32, F16, BF16 or F8_E4M3"));
+    EXPECT_EQ(region(DType::E4M3).dtype, DType::E4M3);
+    EXPECT_TRUE(contains(error_of([&] { region(DType::F16); }), "has dtype 'U8' of 1 bytes, f16 would have 2"));
 }
 
 TEST(Safetensors, WithoutANameItListsTheTensorsButNotTheMetadata) {

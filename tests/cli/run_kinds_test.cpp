@@ -1,11 +1,13 @@
 // run with --row-b-scales and --out-dtype. Layer tests.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <string>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "cli/files/files.h"
 #include "cli/support.h"
 
 namespace finegemm::test {
@@ -15,9 +17,9 @@ using nlohmann::json;
 
 TEST(RunKinds, GroupsAndBlocksOfScalesHaveDOfOneKind) {
     const std::pair<const char*, const char*> cases[] = {
-        {"--out-dtype f32", "out_dtype: is f32, must be bf16 where b has a scale for each 128x128 block"},
+        {"--out-dtype f32", "--out-dtype: is f32, must be bf16 where b has a scale for each 128x128 block"},
         {"--row-b-scales --out-dtype f16", "--out-dtype"},
-        {"--row-b-scales --groups 2 --out-dtype f32", "out_dtype: is f32, must be bf16 with groups of rows"}};
+        {"--row-b-scales --groups 2 --out-dtype f32", "--out-dtype: is f32, must be bf16 with groups of rows"}};
     for (const auto& [arguments, message] : cases) {
         const Ran ran = finegemm(std::string("run 8 16 128 --device cpu ") + arguments);
         EXPECT_EQ(ran.code, 2) << arguments << '\n' << ran.err;
@@ -51,6 +53,48 @@ TEST(RunKinds, TakesScalesOfRowsOfBInGroups) {
         EXPECT_TRUE(out.at("right").get<bool>()) << form;
         EXPECT_EQ(out.at("row_b_scales"), true) << form;
     }
+}
+
+TEST(RunKinds, WritesDOfEveryTypeToEveryFormat) {
+    const TemporaryDirectory directory;
+    std::vector<float> x(16 * 128), expected(16 * 16);
+    for (size_t i = 0; i < 16; ++i) x[i * 128 + i] = 3, expected[i * 16 + i] = 9;
+    write_text(directory / "x.npy", npy("<f4", "16, 128", bytes_of(x)));
+    const std::string run = "run --repeats 1 --device cpu --row-b-scales --a '" + directory / "x.npy" + "' --b '" +
+                            directory / "x.npy" + "' --out-dtype ";
+    for (const char* dtype : {"bf16", "f32"})
+        for (const char* file : {"d.npy", "d.safetensors:d"}) {
+            const Ran ran = finegemm(run + dtype + " --out '" + directory / file + "'");
+            ASSERT_EQ(ran.code, 0) << ran.err;
+            const cli::HostMatrix d = cli::read_matrix(cli::name_of_matrix(directory / file));
+            const bool narrow = d.dtype == DType::BF16;
+            EXPECT_EQ(narrow, dtype == std::string("bf16") && file != std::string("d.npy"));
+            for (size_t i = 0; i < expected.size(); ++i) {
+                uint32_t bits = 0;
+                if (narrow) std::memcpy(reinterpret_cast<char*>(&bits) + 2, &d.bytes[2 * i], 2);
+                else std::memcpy(&bits, &d.bytes[4 * i], 4);
+                EXPECT_EQ(std::bit_cast<float>(bits), expected[i]) << dtype << ' ' << file << ' ' << i;
+            }
+        }
+}
+
+TEST(RunKinds, AProductBeyondItsTypeIsRightlyInfinite) {
+    const TemporaryDirectory directory;
+    write_text(directory / "a.npy", npy("<f4", "1, 128", bytes_of(std::vector<float>(128, 1e38f))));
+    write_text(directory / "b.npy", npy("<f4", "8, 128", bytes_of(std::vector<float>(8 * 128, 1))));
+    const std::string run = "run --device cpu --a '" + directory / "a.npy" + "' --b '" + directory / "b.npy" + "'";
+    const Ran ran = finegemm(run);
+    EXPECT_EQ(ran.code, 0) << ran.out;
+    EXPECT_NE(ran.out.find("\ninfinite 8 of 8 values, as scales or sums beyond the type of D make them\n"),
+              std::string::npos)
+        << ran.out;
+    EXPECT_EQ(json::parse(finegemm(run + " --json").out).at("error").at("inf"), 8);
+}
+
+TEST(RunKinds, AnOutputOfAnotherFormatIsInvalid) {
+    const Ran ran = finegemm("run 8 16 128 --device cpu --out d.txt");
+    EXPECT_EQ(ran.code, 2);
+    EXPECT_EQ(ran.err, "finegemm: d.txt: must be FILE.npy or FILE.safetensors:TENSOR\n");
 }
 
 }  // namespace

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 namespace finegemm::test {
 
 inline std::string read_text(const std::filesystem::path& path) {
@@ -75,10 +77,18 @@ inline Ran finegemm(const std::string& arguments, const std::string& variables =
                           "' FINEGEMM_DRIVER=/nonexistent/libcuda.so";
     for (const char* name : {"ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS", "VIRTUAL_ENV"})
         if (const char* value = std::getenv(name)) command += std::string(" ") + name + "='" + value + "'";
-    command += " FINEGEMM_CPU_THREADS=2 " + variables + " '" FINEGEMM_CLI_PATH "' " + arguments;
-    command += " >'" + directory / "out" + "' 2>'" + directory / "err" + "' </dev/null";
+    command += " FINEGEMM_CPU_THREADS=2 " + variables + " '" FINEGEMM_CLI_PATH "' >'" + directory / "out" + "' 2>'" +
+               directory / "err" + "' </dev/null " + arguments;
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(directory / "out"), read_text(directory / "err")};
+}
+
+/// What `doctor` says of something.
+inline bool has(const std::string& what, const std::string& variables) {
+    const auto report = nlohmann::json::parse(finegemm("doctor --json", variables).out);
+    for (const auto& f : report.at("findings"))
+        if (f.at("what") == what) return f.at("state") == "ok";
+    return false;
 }
 
 inline std::string replaced(std::string text, const std::string& what, const std::string& by) {

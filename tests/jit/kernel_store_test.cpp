@@ -6,6 +6,7 @@
 
 #include "jit/kernel_store.h"
 #include "support.h"
+#include "support/error_of.h"
 
 namespace finegemm::jit {
 namespace {
@@ -104,6 +105,14 @@ TEST_F(Stores, WriteSourcesAndCubinsWhereAskedTo) {
     const Binary binary = KernelStore(options).get(kSource);
     EXPECT_EQ(read_text(options.dump_dir + "/finegemm_example.cu"), kSource.text);
     EXPECT_EQ(read_text(options.dump_dir + "/finegemm_example.cubin"), binary.cubin);
+}
+
+TEST_F(Stores, SayThatTheyCannotWriteWhereAskedTo) {
+    options.dump_dir = "/dev/null/here";
+    const KernelStore store(options);
+    const Error e = finegemm::test::error_of([&] { store.get(kSource); });
+    EXPECT_EQ(e.code(), Errc::Io);
+    EXPECT_TRUE(finegemm::test::contains(e, "/dev/null/here/finegemm_example.cu: cannot be written")) << e.what();
 }
 
 TEST_F(Stores, NeedNoCompilerForKernelsOnDisk) {

@@ -255,6 +255,7 @@ TEST(Explain, OfGroupsHasTheirCandidatesAndSaysWhatWasAsked) {
     const auto out = nlohmann::json::parse(explain(p, h200()));
     const nlohmann::json asked = {{"m", 8192},    {"n", 4096},         {"k", 7168},
                                   {"groups", 64}, {"expected_m", 100}, {"alignment", 128}};
+    EXPECT_EQ(out["line"], text_of(p));
     EXPECT_EQ(out["problem"], asked);
     EXPECT_EQ(out["chosen"]["name"], name_of(choose(p, h200()).config));
     EXPECT_EQ(out["candidates"].size(), candidates({.grouping = Grouping::Rows}).size());

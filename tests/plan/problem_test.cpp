@@ -86,6 +86,36 @@ TEST(Fields, ThatDoNotBelongToAProductAreRejectedByName) {
               "k_groups: is 2, does not belong to groups of rows; leave it out");
 }
 
+/// Not its default.
+template <typename T>
+void set(T& member) {
+    if constexpr (std::is_same_v<T, std::optional<DType>>) member = DType::F32;
+    else member = static_cast<T>(64);
+}
+
+TEST(Fields, ReachTheProblemAndAreToldFromIt) {
+    const GemmShape dense{.m = 64, .n = 64, .k = 8192};
+    GemmShape rows = dense, of_k = dense;
+    rows.groups = 4, of_k.k_groups = 4;
+    std::set<std::string> kept;
+    for (GemmShape shape : {dense, rows, of_k}) {
+        const Grouping grouping = grouping_of(shape);
+        fields(
+            [&](const Field& field, auto& member) {
+                if (field.takers.have(grouping)) set(member);
+            },
+            shape);
+        const GemmShape told = shape_of(problem_of(shape));
+        fields(
+            [&](const Field& field, const auto& given, const auto& found) {
+                if (is_set(given) && found == given) kept.insert(field.name);
+            },
+            shape, told);
+    }
+    fields([&](const Field& field, auto&) { EXPECT_TRUE(kept.contains(field.name)) << field.name << " is lost"; },
+           dense);
+}
+
 TEST(Fields, TellProblemsApart) {
     std::set<size_t> hashes;
     for (const auto& [problem, line] : kLines) {

@@ -9,6 +9,7 @@
 #include <finegemm/error.h>
 #include <finegemm/gemm/schedule.h>
 
+#include "engine/any_address.h"
 #include "ops/gemm/groups.h"
 
 namespace finegemm {
@@ -20,12 +21,12 @@ std::vector<T> sums_of(const CpuTile& t) {
     return std::vector<T>(static_cast<size_t>(t.rows * kCpuTileCols));
 }
 
-/// Calls set(element of D, its sum) for the elements of a tile.
-template <typename Element, typename T, typename Set>
+/// Calls set(index of an element in D, its sum) for the elements of a tile.
+template <typename T, typename Set>
 void for_each_element(const CpuTile& t, const std::vector<T>& sums, const Set& set) {
     for (int64_t r = 0; r < t.rows; ++r) {
-        Element* to = static_cast<Element*>(t.args.d.data) + (t.row + r) * t.args.d.row_stride + t.col;
-        for (int64_t c = 0; c < t.cols; ++c) set(to[c], sums[static_cast<size_t>(r * kCpuTileCols + c)]);
+        const int64_t to = (t.row + r) * t.args.d.row_stride + t.col;
+        for (int64_t c = 0; c < t.cols; ++c) set(to + c, sums[static_cast<size_t>(r * kCpuTileCols + c)]);
     }
 }
 
@@ -42,10 +43,11 @@ float added(float d, float x, Numerics numerics) {
 float added(float d, double x, Numerics) { return static_cast<float>(d + x); }
 
 template <typename T>
-void store(const CpuTile& t, const std::vector<T>& sums, Numerics numerics, bool accumulate) {
-    if (t.args.d.dtype == DType::BF16) for_each_element<uint16_t>(t, sums, [](uint16_t& d, T x) { d = to_bf16(x); });
-    else if (!accumulate) for_each_element<float>(t, sums, [](float& d, T x) { d = static_cast<float>(x); });
-    else for_each_element<float>(t, sums, [&](float& d, T x) { d = added(d, x, numerics); });
+void store_tile(const CpuTile& t, const std::vector<T>& sums, Numerics numerics, bool accumulate) {
+    void* const d = t.args.d.data;
+    if (t.args.d.dtype == DType::BF16) for_each_element(t, sums, [&](int64_t i, T x) { store(d, i, to_bf16(x)); });
+    else if (!accumulate) for_each_element(t, sums, [&](int64_t i, T x) { store(d, i, static_cast<float>(x)); });
+    else for_each_element(t, sums, [&](int64_t i, T x) { store(d, i, added(load<float>(d, i), x, numerics)); });
 }
 
 /// Sums of parts of K, each of which `sum_part(i, sums)` computes, added in their order.
@@ -100,12 +102,12 @@ void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bo
     if (numerics == Numerics::Exact) {
         auto sums = sums_of<double>(tile);
         exact_tile(tile, sums.data());
-        store(tile, sums, numerics, accumulate);
+        store_tile(tile, sums, numerics, accumulate);
     } else {
         auto sums = sums_of<float>(tile);
         if (numerics == Numerics::Hopper) hopper_sums(tile, kernel, sums);
         else fast_tile(tile, sums.data());
-        store(tile, sums, numerics, accumulate);
+        store_tile(tile, sums, numerics, accumulate);
     }
 }
 

@@ -15,6 +15,7 @@
 
 #include <finegemm/core/fp8.h>
 
+#include "engine/any_address.h"
 #include "ops/gemm/call.h"
 #include "ops/gemm/cpu_scale_factors.h"
 #include "ops/gemm/cpu_tiles.h"
@@ -38,7 +39,7 @@ const uint8_t* codes(const ConstMatrix& x, int64_t row) {
     return static_cast<const uint8_t*>(x.data) + row * x.row_stride;
 }
 float scale_at(const ConstMatrix& s, int64_t row, int64_t kb) {
-    return static_cast<const float*>(s.data)[row * s.row_stride + kb * s.col_stride];
+    return load<float>(s.data, row * s.row_stride + kb * s.col_stride);
 }
 
 /// The values of all codes, as type T.

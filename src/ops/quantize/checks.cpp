@@ -24,13 +24,10 @@ void check_quantize(const QuantizeCall& call) {
     s.check_elements_apart();
 
     for (const Argument& argument : {in, out, s}) argument.check_device(x.device, "x");
-    // The CPU's loads and stores need no alignment.
-    const int64_t alignment = x.device.type == DeviceType::Cuda ? Argument::kAlignment : 1;
-    in.check_pointer(std::max(alignment, size_of(x.dtype)));
-    out.check_pointer(alignment);
-    s.check_pointer(alignof(float));
-    in.check_rows(std::max(alignment, size_of(x.dtype)));
-    out.check_rows(alignment);
+    const int64_t alignment = alignment_on(x.device);
+    for (const Argument& argument : {in, out}) argument.check_pointer(alignment);
+    s.check_pointer(std::min<int64_t>(alignment, alignof(float)));
+    for (const Argument& argument : {in, out}) argument.check_rows(alignment);
     in.check_apart_from(out);
     in.check_apart_from(s);
     out.check_apart_from(s);

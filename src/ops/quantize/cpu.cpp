@@ -9,6 +9,7 @@
 
 #include <finegemm/quantize/quantize.h>
 
+#include "engine/any_address.h"
 #include "ops/quantize/cpu.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -126,7 +127,6 @@ void cpu_quantize(const QuantizeCall& call, ThreadPool& pool) {
     constexpr int64_t kTaskRows = 16;  // of 1x128 blocks: enough work to be worth a turn of a thread
     const int64_t height = shape == ScaleShape::Rows ? 1 : kScaleBlock, task = std::max(height, kTaskRows);
     const auto quantize_band = [&, &x = x, &q = q, &scales = scales, &options = options](int64_t row) {
-        float* const scale = static_cast<float*>(scales.data) + row / height * scales.row_stride;
         for (int64_t col = 0; col < x.cols; col += kScaleBlock) {
             const CpuQuantizeBlock block{
                 .x = static_cast<const uint8_t*>(x.data) + (row * x.row_stride + col) * size_of(x.dtype),
@@ -136,7 +136,8 @@ void cpu_quantize(const QuantizeCall& call, ThreadPool& pool) {
                 .cols = std::min<int64_t>(kScaleBlock, x.cols - col),
                 .x_row_stride = x.row_stride,
                 .q_row_stride = q.row_stride};
-            scale[col / kScaleBlock * scales.col_stride] = cpu_quantize_block(block, options.power_of_two_scales);
+            store(scales.data, row / height * scales.row_stride + col / kScaleBlock * scales.col_stride,
+                  cpu_quantize_block(block, options.power_of_two_scales));
         }
     };
     pool.parallel_for((x.rows + task - 1) / task, [&](int64_t i) {

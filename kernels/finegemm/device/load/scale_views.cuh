@@ -18,7 +18,11 @@ concept ScaleLoader = requires(L loader, const Params<C>& p, const Shared<C>& sm
     loader.advance(p);         // to the next k-block
 };
 
-/// Address of the scale of a tile's first row, and of the scales of its B.
+/// Addresses of the scales of a tile's A, of those of its first row, and of those of its B.
+__device__ inline const float* scale_matrix_of_a(const GemmParams& p, const Tile&) { return p.sfa.data; }
+__device__ inline const float* scale_matrix_of_a(const GroupedParams& p, const Tile& tile) {
+    return p.sfa.data + matrix_of(p, tile) * p.sfa_stride;
+}
 __device__ inline const float* scales_of_a(const GemmParams& p, const Tile& tile) {
     return p.sfa.data + tile.row * p.sfa.mn_stride;
 }
