@@ -131,7 +131,8 @@ Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObjec
     options.prefetch_weights = boolean("prefetch_weights", prefetch_weights);
     options.accumulate = boolean("accumulate", accumulate);
     Context& owner = context_in(context);
-    const WithoutGil others_run;
+    WithoutGil others_run;
+    options.poll = [&] { others_run.run_handlers(); };
     gemm(owner, problem, options);
     return out;
 }
@@ -185,10 +186,11 @@ Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a,
                  : masked     ? tensors.empty_like(a, {problem.a.count, m, n}, "bfloat16", "d")
                               : tensors.empty_like(a, {m, n}, "bfloat16", "d");
     problem.d = rows("d", out.get(), Access::Write);
-    const GemmOptions options =
+    GemmOptions options =
         options_of(tensors, out.get(), problem.d.matrix.device, numerics, config, check_values, num_sms, pdl, stream);
     Context& owner = context_in(context);
-    const WithoutGil others_run;
+    WithoutGil others_run;
+    options.poll = [&] { others_run.run_handlers(); };
     with_names_of_python(given.name, [&] { grouped_gemm(owner, problem, options); });
     return out;
 }
@@ -275,7 +277,8 @@ Object k_grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* 
         options_of(tensors, out.get(), problem.d.matrix.device, numerics, config, check_values, num_sms, pdl, stream);
     options.accumulate = boolean("accumulate", accumulate);
     Context& owner = context_in(context);
-    const WithoutGil others_run;
+    WithoutGil others_run;
+    options.poll = [&] { others_run.run_handlers(); };
     k_grouped_gemm(owner, problem, options);
     return out;
 }
@@ -294,11 +297,12 @@ Object quantize_into(const Imports& imports, PyObject* context, PyObject* x, PyO
                                           : tensors.output("scales", scales);
     const Matrix out_matrix = tensors.matrix("q", out.get(), Access::Write);
     const Matrix scale_matrix = tensors.matrix("scales", out_scales.get(), Access::Write);
-    const QuantizeOptions options{.power_of_two_scales = boolean("power_of_two_scales", power_of_two_scales),
-                                  .stream = tensors.stream(stream, out.get(), out_matrix.device)};
+    QuantizeOptions options{.power_of_two_scales = boolean("power_of_two_scales", power_of_two_scales),
+                            .stream = tensors.stream(stream, out.get(), out_matrix.device)};
     Context& owner = context_in(context);
     Object both(PyTuple_Pack(2, out.get(), out_scales.get()));
-    const WithoutGil others_run;
+    WithoutGil others_run;
+    options.poll = [&] { others_run.run_handlers(); };
     Quantize(owner, in, out_matrix, scale_matrix, options);
     return both;
 }

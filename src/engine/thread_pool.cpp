@@ -2,6 +2,7 @@
 #include "engine/thread_pool.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <memory>
@@ -15,6 +16,13 @@
 
 namespace finegemm {
 
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kPollInterval{50};
+
+}  // namespace
+
 /// All of it is read and written under the pool's mutex; bodies run outside.
 struct ThreadPool::Job {
     const std::function<void(int64_t)>& body;
@@ -24,15 +32,21 @@ struct ThreadPool::Job {
 
     bool has_more() const { return next < count && !failure; }
 
-    /// Runs indices until there are none. `lock` is held on entry and on return.
-    void run(std::unique_lock<std::mutex>& lock) {
+    /// Runs indices until there are none, and `poll` between them, if there is one. `lock` is held on entry and on
+    /// return.
+    void run(std::unique_lock<std::mutex>& lock, const std::function<void()>& poll = {}) {
         ++running;
+        auto next_poll = Clock::now() + kPollInterval;
         while (has_more()) {
             const int64_t index = next++;
             lock.unlock();
             std::exception_ptr thrown;
             try {
                 body(index);
+                if (poll && Clock::now() >= next_poll) {
+                    poll();
+                    next_poll = Clock::now() + kPollInterval;
+                }
             } catch (...) {
                 thrown = std::current_exception();
             }
@@ -66,7 +80,7 @@ public:
 
     bool is_here() const { return process_.is_this(); }
     int threads() const { return static_cast<int>(workers_.size()) + 1; }
-    void run(Job& job);
+    void run(Job& job, const std::function<void()>& poll);
 
 private:
     void work();
@@ -94,13 +108,13 @@ void ThreadPool::Crew::work() {
     }
 }
 
-void ThreadPool::Crew::run(Job& job) {
+void ThreadPool::Crew::run(Job& job, const std::function<void()>& poll) {
     std::unique_lock lock(mutex_);
     if (job.count > 1 && !workers_.empty()) {
         jobs_.push_back(&job);
         changed_.notify_all();
     }
-    job.run(lock);
+    job.run(lock, poll);
     changed_.wait(lock, [&] { return job.running == 0; });
     std::erase(jobs_, &job);
 }
@@ -122,10 +136,11 @@ ThreadPool::Crew& ThreadPool::crew() {
     return crew_.compare_exchange_strong(crew, own.get()) ? *own.release() : *crew;
 }
 
-void ThreadPool::parallel_for(int64_t count, const std::function<void(int64_t)>& body) {
+void ThreadPool::parallel_for(int64_t count, const std::function<void(int64_t)>& body,
+                              const std::function<void()>& poll) {
     if (count <= 0) return;
     Job job{body, count, 0, 0, {}};
-    crew().run(job);
+    crew().run(job, poll);
     if (job.failure) std::rethrow_exception(job.failure);
 }
 
