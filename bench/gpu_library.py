@@ -5,99 +5,21 @@ import json
 
 import torch
 
+from c_structs import HEADER, structs
+
 DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.float32: 4}
 FAST, EXACT, HOPPER = 0, 1, 2
 AS_CONTEXT, ON, OFF = 0, 1, 2
 OFFSETS, INDICES, PREFIX_SUMS, MASKED = 1, 2, 3, 4
 COLUMNS, BLOCKS = 0, 1
 
-
-class Matrix(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("dtype", ctypes.c_int32),
-        ("device_type", ctypes.c_int32),
-        ("device_index", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-        ("rows", ctypes.c_int64),
-        ("cols", ctypes.c_int64),
-        ("row_stride", ctypes.c_int64),
-        ("col_stride", ctypes.c_int64),
-    ]
+C = structs(HEADER.read_text())
+Matrix, Stack, Groups, Error = C["matrix"], C["stack"], C["groups"], C["error"]
+GemmArgs, GroupedGemmArgs, KGroupedGemmArgs = C["gemm_args"], C["grouped_gemm_args"], C["k_grouped_gemm_args"]
+GemmOptions, QuantizeOptions, Shape = C["gemm_options"], C["quantize_options"], C["shape"]
 
 
-class GemmArgs(ctypes.Structure):
-    _fields_ = [(name, Matrix) for name in ("a", "sfa", "b", "sfb", "d")]
-
-
-class Stack(ctypes.Structure):
-    _fields_ = [("matrix", Matrix), ("count", ctypes.c_int64), ("stride", ctypes.c_int64)]
-
-
-class Groups(ctypes.Structure):
-    _fields_ = [
-        ("form", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-        ("data", ctypes.c_void_p),
-        ("size", ctypes.c_int64),
-        ("alignment", ctypes.c_int64),
-        ("expected_m", ctypes.c_int64),
-        ("device_type", ctypes.c_int32),
-        ("device_index", ctypes.c_int32),
-    ]
-
-
-class GroupedGemmArgs(ctypes.Structure):
-    _fields_ = [(name, Stack) for name in ("a", "sfa", "b", "sfb", "d")] + [("groups", Groups)]
-
-
-class KGroupedGemmArgs(ctypes.Structure):
-    _fields_ = [(name, Matrix) for name in ("a", "sfa", "b", "sfb")] + [
-        ("d", Stack),
-        ("offsets", ctypes.c_void_p),
-        ("groups", ctypes.c_int64),
-        ("device_type", ctypes.c_int32),
-        ("device_index", ctypes.c_int32),
-        ("layout", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-    ]
-
-
-class GemmOptions(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", ctypes.c_uint32),
-        ("numerics", ctypes.c_int32),
-        ("check_values", ctypes.c_int32),
-        ("batch_invariant", ctypes.c_int32),
-        ("stream", ctypes.c_void_p),
-        ("config", ctypes.c_char_p),
-        ("num_sms", ctypes.c_int32),
-        ("pdl", ctypes.c_int32),
-        ("accumulate", ctypes.c_int32),
-        ("prefetch_weights", ctypes.c_int32),
-    ]
-
-
-class Shape(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", ctypes.c_uint32),
-        ("num_sms", ctypes.c_int32),
-        *((name, ctypes.c_int64) for name in ("m", "n", "k", "groups", "expected_m", "alignment", "k_groups")),
-        *((name, ctypes.c_int32) for name in ("row_b_scales", "out_dtype", "accumulate", "batch_invariant")),
-        ("device", ctypes.c_char_p),
-        ("plan_table", ctypes.c_char_p),
-    ]
-
-
-class QuantizeOptions(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_uint32), ("power_of_two_scales", ctypes.c_int32), ("stream", ctypes.c_void_p)]
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_int32), ("message", ctypes.c_char * 2044)]
-
-
-def matrix(t: torch.Tensor) -> Matrix:
+def matrix(t: torch.Tensor) -> ctypes.Structure:
     assert t.dim() == 2
     return Matrix(
         t.data_ptr(),
@@ -112,12 +34,12 @@ def matrix(t: torch.Tensor) -> Matrix:
     )
 
 
-def stack(t: torch.Tensor) -> Stack:
+def stack(t: torch.Tensor) -> ctypes.Structure:
     """Of a 3-D tensor the matrices that its first dimension counts; of a 2-D one itself."""
     return Stack(matrix(t), 1, 0) if t.dim() == 2 else Stack(matrix(t[0]), t.shape[0], t.stride(0))
 
 
-def groups(numbers: torch.Tensor, form: int, alignment: int, expected_m: int) -> Groups:
+def groups(numbers: torch.Tensor, form: int, alignment: int, expected_m: int) -> ctypes.Structure:
     assert numbers.dtype == torch.int32 and numbers.is_contiguous()
     device = (2, numbers.get_device()) if numbers.is_cuda else (1, 0)
     return Groups(form, 0, numbers.data_ptr(), numbers.numel(), alignment, expected_m, *device)
@@ -207,7 +129,7 @@ class Library:
         return self.queued(self.c.finegemm_k_grouped_gemm, args, options, (a, sfa, b, sfb, d, offsets))
 
     @staticmethod
-    def options(numerics, config, check_values, batch_invariant, num_sms, pdl, accumulate=0) -> GemmOptions:
+    def options(numerics, config, check_values, batch_invariant, num_sms, pdl, accumulate=0):
         name = config.encode() if config else None
         size = ctypes.sizeof(GemmOptions)
         return GemmOptions(size, numerics, check_values, batch_invariant, None, name, num_sms, pdl, accumulate)

@@ -143,7 +143,7 @@ void Session::make_row_groups(const std::string& form, uint64_t seed) {
     a_ = make(DType::E4M3, rows.stacks, rows.rows, k);
     sfa_ = make(DType::F32, rows.stacks, rows.rows, k_blocks);
     b_ = make(DType::E4M3, groups, n, k);
-    sfb_ = make(DType::F32, groups, blocks_of(n), k_blocks);
+    sfb_ = make(DType::F32, groups, shape_.row_b_scales ? n : blocks_of(n), k_blocks);
     d_ = make(DType::BF16, rows.stacks, rows.rows, n);
     numbers_ = mirrored(target_, rows.numbers);
     if (shape_.expected_m == 0) shape_.expected_m = std::max<int64_t>(1, shape_.m / groups);
@@ -159,7 +159,8 @@ void Session::make_row_groups(const std::string& form, uint64_t seed) {
         // Blocks of scales begin anew in each group. The copy waits for the product before it: one stream has both.
         fill(w, random, (g + 1) * (n * k + 1));
         const auto of_group = [&](const Matrix& all) { return part_of(all, groups, g); };
-        quantize(quantize_blocks, w, w_there, part(b_, of_group), part(sfb_, of_group));
+        quantize(shape_.row_b_scales ? quantize_rows : quantize_blocks, w, w_there, part(b_, of_group),
+                 part(sfb_, of_group));
     }
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks counts that keep the host's code one house: what has a single home, and how many files share a folder."""
+"""Checks counts that keep the code one house: what has a single home, and how many files share a folder."""
 
 import collections
 import pathlib
@@ -8,19 +8,25 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-HOST = ("src/", "cli/", "python/src/")
+HOST, KERNELS = ("src/", "cli/", "python/src/"), ("kernels/",)
 # Grouping is a field of a call: names of it in names of files, and in many files, are the beginning of another family.
 MOST_FILES_WITH_K_GROUPED = 12
 MOST_VIRTUALS = 3  # of Backend, besides its destructor
 MOST_FILES_OF_A_FOLDER = 20
+# In kernels what follows from the grouping is decided in few places, and the plan tells the others.
+MOST_QUESTIONS_OF_GROUPING = 5
+MOST_COMPILE_TIME_BRANCHES = 40
 
 MADE_PROBLEM = re.compile(r"\bplan::Problem(?: \w+)?\s*\{|\bProblem \w+\([^;{}]*\) \{(?:[^{}]|\{\})*return \{")
 INCLUDE_OF_CPU = re.compile(r'#include "[^"]*\bcpu[^"]*"')
 
 
-def host_files(root: pathlib.Path) -> dict[str, str]:
+QUESTION_OF_GROUPING = re.compile(r"\b[cC]\.(?:grouping\b|(?:grouped|row_groups|k_groups)\(\))")
+
+
+def files_in(root: pathlib.Path, folders: tuple[str, ...]) -> dict[str, str]:
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", *HOST], cwd=root, check=True, capture_output=True, text=True
+        ["git", "ls-files", "-co", "--exclude-standard", *folders], cwd=root, check=True, capture_output=True, text=True
     )
     paths = (root / line for line in listed.stdout.splitlines())
     return {path.relative_to(root).as_posix(): path.read_text() for path in paths if path.is_file()}
@@ -34,6 +40,23 @@ def virtuals(files: dict[str, str]) -> list[str]:
     """Names of Backend's virtual functions."""
     (text,) = (text for path, text in files.items() if path.endswith("/backend.h"))
     return re.findall(r"virtual [^~;=]*?(\w+)\(", text)
+
+
+def lines_with(files: dict[str, str], pattern: str | re.Pattern[str]) -> list[str]:
+    """The lines that match, as path:line."""
+    return [
+        f"{path}:{number}"
+        for path, text in files.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(pattern, line)
+    ]
+
+
+def kernel_faults(files: dict[str, str]) -> list[str]:
+    device = {path: text for path, text in files.items() if "/device/" in path}
+    return over(
+        "questions of grouping in kernels", lines_with(files, QUESTION_OF_GROUPING), MOST_QUESTIONS_OF_GROUPING
+    ) + over("if constexpr in device", lines_with(device, r"\bif constexpr\b"), MOST_COMPILE_TIME_BRANCHES)
 
 
 def faults(files: dict[str, str]) -> list[str]:
@@ -54,7 +77,7 @@ def faults(files: dict[str, str]) -> list[str]:
 
 
 def main() -> int:
-    found = faults(host_files(ROOT))
+    found = faults(files_in(ROOT, HOST)) + kernel_faults(files_in(ROOT, KERNELS))
     print("\n".join(found) if found else "every count is within its bound")
     return 1 if found else 0
 

@@ -52,7 +52,9 @@ Json json_of(const Head& h) {
 Json json_of(const Row& row) {
     const auto [m, n, k] = row.shape;
     const GemmShape& asked = row.product.fields;
-    Json out = {{"kind", kind_of(asked)}, {"shape", {m, n, k}}};
+    GemmShape problem = asked;
+    problem.m = m, problem.n = n, problem.k = k;
+    Json out = {{"problem", text_of(plan::problem_of(problem))}, {"kind", kind_of(asked)}, {"shape", {m, n, k}}};
     if (asked.groups) out.update({{"groups", *asked.groups}, {"busy_groups", row.busy}, {"form", row.product.form}});
     if (asked.k_groups)
         out.update({{"groups", *asked.k_groups}, {"busy_groups", row.busy}, {"layout", row.product.layout}});

@@ -91,14 +91,15 @@ struct Stack {
     operator ConstStack() const { return {matrix, count, stride}; }
 };
 
-/// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[g, n, k] * sfb[g, n / 128, k / 128]), g the group of row m.
+/// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[g, n, k] * sfb[g, n / 128, k / 128]), g the group of row m;
+/// with scales for each row of B: sfb[g, n, k / 128].
 /// Matrices have the layouts that GemmArgs asks for; on CUDA strides of stacks of A, B and D are multiples of 16
 /// bytes.
 struct GroupedGemmArgs {
     ConstStack a;    ///< [M, K] e4m3; Masked: [G, M, K]
     ConstStack sfa;  ///< [M, ceil(K/128)] f32; Masked: [G, M, ceil(K/128)]
     ConstStack b;    ///< [G, N, K] e4m3
-    ConstStack sfb;  ///< [G, ceil(N/128), ceil(K/128)] f32
+    ConstStack sfb;  ///< [G, ceil(N/128), ceil(K/128)], or [G, N, ceil(K/128)] for scales of rows; f32
     Stack d;         ///< [M, N] bf16; Masked: [G, M, N]
     Groups groups;
 };

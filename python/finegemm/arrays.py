@@ -135,9 +135,9 @@ def current_stream(x: Any) -> int:
     return 0  # the default stream, which __dlpack__ has made wait for the library's own
 
 
-def stream_number(stream: Any) -> int | None:
-    """A CUDA stream as a number. None stays None: the current stream of the tensors' library."""
-    if stream is None or isinstance(stream, int):
+def stream_number(stream: Any) -> int:
+    """A CUDA stream as a number."""
+    if isinstance(stream, int):
         return stream
     if hasattr(stream, "__cuda_stream__"):
         return int(stream.__cuda_stream__()[1])

@@ -1,14 +1,14 @@
-"""The operations. Checks are the native library's: what it refuses, it explains."""
+"""The operations, as declarations of native functions. Checks are the library's: what it refuses, it explains."""
 
 import json
-from collections.abc import Callable
 from typing import Any, Literal
 
 from finegemm import _native
-from finegemm.arrays import stream_number
-from finegemm.context import Context, default_handle, handle_of
+from finegemm.calls import native
+from finegemm.context import Context
 
 
+@native
 def gemm(
     a: Any,
     sfa: Any,
@@ -47,26 +47,9 @@ def gemm(
     before it in the stream ends. With `prefetch_weights`, too, it loads the first of b before that: no kernel that may
     still run in this stream then, the one before or one that other launches with `pdl` overlapped with, writes to b.
     """
-    return _native.gemm(
-        default_handle() if context is None else handle_of(context),
-        a,
-        sfa,
-        b,
-        sfb,
-        d,
-        numerics,
-        config,
-        check_values,
-        batch_invariant,
-        num_sms,
-        pdl,
-        prefetch_weights,
-        accumulate,
-        out_dtype,
-        None if stream is None else stream_number(stream),
-    )
 
 
+@native
 def grouped_gemm(
     a: Any,
     sfa: Any,
@@ -90,7 +73,8 @@ def grouped_gemm(
 ) -> Any:
     """gemm for groups of rows, each with weights of its own, as mixtures of experts have. Returns `d`.
 
-    b [G, N, K] and sfb [G, ceil(N/128), ceil(K/128)] have the groups' weights. a [M, K], sfa [M, ceil(K/128)] and
+    b [G, N, K] and sfb [G, ceil(N/128), ceil(K/128)], or [G, N, ceil(K/128)] with scales for each row, have the
+    groups' weights. a [M, K], sfa [M, ceil(K/128)] and
     d [M, N] have the rows of all groups. One of four arrays of int32, on the device of d, says which rows are whose:
 
     `offsets` [G + 1]: group g has the rows offsets[g] up to offsets[g + 1].
@@ -105,28 +89,9 @@ def grouped_gemm(
     outside of the arrays, and `check_values` names them. `expected_m`: rows of a group to choose the kernel by, where
     M / G says little (masked_m: M). The rest as in gemm; results are always batch-invariant.
     """
-    return _native.grouped_gemm(
-        default_handle() if context is None else handle_of(context),
-        a,
-        sfa,
-        b,
-        sfb,
-        d,
-        offsets,
-        m_indices,
-        prefix_sums,
-        masked_m,
-        alignment,
-        expected_m,
-        numerics,
-        config,
-        check_values,
-        num_sms,
-        pdl,
-        None if stream is None else stream_number(stream),
-    )
 
 
+@native
 def k_grouped_gemm(
     a: Any,
     sfa: Any,
@@ -162,44 +127,9 @@ def k_grouped_gemm(
     With `accumulate` the products are added to d; a group without k then leaves its d as it is, and else makes it zero.
     The rest as in gemm; results are always batch-invariant.
     """
-    return _native.k_grouped_gemm(
-        default_handle() if context is None else handle_of(context),
-        a,
-        sfa,
-        b,
-        sfb,
-        d,
-        offsets,
-        sizes,
-        numerics,
-        config,
-        check_values,
-        num_sms,
-        pdl,
-        accumulate,
-        None if stream is None else stream_number(stream),
-    )
 
 
-def _quantize(
-    native: Callable[..., tuple[Any, Any]],
-    x: Any,
-    q: Any,
-    scales: Any,
-    power_of_two_scales: bool,
-    stream: Any,
-    context: Context | None,
-) -> tuple[Any, Any]:
-    return native(
-        default_handle() if context is None else handle_of(context),
-        x,
-        q,
-        scales,
-        power_of_two_scales,
-        None if stream is None else stream_number(stream),
-    )
-
-
+@native
 def quantize_rows(
     x: Any,
     q: Any = None,
@@ -215,9 +145,9 @@ def quantize_rows(
     magnitude / 448, rounded up to a power of two if asked. New arrays of x's library unless given. Autograd does not
     see the call: the results are detached, even where x requires grad.
     """
-    return _quantize(_native.quantize_rows, x, q, scales, power_of_two_scales, stream, context)
 
 
+@native
 def quantize_blocks(
     x: Any,
     q: Any = None,
@@ -231,7 +161,6 @@ def quantize_blocks(
 
     scales: [ceil(N/128), ceil(K/128)]. Otherwise as quantize_rows.
     """
-    return _quantize(_native.quantize_blocks, x, q, scales, power_of_two_scales, stream, context)
 
 
 def explain(
@@ -240,40 +169,34 @@ def explain(
     k: int,
     device: str | None = None,
     *,
+    plan_table: str | None = None,
+    # Fields of a product; tools/gen_fields.py writes them.
+    row_b_scales: bool = False,
+    out_dtype: Literal["bfloat16", "float32"] | None = None,
     groups: int | None = None,
     expected_m: int = 0,
     alignment: int = 0,
     k_groups: int | None = None,
-    row_b_scales: bool = False,
-    out_dtype: Literal["bfloat16", "float32"] | None = None,
-    batch_invariant: bool = False,
-    num_sms: int = 0,
     accumulate: bool = False,
-    plan_table: str | None = None,
+    num_sms: int = 0,
+    batch_invariant: bool = False,
 ) -> dict[str, Any]:
     """Which kernel a GPU takes for a shape, and why not another one.
 
-    `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200. `groups`: for
-    grouped_gemm with so many, which have m rows together; then `expected_m` as there, and `alignment` if m_indices say
-    which rows are whose. `k_groups`: for k_grouped_gemm with so many, which have k together. `row_b_scales`: for gemm
-    with sfb [N, ceil(K/128)]; then `out_dtype` is that of d. `batch_invariant`, `num_sms` and `accumulate`: as in gemm.
-    `plan_table`: a file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE, if `device` is None.
+    `device`: a known GPU by name ("h200", "h100", ...); None: the one of this machine, else the h200. `plan_table`: a
+    file of `finegemm tune`; without one that of FINEGEMM_PLAN_TABLE, if `device` is None.
+
+    Fields of the product, which `groups` makes one of grouped_gemm and `k_groups` one of k_grouped_gemm:
+
+    `row_b_scales`: Scales for each row of B, not for 128x128 blocks, as gradients of weights need.
+    `out_dtype`: Of D: bf16, or with scales for each row of B f32.
+    `groups`: Groups of rows, which have M together and a B each.
+    `expected_m`: Rows of a group to choose by; M over the groups without it.
+    `alignment`: Of groups that row indices tell, which bounds tiles.
+    `k_groups`: Groups of K, which have K together and a D each.
+    `accumulate`: D, of f32, is added to, not overwritten.
+    `num_sms`: SMs that may be used at most; 0: all.
+    `batch_invariant`: The bits of a row of D may not depend on M.
     """
-    text = _native.explain(
-        m,
-        n,
-        k,
-        groups,
-        expected_m,
-        alignment,
-        k_groups,
-        row_b_scales,
-        out_dtype,
-        device or "",
-        batch_invariant,
-        num_sms,
-        accumulate,
-        plan_table or "",
-    )
-    plan: dict[str, Any] = json.loads(text)
+    plan: dict[str, Any] = json.loads(_native.explain(locals()))
     return plan

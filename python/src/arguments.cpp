@@ -15,6 +15,13 @@ namespace {
     throw PythonError();
 }
 
+/// As inspect.Signature.bind says it.
+template <typename... Values>
+[[noreturn]] void refuse_call(const char* format, Values... values) {
+    PyErr_Format(PyExc_TypeError, format, values...);
+    throw PythonError();
+}
+
 [[noreturn]] void refuse_size(const char* name, PyObject* x, int bits) {
     const Object digits(PyObject_Str(x));
     throw Error(Errc::InvalidArgument, fmt::format("{}: {} is given, must fit into {} bits; look at what computed it",
@@ -66,10 +73,6 @@ bool boolean(const char* name, PyObject* x) {
     return value != 0;
 }
 
-std::optional<bool> choice(const char* name, PyObject* x) {
-    return x == Py_None ? std::nullopt : std::optional(boolean(name, x));
-}
-
 Numerics numerics_named(std::string_view name) {
     if (name == "fast") return Numerics::Fast;
     if (name == "exact") return Numerics::Exact;
@@ -88,6 +91,45 @@ DType output_named(std::string_view name) {
     if (name == "float32") return DType::F32;
     throw Error(Errc::InvalidArgument,
                 fmt::format("out_dtype: '{}' is neither 'bfloat16' nor 'float32'; pass one of them", name));
+}
+
+void Arguments::add(std::string_view name, PyObject* value) {
+    if (count_ == kMost) refuse_call("too many arguments");
+    given_[count_++] = {name, value, false};
+}
+
+Arguments::Arguments(PyObject* keywords) {
+    PyObject *name = nullptr, *value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(keywords, &at, &name, &value);) add(text("keyword", name), value);
+}
+
+Arguments::Arguments(std::span<const char* const> places, PyObject* names, PyObject* args, PyObject* keywords)
+    : Arguments(keywords) {
+    PyObject *name = nullptr, *value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(keywords, &at, &name, &value);)
+        if (PySet_Contains(names, name) != 1) refuse_call("got an unexpected keyword argument '%U'", name);
+    const auto placed = static_cast<size_t>(PyTuple_Size(args));
+    if (placed > places.size()) refuse_call("too many positional arguments");
+    for (size_t i = 0; i < placed; ++i) {
+        if (find(places[i])) refuse_call("multiple values for argument '%s'", places[i]);
+        add(places[i], PyTuple_GetItem(args, static_cast<Py_ssize_t>(i)));
+    }
+}
+
+PyObject* Arguments::optional(const char* name) {
+    PyObject* x = find(name);
+    return x ? x : Py_None;
+}
+
+PyObject* Arguments::required(const char* name) {
+    PyObject* x = find(name);
+    if (!x) refuse_call("missing a required argument: '%s'", name);
+    return x;
+}
+
+void Arguments::check_all_taken() const {
+    for (const Argument& x : std::span(given_.data(), count_))
+        if (!x.taken) throw Error(Errc::Internal, fmt::format("{}: is read by nothing; please report it", x.name));
 }
 
 Error renamed(const Error& error, const std::string& numbers) {

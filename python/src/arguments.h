@@ -1,11 +1,13 @@
-// Python's values as C++'s. What the package hands over is of the right number and mostly of the right type.
+// Python's values as C++'s.
 // Layer: front end.
 #pragma once
 
 #include "object.h"
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,8 +25,6 @@ int64_t integer(const char* name, PyObject* x);
 int32_t integer32(const char* name, PyObject* x);
 /// What else Python has a truth for is refused: "no" would be true.
 bool boolean(const char* name, PyObject* x);
-/// A bool, or nothing for None.
-std::optional<bool> choice(const char* name, PyObject* x);
 
 // Names of enumerators; Error(InvalidArgument) for any other name.
 
@@ -32,6 +32,63 @@ Numerics numerics_named(std::string_view name);
 Compiler compiler_named(std::string_view name);
 /// The type that an `out_dtype` names.
 DType output_named(std::string_view name);
+
+// Conversions by the type of what takes the value. None is nothing where that can be.
+
+inline void take(const char* name, PyObject* x, bool& to) { to = boolean(name, x); }
+inline void take(const char* name, PyObject* x, int32_t& to) { to = integer32(name, x); }
+inline void take(const char* name, PyObject* x, int64_t& to) { to = integer(name, x); }
+inline void take(const char* name, PyObject* x, Numerics& to) { to = numerics_named(text(name, x)); }
+inline void take(const char* name, PyObject* x, Compiler& to) { to = compiler_named(text(name, x)); }
+inline void take(const char* name, PyObject* x, DType& to) { to = output_named(text(name, x)); }
+inline void take(const char* name, PyObject* x, std::string& to) { to = x == Py_None ? "" : text(name, x); }
+template <typename T>
+void take(const char* name, PyObject* x, std::optional<T>& to) {
+    if (x != Py_None) take(name, x, to.emplace());
+}
+
+/// The arguments that a call was given, by name. Borrowed: good while the call lasts.
+class Arguments {
+public:
+    /// `places`: names of the arguments that may be given by their place. `names`: a set of all, `args`: a tuple of
+    /// those given so, `keywords`: a dict of the others. Throws PythonError where they do not fit.
+    Arguments(std::span<const char* const> places, PyObject* names, PyObject* args, PyObject* keywords);
+    /// All by name.
+    explicit Arguments(PyObject* keywords);
+
+    /// Null where it is not given.
+    PyObject* find(std::string_view name) {
+        for (Argument& x : std::span(given_.data(), count_))
+            if (x.name == name) {
+                x.taken = true;
+                return x.value;
+            }
+        return nullptr;
+    }
+    /// None where it is not given.
+    PyObject* optional(const char* name);
+    /// Throws PythonError where it is not given.
+    PyObject* required(const char* name);
+    /// Leaves `to` as it is where it is not given.
+    template <typename T>
+    void take(const char* name, T& to) {
+        if (PyObject* x = find(name)) python::take(name, x, to);
+    }
+    /// Throws Error(Internal) for an argument that nothing asked for.
+    void check_all_taken() const;
+
+private:
+    void add(std::string_view name, PyObject* value);
+
+    struct Argument {
+        std::string_view name;
+        PyObject* value;
+        bool taken;
+    };
+    static constexpr size_t kMost = 32;
+    std::array<Argument, kMost> given_;
+    size_t count_ = 0;
+};
 
 /// An error about fields of `Groups` as one about Python's arguments. `numbers`: the one that stands for `groups`.
 Error renamed(const Error& error, const std::string& numbers);

@@ -17,6 +17,7 @@
 #include <finegemm/quantize.h>
 #include <fmt/format.h>
 
+#include "api/option_lists.h"
 #include "arguments.h"
 #include "explain.h"
 #include "tensors.h"
@@ -53,34 +54,14 @@ Context& context_in(PyObject* handle) {
     return *static_cast<Context*>(context);
 }
 
-void set_option(Options& o, const char* name, PyObject* value) {
-    const std::string_view option = name;
-    if (option == "cache_dir") o.cache_dir = text(name, value);
-    else if (option == "cache_limit_bytes") o.cache_limit_bytes = integer(name, value);
-    else if (option == "driver_path") o.driver_path = text(name, value);
-    else if (option == "nvrtc_path") o.nvrtc_path = text(name, value);
-    else if (option == "nvcc_path") o.nvcc_path = text(name, value);
-    else if (option == "cuda_home") o.cuda_home = text(name, value);
-    else if (option == "python_prefix") o.python_prefix = text(name, value);
-    else if (option == "compiler") o.compiler = compiler_named(text(name, value));
-    else if (option == "use_pack") o.use_pack = boolean(name, value);
-    else if (option == "dump_dir") o.dump_dir = text(name, value);
-    else if (option == "cpu_threads") o.cpu_threads = integer32(name, value);
-    else if (option == "check_values") o.check_values = boolean(name, value);
-    else if (option == "batch_invariant") o.batch_invariant = boolean(name, value);
-    else if (option == "plan_table") o.plan_table = text(name, value);
-    else if (option == "trusted_dir") o.trusted_dir = text(name, value);
-    else throw Error(Errc::InvalidArgument, fmt::format("Context: '{}' is not an option", name));
-}
-
-// The functions, each with its arguments in the order of _native.pyi.
+// The functions, as _native.pyi has them.
 
 /// Options of the environment, with those of `overrides` in their place.
 Object make_context(const Imports&, PyObject* overrides) {
     Options options = Options::from_environment();
-    PyObject *name = nullptr, *value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(overrides, &at, &name, &value);)
-        set_option(options, text("name", name).data(), value);
+    Arguments given(overrides);
+    context_options([&](const char* name, auto& option) { given.take(name, option); }, options);
+    given.check_all_taken();
     auto context = std::make_unique<Context>(std::move(options));
     Object capsule(PyCapsule_New(context.get(), kContext, [](PyObject* handle) {
         delete static_cast<Context*>(PyCapsule_GetPointer(handle, kContext));
@@ -89,51 +70,42 @@ Object make_context(const Imports&, PyObject* overrides) {
     return capsule;
 }
 
-void check_accumulate(PyObject* accumulate, PyObject* d) {
-    if (d == Py_None && boolean("accumulate", accumulate))
+void check_accumulate(Arguments& given) {
+    bool accumulate = false;
+    given.take("accumulate", accumulate);
+    if (accumulate && given.optional("d") == Py_None)
         throw Error(Errc::InvalidArgument,
                     "accumulate: is set, but d is None, must be what to add to; pass it, of float32");
 }
 
-/// Options of all products. `out`: the array whose stream it is where none is given, on `device`.
-GemmOptions options_of(Tensors& tensors, PyObject* out, Device device, PyObject* numerics, PyObject* config,
-                       PyObject* check_values, PyObject* num_sms, PyObject* pdl, PyObject* stream) {
-    return {.stream = tensors.stream(stream, out, device),
-            .numerics = numerics_named(text("numerics", numerics)),
-            .check_values = choice("check_values", check_values),
-            .num_sms = integer32("num_sms", num_sms),
-            .pdl = boolean("pdl", pdl),
-            .config = std::string(config == Py_None ? "" : text("config", config))};
+/// Calls `product` of C++ with the options that are given. `out`: the array on `device` whose stream it is without one.
+template <typename Product, typename Operands>
+void multiply(Product* product, Context& context, const Operands& operands, Arguments& given, Tensors& tensors,
+              PyObject* out, Device device) {
+    GemmOptions options{.stream = tensors.stream(given.optional("stream"), out, device)};
+    call_options([&](const char* name, auto& option) { given.take(name, option); }, options);
+    given.check_all_taken();
+    WithoutGil others_run;
+    options.poll = [&] { others_run.run_handlers(); };
+    product(context, operands, options);
 }
 
-Object gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObject* sfa, PyObject* b, PyObject* sfb,
-                 PyObject* d, PyObject* numerics, PyObject* config, PyObject* check_values, PyObject* batch_invariant,
-                 PyObject* num_sms, PyObject* pdl, PyObject* prefetch_weights, PyObject* accumulate,
-                 PyObject* out_dtype, PyObject* stream) {
+Object gemm_into(const Imports& imports, Context& context, Arguments& given) {
     Tensors tensors(imports);
-    check_accumulate(accumulate, d);
+    check_accumulate(given);
+    PyObject *d = given.optional("d"), *out_dtype = given.optional("out_dtype");
     const std::string_view format = out_dtype == Py_None ? "bfloat16" : text("out_dtype", out_dtype);
     const DType made = output_named(format);
-    GemmArgs problem{.a = tensors.matrix("a", a),
-                     .sfa = tensors.matrix("sfa", sfa),
-                     .b = tensors.matrix("b", b),
-                     .sfb = tensors.matrix("sfb", sfb),
-                     .d = {}};
-    Object out = d == Py_None ? tensors.empty_like(a, {problem.a.rows, problem.b.rows}, format.data(), "d")
-                              : tensors.output("d", d);
+    const auto matrix = [&](const char* name) { return tensors.matrix(name, given.required(name)); };
+    GemmArgs problem{.a = matrix("a"), .sfa = matrix("sfa"), .b = matrix("b"), .sfb = matrix("sfb"), .d = {}};
+    Object out = d == Py_None
+                     ? tensors.empty_like(given.required("a"), {problem.a.rows, problem.b.rows}, format.data(), "d")
+                     : tensors.output("d", d);
     problem.d = tensors.matrix("d", out.get(), Access::Write);
     if (out_dtype != Py_None && problem.d.dtype != made)
         throw Error(Errc::InvalidArgument,
                     fmt::format("out_dtype: is '{}', must be the dtype of d, which has another; leave it out", format));
-    GemmOptions options =
-        options_of(tensors, out.get(), problem.d.device, numerics, config, check_values, num_sms, pdl, stream);
-    options.batch_invariant = choice("batch_invariant", batch_invariant);
-    options.prefetch_weights = boolean("prefetch_weights", prefetch_weights);
-    options.accumulate = boolean("accumulate", accumulate);
-    Context& owner = context_in(context);
-    WithoutGil others_run;
-    options.poll = [&] { others_run.run_handlers(); };
-    gemm(owner, problem, options);
+    multiply(gemm, context, problem, given, tensors, out.get(), problem.d.device);
     return out;
 }
 
@@ -145,11 +117,11 @@ struct GroupArgument {
 };
 
 /// The one that is given of the four.
-GroupArgument given_of(PyObject* offsets, PyObject* m_indices, PyObject* prefix_sums, PyObject* masked_m) {
-    const GroupArgument all[] = {{"offsets", GroupForm::Offsets, offsets},
-                                 {"m_indices", GroupForm::Indices, m_indices},
-                                 {"prefix_sums", GroupForm::PrefixSums, prefix_sums},
-                                 {"masked_m", GroupForm::Masked, masked_m}};
+GroupArgument group_argument(Arguments& given) {
+    const GroupArgument all[] = {{"offsets", GroupForm::Offsets, given.optional("offsets")},
+                                 {"m_indices", GroupForm::Indices, given.optional("m_indices")},
+                                 {"prefix_sums", GroupForm::PrefixSums, given.optional("prefix_sums")},
+                                 {"masked_m", GroupForm::Masked, given.optional("masked_m")}};
     const auto is_given = [](const GroupArgument& g) { return g.x != Py_None; };
     if (const auto count = std::ranges::count_if(all, is_given); count != 1)
         throw Error(Errc::InvalidArgument, fmt::format("offsets, m_indices, prefix_sums, masked_m: {} of them are "
@@ -158,27 +130,22 @@ GroupArgument given_of(PyObject* offsets, PyObject* m_indices, PyObject* prefix_
     return *std::ranges::find_if(all, is_given);
 }
 
-Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObject* sfa, PyObject* b,
-                         PyObject* sfb, PyObject* d, PyObject* offsets, PyObject* m_indices, PyObject* prefix_sums,
-                         PyObject* masked_m, PyObject* alignment, PyObject* expected_m, PyObject* numerics,
-                         PyObject* config, PyObject* check_values, PyObject* num_sms, PyObject* pdl, PyObject* stream) {
+Object grouped_gemm_into(const Imports& imports, Context& context, Arguments& given) {
     Tensors tensors(imports);
-    const GroupArgument given = given_of(offsets, m_indices, prefix_sums, masked_m);
-    const Numbers numbers = tensors.numbers(given.name, given.x);
-    const Groups groups{.form = given.form,
-                        .data = numbers.data,
-                        .size = numbers.size,
-                        .alignment = integer("alignment", alignment),
-                        .expected_m = integer("expected_m", expected_m),
-                        .device = numbers.device};
-    const bool masked = given.form == GroupForm::Masked;
+    const GroupArgument which = group_argument(given);
+    const Numbers numbers = tensors.numbers(which.name, which.x);
+    Groups groups{.form = which.form, .data = numbers.data, .size = numbers.size, .device = numbers.device};
+    given.take("alignment", groups.alignment);
+    given.take("expected_m", groups.expected_m);
+    const bool masked = which.form == GroupForm::Masked;
     const auto rows = [&](const char* name, PyObject* x, Access access) {
         return masked ? tensors.stack(name, x, access) : Stack{tensors.matrix(name, x, access)};
     };
+    PyObject *a = given.required("a"), *d = given.optional("d");
     GroupedGemmArgs problem{.a = rows("a", a, Access::Read),
-                            .sfa = rows("sfa", sfa, Access::Read),
-                            .b = tensors.stack("b", b),
-                            .sfb = tensors.stack("sfb", sfb),
+                            .sfa = rows("sfa", given.required("sfa"), Access::Read),
+                            .b = tensors.stack("b", given.required("b")),
+                            .sfb = tensors.stack("sfb", given.required("sfb")),
                             .d = {},
                             .groups = groups};
     const int64_t m = problem.a.matrix.rows, n = problem.b.matrix.rows;
@@ -186,12 +153,9 @@ Object grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a,
                  : masked     ? tensors.empty_like(a, {problem.a.count, m, n}, "bfloat16", "d")
                               : tensors.empty_like(a, {m, n}, "bfloat16", "d");
     problem.d = rows("d", out.get(), Access::Write);
-    GemmOptions options =
-        options_of(tensors, out.get(), problem.d.matrix.device, numerics, config, check_values, num_sms, pdl, stream);
-    Context& owner = context_in(context);
-    WithoutGil others_run;
-    options.poll = [&] { others_run.run_handlers(); };
-    with_names_of_python(given.name, [&] { grouped_gemm(owner, problem, options); });
+    with_names_of_python(which.name, [&] {
+        multiply(grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device);
+    });
     return out;
 }
 
@@ -241,18 +205,18 @@ Numbers k_offsets_of_sizes(Tensors& tensors, PyObject* sizes, int64_t k, std::ve
     return {room.data(), static_cast<int64_t>(room.size()), Device{}};
 }
 
-Object k_grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* a, PyObject* sfa, PyObject* b,
-                           PyObject* sfb, PyObject* d, PyObject* offsets, PyObject* sizes, PyObject* numerics,
-                           PyObject* config, PyObject* check_values, PyObject* num_sms, PyObject* pdl,
-                           PyObject* accumulate, PyObject* stream) {
+Object k_grouped_gemm_into(const Imports& imports, Context& context, Arguments& given) {
     Tensors tensors(imports);
-    check_accumulate(accumulate, d);
+    check_accumulate(given);
+    PyObject *offsets = given.optional("offsets"), *sizes = given.optional("sizes");
     if ((offsets == Py_None) == (sizes == Py_None))
         throw Error(Errc::InvalidArgument,
                     fmt::format("offsets, sizes: {} given, must be one, which says which k each group has; pass an "
                                 "array of int32, or a list of ints",
                                 offsets == Py_None ? "none of them is" : "both are"));
-    const Matrix a_scales = tensors.matrix("sfa", sfa), b_scales = tensors.matrix("sfb", sfb);
+    PyObject *a = given.required("a"), *b = given.required("b"), *d = given.optional("d");
+    const Matrix a_scales = tensors.matrix("sfa", given.required("sfa"));
+    const Matrix b_scales = tensors.matrix("sfb", given.required("sfb"));
     const KOperand left = tensors.k_operand("a", a, a_scales), right = tensors.k_operand("b", b, b_scales);
     if (left.layout != right.layout)
         throw Error(Errc::InvalidArgument,
@@ -273,22 +237,16 @@ Object k_grouped_gemm_into(const Imports& imports, PyObject* context, PyObject* 
     Object out = d == Py_None ? tensors.empty_like(a, {problem.groups, problem.a.rows, problem.b.rows}, "float32", "d")
                               : tensors.output("d", d);
     problem.d = tensors.stack("d", out.get(), Access::Write);
-    GemmOptions options =
-        options_of(tensors, out.get(), problem.d.matrix.device, numerics, config, check_values, num_sms, pdl, stream);
-    options.accumulate = boolean("accumulate", accumulate);
-    Context& owner = context_in(context);
-    WithoutGil others_run;
-    options.poll = [&] { others_run.run_handlers(); };
-    k_grouped_gemm(owner, problem, options);
+    multiply(k_grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device);
     return out;
 }
 
 constexpr int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
 
 template <auto Quantize, bool SquareBlocks>
-Object quantize_into(const Imports& imports, PyObject* context, PyObject* x, PyObject* q, PyObject* scales,
-                     PyObject* power_of_two_scales, PyObject* stream) {
+Object quantize_into(const Imports& imports, Context& context, Arguments& given) {
     Tensors tensors(imports);
+    PyObject *x = given.required("x"), *q = given.optional("q"), *scales = given.optional("scales");
     const Matrix in = tensors.matrix("x", x);
     const int64_t scale_rows = SquareBlocks ? blocks(in.rows) : in.rows;
     Object out =
@@ -297,29 +255,40 @@ Object quantize_into(const Imports& imports, PyObject* context, PyObject* x, PyO
                                           : tensors.output("scales", scales);
     const Matrix out_matrix = tensors.matrix("q", out.get(), Access::Write);
     const Matrix scale_matrix = tensors.matrix("scales", out_scales.get(), Access::Write);
-    QuantizeOptions options{.power_of_two_scales = boolean("power_of_two_scales", power_of_two_scales),
-                            .stream = tensors.stream(stream, out.get(), out_matrix.device)};
-    Context& owner = context_in(context);
+    QuantizeOptions options{.stream = tensors.stream(given.optional("stream"), out.get(), out_matrix.device)};
+    given.take("power_of_two_scales", options.power_of_two_scales);
+    given.check_all_taken();
     Object both(PyTuple_Pack(2, out.get(), out_scales.get()));
     WithoutGil others_run;
     options.poll = [&] { others_run.run_handlers(); };
-    Quantize(owner, in, out_matrix, scale_matrix, options);
+    Quantize(context, in, out_matrix, scale_matrix, options);
     return both;
 }
 
+// What may be given by its place.
+constexpr const char* kOperands[] = {"a", "sfa", "b", "sfb", "d"};
+constexpr const char* kCast[] = {"x", "q", "scales"};
+
+/// Calls a function as the package's calls.py does.
+template <auto Function, const auto& Places>
+Object with_arguments(const Imports& imports, PyObject* context, PyObject* names, PyObject* args, PyObject* keywords) {
+    Arguments given(Places, names, args, keywords);
+    return Function(imports, context_in(context), given);
+}
+
 /// A function as Python calls it, with an array of arguments; exceptions of C++ become Python's.
-template <auto Body, typename... Arguments>
-PyObject* called(Object (*)(const Imports&, Arguments...), PyObject* module, PyObject* const* args, Py_ssize_t count) {
+template <auto Body, typename... Values>
+PyObject* called(Object (*)(const Imports&, Values...), PyObject* module, PyObject* const* args, Py_ssize_t count) {
     const auto& imports = *static_cast<const Imports*>(PyModule_GetState(module));
     try {
-        if (count != sizeof...(Arguments)) {
-            PyErr_Format(PyExc_TypeError, "takes %zu arguments, not %zd", sizeof...(Arguments), count);
+        if (count != sizeof...(Values)) {
+            PyErr_Format(PyExc_TypeError, "takes %zu arguments, not %zd", sizeof...(Values), count);
             return nullptr;
         }
         try {
             return [&]<size_t... I>(std::index_sequence<I...>) {
                 return Body(imports, args[I]...).release();
-            }(std::index_sequence_for<Arguments...>());
+            }(std::index_sequence_for<Values...>());
         } catch (const Error& e) {
             raise(imports, e.code(), e.what());
         } catch (const std::bad_alloc&) {
@@ -342,11 +311,11 @@ PyMethodDef method(const char* name) {
 }
 
 PyMethodDef methods[] = {method<make_context>("context"),
-                         method<gemm_into>("gemm"),
-                         method<grouped_gemm_into>("grouped_gemm"),
-                         method<k_grouped_gemm_into>("k_grouped_gemm"),
-                         method<quantize_into<quantize_rows, false>>("quantize_rows"),
-                         method<quantize_into<quantize_blocks, true>>("quantize_blocks"),
+                         method<with_arguments<gemm_into, kOperands>>("gemm"),
+                         method<with_arguments<grouped_gemm_into, kOperands>>("grouped_gemm"),
+                         method<with_arguments<k_grouped_gemm_into, kOperands>>("k_grouped_gemm"),
+                         method<with_arguments<quantize_into<quantize_rows, false>, kCast>>("quantize_rows"),
+                         method<with_arguments<quantize_into<quantize_blocks, true>, kCast>>("quantize_blocks"),
                          method<explain_text>("explain"),
                          {}};
 
@@ -359,6 +328,7 @@ int set_up(PyObject* module) {
         imports->check_sign = Object(PyObject_GetAttrString(arrays.get(), "check_sign"));
         imports->check_grad = Object(PyObject_GetAttrString(arrays.get(), "check_grad"));
         imports->empty_like = Object(PyObject_GetAttrString(arrays.get(), "empty_like"));
+        imports->stream_number = Object(PyObject_GetAttrString(arrays.get(), "stream_number"));
         imports->current_stream = Object(PyObject_GetAttrString(arrays.get(), "current_stream"));
         imports->exchange_name = Object(PyUnicode_InternFromString("__dlpack_c_exchange_api__"));
         imports->requires_grad = Object(PyUnicode_InternFromString("requires_grad"));

@@ -120,16 +120,17 @@ Object Tensors::output(const char* name, PyObject* given) {
 }
 
 Stream Tensors::stream(PyObject* given, PyObject* x, Device device) {
+    Object number = given == Py_None ? Object() : call(imports_.stream_number, given);  // is refused on the CPU, too
     if (device.type != DeviceType::Cuda) return nullptr;
     Stream stream = nullptr;
-    if (given == Py_None) {
+    if (!number.get()) {
         if (const DLPackExchangeAPI* exchange = exchange_of(x)) {
             if (exchange->current_work_stream(kDLCUDA, device.index, &stream) != 0) throw PythonError();
             return stream;
         }
+        number = call(imports_.current_stream, x);
     }
-    const Object asked = given == Py_None ? call(imports_.current_stream, x) : Object::shared(given);
-    stream = PyLong_AsVoidPtr(asked.get());
+    stream = PyLong_AsVoidPtr(number.get());
     if (PyErr_Occurred()) throw PythonError();
     return stream;
 }

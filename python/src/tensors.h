@@ -18,7 +18,7 @@ namespace finegemm::python {
 struct Imports {
     Object errors;  // finegemm.errors
     // Functions of finegemm.arrays.
-    Object exported, check_sign, check_grad, empty_like, current_stream;
+    Object exported, check_sign, check_grad, empty_like, current_stream, stream_number;
     Object exchange_name;  // "__dlpack_c_exchange_api__"
     Object requires_grad;  // "requires_grad"
 };
@@ -45,8 +45,8 @@ public:
     Object empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format, const char* name) const;
     /// `given`, unless autograd is to know what is written to it, which it does not see.
     Object output(const char* name, PyObject* given);
-    /// `given`, a number, where it is not None; else the stream on which the library of `x`, which is on `device`,
-    /// works now.
+    /// `given`, a number or an object that has one, where it is not None; else the stream on which the library of `x`,
+    /// which is on `device`, works now.
     Stream stream(PyObject* given, PyObject* x, Device device);
 
 private:

@@ -112,7 +112,6 @@ MISUSES = {
     "out_dtype of explain is unknown": lambda: finegemm.explain(
         1, 8, 16, device="h200", row_b_scales=True, out_dtype="float16"
     ),
-    "scales of rows of b and groups": lambda: finegemm.explain(1, 8, 16, device="h200", groups=2, row_b_scales=True),
     "groups are added to": lambda: finegemm.explain(1, 8, 16, device="h200", groups=2, accumulate=True),
     "bf16 is added to": lambda: finegemm.explain(1, 8, 16, device="h200", row_b_scales=True, accumulate=True),
     "bfloat16 and groups of k": lambda: finegemm.explain(1, 8, 128, device="h200", k_groups=2, out_dtype="bfloat16"),

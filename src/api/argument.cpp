@@ -192,11 +192,11 @@ void check_scales(const Argument& s, const Wanted& wanted) {
 }
 
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
-                    BScales b_scales) {
-    const bool rows_too = b_scales == BScales::BlocksOrRows;
+                    Grouping grouping) {
+    const bool of_k = grouping == Grouping::K;
     for (const Argument& x : {a, b}) x.check_dtype(DType::E4M3, "quantize_rows and quantize_blocks make it");
-    if (b_scales == BScales::Rows) d.check_dtype(DType::F32, "pass memory of f32, as gradients are summed up in");
-    else if (!rows_too || d.x.dtype != DType::F32)
+    if (of_k) d.check_dtype(DType::F32, "pass memory of f32, as gradients are summed up in");
+    else if (grouping == Grouping::Rows || d.x.dtype != DType::F32)
         d.check_dtype(DType::BF16, "pass memory of bf16 and convert the result");
     for (const Argument& x : {a, b, d}) x.check_extents();
     check_shapes(a, b, d);
@@ -205,8 +205,7 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
     const Wanted rows_of_b = scales_of_rows(b.x, "one for each row and 128 columns of b", "quantize_rows");
     const bool sfa_fits = sfa.has_shape(of_a.rows, of_a.cols);
     const bool takes_rows =
-        b_scales == BScales::Rows ||
-        (rows_too && (sfb.x.rows == b.x.rows || (!sfa_fits && sfa.has_shape(rows_of_b.rows, rows_of_b.cols))));
+        of_k || sfb.x.rows == b.x.rows || (!sfa_fits && sfa.has_shape(rows_of_b.rows, rows_of_b.cols));
     const Wanted of_b =
         takes_rows ? rows_of_b : scales_of_blocks(b.x, "one for each 128x128 block of b", "quantize_blocks");
     if (!sfa_fits && sfa.has_shape(of_b.rows, of_b.cols) && sfb.has_shape(of_a.rows, of_a.cols))

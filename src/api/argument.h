@@ -2,6 +2,7 @@
 #pragma once
 
 #include <finegemm/gemm.h>
+#include <finegemm/gemm/config.h>
 
 #include "plan/problem.h"
 #include "plan/reject.h"
@@ -69,12 +70,10 @@ Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning, const char* m
 /// f32, of the wanted shape, any strides that are not negative.
 void check_scales(const Argument& s, const Wanted& wanted);
 
-/// Kinds of scales of B that a product takes: with those for each row of B comes D in f32, with no others always.
-enum class BScales { Blocks, BlocksOrRows, Rows };
-
-/// The matrices of a GEMM, or of several in stacks.
+/// The matrices of a GEMM, or of several in stacks. Groups of K have scales for each row of B and a D of f32, groups of
+/// rows a D of bf16.
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
-                    BScales b_scales);
+                    Grouping grouping);
 
 /// A GPU's backend looks up the kernel that options name, where it has something to do.
 void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config);

@@ -2,12 +2,15 @@
 #include <finegemm/c_api.h>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstring>
 #include <new>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -15,6 +18,7 @@
 #include <finegemm/gemm.h>
 #include <finegemm/quantize.h>
 
+#include "api/option_lists.h"
 #include "plan/fields.h"
 #include "plan/reject.h"
 
@@ -62,13 +66,13 @@ void require_zero(int32_t reserved, const char* name) {
         reject(name, "has {} in its reserved field, must be 0; zero the struct before you fill it", reserved);
 }
 
-bool to_bool(int32_t value, const char* name) {
+bool to_bool(int64_t value, const char* name) {
     if (value != 0 && value != 1) reject(name, "is {}, must be 0 or 1; pass one of them", value);
     return value == 1;
 }
 
 /// Nothing: as the context has it.
-std::optional<bool> to_choice(int32_t value, const char* name) {
+std::optional<bool> to_choice(int64_t value, const char* name) {
     if (value < FINEGEMM_AS_CONTEXT || value > FINEGEMM_OFF)
         reject(name, "is {}, must be 0 (as the context has it), 1 (on) or 2 (off); pass one of them", value);
     return value == FINEGEMM_AS_CONTEXT ? std::nullopt : std::optional(value == FINEGEMM_ON);
@@ -87,6 +91,8 @@ template <>
 constexpr size_t kFirstSize<finegemm_options> = offsetof(finegemm_options, plan_table);
 template <>
 constexpr size_t kFirstSize<finegemm_gemm_options> = offsetof(finegemm_gemm_options, accumulate);
+template <>
+constexpr size_t kFirstSize<finegemm_shape> = offsetof(finegemm_shape, plan_table) + sizeof(finegemm_shape::plan_table);
 
 /// Copies the caller's struct. It may be older than the library: what it lacks is zero. It may be newer: what the
 /// library does not know must not be used.
@@ -128,64 +134,66 @@ Groups to_groups(const finegemm_groups& x) {
             .device = {static_cast<DeviceType>(x.device_type), x.device_index}};
 }
 
-/// The paths of both kinds of options, in one place.
-template <typename O, typename C, typename Visit>
-void for_each_path(O& o, C& c, const Visit& visit) {
-    visit("options.cache_dir", o.cache_dir, c.cache_dir);
-    visit("options.driver_path", o.driver_path, c.driver_path);
-    visit("options.nvrtc_path", o.nvrtc_path, c.nvrtc_path);
-    visit("options.nvcc_path", o.nvcc_path, c.nvcc_path);
-    visit("options.cuda_home", o.cuda_home, c.cuda_home);
-    visit("options.python_prefix", o.python_prefix, c.python_prefix);
-    visit("options.dump_dir", o.dump_dir, c.dump_dir);
-    visit("options.plan_table", o.plan_table, c.plan_table);
-    visit("options.trusted_dir", o.trusted_dir, c.trusted_dir);
+using Path = char[FINEGEMM_PATH_BYTES];
+
+// Members of C structs, where 0 is what is not set, as those of the C++ structs that they stand for.
+void take(const char* name, int64_t given, bool& to) { to = to_bool(given, name); }
+void take(const char* name, int64_t given, std::optional<bool>& to) { to = to_choice(given, name); }
+template <std::integral T>
+void take(const char* name, int64_t given, T& to) {
+    if (!std::in_range<T>(given))
+        reject(name, "is {}, must fit into {} bits; look at what computed it", given, 8 * sizeof(T));
+    to = static_cast<T>(given);
+}
+template <typename Enum>
+    requires std::is_enum_v<Enum>
+void take(const char* name, int64_t given, Enum& to) {
+    std::underlying_type_t<Enum> value = 0;
+    take(name, given, value);
+    to = static_cast<Enum>(value);
+}
+void take(const char*, std::same_as<const char*> auto given, std::string& to) { to = given ? given : ""; }
+void take(const char* name, const Path& given, std::string& to) {
+    const size_t length = strnlen(given, sizeof given);
+    if (length == sizeof given)
+        reject(name, "has no terminating zero in its {} bytes; use a shorter path", sizeof given);
+    to.assign(given, length);
+}
+template <typename T>
+void take(const char* name, int64_t given, std::optional<T>& to) {
+    if (given != 0) take(name, given, to.emplace());
+}
+
+// Members of Options as those of finegemm_options.
+template <typename From, typename To>
+void put(const char*, const From& from, To& to) {
+    to = static_cast<To>(from);
+}
+void put(const char* name, const std::string& from, Path& to) {
+    if (from.size() >= sizeof to)
+        reject(name, "has {} bytes, must be below {}; use a shorter path", from.size(), sizeof to);
+    std::memcpy(to, from.c_str(), from.size() + 1);
 }
 
 void from_options(const Options& o, finegemm_options& c) {
-    c.compiler = static_cast<int32_t>(o.compiler);
-    c.use_pack = o.use_pack;
-    c.check_values = o.check_values;
-    c.batch_invariant = o.batch_invariant;
-    c.cpu_threads = o.cpu_threads;
-    c.cache_limit_bytes = o.cache_limit_bytes;
-    for_each_path(o, c, [](const char* name, const std::string& from, char (&to)[FINEGEMM_PATH_BYTES]) {
-        if (from.size() >= sizeof to)
-            reject(name, "has {} bytes, must be below {}; use a shorter path", from.size(), sizeof to);
-        std::memcpy(to, from.c_str(), from.size() + 1);
-    });
+    context_options(
+        [](const char* name, const auto& from, auto& to) { put(fmt::format("options.{}", name).c_str(), from, to); }, o,
+        c);
 }
 
 Options to_options(const finegemm_options& caller) {
     const finegemm_options given = known_part(caller, "options");
     Options o;
-    o.compiler = static_cast<Compiler>(given.compiler);
-    o.use_pack = to_bool(given.use_pack, "options.use_pack");
-    o.check_values = to_bool(given.check_values, "options.check_values");
-    o.batch_invariant = to_bool(given.batch_invariant, "options.batch_invariant");
-    o.cpu_threads = given.cpu_threads;
-    o.cache_limit_bytes = given.cache_limit_bytes;
-    for_each_path(o, given, [](const char* name, std::string& to, const char (&from)[FINEGEMM_PATH_BYTES]) {
-        const size_t length = strnlen(from, sizeof from);
-        if (length == sizeof from)
-            reject(name, "has no terminating zero in its {} bytes; use a shorter path", sizeof from);
-        to.assign(from, length);
-    });
+    context_options(
+        [](const char* name, const auto& from, auto& to) { take(fmt::format("options.{}", name).c_str(), from, to); },
+        given, o);
     return o;
 }
 
 GemmOptions to_options(const finegemm_gemm_options& caller) {
     const finegemm_gemm_options given = known_part(caller, "options");
-    GemmOptions o;
-    o.stream = given.stream;
-    o.numerics = static_cast<Numerics>(given.numerics);
-    o.check_values = to_choice(given.check_values, "check_values");
-    o.batch_invariant = to_choice(given.batch_invariant, "batch_invariant");
-    o.num_sms = given.num_sms;
-    o.pdl = to_bool(given.pdl, "pdl");
-    o.accumulate = to_bool(given.accumulate, "accumulate");
-    o.prefetch_weights = to_bool(given.prefetch_weights, "prefetch_weights");
-    if (given.config) o.config = given.config;
+    GemmOptions o{.stream = given.stream};
+    call_options([](const char* name, const auto& from, auto& to) { take(name, from, to); }, given, o);
     return o;
 }
 
@@ -209,21 +217,15 @@ int32_t quantize(decltype(quantize_rows)* call, finegemm_context* context, const
     });
 }
 
-// Fields of finegemm_shape, where 0 is what is not set, as those of GemmShape.
-void take(const char* name, int32_t given, bool& to) { to = to_bool(given, name); }
-void take(const char*, int32_t given, int32_t& to) { to = given; }
-void take(const char*, int64_t given, int64_t& to) { to = given; }
-template <typename T, typename Given>
-void take(const char*, Given given, std::optional<T>& to) {
-    if (given != 0) to = static_cast<T>(given);
-}
-
 std::string explain(const finegemm_shape& caller) {
     const finegemm_shape given = known_part(caller, "shape");
     GemmShape shape{.m = given.m, .n = given.n, .k = given.k};
     plan::fields([](const plan::Field& field, const auto& from, auto& to) { take(field.name, from, to); }, given,
                  shape);
-    return explain(shape, given.device ? given.device : "", given.plan_table ? given.plan_table : "");
+    std::string device, plan_table;
+    take("device", given.device, device);
+    take("plan_table", given.plan_table, plan_table);
+    return explain(shape, device, plan_table);
 }
 
 }  // namespace

@@ -125,6 +125,15 @@ constexpr auto kKGroupedCandidates = [] {
     return list;
 }();
 
+// Groups of rows with scales for each row of B. The tensor cores multiply the scales of all of them, so that the bits
+// of a row do not depend on which is taken.
+// clang-format off
+constexpr auto kGroupedRowCandidates = std::to_array<Candidate>({
+    {{64, 128, 8, 1, 1, kAlone, 1}, {0.302, 0.302, 0.50, 0.50}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.470, 0.470, 0.61, 0.48}},
+});
+// clang-format on
+
 /// The configurations of a list of candidates, whose rows leave their kind to this.
 template <size_t Count>
 constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, Count>& list, Kind kind) {
@@ -132,17 +141,19 @@ constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, C
     for (size_t i = 0; i < Count; ++i) {
         configs[i] = list[i].config;
         configs[i].grouping = kind.grouping;
-        configs[i].b_scales = kind.b_scales;
+        configs[i].a = kind.a;
+        configs[i].b = kind.b;
         configs[i].output = kind.output;
     }
     return configs;
 }
 
-constexpr Kind kPlainKind{}, kGroupedKind{.grouping = Grouping::Rows}, kRowKind{.b_scales = ScaleBlocks::Rows},
-    kRowF32Kind{.b_scales = ScaleBlocks::Rows, .output = Output::F32},
-    kKGroupedKind{.grouping = Grouping::K, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
+constexpr Kind kPlainKind{}, kGroupedKind{.grouping = Grouping::Rows}, kRowKind{.b = kRowScaled},
+    kGroupedRowKind{.grouping = Grouping::Rows, .b = kRowScaled}, kRowF32Kind{.b = kRowScaled, .output = Output::F32},
+    kKGroupedKind{.grouping = Grouping::K, .b = kRowScaled, .output = Output::F32};
 constexpr auto kConfigs = configs_of(kCandidates, kPlainKind);
 constexpr auto kGroupedConfigs = configs_of(kGrouped, kGroupedKind);
+constexpr auto kGroupedRowConfigs = configs_of(kGroupedRowCandidates, kGroupedRowKind);
 constexpr auto kRowConfigs = configs_of(kRowCandidates, kRowKind);
 constexpr auto kRowF32Configs = configs_of(kRowF32Candidates, kRowF32Kind);
 constexpr auto kKGroupedConfigs = configs_of(kKGroupedCandidates, kKGroupedKind);
@@ -155,6 +166,7 @@ struct List {
 };
 constexpr List kLists[] = {{kPlainKind, kConfigs, kCandidates},
                            {kGroupedKind, kGroupedConfigs, kGrouped},
+                           {kGroupedRowKind, kGroupedRowConfigs, kGroupedRowCandidates},
                            {kRowKind, kRowConfigs, kRowCandidates},
                            {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
                            {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates}};
@@ -176,8 +188,9 @@ GemmConfig for_row_scales(GemmConfig config) {
     // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major, in groups less than 1% (measured
     // on an H200). Beside tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B
     // has a scale, vectors of both take longer than copies, but no longer where they go through registers anyway.
+    if (config.tile_m <= 64) return config;
     const bool blocks = !config.row_b_scales() && !config.row_groups() && config.tile_n <= 208;
-    if (config.tile_m > 64 && (blocks || kernel_plan(config).tensor_core_scales())) config.scales = ScaleLayout::Rows;
+    if (blocks || kernel_plan(config).tensor_core_scales()) config.scales = ScaleLayout::Rows;
     return config;
 }
 
@@ -213,7 +226,7 @@ std::string name_of(const GemmConfig& c) {
     if (c.cluster_use != ClusterUse::None) name += fmt::format("_{}{}", name_of(c.cluster_use), c.cluster);
     if (c.ctas_per_sm > 1) name += fmt::format("_x{}", c.ctas_per_sm);
     if (c.row_groups()) name += "_grouped";
-    if (c.b_scales == ScaleBlocks::Rows) name += "_1d1d";
+    if (c.row_b_scales()) name += "_1d1d";
     if (c.output == Output::F32) name += "_f32";
     if (c.k_groups()) name += "_kgrouped";
     if (c.scales == ScaleLayout::Rows) name += "_rows";

@@ -49,9 +49,14 @@ std::string_view name_of(Store store) {
 nlohmann::ordered_json describe(const KernelPlan& p) {
     nlohmann::ordered_json segments = nlohmann::ordered_json::array();
     for (uint32_t i = 0; i < p.segments.count(); ++i) segments.push_back(p.segments.cols[i]);
-    nlohmann::ordered_json out = {{"producers", name_of(p.producers)}, {"scales", name_of(p.scale_path)},
-                                  {"promotion", name_of(p.promotion)}, {"blocks_in_flight", p.blocks_in_flight},
-                                  {"store", name_of(p.store)},         {"persistent", p.persistent},
+    nlohmann::ordered_json out = {{"published_tiles", p.published_tiles},
+                                  {"producers", name_of(p.producers)},
+                                  {"scales", name_of(p.scale_path)},
+                                  {"shifted_scales", p.shifted_scales},
+                                  {"promotion", name_of(p.promotion)},
+                                  {"blocks_in_flight", p.blocks_in_flight},
+                                  {"store", name_of(p.store)},
+                                  {"persistent", p.persistent},
                                   {"segments", std::move(segments)}};
     if (p.store == Store::Strip) out["strip_cols"] = p.strip_cols;
     if (p.scale_path == ScalePath::Vector || p.scale_path == ScalePath::SplitVector)

@@ -34,7 +34,7 @@ constexpr const char* kLine =
 uint32_t clamped(int64_t extent) { return static_cast<uint32_t>(std::min<int64_t>(extent, INT32_MAX)); }
 
 std::string text_of(const Operand& x) {
-    return fmt::format("{}:{}", name_of(x.element), x.scaling == ScaleBlocks::Rows ? "row128" : "block128");
+    return fmt::format("e4m3:{}", x.scaling == Scaling::Rows ? "row128" : "block128");
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -90,7 +90,7 @@ Problem problem_of(const GemmShape& s) {
             .k = clamped(s.k),
             .batch_invariant = s.batch_invariant && kind != Grouping::Rows,  // whose kernels all are
             .num_sms = static_cast<uint32_t>(s.num_sms),
-            .b = {.scaling = s.row_b_scales || of_k ? ScaleBlocks::Rows : ScaleBlocks::Blocks},
+            .b = {.scaling = s.row_b_scales || of_k ? Scaling::Rows : Scaling::Blocks},
             .d = {s.out_dtype.value_or(of_k ? DType::F32 : DType::BF16), s.accumulate},
             .groups = {kind, clamped(s.groups.value_or(s.k_groups.value_or(0))), clamped(s.expected_m),
                        static_cast<uint32_t>(s.alignment)}};
@@ -100,7 +100,7 @@ GemmShape shape_of(const Problem& p) {
     GemmShape s{.m = p.m,
                 .n = p.n,
                 .k = p.k,
-                .row_b_scales = p.groups.kind == Grouping::None && p.b.scaling == ScaleBlocks::Rows,
+                .row_b_scales = p.groups.kind != Grouping::K && p.b.scaling == Scaling::Rows,
                 .expected_m = p.groups.expected_m,
                 .alignment = p.groups.alignment,
                 .accumulate = p.d.accumulate,

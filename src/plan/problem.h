@@ -18,18 +18,11 @@ namespace plan {
 /// The kind of products that a kernel computes; a kernel takes problems of its own kind only.
 struct Kind {
     Grouping grouping = Grouping::None;
-    ScaleBlocks b_scales = ScaleBlocks::Blocks;
+    Operand a = kRowScaled, b = kBlockScaled;
     Output output = Output::BF16;
     constexpr bool operator==(const Kind&) const = default;
 };
-constexpr Kind kind_of(const GemmConfig& c) { return {c.grouping, c.b_scales, c.output}; }
-
-/// A factor: the type of its elements, and what one of its scales covers.
-struct Operand {
-    DType element = DType::E4M3;
-    ScaleBlocks scaling = ScaleBlocks::Rows;
-    constexpr bool operator==(const Operand&) const = default;
-};
+constexpr Kind kind_of(const GemmConfig& c) { return {c.grouping, c.a, c.b, c.output}; }
 
 /// D: the type of its elements, and whether the product is added to them.
 struct Result {
@@ -53,14 +46,12 @@ struct Problem {
     uint32_t m = 0, n = 0, k = 0;  // of all groups together; m: as many rows as there may be
     bool batch_invariant = false;  // the order of a row's sums may not depend on M
     uint32_t num_sms = 0;          // that may be used, if not 0
-    Operand a{}, b{.scaling = ScaleBlocks::Blocks};
+    Operand a = kRowScaled, b = kBlockScaled;
     Result d{};
     Groups groups{};
     constexpr bool operator==(const Problem&) const = default;
     constexpr uint32_t k_blocks() const { return ceil_div(k, kScaleBlock); }
-    constexpr Kind kind() const {
-        return {groups.kind, b.scaling, d.element == DType::F32 ? Output::F32 : Output::BF16};
-    }
+    constexpr Kind kind() const { return {groups.kind, a, b, d.element == DType::F32 ? Output::F32 : Output::BF16}; }
 };
 
 /// The problem of a shape that has been checked (plan/fields.h).

@@ -23,7 +23,7 @@ constexpr Rule kRules[] = {
     {"computes one product for groups, or the other way round",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.groups.kind == c.grouping; }},
     {"takes scales of B for other blocks",
-     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().b_scales == c.b_scales; }},
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.b.scaling == c.b.scaling; }},
     {"writes D in another type",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().output == c.output; }},
     {"needs more shared memory than a CTA can have",

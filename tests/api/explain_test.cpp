@@ -17,14 +17,11 @@ TEST(ExplainGemm, IsOfTheKernelsForTheScalesAndTheTypeOfD) {
     const GemmShape row_scales{.m = 2112, .n = 4096, .k = 7184, .row_b_scales = true};
     GemmShape gradient = row_scales;
     gradient.out_dtype = DType::F32;
-    for (const auto& [shape, kind] : {std::pair{row_scales, plan::Kind{.b_scales = ScaleBlocks::Rows}},
-                                      {gradient, plan::Kind{.b_scales = ScaleBlocks::Rows, .output = Output::F32}}}) {
+    for (const auto& [shape, kind] : {std::pair{row_scales, plan::Kind{.b = kRowScaled}},
+                                      {gradient, plan::Kind{.b = kRowScaled, .output = Output::F32}}}) {
         const nlohmann::json account = account_of(shape);
-        const plan::Problem problem{.m = 2112,
-                                    .n = 4096,
-                                    .k = 7184,
-                                    .b = {.scaling = kind.b_scales},
-                                    .d = {kind.output == Output::F32 ? DType::F32 : DType::BF16}};
+        const plan::Problem problem{
+            .m = 2112, .n = 4096, .k = 7184, .b = kind.b, .d = {kind.output == Output::F32 ? DType::F32 : DType::BF16}};
         EXPECT_EQ(account["chosen"]["name"], plan::name_of(plan::choose(problem, *plan::find_device("h200")).config));
         EXPECT_EQ(account["candidates"].size(), plan::candidates(kind).size());
         for (const auto& row : account["candidates"])

@@ -4,6 +4,8 @@
 #include <climits>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "ops/gemm/cpu.h"
 #include "support/cpu.h"
 #include "support/grouped.h"
@@ -15,6 +17,14 @@ using test::cpu_backend;
 using test::GroupedProblem;
 using test::Grouping;
 using test::kUntouched;
+
+/// Each form, with scales for blocks and for rows of B.
+const std::vector<std::pair<GroupForm, bool>> kAllKinds = [] {
+    std::vector<std::pair<GroupForm, bool>> all;
+    for (const GroupForm form : test::kAllForms)
+        for (const bool row_b_scales : {false, true}) all.emplace_back(form, row_b_scales);
+    return all;
+}();
 
 constexpr Numerics kAllNumerics[] = {Numerics::Fast, Numerics::Exact, Numerics::Hopper};
 
@@ -36,7 +46,9 @@ std::vector<uint16_t> row_by_dense_gemm(GroupedProblem& p, int64_t row, Numerics
     args.d.data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(d.data()) + 15) / 16 * 16);
     GemmOptions options;
     options.numerics = numerics;
-    options.batch_invariant = true;
+    // Kernels for groups with scales for each row of B have the tensor cores multiply them, as this one does.
+    if (p.row_b_scales) options.config = "m128n128s5w2_1d1d";
+    else options.batch_invariant = true;
     cpu_backend(1)->gemm({args, options});
     const auto* first = static_cast<const uint16_t*>(args.d.data);
     return {first, first + p.n};
@@ -56,8 +68,8 @@ void expect_right(GroupedProblem& p, Numerics numerics) {
 }
 
 TEST(CpuGrouped, KeepsTheBoundOfTheDefinition) {
-    for (const GroupForm form : test::kAllForms) {
-        GroupedProblem p(test::random_grouping(form, 3, 130, 64, 5), 136, 400, 1, 16, 3);
+    for (const auto& [form, row_b_scales] : kAllKinds) {
+        GroupedProblem p(test::random_grouping(form, 3, 130, 64, 5), 136, 400, 1, 16, 3, row_b_scales);
         for (const Numerics numerics : kAllNumerics) {
             run(p, numerics);
             for (int64_t r = 0; r < p.rows(); ++r) {
@@ -68,7 +80,7 @@ TEST(CpuGrouped, KeepsTheBoundOfTheDefinition) {
                     for (int64_t k = 0; k < p.k; ++k) {
                         const double a = float_of_e4m3(p.a.at(p.buffer_row(r), k));
                         const double b = float_of_e4m3(p.b.at(g * p.b_pitch() + c, k));
-                        const double sfb = p.sfb.at(g * (GroupedProblem::blocks(p.n) + p.gap) + c / 128, k / 128);
+                        const double sfb = p.sfb.at(p.sfb_row(g, c), k / 128);
                         const double scale = p.sfa.at(p.buffer_row(r), k / 128) * sfb;
                         exact += a * b * scale;
                         absolute += std::max(std::abs(a), 0x1p-6) * std::max(std::abs(b), 0x1p-6) * scale;
@@ -86,11 +98,12 @@ TEST(CpuGrouped, KeepsTheBoundOfTheDefinition) {
 TEST(CpuGrouped, GivesEachRowTheBitsThatItHasAlone) {
     std::mt19937 random(11);
     const auto below = [&](uint32_t n) { return static_cast<int64_t>(random() % n); };
-    for (const GroupForm form : test::kAllForms)
+    for (const auto& [form, row_b_scales] : kAllKinds)
         for (uint32_t seed = 0; seed < 6; ++seed) {
-            SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)) + ", seed " + std::to_string(seed));
+            SCOPED_TRACE(fmt::format("form {}, scales of {}, seed {}", static_cast<int>(form),
+                                     row_b_scales ? "rows" : "blocks", seed));
             GroupedProblem p(test::random_grouping(form, 1 + below(6), 1 + below(300), 64, seed), 8 + 8 * below(20),
-                             16 + 16 * below(20), seed, 16 * below(3), below(3));
+                             16 + 16 * below(20), seed, 16 * below(3), below(3), row_b_scales);
             for (const Numerics numerics : kAllNumerics) expect_right(p, numerics);
         }
 }

@@ -14,11 +14,12 @@ using test::address;
 
 class HopperGrouped : public test::HopperTest {};
 
-constexpr plan::Kind kKind{.grouping = Grouping::Rows};
+constexpr plan::Kind kKinds[] = {{.grouping = Grouping::Rows}, {.grouping = Grouping::Rows, .b = kRowScaled}};
 
 /// Stacked: each group has an A and a D of its own, of which `m` rows exist.
-GroupedGemmArgs operands(int64_t m, int64_t n, int64_t k, int64_t groups) {
-    const GemmArgs one = test::operands(m, n, k);
+GroupedGemmArgs operands(int64_t m, int64_t n, int64_t k, int64_t groups, bool row_b_scales = false) {
+    GemmArgs one = test::operands(m, n, k);
+    if (row_b_scales) one.sfb.rows = n;
     return {.a = {one.a, groups, m * k},
             .sfa = {one.sfa, groups, m * one.sfa.cols},
             .b = {one.b, groups, n * k},
@@ -33,24 +34,26 @@ GroupedGemmArgs operands(int64_t m, int64_t n, int64_t k, int64_t groups) {
 TEST_F(HopperGrouped, LaunchesEveryKernelByName) {
     const auto hopper = backend();
     uint32_t stored_by_tma = 0;
-    for (const GemmConfig& c : plan::candidates(kKind)) {
-        SCOPED_TRACE(plan::name_of(c));
-        hopper->gemm({operands(1000, 1032, 2176, 5), {.config = plan::name_of(c)}});
-        const mock::Launch& launch = last_launch();
-        EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
-        EXPECT_EQ(launch.smem_bytes, kernel_plan(c).smem.total);
-        const SegmentedParams& p = launch.gemm;
-        EXPECT_EQ(p.raster, raster_of_columns(c, 1032));
-        EXPECT_EQ(mock::description_of(p.a.whole).box_rows, c.tile_m / c.a_sharers());
-        EXPECT_EQ(mock::description_of(p.b.last).box_rows, b_rows_of_last(c, 1032));
-        for (uint32_t width = 0; width < kPanelWidths; ++width) {
-            const bool stored = kernel_plan(c).tma_store() && panels_of_width(c, width) > 0;
-            const mock::Description d = mock::description_of(p.d[width]);
-            EXPECT_EQ(d.box_cols, stored ? panel_width(width) : 0u);
-            EXPECT_EQ(d.rows, stored ? 1000u : 0u);
-            stored_by_tma += stored;
+    for (const plan::Kind& kind : kKinds)
+        for (const GemmConfig& c : plan::candidates(kind)) {
+            SCOPED_TRACE(plan::name_of(c));
+            hopper->gemm({operands(1000, 1032, 2176, 5, c.row_b_scales()), {.config = plan::name_of(c)}});
+            const mock::Launch& launch = last_launch();
+            EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
+            EXPECT_EQ(launch.smem_bytes, kernel_plan(c).smem.total);
+            const SegmentedParams& p = launch.gemm;
+            EXPECT_EQ(p.raster, raster_of_columns(c, 1032));
+            EXPECT_EQ(mock::description_of(p.a.whole).box_rows, c.tile_m / c.a_sharers());
+            EXPECT_EQ(mock::description_of(p.b.last).box_rows, b_rows_of_last(c, 1032));
+            EXPECT_EQ(launch.grouped.sfb_stride, (c.row_b_scales() ? 1032 : 9) * 17);
+            for (uint32_t width = 0; width < kPanelWidths; ++width) {
+                const bool stored = kernel_plan(c).tma_store() && panels_of_width(c, width) > 0;
+                const mock::Description d = mock::description_of(p.d[width]);
+                EXPECT_EQ(d.box_cols, stored ? panel_width(width) : 0u);
+                EXPECT_EQ(d.rows, stored ? 1000u : 0u);
+                stored_by_tma += stored;
+            }
         }
-    }
     EXPECT_GT(stored_by_tma, 0u);
 }
 

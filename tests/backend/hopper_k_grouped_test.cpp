@@ -16,7 +16,7 @@ using test::error_of;
 
 class HopperKGrouped : public test::HopperTest {};
 
-constexpr plan::Kind kKind{.grouping = Grouping::K, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
+constexpr plan::Kind kKind{.grouping = Grouping::K, .b = kRowScaled, .output = Output::F32};
 
 KGroupedGemmArgs operands(int64_t m, int64_t n, int64_t k, int64_t groups) {
     GemmArgs one = test::operands(m, n, k);

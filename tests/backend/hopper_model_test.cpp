@@ -233,7 +233,7 @@ TEST(HopperModel, IsTheStatedOneForAnyShapeCodesAndOrder) {
 TEST(HopperModel, MultipliesScalesAsTheKernelDoes) {
     int64_t differing = 0;
     for (const bool wgmma : {false, true}) {
-        const plan::Kind kind{.b_scales = ScaleBlocks::Rows, .output = Output::F32};
+        const plan::Kind kind{.b = kRowScaled, .output = Output::F32};
         const Arithmetic of{.tensor_core_scales = wgmma};
         const std::string kernel = kernel_with(of, kind);
         ASSERT_FALSE(kernel.empty());

@@ -40,7 +40,7 @@ TEST_F(HopperRowScales, EachKindOfGemmGetsAKernelOfItsOwn) {
 TEST_F(HopperRowScales, LaunchesEveryKernelByName) {
     const auto hopper = backend();
     for (const Output output : {Output::F32, Output::BF16})
-        for (const GemmConfig& c : plan::candidates({.b_scales = ScaleBlocks::Rows, .output = output})) {
+        for (const GemmConfig& c : plan::candidates({.b = kRowScaled, .output = output})) {
             const GemmArgs args = operands(1024, 1024, 2176, output == Output::F32 ? DType::F32 : DType::BF16);
             hopper->gemm({args, {.config = plan::name_of(c)}});
             EXPECT_EQ(last_launch().entry, "finegemm_" + plan::name_of(c));

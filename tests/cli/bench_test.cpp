@@ -57,6 +57,7 @@ TEST(BenchPeers, RecordHasTimesErrorsGapsAndWhatTheGpuDid) {
     EXPECT_EQ(record.at("baselines_us").at("no launch"), 0);
     EXPECT_FALSE(record.contains("ceilings_us")) << "nobody asked for them";
     const json& row = record.at("rows").at(0);
+    EXPECT_EQ(row.at("problem"), "gemm 8x128x400 e4m3:row128 e4m3:block128 bf16");
     EXPECT_EQ(row.at("us"), json({{"finegemm", 1000}, {"cublas_tensor", 2000}, {"cublas_block", 3000}}));
     EXPECT_GT(row.at("error").at("finegemm"), 0);
     EXPECT_LE(row.at("error").at("finegemm"), 1);

@@ -19,7 +19,7 @@ TEST(RunKinds, GroupsAndBlocksOfScalesHaveDOfOneKind) {
     const std::pair<const char*, const char*> cases[] = {
         {"--out-dtype f32", "--out-dtype: is f32, must be bf16 where b has a scale for each 128x128 block"},
         {"--row-b-scales --out-dtype f16", "--out-dtype"},
-        {"--row-b-scales --groups 2", "--row-b-scales: is true, does not belong to groups of rows"}};
+        {"--row-b-scales --groups 2 --out-dtype f32", "--out-dtype: is f32, must be bf16 with groups of rows"}};
     for (const auto& [arguments, message] : cases) {
         const Ran ran = finegemm(std::string("run 8 16 128 --device cpu ") + arguments);
         EXPECT_EQ(ran.code, 2) << arguments << '\n' << ran.err;
@@ -42,6 +42,17 @@ TEST(RunKinds, TakesScalesOfRowsOfB) {
     const std::string text = finegemm(run + " --out-dtype f32").out;
     EXPECT_NE(text.find("B[40, 144]^T in e4m3, scales 1x128, D in f32\n"), std::string::npos) << text;
     EXPECT_FALSE(json::parse(finegemm("run 8 8 16 --json --device cpu").out).contains("row_b_scales"));
+}
+
+TEST(RunKinds, TakesScalesOfRowsOfBInGroups) {
+    for (const char* form : {"offsets", "indices", "prefix-sums", "masked"}) {
+        const json out = json::parse(finegemm(std::string("run 200 40 144 --groups 3 --row-b-scales --device cpu "
+                                                          "--repeats 1 --json --numerics hopper --form ") +
+                                              form)
+                                         .out);
+        EXPECT_TRUE(out.at("right").get<bool>()) << form;
+        EXPECT_EQ(out.at("row_b_scales"), true) << form;
+    }
 }
 
 TEST(RunKinds, WritesDOfEveryTypeToEveryFormat) {

@@ -75,7 +75,7 @@ TEST(Fragment, AWarpsStagedTileIsReadBackRowByRow) {
 
 TEST(Fragment, AWarpsStagedFloatsAreReadBackRowByRow) {
     for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 16) {
-        const GemmConfig c{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
+        const GemmConfig c{.tile_n = tile_n, .b = kRowScaled, .output = Output::F32};
         std::vector<int> strip(16 * strip_pitch(c) / 4, -1);
         const auto element = [&](RowCol at) { return static_cast<int>(at.row * kernel_plan(c).strip_cols + at.col); };
         for (uint32_t reg = 0; reg < kernel_plan(c).strip_cols / 2; ++reg)

@@ -43,7 +43,7 @@ TEST(RegisterPlan, WideTilesTakeWhatProducersDoNotNeed) {
 
 TEST(RegisterPlan, TensorCoresMultiplyScalesWhereFactorsFit) {
     constexpr auto kWith = [](GemmConfig c) {
-        c.b_scales = ScaleBlocks::Rows;
+        c.b = kRowScaled;
         return c;
     };
     static_assert(kernel_plan(kWith({.tile_m = 128, .tile_n = 128, .math_warpgroups = 2})).tensor_core_scales());

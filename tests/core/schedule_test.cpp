@@ -163,7 +163,7 @@ TEST(Tile, HasASegmentForEachPowerOfTwoOfItsWidth) {
     EXPECT_EQ(cols_before_segment(c, 0), 0u);
     EXPECT_EQ(cols_before_segment(c, 2), 160u);
     for (uint32_t col = 0; col < 176; ++col) EXPECT_EQ(segment_of(c, col), col < 128 ? 0u : col < 160 ? 1u : 2u);
-    EXPECT_EQ(n_segments({.tile_n = 176, .b_scales = ScaleBlocks::Rows}), 1u) << "each column has a scale of its own";
+    EXPECT_EQ(n_segments({.tile_n = 176, .b = kRowScaled}), 1u) << "each column has a scale of its own";
 }
 
 TEST(Tile, ColumnsOfSegmentsTogetherAreThoseOfDOnceAndEachSegmentHasOneScaleOfB) {

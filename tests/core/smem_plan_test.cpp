@@ -28,7 +28,7 @@ std::vector<Object> objects(const GemmConfig& c) {
     const uint32_t shifted = c.row_groups() ? kScalePiece : 0;  // floats that the last row may lie further on
     const uint32_t scale = kernel_plan(c).tensor_core_scales() ? 16 : 4;
     add(p.sfa, c.stages, p.sfa_stage, (c.tile_m + shifted) * scale, 16);  // written sixteen bytes at a time
-    const bool rows = c.b_scales == ScaleBlocks::Rows;                    // written sixteen bytes at a time, too
+    const bool rows = c.row_b_scales();                                   // written sixteen bytes at a time, too
     add(p.sfb, c.stages, p.sfb_stage, (rows ? c.tile_n : 2) * scale, rows ? 16 : 4);
     if (kernel_plan(c).tensor_core_scales()) add(p.zeros, c.math_warpgroups, 64 * 16, 64 * 16, 16);
     if (c.grouped()) add(p.tiles, c.stages, p.tile_stage, sizeof(Tile), alignof(Tile));
@@ -167,7 +167,7 @@ TEST(Strip, ColumnsDivideEveryTile) {
     EXPECT_LE(kernel_plan(full).smem.total, kMostShared);
     EXPECT_GT(decide::smem(full, Store::Strip, 64).total, kMostShared);
     for (uint32_t tile_n = 16; tile_n <= 256; tile_n += 8) {
-        const GemmConfig f32{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
+        const GemmConfig f32{.tile_n = tile_n, .b = kRowScaled, .output = Output::F32};
         EXPECT_EQ(kernel_plan(f32).strip_cols, 32u) << "rows of 128 bytes, but of the last one";
     }
 }
@@ -312,19 +312,15 @@ uint32_t busiest_bank(const std::vector<uint32_t>& addresses, uint32_t bytes) {
 
 TEST(LoadsSource, WhereAStageLessLeavesRoomForAWholeTileInF32) {
     constexpr auto f32 = [](uint32_t tile_n, uint32_t stages, Grouping grouping = Grouping::None) {
-        return GemmConfig{.tile_n = tile_n,
-                          .stages = stages,
-                          .grouping = grouping,
-                          .b_scales = ScaleBlocks::Rows,
-                          .output = Output::F32};
+        return GemmConfig{
+            .tile_n = tile_n, .stages = stages, .grouping = grouping, .b = kRowScaled, .output = Output::F32};
     };
     static_assert(kernel_plan(f32(128, 4)).loads_source() && !kernel_plan(f32(128, 5)).loads_source());
     static_assert(kernel_plan(f32(128, 4, Grouping::K)).loads_source());
     static_assert(kernel_plan(f32(64, 7)).loads_source());
     static_assert(!kernel_plan(f32(192, 4)).loads_source());
     static_assert(!kernel_plan(f32(112, 4)).loads_source(), "panels have 32 columns");
-    static_assert(!kernel_plan({.tile_n = 128, .stages = 4, .b_scales = ScaleBlocks::Rows}).loads_source(),
-                  "bf16 is never added to");
+    static_assert(!kernel_plan({.tile_n = 128, .stages = 4, .b = kRowScaled}).loads_source(), "bf16 is never added to");
 }
 
 TEST(BoxesOfF32, AreWrittenWithoutBankConflicts) {
@@ -338,7 +334,7 @@ TEST(BoxesOfF32, AreWrittenWithoutBankConflicts) {
 
 TEST(Strip, OfFloatsIsWrittenAndReadWithoutBankConflicts) {
     for (const uint32_t tile_n : {32u, 64u, 128u, 192u}) {
-        const GemmConfig c{.tile_n = tile_n, .b_scales = ScaleBlocks::Rows, .output = Output::F32};
+        const GemmConfig c{.tile_n = tile_n, .b = kRowScaled, .output = Output::F32};
         for (uint32_t r = 0; r < kernel_plan(c).strip_cols / 2; r += 2)
             for (uint32_t half = 0; half < 2; ++half) {  // sixteen lanes write eight bytes each at once
                 std::vector<uint32_t> addresses;

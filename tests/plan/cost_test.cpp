@@ -26,14 +26,14 @@ TEST(Cost, IsNeverBelowTheMemoryTime) {
         EXPECT_NEAR(t.memory, (1.0 * 16384 + 7168.0 * 16384 + 2 * 7168) / 4.2e6, 1e-9);
     }
     const GemmConfig f32 = config_named("m128n128s4w2_1d1d_f32");
-    Problem gradient{.m = 1, .n = 7168, .k = 16384, .b = {.scaling = ScaleBlocks::Rows}, .d = {DType::F32}};
+    Problem gradient{.m = 1, .n = 7168, .k = 16384, .b = kRowScaled, .d = {DType::F32}};
     EXPECT_NEAR(cost(gradient, h200(), f32).memory, (1.0 * 16384 + 7168.0 * 16384 + 4 * 7168) / 4.2e6, 1e-9);
     gradient.d.accumulate = true;
     EXPECT_NEAR(cost(gradient, h200(), f32).memory, (1.0 * 16384 + 7168.0 * 16384 + 8 * 7168) / 4.2e6, 1e-9);
 }
 
 TEST(Cost, OfAddingInL2IsMoreThanOfMemory) {
-    Problem gradient{.m = 32768, .n = 4096, .k = 512, .b = {.scaling = ScaleBlocks::Rows}, .d = {DType::F32, true}};
+    Problem gradient{.m = 32768, .n = 4096, .k = 512, .b = kRowScaled, .d = {DType::F32, true}};
     const auto of = [&](const char* kernel) { return cost(gradient, h200(), config_named(kernel)); };
     const double adding = of("m128n128s5w2_1d1d_f32").memory;
     EXPECT_NEAR(adding, 4.0 * 32768 * 4096 / 1.23e6, 0.02 * adding) << "A and B are little";

@@ -35,15 +35,15 @@ bool is_candidate(const GemmConfig& c) {
 /// Candidates of all kinds of GEMMs.
 std::vector<GemmConfig> all_candidates() {
     std::vector<GemmConfig> all;
-    for (const ScaleBlocks b_scales : {ScaleBlocks::Blocks, ScaleBlocks::Rows})
+    for (const Operand& b : {kBlockScaled, kRowScaled})
         for (const Output output : {Output::BF16, Output::F32})
-            for (const GemmConfig& c : candidates({.b_scales = b_scales, .output = output})) all.push_back(c);
+            for (const GemmConfig& c : candidates({.b = b, .output = output})) all.push_back(c);
     return all;
 }
 
 /// A gradient of weights, added to.
 constexpr Problem gradient(uint32_t m, uint32_t n, uint32_t k) {
-    return {.m = m, .n = n, .k = k, .b = {.scaling = ScaleBlocks::Rows}, .d = {DType::F32, true}};
+    return {.m = m, .n = n, .k = k, .b = kRowScaled, .d = {DType::F32, true}};
 }
 
 TEST(Candidates, AreDifferentKernelsWithDifferentNamesThatLeadBack) {
@@ -80,8 +80,8 @@ TEST(Candidates, HaveRatesAndNothingElseHas) {
 TEST(Candidates, AreOfTheKindThatIsAskedFor) {
     EXPECT_TRUE(candidates({.output = Output::F32}).empty());
     for (const Output output : {Output::BF16, Output::F32}) {
-        EXPECT_FALSE(candidates({.b_scales = ScaleBlocks::Rows, .output = output}).empty());
-        for (const GemmConfig& c : candidates({.b_scales = ScaleBlocks::Rows, .output = output})) {
+        EXPECT_FALSE(candidates({.b = kRowScaled, .output = output}).empty());
+        for (const GemmConfig& c : candidates({.b = kRowScaled, .output = output})) {
             EXPECT_TRUE(c.row_b_scales() && c.output == output) << name_of(c);
             EXPECT_NE(name_of(c).find(output == Output::F32 ? "_1d1d_f32" : "_1d1d"), std::string::npos) << name_of(c);
         }
@@ -255,6 +255,7 @@ TEST(Explain, OfGroupsHasTheirCandidatesAndSaysWhatWasAsked) {
     const auto out = nlohmann::json::parse(explain(p, h200()));
     const nlohmann::json asked = {{"m", 8192},    {"n", 4096},         {"k", 7168},
                                   {"groups", 64}, {"expected_m", 100}, {"alignment", 128}};
+    EXPECT_EQ(out["line"], text_of(p));
     EXPECT_EQ(out["problem"], asked);
     EXPECT_EQ(out["chosen"]["name"], name_of(choose(p, h200()).config));
     EXPECT_EQ(out["candidates"].size(), candidates({.grouping = Grouping::Rows}).size());
@@ -266,7 +267,7 @@ TEST(Explain, SaysWhichScalesWhichTypeAndWhichRowsWereAskedFor) {
     EXPECT_EQ(asked({64, 2112, 7168}), extents) << "the usual";
     nlohmann::json more = extents;
     more.update({{"batch_invariant", true}, {"row_b_scales", true}, {"out_dtype", "bf16"}});
-    Problem p{.m = 64, .n = 2112, .k = 7168, .batch_invariant = true, .b = {.scaling = ScaleBlocks::Rows}};
+    Problem p{.m = 64, .n = 2112, .k = 7168, .batch_invariant = true, .b = kRowScaled};
     EXPECT_EQ(asked(p), more);
     p.d.element = DType::F32, more["out_dtype"] = "f32";
     EXPECT_EQ(asked(p), more);

@@ -14,7 +14,7 @@ namespace {
 using test::contains;
 using test::error_of;
 
-constexpr Operand kRowScales{.scaling = ScaleBlocks::Rows};
+constexpr Operand kRowScales{.scaling = Scaling::Rows};
 
 const std::pair<Problem, const char*> kLines[] = {
     {{64, 2112, 7168}, "gemm 64x2112x7168 e4m3:row128 e4m3:block128 bf16"},
@@ -84,8 +84,36 @@ TEST(Fields, ThatDoNotBelongToAProductAreRejectedByName) {
               "accumulate: is true, does not belong to groups of rows; leave it out");
     EXPECT_EQ(rejected(rows, &GemmShape::k_groups, 2),
               "k_groups: is 2, does not belong to groups of rows; leave it out");
-    EXPECT_EQ(rejected(rows, &GemmShape::row_b_scales, true),
-              "row_b_scales: is true, does not belong to groups of rows; leave it out");
+}
+
+/// Not its default.
+template <typename T>
+void set(T& member) {
+    if constexpr (std::is_same_v<T, std::optional<DType>>) member = DType::F32;
+    else member = static_cast<T>(64);
+}
+
+TEST(Fields, ReachTheProblemAndAreToldFromIt) {
+    const GemmShape dense{.m = 64, .n = 64, .k = 8192};
+    GemmShape rows = dense, of_k = dense;
+    rows.groups = 4, of_k.k_groups = 4;
+    std::set<std::string> kept;
+    for (GemmShape shape : {dense, rows, of_k}) {
+        const Grouping grouping = grouping_of(shape);
+        fields(
+            [&](const Field& field, auto& member) {
+                if (field.takers.have(grouping)) set(member);
+            },
+            shape);
+        const GemmShape told = shape_of(problem_of(shape));
+        fields(
+            [&](const Field& field, const auto& given, const auto& found) {
+                if (is_set(given) && found == given) kept.insert(field.name);
+            },
+            shape, told);
+    }
+    fields([&](const Field& field, auto&) { EXPECT_TRUE(kept.contains(field.name)) << field.name << " is lost"; },
+           dense);
 }
 
 TEST(Fields, TellProblemsApart) {

@@ -53,7 +53,7 @@ TEST(Choice, OfATableIsForItsProblemAlone) {
                           {64, 4096, 4112},
                           {64, 4096, 4096, true},
                           {64, 4096, 4096, false, 131},
-                          {.m = 64, .n = 4096, .k = 4096, .b = {.scaling = ScaleBlocks::Rows}},
+                          {.m = 64, .n = 4096, .k = 4096, .b = kRowScaled},
                           {.m = 64, .n = 4096, .k = 4096, .groups = {Grouping::Rows, 4}}})
         EXPECT_EQ(choose(other, h200(), &user).source, Source::Model) << other.m;
     EXPECT_EQ(choose({64, 4096, 4096, false, 132}, h200(), &user).source, Source::UserTable) << "132 SMs are all";
@@ -96,14 +96,9 @@ TEST(Table, ReadsBackAsItWasWritten) {
     PlanTable table = table_of();
     EXPECT_EQ(parse_table(text_of(table), "t"), table);
     for (const Problem& problem :
-         {Problem{1, 8, 16, true, 100, {}, {.scaling = ScaleBlocks::Rows}, {DType::F32, true}},
+         {Problem{1, 8, 16, true, 100, {}, {.scaling = Scaling::Rows}, {DType::F32, true}},
           Problem{.m = 8192, .n = 4096, .k = 7168, .num_sms = 3, .groups = {Grouping::Rows, 64, 100, 128}},
-          Problem{.m = 8,
-                  .n = 8,
-                  .k = 256,
-                  .b = {.scaling = ScaleBlocks::Rows},
-                  .d = {DType::F32, true},
-                  .groups = {Grouping::K, 3}}}) {
+          Problem{.m = 8, .n = 8, .k = 256, .b = kRowScaled, .d = {DType::F32, true}, .groups = {Grouping::K, 3}}}) {
         table.entries.push_back(table.entries[0]);
         table.entries.back().problem = problem;
     }

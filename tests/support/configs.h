@@ -11,7 +11,7 @@
 
 namespace finegemm::test {
 
-// tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, scales, grouping, b_scales, output
+// tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, scales, grouping, a, b, output
 inline constexpr auto kConfigs = std::to_array<GemmConfig>({
     {64, 16, 3, 1, 1, ClusterUse::None, 2},
     {64, 32, 8, 1, 1, ClusterUse::None, 2},
@@ -52,15 +52,15 @@ inline constexpr auto kConfigs = std::to_array<GemmConfig>({
     {128, 192, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Rows, Grouping::Rows},
     {128, 200, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Rows, Grouping::Rows},
     {256, 128, 4, 2, 2, ClusterUse::ShareA, 1, ScaleLayout::Any, Grouping::Rows},
-    {128, 128, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
-    {128, 128, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
-    {128, 136, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
-    {128, 136, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Rows, Grouping::None, ScaleBlocks::Rows, Output::F32},
-    {128, 48, 6, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::F32},
-    {256, 128, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, ScaleBlocks::Rows, Output::BF16},
-    {128, 128, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::K, ScaleBlocks::Rows, Output::F32},
-    {128, 192, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::K, ScaleBlocks::Rows, Output::F32},
-    {64, 64, 5, 1, 1, ClusterUse::None, 2, ScaleLayout::Any, Grouping::K, ScaleBlocks::Rows, Output::F32},
+    {128, 128, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, {}, kRowScaled, Output::F32},
+    {128, 128, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, {}, kRowScaled, Output::F32},
+    {128, 136, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, {}, kRowScaled, Output::F32},
+    {128, 136, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Rows, Grouping::None, {}, kRowScaled, Output::F32},
+    {128, 48, 6, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, {}, kRowScaled, Output::F32},
+    {256, 128, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, {}, kRowScaled, Output::BF16},
+    {128, 128, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::K, {}, kRowScaled, Output::F32},
+    {128, 192, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::K, {}, kRowScaled, Output::F32},
+    {64, 64, 5, 1, 1, ClusterUse::None, 2, ScaleLayout::Any, Grouping::K, {}, kRowScaled, Output::F32},
 });
 
 inline std::string describe(const GemmConfig& c) {

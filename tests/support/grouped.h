@@ -74,19 +74,22 @@ inline Grouping random_grouping(GroupForm form, int64_t groups, int64_t m, int64
 struct GroupedProblem {
     Grouping grouping;
     int64_t n, k, gap;
+    bool row_b_scales;
     Buffer<uint8_t> a, b;
     Buffer<float> sfa, sfb;
     Buffer<uint16_t> d;
 
-    GroupedProblem(Grouping grouping_, int64_t n_, int64_t k_, uint32_t seed, int64_t padding = 0, int64_t gap_ = 0)
+    GroupedProblem(Grouping grouping_, int64_t n_, int64_t k_, uint32_t seed, int64_t padding = 0, int64_t gap_ = 0,
+                   bool row_b_scales_ = false)
         : grouping(std::move(grouping_)),
           n(n_),
           k(k_),
           gap(gap_),
+          row_b_scales(row_b_scales_),
           a(DType::E4M3, grouping.stacks() * a_pitch(), k, padding),
           b(DType::E4M3, grouping.groups * b_pitch(), k, padding),
           sfa(DType::F32, grouping.stacks() * a_pitch(), blocks(k), padding / 16),
-          sfb(DType::F32, grouping.groups * (blocks(n) + gap), blocks(k), padding / 16),
+          sfb(DType::F32, grouping.groups * sfb_pitch(), blocks(k), padding / 16),
           d(DType::BF16, grouping.stacks() * a_pitch(), n, padding / 2) {
         for (int64_t r = 0; r < grouping.stacks() * a_pitch(); ++r) {
             for (int64_t c = 0; c < k; ++c) a.at(r, c) = 0x7f;
@@ -96,11 +99,15 @@ struct GroupedProblem {
         for (int64_t r = 0; r < rows(); ++r)
             if (grouping.group_of(r) >= 0) fill(a, sfa, buffer_row(r), buffer_row(r), random);
         for (int64_t g = 0; g < grouping.groups; ++g)
-            for (int64_t r = 0; r < n; ++r) fill(b, sfb, g * b_pitch() + r, g * (blocks(n) + gap) + r / 128, random);
+            for (int64_t r = 0; r < n; ++r) fill(b, sfb, g * b_pitch() + r, sfb_row(g, r), random);
     }
     static int64_t blocks(int64_t x) { return Problem::blocks(x); }
     int64_t a_pitch() const { return grouping.m + gap; }
     int64_t b_pitch() const { return n + gap; }
+    int64_t sfb_rows() const { return row_b_scales ? n : blocks(n); }
+    int64_t sfb_pitch() const { return sfb_rows() + gap; }
+    /// Index in its buffer of the scales of row r of group g's B.
+    int64_t sfb_row(int64_t g, int64_t r) const { return g * sfb_pitch() + (row_b_scales ? r : r / 128); }
     /// Rows of all stacks.
     int64_t rows() const { return grouping.stacks() * grouping.m; }
     /// Index in its buffer of a row of A and D.
@@ -115,7 +122,7 @@ struct GroupedProblem {
         return {.a = stack(a.view(), a_pitch(), grouping.m),
                 .sfa = stack(sfa.view(), a_pitch(), grouping.m),
                 .b = stack(b.view(), b_pitch(), n),
-                .sfb = stack(sfb.view(), blocks(n) + gap, blocks(n)),
+                .sfb = stack(sfb.view(), sfb_pitch(), sfb_rows()),
                 .d = stack(d.view(), a_pitch(), grouping.m),
                 .groups = grouping.view()};
     }
@@ -126,7 +133,7 @@ struct GroupedProblem {
         one.a.data = &a.at(buffer_row(row), 0);
         one.sfa.data = &sfa.at(buffer_row(row), 0);
         one.b.data = &b.at(group * b_pitch(), 0);
-        one.sfb.data = &sfb.at(group * (blocks(n) + gap), 0);
+        one.sfb.data = &sfb.at(sfb_row(group, 0), 0);
         one.d.data = &d.at(buffer_row(row), 0);
         one.a.rows = one.sfa.rows = one.d.rows = 1;
         return one;

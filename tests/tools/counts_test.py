@@ -18,10 +18,27 @@ def faults(**files: str) -> list[str]:
 
 class Counts(unittest.TestCase):
     def test_the_host_is_within_its_bounds(self):
-        files = check_counts.host_files(check_counts.ROOT)
+        files = check_counts.files_in(check_counts.ROOT, check_counts.HOST)
         self.assertGreater(len(files), 100)
         self.assertEqual(check_counts.faults(files), [])
         self.assertEqual(check_counts.virtuals(files), ["gemm", "check_values", "quantize"])
+
+    def test_the_kernels_are_within_their_bounds(self):
+        files = check_counts.files_in(check_counts.ROOT, check_counts.KERNELS)
+        self.assertGreater(len(files), 50)
+        self.assertEqual(check_counts.kernel_faults(files), [])
+        self.assertGreater(len(check_counts.lines_with(files, check_counts.QUESTION_OF_GROUPING)), 2)
+
+    def test_a_question_of_grouping_too_many_is_found(self):
+        asks = ["c.row_groups()", "C.k_groups()", "c.grouped()", "c.grouping == Grouping::K", "C.grouping"]
+        self.assertEqual(check_counts.kernel_faults({"kernels/gemm/x.h": "\n".join(asks)}), [])
+        self.assertEqual(len(check_counts.kernel_faults({"kernels/gemm/x.h": "\n".join([*asks, asks[0]])})), 1)
+
+    def test_a_compile_time_branch_too_many_is_found(self):
+        branch = "    if constexpr (C.cluster > 1) f();\n"
+        self.assertEqual(check_counts.kernel_faults({"kernels/device/x.cuh": branch * 40}), [])
+        self.assertEqual(check_counts.kernel_faults({"kernels/gemm/x.h": branch * 41}), [])
+        self.assertEqual(len(check_counts.kernel_faults({"kernels/device/x.cuh": branch * 41})), 1)
 
     def test_a_file_of_a_family_is_found(self):
         self.assertEqual(len(faults(cli__grouped_session="")), 1)

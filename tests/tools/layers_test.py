@@ -61,7 +61,7 @@ class Layers(unittest.TestCase):
 
     def test_front_ends_see_the_api_only(self):
         self.assertEqual(len(violations(cli__a='#include "engine/b.h"\n', src__engine__b="")), 1)
-        self.assertEqual(len(violations(python__src__a='#include "api/b.h"\n', src__api__b="")), 1)
+        self.assertEqual(len(violations(python__src__a='#include "engine/b.h"\n', src__engine__b="")), 1)
 
     def test_a_file_outside_of_every_layer_is_reported(self):
         self.assertEqual(violations(src__extra__a=""), ["src/extra/a.h: belongs to no layer"])

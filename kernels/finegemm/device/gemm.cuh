@@ -25,7 +25,7 @@ __device__ void multiply(const KGroupedParams& p, const Shared<C>& smem) {
 }
 
 /// The role of a producer warp.
-template <GemmConfig C, typename Scheduler>
+template <GemmConfig C, TileScheduler<C> Scheduler>
 __device__ void produce(const Params<C>& p, const Shared<C>& smem, const Scheduler& scheduler) {
     const uint32_t warp = ptx::broadcast(threadIdx.x % 128 / kWarpSize);
     if constexpr (kPlan<C>.producers == Producers::RoundRobin) load_round_robin<C>(p, smem, scheduler, warp);

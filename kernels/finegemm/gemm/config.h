@@ -27,12 +27,6 @@ enum class Grouping : uint32_t {
     K,     ///< groups of k-blocks, each with a D of its own, which all have one shape; likewise
 };
 
-/// Rows of B that one scale serves, for 128 of K: 1D2D or 1D1D.
-enum class ScaleBlocks : uint32_t {
-    Blocks,  ///< 128 rows
-    Rows,    ///< one row, as scales of A
-};
-
 /// The elements of D.
 enum class Output : uint32_t {
     BF16,
@@ -45,12 +39,20 @@ enum class Element : uint32_t {
 };
 FG_HD constexpr uint32_t bytes_of(Element) { return 1; }
 
+/// What one scale serves, for 128 of K. A has scales of rows; those of B make a product 1D2D (blocks) or 1D1D (rows).
+enum class Scaling : uint32_t {
+    Blocks,  ///< 128 rows
+    Rows,    ///< one row
+};
+
 /// What a kernel must know of A or of B.
 struct Operand {
     Element element = Element::E4M3;
+    Scaling scaling = Scaling::Rows;
 
     constexpr bool operator==(const Operand&) const = default;
 };
+inline constexpr Operand kRowScaled{.scaling = Scaling::Rows}, kBlockScaled{.scaling = Scaling::Blocks};
 
 /// Bytes of A's and B's rows in a stage, whatever the element: as wide as the swizzle, and four wgmma of 32 bytes.
 inline constexpr uint32_t kRowBytes = 128;
@@ -65,9 +67,8 @@ struct GemmConfig {
     uint32_t ctas_per_sm = 1;  // bounds registers and shared memory
     ScaleLayout scales = ScaleLayout::Any;
     Grouping grouping = Grouping::None;
-    ScaleBlocks b_scales = ScaleBlocks::Blocks;
+    Operand a = kRowScaled, b = kBlockScaled;
     Output output = Output::BF16;
-    Operand a = {}, b = {};
 
     constexpr bool operator==(const GemmConfig&) const = default;
 
@@ -92,7 +93,7 @@ struct GemmConfig {
     FG_HD constexpr bool k_groups() const { return grouping == Grouping::K; }
     /// A tile whose columns lie in several 128-wide scale blocks of B.
     FG_HD constexpr bool several_segments() const { return !row_b_scales() && kScaleBlock % tile_n != 0; }
-    FG_HD constexpr bool row_b_scales() const { return b_scales == ScaleBlocks::Rows; }
+    FG_HD constexpr bool row_b_scales() const { return b.scaling == Scaling::Rows; }
 };
 
 }  // namespace finegemm

@@ -15,12 +15,13 @@ FG_HD constexpr uint32_t row_part_of(const GemmConfig& c, uint32_t warpgroup) {
     return c.row_warpgroups() == 1 ? 0 : warpgroup - k_slice_of(c, warpgroup) * c.row_warpgroups();
 }
 
-/// First row of a math warpgroup in a tile, and the distance from one of its WGMMAs' first row to the next. In groups
-/// the warpgroups' 64-row parts interleave, so that they share the rows of a tile that lacks some.
-FG_HD constexpr uint32_t first_row_of(const GemmConfig& c, uint32_t warpgroup) {
-    return row_part_of(c, warpgroup) * (c.row_groups() ? 64 : c.rows_per_warpgroup());
-}
+/// Rows from the first one of one of a warpgroup's WGMMAs to that of the next. In groups of rows the warpgroups' 64-row
+/// parts interleave, so that they share the rows of a tile that lacks some.
 FG_HD constexpr uint32_t rows_apart(const GemmConfig& c) { return c.row_groups() ? c.row_warpgroups() * 64 : 64; }
+/// First row of a math warpgroup in a tile.
+FG_HD constexpr uint32_t first_row_of(const GemmConfig& c, uint32_t warpgroup) {
+    return row_part_of(c, warpgroup) * (rows_apart(c) > 64 ? 64 : c.rows_per_warpgroup());
+}
 
 /// The strip of D that a math warp stores from: only one k-slice stores a tile.
 FG_HD constexpr uint32_t strip_of(const GemmConfig& c, uint32_t warp) {

@@ -62,11 +62,13 @@ struct Barriers {
 
 struct KernelPlan {
     Segments segments;        // of a tile's columns
+    bool published_tiles;     // the TMA warp tells the math warps each tile; else all warps run a scheduler
     bool persistent;          // as many clusters as fit, each with many tiles; else one tile for each cluster
     bool waits_before_roles;  // all warps wait for previous kernels; else the warps that load do
     Producers producers;
     uint32_t producers_served;  // CTAs whose producers wait for this CTA's math warps
     ScalePath scale_path;
+    bool shifted_scales;           // scales of A lie in a stage as far behind 16 bytes as in memory
     uint32_t scale_vector_blocks;  // k-blocks in a vector that a scale warp holds
     uint32_t vector_scale_warps;   // scale warps that own vectors round-robin
     Promotion promotion;
@@ -87,6 +89,9 @@ struct KernelPlan {
 
 /// The decisions, each from the configuration and the ones before it.
 namespace decide {
+
+/// How many tiles there are, or how many k-blocks a tile of groups has, the device's memory says, which one warp reads.
+FG_HD constexpr bool published_tiles(const GemmConfig& c) { return c.grouped(); }
 
 /// Kernels that add up parts of K give each cluster one tile: there need be no hand-shake for the room of partial sums.
 FG_HD constexpr bool persistent(const GemmConfig& c) { return c.k_splits() == 1 && c.k_slices() == 1; }
@@ -127,7 +132,7 @@ FG_HD constexpr Promotion promotion(const GemmConfig& c) {
 /// waits for is one round behind at most, which a parity can tell.
 FG_HD constexpr Producers producers(const GemmConfig& c) {
     const bool can = c.stages >= kProducerWarps && kProducerWarps % c.k_slices() == 0;
-    const bool plain = !c.grouped() && !c.row_b_scales() && c.scales == ScaleLayout::Any;
+    const bool plain = !published_tiles(c) && !c.row_b_scales() && c.scales == ScaleLayout::Any;
     const bool small = c.a_sharers() * c.b_sharers() == 1 && c.tile_m * c.tile_n < 128 * 128;
     return can && plain && small ? Producers::RoundRobin : Producers::WarpRoles;
 }
@@ -136,6 +141,12 @@ FG_HD constexpr ScalePath scale_path(const GemmConfig& c, Promotion promotion) {
     const bool split = promotion == Promotion::TensorCore;
     if (c.scales == ScaleLayout::Rows) return split ? ScalePath::SplitVector : ScalePath::Vector;
     return split ? ScalePath::Split : ScalePath::Async;
+}
+
+/// A group of rows may begin at any row. Where each row of B has a scale, those of A are read while the sums of a tile
+/// are promoted, when the shift of the next one is known: these stages have no shift.
+FG_HD constexpr bool shifted_scales(const GemmConfig& c) {
+    return c.grouping == Grouping::Rows && c.b.scaling == Scaling::Blocks;
 }
 
 /// For tiles of 136 columns a scale warp has no registers for vectors of four.
@@ -198,9 +209,9 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
     p.d_warp = split ? 0 : by_tma ? c.wgmmas_m() * panels_bytes(c) : kWarpRows * strip_pitch(c, strip_cols);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
     const uint32_t scale_bytes = promotion(c) == Promotion::TensorCore ? kSplitScaleBytes : 4;
-    p.sfa_stage = (c.tile_m + (c.row_groups() ? kScalePiece : 0)) * scale_bytes;
+    p.sfa_stage = (c.tile_m + (shifted_scales(c) ? kScalePiece : 0)) * scale_bytes;
     p.sfb_stage = b_scales(c) * scale_bytes;
-    p.tile_stage = c.grouped() ? 16 : 0;
+    p.tile_stage = published_tiles(c) ? 16 : 0;
     p.a = take(c.stages * p.a_stage, 1024);
     p.b = take(c.stages * p.b_stage, 1024);
     p.d = take(c.row_warpgroups() * 4 * p.d_warp, by_tma ? 1024 : 16);
@@ -248,11 +259,13 @@ FG_HD constexpr KernelPlan kernel_plan(const GemmConfig& c) {
     const Store store = decide::store(c);
     const uint32_t strip_cols = decide::strip_cols(c);
     return {.segments = Segments::of(c),
+            .published_tiles = decide::published_tiles(c),
             .persistent = decide::persistent(c),
-            .waits_before_roles = c.grouped() || store == Store::SourceTile,
+            .waits_before_roles = decide::published_tiles(c) || store == Store::SourceTile,
             .producers = producers,
             .producers_served = c.a_sharers() * c.b_sharers(),
             .scale_path = decide::scale_path(c, promotion),
+            .shifted_scales = decide::shifted_scales(c),
             .scale_vector_blocks = vector_blocks,
             .vector_scale_warps = decide::vector_scale_warps(c, vector_blocks),
             .promotion = promotion,

@@ -131,10 +131,7 @@ void check_gemm(const Call& call) {
                      named("sfb", call.sfb),
                      {"d", d, call.d.count, call.d.stride}};
     check_stacks(call, x);
-    check_operands(x.a, x.sfa, x.b, x.sfb, x.d,
-                   call.of_rows() ? BScales::Blocks
-                   : call.of_k()  ? BScales::Rows
-                                  : BScales::BlocksOrRows);
+    check_operands(x.a, x.sfa, x.b, x.sfb, x.d, call.grouping);
     if (call.of_rows()) check_row_groups(call, x);
     else if (call.of_k()) check_k_groups(call, x);
     else check_dense(call, x);

@@ -118,8 +118,7 @@ void cpu_gemm(const Call& call, ThreadPool& pool, bool batch_invariant) {
     for (const GemmArgs& product : products)
         ends.push_back((ends.empty() ? 0 : ends.back()) + cpu_tiles_of(product.d.rows, product.d.cols));
     if (ends.empty()) return;
-    // All kernels for groups of rows add and scale in one way.
-    const bool model = options.numerics == Numerics::Hopper && !call.of_rows() && call.a.matrix.cols > 0;
+    const bool model = options.numerics == Numerics::Hopper && call.a.matrix.cols > 0;
     const Arithmetic kernel = model ? arithmetic_of(problem_of(call, batch_invariant), options.config) : Arithmetic{};
     const auto compute = [&](int64_t i) {
         const auto at = static_cast<size_t>(std::ranges::upper_bound(ends, i) - ends.begin());

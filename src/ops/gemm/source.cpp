@@ -40,6 +40,11 @@ std::string_view enumerator(Grouping grouping) {
     return "None";
 }
 
+std::string to_source(const Operand& x) {
+    return fmt::format("{{.element = finegemm::Element::{}, .scaling = finegemm::Scaling::{}}}", enumerator(x.element),
+                       x.scaling == Scaling::Rows ? "Rows" : "Blocks");
+}
+
 }  // namespace
 
 std::string to_source(const GemmConfig& c) {
@@ -47,12 +52,10 @@ std::string to_source(const GemmConfig& c) {
         "finegemm::GemmConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .math_warpgroups = {}, .cluster = {}, "
         ".cluster_use = finegemm::ClusterUse::{}, .ctas_per_sm = {}, "
         ".scales = finegemm::ScaleLayout::{}, .grouping = finegemm::Grouping::{}, "
-        ".b_scales = finegemm::ScaleBlocks::{}, .output = finegemm::Output::{}, "
-        ".a = {{.element = finegemm::Element::{}}}, .b = {{.element = finegemm::Element::{}}}}}",
+        ".a = {}, .b = {}, .output = finegemm::Output::{}}}",
         c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm,
-        c.scales == ScaleLayout::Rows ? "Rows" : "Any", enumerator(c.grouping),
-        c.b_scales == ScaleBlocks::Rows ? "Rows" : "Blocks", c.output == Output::F32 ? "F32" : "BF16",
-        enumerator(c.a.element), enumerator(c.b.element));
+        c.scales == ScaleLayout::Rows ? "Rows" : "Any", enumerator(c.grouping), to_source(c.a), to_source(c.b),
+        c.output == Output::F32 ? "F32" : "BF16");
 }
 
 KernelSource gemm_source(const GemmConfig& c, std::string_view name) {

@@ -18,6 +18,7 @@ struct Bf16Epilogue {
     const Shared<C>& smem;
     uint32_t rank, k_blocks;  // of a CTA in its cluster; of a tile of a dense product
 
+    __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
     __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
         if constexpr (C.k_slices() > 1)
             if (!add_k_slices<C>(acc, smem, k_blocks)) return;
@@ -32,6 +33,7 @@ struct F32Epilogue {
     const Shared<C>& smem;
     uint32_t rank, k_blocks;
 
+    __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
     __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const { store_tile_f32<C>(p, acc, smem, tile); }
 };
 
@@ -42,6 +44,7 @@ struct SplitKEpilogue {
     const Shared<C>& smem;
     uint32_t rank, k_blocks;
 
+    __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
     __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
         if constexpr (C.k_slices() > 1)
             if (!add_k_slices<C>(acc, smem, k_blocks)) return;
@@ -58,7 +61,7 @@ using EpilogueOf = Either<kPlan<C>.loads_source(), SourceTileEpilogue<C>,
 /// Waits, before the CTA ends, until TMA has read its shared memory.
 template <GemmConfig C>
 __device__ void finish_stores() {
-    if constexpr (kPlan<C>.tma_store()) ptx::bulk_wait_read();
+    if (kPlan<C>.tma_store()) ptx::bulk_wait_read();
 }
 
 }  // namespace finegemm::device

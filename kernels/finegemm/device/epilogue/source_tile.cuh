@@ -43,6 +43,11 @@ struct SourceTileEpilogue {
         load_panel(p, to, full, tile, col, row);
     }
 
+    /// Loads up to `count` panels from panel `next` on.
+    __device__ void load_source(const Tile& tile, uint32_t& next, uint32_t count) const {
+        for (const uint32_t end = min(next + count, kPanels); next < end; ++next) load_source(tile, next);
+    }
+
     __device__ void operator()(const Accumulator<C>& acc, const Tile& tile) {
         if (p.accumulate) {
             wait(full, parity);

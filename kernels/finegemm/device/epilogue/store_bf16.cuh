@@ -54,7 +54,7 @@ __device__ void store_eight_cols(const Params<C>& p, const float (&sum)[C.tile_n
     const uint32_t col = segment_col(C, p.raster, tile.col, kLast);
     const RowCol at = wgmma_accumulator(threadIdx.x % kWarpSize, 0);
     uint16_t* d = static_cast<uint16_t*>(p.d_data) + (tile.row + offset) * p.d_row_stride + col;
-    if constexpr (C.row_groups()) d += matrix_offset(p, tile);
+    if (kPlan<C>.published_tiles) d += matrix_offset(p, tile);
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
         const uint32_t row = at.row + half * 8;
@@ -76,7 +76,7 @@ __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2],
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, kWarpRows, tile.rows);
     const uint32_t first_row = tile.row + offset;
     uint16_t* d = static_cast<uint16_t*>(p.d_data) + first_row * p.d_row_stride + first_col;
-    if constexpr (C.row_groups()) d += matrix_offset(p, tile);
+    if (kPlan<C>.published_tiles) d += matrix_offset(p, tile);
 #pragma unroll
     for (uint32_t col = 0; col < kWidth; col += kCols) {
         __syncwarp();  // all lanes have read what the strip had before

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <finegemm/device/load/operands.cuh>
-#include <finegemm/device/load/scales_async.cuh>
+#include <finegemm/device/load/scales_split.cuh>
 
 namespace finegemm::device {
 
@@ -106,7 +106,7 @@ __device__ void begin_first_tile(const GroupedParams& p, const Shared<C>& smem, 
     if (!scheduler.take<C>(tile)) return;
     if (warp == 0) load_first_blocks<C>(p, smem, tile, scheduler.rank);
     __syncwarp();  // and ptxas keeps them in this order: loads take longer than scales
-    if (warp > 0) copy_first_scales_async<C>(p, smem, tile, warp - 1);
+    if (loads_first_scales<C>() && warp > 0) load_first_scales<C>(p, smem, tile, warp - 1);
 }
 
 /// Loads all tiles of groups, by one lane of a warp, after begin_first_tile. A tile is published with its first block.

@@ -49,29 +49,29 @@ struct SegmentsOfB {
 
 /// Maps that a tile is loaded by, total rows of their boxes, and the k-block at which the maps begin.
 template <GemmConfig C>
-struct TileSource {
+struct TileMaps {
     const TensorMap* a;
     SegmentsOfB<C> b;
     uint32_t rows, first_k_block;
 };
 template <GemmConfig C>
-__device__ inline TileSource<C> whole_source_of(const Params<C>& p, const Tile& tile) {
+__device__ inline TileMaps<C> whole_maps_of(const Params<C>& p, const Tile& tile) {
     const bool a_last = tile.row + C.tile_m > p.m;
     const auto b = SegmentsOfB<C>::of(p, tile);
     return {a_last ? &p.a.last : &p.a.whole, b, (a_last ? p.a_rows_of_last : C.tile_m) + b.count(), 0};
 }
 template <GemmConfig C>
-__device__ inline TileSource<C> source_of(const SegmentedParams& p, const Tile& tile, uint32_t /*first_k_block*/) {
-    return whole_source_of<C>(p, tile);
+__device__ inline TileMaps<C> maps_of(const SegmentedParams& p, const Tile& tile, uint32_t /*first_k_block*/) {
+    return whole_maps_of<C>(p, tile);
 }
 template <GemmConfig C>
-__device__ inline TileSource<C> source_of(const KGroupedParams& p, const Tile& tile, uint32_t first_k_block) {
+__device__ inline TileMaps<C> maps_of(const KGroupedParams& p, const Tile& tile, uint32_t first_k_block) {
     if (p.blocks)
         return {&p.a_blocks[tile.group],
                 {{{&p.b_blocks[tile.group], tile.col, C.tile_n}}},
                 C.tile_m + C.tile_n,
                 first_k_block};
-    return whole_source_of<C>(p, tile);
+    return whole_maps_of<C>(p, tile);
 }
 
 /// Loads rows of an operand to this CTA, or with sharers to the whole cluster. `at`: coordinates.
@@ -88,14 +88,14 @@ template <GemmConfig C>
 struct BlockLoads {
     const Params<C>& p;
     const Shared<C>& smem;
-    TileSource<C> from;
+    TileMaps<C> from;
     uint32_t a_row, a_part, rank;
 
     __device__ BlockLoads(const Params<C>& params, const Shared<C>& shared, const Tile& tile, uint32_t cluster_rank,
                           uint32_t first_k_block)
         : p(params),
           smem(shared),
-          from(source_of<C>(params, tile, first_k_block)),
+          from(maps_of<C>(params, tile, first_k_block)),
           a_part(first_of_part(C.tile_m, C.a_sharers(), cluster_rank)),
           rank(cluster_rank) {
         a_row = tile.row + a_part;
@@ -166,20 +166,19 @@ template <GemmConfig C, typename Scheduler>
 __device__ void load_tiles(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler) {
     if (!ptx::elect_one()) return;
     auto at = RingCursor<C.stages>::producer();
-    uint32_t begun = 0;
-    if constexpr (!Scheduler::published()) begun = blocks_of_first_round<C>(p, scheduler.k);
+    uint32_t begun = Scheduler::published() ? 0 : blocks_of_first_round<C>(p, scheduler.k);
     for (Tile tile; scheduler.template take<C>(tile); begun = 0) {
         const BlockLoads<C> loads(p, smem, tile, scheduler.rank, scheduler.k.begin);
         at += begun;
 #pragma unroll 1
         for (uint32_t kb = scheduler.k.begin + begun; kb < scheduler.k.end; ++kb, ++at) {
             wait(smem.empty(at.stage), at.parity);
-            if constexpr (Scheduler::published())
-                if (kb == scheduler.k.begin) publish(smem, at.stage, packed(tile, scheduler.k.size()));
+            if (Scheduler::published() && kb == scheduler.k.begin)
+                publish(smem, at.stage, packed(tile, scheduler.k.size()));
             loads.load(at.stage, kb);
         }
     }
-    if constexpr (Scheduler::published()) {
+    if (Scheduler::published()) {
         wait(smem.empty(at.stage), at.parity);
         publish(smem, at.stage, {});
         ptx::mbarrier_arrive(smem.full(at.stage));

@@ -9,16 +9,16 @@
 namespace finegemm::device {
 
 /// Loads scales of any layout. Each scale warp owns every third stage, so that it sees every round of its own. Nobody
-/// waits for the copies: the last one to land completes the barrier. `Scales`: ScaleCopies or SplitScaleLoads.
-template <GemmConfig C, typename Scales, typename Scheduler>
+/// waits for the copies: the last one to land completes the barrier.
+template <GemmConfig C, typename Scheduler>
 __device__ void copy_scales_async(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler, uint32_t scale_warp) {
     auto at = RingCursor<C.stages>::producer();
-    uint32_t begun = 0;  // blocks of the tile that copy_first_scales_async has begun
+    uint32_t begun = 0;  // blocks of the tile that load_first_scales has begun
     if constexpr (Scheduler::begun_early()) begun = first_round(scheduler.k, C.stages).size();
     for (Tile tile; scheduler.template take<C>(tile); begun = 0) {
         zero_if_empty<C>(p, scheduler, tile, scale_warp);
-        Scales scales(p, tile, scheduler.k.begin + begun);
-        if constexpr (Scheduler::begun_early()) at += begun;
+        ScaleLoader<C> auto scales = ScalesOf<C>(p, tile, scheduler.k.begin + begun);
+        if (Scheduler::begun_early()) at += begun;
 #pragma unroll 1
         for (uint32_t kb = scheduler.k.begin + begun; kb < scheduler.k.end; ++kb, ++at) {
             if (at.stage % kScaleWarps == scale_warp) {
@@ -78,9 +78,7 @@ __device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const Sch
     if constexpr (C.scales == ScaleLayout::Rows)
         load_scales_vectorised<C, Either<kPlan<C>.tensor_core_scales(), SplitScaleVector<C>, ScaleVector<C>>>(
             p, smem, scheduler, scale_warp);
-    else
-        copy_scales_async<C, Either<kPlan<C>.tensor_core_scales(), SplitScaleLoads<C>, ScaleCopies<C>>>(
-            p, smem, scheduler, scale_warp);
+    else copy_scales_async<C>(p, smem, scheduler, scale_warp);
 }
 
 }  // namespace finegemm::device

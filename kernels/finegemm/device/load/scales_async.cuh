@@ -80,7 +80,7 @@ struct BlockCopies {
 template <GemmConfig C>
 struct ScaleCopies {
     using B = Either<C.row_b_scales(), RowCopies<C.tile_n, false>, BlockCopies>;
-    RowCopies<C.tile_m, C.row_groups()> a;
+    RowCopies<C.tile_m, kPlan<C>.shifted_scales> a;
     B b;
 
     __device__ ScaleCopies(const Params<C>& p, const Tile& tile, uint32_t kb)
@@ -103,18 +103,5 @@ struct ScaleCopies {
         b.advance(p.sfb, k_blocks);
     }
 };
-
-/// The first round of copies of scales for groups of rows: none need wait for an empty stage.
-template <GemmConfig C>
-__device__ void copy_first_scales_async(const Params<C>& p, const Shared<C>& smem, const Tile& tile,
-                                        uint32_t scale_warp) {
-    ScaleCopies<C> scales(p, tile, 0);
-    const uint32_t blocks = first_round({0, p.k_blocks}, C.stages).size();
-#pragma unroll 1
-    for (uint32_t stage = 0; stage < blocks; ++stage) {
-        if (stage % kScaleWarps == scale_warp) scales.fill(smem, stage);
-        scales.advance(p);
-    }
-}
 
 }  // namespace finegemm::device

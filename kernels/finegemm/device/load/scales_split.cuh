@@ -2,8 +2,7 @@
 #pragma once
 
 #include <finegemm/gemm/split_scale.h>
-#include <finegemm/device/load/scale_views.cuh>
-#include <finegemm/device/ptx/tma.cuh>
+#include <finegemm/device/load/scales_async.cuh>
 
 namespace finegemm::device {
 
@@ -92,19 +91,18 @@ struct SplitScaleVector {
     Blocks a[ceil_div(C.tile_m, kWarpSize)], b[ceil_div(C.tile_n, kWarpSize)];
 
     template <uint32_t Each>
-    __device__ static void load(Blocks (&to)[Each], const ScaleView& s, uint32_t first_row, uint32_t rows,
-                                uint32_t kb) {
+    __device__ static void load(Blocks (&to)[Each], const ScaleView& s, const float* data, uint32_t first_row,
+                                uint32_t rows, uint32_t kb) {
         const uint32_t lane = threadIdx.x % kWarpSize;
-        const float* from = s.data + (first_row + lane) * s.mn_stride + kb;
+        const float* from = data + (first_row + lane) * s.mn_stride + kb;
 #pragma unroll
         for (uint32_t i = 0; i < Each; ++i, from += kWarpSize * s.mn_stride)
             if (i * kWarpSize + lane < rows) load_vector(to[i], from);
     }
     __device__ void load(const Params<C>& p, const Tile& tile, uint32_t kb) {
-        static_assert(!C.row_groups());
         // B's first: with 136 columns ptxas else has elements and the sums that they are added to in one bank.
-        load(b, p.sfb, tile.col, existing_rows(tile.col, C.tile_n, p.n), kb);
-        load(a, p.sfa, tile.row, tile.rows, kb);
+        load(b, p.sfb, scales_of_b(p, tile), tile.col, existing_rows(tile.col, C.tile_n, p.n), kb);
+        load(a, p.sfa, scale_matrix_of_a(p, tile), tile.row, tile.rows, kb);
     }
     __device__ void fill(uint32_t j, const Shared<C>& smem, uint32_t stage) const {
         const uint32_t lane = threadIdx.x % kWarpSize;
@@ -118,5 +116,31 @@ struct SplitScaleVector {
         arrive_for_parts(smem, stage);
     }
 };
+
+/// The scales of one k-block, from any layout, on the path that the plan names.
+template <GemmConfig C>
+using ScalesOf = Either<kPlan<C>.tensor_core_scales(), SplitScaleLoads<C>, ScaleCopies<C>>;
+
+/// Are scales of the first tile loaded during set-up? Vectors are not: they would be loaded there and again.
+template <GemmConfig C>
+FG_HD constexpr bool loads_first_scales() {
+    return kPlan<C>.scale_path == ScalePath::Async || kPlan<C>.scale_path == ScalePath::Split;
+}
+
+/// The first round of scales for groups of rows: none need wait for an empty stage.
+template <GemmConfig C>
+__device__ void load_first_scales(const Params<C>& p, const Shared<C>& smem, const Tile& tile, uint32_t scale_warp) {
+    static_assert(ScaleLoader<ScalesOf<C>, C>);
+    ScalesOf<C> scales(p, tile, 0);
+    const uint32_t blocks = first_round({0, p.k_blocks}, C.stages).size();
+#pragma unroll 1
+    for (uint32_t stage = 0; stage < blocks; ++stage) {
+        if (stage % kScaleWarps == scale_warp) {
+            scales.load();
+            scales.fill(smem, stage);
+        }
+        scales.advance(p);
+    }
+}
 
 }  // namespace finegemm::device

@@ -19,6 +19,15 @@ struct Operands {
     uint32_t a, b, sfa, sfb;
 };
 
+/// Operand transform: what is done to the operands of a stage between TMA and the tensor cores. Elements that these
+/// multiply as they are stored need none.
+struct NoTransform {
+    template <GemmConfig C>
+    __device__ static void apply(const Shared<C>&, uint32_t /*stage*/) {}
+};
+template <GemmConfig C>
+using TransformOf = NoTransform;
+
 /// A block product [64 x tile_n], unscaled, in wgmma's fragment layout.
 template <GemmConfig C>
 struct Block {

@@ -88,18 +88,8 @@ struct Consumer {
                 .b = smem.sfb(stage) + wgmma_accumulator(threadIdx.x % 128, 0).col * 4};
     }
     /// Factors of the i-th 64 rows and all columns of the block in `stage`, whose scales `s` are.
-    __device__ auto factors(const Scales& s, uint32_t stage, uint32_t i) const {
-        if constexpr (kPlan<C>.tensor_core_scales()) {
-            return OwnFactors();
-        } else if constexpr (C.row_b_scales()) {
-            RowFactors f = row_factors(stage, i);
-            ptx::pin(f.b.bits);  // an address that is ready when the block is
-            return f;
-        } else {
-            Factors f(s);
-            if constexpr (C.several_segments()) f.pin<n_segments(C)>();  // many products, ready when the block is
-            return f;
-        }
+    __device__ FactorsOf<C> factors(const Scales& s, uint32_t stage, uint32_t i) const {
+        return FactorsOf<C>::of(*this, s, stage, i);
     }
 };
 

@@ -6,14 +6,21 @@
 
 namespace finegemm::device {
 
+/// Epilogue: what becomes of the sums of a tile.
+template <typename E, GemmConfig C>
+concept TileEpilogue = requires(E epilogue, Accumulator<C>& acc, const Tile& tile, uint32_t& panel) {
+    epilogue.load_source(tile, panel, 1u);  // loads some panels of a source tile, which sums are added to, ahead
+    epilogue(acc, tile);
+};
+
 /// One block product in flight: while this warpgroup promotes, the tensor cores work for another one. The consumer
 /// warpgroups alternate without a barrier, because the tensor cores finish their blocks one after the other; an
 /// explicit hand-over cost 8%. The code between the end of a block and the start of the next one is the critical path,
 /// so all else is done before.
-template <GemmConfig C, typename Tiles, typename Store>
-__device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, Tiles>& blocks, Store&& store) {
+template <GemmConfig C, TileSource<C> Tiles, TileEpilogue<C> Epilogue>
+__device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, Tiles>& blocks, Epilogue&& epilogue) {
     // Promotions that read scales from the stage: it is released after them.
-    constexpr bool kReadsStage = C.row_b_scales() && !kPlan<C>.tensor_core_scales();
+    constexpr bool kReadsStage = FactorsOf<C>::reads_stage();
     constexpr uint32_t kLast = C.wgmmas_m() - 1;
     Block<C> block;
     Scales scales;
@@ -29,18 +36,14 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
     const auto lacks_rows = [&] {
         return Tiles::ragged() && kLast > 0 && tile.rows <= consumer.first_row + kLast * rows_apart(C);
     };
-    const auto load_source = [&](uint32_t count) {
-        if constexpr (kPlan<C>.loads_source())
-            for (const uint32_t end = min(requested + count, d_panels(C)); requested < end; ++requested)
-                store.load_source(tile, requested);
-    };
     const auto finish_tile = [&] {
-        load_source(d_panels(C));
+        epilogue.load_source(tile, requested, d_panels(C));
         if (lacks_rows()) acc.move_last_to_first();
-        store(acc, tile);
+        epilogue(acc, tile);
     };
     const auto start_sequence = [&] {
         wait(consumer.smem.full(blocks.at.stage), blocks.at.parity);
+        TransformOf<C>::apply(consumer.smem, blocks.at.stage);
         start_block(block, consumer.operands(blocks.at.stage, 0));
         scales = consumer.scales(blocks.at.stage, 0);
         start_tile();
@@ -85,8 +88,11 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
             continue;
         }
         wait(consumer.smem.full(blocks.at.stage), blocks.at.parity);
+        TransformOf<C>::apply(consumer.smem, blocks.at.stage);
         step(stage, kLast, blocks.at.stage, 0, true);
-        load_source(2);  // per block: all at once would delay A and B, one at a time comes late where K is short
+        epilogue.load_source(
+            tile, requested,
+            2);  // per block: all at once would delay A and B, one at a time comes late where K is short
         if (kPlan<C>.persistent && ends) {
             finish_tile();
             start_tile();
@@ -95,8 +101,8 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
 }
 
 /// Two block products in flight: the next one is started before this one is promoted.
-template <GemmConfig C, typename Tiles, typename Store>
-__device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C, Tiles>& blocks, Store&& store) {
+template <GemmConfig C, TileSource<C> Tiles, TileEpilogue<C> Epilogue>
+__device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C, Tiles>& blocks, Epilogue&& epilogue) {
     struct Flight {
         Block<C> block;
         Scales scales;
@@ -105,6 +111,7 @@ __device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C
         Operands operands = consumer.operands(blocks.at.stage, 0);
         pin<C>(operands);
         wait(consumer.smem.full(blocks.at.stage), blocks.at.parity);
+        TransformOf<C>::apply(consumer.smem, blocks.at.stage);
         f.scales = consumer.scales(blocks.at.stage, 0);
         start_block(f.block, operands);
     };
@@ -122,13 +129,13 @@ __device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C
         const bool ends = blocks.last_of_tile();
         const auto promote_finished = [&] {
             consumer.release(stage);
-            promote<C>(acc.sum[0], now.block, Factors(now.scales));
+            promote<C>(acc.sum[0], now.block, BlockFactors(now.scales));
         };
         if (!blocks.next()) {
             finish_block<0>(now.block);
             promote_finished();
             if (!Tiles::ragged()) return false;
-            store(acc, tile);
+            epilogue(acc, tile);
             if (!blocks.skip_to_rows()) return false;
             start(later);
             start_tile();
@@ -138,28 +145,27 @@ __device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C
         finish_block<1>(now.block);
         promote_finished();
         if (kPlan<C>.persistent && ends) {
-            store(acc, tile);
+            epilogue(acc, tile);
             start_tile();
         }
         return true;
     };
 #pragma unroll 1
     while (step(even, odd) && step(odd, even)) {}
-    if (!Tiles::ragged()) store(acc, tile);
+    if (!Tiles::ragged()) epilogue(acc, tile);
 }
 
-/// All tiles of this CTA, for this warpgroup's rows of them; `store` gets the sums of each. Consecutive tiles of which
-/// the warpgroup has rows are one sequence of blocks; the stages of other tiles are only released.
-template <GemmConfig C, typename Tiles, typename Store>
-__device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Store&& store) {
-    static_assert(!Tiles::ragged() || !C.row_b_scales());
+/// All tiles of this CTA, for this warpgroup's rows of them; the epilogue gets the sums of each. Consecutive tiles of
+/// which the warpgroup has rows are one sequence of blocks; the stages of other tiles are only released.
+template <GemmConfig C, TileSource<C> Tiles, TileEpilogue<C> Epilogue>
+__device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Epilogue&& epilogue) {
     Consumer<C> consumer(smem);
     ScaleProductOf<C>::prepare(smem, consumer.warpgroup);
     KBlockIterator<C, Tiles> blocks(consumer, tiles);
     if (!blocks.next_tile()) return;
     if (Tiles::ragged() && !blocks.skip_to_rows()) return;
-    if constexpr (kPlan<C>.blocks_in_flight == 2) mainloop_pipelined<C>(consumer, blocks, store);
-    else mainloop_single<C>(consumer, blocks, store);
+    if constexpr (kPlan<C>.blocks_in_flight == 2) mainloop_pipelined<C>(consumer, blocks, epilogue);
+    else mainloop_single<C>(consumer, blocks, epilogue);
 }
 
 }  // namespace finegemm::device

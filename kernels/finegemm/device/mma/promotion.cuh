@@ -31,11 +31,21 @@ struct Scales {
     float b[kMaxSegments];   // 0: there is no such segment
 };
 
-/// Products of a thread's scales of A and B, with which a block product is multiplied.
-struct Factors {
+template <GemmConfig C>
+struct Consumer;
+
+/// Promotion::BlockScale: products of a thread's scales of A and B, with which a block product is multiplied.
+struct BlockFactors {
+    FG_HD static constexpr bool reads_stage() { return false; }
     float upper[kMaxSegments], lower[kMaxSegments];
 
-    __device__ explicit Factors(const Scales& s) {
+    template <GemmConfig C>
+    __device__ static BlockFactors of(const Consumer<C>&, const Scales& s, uint32_t /*stage*/, uint32_t /*i*/) {
+        BlockFactors f(s);
+        if (C.several_segments()) f.pin<n_segments(C)>();  // many products, ready when the block is
+        return f;
+    }
+    __device__ explicit BlockFactors(const Scales& s) {
 #pragma unroll
         for (uint32_t i = 0; i < kMaxSegments; ++i) {
             upper[i] = s.a_upper * s.b[i];
@@ -55,7 +65,7 @@ struct Factors {
 
 /// sum += block * factors.
 template <GemmConfig C>
-__device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block, const Factors& f) {
+__device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block, const BlockFactors& f) {
 #pragma unroll
     for (uint32_t r = 0; r < C.tile_n / 2; r += 4) {
         const uint32_t segment = segment_of(C, r * 2);
@@ -66,10 +76,18 @@ __device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block
     }
 }
 
-/// Factors of 1D1D scales: those of a thread's two rows, and the address of its columns' scales.
+/// Promotion::RowScale: scales of a thread's two rows, and the address of its columns' scales.
 struct RowFactors {
+    FG_HD static constexpr bool reads_stage() { return true; }
     float upper, lower;
     SmemAddr b;
+
+    template <GemmConfig C>
+    __device__ static RowFactors of(const Consumer<C>& consumer, const Scales&, uint32_t stage, uint32_t i) {
+        RowFactors f = consumer.row_factors(stage, i);
+        ptx::pin(f.b.bits);  // an address that is ready when the block is
+        return f;
+    }
 };
 
 /// The scales of B are read as the promotion goes: all of them would take as many registers as half a block.
@@ -86,12 +104,23 @@ __device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block
     }
 }
 
-/// Factors that the tensor cores have left in the block (Block::factor).
-struct OwnFactors {};
+/// Promotion::TensorCore: factors that the tensor cores have left in the block (Block::factor).
+struct OwnFactors {
+    FG_HD static constexpr bool reads_stage() { return false; }
+    template <GemmConfig C>
+    __device__ static OwnFactors of(const Consumer<C>&, const Scales&, uint32_t /*stage*/, uint32_t /*i*/) {
+        return {};
+    }
+};
 template <GemmConfig C>
 __device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block, OwnFactors) {
 #pragma unroll
     for (uint32_t r = 0; r < C.tile_n / 2; ++r) sum[r] = ptx::fma(block.product[r], block.factor[r], sum[r]);
 }
+
+/// The factors of a kernel's promotion.
+template <GemmConfig C>
+using FactorsOf = Either<kPlan<C>.promotion == Promotion::BlockScale, BlockFactors,
+                         Either<kPlan<C>.promotion == Promotion::RowScale, RowFactors, OwnFactors>>;
 
 }  // namespace finegemm::device

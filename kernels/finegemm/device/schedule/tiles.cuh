@@ -9,6 +9,25 @@
 
 namespace finegemm::device {
 
+/// Tile scheduler: which tiles a CTA computes, one after the other, and which k-blocks of each.
+template <typename S, GemmConfig C>
+concept TileScheduler = requires(S scheduler, Tile& tile) {
+    scheduler.template take<C>(tile);  // the next tile, if there is one
+    scheduler.k.size();                // k-blocks of the tile that was taken last
+    scheduler.rank;                    // of the CTA in its cluster
+    S::published();                    // math warps learn of the tiles from the TMA warp
+    S::begun_early();                  // loads of the first tile are issued during set-up
+    S::any_k_range();                  // a tile may begin at any k-block
+};
+
+/// Tile source: where a math warp learns of the tiles.
+template <typename T, GemmConfig C>
+concept TileSource = requires(T tiles, Tile& tile, RingCursor<C.stages> at) {
+    tiles.take(tile, at);  // the next tile, if there is one, whose first block is in stage `at`
+    tiles.k_blocks;        // of the tile that was taken last
+    T::ragged();           // a warpgroup may have no rows of a tile
+};
+
 /// The tile scheduler of this CTA. Its kind follows from the kind of the parameters. `first_ends`: of the first spans
 /// of rows, which a kernel for groups of rows has loaded during set-up.
 template <GemmConfig C>

@@ -1,0 +1,28 @@
+"""Functions of the native module as the package declares them."""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar, cast
+
+from finegemm import _native
+from finegemm.context import default_handle, handle_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def native(declared: Callable[P, R]) -> Callable[P, R]:
+    """The native function of that name, with the signature and the text of `declared`, which has no body.
+
+    It is handed what was given and nothing else, so that a call pays only for that: defaults are the library's own, and
+    `declared` says what they are.
+    """
+    function = getattr(_native, declared.__name__)
+    names = frozenset(signature(declared).parameters)
+
+    @wraps(declared)
+    def call(*args: Any, context: Any = None, **keywords: Any) -> Any:
+        return function(default_handle() if context is None else handle_of(context), names, args, keywords)
+
+    return cast(Callable[P, R], call)

@@ -1,0 +1,43 @@
+// The options of a call and of a context, once: C structs and Python's keywords are read by these lists. Layer api.
+#pragma once
+
+#include <finegemm/context.h>
+#include <finegemm/gemm.h>
+
+namespace finegemm {
+
+// Each calls visit(name, its member of each of `options`), which have members of these names.
+
+/// Not `stream`, which Python asks the arrays' library for, nor `poll`, which is no value.
+template <typename Visit, typename... Structs>
+constexpr void call_options(const Visit& visit, Structs&... options) {
+    visit("numerics", options.numerics...);
+    visit("config", options.config...);
+    visit("check_values", options.check_values...);
+    visit("batch_invariant", options.batch_invariant...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
+    visit("prefetch_weights", options.prefetch_weights...);
+    visit("accumulate", options.accumulate...);
+}
+
+template <typename Visit, typename... Structs>
+constexpr void context_options(const Visit& visit, Structs&... options) {
+    visit("cache_dir", options.cache_dir...);
+    visit("cache_limit_bytes", options.cache_limit_bytes...);
+    visit("driver_path", options.driver_path...);
+    visit("nvrtc_path", options.nvrtc_path...);
+    visit("nvcc_path", options.nvcc_path...);
+    visit("cuda_home", options.cuda_home...);
+    visit("python_prefix", options.python_prefix...);
+    visit("compiler", options.compiler...);
+    visit("trusted_dir", options.trusted_dir...);
+    visit("use_pack", options.use_pack...);
+    visit("dump_dir", options.dump_dir...);
+    visit("cpu_threads", options.cpu_threads...);
+    visit("check_values", options.check_values...);
+    visit("batch_invariant", options.batch_invariant...);
+    visit("plan_table", options.plan_table...);
+}
+
+}  // namespace finegemm

@@ -1,0 +1,40 @@
+"""bench/c_structs.py lays structs out as the C compiler does. tests/api/c_abi_test.cpp has the same numbers."""
+
+import ctypes
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+from c_structs import HEADER, structs
+
+
+class CStructs(unittest.TestCase):
+    def test_layouts_are_those_of_the_compiler(self):
+        found = structs(HEADER.read_text())
+        sizes = {"error": 2048, "matrix": 56, "gemm_args": 5 * 56, "stack": 72, "groups": 48}
+        sizes |= {"grouped_gemm_args": 5 * 72 + 48, "options": 32 + 9 * 4096}
+        self.assertEqual({name: ctypes.sizeof(found[name]) for name in sizes}, sizes)
+        offsets = {
+            ("groups", "device_type"): 40,
+            ("gemm_options", "stream"): 16,
+            ("gemm_options", "prefetch_weights"): 44,
+            ("quantize_options", "stream"): 8,
+            ("shape", "k_groups"): 56,
+            ("shape", "batch_invariant"): 76,
+            ("shape", "plan_table"): 88,
+        }
+        self.assertEqual({of: getattr(found[of[0]], of[1]).offset for of in offsets}, offsets)
+
+    def test_every_struct_of_the_header_is_found(self):
+        text = HEADER.read_text()
+        opaque = text.count("typedef struct finegemm_context")
+        self.assertEqual(len(structs(text)), text.count("typedef struct ") - opaque)
+
+    def test_a_type_that_it_does_not_know_is_an_error(self):
+        with self.assertRaisesRegex(KeyError, "float"):
+            structs("typedef struct finegemm_x {\n    float alpha;\n} finegemm_x;\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
