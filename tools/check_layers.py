@@ -44,7 +44,7 @@ ALLOWED = {
     "public": {"std"},
     "os": {"std"},
     "plan": {"os", "public", "std"} | VALUES,
-    "cuda": {"public", "std"} | VALUES,
+    "cuda": {"os", "public", "std"} | VALUES,
     "jit": {"cuda", "os", "public", "std"} | VALUES,
     "cpu": CPU_SAFE,
     "engine": CPU_SAFE | {"cuda", "jit"},

@@ -54,6 +54,8 @@ struct ContextState;  // defined by the api layer
 /// Making one is cheap: a device is looked for when a call first needs it.
 /// Before it goes, calls that use it must have returned and work that they queued on a GPU must be done.
 /// One that was moved from can only be assigned to or destroyed.
+/// A child of fork may destroy those that it inherits, and use them and new ones on the CPU, whatever other threads of
+/// the parent were doing. On a GPU they are Error(Unsupported) there, as CUDA does not work in it.
 class FINEGEMM_API Context {
 public:
     /// Throws Error(InvalidArgument) for an option out of range.

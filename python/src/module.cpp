@@ -85,7 +85,8 @@ void multiply(Product* product, Context& context, const Operands& operands, Argu
     GemmOptions options{.stream = tensors.stream(given.optional("stream"), out, device)};
     call_options([&](const char* name, auto& option) { given.take(name, option); }, options);
     given.check_all_taken();
-    const WithoutGil others_run;
+    WithoutGil others_run;
+    options.poll = [&] { others_run.run_handlers(); };
     product(context, operands, options);
 }
 
@@ -258,7 +259,8 @@ Object quantize_into(const Imports& imports, Context& context, Arguments& given)
     given.take("power_of_two_scales", options.power_of_two_scales);
     given.check_all_taken();
     Object both(PyTuple_Pack(2, out.get(), out_scales.get()));
-    const WithoutGil others_run;
+    WithoutGil others_run;
+    options.poll = [&] { others_run.run_handlers(); };
     Quantize(context, in, out_matrix, scale_matrix, options);
     return both;
 }

@@ -41,7 +41,20 @@ private:
 class WithoutGil {
 public:
     WithoutGil() = default;
-    ~WithoutGil() {
+    ~WithoutGil() { restore(); }
+    /// Runs handlers of signals, on Python's main thread. Throws PythonError for what they raise, KeyboardInterrupt
+    /// say.
+    void run_handlers() {
+        restore();
+        const bool raised = PyErr_CheckSignals() != 0;
+        state_ = PyEval_SaveThread();
+        if (raised) throw PythonError();
+    }
+    WithoutGil(const WithoutGil&) = delete;
+    WithoutGil& operator=(const WithoutGil&) = delete;
+
+private:
+    void restore() {
         try {
             PyEval_RestoreThread(state_);
         } catch (...) {
@@ -50,10 +63,7 @@ public:
             for (;;) pause();
         }
     }
-    WithoutGil(const WithoutGil&) = delete;
-    WithoutGil& operator=(const WithoutGil&) = delete;
 
-private:
     PyThreadState* state_ = PyEval_SaveThread();
 };
 

@@ -18,11 +18,13 @@ Backend& ContextState::backend(Device device) {
                                                        device.index, kMaxDevices - 1));
     std::atomic<Backend*>& slot = made_[cpu ? 0 : static_cast<size_t>(device.index) + 1];
     if (Backend* made = slot.load(std::memory_order_acquire)) return *made;
-    const std::scoped_lock lock(mutex_);
-    if (Backend* made = slot.load(std::memory_order_relaxed)) return *made;
-    owned_.push_back(cpu ? make_cpu_backend(options) : make_hopper_backend(options, device.index));
-    slot.store(owned_.back().get(), std::memory_order_release);
-    return *owned_.back();
+    auto own = cpu ? make_cpu_backend(options) : make_hopper_backend(options, device.index);
+    Backend* first = nullptr;
+    return slot.compare_exchange_strong(first, own.get(), std::memory_order_acq_rel) ? *own.release() : *first;
+}
+
+ContextState::~ContextState() {
+    for (const std::atomic<Backend*>& made : made_) delete made.load(std::memory_order_acquire);
 }
 
 Context::Context(Options options) {

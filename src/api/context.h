@@ -3,9 +3,6 @@
 
 #include <array>
 #include <atomic>
-#include <memory>
-#include <mutex>
-#include <vector>
 
 #include "engine/backend.h"
 
@@ -13,17 +10,19 @@ namespace finegemm {
 
 struct ContextState {
     explicit ContextState(Options o) : options(std::move(o)) {}
+    ~ContextState();
+    ContextState(const ContextState&) = delete;
+    ContextState& operator=(const ContextState&) = delete;
 
-    /// Throws what making the backend throws; the next call tries again.
+    /// Throws what making the backend throws; the next call tries again. Without a lock, which a child of fork could
+    /// find locked: of threads that make one at the same time the first wins.
     Backend& backend(Device device);
 
     const Options options;
 
 private:
     static constexpr int32_t kMaxDevices = 64;
-    std::array<std::atomic<Backend*>, kMaxDevices + 1> made_{};  // the CPU's is the first
-    std::mutex mutex_;
-    std::vector<std::unique_ptr<Backend>> owned_;
+    std::array<std::atomic<Backend*>, kMaxDevices + 1> made_{};  // owned; the CPU's is the first
 };
 
 }  // namespace finegemm

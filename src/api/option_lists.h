@@ -8,7 +8,7 @@ namespace finegemm {
 
 // Each calls visit(name, its member of each of `options`), which have members of these names.
 
-/// Not `stream`, which Python asks the arrays' library for.
+/// Not `stream`, which Python asks the arrays' library for, nor `poll`, which is no value.
 template <typename Visit, typename... Structs>
 constexpr void call_options(const Visit& visit, Structs&... options) {
     visit("numerics", options.numerics...);

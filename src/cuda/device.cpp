@@ -31,7 +31,9 @@ Device::Device(std::shared_ptr<const Driver> driver, int index) : driver_(std::m
     driver_->check(api.DevicePrimaryCtxRetain(&context_, handle_), "cuDevicePrimaryCtxRetain");
 }
 
-Device::~Device() { driver_->api.DevicePrimaryCtxRelease(handle_); }
+Device::~Device() {
+    if (driver_->process.is_this()) driver_->api.DevicePrimaryCtxRelease(handle_);
+}
 
 int Device::attribute(DeviceAttribute which) const {
     int value = 0;

@@ -13,7 +13,7 @@ namespace {
 
 using GetProcAddress = Result (*)(const char* name, void** entry, int version, uint64_t flags, int* status);
 
-constexpr Result kStubLibrary = 34, kNoDevice = 100;
+constexpr Result kNotInitialized = 3, kStubLibrary = 34, kNoDevice = 100;
 
 [[noreturn]] void reject_stub(const std::string& library) {
     throw Error(Errc::Unsupported,
@@ -98,6 +98,7 @@ std::shared_ptr<const Driver> Driver::open(const std::string& library) {
     resolve_all({get, library}, driver->api);
     const Result result = driver->api.Init(0);
     if (result == kStubLibrary) reject_stub(library);
+    if (result == kNotInitialized) fail_in_child();  // of a process in which somebody else had initialised CUDA
     if (result == 0) {
         driver->check(driver->api.DriverGetVersion(&driver->version), "cuDriverGetVersion");
         driver->check(driver->api.DeviceGetCount(&driver->devices), "cuDeviceGetCount");
@@ -107,6 +108,13 @@ std::shared_ptr<const Driver> Driver::open(const std::string& library) {
     if (driver->devices == 0)
         throw Error(Errc::Unsupported, "the CUDA driver sees no GPU; check CUDA_VISIBLE_DEVICES, or run on the CPU");
     return driver;
+}
+
+void Driver::fail_in_child() {
+    throw Error(
+        Errc::Unsupported,
+        "CUDA does not work in a process that was forked from one that uses it; start it by spawn or forkserver, "
+        "fork before the first call on a GPU, or pass CPU matrices");
 }
 
 void Driver::fail(Result result, std::string_view call) const {

@@ -10,6 +10,8 @@
 
 #include <finegemm/gemm/params.h>
 
+#include "os/process.h"
+
 namespace finegemm::cuda {
 
 using Result = int;
@@ -114,12 +116,21 @@ public:
     int version = 0;  // 12040 is CUDA 12.4
     int devices = 0;
 
+    /// In a child of fork CUDA does not work, and nothing of the parent's is to be released. Throws Error(Unsupported)
+    /// there.
+    void check_process() const {
+        if (!process.is_this()) fail_in_child();
+    }
+
+    const os::Process process;  // that opened it
+
     /// Throws Error(Driver) that names the call and the driver's reason.
     void check(Result result, std::string_view call) const {
         if (result != 0) fail(result, call);
     }
 
 private:
+    [[noreturn]] static void fail_in_child();
     [[noreturn]] void fail(Result result, std::string_view call) const;
 };
 

@@ -76,7 +76,10 @@ Kernel::Kernel(const Device& device, const std::string& cubin, const std::string
     }
 }
 
-Kernel::~Kernel() { device_.driver().api.LibraryUnload(library_); }
+Kernel::~Kernel() {
+    const Driver& driver = device_.driver();
+    if (driver.process.is_this()) driver.api.LibraryUnload(library_);
+}
 
 uint32_t Kernel::occupancy() const {
     const Driver& driver = device_.driver();

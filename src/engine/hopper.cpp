@@ -88,6 +88,7 @@ std::shared_ptr<const Launch> HopperBackend::make_launch(CallKey& key, const Cal
 }
 
 void HopperBackend::gemm(const Call& call) {
+    driver_->check_process();
     const GemmOptions& options = call.options;
     if (call.a.matrix.cols == 0) return options.accumulate ? void() : zero(call);
     CallKey key = key_of(call);
@@ -186,6 +187,7 @@ const cuda::Kernel& HopperBackend::quantize_kernel(const QuantizeConfig& config)
 }
 
 void HopperBackend::quantize(const QuantizeCall& call) {
+    driver_->check_process();
     const QuantizeLaunch launch = launch_of(call);
     const cuda::Kernel& kernel = quantize_kernel(launch.config);
     const cuda::CurrentDevice current(device_);
@@ -193,6 +195,7 @@ void HopperBackend::quantize(const QuantizeCall& call) {
 }
 
 void HopperBackend::check_values(const Call& call) {
+    driver_->check_process();
     const cuda::CurrentDevice current(device_);
     check_device_values(*driver_, call);
 }

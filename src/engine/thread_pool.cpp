@@ -2,12 +2,26 @@
 #include "engine/thread_pool.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <exception>
+#include <memory>
+#include <mutex>
 #include <system_error>
+#include <thread>
+#include <vector>
 
 #include "os/cpus.h"
+#include "os/process.h"
 
 namespace finegemm {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kPollInterval{50};
+
+}  // namespace
 
 /// All of it is read and written under the pool's mutex; bodies run outside.
 struct ThreadPool::Job {
@@ -18,15 +32,21 @@ struct ThreadPool::Job {
 
     bool has_more() const { return next < count && !failure; }
 
-    /// Runs indices until there are none. `lock` is held on entry and on return.
-    void run(std::unique_lock<std::mutex>& lock) {
+    /// Runs indices until there are none, and `poll` between them, if there is one. `lock` is held on entry and on
+    /// return.
+    void run(std::unique_lock<std::mutex>& lock, const std::function<void()>& poll = {}) {
         ++running;
+        auto next_poll = Clock::now() + kPollInterval;
         while (has_more()) {
             const int64_t index = next++;
             lock.unlock();
             std::exception_ptr thrown;
             try {
                 body(index);
+                if (poll && Clock::now() >= next_poll) {
+                    poll();
+                    next_poll = Clock::now() + kPollInterval;
+                }
             } catch (...) {
                 thrown = std::current_exception();
             }
@@ -37,26 +57,43 @@ struct ThreadPool::Job {
     }
 };
 
-ThreadPool::ThreadPool(int threads) {
-    const int wanted = threads > 0 ? threads : os::usable_cpus();
-    workers_.reserve(static_cast<size_t>(wanted - 1));
-    try {
-        for (int i = 1; i < wanted; ++i) workers_.emplace_back([this] { work(); });
-    } catch (const std::system_error&) {
-        // The system gives no more threads: those that there are, the caller's at least, do all the work.
+class ThreadPool::Crew {
+public:
+    explicit Crew(int threads) {
+        workers_.reserve(static_cast<size_t>(threads - 1));
+        try {
+            for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+        } catch (const std::system_error&) {
+            // The system gives no more threads: those that there are, the caller's at least, do all the work.
+        }
     }
-}
-
-ThreadPool::~ThreadPool() {
-    {
-        const std::scoped_lock lock(mutex_);
-        stop_ = true;
+    ~Crew() {
+        {
+            const std::scoped_lock lock(mutex_);
+            stop_ = true;
+        }
+        changed_.notify_all();
+        for (std::thread& worker : workers_) worker.join();
     }
-    changed_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
-}
+    Crew(const Crew&) = delete;
+    Crew& operator=(const Crew&) = delete;
 
-void ThreadPool::work() {
+    bool is_here() const { return process_.is_this(); }
+    int threads() const { return static_cast<int>(workers_.size()) + 1; }
+    void run(Job& job, const std::function<void()>& poll);
+
+private:
+    void work();
+
+    const os::Process process_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<Job*> jobs_;  // that still have indices to give out
+    bool stop_ = false;
+    std::vector<std::thread> workers_;
+};
+
+void ThreadPool::Crew::work() {
     std::unique_lock lock(mutex_);
     while (true) {
         const auto job = std::ranges::find_if(jobs_, [](const Job* j) { return j->has_more(); });
@@ -71,17 +108,39 @@ void ThreadPool::work() {
     }
 }
 
-void ThreadPool::parallel_for(int64_t count, const std::function<void(int64_t)>& body) {
-    if (count <= 0) return;
-    Job job{body, count, 0, 0, {}};
+void ThreadPool::Crew::run(Job& job, const std::function<void()>& poll) {
     std::unique_lock lock(mutex_);
-    if (count > 1 && !workers_.empty()) {
+    if (job.count > 1 && !workers_.empty()) {
         jobs_.push_back(&job);
         changed_.notify_all();
     }
-    job.run(lock);
+    job.run(lock, poll);
     changed_.wait(lock, [&] { return job.running == 0; });
     std::erase(jobs_, &job);
+}
+
+ThreadPool::ThreadPool(int threads) : crew_(new Crew(threads > 0 ? threads : os::usable_cpus())) {}
+
+ThreadPool::~ThreadPool() {
+    const Crew* crew = crew_.load();
+    if (crew->is_here()) delete crew;
+}
+
+int ThreadPool::threads() const { return crew_.load()->threads(); }
+
+/// A parent's crew is left as it is: its threads cannot be joined here, and one of them may have had its mutex.
+ThreadPool::Crew& ThreadPool::crew() {
+    Crew* crew = crew_.load();
+    if (crew->is_here()) return *crew;
+    auto own = std::make_unique<Crew>(crew->threads());
+    return crew_.compare_exchange_strong(crew, own.get()) ? *own.release() : *crew;
+}
+
+void ThreadPool::parallel_for(int64_t count, const std::function<void(int64_t)>& body,
+                              const std::function<void()>& poll) {
+    if (count <= 0) return;
+    Job job{body, count, 0, 0, {}};
+    crew().run(job, poll);
     if (job.failure) std::rethrow_exception(job.failure);
 }
 

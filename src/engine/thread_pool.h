@@ -1,12 +1,9 @@
 // ThreadPool: the CPU backend's workers. Layer engine.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
-#include <thread>
-#include <vector>
 
 namespace finegemm {
 
@@ -19,22 +16,20 @@ public:
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;
 
-    int threads() const { return static_cast<int>(workers_.size()) + 1; }
+    int threads() const;
 
     /// Calls body(0) to body(count - 1), in any order, on this thread and the workers, and returns when all are done.
     /// The first exception is thrown here; indices not begun by then are left out. Several threads may call it at once,
-    /// and a body may call it again.
-    void parallel_for(int64_t count, const std::function<void(int64_t)>& body);
+    /// and a body may call it again. A child of fork may, too: the pool has new workers there.
+    /// `poll`: called on this thread between indices, about every 50 ms; what it throws counts as the body's.
+    void parallel_for(int64_t count, const std::function<void(int64_t)>& body, const std::function<void()>& poll = {});
 
 private:
     struct Job;
-    void work();
+    class Crew;  // the workers of one process, and what they share
+    Crew& crew();
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::vector<Job*> jobs_;  // that still have indices to give out
-    bool stop_ = false;
-    std::vector<std::thread> workers_;
+    std::atomic<Crew*> crew_;
 };
 
 }  // namespace finegemm

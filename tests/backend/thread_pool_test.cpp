@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -48,6 +49,26 @@ TEST(ThreadPool, DoesNothingForNoIndices) {
     ThreadPool pool(3);
     pool.parallel_for(0, [](int64_t) { FAIL(); });
     pool.parallel_for(-1, [](int64_t) { FAIL(); });
+}
+
+TEST(ThreadPool, PollsOnTheCallersThreadAndEndsWithWhatThatThrows) {
+    using namespace std::chrono_literals;
+    for (const int threads : {1, 3}) {
+        ThreadPool pool(threads);
+        const auto caller = std::this_thread::get_id();
+        const auto start = std::chrono::steady_clock::now();
+        int polls = 0;
+        EXPECT_THROW(pool.parallel_for(
+                         10'000, [](int64_t) { std::this_thread::sleep_for(1ms); },
+                         [&] {
+                             EXPECT_EQ(std::this_thread::get_id(), caller);
+                             if (++polls == 2) throw std::runtime_error("enough");
+                         }),
+                     std::runtime_error);
+        EXPECT_EQ(polls, 2);
+        EXPECT_GE(std::chrono::steady_clock::now() - start, 100ms) << "not for each index";
+        pool.parallel_for(100, [](int64_t) {}, [] { FAIL() << "what is short is not polled"; });
+    }
 }
 
 TEST(ThreadPool, ThrowsTheBodysExceptionAndWorksOn) {

@@ -120,11 +120,12 @@ void cpu_gemm(const Call& call, ThreadPool& pool, bool batch_invariant) {
     if (ends.empty()) return;
     const bool model = options.numerics == Numerics::Hopper && call.a.matrix.cols > 0;
     const Arithmetic kernel = model ? arithmetic_of(problem_of(call, batch_invariant), options.config) : Arithmetic{};
-    pool.parallel_for(ends.back(), [&](int64_t i) {
+    const auto compute = [&](int64_t i) {
         const auto at = static_cast<size_t>(std::ranges::upper_bound(ends, i) - ends.begin());
         const CpuTile tile = cpu_tile_at(products[at], at == 0 ? i : i - ends[at - 1]);
         cpu_gemm_tile(tile, options.numerics, kernel, options.accumulate);
-    });
+    };
+    pool.parallel_for(ends.back(), compute, options.poll);
 }
 
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d) {

@@ -140,9 +140,10 @@ void cpu_quantize(const QuantizeCall& call, ThreadPool& pool) {
                   cpu_quantize_block(block, options.power_of_two_scales));
         }
     };
-    pool.parallel_for((x.rows + task - 1) / task, [&](int64_t i) {
+    const auto quantize_task = [&, &x = x](int64_t i) {
         for (int64_t row = i * task; row < std::min(x.rows, (i + 1) * task); row += height) quantize_band(row);
-    });
+    };
+    pool.parallel_for((x.rows + task - 1) / task, quantize_task, options.poll);
 }
 
 }  // namespace finegemm
