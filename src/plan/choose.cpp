@@ -99,7 +99,8 @@ std::string explain(const Problem& problem, const DeviceSpec& device, const Plan
             else asked[field.name] = value;
         },
         shape);
-    ordered_json out = {{"line", text_of(problem)}, {"problem", std::move(asked)}, {"device", device.name}, {"chosen", nullptr}};
+    ordered_json out = {
+        {"line", text_of(problem)}, {"problem", std::move(asked)}, {"device", device.name}, {"chosen", nullptr}};
     const auto choice = choice_of(problem, device, user);
     ordered_json& list = out["candidates"] = ordered_json::array();
     for (const Entry& e : entries) {
