@@ -5,30 +5,7 @@ import pytest
 
 import finegemm
 from support import assert_rounded, operands, product
-
-torch = pytest.importorskip("torch", reason="torch is not installed")
-if not hasattr(torch, "float8_e4m3fn"):
-    pytest.skip(f"torch {torch.__version__} has no float8_e4m3fn", allow_module_level=True)
-
-
-def hopper():
-    return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
-
-
-needs_gpu = pytest.mark.skipif(not hopper(), reason="no Hopper GPU that torch can use")
-
-
-def tensors(args, device="cpu"):
-    a, sfa, b, sfb = args
-
-    def as_torch(x):
-        return torch.from_numpy(x.view(np.uint8)).view(torch.float8_e4m3fn)
-
-    return [t.to(device) for t in (as_torch(a), torch.from_numpy(sfa), as_torch(b), torch.from_numpy(sfb))]
-
-
-def as_doubles(t):
-    return t.float().cpu().numpy()
+from torch_support import as_doubles, needs_gpu, tensors, torch
 
 
 def test_cpu_tensors_run_on_the_cpu():
@@ -142,7 +119,7 @@ def test_gpu_tensors_run_on_the_gpu_bit_for_bit_as_the_cpu_model():
     args = operands(130, 264, 1040)
     out = finegemm.gemm(*tensors(args, "cuda"))
     assert out.is_cuda
-    np.testing.assert_array_equal(as_doubles(out), finegemm.gemm(*args, numerics="hopper").astype(np.float32))
+    np.testing.assert_array_equal(as_doubles(out), finegemm.gemm(*args, numerics="hopper").astype(np.float64))
 
 
 @needs_gpu

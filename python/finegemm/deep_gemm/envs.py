@@ -1,0 +1,56 @@
+"""What the environment says. It is read when a call first needs it, so that it may be set after the import."""
+
+import logging
+import os
+import threading
+from functools import cache
+from typing import Any, NamedTuple
+
+import finegemm
+
+persistent_envs: dict[str, str] = {}
+
+_ACTED_ON = {"CACHE_DIR", "DEBUG"}  # of the DG_JIT_ and DJ_JIT_ ones
+_printed: set[tuple[Any, ...]] = set()
+_printing = threading.Lock()
+
+
+class Settings(NamedTuple):
+    context: finegemm.Context | None
+    prints_configs: bool
+
+
+def _jit(name: str) -> str:
+    return os.environ.get(f"DG_JIT_{name}") or os.environ.get(f"DJ_JIT_{name}") or ""
+
+
+def is_set(value: str) -> bool:
+    """A switch, which may be a number or a word."""
+    return value.strip().lower() not in ("", "0", "no", "false", "off")
+
+
+@cache
+def settings() -> Settings:
+    idle = [name for name in os.environ if name[:7] in ("DG_JIT_", "DJ_JIT_") and name[7:] not in _ACTED_ON]
+    if idle:
+        logging.getLogger("finegemm.deep_gemm").info(
+            "%s: without effect here, kernels come compiled with the library", ", ".join(sorted(idle))
+        )
+    cache_dir = _jit("CACHE_DIR").partition(":")[0]
+    own = bool(cache_dir) and not os.environ.get("FINEGEMM_CACHE_DIR")
+    return Settings(
+        context=finegemm.Context(cache_dir=os.path.join(cache_dir, "finegemm")) if own else None,
+        prints_configs=is_set(os.environ.get("DG_PRINT_CONFIGS", "")) or is_set(_jit("DEBUG")),
+    )
+
+
+def print_config(call: str, m: int, n: int, k: int, **shape: Any) -> None:
+    """The kernel that a GPU takes for a problem, once for each."""
+    key = (call, m, n, k, *shape.items())
+    with _printing:
+        if key in _printed or 0 in (m, n, k):
+            return
+        _printed.add(key)
+    chosen = finegemm.explain(m, n, k, **shape)["chosen"]["name"]
+    said = "".join(f" {name}={value}" for name, value in shape.items() if value)
+    print(f"{call} m={m} n={n} k={k}{said}: {chosen}", flush=True)

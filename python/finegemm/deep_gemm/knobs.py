@@ -1,0 +1,124 @@
+"""Settings of the process. Each call reads those that it needs once, and makes them its own options."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from finegemm.errors import InvalidArgument, Unsupported
+
+from .operands import integer, integers
+from .torch_module import torch
+
+
+@dataclass(slots=True)
+class Knobs:
+    """A thread sets one field at a time, and none depends on another."""
+
+    num_sms: int = 0  # 0: all that the device has
+    fits: int = 0  # what num_sms was when it was last compared with the SMs of a device
+    pdl: bool = False
+    alignment: int = 128
+    tc_util: int = 0  # 0: not set, which is 100
+    ignores_compile_dims: bool = False
+    block_multiples: tuple[int, ...] = (1, 1)
+    deterministic: bool = False
+
+
+_knobs = Knobs()
+
+
+@cache
+def _sms_of(device: Any) -> int:
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def _current_sms() -> int:
+    if torch is None or not torch.cuda.is_available():
+        raise Unsupported("get_num_sms: there is no GPU whose SMs could be counted; set_num_sms says how many to use")
+    return _sms_of(torch.cuda.current_device())
+
+
+def _check_num_sms(n: int, sms: int) -> None:
+    if n > sms:
+        raise InvalidArgument(f"num_sms: is {n}, must be at most the {sms} SMs of the GPU; 0 allows all of them")
+
+
+def of_call(d: Any) -> tuple[int, bool, int]:
+    """num_sms, pdl and alignment of a call that writes to `d`."""
+    n = _knobs.num_sms
+    if n != _knobs.fits and n and d.is_cuda:
+        _check_num_sms(n, _sms_of(d.device))
+        _knobs.fits = n
+    return n, _knobs.pdl, _knobs.alignment
+
+
+def set_num_sms(n: int, /) -> None:
+    """At most so many SMs for each kernel; 0: all. Where CUDA is not initialised, the next call checks the number."""
+    n = integer("num_sms", n)
+    if n < 0:
+        raise InvalidArgument(f"num_sms: is {n}, must not be negative; 0 allows all SMs of the GPU")
+    if n and torch is not None and torch.cuda.is_initialized():
+        _check_num_sms(n, _current_sms())
+        _knobs.fits = n
+    _knobs.num_sms = n
+
+
+def get_num_sms() -> int:
+    return _knobs.num_sms or _current_sms()
+
+
+def set_pdl(enabled: bool, /) -> None:
+    """Programmatic dependent launch of every kernel from now on."""
+    _knobs.pdl = bool(enabled)
+
+
+def get_pdl() -> bool:
+    return _knobs.pdl
+
+
+def set_mk_alignment_for_contiguous_layout(alignment: int, /) -> None:
+    """Rows (or k) at whose multiples groups begin: 64 or more where indices say which rows are whose."""
+    _knobs.alignment = integer("alignment", alignment)
+
+
+def get_mk_alignment_for_contiguous_layout() -> int:
+    return _knobs.alignment
+
+
+get_m_alignment_for_contiguous_layout = get_mk_alignment_for_contiguous_layout
+get_k_alignment_for_contiguous_layout = get_mk_alignment_for_contiguous_layout
+
+
+def get_theoretical_mk_alignment_for_contiguous_layout(
+    expected_m: int | None = None, num_groups: int | None = None
+) -> int:
+    """The alignment to set: 128 on Hopper, whatever the sizes."""
+    return 128
+
+
+# What follows is kept and has no effect: kernels are compiled with the library, and have the same bits each time.
+
+
+def set_tc_util(percent: int, /) -> None:
+    percent = integer("tc_util", percent)
+    if not 0 <= percent <= 100:
+        raise InvalidArgument(f"tc_util: is {percent}, must be from 0 to 100; 0 stands for 100")
+    _knobs.tc_util = percent
+
+
+def get_tc_util() -> int:
+    return _knobs.tc_util or 100
+
+
+def set_ignore_compile_dims(ignore: bool, /) -> None:
+    _knobs.ignores_compile_dims = bool(ignore)
+
+
+def set_block_size_multiple_of(multiple: int | Sequence[int], /) -> None:
+    both = (multiple, multiple) if isinstance(multiple, int) else integers("block_size_multiple_of", multiple, 2)
+    _knobs.block_multiples = both
+
+
+def use_deterministic_algorithms(enabled: bool, /) -> None:
+    _knobs.deterministic = bool(enabled)

@@ -1,0 +1,19 @@
+"""BF16 products by Triton: names alone, each of which says what to call instead."""
+
+from ..missing import (
+    a_fused_k_grouped_bf16_gemm_tn_contiguous_tl,
+    a_fused_m_grouped_bf16_gemm_nn_contiguous_tl,
+    a_fused_m_grouped_bf16_gemm_nt_contiguous_tl,
+    b_fused_k_grouped_bf16_gemm_tn_contiguous_tl,
+    m_grouped_bf16_gemm_nn_contiguous_tl,
+    m_grouped_bf16_gemm_nt_contiguous_tl,
+)
+
+__all__ = [
+    "a_fused_k_grouped_bf16_gemm_tn_contiguous_tl",
+    "a_fused_m_grouped_bf16_gemm_nn_contiguous_tl",
+    "a_fused_m_grouped_bf16_gemm_nt_contiguous_tl",
+    "b_fused_k_grouped_bf16_gemm_tn_contiguous_tl",
+    "m_grouped_bf16_gemm_nn_contiguous_tl",
+    "m_grouped_bf16_gemm_nt_contiguous_tl",
+]

@@ -1,0 +1,69 @@
+"""Names that are called and not served: each exists, and says what is missing and what to call meanwhile."""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from finegemm.errors import Unsupported
+
+_BLACKWELL = "is for Blackwell GPUs (SM100); on Hopper "
+_MEGA = _BLACKWELL + "call m_grouped_fp8_gemm_nt_contiguous, or _masked, for each of the two products"
+
+_NAMES = {
+    "products of BF16 matrices are not served yet; call torch.mm(a, b.mT, out=d) meanwhile": (
+        "bf16_gemm_nt bf16_gemm_nn bf16_gemm_tn bf16_gemm_tt"
+    ),
+    "products of groups of BF16 matrices are not served yet; call torch.mm for each group, or quantise and call the "
+    "FP8 function of the same form, meanwhile": (
+        "m_grouped_bf16_gemm_nt_contiguous m_grouped_bf16_gemm_nn_contiguous m_grouped_bf16_gemm_nt_masked "
+        "bf16_m_grouped_gemm_nt_masked k_grouped_bf16_gemm_tn_contiguous "
+        "m_grouped_bf16_gemm_nt_contiguous_tl m_grouped_bf16_gemm_nn_contiguous_tl "
+        "a_fused_m_grouped_bf16_gemm_nt_contiguous_tl a_fused_m_grouped_bf16_gemm_nn_contiguous_tl "
+        "a_fused_k_grouped_bf16_gemm_tn_contiguous_tl b_fused_k_grouped_bf16_gemm_tn_contiguous_tl"
+    ),
+    "there is no pass-through to cuBLASLt yet; call torch.matmul, which uses it, meanwhile": (
+        "cublaslt_gemm_nt cublaslt_gemm_nn cublaslt_gemm_tn cublaslt_gemm_tt batched_syrk batched_symm"
+    ),
+    "BF16 products of heads are not served yet; call torch.einsum meanwhile": "einsum",
+    "logits of multi-query attention are not served yet; compute them with torch.einsum meanwhile": (
+        "fp8_fp4_mqa_logits fp8_mqa_logits fp8_fp4_paged_mqa_logits fp8_paged_mqa_logits get_paged_mqa_logits_metadata"
+    ),
+    "is not served yet; call torch.mm with torch.backends.cuda.matmul.allow_tf32, and a.float().square().sum(-1), "
+    "meanwhile": "tf32_hc_prenorm_gemm",
+    _BLACKWELL + "call k_grouped_fp8_gemm_nt_contiguous": (
+        "k_grouped_fp8_gemm_tn_contiguous k_grouped_fp4_gemm_nt_contiguous"
+    ),
+    _BLACKWELL + "call fp8_gemm_nt": "cublaslt_nvfp4_gemm_nt",
+    _BLACKWELL + "compute logits with torch.einsum": (
+        "get_mqa_logits_metadata get_sparse_mqa_logits_metadata get_paged_sparse_mqa_logits_metadata "
+        "fp8_fp4_sparse_mqa_logits fp8_fp4_paged_sparse_mqa_logits"
+    ),
+    _MEGA: (
+        "get_symm_buffer_for_mega_moe transform_weights_for_mega_moe fp8_fp4_mega_moe bf16_mega_moe "
+        "get_block_m_for_mega_moe get_token_alignment_for_mega_moe get_ring_limit_for_mega_moe "
+        "get_symm_buffer_size_for_mega_moe"
+    ),
+    _BLACKWELL + "call torch.mm and torch.topk": "bf16_mega_gate get_bf16_mega_gate_config",
+    _BLACKWELL + "call torch's operations one by one": "mega_mhc",
+}
+REASONS = {name: reason for reason, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Callable[..., NoReturn]:
+    """The function of that name, which raises."""
+    if name not in REASONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def missing(*args: Any, **kwargs: Any) -> NoReturn:
+        raise Unsupported(f"{name}: {REASONS[name]}")
+
+    missing.__name__ = missing.__qualname__ = name
+    missing.__doc__ = f"Raises Unsupported: {REASONS[name]}."
+    globals()[name] = missing
+    return missing
+
+
+class SymmBuffer:
+    """Raises Unsupported: mixtures of experts in one kernel are for Blackwell GPUs."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise Unsupported(f"SymmBuffer: {_MEGA}")

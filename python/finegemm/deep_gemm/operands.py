@@ -1,0 +1,127 @@
+"""Arguments as the calls take them: pairs of a matrix and its scales, recipes, matrices that are added to."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from finegemm.errors import InvalidArgument, Unsupported
+
+Tensor = Any
+Pair = tuple[Tensor, Tensor] | list[Tensor]
+Recipe = Sequence[int] | None
+
+BLOCK = 128  # of K, and of the rows of B, that one scale serves
+
+
+def integer(name: str, x: Any) -> int:
+    if isinstance(x, bool) or not hasattr(x, "__index__"):
+        raise TypeError(f"{name}: must be an integer, not of {type(x)}")
+    return int(x)
+
+
+def integers(name: str, x: Any, count: int) -> tuple[int, ...]:
+    if isinstance(x, str) or not hasattr(x, "__len__") or len(x) != count:
+        raise TypeError(f"{name}: must be a sequence of {count} integers, not {x!r}")
+    return tuple(integer(name, i) for i in x)
+
+
+def parts(a: Any, b: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The matrices of two pairs, each with its scales behind it."""
+    return *pair("a", a), *pair("b", b)
+
+
+def pair(name: str, x: Any) -> tuple[Tensor, Tensor]:
+    if not isinstance(x, tuple | list) or len(x) != 2:
+        raise TypeError(f"{name}: must be a pair of tensors, a matrix and its scales, not {_kind(x)}")
+    return x[0], x[1]
+
+
+def _kind(x: Any) -> str:
+    return f"{type(x).__name__} of {len(x)}" if isinstance(x, tuple | list) else f"of {type(x)}"
+
+
+def one_of(**spellings: Any) -> Any:
+    """The argument that is given of several names for it, of which the first is today's."""
+    given = [x for x in spellings.values() if x is not None]
+    if len(given) != 1:
+        came = "is missing" if not given else "is given more than once"
+        raise TypeError(f"{next(iter(spellings))}: {came}; pass it by one of the names {', '.join(spellings)}")
+    return given[0]
+
+
+def refuse(**arguments: Any) -> None:
+    """Names that other versions have, where a value that asks for something is given."""
+    for name, x in arguments.items():
+        if x is not None and x is not False:
+            raise Unsupported(f"{name}: is given, but is not served on Hopper; leave it out")
+
+
+def transposed(name: str, x: Any) -> Pair:
+    """Views of a pair that comes with K first. Nothing is copied: in memory the matrix is K-major."""
+    matrix, scales = pair(name, x)
+    if matrix.stride(-2) != 1 and matrix.shape[-2] > 1:
+        raise Unsupported(
+            f"{name}: has shape {list(matrix.shape)} and strides {list(matrix.stride())}, must have K, which is its "
+            f"next to last dimension here, contiguous on Hopper; pass {name}.mT.contiguous().mT"
+        )
+    return matrix.transpose(-2, -1), scales.transpose(-2, -1)
+
+
+def block_rows(recipe: Recipe, recipe_a: Recipe, recipe_b: Recipe) -> int | None:
+    """Rows of B that a scale serves by the recipe, 1 or BLOCK; None: there is none, the shape of the scales says."""
+    if recipe is not None:
+        if recipe_a is not None or recipe_b is not None:
+            raise InvalidArgument("recipe: comes with recipe_a or recipe_b; pass either it or both of them")
+        of_a, rows, of_k = integers("recipe", recipe, 3)
+        given = ((of_a, of_k), (rows, of_k))
+    elif recipe_a is None and recipe_b is None:
+        return None
+    elif recipe_a is None or recipe_b is None:
+        name = "recipe_a" if recipe_a is None else "recipe_b"
+        raise InvalidArgument(f"{name}: is missing; pass recipe_a and recipe_b together, or neither")
+    else:
+        first, second = integers("recipe_a", recipe_a, 2), integers("recipe_b", recipe_b, 2)
+        given, rows = ((first[0], first[1]), (second[0], second[1])), second[0]
+    if given not in (((1, BLOCK), (1, BLOCK)), ((1, BLOCK), (BLOCK, BLOCK))):
+        raise Unsupported(
+            f"recipe: A has a scale for each {given[0]} and B for each {given[1]} of rows and K; on Hopper they must "
+            f"be (1, 128), and (1, 128) or (128, 128); quantise to that (utils.per_token_cast_to_fp8, "
+            "utils.per_block_cast_to_fp8)"
+        )
+    return rows
+
+
+def check_scales_of_b(rows: int | None, b: Tensor, sfb: Tensor) -> None:
+    """That the scales of B are those of the recipe. What else may be wrong with them, the product itself says."""
+    if rows is None:
+        return
+    wanted = -(-b.shape[-2] // rows)
+    if sfb.shape[-2] != wanted:
+        raise InvalidArgument(
+            f"b: has scales of shape {list(sfb.shape)}, must have {wanted} rows of them by the recipe, one for "
+            f"each {rows} of its {b.shape[-2]} rows; leave the recipe out, or quantise to it"
+        )
+
+
+def check_source(d: Tensor, c: Tensor) -> None:
+    """What is added to a product has the form of the result, and is the result itself or lies elsewhere."""
+    if c.dtype != d.dtype or c.shape != d.shape:
+        raise InvalidArgument(
+            f"c: is {c.dtype} of shape {list(c.shape)}, must be {d.dtype} of shape {list(d.shape)}, as d; convert it"
+        )
+    if c.stride(-1) != 1 and c.shape[-1] > 1:
+        raise InvalidArgument(f"c: has column stride {c.stride(-1)}, must be 1 (rows contiguous); make it contiguous")
+    if c.data_ptr() == d.data_ptr() and c.stride() != d.stride() and d.numel() > 0:
+        raise InvalidArgument(
+            f"c: begins where d does, but has strides {list(c.stride())}, must have d's {list(d.stride())}; pass d "
+            "itself, or memory of its own"
+        )
+
+
+def starts_from(d: Tensor, c: Tensor | None) -> bool:
+    """Whether the product is added to what `d` holds, which is `c` then."""
+    if c is None or c is d:
+        return c is not None
+    check_source(d, c)
+    if c.data_ptr() != d.data_ptr():
+        d.copy_(c)
+    return True

@@ -1,0 +1,95 @@
+"""finegemm.deep_gemm under torch.compile: each product is one node of a graph without breaks."""
+
+import pytest
+
+from finegemm import deep_gemm
+from finegemm.deep_gemm import knobs
+from support import operands
+from torch_support import DEVICES, tensors, torch
+
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+
+
+def pairs(device, m=128, n=136, k=256, row_b_scales=False):
+    a, sfa, b, sfb = tensors(operands(m, n, k, row_b_scales=row_b_scales), device)
+    return (a, sfa), (b, sfb)
+
+
+def empty(a, *shape, dtype=torch.bfloat16):
+    return torch.zeros(shape, dtype=dtype, device=a[0].device)
+
+
+def dense(a, b):
+    d = empty(a, 128, 136)
+    deep_gemm.fp8_gemm_nt(a, b, d, disable_ue8m0_cast=True)
+    return d
+
+
+def dense_in_float32(a, b):
+    d = torch.ones((128, 136), device=a[0].device)
+    deep_gemm.fp8_gemm_nt(a, b, d, c=d, recipe=(1, 128, 128), alpha=0.5)
+    return d
+
+
+def contiguous(a, b):
+    d, layout = empty(a, 128, 136), torch.zeros(128, dtype=torch.int32, device=a[0].device)
+    deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, tuple(x[None] for x in b), d, layout)
+    return d
+
+
+def masked(a, b):
+    d, used = empty(a, 1, 128, 136), torch.full((1,), 70, dtype=torch.int32, device=a[0].device)
+    a, b = (tuple(x[None] for x in operand) for operand in (a, b))
+    deep_gemm.m_grouped_fp8_gemm_nt_masked(a, b, d, used, 64)
+    return d
+
+
+def heads(a, b):
+    d = empty(a, 128, 1, 136)
+    deep_gemm.fp8_einsum("bhr,hdr->bhd", tuple(x[:, None] for x in a), tuple(x[None] for x in b), d)
+    return d
+
+
+def k_groups(a, b):
+    d = empty(a, 1, 128, 136, dtype=torch.float32)
+    deep_gemm.k_grouped_fp8_gemm_nt_contiguous(
+        (a[0].view(-1), a[1]), (b[0].view(-1), b[1]), d, [256], None, d, use_psum_layout=False
+    )
+    return d
+
+
+@pytest.mark.parametrize("function", (dense, dense_in_float32, contiguous, masked, heads, k_groups))
+def test_a_product_is_one_node_and_has_the_bits_of_the_plain_call(function, device):
+    nodes = []
+
+    def count(graph, inputs):
+        nodes.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        return graph.forward
+
+    a, b = pairs(device, row_b_scales=function is k_groups)
+    compiled = torch.compile(function, fullgraph=True, backend=count)(a, b)
+    assert compiled.any() and torch.equal(compiled, function(a, b))
+    assert sum("finegemm" in node for node in nodes) == 1
+
+
+def test_what_is_written_is_known_to_the_compiler(device):
+    a, b = pairs(device)
+    compiled = torch.compile(lambda a, b: dense(a, b).float() + 1, fullgraph=True, backend="aot_eager")(a, b)
+    assert torch.equal(compiled, dense(a, b).float() + 1)
+
+
+def test_a_graph_follows_settings_that_change_after_it_was_made(device, monkeypatch):
+    a, b = pairs(device)
+    seen, plain = [], deep_gemm.operators.finegemm.gemm
+
+    def gemm(*arguments, **options):
+        seen.append(options["pdl"])
+        return plain(*arguments, **options)
+
+    monkeypatch.setattr(deep_gemm.operators.finegemm, "gemm", gemm)
+    monkeypatch.setattr(knobs, "_knobs", knobs.Knobs())
+    compiled = torch.compile(dense, fullgraph=True, backend="eager")
+    for pdl in (False, True):
+        deep_gemm.set_pdl(pdl)
+        compiled(a, b)
+    assert seen == [False, True]

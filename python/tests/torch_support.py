@@ -1,0 +1,29 @@
+"""torch tensors for the tests. Importing it skips a test file where torch is missing or has no e4m3."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+if not hasattr(torch, "float8_e4m3fn"):
+    pytest.skip(f"torch {torch.__version__} has no float8_e4m3fn", allow_module_level=True)
+
+
+def hopper():
+    return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+
+
+DEVICES = ("cpu", "cuda") if hopper() else ("cpu",)
+needs_gpu = pytest.mark.skipif(not hopper(), reason="no Hopper GPU that torch can use")
+
+
+def tensors(args, device="cpu"):
+    a, sfa, b, sfb = args
+
+    def as_torch(x):
+        return torch.from_numpy(x.view(np.uint8)).view(torch.float8_e4m3fn)
+
+    return [t.to(device) for t in (as_torch(a), torch.from_numpy(sfa), as_torch(b), torch.from_numpy(sfb))]
+
+
+def as_doubles(t):
+    return t.double().cpu().numpy()
