@@ -104,6 +104,22 @@ TEST(CpuGemmNumerics, DoNotDependOnTheNumberOfThreads) {
     }
 }
 
+TEST(CpuGemmNumerics, HaveTilesThatCoverEachRowAndAreLowWhereKIsLong) {
+    for (const Numerics numerics : {Numerics::Fast, Numerics::Exact, Numerics::Hopper})
+        for (const int64_t k : {0, 4096, 65536, 1 << 24, INT32_MAX - 15}) {
+            GemmArgs args{};
+            args.a.cols = k, args.d.rows = 1000, args.d.cols = 200;
+            std::vector<int> covered(1000 * 200);
+            for (int64_t i = 0; i < cpu_tiles_of(args, numerics); ++i) {
+                const CpuTile t = cpu_tile_at(args, numerics, i);
+                EXPECT_TRUE(t.rows <= 6 || t.rows * k <= int64_t{1} << 24) << t.rows << " rows at K = " << k;
+                for (int64_t r = 0; r < t.rows; ++r)
+                    for (int64_t c = 0; c < t.cols; ++c) ++covered[static_cast<size_t>((t.row + r) * 200 + t.col + c)];
+            }
+            EXPECT_EQ(std::ranges::count(covered, 1), 1000 * 200) << "K = " << k;
+        }
+}
+
 TEST(CpuGemmNumerics, MakeNanOfNanInItsRowOrColumnOnly) {
     for (const Numerics numerics : kAllNumerics) {
         Problem p(3, 16, 272, 4);
