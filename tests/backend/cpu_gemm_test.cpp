@@ -1,20 +1,20 @@
 // The CPU backend's GEMM: against the definition, within bounds that docs/numerics.md derives.
 #include <gtest/gtest.h>
 
-#include <sys/mman.h>
-
 #include <cmath>
 #include <thread>
 
 #include "gemm_reference.h"
 #include "ops/gemm/cpu.h"
 #include "support/cpu.h"
+#include "support/sparse.h"
 
 namespace finegemm {
 namespace {
 
 using test::cpu_backend;
 using test::Problem;
+using test::Sparse;
 
 constexpr Numerics kAllNumerics[] = {Numerics::Fast, Numerics::Exact, Numerics::Hopper};
 
@@ -180,29 +180,6 @@ TEST(CpuBackend, ServesManyThreadsAtOnce) {
         });
     for (std::thread& caller : callers) caller.join();
 }
-
-/// Memory that is only there where it is touched.
-class Sparse {
-public:
-    explicit Sparse(size_t bytes)
-        : bytes_(bytes),
-          data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
-    ~Sparse() {
-        if (ok()) munmap(data_, bytes_);
-    }
-    Sparse(const Sparse&) = delete;
-    Sparse& operator=(const Sparse&) = delete;
-
-    bool ok() const { return data_ != MAP_FAILED; }
-    template <typename T>
-    T* as() const {
-        return static_cast<T*>(data_);
-    }
-
-private:
-    size_t bytes_;
-    void* data_;
-};
 
 TEST(CpuBackend, ReachesElementsBeyond2To31) {
     Problem p(3, 16, 144, 7), expected(3, 16, 144, 7);
