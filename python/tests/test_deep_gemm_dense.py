@@ -167,8 +167,18 @@ def test_transposed_operands_are_views_of_k_major_memory(device):
     want = finegemm.gemm(*a, *b)
     for name, x, y in (("nn", a, bt), ("tn", at, bt), ("tt", at, b)):
         d = torch.zeros_like(want)
-        getattr(deep_gemm, f"fp8_gemm_{name}")(x, y, d)
+        call = getattr(deep_gemm, f"fp8_gemm_{name}")
+        call(x, y, d)
         assert torch.equal(d, want), name
+        options = {"recipe_a": (1, 128), "recipe_b": (128, 128), "alpha": 0.5}
+        call(x, y, d, want, **options)
+        added = torch.zeros_like(want)
+        deep_gemm.fp8_gemm_nt(a, b, added, want, **options)
+        assert torch.equal(d, added), name
+        with pytest.raises(RuntimeError, match="recipe: comes with recipe_a"):
+            call(x, y, d, recipe=(1, 128, 128), recipe_a=(1, 128))
+        with pytest.raises(RuntimeError, match="epilogue: is given"):
+            call(x, y, d, epilogue="silu")
     copied = (bt[0].contiguous(), bt[1])
     sentence = r"^b: has shape \[272, 264\] and strides \[264, 1\], must have K, .* pass b\.mT\.contiguous\(\)\.mT"
     with pytest.raises(RuntimeError, match=sentence):

@@ -73,6 +73,10 @@ def test_weights_may_be_views_with_k_first(device):
     views = tuple(x.mT for x in b)
     deep_gemm.m_grouped_fp8_gemm_nn_contiguous(a, views, d, layout)
     assert torch.equal(d, want)
+    d.zero_()
+    ends = integers([0, 128, 128], device)
+    deep_gemm.m_grouped_fp8_gemm_nn_contiguous(a, views, d, ends, use_psum_layout=True)
+    assert torch.equal(d, want)
     with pytest.raises(RuntimeError, match=r"^b: has shape .* must have K, which is its next to last dimension here"):
         deep_gemm.m_grouped_fp8_gemm_nn_contiguous(a, (views[0].contiguous(), views[1]), d, layout)
     with pytest.raises(TypeError, match="expected_m_for_psum_layout"):
@@ -167,6 +171,7 @@ def test_each_head_has_its_product(device, group_major):
     for head in range(G):
         want = rows_of((codes[:, head].contiguous(), scales[:, head]), b, slice(None), head)
         assert torch.equal(d[:, head], want)
+    deep_gemm.fp8_einsum("bhr,hdr->bhd", (codes[:0], scales[:0]), b, d[:0])
     for arguments, sentence in (
         ({"expr": "bhd,hdr->bhr"}, "^expr: is 'bhd,hdr->bhr', must be 'bhr,hdr->bhd' on Hopper"),
         ({"recipe": (1, 1, 128)}, r"^recipe: is \(1, 1, 128\), must be \(1, 128, 128\)"),
@@ -228,20 +233,21 @@ def test_misuse_of_groups_of_k_is_named(device):
         call((torch.cat((a[0].view(torch.uint8),) * 2)[::2].view(a[0].dtype), a[1]), b, d, sizes, layout)
 
 
-def test_settings_of_the_process_reach_groups(device, monkeypatch):
+def test_settings_of_the_process_and_expected_rows_reach_groups(device, monkeypatch):
     seen = []
     for name in ("grouped_gemm", "k_grouped_gemm"):
         monkeypatch.setattr(finegemm, name, lambda *args, **options: seen.append(options))
     monkeypatch.setattr(knobs, "_knobs", knobs.Knobs(num_sms=7, pdl=True, alignment=256))
     monkeypatch.setattr(envs, "settings", lambda: envs.Settings(context="a context", prints_configs=False))
     a, b = stack(device, 256)
-    layout = integers([0] * 256, device)
-    deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, torch.empty((256, N), dtype=torch.bfloat16, device=device), layout)
+    d, ends = torch.empty((256, N), dtype=torch.bfloat16, device=device), integers([256] * G, device)
+    deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, ends, use_psum_layout=True, expected_m_for_psum_layout=85)
+    deep_gemm.m_grouped_fp8_gemm_nt_masked(tuple(x[None] for x in a), b, d[None], ends, 17)
     a, b, d = k_groups_of_ones(device)
     deep_gemm.k_grouped_fp8_gemm_nt_contiguous(a, b, d, [128], integers([128], device))
     common = {"num_sms": 7, "pdl": True, "context": "a context"}
-    assert [{name: options[name] for name in common} for options in seen] == [common, common]
-    assert seen[0]["alignment"] == 256 and seen[1]["sizes"] == [128]
+    assert [{name: options[name] for name in common} for options in seen] == [common] * 3
+    assert [(options["alignment"], options["expected_m"]) for options in seen[:2]] == [(256, 85), (256, 17)]
 
 
 def k_groups_of_ones(device):

@@ -61,7 +61,7 @@ def test_no_more_sms_than_there_are_can_be_set(gpus, n):
     assert deep_gemm.get_num_sms() == 66
 
 
-def test_before_cuda_is_initialised_the_next_call_compares_the_number(gpus):
+def test_before_cuda_is_initialised_calls_compare_the_number(gpus):
     gpus.initialised = False
     deep_gemm.set_num_sms(200)
     on_gpu, on_cpu = SimpleNamespace(is_cuda=True, device=0), SimpleNamespace(is_cuda=False, device=None)

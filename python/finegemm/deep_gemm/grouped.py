@@ -165,8 +165,6 @@ def fp8_einsum(
     refuse(c=c, epilogue=epilogue)
     if block_rows(recipe, None, None) != 128:
         raise Unsupported(f"recipe: is {recipe}, must be (1, 128, 128) on Hopper; quantise to that")
-    if d.shape[0] == 0:
-        return
     heads = tuple(x.transpose(0, 1) for x in pair("a", a))
     rows = torch.full((d.shape[1],), d.shape[0], dtype=torch.int32, device=d.device)
     _grouped(heads, b, d.transpose(0, 1), (recipe, None, None), masked_m=rows)

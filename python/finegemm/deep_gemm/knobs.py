@@ -16,7 +16,6 @@ class Knobs:
     """A thread sets one field at a time, and none depends on another."""
 
     num_sms: int = 0  # 0: all that the device has
-    fits: int = 0  # what num_sms was when it was last compared with the SMs of a device
     pdl: bool = False
     alignment: int = 128
     tc_util: int = 0  # 0: not set, which is 100
@@ -47,20 +46,18 @@ def _check_num_sms(n: int, sms: int) -> None:
 def of_call(d: Any) -> tuple[int, bool, int]:
     """num_sms, pdl and alignment of a call that writes to `d`."""
     n = _knobs.num_sms
-    if n != _knobs.fits and n and d.is_cuda:
+    if n and d.is_cuda:
         _check_num_sms(n, _sms_of(d.device))
-        _knobs.fits = n
     return n, _knobs.pdl, _knobs.alignment
 
 
 def set_num_sms(n: int, /) -> None:
-    """At most so many SMs for each kernel; 0: all. Where CUDA is not initialised, the next call checks the number."""
+    """At most so many SMs for each kernel; 0: all. Where CUDA is not initialised, calls check the number."""
     n = integer("num_sms", n)
     if n < 0:
         raise InvalidArgument(f"num_sms: is {n}, must not be negative; 0 allows all SMs of the GPU")
     if n and torch is not None and torch.cuda.is_initialized():
         _check_num_sms(n, _current_sms())
-        _knobs.fits = n
     _knobs.num_sms = n
 
 

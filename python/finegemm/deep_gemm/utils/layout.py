@@ -122,8 +122,7 @@ def get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(
     group = torch.searchsorted(ends_out, row, right=True).clamp(max=groups - 1)
     place = 4 * (row - (ends_out - rows_out)[group])[:, None] + torch.arange(4, device=sf.device)
     source = (ends_in - rows_in)[group][:, None] + place
-    exists = (place < rows_in[group][:, None]) & (source < sf.shape[0])
-    exponents = _exponents_of_rows(sf, source, exists)
+    exponents = _exponents_of_rows(sf, source, place < rows_in[group][:, None])
     return packed_exponents(exponents.transpose(1, 2)).squeeze(-1)
 
 
