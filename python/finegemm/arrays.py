@@ -77,6 +77,8 @@ def _torch_exported(name: str, x: Any) -> Any:
 
 def _check_eight_bits(name: str, x: Any) -> None:
     if "float8" in str(x.dtype):
+        if name in ("sfa", "sfb", "scales"):
+            raise InvalidArgument(f"{name}: has dtype {x.dtype}, must be float32; convert it")
         raise InvalidArgument(
             f"{name}: has dtype {x.dtype}, but of 8-bit floats only float8_e4m3fn is taken; convert it"
         )

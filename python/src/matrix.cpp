@@ -38,17 +38,26 @@ std::string_view wanted_by(std::string_view name) {
     return "float32";  // scales
 }
 
+/// Scales as checkpoints have them, other than floats.
+std::string_view way_out_for(std::string_view name, DLDataType t) {
+    const bool integers = t.code == kDLInt || t.code == kDLUInt;
+    if (wanted_by(name) != "float32" || !integers) return "convert it";
+    if (t.bits == 8) return "if its bytes are exponents (UE8M0), a scale is 2^(byte - 127)";
+    if (t.bits == 32) return "if it packs four exponents (UE8M0), a scale is 2^(byte - 127) of each byte";
+    return "convert it";
+}
+
 DType dtype_of(std::string_view name, DLDataType t) {
     if (t.lanes == 1) {
         if (t.code == kDLFloat && t.bits == 32) return DType::F32;
         if (t.code == kDLFloat && t.bits == 16) return DType::F16;
         if (t.code == kDLBfloat && t.bits == 16) return DType::BF16;
         if (t.code == kDLFloat8_e4m3fn && t.bits == 8) return DType::E4M3;
-        if (t.code == kDLUInt && t.bits == 8) return DType::E4M3;
+        if (t.code == kDLUInt && t.bits == 8 && wanted_by(name) != "float32") return DType::E4M3;
         if (t.code == kDLUInt && t.bits == 16) return DType::BF16;
     }
-    throw Error(Errc::InvalidArgument,
-                fmt::format("{}: has dtype {}, must be {}; convert it", name, name_of(t), wanted_by(name)));
+    throw Error(Errc::InvalidArgument, fmt::format("{}: has dtype {}, must be {}; {}", name, name_of(t),
+                                                   wanted_by(name), way_out_for(name, t)));
 }
 
 Device device_of(std::string_view name, DLDevice d) {

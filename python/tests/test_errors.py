@@ -5,6 +5,7 @@ import os
 import re
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -52,7 +53,6 @@ MISUSES = {
     "n is odd": change(b=lambda b: b[:31], d=lambda d: np.zeros((16, 31), BF16)),
     "sfa is float64": change(sfa=lambda s: s.astype(np.float64)),
     "sfa is the scales of blocks": change(sfa=lambda s: s[:1]),
-    "sfb has scales of rows for half of k": change(sfb=lambda s: np.ones((32, 1), np.float32)),
     "sfb is transposed": change(sfb=lambda s: np.ones((2, 1), np.float32)),
     "d is float32": change(d=lambda d: d.astype(np.float32)),
     "d is too small": change(d=lambda d: d[:8]),
@@ -64,6 +64,13 @@ MISUSES = {
     "b has three dimensions": change(b=lambda b: b[None]),
     "b has another number of rows": change(b=lambda b: b[:24]),
     "sfa is integers": change(sfa=lambda s: s.astype(np.int32)),
+    "sfa is bytes": change(sfa=lambda s: s.astype(np.uint8)),
+    "sfa is e8m0": change(sfa=lambda s: s.astype(ml_dtypes.float8_e8m0fnu)),
+    "sfa is bfloat16": change(sfa=lambda s: s.astype(BF16)),
+    "sfa is float16": change(sfa=lambda s: s.astype(np.float16)),
+    "sfa has a scale for each row": change(sfa=lambda s: s[:, :1]),
+    "sfb has a scale for each row": change(sfb=lambda s: np.ones((32, 1), np.float32)),
+    "sfa has a scale for each 32 columns": change(sfa=lambda s: np.ones((16, 8), np.float32)),
     "sfa has a scale for each 64 columns": change(sfa=lambda s: np.ones((16, 4), np.float32)),
     "sfa is reversed": change(sfa=lambda s: s[:, ::-1]),
     "sfb is one scale": change(sfb=lambda s: s[:1, :1]),

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -82,6 +83,19 @@ def test_the_cpu_takes_any_address():
         out = moved(np.zeros((16, 32), BF16), shift)
         assert finegemm.gemm(*(moved(x, shift) for x in args), out) is out
         np.testing.assert_array_equal(out, expected)
+
+
+def test_scales_of_checkpoints_are_what_the_errors_say():
+    a, sfa, b, sfb = operands(16, 32, 256, row_b_scales=True)
+    exponents = np.random.default_rng(3).integers(120, 134, sfa.shape, np.uint8)
+    scales = np.ldexp(np.float32(1), exponents.astype(np.int32) - 127)
+    np.testing.assert_array_equal(scales, exponents.view(ml_dtypes.float8_e8m0fnu).astype(np.float32))
+    np.testing.assert_array_equal(scales, scales.astype(BF16).astype(np.float32))
+    packed = np.pad(exponents, ((0, 0), (0, 2))).view(np.int32)
+    np.testing.assert_array_equal(packed.view(np.uint8)[:, :2], exponents)
+    of_rows = np.ascontiguousarray(sfb[:, :1])
+    out = finegemm.gemm(a, scales, b, np.broadcast_to(of_rows, sfb.shape), numerics="exact")
+    assert_rounded(out, product(a, scales, b, np.repeat(of_rows, 2, axis=1)))
 
 
 def test_without_ml_dtypes_only_formats_that_numpy_lacks_are_missing(monkeypatch):

@@ -161,6 +161,10 @@ int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock
     std::string way_out = maker ? fmt::format("{} makes it", maker) : "pass memory of that shape";
     if (s.has_shape(cols, rows)) way_out = "it looks transposed: swap its extents and strides";
     else if (maker && s.has_shape(1, 1)) way_out = "a scale for the whole matrix can be broadcast with strides of 0";
+    else if (maker && s.has_shape(rows, 1))
+        way_out = "scales that all of k shares can be broadcast with a column stride of 0";
+    else if (maker && s.x.rows == rows && s.x.cols > 4 * (cols - 1) && s.x.cols <= 4 * cols)
+        way_out = fmt::format("one for each 32 columns, as in MX, is not taken; {} makes those of 128", maker);
     reject(s.name, "has shape [{}, {}], must be [{}, {}] ({}); {}", s.x.rows, s.x.cols, rows, cols, meaning, way_out);
 }
 
@@ -185,7 +189,12 @@ Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning, const char* m
 }
 
 void check_scales(const Argument& s, const Wanted& wanted) {
-    s.check_dtype(DType::F32, "convert it (packed UE8M0 scales are not for this architecture)");
+    // Checkpoints have scales of bf16, and of bytes that are exponents.
+    const char* way_out = !wanted.maker              ? "pass memory of f32"
+                          : s.x.dtype == DType::E4M3 ? "convert it; if its bytes are exponents (UE8M0), a scale is "
+                                                       "2^(byte - 127)"
+                                                     : "convert it, which loses nothing";
+    s.check_dtype(DType::F32, way_out);
     s.check_extents();
     if (!s.has_shape(wanted.rows, wanted.cols)) reject_shape(s, wanted);
     s.check_steps_not_negative();

@@ -1,20 +1,20 @@
 // The CPU backend's GEMM: against the definition, within bounds that docs/numerics.md derives.
 #include <gtest/gtest.h>
 
-#include <sys/mman.h>
-
 #include <cmath>
 #include <thread>
 
 #include "gemm_reference.h"
 #include "ops/gemm/cpu.h"
 #include "support/cpu.h"
+#include "support/sparse.h"
 
 namespace finegemm {
 namespace {
 
 using test::cpu_backend;
 using test::Problem;
+using test::Sparse;
 
 constexpr Numerics kAllNumerics[] = {Numerics::Fast, Numerics::Exact, Numerics::Hopper};
 
@@ -104,6 +104,22 @@ TEST(CpuGemmNumerics, DoNotDependOnTheNumberOfThreads) {
     }
 }
 
+TEST(CpuGemmNumerics, HaveTilesThatCoverEachRowAndAreLowWhereKIsLong) {
+    for (const Numerics numerics : {Numerics::Fast, Numerics::Exact, Numerics::Hopper})
+        for (const int64_t k : {0, 4096, 65536, 1 << 24, INT32_MAX - 15}) {
+            GemmArgs args{};
+            args.a.cols = k, args.d.rows = 1000, args.d.cols = 200;
+            std::vector<int> covered(1000 * 200);
+            for (int64_t i = 0; i < cpu_tiles_of(args, numerics); ++i) {
+                const CpuTile t = cpu_tile_at(args, numerics, i);
+                EXPECT_TRUE(t.rows <= 6 || t.rows * k <= int64_t{1} << 24) << t.rows << " rows at K = " << k;
+                for (int64_t r = 0; r < t.rows; ++r)
+                    for (int64_t c = 0; c < t.cols; ++c) ++covered[static_cast<size_t>((t.row + r) * 200 + t.col + c)];
+            }
+            EXPECT_EQ(std::ranges::count(covered, 1), 1000 * 200) << "K = " << k;
+        }
+}
+
 TEST(CpuGemmNumerics, MakeNanOfNanInItsRowOrColumnOnly) {
     for (const Numerics numerics : kAllNumerics) {
         Problem p(3, 16, 272, 4);
@@ -164,29 +180,6 @@ TEST(CpuBackend, ServesManyThreadsAtOnce) {
         });
     for (std::thread& caller : callers) caller.join();
 }
-
-/// Memory that is only there where it is touched.
-class Sparse {
-public:
-    explicit Sparse(size_t bytes)
-        : bytes_(bytes),
-          data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
-    ~Sparse() {
-        if (ok()) munmap(data_, bytes_);
-    }
-    Sparse(const Sparse&) = delete;
-    Sparse& operator=(const Sparse&) = delete;
-
-    bool ok() const { return data_ != MAP_FAILED; }
-    template <typename T>
-    T* as() const {
-        return static_cast<T*>(data_);
-    }
-
-private:
-    size_t bytes_;
-    void* data_;
-};
 
 TEST(CpuBackend, ReachesElementsBeyond2To31) {
     Problem p(3, 16, 144, 7), expected(3, 16, 144, 7);

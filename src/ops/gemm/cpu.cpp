@@ -74,16 +74,24 @@ void hopper_sums(const CpuTile& t, Arithmetic kernel, std::vector<float>& sums) 
     });
 }
 
-}  // namespace
+int64_t parts_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
 
-int64_t cpu_tiles_of(int64_t rows, int64_t cols) {
-    return (rows + kCpuTileRows - 1) / kCpuTileRows * ((cols + kCpuTileCols - 1) / kCpuTileCols);
+/// Rows of a tile, fewer where K is so long that it would take more than about 0.1 s: a call ends between tiles.
+int64_t tile_rows(int64_t k, Numerics numerics) {
+    const int64_t most = numerics == Numerics::Hopper ? int64_t{1} << 20 : int64_t{1} << 24;  // elements of A
+    return std::clamp<int64_t>(most / std::max<int64_t>(k, 1), 6, kCpuTileRows);
 }
 
-CpuTile cpu_tile_at(const GemmArgs& args, int64_t i) {
-    const int64_t m = args.d.rows, n = args.d.cols, down = (m + kCpuTileRows - 1) / kCpuTileRows;
-    const int64_t row = i % down * kCpuTileRows, col = i / down * kCpuTileCols;
-    return {args, row, std::min(kCpuTileRows, m - row), col, std::min(kCpuTileCols, n - col)};
+}  // namespace
+
+int64_t cpu_tiles_of(const GemmArgs& args, Numerics numerics) {
+    return parts_of(args.d.rows, tile_rows(args.a.cols, numerics)) * parts_of(args.d.cols, kCpuTileCols);
+}
+
+CpuTile cpu_tile_at(const GemmArgs& args, Numerics numerics, int64_t i) {
+    const int64_t rows = tile_rows(args.a.cols, numerics), down = parts_of(args.d.rows, rows);
+    const int64_t row = i % down * rows, col = i / down * kCpuTileCols;
+    return {args, row, std::min(rows, args.d.rows - row), col, std::min(kCpuTileCols, args.d.cols - col)};
 }
 
 Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config) {
@@ -116,21 +124,21 @@ void cpu_gemm(const Call& call, ThreadPool& pool, bool batch_invariant) {
     const std::vector<GemmArgs> products = products_of(call);
     std::vector<int64_t> ends;  // of each product's tiles, in one count for all
     for (const GemmArgs& product : products)
-        ends.push_back((ends.empty() ? 0 : ends.back()) + cpu_tiles_of(product.d.rows, product.d.cols));
+        ends.push_back((ends.empty() ? 0 : ends.back()) + cpu_tiles_of(product, options.numerics));
     if (ends.empty()) return;
     const bool model = options.numerics == Numerics::Hopper && call.a.matrix.cols > 0;
     const Arithmetic kernel = model ? arithmetic_of(problem_of(call, batch_invariant), options.config) : Arithmetic{};
     const auto compute = [&](int64_t i) {
         const auto at = static_cast<size_t>(std::ranges::upper_bound(ends, i) - ends.begin());
-        const CpuTile tile = cpu_tile_at(products[at], at == 0 ? i : i - ends[at - 1]);
+        const CpuTile tile = cpu_tile_at(products[at], options.numerics, at == 0 ? i : i - ends[at - 1]);
         cpu_gemm_tile(tile, options.numerics, kernel, options.accumulate);
     };
     pool.parallel_for(ends.back(), compute, options.poll);
 }
 
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d) {
-    pool.parallel_for(cpu_tiles_of(args.d.rows, args.d.cols), [&](int64_t i) {
-        const CpuTile tile = cpu_tile_at(args, i);
+    pool.parallel_for(cpu_tiles_of(args, Numerics::Exact), [&](int64_t i) {
+        const CpuTile tile = cpu_tile_at(args, Numerics::Exact, i);
         auto sums = sums_of<double>(tile);
         exact_tile(tile, sums.data());
         for (int64_t r = 0; r < tile.rows; ++r) {

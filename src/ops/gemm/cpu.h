@@ -18,9 +18,9 @@ void cpu_gemm(const Call& call, ThreadPool& pool, bool batch_invariant = false);
 Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config);
 
 // For any order of tiles, of several GEMMs perhaps.
-int64_t cpu_tiles_of(int64_t rows, int64_t cols);
+int64_t cpu_tiles_of(const GemmArgs& args, Numerics numerics);
 /// Tile i of D. Keeps a reference to `args`.
-CpuTile cpu_tile_at(const GemmArgs& args, int64_t i);
+CpuTile cpu_tile_at(const GemmArgs& args, Numerics numerics, int64_t i);
 /// Computes a tile and stores it in D. `kernel`: for Numerics::Hopper.
 void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate = false);
 
