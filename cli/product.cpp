@@ -14,7 +14,7 @@ namespace finegemm::cli {
 
 namespace {
 
-const std::map<std::string, DType> kOutDtypes = {{"bf16", DType::BF16}, {"f32", DType::F32}};
+const std::map<std::string, DType> kDtypes = {{"e4m3", DType::E4M3}, {"bf16", DType::BF16}, {"f32", DType::F32}};
 const std::map<std::string, KLayout> kLayouts = {{"columns", KLayout::Columns}, {"blocks", KLayout::Blocks}};
 
 CLI::Option* add(CLI::App& command, const std::string& name, const char* meaning, bool& to) {
@@ -25,8 +25,8 @@ CLI::Option* add(CLI::App& command, const std::string& name, const char* meaning
     return command.add_option(name, to, meaning);
 }
 CLI::Option* add(CLI::App& command, const std::string& name, const char* meaning, std::optional<DType>& to) {
-    const auto set = [&to](const std::string& text) { to = kOutDtypes.at(text); };
-    return command.add_option_function<std::string>(name, set, meaning)->check(CLI::IsMember(kOutDtypes));
+    const auto set = [&to](const std::string& text) { to = kDtypes.at(text); };
+    return command.add_option_function<std::string>(name, set, meaning)->check(CLI::IsMember(kDtypes));
 }
 
 /// What was asked for of the fields of a product.

@@ -79,12 +79,17 @@ Session::Session(Context& context, const Target& target, Operand a, Operand b, c
     : context_(context), target_(target), shape_(fields) {
     plan::check_fields(fields);
     make_dense(a, b);
+    if (!scaled()) return;
     if (a.values.dtype != DType::E4M3) given_a_ = std::move(a.values);
     if (b.values.dtype != DType::E4M3) given_b_ = std::move(b.values);
 }
 
 Session::Part Session::make(DType dtype, int64_t count, int64_t rows, int64_t cols) const {
     return {mirrored(target_, dtype, count * rows, cols), count};
+}
+
+Session::Part Session::make_scales(int64_t count, int64_t rows, int64_t cols) const {
+    return scaled() ? make(DType::F32, count, rows, cols) : Part{};
 }
 
 void Session::make_dense(Operand& a, Operand& b) {
@@ -103,11 +108,20 @@ void Session::make_dense(Operand& a, Operand& b) {
 
 void Session::load(Operand& x, const char* name, bool blocks, Part& q, Part& scales) {
     const bool ready = x.values.dtype == DType::E4M3;
+    if (!scaled() && (x.scales || ready))
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{} {}, but a product of bf16 has no scales; leave --dtype out, or pass values", name,
+                                ready ? "is e4m3" : "has scales"));
     if (x.scales && !ready)
         throw Error(Errc::InvalidArgument,
                     fmt::format("{} is not e4m3, so it is quantised here and takes no scales; leave them out", name));
     const int64_t rows = x.values.rows, cols = x.values.cols;
     if (x.scales) check_scales(name, *x.scales, x.values, blocks);
+    if (!scaled()) {
+        q = make(DType::BF16, 1, rows, cols);
+        quantize(quantize_rows, x.values, x.values.view(), whole(q), {});
+        return upload(target_, q.host, q.there);
+    }
     HostMatrix& s = scales.host =
         x.scales ? std::move(*x.scales) : make_matrix(DType::F32, blocks ? blocks_of(rows) : rows, blocks_of(cols));
     if (ready && !x.scales) std::fill_n(reinterpret_cast<float*>(s.bytes.data()), s.bytes.size() / sizeof(float), 1.0f);
@@ -124,7 +138,13 @@ void Session::load(Operand& x, const char* name, bool blocks, Part& q, Part& sca
 }
 
 /// On the target, and on a GPU's host too: what the GPU quantised is no reference for what it computes.
+/// In bf16 values are rounded on the host, and copied when all of an operand are.
 void Session::quantize(Quantize* by, HostMatrix& x, const Matrix& there, const Both& q, const Both& scales) {
+    if (!scaled()) {
+        Matrix values = there;
+        values.data = x.bytes.data();
+        return round_to_bf16(values, q.host);
+    }
     upload(target_, x, there);
     by(context_, there, q.there, scales.there, {});
     if (!target_.gpu) return;
@@ -140,11 +160,11 @@ void Session::make_row_groups(const std::string& form, uint64_t seed) {
     if (shape_.alignment > 0) alignment_ = shape_.alignment;
     const RaggedRows rows = rows_in_form(form, sizes_, alignment_);
     form_ = rows.form;
-    a_ = make(DType::E4M3, rows.stacks, rows.rows, k);
-    sfa_ = make(DType::F32, rows.stacks, rows.rows, k_blocks);
-    b_ = make(DType::E4M3, groups, n, k);
-    sfb_ = make(DType::F32, groups, shape_.row_b_scales ? n : blocks_of(n), k_blocks);
-    d_ = make(DType::BF16, rows.stacks, rows.rows, n);
+    a_ = make(dtype(), rows.stacks, rows.rows, k);
+    sfa_ = make_scales(rows.stacks, rows.rows, k_blocks);
+    b_ = make(dtype(), groups, n, k);
+    sfb_ = make_scales(groups, shape_.row_b_scales ? n : blocks_of(n), k_blocks);
+    d_ = make(shape_.out_dtype.value_or(DType::BF16), rows.stacks, rows.rows, n);
     numbers_ = mirrored(target_, rows.numbers);
     if (shape_.expected_m == 0) shape_.expected_m = std::max<int64_t>(1, shape_.m / groups);
     shape_.m = a_.host.rows;
@@ -162,6 +182,7 @@ void Session::make_row_groups(const std::string& form, uint64_t seed) {
         quantize(shape_.row_b_scales ? quantize_rows : quantize_blocks, w, w_there, part(b_, of_group),
                  part(sfb_, of_group));
     }
+    upload_rounded();
 }
 
 void Session::make_k_groups(uint64_t seed) {
@@ -169,16 +190,22 @@ void Session::make_k_groups(uint64_t seed) {
     sizes_ = ragged_k(k, groups, seed);
     offsets_ = {0};
     for (const int64_t size : sizes_) offsets_.push_back(offsets_.back() + static_cast<int32_t>(size));
-    a_ = make(DType::E4M3, 1, m, k);
-    sfa_ = make(DType::F32, 1, m, k / kScaleBlock);
-    b_ = make(DType::E4M3, 1, n, k);
-    sfb_ = make(DType::F32, 1, n, k / kScaleBlock);
-    d_ = make(DType::F32, groups, m, n);
+    a_ = make(dtype(), 1, m, k);
+    sfa_ = make_scales(1, m, k / kScaleBlock);
+    b_ = make(dtype(), 1, n, k);
+    sfb_ = make_scales(1, n, k / kScaleBlock);
+    d_ = make(shape_.out_dtype.value_or(DType::F32), groups, m, n);
     numbers_ = mirrored(target_, offsets_);
 
     const HostMatrix random = random_matrix(1, kRandomPeriod, seed);
     quantize_k(random, 0, a_, sfa_);
     quantize_k(random, m * k + 1, b_, sfb_);
+    upload_rounded();
+}
+
+void Session::upload_rounded() {
+    if (scaled()) return;
+    for (const Part* x : {&a_, &b_}) upload(target_, x->host, x->there);
 }
 
 /// A group after the other, as that is how they lie in blocks. The copy waits for the kernel before it.
@@ -253,7 +280,7 @@ Call Session::fetch(const GemmOptions& options) {
     download(target_, d_.host, d_.there);
     wrong_operands_ = 0;
     for (const Part* operand : {&a_, &sfa_, &b_, &sfb_}) {
-        if (!target_.gpu) continue;
+        if (!target_.gpu || operand->host.bytes.empty()) continue;
         HostMatrix there = operand->host;
         download(target_, there, operand->there);
         wrong_operands_ += differing_elements(there.view(), operand->host.view());
@@ -277,8 +304,9 @@ double traffic_bytes(const GemmShape& s, int64_t busy) {
     const bool row_b_scales = s.row_b_scales || s.k_groups;
     const DType d = s.out_dtype.value_or(s.k_groups ? DType::F32 : DType::BF16);
     const int64_t b_count = s.groups ? busy : 1, d_count = s.k_groups.value_or(1);
-    const int64_t scale_rows = s.m + b_count * (row_b_scales ? s.n : blocks_of(s.n));
-    return static_cast<double>((s.m + b_count * s.n) * s.k + d_count * s.m * s.n * size_of(d) +
+    const DType operands = s.dtype.value_or(DType::E4M3);
+    const int64_t scale_rows = operands == DType::E4M3 ? s.m + b_count * (row_b_scales ? s.n : blocks_of(s.n)) : 0;
+    return static_cast<double>((s.m + b_count * s.n) * s.k * size_of(operands) + d_count * s.m * s.n * size_of(d) +
                                scale_rows * blocks_of(s.k) * size_of(DType::F32));
 }
 

@@ -21,8 +21,8 @@ struct Operand {
     std::optional<HostMatrix> scales;
 };
 
-/// Quantised operands and a result: where the target computes, and on the host after fetch(). Sizes of groups are on
-/// the device where the layout allows it.
+/// Operands, quantised or rounded to bf16, and a result: where the target computes, and on the host after fetch().
+/// Sizes of groups are on the device where the layout allows it.
 class Session {
 public:
     /// Random operands. Groups are ragged, and they, too, are drawn by the seed; `product`: how they are told.
@@ -65,11 +65,16 @@ private:
     }
     static Both whole(Part& all) { return {all.host.view(), all.there}; }
     Part make(DType dtype, int64_t count, int64_t rows, int64_t cols) const;
+    DType dtype() const { return shape_.dtype.value_or(DType::E4M3); }
+    bool scaled() const { return dtype() == DType::E4M3; }
+    /// Scales of a part; nothing where there are none.
+    Part make_scales(int64_t count, int64_t rows, int64_t cols) const;
     void make_dense(Operand& a, Operand& b);
     void make_row_groups(const std::string& form, uint64_t seed);
     void make_k_groups(uint64_t seed);
     void load(Operand& x, const char* name, bool blocks, Part& q, Part& scales);
     void quantize(Quantize* by, HostMatrix& x, const Matrix& there, const Both& q, const Both& scales);
+    void upload_rounded();
     void quantize_k(const HostMatrix& random, int64_t first, Part& q, Part& scales);
     Call args(const GemmOptions& options, bool on_host);
     GemmOptions completed(GemmOptions options) const;

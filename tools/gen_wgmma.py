@@ -31,6 +31,18 @@ def operands(n: int) -> tuple[str, str]:
     return registers, outputs
 
 
+NAMES = ", ".join(f"{operand}{k}" for operand in "ab" for k in range(STEPS))
+
+
+def addresses(regs: int) -> str:
+    """Descriptors of the steps of a k-block, from those behind so many registers."""
+    return "".join(
+        f"""
+        "add.s64 a{k}, %{regs}, {2 * k};\\nadd.s64 b{k}, %{regs + 1}, {2 * k};\\n\""""
+        for k in range(STEPS)
+    )
+
+
 def e4m3(n: int) -> str:
     regs, (registers, outputs) = n // 2, operands(n)
     code = "".join(
@@ -39,15 +51,9 @@ def e4m3(n: int) -> str:
         "{registers}}}, a{k}, b{k}, {int(k > 0)}, 1, 1;\\n\""""
         for k in range(STEPS)
     )
-    addresses = "".join(
-        f"""
-        "add.s64 a{k}, %{regs}, {2 * k};\\nadd.s64 b{k}, %{regs + 1}, {2 * k};\\n\""""
-        for k in range(STEPS)
-    )
-    names = ", ".join(f"{operand}{k}" for operand in "ab" for k in range(STEPS))
     return f"""__device__ inline void wgmma_k128_e4m3(float (&d)[{regs}], uint64_t a, uint64_t b) {{
     asm volatile(
-        "{{\\n.reg .b64 {names};\\n"{addresses}{code}
+        "{{\\n.reg .b64 {NAMES};\\n"{addresses(regs)}{code}
         "}}\\n"
         : {outputs}
         : "l"(a), "l"(b));
@@ -67,8 +73,28 @@ def bf16(n: int) -> str:
 """
 
 
+def k_block(n: int) -> str:
+    """A k-block of bf16, added to the accumulators or not."""
+    regs, (registers, outputs) = n // 2, operands(n)
+    code = "".join(
+        f"""
+        "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 {{"
+        "{registers}}}, a{k}, b{k}, {"1" if k > 0 else "p"}, 1, 1, 0, 0;\\n\""""
+        for k in range(STEPS)
+    )
+    return f"""__device__ inline void wgmma_k64_bf16(float (&d)[{regs}], uint64_t a, uint64_t b, uint32_t add) {{
+    asm volatile(
+        "{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{regs + 2}, 0;\\n"
+        ".reg .b64 {NAMES};\\n"{addresses(regs)}{code}
+        "}}\\n"
+        : {outputs.replace('"=f"', '"+f"')}
+        : "l"(a), "l"(b), "r"(add));
+}}
+"""
+
+
 def wrappers(n: int) -> str:
-    return f"#if FG_WGMMA_N == {n}\n{e4m3(n)}{bf16(n)}#endif\n"
+    return f"#if FG_WGMMA_N == {n}\n{e4m3(n)}{bf16(n)}{k_block(n)}#endif\n"
 
 
 def main() -> int:

@@ -73,6 +73,10 @@ void print_chosen(const nlohmann::json& chosen) {
 
 /// Differences from a GEMM with scales of blocks of B and D in bf16.
 std::string kind_text(const GemmShape& s) {
+    if (s.dtype == DType::BF16)
+        return fmt::format(" in bf16{}", s.groups     ? fmt::format(" in {} groups", *s.groups)
+                                         : s.k_groups ? fmt::format(" in {} groups of K", *s.k_groups)
+                                                      : "");
     if (s.groups) return fmt::format(" in {} groups", *s.groups);
     if (s.k_groups) return fmt::format(" in {} groups of K{}", *s.k_groups, s.accumulate ? ", added to D" : "");
     if (!s.row_b_scales) return {};

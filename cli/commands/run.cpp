@@ -111,12 +111,15 @@ struct Report {
 /// The line of a report that describes the product.
 std::string product_text(const Report& r) {
     const int64_t m = r.shape.m, n = r.shape.n, k = r.shape.k;
-    const std::string d = name_of(r.shape.out_dtype.value_or(DType::BF16));
     const bool of_k = !r.layout.empty();
-    std::string text =
-        fmt::format("product  D[{}{}, {}] = A[{}, {}] * B[{}{}, {}]^T in e4m3, scales 1x128{}{}\n",
-                    of_k ? "group, " : "", m, n, m, k, r.form.empty() ? "" : "group, ", n, k,
-                    of_k || r.shape.row_b_scales ? "" : " and 128x128", r.shape.row_b_scales ? ", D in " + d : "");
+    const std::string d = name_of(r.shape.out_dtype.value_or(of_k ? DType::F32 : DType::BF16));
+    const std::string types =
+        r.shape.dtype == DType::BF16
+            ? "bf16, D in " + d
+            : fmt::format("e4m3, scales 1x128{}{}", of_k || r.shape.row_b_scales ? "" : " and 128x128",
+                          r.shape.row_b_scales ? ", D in " + d : "");
+    std::string text = fmt::format("product  D[{}{}, {}] = A[{}, {}] * B[{}{}, {}]^T in {}\n", of_k ? "group, " : "", m,
+                                   n, m, k, r.form.empty() ? "" : "group, ", n, k, types);
     if (r.group_sizes.empty()) return text;
     const auto [least, most] = std::ranges::minmax(r.group_sizes);
     text += fmt::format("groups   {} of {} to {} ", r.group_sizes.size(), least, most);
@@ -144,6 +147,7 @@ void print_json(const Report& r) {
                                   {"right", r.right()}};
     if (!r.form.empty()) out.update({{"form", r.form}, {"group_sizes", r.group_sizes}});
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
+    if (r.shape.dtype) out["dtype"] = name_of(*r.shape.dtype);
     if (r.shape.row_b_scales)
         out.update({{"row_b_scales", true}, {"out_dtype", name_of(r.shape.out_dtype.value_or(DType::BF16))}});
     for (const Guess& g : r.guesses) out["taken_for"][g.name] = g.dtype;

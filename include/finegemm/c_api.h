@@ -157,6 +157,7 @@ typedef struct finegemm_shape {
     const char* device;      /* a known one, as "h200"; null or empty: the GPU present, else h200, with the plan table
                                 and the batch invariance that the environment asks for */
     const char* plan_table;  /* a file; null or empty: none but that */
+    int64_t dtype;           /* Of A and B: e4m3, with scales, or bf16, without */
 } finegemm_shape;
 
 typedef struct finegemm_context finegemm_context;

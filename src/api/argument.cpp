@@ -5,6 +5,7 @@
 
 #include <finegemm/core/base.h>
 
+#include "ops/gemm/call.h"
 #include "plan/fields.h"
 #include "plan/plan.h"
 
@@ -169,14 +170,40 @@ int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock
 }
 
 void check_shapes(const Argument& a, const Argument& b, const Argument& d) {
-    const int64_t m = d.x.rows, n = d.x.cols, k = a.x.cols;
+    const int64_t m = d.x.rows, n = d.x.cols, k = a.x.cols, unit = 16 / size_of(a.x.dtype);
     if (a.x.rows != m) reject("a", "has {} rows, but d has {}; a is [M, K], d is [M, N]", a.x.rows, m);
     if (b.x.cols != k)
         reject("b", "has {} columns, but a has {}; b is [N, K], K-major like a: pass it transposed if it is [K, N]",
                b.x.cols, k);
     if (b.x.rows != n) reject("b", "has {} rows, but d has {} columns; b is [N, K], d is [M, N]", b.x.rows, n);
     if (n % 8 != 0) reject("d", "has N = {} columns, must be a multiple of 8; pad b with rows of zeros", n);
-    if (k % 16 != 0) reject("a", "has K = {} columns, must be a multiple of 16; pad a and b with zeros", k);
+    if (k % unit != 0) reject("a", "has K = {} columns, must be a multiple of {}; pad a and b with zeros", k, unit);
+}
+
+/// Where A, B and D are, and that D is apart from what is read.
+void check_places(const Argument& a, const Argument& b, const Argument& d) {
+    d.check_device(d.x.device, "d");
+    for (const Argument& x : {a, b}) x.check_device(d.x.device, "d");
+    const int64_t alignment = alignment_on(d.x.device);
+    for (const Argument& x : {a, b, d}) x.check_pointer(alignment);
+    for (const Argument& x : {a, b, d}) x.check_rows(alignment);
+    d.check_matrices_apart();
+    for (const Argument& x : {a, b}) x.check_apart_from(d);
+}
+
+/// A and B in bf16 have no scales: a call has ones in their place (ops/gemm/call.h).
+void check_unscaled_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb,
+                             const Argument& d) {
+    b.check_dtype(DType::BF16, "pass it as a is, or quantise a, too");
+    if (d.x.dtype != DType::F32 && d.x.dtype != DType::BF16)
+        reject("d", "has dtype {}, must be bf16 or f32; pass memory of one of them", name_of(d.x.dtype));
+    for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})
+        if (scales.x.data != unit_scales({of.x}).matrix.data)
+            reject(scales.name, "has shape [{}, {}], but {} is of bf16, which has no scales; leave it out",
+                   scales.x.rows, scales.x.cols, of.name);
+    for (const Argument& x : {a, b, d}) x.check_extents();
+    check_shapes(a, b, d);
+    check_places(a, b, d);
 }
 
 }  // namespace
@@ -202,13 +229,20 @@ void check_scales(const Argument& s, const Wanted& wanted) {
 
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
                     Grouping grouping) {
+    if (a.x.dtype == DType::BF16) return check_unscaled_operands(a, sfa, b, sfb, d);
     const bool of_k = grouping == Grouping::K;
-    for (const Argument& x : {a, b}) x.check_dtype(DType::E4M3, "quantize_rows and quantize_blocks make it");
+    for (const Argument& x : {a, b})
+        x.check_dtype(DType::E4M3,
+                      "quantize_rows and quantize_blocks make it; or pass a and b of bf16, without scales");
     if (of_k) d.check_dtype(DType::F32, "pass memory of f32, as gradients are summed up in");
     else if (grouping == Grouping::Rows || d.x.dtype != DType::F32)
         d.check_dtype(DType::BF16, "pass memory of bf16 and convert the result");
     for (const Argument& x : {a, b, d}) x.check_extents();
     check_shapes(a, b, d);
+    for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})
+        if (!of.empty() && !scales.x.data && scales.x.rows == 0 && scales.x.cols == 0)
+            reject(scales.name,
+                   "is left out, but {} is of e4m3, which has scales; pass those that it was quantised with", of.name);
 
     const Wanted of_a = scales_of_rows(a.x, "one for each row and 128 columns of a", "quantize_rows");
     const Wanted rows_of_b = scales_of_rows(b.x, "one for each row and 128 columns of b", "quantize_rows");
@@ -228,14 +262,12 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
                "has dtype f32, must be bf16 where b has a scale for each 128x128 block; pass memory of bf16, or scales "
                "for each row of b (quantize_rows makes them)");
 
-    d.check_device(d.x.device, "d");
-    for (const Argument& x : {a, sfa, b, sfb}) x.check_device(d.x.device, "d");
-    const int64_t alignment = alignment_on(d.x.device);
-    for (const Argument& x : {a, b, d}) x.check_pointer(alignment);
-    for (const Argument& x : {sfa, sfb}) x.check_pointer(std::min<int64_t>(alignment, alignof(float)));
-    for (const Argument& x : {a, b, d}) x.check_rows(alignment);
-    d.check_matrices_apart();
-    for (const Argument& x : {a, sfa, b, sfb}) x.check_apart_from(d);
+    check_places(a, b, d);
+    for (const Argument& x : {sfa, sfb}) {
+        x.check_device(d.x.device, "d");
+        x.check_pointer(std::min<int64_t>(alignment_on(d.x.device), alignof(float)));
+        x.check_apart_from(d);
+    }
 }
 
 void check_no_prefetch(const GemmOptions& options) {

@@ -58,7 +58,7 @@ void check_device_values(const cuda::Driver& driver, const Call& call) {
         on_host.groups.data = numbers.data();
         check_group_numbers(on_host);
     }
-    if (call.a.matrix.cols == 0) return;
+    if (call.a.matrix.cols == 0 || !call.scaled()) return;
     const std::vector<float> sfa = copies.of(call.sfa), sfb = copies.of(call.sfb);
     on_host.sfa.matrix.data = sfa.data();
     on_host.sfb.matrix.data = sfb.data();

@@ -107,6 +107,7 @@ void check_group_numbers(const Call& call) {
 }
 
 void check_scale_values(const Call& call) {
+    if (!call.scaled()) return;
     const int64_t k_blocks = call.sfa.matrix.cols;
     Columns used{0, k_blocks};
     if (call.of_k()) {

@@ -54,7 +54,7 @@ CallKey HopperBackend::key_of(const Call& call) const {
             .form = static_cast<uint8_t>(call.groups.form),
             .out_dtype = static_cast<uint8_t>(call.d.matrix.dtype),
             .flags = static_cast<uint8_t>(call.row_b_scales() | batch_invariant << 1 | options.accumulate << 2 |
-                                          options.prefetch_weights << 3),
+                                          options.prefetch_weights << 3 | call.scaled() << 4),
             .named = nullptr};
 }
 

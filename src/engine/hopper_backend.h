@@ -40,7 +40,7 @@ struct CallKey {
     int64_t group_count, alignment, expected_m;
     int32_t num_sms;
     uint8_t grouping, form, out_dtype;
-    uint8_t flags;            // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights
+    uint8_t flags;            // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights, scaled
     const GemmKernel* named;  // null: the planner's choice
     bool operator==(const CallKey&) const = default;
 };

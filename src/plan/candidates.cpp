@@ -5,19 +5,11 @@
 #include <finegemm/error.h>
 #include <fmt/format.h>
 
-#include "plan/plan.h"
+#include "plan/candidates.h"
 
 namespace finegemm::plan {
 
 namespace {
-
-constexpr auto kAlone = ClusterUse::None, kShareA = ClusterUse::ShareA, kShareB = ClusterUse::ShareB,
-               kSplitK = ClusterUse::SplitK;
-
-struct Candidate {
-    GemmConfig config;  // tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm
-    Rates rates;        // block, block_alone, tile; spared in groups; source where the old D is loaded
-};
 
 // Nearly each is the best one for some of 756 shapes: the dense table, random shapes and layers of real models
 // (bench/results/sweep_h200.json). Small tiles stream weights for few rows, two CTAs to an SM; K is split over a
@@ -129,24 +121,10 @@ constexpr auto kKGroupedCandidates = [] {
 // of a row do not depend on which is taken.
 // clang-format off
 constexpr auto kGroupedRowCandidates = std::to_array<Candidate>({
-    {{64, 128, 8, 1, 1, kAlone, 1}, {0.302, 0.302, 0.50, 0.50}},
-    {{128, 128, 5, 2, 1, kAlone, 1}, {0.470, 0.470, 0.61, 0.48}},
+    {{64, 128, 8, 1, 1, kAlone, 1}, {0.388, 0.388, 1.07, 0.50}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.496, 0.496, 1.43, 0.50}},
 });
 // clang-format on
-
-/// The configurations of a list of candidates, whose rows leave their kind to this.
-template <size_t Count>
-constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, Count>& list, Kind kind) {
-    std::array<GemmConfig, Count> configs{};
-    for (size_t i = 0; i < Count; ++i) {
-        configs[i] = list[i].config;
-        configs[i].grouping = kind.grouping;
-        configs[i].a = kind.a;
-        configs[i].b = kind.b;
-        configs[i].output = kind.output;
-    }
-    return configs;
-}
 
 constexpr Kind kPlainKind{}, kGroupedKind{.grouping = Grouping::Rows}, kRowKind{.b = kRowScaled},
     kGroupedRowKind{.grouping = Grouping::Rows, .b = kRowScaled}, kRowF32Kind{.b = kRowScaled, .output = Output::F32},
@@ -158,21 +136,22 @@ constexpr auto kRowConfigs = configs_of(kRowCandidates, kRowKind);
 constexpr auto kRowF32Configs = configs_of(kRowF32Candidates, kRowF32Kind);
 constexpr auto kKGroupedConfigs = configs_of(kKGroupedCandidates, kKGroupedKind);
 
-/// All candidates of a kind.
-struct List {
-    Kind kind;
-    std::span<const GemmConfig> configs;
-    std::span<const Candidate> candidates;  // the same, with their rates
-};
-constexpr List kLists[] = {{kPlainKind, kConfigs, kCandidates},
-                           {kGroupedKind, kGroupedConfigs, kGrouped},
-                           {kGroupedRowKind, kGroupedRowConfigs, kGroupedRowCandidates},
-                           {kRowKind, kRowConfigs, kRowCandidates},
-                           {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
-                           {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates}};
+constexpr CandidateList kFp8[] = {{kPlainKind, kConfigs, kCandidates},
+                                  {kGroupedKind, kGroupedConfigs, kGrouped},
+                                  {kGroupedRowKind, kGroupedRowConfigs, kGroupedRowCandidates},
+                                  {kRowKind, kRowConfigs, kRowCandidates},
+                                  {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
+                                  {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates}};
 
-const List* list_of(Kind kind) {
-    for (const List& list : kLists)
+/// The lists of all operand types.
+const std::vector<CandidateList> kLists = [] {
+    std::vector<CandidateList> all(std::begin(kFp8), std::end(kFp8));
+    all.insert(all.end(), bf16_candidates().begin(), bf16_candidates().end());
+    return all;
+}();
+
+const CandidateList* list_of(Kind kind) {
+    for (const CandidateList& list : kLists)
         if (list.kind == kind) return &list;
     return nullptr;
 }
@@ -180,7 +159,7 @@ const List* list_of(Kind kind) {
 }  // namespace
 
 std::span<const GemmConfig> candidates(Kind kind) {
-    const List* list = list_of(kind);
+    const CandidateList* list = list_of(kind);
     return list ? list->configs : std::span<const GemmConfig>();
 }
 
@@ -188,7 +167,7 @@ GemmConfig for_row_scales(GemmConfig config) {
     // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major, in groups less than 1% (measured
     // on an H200). Beside tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B
     // has a scale, vectors of both take longer than copies, but no longer where they go through registers anyway.
-    if (config.tile_m <= 64) return config;
+    if (config.tile_m <= 64 || config.b.scaling == Scaling::None) return config;
     const bool blocks = !config.row_b_scales() && !config.row_groups() && config.tile_n <= 208;
     if (blocks || kernel_plan(config).tensor_core_scales()) config.scales = ScaleLayout::Rows;
     return config;
@@ -196,7 +175,7 @@ GemmConfig for_row_scales(GemmConfig config) {
 
 std::vector<GemmConfig> kernels() {
     std::vector<GemmConfig> all;
-    for (const List& list : kLists) {
+    for (const CandidateList& list : kLists) {
         all.insert(all.end(), list.configs.begin(), list.configs.end());
         for (const GemmConfig& c : list.configs)
             if (for_row_scales(c) != c) all.push_back(for_row_scales(c));
@@ -205,7 +184,7 @@ std::vector<GemmConfig> kernels() {
 }
 
 const Rates& rates(const GemmConfig& config) {
-    if (const List* list = list_of(kind_of(config)))
+    if (const CandidateList* list = list_of(kind_of(config)))
         if (const auto found = std::ranges::find(list->configs, config); found != list->configs.end())
             return list->candidates[static_cast<size_t>(found - list->configs.begin())].rates;
     throw Error(Errc::Internal, "no rates for a kernel that is not a candidate");
@@ -227,6 +206,7 @@ std::string name_of(const GemmConfig& c) {
     if (c.ctas_per_sm > 1) name += fmt::format("_x{}", c.ctas_per_sm);
     if (c.row_groups()) name += "_grouped";
     if (c.row_b_scales()) name += "_1d1d";
+    if (c.a.element == Element::BF16) name += "_bf16";
     if (c.output == Output::F32) name += "_f32";
     if (c.k_groups()) name += "_kgrouped";
     if (c.scales == ScaleLayout::Rows) name += "_rows";
@@ -234,7 +214,7 @@ std::string name_of(const GemmConfig& c) {
 }
 
 GemmConfig config_named(std::string_view name) {
-    for (const List& list : kLists)
+    for (const CandidateList& list : kLists)
         for (const GemmConfig& c : list.configs)
             if (name_of(c) == name) return c;
     throw Error(

@@ -89,7 +89,7 @@ Tiles tiles_of(const Problem& p, const GemmConfig& c) {
 double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
     const double m = p.groups.of_rows() > 0 ? expected_m(p) * p.groups.count : p.m, n = p.n, k = p.k;
     const double reread = p.groups.of_rows() > 0 ? kReread * std::min(tiles.below - 1, 1.0) : 0;
-    const double loaded = m * k + max(1, p.groups.of_rows()) * n * k * (1 + reread),
+    const double loaded = (m * k + max(1, p.groups.of_rows()) * n * k * (1 + reread)) * bytes_of(p.a.element),
                  elements = m * n * max(1, p.groups.of_k());
     if (p.d.accumulate && !kernel_plan(c).loads_source())
         return loaded / d.hbm_bytes_per_us + elements * 4 / d.l2_adds_per_us;
@@ -99,9 +99,10 @@ double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, c
 /// Microseconds that L2 takes for a k-block of one CTA; the CTAs of a wave share it. Rows are taken to lie K bytes
 /// apart. 0 where they begin on lines or on halves of lines: there the rates have all that was seen to count.
 double l2_time(const Problem& p, const GemmConfig& c) {
-    if (p.k % 64 == 0) return 0;
+    const uint32_t row_bytes = p.k * bytes_of(p.a.element);
+    if (row_bytes % 64 == 0) return 0;
     const uint32_t rows = c.tile_m / c.a_sharers() + c.tile_n / c.b_sharers();
-    return rows * kRowBytes / (p.k % 32 == 0 ? kL2BetweenLines : kL2BetweenSectors);
+    return rows * kRowBytes / (row_bytes % 32 == 0 ? kL2BetweenLines : kL2BetweenSectors);
 }
 
 double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {

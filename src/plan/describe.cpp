@@ -17,6 +17,7 @@ std::string_view name_of(Producers producers) {
 
 std::string_view name_of(ScalePath path) {
     switch (path) {
+        case ScalePath::None: return "none";
         case ScalePath::Async: return "async";
         case ScalePath::Vector: return "vector";
         case ScalePath::Split: return "split";
@@ -30,6 +31,7 @@ std::string_view name_of(Promotion promotion) {
         case Promotion::BlockScale: return "block scale";
         case Promotion::RowScale: return "row scale";
         case Promotion::TensorCore: return "tensor core";
+        case Promotion::None: return "none";
     }
     return "unknown";
 }

@@ -15,10 +15,20 @@ const char* name_of(Grouping grouping) {
     return grouping == Grouping::None ? "one product" : grouping == Grouping::Rows ? "groups of rows" : "groups of K";
 }
 
+/// D of bf16 products is bf16 or f32, whatever the groups.
+void check_bf16(const GemmShape& s) {
+    if (s.row_b_scales) reject("row_b_scales", "is set, but a and b are of bf16, which has no scales; leave it out");
+    if (s.accumulate && s.out_dtype.value_or(s.k_groups ? DType::F32 : DType::BF16) != DType::F32)
+        reject("accumulate", "is set, but d is of bf16, must be of f32; set out_dtype, or leave it out");
+}
+
 void check_types(const GemmShape& s) {
+    if (s.dtype && *s.dtype != DType::E4M3 && *s.dtype != DType::BF16)
+        reject("dtype", "is {}, must be e4m3 or bf16, as a and b are; pass one of them", value_text(s.dtype));
     const DType type = s.out_dtype.value_or(s.k_groups ? DType::F32 : DType::BF16);
     if (type != DType::BF16 && type != DType::F32)
         reject("out_dtype", "is {}, must be bf16 or f32, as d is; pass one of them", value_text(s.out_dtype));
+    if (s.dtype == DType::BF16) return check_bf16(s);
     if (type == DType::F32 && s.groups) reject("out_dtype", "is f32, must be bf16 with groups of rows; leave it out");
     if (type == DType::F32 && !s.row_b_scales && !s.k_groups)
         reject("out_dtype",
@@ -37,7 +47,8 @@ void check_extents(const GemmShape& s) {
         if (extent < 1 || extent > INT32_MAX)
             reject_extent(name, extent, fmt::format("from 1 to {}; gemm needs no kernel for 0", INT32_MAX));
     if (s.n % 8 != 0) reject_extent("N", s.n, "a multiple of 8; pad B with rows of zeros");
-    if (s.k % 16 != 0) reject_extent("K", s.k, "a multiple of 16; pad A and B with zeros");
+    const int64_t unit = s.dtype == DType::BF16 ? 8 : 16;  // elements of 16 bytes, which TMA steps by
+    if (s.k % unit != 0) reject_extent("K", s.k, fmt::format("a multiple of {}; pad A and B with zeros", unit));
     if (s.k_groups && s.k % kScaleBlock != 0) reject("K", "is {}, {}", s.k, kWholeBlocks);
 }
 

@@ -36,6 +36,7 @@ struct Field {
 // Each calls visit(field, its member of each of `shapes`), which have members of the fields' names.
 template <typename Visit, typename... Shapes>
 constexpr void operand_fields(const Visit& visit, Shapes&... shapes) {
+    visit(Field{"dtype", kAll, "Of A and B: e4m3, with scales, or bf16, without"}, shapes.dtype...);
     visit(Field{"row_b_scales", kAll, "Scales for each row of B, not for 128x128 blocks, as gradients of weights need"},
           shapes.row_b_scales...);
     visit(Field{"out_dtype", kAll, "Of D: bf16, or with scales for each row of B f32"}, shapes.out_dtype...);

@@ -34,6 +34,7 @@ constexpr const char* kLine =
 uint32_t clamped(int64_t extent) { return static_cast<uint32_t>(std::min<int64_t>(extent, INT32_MAX)); }
 
 std::string text_of(const Operand& x) {
+    if (x.scaling == Scaling::None) return "bf16";
     return fmt::format("e4m3:{}", x.scaling == Scaling::Rows ? "row128" : "block128");
 }
 
@@ -57,7 +58,7 @@ bool read(std::string_view text, std::optional<int64_t>& to) { return read(text,
 bool read(std::string_view text, bool& to) { return to = text.empty(); }
 
 bool read(std::string_view text, DType& to) {
-    for (const DType type : {DType::BF16, DType::F32})
+    for (const DType type : {DType::E4M3, DType::BF16, DType::F32})
         if (text == name_of(type)) return to = type, true;
     return false;
 }
@@ -84,13 +85,16 @@ bool read_option(std::string_view word, GemmShape& to) {
 
 Problem problem_of(const GemmShape& s) {
     const Grouping kind = grouping_of(s);
-    const bool of_k = kind == Grouping::K;
+    const bool of_k = kind == Grouping::K, bf16 = s.dtype == DType::BF16;
     return {.m = clamped(s.m),
             .n = clamped(s.n),
             .k = clamped(s.k),
             .batch_invariant = s.batch_invariant && kind != Grouping::Rows,  // whose kernels all are
             .num_sms = static_cast<uint32_t>(s.num_sms),
-            .b = {.scaling = s.row_b_scales || of_k ? Scaling::Rows : Scaling::Blocks},
+            .a = bf16 ? kBF16 : kRowScaled,
+            .b = bf16                     ? kBF16
+                 : s.row_b_scales || of_k ? kRowScaled
+                                          : kBlockScaled,
             .d = {s.out_dtype.value_or(of_k ? DType::F32 : DType::BF16), s.accumulate},
             .groups = {kind, clamped(s.groups.value_or(s.k_groups.value_or(0))), clamped(s.expected_m),
                        static_cast<uint32_t>(s.alignment)}};
@@ -106,7 +110,8 @@ GemmShape shape_of(const Problem& p) {
                 .accumulate = p.d.accumulate,
                 .num_sms = static_cast<int32_t>(p.num_sms),
                 .batch_invariant = p.batch_invariant};
-    if (s.row_b_scales) s.out_dtype = p.d.element;
+    if (!p.scaled()) s.dtype = DType::BF16;
+    if (s.row_b_scales || !p.scaled()) s.out_dtype = p.d.element;
     if (p.groups.kind == Grouping::Rows) s.groups = p.groups.count;
     if (p.groups.kind == Grouping::K) s.k_groups = p.groups.count;
     return s;
@@ -132,9 +137,10 @@ GemmShape parse_shape(std::string_view line) {
     GemmShape shape;
     if (word(0) != "gemm") reject_line(line, word(0));
     if (!read_extents(word(1), shape)) reject_line(line, word(1));
-    const bool has_operands = word(2) == text_of(Operand{});
+    const bool bf16 = word(2) == text_of(kBF16), has_operands = bf16 || word(2) == text_of(kRowScaled);
     if (has_operands) {
-        shape.row_b_scales = word(3) == word(2);
+        if (bf16) shape.dtype = DType::BF16;
+        shape.row_b_scales = !bf16 && word(3) == word(2);
         if (!read(word(4), shape.out_dtype.emplace())) reject_line(line, word(4));
     }
     for (size_t i = has_operands ? 5 : 2; i < words.size(); ++i)

@@ -50,7 +50,8 @@ struct Problem {
     Result d{};
     Groups groups{};
     constexpr bool operator==(const Problem&) const = default;
-    constexpr uint32_t k_blocks() const { return ceil_div(k, kScaleBlock); }
+    constexpr uint32_t k_blocks() const { return ceil_div(k, kRowBytes / bytes_of(a.element)); }
+    constexpr bool scaled() const { return a.scaling != Scaling::None; }
     constexpr Kind kind() const { return {groups.kind, a, b, d.element == DType::F32 ? Output::F32 : Output::BF16}; }
 };
 

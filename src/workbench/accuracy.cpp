@@ -18,9 +18,16 @@ namespace finegemm {
 
 namespace {
 
-/// The codes of magnitudes, those of subnormals raised to 2^-6: what the error bound is about.
+/// The codes of magnitudes, those of e4m3's subnormals raised to 2^-6: what the error bound is about.
 std::vector<uint8_t> magnitudes(const ConstMatrix& x) {
-    std::vector<uint8_t> codes(static_cast<size_t>(x.rows * x.cols));
+    std::vector<uint8_t> codes(static_cast<size_t>(x.rows * x.cols * size_of(x.dtype)));
+    if (x.dtype == DType::BF16) {
+        for (int64_t r = 0; r < x.rows; ++r)
+            for (int64_t c = 0; c < x.cols; ++c)
+                reinterpret_cast<uint16_t*>(codes.data())[r * x.cols + c] =
+                    static_cast<const uint16_t*>(x.data)[r * x.row_stride + c] & 0x7fff;
+        return codes;
+    }
     for (int64_t r = 0; r < x.rows; ++r)
         for (int64_t c = 0; c < x.cols; ++c) {
             const uint8_t code = static_cast<const uint8_t*>(x.data)[r * x.row_stride + c] & 0x7f;
@@ -60,11 +67,18 @@ GemmArgs some_rows(const GemmArgs& all, int64_t max_rows) {
     return args;
 }
 
-/// Error bound of an element of D: f32 takes one rounding at most after the sum, to the next of its 24 bits.
-double bound_of(DType d, double absolute, double exact, int64_t k_blocks) {
-    if (d != DType::F32) return error_bound(absolute, exact, k_blocks);
-    const double sum = sum_bound(absolute, k_blocks);
-    return sum + (std::abs(exact) + sum) * 0x1p-24;
+/// Bound for the rounding error of an element's sum.
+double sum_bound_of(const GemmArgs& args, double absolute) {
+    const int64_t k = args.a.cols;
+    return args.a.dtype == DType::BF16 ? unscaled_sum_bound(absolute, k)
+                                       : sum_bound(absolute, (k + kScaleBlock - 1) / kScaleBlock);
+}
+
+/// Error bound of an element of D: its sum's, and of one rounding to the type of D.
+double bound_of(const GemmArgs& args, double absolute, double exact) {
+    const double sum = sum_bound_of(args, absolute);
+    if (args.d.dtype == DType::F32) return sum + (std::abs(exact) + sum) * 0x1p-24;
+    return sum + (std::abs(exact) + sum) * 0x1p-8 + 0x1p-134;
 }
 
 constexpr double kF32Overflow = 0x1.ffffffp127, kBf16Overflow = 0x1.ffp127;  // from there on, infinity is the nearest
@@ -81,13 +95,13 @@ bool scales_overflow(const GemmArgs& args, int64_t row, int64_t col) {
 
 /// May element i be `d`, one of which and of `exact` is not finite? Terms of one sign reach `plus`, of the other
 /// `minus`: sums on the way may be as far from zero, in FP32, and infinities of both signs are NaN together.
-bool is_right(const GemmArgs& args, size_t i, double d, double exact, double absolute, int64_t k_blocks) {
+bool is_right(const GemmArgs& args, size_t i, double d, double exact, double absolute) {
     if (d == exact || (std::isnan(d) && std::isnan(exact))) return true;
     if (std::isfinite(d) || std::isnan(exact)) return false;
     if (std::isinf(exact)) return std::isnan(d);  // infinite scales, which the tensor cores make NaN
     const auto n = static_cast<size_t>(args.d.cols);
     if (scales_overflow(args, static_cast<int64_t>(i / n), static_cast<int64_t>(i % n))) return true;
-    const double bound = sum_bound(absolute, k_blocks);
+    const double bound = sum_bound_of(args, absolute);
     const double plus = (absolute + exact) / 2 + bound, minus = (absolute - exact) / 2 + bound;
     if (std::isnan(d)) return plus >= kF32Overflow && minus >= kF32Overflow;
     const double last = (d > 0 ? exact : -exact) + bound;
@@ -135,12 +149,11 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
     positive.sfb = dense(sfb, args.sfb);
     cpu_gemm_exact(positive, pool, absolute.data());
 
-    const int64_t k_blocks = (args.a.cols + kScaleBlock - 1) / kScaleBlock;
     for (size_t i = 0; i < count; ++i) {
         const auto n = static_cast<size_t>(args.d.cols);
         const double d = element_of(args.d, static_cast<int64_t>(i / n), static_cast<int64_t>(i % n));
         if (!std::isfinite(d) || !std::isfinite(exact[i])) {
-            tally.add_special(d, exact[i], is_right(args, i, d, exact[i], absolute[i], k_blocks));
+            tally.add_special(d, exact[i], is_right(args, i, d, exact[i], absolute[i]));
             continue;
         }
         const double error = std::abs(d - exact[i]);
@@ -148,8 +161,7 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
         tally.values += exact[i] * exact[i];
         tally.largest = std::max(tally.largest, std::abs(exact[i]));
         tally.worst = std::max(tally.worst, error);
-        if (error > 0)
-            tally.of_bound = std::max(tally.of_bound, error / bound_of(args.d.dtype, absolute[i], exact[i], k_blocks));
+        if (error > 0) tally.of_bound = std::max(tally.of_bound, error / bound_of(args, absolute[i], exact[i]));
     }
     tally.rows += args.d.rows;
 }
@@ -227,6 +239,12 @@ double error_of_values(const ConstMatrix& d, const Values& a, const Values& b, i
         }
     });
     return std::sqrt(std::reduce(errors.begin(), errors.end()) / std::reduce(values.begin(), values.end()));
+}
+
+void round_to_bf16(const ConstMatrix& x, const Matrix& to) {
+    for (int64_t r = 0; r < to.rows; ++r)
+        for (int64_t c = 0; c < to.cols; ++c)
+            static_cast<uint16_t*>(to.data)[r * to.row_stride + c] = bf16_of_float(element_of(x, r, c));
 }
 
 double relative_difference(const ConstMatrix& x, const ConstMatrix& y) {

@@ -55,6 +55,21 @@ TEST(RunKinds, TakesScalesOfRowsOfBInGroups) {
     }
 }
 
+TEST(RunKinds, TakesBf16InEveryGrouping) {
+    for (const char* product : {"33 40 136", "200 40 136 --groups 3", "200 40 136 --groups 3 --form masked",
+                                "33 40 512 --k-groups 3", "33 40 512 --k-groups 3 --layout blocks --accumulate"})
+        for (const char* output : {"", " --out-dtype f32"}) {
+            const Ran ran =
+                finegemm(std::string("run --dtype bf16 --device cpu --repeats 1 --json ") + product + output);
+            ASSERT_EQ(ran.code, 0) << product << output << '\n' << ran.err;
+            const json out = json::parse(ran.out);
+            EXPECT_TRUE(out.at("right").get<bool>()) << product << output;
+            EXPECT_EQ(out.at("dtype"), "bf16");
+        }
+    EXPECT_NE(finegemm("run 8 8 16 --dtype bf16 --device cpu").out.find("^T in bf16, D in bf16\n"), std::string::npos);
+    EXPECT_EQ(finegemm("run 8 8 16 --dtype bf16 --row-b-scales --device cpu").code, 2);
+}
+
 TEST(RunKinds, WritesDOfEveryTypeToEveryFormat) {
     const TemporaryDirectory directory;
     std::vector<float> x(16 * 128), expected(16 * 16);

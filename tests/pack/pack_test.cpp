@@ -74,15 +74,16 @@ std::vector<Instruction> machine_code_of(const std::string& cubin) {
 /// Where ptxas takes the lanes of a warp for parted it keeps addresses in vector registers, and moves those of each
 /// block product into uniform ones between its instructions: ten moves for four of them, 5% of the time.
 TEST_P(EmbeddedPacks, HaveKernelsWhoseAddressesOfProductsAreReadyInUniformRegisters) {
-    constexpr uint32_t kQgmma = 0x9f3, kR2ur = 0x2ca, kPerBlock = 4, kFew = 4;
+    constexpr uint32_t kHgmma = 0x9f0, kQgmma = 0x9f3, kR2ur = 0x2ca, kPerBlock = 4, kFew = 4;
     for (const GemmConfig& config : plan::kernels()) {
         const KernelSource source = gemm_source(config, plan::name_of(config));
+        const uint32_t product = config.a.element == Element::BF16 ? kHgmma : kQgmma;
         uint32_t products = 0, moves = 0, blocks_with_many = 0;
         for (const Instruction& instruction : machine_code_of(*pack.find(source))) {
             const uint32_t opcode = instruction.opcode();
-            if (opcode == kQgmma && products++ % kPerBlock == 0) moves = 0;
+            if (opcode == product && products++ % kPerBlock == 0) moves = 0;
             if (opcode == kR2ur) ++moves;
-            if (opcode == kQgmma && products % kPerBlock == 0 && moves > kFew) ++blocks_with_many;
+            if (opcode == product && products % kPerBlock == 0 && moves > kFew) ++blocks_with_many;
         }
         EXPECT_GT(products, 0u) << source.entry;
         EXPECT_EQ(products % kPerBlock, 0u) << source.entry;
@@ -95,7 +96,7 @@ TEST_P(EmbeddedPacks, HaveKernelsWhoseAddressesOfProductsAreReadyInUniformRegist
 TEST_P(EmbeddedPacks, HaveKernelsWhoseF32SumsAreNotInTheBankOfWhatIsAdded) {
     constexpr uint32_t kFfma = 0x223;
     for (const GemmConfig& config : plan::kernels()) {
-        if (config.output != Output::F32 || config.math_warpgroups > 2) continue;
+        if (config.output != Output::F32 || config.math_warpgroups > 2 || config.b.scaling == Scaling::None) continue;
         const KernelSource source = gemm_source(config, plan::name_of(config));
         uint32_t additions = 0, in_one_bank = 0;
         for (const Instruction& x : machine_code_of(*pack.find(source))) {
@@ -132,6 +133,8 @@ TEST_P(EmbeddedPacks, HaveWhateverThePlannerChoosesFor100000RandomProblems) {
                 p.groups = {Grouping::Rows, static_cast<uint32_t>(1 + random() % 1024)};
                 p.groups.expected_m = random() % 2 == 0 ? ceil_div(p.m, p.groups.count) : 0;
                 p.groups.alignment = 64u << random() % 3 & (random() % 2 == 0 ? ~0u : 0u);
+                if (random() % 3 == 0) p.b = kRowScaled;
+                p.batch_invariant = false;  // as problem_of has it: groups of rows always are
                 break;
             case 2:
                 p.groups = {Grouping::K, static_cast<uint32_t>(1 + random() % 1024)};
@@ -142,11 +145,15 @@ TEST_P(EmbeddedPacks, HaveWhateverThePlannerChoosesFor100000RandomProblems) {
                 p.d.element = p.groups.of_k() > 0 || random() % 2 == 0 ? DType::F32 : DType::BF16;
                 p.d.accumulate = p.d.element == DType::F32 && random() % 2 == 0;
         }
+        if (random() % 4 == 0) {
+            p.a = p.b = kBF16;
+            p.d.element = p.d.accumulate || random() % 2 == 0 ? DType::F32 : DType::BF16;
+        }
         const GemmConfig c = plan::choose(p, *plan::find_device(devices[random() % std::size(devices)])).config;
         expect_in_pack(c, p);
         expect_in_pack(plan::for_row_scales(c), p);
     }
-    EXPECT_GT(has.size(), 85u) << "the problems should reach most kernels";
+    EXPECT_GT(has.size(), 105u) << "the problems should reach most kernels";
 }
 
 }  // namespace

@@ -26,6 +26,11 @@ const std::pair<Problem, const char*> kLines[] = {
      "gemm 8192x4096x7168 e4m3:row128 e4m3:block128 bf16 groups=64 expected_m=100 alignment=128"},
     {{.m = 4096, .n = 7168, .k = 32768, .b = kRowScales, .d = {DType::F32}, .groups = {Grouping::K, 8}},
      "gemm 4096x7168x32768 e4m3:row128 e4m3:row128 f32 k_groups=8"},
+    {{.m = 64, .n = 2112, .k = 7168, .a = kBF16, .b = kBF16}, "gemm 64x2112x7168 bf16 bf16 bf16"},
+    {{.m = 64, .n = 2112, .k = 7176, .a = kBF16, .b = kBF16, .d = {DType::F32}, .groups = {Grouping::Rows, 4}},
+     "gemm 64x2112x7176 bf16 bf16 f32 groups=4"},
+    {{.m = 64, .n = 2112, .k = 7168, .a = kBF16, .b = kBF16, .d = {DType::F32, true}, .groups = {Grouping::K, 4}},
+     "gemm 64x2112x7168 bf16 bf16 f32 k_groups=4 accumulate"},
 };
 
 TEST(Line, SaysAProblemAndIsReadBack) {
@@ -55,6 +60,7 @@ TEST(Line, ThatIsNoneIsRejectedWithTheWord) {
                                      {"gemm 1x8x16 e4m3:row128 bf16:block128 bf16", "bf16:block128"},
                                      {"gemm 1x8x16 e4m3:row128 e4m3:block128 f16", "f16"},
                                      {"gemm 1x8x128 e4m3:row128 e4m3:block128 f32 k_groups=2", "e4m3:block128"},
+                                     {"gemm 1x8x16 bf16 e4m3:block128 bf16", "e4m3:block128"},
                                      {"gemm 1x8x16 sideways", "sideways"},
                                      {"gemm 1x8x16 groups", "groups"},
                                      {"gemm 1x8x16 groups=", "groups="},
@@ -89,7 +95,7 @@ TEST(Fields, ThatDoNotBelongToAProductAreRejectedByName) {
 /// Not its default.
 template <typename T>
 void set(T& member) {
-    if constexpr (std::is_same_v<T, std::optional<DType>>) member = DType::F32;
+    if constexpr (std::is_same_v<T, std::optional<DType>>) member = DType::BF16;
     else member = static_cast<T>(64);
 }
 
@@ -98,20 +104,27 @@ TEST(Fields, ReachTheProblemAndAreToldFromIt) {
     GemmShape rows = dense, of_k = dense;
     rows.groups = 4, of_k.k_groups = 4;
     std::set<std::string> kept;
-    for (GemmShape shape : {dense, rows, of_k}) {
-        const Grouping grouping = grouping_of(shape);
-        fields(
-            [&](const Field& field, auto& member) {
-                if (field.takers.have(grouping)) set(member);
-            },
-            shape);
+    const auto told_of = [&](GemmShape shape) {
         const GemmShape told = shape_of(problem_of(shape));
         fields(
             [&](const Field& field, const auto& given, const auto& found) {
                 if (is_set(given) && found == given) kept.insert(field.name);
             },
             shape, told);
-    }
+    };
+    for (const GemmShape& base : {dense, rows, of_k})
+        fields(
+            [&](const Field& of, const auto&) {
+                GemmShape shape = base;
+                shape.row_b_scales = of.name == std::string_view("out_dtype");  // else the type of D is not told
+                fields(
+                    [&](const Field& field, auto& member) {
+                        if (field.name == of.name && field.takers.have(grouping_of(base))) set(member);
+                    },
+                    shape);
+                told_of(shape);
+            },
+            base);
     fields([&](const Field& field, auto&) { EXPECT_TRUE(kept.contains(field.name)) << field.name << " is lost"; },
            dense);
 }

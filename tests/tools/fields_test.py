@@ -41,8 +41,8 @@ class Fields(unittest.TestCase):
 
     def test_a_new_field_is_a_keyword_with_its_meaning(self):
         text = gen_fields.ops(OPS, gen_fields.fields(LONGER_LIST, LONGER_SHAPE))
-        self.assertIn("    bias: bool = False,\n    row_b_scales: bool = False,\n", text)
-        self.assertIn("    `bias`: A row that is added to D.\n    `row_b_scales`: ", text)
+        self.assertIn("    bias: bool = False,\n    dtype: ", text)
+        self.assertIn("    `bias`: A row that is added to D.\n    `dtype`: ", text)
 
     def refusal(self, *texts: str) -> str:
         with self.assertRaises(SystemExit) as caught:

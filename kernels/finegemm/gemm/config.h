@@ -36,13 +36,15 @@ enum class Output : uint32_t {
 /// The elements of A or B.
 enum class Element : uint32_t {
     E4M3,
+    BF16,
 };
-FG_HD constexpr uint32_t bytes_of(Element) { return 1; }
+FG_HD constexpr uint32_t bytes_of(Element element) { return element == Element::BF16 ? 2 : 1; }
 
 /// What one scale serves, for 128 of K. A has scales of rows; those of B make a product 1D2D (blocks) or 1D1D (rows).
 enum class Scaling : uint32_t {
     Blocks,  ///< 128 rows
     Rows,    ///< one row
+    None,    ///< there are no scales
 };
 
 /// What a kernel must know of A or of B.
@@ -52,7 +54,8 @@ struct Operand {
 
     constexpr bool operator==(const Operand&) const = default;
 };
-inline constexpr Operand kRowScaled{.scaling = Scaling::Rows}, kBlockScaled{.scaling = Scaling::Blocks};
+inline constexpr Operand kRowScaled{.scaling = Scaling::Rows}, kBlockScaled{.scaling = Scaling::Blocks},
+    kBF16{.element = Element::BF16, .scaling = Scaling::None};
 
 /// Bytes of A's and B's rows in a stage, whatever the element: as wide as the swizzle, and four wgmma of 32 bytes.
 inline constexpr uint32_t kRowBytes = 128;
@@ -92,7 +95,7 @@ struct GemmConfig {
     FG_HD constexpr bool row_groups() const { return grouping == Grouping::Rows; }
     FG_HD constexpr bool k_groups() const { return grouping == Grouping::K; }
     /// A tile whose columns lie in several 128-wide scale blocks of B.
-    FG_HD constexpr bool several_segments() const { return !row_b_scales() && kScaleBlock % tile_n != 0; }
+    FG_HD constexpr bool several_segments() const { return b.scaling == Scaling::Blocks && kScaleBlock % tile_n != 0; }
     FG_HD constexpr bool row_b_scales() const { return b.scaling == Scaling::Rows; }
 };
 

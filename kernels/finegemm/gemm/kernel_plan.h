@@ -16,6 +16,7 @@ enum class Producers : uint32_t {
 
 /// How scales come to shared memory.
 enum class ScalePath : uint32_t {
+    None,         ///< there are none
     Async,        ///< asynchronous copies from any layout, for which nobody waits
     Vector,       ///< row-major scales of several k-blocks of a row in one load
     Split,        ///< through registers from any layout, as a SplitScale each
@@ -27,6 +28,7 @@ enum class Promotion : uint32_t {
     BlockScale,  ///< 1D2D: products of a row's scale of A and a segment's of B
     RowScale,    ///< 1D1D: products of a row's scale of A and a column's of B, one by one in FP32
     TensorCore,  ///< 1D1D: products that the tensor cores make of split scales (gemm/split_scale.h)
+    None,        ///< without scales the tensor cores add block after block to the sums
 };
 
 /// How sums become D.
@@ -120,6 +122,7 @@ FG_HD constexpr bool holds_three_sets(const GemmConfig& c) {
 /// With the tensor cores' products of scales, a block product comes with its factors. Narrow tiles, for which shared
 /// memory's port has less to do, take up to 10% longer with it.
 FG_HD constexpr Promotion promotion(const GemmConfig& c) {
+    if (c.b.scaling == Scaling::None) return Promotion::None;
     if (!c.row_b_scales()) return Promotion::BlockScale;
     return c.tile_n >= 128 && holds_three_sets(c) ? Promotion::TensorCore : Promotion::RowScale;
 }
@@ -132,12 +135,13 @@ FG_HD constexpr Promotion promotion(const GemmConfig& c) {
 /// waits for is one round behind at most, which a parity can tell.
 FG_HD constexpr Producers producers(const GemmConfig& c) {
     const bool can = c.stages >= kProducerWarps && kProducerWarps % c.k_slices() == 0;
-    const bool plain = !published_tiles(c) && !c.row_b_scales() && c.scales == ScaleLayout::Any;
+    const bool plain = !published_tiles(c) && c.b.scaling == Scaling::Blocks && c.scales == ScaleLayout::Any;
     const bool small = c.a_sharers() * c.b_sharers() == 1 && c.tile_m * c.tile_n < 128 * 128;
     return can && plain && small ? Producers::RoundRobin : Producers::WarpRoles;
 }
 
 FG_HD constexpr ScalePath scale_path(const GemmConfig& c, Promotion promotion) {
+    if (promotion == Promotion::None) return ScalePath::None;
     const bool split = promotion == Promotion::TensorCore;
     if (c.scales == ScaleLayout::Rows) return split ? ScalePath::SplitVector : ScalePath::Vector;
     return split ? ScalePath::Split : ScalePath::Async;
@@ -177,15 +181,18 @@ FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c, Producers produce
 /// (docs/pipeline.md, "Yield interval"). Narrower tiles lose by any change, but for 128x64 and 128x80 with round-robin
 /// producers.
 FG_HD constexpr uint32_t yield_interval(const GemmConfig& c, Producers producers) {
+    if (c.b.scaling == Scaling::None) return 0;
     if (c.row_b_scales()) return 4;
     const bool narrow = producers == Producers::RoundRobin && c.row_warpgroups() == 2 && c.tile_n >= 64;
     if (c.tile_n < 96 && !narrow) return 0;
     return c.wgmmas_m() > 1 ? 16 : c.tile_n > 208 ? 14 : 8;
 }
 
-FG_HD constexpr Arrivals arrivals(const GemmConfig& c) {
+FG_HD constexpr Arrivals arrivals(const GemmConfig& c, ScalePath scale_path) {
     const uint32_t warps = 4 * c.row_warpgroups() * kLanesArrive;
-    return {.full = 1 + kWarpSize, .empty = warps * c.a_sharers() * c.b_sharers(), .slice_sums = warps};
+    return {.full = 1 + (scale_path == ScalePath::None ? 0 : kWarpSize),
+            .empty = warps * c.a_sharers() * c.b_sharers(),
+            .slice_sums = warps};
 }
 
 FG_HD constexpr Barriers barriers(const GemmConfig& c, Store store) {
@@ -208,7 +215,9 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
     p.b_stage = c.tile_n * kRowBytes;
     p.d_warp = split ? 0 : by_tma ? c.wgmmas_m() * panels_bytes(c) : kWarpRows * strip_pitch(c, strip_cols);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
-    const uint32_t scale_bytes = promotion(c) == Promotion::TensorCore ? kSplitScaleBytes : 4;
+    const uint32_t scale_bytes = promotion(c) == Promotion::TensorCore ? kSplitScaleBytes
+                                 : c.b.scaling == Scaling::None        ? 0
+                                                                       : 4;
     p.sfa_stage = (c.tile_m + (shifted_scales(c) ? kScalePiece : 0)) * scale_bytes;
     p.sfb_stage = b_scales(c) * scale_bytes;
     p.tile_stage = published_tiles(c) ? 16 : 0;
@@ -230,13 +239,19 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
     return p;
 }
 
+/// Panels that TMA stores: in f32 none in groups of rows, whose tiles may end where the next group begins (in bf16 math
+/// warps copy such panels); in bf16 none in groups of K, whose parameters have room for one map of D.
+FG_HD constexpr bool may_have_panels(const GemmConfig& c) {
+    return c.grouping != (c.output == Output::F32 ? Grouping::Rows : Grouping::K);
+}
+
 /// TMA stores only with room for a whole tile beside the ring; not where each CTA has one tile, and in bf16 not where
 /// another CTA works while this one stores.
 FG_HD constexpr Store store(const GemmConfig& c) {
     if (c.k_splits() > 1) return Store::SplitK;
     const bool f32 = c.output == Output::F32;
     const bool whole_panels = c.wgmmas_m() == 1 && c.tile_n % kF32PanelCols == 0;
-    const bool pays = persistent(c) && (f32 ? whole_panels : c.ctas_per_sm == 1);
+    const bool pays = persistent(c) && may_have_panels(c) && (f32 ? whole_panels : c.ctas_per_sm == 1);
     const Store by_tma = f32 ? Store::SourceTile : Store::Tma;
     return pays && smem(c, by_tma, 0).total <= most_shared(c) ? by_tma : Store::Strip;
 }
@@ -254,6 +269,7 @@ FG_HD constexpr uint32_t strip_cols(const GemmConfig& c) {
 
 FG_HD constexpr KernelPlan kernel_plan(const GemmConfig& c) {
     const Promotion promotion = decide::promotion(c);
+    const ScalePath scale_path = decide::scale_path(c, promotion);
     const Producers producers = decide::producers(c);
     const uint32_t vector_blocks = decide::scale_vector_blocks(c);
     const Store store = decide::store(c);
@@ -264,7 +280,7 @@ FG_HD constexpr KernelPlan kernel_plan(const GemmConfig& c) {
             .waits_before_roles = decide::published_tiles(c) || store == Store::SourceTile,
             .producers = producers,
             .producers_served = c.a_sharers() * c.b_sharers(),
-            .scale_path = decide::scale_path(c, promotion),
+            .scale_path = scale_path,
             .shifted_scales = decide::shifted_scales(c),
             .scale_vector_blocks = vector_blocks,
             .vector_scale_warps = decide::vector_scale_warps(c, vector_blocks),
@@ -273,7 +289,7 @@ FG_HD constexpr KernelPlan kernel_plan(const GemmConfig& c) {
             .store = store,
             .strip_cols = strip_cols,
             .registers = decide::registers(c),
-            .arrivals = decide::arrivals(c),
+            .arrivals = decide::arrivals(c, scale_path),
             .barriers = decide::barriers(c, store),
             .yield_interval = decide::yield_interval(c, producers),
             .smem = decide::smem(c, store, strip_cols)};

@@ -165,12 +165,14 @@ struct GroupedKScheduler {
 
     template <GemmConfig C>
     FG_HD constexpr bool take(Tile& out) {
+        constexpr uint32_t kPerBlock = kScaleBlock / C.tile_k();
         const uint32_t group = next / order.size();
         if (group >= groups.groups) return false;
         const TileCoord at = order.at(next - group * order.size());
         const uint32_t row = at.m * C.tile_m;
         out = {.row = row, .col = at.n * segment_cols(C, 0), .rows = existing_rows(row, C.tile_m, m), .group = group};
-        k = groups.group(group);
+        const KRange of_group = groups.group(group);  // in blocks of 128
+        k = {of_group.begin * kPerBlock, of_group.end * kPerBlock};
         next += stride;
         return true;
     }

@@ -3,13 +3,31 @@
 
 namespace finegemm {
 
-Call::Call(const GemmArgs& x, const GemmOptions& o) : a{x.a}, sfa{x.sfa}, b{x.b}, sfb{x.sfb}, d{x.d}, options(o) {}
+namespace {
+
+constexpr float kOne = 1;
+
+/// The scales of an operand as a call has them: those that were passed, or 1 for an operand that takes none.
+ConstStack scales_of(const ConstStack& scales, const ConstStack& of) {
+    const bool none = !scales.matrix.data && scales.matrix.rows == 0 && scales.matrix.cols == 0;
+    return of.matrix.dtype == DType::BF16 && none ? unit_scales(of) : scales;
+}
+
+}  // namespace
+
+ConstStack unit_scales(const ConstStack& of) {
+    const ConstMatrix& x = of.matrix;
+    return {{&kOne, DType::F32, x.rows, (x.cols + kScaleBlock - 1) / kScaleBlock, 0, 0, x.device}, of.count, 0};
+}
+
+Call::Call(const GemmArgs& x, const GemmOptions& o)
+    : a{x.a}, sfa(scales_of({x.sfa}, a)), b{x.b}, sfb(scales_of({x.sfb}, b)), d{x.d}, options(o) {}
 
 Call::Call(const GroupedGemmArgs& x, const GemmOptions& o)
     : a(x.a),
-      sfa(x.sfa),
+      sfa(scales_of(x.sfa, a)),
       b(x.b),
-      sfb(x.sfb),
+      sfb(scales_of(x.sfb, b)),
       d(x.d),
       grouping(Grouping::Rows),
       groups(x.groups),
@@ -18,9 +36,9 @@ Call::Call(const GroupedGemmArgs& x, const GemmOptions& o)
 
 Call::Call(const KGroupedGemmArgs& x, const GemmOptions& o)
     : a{x.a},
-      sfa{x.sfa},
+      sfa(scales_of({x.sfa}, a)),
       b{x.b},
-      sfb{x.sfb},
+      sfb(scales_of({x.sfb}, b)),
       d(x.d),
       grouping(Grouping::K),
       groups{.data = x.offsets, .size = x.groups + 1, .device = x.offsets_device},
@@ -33,6 +51,7 @@ plan::Problem problem_of(const Call& call, bool batch_invariant) {
     GemmShape shape{.m = call.a.matrix.rows * call.a.count,
                     .n = call.d.matrix.cols,
                     .k = call.a.matrix.cols,
+                    .dtype = call.a.matrix.dtype,
                     .row_b_scales = call.row_b_scales(),
                     .out_dtype = call.d.matrix.dtype,
                     .accumulate = options.accumulate,

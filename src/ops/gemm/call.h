@@ -33,8 +33,13 @@ struct Call {
     bool masked() const { return of_rows() && groups.form == GroupForm::Masked; }
     /// Groups of K whose sizes the host knows: each launch takes them along.
     bool has_host_offsets() const { return of_k() && groups.device.type == DeviceType::Cpu; }
-    bool row_b_scales() const { return has_row_scales(b.matrix, sfb.matrix); }
+    /// Are elements multiplied by scales? Those of bf16 are not: their scales are all 1, which only the CPU reads.
+    bool scaled() const { return a.matrix.dtype != DType::BF16; }
+    bool row_b_scales() const { return scaled() && has_row_scales(b.matrix, sfb.matrix); }
 };
+
+/// Scales that are all 1, for operands that have none: one float, repeated.
+ConstStack unit_scales(const ConstStack& of);
 
 /// What the planner may see of a call that has been checked. `batch_invariant`: of calls that do not say.
 plan::Problem problem_of(const Call& call, bool batch_invariant = false);

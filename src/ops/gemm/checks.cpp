@@ -98,12 +98,12 @@ void check_k_groups(const Call& call, const Operands& x) {
     if (call.has_host_offsets()) check_group_numbers(call);
 }
 
-void check_dense(const Call& call, const Operands& x) {
+void check_accumulate(const Call& call, const Operands& x) {
     if (call.options.accumulate && x.d.x.dtype != DType::F32)
         reject("accumulate",
                "is set, but d has dtype {}, must be f32; pass memory of f32{}, or add the result to yours",
                name_of(x.d.x.dtype),
-               call.row_b_scales() ? "" : " and scales for each row of b (quantize_rows makes them)");
+               call.row_b_scales() || !call.scaled() ? "" : " and scales for each row of b (quantize_rows makes them)");
 }
 
 /// Numbers of matrices, by which operands are told apart.
@@ -134,7 +134,7 @@ void check_gemm(const Call& call) {
     check_operands(x.a, x.sfa, x.b, x.sfb, x.d, call.grouping);
     if (call.of_rows()) check_row_groups(call, x);
     else if (call.of_k()) check_k_groups(call, x);
-    else check_dense(call, x);
+    if (!call.of_rows()) check_accumulate(call, x);
     if (call.grouping != Grouping::None) check_no_prefetch(call.options);
     check_gemm_options(call.options, call.device().type == DeviceType::Cuda && !x.d.empty() && x.a.x.cols > 0);
 }

@@ -39,6 +39,10 @@ inline constexpr int64_t kFactorRoundings = 5;
 /// `absolute`: as below.
 double sum_bound(double absolute, int64_t k_blocks, Numerics numerics = Numerics::Hopper);
 
+/// Bound for the rounding error of a sum of `k` products of bf16 numbers without scales, on a GPU and on the CPU.
+/// docs/numerics.md, "BF16", derives it. `absolute`: the sum of the products' magnitudes.
+double unscaled_sum_bound(double absolute, int64_t k);
+
 /// Bound for the distance of an element of D in bf16 from the sum `exact` (docs/numerics.md derives it). `absolute`:
 /// the sum of the terms' magnitudes |A * sfa * B * sfb|, where subnormal codes count as 2^-6. Numerics::Hopper stands
 /// for the GPU as well. Holds where nothing is NaN or overflows.

@@ -35,8 +35,9 @@ struct Range {
 Range block_range(const CpuTile& t, int64_t kb) {
     return {kb * kBlock, std::min<int64_t>(kBlock, t.args.a.cols - kb * kBlock)};
 }
-const uint8_t* codes(const ConstMatrix& x, int64_t row) {
-    return static_cast<const uint8_t*>(x.data) + row * x.row_stride;
+template <typename Code>
+const Code* codes(const ConstMatrix& x, int64_t row) {
+    return static_cast<const Code*>(x.data) + row * x.row_stride;
 }
 float scale_at(const ConstMatrix& s, int64_t row, int64_t kb) {
     return load<float>(s.data, row * s.row_stride + kb * s.col_stride);
@@ -65,31 +66,44 @@ struct Panels {
 
     template <typename Decode>
     void load(const CpuTile& t, int64_t kb) {
+        using Code = typename Decode::Code;
         const auto [begin, size] = block_range(t, kb);
         for (int64_t r = 0; r < t.rows; ++r) {
-            decode<Decode, 1>(codes(t.args.a, t.row + r) + begin, size, &a[r * kBlock]);
-            std::fill_n(&a[r * kBlock + size], kBlock - size, kTable<T, Decode>.of[0]);
+            decode<Decode, 1>(codes<Code>(t.args.a, t.row + r) + begin, size, &a[r * kBlock]);
+            std::fill_n(&a[r * kBlock + size], kBlock - size, value<Decode>(0));
         }
-        if (size < kBlock || t.cols < kCpuTileCols) std::fill_n(b.get(), kBlock * kPitch, kTable<T, Decode>.of[0]);
+        if (size < kBlock || t.cols < kCpuTileCols) std::fill_n(b.get(), kBlock * kPitch, value<Decode>(0));
         for (int64_t c = 0; c < t.cols; ++c) {
-            const uint8_t* from = codes(t.args.b, t.col + c) + begin;
+            const Code* from = codes<Code>(t.args.b, t.col + c) + begin;
             // 128 rows are too many streams for the hardware to see the next block coming.
             const int64_t end = std::min(2 * kBlock, t.args.b.cols - begin);
-            for (int64_t line = kBlock; line < end; line += 64) hwy::Prefetch(from + line);
+            for (int64_t line = kBlock; line < end; line += 64 / int64_t{sizeof(Code)}) hwy::Prefetch(from + line);
             decode<Decode, kPitch>(from, size, &b[c]);
         }
     }
 
 private:
     template <typename Decode, int64_t Step>
-    static void decode(const uint8_t* HWY_RESTRICT from, int64_t size, T* HWY_RESTRICT to) {
-        for (int64_t k = 0; k < size; k += 16)  // K is a multiple of 16
-            for (int64_t i = k; i < k + 16; ++i) to[i * Step] = kTable<T, Decode>.of[from[i]];
+    static void decode(const typename Decode::Code* HWY_RESTRICT from, int64_t size, T* HWY_RESTRICT to) {
+        constexpr int64_t kUnit = 16 / sizeof(typename Decode::Code);  // K is a multiple of it
+        for (int64_t k = 0; k < size; k += kUnit)
+            for (int64_t i = k; i < k + kUnit; ++i) to[i * Step] = value<Decode>(from[i]);
+    }
+    template <typename Decode>
+    static T value(typename Decode::Code code) {
+        if constexpr (sizeof(code) == 1) return kTable<T, Decode>.of[code];
+        else return static_cast<T>(Decode()(code));
     }
 };
 
 struct ToFloat {
+    using Code = uint8_t;
     constexpr float operator()(uint8_t c) const { return float_of_e4m3(c); }
+};
+
+struct BF16ToFloat {
+    using Code = uint16_t;
+    constexpr float operator()(uint16_t c) const { return float_of_bf16(c); }
 };
 
 /// The scales of the tile's columns in a k-block; 0 past the end.
@@ -132,7 +146,8 @@ void multiply_tile(const CpuTile& t, T* sums) {
     std::fill_n(sums, t.rows * kCpuTileCols, T{0});
     const int64_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
     for (int64_t kb = 0; kb < blocks; ++kb) {
-        panels.template load<ToFloat>(t, kb);
+        if (t.args.a.dtype == DType::BF16) panels.template load<BF16ToFloat>(t, kb);
+        else panels.template load<ToFloat>(t, kb);
         T sfa[kCpuTileRows], sfb[kCpuTileCols];
         for (int64_t r = 0; r < t.rows; ++r) sfa[r] = scale_at(t.args.sfa, t.row + r, kb);
         scales_of_cols(t, kb, sfb);
@@ -160,12 +175,14 @@ constexpr int32_t kNothing = -1000;  // the exponent of zero: never the largest
 constexpr int32_t kStepK = 32;       // products that one wgmma sums at once
 
 struct ToMantissa {  // signed
+    using Code = uint8_t;
     constexpr int32_t operator()(uint8_t c) const {
         const int32_t exponent = c >> 3 & 15, magnitude = (exponent ? 8 : 0) + (c & 7);
         return (c & 0x7f) == 0x7f ? 0 : c & 0x80 ? -magnitude : magnitude;
     }
 };
 struct ToExponent {  // of zero: so low that no sum with another exponent is the largest
+    using Code = uint8_t;
     constexpr int32_t operator()(uint8_t c) const {
         if ((c & 0x7f) == 0 || (c & 0x7f) == 0x7f) return kNothing;
         return (c >> 3 & 15) ? (c >> 3 & 15) - 7 : -6;
@@ -223,8 +240,8 @@ struct HopperBlock {
         const auto has_nan = [size = size](const uint8_t* c) {
             return std::any_of(c, c + size, [](uint8_t x) { return (x & 0x7f) == 0x7f; });
         };
-        for (int64_t r = 0; r < t.rows; ++r) row_nan[r] = has_nan(codes(t.args.a, t.row + r) + begin);
-        for (int64_t c = 0; c < t.cols; ++c) col_nan[c] = has_nan(codes(t.args.b, t.col + c) + begin);
+        for (int64_t r = 0; r < t.rows; ++r) row_nan[r] = has_nan(codes<uint8_t>(t.args.a, t.row + r) + begin);
+        for (int64_t c = 0; c < t.cols; ++c) col_nan[c] = has_nan(codes<uint8_t>(t.args.b, t.col + c) + begin);
         std::fill(col_nan + t.cols, col_nan + kCpuTileCols, false);
     }
 };

@@ -86,10 +86,10 @@ ConstMatrix columns_of(ConstMatrix x, int64_t first, int64_t count) {
     return x;
 }
 
-/// A group's part of A or B, whose elements are bytes: `count` of K from `first` on.
+/// A group's part of A or B: `count` of K from `first` on.
 ConstMatrix part_of(ConstMatrix x, KLayout layout, int64_t first, int64_t count) {
     if (layout == KLayout::Columns) return columns_of(x, first, count);
-    x.data = static_cast<const uint8_t*>(x.data) + x.rows * first;
+    x.data = static_cast<const uint8_t*>(x.data) + x.rows * first * size_of(x.dtype);
     x.cols = x.row_stride = count;
     return x;
 }

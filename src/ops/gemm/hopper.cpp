@@ -156,6 +156,7 @@ private:
 }  // namespace
 
 bool has_scale_vectors(const Call& call, const GemmConfig& c) {
+    if (!call.scaled()) return false;
     const auto k_blocks = ceil_div(static_cast<uint32_t>(call.a.matrix.cols), kScaleBlock);
     const auto has = [&](const ConstStack& x) {
         return has_scale_vectors(view_of(x.matrix), k_blocks, c.k_splits()) &&
@@ -179,7 +180,7 @@ KGroupedParams params_of_part(const cuda::Driver& driver, const KGroupedParams& 
                               const GemmConfig& c, uint32_t first, uint32_t count) {
     KGroupedParams params = all;
     const KGroupLayout layout = k_layout_of(call);
-    params.d_data = static_cast<float*>(params.d_data) + first * params.d_stride;
+    params.d_data = static_cast<uint8_t*>(params.d_data) + first * params.d_stride * size_of(call.d.matrix.dtype);
     params.first_group = first;
     params.groups.groups = count;
     std::copy_n(call.groups.data + first, count + 1, params.host_offsets);

@@ -27,8 +27,18 @@ std::string_view enumerator(ClusterUse use) {
 std::string_view enumerator(Element element) {
     switch (element) {
         case Element::E4M3: return "E4M3";
+        case Element::BF16: return "BF16";
     }
     return "E4M3";
+}
+
+std::string_view enumerator(Scaling scaling) {
+    switch (scaling) {
+        case Scaling::Blocks: return "Blocks";
+        case Scaling::Rows: return "Rows";
+        case Scaling::None: return "None";
+    }
+    return "None";
 }
 
 std::string_view enumerator(Grouping grouping) {
@@ -42,7 +52,7 @@ std::string_view enumerator(Grouping grouping) {
 
 std::string to_source(const Operand& x) {
     return fmt::format("{{.element = finegemm::Element::{}, .scaling = finegemm::Scaling::{}}}", enumerator(x.element),
-                       x.scaling == Scaling::Rows ? "Rows" : "Blocks");
+                       enumerator(x.scaling));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <finegemm/gemm/params.h>
+#include <finegemm/device/either.cuh>
 #include <finegemm/device/ptx/memory.cuh>
 
 namespace finegemm::device {
@@ -10,9 +11,10 @@ namespace finegemm::device {
 /// never hear of it. Nobody else writes to it.
 template <GemmConfig C>
 __device__ void zero_tile(const KGroupedParams& p, const Tile& tile, uint32_t scale_warp) {
-    constexpr uint32_t kPiece = 4;  // floats of 16 bytes; N is a multiple of 8
+    using Element = Either<C.output == Output::F32, float, uint16_t>;
+    constexpr uint32_t kPiece = 16 / sizeof(Element);  // elements of 16 bytes; N is a multiple of 8
     const uint32_t cols = existing_rows(tile.col, C.tile_n, p.n);
-    float* const d = static_cast<float*>(p.d_data) + tile.group * p.d_stride + tile.row * p.d_row_stride + tile.col;
+    Element* const d = static_cast<Element*>(p.d_data) + tile.group * p.d_stride + tile.row * p.d_row_stride + tile.col;
 #pragma unroll 1
     for (uint32_t row = scale_warp; row < tile.rows; row += kScaleWarps)
 #pragma unroll

@@ -81,4 +81,20 @@ __device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const Sch
     else copy_scales_async<C>(p, smem, scheduler, scale_warp);
 }
 
+/// Without scales the scale warps do what else is theirs: they zero D of groups without k-blocks.
+template <GemmConfig C, typename Scheduler>
+__device__ void zero_empty_tiles(const GemmParams&, const Scheduler&, uint32_t) {}
+template <GemmConfig C>
+__device__ void zero_empty_tiles(const KGroupedParams& p, GroupedKScheduler scheduler, uint32_t scale_warp) {
+    for (Tile tile; scheduler.template take<C>(tile);) zero_if_empty<C>(p, scheduler, tile, scale_warp);
+}
+
+/// The role of a warp that is not the TMA warp.
+template <GemmConfig C, typename Scheduler>
+__device__ void produce_scales(const Params<C>& p, const Shared<C>& smem, const Scheduler& scheduler,
+                               uint32_t scale_warp) {
+    if constexpr (kPlan<C>.scale_path == ScalePath::None) zero_empty_tiles<C>(p, scheduler, scale_warp);
+    else load_scales<C>(p, smem, scheduler, scale_warp);
+}
+
 }  // namespace finegemm::device

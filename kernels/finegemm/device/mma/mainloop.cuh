@@ -2,16 +2,9 @@
 // Layer device.
 #pragma once
 
-#include <finegemm/device/mma/consumer.cuh>
+#include <finegemm/device/mma/accumulating.cuh>
 
 namespace finegemm::device {
-
-/// Epilogue: what becomes of the sums of a tile.
-template <typename E, GemmConfig C>
-concept TileEpilogue = requires(E epilogue, Accumulator<C>& acc, const Tile& tile, uint32_t& panel) {
-    epilogue.load_source(tile, panel, 1u);  // loads some panels of a source tile, which sums are added to, ahead
-    epilogue(acc, tile);
-};
 
 /// One block product in flight: while this warpgroup promotes, the tensor cores work for another one. The consumer
 /// warpgroups alternate without a barrier, because the tensor cores finish their blocks one after the other; an
@@ -164,7 +157,8 @@ __device__ void multiply_tiles(const Shared<C>& smem, const Tiles& tiles, Epilog
     KBlockIterator<C, Tiles> blocks(consumer, tiles);
     if (!blocks.next_tile()) return;
     if (Tiles::ragged() && !blocks.skip_to_rows()) return;
-    if constexpr (kPlan<C>.blocks_in_flight == 2) mainloop_pipelined<C>(consumer, blocks, epilogue);
+    if constexpr (kPlan<C>.promotion == Promotion::None) mainloop_accumulating<C>(consumer, blocks, epilogue);
+    else if constexpr (kPlan<C>.blocks_in_flight == 2) mainloop_pipelined<C>(consumer, blocks, epilogue);
     else mainloop_single<C>(consumer, blocks, epilogue);
 }
 

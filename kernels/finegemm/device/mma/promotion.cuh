@@ -1,6 +1,7 @@
 // Promotion: a block product is added to the FP32 sums times its scales. Layer device.
 #pragma once
 
+#include <finegemm/gemm/schedule.h>
 #include <finegemm/device/mma/block.cuh>
 #include <finegemm/device/ptx/memory.cuh>
 
@@ -23,6 +24,13 @@ struct Accumulator {
 #pragma unroll
         for (uint32_t r = 0; r < kRegisters; ++r) sum[0][r] = sum[C.wgmmas_m() - 1][r];
     }
+};
+
+/// Epilogue: what becomes of the sums of a tile.
+template <typename E, GemmConfig C>
+concept TileEpilogue = requires(E epilogue, Accumulator<C>& acc, const Tile& tile, uint32_t& panel) {
+    epilogue.load_source(tile, panel, 1u);  // loads some panels of a source tile, which sums are added to, ahead
+    epilogue(acc, tile);
 };
 
 /// Scales that a thread needs for one k-block: of two rows of A, and one of B for each segment of columns.

@@ -1,0 +1,43 @@
+// Lists of kernels with their rates, one for each kind of products. Layer plan.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "plan/plan.h"
+
+namespace finegemm::plan {
+
+struct Candidate {
+    GemmConfig config;  // tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm
+    Rates rates;        // block, block_alone, tile; spared in groups; source where the old D is loaded
+};
+
+inline constexpr auto kAlone = ClusterUse::None, kShareA = ClusterUse::ShareA, kShareB = ClusterUse::ShareB,
+                      kSplitK = ClusterUse::SplitK;
+
+/// The configurations of a list of candidates, whose rows leave their kind to this.
+template <size_t Count>
+constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, Count>& list, Kind kind) {
+    std::array<GemmConfig, Count> configs{};
+    for (size_t i = 0; i < Count; ++i) {
+        configs[i] = list[i].config;
+        configs[i].grouping = kind.grouping;
+        configs[i].a = kind.a;
+        configs[i].b = kind.b;
+        configs[i].output = kind.output;
+    }
+    return configs;
+}
+
+/// All candidates of a kind.
+struct CandidateList {
+    Kind kind;
+    std::span<const GemmConfig> configs;
+    std::span<const Candidate> candidates;  // the same, with their rates
+};
+
+/// The lists for A and B in bf16.
+std::span<const CandidateList> bf16_candidates();
+
+}  // namespace finegemm::plan

@@ -1,0 +1,73 @@
+// Kernels for A and B in bf16. Layer plan.
+#include "plan/candidates.h"
+
+namespace finegemm::plan {
+
+namespace {
+
+// Measured on an H200 with four waves of tiles and K of 1024 and 4096 each. No kernel has a part of K alone, or
+// clusters, which are slower here (shared loads by up to 3%): rows of 4096 have tiles enough, and fewer rows come
+// later.
+// clang-format off
+constexpr auto kDense = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.172, 0.172, 0.10}},
+    {{64, 128, 8, 1, 1, kAlone, 1}, {0.235, 0.235, 0.10}},
+    {{128, 64, 8, 2, 1, kAlone, 1}, {0.321, 0.321, 0.10}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.354, 0.354, 0.13}},
+    {{128, 144, 5, 2, 1, kAlone, 1}, {0.388, 0.388, 0.18}},
+    {{128, 176, 4, 2, 1, kAlone, 1}, {0.463, 0.463, 0.50}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.499, 0.499, 0.58}},
+    {{128, 256, 3, 2, 1, kAlone, 1}, {0.660, 0.660, 0.90}},
+});
+constexpr auto kDenseF32 = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.173, 0.173, 0.10, 0, 1.10}},
+    {{128, 128, 4, 2, 1, kAlone, 1}, {0.370, 0.370, 1.39, 0, 3.19}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.351, 0.351, 1.23}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.503, 0.503, 2.02}},
+});
+constexpr auto kRows = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.185, 0.185, 0.23}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.402, 0.402, 0.10, 0.34}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.520, 0.520, 0.67, 0.23}},
+    {{128, 256, 3, 2, 1, kAlone, 1}, {0.688, 0.688, 1.38, 0.14}},
+});
+constexpr auto kRowsF32 = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.181, 0.181, 0.67}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.396, 0.396, 0.98, 0.30}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.517, 0.517, 2.25, 0.12}},
+});
+constexpr auto kOfK = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.150, 0.150, 0.36}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.339, 0.339, 0.92}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.496, 0.496, 1.13}},
+});
+constexpr auto kOfKF32 = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.155, 0.155, 0.61, 0, 1.11}},
+    {{128, 128, 4, 2, 1, kAlone, 1}, {0.342, 0.342, 2.52, 0, 2.71}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.332, 0.332, 1.99}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.499, 0.499, 2.30}},
+});
+// clang-format on
+
+constexpr Kind kind(Grouping grouping, Output output) {
+    return {.grouping = grouping, .a = kBF16, .b = kBF16, .output = output};
+}
+constexpr auto kDenseConfigs = configs_of(kDense, kind(Grouping::None, Output::BF16));
+constexpr auto kDenseF32Configs = configs_of(kDenseF32, kind(Grouping::None, Output::F32));
+constexpr auto kRowsConfigs = configs_of(kRows, kind(Grouping::Rows, Output::BF16));
+constexpr auto kRowsF32Configs = configs_of(kRowsF32, kind(Grouping::Rows, Output::F32));
+constexpr auto kOfKConfigs = configs_of(kOfK, kind(Grouping::K, Output::BF16));
+constexpr auto kOfKF32Configs = configs_of(kOfKF32, kind(Grouping::K, Output::F32));
+
+constexpr CandidateList kLists[] = {{kind(Grouping::None, Output::BF16), kDenseConfigs, kDense},
+                                    {kind(Grouping::None, Output::F32), kDenseF32Configs, kDenseF32},
+                                    {kind(Grouping::Rows, Output::BF16), kRowsConfigs, kRows},
+                                    {kind(Grouping::Rows, Output::F32), kRowsF32Configs, kRowsF32},
+                                    {kind(Grouping::K, Output::BF16), kOfKConfigs, kOfK},
+                                    {kind(Grouping::K, Output::F32), kOfKF32Configs, kOfKF32}};
+
+}  // namespace
+
+std::span<const CandidateList> bf16_candidates() { return kLists; }
+
+}  // namespace finegemm::plan

@@ -1,0 +1,125 @@
+// Products of bf16 without scales on the CPU backend: against the definition, in every grouping. Layer tests.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include <finegemm/core/fp8.h>
+
+#include "ops/gemm/cpu.h"
+#include "support/cpu.h"
+
+namespace finegemm {
+namespace {
+
+using test::cpu_backend;
+
+/// A row-major matrix of bf16 or f32, of random values or of one.
+struct Values {
+    DType dtype;
+    int64_t rows, cols;
+    std::vector<uint32_t> words;
+
+    Values(DType type, int64_t rows_, int64_t cols_, uint32_t seed = 0) : dtype(type), rows(rows_), cols(cols_) {
+        words.resize(static_cast<size_t>(rows * cols * size_of(type) + 3) / 4);
+        if (seed == 0) return;
+        std::mt19937 random(seed);
+        std::normal_distribution<float> normal;
+        for (int64_t i = 0; i < rows * cols; ++i) set(i, normal(random));
+    }
+    void set(int64_t i, float x) {
+        if (dtype == DType::F32) reinterpret_cast<float*>(words.data())[i] = x;
+        else reinterpret_cast<uint16_t*>(words.data())[i] = bf16_of_float(x);
+    }
+    double at(int64_t row, int64_t col) const {
+        const int64_t i = row * cols + col;
+        if (dtype == DType::F32) return reinterpret_cast<const float*>(words.data())[i];
+        return float_of_bf16(reinterpret_cast<const uint16_t*>(words.data())[i]);
+    }
+    Matrix view() { return {words.data(), dtype, rows, cols, cols, 1, {}}; }
+};
+
+constexpr Numerics kAllNumerics[] = {Numerics::Fast, Numerics::Exact, Numerics::Hopper};
+constexpr DType kOutputs[] = {DType::BF16, DType::F32};
+
+/// Is D[row, col] within the bound of the sum over these k, plus what D had?
+void expect_sum(const Values& a, int64_t a_row, const Values& b, int64_t b_row, int64_t begin, int64_t end, double d,
+                DType type, double old = 0) {
+    double exact = old, absolute = std::abs(old);
+    for (int64_t k = begin; k < end; ++k) {
+        const double product = a.at(a_row, k) * b.at(b_row, k);
+        exact += product;
+        absolute += std::abs(product);
+    }
+    const double sum = unscaled_sum_bound(absolute, end - begin);
+    const double bound = sum + (std::abs(exact) + sum) * (type == DType::F32 ? 0x1p-23 : 0x1p-8) + 0x1p-134;
+    ASSERT_LE(std::abs(d - exact), bound) << a_row << ", " << b_row;
+}
+
+TEST(CpuBf16, KeepsTheBoundOfTheDefinition) {
+    for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{1, 8, 8}, {65, 136, 264}, {300, 40, 1000}})
+        for (const DType type : kOutputs)
+            for (const Numerics numerics : kAllNumerics) {
+                Values a(DType::BF16, m, k, 1), b(DType::BF16, n, k, 2), d(type, m, n);
+                cpu_backend(2)->gemm({GemmArgs{a.view(), {}, b.view(), {}, d.view()}, {.numerics = numerics}});
+                for (int64_t r = 0; r < m; ++r)
+                    for (int64_t c = 0; c < n; ++c) expect_sum(a, r, b, c, 0, k, d.at(r, c), type);
+            }
+}
+
+TEST(CpuBf16, GroupsOfRowsTakeTheirOwnB) {
+    constexpr int64_t kM = 50, kN = 24, kK = 136;
+    const std::vector<int32_t> offsets = {0, 20, 20, 45};
+    for (const DType type : kOutputs) {
+        Values a(DType::BF16, kM, kK, 3), b(DType::BF16, 3 * kN, kK, 4), d(type, kM, kN);
+        for (int64_t i = 0; i < kM * kN; ++i) d.set(i, 7);
+        Matrix of_one = b.view();
+        of_one.rows = kN;
+        const Groups groups{.data = offsets.data(), .size = 4};
+        cpu_backend(2)->gemm({GroupedGemmArgs{{a.view()}, {}, {of_one, 3, kN * kK}, {}, {d.view()}, groups}, {}});
+        for (int64_t r = 0; r < kM; ++r)
+            for (int64_t c = 0; c < kN; ++c) {
+                if (r >= 45) ASSERT_EQ(d.at(r, c), 7) << "a row without a group";
+                else expect_sum(a, r, b, (r < 20 ? 0 : 2) * kN + c, 0, kK, d.at(r, c), type);
+            }
+    }
+}
+
+TEST(CpuBf16, GroupsOfKHaveTheirOwnD) {
+    constexpr int64_t kM = 12, kN = 16, kK = 512;
+    const std::vector<int32_t> offsets = {0, 128, 128, 512};
+    for (const DType type : kOutputs)
+        for (const bool accumulate : {false, true}) {
+            if (accumulate && type == DType::BF16) continue;
+            Values a(DType::BF16, kM, kK, 5), b(DType::BF16, kN, kK, 6), d(type, 3 * kM, kN, 7), old = d;
+            Matrix of_one = d.view();
+            of_one.rows = kM;
+            cpu_backend(2)->gemm({KGroupedGemmArgs{.a = a.view(),
+                                                   .sfa = {},
+                                                   .b = b.view(),
+                                                   .sfb = {},
+                                                   .d = {of_one, 3, kM * kN},
+                                                   .offsets = offsets.data(),
+                                                   .groups = 3},
+                                  {.accumulate = accumulate}});
+            for (int64_t g = 0; g < 3; ++g)
+                for (int64_t r = 0; r < kM; ++r)
+                    for (int64_t c = 0; c < kN; ++c)
+                        expect_sum(a, r, b, c, offsets[static_cast<size_t>(g)], offsets[static_cast<size_t>(g) + 1],
+                                   d.at(g * kM + r, c), type, accumulate ? old.at(g * kM + r, c) : 0);
+        }
+}
+
+TEST(CpuBf16, NanAndInfinityComeThrough) {
+    Values a(DType::BF16, 2, 8, 8), b(DType::BF16, 8, 8, 9), d(DType::F32, 2, 8);
+    for (int64_t i = 0; i < 16; ++i) a.set(i, 1);
+    for (int64_t i = 0; i < 64; ++i) b.set(i, 1);
+    a.set(3, std::numeric_limits<float>::infinity());
+    b.set(8 + 3, std::numeric_limits<float>::quiet_NaN());
+    cpu_backend(1)->gemm({GemmArgs{a.view(), {}, b.view(), {}, d.view()}, {}});
+    EXPECT_TRUE(std::isinf(d.at(0, 0)) && std::isnan(d.at(0, 1)) && std::isnan(d.at(1, 1)));
+    EXPECT_EQ(d.at(1, 0), 8);
+}
+
+}  // namespace
+}  // namespace finegemm
