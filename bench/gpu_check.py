@@ -18,6 +18,7 @@ import time
 
 import torch
 
+from gpu_bf16 import Bf16
 from gpu_fixture import ROOT, digest
 from gpu_grouped import Grouped
 from gpu_moe import Moe
@@ -28,7 +29,7 @@ from gpu_speed import Speed
 RESULTS = ROOT / "bench/results"
 
 
-class Check(Speed, Sanitized, Grouped, Moe):
+class Check(Speed, Sanitized, Grouped, Moe, Bf16):
     """All of them. Each check is a method that returns what to record of it, or raises."""
 
 
@@ -51,12 +52,17 @@ CHECKS = {
         "one_d_one_d",
         "k_grouped",
         "moe",
+        "bf16",
+        "bf16_repeat",
+        "bf16_options",
+        "bf16_devices",
         "memcheck",
         "racecheck",
         "layouts",
         "wgrad",
         "k_grouped_speed",
         "speed",
+        "bf16_speed",
         "grouped_speed",
         "grouped_skew",
     ),

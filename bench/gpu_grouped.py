@@ -63,7 +63,8 @@ class Grouped(Fixture):
             n = 8 * self.random.randint(1, 16 if small else 80)
             k = self.random.choice((16 * self.random.randint(1, 20 if small else 100), 512))
             layout, padding = self.random.choice(LAYOUTS), self.random.choice((0, 0, 16, 112))
-            p = Problem(rows, n, k, layout, self.generator, padding, self.random.choice((0, 0, 1, 5)))
+            gap, of_rows = self.random.choice((0, 0, 1, 5)), self.random.choice((False, True))
+            p = Problem(rows, n, k, layout, self.generator, padding, gap, row_b_scales=of_rows)
             account = p.explain(self.tested)
             usable = [row["name"] for row in account["candidates"] if "rejected" not in row]
             for config in (None, self.random.choice(usable)):
@@ -80,11 +81,12 @@ class Grouped(Fixture):
     def grouped_repeat(self):
         """200 runs of every kernel for groups give the same bits."""
         rows = offset_rows(cut(1000, 12, random.Random(1)), first=3, spare=5)
-        names = []
-        for layout in ("mn", "row"):
-            p = Problem(rows, 2112, 2048, layout, self.generator)
+        kernels = set()
+        for layout, of_rows in itertools.product(("mn", "row"), (False, True)):
+            p = Problem(rows, 2112, 2048, layout, self.generator, row_b_scales=of_rows)
             account = p.explain(self.tested)
             names = [row["name"] for row in account["candidates"]]
+            kernels |= set(names)
             for row in account["candidates"]:
                 if "rejected" in row:
                     raise AssertionError(f"{row['name']} cannot take this problem: {row['rejected']}")
@@ -99,7 +101,7 @@ class Grouped(Fixture):
                     different += (first.view(torch.int16) != p.d.view(torch.int16)).sum()
                 if int(different):
                     raise AssertionError(f"{name}, {layout}: {int(different)} elements moved in 200 runs")
-        return {"kernels": len(names), "layouts": 2, "runs": 200}
+        return {"kernels": len(kernels), "layouts": 2, "runs": 200}
 
     def grouped_capacity(self):
         """One graph of a launch for 8192 rows, replayed with fewer: right, and as fast as a launch for as many."""

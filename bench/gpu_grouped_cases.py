@@ -95,14 +95,16 @@ class Problem:
     VALUE = 7.0
     EDGE = 64  # rows and columns around each D: its rows begin with whole lines of L2, as they do without
 
-    def __init__(self, rows: Rows, n: int, k: int, layout: str, generator, padding: int = 0, gap: int = 0):
-        self.rows, self.n, self.k, self.generator = rows, n, k, generator
+    def __init__(
+        self, rows: Rows, n: int, k: int, layout: str, generator, padding: int = 0, gap: int = 0, row_b_scales=False
+    ):
+        self.rows, self.n, self.k, self.generator, self.row_b_scales = rows, n, k, generator, row_b_scales
         device = generator.device
         self.owned = rows.owned(device)
         a, sfa = quantised(rows.stacks, rows.m, k, 1, layout, generator, padding, gap)
         a.view(torch.uint8)[~self.owned] = NAN_CODE
         sfa[~self.owned] = math.nan
-        self.b, self.sfb = quantised(rows.groups, n, k, 128, layout, generator, padding, gap)
+        self.b, self.sfb = quantised(rows.groups, n, k, 1 if row_b_scales else 128, layout, generator, padding, gap)
         edge = self.EDGE
         shape = (rows.stacks, rows.m + 2 * edge, n + 2 * edge)
         self.all = torch.full(shape, self.VALUE, dtype=torch.bfloat16, device=device)
@@ -121,7 +123,7 @@ class Problem:
         rows = self.rows
         alignment = rows.alignment if rows.form == INDICES else 0
         m, of = rows.m * rows.stacks, {"groups": rows.groups, "expected_m": expected_m, "alignment": alignment}
-        return library.explain(m, self.n, self.k, **of)
+        return library.explain(m, self.n, self.k, row_b_scales=int(self.row_b_scales), **of)
 
     def sample(self, random, groups: int, rows: int):
         """(group, rows of its matrix): some groups and of each some rows, the first and the last one among them."""
@@ -136,7 +138,9 @@ class Problem:
             at = self.rows.matrix_of(group)
             want = torch.empty(len(picked), self.n, dtype=torch.bfloat16)
             operands = (t.cpu() for t in (a[at, picked], sfa[at, picked], self.b[group], self.sfb[group]))
-            library.gemm(*operands, want, numerics=HOPPER, batch_invariant=ON)
+            # With scales for each row of B the tensor cores multiply scales, as in this kernel.
+            way = {"config": "m128n128s5w2_1d1d"} if self.row_b_scales else {"batch_invariant": ON}
+            library.gemm(*operands, want, numerics=HOPPER, **way)
             differing = int((d[at, picked].cpu().view(torch.int16) != want.view(torch.int16)).sum())
             if differing:
                 return f"{differing} elements of rows {picked} of group {group} differ from the model"

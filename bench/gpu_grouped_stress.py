@@ -1,5 +1,6 @@
 """What gpu_check.py asks of grouped GEMMs beyond random problems: threads, sanitizers, more rows than 31 bits count."""
 
+import itertools
 import random
 import threading
 
@@ -29,8 +30,9 @@ def small_rows() -> tuple:
 class GroupedStress(Fixture):
     def small_grouped(self):
         """Every kernel for groups once in every form: what the sanitizers run."""
-        for rows in small_rows():
-            p = Problem(rows, 136, 512, self.random.choice(LAYOUTS), self.generator)
+        for rows, row_b_scales in itertools.product(small_rows(), (False, True)):
+            layout = self.random.choice(LAYOUTS)
+            p = Problem(rows, 136, 512, layout, self.generator, row_b_scales=row_b_scales)
             for row in p.explain(self.tested)["candidates"]:
                 if "rejected" in row:
                     continue

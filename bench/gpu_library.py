@@ -19,7 +19,10 @@ GemmArgs, GroupedGemmArgs, KGroupedGemmArgs = C["gemm_args"], C["grouped_gemm_ar
 GemmOptions, QuantizeOptions, Shape = C["gemm_options"], C["quantize_options"], C["shape"]
 
 
-def matrix(t: torch.Tensor) -> ctypes.Structure:
+def matrix(t: torch.Tensor | None) -> ctypes.Structure:
+    """Nothing for None: operands of bf16 have no scales."""
+    if t is None:
+        return Matrix(None, DTYPES[torch.float32], 1, 0, 0, 0, 0, 0, 1)
     assert t.dim() == 2
     return Matrix(
         t.data_ptr(),
@@ -34,9 +37,9 @@ def matrix(t: torch.Tensor) -> ctypes.Structure:
     )
 
 
-def stack(t: torch.Tensor) -> ctypes.Structure:
+def stack(t: torch.Tensor | None) -> ctypes.Structure:
     """Of a 3-D tensor the matrices that its first dimension counts; of a 2-D one itself."""
-    return Stack(matrix(t), 1, 0) if t.dim() == 2 else Stack(matrix(t[0]), t.shape[0], t.stride(0))
+    return Stack(matrix(t), 1, 0) if t is None or t.dim() == 2 else Stack(matrix(t[0]), t.shape[0], t.stride(0))
 
 
 def groups(numbers: torch.Tensor, form: int, alignment: int, expected_m: int) -> ctypes.Structure:

@@ -9,6 +9,7 @@ import sys
 
 import torch
 
+from gpu_bf16 import Bf16
 from gpu_cases import LAYOUTS
 from gpu_dense import Dense
 from gpu_fixture import ROOT
@@ -18,7 +19,7 @@ from gpu_wgrad import Wgrad
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
-class Sanitized(Dense, Wgrad, GroupedStress):
+class Sanitized(Dense, Wgrad, GroupedStress, Bf16):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
         return self.memchecked("small")
@@ -72,6 +73,7 @@ class Sanitized(Dense, Wgrad, GroupedStress):
                 self.one_shape(m, n, k, layout, name, rows=4)
         self.small_one_d_one_d()
         self.small_grouped()
+        self.small_bf16()
         torch.cuda.synchronize()
         return {"kernels": len(names)}
 

@@ -103,6 +103,21 @@ def groups(grouped: dict, checks: dict, wgrad: dict, k_grouped: dict) -> list:
     )
 
 
+def bf16(record: dict) -> list:
+    """docs/benchmarking.md: products of bf16 beside cuBLAS."""
+    rows = record["rows"]
+    ratios = [row["us"]["torch"] / row["us"]["finegemm"] for row in rows]
+    lines = lines_of_table(
+        ["M x N x K", "FineGEMM", "torch.mm", "torch.mm over FineGEMM"],
+        [
+            ["x".join(map(str, row["shape"])), f"{us['finegemm']:.1f} us", f"{us['torch']:.1f} us", f"{ratio:.3f}"]
+            for row, ratio in zip(rows, ratios, strict=True)
+            for us in [row["us"]]
+        ],
+    )
+    return [*lines, "", f"{geometric_mean(ratios):.3f} in geometric mean, on an {record['machine']['name']}."]
+
+
 def capacity(checks: dict) -> list:
     """A captured launch with room for more rows than there are, beside launches made for what there is."""
     times = checks["checks"]["grouped_capacity"]["us"]
@@ -156,6 +171,7 @@ def layouts(checks: dict) -> list:
 PARTS = (
     ("README.md", "dense", dense, ("dense_h200",)),
     ("docs/benchmarking.md", "groups", groups, ("grouped_h200", "h200_checks", "wgrad_h200", "k_grouped_h200")),
+    ("docs/benchmarking.md", "bf16", bf16, ("h200_bf16",)),
     ("docs/benchmarking.md", "capacity", capacity, ("h200_checks",)),
     ("docs/scheduling.md", "dependent launch", dependent_launch, ("h200_checks",)),
     ("docs/scheduling.md", "num_sms", sm_budget, ("h200_checks",)),

@@ -34,6 +34,9 @@ def gemm(
     sfb [ceil(N/128), ceil(K/128)]: float32, any strides. d [M, N]: bfloat16 (or uint16, its bits), N contiguous;
     a new array of a's library when None.
 
+    a and b may be bfloat16 instead, without scales: sfa and sfb are None then, K is a multiple of 8, and d is bfloat16
+    or float32.
+
     With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d may
     then be float32 (a new one if `out_dtype` says so), and with `accumulate` the product is added to it.
 
@@ -171,8 +174,9 @@ def explain(
     *,
     plan_table: str | None = None,
     # Fields of a product; tools/gen_fields.py writes them.
+    dtype: Literal["float8_e4m3fn", "bfloat16", "float32"] | None = None,
     row_b_scales: bool = False,
-    out_dtype: Literal["bfloat16", "float32"] | None = None,
+    out_dtype: Literal["float8_e4m3fn", "bfloat16", "float32"] | None = None,
     groups: int | None = None,
     expected_m: int = 0,
     alignment: int = 0,
@@ -188,6 +192,7 @@ def explain(
 
     Fields of the product, which `groups` makes one of grouped_gemm and `k_groups` one of k_grouped_gemm:
 
+    `dtype`: Of A and B: e4m3, with scales, or bf16, without.
     `row_b_scales`: Scales for each row of B, not for 128x128 blocks, as gradients of weights need.
     `out_dtype`: Of D: bf16, or with scales for each row of B f32.
     `groups`: Groups of rows, which have M together and a B each.

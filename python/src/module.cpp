@@ -97,7 +97,8 @@ Object gemm_into(const Imports& imports, Context& context, Arguments& given) {
     const std::string_view format = out_dtype == Py_None ? "bfloat16" : text("out_dtype", out_dtype);
     const DType made = output_named(format);
     const auto matrix = [&](const char* name) { return tensors.matrix(name, given.required(name)); };
-    GemmArgs problem{.a = matrix("a"), .sfa = matrix("sfa"), .b = matrix("b"), .sfb = matrix("sfb"), .d = {}};
+    const auto scales = [&](const char* name) { return tensors.scales(name, given.required(name)); };
+    GemmArgs problem{.a = matrix("a"), .sfa = scales("sfa"), .b = matrix("b"), .sfb = scales("sfb"), .d = {}};
     Object out = d == Py_None
                      ? tensors.empty_like(given.required("a"), {problem.a.rows, problem.b.rows}, format.data(), "d")
                      : tensors.output("d", d);
@@ -141,11 +142,11 @@ Object grouped_gemm_into(const Imports& imports, Context& context, Arguments& gi
     const auto rows = [&](const char* name, PyObject* x, Access access) {
         return masked ? tensors.stack(name, x, access) : Stack{tensors.matrix(name, x, access)};
     };
-    PyObject *a = given.required("a"), *d = given.optional("d");
+    PyObject *a = given.required("a"), *sfa = given.required("sfa"), *d = given.optional("d");
     GroupedGemmArgs problem{.a = rows("a", a, Access::Read),
-                            .sfa = rows("sfa", given.required("sfa"), Access::Read),
+                            .sfa = masked ? tensors.scale_stack("sfa", sfa) : Stack{tensors.scales("sfa", sfa)},
                             .b = tensors.stack("b", given.required("b")),
-                            .sfb = tensors.stack("sfb", given.required("sfb")),
+                            .sfb = tensors.scale_stack("sfb", given.required("sfb")),
                             .d = {},
                             .groups = groups};
     const int64_t m = problem.a.matrix.rows, n = problem.b.matrix.rows;
@@ -215,8 +216,8 @@ Object k_grouped_gemm_into(const Imports& imports, Context& context, Arguments& 
                                 "array of int32, or a list of ints",
                                 offsets == Py_None ? "none of them is" : "both are"));
     PyObject *a = given.required("a"), *b = given.required("b"), *d = given.optional("d");
-    const Matrix a_scales = tensors.matrix("sfa", given.required("sfa"));
-    const Matrix b_scales = tensors.matrix("sfb", given.required("sfb"));
+    const Matrix a_scales = tensors.scales("sfa", given.required("sfa"));
+    const Matrix b_scales = tensors.scales("sfb", given.required("sfb"));
     const KOperand left = tensors.k_operand("a", a, a_scales), right = tensors.k_operand("b", b, b_scales);
     if (left.layout != right.layout)
         throw Error(Errc::InvalidArgument,

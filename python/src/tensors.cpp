@@ -96,11 +96,19 @@ Matrix Tensors::matrix(const char* name, PyObject* x, Access access) {
     return matrix_of(name, tensor(name, x, access));
 }
 Stack Tensors::stack(const char* name, PyObject* x, Access access) { return stack_of(name, tensor(name, x, access)); }
+Matrix Tensors::scales(const char* name, PyObject* x) { return x == Py_None ? Matrix() : matrix(name, x); }
+Stack Tensors::scale_stack(const char* name, PyObject* x) { return x == Py_None ? Stack() : stack(name, x); }
 Numbers Tensors::numbers(const char* name, PyObject* x) { return numbers_of(name, tensor(name, x, Access::Read)); }
 
 KOperand Tensors::k_operand(const char* name, PyObject* x, const Matrix& scales) {
     const DLTensor given = tensor(name, x, Access::Read);
     if (given.ndim != 1) return {matrix_of(name, given), KLayout::Columns};
+    if (!scales.data)
+        throw Error(
+            Errc::InvalidArgument,
+            fmt::format("{}: has one dimension, must have two without scales, which tell the extents of blocks; "
+                        "lay groups out as columns",
+                        name));
     constexpr int64_t kScaleBlock = 128;
     return {blocks_of(name, given, scales.rows, scales.cols * kScaleBlock), KLayout::Blocks};
 }

@@ -38,6 +38,9 @@ public:
     /// Throws Error that calls the tensor `name`, or PythonError.
     Matrix matrix(const char* name, PyObject* x, Access access = Access::Read);
     Stack stack(const char* name, PyObject* x, Access access = Access::Read);
+    /// Nothing for None: operands of bf16 have no scales.
+    Matrix scales(const char* name, PyObject* x);
+    Stack scale_stack(const char* name, PyObject* x);
     Numbers numbers(const char* name, PyObject* x);
     /// A or B of a K-grouped product: a matrix, or a vector of blocks, whose extents its scales tell.
     KOperand k_operand(const char* name, PyObject* x, const Matrix& scales);
