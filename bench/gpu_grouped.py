@@ -166,8 +166,9 @@ class Grouped(Fixture):
         t = median_times(calls, self.options.rounds)
         if wrong := p.wrong(self.tested, self.random, groups=1, rows=2):
             raise AssertionError(f"{rows.groups} groups of about {typical} rows, {n}x{k}: {wrong}")
-        us = t["finegemm"]
+        us, account = t["finegemm"], p.explain(self.tested, expected)
         return {
+            "problem": account["line"],
             "form": FORMS[rows.form],
             "groups": rows.groups,
             "expected_m": typical,
@@ -177,7 +178,7 @@ class Grouped(Fixture):
             "ceiling_us": round(t["ceiling"], 2),
             "tflop_per_s": round(2e-6 * rows.total() * n * k / us, 1),
             "gb_per_s": round(1e-3 * useful_bytes(rows, n, k) / us, 1),
-            "kernel": p.explain(self.tested, expected)["chosen"]["name"],
+            "kernel": account["chosen"]["name"],
         }
 
     def grouped_skew(self):

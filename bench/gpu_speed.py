@@ -78,12 +78,14 @@ class Speed(Fixture):
                 if m % 4 == 0 and (block := self.cublas_block(a, sfa, b, sfb)):
                     calls["cublas_block"] = block
                 t = median_times(calls, self.options.rounds)
+                account = self.tested.explain(m, n, k)
                 rows.append(
                     {
+                        "problem": account["line"],
                         "kind": "dense",
                         "shape": [m, n, k],
                         "us": {name: round(v, 2) for name, v in t.items()},
-                        "kernel": self.usable(m, n, k)[0],
+                        "kernel": account["chosen"]["name"],
                     }
                 )
         record = self.machine() | {

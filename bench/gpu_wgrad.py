@@ -327,7 +327,9 @@ class Wgrad(Fixture):
             )
             tflops = round(2e-6 * m * n * p.k / us["finegemm"], 1)
             shape = [m, n, p.k]
-            rows.append({"groups": groups, "expected_k": expected, "shape": shape, "tflop_per_s": tflops, "us": us})
+            line = self.tested.explain(m, n, p.k, k_groups=groups, accumulate=1)["line"]
+            row = {"problem": line, "groups": groups, "expected_k": expected, "shape": shape, "tflop_per_s": tflops}
+            rows.append(row | {"us": us})
             print(json.dumps(rows[-1]), flush=True)
             del p, d
             torch.cuda.empty_cache()
@@ -360,7 +362,9 @@ class Wgrad(Fixture):
                     if self.takes(name, m)
                 },
             )
-            rows.append({"kind": "wgrad", "shape": [m, n, k], "us": us})
+            kind = {"row_b_scales": 1, "out_dtype": torch.float32, "accumulate": 1}
+            line = self.tested.explain(m, n, k, **kind)["line"]
+            rows.append({"problem": line, "kind": "wgrad", "shape": [m, n, k], "us": us})
             tflops.append(round(2e-6 * m * n * k / us["finegemm"]))
             print(json.dumps(rows[-1]), flush=True)
         record = self.machine() | {"method": f"{METHOD}, median of {self.options.rounds}", "rows": rows}

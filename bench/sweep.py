@@ -33,8 +33,12 @@ def dense_rows(library, record: list, options, generator):
     for m, n, k in (row["shape"] for row in record):
         x = operands(m, n, k, "mn", generator)
         d = torch.empty(m, n, dtype=torch.bfloat16, device="cuda")
-        names = contenders(library.explain(m, n, k), options.within)
-        yield {"shape": [m, n, k]}, {name: library.prepare(*x, d, config=name) for name in names}
+        account = library.explain(m, n, k)
+        names = contenders(account, options.within)
+        yield (
+            {"problem": account["line"], "shape": [m, n, k]},
+            {name: library.prepare(*x, d, config=name) for name in names},
+        )
 
 
 def row_scale_rows(library, record: list, options, generator):
@@ -56,7 +60,7 @@ def row_scale_rows(library, record: list, options, generator):
             x = operands(m, n, k, "mn", generator, row_b_scales=True)
             d = torch.zeros(m, n, dtype=dtype, device="cuda")
             calls = {name: library.prepare(*x, d, config=name, accumulate=accumulate) for name in names}
-        yield {name: value for name, value in row.items() if name != "us"}, calls
+        yield {"problem": account["line"]} | {name: value for name, value in row.items() if name != "us"}, calls
 
 
 def grouped_cases(record: list, seed: int):
@@ -79,8 +83,9 @@ def grouped_rows(library, record: list, options, generator):
 
     for kind, rows, expected, n, k in grouped_cases(record, options.seed):
         p = Problem(rows, n, k, "mn", generator)
-        names = contenders(p.explain(library, expected), options.within)
-        head = {"kind": kind, "shape": [rows.total(), n, k], "groups": rows.groups}
+        account = p.explain(library, expected)
+        names = contenders(account, options.within)
+        head = {"problem": account["line"], "kind": kind, "shape": [rows.total(), n, k], "groups": rows.groups}
         if expected:
             head["expected"] = expected
         yield head, {name: p.prepare(library, expected_m=expected, config=name) for name in names}
