@@ -350,5 +350,20 @@ TEST(ExpectedGroups, HaveATileWhateverIsExpected) {
         }
 }
 
+TEST(Vectors, HaveEachABlockOfTheirRangeSoThatTheWarpsThatOwnThemAlternate) {
+    for (uint32_t blocks : {2u, 4u})
+        for (uint32_t begin = 0; begin < 12; ++begin)
+            for (uint32_t end = begin; end < 24; ++end) {
+                uint32_t seen = 0;
+                for (uint32_t kb = first_vector({begin, end}, blocks); kb < end; kb += blocks) {
+                    const uint32_t of_range = min(kb + blocks, end) - max(kb, begin);
+                    EXPECT_EQ(kb % blocks, 0u);
+                    EXPECT_TRUE(of_range >= 1 && of_range <= blocks) << begin << " to " << end << ", " << kb;
+                    seen += of_range;
+                }
+                EXPECT_EQ(seen, end - begin);
+            }
+}
+
 }  // namespace
 }  // namespace finegemm

@@ -25,6 +25,13 @@ FG_HD constexpr KRange k_range(uint32_t k_blocks, uint32_t splits, uint32_t rank
 /// The first blocks of `k`, for the stages 0, 1, 2, ... of the empty ring.
 FG_HD constexpr KRange first_round(KRange k, uint32_t stages) { return {k.begin, min(k.end, k.begin + stages)}; }
 
+/// The k-block at which the first vector of a range begins: vectors have `blocks` k-blocks, of which a range may have a
+/// part. An empty range has none. If it had, a warp could be left out for more k-blocks than the ring has stages, after
+/// which a parity does not tell one round from the next.
+FG_HD constexpr uint32_t first_vector(KRange k, uint32_t blocks) {
+    return k.size() > 0 ? k.begin / blocks * blocks : k.end;
+}
+
 /// CTA tiles that a cluster computes, along M and N.
 FG_HD constexpr uint32_t cluster_tiles_m(const GemmConfig& c) { return c.b_sharers(); }
 FG_HD constexpr uint32_t cluster_tiles_n(const GemmConfig& c) { return c.a_sharers(); }

@@ -44,7 +44,7 @@ __device__ void load_scales_vectorised(const Params<C>& p, const Shared<C>& smem
     for (Tile tile; scheduler.template take<C>(tile);) {
         zero_if_empty<C>(p, scheduler, tile, scale_warp);
         const uint32_t first =
-            Scheduler::any_k_range() ? scheduler.k.begin / Vector::kBlocks * Vector::kBlocks : scheduler.k.begin;
+            Scheduler::any_k_range() ? first_vector(scheduler.k, Vector::kBlocks) : scheduler.k.begin;
 #pragma unroll 1
         for (uint32_t kb = first; kb < scheduler.k.end;
              kb += Vector::kBlocks, owner = (owner + 1) % kPlan<C>.vector_scale_warps) {
