@@ -51,5 +51,5 @@ def test_explain_names_a_kernel_of_bf16():
 
 def test_scales_are_refused():
     a, b = values(M, K), values(N, K, seed=2)
-    with pytest.raises(finegemm.Error, match=r"sfa: has shape .*, but a is of bf16, which has no scales; leave it out"):
+    with pytest.raises(finegemm.InvalidArgument, match=r"sfa: has shape .*, but a is of bf16, which has no scales"):
         finegemm.gemm(a, np.ones((M, 2), np.float32), b, None)
