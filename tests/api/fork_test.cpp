@@ -68,6 +68,9 @@ TEST(Fork, AChildMayUseAndDestroyWhatItInherits) {
 
 TEST(Fork, AChildMayDoSoWhileThreadsOfTheParentAreInCalls) {
     FINEGEMM_NEED_FORK();
+#ifdef __SANITIZE_ADDRESS__
+    GTEST_SKIP() << "AddressSanitizer's malloc stays locked in a child whose parent had a thread in it";
+#endif
     Problem p(300, 136, 256, 3);
     Context before(cpu_options(2));
     const std::vector<uint16_t> expected = product(before, p);
