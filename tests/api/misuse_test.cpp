@@ -39,6 +39,7 @@ const Misuse kGemm[] = {
     {"a and b are bf16, with scales", [](GemmCall& c) { c.args.a.dtype = c.args.b.dtype = FINEGEMM_BF16; }},
     {"b is bf16, with scales, and a is not", [](GemmCall& c) { c.args.b.dtype = FINEGEMM_BF16; }},
     {"a and b are bf16, d f16", [](GemmCall& c) { set_bf16(c), c.args.d.dtype = FINEGEMM_F16; }},
+    {"a and b are bf16, d of no type", [](GemmCall& c) { set_bf16(c), c.args.d.dtype = 0; }},
     {"a and b are bf16, k no multiple of 8", [](GemmCall& c) { set_bf16(c), set_k(c, 380); }},
     {"a and b are bf16, accumulate into bf16",
      [](GemmCall& c) {
