@@ -118,6 +118,23 @@ def bf16(record: dict) -> list:
     return [*lines, "", f"{geometric_mean(ratios):.3f} in geometric mean, on an {record['machine']['name']}."]
 
 
+def host(record: dict) -> list:
+    """docs/benchmarking.md: what calls cost the host."""
+    rows, cpp = record["python_rows"], record["cpp_rows"]
+    names = [name for name in rows[0]["us"] if name.startswith(("finegemm", "torch"))]
+    medians = {name: [row["us"][name]["median"] for row in rows] for name in names}
+    medians |= {
+        name: [row[f"{key}_us"]["median"] for row in cpp]
+        for key, name in (
+            ("gemm", "C++ gemm into d"),
+            ("gemm_pdl", "C++ gemm into d, pdl"),
+            ("empty_launch", "C++, the launch of an empty kernel"),
+        )
+    }
+    table = lines_of_table(["call", "us"], [[name, span(us, "{:.1f}")] for name, us in medians.items()])
+    return [*table, "", f"{record['gpu']}, {record['processor']}, Python {record['python']}, torch {record['torch']}."]
+
+
 def capacity(checks: dict) -> list:
     """A captured launch with room for more rows than there are, beside launches made for what there is."""
     times = checks["checks"]["grouped_capacity"]["us"]
@@ -173,6 +190,7 @@ PARTS = (
     ("docs/benchmarking.md", "groups", groups, ("grouped_h200", "h200_checks", "wgrad_h200", "k_grouped_h200")),
     ("docs/benchmarking.md", "bf16", bf16, ("h200_bf16",)),
     ("docs/benchmarking.md", "capacity", capacity, ("h200_checks",)),
+    ("docs/benchmarking.md", "host", host, ("host_h200",)),
     ("docs/scheduling.md", "dependent launch", dependent_launch, ("h200_checks",)),
     ("docs/scheduling.md", "num_sms", sm_budget, ("h200_checks",)),
     ("docs/numerics.md", "batch_invariant", batch_invariance, ("h200_checks",)),
