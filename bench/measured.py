@@ -106,16 +106,16 @@ def groups(grouped: dict, checks: dict, wgrad: dict, k_grouped: dict) -> list:
 def bf16(record: dict) -> list:
     """docs/benchmarking.md: products of bf16 beside cuBLAS."""
     rows = record["rows"]
-    ratios = [row["us"]["torch"] / row["us"]["finegemm"] for row in rows]
+    over = ratios(rows, "torch")
     lines = lines_of_table(
         ["M x N x K", "FineGEMM", "torch.mm", "torch.mm over FineGEMM"],
         [
             ["x".join(map(str, row["shape"])), f"{us['finegemm']:.1f} us", f"{us['torch']:.1f} us", f"{ratio:.3f}"]
-            for row, ratio in zip(rows, ratios, strict=True)
+            for row, ratio in zip(rows, over, strict=True)
             for us in [row["us"]]
         ],
     )
-    return [*lines, "", f"{geometric_mean(ratios):.3f} in geometric mean, on an {record['machine']['name']}."]
+    return [*lines, "", f"{geometric_mean(over):.3f} in geometric mean, on an {record['machine']['name']}."]
 
 
 def host(record: dict) -> list:
