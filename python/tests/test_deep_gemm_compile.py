@@ -58,7 +58,22 @@ def k_groups(a, b):
     return d
 
 
-@pytest.mark.parametrize("function", (dense, dense_in_float32, contiguous, masked, heads, k_groups))
+def dense_added_to_another(a, b):
+    d, c = torch.zeros((2, 128, 136), dtype=torch.bfloat16, device=a[0].device)
+    deep_gemm.fp8_gemm_nt(a, b, d, c + 1)
+    return d
+
+
+def views(a, b):
+    d = empty(a, 128, 136)
+    deep_gemm.fp8_gemm_tn(tuple(x.mT for x in a), tuple(x.mT for x in b), d)
+    return d
+
+
+FUNCTIONS = (*(dense, dense_in_float32, dense_added_to_another, views, contiguous, masked, heads, k_groups),)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_product_is_one_node_and_has_the_bits_of_the_plain_call(function, device):
     nodes = []
 
@@ -93,3 +108,35 @@ def test_a_graph_follows_settings_that_change_after_it_was_made(device, monkeypa
         deep_gemm.set_pdl(pdl)
         compiled(a, b)
     assert seen == [False, True]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_profiler_shows_a_product_by_its_name(function, device):
+    a, b = pairs(device, row_b_scales=function is k_groups)
+    with torch.profiler.profile() as profile:
+        function(a, b)
+    names = {"contiguous": "grouped_gemm", "masked": "grouped_gemm", "heads": "grouped_gemm"}
+    name = names.get(function.__name__, "k_grouped_gemm" if "k_groups" in function.__name__ else "gemm")
+    assert [event.count for event in profile.key_averages() if event.key == f"finegemm::{name}"] == [1]
+
+
+def test_fake_tensors_go_through_a_product(device):
+    a, b = pairs(device)
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+        d = dense(a, b)
+    assert d.shape == (128, 136) and d.device.type == device
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_cuda_graph_repeats_a_product(function, device):
+    if device == "cpu":
+        pytest.skip("a CUDA graph needs a GPU")
+    a, b = pairs(device, row_b_scales=function is k_groups)
+    want, graph = function(a, b), torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        d = function(a, b)
+    d.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(d, want)

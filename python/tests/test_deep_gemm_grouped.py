@@ -233,6 +233,14 @@ def test_misuse_of_groups_of_k_is_named(device):
         call((torch.cat((a[0].view(torch.uint8),) * 2)[::2].view(a[0].dtype), a[1]), b, d, sizes, layout)
 
 
+def test_groups_of_k_that_are_refused_leave_the_result_as_it_is(device):
+    a, b, products = k_groups(device, [128, 256])
+    d, c = torch.full_like(products, 7), torch.zeros_like(products)
+    with pytest.raises(RuntimeError, match=r"100.* multiple"):
+        deep_gemm.k_grouped_fp8_gemm_nt_contiguous(a, b, d, [100, 284], c=c)
+    assert (d == 7).all()
+
+
 def test_settings_of_the_process_and_expected_rows_reach_groups(device, monkeypatch):
     seen = []
     for name in ("grouped_gemm", "k_grouped_gemm"):

@@ -16,10 +16,10 @@ from .operands import (
     integers,
     one_of,
     pair,
+    pair_with_k_last,
     parts,
     refuse,
-    starts_from,
-    transposed,
+    source,
 )
 from .operators import run
 from .torch_module import torch
@@ -48,19 +48,10 @@ def m_grouped_fp8_fp4_gemm_nt_contiguous(
     Groups begin at multiples of what set_mk_alignment_for_contiguous_layout says. `ensure_zero_padding` changes
     nothing: rows of -1 become zero, those between two groups are not written.
     """
-    layout = one_of(grouped_layout=grouped_layout, m_indices=m_indices)
+    operands = _operands(a, b, recipe, recipe_a, recipe_b)
     refuse(epilogue=epilogue)
-    if expected_m_for_psum_layout is not None and not use_psum_layout:
-        raise InvalidArgument("expected_m_for_psum_layout: is given without use_psum_layout; leave it out, or set both")
-    _grouped(
-        a,
-        b,
-        d,
-        (recipe, recipe_a, recipe_b),
-        m_indices=None if use_psum_layout else layout,
-        prefix_sums=layout if use_psum_layout else None,
-        expected_m=integer("expected_m_for_psum_layout", expected_m_for_psum_layout or 0),
-    )
+    layout = one_of(grouped_layout=grouped_layout, m_indices=m_indices)
+    _contiguous(*operands, d, layout, use_psum_layout, expected_m_for_psum_layout)
 
 
 def m_grouped_fp8_fp4_gemm_nn_contiguous(
@@ -82,7 +73,7 @@ def m_grouped_fp8_fp4_gemm_nn_contiguous(
     """m_grouped_fp8_fp4_gemm_nt_contiguous with b [G, K, N], a view of K-major memory, and its scales alike."""
     m_grouped_fp8_fp4_gemm_nt_contiguous(
         a,
-        transposed("b", b),
+        pair_with_k_last("b", b),
         d,
         grouped_layout,
         recipe,
@@ -117,14 +108,7 @@ def m_grouped_fp8_fp4_gemm_nt_masked(
     changes nothing.
     """
     refuse(enable_overlap=enable_overlap, signal=signal, epilogue=epilogue)
-    if integer("expected_m", expected_m) < 1:
-        raise InvalidArgument(f"expected_m: is {expected_m}, must be at least 1; pass the rows of a typical group")
-    if 0 in (*d.shape, a[0].shape[-1]):
-        raise InvalidArgument(
-            f"d: has shape {list(d.shape)} and a {list(a[0].shape)}, must have no extent of 0; leave the call out, or "
-            "set masked_m to zeros"
-        )
-    _grouped(a, b, d, (recipe, recipe_a, recipe_b), masked_m=masked_m.reshape(-1), expected_m=expected_m)
+    _masked(*_operands(a, b, recipe, recipe_a, recipe_b), d, masked_m, expected_m)
 
 
 m_grouped_fp8_gemm_nt_contiguous = m_grouped_fp4_gemm_nt_contiguous = m_grouped_fp8_fp4_gemm_nt_contiguous
@@ -133,20 +117,45 @@ m_grouped_fp8_gemm_nt_masked = m_grouped_fp4_gemm_nt_masked = m_grouped_fp8_fp4_
 fp8_m_grouped_gemm_nt_masked = m_grouped_fp8_fp4_gemm_nt_masked
 
 
-def _grouped(
-    a: Pair,
-    b: Pair,
-    d: Tensor,
-    recipes: tuple[Recipe, Recipe, Recipe],
-    *,
-    m_indices: Tensor | None = None,
-    prefix_sums: Tensor | None = None,
-    masked_m: Tensor | None = None,
-    expected_m: int = 0,
-) -> None:
+def _operands(
+    a: Pair, b: Pair, recipe: Recipe, recipe_a: Recipe, recipe_b: Recipe
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The matrices of two pairs, whose scales are those of the recipe."""
     qa, sfa, qb, sfb = parts(a, b)
-    check_scales_of_b(block_rows(*recipes), qb, sfb)
-    run(operators.grouped_gemm, qa, sfa, qb, sfb, d, m_indices, prefix_sums, masked_m, expected_m)
+    check_scales_of_b(block_rows(recipe, recipe_a, recipe_b), qb, sfb)
+    return qa, sfa, qb, sfb
+
+
+def _contiguous(
+    a: Tensor,
+    sfa: Tensor | None,
+    b: Tensor,
+    sfb: Tensor | None,
+    d: Tensor,
+    layout: Tensor,
+    of_ends: bool,
+    expected_m: int | None,
+) -> None:
+    """Groups one behind the other: `layout` has their ends, or else the group of each row."""
+    if expected_m is not None and not of_ends:
+        raise InvalidArgument("expected_m_for_psum_layout: is given without use_psum_layout; leave it out, or set both")
+    indices, ends = (None, layout) if of_ends else (layout, None)
+    rows = integer("expected_m_for_psum_layout", expected_m or 0)
+    run(operators.grouped_gemm, a, sfa, b, sfb, d, indices, ends, None, rows)
+
+
+def _masked(
+    a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tensor, masked_m: Tensor, expected_m: int
+) -> None:
+    """Groups that have a matrix each, of which the first rows are used."""
+    if integer("expected_m", expected_m) < 1:
+        raise InvalidArgument(f"expected_m: is {expected_m}, must be at least 1; pass the rows of a typical group")
+    if 0 in (*d.shape, a.shape[-1]):
+        raise InvalidArgument(
+            f"d: has shape {list(d.shape)} and a {list(a.shape)}, must have no extent of 0; leave the call out, or "
+            "set masked_m to zeros"
+        )
+    run(operators.grouped_gemm, a, sfa, b, sfb, d, None, None, masked_m.reshape(-1), expected_m)
 
 
 def fp8_einsum(
@@ -167,7 +176,8 @@ def fp8_einsum(
         raise Unsupported(f"recipe: is {recipe}, must be (1, 128, 128) on Hopper; quantise to that")
     heads = tuple(x.transpose(0, 1) for x in pair("a", a))
     rows = torch.full((d.shape[1],), d.shape[0], dtype=torch.int32, device=d.device)
-    _grouped(heads, b, d.transpose(0, 1), (recipe, None, None), masked_m=rows)
+    operands = _operands(heads, b, recipe, None, None)
+    run(operators.grouped_gemm, *operands, d.transpose(0, 1), None, None, rows, 0)
 
 
 def k_grouped_fp8_gemm_nt_contiguous(
@@ -201,4 +211,4 @@ def k_grouped_fp8_gemm_nt_contiguous(
                 f"{name}: has strides {list(x.stride())}, must be contiguous: all groups, one behind the other"
             )
     sizes = list(integers("ks_cpu", sizes, d.shape[0]))
-    run(operators.k_grouped_gemm, qa.reshape(-1), sfa, qb.reshape(-1), sfb, d, sizes, starts_from(d, c))
+    run(operators.k_grouped_gemm, qa.reshape(-1), sfa, qb.reshape(-1), sfb, d, sizes, *source(d, c))
