@@ -70,7 +70,23 @@ def views(a, b):
     return d
 
 
-FUNCTIONS = (*(dense, dense_in_float32, dense_added_to_another, views, contiguous, masked, heads, k_groups),)
+def bf16(a, b):
+    d = empty(a, 128, 136, dtype=torch.float32)
+    deep_gemm.bf16_gemm_nt(a[0].to(torch.bfloat16), b[0].to(torch.bfloat16), d, alpha=2.0)
+    return d
+
+
+def bf16_k_groups(a, b):
+    d = empty(a, 2, 128, 136, dtype=torch.float32)
+    a, b = (x[0].to(torch.bfloat16).t() for x in (a, b))
+    deep_gemm.k_grouped_bf16_gemm_tn_contiguous(a, b, d, [128, 128], None, d)
+    return d
+
+
+FUNCTIONS = (
+    *(dense, dense_in_float32, dense_added_to_another, views, contiguous, masked, heads, k_groups),
+    *(bf16, bf16_k_groups),
+)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

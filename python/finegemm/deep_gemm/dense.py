@@ -12,8 +12,10 @@ from .operands import (
     Recipe,
     Tensor,
     block_rows,
+    check_bf16,
     check_scales_of_b,
     integers,
+    k_last,
     of_views,
     pair_with_k_last,
     parts,
@@ -55,6 +57,28 @@ fp8_fp4_gemm_tt = _fp8("fp8_fp4_gemm_tt", "a", compiled_dims="mn")
 
 fp8_gemm_nt = fp4_gemm_nt = fp8_fp4_gemm_nt
 fp8_gemm_nn, fp8_gemm_tn, fp8_gemm_tt = fp8_fp4_gemm_nn, fp8_fp4_gemm_tn, fp8_fp4_gemm_tt
+
+
+def bf16_gemm_nt(
+    a: Tensor,
+    b: Tensor,
+    d: Tensor,
+    c: Tensor | None = None,
+    compiled_dims: str = "nk",
+    alpha: float | None = None,
+    *,
+    epilogue: Any = None,
+) -> None:
+    """d [M, N] = c + alpha * a [M, K] times b [N, K], both bfloat16; d bfloat16, float16 or float32."""
+    refuse(epilogue=epilogue)
+    check_bf16(a)
+    run(operators.gemm, a, None, b, None, d, *source(d, c), alpha)
+
+
+_bf16 = partial(of_views, bf16_gemm_nt, k_last=k_last)
+bf16_gemm_nn = _bf16("bf16_gemm_nn", "b", compiled_dims="nk")
+bf16_gemm_tn = _bf16("bf16_gemm_tn", "a", "b", compiled_dims="mn")
+bf16_gemm_tt = _bf16("bf16_gemm_tt", "a", compiled_dims="mn")
 
 
 def fp8_gemm_nt_skip_head_mid(

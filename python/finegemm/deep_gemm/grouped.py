@@ -11,9 +11,11 @@ from .operands import (
     Recipe,
     Tensor,
     block_rows,
+    check_bf16,
     check_scales_of_b,
     integer,
     integers,
+    k_last,
     one_of,
     pair,
     pair_with_k_last,
@@ -117,6 +119,65 @@ m_grouped_fp8_gemm_nt_masked = m_grouped_fp4_gemm_nt_masked = m_grouped_fp8_fp4_
 fp8_m_grouped_gemm_nt_masked = m_grouped_fp8_fp4_gemm_nt_masked
 
 
+def m_grouped_bf16_gemm_nt_contiguous(
+    a: Tensor,
+    b: Tensor,
+    d: Tensor,
+    grouped_layout: Tensor | None = None,
+    compiled_dims: str = "nk",
+    use_psum_layout: bool = False,
+    ensure_zero_padding: bool = True,
+    expected_m_for_psum_layout: int | None = None,
+    *,
+    m_indices: Tensor | None = None,
+    epilogue: Any = None,
+) -> None:
+    """m_grouped_fp8_fp4_gemm_nt_contiguous of bfloat16 matrices; d bfloat16 or float32."""
+    check_bf16(a)
+    refuse(epilogue=epilogue)
+    layout = one_of(grouped_layout=grouped_layout, m_indices=m_indices)
+    _contiguous(a, None, b, None, d, layout, use_psum_layout, expected_m_for_psum_layout)
+
+
+def m_grouped_bf16_gemm_nn_contiguous(
+    a: Tensor,
+    b: Tensor,
+    d: Tensor,
+    grouped_layout: Tensor | None = None,
+    compiled_dims: str = "nk",
+    use_psum_layout: bool = False,
+    ensure_zero_padding: bool = True,
+    *,
+    m_indices: Tensor | None = None,
+    epilogue: Any = None,
+) -> None:
+    """m_grouped_bf16_gemm_nt_contiguous with b [G, K, N], a view of K-major memory."""
+    options = {"use_psum_layout": use_psum_layout, "m_indices": m_indices, "epilogue": epilogue}
+    m_grouped_bf16_gemm_nt_contiguous(a, k_last("b", b), d, grouped_layout, **options)
+
+
+def m_grouped_bf16_gemm_nt_masked(
+    a: Tensor,
+    b: Tensor,
+    d: Tensor,
+    masked_m: Tensor,
+    expected_m: int,
+    compiled_dims: str = "nk",
+    *,
+    max_block_n: int | None = None,
+    enable_overlap: bool = False,
+    signal: Tensor | None = None,
+    epilogue: Any = None,
+) -> None:
+    """m_grouped_fp8_fp4_gemm_nt_masked of bfloat16 matrices; d bfloat16 or float32."""
+    check_bf16(a)
+    refuse(enable_overlap=enable_overlap, signal=signal, epilogue=epilogue)
+    _masked(a, None, b, None, d, masked_m, expected_m)
+
+
+bf16_m_grouped_gemm_nt_masked = m_grouped_bf16_gemm_nt_masked
+
+
 def _operands(
     a: Pair, b: Pair, recipe: Recipe, recipe_a: Recipe, recipe_b: Recipe
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -212,3 +273,28 @@ def k_grouped_fp8_gemm_nt_contiguous(
             )
     sizes = list(integers("ks_cpu", sizes, d.shape[0]))
     run(operators.k_grouped_gemm, qa.reshape(-1), sfa, qb.reshape(-1), sfb, d, sizes, *source(d, c))
+
+
+def k_grouped_bf16_gemm_tn_contiguous(
+    a: Tensor,
+    b: Tensor,
+    d: Tensor,
+    ks_cpu: Sequence[int] | None = None,
+    grouped_layout: Tensor | None = None,
+    c: Tensor | None = None,
+    compiled_dims: str = "mn",
+    use_psum_layout: bool = False,
+    *,
+    ks: Sequence[int] | None = None,
+    ks_tensor: Tensor | None = None,
+    epilogue: Any = None,
+) -> None:
+    """d [G, M, N] = c + a [K, M] times b [K, N] in the k of each group, both bfloat16 and views of K-major memory.
+
+    The groups have their k one behind the other; the rest as in k_grouped_fp8_gemm_nt_contiguous. d float32, or
+    without `c` bfloat16.
+    """
+    check_bf16(a)
+    refuse(use_psum_layout=use_psum_layout, epilogue=epilogue)
+    sizes = list(integers("ks_cpu", one_of(ks_cpu=ks_cpu, ks=ks), d.shape[0]))
+    run(operators.k_grouped_gemm, k_last("a", a), None, k_last("b", b), None, d, sizes, *source(d, c))

@@ -7,6 +7,8 @@ from typing import Any, TypeVar, cast
 
 from finegemm.errors import InvalidArgument, Unsupported
 
+from .torch_module import torch
+
 Tensor = Any
 Pair = tuple[Tensor, Tensor] | list[Tensor]
 Recipe = Sequence[int] | None
@@ -123,6 +125,14 @@ def check_scales_of_b(rows: int | None, b: Tensor, sfb: Tensor) -> None:
         raise InvalidArgument(
             f"b: has scales of shape {list(sfb.shape)}, must have {wanted} rows of them by the recipe, one for "
             f"each {rows} of its {b.shape[-2]} rows; leave the recipe out, or quantise to it"
+        )
+
+
+def check_bf16(a: Tensor) -> None:
+    """That A is bfloat16. The product says the rest: B is what A is."""
+    if a.dtype != torch.bfloat16:
+        raise InvalidArgument(
+            f"a: is {a.dtype}, must be torch.bfloat16; convert it, or call the FP8 function of that form with scales"
         )
 
 
