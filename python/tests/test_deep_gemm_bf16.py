@@ -92,7 +92,7 @@ def test_groups_of_k_are_added_to_what_is_given(device, added):
     with pytest.raises(RuntimeError, match=r"^a: has shape \[384, 33\] and strides \[33, 1\], must have K"):
         deep_gemm.k_grouped_bf16_gemm_tn_contiguous(a.t().contiguous(), b.t(), d, sizes)
     other = torch.zeros((2, G, M, N), dtype=torch.bfloat16, device=device)
-    with pytest.raises(RuntimeError, match="^c: is given, but d has dtype torch.bfloat16, must be float32"):
+    with pytest.raises(RuntimeError, match=r"^c: is given, but d has dtype torch\.bfloat16, must be float32"):
         deep_gemm.k_grouped_bf16_gemm_tn_contiguous(a.t(), b.t(), other[0], sizes, c=other[1])
 
 

@@ -5,6 +5,8 @@ from functools import partial
 from typing import Any
 
 from finegemm.errors import InvalidArgument
+from finegemm.torch_module import torch
+from finegemm.torch_operators import run
 
 from . import operators
 from .operands import (
@@ -22,8 +24,6 @@ from .operands import (
     refuse,
     source,
 )
-from .operators import run
-from .torch_module import torch
 
 
 def fp8_fp4_gemm_nt(

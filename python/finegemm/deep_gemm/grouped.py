@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from finegemm.errors import InvalidArgument, Unsupported
+from finegemm.torch_module import torch
+from finegemm.torch_operators import run
 
 from . import operators
 from .operands import (
@@ -23,8 +25,6 @@ from .operands import (
     refuse,
     source,
 )
-from .operators import run
-from .torch_module import torch
 
 
 def m_grouped_fp8_fp4_gemm_nt_contiguous(

@@ -6,9 +6,9 @@ from functools import cache
 from typing import Any
 
 from finegemm.errors import InvalidArgument, Unsupported
+from finegemm.torch_module import torch
 
 from .operands import integer, integers
-from .torch_module import torch
 
 
 @dataclass(slots=True)

@@ -6,8 +6,7 @@ from inspect import signature
 from typing import Any, TypeVar, cast
 
 from finegemm.errors import InvalidArgument, Unsupported
-
-from .torch_module import torch
+from finegemm.torch_module import torch
 
 Tensor = Any
 Pair = tuple[Tensor, Tensor] | list[Tensor]

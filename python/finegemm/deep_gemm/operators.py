@@ -1,18 +1,14 @@
-"""The products as operators of torch: what a compiled graph has in their place, and a profiler shows.
+"""The products, which are operators of torch too. Settings of the process are read when one runs."""
 
-A call that nothing of torch watches goes to the package itself, since torch's dispatcher takes longer than the rest of
-the call. Settings of the process are read when the operator runs.
-"""
-
-from collections.abc import Callable
 from typing import Any
 
 import finegemm
 from finegemm.errors import InvalidArgument
+from finegemm.torch_module import torch
+from finegemm.torch_operators import define
 
 from . import envs, knobs
 from .operands import BLOCK, Tensor, check_source
-from .torch_module import torch
 
 
 def gemm(
@@ -153,36 +149,12 @@ def k_grouped_gemm(
         envs.print_config(f"k_grouped_{_kind(a)}_gemm", d.shape[1], d.shape[2], sum(sizes), **shape)
 
 
+def _nothing(*arguments: Any) -> None:
+    """What a product returns, for tensors without data."""
+
+
 _OPERANDS = "Tensor a, Tensor? sfa, Tensor b, Tensor? sfb, Tensor(a!) d"
-_SCHEMAS: dict[Callable[..., None], str] = {
-    gemm: f"gemm({_OPERANDS}, Tensor? c, bool accumulate, float? alpha) -> ()",
-    grouped_gemm: f"grouped_gemm({_OPERANDS}, Tensor? m_indices, Tensor? prefix_sums, Tensor? masked_m, "
-    "SymInt expected_m) -> ()",
-    k_grouped_gemm: f"k_grouped_gemm({_OPERANDS}, SymInt[] sizes, Tensor? c, bool accumulate) -> ()",
-}
-
-
-def _defined() -> Any:
-    """The library of operators, which lives as long as this module."""
-    library = torch.library.Library("finegemm", "FRAGMENT")
-    for function, schema in _SCHEMAS.items():
-        name = function.__name__
-        library.define(schema)
-        library.impl(name, function, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"finegemm::{name}", lambda *arguments: None, lib=library)
-    return library
-
-
-_library = None if torch is None else _defined()
-
-
-def run(function: Callable[..., None], *arguments: Any) -> None:
-    """A product of this module, as its operator where something of torch watches."""
-    if torch.compiler.is_compiling() or _watched():
-        function = getattr(torch.ops.finegemm, function.__name__)
-    function(*arguments)
-
-
-def _watched() -> bool:
-    """Is there a profiler, or a mode that takes the place of operators, as fake tensors have?"""
-    return bool(torch._C._autograd._profiler_enabled() or torch._C._len_torch_dispatch_stack())
+_GROUPS = "Tensor? m_indices, Tensor? prefix_sums, Tensor? masked_m, SymInt expected_m"
+define(gemm, f"({_OPERANDS}, Tensor? c, bool accumulate, float? alpha) -> ()", _nothing)
+define(grouped_gemm, f"({_OPERANDS}, {_GROUPS}) -> ()", _nothing)
+define(k_grouped_gemm, f"({_OPERANDS}, SymInt[] sizes, Tensor? c, bool accumulate) -> ()", _nothing)
