@@ -22,7 +22,9 @@ def install() -> None:
         raise Unsupported("transformers: cannot be imported; pip install 'transformers>=5.17'") from e
     bundle = getattr(finegrained_fp8, "FineGrainedFP8", None)
     if bundle is None or not hasattr(finegrained_fp8, "_FINEGRAINED_FP8"):
-        raise Unsupported("transformers: has no place for kernels of fine-grained FP8; pip install 'transformers>=5.17'")
+        raise Unsupported(
+            "transformers: has no place for kernels of fine-grained FP8; pip install 'transformers>=5.17'"
+        )
     finegrained_fp8._FINEGRAINED_FP8 = bundle(
         matmul=matmul_2d, batched_matmul=matmul_batched, grouped_matmul=matmul_grouped
     )
@@ -56,17 +58,19 @@ def matmul_grouped(
     tokens_per_expert: Tensor | None = None,
     block_size: Any = None,
 ) -> Tensor:
-    """Rows of x [S, K] times weight [E, N, K] of their expert, whose rows end at its offset. Those behind the last end
-    are of no expert, and stay as the memory was."""
+    """Rows of x [S, K] times weight [E, N, K] of their expert, whose rows end at its offset.
+
+    Rows behind the last end are of no expert, and stay as the memory was.
+    """
     _check_block_size(block_size, scales)
     return run(fp8_expert_linear, x, weight, scales, offsets)
 
 
-def matmul_batched(
-    x: Tensor, weight: Tensor, scales: Tensor, *, expert_ids: Tensor, block_size: Any = None
-) -> Tensor:
-    """Rows of x [S, K] times weight [E, N, K] of their expert, in any order. Rows of an expert that is not there stay as
-    the memory was."""
+def matmul_batched(x: Tensor, weight: Tensor, scales: Tensor, *, expert_ids: Tensor, block_size: Any = None) -> Tensor:
+    """Rows of x [S, K] times weight [E, N, K] of their expert, in any order.
+
+    Rows of an expert that is not there stay as the memory was.
+    """
     ids, order = torch.sort(expert_ids)
     experts = torch.arange(weight.shape[0], dtype=ids.dtype, device=ids.device)
     ends = torch.searchsorted(ids, experts, right=True, out_int32=True)
@@ -101,9 +105,7 @@ def _quantised(x: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor]:
     return codes, scale.float().expand(x.shape[0], -(-x.shape[1] // BLOCK))
 
 
-def fp8_linear(
-    x: Tensor, weight: Tensor, scales: Tensor, dtype: Any, activation_scale: Tensor | None
-) -> Tensor:
+def fp8_linear(x: Tensor, weight: Tensor, scales: Tensor, dtype: Any, activation_scale: Tensor | None) -> Tensor:
     """x [M, K], quantised, times weight [N, K], rounded to dtype."""
     (a, sfa), sfb = _quantised(x, activation_scale), _block_scales(scales, weight)
     if dtype == torch.bfloat16:

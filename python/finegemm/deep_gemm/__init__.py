@@ -7,6 +7,14 @@ docs/from-deepgemm.md says what is served, what differs and how programs switch 
 from finegemm._native import version as _version
 
 from . import _C, envs, legacy, mega, testing, utils
+from .cublaslt import (
+    batched_symm,
+    batched_syrk,
+    cublaslt_gemm_nn,
+    cublaslt_gemm_nt,
+    cublaslt_gemm_tn,
+    cublaslt_gemm_tt,
+)
 from .dense import (
     bf16_gemm_nn,
     bf16_gemm_nt,
@@ -54,14 +62,8 @@ from .knobs import (
 )
 from .missing import (
     SymmBuffer,
-    batched_symm,
-    batched_syrk,
     bf16_mega_gate,
     bf16_mega_moe,
-    cublaslt_gemm_nn,
-    cublaslt_gemm_nt,
-    cublaslt_gemm_tn,
-    cublaslt_gemm_tt,
     cublaslt_nvfp4_gemm_nt,
     einsum,
     fp8_fp4_mega_moe,
