@@ -50,7 +50,7 @@ class StandIn:
         return self.new(place, (TYPES[type], rows.value, cols.value, step.value))
 
     def cublasLtMatmulAlgoGetHeuristic(self, handle, product, *others):
-        *layouts, preference, wanted, best, found = others
+        preference, _, best, found = others[-4:]
         self.asked = self.objects[preference.value]
         best._obj.algorithm[0] = 42
         found._obj.value = self.algorithms
@@ -68,8 +68,7 @@ class StandIn:
         assert algorithm._obj[0] == 42 and size.value == 32 << 20 and stream.value == 5 and workspace.value
         self.product = self.objects[product.value]
         first, second = (
-            x.mT if self.product[attribute] else x
-            for attribute, x in ((3, self.at(a, la)), (4, self.at(b, lb)))
+            x.mT if self.product[attribute] else x for attribute, x in ((3, self.at(a, la)), (4, self.at(b, lb)))
         )
         out = alpha._obj.value * (first.double() @ second.double())
         if beta._obj.value:
@@ -192,5 +191,5 @@ def test_symmetric_products(device, batch):
     out = torch.empty_like(a)
     deep_gemm.batched_symm(d, a, out)
     torch.testing.assert_close(out, d @ a)
-    with pytest.raises(RuntimeError, match="^d: is torch.float32 of shape .* must be torch.float32 of shape"):
+    with pytest.raises(RuntimeError, match=r"^d: is torch\.float32 of shape .* must be torch\.float32 of shape"):
         deep_gemm.batched_syrk(a, out)

@@ -197,8 +197,8 @@ def check(a: Tensor, b: Tensor, d: Tensor) -> None:
             raise InvalidArgument(f"{name}: has strides {list(x.stride())}, one must be 1; make it contiguous")
     if a.shape[1] != b.shape[1] or d.shape != (a.shape[0], b.shape[0]):
         raise InvalidArgument(
-            f"d: has shape {list(d.shape)}, a {list(a.shape)} and b {list(b.shape)}, must be [M, N], [M, K] and [N, K]; "
-            "look at which of nt, nn, tn and tt is meant"
+            f"d: has shape {list(d.shape)}, a {list(a.shape)} and b {list(b.shape)}, must be [M, N], [M, K] and "
+            "[N, K]; look at which of nt, nn, tn and tt is meant"
         )
     if d.stride(1) != 1 and d.shape[1] > 1:
         raise InvalidArgument(f"d: has column stride {d.stride(1)}, must be 1 (rows contiguous); make it contiguous")
@@ -216,7 +216,9 @@ def cublaslt_gemm(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, accumulate:
         return
     for name, x in (("a", a), ("b", b), ("d", d)):
         if not x.is_cuda or x.device != d.device:
-            raise Unsupported(f"{name}: is on {x.device}, must be on one GPU with the others for cuBLASLt; copy it there")
+            raise Unsupported(
+                f"{name}: is on {x.device}, must be on one GPU with the others for cuBLASLt; copy it there"
+            )
     num_sms, _, _ = knobs.of_call(d)
     with torch.cuda.device(d.device):
         stream = torch.cuda.current_stream().cuda_stream
