@@ -78,6 +78,22 @@ def test_groups_of_rows_with_a_matrix_each(device):
         assert (d[g, m:] == 7).all()
 
 
+@pytest.mark.parametrize("head_major", (False, True))
+def test_each_head_has_its_product(device, head_major):
+    a, b = random(device, 5, G, K), random(device, G, N, 2 * K)[..., :K]
+    if head_major:
+        a = a.transpose(0, 1).contiguous().transpose(0, 1)
+    d = torch.zeros((5, G, N + 8), dtype=torch.bfloat16, device=device)[..., :N]
+    deep_gemm.einsum("bhr,hdr->bhd", a, b, d, use_cublaslt=True)
+    for head in range(G):
+        want = product(a[:, head].contiguous(), b[head])
+        torch.testing.assert_close(d[:, head].float(), want, rtol=2.0**-8, atol=1e-4)
+    with pytest.raises(
+        RuntimeError, match=r"^expr: is 'bmk,bnk->mn', must be 'bhr,hdr->bhd'; multiply with torch\.ein"
+    ):
+        deep_gemm.einsum("bmk,bnk->mn", a, b, d)
+
+
 @pytest.mark.parametrize("added", (None, "c", "d"))
 def test_groups_of_k_are_added_to_what_is_given(device, added):
     sizes = [128, 0, 256]

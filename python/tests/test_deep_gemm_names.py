@@ -49,6 +49,7 @@ SERVED = {
     ),
     "batched_syrk": "a, d",
     "batched_symm": "a, b, d",
+    "einsum": "expr, a, b, d, c=None, use_cublaslt=False",
     "fp8_einsum": "expr, a, b, d, c=None, recipe=(1, 128, 128)",
     "transform_sf_into_required_layout": "sf, mn, k, recipe, num_groups=None, is_sfa=None, disable_ue8m0_cast=False, "
     "psum_layout=None",
@@ -96,7 +97,6 @@ testing.calc_diff testing.count_bytes testing.get_arch_major testing.test_filter
 testing.empty_suppress testing.suppress_stdout_stderr envs.persistent_envs _C.init
 """)
 NOT_SERVED = words("""
-einsum
 fp8_fp4_mqa_logits fp8_mqa_logits get_paged_mqa_logits_metadata fp8_fp4_paged_mqa_logits fp8_paged_mqa_logits
 tf32_hc_prenorm_gemm k_grouped_fp8_gemm_tn_contiguous k_grouped_fp4_gemm_nt_contiguous cublaslt_nvfp4_gemm_nt
 get_mqa_logits_metadata get_sparse_mqa_logits_metadata get_paged_sparse_mqa_logits_metadata fp8_fp4_sparse_mqa_logits

@@ -33,6 +33,7 @@ from .dense import (
 )
 from .grouped import (
     bf16_m_grouped_gemm_nt_masked,
+    einsum,
     fp8_einsum,
     fp8_m_grouped_gemm_nt_masked,
     k_grouped_bf16_gemm_tn_contiguous,
@@ -65,7 +66,6 @@ from .missing import (
     bf16_mega_gate,
     bf16_mega_moe,
     cublaslt_nvfp4_gemm_nt,
-    einsum,
     fp8_fp4_mega_moe,
     fp8_fp4_mqa_logits,
     fp8_fp4_paged_mqa_logits,

@@ -230,15 +230,40 @@ def fp8_einsum(
     epilogue: Any = None,
 ) -> None:
     """The product of each head: d [b, h, d] = a [b, h, r] times b [h, d, r] for "bhr,hdr->bhd"; d bfloat16."""
-    if expr != "bhr,hdr->bhd":
-        raise Unsupported(f"expr: is {expr!r}, must be 'bhr,hdr->bhd' on Hopper; multiply with torch.einsum otherwise")
+    _check_expression(expr)
     refuse(c=c, epilogue=epilogue)
     if block_rows(recipe, None, None) != 128:
         raise Unsupported(f"recipe: is {recipe}, must be (1, 128, 128) on Hopper; quantise to that")
     heads = tuple(x.transpose(0, 1) for x in pair("a", a))
+    _each_head(*_operands(heads, b, recipe, None, None), d)
+
+
+def einsum(
+    expr: str,
+    a: Tensor,
+    b: Tensor,
+    d: Tensor,
+    c: Tensor | None = None,
+    use_cublaslt: bool = False,
+    *,
+    epilogue: Any = None,
+) -> None:
+    """fp8_einsum of bfloat16 matrices; d bfloat16 or float32. `use_cublaslt` changes nothing."""
+    _check_expression(expr)
+    check_bf16(a)
+    refuse(c=c, epilogue=epilogue)
+    _each_head(a.transpose(0, 1), None, b, None, d)
+
+
+def _check_expression(expr: str) -> None:
+    if expr != "bhr,hdr->bhd":
+        raise Unsupported(f"expr: is {expr!r}, must be 'bhr,hdr->bhd'; multiply with torch.einsum otherwise")
+
+
+def _each_head(a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tensor) -> None:
+    """d [b, h, d] of a [h, b, r] and b [h, d, r]: all rows of a matrix for each head."""
     rows = torch.full((d.shape[1],), d.shape[0], dtype=torch.int32, device=d.device)
-    operands = _operands(heads, b, recipe, None, None)
-    run(operators.grouped_gemm, *operands, d.transpose(0, 1), None, None, rows, 0)
+    run(operators.grouped_gemm, a, sfa, b, sfb, d.transpose(0, 1), None, None, rows, 0)
 
 
 def k_grouped_fp8_gemm_nt_contiguous(

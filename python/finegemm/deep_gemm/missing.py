@@ -14,7 +14,6 @@ _NAMES = {
         "a_fused_m_grouped_bf16_gemm_nt_contiguous_tl a_fused_m_grouped_bf16_gemm_nn_contiguous_tl "
         "a_fused_k_grouped_bf16_gemm_tn_contiguous_tl b_fused_k_grouped_bf16_gemm_tn_contiguous_tl"
     ),
-    "BF16 products of heads are not served yet; call torch.einsum meanwhile": "einsum",
     "logits of multi-query attention are not served yet; compute them with torch.einsum meanwhile": (
         "fp8_fp4_mqa_logits fp8_mqa_logits fp8_fp4_paged_mqa_logits fp8_paged_mqa_logits get_paged_mqa_logits_metadata"
     ),
