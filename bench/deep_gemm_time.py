@@ -10,6 +10,7 @@ Needs the Python package, torch and a Hopper GPU.
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -85,7 +86,7 @@ def groups_of_rows(device: str) -> dict[str, Pair]:
     w = torch.randn(groups, n, k, device=device, dtype=torch.bfloat16)
     a, (codes, scales) = finegemm.quantize_rows(x), finegemm.quantize_blocks(w.view(-1, k))
     b = codes.view(groups, n, k), scales.view(groups, n // 128, -1)
-    each = tuple(t.view(groups, m // groups, -1) for t in a)
+    each = a[0].view(groups, m // groups, -1), a[1].view(groups, m // groups, -1)
     d = torch.zeros(m, n, device=device, dtype=torch.bfloat16)
     matrices, x3 = d.view(groups, -1, n), x.view(groups, -1, k)
     numbers = torch.arange(groups, device=device, dtype=torch.int32)
@@ -95,8 +96,10 @@ def groups_of_rows(device: str) -> dict[str, Pair]:
 
     def each_head():
         batch = torch.full((groups,), m // groups, device=device, dtype=torch.int32)
-        views = (t.transpose(0, 1) for t in heads)
-        finegemm.grouped_gemm(*views, *b, by_head.transpose(0, 1), masked_m=batch)
+        codes, scales = heads
+        finegemm.grouped_gemm(
+            codes.transpose(0, 1), scales.transpose(0, 1), *b, by_head.transpose(0, 1), masked_m=batch
+        )
 
     return {
         "m_grouped_fp8_gemm_nt_contiguous": (
@@ -172,13 +175,14 @@ def rows_of_calls(device: str, rounds: int, batches: int) -> list[dict]:
 def rows_of_settings() -> list[dict]:
     from finegemm import deep_gemm
 
+    layout = deep_gemm.utils.layout
     calls = {
-        "set_num_sms": lambda: deep_gemm.set_num_sms(0),
-        "get_num_sms": deep_gemm.get_num_sms,
+        "get_num_sms": deep_gemm.get_num_sms,  # while it is not set, which takes longer
+        "set_num_sms": lambda: deep_gemm.set_num_sms(64),
         "set_pdl": lambda: deep_gemm.set_pdl(False),
         "get_pdl": deep_gemm.get_pdl,
-        "set_mk_alignment_for_contiguous_layout": lambda: deep_gemm.set_mk_alignment_for_contiguous_layout(128),
-        "get_mk_alignment_for_contiguous_layout": deep_gemm.get_mk_alignment_for_contiguous_layout,
+        "set_mk_alignment_for_contiguous_layout": lambda: layout.set_mk_alignment_for_contiguous_layout(128),
+        "get_mk_alignment_for_contiguous_layout": layout.get_mk_alignment_for_contiguous_layout,
     }
     count = 100_000
     return [
@@ -193,8 +197,6 @@ def bounded(kind: str, name: str, unit: str, value: float, bar: float) -> dict:
 
 def in_new_processes(code: str) -> float:
     """Milliseconds that `code` prints: the median over processes, each with an empty disk cache, which stays so."""
-    import os
-
     times = []
     for _ in range(PROCESSES):
         with tempfile.TemporaryDirectory() as cache:
@@ -202,7 +204,7 @@ def in_new_processes(code: str) -> float:
             done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
             if done.returncode:
                 sys.exit(f"deep_gemm_time: {done.stderr.strip()}")
-            if kept := [path for path in pathlib.Path(cache).rglob("*.kernel")]:
+            if kept := list(pathlib.Path(cache).rglob("*.kernel")):
                 sys.exit(f"deep_gemm_time: a kernel was compiled, not taken from the pack: {kept[0].name}")
             times.append(float(done.stdout))
     return statistics.median(times)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from finegemm.errors import InvalidArgument, Unsupported
@@ -27,12 +26,18 @@ class Knobs:
 _knobs = Knobs()
 
 
-@cache
-def _sms_of(device: Any) -> int:
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+_sms: dict[int, int] = {}  # of each GPU that a call or a setting has asked for, by its index
+
+
+def _sms_of(index: int) -> int:
+    if index not in _sms:
+        _sms[index] = int(torch.cuda.get_device_properties(index).multi_processor_count)
+    return _sms[index]
 
 
 def _current_sms() -> int:
+    if _sms:  # CUDA is initialised, so that nothing is to be looked for
+        return _sms_of(torch._C._cuda_getDevice())
     if torch is None or not torch.cuda.is_available():
         raise Unsupported("get_num_sms: there is no GPU whose SMs could be counted; set_num_sms says how many to use")
     return _sms_of(torch.cuda.current_device())
@@ -47,7 +52,7 @@ def of_call(d: Any) -> tuple[int, bool, int]:
     """num_sms, pdl and alignment of a call that writes to `d`."""
     n = _knobs.num_sms
     if n and d.is_cuda:
-        _check_num_sms(n, _sms_of(d.device))
+        _check_num_sms(n, _sms_of(d.get_device()))
     return n, _knobs.pdl, _knobs.alignment
 
 
@@ -56,7 +61,7 @@ def set_num_sms(n: int, /) -> None:
     n = integer("num_sms", n)
     if n < 0:
         raise InvalidArgument(f"num_sms: is {n}, must not be negative; 0 allows all SMs of the GPU")
-    if n and torch is not None and torch.cuda.is_initialized():
+    if n and (_sms or (torch is not None and torch.cuda.is_initialized())):
         _check_num_sms(n, _current_sms())
     _knobs.num_sms = n
 

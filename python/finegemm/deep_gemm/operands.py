@@ -17,6 +17,8 @@ BLOCK = 128  # of K, and of the rows of B, that one scale serves
 
 
 def integer(name: str, x: Any) -> int:
+    if type(x) is int:
+        return x
     if isinstance(x, bool) or not hasattr(x, "__index__"):
         raise TypeError(f"{name}: must be an integer, not of {type(x)}")
     return int(x)
