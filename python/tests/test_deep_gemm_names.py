@@ -1,6 +1,8 @@
 """finegemm.deep_gemm: which names there are, how they are called, and what those say that are not served."""
 
 import inspect
+import os
+import pathlib
 import subprocess
 import sys
 
@@ -8,6 +10,7 @@ import pytest
 
 import finegemm
 from finegemm import deep_gemm
+from finegemm.deep_gemm import names
 
 
 def words(text):
@@ -150,6 +153,35 @@ def test_what_is_not_served_is_listed_here():
     assert listed - {"SymmBuffer"} == {name for name in deep_gemm.missing.REASONS if not name.endswith("_tl")}
 
 
+def rows_of_table():
+    """(names, what becomes of them) of each row that the package prints."""
+    for line in names.table()[2:]:
+        first, kind, *_ = line.removeprefix("| ").split(" | ")
+        yield [name.strip("`") for name in first.split(", ")], kind
+
+
+@pytest.mark.parametrize(
+    "kind, wanted", [("served", [*SERVED, *ALIASES, *OTHERS]), ("raises", NOT_SERVED), ("absent", ABSENT[:2])]
+)
+def test_the_table_has_each_name_once(kind, wanted):
+    said = [name for row, what in rows_of_table() if what == kind for name in row]
+    assert len(set(said)) == len(said)
+    for name in said:
+        assert kind == "absent" or named(name) is not None
+    short = {name.rpartition(".")[2] for name in said}
+    assert {name.rpartition(".")[2] for name in wanted} - {"__path__", "persistent_envs"} <= short
+
+
+def test_documents_have_the_table():
+    path = pathlib.Path(__file__).parents[2] / "docs" / "from-deepgemm.md"
+    begin, end, text = "<!-- names -->\n", "<!-- end of names -->", path.read_text()
+    wanted = begin + "\n".join(names.table()) + "\n" + end
+    if os.environ.get("FG_UPDATE_GOLDEN"):
+        text = text[: text.index(begin)] + wanted + text[text.index(end) + len(end) :]
+        path.write_text(text)
+    assert wanted in text
+
+
 def test_names_that_stand_for_features_are_absent():
     for name in ABSENT:
         assert not hasattr(deep_gemm, name), name
@@ -184,6 +216,7 @@ def test_neither_the_import_nor_a_setting_touches_a_gpu():
 import torch
 torch.cuda._lazy_init = None   # calling it raises TypeError
 from finegemm import deep_gemm
+from finegemm.deep_gemm import names
 deep_gemm.set_pdl(True)
 deep_gemm.set_num_sms(64)
 assert (deep_gemm.get_pdl(), deep_gemm.get_num_sms()) == (True, 64) and not torch.cuda.is_initialized()
