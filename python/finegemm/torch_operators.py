@@ -7,6 +7,11 @@ from finegemm.torch_module import torch
 
 Result = TypeVar("Result")
 
+if torch is not None:
+    from torch._C import _len_torch_dispatch_stack as modes
+    from torch._C._autograd import _profiler_enabled as profiler_enabled
+    from torch.compiler import is_compiling
+
 _library = None if torch is None else torch.library.Library("finegemm", "FRAGMENT")  # lives as long as this module
 
 
@@ -26,11 +31,7 @@ def run(function: Callable[..., Result], *arguments: Any) -> Result:
 
     Elsewhere torch's dispatcher would take longer than the rest of the call.
     """
-    if torch.compiler.is_compiling() or _watched():
+    # A profiler, or a mode that takes the place of operators, as fake tensors have.
+    if is_compiling() or profiler_enabled() or modes():
         function = getattr(torch.ops.finegemm, function.__name__)
     return function(*arguments)
-
-
-def _watched() -> bool:
-    """Is there a profiler, or a mode that takes the place of operators, as fake tensors have?"""
-    return bool(torch._C._autograd._profiler_enabled() or torch._C._len_torch_dispatch_stack())

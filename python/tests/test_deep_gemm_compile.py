@@ -114,7 +114,7 @@ def test_a_graph_follows_settings_that_change_after_it_was_made(device, monkeypa
     seen, plain = [], deep_gemm.operators.finegemm.gemm
 
     def gemm(*arguments, **options):
-        seen.append(options["pdl"])
+        seen.append(options.get("pdl", False))
         return plain(*arguments, **options)
 
     monkeypatch.setattr(deep_gemm.operators.finegemm, "gemm", gemm)

@@ -237,7 +237,7 @@ def test_settings_of_the_process_reach_the_call(device, monkeypatch):
     monkeypatch.setattr(envs, "settings", lambda: envs.Settings(context="a context", prints_configs=False))
     a, b = pairs(device)
     deep_gemm.fp8_gemm_nt(a, b, torch.empty((M, N), dtype=torch.bfloat16, device=device))
-    assert seen == {"num_sms": 7, "pdl": True, "accumulate": False, "context": "a context"}
+    assert seen == {"num_sms": 7, "pdl": True, "context": "a context"}
 
 
 def test_the_kernel_is_printed_if_asked(device, monkeypatch, capsys):

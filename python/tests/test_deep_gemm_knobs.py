@@ -69,11 +69,11 @@ def test_before_cuda_is_initialised_calls_compare_the_number(gpus):
     gpus.initialised = False
     deep_gemm.set_num_sms(200)
     on_gpu, on_cpu = SimpleNamespace(is_cuda=True, get_device=lambda: 0), SimpleNamespace(is_cuda=False)
-    assert knobs.of_call(on_cpu)[0] == 200
+    assert knobs.of_call(on_cpu) == {"num_sms": 200}
     with pytest.raises(RuntimeError, match=r"^num_sms: is 200, must be at most the 132 SMs"):
         knobs.of_call(on_gpu)
     deep_gemm.set_num_sms(64)
-    assert knobs.of_call(on_gpu)[0] == 64
+    assert knobs.of_call(on_gpu) == {"num_sms": 64}
 
 
 @pytest.mark.parametrize("wrong", ("64", 64.0, True, None))
@@ -102,7 +102,7 @@ def test_settings_are_kept():
 def test_the_alignment_is_128_until_it_is_set():
     assert deep_gemm.get_mk_alignment_for_contiguous_layout() == 128
     deep_gemm.utils.layout.set_mk_alignment_for_contiguous_layout(256)
-    assert deep_gemm.get_m_alignment_for_contiguous_layout() == 256 == knobs.of_call(None)[2]
+    assert deep_gemm.get_m_alignment_for_contiguous_layout() == 256
     for arguments in ((), (64,), (64, 8)):
         assert deep_gemm.get_theoretical_mk_alignment_for_contiguous_layout(*arguments) == 128
 

@@ -219,7 +219,7 @@ def cublaslt_gemm(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, accumulate:
             raise Unsupported(
                 f"{name}: is on {x.device}, must be on one GPU with the others for cuBLASLt; copy it there"
             )
-    num_sms, _, _ = knobs.of_call(d)
+    num_sms = knobs.of_call(d).get("num_sms", 0)
     with torch.cuda.device(d.device):
         stream = torch.cuda.current_stream().cuda_stream
         operands = (a, b, d if added is None else added, d)

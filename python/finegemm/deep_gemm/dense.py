@@ -46,7 +46,8 @@ def fp8_fp4_gemm_nt(
     """
     qa, sfa, qb, sfb = parts(a, b)
     check_scales_of_b(block_rows(recipe, recipe_a, recipe_b), qb, sfb)
-    refuse(epilogue=epilogue)
+    if epilogue is not None:
+        refuse(epilogue=epilogue)
     run(operators.gemm, qa, sfa, qb, sfb, d, *source(d, c), alpha)
 
 
@@ -70,7 +71,8 @@ def bf16_gemm_nt(
     epilogue: Any = None,
 ) -> None:
     """d [M, N] = c + alpha * a [M, K] times b [N, K], both bfloat16; d bfloat16, float16 or float32."""
-    refuse(epilogue=epilogue)
+    if epilogue is not None:
+        refuse(epilogue=epilogue)
     check_bf16(a)
     run(operators.gemm, a, None, b, None, d, *source(d, c), alpha)
 

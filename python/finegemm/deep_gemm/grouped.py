@@ -51,8 +51,9 @@ def m_grouped_fp8_fp4_gemm_nt_contiguous(
     nothing: rows of -1 become zero, those between two groups are not written.
     """
     operands = _operands(a, b, recipe, recipe_a, recipe_b)
-    refuse(epilogue=epilogue)
-    layout = one_of(grouped_layout=grouped_layout, m_indices=m_indices)
+    if epilogue is not None:
+        refuse(epilogue=epilogue)
+    layout = one_of(("grouped_layout", "m_indices"), grouped_layout, m_indices)
     _contiguous(*operands, d, layout, use_psum_layout, expected_m_for_psum_layout)
 
 
@@ -134,8 +135,9 @@ def m_grouped_bf16_gemm_nt_contiguous(
 ) -> None:
     """m_grouped_fp8_fp4_gemm_nt_contiguous of bfloat16 matrices; d bfloat16 or float32."""
     check_bf16(a)
-    refuse(epilogue=epilogue)
-    layout = one_of(grouped_layout=grouped_layout, m_indices=m_indices)
+    if epilogue is not None:
+        refuse(epilogue=epilogue)
+    layout = one_of(("grouped_layout", "m_indices"), grouped_layout, m_indices)
     _contiguous(a, None, b, None, d, layout, use_psum_layout, expected_m_for_psum_layout)
 
 
@@ -287,7 +289,7 @@ def k_grouped_fp8_gemm_nt_contiguous(
     same on the device, is not read. Without `c` the product overwrites d.
     """
     refuse(use_psum_layout=use_psum_layout, epilogue=epilogue)
-    sizes = one_of(ks_cpu=ks_cpu, ks=ks)
+    sizes = one_of(("ks_cpu", "ks"), ks_cpu, ks)
     if block_rows(recipe, None, None) != 1:
         raise Unsupported(f"recipe: is {recipe}, must be (1, 1, 128) on Hopper; quantise to that")
     qa, sfa, qb, sfb = parts(a, b)
@@ -321,5 +323,5 @@ def k_grouped_bf16_gemm_tn_contiguous(
     """
     check_bf16(a)
     refuse(use_psum_layout=use_psum_layout, epilogue=epilogue)
-    sizes = list(integers("ks_cpu", one_of(ks_cpu=ks_cpu, ks=ks), d.shape[0]))
+    sizes = list(integers("ks_cpu", one_of(("ks_cpu", "ks"), ks_cpu, ks), d.shape[0]))
     run(operators.k_grouped_gemm, k_last("a", a), None, k_last("b", b), None, d, sizes, *source(d, c))

@@ -48,12 +48,16 @@ def _check_num_sms(n: int, sms: int) -> None:
         raise InvalidArgument(f"num_sms: is {n}, must be at most the {sms} SMs of the GPU; 0 allows all of them")
 
 
-def of_call(d: Any) -> tuple[int, bool, int]:
-    """num_sms, pdl and alignment of a call that writes to `d`."""
-    n = _knobs.num_sms
-    if n and d.is_cuda:
-        _check_num_sms(n, _sms_of(d.get_device()))
-    return n, _knobs.pdl, _knobs.alignment
+def of_call(d: Any) -> dict[str, Any]:
+    """Options of a call that writes to `d`, where they are not what calls do by themselves."""
+    options: dict[str, Any] = {}
+    if n := _knobs.num_sms:
+        if d.is_cuda:
+            _check_num_sms(n, _sms_of(d.get_device()))
+        options["num_sms"] = n
+    if _knobs.pdl:
+        options["pdl"] = True
+    return options
 
 
 def set_num_sms(n: int, /) -> None:

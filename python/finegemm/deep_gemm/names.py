@@ -9,7 +9,11 @@ _EITHER_SCALES = "`c`, `alpha` and float32 with either scales of B; row scales o
 
 # Names, our own call in their place, and what differs.
 _SERVED = (
-    ("fp8_gemm_nt fp8_fp4_gemm_nt fp4_gemm_nt", "`gemm(a, sfa, b, sfb, d)`", f"`d` float16 too; {_EITHER_SCALES}; FP4 raises"),
+    (
+        "fp8_gemm_nt fp8_fp4_gemm_nt fp4_gemm_nt",
+        "`gemm(a, sfa, b, sfb, d)`",
+        f"`d` float16 too; {_EITHER_SCALES}; FP4 raises",
+    ),
     (
         "fp8_gemm_nn fp8_gemm_tn fp8_gemm_tt fp8_fp4_gemm_nn fp8_fp4_gemm_tn fp8_fp4_gemm_tt",
         "`gemm` of transposed views",

@@ -13,6 +13,7 @@ Pair = tuple[Tensor, Tensor] | list[Tensor]
 Recipe = Sequence[int] | None
 Call = TypeVar("Call", bound=Callable[..., None])
 
+_SEQUENCES = (tuple, list)
 BLOCK = 128  # of K, and of the rows of B, that one scale serves
 
 
@@ -36,22 +37,21 @@ def parts(a: Any, b: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def pair(name: str, x: Any) -> tuple[Tensor, Tensor]:
-    if not isinstance(x, tuple | list) or len(x) != 2:
+    if not isinstance(x, _SEQUENCES) or len(x) != 2:
         raise TypeError(f"{name}: must be a pair of tensors, a matrix and its scales, not {_kind(x)}")
     return x[0], x[1]
 
 
 def _kind(x: Any) -> str:
-    return f"{type(x).__name__} of {len(x)}" if isinstance(x, tuple | list) else f"of {type(x)}"
+    return f"{type(x).__name__} of {len(x)}" if isinstance(x, _SEQUENCES) else f"of {type(x)}"
 
 
-def one_of(**spellings: Any) -> Any:
-    """The argument that is given of several names for it, of which the first is today's."""
-    given = [x for x in spellings.values() if x is not None]
-    if len(given) != 1:
-        came = "is missing" if not given else "is given more than once"
-        raise TypeError(f"{next(iter(spellings))}: {came}; pass it by one of the names {', '.join(spellings)}")
-    return given[0]
+def one_of(names: tuple[str, str], today: Any, older: Any) -> Any:
+    """The argument that is given of the two names for it."""
+    if (today is None) == (older is None):
+        came = "is missing" if today is None else "is given more than once"
+        raise TypeError(f"{names[0]}: {came}; pass it by one of the names {', '.join(names)}")
+    return older if today is None else today
 
 
 def refuse(**arguments: Any) -> None:
@@ -93,9 +93,14 @@ def of_views(call: Call, name: str, *operands: str, compiled_dims: str, k_last: 
     return cast(Call, viewed)
 
 
+_RECIPES = {(1, BLOCK, BLOCK): BLOCK, (1, 1, BLOCK): 1}
+
+
 def block_rows(recipe: Recipe, recipe_a: Recipe, recipe_b: Recipe) -> int | None:
     """Rows of B that a scale serves by the recipe, 1 or BLOCK; None: there is none, the shape of the scales says."""
     if recipe is not None:
+        if recipe_a is None and recipe_b is None and type(recipe) is tuple and recipe in _RECIPES:
+            return _RECIPES[recipe]
         if recipe_a is not None or recipe_b is not None:
             raise InvalidArgument("recipe: comes with recipe_a or recipe_b; pass either it or both of them")
         of_a, rows, of_k = integers("recipe", recipe, 3)

@@ -54,21 +54,29 @@ def _through_float32(
 
 
 def _gemm(a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tensor, accumulate: bool) -> None:
-    settings = envs.settings()
-    num_sms, pdl, _ = knobs.of_call(d)
-    n, f32 = b.shape[0], d.dtype == torch.float32
-    if f32 and sfb is not None and sfb.shape[0] == -(-n // BLOCK):
-        sfb = sfb.repeat_interleave(BLOCK, 0)[:n]  # kernels write float32 with scales for each row of B alone
-    finegemm.gemm(a, sfa, b, sfb, d, num_sms=num_sms, pdl=pdl, accumulate=accumulate, context=settings.context)
-    if settings.prints_configs:
+    options = _options(d)
+    if accumulate:
+        options["accumulate"] = True
+    if sfb is not None and d.dtype == torch.float32 and sfb.shape[0] == -(-b.shape[0] // BLOCK):
+        sfb = sfb.repeat_interleave(BLOCK, 0)[: b.shape[0]]  # float32 is written with scales for each row of B alone
+    finegemm.gemm(a, sfa, b, sfb, d, **options)
+    if envs.settings().prints_configs:
         envs.print_config(
             f"{_kind(a)}_gemm",
-            *(d.shape[0], n, a.shape[1]),
-            **_elements(a, sfb is not None and sfb.shape[0] == n),
-            out_dtype="float32" if f32 else None,
+            *(d.shape[0], d.shape[1], a.shape[1]),
+            **_elements(a, sfb is not None and sfb.shape[0] == b.shape[0]),
+            out_dtype="float32" if d.dtype == torch.float32 else None,
             accumulate=accumulate,
-            num_sms=num_sms,
+            num_sms=options.get("num_sms", 0),
         )
+
+
+def _options(d: Tensor) -> dict[str, Any]:
+    """What the process says of a call that writes to `d`. Each option that is passed takes time."""
+    options, context = knobs.of_call(d), envs.settings().context
+    if context is not None:
+        options["context"] = context
+    return options
 
 
 def _kind(a: Tensor) -> str:
@@ -91,24 +99,17 @@ def grouped_gemm(
     masked_m: Tensor | None,
     expected_m: int,
 ) -> None:
-    settings = envs.settings()
-    num_sms, pdl, alignment = knobs.of_call(d)
-    finegemm.grouped_gemm(
-        a,
-        sfa,
-        b,
-        sfb,
-        d,
-        m_indices=m_indices,
-        prefix_sums=prefix_sums,
-        masked_m=masked_m,
-        alignment=alignment,
-        expected_m=expected_m,
-        num_sms=num_sms,
-        pdl=pdl,
-        context=settings.context,
-    )
-    if settings.prints_configs:
+    options, alignment = _options(d), knobs.get_mk_alignment_for_contiguous_layout()
+    if masked_m is not None:
+        options["masked_m"] = masked_m
+    elif prefix_sums is not None:
+        options |= {"prefix_sums": prefix_sums, "alignment": alignment}
+    else:
+        options |= {"m_indices": m_indices, "alignment": alignment}
+    if expected_m:
+        options["expected_m"] = expected_m
+    finegemm.grouped_gemm(a, sfa, b, sfb, d, **options)
+    if envs.settings().prints_configs:
         envs.print_config(
             f"m_grouped_{_kind(a)}_gemm",
             *(a.shape[:-1].numel(), d.shape[-1], a.shape[-1]),
@@ -116,7 +117,7 @@ def grouped_gemm(
             **_elements(a, sfb is not None and sfb.shape[1] == b.shape[1]),
             expected_m=expected_m,
             alignment=alignment if m_indices is not None else 0,
-            num_sms=num_sms,
+            num_sms=options.get("num_sms", 0),
         )
 
 
@@ -137,15 +138,17 @@ def k_grouped_gemm(
             c, accumulate = None, True
         elif d.dtype != torch.float32:
             raise InvalidArgument(f"c: is given, but d has dtype {d.dtype}, must be float32; add the result to yours")
-    settings = envs.settings()
-    num_sms, pdl, _ = knobs.of_call(d)
-    finegemm.k_grouped_gemm(
-        a, sfa, b, sfb, d, sizes=sizes, accumulate=accumulate, num_sms=num_sms, pdl=pdl, context=settings.context
-    )
+    options = _options(d)
+    finegemm.k_grouped_gemm(a, sfa, b, sfb, d, sizes=sizes, accumulate=accumulate, **options)
     if c is not None:
         d.add_(c)
-    if settings.prints_configs:
-        shape = {**_elements(a, False), "k_groups": len(sizes), "accumulate": accumulate, "num_sms": num_sms}
+    if envs.settings().prints_configs:
+        shape = {
+            **_elements(a, False),
+            "k_groups": len(sizes),
+            "accumulate": accumulate,
+            "num_sms": options.get("num_sms", 0),
+        }
         envs.print_config(f"k_grouped_{_kind(a)}_gemm", d.shape[1], d.shape[2], sum(sizes), **shape)
 
 
