@@ -1,6 +1,9 @@
 """finegemm.deep_gemm: products by cuBLASLt, of which a stand-in computes on the CPU what the real one is asked for."""
 
 import ctypes
+import importlib.util
+import pathlib
+import re
 
 import pytest
 
@@ -75,6 +78,33 @@ class StandIn:
             out += beta._obj.value * self.at(c, lc).double()
         self.at(d, ld).copy_(out)
         return 0
+
+
+def test_values_are_those_of_the_headers():
+    nvidia = importlib.util.find_spec("nvidia")
+    folders = [] if nvidia is None else nvidia.submodule_search_locations
+    headers = [path for folder in folders for path in pathlib.Path(folder).rglob("cublasLt.h")]
+    if not headers:
+        pytest.skip("no cublasLt.h: the package nvidia-cublas is not installed")
+    names = ("cublasLt.h", "cublas_api.h", "library_types.h")
+    text = "".join((headers[0].parent / name).read_text() for name in names if (headers[0].parent / name).exists())
+    values = dict(re.findall(r"^\s*((?:CUBLAS|CUDA_R_)\w*)\s*=\s*(\d+)", text, re.MULTILINE))
+    for name, value in (
+        ("CUBLASLT_MATMUL_DESC_TRANSA", cublaslt._TRANSPOSE_FIRST),
+        ("CUBLASLT_MATMUL_DESC_TRANSB", cublaslt._TRANSPOSE_SECOND),
+        ("CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET", cublaslt._SM_COUNT),
+        ("CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES", cublaslt._WORKSPACE),
+        ("CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK", cublaslt._REDUCTIONS),
+        *((f"CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_{x}_BYTES", cublaslt._ALIGNMENTS["ABCD".index(x)]) for x in "ABCD"),
+        ("CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE", cublaslt._IN_FLOAT32),
+        ("CUBLAS_COMPUTE_32F", cublaslt._COMPUTE_F32),
+        ("CUBLAS_COMPUTE_32F_FAST_TF32", cublaslt._COMPUTE_TF32),
+        ("CUBLAS_STATUS_NOT_SUPPORTED", cublaslt._NOT_SUPPORTED),
+    ):
+        assert int(values[name]) == value, name
+    if "CUDA_R_32F" in values:  # library_types.h is of nvidia-cuda-runtime
+        for name, kind in (("bfloat16", "16BF"), ("float16", "16F"), ("float32", "32F"), ("float8_e4m3fn", "8F_E4M3")):
+            assert int(values[f"CUDA_R_{kind}"]) == cublaslt._TYPES[name]
 
 
 def random(*shape, dtype=torch.bfloat16):
