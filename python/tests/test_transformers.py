@@ -3,6 +3,8 @@
 Skipped where torch, transformers or accelerate are not installed.
 """
 
+import sys
+
 import pytest
 
 import finegemm
@@ -181,6 +183,15 @@ def test_one_scale_for_all_of_a_weight_or_of_activations(device):
     torch.testing.assert_close(static, codes.float() @ weight[0].float().T / 16, rtol=1e-4, atol=1e-3)
     with pytest.raises(RuntimeError, match=r"^block_size: is \(64, 64\), must be \(128, 128\), or the whole weight"):
         ours.matmul_2d(x, weight[0], torch.ones(5, 4, device=device), [64, 64], torch.bfloat16)
+
+
+def test_what_cannot_be_served_is_said(device, monkeypatch):
+    monkeypatch.delattr(finegrained_fp8, "_FINEGRAINED_FP8")
+    with pytest.raises(finegemm.Unsupported, match=r"^transformers: has no place for kernels of fine-grained FP8; pip"):
+        ours.install()
+    monkeypatch.setitem(sys.modules, "transformers.integrations", None)
+    with pytest.raises(finegemm.Unsupported, match=r"^transformers: cannot be imported; pip install"):
+        ours.install()
 
 
 def test_a_compiled_layer_has_a_node_for_a_product(device):
