@@ -20,7 +20,6 @@ import timeit
 from collections.abc import Callable
 
 import hopper
-from gpu_timing import median_times
 from host_time import ROOT, machine, measure
 from records import write_record
 
@@ -152,6 +151,8 @@ def groups_of_k(device: str) -> dict[str, Pair]:
 
 
 def rows_of_calls(device: str, rounds: int, batches: int) -> list[dict]:
+    from gpu_timing import median_times  # which imports torch
+
     rows = []
     for kinds in (dense, groups_of_rows, groups_of_k):
         for name, (named, own) in kinds(device).items():
