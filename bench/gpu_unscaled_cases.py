@@ -13,8 +13,8 @@ from gpu_grouped_cases import Rows
 from gpu_library import BLOCKS, COLUMNS, DTYPES, INDICES, MASKED, Library
 
 # Of A and B, and what one rounding to them takes: relative to what is rounded, and at least.
-ROUNDING = {torch.bfloat16: (2.0**-8, 2.0**-134)}
-NAMES = {torch.bfloat16: "bf16"}  # as lines of text and records call them
+ROUNDING = {torch.bfloat16: (2.0**-8, 2.0**-134), torch.float16: (2.0**-11, 2.0**-25)}
+NAMES = {torch.bfloat16: "bf16", torch.float16: "f16"}  # as lines of text and records call them
 
 
 def outputs(of: torch.dtype) -> tuple[torch.dtype, torch.dtype]:

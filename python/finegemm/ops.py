@@ -24,7 +24,7 @@ def gemm(
     pdl: bool = False,
     prefetch_weights: bool = False,
     accumulate: bool = False,
-    out_dtype: Literal["bfloat16", "float32"] | None = None,
+    out_dtype: Literal["bfloat16", "float16", "float32"] | None = None,
     stream: Any = None,
     context: Context | None = None,
 ) -> Any:
@@ -34,8 +34,8 @@ def gemm(
     sfb [ceil(N/128), ceil(K/128)]: float32, any strides. d [M, N]: bfloat16 (or uint16, its bits), N contiguous;
     a new array of a's library when None.
 
-    a and b may be bfloat16 instead, without scales: sfa and sfb are None then, K is a multiple of 8, and d is bfloat16
-    or float32.
+    a and b may be bfloat16 or float16 instead, without scales: sfa and sfb are None then, K is a multiple of 8, and d
+    is of their type, as a new one is, or float32.
 
     With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d may
     then be float32 (a new one if `out_dtype` says so), and with `accumulate` the product is added to it.
@@ -175,9 +175,9 @@ def explain(
     *,
     plan_table: str | None = None,
     # Fields of a product; tools/gen_fields.py writes them.
-    dtype: Literal["float8_e4m3fn", "bfloat16"] | None = None,
+    dtype: Literal["float8_e4m3fn", "bfloat16", "float16"] | None = None,
     row_b_scales: bool = False,
-    out_dtype: Literal["bfloat16", "float32"] | None = None,
+    out_dtype: Literal["bfloat16", "float16", "float32"] | None = None,
     groups: int | None = None,
     expected_m: int = 0,
     alignment: int = 0,

@@ -8,7 +8,7 @@ import pytest
 import finegemm
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
-TYPES = {"bfloat16": "bf16"}  # of A and B, as arrays and lines of text call them
+TYPES = {"bfloat16": "bf16", "float16": "f16"}  # of A and B, as arrays and lines of text call them
 ROUNDING = {"bfloat16": (2.0**-8, 2.0**-134), "float16": (2.0**-11, 2.0**-25), "float32": (0, 0)}  # of a sum
 M, N, K = 33, 24, 256
 

@@ -42,6 +42,8 @@ template <>
 struct Codes<DType::F16> {
     using Code = uint16_t;
     static constexpr float value(Code c) { return float_of_f16(c); }
+    static constexpr Code rounded(float x) { return f16_of_float(x); }
+    static constexpr Code rounded(double x) { return f16_of_double(x); }
     static constexpr Code magnitude(Code c) { return c & 0x7fff; }
 };
 template <>
@@ -77,7 +79,9 @@ inline constexpr ElementType kElementTypes[] = {
     {.dtype = DType::BF16, .name = "bf16", .array_name = "bfloat16", .enumerator = "BF16",
      .operand = Element::BF16, .results = {DType::BF16, DType::F32},
      .output = Output::BF16, .rounding = {0x1p-8, 0x1p-134, 0x1.ffp127}},
-    {.dtype = DType::F16, .name = "f16", .array_name = "float16", .enumerator = "F16"},
+    {.dtype = DType::F16, .name = "f16", .array_name = "float16", .enumerator = "F16",
+     .operand = Element::F16, .results = {DType::F16, DType::F32},
+     .output = Output::F16, .rounding = {0x1p-11, 0x1p-25, 65520}},
     {.dtype = DType::F32, .name = "f32", .array_name = "float32", .enumerator = "F32",
      .output = Output::F32, .rounding = {0x1p-24, 0x1p-150, 0x1.ffffffp127}},
 };

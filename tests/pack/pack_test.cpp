@@ -146,8 +146,9 @@ TEST_P(EmbeddedPacks, HaveWhateverThePlannerChoosesFor100000RandomProblems) {
                 p.d.accumulate = p.d.element == DType::F32 && random() % 2 == 0;
         }
         if (random() % 4 == 0) {
-            p.a = p.b = unscaled(Element::BF16);
-            p.d.element = p.d.accumulate || random() % 2 == 0 ? DType::F32 : DType::BF16;
+            const ElementType& of = *find_type(random() % 2 == 0 ? DType::BF16 : DType::F16);
+            p.a = p.b = unscaled(of.operand.value());
+            p.d.element = p.d.accumulate || random() % 2 == 0 ? DType::F32 : of.results[0];
         }
         const GemmConfig c = plan::choose(p, *plan::find_device(devices[random() % std::size(devices)])).config;
         expect_in_pack(c, p);

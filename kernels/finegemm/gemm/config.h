@@ -31,12 +31,14 @@ enum class Grouping : uint32_t {
 enum class Output : uint32_t {
     BF16,
     F32,  ///< overwritten or added to
+    F16,
 };
 
 /// The elements of A or B.
 enum class Element : uint32_t {
     E4M3,
     BF16,
+    F16,
 };
 FG_HD constexpr uint32_t bytes_of(Element element) { return element == Element::E4M3 ? 1 : 2; }
 
