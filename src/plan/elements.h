@@ -87,12 +87,12 @@ inline constexpr ElementType kElementTypes[] = {
 };
 // clang-format on
 
-/// Null for a number that is no type.
+/// Null for a number that is no type. Rows are in the order of the numbers: calls look up theirs.
 constexpr const ElementType* find_type(DType type) {
-    for (const ElementType& x : kElementTypes)
-        if (x.dtype == type) return &x;
-    return nullptr;
+    const auto at = static_cast<uint32_t>(type) - static_cast<uint32_t>(kElementTypes[0].dtype);
+    return at < std::size(kElementTypes) ? &kElementTypes[at] : nullptr;
 }
+static_assert(std::ranges::all_of(kElementTypes, [](const ElementType& x) { return find_type(x.dtype) == &x; }));
 constexpr const ElementType& type_of(Element element) {
     for (const ElementType& x : kElementTypes)
         if (x.operand == element) return x;
