@@ -164,6 +164,15 @@ def test_what_it_does_not_do_is_said():
         multiply(functions, a, b, d)
 
 
+def test_where_it_is_not_installed_that_is_said(monkeypatch):
+    def not_found(file, mode):
+        raise OSError(f"{file}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", not_found)
+    with pytest.raises(RuntimeError, match=r"^cuBLASLt: is not found; pip install .* libcublasLt\.so: cannot open"):
+        cublaslt._library.__wrapped__()
+
+
 def test_arguments_are_checked_before_it_is_opened(monkeypatch):
     monkeypatch.setattr(cublaslt, "_library", None)
     a, b, d = random(M, K), random(N, K), torch.full((M, N), 7, dtype=torch.bfloat16)
