@@ -57,11 +57,11 @@ def operations(library: Library, seed: int, device="cuda", num_sms: int = 0) -> 
         p = Problem(rows, 520, 1040, "mn", generator, row_b_scales=of_rows)
         add(f"groups, form {rows.form}", p.d, p.prepare(library, **options), p.d.clone())
     blocks = [chance.randint(0, 5) for _ in range(7)]
-    k_groups, plain = KGroups(few + 64, 264, blocks, "mn", generator, before=1), OfK(m, 264, blocks, generator, after=1)
+    k_groups = KGroups(few + 64, 264, blocks, "mn", generator, before=1)
+    plain = OfK(m, 264, blocks, generator, after=1)
     for way in WAYS:
-        add(
-            f"groups of K, {way}", k_groups.d, k_groups.prepare(library, way=way, accumulate=1, **options), k_groups.old
-        )
+        call = k_groups.prepare(library, way=way, accumulate=1, **options)
+        add(f"groups of K, {way}", k_groups.d, call, k_groups.old)
         d = empty(*plain.shape)
         add(f"groups of K of bf16, {way}", d, plain.prepare(library, d, way=way, **options))
     for case in (One(m, 1032, 840, generator), OfRows(offset_rows([m, 0, few]), 520, 840, generator)):

@@ -217,7 +217,9 @@ def test_each_form_multiplies_on_a_gpu(dtype, out, added):
         d = torch.full((256, 128), 2, dtype=out, device="cuda")
         getattr(deep_gemm, f"cublaslt_gemm_{form}")(*operands, d, d if added else None)
         exact = want.double() + 2 * added
-        torch.testing.assert_close(d.double(), exact, rtol=2 * torch.finfo(out).eps + 1e-5, atol=1e-3)
+        # Tensor cores keep about 14 bits of the sums of FP8 products, so much of the largest that was added up.
+        atol = 1e-3 if dtype == torch.bfloat16 else 2**-12 * float((a.double().abs() @ b.double().abs().T).max())
+        torch.testing.assert_close(d.double(), exact, rtol=2 * torch.finfo(out).eps + 1e-5, atol=atol)
 
 
 @pytest.mark.parametrize("device", ("cuda",) if hopper() else ("cpu",))
