@@ -112,8 +112,7 @@ def random(*shape, dtype=torch.bfloat16):
 
 
 def multiply(functions, a, b, d, c=None, num_sms=0):
-    operands = (a, b, d if c is None else c, d)
-    cublaslt.multiply(cublaslt.Library(functions), ctypes.c_void_p(7), 5, operands, float(c is not None), num_sms)
+    cublaslt.multiply(cublaslt.Library(functions), ctypes.c_void_p(7), 5, a, b, c, d, num_sms)
 
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float8_e4m3fn, torch.float32))
@@ -148,7 +147,7 @@ def test_a_problem_is_prepared_once_and_given_back():
     library = cublaslt.Library(functions)
     d = torch.empty((M, N), dtype=torch.bfloat16)
     for _ in range(2):
-        cublaslt.multiply(library, ctypes.c_void_p(7), 5, (a, b, d, d), 0.0, 0)
+        cublaslt.multiply(library, ctypes.c_void_p(7), 5, a, b, None, d, 0)
     assert functions.live == 6
     cublaslt._product.cache_clear()
     assert functions.live == 0
