@@ -33,7 +33,7 @@ namespace {
 void quantize(Context& context, const QuantizeCall& call) {
     check_quantize(call);
     if (call.x.rows == 0 || call.x.cols == 0) return;
-    context.state().backend(call.x.device).quantize(call);
+    context.state().backend(call.x.device).run(call);
 }
 
 }  // namespace

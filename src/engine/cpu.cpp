@@ -20,7 +20,9 @@ public:
         check_group_numbers(call);
         check_scale_values(call);
     }
-    void quantize(const QuantizeCall& call) override { cpu_quantize(call, pool_); }
+    void run(const Operation& operation) override {
+        std::visit([&](const auto& call) { run_on_cpu(call, pool_); }, operation);
+    }
 
 private:
     bool batch_invariant_;  // of calls that do not say

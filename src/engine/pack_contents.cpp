@@ -10,7 +10,7 @@ namespace finegemm {
 std::vector<jit::KernelSource> pack_contents() {
     std::vector<jit::KernelSource> sources;
     for (const GemmConfig& c : plan::kernels()) sources.push_back(jit::gemm_source(c, plan::name_of(c)));
-    for (const QuantizeConfig& c : jit::quantize_configs()) sources.push_back(jit::quantize_source(c));
+    for (const QuantizeConfig& c : jit::quantize_configs()) sources.push_back(jit::source_of(c));
     return sources;
 }
 
