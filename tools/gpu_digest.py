@@ -32,6 +32,7 @@ OPERATIONS = {
         "src/ops/gemm/*",
     ],
     "quantize": ["src/ops/quantize/*", "kernels/finegemm/quantize/*"],
+    "scale_layout": ["src/ops/scale_layout/*", "kernels/finegemm/scale_layout/*"],
 }
 SHARED = [
     "kernels/finegemm/core/*",
@@ -59,7 +60,8 @@ TARGETS_LEFT_OUT = {
 
 
 def operation_of(kernel: str) -> str:
-    return "quantize" if kernel.startswith("finegemm_quantize") else "gemm"
+    named = (operation for operation in OPERATIONS if kernel.startswith(f"finegemm_{operation}_"))
+    return next(named, "gemm")
 
 
 def matches(path: str, patterns: list[str]) -> bool:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from finegemm.errors import InvalidArgument, Unsupported
 
-Format = Literal["float8_e4m3fn", "bfloat16", "float32"]
+Format = Literal["float8_e4m3fn", "bfloat16", "float32", "int32"]
 
 # Formats that not every DLPack version and producer can name, NumPy for one: they travel as their bits.
 _BITS = {"float8_e4m3fn": "uint8", "bfloat16": "uint16"}
@@ -115,6 +115,17 @@ def empty_like(x: Any, format: Format, name: str, *shape: int) -> Any:
     if producer == "numpy":
         return sys.modules["numpy"].empty(shape, _numpy_dtype(format, name))
     raise InvalidArgument(f"{name}: arrays of {producer} are not allocated here; pass {name}= to write into")
+
+
+def empty_mn_major(x: Any, format: Format, name: str, *shape: int) -> Any:
+    """A new array of x's library on x's device, its rows contiguous and its columns at multiples of 16 bytes."""
+    *matrices, rows, cols = shape
+    pitch = -(-rows // 4) * 4
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        strides = (*(pitch * cols for _ in matrices), 1, pitch)
+        return x.new_empty_strided(shape, strides, dtype=getattr(torch, format))
+    return empty_like(x, format, name, *matrices, cols, pitch)[..., :rows].swapaxes(-1, -2)
 
 
 def _numpy_dtype(format: Format, name: str) -> Any:

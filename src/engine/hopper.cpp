@@ -13,6 +13,7 @@
 #include "engine/device_spec.h"
 #include "ops/gemm/source.h"
 #include "ops/quantize/source.h"
+#include "ops/scale_layout/source.h"
 
 namespace finegemm {
 

@@ -13,6 +13,7 @@
 #include "engine/hopper.h"
 #include "ops/gemm/hopper.h"
 #include "ops/quantize/hopper.h"
+#include "ops/scale_layout/hopper.h"
 #include "plan/table.h"
 
 namespace finegemm {
@@ -93,7 +94,7 @@ private:
     static constexpr size_t kMaxKept = 4096;
     mutable std::shared_mutex mutex_;
     std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
-    std::tuple<KernelsOf<QuantizeConfig>> operations_;
+    std::tuple<KernelsOf<QuantizeConfig>, KernelsOf<ScaleLayoutConfig>> operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<const Launch>, BytesHash> launches_;
 };

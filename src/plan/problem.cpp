@@ -16,6 +16,7 @@ std::string name_of(DType type) {
         case DType::BF16: return "bf16";
         case DType::F16: return "f16";
         case DType::F32: return "f32";
+        case DType::UE8M0x4: return "ue8m0x4";
     }
     return fmt::format("unknown ({})", static_cast<int32_t>(type));
 }
