@@ -7,7 +7,7 @@ import torch
 
 from c_structs import HEADER, structs
 
-DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.float32: 4}
+DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.float32: 4, torch.int32: 5}
 FAST, EXACT, HOPPER = 0, 1, 2
 AS_CONTEXT, ON, OFF = 0, 1, 2
 OFFSETS, INDICES, PREFIX_SUMS, MASKED = 1, 2, 3, 4

@@ -14,12 +14,13 @@ from gpu_cases import LAYOUTS
 from gpu_dense import Dense
 from gpu_fixture import ROOT
 from gpu_grouped_stress import GroupedStress
+from gpu_scales import Scales
 from gpu_wgrad import Wgrad
 
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
-class Sanitized(Dense, Wgrad, GroupedStress, Bf16):
+class Sanitized(Dense, Wgrad, GroupedStress, Bf16, Scales):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
         return self.memchecked("small")
@@ -33,6 +34,12 @@ class Sanitized(Dense, Wgrad, GroupedStress, Bf16):
 
     def quantize_racecheck(self):
         return self.racechecked("small_quantize")
+
+    def scale_layout_memcheck(self):
+        return self.memchecked("small_scale_layout")
+
+    def scale_layout_racecheck(self):
+        return self.racechecked("small_scale_layout")
 
     def memchecked(self, check: str):
         return self.sanitized("memcheck", self.options.tested, "ERROR SUMMARY: 0 errors", check)

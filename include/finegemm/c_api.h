@@ -129,10 +129,10 @@ typedef struct finegemm_scale_layout_args {
     int32_t form;     /* of the groups: FINEGEMM_NO_GROUPS, _ROW_GROUPS, _K_SIZES or _K_PREFIX_SUMS */
     int32_t reserved; /* 0 */
     const int32_t* groups;
-    int64_t size;         /* of groups */
-    int64_t alignment;    /* of where groups begin, by row groups and prefix sums */
-    int64_t scale_k;      /* k that a scale serves, of groups of k */
-    int32_t device_type;  /* of groups: that of out */
+    int64_t size;        /* of groups */
+    int64_t alignment;   /* of where groups begin, by row groups and prefix sums */
+    int64_t scale_k;     /* k that a scale serves, of groups of k */
+    int32_t device_type; /* of groups: that of out */
     int32_t device_index;
 } finegemm_scale_layout_args;
 

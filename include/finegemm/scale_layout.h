@@ -44,11 +44,11 @@ struct ScaleLayoutOptions {
 };
 
 /// Writes the scales in the layout of `out`, which shares no memory with `sf`. f32 that are packed lose sign and
-/// mantissa: those that are powers of two lose nothing; 0 and subnormal numbers become exponent 0, infinity and NaN 255.
-/// Unpacked, exponent e is 2^(e - 127), 0 is 0.0 and 255 infinity. Missing columns of the last word are 0.
-/// Padding of `out` is not written. On CUDA addresses are multiples of 4; where columns of `out` are contiguous at
-/// multiples of 16 bytes, as TMA asks for, stores are the fastest. Not more than 2^31 - 1 tiles of up to 4096 elements.
-/// CPU and GPU give the same bits. Throws Error: InvalidArgument, Unsupported, Driver, Compile.
+/// mantissa: those that are powers of two lose nothing; 0 and subnormal numbers become exponent 0, infinity and NaN
+/// 255. Unpacked, exponent e is 2^(e - 127), 0 is 0.0 and 255 infinity. Missing columns of the last word are 0. Padding
+/// of `out` is not written. On CUDA addresses are multiples of 4; where columns of `out` are contiguous at multiples of
+/// 16 bytes, as TMA asks for, stores are the fastest. Not more than 2^31 - 1 tiles of up to 4096 elements. CPU and GPU
+/// give the same bits. Throws Error: InvalidArgument, Unsupported, Driver, Compile.
 FINEGEMM_API void scale_layout(Context& context, const ScaleLayoutArgs& args, const ScaleLayoutOptions& options = {});
 
 }  // namespace finegemm

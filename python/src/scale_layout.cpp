@@ -25,8 +25,9 @@ const char* take_groups(Tensors& tensors, Arguments& given, ScaleGroups& groups)
         PyObject* x = given.optional(name);
         if (x == Py_None) continue;
         if (found)
-            throw Error(Errc::InvalidArgument,
-                        fmt::format("{}: is given with {}, must be the only groups; leave one of them out", name, found));
+            throw Error(
+                Errc::InvalidArgument,
+                fmt::format("{}: is given with {}, must be the only groups; leave one of them out", name, found));
         const Numbers numbers = tensors.numbers(name, x);
         found = name;
         groups.form = form;

@@ -100,9 +100,9 @@ Matrices Tensors::matrices(const char* name, PyObject* x, Access access) {
     const DLTensor given = tensor(name, x, access);
     if (given.ndim == 2) return {{matrix_of(name, given)}, false};
     if (given.ndim == 3) return {stack_of(name, given), true};
-    throw Error(Errc::InvalidArgument,
-                fmt::format("{}: has {} dimensions, must have 2, or 3 for several matrices; reshape it", name,
-                            given.ndim));
+    throw Error(
+        Errc::InvalidArgument,
+        fmt::format("{}: has {} dimensions, must have 2, or 3 for several matrices; reshape it", name, given.ndim));
 }
 Matrix Tensors::scales(const char* name, PyObject* x) { return x == Py_None ? Matrix() : matrix(name, x); }
 Stack Tensors::scale_stack(const char* name, PyObject* x) { return x == Py_None ? Stack() : stack(name, x); }

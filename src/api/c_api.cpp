@@ -331,8 +331,7 @@ int32_t finegemm_scale_layout(finegemm_context* context, const finegemm_scale_la
     return guarded(error, [&] {
         require(context, "context", kMakeContext);
         require(args, "args");
-        scale_layout(context->context,
-                     {to_stack(args->sf, "sf"), to_stack(args->out, "out"), to_scale_groups(*args)},
+        scale_layout(context->context, {to_stack(args->sf, "sf"), to_stack(args->out, "out"), to_scale_groups(*args)},
                      options ? to_options(*options) : ScaleLayoutOptions{});
     });
 }

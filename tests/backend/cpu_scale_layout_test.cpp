@@ -74,7 +74,7 @@ uint32_t wanted(const ScaleLayoutProblem& p, const std::vector<std::array<int64_
     uint32_t word = 0;
     for (int64_t b = 0; b < 4; ++b) {
         const bool of_k = p.form == ScaleGroupForm::KSizes || p.form == ScaleGroupForm::KPrefixSums;
-        const int64_t col = of_k                ? columns[static_cast<size_t>(c)][static_cast<size_t>(b)]
+        const int64_t col = of_k                 ? columns[static_cast<size_t>(c)][static_cast<size_t>(b)]
                             : 4 * c + b < p.cols ? 4 * c + b
                                                  : -1;
         if (col >= 0) word |= exponent_of(p.in_at(matrix, r, col), p.power_of_two) << 8 * b;

@@ -34,6 +34,7 @@ TEST(ScaleLayoutKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
     for (int i = 0; i < 60; ++i) {
         test::ScaleLayoutProblem problem(random);
         problem.run([&](const ScaleLayoutCall& call) { run_kernel(launch_of(call)); });
+        ASSERT_TRUE(problem.surroundings_intact()) << i << ": " << problem.name();
         const std::vector<uint32_t> by_kernel = problem.out;
         problem.run([&](const ScaleLayoutCall& call) { run_on_cpu(call, pool); });
         ASSERT_EQ(by_kernel, problem.out) << i << ": " << problem.name();

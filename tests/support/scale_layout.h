@@ -39,8 +39,7 @@ public:
         const auto extent = [&] { return any(0, 3) == 0 ? any(1, 300) : any(1, 70); };
         transform = wish.transform.value_or(static_cast<ScaleTransform>(any(0, 2)));
         const int64_t forms = transform == ScaleTransform::Pack ? 3 : 1;
-        form = wish.groups.value_or(any(0, 1) == 0 ? ScaleGroupForm::None
-                                                   : static_cast<ScaleGroupForm>(any(0, forms)));
+        form = wish.groups.value_or(any(0, 1) == 0 ? ScaleGroupForm::None : static_cast<ScaleGroupForm>(any(0, forms)));
         const bool of_k = form == ScaleGroupForm::KSizes || form == ScaleGroupForm::KPrefixSums;
         count = form == ScaleGroupForm::None ? any(1, 3) : 1;
         rows = wish.rows ? wish.rows : extent();

@@ -177,8 +177,8 @@ __device__ void store_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin
     const uint32_t cols = min(p.tile.words * C.stored(), p.out_cols - first_col);
     const uint32_t lane = p.store.lane(threadIdx.x), outer = p.store.outer(threadIdx.x);
     const uint32_t lanes = p.store.lanes(), step = C.threads() >> p.store.lanes_log2;
-    uint8_t* first = p.out + origin.matrix * p.out_strides.matrix + origin.row * p.out_strides.row +
-                     first_col * p.out_strides.col;
+    uint8_t* first =
+        p.out + origin.matrix * p.out_strides.matrix + origin.row * p.out_strides.row + first_col * p.out_strides.col;
     const auto from = [&](uint32_t row, uint32_t col) { return shared.words + p.tile.at(col / C.stored(), row); };
     if (p.store.unit == 4)
         for (uint32_t row = lane * 4; row < rows; row += lanes * 4)

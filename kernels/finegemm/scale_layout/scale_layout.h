@@ -1,5 +1,5 @@
-// Layouts of scales: f32 with other strides, four exponents (UE8M0) packed into a word, and the way back. The rules, the
-// tiles of the kernel, and the launch's parameters. Layer scale_layout. CPU and GPU use the same functions.
+// Layouts of scales: f32 with other strides, four exponents (UE8M0) packed into a word, and the way back. The rules,
+// the tiles of the kernel, and the launch's parameters. Layer scale_layout. CPU and GPU use the same functions.
 #pragma once
 
 #include <finegemm/core/divide.h>
@@ -12,8 +12,8 @@ enum class ScaleTransform : uint32_t { Copy, Pack, Unpack };
 /// Bytes of a word of packed exponents; its lowest one is the first column's.
 inline constexpr uint32_t kExponentsPerWord = 4;
 
-/// How a float becomes an exponent, as UE8M0 has it: by its bits, without sign and mantissa, or rounded up to a power of
-/// two from 2^-126 to 2^127, where zero becomes the least and what is not finite the largest.
+/// How a float becomes an exponent, as UE8M0 has it: by its bits, without sign and mantissa, or rounded up to a power
+/// of two from 2^-126 to 2^127, where zero becomes the least and what is not finite the largest.
 struct ScaleRounding {
     uint32_t add = 0, least = 0, most = 255;
 
@@ -124,7 +124,8 @@ struct ScaleOrder {
 };
 
 /// As many lanes as there are columns, or rows, up to all threads.
-FG_HD constexpr ScaleOrder scale_order(const ScaleLayoutConfig& c, bool down, uint32_t unit, uint32_t rows, uint32_t cols) {
+FG_HD constexpr ScaleOrder scale_order(const ScaleLayoutConfig& c, bool down, uint32_t unit, uint32_t rows,
+                                       uint32_t cols) {
     ScaleOrder order{.down = down, .unit = unit};
     while (order.lanes() < c.threads() && order.lanes() < (down ? rows / unit : cols)) ++order.lanes_log2;
     return order;
@@ -136,7 +137,7 @@ struct ScaleLayoutParams {
     ScaleStrides in_strides, out_strides;
     uint32_t rows, in_cols, out_cols;  // rows: of the output
     uint32_t row_shift;                // rows of the output to one of the input, as a power of two
-    uint32_t tiles;  // of all matrices
+    uint32_t tiles;                    // of all matrices
     Divider across, down;
     ScaleTile tile;
     ScaleOrder load, store;

@@ -22,7 +22,8 @@ void check_format(const Argument& x) {
 void check_rows(const Argument& sf, const Argument& out) {
     const int64_t blocks = (out.x.rows + kScaleBlock - 1) / kScaleBlock;
     if (sf.x.rows != out.x.rows && sf.x.rows != blocks)
-        reject("sf", "has {} rows, must have {}, as out, or {}, one for each {} rows of out; pass the scales of all rows",
+        reject("sf",
+               "has {} rows, must have {}, as out, or {}, one for each {} rows of out; pass the scales of all rows",
                sf.x.rows, out.x.rows, blocks, kScaleBlock);
 }
 
@@ -42,19 +43,18 @@ void check_cols(const Argument& sf, const Argument& out, ScaleTransform transfor
 
 void check_bound(const char* what, int64_t x) {
     constexpr int64_t kMost = int64_t{1} << 30;
-    if (x < 1 || x > kMost)
-        reject("groups", "have {} {}, must be from 1 to 2^30; pass that of the scales", what, x);
+    if (x < 1 || x > kMost) reject("groups", "have {} {}, must be from 1 to 2^30; pass that of the scales", what, x);
 }
 
 void check_groups(const ScaleLayoutCall& call, const Argument& out) {
     const ScaleGroups& groups = call.groups;
     if (groups.form != ScaleGroupForm::Rows && groups.form != ScaleGroupForm::KSizes &&
         groups.form != ScaleGroupForm::KPrefixSums)
-        reject("groups",
-               "have form {}, must be 0 (none), 1 (rows), 2 (k_sizes) or 3 (k_prefix_sums); pass one of them",
+        reject("groups", "have form {}, must be 0 (none), 1 (rows), 2 (k_sizes) or 3 (k_prefix_sums); pass one of them",
                static_cast<int32_t>(groups.form));
     if (groups.form != ScaleGroupForm::Rows && call.transform() != ScaleTransform::Pack)
-        reject("groups", "are of K, but sf has dtype {} and out {}; only f32 that are packed have those: leave them out",
+        reject("groups",
+               "are of K, but sf has dtype {} and out {}; only f32 that are packed have those: leave them out",
                name_of(call.sf.matrix.dtype), name_of(call.out.matrix.dtype));
     if (call.out.count != 1)
         reject("groups", "are given, but out has {} matrices, must have 1; call for each matrix", call.out.count);
@@ -89,8 +89,7 @@ void check_scale_layout(const ScaleLayoutCall& call) {
         x.check_extents();
     }
     if (out.count < 1) reject("out", "has {} matrices, must have at least 1; leave the call out", out.count);
-    if (sf.count != out.count)
-        reject("sf", "has {} matrices, but out has {}; pass as many", sf.count, out.count);
+    if (sf.count != out.count) reject("sf", "has {} matrices, but out has {}; pass as many", sf.count, out.count);
     check_rows(sf, out);
     if (call.groups.form == ScaleGroupForm::None || call.groups.form == ScaleGroupForm::Rows)
         check_cols(sf, out, call.transform());

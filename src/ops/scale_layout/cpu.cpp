@@ -50,10 +50,9 @@ uint32_t element_of(const Job& job, int64_t row, int64_t c) {
     } else if constexpr (Transform == ScaleTransform::Unpack) {
         return unpacked_scale(bits(c / kExponentsPerWord), static_cast<uint32_t>(c % kExponentsPerWord));
     } else {
-        const auto [first, count] =
-            job.sources.empty()
-                ? WordSource{static_cast<uint32_t>(c) * kExponentsPerWord, kExponentsPerWord}
-                : job.sources[static_cast<size_t>(c)];
+        const auto [first, count] = job.sources.empty()
+                                        ? WordSource{static_cast<uint32_t>(c) * kExponentsPerWord, kExponentsPerWord}
+                                        : job.sources[static_cast<size_t>(c)];
         uint32_t word = 0;
         for (uint32_t b = 0; b < count && first + b < in.cols; ++b)
             word |= job.rounding.exponent(bits(first + b)) << 8 * b;

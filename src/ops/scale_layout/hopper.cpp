@@ -15,7 +15,7 @@ ScaleStrides strides_of(const ConstStack& x) {
     const ConstMatrix& m = x.matrix;
     return {.matrix = x.count > 1 ? x.stride * kWordBytes : 0,
             .row = m.rows > 1 ? m.row_stride * kWordBytes : kWordBytes,
-            .col = m.cols > 1 ? m.col_stride * kWordBytes : kWordBytes};
+            .col = m.cols > 1 ? m.col_stride * kWordBytes : 0};
 }
 
 /// Can four rows of a column be stored at once, wherever they begin at a multiple of four?
@@ -59,23 +59,22 @@ ScaleLayoutLaunch launch_of(const ScaleLayoutCall& call) {
     const uint32_t loaded = tile.words * config.loaded(), stored = tile.words * config.stored();
     const bool load_down = from.row < from.col && loaded >= kFewCols;
     const uint32_t unit = takes_four_rows(to, out.data) ? 4 : 1;
-    const ScaleLayoutParams params{
-        .in = static_cast<const uint8_t*>(in.data),
-        .out = static_cast<uint8_t*>(out.data),
-        .in_strides = from,
-        .out_strides = to,
-        .rows = static_cast<uint32_t>(out.rows),
-        .in_cols = static_cast<uint32_t>(in.cols),
-        .out_cols = static_cast<uint32_t>(out.cols),
-        .row_shift = call.row_shift(),
-        .tiles = static_cast<uint32_t>(scale_tiles(call)),
-        .across = Divider::by(across),
-        .down = Divider::by(down),
-        .tile = tile,
-        .load = scale_order(config, load_down, 1, tile.rows, loaded),
-        .store = scale_order(config, unit == 4 || to.row < to.col, unit, tile.rows, stored),
-        .rounding = call.rounding(),
-        .groups = call.grouper()};
+    const ScaleLayoutParams params{.in = static_cast<const uint8_t*>(in.data),
+                                   .out = static_cast<uint8_t*>(out.data),
+                                   .in_strides = from,
+                                   .out_strides = to,
+                                   .rows = static_cast<uint32_t>(out.rows),
+                                   .in_cols = static_cast<uint32_t>(in.cols),
+                                   .out_cols = static_cast<uint32_t>(out.cols),
+                                   .row_shift = call.row_shift(),
+                                   .tiles = static_cast<uint32_t>(scale_tiles(call)),
+                                   .across = Divider::by(across),
+                                   .down = Divider::by(down),
+                                   .tile = tile,
+                                   .load = scale_order(config, load_down, 1, tile.rows, loaded),
+                                   .store = scale_order(config, unit == 4 || to.row < to.col, unit, tile.rows, stored),
+                                   .rounding = call.rounding(),
+                                   .groups = call.grouper()};
     return {config, params, std::min(params.tiles, kMaxGrid)};
 }
 
