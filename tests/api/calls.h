@@ -150,7 +150,9 @@ struct QuantizeCall {
     }
 };
 
-inline void set_shape(finegemm_matrix& x, int64_t rows, int64_t cols) { x.rows = rows, x.cols = cols, x.row_stride = cols; }
+inline void set_shape(finegemm_matrix& x, int64_t rows, int64_t cols) {
+    x.rows = rows, x.cols = cols, x.row_stride = cols;
+}
 inline void set_strides(finegemm_matrix& x, int64_t row, int64_t col) { x.row_stride = row, x.col_stride = col; }
 
 /// f32 [300, 6], row-major, is packed to [300, 2], MN-major at multiples of 16 bytes.

@@ -58,10 +58,8 @@ std::vector<bool> rows_with_groups(const ScaleLayoutProblem& p) {
 uint32_t wanted(const ScaleLayoutProblem& p, const std::vector<std::array<int64_t, 4>>& columns, int64_t matrix,
                 int64_t r, int64_t c) {
     switch (p.transform) {
-        case ScaleTransform::Copy: {
-            const uint32_t bits = p.in_at(matrix, r, c);
-            return p.power_of_two ? exponent_of(bits, true) << 23 : bits;
-        }
+        case ScaleTransform::Copy: return p.in_at(matrix, r, c);
+        case ScaleTransform::Round: return exponent_of(p.in_at(matrix, r, c), true) << 23;
         case ScaleTransform::Unpack: {
             const uint32_t byte = p.in_at(matrix, r, c / 4) >> 8 * (c % 4) & 0xff;
             const float x = byte == 0     ? 0.0f

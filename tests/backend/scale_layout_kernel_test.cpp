@@ -22,6 +22,8 @@ void run_kernel(const ScaleLayoutLaunch& launch) {
     using enum ScaleTransform;
     run_config<ScaleLayoutConfig{Copy, false}>(launch);
     run_config<ScaleLayoutConfig{Copy, true}>(launch);
+    run_config<ScaleLayoutConfig{Round, false}>(launch);
+    run_config<ScaleLayoutConfig{Round, true}>(launch);
     run_config<ScaleLayoutConfig{Pack, false}>(launch);
     run_config<ScaleLayoutConfig{Pack, true}>(launch);
     run_config<ScaleLayoutConfig{Unpack, false}>(launch);
@@ -31,7 +33,7 @@ void run_kernel(const ScaleLayoutLaunch& launch) {
 TEST(ScaleLayoutKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
     std::mt19937 random(11);
     ThreadPool pool(2);
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 80; ++i) {
         test::ScaleLayoutProblem problem(random);
         problem.run([&](const ScaleLayoutCall& call) { run_kernel(launch_of(call)); });
         ASSERT_TRUE(problem.surroundings_intact()) << i << ": " << problem.name();

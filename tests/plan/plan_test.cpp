@@ -174,7 +174,7 @@ TEST(Choice, ExistsForEveryKnownDevice) {
 TEST(Choice, TakesLessThanATenthOfAMillisecond) {
     constexpr int kCalls = 1000;
     uint32_t sum = 0;
-    const std::clock_t begin = std::clock();   // of this process: others may load the machine
+    const std::clock_t begin = std::clock();  // of this process: others may load the machine
     for (uint32_t i = 1; i <= kCalls; ++i) sum += choose({i, 2112, 7168}, h200()).config.tile_n;
     const double us = 1e6 * double(std::clock() - begin) / CLOCKS_PER_SEC;
     EXPECT_LT(us / kCalls, 100) << sum;

@@ -37,7 +37,7 @@ public:
             return std::uniform_int_distribution<int64_t>(least, most)(random);
         };
         const auto extent = [&] { return any(0, 3) == 0 ? any(1, 300) : any(1, 70); };
-        transform = wish.transform.value_or(static_cast<ScaleTransform>(any(0, 2)));
+        transform = wish.transform.value_or(static_cast<ScaleTransform>(any(0, 3)));
         const int64_t forms = transform == ScaleTransform::Pack ? 3 : 1;
         form = wish.groups.value_or(any(0, 1) == 0 ? ScaleGroupForm::None : static_cast<ScaleGroupForm>(any(0, forms)));
         const bool of_k = form == ScaleGroupForm::KSizes || form == ScaleGroupForm::KPrefixSums;
@@ -54,7 +54,7 @@ public:
         out_cols = std::max<int64_t>(out_cols, 1);
         in_memory = memory(any, in_rows, in_cols);
         out_memory = memory(any, rows, out_cols);
-        power_of_two = transform != ScaleTransform::Unpack && any(0, 1) == 1;
+        power_of_two = transform == ScaleTransform::Round || (transform == ScaleTransform::Pack && any(0, 1) == 1);
         in.resize(static_cast<size_t>(in_memory.size));
         for (uint32_t& x : in) x = any(0, 9) == 0 ? special(any(0, 7)) : static_cast<uint32_t>(random());
     }

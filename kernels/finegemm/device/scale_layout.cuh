@@ -11,7 +11,7 @@ template <ScaleLayoutConfig C>
 struct SharedScales {
     static constexpr uint32_t kWarps = C.threads() / kWarpSize;
 
-    alignas(16) uint32_t words[C.tile_words() + C.max_words() * kScaleTilePadding];
+    alignas(16) uint32_t words[C.tile_words()];
     WordSource sources[C.max_words()];
     uint32_t grouped_rows[C.tile_words() / 32];  // a bit for each row
     uint32_t scales[kWarps], packed[kWarps];     // sums of each warp's groups of K
@@ -70,18 +70,19 @@ __device__ void find_row_groups(const ScaleLayoutParams& p, const ScaleOrigin& o
     }
 }
 
-/// What becomes of a float's bits, or of a word.
+/// What becomes of a float's bits, or of a word. What does not exist was loaded as 0, and stays that.
 template <ScaleLayoutConfig C>
-__device__ uint32_t loaded_value(const ScaleRounding& rounding, uint32_t bits) {
-    if (C.transform == ScaleTransform::Pack) return rounding.exponent(bits);
-    return C.transform == ScaleTransform::Copy ? rounding.copy(bits) : bits;
+__device__ uint32_t loaded_value(const ScaleRounding& rounding, bool exists, uint32_t bits) {
+    if (C.transform == ScaleTransform::Copy || C.transform == ScaleTransform::Unpack) return bits;
+    const uint32_t exponent = exists ? rounding.exponent(bits) : 0;
+    return C.transform == ScaleTransform::Round ? exponent << 23 : exponent;
 }
 
 /// Puts a word into the tile, or a byte of one.
 template <ScaleLayoutConfig C>
 __device__ void put_if(bool wanted, ptx::SmemAddr words, const ScaleTile& tile, uint32_t row, uint32_t col,
                        uint32_t value) {
-    const ptx::SmemAddr at = words + tile.at(col / C.loaded(), row) * 4;
+    const ptx::SmemAddr at = words + tile.at(C, col / C.loaded(), row) * 4;
     if (C.transform == ScaleTransform::Pack) ptx::store_shared_byte_if(wanted, at + col % C.loaded(), value);
     else ptx::store_shared_word_if(wanted, at, value);
 }
@@ -102,8 +103,8 @@ __device__ void load_along(const ScaleLayoutParams& p, uint32_t extent, uint32_t
         }
 #pragma unroll
         for (uint32_t u = 0; u < kUnroll; ++u) {
-            const uint32_t i = first + u * step, value = loaded_value<C>(p.rounding, bits[u]);
-            keep_if(i < extent, i, i < limit && exists(i) ? value : 0);
+            const uint32_t i = first + u * step;
+            keep_if(i < extent, i, loaded_value<C>(p.rounding, i < limit && exists(i), bits[u]));
         }
     }
 }
@@ -155,6 +156,49 @@ __device__ void load_across(const ScaleLayoutParams& p, const ScaleOrigin& origi
     }
 }
 
+/// Puts four columns of a row into the tile. `exist`: they become what their bits say, not 0.
+template <ScaleLayoutConfig C>
+__device__ void put_four_if(bool wanted, bool exist, const ScaleLayoutParams& p, ptx::SmemAddr words, uint32_t row,
+                            uint32_t col, ptx::Words4 v) {
+    uint32_t packed = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+        const uint32_t value = loaded_value<C>(p.rounding, exist, v.w[i]);
+        if (C.transform == ScaleTransform::Pack) packed |= value << 8 * i;
+        else ptx::store_shared_word_if(wanted, words + p.tile.at(C, col + i, row) * 4, value);
+    }
+    if (C.transform == ScaleTransform::Pack)
+        ptx::store_shared_word_if(wanted, words + p.tile.at(C, col / C.loaded(), row) * 4, packed);
+}
+
+/// As load_across, four columns at once, where rows are aligned to 16 bytes and have no others.
+template <ScaleLayoutConfig C>
+__device__ void load_across_by_four(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
+    constexpr uint32_t kUnroll = 4;
+    const uint32_t cols = p.tile.words * C.loaded(), first_col = origin.word * C.loaded();
+    const uint32_t rows = min(p.tile.rows, p.rows - origin.row), step = C.threads() >> p.load.lanes_log2;
+    const uint8_t* matrix = p.in + origin.matrix * p.in_strides.matrix;
+    const ptx::SmemAddr words = ptx::smem_address(shared.words);
+    for (uint32_t col = 4 * p.load.lane(threadIdx.x); col < cols; col += 4 * p.load.lanes()) {
+        const uint8_t* from = matrix + (first_col + col) * p.in_strides.col;
+        const uint32_t limit = first_col + col < p.in_cols ? rows : 0;
+        for (uint32_t first = p.load.outer(threadIdx.x); first < p.tile.rows; first += kUnroll * step) {
+            ptx::Words4 v[kUnroll];
+#pragma unroll
+            for (uint32_t u = 0; u < kUnroll; ++u) {
+                const uint32_t row = first + u * step;
+                v[u] =
+                    ptx::load_global_x4_if(row < limit, from + ((origin.row + row) >> p.row_shift) * p.in_strides.row);
+            }
+#pragma unroll
+            for (uint32_t u = 0; u < kUnroll; ++u) {
+                const uint32_t row = first + u * step;
+                put_four_if<C>(row < p.tile.rows, row < limit, p, words, row, col, v[u]);
+            }
+        }
+    }
+}
+
 template <ScaleLayoutConfig C>
 __device__ uint32_t stored_value(uint32_t word, uint32_t col) {
     return C.transform == ScaleTransform::Unpack ? unpacked_scale(word, col % C.stored()) : word;
@@ -179,7 +223,7 @@ __device__ void store_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin
     const uint32_t lanes = p.store.lanes(), step = C.threads() >> p.store.lanes_log2;
     uint8_t* first =
         p.out + origin.matrix * p.out_strides.matrix + origin.row * p.out_strides.row + first_col * p.out_strides.col;
-    const auto from = [&](uint32_t row, uint32_t col) { return shared.words + p.tile.at(col / C.stored(), row); };
+    const auto from = [&](uint32_t row, uint32_t col) { return shared.words + p.tile.at(C, col / C.stored(), row); };
     if (p.store.unit == 4)
         for (uint32_t row = lane * 4; row < rows; row += lanes * 4)
 #pragma unroll 4
@@ -215,6 +259,7 @@ __device__ void scale_layout(const ScaleLayoutParams& p) {
             __syncthreads();  // everybody has them
         }
         if (p.load.down) load_down<C>(p, origin, shared);
+        else if (!C.grouped && p.load.unit == 4) load_across_by_four<C>(p, origin, shared);
         else load_across<C>(p, origin, shared);
         __syncthreads();  // the tile is there
         store_tile<C>(p, origin, shared);

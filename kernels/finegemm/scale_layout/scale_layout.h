@@ -7,7 +7,9 @@
 
 namespace finegemm {
 
-enum class ScaleTransform : uint32_t { Copy, Pack, Unpack };
+/// What becomes of scales: words as they are, floats rounded up to powers of two, exponents of floats, or floats of
+/// exponents.
+enum class ScaleTransform : uint32_t { Copy, Round, Pack, Unpack };
 
 /// Bytes of a word of packed exponents; its lowest one is the first column's.
 inline constexpr uint32_t kExponentsPerWord = 4;
@@ -18,13 +20,8 @@ struct ScaleRounding {
     uint32_t add = 0, least = 0, most = 255;
 
     FG_HD static constexpr ScaleRounding up() { return {.add = 0x7fffffu, .least = 1, .most = 254}; }
-    FG_HD constexpr bool is_up() const { return add != 0; }
     FG_HD constexpr uint32_t exponent(uint32_t bits) const {
         return min(most, max(least, ((bits & 0x7fffffffu) + add) >> 23));
-    }
-    FG_HD constexpr uint32_t copy(uint32_t bits) const {
-        const uint32_t rounded = exponent(bits) << 23;
-        return is_up() ? rounded : bits;
     }
 };
 
@@ -59,7 +56,7 @@ struct ScaleGrouper {
 
 /// Columns of scales that a word takes: `count` from `first` on. None becomes 0.
 struct WordSource {
-    uint32_t first = 0, count = 0;
+    uint32_t first, count;
 };
 
 /// Bytes from one to the next.
@@ -72,14 +69,14 @@ struct ScaleLayoutConfig {
     ScaleTransform transform = ScaleTransform::Copy;
     bool grouped = false;
 
-    static constexpr uint32_t kCount = 6;  // kernels that there are
+    static constexpr uint32_t kCount = 8;  // kernels that there are
     /// Its place among them.
     FG_HD constexpr uint32_t index() const { return static_cast<uint32_t>(transform) * 2 + grouped; }
     constexpr bool operator==(const ScaleLayoutConfig&) const = default;
 
     FG_HD constexpr uint32_t threads() const { return 256; }
     /// So many must fit an SM: bounds registers. As many as spill nothing.
-    FG_HD constexpr uint32_t ctas_per_sm() const { return grouped ? 4 : 6; }
+    FG_HD constexpr uint32_t ctas_per_sm() const { return grouped ? 4 : 5; }
     /// Columns of the input, and of the output, to a word of the tile.
     FG_HD constexpr uint32_t loaded() const { return transform == ScaleTransform::Pack ? kExponentsPerWord : 1; }
     FG_HD constexpr uint32_t stored() const { return transform == ScaleTransform::Unpack ? kExponentsPerWord : 1; }
@@ -89,22 +86,24 @@ struct ScaleLayoutConfig {
     FG_HD constexpr uint32_t tile_words() const { return 16 * threads() / max(loaded(), stored()); }
 };
 
-/// Rows behind those of a tile in shared memory. A column of words stays aligned to 16 bytes, and those of neighbouring
-/// columns lie in other banks.
-inline constexpr uint32_t kScaleTilePadding = 4;
-
 /// A tile of words, in shared memory one column after the other, with which both sides are coalesced.
 struct ScaleTile {
     uint32_t rows = 32, words = 1;  // rows: a power of two
 
-    FG_HD constexpr uint32_t at(uint32_t word, uint32_t row) const { return word * (rows + kScaleTilePadding) + row; }
+    /// Where a word lies. Rows are exchanged by fours, so that four rows of a column stay together and the columns that
+    /// a warp loads at once lie in eight groups of banks: neighbours, or every fourth column where lanes load four.
+    FG_HD constexpr uint32_t at(const ScaleLayoutConfig& c, uint32_t word, uint32_t row) const {
+        const uint32_t lane = c.loaded() == 1 ? word / 4 : word;
+        return word * rows + (row ^ lane % 8 * 4);
+    }
     constexpr bool operator==(const ScaleTile&) const = default;
 };
 
-/// For matrices of so many rows and words: all words of a row, or equal parts of them, and as many rows as there is
-/// room for.
+/// For matrices of so many rows and words: all words of a row, or about equal parts of them, and as many rows as there
+/// is room for.
 FG_HD constexpr ScaleTile scale_tile(const ScaleLayoutConfig& c, uint32_t rows, uint32_t words) {
-    const uint32_t across = ceil_div(words, ceil_div(words, c.max_words()));
+    const uint32_t part = ceil_div(words, ceil_div(words, c.max_words()));
+    const uint32_t across = words <= c.max_words() ? words : align_up(part, 4);
     uint32_t down = kWarpSize;
     while (down < rows && 2 * down * across <= c.tile_words()) down *= 2;
     return {.rows = down, .words = across};
@@ -115,7 +114,7 @@ FG_HD constexpr ScaleTile scale_tile(const ScaleLayoutConfig& c, uint32_t rows, 
 struct ScaleOrder {
     uint32_t down = 0;
     uint32_t lanes_log2 = 0;
-    uint32_t unit = 1;  // rows that a thread takes at once
+    uint32_t unit = 1;  // rows, or columns, that a thread takes at once
     constexpr bool operator==(const ScaleOrder&) const = default;
 
     FG_HD constexpr uint32_t lanes() const { return 1u << lanes_log2; }
@@ -127,7 +126,7 @@ struct ScaleOrder {
 FG_HD constexpr ScaleOrder scale_order(const ScaleLayoutConfig& c, bool down, uint32_t unit, uint32_t rows,
                                        uint32_t cols) {
     ScaleOrder order{.down = down, .unit = unit};
-    while (order.lanes() < c.threads() && order.lanes() < (down ? rows / unit : cols)) ++order.lanes_log2;
+    while (order.lanes() < c.threads() && order.lanes() * unit < (down ? rows : cols)) ++order.lanes_log2;
     return order;
 }
 

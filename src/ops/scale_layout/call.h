@@ -13,9 +13,9 @@ struct ScaleLayoutCall {
     ScaleGroups groups;
     const ScaleLayoutOptions& options;
 
-    /// Words that are copied, be they floats or packed exponents, or what is between the two.
     ScaleTransform transform() const {
-        if (sf.matrix.dtype == out.matrix.dtype) return ScaleTransform::Copy;
+        if (sf.matrix.dtype == out.matrix.dtype)
+            return options.power_of_two_scales ? ScaleTransform::Round : ScaleTransform::Copy;
         return out.matrix.dtype == DType::UE8M0x4 ? ScaleTransform::Pack : ScaleTransform::Unpack;
     }
     /// Rows of `out` to one of `sf`, as a power of two.

@@ -34,7 +34,8 @@ void check_cols(const Argument& sf, const Argument& out, ScaleTransform transfor
                    out.x.cols, sf.x.cols, wanted, meaning);
     };
     switch (transform) {
-        case ScaleTransform::Copy: return check(sf.x.cols, "as many");
+        case ScaleTransform::Copy:
+        case ScaleTransform::Round: return check(sf.x.cols, "as many");
         case ScaleTransform::Pack: return check(words_of(sf.x.cols), "one for each four");
         case ScaleTransform::Unpack:
             if (words_of(out.x.cols) != sf.x.cols) check(sf.x.cols * kExponentsPerWord, "or up to three fewer");

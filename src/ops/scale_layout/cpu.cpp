@@ -46,7 +46,9 @@ uint32_t element_of(const Job& job, int64_t row, int64_t c) {
     const ConstMatrix& in = job.call.sf.matrix;
     const auto bits = [&](int64_t col) { return load<uint32_t>(in.data, row + col * job.col_step); };
     if constexpr (Transform == ScaleTransform::Copy) {
-        return job.rounding.copy(bits(c));
+        return bits(c);
+    } else if constexpr (Transform == ScaleTransform::Round) {
+        return job.rounding.exponent(bits(c)) << 23;
     } else if constexpr (Transform == ScaleTransform::Unpack) {
         return unpacked_scale(bits(c / kExponentsPerWord), static_cast<uint32_t>(c % kExponentsPerWord));
     } else {
@@ -100,6 +102,7 @@ void run_on_cpu(const ScaleLayoutCall& call, ThreadPool& pool) {
         const int64_t matrix = i / bands, first = i % bands * kRows, last = std::min(first + kRows, rows);
         switch (call.transform()) {
             case ScaleTransform::Copy: return transform_band<ScaleTransform::Copy>(job, matrix, first, last);
+            case ScaleTransform::Round: return transform_band<ScaleTransform::Round>(job, matrix, first, last);
             case ScaleTransform::Pack: return transform_band<ScaleTransform::Pack>(job, matrix, first, last);
             case ScaleTransform::Unpack: return transform_band<ScaleTransform::Unpack>(job, matrix, first, last);
         }

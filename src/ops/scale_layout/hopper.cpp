@@ -18,11 +18,10 @@ ScaleStrides strides_of(const ConstStack& x) {
             .col = m.cols > 1 ? m.col_stride * kWordBytes : 0};
 }
 
-/// Can four rows of a column be stored at once, wherever they begin at a multiple of four?
-bool takes_four_rows(const ScaleStrides& strides, const void* out) {
+/// Can four neighbours be accessed at once, wherever they begin at a multiple of four? `inner`: from one to the next.
+bool takes_four(int64_t inner, int64_t outer, int64_t matrix, const void* data) {
     constexpr int64_t kBytes = 4 * kWordBytes;
-    return strides.row == kWordBytes && (strides.col | strides.matrix) % kBytes == 0 &&
-           reinterpret_cast<uintptr_t>(out) % kBytes == 0;
+    return inner == kWordBytes && (outer | matrix) % kBytes == 0 && reinterpret_cast<uintptr_t>(data) % kBytes == 0;
 }
 
 ScaleLayoutConfig config_of(const ScaleLayoutCall& call) {
@@ -58,23 +57,26 @@ ScaleLayoutLaunch launch_of(const ScaleLayoutCall& call) {
     const ScaleStrides from = strides_of(call.sf), to = strides_of(call.out);
     const uint32_t loaded = tile.words * config.loaded(), stored = tile.words * config.stored();
     const bool load_down = from.row < from.col && loaded >= kFewCols;
-    const uint32_t unit = takes_four_rows(to, out.data) ? 4 : 1;
-    const ScaleLayoutParams params{.in = static_cast<const uint8_t*>(in.data),
-                                   .out = static_cast<uint8_t*>(out.data),
-                                   .in_strides = from,
-                                   .out_strides = to,
-                                   .rows = static_cast<uint32_t>(out.rows),
-                                   .in_cols = static_cast<uint32_t>(in.cols),
-                                   .out_cols = static_cast<uint32_t>(out.cols),
-                                   .row_shift = call.row_shift(),
-                                   .tiles = static_cast<uint32_t>(scale_tiles(call)),
-                                   .across = Divider::by(across),
-                                   .down = Divider::by(down),
-                                   .tile = tile,
-                                   .load = scale_order(config, load_down, 1, tile.rows, loaded),
-                                   .store = scale_order(config, unit == 4 || to.row < to.col, unit, tile.rows, stored),
-                                   .rounding = call.rounding(),
-                                   .groups = call.grouper()};
+    const bool load_four = !config.grouped && !load_down && in.cols % 4 == 0 && loaded % 4 == 0 &&
+                           takes_four(from.col, from.row, from.matrix, in.data);
+    const bool store_four = takes_four(to.row, to.col, to.matrix, out.data);
+    const ScaleLayoutParams params{
+        .in = static_cast<const uint8_t*>(in.data),
+        .out = static_cast<uint8_t*>(out.data),
+        .in_strides = from,
+        .out_strides = to,
+        .rows = static_cast<uint32_t>(out.rows),
+        .in_cols = static_cast<uint32_t>(in.cols),
+        .out_cols = static_cast<uint32_t>(out.cols),
+        .row_shift = call.row_shift(),
+        .tiles = static_cast<uint32_t>(scale_tiles(call)),
+        .across = Divider::by(across),
+        .down = Divider::by(down),
+        .tile = tile,
+        .load = scale_order(config, load_down, load_four ? 4 : 1, tile.rows, loaded),
+        .store = scale_order(config, store_four || to.row < to.col, store_four ? 4 : 1, tile.rows, stored),
+        .rounding = call.rounding(),
+        .groups = call.grouper()};
     return {config, params, std::min(params.tiles, kMaxGrid)};
 }
 

@@ -10,12 +10,18 @@ namespace finegemm::jit {
 namespace {
 
 using enum ScaleTransform;
-constexpr std::array<ScaleLayoutConfig, ScaleLayoutConfig::kCount> kConfigs = {
-    {{Copy, false}, {Copy, true}, {Pack, false}, {Pack, true}, {Unpack, false}, {Unpack, true}}};
+constexpr std::array<ScaleLayoutConfig, ScaleLayoutConfig::kCount> kConfigs = {{{Copy, false},
+                                                                                {Copy, true},
+                                                                                {Round, false},
+                                                                                {Round, true},
+                                                                                {Pack, false},
+                                                                                {Pack, true},
+                                                                                {Unpack, false},
+                                                                                {Unpack, true}}};
 
-constexpr std::string_view kNames[] = {"Copy", "Pack", "Unpack"};
-// Programs look for the first two in what a profiler saw.
-constexpr std::string_view kEntries[] = {"transpose_fp32", "pack_fp32_into_ue8m0", "unpack_ue8m0"};
+constexpr std::string_view kNames[] = {"Copy", "Round", "Pack", "Unpack"};
+// Programs look for the first and for the third in what a profiler saw.
+constexpr std::string_view kEntries[] = {"transpose_fp32", "round_fp32", "pack_fp32_into_ue8m0", "unpack_ue8m0"};
 
 }  // namespace
 

@@ -27,6 +27,13 @@ inline uint32_t load_global_if(bool wanted, const void* from) {
     std::memcpy(&x, from, sizeof x);
     return x;
 }
+inline Words4 load_global_x4_if(bool wanted, const void* from) {
+    Words4 v{};
+    if (!wanted) return v;
+    check_aligned(from, 16);
+    std::memcpy(&v, from, sizeof v);
+    return v;
+}
 inline void store_global_if(bool wanted, void* to, uint32_t x) {
     if (!wanted) return;
     check_aligned(to, 4);
