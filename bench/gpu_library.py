@@ -12,11 +12,15 @@ FAST, EXACT, HOPPER = 0, 1, 2
 AS_CONTEXT, ON, OFF = 0, 1, 2
 OFFSETS, INDICES, PREFIX_SUMS, MASKED = 1, 2, 3, 4
 COLUMNS, BLOCKS = 0, 1
+NO_GROUPS, ROW_GROUPS, K_SIZES, K_PREFIX_SUMS = range(4)
 
 C = structs(HEADER.read_text())
 Matrix, Stack, Groups, Error = C["matrix"], C["stack"], C["groups"], C["error"]
 GemmArgs, GroupedGemmArgs, KGroupedGemmArgs = C["gemm_args"], C["grouped_gemm_args"], C["k_grouped_gemm_args"]
 GemmOptions, QuantizeOptions, Shape = C["gemm_options"], C["quantize_options"], C["shape"]
+
+
+ScaleLayoutArgs, ScaleLayoutOptions = C["scale_layout_args"], C["scale_layout_options"]
 
 
 def matrix(t: torch.Tensor | None) -> ctypes.Structure:
@@ -119,6 +123,7 @@ class Library:
         numerics=FAST,
         config=None,
         check_values=AS_CONTEXT,
+        num_sms=0,
         pdl=0,
         accumulate=0,
     ):
@@ -128,7 +133,7 @@ class Library:
         args = KGroupedGemmArgs(
             *(matrix(t) for t in (a, sfa, b, sfb)), stack(d), offsets.data_ptr(), d.shape[0], *device, layout, 0
         )
-        options = self.options(numerics, config, check_values, AS_CONTEXT, 0, pdl, accumulate)
+        options = self.options(numerics, config, check_values, AS_CONTEXT, num_sms, pdl, accumulate)
         return self.queued(self.c.finegemm_k_grouped_gemm, args, options, (a, sfa, b, sfb, d, offsets))
 
     @staticmethod
@@ -141,7 +146,8 @@ class Library:
         cuda = tensors[0].is_cuda
 
         def call(keep=tensors):
-            options.stream = torch.cuda.current_stream().cuda_stream if cuda else None
+            # That of the operands' GPU, which need not be the current one.
+            options.stream = torch.cuda.current_stream(tensors[0].device).cuda_stream if cuda else None
             self.check(function(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
         return call
@@ -157,7 +163,7 @@ class Library:
 
     def quantize(self, kind: str, x, q, scales, power_of_two=False) -> None:
         """kind: "rows" or "blocks"."""
-        stream = torch.cuda.current_stream().cuda_stream if x.is_cuda else None
+        stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None
         options = QuantizeOptions(ctypes.sizeof(QuantizeOptions), power_of_two, stream)
         call = getattr(self.c, f"finegemm_quantize_{kind}")
         self.check(
@@ -168,6 +174,18 @@ class Library:
                 ctypes.byref(self.error),
             )
         )
+
+    def scale_layout(
+        self, sf, out, numbers=None, form=NO_GROUPS, alignment=128, scale_k=128, power_of_two=False
+    ) -> None:
+        """sf and out are 2-D or 3-D, of float32 or of int32 that packs four exponents."""
+        stream = torch.cuda.current_stream().cuda_stream if out.is_cuda else None
+        options = ScaleLayoutOptions(ctypes.sizeof(ScaleLayoutOptions), power_of_two, stream)
+        device = (2, out.get_device()) if out.is_cuda else (1, 0)
+        where = (None, 0) if numbers is None else (numbers.data_ptr(), numbers.numel())
+        args = ScaleLayoutArgs(stack(sf), stack(out), form, 0, *where, alignment, scale_k, *device)
+        call = self.c.finegemm_scale_layout
+        self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
     def explain(self, m: int, n: int, k: int, out_dtype: torch.dtype | None = None, **fields) -> dict:
         """fields: others of finegemm_shape."""

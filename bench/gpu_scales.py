@@ -1,31 +1,17 @@
 """Checks of changes of scales' layout on a GPU: bits of the CPU backend, what surrounds the output, and bandwidth."""
 
-import ctypes
 import functools
 import math
 
 import torch
 
 from gpu_fixture import Fixture
-from gpu_library import C, Library, stack
+from gpu_library import K_PREFIX_SUMS, K_SIZES, NO_GROUPS, ROW_GROUPS, Library
 from gpu_timing import median_times
 
-Args, Options = C["scale_layout_args"], C["scale_layout_options"]
-NONE, ROWS, K_SIZES, K_PREFIX_SUMS = range(4)
+TRANSFORMS = ("transpose", "round", "pack", "unpack")
 CANARY = 0x7FC0DEAD  # a NaN where nobody reads, and what nobody overwrites
 SPECIAL = (0, -(1 << 31), 0x7F800000, -0x800000, 0x7FC00001, 1, 0x7FFFFF, 0x7F7FFFFF)
-
-
-def relayout(
-    library: Library, sf, out, numbers=None, form=NONE, alignment=128, scale_k=128, power_of_two=False
-) -> None:
-    stream = torch.cuda.current_stream().cuda_stream if out.is_cuda else None
-    options = Options(ctypes.sizeof(Options), power_of_two, stream)
-    device = (2, out.get_device()) if out.is_cuda else (1, 0)
-    where = (None, 0) if numbers is None else (numbers.data_ptr(), numbers.numel())
-    args = Args(stack(sf), stack(out), form, 0, *where, alignment, scale_k, *device)
-    call = library.c.finegemm_scale_layout
-    library.check(call(library.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(library.error)))
 
 
 def strided(memory: torch.Tensor, count: int, rows: int, cols: int, mn_major: bool, pitch: int, gap: int):
@@ -37,15 +23,17 @@ def strided(memory: torch.Tensor, count: int, rows: int, cols: int, mn_major: bo
 class Problem:
     """A random change of layout. Input and output lie in memory that is longer, full of canaries."""
 
-    def __init__(self, random):
-        self.form = random.choice((NONE, NONE, ROWS, K_SIZES, K_PREFIX_SUMS))
+    def __init__(self, random, transform: str | None = None, grouped: bool | None = None):
+        transform = transform or random.choice(TRANSFORMS)
+        forms = (ROW_GROUPS, K_SIZES, K_PREFIX_SUMS) if transform == "pack" else (ROW_GROUPS,)
+        grouped = random.random() < 0.5 if grouped is None else grouped
+        self.form = random.choice(forms) if grouped else NO_GROUPS
         of_k = self.form in (K_SIZES, K_PREFIX_SUMS)
-        self.from_packed = not of_k and random.random() < 0.2
-        self.to_packed = of_k or (not self.from_packed and random.random() < 0.6)
-        self.count = random.randint(1, 5) if self.form == NONE else 1
+        self.from_packed, self.to_packed = transform == "unpack", transform == "pack"
+        self.power_of_two = transform == "round" or (transform == "pack" and random.random() < 0.5)
+        self.count = random.randint(1, 5) if self.form == NO_GROUPS else 1
         self.rows = random.choice((1, 5, 64, 127, 129, 300, random.randint(1, 9000)))
         self.alignment, self.scale_k = 1 << random.randint(0, 8), random.choice((32, 128))
-        self.power_of_two = not self.from_packed and random.random() < 0.5
         cols = random.choice((1, 2, 3, 8, 56, 57, 64, 65, 144, random.randint(1, 300)))
         self.numbers, taken, words = self.groups(random)
         cols = max(taken, 1) if of_k else cols
@@ -59,12 +47,12 @@ class Problem:
 
     def groups(self, random):
         """The numbers, the columns of scales that groups of K have, and their words."""
-        if self.form == NONE:
+        if self.form == NO_GROUPS:
             return None, 0, 0
         numbers, end, taken, words = [], 0, 0, 0
         for _ in range(random.choice((1, 3, 32, 300))):
             begin = -(-end // self.alignment) * self.alignment
-            if self.form == ROWS:
+            if self.form == ROW_GROUPS:
                 end = max(end, min(begin + random.randint(0, 200), self.rows))
                 numbers.append(end)
                 continue
@@ -107,8 +95,7 @@ class Problem:
     def into(self, library: Library, whole: torch.Tensor, out: torch.Tensor) -> None:
         from_ = whole if self.from_packed else whole.view(torch.float32)
         to = out if self.to_packed else out.view(torch.float32)
-        relayout(
-            library,
+        library.scale_layout(
             strided(from_, self.count, self.in_rows, self.in_cols, *self.layouts[0]),
             strided(to, self.count, *self.out_extents(), *self.layouts[1]),
             None if self.numbers is None else self.numbers.to(out.device),
@@ -172,15 +159,15 @@ class Scales(Fixture):
         sf = torch.empty(rows, cols, dtype=torch.int32, device="cuda").random_(generator=self.generator)
         pitch = -(-rows // 4) * 4
         out = torch.empty_strided((rows, cols), (1, pitch), dtype=torch.int32, device="cuda")
-        relayout(self.tested, sf.view(torch.float32), out.view(torch.float32))
+        self.tested.scale_layout(sf.view(torch.float32), out.view(torch.float32))
         self.same_rows(out, lambda part: sf[part])
         packed = torch.empty_strided((rows, cols // 4), (1, pitch), dtype=torch.int32, device="cuda")
         for source in (sf, out):
             packed.fill_(CANARY)
-            relayout(self.tested, source.view(torch.float32), packed)
+            self.tested.scale_layout(source.view(torch.float32), packed)
             self.same_rows(packed, lambda part, source=source: self.packed(source[part]))
         back = out.view(torch.float32)
-        relayout(self.tested, packed, back)
+        self.tested.scale_layout(packed, back)
         self.same_rows(out, lambda part: (sf[part] >> 23 & 0xFF) << 23)
         return {"elements": rows * cols}
 
@@ -198,13 +185,14 @@ class Scales(Fixture):
                 raise AssertionError(f"other bits from row {first} on of {len(found)}")
 
     def small_scale_layout(self):
-        """Every kernel on small problems: what the sanitizers run."""
-        for _ in range(60):
-            problem = Problem(self.random)
+        """Every kernel on several problems: what the sanitizers run."""
+        kernels = [(transform, grouped) for transform in TRANSFORMS for grouped in (False, True)]
+        for kernel in 8 * kernels:
+            problem = Problem(self.random, *kernel)
             problem.make(self.generator)
             problem.run(self.tested, "cuda")
         torch.cuda.synchronize()
-        return {"problems": 60}
+        return {"kernels": len(kernels)}
 
     def scale_layout_bandwidth(self):
         """Against a copy that moves as many bytes, from 8 MB on."""
@@ -245,6 +233,6 @@ class Scales(Fixture):
         half = torch.empty(2 * count * mn * sum(cols), dtype=torch.uint8, device="cuda")  # read, and written
         copy = torch.empty_like(half)
         return {
-            "ours": functools.partial(relayout, self.tested, sf, out),
+            "ours": functools.partial(self.tested.scale_layout, sf, out),
             "copy": functools.partial(copy.copy_, half),
         }

@@ -1,10 +1,11 @@
 """Layouts of scales. FineGEMM's kernels read any strides; these are for callers that prepare scales themselves."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import finegemm
 from finegemm.errors import InvalidArgument, Unsupported
+from finegemm.torch_module import torch
+from finegemm.torch_operators import define, run
 
 from .. import envs
 from ..knobs import (
@@ -15,7 +16,6 @@ from ..knobs import (
     set_mk_alignment_for_contiguous_layout,
 )
 from ..operands import BLOCK, Tensor, integers
-from ..torch_module import torch
 from .math import align, ceil_div
 
 __all__ = [
@@ -33,14 +33,14 @@ __all__ = [
 _TMA_BYTES = 16  # what strides of tensor maps are multiples of
 
 
-def _scale_layout(
+def scale_layout(
     sf: Tensor,
     out: Tensor,
-    prefix_sums: Tensor | None = None,
-    k_sizes: Tensor | None = None,
-    k_prefix_sums: Tensor | None = None,
-    alignment: int = BLOCK,
-    scale_k: int = BLOCK,
+    prefix_sums: Tensor | None,
+    k_sizes: Tensor | None,
+    k_prefix_sums: Tensor | None,
+    alignment: int,
+    scale_k: int,
 ) -> None:
     finegemm.scale_layout(
         sf,
@@ -54,19 +54,12 @@ def _scale_layout(
     )
 
 
-def _defined() -> Any:
-    """The library with the operator, which lives as long as this module."""
-    library = torch.library.Library("finegemm", "FRAGMENT")
-    library.define(
-        "scale_layout(Tensor sf, Tensor(a!) out, Tensor? prefix_sums=None, Tensor? k_sizes=None, "
-        f"Tensor? k_prefix_sums=None, SymInt alignment={BLOCK}, SymInt scale_k={BLOCK}) -> ()"
-    )
-    library.impl("scale_layout", _scale_layout, "CompositeExplicitAutograd")
-    torch.library.register_fake("finegemm::scale_layout", lambda *arguments, **groups: None, lib=library)
-    return library
-
-
-_library = None if torch is None else _defined()
+define(
+    scale_layout,
+    "(Tensor sf, Tensor(a!) out, Tensor? prefix_sums, Tensor? k_sizes, Tensor? k_prefix_sums, SymInt alignment, "
+    "SymInt scale_k) -> ()",
+    lambda *arguments: None,
+)
 
 
 def get_tma_aligned_size(x: int, element_size: int, /) -> int:
@@ -84,13 +77,6 @@ def _check_scales(sf: Tensor, dims: tuple[int, ...] = (2, 3)) -> None:
         )
 
 
-def _laid_out(sf: Tensor, out: Tensor, **groups: Any) -> Tensor:
-    """The scales in the layout of `out`, by the library, or by its operator while torch.compile makes a graph."""
-    call = torch.ops.finegemm.scale_layout if torch.compiler.is_compiling() else _scale_layout
-    call(sf, out, **groups)
-    return out
-
-
 def _empty_mn_major(shape: Sequence[int], dtype: object, device: object) -> Tensor:
     """Rows contiguous, columns at strides of a multiple of 16 bytes."""
     *groups, mn, k = shape
@@ -105,7 +91,9 @@ def get_mn_major_tma_aligned_tensor(sf: Tensor, /) -> Tensor:
     stride = align(mn, _TMA_BYTES // 4)
     if sf.stride() == (*(stride * k for _ in groups), 1, stride):
         return sf
-    return _laid_out(sf, _empty_mn_major(sf.shape, sf.dtype, sf.device))
+    out = _empty_mn_major(sf.shape, sf.dtype, sf.device)
+    run(scale_layout, sf, out, None, None, None, BLOCK, BLOCK)
+    return out
 
 
 def get_mn_major_tma_aligned_packed_ue8m0_tensor(sf: Tensor, psum_layout: Tensor | None = None) -> Tensor:
@@ -121,7 +109,8 @@ def get_mn_major_tma_aligned_packed_ue8m0_tensor(sf: Tensor, psum_layout: Tensor
         )
     *groups, mn, k = sf.shape
     out = _empty_mn_major((*groups, mn, ceil_div(k, 4)), torch.int32, sf.device)
-    return _laid_out(sf, out, prefix_sums=psum_layout, alignment=get_mk_alignment_for_contiguous_layout())
+    run(scale_layout, sf, out, psum_layout, None, None, get_mk_alignment_for_contiguous_layout(), BLOCK)
+    return out
 
 
 def get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(
@@ -141,8 +130,8 @@ def get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(
     _check_k_groups(sf, groups, ks_cpu, gran_k, k_alignment, use_psum_layout)
     rows = sum(ceil_div(k, 4 * gran_k) for k in ks_cpu) if ks_cpu else (sf.shape[0] + 3 * groups) // 4
     out = torch.empty((rows, sf.shape[1]), dtype=torch.int32, device=sf.device)
-    numbers = {"k_prefix_sums" if use_psum_layout else "k_sizes": grouped_layout}
-    _laid_out(sf.t(), out.t(), alignment=k_alignment, scale_k=gran_k, **numbers)
+    sizes, ends = (None, grouped_layout) if use_psum_layout else (grouped_layout, None)
+    run(scale_layout, sf.t(), out.t(), None, sizes, ends, k_alignment, gran_k)
     return out
 
 
