@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 
 from gpu_bf16_cases import OfK, OfRows, One
-from gpu_cases import BITS, differing, operands, unequal
+from gpu_cases import differing, operands, unequal
 from gpu_fixture import Fixture
 from gpu_grouped_cases import Problem, offset_rows, small_rows
 from gpu_library import Library
@@ -59,7 +59,9 @@ def operations(library: Library, seed: int, device="cuda", num_sms: int = 0) -> 
     blocks = [chance.randint(0, 5) for _ in range(7)]
     k_groups, plain = KGroups(few + 64, 264, blocks, "mn", generator, before=1), OfK(m, 264, blocks, generator, after=1)
     for way in WAYS:
-        add(f"groups of K, {way}", k_groups.d, k_groups.prepare(library, way=way, accumulate=1, **options), k_groups.old)
+        add(
+            f"groups of K, {way}", k_groups.d, k_groups.prepare(library, way=way, accumulate=1, **options), k_groups.old
+        )
         d = empty(*plain.shape)
         add(f"groups of K of bf16, {way}", d, plain.prepare(library, d, way=way, **options))
     for case in (One(m, 1032, 840, generator), OfRows(offset_rows([m, 0, few]), 520, 840, generator)):
