@@ -153,7 +153,7 @@ MISUSES = {
 def sentence_of(call):
     with pytest.raises(finegemm.FineGemmError) as caught:
         call()
-    return re.sub("0x[0-9a-f]+", "0x...", f"{type(caught.value).__name__}: {caught.value}")  # addresses differ
+    return re.sub(r"\b0x[0-9a-f]+", "0x...", f"{type(caught.value).__name__}: {caught.value}")  # addresses differ
 
 
 def test_the_golden_file_has_these_misuses():

@@ -37,7 +37,7 @@ inline const ScaleLayoutMisuse kScaleLayout[] = {
     {"sf is at an odd address of a GPU",
      [](ScaleLayoutCall& c) {
          c.args.sf.matrix.device_type = c.args.out.matrix.device_type = FINEGEMM_CUDA;
-         c.args.sf.matrix.data = static_cast<char*>(c.args.sf.matrix.data) + 1;
+         c.args.sf.matrix.data = reinterpret_cast<void*>(uintptr_t{0x1001});
      }},
     {"form is 9", [](ScaleLayoutCall& c) { give_groups(c, 9); }},
     {"groups of K are copied",
