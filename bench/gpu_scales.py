@@ -88,7 +88,10 @@ class Problem:
 
     def run(self, library: Library, device: str) -> torch.Tensor:
         """All memory of the output, and what surrounds it."""
-        whole, out = self.whole.to(device), torch.full((self.out_size,), CANARY, dtype=torch.int32, device=device)
+        whole, out = (
+            self.whole.to(device=device),
+            torch.full((self.out_size,), CANARY, dtype=torch.int32, device=device),
+        )
         self.into(library, whole, out)
         return out
 
@@ -98,7 +101,7 @@ class Problem:
         library.scale_layout(
             strided(from_, self.count, self.in_rows, self.in_cols, *self.layouts[0]),
             strided(to, self.count, *self.out_extents(), *self.layouts[1]),
-            None if self.numbers is None else self.numbers.to(out.device),
+            None if self.numbers is None else self.numbers.to(device=out.device),
             self.form,
             self.alignment,
             self.scale_k,
@@ -125,37 +128,39 @@ class Scales(Fixture):
         return problem
 
     def scale_layout_repeat(self):
-        """The same bits 200 times, from two streams, and from a graph that is captured once and replayed."""
+        """The same bits each time, from two streams, and from a graph that is captured once and replayed."""
         for _ in range(8):
             problem = self.one_scale_layout()
             wanted = problem.run(self.tested, "cuda")
             numbers = problem.numbers
-            problem.numbers = None if numbers is None else numbers.cuda()  # no copy while a graph is captured
+            problem.numbers = (
+                None if numbers is None else numbers.to(device="cuda")
+            )  # no copy while a graph is captured
             outs = [torch.full_like(wanted, CANARY) for _ in range(2)]
             streams = [torch.cuda.Stream() for _ in outs]
             torch.cuda.synchronize()
-            for _ in range(100):
+            for _ in range(self.RUNS):
                 for stream, out in zip(streams, outs, strict=True):
                     with torch.cuda.stream(stream):
                         out.fill_(CANARY)
                         problem.into(self.tested, problem.whole, out)
                 torch.cuda.synchronize()
                 if not all(torch.equal(out, wanted) for out in outs):
-                    raise AssertionError(f"other bits when repeated: {problem}")
+                    raise AssertionError(f"elements differ when repeated: {problem}")
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 problem.into(self.tested, problem.whole, outs[0])
-            for _ in range(20):
+            for _ in range(self.RUNS):
                 outs[0].fill_(CANARY)
                 graph.replay()
                 torch.cuda.synchronize()
                 if not torch.equal(outs[0], wanted):
-                    raise AssertionError(f"other bits from a graph: {problem}")
-        return {"problems": 8}
+                    raise AssertionError(f"elements differ from a graph: {problem}")
+        return {"problems": 8, "runs": self.RUNS}
 
-    def scale_layout_tall(self):
+    def scale_layout_tall(self, rows: int = (1 << 31) // 56 + 4097):
         """More than 2^31 elements, row-major and MN-major."""
-        rows, cols = (1 << 31) // 56 + 4097, 56
+        cols = 56
         sf = torch.empty(rows, cols, dtype=torch.int32, device="cuda").random_(generator=self.generator)
         pitch = -(-rows // 4) * 4
         out = torch.empty_strided((rows, cols), (1, pitch), dtype=torch.int32, device="cuda")
@@ -182,7 +187,7 @@ class Scales(Fixture):
         for first in range(0, len(found), step):
             part = slice(first, first + step)
             if not torch.equal(found[part], wanted(part)):
-                raise AssertionError(f"other bits from row {first} on of {len(found)}")
+                raise AssertionError(f"elements differ from row {first} on of {len(found)}")
 
     def small_scale_layout(self):
         """Every kernel on several problems: what the sanitizers run."""
@@ -211,13 +216,26 @@ class Scales(Fixture):
                     continue  # is in place already
                 t = median_times(self.timed(kind, count, mn, k, mn_major), self.options.rounds)
                 name = f"{kind} {count}x{mn}x{k} {'MN-major' if mn_major else 'row-major'}"
-                found[name] = {"of_copy": round(t["copy"] / t["ours"], 3), "us": {n: round(v, 1) for n, v in t.items()}}
+                found[name] = self.of_copy(t)
+        for name, mn, k, mn_major, form in (
+            ("pack 32 groups of rows 131072x57", 131072, 57, False, ROW_GROUPS),
+            ("pack 128 groups of K 7168x2048", 7168, 2048, True, K_SIZES),
+        ):
+            numbers = [mn // 32 * (g + 1) for g in range(32)] if form == ROW_GROUPS else [k // 128 * 128] * 128
+            groups = {"numbers": torch.tensor(numbers, dtype=torch.int32, device="cuda"), "form": form}
+            found[name] = self.of_copy(
+                median_times(self.timed("pack", 1, mn, k, mn_major, **groups), self.options.rounds)
+            )
         worst = min(found, key=lambda name: found[name]["of_copy"])
         if found[worst]["of_copy"] < 0.8:
             raise AssertionError(f"{worst} reaches {found[worst]['of_copy']} of the bandwidth of a copy: {found}")
         return found | {"geomean": round(math.prod(x["of_copy"] for x in found.values()) ** (1 / len(found)), 3)}
 
-    def timed(self, kind: str, count: int, mn: int, k: int, mn_major: bool) -> dict:
+    @staticmethod
+    def of_copy(us: dict) -> dict:
+        return {"of_copy": round(us["copy"] / us["ours"], 3), "us": {name: round(t, 1) for name, t in us.items()}}
+
+    def timed(self, kind: str, count: int, mn: int, k: int, mn_major: bool, **groups) -> dict:
         pitch, words = -(-mn // 4) * 4, -(-k // 4)
 
         def laid_out(cols: int, dtype: torch.dtype):
@@ -233,6 +251,6 @@ class Scales(Fixture):
         half = torch.empty(2 * count * mn * sum(cols), dtype=torch.uint8, device="cuda")  # read, and written
         copy = torch.empty_like(half)
         return {
-            "ours": functools.partial(self.tested.scale_layout, sf, out),
+            "ours": functools.partial(self.tested.scale_layout, sf, out, **groups),
             "copy": functools.partial(copy.copy_, half),
         }
