@@ -26,7 +26,7 @@ def rehearsal(monkeypatch):
 CHECKS = {
     "shapes": 1,
     "grouped": 1,
-    "bf16": 1,
+    "unscaled": 1,
     "graph": 11,
     "streams": 1,
     "devices": 1,
