@@ -39,6 +39,7 @@ SHARED = [
     "src/cuda/*",
     "src/jit/*",
     "src/engine/*",
+    "src/ops/operation.h",
     "include/finegemm/*",
 ]
 # Part of the same targets, but nothing of it reaches a GPU.
