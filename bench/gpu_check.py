@@ -71,6 +71,15 @@ CHECKS = {
         "grouped_skew",
     ),
     "quantize": ("quantize", "quantize_kernels", "quantize_memcheck", "quantize_racecheck", "bandwidth"),
+    "scale_layout": (
+        "scale_layout",
+        "scale_layout_repeat",
+        "scale_layout_tall",
+        "scale_layout_kernels",
+        "scale_layout_memcheck",
+        "scale_layout_racecheck",
+        "scale_layout_bandwidth",
+    ),
 }
 
 

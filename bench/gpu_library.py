@@ -7,16 +7,20 @@ import torch
 
 from c_structs import HEADER, structs
 
-DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.float32: 4}
+DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.float32: 4, torch.int32: 5}
 FAST, EXACT, HOPPER = 0, 1, 2
 AS_CONTEXT, ON, OFF = 0, 1, 2
 OFFSETS, INDICES, PREFIX_SUMS, MASKED = 1, 2, 3, 4
 COLUMNS, BLOCKS = 0, 1
+NO_GROUPS, ROW_GROUPS, K_SIZES, K_PREFIX_SUMS = range(4)
 
 C = structs(HEADER.read_text())
 Matrix, Stack, Groups, Error = C["matrix"], C["stack"], C["groups"], C["error"]
 GemmArgs, GroupedGemmArgs, KGroupedGemmArgs = C["gemm_args"], C["grouped_gemm_args"], C["k_grouped_gemm_args"]
 GemmOptions, QuantizeOptions, Shape = C["gemm_options"], C["quantize_options"], C["shape"]
+
+
+ScaleLayoutArgs, ScaleLayoutOptions = C["scale_layout_args"], C["scale_layout_options"]
 
 
 def matrix(t: torch.Tensor | None) -> ctypes.Structure:
@@ -170,6 +174,18 @@ class Library:
                 ctypes.byref(self.error),
             )
         )
+
+    def scale_layout(
+        self, sf, out, numbers=None, form=NO_GROUPS, alignment=128, scale_k=128, power_of_two=False
+    ) -> None:
+        """sf and out are 2-D or 3-D, of float32 or of int32 that packs four exponents."""
+        stream = torch.cuda.current_stream().cuda_stream if out.is_cuda else None
+        options = ScaleLayoutOptions(ctypes.sizeof(ScaleLayoutOptions), power_of_two, stream)
+        device = (2, out.get_device()) if out.is_cuda else (1, 0)
+        where = (None, 0) if numbers is None else (numbers.data_ptr(), numbers.numel())
+        args = ScaleLayoutArgs(stack(sf), stack(out), form, 0, *where, alignment, scale_k, *device)
+        call = self.c.finegemm_scale_layout
+        self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
     def explain(self, m: int, n: int, k: int, out_dtype: torch.dtype | None = None, **fields) -> dict:
         """fields: others of finegemm_shape."""

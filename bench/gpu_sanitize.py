@@ -15,6 +15,7 @@ from gpu_dense import Dense
 from gpu_digest import KERNELS, operation_of
 from gpu_fixture import ROOT
 from gpu_grouped_stress import GroupedStress
+from gpu_scales import Scales
 from gpu_timing import launched
 from gpu_unscaled import Unscaled
 from gpu_wgrad import Wgrad
@@ -22,7 +23,7 @@ from gpu_wgrad import Wgrad
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
-class Sanitized(Dense, Wgrad, GroupedStress, Unscaled):
+class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Scales):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
         return self.memchecked("small")
@@ -37,12 +38,21 @@ class Sanitized(Dense, Wgrad, GroupedStress, Unscaled):
     def quantize_racecheck(self):
         return self.racechecked("small_quantize")
 
+    def scale_layout_memcheck(self):
+        return self.memchecked("small_scale_layout")
+
+    def scale_layout_racecheck(self):
+        return self.racechecked("small_scale_layout")
+
     def kernels(self):
         """What the sanitizers run launches every kernel of the pack that multiplies."""
         return self.covered("gemm", self.small)
 
     def quantize_kernels(self):
         return self.covered("quantize", self.small_quantize)
+
+    def scale_layout_kernels(self):
+        return self.covered("scale_layout", self.small_scale_layout)
 
     def covered(self, operation: str, check):
         wanted = {

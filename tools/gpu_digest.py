@@ -32,12 +32,14 @@ OPERATIONS = {
         "src/ops/gemm/*",
     ],
     "quantize": ["src/ops/quantize/*", "kernels/finegemm/quantize/*"],
+    "scale_layout": ["src/ops/scale_layout/*", "kernels/finegemm/scale_layout/*"],
 }
 SHARED = [
     "kernels/finegemm/core/*",
     "src/cuda/*",
     "src/jit/*",
     "src/engine/*",
+    "src/ops/operation.h",
     "include/finegemm/*",
 ]
 # Part of the same targets, but nothing of it reaches a GPU.
@@ -59,7 +61,8 @@ TARGETS_LEFT_OUT = {
 
 
 def operation_of(kernel: str) -> str:
-    return "quantize" if kernel.startswith("finegemm_quantize") else "gemm"
+    named = (operation for operation in OPERATIONS if kernel.startswith(f"finegemm_{operation}_"))
+    return next(named, "gemm")
 
 
 def matches(path: str, patterns: list[str]) -> bool:

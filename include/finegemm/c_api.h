@@ -28,12 +28,13 @@ typedef enum finegemm_code {
 } finegemm_code;
 
 /* Values of the int32_t fields below. */
-enum { FINEGEMM_E4M3 = 1, FINEGEMM_BF16 = 2, FINEGEMM_F16 = 3, FINEGEMM_F32 = 4 };
+enum { FINEGEMM_E4M3 = 1, FINEGEMM_BF16 = 2, FINEGEMM_F16 = 3, FINEGEMM_F32 = 4, FINEGEMM_UE8M0X4 = 5 };
 enum { FINEGEMM_CPU = 1, FINEGEMM_CUDA = 2 };
 enum { FINEGEMM_NUMERICS_FAST = 0, FINEGEMM_NUMERICS_EXACT = 1, FINEGEMM_NUMERICS_HOPPER = 2 };
 enum { FINEGEMM_NVRTC = 0, FINEGEMM_NVCC = 1 };
 enum { FINEGEMM_OFFSETS = 1, FINEGEMM_INDICES = 2, FINEGEMM_PREFIX_SUMS = 3, FINEGEMM_MASKED = 4 };
 enum { FINEGEMM_COLUMNS = 0, FINEGEMM_BLOCKS = 1 };
+enum { FINEGEMM_NO_GROUPS = 0, FINEGEMM_ROW_GROUPS = 1, FINEGEMM_K_SIZES = 2, FINEGEMM_K_PREFIX_SUMS = 3 };
 enum { FINEGEMM_AS_CONTEXT = 0, FINEGEMM_ON = 1, FINEGEMM_OFF = 2 };
 
 /* Owned by the caller. The message is cut to fit and ends with a zero; it is empty where the code is FINEGEMM_OK. */
@@ -121,6 +122,20 @@ typedef struct finegemm_k_grouped_gemm_args {
     int32_t reserved; /* 0 */
 } finegemm_k_grouped_gemm_args;
 
+/* Scales, and where they go with other strides or in another format, f32 or ue8m0x4; finegemm/scale_layout.h has the
+ * rules. */
+typedef struct finegemm_scale_layout_args {
+    finegemm_stack sf, out;
+    int32_t form;     /* of the groups: FINEGEMM_NO_GROUPS, _ROW_GROUPS, _K_SIZES or _K_PREFIX_SUMS */
+    int32_t reserved; /* 0 */
+    const int32_t* groups;
+    int64_t size;        /* of groups */
+    int64_t alignment;   /* of where groups begin, by row groups and prefix sums */
+    int64_t scale_k;     /* k that a scale serves, of groups of k */
+    int32_t device_type; /* of groups: that of out */
+    int32_t device_index;
+} finegemm_scale_layout_args;
+
 typedef struct finegemm_gemm_options {
     uint32_t struct_size;
     int32_t numerics;         /* CPU only */
@@ -139,6 +154,12 @@ typedef struct finegemm_quantize_options {
     int32_t power_of_two_scales; /* 0 or 1 */
     void* stream;
 } finegemm_quantize_options;
+
+typedef struct finegemm_scale_layout_options {
+    uint32_t struct_size;
+    int32_t power_of_two_scales; /* 0 or 1 */
+    void* stream;
+} finegemm_scale_layout_options;
 
 /* What the host knows of a product: one of finegemm_gemm, of finegemm_grouped_gemm if `groups` is not 0, or of
  * finegemm_k_grouped_gemm if `k_groups` is not. What the product does not have is 0. */
@@ -191,6 +212,10 @@ FINEGEMM_C_API int32_t finegemm_quantize_rows(finegemm_context* context, const f
 FINEGEMM_C_API int32_t finegemm_quantize_blocks(finegemm_context* context, const finegemm_matrix* x,
                                                 const finegemm_matrix* q, const finegemm_matrix* scales,
                                                 const finegemm_quantize_options* options, finegemm_error* error);
+
+/* Scales in another layout; finegemm/scale_layout.h has the rules. `options` may be null. */
+FINEGEMM_C_API int32_t finegemm_scale_layout(finegemm_context* context, const finegemm_scale_layout_args* args,
+                                             const finegemm_scale_layout_options* options, finegemm_error* error);
 
 /* JSON: which kernel a product takes and why (docs/jit.md). Writes at most `capacity` bytes, the last a zero, and to
  * `needed` (may be null) how many the whole takes; `buffer` may be null where `capacity` is 0. */

@@ -5,4 +5,5 @@
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
 #include <finegemm/quantize.h>
+#include <finegemm/scale_layout.h>
 #include <finegemm/tensor.h>

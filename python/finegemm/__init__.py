@@ -12,7 +12,7 @@ from finegemm.errors import (
     OutOfMemory,
     Unsupported,
 )
-from finegemm.ops import explain, gemm, grouped_gemm, k_grouped_gemm, quantize_blocks, quantize_rows
+from finegemm.ops import explain, gemm, grouped_gemm, k_grouped_gemm, quantize_blocks, quantize_rows, scale_layout
 
 __all__ = [
     "CompileError",
@@ -31,4 +31,5 @@ __all__ = [
     "k_grouped_gemm",
     "quantize_blocks",
     "quantize_rows",
+    "scale_layout",
 ]

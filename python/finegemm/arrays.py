@@ -115,6 +115,17 @@ def empty_like(x: Any, format: str, name: str, *shape: int) -> Any:
     raise InvalidArgument(f"{name}: arrays of {producer} are not allocated here; pass {name}= to write into")
 
 
+def empty_mn_major(x: Any, format: str, name: str, *shape: int) -> Any:
+    """A new array of x's library on x's device, its rows contiguous and its columns at multiples of 16 bytes."""
+    *matrices, rows, cols = shape
+    pitch = -(-rows // 4) * 4
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        strides = (*(pitch * cols for _ in matrices), 1, pitch)
+        return x.new_empty_strided(shape, strides, dtype=getattr(torch, format))
+    return empty_like(x, format, name, *matrices, cols, pitch)[..., :rows].swapaxes(-1, -2)
+
+
 def _numpy_dtype(format: str, name: str) -> Any:
     if format not in _BITS:
         return format

@@ -167,6 +167,40 @@ def quantize_blocks(
     """
 
 
+@native
+def scale_layout(
+    sf: Any,
+    out: Any = None,
+    *,
+    packed: bool = False,
+    rows: int | None = None,
+    power_of_two_scales: bool = False,
+    prefix_sums: Any = None,
+    k_sizes: Any = None,
+    k_prefix_sums: Any = None,
+    alignment: int = 128,
+    scale_k: int = 128,
+    stream: Any = None,
+    context: Context | None = None,
+) -> Any:
+    """Scales in another layout: other strides, packed exponents (UE8M0), or back. Returns `out`.
+
+    sf [R, K] or [G, R, K]: float32, or int32 that packs four exponents, the first column's in the lowest byte; any
+    strides. `out`: either format, any strides; a new array of sf's library when None, of int32 if `packed`, with
+    rows contiguous and columns at multiples of 16 bytes, as TMA asks for. `rows`: of a new `out`, where sf has a row
+    for each 128 of them, which is repeated.
+
+    Packing keeps the exponents alone, which of powers of two is all; missing columns of the last word are 0.
+    `power_of_two_scales` rounds scales up first, from 2^-126 for 0 to 2^127 for infinity and NaN.
+
+    One of three arrays of int32 on the device of `out` may say which scales have groups. `prefix_sums` [G]: group g
+    ends at row prefix_sums[g] and begins at the next multiple of `alignment` after the one before; rows of no group
+    become 0. `k_sizes` [G]: group g has k_sizes[g] k, for each `scale_k` of which sf has a column, and is packed into
+    words of its own; `k_prefix_sums` [G]: likewise, by where groups end. A new `out` then has as many columns as there
+    may be, those behind the last group 0. Numbers that break the rules lead to nothing outside of the arrays.
+    """
+
+
 def explain(
     m: int,
     n: int,

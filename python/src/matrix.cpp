@@ -32,6 +32,9 @@ std::string name_of(DLDataType t) {
     return fmt::format("DLPack type {} of {} bits", static_cast<int>(t.code), bits);
 }
 
+/// Does the argument take scales in both formats?
+bool is_any_scale(std::string_view name) { return name == "sf" || name == "out"; }
+
 /// Formats that the argument `name` may have.
 std::string wanted_by(std::string_view name) {
     if (name == "a" || name == "b")
@@ -39,6 +42,7 @@ std::string wanted_by(std::string_view name) {
     if (name == "d") return names_of(is_output, &ElementType::array_name) + " (or uint16, bits of the first)";
     if (name == "q") return "float8_e4m3fn (or uint8, its bits)";
     if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
+    if (is_any_scale(name)) return "float32, or int32 that packs four exponents (UE8M0)";
     return "float32";  // scales
 }
 
@@ -59,6 +63,7 @@ DType dtype_of(std::string_view name, DLDataType t) {
         if (t.code == kDLFloat8_e4m3fn && t.bits == 8) return DType::E4M3;
         if (t.code == kDLUInt && t.bits == 8 && wanted_by(name) != "float32") return DType::E4M3;
         if (t.code == kDLUInt && t.bits == 16) return DType::BF16;
+        if (t.code == kDLInt && t.bits == 32 && is_any_scale(name)) return DType::UE8M0x4;
     }
     throw Error(Errc::InvalidArgument, fmt::format("{}: has dtype {}, must be {}; {}", name, name_of(t),
                                                    wanted_by(name), way_out_for(name, t)));

@@ -21,6 +21,7 @@
 #include "arguments.h"
 #include "explain.h"
 #include "plan/elements.h"
+#include "scale_layout.h"
 #include "tensors.h"
 
 namespace finegemm::python {
@@ -286,6 +287,7 @@ Object quantize_into(const Imports& imports, Context& context, Arguments& given)
 // What may be given by its place.
 constexpr const char* kOperands[] = {"a", "sfa", "b", "sfb", "d"};
 constexpr const char* kCast[] = {"x", "q", "scales"};
+constexpr const char* kScales[] = {"sf", "out"};
 
 /// Calls a function as the package's calls.py does.
 template <auto Function, const auto& Places>
@@ -334,6 +336,7 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<k_grouped_gemm_into, kOperands>>("k_grouped_gemm"),
                          method<with_arguments<quantize_into<quantize_rows, false>, kCast>>("quantize_rows"),
                          method<with_arguments<quantize_into<quantize_blocks, true>, kCast>>("quantize_blocks"),
+                         method<with_arguments<scale_layout_into, kScales>>("scale_layout"),
                          method<explain_text>("explain"),
                          {}};
 
@@ -346,6 +349,7 @@ int set_up(PyObject* module) {
         imports->check_sign = Object(PyObject_GetAttrString(arrays.get(), "check_sign"));
         imports->check_grad = Object(PyObject_GetAttrString(arrays.get(), "check_grad"));
         imports->empty_like = Object(PyObject_GetAttrString(arrays.get(), "empty_like"));
+        imports->empty_mn_major = Object(PyObject_GetAttrString(arrays.get(), "empty_mn_major"));
         imports->stream_number = Object(PyObject_GetAttrString(arrays.get(), "stream_number"));
         imports->current_stream = Object(PyObject_GetAttrString(arrays.get(), "current_stream"));
         imports->exchange_name = Object(PyUnicode_InternFromString("__dlpack_c_exchange_api__"));

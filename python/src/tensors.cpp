@@ -96,6 +96,14 @@ Matrix Tensors::matrix(const char* name, PyObject* x, Access access) {
     return matrix_of(name, tensor(name, x, access));
 }
 Stack Tensors::stack(const char* name, PyObject* x, Access access) { return stack_of(name, tensor(name, x, access)); }
+Matrices Tensors::matrices(const char* name, PyObject* x, Access access) {
+    const DLTensor given = tensor(name, x, access);
+    if (given.ndim == 2) return {{matrix_of(name, given)}, false};
+    if (given.ndim == 3) return {stack_of(name, given), true};
+    throw Error(
+        Errc::InvalidArgument,
+        fmt::format("{}: has {} dimensions, must have 2, or 3 for several matrices; reshape it", name, given.ndim));
+}
 Matrix Tensors::scales(const char* name, PyObject* x) { return x == Py_None ? Matrix() : matrix(name, x); }
 Stack Tensors::scale_stack(const char* name, PyObject* x) { return x == Py_None ? Stack() : stack(name, x); }
 Numbers Tensors::numbers(const char* name, PyObject* x) { return numbers_of(name, tensor(name, x, Access::Read)); }
@@ -118,12 +126,21 @@ KOperand Tensors::k_operand(const char* name, PyObject* x, const Matrix& scales,
     return {blocks_of(name, given, elements / k, k), KLayout::Blocks};
 }
 
-Object Tensors::empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format,
-                           const char* name) const {
+Object Tensors::empty(const Object& by, PyObject* x, std::span<const int64_t> shape, const char* format,
+                      const char* name) const {
     std::array<Object, 3> extents;  // null ends the arguments
     std::ranges::transform(shape, extents.begin(), integer);
-    return call(imports_.empty_like, x, string(format).get(), string(name).get(), extents[0].get(), extents[1].get(),
-                extents[2].get());
+    return call(by, x, string(format).get(), string(name).get(), extents[0].get(), extents[1].get(), extents[2].get());
+}
+
+Object Tensors::empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format,
+                           const char* name) const {
+    return empty(imports_.empty_like, x, shape, format, name);
+}
+
+Object Tensors::empty_mn_major(PyObject* x, std::span<const int64_t> shape, const char* format,
+                               const char* name) const {
+    return empty(imports_.empty_mn_major, x, shape, format, name);
 }
 
 Object Tensors::output(const char* name, PyObject* given) {

@@ -4,6 +4,7 @@
 #include "object.h"
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,18 @@ namespace finegemm::python {
 struct Imports {
     Object errors;  // finegemm.errors
     // Functions of finegemm.arrays.
-    Object exported, check_sign, check_grad, empty_like, current_stream, stream_number;
+    Object exported, check_sign, check_grad, empty_like, empty_mn_major, current_stream, stream_number;
     Object exchange_name;  // "__dlpack_c_exchange_api__"
     Object requires_grad;  // "requires_grad"
 };
 
 enum class Access { Read, Write };
+
+/// A matrix, or several where the tensor has three dimensions.
+struct Matrices {
+    Stack stack;
+    bool several;
+};
 
 struct KOperand {
     Matrix matrix;
@@ -38,6 +45,7 @@ public:
     /// Throws Error that calls the tensor `name`, or PythonError.
     Matrix matrix(const char* name, PyObject* x, Access access = Access::Read);
     Stack stack(const char* name, PyObject* x, Access access = Access::Read);
+    Matrices matrices(const char* name, PyObject* x, Access access = Access::Read);
     /// Nothing for None: not all types of operands have scales.
     Matrix scales(const char* name, PyObject* x);
     Stack scale_stack(const char* name, PyObject* x);
@@ -47,6 +55,8 @@ public:
     KOperand k_operand(const char* name, PyObject* x, const Matrix& scales, const Numbers& offsets);
     /// A new row-major tensor of x's library on x's device; `shape`: of two or three dimensions.
     Object empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format, const char* name) const;
+    /// Likewise, its rows contiguous and its columns at multiples of 16 bytes.
+    Object empty_mn_major(PyObject* x, std::span<const int64_t> shape, const char* format, const char* name) const;
     /// `given`, unless autograd is to know what is written to it, which it does not see.
     Object output(const char* name, PyObject* given);
     /// `given`, a number or an object that has one, where it is not None; else the stream on which the library of `x`,
@@ -54,6 +64,8 @@ public:
     Stream stream(PyObject* given, PyObject* x, Device device);
 
 private:
+    Object empty(const Object& by, PyObject* x, std::span<const int64_t> shape, const char* format,
+                 const char* name) const;
     const DLPackExchangeAPI* exchange_of(PyObject* x);
     const DLTensor& exported(const char* name, PyObject* x, Access access);
     void check_sign(const char* name, PyObject* x, const DLTensor& tensor);

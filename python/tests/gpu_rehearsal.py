@@ -41,6 +41,12 @@ def recorded(call):
     return call()
 
 
+def transform_of(sf, out, power_of_two):
+    if sf.dtype == out.dtype:
+        return "round_fp32" if power_of_two else "transpose_fp32"
+    return "unpack_ue8m0" if sf.dtype == torch.int32 else "pack_fp32_into_ue8m0"
+
+
 @contextlib.contextmanager
 def capture(graph, stream=None):
     Graph.tape = graph.calls
@@ -112,6 +118,7 @@ class Rehearsal:
         import gpu_library
 
         queued, options, quantize = (getattr(gpu_library.Library, n) for n in ("queued", "options", "quantize"))
+        scale_layout = gpu_library.Library.scale_layout
         of_model = False  # whether the options made last are those of a check's own call of the model
 
         def modelled(numerics, config, *others):
@@ -128,6 +135,12 @@ class Rehearsal:
             self.names.add(f"quantize_{kind}_{DTYPES[x.dtype]}")
             recorded(lambda: self.spoiling(lambda: quantize(library, kind, x, q, scales, power_of_two), q))
 
+        def laid_out(library, sf, out, numbers=None, form=0, alignment=128, scale_k=128, power_of_two=False):
+            self.names.add(f"scale_layout_{transform_of(sf, out, power_of_two)}{'_grouped' if form else ''}")
+            arguments = (library, sf, out, numbers, form, alignment, scale_k, power_of_two)
+            recorded(lambda: self.spoiling(lambda: scale_layout(*arguments), out))
+
+        monkeypatch.setattr(gpu_library.Library, "scale_layout", laid_out)
         monkeypatch.setattr(gpu_library.Library, "options", staticmethod(modelled))
         monkeypatch.setattr(gpu_library.Library, "queued", watched)
         monkeypatch.setattr(gpu_library.Library, "quantize", cast)

@@ -23,7 +23,17 @@ def rehearsal(monkeypatch):
 
 
 # What has no large problems, and nothing that the CPU's checks of arguments would refuse; a call whose D is looked at.
-CHECKS = {"shapes": 1, "grouped": 1, "unscaled": 1, "graph": 11, "streams": 1, "devices": 1, "quantize": 1}
+CHECKS = {
+    "shapes": 1,
+    "grouped": 1,
+    "unscaled": 1,
+    "graph": 11,
+    "streams": 1,
+    "devices": 1,
+    "quantize": 1,
+    "scale_layout": 1,
+    "scale_layout_repeat": 4,
+}
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -40,6 +50,7 @@ def test_a_check_sees_wrong_bits(rehearsal, name, call):
 def test_the_sanitizers_run_every_kernel(rehearsal):
     assert rehearsal.run("kernels")["kernels"] > 100
     assert rehearsal.run("quantize_kernels") == {"kernels": 6}
+    assert rehearsal.run("scale_layout_kernels") == {"kernels": 8}
 
 
 def test_a_case_of_compare_builds_with_groups_of_k_runs(rehearsal):

@@ -2,6 +2,8 @@
 #include "api/argument.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include <finegemm/core/base.h>
 
@@ -15,11 +17,15 @@ namespace {
 
 constexpr int64_t kMaxExtent = INT32_MAX;  // coordinates of tensor maps are signed 32-bit numbers
 
-[[noreturn, gnu::noinline, gnu::cold]] void reject_span(const Argument& a) {
+std::string layout_of(const Argument& a) {
     const std::string stack = a.count > 1 ? fmt::format("{} matrices of ", a.count) : "";
     const std::string stride = a.count > 1 ? fmt::format("{}, ", a.stride) : "";
-    reject(a.name, "has {}shape [{}, {}] and strides [{}{}, {}], which reach beyond 2^63 bytes; check the strides",
-           stack, a.x.rows, a.x.cols, stride, a.x.row_stride, a.x.col_stride);
+    return fmt::format("{}shape [{}, {}] and strides [{}{}, {}]", stack, a.x.rows, a.x.cols, stride, a.x.row_stride,
+                       a.x.col_stride);
+}
+
+[[noreturn, gnu::noinline, gnu::cold]] void reject_span(const Argument& a) {
+    reject(a.name, "has {}, which reach beyond 2^63 bytes; check the strides", layout_of(a));
 }
 
 std::string name_of(Device d) {
@@ -95,14 +101,20 @@ void Argument::check_matrices_not_negative() const {
 }
 
 void Argument::check_elements_apart() const {
-    const bool rows_outside = row_step() >= col_step();
-    const int64_t inner = rows_outside ? x.cols : x.rows, outer = rows_outside ? x.rows : x.cols;
-    const int64_t step = rows_outside ? col_step() : row_step(), jump = rows_outside ? row_step() : col_step();
-    if (!empty() && ((inner > 1 && step == 0) || (outer > 1 && jump <= (inner - 1) * step)))
-        reject(name,
-               "has shape [{}, {}] and strides [{}, {}], which must give each scale its own place; use the strides "
-               "of a contiguous matrix or of its transpose",
-               x.rows, x.cols, x.row_stride, x.col_stride);
+    if (empty()) return;
+    // From the smallest step to the largest, each steps over all that those before it reach.
+    std::array<std::pair<int64_t, int64_t>, 3> steps = {
+        {{row_step(), x.rows}, {col_step(), x.cols}, {stack_step(), count}}};
+    std::ranges::sort(steps);
+    int64_t reach = 0;
+    for (const auto& [step, extent] : steps) {
+        if (extent > 1 && step <= reach)
+            reject(name,
+                   "has {}, which must give each scale its own place; use the strides of a contiguous matrix or of its "
+                   "transpose",
+                   layout_of(*this));
+        reach += (extent - 1) * step;
+    }
 }
 
 void Argument::check_matrices_apart() const {

@@ -17,6 +17,7 @@
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
 #include <finegemm/quantize.h>
+#include <finegemm/scale_layout.h>
 
 #include "api/option_lists.h"
 #include "plan/fields.h"
@@ -202,6 +203,21 @@ QuantizeOptions to_options(const finegemm_quantize_options& caller) {
     return {.power_of_two_scales = to_bool(given.power_of_two_scales, "power_of_two_scales"), .stream = given.stream};
 }
 
+ScaleLayoutOptions to_options(const finegemm_scale_layout_options& caller) {
+    const finegemm_scale_layout_options given = known_part(caller, "options");
+    return {.power_of_two_scales = to_bool(given.power_of_two_scales, "power_of_two_scales"), .stream = given.stream};
+}
+
+ScaleGroups to_scale_groups(const finegemm_scale_layout_args& args) {
+    require_zero(args.reserved, "args");
+    return {.form = static_cast<ScaleGroupForm>(args.form),
+            .data = args.groups,
+            .size = args.size,
+            .alignment = args.alignment,
+            .scale_k = args.scale_k,
+            .device = {static_cast<DeviceType>(args.device_type), args.device_index}};
+}
+
 constexpr const char* kMakeContext = "make one with finegemm_context_create";
 
 int32_t quantize(decltype(quantize_rows)* call, finegemm_context* context, const finegemm_matrix* x,
@@ -308,6 +324,16 @@ int32_t finegemm_quantize_blocks(finegemm_context* context, const finegemm_matri
                                  const finegemm_matrix* scales, const finegemm_quantize_options* options,
                                  finegemm_error* error) {
     return quantize(&quantize_blocks, context, x, q, scales, options, error);
+}
+
+int32_t finegemm_scale_layout(finegemm_context* context, const finegemm_scale_layout_args* args,
+                              const finegemm_scale_layout_options* options, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(context, "context", kMakeContext);
+        require(args, "args");
+        scale_layout(context->context, {to_stack(args->sf, "sf"), to_stack(args->out, "out"), to_scale_groups(*args)},
+                     options ? to_options(*options) : ScaleLayoutOptions{});
+    });
 }
 
 int32_t finegemm_explain(const finegemm_shape* shape, char* buffer, size_t capacity, size_t* needed,

@@ -1,11 +1,13 @@
 // The operations: check, then hand over to the backend of the device. Layer api.
 #include <finegemm/gemm.h>
 #include <finegemm/quantize.h>
+#include <finegemm/scale_layout.h>
 
 #include "api/context.h"
 #include "api/multiply.h"
 #include "ops/gemm/checks.h"
 #include "ops/quantize/checks.h"
+#include "ops/scale_layout/checks.h"
 
 namespace finegemm {
 
@@ -33,10 +35,18 @@ namespace {
 void quantize(Context& context, const QuantizeCall& call) {
     check_quantize(call);
     if (call.x.rows == 0 || call.x.cols == 0) return;
-    context.state().backend(call.x.device).quantize(call);
+    context.state().backend(call.x.device).run(call);
 }
 
 }  // namespace
+
+void scale_layout(Context& context, const ScaleLayoutArgs& args, const ScaleLayoutOptions& options) {
+    const ScaleLayoutCall call{args.sf, args.out, args.groups, options};
+    check_scale_layout(call);
+    const Matrix& out = call.out.matrix;
+    if (out.rows == 0 || out.cols == 0) return;
+    context.state().backend(out.device).run(call);
+}
 
 void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                    const QuantizeOptions& options) {

@@ -5,7 +5,7 @@
 #include <finegemm/context.h>
 
 #include "ops/gemm/call.h"
-#include "ops/quantize/call.h"
+#include "ops/operation.h"
 
 namespace finegemm {
 
@@ -18,7 +18,7 @@ public:
     /// scale that is NaN, infinite or negative. Scales of rows and of k without a group may be anything.
     virtual void check_values(const Call& call) = 0;
     /// The call has been checked; no extent is 0.
-    virtual void quantize(const QuantizeCall& call) = 0;
+    virtual void run(const Operation& operation) = 0;
 };
 
 }  // namespace finegemm

@@ -5,6 +5,7 @@
 #include "engine/thread_pool.h"
 #include "ops/gemm/cpu.h"
 #include "ops/quantize/cpu.h"
+#include "ops/scale_layout/cpu.h"
 
 namespace finegemm {
 
@@ -20,7 +21,9 @@ public:
         check_group_numbers(call);
         check_scale_values(call);
     }
-    void quantize(const QuantizeCall& call) override { cpu_quantize(call, pool_); }
+    void run(const Operation& operation) override {
+        std::visit([&](const auto& call) { run_on_cpu(call, pool_); }, operation);
+    }
 
 private:
     bool batch_invariant_;  // of calls that do not say

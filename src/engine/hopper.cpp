@@ -13,6 +13,7 @@
 #include "engine/device_spec.h"
 #include "ops/gemm/source.h"
 #include "ops/quantize/source.h"
+#include "ops/scale_layout/source.h"
 
 namespace finegemm {
 
@@ -173,13 +174,14 @@ uint32_t HopperBackend::clusters_for(const GemmKernel& kernel, const plan::Probl
     return std::min(clusters, plan::ctas_at_once(problem, spec_, kernel.config) / kernel.config.cluster);
 }
 
-const cuda::Kernel& HopperBackend::quantize_kernel(const QuantizeConfig& config) {
-    auto& slot = quantize_kernels_[static_cast<size_t>(config.input) * 2 + config.square_blocks];
+template <typename Config>
+const cuda::Kernel& HopperBackend::kernel_of(const Config& config) {
+    auto& slot = std::get<KernelsOf<Config>>(operations_).slots[config.index()];
     {
         const std::shared_lock lock(mutex_);
         if (slot) return *slot;
     }
-    const jit::Binary binary = provider_(jit::quantize_source(config));
+    const jit::Binary binary = provider_(jit::source_of(config));
     const cuda::LaunchShape shape{.block = config.threads()};
     auto kernel = std::make_unique<const cuda::Kernel>(device_, binary.cubin, binary.entry, shape);
     const std::unique_lock lock(mutex_);
@@ -187,12 +189,16 @@ const cuda::Kernel& HopperBackend::quantize_kernel(const QuantizeConfig& config)
     return *slot;
 }
 
-void HopperBackend::quantize(const QuantizeCall& call) {
+void HopperBackend::run(const Operation& operation) {
     driver_->check_process();
-    const QuantizeLaunch launch = launch_of(call);
-    const cuda::Kernel& kernel = quantize_kernel(launch.config);
-    const cuda::CurrentDevice current(device_);
-    kernel.launch(launch.grid, &launch.params, call.options.stream);
+    std::visit(
+        [&](const auto& call) {
+            const auto launch = launch_of(call);
+            const cuda::Kernel& kernel = kernel_of(launch.config);
+            const cuda::CurrentDevice current(device_);
+            kernel.launch(launch.grid, &launch.params, call.options.stream);
+        },
+        operation);
 }
 
 void HopperBackend::check_values(const Call& call) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <shared_mutex>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 
 #include "cuda/kernel.h"
@@ -12,6 +13,7 @@
 #include "engine/hopper.h"
 #include "ops/gemm/hopper.h"
 #include "ops/quantize/hopper.h"
+#include "ops/scale_layout/hopper.h"
 #include "plan/table.h"
 
 namespace finegemm {
@@ -53,13 +55,19 @@ struct Launch {
     LaunchParams params;
 };
 
+/// The kernels of an operation that have been loaded.
+template <typename Config>
+struct KernelsOf {
+    std::array<std::unique_ptr<const cuda::Kernel>, Config::kCount> slots;
+};
+
 class HopperBackend final : public Backend {
 public:
     HopperBackend(const Options& options, int index, KernelProvider provider);
 
     void gemm(const Call& call) override;
     void check_values(const Call& call) override;
-    void quantize(const QuantizeCall& call) override;
+    void run(const Operation& operation) override;
 
 private:
     CallKey key_of(const Call& call) const;
@@ -72,7 +80,8 @@ private:
     const GemmKernel& named(const plan::Problem& problem, const std::string& name);
     const GemmKernel& loaded(const GemmConfig& config);
     uint32_t clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const;
-    const cuda::Kernel& quantize_kernel(const QuantizeConfig& config);
+    template <typename Config>
+    const cuda::Kernel& kernel_of(const Config& config);
 
     bool batch_invariant_;  // of calls that do not say
     KernelProvider provider_;
@@ -86,7 +95,7 @@ private:
     static constexpr size_t kMaxKept = 4096;
     mutable std::shared_mutex mutex_;
     std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
-    std::array<std::unique_ptr<const cuda::Kernel>, 6> quantize_kernels_;
+    std::tuple<KernelsOf<QuantizeConfig>, KernelsOf<ScaleLayoutConfig>> operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<const Launch>, BytesHash> launches_;
 };

@@ -3,6 +3,7 @@
 
 #include "ops/gemm/source.h"
 #include "ops/quantize/source.h"
+#include "ops/scale_layout/source.h"
 #include "plan/plan.h"
 
 namespace finegemm {
@@ -10,7 +11,8 @@ namespace finegemm {
 std::vector<jit::KernelSource> pack_contents() {
     std::vector<jit::KernelSource> sources;
     for (const GemmConfig& c : plan::kernels()) sources.push_back(jit::gemm_source(c, plan::name_of(c)));
-    for (const QuantizeConfig& c : jit::quantize_configs()) sources.push_back(jit::quantize_source(c));
+    for (const QuantizeConfig& c : jit::quantize_configs()) sources.push_back(jit::source_of(c));
+    for (const ScaleLayoutConfig& c : jit::scale_layout_configs()) sources.push_back(jit::source_of(c));
     return sources;
 }
 

@@ -12,6 +12,7 @@
 
 #include <finegemm/error.h>
 #include <finegemm/quantize.h>
+#include <finegemm/scale_layout.h>
 
 #include "api/calls.h"
 #include "support/private_folder.h"
@@ -35,6 +36,10 @@ static_assert(FINEGEMM_NUMERICS_FAST == value(Numerics::Fast) && FINEGEMM_NUMERI
               FINEGEMM_NUMERICS_HOPPER == value(Numerics::Hopper));
 static_assert(FINEGEMM_OFFSETS == value(GroupForm::Offsets) && FINEGEMM_INDICES == value(GroupForm::Indices) &&
               FINEGEMM_PREFIX_SUMS == value(GroupForm::PrefixSums) && FINEGEMM_MASKED == value(GroupForm::Masked));
+static_assert(FINEGEMM_UE8M0X4 == value(DType::UE8M0x4));
+static_assert(FINEGEMM_NO_GROUPS == value(ScaleGroupForm::None) && FINEGEMM_ROW_GROUPS == value(ScaleGroupForm::Rows) &&
+              FINEGEMM_K_SIZES == value(ScaleGroupForm::KSizes) &&
+              FINEGEMM_K_PREFIX_SUMS == value(ScaleGroupForm::KPrefixSums));
 static_assert(FINEGEMM_NVRTC == value(Compiler::Nvrtc) && FINEGEMM_NVCC == value(Compiler::Nvcc));
 
 // Programs were compiled with these: they may grow at the end where there is a struct_size, and change nowhere else.
@@ -50,6 +55,10 @@ static_assert(offsetof(finegemm_gemm_options, stream) == 16 && offsetof(finegemm
               offsetof(finegemm_gemm_options, accumulate) == 40 &&
               offsetof(finegemm_gemm_options, prefetch_weights) == 44);
 static_assert(offsetof(finegemm_quantize_options, stream) == 8);
+static_assert(sizeof(finegemm_scale_layout_args) == 2 * 72 + 48 &&
+              offsetof(finegemm_scale_layout_args, groups) == 152 &&
+              offsetof(finegemm_scale_layout_args, device_type) == 184);
+static_assert(offsetof(finegemm_scale_layout_options, stream) == 8);
 static_assert(offsetof(finegemm_shape, m) == 8 && offsetof(finegemm_shape, k_groups) == 56 &&
               offsetof(finegemm_shape, batch_invariant) == 76 && offsetof(finegemm_shape, plan_table) == 88);
 static_assert(offsetof(finegemm_options, cache_limit_bytes) == 24 &&
@@ -86,6 +95,25 @@ TEST(CAbi, ComputesGroupsAsTheCppApiDoes) {
         EXPECT_TRUE(std::equal(p.d.data(), p.d.data() + size, c.problem.d.data()));
         EXPECT_TRUE(std::any_of(p.d.data(), p.d.data() + size, [](uint16_t x) { return x != kUntouched; }));
     }
+}
+
+TEST(CAbi, PacksScales) {
+    const CContext context;
+    ScaleLayoutCall call;
+    ASSERT_EQ(call.run(context.get()), FINEGEMM_OK) << call.error.message;
+    const auto exponent = [](int64_t r, int64_t c) {
+        return static_cast<int32_t>(std::max<int64_t>(0, r % 200 - 20 * c + 127));
+    };
+    for (int64_t r = 0; r < 300; ++r) {
+        if (r % 200 > 127) continue;  // infinity
+        for (int64_t c = 0; c < 2; ++c) {
+            uint32_t word = 0;
+            for (int64_t b = 0; b < (c == 0 ? 4 : 2); ++b)
+                word |= static_cast<uint32_t>(exponent(r, 4 * c + b)) << 8 * b;
+            EXPECT_EQ(static_cast<uint32_t>(call.out_data.at(c, r)), word) << r << ", " << c;
+        }
+    }
+    EXPECT_TRUE(call.out_data.surroundings_intact());
 }
 
 TEST(CAbi, QuantizesRowsAndBlocks) {

@@ -1,6 +1,7 @@
 // Calls through the C ABI that are right until a test changes them. Layer tests.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -147,6 +148,32 @@ struct QuantizeCall {
     int32_t run_blocks(finegemm_context* context) {
         return finegemm_quantize_blocks(context, &x, &q, &scales, &options, &error);
     }
+};
+
+inline void set_shape(finegemm_matrix& x, int64_t rows, int64_t cols) {
+    x.rows = rows, x.cols = cols, x.row_stride = cols;
+}
+inline void set_strides(finegemm_matrix& x, int64_t row, int64_t col) { x.row_stride = row, x.col_stride = col; }
+
+/// f32 [300, 6], row-major, is packed to [300, 2], MN-major at multiples of 16 bytes.
+struct ScaleLayoutCall {
+    Buffer<float> sf_data{DType::F32, 300, 6, 1};
+    Buffer<int32_t> out_data{DType::UE8M0x4, 2, 300};
+    finegemm_scale_layout_args args{};
+    finegemm_scale_layout_options options{sizeof(finegemm_scale_layout_options), 0, nullptr};
+    finegemm_error error{};
+
+    ScaleLayoutCall() {
+        for (int64_t r = 0; r < 300; ++r)
+            for (int64_t c = 0; c < 6; ++c) sf_data.at(r, c) = std::ldexp(1.0f, static_cast<int>(r % 200 - 20 * c));
+        args.sf = {c_matrix(ConstMatrix(sf_data.view())), 1, 0};
+        args.out = {c_matrix(ConstMatrix(out_data.view())), 1, 0};
+        set_shape(args.out.matrix, 300, 2);
+        set_strides(args.out.matrix, 1, 300);
+        args.alignment = args.scale_k = 128;
+        args.device_type = FINEGEMM_CPU;
+    }
+    int32_t run(finegemm_context* context) { return finegemm_scale_layout(context, &args, &options, &error); }
 };
 
 }  // namespace finegemm::test

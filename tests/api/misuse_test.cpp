@@ -13,6 +13,7 @@
 #include "api/calls.h"
 #include "api/grouped_misuses.h"
 #include "api/k_grouped_misuses.h"
+#include "api/scale_layout_misuses.h"
 
 namespace finegemm::test {
 namespace {
@@ -25,8 +26,6 @@ struct Misuse {
 void on_gpu(GemmCall& c, int32_t index) {
     for (finegemm_matrix* x : c.matrices()) x->device_type = FINEGEMM_CUDA, x->device_index = index;
 }
-void set_shape(finegemm_matrix& x, int64_t rows, int64_t cols) { x.rows = rows, x.cols = cols, x.row_stride = cols; }
-void set_strides(finegemm_matrix& x, int64_t row, int64_t col) { x.row_stride = row, x.col_stride = col; }
 void set_k(GemmCall& c, int64_t k) { c.args.a.cols = c.args.b.cols = k; }
 /// A and B of a type that has no scales, and none.
 void set_unscaled(GemmCall& c, int32_t dtype) {
@@ -301,6 +300,21 @@ Sentences explain_misuses() {
     return said;
 }
 
+Sentences scale_layout_misuses() {
+    Sentences said;
+    const CContext context;
+    for (const ScaleLayoutMisuse& m : kScaleLayout) {
+        ScaleLayoutCall call;
+        m.spoil(call);
+        call.run(context.get());
+        said[std::string("scale_layout: ") + m.name] = {call.error.code, call.error.message};
+    }
+    finegemm_error e;
+    finegemm_scale_layout(context.get(), nullptr, nullptr, &e);
+    said["scale_layout: args are null"] = {e.code, e.message};
+    return said;
+}
+
 Sentences other_misuses() {
     Sentences said;
     const CContext context;
@@ -343,6 +357,7 @@ Sentences all_misuses() {
     Sentences said = gemm_misuses();
     said.merge(grouped_misuses());
     said.merge(k_grouped_misuses());
+    said.merge(scale_layout_misuses());
     said.merge(other_misuses());
     return said;
 }

@@ -101,7 +101,7 @@ struct Quantized {
             std::swap(s.row_stride, s.col_stride);
         }
         ThreadPool pool(threads);
-        cpu_quantize({shape, x, q.view(), s, options}, pool);
+        run_on_cpu(QuantizeCall{shape, x, q.view(), s, options}, pool);
     }
     static int64_t blocks(int64_t n) { return (n + 127) / 128; }
     static int64_t down(ScaleShape shape, const ConstMatrix& x) {

@@ -16,7 +16,7 @@ protected:
         const Matrix q{address(0x2000), DType::E4M3, rows, cols, cols + 16, 1, where};
         const Matrix scales{
             address(0x3000), DType::F32, by_rows ? rows : (rows + 127) / 128, (cols + 127) / 128, 1, 5000, where};
-        hopper_->quantize({shape, x, q, scales, options});
+        hopper_->run(QuantizeCall{shape, x, q, scales, options});
         return last_launch();
     }
     std::unique_ptr<Backend> hopper_ = backend();

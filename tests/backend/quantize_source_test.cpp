@@ -11,7 +11,7 @@ namespace {
 TEST(QuantizeSource, ThereIsOneKernelForEachInputTypeAndKindOfBlock) {
     std::set<std::string> entries, texts;
     for (const QuantizeConfig& config : quantize_configs()) {
-        const KernelSource source = quantize_source(config);
+        const KernelSource source = source_of(config);
         entries.insert(source.entry);
         texts.insert(source.text);
         EXPECT_NE(source.text.find(source.entry + "("), std::string::npos) << source.text;
@@ -20,11 +20,11 @@ TEST(QuantizeSource, ThereIsOneKernelForEachInputTypeAndKindOfBlock) {
     EXPECT_EQ(texts.size(), 6u);
     for (const QuantizeInput input : {QuantizeInput::F32, QuantizeInput::F16, QuantizeInput::BF16})
         for (const bool square_blocks : {false, true})
-            EXPECT_TRUE(entries.contains(quantize_source({input, square_blocks}).entry));
+            EXPECT_TRUE(entries.contains(source_of(QuantizeConfig{input, square_blocks}).entry));
 }
 
 TEST(QuantizeSource, TheTextIsACompleteTranslationUnit) {
-    EXPECT_EQ(quantize_source({QuantizeInput::BF16, true}).text,
+    EXPECT_EQ(source_of(QuantizeConfig{QuantizeInput::BF16, true}).text,
               "#include <finegemm/device/quantize.cuh>\n"
               "inline constexpr finegemm::QuantizeConfig kConfig{finegemm::QuantizeInput::BF16, true};\n"
               "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm())\n"

@@ -93,6 +93,17 @@ TEST(DlpackMatrix, FormatsThatTheArgumentTakesAreOffered) {
     }
 }
 
+TEST(DlpackMatrix, PackedExponentsAreInt32WhereScalesOfBothFormatsAreTaken) {
+    Tensor t;
+    t.dl.dtype = {kDLInt, 32, 1};
+    EXPECT_EQ(matrix_of("sf", t.dl).dtype, DType::UE8M0x4);
+    EXPECT_EQ(matrix_of("out", t.dl).dtype, DType::UE8M0x4);
+    EXPECT_TRUE(contains(error_of([&] { matrix_of("sfa", t.dl); }), "sfa: has dtype int32, must be float32; if it "));
+    t.dl.dtype = {kDLFloat, 64, 1};
+    EXPECT_STREQ(error_of([&] { matrix_of("sf", t.dl); }).what(),
+                 "sf: has dtype float64, must be float32, or int32 that packs four exponents (UE8M0); convert it");
+}
+
 TEST(DlpackMatrix, DevicesAreTheCpuAndCuda) {
     const auto device_of = [](DLDevice device) {
         Tensor t;

@@ -10,6 +10,7 @@
 #include "jit/kernel_files.h"
 #include "ops/gemm/source.h"
 #include "ops/quantize/source.h"
+#include "ops/scale_layout/source.h"
 #include "plan/plan.h"
 #include "support.h"
 
@@ -68,7 +69,7 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
         EXPECT_TRUE(entries.insert(s.entry).second) << s.entry;
         EXPECT_NE(s.text.find("\n" + s.entry + "("), std::string::npos) << s.entry;
     }
-    EXPECT_EQ(texts.size(), plan::kernels().size() + quantize_configs().size());
+    EXPECT_EQ(texts.size(), plan::kernels().size() + quantize_configs().size() + scale_layout_configs().size());
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {

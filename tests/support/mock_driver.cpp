@@ -230,10 +230,13 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .stream = config->stream,
                   .gemm = {},
                   .quantize = {},
+                  .scale_layout = {},
                   .grouped = {},
                   .k_grouped = {}};
     if (function->entry.starts_with("finegemm_quantize_"))
         std::memcpy(&launch.quantize, parameters[0], sizeof launch.quantize);
+    else if (function->entry.starts_with("finegemm_scale_layout_"))
+        std::memcpy(&launch.scale_layout, parameters[0], sizeof launch.scale_layout);
     else if (function->entry.find("_grouped") != std::string::npos)
         launch.gemm = launch.grouped = *static_cast<const finegemm::GroupedParams*>(parameters[0]);
     else std::memcpy(&launch.gemm, parameters[0], sizeof launch.gemm);

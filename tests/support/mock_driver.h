@@ -14,6 +14,7 @@
 
 #include <finegemm/gemm/params.h>
 #include <finegemm/quantize/quantize.h>
+#include <finegemm/scale_layout/scale_layout.h>
 
 namespace finegemm::mock {
 
@@ -30,10 +31,11 @@ struct Launch {
     uint32_t grid, block, cluster, smem_bytes;
     bool programmatic;  // it may overlap with the kernel before it
     void* stream;
-    SegmentedParams gemm;      // of a kernel "finegemm_*", also of the next ones
-    QuantizeParams quantize;   // of a kernel "finegemm_quantize_*"
-    GroupedParams grouped;     // of a kernel "finegemm_*_grouped"
-    KGroupedParams k_grouped;  // of a kernel "finegemm_*_kgrouped*"
+    SegmentedParams gemm;            // of a kernel "finegemm_*", also of the next ones
+    QuantizeParams quantize;         // of a kernel "finegemm_quantize_*"
+    ScaleLayoutParams scale_layout;  // of a kernel "finegemm_scale_layout_*"
+    GroupedParams grouped;           // of a kernel "finegemm_*_grouped"
+    KGroupedParams k_grouped;        // of a kernel "finegemm_*_kgrouped*"
 };
 
 /// What a tensor map describes, as the mock's encoding keeps it.

@@ -21,7 +21,7 @@ class Counts(unittest.TestCase):
         files = check_counts.files_in(check_counts.ROOT, check_counts.HOST)
         self.assertGreater(len(files), 100)
         self.assertEqual(check_counts.faults(files), [])
-        self.assertEqual(check_counts.virtuals(files), ["gemm", "check_values", "quantize"])
+        self.assertEqual(check_counts.virtuals(files), ["gemm", "check_values", "run"])
 
     def test_the_kernels_are_within_their_bounds(self):
         files = check_counts.files_in(check_counts.ROOT, check_counts.KERNELS)

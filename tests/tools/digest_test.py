@@ -18,7 +18,7 @@ class Digests(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.root)
         self.write(
             "tests/golden/kernel_text.json",
-            '{"nvrtc": {"finegemm_m64": "1", "finegemm_quantize_rows": "2"}}',
+            '{"nvrtc": {"finegemm_m64": "1", "finegemm_quantize_rows": "2", "finegemm_scale_layout_unpack": "3"}}',
         )
         self.write("src/jit/pack.cpp", "int x;")
         self.write("src/plan/cost.cpp", 'auto f = "a  b";')
@@ -43,9 +43,9 @@ class Digests(unittest.TestCase):
     def test_machine_code_counts_for_its_operation(self):
         self.write(
             "tests/golden/kernel_text.json",
-            '{"nvrtc": {"finegemm_m64": "3", "finegemm_quantize_rows": "2"}}',
+            '{"nvrtc": {"finegemm_m64": "3", "finegemm_quantize_rows": "2", "finegemm_scale_layout_unpack": "4"}}',
         )
-        self.assert_changed("gemm")
+        self.assert_changed("gemm", "scale_layout")
 
     def test_a_file_of_one_operation_leaves_the_others_valid(self):
         self.write("src/plan/cost.cpp", "auto g = 1;")
@@ -53,11 +53,11 @@ class Digests(unittest.TestCase):
 
     def test_a_shared_file_counts_for_all(self):
         self.write("src/jit/pack.cpp", "int z;")
-        self.assert_changed("gemm", "quantize")
+        self.assert_changed(*gpu_digest.OPERATIONS)
 
     def test_a_new_file_counts(self):
         self.write("src/cuda/new.h", "")
-        self.assert_changed("gemm", "quantize")
+        self.assert_changed(*gpu_digest.OPERATIONS)
 
     def test_comments_layout_and_the_cpu_backend_do_not_count(self):
         self.write("src/jit/pack.cpp", "// why\nint\n    x; /* and how */")
@@ -82,7 +82,7 @@ class Digests(unittest.TestCase):
         self.write("gpu-validated.json", json.dumps(record))
         self.assertEqual(
             [text.partition(":")[0] for text in gpu_digest.complaints(self.root)],
-            ["quantize"],
+            [operation for operation in gpu_digest.OPERATIONS if operation != "gemm"],
         )
         self.write(
             "gpu-validated.json",

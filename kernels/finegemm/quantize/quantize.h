@@ -36,6 +36,9 @@ struct QuantizeConfig {
     QuantizeInput input = QuantizeInput::BF16;
     bool square_blocks = false;  // 128x128 blocks; else 1x128
 
+    static constexpr uint32_t kCount = 6;  // kernels that there are
+    /// Its place among them.
+    FG_HD constexpr uint32_t index() const { return static_cast<uint32_t>(input) * 2 + square_blocks; }
     constexpr bool operator==(const QuantizeConfig&) const = default;
 
     FG_HD constexpr uint32_t threads() const { return square_blocks ? 512 : 256; }

@@ -81,8 +81,8 @@ _SERVED = (
     (
         "get_tma_aligned_size get_mn_major_tma_aligned_tensor get_mn_major_tma_aligned_packed_ue8m0_tensor "
         "get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor transform_sf_into_required_layout",
-        "not needed: any strides",
-        "by torch's operations; scales of any strides are packed, and `k_alignment` may be left out",
+        "`scale_layout`; products need it not: any strides",
+        "scales of any strides are packed, and `k_alignment` may be left out",
     ),
     (
         "per_token_cast_to_fp8 per_block_cast_to_fp8",

@@ -122,7 +122,7 @@ float cpu_quantize_block(const CpuQuantizeBlock& block, bool power_of_two) {
     return HWY_DYNAMIC_DISPATCH(QuantizeBlock)(block, power_of_two);
 }
 
-void cpu_quantize(const QuantizeCall& call, ThreadPool& pool) {
+void run_on_cpu(const QuantizeCall& call, ThreadPool& pool) {
     const auto& [shape, x, q, scales, options] = call;
     constexpr int64_t kTaskRows = 16;  // of 1x128 blocks: enough work to be worth a turn of a thread
     const int64_t height = shape == ScaleShape::Rows ? 1 : kScaleBlock, task = std::max(height, kTaskRows);

@@ -7,7 +7,7 @@
 
 namespace finegemm {
 
-void cpu_quantize(const QuantizeCall& call, ThreadPool& pool);
+void run_on_cpu(const QuantizeCall& call, ThreadPool& pool);
 
 /// A block of elements that share one scale.
 struct CpuQuantizeBlock {

@@ -10,7 +10,7 @@ namespace finegemm::jit {
 namespace {
 
 using enum QuantizeInput;
-constexpr std::array<QuantizeConfig, 6> kConfigs = {
+constexpr std::array<QuantizeConfig, QuantizeConfig::kCount> kConfigs = {
     {{F32, false}, {F16, false}, {BF16, false}, {F32, true}, {F16, true}, {BF16, true}}};
 
 constexpr std::string_view kNames[] = {"F32", "F16", "BF16"};
@@ -19,7 +19,7 @@ constexpr std::string_view kNames[] = {"F32", "F16", "BF16"};
 
 std::span<const QuantizeConfig> quantize_configs() { return kConfigs; }
 
-KernelSource quantize_source(const QuantizeConfig& c) {
+KernelSource source_of(const QuantizeConfig& c) {
     const std::string_view input = kNames[static_cast<size_t>(c.input)];
     const std::string entry = fmt::format("finegemm_quantize_{}_{}", c.square_blocks ? "blocks" : "rows", input);
     return {

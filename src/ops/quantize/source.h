@@ -12,6 +12,6 @@ namespace finegemm::jit {
 /// All there are.
 std::span<const QuantizeConfig> quantize_configs();
 
-KernelSource quantize_source(const QuantizeConfig& config);
+KernelSource source_of(const QuantizeConfig& config);
 
 }  // namespace finegemm::jit

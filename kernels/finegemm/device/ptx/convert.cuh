@@ -14,6 +14,37 @@ __device__ inline Words4 load_global_once(const void* from) {
     return v;
 }
 
+/// 0 where it is not wanted; without a branch, so that several are in flight together.
+__device__ inline uint32_t load_global_if(bool wanted, const void* from) {
+    uint32_t x;
+    asm("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\nmov.b32 %0, 0;\n@p ld.global.nc.b32 %0, [%1];\n}\n"
+        : "=r"(x)
+        : "l"(from), "r"(static_cast<uint32_t>(wanted)));
+    return x;
+}
+
+/// Likewise, of 16 bytes.
+__device__ inline Words4 load_global_x4_if(bool wanted, const void* from) {
+    Words4 v;
+    asm("{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+        "@p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];\n}\n"
+        : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+        : "l"(from), "r"(static_cast<uint32_t>(wanted)));
+    return v;
+}
+
+// Stores if `wanted`, without a branch.
+__device__ inline void store_shared_word_if(bool wanted, SmemAddr to, uint32_t x) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p st.shared.u32 [%0], %1;\n}\n" ::"r"(to.bits), "r"(x),
+                 "r"(static_cast<uint32_t>(wanted))
+                 : "memory");
+}
+__device__ inline void store_shared_byte_if(bool wanted, SmemAddr to, uint32_t x) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p st.shared.u8 [%0], %1;\n}\n" ::"r"(to.bits), "r"(x),
+                 "r"(static_cast<uint32_t>(wanted))
+                 : "memory");
+}
+
 __device__ inline void store_global(void* to, uint32_t a) {
     asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(a) : "memory");
 }

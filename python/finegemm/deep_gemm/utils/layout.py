@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 
+import finegemm
 from finegemm.errors import InvalidArgument, Unsupported
 from finegemm.torch_module import torch
+from finegemm.torch_operators import define, run
 
+from .. import envs
 from ..knobs import (
     get_k_alignment_for_contiguous_layout,
     get_m_alignment_for_contiguous_layout,
@@ -13,7 +16,7 @@ from ..knobs import (
     set_mk_alignment_for_contiguous_layout,
 )
 from ..operands import BLOCK, Tensor, integers
-from .math import align, ceil_div, packed_exponents
+from .math import align, ceil_div
 
 __all__ = [
     "get_k_alignment_for_contiguous_layout",
@@ -28,6 +31,35 @@ __all__ = [
 ]
 
 _TMA_BYTES = 16  # what strides of tensor maps are multiples of
+
+
+def scale_layout(
+    sf: Tensor,
+    out: Tensor,
+    prefix_sums: Tensor | None,
+    k_sizes: Tensor | None,
+    k_prefix_sums: Tensor | None,
+    alignment: int,
+    scale_k: int,
+) -> None:
+    finegemm.scale_layout(
+        sf,
+        out,
+        prefix_sums=prefix_sums,
+        k_sizes=k_sizes,
+        k_prefix_sums=k_prefix_sums,
+        alignment=alignment,
+        scale_k=scale_k,
+        context=envs.settings().context,
+    )
+
+
+define(
+    scale_layout,
+    "(Tensor sf, Tensor(a!) out, Tensor? prefix_sums, Tensor? k_sizes, Tensor? k_prefix_sums, SymInt alignment, "
+    "SymInt scale_k) -> ()",
+    lambda *arguments: None,
+)
 
 
 def get_tma_aligned_size(x: int, element_size: int, /) -> int:
@@ -55,16 +87,13 @@ def _empty_mn_major(shape: Sequence[int], dtype: object, device: object) -> Tens
 def get_mn_major_tma_aligned_tensor(sf: Tensor, /) -> Tensor:
     """Scales [mn, k] or [g, mn, k] with rows contiguous; those that are so already are returned themselves."""
     _check_scales(sf)
-    out = _empty_mn_major(sf.shape, sf.dtype, "meta")
-    if sf.stride() == out.stride():
+    *groups, mn, k = sf.shape
+    stride = align(mn, _TMA_BYTES // 4)
+    if sf.stride() == (*(stride * k for _ in groups), 1, stride):
         return sf
-    return _empty_mn_major(sf.shape, sf.dtype, sf.device).copy_(sf)
-
-
-def _exponents(sf: Tensor) -> Tensor:
-    """int32 exponents, the columns filled up to a multiple of 4 with 0."""
-    exponents = (sf.view(torch.int32) >> 23) & 0xFF
-    return torch.nn.functional.pad(exponents, (0, align(sf.shape[-1], 4) - sf.shape[-1]))
+    out = _empty_mn_major(sf.shape, sf.dtype, sf.device)
+    run(scale_layout, sf, out, None, None, None, BLOCK, BLOCK)
+    return out
 
 
 def get_mn_major_tma_aligned_packed_ue8m0_tensor(sf: Tensor, psum_layout: Tensor | None = None) -> Tensor:
@@ -73,28 +102,15 @@ def get_mn_major_tma_aligned_packed_ue8m0_tensor(sf: Tensor, psum_layout: Tensor
     With `psum_layout`, the ends of groups of rows, rows of no group become 0, whatever they hold.
     """
     _check_scales(sf)
-    packed = packed_exponents(_exponents(sf))
-    if psum_layout is not None:
-        if sf.dim() != 2 or not sf.is_contiguous():
-            raise InvalidArgument(
-                f"sf: has shape {list(sf.shape)} and strides {list(sf.stride())}, must be contiguous and have two "
-                "dimensions with psum_layout; make it contiguous"
-            )
-        packed = torch.where(_rows_of_groups(psum_layout, sf.shape[0])[:, None], packed, 0)
-    return _empty_mn_major(packed.shape, torch.int32, sf.device).copy_(packed)
-
-
-def _begins(ends: Tensor, alignment: int) -> Tensor:
-    """Each group begins at the next multiple of the alignment after the one before."""
-    return torch.nn.functional.pad((ends[:-1] + alignment - 1) // alignment * alignment, (1, 0))
-
-
-def _rows_of_groups(ends: Tensor, rows: int) -> Tensor:
-    """Which rows have a group."""
-    begins = _begins(ends, get_mk_alignment_for_contiguous_layout())
-    row = torch.arange(rows, dtype=ends.dtype, device=ends.device)
-    group = torch.searchsorted(ends, row, right=True)
-    return (group < len(ends)) & (row >= begins[group.clamp(max=len(ends) - 1)])
+    if psum_layout is not None and (sf.dim() != 2 or not sf.is_contiguous()):
+        raise InvalidArgument(
+            f"sf: has shape {list(sf.shape)} and strides {list(sf.stride())}, must be contiguous and have two "
+            "dimensions with psum_layout; make it contiguous"
+        )
+    *groups, mn, k = sf.shape
+    out = _empty_mn_major((*groups, mn, ceil_div(k, 4)), torch.int32, sf.device)
+    run(scale_layout, sf, out, psum_layout, None, None, get_mk_alignment_for_contiguous_layout(), BLOCK)
+    return out
 
 
 def get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(
@@ -112,26 +128,11 @@ def get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(
     """
     groups = grouped_layout.numel()
     _check_k_groups(sf, groups, ks_cpu, gran_k, k_alignment, use_psum_layout)
-    ks = grouped_layout - _begins(grouped_layout, k_alignment) if use_psum_layout else grouped_layout
-    rows_in = (ks + gran_k - 1) // gran_k
-    rows_out = (rows_in + 3) // 4
-    ends_in, ends_out = rows_in.cumsum(0), rows_out.cumsum(0)
     rows = sum(ceil_div(k, 4 * gran_k) for k in ks_cpu) if ks_cpu else (sf.shape[0] + 3 * groups) // 4
-
-    row = torch.arange(rows, device=sf.device)
-    group = torch.searchsorted(ends_out, row, right=True).clamp(max=groups - 1)
-    place = 4 * (row - (ends_out - rows_out)[group])[:, None] + torch.arange(4, device=sf.device)
-    source = (ends_in - rows_in)[group][:, None] + place
-    exponents = _exponents_of_rows(sf, source, place < rows_in[group][:, None])
-    return packed_exponents(exponents.transpose(1, 2)).squeeze(-1)
-
-
-def _exponents_of_rows(sf: Tensor, source: Tensor, exists: Tensor) -> Tensor:
-    """[rows, 4, mn] exponents of the rows `source`, 0 where none exists."""
-    if sf.shape[0] == 0:
-        return torch.zeros((*source.shape, sf.shape[1]), dtype=torch.int32, device=sf.device)
-    exponents = (sf.view(torch.int32) >> 23) & 0xFF
-    return torch.where(exists[..., None], exponents[source.clamp(max=sf.shape[0] - 1)], 0)
+    out = torch.empty((rows, sf.shape[1]), dtype=torch.int32, device=sf.device)
+    sizes, ends = (None, grouped_layout) if use_psum_layout else (grouped_layout, None)
+    run(scale_layout, sf.t(), out.t(), None, sizes, ends, k_alignment, gran_k)
+    return out
 
 
 def _check_k_groups(

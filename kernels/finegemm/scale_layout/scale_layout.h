@@ -1,0 +1,169 @@
+// Layouts of scales: f32 with other strides, four exponents (UE8M0) packed into a word, and the way back. The rules,
+// the tiles of the kernel, and the launch's parameters. Layer scale_layout. CPU and GPU use the same functions.
+#pragma once
+
+#include <finegemm/core/divide.h>
+#include <finegemm/core/fp8.h>
+
+namespace finegemm {
+
+/// What becomes of scales: words as they are, floats rounded up to powers of two, exponents of floats, or floats of
+/// exponents.
+enum class ScaleTransform : uint32_t { Copy, Round, Pack, Unpack };
+
+/// Bytes of a word of packed exponents; its lowest one is the first column's.
+inline constexpr uint32_t kExponentsPerWord = 4;
+
+/// How a float becomes an exponent, as UE8M0 has it: by its bits, without sign and mantissa, or rounded up to a power
+/// of two from 2^-126 to 2^127, where zero becomes the least and what is not finite the largest.
+struct ScaleRounding {
+    uint32_t add = 0, least = 0, most = 255;
+
+    FG_HD static constexpr ScaleRounding up() { return {.add = 0x7fffffu, .least = 1, .most = 254}; }
+    FG_HD constexpr uint32_t exponent(uint32_t bits) const {
+        return min(most, max(least, ((bits & 0x7fffffffu) + add) >> 23));
+    }
+};
+
+/// The bits of the float in byte `byte` of a word; 0 is 0.0, 255 infinity.
+FG_HD constexpr uint32_t unpacked_scale(uint32_t word, uint32_t byte) { return (word >> 8 * byte & 0xffu) << 23; }
+
+/// Which scales belong to groups, and how the groups' numbers say so.
+enum class ScaleGrouping : uint32_t { None, Rows, KSizes, KPrefixSums };
+
+/// Groups of rows: others become 0 and are not read. Groups of K, of which packing knows: each one's scales begin a
+/// word. Numbers that break the rules never lead outside of the matrices.
+struct ScaleGrouper {
+    const int32_t* numbers = nullptr;  // [groups]
+    uint32_t groups = 0;
+    ScaleGrouping grouping = ScaleGrouping::None;
+    uint32_t alignment = 1;  // of where a group begins, behind the end of the one before
+    uint32_t scale_k = 128;  // k that a scale serves
+
+    FG_HD constexpr bool of_rows() const { return grouping == ScaleGrouping::Rows; }
+    FG_HD constexpr bool of_k() const {
+        return grouping == ScaleGrouping::KSizes || grouping == ScaleGrouping::KPrefixSums;
+    }
+    FG_HD constexpr uint32_t number(uint32_t g) const { return numbers[g] < 0 ? 0 : static_cast<uint32_t>(numbers[g]); }
+    /// Where prefix sums let group g begin.
+    FG_HD constexpr uint32_t begin(uint32_t g) const { return g == 0 ? 0 : align_up(number(g - 1), alignment); }
+    /// Columns of scales of a group of K.
+    FG_HD constexpr uint32_t scales(uint32_t g) const {
+        if (grouping == ScaleGrouping::KSizes) return ceil_div(number(g), scale_k);
+        return ceil_div(max(number(g), begin(g)) - begin(g), scale_k);
+    }
+};
+
+/// Columns of scales that a word takes: `count` from `first` on. None becomes 0.
+struct WordSource {
+    uint32_t first, count;
+};
+
+/// Bytes from one to the next.
+struct ScaleStrides {
+    int64_t matrix, row, col;
+};
+
+/// Everything about the kernel that is fixed when it is compiled.
+struct ScaleLayoutConfig {
+    ScaleTransform transform = ScaleTransform::Copy;
+    bool grouped = false;
+
+    static constexpr uint32_t kCount = 8;  // kernels that there are
+    /// Its place among them.
+    FG_HD constexpr uint32_t index() const { return static_cast<uint32_t>(transform) * 2 + grouped; }
+    constexpr bool operator==(const ScaleLayoutConfig&) const = default;
+
+    FG_HD constexpr uint32_t threads() const { return 256; }
+    /// So many must fit an SM: bounds registers. As many as spill nothing.
+    FG_HD constexpr uint32_t ctas_per_sm() const { return grouped ? 4 : 5; }
+    /// Columns of the input, and of the output, to a word of the tile.
+    FG_HD constexpr uint32_t loaded() const { return transform == ScaleTransform::Pack ? kExponentsPerWord : 1; }
+    FG_HD constexpr uint32_t stored() const { return transform == ScaleTransform::Unpack ? kExponentsPerWord : 1; }
+    /// Words of a row of a tile at most: 256 bytes of the wider side are contiguous where it is row-major.
+    FG_HD constexpr uint32_t max_words() const { return 64 / max(loaded(), stored()); }
+    /// Words of a tile: sixteen elements of the wider side for each thread, all of them in flight at once.
+    FG_HD constexpr uint32_t tile_words() const { return 16 * threads() / max(loaded(), stored()); }
+};
+
+/// A tile of words, in shared memory one column after the other, with which both sides are coalesced.
+struct ScaleTile {
+    uint32_t rows = 32, words = 1;  // rows: a power of two
+
+    /// Where a word lies. Rows are exchanged by fours, so that four rows of a column stay together and the columns that
+    /// a warp loads at once lie in eight groups of banks: neighbours, or every fourth column where lanes load four.
+    FG_HD constexpr uint32_t at(const ScaleLayoutConfig& c, uint32_t word, uint32_t row) const {
+        const uint32_t lane = c.loaded() == 1 ? word / 4 : word;
+        return word * rows + (row ^ lane % 8 * 4);
+    }
+    constexpr bool operator==(const ScaleTile&) const = default;
+};
+
+/// For matrices of so many rows and words: all words of a row, or about equal parts of them, and as many rows as there
+/// is room for.
+FG_HD constexpr ScaleTile scale_tile(const ScaleLayoutConfig& c, uint32_t rows, uint32_t words) {
+    const uint32_t part = ceil_div(words, ceil_div(words, c.max_words()));
+    const uint32_t across = words <= c.max_words() ? words : align_up(part, 4);
+    uint32_t down = kWarpSize;
+    while (down < rows && 2 * down * across <= c.tile_words()) down *= 2;
+    return {.rows = down, .words = across};
+}
+
+/// How threads share a tile: neighbours go down the rows, or across the columns, `lanes` of them, and each stays in
+/// its row, or column, for a while.
+struct ScaleOrder {
+    uint32_t down = 0;
+    uint32_t lanes_log2 = 0;
+    uint32_t unit = 1;  // rows, or columns, that a thread takes at once
+    constexpr bool operator==(const ScaleOrder&) const = default;
+
+    FG_HD constexpr uint32_t lanes() const { return 1u << lanes_log2; }
+    FG_HD constexpr uint32_t lane(uint32_t thread) const { return thread & (lanes() - 1); }
+    FG_HD constexpr uint32_t outer(uint32_t thread) const { return thread >> lanes_log2; }
+};
+
+/// As many lanes as there are columns, or rows, up to all threads.
+FG_HD constexpr ScaleOrder scale_order(const ScaleLayoutConfig& c, bool down, uint32_t unit, uint32_t rows,
+                                       uint32_t cols) {
+    ScaleOrder order{.down = down, .unit = unit};
+    while (order.lanes() < c.threads() && order.lanes() * unit < (down ? rows : cols)) ++order.lanes_log2;
+    return order;
+}
+
+struct ScaleLayoutParams {
+    const uint8_t* in;
+    uint8_t* out;
+    ScaleStrides in_strides, out_strides;
+    uint32_t rows, in_cols, out_cols;  // rows: of the output
+    uint32_t row_shift;                // rows of the output to one of the input, as a power of two
+    uint32_t tiles;                    // of all matrices
+    Divider across, down;
+    ScaleTile tile;
+    ScaleOrder load, store;
+    ScaleRounding rounding;
+    ScaleGrouper groups;
+};
+
+/// The first row and word of a tile.
+struct ScaleOrigin {
+    uint32_t matrix, row, word;
+};
+FG_HD constexpr ScaleOrigin scale_origin(const ScaleLayoutParams& p, uint32_t tile) {
+    const uint32_t band = p.across.quotient(tile), matrix = p.down.quotient(band);
+    return {.matrix = matrix,
+            .row = (band - matrix * p.down.divisor) * p.tile.rows,
+            .word = (tile - band * p.across.divisor) * p.tile.words};
+}
+
+/// The columns that word `word` takes where K has no groups.
+FG_HD constexpr WordSource word_source(const ScaleLayoutConfig& c, uint32_t word) {
+    return {.first = word * c.loaded(), .count = c.loaded()};
+}
+
+/// The columns that word `word` of a group takes, which has `scales` of them from `first` on.
+FG_HD constexpr WordSource group_word_source(uint32_t first, uint32_t scales, uint32_t word) {
+    return {.first = first + word * kExponentsPerWord,
+            .count = min(scales - word * kExponentsPerWord, kExponentsPerWord)};
+}
+
+}  // namespace finegemm

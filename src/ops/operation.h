@@ -1,0 +1,15 @@
+// The operations besides products. Each is one kernel and needs no plan. Layer engine.
+#pragma once
+
+#include <variant>
+
+#include "ops/quantize/call.h"
+#include "ops/scale_layout/call.h"
+
+namespace finegemm {
+
+/// A call of one of them. A backend finds what it needs by overloads: `launch_of` and `source_of` of the launch's
+/// configuration on a GPU, `run_on_cpu` on the CPU.
+using Operation = std::variant<QuantizeCall, ScaleLayoutCall>;
+
+}  // namespace finegemm
