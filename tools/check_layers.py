@@ -51,7 +51,7 @@ ALLOWED = {
     "api": {"engine", "cpu", "plan", "cuda", "jit", "os", "public", "std"} | VALUES,
     "peers": {"cuda", "public", "std"} | VALUES,
     "cli": {"api", "peers", "plan", "public", "std"},
-    "python": {"api", "plan", "public", "std"},
+    "python": {"api", "cli", "plan", "public", "std"},
 }
 # base.h takes the integer types of the host's compiler from here; NVRTC does not see it.
 EXCEPTIONS = {("kernels/finegemm/core/base.h", "cstdint")}

@@ -13,6 +13,7 @@ from finegemm.errors import (
     Unsupported,
 )
 from finegemm.ops import explain, gemm, grouped_gemm, k_grouped_gemm, quantize_blocks, quantize_rows
+from finegemm.tools import bench, doctor, tune, tuning
 
 __all__ = [
     "CompileError",
@@ -25,10 +26,14 @@ __all__ = [
     "OutOfMemory",
     "Unsupported",
     "__version__",
+    "bench",
+    "doctor",
     "explain",
     "gemm",
     "grouped_gemm",
     "k_grouped_gemm",
     "quantize_blocks",
     "quantize_rows",
+    "tune",
+    "tuning",
 ]

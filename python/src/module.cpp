@@ -17,10 +17,12 @@
 #include <finegemm/quantize.h>
 #include <fmt/format.h>
 
+#include "api/context.h"
 #include "api/option_lists.h"
 #include "arguments.h"
 #include "explain.h"
 #include "tensors.h"
+#include "tool.h"
 
 namespace finegemm::python {
 
@@ -277,6 +279,20 @@ Object with_arguments(const Imports& imports, PyObject* context, PyObject* names
     return Function(imports, context_in(context), given);
 }
 
+/// Lines of the problems that a context has met.
+Object problems(const Imports&, PyObject* context) {
+    Object list(PyList_New(0));
+    for (const std::string& line : context_in(context).state().problems()) {
+        const Object text(PyUnicode_FromStringAndSize(line.data(), static_cast<Py_ssize_t>(line.size())));
+        if (PyList_Append(list.get(), text.get()) != 0) throw PythonError();
+    }
+    return list;
+}
+
+Object report_in(const Imports&, PyObject* context, PyObject* arguments) {
+    return report(context_in(context), arguments);
+}
+
 /// A function as Python calls it, with an array of arguments; exceptions of C++ become Python's.
 template <auto Body, typename... Values>
 PyObject* called(Object (*)(const Imports&, Values...), PyObject* module, PyObject* const* args, Py_ssize_t count) {
@@ -318,6 +334,9 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<quantize_into<quantize_rows, false>, kCast>>("quantize_rows"),
                          method<with_arguments<quantize_into<quantize_blocks, true>, kCast>>("quantize_blocks"),
                          method<explain_text>("explain"),
+                         method<problems>("problems"),
+                         method<report_in>("report"),
+                         method<run_tool>("tool"),
                          {}};
 
 int set_up(PyObject* module) {

@@ -142,6 +142,13 @@ const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
     return kernel;
 }
 
+std::vector<plan::Problem> HopperBackend::problems() const {
+    const std::shared_lock lock(mutex_);
+    std::vector<plan::Problem> problems;
+    for (const auto& [problem, kernel] : choices_) problems.push_back(problem);
+    return problems;
+}
+
 const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::string& name) {
     const GemmConfig config = plan::config_named(name);  // not every loaded kernel can be named
     if (const auto why_not = plan::rejected(problem, spec_, config); !why_not.empty())

@@ -59,6 +59,7 @@ public:
     void gemm(const Call& call) override;
     void check_values(const Call& call) override;
     void quantize(const QuantizeCall& call) override;
+    std::vector<plan::Problem> problems() const override;
 
 private:
     CallKey key_of(const Call& call) const;
