@@ -63,6 +63,7 @@ typedef struct finegemm_options {
     char plan_table[FINEGEMM_PATH_BYTES];  /* measured choices of kernels; empty: none */
     char trusted_dir[FINEGEMM_PATH_BYTES]; /* caches and plan tables in it are used whoever owns them; empty: none */
 } finegemm_options;
+    char pack_path[FINEGEMM_PATH_BYTES];   /* kernels that go before the embedded ones; empty: none */
 
 /* A view of a matrix; strides count elements, the memory is borrowed for the call. Inputs are not written to. */
 typedef struct finegemm_matrix {

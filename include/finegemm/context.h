@@ -36,6 +36,8 @@ struct FINEGEMM_API Options {
                                                ///< user or root and nobody else can write to
     bool use_pack = true;                      ///< FINEGEMM_PACK=0 turns the embedded kernels off
     std::string dump_dir;                      ///< FINEGEMM_DUMP: write generated sources and cubins here
+    std::string pack_path;                     ///< FINEGEMM_PACK=FILE: kernels of `finegemm pack`, which go before the
+                                               ///< embedded ones; empty: none
     int32_t cpu_threads = 0;                   ///< FINEGEMM_CPU_THREADS, up to 4096; 0: as many as
                                                ///< the process may use: affinity mask, control group
     bool check_values = false;                 ///< FINEGEMM_CHECK=1: look at scale values too, before each GEMM

@@ -28,6 +28,7 @@ class Context:
         python_prefix: str | None = sys.prefix,
         compiler: Literal["nvrtc", "nvcc"] | None = None,
         use_pack: bool | None = None,
+        pack_path: str | None = None,
         dump_dir: str | None = None,
         cpu_threads: int | None = None,
         check_values: bool | None = None,

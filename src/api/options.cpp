@@ -64,7 +64,8 @@ Options options_from(const Variables& variables) {
         o.cache_limit_bytes = read_number("FINEGEMM_CACHE_LIMIT", v, INT64_MAX);
     if (const char* v = set("FINEGEMM_CPU_THREADS"))
         o.cpu_threads = static_cast<int32_t>(read_number("FINEGEMM_CPU_THREADS", v, kMaxThreads));
-    if (const char* v = set("FINEGEMM_PACK")) o.use_pack = read_switch("FINEGEMM_PACK", v);
+    if (const std::string v = text("FINEGEMM_PACK"); v == "0" || v == "1") o.use_pack = v == "1";
+    else o.pack_path = v;
     if (const char* v = set("FINEGEMM_CHECK")) o.check_values = read_switch("FINEGEMM_CHECK", v);
     if (const char* v = set("FINEGEMM_BATCH_INVARIANT")) o.batch_invariant = read_switch("FINEGEMM_BATCH_INVARIANT", v);
     if (const std::string v = text("FINEGEMM_COMPILER", "nvrtc"); v == "nvcc") o.compiler = Compiler::Nvcc;

@@ -55,7 +55,8 @@ static_assert(offsetof(finegemm_shape, m) == 8 && offsetof(finegemm_shape, k_gro
 static_assert(offsetof(finegemm_options, cache_limit_bytes) == 24 &&
               offsetof(finegemm_options, dump_dir) == 32 + 6 * 4096 &&
               offsetof(finegemm_options, plan_table) == 32 + 7 * 4096 &&
-              offsetof(finegemm_options, trusted_dir) == 32 + 8 * 4096);
+              offsetof(finegemm_options, trusted_dir) == 32 + 8 * 4096 &&
+              offsetof(finegemm_options, pack_path) == 32 + 9 * 4096);
 
 TEST(CAbi, ComputesWhatTheCppApiComputes) {
     const CContext context;

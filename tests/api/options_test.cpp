@@ -26,6 +26,7 @@ TEST(Options, HaveDefaultsWhereNothingIsSet) {
     EXPECT_EQ(o.compiler, Compiler::Nvrtc);
     EXPECT_EQ(o.cpu_threads, 0);
     EXPECT_TRUE(o.use_pack);
+    EXPECT_EQ(o.pack_path, "");
     EXPECT_FALSE(o.check_values);
     for (const std::string& path :
          {o.nvrtc_path, o.nvcc_path, o.cuda_home, o.python_prefix, o.dump_dir, o.plan_table, o.trusted_dir})
@@ -61,6 +62,14 @@ TEST(Options, AreReadEachFromItsVariable) {
     EXPECT_EQ(o.python_prefix, "/venv");
     EXPECT_EQ(o.plan_table, "/t.json");
     EXPECT_EQ(o.trusted_dir, "/shared");
+}
+
+TEST(Options, TakeAnythingButASwitchForThePathOfAPack) {
+    const Options o = read({{"FINEGEMM_PACK", "kernels.pack"}});
+    EXPECT_EQ(o.pack_path, "kernels.pack");
+    EXPECT_TRUE(o.use_pack) << "for kernels that the file lacks";
+    EXPECT_EQ(read({{"FINEGEMM_PACK", "0"}}).pack_path, "");
+    EXPECT_TRUE(read({{"FINEGEMM_PACK", "1"}}).use_pack);
 }
 
 TEST(Options, TakeTheCacheDirectoryFromTheFirstPlaceThatNamesOne) {
@@ -111,7 +120,6 @@ INSTANTIATE_TEST_SUITE_P(Variables, BadOption,
                                          BadValue{"FINEGEMM_CPU_THREADS", "4097", "a number from 0 to 4096"},
                                          BadValue{"FINEGEMM_CPU_THREADS", "two", "a number from 0 to 4096"},
                                          BadValue{"FINEGEMM_CPU_THREADS", " 2", "a number from 0 to 4096"},
-                                         BadValue{"FINEGEMM_PACK", "yes", "0 or 1"},
                                          BadValue{"FINEGEMM_CHECK", "2", "0 or 1"},
                                          BadValue{"FINEGEMM_COMPILER", "NVCC", "nvrtc or nvcc"}),
                          [](const auto& tested) { return std::to_string(tested.index) + "_" + tested.param.name; });
