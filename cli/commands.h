@@ -17,7 +17,7 @@ enum ExitCode { kOk = 0, kFailed = 1, kInvalid = 2, kUnsupported = 3, kWrongResu
 struct Front {
     std::ostream& out;  // for the report
     std::function<Options()> options = Options::from_environment;
-    std::function<void()> poll{};  // called now and then in long work, which ends with what it throws
+    Poll poll = [](double) {};  // what it throws ends long work
 };
 
 using Run = std::function<ExitCode(const Front&)>;

@@ -32,9 +32,10 @@ struct BenchOptions {
 /// Measures the shapes: the CPU's one session after the other, or a comparison on a GPU.
 class Bench {
 public:
-    Bench(const BenchOptions& o, const Front& front)
+    Bench(const BenchOptions& o, const Front& front, Progress& progress)
         : options_(o), context_(front.options()), target_(choose_target(context_, o.device)) {
         plan::check_fields(o.product.fields);
+        target_.poll = progress.polling(front.poll);
         if (o.repeats == 0) options_.repeats = target_.gpu ? 50 : 5;
         if ((o.peers || o.ceilings) && !target_.gpu)
             throw Error(Errc::Unsupported,
@@ -162,15 +163,16 @@ void print_gaps(const Front& front, const std::vector<Row>& rows) {
 }
 
 ExitCode run(const BenchOptions& o, const Front& front) {
-    Bench bench(o, front);
+    Progress progress;
+    Bench bench(o, front, progress);
     // On a CPU seconds, not hours.
     const std::vector<Shape> small = {{1, 1024, 1024}, {64, 1024, 1024}, {256, 1024, 2048}};
     const auto shapes = shapes_of(o.shapes, bench.gpu() ? dense_table() : small, o.product);
     Record record(bench.head(), o.output);
     if (!o.json) print_head(front, record.head(), o.peers);
-    Progress progress;
     for (size_t i = 0; i < shapes.size(); ++i) {
         progress.at(i, shapes.size(), text_of(shapes[i]));
+        front.poll(0);
         record.add(bench.measure(shapes[i]));
         progress.pause();
         if (!o.json) front.out << text_of(record.rows().back()) << std::flush;

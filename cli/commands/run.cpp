@@ -248,7 +248,8 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
 ExitCode run(const RunOptions& o, const Front& front) {
     Progress progress;
     Context context(front.options());
-    const Target target = choose_target(context, o.device);
+    Target target = choose_target(context, o.device);
+    target.poll = progress.polling(front.poll);
     const Report report = run_session(o, context, target, progress);
     progress.pause();
     o.json ? print_json(front, report) : print_text(front, report);

@@ -76,7 +76,7 @@ ExitCode run(const TuneOptions& o, const Front& front) {
                                                            : "plan_table.json";
     options.plan_table.clear();  // calls name their kernels, and a table with kernels that are gone is to be mended
     Context context(options);
-    const Target target = choose_gpu(context, o.device);
+    Target target = choose_gpu(context, o.device);
     Tuner tuner(target.gpu->spec(), file);
     tuner.write();  // a file that cannot be written is known before the long work
     ProductOptions product = o.product;
@@ -93,6 +93,7 @@ ExitCode run(const TuneOptions& o, const Front& front) {
                                  "time", "gain");
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     Progress progress;
+    target.poll = progress.polling(front.poll);
     int recorded = 0;
     for (size_t i = 0; i < shapes.size(); ++i) {
         const auto& [m, n, k, line] = shapes[i];
@@ -102,6 +103,7 @@ ExitCode run(const TuneOptions& o, const Front& front) {
         asked.expected_m = how.fields.expected_m;  // as calls say it, whatever is expected here
         const auto kernels = tuner.kernels(asked, o.top);
         progress.at(i, shapes.size(), fmt::format("{}, {} kernels", text_of(shapes[i]), kernels.size()));
+        front.poll(0);
         const auto times = measure(target, session, kernels, o.repeats);
         target.gpu->release();
         const Tuned tuned = tuner.record(asked, times);

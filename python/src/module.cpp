@@ -88,7 +88,7 @@ void multiply(Product* product, Context& context, const Operands& operands, Argu
     call_options([&](const char* name, auto& option) { given.take(name, option); }, options);
     given.check_all_taken();
     WithoutGil others_run;
-    options.poll = [&] { others_run.run_handlers(); };
+    options.poll = [&](double) { others_run.run_handlers(); };
     product(context, operands, options);
 }
 
@@ -263,7 +263,7 @@ Object quantize_into(const Imports& imports, Context& context, Arguments& given)
     given.check_all_taken();
     Object both(PyTuple_Pack(2, out.get(), out_scales.get()));
     WithoutGil others_run;
-    options.poll = [&] { others_run.run_handlers(); };
+    options.poll = [&](double) { others_run.run_handlers(); };
     Quantize(context, in, out_matrix, scale_matrix, options);
     return both;
 }

@@ -46,9 +46,10 @@ Object report(const Context& context, PyObject* arguments) {
     int code = 0;
     {
         WithoutGil others_run;
-        code = cli::run_command(
-            line.count(), line.argv.data(),
-            {.out = out, .options = [&] { return context.options(); }, .poll = [&] { others_run.run_handlers(); }});
+        code = cli::run_command(line.count(), line.argv.data(),
+                                {.out = out,
+                                 .options = [&] { return context.options(); },
+                                 .poll = [&](double) { others_run.run_handlers(); }});
     }
     const std::string written = out.str();
     const Object status(PyLong_FromLong(code));

@@ -10,6 +10,7 @@
 #include "cuda/kernel.h"
 #include "engine/hash.h"
 #include "engine/hopper.h"
+#include "engine/polled_provider.h"
 #include "ops/gemm/hopper.h"
 #include "ops/quantize/hopper.h"
 #include "plan/table.h"
@@ -68,14 +69,14 @@ private:
     void launch_parts(const Launch& launch, const Call& call) const;
     void zero(const Call& call) const;
 
-    const GemmKernel& chosen(const plan::Problem& problem);
-    const GemmKernel& named(const plan::Problem& problem, const std::string& name);
-    const GemmKernel& loaded(const GemmConfig& config);
+    const GemmKernel& chosen(const plan::Problem& problem, const Poll& poll);
+    const GemmKernel& named(const plan::Problem& problem, const std::string& name, const Poll& poll);
+    const GemmKernel& loaded(const GemmConfig& config, const Poll& poll);
     uint32_t clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const;
-    const cuda::Kernel& quantize_kernel(const QuantizeConfig& config);
+    const cuda::Kernel& quantize_kernel(const QuantizeConfig& config, const Poll& poll);
 
     bool batch_invariant_;  // of calls that do not say
-    KernelProvider provider_;
+    PolledProvider provider_;
     std::shared_ptr<const cuda::Driver> driver_;
     cuda::Device device_;  // before the kernels, which refer to it
     plan::DeviceSpec spec_;

@@ -19,6 +19,7 @@ class CStructs(unittest.TestCase):
             ("groups", "device_type"): 40,
             ("gemm_options", "stream"): 16,
             ("gemm_options", "prefetch_weights"): 44,
+            ("gemm_options", "poll_data"): 56,
             ("quantize_options", "stream"): 8,
             ("shape", "k_groups"): 56,
             ("shape", "batch_invariant"): 76,
