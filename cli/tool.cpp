@@ -1,7 +1,10 @@
 // The tool as a function: commands, their arguments, their exit codes. Layer cli.
 #include "cli/tool.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <iostream>
 #include <new>
 #include <string>
@@ -69,6 +72,14 @@ std::string with_options(const CLI::App& command, std::string_view message) {
     throw Error(Errc::InvalidArgument, what + "; --help says what there is");
 }
 
+/// Ctrl-C ends the process at once, and wipes a line of progress before.
+void end_by(int signal) {
+    constexpr char kWipe[] = "\r\x1b[K";
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kWipe, sizeof kWipe - 1);
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+}
+
 ExitCode run_or_report(int argc, const char* const* argv) {
     try {
         return run_command(argc, argv, {.out = std::cout});
@@ -113,6 +124,7 @@ ExitCode run_command(int argc, const char* const* argv, const Front& front) {
 }
 
 int run_tool(int argc, const char* const* argv) {
+    if (isatty(STDERR_FILENO) != 0) std::signal(SIGINT, end_by);
     const ExitCode code = run_or_report(argc, argv);
     if (std::cout.flush()) return code;
     const ExitCode lost = report("standard output: cannot be written; what was printed is lost", kFailed);
