@@ -80,9 +80,7 @@ def tune(
     Returns what was measured. Context(plan_table=...) and FINEGEMM_PLAN_TABLE make calls follow the table.
     """
     shapes = None if shapes is None else texts_of(shapes)
-    return report(
-        "tune", context, shapes=shapes, output=output, device=device, repeats=repeats, top=top
-    )
+    return report("tune", context, shapes=shapes, output=output, device=device, repeats=repeats, top=top)
 
 
 class tuning:

@@ -90,7 +90,9 @@ def test_tune_writes_a_plan_table(tmp_path):
 
 
 @needs_mock
-@pytest.mark.parametrize("problem", ["gemm 8x16x128", "gemm 100x128x256 groups=2 alignment=64", "gemm 8x16x256 k_groups=2"])
+@pytest.mark.parametrize(
+    "problem", ["gemm 8x16x128", "gemm 100x128x256 groups=2 alignment=64", "gemm 8x16x256 k_groups=2"]
+)
 def test_tuning_measures_what_the_default_context_met(tmp_path, monkeypatch, problem):
     met = {}
     monkeypatch.setenv("FINEGEMM_DRIVER", MOCK)
