@@ -12,6 +12,7 @@
 
 #include <finegemm/error.h>
 
+#include "api/options.h"
 #include "cli/product.h"
 
 namespace finegemm::cli {
@@ -125,6 +126,7 @@ ExitCode run_command(int argc, const char* const* argv, const Front& front) {
 
 int run_tool(int argc, const char* const* argv) {
     if (isatty(STDERR_FILENO) != 0) std::signal(SIGINT, end_by);
+    for (const std::string& sentence : misspelt_variables()) std::cerr << "finegemm: " << sentence << '\n';
     const ExitCode code = run_or_report(argc, argv);
     if (std::cout.flush()) return code;
     const ExitCode lost = report("standard output: cannot be written; what was printed is lost", kFailed);

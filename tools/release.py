@@ -74,10 +74,14 @@ def try_out(wheel: pathlib.Path, version: str) -> None:
         begin = time.monotonic()
         subprocess.run([python, "-m", "pip", "install", "-q", "--no-index", wheel], check=True)
         print(f"pip install {time.monotonic() - begin:.1f} s", flush=True)
-        said = subprocess.run([f"{folder}/bin/finegemm", "--version"], check=True, capture_output=True, text=True).stdout
+        said = subprocess.run(
+            [f"{folder}/bin/finegemm", "--version"], check=True, capture_output=True, text=True
+        ).stdout
         if said.strip() != version:
             raise SystemExit(f"{wheel.name}: says that it is version {said.strip()}, must be {version}")
-        report = json.loads(subprocess.run([f"{folder}/bin/finegemm", "doctor", "--json"], check=True, capture_output=True).stdout)
+        report = json.loads(
+            subprocess.run([f"{folder}/bin/finegemm", "doctor", "--json"], check=True, capture_output=True).stdout
+        )
         for finding in report["findings"]:
             if finding["what"] == "pack" and finding["state"] != "ok":
                 raise SystemExit(f"{wheel.name}: its kernels are {finding['state']}: {finding['detail']}")

@@ -1,6 +1,7 @@
 """Contexts: options, kernels and caches of their own."""
 
 import sys
+import warnings
 from functools import cache, partial
 from typing import Any, Literal
 
@@ -38,6 +39,8 @@ class Context:
     ) -> None:
         self.options = {name: value for name, value in locals().items() if name != "self" and value is not None}
         self.handle = _native.context(self.options)
+        for sentence in _native.misspelt():
+            warnings.warn(sentence, RuntimeWarning, stacklevel=2)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The prefix of another interpreter is its own.

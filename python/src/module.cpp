@@ -19,6 +19,7 @@
 
 #include "api/context.h"
 #include "api/option_lists.h"
+#include "api/options.h"
 #include "arguments.h"
 #include "explain.h"
 #include "tensors.h"
@@ -279,15 +280,19 @@ Object with_arguments(const Imports& imports, PyObject* context, PyObject* names
     return Function(imports, context_in(context), given);
 }
 
-/// Lines of the problems that a context has met.
-Object problems(const Imports&, PyObject* context) {
+Object list_of(const std::vector<std::string>& lines) {
     Object list(PyList_New(0));
-    for (const std::string& line : context_in(context).state().problems()) {
-        const Object text(PyUnicode_FromStringAndSize(line.data(), static_cast<Py_ssize_t>(line.size())));
+    for (const std::string& line : lines) {
+        const Object text(PyUnicode_DecodeUTF8(line.data(), static_cast<Py_ssize_t>(line.size()), "replace"));
         if (PyList_Append(list.get(), text.get()) != 0) throw PythonError();
     }
     return list;
 }
+
+/// Lines of the problems that a context has met.
+Object problems(const Imports&, PyObject* context) { return list_of(context_in(context).state().problems()); }
+
+Object misspelt(const Imports&) { return list_of(misspelt_variables()); }
 
 Object report_in(const Imports&, PyObject* context, PyObject* arguments) {
     return report(context_in(context), arguments);
@@ -334,6 +339,7 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<quantize_into<quantize_rows, false>, kCast>>("quantize_rows"),
                          method<with_arguments<quantize_into<quantize_blocks, true>, kCast>>("quantize_blocks"),
                          method<explain_text>("explain"),
+                         method<misspelt>("misspelt"),
                          method<problems>("problems"),
                          method<report_in>("report"),
                          method<run_tool>("tool"),

@@ -97,6 +97,12 @@ def test_the_module_needs_no_library_but_those_of_the_compiler():
     } == set()
 
 
+def test_a_misspelt_variable_draws_a_warning(monkeypatch):
+    monkeypatch.setenv("FINEGEMM_CPU_THREAD", "1")
+    with pytest.warns(RuntimeWarning, match="did you mean FINEGEMM_CPU_THREADS"):
+        assert "sentence" not in finegemm.Context().options
+
+
 def test_types_of_arguments_are_checked():
     for options in ({"cache_dir": 3}, {"cpu_threads": "all"}, {"use_pack": "no"}, {"batch_invariant": 0}):
         with pytest.raises(TypeError, match=f"{next(iter(options))}: must be"):

@@ -1,6 +1,7 @@
 // Options from variables. Layer tests.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 
 #include "api/options.h"
@@ -98,6 +99,15 @@ TEST(Options, TakeVariablesThatAreSetToNothingAsNotSet) {
     EXPECT_EQ(o.cache_limit_bytes, 256ll << 20);
     EXPECT_EQ(o.driver_path, "libcuda.so.1");
     EXPECT_TRUE(o.use_pack);
+}
+
+TEST(Options, AreMissedWhereAVariableIsMisspelt) {
+    const std::vector<std::string> found =
+        misspelt_variables(std::array{"FINEGEMM_CPU_THREAD=1", "FINEGEM_CACHE_DIR=/c", "FINEGEMM_CHECK=1",
+                                      "FINEGEMM_MOCK_DRIVER=/m", "FINEST=", "CUDA_HOMES=/x", "PATH"});
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_EQ(found[0], "FINEGEMM_CPU_THREAD: is set, but no variable of FineGEMM; did you mean FINEGEMM_CPU_THREADS?");
+    EXPECT_TRUE(found[1].ends_with("did you mean FINEGEMM_CACHE_DIR?")) << found[1];
 }
 
 struct BadValue {

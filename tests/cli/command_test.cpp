@@ -69,6 +69,14 @@ TEST(Help, VersionIsThreeNumbers) {
     EXPECT_EQ(without_numbers(replaced(ran.out, ".", " ")), "# # #\n");
 }
 
+TEST(Help, AMisspeltVariableIsSaid) {
+    const Ran ran = finegemm("--version", "FINEGEMM_CPU_THREDS=1");
+    EXPECT_EQ(ran.code, 0);
+    EXPECT_EQ(ran.err,
+              "finegemm: FINEGEMM_CPU_THREDS: is set, but no variable of FineGEMM; did you mean "
+              "FINEGEMM_CPU_THREADS?\n");
+}
+
 TEST(Help, BashCompletesCommandsOptionsAndNothingElse) {
     const TemporaryDirectory directory;
     const auto completions = [&](const std::string& words, int at) {

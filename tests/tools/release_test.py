@@ -26,7 +26,9 @@ class Release(unittest.TestCase):
 
     def test_the_changelog_must_have_a_date_and_text(self):
         self.assertIn("no section", self.faults(changelog="## 1.2.3 (unreleased)\n\n- All.\n"))
-        self.assertIn("no section", self.faults(changelog="## 1.2.3 (2026-11-25)\n\n## 1.2.2 (2026-11-24)\n\n- Some.\n"))
+        self.assertIn(
+            "no section", self.faults(changelog="## 1.2.3 (2026-11-25)\n\n## 1.2.2 (2026-11-24)\n\n- Some.\n")
+        )
 
     def test_the_tree_must_be_a_commit_without_that_tag(self):
         self.assertIn("commit or stash them:\n M a", self.faults(changes=" M a\n"))
