@@ -93,8 +93,8 @@ def main() -> int:
     parser.add_argument("version")
     parser.add_argument("--no-tests", action="store_true", help="where ./dev test has just run on this commit")
     asked = parser.parse_args()
-    texts = [(ROOT / name).read_text() for name in ("CMakeLists.txt", "CHANGELOG.md")]
-    found = faults(asked.version, *texts, output("git", "status", "-s"), output("git", "tag"))
+    cmake, changelog = ((ROOT / name).read_text() for name in ("CMakeLists.txt", "CHANGELOG.md"))
+    found = faults(asked.version, cmake, changelog, output("git", "status", "-s"), output("git", "tag"))
     if found:
         print("\n".join(found), file=sys.stderr)
         return 1
