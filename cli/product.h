@@ -2,12 +2,15 @@
 // cli.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include <finegemm/gemm.h>
+
+#include "plan/elements.h"
 
 namespace finegemm::cli {
 
@@ -18,7 +21,7 @@ struct ProductOptions {
 
     /// The product of these extents.
     GemmShape with(int64_t m, int64_t n, int64_t k) const;
-    /// Of a product that a line says, which options then add to.
+    /// Options of a product that a line says, to which these options add.
     ProductOptions over(const GemmShape& line) const;
     /// Of all options that are set, as on a command line: " --groups 4 --form masked".
     std::string text() const;
@@ -34,6 +37,9 @@ GemmShape parse_product(const std::vector<std::string>& words, const ProductOpti
 
 /// What records call a kind of product: "dense", "grouped", "k_grouped".
 const char* kind_of(const GemmShape& shape);
+
+/// Types of elements that may be so, for options.
+std::map<std::string, DType> types_by_name(MayHave* may_be = [](const ElementType&) { return true; });
 
 /// The option of a field: "--row-b-scales".
 std::string option_of(const std::string& field);

@@ -7,6 +7,8 @@
 
 #include <finegemm/context.h>
 
+#include "api/context.h"
+#include "api/options.h"
 #include "arguments.h"
 #include "cli/tool.h"
 
@@ -28,7 +30,20 @@ struct CommandLine {
     int count() const { return static_cast<int>(argv.size()); }
 };
 
+Object list_of(const std::vector<std::string>& lines) {
+    Object list(PyList_New(0));
+    for (const std::string& line : lines) {
+        const Object text(PyUnicode_DecodeUTF8(line.data(), static_cast<Py_ssize_t>(line.size()), "replace"));
+        if (PyList_Append(list.get(), text.get()) != 0) throw PythonError();
+    }
+    return list;
+}
+
 }  // namespace
+
+Object misspelt(const Imports&) { return list_of(misspelt_variables()); }
+
+Object problems(const Context& context) { return list_of(context.state().problems()); }
 
 Object run_tool(const Imports&, PyObject* arguments) {
     const CommandLine line(arguments);

@@ -17,7 +17,7 @@ Options options_from(const Variables& variables);
 
 /// A sentence for each of these variables, "NAME=VALUE", whose name is nearly one that options_from asks for.
 std::vector<std::string> misspelt_variables(std::span<const char* const> variables);
-/// Those of this process.
+/// Sentences for the variables of this process.
 std::vector<std::string> misspelt_variables();
 
 /// Options may also be set by hand. Throws Error(InvalidArgument) for a value out of range.

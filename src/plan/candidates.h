@@ -3,6 +3,7 @@
 
 #include <array>
 #include <span>
+#include <vector>
 
 #include "plan/plan.h"
 
@@ -37,7 +38,7 @@ struct CandidateList {
     std::span<const Candidate> candidates;  // the same, with their rates
 };
 
-/// The lists for A and B in bf16.
-std::span<const CandidateList> bf16_candidates();
+/// The lists of all types of A and B that have no scales.
+std::vector<CandidateList> unscaled_candidates();
 
 }  // namespace finegemm::plan

@@ -8,12 +8,9 @@
 #include <finegemm/gemm.h>
 #include <finegemm/gemm/kernel_plan.h>
 
-namespace finegemm {
+#include "plan/elements.h"
 
-/// "e4m3"; "unknown (99)" for a number that is no type.
-std::string name_of(DType type);
-
-namespace plan {
+namespace finegemm::plan {
 
 /// The kind of products that a kernel computes; a kernel takes problems of its own kind only.
 struct Kind {
@@ -52,7 +49,7 @@ struct Problem {
     constexpr bool operator==(const Problem&) const = default;
     constexpr uint32_t k_blocks() const { return ceil_div(k, kRowBytes / bytes_of(a.element)); }
     constexpr bool scaled() const { return a.scaling != Scaling::None; }
-    constexpr Kind kind() const { return {groups.kind, a, b, d.element == DType::F32 ? Output::F32 : Output::BF16}; }
+    constexpr Kind kind() const { return {groups.kind, a, b, find_type(d.element)->output.value()}; }
 };
 
 /// The problem of a shape that has been checked (plan/fields.h).
@@ -71,6 +68,4 @@ struct ProblemHash {
     size_t operator()(const Problem& problem) const;
 };
 
-}  // namespace plan
-
-}  // namespace finegemm
+}  // namespace finegemm::plan

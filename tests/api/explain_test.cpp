@@ -89,7 +89,7 @@ TEST(ExplainGemm, RefusesATypeOfDThatGemmDoesNotWrite) {
               "out_dtype: is f32, must be bf16 where b has a scale for each 128x128 block; leave it out, or set "
               "row_b_scales");
     EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .row_b_scales = true, .out_dtype = DType::E4M3}),
-              "out_dtype: is e4m3, must be bf16 or f32, as d is; pass one of them");
+              "out_dtype: is e4m3, must be bf16, f16 or f32; pass one of them");
     EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .row_b_scales = true, .accumulate = true}),
               "accumulate: is set, but d is of bf16, must be of f32; set out_dtype and row_b_scales, or leave it out");
 }

@@ -127,5 +127,34 @@ TEST(F16, EveryCodeIsWhatTheFormatSays) {
     }
 }
 
+TEST(F16, EveryCodeComesBack) {
+    for (uint32_t code = 0; code < 65536; ++code) {
+        const float value = float_of_f16(static_cast<uint16_t>(code));
+        ASSERT_EQ(f16_of_float(value), std::isnan(value) ? 0x7fff : code);
+        ASSERT_EQ(f16_of_double(static_cast<double>(value)), std::isnan(value) ? 0x7fff : code);
+    }
+}
+
+TEST(F16, BetweenTwoCodesTheNearestIsTakenAndOfTwoTheEvenOne) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    for (uint32_t code = 0; code < 0x7c00; ++code) {
+        const float next = code + 1 == 0x7c00 ? 65536.0f : float_of_f16(static_cast<uint16_t>(code + 1));
+        const float middle = (float_of_f16(static_cast<uint16_t>(code)) + next) / 2;
+        for (const uint32_t sign : {0u, 0x8000u}) {
+            const auto rounded = [sign](float x) { return f16_of_float(sign ? -x : x); };
+            ASSERT_EQ(rounded(middle), (code % 2 == 0 ? code : code + 1) | sign);
+            ASSERT_EQ(rounded(std::nextafter(middle, 0.0f)), code | sign);
+            ASSERT_EQ(rounded(std::nextafter(middle, kInfinity)), (code + 1) | sign);
+        }
+    }
+}
+
+TEST(F16, OfADoubleIsRoundedOnce) {
+    EXPECT_EQ(f16_of_double(1 + 0x1p-11), 0x3c00);
+    EXPECT_EQ(f16_of_double(1 + 0x1p-11 + 0x1p-50), 0x3c01);
+    EXPECT_EQ(f16_of_double(-1 - 0x1p-11 - 0x1p-50), 0xbc01);
+    EXPECT_EQ(f16_of_double(1e300), 0x7c00);
+}
+
 }  // namespace
 }  // namespace finegemm

@@ -4,6 +4,8 @@
 #include <finegemm/gemm/kernel_plan.h>
 #include <fmt/format.h>
 
+#include "plan/elements.h"
+
 namespace finegemm::jit {
 
 namespace {
@@ -22,14 +24,6 @@ std::string_view enumerator(ClusterUse use) {
         case ClusterUse::SplitK: return "SplitK";
     }
     return "None";
-}
-
-std::string_view enumerator(Element element) {
-    switch (element) {
-        case Element::E4M3: return "E4M3";
-        case Element::BF16: return "BF16";
-    }
-    return "E4M3";
 }
 
 std::string_view enumerator(Scaling scaling) {
@@ -51,8 +45,8 @@ std::string_view enumerator(Grouping grouping) {
 }
 
 std::string to_source(const Operand& x) {
-    return fmt::format("{{.element = finegemm::Element::{}, .scaling = finegemm::Scaling::{}}}", enumerator(x.element),
-                       enumerator(x.scaling));
+    return fmt::format("{{.element = finegemm::Element::{}, .scaling = finegemm::Scaling::{}}}",
+                       type_of(x.element).enumerator, enumerator(x.scaling));
 }
 
 }  // namespace
@@ -65,21 +59,21 @@ std::string to_source(const GemmConfig& c) {
         ".a = {}, .b = {}, .output = finegemm::Output::{}}}",
         c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm,
         c.scales == ScaleLayout::Rows ? "Rows" : "Any", enumerator(c.grouping), to_source(c.a), to_source(c.b),
-        c.output == Output::F32 ? "F32" : "BF16");
+        type_of(c.output).enumerator);
 }
 
 KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
     const std::string entry = fmt::format("finegemm_{}", name);
     return {
         .entry = entry,
-        .text = fmt::format("{}#define FG_WGMMA_N {}\n"
+        .text = fmt::format("{}#define FG_WGMMA_N {}\n#define FG_WGMMA_TYPE \"{}\"\n"
                             "#include <finegemm/device/gemm.cuh>\n"
                             "inline constexpr auto kConfig = {};\n"
                             "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm)\n"
                             "{}(const __grid_constant__ finegemm::Params<kConfig> params) {{\n"
                             "    finegemm::device::gemm<kConfig>(params);\n"
                             "}}\n",
-                            kDefines, c.tile_n, to_source(c), entry),
+                            kDefines, c.tile_n, type_of(c.a.element).name, to_source(c), entry),
         .yield_interval = kernel_plan(c).yield_interval};
 }
 
