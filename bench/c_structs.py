@@ -14,6 +14,7 @@ TYPES: dict[str, Any] = {
     "char*": ctypes.c_char_p,
     "void*": ctypes.c_void_p,
     "int32_t*": ctypes.c_void_p,
+    "finegemm_poll": ctypes.c_void_p,
 }
 
 

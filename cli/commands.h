@@ -2,15 +2,25 @@
 #pragma once
 
 #include <functional>
+#include <ostream>
 
 #include <CLI/CLI.hpp>
+
+#include <finegemm/context.h>
 
 namespace finegemm::cli {
 
 /// Exit codes, as --help states them.
 enum ExitCode { kOk = 0, kFailed = 1, kInvalid = 2, kUnsupported = 3, kWrongResult = 4 };
 
-using Run = std::function<ExitCode()>;
+/// Who asked for a command.
+struct Front {
+    std::ostream& out;  // for the report
+    std::function<Options()> options = Options::from_environment;
+    Poll poll = [](double) {};  // what it throws ends long work
+};
+
+using Run = std::function<ExitCode(const Front&)>;
 
 Run add_run(CLI::App& app);
 Run add_bench(CLI::App& app);

@@ -63,6 +63,14 @@ GemmShape ProductOptions::with(int64_t m, int64_t n, int64_t k) const {
     return shape;
 }
 
+ProductOptions ProductOptions::over(const GemmShape& line) const {
+    ProductOptions all = *this;
+    all.fields = line;
+    take_fields(fields, all.fields);
+    if (line.alignment > 0) all.form = "indices";  // which alone has one
+    return all;
+}
+
 std::string ProductOptions::text() const {
     std::string text;
     plan::fields(

@@ -146,12 +146,12 @@ void Session::quantize(Quantize* by, HostMatrix& x, const Matrix& there, const B
         return round_to(q.host, values);
     }
     upload(target_, x, there);
-    by(context_, there, q.there, scales.there, {});
+    by(context_, there, q.there, scales.there, {.poll = target_.poll});
     if (!target_.gpu) return;
     Matrix here = there;
     here.data = x.bytes.data();
     here.device = {};
-    by(context_, here, q.host, scales.host, {});
+    by(context_, here, q.host, scales.host, {.poll = target_.poll});
 }
 
 void Session::make_row_groups(const std::string& form, uint64_t seed) {
@@ -262,6 +262,7 @@ GemmOptions Session::completed(GemmOptions options) const {
     options.accumulate = shape_.accumulate;
     options.num_sms = shape_.num_sms;
     if (shape_.batch_invariant) options.batch_invariant = true;
+    if (!options.poll) options.poll = target_.poll;
     return options;
 }
 
@@ -269,7 +270,16 @@ std::function<void()> Session::call(const GemmOptions& options) {
     return [this, all = completed(options)] { multiply(context_, args(all, false)); };
 }
 
-double Session::time(const GemmOptions& options, int repeats) { return median_time(target_, repeats, call(options)); }
+double Session::time(const GemmOptions& options, int repeats) {
+    if (target_.gpu || !target_.poll) return median_time(target_, repeats, call(options));
+    int done = 0;  // of one run more than the repeats
+    GemmOptions shared = options;
+    shared.poll = [&](double share) { target_.poll((done + share) / (repeats + 1)); };
+    return median_time(target_, repeats, [&, run = call(shared)] {
+        run();
+        ++done;
+    });
+}
 
 Call Session::fetch(const GemmOptions& options) {
     if (shape_.accumulate) {

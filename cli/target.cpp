@@ -78,10 +78,15 @@ double median_time(const Target& target, int repeats, const std::function<void()
     using Clock = std::chrono::steady_clock;
     call();
     std::vector<double> times;
+    auto polled = Clock::now();
     for (int i = 0; i < repeats; ++i) {
         const auto start = Clock::now();
         call();
-        times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+        const auto end = Clock::now();
+        times.push_back(std::chrono::duration<double, std::micro>(end - start).count());
+        if (!target.poll || end - polled < std::chrono::milliseconds(50)) continue;  // short calls do not poll
+        target.poll(static_cast<double>(i + 1) / repeats);
+        polled = end;
     }
     return median_of(std::move(times));
 }

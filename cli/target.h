@@ -17,6 +17,7 @@ struct Target {
     std::unique_ptr<Gpu> gpu;  // null: the CPU
     std::string name;          // "cpu", "cuda:0"
     std::string why;           // no GPU was taken, when one was looked for
+    Poll poll{};               // of its products and casts
 };
 
 /// `wish`: "cpu", "cuda" (the first GPU), "cuda:INDEX", or "auto": the first GPU that the kernels run on, else the CPU.

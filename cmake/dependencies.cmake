@@ -1,7 +1,45 @@
 # What the library is built with, all of it from the distribution's packages; nothing is fetched.
 find_package(Threads REQUIRED)
-find_package(fmt REQUIRED)
-find_package(nlohmann_json REQUIRED)
+find_package(fmt QUIET)
+find_package(nlohmann_json QUIET)
+find_package(CLI11 QUIET)
+find_path(HWY_INCLUDE_DIR hwy/highway.h)
+find_path(XXHASH_INCLUDE_DIR xxhash.h)
+find_path(ZSTD_INCLUDE_DIR zstd.h)
+find_library(ZSTD_LIBRARY NAMES libzstd.a zstd)   # the archive, where there is one: no libzstd at run time then
+if(FINEGEMM_PYTHON)
+  find_package(Python 3.10 QUIET COMPONENTS Interpreter Development.Module)
+endif()
+
+# All that is missing at once: what it is, and the packages of Debian, Fedora and conda-forge that have it.
+macro(finegemm_need found what debian fedora conda)
+  if(NOT ${found})
+    list(APPEND missing "${what}")
+    list(APPEND missing_debian ${debian})
+    list(APPEND missing_fedora ${fedora})
+    list(APPEND missing_conda ${conda})
+  endif()
+endmacro()
+finegemm_need(fmt_FOUND fmt libfmt-dev fmt-devel fmt)
+finegemm_need(nlohmann_json_FOUND nlohmann-json nlohmann-json3-dev json-devel nlohmann_json)
+if(FINEGEMM_CLI OR FINEGEMM_PYTHON)
+  finegemm_need(CLI11_FOUND CLI11 libcli11-dev cli11-devel cli11)
+endif()
+finegemm_need(HWY_INCLUDE_DIR Highway libhwy-dev highway-devel libhwy)
+finegemm_need(XXHASH_INCLUDE_DIR xxHash libxxhash-dev xxhash-devel xxhash)
+finegemm_need(ZSTD_INCLUDE_DIR Zstandard libzstd-dev libzstd-devel zstd)
+if(FINEGEMM_PYTHON)
+  finegemm_need(Python_Development.Module_FOUND "the headers of Python" python3-dev python3-devel python)
+endif()
+if(missing)
+  foreach(list IN ITEMS missing_debian missing_fedora missing_conda)
+    list(JOIN ${list} " " ${list})
+  endforeach()
+  list(JOIN missing ", " missing)
+  message(FATAL_ERROR "FineGEMM is built with ${missing}, which this machine lacks: "
+          "`apt-get install ${missing_debian}`, `dnf install ${missing_fedora}` "
+          "or `conda install -c conda-forge ${missing_conda}`")
+endif()
 
 # finegemm_fmt: what of fmt is no template, compiled once and linked in. Distributions have fmt as a shared library,
 # which a wheel cannot ask for, or as headers, which cost every file that formats 2.6 s of CPU. Only fmt 9 declares
@@ -31,19 +69,17 @@ else()
   target_link_libraries(finegemm_fmt INTERFACE fmt::fmt-header-only)
 endif()
 
-# zstd::static. Debian's zstd has no CMake file. The archive, where there is one: the library then needs no libzstd.
-find_path(ZSTD_INCLUDE_DIR zstd.h REQUIRED)
-find_library(ZSTD_LIBRARY NAMES libzstd.a zstd REQUIRED)
+# zstd::static. Debian's zstd has no CMake file.
 add_library(zstd::static UNKNOWN IMPORTED)
 set_target_properties(zstd::static PROPERTIES
   IMPORTED_LOCATION ${ZSTD_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${ZSTD_INCLUDE_DIR})
 
-# hwy::hwy. Ubuntu 22.04's Highway has no CMake file.
-find_package(hwy QUIET)
-if(NOT TARGET hwy::hwy)
-  find_path(HWY_INCLUDE_DIR hwy/highway.h REQUIRED)
+# finegemm_hwy: Highway's headers. From version 1 on src/os/cpu_targets.cpp has what they need of its library, which
+# then has not to be there at run time.
+add_library(finegemm_hwy INTERFACE)
+target_include_directories(finegemm_hwy SYSTEM INTERFACE $<BUILD_INTERFACE:${HWY_INCLUDE_DIR}>)
+file(STRINGS ${HWY_INCLUDE_DIR}/hwy/highway.h version_1 REGEX "#define HWY_MAJOR [1-9]")
+if(NOT version_1)
   find_library(HWY_LIBRARY hwy REQUIRED)
-  add_library(hwy::hwy SHARED IMPORTED)
-  set_target_properties(hwy::hwy PROPERTIES
-    IMPORTED_LOCATION ${HWY_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${HWY_INCLUDE_DIR})
+  target_link_libraries(finegemm_hwy INTERFACE ${HWY_LIBRARY})
 endif()

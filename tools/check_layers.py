@@ -55,7 +55,7 @@ ALLOWED = {
     "api": {"engine", "cpu", "plan", "elements", "cuda", "jit", "os", "public", "std"} | VALUES,
     "peers": {"cuda", "public", "std"} | VALUES,
     "cli": {"api", "peers", "plan", "elements", "public", "std"},
-    "python": {"api", "plan", "elements", "public", "std"},
+    "python": {"api", "cli", "plan", "elements", "public", "std"},
 }
 # base.h takes the integer types of the host's compiler from here; NVRTC does not see it.
 EXCEPTIONS = {("kernels/finegemm/core/base.h", "cstdint")}

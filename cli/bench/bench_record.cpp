@@ -50,7 +50,7 @@ Json json_of(const Head& h) {
 }
 
 Json json_of(const Row& row) {
-    const auto [m, n, k] = row.shape;
+    const auto [m, n, k, line] = row.shape;
     const GemmShape& asked = row.product.fields;
     GemmShape problem = asked;
     problem.m = m, problem.n = n, problem.k = k;

@@ -96,7 +96,7 @@ std::string wrong_operands_text(int64_t wrong) {
 /// reads any layout. The GPU's memory is released with them.
 struct Comparison::Case {
     Case(Context& context, Gpu& g, const HostMatrix& random, const Shape& shape) : gpu(g) {
-        const auto [m, n, k] = shape;
+        const auto [m, n, k, line] = shape;
         const int64_t k_blocks = rounded_up(k, 128) / 128, n_blocks = rounded_up(n, 128) / 128;
         a = matrix(DType::E4M3, m, k, k, 1);
         b = matrix(DType::E4M3, n, k, k, 1);

@@ -30,14 +30,18 @@ Shape checked(int64_t m, int64_t n, int64_t k, const std::string& text) {
 }
 
 Shape parse(const std::string& text) {
+    if (text.starts_with("gemm ")) {
+        const GemmShape line = plan::parse_shape(text);
+        return {line.m, line.n, line.k, line};
+    }
     const size_t first = text.find('x'), second = first == text.npos ? first : text.find('x', first + 1);
     if (second == text.npos) return checked(0, 0, 0, text);
     return checked(number_of(text.substr(0, first)), number_of(text.substr(first + 1, second - first - 1)),
                    number_of(text.substr(second + 1)), text);
 }
 
-/// [[M, N, K], ...], or what `bench --json` prints: {"rows": [{"shape": [M, N, K]}, ...]}; rows of another kind than
-/// "dense" are left out.
+/// [[M, N, K], ...], with lines of problems among them, or what `bench --json` prints: {"rows": [{"shape": [M, N, K]},
+/// ...]}; rows of another kind than "dense" are left out.
 std::vector<Shape> read_shapes(const std::string& path) {
     using nlohmann::json;
     std::ifstream file(path);
@@ -53,6 +57,10 @@ std::vector<Shape> read_shapes(const std::string& path) {
         const json content = json::parse(file);
         for (const json& row : content.is_object() ? content.at("rows") : content) {
             ++rows;
+            if (row.is_string()) {
+                shapes.push_back(parse(row.get<std::string>()));
+                continue;
+            }
             if (row.is_object() && row.value("kind", "dense") != "dense") continue;
             const auto shape = (row.is_object() ? row.at("shape") : row).get<std::array<int64_t, 3>>();
             shapes.push_back(checked(shape[0], shape[1], shape[2], fmt::format("{}", fmt::join(shape, "x"))));
@@ -80,7 +88,8 @@ std::vector<Shape> asked_for(const ShapeOptions& o) {
 std::string text_of(const Shape& shape) { return fmt::format("{}x{}x{}", shape.m, shape.n, shape.k); }
 
 void add_shape_options(CLI::App& command, ShapeOptions& o, const std::string& without) {
-    auto* shapes = command.add_option("--shapes", o.shapes, "MxNxK,...; " + without)->delimiter(',');
+    auto* shapes =
+        command.add_option("--shapes", o.shapes, "MxNxK,... or lines as errors have them; " + without)->delimiter(',');
     auto* table = command
                       .add_option("--table", o.table,
                                   "A built-in list: dense (84 shapes of DeepSeek-V3) or models (417 of many models)")
@@ -150,7 +159,7 @@ std::vector<Shape> shapes_of(const ShapeOptions& o, const std::vector<Shape>& ot
     if (shapes.empty()) shapes = otherwise;
     for (const Shape& shape : shapes) {
         try {
-            plan::check_shape(product.with(shape.m, shape.n, shape.k));
+            plan::check_shape(product.over(shape.line).with(shape.m, shape.n, shape.k));
         } catch (const Error& e) {
             throw Error(e.code(), fmt::format("shape '{}': {}", text_of(shape), e.what()));
         }

@@ -13,12 +13,13 @@ namespace finegemm::cli {
 
 struct Shape {
     int64_t m, n, k;
+    GemmShape line{};  // of a shape that was given as the line of a problem: its fields
 };
 
 /// "128x2112x7168"
 std::string text_of(const Shape& shape);
 
-/// Options --shapes, --table and --file; at most one of them is given.
+/// Options --shapes, each MxNxK or the line of a problem, --table and --file; at most one of them is given.
 struct ShapeOptions {
     std::vector<std::string> shapes;
     std::string table, file;

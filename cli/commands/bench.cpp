@@ -1,5 +1,4 @@
 // finegemm bench: times of many shapes, beside cuBLASLt's. Layer cli.
-#include <iostream>
 
 #include <fmt/format.h>
 
@@ -33,8 +32,10 @@ struct BenchOptions {
 /// Measures the shapes: the CPU's one session after the other, or a comparison on a GPU.
 class Bench {
 public:
-    explicit Bench(const BenchOptions& o) : options_(o), target_(choose_target(context_, o.device)) {
+    Bench(const BenchOptions& o, const Front& front, Progress& progress)
+        : options_(o), context_(front.options()), target_(choose_target(context_, o.device)) {
         plan::check_fields(o.product.fields);
+        target_.poll = progress.polling(front.poll);
         if (o.repeats == 0) options_.repeats = target_.gpu ? 50 : 5;
         if ((o.peers || o.ceilings) && !target_.gpu)
             throw Error(Errc::Unsupported,
@@ -74,9 +75,11 @@ public:
     }
 
     Row measure(const Shape& shape) {
-        const auto [m, n, k] = shape;
-        const GemmShape product = options_.product.with(m, n, k);
-        if (!target_.gpu || product != GemmShape{.m = m, .n = n, .k = k}) return measure_alone(shape, product);
+        const auto [m, n, k, line] = shape;
+        const ProductOptions how = options_.product.over(line);
+        const GemmShape product = how.with(m, n, k), plain{.m = m, .n = n, .k = k};
+        if (!target_.gpu || plan::problem_of(product) != plan::problem_of(plain))
+            return measure_alone(shape, how, product);
         Row row{.shape = shape, .entries = comparison_->of(shape)};
         if (monitor_) row.reading = monitor_->read();
         row.kernel = options_.config.empty() ? target_.gpu->kernel_for(product) : options_.config;
@@ -93,11 +96,10 @@ private:
     }
 
     /// Without peers, but checked as a comparison checks: a wrong result has no time.
-    Row measure_alone(const Shape& shape, const GemmShape& product) {
+    Row measure_alone(const Shape& shape, const ProductOptions& how, const GemmShape& product) {
         constexpr int64_t kRowsToCheck = 4;
-        Session session(context_, target_, product, options_.product, options_.shapes.seed);
-        Row row{
-            .shape = shape, .product = options_.product, .busy = busy_groups(session.sizes()), .kernel = "CPU, fast"};
+        Session session(context_, target_, product, how, options_.shapes.seed);
+        Row row{.shape = shape, .product = how, .busy = busy_groups(session.sizes()), .kernel = "CPU, fast"};
         Entry entry{.name = "finegemm", .us = session.time(gemm_options(), options_.repeats)};
         entry.error = accuracy_of(session.fetch(gemm_options()), kRowsToCheck).of_bound;
         if (!(*entry.error <= 1))
@@ -133,7 +135,7 @@ std::string peers_text(const Row& row) {
 }
 
 std::string text_of(const Row& row) {
-    const auto [m, n, k] = row.shape;
+    const auto [m, n, k, line] = row.shape;
     const Entry& ours = row.entries[0];
     const double us = ours.us;
     const bool timed = ours.gap.empty();
@@ -143,39 +145,40 @@ std::string text_of(const Row& row) {
                        timed ? rate_text(bytes / us, "B/s") : "", peers_text(row), row.kernel);
 }
 
-void print_head(const Head& head, bool peers) {
-    std::cout << fmt::format("{}: {}\n", head.machine, head.method);
+void print_head(const Front& front, const Head& head, bool peers) {
+    front.out << fmt::format("{}: {}\n", head.machine, head.method);
     if (peers)
-        std::cout << fmt::format(
+        front.out << fmt::format(
             "cuBLASLt {}: times with one scale per tensor and with block scales, over FineGEMM's\n", head.cublaslt);
-    std::cout << fmt::format("{:>7} {:>7} {:>7} {:>10} {:>14} {:>12}{}  {}\n", "M", "N", "K", "time", "rate", "traffic",
+    front.out << fmt::format("{:>7} {:>7} {:>7} {:>10} {:>14} {:>12}{}  {}\n", "M", "N", "K", "time", "rate", "traffic",
                              peers ? fmt::format(" {:>10} {:>5} {:>10} {:>5}", "tensor", "", "block", "") : "",
                              "kernel");
 }
 
 /// Notes below the table: where there is no time, and why.
-void print_gaps(const std::vector<Row>& rows) {
+void print_gaps(const Front& front, const std::vector<Row>& rows) {
     for (const Row& row : rows)
         for (const Entry& entry : row.entries)
-            if (!entry.gap.empty()) std::cout << fmt::format("{} {}: {}\n", text_of(row.shape), entry.name, entry.gap);
+            if (!entry.gap.empty()) front.out << fmt::format("{} {}: {}\n", text_of(row.shape), entry.name, entry.gap);
 }
 
-ExitCode run(const BenchOptions& o) {
-    Bench bench(o);
+ExitCode run(const BenchOptions& o, const Front& front) {
+    Progress progress;
+    Bench bench(o, front, progress);
     // On a CPU seconds, not hours.
     const std::vector<Shape> small = {{1, 1024, 1024}, {64, 1024, 1024}, {256, 1024, 2048}};
     const auto shapes = shapes_of(o.shapes, bench.gpu() ? dense_table() : small, o.product);
     Record record(bench.head(), o.output);
-    if (!o.json) print_head(record.head(), o.peers);
-    Progress progress;
+    if (!o.json) print_head(front, record.head(), o.peers);
     for (size_t i = 0; i < shapes.size(); ++i) {
         progress.at(i, shapes.size(), text_of(shapes[i]));
+        front.poll(0);
         record.add(bench.measure(shapes[i]));
         progress.pause();
-        if (!o.json) std::cout << text_of(record.rows().back()) << std::flush;
+        if (!o.json) front.out << text_of(record.rows().back()) << std::flush;
     }
-    if (o.json) std::cout << record.text();
-    else print_gaps(record.rows());
+    if (o.json) front.out << record.text();
+    else print_gaps(front, record.rows());
     return record.all_right() ? kOk : kWrongResult;
 }
 
@@ -204,7 +207,7 @@ Run add_bench(CLI::App& app) {
     command->add_option("--output", o->output, "Write the record to this file, as JSON; it is whole after each row");
     command->add_option("--commit", o->commit, "What the record calls the sources of this program");
     command->add_flag("--json", o->json, "Print the record instead of a table");
-    return [o] { return run(*o); };
+    return [o](const Front& front) { return run(*o, front); };
 }
 
 }  // namespace finegemm::cli

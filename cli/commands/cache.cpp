@@ -1,5 +1,4 @@
 // finegemm cache: the compiled kernels on disk. Layer cli.
-#include <iostream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,44 +13,44 @@ namespace {
 
 using nlohmann::ordered_json;
 
-void print(const ordered_json& json) { std::cout << json.dump(2) << '\n'; }
+void print(const Front& front, const ordered_json& json) { front.out << json.dump(2) << '\n'; }
 
 /// For people: a cache that is off has no directory.
 std::string location_of(const Options& options) {
     return options.cache_dir.empty() ? "no cache directory" : options.cache_dir;
 }
 
-void list(const Options& options, bool json) {
+void list(const Front& front, const Options& options, bool json) {
     ordered_json out = ordered_json::array();
     const auto entries = list_cache(options);
     for (const CacheEntry& e : entries) {
         if (json)
             out.push_back({{"file", e.file}, {"kernel", e.kernel}, {"bytes", e.bytes}, {"age_seconds", e.age_seconds}});
         else
-            std::cout << fmt::format("{:<44} {:>9}, used {} ago\n", e.kernel, bytes_text(e.bytes),
+            front.out << fmt::format("{:<44} {:>9}, used {} ago\n", e.kernel, bytes_text(e.bytes),
                                      age_text(e.age_seconds));
     }
-    if (json) print(out);
-    else if (entries.empty()) std::cout << fmt::format("{}: empty\n", location_of(options));
+    if (json) print(front, out);
+    else if (entries.empty()) front.out << fmt::format("{}: empty\n", location_of(options));
 }
 
-void size(const Options& options, bool json) {
+void size(const Front& front, const Options& options, bool json) {
     int64_t bytes = 0, count = 0;
     for (const CacheEntry& e : list_cache(options)) bytes += e.bytes, ++count;
     if (json)
-        print({{"directory", options.cache_dir},
-               {"kernels", count},
-               {"bytes", bytes},
-               {"limit_bytes", options.cache_limit_bytes}});
+        print(front, {{"directory", options.cache_dir},
+                      {"kernels", count},
+                      {"bytes", bytes},
+                      {"limit_bytes", options.cache_limit_bytes}});
     else
-        std::cout << fmt::format("{}: {} kernels, {} of at most {}\n", location_of(options), count, bytes_text(bytes),
+        front.out << fmt::format("{}: {} kernels, {} of at most {}\n", location_of(options), count, bytes_text(bytes),
                                  bytes_text(options.cache_limit_bytes));
 }
 
-void clear(const Options& options, bool json) {
+void clear(const Front& front, const Options& options, bool json) {
     const int64_t removed = clear_cache(options);
-    if (json) print({{"removed", removed}});
-    else std::cout << fmt::format("{}: {} files removed\n", location_of(options), removed);
+    if (json) print(front, {{"removed", removed}});
+    else front.out << fmt::format("{}: {} files removed\n", location_of(options), removed);
 }
 
 }  // namespace
@@ -64,11 +63,11 @@ Run add_cache(CLI::App& app) {
         ->required()
         ->check(CLI::IsMember({"list", "size", "clear"}));
     command->add_flag("--json", *json, "Print JSON");
-    return [action, json] {
-        const Options options = Options::from_environment();
-        if (*action == "list") list(options, *json);
-        else if (*action == "size") size(options, *json);
-        else clear(options, *json);
+    return [action, json](const Front& front) {
+        const Options options = front.options();
+        if (*action == "list") list(front, options, *json);
+        else if (*action == "size") size(front, options, *json);
+        else clear(front, options, *json);
         return kOk;
     };
 }

@@ -1,5 +1,4 @@
 // finegemm doctor: what this machine has, and what to do about what it has not. Layer cli.
-#include <iostream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -19,22 +18,22 @@ std::string verdict(const std::vector<Finding>& findings) {
     return "GEMMs run on the CPU";
 }
 
-ExitCode run(bool json) {
-    const auto findings = diagnose(Options::from_environment());
+ExitCode run(bool json, const Front& front) {
+    const auto findings = diagnose(front.options());
     if (json) {
         nlohmann::ordered_json list = nlohmann::ordered_json::array();
         for (const Finding& f : findings) {
             list.push_back({{"what", f.what}, {"state", name_of(f.state)}, {"detail", f.detail}});
             if (!f.remedy.empty()) list.back()["remedy"] = f.remedy;
         }
-        std::cout << nlohmann::ordered_json{{"verdict", verdict(findings)}, {"findings", list}}.dump(2) << '\n';
+        front.out << nlohmann::ordered_json{{"verdict", verdict(findings)}, {"findings", list}}.dump(2) << '\n';
         return kOk;
     }
     for (const Finding& f : findings) {
-        std::cout << fmt::format("{:<10} {:<8} {}\n", f.what, name_of(f.state), f.detail);
-        if (!f.remedy.empty()) std::cout << fmt::format("{:<19} -> {}\n", "", f.remedy);
+        front.out << fmt::format("{:<10} {:<8} {}\n", f.what, name_of(f.state), f.detail);
+        if (!f.remedy.empty()) front.out << fmt::format("{:<19} -> {}\n", "", f.remedy);
     }
-    std::cout << verdict(findings) << '\n';
+    front.out << verdict(findings) << '\n';
     return kOk;
 }
 
@@ -45,7 +44,7 @@ Run add_doctor(CLI::App& app) {
     CLI::App* command = app.add_subcommand("doctor", "Say what this machine has, and what to do about what it has not");
     command->footer("Exit code 0: the library works here, on the CPU if nowhere else.");
     command->add_flag("--json", *json, "Print JSON");
-    return [json] { return run(*json); };
+    return [json](const Front& front) { return run(*json, front); };
 }
 
 }  // namespace finegemm::cli

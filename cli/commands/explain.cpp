@@ -1,6 +1,5 @@
 // finegemm explain: which kernel a shape takes, and why no other. Layer cli.
 #include <algorithm>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -42,33 +41,33 @@ std::string verdict(const nlohmann::json& row, const nlohmann::json& chosen) {
     return fmt::format("{:+.1f}%", 100 * (number(row, "us") / number(chosen, "us") - 1));
 }
 
-void print_row(const nlohmann::json& row, size_t width, const std::string& verdict) {
+void print_row(const Front& front, const nlohmann::json& row, size_t width, const std::string& verdict) {
     const auto name = row.at("name").get<std::string>();
     if (row.contains("rejected")) {
-        std::cout << fmt::format("{:<{}} {}\n", name, width, verdict);
+        front.out << fmt::format("{:<{}} {}\n", name, width, verdict);
         return;
     }
     const auto us = [&](const char* field) { return fmt::format("{:.2f}", number(row, field)); };
-    std::cout << fmt::format(fmt::runtime(kColumns), name, width, us("us"), us("launch_us"), us("compute_us"),
+    front.out << fmt::format(fmt::runtime(kColumns), name, width, us("us"), us("launch_us"), us("compute_us"),
                              us("memory_us"), row.at("tiles").get<int64_t>(), row.at("ctas").get<int64_t>(), verdict);
 }
 
-void print_chosen(const nlohmann::json& chosen) {
+void print_chosen(const Front& front, const nlohmann::json& chosen) {
     const auto& c = chosen.at("config");
     const auto field = [&](const char* name) { return c.at(name).get<int64_t>(); };
     const std::string cluster = field("cluster") == 1 ? "no cluster"
                                                       : fmt::format("clusters of {} ({})", field("cluster"),
                                                                     c.at("cluster_use").get<std::string>());
-    std::cout << fmt::format("chosen by the {}\n", chosen.at("source").get<std::string>());
-    std::cout << fmt::format("tiles of {} x {}, {} stages, math warpgroups: {}, {}, CTAs on an SM: {}\n",
+    front.out << fmt::format("chosen by the {}\n", chosen.at("source").get<std::string>());
+    front.out << fmt::format("tiles of {} x {}, {} stages, math warpgroups: {}, {}, CTAs on an SM: {}\n",
                              field("tile_m"), field("tile_n"), field("stages"), field("math_warpgroups"), cluster,
                              field("ctas_per_sm"));
     const auto& plan = chosen.at("plan");
     const auto word = [&](const char* name) { return plan.at(name).get<std::string>(); };
-    std::cout << fmt::format("producers: {}, scales: {}, promotion: {}, block products in flight: {}, store: {}\n",
+    front.out << fmt::format("producers: {}, scales: {}, promotion: {}, block products in flight: {}, store: {}\n",
                              word("producers"), word("scales"), word("promotion"),
                              plan.at("blocks_in_flight").get<int64_t>(), word("store"));
-    std::cout << "predicted times in us; compute and memory overlap in part\n";
+    front.out << "predicted times in us; compute and memory overlap in part\n";
 }
 
 /// Differences from a GEMM with scales of blocks of B and D in bf16.
@@ -85,25 +84,25 @@ std::string kind_text(const GemmShape& s) {
                        s.accumulate ? ", which is added to" : "");
 }
 
-ExitCode run(const ExplainOptions& o) {
+ExitCode run(const ExplainOptions& o, const Front& front) {
     const GemmShape shape = parse_product(o.shape, o.product);
     const std::string text = explain(shape, o.device == "auto" ? "" : o.device, o.table);
     if (o.json) {
-        std::cout << text << '\n';
+        front.out << text << '\n';
         return kOk;
     }
     const auto out = nlohmann::json::parse(text);
     const auto& chosen = out.at("chosen");
     const std::string sms = shape.num_sms > 0 ? fmt::format("{} SMs of ", shape.num_sms) : "";
-    std::cout << fmt::format("{} x {} x {}{} on {}{}: {}\n", shape.m, shape.n, shape.k, kind_text(shape), sms,
+    front.out << fmt::format("{} x {} x {}{} on {}{}: {}\n", shape.m, shape.n, shape.k, kind_text(shape), sms,
                              out.at("device").get<std::string>(),
                              chosen.is_null() ? "no kernel can take it" : chosen.at("name").get<std::string>());
-    if (!chosen.is_null()) print_chosen(chosen);
+    if (!chosen.is_null()) print_chosen(front, chosen);
     const size_t width = width_of(out.at("candidates"));
-    std::cout << '\n'
+    front.out << '\n'
               << fmt::format(fmt::runtime(kColumns), "kernel", width, "total", "launch", "compute", "memory", "tiles",
                              "CTAs", "than chosen");
-    for (const auto& row : out.at("candidates")) print_row(row, width, verdict(row, chosen));
+    for (const auto& row : out.at("candidates")) print_row(front, row, width, verdict(row, chosen));
     return kOk;
 }
 
@@ -123,7 +122,7 @@ Run add_explain(CLI::App& app) {
                         "A file of tune; without it, and with --device auto, that of "
                         "FINEGEMM_PLAN_TABLE");
     command->add_flag("--json", o->json, "Print JSON");
-    return [o] { return run(*o); };
+    return [o](const Front& front) { return run(*o, front); };
 }
 
 }  // namespace finegemm::cli

@@ -1,6 +1,5 @@
 // finegemm run: quantise, multiply, compare, report. Layer cli.
 #include <algorithm>
-#include <iostream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -123,7 +122,7 @@ std::string product_text(const Report& r) {
     return text + (of_k ? fmt::format("k, as {}\n", r.layout) : fmt::format("rows, told by {}\n", r.form));
 }
 
-void print_json(const Report& r) {
+void print_json(const Front& front, const Report& r) {
     nlohmann::ordered_json out = {{"shape", {r.shape.m, r.shape.n, r.shape.k}},
                                   {"device", r.device},
                                   {"kernel", r.kernel},
@@ -149,7 +148,7 @@ void print_json(const Report& r) {
     for (const Guess& g : r.guesses) out["taken_for"][g.name] = g.dtype;
     if (r.quantization_error) out["error"]["of_quantization"] = *r.quantization_error;
     if (!r.why.empty()) out["why_no_gpu"] = r.why;
-    std::cout << out.dump(2) << '\n';
+    front.out << out.dump(2) << '\n';
 }
 
 /// Numbers of values that are not finite, and whether they should be; the error is that of the others.
@@ -166,27 +165,27 @@ std::string special_text(const Report& r) {
     return text;
 }
 
-void print_text(const Report& r) {
+void print_text(const Front& front, const Report& r) {
     const int64_t rows = r.shape.m * (r.layout.empty() ? 1 : static_cast<int64_t>(r.group_sizes.size()));
-    std::cout << fmt::format("device   {}\n", r.device);
-    if (!r.why.empty()) std::cout << fmt::format("         {}\n", r.why);
-    std::cout << product_text(r);
+    front.out << fmt::format("device   {}\n", r.device);
+    if (!r.why.empty()) front.out << fmt::format("         {}\n", r.why);
+    front.out << product_text(r);
     for (const Guess& g : r.guesses)
-        std::cout << fmt::format("         --{0} has '{1}', taken for {2}{3}; --{0}-dtype says what it is\n", g.name,
+        front.out << fmt::format("         --{0} has '{1}', taken for {2}{3}; --{0}-dtype says what it is\n", g.name,
                                  g.untyped, g.dtype, g.dtype == "e4m3" ? " (float8_e4m3fn)" : "");
-    std::cout << fmt::format("kernel   {}\n", r.kernel);
-    std::cout << fmt::format("time     {} (median of {}), {}, {}\n", time_text(r.us), r.repeats,
+    front.out << fmt::format("kernel   {}\n", r.kernel);
+    front.out << fmt::format("time     {} (median of {}), {}, {}\n", time_text(r.us), r.repeats,
                              rate_text(r.flop_per_us(), "FLOP/s"), rate_text(r.bytes_per_us(), "B/s"));
-    std::cout << fmt::format(
+    front.out << fmt::format(
         "error    {:.2e} relative RMS, {:.2e} of the largest value at worst; {} of {} rows, against double sums\n",
         r.accuracy.relative_rms, r.accuracy.worst, r.accuracy.rows, rows);
     if (r.quantization_error)
-        std::cout << fmt::format("         {:.2e} relative RMS against A * B^T of the values before quantisation\n",
+        front.out << fmt::format("         {:.2e} relative RMS against A * B^T of the values before quantisation\n",
                                  *r.quantization_error);
-    std::cout << special_text(r);
+    front.out << special_text(r);
     if (r.wrong_operands > 0)
-        std::cout << fmt::format("operands {} codes and scales are not what the CPU quantises\n", r.wrong_operands);
-    std::cout << fmt::format("result   {}: {:.1f}% of the error bound at worst\n", r.right() ? "right" : "WRONG",
+        front.out << fmt::format("operands {} codes and scales are not what the CPU quantises\n", r.wrong_operands);
+    front.out << fmt::format("result   {}: {:.1f}% of the error bound at worst\n", r.right() ? "right" : "WRONG",
                              100 * r.accuracy.of_bound);
 }
 
@@ -242,13 +241,14 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
     return report;
 }
 
-ExitCode run(const RunOptions& o) {
+ExitCode run(const RunOptions& o, const Front& front) {
     Progress progress;
-    Context context;
-    const Target target = choose_target(context, o.device);
+    Context context(front.options());
+    Target target = choose_target(context, o.device);
+    target.poll = progress.polling(front.poll);
     const Report report = run_session(o, context, target, progress);
     progress.pause();
-    o.json ? print_json(report) : print_text(report);
+    o.json ? print_json(front, report) : print_text(front, report);
     return report.right() ? kOk : kWrongResult;
 }
 
@@ -296,7 +296,7 @@ Run add_run(CLI::App& app) {
         ->check(fault_of_seed)
         ->capture_default_str();
     command->add_flag("--json", o->json, "Print JSON");
-    return [o] { return run(*o); };
+    return [o](const Front& front) { return run(*o, front); };
 }
 
 }  // namespace finegemm::cli

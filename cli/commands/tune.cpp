@@ -1,5 +1,4 @@
 // finegemm tune: which kernel is the fastest for a shape on this GPU, as a table that contexts load. Layer cli.
-#include <iostream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -69,15 +68,15 @@ Target choose_gpu(Context& context, const std::string& wish) {
 }
 
 /// The plan table is written after each shape, so that what was measured stays when the rest is given up.
-ExitCode run(const TuneOptions& o) {
+ExitCode run(const TuneOptions& o, const Front& front) {
     const auto shapes = shapes_of(o.shapes, dense_table(), o.product);
-    Options options = Options::from_environment();
+    Options options = front.options();
     const std::string file = !o.output.empty()             ? o.output
                              : !options.plan_table.empty() ? options.plan_table
                                                            : "plan_table.json";
     options.plan_table.clear();  // calls name their kernels, and a table with kernels that are gone is to be mended
     Context context(options);
-    const Target target = choose_gpu(context, o.device);
+    Target target = choose_gpu(context, o.device);
     Tuner tuner(target.gpu->spec(), file);
     tuner.write();  // a file that cannot be written is known before the long work
     ProductOptions product = o.product;
@@ -89,19 +88,22 @@ ExitCode run(const TuneOptions& o) {
                           "median of {}",
                           o.repeats);
     if (!o.json)
-        std::cout << fmt::format("{}: {}\n", machine, method)
+        front.out << fmt::format("{}: {}\n", machine, method)
                   << fmt::format(fmt::runtime(kColumns), "M", "N", "K", "fastest kernel", "time", "usual kernel",
                                  "time", "gain");
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     Progress progress;
+    target.poll = progress.polling(front.poll);
     int recorded = 0;
     for (size_t i = 0; i < shapes.size(); ++i) {
-        const auto& [m, n, k] = shapes[i];
-        Session session(context, target, product.with(m, n, k), product, o.shapes.seed);
-        GemmShape asked = session.shape();
-        asked.expected_m = o.product.fields.expected_m;  // as calls say it, whatever is expected here
+        const auto& [m, n, k, line] = shapes[i];
+        const ProductOptions how = product.over(line);
+        Session session(context, target, how.with(m, n, k), how, o.shapes.seed);
+        GemmShape asked = line.m > 0 ? how.with(m, n, k) : session.shape();
+        asked.expected_m = how.fields.expected_m;  // as calls say it, whatever is expected here
         const auto kernels = tuner.kernels(asked, o.top);
         progress.at(i, shapes.size(), fmt::format("{}, {} kernels", text_of(shapes[i]), kernels.size()));
+        front.poll(0);
         const auto times = measure(target, session, kernels, o.repeats);
         target.gpu->release();
         const Tuned tuned = tuner.record(asked, times);
@@ -109,14 +111,14 @@ ExitCode run(const TuneOptions& o) {
         progress.pause();
         recorded += tuned.recorded;
         if (o.json) rows.push_back(json_of(shapes[i], asked, tuned, times));
-        else std::cout << text_of(shapes[i], tuned) << std::flush;
+        else front.out << text_of(shapes[i], tuned) << std::flush;
     }
     if (o.json) {
         const nlohmann::ordered_json out = {
             {"machine", machine}, {"method", method}, {"plan_table", file}, {"rows", rows}};
-        std::cout << out.dump(2) << '\n';
+        front.out << out.dump(2) << '\n';
     } else {
-        std::cout << fmt::format("{} of {} shapes have an entry in {}; FINEGEMM_PLAN_TABLE={} makes calls follow it\n",
+        front.out << fmt::format("{} of {} shapes have an entry in {}; FINEGEMM_PLAN_TABLE={} makes calls follow it\n",
                                  recorded, shapes.size(), file, file);
     }
     return kOk;
@@ -146,7 +148,7 @@ Run add_tune(CLI::App& app) {
                         "The plan table, which keeps its entries for other shapes; without it the file of "
                         "FINEGEMM_PLAN_TABLE, else plan_table.json");
     command->add_flag("--json", o->json, "Print JSON, with the times of all kernels");
-    return [o] { return run(*o); };
+    return [o](const Front& front) { return run(*o, front); };
 }
 
 }  // namespace finegemm::cli

@@ -24,7 +24,8 @@ typedef enum finegemm_code {
     FINEGEMM_COMPILE = 4,          /* run-time compilation failed; the message carries the log */
     FINEGEMM_IO = 5,
     FINEGEMM_OUT_OF_MEMORY = 6,
-    FINEGEMM_INTERNAL = 7 /* a bug of the library: please report it */
+    FINEGEMM_INTERNAL = 7, /* a bug of the library: please report it */
+    FINEGEMM_ENDED = 8     /* by what the caller's poll returned */
 } finegemm_code;
 
 /* Values of the int32_t fields below. */
@@ -63,6 +64,7 @@ typedef struct finegemm_options {
     char dump_dir[FINEGEMM_PATH_BYTES];
     char plan_table[FINEGEMM_PATH_BYTES];  /* measured choices of kernels; empty: none */
     char trusted_dir[FINEGEMM_PATH_BYTES]; /* caches and plan tables in it are used whoever owns them; empty: none */
+    char pack_path[FINEGEMM_PATH_BYTES];   /* kernels that go before the embedded ones; empty: none */
 } finegemm_options;
 
 /* A view of a matrix; strides count elements, the memory is borrowed for the call. Inputs are not written to. */
@@ -136,6 +138,11 @@ typedef struct finegemm_scale_layout_args {
     int32_t device_index;
 } finegemm_scale_layout_args;
 
+/* Asks on the thread of a call that takes long whether it shall go on, about every 50 ms: on the CPU with the share of
+ * the work that has been begun, and on a GPU with 0 while a compiler makes the kernel. 0: yes; else the call ends with
+ * FINEGEMM_ENDED, and its output has parts of the result. It may not leave by longjmp or an exception. */
+typedef int32_t (*finegemm_poll)(void* data, double share);
+
 typedef struct finegemm_gemm_options {
     uint32_t struct_size;
     int32_t numerics;         /* CPU only */
@@ -147,18 +154,24 @@ typedef struct finegemm_gemm_options {
     int32_t pdl;              /* CUDA only: programmatic dependent launch, 0 or 1 */
     int32_t accumulate;       /* 1: d, of f32, is added to; 0: it is overwritten */
     int32_t prefetch_weights; /* with pdl, 1: loads of b begin before the kernels before it end */
+    finegemm_poll poll;       /* may be null */
+    void* poll_data;          /* handed to poll */
 } finegemm_gemm_options;
 
 typedef struct finegemm_quantize_options {
     uint32_t struct_size;
     int32_t power_of_two_scales; /* 0 or 1 */
     void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
 } finegemm_quantize_options;
 
 typedef struct finegemm_scale_layout_options {
     uint32_t struct_size;
     int32_t power_of_two_scales; /* 0 or 1 */
     void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
 } finegemm_scale_layout_options;
 
 /* What the host knows of a product: one of finegemm_gemm, of finegemm_grouped_gemm if `groups` is not 0, or of

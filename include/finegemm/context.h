@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,8 @@ struct FINEGEMM_API Options {
                                                ///< whoever owns them, a cluster's say; empty: only what belongs to the
                                                ///< user or root and nobody else can write to
     bool use_pack = true;                      ///< FINEGEMM_PACK=0 turns the embedded kernels off
+    std::string pack_path;                     ///< FINEGEMM_PACK=FILE: kernels of `finegemm pack`, which go before the
+                                               ///< embedded ones; empty: none
     std::string dump_dir;                      ///< FINEGEMM_DUMP: write generated sources and cubins here
     int32_t cpu_threads = 0;                   ///< FINEGEMM_CPU_THREADS, up to 4096; 0: as many as
                                                ///< the process may use: affinity mask, control group
@@ -47,6 +50,10 @@ struct FINEGEMM_API Options {
     /// The only reader of environment variables. Throws Error(InvalidArgument) for a value that it cannot read.
     static Options from_environment();
 };
+
+/// Called now and then on the thread of a call that takes long: about every 50 ms on the CPU, with the share of the
+/// work that has been begun, and on a GPU with 0 while a compiler makes the kernel, which goes on where the call ends.
+using Poll = std::function<void(double share)>;
 
 struct ContextState;  // defined by the api layer
 

@@ -42,8 +42,7 @@ struct GemmOptions {
     bool accumulate = false;                ///< D += the product instead of D = the product; D is f32 then
     std::string config{};                   ///< a kernel by name (see explain) instead of the planner's choice;
                                             ///< on the CPU it gives Numerics::Hopper the order of the sums
-    std::function<void()> poll{};           ///< CPU only: called on this thread about every 50 ms. What it throws ends
-                                            ///< the call; D has parts of the result then
+    Poll poll{};                            ///< what it throws ends the call; D has parts of the result then
 };
 
 /// M is any value, N a multiple of 8, K a multiple of 16, or of 8 without scales. M = 0 or N = 0 does

@@ -1,8 +1,6 @@
 // Casts to e4m3 with fine-grained scales. Layer: public.
 #pragma once
 
-#include <functional>
-
 #include <finegemm/context.h>
 #include <finegemm/tensor.h>
 
@@ -11,7 +9,7 @@ namespace finegemm {
 struct QuantizeOptions {
     bool power_of_two_scales = false;  ///< round each scale up to a power of two (UE8M0 style)
     Stream stream = nullptr;           ///< CUDA only
-    std::function<void()> poll{};      ///< as GemmOptions::poll
+    Poll poll{};                       ///< as GemmOptions::poll
 };
 
 /// 1x128 scales, as activations have: scales[m, k / 128] = amax / 448 of the block's finite values,

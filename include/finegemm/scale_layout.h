@@ -1,8 +1,6 @@
 // Layouts of scales: other strides, exponents (UE8M0) packed four to a word, and back. Layer: public.
 #pragma once
 
-#include <functional>
-
 #include <finegemm/gemm.h>
 
 namespace finegemm {
@@ -40,7 +38,7 @@ struct ScaleLayoutOptions {
     bool power_of_two_scales = false;  ///< round |scale| up to a power of two from 2^-126 to 2^127, 0 to the least,
                                        ///< infinity and NaN to the largest; `sf` is f32 then
     Stream stream = nullptr;           ///< CUDA only
-    std::function<void()> poll{};      ///< as GemmOptions::poll
+    Poll poll{};                       ///< as GemmOptions::poll
 };
 
 /// Writes the scales in the layout of `out`, which shares no memory with `sf`. f32 that are packed lose sign and

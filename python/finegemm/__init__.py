@@ -13,6 +13,7 @@ from finegemm.errors import (
     Unsupported,
 )
 from finegemm.ops import explain, gemm, grouped_gemm, k_grouped_gemm, quantize_blocks, quantize_rows, scale_layout
+from finegemm.tools import bench, doctor, tune, tuning
 
 __all__ = [
     "CompileError",
@@ -25,6 +26,8 @@ __all__ = [
     "OutOfMemory",
     "Unsupported",
     "__version__",
+    "bench",
+    "doctor",
     "explain",
     "gemm",
     "grouped_gemm",
@@ -32,4 +35,6 @@ __all__ = [
     "quantize_blocks",
     "quantize_rows",
     "scale_layout",
+    "tune",
+    "tuning",
 ]

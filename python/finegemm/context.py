@@ -1,6 +1,7 @@
 """Contexts: options, kernels and caches of their own."""
 
 import sys
+import warnings
 from functools import cache, partial
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ class Context:
         python_prefix: str | None = sys.prefix,
         compiler: Literal["nvrtc", "nvcc"] | None = None,
         use_pack: bool | None = None,
+        pack_path: str | None = None,
         dump_dir: str | None = None,
         cpu_threads: int | None = None,
         check_values: bool | None = None,
@@ -37,6 +39,8 @@ class Context:
     ) -> None:
         self.options = {name: value for name, value in locals().items() if name != "self" and value is not None}
         self.handle = _native.context(self.options)
+        for sentence in _native.misspelt():
+            warnings.warn(sentence, RuntimeWarning, stacklevel=2)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The prefix of another interpreter is its own.

@@ -23,6 +23,7 @@
 #include "plan/elements.h"
 #include "scale_layout.h"
 #include "tensors.h"
+#include "tool.h"
 
 namespace finegemm::python {
 
@@ -88,7 +89,7 @@ void multiply(Product* product, Context& context, const Operands& operands, Argu
     call_options([&](const char* name, auto& option) { given.take(name, option); }, options);
     given.check_all_taken();
     WithoutGil others_run;
-    options.poll = [&] { others_run.run_handlers(); };
+    options.poll = [&](double) { others_run.run_handlers(); };
     product(context, operands, options);
 }
 
@@ -279,7 +280,7 @@ Object quantize_into(const Imports& imports, Context& context, Arguments& given)
     given.check_all_taken();
     Object both(PyTuple_Pack(2, out.get(), out_scales.get()));
     WithoutGil others_run;
-    options.poll = [&] { others_run.run_handlers(); };
+    options.poll = [&](double) { others_run.run_handlers(); };
     Quantize(context, in, out_matrix, scale_matrix, options);
     return both;
 }
@@ -294,6 +295,12 @@ template <auto Function, const auto& Places>
 Object with_arguments(const Imports& imports, PyObject* context, PyObject* names, PyObject* args, PyObject* keywords) {
     Arguments given(Places, names, args, keywords);
     return Function(imports, context_in(context), given);
+}
+
+Object problems_in(const Imports&, PyObject* context) { return problems(context_in(context)); }
+
+Object report_in(const Imports&, PyObject* context, PyObject* arguments) {
+    return report(context_in(context), arguments);
 }
 
 /// A function as Python calls it, with an array of arguments; exceptions of C++ become Python's.
@@ -338,6 +345,10 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<quantize_into<quantize_blocks, true>, kCast>>("quantize_blocks"),
                          method<with_arguments<scale_layout_into, kScales>>("scale_layout"),
                          method<explain_text>("explain"),
+                         method<misspelt>("misspelt"),
+                         method<problems_in>("problems"),
+                         method<report_in>("report"),
+                         method<run_tool>("tool"),
                          {}};
 
 int set_up(PyObject* module) {

@@ -69,7 +69,7 @@ Object scale_layout_into(const Imports& imports, Context& context, Arguments& gi
     given.check_all_taken();
     with_names_of_python(groups ? groups : "groups", [&] {
         WithoutGil others_run;
-        options.poll = [&] { others_run.run_handlers(); };
+        options.poll = [&](double) { others_run.run_handlers(); };
         scale_layout(context, args, options);
     });
     return out;

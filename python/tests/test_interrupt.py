@@ -35,6 +35,7 @@ CALLS = {
     "k_grouped_gemm": lambda: finegemm.k_grouped_gemm(
         codes(M), scales(M), codes(N), scales(N), offsets=[0, K], context=CONTEXT
     ),
+    "bench": lambda: finegemm.bench([(512, 1024, K)], device="cpu", repeats=1000, context=CONTEXT),
 }
 
 

@@ -7,6 +7,7 @@ import json
 import pathlib
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 
@@ -84,6 +85,22 @@ done.wait()
 
 def test_the_module_is_of_the_stable_abi():
     assert finegemm._native.__file__.endswith("_native.abi3.so")
+
+
+def test_the_module_needs_no_library_but_those_of_the_compiler():
+    if not shutil.which("readelf"):
+        pytest.skip("no readelf, which says what a library needs")
+    listed = subprocess.run(["readelf", "-d", finegemm._native.__file__], capture_output=True, text=True, check=True)
+    needed = set(re.findall(r"NEEDED.*\[(.*)\]", listed.stdout))
+    assert {
+        name for name in needed if not re.match(r"lib(c|m|dl|pthread|rt|stdc\+\+|gcc_s)\.so|ld-linux", name)
+    } == set()
+
+
+def test_a_misspelt_variable_draws_a_warning(monkeypatch):
+    monkeypatch.setenv("FINEGEMM_CPU_THREAD", "1")
+    with pytest.warns(RuntimeWarning, match="did you mean FINEGEMM_CPU_THREADS"):
+        assert "sentence" not in finegemm.Context().options
 
 
 def test_types_of_arguments_are_checked():

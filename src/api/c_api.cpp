@@ -41,6 +41,16 @@ int32_t report(finegemm_error* error, int32_t code, std::string_view message) {
     return code;
 }
 
+/// A call was ended by its caller.
+struct Ended {};
+
+Poll to_poll(finegemm_poll poll, void* data) {
+    if (!poll) return {};
+    return [poll, data](double share) {
+        if (poll(data, share) != 0) throw Ended();
+    };
+}
+
 /// Runs `body`; what it throws becomes a code and a message.
 template <typename Body>
 int32_t guarded(finegemm_error* error, const Body& body) noexcept {
@@ -49,6 +59,8 @@ int32_t guarded(finegemm_error* error, const Body& body) noexcept {
         return report(error, FINEGEMM_OK, "");
     } catch (const Error& e) {
         return report(error, static_cast<int32_t>(e.code()), e.what());
+    } catch (const Ended&) {
+        return report(error, FINEGEMM_ENDED, "poll ended the call; its output has parts of the result");
     } catch (const std::bad_alloc&) {
         return report(error, FINEGEMM_OUT_OF_MEMORY, "the host has no memory left");
     } catch (const std::exception& e) {
@@ -92,6 +104,8 @@ template <>
 constexpr size_t kFirstSize<finegemm_options> = offsetof(finegemm_options, plan_table);
 template <>
 constexpr size_t kFirstSize<finegemm_gemm_options> = offsetof(finegemm_gemm_options, accumulate);
+template <>
+constexpr size_t kFirstSize<finegemm_quantize_options> = offsetof(finegemm_quantize_options, poll);
 template <>
 constexpr size_t kFirstSize<finegemm_shape> = offsetof(finegemm_shape, plan_table) + sizeof(finegemm_shape::plan_table);
 
@@ -194,18 +208,23 @@ Options to_options(const finegemm_options& caller) {
 GemmOptions to_options(const finegemm_gemm_options& caller) {
     const finegemm_gemm_options given = known_part(caller, "options");
     GemmOptions o{.stream = given.stream};
+    o.poll = to_poll(given.poll, given.poll_data);
     call_options([](const char* name, const auto& from, auto& to) { take(name, from, to); }, given, o);
     return o;
 }
 
 QuantizeOptions to_options(const finegemm_quantize_options& caller) {
     const finegemm_quantize_options given = known_part(caller, "options");
-    return {.power_of_two_scales = to_bool(given.power_of_two_scales, "power_of_two_scales"), .stream = given.stream};
+    return {.power_of_two_scales = to_bool(given.power_of_two_scales, "power_of_two_scales"),
+            .stream = given.stream,
+            .poll = to_poll(given.poll, given.poll_data)};
 }
 
 ScaleLayoutOptions to_options(const finegemm_scale_layout_options& caller) {
     const finegemm_scale_layout_options given = known_part(caller, "options");
-    return {.power_of_two_scales = to_bool(given.power_of_two_scales, "power_of_two_scales"), .stream = given.stream};
+    return {.power_of_two_scales = to_bool(given.power_of_two_scales, "power_of_two_scales"),
+            .stream = given.stream,
+            .poll = to_poll(given.poll, given.poll_data)};
 }
 
 ScaleGroups to_scale_groups(const finegemm_scale_layout_args& args) {

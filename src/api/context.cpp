@@ -1,6 +1,8 @@
 // Contexts. Layer api.
 #include "api/context.h"
 
+#include <set>
+
 #include <fmt/format.h>
 
 #include <finegemm/error.h>
@@ -21,6 +23,14 @@ Backend& ContextState::backend(Device device) {
     auto own = cpu ? make_cpu_backend(options) : make_hopper_backend(options, device.index);
     Backend* first = nullptr;
     return slot.compare_exchange_strong(first, own.get(), std::memory_order_acq_rel) ? *own.release() : *first;
+}
+
+std::vector<std::string> ContextState::problems() const {
+    std::set<std::string> lines;
+    for (const std::atomic<Backend*>& slot : made_)
+        if (const Backend* made = slot.load(std::memory_order_acquire))
+            for (const plan::Problem& problem : made->problems()) lines.insert(plan::text_of(problem));
+    return {lines.begin(), lines.end()};
 }
 
 ContextState::~ContextState() {

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <atomic>
+#include <string>
+#include <vector>
 
 #include "engine/backend.h"
 
@@ -17,6 +19,8 @@ struct ContextState {
     /// Throws what making the backend throws; the next call tries again. Without a lock, which a child of fork could
     /// find locked: of threads that make one at the same time the first wins.
     Backend& backend(Device device);
+    /// Lines of the problems that calls on GPUs had, sorted.
+    std::vector<std::string> problems() const;
 
     const Options options;
 

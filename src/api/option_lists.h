@@ -33,6 +33,7 @@ constexpr void context_options(const Visit& visit, Structs&... options) {
     visit("compiler", options.compiler...);
     visit("trusted_dir", options.trusted_dir...);
     visit("use_pack", options.use_pack...);
+    visit("pack_path", options.pack_path...);
     visit("dump_dir", options.dump_dir...);
     visit("cpu_threads", options.cpu_threads...);
     visit("check_values", options.check_values...);

@@ -1,9 +1,14 @@
 // Reading options: the only place that looks at the environment. Layer api.
 #include "api/options.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <numeric>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -39,7 +44,43 @@ std::string default_cache_dir(const Variables& variables) {
     return {};  // no disk cache
 }
 
+/// Letters that must be put in, left out or changed to make one word of the other.
+size_t distance(std::string_view x, std::string_view y) {
+    std::vector<size_t> row(y.size() + 1);
+    std::iota(row.begin(), row.end(), size_t{0});
+    for (size_t i = 1; i <= x.size(); ++i) {
+        size_t diagonal = std::exchange(row[0], i);
+        for (size_t j = 1; j <= y.size(); ++j)
+            diagonal = std::exchange(row[j],
+                                     std::min({row[j] + 1, row[j - 1] + 1, diagonal + (x[i - 1] == y[j - 1] ? 0 : 1)}));
+    }
+    return row.back();
+}
+
 }  // namespace
+
+std::vector<std::string> misspelt_variables(std::span<const char* const> variables) {
+    std::vector<std::string> known;
+    options_from([&](const char* name) {
+        known.emplace_back(name);
+        return nullptr;
+    });
+    std::vector<std::string> sentences;
+    for (const std::string_view variable : variables) {
+        const std::string_view name = variable.substr(0, variable.find('='));
+        if (!name.starts_with("FINE") || std::ranges::find(known, name) != known.end()) continue;
+        const auto near = std::ranges::find_if(known, [&](const std::string& k) { return distance(k, name) <= 2; });
+        if (near != known.end())
+            sentences.push_back(fmt::format("{}: is set, but no variable of FineGEMM; did you mean {}?", name, *near));
+    }
+    return sentences;
+}
+
+std::vector<std::string> misspelt_variables() {
+    size_t count = 0;
+    while (environ[count]) ++count;
+    return misspelt_variables(std::span<const char* const>(environ, count));
+}
 
 Options options_from(const Variables& variables) {
     const Variables set = [&](const char* name) {
@@ -64,7 +105,8 @@ Options options_from(const Variables& variables) {
         o.cache_limit_bytes = read_number("FINEGEMM_CACHE_LIMIT", v, INT64_MAX);
     if (const char* v = set("FINEGEMM_CPU_THREADS"))
         o.cpu_threads = static_cast<int32_t>(read_number("FINEGEMM_CPU_THREADS", v, kMaxThreads));
-    if (const char* v = set("FINEGEMM_PACK")) o.use_pack = read_switch("FINEGEMM_PACK", v);
+    if (const std::string v = text("FINEGEMM_PACK"); v == "0" || v == "1") o.use_pack = v == "1";
+    else o.pack_path = v;
     if (const char* v = set("FINEGEMM_CHECK")) o.check_values = read_switch("FINEGEMM_CHECK", v);
     if (const char* v = set("FINEGEMM_BATCH_INVARIANT")) o.batch_invariant = read_switch("FINEGEMM_BATCH_INVARIANT", v);
     if (const std::string v = text("FINEGEMM_COMPILER", "nvrtc"); v == "nvcc") o.compiler = Compiler::Nvcc;

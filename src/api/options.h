@@ -2,6 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include <finegemm/context.h>
 
@@ -11,6 +14,11 @@ namespace finegemm {
 using Variables = std::function<const char*(const char* name)>;
 
 Options options_from(const Variables& variables);
+
+/// A sentence for each of these variables, "NAME=VALUE", whose name is nearly one that options_from asks for.
+std::vector<std::string> misspelt_variables(std::span<const char* const> variables);
+/// Sentences for the variables of this process.
+std::vector<std::string> misspelt_variables();
 
 /// Options may also be set by hand. Throws Error(InvalidArgument) for a value out of range.
 void check_options(const Options& options);

@@ -2,10 +2,13 @@
 // Layer engine.
 #pragma once
 
+#include <vector>
+
 #include <finegemm/context.h>
 
 #include "ops/gemm/call.h"
 #include "ops/operation.h"
+#include "plan/problem.h"
 
 namespace finegemm {
 
@@ -19,6 +22,8 @@ public:
     virtual void check_values(const Call& call) = 0;
     /// The call has been checked; no extent is 0.
     virtual void run(const Operation& operation) = 0;
+    /// Problems of calls that named no kernel; none where there is nothing to choose.
+    virtual std::vector<plan::Problem> problems() const { return {}; }
 };
 
 }  // namespace finegemm

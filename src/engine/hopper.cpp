@@ -75,10 +75,11 @@ std::shared_ptr<const Launch> HopperBackend::find_launch(CallKey& key, const std
 std::shared_ptr<const Launch> HopperBackend::make_launch(CallKey& key, const Call& call) {
     const std::string& config = call.options.config;
     const plan::Problem problem = problem_of(call, batch_invariant_);
-    const GemmKernel& kernel = config.empty() ? chosen(problem) : named(problem, config);
+    const GemmKernel& kernel =
+        config.empty() ? chosen(problem, call.options.poll) : named(problem, config, call.options.poll);
     if (!config.empty()) key.named = &kernel;
     const bool vectors = has_scale_vectors(call, kernel.config);
-    const GemmKernel& fastest = vectors ? loaded(plan::for_row_scales(kernel.config)) : kernel;
+    const GemmKernel& fastest = vectors ? loaded(plan::for_row_scales(kernel.config), call.options.poll) : kernel;
     const GemmConfig& c = fastest.config;
     auto launch = std::make_shared<const Launch>(
         Launch{.kernel = &fastest,
@@ -132,34 +133,41 @@ void HopperBackend::zero(const Call& call) const {
     }
 }
 
-const GemmKernel& HopperBackend::chosen(const plan::Problem& problem) {
+const GemmKernel& HopperBackend::chosen(const plan::Problem& problem, const Poll& poll) {
     {
         const std::shared_lock lock(mutex_);
         if (const auto found = choices_.find(problem); found != choices_.end()) return *found->second;
     }
-    const GemmKernel& kernel = loaded(plan::choose(problem, spec_, &table_).config);
+    const GemmKernel& kernel = loaded(plan::choose(problem, spec_, &table_).config, poll);
     const std::unique_lock lock(mutex_);
     if (choices_.size() >= kMaxKept) choices_.clear();
     choices_.try_emplace(problem, &kernel);
     return kernel;
 }
 
-const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::string& name) {
+std::vector<plan::Problem> HopperBackend::problems() const {
+    const std::shared_lock lock(mutex_);
+    std::vector<plan::Problem> problems;
+    for (const auto& [problem, kernel] : choices_) problems.push_back(problem);
+    return problems;
+}
+
+const GemmKernel& HopperBackend::named(const plan::Problem& problem, const std::string& name, const Poll& poll) {
     const GemmConfig config = plan::config_named(name);  // not every loaded kernel can be named
     if (const auto why_not = plan::rejected(problem, spec_, config); !why_not.empty())
         throw plan::cannot_take(name, problem, why_not);
-    return loaded(config);
+    return loaded(config, poll);
 }
 
 /// Kernels are made outside of the lock, as compiling may take long: of two threads that load the same one the first
 /// wins.
-const GemmKernel& HopperBackend::loaded(const GemmConfig& config) {
+const GemmKernel& HopperBackend::loaded(const GemmConfig& config, const Poll& poll) {
     const std::string name = plan::name_of(config);
     {
         const std::shared_lock lock(mutex_);
         if (const auto found = kernels_.find(name); found != kernels_.end()) return *found->second;
     }
-    const jit::Binary binary = provider_(jit::gemm_source(config, name));
+    const jit::Binary binary = provider_.get(jit::gemm_source(config, name), poll);
     const cuda::LaunchShape shape{
         .block = config.threads(), .cluster = config.cluster, .smem_bytes = kernel_plan(config).smem.total};
     std::unique_ptr<const GemmKernel> kernel(
@@ -175,13 +183,13 @@ uint32_t HopperBackend::clusters_for(const GemmKernel& kernel, const plan::Probl
 }
 
 template <typename Config>
-const cuda::Kernel& HopperBackend::kernel_of(const Config& config) {
+const cuda::Kernel& HopperBackend::kernel_of(const Config& config, const Poll& poll) {
     auto& slot = std::get<KernelsOf<Config>>(operations_).slots[config.index()];
     {
         const std::shared_lock lock(mutex_);
         if (slot) return *slot;
     }
-    const jit::Binary binary = provider_(jit::source_of(config));
+    const jit::Binary binary = provider_.get(jit::source_of(config), poll);
     const cuda::LaunchShape shape{.block = config.threads()};
     auto kernel = std::make_unique<const cuda::Kernel>(device_, binary.cubin, binary.entry, shape);
     const std::unique_lock lock(mutex_);
@@ -194,7 +202,7 @@ void HopperBackend::run(const Operation& operation) {
     std::visit(
         [&](const auto& call) {
             const auto launch = launch_of(call);
-            const cuda::Kernel& kernel = kernel_of(launch.config);
+            const cuda::Kernel& kernel = kernel_of(launch.config, call.options.poll);
             const cuda::CurrentDevice current(device_);
             kernel.launch(launch.grid, &launch.params, call.options.stream);
         },

@@ -11,6 +11,7 @@
 #include "cuda/kernel.h"
 #include "engine/hash.h"
 #include "engine/hopper.h"
+#include "engine/polled_provider.h"
 #include "ops/gemm/hopper.h"
 #include "ops/quantize/hopper.h"
 #include "ops/scale_layout/hopper.h"
@@ -68,6 +69,7 @@ public:
     void gemm(const Call& call) override;
     void check_values(const Call& call) override;
     void run(const Operation& operation) override;
+    std::vector<plan::Problem> problems() const override;
 
 private:
     CallKey key_of(const Call& call) const;
@@ -76,15 +78,15 @@ private:
     void launch_parts(const Launch& launch, const Call& call) const;
     void zero(const Call& call) const;
 
-    const GemmKernel& chosen(const plan::Problem& problem);
-    const GemmKernel& named(const plan::Problem& problem, const std::string& name);
-    const GemmKernel& loaded(const GemmConfig& config);
+    const GemmKernel& chosen(const plan::Problem& problem, const Poll& poll);
+    const GemmKernel& named(const plan::Problem& problem, const std::string& name, const Poll& poll);
+    const GemmKernel& loaded(const GemmConfig& config, const Poll& poll);
     uint32_t clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const;
     template <typename Config>
-    const cuda::Kernel& kernel_of(const Config& config);
+    const cuda::Kernel& kernel_of(const Config& config, const Poll& poll);
 
     bool batch_invariant_;  // of calls that do not say
-    KernelProvider provider_;
+    PolledProvider provider_;
     std::shared_ptr<const cuda::Driver> driver_;
     cuda::Device device_;  // before the kernels, which refer to it
     plan::DeviceSpec spec_;

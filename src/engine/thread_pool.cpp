@@ -34,7 +34,7 @@ struct ThreadPool::Job {
 
     /// Runs indices until there are none, and `poll` between them, if there is one. `lock` is held on entry and on
     /// return.
-    void run(std::unique_lock<std::mutex>& lock, const std::function<void()>& poll = {}) {
+    void run(std::unique_lock<std::mutex>& lock, const Poll& poll = {}) {
         ++running;
         auto next_poll = Clock::now() + kPollInterval;
         while (has_more()) {
@@ -44,7 +44,7 @@ struct ThreadPool::Job {
             try {
                 body(index);
                 if (poll && Clock::now() >= next_poll) {
-                    poll();
+                    poll(static_cast<double>(index + 1) / static_cast<double>(count));
                     next_poll = Clock::now() + kPollInterval;
                 }
             } catch (...) {
@@ -80,7 +80,7 @@ public:
 
     bool is_here() const { return process_.is_this(); }
     int threads() const { return static_cast<int>(workers_.size()) + 1; }
-    void run(Job& job, const std::function<void()>& poll);
+    void run(Job& job, const Poll& poll);
 
 private:
     void work();
@@ -108,7 +108,7 @@ void ThreadPool::Crew::work() {
     }
 }
 
-void ThreadPool::Crew::run(Job& job, const std::function<void()>& poll) {
+void ThreadPool::Crew::run(Job& job, const Poll& poll) {
     std::unique_lock lock(mutex_);
     if (job.count > 1 && !workers_.empty()) {
         jobs_.push_back(&job);
@@ -136,8 +136,7 @@ ThreadPool::Crew& ThreadPool::crew() {
     return crew_.compare_exchange_strong(crew, own.get()) ? *own.release() : *crew;
 }
 
-void ThreadPool::parallel_for(int64_t count, const std::function<void(int64_t)>& body,
-                              const std::function<void()>& poll) {
+void ThreadPool::parallel_for(int64_t count, const std::function<void(int64_t)>& body, const Poll& poll) {
     if (count <= 0) return;
     Job job{body, count, 0, 0, {}};
     crew().run(job, poll);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 
+#include <finegemm/context.h>
+
 namespace finegemm {
 
 class ThreadPool {
@@ -21,8 +23,9 @@ public:
     /// Calls body(0) to body(count - 1), in any order, on this thread and the workers, and returns when all are done.
     /// The first exception is thrown here; indices not begun by then are left out. Several threads may call it at once,
     /// and a body may call it again. A child of fork may, too: the pool has new workers there.
-    /// `poll`: called on this thread between indices, about every 50 ms; what it throws counts as the body's.
-    void parallel_for(int64_t count, const std::function<void(int64_t)>& body, const std::function<void()>& poll = {});
+    /// `poll`: called on this thread between indices, about every 50 ms, with the share of them that has been begun;
+    /// what it throws counts as the body's.
+    void parallel_for(int64_t count, const std::function<void(int64_t)>& body, const Poll& poll = {});
 
 private:
     struct Job;

@@ -34,6 +34,12 @@ std::vector<CodeSection> code_sections(std::string_view cubin) {
     return found;
 }
 
+int cuda_of(std::string_view cubin) {
+    constexpr int kAbiOfCuda13 = 8;
+    const auto header = read<Elf64_Ehdr>(cubin, 0);
+    return header && header->e_ident[EI_ABIVERSION] >= kAbiOfCuda13 ? 13 : 12;
+}
+
 Digest code_digest(std::string_view cubin) {
     std::string code;
     for (const auto& [offset, bytes] : code_sections(cubin)) code += cubin.substr(offset, bytes);

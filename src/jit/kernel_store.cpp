@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "jit/cubin.h"
 #include "jit/digest.h"
 #include "jit/disk_cache.h"
 #include "jit/pack.h"
@@ -17,7 +18,8 @@ namespace finegemm::jit {
 struct KernelStore::Impl {
     Options options;
     int newest_cuda;
-    Pack pack;
+    std::string given;    // the bytes of a pack in a file
+    Pack pack, embedded;  // the former goes first
     DiskCache cache;
     Digest headers = kernel_files_digest();
     std::mutex mutex;  // of the members below
@@ -27,13 +29,20 @@ struct KernelStore::Impl {
     Impl(const Options& o, int newest)
         : options(o),
           newest_cuda(newest),
-          pack(o.use_pack ? embedded_pack(newest) : Pack()),
+          given(read_pack(o)),
+          pack(given),
+          embedded(o.use_pack ? embedded_pack(newest) : Pack()),
           cache(o.cache_dir, o.cache_limit_bytes, o.trusted_dir) {}
 
     const Toolchain& compiler() {
         const std::scoped_lock lock(mutex);
         if (!toolchain) toolchain = find_toolchain(options, newest_cuda);
         return *toolchain;
+    }
+    /// A pack in a file may be of a compiler newer than the driver.
+    std::optional<std::string> packed(const KernelSource& source) const {
+        auto cubin = pack.find(source);
+        return cubin && cuda_of(*cubin) <= newest_cuda ? cubin : embedded.find(source);
     }
     Digest key_of(const KernelSource& source, const std::string& identity) const {
         return digest({headers.hex(), identity, source.entry, source.text, std::to_string(source.yield_interval)});
@@ -86,7 +95,7 @@ KernelStore::~KernelStore() = default;
 Binary KernelStore::get(const KernelSource& source) const {
     using Clock = std::chrono::steady_clock;
     const auto start = Clock::now();
-    auto packed = impl_->pack.find(source);
+    auto packed = impl_->packed(source);
     Binary binary = packed ? Binary{.cubin = std::move(*packed), .entry = source.entry, .origin = Origin::Pack}
                            : impl_->beyond_pack(source);
     impl_->dump(source, binary.cubin);

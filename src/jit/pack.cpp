@@ -6,12 +6,15 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <fstream>
+#include <iterator>
 #include <mutex>
 #include <thread>
 
 #include <finegemm/error.h>
 
 #include "jit/digest.h"
+#include "os/trust.h"
 
 namespace finegemm::jit {
 
@@ -94,6 +97,18 @@ Pack embedded_pack(int newest_cuda) {
     for (const auto& [cuda, bytes] : embedded_packs())
         if (cuda <= newest_cuda) return Pack(bytes);
     return {};
+}
+
+std::string read_pack(const Options& options) {
+    const std::string& path = options.pack_path;
+    if (path.empty() || !os::file_distrust(path, options.trusted_dir).empty()) return {};
+    std::ifstream file(path, std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    if (!file.is_open() || file.bad())
+        throw Error(Errc::Io, path + ": cannot be read; FINEGEMM_PACK or pack_path names it, check the path");
+    if (Pack(bytes).size() == 0)
+        throw Error(Errc::Io, path + ": is no pack, or a damaged one; write it again with `finegemm pack --out`");
+    return bytes;
 }
 
 std::string build_pack(std::span<const KernelSource> sources, const Toolchain& toolchain, unsigned jobs,

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <finegemm/context.h>
+
 #include "jit/toolchain.h"
 
 namespace finegemm::jit {
@@ -40,6 +42,10 @@ std::span<const EmbeddedPack> embedded_packs();
 
 /// The newest one whose code a driver of this major version of CUDA, or of a newer one, loads; else an empty pack.
 Pack embedded_pack(int newest_cuda);
+
+/// The bytes of the pack that the options name; none where they name none, or one that somebody else can write to
+/// (os/trust.h). Throws Error(Io) where it cannot be read or is damaged.
+std::string read_pack(const Options& options);
 
 using PackProgress = std::function<void(size_t done, size_t of, const std::string& entry)>;
 

@@ -14,6 +14,7 @@
 #include "engine/device_spec.h"
 #include "engine/pack_contents.h"
 #include "engine/thread_pool.h"
+#include "jit/cubin.h"
 #include "jit/disk_cache.h"
 #include "jit/pack.h"
 #include "jit/toolchain.h"
@@ -144,6 +145,39 @@ Finding look_at_pack(const Options& options, int newest_cuda) {
             whole ? "" : "build the library again"};
 }
 
+Finding look_at_pack_file(const Options& options, int newest_cuda) {
+    const std::string& file = options.pack_path;
+    const auto broken = [](const std::string& detail, const char* remedy) {
+        return Finding{"pack file", State::Broken, detail, remedy};
+    };
+    if (const std::string distrust = os::file_distrust(file, options.trusted_dir); !distrust.empty())
+        return broken(
+            "passed over, the library's own kernels hold: " + distrust,
+            "a cubin is code: it may belong to you or root only, and be written by nobody else, as its folder");
+    std::string bytes;
+    try {
+        bytes = jit::read_pack(options);
+    } catch (const Error& e) {
+        return broken(e.what(), "calls on a GPU fail with this");
+    }
+    const jit::Pack pack(bytes);
+    const auto sources = pack_contents();
+    int64_t good = 0;
+    int cuda = 0;
+    for (const jit::KernelSource& source : sources) {
+        const auto cubin = pack.find(source);
+        good += cubin.has_value();
+        if (cubin) cuda = jit::cuda_of(*cubin);
+    }
+    const std::string detail = fmt::format("{}: {} of {} kernels by CUDA {}", file, good, sources.size(), cuda);
+    if (good < std::ssize(sources))
+        return broken(detail, "it was made of other sources; write it again with this version's `finegemm pack --out`");
+    if (cuda > newest_cuda)
+        return broken(fmt::format("{}, which a driver of CUDA {} does not load", detail, newest_cuda),
+                      "write it again with `finegemm pack --cuda 12 --out`");
+    return {"pack file", State::Ok, detail, ""};
+}
+
 Finding look_at_plan_table(const Options& options, const std::vector<plan::DeviceSpec>& gpus) {
     const std::string& file = options.plan_table;
     if (file.empty())
@@ -177,6 +211,7 @@ std::vector<Finding> diagnose(const Options& options) {
                       findings);
     findings.push_back(look_at_cache(options));
     findings.push_back(look_at_pack(options, newest_cuda));
+    if (!options.pack_path.empty()) findings.push_back(look_at_pack_file(options, newest_cuda));
     findings.push_back(look_at_plan_table(options, gpus));
     return findings;
 }
@@ -192,11 +227,13 @@ int64_t clear_cache(const Options& options) {
     return jit::DiskCache(options.cache_dir, options.cache_limit_bytes).clear();
 }
 
-size_t write_pack(const Options& options, const std::string& file, unsigned jobs,
+size_t write_pack(const Options& options, const std::string& file, int newest_cuda, unsigned jobs,
                   const std::function<void(size_t, size_t, const std::string&)>& progress) {
     WholeFile out(file);
     const auto sources = pack_contents();
-    out.content() << jit::build_pack(sources, *jit::find_toolchain(options), jobs, progress);
+    out.content() << jit::build_pack(
+        sources, *jit::find_toolchain(options, newest_cuda > 0 ? newest_cuda : newest_cuda_of(options)), jobs,
+        progress);
     out.publish();
     return sources.size();
 }

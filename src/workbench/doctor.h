@@ -33,8 +33,9 @@ std::vector<CacheEntry> list_cache(const Options& options);
 int64_t clear_cache(const Options& options);
 
 /// Compiles all kernels that a call can choose, with `jobs` threads, and writes them to `file`. Returns how many.
+/// `newest_cuda`: the newest major version of CUDA whose drivers shall load them; 0: that of this machine's driver.
 /// Throws Error(Compile), Error(Io).
-size_t write_pack(const Options& options, const std::string& file, unsigned jobs,
+size_t write_pack(const Options& options, const std::string& file, int newest_cuda, unsigned jobs,
                   const std::function<void(size_t done, size_t of, const std::string& kernel)>& progress);
 
 }  // namespace finegemm

@@ -6,7 +6,8 @@
 
 namespace finegemm {
 
-/// Written beside its place and renamed when it is done, so that readers see the old file or the new one.
+/// Written beside its place and renamed when it is done, so that readers see the old file or the new one. Until then it
+/// has no name, where the file system allows that: a process that is ended, Ctrl-C say, leaves nothing there.
 class WholeFile {
 public:
     /// Throws Error(Io) when the file cannot be written: before the long work that makes its content.
@@ -25,6 +26,7 @@ private:
     [[noreturn]] void fail() const;
 
     std::string path_, part_;
+    int nameless_ = -1;  // a file that has no name yet
     std::ofstream out_;
 };
 

@@ -53,7 +53,8 @@ static_assert(sizeof(finegemm_groups) == 48 && offsetof(finegemm_groups, data) =
 static_assert(sizeof(finegemm_grouped_gemm_args) == 5 * 72 + 48);
 static_assert(offsetof(finegemm_gemm_options, stream) == 16 && offsetof(finegemm_gemm_options, config) == 24 &&
               offsetof(finegemm_gemm_options, accumulate) == 40 &&
-              offsetof(finegemm_gemm_options, prefetch_weights) == 44);
+              offsetof(finegemm_gemm_options, prefetch_weights) == 44 &&
+              offsetof(finegemm_gemm_options, poll_data) == 56);
 static_assert(offsetof(finegemm_quantize_options, stream) == 8);
 static_assert(sizeof(finegemm_scale_layout_args) == 2 * 72 + 48 &&
               offsetof(finegemm_scale_layout_args, groups) == 152 &&
@@ -64,7 +65,8 @@ static_assert(offsetof(finegemm_shape, m) == 8 && offsetof(finegemm_shape, k_gro
 static_assert(offsetof(finegemm_options, cache_limit_bytes) == 24 &&
               offsetof(finegemm_options, dump_dir) == 32 + 6 * 4096 &&
               offsetof(finegemm_options, plan_table) == 32 + 7 * 4096 &&
-              offsetof(finegemm_options, trusted_dir) == 32 + 8 * 4096);
+              offsetof(finegemm_options, trusted_dir) == 32 + 8 * 4096 &&
+              offsetof(finegemm_options, pack_path) == 32 + 9 * 4096);
 
 TEST(CAbi, ComputesWhatTheCppApiComputes) {
     const CContext context;
@@ -165,7 +167,8 @@ TEST(CAbi, AcceptsOptionsOfALaterVersionThatAreNotUsed) {
     const CContext context;
     GemmCall c;
     struct {
-        finegemm_gemm_options known = {sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr, 0, 0, 0, 0};
+        finegemm_gemm_options known = {
+            sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr, 0, 0, 0, 0, nullptr, nullptr};
         int64_t unknown = 0;
     } newer;
     EXPECT_EQ(finegemm_gemm(context.get(), &c.args, &newer.known, nullptr), FINEGEMM_OK);
@@ -186,6 +189,21 @@ TEST(CAbi, TakesFieldsThatAnEarlierVersionLacksAsZero) {
     finegemm_context* context = nullptr;
     EXPECT_EQ(finegemm_context_create(&o, &context, &e), FINEGEMM_OK) << e.message;
     finegemm_context_destroy(context);
+}
+
+TEST(CAbi, EndsALongCallWhereTheCallersPollSaysSo) {
+    const CContext context;
+    GemmCall c(1000, 1024, 4096);  // seconds
+    c.options.numerics = FINEGEMM_NUMERICS_HOPPER;
+    int polls = 0;
+    c.options.poll_data = &polls;
+    c.options.poll = [](void* data, double share) {
+        EXPECT_TRUE(0 < share && share < 1) << share;
+        return ++*static_cast<int*>(data) == 2 ? 1 : 0;
+    };
+    EXPECT_EQ(c.run(context.get()), FINEGEMM_ENDED);
+    EXPECT_EQ(polls, 2);
+    EXPECT_STREQ(c.error.message, "poll ended the call; its output has parts of the result");
 }
 
 TEST(CAbi, TakesGemmOptionsOfTheFirstVersion) {

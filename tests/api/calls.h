@@ -59,12 +59,12 @@ private:
 
 /// A GEMM of 16 x 256 x 384: sfa is [16, 3], sfb [2, 3].
 struct GemmCall {
-    Problem problem{16, 256, 384, 7};
+    Problem problem;
     finegemm_gemm_args args{};
     finegemm_gemm_options options{};
     finegemm_error error{};
 
-    GemmCall() {
+    explicit GemmCall(int64_t m = 16, int64_t n = 256, int64_t k = 384) : problem(m, n, k, 7) {
         const GemmArgs a = problem.args();
         args = {c_matrix(a.a), c_matrix(a.sfa), c_matrix(a.b), c_matrix(a.sfb), c_matrix(ConstMatrix(a.d))};
         options.struct_size = sizeof options;
@@ -135,7 +135,7 @@ struct QuantizeCall {
     Buffer<float> scale_data{DType::F32, 256, 3};
     finegemm_matrix x = c_matrix(ConstMatrix(x_data.view())), q = c_matrix(ConstMatrix(q_data.view())),
                     scales = c_matrix(ConstMatrix(scale_data.view()));
-    finegemm_quantize_options options{sizeof(finegemm_quantize_options), 0, nullptr};
+    finegemm_quantize_options options{sizeof(finegemm_quantize_options), 0, nullptr, nullptr, nullptr};
     finegemm_error error{};
 
     QuantizeCall() {

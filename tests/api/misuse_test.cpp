@@ -176,7 +176,8 @@ const QuantizeMisuse kQuantize[] = {
          c.x.device_type = c.q.device_type = c.scales.device_type = FINEGEMM_CUDA, c.x.data = address(8);
      }},
     {"power_of_two_scales is 2", [](QuantizeCall& c) { c.options.power_of_two_scales = 2; }},
-    {"options have half their size", [](QuantizeCall& c) { c.options.struct_size /= 2; }},
+    {"options have half the size of their first version",
+     [](QuantizeCall& c) { c.options.struct_size = offsetof(finegemm_quantize_options, poll) / 2; }},
 };
 
 struct OptionsMisuse {
@@ -345,7 +346,8 @@ Sentences other_misuses() {
     finegemm_options options;
     finegemm_options_init(&options, 8, &e), record("options: have 8 bytes", e);
     struct {
-        finegemm_gemm_options known = {sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr, 0, 0, 0, 0};
+        finegemm_gemm_options known = {
+            sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr, 0, 0, 0, 0, nullptr, nullptr};
         int64_t unknown = 1;
     } newer;
     finegemm_gemm(context.get(), &call.args, &newer.known, &e), record("gemm: options of a later version", e);

@@ -1,6 +1,7 @@
 // Options from variables. Layer tests.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 
 #include "api/options.h"
@@ -26,6 +27,7 @@ TEST(Options, HaveDefaultsWhereNothingIsSet) {
     EXPECT_EQ(o.compiler, Compiler::Nvrtc);
     EXPECT_EQ(o.cpu_threads, 0);
     EXPECT_TRUE(o.use_pack);
+    EXPECT_EQ(o.pack_path, "");
     EXPECT_FALSE(o.check_values);
     for (const std::string& path :
          {o.nvrtc_path, o.nvcc_path, o.cuda_home, o.python_prefix, o.dump_dir, o.plan_table, o.trusted_dir})
@@ -63,6 +65,14 @@ TEST(Options, AreReadEachFromItsVariable) {
     EXPECT_EQ(o.trusted_dir, "/shared");
 }
 
+TEST(Options, TakeAnythingButASwitchForThePathOfAPack) {
+    const Options o = read({{"FINEGEMM_PACK", "kernels.pack"}});
+    EXPECT_EQ(o.pack_path, "kernels.pack");
+    EXPECT_TRUE(o.use_pack) << "for kernels that the file lacks";
+    EXPECT_EQ(read({{"FINEGEMM_PACK", "0"}}).pack_path, "");
+    EXPECT_TRUE(read({{"FINEGEMM_PACK", "1"}}).use_pack);
+}
+
 TEST(Options, TakeTheCacheDirectoryFromTheFirstPlaceThatNamesOne) {
     EXPECT_EQ(read({{"FINEGEMM_CACHE_DIR", "/c"}, {"XDG_CACHE_HOME", "/x"}, {"HOME", "/h"}}).cache_dir, "/c");
     EXPECT_EQ(read({{"XDG_CACHE_HOME", "/x"}, {"HOME", "/h"}}).cache_dir, "/x/finegemm");
@@ -91,6 +101,15 @@ TEST(Options, TakeVariablesThatAreSetToNothingAsNotSet) {
     EXPECT_TRUE(o.use_pack);
 }
 
+TEST(Options, AreMissedWhereAVariableIsMisspelt) {
+    const std::vector<std::string> found =
+        misspelt_variables(std::array{"FINEGEMM_CPU_THREAD=1", "FINEGEM_CACHE_DIR=/c", "FINEGEMM_CHECK=1",
+                                      "FINEGEMM_MOCK_DRIVER=/m", "FINEST=", "CUDA_HOMES=/x", "PATH"});
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_EQ(found[0], "FINEGEMM_CPU_THREAD: is set, but no variable of FineGEMM; did you mean FINEGEMM_CPU_THREADS?");
+    EXPECT_TRUE(found[1].ends_with("did you mean FINEGEMM_CACHE_DIR?")) << found[1];
+}
+
 struct BadValue {
     const char *name, *value, *rule;
 };
@@ -111,7 +130,6 @@ INSTANTIATE_TEST_SUITE_P(Variables, BadOption,
                                          BadValue{"FINEGEMM_CPU_THREADS", "4097", "a number from 0 to 4096"},
                                          BadValue{"FINEGEMM_CPU_THREADS", "two", "a number from 0 to 4096"},
                                          BadValue{"FINEGEMM_CPU_THREADS", " 2", "a number from 0 to 4096"},
-                                         BadValue{"FINEGEMM_PACK", "yes", "0 or 1"},
                                          BadValue{"FINEGEMM_CHECK", "2", "0 or 1"},
                                          BadValue{"FINEGEMM_COMPILER", "NVCC", "nvrtc or nvcc"}),
                          [](const auto& tested) { return std::to_string(tested.index) + "_" + tested.param.name; });

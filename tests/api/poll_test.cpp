@@ -20,7 +20,7 @@ TEST(Poll, EndsALongCall) {
     if (!x.ok() || !q.ok() || !scales.ok()) GTEST_SKIP() << "no 11 GB of address space here";
     const Matrix codes{q.as<void>(), DType::E4M3, kRows, kCols, kCols, 1, {}},
         factors{scales.as<void>(), DType::F32, kRows, kCols / 128, kCols / 128, 1, {}};
-    const auto enough = [] { throw Enough(); };
+    const auto enough = [](double) { throw Enough(); };
     EXPECT_THROW(quantize_rows(context, {x.as<void>(), DType::F32, kRows, kCols, kCols, 1, {}}, codes, factors,
                                {.poll = enough}),
                  Enough);

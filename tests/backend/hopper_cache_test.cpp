@@ -1,4 +1,6 @@
 // What the Hopper backend keeps between calls, and for how long. Layer tests.
+#include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "cuda/device.h"
@@ -54,6 +56,28 @@ TEST_F(HopperCache, AnyOtherPointerExtentOrStrideIsAnotherCall) {
         const GemmParams &p = last_launch().gemm, &q = mock->launches[0].gemm;
         EXPECT_NE(std::memcmp(&p, &q, sizeof p), 0) << "change " << i;
     }
+}
+
+TEST_F(HopperCache, ACallThatPollsMayLeaveAKernelThatIsStillMade) {
+    struct Enough {};
+    std::atomic<int> made = 0;
+    const auto slow = [&](const jit::KernelSource& source) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        ++made;
+        return test::fake_kernel(source);
+    };
+    {
+        const auto hopper = backend(0, slow);
+        EXPECT_THROW(hopper->gemm({operands(100, 512, 1024), {.poll = [](double) { throw Enough(); }}}), Enough);
+        EXPECT_EQ(made, 0) << "nobody waited";
+        EXPECT_EQ(mock->launches.size(), 0u);
+        int polls = 0;
+        hopper->gemm({operands(100, 512, 1024), {.poll = [&](double) { ++polls; }}});
+        EXPECT_GT(polls, 0);
+        EXPECT_EQ(mock->launches.size(), 1u);
+        EXPECT_THROW(hopper->gemm({operands(4096, 4096, 1024), {.poll = [](double) { throw Enough(); }}}), Enough);
+    }
+    EXPECT_EQ(made, 3) << "the backend's end waits for what was left";
 }
 
 TEST_F(HopperCache, AKernelIsLoadedOnceForAllShapes) {

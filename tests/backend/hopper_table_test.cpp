@@ -54,6 +54,15 @@ TEST_F(HopperTable, DoesNotKeepACallFromNamingItsKernel) {
     EXPECT_TRUE(last_launch().entry.starts_with("finegemm_m64n64s5w1_x2")) << last_launch().entry;
 }
 
+TEST_F(HopperTable, MayHaveTheProblemsOfCallsThatNamedNoKernel) {
+    const auto hopper = tuned();
+    for (const int64_t m : {64, 65, 64}) hopper->gemm({operands(m, 4096, 4096), {}});
+    hopper->gemm({operands(66, 4096, 4096), {.config = "m64n64s5w1_x2"}});
+    const std::vector<plan::Problem> problems = hopper->problems();
+    ASSERT_EQ(problems.size(), 2u);
+    EXPECT_EQ(problems[0].m + problems[1].m, 64u + 65u);
+}
+
 TEST_F(HopperTable, OfAnotherGpuIsAnErrorWhereItIsFirstUsed) {
     mock->gpus.resize(2);
     mock->gpus[1].name = "NVIDIA H100 80GB HBM3";

@@ -60,14 +60,15 @@ TEST(ThreadPool, PollsOnTheCallersThreadAndEndsWithWhatThatThrows) {
         int polls = 0;
         EXPECT_THROW(pool.parallel_for(
                          10'000, [](int64_t) { std::this_thread::sleep_for(1ms); },
-                         [&] {
+                         [&](double share) {
                              EXPECT_EQ(std::this_thread::get_id(), caller);
+                             EXPECT_NEAR(share, 0.005 * (polls + 1) * threads, 0.004 * (polls + 1) * threads);
                              if (++polls == 2) throw std::runtime_error("enough");
                          }),
                      std::runtime_error);
         EXPECT_EQ(polls, 2);
         EXPECT_GE(std::chrono::steady_clock::now() - start, 100ms) << "not for each index";
-        pool.parallel_for(100, [](int64_t) {}, [] { FAIL() << "what is short is not polled"; });
+        pool.parallel_for(100, [](int64_t) {}, [](double) { FAIL() << "what is short is not polled"; });
     }
 }
 

@@ -69,6 +69,30 @@ TEST(Help, VersionIsThreeNumbers) {
     EXPECT_EQ(without_numbers(replaced(ran.out, ".", " ")), "# # #\n");
 }
 
+TEST(Help, AMisspeltVariableIsSaid) {
+    const Ran ran = finegemm("--version", "FINEGEMM_CPU_THREDS=1");
+    EXPECT_EQ(ran.code, 0);
+    EXPECT_EQ(ran.err,
+              "finegemm: FINEGEMM_CPU_THREDS: is set, but no variable of FineGEMM; did you mean "
+              "FINEGEMM_CPU_THREADS?\n");
+}
+
+TEST(Help, BashCompletesCommandsOptionsAndNothingElse) {
+    const TemporaryDirectory directory;
+    const auto completions = [&](const std::string& words, int at) {
+        const std::string script =
+            ". '" FINEGEMM_TEST_DIR "/../cli/completion.bash'; COMP_WORDS=('" FINEGEMM_CLI_PATH "' " + words +
+            "); COMP_CWORD=" + std::to_string(at) + "; _finegemm '" FINEGEMM_CLI_PATH "'; echo \"${COMPREPLY[*]}\"";
+        write_text(directory / "script", script);
+        EXPECT_EQ(std::system(("bash '" + directory / "script" + "' >'" + directory / "out" + "'").c_str()), 0);
+        return read_text(directory / "out");
+    };
+    EXPECT_EQ(completions("''", 1), "run bench tune explain doctor cache pack\n");
+    EXPECT_EQ(completions("d", 1), "doctor\n");
+    EXPECT_EQ(completions("pack --", 2), "--help --out --cuda --jobs --json\n");
+    EXPECT_EQ(completions("run --a a", 3), "\n") << "files are bash's affair";
+}
+
 struct Misuse {
     const char* arguments;
     int code;

@@ -91,5 +91,28 @@ TEST(Doctor, SaysWhenACompilerIsNotTheOneThatAVariableNames) {
     }
 }
 
+TEST(Doctor, SaysWhetherAPackInAFileIsGoodForTheDriver) {
+    const std::string packs = FINEGEMM_GENERATED_DIR "/kernels_";
+    for (const char* cuda : {"12", "13"})
+        if (!std::filesystem::exists(packs + cuda + ".pack"))
+            GTEST_SKIP() << "this build has made no pack for CUDA " << cuda;
+    const TemporaryDirectory directory;
+    const std::string file = directory / "kernels.pack",
+                      variables = "FINEGEMM_DRIVER='" FINEGEMM_MOCK_DRIVER "' FINEGEMM_PACK='" + file + "'";
+    const auto detail = [&](const char* state) {
+        const json found = finding("pack file", variables);
+        EXPECT_EQ(found.at("state"), state) << found;
+        return found.at("detail").get<std::string>();
+    };
+    EXPECT_NE(detail("broken").find("cannot be read"), std::string::npos);
+    std::filesystem::copy(packs + "12.pack", file);
+    EXPECT_TRUE(detail("ok").ends_with("kernels by CUDA 12"));
+    std::filesystem::permissions(file, std::filesystem::perms::group_write, std::filesystem::perm_options::add);
+    EXPECT_NE(detail("broken").find("chmod go-w"), std::string::npos);
+    std::filesystem::remove(file);
+    std::filesystem::copy(packs + "13.pack", file);
+    EXPECT_TRUE(detail("broken").ends_with("by CUDA 13, which a driver of CUDA 12 does not load"));
+}
+
 }  // namespace
 }  // namespace finegemm::test

@@ -1,5 +1,7 @@
 // Output that cannot be written. Layer tests.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "cli/support.h"
 
@@ -29,6 +31,21 @@ TEST(Output, AFileThatCannotBeWrittenIsAFailureAndADeviceStaysOne) {
         EXPECT_NE(ran.err.find(": cannot be written; choose another file\n"), std::string::npos) << ran.err;
     }
     EXPECT_TRUE(std::filesystem::is_character_file(directory / "full.npy"));
+}
+
+TEST(Output, AProcessThatCtrlCEndsLeavesNoFileBehind) {
+    const TemporaryDirectory directory;
+    const int nameless = open(directory.string().c_str(), O_TMPFILE | O_WRONLY, 0600);
+    if (nameless < 0) GTEST_SKIP() << "the file system of " << directory.string() << " has no files without a name";
+    close(nameless);
+    // timeout, which runs in the foreground of this group, sends it SIGINT after half a second.
+    const std::string out = directory / "d.npy";
+    const int status =
+        std::system(("timeout -s INT 0.5 '" FINEGEMM_CLI_PATH "' run 4096 8192 8192 --device cpu --out '" + out +
+                     "' >/dev/null 2>&1")
+                        .c_str());
+    ASSERT_EQ(WEXITSTATUS(status), 124) << "it was not ended";
+    EXPECT_TRUE(std::filesystem::is_empty(directory.string()));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cli/files/output.h"
+#include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/support.h"
 #include "cli/text.h"
@@ -13,6 +14,13 @@
 namespace finegemm::test {
 
 using namespace finegemm::cli;
+
+TEST(Progress, SaysWhatALongStepHasTakenAndWillTake) {
+    EXPECT_EQ(share_text(0.25, 1.5), ", 25%, 0:02");
+    EXPECT_EQ(share_text(0.25, 15), ", 25%, 0:15, 0:45 left");
+    EXPECT_EQ(share_text(0.5, 3723), ", 50%, 62:03, 62:03 left");
+    EXPECT_EQ(share_text(0, 60), ", 0%, 1:00");
+}
 
 TEST(Files, TensorIsReadFromTheMiddleOfItsFile) {
     const TemporaryDirectory directory;

@@ -75,6 +75,20 @@ TEST_F(Tune, RecordsTheFastestKernelAndCallsFollowIt) {
     EXPECT_EQ(json::parse(bench.out).at("rows").at(0).at("kernel"), other);
 }
 
+TEST_F(Tune, TakesLinesOfProblemsFromAFileAsFromTheCommandLine) {
+    const std::string line = "gemm 100x576x1024 groups=4 alignment=64";
+    write_text(directory / "shapes.json", R"([")" + line + R"(", [64, 576, 1024]])");
+    const Ran by_file = tune("--json --file '" + directory / "shapes.json" + "'", kMock),
+              by_words = tune("--json --shapes '" + line + ",64x576x1024'", kMock);
+    ASSERT_EQ(by_file.code, 0) << by_file.err;
+    EXPECT_EQ(by_file.out, by_words.out);
+    const json rows = json::parse(by_file.out).at("rows");
+    ASSERT_EQ(rows.size(), 2u);
+    EXPECT_EQ(rows[0].at("problem"), "gemm 100x576x1024 e4m3:row128 e4m3:block128 bf16 groups=4 alignment=64");
+    EXPECT_EQ(rows[0].at("kind"), "grouped");
+    EXPECT_EQ(rows[1].at("kind"), "dense");
+}
+
 TEST_F(Tune, PrintsALineForEachShapeAndWhatToDoWithTheTable) {
     const std::string other = measured("64 576 1024")[1];
     const Ran ran = tune("--shapes 64x576x1024,65x576x1024", fast(other));

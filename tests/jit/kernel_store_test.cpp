@@ -1,10 +1,12 @@
 // KernelStore: from where a kernel comes, once for all threads and processes.
 #include <finegemm/error.h>
 
+#include <array>
 #include <set>
 #include <thread>
 
 #include "jit/kernel_store.h"
+#include "jit/pack.h"
 #include "support.h"
 #include "support/error_of.h"
 
@@ -113,6 +115,35 @@ TEST_F(Stores, SayThatTheyCannotWriteWhereAskedTo) {
     const Error e = finegemm::test::error_of([&] { store.get(kSource); });
     EXPECT_EQ(e.code(), Errc::Io);
     EXPECT_TRUE(finegemm::test::contains(e, "/dev/null/here/finegemm_example.cu: cannot be written")) << e.what();
+}
+
+TEST_F(Stores, TakeKernelsFromAPackInAFileFirst) {
+    options.pack_path = home.path() + "/kernels.pack";
+    write_text(options.pack_path, build_pack(std::array{kSource}, *find_toolchain(options), 1, nullptr));
+    ASSERT_EQ(nvcc.calls(), 1u);
+    const KernelStore store(options);
+    EXPECT_EQ(store.get(kSource).origin, Origin::Pack);
+    EXPECT_EQ(store.get(kSource).cubin, "made by 13.0.99 of:\n" + kSource.text);
+    EXPECT_EQ(store.get({"finegemm_other", kSource.text}).origin, Origin::Compiled) << "which the pack lacks";
+}
+
+TEST_F(Stores, PassOverAPackThatSomebodyElseCanHaveWritten) {
+    options.pack_path = home.path() + "/kernels.pack";
+    write_text(options.pack_path, build_pack(std::array{kSource}, *find_toolchain(options), 1, nullptr));
+    fs::permissions(options.pack_path, fs::perms::others_write, fs::perm_options::add);
+    EXPECT_EQ(KernelStore(options).get(kSource).origin, Origin::Compiled);
+    options.trusted_dir = home.path();
+    EXPECT_EQ(KernelStore(options).get(kSource).origin, Origin::Pack);
+}
+
+TEST_F(Stores, SayThatAPackCannotBeReadOrIsNone) {
+    options.pack_path = home.path() + "/kernels.pack";
+    for (const char* fault : {": cannot be read", ": is no pack"}) {
+        const Error e = finegemm::test::error_of([&] { const KernelStore store(options); });
+        EXPECT_EQ(e.code(), Errc::Io);
+        EXPECT_TRUE(finegemm::test::contains(e, options.pack_path + fault)) << e.what();
+        write_text(options.pack_path, "not a pack, but long enough to be one");
+    }
 }
 
 TEST_F(Stores, NeedNoCompilerForKernelsOnDisk) {

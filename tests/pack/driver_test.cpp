@@ -1,4 +1,7 @@
 // Packs and drivers: which code a driver is given, and that it loads it.
+#include <algorithm>
+#include <fstream>
+
 #include <finegemm/error.h>
 
 #include "cuda/kernel.h"
@@ -6,6 +9,7 @@
 #include "jit/cubin.h"
 #include "support.h"
 #include "support/hopper.h"
+#include "support/private_folder.h"
 
 namespace finegemm {
 namespace {
@@ -56,6 +60,19 @@ TEST_F(Drivers, AreGivenTheNewestCodeThatTheyLoad) {
     }
     EXPECT_NE(jit::code_digest(*jit::embedded_pack(12).find(source)),
               jit::code_digest(*jit::embedded_pack(13).find(source)));
+}
+
+TEST_F(Drivers, AreGivenNoCodeOfAPackInAFileThatIsNewerThanTheyAre) {
+    const test::PrivateFolder folder;
+    Options options = backend_options();
+    options.pack_path = folder.path() + "/kernels.pack";
+    for (const jit::EmbeddedPack& file : jit::embedded_packs()) {
+        std::ofstream(options.pack_path, std::ios::binary) << file.bytes;
+        for (const int cuda : {12, 13}) {
+            const std::string cubin = jit::KernelStore(options, cuda).get(source).cubin;
+            EXPECT_EQ(jit::cuda_of(cubin), std::min(cuda, file.cuda)) << "file of " << file.cuda;
+        }
+    }
 }
 
 }  // namespace

@@ -13,12 +13,13 @@ class CStructs(unittest.TestCase):
     def test_layouts_are_those_of_the_compiler(self):
         found = structs(HEADER.read_text())
         sizes = {"error": 2048, "matrix": 56, "gemm_args": 5 * 56, "stack": 72, "groups": 48}
-        sizes |= {"grouped_gemm_args": 5 * 72 + 48, "options": 32 + 9 * 4096, "scale_layout_args": 2 * 72 + 48}
+        sizes |= {"grouped_gemm_args": 5 * 72 + 48, "options": 32 + 10 * 4096, "scale_layout_args": 2 * 72 + 48}
         self.assertEqual({name: ctypes.sizeof(found[name]) for name in sizes}, sizes)
         offsets = {
             ("groups", "device_type"): 40,
             ("gemm_options", "stream"): 16,
             ("gemm_options", "prefetch_weights"): 44,
+            ("gemm_options", "poll_data"): 56,
             ("quantize_options", "stream"): 8,
             ("shape", "k_groups"): 56,
             ("shape", "batch_invariant"): 76,

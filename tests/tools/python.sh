@@ -5,5 +5,9 @@ if ! reason=$(cd / && "$python" -c 'import finegemm, ml_dtypes, numpy, pytest' 2
     echo "$python: $(printf '%s\n' "$reason" | tail -n 1)"
     exit 77
 fi
+build=${results%/results/*}
+if [ -f "$build/tests/libfinegemm_mock_driver.so" ]; then
+    export FINEGEMM_MOCK_DRIVER="$build/tests/libfinegemm_mock_driver.so"
+fi
 for example in "$root"/examples/*.py "$root"/examples/python/*.py; do "$python" "$example" || exit 1; done
 cd "$root" && exec "$python" -m pytest -q -p no:cacheprovider --junitxml="$results"

@@ -3,13 +3,14 @@
 #define HWY_TARGET_INCLUDE "ops/gemm/cpu_tiles.cpp"
 #include <hwy/foreach_target.h>
 
-#include <hwy/aligned_allocator.h>
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <memory>
 #include <new>
 #include <type_traits>
 
@@ -58,11 +59,19 @@ constexpr Table<T, Decode> kTable;
 /// One k-block of the tile, decoded: A by rows, B transposed, the code of zero behind the end of K.
 template <typename T>
 struct Panels {
-    hwy::AlignedFreeUniquePtr<T[]> a, b;
+    struct Free {
+        void operator()(T* memory) const { std::free(memory); }
+    };
+    using Memory = std::unique_ptr<T[], Free>;
+    Memory a, b;
 
-    explicit Panels(int64_t rows)
-        : a(hwy::AllocateAligned<T>(static_cast<size_t>(rows * kBlock))), b(hwy::AllocateAligned<T>(kBlock * kPitch)) {
-        if (!a || !b) throw std::bad_alloc();
+    explicit Panels(int64_t rows) : a(allocate(rows * kBlock)), b(allocate(int64_t{kBlock} * kPitch)) {}
+
+    /// Aligned to two lines of the cache; the count is a multiple of a block.
+    static Memory allocate(int64_t count) {
+        Memory memory(static_cast<T*>(std::aligned_alloc(kBlock, static_cast<size_t>(count) * sizeof(T))));
+        if (!memory) throw std::bad_alloc();
+        return memory;
     }
 
     template <typename Decode>

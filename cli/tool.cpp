@@ -1,0 +1,136 @@
+// The tool as a function: commands, their arguments, their exit codes. Layer cli.
+#include "cli/tool.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <iostream>
+#include <new>
+#include <string>
+#include <utility>
+
+#include <finegemm/error.h>
+
+#include "api/options.h"
+#include "cli/product.h"
+
+namespace finegemm::cli {
+
+namespace {
+
+constexpr const char* kExitCodes =
+    "Exit codes:\n"
+    "  0  done\n"
+    "  1  failed: a file, the driver, a compiler or the memory\n"
+    "  2  an argument or a variable is invalid\n"
+    "  3  not supported here: no such GPU, no driver\n"
+    "  4  the result is wrong\n";
+constexpr const char* kVariables =
+    "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT, FINEGEMM_CHECK, FINEGEMM_COMPILER,\n"
+    "  FINEGEMM_CPU_THREADS, FINEGEMM_DRIVER, FINEGEMM_DUMP, FINEGEMM_NVCC, FINEGEMM_NVRTC, FINEGEMM_PACK,\n"
+    "  FINEGEMM_PLAN_TABLE, FINEGEMM_TRUSTED_DIR";
+/// Environment variables of commands to which only a few apply.
+constexpr std::pair<const char*, const char*> kVariablesOf[] = {
+    {"explain", "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_DRIVER, FINEGEMM_PLAN_TABLE, FINEGEMM_TRUSTED_DIR"},
+    {"cache", "  FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT"},
+    {"pack", "  FINEGEMM_COMPILER, FINEGEMM_NVCC, FINEGEMM_NVRTC"}};
+
+std::string footer_with(const char* variables) {
+    return std::string(kExitCodes) + "Variables (docs/jit.md):\n" + variables;
+}
+
+ExitCode report(const char* reason, ExitCode code) {
+    std::cerr << "finegemm: " << reason << '\n';
+    return code;
+}
+
+ExitCode exit_code_of(Errc code) {
+    switch (code) {
+        case Errc::InvalidArgument: return kInvalid;
+        case Errc::Unsupported: return kUnsupported;
+        default: return kFailed;
+    }
+}
+
+/// The library's sentence with the names of its arguments as the command's options: "num_sms: is -1" becomes
+/// "--num-sms: is -1". A name without an underscore is an argument's only where the sentence begins with it.
+std::string with_options(const CLI::App& command, std::string_view message) {
+    std::string out;
+    while (!message.empty()) {
+        const std::string word(message.substr(0, message.find_first_of(" :;,")));
+        const std::string option = option_of(word);
+        const bool argument = word.find('_') != word.npos || (out.empty() && message.substr(word.size(), 1) == ":");
+        out += argument && command.get_option_no_throw(option) ? option : word;
+        const size_t next = std::min(message.find_first_not_of(" :;,", word.size()), message.size());
+        out += message.substr(word.size(), next - word.size());
+        message.remove_prefix(next);
+    }
+    return out;
+}
+
+[[noreturn]] void reject(const std::string& what) {
+    throw Error(Errc::InvalidArgument, what + "; --help says what there is");
+}
+
+/// Ctrl-C ends the process at once, and wipes a line of progress before.
+void end_by(int signal) {
+    constexpr char kWipe[] = "\r\x1b[K";
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kWipe, sizeof kWipe - 1);
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+}
+
+ExitCode run_or_report(int argc, const char* const* argv) {
+    try {
+        return run_command(argc, argv, {.out = std::cout});
+    } catch (const Error& e) {
+        return report(e.what(), exit_code_of(e.code()));
+    } catch (const std::bad_alloc&) {
+        return report("out of memory; take a smaller problem", kFailed);
+    } catch (const std::exception& e) {
+        return report(e.what(), kFailed);
+    }
+}
+
+}  // namespace
+
+ExitCode run_command(int argc, const char* const* argv, const Front& front) {
+    CLI::App app("FP8 matrix products with fine-grained scales, on Hopper GPUs and on CPUs", "finegemm");
+    app.set_version_flag("--version", FINEGEMM_VERSION);
+    app.require_subcommand(0, 1);         // none is told apart from a wrong one below
+    app.footer(footer_with(kVariables));  // of commands, too, unless they have their own
+    const std::pair<const char*, Run> commands[] = {
+        {"run", add_run(app)},       {"bench", add_bench(app)}, {"tune", add_tune(app)}, {"explain", add_explain(app)},
+        {"doctor", add_doctor(app)}, {"cache", add_cache(app)}, {"pack", add_pack(app)}};
+    for (const auto& [name, variables] : kVariablesOf) app.get_subcommand(name)->footer(footer_with(variables));
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& e) {  // --help, --version
+        app.exit(e, front.out, front.out);
+        return kOk;
+    } catch (const CLI::ParseError& e) {
+        reject(e.what());
+    }
+    for (const auto& [name, command] : commands) {
+        if (!app.got_subcommand(name)) continue;
+        try {
+            return command(front);
+        } catch (const Error& e) {
+            if (e.code() != Errc::InvalidArgument) throw;  // of a file, say
+            throw Error(e.code(), with_options(*app.get_subcommand(name), e.what()));
+        }
+    }
+    reject("a command is missing");
+}
+
+int run_tool(int argc, const char* const* argv) {
+    if (isatty(STDERR_FILENO) != 0) std::signal(SIGINT, end_by);
+    for (const std::string& sentence : misspelt_variables()) std::cerr << "finegemm: " << sentence << '\n';
+    const ExitCode code = run_or_report(argc, argv);
+    if (std::cout.flush()) return code;
+    const ExitCode lost = report("standard output: cannot be written; what was printed is lost", kFailed);
+    return code == kOk ? lost : code;
+}
+
+}  // namespace finegemm::cli

@@ -1,0 +1,39 @@
+"""tools/release.py: what speaks against a release."""
+
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+from release import faults
+
+CMAKE = "project(FineGEMM VERSION 1.2.3 LANGUAGES CXX C)"
+CHANGELOG = "# Changes\n\n## 1.2.3 (2026-11-25)\n\n- All of it.\n\n## 1.2.2 (2026-11-24)\n\n- Some.\n"
+
+
+class Release(unittest.TestCase):
+    def faults(self, version="1.2.3", cmake=CMAKE, changelog=CHANGELOG, changes="", tags="v1.2.2\n"):
+        return " ".join(faults(version, cmake, changelog, changes, tags))
+
+    def test_nothing_speaks_against_a_commit_with_its_version_everywhere(self):
+        self.assertEqual(self.faults(), "")
+
+    def test_each_text_must_have_the_version(self):
+        self.assertIn("CMakeLists.txt: has version 1.2.3, must be 1.2.4", self.faults(version="1.2.4"))
+        self.assertIn("no section '## 1.2.4", self.faults(version="1.2.4"))
+        self.assertIn("CMakeLists.txt: has version none", self.faults(cmake=""))
+        self.assertIn("must be three numbers", self.faults(version="v1"))
+
+    def test_the_changelog_must_have_a_date_and_text(self):
+        self.assertIn("no section", self.faults(changelog="## 1.2.3 (unreleased)\n\n- All.\n"))
+        self.assertIn(
+            "no section", self.faults(changelog="## 1.2.3 (2026-11-25)\n\n## 1.2.2 (2026-11-24)\n\n- Some.\n")
+        )
+
+    def test_the_tree_must_be_a_commit_without_that_tag(self):
+        self.assertIn("commit or stash them:\n M a", self.faults(changes=" M a\n"))
+        self.assertIn("v1.2.3: there is such a tag", self.faults(tags="v1.2.3\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
