@@ -13,14 +13,21 @@
 
 namespace finegemm::device {
 
+/// Two elements of D, nearest even: `low` in the lower half.
+template <Output D>
+__device__ uint32_t pack(float low, float high) {
+    static_assert(D == Output::BF16);
+    return ptx::pack_bf16(low, high);
+}
+
 /// Writes `Cols` columns of this warp's rows, from column `first` of the tile on; `address` maps a 16-byte piece.
-template <uint32_t Cols, uint32_t Registers, typename Address>
+template <Output D, uint32_t Cols, uint32_t Registers, typename Address>
 __device__ void write_rows(const float (&sum)[Registers], uint32_t first, Address&& address) {
 #pragma unroll
     for (uint32_t pair = 0; pair < Cols / 16; ++pair) {
         const float* r = &sum[first / 2 + pair * 8];
-        ptx::stmatrix_x4(address(stmatrix_piece(threadIdx.x % kWarpSize, pair)), ptx::pack_bf16(r[0], r[1]),
-                         ptx::pack_bf16(r[2], r[3]), ptx::pack_bf16(r[4], r[5]), ptx::pack_bf16(r[6], r[7]));
+        ptx::stmatrix_x4(address(stmatrix_piece(threadIdx.x % kWarpSize, pair)), pack<D>(r[0], r[1]),
+                         pack<D>(r[2], r[3]), pack<D>(r[4], r[5]), pack<D>(r[6], r[7]));
     }
 }
 
@@ -37,7 +44,7 @@ __device__ void store_eight_cols(const Params<C>& p, const float (&sum)[C.tile_n
     for (uint32_t half = 0; half < 2; ++half) {
         const uint32_t row = at.row + half * 8;
         ptx::store_global_if(offset + row < tile.rows && col < p.n, d + row * p.d_row_stride + at.col,
-                             ptx::pack_bf16(sum[C.tile_n / 2 - 4 + half * 2], sum[C.tile_n / 2 - 3 + half * 2]));
+                             pack<C.output>(sum[C.tile_n / 2 - 4 + half * 2], sum[C.tile_n / 2 - 3 + half * 2]));
     }
 }
 
@@ -58,7 +65,7 @@ __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2],
 #pragma unroll
     for (uint32_t col = 0; col < kWidth; col += kCols) {
         __syncwarp();  // all lanes have read what the strip had before
-        write_rows<kCols>(sum, kFirst + col, [&](RowCol at) { return strip + strip_offset(C, at); });
+        write_rows<C.output, kCols>(sum, kFirst + col, [&](RowCol at) { return strip + strip_offset(C, at); });
         __syncwarp();
 #pragma unroll
         for (uint32_t i = 0; i < strip_pieces(C, kCols); ++i) {
@@ -81,7 +88,7 @@ __device__ void write_panels(const float (&sum)[C.tile_n / 2], SmemAddr room) {
     constexpr DPanel kPanel = d_panel(C, Panel);
     constexpr uint32_t kCols = panel_width(kPanel.width);
     const SmemAddr to = room + kWarpRows * kPanel.first * 2;
-    write_rows<kCols>(sum, kPanel.first, [&](RowCol at) { return to + panel_offset(kCols, at); });
+    write_rows<C.output, kCols>(sum, kPanel.first, [&](RowCol at) { return to + panel_offset(kCols, at); });
     if constexpr (Panel + 1 < d_panels(C)) write_panels<C, Panel + 1>(sum, room);
 }
 

@@ -111,9 +111,11 @@ __device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C
     Flight even, odd;
     Accumulator<C> acc;
     Tile tile;
+    uint32_t requested = 0;  // panels of the source tile whose loads have been issued
     const auto start_tile = [&] {
         acc.clear();
         tile = blocks.tile;
+        requested = 0;
     };
     start(even);
     start_tile();
@@ -128,6 +130,7 @@ __device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C
             finish_block<0>(now.block);
             promote_finished();
             if (!Tiles::ragged()) return false;
+            epilogue.load_source(tile, requested, d_panels(C));
             epilogue(acc, tile);
             if (!blocks.skip_to_rows()) return false;
             start(later);
@@ -137,7 +140,9 @@ __device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C
         start(later);
         finish_block<1>(now.block);
         promote_finished();
+        epilogue.load_source(tile, requested, 2);
         if (kPlan<C>.persistent && ends) {
+            epilogue.load_source(tile, requested, d_panels(C));
             epilogue(acc, tile);
             start_tile();
         }
@@ -145,7 +150,9 @@ __device__ void mainloop_pipelined(const Consumer<C>& consumer, KBlockIterator<C
     };
 #pragma unroll 1
     while (step(even, odd) && step(odd, even)) {}
-    if (!Tiles::ragged()) epilogue(acc, tile);
+    if (Tiles::ragged()) return;
+    epilogue.load_source(tile, requested, d_panels(C));
+    epilogue(acc, tile);
 }
 
 /// All tiles of this CTA, for this warpgroup's rows of them; the epilogue gets the sums of each. Consecutive tiles of
