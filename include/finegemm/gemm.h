@@ -76,21 +76,6 @@ struct Groups {
     Device device{};
 };
 
-/// `count` matrices of one shape; `stride`: elements from one to the next.
-struct ConstStack {
-    ConstMatrix matrix;
-    int64_t count = 1;
-    int64_t stride = 0;
-};
-
-/// A writable stack.
-struct Stack {
-    Matrix matrix;
-    int64_t count = 1;
-    int64_t stride = 0;
-    operator ConstStack() const { return {matrix, count, stride}; }
-};
-
 /// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[g, n, k] * sfb[g, n / 128, k / 128]), g the group of row m;
 /// with scales for each row of B: sfb[g, n, k / 128].
 /// Matrices have the layouts that GemmArgs asks for; on CUDA strides of stacks of A, B and D are multiples of 16
