@@ -127,5 +127,31 @@ TEST(F16, EveryCodeIsWhatTheFormatSays) {
     }
 }
 
+TEST(F16, EveryCodeComesBackAndBetweenTwoTheNearestIsTaken) {
+    for (int code = 0; code < 0x7c00; ++code)
+        for (const int sign : {0, 0x8000}) {
+            const float below = float_of_f16(static_cast<uint16_t>(code | sign));
+            EXPECT_EQ(f16_of_float(below), code | sign);
+            const float above =
+                code == 0x7bff ? (sign ? -65536.0f : 65536.0f) : float_of_f16(static_cast<uint16_t>((code + 1) | sign));
+            const float middle = (below + above) / 2;  // exact
+            EXPECT_EQ(f16_of_float(middle), (code % 2 == 0 ? code : code + 1) | sign);
+            EXPECT_EQ(f16_of_float(std::nextafter(middle, 0.0f)), code | sign);
+            EXPECT_EQ(f16_of_float(std::nextafter(middle, sign ? -kInfinity : kInfinity)), (code + 1) | sign);
+        }
+    EXPECT_EQ(f16_of_float(kInfinity), 0x7c00);
+    EXPECT_EQ(f16_of_float(-1e30f), 0xfc00);
+    EXPECT_EQ(f16_of_float(std::numeric_limits<float>::quiet_NaN()), 0x7fff);
+}
+
+TEST(F16, OfADoubleRoundsOnce) {
+    const double tie = 1 + 0x1p-11;  // between 1 and the next one
+    EXPECT_EQ(f16_of_double(tie), 0x3c00);
+    EXPECT_EQ(f16_of_double(tie + 0x1p-50), 0x3c01) << "as a float it is the tie";
+    EXPECT_EQ(f16_of_double(-tie - 0x1p-50), 0xbc01);
+    EXPECT_EQ(f16_of_double(0x1p-25 + 0x1p-60), 1) << "above half of the smallest number";
+    EXPECT_EQ(f16_of_double(1e300), 0x7c00);
+}
+
 }  // namespace
 }  // namespace finegemm

@@ -42,16 +42,33 @@ FG_HD constexpr uint16_t bf16_of_float(float x) {
     return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-/// Rounds once: through float, made odd where that was inexact, so that the second rounding cannot see a false tie.
-FG_HD constexpr uint16_t bf16_of_double(double x) {
+/// A float on the way to a type with fewer bits: made odd where it is inexact, so that the second rounding cannot see a
+/// false tie.
+FG_HD constexpr float odd_float_of_double(double x) {
     const float nearest = static_cast<float>(x);
     uint32_t bits = float_bits(nearest);
     if (static_cast<double>(nearest) != x && x == x && (bits & 0x7fffffffu) < 0x7f800000u && (bits & 1u) == 0) {
         const bool away = (nearest > x) == (x > 0);  // rounding went away from zero: step back, to the odd neighbour
         bits = away ? bits - 1 : bits + 1;
     }
-    return bf16_of_float(float_of_bits(bits));
+    return float_of_bits(bits);
 }
+
+FG_HD constexpr uint16_t bf16_of_double(double x) { return bf16_of_float(odd_float_of_double(x)); }
+
+/// NaN becomes 0x7fff, as in PTX cvt.rn.f16.f32; what rounds beyond 65504 becomes infinite.
+FG_HD constexpr uint16_t f16_of_float(float x) {
+    const uint32_t sign = float_bits(x) >> 16 & 0x8000u, magnitude = float_bits(x) & 0x7fffffffu;
+    if (is_nan(x)) return 0x7fff;
+    if (magnitude >= float_bits(65520.0f)) return static_cast<uint16_t>(sign | 0x7c00);
+    if (magnitude < float_bits(0x1p-14f)) {  // 2^-1 has a unit of 2^-24, the subnormals' step: the addition rounds
+        const uint32_t steps = float_bits(float_of_bits(magnitude) + 0.5f) - float_bits(0.5f);
+        return static_cast<uint16_t>(sign | steps);
+    }
+    const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+    return static_cast<uint16_t>(sign | ((rounded >> 13) - ((127u - 15u) << 10)));
+}
+FG_HD constexpr uint16_t f16_of_double(double x) { return f16_of_float(odd_float_of_double(x)); }
 
 FG_HD constexpr float float_of_f16(uint16_t code) {
     const uint32_t sign = static_cast<uint32_t>(code & 0x8000) << 16, magnitude = code & 0x7fffu;
