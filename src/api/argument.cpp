@@ -134,8 +134,12 @@ uintptr_t Argument::end() const {
     return begin() + static_cast<uintptr_t>((last + 1) * size_of(x.dtype));
 }
 
+bool Argument::overlaps(const Argument& other) const {
+    return !empty() && !other.empty() && begin() < other.end() && other.begin() < end();
+}
+
 void Argument::check_apart_from(const Argument& output) const {
-    if (!empty() && !output.empty() && begin() < output.end() && output.begin() < end())
+    if (overlaps(output))
         reject(output.name, "shares {} bytes with {}; write to memory of its own",
                std::min(end(), output.end()) - std::max(begin(), output.begin()), name);
 }

@@ -38,6 +38,12 @@ struct Argument {
     /// The end of the last element is an address, and offsets in bytes fit 63 bits.
     void check_span() const;
     void check_apart_from(const Argument& output) const;
+    /// Between the first and the last byte of each, with what lies between.
+    bool overlaps(const Argument& other) const;
+    /// Is it the other one, element by element?
+    bool is_same_as(const Argument& other) const {
+        return x.data == other.x.data && row_step() == other.row_step() && stack_step() == other.stack_step();
+    }
 
 private:
     void check_matrices_not_negative() const;
