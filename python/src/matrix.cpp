@@ -140,6 +140,18 @@ Matrix blocks_of(std::string_view name, const DLTensor& tensor, int64_t rows, in
             .col_stride = 1,
             .device = device_of(name, tensor.device)};
 }
+Matrix row_of(std::string_view name, const DLTensor& tensor) {
+    check_dimensions(name, tensor, 1);
+    check_contiguous(name, tensor);
+    return {.data = static_cast<char*>(tensor.data) + tensor.byte_offset,
+            .dtype = dtype_of(name, tensor.dtype),
+            .rows = 1,
+            .cols = tensor.shape[0],
+            .row_stride = tensor.shape[0],
+            .col_stride = 1,
+            .device = device_of(name, tensor.device)};
+}
+
 
 Numbers numbers_of(std::string_view name, const DLTensor& tensor) {
     check_dimensions(name, tensor, 1);
