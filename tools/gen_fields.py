@@ -28,7 +28,7 @@ PYTHON = {
     "int32_t": "int = 0",
     "int64_t": "int = 0",
     "std::optional<int64_t>": "int | None = None",
-    "std::optional<DType>": 'Literal["float8_e4m3fn", "bfloat16", "float32"] | None = None',
+    "std::optional<DType>": 'Literal["float8_e4m3fn", "bfloat16", "float16", "float32"] | None = None',
 }
 
 

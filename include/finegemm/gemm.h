@@ -25,6 +25,17 @@ struct GemmArgs {
                       ///< (f32: of 4), pointer aligned to 16
 };
 
+/// What a product becomes before it is rounded, once, to the type of D: alpha * A B + beta * C + bias[n], in FP32. For
+/// one product and for groups of rows, with scales of blocks of B, or with A and B in bf16. docs/epilogues.md has the
+/// order of the steps. Rows of D that belong to no group get nothing of this.
+struct Epilogue {
+    float alpha = 1;
+    std::optional<float> beta{};  ///< 1 where C is given; 0: C is not read
+    ConstStack c{};      ///< [M, N] of the type of D, with the layout that D must have: D itself, or apart from it;
+                         ///< a stack where D is one. Without a pointer: none
+    ConstMatrix bias{};  ///< [1, N] f32; on CUDA pointer aligned to 16. Without a pointer: none
+};
+
 struct GemmOptions {
     Stream stream = nullptr;                ///< CUDA only
     Numerics numerics = Numerics::Fast;     ///< CPU only
@@ -40,6 +51,7 @@ struct GemmOptions {
                                             ///< before, nor one that other launches with pdl have overlapped with.
                                             ///< Not for groups, whose sizes are read first
     bool accumulate = false;                ///< D += the product instead of D = the product; D is f32 then
+    Epilogue epilogue{};                    ///< D is more than the product; not with `accumulate`, nor for K = 0
     std::string config{};                   ///< a kernel by name (see explain) instead of the planner's choice;
                                             ///< on the CPU it gives Numerics::Hopper the order of the sums
     std::function<void()> poll{};           ///< CPU only: called on this thread about every 50 ms. What it throws ends
@@ -135,6 +147,7 @@ struct GemmShape {
     int64_t alignment = 0;             ///< Groups::alignment of Indices; 0 for other forms: no kernel depends on it
     std::optional<int64_t> k_groups{};  ///< of K, for k_grouped_gemm; K is a multiple of 128
     bool accumulate = false;            ///< as the option of a call
+    bool affine = false;                ///< Epilogue says more than that D is the product; not for groups of K
     int32_t num_sms = 0;                ///< likewise
     bool batch_invariant = false;       ///< likewise
     bool operator==(const GemmShape&) const = default;

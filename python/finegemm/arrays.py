@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from finegemm.errors import InvalidArgument, Unsupported
 
-Format = Literal["float8_e4m3fn", "bfloat16", "float32"]
+Format = Literal["float8_e4m3fn", "bfloat16", "float16", "float32"]
 
 # Formats that not every DLPack version and producer can name, NumPy for one: they travel as their bits.
 _BITS = {"float8_e4m3fn": "uint8", "bfloat16": "uint16"}

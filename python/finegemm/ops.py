@@ -174,9 +174,9 @@ def explain(
     *,
     plan_table: str | None = None,
     # Fields of a product; tools/gen_fields.py writes them.
-    dtype: Literal["float8_e4m3fn", "bfloat16", "float32"] | None = None,
+    dtype: Literal["float8_e4m3fn", "bfloat16", "float16", "float32"] | None = None,
     row_b_scales: bool = False,
-    out_dtype: Literal["float8_e4m3fn", "bfloat16", "float32"] | None = None,
+    out_dtype: Literal["float8_e4m3fn", "bfloat16", "float16", "float32"] | None = None,
     groups: int | None = None,
     expected_m: int = 0,
     alignment: int = 0,
@@ -194,7 +194,8 @@ def explain(
 
     `dtype`: Of A and B: e4m3, with scales, or bf16, without.
     `row_b_scales`: Scales for each row of B, not for 128x128 blocks, as gradients of weights need.
-    `out_dtype`: Of D: bf16, or with scales for each row of B f32.
+    affine: bool = False,
+    `out_dtype`: Of D: bf16, f32, or with scales of blocks of B f16.
     `groups`: Groups of rows, which have M together and a B each.
     `expected_m`: Rows of a group to choose by; M over the groups without it.
     `alignment`: Of groups that row indices tell, which bounds tiles.
@@ -205,3 +206,4 @@ def explain(
     """
     plan: dict[str, Any] = json.loads(_native.explain(locals()))
     return plan
+    `affine`: D is alpha A B + beta C + bias, with any of the three.

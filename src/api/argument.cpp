@@ -239,8 +239,8 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
         x.check_dtype(DType::E4M3,
                       "quantize_rows and quantize_blocks make it; or pass a and b of bf16, without scales");
     if (of_k) d.check_dtype(DType::F32, "pass memory of f32, as gradients are summed up in");
-    else if (grouping == Grouping::Rows || d.x.dtype != DType::F32)
-        d.check_dtype(DType::BF16, "pass memory of bf16 and convert the result");
+    else if (d.x.dtype != DType::F32 && d.x.dtype != DType::F16)
+        d.check_dtype(DType::BF16, "pass memory of bf16, f16 or f32, and convert the result");
     for (const Argument& x : {a, b, d}) x.check_extents();
     check_shapes(a, b, d);
     for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})
@@ -261,10 +261,11 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
                sfa.x.rows, sfa.x.cols, sfb.x.rows, sfb.x.cols, of_a.rows, of_a.cols, of_b.rows, of_b.cols);
     check_scales(sfa, of_a);
     check_scales(sfb, of_b);
-    if (d.x.dtype == DType::F32 && !takes_rows && !d.empty())
+    if (takes_rows && (d.x.dtype == DType::F16 || (d.x.dtype == DType::F32 && grouping == Grouping::Rows)))
         reject("d",
-               "has dtype f32, must be bf16 where b has a scale for each 128x128 block; pass memory of bf16, or scales "
-               "for each row of b (quantize_rows makes them)");
+               "has dtype {}, must be bf16{} where each row of b has scales; pass memory of bf16, or scales for "
+               "128x128 blocks of b (quantize_blocks makes them)",
+               name_of(d.x.dtype), grouping == Grouping::Rows ? "" : " or f32");
 
     check_places(a, b, d);
     for (const Argument& x : {sfa, sfb}) {

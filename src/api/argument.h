@@ -76,8 +76,7 @@ Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning, const char* m
 /// f32, of the wanted shape, any strides that are not negative.
 void check_scales(const Argument& s, const Wanted& wanted);
 
-/// The matrices of a GEMM, or of several in stacks. Groups of K have scales for each row of B and a D of f32, groups of
-/// rows a D of bf16.
+/// The matrices of a GEMM, or of several in stacks. Groups of K have scales for each row of B and a D of f32.
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
                     Grouping grouping);
 

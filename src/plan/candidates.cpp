@@ -146,7 +146,8 @@ constexpr CandidateList kFp8[] = {{kPlainKind, kConfigs, kCandidates},
 /// The lists of all operand types.
 const std::vector<CandidateList> kLists = [] {
     std::vector<CandidateList> all(std::begin(kFp8), std::end(kFp8));
-    all.insert(all.end(), bf16_candidates().begin(), bf16_candidates().end());
+    for (const auto& others : {bf16_candidates(), affine_candidates()})
+        all.insert(all.end(), others.begin(), others.end());
     return all;
 }();
 
@@ -167,7 +168,7 @@ GemmConfig for_row_scales(GemmConfig config) {
     // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major, in groups less than 1% (measured
     // on an H200). Beside tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B
     // has a scale, vectors of both take longer than copies, but no longer where they go through registers anyway.
-    if (config.tile_m <= 64 || config.b.scaling == Scaling::None) return config;
+    if (config.tile_m <= 64 || config.b.scaling == Scaling::None || config.affine) return config;
     const bool blocks = !config.row_b_scales() && !config.row_groups() && config.tile_n <= 208;
     if (blocks || kernel_plan(config).tensor_core_scales()) config.scales = ScaleLayout::Rows;
     return config;
@@ -208,6 +209,8 @@ std::string name_of(const GemmConfig& c) {
     if (c.row_b_scales()) name += "_1d1d";
     if (c.a.element == Element::BF16) name += "_bf16";
     if (c.output == Output::F32) name += "_f32";
+    if (c.output == Output::F16) name += "_f16";
+    if (c.affine) name += "_affine";
     if (c.k_groups()) name += "_kgrouped";
     if (c.scales == ScaleLayout::Rows) name += "_rows";
     return name;

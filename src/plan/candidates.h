@@ -26,6 +26,7 @@ constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, C
         configs[i].a = kind.a;
         configs[i].b = kind.b;
         configs[i].output = kind.output;
+        configs[i].affine = kind.affine;
     }
     return configs;
 }
@@ -39,5 +40,7 @@ struct CandidateList {
 
 /// The lists for A and B in bf16.
 std::span<const CandidateList> bf16_candidates();
+/// The lists with an affine epilogue, of all operand types.
+std::span<const CandidateList> affine_candidates();
 
 }  // namespace finegemm::plan

@@ -15,8 +15,18 @@ const char* name_of(Grouping grouping) {
     return grouping == Grouping::None ? "one product" : grouping == Grouping::Rows ? "groups of rows" : "groups of K";
 }
 
+/// Kernels that add to D in L2 add nothing else, and those for scales of rows of B write the product alone.
+void check_affine(const GemmShape& s) {
+    if (!s.affine) return;
+    if (s.accumulate) reject("accumulate", "is set, but so is affine; leave it out, D can be C");
+    if (s.row_b_scales)
+        reject("affine", "is set, but with scales for each row of B D is the product alone; leave one of them out");
+}
+
 /// D of bf16 products is bf16 or f32, whatever the groups.
 void check_bf16(const GemmShape& s) {
+    if (s.out_dtype == DType::F16)
+        reject("out_dtype", "is f16, must be bf16 or f32 where a and b are of bf16; pass one of them");
     if (s.row_b_scales) reject("row_b_scales", "is set, but a and b are of bf16, which has no scales; leave it out");
     if (s.accumulate && s.out_dtype.value_or(s.k_groups ? DType::F32 : DType::BF16) != DType::F32)
         reject("accumulate", "is set, but d is of bf16, must be of f32; set out_dtype, or leave it out");
@@ -26,17 +36,21 @@ void check_types(const GemmShape& s) {
     if (s.dtype && *s.dtype != DType::E4M3 && *s.dtype != DType::BF16)
         reject("dtype", "is {}, must be e4m3 or bf16, as a and b are; pass one of them", value_text(s.dtype));
     const DType type = s.out_dtype.value_or(s.k_groups ? DType::F32 : DType::BF16);
-    if (type != DType::BF16 && type != DType::F32)
-        reject("out_dtype", "is {}, must be bf16 or f32, as d is; pass one of them", value_text(s.out_dtype));
+    if (type != DType::BF16 && type != DType::F16 && type != DType::F32)
+        reject("out_dtype", "is {}, must be bf16, f16 or f32, as d is; pass one of them", value_text(s.out_dtype));
+    check_affine(s);
     if (s.dtype == DType::BF16) return check_bf16(s);
-    if (type == DType::F32 && s.groups) reject("out_dtype", "is f32, must be bf16 with groups of rows; leave it out");
-    if (type == DType::F32 && !s.row_b_scales && !s.k_groups)
-        reject("out_dtype",
-               "is f32, must be bf16 where b has a scale for each 128x128 block; leave it out, or set row_b_scales");
-    if (type == DType::BF16 && s.k_groups) reject("out_dtype", "is bf16, must be f32 with groups of K; leave it out");
-    if (s.accumulate && type != DType::F32)
+    if (type != DType::F32 && s.k_groups)
+        reject("out_dtype", "is {}, must be f32 with groups of K; leave it out", value_text(s.out_dtype));
+    if (type == DType::F16 && s.row_b_scales)
+        reject("out_dtype", "is f16, must be bf16 or f32 with scales for each row of B; pass one of them");
+    if (type == DType::F32 && s.groups && s.row_b_scales)
+        reject("out_dtype", "is f32, must be bf16 with groups of rows and scales for each row of B; leave it out");
+    if (s.accumulate && (type != DType::F32 || (!s.row_b_scales && !s.k_groups)))
         reject("accumulate",
-               "is set, but d is of bf16, must be of f32; set out_dtype and row_b_scales, or leave it out");
+               "is set, but d is of {}, must be of f32, with scales for each row of B; set out_dtype and row_b_scales, "
+               "or leave it out",
+               name_of(type));
 }
 
 void check_extents(const GemmShape& s) {

@@ -58,7 +58,7 @@ bool read(std::string_view text, std::optional<int64_t>& to) { return read(text,
 bool read(std::string_view text, bool& to) { return to = text.empty(); }
 
 bool read(std::string_view text, DType& to) {
-    for (const DType type : {DType::E4M3, DType::BF16, DType::F32})
+    for (const DType type : {DType::E4M3, DType::BF16, DType::F16, DType::F32})
         if (text == name_of(type)) return to = type, true;
     return false;
 }
@@ -95,7 +95,7 @@ Problem problem_of(const GemmShape& s) {
             .b = bf16                     ? kBF16
                  : s.row_b_scales || of_k ? kRowScaled
                                           : kBlockScaled,
-            .d = {s.out_dtype.value_or(of_k ? DType::F32 : DType::BF16), s.accumulate},
+            .d = {s.out_dtype.value_or(of_k ? DType::F32 : DType::BF16), s.accumulate, s.affine},
             .groups = {kind, clamped(s.groups.value_or(s.k_groups.value_or(0))), clamped(s.expected_m),
                        static_cast<uint32_t>(s.alignment)}};
 }
@@ -108,10 +108,12 @@ GemmShape shape_of(const Problem& p) {
                 .expected_m = p.groups.expected_m,
                 .alignment = p.groups.alignment,
                 .accumulate = p.d.accumulate,
+                .affine = p.d.affine,
                 .num_sms = static_cast<int32_t>(p.num_sms),
                 .batch_invariant = p.batch_invariant};
     if (!p.scaled()) s.dtype = DType::BF16;
-    if (s.row_b_scales || !p.scaled()) s.out_dtype = p.d.element;
+    const DType usual = p.groups.kind == Grouping::K ? DType::F32 : DType::BF16;
+    if (s.row_b_scales || !p.scaled() || p.d.element != usual) s.out_dtype = p.d.element;
     if (p.groups.kind == Grouping::Rows) s.groups = p.groups.count;
     if (p.groups.kind == Grouping::K) s.k_groups = p.groups.count;
     return s;

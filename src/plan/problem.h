@@ -20,14 +20,20 @@ struct Kind {
     Grouping grouping = Grouping::None;
     Operand a = kRowScaled, b = kBlockScaled;
     Output output = Output::BF16;
+    bool affine = false;
     constexpr bool operator==(const Kind&) const = default;
 };
-constexpr Kind kind_of(const GemmConfig& c) { return {c.grouping, c.a, c.b, c.output}; }
+constexpr Kind kind_of(const GemmConfig& c) { return {c.grouping, c.a, c.b, c.output, c.affine}; }
 
-/// D: the type of its elements, and whether the product is added to them.
+constexpr Output output_of(DType d) {
+    return d == DType::F32 ? Output::F32 : d == DType::F16 ? Output::F16 : Output::BF16;
+}
+
+/// D: the type of its elements, whether the product is added to them, and whether more is added to it.
 struct Result {
     DType element = DType::BF16;
     bool accumulate = false;
+    bool affine = false;
     constexpr bool operator==(const Result&) const = default;
 };
 
@@ -52,7 +58,11 @@ struct Problem {
     constexpr bool operator==(const Problem&) const = default;
     constexpr uint32_t k_blocks() const { return ceil_div(k, kRowBytes / bytes_of(a.element)); }
     constexpr bool scaled() const { return a.scaling != Scaling::None; }
-    constexpr Kind kind() const { return {groups.kind, a, b, d.element == DType::F32 ? Output::F32 : Output::BF16}; }
+    /// Affine kernels also write the product alone in types that no other kernel has.
+    constexpr Kind kind() const {
+        const bool others = d.element == DType::BF16 || (d.element == DType::F32 && b.scaling != Scaling::Blocks);
+        return {groups.kind, a, b, output_of(d.element), d.affine || !others};
+    }
 };
 
 /// The problem of a shape that has been checked (plan/fields.h).

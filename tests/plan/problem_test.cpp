@@ -31,6 +31,11 @@ const std::pair<Problem, const char*> kLines[] = {
      "gemm 64x2112x7176 bf16 bf16 f32 groups=4"},
     {{.m = 64, .n = 2112, .k = 7168, .a = kBF16, .b = kBF16, .d = {DType::F32, true}, .groups = {Grouping::K, 4}},
      "gemm 64x2112x7168 bf16 bf16 f32 k_groups=4 accumulate"},
+    {{.m = 64, .n = 2112, .k = 7168, .d = {DType::F16}}, "gemm 64x2112x7168 e4m3:row128 e4m3:block128 f16"},
+    {{.m = 64, .n = 2112, .k = 7168, .d = {DType::F32, false, true}},
+     "gemm 64x2112x7168 e4m3:row128 e4m3:block128 f32 affine"},
+    {{.m = 64, .n = 2112, .k = 7168, .a = kBF16, .b = kBF16, .d = {.affine = true}, .groups = {Grouping::Rows, 4}},
+     "gemm 64x2112x7168 bf16 bf16 bf16 groups=4 affine"},
 };
 
 TEST(Line, SaysAProblemAndIsReadBack) {
@@ -58,7 +63,7 @@ TEST(Line, ThatIsNoneIsRejectedWithTheWord) {
                                      {"gemm 64x2112xK", "64x2112xK"},
                                      {"gemm 1x8x16 e4m3:row128", ""},
                                      {"gemm 1x8x16 e4m3:row128 bf16:block128 bf16", "bf16:block128"},
-                                     {"gemm 1x8x16 e4m3:row128 e4m3:block128 f16", "f16"},
+                                     {"gemm 1x8x16 e4m3:row128 e4m3:block128 f64", "f64"},
                                      {"gemm 1x8x128 e4m3:row128 e4m3:block128 f32 k_groups=2", "e4m3:block128"},
                                      {"gemm 1x8x16 bf16 e4m3:block128 bf16", "e4m3:block128"},
                                      {"gemm 1x8x16 sideways", "sideways"},

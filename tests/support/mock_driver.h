@@ -34,6 +34,7 @@ struct Launch {
     QuantizeParams quantize;   // of a kernel "finegemm_quantize_*"
     GroupedParams grouped;     // of a kernel "finegemm_*_grouped"
     KGroupedParams k_grouped;  // of a kernel "finegemm_*_kgrouped*"
+    AffineParams affine;       // of a kernel "finegemm_*_affine"
 };
 
 /// What a tensor map describes, as the mock's encoding keeps it.

@@ -31,6 +31,7 @@ enum class Grouping : uint32_t {
 enum class Output : uint32_t {
     BF16,
     F32,  ///< overwritten or added to
+    F16,
 };
 
 /// The elements of A or B.
@@ -72,6 +73,7 @@ struct GemmConfig {
     Grouping grouping = Grouping::None;
     Operand a = kRowScaled, b = kBlockScaled;
     Output output = Output::BF16;
+    bool affine = false;  // D = alpha * the product + beta * C + bias (AffineParams), rounded once; else the product
 
     constexpr bool operator==(const GemmConfig&) const = default;
 

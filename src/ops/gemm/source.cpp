@@ -50,6 +50,15 @@ std::string_view enumerator(Grouping grouping) {
     return "None";
 }
 
+std::string_view enumerator(Output output) {
+    switch (output) {
+        case Output::BF16: return "BF16";
+        case Output::F32: return "F32";
+        case Output::F16: return "F16";
+    }
+    return "BF16";
+}
+
 std::string to_source(const Operand& x) {
     return fmt::format("{{.element = finegemm::Element::{}, .scaling = finegemm::Scaling::{}}}", enumerator(x.element),
                        enumerator(x.scaling));
@@ -62,10 +71,10 @@ std::string to_source(const GemmConfig& c) {
         "finegemm::GemmConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .math_warpgroups = {}, .cluster = {}, "
         ".cluster_use = finegemm::ClusterUse::{}, .ctas_per_sm = {}, "
         ".scales = finegemm::ScaleLayout::{}, .grouping = finegemm::Grouping::{}, "
-        ".a = {}, .b = {}, .output = finegemm::Output::{}}}",
+        ".a = {}, .b = {}, .output = finegemm::Output::{}, .affine = {}}}",
         c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm,
         c.scales == ScaleLayout::Rows ? "Rows" : "Any", enumerator(c.grouping), to_source(c.a), to_source(c.b),
-        c.output == Output::F32 ? "F32" : "BF16");
+        enumerator(c.output), c.affine);
 }
 
 KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
@@ -76,7 +85,7 @@ KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
                             "#include <finegemm/device/gemm.cuh>\n"
                             "inline constexpr auto kConfig = {};\n"
                             "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm)\n"
-                            "{}(const __grid_constant__ finegemm::Params<kConfig> params) {{\n"
+                            "{}(const __grid_constant__ finegemm::KernelParams<kConfig> params) {{\n"
                             "    finegemm::device::gemm<kConfig>(params);\n"
                             "}}\n",
                             kDefines, c.tile_n, to_source(c), entry),

@@ -1,6 +1,6 @@
-// From accumulators to D in bf16, through shared memory. With room for a whole tile, TMA stores it in panels while the
-// math warps go on; else they store it themselves, a strip at a time, in whole pieces of rows. Layer device. Each warp
-// has shared memory of its own and waits for no other one.
+// From accumulators to D in bf16 or f16, through shared memory. With room for a whole tile, TMA stores it in panels
+// while the math warps go on; else they store it themselves, a strip at a time, in whole pieces of rows. Layer device.
+// Each warp has shared memory of its own and waits for no other one.
 #pragma once
 
 #include <finegemm/gemm/k_slices.h>
@@ -8,6 +8,7 @@
 #include <finegemm/device/epilogue/padding.cuh>
 #include <finegemm/device/epilogue/stack.cuh>
 #include <finegemm/device/mma/mainloop.cuh>
+#include <finegemm/device/ptx/fragment.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/schedule/grouped_m.cuh>
 
@@ -16,8 +17,7 @@ namespace finegemm::device {
 /// Two elements of D, nearest even: `low` in the lower half.
 template <Output D>
 __device__ uint32_t pack(float low, float high) {
-    static_assert(D == Output::BF16);
-    return ptx::pack_bf16(low, high);
+    return D == Output::F16 ? ptx::pack_f16(low, high) : ptx::pack_bf16(low, high);
 }
 
 /// Writes `Cols` columns of this warp's rows, from column `first` of the tile on; `address` maps a 16-byte piece.
