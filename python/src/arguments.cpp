@@ -98,9 +98,10 @@ Compiler compiler_named(std::string_view name) {
 DType output_named(std::string_view name) {
     if (name == "bfloat16") return DType::BF16;
     if (name == "float32") return DType::F32;
+    if (name == "float16") return DType::F16;
     if (name == "float8_e4m3fn") return DType::E4M3;
     throw Error(Errc::InvalidArgument,
-                fmt::format("out_dtype: '{}' is neither 'bfloat16' nor 'float32'; pass one of them", name));
+                fmt::format("out_dtype: '{}' is none of 'bfloat16', 'float16' and 'float32'; pass one of them", name));
 }
 
 void Arguments::add(std::string_view name, PyObject* value) {

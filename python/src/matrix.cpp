@@ -33,9 +33,8 @@ std::string name_of(DLDataType t) {
 /// Formats that the argument `name` may have.
 std::string_view wanted_by(std::string_view name) {
     if (name == "a" || name == "b" || name == "q") return "float8_e4m3fn (or uint8, its bits)";
-    if (name == "d") return "bfloat16 (or uint16, its bits) or float32";
-    if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
-    return "float32";  // scales
+    if (name == "d" || name == "c" || name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
+    return "float32";  // scales, bias
 }
 
 /// Scales as checkpoints have them, other than floats.
@@ -140,6 +139,7 @@ Matrix blocks_of(std::string_view name, const DLTensor& tensor, int64_t rows, in
             .col_stride = 1,
             .device = device_of(name, tensor.device)};
 }
+
 Matrix row_of(std::string_view name, const DLTensor& tensor) {
     check_dimensions(name, tensor, 1);
     check_contiguous(name, tensor);
@@ -151,7 +151,6 @@ Matrix row_of(std::string_view name, const DLTensor& tensor) {
             .col_stride = 1,
             .device = device_of(name, tensor.device)};
 }
-
 
 Numbers numbers_of(std::string_view name, const DLTensor& tensor) {
     check_dimensions(name, tensor, 1);

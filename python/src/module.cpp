@@ -19,6 +19,7 @@
 
 #include "api/option_lists.h"
 #include "arguments.h"
+#include "epilogue.h"
 #include "explain.h"
 #include "tensors.h"
 
@@ -79,22 +80,31 @@ void check_accumulate(Arguments& given) {
 }
 
 /// Calls `product` of C++ with the options that are given. `out`: the array on `device` whose stream it is without one.
+/// `stacked`: D is a stack of matrices for groups of rows.
 template <typename Product, typename Operands>
 void multiply(Product* product, Context& context, const Operands& operands, Arguments& given, Tensors& tensors,
-              PyObject* out, Device device) {
+              PyObject* out, Device device, bool stacked = false) {
     GemmOptions options{.stream = tensors.stream(given.optional("stream"), out, device)};
     call_options([&](const char* name, auto& option) { given.take(name, option); }, options);
+    options.epilogue = epilogue_of(given, tensors, stacked);
     given.check_all_taken();
     WithoutGil others_run;
     options.poll = [&] { others_run.run_handlers(); };
     product(context, operands, options);
 }
 
+/// The name of the type that a new D has without `out_dtype`: that of C, if there is one.
+std::string_view type_like(PyObject* c, Tensors& tensors) {
+    const DType type = c == Py_None ? DType::BF16 : tensors.matrix("c", c).dtype;
+    return type == DType::F32 ? "float32" : type == DType::F16 ? "float16" : "bfloat16";
+}
+
 Object gemm_into(const Imports& imports, Context& context, Arguments& given) {
     Tensors tensors(imports);
     check_accumulate(given);
     PyObject *d = given.optional("d"), *out_dtype = given.optional("out_dtype");
-    const std::string_view format = out_dtype == Py_None ? "bfloat16" : text("out_dtype", out_dtype);
+    const std::string_view format =
+        out_dtype == Py_None ? type_like(given.optional("c"), tensors) : text("out_dtype", out_dtype);
     const DType made = output_named(format);
     const auto matrix = [&](const char* name) { return tensors.matrix(name, given.required(name)); };
     const auto scales = [&](const char* name) { return tensors.scales(name, given.required(name)); };
@@ -155,7 +165,7 @@ Object grouped_gemm_into(const Imports& imports, Context& context, Arguments& gi
                               : tensors.empty_like(a, {m, n}, "bfloat16", "d");
     problem.d = rows("d", out.get(), Access::Write);
     with_names_of_python(which.name, [&] {
-        multiply(grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device);
+        multiply(grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device, masked);
     });
     return out;
 }
