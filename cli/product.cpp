@@ -14,7 +14,8 @@ namespace finegemm::cli {
 
 namespace {
 
-const std::map<std::string, DType> kDtypes = {{"e4m3", DType::E4M3}, {"bf16", DType::BF16}, {"f32", DType::F32}};
+const std::map<std::string, DType> kDtypes = {
+    {"e4m3", DType::E4M3}, {"bf16", DType::BF16}, {"f16", DType::F16}, {"f32", DType::F32}};
 const std::map<std::string, KLayout> kLayouts = {{"columns", KLayout::Columns}, {"blocks", KLayout::Blocks}};
 
 CLI::Option* add(CLI::App& command, const std::string& name, const char* meaning, bool& to) {
@@ -52,6 +53,7 @@ std::string option_of(const std::string& field) {
 
 GemmShape ProductOptions::with(int64_t m, int64_t n, int64_t k) const {
     GemmShape shape = fields;
+    shape.affine |= alpha != 1 || beta != 0 || bias;
     shape.m = m, shape.n = n, shape.k = k;
     return shape;
 }
@@ -90,6 +92,12 @@ void add_group_options(CLI::App& command, ProductOptions& o) {
         ->needs(command.get_option("--k-groups"));
 }
 
+void add_epilogue_options(CLI::App& command, ProductOptions& o) {
+    command.add_option("--alpha", o.alpha, "Of the product: D is alpha A B + beta C + bias")->capture_default_str();
+    command.add_option("--beta", o.beta, "Of C, which is random; 0: there is none")->capture_default_str();
+    command.add_flag("--bias", o.bias, "Add a random bias to each column of D");
+}
+
 GemmShape parse_product(const std::vector<std::string>& words, const ProductOptions& o) {
     GemmShape shape;
     if (words.size() == 1) {
@@ -105,6 +113,7 @@ GemmShape parse_product(const std::vector<std::string>& words, const ProductOpti
         shape.m = extents[0], shape.n = extents[1], shape.k = extents[2];
     }
     take_fields(o.fields, shape);
+    shape.affine |= o.alpha != 1 || o.beta != 0 || o.bias;
     return shape;
 }
 

@@ -73,6 +73,11 @@ void print_chosen(const nlohmann::json& chosen) {
 
 /// Differences from a GEMM with scales of blocks of B and D in bf16.
 std::string kind_text(const GemmShape& s) {
+    if (s.affine) {
+        GemmShape product = s;
+        product.affine = false;
+        return kind_text(product) + ", with alpha, beta, C or a bias";
+    }
     if (s.dtype == DType::BF16)
         return fmt::format(" in bf16{}", s.groups     ? fmt::format(" in {} groups", *s.groups)
                                          : s.k_groups ? fmt::format(" in {} groups of K", *s.k_groups)

@@ -208,7 +208,7 @@ Session make_session(const RunOptions& o, Context& context, const Target& target
     if (!a && !b) return {context, target, shape, o.product, o.seed};
     if (!a) a = Operand{random_matrix(shape.m, shape.k, o.seed), {}};
     if (!b) b = Operand{random_matrix(shape.n, shape.k, o.seed + 1), {}};
-    return {context, target, std::move(*a), std::move(*b), shape};
+    return {context, target, std::move(*a), std::move(*b), shape, o.product, o.seed};
 }
 
 Report run_session(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
@@ -270,6 +270,7 @@ Run add_run(CLI::App& app) {
         ->option_text("M N K");
     add_field_options(*command, o->product);
     add_group_options(*command, o->product);
+    add_epilogue_options(*command, o->product);
     const auto dense_only = [&](const char* name, std::string& to, const char* meaning) {
         command->add_option(name, to, meaning)
             ->excludes(command->get_option("--groups"))
