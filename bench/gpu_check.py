@@ -18,6 +18,7 @@ import time
 
 import torch
 
+from gpu_affine import Affine
 from gpu_bf16 import Bf16
 from gpu_fixture import ROOT, digest
 from gpu_grouped import Grouped
@@ -29,7 +30,7 @@ from gpu_speed import Speed
 RESULTS = ROOT / "bench/results"
 
 
-class Check(Speed, Sanitized, Grouped, Moe, Bf16):
+class Check(Speed, Sanitized, Grouped, Moe, Bf16, Affine):
     """All of them. Each check is a method that returns what to record of it, or raises."""
 
 
@@ -56,6 +57,9 @@ CHECKS = {
         "bf16_repeat",
         "bf16_options",
         "bf16_devices",
+        "affine",
+        "affine_repeat",
+        "affine_options",
         "memcheck",
         "racecheck",
         "layouts",
@@ -63,6 +67,7 @@ CHECKS = {
         "k_grouped_speed",
         "speed",
         "bf16_speed",
+        "affine_speed",
         "grouped_speed",
         "grouped_skew",
     ),

@@ -9,6 +9,7 @@ import sys
 
 import torch
 
+from gpu_affine import Affine
 from gpu_bf16 import Bf16
 from gpu_cases import LAYOUTS
 from gpu_dense import Dense
@@ -19,7 +20,7 @@ from gpu_wgrad import Wgrad
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
-class Sanitized(Dense, Wgrad, GroupedStress, Bf16):
+class Sanitized(Dense, Wgrad, GroupedStress, Bf16, Affine):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
         return self.memchecked("small")
@@ -74,6 +75,7 @@ class Sanitized(Dense, Wgrad, GroupedStress, Bf16):
         self.small_one_d_one_d()
         self.small_grouped()
         self.small_bf16()
+        self.small_affine()
         torch.cuda.synchronize()
         return {"kernels": len(names)}
 
