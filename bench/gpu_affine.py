@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import torch
 
-from gpu_bf16 import BITS, product
+from gpu_bf16_cases import normal, product
 from gpu_cases import LAYOUTS, Guarded, Operands, bound, differing, expanded, operands, sample_rows
-from gpu_fixture import Fixture
-from gpu_grouped_cases import Problem, offset_rows, random_rows
+from gpu_fixture import Fixture, row_of
+from gpu_grouped_cases import Problem, offset_rows, random_launch, random_rows
 from gpu_library import DTYPES, HOPPER, INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS, Epilogue
 from gpu_timing import median_times
 from records import write_record
@@ -88,7 +88,7 @@ class Affine(Fixture):
                 out.d.copy_(epilogue.c)
             used = epilogue.with_c(out.d) if in_place else epilogue
             config = self.config_for(name, epilogue, out.d)
-            self.tested.gemm(*x, out.d, config=config, epilogue=used)
+            self.tested.gemm(*x, out.d, config=config, epilogue=used, **random_launch(self.random))
             share = over_bound(out.d, exact, of_sums, epilogue)
             rows = sample_rows(m, 4, self.generator)
             want = torch.empty(len(rows), n, dtype=dtype)
@@ -106,7 +106,7 @@ class Affine(Fixture):
         m = self.random.choice((1, 7, 64, 129, 257, 500))
         n, k = 8 * self.random.randint(1, 120), 8 * self.random.randint(1, 200)
         dtype = self.random.choice(BF16_OUTPUTS)
-        a, b = (torch.randn(rows, k, device="cuda", generator=self.generator).bfloat16() for rows in (m, n))
+        a, b = (normal(self.generator, rows, k, padding=8) for rows in (m, n))
         epilogue = self.epilogue((m, n), n, dtype)
         exact, absolute = product(a, b)
         of_sums = absolute * math.expm1((k + k // 128 + 2) * 2.0**-24) + k * 2.0**-125
@@ -136,7 +136,8 @@ class Affine(Fixture):
             outside = torch.full((rows.stacks, rows.m + 8, n + 32), 7.0, device="cuda", dtype=dtype)
             stacked = outside[:, 4 : 4 + rows.m, 16 : 16 + n]
             problem.d = stacked if form == MASKED else stacked[0]
-            problem.prepare(self.tested, config=self.config_for(name, epilogue, stacked), epilogue=epilogue)()
+            config = self.config_for(name, epilogue, stacked)
+            problem.prepare(self.tested, config=config, epilogue=epilogue, **random_launch(self.random))()
             share = self.share_of_groups(problem, stacked, epilogue)
             kept = bool((stacked[~problem.owned] == (0 if form == INDICES else 7)).all())
             stacked.fill_(7)
@@ -177,10 +178,10 @@ class Affine(Fixture):
     def affine_calls(self, m: int, n: int, k: int, sizes: list) -> list:
         """(kernel, D, a call) for every affine kernel; D is apart from C, so that calls can be repeated."""
         x = operands(m, n, k, "row", self.generator)
-        a, b = (torch.randn(rows, k, device="cuda", generator=self.generator).bfloat16() for rows in (m, n))
+        a, b = (normal(self.generator, rows, k) for rows in (m, n))
         rows = offset_rows(sizes, 0, m - sum(sizes))
         groups = Problem(rows, n, k, "row", self.generator)
-        many = torch.randn(len(sizes), n, k, device="cuda", generator=self.generator).bfloat16()
+        many = normal(self.generator, len(sizes), n, k)
         calls = []
         for dtype, of, bf16 in itertools.product(OUTPUTS, ({}, {"groups": len(sizes)}), (False, True)):
             if bf16 and dtype == torch.float16:
@@ -207,17 +208,8 @@ class Affine(Fixture):
         calls = self.affine_calls(640, 2112, 2048, [0, 300, 70, 270])
         firsts = []
         for name, d, call in calls:
-            call()
-            first = d.clone()
-            different = torch.zeros((), device="cuda", dtype=torch.int64)
-            for _ in range(200):
-                d.fill_(7)
-                call()
-                bits = BITS.get(d.dtype, torch.int16)
-                different += (first.view(bits) != d.view(bits)).sum()
-            if int(different):
-                raise AssertionError(f"{name}: {int(different)} elements moved in 200 runs")
-            firsts.append(first)
+            self.repeated(name, call, d)
+            firsts.append(d.clone())
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for _, _, call in calls:
@@ -237,7 +229,7 @@ class Affine(Fixture):
             for (name, d, _), first in zip(calls, firsts, strict=True):
                 if differing(d, first):
                     raise AssertionError(f"{name}: other bits by way of {way}")
-        return {"kernels": len(calls), "runs": 200}
+        return {"kernels": len(calls), "runs": self.RUNS}
 
     def affine_options(self):
         """The same bits of a row for any M, fewer SMs and dependent launches that make C; D beyond 2^31 elements."""
@@ -305,9 +297,7 @@ class Affine(Fixture):
                 "D += the product": self.tested.prepare(*x, d, epilogue=Epilogue(1.0, 1.0, d, None)),
             }
             t = median_times(calls, self.options.rounds)
-            account = self.tested.explain(m, n, k, affine=1)
-            row = {"problem": account["line"], "shape": [m, n, k], "kernel": account["chosen"]["name"]}
-            rows.append(row | {"us": {name: round(v, 2) for name, v in t.items()}})
+            rows.append(row_of("affine", [m, n, k], t, self.tested.explain(m, n, k, affine=1)))
         method = f"bench/gpu_timing.py: CUPTI, L2 flushed, interleaved, median of {self.options.rounds}"
         write_record(self.options.out / "h200_affine.json", self.machine() | {"method": method, "rows": rows})
         return {"rows": [(row["shape"], row["us"]) for row in rows]}

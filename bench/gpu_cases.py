@@ -1,5 +1,6 @@
 """Operands for GPU checks, and what their product must be."""
 
+import itertools
 import math
 
 import torch
@@ -10,6 +11,7 @@ LAYOUTS = ("row", "mn", "odd")  # of scales: row-major, MN-major, row-major with
 NAN_CODE = 0x7F
 PIECE = 1 << 26  # so many values are floats at a time
 Operands = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]  # a, sfa, b, sfb
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by the bytes of an element
 
 
 def blocks(extent: int) -> int:
@@ -76,19 +78,32 @@ def operands(m: int, n: int, k: int, layout: str, generator, padding: int = 0, r
     return a[0], sfa[0], b[0], sfb[0]
 
 
+def in_blocks(x: torch.Tensor, ends: list[int]) -> torch.Tensor:
+    """The columns of groups of K as blocks one behind the other, in as much memory as x has; NaN is of no group."""
+    rows, k = x.shape
+    memory = torch.full((rows * k,), math.nan, device=x.device).to(x.dtype)
+    bits = BITS[x.element_size()]
+    for begin, end in itertools.pairwise(ends):
+        memory.view(bits)[rows * begin : rows * end] = x.view(bits)[:, begin:end].reshape(-1)
+    return memory.view(rows, k)
+
+
 class Guarded:
-    """A matrix D inside a larger one whose rest must stay as it was."""
+    """A matrix D, or a stack of them, inside larger ones whose rest must stay as it was."""
 
     VALUE = 7.0
 
-    def __init__(self, m: int, n: int, dtype=torch.bfloat16):
-        self.all = torch.full((m + 32, n + 32), self.VALUE, device="cuda", dtype=dtype)
-        self.d = self.all[16 : 16 + m, 16 : 16 + n]
+    def __init__(self, *shape: int, dtype=torch.bfloat16, device="cuda", edge: int = 16):
+        *stacks, m, n = shape
+        self.edge = edge
+        self.all = torch.full((*stacks, m + 2 * edge, n + 2 * edge), self.VALUE, device=device, dtype=dtype)
+        self.d = self.all[..., edge : edge + m, edge : edge + n]
 
     def intact(self) -> bool:
-        m, n = self.d.shape
-        outside = (self.all[:16], self.all[16 + m :], self.all[16 : 16 + m, :16], self.all[16 : 16 + m, 16 + n :])
-        return all(bool((part == self.VALUE).all()) for part in outside)
+        first, *last = self.edge, *(edge - self.edge for edge in self.all.shape[-2:])
+        rows = self.all[..., first : last[0], :]
+        outside = (self.all[..., :first, :], self.all[..., last[0] :, :], rows[..., :first], rows[..., last[1] :])
+        return not sum((part != self.VALUE).sum() for part in outside)
 
 
 def model(library: Library, a, sfa, b, sfb, rows: torch.Tensor, config: str, old=None, accumulate=0) -> torch.Tensor:
@@ -107,9 +122,25 @@ def sample_rows(m: int, count: int, generator) -> torch.Tensor:
     return torch.cat([inner, torch.tensor([0, m - 1], device="cuda")]).sort().values
 
 
+def unequal(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """How many elements have other bits; not waited for."""
+    bits = BITS[x.element_size()]
+    return (x.view(bits) != y.view(bits)).sum()
+
+
 def differing(x: torch.Tensor, y: torch.Tensor) -> int:
-    bits = torch.int32 if x.dtype == torch.float32 else torch.int16
-    return int((x.cpu().view(bits) != y.cpu().view(bits)).sum())
+    return int(unequal(x, y) if x.device == y.device else unequal(x.cpu(), y.cpu()))
+
+
+def moved(runs: int, call, d: torch.Tensor, start: torch.Tensor | None = None) -> int:
+    """How many elements of D have other bits in any of so many more runs; D is `start` before each, or all 7."""
+    first, different = None, torch.zeros((), device=d.device, dtype=torch.int64)
+    for _ in range(runs + 1):
+        d.fill_(Guarded.VALUE) if start is None else d.copy_(start)
+        call()
+        first = d.clone() if first is None else first
+        different += unequal(first, d)
+    return int(different)
 
 
 def expanded(codes: torch.Tensor, s: torch.Tensor, height: int) -> torch.Tensor:

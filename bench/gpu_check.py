@@ -4,11 +4,13 @@
 Usage: gpu_check.py [--library FILE] [--racecheck-library FILE] [--out DIR] [--shapes N] [--rounds N] [--only NAME,...]
 
 Every check prints one line and raises on failure. What passed is kept in DIR/h200_checks.json with the digest of its
-operation (tools/gpu_digest.py): the next run goes on with what is missing, and a change of one operation runs only its
-own checks again. When all of an operation have passed, gpu-validated.json has its digest.
+operation (tools/gpu_digest.py) and one of the checks: the next run goes on with what is missing, and a change of one
+operation runs only its own checks again. When all of an operation have passed, gpu-validated.json has its digest.
 """
 
 import argparse
+import ast
+import hashlib
 import json
 import os
 import pathlib
@@ -19,18 +21,18 @@ import time
 import torch
 
 from gpu_affine import Affine
-from gpu_bf16 import Bf16
 from gpu_fixture import ROOT, digest
 from gpu_grouped import Grouped
 from gpu_moe import Moe
 from gpu_progress import Progress
 from gpu_sanitize import Sanitized
 from gpu_speed import Speed
+from gpu_together import Together
 
 RESULTS = ROOT / "bench/results"
 
 
-class Check(Speed, Sanitized, Grouped, Moe, Bf16, Affine):
+class Check(Speed, Sanitized, Grouped, Moe, Together, Affine):
     """All of them. Each check is a method that returns what to record of it, or raises."""
 
 
@@ -40,7 +42,6 @@ CHECKS = {
         "table",
         "beyond_31_bits",
         "repeat",
-        "streams",
         "batch_invariant",
         "num_sms",
         "graph",
@@ -48,7 +49,6 @@ CHECKS = {
         "grouped",
         "grouped_repeat",
         "grouped_capacity",
-        "grouped_threads",
         "grouped_tall",
         "one_d_one_d",
         "k_grouped",
@@ -56,10 +56,14 @@ CHECKS = {
         "bf16",
         "bf16_repeat",
         "bf16_options",
-        "bf16_devices",
+        "bf16_beyond_31_bits",
         "affine",
         "affine_repeat",
         "affine_options",
+        "streams",
+        "threads",
+        "devices",
+        "kernels",
         "memcheck",
         "racecheck",
         "layouts",
@@ -71,7 +75,7 @@ CHECKS = {
         "grouped_speed",
         "grouped_skew",
     ),
-    "quantize": ("quantize", "quantize_memcheck", "quantize_racecheck", "bandwidth"),
+    "quantize": ("quantize", "quantize_kernels", "quantize_memcheck", "quantize_racecheck", "bandwidth"),
 }
 
 
@@ -92,19 +96,25 @@ def main() -> int:
     arguments.tested = os.path.abspath(arguments.tested)
     arguments.out.mkdir(parents=True, exist_ok=True)
     check = Check(arguments)
-    head = check.machine()
-    same = {"gpu": head["machine"]["name"], "shapes": arguments.shapes, "rounds": arguments.rounds}
+    same = {"gpu": torch.cuda.get_device_name(), "shapes": arguments.shapes, "rounds": arguments.rounds}
+    same["checks"] = digest_of_checks()
     of = {name: same | {"digest": digest(operation)} for operation, names in CHECKS.items() for name in names}
     progress = Progress(arguments.out / "h200_checks.json", of)
     names = arguments.only.split(",") if arguments.only else progress.missing()
-    failed = [name for name in names if not passes(check, name, progress, head)]
+    failed = [name for name in names if not passes(check, name, progress)]
     print(f"{len(names) - len(failed)} passed, {len(failed)} failed")
     validated = ROOT / "gpu-validated.json" if arguments.out == RESULTS else arguments.out / "gpu-validated.json"
-    validate(validated, progress, head)
+    validate(validated, progress, check)
     return 1 if failed else 0
 
 
-def passes(check: Check, name: str, progress: Progress, head: dict) -> bool:
+def digest_of_checks() -> str:
+    """Of the checks themselves, without comments and layout: what a weaker check has passed does not count."""
+    files = sorted(pathlib.Path(__file__).parent.glob("gpu_*.py"))
+    return hashlib.sha256("".join(ast.dump(ast.parse(file.read_text())) for file in files).encode()).hexdigest()[:16]
+
+
+def passes(check: Check, name: str, progress: Progress) -> bool:
     print(f"begins  {name}", flush=True)
     start = time.time()
     try:
@@ -112,18 +122,22 @@ def passes(check: Check, name: str, progress: Progress, head: dict) -> bool:
     except (AssertionError, RuntimeError, subprocess.SubprocessError) as e:
         print(f"FAILED  {name:<18} {e}", flush=True)
         return False
-    print(f"passed  {name:<18} {time.time() - start:6.1f} s  {json.dumps(result)}", flush=True)
+    seconds = round(time.time() - start, 1)
+    print(f"passed  {name:<18} {seconds:6.1f} s  {json.dumps(result)}", flush=True)
     if name in progress.of:
-        progress.add(name, result, {key: head[key] for key in ("machine", "torch", "commit", "date")})
+        head = check.machine()
+        origin = {key: head[key] for key in ("machine", "torch", "commit", "date")}
+        progress.add(name, result, origin | {"seconds": seconds})
     return True
 
 
-def validate(file: pathlib.Path, progress: Progress, head: dict) -> None:
+def validate(file: pathlib.Path, progress: Progress, check: Check) -> None:
     """Records the digest of each operation of which all checks have passed."""
     record = json.loads(file.read_text()) if file.exists() else {}
     missing = progress.missing()
     for operation, names in CHECKS.items():
         if not set(names) & set(missing):
+            head = check.machine()
             record[operation] = {"digest": digest(operation)} | {k: head[k] for k in ("date", "machine", "commit")}
     kept = {operation: record[operation] for operation in CHECKS if operation in record}
     file.write_text(json.dumps(kept, indent=1) + "\n")

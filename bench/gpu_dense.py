@@ -73,37 +73,9 @@ class Dense(Fixture):
         for name, layout in itertools.product(names, ("mn", "row")):
             m = next(m for m in (96, 192, 384, 640) if name in self.usable(m, 2112, 6144))
             x = operands(m, 2112, 6144, layout, self.generator)
-            first, again = (torch.empty(m, 2112, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-            self.tested.gemm(*x, first, config=name)
-            call = self.tested.prepare(*x, again, config=name)
-            different = torch.zeros((), device="cuda", dtype=torch.int64)
-            for _ in range(200):
-                again.fill_(7)
-                call()
-                different += (first.view(torch.int16) != again.view(torch.int16)).sum()
-            if int(different):
-                raise AssertionError(f"{name}, {layout}: {int(different)} elements moved in 200 runs")
-        return {"kernels": len(names), "layouts": 2, "runs": 200}
-
-    def streams(self):
-        """Two streams at once, 200 GEMMs on each."""
-        shapes = ((64, 4096, 7168), (777, 2112, 2048))
-        cases = [operands(*shape, "mn", self.generator) for shape in shapes]
-        alone = [torch.empty(s[0], s[1], device="cuda", dtype=torch.bfloat16) for s in shapes]
-        for x, d in zip(cases, alone, strict=True):
-            self.tested.gemm(*x, d)
-        torch.cuda.synchronize()
-        streams = [torch.cuda.Stream() for _ in shapes]
-        results = [[torch.empty_like(d) for _ in range(8)] for d in alone]
-        for i in range(200):
-            for stream, x, into in zip(streams, cases, results, strict=True):
-                with torch.cuda.stream(stream):
-                    self.tested.gemm(*x, into[i % 8])
-        torch.cuda.synchronize()
-        wrong = sum(differing(d, into) for d, list_ in zip(alone, results, strict=True) for into in list_)
-        if wrong:
-            raise AssertionError(f"{wrong} elements differ when two streams run at once")
-        return {"gemms": 400}
+            d = torch.empty(m, 2112, device="cuda", dtype=torch.bfloat16)
+            self.repeated(f"{name}, {layout}", self.tested.prepare(*x, d, config=name), d)
+        return {"kernels": len(names), "layouts": 2, "runs": self.RUNS}
 
     def batch_invariant(self):
         """Rows of batch-invariant results have the same bits for any M; what that costs where K would be split."""

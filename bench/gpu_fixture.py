@@ -1,6 +1,7 @@
 """What the checks of gpu_check.py share: the library under test, the options, and sources of chance."""
 
 import argparse
+import functools
 import pathlib
 import random
 import subprocess
@@ -9,6 +10,7 @@ import time
 
 import torch
 
+from gpu_cases import moved
 from gpu_library import Library
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
@@ -17,28 +19,61 @@ from gpu_digest import digest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
+FACTS = "name,driver_version,clocks.sm,clocks.mem,power.limit"
+
+
+def facts_at_work() -> dict[str, str]:
+    """What nvidia-smi says of the GPU while it multiplies: the clocks of a GPU at rest are others."""
+    x = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    ask = ["nvidia-smi", f"--query-gpu={FACTS}", "--format=csv,noheader", f"--id={torch.cuda.current_device()}"]
+    for _ in range(100):  # some tenths of a second: clocks rise within
+        torch.mm(x, x)
+    with subprocess.Popen(ask, stdout=subprocess.PIPE, text=True) as program:
+        while program.poll() is None:
+            for _ in range(10):
+                torch.mm(x, x)
+            torch.cuda.synchronize()
+        answer = program.communicate()[0]
+    return dict(zip(FACTS.split(","), (fact.strip() for fact in answer.split("\n")[0].split(",")), strict=False))
+
+
+def row_of(kind: str, shape: list[int], times: dict[str, float], account: dict) -> dict:
+    """A row of a record; `account`: what explain says of the problem."""
+    us = {name: round(t, 2) for name, t in times.items()}
+    return {"problem": account["line"], "kind": kind, "shape": shape, "us": us, "kernel": account["chosen"]["name"]}
+
+
 class Fixture:
+    RUNS = 200  # of what must give the same bits each time
+
     def __init__(self, arguments: argparse.Namespace):
         self.options = arguments
         self.tested = Library(arguments.tested)
         self.generator = torch.Generator("cuda").manual_seed(1)
         self.random = random.Random(1)
 
+    @functools.cached_property
+    def facts(self) -> dict[str, str]:
+        return facts_at_work()
+
     def usable(self, m, n, k):
         """Names of the kernels that can take a shape, the planner's choice first."""
         account = self.tested.explain(m, n, k)
         return [account["chosen"]["name"]] + [row["name"] for row in account["candidates"] if "rejected" not in row]
 
+    def repeated(self, what: str, call, d: torch.Tensor, start: torch.Tensor | None = None, runs: int = 0) -> None:
+        """Raises where so many runs do not all give the same bits; D is `start` before each, or all 7."""
+        runs = runs or self.RUNS
+        if count := moved(runs, call, d, start):
+            raise AssertionError(f"{what}: {count} elements moved in {runs} runs")
+
     def machine(self):
-        query = "name,driver_version,clocks.sm,clocks.mem,power.limit"
-        facts = subprocess.run(
-            ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True
-        ).stdout
+        """The head of a record."""
         commit = subprocess.run(
             ["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True
         ).stdout.strip()
         return {
-            "machine": dict(zip(query.split(","), (f.strip() for f in facts.split("\n")[0].split(",")), strict=False)),
+            "machine": self.facts,
             "torch": torch.__version__,
             "finegemm": self.tested.version(),
             "commit": self.options.commit or commit,

@@ -7,7 +7,7 @@ import torch
 
 from gpu_cases import LAYOUTS, operands, rounded_up
 from gpu_fixture import Fixture
-from gpu_grouped_cases import Problem, masked_rows, offset_rows, random_rows
+from gpu_grouped_cases import Problem, masked_rows, offset_rows, random_launch, random_rows
 from gpu_library import INDICES, MASKED, OFFSETS, PREFIX_SUMS
 from gpu_timing import median_times
 from records import write_record
@@ -68,8 +68,8 @@ class Grouped(Fixture):
             account = p.explain(self.tested)
             usable = [row["name"] for row in account["candidates"] if "rejected" not in row]
             for config in (None, self.random.choice(usable)):
-                p.all.fill_(p.VALUE)
-                p.prepare(self.tested, config=config)()
+                p.out.all.fill_(p.VALUE)
+                p.prepare(self.tested, config=config, **random_launch(self.random))()
                 if wrong := p.wrong(self.tested, self.random, groups=4, rows=6):
                     what = f"{rows.groups} groups by {FORMS[rows.form]}, alignment {rows.alignment}, {rows.m}x{n}x{k}"
                     name = config or account["chosen"]["name"]
@@ -91,17 +91,8 @@ class Grouped(Fixture):
                 if "rejected" in row:
                     raise AssertionError(f"{row['name']} cannot take this problem: {row['rejected']}")
             for name in names:
-                call = p.prepare(self.tested, config=name)
-                call()
-                first = p.d.clone()
-                different = torch.zeros((), device=first.device, dtype=torch.int64)
-                for _ in range(200):
-                    p.d.fill_(p.VALUE)
-                    call()
-                    different += (first.view(torch.int16) != p.d.view(torch.int16)).sum()
-                if int(different):
-                    raise AssertionError(f"{name}, {layout}: {int(different)} elements moved in 200 runs")
-        return {"kernels": len(kernels), "layouts": 2, "runs": 200}
+                self.repeated(f"{name}, {layout}", p.prepare(self.tested, config=name), p.d)
+        return {"kernels": len(kernels), "layouts": 2, "runs": self.RUNS}
 
     def grouped_capacity(self):
         """One graph of a launch for 8192 rows, replayed with fewer: right, and as fast as a launch for as many."""
@@ -119,7 +110,7 @@ class Grouped(Fixture):
             valid = offset_rows(cut(rows, groups, random.Random(rows)), spare=capacity - rows)
             p.rows, p.owned = valid, valid.owned(p.d.device)
             p.numbers.copy_(torch.tensor(valid.numbers, dtype=torch.int32))
-            p.all.fill_(p.VALUE)
+            p.out.all.fill_(p.VALUE)
             graph.replay()
             torch.cuda.synchronize()
             if wrong := p.wrong(self.tested, self.random, groups=3, rows=4):

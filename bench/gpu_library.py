@@ -152,6 +152,7 @@ class Library:
         numerics=FAST,
         config=None,
         check_values=AS_CONTEXT,
+        num_sms=0,
         pdl=0,
         accumulate=0,
     ):
@@ -161,7 +162,7 @@ class Library:
         args = KGroupedGemmArgs(
             *(matrix(t) for t in (a, sfa, b, sfb)), stack(d), offsets.data_ptr(), d.shape[0], *device, layout, 0
         )
-        options = self.options(numerics, config, check_values, AS_CONTEXT, 0, pdl, accumulate)
+        options = self.options(numerics, config, check_values, AS_CONTEXT, num_sms, pdl, accumulate)
         return self.queued(self.c.finegemm_k_grouped_gemm, args, options, (a, sfa, b, sfb, d, offsets))
 
     @staticmethod
@@ -177,7 +178,8 @@ class Library:
             options.epilogue = ctypes.addressof(struct)
 
         def call(keep=(tensors, epilogue, struct)):
-            options.stream = torch.cuda.current_stream().cuda_stream if cuda else None
+            # That of the operands' GPU, which need not be the current one.
+            options.stream = torch.cuda.current_stream(tensors[0].device).cuda_stream if cuda else None
             self.check(function(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
         return call
@@ -193,7 +195,7 @@ class Library:
 
     def quantize(self, kind: str, x, q, scales, power_of_two=False) -> None:
         """kind: "rows" or "blocks"."""
-        stream = torch.cuda.current_stream().cuda_stream if x.is_cuda else None
+        stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None
         options = QuantizeOptions(ctypes.sizeof(QuantizeOptions), power_of_two, stream)
         call = getattr(self.c, f"finegemm_quantize_{kind}")
         self.check(

@@ -1,6 +1,7 @@
 """What gpu_check.py runs under compute-sanitizer: every kernel on a small problem."""
 
 import itertools
+import json
 import os
 import re
 import shutil
@@ -13,8 +14,10 @@ from gpu_affine import Affine
 from gpu_bf16 import Bf16
 from gpu_cases import LAYOUTS
 from gpu_dense import Dense
+from gpu_digest import KERNELS, operation_of
 from gpu_fixture import ROOT
 from gpu_grouped_stress import GroupedStress
+from gpu_timing import launched
 from gpu_wgrad import Wgrad
 
 PROGRAM = str(ROOT / "bench/gpu_check.py")
@@ -34,6 +37,24 @@ class Sanitized(Dense, Wgrad, GroupedStress, Bf16, Affine):
 
     def quantize_racecheck(self):
         return self.racechecked("small_quantize")
+
+    def kernels(self):
+        """What the sanitizers run launches every kernel of the pack that multiplies."""
+        return self.covered("gemm", self.small)
+
+    def quantize_kernels(self):
+        return self.covered("quantize", self.small_quantize)
+
+    def covered(self, operation: str, check):
+        wanted = {
+            name
+            for kernels in json.loads(KERNELS.read_text()).values()
+            for name in kernels
+            if operation_of(name) == operation
+        }
+        if missing := sorted(wanted - launched(check)):
+            raise AssertionError(f"{len(missing)} kernels of {len(wanted)} were not launched: {', '.join(missing)}")
+        return {"kernels": len(wanted)}
 
     def memchecked(self, check: str):
         return self.sanitized("memcheck", self.options.tested, "ERROR SUMMARY: 0 errors", check)
@@ -67,7 +88,7 @@ class Sanitized(Dense, Wgrad, GroupedStress, Bf16, Affine):
             stages = int(re.findall(r"s(\d+)w", name)[0])
             blocks = max(12, 4 * (stages // 4 + 1))  # to go around the ring
             long_enough = 128 * blocks * (int(found[1]) if found else 1)
-            for k, layout in ((1040, self.random.choice(LAYOUTS)), (long_enough, "row")):
+            for k, layout in ((128 * blocks + 16, self.random.choice(LAYOUTS)), (long_enough, "row")):
                 sizes = itertools.product((136, 392), (5, 70, 257, 300))  # two wide tiles for those that share A
                 m, n = next((m, n) for n, m in sizes if name in self.usable(m, n, k))
                 print(f"{m}x{n}x{k} {name}", flush=True)

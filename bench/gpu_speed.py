@@ -1,21 +1,20 @@
 """What gpu_check.py times: layouts of scales, quantisation, and the dense table beside cuBLASLt."""
 
 import functools
-import math
 
 import torch
 
 from dense_table import DENSE_NK, DENSE_ROWS
 from gpu_cases import blocks, operands
-from gpu_fixture import Fixture
+from gpu_fixture import Fixture, row_of
 from gpu_timing import median_times
-from records import write_record
+from records import geometric_mean, ratios, write_record
 
 
 class Speed(Fixture):
     def layouts(self):
         """Row-major against MN-major scales: less than 2% of time between them, in geometric mean over six shapes."""
-        logs = []
+        over = []
         for m, n, k in (
             (1, 7168, 16384),
             (64, 4096, 7168),
@@ -31,11 +30,11 @@ class Speed(Fixture):
                 "row": self.tested.prepare(a, sfa.contiguous(), b, sfb.contiguous(), d),
             }
             t = median_times(calls, 2 * self.options.rounds)
-            logs.append(math.log(t["row"] / t["mn"]))
-        mean = math.exp(sum(logs) / len(logs))
+            over.append(t["row"] / t["mn"])
+        mean = geometric_mean(over)
         if not 0.98 < mean < 1.02:
             raise AssertionError(f"row-major scales take {mean:.3f} of the time of MN-major ones")
-        return {"row_over_mn": round(mean, 4), "each": [round(math.exp(x), 3) for x in logs]}
+        return {"row_over_mn": round(mean, 4), "each": [round(x, 3) for x in over]}
 
     def bandwidth(self):
         """Quantisation of bf16 against a copy of as many bytes."""
@@ -78,26 +77,16 @@ class Speed(Fixture):
                 if m % 4 == 0 and (block := self.cublas_block(a, sfa, b, sfb)):
                     calls["cublas_block"] = block
                 t = median_times(calls, self.options.rounds)
-                account = self.tested.explain(m, n, k)
-                rows.append(
-                    {
-                        "problem": account["line"],
-                        "kind": "dense",
-                        "shape": [m, n, k],
-                        "us": {name: round(v, 2) for name, v in t.items()},
-                        "kernel": account["chosen"]["name"],
-                    }
-                )
+                rows.append(row_of("dense", [m, n, k], t, self.tested.explain(m, n, k)))
         record = self.machine() | {
             "method": f"bench/gpu_timing.py: CUPTI, L2 flushed, interleaved, median of {self.options.rounds}",
             "ceilings_us": self.ceilings(),
             "rows": rows,
         }
         write_record(self.options.out / "h200.json", record)
-        ratios = [row["us"]["cublas_tensor"] / row["us"]["finegemm"] for row in rows]
         return {
             "rows": len(rows),
-            "geomean_over_cublas_tensor": round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 4),
+            "geomean_over_cublas_tensor": round(geometric_mean(ratios(rows, "cublas_tensor")), 4),
         }
 
     @staticmethod

@@ -7,6 +7,16 @@ import torch
 FLUSH_BYTES, FLUSH_US = 1 << 30, 100  # no GPU sets so much memory in less time
 
 
+def launched(call) -> set:
+    """Names of the kernels that a call launches."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as trace:
+        call()
+        torch.cuda.synchronize()
+    return {e.name.partition("(")[0] for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA}
+
+
 def median_times(calls: dict, rounds: int) -> dict:
     """Microseconds of device time of each call: the median over `rounds`, the sum over the kernels of a call."""
     from torch.profiler import ProfilerActivity, profile

@@ -8,9 +8,10 @@ import time
 
 import torch
 
-from gpu_cases import LAYOUTS, Guarded, differing, model, operands, sample_rows
+from gpu_cases import LAYOUTS, Guarded, differing, in_blocks, model, operands, sample_rows, unequal
 from gpu_fixture import ROOT, Fixture
 from gpu_grouped import table_cases
+from gpu_grouped_cases import random_launch
 from gpu_library import BLOCKS, COLUMNS, HOPPER
 from gpu_timing import median_times
 from records import write_record
@@ -55,8 +56,6 @@ def kernel_names(output: str) -> list:
 class KGroups:
     """Operands of groups with so many k-blocks each; `before` and `after` them lie some of no group, with NaN."""
 
-    VALUE, GAP = 7.0, 3
-
     def __init__(self, m, n, blocks, layout, generator, before=0, after=0, padding=0):
         ends = [128 * (before + sum(blocks[:i])) for i in range(len(blocks) + 1)]
         self.k = ends[-1] + 128 * after
@@ -64,10 +63,11 @@ class KGroups:
         for s in (self.operands[1], self.operands[3]):
             s[:, :before] = math.nan
             s[:, before + sum(blocks) :] = math.nan
-        self.offsets = torch.tensor(ends, device="cuda", dtype=torch.int32)
-        self.all = torch.full((len(blocks), m + self.GAP, n + 8), self.VALUE, device="cuda")
-        self.d = self.all[:, :m, :n]
-        self.d.copy_(torch.randn(self.d.shape, device="cuda", generator=generator) * 1000)
+        device = generator.device
+        self.offsets = torch.tensor(ends, device=device, dtype=torch.int32)
+        self.out = Guarded(len(blocks), m, n, dtype=torch.float32, device=device)
+        self.d = self.out.d
+        self.d.copy_(torch.randn(self.d.shape, device=device, generator=generator) * 1000)
         self.old = self.d.clone()
 
     def prepare(self, library, d=None, way="device", offsets=None, **options):
@@ -81,17 +81,12 @@ class KGroups:
         return library.prepare_k_grouped(a, sfa, b, sfb, self.d if d is None else d, offsets, layout, **options)
 
     def blocks(self, x):
-        """The groups' columns of A or B as blocks one behind the other. What is of no group is NaN."""
-        rows, ends = x.shape[0], self.offsets.tolist()
-        memory = torch.full((rows * self.k,), 0x7F, device="cuda", dtype=torch.uint8)
-        for begin, end in itertools.pairwise(ends):
-            memory[rows * begin : rows * end] = x.view(torch.uint8)[:, begin:end].reshape(-1)
-        return memory.view(rows, self.k).view(x.dtype)
+        return in_blocks(x, self.offsets.tolist())
 
     def model(self, library, rows, accumulate, config):
         """D as the CPU's model of the hardware has it; numbers that break the rules are clamped, group by group."""
         if config is None:  # the choice for all rows, not for some of them
-            m, n, groups = self.all.shape[1] - self.GAP, self.d.shape[2], len(self.offsets) - 1
+            groups, m, n = self.d.shape
             config = library.explain(m, n, self.k, k_groups=groups, accumulate=accumulate)["chosen"]["name"]
         a, sfa, b, sfb = self.operands
         x = (a[rows].cpu(), sfa[rows].cpu(), b.cpu(), sfb.cpu())
@@ -105,24 +100,20 @@ class KGroups:
             library.k_grouped_gemm(*x, part, offsets, numerics=HOPPER, accumulate=accumulate, config=config)
         return d
 
-    def around_intact(self) -> bool:
-        m, n = self.d.shape[1:]
-        return all(bool((part == self.VALUE).all()) for part in (self.all[:, m:], self.all[:, :m, n:]))
-
     def wrong(self, library, rows, accumulate, config=None) -> str:
         """What is not as the CPU's model of the hardware has it, or is around D and was written to."""
         if count := differing(self.d[:, rows].contiguous(), self.model(library, rows, accumulate, config)):
             return f"{count} elements differ from the model"
-        return "" if self.around_intact() else "wrote outside of D"
+        return "" if self.out.intact() else "wrote outside of D"
 
     def differs(self, library, way, **options) -> str:
         """Whether D, computed another way, is not what it is now."""
         first = self.d.clone()
         self.d.copy_(self.old)
         self.prepare(library, way=way, **options)()
-        if count := int((self.d.view(torch.int32) != first.view(torch.int32)).sum()):
+        if count := differing(self.d, first):
             return f"{count} elements differ between {way} and {WAYS[0]}"
-        return "" if self.around_intact() else f"{way} wrote outside of D"
+        return "" if self.out.intact() else f"{way} wrote outside of D"
 
 
 class Wgrad(Fixture):
@@ -134,7 +125,7 @@ class Wgrad(Fixture):
     def one_product(self, m, n, k, layout, config, output, accumulate, padding=0, rows=16):
         """One GEMM: its bits against the model's, and what lies around D."""
         x = operands(m, n, k, layout, self.generator, padding, row_b_scales=True)
-        out = Guarded(m, n, torch.float32 if output == "f32" else torch.bfloat16)
+        out = Guarded(m, n, dtype=torch.float32 if output == "f32" else torch.bfloat16)
         out.d.copy_(torch.randn(m, n, device="cuda", generator=self.generator) * 1000)
         old = out.d.clone()
         self.tested.gemm(*x, out.d, config=config, accumulate=accumulate)
@@ -150,7 +141,7 @@ class Wgrad(Fixture):
             raise AssertionError(f"{what}: wrote outside of D")
 
     def one_d_one_d(self):
-        """Random shapes with every kernel, all layouts, odd M, tails of K; then 200 runs with the same bits."""
+        """Random shapes with every kernel, all layouts, odd M, tails of K; then runs with the same bits."""
         names = {output: kernel_names(output) for output in ("f32", "bf16")}
         count = 0
         while count < self.options.shapes // 2:
@@ -174,36 +165,30 @@ class Wgrad(Fixture):
         for output, layout in (("f32", "mn"), ("f32", "row"), ("bf16", "mn"), ("bf16", "row")):
             for name in names[output]:
                 x = operands(640, 2112, 2048, layout, self.generator, row_b_scales=True)
-                dtype, bits, accumulate = (
-                    (torch.float32, torch.int32, 1) if output == "f32" else (torch.bfloat16, torch.int16, 0)
-                )
+                dtype, accumulate = (torch.float32, 1) if output == "f32" else (torch.bfloat16, 0)
                 start = torch.randn(640, 2112, device="cuda", generator=self.generator).to(dtype)
-                first, again = start.clone(), start.clone()
-                self.tested.gemm(*x, first, config=name, accumulate=accumulate)
+                again = torch.empty_like(start)
                 call = self.tested.prepare(*x, again, config=name, accumulate=accumulate)
-                different = torch.zeros((), device="cuda", dtype=torch.int64)
-                for _ in range(200):
-                    again.copy_(start)
-                    call()
-                    different += (first.view(bits) != again.view(bits)).sum()
-                if int(different):
-                    raise AssertionError(f"{name}, {layout}: {int(different)} elements moved in 200 runs")
+                self.repeated(f"{name}, {layout}", call, again, start)
 
     def small_one_d_one_d(self):
         """Every kernel once: what the sanitizers run."""
         for output in ("f32", "bf16"):
             for name in kernel_names(output):
                 m = next(m for m in (5, 70, 257) if self.takes(name, m))
-                for k, layout in ((1040, self.random.choice(LAYOUTS)), (1024, "row")):
+                for k, layout in ((1552, self.random.choice(LAYOUTS)), (1536, "row")):  # rings go around
                     self.one_product(m, 136, k, layout, name, output, int(output == "f32"), rows=4)
         for name in kernel_names("kgrouped"):
             m = next(m for m in (5, 70, 257) if self.takes(name, m))
             for accumulate, layout in ((0, self.random.choice(LAYOUTS)), (1, "row")):
-                self.one_k_grouped(m, 136, [3, 0, 1, 9], layout, name, accumulate, 4, 1, 2, 16)
+                self.one_k_grouped(m, 136, [3, 0, 1, 13], layout, name, accumulate, 4, 1, 2, 16)
 
     def one_k_grouped(self, m, n, blocks, layout, config, accumulate, rows=16, before=0, after=0, padding=0):
         p = KGroups(m, n, blocks, layout, self.generator, before, after, padding)
-        options = {"config": config, "accumulate": accumulate, "pdl": self.random.randint(0, 1)}
+        launch = random_launch(self.random)
+        if not config:  # fewer SMs may be another choice
+            del launch["num_sms"]
+        options = {"config": config, "accumulate": accumulate} | launch
         p.prepare(self.tested, **options)()
         wrong = p.wrong(self.tested, sample_rows(m, rows, self.generator), accumulate, config)
         for way in WAYS[1:]:
@@ -216,7 +201,7 @@ class Wgrad(Fixture):
 
     def k_grouped(self):
         """Random groups, empty ones too, with every kernel and in every way, added to D or not, more groups than a
-        launch takes; then 1000 runs with the same bits."""
+        launch takes; then many runs with the same bits."""
         names, count = kernel_names("kgrouped"), 0
         while count < self.options.shapes // 4:
             m = self.random.choice((1, 2, 7, 33, 64, 65, 100, 128, 129, 257, 384, 500, 777))
@@ -256,16 +241,9 @@ class Wgrad(Fixture):
     def repeat_k_grouped(self, names):
         for name in names:
             p = KGroups(640, 2112, [7, 0, 16, 1, 3], "mn", self.generator)
-            first, again = p.old.clone(), p.old.clone()
-            p.prepare(self.tested, first, config=name, accumulate=1)()
+            again = p.old.clone()
             call = p.prepare(self.tested, again, config=name, accumulate=1)
-            different = torch.zeros((), device="cuda", dtype=torch.int64)
-            for _ in range(1000):
-                again.copy_(p.old)
-                call()
-                different += (first.view(torch.int32) != again.view(torch.int32)).sum()
-            if int(different):
-                raise AssertionError(f"{name}: {int(different)} elements moved in 1000 runs")
+            self.repeated(name, call, again, p.old, runs=5 * self.RUNS)
 
     def blocks_in_turn(self):
         """Calls with other sizes follow one another at once: none may see the tensor maps of the next one."""
@@ -275,14 +253,14 @@ class Wgrad(Fixture):
         wanted = [p.d.clone() for p in problems]
         calls = [p.prepare(self.tested, way="blocks", pdl=1) for p in problems]
         different = torch.zeros((), device="cuda", dtype=torch.int64)
-        for i in range(400):
+        for i in range(2 * self.RUNS):
             p, want = problems[i % 2], wanted[i % 2]
             p.d.zero_()
             calls[i % 2]()
             calls[1 - i % 2]()
-            different += (p.d.view(torch.int32) != want.view(torch.int32)).sum()
+            different += unequal(p.d, want)
         if int(different):
-            raise AssertionError(f"blocks of other sizes in turn: {int(different)} elements moved in 400 runs")
+            raise AssertionError(f"blocks of other sizes in turn: {int(different)} elements moved")
 
     def captured_k_grouped(self):
         """A graph keeps the sizes that were on the host when it was captured."""
@@ -296,7 +274,7 @@ class Wgrad(Fixture):
             p.d.zero_()
             offsets.zero_()
             graph.replay()
-            if int((p.d.view(torch.int32) != want.view(torch.int32)).sum()) or not p.around_intact():
+            if differing(p.d, want) or not p.out.intact():
                 raise AssertionError(f"a replayed graph and a direct call differ, {way}")
 
     def times_of(self, *sets: dict) -> dict:

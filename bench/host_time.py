@@ -9,6 +9,7 @@ torch and a Hopper GPU; exits with 77 without one.
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import platform
@@ -21,6 +22,7 @@ import hopper
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CALLS = 200  # of a batch; the driver queues 1024 launches
+GROUPS = 4
 SHAPES = ((1, 2112, 7168), (16, 7168, 2048), (64, 4096, 7168), (128, 7168, 2048))
 SKIPPED = 77
 
@@ -30,28 +32,70 @@ def skip(reason: str):
     sys.exit(SKIPPED)
 
 
-def calls_for(m: int, n: int, k: int) -> dict:
+def operands(m: int, n: int, k: int, device: str) -> dict:
+    """What the calls of a shape take, by the names of the parameters of `ours`."""
+    import torch
+
+    import finegemm
+
+    x, w = (torch.randn(rows, k, device=device, dtype=torch.bfloat16) for rows in (m, n))
+    (a, sfa), (b, sfb) = finegemm.quantize_rows(x), finegemm.quantize_blocks(w)
+    d = torch.empty(m, n, device=device, dtype=torch.bfloat16)
+    return {"x": x, "w": w, "a": a, "sfa": sfa, "b": b, "sfb": sfb, "d": d}
+
+
+def ours(x, w, a, sfa, b, sfb, d) -> dict:
     """One function for each row of the record; all work on operands of the same shape."""
     import torch
 
     import finegemm
 
-    x, w = (torch.randn(rows, k, device="cuda", dtype=torch.bfloat16) for rows in (m, n))
-    (a, sfa), (b, sfb) = finegemm.quantize_rows(x), finegemm.quantize_blocks(w)
-    d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
-    one = torch.ones((), device="cuda")
-    wt, bt = w.t(), b.t()  # not part of the calls that are timed
+    device, (m, n), k_blocks = x.device, d.shape, sfa.shape[1]
+    # Groups have the rows, or the k, in unequal parts, and the same weights.
+    offsets = torch.tensor([0, m // 4, m // 4, m // 2, m], dtype=torch.int32, device=device)
+    weights, scales = (t.expand(GROUPS, *t.shape).contiguous() for t in (b, sfb))
+    sizes = [128 * (k_blocks // GROUPS)] * (GROUPS - 1)
+    sizes.append(128 * k_blocks - sum(sizes))
+    k_offsets = torch.tensor([0, *itertools.accumulate(sizes)], dtype=torch.int32, device=device)
+    q, sfq = finegemm.quantize_rows(w)
+    grads = torch.zeros(GROUPS, m, n, device=device)
+    blocks = torch.empty_like(b), torch.empty_like(sfb)
     return {
         "finegemm.gemm into d": lambda: finegemm.gemm(a, sfa, b, sfb, d),
+        "finegemm.gemm into d, all by keywords": lambda: finegemm.gemm(a=a, sfa=sfa, b=b, sfb=sfb, d=d),
         "finegemm.gemm": lambda: finegemm.gemm(a, sfa, b, sfb),
         "finegemm.gemm into d, pdl": lambda: finegemm.gemm(a, sfa, b, sfb, d, pdl=True),
+        "finegemm.gemm of bf16 into d": lambda: finegemm.gemm(x, None, w, None, d),
+        "finegemm.grouped_gemm into d": lambda: finegemm.grouped_gemm(a, sfa, weights, scales, d, offsets=offsets),
+        "finegemm.k_grouped_gemm into d": lambda: finegemm.k_grouped_gemm(a, sfa, q, sfq, grads, offsets=k_offsets),
+        "finegemm.k_grouped_gemm into d, a list of sizes": lambda: finegemm.k_grouped_gemm(
+            a, sfa, q, sfq, grads, sizes=sizes
+        ),
         "finegemm.quantize_rows into q": lambda: finegemm.quantize_rows(x, a, sfa),
+        "finegemm.quantize_rows into q, all by keywords": lambda: finegemm.quantize_rows(x=x, q=a, scales=sfa),
+        "finegemm.quantize_blocks into q": lambda: finegemm.quantize_blocks(w, *blocks),
+    }
+
+
+def peers(x, w, a, b, d, **rest) -> dict:
+    import torch
+
+    one = torch.ones((), device=x.device)
+    wt, bt = w.t(), b.t()  # not part of the calls that are timed
+    return {
         "torch.matmul bf16 into d": lambda: torch.matmul(x, wt, out=d),
         "torch.matmul bf16": lambda: torch.matmul(x, wt),
         "torch._scaled_mm fp8 (cuBLASLt)": lambda: torch._scaled_mm(a, bt, one, one, out_dtype=torch.bfloat16),
-        "torch.empty": lambda: torch.empty(m, n, device="cuda", dtype=torch.bfloat16),
+        "torch.empty": lambda: torch.empty(d.shape, device=x.device, dtype=torch.bfloat16),
         "an empty Python function": lambda: None,
     }
+
+
+def measured(shape: tuple, batches: int, device: str = "cuda") -> dict:
+    """A row of the record."""
+    m, n, k = shape
+    tensors = operands(m, n, k, device)
+    return {"shape": shape, "us": measure(ours(**tensors) | peers(**tensors), batches)}
 
 
 def batch_us(call) -> float:
@@ -69,11 +113,11 @@ def measure(calls: dict, batches: int) -> dict:
     times: dict[str, list[float]] = {name: [] for name in calls}
     for i in range(batches + 1):
         for name, call in calls.items():
-            torch.cuda.synchronize()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
             us = batch_us(call)
             if i > 0:  # the first batch loads kernels
                 times[name].append(us)
-    torch.cuda.synchronize()
     return {name: summary(us) for name, us in times.items()}
 
 
@@ -120,7 +164,7 @@ def show(record: dict) -> None:
     for row in record["python_rows"]:
         print("x".join(map(str, row["shape"])))
         for name, us in row["us"].items():
-            print(f"  {name:<34} {us['median']:7.2f} us   ({us['p10']:.2f} to {us['p90']:.2f})")
+            print(f"  {name:<48} {us['median']:7.2f} us   ({us['p10']:.2f} to {us['p90']:.2f})")
     for row in record.get("cpp_rows", []):
         medians = [f"{name} {row[f'{name}_us']['median']:.2f}" for name in ("gemm", "gemm_pdl", "empty_launch")]
         print("x".join(map(str, row["shape"])), "C++ us:", ", ".join(medians))
@@ -138,7 +182,7 @@ def main() -> None:
         skip(reason)
     record = {"bench": "host_time"} | machine(options.commit)
     record["method"] = f"mean of {CALLS} calls in a row; median, p10 and p90 of {options.batches} such batches"
-    record["python_rows"] = [{"shape": shape, "us": measure(calls_for(*shape), options.batches)} for shape in SHAPES]
+    record["python_rows"] = [measured(shape, options.batches) for shape in SHAPES]
     if not options.only_python:
         record["cpp_rows"] = cpp(options.cpp)
     write(record, options.out)

@@ -106,16 +106,33 @@ def groups(grouped: dict, checks: dict, wgrad: dict, k_grouped: dict) -> list:
 def bf16(record: dict) -> list:
     """docs/benchmarking.md: products of bf16 beside cuBLAS."""
     rows = record["rows"]
-    ratios = [row["us"]["torch"] / row["us"]["finegemm"] for row in rows]
+    over = ratios(rows, "torch")
     lines = lines_of_table(
         ["M x N x K", "FineGEMM", "torch.mm", "torch.mm over FineGEMM"],
         [
             ["x".join(map(str, row["shape"])), f"{us['finegemm']:.1f} us", f"{us['torch']:.1f} us", f"{ratio:.3f}"]
-            for row, ratio in zip(rows, ratios, strict=True)
+            for row, ratio in zip(rows, over, strict=True)
             for us in [row["us"]]
         ],
     )
-    return [*lines, "", f"{geometric_mean(ratios):.3f} in geometric mean, on an {record['machine']['name']}."]
+    return [*lines, "", f"{geometric_mean(over):.3f} in geometric mean, on an {record['machine']['name']}."]
+
+
+def host(record: dict) -> list:
+    """docs/benchmarking.md: what calls cost the host."""
+    rows, cpp = record["python_rows"], record["cpp_rows"]
+    names = [name for name in rows[0]["us"] if name.startswith(("finegemm", "torch"))]
+    medians = {name: [row["us"][name]["median"] for row in rows] for name in names}
+    medians |= {
+        name: [row[f"{key}_us"]["median"] for row in cpp]
+        for key, name in (
+            ("gemm", "C++ gemm into d"),
+            ("gemm_pdl", "C++ gemm into d, pdl"),
+            ("empty_launch", "C++, the launch of an empty kernel"),
+        )
+    }
+    table = lines_of_table(["call", "us"], [[name, span(us, "{:.1f}")] for name, us in medians.items()])
+    return [*table, "", f"{record['gpu']}, {record['processor']}, Python {record['python']}, torch {record['torch']}."]
 
 
 def capacity(checks: dict) -> list:
@@ -173,6 +190,7 @@ PARTS = (
     ("docs/benchmarking.md", "groups", groups, ("grouped_h200", "h200_checks", "wgrad_h200", "k_grouped_h200")),
     ("docs/benchmarking.md", "bf16", bf16, ("h200_bf16",)),
     ("docs/benchmarking.md", "capacity", capacity, ("h200_checks",)),
+    ("docs/benchmarking.md", "host", host, ("host_h200",)),
     ("docs/scheduling.md", "dependent launch", dependent_launch, ("h200_checks",)),
     ("docs/scheduling.md", "num_sms", sm_budget, ("h200_checks",)),
     ("docs/numerics.md", "batch_invariant", batch_invariance, ("h200_checks",)),

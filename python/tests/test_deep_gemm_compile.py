@@ -58,7 +58,38 @@ def k_groups(a, b):
     return d
 
 
-@pytest.mark.parametrize("function", (dense, dense_in_float32, contiguous, masked, heads, k_groups))
+def dense_added_to_another(a, b):
+    d, c = torch.zeros((2, 128, 136), dtype=torch.bfloat16, device=a[0].device)
+    deep_gemm.fp8_gemm_nt(a, b, d, c + 1)
+    return d
+
+
+def views(a, b):
+    d = empty(a, 128, 136)
+    deep_gemm.fp8_gemm_tn(tuple(x.mT for x in a), tuple(x.mT for x in b), d)
+    return d
+
+
+def bf16(a, b):
+    d = empty(a, 128, 136, dtype=torch.float32)
+    deep_gemm.bf16_gemm_nt(a[0].to(torch.bfloat16), b[0].to(torch.bfloat16), d, alpha=2.0)
+    return d
+
+
+def bf16_k_groups(a, b):
+    d = empty(a, 2, 128, 136, dtype=torch.float32)
+    a, b = (x[0].to(torch.bfloat16).t() for x in (a, b))
+    deep_gemm.k_grouped_bf16_gemm_tn_contiguous(a, b, d, [128, 128], None, d)
+    return d
+
+
+FUNCTIONS = (
+    *(dense, dense_in_float32, dense_added_to_another, views, contiguous, masked, heads, k_groups),
+    *(bf16, bf16_k_groups),
+)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_product_is_one_node_and_has_the_bits_of_the_plain_call(function, device):
     nodes = []
 
@@ -83,7 +114,7 @@ def test_a_graph_follows_settings_that_change_after_it_was_made(device, monkeypa
     seen, plain = [], deep_gemm.operators.finegemm.gemm
 
     def gemm(*arguments, **options):
-        seen.append(options["pdl"])
+        seen.append(options.get("pdl", False))
         return plain(*arguments, **options)
 
     monkeypatch.setattr(deep_gemm.operators.finegemm, "gemm", gemm)
@@ -93,3 +124,35 @@ def test_a_graph_follows_settings_that_change_after_it_was_made(device, monkeypa
         deep_gemm.set_pdl(pdl)
         compiled(a, b)
     assert seen == [False, True]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_profiler_shows_a_product_by_its_name(function, device):
+    a, b = pairs(device, row_b_scales=function is k_groups)
+    with torch.profiler.profile() as profile:
+        function(a, b)
+    names = {"contiguous": "grouped_gemm", "masked": "grouped_gemm", "heads": "grouped_gemm"}
+    name = names.get(function.__name__, "k_grouped_gemm" if "k_groups" in function.__name__ else "gemm")
+    assert [event.count for event in profile.key_averages() if event.key == f"finegemm::{name}"] == [1]
+
+
+def test_fake_tensors_go_through_a_product(device):
+    a, b = pairs(device)
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+        d = dense(a, b)
+    assert d.shape == (128, 136) and d.device.type == device
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_cuda_graph_repeats_a_product(function, device):
+    if device == "cpu":
+        pytest.skip("a CUDA graph needs a GPU")
+    a, b = pairs(device, row_b_scales=function is k_groups)
+    want, graph = function(a, b), torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        d = function(a, b)
+    d.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(d, want)

@@ -1,5 +1,9 @@
 """finegemm.deep_gemm: products of two matrices. Skipped where torch is not installed."""
 
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -143,6 +147,17 @@ def test_what_is_added_has_the_form_of_the_result(device):
         assert torch.equal(d, want)
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_call_that_is_refused_leaves_the_result_as_it_is(device, dtype):
+    a, b = pairs(device, row_b_scales=True)
+    d, c = torch.full((2, M, N), 7, dtype=dtype, device=device).unbind()
+    c.fill_(3)
+    for wrong in ((a[0][:-1], a[1]), (a[0], a[1][:, :1])):
+        with pytest.raises(RuntimeError, match=r"^(a|sfa): has "):
+            deep_gemm.fp8_gemm_nt(wrong, b, d, c)
+        assert (d == 7).all()
+
+
 def test_other_dtypes_are_named(device):
     a, b = pairs(device)
     d = torch.empty((M, N), dtype=torch.bfloat16, device=device)
@@ -226,7 +241,42 @@ def test_settings_of_the_process_reach_the_call(device, monkeypatch):
     monkeypatch.setattr(envs, "settings", lambda: envs.Settings(context="a context", prints_configs=False))
     a, b = pairs(device)
     deep_gemm.fp8_gemm_nt(a, b, torch.empty((M, N), dtype=torch.bfloat16, device=device))
-    assert seen == {"num_sms": 7, "pdl": True, "accumulate": False, "context": "a context"}
+    assert seen == {"num_sms": 7, "pdl": True, "context": "a context"}
+
+
+def test_a_child_of_fork_multiplies_where_the_parent_has_not(device):
+    code = f"""
+import os, sys, torch
+from finegemm import deep_gemm
+deep_gemm.set_pdl(True)
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+torch.set_default_device("{device}")
+a, b = ((torch.ones(8, 128).to(torch.float8_e4m3fn), torch.ones(rows, 1)) for rows in (8, 1))
+d = torch.zeros(8, 8, dtype=torch.bfloat16)
+deep_gemm.fp8_gemm_nt(a, b, d)
+assert (d == 128).all()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_threads_call_and_set_at_the_same_time(device, monkeypatch):
+    monkeypatch.setattr(knobs, "_knobs", knobs.Knobs())
+    a, b = pairs(device)
+    want = finegemm.gemm(*a, *b, batch_invariant=True)
+
+    def call(i):
+        d = torch.empty((M, N), dtype=torch.bfloat16, device=device)
+        deep_gemm.set_num_sms(64 + i)
+        deep_gemm.set_pdl(i % 2 == 0)
+        deep_gemm.fp8_gemm_nt(a, b, d)
+        return d
+
+    with ThreadPoolExecutor(8) as threads:
+        for d in threads.map(call, range(64)):
+            # Split K may add up in another order where there are fewer SMs.
+            torch.testing.assert_close(d.float(), want.float(), rtol=2.0**-7, atol=1e-3)
+    assert 64 <= deep_gemm.get_num_sms() < 128
 
 
 def test_the_kernel_is_printed_if_asked(device, monkeypatch, capsys):

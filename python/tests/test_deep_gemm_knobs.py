@@ -17,11 +17,11 @@ def defaults(monkeypatch):
 
 
 class Gpus:
-    """torch.cuda, of a machine with GPUs of 132 SMs."""
+    """torch, on a machine with a GPU of 132 SMs and one of 114."""
 
     def __init__(self, initialised=True):
-        self.initialised = initialised
-        self.cuda = self
+        self.initialised, self.device = initialised, 0
+        self.cuda = self._C = self
 
     def is_initialized(self):
         return self.initialised
@@ -30,19 +30,21 @@ class Gpus:
         return True
 
     def current_device(self):
-        return 0
+        return self.device
+
+    def _cuda_getDevice(self):
+        return self.device
 
     def get_device_properties(self, device):
-        return SimpleNamespace(multi_processor_count=132)
+        return SimpleNamespace(multi_processor_count=(132, 114)[device])
 
 
 @pytest.fixture
 def gpus(monkeypatch):
     gpus = Gpus()
     monkeypatch.setattr(knobs, "torch", gpus)
-    knobs._sms_of.cache_clear()
-    yield gpus
-    knobs._sms_of.cache_clear()
+    monkeypatch.setattr(knobs, "_sms", {})
+    return gpus
 
 
 def test_the_number_of_sms_is_that_of_the_gpu_until_it_is_set(gpus):
@@ -51,6 +53,8 @@ def test_the_number_of_sms_is_that_of_the_gpu_until_it_is_set(gpus):
     assert deep_gemm.get_num_sms() == 131
     deep_gemm.set_num_sms(0)
     assert deep_gemm.get_num_sms() == 132
+    gpus.device = 1
+    assert deep_gemm.get_num_sms() == 114
 
 
 @pytest.mark.parametrize("n", (-1, 133))
@@ -64,12 +68,12 @@ def test_no_more_sms_than_there_are_can_be_set(gpus, n):
 def test_before_cuda_is_initialised_calls_compare_the_number(gpus):
     gpus.initialised = False
     deep_gemm.set_num_sms(200)
-    on_gpu, on_cpu = SimpleNamespace(is_cuda=True, device=0), SimpleNamespace(is_cuda=False, device=None)
-    assert knobs.of_call(on_cpu)[0] == 200
+    on_gpu, on_cpu = SimpleNamespace(is_cuda=True, get_device=lambda: 0), SimpleNamespace(is_cuda=False)
+    assert knobs.of_call(on_cpu) == {"num_sms": 200}
     with pytest.raises(RuntimeError, match=r"^num_sms: is 200, must be at most the 132 SMs"):
         knobs.of_call(on_gpu)
     deep_gemm.set_num_sms(64)
-    assert knobs.of_call(on_gpu)[0] == 64
+    assert knobs.of_call(on_gpu) == {"num_sms": 64}
 
 
 @pytest.mark.parametrize("wrong", ("64", 64.0, True, None))
@@ -98,7 +102,7 @@ def test_settings_are_kept():
 def test_the_alignment_is_128_until_it_is_set():
     assert deep_gemm.get_mk_alignment_for_contiguous_layout() == 128
     deep_gemm.utils.layout.set_mk_alignment_for_contiguous_layout(256)
-    assert deep_gemm.get_m_alignment_for_contiguous_layout() == 256 == knobs.of_call(None)[2]
+    assert deep_gemm.get_m_alignment_for_contiguous_layout() == 256
     for arguments in ((), (64,), (64, 8)):
         assert deep_gemm.get_theoretical_mk_alignment_for_contiguous_layout(*arguments) == 128
 

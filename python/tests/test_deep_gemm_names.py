@@ -1,6 +1,8 @@
 """finegemm.deep_gemm: which names there are, how they are called, and what those say that are not served."""
 
 import inspect
+import os
+import pathlib
 import subprocess
 import sys
 
@@ -8,6 +10,7 @@ import pytest
 
 import finegemm
 from finegemm import deep_gemm
+from finegemm.deep_gemm import names
 
 
 def words(text):
@@ -21,6 +24,8 @@ CONTIGUOUS = (
     "a, b, d, grouped_layout=None, recipe=None, recipe_a=None, recipe_b=None, compiled_dims='nk', "
     "disable_ue8m0_cast=False, use_psum_layout=False, ensure_zero_padding=True"
 )
+BF16 = "a, b, d, c=None, compiled_dims={}, alpha=None"
+BF16_CONTIGUOUS = "a, b, d, grouped_layout=None, compiled_dims='nk', use_psum_layout=False, ensure_zero_padding=True"
 SERVED = {
     "fp8_fp4_gemm_nt": DENSE.format("'nk'"),
     "fp8_fp4_gemm_nn": DENSE.format("'nk'"),
@@ -33,6 +38,21 @@ SERVED = {
     "compiled_dims='nk', disable_ue8m0_cast=False",
     "k_grouped_fp8_gemm_nt_contiguous": "a, b, d, ks_cpu=None, grouped_layout=None, c=None, recipe=(1, 1, 128), "
     "compiled_dims='mn', use_psum_layout=False",
+    "bf16_gemm_nt": BF16.format("'nk'"),
+    "bf16_gemm_nn": BF16.format("'nk'"),
+    "bf16_gemm_tn": BF16.format("'mn'"),
+    "bf16_gemm_tt": BF16.format("'mn'"),
+    "m_grouped_bf16_gemm_nt_contiguous": BF16_CONTIGUOUS + ", expected_m_for_psum_layout=None",
+    "m_grouped_bf16_gemm_nn_contiguous": BF16_CONTIGUOUS,
+    "m_grouped_bf16_gemm_nt_masked": "a, b, d, masked_m, expected_m, compiled_dims='nk'",
+    "k_grouped_bf16_gemm_tn_contiguous": "a, b, d, ks_cpu=None, grouped_layout=None, c=None, compiled_dims='mn', "
+    "use_psum_layout=False",
+    **dict.fromkeys(
+        ("cublaslt_gemm_nt", "cublaslt_gemm_nn", "cublaslt_gemm_tn", "cublaslt_gemm_tt"), "a, b, d, c=None"
+    ),
+    "batched_syrk": "a, d",
+    "batched_symm": "a, b, d",
+    "einsum": "expr, a, b, d, c=None, use_cublaslt=False",
     "fp8_einsum": "expr, a, b, d, c=None, recipe=(1, 128, 128)",
     "transform_sf_into_required_layout": "sf, mn, k, recipe, num_groups=None, is_sfa=None, disable_ue8m0_cast=False, "
     "psum_layout=None",
@@ -64,6 +84,9 @@ ALIASES = {
     "m_grouped_fp8_gemm_nt_masked": "m_grouped_fp8_fp4_gemm_nt_masked",
     "m_grouped_fp4_gemm_nt_masked": "m_grouped_fp8_fp4_gemm_nt_masked",
     "fp8_m_grouped_gemm_nt_masked": "m_grouped_fp8_fp4_gemm_nt_masked",
+    "bf16_m_grouped_gemm_nt_masked": "m_grouped_bf16_gemm_nt_masked",
+    "legacy.m_grouped_bf16_gemm_nt_contiguous_tl": "m_grouped_bf16_gemm_nt_contiguous",
+    "legacy.m_grouped_bf16_gemm_nn_contiguous_tl": "m_grouped_bf16_gemm_nn_contiguous",
     "get_m_alignment_for_contiguous_layout": "get_mk_alignment_for_contiguous_layout",
     "get_k_alignment_for_contiguous_layout": "get_mk_alignment_for_contiguous_layout",
 }
@@ -77,16 +100,13 @@ testing.calc_diff testing.count_bytes testing.get_arch_major testing.test_filter
 testing.empty_suppress testing.suppress_stdout_stderr envs.persistent_envs _C.init
 """)
 NOT_SERVED = words("""
-bf16_gemm_nt bf16_gemm_nn bf16_gemm_tn bf16_gemm_tt m_grouped_bf16_gemm_nt_contiguous m_grouped_bf16_gemm_nn_contiguous
-m_grouped_bf16_gemm_nt_masked bf16_m_grouped_gemm_nt_masked k_grouped_bf16_gemm_tn_contiguous
-cublaslt_gemm_nt cublaslt_gemm_nn cublaslt_gemm_tn cublaslt_gemm_tt batched_syrk batched_symm einsum
 fp8_fp4_mqa_logits fp8_mqa_logits get_paged_mqa_logits_metadata fp8_fp4_paged_mqa_logits fp8_paged_mqa_logits
 tf32_hc_prenorm_gemm k_grouped_fp8_gemm_tn_contiguous k_grouped_fp4_gemm_nt_contiguous cublaslt_nvfp4_gemm_nt
 get_mqa_logits_metadata get_sparse_mqa_logits_metadata get_paged_sparse_mqa_logits_metadata fp8_fp4_sparse_mqa_logits
 fp8_fp4_paged_sparse_mqa_logits SymmBuffer get_symm_buffer_for_mega_moe transform_weights_for_mega_moe fp8_fp4_mega_moe
 bf16_mega_moe bf16_mega_gate get_bf16_mega_gate_config mega_mhc get_token_alignment_for_mega_moe
 get_block_m_for_mega_moe mega.fp8_fp4_mega_moe mega.SymmBuffer _C.get_ring_limit_for_mega_moe
-_C.get_symm_buffer_size_for_mega_moe legacy.m_grouped_bf16_gemm_nt_contiguous_tl
+_C.get_symm_buffer_size_for_mega_moe legacy.a_fused_m_grouped_bf16_gemm_nt_contiguous_tl
 legacy.b_fused_k_grouped_bf16_gemm_tn_contiguous_tl
 """)
 # Programs take these names for features where they exist.
@@ -133,6 +153,35 @@ def test_what_is_not_served_is_listed_here():
     assert listed - {"SymmBuffer"} == {name for name in deep_gemm.missing.REASONS if not name.endswith("_tl")}
 
 
+def rows_of_table():
+    """(names, what becomes of them) of each row that the package prints."""
+    for line in names.table()[2:]:
+        first, kind, *_ = line.removeprefix("| ").split(" | ")
+        yield [name.strip("`") for name in first.split(", ")], kind
+
+
+@pytest.mark.parametrize(
+    "kind, wanted", [("served", [*SERVED, *ALIASES, *OTHERS]), ("raises", NOT_SERVED), ("absent", ABSENT[:2])]
+)
+def test_the_table_has_each_name_once(kind, wanted):
+    said = [name for row, what in rows_of_table() if what == kind for name in row]
+    assert len(set(said)) == len(said)
+    for name in said:
+        assert kind == "absent" or named(name) is not None
+    short = {name.rpartition(".")[2] for name in said}
+    assert {name.rpartition(".")[2] for name in wanted} - {"__path__", "persistent_envs"} <= short
+
+
+def test_documents_have_the_table():
+    path = pathlib.Path(__file__).parents[2] / "docs" / "from-deepgemm.md"
+    begin, end, text = "<!-- names -->\n", "<!-- end of names -->", path.read_text()
+    wanted = begin + "\n".join(names.table()) + "\n" + end
+    if os.environ.get("FG_UPDATE_GOLDEN"):
+        text = text[: text.index(begin)] + wanted + text[text.index(end) + len(end) :]
+        path.write_text(text)
+    assert wanted in text
+
+
 def test_names_that_stand_for_features_are_absent():
     for name in ABSENT:
         assert not hasattr(deep_gemm, name), name
@@ -167,6 +216,7 @@ def test_neither_the_import_nor_a_setting_touches_a_gpu():
 import torch
 torch.cuda._lazy_init = None   # calling it raises TypeError
 from finegemm import deep_gemm
+from finegemm.deep_gemm import names
 deep_gemm.set_pdl(True)
 deep_gemm.set_num_sms(64)
 assert (deep_gemm.get_pdl(), deep_gemm.get_num_sms()) == (True, 64) and not torch.cuda.is_initialized()

@@ -3,8 +3,8 @@
 
 #include <array>
 #include <cctype>
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -174,10 +174,10 @@ TEST(Choice, ExistsForEveryKnownDevice) {
 TEST(Choice, TakesLessThanATenthOfAMillisecond) {
     constexpr int kCalls = 1000;
     uint32_t sum = 0;
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();  // of this process: others may load the machine
     for (uint32_t i = 1; i <= kCalls; ++i) sum += choose({i, 2112, 7168}, h200()).config.tile_n;
-    const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - begin;
-    EXPECT_LT(us.count() / kCalls, 100) << sum;
+    const double us = 1e6 * double(std::clock() - begin) / CLOCKS_PER_SEC;
+    EXPECT_LT(us / kCalls, 100) << sum;
 }
 
 TEST(Choice, ThatIsImpossibleSaysHowToLearnWhy) {

@@ -8,7 +8,11 @@ import tempfile
 import unittest
 
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-PROGRAMS = {"sweep": ["build.so", "record.json"], "compare_builds": ["build.so"]}
+PROGRAMS: dict[str, list[str]] = {
+    "sweep": ["build.so", "record.json"],
+    "compare_builds": ["build.so"],
+    "deep_gemm_time": [],
+}
 
 
 class WithoutTorch(unittest.TestCase):

@@ -7,7 +7,19 @@ docs/from-deepgemm.md says what is served, what differs and how programs switch 
 from finegemm._native import version as _version
 
 from . import _C, envs, legacy, mega, testing, utils
+from .cublaslt import (
+    batched_symm,
+    batched_syrk,
+    cublaslt_gemm_nn,
+    cublaslt_gemm_nt,
+    cublaslt_gemm_tn,
+    cublaslt_gemm_tt,
+)
 from .dense import (
+    bf16_gemm_nn,
+    bf16_gemm_nt,
+    bf16_gemm_tn,
+    bf16_gemm_tt,
     fp4_gemm_nt,
     fp8_fp4_gemm_nn,
     fp8_fp4_gemm_nt,
@@ -20,9 +32,15 @@ from .dense import (
     fp8_gemm_tt,
 )
 from .grouped import (
+    bf16_m_grouped_gemm_nt_masked,
+    einsum,
     fp8_einsum,
     fp8_m_grouped_gemm_nt_masked,
+    k_grouped_bf16_gemm_tn_contiguous,
     k_grouped_fp8_gemm_nt_contiguous,
+    m_grouped_bf16_gemm_nn_contiguous,
+    m_grouped_bf16_gemm_nt_contiguous,
+    m_grouped_bf16_gemm_nt_masked,
     m_grouped_fp4_gemm_nt_contiguous,
     m_grouped_fp4_gemm_nt_masked,
     m_grouped_fp8_fp4_gemm_nn_contiguous,
@@ -45,21 +63,9 @@ from .knobs import (
 )
 from .missing import (
     SymmBuffer,
-    batched_symm,
-    batched_syrk,
-    bf16_gemm_nn,
-    bf16_gemm_nt,
-    bf16_gemm_tn,
-    bf16_gemm_tt,
-    bf16_m_grouped_gemm_nt_masked,
     bf16_mega_gate,
     bf16_mega_moe,
-    cublaslt_gemm_nn,
-    cublaslt_gemm_nt,
-    cublaslt_gemm_tn,
-    cublaslt_gemm_tt,
     cublaslt_nvfp4_gemm_nt,
-    einsum,
     fp8_fp4_mega_moe,
     fp8_fp4_mqa_logits,
     fp8_fp4_paged_mqa_logits,
@@ -75,12 +81,8 @@ from .missing import (
     get_sparse_mqa_logits_metadata,
     get_symm_buffer_for_mega_moe,
     get_token_alignment_for_mega_moe,
-    k_grouped_bf16_gemm_tn_contiguous,
     k_grouped_fp4_gemm_nt_contiguous,
     k_grouped_fp8_gemm_tn_contiguous,
-    m_grouped_bf16_gemm_nn_contiguous,
-    m_grouped_bf16_gemm_nt_contiguous,
-    m_grouped_bf16_gemm_nt_masked,
     mega_mhc,
     tf32_hc_prenorm_gemm,
     transform_weights_for_mega_moe,

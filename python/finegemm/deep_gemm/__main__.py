@@ -1,14 +1,15 @@
-"""Makes `import deep_gemm` find finegemm.deep_gemm, or no longer.
+"""Makes `import deep_gemm` find finegemm.deep_gemm, or no longer; says what becomes of each name.
 
 python -m finegemm.deep_gemm --install [--force] [--target DIR]
 python -m finegemm.deep_gemm --uninstall [--target DIR]
+python -m finegemm.deep_gemm --names
 """
 
 import argparse
 import pathlib
 import sys
 
-from . import install
+from . import install, names
 
 
 def main(arguments: list[str]) -> int:
@@ -18,9 +19,13 @@ def main(arguments: list[str]) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--install", action="store_true", help="write a package deep_gemm that forwards")
     what.add_argument("--uninstall", action="store_true", help="take it away")
+    what.add_argument("--names", action="store_true", help="print what becomes of each name, as a table of Markdown")
     parser.add_argument("--force", action="store_true", help="install though `import deep_gemm` finds another one")
     parser.add_argument("--target", type=pathlib.Path, help="the folder to write to, instead of site-packages")
     options = parser.parse_args(arguments)
+    if options.names:
+        print(*names.table(), sep="\n")
+        return 0
     target = options.target or install.site_packages()
     try:
         print(_installed(target, options.force) if options.install else _uninstalled(target))

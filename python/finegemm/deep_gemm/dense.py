@@ -1,27 +1,29 @@
 """Products of two matrices."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from finegemm.errors import InvalidArgument
+from finegemm.torch_module import torch
+from finegemm.torch_operators import run
 
 from . import operators
 from .operands import (
-    BLOCK,
     Pair,
     Recipe,
     Tensor,
     block_rows,
+    check_bf16,
     check_scales_of_b,
-    check_source,
     integers,
+    k_last,
+    of_views,
+    pair_with_k_last,
     parts,
     refuse,
-    starts_from,
-    transposed,
+    source,
 )
-from .operators import run
-from .torch_module import torch
 
 
 def fp8_fp4_gemm_nt(
@@ -46,75 +48,39 @@ def fp8_fp4_gemm_nt(
     check_scales_of_b(block_rows(recipe, recipe_a, recipe_b), qb, sfb)
     if epilogue is not None:
         refuse(epilogue=epilogue)
-    n, f32 = qb.shape[0], d.dtype == torch.float32
-    direct = alpha is None and (f32 or (c is None and d.dtype == torch.bfloat16))
-    # Float32, through which the others go, is written with scales for each row of B alone.
-    if (f32 or not direct) and sfb.shape[0] == -(-n // BLOCK):
-        sfb = sfb.repeat_interleave(BLOCK, 0)[:n]
-    if direct:
-        run(operators.gemm, qa, sfa, qb, sfb, d, starts_from(d, c))
-    else:
-        _through_float32(qa, sfa, qb, sfb, d, c, alpha)
+    run(operators.gemm, qa, sfa, qb, sfb, d, *source(d, c), alpha)
 
 
-def fp8_fp4_gemm_nn(
-    a: Pair,
-    b: Pair,
-    d: Tensor,
-    c: Tensor | None = None,
-    recipe: Recipe = None,
-    recipe_a: Recipe = None,
-    recipe_b: Recipe = None,
-    compiled_dims: str = "nk",
-    disable_ue8m0_cast: bool = False,
-    alpha: float | None = None,
-    *,
-    epilogue: Any = None,
-) -> None:
-    """fp8_fp4_gemm_nt with b [K, N], a view of K-major memory, and its scales alike."""
-    fp8_fp4_gemm_nt(a, transposed("b", b), d, c, recipe, recipe_a, recipe_b, alpha=alpha, epilogue=epilogue)
-
-
-def fp8_fp4_gemm_tn(
-    a: Pair,
-    b: Pair,
-    d: Tensor,
-    c: Tensor | None = None,
-    recipe: Recipe = None,
-    recipe_a: Recipe = None,
-    recipe_b: Recipe = None,
-    compiled_dims: str = "mn",
-    disable_ue8m0_cast: bool = False,
-    alpha: float | None = None,
-    *,
-    epilogue: Any = None,
-) -> None:
-    """fp8_fp4_gemm_nt with a [K, M] and b [K, N], views of K-major memory, and their scales alike."""
-    fp8_fp4_gemm_nt(
-        transposed("a", a), transposed("b", b), d, c, recipe, recipe_a, recipe_b, alpha=alpha, epilogue=epilogue
-    )
-
-
-def fp8_fp4_gemm_tt(
-    a: Pair,
-    b: Pair,
-    d: Tensor,
-    c: Tensor | None = None,
-    recipe: Recipe = None,
-    recipe_a: Recipe = None,
-    recipe_b: Recipe = None,
-    compiled_dims: str = "mn",
-    disable_ue8m0_cast: bool = False,
-    alpha: float | None = None,
-    *,
-    epilogue: Any = None,
-) -> None:
-    """fp8_fp4_gemm_nt with a [K, M], a view of K-major memory, and its scales alike."""
-    fp8_fp4_gemm_nt(transposed("a", a), b, d, c, recipe, recipe_a, recipe_b, alpha=alpha, epilogue=epilogue)
-
+_fp8 = partial(of_views, fp8_fp4_gemm_nt, k_last=pair_with_k_last)
+fp8_fp4_gemm_nn = _fp8("fp8_fp4_gemm_nn", "b", compiled_dims="nk")
+fp8_fp4_gemm_tn = _fp8("fp8_fp4_gemm_tn", "a", "b", compiled_dims="mn")
+fp8_fp4_gemm_tt = _fp8("fp8_fp4_gemm_tt", "a", compiled_dims="mn")
 
 fp8_gemm_nt = fp4_gemm_nt = fp8_fp4_gemm_nt
 fp8_gemm_nn, fp8_gemm_tn, fp8_gemm_tt = fp8_fp4_gemm_nn, fp8_fp4_gemm_tn, fp8_fp4_gemm_tt
+
+
+def bf16_gemm_nt(
+    a: Tensor,
+    b: Tensor,
+    d: Tensor,
+    c: Tensor | None = None,
+    compiled_dims: str = "nk",
+    alpha: float | None = None,
+    *,
+    epilogue: Any = None,
+) -> None:
+    """d [M, N] = c + alpha * a [M, K] times b [N, K], both bfloat16; d bfloat16, float16 or float32."""
+    if epilogue is not None:
+        refuse(epilogue=epilogue)
+    check_bf16(a)
+    run(operators.gemm, a, None, b, None, d, *source(d, c), alpha)
+
+
+_bf16 = partial(of_views, bf16_gemm_nt, k_last=k_last)
+bf16_gemm_nn = _bf16("bf16_gemm_nn", "b", compiled_dims="nk")
+bf16_gemm_tn = _bf16("bf16_gemm_tn", "a", "b", compiled_dims="mn")
+bf16_gemm_tt = _bf16("bf16_gemm_tt", "a", compiled_dims="mn")
 
 
 def fp8_gemm_nt_skip_head_mid(
@@ -146,23 +112,3 @@ def fp8_gemm_nt_skip_head_mid(
     heads_of_d, heads_of_product = (x.unflatten(1, (heads, x.shape[1] // heads)) for x in (d, product))
     heads_of_d[..., :left].copy_(heads_of_product[..., :left])
     heads_of_d[..., left + middle :].copy_(heads_of_product[..., left:])
-
-
-def _through_float32(
-    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None, alpha: float | None
-) -> None:
-    """What no kernel writes by itself: the product in float32, and the rest of it by torch, rounded once."""
-    if d.dtype not in (torch.bfloat16, torch.float16, torch.float32):
-        raise InvalidArgument(f"d: has dtype {d.dtype}, must be bfloat16, float16 or float32; convert the result")
-    if c is not None:
-        check_source(d, c)
-    adds = c is not None and alpha is None
-    product = torch.empty(d.shape, dtype=torch.float32, device=d.device)
-    if adds:
-        product.copy_(c)
-    run(operators.gemm, a, sfa, b, sfb, product, adds)
-    if alpha is not None:
-        product.mul_(alpha)
-        if c is not None:
-            product.add_(c)
-    d.copy_(product)

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from finegemm.errors import InvalidArgument, Unsupported
+from finegemm.torch_module import torch
 
 from .operands import integer, integers
-from .torch_module import torch
 
 
 @dataclass(slots=True)
@@ -27,12 +26,18 @@ class Knobs:
 _knobs = Knobs()
 
 
-@cache
-def _sms_of(device: Any) -> int:
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+_sms: dict[int, int] = {}  # of each GPU that a call or a setting has asked for, by its index
+
+
+def _sms_of(index: int) -> int:
+    if index not in _sms:
+        _sms[index] = int(torch.cuda.get_device_properties(index).multi_processor_count)
+    return _sms[index]
 
 
 def _current_sms() -> int:
+    if _sms:  # CUDA is initialised, so that nothing is to be looked for
+        return _sms_of(torch._C._cuda_getDevice())
     if torch is None or not torch.cuda.is_available():
         raise Unsupported("get_num_sms: there is no GPU whose SMs could be counted; set_num_sms says how many to use")
     return _sms_of(torch.cuda.current_device())
@@ -43,12 +48,16 @@ def _check_num_sms(n: int, sms: int) -> None:
         raise InvalidArgument(f"num_sms: is {n}, must be at most the {sms} SMs of the GPU; 0 allows all of them")
 
 
-def of_call(d: Any) -> tuple[int, bool, int]:
-    """num_sms, pdl and alignment of a call that writes to `d`."""
-    n = _knobs.num_sms
-    if n and d.is_cuda:
-        _check_num_sms(n, _sms_of(d.device))
-    return n, _knobs.pdl, _knobs.alignment
+def of_call(d: Any) -> dict[str, Any]:
+    """Options of a call that writes to `d`, where they are not what calls do by themselves."""
+    options: dict[str, Any] = {}
+    if n := _knobs.num_sms:
+        if d.is_cuda:
+            _check_num_sms(n, _sms_of(d.get_device()))
+        options["num_sms"] = n
+    if _knobs.pdl:
+        options["pdl"] = True
+    return options
 
 
 def set_num_sms(n: int, /) -> None:
@@ -56,7 +65,7 @@ def set_num_sms(n: int, /) -> None:
     n = integer("num_sms", n)
     if n < 0:
         raise InvalidArgument(f"num_sms: is {n}, must not be negative; 0 allows all SMs of the GPU")
-    if n and torch is not None and torch.cuda.is_initialized():
+    if n and (_sms or (torch is not None and torch.cuda.is_initialized())):
         _check_num_sms(n, _current_sms())
     _knobs.num_sms = n
 

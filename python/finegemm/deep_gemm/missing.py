@@ -9,21 +9,11 @@ _BLACKWELL = "is for Blackwell GPUs (SM100); on Hopper "
 _MEGA = _BLACKWELL + "call m_grouped_fp8_gemm_nt_contiguous, or _masked, for each of the two products"
 
 _NAMES = {
-    "products of BF16 matrices are not served yet; call torch.mm(a, b.mT, out=d) meanwhile": (
-        "bf16_gemm_nt bf16_gemm_nn bf16_gemm_tn bf16_gemm_tt"
-    ),
-    "products of groups of BF16 matrices are not served yet; call torch.mm for each group, or quantise and call the "
-    "FP8 function of the same form, meanwhile": (
-        "m_grouped_bf16_gemm_nt_contiguous m_grouped_bf16_gemm_nn_contiguous m_grouped_bf16_gemm_nt_masked "
-        "bf16_m_grouped_gemm_nt_masked k_grouped_bf16_gemm_tn_contiguous "
-        "m_grouped_bf16_gemm_nt_contiguous_tl m_grouped_bf16_gemm_nn_contiguous_tl "
+    "products that gather rows of BF16 matrices are not served yet; gather them with torch.index_select, and call the "
+    "function that does not, meanwhile": (
         "a_fused_m_grouped_bf16_gemm_nt_contiguous_tl a_fused_m_grouped_bf16_gemm_nn_contiguous_tl "
         "a_fused_k_grouped_bf16_gemm_tn_contiguous_tl b_fused_k_grouped_bf16_gemm_tn_contiguous_tl"
     ),
-    "there is no pass-through to cuBLASLt yet; call torch.matmul, which uses it, meanwhile": (
-        "cublaslt_gemm_nt cublaslt_gemm_nn cublaslt_gemm_tn cublaslt_gemm_tt batched_syrk batched_symm"
-    ),
-    "BF16 products of heads are not served yet; call torch.einsum meanwhile": "einsum",
     "logits of multi-query attention are not served yet; compute them with torch.einsum meanwhile": (
         "fp8_fp4_mqa_logits fp8_mqa_logits fp8_fp4_paged_mqa_logits fp8_paged_mqa_logits get_paged_mqa_logits_metadata"
     ),

@@ -1,18 +1,25 @@
 """Arguments as the calls take them: pairs of a matrix and its scales, recipes, matrices that are added to."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any, TypeVar, cast
 
 from finegemm.errors import InvalidArgument, Unsupported
+from finegemm.torch_module import torch
 
 Tensor = Any
 Pair = tuple[Tensor, Tensor] | list[Tensor]
 Recipe = Sequence[int] | None
+Call = TypeVar("Call", bound=Callable[..., None])
 
+_SEQUENCES = (tuple, list)
 BLOCK = 128  # of K, and of the rows of B, that one scale serves
 
 
 def integer(name: str, x: Any) -> int:
+    if type(x) is int:
+        return x
     if isinstance(x, bool) or not hasattr(x, "__index__"):
         raise TypeError(f"{name}: must be an integer, not of {type(x)}")
     return int(x)
@@ -30,22 +37,21 @@ def parts(a: Any, b: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def pair(name: str, x: Any) -> tuple[Tensor, Tensor]:
-    if not isinstance(x, tuple | list) or len(x) != 2:
+    if not isinstance(x, _SEQUENCES) or len(x) != 2:
         raise TypeError(f"{name}: must be a pair of tensors, a matrix and its scales, not {_kind(x)}")
     return x[0], x[1]
 
 
 def _kind(x: Any) -> str:
-    return f"{type(x).__name__} of {len(x)}" if isinstance(x, tuple | list) else f"of {type(x)}"
+    return f"{type(x).__name__} of {len(x)}" if isinstance(x, _SEQUENCES) else f"of {type(x)}"
 
 
-def one_of(**spellings: Any) -> Any:
-    """The argument that is given of several names for it, of which the first is today's."""
-    given = [x for x in spellings.values() if x is not None]
-    if len(given) != 1:
-        came = "is missing" if not given else "is given more than once"
-        raise TypeError(f"{next(iter(spellings))}: {came}; pass it by one of the names {', '.join(spellings)}")
-    return given[0]
+def one_of(names: tuple[str, str], today: Any, older: Any) -> Any:
+    """The argument that is given of the two names for it."""
+    if (today is None) == (older is None):
+        came = "is missing" if today is None else "is given more than once"
+        raise TypeError(f"{names[0]}: {came}; pass it by one of the names {', '.join(names)}")
+    return older if today is None else today
 
 
 def refuse(**arguments: Any) -> None:
@@ -55,20 +61,46 @@ def refuse(**arguments: Any) -> None:
             raise Unsupported(f"{name}: is given, but is not served on Hopper; leave it out")
 
 
-def transposed(name: str, x: Any) -> Pair:
-    """Views of a pair that comes with K first. Nothing is copied: in memory the matrix is K-major."""
-    matrix, scales = pair(name, x)
-    if matrix.stride(-2) != 1 and matrix.shape[-2] > 1:
+def k_last(name: str, x: Tensor) -> Tensor:
+    """A view of a matrix, or of a stack, that comes with K first. Nothing is copied: in memory it is K-major."""
+    if x.stride(-2) != 1 and x.shape[-2] > 1:
         raise Unsupported(
-            f"{name}: has shape {list(matrix.shape)} and strides {list(matrix.stride())}, must have K, which is its "
-            f"next to last dimension here, contiguous on Hopper; pass {name}.mT.contiguous().mT"
+            f"{name}: has shape {list(x.shape)} and strides {list(x.stride())}, must have K, which is its next to last "
+            f"dimension here, contiguous in memory; pass {name}.mT.contiguous().mT"
         )
-    return matrix.transpose(-2, -1), scales.transpose(-2, -1)
+    return x.transpose(-2, -1)
+
+
+def pair_with_k_last(name: str, x: Any) -> Pair:
+    """Views of a matrix and its scales that come with K first."""
+    matrix, scales = pair(name, x)
+    return k_last(name, matrix), scales.transpose(-2, -1)
+
+
+def of_views(call: Call, name: str, *operands: str, compiled_dims: str, k_last: Callable[..., Any]) -> Call:
+    """`call` under the name `name`, for `operands` that come with K first, which `k_last` turns round."""
+
+    @wraps(call)
+    def viewed(a: Any, b: Any, *arguments: Any, **options: Any) -> Any:
+        a, b = (k_last(x, y) if x in operands else y for x, y in (("a", a), ("b", b)))
+        return call(a, b, *arguments, **options)
+
+    own = signature(call).parameters.values()
+    named = [p.replace(default=compiled_dims) if p.name == "compiled_dims" else p for p in own]
+    viewed.__signature__ = signature(call).replace(parameters=named)  # type: ignore[attr-defined]
+    viewed.__name__ = viewed.__qualname__ = name
+    viewed.__doc__ = f"{call.__name__} with {' and '.join(operands)} of K first, views of K-major memory."
+    return cast(Call, viewed)
+
+
+_RECIPES = {(1, BLOCK, BLOCK): BLOCK, (1, 1, BLOCK): 1}
 
 
 def block_rows(recipe: Recipe, recipe_a: Recipe, recipe_b: Recipe) -> int | None:
     """Rows of B that a scale serves by the recipe, 1 or BLOCK; None: there is none, the shape of the scales says."""
     if recipe is not None:
+        if recipe_a is None and recipe_b is None and type(recipe) is tuple and recipe in _RECIPES:
+            return _RECIPES[recipe]
         if recipe_a is not None or recipe_b is not None:
             raise InvalidArgument("recipe: comes with recipe_a or recipe_b; pass either it or both of them")
         of_a, rows, of_k = integers("recipe", recipe, 3)
@@ -102,11 +134,25 @@ def check_scales_of_b(rows: int | None, b: Tensor, sfb: Tensor) -> None:
         )
 
 
+def check_bf16(a: Tensor) -> None:
+    """That A is bfloat16. The product says the rest: B is what A is."""
+    if a.dtype != torch.bfloat16:
+        raise InvalidArgument(
+            f"a: is {a.dtype}, must be torch.bfloat16; convert it, or call the FP8 function of that form with scales"
+        )
+
+
+def source(d: Tensor, c: Tensor | None) -> tuple[Tensor | None, bool]:
+    """What is added to the product: a matrix of its own, or what `d` holds."""
+    return (None, True) if c is d else (c, False)
+
+
 def check_source(d: Tensor, c: Tensor) -> None:
     """What is added to a product has the form of the result, and is the result itself or lies elsewhere."""
-    if c.dtype != d.dtype or c.shape != d.shape:
+    if c.dtype != d.dtype or c.shape != d.shape or c.device != d.device:
         raise InvalidArgument(
-            f"c: is {c.dtype} of shape {list(c.shape)}, must be {d.dtype} of shape {list(d.shape)}, as d; convert it"
+            f"c: is {c.dtype} of shape {list(c.shape)} on {c.device}, must be {d.dtype} of shape {list(d.shape)} on "
+            f"{d.device}, as d; convert it"
         )
     if c.stride(-1) != 1 and c.shape[-1] > 1:
         raise InvalidArgument(f"c: has column stride {c.stride(-1)}, must be 1 (rows contiguous); make it contiguous")
@@ -115,13 +161,3 @@ def check_source(d: Tensor, c: Tensor) -> None:
             f"c: begins where d does, but has strides {list(c.stride())}, must have d's {list(d.stride())}; pass d "
             "itself, or memory of its own"
         )
-
-
-def starts_from(d: Tensor, c: Tensor | None) -> bool:
-    """Whether the product is added to what `d` holds, which is `c` then."""
-    if c is None or c is d:
-        return c is not None
-    check_source(d, c)
-    if c.data_ptr() != d.data_ptr():
-        d.copy_(c)
-    return True

@@ -1,116 +1,163 @@
-"""The products as operators of torch: what a compiled graph has in their place.
+"""The products, which are operators of torch too. Settings of the process are read when one runs."""
 
-A call outside of one goes to the package itself, since torch's dispatcher takes longer than the rest of the call.
-Settings of the process are read when the operator runs.
-"""
-
-from collections.abc import Callable
 from typing import Any
 
 import finegemm
+from finegemm.errors import InvalidArgument
+from finegemm.torch_module import torch
+from finegemm.torch_operators import define
 
 from . import envs, knobs
-from .operands import Tensor
-from .torch_module import torch
+from .operands import BLOCK, Tensor, check_source
 
 
-def gemm(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, accumulate: bool) -> None:
-    settings = envs.settings()
-    num_sms, pdl, _ = knobs.of_call(d)
-    finegemm.gemm(a, sfa, b, sfb, d, num_sms=num_sms, pdl=pdl, accumulate=accumulate, context=settings.context)
-    if settings.prints_configs:
+def gemm(
+    a: Tensor,
+    sfa: Tensor | None,
+    b: Tensor,
+    sfb: Tensor | None,
+    d: Tensor,
+    c: Tensor | None,
+    accumulate: bool,
+    alpha: float | None,
+) -> None:
+    """d = c + alpha * a times b, or with `accumulate` d + alpha * a times b, rounded once.
+
+    A call that is refused leaves d as it is.
+    """
+    if c is not None:
+        check_source(d, c)
+        if c.data_ptr() == d.data_ptr():
+            c, accumulate = None, True
+    adds = accumulate or c is not None
+    if alpha is None and (d.dtype == torch.float32 or (d.dtype == torch.bfloat16 and not adds)):
+        _gemm(a, sfa, b, sfb, d, accumulate)
+        if c is not None:
+            d.add_(c)
+    else:
+        _through_float32(a, sfa, b, sfb, d, d if accumulate else c, alpha)
+
+
+def _through_float32(
+    a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tensor, c: Tensor | None, alpha: float | None
+) -> None:
+    """What no kernel writes by itself: the product in float32, and the rest of it by torch."""
+    if d.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        raise InvalidArgument(f"d: has dtype {d.dtype}, must be bfloat16, float16 or float32; convert the result")
+    product = torch.empty(d.shape, dtype=torch.float32, device=d.device)
+    _gemm(a, sfa, b, sfb, product, False)
+    if alpha is not None:
+        product.mul_(alpha)
+    if c is not None:
+        product.add_(c)
+    d.copy_(product)
+
+
+def _gemm(a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tensor, accumulate: bool) -> None:
+    options = _options(d)
+    if accumulate:
+        options["accumulate"] = True
+    if sfb is not None and d.dtype == torch.float32 and sfb.shape[0] == -(-b.shape[0] // BLOCK):
+        sfb = sfb.repeat_interleave(BLOCK, 0)[: b.shape[0]]  # float32 is written with scales for each row of B alone
+    finegemm.gemm(a, sfa, b, sfb, d, **options)
+    if envs.settings().prints_configs:
         envs.print_config(
-            "fp8_gemm",
-            d.shape[0],
-            d.shape[1],
-            a.shape[1],
-            row_b_scales=sfb.shape[0] == b.shape[0],
+            f"{_kind(a)}_gemm",
+            *(d.shape[0], d.shape[1], a.shape[1]),
+            **_elements(a, sfb is not None and sfb.shape[0] == b.shape[0]),
             out_dtype="float32" if d.dtype == torch.float32 else None,
             accumulate=accumulate,
-            num_sms=num_sms,
+            num_sms=options.get("num_sms", 0),
         )
+
+
+def _options(d: Tensor) -> dict[str, Any]:
+    """What the process says of a call that writes to `d`. Each option that is passed takes time."""
+    options, context = knobs.of_call(d), envs.settings().context
+    if context is not None:
+        options["context"] = context
+    return options
+
+
+def _kind(a: Tensor) -> str:
+    return "bf16" if a.dtype == torch.bfloat16 else "fp8"
+
+
+def _elements(a: Tensor, row_b_scales: bool) -> dict[str, Any]:
+    """The fields of a problem that say what its operands are."""
+    return {"dtype": "bfloat16"} if a.dtype == torch.bfloat16 else {"row_b_scales": row_b_scales}
 
 
 def grouped_gemm(
     a: Tensor,
-    sfa: Tensor,
+    sfa: Tensor | None,
     b: Tensor,
-    sfb: Tensor,
+    sfb: Tensor | None,
     d: Tensor,
     m_indices: Tensor | None,
     prefix_sums: Tensor | None,
     masked_m: Tensor | None,
     expected_m: int,
 ) -> None:
-    settings = envs.settings()
-    num_sms, pdl, alignment = knobs.of_call(d)
-    finegemm.grouped_gemm(
-        a,
-        sfa,
-        b,
-        sfb,
-        d,
-        m_indices=m_indices,
-        prefix_sums=prefix_sums,
-        masked_m=masked_m,
-        alignment=alignment,
-        expected_m=expected_m,
-        num_sms=num_sms,
-        pdl=pdl,
-        context=settings.context,
-    )
-    if settings.prints_configs:
+    options, alignment = _options(d), knobs.get_mk_alignment_for_contiguous_layout()
+    if masked_m is not None:
+        options["masked_m"] = masked_m
+    elif prefix_sums is not None:
+        options |= {"prefix_sums": prefix_sums, "alignment": alignment}
+    else:
+        options |= {"m_indices": m_indices, "alignment": alignment}
+    if expected_m:
+        options["expected_m"] = expected_m
+    finegemm.grouped_gemm(a, sfa, b, sfb, d, **options)
+    if envs.settings().prints_configs:
         envs.print_config(
-            "m_grouped_fp8_gemm",
-            a.shape[:-1].numel(),
-            d.shape[-1],
-            a.shape[-1],
+            f"m_grouped_{_kind(a)}_gemm",
+            *(a.shape[:-1].numel(), d.shape[-1], a.shape[-1]),
             groups=b.shape[0],
-            row_b_scales=sfb.shape[1] == b.shape[1],
+            **_elements(a, sfb is not None and sfb.shape[1] == b.shape[1]),
             expected_m=expected_m,
             alignment=alignment if m_indices is not None else 0,
-            num_sms=num_sms,
+            num_sms=options.get("num_sms", 0),
         )
 
 
 def k_grouped_gemm(
-    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, sizes: list[int], accumulate: bool
+    a: Tensor,
+    sfa: Tensor | None,
+    b: Tensor,
+    sfb: Tensor | None,
+    d: Tensor,
+    sizes: list[int],
+    c: Tensor | None,
+    accumulate: bool,
 ) -> None:
-    settings = envs.settings()
-    num_sms, pdl, _ = knobs.of_call(d)
-    finegemm.k_grouped_gemm(
-        a, sfa, b, sfb, d, sizes=sizes, accumulate=accumulate, num_sms=num_sms, pdl=pdl, context=settings.context
-    )
-    if settings.prints_configs:
-        shape = {"k_groups": len(sizes), "accumulate": accumulate, "num_sms": num_sms}
-        envs.print_config("k_grouped_fp8_gemm", d.shape[1], d.shape[2], sum(sizes), **shape)
+    """d = c + the product of each group, or with `accumulate` d + the products; d float32 where something is added."""
+    if c is not None:
+        check_source(d, c)
+        if c.data_ptr() == d.data_ptr():
+            c, accumulate = None, True
+        elif d.dtype != torch.float32:
+            raise InvalidArgument(f"c: is given, but d has dtype {d.dtype}, must be float32; add the result to yours")
+    options = _options(d)
+    finegemm.k_grouped_gemm(a, sfa, b, sfb, d, sizes=sizes, accumulate=accumulate, **options)
+    if c is not None:
+        d.add_(c)
+    if envs.settings().prints_configs:
+        shape = {
+            **_elements(a, False),
+            "k_groups": len(sizes),
+            "accumulate": accumulate,
+            "num_sms": options.get("num_sms", 0),
+        }
+        envs.print_config(f"k_grouped_{_kind(a)}_gemm", d.shape[1], d.shape[2], sum(sizes), **shape)
 
 
-_OPERANDS = "Tensor a, Tensor sfa, Tensor b, Tensor sfb, Tensor(a!) d"
-_SCHEMAS: dict[Callable[..., None], str] = {
-    gemm: f"gemm({_OPERANDS}, bool accumulate) -> ()",
-    grouped_gemm: f"grouped_gemm({_OPERANDS}, Tensor? m_indices, Tensor? prefix_sums, Tensor? masked_m, "
-    "SymInt expected_m) -> ()",
-    k_grouped_gemm: f"k_grouped_gemm({_OPERANDS}, int[] sizes, bool accumulate) -> ()",
-}
+def _nothing(*arguments: Any) -> None:
+    """What a product returns, for tensors without data."""
 
 
-def _defined() -> Any:
-    """The library of operators, which lives as long as this module."""
-    library = torch.library.Library("finegemm", "FRAGMENT")
-    for function, schema in _SCHEMAS.items():
-        name = function.__name__
-        library.define(schema)
-        library.impl(name, function, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"finegemm::{name}", lambda *arguments: None, lib=library)
-    return library
-
-
-_library = None if torch is None else _defined()
-
-
-def run(function: Callable[..., None], *arguments: Any) -> None:
-    """A product of this module, or its operator while torch.compile makes a graph."""
-    if torch.compiler.is_compiling():
-        function = getattr(torch.ops.finegemm, function.__name__)
-    function(*arguments)
+_OPERANDS = "Tensor a, Tensor? sfa, Tensor b, Tensor? sfb, Tensor(a!) d"
+_GROUPS = "Tensor? m_indices, Tensor? prefix_sums, Tensor? masked_m, SymInt expected_m"
+define(gemm, f"({_OPERANDS}, Tensor? c, bool accumulate, float? alpha) -> ()", _nothing)
+define(grouped_gemm, f"({_OPERANDS}, {_GROUPS}) -> ()", _nothing)
+define(k_grouped_gemm, f"({_OPERANDS}, SymInt[] sizes, Tensor? c, bool accumulate) -> ()", _nothing)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from finegemm.torch_module import torch
+
 from ..envs import is_set
-from ..torch_module import torch
 
 _L2_BYTES = 256_000_000  # more than any L2 holds
 _FLUSH_BYTES = 8_000_000_000

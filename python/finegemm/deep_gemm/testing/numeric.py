@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from finegemm.torch_module import torch
+
 from ..operands import Tensor
-from ..torch_module import torch
 
 
 def calc_diff(x: Tensor, y: Tensor) -> Any:

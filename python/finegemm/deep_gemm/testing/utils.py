@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..torch_module import torch
+from finegemm.torch_module import torch
 
 Function = Callable[..., Any]
 

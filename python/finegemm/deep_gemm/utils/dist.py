@@ -3,8 +3,9 @@
 import os
 from typing import Any
 
+from finegemm.torch_module import torch
+
 from ..operands import Tensor
-from ..torch_module import torch
 
 
 def init_dist(local_rank: int, num_local_ranks: int) -> tuple[int, int, Any]:

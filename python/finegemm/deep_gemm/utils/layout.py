@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from finegemm.errors import InvalidArgument, Unsupported
+from finegemm.torch_module import torch
 
 from ..knobs import (
     get_k_alignment_for_contiguous_layout,
@@ -12,7 +13,6 @@ from ..knobs import (
     set_mk_alignment_for_contiguous_layout,
 )
 from ..operands import BLOCK, Tensor, integers
-from ..torch_module import torch
 from .math import align, ceil_div, packed_exponents
 
 __all__ = [

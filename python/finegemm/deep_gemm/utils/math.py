@@ -2,8 +2,9 @@
 
 from collections.abc import Collection
 
+from finegemm.torch_module import torch
+
 from ..operands import Tensor
-from ..torch_module import torch
 
 _LEAST_AMAX = 1e-4  # of a group, so that one of zeros has a scale
 _E4M3_MAX, _E2M1_MAX = 448.0, 6.0

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""What the names of deep_gemm cost beside our own calls on the same tensors, on a GPU; writes a record.
+
+Usage: deep_gemm_time.py [--out FILE] [--rounds N] [--batches N] [--commit ID]
+
+Times of kernels and of the host for each kind of call, of settings, of the import, and of the first product of a
+process whose disk cache is empty. A row says whether it is within its bar; the program ends with 1 where one is not.
+Needs the Python package, torch and a Hopper GPU.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import timeit
+from collections.abc import Callable
+
+import hopper
+from host_time import ROOT, machine, measure
+from records import write_record
+
+PROCESSES = 7
+KERNEL_BAR = "1% + 0.1 us above our own call"
+HOST_US, SETTING_US, IMPORT_MS, FIRST_MS = 8.0, 0.3, 60.0, 50.0
+
+IMPORT = """
+import time, torch
+begin = time.perf_counter()
+import finegemm.deep_gemm
+print((time.perf_counter() - begin) * 1e3)
+"""
+FIRST = """
+import time, torch
+from finegemm import deep_gemm
+m, n, k = 128, 4096, 7168
+a = torch.zeros((m, k), device="cuda").to(torch.float8_e4m3fn), torch.ones((m, k // 128), device="cuda")
+b = torch.zeros((n, k), device="cuda").to(torch.float8_e4m3fn), torch.ones((n // 128, k // 128), device="cuda")
+d = torch.empty((m, n), dtype=torch.bfloat16, device="cuda")
+torch.cuda.synchronize()
+begin = time.perf_counter()
+deep_gemm.fp8_gemm_nt(a, b, d)
+torch.cuda.synchronize()
+print((time.perf_counter() - begin) * 1e3)
+"""
+
+Pair = tuple[Callable[[], object], Callable[[], object]]  # a call under its name of deep_gemm, and our own
+
+
+def dense(device: str) -> dict[str, Pair]:
+    import torch
+
+    import finegemm
+    from finegemm import deep_gemm
+
+    m, n, k = 128, 4096, 7168
+    x, w = (torch.randn(rows, k, device=device, dtype=torch.bfloat16) for rows in (m, n))
+    a, b, rows_of_b = finegemm.quantize_rows(x), finegemm.quantize_blocks(w), finegemm.quantize_rows(w)
+    d, f32 = (torch.zeros(m, n, device=device, dtype=dtype) for dtype in (torch.bfloat16, torch.float32))
+    return {
+        "fp8_gemm_nt": (lambda: deep_gemm.fp8_gemm_nt(a, b, d), lambda: finegemm.gemm(*a, *b, d)),
+        "fp8_gemm_nt, scales for rows of b, c=d": (
+            lambda: deep_gemm.fp8_gemm_nt(a, rows_of_b, f32, f32),
+            lambda: finegemm.gemm(*a, *rows_of_b, f32, accumulate=True),
+        ),
+        "bf16_gemm_nt": (lambda: deep_gemm.bf16_gemm_nt(x, w, d), lambda: finegemm.gemm(x, None, w, None, d)),
+        "bf16_gemm_nt, c=d in float32": (
+            lambda: deep_gemm.bf16_gemm_nt(x, w, f32, f32),
+            lambda: finegemm.gemm(x, None, w, None, f32, accumulate=True),
+        ),
+    }
+
+
+def groups_of_rows(device: str) -> dict[str, Pair]:
+    import torch
+
+    import finegemm
+    from finegemm import deep_gemm
+
+    groups, m, n, k = 8, 1024, 4096, 2048
+    x = torch.randn(m, k, device=device, dtype=torch.bfloat16)
+    w = torch.randn(groups, n, k, device=device, dtype=torch.bfloat16)
+    a, (codes, scales) = finegemm.quantize_rows(x), finegemm.quantize_blocks(w.view(-1, k))
+    b = codes.view(groups, n, k), scales.view(groups, n // 128, -1)
+    each = a[0].view(groups, m // groups, -1), a[1].view(groups, m // groups, -1)
+    d = torch.zeros(m, n, device=device, dtype=torch.bfloat16)
+    matrices, x3 = d.view(groups, -1, n), x.view(groups, -1, k)
+    numbers = torch.arange(groups, device=device, dtype=torch.int32)
+    indices, ends = numbers.repeat_interleave(m // groups), (numbers + 1) * (m // groups)
+    rows = torch.full((groups,), m // groups, device=device, dtype=torch.int32)
+    heads, by_head = tuple(t.transpose(0, 1).contiguous() for t in each), d.view(-1, groups, n)
+
+    def each_head():
+        batch = torch.full((groups,), m // groups, device=device, dtype=torch.int32)
+        codes, scales = heads
+        finegemm.grouped_gemm(
+            codes.transpose(0, 1), scales.transpose(0, 1), *b, by_head.transpose(0, 1), masked_m=batch
+        )
+
+    return {
+        "m_grouped_fp8_gemm_nt_contiguous": (
+            lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, indices),
+            lambda: finegemm.grouped_gemm(*a, *b, d, m_indices=indices),
+        ),
+        "m_grouped_fp8_gemm_nt_contiguous, ends": (
+            lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, ends, use_psum_layout=True),
+            lambda: finegemm.grouped_gemm(*a, *b, d, prefix_sums=ends),
+        ),
+        "m_grouped_fp8_gemm_nt_masked": (
+            lambda: deep_gemm.m_grouped_fp8_gemm_nt_masked(each, b, matrices, rows, m // groups),
+            lambda: finegemm.grouped_gemm(*each, *b, matrices, masked_m=rows, expected_m=m // groups),
+        ),
+        "fp8_einsum": (lambda: deep_gemm.fp8_einsum("bhr,hdr->bhd", heads, b, by_head), each_head),
+        "m_grouped_bf16_gemm_nt_contiguous": (
+            lambda: deep_gemm.m_grouped_bf16_gemm_nt_contiguous(x, w, d, indices),
+            lambda: finegemm.grouped_gemm(x, None, w, None, d, m_indices=indices),
+        ),
+        "m_grouped_bf16_gemm_nt_masked": (
+            lambda: deep_gemm.m_grouped_bf16_gemm_nt_masked(x3, w, matrices, rows, m // groups),
+            lambda: finegemm.grouped_gemm(x3, None, w, None, matrices, masked_m=rows, expected_m=m // groups),
+        ),
+    }
+
+
+def groups_of_k(device: str) -> dict[str, Pair]:
+    import torch
+
+    import finegemm
+    from finegemm import deep_gemm
+
+    m, n, sizes = 2048, 4096, [512, 256, 1024, 256]
+    k = sum(sizes)
+    x, y = (torch.randn(rows, k, device=device, dtype=torch.bfloat16) for rows in (m, n))
+    # Groups one behind the other: of random codes any order is one.
+    a, b = ((codes.view(-1), scales.t().contiguous().t()) for codes, scales in map(finegemm.quantize_rows, (x, y)))
+    d = torch.zeros(len(sizes), m, n, device=device)
+    xt, yt = x.t(), y.t()
+    return {
+        "k_grouped_fp8_gemm_nt_contiguous, c=d": (
+            lambda: deep_gemm.k_grouped_fp8_gemm_nt_contiguous(a, b, d, sizes, None, d),
+            lambda: finegemm.k_grouped_gemm(*a, *b, d, sizes=sizes, accumulate=True),
+        ),
+        "k_grouped_bf16_gemm_tn_contiguous, c=d": (
+            lambda: deep_gemm.k_grouped_bf16_gemm_tn_contiguous(xt, yt, d, sizes, None, d),
+            lambda: finegemm.k_grouped_gemm(x, None, y, None, d, sizes=sizes, accumulate=True),
+        ),
+    }
+
+
+def rows_of_calls(device: str, rounds: int, batches: int) -> list[dict]:
+    from gpu_timing import median_times  # which imports torch
+
+    rows = []
+    for kinds in (dense, groups_of_rows, groups_of_k):
+        for name, (named, own) in kinds(device).items():
+            kernels = median_times({"deep_gemm": named, "finegemm": own}, rounds)
+            host = measure({"deep_gemm": named, "finegemm": own}, batches)
+            limit = kernels["finegemm"] * 1.01 + 0.1
+            rows.append(
+                {
+                    "kind": "call",
+                    "name": name,
+                    "kernel_us": {who: round(us, 3) for who, us in kernels.items()},
+                    "kernel_bar": KERNEL_BAR,
+                    "host_us": host,
+                    "host_bar_us": HOST_US,
+                    "within": kernels["deep_gemm"] <= limit and host["deep_gemm"]["median"] <= HOST_US,
+                }
+            )
+    return rows
+
+
+def rows_of_settings() -> list[dict]:
+    from finegemm import deep_gemm
+
+    layout = deep_gemm.utils.layout
+    calls = {
+        "get_num_sms": deep_gemm.get_num_sms,  # while it is not set, which takes longer
+        "set_num_sms": lambda: deep_gemm.set_num_sms(64),
+        "set_pdl": lambda: deep_gemm.set_pdl(False),
+        "get_pdl": deep_gemm.get_pdl,
+        "set_mk_alignment_for_contiguous_layout": lambda: layout.set_mk_alignment_for_contiguous_layout(128),
+        "get_mk_alignment_for_contiguous_layout": layout.get_mk_alignment_for_contiguous_layout,
+    }
+    count = 100_000
+    return [
+        bounded("setting", name, "us", min(timeit.repeat(call, number=count, repeat=5)) / count * 1e6, SETTING_US)
+        for name, call in calls.items()
+    ]
+
+
+def bounded(kind: str, name: str, unit: str, value: float, bar: float) -> dict:
+    return {"kind": kind, "name": name, unit: round(value, 3), f"bar_{unit}": bar, "within": value <= bar}
+
+
+def in_new_processes(code: str) -> float:
+    """Milliseconds that `code` prints: the median over processes, each with an empty disk cache, which stays so."""
+    times = []
+    for _ in range(PROCESSES):
+        with tempfile.TemporaryDirectory() as cache:
+            environment = {**os.environ, "FINEGEMM_CACHE_DIR": cache}
+            done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+            if done.returncode:
+                sys.exit(f"deep_gemm_time: {done.stderr.strip()}")
+            if kept := list(pathlib.Path(cache).rglob("*.kernel")):
+                sys.exit(f"deep_gemm_time: a kernel was compiled, not taken from the pack: {kept[0].name}")
+            times.append(float(done.stdout))
+    return statistics.median(times)
+
+
+def show(row: dict) -> None:
+    value = {name: x for name, x in row.items() if name not in ("kind", "name", "within")}
+    print(f"{'' if row['within'] else 'NOT within: '}{row['kind']} {row['name']}: {json.dumps(value)}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/deep_gemm_h200.json")
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--batches", type=int, default=51)
+    parser.add_argument("--commit", default="", help="for the record, where git cannot say")
+    options = parser.parse_args()
+    hopper.require("deep_gemm_time")
+    record = {"bench": "deep_gemm_time"} | machine(options.commit)
+    record["rows"] = [
+        *rows_of_calls("cuda", options.rounds, options.batches),
+        *rows_of_settings(),
+        bounded("import", "finegemm.deep_gemm, after torch", "ms", in_new_processes(IMPORT), IMPORT_MS),
+        bounded("first product", "fp8_gemm_nt 128x4096x7168", "ms", in_new_processes(FIRST), FIRST_MS),
+    ]
+    write_record(options.out, record)
+    for row in record["rows"]:
+        show(row)
+    return 0 if all(row["within"] for row in record["rows"]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""Products of bf16 without scales for GPU checks: operands with NaN in all that is no part of them, and what D must be.
+
+What a kernel gives follows from the f32 sums of any other one to the bit (docs/numerics.md, "BF16"): only one
+of them has to be held against double."""
+
+import itertools
+import math
+
+import torch
+
+from gpu_cases import Guarded, differing, in_blocks
+from gpu_grouped_cases import Rows
+from gpu_library import BLOCKS, COLUMNS, DTYPES, INDICES, MASKED, Library
+
+DTYPE = torch.bfloat16
+OUTPUTS = (torch.bfloat16, torch.float32)
+
+
+def normal(generator, *shape: int, padding: int = 0, gap: int = 0) -> torch.Tensor:
+    """Standard normal values, NaN in the `padding` elements behind a row and in the `gap` rows behind a matrix."""
+    *stacks, rows, cols = shape
+    whole = torch.full((*stacks, rows + gap, cols + padding), math.nan, device=generator.device, dtype=DTYPE)
+    part = whole[..., :rows, :cols]
+    for matrix in part.view(-1, *part.shape[-2:]) if stacks else [part]:  # floats take twice the memory
+        matrix.copy_(torch.randn(rows, cols, device=generator.device, generator=generator))
+    return part
+
+
+def product(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A B^T in double, and the sum of the products' magnitudes."""
+    x, y = a.double(), b.double()
+    return x @ y.t(), x.abs() @ y.abs().t()
+
+
+def share_of_bound(d: torch.Tensor, exact: torch.Tensor, absolute: torch.Tensor, k) -> float:
+    """The largest error over its bound: unscaled_sum_bound of src/ops/gemm/cpu.h and, in bf16, one rounding. `k`: as
+    many products each element is the sum of, or the same for all."""
+    k = torch.as_tensor(k, dtype=torch.float64, device=d.device)
+    bound = absolute * ((k + (k / 128).floor() + 2) * 2.0**-24).expm1() + k * 2.0**-125
+    if d.dtype == torch.bfloat16:
+        bound = bound + (exact.abs() + bound) * 2.0**-8 + 2.0**-134
+    error = (d.double() - exact).abs()
+    share = torch.where(error > 0, error / bound, error)  # no k: no error and no bound
+    return math.inf if bool(share.isnan().any()) else float(share.max()) if share.numel() else 0.0
+
+
+class Case:
+    """One problem. D is always a stack: [stacks, M, N].
+
+    m, n, k and `fields` are what explain takes of it; `parts` says of which operands each piece of D is the product.
+    """
+
+    m: int
+    n: int
+    k: int
+    fields: dict[str, int]
+    shape: tuple[int, int, int]
+    operands: tuple[torch.Tensor, torch.Tensor]
+    accumulates = True
+    elsewhere = 0.0  # what is in D, once computed, where no product is
+
+    def prepare(self, library: Library, d: torch.Tensor, **options):
+        raise NotImplementedError
+
+    def parts(self) -> list:
+        """(where in D, rows of A, rows of B)"""
+        raise NotImplementedError
+
+    def explain(self, library: Library, output: torch.dtype, accumulate: int = 0) -> dict:
+        fields = self.fields | ({"accumulate": 1} if accumulate else {})
+        return library.explain(self.m, self.n, self.k, dtype=DTYPES[DTYPE], out_dtype=output, **fields)
+
+    def names(self, library: Library, output: torch.dtype, accumulate: int = 0) -> list[str]:
+        """Kernels that can take it, the planner's choice first."""
+        account = self.explain(library, output, accumulate)
+        chosen = account["chosen"]["name"]
+        usable = [row["name"] for row in account["candidates"] if "rejected" not in row]
+        return [chosen, *(name for name in usable if name != chosen)]
+
+    def run(self, library: Library, output: torch.dtype, old: torch.Tensor | None = None, **options) -> torch.Tensor:
+        """D, which was `old` and is then added to, or else of Guarded.VALUE. Raises where more than D was written."""
+        device = self.operands[0].device
+        out = Guarded(*self.shape, dtype=output, device=device)
+        if old is not None:
+            out.d.copy_(old)
+        self.prepare(library, out.d, **options, **({"accumulate": 1} if old is not None else {}))()
+        if not out.intact():
+            raise AssertionError(f"{self}, {options}: wrote outside of D")
+        return out.d.clone()
+
+    def wanted(self, sums: torch.Tensor, output: torch.dtype, old: torch.Tensor | None = None) -> torch.Tensor:
+        """The bits that any kernel gives, of the f32 sums that one gave."""
+        return sums.to(output) if old is None else old + sums
+
+    def sums(self, library: Library, config: str | None = None) -> torch.Tensor:
+        """D in f32 of one kernel; raises where it is not within the bound of the double product."""
+        sums = self.run(library, torch.float32, config=config)
+        # Where no product is: no k, so that only what must be there is within the bound.
+        exact = torch.full(self.shape, self.elsewhere, dtype=torch.float64, device=sums.device)
+        absolute, k = torch.zeros_like(exact), torch.zeros_like(exact)
+        for where, a, b in self.parts():
+            exact[where], absolute[where] = product(a, b)
+            k[where] = a.shape[1]
+        share = share_of_bound(sums, exact, absolute, k)
+        if share > 1:
+            raise AssertionError(f"{self}, {config}: {share:.3g} of the bound, or rows without a group were written")
+        return sums
+
+    def check(self, library: Library, sums: torch.Tensor, output: torch.dtype, old=None, **options) -> None:
+        d = self.run(library, output, old, **options)
+        if count := differing(d, self.wanted(sums, output, old)):
+            raise AssertionError(f"{self}, D in {output}, {options}: {count} elements are not those of another kernel")
+
+
+class One(Case):
+    def __init__(self, m: int, n: int, k: int, generator, padding: int = 0):
+        self.m, self.n, self.k, self.shape, self.fields = m, n, k, (1, m, n), {}
+        self.operands = tuple(normal(generator, rows, k, padding=padding) for rows in (m, n))
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+    def prepare(self, library, d, **options):
+        a, b = self.operands
+        return library.prepare(a, None, b, None, d[0], **options)
+
+    def parts(self):
+        return [(0, *self.operands)]
+
+
+class OfRows(Case):
+    """Groups of rows in any form; rows of A without a group are NaN."""
+
+    accumulates = False
+
+    def __init__(self, rows: Rows, n: int, k: int, generator, padding: int = 0, gap: int = 0):
+        self.rows, self.n, self.k = rows, n, k
+        self.m, self.shape = max(1, rows.stacks * rows.m), (rows.stacks, rows.m, n)
+        self.fields = {"groups": rows.groups, "alignment": rows.alignment if rows.form == INDICES else 0}
+        self.elsewhere = 0.0 if rows.form == INDICES else Guarded.VALUE
+        a = normal(generator, rows.stacks, rows.m, k, padding=padding, gap=gap)
+        a[~rows.owned(a.device)] = math.nan
+        self.operands = a, normal(generator, rows.groups, n, k, padding=padding, gap=gap)
+        self.numbers = torch.tensor(rows.numbers, dtype=torch.int32, device=a.device)
+
+    def __str__(self) -> str:
+        return f"{self.rows.groups} groups, form {self.rows.form}, {self.m}x{self.n}x{self.k}"
+
+    def prepare(self, library, d, **options):
+        a, b = self.operands
+        if self.rows.form != MASKED:
+            a, d = a[0], d[0]
+        of = {"alignment": self.rows.alignment}
+        return library.prepare_grouped(a, None, b, None, d, self.numbers, self.rows.form, **of, **options)
+
+    def parts(self):
+        a, b = self.operands
+        found = []
+        for group, begin, end in self.rows.spans:
+            where = self.rows.matrix_of(group), slice(begin, end)
+            if end > begin:
+                found.append((where, a[where], b[group]))
+        return found
+
+
+class OfK(Case):
+    """Groups of K with so many k-blocks each; what lies before and after them is NaN."""
+
+    def __init__(self, m: int, n: int, blocks: list[int], generator, before: int = 0, after: int = 0, padding: int = 0):
+        self.ends = list(itertools.accumulate((128 * size for size in blocks), initial=128 * before))
+        self.m, self.n, self.k = m, n, max(128, self.ends[-1] + 128 * after)
+        self.shape, self.fields = (len(blocks), m, n), {"k_groups": len(blocks)}
+        self.operands = tuple(normal(generator, rows, self.k, padding=padding) for rows in (m, n))
+        for x in self.operands:
+            x[:, : self.ends[0]], x[:, self.ends[-1] :] = math.nan, math.nan
+        self.offsets = torch.tensor(self.ends, dtype=torch.int32, device=generator.device)
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}, groups of K that end at {self.ends} of {self.k}"
+
+    def prepare(self, library, d, way="device", **options):
+        """`way`: where the offsets are, or that operands lie in blocks."""
+        a, b = self.operands
+        if way == "blocks":
+            a, b = (in_blocks(x, self.ends) for x in (a, b))
+        layout, offsets = (BLOCKS if way == "blocks" else COLUMNS), self.offsets
+        if way != "device":
+            offsets = offsets.cpu()
+        return library.prepare_k_grouped(a, None, b, None, d, offsets, layout, **options)
+
+    def parts(self):
+        a, b = self.operands
+        return [(g, a[:, i:j], b[:, i:j]) for g, (i, j) in enumerate(itertools.pairwise(self.ends))]

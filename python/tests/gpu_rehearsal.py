@@ -1,0 +1,158 @@
+"""The checks of bench/gpu_check.py on the CPU: their own paths, where there is no GPU. Needs torch.
+
+What they take for a GPU is the CPU's model of it, which gives the same bits. Streams, events and devices do nothing;
+a graph is a list of what was called; times are all the same."""
+
+import argparse
+import contextlib
+import sys
+
+from support import program
+from torch_support import torch
+
+
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+DTYPES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
+
+
+class OnCpu(torch.overrides.TorchFunctionMode):
+    """Makes tensors of "cuda" on the CPU, and keeps what is called on a tape while a graph is captured."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if "cuda" in str(kwargs.get("device", "")):
+            kwargs["device"] = "cpu"
+        return recorded(lambda: func(*args, **kwargs))
+
+
+class Graph:
+    tape: list | None = None  # of the graph that is captured now
+
+    def __init__(self):
+        self.calls = []
+
+    def replay(self):
+        for call in self.calls:
+            call()
+
+
+def recorded(call):
+    if Graph.tape is not None:
+        Graph.tape.append(call)
+    return call()
+
+
+@contextlib.contextmanager
+def capture(graph, stream=None):
+    Graph.tape = graph.calls
+    yield
+    Graph.tape = None
+
+
+class Event:
+    asked = 0
+
+    def __init__(self, enable_timing=False):
+        pass
+
+    def record(self, stream=None):
+        pass
+
+    def elapsed_time(self, end):
+        """More each time, so that what is asked for first was first."""
+        Event.asked += 1
+        return Event.asked
+
+
+def nothing(*args, **keywords):
+    return contextlib.nullcontext()
+
+
+CUDA = {
+    "Stream": lambda device=None: None,
+    "stream": nothing,
+    "device": nothing,
+    "Event": Event,
+    "CUDAGraph": Graph,
+    "graph": capture,
+    "synchronize": nothing,
+    "empty_cache": nothing,
+    "_sleep": nothing,
+    "device_count": lambda: 2,
+}
+
+
+class Rehearsal:
+    """`check`: an instance of gpu_check.Check. `names`: of the kernels that it asked for."""
+
+    def __init__(self, library: str, monkeypatch, shapes: int):
+        for name, fake in CUDA.items():
+            monkeypatch.setattr(torch.cuda, name, fake)
+        generator = torch.Generator
+        monkeypatch.setattr(torch, "Generator", lambda device="cpu": generator())
+        program("bench/records.py")  # puts bench/ on the path
+        for name in [name for name in sys.modules if name.startswith("gpu_") and name != __name__]:
+            monkeypatch.delitem(sys.modules, name)  # they have what another rehearsal put there
+        import gpu_timing
+
+        monkeypatch.setattr(gpu_timing, "median_times", self.times)
+        monkeypatch.setattr(gpu_timing, "launched", self.launched)
+        import gpu_together  # takes these
+
+        monkeypatch.setattr(gpu_together, "RUNS_OF_A_ROUND", 1)
+        self.names: set[str] = set()
+        self.program = program("bench/gpu_check.py")
+        self.check = self.program.Check(
+            argparse.Namespace(tested=library, shapes=shapes, rounds=1, commit="", out=None)
+        )
+        self.check.RUNS = 1
+        self.spoil, self.armed = 0, False
+        self.watch(monkeypatch)
+
+    def watch(self, monkeypatch):
+        import gpu_library
+
+        queued, options, quantize = (getattr(gpu_library.Library, n) for n in ("queued", "options", "quantize"))
+        of_model = False  # whether the options made last are those of a check's own call of the model
+
+        def modelled(numerics, config, *others):
+            nonlocal of_model
+            of_model = numerics == gpu_library.HOPPER
+            self.names |= {config} if config else set()
+            return options(gpu_library.HOPPER, config, *others)
+
+        def watched(library, function, args, options, tensors):
+            call = queued(library, function, args, options, tensors)
+            return call if of_model else lambda: recorded(lambda: self.spoiling(call, tensors[4]))
+
+        def cast(library, kind, x, q, scales, power_of_two=False):
+            self.names.add(f"quantize_{kind}_{DTYPES[x.dtype]}")
+            recorded(lambda: self.spoiling(lambda: quantize(library, kind, x, q, scales, power_of_two), q))
+
+        monkeypatch.setattr(gpu_library.Library, "options", staticmethod(modelled))
+        monkeypatch.setattr(gpu_library.Library, "queued", watched)
+        monkeypatch.setattr(gpu_library.Library, "quantize", cast)
+
+    def spoiling(self, call, d):
+        call()
+        self.spoil -= self.spoil > 0
+        if self.spoil == 0 and self.armed:
+            self.armed = False
+            d.view(BITS[d.element_size()])[..., 0] ^= 1
+
+    def run(self, name: str, spoil: int = 0):
+        """`spoil`: of which call the first column of D gets other bits."""
+        self.spoil, self.armed = spoil, spoil > 0
+        with OnCpu():
+            return getattr(self.check, name)()
+
+    def times(self, calls, rounds):
+        for call in calls.values():
+            call()
+        return dict.fromkeys(calls, 1.0)
+
+    def launched(self, call):
+        """By which of its texts a kernel is launched, the layout of scales decides, which only a GPU sees."""
+        self.names.clear()
+        call()
+        return {f"finegemm_{name}{end}" for name in self.names for end in ("", "_rows")}

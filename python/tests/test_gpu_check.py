@@ -1,0 +1,90 @@
+"""bench/gpu_check.py on the CPU's model of a GPU: each check passes, and fails where a column of one D is wrong."""
+
+import json
+import os
+import pathlib
+import sys
+
+import pytest
+
+from gpu_rehearsal import OnCpu, Rehearsal
+from support import program
+from torch_support import torch
+
+LIBRARY = pathlib.Path(os.environ.get("FINEGEMM_LIBRARY", pathlib.Path(__file__).parents[2] / "build/libfinegemm.so"))
+pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+
+FEW = 6  # random problems: one in each form
+
+
+@pytest.fixture
+def rehearsal(monkeypatch):
+    return Rehearsal(str(LIBRARY), monkeypatch, FEW)
+
+
+# What has no large problems, and nothing that the CPU's checks of arguments would refuse; a call whose D is looked at.
+CHECKS = {"shapes": 1, "grouped": 1, "bf16": 1, "graph": 11, "streams": 1, "devices": 1, "quantize": 1}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_check_passes(rehearsal, name):
+    assert rehearsal.run(name)
+
+
+@pytest.mark.parametrize(("name", "call"), [of for of in CHECKS.items() if of[0] != "streams"])  # as devices do
+def test_a_check_sees_wrong_bits(rehearsal, name, call):
+    with pytest.raises(AssertionError, match="differ|elements"):
+        rehearsal.run(name, spoil=call)
+
+
+def test_the_sanitizers_run_every_kernel(rehearsal):
+    assert rehearsal.run("kernels")["kernels"] > 100
+    assert rehearsal.run("quantize_kernels") == {"kernels": 6}
+
+
+def test_a_case_of_compare_builds_with_groups_of_k_runs(rehearsal):
+    prepare = program("bench/compare_builds.py").prepared(("4sparse", 130, 136, 512), torch.Generator())
+    for kernel in (None, "m128n128s4w2_1d1d_f32_kgrouped"):
+        prepare(rehearsal.check.tested, config=kernel)()
+    assert rehearsal.names == {"m128n128s4w2_1d1d_f32_kgrouped"}
+
+
+def test_a_kernel_that_nothing_launches_is_named(rehearsal, monkeypatch):
+    monkeypatch.setattr(rehearsal.check, "small_quantize", lambda: None)
+    with pytest.raises(AssertionError, match="6 kernels of 6 were not launched: finegemm_quantize_blocks_BF16"):
+        rehearsal.run("quantize_kernels")
+
+
+def test_a_run_records_what_passed_and_the_next_one_goes_on(rehearsal, monkeypatch, tmp_path, capsys):
+    checks, facts = rehearsal.program, {"name": "NVIDIA H200", "clocks.sm": "1980 MHz"}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(checks.Check, "facts", facts)
+    monkeypatch.setattr(checks, "CHECKS", {"gemm": ("absent",), "quantize": ("quantize", "quantize_kernels")})
+    arguments = ["gpu_check.py", "--library", str(LIBRARY), "--out", str(tmp_path), "--commit", "c0ffee"]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--only", "quantize"])
+    with OnCpu():
+        assert checks.main() == 0
+    record = json.loads((tmp_path / "h200_checks.json").read_text())
+    of = record["of"]["quantize"]
+    assert record["checks"] == {"quantize": {"cases": 60}}
+    assert of["machine"] == facts and of["commit"] == "c0ffee" and of["seconds"] > 0
+    assert json.loads((tmp_path / "gpu-validated.json").read_text()) == {}
+
+    monkeypatch.setattr(sys, "argv", arguments)
+    monkeypatch.setattr(checks.Check, "absent", failing, raising=False)
+    capsys.readouterr()
+    with OnCpu():
+        assert checks.main() == 1
+    out = capsys.readouterr().out
+    assert "begins  quantize\n" not in out and "FAILED  absent" in out and "1 passed, 1 failed" in out
+    assert list(json.loads((tmp_path / "gpu-validated.json").read_text())) == ["quantize"]
+
+    monkeypatch.setattr(checks, "digest_of_checks", lambda: "other checks")
+    with OnCpu():
+        checks.main()
+    assert "begins  quantize\n" in capsys.readouterr().out
+
+
+def failing(check):
+    raise AssertionError("as it must")
