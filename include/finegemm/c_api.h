@@ -76,7 +76,7 @@ typedef struct finegemm_matrix {
 } finegemm_matrix;
 
 /* d[m, n] = sum over k of (a[m, k] * sfa[m, k / 128]) * (b[n, k] * sfb[n / 128, k / 128])
- * or, where sfb has a row for each one of b, sfb[n, k / 128]; d may then be f32.
+ * or, where sfb has a row for each one of b, sfb[n, k / 128].
  * finegemm/gemm.h has the rules. */
 typedef struct finegemm_gemm_args {
     finegemm_matrix a, sfa, b, sfb, d;
@@ -162,7 +162,7 @@ typedef struct finegemm_shape {
     int64_t alignment;  /* of FINEGEMM_INDICES, 0 for other forms */
     int64_t k_groups;
     int32_t row_b_scales;    /* 0 or 1: scales for each row of b; k_groups have no others */
-    int32_t out_dtype;       /* of d: FINEGEMM_F32 with row_b_scales, FINEGEMM_BF16; 0: f32 for k_groups, else bf16 */
+    int32_t out_dtype;       /* of d: FINEGEMM_BF16, _F32 or _F16; 0: f32 for k_groups, else bf16 */
     int32_t accumulate;      /* 0 or 1, as the option of a call */
     int32_t batch_invariant; /* 0 or 1 */
     const char* device;      /* a known one, as "h200"; null or empty: the GPU present, else h200, with the plan table

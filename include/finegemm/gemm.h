@@ -12,7 +12,7 @@
 namespace finegemm {
 
 /// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n / 128, k / 128])
-/// With scales for each row of B, as gradients of weights need: sfb[n, k / 128]; D may then be f32, and be added to.
+/// With scales for each row of B, as gradients of weights need: sfb[n, k / 128]; a D of f32 may then be added to.
 /// A and B may be bf16 instead, without scales: sfa and sfb are left empty then, and D is bf16 or f32.
 /// All on one device. Row strides of A, B and D are at least their columns; those of A and B on a GPU below 2^40 bytes.
 /// Strides of scales are any that are not negative; 0 repeats a scale.
@@ -21,8 +21,8 @@ struct GemmArgs {
     ConstMatrix sfa;  ///< [M, ceil(K/128)] f32; on CUDA pointer aligned to 4
     ConstMatrix b;    ///< [N, K] e4m3, as A
     ConstMatrix sfb;  ///< [ceil(N/128), ceil(K/128)], or [N, ceil(K/128)] for scales of rows; f32, as sfa
-    Matrix d;         ///< [M, N] bf16, or f32 with scales of rows; N contiguous; on CUDA row stride a multiple of 8
-                      ///< (f32: of 4), pointer aligned to 16
+    Matrix d;  ///< [M, N] bf16, f32 or, with scales of blocks, f16; N contiguous; on CUDA row stride a multiple of 8
+               ///< (f32: of 4), pointer aligned to 16
 };
 
 /// What a product becomes before it is rounded, once, to the type of D: alpha * A B + beta * C + bias[n], in FP32. For
@@ -97,7 +97,7 @@ struct GroupedGemmArgs {
     ConstStack sfa;  ///< [M, ceil(K/128)] f32; Masked: [G, M, ceil(K/128)]
     ConstStack b;    ///< [G, N, K] e4m3
     ConstStack sfb;  ///< [G, ceil(N/128), ceil(K/128)], or [G, N, ceil(K/128)] for scales of rows; f32
-    Stack d;         ///< [M, N] bf16; Masked: [G, M, N]
+    Stack d;         ///< [M, N] bf16 or, with scales of blocks, f16 or f32; Masked: [G, M, N]
     Groups groups;
 };
 
@@ -141,7 +141,7 @@ struct GemmShape {
     int64_t m = 0, n = 0, k = 0;       ///< of all groups together; M of masked groups: G times that of each
     std::optional<DType> dtype{};      ///< of A and B: E4M3 with scales, or BF16 without; E4M3 if it is left out
     bool row_b_scales = false;         ///< scales for each row of B, not for each 128x128 block; groups of K have these
-    std::optional<DType> out_dtype{};  ///< of D: BF16, or with scales for each row of B F32; groups of K: F32
+    std::optional<DType> out_dtype{};  ///< of D: F32 for groups of K, else BF16 if it is left out; F32 or F16
     std::optional<int64_t> groups{};   ///< of rows, for grouped_gemm
     int64_t expected_m = 0;            ///< as Groups::expected_m
     int64_t alignment = 0;             ///< Groups::alignment of Indices; 0 for other forms: no kernel depends on it

@@ -24,7 +24,8 @@ void check_factor(const char* name, float factor) {
 /// Products that have no such kernels.
 void check_takes_epilogue(const Call& call, const char* given) {
     if (call.of_k())
-        reject(given, "is given, but d of groups of K is the product alone, or added to; leave it out, or set accumulate");
+        reject(given,
+               "is given, but d of groups of K is the product alone, or added to; leave it out, or set accumulate");
     if (call.row_b_scales())
         reject(given,
                "is given, but where each row of b has scales d is the product alone; leave it out, or pass scales for "
@@ -44,8 +45,7 @@ void check_c(const Argument& c, const Argument& d) {
     c.check_pointer(alignment_on(d.x.device));
     c.check_rows(alignment_on(d.x.device));
     if (c.is_same_as(d)) return;
-    if (c.overlaps(d))
-        reject("c", "overlaps d, must be d itself, with its strides, or memory apart from it; copy it");
+    if (c.overlaps(d)) reject("c", "overlaps d, must be d itself, with its strides, or memory apart from it; copy it");
 }
 
 void check_bias(const Argument& bias, const Argument& d) {
@@ -69,8 +69,7 @@ void check_epilogue(const Call& call, const Argument& d) {
     check_takes_epilogue(call, given);
     check_factor("alpha", epilogue.alpha);
     check_factor("beta", epilogue.beta.value_or(1));
-    if (is_given(epilogue.c.matrix))
-        check_c({"c", epilogue.c.matrix, epilogue.c.count, epilogue.c.stride}, d);
+    if (is_given(epilogue.c.matrix)) check_c({"c", epilogue.c.matrix, epilogue.c.count, epilogue.c.stride}, d);
     else if (epilogue.beta.value_or(0) != 0)
         reject("beta", "is {}, but there is no c that it could multiply; pass c, or leave beta out", *epilogue.beta);
     if (is_given(epilogue.bias)) check_bias({"bias", epilogue.bias}, d);

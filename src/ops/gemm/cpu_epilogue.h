@@ -15,8 +15,8 @@ namespace finegemm {
 /// Epilogue for one of a call's products.
 struct CpuEpilogue {
     float alpha = 1, beta = 0;
-    ConstMatrix c{};              // as large as the product's D; unused where `adds_c` is not set
-    const void* bias = nullptr;   // f32, of each column
+    ConstMatrix c{};             // as large as the product's D; unused where `adds_c` is not set
+    const void* bias = nullptr;  // f32, of each column
     bool affine = false, adds_c = false;
 
     float c_at(int64_t row, int64_t col) const {

@@ -70,9 +70,9 @@ public:
 private:
     /// With what an affine kernel takes beside the others' parameters.
     template <typename Base>
-    LaunchParams completed(Base base) const {
+    LaunchParams completed(const Base& base) const {
         if (!c_.affine) return base;
-        return WithAffine<Base>{std::move(base), affine()};
+        return WithAffine<Base>{base, affine()};
     }
     AffineParams affine() const {
         AffineParams params{.c = {},
