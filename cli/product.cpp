@@ -53,7 +53,7 @@ std::string option_of(const std::string& field) {
 
 GemmShape ProductOptions::with(int64_t m, int64_t n, int64_t k) const {
     GemmShape shape = fields;
-    shape.affine |= alpha != 1 || beta != 0 || bias;
+    shape.affine |= !adds_c_by_field();
     shape.m = m, shape.n = n, shape.k = k;
     return shape;
 }
@@ -113,7 +113,7 @@ GemmShape parse_product(const std::vector<std::string>& words, const ProductOpti
         shape.m = extents[0], shape.n = extents[1], shape.k = extents[2];
     }
     take_fields(o.fields, shape);
-    shape.affine |= o.alpha != 1 || o.beta != 0 || o.bias;
+    shape.affine |= !o.adds_c_by_field();
     return shape;
 }
 

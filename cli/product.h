@@ -18,6 +18,9 @@ struct ProductOptions {
     float alpha = 1, beta = 0;  // beta: of a random C
     bool bias = false;          // a random one
 
+    /// The product is affine by its field alone, which adds C.
+    bool adds_c_by_field() const { return alpha == 1 && beta == 0 && !bias; }
+
     /// The product of these extents.
     GemmShape with(int64_t m, int64_t n, int64_t k) const;
     /// Of all options that are set, as on a command line: " --groups 4 --form masked".

@@ -112,9 +112,8 @@ void Session::make_dense(Operand& a, Operand& b) {
 /// C has values as D has. Without alpha, beta and bias an affine product is A B + C.
 void Session::make_epilogue(const ProductOptions& product, uint64_t seed) {
     if (!shape_.affine) return;
-    const bool by_field = product.alpha == 1 && product.beta == 0 && !product.bias;
     alpha_ = product.alpha;
-    beta_ = by_field ? 1 : product.beta;
+    beta_ = product.adds_c_by_field() ? 1 : product.beta;
     const HostMatrix random = random_matrix(1, kRandomPeriod, seed + 2);
     if (beta_ != 0) {
         c_ = make(d_.host.dtype, d_.count, d_.host.rows / d_.count, d_.host.cols);

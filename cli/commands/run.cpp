@@ -102,7 +102,9 @@ struct Report {
     int64_t wrong_operands = 0;          // codes and scales of the GPU that are not the CPU's
     std::optional<double> quantization_error{};
     std::vector<Guess> guesses{};
+    ProductOptions product{};
 
+    float beta() const { return product.adds_c_by_field() ? 1 : product.beta; }
     bool right() const { return accuracy.of_bound <= 1 && wrong_operands == 0; }
     double flop_per_us() const { return operations(shape.m, shape.n, shape.k) / us; }
     double bytes_per_us() const { return bytes / us; }
@@ -117,9 +119,13 @@ std::string product_text(const Report& r) {
         r.shape.dtype == DType::BF16
             ? "bf16, D in " + d
             : fmt::format("e4m3, scales 1x128{}{}", of_k || r.shape.row_b_scales ? "" : " and 128x128",
-                          r.shape.row_b_scales ? ", D in " + d : "");
+                          r.shape.row_b_scales || r.shape.out_dtype ? ", D in " + d : "");
     std::string text = fmt::format("product  D[{}{}, {}] = A[{}, {}] * B[{}{}, {}]^T in {}\n", of_k ? "group, " : "", m,
                                    n, m, k, r.form.empty() ? "" : "group, ", n, k, types);
+    if (r.shape.affine)
+        text +=
+            fmt::format("affine   alpha {}, {}{}\n", r.product.alpha,
+                        r.beta() != 0 ? fmt::format("beta {}", r.beta()) : "no C", r.product.bias ? ", a bias" : "");
     if (r.group_sizes.empty()) return text;
     const auto [least, most] = std::ranges::minmax(r.group_sizes);
     text += fmt::format("groups   {} of {} to {} ", r.group_sizes.size(), least, most);
@@ -150,6 +156,7 @@ void print_json(const Report& r) {
     if (r.shape.dtype) out["dtype"] = name_of(*r.shape.dtype);
     if (r.shape.row_b_scales)
         out.update({{"row_b_scales", true}, {"out_dtype", name_of(r.shape.out_dtype.value_or(DType::BF16))}});
+    if (r.shape.affine) out["affine"] = {{"alpha", r.product.alpha}, {"beta", r.beta()}, {"bias", r.product.bias}};
     for (const Guess& g : r.guesses) out["taken_for"][g.name] = g.dtype;
     if (r.quantization_error) out["error"]["of_quantization"] = *r.quantization_error;
     if (!r.why.empty()) out["why_no_gpu"] = r.why;
@@ -232,7 +239,8 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
                   .form = shape.groups ? o.product.form : "",
                   .layout = shape.k_groups ? o.product.layout : "",
                   .group_sizes = session.sizes(),
-                  .guesses = guesses};
+                  .guesses = guesses,
+                  .product = o.product};
     if (target.gpu) {
         report.device += ", " + target.gpu->name();
         report.kernel = o.config.empty() ? target.gpu->kernel_for(session.shape()) : o.config;

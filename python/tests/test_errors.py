@@ -54,7 +54,7 @@ MISUSES = {
     "sfa is float64": change(sfa=lambda s: s.astype(np.float64)),
     "sfa is the scales of blocks": change(sfa=lambda s: s[:1]),
     "sfb is transposed": change(sfb=lambda s: np.ones((2, 1), np.float32)),
-    "d is float32": change(d=lambda d: d.astype(np.float32)),
+    "d is int16": change(d=lambda d: d.astype(np.int16)),
     "d is too small": change(d=lambda d: d[:8]),
     "d is transposed": change(d=lambda d: np.asfortranarray(d)),
     "d is read-only": change(d=read_only),
@@ -91,7 +91,7 @@ MISUSES = {
     "numerics is unknown": change(numerics=lambda _: "double"),
     "accumulate without d": change(d=lambda _: None, accumulate=lambda _: True),
     "accumulate into bfloat16": change(accumulate=lambda _: True),
-    "out_dtype is unknown": change(out_dtype=lambda _: "float16"),
+    "out_dtype is unknown": change(out_dtype=lambda _: "float64"),
     "out_dtype is not that of d": change(out_dtype=lambda _: "float32"),
     "stream is a string": change(stream=lambda _: "main"),
     "config has a NUL": change(config=lambda _: "m64n128\0s4"),
@@ -100,7 +100,7 @@ MISUSES = {
     "context is a number for quantize_rows": lambda: finegemm.quantize_rows(np.ones((4, 128), np.float32), context=0),
     "x is int32": lambda: finegemm.quantize_rows(np.zeros((4, 128), np.int32)),
     "x is float64": lambda: finegemm.quantize_rows(np.zeros((4, 128))),
-    "d is float64": change(d=lambda d: d.astype(np.float64)),
+    "d is int16": change(d=lambda d: d.astype(np.int16)),
     "x is a vector": lambda: finegemm.quantize_rows(np.zeros(128, np.float32)),
     "x is e4m3": lambda: finegemm.quantize_rows(operands(16, 32, 256)[0]),
     "x has an odd number of columns": lambda: finegemm.quantize_rows(np.zeros((4, 100), np.float32)),
@@ -115,9 +115,11 @@ MISUSES = {
     "cpu_threads is too large": lambda: finegemm.Context(cpu_threads=2**40),
     "device is unknown": lambda: finegemm.explain(1, 8, 16, device="a100"),
     "n is not a multiple of 8": lambda: finegemm.explain(1, 12, 16, device="h200"),
-    "out_dtype is float32 for scales of blocks": lambda: finegemm.explain(1, 8, 16, device="h200", out_dtype="float32"),
-    "out_dtype of explain is unknown": lambda: finegemm.explain(
+    "out_dtype is float16 for scales of rows": lambda: finegemm.explain(
         1, 8, 16, device="h200", row_b_scales=True, out_dtype="float16"
+    ),
+    "out_dtype of explain is unknown": lambda: finegemm.explain(
+        1, 8, 16, device="h200", row_b_scales=True, out_dtype="float64"
     ),
     "groups are added to": lambda: finegemm.explain(1, 8, 16, device="h200", groups=2, accumulate=True),
     "bf16 is added to": lambda: finegemm.explain(1, 8, 16, device="h200", row_b_scales=True, accumulate=True),
