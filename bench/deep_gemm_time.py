@@ -18,6 +18,7 @@ import sys
 import tempfile
 import timeit
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import hopper
 from host_time import ROOT, machine, measure
@@ -47,40 +48,47 @@ torch.cuda.synchronize()
 print((time.perf_counter() - begin) * 1e3)
 """
 
-Pair = tuple[Callable[[], object], Callable[[], object]]  # a call under its name of deep_gemm, and our own
+
+class Calls(NamedTuple):
+    """A call under its name of deep_gemm, our own, and what both write to."""
+
+    named: Callable[[], object]
+    own: Callable[[], object]
+    d: Any
 
 
-def dense(device: str) -> dict[str, Pair]:
+def dense(device: str, m: int = 128, n: int = 4096, k: int = 7168) -> dict[str, Calls]:
     import torch
 
     import finegemm
     from finegemm import deep_gemm
 
-    m, n, k = 128, 4096, 7168
     x, w = (torch.randn(rows, k, device=device, dtype=torch.bfloat16) for rows in (m, n))
     a, b, rows_of_b = finegemm.quantize_rows(x), finegemm.quantize_blocks(w), finegemm.quantize_rows(w)
     d, f32 = (torch.zeros(m, n, device=device, dtype=dtype) for dtype in (torch.bfloat16, torch.float32))
     return {
-        "fp8_gemm_nt": (lambda: deep_gemm.fp8_gemm_nt(a, b, d), lambda: finegemm.gemm(*a, *b, d)),
-        "fp8_gemm_nt, scales for rows of b, c=d": (
+        "fp8_gemm_nt": Calls(lambda: deep_gemm.fp8_gemm_nt(a, b, d), lambda: finegemm.gemm(*a, *b, d), d),
+        "fp8_gemm_nt, scales for rows of b, c=d": Calls(
             lambda: deep_gemm.fp8_gemm_nt(a, rows_of_b, f32, f32),
             lambda: finegemm.gemm(*a, *rows_of_b, f32, accumulate=True),
+            f32,
         ),
-        "bf16_gemm_nt": (lambda: deep_gemm.bf16_gemm_nt(x, w, d), lambda: finegemm.gemm(x, None, w, None, d)),
-        "bf16_gemm_nt, c=d in float32": (
+        "bf16_gemm_nt": Calls(lambda: deep_gemm.bf16_gemm_nt(x, w, d), lambda: finegemm.gemm(x, None, w, None, d), d),
+        "bf16_gemm_nt, c=d in float32": Calls(
             lambda: deep_gemm.bf16_gemm_nt(x, w, f32, f32),
             lambda: finegemm.gemm(x, None, w, None, f32, accumulate=True),
+            f32,
         ),
     }
 
 
-def groups_of_rows(device: str) -> dict[str, Pair]:
+def groups_of_rows(device: str, m: int = 1024, n: int = 4096, k: int = 2048) -> dict[str, Calls]:
     import torch
 
     import finegemm
     from finegemm import deep_gemm
 
-    groups, m, n, k = 8, 1024, 4096, 2048
+    groups = 8
     x = torch.randn(m, k, device=device, dtype=torch.bfloat16)
     w = torch.randn(groups, n, k, device=device, dtype=torch.bfloat16)
     a, (codes, scales) = finegemm.quantize_rows(x), finegemm.quantize_blocks(w.view(-1, k))
@@ -101,37 +109,42 @@ def groups_of_rows(device: str) -> dict[str, Pair]:
         )
 
     return {
-        "m_grouped_fp8_gemm_nt_contiguous": (
+        "m_grouped_fp8_gemm_nt_contiguous": Calls(
             lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, indices),
             lambda: finegemm.grouped_gemm(*a, *b, d, m_indices=indices),
+            d,
         ),
-        "m_grouped_fp8_gemm_nt_contiguous, ends": (
+        "m_grouped_fp8_gemm_nt_contiguous, ends": Calls(
             lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, ends, use_psum_layout=True),
             lambda: finegemm.grouped_gemm(*a, *b, d, prefix_sums=ends),
+            d,
         ),
-        "m_grouped_fp8_gemm_nt_masked": (
+        "m_grouped_fp8_gemm_nt_masked": Calls(
             lambda: deep_gemm.m_grouped_fp8_gemm_nt_masked(each, b, matrices, rows, m // groups),
             lambda: finegemm.grouped_gemm(*each, *b, matrices, masked_m=rows, expected_m=m // groups),
+            d,
         ),
-        "fp8_einsum": (lambda: deep_gemm.fp8_einsum("bhr,hdr->bhd", heads, b, by_head), each_head),
-        "m_grouped_bf16_gemm_nt_contiguous": (
+        "fp8_einsum": Calls(lambda: deep_gemm.fp8_einsum("bhr,hdr->bhd", heads, b, by_head), each_head, d),
+        "m_grouped_bf16_gemm_nt_contiguous": Calls(
             lambda: deep_gemm.m_grouped_bf16_gemm_nt_contiguous(x, w, d, indices),
             lambda: finegemm.grouped_gemm(x, None, w, None, d, m_indices=indices),
+            d,
         ),
-        "m_grouped_bf16_gemm_nt_masked": (
+        "m_grouped_bf16_gemm_nt_masked": Calls(
             lambda: deep_gemm.m_grouped_bf16_gemm_nt_masked(x3, w, matrices, rows, m // groups),
             lambda: finegemm.grouped_gemm(x3, None, w, None, matrices, masked_m=rows, expected_m=m // groups),
+            d,
         ),
     }
 
 
-def groups_of_k(device: str) -> dict[str, Pair]:
+def groups_of_k(device: str, m: int = 2048, n: int = 4096) -> dict[str, Calls]:
     import torch
 
     import finegemm
     from finegemm import deep_gemm
 
-    m, n, sizes = 2048, 4096, [512, 256, 1024, 256]
+    sizes = [512, 256, 1024, 256]
     k = sum(sizes)
     x, y = (torch.randn(rows, k, device=device, dtype=torch.bfloat16) for rows in (m, n))
     # Groups one behind the other: of random codes any order is one.
@@ -139,13 +152,15 @@ def groups_of_k(device: str) -> dict[str, Pair]:
     d = torch.zeros(len(sizes), m, n, device=device)
     xt, yt = x.t(), y.t()
     return {
-        "k_grouped_fp8_gemm_nt_contiguous, c=d": (
+        "k_grouped_fp8_gemm_nt_contiguous, c=d": Calls(
             lambda: deep_gemm.k_grouped_fp8_gemm_nt_contiguous(a, b, d, sizes, None, d),
             lambda: finegemm.k_grouped_gemm(*a, *b, d, sizes=sizes, accumulate=True),
+            d,
         ),
-        "k_grouped_bf16_gemm_tn_contiguous, c=d": (
+        "k_grouped_bf16_gemm_tn_contiguous, c=d": Calls(
             lambda: deep_gemm.k_grouped_bf16_gemm_tn_contiguous(xt, yt, d, sizes, None, d),
             lambda: finegemm.k_grouped_gemm(x, None, y, None, d, sizes=sizes, accumulate=True),
+            d,
         ),
     }
 
@@ -155,9 +170,9 @@ def rows_of_calls(device: str, rounds: int, batches: int) -> list[dict]:
 
     rows = []
     for kinds in (dense, groups_of_rows, groups_of_k):
-        for name, (named, own) in kinds(device).items():
-            kernels = median_times({"deep_gemm": named, "finegemm": own}, rounds)
-            host = measure({"deep_gemm": named, "finegemm": own}, batches)
+        for name, calls in kinds(device).items():
+            both = {"deep_gemm": calls.named, "finegemm": calls.own}
+            kernels, host = median_times(both, rounds), measure(both, batches)
             limit = kernels["finegemm"] * 1.01 + 0.1
             rows.append(
                 {

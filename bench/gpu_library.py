@@ -21,7 +21,7 @@ GemmOptions, QuantizeOptions, Shape = C["gemm_options"], C["quantize_options"], 
 
 
 def matrix(t: torch.Tensor | None) -> ctypes.Structure:
-    """Nothing for None: operands of bf16 have no scales."""
+    """Nothing for None: not all types of operands have scales."""
     if t is None:
         return Matrix(None, DTYPES[torch.float32], 1, 0, 0, 0, 0, 0, 1)
     assert t.dim() == 2

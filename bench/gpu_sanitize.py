@@ -11,19 +11,19 @@ import sys
 import torch
 
 from gpu_affine import Affine
-from gpu_bf16 import Bf16
 from gpu_cases import LAYOUTS
 from gpu_dense import Dense
 from gpu_digest import KERNELS, operation_of
 from gpu_fixture import ROOT
 from gpu_grouped_stress import GroupedStress
 from gpu_timing import launched
+from gpu_unscaled import Unscaled
 from gpu_wgrad import Wgrad
 
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
-class Sanitized(Dense, Wgrad, GroupedStress, Bf16, Affine):
+class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
         return self.memchecked("small")
@@ -95,7 +95,7 @@ class Sanitized(Dense, Wgrad, GroupedStress, Bf16, Affine):
                 self.one_shape(m, n, k, layout, name, rows=4)
         self.small_one_d_one_d()
         self.small_grouped()
-        self.small_bf16()
+        self.small_unscaled()
         self.small_affine()
         torch.cuda.synchronize()
         return {"kernels": len(names)}

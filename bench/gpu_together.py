@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import torch
 
-from gpu_bf16_cases import OfK, OfRows, One
-from gpu_cases import BITS, differing, operands, unequal
+from gpu_cases import differing, operands, unequal
 from gpu_fixture import Fixture
 from gpu_grouped_cases import Problem, offset_rows, small_rows
 from gpu_library import Library
+from gpu_unscaled_cases import NAMES, OfK, OfRows, One
 from gpu_wgrad import WAYS, KGroups
 
 THREADS = 8
@@ -57,14 +57,18 @@ def operations(library: Library, seed: int, device="cuda", num_sms: int = 0) -> 
         p = Problem(rows, 520, 1040, "mn", generator, row_b_scales=of_rows)
         add(f"groups, form {rows.form}", p.d, p.prepare(library, **options), p.d.clone())
     blocks = [chance.randint(0, 5) for _ in range(7)]
-    k_groups, plain = KGroups(few + 64, 264, blocks, "mn", generator, before=1), OfK(m, 264, blocks, generator, after=1)
+    k_groups = KGroups(few + 64, 264, blocks, "mn", generator, before=1)
     for way in WAYS:
-        add(f"groups of K, {way}", k_groups.d, k_groups.prepare(library, way=way, accumulate=1, **options), k_groups.old)
-        d = empty(*plain.shape)
-        add(f"groups of K of bf16, {way}", d, plain.prepare(library, d, way=way, **options))
-    for case in (One(m, 1032, 840, generator), OfRows(offset_rows([m, 0, few]), 520, 840, generator)):
-        d = empty(*case.shape, dtype=torch.float32)
-        add(f"bf16, {case}", d, case.prepare(library, d, **options))
+        call = k_groups.prepare(library, way=way, accumulate=1, **options)
+        add(f"groups of K, {way}", k_groups.d, call, k_groups.old)
+    for of in NAMES:
+        plain = OfK(m, 264, blocks, generator, of, after=1)
+        for way in WAYS:
+            d = empty(*plain.shape, dtype=of)
+            add(f"{plain}, {way}", d, plain.prepare(library, d, way=way, **options))
+        for case in (One(m, 1032, 840, generator, of), OfRows(offset_rows([m, 0, few]), 520, 840, generator, of)):
+            d = empty(*case.shape, dtype=torch.float32)
+            add(f"{case}", d, case.prepare(library, d, **options))
     values = torch.randn(m, 1040, device=device, generator=generator)
     for kind, height in (("rows", 1), ("blocks", 128)):
         q, s = empty(m, 1040, dtype=torch.float8_e4m3fn), empty(-(-m // height), 9, dtype=torch.float32)

@@ -14,20 +14,19 @@ namespace finegemm::cli {
 
 namespace {
 
-const std::map<std::string, DType> kDtypes = {
-    {"e4m3", DType::E4M3}, {"bf16", DType::BF16}, {"f16", DType::F16}, {"f32", DType::F32}};
 const std::map<std::string, KLayout> kLayouts = {{"columns", KLayout::Columns}, {"blocks", KLayout::Blocks}};
 
-CLI::Option* add(CLI::App& command, const std::string& name, const char* meaning, bool& to) {
-    return command.add_flag(name, to, meaning);
+void add(CLI::App& command, const plan::Field& field, bool& to) {
+    command.add_flag(option_of(field.name), to, field.meaning);
 }
 template <typename Number>
-CLI::Option* add(CLI::App& command, const std::string& name, const char* meaning, Number& to) {
-    return command.add_option(name, to, meaning);
+void add(CLI::App& command, const plan::Field& field, Number& to) {
+    command.add_option(option_of(field.name), to, field.meaning);
 }
-CLI::Option* add(CLI::App& command, const std::string& name, const char* meaning, std::optional<DType>& to) {
-    const auto set = [&to](const std::string& text) { to = kDtypes.at(text); };
-    return command.add_option_function<std::string>(name, set, meaning)->check(CLI::IsMember(kDtypes));
+void add(CLI::App& command, const plan::Field& field, std::optional<DType>& to) {
+    const auto types = types_by_name(field.may_be);
+    const auto set = [&to, types](const std::string& text) { to = types.at(text); };
+    command.add_option_function<std::string>(option_of(field.name), set, field.meaning)->check(CLI::IsMember(types));
 }
 
 /// What was asked for of the fields of a product.
@@ -43,6 +42,13 @@ void take_fields(const GemmShape& from, GemmShape& to) {
 
 const char* kind_of(const GemmShape& shape) {
     return shape.groups ? "grouped" : shape.k_groups ? "k_grouped" : "dense";
+}
+
+std::map<std::string, DType> types_by_name(MayHave* may_be) {
+    std::map<std::string, DType> types;
+    for (const ElementType& x : kElementTypes)
+        if (may_be(x)) types.emplace(x.name, x.dtype);
+    return types;
 }
 
 std::string option_of(const std::string& field) {
@@ -73,9 +79,7 @@ std::string ProductOptions::text() const {
 }
 
 void add_field_options(CLI::App& command, ProductOptions& o) {
-    plan::fields(
-        [&](const plan::Field& field, auto& member) { add(command, option_of(field.name), field.meaning, member); },
-        o.fields);
+    plan::fields([&](const plan::Field& field, auto& member) { add(command, field, member); }, o.fields);
 }
 
 void add_group_options(CLI::App& command, ProductOptions& o) {

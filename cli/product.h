@@ -2,12 +2,15 @@
 // cli.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include <finegemm/gemm.h>
+
+#include "plan/elements.h"
 
 namespace finegemm::cli {
 
@@ -40,6 +43,9 @@ GemmShape parse_product(const std::vector<std::string>& words, const ProductOpti
 
 /// What records call a kind of product: "dense", "grouped", "k_grouped".
 const char* kind_of(const GemmShape& shape);
+
+/// Types of elements that may be so, for options.
+std::map<std::string, DType> types_by_name(MayHave* may_be = [](const ElementType&) { return true; });
 
 /// The option of a field: "--row-b-scales".
 std::string option_of(const std::string& field);

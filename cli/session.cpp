@@ -38,7 +38,7 @@ Matrix columns_of(Matrix x, int64_t first, int64_t count) {
 /// The part of A or B of a group of K: `count` from `first` on.
 Matrix k_part_of(Matrix x, KLayout layout, int64_t first, int64_t count) {
     if (layout == KLayout::Columns) return columns_of(x, first, count);
-    x.data = static_cast<uint8_t*>(x.data) + x.rows * first;
+    x.data = static_cast<uint8_t*>(x.data) + x.rows * first * size_of(x.dtype);
     x.cols = x.row_stride = count;
     return x;
 }
@@ -104,7 +104,7 @@ void Session::make_dense(Operand& a, Operand& b) {
                                 m, k, n, b.values.cols));
     shape_.m = m, shape_.n = n, shape_.k = k;
     if (b.scales) shape_.row_b_scales |= b.scales->rows == n;
-    d_ = make(shape_.out_dtype.value_or(DType::BF16), 1, m, n);
+    d_ = make(plan::result_type(shape_), 1, m, n);
     load(a, "--a", false, a_, sfa_);
     load(b, "--b", !shape_.row_b_scales, b_, sfb_);
 }
@@ -119,7 +119,7 @@ void Session::make_epilogue(const ProductOptions& product, uint64_t seed) {
         c_ = make(d_.host.dtype, d_.count, d_.host.rows / d_.count, d_.host.cols);
         HostMatrix values = make_matrix(DType::F32, c_.host.rows, c_.host.cols);
         fill(values, random, 0);
-        round_to(values.view(), c_.host.view());
+        round_to(c_.host.view(), values.view());
         upload(target_, c_.host, c_.there);
     }
     if (product.bias) {
@@ -133,15 +133,15 @@ void Session::load(Operand& x, const char* name, bool blocks, Part& q, Part& sca
     const bool ready = x.values.dtype == DType::E4M3;
     if (!scaled() && (x.scales || ready))
         throw Error(Errc::InvalidArgument,
-                    fmt::format("{} {}, but a product of bf16 has no scales; leave --dtype out, or pass values", name,
-                                ready ? "is e4m3" : "has scales"));
+                    fmt::format("{} {}, but a product of {} has no scales; leave --dtype out, or pass values", name,
+                                ready ? "is e4m3" : "has scales", type().name));
     if (x.scales && !ready)
         throw Error(Errc::InvalidArgument,
                     fmt::format("{} is not e4m3, so it is quantised here and takes no scales; leave them out", name));
     const int64_t rows = x.values.rows, cols = x.values.cols;
     if (x.scales) check_scales(name, *x.scales, x.values, blocks);
     if (!scaled()) {
-        q = make(DType::BF16, 1, rows, cols);
+        q = make(type().dtype, 1, rows, cols);
         quantize(quantize_rows, x.values, x.values.view(), whole(q), {});
         return upload(target_, q.host, q.there);
     }
@@ -161,12 +161,12 @@ void Session::load(Operand& x, const char* name, bool blocks, Part& q, Part& sca
 }
 
 /// On the target, and on a GPU's host too: what the GPU quantised is no reference for what it computes.
-/// In bf16 values are rounded on the host, and copied when all of an operand are.
+/// Without scales values are rounded on the host, and copied when all of an operand are.
 void Session::quantize(Quantize* by, HostMatrix& x, const Matrix& there, const Both& q, const Both& scales) {
     if (!scaled()) {
         Matrix values = there;
         values.data = x.bytes.data();
-        return round_to(values, q.host);
+        return round_to(q.host, values);
     }
     upload(target_, x, there);
     by(context_, there, q.there, scales.there, {});
@@ -183,11 +183,11 @@ void Session::make_row_groups(const std::string& form, uint64_t seed) {
     if (shape_.alignment > 0) alignment_ = shape_.alignment;
     const RaggedRows rows = rows_in_form(form, sizes_, alignment_);
     form_ = rows.form;
-    a_ = make(dtype(), rows.stacks, rows.rows, k);
+    a_ = make(type().dtype, rows.stacks, rows.rows, k);
     sfa_ = make_scales(rows.stacks, rows.rows, k_blocks);
-    b_ = make(dtype(), groups, n, k);
+    b_ = make(type().dtype, groups, n, k);
     sfb_ = make_scales(groups, shape_.row_b_scales ? n : blocks_of(n), k_blocks);
-    d_ = make(shape_.out_dtype.value_or(DType::BF16), rows.stacks, rows.rows, n);
+    d_ = make(plan::result_type(shape_), rows.stacks, rows.rows, n);
     numbers_ = mirrored(target_, rows.numbers);
     if (shape_.expected_m == 0) shape_.expected_m = std::max<int64_t>(1, shape_.m / groups);
     shape_.m = a_.host.rows;
@@ -213,11 +213,11 @@ void Session::make_k_groups(uint64_t seed) {
     sizes_ = ragged_k(k, groups, seed);
     offsets_ = {0};
     for (const int64_t size : sizes_) offsets_.push_back(offsets_.back() + static_cast<int32_t>(size));
-    a_ = make(dtype(), 1, m, k);
+    a_ = make(type().dtype, 1, m, k);
     sfa_ = make_scales(1, m, k / kScaleBlock);
-    b_ = make(dtype(), 1, n, k);
+    b_ = make(type().dtype, 1, n, k);
     sfb_ = make_scales(1, n, k / kScaleBlock);
-    d_ = make(shape_.out_dtype.value_or(DType::F32), groups, m, n);
+    d_ = make(plan::result_type(shape_), groups, m, n);
     numbers_ = mirrored(target_, offsets_);
 
     const HostMatrix random = random_matrix(1, kRandomPeriod, seed);
@@ -332,11 +332,11 @@ double operations(int64_t m, int64_t n, int64_t k) {
 
 double traffic_bytes(const GemmShape& s, int64_t busy) {
     const bool row_b_scales = s.row_b_scales || s.k_groups;
-    const DType d = s.out_dtype.value_or(s.k_groups ? DType::F32 : DType::BF16);
     const int64_t b_count = s.groups ? busy : 1, d_count = s.k_groups.value_or(1);
-    const DType operands = s.dtype.value_or(DType::E4M3);
-    const int64_t scale_rows = operands == DType::E4M3 ? s.m + b_count * (row_b_scales ? s.n : blocks_of(s.n)) : 0;
-    return static_cast<double>((s.m + b_count * s.n) * s.k * size_of(operands) + d_count * s.m * s.n * size_of(d) +
+    const ElementType& operands = plan::operand_type(s);
+    const int64_t scale_rows = operands.scaled ? s.m + b_count * (row_b_scales ? s.n : blocks_of(s.n)) : 0;
+    return static_cast<double>((s.m + b_count * s.n) * s.k * size_of(operands.dtype) +
+                               d_count * s.m * s.n * size_of(plan::result_type(s)) +
                                scale_rows * blocks_of(s.k) * size_of(DType::F32));
 }
 

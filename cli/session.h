@@ -12,6 +12,7 @@
 #include "cli/product.h"
 #include "cli/random.h"
 #include "cli/target.h"
+#include "plan/fields.h"
 
 namespace finegemm::cli {
 
@@ -21,8 +22,8 @@ struct Operand {
     std::optional<HostMatrix> scales;
 };
 
-/// Operands, quantised or rounded to bf16, and a result: where the target computes, and on the host after fetch().
-/// Sizes of groups are on the device where the layout allows it.
+/// Operands, quantised or, where they have no scales, rounded, and a result: where the target computes, and on the host
+/// after fetch(). Sizes of groups are on the device where the layout allows it.
 class Session {
 public:
     /// Random operands. Groups are ragged, and they, too, are drawn by the seed; `product`: how they are told.
@@ -66,8 +67,8 @@ private:
     }
     static Both whole(Part& all) { return {all.host.view(), all.there}; }
     Part make(DType dtype, int64_t count, int64_t rows, int64_t cols) const;
-    DType dtype() const { return shape_.dtype.value_or(DType::E4M3); }
-    bool scaled() const { return dtype() == DType::E4M3; }
+    const ElementType& type() const { return plan::operand_type(shape_); }
+    bool scaled() const { return type().scaled; }
     /// Scales of a part; nothing where there are none.
     Part make_scales(int64_t count, int64_t rows, int64_t cols) const;
     void make_dense(Operand& a, Operand& b);

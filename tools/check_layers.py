@@ -17,6 +17,7 @@ LAYERS = [
     ("kernels/finegemm/device/", "device"),
     ("include/finegemm/", "public"),
     ("src/os/", "os"),
+    ("src/plan/elements", "elements"),
     ("src/plan/", "plan"),
     ("src/cuda/", "cuda"),
     ("src/jit/", "jit"),
@@ -35,7 +36,7 @@ LAYERS = [
 
 # Who may include whom, besides itself. "std" is any header that is not ours: the kernels' text has none of them.
 VALUES = {"core", "gemm", "quantize"}  # configurations and arithmetic of kernels, for host and device
-CPU_SAFE = {"cpu", "engine", "plan", "os", "public", "std"} | VALUES
+CPU_SAFE = {"cpu", "engine", "plan", "elements", "os", "public", "std"} | VALUES
 ALLOWED = {
     "core": set(),
     "gemm": {"core"},
@@ -43,15 +44,16 @@ ALLOWED = {
     "device": VALUES,
     "public": {"std"},
     "os": {"std"},
-    "plan": {"os", "public", "std"} | VALUES,
+    "elements": {"public", "std"} | VALUES,
+    "plan": {"elements", "os", "public", "std"} | VALUES,
     "cuda": {"os", "public", "std"} | VALUES,
-    "jit": {"cuda", "os", "public", "std"} | VALUES,
+    "jit": {"cuda", "elements", "os", "public", "std"} | VALUES,
     "cpu": CPU_SAFE,
     "engine": CPU_SAFE | {"cuda", "jit"},
-    "api": {"engine", "cpu", "plan", "cuda", "jit", "os", "public", "std"} | VALUES,
+    "api": {"engine", "cpu", "plan", "elements", "cuda", "jit", "os", "public", "std"} | VALUES,
     "peers": {"cuda", "public", "std"} | VALUES,
-    "cli": {"api", "peers", "plan", "public", "std"},
-    "python": {"api", "plan", "public", "std"},
+    "cli": {"api", "peers", "plan", "elements", "public", "std"},
+    "python": {"api", "plan", "elements", "public", "std"},
 }
 # base.h takes the integer types of the host's compiler from here; NVRTC does not see it.
 EXCEPTIONS = {("kernels/finegemm/core/base.h", "cstdint")}

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what other languages say of the fields of a product, from the list in src/plan/fields.h.
+"""Writes what other languages say of the fields of a product, from the list in src/plan/fields.h and the table of
+types of elements in src/plan/elements.h.
 
 These are the members of finegemm_shape in include/finegemm/c_api.h, and the keywords of finegemm.explain with their
 meanings in python/finegemm/ops.py. A test compares them.
@@ -14,11 +15,13 @@ import textwrap
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LIST, SHAPE = "src/plan/fields.h", "include/finegemm/gemm.h"
+LIST, SHAPE, TYPES = "src/plan/fields.h", "include/finegemm/gemm.h", "src/plan/elements.h"
 C_API, OPS = "include/finegemm/c_api.h", "python/finegemm/ops.py"
 WIDTH = 120
 
-FIELD = re.compile(r'visit\(Field\{"(\w+)",\s*\w+,\s*"([^"]*)"\},\s*shapes\.(\w+)\.\.\.\)')
+FIELD = re.compile(r'visit\(\s*Field\{"(\w+)",\s*\w+,\s*"([^"]*)"(?:,\s*is_(\w+))?\},\s*shapes\.(\w+)\.\.\.\)')
+TYPE = re.compile(r'\.array_name = "(\w+)"((?:(?!\.dtype = ).)*)', re.DOTALL)
+RESULT = re.compile(r"(    out_dtype: )Literal\[[^]]*\]")
 STRUCT = re.compile(r"(typedef struct finegemm_shape \{\n)(.*?)(\} finegemm_shape;)", re.DOTALL)
 BESIDE = {"struct_size", "m", "n", "k", "device", "plan_table"}  # members of finegemm_shape that are no fields
 SIGNATURE = re.compile(r"(def explain\(.*?    # Fields of a product;[^\n]*\n)(.*?)(\) -> )", re.DOTALL)
@@ -28,7 +31,6 @@ PYTHON = {
     "int32_t": "int = 0",
     "int64_t": "int = 0",
     "std::optional<int64_t>": "int | None = None",
-    "std::optional<DType>": 'Literal["float8_e4m3fn", "bfloat16", "float16", "float32"] | None = None',
 }
 
 
@@ -36,19 +38,20 @@ class Field(NamedTuple):
     name: str
     type: str
     meaning: str
+    of: str = ""  # the members of a type of elements: "operand", "output"
 
 
 def fields(listed: str, shape: str) -> list[Field]:
     """From the texts of the list and of GemmShape's header."""
     found = FIELD.findall(listed)
-    if len(found) != listed.count("visit(Field{") or any(name != member for name, _, member in found):
+    if len(found) != listed.count("visit(Field{") or any(name != member for name, _, _, member in found):
         sys.exit(f'{LIST}: a field is not of the form visit(Field{{"name", takers, "meaning"}}, shapes.name...)')
     members = shape[shape.index("struct GemmShape {") :]
     members = members[: members.index("\n};")]
-    types = {name: re.search(rf"^ *(\S+) {name}\b", members, re.MULTILINE) for name, _, _ in found}
+    types = {name: re.search(rf"^ *(\S+) {name}\b", members, re.MULTILINE) for name, _, _, _ in found}
     if missing := [name for name, type in types.items() if not type]:
         sys.exit(f"{SHAPE}: GemmShape has no member {missing[0]}, which {LIST} lists; declare it on a line of its own")
-    return [Field(name, type[1], meaning) for name, meaning, _ in found if (type := types[name])]
+    return [Field(name, type[1], meaning, of) for name, meaning, of, _ in found if (type := types[name])]
 
 
 def replaced(pattern: re.Pattern[str], text: str, middle: str, path: str) -> str:
@@ -71,12 +74,28 @@ def c_api(text: str, listed: list[Field]) -> str:
     return replaced(STRUCT, text, body + new, C_API)
 
 
-def ops(text: str, listed: list[Field]) -> str:
-    if unknown := [f for f in listed if f.type not in PYTHON]:
-        sys.exit(
-            f"{SHAPE}: {unknown[0].name} is of {unknown[0].type}, which PYTHON in tools/gen_fields.py lacks; add it"
-        )
-    text = replaced(SIGNATURE, text, "".join(f"    {f.name}: {PYTHON[f.type]},\n" for f in listed), OPS)
+def array_names(types: str, of: str) -> list[str]:
+    """Of the types of elements that may be so, from the text of their table."""
+    rows = types[types.index("kElementTypes[] = {") : types.index("\n};\n// clang-format on")]
+    return [name for name, rest in TYPE.findall(rows) if f".{of} = " in rest]
+
+
+def literal(names: list[str]) -> str:
+    return "Literal[" + ", ".join(f'"{name}"' for name in names) + "]"
+
+
+def python_type(field: Field, types: str) -> str:
+    if field.of:
+        return f"{literal(array_names(types, field.of))} | None = None"
+    if field.type not in PYTHON:
+        sys.exit(f"{SHAPE}: {field.name} is of {field.type}, which PYTHON in tools/gen_fields.py lacks; add it")
+    return PYTHON[field.type]
+
+
+def ops(text: str, listed: list[Field], types: str) -> str:
+    keywords = "".join(f"    {f.name}: {python_type(f, types)},\n" for f in listed)
+    text = replaced(SIGNATURE, text, keywords, OPS)
+    text = RESULT.sub(lambda m: f"{m[1]}{literal(array_names(types, 'output'))}", text)
     lines = (
         textwrap.fill(f"`{f.name}`: {f.meaning}.", WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8)
         for f in listed
@@ -85,9 +104,9 @@ def ops(text: str, listed: list[Field]) -> str:
 
 
 def main() -> int:
-    listed = fields((ROOT / LIST).read_text(), (ROOT / SHAPE).read_text())
+    listed, types = fields((ROOT / LIST).read_text(), (ROOT / SHAPE).read_text()), (ROOT / TYPES).read_text()
     stale = 0
-    for path, write in ((C_API, c_api), (OPS, ops)):
+    for path, write in ((C_API, c_api), (OPS, lambda text, listed: ops(text, listed, types))):
         text = (ROOT / path).read_text()
         if (new := write(text, listed)) == text:
             continue

@@ -14,7 +14,8 @@ HEADER = """\
 // D[64 x N] = A[64 x K] * B[N x K]^T; operands in shared memory, f32 accumulators, which are overwritten.
 // The one wrapper of several instructions: the compiler takes a good part of its time for lists of operands this long,
 // and the four instructions of a k-block share one. Descriptors count 16 bytes.
-// A kernel uses one width: its source defines FG_WGMMA_N, and the other widths cost no compile time.
+// A kernel uses one width: its source defines FG_WGMMA_N, and the other widths cost no compile time. It defines
+// FG_WGMMA_TYPE, too: the type of A and B as PTX calls it, "bf16" say.
 """
 STEPS = 4  # of 32 of K
 
@@ -74,15 +75,15 @@ def bf16(n: int) -> str:
 
 
 def k_block(n: int) -> str:
-    """A k-block of bf16, added to the accumulators or not."""
+    """A k-block of elements of two bytes, added to the accumulators or not."""
     regs, (registers, outputs) = n // 2, operands(n)
     code = "".join(
         f"""
-        "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 {{"
+        "wgmma.mma_async.sync.aligned.m64n{n}k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {{"
         "{registers}}}, a{k}, b{k}, {"1" if k > 0 else "p"}, 1, 1, 0, 0;\\n\""""
         for k in range(STEPS)
     )
-    return f"""__device__ inline void wgmma_k64_bf16(float (&d)[{regs}], uint64_t a, uint64_t b, uint32_t add) {{
+    return f"""__device__ inline void wgmma_k64(float (&d)[{regs}], uint64_t a, uint64_t b, uint32_t add) {{
     asm volatile(
         "{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{regs + 2}, 0;\\n"
         ".reg .b64 {NAMES};\\n"{addresses(regs)}{code}

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "plan/problem.h"
+#include "plan/fields.h"
 #include "workbench/whole_file.h"
 
 namespace finegemm::cli {
@@ -58,8 +58,7 @@ Json json_of(const Row& row) {
     if (asked.groups) out.update({{"groups", *asked.groups}, {"busy_groups", row.busy}, {"form", row.product.form}});
     if (asked.k_groups)
         out.update({{"groups", *asked.k_groups}, {"busy_groups", row.busy}, {"layout", row.product.layout}});
-    if (asked.row_b_scales)
-        out.update({{"row_b_scales", true}, {"out_dtype", name_of(asked.out_dtype.value_or(DType::BF16))}});
+    if (asked.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(plan::result_type(asked))}});
     if (asked.accumulate) out["accumulate"] = true;
     out["us"] = Json::object();
     for (const Entry& e : row.entries) {

@@ -11,7 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/product.h"
-#include "plan/problem.h"
+#include "plan/fields.h"
 
 namespace finegemm::cli {
 
@@ -78,14 +78,15 @@ std::string kind_text(const GemmShape& s) {
         product.affine = false;
         return kind_text(product) + ", with alpha, beta, C or a bias";
     }
-    if (s.dtype == DType::BF16)
-        return fmt::format(" in bf16{}", s.groups     ? fmt::format(" in {} groups", *s.groups)
-                                         : s.k_groups ? fmt::format(" in {} groups of K", *s.k_groups)
-                                                      : "");
+    if (const ElementType& type = plan::operand_type(s); !type.scaled)
+        return fmt::format(" in {}{}", type.name,
+                           s.groups     ? fmt::format(" in {} groups", *s.groups)
+                           : s.k_groups ? fmt::format(" in {} groups of K", *s.k_groups)
+                                        : "");
     if (s.groups) return fmt::format(" in {} groups", *s.groups);
     if (s.k_groups) return fmt::format(" in {} groups of K{}", *s.k_groups, s.accumulate ? ", added to D" : "");
     if (!s.row_b_scales) return {};
-    return fmt::format(" with scales of rows of B and D in {}{}", name_of(s.out_dtype.value_or(DType::BF16)),
+    return fmt::format(" with scales of rows of B and D in {}{}", name_of(plan::result_type(s)),
                        s.accumulate ? ", which is added to" : "");
 }
 

@@ -33,9 +33,6 @@ struct RunOptions {
 const std::map<std::string, Numerics> kNumerics = {
     {"fast", Numerics::Fast}, {"exact", Numerics::Exact}, {"hopper", Numerics::Hopper}};
 
-const std::map<std::string, DType> kDtypes = {
-    {"e4m3", DType::E4M3}, {"bf16", DType::BF16}, {"f16", DType::F16}, {"f32", DType::F32}};
-
 /// The matrix of one side, or nothing for a random one.
 std::optional<Operand> read_operand(const char* name, const std::string& values, const std::string& dtype,
                                     const std::string& scales) {
@@ -45,7 +42,7 @@ std::optional<Operand> read_operand(const char* name, const std::string& values,
                         fmt::format("--sf{0}: is for e4m3 codes from a file; give --{0} too", name));
         return {};
     }
-    const auto as = dtype.empty() ? std::optional<DType>() : kDtypes.at(dtype);
+    const auto as = dtype.empty() ? std::optional<DType>() : types_by_name().at(dtype);
     Operand operand{read_matrix(name_of_matrix(values), as), {}};
     if (!scales.empty()) operand.scales = read_matrix(name_of_matrix(scales));
     return operand;
@@ -114,12 +111,12 @@ struct Report {
 std::string product_text(const Report& r) {
     const int64_t m = r.shape.m, n = r.shape.n, k = r.shape.k;
     const bool of_k = !r.layout.empty();
-    const std::string d = name_of(r.shape.out_dtype.value_or(of_k ? DType::F32 : DType::BF16));
+    const ElementType& type = plan::operand_type(r.shape);
+    const std::string scales =
+        type.scaled ? fmt::format(", scales 1x128{}", of_k || r.shape.row_b_scales ? "" : " and 128x128") : "";
+    const bool says_d = !type.scaled || r.shape.row_b_scales || r.shape.out_dtype;
     const std::string types =
-        r.shape.dtype == DType::BF16
-            ? "bf16, D in " + d
-            : fmt::format("e4m3, scales 1x128{}{}", of_k || r.shape.row_b_scales ? "" : " and 128x128",
-                          r.shape.row_b_scales || r.shape.out_dtype ? ", D in " + d : "");
+        fmt::format("{}{}{}", type.name, scales, says_d ? ", D in " + name_of(plan::result_type(r.shape)) : "");
     std::string text = fmt::format("product  D[{}{}, {}] = A[{}, {}] * B[{}{}, {}]^T in {}\n", of_k ? "group, " : "", m,
                                    n, m, k, r.form.empty() ? "" : "group, ", n, k, types);
     if (r.shape.affine)
@@ -154,8 +151,7 @@ void print_json(const Report& r) {
     if (!r.form.empty()) out.update({{"form", r.form}, {"group_sizes", r.group_sizes}});
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
     if (r.shape.dtype) out["dtype"] = name_of(*r.shape.dtype);
-    if (r.shape.row_b_scales)
-        out.update({{"row_b_scales", true}, {"out_dtype", name_of(r.shape.out_dtype.value_or(DType::BF16))}});
+    if (r.shape.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(plan::result_type(r.shape))}});
     if (r.shape.affine) out["affine"] = {{"alpha", r.product.alpha}, {"beta", r.beta()}, {"bias", r.product.bias}};
     for (const Guess& g : r.guesses) out["taken_for"][g.name] = g.dtype;
     if (r.quantization_error) out["error"]["of_quantization"] = *r.quantization_error;
@@ -291,7 +287,7 @@ Run add_run(CLI::App& app) {
         command
             ->add_option(name, *to,
                          fmt::format("The type of {}'s numbers, where its file says only how wide they are", of))
-            ->check(CLI::IsMember(kDtypes))
+            ->check(CLI::IsMember(types_by_name()))
             ->needs(command->get_option(of));
     dense_only("--sfa", o->sfa, "Scales of A, f32 [M, K/128], when its file has e4m3 codes; ones without it");
     dense_only("--sfb", o->sfb, "Scales of B, f32 [N/128, K/128], with --row-b-scales [N, K/128], like those of A");

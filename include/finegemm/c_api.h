@@ -162,13 +162,13 @@ typedef struct finegemm_shape {
     int64_t alignment;  /* of FINEGEMM_INDICES, 0 for other forms */
     int64_t k_groups;
     int32_t row_b_scales;    /* 0 or 1: scales for each row of b; k_groups have no others */
-    int32_t out_dtype;       /* of d: FINEGEMM_BF16, _F32 or _F16; 0: f32 for k_groups, else bf16 */
+    int32_t out_dtype;       /* of d; 0: f32 for k_groups, else as a and b, for e4m3 bf16 */
     int32_t accumulate;      /* 0 or 1, as the option of a call */
     int32_t batch_invariant; /* 0 or 1 */
     const char* device;      /* a known one, as "h200"; null or empty: the GPU present, else h200, with the plan table
                                 and the batch invariance that the environment asks for */
     const char* plan_table;  /* a file; null or empty: none but that */
-    int64_t dtype;           /* Of A and B: e4m3, with scales, or bf16, without */
+    int64_t dtype;           /* of a and b; 0: FINEGEMM_E4M3, which alone has scales */
     int64_t affine;          /* D is alpha A B + beta C + bias, with any of the three */
 } finegemm_shape;
 

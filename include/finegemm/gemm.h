@@ -13,7 +13,7 @@ namespace finegemm {
 
 /// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n / 128, k / 128])
 /// With scales for each row of B, as gradients of weights need: sfb[n, k / 128]; a D of f32 may then be added to.
-/// A and B may be bf16 instead, without scales: sfa and sfb are left empty then, and D is bf16 or f32.
+/// A and B may be bf16 or f16 instead, without scales: sfa and sfb are left empty then, and D is of their type or f32.
 /// All on one device. Row strides of A, B and D are at least their columns; those of A and B on a GPU below 2^40 bytes.
 /// Strides of scales are any that are not negative; 0 repeats a scale.
 struct GemmArgs {
@@ -58,11 +58,12 @@ struct GemmOptions {
                                             ///< the call; D has parts of the result then
 };
 
-/// M is any value, N a multiple of 8, K a multiple of 16, or of 8 where A and B are bf16. M = 0 or N = 0 does nothing;
-/// K = 0 writes zeros, or leaves D if `accumulate` is set. Runs where D lives; on CUDA the work is queued on `stream`
-/// and the call does not wait for it. Arguments are checked in each case. Between the first and the last byte of D lies
-/// none of the other four, not even in the padding of its rows. Extents are at most 2^31 - 1, strides and offsets
-/// 64-bit. Throws Error: InvalidArgument, Unsupported (no Hopper GPU), Driver, Compile. Nothing is written then.
+/// M is any value, N a multiple of 8, K a multiple of 16, or of 8 without scales. M = 0 or N = 0 does
+/// nothing; K = 0 writes zeros, or leaves D if `accumulate` is set. Runs where D lives; on CUDA the work is queued on
+/// `stream` and the call does not wait for it. Arguments are checked in each case. Between the first and the last byte
+/// of D lies none of the other four, not even in the padding of its rows. Extents are at most 2^31 - 1, strides and
+/// offsets 64-bit. Throws Error: InvalidArgument, Unsupported (no Hopper GPU), Driver, Compile. Nothing is written
+/// then.
 FINEGEMM_API void gemm(Context& context, const GemmArgs& args, const GemmOptions& options = {});
 
 /// Meaning of the numbers in `Groups::data`.
@@ -139,9 +140,9 @@ FINEGEMM_API void k_grouped_gemm(Context& context, const KGroupedGemmArgs& args,
 /// A product as far as the host knows it: what the planner chooses a kernel by.
 struct GemmShape {
     int64_t m = 0, n = 0, k = 0;       ///< of all groups together; M of masked groups: G times that of each
-    std::optional<DType> dtype{};      ///< of A and B: E4M3 with scales, or BF16 without; E4M3 if it is left out
+    std::optional<DType> dtype{};      ///< of A and B: E4M3 with scales, or BF16 or F16 without; E4M3 if it is left out
     bool row_b_scales = false;         ///< scales for each row of B, not for each 128x128 block; groups of K have these
-    std::optional<DType> out_dtype{};  ///< of D: F32 for groups of K, else BF16 if it is left out; F32 or F16
+    std::optional<DType> out_dtype{};  ///< of D; left out: F32 for groups of K, else as A and B, BF16 for E4M3
     std::optional<int64_t> groups{};   ///< of rows, for grouped_gemm
     int64_t expected_m = 0;            ///< as Groups::expected_m
     int64_t alignment = 0;             ///< Groups::alignment of Indices; 0 for other forms: no kernel depends on it

@@ -1,11 +1,9 @@
 """What differs between producers of arrays. Nothing is imported that the caller has not imported."""
 
 import sys
-from typing import Any, Literal
+from typing import Any
 
 from finegemm.errors import InvalidArgument, Unsupported
-
-Format = Literal["float8_e4m3fn", "bfloat16", "float16", "float32"]
 
 # Formats that not every DLPack version and producer can name, NumPy for one: they travel as their bits.
 _BITS = {"float8_e4m3fn": "uint8", "bfloat16": "uint16"}
@@ -106,7 +104,7 @@ class _Alias:
         self.__array_interface__ = {**x.__array_interface__, "data": (x.__array_interface__["data"][0], False)}
 
 
-def empty_like(x: Any, format: Format, name: str, *shape: int) -> Any:
+def empty_like(x: Any, format: str, name: str, *shape: int) -> Any:
     """A new row-major array of x's library on x's device."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
@@ -117,7 +115,7 @@ def empty_like(x: Any, format: Format, name: str, *shape: int) -> Any:
     raise InvalidArgument(f"{name}: arrays of {producer} are not allocated here; pass {name}= to write into")
 
 
-def _numpy_dtype(format: Format, name: str) -> Any:
+def _numpy_dtype(format: str, name: str) -> Any:
     if format not in _BITS:
         return format
     try:

@@ -41,8 +41,8 @@ def gemm(
     d is alpha times that, plus beta * c and bias, if they are given: computed in float32 and rounded once. c [M, N] has
     the dtype of d and may be d itself; beta is 1 without a value, and with 0 c is not read. bias [N]: float32.
 
-    a and b may be bfloat16 instead, without scales: sfa and sfb are None then, K is a multiple of 8, and d is bfloat16
-    or float32.
+    a and b may be bfloat16 or float16 instead, without scales: sfa and sfb are None then, K is a multiple of 8, and d
+    is of their type, as a new one is, or float32.
 
     With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d is
     then bfloat16 or float32 and the product alone, but with `accumulate` the product is added to a d of float32.
@@ -132,7 +132,8 @@ def k_grouped_gemm(
     [G], group g has sizes[g], and all together K. d [G, M, N]: float32; a new array of a's library when None.
 
     With one dimension a and b have the groups one behind the other: a [M * K] is first [M, k_0], then [M, k_1] and so
-    on, row-major, and b [N * K] the same with N. The scales stay as they are, and tell M, N and K.
+    on, row-major, and b [N * K] the same with N. The scales stay as they are, and tell M, N
+    and K; without scales K is where the last group ends, and offsets or sizes are on the CPU.
 
     `offsets` is an array of int32 on the device of d, or on the CPU, or a list of ints; `sizes` are on the CPU, or a
     list. A GPU reads its own offsets when the kernel runs, nothing waits for them; ones that break the rules lead to
@@ -186,9 +187,9 @@ def explain(
     *,
     plan_table: str | None = None,
     # Fields of a product; tools/gen_fields.py writes them.
-    dtype: Literal["float8_e4m3fn", "bfloat16", "float16", "float32"] | None = None,
+    dtype: Literal["float8_e4m3fn", "bfloat16", "float16"] | None = None,
     row_b_scales: bool = False,
-    out_dtype: Literal["float8_e4m3fn", "bfloat16", "float16", "float32"] | None = None,
+    out_dtype: Literal["bfloat16", "float16", "float32"] | None = None,
     groups: int | None = None,
     expected_m: int = 0,
     alignment: int = 0,
@@ -205,9 +206,9 @@ def explain(
 
     Fields of the product, which `groups` makes one of grouped_gemm and `k_groups` one of k_grouped_gemm:
 
-    `dtype`: Of A and B: e4m3, with scales, or bf16, without.
+    `dtype`: Of A and B; without it e4m3, which alone has scales.
     `row_b_scales`: Scales for each row of B, not for 128x128 blocks, as gradients of weights need.
-    `out_dtype`: Of D: bf16, f32, or with scales of blocks of B f16.
+    `out_dtype`: Of D; without it f32 for groups of K, else as A and B, for e4m3 bf16.
     `groups`: Groups of rows, which have M together and a B each.
     `expected_m`: Rows of a group to choose by; M over the groups without it.
     `alignment`: Of groups that row indices tell, which bounds tiles.

@@ -6,6 +6,8 @@
 #include <finegemm/error.h>
 #include <fmt/format.h>
 
+#include "plan/elements.h"
+
 namespace finegemm::python {
 
 namespace {
@@ -95,13 +97,12 @@ Compiler compiler_named(std::string_view name) {
     throw Error(Errc::InvalidArgument, fmt::format("compiler: '{}' is neither 'nvrtc' nor 'nvcc'", name));
 }
 
-DType output_named(std::string_view name) {
-    if (name == "bfloat16") return DType::BF16;
-    if (name == "float32") return DType::F32;
-    if (name == "float16") return DType::F16;
-    if (name == "float8_e4m3fn") return DType::E4M3;
+DType type_named(std::string_view argument, std::string_view name) {
+    for (const ElementType& x : kElementTypes)
+        if (x.array_name == name) return x.dtype;
     throw Error(Errc::InvalidArgument,
-                fmt::format("out_dtype: '{}' is none of 'bfloat16', 'float16' and 'float32'; pass one of them", name));
+                fmt::format("{}: '{}' is no type that is known, must be {}; pass the name of one", argument, name,
+                            names_of([](const ElementType&) { return true; }, &ElementType::array_name)));
 }
 
 void Arguments::add(std::string_view name, PyObject* value) {

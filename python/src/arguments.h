@@ -32,7 +32,8 @@ bool boolean(const char* name, PyObject* x);
 Numerics numerics_named(std::string_view name);
 Compiler compiler_named(std::string_view name);
 /// The type that an `out_dtype` names.
-DType output_named(std::string_view name);
+/// The type that arrays call `name`.
+DType type_named(std::string_view argument, std::string_view name);
 
 // Conversions by the type of what takes the value. None is nothing where that can be.
 
@@ -42,7 +43,7 @@ inline void take(const char* name, PyObject* x, int64_t& to) { to = integer(name
 inline void take(const char* name, PyObject* x, float& to) { to = real(name, x); }
 inline void take(const char* name, PyObject* x, Numerics& to) { to = numerics_named(text(name, x)); }
 inline void take(const char* name, PyObject* x, Compiler& to) { to = compiler_named(text(name, x)); }
-inline void take(const char* name, PyObject* x, DType& to) { to = output_named(text(name, x)); }
+inline void take(const char* name, PyObject* x, DType& to) { to = type_named(name, text(name, x)); }
 inline void take(const char* name, PyObject* x, std::string& to) { to = x == Py_None ? "" : text(name, x); }
 template <typename T>
 void take(const char* name, PyObject* x, std::optional<T>& to) {

@@ -7,6 +7,8 @@
 #include <finegemm/error.h>
 #include <fmt/format.h>
 
+#include "plan/elements.h"
+
 namespace finegemm::python {
 
 namespace {
@@ -31,9 +33,13 @@ std::string name_of(DLDataType t) {
 }
 
 /// Formats that the argument `name` may have.
-std::string_view wanted_by(std::string_view name) {
-    if (name == "a" || name == "b" || name == "q") return "float8_e4m3fn (or uint8, its bits)";
-    if (name == "d" || name == "c" || name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
+std::string wanted_by(std::string_view name) {
+    if (name == "a" || name == "b")
+        return names_of(is_operand, &ElementType::array_name) + " (or uint8 or uint16, bits of the first two)";
+    if (name == "d" || name == "c")
+        return names_of(is_output, &ElementType::array_name) + " (or uint16, bits of the first)";
+    if (name == "q") return "float8_e4m3fn (or uint8, its bits)";
+    if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
     return "float32";  // scales, bias
 }
 

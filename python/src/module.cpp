@@ -21,6 +21,7 @@
 #include "arguments.h"
 #include "epilogue.h"
 #include "explain.h"
+#include "plan/elements.h"
 #include "tensors.h"
 
 namespace finegemm::python {
@@ -93,22 +94,27 @@ void multiply(Product* product, Context& context, const Operands& operands, Argu
     product(context, operands, options);
 }
 
-/// The name of the type that a new D has without `out_dtype`: that of C, if there is one.
-std::string_view type_like(PyObject* c, Tensors& tensors) {
-    const DType type = c == Py_None ? DType::BF16 : tensors.matrix("c", c).dtype;
-    return type == DType::F32 ? "float32" : type == DType::F16 ? "float16" : "bfloat16";
+/// What D is where nobody says, as arrays call it.
+const char* usual_result(const ConstMatrix& a) {
+    const ElementType* of = find_type(a.dtype);
+    const ElementType* d = of ? find_type(of->results[0]) : nullptr;
+    return (d ? d : find_type(DType::BF16))->array_name.data();  // for an A that the library will refuse, anything
 }
+
+/// A new D has the type of C, if there is one.
+std::string_view type_of_c(const ConstMatrix& c) { return find_type(c.dtype)->array_name; }
 
 Object gemm_into(const Imports& imports, Context& context, Arguments& given) {
     Tensors tensors(imports);
     check_accumulate(given);
     PyObject *d = given.optional("d"), *out_dtype = given.optional("out_dtype");
-    const std::string_view format =
-        out_dtype == Py_None ? type_like(given.optional("c"), tensors) : text("out_dtype", out_dtype);
-    const DType made = output_named(format);
     const auto matrix = [&](const char* name) { return tensors.matrix(name, given.required(name)); };
     const auto scales = [&](const char* name) { return tensors.scales(name, given.required(name)); };
     GemmArgs problem{.a = matrix("a"), .sfa = scales("sfa"), .b = matrix("b"), .sfb = scales("sfb"), .d = {}};
+    PyObject* c = given.optional("c");
+    const std::string_view usual = c == Py_None ? usual_result(problem.a) : type_of_c(tensors.matrix("c", c));
+    const std::string_view format = out_dtype == Py_None ? usual : text("out_dtype", out_dtype);
+    const DType made = type_named("out_dtype", format);
     Object out = d == Py_None
                      ? tensors.empty_like(given.required("a"), {problem.a.rows, problem.b.rows}, format.data(), "d")
                      : tensors.output("d", d);
@@ -161,8 +167,8 @@ Object grouped_gemm_into(const Imports& imports, Context& context, Arguments& gi
                             .groups = groups};
     const int64_t m = problem.a.matrix.rows, n = problem.b.matrix.rows;
     Object out = d != Py_None ? tensors.output("d", d)
-                 : masked     ? tensors.empty_like(a, {problem.a.count, m, n}, "bfloat16", "d")
-                              : tensors.empty_like(a, {m, n}, "bfloat16", "d");
+                 : masked     ? tensors.empty_like(a, {problem.a.count, m, n}, usual_result(problem.a.matrix), "d")
+                              : tensors.empty_like(a, {m, n}, usual_result(problem.a.matrix), "d");
     problem.d = rows("d", out.get(), Access::Write);
     with_names_of_python(which.name, [&] {
         multiply(grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device, masked);
@@ -188,8 +194,8 @@ Numbers k_offsets_of(Tensors& tensors, PyObject* offsets, std::vector<int32_t>& 
     return numbers;
 }
 
-/// Offsets in `room` of groups of these sizes, which add up to k.
-Numbers k_offsets_of_sizes(Tensors& tensors, PyObject* sizes, int64_t k, std::vector<int32_t>& room) {
+/// Offsets in `room` of groups of these sizes.
+Numbers k_offsets_of_sizes(Tensors& tensors, PyObject* sizes, std::vector<int32_t>& room) {
     std::vector<int32_t> list;
     const Numbers numbers = numbers_or_list(tensors, "sizes", sizes, list);
     if (numbers.device.type != DeviceType::Cpu)
@@ -207,13 +213,20 @@ Numbers k_offsets_of_sizes(Tensors& tensors, PyObject* sizes, int64_t k, std::ve
         end += size;
         room.push_back(static_cast<int32_t>(std::min<int64_t>(end, INT32_MAX)));
     }
-    if (end != k)
+    if (end > INT32_MAX)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("sizes: add up to {}, must add up to K, which is at most {}; use several calls", end,
+                                INT32_MAX));
+    return {room.data(), static_cast<int64_t>(room.size()), Device{}};
+}
+
+void check_sum_of_sizes(int64_t sum, int64_t k) {
+    if (sum != k)
         throw Error(
             Errc::InvalidArgument,
             fmt::format("sizes: add up to {}, must add up to K = {}; look at what computed them, or pass offsets "
                         "where k of no group is between",
-                        end, k));
-    return {room.data(), static_cast<int64_t>(room.size()), Device{}};
+                        sum, k));
 }
 
 Object k_grouped_gemm_into(const Imports& imports, Context& context, Arguments& given) {
@@ -228,14 +241,16 @@ Object k_grouped_gemm_into(const Imports& imports, Context& context, Arguments& 
     PyObject *a = given.required("a"), *b = given.required("b"), *d = given.optional("d");
     const Matrix a_scales = tensors.scales("sfa", given.required("sfa"));
     const Matrix b_scales = tensors.scales("sfb", given.required("sfb"));
-    const KOperand left = tensors.k_operand("a", a, a_scales), right = tensors.k_operand("b", b, b_scales);
+    std::vector<int32_t> room;
+    const Numbers numbers =
+        sizes == Py_None ? k_offsets_of(tensors, offsets, room) : k_offsets_of_sizes(tensors, sizes, room);
+    const KOperand left = tensors.k_operand("a", a, a_scales, numbers),
+                   right = tensors.k_operand("b", b, b_scales, numbers);
     if (left.layout != right.layout)
         throw Error(Errc::InvalidArgument,
                     "b: must have as many dimensions as a: two where groups are columns of one "
                     "matrix, one where they are blocks; lay both out alike");
-    std::vector<int32_t> room;
-    const Numbers numbers = sizes == Py_None ? k_offsets_of(tensors, offsets, room)
-                                             : k_offsets_of_sizes(tensors, sizes, left.matrix.cols, room);
+    if (sizes != Py_None) check_sum_of_sizes(room.back(), left.matrix.cols);
     KGroupedGemmArgs problem{.a = left.matrix,
                              .sfa = a_scales,
                              .b = right.matrix,

@@ -101,17 +101,22 @@ Stack Tensors::scale_stack(const char* name, PyObject* x) { return x == Py_None 
 Matrix Tensors::row(const char* name, PyObject* x) { return row_of(name, tensor(name, x, Access::Read)); }
 Numbers Tensors::numbers(const char* name, PyObject* x) { return numbers_of(name, tensor(name, x, Access::Read)); }
 
-KOperand Tensors::k_operand(const char* name, PyObject* x, const Matrix& scales) {
+KOperand Tensors::k_operand(const char* name, PyObject* x, const Matrix& scales, const Numbers& offsets) {
     const DLTensor given = tensor(name, x, Access::Read);
     if (given.ndim != 1) return {matrix_of(name, given), KLayout::Columns};
-    if (!scales.data)
-        throw Error(
-            Errc::InvalidArgument,
-            fmt::format("{}: has one dimension, must have two without scales, which tell the extents of blocks; "
-                        "lay groups out as columns",
-                        name));
     constexpr int64_t kScaleBlock = 128;
-    return {blocks_of(name, given, scales.rows, scales.cols * kScaleBlock), KLayout::Blocks};
+    if (scales.data) return {blocks_of(name, given, scales.rows, scales.cols * kScaleBlock), KLayout::Blocks};
+    if (offsets.device.type != DeviceType::Cpu)
+        throw Error(Errc::InvalidArgument,
+                    "offsets: are not on the CPU, must be there where a and b have one dimension, whose extents they "
+                    "tell; copy them to the host, or lay groups out as columns");
+    const int64_t k = offsets.data[offsets.size - 1], elements = given.shape[0];
+    if (k <= 0 || elements % k != 0)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{}: has {} elements in one dimension, must have a multiple of K, which is {}, where "
+                                "the last group ends; pass all groups, one behind the other, or two dimensions",
+                                name, elements, k));
+    return {blocks_of(name, given, elements / k, k), KLayout::Blocks};
 }
 
 Object Tensors::empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format,

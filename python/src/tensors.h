@@ -38,14 +38,15 @@ public:
     /// Throws Error that calls the tensor `name`, or PythonError.
     Matrix matrix(const char* name, PyObject* x, Access access = Access::Read);
     Stack stack(const char* name, PyObject* x, Access access = Access::Read);
-    /// Nothing for None: operands of bf16 have no scales.
+    /// Nothing for None: not all types of operands have scales.
     Matrix scales(const char* name, PyObject* x);
     Stack scale_stack(const char* name, PyObject* x);
     /// A vector, as a matrix of one row.
     Matrix row(const char* name, PyObject* x);
     Numbers numbers(const char* name, PyObject* x);
-    /// A or B of a K-grouped product: a matrix, or a vector of blocks, whose extents its scales tell.
-    KOperand k_operand(const char* name, PyObject* x, const Matrix& scales);
+    /// A or B of a K-grouped product: a matrix, or a vector of blocks, whose extents its scales tell, or, where it has
+    /// none, the end of the last group.
+    KOperand k_operand(const char* name, PyObject* x, const Matrix& scales, const Numbers& offsets);
     /// A new row-major tensor of x's library on x's device; `shape`: of two or three dimensions.
     Object empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format, const char* name) const;
     /// `given`, unless autograd is to know what is written to it, which it does not see.

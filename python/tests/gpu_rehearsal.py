@@ -10,7 +10,6 @@ import sys
 from support import program
 from torch_support import torch
 
-
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 DTYPES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
 

@@ -10,6 +10,12 @@ from torch_support import DEVICES, tensors, torch
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 
 
+@pytest.fixture(autouse=True)
+def nothing_compiled():
+    """Torch compiles one function so many times and no more."""
+    torch.compiler.reset()
+
+
 def pairs(device, m=128, n=136, k=256, row_b_scales=False):
     a, sfa, b, sfb = tensors(operands(m, n, k, row_b_scales=row_b_scales), device)
     return (a, sfa), (b, sfb)
@@ -103,10 +109,11 @@ def test_a_product_is_one_node_and_has_the_bits_of_the_plain_call(function, devi
     assert sum("finegemm" in node for node in nodes) == 1
 
 
-def test_what_is_written_is_known_to_the_compiler(device):
-    a, b = pairs(device)
-    compiled = torch.compile(lambda a, b: dense(a, b).float() + 1, fullgraph=True, backend="aot_eager")(a, b)
-    assert torch.equal(compiled, dense(a, b).float() + 1)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_what_is_written_is_known_to_the_compiler(function, device):
+    a, b = pairs(device, row_b_scales=function is k_groups)
+    compiled = torch.compile(lambda a, b: function(a, b).float() + 1, fullgraph=True, backend="aot_eager")(a, b)
+    assert torch.equal(compiled, function(a, b).float() + 1)
 
 
 def test_a_graph_follows_settings_that_change_after_it_was_made(device, monkeypatch):

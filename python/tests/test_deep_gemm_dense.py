@@ -35,7 +35,7 @@ def assert_rounded_once(d, exact, size):
 
 
 def size_of(a, b):
-    return product(*(x.abs().float().cpu().numpy() for x in (*a, *b)))
+    return product(*(x.float().abs().cpu().numpy() for x in (*a, *b)))
 
 
 @pytest.mark.parametrize("row_b_scales", (False, True))

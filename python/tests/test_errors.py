@@ -91,7 +91,7 @@ MISUSES = {
     "numerics is unknown": change(numerics=lambda _: "double"),
     "accumulate without d": change(d=lambda _: None, accumulate=lambda _: True),
     "accumulate into bfloat16": change(accumulate=lambda _: True),
-    "out_dtype is unknown": change(out_dtype=lambda _: "float64"),
+    "out_dtype is unknown": change(out_dtype=lambda _: "int8"),
     "out_dtype is not that of d": change(out_dtype=lambda _: "float32"),
     "stream is a string": change(stream=lambda _: "main"),
     "config has a NUL": change(config=lambda _: "m64n128\0s4"),
@@ -119,7 +119,7 @@ MISUSES = {
         1, 8, 16, device="h200", row_b_scales=True, out_dtype="float16"
     ),
     "out_dtype of explain is unknown": lambda: finegemm.explain(
-        1, 8, 16, device="h200", row_b_scales=True, out_dtype="float64"
+        1, 8, 16, device="h200", row_b_scales=True, out_dtype="int8"
     ),
     "groups are added to": lambda: finegemm.explain(1, 8, 16, device="h200", groups=2, accumulate=True),
     "bf16 is added to": lambda: finegemm.explain(1, 8, 16, device="h200", row_b_scales=True, accumulate=True),

@@ -23,7 +23,7 @@ def rehearsal(monkeypatch):
 
 
 # What has no large problems, and nothing that the CPU's checks of arguments would refuse; a call whose D is looked at.
-CHECKS = {"shapes": 1, "grouped": 1, "bf16": 1, "graph": 11, "streams": 1, "devices": 1, "quantize": 1}
+CHECKS = {"shapes": 1, "grouped": 1, "unscaled": 1, "graph": 11, "streams": 1, "devices": 1, "quantize": 1}
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -33,7 +33,7 @@ def test_a_check_passes(rehearsal, name):
 
 @pytest.mark.parametrize(("name", "call"), [of for of in CHECKS.items() if of[0] != "streams"])  # as devices do
 def test_a_check_sees_wrong_bits(rehearsal, name, call):
-    with pytest.raises(AssertionError, match="differ|elements"):
+    with pytest.raises(AssertionError, match=r"differ|elements"):
         rehearsal.run(name, spoil=call)
 
 

@@ -195,16 +195,17 @@ void check_places(const Argument& a, const Argument& b, const Argument& d) {
     for (const Argument& x : {a, b}) x.check_apart_from(d);
 }
 
-/// A and B in bf16 have no scales: a call has ones in their place (ops/gemm/call.h).
+/// Where A and B have no scales a call has ones in their place (ops/gemm/call.h).
 void check_unscaled_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb,
                              const Argument& d) {
-    b.check_dtype(DType::BF16, "pass it as a is, or quantise a, too");
-    if (d.x.dtype != DType::F32 && d.x.dtype != DType::BF16)
-        reject("d", "has dtype {}, must be bf16 or f32; pass memory of one of them", name_of(d.x.dtype));
+    const ElementType& type = *find_type(a.x.dtype);
+    b.check_dtype(type.dtype, "pass it as a is, or quantise a, too");
+    if (!may_give(type, d.x.dtype))
+        reject("d", "has dtype {}, must be {}; pass memory of one of them", name_of(d.x.dtype), names_of_results(type));
     for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})
         if (scales.x.data != unit_scales({of.x}).matrix.data)
-            reject(scales.name, "has shape [{}, {}], but {} is of bf16, which has no scales; leave it out",
-                   scales.x.rows, scales.x.cols, of.name);
+            reject(scales.name, "has shape [{}, {}], but {} is of {}, which has no scales; leave it out", scales.x.rows,
+                   scales.x.cols, of.name, type.name);
     for (const Argument& x : {a, b, d}) x.check_extents();
     check_shapes(a, b, d);
     check_places(a, b, d);
@@ -233,11 +234,14 @@ void check_scales(const Argument& s, const Wanted& wanted) {
 
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
                     Grouping grouping) {
-    if (a.x.dtype == DType::BF16) return check_unscaled_operands(a, sfa, b, sfb, d);
+    if (are(is_unscaled, a.x.dtype)) return check_unscaled_operands(a, sfa, b, sfb, d);
     const bool of_k = grouping == Grouping::K;
     for (const Argument& x : {a, b})
-        x.check_dtype(DType::E4M3,
-                      "quantize_rows and quantize_blocks make it; or pass a and b of bf16, without scales");
+        if (x.x.dtype != DType::E4M3)
+            x.check_dtype(DType::E4M3, fmt::format("quantize_rows and quantize_blocks make it; or pass a and b of {}, "
+                                                   "without scales",
+                                                   names_of(is_unscaled))
+                                           .c_str());
     if (of_k) d.check_dtype(DType::F32, "pass memory of f32, as gradients are summed up in");
     else if (d.x.dtype != DType::F32 && d.x.dtype != DType::F16)
         d.check_dtype(DType::BF16, "pass memory of bf16, f16 or f32, and convert the result");

@@ -58,9 +58,10 @@ CallKey HopperBackend::key_of(const Call& call) const {
             .num_sms = options.num_sms,
             .grouping = static_cast<uint8_t>(call.grouping),
             .form = static_cast<uint8_t>(call.groups.form),
-            .out_dtype = static_cast<uint8_t>(call.d.matrix.dtype),
+            .dtypes = static_cast<uint8_t>(static_cast<int32_t>(call.a.matrix.dtype) |
+                                           static_cast<int32_t>(call.d.matrix.dtype) << 4),
             .flags = static_cast<uint8_t>(call.row_b_scales() | batch_invariant << 1 | options.accumulate << 2 |
-                                          options.prefetch_weights << 3 | call.scaled() << 4),
+                                          options.prefetch_weights << 3),
             .named = nullptr};
 }
 

@@ -41,8 +41,9 @@ struct CallKey {
     const int32_t* numbers;  // of groups, on the device
     int64_t group_count, alignment, expected_m;
     int32_t num_sms;
-    uint8_t grouping, form, out_dtype;
-    uint8_t flags;            // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights, scaled
+    uint8_t grouping, form;
+    uint8_t dtypes;           // of A and B, and four bits up of D
+    uint8_t flags;            // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights
     const GemmKernel* named;  // null: the planner's choice
     bool operator==(const CallKey&) const = default;
 };

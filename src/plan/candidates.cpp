@@ -1,6 +1,7 @@
 // The kernels that the planner chooses from, their names and their rates. Layer plan.
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include <finegemm/error.h>
 #include <fmt/format.h>
@@ -136,18 +137,18 @@ constexpr auto kRowConfigs = configs_of(kRowCandidates, kRowKind);
 constexpr auto kRowF32Configs = configs_of(kRowF32Candidates, kRowF32Kind);
 constexpr auto kKGroupedConfigs = configs_of(kKGroupedCandidates, kKGroupedKind);
 
-constexpr CandidateList kFp8[] = {{kPlainKind, kConfigs, kCandidates},
-                                  {kGroupedKind, kGroupedConfigs, kGrouped},
-                                  {kGroupedRowKind, kGroupedRowConfigs, kGroupedRowCandidates},
-                                  {kRowKind, kRowConfigs, kRowCandidates},
-                                  {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
-                                  {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates}};
+constexpr CandidateList kScaled[] = {{kPlainKind, kConfigs, kCandidates},
+                                     {kGroupedKind, kGroupedConfigs, kGrouped},
+                                     {kGroupedRowKind, kGroupedRowConfigs, kGroupedRowCandidates},
+                                     {kRowKind, kRowConfigs, kRowCandidates},
+                                     {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
+                                     {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates}};
 
 /// The lists of all operand types.
 const std::vector<CandidateList> kLists = [] {
-    std::vector<CandidateList> all(std::begin(kFp8), std::end(kFp8));
-    for (const auto& others : {bf16_candidates(), affine_candidates()})
-        all.insert(all.end(), others.begin(), others.end());
+    std::vector<CandidateList> all(std::begin(kScaled), std::end(kScaled));
+    std::ranges::copy(unscaled_candidates(), std::back_inserter(all));
+    std::ranges::copy(affine_candidates(), std::back_inserter(all));
     return all;
 }();
 
@@ -207,9 +208,8 @@ std::string name_of(const GemmConfig& c) {
     if (c.ctas_per_sm > 1) name += fmt::format("_x{}", c.ctas_per_sm);
     if (c.row_groups()) name += "_grouped";
     if (c.row_b_scales()) name += "_1d1d";
-    if (c.a.element == Element::BF16) name += "_bf16";
-    if (c.output == Output::F32) name += "_f32";
-    if (c.output == Output::F16) name += "_f16";
+    if (c.a.scaling == Scaling::None) name += fmt::format("_{}", type_of(c.a.element).name);
+    if (c.output != Output::BF16) name += fmt::format("_{}", type_of(c.output).name);
     if (c.affine) name += "_affine";
     if (c.k_groups()) name += "_kgrouped";
     if (c.scales == ScaleLayout::Rows) name += "_rows";

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <span>
+#include <vector>
 
 #include "plan/plan.h"
 
@@ -38,9 +39,9 @@ struct CandidateList {
     std::span<const Candidate> candidates;  // the same, with their rates
 };
 
-/// The lists for A and B in bf16.
-std::span<const CandidateList> bf16_candidates();
-/// The lists with an affine epilogue, of all operand types.
+/// The lists of all types of A and B that have no scales.
+std::vector<CandidateList> unscaled_candidates();
+/// The lists with an affine epilogue.
 std::span<const CandidateList> affine_candidates();
 
 }  // namespace finegemm::plan

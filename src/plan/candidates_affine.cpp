@@ -60,7 +60,9 @@ constexpr auto kBf16RowsF32 = std::to_array<Candidate>({
 constexpr Kind kind(Grouping grouping, Output output, Operand a = kRowScaled, Operand b = kBlockScaled) {
     return {.grouping = grouping, .a = a, .b = b, .output = output, .affine = true};
 }
-constexpr Kind bf16_kind(Grouping grouping, Output output) { return kind(grouping, output, kBF16, kBF16); }
+constexpr Kind bf16_kind(Grouping grouping, Output output) {
+    return kind(grouping, output, unscaled(Element::BF16), unscaled(Element::BF16));
+}
 
 template <const auto& List, Kind kKind>
 constexpr auto kConfigs = configs_of(List, kKind);

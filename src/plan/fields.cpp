@@ -15,33 +15,42 @@ const char* name_of(Grouping grouping) {
     return grouping == Grouping::None ? "one product" : grouping == Grouping::Rows ? "groups of rows" : "groups of K";
 }
 
-/// Kernels that add to D in L2 add nothing else, and those for scales of rows of B write the product alone.
+/// Kernels that add to D in L2 add nothing else, and there are no others for scales of rows of B, nor for A and B in
+/// f16.
 void check_affine(const GemmShape& s) {
     if (!s.affine) return;
     if (s.accumulate) reject("accumulate", "is set, but so is affine; leave it out, D can be C");
     if (s.row_b_scales)
         reject("affine", "is set, but with scales for each row of B D is the product alone; leave one of them out");
+    if (s.dtype == DType::F16) reject("affine", "is set, but of a and b of f16 d is the product alone; leave it out");
 }
 
-/// D of bf16 products is bf16 or f32, whatever the groups.
-void check_bf16(const GemmShape& s) {
-    if (s.out_dtype == DType::F16)
-        reject("out_dtype", "is f16, must be bf16 or f32 where a and b are of bf16; pass one of them");
-    if (s.row_b_scales) reject("row_b_scales", "is set, but a and b are of bf16, which has no scales; leave it out");
-    if (s.accumulate && s.out_dtype.value_or(s.k_groups ? DType::F32 : DType::BF16) != DType::F32)
-        reject("accumulate", "is set, but d is of bf16, must be of f32; set out_dtype, or leave it out");
+/// D of products without scales is of any type that these may give, whatever the groups.
+void check_unscaled(const GemmShape& s, DType result) {
+    if (s.row_b_scales)
+        reject("row_b_scales", "is set, but a and b are of {}, which has no scales; leave it out",
+               operand_type(s).name);
+    if (s.accumulate && result != DType::F32)
+        reject("accumulate", "is set, but d is of {}, must be of f32; set out_dtype, or leave it out", name_of(result));
 }
 
 void check_types(const GemmShape& s) {
-    if (s.dtype && *s.dtype != DType::E4M3 && *s.dtype != DType::BF16)
-        reject("dtype", "is {}, must be e4m3 or bf16, as a and b are; pass one of them", value_text(s.dtype));
-    const DType type = s.out_dtype.value_or(s.k_groups ? DType::F32 : DType::BF16);
-    if (type != DType::BF16 && type != DType::F16 && type != DType::F32)
-        reject("out_dtype", "is {}, must be bf16, f16 or f32, as d is; pass one of them", value_text(s.out_dtype));
+    operand_fields(
+        [&]<typename T>(const Field& field, const T& value) {
+            if constexpr (std::is_same_v<T, std::optional<DType>>)
+                if (value && !are(field.may_be, *value))
+                    reject(field.name, "is {}, must be {}; pass one of them", value_text(value),
+                           names_of(field.may_be));
+        },
+        s);
+    const DType type = result_type(s);
+    if (!may_give(operand_type(s), type))
+        reject("out_dtype", "is {}, must be {} where a and b are of {}; pass one of them", name_of(type),
+               names_of_results(operand_type(s)), operand_type(s).name);
     check_affine(s);
-    if (s.dtype == DType::BF16) return check_bf16(s);
+    if (!operand_type(s).scaled) return check_unscaled(s, type);
     if (type != DType::F32 && s.k_groups)
-        reject("out_dtype", "is {}, must be f32 with groups of K; leave it out", value_text(s.out_dtype));
+        reject("out_dtype", "is {}, must be f32 with groups of K; leave it out", name_of(type));
     if (type == DType::F16 && s.row_b_scales)
         reject("out_dtype", "is f16, must be bf16 or f32 with scales for each row of B; pass one of them");
     if (type == DType::F32 && s.groups && s.row_b_scales)
@@ -61,7 +70,7 @@ void check_extents(const GemmShape& s) {
         if (extent < 1 || extent > INT32_MAX)
             reject_extent(name, extent, fmt::format("from 1 to {}; gemm needs no kernel for 0", INT32_MAX));
     if (s.n % 8 != 0) reject_extent("N", s.n, "a multiple of 8; pad B with rows of zeros");
-    const int64_t unit = s.dtype == DType::BF16 ? 8 : 16;  // elements of 16 bytes, which TMA steps by
+    const int64_t unit = 16 / size_of(operand_type(s).dtype);  // TMA steps by 16 bytes
     if (s.k % unit != 0) reject_extent("K", s.k, fmt::format("a multiple of {}; pad A and B with zeros", unit));
     if (s.k_groups && s.k % kScaleBlock != 0) reject("K", "is {}, {}", s.k, kWholeBlocks);
 }

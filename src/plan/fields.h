@@ -13,6 +13,7 @@
 #include <finegemm/gemm/config.h>
 #include <fmt/format.h>
 
+#include "plan/elements.h"
 #include "plan/problem.h"
 
 namespace finegemm::plan {
@@ -31,15 +32,17 @@ struct Field {
     const char* name;
     Takers takers;
     const char* meaning;
+    MayHave* may_be = nullptr;  // of a type of elements
 };
 
 // Each calls visit(field, its member of each of `shapes`), which have members of the fields' names.
 template <typename Visit, typename... Shapes>
 constexpr void operand_fields(const Visit& visit, Shapes&... shapes) {
-    visit(Field{"dtype", kAll, "Of A and B: e4m3, with scales, or bf16, without"}, shapes.dtype...);
+    visit(Field{"dtype", kAll, "Of A and B; without it e4m3, which alone has scales", is_operand}, shapes.dtype...);
     visit(Field{"row_b_scales", kAll, "Scales for each row of B, not for 128x128 blocks, as gradients of weights need"},
           shapes.row_b_scales...);
-    visit(Field{"out_dtype", kAll, "Of D: bf16, f32, or with scales of blocks of B f16"}, shapes.out_dtype...);
+    visit(Field{"out_dtype", kAll, "Of D; without it f32 for groups of K, else as A and B, for e4m3 bf16", is_output},
+          shapes.out_dtype...);
 }
 template <typename Visit, typename... Shapes>
 constexpr void option_fields(const Visit& visit, Shapes&... shapes) {
@@ -66,7 +69,7 @@ constexpr bool is_set(const T& value) {
 }
 template <typename T>
 std::string value_text(const T& value) {
-    if constexpr (std::is_same_v<T, std::optional<DType>>) return name_of(value.value_or(DType::BF16));
+    if constexpr (std::is_same_v<T, std::optional<DType>>) return name_of(value.value_or(DType{}));
     else if constexpr (std::is_same_v<T, std::optional<int64_t>>) return fmt::format("{}", value.value_or(0));
     else return fmt::format("{}", value);
 }
@@ -74,6 +77,12 @@ std::string value_text(const T& value) {
 /// The grouping that a shape asks for; of rows where it asks for both.
 constexpr Grouping grouping_of(const GemmShape& s) {
     return s.groups ? Grouping::Rows : s.k_groups ? Grouping::K : Grouping::None;
+}
+
+/// Types of A and B, and of D, of a shape whose types are known ones.
+inline const ElementType& operand_type(const GemmShape& s) { return *find_type(s.dtype.value_or(DType::E4M3)); }
+inline DType result_type(const GemmShape& s) {
+    return s.out_dtype.value_or(s.k_groups ? DType::F32 : operand_type(s).results[0]);
 }
 
 // Checks, which throw Error(InvalidArgument).

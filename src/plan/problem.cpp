@@ -8,19 +8,7 @@
 #include "plan/fields.h"
 #include "plan/reject.h"
 
-namespace finegemm {
-
-std::string name_of(DType type) {
-    switch (type) {
-        case DType::E4M3: return "e4m3";
-        case DType::BF16: return "bf16";
-        case DType::F16: return "f16";
-        case DType::F32: return "f32";
-    }
-    return fmt::format("unknown ({})", static_cast<int32_t>(type));
-}
-
-namespace plan {
+namespace finegemm::plan {
 
 namespace {
 
@@ -34,9 +22,13 @@ constexpr const char* kLine =
 uint32_t clamped(int64_t extent) { return static_cast<uint32_t>(std::min<int64_t>(extent, INT32_MAX)); }
 
 std::string text_of(const Operand& x) {
-    if (x.scaling == Scaling::None) return "bf16";
-    return fmt::format("e4m3:{}", x.scaling == Scaling::Rows ? "row128" : "block128");
+    const std::string_view name = type_of(x.element).name;
+    if (x.scaling == Scaling::None) return std::string(name);
+    return fmt::format("{}:{}", name, x.scaling == Scaling::Rows ? "row128" : "block128");
 }
+
+/// A of this type.
+Operand a_of(const ElementType& x) { return {x.operand.value(), x.scaled ? Scaling::Rows : Scaling::None}; }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
     std::vector<std::string_view> parts;
@@ -57,10 +49,16 @@ bool read(std::string_view text, std::optional<int64_t>& to) { return read(text,
 /// A switch is set by its name alone.
 bool read(std::string_view text, bool& to) { return to = text.empty(); }
 
-bool read(std::string_view text, DType& to) {
-    for (const DType type : {DType::E4M3, DType::BF16, DType::F16, DType::F32})
-        if (text == name_of(type)) return to = type, true;
-    return false;
+/// The type that a word says; null for none.
+const ElementType* operands_said(std::string_view word) {
+    for (const ElementType& x : kElementTypes)
+        if (is_operand(x) && word == text_of(a_of(x))) return &x;
+    return nullptr;
+}
+const ElementType* output_said(std::string_view word) {
+    for (const ElementType& x : kElementTypes)
+        if (is_output(x) && word == x.name) return &x;
+    return nullptr;
 }
 
 bool read_extents(std::string_view text, GemmShape& to) {
@@ -85,17 +83,16 @@ bool read_option(std::string_view word, GemmShape& to) {
 
 Problem problem_of(const GemmShape& s) {
     const Grouping kind = grouping_of(s);
-    const bool of_k = kind == Grouping::K, bf16 = s.dtype == DType::BF16;
+    Operand a = a_of(operand_type(s)), b = a;
+    if (b.scaling == Scaling::Rows && !s.row_b_scales && kind != Grouping::K) b.scaling = Scaling::Blocks;
     return {.m = clamped(s.m),
             .n = clamped(s.n),
             .k = clamped(s.k),
             .batch_invariant = s.batch_invariant && kind != Grouping::Rows,  // whose kernels all are
             .num_sms = static_cast<uint32_t>(s.num_sms),
-            .a = bf16 ? kBF16 : kRowScaled,
-            .b = bf16                     ? kBF16
-                 : s.row_b_scales || of_k ? kRowScaled
-                                          : kBlockScaled,
-            .d = {s.out_dtype.value_or(of_k ? DType::F32 : DType::BF16), s.accumulate, s.affine},
+            .a = a,
+            .b = b,
+            .d = {result_type(s), s.accumulate, s.affine},
             .groups = {kind, clamped(s.groups.value_or(s.k_groups.value_or(0))), clamped(s.expected_m),
                        static_cast<uint32_t>(s.alignment)}};
 }
@@ -111,7 +108,7 @@ GemmShape shape_of(const Problem& p) {
                 .affine = p.d.affine,
                 .num_sms = static_cast<int32_t>(p.num_sms),
                 .batch_invariant = p.batch_invariant};
-    if (!p.scaled()) s.dtype = DType::BF16;
+    if (!p.scaled()) s.dtype = type_of(p.a.element).dtype;
     const DType usual = p.groups.kind == Grouping::K ? DType::F32 : DType::BF16;
     if (s.row_b_scales || !p.scaled() || p.d.element != usual) s.out_dtype = p.d.element;
     if (p.groups.kind == Grouping::Rows) s.groups = p.groups.count;
@@ -139,15 +136,17 @@ GemmShape parse_shape(std::string_view line) {
     GemmShape shape;
     if (word(0) != "gemm") reject_line(line, word(0));
     if (!read_extents(word(1), shape)) reject_line(line, word(1));
-    const bool bf16 = word(2) == text_of(kBF16), has_operands = bf16 || word(2) == text_of(kRowScaled);
-    if (has_operands) {
-        if (bf16) shape.dtype = DType::BF16;
-        shape.row_b_scales = !bf16 && word(3) == word(2);
-        if (!read(word(4), shape.out_dtype.emplace())) reject_line(line, word(4));
+    const ElementType* const operands = operands_said(word(2));
+    if (operands) {
+        if (!operands->scaled) shape.dtype = operands->dtype;
+        shape.row_b_scales = operands->scaled && word(3) == word(2);
+        const ElementType* d = output_said(word(4));
+        if (!d) reject_line(line, word(4));
+        shape.out_dtype = d->dtype;
     }
-    for (size_t i = has_operands ? 5 : 2; i < words.size(); ++i)
+    for (size_t i = operands ? 5 : 2; i < words.size(); ++i)
         if (!read_option(words[i], shape)) reject_line(line, words[i]);
-    if (has_operands && word(3) != text_of(problem_of(shape).b)) reject_line(line, word(3));
+    if (operands && word(3) != text_of(problem_of(shape).b)) reject_line(line, word(3));
     return shape;
 }
 
@@ -160,6 +159,4 @@ size_t ProblemHash::operator()(const Problem& p) const {
     return hash;
 }
 
-}  // namespace plan
-
-}  // namespace finegemm
+}  // namespace finegemm::plan

@@ -8,12 +8,9 @@
 #include <finegemm/gemm.h>
 #include <finegemm/gemm/kernel_plan.h>
 
-namespace finegemm {
+#include "plan/elements.h"
 
-/// "e4m3"; "unknown (99)" for a number that is no type.
-std::string name_of(DType type);
-
-namespace plan {
+namespace finegemm::plan {
 
 /// The kind of products that a kernel computes; a kernel takes problems of its own kind only.
 struct Kind {
@@ -24,10 +21,6 @@ struct Kind {
     constexpr bool operator==(const Kind&) const = default;
 };
 constexpr Kind kind_of(const GemmConfig& c) { return {c.grouping, c.a, c.b, c.output, c.affine}; }
-
-constexpr Output output_of(DType d) {
-    return d == DType::F32 ? Output::F32 : d == DType::F16 ? Output::F16 : Output::BF16;
-}
 
 /// D: the type of its elements, whether the product is added to them, and whether more is added to it.
 struct Result {
@@ -58,10 +51,10 @@ struct Problem {
     constexpr bool operator==(const Problem&) const = default;
     constexpr uint32_t k_blocks() const { return ceil_div(k, kRowBytes / bytes_of(a.element)); }
     constexpr bool scaled() const { return a.scaling != Scaling::None; }
-    /// Affine kernels also write the product alone in types that no other kernel has.
+    /// With scales of blocks, affine kernels also write the product alone in types other than bf16.
     constexpr Kind kind() const {
-        const bool others = d.element == DType::BF16 || (d.element == DType::F32 && b.scaling != Scaling::Blocks);
-        return {groups.kind, a, b, output_of(d.element), d.affine || !others};
+        const bool plain = !d.affine && (b.scaling != Scaling::Blocks || d.element == DType::BF16);
+        return {groups.kind, a, b, find_type(d.element)->output.value(), !plain};
     }
 };
 
@@ -81,6 +74,4 @@ struct ProblemHash {
     size_t operator()(const Problem& problem) const;
 };
 
-}  // namespace plan
-
-}  // namespace finegemm
+}  // namespace finegemm::plan

@@ -8,31 +8,24 @@
 #include <numeric>
 #include <vector>
 
-#include <finegemm/core/fp8.h>
-
 #include "engine/any_address.h"
 #include "ops/gemm/cpu.h"
 #include "ops/gemm/groups.h"
+#include "plan/elements.h"
 
 namespace finegemm {
 
 namespace {
 
-/// The codes of magnitudes, those of e4m3's subnormals raised to 2^-6: what the error bound is about.
+/// The codes of magnitudes, as bounds of errors count them.
 std::vector<uint8_t> magnitudes(const ConstMatrix& x) {
     std::vector<uint8_t> codes(static_cast<size_t>(x.rows * x.cols * size_of(x.dtype)));
-    if (x.dtype == DType::BF16) {
+    visit_codes(x.dtype, [&]<typename Type>(Type) {
         for (int64_t r = 0; r < x.rows; ++r)
             for (int64_t c = 0; c < x.cols; ++c)
-                reinterpret_cast<uint16_t*>(codes.data())[r * x.cols + c] =
-                    static_cast<const uint16_t*>(x.data)[r * x.row_stride + c] & 0x7fff;
-        return codes;
-    }
-    for (int64_t r = 0; r < x.rows; ++r)
-        for (int64_t c = 0; c < x.cols; ++c) {
-            const uint8_t code = static_cast<const uint8_t*>(x.data)[r * x.row_stride + c] & 0x7f;
-            codes[static_cast<size_t>(r * x.cols + c)] = code > 0 && code < 8 ? uint8_t{8} : code;
-        }
+                store(codes.data(), r * x.cols + c,
+                      Type::magnitude(load<typename Type::Code>(x.data, r * x.row_stride + c)));
+    });
     return codes;
 }
 
@@ -76,16 +69,14 @@ Product some_rows(const Product& all, int64_t max_rows) {
 /// Bound for the rounding error of an element's sum.
 double sum_bound_of(const GemmArgs& args, double absolute) {
     const int64_t k = args.a.cols;
-    return args.a.dtype == DType::BF16 ? unscaled_sum_bound(absolute, k)
-                                       : sum_bound(absolute, (k + kScaleBlock - 1) / kScaleBlock);
+    return are(is_unscaled, args.a.dtype) ? unscaled_sum_bound(absolute, k)
+                                          : sum_bound(absolute, (k + kScaleBlock - 1) / kScaleBlock);
 }
 
 /// Error bound of an element of D: that of what is rounded, and of one rounding to the type of D.
 double bound_of(const GemmArgs& args, double of_rounded, double exact) {
-    const double magnitude = std::abs(exact) + of_rounded;
-    if (args.d.dtype == DType::F32) return of_rounded + magnitude * 0x1p-24;
-    if (args.d.dtype == DType::F16) return of_rounded + magnitude * 0x1p-11 + 0x1p-25;
-    return of_rounded + magnitude * 0x1p-8 + 0x1p-134;
+    const Rounding& rounding = find_type(args.d.dtype)->rounding;
+    return of_rounded + (std::abs(exact) + of_rounded) * rounding.relative + rounding.smallest;
 }
 
 /// Turns an exact sum, and the bound of its rounding error, into those of what is rounded to the type of D: a product
@@ -99,9 +90,7 @@ void add_epilogue(const CpuEpilogue& epilogue, int64_t row, int64_t col, double&
     exact = epilogue.of(exact, row, col);
 }
 
-// From there on, infinity is the nearest.
-constexpr double kF32Overflow = 0x1.ffffffp127, kBf16Overflow = 0x1.ffp127, kF16Overflow = 65520;
-double overflow_of(DType d) { return d == DType::F32 ? kF32Overflow : d == DType::F16 ? kF16Overflow : kBf16Overflow; }
+constexpr double kF32Overflow = find_type(DType::F32)->rounding.overflow;
 
 /// Is a product of scales of this element beyond FP32? Blocks times it are infinite, or NaN.
 bool scales_overflow(const GemmArgs& args, int64_t row, int64_t col) {
@@ -124,7 +113,7 @@ bool is_right(const GemmArgs& args, size_t i, double d, double exact, double abs
     const double plus = (absolute + exact) / 2 + bound, minus = (absolute - exact) / 2 + bound;
     if (std::isnan(d)) return plus >= kF32Overflow && minus >= kF32Overflow;
     const double last = (d > 0 ? exact : -exact) + bound;
-    return last >= overflow_of(args.d.dtype) || (d > 0 ? plus : minus) >= kF32Overflow;
+    return last >= find_type(args.d.dtype)->rounding.overflow || (d > 0 ? plus : minus) >= kF32Overflow;
 }
 
 /// Errors so far, after some GEMMs.
@@ -213,12 +202,9 @@ double dot(const float* x, const float* y, int64_t count) {
 
 float element_of(const ConstMatrix& x, int64_t row, int64_t col) {
     const int64_t at = row * x.row_stride + col * x.col_stride;
-    switch (x.dtype) {
-        case DType::E4M3: return float_of_e4m3(static_cast<const uint8_t*>(x.data)[at]);
-        case DType::BF16: return float_of_bf16(load<uint16_t>(x.data, at));
-        case DType::F16: return float_of_f16(load<uint16_t>(x.data, at));
-        default: return load<float>(x.data, at);
-    }
+    float value = 0;
+    visit_codes(x.dtype, [&]<typename Type>(Type) { value = Type::value(load<typename Type::Code>(x.data, at)); });
+    return value;
 }
 
 Accuracy accuracy_of(const Call& call, int64_t max_rows) {
@@ -266,14 +252,13 @@ double error_of_values(const ConstMatrix& d, const Values& a, const Values& b, i
     return std::sqrt(std::reduce(errors.begin(), errors.end()) / std::reduce(values.begin(), values.end()));
 }
 
-void round_to(const ConstMatrix& x, const Matrix& to) {
-    const auto each = [&](const auto& set) {
-        for (int64_t r = 0; r < to.rows; ++r)
-            for (int64_t c = 0; c < to.cols; ++c) set(r * to.row_stride + c, element_of(x, r, c));
-    };
-    if (to.dtype == DType::BF16) each([&](int64_t i, float e) { store(to.data, i, bf16_of_float(e)); });
-    else if (to.dtype == DType::F16) each([&](int64_t i, float e) { store(to.data, i, f16_of_float(e)); });
-    else each([&](int64_t i, float e) { store(to.data, i, e); });
+void round_to(const Matrix& to, const ConstMatrix& x) {
+    visit_codes(to.dtype, [&]<typename Type>(Type) {
+        if constexpr (requires { Type::rounded(0.0f); })
+            for (int64_t r = 0; r < to.rows; ++r)
+                for (int64_t c = 0; c < to.cols; ++c)
+                    store(to.data, r * to.row_stride + c, Type::rounded(element_of(x, r, c)));
+    });
 }
 
 double relative_difference(const ConstMatrix& x, const ConstMatrix& y) {

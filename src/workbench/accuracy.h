@@ -18,8 +18,8 @@ struct Accuracy {
 
 /// An element, of any dtype, of a matrix on the CPU.
 float element_of(const ConstMatrix& x, int64_t row, int64_t col);
-/// Rounds x, of any type, to that of `to`: bf16, f16 or f32.
-void round_to(const ConstMatrix& x, const Matrix& to);
+/// Rounds x, of any type, to that of `to`.
+void round_to(const Matrix& to, const ConstMatrix& x);
 
 /// All matrices and numbers on the CPU; a result that was not added to anything. Looks at no more than `max_rows` rows,
 /// at least one, spread over D and its groups; if there are more groups than that, at some of them. Without any row, no

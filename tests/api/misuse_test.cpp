@@ -29,22 +29,28 @@ void on_gpu(GemmCall& c, int32_t index) {
 void set_shape(finegemm_matrix& x, int64_t rows, int64_t cols) { x.rows = rows, x.cols = cols, x.row_stride = cols; }
 void set_strides(finegemm_matrix& x, int64_t row, int64_t col) { x.row_stride = row, x.col_stride = col; }
 void set_k(GemmCall& c, int64_t k) { c.args.a.cols = c.args.b.cols = k; }
-/// A and B in bf16, and no scales.
-void set_bf16(GemmCall& c) {
-    c.args.a.dtype = c.args.b.dtype = FINEGEMM_BF16;
+/// A and B of a type that has no scales, and none.
+void set_unscaled(GemmCall& c, int32_t dtype) {
+    c.args.a.dtype = c.args.b.dtype = dtype;
     c.args.sfa = c.args.sfb = {};
 }
+void set_bf16(GemmCall& c) { set_unscaled(c, FINEGEMM_BF16); }
 
 const Misuse kGemm[] = {
     {"a is bf16", [](GemmCall& c) { c.args.a.dtype = FINEGEMM_BF16; }},
     {"a and b are bf16, with scales", [](GemmCall& c) { c.args.a.dtype = c.args.b.dtype = FINEGEMM_BF16; }},
     {"b is bf16, with scales, and a is not", [](GemmCall& c) { c.args.b.dtype = FINEGEMM_BF16; }},
     {"a and b are bf16, d f16", [](GemmCall& c) { set_bf16(c), c.args.d.dtype = FINEGEMM_F16; }},
+    {"a and b are bf16, d of no type", [](GemmCall& c) { set_bf16(c), c.args.d.dtype = 0; }},
     {"a and b are bf16, k no multiple of 8", [](GemmCall& c) { set_bf16(c), set_k(c, 380); }},
     {"a and b are bf16, accumulate into bf16",
      [](GemmCall& c) {
          set_bf16(c), set_k(c, 16), c.args.a.row_stride = c.args.b.row_stride = 16, c.options.accumulate = 1;
      }},
+    {"a and b are f16, with scales",
+     [](GemmCall& c) { c.args.a.dtype = c.args.b.dtype = c.args.d.dtype = FINEGEMM_F16; }},
+    {"a is f16, b bf16", [](GemmCall& c) { set_unscaled(c, FINEGEMM_F16), c.args.b.dtype = FINEGEMM_BF16; }},
+    {"a and b are f16, d bf16", [](GemmCall& c) { set_unscaled(c, FINEGEMM_F16); }},
     {"a and b are e4m3, without scales", [](GemmCall& c) { c.args.sfa = c.args.sfb = {}; }},
     {"a has an unknown dtype", [](GemmCall& c) { c.args.a.dtype = 99; }},
     {"b is f32", [](GemmCall& c) { c.args.b.dtype = FINEGEMM_F32; }},
@@ -275,6 +281,7 @@ Sentences explain_misuses() {
     spoiled("device is unknown", [](finegemm_shape& s) { s.device = "a100"; });
     spoiled("num_sms is -1", [](finegemm_shape& s) { s.num_sms = -1; });
     spoiled("dtype is f32", [](finegemm_shape& s) { s.dtype = FINEGEMM_F32; });
+    spoiled("f16 gives bf16", [](finegemm_shape& s) { s.dtype = FINEGEMM_F16, s.out_dtype = FINEGEMM_BF16; });
     spoiled("bf16 with row_b_scales", [](finegemm_shape& s) { s.dtype = FINEGEMM_BF16, s.row_b_scales = 1; });
     spoiled("row_b_scales is 2", [](finegemm_shape& s) { s.row_b_scales = 2; });
     spoiled("accumulate with affine", [](finegemm_shape& s) { s.affine = s.accumulate = 1; });

@@ -103,6 +103,21 @@ TEST(RunGroups, JsonHasTheFiguresOfEveryForm) {
     }
 }
 
+TEST(Session, FillsTheWholeOfOperandsWithoutScalesInEachLayoutOfGroupsOfK) {
+    Context context;
+    const Target cpu{nullptr, "cpu", ""};
+    for (const char* layout : {"columns", "blocks"}) {
+        Session session(context, cpu, {.m = 8, .n = 16, .k = 1280, .dtype = DType::BF16, .k_groups = 4},
+                        {.fields = {}, .layout = layout}, 1);
+        const Call call = session.fetch({});
+        for (const ConstMatrix& x : {call.a.matrix, call.b.matrix}) {
+            int64_t zeros = 0;
+            for (int64_t i = 0; i < x.rows * x.cols; ++i) zeros += static_cast<const uint16_t*>(x.data)[i] == 0;
+            EXPECT_EQ(zeros, 0) << layout << ": normal values are hardly ever 0, memory that is not written is";
+        }
+    }
+}
+
 TEST(Session, HasARightResultInEachLayoutOfGroupsOfK) {
     Context context;
     const GemmOptions options;

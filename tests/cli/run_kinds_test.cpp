@@ -71,19 +71,24 @@ TEST(RunKinds, TakesScalesOfRowsOfBInGroups) {
     }
 }
 
-TEST(RunKinds, TakesBf16InEveryGrouping) {
+TEST(RunKinds, TakesTypesWithoutScalesInEveryGrouping) {
     for (const char* product : {"33 40 136", "200 40 136 --groups 3", "200 40 136 --groups 3 --form masked",
                                 "33 40 512 --k-groups 3", "33 40 512 --k-groups 3 --layout blocks --accumulate"})
-        for (const char* output : {"", " --out-dtype f32"}) {
-            const Ran ran =
-                finegemm(std::string("run --dtype bf16 --device cpu --repeats 1 --json ") + product + output);
-            ASSERT_EQ(ran.code, 0) << product << output << '\n' << ran.err;
-            const json out = json::parse(ran.out);
-            EXPECT_TRUE(out.at("right").get<bool>()) << product << output;
-            EXPECT_EQ(out.at("dtype"), "bf16");
-        }
-    EXPECT_NE(finegemm("run 8 8 16 --dtype bf16 --device cpu").out.find("^T in bf16, D in bf16\n"), std::string::npos);
-    EXPECT_EQ(finegemm("run 8 8 16 --dtype bf16 --row-b-scales --device cpu").code, 2);
+        for (const std::string type : {"bf16", "f16"})
+            for (const std::string& output : {type, std::string("f32")}) {
+                const std::string d = std::string(product).find("accumulate") == std::string::npos ? output : "f32";
+                const Ran ran = finegemm("run --device cpu --repeats 1 --json --dtype " + type + " --out-dtype " + d +
+                                         " " + product);
+                ASSERT_EQ(ran.code, 0) << product << d << '\n' << ran.err;
+                const json out = json::parse(ran.out);
+                EXPECT_TRUE(out.at("right").get<bool>()) << product << d;
+                EXPECT_EQ(out.at("dtype"), type);
+            }
+    for (const std::string type : {"bf16", "f16"}) {
+        const Ran ran = finegemm("run 8 8 16 --device cpu --dtype " + type);
+        EXPECT_NE(ran.out.find("^T in " + type + ", D in " + type + "\n"), std::string::npos) << ran.out;
+        EXPECT_EQ(finegemm("run 8 8 16 --row-b-scales --device cpu --dtype " + type).code, 2);
+    }
 }
 
 TEST(RunKinds, WritesDOfEveryTypeToEveryFormat) {

@@ -127,29 +127,32 @@ TEST(F16, EveryCodeIsWhatTheFormatSays) {
     }
 }
 
-TEST(F16, EveryCodeComesBackAndBetweenTwoTheNearestIsTaken) {
-    for (int code = 0; code < 0x7c00; ++code)
-        for (const int sign : {0, 0x8000}) {
-            const float below = float_of_f16(static_cast<uint16_t>(code | sign));
-            EXPECT_EQ(f16_of_float(below), code | sign);
-            const float above =
-                code == 0x7bff ? (sign ? -65536.0f : 65536.0f) : float_of_f16(static_cast<uint16_t>((code + 1) | sign));
-            const float middle = (below + above) / 2;  // exact
-            EXPECT_EQ(f16_of_float(middle), (code % 2 == 0 ? code : code + 1) | sign);
-            EXPECT_EQ(f16_of_float(std::nextafter(middle, 0.0f)), code | sign);
-            EXPECT_EQ(f16_of_float(std::nextafter(middle, sign ? -kInfinity : kInfinity)), (code + 1) | sign);
-        }
-    EXPECT_EQ(f16_of_float(kInfinity), 0x7c00);
-    EXPECT_EQ(f16_of_float(-1e30f), 0xfc00);
-    EXPECT_EQ(f16_of_float(std::numeric_limits<float>::quiet_NaN()), 0x7fff);
+TEST(F16, EveryCodeComesBack) {
+    for (uint32_t code = 0; code < 65536; ++code) {
+        const float value = float_of_f16(static_cast<uint16_t>(code));
+        ASSERT_EQ(f16_of_float(value), std::isnan(value) ? 0x7fff : code);
+        ASSERT_EQ(f16_of_double(static_cast<double>(value)), std::isnan(value) ? 0x7fff : code);
+    }
 }
 
-TEST(F16, OfADoubleRoundsOnce) {
-    const double tie = 1 + 0x1p-11;  // between 1 and the next one
-    EXPECT_EQ(f16_of_double(tie), 0x3c00);
-    EXPECT_EQ(f16_of_double(tie + 0x1p-50), 0x3c01) << "as a float it is the tie";
-    EXPECT_EQ(f16_of_double(-tie - 0x1p-50), 0xbc01);
-    EXPECT_EQ(f16_of_double(0x1p-25 + 0x1p-60), 1) << "above half of the smallest number";
+TEST(F16, BetweenTwoCodesTheNearestIsTakenAndOfTwoTheEvenOne) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    for (uint32_t code = 0; code < 0x7c00; ++code) {
+        const float next = code + 1 == 0x7c00 ? 65536.0f : float_of_f16(static_cast<uint16_t>(code + 1));
+        const float middle = (float_of_f16(static_cast<uint16_t>(code)) + next) / 2;
+        for (const uint32_t sign : {0u, 0x8000u}) {
+            const auto rounded = [sign](float x) { return f16_of_float(sign ? -x : x); };
+            ASSERT_EQ(rounded(middle), (code % 2 == 0 ? code : code + 1) | sign);
+            ASSERT_EQ(rounded(std::nextafter(middle, 0.0f)), code | sign);
+            ASSERT_EQ(rounded(std::nextafter(middle, kInfinity)), (code + 1) | sign);
+        }
+    }
+}
+
+TEST(F16, OfADoubleIsRoundedOnce) {
+    EXPECT_EQ(f16_of_double(1 + 0x1p-11), 0x3c00);
+    EXPECT_EQ(f16_of_double(1 + 0x1p-11 + 0x1p-50), 0x3c01);
+    EXPECT_EQ(f16_of_double(-1 - 0x1p-11 - 0x1p-50), 0xbc01);
     EXPECT_EQ(f16_of_double(1e300), 0x7c00);
 }
 

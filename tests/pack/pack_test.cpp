@@ -77,7 +77,7 @@ TEST_P(EmbeddedPacks, HaveKernelsWhoseAddressesOfProductsAreReadyInUniformRegist
     constexpr uint32_t kHgmma = 0x9f0, kQgmma = 0x9f3, kR2ur = 0x2ca, kPerBlock = 4, kFew = 4;
     for (const GemmConfig& config : plan::kernels()) {
         const KernelSource source = gemm_source(config, plan::name_of(config));
-        const uint32_t product = config.a.element == Element::BF16 ? kHgmma : kQgmma;
+        const uint32_t product = config.a.scaling == Scaling::None ? kHgmma : kQgmma;
         uint32_t products = 0, moves = 0, blocks_with_many = 0;
         for (const Instruction& instruction : machine_code_of(*pack.find(source))) {
             const uint32_t opcode = instruction.opcode();
@@ -146,8 +146,9 @@ TEST_P(EmbeddedPacks, HaveWhateverThePlannerChoosesFor100000RandomProblems) {
                 p.d.accumulate = p.d.element == DType::F32 && random() % 2 == 0;
         }
         if (random() % 4 == 0) {
-            p.a = p.b = kBF16;
-            p.d.element = p.d.accumulate || random() % 2 == 0 ? DType::F32 : DType::BF16;
+            const ElementType& of = *find_type(random() % 2 == 0 ? DType::BF16 : DType::F16);
+            p.a = p.b = unscaled(of.operand.value());
+            p.d.element = p.d.accumulate || random() % 2 == 0 ? DType::F32 : of.results[0];
         }
         const GemmConfig c = plan::choose(p, *plan::find_device(devices[random() % std::size(devices)])).config;
         expect_in_pack(c, p);

@@ -14,7 +14,7 @@ namespace {
 using test::contains;
 using test::error_of;
 
-constexpr Operand kRowScales{.scaling = Scaling::Rows};
+constexpr Operand kRowScales{.scaling = Scaling::Rows}, kBF16 = unscaled(Element::BF16), kF16 = unscaled(Element::F16);
 
 const std::pair<Problem, const char*> kLines[] = {
     {{64, 2112, 7168}, "gemm 64x2112x7168 e4m3:row128 e4m3:block128 bf16"},
@@ -36,6 +36,9 @@ const std::pair<Problem, const char*> kLines[] = {
      "gemm 64x2112x7168 e4m3:row128 e4m3:block128 f32 affine"},
     {{.m = 64, .n = 2112, .k = 7168, .a = kBF16, .b = kBF16, .d = {.affine = true}, .groups = {Grouping::Rows, 4}},
      "gemm 64x2112x7168 bf16 bf16 bf16 groups=4 affine"},
+    {{.m = 64, .n = 2112, .k = 7168, .a = kF16, .b = kF16, .d = {DType::F16}}, "gemm 64x2112x7168 f16 f16 f16"},
+    {{.m = 64, .n = 2112, .k = 7168, .a = kF16, .b = kF16, .d = {DType::F32}, .groups = {Grouping::K, 4}},
+     "gemm 64x2112x7168 f16 f16 f32 k_groups=4"},
 };
 
 TEST(Line, SaysAProblemAndIsReadBack) {

@@ -7,9 +7,9 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import gen_fields
 
-LIST, SHAPE, C_API, OPS = (
+LIST, SHAPE, TYPES, C_API, OPS = (
     (gen_fields.ROOT / path).read_text()
-    for path in (gen_fields.LIST, gen_fields.SHAPE, gen_fields.C_API, gen_fields.OPS)
+    for path in (gen_fields.LIST, gen_fields.SHAPE, gen_fields.TYPES, gen_fields.C_API, gen_fields.OPS)
 )
 # One field more.
 LONGER_LIST = LIST.replace(
@@ -40,14 +40,14 @@ class Fields(unittest.TestCase):
         self.assertEqual(gen_fields.c_api(longer, listed), longer)
 
     def test_a_new_field_is_a_keyword_with_its_meaning(self):
-        text = gen_fields.ops(OPS, gen_fields.fields(LONGER_LIST, LONGER_SHAPE))
+        text = gen_fields.ops(OPS, gen_fields.fields(LONGER_LIST, LONGER_SHAPE), TYPES)
         self.assertIn("    bias: bool = False,\n    dtype: ", text)
         self.assertIn("    `bias`: A row that is added to D.\n    `dtype`: ", text)
 
     def refusal(self, *texts: str) -> str:
         with self.assertRaises(SystemExit) as caught:
             listed = gen_fields.fields(*texts)
-            gen_fields.c_api(C_API, listed), gen_fields.ops(OPS, listed)
+            gen_fields.c_api(C_API, listed), gen_fields.ops(OPS, listed, TYPES)
         return str(caught.exception)
 
     def test_what_it_cannot_write_is_refused(self):

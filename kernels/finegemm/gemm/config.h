@@ -38,8 +38,9 @@ enum class Output : uint32_t {
 enum class Element : uint32_t {
     E4M3,
     BF16,
+    F16,
 };
-FG_HD constexpr uint32_t bytes_of(Element element) { return element == Element::BF16 ? 2 : 1; }
+FG_HD constexpr uint32_t bytes_of(Element element) { return element == Element::E4M3 ? 1 : 2; }
 
 /// What one scale serves, for 128 of K. A has scales of rows; those of B make a product 1D2D (blocks) or 1D1D (rows).
 enum class Scaling : uint32_t {
@@ -55,8 +56,8 @@ struct Operand {
 
     constexpr bool operator==(const Operand&) const = default;
 };
-inline constexpr Operand kRowScaled{.scaling = Scaling::Rows}, kBlockScaled{.scaling = Scaling::Blocks},
-    kBF16{.element = Element::BF16, .scaling = Scaling::None};
+inline constexpr Operand kRowScaled{.scaling = Scaling::Rows}, kBlockScaled{.scaling = Scaling::Blocks};
+FG_HD constexpr Operand unscaled(Element element) { return {.element = element, .scaling = Scaling::None}; }
 
 /// Bytes of A's and B's rows in a stage, whatever the element: as wide as the swizzle, and four wgmma of 32 bytes.
 inline constexpr uint32_t kRowBytes = 128;

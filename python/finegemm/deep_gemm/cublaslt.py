@@ -166,12 +166,11 @@ def _product(library: Library, handle: int, problem: _Problem) -> _Product:
 
 
 def multiply(
-    library: Library, handle: c_void_p, stream: int, operands: tuple[Tensor, Tensor, Tensor, Tensor], beta: float,
-    num_sms: int,
-) -> None:  # fmt: skip
-    """d = a times b + beta * c, of a [M, K], b [N, K], c and d [M, N]."""
-    a, b, c, d = operands
-    product = _product(library, handle.value or 0, _problem(a, b, c, d, num_sms))
+    library: Library, handle: c_void_p, stream: int, a: Tensor, b: Tensor, added: Tensor | None, d: Tensor, sms: int
+) -> None:
+    """d = a times b + what is added, of a [M, K], b [N, K] and d [M, N], by so many SMs at most; 0: all."""
+    c, beta = (d, 0.0) if added is None else (added, 1.0)
+    product = _product(library, handle.value or 0, _problem(a, b, c, d, sms))
     first, second, third, result = product.layouts
     workspace = torch.empty(_WORKSPACE_BYTES, dtype=torch.uint8, device=d.device)
     library.call(
@@ -222,8 +221,7 @@ def cublaslt_gemm(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, accumulate:
     num_sms = knobs.of_call(d).get("num_sms", 0)
     with torch.cuda.device(d.device):
         stream = torch.cuda.current_stream().cuda_stream
-        operands = (a, b, d if added is None else added, d)
-        multiply(_library(), _handle(d.device), stream, operands, float(added is not None), num_sms)
+        multiply(_library(), _handle(d.device), stream, a, b, added, d, num_sms)
 
 
 define(

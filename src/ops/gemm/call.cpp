@@ -10,7 +10,7 @@ constexpr float kOne = 1;
 /// The scales of an operand as a call has them: those that were passed, or 1 for an operand that takes none.
 ConstStack scales_of(const ConstStack& scales, const ConstStack& of) {
     const bool none = !scales.matrix.data && scales.matrix.rows == 0 && scales.matrix.cols == 0;
-    return of.matrix.dtype == DType::BF16 && none ? unit_scales(of) : scales;
+    return none && are(is_unscaled, of.matrix.dtype) ? unit_scales(of) : scales;
 }
 
 }  // namespace

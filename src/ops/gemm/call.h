@@ -4,6 +4,7 @@
 #include <finegemm/gemm.h>
 #include <finegemm/gemm/config.h>
 
+#include "plan/elements.h"
 #include "plan/problem.h"
 
 namespace finegemm {
@@ -33,8 +34,8 @@ struct Call {
     bool masked() const { return of_rows() && groups.form == GroupForm::Masked; }
     /// Groups of K whose sizes the host knows: each launch takes them along.
     bool has_host_offsets() const { return of_k() && groups.device.type == DeviceType::Cpu; }
-    /// Are elements multiplied by scales? Those of bf16 are not: their scales are all 1, which only the CPU reads.
-    bool scaled() const { return a.matrix.dtype != DType::BF16; }
+    /// Are elements multiplied by scales? Where not, the call has scales of 1, which only the CPU reads.
+    bool scaled() const { return !are(is_unscaled, a.matrix.dtype); }
     bool adds_c() const { return epilogue().c.matrix.data && epilogue().beta.value_or(1) != 0; }
     float beta() const { return adds_c() ? epilogue().beta.value_or(1) : 0; }
     /// Is D more than the product?

@@ -5,12 +5,12 @@
 #include <cmath>
 #include <vector>
 
-#include <finegemm/core/fp8.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm/schedule.h>
 
 #include "engine/any_address.h"
 #include "ops/gemm/groups.h"
+#include "plan/elements.h"
 
 namespace finegemm {
 
@@ -31,11 +31,6 @@ void for_each_element(const CpuTile& t, const std::vector<T>& sums, const CpuEpi
     }
 }
 
-uint16_t to_bf16(float x) { return bf16_of_float(x); }
-uint16_t to_bf16(double x) { return bf16_of_double(x); }
-uint16_t to_f16(float x) { return f16_of_float(x); }
-uint16_t to_f16(double x) { return f16_of_double(x); }
-
 /// The GPU adds to memory without subnormal numbers (PTX ISA, red).
 float without_subnormals(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 
@@ -50,10 +45,10 @@ void store_tile(const CpuTile& t, const std::vector<T>& sums, Numerics numerics,
                 const CpuEpilogue& epilogue) {
     void* const d = t.args.d.data;
     const auto each = [&](const auto& set) { for_each_element(t, sums, epilogue, set); };
-    if (t.args.d.dtype == DType::BF16) each([&](int64_t i, T x) { store(d, i, to_bf16(x)); });
-    else if (t.args.d.dtype == DType::F16) each([&](int64_t i, T x) { store(d, i, to_f16(x)); });
-    else if (!accumulate) each([&](int64_t i, T x) { store(d, i, static_cast<float>(x)); });
-    else each([&](int64_t i, T x) { store(d, i, added(load<float>(d, i), x, numerics)); });
+    if (accumulate) return each([&](int64_t i, T x) { store(d, i, added(load<float>(d, i), x, numerics)); });
+    visit_codes(t.args.d.dtype, [&]<typename Type>(Type) {
+        if constexpr (requires { Type::rounded(T{}); }) each([&](int64_t i, T x) { store(d, i, Type::rounded(x)); });
+    });
 }
 
 /// Sums of parts of K, each of which `sum_part(i, sums)` computes, added in their order.
@@ -120,8 +115,8 @@ void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bo
         store_tile(tile, sums, numerics, accumulate, epilogue);
     } else {
         auto sums = sums_of<float>(tile);
-        // Without scales no model is needed: sums of bf16 products are documented by their order and a bound.
-        if (numerics == Numerics::Hopper && tile.args.a.dtype == DType::E4M3) hopper_sums(tile, kernel, sums);
+        // Without scales no model is needed: such sums are documented by their order and a bound.
+        if (numerics == Numerics::Hopper && !are(is_unscaled, tile.args.a.dtype)) hopper_sums(tile, kernel, sums);
         else fast_tile(tile, sums.data());
         store_tile(tile, sums, numerics, accumulate, epilogue);
     }

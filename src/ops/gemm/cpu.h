@@ -41,8 +41,8 @@ inline constexpr int64_t kFactorRoundings = 5;
 /// `absolute`: as below.
 double sum_bound(double absolute, int64_t k_blocks, Numerics numerics = Numerics::Hopper);
 
-/// Bound for the rounding error of a sum of `k` products of bf16 numbers without scales, on a GPU and on the CPU.
-/// docs/numerics.md, "BF16", derives it. `absolute`: the sum of the products' magnitudes.
+/// Bound for the rounding error of a sum of `k` products without scales, on a GPU and on the CPU. docs/numerics.md,
+/// "Without scales", derives it. `absolute`: the sum of the products' magnitudes.
 double unscaled_sum_bound(double absolute, int64_t k);
 
 /// Bound for the distance of an element of D in bf16 from the sum `exact` (docs/numerics.md derives it). `absolute`:

@@ -19,6 +19,7 @@
 #include "ops/gemm/call.h"
 #include "ops/gemm/cpu_scale_factors.h"
 #include "ops/gemm/cpu_tiles.h"
+#include "plan/elements.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace finegemm::HWY_NAMESPACE {
@@ -96,14 +97,10 @@ private:
     }
 };
 
+template <typename Type>
 struct ToFloat {
-    using Code = uint8_t;
-    constexpr float operator()(uint8_t c) const { return float_of_e4m3(c); }
-};
-
-struct BF16ToFloat {
-    using Code = uint16_t;
-    constexpr float operator()(uint16_t c) const { return float_of_bf16(c); }
+    using Code = Type::Code;
+    constexpr float operator()(Code c) const { return Type::value(c); }
 };
 
 /// The scales of the tile's columns in a k-block; 0 past the end.
@@ -146,8 +143,7 @@ void multiply_tile(const CpuTile& t, T* sums) {
     std::fill_n(sums, t.rows * kCpuTileCols, T{0});
     const int64_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
     for (int64_t kb = 0; kb < blocks; ++kb) {
-        if (t.args.a.dtype == DType::BF16) panels.template load<BF16ToFloat>(t, kb);
-        else panels.template load<ToFloat>(t, kb);
+        visit_codes(t.args.a.dtype, [&]<typename Type>(Type) { panels.template load<ToFloat<Type>>(t, kb); });
         T sfa[kCpuTileRows], sfb[kCpuTileCols];
         for (int64_t r = 0; r < t.rows; ++r) sfa[r] = scale_at(t.args.sfa, t.row + r, kb);
         scales_of_cols(t, kb, sfb);

@@ -4,6 +4,8 @@
 #include <finegemm/gemm/kernel_plan.h>
 #include <fmt/format.h>
 
+#include "plan/elements.h"
+
 namespace finegemm::jit {
 
 namespace {
@@ -24,14 +26,6 @@ std::string_view enumerator(ClusterUse use) {
     return "None";
 }
 
-std::string_view enumerator(Element element) {
-    switch (element) {
-        case Element::E4M3: return "E4M3";
-        case Element::BF16: return "BF16";
-    }
-    return "E4M3";
-}
-
 std::string_view enumerator(Scaling scaling) {
     switch (scaling) {
         case Scaling::Blocks: return "Blocks";
@@ -50,18 +44,9 @@ std::string_view enumerator(Grouping grouping) {
     return "None";
 }
 
-std::string_view enumerator(Output output) {
-    switch (output) {
-        case Output::BF16: return "BF16";
-        case Output::F32: return "F32";
-        case Output::F16: return "F16";
-    }
-    return "BF16";
-}
-
 std::string to_source(const Operand& x) {
-    return fmt::format("{{.element = finegemm::Element::{}, .scaling = finegemm::Scaling::{}}}", enumerator(x.element),
-                       enumerator(x.scaling));
+    return fmt::format("{{.element = finegemm::Element::{}, .scaling = finegemm::Scaling::{}}}",
+                       type_of(x.element).enumerator, enumerator(x.scaling));
 }
 
 }  // namespace
@@ -74,21 +59,21 @@ std::string to_source(const GemmConfig& c) {
         ".a = {}, .b = {}, .output = finegemm::Output::{}, .affine = {}}}",
         c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm,
         c.scales == ScaleLayout::Rows ? "Rows" : "Any", enumerator(c.grouping), to_source(c.a), to_source(c.b),
-        enumerator(c.output), c.affine);
+        type_of(c.output).enumerator, c.affine);
 }
 
 KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
     const std::string entry = fmt::format("finegemm_{}", name);
     return {
         .entry = entry,
-        .text = fmt::format("{}#define FG_WGMMA_N {}\n"
+        .text = fmt::format("{}#define FG_WGMMA_N {}\n#define FG_WGMMA_TYPE \"{}\"\n"
                             "#include <finegemm/device/gemm.cuh>\n"
                             "inline constexpr auto kConfig = {};\n"
                             "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm)\n"
                             "{}(const __grid_constant__ finegemm::KernelParams<kConfig> params) {{\n"
                             "    finegemm::device::gemm<kConfig>(params);\n"
                             "}}\n",
-                            kDefines, c.tile_n, to_source(c), entry),
+                            kDefines, c.tile_n, type_of(c.a.element).name, to_source(c), entry),
         .yield_interval = kernel_plan(c).yield_interval};
 }
 

@@ -24,13 +24,6 @@ __device__ inline Float2 unpack_f16(uint32_t packed) {
     return v;
 }
 
-/// Two floats to packed f16, nearest even, infinite from 65520 on: `low` in the lower half. PTX ISA, cvt.
-__device__ inline uint32_t pack_f16(float low, float high) {
-    uint32_t packed;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}
-
 /// Written out, so that no compiler option joins it with an addition. PTX ISA, mul.
 __device__ inline float multiply(float a, float b) {
     float x;

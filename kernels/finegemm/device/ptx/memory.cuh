@@ -111,7 +111,12 @@ __device__ inline void stmatrix_x4(SmemAddr row, uint32_t a, uint32_t b, uint32_
                  : "memory");
 }
 
-/// Two floats to packed bf16, nearest even: `low` in the lower half. PTX ISA, cvt.
+/// Two floats to packed f16 or bf16, nearest even: `low` in the lower half. PTX ISA, cvt.
+__device__ inline uint32_t pack_f16(float low, float high) {
+    uint32_t packed;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
 __device__ inline uint32_t pack_bf16(float low, float high) {
     uint32_t packed;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));

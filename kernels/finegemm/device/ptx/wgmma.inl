@@ -2,7 +2,8 @@
 // D[64 x N] = A[64 x K] * B[N x K]^T; operands in shared memory, f32 accumulators, which are overwritten.
 // The one wrapper of several instructions: the compiler takes a good part of its time for lists of operands this long,
 // and the four instructions of a k-block share one. Descriptors count 16 bytes.
-// A kernel uses one width: its source defines FG_WGMMA_N, and the other widths cost no compile time.
+// A kernel uses one width: its source defines FG_WGMMA_N, and the other widths cost no compile time. It defines
+// FG_WGMMA_TYPE, too: the type of A and B as PTX calls it, "bf16" say.
 
 #if FG_WGMMA_N == 16
 __device__ inline void wgmma_k128_e4m3(float (&d)[8], uint64_t a, uint64_t b) {
@@ -33,7 +34,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[8], uint64_t a, uint64_t b) {
           "=f"(d[6]), "=f"(d[7])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[8], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[8], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -41,13 +42,13 @@ __device__ inline void wgmma_k64_bf16(float (&d)[8], uint64_t a, uint64_t b, uin
         "add.s64 a1, %8, 2;\nadd.s64 b1, %9, 2;\n"
         "add.s64 a2, %8, 4;\nadd.s64 b2, %9, 4;\n"
         "add.s64 a3, %8, 6;\nadd.s64 b3, %9, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n16k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n16k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n16k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n16k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7}, a3, b3, 1, 1, 1, 0, 0;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
@@ -85,7 +86,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[12], uint64_t a, uint64_t b) {
           "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[12], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[12], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %14, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -93,13 +94,13 @@ __device__ inline void wgmma_k64_bf16(float (&d)[12], uint64_t a, uint64_t b, ui
         "add.s64 a1, %12, 2;\nadd.s64 b1, %13, 2;\n"
         "add.s64 a2, %12, 4;\nadd.s64 b2, %13, 4;\n"
         "add.s64 a3, %12, 6;\nadd.s64 b3, %13, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n24k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n24k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n24k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n24k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a3, b3, 1, 1, 1, 0, 0;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
@@ -139,7 +140,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[16], uint64_t a, uint64_t b) {
           "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[16], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[16], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -147,13 +148,13 @@ __device__ inline void wgmma_k64_bf16(float (&d)[16], uint64_t a, uint64_t b, ui
         "add.s64 a1, %16, 2;\nadd.s64 b1, %17, 2;\n"
         "add.s64 a2, %16, 4;\nadd.s64 b2, %17, 4;\n"
         "add.s64 a3, %16, 6;\nadd.s64 b3, %17, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a3, b3, 1, 1, 1, 0, 0;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
@@ -201,7 +202,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[20], uint64_t a, uint64_t b) {
           "=f"(d[18]), "=f"(d[19])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[20], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[20], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %22, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -209,16 +210,16 @@ __device__ inline void wgmma_k64_bf16(float (&d)[20], uint64_t a, uint64_t b, ui
         "add.s64 a1, %20, 2;\nadd.s64 b1, %21, 2;\n"
         "add.s64 a2, %20, 4;\nadd.s64 b2, %21, 4;\n"
         "add.s64 a3, %20, 6;\nadd.s64 b3, %21, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n40k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n40k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n40k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n40k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n40k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n40k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n40k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n40k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19}, a3, b3, 1, 1, 1, 0, 0;\n"
         "}\n"
@@ -268,7 +269,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[24], uint64_t a, uint64_t b) {
           "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[24], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[24], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %26, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -276,16 +277,16 @@ __device__ inline void wgmma_k64_bf16(float (&d)[24], uint64_t a, uint64_t b, ui
         "add.s64 a1, %24, 2;\nadd.s64 b1, %25, 2;\n"
         "add.s64 a2, %24, 4;\nadd.s64 b2, %25, 4;\n"
         "add.s64 a3, %24, 6;\nadd.s64 b3, %25, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n48k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n48k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n48k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n48k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23}, a3, b3, 1, 1, 1, 0, 0;\n"
         "}\n"
@@ -337,7 +338,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[28], uint64_t a, uint64_t b) {
           "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[28], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[28], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %30, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -345,16 +346,16 @@ __device__ inline void wgmma_k64_bf16(float (&d)[28], uint64_t a, uint64_t b, ui
         "add.s64 a1, %28, 2;\nadd.s64 b1, %29, 2;\n"
         "add.s64 a2, %28, 4;\nadd.s64 b2, %29, 4;\n"
         "add.s64 a3, %28, 6;\nadd.s64 b3, %29, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n56k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n56k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n56k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n56k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n56k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n56k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n56k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n56k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a3, b3, 1, 1, 1, 0, 0;\n"
         "}\n"
@@ -409,7 +410,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[32], uint64_t a, uint64_t b) {
           "=f"(d[30]), "=f"(d[31])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[32], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[32], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -417,16 +418,16 @@ __device__ inline void wgmma_k64_bf16(float (&d)[32], uint64_t a, uint64_t b, ui
         "add.s64 a1, %32, 2;\nadd.s64 b1, %33, 2;\n"
         "add.s64 a2, %32, 4;\nadd.s64 b2, %33, 4;\n"
         "add.s64 a3, %32, 6;\nadd.s64 b3, %33, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a3, b3, 1, 1, 1, 0, 0;\n"
         "}\n"
@@ -487,7 +488,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[36], uint64_t a, uint64_t b) {
           "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[36], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[36], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %38, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -495,19 +496,19 @@ __device__ inline void wgmma_k64_bf16(float (&d)[36], uint64_t a, uint64_t b, ui
         "add.s64 a1, %36, 2;\nadd.s64 b1, %37, 2;\n"
         "add.s64 a2, %36, 4;\nadd.s64 b2, %37, 4;\n"
         "add.s64 a3, %36, 6;\nadd.s64 b3, %37, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n72k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n72k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n72k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n72k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n72k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n72k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n72k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n72k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35}, a3, b3, 1, 1, 1, 0, 0;\n"
@@ -571,7 +572,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[40], uint64_t a, uint64_t b) {
           "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[40], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[40], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %42, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -579,19 +580,19 @@ __device__ inline void wgmma_k64_bf16(float (&d)[40], uint64_t a, uint64_t b, ui
         "add.s64 a1, %40, 2;\nadd.s64 b1, %41, 2;\n"
         "add.s64 a2, %40, 4;\nadd.s64 b2, %41, 4;\n"
         "add.s64 a3, %40, 6;\nadd.s64 b3, %41, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n80k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n80k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n80k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n80k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39}, a3, b3, 1, 1, 1, 0, 0;\n"
@@ -658,7 +659,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[44], uint64_t a, uint64_t b) {
           "=f"(d[42]), "=f"(d[43])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[44], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[44], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %46, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -666,19 +667,19 @@ __device__ inline void wgmma_k64_bf16(float (&d)[44], uint64_t a, uint64_t b, ui
         "add.s64 a1, %44, 2;\nadd.s64 b1, %45, 2;\n"
         "add.s64 a2, %44, 4;\nadd.s64 b2, %45, 4;\n"
         "add.s64 a3, %44, 6;\nadd.s64 b3, %45, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n88k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n88k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n88k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n88k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n88k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n88k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n88k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n88k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a3, b3, 1, 1, 1, 0, 0;\n"
@@ -746,7 +747,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[48], uint64_t a, uint64_t b) {
           "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[48], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[48], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %50, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -754,19 +755,19 @@ __device__ inline void wgmma_k64_bf16(float (&d)[48], uint64_t a, uint64_t b, ui
         "add.s64 a1, %48, 2;\nadd.s64 b1, %49, 2;\n"
         "add.s64 a2, %48, 4;\nadd.s64 b2, %49, 4;\n"
         "add.s64 a3, %48, 6;\nadd.s64 b3, %49, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a3, b3, 1, 1, 1, 0, 0;\n"
@@ -841,7 +842,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[52], uint64_t a, uint64_t b) {
           "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[52], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[52], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %54, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -849,22 +850,22 @@ __device__ inline void wgmma_k64_bf16(float (&d)[52], uint64_t a, uint64_t b, ui
         "add.s64 a1, %52, 2;\nadd.s64 b1, %53, 2;\n"
         "add.s64 a2, %52, 4;\nadd.s64 b2, %53, 4;\n"
         "add.s64 a3, %52, 6;\nadd.s64 b3, %53, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n104k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n104k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n104k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n104k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n104k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n104k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n104k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n104k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -943,7 +944,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[56], uint64_t a, uint64_t b) {
           "=f"(d[54]), "=f"(d[55])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[56], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[56], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %58, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -951,22 +952,22 @@ __device__ inline void wgmma_k64_bf16(float (&d)[56], uint64_t a, uint64_t b, ui
         "add.s64 a1, %56, 2;\nadd.s64 b1, %57, 2;\n"
         "add.s64 a2, %56, 4;\nadd.s64 b2, %57, 4;\n"
         "add.s64 a3, %56, 6;\nadd.s64 b3, %57, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n112k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n112k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n112k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n112k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1048,7 +1049,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[64], uint64_t a, uint64_t b) {
           "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[64], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[64], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1056,22 +1057,22 @@ __device__ inline void wgmma_k64_bf16(float (&d)[64], uint64_t a, uint64_t b, ui
         "add.s64 a1, %64, 2;\nadd.s64 b1, %65, 2;\n"
         "add.s64 a2, %64, 4;\nadd.s64 b2, %65, 4;\n"
         "add.s64 a3, %64, 6;\nadd.s64 b3, %65, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1161,7 +1162,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[68], uint64_t a, uint64_t b) {
           "=f"(d[66]), "=f"(d[67])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[68], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[68], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %70, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1169,25 +1170,25 @@ __device__ inline void wgmma_k64_bf16(float (&d)[68], uint64_t a, uint64_t b, ui
         "add.s64 a1, %68, 2;\nadd.s64 b1, %69, 2;\n"
         "add.s64 a2, %68, 4;\nadd.s64 b2, %69, 4;\n"
         "add.s64 a3, %68, 6;\nadd.s64 b3, %69, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n136k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n136k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n136k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n136k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1279,7 +1280,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[72], uint64_t a, uint64_t b) {
           "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]), "=f"(d[71])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[72], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[72], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %74, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1287,25 +1288,25 @@ __device__ inline void wgmma_k64_bf16(float (&d)[72], uint64_t a, uint64_t b, ui
         "add.s64 a1, %72, 2;\nadd.s64 b1, %73, 2;\n"
         "add.s64 a2, %72, 4;\nadd.s64 b2, %73, 4;\n"
         "add.s64 a3, %72, 6;\nadd.s64 b3, %73, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n144k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n144k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n144k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n144k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n144k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n144k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n144k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n144k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1399,7 +1400,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[76], uint64_t a, uint64_t b) {
           "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[76], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[76], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %78, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1407,25 +1408,25 @@ __device__ inline void wgmma_k64_bf16(float (&d)[76], uint64_t a, uint64_t b, ui
         "add.s64 a1, %76, 2;\nadd.s64 b1, %77, 2;\n"
         "add.s64 a2, %76, 4;\nadd.s64 b2, %77, 4;\n"
         "add.s64 a3, %76, 6;\nadd.s64 b3, %77, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n152k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n152k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n152k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n152k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n152k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n152k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n152k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n152k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1522,7 +1523,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[80], uint64_t a, uint64_t b) {
           "=f"(d[78]), "=f"(d[79])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[80], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[80], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %82, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1530,25 +1531,25 @@ __device__ inline void wgmma_k64_bf16(float (&d)[80], uint64_t a, uint64_t b, ui
         "add.s64 a1, %80, 2;\nadd.s64 b1, %81, 2;\n"
         "add.s64 a2, %80, 4;\nadd.s64 b2, %81, 4;\n"
         "add.s64 a3, %80, 6;\nadd.s64 b3, %81, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n160k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n160k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n160k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n160k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1651,7 +1652,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[84], uint64_t a, uint64_t b) {
           "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[84], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[84], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %86, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1659,28 +1660,28 @@ __device__ inline void wgmma_k64_bf16(float (&d)[84], uint64_t a, uint64_t b, ui
         "add.s64 a1, %84, 2;\nadd.s64 b1, %85, 2;\n"
         "add.s64 a2, %84, 4;\nadd.s64 b2, %85, 4;\n"
         "add.s64 a3, %84, 6;\nadd.s64 b3, %85, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n168k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n168k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n168k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n168k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n168k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n168k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n168k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n168k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1786,7 +1787,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[88], uint64_t a, uint64_t b) {
           "=f"(d[84]), "=f"(d[85]), "=f"(d[86]), "=f"(d[87])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[88], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[88], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %90, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1794,28 +1795,28 @@ __device__ inline void wgmma_k64_bf16(float (&d)[88], uint64_t a, uint64_t b, ui
         "add.s64 a1, %88, 2;\nadd.s64 b1, %89, 2;\n"
         "add.s64 a2, %88, 4;\nadd.s64 b2, %89, 4;\n"
         "add.s64 a3, %88, 6;\nadd.s64 b3, %89, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n176k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n176k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n176k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n176k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1924,7 +1925,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[96], uint64_t a, uint64_t b) {
           "=f"(d[90]), "=f"(d[91]), "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[96], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[96], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1932,28 +1933,28 @@ __device__ inline void wgmma_k64_bf16(float (&d)[96], uint64_t a, uint64_t b, ui
         "add.s64 a1, %96, 2;\nadd.s64 b1, %97, 2;\n"
         "add.s64 a2, %96, 4;\nadd.s64 b2, %97, 4;\n"
         "add.s64 a3, %96, 6;\nadd.s64 b3, %97, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n192k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n192k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n192k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n192k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2070,7 +2071,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[100], uint64_t a, uint64_t b) {
           "=f"(d[96]), "=f"(d[97]), "=f"(d[98]), "=f"(d[99])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[100], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[100], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %102, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -2078,7 +2079,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[100], uint64_t a, uint64_t b, u
         "add.s64 a1, %100, 2;\nadd.s64 b1, %101, 2;\n"
         "add.s64 a2, %100, 4;\nadd.s64 b2, %101, 4;\n"
         "add.s64 a3, %100, 6;\nadd.s64 b3, %101, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n200k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n200k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2086,7 +2087,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[100], uint64_t a, uint64_t b, u
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n200k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n200k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2094,7 +2095,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[100], uint64_t a, uint64_t b, u
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n200k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n200k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2102,7 +2103,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[100], uint64_t a, uint64_t b, u
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n200k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n200k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2223,7 +2224,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[104], uint64_t a, uint64_t b) {
           "=f"(d[102]), "=f"(d[103])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[104], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[104], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %106, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -2231,7 +2232,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[104], uint64_t a, uint64_t b, u
         "add.s64 a1, %104, 2;\nadd.s64 b1, %105, 2;\n"
         "add.s64 a2, %104, 4;\nadd.s64 b2, %105, 4;\n"
         "add.s64 a3, %104, 6;\nadd.s64 b3, %105, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n208k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n208k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2239,7 +2240,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[104], uint64_t a, uint64_t b, u
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n208k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n208k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2247,7 +2248,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[104], uint64_t a, uint64_t b, u
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n208k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n208k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2255,7 +2256,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[104], uint64_t a, uint64_t b, u
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n208k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n208k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2379,7 +2380,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[112], uint64_t a, uint64_t b) {
           "=f"(d[108]), "=f"(d[109]), "=f"(d[110]), "=f"(d[111])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[112], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[112], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %114, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -2387,7 +2388,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[112], uint64_t a, uint64_t b, u
         "add.s64 a1, %112, 2;\nadd.s64 b1, %113, 2;\n"
         "add.s64 a2, %112, 4;\nadd.s64 b2, %113, 4;\n"
         "add.s64 a3, %112, 6;\nadd.s64 b3, %113, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n224k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n224k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2395,7 +2396,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[112], uint64_t a, uint64_t b, u
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n224k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n224k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2403,7 +2404,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[112], uint64_t a, uint64_t b, u
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n224k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n224k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2411,7 +2412,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[112], uint64_t a, uint64_t b, u
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n224k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n224k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2547,7 +2548,7 @@ __device__ inline void wgmma_k16_bf16(float (&d)[128], uint64_t a, uint64_t b) {
           "=f"(d[126]), "=f"(d[127])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_bf16(float (&d)[128], uint64_t a, uint64_t b, uint32_t add) {
+__device__ inline void wgmma_k64(float (&d)[128], uint64_t a, uint64_t b, uint32_t add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
         ".reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -2555,7 +2556,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[128], uint64_t a, uint64_t b, u
         "add.s64 a1, %128, 2;\nadd.s64 b1, %129, 2;\n"
         "add.s64 a2, %128, 4;\nadd.s64 b2, %129, 4;\n"
         "add.s64 a3, %128, 6;\nadd.s64 b3, %129, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2564,7 +2565,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[128], uint64_t a, uint64_t b, u
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a0, b0, p, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2573,7 +2574,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[128], uint64_t a, uint64_t b, u
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a1, b1, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2582,7 +2583,7 @@ __device__ inline void wgmma_k64_bf16(float (&d)[128], uint64_t a, uint64_t b, u
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a2, b2, 1, 1, 1, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "

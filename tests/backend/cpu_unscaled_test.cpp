@@ -1,12 +1,13 @@
-// Products of bf16 without scales on the CPU backend: against the definition, in every grouping. Layer tests.
+// Products without scales on the CPU backend, of each type: against the definition, in every grouping. Layer tests.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
-#include <finegemm/core/fp8.h>
+#include <fmt/format.h>
 
 #include "ops/gemm/cpu.h"
+#include "plan/elements.h"
 #include "support/cpu.h"
 
 namespace finegemm {
@@ -14,7 +15,7 @@ namespace {
 
 using test::cpu_backend;
 
-/// A row-major matrix of bf16 or f32, of random values or of one.
+/// A row-major matrix of random values, or of zeros.
 struct Values {
     DType dtype;
     int64_t rows, cols;
@@ -28,19 +29,36 @@ struct Values {
         for (int64_t i = 0; i < rows * cols; ++i) set(i, normal(random));
     }
     void set(int64_t i, float x) {
-        if (dtype == DType::F32) reinterpret_cast<float*>(words.data())[i] = x;
-        else reinterpret_cast<uint16_t*>(words.data())[i] = bf16_of_float(x);
+        visit_codes(dtype, [&]<typename Type>(Type) {
+            if constexpr (requires { Type::rounded(x); })
+                reinterpret_cast<Type::Code*>(words.data())[i] = Type::rounded(x);
+        });
     }
     double at(int64_t row, int64_t col) const {
-        const int64_t i = row * cols + col;
-        if (dtype == DType::F32) return reinterpret_cast<const float*>(words.data())[i];
-        return float_of_bf16(reinterpret_cast<const uint16_t*>(words.data())[i]);
+        double value = 0;
+        visit_codes(dtype, [&]<typename Type>(Type) {
+            value = Type::value(reinterpret_cast<const Type::Code*>(words.data())[row * cols + col]);
+        });
+        return value;
     }
     Matrix view() { return {words.data(), dtype, rows, cols, cols, 1, {}}; }
 };
 
 constexpr Numerics kAllNumerics[] = {Numerics::Fast, Numerics::Exact, Numerics::Hopper};
-constexpr DType kOutputs[] = {DType::BF16, DType::F32};
+
+/// Calls body(type of A and B, type of D).
+template <typename Body>
+void for_each_types(const Body& body) {
+    int seen = 0;
+    for (const ElementType& of : kElementTypes)
+        for (const DType d : of.results)
+            if (is_unscaled(of) && find_type(d)) {
+                SCOPED_TRACE(fmt::format("{}, D in {}", of.name, name_of(d)));
+                body(of.dtype, d);
+                ++seen;
+            }
+    EXPECT_GE(seen, 2);
+}
 
 /// Is D[row, col] within the bound of the sum over these k, plus what D had?
 void expect_sum(const Values& a, int64_t a_row, const Values& b, int64_t b_row, int64_t begin, int64_t end, double d,
@@ -52,26 +70,28 @@ void expect_sum(const Values& a, int64_t a_row, const Values& b, int64_t b_row, 
         absolute += std::abs(product);
     }
     const double sum = unscaled_sum_bound(absolute, end - begin);
-    const double bound = sum + (std::abs(exact) + sum) * (type == DType::F32 ? 0x1p-23 : 0x1p-8) + 0x1p-134;
+    const double bound =
+        sum + (std::abs(exact) + sum) * (find_type(type)->rounding.relative) + find_type(type)->rounding.smallest;
     ASSERT_LE(std::abs(d - exact), bound) << a_row << ", " << b_row;
 }
 
-TEST(CpuBf16, KeepsTheBoundOfTheDefinition) {
+TEST(CpuUnscaled, KeepsTheBoundOfTheDefinition) {
     for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{1, 8, 8}, {65, 136, 264}, {300, 40, 1000}})
-        for (const DType type : kOutputs)
+        for_each_types([&, m = m, n = n, k = k](DType of, DType type) {
             for (const Numerics numerics : kAllNumerics) {
-                Values a(DType::BF16, m, k, 1), b(DType::BF16, n, k, 2), d(type, m, n);
+                Values a(of, m, k, 1), b(of, n, k, 2), d(type, m, n);
                 cpu_backend(2)->gemm({GemmArgs{a.view(), {}, b.view(), {}, d.view()}, {.numerics = numerics}});
                 for (int64_t r = 0; r < m; ++r)
                     for (int64_t c = 0; c < n; ++c) expect_sum(a, r, b, c, 0, k, d.at(r, c), type);
             }
+        });
 }
 
-TEST(CpuBf16, GroupsOfRowsTakeTheirOwnB) {
+TEST(CpuUnscaled, GroupsOfRowsTakeTheirOwnB) {
     constexpr int64_t kM = 50, kN = 24, kK = 136;
     const std::vector<int32_t> offsets = {0, 20, 20, 45};
-    for (const DType type : kOutputs) {
-        Values a(DType::BF16, kM, kK, 3), b(DType::BF16, 3 * kN, kK, 4), d(type, kM, kN);
+    for_each_types([&](DType of, DType type) {
+        Values a(of, kM, kK, 3), b(of, 3 * kN, kK, 4), d(type, kM, kN);
         for (int64_t i = 0; i < kM * kN; ++i) d.set(i, 7);
         Matrix of_one = b.view();
         of_one.rows = kN;
@@ -82,16 +102,16 @@ TEST(CpuBf16, GroupsOfRowsTakeTheirOwnB) {
                 if (r >= 45) ASSERT_EQ(d.at(r, c), 7) << "a row without a group";
                 else expect_sum(a, r, b, (r < 20 ? 0 : 2) * kN + c, 0, kK, d.at(r, c), type);
             }
-    }
+    });
 }
 
-TEST(CpuBf16, GroupsOfKHaveTheirOwnD) {
+TEST(CpuUnscaled, GroupsOfKHaveTheirOwnD) {
     constexpr int64_t kM = 12, kN = 16, kK = 512;
     const std::vector<int32_t> offsets = {0, 128, 128, 512};
-    for (const DType type : kOutputs)
+    for_each_types([&](DType of, DType type) {
         for (const bool accumulate : {false, true}) {
-            if (accumulate && type == DType::BF16) continue;
-            Values a(DType::BF16, kM, kK, 5), b(DType::BF16, kN, kK, 6), d(type, 3 * kM, kN, 7), old = d;
+            if (accumulate && type != DType::F32) continue;
+            Values a(of, kM, kK, 5), b(of, kN, kK, 6), d(type, 3 * kM, kN, 7), old = d;
             Matrix of_one = d.view();
             of_one.rows = kM;
             cpu_backend(2)->gemm({KGroupedGemmArgs{.a = a.view(),
@@ -108,17 +128,33 @@ TEST(CpuBf16, GroupsOfKHaveTheirOwnD) {
                         expect_sum(a, r, b, c, offsets[static_cast<size_t>(g)], offsets[static_cast<size_t>(g) + 1],
                                    d.at(g * kM + r, c), type, accumulate ? old.at(g * kM + r, c) : 0);
         }
+    });
 }
 
-TEST(CpuBf16, NanAndInfinityComeThrough) {
-    Values a(DType::BF16, 2, 8, 8), b(DType::BF16, 8, 8, 9), d(DType::F32, 2, 8);
-    for (int64_t i = 0; i < 16; ++i) a.set(i, 1);
-    for (int64_t i = 0; i < 64; ++i) b.set(i, 1);
-    a.set(3, std::numeric_limits<float>::infinity());
-    b.set(8 + 3, std::numeric_limits<float>::quiet_NaN());
-    cpu_backend(1)->gemm({GemmArgs{a.view(), {}, b.view(), {}, d.view()}, {}});
-    EXPECT_TRUE(std::isinf(d.at(0, 0)) && std::isnan(d.at(0, 1)) && std::isnan(d.at(1, 1)));
-    EXPECT_EQ(d.at(1, 0), 8);
+TEST(CpuUnscaled, AddsInTheOrderThatIsDocumented) {
+    // Within 128 of K one after the other: 2^24 + 1 - 2^24 is 0 in f32, and a block's sum is added whole.
+    for_each_types([](DType of, DType type) {
+        Values a(of, 1, 136), b(of, 8, 136), d(type, 1, 8);
+        for (int64_t k : {0, 1, 2, 128}) a.set(k, k == 2 ? -4096 : k == 0 ? 4096 : 1), b.set(k, k % 2 == 0 ? 4096 : 1);
+        b.set(128, 3);
+        cpu_backend(1)->gemm({GemmArgs{a.view(), {}, b.view(), {}, d.view()}, {}});
+        EXPECT_EQ(d.at(0, 0), 3);
+        cpu_backend(1)->gemm({GemmArgs{a.view(), {}, b.view(), {}, d.view()}, {.numerics = Numerics::Exact}});
+        EXPECT_EQ(d.at(0, 0), 4);
+    });
+}
+
+TEST(CpuUnscaled, NanAndInfinityComeThrough) {
+    for_each_types([](DType of, DType) {
+        Values a(of, 2, 8, 8), b(of, 8, 8, 9), d(DType::F32, 2, 8);
+        for (int64_t i = 0; i < 16; ++i) a.set(i, 1);
+        for (int64_t i = 0; i < 64; ++i) b.set(i, 1);
+        a.set(3, std::numeric_limits<float>::infinity());
+        b.set(8 + 3, std::numeric_limits<float>::quiet_NaN());
+        cpu_backend(1)->gemm({GemmArgs{a.view(), {}, b.view(), {}, d.view()}, {}});
+        EXPECT_TRUE(std::isinf(d.at(0, 0)) && std::isnan(d.at(0, 1)) && std::isnan(d.at(1, 1)));
+        EXPECT_EQ(d.at(1, 0), 8);
+    });
 }
 
 }  // namespace

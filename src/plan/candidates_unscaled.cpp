@@ -1,12 +1,13 @@
-// Kernels for A and B in bf16. Layer plan.
+// Kernels for A and B without scales. Layer plan.
 #include "plan/candidates.h"
+#include "plan/elements.h"
 
 namespace finegemm::plan {
 
 namespace {
 
-// Measured on an H200 with four waves of tiles and K of 1024 and 4096 each. No kernel has a part of K alone, or
-// clusters, which are slower here (shared loads by up to 3%): rows of 4096 have tiles enough, and fewer rows come
+// Measured with bf16 on an H200 with four waves of tiles and K of 1024 and 4096 each. No kernel has a part of K alone,
+// or clusters, which are slower here (shared loads by up to 3%): rows of 4096 have tiles enough, and fewer rows come
 // later.
 // clang-format off
 constexpr auto kDense = std::to_array<Candidate>({
@@ -49,25 +50,40 @@ constexpr auto kOfKF32 = std::to_array<Candidate>({
 });
 // clang-format on
 
-constexpr Kind kind(Grouping grouping, Output output) {
-    return {.grouping = grouping, .a = kBF16, .b = kBF16, .output = output};
+/// The list of one kind of products, whose configurations lie here.
+template <const auto& Rows, Kind Of>
+constexpr auto kConfigs = configs_of(Rows, Of);
+template <const auto& Rows, Kind Of>
+constexpr CandidateList list_of() {
+    return {Of, kConfigs<Rows, Of>, Rows};
 }
-constexpr auto kDenseConfigs = configs_of(kDense, kind(Grouping::None, Output::BF16));
-constexpr auto kDenseF32Configs = configs_of(kDenseF32, kind(Grouping::None, Output::F32));
-constexpr auto kRowsConfigs = configs_of(kRows, kind(Grouping::Rows, Output::BF16));
-constexpr auto kRowsF32Configs = configs_of(kRowsF32, kind(Grouping::Rows, Output::F32));
-constexpr auto kOfKConfigs = configs_of(kOfK, kind(Grouping::K, Output::BF16));
-constexpr auto kOfKF32Configs = configs_of(kOfKF32, kind(Grouping::K, Output::F32));
 
-constexpr CandidateList kLists[] = {{kind(Grouping::None, Output::BF16), kDenseConfigs, kDense},
-                                    {kind(Grouping::None, Output::F32), kDenseF32Configs, kDenseF32},
-                                    {kind(Grouping::Rows, Output::BF16), kRowsConfigs, kRows},
-                                    {kind(Grouping::Rows, Output::F32), kRowsF32Configs, kRowsF32},
-                                    {kind(Grouping::K, Output::BF16), kOfKConfigs, kOfK},
-                                    {kind(Grouping::K, Output::F32), kOfKF32Configs, kOfKF32}};
+constexpr Kind kind(Element element, Grouping grouping, DType d) {
+    return {.grouping = grouping, .a = unscaled(element), .b = unscaled(element), .output = *find_type(d)->output};
+}
+
+/// D is of the type that it has where nobody says, or f32.
+template <Element Of>
+void add_lists(std::vector<CandidateList>& all) {
+    constexpr DType kUsual = type_of(Of).results[0];
+    const CandidateList lists[] = {
+        list_of<kDense, kind(Of, Grouping::None, kUsual)>(), list_of<kDenseF32, kind(Of, Grouping::None, DType::F32)>(),
+        list_of<kRows, kind(Of, Grouping::Rows, kUsual)>(),  list_of<kRowsF32, kind(Of, Grouping::Rows, DType::F32)>(),
+        list_of<kOfK, kind(Of, Grouping::K, kUsual)>(),      list_of<kOfKF32, kind(Of, Grouping::K, DType::F32)>()};
+    all.insert(all.end(), std::begin(lists), std::end(lists));
+}
 
 }  // namespace
 
-std::span<const CandidateList> bf16_candidates() { return kLists; }
+std::vector<CandidateList> unscaled_candidates() {
+    std::vector<CandidateList> all;
+    const auto add = [&]<size_t I>() {
+        if constexpr (is_unscaled(kElementTypes[I])) add_lists<*kElementTypes[I].operand>(all);
+    };
+    [&]<size_t... I>(std::index_sequence<I...>) {
+        (add.template operator()<I>(), ...);
+    }(std::make_index_sequence<std::size(kElementTypes)>());
+    return all;
+}
 
 }  // namespace finegemm::plan

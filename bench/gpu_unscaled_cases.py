@@ -1,6 +1,6 @@
-"""Products of bf16 without scales for GPU checks: operands with NaN in all that is no part of them, and what D must be.
+"""Products without scales for GPU checks: operands with NaN in all that is no part of them, and what D must be.
 
-What a kernel gives follows from the f32 sums of any other one to the bit (docs/numerics.md, "BF16"): only one
+What a kernel gives follows from the f32 sums of any other one to the bit (docs/numerics.md, "Without scales"): only one
 of them has to be held against double."""
 
 import itertools
@@ -12,14 +12,20 @@ from gpu_cases import Guarded, differing, in_blocks
 from gpu_grouped_cases import Rows
 from gpu_library import BLOCKS, COLUMNS, DTYPES, INDICES, MASKED, Library
 
-DTYPE = torch.bfloat16
-OUTPUTS = (torch.bfloat16, torch.float32)
+# Of A and B, and what one rounding to them takes: relative to what is rounded, and at least.
+ROUNDING = {torch.bfloat16: (2.0**-8, 2.0**-134), torch.float16: (2.0**-11, 2.0**-25)}
+NAMES = {torch.bfloat16: "bf16", torch.float16: "f16"}  # as lines of text and records call them
 
 
-def normal(generator, *shape: int, padding: int = 0, gap: int = 0) -> torch.Tensor:
+def outputs(of: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
+    """What D may be."""
+    return of, torch.float32
+
+
+def normal(generator, of: torch.dtype, *shape: int, padding: int = 0, gap: int = 0) -> torch.Tensor:
     """Standard normal values, NaN in the `padding` elements behind a row and in the `gap` rows behind a matrix."""
     *stacks, rows, cols = shape
-    whole = torch.full((*stacks, rows + gap, cols + padding), math.nan, device=generator.device, dtype=DTYPE)
+    whole = torch.full((*stacks, rows + gap, cols + padding), math.nan, device=generator.device, dtype=of)
     part = whole[..., :rows, :cols]
     for matrix in part.view(-1, *part.shape[-2:]) if stacks else [part]:  # floats take twice the memory
         matrix.copy_(torch.randn(rows, cols, device=generator.device, generator=generator))
@@ -33,12 +39,12 @@ def product(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tenso
 
 
 def share_of_bound(d: torch.Tensor, exact: torch.Tensor, absolute: torch.Tensor, k) -> float:
-    """The largest error over its bound: unscaled_sum_bound of src/ops/gemm/cpu.h and, in bf16, one rounding. `k`: as
+    """The largest error over its bound: unscaled_sum_bound of src/ops/gemm/cpu.h, and one rounding. `k`: as
     many products each element is the sum of, or the same for all."""
     k = torch.as_tensor(k, dtype=torch.float64, device=d.device)
     bound = absolute * ((k + (k / 128).floor() + 2) * 2.0**-24).expm1() + k * 2.0**-125
-    if d.dtype == torch.bfloat16:
-        bound = bound + (exact.abs() + bound) * 2.0**-8 + 2.0**-134
+    relative, least = ROUNDING.get(d.dtype, (0, 0))  # a sum in f32 is not rounded again
+    bound = bound + (exact.abs() + bound) * relative + least
     error = (d.double() - exact).abs()
     share = torch.where(error > 0, error / bound, error)  # no k: no error and no bound
     return math.inf if bool(share.isnan().any()) else float(share.max()) if share.numel() else 0.0
@@ -50,6 +56,7 @@ class Case:
     m, n, k and `fields` are what explain takes of it; `parts` says of which operands each piece of D is the product.
     """
 
+    of: torch.dtype
     m: int
     n: int
     k: int
@@ -68,7 +75,7 @@ class Case:
 
     def explain(self, library: Library, output: torch.dtype, accumulate: int = 0) -> dict:
         fields = self.fields | ({"accumulate": 1} if accumulate else {})
-        return library.explain(self.m, self.n, self.k, dtype=DTYPES[DTYPE], out_dtype=output, **fields)
+        return library.explain(self.m, self.n, self.k, dtype=DTYPES[self.of], out_dtype=output, **fields)
 
     def names(self, library: Library, output: torch.dtype, accumulate: int = 0) -> list[str]:
         """Kernels that can take it, the planner's choice first."""
@@ -113,12 +120,13 @@ class Case:
 
 
 class One(Case):
-    def __init__(self, m: int, n: int, k: int, generator, padding: int = 0):
+    def __init__(self, m: int, n: int, k: int, generator, of: torch.dtype, padding: int = 0):
+        self.of = of
         self.m, self.n, self.k, self.shape, self.fields = m, n, k, (1, m, n), {}
-        self.operands = tuple(normal(generator, rows, k, padding=padding) for rows in (m, n))
+        self.operands = tuple(normal(generator, of, rows, k, padding=padding) for rows in (m, n))
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}"
+        return f"{self.m}x{self.n}x{self.k} of {self.of}"
 
     def prepare(self, library, d, **options):
         a, b = self.operands
@@ -133,18 +141,19 @@ class OfRows(Case):
 
     accumulates = False
 
-    def __init__(self, rows: Rows, n: int, k: int, generator, padding: int = 0, gap: int = 0):
+    def __init__(self, rows: Rows, n: int, k: int, generator, of: torch.dtype, padding: int = 0, gap: int = 0):
+        self.of = of
         self.rows, self.n, self.k = rows, n, k
         self.m, self.shape = max(1, rows.stacks * rows.m), (rows.stacks, rows.m, n)
         self.fields = {"groups": rows.groups, "alignment": rows.alignment if rows.form == INDICES else 0}
         self.elsewhere = 0.0 if rows.form == INDICES else Guarded.VALUE
-        a = normal(generator, rows.stacks, rows.m, k, padding=padding, gap=gap)
+        a = normal(generator, of, rows.stacks, rows.m, k, padding=padding, gap=gap)
         a[~rows.owned(a.device)] = math.nan
-        self.operands = a, normal(generator, rows.groups, n, k, padding=padding, gap=gap)
+        self.operands = a, normal(generator, of, rows.groups, n, k, padding=padding, gap=gap)
         self.numbers = torch.tensor(rows.numbers, dtype=torch.int32, device=a.device)
 
     def __str__(self) -> str:
-        return f"{self.rows.groups} groups, form {self.rows.form}, {self.m}x{self.n}x{self.k}"
+        return f"{self.rows.groups} groups, form {self.rows.form}, {self.m}x{self.n}x{self.k} of {self.of}"
 
     def prepare(self, library, d, **options):
         a, b = self.operands
@@ -166,17 +175,18 @@ class OfRows(Case):
 class OfK(Case):
     """Groups of K with so many k-blocks each; what lies before and after them is NaN."""
 
-    def __init__(self, m: int, n: int, blocks: list[int], generator, before: int = 0, after: int = 0, padding: int = 0):
+    def __init__(self, m: int, n: int, blocks: list[int], generator, of: torch.dtype, before=0, after=0, padding=0):
+        self.of = of
         self.ends = list(itertools.accumulate((128 * size for size in blocks), initial=128 * before))
         self.m, self.n, self.k = m, n, max(128, self.ends[-1] + 128 * after)
         self.shape, self.fields = (len(blocks), m, n), {"k_groups": len(blocks)}
-        self.operands = tuple(normal(generator, rows, self.k, padding=padding) for rows in (m, n))
+        self.operands = tuple(normal(generator, of, rows, self.k, padding=padding) for rows in (m, n))
         for x in self.operands:
             x[:, : self.ends[0]], x[:, self.ends[-1] :] = math.nan, math.nan
         self.offsets = torch.tensor(self.ends, dtype=torch.int32, device=generator.device)
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}, groups of K that end at {self.ends} of {self.k}"
+        return f"{self.m}x{self.n}, groups of K that end at {self.ends} of {self.k}, of {self.of}"
 
     def prepare(self, library, d, way="device", **options):
         """`way`: where the offsets are, or that operands lie in blocks."""

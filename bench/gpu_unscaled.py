@@ -1,4 +1,4 @@
-"""What gpu_check.py checks and times of products of bf16 without scales: one, groups of rows, groups of K."""
+"""What gpu_check.py checks and times of products without scales, of each type: one, groups of rows, groups of K."""
 
 import functools
 import itertools
@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import torch
 
-from gpu_bf16_cases import DTYPE, OUTPUTS, Case, OfK, OfRows, One, normal, product, share_of_bound
 from gpu_cases import Guarded, differing
 from gpu_fixture import Fixture, row_of
 from gpu_grouped_cases import masked_rows, offset_rows, random_launch, random_rows, small_rows
 from gpu_library import DTYPES, INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS
 from gpu_timing import median_times
+from gpu_unscaled_cases import NAMES, Case, OfK, OfRows, One, normal, outputs, product, share_of_bound
 from gpu_wgrad import WAYS
 from records import geometric_mean, ratios, write_record
 
@@ -21,23 +21,23 @@ SPEED_ROWS, CEILING_EXTENT = 4096, 8192
 FLOOR_OF_MEAN, FLOOR_OF_ROW = 0.97, 0.94  # of cuBLAS
 
 
-class Bf16(Fixture):
-    def random_one(self) -> Case:
+class Unscaled(Fixture):
+    def random_one(self, of: torch.dtype) -> Case:
         m = self.random.choice((1, 2, 7, 33, 64, 65, 128, 129, 200, 257, 500, 777))
         n, k = 8 * self.random.randint(1, 120), 8 * self.random.randint(1, 300)
-        return One(m, n, k, self.generator, self.random_padding())
+        return One(m, n, k, self.generator, of, self.random_padding())
 
-    def random_of_rows(self, form: int) -> Case:
+    def random_of_rows(self, form: int, of: torch.dtype) -> Case:
         rows = random_rows(self.random, form)
         small = rows.groups > 100
         n, k = 8 * self.random.randint(1, 12 if small else 60), 8 * self.random.randint(1, 20 if small else 120)
-        return OfRows(rows, n, k, self.generator, self.random_padding(), self.random.choice((0, 0, 1, 5)))
+        return OfRows(rows, n, k, self.generator, of, self.random_padding(), self.random.choice((0, 0, 1, 5)))
 
-    def random_of_k(self) -> Case:
+    def random_of_k(self, of: torch.dtype) -> Case:
         blocks = [self.random.choice((0, 1, 2, 3, 5)) for _ in range(self.random.randint(1, 8))]
         m, n = self.random.choice((8, 64, 130, 257)), 8 * self.random.randint(1, 60)
         before, after = (self.random.randint(0, 1) for _ in range(2))
-        return OfK(m, n, blocks, self.generator, before, after, self.random_padding())
+        return OfK(m, n, blocks, self.generator, of, before, after, self.random_padding())
 
     def random_padding(self) -> int:
         return 8 * self.random.choice((0, 0, 1, 7))
@@ -45,9 +45,9 @@ class Bf16(Fixture):
     def kinds_of_d(self, case: Case) -> list:
         """(type of D, D before it is added to, or None)"""
         old = torch.randn(case.shape, device=self.generator.device, generator=self.generator)
-        return [*((output, None) for output in OUTPUTS), *([(torch.float32, old)] if case.accumulates else [])]
+        return [*((output, None) for output in outputs(case.of)), *([(torch.float32, old)] if case.accumulates else [])]
 
-    def one_bf16(self, case: Case) -> set:
+    def one_unscaled(self, case: Case) -> set:
         """The sums of one kernel against double; the planner's choice and another one against these, to the bit."""
         first = self.random.choice(case.names(self.tested, torch.float32))
         sums, kernels = case.sums(self.tested, first), {first}
@@ -60,26 +60,29 @@ class Bf16(Fixture):
                 kernels.add(name)
         return kernels
 
-    def bf16(self):
-        """Random products of every grouping."""
-        ways: tuple[Callable[[], Case], ...]
+    def unscaled(self):
+        """Random products of every grouping and type."""
+        ways: tuple[Callable[[torch.dtype], Case], ...]
         ways = (self.random_one, *(functools.partial(self.random_of_rows, form) for form in FORMS), self.random_of_k)
         kernels: set = set()
-        for _, way in zip(range(self.options.shapes), itertools.cycle(ways), strict=False):
-            kernels |= self.one_bf16(way())
-        return {"problems": self.options.shapes, "kernels": len(kernels)}
+        for of in NAMES:
+            for _, way in zip(range(self.options.shapes), itertools.cycle(ways), strict=False):
+                kernels |= self.one_unscaled(way(of))
+        return {"problems": self.options.shapes * len(NAMES), "kernels": len(kernels)}
 
-    def bf16_repeat(self):
+    def unscaled_repeat(self):
         """Many runs of every kernel give the same bits, and so does a replayed graph of all."""
         m, n, k = 640, 2112, 2048
         calls, wanted = [], []
-        for case in (
-            One(m, n, k, self.generator),
-            OfRows(offset_rows([0, 300, 70, 270]), n, k, self.generator),
-            OfK(m, n, [4, 0, 4, 8], self.generator),
-        ):
+        cases: tuple[Callable[..., Case], ...] = (
+            functools.partial(One, m, n, k),
+            functools.partial(OfRows, offset_rows([0, 300, 70, 270]), n, k),
+            functools.partial(OfK, m, n, [4, 0, 4, 8]),
+        )
+        for of, make in itertools.product(NAMES, cases):
+            case = make(self.generator, of)
             sums = case.sums(self.tested)
-            for output in OUTPUTS:
+            for output in outputs(of):
                 for name in case.names(self.tested, output):
                     d = torch.empty(case.shape, device=sums.device, dtype=output)
                     call = case.prepare(self.tested, d, config=name)
@@ -98,21 +101,23 @@ class Bf16(Fixture):
                 raise AssertionError(f"{name}: {count} elements of a replayed graph are not those of another kernel")
         return {"kernels": len(calls), "runs": self.RUNS}
 
-    def bf16_options(self):
+    def unscaled_options(self):
         """The same bits of a row for any M, on fewer SMs and with dependent launches."""
         n, k = 2112, 7168
-        a, b = normal(self.generator, 4096, k), normal(self.generator, n, k)
-        first = None
-        for m, num_sms, pdl in ((1, 0, 0), (64, 0, 1), (65, 0, 0), (300, 40, 0), (4096, 0, 1), (4096, 100, 0)):
-            d = torch.empty(m, n, device=a.device, dtype=torch.bfloat16)
-            self.tested.gemm(a[:m], None, b, None, d, batch_invariant=ON, num_sms=num_sms, pdl=pdl)
-            first = d[:1].clone() if first is None else first
-            if differing(d[:1], first):
-                raise AssertionError(f"row 0 of {m} rows with num_sms {num_sms}, pdl {pdl} has other bits")
-        return {"calls": 6}
+        calls = ((1, 0, 0), (64, 0, 1), (65, 0, 0), (300, 40, 0), (4096, 0, 1), (4096, 100, 0))
+        for of in NAMES:
+            a, b = normal(self.generator, of, 4096, k), normal(self.generator, of, n, k)
+            first = None
+            for m, num_sms, pdl in calls:
+                d = torch.empty(m, n, device=a.device, dtype=of)
+                self.tested.gemm(a[:m], None, b, None, d, batch_invariant=ON, num_sms=num_sms, pdl=pdl)
+                first = d[:1].clone() if first is None else first
+                if differing(d[:1], first):
+                    raise AssertionError(f"row 0 of {m} of {of} with num_sms {num_sms}, pdl {pdl} has other bits")
+        return {"calls": len(calls) * len(NAMES)}
 
     # M, N, K of one product; groups with A, D and B, then groups of K with D and A, of more than 2^31 elements.
-    LARGE = (
+    LARGE: tuple[Callable[..., Case], ...] = (
         functools.partial(One, 300_000, 14_400, 64),
         functools.partial(One, 256, 200_064, 11_000),
         functools.partial(OfRows, offset_rows([0, 299_000, 1, 999], first=3, spare=5), 14_400, 64),
@@ -122,11 +127,11 @@ class Bf16(Fixture):
         functools.partial(OfK, 70_000, 520, [64, 0, 63, 129]),
     )
 
-    def bf16_beyond_31_bits(self):
+    def unscaled_beyond_31_bits(self):
         """Corners of D where an operand or D has more than 2^31 elements."""
-        for make in self.LARGE:
-            case = make(self.generator)
-            for output in OUTPUTS:
+        for make, of in zip(self.LARGE, itertools.cycle(NAMES)):
+            case = make(self.generator, of)
+            for output in outputs(of):
                 d = torch.empty(case.shape, device=self.generator.device, dtype=output)
                 case.prepare(self.tested, d)()
                 for where, a, b in case.parts():
@@ -138,44 +143,49 @@ class Bf16(Fixture):
                 del d
             del case
             torch.cuda.empty_cache()
-        return {"problems": len(self.LARGE) * len(OUTPUTS)}
+        return {"problems": 2 * len(self.LARGE)}
 
-    def small_bf16(self):
+    def small_unscaled(self):
         """Every kernel, on small problems that go around its ring of stages: what the sanitizers run."""
-        for case in (
-            One(257, 136, 840, self.generator, padding=8),
-            *(OfRows(rows, 136, 840, self.generator, padding=8, gap=1) for rows in small_rows()),
-            OfK(257, 136, [1, 0, 7], self.generator, 1, 1, padding=8),
-        ):
+        cases: tuple[Callable[..., Case], ...] = (
+            functools.partial(One, 257, 136, 840),
+            *(functools.partial(OfRows, rows, 136, 840, gap=1) for rows in small_rows()),
+            functools.partial(OfK, 257, 136, [1, 0, 7], before=1, after=1),
+        )
+        for of, make in itertools.product(NAMES, cases):
+            case = make(generator=self.generator, of=of, padding=8)
             sums = case.sums(self.tested)
             for output, old in self.kinds_of_d(case):
                 for name in case.names(self.tested, output, int(old is not None)):
                     print(case, name, flush=True)
                     case.check(self.tested, sums, output, old, config=name)
 
-    def bf16_speed(self):
-        """The rows of the table with M = 4096, beside cuBLAS in turn."""
+    def unscaled_speed(self):
+        """The rows of the table with M = 4096, of each type, beside cuBLAS in turn."""
+        return {name: self.speed_of(of, name) for of, name in NAMES.items()}
+
+    def speed_of(self, of: torch.dtype, name: str) -> dict:
         rows = []
         for n, k in SPEED_NK:
-            a, b = (normal(self.generator, rows_of, k) for rows_of in (SPEED_ROWS, n))
-            d, e = (torch.empty(SPEED_ROWS, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+            a, b = (normal(self.generator, of, rows_of, k) for rows_of in (SPEED_ROWS, n))
+            d, e = (torch.empty(SPEED_ROWS, n, device="cuda", dtype=of) for _ in range(2))
             calls = {
                 "finegemm": self.tested.prepare(a, None, b, None, d),
                 "torch": functools.partial(torch.mm, a, b.t(), out=e),
             }
             t = median_times(calls, 2 * self.options.rounds)
             shape = [SPEED_ROWS, n, k]
-            rows.append(row_of("bf16", shape, t, self.tested.explain(*shape, dtype=DTYPES[DTYPE])))
-        x, y = (normal(self.generator, CEILING_EXTENT, CEILING_EXTENT) for _ in range(2))
+            rows.append(row_of(name, shape, t, self.tested.explain(*shape, dtype=DTYPES[of])))
+        x, y = (normal(self.generator, of, CEILING_EXTENT, CEILING_EXTENT) for _ in range(2))
         ceiling = median_times({"torch": functools.partial(torch.mm, x, y.t())}, self.options.rounds)["torch"]
         record = self.machine() | {
             "method": f"bench/gpu_timing.py: CUPTI, L2 flushed, interleaved, median of {2 * self.options.rounds}",
-            "ceilings_us": {f"torch bf16 {CEILING_EXTENT}^3": round(ceiling, 1)},
+            "ceilings_us": {f"torch {name} {CEILING_EXTENT}^3": round(ceiling, 1)},
             "rows": rows,
         }
-        write_record(self.options.out / "h200_bf16.json", record)
+        write_record(self.options.out / f"h200_{name}.json", record)
         over = ratios(rows, "torch")
         mean = geometric_mean(over)
         if mean < FLOOR_OF_MEAN or min(over) < FLOOR_OF_ROW:
-            raise AssertionError(f"{mean:.3f} of cuBLAS's speed, {min(over):.3f} at least: {rows}")
+            raise AssertionError(f"{name}: {mean:.3f} of cuBLAS's speed, {min(over):.3f} at least: {rows}")
         return {"rows": len(rows), "geomean_over_torch": round(mean, 4), "least": round(min(over), 4)}
