@@ -41,7 +41,5 @@ struct CandidateList {
 
 /// The lists of all types of A and B that have no scales.
 std::vector<CandidateList> unscaled_candidates();
-/// The lists with an affine epilogue.
-std::span<const CandidateList> affine_candidates();
 
 }  // namespace finegemm::plan
