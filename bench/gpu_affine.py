@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import torch
 
-from gpu_bf16_cases import normal, product
 from gpu_cases import LAYOUTS, Guarded, Operands, bound, differing, expanded, operands, sample_rows
 from gpu_fixture import Fixture, row_of
 from gpu_grouped_cases import Problem, offset_rows, random_launch, random_rows
 from gpu_library import DTYPES, HOPPER, INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS, Epilogue
 from gpu_timing import median_times
+from gpu_unscaled_cases import normal, product
 from records import write_record
 
 FORMS = (OFFSETS, INDICES, PREFIX_SUMS, MASKED)
@@ -83,7 +83,7 @@ class Affine(Fixture):
         of_sums = bound(*x, exact)
         names = self.affine_names(m, n, k, dtype)
         for name, in_place in zip(names, (False, epilogue.c is not None), strict=True):
-            out = Guarded(m, n, dtype)
+            out = Guarded(m, n, dtype=dtype)
             if in_place and epilogue.c is not None:
                 out.d.copy_(epilogue.c)
             used = epilogue.with_c(out.d) if in_place else epilogue
@@ -106,13 +106,13 @@ class Affine(Fixture):
         m = self.random.choice((1, 7, 64, 129, 257, 500))
         n, k = 8 * self.random.randint(1, 120), 8 * self.random.randint(1, 200)
         dtype = self.random.choice(BF16_OUTPUTS)
-        a, b = (normal(self.generator, rows, k, padding=8) for rows in (m, n))
+        a, b = (normal(self.generator, torch.bfloat16, rows, k, padding=8) for rows in (m, n))
         epilogue = self.epilogue((m, n), n, dtype)
         exact, absolute = product(a, b)
         of_sums = absolute * math.expm1((k + k // 128 + 2) * 2.0**-24) + k * 2.0**-125
         names = self.affine_names(m, n, k, dtype, dtype=DTYPES[torch.bfloat16])
         for name in names:
-            out = Guarded(m, n, dtype)
+            out = Guarded(m, n, dtype=dtype)
             plain = self.config_for(name, epilogue, out.d) is None or epilogue.changes_nothing()
             self.tested.gemm(a, None, b, None, out.d, config=None if plain else name, epilogue=epilogue)
             share = over_bound(out.d, exact, of_sums, epilogue)
@@ -178,10 +178,10 @@ class Affine(Fixture):
     def affine_calls(self, m: int, n: int, k: int, sizes: list) -> list:
         """(kernel, D, a call) for every affine kernel; D is apart from C, so that calls can be repeated."""
         x = operands(m, n, k, "row", self.generator)
-        a, b = (normal(self.generator, rows, k) for rows in (m, n))
+        a, b = (normal(self.generator, torch.bfloat16, rows, k) for rows in (m, n))
         rows = offset_rows(sizes, 0, m - sum(sizes))
         groups = Problem(rows, n, k, "row", self.generator)
-        many = normal(self.generator, len(sizes), n, k)
+        many = normal(self.generator, torch.bfloat16, len(sizes), n, k)
         calls = []
         for dtype, of, bf16 in itertools.product(OUTPUTS, ({}, {"groups": len(sizes)}), (False, True)):
             if bf16 and dtype == torch.float16:

@@ -98,7 +98,7 @@ def test_operands_of_bf16():
         ({"beta": 2}, r"beta: is 2, but there is no c that it could multiply; pass c, or leave beta out"),
         ({"alpha": "2"}, r"alpha: must be a number, not of <class 'str'>"),
         ({"c": values(N, M)}, r"c: has dtype f32, must be bf16; .*"),
-        ({"c": values(M, N).astype(np.int16)}, r"c: has dtype int16, must be bfloat16 .*"),
+        ({"c": values(M, N).astype(np.int16)}, r"c: has dtype int16, must be bfloat16.*"),
         ({"bias": values(1, N)}, r"bias: has 2 dimensions, must have 1; reshape it"),
         ({"bias": values(N - 1)}, r"bias: has shape \[1, 23\], must be \[1, 24\], .*"),
         ({"bias": values(N).astype(BF16)}, r"bias: has dtype bf16, must be f32; convert it, which loses nothing"),

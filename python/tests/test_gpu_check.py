@@ -23,7 +23,7 @@ def rehearsal(monkeypatch):
 
 
 # What has no large problems, and nothing that the CPU's checks of arguments would refuse; a call whose D is looked at.
-CHECKS = {"shapes": 1, "grouped": 1, "unscaled": 1, "graph": 11, "streams": 1, "devices": 1, "quantize": 1}
+CHECKS = {"shapes": 1, "grouped": 1, "unscaled": 1, "affine": 1, "graph": 11, "streams": 1, "devices": 1, "quantize": 1}
 
 
 @pytest.mark.parametrize("name", CHECKS)

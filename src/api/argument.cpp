@@ -195,13 +195,18 @@ void check_places(const Argument& a, const Argument& b, const Argument& d) {
     for (const Argument& x : {a, b}) x.check_apart_from(d);
 }
 
+/// `type`: of A and B.
+void check_result(const ElementType& type, const Argument& d) {
+    if (!may_give(type, d.x.dtype))
+        reject("d", "has dtype {}, must be {}; pass memory of one of them", name_of(d.x.dtype), names_of_results(type));
+}
+
 /// Where A and B have no scales a call has ones in their place (ops/gemm/call.h).
 void check_unscaled_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb,
                              const Argument& d) {
     const ElementType& type = *find_type(a.x.dtype);
     b.check_dtype(type.dtype, "pass it as a is, or quantise a, too");
-    if (!may_give(type, d.x.dtype))
-        reject("d", "has dtype {}, must be {}; pass memory of one of them", name_of(d.x.dtype), names_of_results(type));
+    check_result(type, d);
     for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})
         if (scales.x.data != unit_scales({of.x}).matrix.data)
             reject(scales.name, "has shape [{}, {}], but {} is of {}, which has no scales; leave it out", scales.x.rows,
@@ -243,8 +248,7 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
                                                    names_of(is_unscaled))
                                            .c_str());
     if (of_k) d.check_dtype(DType::F32, "pass memory of f32, as gradients are summed up in");
-    else if (d.x.dtype != DType::F32 && d.x.dtype != DType::F16)
-        d.check_dtype(DType::BF16, "pass memory of bf16, f16 or f32, and convert the result");
+    else check_result(*find_type(DType::E4M3), d);
     for (const Argument& x : {a, b, d}) x.check_extents();
     check_shapes(a, b, d);
     for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})

@@ -55,11 +55,12 @@ void check_types(const GemmShape& s) {
         reject("out_dtype", "is f16, must be bf16 or f32 with scales for each row of B; pass one of them");
     if (type == DType::F32 && s.groups && s.row_b_scales)
         reject("out_dtype", "is f32, must be bf16 with groups of rows and scales for each row of B; leave it out");
-    if (s.accumulate && (type != DType::F32 || (!s.row_b_scales && !s.k_groups)))
-        reject("accumulate",
-               "is set, but d is of {}, must be of f32, with scales for each row of B; set out_dtype and row_b_scales, "
-               "or leave it out",
+    if (s.accumulate && type != DType::F32)
+        reject("accumulate", "is set, but d is of {}, must be of f32; set out_dtype and row_b_scales, or leave it out",
                name_of(type));
+    if (s.accumulate && !s.row_b_scales && !s.k_groups)
+        reject("accumulate",
+               "is set, but b has a scale for each 128x128 block; set row_b_scales, or leave it out, as d can be c");
 }
 
 void check_extents(const GemmShape& s) {

@@ -90,8 +90,7 @@ TEST(ExplainGemm, RefusesATypeOfDThatGemmDoesNotWrite) {
     EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .row_b_scales = true, .out_dtype = DType::E4M3}),
               "out_dtype: is e4m3, must be bf16, f16 or f32; pass one of them");
     EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .row_b_scales = true, .accumulate = true}),
-              "accumulate: is set, but d is of bf16, must be of f32, with scales for each row of B; set out_dtype and "
-              "row_b_scales, or leave it out");
+              "accumulate: is set, but d is of bf16, must be of f32; set out_dtype and row_b_scales, or leave it out");
 }
 
 }  // namespace

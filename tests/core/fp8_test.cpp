@@ -136,7 +136,6 @@ TEST(F16, EveryCodeComesBack) {
 }
 
 TEST(F16, BetweenTwoCodesTheNearestIsTakenAndOfTwoTheEvenOne) {
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
     for (uint32_t code = 0; code < 0x7c00; ++code) {
         const float next = code + 1 == 0x7c00 ? 65536.0f : float_of_f16(static_cast<uint16_t>(code + 1));
         const float middle = (float_of_f16(static_cast<uint16_t>(code)) + next) / 2;
