@@ -15,6 +15,7 @@ TYPES: dict[str, Any] = {
     "void*": ctypes.c_void_p,
     "int32_t*": ctypes.c_void_p,
     "finegemm_poll": ctypes.c_void_p,
+    "float": ctypes.c_float,
 }
 
 
@@ -29,5 +30,6 @@ def structs(header: str) -> dict[str, type[ctypes.Structure]]:
             for name, size in re.findall(r"(\w+)(?:\[(\w+)\])?", names):
                 count = int(numbers.get(size, size or 0))
                 members.append((name, types[type_name] * count if count else types[type_name]))
+        types[f"finegemm_{struct}*"] = ctypes.c_void_p
         types[f"finegemm_{struct}"] = type(struct, (ctypes.Structure,), {"_fields_": members})
-    return {name.removeprefix("finegemm_"): t for name, t in types.items() if name not in TYPES}
+    return {name.removeprefix("finegemm_"): t for name, t in types.items() if name not in TYPES and name[-1] != "*"}

@@ -20,6 +20,7 @@ import time
 
 import torch
 
+from gpu_affine import Affine
 from gpu_fixture import ROOT, digest
 from gpu_grouped import Grouped
 from gpu_moe import Moe
@@ -31,7 +32,7 @@ from gpu_together import Together
 RESULTS = ROOT / "bench/results"
 
 
-class Check(Speed, Sanitized, Grouped, Moe, Together):
+class Check(Speed, Sanitized, Grouped, Moe, Together, Affine):
     """All of them. Each check is a method that returns what to record of it, or raises."""
 
 
@@ -56,6 +57,9 @@ CHECKS = {
         "unscaled_repeat",
         "unscaled_options",
         "unscaled_beyond_31_bits",
+        "affine",
+        "affine_repeat",
+        "affine_options",
         "streams",
         "threads",
         "devices",
@@ -67,6 +71,7 @@ CHECKS = {
         "k_grouped_speed",
         "speed",
         "unscaled_speed",
+        "affine_speed",
         "grouped_speed",
         "grouped_skew",
     ),

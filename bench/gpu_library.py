@@ -1,6 +1,7 @@
 """libfinegemm.so through its C ABI, for torch tensors: what gpu_check.py calls, without the Python package."""
 
 import ctypes
+import dataclasses
 import json
 
 import torch
@@ -46,6 +47,36 @@ def stack(t: torch.Tensor | None) -> ctypes.Structure:
     return Stack(matrix(t), 1, 0) if t is None or t.dim() == 2 else Stack(matrix(t[0]), t.shape[0], t.stride(0))
 
 
+@dataclasses.dataclass
+class Epilogue:
+    """D = alpha A B + beta C + bias. C is shaped as D, the bias [N] f32."""
+
+    alpha: float
+    beta: float
+    c: torch.Tensor | None
+    bias: torch.Tensor | None
+
+    def with_c(self, c: torch.Tensor | None) -> "Epilogue":
+        return dataclasses.replace(self, c=c)
+
+    def on_cpu(self, rows: torch.Tensor) -> "Epilogue":
+        """For some rows of D."""
+        c, bias = self.c, self.bias
+        return dataclasses.replace(
+            self, c=None if c is None else c[rows].cpu(), bias=None if bias is None else bias.cpu()
+        )
+
+    def changes_nothing(self) -> bool:
+        return self.alpha == 1 and self.bias is None and (self.c is None or self.beta == 0)
+
+    def text(self) -> str:
+        return f"alpha {self.alpha}, beta {self.beta}, C {self.c is not None}, bias {self.bias is not None}"
+
+    def struct(self) -> ctypes.Structure:
+        bias = None if self.bias is None else self.bias[None]
+        return C["epilogue"](ctypes.sizeof(C["epilogue"]), self.alpha, self.beta, 0, stack(self.c), matrix(bias))
+
+
 def groups(numbers: torch.Tensor, form: int, alignment: int, expected_m: int) -> ctypes.Structure:
     assert numbers.dtype == torch.int32 and numbers.is_contiguous()
     device = (2, numbers.get_device()) if numbers.is_cuda else (1, 0)
@@ -81,12 +112,13 @@ class Library:
         pdl=0,
         accumulate=0,
         prefetch_weights=0,
+        epilogue=None,
     ):
         """A function without arguments that queues this GEMM on the current stream; it keeps the tensors alive."""
         args = GemmArgs(*(matrix(t) for t in (a, sfa, b, sfb, d)))
         options = self.options(numerics, config, AS_CONTEXT, batch_invariant, num_sms, pdl, accumulate)
         options.prefetch_weights = prefetch_weights
-        return self.queued(self.c.finegemm_gemm, args, options, (a, sfa, b, sfb, d))
+        return self.queued(self.c.finegemm_gemm, args, options, (a, sfa, b, sfb, d), epilogue)
 
     def prepare_grouped(
         self,
@@ -104,12 +136,13 @@ class Library:
         check_values=AS_CONTEXT,
         num_sms=0,
         pdl=0,
+        epilogue=None,
     ):
         """The same for groups: b and sfb are 3-D; a, sfa and d are 2-D, or 3-D where `form` is MASKED."""
         which = groups(numbers, form, alignment, expected_m)
         args = GroupedGemmArgs(*(stack(t) for t in (a, sfa, b, sfb, d)), which)
         options = self.options(numerics, config, check_values, AS_CONTEXT, num_sms, pdl)
-        return self.queued(self.c.finegemm_grouped_gemm, args, options, (a, sfa, b, sfb, d, numbers))
+        return self.queued(self.c.finegemm_grouped_gemm, args, options, (a, sfa, b, sfb, d, numbers), epilogue)
 
     def prepare_k_grouped(
         self,
@@ -142,10 +175,13 @@ class Library:
         size = ctypes.sizeof(GemmOptions)
         return GemmOptions(size, numerics, check_values, batch_invariant, None, name, num_sms, pdl, accumulate)
 
-    def queued(self, function, args, options, tensors):
+    def queued(self, function, args, options, tensors, epilogue=None):
         cuda = tensors[0].is_cuda
+        struct = epilogue.struct() if epilogue else None
+        if struct:
+            options.epilogue = ctypes.addressof(struct)
 
-        def call(keep=tensors):
+        def call(keep=(tensors, epilogue, struct)):
             # That of the operands' GPU, which need not be the current one.
             options.stream = torch.cuda.current_stream(tensors[0].device).cuda_stream if cuda else None
             self.check(function(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))

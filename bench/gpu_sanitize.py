@@ -10,6 +10,7 @@ import sys
 
 import torch
 
+from gpu_affine import Affine
 from gpu_cases import LAYOUTS
 from gpu_dense import Dense
 from gpu_digest import KERNELS, operation_of
@@ -23,7 +24,7 @@ from gpu_wgrad import Wgrad
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
-class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Scales):
+class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Scales):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
         return self.memchecked("small")
@@ -105,6 +106,7 @@ class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Scales):
         self.small_one_d_one_d()
         self.small_grouped()
         self.small_unscaled()
+        self.small_affine()
         torch.cuda.synchronize()
         return {"kernels": len(names)}
 

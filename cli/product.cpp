@@ -59,6 +59,7 @@ std::string option_of(const std::string& field) {
 
 GemmShape ProductOptions::with(int64_t m, int64_t n, int64_t k) const {
     GemmShape shape = fields;
+    shape.affine |= !adds_c_by_field();
     shape.m = m, shape.n = n, shape.k = k;
     return shape;
 }
@@ -103,6 +104,12 @@ void add_group_options(CLI::App& command, ProductOptions& o) {
         ->needs(command.get_option("--k-groups"));
 }
 
+void add_epilogue_options(CLI::App& command, ProductOptions& o) {
+    command.add_option("--alpha", o.alpha, "Of the product: D is alpha A B + beta C + bias")->capture_default_str();
+    command.add_option("--beta", o.beta, "Of C, which is random; 0: there is none")->capture_default_str();
+    command.add_flag("--bias", o.bias, "Add a random bias to each column of D");
+}
+
 GemmShape parse_product(const std::vector<std::string>& words, const ProductOptions& o) {
     GemmShape shape;
     if (words.size() == 1) {
@@ -118,6 +125,7 @@ GemmShape parse_product(const std::vector<std::string>& words, const ProductOpti
         shape.m = extents[0], shape.n = extents[1], shape.k = extents[2];
     }
     take_fields(o.fields, shape);
+    shape.affine |= !o.adds_c_by_field();
     return shape;
 }
 

@@ -18,6 +18,11 @@ namespace finegemm::cli {
 struct ProductOptions {
     GemmShape fields;  // extents apart
     std::string form = "offsets", layout = "columns";
+    float alpha = 1, beta = 0;  // beta: of a random C
+    bool bias = false;          // a random one
+
+    /// The product is affine by its field alone, which adds C.
+    bool adds_c_by_field() const { return alpha == 1 && beta == 0 && !bias; }
 
     /// The product of these extents.
     GemmShape with(int64_t m, int64_t n, int64_t k) const;
@@ -31,6 +36,9 @@ struct ProductOptions {
 void add_field_options(CLI::App& command, ProductOptions& o);
 /// --form and --layout, for commands that make groups.
 void add_group_options(CLI::App& command, ProductOptions& o);
+
+/// --alpha, --beta and --bias, for commands that make C and the bias. Where none is set, an affine product adds C.
+void add_epilogue_options(CLI::App& command, ProductOptions& o);
 
 /// M N K, or one line like "gemm 64x2112x7168 groups=4", which options then add to. Throws Error(InvalidArgument).
 GemmShape parse_product(const std::vector<std::string>& words, const ProductOptions& o);

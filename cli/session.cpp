@@ -73,12 +73,15 @@ Session::Session(Context& context, const Target& target, const GemmShape& shape,
         Operand a{random_matrix(shape.m, shape.k, seed), {}}, b{random_matrix(shape.n, shape.k, seed + 1), {}};
         make_dense(a, b);
     }
+    make_epilogue(product, seed);
 }
 
-Session::Session(Context& context, const Target& target, Operand a, Operand b, const GemmShape& fields)
+Session::Session(Context& context, const Target& target, Operand a, Operand b, const GemmShape& fields,
+                 const ProductOptions& product, uint64_t seed)
     : context_(context), target_(target), shape_(fields) {
     plan::check_fields(fields);
     make_dense(a, b);
+    make_epilogue(product, seed);
     if (!scaled()) return;
     if (a.values.dtype != DType::E4M3) given_a_ = std::move(a.values);
     if (b.values.dtype != DType::E4M3) given_b_ = std::move(b.values);
@@ -104,6 +107,26 @@ void Session::make_dense(Operand& a, Operand& b) {
     d_ = make(plan::result_type(shape_), 1, m, n);
     load(a, "--a", false, a_, sfa_);
     load(b, "--b", !shape_.row_b_scales, b_, sfb_);
+}
+
+/// C has values as D has. Without alpha, beta and bias an affine product is A B + C.
+void Session::make_epilogue(const ProductOptions& product, uint64_t seed) {
+    if (!shape_.affine) return;
+    alpha_ = product.alpha;
+    beta_ = product.adds_c_by_field() ? 1 : product.beta;
+    const HostMatrix random = random_matrix(1, kRandomPeriod, seed + 2);
+    if (beta_ != 0) {
+        c_ = make(d_.host.dtype, d_.count, d_.host.rows / d_.count, d_.host.cols);
+        HostMatrix values = make_matrix(DType::F32, c_.host.rows, c_.host.cols);
+        fill(values, random, 0);
+        round_to(c_.host.view(), values.view());
+        upload(target_, c_.host, c_.there);
+    }
+    if (product.bias) {
+        bias_ = make(DType::F32, 1, 1, d_.host.cols);
+        fill(bias_.host, random, 1);
+        upload(target_, bias_.host, bias_.there);
+    }
 }
 
 void Session::load(Operand& x, const char* name, bool blocks, Part& q, Part& scales) {
@@ -258,16 +281,21 @@ Call Session::args(const GemmOptions& options, bool on_host) {
 }
 
 /// What the shape says of options, too.
-GemmOptions Session::completed(GemmOptions options) const {
+GemmOptions Session::completed(GemmOptions options, bool on_host) {
     options.accumulate = shape_.accumulate;
     options.num_sms = shape_.num_sms;
     if (shape_.batch_invariant) options.batch_invariant = true;
     if (!options.poll) options.poll = target_.poll;
+    if (!shape_.affine) return options;
+    options.epilogue.alpha = alpha_;
+    const auto view = [&](Part& part) { return on_host ? part.host.view() : part.there; };
+    if (beta_ != 0) options.epilogue.c = stack_of(view(c_), c_.count), options.epilogue.beta = beta_;
+    if (!bias_.host.bytes.empty()) options.epilogue.bias = view(bias_);
     return options;
 }
 
 std::function<void()> Session::call(const GemmOptions& options) {
-    return [this, all = completed(options)] { multiply(context_, args(all, false)); };
+    return [this, all = completed(options, false)] { multiply(context_, args(all, false)); };
 }
 
 double Session::time(const GemmOptions& options, int repeats) {
@@ -295,7 +323,9 @@ Call Session::fetch(const GemmOptions& options) {
         download(target_, there, operand->there);
         wrong_operands_ += differing_elements(there.view(), operand->host.view());
     }
-    return args(options, true);
+    host_options_ = options;
+    host_options_.epilogue = completed(options, true).epilogue;
+    return args(host_options_, true);
 }
 
 std::optional<double> Session::error_of_quantization(int64_t max_rows) const {

@@ -30,7 +30,8 @@ public:
     Session(Context& context, const Target& target, const GemmShape& shape, const ProductOptions& product,
             uint64_t seed);
     /// A dense product of these: A [M, K] takes 1x128 scales, B [N, K] 128x128 or 1x128 scales.
-    Session(Context& context, const Target& target, Operand a, Operand b, const GemmShape& fields);
+    Session(Context& context, const Target& target, Operand a, Operand b, const GemmShape& fields,
+            const ProductOptions& product = {}, uint64_t seed = 1);
 
     /// What the planner is asked about.
     const GemmShape& shape() const { return shape_; }
@@ -77,13 +78,16 @@ private:
     void quantize(Quantize* by, HostMatrix& x, const Matrix& there, const Both& q, const Both& scales);
     void upload_rounded();
     void quantize_k(const HostMatrix& random, int64_t first, Part& q, Part& scales);
+    void make_epilogue(const ProductOptions& product, uint64_t seed);
     Call args(const GemmOptions& options, bool on_host);
-    GemmOptions completed(GemmOptions options) const;
+    GemmOptions completed(GemmOptions options, bool on_host);
 
     Context& context_;
     const Target& target_;
     GemmShape shape_;
-    Part a_, sfa_, b_, sfb_, d_;
+    Part a_, sfa_, b_, sfb_, d_, c_, bias_;
+    float alpha_ = 1, beta_ = 1;
+    GemmOptions host_options_;                     // of fetch()
     std::optional<HostMatrix> given_a_, given_b_;  // values that were quantised here
     int64_t wrong_operands_ = 0;
     std::vector<int64_t> sizes_;

@@ -72,6 +72,11 @@ void print_chosen(const Front& front, const nlohmann::json& chosen) {
 
 /// Differences from a GEMM with scales of blocks of B and D in bf16.
 std::string kind_text(const GemmShape& s) {
+    if (s.affine) {
+        GemmShape product = s;
+        product.affine = false;
+        return kind_text(product) + ", with alpha, beta, C or a bias";
+    }
     if (const ElementType& type = plan::operand_type(s); !type.scaled)
         return fmt::format(" in {}{}", type.name,
                            s.groups     ? fmt::format(" in {} groups", *s.groups)

@@ -98,7 +98,9 @@ struct Report {
     int64_t wrong_operands = 0;          // codes and scales of the GPU that are not the CPU's
     std::optional<double> quantization_error{};
     std::vector<Guess> guesses{};
+    ProductOptions product{};
 
+    float beta() const { return product.adds_c_by_field() ? 1 : product.beta; }
     bool right() const { return accuracy.of_bound <= 1 && wrong_operands == 0; }
     double flop_per_us() const { return operations(shape.m, shape.n, shape.k) / us; }
     double bytes_per_us() const { return bytes / us; }
@@ -111,11 +113,15 @@ std::string product_text(const Report& r) {
     const ElementType& type = plan::operand_type(r.shape);
     const std::string scales =
         type.scaled ? fmt::format(", scales 1x128{}", of_k || r.shape.row_b_scales ? "" : " and 128x128") : "";
-    const bool says_d = !type.scaled || r.shape.row_b_scales;
+    const bool says_d = !type.scaled || r.shape.row_b_scales || r.shape.out_dtype;
     const std::string types =
         fmt::format("{}{}{}", type.name, scales, says_d ? ", D in " + name_of(plan::result_type(r.shape)) : "");
     std::string text = fmt::format("product  D[{}{}, {}] = A[{}, {}] * B[{}{}, {}]^T in {}\n", of_k ? "group, " : "", m,
                                    n, m, k, r.form.empty() ? "" : "group, ", n, k, types);
+    if (r.shape.affine)
+        text +=
+            fmt::format("affine   alpha {}, {}{}\n", r.product.alpha,
+                        r.beta() != 0 ? fmt::format("beta {}", r.beta()) : "no C", r.product.bias ? ", a bias" : "");
     if (r.group_sizes.empty()) return text;
     const auto [least, most] = std::ranges::minmax(r.group_sizes);
     text += fmt::format("groups   {} of {} to {} ", r.group_sizes.size(), least, most);
@@ -145,6 +151,7 @@ void print_json(const Front& front, const Report& r) {
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
     if (r.shape.dtype) out["dtype"] = name_of(*r.shape.dtype);
     if (r.shape.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(plan::result_type(r.shape))}});
+    if (r.shape.affine) out["affine"] = {{"alpha", r.product.alpha}, {"beta", r.beta()}, {"bias", r.product.bias}};
     for (const Guess& g : r.guesses) out["taken_for"][g.name] = g.dtype;
     if (r.quantization_error) out["error"]["of_quantization"] = *r.quantization_error;
     if (!r.why.empty()) out["why_no_gpu"] = r.why;
@@ -203,7 +210,7 @@ Session make_session(const RunOptions& o, Context& context, const Target& target
     if (!a && !b) return {context, target, shape, o.product, o.seed};
     if (!a) a = Operand{random_matrix(shape.m, shape.k, o.seed), {}};
     if (!b) b = Operand{random_matrix(shape.n, shape.k, o.seed + 1), {}};
-    return {context, target, std::move(*a), std::move(*b), shape};
+    return {context, target, std::move(*a), std::move(*b), shape, o.product, o.seed};
 }
 
 Report run_session(const RunOptions& o, Context& context, const Target& target, Progress& progress) {
@@ -227,7 +234,8 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
                   .form = shape.groups ? o.product.form : "",
                   .layout = shape.k_groups ? o.product.layout : "",
                   .group_sizes = session.sizes(),
-                  .guesses = guesses};
+                  .guesses = guesses,
+                  .product = o.product};
     if (target.gpu) {
         report.device += ", " + target.gpu->name();
         report.kernel = o.config.empty() ? target.gpu->kernel_for(session.shape()) : o.config;
@@ -266,6 +274,7 @@ Run add_run(CLI::App& app) {
         ->option_text("M N K");
     add_field_options(*command, o->product);
     add_group_options(*command, o->product);
+    add_epilogue_options(*command, o->product);
     const auto dense_only = [&](const char* name, std::string& to, const char* meaning) {
         command->add_option(name, to, meaning)
             ->excludes(command->get_option("--groups"))

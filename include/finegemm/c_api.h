@@ -79,7 +79,7 @@ typedef struct finegemm_matrix {
 } finegemm_matrix;
 
 /* d[m, n] = sum over k of (a[m, k] * sfa[m, k / 128]) * (b[n, k] * sfb[n / 128, k / 128])
- * or, where sfb has a row for each one of b, sfb[n, k / 128]; d may then be f32.
+ * or, where sfb has a row for each one of b, sfb[n, k / 128].
  * finegemm/gemm.h has the rules. */
 typedef struct finegemm_gemm_args {
     finegemm_matrix a, sfa, b, sfb, d;
@@ -143,19 +143,30 @@ typedef struct finegemm_scale_layout_args {
  * FINEGEMM_ENDED, and its output has parts of the result. It may not leave by longjmp or an exception. */
 typedef int32_t (*finegemm_poll)(void* data, double share);
 
+/* d becomes alpha * the product + beta * c + bias, rounded once; finegemm/gemm.h, Epilogue, has the rules. */
+typedef struct finegemm_epilogue {
+    uint32_t struct_size;
+    float alpha;          /* 1: the product as it is; zero would leave nothing of it */
+    float beta;           /* of c; 0: c is not read */
+    int32_t reserved;     /* 0 */
+    finegemm_stack c;     /* as d; without a pointer: none */
+    finegemm_matrix bias; /* [1, n] f32; without a pointer: none */
+} finegemm_epilogue;
+
 typedef struct finegemm_gemm_options {
     uint32_t struct_size;
-    int32_t numerics;         /* CPU only */
-    int32_t check_values;     /* FINEGEMM_AS_CONTEXT, _ON or _OFF: look at scale values first */
-    int32_t batch_invariant;  /* the same: the bits of a row of d do not depend on other rows */
-    void* stream;             /* CUstream or cudaStream_t; ignored on the CPU */
-    const char* config;       /* a kernel by name; null: the planner's choice */
-    int32_t num_sms;          /* CUDA only: SMs that may be used at most; 0: all */
-    int32_t pdl;              /* CUDA only: programmatic dependent launch, 0 or 1 */
-    int32_t accumulate;       /* 1: d, of f32, is added to; 0: it is overwritten */
-    int32_t prefetch_weights; /* with pdl, 1: loads of b begin before the kernels before it end */
-    finegemm_poll poll;       /* may be null */
-    void* poll_data;          /* handed to poll */
+    int32_t numerics;                  /* CPU only */
+    int32_t check_values;              /* FINEGEMM_AS_CONTEXT, _ON or _OFF: look at scale values first */
+    int32_t batch_invariant;           /* the same: the bits of a row of d do not depend on other rows */
+    void* stream;                      /* CUstream or cudaStream_t; ignored on the CPU */
+    const char* config;                /* a kernel by name; null: the planner's choice */
+    int32_t num_sms;                   /* CUDA only: SMs that may be used at most; 0: all */
+    int32_t pdl;                       /* CUDA only: programmatic dependent launch, 0 or 1 */
+    int32_t accumulate;                /* 1: d, of f32, is added to; 0: it is overwritten */
+    int32_t prefetch_weights;          /* with pdl, 1: loads of b begin before the kernels before it end */
+    finegemm_poll poll;                /* may be null */
+    void* poll_data;                   /* handed to poll */
+    const finegemm_epilogue* epilogue; /* null: d is the product, or the product is added to it */
 } finegemm_gemm_options;
 
 typedef struct finegemm_quantize_options {
@@ -192,6 +203,7 @@ typedef struct finegemm_shape {
                                 and the batch invariance that the environment asks for */
     const char* plan_table;  /* a file; null or empty: none but that */
     int64_t dtype;           /* of a and b; 0: FINEGEMM_E4M3, which alone has scales */
+    int64_t affine;          /* D is alpha A B + beta C + bias, with any of the three */
 } finegemm_shape;
 
 typedef struct finegemm_context finegemm_context;

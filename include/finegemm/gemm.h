@@ -12,7 +12,7 @@
 namespace finegemm {
 
 /// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n / 128, k / 128])
-/// With scales for each row of B, as gradients of weights need: sfb[n, k / 128]; D may then be f32, and be added to.
+/// With scales for each row of B, as gradients of weights need: sfb[n, k / 128]; a D of f32 may then be added to.
 /// A and B may be bf16 or f16 instead, without scales: sfa and sfb are left empty then, and D is of their type or f32.
 /// All on one device. Row strides of A, B and D are at least their columns; those of A and B on a GPU below 2^40 bytes.
 /// Strides of scales are any that are not negative; 0 repeats a scale.
@@ -21,8 +21,19 @@ struct GemmArgs {
     ConstMatrix sfa;  ///< [M, ceil(K/128)] f32; on CUDA pointer aligned to 4
     ConstMatrix b;    ///< [N, K] e4m3, as A
     ConstMatrix sfb;  ///< [ceil(N/128), ceil(K/128)], or [N, ceil(K/128)] for scales of rows; f32, as sfa
-    Matrix d;         ///< [M, N] bf16, or f32 with scales of rows; N contiguous; on CUDA row stride a multiple of 8
-                      ///< (f32: of 4), pointer aligned to 16
+    Matrix d;  ///< [M, N] bf16, f32 or, with scales of blocks, f16; N contiguous; on CUDA row stride a multiple of 8
+               ///< (f32: of 4), pointer aligned to 16
+};
+
+/// What a product becomes before it is rounded, once, to the type of D: alpha * A B + beta * C + bias[n], in FP32. For
+/// one product and for groups of rows, with scales of blocks of B, or with A and B in bf16. docs/epilogues.md has the
+/// order of the steps. Rows of D that belong to no group get nothing of this.
+struct Epilogue {
+    float alpha = 1;
+    std::optional<float> beta{};  ///< 1 where C is given; 0: C is not read
+    ConstStack c{};      ///< [M, N] of the type of D, with the layout that D must have: D itself, or apart from it;
+                         ///< a stack where D is one. Without a pointer: none
+    ConstMatrix bias{};  ///< [1, N] f32; on CUDA pointer aligned to 16. Without a pointer: none
 };
 
 struct GemmOptions {
@@ -40,6 +51,7 @@ struct GemmOptions {
                                             ///< before, nor one that other launches with pdl have overlapped with.
                                             ///< Not for groups, whose sizes are read first
     bool accumulate = false;                ///< D += the product instead of D = the product; D is f32 then
+    Epilogue epilogue{};                    ///< D is more than the product; not with `accumulate`, nor for K = 0
     std::string config{};                   ///< a kernel by name (see explain) instead of the planner's choice;
                                             ///< on the CPU it gives Numerics::Hopper the order of the sums
     Poll poll{};                            ///< what it throws ends the call; D has parts of the result then
@@ -76,21 +88,6 @@ struct Groups {
     Device device{};
 };
 
-/// `count` matrices of one shape; `stride`: elements from one to the next.
-struct ConstStack {
-    ConstMatrix matrix;
-    int64_t count = 1;
-    int64_t stride = 0;
-};
-
-/// A writable stack.
-struct Stack {
-    Matrix matrix;
-    int64_t count = 1;
-    int64_t stride = 0;
-    operator ConstStack() const { return {matrix, count, stride}; }
-};
-
 /// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[g, n, k] * sfb[g, n / 128, k / 128]), g the group of row m;
 /// with scales for each row of B: sfb[g, n, k / 128].
 /// Matrices have the layouts that GemmArgs asks for; on CUDA strides of stacks of A, B and D are multiples of 16
@@ -100,7 +97,7 @@ struct GroupedGemmArgs {
     ConstStack sfa;  ///< [M, ceil(K/128)] f32; Masked: [G, M, ceil(K/128)]
     ConstStack b;    ///< [G, N, K] e4m3
     ConstStack sfb;  ///< [G, ceil(N/128), ceil(K/128)], or [G, N, ceil(K/128)] for scales of rows; f32
-    Stack d;         ///< [M, N] bf16; Masked: [G, M, N]
+    Stack d;         ///< [M, N] bf16 or, with scales of blocks, f16 or f32; Masked: [G, M, N]
     Groups groups;
 };
 
@@ -150,6 +147,7 @@ struct GemmShape {
     int64_t alignment = 0;             ///< Groups::alignment of Indices; 0 for other forms: no kernel depends on it
     std::optional<int64_t> k_groups{};  ///< of K, for k_grouped_gemm; K is a multiple of 128
     bool accumulate = false;            ///< as the option of a call
+    bool affine = false;                ///< Epilogue says more than that D is the product; not for groups of K
     int32_t num_sms = 0;                ///< likewise
     bool batch_invariant = false;       ///< likewise
     bool operator==(const GemmShape&) const = default;

@@ -45,6 +45,21 @@ struct Matrix {
     operator ConstMatrix() const { return {data, dtype, rows, cols, row_stride, col_stride, device}; }
 };
 
+/// `count` matrices of one shape; `stride`: elements from one to the next.
+struct ConstStack {
+    ConstMatrix matrix;
+    int64_t count = 1;
+    int64_t stride = 0;
+};
+
+/// A writable stack.
+struct Stack {
+    Matrix matrix;
+    int64_t count = 1;
+    int64_t stride = 0;
+    operator ConstStack() const { return {matrix, count, stride}; }
+};
+
 /// A CUDA stream (CUstream or cudaStream_t) without CUDA's headers; null is the default stream. Ignored on CPU.
 using Stream = void*;
 

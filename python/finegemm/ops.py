@@ -24,6 +24,10 @@ def gemm(
     pdl: bool = False,
     prefetch_weights: bool = False,
     accumulate: bool = False,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    c: Any = None,
+    bias: Any = None,
     out_dtype: Literal["bfloat16", "float16", "float32"] | None = None,
     stream: Any = None,
     context: Context | None = None,
@@ -31,14 +35,17 @@ def gemm(
     """d[m, n] = sum over k of (a[m, k] * sfa[m, k // 128]) * (b[n, k] * sfb[n // 128, k // 128]). Returns `d`.
 
     a [M, K], b [N, K]: float8_e4m3fn (or uint8, its bits), K contiguous. sfa [M, ceil(K/128)] and
-    sfb [ceil(N/128), ceil(K/128)]: float32, any strides. d [M, N]: bfloat16 (or uint16, its bits), N contiguous;
-    a new array of a's library when None.
+    sfb [ceil(N/128), ceil(K/128)]: float32, any strides. d [M, N]: bfloat16 (or uint16, its bits), float16 or float32,
+    N contiguous; a new array of a's library when None, bfloat16 if `out_dtype` says nothing else.
+
+    d is alpha times that, plus beta * c and bias, if they are given: computed in float32 and rounded once. c [M, N] has
+    the dtype of d and may be d itself; beta is 1 without a value, and with 0 c is not read. bias [N]: float32.
 
     a and b may be bfloat16 or float16 instead, without scales: sfa and sfb are None then, K is a multiple of 8, and d
     is of their type, as a new one is, or float32.
 
-    With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d may
-    then be float32 (a new one if `out_dtype` says so), and with `accumulate` the product is added to it.
+    With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d is
+    then bfloat16 or float32 and the product alone, but with `accumulate` the product is added to a d of float32.
 
     Autograd does not see the call: the result is detached, even where an operand requires grad. A d that does is
     refused unless grad mode is off.
@@ -66,6 +73,10 @@ def grouped_gemm(
     masked_m: Any = None,
     alignment: int = 128,
     expected_m: int = 0,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    c: Any = None,
+    bias: Any = None,
     numerics: Literal["fast", "exact", "hopper"] = "fast",
     config: str | None = None,
     check_values: bool | None = None,
@@ -90,7 +101,8 @@ def grouped_gemm(
     Rows that belong to no group are not written (those of m_indices are), so a new d holds there whatever its memory
     held. A GPU reads the numbers when the kernel runs, nothing waits for them; ones that break the rules lead to no row
     outside of the arrays, and `check_values` names them. `expected_m`: rows of a group to choose the kernel by, where
-    M / G says little (masked_m: M). The rest as in gemm; results are always batch-invariant.
+    M / G says little (masked_m: M). c has the shape of d, and all groups share the bias; padding becomes zero whatever
+    they hold. The rest as in gemm; results are always batch-invariant.
     """
 
 
@@ -217,6 +229,7 @@ def explain(
     alignment: int = 0,
     k_groups: int | None = None,
     accumulate: bool = False,
+    affine: bool = False,
     num_sms: int = 0,
     batch_invariant: bool = False,
 ) -> dict[str, Any]:
@@ -235,6 +248,7 @@ def explain(
     `alignment`: Of groups that row indices tell, which bounds tiles.
     `k_groups`: Groups of K, which have K together and a D each.
     `accumulate`: D, of f32, is added to, not overwritten.
+    `affine`: D is alpha A B + beta C + bias, with any of the three.
     `num_sms`: SMs that may be used at most; 0: all.
     `batch_invariant`: The bits of a row of D may not depend on M.
     """

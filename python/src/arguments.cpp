@@ -68,6 +68,15 @@ int32_t integer32(const char* name, PyObject* x) {
     return static_cast<int32_t>(value);
 }
 
+float real(const char* name, PyObject* x) {
+    const double value = PyFloat_AsDouble(x);  // of a 0-dimensional array, too
+    if (value == -1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        refuse_type(name, "a number", x);
+    }
+    return static_cast<float>(value);
+}
+
 bool boolean(const char* name, PyObject* x) {
     if (!PyBool_Check(x) && !is_numpy_bool(x)) refuse_type(name, "True or False", x);
     const int value = PyObject_IsTrue(x);

@@ -23,6 +23,7 @@ namespace finegemm::python {
 std::string_view text(const char* name, PyObject* x);
 int64_t integer(const char* name, PyObject* x);
 int32_t integer32(const char* name, PyObject* x);
+float real(const char* name, PyObject* x);
 /// What else Python has a truth for is refused: "no" would be true.
 bool boolean(const char* name, PyObject* x);
 
@@ -39,6 +40,7 @@ DType type_named(std::string_view argument, std::string_view name);
 inline void take(const char* name, PyObject* x, bool& to) { to = boolean(name, x); }
 inline void take(const char* name, PyObject* x, int32_t& to) { to = integer32(name, x); }
 inline void take(const char* name, PyObject* x, int64_t& to) { to = integer(name, x); }
+inline void take(const char* name, PyObject* x, float& to) { to = real(name, x); }
 inline void take(const char* name, PyObject* x, Numerics& to) { to = numerics_named(text(name, x)); }
 inline void take(const char* name, PyObject* x, Compiler& to) { to = compiler_named(text(name, x)); }
 inline void take(const char* name, PyObject* x, DType& to) { to = type_named(name, text(name, x)); }

@@ -39,11 +39,12 @@ bool is_any_scale(std::string_view name) { return name == "sf" || name == "out";
 std::string wanted_by(std::string_view name) {
     if (name == "a" || name == "b")
         return names_of(is_operand, &ElementType::array_name) + " (or uint8 or uint16, bits of the first two)";
-    if (name == "d") return names_of(is_output, &ElementType::array_name) + " (or uint16, bits of the first)";
+    if (name == "d" || name == "c")
+        return names_of(is_output, &ElementType::array_name) + " (or uint16, bits of the first)";
     if (name == "q") return "float8_e4m3fn (or uint8, its bits)";
     if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
     if (is_any_scale(name)) return "float32, or int32 that packs four exponents (UE8M0)";
-    return "float32";  // scales
+    return "float32";  // scales, bias
 }
 
 /// Scales as checkpoints have them, other than floats.
@@ -146,6 +147,18 @@ Matrix blocks_of(std::string_view name, const DLTensor& tensor, int64_t rows, in
             .rows = rows,
             .cols = cols,
             .row_stride = cols,
+            .col_stride = 1,
+            .device = device_of(name, tensor.device)};
+}
+
+Matrix row_of(std::string_view name, const DLTensor& tensor) {
+    check_dimensions(name, tensor, 1);
+    check_contiguous(name, tensor);
+    return {.data = static_cast<char*>(tensor.data) + tensor.byte_offset,
+            .dtype = dtype_of(name, tensor.dtype),
+            .rows = 1,
+            .cols = tensor.shape[0],
+            .row_stride = tensor.shape[0],
             .col_stride = 1,
             .device = device_of(name, tensor.device)};
 }

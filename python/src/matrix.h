@@ -25,6 +25,9 @@ Stack stack_of(std::string_view name, const DLTensor& tensor);
 /// together.
 Matrix blocks_of(std::string_view name, const DLTensor& tensor, int64_t rows, int64_t cols);
 
+/// A view of a tensor of one dimension as a matrix of one row.
+Matrix row_of(std::string_view name, const DLTensor& tensor);
+
 /// A vector of int32.
 struct Numbers {
     const int32_t* data;

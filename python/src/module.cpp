@@ -19,6 +19,7 @@
 
 #include "api/option_lists.h"
 #include "arguments.h"
+#include "epilogue.h"
 #include "explain.h"
 #include "plan/elements.h"
 #include "scale_layout.h"
@@ -82,11 +83,13 @@ void check_accumulate(Arguments& given) {
 }
 
 /// Calls `product` of C++ with the options that are given. `out`: the array on `device` whose stream it is without one.
+/// `stacked`: D is a stack of matrices for groups of rows.
 template <typename Product, typename Operands>
 void multiply(Product* product, Context& context, const Operands& operands, Arguments& given, Tensors& tensors,
-              PyObject* out, Device device) {
+              PyObject* out, Device device, bool stacked = false) {
     GemmOptions options{.stream = tensors.stream(given.optional("stream"), out, device)};
     call_options([&](const char* name, auto& option) { given.take(name, option); }, options);
+    options.epilogue = epilogue_of(given, tensors, stacked);
     given.check_all_taken();
     WithoutGil others_run;
     options.poll = [&](double) { others_run.run_handlers(); };
@@ -100,6 +103,9 @@ const char* usual_result(const ConstMatrix& a) {
     return (d ? d : find_type(DType::BF16))->array_name.data();  // for an A that the library will refuse, anything
 }
 
+/// A new D has the type of C, if there is one.
+std::string_view type_of_c(const ConstMatrix& c) { return find_type(c.dtype)->array_name; }
+
 Object gemm_into(const Imports& imports, Context& context, Arguments& given) {
     Tensors tensors(imports);
     check_accumulate(given);
@@ -107,7 +113,9 @@ Object gemm_into(const Imports& imports, Context& context, Arguments& given) {
     const auto matrix = [&](const char* name) { return tensors.matrix(name, given.required(name)); };
     const auto scales = [&](const char* name) { return tensors.scales(name, given.required(name)); };
     GemmArgs problem{.a = matrix("a"), .sfa = scales("sfa"), .b = matrix("b"), .sfb = scales("sfb"), .d = {}};
-    const std::string_view format = out_dtype == Py_None ? usual_result(problem.a) : text("out_dtype", out_dtype);
+    PyObject* c = given.optional("c");
+    const std::string_view usual = c == Py_None ? usual_result(problem.a) : type_of_c(tensors.matrix("c", c));
+    const std::string_view format = out_dtype == Py_None ? usual : text("out_dtype", out_dtype);
     const DType made = type_named("out_dtype", format);
     Object out = d == Py_None
                      ? tensors.empty_like(given.required("a"), {problem.a.rows, problem.b.rows}, format.data(), "d")
@@ -165,7 +173,7 @@ Object grouped_gemm_into(const Imports& imports, Context& context, Arguments& gi
                               : tensors.empty_like(a, {m, n}, usual_result(problem.a.matrix), "d");
     problem.d = rows("d", out.get(), Access::Write);
     with_names_of_python(which.name, [&] {
-        multiply(grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device);
+        multiply(grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device, masked);
     });
     return out;
 }

@@ -106,6 +106,7 @@ Matrices Tensors::matrices(const char* name, PyObject* x, Access access) {
 }
 Matrix Tensors::scales(const char* name, PyObject* x) { return x == Py_None ? Matrix() : matrix(name, x); }
 Stack Tensors::scale_stack(const char* name, PyObject* x) { return x == Py_None ? Stack() : stack(name, x); }
+Matrix Tensors::row(const char* name, PyObject* x) { return row_of(name, tensor(name, x, Access::Read)); }
 Numbers Tensors::numbers(const char* name, PyObject* x) { return numbers_of(name, tensor(name, x, Access::Read)); }
 
 KOperand Tensors::k_operand(const char* name, PyObject* x, const Matrix& scales, const Numbers& offsets) {

@@ -49,6 +49,8 @@ public:
     /// Nothing for None: not all types of operands have scales.
     Matrix scales(const char* name, PyObject* x);
     Stack scale_stack(const char* name, PyObject* x);
+    /// A vector, as a matrix of one row.
+    Matrix row(const char* name, PyObject* x);
     Numbers numbers(const char* name, PyObject* x);
     /// A or B of a K-grouped product: a matrix, or a vector of blocks, whose extents its scales tell, or, where it has
     /// none, the end of the last group.

@@ -127,8 +127,8 @@ class Rehearsal:
             self.names |= {config} if config else set()
             return options(gpu_library.HOPPER, config, *others)
 
-        def watched(library, function, args, options, tensors):
-            call = queued(library, function, args, options, tensors)
+        def watched(library, function, args, options, tensors, *epilogue):
+            call = queued(library, function, args, options, tensors, *epilogue)
             return call if of_model else lambda: recorded(lambda: self.spoiling(call, tensors[4]))
 
         def cast(library, kind, x, q, scales, power_of_two=False):

@@ -133,7 +133,7 @@ def test_misuse_of_groups_is_named(device):
             RuntimeError,
             "expected_m_for_psum_layout: is given without use_psum_layout",
         ),
-        (lambda: contiguous(a, b, d.float(), layout), RuntimeError, "d: has dtype f32, must be bf16"),
+        (lambda: contiguous(a, b, d.double(), layout), RuntimeError, "d: has dtype float64, must be bfloat16"),
         (lambda: contiguous(a, b, d, layout[:-1]), RuntimeError, "m_indices: has 127 indices, must have 128"),
         (
             lambda: contiguous(a, stack(device, 1, True)[1], d, layout, recipe=(1, 128, 128)),

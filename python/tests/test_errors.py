@@ -54,7 +54,6 @@ MISUSES = {
     "sfa is float64": change(sfa=lambda s: s.astype(np.float64)),
     "sfa is the scales of blocks": change(sfa=lambda s: s[:1]),
     "sfb is transposed": change(sfb=lambda s: np.ones((2, 1), np.float32)),
-    "d is float32": change(d=lambda d: d.astype(np.float32)),
     "d is too small": change(d=lambda d: d[:8]),
     "d is transposed": change(d=lambda d: np.asfortranarray(d)),
     "d is read-only": change(d=read_only),
@@ -74,7 +73,6 @@ MISUSES = {
     "sfa has a scale for each 64 columns": change(sfa=lambda s: np.ones((16, 4), np.float32)),
     "sfa is reversed": change(sfa=lambda s: s[:, ::-1]),
     "sfb is one scale": change(sfb=lambda s: s[:1, :1]),
-    "d is float16": change(d=lambda d: d.astype(np.float16)),
     "d is a list": change(d=lambda d: d.tolist()),
     "d has overlapping rows": change(d=lambda d: np.lib.stride_tricks.as_strided(d, (16, 32), (16, 2))),
     "d shares memory with a": change(
@@ -136,7 +134,9 @@ MISUSES = {
     "cpu_threads is too large": lambda: finegemm.Context(cpu_threads=2**40),
     "device is unknown": lambda: finegemm.explain(1, 8, 16, device="a100"),
     "n is not a multiple of 8": lambda: finegemm.explain(1, 12, 16, device="h200"),
-    "out_dtype is float32 for scales of blocks": lambda: finegemm.explain(1, 8, 16, device="h200", out_dtype="float32"),
+    "out_dtype is float16 for scales of rows": lambda: finegemm.explain(
+        1, 8, 16, device="h200", row_b_scales=True, out_dtype="float16"
+    ),
     "out_dtype of explain is unknown": lambda: finegemm.explain(
         1, 8, 16, device="h200", row_b_scales=True, out_dtype="int8"
     ),

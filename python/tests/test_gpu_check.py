@@ -27,6 +27,7 @@ CHECKS = {
     "shapes": 1,
     "grouped": 1,
     "unscaled": 1,
+    "affine": 1,
     "graph": 11,
     "streams": 1,
     "devices": 1,

@@ -146,8 +146,12 @@ uintptr_t Argument::end() const {
     return begin() + static_cast<uintptr_t>((last + 1) * size_of(x.dtype));
 }
 
+bool Argument::overlaps(const Argument& other) const {
+    return !empty() && !other.empty() && begin() < other.end() && other.begin() < end();
+}
+
 void Argument::check_apart_from(const Argument& output) const {
-    if (!empty() && !output.empty() && begin() < output.end() && output.begin() < end())
+    if (overlaps(output))
         reject(output.name, "shares {} bytes with {}; write to memory of its own",
                std::min(end(), output.end()) - std::max(begin(), output.begin()), name);
 }
@@ -203,13 +207,18 @@ void check_places(const Argument& a, const Argument& b, const Argument& d) {
     for (const Argument& x : {a, b}) x.check_apart_from(d);
 }
 
+/// `type`: of A and B.
+void check_result(const ElementType& type, const Argument& d) {
+    if (!may_give(type, d.x.dtype))
+        reject("d", "has dtype {}, must be {}; pass memory of one of them", name_of(d.x.dtype), names_of_results(type));
+}
+
 /// Where A and B have no scales a call has ones in their place (ops/gemm/call.h).
 void check_unscaled_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb,
                              const Argument& d) {
     const ElementType& type = *find_type(a.x.dtype);
     b.check_dtype(type.dtype, "pass it as a is, or quantise a, too");
-    if (!may_give(type, d.x.dtype))
-        reject("d", "has dtype {}, must be {}; pass memory of one of them", name_of(d.x.dtype), names_of_results(type));
+    check_result(type, d);
     for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})
         if (scales.x.data != unit_scales({of.x}).matrix.data)
             reject(scales.name, "has shape [{}, {}], but {} is of {}, which has no scales; leave it out", scales.x.rows,
@@ -251,8 +260,7 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
                                                    names_of(is_unscaled))
                                            .c_str());
     if (of_k) d.check_dtype(DType::F32, "pass memory of f32, as gradients are summed up in");
-    else if (grouping == Grouping::Rows || d.x.dtype != DType::F32)
-        d.check_dtype(DType::BF16, "pass memory of bf16 and convert the result");
+    else check_result(*find_type(DType::E4M3), d);
     for (const Argument& x : {a, b, d}) x.check_extents();
     check_shapes(a, b, d);
     for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})
@@ -273,10 +281,11 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
                sfa.x.rows, sfa.x.cols, sfb.x.rows, sfb.x.cols, of_a.rows, of_a.cols, of_b.rows, of_b.cols);
     check_scales(sfa, of_a);
     check_scales(sfb, of_b);
-    if (d.x.dtype == DType::F32 && !takes_rows && !d.empty())
+    if (takes_rows && (d.x.dtype == DType::F16 || (d.x.dtype == DType::F32 && grouping == Grouping::Rows)))
         reject("d",
-               "has dtype f32, must be bf16 where b has a scale for each 128x128 block; pass memory of bf16, or scales "
-               "for each row of b (quantize_rows makes them)");
+               "has dtype {}, must be bf16{} where each row of b has scales; pass memory of bf16, or scales for "
+               "128x128 blocks of b (quantize_blocks makes them)",
+               name_of(d.x.dtype), grouping == Grouping::Rows ? "" : " or f32");
 
     check_places(a, b, d);
     for (const Argument& x : {sfa, sfb}) {

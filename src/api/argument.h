@@ -38,6 +38,12 @@ struct Argument {
     /// The end of the last element is an address, and offsets in bytes fit 63 bits.
     void check_span() const;
     void check_apart_from(const Argument& output) const;
+    /// Between the first and the last byte of each, with what lies between.
+    bool overlaps(const Argument& other) const;
+    /// Is it the other one, element by element?
+    bool is_same_as(const Argument& other) const {
+        return x.data == other.x.data && row_step() == other.row_step() && stack_step() == other.stack_step();
+    }
 
 private:
     void check_matrices_not_negative() const;
@@ -70,8 +76,7 @@ Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning, const char* m
 /// f32, of the wanted shape, any strides that are not negative.
 void check_scales(const Argument& s, const Wanted& wanted);
 
-/// The matrices of a GEMM, or of several in stacks. Groups of K have scales for each row of B and a D of f32, groups of
-/// rows a D of bf16.
+/// The matrices of a GEMM, or of several in stacks. Groups of K have scales for each row of B and a D of f32.
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
                     Grouping grouping);
 

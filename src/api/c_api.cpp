@@ -205,11 +205,19 @@ Options to_options(const finegemm_options& caller) {
     return o;
 }
 
+Epilogue to_epilogue(const finegemm_epilogue& caller) {
+    const finegemm_epilogue given = known_part(caller, "epilogue");
+    require_zero(given.reserved, "epilogue");
+    return {
+        .alpha = given.alpha, .beta = given.beta, .c = to_stack(given.c, "c"), .bias = to_matrix(given.bias, "bias")};
+}
+
 GemmOptions to_options(const finegemm_gemm_options& caller) {
     const finegemm_gemm_options given = known_part(caller, "options");
     GemmOptions o{.stream = given.stream};
     o.poll = to_poll(given.poll, given.poll_data);
     call_options([](const char* name, const auto& from, auto& to) { take(name, from, to); }, given, o);
+    if (given.epilogue) o.epilogue = to_epilogue(*given.epilogue);
     return o;
 }
 

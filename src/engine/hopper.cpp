@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <finegemm/core/fp8.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm/schedule.h>
 
@@ -37,15 +38,20 @@ CallKey HopperBackend::key_of(const Call& call) const {
     const auto operand = [](const ConstMatrix& x, int64_t stack_stride) {
         return CallKey::Operand{x.data, x.row_stride, stack_stride};
     };
+    const Epilogue& epilogue = call.epilogue();
     const bool batch_invariant = options.batch_invariant.value_or(batch_invariant_);
     return {.a = operand(call.a.matrix, call.a.stride),
             .b = operand(call.b.matrix, call.b.stride),
             .d = operand(call.d.matrix, call.d.stride),
+            .c = call.adds_c() ? operand(epilogue.c.matrix, epilogue.c.stride) : CallKey::Operand{},
             .sfa = {operand(call.sfa.matrix, call.sfa.stride), call.sfa.matrix.col_stride},
             .sfb = {operand(call.sfb.matrix, call.sfb.stride), call.sfb.matrix.col_stride},
             .m = call.a.matrix.rows,
             .n = call.d.matrix.cols,
             .k = call.a.matrix.cols,
+            .bias = epilogue.bias.data,
+            .alpha = float_bits(epilogue.alpha),
+            .beta = float_bits(call.beta()),
             .numbers = call.has_host_offsets() ? nullptr : call.groups.data,
             .group_count = call.group_count,
             .alignment = call.groups.alignment,

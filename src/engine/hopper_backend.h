@@ -32,13 +32,15 @@ struct CallKey {
         const void* data;
         int64_t row_stride, stack_stride;
         bool operator==(const Operand&) const = default;
-    } a, b, d;
+    } a, b, d, c;
     struct Scales {
         Operand scales;
         int64_t col_stride;
         bool operator==(const Scales&) const = default;
     } sfa, sfb;
     int64_t m, n, k;
+    const void* bias;
+    uint32_t alpha, beta;    // their bits; beta is 0 without C
     const int32_t* numbers;  // of groups, on the device
     int64_t group_count, alignment, expected_m;
     int32_t num_sms;

@@ -127,6 +127,41 @@ constexpr auto kGroupedRowCandidates = std::to_array<Candidate>({
 });
 // clang-format on
 
+// With an affine epilogue: one set of tiles of each height, and no parts of K, as few kernels serve many types of D.
+// Blocks are taken to last as long as in the kernels of these tiles without it; tiles longer by the share of the bytes
+// of C that the old D costs kernels in f32 that load it.
+// clang-format off
+constexpr auto kAffine = std::to_array<Candidate>({
+    {{64, 32, 8, 1, 1, kAlone, 2}, {0.189, 0.162, 0.72}},
+    {{64, 64, 6, 1, 1, kAlone, 2}, {0.253, 0.205, 0.89}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.384, 0.384, 1.39}},
+    {{128, 160, 5, 2, 1, kAlone, 1}, {0.456, 0.456, 1.89}},
+});
+constexpr auto kAffineF16 = std::to_array<Candidate>({
+    {{64, 64, 6, 1, 1, kAlone, 2}, {0.253, 0.205, 0.89}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.384, 0.384, 1.39}},
+    {{128, 160, 5, 2, 1, kAlone, 1}, {0.456, 0.456, 1.89}},
+});
+constexpr auto kAffineF32 = std::to_array<Candidate>({
+    {{64, 32, 7, 1, 1, kAlone, 2}, {0.189, 0.162, 1.02}},
+    {{64, 64, 5, 1, 1, kAlone, 2}, {0.269, 0.233, 1.44}},
+    {{128, 128, 4, 2, 1, kAlone, 1}, {0.400, 0.400, 3.32}},
+});
+constexpr auto kAffineGrouped = std::to_array<Candidate>({
+    {{64, 64, 6, 1, 1, kAlone, 2}, {0.317, 0.216, 0.91, 0.50}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.450, 0.450, 1.41, 0.48}},
+    {{128, 160, 5, 2, 1, kAlone, 1}, {0.515, 0.515, 1.84, 0.49}},
+});
+constexpr auto kAffineGroupedF16 = std::to_array<Candidate>({
+    {{64, 64, 6, 1, 1, kAlone, 2}, {0.317, 0.216, 0.91, 0.50}},
+    {{128, 160, 5, 2, 1, kAlone, 1}, {0.515, 0.515, 1.84, 0.49}},
+});
+constexpr auto kAffineGroupedF32 = std::to_array<Candidate>({
+    {{64, 64, 5, 1, 1, kAlone, 2}, {0.317, 0.216, 1.44, 0.50}},
+    {{128, 128, 4, 2, 1, kAlone, 1}, {0.450, 0.450, 3.32, 0.48}},
+});
+// clang-format on
+
 constexpr Kind kPlainKind{}, kGroupedKind{.grouping = Grouping::Rows}, kRowKind{.b = kRowScaled},
     kGroupedRowKind{.grouping = Grouping::Rows, .b = kRowScaled}, kRowF32Kind{.b = kRowScaled, .output = Output::F32},
     kKGroupedKind{.grouping = Grouping::K, .b = kRowScaled, .output = Output::F32};
@@ -137,12 +172,27 @@ constexpr auto kRowConfigs = configs_of(kRowCandidates, kRowKind);
 constexpr auto kRowF32Configs = configs_of(kRowF32Candidates, kRowF32Kind);
 constexpr auto kKGroupedConfigs = configs_of(kKGroupedCandidates, kKGroupedKind);
 
+/// Scales of blocks of B, with an affine epilogue.
+constexpr Kind affine_kind(Grouping grouping, Output output) {
+    return {.grouping = grouping, .output = output, .affine = true};
+}
+template <const auto& List, Kind kKind>
+constexpr auto kAffineConfigs = configs_of(List, kKind);
+template <const auto& List, Kind kKind>
+constexpr CandidateList kAffineList{kKind, kAffineConfigs<List, kKind>, List};
+
 constexpr CandidateList kScaled[] = {{kPlainKind, kConfigs, kCandidates},
                                      {kGroupedKind, kGroupedConfigs, kGrouped},
                                      {kGroupedRowKind, kGroupedRowConfigs, kGroupedRowCandidates},
                                      {kRowKind, kRowConfigs, kRowCandidates},
                                      {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
-                                     {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates}};
+                                     {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates},
+                                     kAffineList<kAffine, affine_kind(Grouping::None, Output::BF16)>,
+                                     kAffineList<kAffineF16, affine_kind(Grouping::None, Output::F16)>,
+                                     kAffineList<kAffineF32, affine_kind(Grouping::None, Output::F32)>,
+                                     kAffineList<kAffineGrouped, affine_kind(Grouping::Rows, Output::BF16)>,
+                                     kAffineList<kAffineGroupedF16, affine_kind(Grouping::Rows, Output::F16)>,
+                                     kAffineList<kAffineGroupedF32, affine_kind(Grouping::Rows, Output::F32)>};
 
 /// The lists of all operand types.
 const std::vector<CandidateList> kLists = [] {
@@ -168,7 +218,7 @@ GemmConfig for_row_scales(GemmConfig config) {
     // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major, in groups less than 1% (measured
     // on an H200). Beside tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B
     // has a scale, vectors of both take longer than copies, but no longer where they go through registers anyway.
-    if (config.tile_m <= 64 || config.b.scaling == Scaling::None) return config;
+    if (config.tile_m <= 64 || config.b.scaling == Scaling::None || config.affine) return config;
     const bool blocks = !config.row_b_scales() && !config.row_groups() && config.tile_n <= 208;
     if (blocks || kernel_plan(config).tensor_core_scales()) config.scales = ScaleLayout::Rows;
     return config;
@@ -209,6 +259,7 @@ std::string name_of(const GemmConfig& c) {
     if (c.row_b_scales()) name += "_1d1d";
     if (c.a.scaling == Scaling::None) name += fmt::format("_{}", type_of(c.a.element).name);
     if (c.output != Output::BF16) name += fmt::format("_{}", type_of(c.output).name);
+    if (c.affine) name += "_affine";
     if (c.k_groups()) name += "_kgrouped";
     if (c.scales == ScaleLayout::Rows) name += "_rows";
     return name;

@@ -27,6 +27,7 @@ constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, C
         configs[i].a = kind.a;
         configs[i].b = kind.b;
         configs[i].output = kind.output;
+        configs[i].affine = kind.affine;
     }
     return configs;
 }

@@ -48,6 +48,24 @@ constexpr auto kOfKF32 = std::to_array<Candidate>({
     {{128, 128, 5, 2, 1, kAlone, 1}, {0.332, 0.332, 1.99}},
     {{128, 192, 4, 2, 1, kAlone, 1}, {0.499, 0.499, 2.30}},
 });
+// With an affine epilogue: tiles longer by the share of the bytes of C that the old D costs (plan/candidates.cpp).
+constexpr auto kAffine = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.172, 0.172, 0.60}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.354, 0.354, 0.93}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.499, 0.499, 1.38}},
+});
+constexpr auto kAffineF32 = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.173, 0.173, 1.20}},
+    {{128, 128, 4, 2, 1, kAlone, 1}, {0.370, 0.370, 4.58}},
+});
+constexpr auto kAffineRows = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.185, 0.185, 0.73}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.520, 0.520, 1.47, 0.23}},
+});
+constexpr auto kAffineRowsF32 = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.181, 0.181, 1.77}},
+    {{128, 128, 4, 2, 1, kAlone, 1}, {0.396, 0.396, 4.17, 0.30}},
+});
 // clang-format on
 
 /// The list of one kind of products, whose configurations lie here.
@@ -58,8 +76,12 @@ constexpr CandidateList list_of() {
     return {Of, kConfigs<Rows, Of>, Rows};
 }
 
-constexpr Kind kind(Element element, Grouping grouping, DType d) {
-    return {.grouping = grouping, .a = unscaled(element), .b = unscaled(element), .output = *find_type(d)->output};
+constexpr Kind kind(Element element, Grouping grouping, DType d, bool affine = false) {
+    return {.grouping = grouping,
+            .a = unscaled(element),
+            .b = unscaled(element),
+            .output = *find_type(d)->output,
+            .affine = affine};
 }
 
 /// D is of the type that it has where nobody says, or f32.
@@ -71,6 +93,13 @@ void add_lists(std::vector<CandidateList>& all) {
         list_of<kRows, kind(Of, Grouping::Rows, kUsual)>(),  list_of<kRowsF32, kind(Of, Grouping::Rows, DType::F32)>(),
         list_of<kOfK, kind(Of, Grouping::K, kUsual)>(),      list_of<kOfKF32, kind(Of, Grouping::K, DType::F32)>()};
     all.insert(all.end(), std::begin(lists), std::end(lists));
+    if constexpr (Of == Element::BF16) {  // not in f16, whose kernels write the product alone
+        const CandidateList affine[] = {list_of<kAffine, kind(Of, Grouping::None, kUsual, true)>(),
+                                        list_of<kAffineF32, kind(Of, Grouping::None, DType::F32, true)>(),
+                                        list_of<kAffineRows, kind(Of, Grouping::Rows, kUsual, true)>(),
+                                        list_of<kAffineRowsF32, kind(Of, Grouping::Rows, DType::F32, true)>()};
+        all.insert(all.end(), std::begin(affine), std::end(affine));
+    }
 }
 
 }  // namespace

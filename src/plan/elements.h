@@ -75,7 +75,7 @@ struct ElementType {
 // clang-format off
 inline constexpr ElementType kElementTypes[] = {
     {.dtype = DType::E4M3, .name = "e4m3", .array_name = "float8_e4m3fn", .enumerator = "E4M3",
-     .operand = Element::E4M3, .scaled = true, .results = {DType::BF16, DType::F32}},
+     .operand = Element::E4M3, .scaled = true, .results = {DType::BF16, DType::F32, DType::F16}},
     {.dtype = DType::BF16, .name = "bf16", .array_name = "bfloat16", .enumerator = "BF16",
      .operand = Element::BF16, .results = {DType::BF16, DType::F32},
      .output = Output::BF16, .rounding = {0x1p-8, 0x1p-134, 0x1.ffp127}},

@@ -15,6 +15,16 @@ const char* name_of(Grouping grouping) {
     return grouping == Grouping::None ? "one product" : grouping == Grouping::Rows ? "groups of rows" : "groups of K";
 }
 
+/// Kernels that add to D in L2 add nothing else, and there are no others for scales of rows of B, nor for A and B in
+/// f16.
+void check_affine(const GemmShape& s) {
+    if (!s.affine) return;
+    if (s.accumulate) reject("accumulate", "is set, but so is affine; leave it out, D can be C");
+    if (s.row_b_scales)
+        reject("affine", "is set, but with scales for each row of B D is the product alone; leave one of them out");
+    if (s.dtype == DType::F16) reject("affine", "is set, but of a and b of f16 d is the product alone; leave it out");
+}
+
 /// D of products without scales is of any type that these may give, whatever the groups.
 void check_unscaled(const GemmShape& s, DType result) {
     if (s.row_b_scales)
@@ -37,15 +47,20 @@ void check_types(const GemmShape& s) {
     if (!may_give(operand_type(s), type))
         reject("out_dtype", "is {}, must be {} where a and b are of {}; pass one of them", name_of(type),
                names_of_results(operand_type(s)), operand_type(s).name);
+    check_affine(s);
     if (!operand_type(s).scaled) return check_unscaled(s, type);
-    if (type == DType::F32 && s.groups) reject("out_dtype", "is f32, must be bf16 with groups of rows; leave it out");
-    if (type == DType::F32 && !s.row_b_scales && !s.k_groups)
-        reject("out_dtype",
-               "is f32, must be bf16 where b has a scale for each 128x128 block; leave it out, or set row_b_scales");
-    if (type == DType::BF16 && s.k_groups) reject("out_dtype", "is bf16, must be f32 with groups of K; leave it out");
+    if (type != DType::F32 && s.k_groups)
+        reject("out_dtype", "is {}, must be f32 with groups of K; leave it out", name_of(type));
+    if (type == DType::F16 && s.row_b_scales)
+        reject("out_dtype", "is f16, must be bf16 or f32 with scales for each row of B; pass one of them");
+    if (type == DType::F32 && s.groups && s.row_b_scales)
+        reject("out_dtype", "is f32, must be bf16 with groups of rows and scales for each row of B; leave it out");
     if (s.accumulate && type != DType::F32)
+        reject("accumulate", "is set, but d is of {}, must be of f32; set out_dtype and row_b_scales, or leave it out",
+               name_of(type));
+    if (s.accumulate && !s.row_b_scales && !s.k_groups)
         reject("accumulate",
-               "is set, but d is of bf16, must be of f32; set out_dtype and row_b_scales, or leave it out");
+               "is set, but b has a scale for each 128x128 block; set row_b_scales, or leave it out, as d can be c");
 }
 
 void check_extents(const GemmShape& s) {

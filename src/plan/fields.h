@@ -26,7 +26,7 @@ struct Takers {
     }
 };
 inline constexpr Takers kRows{false, true, false}, kOfK{false, false, true}, kDenseOrK{true, false, true},
-    kAll{true, true, true};
+    kDenseOrRows{true, true, false}, kAll{true, true, true};
 
 struct Field {
     const char* name;
@@ -52,6 +52,7 @@ constexpr void option_fields(const Visit& visit, Shapes&... shapes) {
     visit(Field{"alignment", kRows, "Of groups that row indices tell, which bounds tiles"}, shapes.alignment...);
     visit(Field{"k_groups", kOfK, "Groups of K, which have K together and a D each"}, shapes.k_groups...);
     visit(Field{"accumulate", kDenseOrK, "D, of f32, is added to, not overwritten"}, shapes.accumulate...);
+    visit(Field{"affine", kDenseOrRows, "D is alpha A B + beta C + bias, with any of the three"}, shapes.affine...);
     visit(Field{"num_sms", kAll, "SMs that may be used at most; 0: all"}, shapes.num_sms...);
     visit(Field{"batch_invariant", kAll, "The bits of a row of D may not depend on M"}, shapes.batch_invariant...);
 }

@@ -17,14 +17,16 @@ struct Kind {
     Grouping grouping = Grouping::None;
     Operand a = kRowScaled, b = kBlockScaled;
     Output output = Output::BF16;
+    bool affine = false;
     constexpr bool operator==(const Kind&) const = default;
 };
-constexpr Kind kind_of(const GemmConfig& c) { return {c.grouping, c.a, c.b, c.output}; }
+constexpr Kind kind_of(const GemmConfig& c) { return {c.grouping, c.a, c.b, c.output, c.affine}; }
 
-/// D: the type of its elements, and whether the product is added to them.
+/// D: the type of its elements, whether the product is added to them, and whether more is added to it.
 struct Result {
     DType element = DType::BF16;
     bool accumulate = false;
+    bool affine = false;
     constexpr bool operator==(const Result&) const = default;
 };
 
@@ -49,7 +51,11 @@ struct Problem {
     constexpr bool operator==(const Problem&) const = default;
     constexpr uint32_t k_blocks() const { return ceil_div(k, kRowBytes / bytes_of(a.element)); }
     constexpr bool scaled() const { return a.scaling != Scaling::None; }
-    constexpr Kind kind() const { return {groups.kind, a, b, find_type(d.element)->output.value()}; }
+    /// With scales of blocks, affine kernels also write the product alone in types other than bf16.
+    constexpr Kind kind() const {
+        const bool plain = !d.affine && (b.scaling != Scaling::Blocks || d.element == DType::BF16);
+        return {groups.kind, a, b, find_type(d.element)->output.value(), !plain};
+    }
 };
 
 /// The problem of a shape that has been checked (plan/fields.h).

@@ -28,6 +28,8 @@ constexpr Rule kRules[] = {
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.a.element == c.a.element; }},
     {"writes D in another type",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().output == c.output; }},
+    {"adds C and a bias to the product, or cannot",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().affine == c.affine; }},
     {"needs more shared memory than a CTA can have",
      [](const Problem&, const DeviceSpec& d, const GemmConfig& c) {
          return kernel_plan(c).smem.total <= d.smem_bytes;

@@ -49,15 +49,21 @@ ConstMatrix dense(const std::vector<T>& elements, ConstMatrix like) {
 /// Of `rows`, to look at `most` at most. An odd step meets every place in a tile.
 int64_t step_of(int64_t rows, int64_t most) { return ((rows + most - 1) / most) | 1; }
 
+/// One product of a call, and what is added to it.
+struct Product {
+    GemmArgs args;
+    CpuEpilogue epilogue;
+};
+
 /// Every so manieth row, at most `max_rows`: the same matrices with fewer rows and longer strides.
-GemmArgs some_rows(const GemmArgs& all, int64_t max_rows) {
-    GemmArgs args = all;
-    const int64_t step = step_of(all.d.rows, max_rows);
-    const int64_t rows = (all.d.rows + step - 1) / step;
-    for (ConstMatrix* x : {&args.a, &args.sfa}) x->rows = rows, x->row_stride *= step;
+Product some_rows(const Product& all, int64_t max_rows) {
+    auto [args, epilogue] = all;
+    const int64_t step = step_of(all.args.d.rows, max_rows);
+    const int64_t rows = (all.args.d.rows + step - 1) / step;
+    for (ConstMatrix* x : {&args.a, &args.sfa, &epilogue.c}) x->rows = rows, x->row_stride *= step;
     args.d.rows = rows;
     args.d.row_stride *= step;
-    return args;
+    return {args, epilogue};
 }
 
 /// Bound for the rounding error of an element's sum.
@@ -67,11 +73,21 @@ double sum_bound_of(const GemmArgs& args, double absolute) {
                                           : sum_bound(absolute, (k + kScaleBlock - 1) / kScaleBlock);
 }
 
-/// Error bound of an element of D: its sum's, and of one rounding to the type of D.
-double bound_of(const GemmArgs& args, double absolute, double exact) {
-    const double sum = sum_bound_of(args, absolute);
+/// Error bound of an element of D: that of what is rounded, and of one rounding to the type of D.
+double bound_of(const GemmArgs& args, double of_rounded, double exact) {
     const Rounding& rounding = find_type(args.d.dtype)->rounding;
-    return sum + (std::abs(exact) + sum) * rounding.relative + rounding.smallest;
+    return of_rounded + (std::abs(exact) + of_rounded) * rounding.relative + rounding.smallest;
+}
+
+/// Turns an exact sum, and the bound of its rounding error, into those of what is rounded to the type of D: a product
+/// and two additions round once each, where docs/numerics.md has them ("Alpha, beta, C and bias").
+void add_epilogue(const CpuEpilogue& epilogue, int64_t row, int64_t col, double& exact, double& bound) {
+    if (!epilogue.affine) return;
+    const double alpha = std::abs(epilogue.alpha), sum = alpha * (std::abs(exact) + bound);
+    const double c = epilogue.adds_c ? std::abs(double{epilogue.beta} * epilogue.c_at(row, col)) : 0;
+    const double bias = epilogue.bias ? std::abs(load<float>(epilogue.bias, col)) : 0;
+    bound = alpha * bound + (sum + c + bias) * std::expm1(3 * 0x1p-24) + 3 * 0x1p-149;
+    exact = epilogue.of(exact, row, col);
 }
 
 constexpr double kF32Overflow = find_type(DType::F32)->rounding.overflow;
@@ -88,13 +104,12 @@ bool scales_overflow(const GemmArgs& args, int64_t row, int64_t col) {
 
 /// May element i be `d`, one of which and of `exact` is not finite? Terms of one sign reach `plus`, of the other
 /// `minus`: sums on the way may be as far from zero, in FP32, and infinities of both signs are NaN together.
-bool is_right(const GemmArgs& args, size_t i, double d, double exact, double absolute) {
+bool is_right(const GemmArgs& args, size_t i, double d, double exact, double absolute, double bound) {
     if (d == exact || (std::isnan(d) && std::isnan(exact))) return true;
     if (std::isfinite(d) || std::isnan(exact)) return false;
     if (std::isinf(exact)) return std::isnan(d);  // infinite scales, which the tensor cores make NaN
     const auto n = static_cast<size_t>(args.d.cols);
     if (scales_overflow(args, static_cast<int64_t>(i / n), static_cast<int64_t>(i % n))) return true;
-    const double bound = sum_bound_of(args, absolute);
     const double plus = (absolute + exact) / 2 + bound, minus = (absolute - exact) / 2 + bound;
     if (std::isnan(d)) return plus >= kF32Overflow && minus >= kF32Overflow;
     const double last = (d > 0 ? exact : -exact) + bound;
@@ -128,7 +143,8 @@ struct Tally {
     }
 };
 
-void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
+void add(Tally& tally, const Product& product, ThreadPool& pool) {
+    const GemmArgs& args = product.args;
     const auto count = static_cast<size_t>(args.d.rows * args.d.cols);
     std::vector<double> exact(count), absolute(count);
     cpu_gemm_exact(args, pool, exact.data());
@@ -143,9 +159,12 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
 
     for (size_t i = 0; i < count; ++i) {
         const auto n = static_cast<size_t>(args.d.cols);
-        const double d = element_of(args.d, static_cast<int64_t>(i / n), static_cast<int64_t>(i % n));
+        const auto row = static_cast<int64_t>(i / n), col = static_cast<int64_t>(i % n);
+        const double d = element_of(args.d, row, col);
+        double bound = sum_bound_of(args, absolute[i]);
+        add_epilogue(product.epilogue, row, col, exact[i], bound);
         if (!std::isfinite(d) || !std::isfinite(exact[i])) {
-            tally.add_special(d, exact[i], is_right(args, i, d, exact[i], absolute[i]));
+            tally.add_special(d, exact[i], is_right(args, i, d, exact[i], absolute[i], bound));
             continue;
         }
         const double error = std::abs(d - exact[i]);
@@ -153,7 +172,7 @@ void add(Tally& tally, const GemmArgs& args, ThreadPool& pool) {
         tally.values += exact[i] * exact[i];
         tally.largest = std::max(tally.largest, std::abs(exact[i]));
         tally.worst = std::max(tally.worst, error);
-        if (error > 0) tally.of_bound = std::max(tally.of_bound, error / bound_of(args, absolute[i], exact[i]));
+        if (error > 0) tally.of_bound = std::max(tally.of_bound, error / bound_of(args, bound, exact[i]));
     }
     tally.rows += args.d.rows;
 }
@@ -189,8 +208,11 @@ float element_of(const ConstMatrix& x, int64_t row, int64_t col) {
 }
 
 Accuracy accuracy_of(const Call& call, int64_t max_rows) {
-    std::vector<GemmArgs> products = products_of(call);
-    if (call.of_rows()) std::erase_if(products, [](const GemmArgs& product) { return product.a.cols == 0; });
+    const std::vector<GemmArgs> all = products_of(call);
+    const std::vector<CpuEpilogue> epilogues = epilogues_of(call, all);
+    std::vector<Product> products;
+    for (size_t i = 0; i < all.size(); ++i)
+        if (!call.of_rows() || all[i].a.cols > 0) products.push_back({all[i], epilogues[i]});
     ThreadPool pool(0);
     Tally tally;
     const auto count = static_cast<int64_t>(products.size());

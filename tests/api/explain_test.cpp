@@ -85,9 +85,8 @@ TEST(ExplainGemm, RefusesATypeOfDThatGemmDoesNotWrite) {
     const auto message = [](const GemmShape& shape) {
         return std::string(error_of([&] { account_of(shape); }).what());
     };
-    EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .out_dtype = DType::F32}),
-              "out_dtype: is f32, must be bf16 where b has a scale for each 128x128 block; leave it out, or set "
-              "row_b_scales");
+    EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .row_b_scales = true, .out_dtype = DType::F16}),
+              "out_dtype: is f16, must be bf16 or f32 with scales for each row of B; pass one of them");
     EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .row_b_scales = true, .out_dtype = DType::E4M3}),
               "out_dtype: is e4m3, must be bf16, f16 or f32; pass one of them");
     EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .row_b_scales = true, .accumulate = true}),

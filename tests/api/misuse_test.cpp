@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/calls.h"
+#include "api/epilogue_misuses.h"
 #include "api/grouped_misuses.h"
 #include "api/k_grouped_misuses.h"
 #include "api/scale_layout_misuses.h"
@@ -52,7 +53,8 @@ const Misuse kGemm[] = {
     {"a and b are e4m3, without scales", [](GemmCall& c) { c.args.sfa = c.args.sfb = {}; }},
     {"a has an unknown dtype", [](GemmCall& c) { c.args.a.dtype = 99; }},
     {"b is f32", [](GemmCall& c) { c.args.b.dtype = FINEGEMM_F32; }},
-    {"d is f16", [](GemmCall& c) { c.args.d.dtype = FINEGEMM_F16; }},
+    {"d is e4m3", [](GemmCall& c) { c.args.d.dtype = FINEGEMM_E4M3; }},
+    {"d is f16 and sfb of rows", [](GemmCall& c) { set_shape(c.args.sfb, 256, 3), c.args.d.dtype = FINEGEMM_F16; }},
     {"sfa is bf16", [](GemmCall& c) { c.args.sfa.dtype = FINEGEMM_BF16; }},
     {"sfb is e4m3", [](GemmCall& c) { c.args.sfb.dtype = FINEGEMM_E4M3; }},
 
@@ -71,7 +73,6 @@ const Misuse kGemm[] = {
     {"sfa has one scale a row", [](GemmCall& c) { set_shape(c.args.sfa, 16, 1); }},
     {"sfa has one scale an element", [](GemmCall& c) { set_shape(c.args.sfa, 16, 384); }},
     {"sfb has one scale a row, but not for all of k", [](GemmCall& c) { set_shape(c.args.sfb, 256, 1); }},
-    {"d is f32 and sfb of blocks", [](GemmCall& c) { c.args.d.dtype = FINEGEMM_F32; }},
     {"d is f32 with rows off 16 bytes",
      [](GemmCall& c) {
          on_gpu(c, 0), set_shape(c.args.sfb, 256, 3), c.args.d.dtype = FINEGEMM_F32, c.args.d.rows = c.args.a.rows = 8;
@@ -79,6 +80,11 @@ const Misuse kGemm[] = {
      }},
     {"accumulate into bf16", [](GemmCall& c) { set_shape(c.args.sfb, 256, 3), c.options.accumulate = 1; }},
     {"accumulate into bf16 with sfb of blocks", [](GemmCall& c) { c.options.accumulate = 1; }},
+    {"accumulate into f32 with sfb of blocks",
+     [](GemmCall& c) {
+         c.args.d.dtype = FINEGEMM_F32, c.args.d.rows = c.args.a.rows = c.args.sfa.rows = 8;
+         c.options.accumulate = 1;
+     }},
     {"accumulate is no switch", [](GemmCall& c) { c.options.accumulate = 2; }},
     {"weights are prefetched without pdl", [](GemmCall& c) { c.options.prefetch_weights = 1; }},
     {"prefetch_weights is no switch", [](GemmCall& c) { c.options.pdl = 1, c.options.prefetch_weights = 2; }},
@@ -278,6 +284,11 @@ Sentences explain_misuses() {
     spoiled("f16 gives bf16", [](finegemm_shape& s) { s.dtype = FINEGEMM_F16, s.out_dtype = FINEGEMM_BF16; });
     spoiled("bf16 with row_b_scales", [](finegemm_shape& s) { s.dtype = FINEGEMM_BF16, s.row_b_scales = 1; });
     spoiled("row_b_scales is 2", [](finegemm_shape& s) { s.row_b_scales = 2; });
+    spoiled("accumulate with affine", [](finegemm_shape& s) { s.affine = s.accumulate = 1; });
+    spoiled("affine with row_b_scales", [](finegemm_shape& s) { s.affine = s.row_b_scales = 1; });
+    spoiled("affine with groups of k", [](finegemm_shape& s) { s.affine = 1, s.k_groups = 2; });
+    spoiled("bf16 with f16", [](finegemm_shape& s) { s.dtype = FINEGEMM_BF16, s.out_dtype = FINEGEMM_F16; });
+    spoiled("f32 of blocks is added to", [](finegemm_shape& s) { s.out_dtype = FINEGEMM_F32, s.accumulate = 1; });
     spoiled("out_dtype is f16", [](finegemm_shape& s) { s.row_b_scales = 1, s.out_dtype = FINEGEMM_F16; });
     spoiled("bf16 is added to", [](finegemm_shape& s) { s.row_b_scales = s.accumulate = 1; });
     spoiled("expected_m of no groups", [](finegemm_shape& s) { s.expected_m = 20; });
@@ -287,7 +298,8 @@ Sentences explain_misuses() {
     spoiled("m of groups is 0", [](finegemm_shape& s) { s.groups = 4, s.m = 0; });
     spoiled("expected_m is -1", [](finegemm_shape& s) { s.groups = 4, s.expected_m = -1; });
     spoiled("alignment is 32", [](finegemm_shape& s) { s.groups = 4, s.alignment = 32; });
-    spoiled("groups have f32", [](finegemm_shape& s) { s.groups = 4, s.out_dtype = FINEGEMM_F32; });
+    spoiled("groups have f32 and row_b_scales",
+            [](finegemm_shape& s) { s.groups = 4, s.row_b_scales = 1, s.out_dtype = FINEGEMM_F32; });
     spoiled("groups are added to", [](finegemm_shape& s) { s.groups = 4, s.accumulate = 1; });
     spoiled("groups and groups of k", [](finegemm_shape& s) { s.groups = s.k_groups = 4; });
     spoiled("groups of k are -1", [](finegemm_shape& s) { s.k_groups = -1; });
@@ -347,11 +359,12 @@ Sentences other_misuses() {
     finegemm_options_init(&options, 8, &e), record("options: have 8 bytes", e);
     struct {
         finegemm_gemm_options known = {
-            sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr, 0, 0, 0, 0, nullptr, nullptr};
+            sizeof(finegemm_gemm_options) + 8, 0, 0, 0, nullptr, nullptr, 0, 0, 0, 0, nullptr, nullptr, nullptr};
         int64_t unknown = 1;
     } newer;
     finegemm_gemm(context.get(), &call.args, &newer.known, &e), record("gemm: options of a later version", e);
     said.merge(explain_misuses());
+    said.merge(epilogue_misuses());
     return said;
 }
 

@@ -114,8 +114,9 @@ TEST(BenchRecord, SaysWhichKindOfProductIsTimed) {
         EXPECT_EQ(row.at("out_dtype"), type);
         EXPECT_LE(row.at("error").at("finegemm").get<double>(), 1);
     }
-    EXPECT_NE(finegemm("bench --device cpu --out-dtype f32 --shapes 1x8x16").err.find("--out-dtype: is f32"),
-              std::string::npos);
+    EXPECT_NE(
+        finegemm("bench --device cpu --row-b-scales --out-dtype f16 --shapes 1x8x16").err.find("--out-dtype: is f16"),
+        std::string::npos);
 }
 
 TEST(BenchPeers, AreOfScalesOfBlocksAlone) {

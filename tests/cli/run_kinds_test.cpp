@@ -17,8 +17,10 @@ using nlohmann::json;
 
 TEST(RunKinds, GroupsAndBlocksOfScalesHaveDOfOneKind) {
     const std::pair<const char*, const char*> cases[] = {
-        {"--out-dtype f32", "--out-dtype: is f32, must be bf16 where b has a scale for each 128x128 block"},
-        {"--row-b-scales --out-dtype f16", "--out-dtype"},
+        {"--row-b-scales --out-dtype f16", "--out-dtype: is f16, must be bf16 or f32 with scales for each row of B"},
+        {"--dtype bf16 --out-dtype f16", "--out-dtype: is f16, must be bf16 or f32 where a and b are of bf16"},
+        {"--row-b-scales --alpha 2", "--affine: is set, but with scales for each row of B D is the product alone"},
+        {"--k-groups 1 --beta 2", "--affine: is true, does not belong to groups of K"},
         {"--row-b-scales --groups 2 --out-dtype f32", "--out-dtype: is f32, must be bf16 with groups of rows"}};
     for (const auto& [arguments, message] : cases) {
         const Ran ran = finegemm(std::string("run 8 16 128 --device cpu ") + arguments);
@@ -42,6 +44,20 @@ TEST(RunKinds, TakesScalesOfRowsOfB) {
     const std::string text = finegemm(run + " --out-dtype f32").out;
     EXPECT_NE(text.find("B[40, 144]^T in e4m3, scales 1x128, D in f32\n"), std::string::npos) << text;
     EXPECT_FALSE(json::parse(finegemm("run 8 8 16 --json --device cpu").out).contains("row_b_scales"));
+}
+
+TEST(RunKinds, AddsCAndABias) {
+    for (const char* product : {"33 40 144", "33 40 144 --out-dtype f16", "33 40 144 --out-dtype f32 --numerics hopper",
+                                "33 40 136 --dtype bf16", "200 40 144 --groups 3 --form masked --out-dtype f16",
+                                "200 40 144 --groups 3 --form indices"}) {
+        const std::string run =
+            std::string("run --device cpu --repeats 1 --json --alpha 0.5 --beta -2 --bias ") + product;
+        const json out = json::parse(finegemm(run).out);
+        EXPECT_TRUE(out.at("right").get<bool>()) << product;
+        EXPECT_EQ(out.at("affine"), json({{"alpha", 0.5}, {"beta", -2}, {"bias", true}})) << product;
+    }
+    const std::string text = finegemm("run 33 40 144 --device cpu --affine --out-dtype f16").out;
+    EXPECT_NE(text.find("scales 1x128 and 128x128, D in f16\naffine   alpha 1, beta 1\n"), std::string::npos) << text;
 }
 
 TEST(RunKinds, TakesScalesOfRowsOfBInGroups) {

@@ -49,11 +49,11 @@ TEST(GemmSource, PrintsEveryConfigurationSoThatAHostCompilerReadsTheSameValue) {
         text += fmt::format(
             "static_assert({} == finegemm::GemmConfig{{{}, {}, {}, {}, {}, U({}), {}, S({}), G({}), {{E({}), B({})}}, "
             "{{E({}), B({})}}, "
-            "O({})}});\n",
+            "O({}), {}}});\n",
             to_source(c), c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, use, c.ctas_per_sm,
             static_cast<uint32_t>(c.scales), static_cast<uint32_t>(c.grouping), static_cast<uint32_t>(c.a.element),
             static_cast<uint32_t>(c.a.scaling), static_cast<uint32_t>(c.b.element), static_cast<uint32_t>(c.b.scaling),
-            static_cast<uint32_t>(c.output));
+            static_cast<uint32_t>(c.output), c.affine);
     }
     const TemporaryDirectory directory;
     const std::string file = directory.path() + "/configs.cpp";

@@ -232,7 +232,8 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .quantize = {},
                   .scale_layout = {},
                   .grouped = {},
-                  .k_grouped = {}};
+                  .k_grouped = {},
+                  .affine = {}};
     if (function->entry.starts_with("finegemm_quantize_"))
         std::memcpy(&launch.quantize, parameters[0], sizeof launch.quantize);
     else if (function->entry.starts_with("finegemm_scale_layout_"))
@@ -240,6 +241,11 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
     else if (function->entry.find("_grouped") != std::string::npos)
         launch.gemm = launch.grouped = *static_cast<const finegemm::GroupedParams*>(parameters[0]);
     else std::memcpy(&launch.gemm, parameters[0], sizeof launch.gemm);
+    if (function->entry.find("_affine") != std::string::npos) {
+        if (function->entry.find("_grouped") != std::string::npos)
+            launch.affine = static_cast<const finegemm::WithAffine<finegemm::GroupedParams>*>(parameters[0])->affine;
+        else launch.affine = static_cast<const finegemm::WithAffine<finegemm::SegmentedParams>*>(parameters[0])->affine;
+    }
     if (function->entry.find("_kgrouped") != std::string::npos)
         std::memcpy(&launch.k_grouped, parameters[0], sizeof launch.k_grouped);
     compute_if_asked(launch);

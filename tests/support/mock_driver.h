@@ -36,6 +36,7 @@ struct Launch {
     ScaleLayoutParams scale_layout;  // of a kernel "finegemm_scale_layout_*"
     GroupedParams grouped;           // of a kernel "finegemm_*_grouped"
     KGroupedParams k_grouped;        // of a kernel "finegemm_*_kgrouped*"
+    AffineParams affine;             // of a kernel "finegemm_*_affine"
 };
 
 /// What a tensor map describes, as the mock's encoding keeps it.

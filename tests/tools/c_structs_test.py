@@ -12,7 +12,7 @@ from c_structs import HEADER, structs
 class CStructs(unittest.TestCase):
     def test_layouts_are_those_of_the_compiler(self):
         found = structs(HEADER.read_text())
-        sizes = {"error": 2048, "matrix": 56, "gemm_args": 5 * 56, "stack": 72, "groups": 48}
+        sizes = {"error": 2048, "matrix": 56, "gemm_args": 5 * 56, "stack": 72, "groups": 48, "epilogue": 144}
         sizes |= {"grouped_gemm_args": 5 * 72 + 48, "options": 32 + 10 * 4096, "scale_layout_args": 2 * 72 + 48}
         self.assertEqual({name: ctypes.sizeof(found[name]) for name in sizes}, sizes)
         offsets = {
@@ -20,6 +20,9 @@ class CStructs(unittest.TestCase):
             ("gemm_options", "stream"): 16,
             ("gemm_options", "prefetch_weights"): 44,
             ("gemm_options", "poll_data"): 56,
+            ("gemm_options", "epilogue"): 64,
+            ("epilogue", "c"): 16,
+            ("epilogue", "bias"): 88,
             ("quantize_options", "stream"): 8,
             ("shape", "k_groups"): 56,
             ("shape", "batch_invariant"): 76,
@@ -33,8 +36,8 @@ class CStructs(unittest.TestCase):
         self.assertEqual(len(structs(text)), text.count("typedef struct ") - opaque)
 
     def test_a_type_that_it_does_not_know_is_an_error(self):
-        with self.assertRaisesRegex(KeyError, "float"):
-            structs("typedef struct finegemm_x {\n    float alpha;\n} finegemm_x;\n")
+        with self.assertRaisesRegex(KeyError, "double"):
+            structs("typedef struct finegemm_x {\n    double alpha;\n} finegemm_x;\n")
 
 
 if __name__ == "__main__":

@@ -74,6 +74,7 @@ struct GemmConfig {
     Grouping grouping = Grouping::None;
     Operand a = kRowScaled, b = kBlockScaled;
     Output output = Output::BF16;
+    bool affine = false;  // D = alpha * the product + beta * C + bias (AffineParams), rounded once; else the product
 
     constexpr bool operator==(const GemmConfig&) const = default;
 

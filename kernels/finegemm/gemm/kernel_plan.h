@@ -35,7 +35,7 @@ enum class Promotion : uint32_t {
 enum class Store : uint32_t {
     Strip,       ///< math warps store strips; f32 is overwritten, or L2 adds to it
     Tma,         ///< TMA stores a tile of panels while the math warps go on
-    SourceTile,  ///< the same, after TMA has loaded the old D (the source tile) to add to
+    SourceTile,  ///< the same, after TMA has loaded the old D, or C (the source tile) to add to
     SplitK,      ///< the CTAs of a cluster reduce their partial sums, and each stores a share of the columns
 };
 
@@ -167,10 +167,12 @@ FG_HD constexpr uint32_t vector_scale_warps(const GemmConfig& c, uint32_t vector
 /// With two blocks in flight, the tensor cores work on the next one while this one is promoted; it takes a second set
 /// of registers, which only one 64-row WGMMA per warpgroup leaves room for. With several scales of B a promotion takes
 /// so long that warpgroups of different rows, which alternate, are faster with one each; k-slices are not (64x48,
-/// 64x80: 2% slower), nor are tiles with round-robin producers (128x80, 128x96: 1%).
+/// 64x80: 2% slower), nor are tiles with round-robin producers (128x80, 128x96: 1%). In groups of rows ptxas gives up
+/// on two blocks in flight beside an affine epilogue: it then has wgmma wait for each other.
 FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c, Producers producers) {
     const bool long_promotions = c.several_segments() && producers != Producers::RoundRobin;
-    const bool alternate = c.row_b_scales() || (long_promotions && c.row_warpgroups() > 1);
+    const bool crowded = c.affine && published_tiles(c);
+    const bool alternate = c.row_b_scales() || ((long_promotions || crowded) && c.row_warpgroups() > 1);
     return !alternate && holds_three_sets(c) ? 2 : 1;
 }
 
@@ -246,8 +248,9 @@ FG_HD constexpr bool may_have_panels(const GemmConfig& c) {
 }
 
 /// TMA stores only with room for a whole tile beside the ring; not where each CTA has one tile, and in bf16 not where
-/// another CTA works while this one stores.
+/// another CTA works while this one stores. An affine kernel always has the room, to which TMA loads C.
 FG_HD constexpr Store store(const GemmConfig& c) {
+    if (c.affine) return Store::SourceTile;
     if (c.k_splits() > 1) return Store::SplitK;
     const bool f32 = c.output == Output::F32;
     const bool whole_panels = c.wgmmas_m() == 1 && c.tile_n % kF32PanelCols == 0;

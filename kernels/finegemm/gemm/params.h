@@ -92,7 +92,22 @@ struct KGroupedParams : GemmParams {
 };
 static_assert(sizeof(KGroupedParams) <= 4096, "a kernel of CUDA 12.0 takes no more");
 
-/// The parameters that a kernel for grouping `G` takes.
+/// What an affine kernel adds to the product, and by what it multiplies it.
+struct alignas(64) AffineParams {
+    TensorMap c[kPanelWidths];  // as SegmentedParams::d; unused without C
+    const float* bias;          // of each column of D, or null
+    float alpha, beta;
+    uint32_t adds_c;  // 0: there is no C, and beta says nothing
+};
+
+/// Parameters of the affine kernels for a grouping.
+template <typename Base>
+struct WithAffine : Base {
+    AffineParams affine;
+};
+static_assert(sizeof(WithAffine<GroupedParams>) <= 4096, "a kernel of CUDA 12.0 takes no more");
+
+/// The parameters that all kernels for grouping `G` take.
 template <Grouping G>
 struct ParamsOf {
     using Type = SegmentedParams;
@@ -107,5 +122,17 @@ struct ParamsOf<Grouping::K> {
 };
 template <GemmConfig C>
 using Params = typename ParamsOf<C.grouping>::Type;
+
+/// All parameters of a kernel; what is not of the epilogue takes those of its grouping.
+template <typename OfGrouping, bool Affine>
+struct KernelParamsOf {
+    using Type = OfGrouping;
+};
+template <typename OfGrouping>
+struct KernelParamsOf<OfGrouping, true> {
+    using Type = WithAffine<OfGrouping>;
+};
+template <GemmConfig C>
+using KernelParams = typename KernelParamsOf<Params<C>, C.affine>::Type;
 
 }  // namespace finegemm

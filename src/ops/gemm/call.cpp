@@ -55,6 +55,7 @@ plan::Problem problem_of(const Call& call, bool batch_invariant) {
                     .row_b_scales = call.row_b_scales(),
                     .out_dtype = call.d.matrix.dtype,
                     .accumulate = options.accumulate,
+                    .affine = call.affine(),
                     .num_sms = options.num_sms,
                     .batch_invariant = options.batch_invariant.value_or(batch_invariant)};
     if (call.of_k()) shape.k_groups = call.group_count;

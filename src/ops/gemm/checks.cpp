@@ -2,6 +2,7 @@
 #include "ops/gemm/checks.h"
 
 #include "api/argument.h"
+#include "api/epilogue.h"
 #include "engine/check_values.h"
 #include "ops/gemm/groups.h"
 #include "plan/fields.h"
@@ -104,6 +105,11 @@ void check_accumulate(const Call& call, const Operands& x) {
                "is set, but d has dtype {}, must be f32; pass memory of f32{}, or add the result to yours",
                name_of(x.d.x.dtype),
                call.row_b_scales() || !call.scaled() ? "" : " and scales for each row of b (quantize_rows makes them)");
+    if (call.options.accumulate && call.scaled() && !call.row_b_scales() && !x.d.empty())
+        reject(
+            "accumulate",
+            "is set, but b has a scale for each 128x128 block, whose products are added to c; pass d as c, or scales "
+            "for each row of b (quantize_rows makes them)");
 }
 
 /// Numbers of matrices, by which operands are told apart.
@@ -135,6 +141,7 @@ void check_gemm(const Call& call) {
     if (call.of_rows()) check_row_groups(call, x);
     else if (call.of_k()) check_k_groups(call, x);
     if (!call.of_rows()) check_accumulate(call, x);
+    check_epilogue(call, x.d);
     if (call.grouping != Grouping::None) check_no_prefetch(call.options);
     check_gemm_options(call.options, call.device().type == DeviceType::Cuda && !x.d.empty() && x.a.x.cols > 0);
 }

@@ -21,12 +21,13 @@ std::vector<T> sums_of(const CpuTile& t) {
     return std::vector<T>(static_cast<size_t>(t.rows * kCpuTileCols));
 }
 
-/// Calls set(index of an element in D, its sum) for the elements of a tile.
+/// Calls set(index of an element in D, what it becomes) for the elements of a tile.
 template <typename T, typename Set>
-void for_each_element(const CpuTile& t, const std::vector<T>& sums, const Set& set) {
+void for_each_element(const CpuTile& t, const std::vector<T>& sums, const CpuEpilogue& epilogue, const Set& set) {
     for (int64_t r = 0; r < t.rows; ++r) {
         const int64_t to = (t.row + r) * t.args.d.row_stride + t.col;
-        for (int64_t c = 0; c < t.cols; ++c) set(to + c, sums[static_cast<size_t>(r * kCpuTileCols + c)]);
+        for (int64_t c = 0; c < t.cols; ++c)
+            set(to + c, epilogue.of(sums[static_cast<size_t>(r * kCpuTileCols + c)], t.row + r, t.col + c));
     }
 }
 
@@ -40,13 +41,13 @@ float added(float d, float x, Numerics numerics) {
 float added(float d, double x, Numerics) { return static_cast<float>(d + x); }
 
 template <typename T>
-void store_tile(const CpuTile& t, const std::vector<T>& sums, Numerics numerics, bool accumulate) {
+void store_tile(const CpuTile& t, const std::vector<T>& sums, Numerics numerics, bool accumulate,
+                const CpuEpilogue& epilogue) {
     void* const d = t.args.d.data;
-    if (accumulate)
-        return for_each_element(t, sums, [&](int64_t i, T x) { store(d, i, added(load<float>(d, i), x, numerics)); });
+    const auto each = [&](const auto& set) { for_each_element(t, sums, epilogue, set); };
+    if (accumulate) return each([&](int64_t i, T x) { store(d, i, added(load<float>(d, i), x, numerics)); });
     visit_codes(t.args.d.dtype, [&]<typename Type>(Type) {
-        if constexpr (requires { Type::rounded(T{}); })
-            for_each_element(t, sums, [&](int64_t i, T x) { store(d, i, Type::rounded(x)); });
+        if constexpr (requires { Type::rounded(T{}); }) each([&](int64_t i, T x) { store(d, i, Type::rounded(x)); });
     });
 }
 
@@ -106,23 +107,25 @@ Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config
     return arithmetic_of(named);
 }
 
-void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate) {
+void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate,
+                   const CpuEpilogue& epilogue) {
     if (numerics == Numerics::Exact) {
         auto sums = sums_of<double>(tile);
         exact_tile(tile, sums.data());
-        store_tile(tile, sums, numerics, accumulate);
+        store_tile(tile, sums, numerics, accumulate, epilogue);
     } else {
         auto sums = sums_of<float>(tile);
         // Without scales no model is needed: such sums are documented by their order and a bound.
         if (numerics == Numerics::Hopper && !are(is_unscaled, tile.args.a.dtype)) hopper_sums(tile, kernel, sums);
         else fast_tile(tile, sums.data());
-        store_tile(tile, sums, numerics, accumulate);
+        store_tile(tile, sums, numerics, accumulate, epilogue);
     }
 }
 
 void cpu_gemm(const Call& call, ThreadPool& pool, bool batch_invariant) {
     const GemmOptions& options = call.options;
     const std::vector<GemmArgs> products = products_of(call);
+    const std::vector<CpuEpilogue> epilogues = epilogues_of(call, products);
     std::vector<int64_t> ends;  // of each product's tiles, in one count for all
     for (const GemmArgs& product : products)
         ends.push_back((ends.empty() ? 0 : ends.back()) + cpu_tiles_of(product, options.numerics));
@@ -132,7 +135,7 @@ void cpu_gemm(const Call& call, ThreadPool& pool, bool batch_invariant) {
     const auto compute = [&](int64_t i) {
         const auto at = static_cast<size_t>(std::ranges::upper_bound(ends, i) - ends.begin());
         const CpuTile tile = cpu_tile_at(products[at], options.numerics, at == 0 ? i : i - ends[at - 1]);
-        cpu_gemm_tile(tile, options.numerics, kernel, options.accumulate);
+        cpu_gemm_tile(tile, options.numerics, kernel, options.accumulate, epilogues[at]);
     };
     pool.parallel_for(ends.back(), compute, options.poll);
 }

@@ -5,6 +5,7 @@
 
 #include "engine/thread_pool.h"
 #include "ops/gemm/call.h"
+#include "ops/gemm/cpu_epilogue.h"
 #include "ops/gemm/cpu_tiles.h"
 #include "plan/plan.h"
 
@@ -22,7 +23,8 @@ int64_t cpu_tiles_of(const GemmArgs& args, Numerics numerics);
 /// Tile i of D. Keeps a reference to `args`.
 CpuTile cpu_tile_at(const GemmArgs& args, Numerics numerics, int64_t i);
 /// Computes a tile and stores it in D. `kernel`: for Numerics::Hopper.
-void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate = false);
+void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate = false,
+                   const CpuEpilogue& epilogue = {});
 
 /// The result in double, before it is rounded: rows x cols, row-major. args.d gives the extents only.
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d);

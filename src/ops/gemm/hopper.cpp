@@ -63,11 +63,36 @@ public:
         : driver_(driver), call_(call), p_(problem), c_(config) {}
 
     LaunchParams params() const {
-        if (call_.of_rows()) return row_groups();
-        return call_.of_k() ? LaunchParams(k_groups()) : LaunchParams(segmented());
+        if (call_.of_rows()) return completed(row_groups());
+        return call_.of_k() ? LaunchParams(k_groups()) : completed(segmented());
     }
 
 private:
+    /// With what an affine kernel takes beside the others' parameters.
+    template <typename Base>
+    LaunchParams completed(const Base& base) const {
+        if (!c_.affine) return base;
+        return WithAffine<Base>{base, affine()};
+    }
+    AffineParams affine() const {
+        AffineParams params{.c = {},
+                            .bias = static_cast<const float*>(call_.epilogue().bias.data),
+                            .alpha = call_.epilogue().alpha,
+                            .beta = call_.beta(),
+                            .adds_c = call_.adds_c()};
+        if (call_.adds_c()) fill_panel_maps(params.c, "c", call_.epilogue().c);
+        return params;
+    }
+    /// Maps of D or C by the widths of the panels of a tile; in f32 there is one.
+    void fill_panel_maps(TensorMap (&maps)[kPanelWidths], const char* name, const ConstStack& x) const {
+        const auto map = [&](const TmaBox& box) {
+            return map_of(driver_, name, x, box, call_.grouping != Grouping::None);
+        };
+        for (uint32_t width = 0; c_.output != Output::F32 && width < kPanelWidths; ++width)
+            if (panels_of_width(c_, width) > 0) maps[width] = map(d_box(width));
+        if (c_.output == Output::F32) maps[0] = map(kF32DBox);
+    }
+
     /// What is common to all products. Groups of rows fill the maps of A and what depends on the number of rows.
     GemmParams common() const {
         const bool streaming = is_streaming();
@@ -96,9 +121,7 @@ private:
         SegmentedParams params{common(), {}, {}};
         for (uint32_t segment = 1; segment < n_segments(c_); ++segment)
             params.b_segments[segment - 1] = operand_map("b", call_.b, b_segment_box(c_, segment));
-        for (uint32_t width = 0; kernel_plan(c_).tma_store() && width < kPanelWidths; ++width)
-            if (panels_of_width(c_, width) > 0) params.d[width] = d_map(d_box(width));
-        if (kernel_plan(c_).loads_source()) params.d[0] = d_map(kF32DBox);
+        if (kernel_plan(c_).tma_store()) fill_panel_maps(params.d, "d", call_.d);
         return params;
     }
 
@@ -124,7 +147,7 @@ private:
         params.groups = k_layout_of(call_);
         if (call_.has_host_offsets()) params.groups.offsets = nullptr;
         params.d_stride = call_.d.stride;
-        if (kernel_plan(c_).loads_source()) params.d[0] = d_map(kF32DBox);
+        if (kernel_plan(c_).loads_source()) params.d[0] = map_of(driver_, "d", call_.d, kF32DBox, true);
         return params;
     }
 
@@ -139,12 +162,9 @@ private:
         return {one_map ? last : operand_map(name, x, boxes.whole), last};
     }
 
-    /// A and B are stacks for kernels of groups of rows alone, D is one wherever there are groups.
+    /// A and B are stacks for kernels of groups of rows alone, C and D wherever there are groups.
     TensorMap operand_map(const char* name, const ConstStack& x, const TmaBox& box) const {
         return map_of(driver_, name, x, box, call_.of_rows());
-    }
-    TensorMap d_map(const TmaBox& box) const {
-        return map_of(driver_, "d", call_.d, box, call_.grouping != Grouping::None);
     }
 
     const cuda::Driver& driver_;

@@ -11,8 +11,9 @@
 
 namespace finegemm {
 
-/// What the kernel of a call takes, by the call's grouping.
-using LaunchParams = std::variant<SegmentedParams, GroupedParams, KGroupedParams>;
+/// What the kernel of a call takes, by the call's grouping and epilogue.
+using LaunchParams = std::variant<SegmentedParams, GroupedParams, KGroupedParams, WithAffine<SegmentedParams>,
+                                  WithAffine<GroupedParams>>;
 
 /// Can a kernel's variant for row-major scales, if it has one, read those of the call?
 bool has_scale_vectors(const Call& call, const GemmConfig& c);

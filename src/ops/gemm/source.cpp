@@ -56,10 +56,10 @@ std::string to_source(const GemmConfig& c) {
         "finegemm::GemmConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .math_warpgroups = {}, .cluster = {}, "
         ".cluster_use = finegemm::ClusterUse::{}, .ctas_per_sm = {}, "
         ".scales = finegemm::ScaleLayout::{}, .grouping = finegemm::Grouping::{}, "
-        ".a = {}, .b = {}, .output = finegemm::Output::{}}}",
+        ".a = {}, .b = {}, .output = finegemm::Output::{}, .affine = {}}}",
         c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm,
         c.scales == ScaleLayout::Rows ? "Rows" : "Any", enumerator(c.grouping), to_source(c.a), to_source(c.b),
-        type_of(c.output).enumerator);
+        type_of(c.output).enumerator, c.affine);
 }
 
 KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
@@ -70,7 +70,7 @@ KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
                             "#include <finegemm/device/gemm.cuh>\n"
                             "inline constexpr auto kConfig = {};\n"
                             "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm)\n"
-                            "{}(const __grid_constant__ finegemm::Params<kConfig> params) {{\n"
+                            "{}(const __grid_constant__ finegemm::KernelParams<kConfig> params) {{\n"
                             "    finegemm::device::gemm<kConfig>(params);\n"
                             "}}\n",
                             kDefines, c.tile_n, type_of(c.a.element).name, to_source(c), entry),

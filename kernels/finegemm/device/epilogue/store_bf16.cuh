@@ -8,6 +8,7 @@
 #include <finegemm/device/epilogue/padding.cuh>
 #include <finegemm/device/epilogue/stack.cuh>
 #include <finegemm/device/mma/mainloop.cuh>
+#include <finegemm/device/ptx/fragment.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/schedule/grouped_m.cuh>
 
