@@ -160,7 +160,7 @@ struct ScaleLayoutCall {
     Buffer<float> sf_data{DType::F32, 300, 6, 1};
     Buffer<int32_t> out_data{DType::UE8M0x4, 2, 300};
     finegemm_scale_layout_args args{};
-    finegemm_scale_layout_options options{sizeof(finegemm_scale_layout_options), 0, nullptr};
+    finegemm_scale_layout_options options{sizeof(finegemm_scale_layout_options), 0, nullptr, nullptr, nullptr};
     finegemm_error error{};
 
     ScaleLayoutCall() {
