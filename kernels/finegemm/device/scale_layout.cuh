@@ -99,7 +99,8 @@ __device__ void load_along(const ScaleLayoutParams& p, uint32_t extent, uint32_t
 #pragma unroll
         for (uint32_t u = 0; u < kUnroll; ++u) {
             const uint32_t i = first + u * step;
-            bits[u] = ptx::load_global_if(i < limit && exists(i), at(i));
+            // The address of what is not loaded is computed all the same, from shared memory that ends with the tile.
+            bits[u] = ptx::load_global_if(i < limit && exists(i), at(min(i, extent - 1)));
         }
 #pragma unroll
         for (uint32_t u = 0; u < kUnroll; ++u) {
