@@ -103,8 +103,8 @@ def groups(grouped: dict, checks: dict, wgrad: dict, k_grouped: dict) -> list:
     )
 
 
-def bf16(record: dict) -> list:
-    """docs/benchmarking.md: products of bf16 beside cuBLAS."""
+def unscaled(record: dict) -> list:
+    """docs/benchmarking.md: products of bf16, or of f16, beside cuBLAS."""
     rows = record["rows"]
     over = ratios(rows, "torch")
     lines = lines_of_table(
@@ -116,6 +116,20 @@ def bf16(record: dict) -> list:
         ],
     )
     return [*lines, "", f"{geometric_mean(over):.3f} in geometric mean, on an {record['machine']['name']}."]
+
+
+def affine(record: dict) -> list:
+    """docs/benchmarking.md: what alpha, beta, C and a bias add to a product."""
+    names = [name for name in record["rows"][0]["us"] if name != "the product"]
+    lines = lines_of_table(
+        ["M x N x K", "the product", *names],
+        [
+            ["x".join(map(str, row["shape"])), f"{us['the product']:.1f} us", *(f"{us[name]:.1f} us" for name in names)]
+            for row in record["rows"]
+            for us in [row["us"]]
+        ],
+    )
+    return [*lines, "", f"On an {record['machine']['name']}; D in bf16."]
 
 
 def host(record: dict) -> list:
@@ -188,7 +202,9 @@ def layouts(checks: dict) -> list:
 PARTS = (
     ("README.md", "dense", dense, ("dense_h200",)),
     ("docs/benchmarking.md", "groups", groups, ("grouped_h200", "h200_checks", "wgrad_h200", "k_grouped_h200")),
-    ("docs/benchmarking.md", "bf16", bf16, ("h200_bf16",)),
+    ("docs/benchmarking.md", "bf16", unscaled, ("h200_bf16",)),
+    ("docs/benchmarking.md", "f16", unscaled, ("h200_f16",)),
+    ("docs/benchmarking.md", "affine", affine, ("h200_affine",)),
     ("docs/benchmarking.md", "capacity", capacity, ("h200_checks",)),
     ("docs/benchmarking.md", "host", host, ("host_h200",)),
     ("docs/scheduling.md", "dependent launch", dependent_launch, ("h200_checks",)),
