@@ -28,7 +28,7 @@ from records import geometric_mean, write_record
 
 CASE = re.compile(r"((?:[1-9]\d*(?:even|ragged|sparse)\*)?)(\d+),(\d+),(\d+)(?::([^,\s]+(?:,[^,\s]+)*))?")
 CHOSEN = "chosen"
-# The same K in 4 to 256 groups, and the kernels that read their row-major scales as vectors.
+# One K in 4 to 256 groups, and the kernels that read their row-major scales as vectors.
 K_GROUPS = [
     f"{count}{spread}*{m},{n},{32768 // count}:m128n128s4w2_1d1d_f32_kgrouped,m128n128s5w2_1d1d_f32_kgrouped"
     for count, (m, n), spread in itertools.product(

@@ -28,7 +28,7 @@ struct ProductOptions {
     GemmShape with(int64_t m, int64_t n, int64_t k) const;
     /// Options of a product that a line says, to which these options add.
     ProductOptions over(const GemmShape& line) const;
-    /// Of all options that are set, as on a command line: " --groups 4 --form masked".
+    /// All options that are set, as on a command line: " --groups 4 --form masked".
     std::string text() const;
 };
 

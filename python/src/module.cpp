@@ -103,9 +103,6 @@ const char* usual_result(const ConstMatrix& a) {
     return (d ? d : find_type(DType::BF16))->array_name.data();  // for an A that the library will refuse, anything
 }
 
-/// A new D has the type of C, if there is one.
-std::string_view type_of_c(const ConstMatrix& c) { return find_type(c.dtype)->array_name; }
-
 Object gemm_into(const Imports& imports, Context& context, Arguments& given) {
     Tensors tensors(imports);
     check_accumulate(given);
@@ -114,7 +111,8 @@ Object gemm_into(const Imports& imports, Context& context, Arguments& given) {
     const auto scales = [&](const char* name) { return tensors.scales(name, given.required(name)); };
     GemmArgs problem{.a = matrix("a"), .sfa = scales("sfa"), .b = matrix("b"), .sfb = scales("sfb"), .d = {}};
     PyObject* c = given.optional("c");
-    const std::string_view usual = c == Py_None ? usual_result(problem.a) : type_of_c(tensors.matrix("c", c));
+    const std::string_view usual =
+        c == Py_None ? usual_result(problem.a) : find_type(tensors.matrix("c", c).dtype)->array_name;
     const std::string_view format = out_dtype == Py_None ? usual : text("out_dtype", out_dtype);
     const DType made = type_named("out_dtype", format);
     Object out = d == Py_None

@@ -313,21 +313,6 @@ Sentences explain_misuses() {
     return said;
 }
 
-Sentences scale_layout_misuses() {
-    Sentences said;
-    const CContext context;
-    for (const ScaleLayoutMisuse& m : kScaleLayout) {
-        ScaleLayoutCall call;
-        m.spoil(call);
-        call.run(context.get());
-        said[std::string("scale_layout: ") + m.name] = {call.error.code, call.error.message};
-    }
-    finegemm_error e;
-    finegemm_scale_layout(context.get(), nullptr, nullptr, &e);
-    said["scale_layout: args are null"] = {e.code, e.message};
-    return said;
-}
-
 Sentences other_misuses() {
     Sentences said;
     const CContext context;
@@ -372,7 +357,7 @@ Sentences all_misuses() {
     Sentences said = gemm_misuses();
     said.merge(grouped_misuses());
     said.merge(k_grouped_misuses());
-    said.merge(scale_layout_misuses());
+    said.merge(scale_layout_misuses<Sentences>());
     said.merge(other_misuses());
     return said;
 }

@@ -67,4 +67,21 @@ inline const ScaleLayoutMisuse kScaleLayout[] = {
     {"options have half their size", [](ScaleLayoutCall& c) { c.options.struct_size /= 2; }},
 };
 
+/// What the library says to each, by name.
+template <typename Sentences>
+Sentences scale_layout_misuses() {
+    Sentences said;
+    const CContext context;
+    for (const ScaleLayoutMisuse& m : kScaleLayout) {
+        ScaleLayoutCall call;
+        m.spoil(call);
+        call.run(context.get());
+        said[std::string("scale_layout: ") + m.name] = {call.error.code, call.error.message};
+    }
+    finegemm_error e;
+    finegemm_scale_layout(context.get(), nullptr, nullptr, &e);
+    said["scale_layout: args are null"] = {e.code, e.message};
+    return said;
+}
+
 }  // namespace finegemm::test

@@ -18,7 +18,7 @@ struct Index {
 inline thread_local Index thread;
 inline Index block, grid;
 
-/// Of the CTA that runs.
+/// The CTA that runs.
 struct Cta {
     explicit Cta(uint32_t threads) : barrier(threads), lanes(threads) {}
     std::barrier<> barrier;
