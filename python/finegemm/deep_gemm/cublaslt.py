@@ -120,7 +120,7 @@ class _Product:
     """Descriptors of a product, and the algorithm that cuBLASLt's heuristic puts first."""
 
     def __init__(self, library: Library, handle: c_void_p, problem: _Problem) -> None:
-        self.library = library
+        self.cublaslt = library
         self.made: list[tuple[str, c_void_p]] = []
         weakref.finalize(self, _destroy, library, self.made)
         float32 = all(m.type == _TYPES["float32"] for m in problem.matrices)
@@ -136,18 +136,18 @@ class _Product:
         self.algorithm = self._best(handle, problem)
 
     def _create(self, name: str, *arguments: Any) -> c_void_p:
-        made = self.library.create(name, *arguments)
+        made = self.cublaslt.create(name, *arguments)
         self.made.append((name, made))
         return made
 
     def _best(self, handle: c_void_p, problem: _Problem) -> Any:
         preference = self._create("MatmulPreference")
-        self.library.set("MatmulPreference", preference, _WORKSPACE, c_size_t(_WORKSPACE_BYTES))
-        self.library.set("MatmulPreference", preference, _REDUCTIONS, c_uint32(_IN_FLOAT32))
+        self.cublaslt.set("MatmulPreference", preference, _WORKSPACE, c_size_t(_WORKSPACE_BYTES))
+        self.cublaslt.set("MatmulPreference", preference, _REDUCTIONS, c_uint32(_IN_FLOAT32))
         for attribute, matrix in zip(_ALIGNMENTS, problem.matrices, strict=True):
-            self.library.set("MatmulPreference", preference, attribute, c_uint32(matrix.alignment))
+            self.cublaslt.set("MatmulPreference", preference, attribute, c_uint32(matrix.alignment))
         best, found = _Heuristic(), c_int()
-        status = self.library.status(
+        status = self.cublaslt.status(
             "MatmulAlgoGetHeuristic", handle, self.descriptor, *self.layouts, preference, 1, byref(best), byref(found)
         )
         if status == _NOT_SUPPORTED or (status == 0 and found.value == 0):
