@@ -41,7 +41,7 @@ def gemm(
 def _through_float32(
     a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tensor, c: Tensor | None, alpha: float | None
 ) -> None:
-    """What no kernel writes by itself: the product in float32, and the rest of it by torch."""
+    """The product in float32, and the rest of it by torch: with any scales, any rows of c, and K = 0."""
     if d.dtype not in (torch.bfloat16, torch.float16, torch.float32):
         raise InvalidArgument(f"d: has dtype {d.dtype}, must be bfloat16, float16 or float32; convert the result")
     product = torch.empty(d.shape, dtype=torch.float32, device=d.device)
@@ -57,8 +57,8 @@ def _gemm(a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tenso
     options = _options(d)
     if accumulate:
         options["accumulate"] = True
-    if sfb is not None and d.dtype == torch.float32 and sfb.shape[0] == -(-b.shape[0] // BLOCK):
-        sfb = sfb.repeat_interleave(BLOCK, 0)[: b.shape[0]]  # float32 is written with scales for each row of B alone
+    if accumulate and sfb is not None and sfb.shape[0] == -(-b.shape[0] // BLOCK):
+        sfb = sfb.repeat_interleave(BLOCK, 0)[: b.shape[0]]  # only with scales for each row of B is d added to
     finegemm.gemm(a, sfa, b, sfb, d, **options)
     if envs.settings().prints_configs:
         envs.print_config(
