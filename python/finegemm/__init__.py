@@ -1,7 +1,7 @@
 """FP8 matrix products with fine-grained scales: tensors of any DLPack producer go in without a copy."""
 
 from finegemm._native import version as __version__
-from finegemm.context import Context
+from finegemm.context import Context, LoggedCall, log
 from finegemm.errors import (
     CompileError,
     DriverError,
@@ -23,6 +23,7 @@ __all__ = [
     "InternalError",
     "InvalidArgument",
     "IoError",
+    "LoggedCall",
     "OutOfMemory",
     "Unsupported",
     "__version__",
@@ -32,6 +33,7 @@ __all__ = [
     "gemm",
     "grouped_gemm",
     "k_grouped_gemm",
+    "log",
     "quantize_blocks",
     "quantize_rows",
     "scale_layout",
