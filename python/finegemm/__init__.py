@@ -1,6 +1,7 @@
 """FP8 matrix products with fine-grained scales: tensors of any DLPack producer go in without a copy."""
 
 from finegemm._native import version as __version__
+from finegemm.checkpoints import Weights, load_weights
 from finegemm.context import Context, LoggedCall, log
 from finegemm.errors import (
     CompileError,
@@ -26,6 +27,7 @@ __all__ = [
     "LoggedCall",
     "OutOfMemory",
     "Unsupported",
+    "Weights",
     "__version__",
     "bench",
     "doctor",
@@ -33,6 +35,7 @@ __all__ = [
     "gemm",
     "grouped_gemm",
     "k_grouped_gemm",
+    "load_weights",
     "log",
     "quantize_blocks",
     "quantize_rows",

@@ -52,9 +52,10 @@ class Context:
     """Owns kernels, caches and options; calls without one share a default context.
 
     An option that is not given has the value that the environment says (docs/jit.md). `python_prefix`, where NVRTC is
-    looked for, is this interpreter's, sys.prefix; with None the environment says that, too. Contexts are safe to use
-    from several threads. `log` is told of each call: "calls" or "shapes", as finegemm.log has them, or a function of a
-    LoggedCall, which any thread may call; without one FINEGEMM_LOG may ask for a log. A copy, or what pickle makes of one, is a new context with the options that were given.
+    looked for, is this interpreter's, sys.prefix; with None the environment says that, too. `log` is told of each call:
+    "calls" or "shapes", as finegemm.log has them, or a function of a LoggedCall, which any thread may call. Contexts
+    are safe to use from several threads. A copy, or what pickle makes of one, is a new context with the options that
+    were given.
     """
 
     def __init__(

@@ -11,6 +11,7 @@ from finegemm.context import Context, default_handle, handle_of, kept
 
 Shapes = Iterable[Sequence[int] | str]
 
+
 def report(command: str, context: Context | None, **options: Any) -> dict[str, Any]:
     """Runs a command with those of `options` that are set; a list is an option given several times."""
     words = [command, "--json"]

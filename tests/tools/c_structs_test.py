@@ -13,7 +13,12 @@ class CStructs(unittest.TestCase):
     def test_layouts_are_those_of_the_compiler(self):
         found = structs(HEADER.read_text())
         sizes = {"error": 2048, "matrix": 56, "gemm_args": 5 * 56, "stack": 72, "groups": 48, "epilogue": 144}
-        sizes |= {"grouped_gemm_args": 5 * 72 + 48, "options": 32 + 11 * 4096 + 16, "logged_call": 48, "scale_layout_args": 2 * 72 + 48}
+        sizes |= {
+            "grouped_gemm_args": 5 * 72 + 48,
+            "options": 32 + 11 * 4096 + 16,
+            "logged_call": 48,
+            "scale_layout_args": 2 * 72 + 48,
+        }
         self.assertEqual({name: ctypes.sizeof(found[name]) for name in sizes}, sizes)
         offsets = {
             ("groups", "device_type"): 40,

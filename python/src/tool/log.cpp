@@ -1,5 +1,5 @@
 // Logs of calls, for Python. Layer: front end.
-#include "log.h"
+#include "tool/log.h"
 
 #include <memory>
 #include <string>
