@@ -53,5 +53,5 @@ def test_what_is_not_there_is_an_error(tmp_path):
     safetensors(tmp_path / "m.safetensors", w=("F32", np.zeros((2, 2), np.float32)))
     with pytest.raises(finegemm.IoError, match="has no tensor 'v'; it has: w"):
         finegemm.load_weights(f"{tmp_path}/m.safetensors:v")
-    with pytest.raises(finegemm.InvalidArgument, match="must be FILE.npy"):
+    with pytest.raises(finegemm.InvalidArgument, match=r"must be FILE\.npy"):
         finegemm.load_weights("m.bin")
