@@ -9,8 +9,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <finegemm/error.h>
+
 #include "cli/files/file_region.h"
 #include "cli/files/input_file.h"
+#include "cli/text.h"
 #include "workbench/accuracy.h"
 
 namespace finegemm::cli {
@@ -147,6 +150,74 @@ private:
     std::string path_, index_, text_;
 };
 
+/// Rows or columns from `first` up to `end`; up to the last where that is not said.
+struct Range {
+    int64_t first = 0, end = -1;
+    int64_t size() const { return end - first; }
+};
+
+/// The part of a matrix that its name says: "w[100:300]", "w[100:300,128:]".
+struct Part {
+    std::string text;
+    Range rows, cols;
+};
+
+/// Takes the part off a tensor's name.
+Part take_part(std::string& tensor) {
+    Part part;
+    const size_t open = tensor.find('[');
+    if (open == tensor.npos || !tensor.ends_with(']')) return part;
+    part.text = tensor.substr(open);
+    const auto range = [&](std::string_view text) {
+        const size_t colon = std::min(text.find(':'), text.size());
+        const std::string_view first = text.substr(0, colon), end = text.substr(std::min(colon + 1, text.size()));
+        const Range r{first.empty() ? 0 : number_of(first), end.empty() ? -1 : number_of(end)};
+        if (colon == text.size() || r.first < 0 || (!end.empty() && r.end < r.first))
+            throw Error(Errc::InvalidArgument,
+                        fmt::format("{}: must end like [100:300], or [100:300,0:1024] for columns too", tensor));
+        return r;
+    };
+    const std::string inside = part.text.substr(1, part.text.size() - 2);
+    const size_t comma = std::min(inside.find(','), inside.size());
+    part.rows = range(std::string_view(inside).substr(0, comma));
+    if (comma < inside.size()) part.cols = range(std::string_view(inside).substr(comma + 1));
+    tensor.resize(open);
+    return part;
+}
+
+HostMatrix cut(const HostMatrix& m, const Range& rows, const Range& cols) {
+    HostMatrix part = make_matrix(m.dtype, rows.size(), cols.size());
+    part.untyped = m.untyped;
+    const int64_t element = size_of(m.dtype), row_bytes = cols.size() * element;
+    for (int64_t r = 0; r < rows.size(); ++r)
+        std::copy_n(&m.bytes[static_cast<size_t>(((rows.first + r) * m.cols + cols.first) * element)], row_bytes,
+                    &part.bytes[static_cast<size_t>(r * row_bytes)]);
+    return part;
+}
+
+Range blocks_of(const Range& x) { return {x.first / kBlock, blocks_of(x.end)}; }
+
+/// A part that begins inside of a block of rows has scales of rows; none begins inside of one of columns.
+Weights part_of(Weights all, Part part, const std::string& file) {
+    const int64_t rows = all.values.rows, cols = all.values.cols;
+    if (part.text.empty()) return all;
+    if (part.rows.end < 0) part.rows.end = rows;
+    if (part.cols.end < 0) part.cols.end = cols;
+    if (part.rows.size() <= 0 || part.rows.end > rows || part.cols.size() <= 0 || part.cols.end > cols)
+        reject_file(file, fmt::format("has no part {} of [{}, {}]", part.text, rows, cols));
+    if (all.scales && part.cols.first % kBlock != 0)
+        reject_file(file, fmt::format("has scales for {} columns each, inside of which no part begins; begin {} at a "
+                                      "multiple, and pad what it is multiplied with",
+                                      kBlock, part.text));
+    if (all.scales) {
+        if (part.rows.first % kBlock != 0) all.scales = row_scales(*all.scales, rows);
+        all.scales =
+            cut(*all.scales, all.scales->rows == rows ? part.rows : blocks_of(part.rows), blocks_of(part.cols));
+    }
+    all.values = cut(all.values, part.rows, part.cols);
+    return all;
+}
+
 constexpr std::string_view kWeight = ".weight";
 
 std::vector<std::string> names_of_scales(const std::string& weight) {
@@ -207,18 +278,20 @@ MatrixName name_of_weights(const std::string& text) {
 Weights read_weights(const MatrixName& name, std::optional<DType> as) {
     if (!name.safetensors) return {read_matrix(name, as), {}};
     const Checkpoint checkpoint(name.path);
-    MatrixName tensor{"", name.tensor, true};
-    for (const std::string& spelt : {name.tensor, name.tensor + std::string(kWeight)}) {
-        if (name.tensor.empty() || !tensor.path.empty()) break;
+    std::string asked = name.tensor;
+    const Part part = take_part(asked);
+    MatrixName tensor{"", asked, true};
+    for (const std::string& spelt : {asked, asked + std::string(kWeight)}) {
+        if (asked.empty() || !tensor.path.empty()) break;
         tensor.path = checkpoint.file_of(spelt);
         if (!tensor.path.empty()) tensor.tensor = spelt;
     }
     if (tensor.path.empty() && checkpoint.sharded())
-        reject_file(checkpoint.place(), fmt::format("has no tensor '{}'; look into its weight_map", name.tensor));
+        reject_file(checkpoint.place(), fmt::format("has no tensor '{}'; look into its weight_map", asked));
     if (tensor.path.empty()) tensor.path = checkpoint.place();  // which then says what it has
     Weights weights{read_matrix(tensor, as), {}};
     if (weights.values.dtype == DType::E4M3) find_scales(checkpoint, tensor.tensor, weights);
-    return weights;
+    return part_of(std::move(weights), part, tensor.path);
 }
 
 HostMatrix read_scales(const MatrixName& name, int64_t rows, int64_t cols) {

@@ -23,7 +23,9 @@ MatrixName name_of_weights(const std::string& text);
 /// A matrix of a file, or of a checkpoint: "FOLDER:TENSOR" where FOLDER has model.safetensors, or its shards and their
 /// index. ".weight" may be left out of a name. Beside e4m3 codes lie their scales, as weight_scale_inv, weight_scale or
 /// scale, all of which multiply: f32, bf16, f16 or e8m0 (also as u8), one for the tensor, for each row, for each
-/// 128x128 block, or for each row and 128 columns. Throws Error(Io) for scales that are none of these.
+/// 128x128 block, or for each row and 128 columns. A name may end with a part, "TENSOR[100:300]" or
+/// "TENSOR[100:300,128:256]": its scales are then of rows if it begins inside of a block. Throws Error(Io) for scales
+/// that are none of these, and for no part.
 Weights read_weights(const MatrixName& name, std::optional<DType> as = {});
 
 /// Scales from a file for a matrix of so many rows and columns, in any of these forms; as they are where the shape is

@@ -22,10 +22,11 @@ class Weights(NamedTuple):
 def load_weights(name: str | os.PathLike[str]) -> Weights:
     """Reads "FILE.safetensors:TENSOR", or "FOLDER:TENSOR" of a checkpoint in shards with an index, or "FILE.npy".
 
-    ".weight" may be left out of a name. Beside e4m3 codes lie their scales, as weight_scale_inv, weight_scale or scale,
-    all of which multiply: of float32, bfloat16, float16 or e8m0 (also as uint8), one for the tensor, for each row, for
-    each 128x128 block, or for each row and 128 columns. Needs NumPy; torch.from_numpy(values).view(torch.float8_e4m3fn)
-    is torch's view.
+    ".weight" may be left out of a name, which may end with a part of the matrix, "TENSOR[100:300]" or
+    "TENSOR[100:300,128:256]"; columns begin at a multiple of 128 where there are scales. Beside e4m3 codes lie their
+    scales, as weight_scale_inv, weight_scale or scale, all of which multiply: of float32, bfloat16, float16 or e8m0
+    (also as uint8), one for the tensor, for each row, for each 128x128 block, or for each row and 128 columns. Needs
+    NumPy; torch.from_numpy(values).view(torch.float8_e4m3fn) is torch's view.
     """
     import numpy
 

@@ -93,3 +93,20 @@ def test_the_variable_logs_a_program_with_its_summary_at_the_end():
     assert len(lines) == 3 and not ran.stdout
     assert lines[0].startswith("gemm 16x16x256 e4m3:row128 e4m3:block128 bf16  # cpu, fast, ")
     assert lines[1] == "# 1 call of 1 shape" and "1 call," in lines[2]
+
+
+def test_a_child_of_fork_writes_its_lines_and_no_summary(tmp_path):
+    program = (
+        "import os, sys, numpy as np, finegemm\n"
+        f"finegemm.log('calls:{tmp_path}/log')\n"
+        "x = np.ones((16, 256), np.uint8), np.ones((16, 2), np.float32)\n"
+        "call = lambda: finegemm.gemm(*x, x[0], x[1][:1], np.empty((16, 16), np.uint16))\n"
+        "call()\n"
+        "if os.fork() == 0:\n"
+        "    call(), sys.exit()\n"
+        "os.wait()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [line.partition("  #")[0] for line in lines[:2]] == ["gemm 16x16x256 e4m3:row128 e4m3:block128 bf16"] * 2
+    assert lines[2] == "# 1 call of 1 shape" and len(lines) == 4

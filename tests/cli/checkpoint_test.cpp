@@ -113,6 +113,48 @@ TEST(Checkpoint, NameMayLeaveWeightOut) {
     EXPECT_NE(std::string(e.what()).find("has no tensor 'x'; it has: w.weight, w.weight_scale_inv"), std::string::npos);
 }
 
+TEST(Checkpoint, PartsHaveTheirRowsOfScales) {
+    const std::string scales = bytes_of(std::vector<float>{0.5, 1, 2, 4, 8, 16});
+    const auto part = [&](const char* name) { return weights_with({"w.scale", "F32", "[2, 3]", scales}, name); };
+    const Weights inside = part("w[100:150]");
+    EXPECT_EQ(inside.values.rows, 50);
+    ASSERT_EQ(inside.scales->rows, 50);
+    EXPECT_EQ(element_of(inside.scales->view(), 27, 0), 0.5) << "row 127";
+    EXPECT_EQ(element_of(inside.scales->view(), 28, 2), 16) << "row 128";
+    const Weights blocks = part("w.weight[128:,128:200]");
+    EXPECT_EQ(blocks.values.rows, 72);
+    EXPECT_EQ(blocks.values.cols, 72);
+    EXPECT_EQ(values_of(*blocks.scales), std::vector<float>{8});
+    EXPECT_EQ(values_of(*part("w[:128]").scales), (std::vector<float>{0.5, 1, 2}));
+}
+
+TEST(Checkpoint, PartIsCutOutOfItsRowsAndColumns) {
+    const TemporaryDirectory directory;
+    std::vector<float> x(12);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+    write_text(directory / "m.safetensors", file_of({{"w", "F32", "[3, 4]", bytes_of(x)}}));
+    EXPECT_EQ(values_of(read_weights(name_of_weights(directory / "m.safetensors:w[1:3,1:3]")).values),
+              (std::vector<float>{5, 6, 9, 10}));
+}
+
+TEST(Checkpoint, PartsThatAreNoneAreErrors) {
+    const std::pair<const char*, Errc> cases[] = {{"w[5]", Errc::InvalidArgument},
+                                                  {"w[]", Errc::InvalidArgument},
+                                                  {"w[3:2]", Errc::InvalidArgument},
+                                                  {"w[-1:]", Errc::InvalidArgument},
+                                                  {"w[0:1,x:]", Errc::InvalidArgument},
+                                                  {"w[0:201]", Errc::Io},
+                                                  {"w[200:]", Errc::Io},
+                                                  {"w[5:5]", Errc::Io},
+                                                  {"w[:,64:]", Errc::Io},
+                                                  {"w[:,9999999999999999999:]", Errc::InvalidArgument}};
+    for (const auto& [name, code] : cases) {
+        const Error e =
+            error_of([&, name = name] { weights_with({"w.scale", "F32", "[2, 3]", std::string(24, '\0')}, name); });
+        EXPECT_EQ(e.code(), code) << name << ": " << e.what();
+    }
+}
+
 TEST(Checkpoint, ScalesOfNoKnownFormAreAnErrorThatSaysWhichThereAre) {
     const std::pair<Tensor, const char*> cases[] = {
         {{"w.scale", "F32", "[3]", std::string(12, '\0')},
