@@ -1,5 +1,5 @@
 // Logs of calls, for Python. Layer: front end.
-#include "tool/log.h"
+#include "tool/tool.h"
 
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
 // Weights of checkpoints, for Python. Layer: front end.
-#include "tool/weights.h"
+#include "tool/tool.h"
 
 #include <string>
 
