@@ -21,10 +21,13 @@
 #include "arguments.h"
 #include "epilogue.h"
 #include "explain.h"
+#include "k_offsets.h"
 #include "plan/elements.h"
 #include "scale_layout.h"
 #include "tensors.h"
-#include "tool.h"
+#include "tool/log.h"
+#include "tool/tool.h"
+#include "tool/weights.h"
 
 namespace finegemm::python {
 
@@ -65,6 +68,7 @@ Object make_context(const Imports&, PyObject* overrides) {
     Options options = Options::from_environment();
     Arguments given(overrides);
     context_options([&](const char* name, auto& option) { given.take(name, option); }, options);
+    options.log = log_of(given.optional("log"));
     given.check_all_taken();
     auto context = std::make_unique<Context>(std::move(options));
     Object capsule(PyCapsule_New(context.get(), kContext, [](PyObject* handle) {
@@ -174,59 +178,6 @@ Object grouped_gemm_into(const Imports& imports, Context& context, Arguments& gi
         multiply(grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device, masked);
     });
     return out;
-}
-
-/// A vector of int32, or a list or tuple of ints, which are copied to `room`.
-Numbers numbers_or_list(Tensors& tensors, const char* name, PyObject* x, std::vector<int32_t>& room) {
-    if (!PyList_Check(x) && !PyTuple_Check(x)) return tensors.numbers(name, x);
-    const Py_ssize_t size = PySequence_Size(x);
-    for (Py_ssize_t i = 0; i < size; ++i) room.push_back(integer32(name, Object(PySequence_GetItem(x, i)).get()));
-    return {room.data(), static_cast<int64_t>(room.size()), Device{}};
-}
-
-Numbers k_offsets_of(Tensors& tensors, PyObject* offsets, std::vector<int32_t>& room) {
-    const Numbers numbers = numbers_or_list(tensors, "offsets", offsets, room);
-    if (numbers.size < 2)
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("offsets: has length {}, must have at least 2: the begin of each group and the end of "
-                                "the last one; pass as many, or pass sizes",
-                                numbers.size));
-    return numbers;
-}
-
-/// Offsets in `room` of groups of these sizes.
-Numbers k_offsets_of_sizes(Tensors& tensors, PyObject* sizes, std::vector<int32_t>& room) {
-    std::vector<int32_t> list;
-    const Numbers numbers = numbers_or_list(tensors, "sizes", sizes, list);
-    if (numbers.device.type != DeviceType::Cpu)
-        throw Error(Errc::InvalidArgument,
-                    "sizes: are on a GPU, must be on the CPU, where they are added up; pass their sums as offsets");
-    int64_t end = 0;
-    room = {0};
-    for (int64_t i = 0; i < numbers.size; ++i) {
-        const int32_t size = numbers.data[i];
-        if (size < 0 || size % kScaleBlock != 0)
-            throw Error(
-                Errc::InvalidArgument,
-                fmt::format("sizes: [{}] is {}, must be a multiple of {} and not negative; pad groups with zeros", i,
-                            size, kScaleBlock));
-        end += size;
-        room.push_back(static_cast<int32_t>(std::min<int64_t>(end, INT32_MAX)));
-    }
-    if (end > INT32_MAX)
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("sizes: add up to {}, must add up to K, which is at most {}; use several calls", end,
-                                INT32_MAX));
-    return {room.data(), static_cast<int64_t>(room.size()), Device{}};
-}
-
-void check_sum_of_sizes(int64_t sum, int64_t k) {
-    if (sum != k)
-        throw Error(
-            Errc::InvalidArgument,
-            fmt::format("sizes: add up to {}, must add up to K = {}; look at what computed them, or pass offsets "
-                        "where k of no group is between",
-                        sum, k));
 }
 
 Object k_grouped_gemm_into(const Imports& imports, Context& context, Arguments& given) {
@@ -351,10 +302,13 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<quantize_into<quantize_blocks, true>, kCast>>("quantize_blocks"),
                          method<with_arguments<scale_layout_into, kScales>>("scale_layout"),
                          method<explain_text>("explain"),
+                         method<open_log>("open_log"),
+                         method<finish_log>("finish_log"),
                          method<misspelt>("misspelt"),
                          method<problems_in>("problems"),
                          method<report_in>("report"),
                          method<run_tool>("tool"),
+                         method<weights>("weights"),
                          {}};
 
 int set_up(PyObject* module) {

@@ -96,18 +96,24 @@ std::shared_ptr<const Launch> HopperBackend::make_launch(CallKey& key, const Cal
     return launches_.try_emplace(key, std::move(launch)).first->second;
 }
 
-void HopperBackend::gemm(const Call& call) {
+const Computing& HopperBackend::gemm(const Call& call) {
     driver_->check_process();
     const GemmOptions& options = call.options;
-    if (call.a.matrix.cols == 0) return options.accumulate ? void() : zero(call);
+    if (call.a.matrix.cols == 0) return zero(call);
     CallKey key = key_of(call);
     std::shared_ptr<const Launch> launch = find_launch(key, options.config);
     const cuda::CurrentDevice current(device_);
     if (!launch) launch = make_launch(key, call);
-    if (call.has_host_offsets()) return launch_parts(*launch, call);
-    std::visit(
-        [&](const auto& params) { launch->kernel->kernel.launch(launch->grid, &params, options.stream, options.pdl); },
-        launch->params);
+    if (call.has_host_offsets()) {
+        launch_parts(*launch, call);
+    } else {
+        std::visit(
+            [&](const auto& params) {
+                launch->kernel->kernel.launch(launch->grid, &params, options.stream, options.pdl);
+            },
+            launch->params);
+    }
+    return launch->kernel->computing;
 }
 
 /// Groups of K whose sizes the host knows: launches of about as many groups each, and of no more than parameters have
@@ -125,7 +131,10 @@ void HopperBackend::launch_parts(const Launch& launch, const Call& call) const {
     }
 }
 
-void HopperBackend::zero(const Call& call) const {
+/// The sum of no products: nothing is added to D, or it becomes zero.
+const Computing& HopperBackend::zero(const Call& call) const {
+    static const Computing kNoKernel{};
+    if (call.options.accumulate) return kNoKernel;
     const cuda::CurrentDevice current(device_);
     const Matrix& d = call.d.matrix;
     const int64_t bytes = size_of(d.dtype);
@@ -137,6 +146,7 @@ void HopperBackend::zero(const Call& call) const {
                                                     static_cast<size_t>(d.rows), call.options.stream),
                        "cuMemsetD2D8Async");
     }
+    return kNoKernel;
 }
 
 const GemmKernel& HopperBackend::chosen(const plan::Problem& problem, const Poll& poll) {
@@ -177,7 +187,9 @@ const GemmKernel& HopperBackend::loaded(const GemmConfig& config, const Poll& po
     const cuda::LaunchShape shape{
         .block = config.threads(), .cluster = config.cluster, .smem_bytes = kernel_plan(config).smem.total};
     std::unique_ptr<const GemmKernel> kernel(
-        new GemmKernel{config, cuda::Kernel(device_, binary.cubin, binary.entry, shape)});
+        new GemmKernel{config,
+                       cuda::Kernel(device_, binary.cubin, binary.entry, shape),
+                       {plan::name_of(plan::for_any_scales(config)), name_of(binary.origin)}});
     const std::unique_lock lock(mutex_);
     return *kernels_.try_emplace(name, std::move(kernel)).first->second;
 }

@@ -23,6 +23,7 @@ namespace finegemm {
 struct GemmKernel {
     GemmConfig config;
     cuda::Kernel kernel;
+    Computing computing;  // by the name that it is asked for by, whatever layout of scales it is for
 };
 
 /// All that the launch of a call depends on: calls that agree share its parameters, tensor maps included. Offsets on
@@ -68,7 +69,7 @@ class HopperBackend final : public Backend {
 public:
     HopperBackend(const Options& options, int index, KernelProvider provider);
 
-    void gemm(const Call& call) override;
+    const Computing& gemm(const Call& call) override;
     void check_values(const Call& call) override;
     void run(const Operation& operation) override;
     std::vector<plan::Problem> problems() const override;
@@ -78,7 +79,7 @@ private:
     std::shared_ptr<const Launch> find_launch(CallKey& key, const std::string& config) const;
     std::shared_ptr<const Launch> make_launch(CallKey& key, const Call& call);
     void launch_parts(const Launch& launch, const Call& call) const;
-    void zero(const Call& call) const;
+    const Computing& zero(const Call& call) const;
 
     const GemmKernel& chosen(const plan::Problem& problem, const Poll& poll);
     const GemmKernel& named(const plan::Problem& problem, const std::string& name, const Poll& poll);
