@@ -268,7 +268,8 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
     return report;
 }
 
-ExitCode run(const RunOptions& o, const Front& front) {
+ExitCode run(RunOptions o, const Front& front) {
+    if (o.shape.size() == 1) o.product = o.product.over(plan::parse_shape(o.shape[0]));
     Progress progress;
     Context context(front.options());
     Target target = choose_target(context, o.device);

@@ -95,6 +95,14 @@ TEST(Log, OfARunIsWrittenToStandardErrorAndRunsAgain) {
     EXPECT_NE(again.out.find("D[8, 16] = A[8, 128]"), again.out.npos) << again.out;
 }
 
+TEST(Log, OfGroupsThatIndicesTellRunsAgainWithTheirAlignment) {
+    const std::string line = "gemm 128x16x256 e4m3:row128 e4m3:block128 bf16 groups=2";
+    const Ran ran = finegemm("run --device cpu --repeats 1 --log calls '" + line + " alignment=64'");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_NE(ran.err.find(" groups=2 expected_m=64 alignment=64  # cpu"), ran.err.npos) << ran.err;
+    EXPECT_NE(ran.out.find("rows, told by indices\n"), ran.out.npos) << ran.out;
+}
+
 TEST(Log, OfAVariableIsWhatBenchMeasures) {
     const TemporaryDirectory directory;
     const std::string file = directory / "calls.txt", variable = "FINEGEMM_LOG='calls:" + file + "'";
