@@ -215,11 +215,11 @@ std::span<const GemmConfig> candidates(Kind kind) {
 }
 
 GemmConfig for_row_scales(GemmConfig config) {
-    // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major, in groups less than 1% (measured
-    // on an H200). Beside tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B
-    // has a scale, vectors of both take longer than copies, but no longer where they go through registers anyway.
+    // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major (measured on an H200). Beside
+    // tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B has a scale,
+    // vectors of both take longer than copies, but no longer where they go through registers anyway.
     if (config.tile_m <= 64 || config.b.scaling == Scaling::None || config.affine) return config;
-    const bool blocks = !config.row_b_scales() && !config.row_groups() && config.tile_n <= 208;
+    const bool blocks = !config.row_b_scales() && config.tile_n <= 208;
     if (blocks || kernel_plan(config).tensor_core_scales()) config.scales = ScaleLayout::Rows;
     return config;
 }
