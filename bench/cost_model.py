@@ -13,6 +13,7 @@ LAUNCH_US, OVERLAP = 2.2, 4
 BYTES_PER_US = {"h200": 4.2e6, "h100": 2.9e6}
 L2_ADDS_PER_US = {"h200": 1.23e6, "h100": 0.96e6}
 SPREAD, QUARTERS, REREAD = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3), (-1.2, -0.4, 0.4, 1.2), 0.3
+FEW_GROUPS = 8
 L2_BETWEEN_SECTORS, L2_BETWEEN_LINES = 6.6e6, 10.3e6
 CLUSTERS = {1: (132, 264), 2: (66, 132), 3: (39, 79), 4: (30, 62), 5: (22, 47), 8: (15, 30)}
 
@@ -113,6 +114,15 @@ def predict(key, rates, case):
     return total_time(LAUNCH_US, compute, memory_time(case, rates, m * k + n * k, m * n * products))
 
 
+def sums_of(of_one, groups):
+    """(What `groups` groups make together if each makes one of the numbers `of_one`, how likely it is)."""
+    one = np.bincount(np.array(of_one, dtype=int)) / len(of_one)
+    parts = np.ones(1)
+    for _ in range(groups):
+        parts = np.convolve(parts, one)
+    return [(number, part) for number, part in enumerate(parts) if part > 0]
+
+
 def predict_grouped(key, rates, case):
     (tile_m, tile_n, _, warpgroups, _, cluster, _), (m, n, k) = key, case.shape
     groups, expected, spared = case.groups, case.expected, rates.spared
@@ -130,7 +140,10 @@ def predict_grouped(key, rates, case):
     below = sum(counts) / len(SPREAD)
     deviation = math.sqrt(groups * np.var(strays))
     across, blocks = ceil_div(n, tile_n * cluster) * cluster, ceil_div(k, 128) * whole / sum(counts)
-    ctas = [max(across, (groups * below + quantile * deviation) * across) for quantile in QUARTERS]
-    compute = sum(waves_time(key, rates, c, blocks, k) for c in ctas) / len(QUARTERS)
+    if expected and groups <= FEW_GROUPS:
+        numbers = sums_of(counts, groups)
+    else:
+        numbers = [(max(1, groups * below + quantile * deviation), 1 / len(QUARTERS)) for quantile in QUARTERS]
+    compute = sum(part * waves_time(key, rates, number * across, blocks, k) for number, part in numbers)
     m, weights = groups * rows, groups * n * k * (1 + REREAD * min(below - 1, 1))
     return total_time(LAUNCH_US, compute, memory_time(case, rates, m * k + weights, m * n))

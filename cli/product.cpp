@@ -68,7 +68,7 @@ ProductOptions ProductOptions::over(const GemmShape& line) const {
     ProductOptions all = *this;
     all.fields = line;
     take_fields(fields, all.fields);
-    if (line.alignment > 0) all.form = "indices";  // which alone has one
+    if (line.alignment > 0 && form != "prefix_sums") all.form = "indices";  // one of the two that have one
     return all;
 }
 

@@ -191,7 +191,8 @@ void Session::make_row_groups(const std::string& form, uint64_t seed) {
     numbers_ = mirrored(target_, rows.numbers);
     if (shape_.expected_m == 0) shape_.expected_m = std::max<int64_t>(1, shape_.m / groups);
     shape_.m = a_.host.rows;
-    shape_.alignment = form_ == GroupForm::Indices ? alignment_ : 0;
+    const bool aligned = form_ == GroupForm::Indices || form_ == GroupForm::PrefixSums;
+    shape_.alignment = aligned ? alignment_ : 0;
 
     const HostMatrix random = random_matrix(1, kRandomPeriod, seed);
     HostMatrix x = make_matrix(DType::F32, a_.host.rows, k), w = make_matrix(DType::F32, n, k);

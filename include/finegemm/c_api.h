@@ -212,7 +212,7 @@ typedef struct finegemm_shape {
     int64_t m, n, k;    /* m of all groups together, k of all k_groups together */
     int64_t groups;     /* of rows */
     int64_t expected_m; /* of a group; 0: m / groups */
-    int64_t alignment;  /* of FINEGEMM_INDICES, 0 for other forms */
+    int64_t alignment;  /* of FINEGEMM_INDICES and FINEGEMM_PREFIX_SUMS; 0: groups begin anywhere */
     int64_t k_groups;
     int32_t row_b_scales;    /* 0 or 1: scales for each row of b; k_groups have no others */
     int32_t out_dtype;       /* of d; 0: f32 for k_groups, else as a and b, for e4m3 bf16 */

@@ -84,7 +84,8 @@ struct Groups {
     const int32_t* data = nullptr;
     int64_t size = 0;         ///< of data
     int64_t alignment = 128;  ///< of Indices and PrefixSums; a power of two from 1 (Indices: from 64) to 2^30
-    int64_t expected_m = 0;   ///< of a group, to choose the kernel by; 0: M / G, and M for Masked
+    int64_t expected_m = 0;   ///< of a group, to choose the kernel by; 0: M / G less half of
+                              ///< `alignment`, and M for Masked
     Device device{};
 };
 
@@ -144,7 +145,7 @@ struct GemmShape {
     std::optional<DType> out_dtype{};  ///< of D; left out: F32 for groups of K, else as A and B, BF16 for E4M3
     std::optional<int64_t> groups{};   ///< of rows, for grouped_gemm
     int64_t expected_m = 0;            ///< as Groups::expected_m
-    int64_t alignment = 0;             ///< Groups::alignment of Indices; 0 for other forms: no kernel depends on it
+    int64_t alignment = 0;             ///< Groups::alignment of Indices and PrefixSums; 0: groups begin anywhere
     std::optional<int64_t> k_groups{};  ///< of K, for k_grouped_gemm; K is a multiple of 128
     bool accumulate = false;            ///< as the option of a call
     bool affine = false;                ///< Epilogue says more than that D is the product; not for groups of K

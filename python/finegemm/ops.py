@@ -102,8 +102,9 @@ def grouped_gemm(
     Rows that belong to no group are not written (those of m_indices are), so a new d holds there whatever its memory
     held. A GPU reads the numbers when the kernel runs, nothing waits for them; ones that break the rules lead to no row
     outside of the arrays, and `check_values` names them. `expected_m`: rows of a group to choose the kernel by, where
-    M / G says little (masked_m: M). c has the shape of d, and all groups share the bias; padding becomes zero whatever
-    they hold. The rest as in gemm; results are always batch-invariant.
+    M / G, of m_indices and prefix_sums less half of `alignment`, says little (masked_m: M). c has the shape of d, and
+    all groups share the bias; padding becomes zero whatever they hold. The rest as in gemm; results are always
+    batch-invariant.
     """
 
 
@@ -246,7 +247,7 @@ def explain(
     `out_dtype`: Of D; without it f32 for groups of K, else as A and B, for e4m3 bf16.
     `groups`: Groups of rows, which have M together and a B each.
     `expected_m`: Rows of a group to choose by; M over the groups without it.
-    `alignment`: Of groups that row indices tell, which bounds tiles.
+    `alignment`: Of the rows at which groups begin, as indices and prefix sums have it.
     `k_groups`: Groups of K, which have K together and a D each.
     `accumulate`: D, of f32, is added to, not overwritten.
     `affine`: D is alpha A B + beta C + bias, with any of the three.

@@ -215,6 +215,17 @@ def test_groups_of_k_are_added_to_what_is_given(device, added, names):
     assert torch.equal(d, before + products)
 
 
+def test_scales_of_groups_of_k_reach_the_kernels_by_columns(device, monkeypatch):
+    a, b, products = k_groups(device, [128, 256])
+    seen = []
+    monkeypatch.setattr(finegemm, "k_grouped_gemm", lambda a, sfa, b, sfb, d, **options: seen.extend((sfa, sfb)))
+    of_rows = [(x, sf.contiguous()) for x, sf in (a, b)]
+    deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*of_rows, products, [128, 256])
+    for sf, (_, given) in zip(seen, (a, b), strict=True):
+        assert sf.stride(0) == 1
+        assert torch.equal(sf, given)
+
+
 def test_misuse_of_groups_of_k_is_named(device):
     sizes = [128, 256]
     a, b, products = k_groups(device, sizes)

@@ -159,7 +159,6 @@ def test_explain_knows_groups():
     plan = finegemm.explain(8192, 4096, 7168, device="h200", groups=64, expected_m=40, alignment=64)
     asked = {"m": 8192, "n": 4096, "k": 7168, "groups": 64, "expected_m": 40, "alignment": 64}
     assert plan["problem"] == asked
-    assert plan["chosen"]["config"]["tile_m"] == 64, "no larger tile fits the alignment"
     with pytest.raises(finegemm.InvalidArgument, match="groups: is 4097, must be from 1 to 4096"):
         finegemm.explain(8192, 4096, 7168, device="h200", groups=4097)
     with pytest.raises(finegemm.InvalidArgument, match="expected_m: is -1, must not be negative"):

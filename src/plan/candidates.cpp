@@ -64,23 +64,23 @@ constexpr auto kCandidates = std::to_array<Candidate>({
 });
 // clang-format on
 
-// For groups of rows, of 16 measured kernels: over 196 shapes (bench/results/sweep_grouped_h200.json) the best of these
-// twelve takes 1.001 of the best of all. More of them do not help, as the host does not know how many rows a group has:
-// what the planner takes needs 1.022 of the best, with them or without.
+// For groups of rows, of 13 measured kernels: over 172 shapes (bench/results/sweep_grouped_h200.json) the best of these
+// twelve takes 1.000 of the best of all. More of them do not help, as the host does not know how many rows a group has:
+// what the planner takes needs 1.017 of the best.
 // clang-format off
 constexpr auto kGrouped = std::to_array<Candidate>({
     {{64, 32, 8, 1, 1, kAlone, 2}, {0.184, 0.184, 0.49, 0.50}},
-    {{64, 64, 6, 1, 1, kAlone, 2}, {0.317, 0.216, 0.41, 0.50}},
-    {{64, 128, 8, 1, 1, kAlone, 1}, {0.269, 0.269, 0.48, 0.50}},
-    {{128, 96, 7, 2, 1, kAlone, 1}, {0.348, 0.348, 0.59, 0.79}},
-    {{128, 128, 6, 2, 1, kAlone, 1}, {0.437, 0.437, 0.61, 0.48}},
-    {{128, 160, 5, 2, 1, kAlone, 1}, {0.515, 0.515, 0.84, 0.49}},
-    {{128, 176, 5, 2, 1, kAlone, 1}, {0.535, 0.535, 0.96, 0.47}},
-    {{128, 192, 5, 2, 1, kAlone, 1}, {0.575, 0.575, 0.93, 0.46}},
-    {{128, 200, 4, 2, 1, kAlone, 1}, {0.590, 0.590, 0.77, 0.29}},
-    {{192, 96, 5, 3, 1, kAlone, 1}, {0.507, 0.507, 0.75, 0.72}},
-    {{192, 128, 4, 3, 1, kAlone, 1}, {0.634, 0.634, 0.83, 0.60}},
-    {{256, 128, 4, 2, 2, kShareA, 1}, {0.780, 0.780, 1.41, 0.84}},
+    {{64, 64, 6, 1, 1, kAlone, 2}, {0.312, 0.213, 0.37, 0.50}},
+    {{64, 128, 8, 1, 1, kAlone, 1}, {0.277, 0.277, 0.48, 0.50}},
+    {{128, 96, 7, 2, 1, kAlone, 1}, {0.359, 0.359, 0.59, 0.84}},
+    {{128, 128, 6, 2, 1, kAlone, 1}, {0.424, 0.424, 0.67, 0.44}},
+    {{128, 160, 5, 2, 1, kAlone, 1}, {0.499, 0.499, 0.84, 0.49}},
+    {{128, 176, 5, 2, 1, kAlone, 1}, {0.568, 0.568, 0.95, 0.50}},
+    {{128, 192, 5, 2, 1, kAlone, 1}, {0.592, 0.592, 0.75, 0.43}},
+    {{128, 200, 4, 2, 1, kAlone, 1}, {0.590, 0.590, 0.93, 0.25}},
+    {{192, 96, 5, 3, 1, kAlone, 1}, {0.507, 0.507, 0.75, 0.67}},
+    {{192, 128, 4, 3, 1, kAlone, 1}, {0.653, 0.653, 0.83, 0.60}},
+    {{256, 128, 4, 2, 2, kShareA, 1}, {0.768, 0.768, 1.41, 0.73}},
 });
 // clang-format on
 
@@ -215,11 +215,11 @@ std::span<const GemmConfig> candidates(Kind kind) {
 }
 
 GemmConfig for_row_scales(GemmConfig config) {
-    // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major, in groups less than 1% (measured
-    // on an H200). Beside tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B
-    // has a scale, vectors of both take longer than copies, but no longer where they go through registers anyway.
+    // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major (measured on an H200). Beside
+    // tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B has a scale,
+    // vectors of both take longer than copies, but no longer where they go through registers anyway.
     if (config.tile_m <= 64 || config.b.scaling == Scaling::None || config.affine) return config;
-    const bool blocks = !config.row_b_scales() && !config.row_groups() && config.tile_n <= 208;
+    const bool blocks = !config.row_b_scales() && config.tile_n <= 208;
     if (blocks || kernel_plan(config).tensor_core_scales()) config.scales = ScaleLayout::Rows;
     return config;
 }

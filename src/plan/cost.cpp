@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include <finegemm/gemm/schedule.h>
 
@@ -40,56 +42,95 @@ constexpr double kReread = 0.3;
 /// Centres, in standard deviations, of four equally likely parts of a normal distribution: the number of tiles.
 constexpr double kQuarters[] = {-1.2, -0.4, 0.4, 1.2};
 
-double expected_m(const Problem& p) {
-    return p.groups.expected_m > 0 ? p.groups.expected_m : static_cast<double>(p.m) / p.groups.count;
-}
-
 /// K-blocks of a tile: groups of K share them evenly, as far as is known beforehand.
 uint32_t k_blocks_of_tile(const Problem& p) { return ceil_div(p.k_blocks(), max(1, p.groups.of_k())); }
 
+/// Up to so many groups of unknown sizes every number of tiles is weighed that they can make together. More groups make
+/// so many numbers likely that the normal distribution has them.
+constexpr uint32_t kFewGroups = 8;
+
+/// A number of tiles, and how likely it is.
+struct Likely {
+    double tiles, part;
+};
+
 /// Tiles of CTAs, as far as their number is known beforehand.
 struct Tiles {
-    double mean = 0, deviation = 0;
+    std::vector<Likely> numbers;
+    double mean = 0;
     double share = 1;  // of its time that a tile takes: the last one of a group may leave warpgroups without rows
-    double least = 0;
     double below = 1;  // tiles of a group, one below the other
 };
 
+/// What `groups` groups make together if each makes one of the numbers `of_one`, all as likely.
+template <size_t Count>
+std::vector<Likely> sums_of(const uint32_t (&of_one)[Count], uint32_t groups, double across) {
+    const uint32_t most = *std::ranges::max_element(of_one);
+    std::vector<double> parts = {1};  // of each sum
+    for (uint32_t g = 0; g < groups; ++g) {
+        std::vector<double> next(parts.size() + most);
+        for (size_t sum = 0; sum < parts.size(); ++sum)
+            for (const uint32_t number : of_one) next[sum + number] += parts[sum] / Count;
+        parts = std::move(next);
+    }
+    std::vector<Likely> sums;
+    for (size_t sum = 0; sum < parts.size(); ++sum)
+        if (parts[sum] > 0) sums.push_back({static_cast<double>(sum) * across, parts[sum]});
+    return sums;
+}
+
+/// A normal distribution, but never less than `least`.
+std::vector<Likely> normal(double mean, double deviation, double least) {
+    if (deviation == 0) return {{mean, 1}};
+    std::vector<Likely> quarters;
+    for (const double quantile : kQuarters)
+        quarters.push_back({std::max(least, mean + quantile * deviation), 1.0 / std::size(kQuarters)});
+    return quarters;
+}
+
 Tiles tiles_of(const Problem& p, const GemmConfig& c) {
     const double across = ceil_div(p.n, c.tile_n * cluster_tiles_n(c)) * cluster_tiles_n(c);
-    if (p.groups.kind != Grouping::Rows)
-        return {.mean = static_cast<double>(raster(c, p.m, p.n).size()) * cluster_tiles_m(c) * cluster_tiles_n(c) *
-                        max(1, p.groups.of_k())};
+    if (p.groups.kind != Grouping::Rows) {
+        const double number = static_cast<double>(raster(c, p.m, p.n).size()) * cluster_tiles_m(c) *
+                              cluster_tiles_n(c) * max(1, p.groups.of_k());
+        return {.numbers = {{number, 1}}, .mean = number};
+    }
     // All together have M rows if no number is expected of each: then a group has the more, the less others have.
+    const BusyGroups expected = p.busy_groups();
     const bool total_known = p.groups.expected_m == 0;
-    const double apart = total_known ? std::sqrt(1 - 1.0 / p.groups.count) : 1;
+    const double apart = total_known ? std::sqrt(1 - 1 / expected.groups) : 1;
     double below = 0, whole = 0;            // tiles of a group, one below the other
     double strays = 0, squared_strays = 0;  // of their number, for its variance
+    uint32_t counts[std::size(kSpread)], i = 0;
     for (const double spread : kSpread) {
-        const double rows = std::max(1.0, expected_m(p) * (1 + (spread - 1) * apart));
+        const double rows = std::max(1.0, expected.rows * (1 + (spread - 1) * apart));
         const double full = std::floor(rows / c.tile_m), rest = rows - full * c.tile_m;
         const double used = std::ceil(rest / c.rows_per_warpgroup()) * c.rows_per_warpgroup() / c.tile_m;
         const double count = full + (rest > 0 ? 1 : 0);
+        counts[i++] = static_cast<uint32_t>(count);
         const double stray = count - (total_known ? rows / c.tile_m : 0);
         below += count / std::size(kSpread);
         strays += stray / std::size(kSpread);
         squared_strays += stray * stray / std::size(kSpread);
         whole += (full + (rest > 0 ? 1 - rates(c).spared * (1 - used) : 0)) / std::size(kSpread);
     }
-    const double deviation = std::sqrt(p.groups.count * std::max(0.0, squared_strays - strays * strays));
-    return {.mean = p.groups.count * below * across,
-            .deviation = deviation * across,
+    const double deviation = std::sqrt(expected.groups * std::max(0.0, squared_strays - strays * strays));
+    const double mean = expected.groups * below * across;
+    const bool few = !total_known && p.groups.count <= kFewGroups;
+    return {.numbers = few ? sums_of(counts, p.groups.count, across) : normal(mean, deviation * across, across),
+            .mean = mean,
             .share = whole / below,
-            .least = across,
             .below = below};
 }
 
 /// Microseconds that memory takes for A, B and D, each once; but weights that a second tile of a group reads may have
 /// left L2 by then. A D that is added to is read and written, or L2 adds to it.
 double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
-    const double m = p.groups.of_rows() > 0 ? expected_m(p) * p.groups.count : p.m, n = p.n, k = p.k;
-    const double reread = p.groups.of_rows() > 0 ? kReread * std::min(tiles.below - 1, 1.0) : 0;
-    const double loaded = (m * k + max(1, p.groups.of_rows()) * n * k * (1 + reread)) * bytes_of(p.a.element),
+    const bool of_rows = p.groups.of_rows() > 0;
+    const BusyGroups of = of_rows ? p.busy_groups() : BusyGroups{1, static_cast<double>(p.m)};
+    const double m = of.groups * of.rows, n = p.n, k = p.k;
+    const double reread = of_rows ? kReread * std::min(tiles.below - 1, 1.0) : 0;
+    const double loaded = (m * k + of.groups * n * k * (1 + reread)) * bytes_of(p.a.element),
                  elements = m * n * max(1, p.groups.of_k());
     if (p.d.accumulate && !kernel_plan(c).loads_source())
         return loaded / d.hbm_bytes_per_us + elements * 4 / d.l2_adds_per_us;
@@ -117,11 +158,9 @@ double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, 
         };
         return full * wave(slots) + (rest >= 1 ? wave(rest) : 0);
     };
-    if (tiles.deviation == 0) return waves(tiles.mean * c.k_splits()) / d.clock_ratio;
     double sum = 0;
-    for (const double quantile : kQuarters)
-        sum += waves(std::max(tiles.least, tiles.mean + quantile * tiles.deviation));
-    return sum / std::size(kQuarters) / d.clock_ratio;
+    for (const Likely& number : tiles.numbers) sum += number.part * waves(number.tiles * c.k_splits());
+    return sum / d.clock_ratio;
 }
 
 }  // namespace

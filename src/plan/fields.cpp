@@ -108,7 +108,7 @@ void check_fields(const GemmShape& s) {
     if (s.groups) check_group_count(*s.groups, "groups");
     if (s.k_groups) check_group_count(*s.k_groups, "k_groups");
     check_expected_m(s.expected_m);
-    if (s.alignment != 0) check_alignment(s.alignment, kMinIndexAlignment, "indices");
+    if (s.alignment != 0) check_alignment(s.alignment, 1, "groups");
     check_types(s);
     check_num_sms(s.num_sms);
 }

@@ -49,7 +49,8 @@ constexpr void option_fields(const Visit& visit, Shapes&... shapes) {
     visit(Field{"groups", kRows, "Groups of rows, which have M together and a B each"}, shapes.groups...);
     visit(Field{"expected_m", kRows, "Rows of a group to choose by; M over the groups without it"},
           shapes.expected_m...);
-    visit(Field{"alignment", kRows, "Of groups that row indices tell, which bounds tiles"}, shapes.alignment...);
+    visit(Field{"alignment", kRows, "Of the rows at which groups begin, as indices and prefix sums have it"},
+          shapes.alignment...);
     visit(Field{"k_groups", kOfK, "Groups of K, which have K together and a D each"}, shapes.k_groups...);
     visit(Field{"accumulate", kDenseOrK, "D, of f32, is added to, not overwritten"}, shapes.accumulate...);
     visit(Field{"affine", kDenseOrRows, "D is alpha A B + beta C + bias, with any of the three"}, shapes.affine...);
@@ -94,7 +95,7 @@ void check_shape(const GemmShape& shape);
 void check_fields(const GemmShape& shape);
 
 inline constexpr int64_t kMaxGroups = 4096;
-/// Rows of the smallest tile: a tile reads the index of its first row only, so none may have rows of two groups.
+/// Rows of the smallest blocks by which indices are read.
 inline constexpr int64_t kMinIndexAlignment = 64;
 void check_group_count(int64_t groups, const char* name = "groups");
 void check_expected_m(int64_t rows);

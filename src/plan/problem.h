@@ -35,10 +35,15 @@ struct Groups {
     Grouping kind = Grouping::None;
     uint32_t count = 0;
     uint32_t expected_m = 0;  // rows of a group, as expected; 0: M / count
-    uint32_t alignment = 0;   // a tile may not reach across a multiple of so many rows, if not 0
+    uint32_t alignment = 0;   // groups begin at multiples of it, and M has their padding, if not 0
     constexpr bool operator==(const Groups&) const = default;
     constexpr uint32_t of_rows() const { return kind == Grouping::Rows ? count : 0; }
     constexpr uint32_t of_k() const { return kind == Grouping::K ? count : 0; }
+};
+
+/// Groups that have rows, and the rows of each.
+struct BusyGroups {
+    double groups, rows;
 };
 
 struct Problem {
@@ -49,6 +54,15 @@ struct Problem {
     Result d{};
     Groups groups{};
     constexpr bool operator==(const Problem&) const = default;
+    /// Rows of groups of rows, as far as is known beforehand. M may be a capacity: who says how many rows to expect is
+    /// believed. Else each group ends anywhere in its last block of `alignment` rows, of which half is padding then.
+    constexpr BusyGroups busy_groups() const {
+        if (groups.expected_m > 0) return {static_cast<double>(groups.count), static_cast<double>(groups.expected_m)};
+        const uint32_t block = max(1, groups.alignment);
+        const double busy = max(1, min(groups.count, m / block));
+        const double rows = m / busy - (block - 1) / 2.0;
+        return {busy, rows < 1 ? 1 : rows};
+    }
     constexpr uint32_t k_blocks() const { return ceil_div(k, kRowBytes / bytes_of(a.element)); }
     constexpr bool scaled() const { return a.scaling != Scaling::None; }
     /// With scales of blocks, affine kernels also write the product alone in types other than bf16.

@@ -59,10 +59,6 @@ constexpr Rule kRules[] = {
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          return c.tile_m == 64 || p.groups.of_rows() > 0 || p.m > c.tile_m / 2;  // m of groups is what there may be
      }},
-    {"has tiles that would reach into the next block of row indices",
-     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
-         return p.groups.alignment == 0 || p.groups.alignment % c.tile_m == 0;
-     }},
     {"makes more tiles than a grid can index",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          const uint64_t tiles_m = ceil_div(p.m, c.tile_m) + c.cluster + p.groups.of_rows();

@@ -334,7 +334,6 @@ TEST(CAbi, ExplainsGroups) {
     const nlohmann::json asked = {{"m", 8192},        {"n", 4096},       {"k", 7168},     {"groups", 64},
                                   {"expected_m", 40}, {"alignment", 64}, {"num_sms", 100}};
     EXPECT_EQ(plan["problem"], asked);
-    EXPECT_EQ(plan["chosen"]["config"]["tile_m"], 64) << "no larger tile fits the alignment";
     shape.out_dtype = FINEGEMM_BF16;
     EXPECT_EQ(account_of(shape), plan) << "they have no other";
 }

@@ -297,7 +297,7 @@ Sentences explain_misuses() {
     spoiled("groups are 4097", [](finegemm_shape& s) { s.groups = 4097; });
     spoiled("m of groups is 0", [](finegemm_shape& s) { s.groups = 4, s.m = 0; });
     spoiled("expected_m is -1", [](finegemm_shape& s) { s.groups = 4, s.expected_m = -1; });
-    spoiled("alignment is 32", [](finegemm_shape& s) { s.groups = 4, s.alignment = 32; });
+    spoiled("alignment is 48", [](finegemm_shape& s) { s.groups = 4, s.alignment = 48; });
     spoiled("groups have f32 and row_b_scales",
             [](finegemm_shape& s) { s.groups = 4, s.row_b_scales = 1, s.out_dtype = FINEGEMM_F32; });
     spoiled("groups are added to", [](finegemm_shape& s) { s.groups = 4, s.accumulate = 1; });

@@ -34,10 +34,35 @@ TEST(GroupLayout, StackedGroupsBeginAtTheirFirstRow) {
     EXPECT_EQ(ranges(layout), (std::vector<RowRange>{{0, 3}, {0, 0}, {0, 64}}));
 }
 
-TEST(GroupLayout, IndicesAreOneSegmentOfAllRows) {
-    const std::vector<int32_t> indices(256, 0);
-    const GroupLayout layout{.indices = indices.data(), .groups = 2, .rows = 256};
-    EXPECT_EQ(ranges(layout), (std::vector<RowRange>{{0, 256}}));
+TEST(GroupLayout, IndicesAreBlocksWithoutThePaddingAtTheirEnds) {
+    for (const uint32_t alignment : {64u, 128u, 1024u})
+        for (uint32_t first = 0; first <= alignment; ++first) {  // rows of the first block that have a group
+            std::vector<int32_t> indices(2 * alignment + 3, -1);
+            std::fill_n(indices.begin(), first, 1);
+            std::fill_n(indices.end() - 3, 2, 0);
+            const auto rows = static_cast<uint32_t>(indices.size());
+            const GroupLayout layout{.indices = indices.data(), .groups = 2, .rows = rows, .alignment = alignment};
+            ASSERT_EQ(ranges(layout),
+                      (std::vector<RowRange>{{0, first}, {alignment, alignment}, {2 * alignment, 2 * alignment + 2}}));
+            ASSERT_EQ(layout.ends_of(0).group, first > 0 ? 1u : UINT32_MAX);
+            ASSERT_EQ(layout.ends_of(2).group, 0);
+        }
+}
+
+TEST(GroupLayout, IndicesThatBreakTheRulesStayInsideOfTheMatrix) {
+    std::vector<int32_t> indices(300);
+    for (size_t i = 0; i < indices.size(); ++i) indices[i] = i * i % 7 < 4 ? static_cast<int32_t>(i % 3) : INT32_MIN;
+    const GroupLayout layout{.indices = indices.data(), .groups = 2, .rows = 300, .alignment = 64};
+    for (uint32_t i = 0; i < layout.spans(); ++i) {
+        const RowRange rows = layout.span(i);
+        EXPECT_EQ(rows.begin, i * 64);
+        EXPECT_LE(rows.end, min(300, (i + 1) * 64));
+        EXPECT_TRUE(rows.size() == 0 || layout.is_group(static_cast<int32_t>(layout.ends_of(i).group)));
+    }
+}
+
+TEST(GroupLayout, KnowsWhichIndicesAreGroups) {
+    const GroupLayout layout{.groups = 2};
     EXPECT_TRUE(layout.is_group(0) && layout.is_group(1));
     EXPECT_FALSE(layout.is_group(2) || layout.is_group(-1) || layout.is_group(INT32_MIN));
 }

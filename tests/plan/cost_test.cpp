@@ -73,7 +73,24 @@ TEST(Cost, OfGroupsIsOfTheTilesThatAllTheirRowsMakeWhereTheseAreKnown) {
     // 1024 tiles take eight waves of 132, and so do 1056; the next row of tiles begins a ninth.
     EXPECT_EQ(cost_of(1, 32 * 128, 0).compute, cost_of(1, 33 * 128, 0).compute);
     EXPECT_LT(cost_of(1, 33 * 128, 0).compute, cost_of(1, 34 * 128, 0).compute);
+    // Four of the seven numbers that one group may make take two waves, three of them three.
+    const double two = cost_of(1, 1000, 0).compute, three = cost_of(1, 1100, 0).compute;
+    EXPECT_NEAR(cost_of(1, 1000, 1000).compute, (4 * two + 3 * three) / 7, 0.03 * two);
     EXPECT_LT(cost_of(4, 8192, 0).compute, cost_of(4, 8192, 2048).compute) << "no more than 8192, for four groups";
+}
+
+TEST(Cost, OfGroupsLeavesOutThePaddingBehindThem) {
+    const auto cost_of = [](Groups groups, uint32_t m) {
+        groups.kind = Grouping::Rows;
+        return cost({.m = m, .n = 4096, .k = 4096, .groups = groups}, h200(), config_named("m128n128s6w2_grouped"))
+            .total;
+    };
+    const double exact = cost_of({.count = 64}, 64 * 129 / 2);
+    EXPECT_EQ(cost_of({.count = 64, .alignment = 128}, 64 * 128), exact) << "of 1 to 128 rows 64.5 in the mean";
+    EXPECT_LT(exact, cost_of({.count = 64}, 64 * 128));
+    EXPECT_EQ(cost_of({.count = 64, .alignment = 128}, 2 * 128), cost_of({.count = 2}, 129)) << "others have no rows";
+    EXPECT_EQ(cost_of({.count = 64, .expected_m = 9, .alignment = 128}, 8192),
+              cost_of({.count = 64, .expected_m = 9}, 1));
 }
 
 }  // namespace

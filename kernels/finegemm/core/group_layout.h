@@ -20,9 +20,10 @@ struct KRange {
     constexpr bool operator==(const KRange&) const = default;
 };
 
-/// Offsets, prefix sums, masks and indices in one form. With `ends`, group g ends at row ends[g] and begins where the
-/// one before ended, rounded up to `alignment`; stacked groups have matrices of their own and begin at row 0. With
-/// `indices`, one span has all rows, and each tile of them the group that its first row names.
+/// Offsets, prefix sums, masks and indices in one form: spans of rows that have one group each. With `ends`, span g has
+/// the rows of group g: it ends at row ends[g] and begins where the one before ended, rounded up to `alignment`;
+/// stacked groups have matrices of their own and begin at row 0. With `indices`, a span is a block of `alignment` rows,
+/// without the padding at its end.
 struct GroupLayout {
     const int32_t* ends = nullptr;     // [groups], or null
     const int32_t* indices = nullptr;  // [rows], or null: the group of each row; any other number: of none
@@ -33,15 +34,16 @@ struct GroupLayout {
     bool stacked = false;
 
     /// Ranges of rows to divide into tiles.
-    FG_HD constexpr uint32_t spans() const { return indices ? 1 : groups; }
+    FG_HD constexpr uint32_t spans() const { return indices ? ceil_div(rows, alignment) : groups; }
 
-    /// Ends of a span and of the one before it: all that is read for it.
+    /// The end of a span, that of the one before it, and its group: all that is read for it.
     struct Ends {
         int32_t before = 0, end = 0;
+        uint32_t group = 0;
     };
     FG_HD constexpr Ends ends_of(uint32_t i) const {
-        if (indices) return {0, static_cast<int32_t>(rows)};
-        return {stacked || (i == 0 && !first_is_given) ? 0 : ends[static_cast<int64_t>(i) - 1], ends[i]};
+        if (indices) return ends_of_block(i);
+        return {stacked || (i == 0 && !first_is_given) ? 0 : ends[static_cast<int64_t>(i) - 1], ends[i], i};
     }
     /// The rows of that span. Numbers that break the rules give rows that exist, or none.
     FG_HD constexpr RowRange range(Ends of) const {
@@ -49,10 +51,29 @@ struct GroupLayout {
         return {begin, max(begin, existing(of.end))};
     }
     FG_HD constexpr RowRange span(uint32_t i) const { return range(ends_of(i)); }
-    FG_HD constexpr bool is_group(int32_t index) const { return index >= 0 && static_cast<uint32_t>(index) < groups; }
+    FG_HD constexpr bool is_group(int32_t index) const { return static_cast<uint32_t>(index) < groups; }
 
 private:
     FG_HD constexpr uint32_t existing(int32_t row) const { return row < 0 ? 0 : min(static_cast<uint32_t>(row), rows); }
+
+    /// Rows up to the first one of no group, by rounds of reads of which none waits for another; the last one is of the
+    /// last row. Of a block without padding all is known after one round, of others of 128 rows after four.
+    FG_HD constexpr Ends ends_of_block(uint32_t i) const {
+        constexpr uint32_t kReads = 5;
+        const uint32_t begin = i * alignment;
+        const int32_t group = indices[begin];
+        uint32_t known = begin, end = begin + min(alignment, rows - begin);
+        while (known < end) {  // rows up to `known` have a group, those from `end` on have none
+            const uint32_t last = end - known - 1, step = ceil_div(last, kReads - 1);
+            uint32_t hits = 0;
+            for (uint32_t read = 0; read < kReads; ++read)
+                hits += is_group(indices[known + min(read * step, last)]) ? 1 : 0;
+            if (hits < kReads) end = known + min(hits * step, last);
+            known = hits == kReads ? end : hits > 0 ? known + (hits - 1) * step + 1 : known;
+        }
+        if (!is_group(group)) known = begin;
+        return {static_cast<int32_t>(begin), static_cast<int32_t>(known), static_cast<uint32_t>(group)};
+    }
 };
 
 /// The k-blocks of the groups of a K-grouped GEMM: group g has blocks offsets[g] / 128 up to offsets[g + 1] / 128.

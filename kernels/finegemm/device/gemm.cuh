@@ -52,7 +52,7 @@ __device__ void gemm(const Params<C>& p) {
     ptx::grid_launch_dependents();
     // Dense kernels wait for the previous kernels where they load (load_first_round, load_round_robin, load_scales):
     // all of that has landed when a math warp goes on, which then needs no wait of its own. Math warps that load the
-    // old D, or indices of rows, wait here.
+    // old D, or C, wait here.
     if constexpr (kPlan<C>.waits_before_roles) ptx::grid_dependency_wait();
     if (is_producer<C>(p)) {
         start_producer<C>(p);

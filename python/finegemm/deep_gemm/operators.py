@@ -9,6 +9,7 @@ from finegemm.torch_operators import define
 
 from . import envs, knobs
 from .operands import BLOCK, Tensor, check_source
+from .utils.layout import get_mn_major_tma_aligned_tensor
 
 
 def gemm(
@@ -139,7 +140,7 @@ def k_grouped_gemm(
         elif d.dtype != torch.float32:
             raise InvalidArgument(f"c: is given, but d has dtype {d.dtype}, must be float32; add the result to yours")
     options = _options(d)
-    finegemm.k_grouped_gemm(a, sfa, b, sfb, d, sizes=sizes, accumulate=accumulate, **options)
+    finegemm.k_grouped_gemm(a, _by_columns(sfa), b, _by_columns(sfb), d, sizes=sizes, accumulate=accumulate, **options)
     if c is not None:
         d.add_(c)
     if envs.settings().prints_configs:
@@ -150,6 +151,13 @@ def k_grouped_gemm(
             "num_sms": options.get("num_sms", 0),
         }
         envs.print_config(f"k_grouped_{_kind(a)}_gemm", d.shape[1], d.shape[2], sum(sizes), **shape)
+
+
+def _by_columns(sf: Tensor | None) -> Tensor | None:
+    """The scales with neighbouring rows side by side. Kernels for groups of K read any scales, but these so much faster
+    that it pays to copy others."""
+    can = sf is not None and sf.dtype == torch.float32 and sf.dim() == 2 and sf.stride(0) != 1
+    return get_mn_major_tma_aligned_tensor(sf) if can else sf
 
 
 def _nothing(*arguments: Any) -> None:

@@ -15,6 +15,11 @@ ConstStack scales_of(const ConstStack& scales, const ConstStack& of) {
 
 }  // namespace
 
+int64_t row_alignment(const Groups& groups) {
+    const bool aligned = groups.form == GroupForm::Indices || groups.form == GroupForm::PrefixSums;
+    return aligned ? groups.alignment : 1;
+}
+
 ConstStack unit_scales(const ConstStack& of) {
     const ConstMatrix& x = of.matrix;
     return {{&kOne, DType::F32, x.rows, (x.cols + kScaleBlock - 1) / kScaleBlock, 0, 0, x.device}, of.count, 0};
@@ -62,7 +67,8 @@ plan::Problem problem_of(const Call& call, bool batch_invariant) {
     if (call.of_rows()) {
         shape.groups = call.group_count;
         shape.expected_m = call.groups.expected_m;
-        shape.alignment = call.groups.form == GroupForm::Indices ? call.groups.alignment : 0;
+        const int64_t alignment = row_alignment(call.groups);
+        shape.alignment = alignment > 1 ? alignment : 0;
     }
     return plan::problem_of(shape);
 }

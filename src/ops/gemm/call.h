@@ -44,6 +44,9 @@ struct Call {
     bool row_b_scales() const { return scaled() && has_row_scales(b.matrix, sfb.matrix); }
 };
 
+/// What groups of rows begin at multiples of; 1: they begin anywhere.
+int64_t row_alignment(const Groups& groups);
+
 /// Scales that are all 1, for operands that have none: one float, repeated.
 ConstStack unit_scales(const ConstStack& of);
 

@@ -17,13 +17,12 @@ std::string_view name_of(GroupForm form) {
 
 GroupLayout row_layout_of(const Call& call) {
     const Groups& groups = call.groups;
-    const bool has_alignment = groups.form == GroupForm::Indices || groups.form == GroupForm::PrefixSums;
     const bool first_is_given = groups.form == GroupForm::Offsets;
     return {.ends = groups.form == GroupForm::Indices ? nullptr : groups.data + (first_is_given ? 1 : 0),
             .indices = groups.form == GroupForm::Indices ? groups.data : nullptr,
             .groups = static_cast<uint32_t>(call.group_count),
             .rows = static_cast<uint32_t>(call.a.matrix.rows),
-            .alignment = has_alignment ? static_cast<uint32_t>(groups.alignment) : 1,
+            .alignment = static_cast<uint32_t>(row_alignment(groups)),
             .first_is_given = first_is_given,
             .stacked = groups.form == GroupForm::Masked};
 }

@@ -52,8 +52,7 @@ ScaleView view_of(const ConstMatrix& scales) {
 
 /// Rows of A that a B is multiplied by, as far as is known.
 uint32_t expected_rows_of_b(const plan::Problem& p) {
-    if (p.groups.kind != Grouping::Rows) return p.m;
-    return p.groups.expected_m > 0 ? p.groups.expected_m : p.m / p.groups.count;
+    return p.groups.kind == Grouping::Rows ? static_cast<uint32_t>(p.busy_groups().rows) : p.m;
 }
 
 /// Makes the parameters of one call.

@@ -93,7 +93,6 @@ struct AffineEpilogue {
         if constexpr (kF32) {
             if (p.affine.adds_c) finish_f32<true>(acc.sum[0], tile);
             else finish_f32<false>(acc.sum[0], tile);
-            clear_padding<C>(p, acc, tile, first_row);
             write_f32(acc.sum[0]);
             ptx::fence_proxy_async_shared();
             __syncwarp();

@@ -5,7 +5,6 @@
 
 #include <finegemm/gemm/k_slices.h>
 #include <finegemm/gemm/params.h>
-#include <finegemm/device/epilogue/padding.cuh>
 #include <finegemm/device/epilogue/stack.cuh>
 #include <finegemm/device/mma/mainloop.cuh>
 #include <finegemm/device/ptx/fragment.cuh>
@@ -171,7 +170,6 @@ __device__ void store_tile_by_tma(const Params<C>& p, const Accumulator<C>& acc,
 template <GemmConfig C>
 __device__ void store_tile(const Params<C>& p, Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
     const uint32_t warp = threadIdx.x / kWarpSize;
-    clear_padding<C>(p, acc, tile, first_row_of<C>(warp));
     if constexpr (kPlan<C>.tma_store()) return store_tile_by_tma<C>(p, acc, smem, tile);
     const SmemAddr strip = smem.d(strip_of(C, warp));
 #pragma unroll

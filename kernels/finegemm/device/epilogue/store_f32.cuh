@@ -2,7 +2,6 @@
 #pragma once
 
 #include <finegemm/gemm/params.h>
-#include <finegemm/device/epilogue/padding.cuh>
 #include <finegemm/device/epilogue/stack.cuh>
 #include <finegemm/device/mma/mainloop.cuh>
 #include <finegemm/device/ptx/tma.cuh>
@@ -54,7 +53,6 @@ template <GemmConfig C>
 __device__ void store_tile_f32(const Params<C>& p, Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile) {
     const uint32_t warp = threadIdx.x / kWarpSize;
     const uint32_t offset = first_row_of(C, warp / 4) + warp % 4 * kWarpRows;
-    clear_padding<C>(p, acc, tile, offset);
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
         store_rows_f32<C>(p, acc.sum[i], smem.d(warp), tile, offset + i * rows_apart(C));

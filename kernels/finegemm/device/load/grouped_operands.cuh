@@ -65,7 +65,6 @@ struct GroupedLoads {
 /// for the sizes.
 template <GemmConfig C>
 __device__ void prefetch_expected_b(const GroupedParams& p, uint32_t rank) {
-    if (p.groups.indices) return;
     const uint32_t index = blockIdx.x / C.cluster, tiles = min(kWarpSize, p.groups.groups) * p.expected.tiles.divisor;
     if (index >= tiles) return;
     const uint32_t slot = p.both_ends ? from_both_ends(index, tiles) : index;

@@ -1,6 +1,7 @@
 // The role of a scale warp, with the loader that the plan names. Layer device.
 #pragma once
 
+#include <finegemm/device/epilogue/padding.cuh>
 #include <finegemm/device/epilogue/zero.cuh>
 #include <finegemm/device/load/scales_async.cuh>
 #include <finegemm/device/load/scales_split.cuh>
@@ -93,6 +94,7 @@ __device__ void zero_empty_tiles(const KGroupedParams& p, GroupedKScheduler sche
 template <GemmConfig C, typename Scheduler>
 __device__ void produce_scales(const Params<C>& p, const Shared<C>& smem, const Scheduler& scheduler,
                                uint32_t scale_warp) {
+    zero_padding<C>(p, scale_warp);
     if constexpr (kPlan<C>.scale_path == ScalePath::None) zero_empty_tiles<C>(p, scheduler, scale_warp);
     else load_scales<C>(p, smem, scheduler, scale_warp);
 }

@@ -89,6 +89,13 @@ __device__ inline uint32_t highest_bit(uint32_t x) {
     return index;
 }
 
+/// Index of the lowest bit that is set. PTX ISA, brev and bfind.
+__device__ inline uint32_t lowest_bit(uint32_t x) {
+    uint32_t index;
+    asm("{\n.reg .b32 r;\nbrev.b32 r, %1;\nbfind.shiftamt.u32 %0, r;\n}\n" : "=r"(index) : "r"(x));
+    return index;
+}
+
 /// Lets the next kernel of the stream start, if it was launched to overlap with this one; what this one writes it must
 /// wait for (grid_dependency_wait). PTX ISA, griddepcontrol.
 __device__ inline void grid_launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }

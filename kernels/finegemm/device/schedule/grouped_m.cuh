@@ -19,11 +19,13 @@ struct GroupedMScheduler {
     KRange k;             // of every tile
     uint32_t first = 0;   // the span of lane 0
     RowRange rows{};      // of this lane's span
+    uint32_t group = 0;   // of this lane's span
     uint32_t begin = 0;   // cluster tiles of the spans before that of lane 0
     uint32_t end = 0;     // cluster tiles of the spans up to this lane's, and of it
-    // The span of the tile that was taken last, none to begin with; cluster tiles before this span, and in it.
-    uint32_t span = 0, before = 0, tiles = 0;
+    // Of the span of the tile that was taken last, none to begin with: cluster tiles before it, and in it.
+    uint32_t before = 0, tiles = 0;
     RowRange span_rows{};
+    uint32_t span_group = 0;
 
     /// `first`: ends_of_lane(p, 0). They are loaded early, as nothing can begin before they are there.
     template <GemmConfig C>
@@ -46,7 +48,7 @@ struct GroupedMScheduler {
         // Most tiles are in the span of the previous tile: finding another span takes as long as a k-block.
         if ((p.both_ends || next - before >= tiles) && !find<C>(next)) return false;
         out = span_tile(C, p.raster, span_rows, next - before, rank);
-        out.group = group_of(out.row);
+        out.group = span_group;
         // Slots rotate: tall and short tiles alternate, and their period often divides the number of CTAs, of which
         // some would then get all the tall ones.
         wave += stride;
@@ -65,7 +67,7 @@ private:
         }
         if (p.both_ends) next = begin + from_both_ends(next - begin, last - begin);
         const uint32_t lane = ptx::count_bits(ptx::ballot(end <= next));
-        span = first + lane;
+        span_group = ptx::value_of(group, lane);
         span_rows = {ptx::value_of(rows.begin, lane), ptx::value_of(rows.end, lane)};
         tiles = span_tiles(C, p.raster, span_rows);
         before = ptx::value_of(end, lane) - tiles;
@@ -79,6 +81,8 @@ private:
         first = span;
         begin = before;
         rows = p.groups.range(lane_ends);
+        group = lane_ends.group;
+        if (p.groups.indices) join_blocks();
         end = span_tiles(C, p.raster, rows);
 #pragma unroll
         for (uint32_t distance = 1; distance < kWarpSize; distance *= 2) {
@@ -88,11 +92,15 @@ private:
         end += before;
     }
 
-    /// Tiles of padding take any B: nothing of them is stored but zeros.
-    __device__ uint32_t group_of(uint32_t row) const {
-        if (!p.groups.indices) return span;
-        const int32_t index = p.groups.indices[row];
-        return p.groups.is_group(index) ? static_cast<uint32_t>(index) : 0;
+    /// Blocks of one group that follow one another without padding become one span, in the lane of the first one.
+    __device__ void join_blocks() {
+        const uint32_t lane = threadIdx.x % kWarpSize;
+        const uint32_t group_above = ptx::value_below(group, 1), end_above = ptx::value_below(rows.end, 1);
+        const bool joins = lane > 0 && rows.size() > 0 && group == group_above && rows.begin == end_above;
+        // Bit i: the lane i + 1 above this one begins a span. None does: all lanes above join.
+        const uint32_t begins = ptx::ballot(!joins) >> lane >> 1;
+        rows.end = ptx::value_of(rows.end, begins == 0 ? kWarpSize - 1 : lane + ptx::lowest_bit(begins));
+        if (joins) rows.begin = rows.end;
     }
 };
 
