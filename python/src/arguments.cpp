@@ -118,7 +118,7 @@ Arguments::Arguments(PyObject* keywords) {
 Arguments::Arguments(std::span<const char* const> places, PyObject* names, PyObject* args, PyObject* keywords)
     : Arguments(keywords) {
     PyObject *name = nullptr, *value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(keywords, &at, &name, &value);)
+    for (Py_ssize_t at = 0; names != Py_None && PyDict_Next(keywords, &at, &name, &value);)
         if (PySet_Contains(names, name) != 1) refuse_call("got an unexpected keyword argument '%U'", name);
     const auto placed = static_cast<size_t>(PyTuple_Size(args));
     if (placed > places.size()) refuse_call("too many positional arguments");

@@ -53,8 +53,9 @@ void take(const char* name, PyObject* x, std::optional<T>& to) {
 /// The arguments that a call was given, by name. Borrowed: good while the call lasts.
 class Arguments {
 public:
-    /// `places`: names of the arguments that may be given by their place. `names`: a set of all, `args`: a tuple of
-    /// those given so, `keywords`: a dict of the others. Throws PythonError where they do not fit.
+    /// `places`: names of the arguments that may be given by their place. `names`: a set of all, or None where those of
+    /// the function are meant. `args`: a tuple of those given by place, `keywords`: a dict of the others. Throws
+    /// PythonError where they do not fit.
     Arguments(std::span<const char* const> places, PyObject* names, PyObject* args, PyObject* keywords);
     /// All by name.
     explicit Arguments(PyObject* keywords);

@@ -92,10 +92,20 @@ DLTensor Tensors::tensor(const char* name, PyObject* x, Access access) {
     return tensor;
 }
 
-Matrix Tensors::matrix(const char* name, PyObject* x, Access access) {
-    return matrix_of(name, tensor(name, x, access));
+/// The matrix that an operand, or its scales, is meant to be.
+Matrix Tensors::turned(const char* name, const Matrix& m) const {
+    const bool is_turned = !turned_.empty() && turned_.find(std::string_view(name).back()) != turned_.npos;
+    return is_turned ? transposed(m) : m;
 }
-Stack Tensors::stack(const char* name, PyObject* x, Access access) { return stack_of(name, tensor(name, x, access)); }
+
+Matrix Tensors::matrix(const char* name, PyObject* x, Access access) {
+    return turned(name, matrix_of(name, tensor(name, x, access)));
+}
+Stack Tensors::stack(const char* name, PyObject* x, Access access, int counted) {
+    Stack all = stack_of(name, tensor(name, x, access), counted);
+    all.matrix = turned(name, all.matrix);
+    return all;
+}
 Matrices Tensors::matrices(const char* name, PyObject* x, Access access) {
     const DLTensor given = tensor(name, x, access);
     if (given.ndim == 2) return {{matrix_of(name, given)}, false};
@@ -105,13 +115,16 @@ Matrices Tensors::matrices(const char* name, PyObject* x, Access access) {
         fmt::format("{}: has {} dimensions, must have 2, or 3 for several matrices; reshape it", name, given.ndim));
 }
 Matrix Tensors::scales(const char* name, PyObject* x) { return x == Py_None ? Matrix() : matrix(name, x); }
+Stack Tensors::one_or_more(const char* name, PyObject* x, std::optional<int> counted, Access access) {
+    return counted ? stack(name, x, access, *counted) : Stack{matrix(name, x, access)};
+}
 Stack Tensors::scale_stack(const char* name, PyObject* x) { return x == Py_None ? Stack() : stack(name, x); }
 Matrix Tensors::row(const char* name, PyObject* x) { return row_of(name, tensor(name, x, Access::Read)); }
 Numbers Tensors::numbers(const char* name, PyObject* x) { return numbers_of(name, tensor(name, x, Access::Read)); }
 
 KOperand Tensors::k_operand(const char* name, PyObject* x, const Matrix& scales, const Numbers& offsets) {
     const DLTensor given = tensor(name, x, Access::Read);
-    if (given.ndim != 1) return {matrix_of(name, given), KLayout::Columns};
+    if (given.ndim != 1) return {turned(name, matrix_of(name, given)), KLayout::Columns};
     constexpr int64_t kScaleBlock = 128;
     if (scales.data) return {blocks_of(name, given, scales.rows, scales.cols * kScaleBlock), KLayout::Blocks};
     if (offsets.device.type != DeviceType::Cpu)

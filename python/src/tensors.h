@@ -4,8 +4,10 @@
 #include "object.h"
 
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <finegemm/gemm.h>
@@ -40,11 +42,14 @@ struct KOperand {
 /// The tensors of one call. What it reads of them is borrowed: good while it and the call's arguments live.
 class Tensors {
 public:
-    explicit Tensors(const Imports& imports) : imports_(imports) {}
+    /// `turned`: letters of the operands, a or b, that come with K before their rows, as their scales then do.
+    explicit Tensors(const Imports& imports, std::string_view turned = "") : imports_(imports), turned_(turned) {}
 
     /// Throws Error that calls the tensor `name`, or PythonError.
     Matrix matrix(const char* name, PyObject* x, Access access = Access::Read);
-    Stack stack(const char* name, PyObject* x, Access access = Access::Read);
+    Stack stack(const char* name, PyObject* x, Access access = Access::Read, int counted = 0);
+    /// `counted`: the dimension that counts matrices, 0 or 1; none: there is one matrix.
+    Stack one_or_more(const char* name, PyObject* x, std::optional<int> counted, Access access = Access::Read);
     Matrices matrices(const char* name, PyObject* x, Access access = Access::Read);
     /// Nothing for None: not all types of operands have scales.
     Matrix scales(const char* name, PyObject* x);
@@ -73,8 +78,10 @@ private:
     void check_sign(const char* name, PyObject* x, const DLTensor& tensor);
     DLTensor borrowed(const char* name, PyObject* x, Access access);
     DLTensor tensor(const char* name, PyObject* x, Access access);
+    Matrix turned(const char* name, const Matrix& m) const;
 
     const Imports& imports_;
+    std::string_view turned_;
     // The last type that was asked for its functions: most often all tensors of a call have one.
     PyTypeObject* type_ = nullptr;
     const DLPackExchangeAPI* exchange_ = nullptr;

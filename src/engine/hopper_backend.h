@@ -79,6 +79,7 @@ private:
     std::shared_ptr<const Launch> make_launch(CallKey& key, const Call& call);
     void launch_parts(const Launch& launch, const Call& call) const;
     void zero(const Call& call) const;
+    const int32_t* whole_masks();
 
     const GemmKernel& chosen(const plan::Problem& problem, const Poll& poll);
     const GemmKernel& named(const plan::Problem& problem, const std::string& name, const Poll& poll);
@@ -99,6 +100,7 @@ private:
     static constexpr size_t kMaxKept = 4096;
     mutable std::shared_mutex mutex_;
     std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
+    std::unique_ptr<const cuda::ConstantNumbers> whole_masks_;                    // once a call has asked for them
     std::tuple<KernelsOf<QuantizeConfig>, KernelsOf<ScaleLayoutConfig>> operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<const Launch>, BytesHash> launches_;
