@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from finegemm.torch_module import torch
 
-Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 if torch is not None:
     from torch._C import _len_torch_dispatch_stack as modes
@@ -26,12 +26,12 @@ def define(function: Callable[..., Any], schema: str, fake: Callable[..., Any]) 
     torch.library.register_fake(f"finegemm::{name}", fake, lib=_library)
 
 
-def run(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Calls `function`, as its operator where something of torch watches.
+def watched(function: Function) -> Function:
+    """What to call for `function`: its operator where something of torch watches, else itself.
 
-    Elsewhere torch's dispatcher would take longer than the rest of the call.
+    Torch's dispatcher takes longer than the rest of a call.
     """
     # A profiler, or a mode that takes the place of operators, as fake tensors have.
     if is_compiling() or profiler_enabled() or modes():
         function = getattr(torch.ops.finegemm, function.__name__)
-    return function(*arguments)
+    return function
