@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -68,7 +69,7 @@ CallKey HopperBackend::key_of(const Call& call) const {
 }
 
 /// The launch of a call that was made before. Sets the kernel in the key, if it is named and has been loaded.
-std::shared_ptr<const Launch> HopperBackend::find_launch(CallKey& key, const std::string& config) const {
+std::shared_ptr<Launch> HopperBackend::find_launch(CallKey& key, const std::string& config) const {
     const std::shared_lock lock(mutex_);
     if (!config.empty()) {
         const auto kernel = kernels_.find(config);
@@ -91,7 +92,7 @@ const int32_t* HopperBackend::whole_masks() {
     return whole_masks_->data();
 }
 
-std::shared_ptr<const Launch> HopperBackend::make_launch(CallKey& key, const Call& given) {
+std::shared_ptr<Launch> HopperBackend::make_launch(CallKey& key, const Call& given) {
     Call call = given;
     if (call.groups.form == GroupForm::Whole) call.groups.data = whole_masks();
     const std::string& config = call.options.config;
@@ -102,7 +103,7 @@ std::shared_ptr<const Launch> HopperBackend::make_launch(CallKey& key, const Cal
     const bool vectors = has_scale_vectors(call, kernel.config);
     const GemmKernel& fastest = vectors ? loaded(plan::for_row_scales(kernel.config), call.options.poll) : kernel;
     const GemmConfig& c = fastest.config;
-    auto launch = std::make_shared<const Launch>(
+    auto launch = std::make_shared<Launch>(
         Launch{.kernel = &fastest,
                .grid = grid_size(c, most_tiles(problem, c), clusters_for(fastest, problem)),
                .params = params_of(*driver_, call, problem, c)});
@@ -116,18 +117,34 @@ void HopperBackend::gemm(const Call& call) {
     const GemmOptions& options = call.options;
     if (call.a.matrix.cols == 0) return options.accumulate ? void() : zero(call);
     CallKey key = key_of(call);
-    std::shared_ptr<const Launch> launch = find_launch(key, options.config);
+    std::shared_ptr<Launch> launch = find_launch(key, options.config);
     const cuda::CurrentDevice current(device_);
     if (!launch) launch = make_launch(key, call);
-    if (call.has_host_offsets()) return launch_parts(*launch, call);
-    std::visit(
-        [&](const auto& params) { launch->kernel->kernel.launch(launch->grid, &params, options.stream, options.pdl); },
-        launch->params);
+    const cuda::Kernel& kernel = launch->kernel->kernel;
+    if (call.has_host_offsets()) {
+        for (const auto& [grid, params] : parts_of(*launch, call)->parts)
+            kernel.launch(grid, &params, options.stream, options.pdl);
+        return;
+    }
+    std::visit([&](const auto& params) { kernel.launch(launch->grid, &params, options.stream, options.pdl); },
+               launch->params);
 }
 
-/// Groups of K whose sizes the host knows: launches of about as many groups each, and of no more than parameters have
-/// room for.
-void HopperBackend::launch_parts(const Launch& launch, const Call& call) const {
+/// Those of the last call, where its offsets were the same: tensor maps of blocks take longer than a launch.
+std::shared_ptr<const LaunchParts> HopperBackend::parts_of(Launch& launch, const Call& call) {
+    const std::span<const int32_t> offsets(call.groups.data, static_cast<size_t>(call.groups.size));
+    {
+        const std::shared_lock lock(mutex_);
+        if (launch.parts && std::ranges::equal(launch.parts->offsets, offsets)) return launch.parts;
+    }
+    auto parts = std::make_shared<const LaunchParts>(make_parts(launch, call));
+    const std::unique_lock lock(mutex_);
+    return launch.parts = std::move(parts);
+}
+
+/// Launches of about as many groups each, and of no more than parameters have room for.
+LaunchParts HopperBackend::make_parts(const Launch& launch, const Call& call) const {
+    LaunchParts made{.offsets = {call.groups.data, call.groups.data + call.groups.size}, .parts = {}};
     const auto& all = std::get<KGroupedParams>(launch.params);
     const uint32_t groups = all.groups.groups;
     const uint32_t launches = ceil_div(groups, call.layout == KLayout::Blocks ? kBlockGroups : kHostGroups);
@@ -135,9 +152,9 @@ void HopperBackend::launch_parts(const Launch& launch, const Call& call) const {
     for (uint32_t first = 0; first < groups; first += share) {
         const KGroupedParams params =
             params_of_part(*driver_, all, call, launch.kernel->config, first, std::min(share, groups - first));
-        const uint32_t grid = std::min(launch.grid, params.raster.size() * params.groups.groups);
-        launch.kernel->kernel.launch(grid, &params, call.options.stream, call.options.pdl);
+        made.parts.push_back({std::min(launch.grid, params.raster.size() * params.groups.groups), params});
     }
+    return made;
 }
 
 void HopperBackend::zero(const Call& call) const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <vector>
 
 #include "cuda/kernel.h"
 #include "engine/hash.h"
@@ -26,7 +27,7 @@ struct GemmKernel {
 };
 
 /// All that the launch of a call depends on: calls that agree share its parameters, tensor maps included. Offsets on
-/// the host are not part of it, nor is what depends on them kept.
+/// the host are not part of it: what depends on them is kept for those of the last call.
 struct CallKey {
     struct Operand {
         const void* data;
@@ -51,11 +52,22 @@ struct CallKey {
     bool operator==(const CallKey&) const = default;
 };
 
+/// Launches for groups of K whose offsets the host knows.
+struct LaunchParts {
+    struct Part {
+        uint32_t grid;
+        KGroupedParams params;
+    };
+    std::vector<int32_t> offsets;
+    std::vector<Part> parts;
+};
+
 /// A kernel, its grid and its parameters.
 struct Launch {
     const GemmKernel* kernel;
     uint32_t grid;
     LaunchParams params;
+    std::shared_ptr<const LaunchParts> parts = nullptr;  // for the offsets of the last call
 };
 
 /// The kernels of an operation that have been loaded.
@@ -75,9 +87,10 @@ public:
 
 private:
     CallKey key_of(const Call& call) const;
-    std::shared_ptr<const Launch> find_launch(CallKey& key, const std::string& config) const;
-    std::shared_ptr<const Launch> make_launch(CallKey& key, const Call& call);
-    void launch_parts(const Launch& launch, const Call& call) const;
+    std::shared_ptr<Launch> find_launch(CallKey& key, const std::string& config) const;
+    std::shared_ptr<Launch> make_launch(CallKey& key, const Call& call);
+    std::shared_ptr<const LaunchParts> parts_of(Launch& launch, const Call& call);
+    LaunchParts make_parts(const Launch& launch, const Call& call) const;
     void zero(const Call& call) const;
     const int32_t* whole_masks();
 
@@ -103,7 +116,7 @@ private:
     std::unique_ptr<const cuda::ConstantNumbers> whole_masks_;                    // once a call has asked for them
     std::tuple<KernelsOf<QuantizeConfig>, KernelsOf<ScaleLayoutConfig>> operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
-    std::unordered_map<CallKey, std::shared_ptr<const Launch>, BytesHash> launches_;
+    std::unordered_map<CallKey, std::shared_ptr<Launch>, BytesHash> launches_;
 };
 
 }  // namespace finegemm
