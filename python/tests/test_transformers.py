@@ -114,6 +114,11 @@ def difference(x, y):
     return float((x.double() - y.double()).norm() / y.double().norm())
 
 
+def of_sums(device):
+    """What sums of FP8 products may differ by: tensor cores keep about 14 bits of them, the CPU backend a float's."""
+    return 2.0**-12 if torch.device(device).type == "cuda" else 1e-6
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_each_module_is_as_with_float32_products(model, device, mode, monkeypatch, record_property):
     model.set_experts_implementation(mode)
@@ -164,7 +169,7 @@ def test_a_linear_layer_has_the_type_that_is_asked_for(device, dtype):
     out = ours.matmul_2d(x, weight, scales, [128, 128], dtype)
     assert out.shape == (2, 3, 264) and out.dtype == dtype
     want = in_float32(x.view(-1, 256).float(), weight, scales).view(out.shape)
-    assert difference(out, want) < 2 * torch.finfo(dtype).eps + 1e-6
+    assert difference(out, want) < 2 * torch.finfo(dtype).eps + of_sums(device)
     unquantised = x.float() @ (weight.float() * as_blocks(scales, 128)[:264]).T
     assert difference(out, unquantised) < 2.0**-4  # the rounding of x to e4m3
 
@@ -180,7 +185,7 @@ def test_one_scale_for_all_of_a_weight_or_of_activations(device):
     assert torch.equal(ours.matmul_2d(x, weight[0], with_e8m0, [128, 128], torch.bfloat16), want)
     codes = (x.float() / 0.25).clamp(-448, 448).to(torch.float8_e4m3fn)
     static = ours.matmul_2d(x, weight[0], scale, None, torch.float32, activation_scale=scale)
-    torch.testing.assert_close(static, codes.float() @ weight[0].float().T / 16, rtol=1e-4, atol=1e-3)
+    assert difference(static, codes.float() @ weight[0].float().T / 16) < of_sums(device)
     with pytest.raises(RuntimeError, match=r"^block_size: is \(64, 64\), must be \(128, 128\), or the whole weight"):
         ours.matmul_2d(x, weight[0], torch.ones(5, 4, device=device), [64, 64], torch.bfloat16)
 
