@@ -26,21 +26,26 @@ class Knobs:
 _knobs = Knobs()
 
 
-_sms: dict[int, int] = {}  # of each GPU that a call or a setting has asked for, by its index
+class _Sms(dict[int, int]):
+    """SMs of each GPU that a call or a setting has asked for, by its index. While there is one, CUDA is initialised."""
+
+    fewest = 0
+
+    def __missing__(self, index: int) -> int:
+        self[index] = sms = int(torch.cuda.get_device_properties(index).multi_processor_count)
+        self.fewest = min(self.values())
+        return sms
 
 
-def _sms_of(index: int) -> int:
-    if index not in _sms:
-        _sms[index] = int(torch.cuda.get_device_properties(index).multi_processor_count)
-    return _sms[index]
+_sms = _Sms()
 
 
 def _current_sms() -> int:
-    if _sms:  # CUDA is initialised, so that nothing is to be looked for
-        return _sms_of(torch._C._cuda_getDevice())
+    if _sms:
+        return _sms[torch._C._cuda_getDevice()]
     if torch is None or not torch.cuda.is_available():
         raise Unsupported("get_num_sms: there is no GPU whose SMs could be counted; set_num_sms says how many to use")
-    return _sms_of(torch.cuda.current_device())
+    return _sms[torch.cuda.current_device()]
 
 
 def _check_num_sms(n: int, sms: int) -> None:
@@ -53,7 +58,7 @@ def of_call(d: Any) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if n := _knobs.num_sms:
         if d.is_cuda:
-            _check_num_sms(n, _sms_of(d.get_device()))
+            _check_num_sms(n, _sms[d.get_device()])
         options["num_sms"] = n
     if _knobs.pdl:
         options["pdl"] = True
@@ -62,11 +67,12 @@ def of_call(d: Any) -> dict[str, Any]:
 
 def set_num_sms(n: int, /) -> None:
     """At most so many SMs for each kernel; 0: all. Where CUDA is not initialised, calls check the number."""
-    n = integer("num_sms", n)
-    if n < 0:
-        raise InvalidArgument(f"num_sms: is {n}, must not be negative; 0 allows all SMs of the GPU")
-    if n and (_sms or (torch is not None and torch.cuda.is_initialized())):
-        _check_num_sms(n, _current_sms())
+    if type(n) is not int or not 0 <= n <= _sms.fewest:
+        n = integer("num_sms", n)
+        if n < 0:
+            raise InvalidArgument(f"num_sms: is {n}, must not be negative; 0 allows all SMs of the GPU")
+        if n and (_sms or (torch is not None and torch.cuda.is_initialized())):
+            _check_num_sms(n, _current_sms())
     _knobs.num_sms = n
 
 
