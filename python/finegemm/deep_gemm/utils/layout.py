@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import finegemm
-from finegemm.errors import InvalidArgument, Unsupported
+from finegemm.errors import FineGemmError, InvalidArgument, Unsupported
 from finegemm.torch_module import torch
 from finegemm.torch_operators import define, watched
 
@@ -16,6 +16,7 @@ from ..knobs import (
     set_mk_alignment_for_contiguous_layout,
 )
 from ..operands import BLOCK, Tensor, integers
+from ..operators import as_written
 from .math import align, ceil_div
 
 __all__ = [
@@ -42,16 +43,22 @@ def scale_layout(
     alignment: int,
     scale_k: int,
 ) -> None:
-    finegemm.scale_layout(
-        sf,
-        out,
-        prefix_sums=prefix_sums,
-        k_sizes=k_sizes,
-        k_prefix_sums=k_prefix_sums,
-        alignment=alignment,
-        scale_k=scale_k,
-        context=envs.settings().context,
-    )
+    names = {"prefix_sums": "psum_layout", "k_sizes": "grouped_layout", "k_prefix_sums": "grouped_layout"}
+    if prefix_sums is None:
+        names |= {"alignment": "k_alignment", "scale_k": "gran_k"}
+    try:
+        finegemm.scale_layout(
+            sf,
+            out,
+            prefix_sums=prefix_sums,
+            k_sizes=k_sizes,
+            k_prefix_sums=k_prefix_sums,
+            alignment=alignment,
+            scale_k=scale_k,
+            context=envs.settings().context,
+        )
+    except FineGemmError as e:
+        raise as_written(e, **names) from None
 
 
 define(
