@@ -103,10 +103,10 @@ std::shared_ptr<Launch> HopperBackend::make_launch(CallKey& key, const Call& giv
     const bool vectors = has_scale_vectors(call, kernel.config);
     const GemmKernel& fastest = vectors ? loaded(plan::for_row_scales(kernel.config), call.options.poll) : kernel;
     const GemmConfig& c = fastest.config;
-    auto launch = std::make_shared<Launch>(
-        Launch{.kernel = &fastest,
-               .grid = grid_size(c, most_tiles(problem, c), clusters_for(fastest, problem)),
-               .params = params_of(*driver_, call, problem, c)});
+    auto launch =
+        std::make_shared<Launch>(Launch{.kernel = &fastest,
+                                        .grid = grid_size(c, most_tiles(problem, c), clusters_for(fastest, problem)),
+                                        .params = params_of(*driver_, call, problem, c)});
     const std::unique_lock lock(mutex_);
     if (launches_.size() >= kMaxKept) launches_.clear();
     return launches_.try_emplace(key, std::move(launch)).first->second;
