@@ -60,7 +60,8 @@ CallKey HopperBackend::key_of(const Call& call) const {
             .expected_m = call.groups.expected_m,
             .num_sms = options.num_sms,
             .grouping = static_cast<uint8_t>(call.grouping),
-            .form = static_cast<uint8_t>(call.groups.form),
+            .form = static_cast<uint8_t>(call.of_k() ? static_cast<int32_t>(call.layout)
+                                                     : static_cast<int32_t>(call.groups.form)),
             .dtypes = static_cast<uint8_t>(static_cast<int32_t>(call.a.matrix.dtype) |
                                            static_cast<int32_t>(call.d.matrix.dtype) << 4),
             .flags = static_cast<uint8_t>(call.row_b_scales() | batch_invariant << 1 | options.accumulate << 2 |

@@ -45,7 +45,7 @@ struct CallKey {
     const int32_t* numbers;  // of groups, on the device
     int64_t group_count, alignment, expected_m;
     int32_t num_sms;
-    uint8_t grouping, form;
+    uint8_t grouping, form;   // the form of groups of rows, the layout of those of K
     uint8_t dtypes;           // of A and B, and four bits up of D
     uint8_t flags;            // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights
     const GemmKernel* named;  // null: the planner's choice
