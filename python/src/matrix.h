@@ -18,7 +18,7 @@ void check_memory(std::string_view name, const DLTensor& tensor);
 /// A view of `tensor`. Formats that a producer cannot name come as their bits: uint8 is e4m3, uint16 is bf16.
 Matrix matrix_of(std::string_view name, const DLTensor& tensor);
 
-/// The same memory with rows and columns in each other's place.
+/// A matrix whose rows are the columns of `m`, in the same memory.
 Matrix transposed(const Matrix& m);
 
 /// A view of a tensor of three dimensions, of which `counted`, 0 or 1, counts matrices.

@@ -81,7 +81,7 @@ std::shared_ptr<Launch> HopperBackend::find_launch(CallKey& key, const std::stri
     return found == launches_.end() ? nullptr : found->second;
 }
 
-/// Those of groups.h on the device.
+/// The numbers of whole groups on the device.
 const int32_t* HopperBackend::whole_masks() {
     {
         const std::shared_lock lock(mutex_);
@@ -131,7 +131,7 @@ void HopperBackend::gemm(const Call& call) {
                launch->params);
 }
 
-/// Those of the last call, where its offsets were the same: tensor maps of blocks take longer than a launch.
+/// What the last call has left, where its offsets were the same: tensor maps of blocks take longer than a launch.
 std::shared_ptr<const LaunchParts> HopperBackend::parts_of(Launch& launch, const Call& call) {
     const std::span<const int32_t> offsets(call.groups.data, static_cast<size_t>(call.groups.size));
     {
