@@ -104,7 +104,8 @@ def groups_of_rows(device: str, m: int = 1024, n: int = 4096, k: int = 2048) -> 
     numbers = torch.arange(groups, device=device, dtype=torch.int32)
     indices, ends = numbers.repeat_interleave(m // groups), (numbers + 1) * (m // groups)
     rows = torch.full((groups,), m // groups, device=device, dtype=torch.int32)
-    heads, by_head = tuple(t.transpose(0, 1).contiguous() for t in each), d.view(-1, groups, n)
+    by_row, of_row = (t.transpose(0, 1).contiguous() for t in each)
+    by_head = d.view(-1, groups, n)
     xh = x3.transpose(0, 1).contiguous()
     return {
         "m_grouped_fp8_gemm_nt_contiguous": Calls(
@@ -123,8 +124,8 @@ def groups_of_rows(device: str, m: int = 1024, n: int = 4096, k: int = 2048) -> 
             d,
         ),
         "fp8_einsum": Calls(
-            lambda: deep_gemm.fp8_einsum("bhr,hdr->bhd", heads, b, by_head),
-            lambda: finegemm.grouped_gemm(*heads, *b, by_head, heads=True),
+            lambda: deep_gemm.fp8_einsum("bhr,hdr->bhd", (by_row, of_row), b, by_head),
+            lambda: finegemm.grouped_gemm(by_row, of_row, *b, by_head, heads=True),
             d,
         ),
         "einsum": Calls(

@@ -10,7 +10,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 if torch is not None:
     from torch._C import _len_torch_dispatch_stack as modes
     from torch._C._autograd import _profiler_enabled as profiler_enabled
-    from torch.compiler import is_compiling
+    from torch.compiler import is_dynamo_compiling
 
 _library = None if torch is None else torch.library.Library("finegemm", "FRAGMENT")  # lives as long as this module
 
@@ -31,7 +31,7 @@ def watched(function: Function) -> Function:
 
     Torch's dispatcher takes longer than the rest of a call.
     """
-    # A profiler, or a mode that takes the place of operators, as fake tensors have.
-    if is_compiling() or profiler_enabled() or modes():
+    # A profiler, or a mode that takes the place of operators, as fake tensors have: other compilers bring one.
+    if is_dynamo_compiling() or profiler_enabled() or modes():
         function = getattr(torch.ops.finegemm, function.__name__)
     return function

@@ -53,8 +53,10 @@ def m_grouped_fp8_fp4_gemm_nt_contiguous(
         check_scales_of_b(block_rows(recipe, recipe_a, recipe_b), qb, sfb, _turned)
     if epilogue is not None:
         refuse(epilogue=epilogue)
-    layout = grouped_layout, m_indices, use_psum_layout, expected_m_for_psum_layout
-    watched(operators.grouped_gemm)(qa, sfa, qb, sfb, d, *_contiguous(*layout), _turned)
+    layout, written = _layout(grouped_layout, m_indices)
+    form = "prefix_sums" if use_psum_layout else "m_indices"
+    rows = 0 if expected_m_for_psum_layout is None else _rows_of_ends(expected_m_for_psum_layout, use_psum_layout)
+    watched(operators.grouped_gemm)(qa, sfa, qb, sfb, d, layout, form, written, rows, _turned)
 
 
 def m_grouped_fp8_fp4_gemm_nn_contiguous(
@@ -116,7 +118,8 @@ def m_grouped_fp8_fp4_gemm_nt_masked(
         check_scales_of_b(block_rows(recipe, recipe_a, recipe_b), qb, sfb)
     if enable_overlap or signal is not None or epilogue is not None:
         refuse(enable_overlap=enable_overlap, signal=signal, epilogue=epilogue)
-    watched(operators.grouped_gemm)(qa, sfa, qb, sfb, d, *_masked(masked_m, expected_m), "")
+    rows, masks = _rows(expected_m), masked_m if masked_m.dim() == 1 else masked_m.reshape(-1)
+    watched(operators.grouped_gemm)(qa, sfa, qb, sfb, d, masks, "masked_m", "masked_m", rows, "")
 
 
 m_grouped_fp8_gemm_nt_contiguous = m_grouped_fp4_gemm_nt_contiguous = m_grouped_fp8_fp4_gemm_nt_contiguous
@@ -143,8 +146,10 @@ def m_grouped_bf16_gemm_nt_contiguous(
     check_bf16(a)
     if epilogue is not None:
         refuse(epilogue=epilogue)
-    layout = grouped_layout, m_indices, use_psum_layout, expected_m_for_psum_layout
-    watched(operators.grouped_gemm)(a, None, b, None, d, *_contiguous(*layout), _turned)
+    layout, written = _layout(grouped_layout, m_indices)
+    form = "prefix_sums" if use_psum_layout else "m_indices"
+    rows = 0 if expected_m_for_psum_layout is None else _rows_of_ends(expected_m_for_psum_layout, use_psum_layout)
+    watched(operators.grouped_gemm)(a, None, b, None, d, layout, form, written, rows, _turned)
 
 
 def m_grouped_bf16_gemm_nn_contiguous(
@@ -181,31 +186,31 @@ def m_grouped_bf16_gemm_nt_masked(
     check_bf16(a)
     if enable_overlap or signal is not None or epilogue is not None:
         refuse(enable_overlap=enable_overlap, signal=signal, epilogue=epilogue)
-    watched(operators.grouped_gemm)(a, None, b, None, d, *_masked(masked_m, expected_m), "")
+    rows, masks = _rows(expected_m), masked_m if masked_m.dim() == 1 else masked_m.reshape(-1)
+    watched(operators.grouped_gemm)(a, None, b, None, d, masks, "masked_m", "masked_m", rows, "")
 
 
 bf16_m_grouped_gemm_nt_masked = m_grouped_bf16_gemm_nt_masked
 
 
-def _contiguous(
-    grouped_layout: Tensor | None, m_indices: Tensor | None, of_ends: bool, expected_m: int | None
-) -> tuple[Tensor, str, str, int]:
-    """What operators.grouped_gemm takes of groups one behind the other: their ends, or the group of each row."""
-    written = "grouped_layout" if m_indices is None else "m_indices"
-    layout = one_of(("grouped_layout", "m_indices"), grouped_layout, m_indices)
-    if expected_m is None:
-        return layout, "prefix_sums" if of_ends else "m_indices", written, 0
+def _layout(grouped_layout: Tensor | None, m_indices: Tensor | None) -> tuple[Tensor, str]:
+    """The argument that says which rows are whose, and its name."""
+    if m_indices is None and grouped_layout is not None:
+        return grouped_layout, "grouped_layout"
+    return one_of(("grouped_layout", "m_indices"), grouped_layout, m_indices), "m_indices"
+
+
+def _rows_of_ends(expected_m: int, of_ends: bool) -> int:
     if not of_ends:
         raise InvalidArgument("expected_m_for_psum_layout: is given without use_psum_layout; leave it out, or set both")
-    return layout, "prefix_sums", written, integer("expected_m_for_psum_layout", expected_m)
+    return integer("expected_m_for_psum_layout", expected_m)
 
 
-def _masked(masked_m: Tensor, expected_m: int) -> tuple[Tensor, str, str, int]:
-    """What operators.grouped_gemm takes of groups that have a matrix each, of which the first rows are used."""
-    rows = expected_m if type(expected_m) is int else integer("expected_m", expected_m)
+def _rows(expected_m: int) -> int:
+    rows = integer("expected_m", expected_m)
     if rows < 1:
         raise InvalidArgument(f"expected_m: is {expected_m}, must be at least 1; pass the rows of a typical group")
-    return masked_m if masked_m.dim() == 1 else masked_m.reshape(-1), "masked_m", "masked_m", rows
+    return rows
 
 
 def fp8_einsum(
@@ -274,8 +279,13 @@ def k_grouped_fp8_gemm_nt_contiguous(
     if recipe != (1, 1, BLOCK) and block_rows(recipe, None, None) != 1:
         raise Unsupported(f"recipe: is {recipe}, must be (1, 1, 128) on Hopper; quantise to that")
     qa, sfa, qb, sfb = parts(a, b)
-    sizes = _sizes(ks_cpu, ks, d, use_psum_layout, epilogue)
-    watched(operators.k_grouped_gemm)(_flat("a", qa), sfa, _flat("b", qb), sfb, d, *sizes, *source(d, c), "")
+    if use_psum_layout or epilogue is not None:
+        refuse(use_psum_layout=use_psum_layout, epilogue=epilogue)
+    written = "ks_cpu" if ks is None else "ks"
+    sizes = integers(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.shape[0])
+    c, accumulate = source(d, c)
+    qa, qb = _flat("a", qa), _flat("b", qb)
+    watched(operators.k_grouped_gemm)(qa, sfa, qb, sfb, d, sizes, written, c, accumulate, "")
 
 
 def k_grouped_bf16_gemm_tn_contiguous(
@@ -298,18 +308,12 @@ def k_grouped_bf16_gemm_tn_contiguous(
     without `c` bfloat16.
     """
     check_bf16(a)
-    sizes = _sizes(ks_cpu, ks, d, use_psum_layout, epilogue)
-    watched(operators.k_grouped_gemm)(a, None, b, None, d, *sizes, *source(d, c), "ab")
-
-
-def _sizes(
-    ks_cpu: Sequence[int] | None, ks: Sequence[int] | None, d: Tensor, use_psum_layout: bool, epilogue: Any
-) -> tuple[list[int], str]:
-    """The k of each group, and what the caller calls them."""
     if use_psum_layout or epilogue is not None:
         refuse(use_psum_layout=use_psum_layout, epilogue=epilogue)
-    written, sizes = ("ks_cpu" if ks is None else "ks"), one_of(("ks_cpu", "ks"), ks_cpu, ks)
-    return list(integers(written, sizes, d.shape[0])), written
+    written = "ks_cpu" if ks is None else "ks"
+    sizes = integers(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.shape[0])
+    c, accumulate = source(d, c)
+    watched(operators.k_grouped_gemm)(a, None, b, None, d, sizes, written, c, accumulate, "ab")
 
 
 def _flat(name: str, x: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ def integer(name: str, x: Any) -> int:
 
 
 def integers(name: str, x: Any, count: int) -> tuple[int, ...]:
-    if isinstance(x, str) or not hasattr(x, "__len__") or len(x) != count:
+    if (type(x) not in _SEQUENCES and (isinstance(x, str) or not hasattr(x, "__len__"))) or len(x) != count:
         raise TypeError(f"{name}: must be a sequence of {count} integers, not {x!r}")
     return tuple([i if type(i) is int else integer(name, i) for i in x])
 

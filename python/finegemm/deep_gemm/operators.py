@@ -5,7 +5,7 @@ with K before their rows, and so do their scales.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from finegemm import _native
@@ -35,31 +35,20 @@ def as_written(error: FineGemmError, **others: str) -> FineGemmError:
     return type(error)(words.sub(lambda word: names[word[0]], str(error)))
 
 
-def _multiply(
-    product: Callable[..., Any],
-    operands: tuple[Tensor | None, ...],
-    turned: str,
-    options: dict[str, Any],
-    layout: str = "",
-    written: str = "",
-) -> bool:
-    """Calls a native function, of `operands` a, sfa, b, sfb, d. Returns whether its kernel is to be printed.
+def _refused(
+    error: FineGemmError, a: Tensor, b: Tensor, turned: str, layout: str = "", written: str = ""
+) -> FineGemmError:
+    """What to raise for an error of a native function; `written`: what the caller calls its argument `layout`."""
+    for letter in turned:
+        check_k_contiguous(letter, a if letter == "a" else b)
+    others = {layout: written} if layout else {}
+    if layout == "prefix_sums":
+        others["expected_m"] = "expected_m_for_psum_layout"
+    return as_written(error, **others)
 
-    `written`: what the caller calls the argument `layout`.
-    """
-    settings = envs.settings()
-    if turned:
-        options["turned"] = turned
-    try:
-        product(default_handle() if settings.context is None else settings.context.handle, None, operands, options)
-    except FineGemmError as e:
-        for letter in turned:
-            check_k_contiguous(letter, operands[0 if letter == "a" else 2])
-        others = {layout: written} if layout else {}
-        if layout == "prefix_sums":
-            others["expected_m"] = "expected_m_for_psum_layout"
-        raise as_written(e, **others) from None
-    return settings.prints_configs
+
+# Each product calls its native function itself, and looks at what no kernel serves once that has refused it: calls that
+# are served would pay for another frame, and for a look at their tensors.
 
 
 def gemm(
@@ -77,17 +66,23 @@ def gemm(
 
     A call that is refused leaves d as it is.
     """
-    options = knobs.of_call(d)
-    if accumulate or c is not None or alpha is not None or d.dtype is torch.float16:
-        rows = _has_row_scales(b, sfb, turned)
-        added = d if accumulate else c
-        if accumulate and alpha is None and d.dtype == torch.float32 and (sfb is None or rows):
-            options["accumulate"] = True
-        elif rows or not _kernels_write(d, added, a, turned):
-            return _through_float32(a, sfa, b, sfb, d, added, alpha, turned)
-        else:
-            options["c"], options["alpha"] = added, 1.0 if alpha is None else alpha
-    if _multiply(_native.gemm, (a, sfa, b, sfb, d), turned, options):
+    options, settings = knobs.of_call(d), envs.settings()
+    if turned:
+        options["turned"] = turned
+    if accumulate and alpha is None and d.dtype is torch.float32 and (sfb is None or _has_row_scales(b, sfb, turned)):
+        options["accumulate"] = True
+    elif accumulate or c is not None:
+        options["c"] = d if accumulate else c
+    if alpha is not None:
+        options["alpha"] = alpha
+    handle = default_handle() if settings.context is None else settings.context.handle
+    try:
+        _native.gemm(handle, None, (a, sfa, b, sfb, d), options)
+    except FineGemmError as e:
+        if _is_without_kernels(a, b, sfb, d, options):
+            return _through_float32(a, sfa, b, sfb, d, d if accumulate else c, alpha, turned)
+        raise _refused(e, a, b, turned) from None
+    if settings.prints_configs:
         k = a.shape[0 if "a" in turned else 1]
         fields = _fields(a, _has_row_scales(b, sfb, turned), options)
         out_dtype = None if d.dtype == torch.bfloat16 else str(d.dtype).removeprefix("torch.")
@@ -100,13 +95,18 @@ def _has_row_scales(b: Tensor, sfb: Tensor | None, turned: str) -> bool:
     return sfb is not None and bool(sfb.shape[rows] == b.shape[rows])
 
 
-def _kernels_write(d: Tensor, c: Tensor | None, a: Tensor, turned: str) -> bool:
-    """Do kernels of blocks of scales, or of bfloat16, write d and add c? They load rows of c that are aligned."""
-    if d.dtype == torch.float16 and a.dtype == torch.bfloat16:
-        return False
+def _is_without_kernels(a: Tensor, b: Tensor, sfb: Tensor | None, d: Tensor, options: dict[str, Any]) -> bool:
+    """Is it a product that may be right, but that no kernel writes with what is added to it, or in the type of d?"""
+    turned, c = options.get("turned", ""), options.get("c")
+    is_more = c is not None or "alpha" in options
+    if d.dtype == torch.float16 or is_more:
+        if a.dtype == torch.bfloat16 and d.dtype == torch.float16:
+            return True
+        if _has_row_scales(b, sfb, turned):
+            return True
     if c is not None and (c.data_ptr() | c.stride(0) * c.element_size()) % _C_ALIGNMENT != 0:
-        return False
-    return bool(a.shape[0 if "a" in turned else 1] > 0)
+        return True  # its rows are loaded by TMA
+    return is_more and bool(a.shape[0 if "a" in turned else 1] == 0)
 
 
 def _through_float32(
@@ -161,13 +161,20 @@ def grouped_gemm(
 ) -> None:
     """`form`: m_indices, prefix_sums or masked_m, which `layout` is, and `written` what the caller calls it; or heads,
     which a, sfa and d have in their second dimension, and all rows of each."""
-    options = knobs.of_call(d)
+    options, settings = knobs.of_call(d), envs.settings()
     options[form] = True if layout is None else layout
     if form in ("m_indices", "prefix_sums"):
         options["alignment"] = knobs.get_mk_alignment_for_contiguous_layout()
     if expected_m:
         options["expected_m"] = expected_m
-    if _multiply(_native.grouped_gemm, (a, sfa, b, sfb, d), turned, options, form, written):
+    if turned:
+        options["turned"] = turned
+    handle = default_handle() if settings.context is None else settings.context.handle
+    try:
+        _native.grouped_gemm(handle, None, (a, sfa, b, sfb, d), options)
+    except FineGemmError as e:
+        raise _refused(e, a, b, turned, form, written) from None
+    if settings.prints_configs:
         envs.print_config(
             f"m_grouped_{_kind(a)}_gemm",
             *(a.shape[:-1].numel(), d.shape[-1], a.shape[-1]),
@@ -184,7 +191,7 @@ def k_grouped_gemm(
     b: Tensor,
     sfb: Tensor | None,
     d: Tensor,
-    sizes: list[int],
+    sizes: Sequence[int],
     written: str,
     c: Tensor | None,
     accumulate: bool,
@@ -200,14 +207,20 @@ def k_grouped_gemm(
             c, accumulate = None, True
         elif d.dtype != torch.float32:
             raise InvalidArgument(f"c: is given, but d has dtype {d.dtype}, must be float32; add the result to yours")
-    options = knobs.of_call(d)
+    options, settings = knobs.of_call(d), envs.settings()
     options["sizes"] = sizes
     if accumulate:
         options["accumulate"] = True
-    prints = _multiply(_native.k_grouped_gemm, (a, sfa, b, sfb, d), turned, options, "sizes", written)
+    if turned:
+        options["turned"] = turned
+    handle = default_handle() if settings.context is None else settings.context.handle
+    try:
+        _native.k_grouped_gemm(handle, None, (a, sfa, b, sfb, d), options)
+    except FineGemmError as e:
+        raise _refused(e, a, b, turned, "sizes", written) from None
     if c is not None:
         d.add_(c)
-    if prints:
+    if settings.prints_configs:
         fields = {"k_groups": len(sizes), **_fields(a, False, options)}
         envs.print_config(f"k_grouped_{_kind(a)}_gemm", d.shape[1], d.shape[2], sum(sizes), **fields)
 
