@@ -23,7 +23,7 @@ def define(function: Callable[..., Any], schema: str, fake: Callable[..., Any]) 
     name = function.__name__
     _library.define(name + schema)
     _library.impl(name, function, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"finegemm::{name}", fake, lib=_library)
+    _library.impl(name, fake, "Meta")
 
 
 def watched(function: Function) -> Function:
