@@ -41,8 +41,6 @@ _sms = _Sms()
 
 
 def _current_sms() -> int:
-    if _sms:
-        return _sms[torch._C._cuda_getDevice()]
     if torch is None or not torch.cuda.is_available():
         raise Unsupported("get_num_sms: there is no GPU whose SMs could be counted; set_num_sms says how many to use")
     return _sms[torch.cuda.current_device()]
@@ -57,7 +55,7 @@ def of_call(d: Any) -> dict[str, Any]:
     """Options of a call that writes to `d`, where they are not what calls do by themselves."""
     options: dict[str, Any] = {}
     if n := _knobs.num_sms:
-        if d.is_cuda:
+        if n > _sms.fewest and d.is_cuda:
             _check_num_sms(n, _sms[d.get_device()])
         options["num_sms"] = n
     if _knobs.pdl:
@@ -77,7 +75,9 @@ def set_num_sms(n: int, /) -> None:
 
 
 def get_num_sms() -> int:
-    return _knobs.num_sms or _current_sms()
+    if n := _knobs.num_sms:
+        return n
+    return _sms[torch._C._cuda_getDevice()] if _sms else _current_sms()
 
 
 def set_pdl(enabled: bool, /) -> None:
