@@ -94,9 +94,9 @@ Object quantize_into(const Imports& imports, Context& context, Arguments& given)
 }
 
 // What may be given by its place.
-constexpr const char* kOperands[] = {"a", "sfa", "b", "sfb", "d"};
-constexpr const char* kCast[] = {"x", "q", "scales"};
-constexpr const char* kScales[] = {"sf", "out"};
+constexpr std::string_view kOperands[] = {"a", "sfa", "b", "sfb", "d"};
+constexpr std::string_view kCast[] = {"x", "q", "scales"};
+constexpr std::string_view kScales[] = {"sf", "out"};
 
 /// Calls a function as the package's calls.py does.
 template <auto Function, const auto& Places>
