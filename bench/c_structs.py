@@ -15,7 +15,9 @@ TYPES: dict[str, Any] = {
     "void*": ctypes.c_void_p,
     "int32_t*": ctypes.c_void_p,
     "finegemm_poll": ctypes.c_void_p,
+    "finegemm_log": ctypes.c_void_p,
     "float": ctypes.c_float,
+    "double": ctypes.c_double,
 }
 
 

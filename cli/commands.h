@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <ostream>
+#include <string>
 
 #include <CLI/CLI.hpp>
 
@@ -18,6 +19,7 @@ struct Front {
     std::ostream& out;  // for the report
     std::function<Options()> options = Options::from_environment;
     Poll poll = [](double) {};  // what it throws ends long work
+    std::string log{};          // what --log says where it is not given (cli/log.h); empty: no log
 };
 
 using Run = std::function<ExitCode(const Front&)>;

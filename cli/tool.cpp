@@ -7,12 +7,14 @@
 #include <csignal>
 #include <iostream>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include <finegemm/error.h>
 
 #include "api/options.h"
+#include "cli/log.h"
 #include "cli/product.h"
 
 namespace finegemm::cli {
@@ -28,8 +30,8 @@ constexpr const char* kExitCodes =
     "  4  the result is wrong\n";
 constexpr const char* kVariables =
     "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT, FINEGEMM_CHECK, FINEGEMM_COMPILER,\n"
-    "  FINEGEMM_CPU_THREADS, FINEGEMM_DRIVER, FINEGEMM_DUMP, FINEGEMM_NVCC, FINEGEMM_NVRTC, FINEGEMM_PACK,\n"
-    "  FINEGEMM_PLAN_TABLE, FINEGEMM_TRUSTED_DIR";
+    "  FINEGEMM_CPU_THREADS, FINEGEMM_DRIVER, FINEGEMM_DUMP, FINEGEMM_LOG, FINEGEMM_NVCC, FINEGEMM_NVRTC,\n"
+    "  FINEGEMM_PACK, FINEGEMM_PLAN_TABLE, FINEGEMM_TRUSTED_DIR";
 /// Environment variables of commands to which only a few apply.
 constexpr std::pair<const char*, const char*> kVariablesOf[] = {
     {"explain", "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_DRIVER, FINEGEMM_PLAN_TABLE, FINEGEMM_TRUSTED_DIR"},
@@ -83,7 +85,7 @@ void end_by(int signal) {
 
 ExitCode run_or_report(int argc, const char* const* argv) {
     try {
-        return run_command(argc, argv, {.out = std::cout});
+        return run_command(argc, argv, {.out = std::cout, .log = log_variable()});
     } catch (const Error& e) {
         return report(e.what(), exit_code_of(e.code()));
     } catch (const std::bad_alloc&) {
@@ -98,7 +100,10 @@ ExitCode run_or_report(int argc, const char* const* argv) {
 ExitCode run_command(int argc, const char* const* argv, const Front& front) {
     CLI::App app("FP8 matrix products with fine-grained scales, on Hopper GPUs and on CPUs", "finegemm");
     app.set_version_flag("--version", FINEGEMM_VERSION);
-    app.require_subcommand(0, 1);         // none is told apart from a wrong one below
+    app.require_subcommand(0, 1);  // none is told apart from a wrong one below
+    app.fallthrough();             // --log may stand behind the command
+    std::string wish = front.log;
+    app.add_option("--log", wish, "Write to standard error which calls there were: calls or shapes; or to calls:FILE");
     app.footer(footer_with(kVariables));  // of commands, too, unless they have their own
     const std::pair<const char*, Run> commands[] = {
         {"run", add_run(app)},       {"bench", add_bench(app)}, {"tune", add_tune(app)}, {"explain", add_explain(app)},
@@ -112,10 +117,20 @@ ExitCode run_command(int argc, const char* const* argv, const Front& front) {
     } catch (const CLI::ParseError& e) {
         reject(e.what());
     }
+    Front logging = front;
+    std::optional<CallLog> log;
+    if (!wish.empty()) {
+        log.emplace(wish);
+        logging.options = [&] {
+            Options options = front.options();
+            options.log = [&](const LoggedCall& call) { log->add(call); };
+            return options;
+        };
+    }
     for (const auto& [name, command] : commands) {
         if (!app.got_subcommand(name)) continue;
         try {
-            return command(front);
+            return command(logging);
         } catch (const Error& e) {
             if (e.code() != Errc::InvalidArgument) throw;  // of a file, say
             throw Error(e.code(), with_options(*app.get_subcommand(name), e.what()));

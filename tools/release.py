@@ -18,6 +18,7 @@ import venv
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
+PLATFORM = "manylinux_2_28_x86_64"  # cmake/manylinux.cmake compiles for it
 
 
 def faults(version: str, cmake: str, changelog: str, changes: str, tags: str) -> list[str]:
@@ -45,11 +46,14 @@ def output(*command: str) -> str:
 def build() -> pathlib.Path:
     """The wheel, of the source archive: what that lacks is noticed. The platform tag is what its symbols need."""
     shutil.rmtree(DIST, ignore_errors=True)
+    defines = {"CMAKE_TOOLCHAIN_FILE": ROOT / "cmake/manylinux.cmake", "FINEGEMM_ZIG_PYTHON": sys.executable}
+    settings = [f"-Ccmake.define.{name}={value}" for name, value in defines.items()]
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "-m", "build", "--outdir", folder, ROOT], check=True)
+        subprocess.run([sys.executable, "-m", "build", *settings, "--outdir", folder, ROOT], check=True)
         (archive,) = pathlib.Path(folder).glob("*.tar.gz")
         (wheel,) = pathlib.Path(folder).glob("*.whl")
-        subprocess.run([sys.executable, "-m", "auditwheel", "repair", "-w", DIST, wheel], check=True)
+        repair = ["repair", "--strip", "--plat", PLATFORM, "-w", str(DIST), str(wheel)]
+        subprocess.run([sys.executable, "-m", "auditwheel", *repair], check=True)
         shutil.copy(archive, DIST)
     (repaired,) = DIST.glob("*.whl")
     return repaired

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -40,15 +41,32 @@ Shape parse(const std::string& text) {
                    number_of(text.substr(second + 1)), text);
 }
 
+/// Lines of a log, each with a problem or nothing before a #. Each problem counts once.
+std::vector<Shape> read_lines(std::istream& file, const std::string& path) {
+    std::vector<Shape> shapes;
+    std::set<std::string> known;
+    int number = 0;
+    for (std::string line; std::getline(file, line);) {
+        ++number;
+        line.resize(std::min(line.find('#'), line.size()));
+        line.resize(line.find_last_not_of(" \t\r") + 1);
+        if (line.empty() || !known.insert(line).second) continue;
+        try {
+            shapes.push_back(parse(line));
+        } catch (const Error& e) {
+            throw Error(Errc::Io, fmt::format("{}: line {}: {}", path, number, e.what()));
+        }
+    }
+    return shapes;
+}
+
 /// [[M, N, K], ...], with lines of problems among them, or what `bench --json` prints: {"rows": [{"shape": [M, N, K]},
 /// ...]}; rows of another kind than "dense" are left out.
-std::vector<Shape> read_shapes(const std::string& path) {
+std::vector<Shape> read_json(std::istream& file, const std::string& path) {
     using nlohmann::json;
-    std::ifstream file(path);
-    if (!file) throw Error(Errc::Io, fmt::format("{}: cannot be read; check the path", path));
     const auto reject = [&](const std::string& what) {
         throw Error(Errc::Io, fmt::format("{}: {}; must be JSON of the form [[M, N, K], ...] or "
-                                          "{{\"rows\": [{{\"shape\": [M, N, K]}}, ...]}}",
+                                          "{{\"rows\": [{{\"shape\": [M, N, K]}}, ...]}}, or lines of a log",
                                           path, what));
     };
     std::vector<Shape> shapes;
@@ -70,7 +88,18 @@ std::vector<Shape> read_shapes(const std::string& path) {
     } catch (const json::exception&) {  // of a type or a name that is not there
         reject(rows > 0 ? fmt::format("has another form in row {}", rows) : "has another form");
     }
-    if (shapes.empty()) throw Error(Errc::Io, fmt::format("{}: holds no dense shapes", path));
+    return shapes;
+}
+
+std::vector<Shape> read_shapes(const std::string& path) {
+    std::ifstream file(path);
+    if (!file) throw Error(Errc::Io, fmt::format("{}: cannot be read; check the path", path));
+    const int first = (file >> std::ws).peek();
+    const bool lines = first == '#' || first == 'g' || (first >= '0' && first <= '9');
+    file.clear();
+    file.seekg(0);
+    std::vector<Shape> shapes = lines ? read_lines(file, path) : read_json(file, path);
+    if (shapes.empty()) throw Error(Errc::Io, fmt::format("{}: holds no shapes of products", path));
     return shapes;
 }
 
@@ -94,8 +123,8 @@ void add_shape_options(CLI::App& command, ShapeOptions& o, const std::string& wi
                       .add_option("--table", o.table,
                                   "A built-in list: dense (84 shapes of DeepSeek-V3) or models (417 of many models)")
                       ->check(CLI::IsMember({"dense", "models"}));
-    auto* file =
-        command.add_option("--file", o.file, "JSON with a list of shapes, or with rows as bench --json prints them");
+    auto* file = command.add_option("--file", o.file,
+                                    "Lines of a log, or JSON: a list of shapes, or rows as bench --json prints them");
     shapes->excludes(table)->excludes(file);
     table->excludes(file);
     command.add_option("--seed", o.seed, "What --table models is drawn by")

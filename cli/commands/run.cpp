@@ -1,5 +1,7 @@
 // finegemm run: quantise, multiply, compare, report. Layer cli.
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -7,6 +9,7 @@
 #include <finegemm/error.h>
 
 #include "cli/commands.h"
+#include "cli/files/checkpoint.h"
 #include "cli/files/output.h"
 #include "cli/product.h"
 #include "cli/progress.h"
@@ -32,9 +35,14 @@ struct RunOptions {
 const std::map<std::string, Numerics> kNumerics = {
     {"fast", Numerics::Fast}, {"exact", Numerics::Exact}, {"hopper", Numerics::Hopper}};
 
-/// The matrix of one side, or nothing for a random one.
-std::optional<Operand> read_operand(const char* name, const std::string& values, const std::string& dtype,
-                                    const std::string& scales) {
+/// One side: its matrix, and what was found beside it in a checkpoint.
+struct Side {
+    std::optional<Operand> operand;  // none: random
+    std::string found{};
+};
+
+Side read_side(const char* name, const std::string& values, const std::string& dtype, const std::string& scales,
+               bool of_rows) {
     if (values.empty()) {
         if (!scales.empty())
             throw Error(Errc::InvalidArgument,
@@ -42,9 +50,13 @@ std::optional<Operand> read_operand(const char* name, const std::string& values,
         return {};
     }
     const auto as = dtype.empty() ? std::optional<DType>() : types_by_name().at(dtype);
-    Operand operand{read_matrix(name_of_matrix(values), as), {}};
-    if (!scales.empty()) operand.scales = read_matrix(name_of_matrix(scales));
-    return operand;
+    Weights weights = read_weights(name_of_weights(values), as);
+    Operand operand{std::move(weights.values), std::move(weights.scales)};
+    const int64_t rows = operand.values.rows;
+    if (operand.scales && of_rows) operand.scales = row_scales(*operand.scales, rows);
+    if (scales.empty()) return {std::move(operand), std::move(weights.found)};
+    operand.scales = read_scales(name_of_matrix(scales), rows, operand.values.cols);
+    return {std::move(operand)};
 }
 
 /// What the files hold goes before what the device takes well; what was asked for must be the same as both.
@@ -98,6 +110,7 @@ struct Report {
     int64_t wrong_operands = 0;          // codes and scales of the GPU that are not the CPU's
     std::optional<double> quantization_error{};
     std::vector<Guess> guesses{};
+    std::map<std::string, std::string> found{};  // beside --a and --b in their checkpoints
     ProductOptions product{};
 
     float beta() const { return product.adds_c_by_field() ? 1 : product.beta; }
@@ -152,6 +165,8 @@ void print_json(const Front& front, const Report& r) {
     if (r.shape.dtype) out["dtype"] = name_of(*r.shape.dtype);
     if (r.shape.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(plan::result_type(r.shape))}});
     if (r.shape.affine) out["affine"] = {{"alpha", r.product.alpha}, {"beta", r.beta()}, {"bias", r.product.bias}};
+    for (const auto& [name, found] : r.found)
+        if (!found.empty()) out["found"][name] = found;
     for (const Guess& g : r.guesses) out["taken_for"][g.name] = g.dtype;
     if (r.quantization_error) out["error"]["of_quantization"] = *r.quantization_error;
     if (!r.why.empty()) out["why_no_gpu"] = r.why;
@@ -180,6 +195,8 @@ void print_text(const Front& front, const Report& r) {
     for (const Guess& g : r.guesses)
         front.out << fmt::format("         --{0} has '{1}', taken for {2}{3}; --{0}-dtype says what it is\n", g.name,
                                  g.untyped, g.dtype, g.dtype == "e4m3" ? " (float8_e4m3fn)" : "");
+    for (const auto& [name, found] : r.found)
+        if (!found.empty()) front.out << fmt::format("         --{} has {}\n", name, found);
     front.out << fmt::format("kernel   {}\n", r.kernel);
     front.out << fmt::format("time     {} (median of {}), {}, {}\n", time_text(r.us), r.repeats,
                              rate_text(r.flop_per_us(), "FLOP/s"), rate_text(r.bytes_per_us(), "B/s"));
@@ -217,7 +234,8 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
     progress.at(0, kSteps, "matrices");
     std::optional<OutputFile> out;
     if (!o.out.empty()) out.emplace(o.out);
-    std::optional<Operand> a = read_operand("a", o.a, o.a_dtype, o.sfa), b = read_operand("b", o.b, o.b_dtype, o.sfb);
+    auto [a, a_found] = read_side("a", o.a, o.a_dtype, o.sfa, true);
+    auto [b, b_found] = read_side("b", o.b, o.b_dtype, o.sfb, o.product.fields.row_b_scales);
     GemmShape shape = shape_of(o, a, b, target.gpu != nullptr);
     const std::vector<Guess> guesses = guesses_of(a, b);
     progress.at(1, kSteps, "quantising");
@@ -235,6 +253,7 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
                   .layout = shape.k_groups ? o.product.layout : "",
                   .group_sizes = session.sizes(),
                   .guesses = guesses,
+                  .found = {{"a", a_found}, {"b", b_found}},
                   .product = o.product};
     if (target.gpu) {
         report.device += ", " + target.gpu->name();
@@ -280,8 +299,9 @@ Run add_run(CLI::App& app) {
             ->excludes(command->get_option("--groups"))
             ->excludes(command->get_option("--k-groups"));
     };
-    dense_only("--a", o->a,
-               "A [M, K]: FILE.npy or FILE.safetensors:TENSOR of f32, f16, bf16 or e4m3; random without it");
+    dense_only(
+        "--a", o->a,
+        "A [M, K]: FILE.npy, FILE.safetensors:TENSOR or FOLDER:TENSOR of f32, f16, bf16 or e4m3; random without it");
     dense_only("--b", o->b, "B [N, K], like A");
     for (const auto& [name, of, to] : {std::tuple("--a-dtype", "--a", &o->a_dtype), {"--b-dtype", "--b", &o->b_dtype}})
         command
@@ -289,8 +309,9 @@ Run add_run(CLI::App& app) {
                          fmt::format("The type of {}'s numbers, where its file says only how wide they are", of))
             ->check(CLI::IsMember(types_by_name()))
             ->needs(command->get_option(of));
-    dense_only("--sfa", o->sfa, "Scales of A, f32 [M, K/128], when its file has e4m3 codes; ones without it");
-    dense_only("--sfb", o->sfb, "Scales of B, f32 [N/128, K/128], with --row-b-scales [N, K/128], like those of A");
+    dense_only("--sfa", o->sfa,
+               "Scales of A, [M, K/128], when its file has e4m3 codes; without it those of its checkpoint, or ones");
+    dense_only("--sfb", o->sfb, "Scales of B, [N/128, K/128], with --row-b-scales [N, K/128], like those of A");
     dense_only("--out", o->out, "Write D to FILE.npy, bf16 as f32, or to FILE.safetensors:TENSOR");
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")
         ->capture_default_str();

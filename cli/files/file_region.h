@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <finegemm/tensor.h>
 
@@ -38,6 +39,17 @@ FileRegion region_in_npy(const std::string& file, std::string_view head, uint64_
 /// U8, U16 and the like need `as`.
 FileRegion region_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes,
                                  const std::string& tensor, std::optional<DType> as = {});
+
+/// What the header of a .safetensors file says of a tensor: the type as it is called there, extents, and where its
+/// bytes are, which is inside of the file.
+struct TensorEntry {
+    std::string dtype;
+    std::vector<int64_t> shape;
+    uint64_t offset = 0, bytes = 0;
+};
+TensorEntry entry_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes,
+                                 const std::string& tensor);
+bool has_tensor(const std::string& file, std::string_view head, const std::string& tensor);
 
 /// Throws Error(Io) unless `available` bytes are what the matrix takes.
 void check_size(const std::string& file, int64_t rows, int64_t cols, DType dtype, uint64_t available);

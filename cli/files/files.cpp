@@ -2,15 +2,13 @@
 #include "cli/files/files.h"
 
 #include <algorithm>
-#include <cstring>
-#include <fstream>
-#include <limits>
 
 #include <fmt/format.h>
 
 #include <finegemm/error.h>
 
 #include "cli/files/file_region.h"
+#include "cli/files/input_file.h"
 #include "plan/problem.h"
 
 namespace finegemm::cli {
@@ -21,44 +19,6 @@ constexpr int64_t kMostElements = int64_t{1} << 40;
 
 bool plausible(int64_t rows, int64_t cols) {
     return rows >= 0 && cols >= 0 && (rows == 0 || cols <= kMostElements / rows);
-}
-
-/// An input file. Its parts are read as they are asked for: a shard of a model may be larger than the memory.
-class InputFile {
-public:
-    explicit InputFile(const std::string& path) : path_(path), stream_(path, std::ios::binary) {
-        stream_.seekg(0, std::ios::end);
-        const auto end = stream_.tellg();
-        // A directory can be opened, and has the largest size there is.
-        if (!stream_ || end < 0 || end == std::numeric_limits<std::streamoff>::max())
-            reject_file(path_, "cannot be read; check the path");
-        bytes_ = static_cast<uint64_t>(end);
-    }
-    uint64_t bytes() const { return bytes_; }
-    template <typename Container>
-    void read(uint64_t offset, Container& to) {
-        stream_.seekg(static_cast<std::streamoff>(offset));
-        if (!stream_.read(reinterpret_cast<char*>(to.data()), static_cast<std::streamsize>(to.size())))
-            reject_file(path_, "could not be read to its end");
-    }
-    std::string head(uint64_t most) {
-        std::string text(std::min(bytes_, most), '\0');
-        read(0, text);
-        return text;
-    }
-
-private:
-    std::string path_;
-    std::ifstream stream_;
-    uint64_t bytes_ = 0;
-};
-
-/// The beginning of a .safetensors file up to the end of its header.
-std::string safetensors_head(InputFile& file) {
-    uint64_t length = 0;
-    const std::string first = file.head(8);
-    std::memcpy(&length, first.data(), first.size());
-    return file.head(8 + std::min<uint64_t>(length, kMaxHead));
 }
 
 }  // namespace

@@ -49,34 +49,55 @@ json header_of(const std::string& file, std::string_view text) {
     reject_file(file, "has a header that is not JSON as tensors have it; the file is damaged");
 }
 
-}  // namespace
-
-FileRegion region_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes,
-                                 const std::string& tensor, std::optional<DType> as) {
+/// The header of a file that begins with `head`. `data`: where the tensors begin.
+json header_in(const std::string& file, std::string_view head, uint64_t& data) {
     uint64_t length = 0;
     if (head.size() < 8) reject_file(file, "is not a .safetensors file");
     std::memcpy(&length, head.data(), 8);
     if (length > head.size() - 8) reject_file(file, "ends inside of its header, or is no .safetensors file");
-    const json header = header_of(file, head.substr(8, length));
-    if (tensor.empty() || tensor == "__metadata__" || !header.contains(tensor)) reject_tensor(file, header, tensor);
+    data = 8 + length;
+    return header_of(file, head.substr(8, length));
+}
+
+bool has(const json& header, const std::string& tensor) {
+    return !tensor.empty() && tensor != "__metadata__" && header.contains(tensor);
+}
+
+}  // namespace
+
+bool has_tensor(const std::string& file, std::string_view head, const std::string& tensor) {
+    uint64_t data = 0;
+    return has(header_in(file, head, data), tensor);
+}
+
+TensorEntry entry_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes,
+                                 const std::string& tensor) {
+    uint64_t data = 0;
+    const json header = header_in(file, head, data);
+    if (!has(header, tensor)) reject_tensor(file, header, tensor);
     const json& entry = header.at(tensor);
     try {
-        const auto shape = entry.at("shape").get<std::vector<int64_t>>();
         const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
-        if (shape.size() != 2)
-            reject_file(file, fmt::format("'{}' has {} dimensions, must have two", tensor, shape.size()));
-        const uint64_t data_bytes = file_bytes - 8 - length;
-        if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_bytes)
+        if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > file_bytes - data)
             reject_file(file, fmt::format("'{}' lies outside of the file; the file is damaged", tensor));
-        FileRegion region{.rows = shape[0], .cols = shape[1], .offset = 8 + length + offsets[0]};
-        take_type(file, region, type_of(file, tensor, entry.at("dtype").get<std::string>(), as.has_value()), as);
-        check_size(file, shape[0], shape[1], region.dtype, offsets[1] - offsets[0]);
-        return region;
+        return {entry.at("dtype").get<std::string>(), entry.at("shape").get<std::vector<int64_t>>(), data + offsets[0],
+                offsets[1] - offsets[0]};
     } catch (const json::exception&) {
         reject_file(file, fmt::format("describes '{}' as {:.80}, must give its dtype, a shape like [2, 3] and "
                                       "data_offsets like [0, 24]; the file is damaged",
                                       tensor, entry.dump()));
     }
+}
+
+FileRegion region_in_safetensors(const std::string& file, std::string_view head, uint64_t file_bytes,
+                                 const std::string& tensor, std::optional<DType> as) {
+    const TensorEntry entry = entry_in_safetensors(file, head, file_bytes, tensor);
+    if (entry.shape.size() != 2)
+        reject_file(file, fmt::format("'{}' has {} dimensions, must have two", tensor, entry.shape.size()));
+    FileRegion region{.rows = entry.shape[0], .cols = entry.shape[1], .offset = entry.offset};
+    take_type(file, region, type_of(file, tensor, entry.dtype, as.has_value()), as);
+    check_size(file, region.rows, region.cols, region.dtype, entry.bytes);
+    return region;
 }
 
 }  // namespace finegemm::cli

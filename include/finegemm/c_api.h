@@ -46,6 +46,22 @@ typedef struct finegemm_error {
 
 #define FINEGEMM_PATH_BYTES 4096
 
+/* A call that was made; finegemm/context.h describes each field. Texts live until the log returns. */
+typedef struct finegemm_logged_call {
+    uint32_t struct_size; /* set by the library */
+    int32_t device_type;
+    int32_t device_index;
+    int32_t reserved; /* 0 */
+    const char* line;
+    const char* kernel; /* "" where there is none */
+    const char* origin; /* "" where there is none */
+    double host_us;
+} finegemm_logged_call;
+
+/* Told of each call that did not fail, on its thread; several threads may call it at once. It may not leave by longjmp
+ * or an exception. */
+typedef void (*finegemm_log)(void* data, const finegemm_logged_call* call);
+
 /* Options of a context; finegemm/context.h describes each. Fill them with finegemm_options_init, then change some. */
 typedef struct finegemm_options {
     uint32_t struct_size;
@@ -65,6 +81,9 @@ typedef struct finegemm_options {
     char plan_table[FINEGEMM_PATH_BYTES];  /* measured choices of kernels; empty: none */
     char trusted_dir[FINEGEMM_PATH_BYTES]; /* caches and plan tables in it are used whoever owns them; empty: none */
     char pack_path[FINEGEMM_PATH_BYTES];   /* kernels that go before the embedded ones; empty: none */
+    char nvtx_path[FINEGEMM_PATH_BYTES];   /* a profiler's library for ranges of NVTX; empty: none */
+    finegemm_log log;                      /* may be null */
+    void* log_data;                        /* handed to log */
 } finegemm_options;
 
 /* A view of a matrix; strides count elements, the memory is borrowed for the call. Inputs are not written to. */

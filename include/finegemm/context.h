@@ -21,6 +21,19 @@ enum class Numerics : int32_t {
 
 enum class Compiler : int32_t { Nvrtc = 0, Nvcc = 1 };
 
+/// A call that was made, as a log is told of it.
+struct LoggedCall {
+    std::string line;    ///< of a product what `finegemm run`, bench and tune take: "gemm 64x2112x7168 e4m3:row128 ..."
+    std::string kernel;  ///< on a GPU by the name that explain gives it; empty for other operations
+    std::string origin;  ///< of the kernel: pack, disk or compiled; empty on the CPU
+    Device device;       ///< where it runs
+    double host_us = 0;  ///< what the call took the host: on a GPU to launch it, on the CPU to compute it
+};
+
+/// Told of each call that did not fail, on the thread of the call, which returns when the log does. Several threads may
+/// call it at once. What it throws leaves the call, whose work goes on.
+using Log = std::function<void(const LoggedCall&)>;
+
 /// Options of a Context, each with its environment variable; one that is set to nothing counts as not set.
 struct FINEGEMM_API Options {
     std::string cache_dir;                     ///< FINEGEMM_CACHE_DIR, else $XDG_CACHE_HOME/finegemm, else
@@ -46,6 +59,9 @@ struct FINEGEMM_API Options {
                                                ///< that row of A and on B only (docs/numerics.md)
     std::string plan_table;                    ///< FINEGEMM_PLAN_TABLE: measured choices of kernels, a file of
                                                ///< `finegemm tune`, read when a GPU is first used; empty: none
+    std::string nvtx_path;                     ///< NVTX_INJECTION64_PATH, which profilers set: the library that ranges
+                                               ///< of NVTX around calls go to; a process has one; empty: none
+    Log log;                                   ///< no variable: the library writes nothing by itself
 
     /// The only reader of environment variables. Throws Error(InvalidArgument) for a value that it cannot read.
     static Options from_environment();

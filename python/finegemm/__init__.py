@@ -1,7 +1,8 @@
 """FP8 matrix products with fine-grained scales: tensors of any DLPack producer go in without a copy."""
 
 from finegemm._native import version as __version__
-from finegemm.context import Context
+from finegemm.checkpoints import Weights, load_weights
+from finegemm.context import Context, LoggedCall, log
 from finegemm.errors import (
     CompileError,
     DriverError,
@@ -23,8 +24,10 @@ __all__ = [
     "InternalError",
     "InvalidArgument",
     "IoError",
+    "LoggedCall",
     "OutOfMemory",
     "Unsupported",
+    "Weights",
     "__version__",
     "bench",
     "doctor",
@@ -32,6 +35,8 @@ __all__ = [
     "gemm",
     "grouped_gemm",
     "k_grouped_gemm",
+    "load_weights",
+    "log",
     "quantize_blocks",
     "quantize_rows",
     "scale_layout",

@@ -1,6 +1,7 @@
 """What differs between producers of arrays. Nothing is imported that the caller has not imported."""
 
 import sys
+from functools import cache
 from typing import Any
 
 from finegemm.errors import InvalidArgument, Unsupported
@@ -18,17 +19,19 @@ def _producer(x: Any) -> str:
 def exported(name: str, x: Any, writable: bool) -> Any:
     """A DLPack capsule of the array `x`, without a copy. For types that have not DLPack's C exchange API, which the
     native module reads itself: torch's have it from 2.10 on."""
-    if writable and type(x).__module__.startswith("jax"):
-        raise InvalidArgument(f"{name}: JAX arrays are immutable; pass an array of another library to write into")
-    producer = _producer(x)
-    view = x
-    if producer == "torch":
-        check_sign(name, x)
-        if writable:
-            check_grad(name, x)
-        view = _torch_exported(name, x)
-    elif producer == "numpy":
+    numpy = sys.modules.get("numpy")
+    producer, view = "numpy", x
+    if numpy is not None and isinstance(x, numpy.ndarray):
         view = _numpy_exported(name, x, writable)
+    else:
+        producer = _producer(x)
+        if writable and producer.startswith("jax"):
+            raise InvalidArgument(f"{name}: JAX arrays are immutable; pass an array of another library to write into")
+        if producer == "torch":
+            check_sign(name, x)
+            if writable:
+                check_grad(name, x)
+            view = _torch_exported(name, x)
     try:
         return _capsule(producer, view)
     except (AttributeError, BufferError, TypeError, ValueError, RuntimeError) as e:
@@ -73,6 +76,14 @@ def _torch_exported(name: str, x: Any) -> Any:
     return x
 
 
+@cache
+def _numpy_travels_as(dtype: Any) -> Any:
+    """NumPy makes a dtype's name in Python, 4 us of it: once for each. None: it is refused."""
+    if dtype.name in _BITS:
+        return sys.modules["numpy"].dtype(_BITS[dtype.name])
+    return None if "float8" in dtype.name else dtype
+
+
 def _check_eight_bits(name: str, x: Any) -> None:
     if "float8" in str(x.dtype):
         if name in ("sfa", "sfb", "scales"):
@@ -83,17 +94,16 @@ def _check_eight_bits(name: str, x: Any) -> None:
 
 
 def _numpy_exported(name: str, x: Any, writable: bool) -> Any:
-    numpy = sys.modules["numpy"]
-    if not isinstance(x, numpy.ndarray):
-        return x
-    if x.dtype.name in _BITS:
-        x = x.view(_BITS[x.dtype.name])
-    _check_eight_bits(name, x)
+    dtype = _numpy_travels_as(x.dtype)
+    if dtype is None:
+        _check_eight_bits(name, x)
+    elif dtype is not x.dtype:
+        x = x.view(dtype)
     if x.flags.writeable:
         return x
     if writable:
         raise InvalidArgument(f"{name}: the array is read-only; pass one that can be written")
-    return numpy.asarray(_Alias(x))
+    return sys.modules["numpy"].asarray(_Alias(x))
 
 
 class _Alias:

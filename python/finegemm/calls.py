@@ -3,11 +3,20 @@
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from finegemm import _native
 from finegemm.context import default_handle, handle_of
 
+
+class Tensor(Protocol):
+    """An array of any library that passes memory by DLPack: of torch, NumPy, JAX, CuPy."""
+
+    @property
+    def __dlpack__(self) -> Callable[..., Any]: ...
+
+
+T = TypeVar("T", bound=Tensor)  # results are of the library of the first operand
 P = ParamSpec("P")
 R = TypeVar("R")
 

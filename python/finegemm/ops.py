@@ -1,20 +1,21 @@
 """The operations, as declarations of native functions. Checks are the library's: what it refuses, it explains."""
 
 import json
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from finegemm import _native
-from finegemm.calls import native
+from finegemm.calls import T, Tensor, native
 from finegemm.context import Context
 
 
 @native
 def gemm(
-    a: Any,
-    sfa: Any,
-    b: Any,
-    sfb: Any,
-    d: Any = None,
+    a: T,
+    sfa: Tensor | None,
+    b: Tensor,
+    sfb: Tensor | None,
+    d: T | None = None,
     *,
     numerics: Literal["fast", "exact", "hopper"] = "fast",
     config: str | None = None,
@@ -26,12 +27,12 @@ def gemm(
     accumulate: bool = False,
     alpha: float = 1.0,
     beta: float | None = None,
-    c: Any = None,
-    bias: Any = None,
+    c: Tensor | None = None,
+    bias: Tensor | None = None,
     out_dtype: Literal["bfloat16", "float16", "float32"] | None = None,
     stream: Any = None,
     context: Context | None = None,
-) -> Any:
+) -> T:
     """d[m, n] = sum over k of (a[m, k] * sfa[m, k // 128]) * (b[n, k] * sfb[n // 128, k // 128]). Returns `d`.
 
     a [M, K], b [N, K]: float8_e4m3fn (or uint8, its bits), K contiguous. sfa [M, ceil(K/128)] and
@@ -61,23 +62,23 @@ def gemm(
 
 @native
 def grouped_gemm(
-    a: Any,
-    sfa: Any,
-    b: Any,
-    sfb: Any,
-    d: Any = None,
+    a: T,
+    sfa: Tensor | None,
+    b: Tensor,
+    sfb: Tensor | None,
+    d: T | None = None,
     *,
-    offsets: Any = None,
-    m_indices: Any = None,
-    prefix_sums: Any = None,
-    masked_m: Any = None,
+    offsets: Tensor | None = None,
+    m_indices: Tensor | None = None,
+    prefix_sums: Tensor | None = None,
+    masked_m: Tensor | None = None,
     heads: bool = False,
     alignment: int = 128,
     expected_m: int = 0,
     alpha: float = 1.0,
     beta: float | None = None,
-    c: Any = None,
-    bias: Any = None,
+    c: Tensor | None = None,
+    bias: Tensor | None = None,
     numerics: Literal["fast", "exact", "hopper"] = "fast",
     config: str | None = None,
     check_values: bool | None = None,
@@ -85,7 +86,7 @@ def grouped_gemm(
     pdl: bool = False,
     stream: Any = None,
     context: Context | None = None,
-) -> Any:
+) -> T:
     """gemm for groups of rows, each with weights of its own, as mixtures of experts have. Returns `d`.
 
     b [G, N, K] and sfb [G, ceil(N/128), ceil(K/128)], or [G, N, ceil(K/128)] with scales for each row, have the
@@ -111,14 +112,14 @@ def grouped_gemm(
 
 @native
 def k_grouped_gemm(
-    a: Any,
-    sfa: Any,
-    b: Any,
-    sfb: Any,
-    d: Any = None,
+    a: T,
+    sfa: Tensor | None,
+    b: Tensor,
+    sfb: Tensor | None,
+    d: T | None = None,
     *,
-    offsets: Any = None,
-    sizes: Any = None,
+    offsets: Tensor | Sequence[int] | None = None,
+    sizes: Tensor | Sequence[int] | None = None,
     accumulate: bool = False,
     numerics: Literal["fast", "exact", "hopper"] = "fast",
     config: str | None = None,
@@ -127,7 +128,7 @@ def k_grouped_gemm(
     pdl: bool = False,
     stream: Any = None,
     context: Context | None = None,
-) -> Any:
+) -> T:
     """gemm for groups that have each a part of K and a d of its own, as gradients of experts' weights. Returns `d`.
 
     a [M, K], b [N, K], sfa [M, K/128] and sfb [N, K/128] have the k of all groups side by side. One of two says which k
@@ -150,14 +151,14 @@ def k_grouped_gemm(
 
 @native
 def quantize_rows(
-    x: Any,
-    q: Any = None,
-    scales: Any = None,
+    x: T,
+    q: T | None = None,
+    scales: T | None = None,
     *,
     power_of_two_scales: bool = False,
     stream: Any = None,
     context: Context | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[T, T]:
     """Casts x [M, K] to e4m3 with a scale for each row and 128 columns, as activations have. Returns (q, scales).
 
     x: bfloat16 (or uint16, its bits), float16 or float32, K contiguous. scales [M, ceil(K/128)] = largest
@@ -168,14 +169,14 @@ def quantize_rows(
 
 @native
 def quantize_blocks(
-    x: Any,
-    q: Any = None,
-    scales: Any = None,
+    x: T,
+    q: T | None = None,
+    scales: T | None = None,
     *,
     power_of_two_scales: bool = False,
     stream: Any = None,
     context: Context | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[T, T]:
     """Casts x [N, K] to e4m3 with a scale for each 128x128 block, as weights have. Returns (q, scales).
 
     scales: [ceil(N/128), ceil(K/128)]. Otherwise as quantize_rows.
@@ -184,20 +185,20 @@ def quantize_blocks(
 
 @native
 def scale_layout(
-    sf: Any,
-    out: Any = None,
+    sf: T,
+    out: T | None = None,
     *,
     packed: bool = False,
     rows: int | None = None,
     power_of_two_scales: bool = False,
-    prefix_sums: Any = None,
-    k_sizes: Any = None,
-    k_prefix_sums: Any = None,
+    prefix_sums: Tensor | None = None,
+    k_sizes: Tensor | None = None,
+    k_prefix_sums: Tensor | None = None,
     alignment: int = 128,
     scale_k: int = 128,
     stream: Any = None,
     context: Context | None = None,
-) -> Any:
+) -> T:
     """Scales in another layout: other strides, packed exponents (UE8M0), or back. Returns `out`.
 
     sf [R, K] or [G, R, K]: float32, or int32 that packs four exponents, the first column's in the lowest byte; any

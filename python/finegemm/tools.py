@@ -7,11 +7,9 @@ from types import TracebackType
 from typing import Any
 
 from finegemm import _native
-from finegemm.context import Context, default_handle, handle_of
+from finegemm.context import Context, default_handle, handle_of, kept
 
 Shapes = Iterable[Sequence[int] | str]
-
-kept: list[Any] = []  # contexts whose kernels may still run
 
 
 def report(command: str, context: Context | None, **options: Any) -> dict[str, Any]:

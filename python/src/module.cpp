@@ -19,7 +19,9 @@
 #include "products.h"
 #include "scale_layout.h"
 #include "tensors.h"
-#include "tool.h"
+#include "tool/log.h"
+#include "tool/tool.h"
+#include "tool/weights.h"
 
 namespace finegemm::python {
 
@@ -60,6 +62,7 @@ Object make_context(const Imports&, PyObject* overrides) {
     Options options = Options::from_environment();
     Arguments given(overrides);
     context_options([&](const char* name, auto& option) { given.take(name, option); }, options);
+    options.log = log_of(given.optional("log"));
     given.check_all_taken();
     auto context = std::make_unique<Context>(std::move(options));
     Object capsule(PyCapsule_New(context.get(), kContext, [](PyObject* handle) {
@@ -153,10 +156,13 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<quantize_into<quantize_blocks, true>, kCast>>("quantize_blocks"),
                          method<with_arguments<scale_layout_into, kScales>>("scale_layout"),
                          method<explain_text>("explain"),
+                         method<open_log>("open_log"),
+                         method<finish_log>("finish_log"),
                          method<misspelt>("misspelt"),
                          method<problems_in>("problems"),
                          method<report_in>("report"),
                          method<run_tool>("tool"),
+                         method<weights>("weights"),
                          {}};
 
 int set_up(PyObject* module) {

@@ -51,6 +51,21 @@ Poll to_poll(finegemm_poll poll, void* data) {
     };
 }
 
+Log to_log(finegemm_log log, void* data) {
+    if (!log) return {};
+    return [log, data](const LoggedCall& call) {
+        const finegemm_logged_call c{.struct_size = sizeof c,
+                                     .device_type = static_cast<int32_t>(call.device.type),
+                                     .device_index = call.device.index,
+                                     .reserved = 0,
+                                     .line = call.line.c_str(),
+                                     .kernel = call.kernel.c_str(),
+                                     .origin = call.origin.c_str(),
+                                     .host_us = call.host_us};
+        log(data, &c);
+    };
+}
+
 /// Runs `body`; what it throws becomes a code and a message.
 template <typename Body>
 int32_t guarded(finegemm_error* error, const Body& body) noexcept {
@@ -202,6 +217,7 @@ Options to_options(const finegemm_options& caller) {
     context_options(
         [](const char* name, const auto& from, auto& to) { take(fmt::format("options.{}", name).c_str(), from, to); },
         given, o);
+    o.log = to_log(given.log, given.log_data);
     return o;
 }
 

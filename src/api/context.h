@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "cuda/nvtx.h"
 #include "engine/backend.h"
 
 namespace finegemm {
 
 struct ContextState {
-    explicit ContextState(Options o) : options(std::move(o)) {}
+    explicit ContextState(Options o) : options(std::move(o)), nvtx(cuda::attach_nvtx(options.nvtx_path)) {}
     ~ContextState();
     ContextState(const ContextState&) = delete;
     ContextState& operator=(const ContextState&) = delete;
@@ -22,7 +23,11 @@ struct ContextState {
     /// Lines of the problems that calls on GPUs had, sorted.
     std::vector<std::string> problems() const;
 
+    /// Does anybody want to hear of calls?
+    bool observed() const { return nvtx || options.log; }
+
     const Options options;
+    const cuda::Nvtx* const nvtx;  // null without a profiler
 
 private:
     static constexpr int32_t kMaxDevices = 64;

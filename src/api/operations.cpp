@@ -1,23 +1,71 @@
 // The operations: check, then hand over to the backend of the device. Layer api.
+#include <chrono>
+
+#include <fmt/format.h>
+
 #include <finegemm/gemm.h>
 #include <finegemm/quantize.h>
 #include <finegemm/scale_layout.h>
 
 #include "api/context.h"
 #include "api/multiply.h"
+#include "cuda/nvtx.h"
 #include "ops/gemm/checks.h"
 #include "ops/quantize/checks.h"
 #include "ops/scale_layout/checks.h"
+#include "plan/elements.h"
 
 namespace finegemm {
+
+namespace {
+
+/// Runs a call, which returns what computed it, in a profiler's range, and tells the log.
+template <typename Run>
+void run_observed(const ContextState& state, const Device& device, std::string line, const Run& run) {
+    using Clock = std::chrono::steady_clock;
+    LoggedCall call;
+    call.line = std::move(line), call.device = device;
+    {
+        const cuda::NvtxRange range(state.nvtx, call.line);
+        const auto start = Clock::now();
+        const Computing& by = run();
+        call.host_us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+        call.kernel = by.kernel, call.origin = by.origin;
+    }
+    if (state.options.log) state.options.log(call);
+}
+
+const Computing& run_product(ContextState& state, const Call& call) {
+    Backend& backend = state.backend(call.device());
+    if (call.options.check_values.value_or(state.options.check_values)) backend.check_values(call);
+    return backend.gemm(call);
+}
+
+/// Operations besides products. `line`: makes a call's line.
+template <typename Line>
+void run_operation(ContextState& state, const Device& device, const Operation& operation, const Line& line) {
+    static const Computing kUnnamed{};
+    const auto run = [&]() -> const Computing& {
+        state.backend(device).run(operation);
+        return kUnnamed;
+    };
+    state.observed() ? run_observed(state, device, line(), run) : static_cast<void>(run());
+}
+
+std::string text_of(const ConstStack& x) {
+    const ConstMatrix& m = x.matrix;
+    return fmt::format("{}{}x{} {}", x.count > 1 ? fmt::format("{}x", x.count) : "", m.rows, m.cols, name_of(m.dtype));
+}
+
+}  // namespace
 
 void multiply(Context& context, const Call& call) {
     check_gemm(call);
     if (call.d.matrix.rows == 0 || call.d.matrix.cols == 0) return;
     ContextState& state = context.state();
-    Backend& backend = state.backend(call.device());
-    if (call.options.check_values.value_or(state.options.check_values)) backend.check_values(call);
-    backend.gemm(call);
+    if (!state.observed()) return static_cast<void>(run_product(state, call));
+    run_observed(state, call.device(), plan::text_of(problem_of(call, state.options.batch_invariant)),
+                 [&]() -> const Computing& { return run_product(state, call); });
 }
 
 void gemm(Context& context, const GemmArgs& args, const GemmOptions& options) { multiply(context, {args, options}); }
@@ -35,7 +83,10 @@ namespace {
 void quantize(Context& context, const QuantizeCall& call) {
     check_quantize(call);
     if (call.x.rows == 0 || call.x.cols == 0) return;
-    context.state().backend(call.x.device).run(call);
+    run_operation(context.state(), call.x.device, call, [&] {
+        return fmt::format("{} {}", call.shape == ScaleShape::Rows ? "quantize_rows" : "quantize_blocks",
+                           text_of({call.x, 1, 0}));
+    });
 }
 
 }  // namespace
@@ -45,7 +96,9 @@ void scale_layout(Context& context, const ScaleLayoutArgs& args, const ScaleLayo
     check_scale_layout(call);
     const Matrix& out = call.out.matrix;
     if (out.rows == 0 || out.cols == 0) return;
-    context.state().backend(out.device).run(call);
+    run_operation(context.state(), out.device, call, [&] {
+        return fmt::format("scale_layout {} to {}", text_of(call.sf), text_of(ConstStack(call.out)));
+    });
 }
 
 void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,

@@ -21,6 +21,7 @@ constexpr void call_options(const Visit& visit, Structs&... options) {
     visit("accumulate", options.accumulate...);
 }
 
+/// Not `log`, which is no value.
 template <typename Visit, typename... Structs>
 constexpr void context_options(const Visit& visit, Structs&... options) {
     visit("cache_dir", options.cache_dir...);
@@ -39,6 +40,7 @@ constexpr void context_options(const Visit& visit, Structs&... options) {
     visit("check_values", options.check_values...);
     visit("batch_invariant", options.batch_invariant...);
     visit("plan_table", options.plan_table...);
+    visit("nvtx_path", options.nvtx_path...);
 }
 
 }  // namespace finegemm

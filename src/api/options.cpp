@@ -18,6 +18,8 @@ namespace finegemm {
 
 namespace {
 
+constexpr const char* kLogVariable = "FINEGEMM_LOG";
+
 constexpr int64_t kMaxThreads = 4096;
 
 [[noreturn]] void reject(const char* name, std::string_view value, std::string_view rule) {
@@ -60,7 +62,7 @@ size_t distance(std::string_view x, std::string_view y) {
 }  // namespace
 
 std::vector<std::string> misspelt_variables(std::span<const char* const> variables) {
-    std::vector<std::string> known;
+    std::vector<std::string> known{kLogVariable};
     options_from([&](const char* name) {
         known.emplace_back(name);
         return nullptr;
@@ -101,6 +103,7 @@ Options options_from(const Variables& variables) {
     o.dump_dir = text("FINEGEMM_DUMP");
     o.plan_table = text("FINEGEMM_PLAN_TABLE");
     o.trusted_dir = text("FINEGEMM_TRUSTED_DIR");
+    o.nvtx_path = text("NVTX_INJECTION64_PATH");
     if (const char* v = set("FINEGEMM_CACHE_LIMIT"))
         o.cache_limit_bytes = read_number("FINEGEMM_CACHE_LIMIT", v, INT64_MAX);
     if (const char* v = set("FINEGEMM_CPU_THREADS"))
@@ -127,6 +130,11 @@ void check_options(const Options& o) {
     if (o.driver_path.empty())
         throw Error(Errc::InvalidArgument,
                     "options.driver_path: is empty, must be a library; libcuda.so.1 is the default");
+}
+
+std::string log_variable() {
+    const char* value = std::getenv(kLogVariable);
+    return value ? value : "";
 }
 
 Options Options::from_environment() {

@@ -20,6 +20,9 @@ std::vector<std::string> misspelt_variables(std::span<const char* const> variabl
 /// Sentences for the variables of this process.
 std::vector<std::string> misspelt_variables();
 
+/// FINEGEMM_LOG, which front ends follow (cli/log.h): the library itself writes nothing. Empty where it is not set.
+std::string log_variable();
+
 /// Options may also be set by hand. Throws Error(InvalidArgument) for a value out of range.
 void check_options(const Options& options);
 

@@ -2,6 +2,7 @@
 // Layer engine.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <finegemm/context.h>
@@ -12,11 +13,17 @@
 
 namespace finegemm {
 
+/// What computes a product, in words: a kernel by its name, and where it came from.
+struct Computing {
+    std::string kernel, origin;
+};
+
 class Backend {
 public:
     virtual ~Backend() = default;
-    /// The call has been checked; M, N > 0. K may be 0, but for groups of rows.
-    virtual void gemm(const Call& call) = 0;
+    /// The call has been checked; M, N > 0. K may be 0, but for groups of rows. What is returned lives as long as the
+    /// backend.
+    virtual const Computing& gemm(const Call& call) = 0;
     /// Throws Error(InvalidArgument) that names the first number of groups that breaks their rules, or else the first
     /// scale that is NaN, infinite or negative. Scales of rows and of k without a group may be anything.
     virtual void check_values(const Call& call) = 0;

@@ -16,7 +16,10 @@ public:
     explicit CpuBackend(const Options& options)
         : batch_invariant_(options.batch_invariant), pool_(options.cpu_threads) {}
 
-    void gemm(const Call& call) override { cpu_gemm(call, pool_, batch_invariant_); }
+    const Computing& gemm(const Call& call) override {
+        cpu_gemm(call, pool_, batch_invariant_);
+        return kComputing[static_cast<size_t>(call.options.numerics)];
+    }
     void check_values(const Call& call) override {
         check_group_numbers(call);
         check_scale_values(call);
@@ -26,6 +29,8 @@ public:
     }
 
 private:
+    inline static const Computing kComputing[] = {{"fast", ""}, {"exact", ""}, {"hopper", ""}};  // by numerics
+
     bool batch_invariant_;  // of calls that do not say
     ThreadPool pool_;
 };

@@ -113,10 +113,10 @@ std::shared_ptr<Launch> HopperBackend::make_launch(CallKey& key, const Call& giv
     return launches_.try_emplace(key, std::move(launch)).first->second;
 }
 
-void HopperBackend::gemm(const Call& call) {
+const Computing& HopperBackend::gemm(const Call& call) {
     driver_->check_process();
     const GemmOptions& options = call.options;
-    if (call.a.matrix.cols == 0) return options.accumulate ? void() : zero(call);
+    if (call.a.matrix.cols == 0) return zero(call);
     CallKey key = key_of(call);
     std::shared_ptr<Launch> launch = find_launch(key, options.config);
     const cuda::CurrentDevice current(device_);
@@ -125,10 +125,11 @@ void HopperBackend::gemm(const Call& call) {
     if (call.has_host_offsets()) {
         for (const auto& [grid, params] : parts_of(*launch, call)->parts)
             kernel.launch(grid, &params, options.stream, options.pdl);
-        return;
+    } else {
+        std::visit([&](const auto& params) { kernel.launch(launch->grid, &params, options.stream, options.pdl); },
+                   launch->params);
     }
-    std::visit([&](const auto& params) { kernel.launch(launch->grid, &params, options.stream, options.pdl); },
-               launch->params);
+    return launch->kernel->computing;
 }
 
 /// What the last call has left, where its offsets were the same: tensor maps of blocks take longer than a launch.
@@ -158,7 +159,10 @@ LaunchParts HopperBackend::make_parts(const Launch& launch, const Call& call) co
     return made;
 }
 
-void HopperBackend::zero(const Call& call) const {
+/// The sum of no products: nothing is added to D, or it becomes zero.
+const Computing& HopperBackend::zero(const Call& call) const {
+    static const Computing kNoKernel{};
+    if (call.options.accumulate) return kNoKernel;
     const cuda::CurrentDevice current(device_);
     const Matrix& d = call.d.matrix;
     const int64_t bytes = size_of(d.dtype);
@@ -170,6 +174,7 @@ void HopperBackend::zero(const Call& call) const {
                                                     static_cast<size_t>(d.rows), call.options.stream),
                        "cuMemsetD2D8Async");
     }
+    return kNoKernel;
 }
 
 const GemmKernel& HopperBackend::chosen(const plan::Problem& problem, const Poll& poll) {
@@ -210,7 +215,9 @@ const GemmKernel& HopperBackend::loaded(const GemmConfig& config, const Poll& po
     const cuda::LaunchShape shape{
         .block = config.threads(), .cluster = config.cluster, .smem_bytes = kernel_plan(config).smem.total};
     std::unique_ptr<const GemmKernel> kernel(
-        new GemmKernel{config, cuda::Kernel(device_, binary.cubin, binary.entry, shape)});
+        new GemmKernel{config,
+                       cuda::Kernel(device_, binary.cubin, binary.entry, shape),
+                       {plan::name_of(plan::for_any_scales(config)), name_of(binary.origin)}});
     const std::unique_lock lock(mutex_);
     return *kernels_.try_emplace(name, std::move(kernel)).first->second;
 }

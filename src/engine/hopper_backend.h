@@ -24,6 +24,7 @@ namespace finegemm {
 struct GemmKernel {
     GemmConfig config;
     cuda::Kernel kernel;
+    Computing computing;  // by the name that it is asked for by, whatever layout of scales it is for
 };
 
 /// All that the launch of a call depends on: calls that agree share its parameters, tensor maps included. Offsets on
@@ -80,7 +81,7 @@ class HopperBackend final : public Backend {
 public:
     HopperBackend(const Options& options, int index, KernelProvider provider);
 
-    void gemm(const Call& call) override;
+    const Computing& gemm(const Call& call) override;
     void check_values(const Call& call) override;
     void run(const Operation& operation) override;
     std::vector<plan::Problem> problems() const override;
@@ -91,7 +92,7 @@ private:
     std::shared_ptr<Launch> make_launch(CallKey& key, const Call& call);
     std::shared_ptr<const LaunchParts> parts_of(Launch& launch, const Call& call);
     LaunchParts make_parts(const Launch& launch, const Call& call) const;
-    void zero(const Call& call) const;
+    const Computing& zero(const Call& call) const;
     const int32_t* whole_masks();
 
     const GemmKernel& chosen(const plan::Problem& problem, const Poll& poll);

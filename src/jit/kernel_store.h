@@ -22,6 +22,9 @@ struct KernelSource {
 inline constexpr int kNewestCuda = 13;
 
 enum class Origin { Pack, Disk, Compiled };
+constexpr const char* name_of(Origin origin) {
+    return origin == Origin::Pack ? "pack" : origin == Origin::Disk ? "disk" : "compiled";
+}
 
 struct Binary {
     std::string cubin;

@@ -36,6 +36,12 @@ std::span<const GemmConfig> candidates(Kind kind = {});
 /// The variant of a kernel for row-major scales; the kernel itself where that is as fast.
 GemmConfig for_row_scales(GemmConfig config);
 
+/// The kernel that has this variant, or that is it.
+constexpr GemmConfig for_any_scales(GemmConfig config) {
+    config.scales = {};
+    return config;
+}
+
 /// All kernels that a call can get: the contents of the pack.
 std::vector<GemmConfig> kernels();
 

@@ -131,7 +131,7 @@ std::string text_of(const Problem& p) {
 }
 
 GemmShape parse_shape(std::string_view line) {
-    const auto words = split(line, ' ');
+    const auto words = split(line.substr(0, line.find('#')), ' ');
     const auto word = [&](size_t i) { return i < words.size() ? words[i] : std::string_view(); };
     GemmShape shape;
     if (word(0) != "gemm") reject_line(line, word(0));

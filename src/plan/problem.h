@@ -65,8 +65,8 @@ GemmShape shape_of(const Problem& problem);
 /// One line of text for a problem: extents, A, B, D, and each option that is set.
 /// "gemm 4096x7168x2048 e4m3:row128 e4m3:block128 bf16 groups=64 expected_m=64"
 std::string text_of(const Problem& problem);
-/// The shape that a line says, for front ends; what it leaves out behind the extents has its default. Throws
-/// Error(InvalidArgument) for text that is no such line.
+/// The shape that a line says, for front ends; what it leaves out behind the extents has its default, and what follows
+/// # is a comment. Throws Error(InvalidArgument) for text that is no such line.
 GemmShape parse_shape(std::string_view line);
 
 /// For caches of what depends on a problem alone.

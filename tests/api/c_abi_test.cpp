@@ -69,7 +69,10 @@ static_assert(offsetof(finegemm_options, cache_limit_bytes) == 24 &&
               offsetof(finegemm_options, dump_dir) == 32 + 6 * 4096 &&
               offsetof(finegemm_options, plan_table) == 32 + 7 * 4096 &&
               offsetof(finegemm_options, trusted_dir) == 32 + 8 * 4096 &&
-              offsetof(finegemm_options, pack_path) == 32 + 9 * 4096);
+              offsetof(finegemm_options, pack_path) == 32 + 9 * 4096 &&
+              offsetof(finegemm_options, log) == 32 + 11 * 4096 && sizeof(finegemm_options) == 32 + 11 * 4096 + 16);
+static_assert(sizeof(finegemm_logged_call) == 48 && offsetof(finegemm_logged_call, line) == 16 &&
+              offsetof(finegemm_logged_call, host_us) == 40);
 
 TEST(CAbi, ComputesWhatTheCppApiComputes) {
     const CContext context;

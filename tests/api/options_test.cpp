@@ -29,8 +29,8 @@ TEST(Options, HaveDefaultsWhereNothingIsSet) {
     EXPECT_TRUE(o.use_pack);
     EXPECT_EQ(o.pack_path, "");
     EXPECT_FALSE(o.check_values);
-    for (const std::string& path :
-         {o.nvrtc_path, o.nvcc_path, o.cuda_home, o.python_prefix, o.dump_dir, o.plan_table, o.trusted_dir})
+    for (const std::string& path : {o.nvrtc_path, o.nvcc_path, o.cuda_home, o.python_prefix, o.dump_dir, o.plan_table,
+                                    o.trusted_dir, o.nvtx_path})
         EXPECT_EQ(path, "");
 }
 
@@ -48,7 +48,8 @@ TEST(Options, AreReadEachFromItsVariable) {
                             {"CUDA_HOME", "/cuda"},
                             {"VIRTUAL_ENV", "/venv"},
                             {"FINEGEMM_PLAN_TABLE", "/t.json"},
-                            {"FINEGEMM_TRUSTED_DIR", "/shared"}});
+                            {"FINEGEMM_TRUSTED_DIR", "/shared"},
+                            {"NVTX_INJECTION64_PATH", "/profiler.so"}});
     EXPECT_EQ(o.cache_dir, "/c");
     EXPECT_EQ(o.cache_limit_bytes, 123);
     EXPECT_EQ(o.driver_path, "/d.so");
@@ -63,6 +64,7 @@ TEST(Options, AreReadEachFromItsVariable) {
     EXPECT_EQ(o.python_prefix, "/venv");
     EXPECT_EQ(o.plan_table, "/t.json");
     EXPECT_EQ(o.trusted_dir, "/shared");
+    EXPECT_EQ(o.nvtx_path, "/profiler.so");
 }
 
 TEST(Options, TakeAnythingButASwitchForThePathOfAPack) {
@@ -102,12 +104,13 @@ TEST(Options, TakeVariablesThatAreSetToNothingAsNotSet) {
 }
 
 TEST(Options, AreMissedWhereAVariableIsMisspelt) {
-    const std::vector<std::string> found =
-        misspelt_variables(std::array{"FINEGEMM_CPU_THREAD=1", "FINEGEM_CACHE_DIR=/c", "FINEGEMM_CHECK=1",
-                                      "FINEGEMM_MOCK_DRIVER=/m", "FINEST=", "CUDA_HOMES=/x", "PATH"});
-    ASSERT_EQ(found.size(), 2u);
+    const std::vector<std::string> found = misspelt_variables(
+        std::array{"FINEGEMM_CPU_THREAD=1", "FINEGEM_CACHE_DIR=/c", "FINEGEMM_CHECK=1", "FINEGEMM_MOCK_DRIVER=/m",
+                   "FINEST=", "CUDA_HOMES=/x", "PATH", "FINEGEMM_LOG=calls", "FINEGEMM_LOGS=calls"});
+    ASSERT_EQ(found.size(), 3u);
     EXPECT_EQ(found[0], "FINEGEMM_CPU_THREAD: is set, but no variable of FineGEMM; did you mean FINEGEMM_CPU_THREADS?");
     EXPECT_TRUE(found[1].ends_with("did you mean FINEGEMM_CACHE_DIR?")) << found[1];
+    EXPECT_TRUE(found[2].ends_with("did you mean FINEGEMM_LOG?")) << found[2];
 }
 
 struct BadValue {

@@ -291,10 +291,10 @@ TEST(Run, FilesThatDoNotFitAreInvalidArguments) {
 TEST(Run, ScalesOfTheWrongShapeAreInvalid) {
     const TemporaryDirectory directory;
     write_text(directory / "a.npy", npy("|u1", "8, 256", small_codes(8 * 256, 3)));
-    write_text(directory / "s.npy", npy("<f4", "8, 1", std::string(32, '\0')));
+    write_text(directory / "s.npy", npy("<f4", "7, 2", std::string(56, '\0')));
     const Ran ran = finegemm("run --a '" + directory / "a.npy" + "' --sfa '" + directory / "s.npy" + "'");
     EXPECT_EQ(ran.code, 2);
-    EXPECT_NE(ran.err.find("sfa: has shape [8, 1], must be [8, 2]"), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find("sfa: has shape [7, 2], must be [8, 2]"), std::string::npos) << ran.err;
 }
 
 TEST(Run, AGpuThatDoesNotExistIsInvalid) {
@@ -327,7 +327,7 @@ TEST(Bench, AFileWithoutShapesIsAnError) {
         {"", "is not JSON at byte 1; must be JSON of the form [[M, N, K], ...] or"},
         {"[[1, 2, 3],]", "is not JSON at byte 12; must be"},
         {"{}", "has another form; must be"},
-        {"[]", "holds no dense shapes"},
+        {"[]", "holds no shapes of products"},
         {"[[8, 16, 128], [1, 2]]", "has another form in row 2; must be"},
         {"[1]", "has another form in row 1"},
         {R"({"rows":[{"shape":"x"}]})", "has another form in row 1"},

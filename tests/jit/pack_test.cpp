@@ -1,6 +1,9 @@
 // Packs: built, read, damaged, outdated.
+#include <cstring>
+
 #include <finegemm/error.h>
 
+#include "jit/digest.h"
 #include "jit/kernel_store.h"
 #include "jit/pack.h"
 #include "support.h"
@@ -76,6 +79,19 @@ TEST(Packs, ThatAreDamagedAreEmpty) {
                 EXPECT_EQ(found, Repeater().compile(s).cubin) << "bit " << bit;
             }
     }
+}
+
+TEST(Packs, ThatSayAKernelIsLargerThanAnyAreWithoutIt) {
+    const KernelSource source{"entry", std::string(1000, 'x')};
+    std::string pack = build_pack({&source, 1}, Repeater(), 1, nullptr);
+    constexpr size_t kCheck = 16, kBody = 24, kFrame = 56;
+    // zstd's header: a magic number, a byte that says how wide the content's size is, then that.
+    ASSERT_EQ(static_cast<uint8_t>(pack[kFrame + 4]) >> 6, 2) << "four bytes";
+    for (size_t i = 0; i < 4; ++i) pack[kFrame + 5 + i] = '\xff';
+    const uint64_t check = checksum(std::string_view(pack).substr(kBody));
+    std::memcpy(&pack[kCheck], &check, sizeof check);
+    EXPECT_EQ(Pack(pack).size(), 1u);
+    EXPECT_FALSE(Pack(pack).find(source));
 }
 
 TEST(Packs, AreNotBuiltWhenAKernelDoesNotCompile) {

@@ -57,6 +57,12 @@ TEST(Line, MayLeaveOutWhatHasItsDefault) {
     EXPECT_EQ(problem_of(parse_shape("gemm 4096x7168x32768 k_groups=8")), kLines[5].first);
 }
 
+TEST(Line, MayHaveACommentAsLogsHave) {
+    const Problem problem = problem_of(parse_shape("gemm 1x8x16  # cuda:0, m64n128s6w1, pack, 3.1 us"));
+    EXPECT_EQ(problem, problem_of(parse_shape("gemm 1x8x16")));
+    EXPECT_THROW(parse_shape("# gemm 1x8x16"), Error);
+}
+
 TEST(Line, ThatIsNoneIsRejectedWithTheWord) {
     for (const auto& [line, word] : {std::pair{"", ""},
                                      {"64x2112x7168", "64x2112x7168"},

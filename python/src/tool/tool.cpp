@@ -1,5 +1,5 @@
 // The command line tool, for Python. Layer: front end.
-#include "tool.h"
+#include "tool/tool.h"
 
 #include <sstream>
 #include <string>
