@@ -66,8 +66,13 @@ def dense(device: str, m: int = 128, n: int = 4096, k: int = 7168) -> dict[str, 
     x, w = (torch.randn(rows, k, device=device, dtype=torch.bfloat16) for rows in (m, n))
     a, b, rows_of_b = finegemm.quantize_rows(x), finegemm.quantize_blocks(w), finegemm.quantize_rows(w)
     d, f32 = (torch.zeros(m, n, device=device, dtype=dtype) for dtype in (torch.bfloat16, torch.float32))
+    c, turned = torch.randn_like(d), tuple(t.t() for t in b)
     return {
         "fp8_gemm_nt": Calls(lambda: deep_gemm.fp8_gemm_nt(a, b, d), lambda: finegemm.gemm(*a, *b, d), d),
+        "fp8_gemm_nn": Calls(lambda: deep_gemm.fp8_gemm_nn(a, turned, d), lambda: finegemm.gemm(*a, *b, d), d),
+        "fp8_gemm_nt, c, alpha": Calls(
+            lambda: deep_gemm.fp8_gemm_nt(a, b, d, c, alpha=0.5), lambda: finegemm.gemm(*a, *b, d, c=c, alpha=0.5), d
+        ),
         "fp8_gemm_nt, scales for rows of b, c=d": Calls(
             lambda: deep_gemm.fp8_gemm_nt(a, rows_of_b, f32, f32),
             lambda: finegemm.gemm(*a, *rows_of_b, f32, accumulate=True),
@@ -99,15 +104,9 @@ def groups_of_rows(device: str, m: int = 1024, n: int = 4096, k: int = 2048) -> 
     numbers = torch.arange(groups, device=device, dtype=torch.int32)
     indices, ends = numbers.repeat_interleave(m // groups), (numbers + 1) * (m // groups)
     rows = torch.full((groups,), m // groups, device=device, dtype=torch.int32)
-    heads, by_head = tuple(t.transpose(0, 1).contiguous() for t in each), d.view(-1, groups, n)
-
-    def each_head():
-        batch = torch.full((groups,), m // groups, device=device, dtype=torch.int32)
-        codes, scales = heads
-        finegemm.grouped_gemm(
-            codes.transpose(0, 1), scales.transpose(0, 1), *b, by_head.transpose(0, 1), masked_m=batch
-        )
-
+    by_row, of_row = (t.transpose(0, 1).contiguous() for t in each)
+    by_head = d.view(-1, groups, n)
+    xh = x3.transpose(0, 1).contiguous()
     return {
         "m_grouped_fp8_gemm_nt_contiguous": Calls(
             lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, indices),
@@ -124,7 +123,16 @@ def groups_of_rows(device: str, m: int = 1024, n: int = 4096, k: int = 2048) -> 
             lambda: finegemm.grouped_gemm(*each, *b, matrices, masked_m=rows, expected_m=m // groups),
             d,
         ),
-        "fp8_einsum": Calls(lambda: deep_gemm.fp8_einsum("bhr,hdr->bhd", heads, b, by_head), each_head, d),
+        "fp8_einsum": Calls(
+            lambda: deep_gemm.fp8_einsum("bhr,hdr->bhd", (by_row, of_row), b, by_head),
+            lambda: finegemm.grouped_gemm(by_row, of_row, *b, by_head, heads=True),
+            d,
+        ),
+        "einsum": Calls(
+            lambda: deep_gemm.einsum("bhr,hdr->bhd", xh, w, by_head),
+            lambda: finegemm.grouped_gemm(xh, None, w, None, by_head, heads=True),
+            d,
+        ),
         "m_grouped_bf16_gemm_nt_contiguous": Calls(
             lambda: deep_gemm.m_grouped_bf16_gemm_nt_contiguous(x, w, d, indices),
             lambda: finegemm.grouped_gemm(x, None, w, None, d, m_indices=indices),

@@ -98,6 +98,25 @@ def measured(shape: tuple, batches: int, device: str = "cuda") -> dict:
     return {"shape": shape, "us": measure(ours(**tensors) | peers(**tensors), batches)}
 
 
+def beside(row: dict, cpp_row: dict | None) -> dict:
+    """What a row's figures are to those of the same run: its floor, how much each call of ours takes above that, and
+    its share of the time of torch.matmul.
+
+    The floor is the launch of an empty kernel, by itself as C++ calls it, and with a call of an empty function of
+    Python, less than which no call from there can take. Without the C++ side there is none.
+    """
+    us = {name: summary["median"] for name, summary in row["us"].items()}
+    matmul = us["torch.matmul bf16 into d"]
+    calls = {name: {"of_torch_matmul": round(x / matmul, 3)} for name, x in us.items() if name.startswith("finegemm")}
+    if cpp_row is None:
+        return {"calls": calls}
+    launch = cpp_row["empty_launch_us"]["median"]
+    floor = {"launch": launch, "launch_from_python": round(launch + us["an empty Python function"], 3)}
+    for name, call in calls.items():
+        call["above_floor_us"] = round(us[name] - floor["launch_from_python"], 3)
+    return {"floor_us": floor, "calls": calls}
+
+
 def batch_us(call) -> float:
     """Microseconds of one of `CALLS` calls."""
     start = time.perf_counter_ns()
@@ -162,9 +181,18 @@ def write(record: dict, path: pathlib.Path) -> None:
 
 def show(record: dict) -> None:
     for row in record["python_rows"]:
-        print("x".join(map(str, row["shape"])))
+        floor = row["beside"].get("floor_us")
+        said = (
+            f": an empty launch {floor['launch']:.2f} us, from Python {floor['launch_from_python']:.2f}"
+            if floor
+            else ""
+        )
+        print("x".join(map(str, row["shape"])) + said)
         for name, us in row["us"].items():
-            print(f"  {name:<48} {us['median']:7.2f} us   ({us['p10']:.2f} to {us['p90']:.2f})")
+            call = row["beside"]["calls"].get(name, {})
+            shares = [f"{call['above_floor_us']:.2f} above that"] if "above_floor_us" in call else []
+            shares += [f"{call['of_torch_matmul']:.2f} of torch.matmul"] if call else []
+            print(f"  {name:<48} {us['median']:7.2f} us   ({us['p10']:.2f} to {us['p90']:.2f})   {', '.join(shares)}")
     for row in record.get("cpp_rows", []):
         medians = [f"{name} {row[f'{name}_us']['median']:.2f}" for name in ("gemm", "gemm_pdl", "empty_launch")]
         print("x".join(map(str, row["shape"])), "C++ us:", ", ".join(medians))
@@ -185,6 +213,9 @@ def main() -> None:
     record["python_rows"] = [measured(shape, options.batches) for shape in SHAPES]
     if not options.only_python:
         record["cpp_rows"] = cpp(options.cpp)
+    cpp_rows = {tuple(row["shape"]): row for row in record.get("cpp_rows", [])}
+    for row in record["python_rows"]:
+        row["beside"] = beside(row, cpp_rows.get(tuple(row["shape"])))
     write(record, options.out)
     show(record)
 

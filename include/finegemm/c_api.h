@@ -33,7 +33,7 @@ enum { FINEGEMM_E4M3 = 1, FINEGEMM_BF16 = 2, FINEGEMM_F16 = 3, FINEGEMM_F32 = 4,
 enum { FINEGEMM_CPU = 1, FINEGEMM_CUDA = 2 };
 enum { FINEGEMM_NUMERICS_FAST = 0, FINEGEMM_NUMERICS_EXACT = 1, FINEGEMM_NUMERICS_HOPPER = 2 };
 enum { FINEGEMM_NVRTC = 0, FINEGEMM_NVCC = 1 };
-enum { FINEGEMM_OFFSETS = 1, FINEGEMM_INDICES = 2, FINEGEMM_PREFIX_SUMS = 3, FINEGEMM_MASKED = 4 };
+enum { FINEGEMM_OFFSETS = 1, FINEGEMM_INDICES = 2, FINEGEMM_PREFIX_SUMS = 3, FINEGEMM_MASKED = 4, FINEGEMM_WHOLE = 5 };
 enum { FINEGEMM_COLUMNS = 0, FINEGEMM_BLOCKS = 1 };
 enum { FINEGEMM_NO_GROUPS = 0, FINEGEMM_ROW_GROUPS = 1, FINEGEMM_K_SIZES = 2, FINEGEMM_K_PREFIX_SUMS = 3 };
 enum { FINEGEMM_AS_CONTEXT = 0, FINEGEMM_ON = 1, FINEGEMM_OFF = 2 };
@@ -113,7 +113,7 @@ typedef struct finegemm_stack {
 
 /* Which rows belong to which group; finegemm/gemm.h describes each field. */
 typedef struct finegemm_groups {
-    int32_t form;     /* FINEGEMM_OFFSETS, _INDICES, _PREFIX_SUMS or _MASKED */
+    int32_t form;     /* FINEGEMM_OFFSETS, _INDICES, _PREFIX_SUMS, _MASKED or _WHOLE */
     int32_t reserved; /* 0 */
     const int32_t* data;
     int64_t size;

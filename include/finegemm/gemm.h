@@ -74,6 +74,7 @@ enum class GroupForm : int32_t {
                      ///< before. The rows between are neither read nor written
     Masked = 4,      ///< [G]: A, sfa and D are stacks of G matrices of M rows, of which the first data[g] are used.
                      ///< The rows behind them are neither read nor written
+    Whole = 5,       ///< No numbers: stacks as of Masked, of which all M rows are used. A product for each matrix
 };
 
 /// Which rows belong to which group. The numbers are on the device of D and are read by the kernel, so that they may
@@ -85,7 +86,7 @@ struct Groups {
     int64_t size = 0;         ///< of data
     int64_t alignment = 128;  ///< of Indices and PrefixSums; a power of two from 1 (Indices: from 64) to 2^30
     int64_t expected_m = 0;   ///< of a group, to choose the kernel by; 0: M / G less half of
-                              ///< `alignment`, and M for Masked
+                              ///< `alignment`, and M for stacks
     Device device{};
 };
 
@@ -94,11 +95,11 @@ struct Groups {
 /// Matrices have the layouts that GemmArgs asks for; on CUDA strides of stacks of A, B and D are multiples of 16
 /// bytes.
 struct GroupedGemmArgs {
-    ConstStack a;    ///< [M, K] e4m3; Masked: [G, M, K]
-    ConstStack sfa;  ///< [M, ceil(K/128)] f32; Masked: [G, M, ceil(K/128)]
+    ConstStack a;    ///< [M, K] e4m3; Masked and Whole: [G, M, K]
+    ConstStack sfa;  ///< [M, ceil(K/128)] f32; Masked and Whole: [G, M, ceil(K/128)]
     ConstStack b;    ///< [G, N, K] e4m3
     ConstStack sfb;  ///< [G, ceil(N/128), ceil(K/128)], or [G, N, ceil(K/128)] for scales of rows; f32
-    Stack d;         ///< [M, N] bf16 or, with scales of blocks, f16 or f32; Masked: [G, M, N]
+    Stack d;         ///< [M, N] bf16 or, with scales of blocks, f16 or f32; Masked and Whole: [G, M, N]
     Groups groups;
 };
 

@@ -4,7 +4,7 @@ from typing import Any
 
 Handle = Any
 Tensor = Any
-Names = frozenset[str]
+Names = frozenset[str] | None  # None: the function knows its own
 Args = tuple[Any, ...]
 Keywords = dict[str, Any]
 

@@ -72,6 +72,7 @@ def grouped_gemm(
     m_indices: Tensor | None = None,
     prefix_sums: Tensor | None = None,
     masked_m: Tensor | None = None,
+    heads: bool = False,
     alignment: int = 128,
     expected_m: int = 0,
     alpha: float = 1.0,
@@ -98,6 +99,8 @@ def grouped_gemm(
     `prefix_sums` [G]: group g ends at row prefix_sums[g] and begins at the next multiple of `alignment` after the one
     before it.
     `masked_m` [G]: a, sfa and d have a further first dimension of G; the first masked_m[g] rows of each are used.
+
+    Or without an array `heads`: a [M, G, K], sfa and d have the groups in their second dimension, and all M rows each.
 
     Rows that belong to no group are not written (those of m_indices are), so a new d holds there whatever its memory
     held. A GPU reads the numbers when the kernel runs, nothing waits for them; ones that break the rules lead to no row

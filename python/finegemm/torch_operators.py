@@ -5,12 +5,12 @@ from typing import Any, TypeVar
 
 from finegemm.torch_module import torch
 
-Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 if torch is not None:
     from torch._C import _len_torch_dispatch_stack as modes
     from torch._C._autograd import _profiler_enabled as profiler_enabled
-    from torch.compiler import is_compiling
+    from torch.compiler import is_dynamo_compiling
 
 _library = None if torch is None else torch.library.Library("finegemm", "FRAGMENT")  # lives as long as this module
 
@@ -23,15 +23,15 @@ def define(function: Callable[..., Any], schema: str, fake: Callable[..., Any]) 
     name = function.__name__
     _library.define(name + schema)
     _library.impl(name, function, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"finegemm::{name}", fake, lib=_library)
+    _library.impl(name, fake, "Meta")
 
 
-def run(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Calls `function`, as its operator where something of torch watches.
+def watched(function: Function) -> Function:
+    """What to call for `function`: its operator where something of torch watches, else itself.
 
-    Elsewhere torch's dispatcher would take longer than the rest of the call.
+    Torch's dispatcher takes longer than the rest of a call.
     """
-    # A profiler, or a mode that takes the place of operators, as fake tensors have.
-    if is_compiling() or profiler_enabled() or modes():
+    # A profiler, or a mode that takes the place of operators, as fake tensors have: other compilers bring one.
+    if is_dynamo_compiling() or profiler_enabled() or modes():
         function = getattr(torch.ops.finegemm, function.__name__)
-    return function(*arguments)
+    return function

@@ -6,7 +6,7 @@ from typing import Any
 import finegemm
 from finegemm.errors import InvalidArgument, Unsupported
 from finegemm.torch_module import torch
-from finegemm.torch_operators import define, run
+from finegemm.torch_operators import define, watched
 
 Tensor = Any
 
@@ -45,7 +45,7 @@ def matmul_2d(
     """
     _check_block_size(block_size, scales)
     rows = x.reshape(-1, x.shape[-1])
-    out = run(fp8_linear, rows, weight, scales, output_dtype or x.dtype, activation_scale)
+    out = watched(fp8_linear)(rows, weight, scales, output_dtype or x.dtype, activation_scale)
     return out.view(*x.shape[:-1], out.shape[-1])
 
 
@@ -63,7 +63,7 @@ def matmul_grouped(
     Rows behind the last end are of no expert, and stay as the memory was.
     """
     _check_block_size(block_size, scales)
-    return run(fp8_expert_linear, x, weight, scales, offsets)
+    return watched(fp8_expert_linear)(x, weight, scales, offsets)
 
 
 def matmul_batched(x: Tensor, weight: Tensor, scales: Tensor, *, expert_ids: Tensor, block_size: Any = None) -> Tensor:

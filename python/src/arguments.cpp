@@ -1,6 +1,7 @@
 // Python's values as C++'s. Layer: front end.
 #include "arguments.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <finegemm/error.h>
@@ -115,28 +116,23 @@ Arguments::Arguments(PyObject* keywords) {
     for (Py_ssize_t at = 0; PyDict_Next(keywords, &at, &name, &value);) add(text("keyword", name), value);
 }
 
-Arguments::Arguments(std::span<const char* const> places, PyObject* names, PyObject* args, PyObject* keywords)
+Arguments::Arguments(std::span<const std::string_view> places, PyObject* names, PyObject* args, PyObject* keywords)
     : Arguments(keywords) {
     PyObject *name = nullptr, *value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(keywords, &at, &name, &value);)
+    for (Py_ssize_t at = 0; names != Py_None && PyDict_Next(keywords, &at, &name, &value);)
         if (PySet_Contains(names, name) != 1) refuse_call("got an unexpected keyword argument '%U'", name);
     const auto placed = static_cast<size_t>(PyTuple_Size(args));
     if (placed > places.size()) refuse_call("too many positional arguments");
+    const std::span by_name(given_.data(), count_);
     for (size_t i = 0; i < placed; ++i) {
-        if (find(places[i])) refuse_call("multiple values for argument '%s'", places[i]);
+        if (std::ranges::find(by_name, places[i], &Argument::name) != by_name.end())
+            refuse_call("multiple values for argument '%s'", places[i].data());
         add(places[i], PyTuple_GetItem(args, static_cast<Py_ssize_t>(i)));
     }
 }
 
-PyObject* Arguments::optional(const char* name) {
-    PyObject* x = find(name);
-    return x ? x : Py_None;
-}
-
-PyObject* Arguments::required(const char* name) {
-    PyObject* x = find(name);
-    if (!x) refuse_call("missing a required argument: '%s'", name);
-    return x;
+void Arguments::refuse_missing(std::string_view name) {
+    refuse_call("missing a required argument: '%s'", std::string(name).c_str());
 }
 
 void Arguments::check_all_taken() const {

@@ -53,9 +53,10 @@ void take(const char* name, PyObject* x, std::optional<T>& to) {
 /// The arguments that a call was given, by name. Borrowed: good while the call lasts.
 class Arguments {
 public:
-    /// `places`: names of the arguments that may be given by their place. `names`: a set of all, `args`: a tuple of
-    /// those given so, `keywords`: a dict of the others. Throws PythonError where they do not fit.
-    Arguments(std::span<const char* const> places, PyObject* names, PyObject* args, PyObject* keywords);
+    /// `places`: names of the arguments that may be given by their place. `names`: a set of all, or None where those of
+    /// the function are meant. `args`: a tuple of those given by place, `keywords`: a dict of the others. Throws
+    /// PythonError where they do not fit.
+    Arguments(std::span<const std::string_view> places, PyObject* names, PyObject* args, PyObject* keywords);
     /// All by name.
     explicit Arguments(PyObject* keywords);
 
@@ -69,9 +70,16 @@ public:
         return nullptr;
     }
     /// None where it is not given.
-    PyObject* optional(const char* name);
+    PyObject* optional(std::string_view name) {
+        PyObject* x = find(name);
+        return x ? x : Py_None;
+    }
     /// Throws PythonError where it is not given.
-    PyObject* required(const char* name);
+    PyObject* required(std::string_view name) {
+        PyObject* x = find(name);
+        if (!x) refuse_missing(name);
+        return x;
+    }
     /// Leaves `to` as it is where it is not given.
     template <typename T>
     void take(const char* name, T& to) {
@@ -82,6 +90,7 @@ public:
 
 private:
     void add(std::string_view name, PyObject* value);
+    [[noreturn]] static void refuse_missing(std::string_view name);
 
     struct Argument {
         std::string_view name;

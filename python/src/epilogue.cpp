@@ -3,12 +3,11 @@
 
 namespace finegemm::python {
 
-Epilogue epilogue_of(Arguments& given, Tensors& tensors, bool stacked) {
+Epilogue epilogue_of(Arguments& given, Tensors& tensors, std::optional<int> counted) {
     Epilogue epilogue;
     given.take("alpha", epilogue.alpha);
     given.take("beta", epilogue.beta);
-    if (PyObject* c = given.optional("c"); c != Py_None)
-        epilogue.c = stacked ? tensors.stack("c", c) : Stack{tensors.matrix("c", c)};
+    if (PyObject* c = given.optional("c"); c != Py_None) epilogue.c = tensors.one_or_more("c", c, counted);
     if (PyObject* bias = given.optional("bias"); bias != Py_None) epilogue.bias = tensors.row("bias", bias);
     return epilogue;
 }

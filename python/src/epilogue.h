@@ -1,6 +1,8 @@
 // What is added to a product, as Python's keywords say it. Layer: front end.
 #pragma once
 
+#include <optional>
+
 #include <finegemm/gemm.h>
 
 #include "arguments.h"
@@ -8,7 +10,7 @@
 
 namespace finegemm::python {
 
-/// Of alpha, beta, c and bias. `stacked`: C is a stack of matrices, as D is.
-Epilogue epilogue_of(Arguments& given, Tensors& tensors, bool stacked);
+/// Of alpha, beta, c and bias. `counted`: the dimension of C that counts matrices, as of D, if there are several.
+Epilogue epilogue_of(Arguments& given, Tensors& tensors, std::optional<int> counted);
 
 }  // namespace finegemm::python

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include <finegemm/error.h>
 #include <fmt/format.h>
@@ -97,6 +98,12 @@ void check_contiguous(std::string_view name, const DLTensor& tensor) {
                     fmt::format("{}: has stride {}, must be 1; make it contiguous", name, tensor.strides[0]));
 }
 
+/// Strides that no step is taken with: producers put anything there.
+void set_unused_strides(Matrix& m) {
+    if (m.cols <= 1 || m.rows == 0) m.col_stride = 1;
+    if (m.rows <= 1 || m.cols == 0) m.row_stride = m.cols;
+}
+
 }  // namespace
 
 void check_memory(std::string_view name, const DLTensor& tensor) {
@@ -116,21 +123,29 @@ Matrix matrix_of(std::string_view name, const DLTensor& tensor) {
              .row_stride = tensor.strides ? tensor.strides[0] : tensor.shape[1],
              .col_stride = tensor.strides ? tensor.strides[1] : 1,
              .device = device_of(name, tensor.device)};
-    // Strides that no step is taken with: producers put anything there.
-    if (m.cols <= 1 || m.rows == 0) m.col_stride = 1;
-    if (m.rows <= 1 || m.cols == 0) m.row_stride = m.cols;
+    set_unused_strides(m);
     return m;
 }
 
-Stack stack_of(std::string_view name, const DLTensor& tensor) {
+Matrix transposed(const Matrix& m) {
+    Matrix t = m;
+    std::swap(t.rows, t.cols);
+    std::swap(t.row_stride, t.col_stride);
+    set_unused_strides(t);
+    return t;
+}
+
+Stack stack_of(std::string_view name, const DLTensor& tensor, int counted) {
     check_dimensions(name, tensor, 3);
+    const int64_t* shape = tensor.shape;
+    const int64_t row_major[] = {shape[1] * shape[2], shape[2], 1};
+    const int64_t* strides = tensor.strides ? tensor.strides : row_major;
+    int64_t extents[] = {shape[1 - counted], shape[2]}, steps[] = {strides[1 - counted], strides[2]};
     DLTensor first = tensor;
     first.ndim = 2;
-    ++first.shape;
-    if (first.strides) ++first.strides;
-    return {.matrix = matrix_of(name, first),
-            .count = tensor.shape[0],
-            .stride = tensor.strides ? tensor.strides[0] : tensor.shape[1] * tensor.shape[2]};
+    first.shape = extents;
+    first.strides = steps;
+    return {.matrix = matrix_of(name, first), .count = shape[counted], .stride = strides[counted]};
 }
 
 Matrix blocks_of(std::string_view name, const DLTensor& tensor, int64_t rows, int64_t cols) {

@@ -18,8 +18,11 @@ void check_memory(std::string_view name, const DLTensor& tensor);
 /// A view of `tensor`. Formats that a producer cannot name come as their bits: uint8 is e4m3, uint16 is bf16.
 Matrix matrix_of(std::string_view name, const DLTensor& tensor);
 
-/// A view of a tensor of three dimensions, the first of which counts matrices.
-Stack stack_of(std::string_view name, const DLTensor& tensor);
+/// A matrix whose rows are the columns of `m`, in the same memory.
+Matrix transposed(const Matrix& m);
+
+/// A view of a tensor of three dimensions, of which `counted`, 0 or 1, counts matrices.
+Stack stack_of(std::string_view name, const DLTensor& tensor, int counted = 0);
 
 /// A view of a tensor of one dimension: matrices of `rows` rows, one behind the other, that have `cols` columns
 /// together.

@@ -1,24 +1,22 @@
 // The module finegemm._native: what the Python package calls. Layer: front end.
 #include "object.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <finegemm/c_api.h>
+#include <finegemm/context.h>
 #include <finegemm/error.h>
 #include <finegemm/quantize.h>
-#include <fmt/format.h>
 
 #include "api/option_lists.h"
 #include "arguments.h"
-#include "epilogue.h"
 #include "explain.h"
-#include "plan/elements.h"
+#include "products.h"
 #include "scale_layout.h"
 #include "tensors.h"
 #include "tool/tool.h"
@@ -72,199 +70,6 @@ Object make_context(const Imports&, PyObject* overrides) {
     return capsule;
 }
 
-void check_accumulate(Arguments& given) {
-    bool accumulate = false;
-    given.take("accumulate", accumulate);
-    if (accumulate && given.optional("d") == Py_None)
-        throw Error(Errc::InvalidArgument,
-                    "accumulate: is set, but d is None, must be what to add to; pass it, of float32");
-}
-
-/// Calls `product` of C++ with the options that are given. `out`: the array on `device` whose stream it is without one.
-/// `stacked`: D is a stack of matrices for groups of rows.
-template <typename Product, typename Operands>
-void multiply(Product* product, Context& context, const Operands& operands, Arguments& given, Tensors& tensors,
-              PyObject* out, Device device, bool stacked = false) {
-    GemmOptions options{.stream = tensors.stream(given.optional("stream"), out, device)};
-    call_options([&](const char* name, auto& option) { given.take(name, option); }, options);
-    options.epilogue = epilogue_of(given, tensors, stacked);
-    given.check_all_taken();
-    WithoutGil others_run;
-    options.poll = [&](double) { others_run.run_handlers(); };
-    product(context, operands, options);
-}
-
-/// What D is where nobody says, as arrays call it.
-const char* usual_result(const ConstMatrix& a) {
-    const ElementType* of = find_type(a.dtype);
-    const ElementType* d = of ? find_type(of->results[0]) : nullptr;
-    return (d ? d : find_type(DType::BF16))->array_name.data();  // for an A that the library will refuse, anything
-}
-
-Object gemm_into(const Imports& imports, Context& context, Arguments& given) {
-    Tensors tensors(imports);
-    check_accumulate(given);
-    PyObject *d = given.optional("d"), *out_dtype = given.optional("out_dtype");
-    const auto matrix = [&](const char* name) { return tensors.matrix(name, given.required(name)); };
-    const auto scales = [&](const char* name) { return tensors.scales(name, given.required(name)); };
-    GemmArgs problem{.a = matrix("a"), .sfa = scales("sfa"), .b = matrix("b"), .sfb = scales("sfb"), .d = {}};
-    PyObject* c = given.optional("c");
-    const std::string_view usual =
-        c == Py_None ? usual_result(problem.a) : find_type(tensors.matrix("c", c).dtype)->array_name;
-    const std::string_view format = out_dtype == Py_None ? usual : text("out_dtype", out_dtype);
-    const DType made = type_named("out_dtype", format);
-    Object out = d == Py_None
-                     ? tensors.empty_like(given.required("a"), {problem.a.rows, problem.b.rows}, format.data(), "d")
-                     : tensors.output("d", d);
-    problem.d = tensors.matrix("d", out.get(), Access::Write);
-    if (out_dtype != Py_None && problem.d.dtype != made)
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("out_dtype: is '{}', must be the dtype of d, which has another; leave it out", format));
-    multiply(gemm, context, problem, given, tensors, out.get(), problem.d.device);
-    return out;
-}
-
-/// An argument that says which rows a group has.
-struct GroupArgument {
-    const char* name;
-    GroupForm form;
-    PyObject* x;
-};
-
-/// The one that is given of the four.
-GroupArgument group_argument(Arguments& given) {
-    const GroupArgument all[] = {{"offsets", GroupForm::Offsets, given.optional("offsets")},
-                                 {"m_indices", GroupForm::Indices, given.optional("m_indices")},
-                                 {"prefix_sums", GroupForm::PrefixSums, given.optional("prefix_sums")},
-                                 {"masked_m", GroupForm::Masked, given.optional("masked_m")}};
-    const auto is_given = [](const GroupArgument& g) { return g.x != Py_None; };
-    if (const auto count = std::ranges::count_if(all, is_given); count != 1)
-        throw Error(Errc::InvalidArgument, fmt::format("offsets, m_indices, prefix_sums, masked_m: {} of them are "
-                                                       "given, must be one; leave the others out",
-                                                       count));
-    return *std::ranges::find_if(all, is_given);
-}
-
-Object grouped_gemm_into(const Imports& imports, Context& context, Arguments& given) {
-    Tensors tensors(imports);
-    const GroupArgument which = group_argument(given);
-    const Numbers numbers = tensors.numbers(which.name, which.x);
-    Groups groups{.form = which.form, .data = numbers.data, .size = numbers.size, .device = numbers.device};
-    given.take("alignment", groups.alignment);
-    given.take("expected_m", groups.expected_m);
-    const bool masked = which.form == GroupForm::Masked;
-    const auto rows = [&](const char* name, PyObject* x, Access access) {
-        return masked ? tensors.stack(name, x, access) : Stack{tensors.matrix(name, x, access)};
-    };
-    PyObject *a = given.required("a"), *sfa = given.required("sfa"), *d = given.optional("d");
-    GroupedGemmArgs problem{.a = rows("a", a, Access::Read),
-                            .sfa = masked ? tensors.scale_stack("sfa", sfa) : Stack{tensors.scales("sfa", sfa)},
-                            .b = tensors.stack("b", given.required("b")),
-                            .sfb = tensors.scale_stack("sfb", given.required("sfb")),
-                            .d = {},
-                            .groups = groups};
-    const int64_t m = problem.a.matrix.rows, n = problem.b.matrix.rows;
-    Object out = d != Py_None ? tensors.output("d", d)
-                 : masked     ? tensors.empty_like(a, {problem.a.count, m, n}, usual_result(problem.a.matrix), "d")
-                              : tensors.empty_like(a, {m, n}, usual_result(problem.a.matrix), "d");
-    problem.d = rows("d", out.get(), Access::Write);
-    with_names_of_python(which.name, [&] {
-        multiply(grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device, masked);
-    });
-    return out;
-}
-
-/// A vector of int32, or a list or tuple of ints, which are copied to `room`.
-Numbers numbers_or_list(Tensors& tensors, const char* name, PyObject* x, std::vector<int32_t>& room) {
-    if (!PyList_Check(x) && !PyTuple_Check(x)) return tensors.numbers(name, x);
-    const Py_ssize_t size = PySequence_Size(x);
-    for (Py_ssize_t i = 0; i < size; ++i) room.push_back(integer32(name, Object(PySequence_GetItem(x, i)).get()));
-    return {room.data(), static_cast<int64_t>(room.size()), Device{}};
-}
-
-Numbers k_offsets_of(Tensors& tensors, PyObject* offsets, std::vector<int32_t>& room) {
-    const Numbers numbers = numbers_or_list(tensors, "offsets", offsets, room);
-    if (numbers.size < 2)
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("offsets: has length {}, must have at least 2: the begin of each group and the end of "
-                                "the last one; pass as many, or pass sizes",
-                                numbers.size));
-    return numbers;
-}
-
-/// Offsets in `room` of groups of these sizes.
-Numbers k_offsets_of_sizes(Tensors& tensors, PyObject* sizes, std::vector<int32_t>& room) {
-    std::vector<int32_t> list;
-    const Numbers numbers = numbers_or_list(tensors, "sizes", sizes, list);
-    if (numbers.device.type != DeviceType::Cpu)
-        throw Error(Errc::InvalidArgument,
-                    "sizes: are on a GPU, must be on the CPU, where they are added up; pass their sums as offsets");
-    int64_t end = 0;
-    room = {0};
-    for (int64_t i = 0; i < numbers.size; ++i) {
-        const int32_t size = numbers.data[i];
-        if (size < 0 || size % kScaleBlock != 0)
-            throw Error(
-                Errc::InvalidArgument,
-                fmt::format("sizes: [{}] is {}, must be a multiple of {} and not negative; pad groups with zeros", i,
-                            size, kScaleBlock));
-        end += size;
-        room.push_back(static_cast<int32_t>(std::min<int64_t>(end, INT32_MAX)));
-    }
-    if (end > INT32_MAX)
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("sizes: add up to {}, must add up to K, which is at most {}; use several calls", end,
-                                INT32_MAX));
-    return {room.data(), static_cast<int64_t>(room.size()), Device{}};
-}
-
-void check_sum_of_sizes(int64_t sum, int64_t k) {
-    if (sum != k)
-        throw Error(
-            Errc::InvalidArgument,
-            fmt::format("sizes: add up to {}, must add up to K = {}; look at what computed them, or pass offsets "
-                        "where k of no group is between",
-                        sum, k));
-}
-
-Object k_grouped_gemm_into(const Imports& imports, Context& context, Arguments& given) {
-    Tensors tensors(imports);
-    check_accumulate(given);
-    PyObject *offsets = given.optional("offsets"), *sizes = given.optional("sizes");
-    if ((offsets == Py_None) == (sizes == Py_None))
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("offsets, sizes: {} given, must be one, which says which k each group has; pass an "
-                                "array of int32, or a list of ints",
-                                offsets == Py_None ? "none of them is" : "both are"));
-    PyObject *a = given.required("a"), *b = given.required("b"), *d = given.optional("d");
-    const Matrix a_scales = tensors.scales("sfa", given.required("sfa"));
-    const Matrix b_scales = tensors.scales("sfb", given.required("sfb"));
-    std::vector<int32_t> room;
-    const Numbers numbers =
-        sizes == Py_None ? k_offsets_of(tensors, offsets, room) : k_offsets_of_sizes(tensors, sizes, room);
-    const KOperand left = tensors.k_operand("a", a, a_scales, numbers),
-                   right = tensors.k_operand("b", b, b_scales, numbers);
-    if (left.layout != right.layout)
-        throw Error(Errc::InvalidArgument,
-                    "b: must have as many dimensions as a: two where groups are columns of one "
-                    "matrix, one where they are blocks; lay both out alike");
-    if (sizes != Py_None) check_sum_of_sizes(room.back(), left.matrix.cols);
-    KGroupedGemmArgs problem{.a = left.matrix,
-                             .sfa = a_scales,
-                             .b = right.matrix,
-                             .sfb = b_scales,
-                             .d = {},
-                             .offsets = numbers.data,
-                             .groups = numbers.size - 1,
-                             .offsets_device = numbers.device,
-                             .layout = left.layout};
-    Object out = d == Py_None ? tensors.empty_like(a, {problem.groups, problem.a.rows, problem.b.rows}, "float32", "d")
-                              : tensors.output("d", d);
-    problem.d = tensors.stack("d", out.get(), Access::Write);
-    multiply(k_grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device);
-    return out;
-}
-
 constexpr int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
 
 template <auto Quantize, bool SquareBlocks>
@@ -290,9 +95,9 @@ Object quantize_into(const Imports& imports, Context& context, Arguments& given)
 }
 
 // What may be given by its place.
-constexpr const char* kOperands[] = {"a", "sfa", "b", "sfb", "d"};
-constexpr const char* kCast[] = {"x", "q", "scales"};
-constexpr const char* kScales[] = {"sf", "out"};
+constexpr std::string_view kOperands[] = {"a", "sfa", "b", "sfb", "d"};
+constexpr std::string_view kCast[] = {"x", "q", "scales"};
+constexpr std::string_view kScales[] = {"sf", "out"};
 
 /// Calls a function as the package's calls.py does.
 template <auto Function, const auto& Places>
@@ -351,11 +156,11 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<explain_text>("explain"),
                          method<open_log>("open_log"),
                          method<finish_log>("finish_log"),
-                         method<weights>("weights"),
                          method<misspelt>("misspelt"),
                          method<problems_in>("problems"),
                          method<report_in>("report"),
                          method<run_tool>("tool"),
+                         method<weights>("weights"),
                          {}};
 
 int set_up(PyObject* module) {

@@ -12,7 +12,9 @@ namespace finegemm::python {
 
 namespace {
 
-Object string(const char* text) { return Object(PyUnicode_FromString(text)); }
+Object string(std::string_view text) {
+    return Object(PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
+}
 Object integer(int64_t value) { return Object(PyLong_FromLongLong(value)); }
 
 template <typename... Objects>
@@ -49,7 +51,7 @@ const DLPackExchangeAPI* Tensors::exchange_of(PyObject* x) {
 }
 
 /// A capsule that finegemm.arrays makes. It is not consumed: the tensor is only borrowed.
-const DLTensor& Tensors::exported(const char* name, PyObject* x, Access access) {
+const DLTensor& Tensors::exported(std::string_view name, PyObject* x, Access access) {
     PyObject* writable = access == Access::Write ? Py_True : Py_False;
     PyObject* capsule = capsules_.emplace_back(call(imports_.exported, string(name).get(), x, writable)).get();
     if (PyCapsule_IsValid(capsule, "dltensor"))
@@ -68,13 +70,13 @@ const DLTensor& Tensors::exported(const char* name, PyObject* x, Access access) 
 
 /// Torch keeps the sign of imaginary parts of conjugates in a bit, of which DLPack does not tell. They have no stride
 /// of 1, and only tensors like that are asked: most calls are not to pay for it.
-void Tensors::check_sign(const char* name, PyObject* x, const DLTensor& tensor) {
+void Tensors::check_sign(std::string_view name, PyObject* x, const DLTensor& tensor) {
     if (tensor.strides && std::ranges::count(tensor.strides, tensor.strides + tensor.ndim, 1) == 0)
         call(imports_.check_sign, string(name).get(), x);
 }
 
 /// Its shape and strides are borrowed.
-DLTensor Tensors::borrowed(const char* name, PyObject* x, Access access) {
+DLTensor Tensors::borrowed(std::string_view name, PyObject* x, Access access) {
     DLTensor tensor;
     if (const DLPackExchangeAPI* exchange = exchange_of(x)) {
         if (exchange->dltensor_from_py_object_no_sync(x, &tensor) == 0) {
@@ -86,17 +88,27 @@ DLTensor Tensors::borrowed(const char* name, PyObject* x, Access access) {
     return exported(name, x, access);
 }
 
-DLTensor Tensors::tensor(const char* name, PyObject* x, Access access) {
+DLTensor Tensors::tensor(std::string_view name, PyObject* x, Access access) {
     const DLTensor tensor = borrowed(name, x, access);
     check_memory(name, tensor);
     return tensor;
 }
 
-Matrix Tensors::matrix(const char* name, PyObject* x, Access access) {
-    return matrix_of(name, tensor(name, x, access));
+/// The matrix that an operand, or its scales, is meant to be.
+Matrix Tensors::turned(std::string_view name, const Matrix& m) const {
+    const bool is_turned = !turned_.empty() && turned_.find(name.back()) != turned_.npos;
+    return is_turned ? transposed(m) : m;
 }
-Stack Tensors::stack(const char* name, PyObject* x, Access access) { return stack_of(name, tensor(name, x, access)); }
-Matrices Tensors::matrices(const char* name, PyObject* x, Access access) {
+
+Matrix Tensors::matrix(std::string_view name, PyObject* x, Access access) {
+    return turned(name, matrix_of(name, tensor(name, x, access)));
+}
+Stack Tensors::stack(std::string_view name, PyObject* x, Access access, int counted) {
+    Stack all = stack_of(name, tensor(name, x, access), counted);
+    all.matrix = turned(name, all.matrix);
+    return all;
+}
+Matrices Tensors::matrices(std::string_view name, PyObject* x, Access access) {
     const DLTensor given = tensor(name, x, access);
     if (given.ndim == 2) return {{matrix_of(name, given)}, false};
     if (given.ndim == 3) return {stack_of(name, given), true};
@@ -104,14 +116,17 @@ Matrices Tensors::matrices(const char* name, PyObject* x, Access access) {
         Errc::InvalidArgument,
         fmt::format("{}: has {} dimensions, must have 2, or 3 for several matrices; reshape it", name, given.ndim));
 }
-Matrix Tensors::scales(const char* name, PyObject* x) { return x == Py_None ? Matrix() : matrix(name, x); }
-Stack Tensors::scale_stack(const char* name, PyObject* x) { return x == Py_None ? Stack() : stack(name, x); }
-Matrix Tensors::row(const char* name, PyObject* x) { return row_of(name, tensor(name, x, Access::Read)); }
-Numbers Tensors::numbers(const char* name, PyObject* x) { return numbers_of(name, tensor(name, x, Access::Read)); }
+Matrix Tensors::scales(std::string_view name, PyObject* x) { return x == Py_None ? Matrix() : matrix(name, x); }
+Stack Tensors::one_or_more(std::string_view name, PyObject* x, std::optional<int> counted, Access access) {
+    return counted ? stack(name, x, access, *counted) : Stack{matrix(name, x, access)};
+}
+Stack Tensors::scale_stack(std::string_view name, PyObject* x) { return x == Py_None ? Stack() : stack(name, x); }
+Matrix Tensors::row(std::string_view name, PyObject* x) { return row_of(name, tensor(name, x, Access::Read)); }
+Numbers Tensors::numbers(std::string_view name, PyObject* x) { return numbers_of(name, tensor(name, x, Access::Read)); }
 
-KOperand Tensors::k_operand(const char* name, PyObject* x, const Matrix& scales, const Numbers& offsets) {
+KOperand Tensors::k_operand(std::string_view name, PyObject* x, const Matrix& scales, const Numbers& offsets) {
     const DLTensor given = tensor(name, x, Access::Read);
-    if (given.ndim != 1) return {matrix_of(name, given), KLayout::Columns};
+    if (given.ndim != 1) return {turned(name, matrix_of(name, given)), KLayout::Columns};
     constexpr int64_t kScaleBlock = 128;
     if (scales.data) return {blocks_of(name, given, scales.rows, scales.cols * kScaleBlock), KLayout::Blocks};
     if (offsets.device.type != DeviceType::Cpu)
@@ -144,7 +159,7 @@ Object Tensors::empty_mn_major(PyObject* x, std::span<const int64_t> shape, cons
     return empty(imports_.empty_mn_major, x, shape, format, name);
 }
 
-Object Tensors::output(const char* name, PyObject* given) {
+Object Tensors::output(std::string_view name, PyObject* given) {
     if (exchange_of(given) && is_true(given, imports_.requires_grad))
         call(imports_.check_grad, string(name).get(), given);
     return Object::shared(given);

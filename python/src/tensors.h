@@ -4,8 +4,10 @@
 #include "object.h"
 
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <finegemm/gemm.h>
@@ -40,27 +42,30 @@ struct KOperand {
 /// The tensors of one call. What it reads of them is borrowed: good while it and the call's arguments live.
 class Tensors {
 public:
-    explicit Tensors(const Imports& imports) : imports_(imports) {}
+    /// `turned`: letters of the operands, a or b, that come with K before their rows, as their scales then do.
+    explicit Tensors(const Imports& imports, std::string_view turned = "") : imports_(imports), turned_(turned) {}
 
     /// Throws Error that calls the tensor `name`, or PythonError.
-    Matrix matrix(const char* name, PyObject* x, Access access = Access::Read);
-    Stack stack(const char* name, PyObject* x, Access access = Access::Read);
-    Matrices matrices(const char* name, PyObject* x, Access access = Access::Read);
+    Matrix matrix(std::string_view name, PyObject* x, Access access = Access::Read);
+    Stack stack(std::string_view name, PyObject* x, Access access = Access::Read, int counted = 0);
+    /// `counted`: the dimension that counts matrices, 0 or 1; none: there is one matrix.
+    Stack one_or_more(std::string_view name, PyObject* x, std::optional<int> counted, Access access = Access::Read);
+    Matrices matrices(std::string_view name, PyObject* x, Access access = Access::Read);
     /// Nothing for None: not all types of operands have scales.
-    Matrix scales(const char* name, PyObject* x);
-    Stack scale_stack(const char* name, PyObject* x);
+    Matrix scales(std::string_view name, PyObject* x);
+    Stack scale_stack(std::string_view name, PyObject* x);
     /// A vector, as a matrix of one row.
-    Matrix row(const char* name, PyObject* x);
-    Numbers numbers(const char* name, PyObject* x);
+    Matrix row(std::string_view name, PyObject* x);
+    Numbers numbers(std::string_view name, PyObject* x);
     /// A or B of a K-grouped product: a matrix, or a vector of blocks, whose extents its scales tell, or, where it has
     /// none, the end of the last group.
-    KOperand k_operand(const char* name, PyObject* x, const Matrix& scales, const Numbers& offsets);
+    KOperand k_operand(std::string_view name, PyObject* x, const Matrix& scales, const Numbers& offsets);
     /// A new row-major tensor of x's library on x's device; `shape`: of two or three dimensions.
     Object empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format, const char* name) const;
     /// Likewise, its rows contiguous and its columns at multiples of 16 bytes.
     Object empty_mn_major(PyObject* x, std::span<const int64_t> shape, const char* format, const char* name) const;
     /// `given`, unless autograd is to know what is written to it, which it does not see.
-    Object output(const char* name, PyObject* given);
+    Object output(std::string_view name, PyObject* given);
     /// `given`, a number or an object that has one, where it is not None; else the stream on which the library of `x`,
     /// which is on `device`, works now.
     Stream stream(PyObject* given, PyObject* x, Device device);
@@ -69,12 +74,14 @@ private:
     Object empty(const Object& by, PyObject* x, std::span<const int64_t> shape, const char* format,
                  const char* name) const;
     const DLPackExchangeAPI* exchange_of(PyObject* x);
-    const DLTensor& exported(const char* name, PyObject* x, Access access);
-    void check_sign(const char* name, PyObject* x, const DLTensor& tensor);
-    DLTensor borrowed(const char* name, PyObject* x, Access access);
-    DLTensor tensor(const char* name, PyObject* x, Access access);
+    const DLTensor& exported(std::string_view name, PyObject* x, Access access);
+    void check_sign(std::string_view name, PyObject* x, const DLTensor& tensor);
+    DLTensor borrowed(std::string_view name, PyObject* x, Access access);
+    DLTensor tensor(std::string_view name, PyObject* x, Access access);
+    Matrix turned(std::string_view name, const Matrix& m) const;
 
     const Imports& imports_;
+    std::string_view turned_;
     // The last type that was asked for its functions: most often all tensors of a call have one.
     PyTypeObject* type_ = nullptr;
     const DLPackExchangeAPI* exchange_ = nullptr;

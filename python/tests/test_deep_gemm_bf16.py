@@ -141,8 +141,8 @@ def test_kernels_are_printed_if_asked(device, monkeypatch, capsys):
         capsys.readouterr().out.splitlines(),
         (
             "bf16_gemm m=128 n=24 k=128 dtype=bfloat16 num_sms=64: m",
-            "m_grouped_bf16_gemm m=128 n=24 k=128 groups=1 dtype=bfloat16 alignment=128 num_sms=64: m",
-            "k_grouped_bf16_gemm m=128 n=24 k=128 dtype=bfloat16 k_groups=1 num_sms=64: m",
+            "m_grouped_bf16_gemm m=128 n=24 k=128 groups=1 alignment=128 dtype=bfloat16 num_sms=64: m",
+            "k_grouped_bf16_gemm m=128 n=24 k=128 k_groups=1 dtype=bfloat16 num_sms=64: m",
         ),
         strict=True,
     ):

@@ -1,5 +1,7 @@
 """finegemm.deep_gemm under torch.compile: each product is one node of a graph without breaks."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from finegemm import deep_gemm
@@ -118,13 +120,13 @@ def test_what_is_written_is_known_to_the_compiler(function, device):
 
 def test_a_graph_follows_settings_that_change_after_it_was_made(device, monkeypatch):
     a, b = pairs(device)
-    seen, plain = [], deep_gemm.operators.finegemm.gemm
+    seen, plain = [], deep_gemm.operators._native.gemm
 
-    def gemm(*arguments, **options):
-        seen.append(options.get("pdl", False))
-        return plain(*arguments, **options)
+    def gemm(*arguments):
+        seen.append(arguments[-1].get("pdl", False))
+        return plain(*arguments)
 
-    monkeypatch.setattr(deep_gemm.operators.finegemm, "gemm", gemm)
+    monkeypatch.setattr(deep_gemm.operators, "_native", SimpleNamespace(gemm=gemm))
     monkeypatch.setattr(knobs, "_knobs", knobs.Knobs())
     compiled = torch.compile(dense, fullgraph=True, backend="eager")
     for pdl in (False, True):

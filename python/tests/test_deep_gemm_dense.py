@@ -3,13 +3,14 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import finegemm
 from finegemm import deep_gemm
-from finegemm.deep_gemm import envs, knobs
+from finegemm.deep_gemm import envs, knobs, operators
 from support import operands, product
 from torch_support import DEVICES, as_doubles, tensors, torch
 
@@ -83,7 +84,7 @@ def test_a_recipe_says_what_the_scales_are_and_nothing_else(device, recipes, row
     deep_gemm.fp8_fp4_gemm_nt(a, b, want)
     assert torch.equal(d, want)
     wrong = pairs(device, not row_b_scales)[1]
-    with pytest.raises(RuntimeError, match=r"^b: has scales of shape .* must have (3|264) rows of them by the recipe"):
+    with pytest.raises(RuntimeError, match=r"^b\[1\]: has shape .* must have (3|264) rows by the recipe"):
         deep_gemm.fp8_fp4_gemm_nt(a, wrong, d, **recipes)
 
 
@@ -132,10 +133,10 @@ def test_what_is_added_has_the_form_of_the_result(device):
         d = torch.zeros((M, 2 * N), dtype=dtype, device=device)[:, :N]
         other = torch.float32 if dtype != torch.float32 else torch.bfloat16
         for c, sentence in (
-            (d.to(other), "c: is .* must be .* as d; convert it"),
-            (d[:-1], "c: is .* of shape .* must be"),
+            (d.to(other), "c: (is|has dtype) .* must be .*; convert it"),
+            (d[:-1], "c: (is .* of|has) shape .* must be"),
             (torch.zeros((N, M), dtype=dtype, device=device).t(), "c: has column stride 33, must be 1"),
-            (d.as_strided((M, N), (N, 1)), "c: begins where d does, but has strides"),
+            (d.as_strided((M, N), (N, 1)), "c: (begins where d does, but has strides|overlaps d, must be d itself)"),
         ):
             with pytest.raises(RuntimeError, match=f"^{sentence}"):
                 deep_gemm.fp8_gemm_nt(a, b, d, c)
@@ -153,7 +154,7 @@ def test_a_call_that_is_refused_leaves_the_result_as_it_is(device, dtype):
     d, c = torch.full((2, M, N), 7, dtype=dtype, device=device).unbind()
     c.fill_(3)
     for wrong in ((a[0][:-1], a[1]), (a[0], a[1][:, :1])):
-        with pytest.raises(RuntimeError, match=r"^(a|sfa): has "):
+        with pytest.raises(RuntimeError, match=r"^a(\[1\])?: has "):
             deep_gemm.fp8_gemm_nt(wrong, b, d, c)
         assert (d == 7).all()
 
@@ -161,11 +162,12 @@ def test_a_call_that_is_refused_leaves_the_result_as_it_is(device, dtype):
 def test_other_dtypes_are_named(device):
     a, b = pairs(device)
     d = torch.empty((M, N), dtype=torch.bfloat16, device=device)
-    with pytest.raises(RuntimeError, match=r"^d: has dtype torch.float64, must be bfloat16, float16 or float32"):
-        deep_gemm.fp8_gemm_nt(a, b, d.double())
+    for c in (None, d.double()):
+        with pytest.raises(RuntimeError, match=r"^[cd]: has dtype float64, must be bfloat16, float16 or float32"):
+            deep_gemm.fp8_gemm_nt(a, b, d.double(), c)
     with pytest.raises(RuntimeError, match=r"^a: has dtype int8, must be float8_e4m3fn"):
         deep_gemm.fp4_gemm_nt((a[0].view(torch.int8), a[1]), b, d)
-    with pytest.raises(RuntimeError, match=r"^sfa: has dtype int32"):
+    with pytest.raises(RuntimeError, match=r"^a\[1\]: has dtype int32"):
         deep_gemm.fp8_gemm_nt((a[0], a[1].view(torch.int32)), b, d)
 
 
@@ -173,7 +175,7 @@ def test_scales_of_another_shape_are_named_as_they_came(device):
     a, b = pairs(device)
     for dtype in TYPES:
         d = torch.empty((M, N), dtype=dtype, device=device)
-        with pytest.raises(RuntimeError, match=r"^sfb: has shape \[2, 3\], must be"):
+        with pytest.raises(RuntimeError, match=r"^b\[1\]: has shape \[2, 3\], must be"):
             deep_gemm.fp8_gemm_nt(a, (b[0], b[1][:2]), d)
 
 
@@ -235,13 +237,14 @@ def test_heads_have_a_hole_that_is_not_written(device):
 
 
 def test_settings_of_the_process_reach_the_call(device, monkeypatch):
-    seen = {}
-    monkeypatch.setattr(finegemm, "gemm", lambda *args, **options: seen.update(options))
+    seen, context = [], finegemm.Context()
+    native = SimpleNamespace(gemm=lambda handle, names, args, options: seen.append((handle, options)))
+    monkeypatch.setattr(operators, "_native", native)
     monkeypatch.setattr(knobs, "_knobs", knobs.Knobs(num_sms=7, pdl=True))
-    monkeypatch.setattr(envs, "settings", lambda: envs.Settings(context="a context", prints_configs=False))
+    monkeypatch.setattr(envs, "settings", lambda: envs.Settings(context=context, prints_configs=False))
     a, b = pairs(device)
     deep_gemm.fp8_gemm_nt(a, b, torch.empty((M, N), dtype=torch.bfloat16, device=device))
-    assert seen == {"num_sms": 7, "pdl": True, "context": "a context"}
+    assert seen == [(context.handle, {"num_sms": 7, "pdl": True})]
 
 
 def test_a_child_of_fork_multiplies_where_the_parent_has_not(device):

@@ -43,7 +43,7 @@ class Gpus:
 def gpus(monkeypatch):
     gpus = Gpus()
     monkeypatch.setattr(knobs, "torch", gpus)
-    monkeypatch.setattr(knobs, "_sms", {})
+    monkeypatch.setattr(knobs, "_sms", knobs._Sms())
     return gpus
 
 

@@ -86,6 +86,22 @@ def test_stacks_may_be_part_of_larger_ones():
     assert np.all(wide_out.swapaxes(0, 1)[group < 0] == 3)
 
 
+def test_heads_have_all_rows_and_weights_of_their_own():
+    (a, sfa, b, sfb), _, _ = case("masked_m")
+    masks = {"masked_m": int32(*[M] * G)}
+    want = finegemm.grouped_gemm(a, sfa, b, sfb, **masks).swapaxes(0, 1)
+    a, sfa = (np.ascontiguousarray(x.swapaxes(0, 1)) for x in (a, sfa))
+    np.testing.assert_array_equal(finegemm.grouped_gemm(a, sfa, b, sfb, heads=True), want)
+    d, c = np.zeros((2, M, G, N + 8), BF16)[..., :N]
+    c[:] = want
+    finegemm.grouped_gemm(a, sfa, b, sfb, d, heads=True, c=c, check_values=True)
+    np.testing.assert_allclose(d.astype(np.float32), 2 * want.astype(np.float32), rtol=2.0**-7, atol=1e-6)
+    with pytest.raises(
+        finegemm.InvalidArgument, match=r"^offsets, .* masked_m, heads: 2 of them are given, must be one"
+    ):
+        finegemm.grouped_gemm(a, sfa, b, sfb, heads=True, **masks)
+
+
 def test_numbers_may_be_read_only():
     args, which, group = case("offsets")
     which["offsets"].flags.writeable = False

@@ -7,6 +7,13 @@
 
 namespace finegemm::cuda {
 
+namespace {
+
+constexpr int kRelaxed = 2;                                        // CU_STREAM_CAPTURE_MODE_RELAXED
+const auto kStreamOfThread = reinterpret_cast<StreamHandle>(0x2);  // CU_STREAM_PER_THREAD
+
+}  // namespace
+
 Device::Device(std::shared_ptr<const Driver> driver, int index) : driver_(std::move(driver)) {
     const Api& api = driver_->api;
     if (index < 0 || index >= driver_->devices)
@@ -53,6 +60,33 @@ CurrentDevice::CurrentDevice(const Device& device) : device_(device) {
 CurrentDevice::~CurrentDevice() {
     ContextHandle popped = nullptr;
     if (pushed_) device_.driver().api.CtxPopCurrent(&popped);
+}
+
+RelaxedCapture::RelaxedCapture(const Driver& driver) : driver_(driver), mode_(kRelaxed) {
+    driver.check(driver.api.ThreadExchangeStreamCaptureMode(&mode_), "cuThreadExchangeStreamCaptureMode");
+}
+
+RelaxedCapture::~RelaxedCapture() { driver_.api.ThreadExchangeStreamCaptureMode(&mode_); }
+
+ConstantNumbers::ConstantNumbers(const Device& device, std::span<const int32_t> numbers) : device_(device) {
+    const Driver& driver = device.driver();
+    const CurrentDevice current(device);
+    const RelaxedCapture relaxed(driver);
+    driver.check(driver.api.MemAlloc(&data_, numbers.size_bytes()), "cuMemAlloc");
+    try {
+        // Not by the caller's stream: a graph that it captures would have the copy, and other streams would not wait.
+        driver.check(driver.api.MemcpyHtoDAsync(data_, numbers.data(), numbers.size_bytes(), kStreamOfThread),
+                     "cuMemcpyHtoDAsync");
+        driver.check(driver.api.StreamSynchronize(kStreamOfThread), "cuStreamSynchronize");
+    } catch (...) {
+        driver.api.MemFree(data_);
+        throw;
+    }
+}
+
+ConstantNumbers::~ConstantNumbers() {
+    const Driver& driver = device_.driver();
+    if (driver.process.is_this()) driver.api.MemFree(data_);
 }
 
 }  // namespace finegemm::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "cuda/driver.h"
@@ -53,6 +54,35 @@ public:
 private:
     const Device& device_;
     bool pushed_ = false;
+};
+
+/// While it lives, this thread may do what a capturing stream of the process would otherwise forbid: load kernels,
+/// allocate.
+class RelaxedCapture {
+public:
+    explicit RelaxedCapture(const Driver& driver);
+    ~RelaxedCapture();
+    RelaxedCapture(const RelaxedCapture&) = delete;
+    RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+private:
+    const Driver& driver_;
+    int mode_;  // the thread's own, to be put back
+};
+
+/// Numbers in the device's memory that do not change, and are there for all streams.
+class ConstantNumbers {
+public:
+    ConstantNumbers(const Device& device, std::span<const int32_t> numbers);
+    ~ConstantNumbers();
+    ConstantNumbers(const ConstantNumbers&) = delete;
+    ConstantNumbers& operator=(const ConstantNumbers&) = delete;
+
+    const int32_t* data() const { return reinterpret_cast<const int32_t*>(data_); }
+
+private:
+    const Device& device_;
+    DevicePtr data_ = 0;
 };
 
 }  // namespace finegemm::cuda

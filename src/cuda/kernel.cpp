@@ -9,23 +9,6 @@ namespace finegemm::cuda {
 
 namespace {
 
-constexpr int kRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
-
-/// While it lives, this thread may do what a capturing stream of the process would otherwise forbid: load kernels.
-class RelaxedCapture {
-public:
-    explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
-        driver.check(driver.api.ThreadExchangeStreamCaptureMode(&mode_), "cuThreadExchangeStreamCaptureMode");
-    }
-    ~RelaxedCapture() { driver_.api.ThreadExchangeStreamCaptureMode(&mode_); }
-    RelaxedCapture(const RelaxedCapture&) = delete;
-    RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
-private:
-    const Driver& driver_;
-    int mode_ = kRelaxed;  // then the thread's own, to be put back
-};
-
 /// A launch's configuration, with room for the attributes that it points to.
 struct Launch {
     LaunchAttribute attributes[2];

@@ -118,7 +118,7 @@ void check_scale_values(const Call& call) {
     if (call.of_rows())
         for (const auto& [group, rows] : rows_by_group(row_layout_of(call))) {
             if (group < 0) continue;
-            check_scales("sfa", call.sfa, call.masked() ? group : 0, call.masked(), rows, used);
+            check_scales("sfa", call.sfa, call.stacked() ? group : 0, call.stacked(), rows, used);
         }
     else check_scales("sfa", call.sfa, 0, false, rows_of(call.sfa), used);
     for (int64_t i = 0; i < call.sfb.count; ++i)

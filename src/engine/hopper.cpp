@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 
 #include "engine/check_device.h"
 #include "engine/device_spec.h"
+#include "ops/gemm/groups.h"
 #include "ops/gemm/source.h"
 #include "ops/quantize/source.h"
 #include "ops/scale_layout/source.h"
@@ -58,7 +60,8 @@ CallKey HopperBackend::key_of(const Call& call) const {
             .expected_m = call.groups.expected_m,
             .num_sms = options.num_sms,
             .grouping = static_cast<uint8_t>(call.grouping),
-            .form = static_cast<uint8_t>(call.groups.form),
+            .form = static_cast<uint8_t>(call.of_k() ? static_cast<int32_t>(call.layout)
+                                                     : static_cast<int32_t>(call.groups.form)),
             .dtypes = static_cast<uint8_t>(static_cast<int32_t>(call.a.matrix.dtype) |
                                            static_cast<int32_t>(call.d.matrix.dtype) << 4),
             .flags = static_cast<uint8_t>(call.row_b_scales() | batch_invariant << 1 | options.accumulate << 2 |
@@ -67,7 +70,7 @@ CallKey HopperBackend::key_of(const Call& call) const {
 }
 
 /// The launch of a call that was made before. Sets the kernel in the key, if it is named and has been loaded.
-std::shared_ptr<const Launch> HopperBackend::find_launch(CallKey& key, const std::string& config) const {
+std::shared_ptr<Launch> HopperBackend::find_launch(CallKey& key, const std::string& config) const {
     const std::shared_lock lock(mutex_);
     if (!config.empty()) {
         const auto kernel = kernels_.find(config);
@@ -78,7 +81,21 @@ std::shared_ptr<const Launch> HopperBackend::find_launch(CallKey& key, const std
     return found == launches_.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<const Launch> HopperBackend::make_launch(CallKey& key, const Call& call) {
+/// The numbers of whole groups on the device.
+const int32_t* HopperBackend::whole_masks() {
+    {
+        const std::shared_lock lock(mutex_);
+        if (whole_masks_) return whole_masks_->data();
+    }
+    auto masks = std::make_unique<const cuda::ConstantNumbers>(device_, finegemm::whole_masks());
+    const std::unique_lock lock(mutex_);
+    if (!whole_masks_) whole_masks_ = std::move(masks);
+    return whole_masks_->data();
+}
+
+std::shared_ptr<Launch> HopperBackend::make_launch(CallKey& key, const Call& given) {
+    Call call = given;
+    if (call.groups.form == GroupForm::Whole) call.groups.data = whole_masks();
     const std::string& config = call.options.config;
     const plan::Problem problem = problem_of(call, batch_invariant_);
     const GemmKernel& kernel =
@@ -87,10 +104,10 @@ std::shared_ptr<const Launch> HopperBackend::make_launch(CallKey& key, const Cal
     const bool vectors = has_scale_vectors(call, kernel.config);
     const GemmKernel& fastest = vectors ? loaded(plan::for_row_scales(kernel.config), call.options.poll) : kernel;
     const GemmConfig& c = fastest.config;
-    auto launch = std::make_shared<const Launch>(
-        Launch{.kernel = &fastest,
-               .grid = grid_size(c, most_tiles(problem, c), clusters_for(fastest, problem)),
-               .params = params_of(*driver_, call, problem, c)});
+    auto launch =
+        std::make_shared<Launch>(Launch{.kernel = &fastest,
+                                        .grid = grid_size(c, most_tiles(problem, c), clusters_for(fastest, problem)),
+                                        .params = params_of(*driver_, call, problem, c)});
     const std::unique_lock lock(mutex_);
     if (launches_.size() >= kMaxKept) launches_.clear();
     return launches_.try_emplace(key, std::move(launch)).first->second;
@@ -101,24 +118,35 @@ const Computing& HopperBackend::gemm(const Call& call) {
     const GemmOptions& options = call.options;
     if (call.a.matrix.cols == 0) return zero(call);
     CallKey key = key_of(call);
-    std::shared_ptr<const Launch> launch = find_launch(key, options.config);
+    std::shared_ptr<Launch> launch = find_launch(key, options.config);
     const cuda::CurrentDevice current(device_);
     if (!launch) launch = make_launch(key, call);
+    const cuda::Kernel& kernel = launch->kernel->kernel;
     if (call.has_host_offsets()) {
-        launch_parts(*launch, call);
+        for (const auto& [grid, params] : parts_of(*launch, call)->parts)
+            kernel.launch(grid, &params, options.stream, options.pdl);
     } else {
-        std::visit(
-            [&](const auto& params) {
-                launch->kernel->kernel.launch(launch->grid, &params, options.stream, options.pdl);
-            },
-            launch->params);
+        std::visit([&](const auto& params) { kernel.launch(launch->grid, &params, options.stream, options.pdl); },
+                   launch->params);
     }
     return launch->kernel->computing;
 }
 
-/// Groups of K whose sizes the host knows: launches of about as many groups each, and of no more than parameters have
-/// room for.
-void HopperBackend::launch_parts(const Launch& launch, const Call& call) const {
+/// What the last call has left, where its offsets were the same: tensor maps of blocks take longer than a launch.
+std::shared_ptr<const LaunchParts> HopperBackend::parts_of(Launch& launch, const Call& call) {
+    const std::span<const int32_t> offsets(call.groups.data, static_cast<size_t>(call.groups.size));
+    {
+        const std::shared_lock lock(mutex_);
+        if (launch.parts && std::ranges::equal(launch.parts->offsets, offsets)) return launch.parts;
+    }
+    auto parts = std::make_shared<const LaunchParts>(make_parts(launch, call));
+    const std::unique_lock lock(mutex_);
+    return launch.parts = std::move(parts);
+}
+
+/// Launches of about as many groups each, and of no more than parameters have room for.
+LaunchParts HopperBackend::make_parts(const Launch& launch, const Call& call) const {
+    LaunchParts made{.offsets = {call.groups.data, call.groups.data + call.groups.size}, .parts = {}};
     const auto& all = std::get<KGroupedParams>(launch.params);
     const uint32_t groups = all.groups.groups;
     const uint32_t launches = ceil_div(groups, call.layout == KLayout::Blocks ? kBlockGroups : kHostGroups);
@@ -126,9 +154,9 @@ void HopperBackend::launch_parts(const Launch& launch, const Call& call) const {
     for (uint32_t first = 0; first < groups; first += share) {
         const KGroupedParams params =
             params_of_part(*driver_, all, call, launch.kernel->config, first, std::min(share, groups - first));
-        const uint32_t grid = std::min(launch.grid, params.raster.size() * params.groups.groups);
-        launch.kernel->kernel.launch(grid, &params, call.options.stream, call.options.pdl);
+        made.parts.push_back({std::min(launch.grid, params.raster.size() * params.groups.groups), params});
     }
+    return made;
 }
 
 /// The sum of no products: nothing is added to D, or it becomes zero.

@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <vector>
 
 #include "cuda/kernel.h"
 #include "engine/hash.h"
@@ -27,7 +28,7 @@ struct GemmKernel {
 };
 
 /// All that the launch of a call depends on: calls that agree share its parameters, tensor maps included. Offsets on
-/// the host are not part of it, nor is what depends on them kept.
+/// the host are not part of it: what depends on them is kept for those of the last call.
 struct CallKey {
     struct Operand {
         const void* data;
@@ -45,11 +46,21 @@ struct CallKey {
     const int32_t* numbers;  // of groups, on the device
     int64_t group_count, alignment, expected_m;
     int32_t num_sms;
-    uint8_t grouping, form;
+    uint8_t grouping, form;   // the form of groups of rows, the layout of those of K
     uint8_t dtypes;           // of A and B, and four bits up of D
     uint8_t flags;            // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights
     const GemmKernel* named;  // null: the planner's choice
     bool operator==(const CallKey&) const = default;
+};
+
+/// Launches for groups of K whose offsets the host knows.
+struct LaunchParts {
+    struct Part {
+        uint32_t grid;
+        KGroupedParams params;
+    };
+    std::vector<int32_t> offsets;
+    std::vector<Part> parts;
 };
 
 /// A kernel, its grid and its parameters.
@@ -57,6 +68,7 @@ struct Launch {
     const GemmKernel* kernel;
     uint32_t grid;
     LaunchParams params;
+    std::shared_ptr<const LaunchParts> parts = nullptr;  // for the offsets of the last call
 };
 
 /// The kernels of an operation that have been loaded.
@@ -76,10 +88,12 @@ public:
 
 private:
     CallKey key_of(const Call& call) const;
-    std::shared_ptr<const Launch> find_launch(CallKey& key, const std::string& config) const;
-    std::shared_ptr<const Launch> make_launch(CallKey& key, const Call& call);
-    void launch_parts(const Launch& launch, const Call& call) const;
+    std::shared_ptr<Launch> find_launch(CallKey& key, const std::string& config) const;
+    std::shared_ptr<Launch> make_launch(CallKey& key, const Call& call);
+    std::shared_ptr<const LaunchParts> parts_of(Launch& launch, const Call& call);
+    LaunchParts make_parts(const Launch& launch, const Call& call) const;
     const Computing& zero(const Call& call) const;
+    const int32_t* whole_masks();
 
     const GemmKernel& chosen(const plan::Problem& problem, const Poll& poll);
     const GemmKernel& named(const plan::Problem& problem, const std::string& name, const Poll& poll);
@@ -100,9 +114,10 @@ private:
     static constexpr size_t kMaxKept = 4096;
     mutable std::shared_mutex mutex_;
     std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
+    std::unique_ptr<const cuda::ConstantNumbers> whole_masks_;                    // once a call has asked for them
     std::tuple<KernelsOf<QuantizeConfig>, KernelsOf<ScaleLayoutConfig>> operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
-    std::unordered_map<CallKey, std::shared_ptr<const Launch>, BytesHash> launches_;
+    std::unordered_map<CallKey, std::shared_ptr<Launch>, BytesHash> launches_;
 };
 
 }  // namespace finegemm

@@ -35,7 +35,8 @@ static_assert(FINEGEMM_CPU == value(DeviceType::Cpu) && FINEGEMM_CUDA == value(D
 static_assert(FINEGEMM_NUMERICS_FAST == value(Numerics::Fast) && FINEGEMM_NUMERICS_EXACT == value(Numerics::Exact) &&
               FINEGEMM_NUMERICS_HOPPER == value(Numerics::Hopper));
 static_assert(FINEGEMM_OFFSETS == value(GroupForm::Offsets) && FINEGEMM_INDICES == value(GroupForm::Indices) &&
-              FINEGEMM_PREFIX_SUMS == value(GroupForm::PrefixSums) && FINEGEMM_MASKED == value(GroupForm::Masked));
+              FINEGEMM_PREFIX_SUMS == value(GroupForm::PrefixSums) && FINEGEMM_MASKED == value(GroupForm::Masked) &&
+              FINEGEMM_WHOLE == value(GroupForm::Whole));
 static_assert(FINEGEMM_UE8M0X4 == value(DType::UE8M0x4));
 static_assert(FINEGEMM_NO_GROUPS == value(ScaleGroupForm::None) && FINEGEMM_ROW_GROUPS == value(ScaleGroupForm::Rows) &&
               FINEGEMM_K_SIZES == value(ScaleGroupForm::KSizes) &&

@@ -134,6 +134,16 @@ TEST(CpuGrouped, Takes4096Groups) {
     }
 }
 
+TEST(CpuGrouped, WholeGroupsHaveAllRows) {
+    GroupedProblem want({GroupForm::Masked, 3, 20, 128, {20, 20, 20}}, 136, 272, 9);
+    GroupedProblem got(want.grouping, 136, 272, 9);
+    run(want, Numerics::Exact);
+    GroupedGemmArgs args = got.args();
+    args.groups = {.form = GroupForm::Whole};
+    cpu_backend(2)->gemm({args, {.numerics = Numerics::Exact}});
+    for (int64_t r = 0; r < 60; ++r) EXPECT_TRUE(std::equal(&got.d.at(r, 0), &got.d.at(r, 0) + 136, &want.d.at(r, 0)));
+}
+
 TEST(CpuGrouped, ReadsScalesInAnyLayoutAndStacksInAnyOrder) {
     GroupedProblem p({GroupForm::Masked, 3, 20, 128, {20, 3, 11}}, 136, 272, 9);
     run(p, Numerics::Exact);

@@ -57,6 +57,21 @@ TEST_F(HopperGrouped, LaunchesEveryKernelByName) {
     EXPECT_GT(stored_by_tma, 0u);
 }
 
+TEST_F(HopperGrouped, KeepsNumbersForGroupsThatAreWhole) {
+    const auto hopper = backend();
+    const int32_t* kept = nullptr;
+    for (const int64_t m : {40, 1000}) {
+        GroupedGemmArgs args = operands(m, 1032, 2176, 5);
+        args.groups = {.form = GroupForm::Whole};
+        hopper->gemm({args, {}});
+        const GroupLayout& groups = last_launch().grouped.groups;
+        EXPECT_TRUE(groups.stacked);
+        for (uint32_t g = 0; g < 5; ++g) EXPECT_EQ(groups.span(g), (RowRange{0, static_cast<uint32_t>(m)}));
+        if (!kept) kept = groups.ends;
+        EXPECT_EQ(groups.ends, kept) << "they are written once";
+    }
+}
+
 TEST_F(HopperGrouped, TellsKernelsWhatIsExpectedOfAGroup) {
     const auto hopper = backend();
     GroupedGemmArgs args = operands(1000, 1032, 2176, 5);

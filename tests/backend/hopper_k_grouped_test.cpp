@@ -201,6 +201,23 @@ TEST_F(HopperKGrouped, EachBlockHasAMapOfItsOwn) {
     }
 }
 
+TEST_F(HopperKGrouped, MapsOfBlocksAreKeptWhileSizesStay) {
+    const auto hopper = backend();
+    std::vector<int32_t> offsets = host_offsets(16);
+    const KGroupedGemmArgs args = with_host_offsets(offsets, KLayout::Blocks);
+    const auto encoded_by_call = [&] {
+        const long before = encodings();
+        hopper->gemm({args, {}});
+        return encodings() - before;
+    };
+    EXPECT_GE(encoded_by_call(), 30) << "of A and B, for each of 15 groups that have k";
+    EXPECT_EQ(encoded_by_call(), 0);
+    offsets[1] = 128;  // its 128 k are of the second group now, which had none
+    EXPECT_EQ(encoded_by_call(), 32);
+    const KGroupedParams& p = mock->launches[mock->launches.size() - 2].k_grouped;
+    EXPECT_EQ(p.k_groups().group(1), (KRange{1, 2}));
+}
+
 TEST_F(HopperKGrouped, NoLaunchHasMoreGroupsThanItsParametersHaveRoomFor) {
     const auto hopper = backend();
     for (const KLayout layout : {KLayout::Columns, KLayout::Blocks})

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from finegemm.errors import DriverError, InvalidArgument, Unsupported
 from finegemm.torch_module import torch
-from finegemm.torch_operators import define, run
+from finegemm.torch_operators import define, watched
 
 from . import knobs
 from .operands import Tensor, check_source, source
@@ -233,7 +233,7 @@ define(
 
 def cublaslt_gemm_nt(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None) -> None:
     """d [M, N] = c + a [M, K] times b [N, K] by cuBLASLt, with K or the rows contiguous; FP8 without scales."""
-    run(cublaslt_gemm, a, b, d, *source(d, c))
+    watched(cublaslt_gemm)(a, b, d, *source(d, c))
 
 
 def cublaslt_gemm_nn(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None) -> None:

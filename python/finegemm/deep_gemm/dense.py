@@ -1,12 +1,11 @@
 """Products of two matrices."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from finegemm.errors import InvalidArgument
 from finegemm.torch_module import torch
-from finegemm.torch_operators import run
+from finegemm.torch_operators import watched
 
 from . import operators
 from .operands import (
@@ -17,12 +16,9 @@ from .operands import (
     check_bf16,
     check_scales_of_b,
     integers,
-    k_last,
-    of_views,
-    pair_with_k_last,
     parts,
     refuse,
-    source,
+    with_k_first,
 )
 
 
@@ -39,22 +35,24 @@ def fp8_fp4_gemm_nt(
     alpha: float | None = None,
     *,
     epilogue: Any = None,
+    _turned: str = "",
 ) -> None:
     """d [M, N] = c + alpha * a [M, K] times b [N, K], both with their scales; d bfloat16, float16 or float32.
 
     `compiled_dims` and `disable_ue8m0_cast` change nothing: shapes are arguments of the kernels, scales are float32.
     """
     qa, sfa, qb, sfb = parts(a, b)
-    check_scales_of_b(block_rows(recipe, recipe_a, recipe_b), qb, sfb)
+    if recipe is not None or recipe_a is not None or recipe_b is not None:
+        check_scales_of_b(block_rows(recipe, recipe_a, recipe_b), qb, sfb, _turned)
     if epilogue is not None:
         refuse(epilogue=epilogue)
-    run(operators.gemm, qa, sfa, qb, sfb, d, *source(d, c), alpha)
+    accumulate = c is d
+    watched(operators.gemm)(qa, sfa, qb, sfb, d, None if accumulate else c, accumulate, alpha, _turned)
 
 
-_fp8 = partial(of_views, fp8_fp4_gemm_nt, k_last=pair_with_k_last)
-fp8_fp4_gemm_nn = _fp8("fp8_fp4_gemm_nn", "b", compiled_dims="nk")
-fp8_fp4_gemm_tn = _fp8("fp8_fp4_gemm_tn", "a", "b", compiled_dims="mn")
-fp8_fp4_gemm_tt = _fp8("fp8_fp4_gemm_tt", "a", compiled_dims="mn")
+fp8_fp4_gemm_nn = with_k_first(fp8_fp4_gemm_nt, "fp8_fp4_gemm_nn", "b", "nk")
+fp8_fp4_gemm_tn = with_k_first(fp8_fp4_gemm_nt, "fp8_fp4_gemm_tn", "ab", "mn")
+fp8_fp4_gemm_tt = with_k_first(fp8_fp4_gemm_nt, "fp8_fp4_gemm_tt", "a", "mn")
 
 fp8_gemm_nt = fp4_gemm_nt = fp8_fp4_gemm_nt
 fp8_gemm_nn, fp8_gemm_tn, fp8_gemm_tt = fp8_fp4_gemm_nn, fp8_fp4_gemm_tn, fp8_fp4_gemm_tt
@@ -69,18 +67,19 @@ def bf16_gemm_nt(
     alpha: float | None = None,
     *,
     epilogue: Any = None,
+    _turned: str = "",
 ) -> None:
     """d [M, N] = c + alpha * a [M, K] times b [N, K], both bfloat16; d bfloat16, float16 or float32."""
     if epilogue is not None:
         refuse(epilogue=epilogue)
     check_bf16(a)
-    run(operators.gemm, a, None, b, None, d, *source(d, c), alpha)
+    accumulate = c is d
+    watched(operators.gemm)(a, None, b, None, d, None if accumulate else c, accumulate, alpha, _turned)
 
 
-_bf16 = partial(of_views, bf16_gemm_nt, k_last=k_last)
-bf16_gemm_nn = _bf16("bf16_gemm_nn", "b", compiled_dims="nk")
-bf16_gemm_tn = _bf16("bf16_gemm_tn", "a", "b", compiled_dims="mn")
-bf16_gemm_tt = _bf16("bf16_gemm_tt", "a", compiled_dims="mn")
+bf16_gemm_nn = with_k_first(bf16_gemm_nt, "bf16_gemm_nn", "b", "nk")
+bf16_gemm_tn = with_k_first(bf16_gemm_nt, "bf16_gemm_tn", "ab", "mn")
+bf16_gemm_tt = with_k_first(bf16_gemm_nt, "bf16_gemm_tt", "a", "mn")
 
 
 def fp8_gemm_nt_skip_head_mid(

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from finegemm.errors import InvalidArgument, Unsupported
-from finegemm.torch_module import torch
-from finegemm.torch_operators import run
+from finegemm.torch_operators import watched
 
 from . import operators
 from .operands import (
+    BLOCK,
     Pair,
     Recipe,
     Tensor,
@@ -17,10 +17,7 @@ from .operands import (
     check_scales_of_b,
     integer,
     integers,
-    k_last,
     one_of,
-    pair,
-    pair_with_k_last,
     parts,
     refuse,
     source,
@@ -43,6 +40,7 @@ def m_grouped_fp8_fp4_gemm_nt_contiguous(
     *,
     m_indices: Tensor | None = None,
     epilogue: Any = None,
+    _turned: str = "",
 ) -> None:
     """d [M, N] = rows of a [M, K] times b [G, N, K] of their group; d bfloat16.
 
@@ -50,11 +48,15 @@ def m_grouped_fp8_fp4_gemm_nt_contiguous(
     Groups begin at multiples of what set_mk_alignment_for_contiguous_layout says. `ensure_zero_padding` changes
     nothing: rows of -1 become zero, those between two groups are not written.
     """
-    operands = _operands(a, b, recipe, recipe_a, recipe_b)
+    qa, sfa, qb, sfb = parts(a, b)
+    if recipe is not None or recipe_a is not None or recipe_b is not None:
+        check_scales_of_b(block_rows(recipe, recipe_a, recipe_b), qb, sfb, _turned)
     if epilogue is not None:
         refuse(epilogue=epilogue)
-    layout = one_of(("grouped_layout", "m_indices"), grouped_layout, m_indices)
-    _contiguous(*operands, d, layout, use_psum_layout, expected_m_for_psum_layout)
+    layout, written = _layout(grouped_layout, m_indices)
+    form = "prefix_sums" if use_psum_layout else "m_indices"
+    rows = 0 if expected_m_for_psum_layout is None else _rows_of_ends(expected_m_for_psum_layout, use_psum_layout)
+    watched(operators.grouped_gemm)(qa, sfa, qb, sfb, d, layout, form, written, rows, _turned)
 
 
 def m_grouped_fp8_fp4_gemm_nn_contiguous(
@@ -76,7 +78,7 @@ def m_grouped_fp8_fp4_gemm_nn_contiguous(
     """m_grouped_fp8_fp4_gemm_nt_contiguous with b [G, K, N], a view of K-major memory, and its scales alike."""
     m_grouped_fp8_fp4_gemm_nt_contiguous(
         a,
-        pair_with_k_last("b", b),
+        b,
         d,
         grouped_layout,
         recipe,
@@ -85,6 +87,7 @@ def m_grouped_fp8_fp4_gemm_nn_contiguous(
         use_psum_layout=use_psum_layout,
         m_indices=m_indices,
         epilogue=epilogue,
+        _turned="b",
     )
 
 
@@ -110,8 +113,13 @@ def m_grouped_fp8_fp4_gemm_nt_masked(
     `expected_m`: rows of a typical group, to choose the kernel by. Rows behind them are not written. `max_block_n`
     changes nothing.
     """
-    refuse(enable_overlap=enable_overlap, signal=signal, epilogue=epilogue)
-    _masked(*_operands(a, b, recipe, recipe_a, recipe_b), d, masked_m, expected_m)
+    qa, sfa, qb, sfb = parts(a, b)
+    if recipe is not None or recipe_a is not None or recipe_b is not None:
+        check_scales_of_b(block_rows(recipe, recipe_a, recipe_b), qb, sfb)
+    if enable_overlap or signal is not None or epilogue is not None:
+        refuse(enable_overlap=enable_overlap, signal=signal, epilogue=epilogue)
+    rows, masks = _rows(expected_m), masked_m if masked_m.dim() == 1 else masked_m.reshape(-1)
+    watched(operators.grouped_gemm)(qa, sfa, qb, sfb, d, masks, "masked_m", "masked_m", rows, "")
 
 
 m_grouped_fp8_gemm_nt_contiguous = m_grouped_fp4_gemm_nt_contiguous = m_grouped_fp8_fp4_gemm_nt_contiguous
@@ -132,13 +140,16 @@ def m_grouped_bf16_gemm_nt_contiguous(
     *,
     m_indices: Tensor | None = None,
     epilogue: Any = None,
+    _turned: str = "",
 ) -> None:
     """m_grouped_fp8_fp4_gemm_nt_contiguous of bfloat16 matrices; d bfloat16 or float32."""
     check_bf16(a)
     if epilogue is not None:
         refuse(epilogue=epilogue)
-    layout = one_of(("grouped_layout", "m_indices"), grouped_layout, m_indices)
-    _contiguous(a, None, b, None, d, layout, use_psum_layout, expected_m_for_psum_layout)
+    layout, written = _layout(grouped_layout, m_indices)
+    form = "prefix_sums" if use_psum_layout else "m_indices"
+    rows = 0 if expected_m_for_psum_layout is None else _rows_of_ends(expected_m_for_psum_layout, use_psum_layout)
+    watched(operators.grouped_gemm)(a, None, b, None, d, layout, form, written, rows, _turned)
 
 
 def m_grouped_bf16_gemm_nn_contiguous(
@@ -155,7 +166,7 @@ def m_grouped_bf16_gemm_nn_contiguous(
 ) -> None:
     """m_grouped_bf16_gemm_nt_contiguous with b [G, K, N], a view of K-major memory."""
     options = {"use_psum_layout": use_psum_layout, "m_indices": m_indices, "epilogue": epilogue}
-    m_grouped_bf16_gemm_nt_contiguous(a, k_last("b", b), d, grouped_layout, **options)
+    m_grouped_bf16_gemm_nt_contiguous(a, b, d, grouped_layout, **options, _turned="b")
 
 
 def m_grouped_bf16_gemm_nt_masked(
@@ -173,52 +184,33 @@ def m_grouped_bf16_gemm_nt_masked(
 ) -> None:
     """m_grouped_fp8_fp4_gemm_nt_masked of bfloat16 matrices; d bfloat16 or float32."""
     check_bf16(a)
-    refuse(enable_overlap=enable_overlap, signal=signal, epilogue=epilogue)
-    _masked(a, None, b, None, d, masked_m, expected_m)
+    if enable_overlap or signal is not None or epilogue is not None:
+        refuse(enable_overlap=enable_overlap, signal=signal, epilogue=epilogue)
+    rows, masks = _rows(expected_m), masked_m if masked_m.dim() == 1 else masked_m.reshape(-1)
+    watched(operators.grouped_gemm)(a, None, b, None, d, masks, "masked_m", "masked_m", rows, "")
 
 
 bf16_m_grouped_gemm_nt_masked = m_grouped_bf16_gemm_nt_masked
 
 
-def _operands(
-    a: Pair, b: Pair, recipe: Recipe, recipe_a: Recipe, recipe_b: Recipe
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The matrices of two pairs, whose scales are those of the recipe."""
-    qa, sfa, qb, sfb = parts(a, b)
-    check_scales_of_b(block_rows(recipe, recipe_a, recipe_b), qb, sfb)
-    return qa, sfa, qb, sfb
+def _layout(grouped_layout: Tensor | None, m_indices: Tensor | None) -> tuple[Tensor, str]:
+    """The argument that says which rows are whose, and its name."""
+    if m_indices is None and grouped_layout is not None:
+        return grouped_layout, "grouped_layout"
+    return one_of(("grouped_layout", "m_indices"), grouped_layout, m_indices), "m_indices"
 
 
-def _contiguous(
-    a: Tensor,
-    sfa: Tensor | None,
-    b: Tensor,
-    sfb: Tensor | None,
-    d: Tensor,
-    layout: Tensor,
-    of_ends: bool,
-    expected_m: int | None,
-) -> None:
-    """Groups one behind the other: `layout` has their ends, or else the group of each row."""
-    if expected_m is not None and not of_ends:
+def _rows_of_ends(expected_m: int, of_ends: bool) -> int:
+    if not of_ends:
         raise InvalidArgument("expected_m_for_psum_layout: is given without use_psum_layout; leave it out, or set both")
-    indices, ends = (None, layout) if of_ends else (layout, None)
-    rows = integer("expected_m_for_psum_layout", expected_m or 0)
-    run(operators.grouped_gemm, a, sfa, b, sfb, d, indices, ends, None, rows)
+    return integer("expected_m_for_psum_layout", expected_m)
 
 
-def _masked(
-    a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tensor, masked_m: Tensor, expected_m: int
-) -> None:
-    """Groups that have a matrix each, of which the first rows are used."""
-    if integer("expected_m", expected_m) < 1:
+def _rows(expected_m: int) -> int:
+    rows = integer("expected_m", expected_m)
+    if rows < 1:
         raise InvalidArgument(f"expected_m: is {expected_m}, must be at least 1; pass the rows of a typical group")
-    if 0 in (*d.shape, a.shape[-1]):
-        raise InvalidArgument(
-            f"d: has shape {list(d.shape)} and a {list(a.shape)}, must have no extent of 0; leave the call out, or "
-            "set masked_m to zeros"
-        )
-    run(operators.grouped_gemm, a, sfa, b, sfb, d, None, None, masked_m.reshape(-1), expected_m)
+    return rows
 
 
 def fp8_einsum(
@@ -232,12 +224,11 @@ def fp8_einsum(
     epilogue: Any = None,
 ) -> None:
     """The product of each head: d [b, h, d] = a [b, h, r] times b [h, d, r] for "bhr,hdr->bhd"; d bfloat16."""
-    _check_expression(expr)
-    refuse(c=c, epilogue=epilogue)
-    if block_rows(recipe, None, None) != 128:
+    _check_einsum(expr, c, epilogue)
+    if recipe != (1, BLOCK, BLOCK) and block_rows(recipe, None, None) != BLOCK:
         raise Unsupported(f"recipe: is {recipe}, must be (1, 128, 128) on Hopper; quantise to that")
-    heads = tuple(x.transpose(0, 1) for x in pair("a", a))
-    _each_head(*_operands(heads, b, recipe, None, None), d)
+    qa, sfa, qb, sfb = parts(a, b)
+    watched(operators.grouped_gemm)(qa, sfa, qb, sfb, d, None, "heads", "", 0, "")
 
 
 def einsum(
@@ -251,21 +242,16 @@ def einsum(
     epilogue: Any = None,
 ) -> None:
     """fp8_einsum of bfloat16 matrices; d bfloat16 or float32. `use_cublaslt` changes nothing."""
-    _check_expression(expr)
+    _check_einsum(expr, c, epilogue)
     check_bf16(a)
-    refuse(c=c, epilogue=epilogue)
-    _each_head(a.transpose(0, 1), None, b, None, d)
+    watched(operators.grouped_gemm)(a, None, b, None, d, None, "heads", "", 0, "")
 
 
-def _check_expression(expr: str) -> None:
+def _check_einsum(expr: str, c: Tensor | None, epilogue: Any) -> None:
     if expr != "bhr,hdr->bhd":
         raise Unsupported(f"expr: is {expr!r}, must be 'bhr,hdr->bhd'; multiply with torch.einsum otherwise")
-
-
-def _each_head(a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tensor) -> None:
-    """d [b, h, d] of a [h, b, r] and b [h, d, r]: all rows of a matrix for each head."""
-    rows = torch.full((d.shape[1],), d.shape[0], dtype=torch.int32, device=d.device)
-    run(operators.grouped_gemm, a, sfa, b, sfb, d.transpose(0, 1), None, None, rows, 0)
+    if c is not None or epilogue is not None:
+        refuse(c=c, epilogue=epilogue)
 
 
 def k_grouped_fp8_gemm_nt_contiguous(
@@ -288,18 +274,16 @@ def k_grouped_fp8_gemm_nt_contiguous(
     a and b hold the groups one behind the other, `ks_cpu` the k of each, multiples of 128 or 0. `grouped_layout`, the
     same on the device, is not read. Without `c` the product overwrites d.
     """
-    refuse(use_psum_layout=use_psum_layout, epilogue=epilogue)
-    sizes = one_of(("ks_cpu", "ks"), ks_cpu, ks)
-    if block_rows(recipe, None, None) != 1:
+    if recipe != (1, 1, BLOCK) and block_rows(recipe, None, None) != 1:
         raise Unsupported(f"recipe: is {recipe}, must be (1, 1, 128) on Hopper; quantise to that")
     qa, sfa, qb, sfb = parts(a, b)
-    for name, x in (("a", qa), ("b", qb)):
-        if not x.is_contiguous():
-            raise InvalidArgument(
-                f"{name}: has strides {list(x.stride())}, must be contiguous: all groups, one behind the other"
-            )
-    sizes = list(integers("ks_cpu", sizes, d.shape[0]))
-    run(operators.k_grouped_gemm, qa.reshape(-1), sfa, qb.reshape(-1), sfb, d, sizes, *source(d, c))
+    if use_psum_layout or epilogue is not None:
+        refuse(use_psum_layout=use_psum_layout, epilogue=epilogue)
+    written = "ks_cpu" if ks is None else "ks"
+    sizes = integers(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.shape[0])
+    c, accumulate = source(d, c)
+    qa, qb = _flat("a", qa), _flat("b", qb)
+    watched(operators.k_grouped_gemm)(qa, sfa, qb, sfb, d, sizes, written, c, accumulate, "")
 
 
 def k_grouped_bf16_gemm_tn_contiguous(
@@ -322,6 +306,20 @@ def k_grouped_bf16_gemm_tn_contiguous(
     without `c` bfloat16.
     """
     check_bf16(a)
-    refuse(use_psum_layout=use_psum_layout, epilogue=epilogue)
-    sizes = list(integers("ks_cpu", one_of(("ks_cpu", "ks"), ks_cpu, ks), d.shape[0]))
-    run(operators.k_grouped_gemm, k_last("a", a), None, k_last("b", b), None, d, sizes, *source(d, c))
+    if use_psum_layout or epilogue is not None:
+        refuse(use_psum_layout=use_psum_layout, epilogue=epilogue)
+    written = "ks_cpu" if ks is None else "ks"
+    sizes = integers(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.shape[0])
+    c, accumulate = source(d, c)
+    watched(operators.k_grouped_gemm)(a, None, b, None, d, sizes, written, c, accumulate, "ab")
+
+
+def _flat(name: str, x: Tensor) -> Tensor:
+    """All groups one behind the other."""
+    if x.dim() == 1:
+        return x
+    if not x.is_contiguous():
+        raise InvalidArgument(
+            f"{name}: has strides {list(x.stride())}, must be contiguous: all groups, one behind the other"
+        )
+    return x.reshape(-1)

@@ -26,21 +26,24 @@ class Knobs:
 _knobs = Knobs()
 
 
-_sms: dict[int, int] = {}  # of each GPU that a call or a setting has asked for, by its index
+class _Sms(dict[int, int]):
+    """SMs of each GPU that a call or a setting has asked for, by its index. While there is one, CUDA is initialised."""
+
+    fewest = 0
+
+    def __missing__(self, index: int) -> int:
+        self[index] = sms = int(torch.cuda.get_device_properties(index).multi_processor_count)
+        self.fewest = min(self.values())
+        return sms
 
 
-def _sms_of(index: int) -> int:
-    if index not in _sms:
-        _sms[index] = int(torch.cuda.get_device_properties(index).multi_processor_count)
-    return _sms[index]
+_sms = _Sms()
 
 
 def _current_sms() -> int:
-    if _sms:  # CUDA is initialised, so that nothing is to be looked for
-        return _sms_of(torch._C._cuda_getDevice())
     if torch is None or not torch.cuda.is_available():
         raise Unsupported("get_num_sms: there is no GPU whose SMs could be counted; set_num_sms says how many to use")
-    return _sms_of(torch.cuda.current_device())
+    return _sms[torch.cuda.current_device()]
 
 
 def _check_num_sms(n: int, sms: int) -> None:
@@ -52,8 +55,8 @@ def of_call(d: Any) -> dict[str, Any]:
     """Options of a call that writes to `d`, where they are not what calls do by themselves."""
     options: dict[str, Any] = {}
     if n := _knobs.num_sms:
-        if d.is_cuda:
-            _check_num_sms(n, _sms_of(d.get_device()))
+        if n > _sms.fewest and d.is_cuda:
+            _check_num_sms(n, _sms[d.get_device()])
         options["num_sms"] = n
     if _knobs.pdl:
         options["pdl"] = True
@@ -62,16 +65,19 @@ def of_call(d: Any) -> dict[str, Any]:
 
 def set_num_sms(n: int, /) -> None:
     """At most so many SMs for each kernel; 0: all. Where CUDA is not initialised, calls check the number."""
-    n = integer("num_sms", n)
-    if n < 0:
-        raise InvalidArgument(f"num_sms: is {n}, must not be negative; 0 allows all SMs of the GPU")
-    if n and (_sms or (torch is not None and torch.cuda.is_initialized())):
-        _check_num_sms(n, _current_sms())
+    if type(n) is not int or not 0 <= n <= _sms.fewest:
+        n = integer("num_sms", n)
+        if n < 0:
+            raise InvalidArgument(f"num_sms: is {n}, must not be negative; 0 allows all SMs of the GPU")
+        if n and (_sms or (torch is not None and torch.cuda.is_initialized())):
+            _check_num_sms(n, _current_sms())
     _knobs.num_sms = n
 
 
 def get_num_sms() -> int:
-    return _knobs.num_sms or _current_sms()
+    if n := _knobs.num_sms:
+        return n
+    return _sms[torch._C._cuda_getDevice()] if _sms else _current_sms()
 
 
 def set_pdl(enabled: bool, /) -> None:

@@ -30,7 +30,7 @@ _SERVED = (
         "m_grouped_fp8_gemm_nt_masked m_grouped_fp8_fp4_gemm_nt_masked fp8_m_grouped_gemm_nt_masked "
         "m_grouped_fp4_gemm_nt_masked",
         "`grouped_gemm(..., masked_m=)`",
-        "rows behind `masked_m` are not written",
+        "rows behind `masked_m` are not written; without rows a call does nothing",
     ),
     ("k_grouped_fp8_gemm_nt_contiguous", "`k_grouped_gemm(..., sizes=)`", "`c=None`: d becomes the product"),
     ("bf16_gemm_nt", "`gemm(a, None, b, None, d)`", "`d` float16 too; `c` and `alpha` with each"),
@@ -51,7 +51,7 @@ _SERVED = (
         "`grouped_gemm`",
         "the functions without `_tl`; no Triton",
     ),
-    ("fp8_einsum einsum", "`grouped_gemm` of a matrix for each head", "`bhr,hdr->bhd` alone"),
+    ("fp8_einsum einsum", "`grouped_gemm(..., heads=True)`", "`bhr,hdr->bhd` alone; `einsum` into float32 too"),
     ("fp8_gemm_nt_skip_head_mid", "`gemm`, and two copies", "slower by the copies; any widths"),
     (
         "cublaslt_gemm_nt cublaslt_gemm_nn cublaslt_gemm_tn cublaslt_gemm_tt",

@@ -26,13 +26,15 @@ def integer(name: str, x: Any) -> int:
 
 
 def integers(name: str, x: Any, count: int) -> tuple[int, ...]:
-    if isinstance(x, str) or not hasattr(x, "__len__") or len(x) != count:
+    if (type(x) not in _SEQUENCES and (isinstance(x, str) or not hasattr(x, "__len__"))) or len(x) != count:
         raise TypeError(f"{name}: must be a sequence of {count} integers, not {x!r}")
-    return tuple(integer(name, i) for i in x)
+    return tuple([i if type(i) is int else integer(name, i) for i in x])
 
 
 def parts(a: Any, b: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The matrices of two pairs, each with its scales behind it."""
+    if type(a) is type(b) is tuple and len(a) == len(b) == 2:
+        return a[0], a[1], b[0], b[1]
     return *pair("a", a), *pair("b", b)
 
 
@@ -61,36 +63,28 @@ def refuse(**arguments: Any) -> None:
             raise Unsupported(f"{name}: is given, but is not served on Hopper; leave it out")
 
 
-def k_last(name: str, x: Tensor) -> Tensor:
-    """A view of a matrix, or of a stack, that comes with K first. Nothing is copied: in memory it is K-major."""
+def check_k_contiguous(name: str, x: Tensor) -> None:
+    """That a matrix, or a stack, that comes with K first is a view of K-major memory: nothing is copied."""
     if x.stride(-2) != 1 and x.shape[-2] > 1:
         raise Unsupported(
             f"{name}: has shape {list(x.shape)} and strides {list(x.stride())}, must have K, which is its next to last "
             f"dimension here, contiguous in memory; pass {name}.mT.contiguous().mT"
         )
-    return x.transpose(-2, -1)
 
 
-def pair_with_k_last(name: str, x: Any) -> Pair:
-    """Views of a matrix and its scales that come with K first."""
-    matrix, scales = pair(name, x)
-    return k_last(name, matrix), scales.transpose(-2, -1)
-
-
-def of_views(call: Call, name: str, *operands: str, compiled_dims: str, k_last: Callable[..., Any]) -> Call:
-    """`call` under the name `name`, for `operands` that come with K first, which `k_last` turns round."""
+def with_k_first(call: Call, name: str, turned: str, compiled_dims: str) -> Call:
+    """`call` under the name `name`, for the operands of `turned` with K before their rows."""
 
     @wraps(call)
-    def viewed(a: Any, b: Any, *arguments: Any, **options: Any) -> Any:
-        a, b = (k_last(x, y) if x in operands else y for x, y in (("a", a), ("b", b)))
-        return call(a, b, *arguments, **options)
+    def product(*arguments: Any, **options: Any) -> None:
+        call(*arguments, _turned=turned, **options)
 
-    own = signature(call).parameters.values()
+    own = [p for p in signature(call).parameters.values() if p.name != "_turned"]
     named = [p.replace(default=compiled_dims) if p.name == "compiled_dims" else p for p in own]
-    viewed.__signature__ = signature(call).replace(parameters=named)  # type: ignore[attr-defined]
-    viewed.__name__ = viewed.__qualname__ = name
-    viewed.__doc__ = f"{call.__name__} with {' and '.join(operands)} of K first, views of K-major memory."
-    return cast(Call, viewed)
+    product.__signature__ = signature(call).replace(parameters=named)  # type: ignore[attr-defined]
+    product.__name__ = product.__qualname__ = name
+    product.__doc__ = f"{call.__name__} with {' and '.join(turned)} of K first, views of K-major memory."
+    return cast(Call, product)
 
 
 _RECIPES = {(1, BLOCK, BLOCK): BLOCK, (1, 1, BLOCK): 1}
@@ -122,15 +116,16 @@ def block_rows(recipe: Recipe, recipe_a: Recipe, recipe_b: Recipe) -> int | None
     return rows
 
 
-def check_scales_of_b(rows: int | None, b: Tensor, sfb: Tensor) -> None:
+def check_scales_of_b(rows: int | None, b: Tensor, sfb: Tensor, turned: str = "") -> None:
     """That the scales of B are those of the recipe. What else may be wrong with them, the product itself says."""
     if rows is None:
         return
-    wanted = -(-b.shape[-2] // rows)
-    if sfb.shape[-2] != wanted:
+    of_rows = -1 if "b" in turned else -2
+    wanted = -(-b.shape[of_rows] // rows)
+    if sfb.shape[of_rows] != wanted:
         raise InvalidArgument(
-            f"b: has scales of shape {list(sfb.shape)}, must have {wanted} rows of them by the recipe, one for "
-            f"each {rows} of its {b.shape[-2]} rows; leave the recipe out, or quantise to it"
+            f"b[1]: has shape {list(sfb.shape)}, must have {wanted} rows by the recipe, one for each {rows} of the "
+            f"{b.shape[of_rows]} rows of b; leave the recipe out, or quantise to it"
         )
 
 

@@ -1,15 +1,55 @@
-"""The products, which are operators of torch too. Settings of the process are read when one runs."""
+"""The products, which are operators of torch too. Settings of the process are read when one runs.
 
+They go to the native functions, past those of finegemm.ops, for `turned`: letters of the operands, a or b, that come
+with K before their rows, and so do their scales.
+"""
+
+import re
+from collections.abc import Sequence
 from typing import Any
 
-import finegemm
-from finegemm.errors import InvalidArgument
+from finegemm import _native
+from finegemm.context import default_handle
+from finegemm.errors import FineGemmError, InvalidArgument
 from finegemm.torch_module import torch
 from finegemm.torch_operators import define
 
 from . import envs, knobs
-from .operands import BLOCK, Tensor, check_source
+from .operands import Tensor, check_k_contiguous, check_source
 from .utils.layout import get_mn_major_tma_aligned_tensor
+
+_C_ALIGNMENT = 16  # bytes, of its rows, where a kernel reads it
+
+# What callers have written where our own functions have an argument of another name.
+_WRITTEN = {
+    "sfa": "a[1]",
+    "sfb": "b[1]",
+    "accumulate": "c",
+    "alignment": "mk_alignment_for_contiguous_layout",
+}
+
+
+def as_written(error: FineGemmError, **others: str) -> FineGemmError:
+    """The error with each argument's name as the caller wrote it; `others`: of this call."""
+    names = _WRITTEN | others
+    words = re.compile(rf"\b({'|'.join(names)})\b(?!\()")
+    return type(error)(words.sub(lambda word: names[word[0]], str(error)))
+
+
+def _refused(
+    error: FineGemmError, a: Tensor, b: Tensor, turned: str, layout: str = "", written: str = ""
+) -> FineGemmError:
+    """What to raise for an error of a native function; `written`: what the caller calls its argument `layout`."""
+    for letter in turned:
+        check_k_contiguous(letter, a if letter == "a" else b)
+    others = {layout: written} if layout else {}
+    if layout == "prefix_sums":
+        others["expected_m"] = "expected_m_for_psum_layout"
+    return as_written(error, **others)
+
+
+# Each product calls its native function itself, and looks at what no kernel serves once that has refused it: calls that
+# are served would pay for another frame, and for a look at their tensors.
 
 
 def gemm(
@@ -21,32 +61,72 @@ def gemm(
     c: Tensor | None,
     accumulate: bool,
     alpha: float | None,
+    turned: str,
 ) -> None:
     """d = c + alpha * a times b, or with `accumulate` d + alpha * a times b, rounded once.
 
     A call that is refused leaves d as it is.
     """
-    if c is not None:
-        check_source(d, c)
-        if c.data_ptr() == d.data_ptr():
-            c, accumulate = None, True
-    adds = accumulate or c is not None
-    if alpha is None and (d.dtype == torch.float32 or (d.dtype == torch.bfloat16 and not adds)):
-        _gemm(a, sfa, b, sfb, d, accumulate)
-        if c is not None:
-            d.add_(c)
-    else:
-        _through_float32(a, sfa, b, sfb, d, d if accumulate else c, alpha)
+    options, settings = knobs.of_call(d), envs.settings()
+    if turned:
+        options["turned"] = turned
+    if accumulate and alpha is None and d.dtype is torch.float32 and (sfb is None or _has_row_scales(b, sfb, turned)):
+        options["accumulate"] = True
+    elif accumulate or c is not None:
+        options["c"] = d if accumulate else c
+    if alpha is not None:
+        options["alpha"] = alpha
+    handle = default_handle() if settings.context is None else settings.context.handle
+    try:
+        _native.gemm(handle, None, (a, sfa, b, sfb, d), options)
+    except FineGemmError as e:
+        if _is_without_kernels(a, b, sfb, d, options):
+            return _through_float32(a, sfa, b, sfb, d, d if accumulate else c, alpha, turned)
+        raise _refused(e, a, b, turned) from None
+    if settings.prints_configs:
+        k = a.shape[0 if "a" in turned else 1]
+        fields = _fields(a, _has_row_scales(b, sfb, turned), options)
+        out_dtype = None if d.dtype == torch.bfloat16 else str(d.dtype).removeprefix("torch.")
+        envs.print_config(f"{_kind(a)}_gemm", d.shape[0], d.shape[1], k, out_dtype=out_dtype, **fields)
+    return None
+
+
+def _has_row_scales(b: Tensor, sfb: Tensor | None, turned: str) -> bool:
+    rows = -1 if "b" in turned else -2
+    return sfb is not None and bool(sfb.shape[rows] == b.shape[rows])
+
+
+def _is_without_kernels(a: Tensor, b: Tensor, sfb: Tensor | None, d: Tensor, options: dict[str, Any]) -> bool:
+    """Is it a product that may be right, but that no kernel writes with what is added to it, or in the type of d?"""
+    turned, c = options.get("turned", ""), options.get("c")
+    is_more = c is not None or "alpha" in options
+    if d.dtype == torch.float16 or is_more:
+        if a.dtype == torch.bfloat16 and d.dtype == torch.float16:
+            return True
+        if _has_row_scales(b, sfb, turned):
+            return True
+    if c is not None and (c.data_ptr() | c.stride(0) * c.element_size()) % _C_ALIGNMENT != 0:
+        return True  # its rows are loaded by TMA
+    return is_more and bool(a.shape[0 if "a" in turned else 1] == 0)
 
 
 def _through_float32(
-    a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tensor, c: Tensor | None, alpha: float | None
+    a: Tensor,
+    sfa: Tensor | None,
+    b: Tensor,
+    sfb: Tensor | None,
+    d: Tensor,
+    c: Tensor | None,
+    alpha: float | None,
+    turned: str,
 ) -> None:
-    """The product in float32, and the rest of it by torch: with any scales, any rows of c, and K = 0."""
+    """The product in float32, and the rest of it by torch: with scales for rows of b, any rows of c, and K = 0."""
+    if c is not None and c is not d:
+        check_source(d, c)
     if d.dtype not in (torch.bfloat16, torch.float16, torch.float32):
         raise InvalidArgument(f"d: has dtype {d.dtype}, must be bfloat16, float16 or float32; convert the result")
     product = torch.empty(d.shape, dtype=torch.float32, device=d.device)
-    _gemm(a, sfa, b, sfb, product, False)
+    gemm(a, sfa, b, sfb, product, None, False, None, turned)
     if alpha is not None:
         product.mul_(alpha)
     if c is not None:
@@ -54,39 +134,18 @@ def _through_float32(
     d.copy_(product)
 
 
-def _gemm(a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tensor, accumulate: bool) -> None:
-    options = _options(d)
-    if accumulate:
-        options["accumulate"] = True
-    if accumulate and sfb is not None and sfb.shape[0] == -(-b.shape[0] // BLOCK):
-        sfb = sfb.repeat_interleave(BLOCK, 0)[: b.shape[0]]  # only with scales for each row of B is d added to
-    finegemm.gemm(a, sfa, b, sfb, d, **options)
-    if envs.settings().prints_configs:
-        envs.print_config(
-            f"{_kind(a)}_gemm",
-            *(d.shape[0], d.shape[1], a.shape[1]),
-            **_elements(a, sfb is not None and sfb.shape[0] == b.shape[0]),
-            out_dtype="float32" if d.dtype == torch.float32 else None,
-            accumulate=accumulate,
-            num_sms=options.get("num_sms", 0),
-        )
-
-
-def _options(d: Tensor) -> dict[str, Any]:
-    """What the process says of a call that writes to `d`. Each option that is passed takes time."""
-    options, context = knobs.of_call(d), envs.settings().context
-    if context is not None:
-        options["context"] = context
-    return options
-
-
 def _kind(a: Tensor) -> str:
     return "bf16" if a.dtype == torch.bfloat16 else "fp8"
 
 
-def _elements(a: Tensor, row_b_scales: bool) -> dict[str, Any]:
-    """The fields of a problem that say what its operands are."""
-    return {"dtype": "bfloat16"} if a.dtype == torch.bfloat16 else {"row_b_scales": row_b_scales}
+def _fields(a: Tensor, row_b_scales: bool, options: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a problem: what its operands are, and the options of a call that it has too."""
+    fields = {"dtype": "bfloat16"} if a.dtype == torch.bfloat16 else {"row_b_scales": row_b_scales}
+    return fields | {
+        "accumulate": options.get("accumulate", False),
+        "affine": options.get("c") is not None or options.get("alpha", 1.0) != 1.0,
+        "num_sms": options.get("num_sms", 0),
+    }
 
 
 def grouped_gemm(
@@ -95,30 +154,35 @@ def grouped_gemm(
     b: Tensor,
     sfb: Tensor | None,
     d: Tensor,
-    m_indices: Tensor | None,
-    prefix_sums: Tensor | None,
-    masked_m: Tensor | None,
+    layout: Tensor | None,
+    form: str,
+    written: str,
     expected_m: int,
+    turned: str,
 ) -> None:
-    options, alignment = _options(d), knobs.get_mk_alignment_for_contiguous_layout()
-    if masked_m is not None:
-        options["masked_m"] = masked_m
-    elif prefix_sums is not None:
-        options |= {"prefix_sums": prefix_sums, "alignment": alignment}
-    else:
-        options |= {"m_indices": m_indices, "alignment": alignment}
+    """`form`: m_indices, prefix_sums or masked_m, which `layout` is, and `written` what the caller calls it; or heads,
+    which a, sfa and d have in their second dimension, and all rows of each."""
+    options, settings = knobs.of_call(d), envs.settings()
+    options[form] = True if layout is None else layout
+    if form in ("m_indices", "prefix_sums"):
+        options["alignment"] = knobs.get_mk_alignment_for_contiguous_layout()
     if expected_m:
         options["expected_m"] = expected_m
-    finegemm.grouped_gemm(a, sfa, b, sfb, d, **options)
-    if envs.settings().prints_configs:
+    if turned:
+        options["turned"] = turned
+    handle = default_handle() if settings.context is None else settings.context.handle
+    try:
+        _native.grouped_gemm(handle, None, (a, sfa, b, sfb, d), options)
+    except FineGemmError as e:
+        raise _refused(e, a, b, turned, form, written) from None
+    if settings.prints_configs:
         envs.print_config(
             f"m_grouped_{_kind(a)}_gemm",
             *(a.shape[:-1].numel(), d.shape[-1], a.shape[-1]),
             groups=b.shape[0],
-            **_elements(a, sfb is not None and sfb.shape[1] == b.shape[1]),
             expected_m=expected_m,
-            alignment=alignment if m_indices is not None else 0,
-            num_sms=options.get("num_sms", 0),
+            alignment=options["alignment"] if form == "m_indices" else 0,
+            **_fields(a, _has_row_scales(b, sfb, turned), options),
         )
 
 
@@ -128,29 +192,38 @@ def k_grouped_gemm(
     b: Tensor,
     sfb: Tensor | None,
     d: Tensor,
-    sizes: list[int],
+    sizes: Sequence[int],
+    written: str,
     c: Tensor | None,
     accumulate: bool,
+    turned: str,
 ) -> None:
-    """d = c + the product of each group, or with `accumulate` d + the products; d float32 where something is added."""
+    """d = c + the product of each group, or with `accumulate` d + the products; d float32 where something is added.
+
+    `written`: what the caller calls the sizes.
+    """
     if c is not None:
         check_source(d, c)
         if c.data_ptr() == d.data_ptr():
             c, accumulate = None, True
         elif d.dtype != torch.float32:
             raise InvalidArgument(f"c: is given, but d has dtype {d.dtype}, must be float32; add the result to yours")
-    options = _options(d)
-    finegemm.k_grouped_gemm(a, _by_columns(sfa), b, _by_columns(sfb), d, sizes=sizes, accumulate=accumulate, **options)
+    options, settings = knobs.of_call(d), envs.settings()
+    options["sizes"] = sizes
+    if accumulate:
+        options["accumulate"] = True
+    if turned:
+        options["turned"] = turned
+    handle = default_handle() if settings.context is None else settings.context.handle
+    try:
+        _native.k_grouped_gemm(handle, None, (a, _by_columns(sfa), b, _by_columns(sfb), d), options)
+    except FineGemmError as e:
+        raise _refused(e, a, b, turned, "sizes", written) from None
     if c is not None:
         d.add_(c)
-    if envs.settings().prints_configs:
-        shape = {
-            **_elements(a, False),
-            "k_groups": len(sizes),
-            "accumulate": accumulate,
-            "num_sms": options.get("num_sms", 0),
-        }
-        envs.print_config(f"k_grouped_{_kind(a)}_gemm", d.shape[1], d.shape[2], sum(sizes), **shape)
+    if settings.prints_configs:
+        fields = {"k_groups": len(sizes), **_fields(a, False, options)}
+        envs.print_config(f"k_grouped_{_kind(a)}_gemm", d.shape[1], d.shape[2], sum(sizes), **fields)
 
 
 def _by_columns(sf: Tensor | None) -> Tensor | None:
@@ -165,7 +238,12 @@ def _nothing(*arguments: Any) -> None:
 
 
 _OPERANDS = "Tensor a, Tensor? sfa, Tensor b, Tensor? sfb, Tensor(a!) d"
-_GROUPS = "Tensor? m_indices, Tensor? prefix_sums, Tensor? masked_m, SymInt expected_m"
-define(gemm, f"({_OPERANDS}, Tensor? c, bool accumulate, float? alpha) -> ()", _nothing)
-define(grouped_gemm, f"({_OPERANDS}, {_GROUPS}) -> ()", _nothing)
-define(k_grouped_gemm, f"({_OPERANDS}, SymInt[] sizes, Tensor? c, bool accumulate) -> ()", _nothing)
+define(gemm, f"({_OPERANDS}, Tensor? c, bool accumulate, float? alpha, str turned) -> ()", _nothing)
+define(
+    grouped_gemm, f"({_OPERANDS}, Tensor? layout, str form, str written, SymInt expected_m, str turned) -> ()", _nothing
+)
+define(
+    k_grouped_gemm,
+    f"({_OPERANDS}, SymInt[] sizes, str written, Tensor? c, bool accumulate, str turned) -> ()",
+    _nothing,
+)

@@ -31,7 +31,8 @@ struct Call {
     const Device& device() const { return d.matrix.device; }
     bool of_rows() const { return grouping == Grouping::Rows; }
     bool of_k() const { return grouping == Grouping::K; }
-    bool masked() const { return of_rows() && groups.form == GroupForm::Masked; }
+    /// Has each group of rows a matrix of its own?
+    bool stacked() const { return of_rows() && (groups.form == GroupForm::Masked || groups.form == GroupForm::Whole); }
     /// Groups of K whose sizes the host knows: each launch takes them along.
     bool has_host_offsets() const { return of_k() && groups.device.type == DeviceType::Cpu; }
     /// Are elements multiplied by scales? Where not, the call has scales of 1, which only the CPU reads.

@@ -19,7 +19,7 @@ struct Operands {
 };
 
 /// Number of matrices in each stack of groups of rows.
-void check_counts(const Operands& x, bool masked) {
+void check_counts(const Operands& x, bool stacked) {
     const auto& [a, sfa, b, sfb, d] = x;
     if (b.count < 1 || b.count > plan::kMaxGroups)
         reject("b", "has {} matrices, must have 1 to {}, one for each group; use several calls for more", b.count,
@@ -28,12 +28,13 @@ void check_counts(const Operands& x, bool masked) {
         reject("sfb", "has {} matrices, must have {}, one for each of b; quantize_blocks makes them", sfb.count,
                b.count);
     for (const Argument& of_rows : {a, sfa, d}) {
-        if (masked && of_rows.count != b.count)
+        if (stacked && of_rows.count != b.count)
             reject(of_rows.name, "has {} matrices, must have {}, one for each of b; pass a stack, as b is",
                    of_rows.count, b.count);
-        if (!masked && of_rows.count != 1)
+        if (!stacked && of_rows.count != 1)
             reject(of_rows.name,
-                   "has {} matrices, must have 1, with the rows of all groups; only masked groups have a matrix each",
+                   "has {} matrices, must have 1, with the rows of all groups; only masked and whole groups have a "
+                   "matrix each",
                    of_rows.count);
     }
 }
@@ -49,12 +50,15 @@ void check_size(const Groups& groups, int64_t rows, int64_t count) {
         case GroupForm::Indices: return check(rows, "one for each row of a");
         case GroupForm::PrefixSums: return check(count, "the end of each group");
         case GroupForm::Masked: return check(count, "the number of rows of each group");
+        case GroupForm::Whole: return check(0, "all rows are used");
     }
 }
 
 void check_form(const Groups& groups) {
     if (name_of(groups.form).empty())
-        reject(kGroups, "has form {}, must be 1 (offsets), 2 (indices), 3 (prefix_sums) or 4 (masks); pass one of them",
+        reject(kGroups,
+               "has form {}, must be 1 (offsets), 2 (indices), 3 (prefix_sums), 4 (masks) or 5 (whole); pass one of "
+               "them",
                static_cast<int32_t>(groups.form));
     const bool indices = groups.form == GroupForm::Indices;
     if (indices || groups.form == GroupForm::PrefixSums)
@@ -69,7 +73,8 @@ void check_row_groups(const Call& call, const Operands& x) {
         reject("accumulate", "is set, but d of groups is overwritten; add the result to yours");
     if (x.a.x.cols == 0) reject("a", "has K = 0 columns, must have at least 16; fill d with zeros instead");
     check_size(groups, x.a.x.rows, x.b.count);
-    check_numbers({kGroups, groups.data, groups.size, groups.device}, x.d.x.device, x.d);
+    if (groups.form != GroupForm::Whole)
+        check_numbers({kGroups, groups.data, groups.size, groups.device}, x.d.x.device, x.d);
 }
 
 /// Checks groups of K that are blocks of their own.
@@ -116,7 +121,7 @@ void check_accumulate(const Call& call, const Operands& x) {
 void check_stacks(const Call& call, const Operands& x) {
     if (call.of_rows()) {
         check_form(call.groups);
-        check_counts(x, call.masked());
+        check_counts(x, call.stacked());
     }
     if (!call.of_k()) return;
     plan::check_group_count(call.group_count);

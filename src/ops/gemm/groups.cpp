@@ -1,7 +1,10 @@
 // The groups of a call. Layer engine.
 #include "ops/gemm/groups.h"
 
+#include <array>
 #include <type_traits>
+
+#include "plan/fields.h"
 
 namespace finegemm {
 
@@ -11,20 +14,32 @@ std::string_view name_of(GroupForm form) {
         case GroupForm::Indices: return "indices";
         case GroupForm::PrefixSums: return "prefix_sums";
         case GroupForm::Masked: return "masks";
+        case GroupForm::Whole: return "whole";
     }
     return "";
+}
+
+std::span<const int32_t> whole_masks() {
+    static constexpr auto kMasks = [] {
+        std::array<int32_t, plan::kMaxGroups> masks{};
+        masks.fill(INT32_MAX);  // a layout cuts them down to the rows that exist
+        return masks;
+    }();
+    return kMasks;
 }
 
 GroupLayout row_layout_of(const Call& call) {
     const Groups& groups = call.groups;
     const bool first_is_given = groups.form == GroupForm::Offsets;
-    return {.ends = groups.form == GroupForm::Indices ? nullptr : groups.data + (first_is_given ? 1 : 0),
+    const bool on_host = groups.form == GroupForm::Whole && !groups.data;
+    const int32_t* data = on_host ? whole_masks().data() : groups.data;
+    return {.ends = groups.form == GroupForm::Indices ? nullptr : data + (first_is_given ? 1 : 0),
             .indices = groups.form == GroupForm::Indices ? groups.data : nullptr,
             .groups = static_cast<uint32_t>(call.group_count),
             .rows = static_cast<uint32_t>(call.a.matrix.rows),
             .alignment = static_cast<uint32_t>(row_alignment(groups)),
             .first_is_given = first_is_given,
-            .stacked = groups.form == GroupForm::Masked};
+            .stacked = call.stacked()};
 }
 
 KGroupLayout k_layout_of(const Call& call) {
@@ -94,7 +109,7 @@ ConstMatrix part_of(ConstMatrix x, KLayout layout, int64_t first, int64_t count)
 }
 
 GemmArgs product_of(const Call& call, const GroupRows& of) {
-    const int64_t stack = call.masked() ? of.group : 0;
+    const int64_t stack = call.stacked() ? of.group : 0;
     GemmArgs product{.a = {}, .sfa = {}, .b = {}, .sfb = {}, .d = rows_of(call.d, stack, of.rows)};
     if (of.group < 0) return product;
     product.a = rows_of(call.a, stack, of.rows);

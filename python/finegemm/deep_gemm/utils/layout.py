@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import finegemm
-from finegemm.errors import InvalidArgument, Unsupported
+from finegemm.errors import FineGemmError, InvalidArgument, Unsupported
 from finegemm.torch_module import torch
-from finegemm.torch_operators import define, run
+from finegemm.torch_operators import define, watched
 
 from .. import envs
 from ..knobs import (
@@ -16,6 +16,7 @@ from ..knobs import (
     set_mk_alignment_for_contiguous_layout,
 )
 from ..operands import BLOCK, Tensor, integers
+from ..operators import as_written
 from .math import align, ceil_div
 
 __all__ = [
@@ -42,16 +43,22 @@ def scale_layout(
     alignment: int,
     scale_k: int,
 ) -> None:
-    finegemm.scale_layout(
-        sf,
-        out,
-        prefix_sums=prefix_sums,
-        k_sizes=k_sizes,
-        k_prefix_sums=k_prefix_sums,
-        alignment=alignment,
-        scale_k=scale_k,
-        context=envs.settings().context,
-    )
+    names = {"prefix_sums": "psum_layout", "k_sizes": "grouped_layout", "k_prefix_sums": "grouped_layout"}
+    if prefix_sums is None:
+        names |= {"alignment": "k_alignment", "scale_k": "gran_k"}
+    try:
+        finegemm.scale_layout(
+            sf,
+            out,
+            prefix_sums=prefix_sums,
+            k_sizes=k_sizes,
+            k_prefix_sums=k_prefix_sums,
+            alignment=alignment,
+            scale_k=scale_k,
+            context=envs.settings().context,
+        )
+    except FineGemmError as e:
+        raise as_written(e, **names) from None
 
 
 define(
@@ -92,7 +99,7 @@ def get_mn_major_tma_aligned_tensor(sf: Tensor, /) -> Tensor:
     if sf.stride() == (*(stride * k for _ in groups), 1, stride):
         return sf
     out = _empty_mn_major(sf.shape, sf.dtype, sf.device)
-    run(scale_layout, sf, out, None, None, None, BLOCK, BLOCK)
+    watched(scale_layout)(sf, out, None, None, None, BLOCK, BLOCK)
     return out
 
 
@@ -109,7 +116,7 @@ def get_mn_major_tma_aligned_packed_ue8m0_tensor(sf: Tensor, psum_layout: Tensor
         )
     *groups, mn, k = sf.shape
     out = _empty_mn_major((*groups, mn, ceil_div(k, 4)), torch.int32, sf.device)
-    run(scale_layout, sf, out, psum_layout, None, None, get_mk_alignment_for_contiguous_layout(), BLOCK)
+    watched(scale_layout)(sf, out, psum_layout, None, None, get_mk_alignment_for_contiguous_layout(), BLOCK)
     return out
 
 
@@ -131,7 +138,7 @@ def get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(
     rows = sum(ceil_div(k, 4 * gran_k) for k in ks_cpu) if ks_cpu else (sf.shape[0] + 3 * groups) // 4
     out = torch.empty((rows, sf.shape[1]), dtype=torch.int32, device=sf.device)
     sizes, ends = (None, grouped_layout) if use_psum_layout else (grouped_layout, None)
-    run(scale_layout, sf.t(), out.t(), None, sizes, ends, k_alignment, gran_k)
+    watched(scale_layout)(sf.t(), out.t(), None, sizes, ends, k_alignment, gran_k)
     return out
 
 
