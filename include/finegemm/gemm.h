@@ -147,7 +147,7 @@ struct GemmShape {
     int64_t alignment = 0;             ///< Groups::alignment of Indices; 0 for other forms: no kernel depends on it
     std::optional<int64_t> k_groups{};  ///< of K, for k_grouped_gemm; K is a multiple of 128
     bool accumulate = false;            ///< as the option of a call
-    bool affine = false;                ///< Epilogue says more than that D is the product; not for groups of K
+    bool affine = false;                ///< of an Epilogue with alpha, beta, C or a bias; not for groups of K
     int32_t num_sms = 0;                ///< likewise
     bool batch_invariant = false;       ///< likewise
     bool operator==(const GemmShape&) const = default;

@@ -25,6 +25,7 @@ def gemm(
     pdl: bool = False,
     prefetch_weights: bool = False,
     accumulate: bool = False,
+    # What becomes of the product; tools/gen_fields.py writes them.
     alpha: float = 1.0,
     beta: float | None = None,
     c: Tensor | None = None,
@@ -74,6 +75,7 @@ def grouped_gemm(
     masked_m: Tensor | None = None,
     alignment: int = 128,
     expected_m: int = 0,
+    # What becomes of the product; tools/gen_fields.py writes them.
     alpha: float = 1.0,
     beta: float | None = None,
     c: Tensor | None = None,

@@ -8,7 +8,7 @@
 
 namespace finegemm::python {
 
-/// Of alpha, beta, c and bias. `stacked`: C is a stack of matrices, as D is.
+/// The arguments that plan/fields.h lists. `stacked`: C is a stack of matrices, as D is.
 Epilogue epilogue_of(Arguments& given, Tensors& tensors, bool stacked);
 
 }  // namespace finegemm::python

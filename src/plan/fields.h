@@ -1,6 +1,7 @@
-// The fields of a product beside its extents, once: names, meanings, and which groupings take them. Layer plan.
-// Lines of text, JSON, the C struct, options of the command line and the sentence about a field that does not belong to
-// a product are all made from this list.
+// The fields of a product beside its extents, once: names, meanings, and which groupings take them. The arguments of an
+// epilogue, likewise. Layer plan.
+// Lines of text, JSON, C structs, Python's keywords, options of the command line, keys of launches and the sentence
+// about a field that does not belong to a product are all made from these lists.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 
 #include <finegemm/gemm.h>
 #include <finegemm/gemm/config.h>
+#include <finegemm/gemm/d_columns.h>
 #include <fmt/format.h>
 
 #include "plan/elements.h"
@@ -61,6 +63,96 @@ constexpr void fields(const Visit& visit, Shapes&... shapes) {
     operand_fields(visit, shapes...);
     option_fields(visit, shapes...);
 }
+
+/// A finish as the fields of a shape have it.
+struct FinishField {
+    Finish finish;
+    bool GemmShape::* asked;
+    const char* phrase;                              // of the product: ", with alpha, beta, C or a bias"
+    void (*example)(Epilogue& epilogue, int64_t n);  // arguments of such a product, for who was told no more
+};
+inline constexpr FinishField kFinishFields[] = {
+    {Finish::Affine, &GemmShape::affine, ", with alpha, beta, C or a bias", [](Epilogue& e, int64_t) { e.beta = 1; }},
+};
+/// The row of the finish that a shape asks for; null where D is the product.
+constexpr const FinishField* find_finish(const GemmShape& s) {
+    for (const FinishField& x : kFinishFields)
+        if (s.*x.asked) return &x;
+    return nullptr;
+}
+constexpr Finish finish_of(const GemmShape& s) { return find_finish(s) ? find_finish(s)->finish : Finish::None; }
+
+/// Which products take a finish: those that take the field that asks for it.
+constexpr Takers takers_of(Finish finish) {
+    Takers takers{};
+    const GemmShape shape;
+    option_fields(
+        [&](const Field& field, const auto&) {
+            if (std::string_view(field.name) == facts_of(finish).name) takers = field.takers;
+        },
+        shape);
+    return takers;
+}
+
+/// An argument of an epilogue, and the finish that it is of.
+struct EpilogueArgument {
+    const char* name;
+    Finish finish;
+    const char* meaning;
+};
+
+/// Calls visit(argument, its member of each of `epilogues`), which have members of the arguments' names.
+template <typename Visit, typename... Epilogues>
+constexpr void epilogue_arguments(const Visit& visit, Epilogues&... epilogues) {
+    using A = EpilogueArgument;
+    visit(A{"alpha", Finish::Affine, "Of the product: D is alpha A B + beta C + bias"}, epilogues.alpha...);
+    visit(A{"beta", Finish::Affine, "Of C, which is random; 0: there is none"}, epilogues.beta...);
+    visit(A{"c", Finish::Affine, "A matrix like D"}, epilogues.c...);
+    visit(A{"bias", Finish::Affine, "Add a random bias to each column of D"}, epilogues.bias...);
+}
+
+// Does an argument say more than that D is the product?
+inline bool is_given(float x, float usual) { return x != usual; }
+inline bool is_given(int64_t x, int64_t usual) { return x != usual; }
+inline bool is_given(const std::optional<float>& x, const std::optional<float>&) { return x.value_or(0) != 0; }
+inline bool is_given(const ConstMatrix& x, const ConstMatrix&) { return x.data || x.rows != 0 || x.cols != 0; }
+inline bool is_given(const ConstStack& x, const ConstStack& usual) { return is_given(x.matrix, usual.matrix); }
+inline constexpr Epilogue kNoEpilogue{};
+
+/// Calls visit(argument, value) for each argument that is given.
+template <typename Visit>
+constexpr void given_arguments(const Visit& visit, const Epilogue& epilogue) {
+    epilogue_arguments(
+        [&](const EpilogueArgument& argument, const auto& value, const auto& usual) {
+            if (is_given(value, usual)) visit(argument, value);
+        },
+        epilogue, kNoEpilogue);
+}
+/// The name of the first one that is; null where there is none.
+inline const char* first_given(const Epilogue& epilogue) {
+    const char* first = nullptr;
+    given_arguments([&](const EpilogueArgument& x, const auto&) { first = first ? first : x.name; }, epilogue);
+    return first;
+}
+/// Sets the fields that the given arguments ask for.
+inline void ask_for(const Epilogue& epilogue, GemmShape& shape) {
+    given_arguments(
+        [&](const EpilogueArgument& argument, const auto&) {
+            for (const FinishField& x : kFinishFields) shape.*x.asked |= x.finish == argument.finish;
+        },
+        epilogue);
+}
+
+// Columns of D, by the epilogue of a call.
+
+/// Where the columns of the product lie in D, of a call that has been checked.
+inline DColumns columns_of(const Epilogue&) { return {}; }
+
+/// Columns of a D that has those of a product with `n`.
+inline int64_t width_of_d(const Epilogue&, int64_t n) { return n; }
+
+/// The reverse: columns of the product, for a D of that width; the width itself where there is no such product.
+inline int64_t product_cols(const Epilogue&, int64_t width) { return width; }
 
 // Values of fields: what is not set is left out of texts, and what is, is written in one way.
 template <typename T>

@@ -55,7 +55,7 @@ struct SplitKEpilogue {
 
 /// The epilogue of a kernel.
 template <GemmConfig C>
-using EpilogueOf = Either<C.affine, AffineEpilogue<C>,
+using EpilogueOf = Either<C.finish == Finish::Affine, AffineEpilogue<C>,
                           Either<kPlan<C>.loads_source(), SourceTileEpilogue<C>,
                                  Either<kPlan<C>.store == Store::SplitK, SplitKEpilogue<C>,
                                         Either<C.output == Output::F32, F32Epilogue<C>, Bf16Epilogue<C>>>>>;
