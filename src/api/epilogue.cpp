@@ -2,6 +2,7 @@
 #include "api/epilogue.h"
 
 #include <cmath>
+#include <tuple>
 #include <type_traits>
 
 #include "plan/fields.h"
@@ -84,6 +85,23 @@ void check_row(const Argument& bias, const Argument& d) {
     bias.check_apart_from(d);
 }
 
+/// Heads of D, by which its columns are told from those of the product.
+void check_heads(const Call& call) {
+    const Epilogue& x = call.epilogue();
+    for (const auto& [name, cols, least] :
+         {std::tuple{"head_left", x.head_left, 0}, {"head_gap", x.head_gap, 8}, {"head_right", x.head_right, 0}})
+        if (!plan::is_head_part(cols, least))
+            reject(name, "is {}, must be a multiple of 8 from {} to {}; pad the heads", cols, least,
+                   plan::kMaxHeadPart);
+    const int64_t n = call.b.matrix.rows, head = plan::head_cols(x), width = plan::width_of_d(x, n);
+    if (head == 0 || n % head != 0)
+        reject("head_left", "is {} and head_right {}, must add up to a divisor of N = {}, the rows of b; check both",
+               x.head_left, x.head_right, n);
+    if (call.d_width != width)
+        reject("d", "has {} columns, must have {}: {} heads of {}, {} and {}; pass memory with the gaps", call.d_width,
+               width, n / head, x.head_left, x.head_gap, x.head_right);
+}
+
 }  // namespace
 
 void check_finish(const Call& call) {
@@ -91,6 +109,7 @@ void check_finish(const Call& call) {
     const Given given = given_in(epilogue);
     if (given.finish == Finish::None) return;
     check_takes_epilogue(call, given);
+    if (given.finish == Finish::HeadGaps) return check_heads(call);
     check_factor("alpha", epilogue.alpha);
     check_factor("beta", epilogue.beta.value_or(1));
     if (!is_given(epilogue.c.matrix) && epilogue.beta.value_or(0) != 0)

@@ -162,6 +162,22 @@ constexpr auto kAffineGroupedF32 = std::to_array<Candidate>({
 });
 // clang-format on
 
+// With a gap in each head of D, whose kernels store strips. Rates are taken from those of the kernels that store so;
+// tiles of 128 rows to be longer by what strips cost groups of rows.
+// clang-format off
+constexpr auto kHeadGaps = std::to_array<Candidate>({
+    {{64, 32, 8, 1, 1, kAlone, 2}, {0.189, 0.162, 0.52}},
+    {{64, 64, 6, 1, 1, kAlone, 2}, {0.253, 0.205, 0.39}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.384, 0.384, 0.89}},
+    {{256, 128, 4, 2, 1, kAlone, 1}, {0.725, 0.725, 2.06}},
+});
+constexpr auto kHeadGapsBf16 = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.172, 0.172, 0.20}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.354, 0.354, 0.43}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.499, 0.499, 0.98}},
+});
+// clang-format on
+
 constexpr Kind kPlainKind{}, kGroupedKind{.grouping = Grouping::Rows}, kRowKind{.b = kRowScaled},
     kGroupedRowKind{.grouping = Grouping::Rows, .b = kRowScaled}, kRowF32Kind{.b = kRowScaled, .output = Output::F32},
     kKGroupedKind{.grouping = Grouping::K, .b = kRowScaled, .output = Output::F32};
@@ -181,18 +197,21 @@ constexpr auto kConfigsOf = configs_of(List, kKind);
 template <const auto& List, Kind kKind>
 constexpr CandidateList kListOf{kKind, kConfigsOf<List, kKind>, List};
 
-constexpr CandidateList kListed[] = {{kPlainKind, kConfigs, kCandidates},
-                                     {kGroupedKind, kGroupedConfigs, kGrouped},
-                                     {kGroupedRowKind, kGroupedRowConfigs, kGroupedRowCandidates},
-                                     {kRowKind, kRowConfigs, kRowCandidates},
-                                     {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
-                                     {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates},
-                                     kListOf<kAffine, affine_kind(Grouping::None, Output::BF16)>,
-                                     kListOf<kAffineF16, affine_kind(Grouping::None, Output::F16)>,
-                                     kListOf<kAffineF32, affine_kind(Grouping::None, Output::F32)>,
-                                     kListOf<kAffineGrouped, affine_kind(Grouping::Rows, Output::BF16)>,
-                                     kListOf<kAffineGroupedF16, affine_kind(Grouping::Rows, Output::F16)>,
-                                     kListOf<kAffineGroupedF32, affine_kind(Grouping::Rows, Output::F32)>};
+constexpr CandidateList kListed[] = {
+    {kPlainKind, kConfigs, kCandidates},
+    {kGroupedKind, kGroupedConfigs, kGrouped},
+    {kGroupedRowKind, kGroupedRowConfigs, kGroupedRowCandidates},
+    {kRowKind, kRowConfigs, kRowCandidates},
+    {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
+    {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates},
+    kListOf<kHeadGaps, {.finish = Finish::HeadGaps}>,
+    kListOf<kHeadGapsBf16, {.a = unscaled(Element::BF16), .b = unscaled(Element::BF16), .finish = Finish::HeadGaps}>,
+    kListOf<kAffine, affine_kind(Grouping::None, Output::BF16)>,
+    kListOf<kAffineF16, affine_kind(Grouping::None, Output::F16)>,
+    kListOf<kAffineF32, affine_kind(Grouping::None, Output::F32)>,
+    kListOf<kAffineGrouped, affine_kind(Grouping::Rows, Output::BF16)>,
+    kListOf<kAffineGroupedF16, affine_kind(Grouping::Rows, Output::F16)>,
+    kListOf<kAffineGroupedF32, affine_kind(Grouping::Rows, Output::F32)>};
 
 /// The lists of all operand types.
 const std::vector<CandidateList> kLists = [] {

@@ -27,8 +27,8 @@ struct Takers {
         return grouping == Grouping::None ? dense : grouping == Grouping::Rows ? rows : k;
     }
 };
-inline constexpr Takers kRows{false, true, false}, kOfK{false, false, true}, kDenseOrK{true, false, true},
-    kDenseOrRows{true, true, false}, kAll{true, true, true};
+inline constexpr Takers kDense{true, false, false}, kRows{false, true, false}, kOfK{false, false, true},
+    kDenseOrK{true, false, true}, kDenseOrRows{true, true, false}, kAll{true, true, true};
 
 struct Field {
     const char* name;
@@ -55,6 +55,7 @@ constexpr void option_fields(const Visit& visit, Shapes&... shapes) {
     visit(Field{"k_groups", kOfK, "Groups of K, which have K together and a D each"}, shapes.k_groups...);
     visit(Field{"accumulate", kDenseOrK, "D, of f32, is added to, not overwritten"}, shapes.accumulate...);
     visit(Field{"affine", kDenseOrRows, "D is alpha A B + beta C + bias, with any of the three"}, shapes.affine...);
+    visit(Field{"head_gaps", kDense, "D is in heads, each with a gap that is not written"}, shapes.head_gaps...);
     visit(Field{"num_sms", kAll, "SMs that may be used at most; 0: all"}, shapes.num_sms...);
     visit(Field{"batch_invariant", kAll, "The bits of a row of D may not depend on M"}, shapes.batch_invariant...);
 }
@@ -73,6 +74,11 @@ struct FinishField {
 };
 inline constexpr FinishField kFinishFields[] = {
     {Finish::Affine, &GemmShape::affine, ", with alpha, beta, C or a bias", [](Epilogue& e, int64_t) { e.beta = 1; }},
+    {Finish::HeadGaps, &GemmShape::head_gaps, ", with a gap in each head of D",
+     [](Epilogue& e, int64_t n) {
+         const int64_t head = n % 256 == 0 ? 256 : n;
+         e.head_left = head / 16 * 8, e.head_gap = 64, e.head_right = head - e.head_left;
+     }},
 };
 /// The row of the finish that a shape asks for; null where D is the product.
 constexpr const FinishField* find_finish(const GemmShape& s) {
@@ -109,6 +115,11 @@ constexpr void epilogue_arguments(const Visit& visit, Epilogues&... epilogues) {
     visit(A{"beta", Finish::Affine, "Of C, which is random; 0: there is none"}, epilogues.beta...);
     visit(A{"c", Finish::Affine, "A matrix like D"}, epilogues.c...);
     visit(A{"bias", Finish::Affine, "Add a random bias to each column of D"}, epilogues.bias...);
+    visit(A{"head_left", Finish::HeadGaps, "Columns of the product before the gap of a head of D"},
+          epilogues.head_left...);
+    visit(A{"head_gap", Finish::HeadGaps, "Columns of D in the gap of a head, which are not written"},
+          epilogues.head_gap...);
+    visit(A{"head_right", Finish::HeadGaps, "Columns of the product behind the gap"}, epilogues.head_right...);
 }
 
 // Does an argument say more than that D is the product?
@@ -145,14 +156,35 @@ inline void ask_for(const Epilogue& epilogue, GemmShape& shape) {
 
 // Columns of D, by the epilogue of a call.
 
+/// Most columns of each part of a head: with them added, a column of D still is a number that kernels can divide.
+inline constexpr int64_t kMaxHeadPart = 65536;
+
+/// Is it one? A gap has at least eight columns; the others may have none.
+inline bool is_head_part(int64_t cols, int64_t least) { return cols >= least && cols <= kMaxHeadPart && cols % 8 == 0; }
+
+/// Columns of the product in a head of D; 0 where D has none.
+inline int64_t head_cols(const Epilogue& x) {
+    const bool sound = is_head_part(x.head_left, 0) && is_head_part(x.head_gap, 8) && is_head_part(x.head_right, 0);
+    return sound ? x.head_left + x.head_right : 0;
+}
+
 /// Where the columns of the product lie in D, of a call that has been checked.
-inline DColumns columns_of(const Epilogue&) { return {}; }
+inline DColumns columns_of(const Epilogue& x) {
+    if (head_cols(x) == 0) return {};
+    return {Divider::by(static_cast<uint32_t>(head_cols(x))), static_cast<uint32_t>(x.head_right),
+            static_cast<uint32_t>(x.head_gap)};
+}
 
 /// Columns of a D that has those of a product with `n`.
-inline int64_t width_of_d(const Epilogue&, int64_t n) { return n; }
+inline int64_t width_of_d(const Epilogue& x, int64_t n) {
+    return head_cols(x) > 0 ? n + n / head_cols(x) * x.head_gap : n;
+}
 
 /// The reverse: columns of the product, for a D of that width; the width itself where there is no such product.
-inline int64_t product_cols(const Epilogue&, int64_t width) { return width; }
+inline int64_t product_cols(const Epilogue& x, int64_t width) {
+    const int64_t head = head_cols(x);
+    return head > 0 && width % (head + x.head_gap) == 0 ? width / (head + x.head_gap) * head : width;
+}
 
 // Values of fields: what is not set is left out of texts, and what is, is written in one way.
 template <typename T>

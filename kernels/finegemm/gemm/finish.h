@@ -7,8 +7,9 @@
 namespace finegemm {
 
 enum class Finish : uint32_t {
-    None,    ///< D is the product, or the product is added to it
-    Affine,  ///< D = alpha * the product + beta * C + bias (AffineParams), rounded once
+    None,      ///< D is the product, or the product is added to it
+    Affine,    ///< D = alpha * the product + beta * C + bias (AffineParams), rounded once
+    HeadGaps,  ///< D is the product in heads, with a gap in each that is not written (DColumns)
 };
 
 struct FinishFacts {
@@ -23,6 +24,7 @@ struct FinishFacts {
 inline constexpr FinishFacts kFinishes[] = {
     {"", "None", false, false, true},
     {"affine", "Affine", true, false, true},
+    {"head_gaps", "HeadGaps", false, true, false},
 };
 FG_HD constexpr FinishFacts facts_of(Finish finish) { return kFinishes[static_cast<uint32_t>(finish)]; }
 
