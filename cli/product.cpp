@@ -29,6 +29,19 @@ void add(CLI::App& command, const plan::Field& field, std::optional<DType>& to) 
     command.add_option_function<std::string>(option_of(field.name), set, field.meaning)->check(CLI::IsMember(types));
 }
 
+// An option for an argument of an epilogue: a value, or a random matrix.
+template <typename Number>
+void add(CLI::App& command, const plan::EpilogueArgument& x, Number& to) {
+    command.add_option(option_of(x.name), to, x.meaning)->capture_default_str();
+}
+void add(CLI::App& command, const plan::EpilogueArgument& x, std::optional<float>& to) {
+    command.add_option(option_of(x.name), to, x.meaning)->default_str("0");
+}
+void add(CLI::App& command, const plan::EpilogueArgument& x, ConstMatrix& to) {
+    command.add_flag_function(option_of(x.name), [&to](int64_t count) { to.rows = count > 0; }, x.meaning);
+}
+void add(CLI::App&, const plan::EpilogueArgument&, ConstStack&) {}  // random where its factor is not 0
+
 /// What was asked for of the fields of a product.
 void take_fields(const GemmShape& from, GemmShape& to) {
     plan::fields(
@@ -59,9 +72,16 @@ std::string option_of(const std::string& field) {
 
 GemmShape ProductOptions::with(int64_t m, int64_t n, int64_t k) const {
     GemmShape shape = fields;
-    shape.affine |= !adds_c_by_field();
+    plan::ask_for(epilogue, shape);
     shape.m = m, shape.n = n, shape.k = k;
     return shape;
+}
+
+Epilogue ProductOptions::epilogue_for(const GemmShape& shape) const {
+    Epilogue all = epilogue;
+    const plan::FinishField* finish = plan::find_finish(shape);
+    if (finish && !plan::first_given(all)) finish->example(all, shape.n);
+    return all;
 }
 
 ProductOptions ProductOptions::over(const GemmShape& line) const {
@@ -105,9 +125,7 @@ void add_group_options(CLI::App& command, ProductOptions& o) {
 }
 
 void add_epilogue_options(CLI::App& command, ProductOptions& o) {
-    command.add_option("--alpha", o.alpha, "Of the product: D is alpha A B + beta C + bias")->capture_default_str();
-    command.add_option("--beta", o.beta, "Of C, which is random; 0: there is none")->capture_default_str();
-    command.add_flag("--bias", o.bias, "Add a random bias to each column of D");
+    plan::epilogue_arguments([&](const plan::EpilogueArgument& x, auto& to) { add(command, x, to); }, o.epilogue);
 }
 
 GemmShape parse_product(const std::vector<std::string>& words, const ProductOptions& o) {
@@ -125,7 +143,7 @@ GemmShape parse_product(const std::vector<std::string>& words, const ProductOpti
         shape.m = extents[0], shape.n = extents[1], shape.k = extents[2];
     }
     take_fields(o.fields, shape);
-    shape.affine |= !o.adds_c_by_field();
+    plan::ask_for(o.epilogue, shape);
     return shape;
 }
 

@@ -16,16 +16,14 @@ namespace finegemm::cli {
 
 /// Options of the fields of GemmShape, and how groups are told and laid out.
 struct ProductOptions {
-    GemmShape fields;  // extents apart
+    GemmShape fields{};  // extents apart
     std::string form = "offsets", layout = "columns";
-    float alpha = 1, beta = 0;  // beta: of a random C
-    bool bias = false;          // a random one
-
-    /// The product is affine by its field alone, which adds C.
-    bool adds_c_by_field() const { return alpha == 1 && beta == 0 && !bias; }
+    Epilogue epilogue{};  // without C, which is random where beta is not 0; a matrix that has rows is random, too
 
     /// The product of these extents.
     GemmShape with(int64_t m, int64_t n, int64_t k) const;
+    /// The arguments of a product's epilogue: where its finish is asked for by the field alone, some example.
+    Epilogue epilogue_for(const GemmShape& shape) const;
     /// Options of a product that a line says, to which these options add.
     ProductOptions over(const GemmShape& line) const;
     /// All options that are set, as on a command line: " --groups 4 --form masked".
@@ -37,7 +35,7 @@ void add_field_options(CLI::App& command, ProductOptions& o);
 /// --form and --layout, for commands that make groups.
 void add_group_options(CLI::App& command, ProductOptions& o);
 
-/// --alpha, --beta and --bias, for commands that make C and the bias. Where none is set, an affine product adds C.
+/// --alpha, --beta, --bias and what else an epilogue has, for commands that make its matrices.
 void add_epilogue_options(CLI::App& command, ProductOptions& o);
 
 /// M N K, or one line like "gemm 64x2112x7168 groups=4", which options then add to. Throws Error(InvalidArgument).

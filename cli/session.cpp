@@ -62,7 +62,7 @@ void check_scales(const std::string& name, const HostMatrix& s, const HostMatrix
 
 Session::Session(Context& context, const Target& target, const GemmShape& shape, const ProductOptions& product,
                  uint64_t seed)
-    : context_(context), target_(target), shape_(shape) {
+    : context_(context), target_(target), shape_(shape), epilogue_(product.epilogue_for(shape)) {
     plan::check_shape(shape);
     if (shape.groups) {
         make_row_groups(product.form, seed);
@@ -73,15 +73,15 @@ Session::Session(Context& context, const Target& target, const GemmShape& shape,
         Operand a{random_matrix(shape.m, shape.k, seed), {}}, b{random_matrix(shape.n, shape.k, seed + 1), {}};
         make_dense(a, b);
     }
-    make_epilogue(product, seed);
+    make_epilogue(seed);
 }
 
 Session::Session(Context& context, const Target& target, Operand a, Operand b, const GemmShape& fields,
                  const ProductOptions& product, uint64_t seed)
-    : context_(context), target_(target), shape_(fields) {
+    : context_(context), target_(target), shape_(fields), epilogue_(product.epilogue_for(fields)) {
     plan::check_fields(fields);
     make_dense(a, b);
-    make_epilogue(product, seed);
+    make_epilogue(seed);
     if (!scaled()) return;
     if (a.values.dtype != DType::E4M3) given_a_ = std::move(a.values);
     if (b.values.dtype != DType::E4M3) given_b_ = std::move(b.values);
@@ -104,25 +104,22 @@ void Session::make_dense(Operand& a, Operand& b) {
                                 m, k, n, b.values.cols));
     shape_.m = m, shape_.n = n, shape_.k = k;
     if (b.scales) shape_.row_b_scales |= b.scales->rows == n;
-    d_ = make(plan::result_type(shape_), 1, m, n);
+    d_ = make(plan::result_type(shape_), 1, m, plan::width_of_d(epilogue_, n));
     load(a, "--a", false, a_, sfa_);
     load(b, "--b", !shape_.row_b_scales, b_, sfb_);
 }
 
-/// C has values as D has. Without alpha, beta and bias an affine product is A B + C.
-void Session::make_epilogue(const ProductOptions& product, uint64_t seed) {
-    if (!shape_.affine) return;
-    alpha_ = product.alpha;
-    beta_ = product.adds_c_by_field() ? 1 : product.beta;
+/// C has values as D has.
+void Session::make_epilogue(uint64_t seed) {
     const HostMatrix random = random_matrix(1, kRandomPeriod, seed + 2);
-    if (beta_ != 0) {
+    if (epilogue_.beta.value_or(0) != 0) {
         c_ = make(d_.host.dtype, d_.count, d_.host.rows / d_.count, d_.host.cols);
         HostMatrix values = make_matrix(DType::F32, c_.host.rows, c_.host.cols);
         fill(values, random, 0);
         round_to(c_.host.view(), values.view());
         upload(target_, c_.host, c_.there);
     }
-    if (product.bias) {
+    if (epilogue_.bias.rows > 0) {
         bias_ = make(DType::F32, 1, 1, d_.host.cols);
         fill(bias_.host, random, 1);
         upload(target_, bias_.host, bias_.there);
@@ -287,10 +284,9 @@ GemmOptions Session::completed(GemmOptions options, bool on_host) {
     options.num_sms = shape_.num_sms;
     if (shape_.batch_invariant) options.batch_invariant = true;
     if (!options.poll) options.poll = target_.poll;
-    if (!shape_.affine) return options;
-    options.epilogue.alpha = alpha_;
+    options.epilogue = epilogue_;
     const auto view = [&](Part& part) { return on_host ? part.host.view() : part.there; };
-    if (beta_ != 0) options.epilogue.c = stack_of(view(c_), c_.count), options.epilogue.beta = beta_;
+    if (!c_.host.bytes.empty()) options.epilogue.c = stack_of(view(c_), c_.count);
     if (!bias_.host.bytes.empty()) options.epilogue.bias = view(bias_);
     return options;
 }
@@ -334,7 +330,8 @@ std::optional<double> Session::error_of_quantization(int64_t max_rows) const {
     const auto values = [](const std::optional<HostMatrix>& given, const Part& codes, const Part& scales) {
         return given ? Values{given->view(), {}} : Values{codes.host.view(), scales.host.view()};
     };
-    return error_of_values(d_.host.view(), values(given_a_, a_, sfa_), values(given_b_, b_, sfb_), max_rows);
+    return error_of_values(d_.host.view(), plan::columns_of(epilogue_), values(given_a_, a_, sfa_),
+                           values(given_b_, b_, sfb_), max_rows);
 }
 
 double operations(int64_t m, int64_t n, int64_t k) {

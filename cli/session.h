@@ -78,7 +78,7 @@ private:
     void quantize(Quantize* by, HostMatrix& x, const Matrix& there, const Both& q, const Both& scales);
     void upload_rounded();
     void quantize_k(const HostMatrix& random, int64_t first, Part& q, Part& scales);
-    void make_epilogue(const ProductOptions& product, uint64_t seed);
+    void make_epilogue(uint64_t seed);
     Call args(const GemmOptions& options, bool on_host);
     GemmOptions completed(GemmOptions options, bool on_host);
 
@@ -86,7 +86,7 @@ private:
     const Target& target_;
     GemmShape shape_;
     Part a_, sfa_, b_, sfb_, d_, c_, bias_;
-    float alpha_ = 1, beta_ = 1;
+    Epilogue epilogue_{};                          // without the places of its matrices
     GemmOptions host_options_;                     // of fetch()
     std::optional<HostMatrix> given_a_, given_b_;  // values that were quantised here
     int64_t wrong_operands_ = 0;

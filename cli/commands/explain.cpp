@@ -72,10 +72,10 @@ void print_chosen(const Front& front, const nlohmann::json& chosen) {
 
 /// Differences from a GEMM with scales of blocks of B and D in bf16.
 std::string kind_text(const GemmShape& s) {
-    if (s.affine) {
+    if (const plan::FinishField* finish = plan::find_finish(s)) {
         GemmShape product = s;
-        product.affine = false;
-        return kind_text(product) + ", with alpha, beta, C or a bias";
+        product.*finish->asked = false;
+        return kind_text(product) + finish->phrase;
     }
     if (const ElementType& type = plan::operand_type(s); !type.scaled)
         return fmt::format(" in {}{}", type.name,

@@ -113,11 +113,43 @@ struct Report {
     std::map<std::string, std::string> found{};  // beside --a and --b in their checkpoints
     ProductOptions product{};
 
-    float beta() const { return product.adds_c_by_field() ? 1 : product.beta; }
     bool right() const { return accuracy.of_bound <= 1 && wrong_operands == 0; }
     double flop_per_us() const { return operations(shape.m, shape.n, shape.k) / us; }
     double bytes_per_us() const { return bytes / us; }
 };
+
+/// Calls visit(argument, value) for those of the product's finish.
+template <typename Visit>
+void visit_arguments(const Report& r, Finish finish, const Visit& visit) {
+    const Epilogue epilogue = r.product.epilogue_for(r.shape);
+    plan::epilogue_arguments(
+        [&](const plan::EpilogueArgument& x, const auto& value) {
+            if (x.finish == finish) visit(x.name, value);
+        },
+        epilogue);
+}
+
+std::string arguments_text(const Report& r, Finish finish) {
+    std::vector<std::string> words;
+    visit_arguments(r, finish, [&]<typename T>(const char* name, const T& value) {
+        if constexpr (std::is_same_v<T, std::optional<float>>)
+            words.push_back(value.value_or(0) != 0 ? fmt::format("{} {}", name, *value) : "no C");
+        else if constexpr (std::is_arithmetic_v<T>) words.push_back(fmt::format("{} {}", name, value));
+        else if constexpr (std::is_same_v<T, ConstMatrix>)
+            if (value.rows > 0) words.push_back(fmt::format("a {}", name));
+    });
+    return fmt::format("{}", fmt::join(words, ", "));
+}
+
+nlohmann::ordered_json arguments_json(const Report& r, Finish finish) {
+    nlohmann::ordered_json out;
+    visit_arguments(r, finish, [&]<typename T>(const char* name, const T& value) {
+        if constexpr (std::is_same_v<T, std::optional<float>>) out[name] = value.value_or(0);
+        else if constexpr (std::is_arithmetic_v<T>) out[name] = value;
+        else if constexpr (std::is_same_v<T, ConstMatrix>) out[name] = value.rows > 0;
+    });
+    return out;
+}
 
 /// The line of a report that describes the product.
 std::string product_text(const Report& r) {
@@ -130,11 +162,10 @@ std::string product_text(const Report& r) {
     const std::string types =
         fmt::format("{}{}{}", type.name, scales, says_d ? ", D in " + name_of(plan::result_type(r.shape)) : "");
     std::string text = fmt::format("product  D[{}{}, {}] = A[{}, {}] * B[{}{}, {}]^T in {}\n", of_k ? "group, " : "", m,
-                                   n, m, k, r.form.empty() ? "" : "group, ", n, k, types);
-    if (r.shape.affine)
-        text +=
-            fmt::format("affine   alpha {}, {}{}\n", r.product.alpha,
-                        r.beta() != 0 ? fmt::format("beta {}", r.beta()) : "no C", r.product.bias ? ", a bias" : "");
+                                   plan::width_of_d(r.product.epilogue_for(r.shape), n), m, k,
+                                   r.form.empty() ? "" : "group, ", n, k, types);
+    if (const plan::FinishField* finish = plan::find_finish(r.shape))
+        text += fmt::format("{:<8} {}\n", facts_of(finish->finish).name, arguments_text(r, finish->finish));
     if (r.group_sizes.empty()) return text;
     const auto [least, most] = std::ranges::minmax(r.group_sizes);
     text += fmt::format("groups   {} of {} to {} ", r.group_sizes.size(), least, most);
@@ -164,7 +195,8 @@ void print_json(const Front& front, const Report& r) {
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
     if (r.shape.dtype) out["dtype"] = name_of(*r.shape.dtype);
     if (r.shape.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(plan::result_type(r.shape))}});
-    if (r.shape.affine) out["affine"] = {{"alpha", r.product.alpha}, {"beta", r.beta()}, {"bias", r.product.bias}};
+    if (const plan::FinishField* finish = plan::find_finish(r.shape))
+        out[facts_of(finish->finish).name] = arguments_json(r, finish->finish);
     for (const auto& [name, found] : r.found)
         if (!found.empty()) out["found"][name] = found;
     for (const Guess& g : r.guesses) out["taken_for"][g.name] = g.dtype;

@@ -170,6 +170,9 @@ typedef struct finegemm_epilogue {
     int32_t reserved;     /* 0 */
     finegemm_stack c;     /* as d; without a pointer: none */
     finegemm_matrix bias; /* [1, n] f32; without a pointer: none */
+    int64_t head_left;    /* Columns of the product before the gap of a head of D */
+    int64_t head_gap;     /* Columns of D in the gap of a head, which are not written */
+    int64_t head_right;   /* Columns of the product behind the gap */
 } finegemm_epilogue;
 
 typedef struct finegemm_gemm_options {
@@ -223,6 +226,7 @@ typedef struct finegemm_shape {
     const char* plan_table;  /* a file; null or empty: none but that */
     int64_t dtype;           /* of a and b; 0: FINEGEMM_E4M3, which alone has scales */
     int64_t affine;          /* D is alpha A B + beta C + bias, with any of the three */
+    int64_t head_gaps;       /* D is in heads, each with a gap that is not written */
 } finegemm_shape;
 
 typedef struct finegemm_context finegemm_context;

@@ -34,6 +34,12 @@ struct Epilogue {
     ConstStack c{};      ///< [M, N] of the type of D, with the layout that D must have: D itself, or apart from it;
                          ///< a stack where D is one. Without a pointer: none
     ConstMatrix bias{};  ///< [1, N] f32; on CUDA pointer aligned to 16. Without a pointer: none
+    // Instead of the above: D in heads, [M, N + heads * head_gap]. Each head has head_left columns of the product, a
+    // gap that is not written, and head_right columns of the product; N is heads * (head_left + head_right). Multiples
+    // of 8, at most 65536. For one product, with D of the type of A and B, or of bf16.
+    int64_t head_left = 0;
+    int64_t head_gap = 0;
+    int64_t head_right = 0;
 };
 
 struct GemmOptions {
@@ -149,7 +155,8 @@ struct GemmShape {
     int64_t alignment = 0;             ///< Groups::alignment of Indices and PrefixSums; 0: groups begin anywhere
     std::optional<int64_t> k_groups{};  ///< of K, for k_grouped_gemm; K is a multiple of 128
     bool accumulate = false;            ///< as the option of a call
-    bool affine = false;                ///< Epilogue says more than that D is the product; not for groups of K
+    bool affine = false;                ///< of an Epilogue with alpha, beta, C or a bias; not for groups of K
+    bool head_gaps = false;             ///< of an Epilogue with heads; for one product
     int32_t num_sms = 0;                ///< likewise
     bool batch_invariant = false;       ///< likewise
     bool operator==(const GemmShape&) const = default;

@@ -25,10 +25,14 @@ def gemm(
     pdl: bool = False,
     prefetch_weights: bool = False,
     accumulate: bool = False,
+    # What becomes of the product; tools/gen_fields.py writes them.
     alpha: float = 1.0,
     beta: float | None = None,
     c: Tensor | None = None,
     bias: Tensor | None = None,
+    head_left: int = 0,
+    head_gap: int = 0,
+    head_right: int = 0,
     out_dtype: Literal["bfloat16", "float16", "float32"] | None = None,
     stream: Any = None,
     context: Context | None = None,
@@ -41,6 +45,9 @@ def gemm(
 
     d is alpha times that, plus beta * c and bias, if they are given: computed in float32 and rounded once. c [M, N] has
     the dtype of d and may be d itself; beta is 1 without a value, and with 0 c is not read. bias [N]: float32.
+
+    Instead, with `head_left`, `head_gap` and `head_right`, d is in heads: in each that many columns of the product, a
+    gap that is not written, and again columns of the product. d is [M, N + heads * head_gap] then, in bfloat16.
 
     a and b may be bfloat16 or float16 instead, without scales: sfa and sfb are None then, K is a multiple of 8, and d
     is of their type, as a new one is, or float32.
@@ -75,6 +82,7 @@ def grouped_gemm(
     heads: bool = False,
     alignment: int = 128,
     expected_m: int = 0,
+    # What becomes of the product; tools/gen_fields.py writes them.
     alpha: float = 1.0,
     beta: float | None = None,
     c: Tensor | None = None,
@@ -235,6 +243,7 @@ def explain(
     k_groups: int | None = None,
     accumulate: bool = False,
     affine: bool = False,
+    head_gaps: bool = False,
     num_sms: int = 0,
     batch_invariant: bool = False,
 ) -> dict[str, Any]:
@@ -254,6 +263,7 @@ def explain(
     `k_groups`: Groups of K, which have K together and a D each.
     `accumulate`: D, of f32, is added to, not overwritten.
     `affine`: D is alpha A B + beta C + bias, with any of the three.
+    `head_gaps`: D is in heads, each with a gap that is not written.
     `num_sms`: SMs that may be used at most; 0: all.
     `batch_invariant`: The bits of a row of D may not depend on M.
     """

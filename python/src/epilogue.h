@@ -10,7 +10,8 @@
 
 namespace finegemm::python {
 
-/// Of alpha, beta, c and bias. `counted`: the dimension of C that counts matrices, as of D, if there are several.
-Epilogue epilogue_of(Arguments& given, Tensors& tensors, std::optional<int> counted);
+/// The arguments that plan/fields.h lists. `counted`: the dimension of C that counts matrices, as of D, if there are
+/// several.
+Epilogue epilogue_of(Arguments& given, Tensors& tensors, std::optional<int> counted = {});
 
 }  // namespace finegemm::python

@@ -14,7 +14,7 @@
 #include "api/option_lists.h"
 #include "epilogue.h"
 #include "k_offsets.h"
-#include "plan/elements.h"
+#include "plan/fields.h"
 
 namespace finegemm::python {
 
@@ -35,13 +35,12 @@ void check_accumulate(Arguments& given) {
 }
 
 /// Calls `product` of C++ with the options that are given. `out`: the array on `device` whose stream it is without one.
-/// `counted`: the dimension of D that counts matrices, where groups of rows have one each.
 template <typename Product, typename Operands>
 void multiply(Product* product, Context& context, const Operands& operands, Arguments& given, Tensors& tensors,
-              PyObject* out, Device device, std::optional<int> counted = {}) {
+              PyObject* out, Device device, const Epilogue& epilogue = {}) {
     GemmOptions options{.stream = tensors.stream(given.optional("stream"), out, device)};
     call_options([&](const char* name, auto& option) { given.take(name, option); }, options);
-    options.epilogue = epilogue_of(given, tensors, counted);
+    options.epilogue = epilogue;
     given.check_all_taken();
     WithoutGil others_run;
     options.poll = [&](double) { others_run.run_handlers(); };
@@ -64,19 +63,19 @@ Object gemm_into(const Imports& imports, Context& context, Arguments& given) {
     const auto matrix = [&](const char* name) { return tensors.matrix(name, given.required(name)); };
     const auto scales = [&](const char* name) { return tensors.scales(name, given.required(name)); };
     GemmArgs problem{.a = matrix("a"), .sfa = scales("sfa"), .b = matrix("b"), .sfb = scales("sfb"), .d = {}};
-    PyObject* c = given.optional("c");
-    const std::string_view usual =
-        c == Py_None ? usual_result(problem.a) : find_type(tensors.matrix("c", c).dtype)->array_name;
+    const Epilogue epilogue = epilogue_of(given, tensors);
+    const ConstMatrix& c = epilogue.c.matrix;
+    const std::string_view usual = plan::is_given(c, {}) ? find_type(c.dtype)->array_name : usual_result(problem.a);
     const std::string_view format = out_dtype == Py_None ? usual : text("out_dtype", out_dtype);
     const DType made = type_named("out_dtype", format);
-    Object out = d == Py_None
-                     ? tensors.empty_like(given.required("a"), {problem.a.rows, problem.b.rows}, format.data(), "d")
-                     : tensors.output("d", d);
+    const int64_t width = plan::width_of_d(epilogue, problem.b.rows);
+    Object out = d == Py_None ? tensors.empty_like(given.required("a"), {problem.a.rows, width}, format.data(), "d")
+                              : tensors.output("d", d);
     problem.d = tensors.matrix("d", out.get(), Access::Write);
     if (out_dtype != Py_None && problem.d.dtype != made)
         throw Error(Errc::InvalidArgument,
                     fmt::format("out_dtype: is '{}', must be the dtype of d, which has another; leave it out", format));
-    multiply(gemm, context, problem, given, tensors, out.get(), problem.d.device);
+    multiply(gemm, context, problem, given, tensors, out.get(), problem.d.device, epilogue);
     return out;
 }
 
@@ -138,7 +137,8 @@ Object grouped_gemm_into(const Imports& imports, Context& context, Arguments& gi
     Object out = d == Py_None ? new_result(tensors, a, problem, counted) : tensors.output("d", d);
     problem.d = tensors.one_or_more("d", out.get(), counted, Access::Write);
     with_names_of_python(which.name, [&] {
-        multiply(grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device, counted);
+        multiply(grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device,
+                 epilogue_of(given, tensors, counted));
     });
     return out;
 }

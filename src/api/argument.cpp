@@ -185,8 +185,8 @@ int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock
     reject(s.name, "has shape [{}, {}], must be [{}, {}] ({}); {}", s.x.rows, s.x.cols, rows, cols, meaning, way_out);
 }
 
-void check_shapes(const Argument& a, const Argument& b, const Argument& d) {
-    const int64_t m = d.x.rows, n = d.x.cols, k = a.x.cols, unit = 16 / size_of(a.x.dtype);
+void check_shapes(const Argument& a, const Argument& b, const Argument& d, int64_t n) {
+    const int64_t m = d.x.rows, k = a.x.cols, unit = 16 / size_of(a.x.dtype);
     if (a.x.rows != m) reject("a", "has {} rows, but d has {}; a is [M, K], d is [M, N]", a.x.rows, m);
     if (b.x.cols != k)
         reject("b", "has {} columns, but a has {}; b is [N, K], K-major like a: pass it transposed if it is [K, N]",
@@ -215,7 +215,7 @@ void check_result(const ElementType& type, const Argument& d) {
 
 /// Where A and B have no scales a call has ones in their place (ops/gemm/call.h).
 void check_unscaled_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb,
-                             const Argument& d) {
+                             const Argument& d, int64_t n) {
     const ElementType& type = *find_type(a.x.dtype);
     b.check_dtype(type.dtype, "pass it as a is, or quantise a, too");
     check_result(type, d);
@@ -224,7 +224,7 @@ void check_unscaled_operands(const Argument& a, const Argument& sfa, const Argum
             reject(scales.name, "has shape [{}, {}], but {} is of {}, which has no scales; leave it out", scales.x.rows,
                    scales.x.cols, of.name, type.name);
     for (const Argument& x : {a, b, d}) x.check_extents();
-    check_shapes(a, b, d);
+    check_shapes(a, b, d, n);
     check_places(a, b, d);
 }
 
@@ -250,8 +250,8 @@ void check_scales(const Argument& s, const Wanted& wanted) {
 }
 
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
-                    Grouping grouping) {
-    if (are(is_unscaled, a.x.dtype)) return check_unscaled_operands(a, sfa, b, sfb, d);
+                    int64_t n, Grouping grouping) {
+    if (are(is_unscaled, a.x.dtype)) return check_unscaled_operands(a, sfa, b, sfb, d, n);
     const bool of_k = grouping == Grouping::K;
     for (const Argument& x : {a, b})
         if (x.x.dtype != DType::E4M3)
@@ -262,7 +262,7 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
     if (of_k) d.check_dtype(DType::F32, "pass memory of f32, as gradients are summed up in");
     else check_result(*find_type(DType::E4M3), d);
     for (const Argument& x : {a, b, d}) x.check_extents();
-    check_shapes(a, b, d);
+    check_shapes(a, b, d, n);
     for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})
         if (!of.empty() && !scales.x.data && scales.x.rows == 0 && scales.x.cols == 0)
             reject(scales.name,

@@ -76,9 +76,10 @@ Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning, const char* m
 /// f32, of the wanted shape, any strides that are not negative.
 void check_scales(const Argument& s, const Wanted& wanted);
 
-/// The matrices of a GEMM, or of several in stacks. Groups of K have scales for each row of B and a D of f32.
+/// The matrices of a GEMM, or of several in stacks. Groups of K have scales for each row of B and a D of f32. `n`:
+/// columns of D that are of the product.
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
-                    Grouping grouping);
+                    int64_t n, Grouping grouping);
 
 /// A GPU's backend looks up the kernel that options name, where it has something to do.
 void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config);

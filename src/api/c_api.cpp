@@ -120,6 +120,8 @@ constexpr size_t kFirstSize<finegemm_options> = offsetof(finegemm_options, plan_
 template <>
 constexpr size_t kFirstSize<finegemm_gemm_options> = offsetof(finegemm_gemm_options, accumulate);
 template <>
+constexpr size_t kFirstSize<finegemm_epilogue> = offsetof(finegemm_epilogue, bias) + sizeof(finegemm_epilogue::bias);
+template <>
 constexpr size_t kFirstSize<finegemm_quantize_options> = offsetof(finegemm_quantize_options, poll);
 template <>
 constexpr size_t kFirstSize<finegemm_shape> = offsetof(finegemm_shape, plan_table) + sizeof(finegemm_shape::plan_table);
@@ -193,6 +195,9 @@ template <typename T>
 void take(const char* name, int64_t given, std::optional<T>& to) {
     if (given != 0) take(name, given, to.emplace());
 }
+void take(const char*, std::same_as<float> auto given, auto& to) { to = given; }
+void take(const char* name, const finegemm_matrix& given, ConstMatrix& to) { to = to_matrix(given, name); }
+void take(const char* name, const finegemm_stack& given, ConstStack& to) { to = to_stack(given, name); }
 
 // Members of Options as those of finegemm_options.
 template <typename From, typename To>
@@ -224,8 +229,9 @@ Options to_options(const finegemm_options& caller) {
 Epilogue to_epilogue(const finegemm_epilogue& caller) {
     const finegemm_epilogue given = known_part(caller, "epilogue");
     require_zero(given.reserved, "epilogue");
-    return {
-        .alpha = given.alpha, .beta = given.beta, .c = to_stack(given.c, "c"), .bias = to_matrix(given.bias, "bias")};
+    Epilogue all;
+    plan::epilogue_arguments([](const auto& x, const auto& from, auto& to) { take(x.name, from, to); }, given, all);
+    return all;
 }
 
 GemmOptions to_options(const finegemm_gemm_options& caller) {

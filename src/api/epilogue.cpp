@@ -1,80 +1,133 @@
-// Checks of what is added to a product. Layer api.
+// Checks of what becomes of a product. Layer api.
 #include "api/epilogue.h"
 
 #include <cmath>
+#include <tuple>
+#include <type_traits>
+
+#include "plan/fields.h"
 
 namespace finegemm {
 
 namespace {
 
-bool is_given(const ConstMatrix& x) { return x.data || x.rows != 0 || x.cols != 0; }
-
-/// The first argument that asks for more than the product; null where none does.
-const char* first_given(const Epilogue& epilogue) {
-    if (epilogue.alpha != 1) return "alpha";
-    if (epilogue.beta.value_or(0) != 0) return "beta";
-    if (is_given(epilogue.c.matrix)) return "c";
-    return is_given(epilogue.bias) ? "bias" : nullptr;
-}
+bool is_given(const ConstMatrix& x) { return plan::is_given(x, {}); }
 
 void check_factor(const char* name, float factor) {
     if (!std::isfinite(factor)) reject(name, "is {}, must be finite; look at what computed it", factor);
 }
 
+/// The finish of the first argument that is given, and an argument of another one; null where there is none.
+struct Given {
+    Finish finish = Finish::None;
+    const char *first = nullptr, *other = nullptr;
+};
+Given given_in(const Epilogue& epilogue) {
+    Given given;
+    plan::given_arguments(
+        [&](const plan::EpilogueArgument& x, const auto&) {
+            if (!given.first) given = {x.finish, x.name};
+            else if (x.finish != given.finish && !given.other) given.other = x.name;
+        },
+        epilogue);
+    return given;
+}
+
 /// Products that have no such kernels.
-void check_takes_epilogue(const Call& call, const char* given) {
+void check_takes_epilogue(const Call& call, const Given& given) {
+    const char* const name = given.first;
+    const FinishFacts facts = facts_of(given.finish);
     if (call.of_k())
-        reject(given,
+        reject(name,
                "is given, but d of groups of K is the product alone, or added to; leave it out, or set accumulate");
+    if (!plan::takers_of(given.finish).have(call.grouping))
+        reject(name, "is given, but not in groups of rows can d have it; leave it out");
     if (call.row_b_scales())
-        reject(given,
+        reject(name,
                "is given, but where each row of b has scales d is the product alone; leave it out, or pass scales for "
                "128x128 blocks of b (quantize_blocks makes them)");
     if (call.a.matrix.dtype == DType::F16)
-        reject(given, "is given, but of a and b of f16 d is the product alone; leave it out, or pass them in bf16");
-    if (call.options.accumulate) reject("accumulate", "is set, but so is {}; leave it out, and pass d as c", given);
+        reject(name, "is given, but of a and b of f16 d is the product alone; leave it out, or pass them in bf16");
     if (call.a.matrix.cols == 0)
-        reject("a", "has K = 0 columns, must have some where {} is given; there is no product to add to", given);
+        reject("a", "has K = 0 columns, must have some where {} is given; there is no product to add to", name);
+    if (given.other) reject(given.other, "is given, but so is {}; leave one of them out", name);
+    const ElementType* type = find_type(call.a.matrix.dtype);
+    if (!facts.any_result && type && call.d.matrix.dtype != type->results[0])
+        reject("d", "has dtype {}, must be {} where {} is given; pass memory of that type",
+               name_of(call.d.matrix.dtype), name_of(type->results[0]), name);
 }
 
-void check_c(const Argument& c, const Argument& d) {
+/// A matrix that is as D is.
+void check_like_d(const Argument& c, const Argument& d) {
     c.check_dtype(d.x.dtype, "convert it to the type of d, or pass a d of its type");
     c.check_extents();
     if (!c.has_shape(d.x.rows, d.x.cols) || c.count != d.count)
-        reject("c", "has shape [{}, {}] in {} matrices, must be [{}, {}] in {}, as d; pass it so", c.x.rows, c.x.cols,
-               c.count, d.x.rows, d.x.cols, d.count);
+        reject(c.name, "has shape [{}, {}] in {} matrices, must be [{}, {}] in {}, as d; pass it so", c.x.rows,
+               c.x.cols, c.count, d.x.rows, d.x.cols, d.count);
     c.check_device(d.x.device, "d");
     c.check_pointer(alignment_on(d.x.device));
     c.check_rows(alignment_on(d.x.device));
     if (c.is_same_as(d)) return;
-    if (c.overlaps(d)) reject("c", "overlaps d, must be d itself, with its strides, or memory apart from it; copy it");
+    if (c.overlaps(d))
+        reject(c.name, "overlaps d, must be d itself, with its strides, or memory apart from it; copy it");
 }
 
-void check_bias(const Argument& bias, const Argument& d) {
+/// A number for each column of D.
+void check_row(const Argument& bias, const Argument& d) {
     bias.check_dtype(DType::F32, "convert it, which loses nothing");
     bias.check_extents();
     if (!bias.has_shape(1, d.x.cols))
-        reject("bias", "has shape [{}, {}], must be [1, {}], a number for each column of d; pass as many", bias.x.rows,
-               bias.x.cols, d.x.cols);
+        reject(bias.name, "has shape [{}, {}], must be [1, {}], a number for each column of d; pass as many",
+               bias.x.rows, bias.x.cols, d.x.cols);
     bias.check_device(d.x.device, "d");
     bias.check_pointer(alignment_on(d.x.device));
     bias.check_rows(1);
     bias.check_apart_from(d);
 }
 
+/// Heads of D, by which its columns are told from those of the product.
+void check_heads(const Call& call) {
+    const Epilogue& x = call.epilogue();
+    for (const auto& [name, cols, least] :
+         {std::tuple{"head_left", x.head_left, 0}, {"head_gap", x.head_gap, 8}, {"head_right", x.head_right, 0}})
+        if (!plan::is_head_part(cols, least))
+            reject(name, "is {}, must be a multiple of 8 from {} to {}; pad the heads", cols, least,
+                   plan::kMaxHeadPart);
+    const int64_t n = call.b.matrix.rows, head = plan::head_cols(x), width = plan::width_of_d(x, n);
+    if (head == 0 || n % head != 0)
+        reject("head_left", "is {} and head_right {}, must add up to a divisor of N = {}, the rows of b; check both",
+               x.head_left, x.head_right, n);
+    if (call.d_width != width)
+        reject("d", "has {} columns, must have {}: {} heads of {}, {} and {}; pass memory with the gaps", call.d_width,
+               width, n / head, x.head_left, x.head_gap, x.head_right);
+}
+
 }  // namespace
 
-void check_epilogue(const Call& call, const Argument& d) {
+void check_finish(const Call& call) {
     const Epilogue& epilogue = call.epilogue();
-    const char* const given = first_given(epilogue);
-    if (!given) return;
+    const Given given = given_in(epilogue);
+    if (given.finish == Finish::None) return;
     check_takes_epilogue(call, given);
+    if (given.finish == Finish::HeadGaps) return check_heads(call);
     check_factor("alpha", epilogue.alpha);
     check_factor("beta", epilogue.beta.value_or(1));
-    if (is_given(epilogue.c.matrix)) check_c({"c", epilogue.c.matrix, epilogue.c.count, epilogue.c.stride}, d);
-    else if (epilogue.beta.value_or(0) != 0)
+    if (!is_given(epilogue.c.matrix) && epilogue.beta.value_or(0) != 0)
         reject("beta", "is {}, but there is no c that it could multiply; pass c, or leave beta out", *epilogue.beta);
-    if (is_given(epilogue.bias)) check_bias({"bias", epilogue.bias}, d);
+}
+
+void check_epilogue_operands(const Call& call, const Argument& d) {
+    const Given given = given_in(call.epilogue());
+    if (given.first && call.options.accumulate)
+        reject("accumulate", "is set, but so is {}; leave it out{}", given.first,
+               facts_of(given.finish).loads_source ? ", and pass d as c" : "");
+    plan::given_arguments(
+        [&]<typename T>(const plan::EpilogueArgument& x, const T& value) {
+            if constexpr (std::is_same_v<T, ConstStack>)
+                check_like_d({x.name, value.matrix, value.count, value.stride}, d);
+            else if constexpr (std::is_same_v<T, ConstMatrix>) check_row({x.name, value}, d);
+        },
+        call.epilogue());
 }
 
 }  // namespace finegemm

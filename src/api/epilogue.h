@@ -1,4 +1,4 @@
-// Checks of what is added to a product. Layer api.
+// Checks of what becomes of a product. Layer api.
 #pragma once
 
 #include "api/argument.h"
@@ -6,7 +6,9 @@
 
 namespace finegemm {
 
-/// alpha, beta, C and the bias of a call whose operands have been checked.
-void check_epilogue(const Call& call, const Argument& d);
+/// What an epilogue asks of a call, before its operands are checked: it says which columns D has.
+void check_finish(const Call& call);
+/// The matrices of an epilogue, beside operands that have been checked.
+void check_epilogue_operands(const Call& call, const Argument& d);
 
 }  // namespace finegemm

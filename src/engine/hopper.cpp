@@ -40,20 +40,16 @@ CallKey HopperBackend::key_of(const Call& call) const {
     const auto operand = [](const ConstMatrix& x, int64_t stack_stride) {
         return CallKey::Operand{x.data, x.row_stride, stack_stride};
     };
-    const Epilogue& epilogue = call.epilogue();
     const bool batch_invariant = options.batch_invariant.value_or(batch_invariant_);
     return {.a = operand(call.a.matrix, call.a.stride),
             .b = operand(call.b.matrix, call.b.stride),
             .d = operand(call.d.matrix, call.d.stride),
-            .c = call.adds_c() ? operand(epilogue.c.matrix, epilogue.c.stride) : CallKey::Operand{},
             .sfa = {operand(call.sfa.matrix, call.sfa.stride), call.sfa.matrix.col_stride},
             .sfb = {operand(call.sfb.matrix, call.sfb.stride), call.sfb.matrix.col_stride},
             .m = call.a.matrix.rows,
             .n = call.d.matrix.cols,
             .k = call.a.matrix.cols,
-            .bias = epilogue.bias.data,
-            .alpha = float_bits(epilogue.alpha),
-            .beta = float_bits(call.beta()),
+            .epilogue = finegemm::key_of(call.epilogue()),
             .numbers = call.has_host_offsets() ? nullptr : call.groups.data,
             .group_count = call.group_count,
             .alignment = call.groups.alignment,
@@ -126,8 +122,7 @@ const Computing& HopperBackend::gemm(const Call& call) {
         for (const auto& [grid, params] : parts_of(*launch, call)->parts)
             kernel.launch(grid, &params, options.stream, options.pdl);
     } else {
-        std::visit([&](const auto& params) { kernel.launch(launch->grid, &params, options.stream, options.pdl); },
-                   launch->params);
+        kernel.launch(launch->grid, launch->params.data(), options.stream, options.pdl);
     }
     return launch->kernel->computing;
 }
@@ -147,7 +142,7 @@ std::shared_ptr<const LaunchParts> HopperBackend::parts_of(Launch& launch, const
 /// Launches of about as many groups each, and of no more than parameters have room for.
 LaunchParts HopperBackend::make_parts(const Launch& launch, const Call& call) const {
     LaunchParts made{.offsets = {call.groups.data, call.groups.data + call.groups.size}, .parts = {}};
-    const auto& all = std::get<KGroupedParams>(launch.params);
+    const auto& all = launch.params.as<KGroupedParams>();
     const uint32_t groups = all.groups.groups;
     const uint32_t launches = ceil_div(groups, call.layout == KLayout::Blocks ? kBlockGroups : kHostGroups);
     const uint32_t share = ceil_div(groups, launches);

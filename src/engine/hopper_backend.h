@@ -13,6 +13,7 @@
 #include "engine/hash.h"
 #include "engine/hopper.h"
 #include "engine/polled_provider.h"
+#include "ops/gemm/epilogue_key.h"
 #include "ops/gemm/hopper.h"
 #include "ops/quantize/hopper.h"
 #include "ops/scale_layout/hopper.h"
@@ -34,15 +35,14 @@ struct CallKey {
         const void* data;
         int64_t row_stride, stack_stride;
         bool operator==(const Operand&) const = default;
-    } a, b, d, c;
+    } a, b, d;
     struct Scales {
         Operand scales;
         int64_t col_stride;
         bool operator==(const Scales&) const = default;
     } sfa, sfb;
     int64_t m, n, k;
-    const void* bias;
-    uint32_t alpha, beta;    // their bits; beta is 0 without C
+    EpilogueKey epilogue;
     const int32_t* numbers;  // of groups, on the device
     int64_t group_count, alignment, expected_m;
     int32_t num_sms;

@@ -162,6 +162,22 @@ constexpr auto kAffineGroupedF32 = std::to_array<Candidate>({
 });
 // clang-format on
 
+// With a gap in each head of D, whose kernels store strips. Rates are taken from those of the kernels that store so;
+// tiles of 128 rows to be longer by what strips cost groups of rows.
+// clang-format off
+constexpr auto kHeadGaps = std::to_array<Candidate>({
+    {{64, 32, 8, 1, 1, kAlone, 2}, {0.189, 0.162, 0.52}},
+    {{64, 64, 6, 1, 1, kAlone, 2}, {0.253, 0.205, 0.39}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.384, 0.384, 0.89}},
+    {{256, 128, 4, 2, 1, kAlone, 1}, {0.725, 0.725, 2.06}},
+});
+constexpr auto kHeadGapsBf16 = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.172, 0.172, 0.20}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.354, 0.354, 0.43}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.499, 0.499, 0.98}},
+});
+// clang-format on
+
 constexpr Kind kPlainKind{}, kGroupedKind{.grouping = Grouping::Rows}, kRowKind{.b = kRowScaled},
     kGroupedRowKind{.grouping = Grouping::Rows, .b = kRowScaled}, kRowF32Kind{.b = kRowScaled, .output = Output::F32},
     kKGroupedKind{.grouping = Grouping::K, .b = kRowScaled, .output = Output::F32};
@@ -174,29 +190,32 @@ constexpr auto kKGroupedConfigs = configs_of(kKGroupedCandidates, kKGroupedKind)
 
 /// Scales of blocks of B, with an affine epilogue.
 constexpr Kind affine_kind(Grouping grouping, Output output) {
-    return {.grouping = grouping, .output = output, .affine = true};
+    return {.grouping = grouping, .output = output, .finish = Finish::Affine};
 }
 template <const auto& List, Kind kKind>
-constexpr auto kAffineConfigs = configs_of(List, kKind);
+constexpr auto kConfigsOf = configs_of(List, kKind);
 template <const auto& List, Kind kKind>
-constexpr CandidateList kAffineList{kKind, kAffineConfigs<List, kKind>, List};
+constexpr CandidateList kListOf{kKind, kConfigsOf<List, kKind>, List};
 
-constexpr CandidateList kScaled[] = {{kPlainKind, kConfigs, kCandidates},
-                                     {kGroupedKind, kGroupedConfigs, kGrouped},
-                                     {kGroupedRowKind, kGroupedRowConfigs, kGroupedRowCandidates},
-                                     {kRowKind, kRowConfigs, kRowCandidates},
-                                     {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
-                                     {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates},
-                                     kAffineList<kAffine, affine_kind(Grouping::None, Output::BF16)>,
-                                     kAffineList<kAffineF16, affine_kind(Grouping::None, Output::F16)>,
-                                     kAffineList<kAffineF32, affine_kind(Grouping::None, Output::F32)>,
-                                     kAffineList<kAffineGrouped, affine_kind(Grouping::Rows, Output::BF16)>,
-                                     kAffineList<kAffineGroupedF16, affine_kind(Grouping::Rows, Output::F16)>,
-                                     kAffineList<kAffineGroupedF32, affine_kind(Grouping::Rows, Output::F32)>};
+constexpr CandidateList kListed[] = {
+    {kPlainKind, kConfigs, kCandidates},
+    {kGroupedKind, kGroupedConfigs, kGrouped},
+    {kGroupedRowKind, kGroupedRowConfigs, kGroupedRowCandidates},
+    {kRowKind, kRowConfigs, kRowCandidates},
+    {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
+    {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates},
+    kListOf<kHeadGaps, {.finish = Finish::HeadGaps}>,
+    kListOf<kHeadGapsBf16, {.a = unscaled(Element::BF16), .b = unscaled(Element::BF16), .finish = Finish::HeadGaps}>,
+    kListOf<kAffine, affine_kind(Grouping::None, Output::BF16)>,
+    kListOf<kAffineF16, affine_kind(Grouping::None, Output::F16)>,
+    kListOf<kAffineF32, affine_kind(Grouping::None, Output::F32)>,
+    kListOf<kAffineGrouped, affine_kind(Grouping::Rows, Output::BF16)>,
+    kListOf<kAffineGroupedF16, affine_kind(Grouping::Rows, Output::F16)>,
+    kListOf<kAffineGroupedF32, affine_kind(Grouping::Rows, Output::F32)>};
 
 /// The lists of all operand types.
 const std::vector<CandidateList> kLists = [] {
-    std::vector<CandidateList> all(std::begin(kScaled), std::end(kScaled));
+    std::vector<CandidateList> all(std::begin(kListed), std::end(kListed));
     std::ranges::copy(unscaled_candidates(), std::back_inserter(all));
     return all;
 }();
@@ -218,7 +237,7 @@ GemmConfig for_row_scales(GemmConfig config) {
     // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major (measured on an H200). Beside
     // tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B has a scale,
     // vectors of both take longer than copies, but no longer where they go through registers anyway.
-    if (config.tile_m <= 64 || config.b.scaling == Scaling::None || config.affine) return config;
+    if (config.tile_m <= 64 || config.b.scaling == Scaling::None || config.finish != Finish::None) return config;
     const bool blocks = !config.row_b_scales() && config.tile_n <= 208;
     if (blocks || kernel_plan(config).tensor_core_scales()) config.scales = ScaleLayout::Rows;
     return config;
@@ -259,7 +278,7 @@ std::string name_of(const GemmConfig& c) {
     if (c.row_b_scales()) name += "_1d1d";
     if (c.a.scaling == Scaling::None) name += fmt::format("_{}", type_of(c.a.element).name);
     if (c.output != Output::BF16) name += fmt::format("_{}", type_of(c.output).name);
-    if (c.affine) name += "_affine";
+    if (c.finish != Finish::None) name += fmt::format("_{}", facts_of(c.finish).name);
     if (c.k_groups()) name += "_kgrouped";
     if (c.scales == ScaleLayout::Rows) name += "_rows";
     return name;

@@ -23,11 +23,7 @@ constexpr std::array<GemmConfig, Count> configs_of(const std::array<Candidate, C
     std::array<GemmConfig, Count> configs{};
     for (size_t i = 0; i < Count; ++i) {
         configs[i] = list[i].config;
-        configs[i].grouping = kind.grouping;
-        configs[i].a = kind.a;
-        configs[i].b = kind.b;
-        configs[i].output = kind.output;
-        configs[i].affine = kind.affine;
+        kind_fields([](const char*, const auto& from, auto& to) { to = from; }, kind, configs[i]);
     }
     return configs;
 }

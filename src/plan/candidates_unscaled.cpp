@@ -76,12 +76,12 @@ constexpr CandidateList list_of() {
     return {Of, kConfigs<Rows, Of>, Rows};
 }
 
-constexpr Kind kind(Element element, Grouping grouping, DType d, bool affine = false) {
+constexpr Kind kind(Element element, Grouping grouping, DType d, Finish finish = Finish::None) {
     return {.grouping = grouping,
             .a = unscaled(element),
             .b = unscaled(element),
             .output = *find_type(d)->output,
-            .affine = affine};
+            .finish = finish};
 }
 
 /// D is of the type that it has where nobody says, or f32.
@@ -94,10 +94,11 @@ void add_lists(std::vector<CandidateList>& all) {
         list_of<kOfK, kind(Of, Grouping::K, kUsual)>(),      list_of<kOfKF32, kind(Of, Grouping::K, DType::F32)>()};
     all.insert(all.end(), std::begin(lists), std::end(lists));
     if constexpr (Of == Element::BF16) {  // not in f16, whose kernels write the product alone
-        const CandidateList affine[] = {list_of<kAffine, kind(Of, Grouping::None, kUsual, true)>(),
-                                        list_of<kAffineF32, kind(Of, Grouping::None, DType::F32, true)>(),
-                                        list_of<kAffineRows, kind(Of, Grouping::Rows, kUsual, true)>(),
-                                        list_of<kAffineRowsF32, kind(Of, Grouping::Rows, DType::F32, true)>()};
+        const CandidateList affine[] = {
+            list_of<kAffine, kind(Of, Grouping::None, kUsual, Finish::Affine)>(),
+            list_of<kAffineF32, kind(Of, Grouping::None, DType::F32, Finish::Affine)>(),
+            list_of<kAffineRows, kind(Of, Grouping::Rows, kUsual, Finish::Affine)>(),
+            list_of<kAffineRowsF32, kind(Of, Grouping::Rows, DType::F32, Finish::Affine)>()};
         all.insert(all.end(), std::begin(affine), std::end(affine));
     }
 }

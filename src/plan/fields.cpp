@@ -17,12 +17,21 @@ const char* name_of(Grouping grouping) {
 
 /// Kernels that add to D in L2 add nothing else, and there are no others for scales of rows of B, nor for A and B in
 /// f16.
-void check_affine(const GemmShape& s) {
-    if (!s.affine) return;
-    if (s.accumulate) reject("accumulate", "is set, but so is affine; leave it out, D can be C");
+void check_finish(const GemmShape& s) {
+    if (finish_of(s) == Finish::None) return;
+    const FinishFacts facts = facts_of(finish_of(s));
+    const char* const name = facts.name;
+    for (const FinishField& x : kFinishFields)
+        if (s.*x.asked && x.finish != finish_of(s))
+            reject(facts_of(x.finish).name, "is set, but so is {}; leave one of them out", name);
+    if (!facts.any_result && result_type(s) != operand_type(s).results[0])
+        reject("out_dtype", "is {}, must be {} where {} is set; leave it out", finegemm::name_of(result_type(s)),
+               finegemm::name_of(operand_type(s).results[0]), name);
+    if (s.accumulate)
+        reject("accumulate", "is set, but so is {}; leave it out{}", name, facts.loads_source ? ", D can be C" : "");
     if (s.row_b_scales)
-        reject("affine", "is set, but with scales for each row of B D is the product alone; leave one of them out");
-    if (s.dtype == DType::F16) reject("affine", "is set, but of a and b of f16 d is the product alone; leave it out");
+        reject(name, "is set, but with scales for each row of B D is the product alone; leave one of them out");
+    if (s.dtype == DType::F16) reject(name, "is set, but of a and b of f16 d is the product alone; leave it out");
 }
 
 /// D of products without scales is of any type that these may give, whatever the groups.
@@ -47,7 +56,7 @@ void check_types(const GemmShape& s) {
     if (!may_give(operand_type(s), type))
         reject("out_dtype", "is {}, must be {} where a and b are of {}; pass one of them", name_of(type),
                names_of_results(operand_type(s)), operand_type(s).name);
-    check_affine(s);
+    check_finish(s);
     if (!operand_type(s).scaled) return check_unscaled(s, type);
     if (type != DType::F32 && s.k_groups)
         reject("out_dtype", "is {}, must be f32 with groups of K; leave it out", name_of(type));

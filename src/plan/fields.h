@@ -1,6 +1,7 @@
-// The fields of a product beside its extents, once: names, meanings, and which groupings take them. Layer plan.
-// Lines of text, JSON, the C struct, options of the command line and the sentence about a field that does not belong to
-// a product are all made from this list.
+// The fields of a product beside its extents, once: names, meanings, and which groupings take them. The arguments of an
+// epilogue, likewise. Layer plan.
+// Lines of text, JSON, C structs, Python's keywords, options of the command line, keys of launches and the sentence
+// about a field that does not belong to a product are all made from these lists.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 
 #include <finegemm/gemm.h>
 #include <finegemm/gemm/config.h>
+#include <finegemm/gemm/d_columns.h>
 #include <fmt/format.h>
 
 #include "plan/elements.h"
@@ -25,8 +27,8 @@ struct Takers {
         return grouping == Grouping::None ? dense : grouping == Grouping::Rows ? rows : k;
     }
 };
-inline constexpr Takers kRows{false, true, false}, kOfK{false, false, true}, kDenseOrK{true, false, true},
-    kDenseOrRows{true, true, false}, kAll{true, true, true};
+inline constexpr Takers kDense{true, false, false}, kRows{false, true, false}, kOfK{false, false, true},
+    kDenseOrK{true, false, true}, kDenseOrRows{true, true, false}, kAll{true, true, true};
 
 struct Field {
     const char* name;
@@ -54,6 +56,7 @@ constexpr void option_fields(const Visit& visit, Shapes&... shapes) {
     visit(Field{"k_groups", kOfK, "Groups of K, which have K together and a D each"}, shapes.k_groups...);
     visit(Field{"accumulate", kDenseOrK, "D, of f32, is added to, not overwritten"}, shapes.accumulate...);
     visit(Field{"affine", kDenseOrRows, "D is alpha A B + beta C + bias, with any of the three"}, shapes.affine...);
+    visit(Field{"head_gaps", kDense, "D is in heads, each with a gap that is not written"}, shapes.head_gaps...);
     visit(Field{"num_sms", kAll, "SMs that may be used at most; 0: all"}, shapes.num_sms...);
     visit(Field{"batch_invariant", kAll, "The bits of a row of D may not depend on M"}, shapes.batch_invariant...);
 }
@@ -61,6 +64,127 @@ template <typename Visit, typename... Shapes>
 constexpr void fields(const Visit& visit, Shapes&... shapes) {
     operand_fields(visit, shapes...);
     option_fields(visit, shapes...);
+}
+
+/// A finish as the fields of a shape have it.
+struct FinishField {
+    Finish finish;
+    bool GemmShape::* asked;
+    const char* phrase;                              // of the product: ", with alpha, beta, C or a bias"
+    void (*example)(Epilogue& epilogue, int64_t n);  // arguments of such a product, for who was told no more
+};
+inline constexpr FinishField kFinishFields[] = {
+    {Finish::Affine, &GemmShape::affine, ", with alpha, beta, C or a bias", [](Epilogue& e, int64_t) { e.beta = 1; }},
+    {Finish::HeadGaps, &GemmShape::head_gaps, ", with a gap in each head of D",
+     [](Epilogue& e, int64_t n) {
+         const int64_t head = n % 256 == 0 ? 256 : n;
+         e.head_left = head / 16 * 8, e.head_gap = 64, e.head_right = head - e.head_left;
+     }},
+};
+/// The row of the finish that a shape asks for; null where D is the product.
+constexpr const FinishField* find_finish(const GemmShape& s) {
+    for (const FinishField& x : kFinishFields)
+        if (s.*x.asked) return &x;
+    return nullptr;
+}
+constexpr Finish finish_of(const GemmShape& s) { return find_finish(s) ? find_finish(s)->finish : Finish::None; }
+
+/// Which products take a finish: those that take the field that asks for it.
+constexpr Takers takers_of(Finish finish) {
+    Takers takers{};
+    const GemmShape shape;
+    option_fields(
+        [&](const Field& field, const auto&) {
+            if (std::string_view(field.name) == facts_of(finish).name) takers = field.takers;
+        },
+        shape);
+    return takers;
+}
+
+/// An argument of an epilogue, and the finish that it is of.
+struct EpilogueArgument {
+    const char* name;
+    Finish finish;
+    const char* meaning;
+};
+
+/// Calls visit(argument, its member of each of `epilogues`), which have members of the arguments' names.
+template <typename Visit, typename... Epilogues>
+constexpr void epilogue_arguments(const Visit& visit, Epilogues&... epilogues) {
+    using A = EpilogueArgument;
+    visit(A{"alpha", Finish::Affine, "Of the product: D is alpha A B + beta C + bias"}, epilogues.alpha...);
+    visit(A{"beta", Finish::Affine, "Of C, which is random; 0: there is none"}, epilogues.beta...);
+    visit(A{"c", Finish::Affine, "A matrix like D"}, epilogues.c...);
+    visit(A{"bias", Finish::Affine, "Add a random bias to each column of D"}, epilogues.bias...);
+    visit(A{"head_left", Finish::HeadGaps, "Columns of the product before the gap of a head of D"},
+          epilogues.head_left...);
+    visit(A{"head_gap", Finish::HeadGaps, "Columns of D in the gap of a head, which are not written"},
+          epilogues.head_gap...);
+    visit(A{"head_right", Finish::HeadGaps, "Columns of the product behind the gap"}, epilogues.head_right...);
+}
+
+// Does an argument say more than that D is the product?
+inline bool is_given(float x, float usual) { return x != usual; }
+inline bool is_given(int64_t x, int64_t usual) { return x != usual; }
+inline bool is_given(const std::optional<float>& x, const std::optional<float>&) { return x.value_or(0) != 0; }
+inline bool is_given(const ConstMatrix& x, const ConstMatrix&) { return x.data || x.rows != 0 || x.cols != 0; }
+inline bool is_given(const ConstStack& x, const ConstStack& usual) { return is_given(x.matrix, usual.matrix); }
+inline constexpr Epilogue kNoEpilogue{};
+
+/// Calls visit(argument, value) for each argument that is given.
+template <typename Visit>
+constexpr void given_arguments(const Visit& visit, const Epilogue& epilogue) {
+    epilogue_arguments(
+        [&](const EpilogueArgument& argument, const auto& value, const auto& usual) {
+            if (is_given(value, usual)) visit(argument, value);
+        },
+        epilogue, kNoEpilogue);
+}
+/// The name of the first one that is; null where there is none.
+inline const char* first_given(const Epilogue& epilogue) {
+    const char* first = nullptr;
+    given_arguments([&](const EpilogueArgument& x, const auto&) { first = first ? first : x.name; }, epilogue);
+    return first;
+}
+/// Sets the fields that the given arguments ask for.
+inline void ask_for(const Epilogue& epilogue, GemmShape& shape) {
+    given_arguments(
+        [&](const EpilogueArgument& argument, const auto&) {
+            for (const FinishField& x : kFinishFields) shape.*x.asked |= x.finish == argument.finish;
+        },
+        epilogue);
+}
+
+// Columns of D, by the epilogue of a call.
+
+/// Most columns of each part of a head: with them added, a column of D still is a number that kernels can divide.
+inline constexpr int64_t kMaxHeadPart = 65536;
+
+/// Is it one? A gap has at least eight columns; the others may have none.
+inline bool is_head_part(int64_t cols, int64_t least) { return cols >= least && cols <= kMaxHeadPart && cols % 8 == 0; }
+
+/// Columns of the product in a head of D; 0 where D has none.
+inline int64_t head_cols(const Epilogue& x) {
+    const bool sound = is_head_part(x.head_left, 0) && is_head_part(x.head_gap, 8) && is_head_part(x.head_right, 0);
+    return sound ? x.head_left + x.head_right : 0;
+}
+
+/// Where the columns of the product lie in D, of a call that has been checked.
+inline DColumns columns_of(const Epilogue& x) {
+    if (head_cols(x) == 0) return {};
+    return {Divider::by(static_cast<uint32_t>(head_cols(x))), static_cast<uint32_t>(x.head_right),
+            static_cast<uint32_t>(x.head_gap)};
+}
+
+/// Columns of a D that has those of a product with `n`.
+inline int64_t width_of_d(const Epilogue& x, int64_t n) {
+    return head_cols(x) > 0 ? n + n / head_cols(x) * x.head_gap : n;
+}
+
+/// The reverse: columns of the product, for a D of that width; the width itself where there is no such product.
+inline int64_t product_cols(const Epilogue& x, int64_t width) {
+    const int64_t head = head_cols(x);
+    return head > 0 && width % (head + x.head_gap) == 0 ? width / (head + x.head_gap) * head : width;
 }
 
 // Values of fields: what is not set is left out of texts, and what is, is written in one way.

@@ -92,7 +92,7 @@ Problem problem_of(const GemmShape& s) {
             .num_sms = static_cast<uint32_t>(s.num_sms),
             .a = a,
             .b = b,
-            .d = {result_type(s), s.accumulate, s.affine},
+            .d = {result_type(s), s.accumulate, finish_of(s)},
             .groups = {kind, clamped(s.groups.value_or(s.k_groups.value_or(0))), clamped(s.expected_m),
                        static_cast<uint32_t>(s.alignment)}};
 }
@@ -105,9 +105,9 @@ GemmShape shape_of(const Problem& p) {
                 .expected_m = p.groups.expected_m,
                 .alignment = p.groups.alignment,
                 .accumulate = p.d.accumulate,
-                .affine = p.d.affine,
                 .num_sms = static_cast<int32_t>(p.num_sms),
                 .batch_invariant = p.batch_invariant};
+    for (const FinishField& x : kFinishFields) s.*x.asked = p.d.finish == x.finish;
     if (!p.scaled()) s.dtype = type_of(p.a.element).dtype;
     const DType usual = p.groups.kind == Grouping::K ? DType::F32 : DType::BF16;
     if (s.row_b_scales || !p.scaled() || p.d.element != usual) s.out_dtype = p.d.element;

@@ -17,16 +17,20 @@ struct Kind {
     Grouping grouping = Grouping::None;
     Operand a = kRowScaled, b = kBlockScaled;
     Output output = Output::BF16;
-    bool affine = false;
+    Finish finish = Finish::None;
     constexpr bool operator==(const Kind&) const = default;
 };
-constexpr Kind kind_of(const GemmConfig& c) { return {c.grouping, c.a, c.b, c.output, c.affine}; }
+constexpr Kind kind_of(const GemmConfig& c) {
+    Kind kind;
+    kind_fields([](const char*, const auto& from, auto& to) { to = from; }, c, kind);
+    return kind;
+}
 
-/// D: the type of its elements, whether the product is added to them, and whether more is added to it.
+/// D: the type of its elements, whether the product is added to them, and what becomes of it before.
 struct Result {
     DType element = DType::BF16;
     bool accumulate = false;
-    bool affine = false;
+    Finish finish = Finish::None;
     constexpr bool operator==(const Result&) const = default;
 };
 
@@ -67,8 +71,9 @@ struct Problem {
     constexpr bool scaled() const { return a.scaling != Scaling::None; }
     /// With scales of blocks, affine kernels also write the product alone in types other than bf16.
     constexpr Kind kind() const {
-        const bool plain = !d.affine && (b.scaling != Scaling::Blocks || d.element == DType::BF16);
-        return {groups.kind, a, b, find_type(d.element)->output.value(), !plain};
+        const bool also_affine = b.scaling == Scaling::Blocks && d.element != DType::BF16;
+        const Finish finish = d.finish == Finish::None && also_affine ? Finish::Affine : d.finish;
+        return {groups.kind, a, b, find_type(d.element)->output.value(), finish};
     }
 };
 

@@ -29,7 +29,7 @@ constexpr Rule kRules[] = {
     {"writes D in another type",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().output == c.output; }},
     {"adds C and a bias to the product, or cannot",
-     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().affine == c.affine; }},
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().finish == c.finish; }},
     {"needs more shared memory than a CTA can have",
      [](const Problem&, const DeviceSpec& d, const GemmConfig& c) {
          return kernel_plan(c).smem.total <= d.smem_bytes;

@@ -160,7 +160,7 @@ void add(Tally& tally, const Product& product, ThreadPool& pool) {
     for (size_t i = 0; i < count; ++i) {
         const auto n = static_cast<size_t>(args.d.cols);
         const auto row = static_cast<int64_t>(i / n), col = static_cast<int64_t>(i % n);
-        const double d = element_of(args.d, row, col);
+        const double d = element_of(args.d, row, product.epilogue.columns.of(static_cast<uint32_t>(col)));
         double bound = sum_bound_of(args, absolute[i]);
         add_epilogue(product.epilogue, row, col, exact[i], bound);
         if (!std::isfinite(d) || !std::isfinite(exact[i])) {
@@ -236,14 +236,16 @@ int64_t differing_elements(const ConstMatrix& x, const ConstMatrix& y) {
     return differing;
 }
 
-double error_of_values(const ConstMatrix& d, const Values& a, const Values& b, int64_t max_rows) {
+double error_of_values(const ConstMatrix& d, const DColumns& columns, const Values& a, const Values& b,
+                       int64_t max_rows) {
     const int64_t step = step_of(d.rows, max_rows), k = a.x.cols;
     const std::vector<float> left = some_values(a, step), right = some_values(b, 1);
-    std::vector<double> errors(static_cast<size_t>(d.cols)), values(errors.size());
-    ThreadPool(0).parallel_for(d.cols, [&](int64_t n) {
+    std::vector<double> errors(static_cast<size_t>(b.x.rows)), values(errors.size());
+    ThreadPool(0).parallel_for(b.x.rows, [&](int64_t n) {
+        const uint32_t col = columns.of(static_cast<uint32_t>(n));
         for (int64_t r = 0; r * step < d.rows; ++r) {
             const double exact = dot(&left[static_cast<size_t>(r * k)], &right[static_cast<size_t>(n * k)], k);
-            const double error = element_of(d, r * step, n) - exact;
+            const double error = element_of(d, r * step, col) - exact;
             if (!std::isfinite(error)) continue;
             errors[static_cast<size_t>(n)] += error * error;
             values[static_cast<size_t>(n)] += exact * exact;

@@ -35,7 +35,9 @@ struct Values {
 };
 /// The root mean square of D - a * b^T, summed in double, over that of a * b^T: what quantisation costs where D comes
 /// from codes of these values. Looks at no more than `max_rows` rows; values that are not finite do not count.
-double error_of_values(const ConstMatrix& d, const Values& a, const Values& b, int64_t max_rows);
+/// `columns`: of the product in D.
+double error_of_values(const ConstMatrix& d, const DColumns& columns, const Values& a, const Values& b,
+                       int64_t max_rows);
 
 /// The root mean square of x - y over that of y. Two matrices of one shape on the CPU. Equal infinities
 /// have no difference; NaN where one of them has a NaN, or y nothing but zeros.

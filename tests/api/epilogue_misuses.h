@@ -10,11 +10,18 @@
 
 namespace finegemm::test {
 
+inline finegemm_epilogue scaled_by(float alpha, float beta) {
+    finegemm_epilogue epilogue{};
+    epilogue.struct_size = sizeof epilogue;
+    epilogue.alpha = alpha, epilogue.beta = beta;
+    return epilogue;
+}
+
 /// D = 2 A B + 3 C + bias, right until a test changes it. D is c's and bias's neighbour, in memory of its own.
 struct AffineCall : GemmCall {
     Buffer<uint16_t> c_data{DType::BF16, 16, 256, 8};
     Buffer<float> bias_data{DType::F32, 1, 256};
-    finegemm_epilogue epilogue{sizeof(finegemm_epilogue), 2, 3, 0, {}, {}};
+    finegemm_epilogue epilogue = scaled_by(2, 3);
 
     AffineCall() {
         epilogue.c = {c_matrix(ConstMatrix(c_data.view())), 1, 0};
@@ -76,12 +83,12 @@ inline std::map<std::string, std::pair<int32_t, std::string>> epilogue_misuses()
         EXPECT_TRUE(untouched) << m.name << ": was rejected, but wrote to memory";
     }
     const auto record = [&](const char* name, const finegemm_error& e) { said[name] = {e.code, e.message}; };
-    const finegemm_epilogue twice{sizeof(finegemm_epilogue), 2, 0, 0, {}, {}};
+    const finegemm_epilogue twice = scaled_by(2, 0);
     KGroupedCall of_k;
     of_k.options.epilogue = &twice;
     of_k.run(context.get()), record("epilogue: alpha and groups of k", of_k.error);
     GroupedCall masked(GroupedCall::masked());
-    finegemm_epilogue with_c{sizeof(finegemm_epilogue), 1, 1, 0, {}, {}};
+    finegemm_epilogue with_c = scaled_by(1, 1);
     Buffer<uint16_t> c(DType::BF16, 40, 256);
     with_c.c = {c_matrix(ConstMatrix(c.view())), 1, 0};
     masked.options.epilogue = &with_c;

@@ -39,7 +39,7 @@ template <typename Body>
 void for_each_kernel(Grouping grouping, const Body& body) {
     int seen = 0;
     for (const GemmConfig& c : plan::kernels()) {
-        if (!c.affine || c.grouping != grouping) continue;
+        if (c.finish != Finish::Affine || c.grouping != grouping) continue;
         SCOPED_TRACE(plan::name_of(c));
         body(c);
         ++seen;

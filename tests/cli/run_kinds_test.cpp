@@ -60,6 +60,24 @@ TEST(RunKinds, AddsCAndABias) {
     EXPECT_NE(text.find("scales 1x128 and 128x128, D in f16\naffine   alpha 1, beta 1\n"), std::string::npos) << text;
 }
 
+TEST(RunKinds, LeavesAGapInEachHead) {
+    for (const char* product : {"33 512 144", "33 512 144 --numerics hopper", "33 512 136 --dtype bf16"}) {
+        const std::string run = std::string(
+                                    "run --device cpu --repeats 1 --json --head-left 64 --head-gap 24 "
+                                    "--head-right 192 ") +
+                                product;
+        const json out = json::parse(finegemm(run).out);
+        EXPECT_TRUE(out.at("right").get<bool>()) << product;
+        EXPECT_EQ(out.at("head_gaps"), json({{"head_left", 64}, {"head_gap", 24}, {"head_right", 192}})) << product;
+    }
+    const std::string text = finegemm("run 33 512 144 --device cpu --head-gaps").out;
+    EXPECT_NE(text.find("D[33, 640] = A[33, 144] * B[512, 144]^T"), std::string::npos) << text;
+    EXPECT_NE(text.find("\nhead_gaps head_left 128, head_gap 64, head_right 128\n"), std::string::npos) << text;
+    const Ran ran = finegemm("run 33 512 144 --device cpu --head-gaps --affine");
+    EXPECT_NE(ran.err.find("--head-gaps: is set, but so is affine; leave one of them out"), std::string::npos)
+        << ran.err;
+}
+
 TEST(RunKinds, TakesScalesOfRowsOfBInGroups) {
     for (const char* form : {"offsets", "indices", "prefix-sums", "masked"}) {
         const json out = json::parse(finegemm(std::string("run 200 40 144 --groups 3 --row-b-scales --device cpu "

@@ -41,7 +41,8 @@ TEST(GemmSource, PrintsEveryConfigurationSoThatAHostCompilerReadsTheSameValue) {
     std::string text =
         "#include <finegemm/gemm/config.h>\nusing U = finegemm::ClusterUse;\n"
         "using S = finegemm::ScaleLayout;\nusing G = finegemm::Grouping;\n"
-        "using E = finegemm::Element;\nusing B = finegemm::Scaling;\nusing O = finegemm::Output;\n";
+        "using E = finegemm::Element;\nusing B = finegemm::Scaling;\nusing O = finegemm::Output;\nusing F = "
+        "finegemm::Finish;\n";
     std::vector<GemmConfig> configs = plan::kernels();
     configs.push_back(kExample);
     for (const GemmConfig& c : configs) {
@@ -49,11 +50,11 @@ TEST(GemmSource, PrintsEveryConfigurationSoThatAHostCompilerReadsTheSameValue) {
         text += fmt::format(
             "static_assert({} == finegemm::GemmConfig{{{}, {}, {}, {}, {}, U({}), {}, S({}), G({}), {{E({}), B({})}}, "
             "{{E({}), B({})}}, "
-            "O({}), {}}});\n",
+            "O({}), F({})}});\n",
             to_source(c), c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, use, c.ctas_per_sm,
             static_cast<uint32_t>(c.scales), static_cast<uint32_t>(c.grouping), static_cast<uint32_t>(c.a.element),
             static_cast<uint32_t>(c.a.scaling), static_cast<uint32_t>(c.b.element), static_cast<uint32_t>(c.b.scaling),
-            static_cast<uint32_t>(c.output), c.affine);
+            static_cast<uint32_t>(c.output), static_cast<uint32_t>(c.finish));
     }
     const TemporaryDirectory directory;
     const std::string file = directory.path() + "/configs.cpp";

@@ -11,7 +11,7 @@
 
 namespace finegemm::test {
 
-// tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, scales, grouping, a, b, output, affine
+// tile_m, tile_n, stages, math_warpgroups, cluster, cluster_use, ctas_per_sm, scales, grouping, a, b, output, finish
 inline constexpr auto kConfigs = std::to_array<GemmConfig>({
     {64, 16, 3, 1, 1, ClusterUse::None, 2},
     {64, 32, 8, 1, 1, ClusterUse::None, 2},
@@ -61,9 +61,45 @@ inline constexpr auto kConfigs = std::to_array<GemmConfig>({
     {128, 128, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::K, {}, kRowScaled, Output::F32},
     {128, 192, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::K, {}, kRowScaled, Output::F32},
     {64, 64, 5, 1, 1, ClusterUse::None, 2, ScaleLayout::Any, Grouping::K, {}, kRowScaled, Output::F32},
-    {128, 160, 5, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, {}, kBlockScaled, Output::BF16, true},
-    {64, 64, 6, 1, 1, ClusterUse::None, 2, ScaleLayout::Any, Grouping::Rows, {}, kBlockScaled, Output::F16, true},
-    {128, 128, 4, 2, 1, ClusterUse::None, 1, ScaleLayout::Any, Grouping::None, {}, kBlockScaled, Output::F32, true},
+    {128,
+     160,
+     5,
+     2,
+     1,
+     ClusterUse::None,
+     1,
+     ScaleLayout::Any,
+     Grouping::None,
+     {},
+     kBlockScaled,
+     Output::BF16,
+     Finish::Affine},
+    {64,
+     64,
+     6,
+     1,
+     1,
+     ClusterUse::None,
+     2,
+     ScaleLayout::Any,
+     Grouping::Rows,
+     {},
+     kBlockScaled,
+     Output::F16,
+     Finish::Affine},
+    {128,
+     128,
+     4,
+     2,
+     1,
+     ClusterUse::None,
+     1,
+     ScaleLayout::Any,
+     Grouping::None,
+     {},
+     kBlockScaled,
+     Output::F32,
+     Finish::Affine},
 });
 
 inline std::string describe(const GemmConfig& c) {
@@ -73,7 +109,7 @@ inline std::string describe(const GemmConfig& c) {
            kUses[static_cast<uint32_t>(c.cluster_use)] + (c.cluster > 1 ? std::to_string(c.cluster) : "") +
            (c.scales == ScaleLayout::Rows ? " rows" : "") + (c.row_groups() ? " grouped" : "") +
            (c.k_groups() ? " k-grouped" : "") + (c.row_b_scales() ? " 1d1d" : "") +
-           (c.output == Output::F32 ? " f32" : "") + (c.affine ? " affine" : "");
+           (c.output == Output::F32 ? " f32" : "") + " " + facts_of(c.finish).name;
 }
 
 /// Calls body.operator()<C>() for each.

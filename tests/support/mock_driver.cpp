@@ -233,7 +233,8 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .scale_layout = {},
                   .grouped = {},
                   .k_grouped = {},
-                  .affine = {}};
+                  .affine = {},
+                  .heads = {}};
     if (function->entry.starts_with("finegemm_quantize_"))
         std::memcpy(&launch.quantize, parameters[0], sizeof launch.quantize);
     else if (function->entry.starts_with("finegemm_scale_layout_"))
@@ -243,9 +244,19 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
     else std::memcpy(&launch.gemm, parameters[0], sizeof launch.gemm);
     if (function->entry.find("_affine") != std::string::npos) {
         if (function->entry.find("_grouped") != std::string::npos)
-            launch.affine = static_cast<const finegemm::WithAffine<finegemm::GroupedParams>*>(parameters[0])->affine;
-        else launch.affine = static_cast<const finegemm::WithAffine<finegemm::SegmentedParams>*>(parameters[0])->affine;
+            launch.affine = static_cast<const finegemm::WithFinish<finegemm::GroupedParams, finegemm::Finish::Affine>*>(
+                                parameters[0])
+                                ->finish;
+        else
+            launch.affine =
+                static_cast<const finegemm::WithFinish<finegemm::SegmentedParams, finegemm::Finish::Affine>*>(
+                    parameters[0])
+                    ->finish;
     }
+    if (function->entry.find("_head_gaps") != std::string::npos)
+        launch.heads = static_cast<const finegemm::WithFinish<finegemm::SegmentedParams, finegemm::Finish::HeadGaps>*>(
+                           parameters[0])
+                           ->finish;
     if (function->entry.find("_kgrouped") != std::string::npos)
         std::memcpy(&launch.k_grouped, parameters[0], sizeof launch.k_grouped);
     compute_if_asked(launch);

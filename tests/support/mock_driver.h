@@ -37,6 +37,7 @@ struct Launch {
     GroupedParams grouped;           // of a kernel "finegemm_*_grouped"
     KGroupedParams k_grouped;        // of a kernel "finegemm_*_kgrouped*"
     AffineParams affine;             // of a kernel "finegemm_*_affine"
+    DColumns heads;                  // of a kernel "finegemm_*_head_gaps"
 };
 
 /// What a tensor map describes, as the mock's encoding keeps it.

@@ -12,7 +12,7 @@ from c_structs import HEADER, structs
 class CStructs(unittest.TestCase):
     def test_layouts_are_those_of_the_compiler(self):
         found = structs(HEADER.read_text())
-        sizes = {"error": 2048, "matrix": 56, "gemm_args": 5 * 56, "stack": 72, "groups": 48, "epilogue": 144}
+        sizes = {"error": 2048, "matrix": 56, "gemm_args": 5 * 56, "stack": 72, "groups": 48, "epilogue": 168}
         sizes |= {
             "grouped_gemm_args": 5 * 72 + 48,
             "options": 32 + 11 * 4096 + 16,
@@ -28,6 +28,7 @@ class CStructs(unittest.TestCase):
             ("gemm_options", "epilogue"): 64,
             ("epilogue", "c"): 16,
             ("epilogue", "bias"): 88,
+            ("epilogue", "head_left"): 144,
             ("quantize_options", "stream"): 8,
             ("shape", "k_groups"): 56,
             ("shape", "batch_invariant"): 76,

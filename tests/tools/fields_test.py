@@ -21,7 +21,7 @@ LONGER_SHAPE = SHAPE.replace("    bool row_b_scales", "    bool bias = false;  /
 
 
 def members(text: str) -> str:
-    return gen_fields.STRUCT.search(text)[2]
+    return gen_fields.STRUCTS["shape"].search(text)[2]
 
 
 class Fields(unittest.TestCase):
@@ -44,6 +44,17 @@ class Fields(unittest.TestCase):
         self.assertIn("    bias: bool = False,\n    dtype: ", text)
         self.assertIn("    `bias`: A row that is added to D.\n    `dtype`: ", text)
 
+    def test_a_new_argument_of_an_epilogue_is_in_c_and_of_the_products_that_take_it(self):
+        row = '    visit(A{"slope", Finish::Affine, "Of D"}, epilogues.slope...);\n'
+        listed = LIST.replace("    visit(A{", row + "    visit(A{", 1)
+        shape = SHAPE.replace("    float alpha", "    int64_t slope = 0;\n    float alpha", 1)
+        given = gen_fields.arguments(listed, shape)
+        self.assertIn("    int64_t slope; /* Of D */\n} finegemm_epilogue;", gen_fields.c_api(C_API, given, "epilogue"))
+        text = gen_fields.products(OPS, given)
+        self.assertEqual(text.count("    slope: int = 0,\n    alpha: "), 2)
+        dense = LIST.replace('"affine", kDenseOrRows', '"affine", kDense')
+        self.assertNotIn("alpha", gen_fields.keywords_of("Rows", gen_fields.arguments(dense, SHAPE)))
+
     def refusal(self, *texts: str) -> str:
         with self.assertRaises(SystemExit) as caught:
             listed = gen_fields.fields(*texts)
@@ -52,7 +63,7 @@ class Fields(unittest.TestCase):
 
     def test_what_it_cannot_write_is_refused(self):
         self.assertIn("GemmShape has no member bias", self.refusal(LONGER_LIST, SHAPE))
-        self.assertIn("bias is of float", self.refusal(LONGER_LIST, LONGER_SHAPE.replace("bool bias", "float bias")))
+        self.assertIn("bias is of double", self.refusal(LONGER_LIST, LONGER_SHAPE.replace("bool bias", "double bias")))
         self.assertIn("is not of the form", self.refusal(LIST.replace('"num_sms", ', "kNumSms, "), SHAPE))
         without = LIST.replace('visit(Field{"num_sms"', '// (Field{"num_sms"')
         self.assertIn("finegemm_shape has 'num_sms'", self.refusal(without, SHAPE))

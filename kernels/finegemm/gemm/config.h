@@ -2,7 +2,7 @@
 // Layer gemm. One value is at once the template argument, the cache key, the log line and the JSON row.
 #pragma once
 
-#include <finegemm/core/base.h>
+#include <finegemm/gemm/finish.h>
 
 namespace finegemm {
 
@@ -74,7 +74,7 @@ struct GemmConfig {
     Grouping grouping = Grouping::None;
     Operand a = kRowScaled, b = kBlockScaled;
     Output output = Output::BF16;
-    bool affine = false;  // D = alpha * the product + beta * C + bias (AffineParams), rounded once; else the product
+    Finish finish = Finish::None;
 
     constexpr bool operator==(const GemmConfig&) const = default;
 
@@ -101,5 +101,29 @@ struct GemmConfig {
     FG_HD constexpr bool several_segments() const { return b.scaling == Scaling::Blocks && kScaleBlock % tile_n != 0; }
     FG_HD constexpr bool row_b_scales() const { return b.scaling == Scaling::Rows; }
 };
+
+// Each calls visit(name, its member of each of `configs`), which have members of these names.
+
+/// What a kernel computes, as against how.
+template <typename Visit, typename... Configs>
+FG_HD constexpr void kind_fields(const Visit& visit, Configs&... configs) {
+    visit("grouping", configs.grouping...);
+    visit("a", configs.a...);
+    visit("b", configs.b...);
+    visit("output", configs.output...);
+    visit("finish", configs.finish...);
+}
+template <typename Visit, typename... Configs>
+FG_HD constexpr void config_fields(const Visit& visit, Configs&... configs) {
+    visit("tile_m", configs.tile_m...);
+    visit("tile_n", configs.tile_n...);
+    visit("stages", configs.stages...);
+    visit("math_warpgroups", configs.math_warpgroups...);
+    visit("cluster", configs.cluster...);
+    visit("cluster_use", configs.cluster_use...);
+    visit("ctas_per_sm", configs.ctas_per_sm...);
+    visit("scales", configs.scales...);
+    kind_fields(visit, configs...);
+}
 
 }  // namespace finegemm

@@ -171,7 +171,7 @@ FG_HD constexpr uint32_t vector_scale_warps(const GemmConfig& c, uint32_t vector
 /// on two blocks in flight beside an affine epilogue: it then has wgmma wait for each other.
 FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c, Producers producers) {
     const bool long_promotions = c.several_segments() && producers != Producers::RoundRobin;
-    const bool crowded = c.affine && published_tiles(c);
+    const bool crowded = facts_of(c.finish).loads_source && published_tiles(c);
     const bool alternate = c.row_b_scales() || ((long_promotions || crowded) && c.row_warpgroups() > 1);
     return !alternate && holds_three_sets(c) ? 2 : 1;
 }
@@ -248,9 +248,10 @@ FG_HD constexpr bool may_have_panels(const GemmConfig& c) {
 }
 
 /// TMA stores only with room for a whole tile beside the ring; not where each CTA has one tile, and in bf16 not where
-/// another CTA works while this one stores. An affine kernel always has the room, to which TMA loads C.
+/// another CTA works while this one stores. A finish with a source always has the room, to which TMA loads it.
 FG_HD constexpr Store store(const GemmConfig& c) {
-    if (c.affine) return Store::SourceTile;
+    if (facts_of(c.finish).loads_source) return Store::SourceTile;
+    if (facts_of(c.finish).moves_columns) return Store::Strip;
     if (c.k_splits() > 1) return Store::SplitK;
     const bool f32 = c.output == Output::F32;
     const bool whole_panels = c.wgmmas_m() == 1 && c.tile_n % kF32PanelCols == 0;

@@ -100,12 +100,17 @@ struct alignas(64) AffineParams {
     uint32_t adds_c;  // 0: there is no C, and beta says nothing
 };
 
-/// Parameters of the affine kernels for a grouping.
-template <typename Base>
-struct WithAffine : Base {
-    AffineParams affine;
+template <>
+struct FinishParamsOf<Finish::Affine> {
+    using Type = AffineParams;
 };
-static_assert(sizeof(WithAffine<GroupedParams>) <= 4096, "a kernel of CUDA 12.0 takes no more");
+
+/// Parameters of kernels for a grouping whose finish takes some of its own.
+template <typename Base, Finish F>
+struct WithFinish : Base {
+    typename FinishParamsOf<F>::Type finish;
+};
+static_assert(sizeof(WithFinish<GroupedParams, Finish::Affine>) <= 4096, "a kernel of CUDA 12.0 takes no more");
 
 /// The parameters that all kernels for grouping `G` take.
 template <Grouping G>
@@ -124,15 +129,15 @@ template <GemmConfig C>
 using Params = typename ParamsOf<C.grouping>::Type;
 
 /// All parameters of a kernel; what is not of the epilogue takes those of its grouping.
-template <typename OfGrouping, bool Affine>
+template <typename OfGrouping, Finish F>
 struct KernelParamsOf {
-    using Type = OfGrouping;
+    using Type = WithFinish<OfGrouping, F>;
 };
 template <typename OfGrouping>
-struct KernelParamsOf<OfGrouping, true> {
-    using Type = WithAffine<OfGrouping>;
+struct KernelParamsOf<OfGrouping, Finish::None> {
+    using Type = OfGrouping;
 };
 template <GemmConfig C>
-using KernelParams = typename KernelParamsOf<Params<C>, C.affine>::Type;
+using KernelParams = typename KernelParamsOf<Params<C>, C.finish>::Type;
 
 }  // namespace finegemm

@@ -1,6 +1,8 @@
 // Calls of the public functions in one form. Layer engine.
 #include "ops/gemm/call.h"
 
+#include <type_traits>
+
 namespace finegemm {
 
 namespace {
@@ -26,7 +28,9 @@ ConstStack unit_scales(const ConstStack& of) {
 }
 
 Call::Call(const GemmArgs& x, const GemmOptions& o)
-    : a{x.a}, sfa(scales_of({x.sfa}, a)), b{x.b}, sfb(scales_of({x.sfb}, b)), d{x.d}, options(o) {}
+    : a{x.a}, sfa(scales_of({x.sfa}, a)), b{x.b}, sfb(scales_of({x.sfb}, b)), d{x.d}, d_width(x.d.cols), options(o) {
+    d.matrix.cols = plan::product_cols(o.epilogue, d_width);
+}
 
 Call::Call(const GroupedGemmArgs& x, const GemmOptions& o)
     : a(x.a),
@@ -34,6 +38,7 @@ Call::Call(const GroupedGemmArgs& x, const GemmOptions& o)
       b(x.b),
       sfb(scales_of(x.sfb, b)),
       d(x.d),
+      d_width(x.d.matrix.cols),
       grouping(Grouping::Rows),
       groups(x.groups),
       group_count(x.b.count),
@@ -45,11 +50,24 @@ Call::Call(const KGroupedGemmArgs& x, const GemmOptions& o)
       b{x.b},
       sfb(scales_of({x.sfb}, b)),
       d(x.d),
+      d_width(x.d.matrix.cols),
       grouping(Grouping::K),
       groups{.data = x.offsets, .size = x.groups + 1, .device = x.offsets_device},
       group_count(x.groups),
       layout(x.layout),
       options(o) {}
+
+Finish Call::finish() const {
+    Finish finish = Finish::None;
+    plan::given_arguments(
+        [&](const plan::EpilogueArgument& x, const auto& value) {
+            if constexpr (std::is_same_v<decltype(value), const ConstStack&>)
+                if (!adds_c()) return;
+            finish = x.finish;
+        },
+        epilogue());
+    return finish;
+}
 
 plan::Problem problem_of(const Call& call, bool batch_invariant) {
     const GemmOptions& options = call.options;
@@ -60,9 +78,9 @@ plan::Problem problem_of(const Call& call, bool batch_invariant) {
                     .row_b_scales = call.row_b_scales(),
                     .out_dtype = call.d.matrix.dtype,
                     .accumulate = options.accumulate,
-                    .affine = call.affine(),
                     .num_sms = options.num_sms,
                     .batch_invariant = options.batch_invariant.value_or(batch_invariant)};
+    for (const plan::FinishField& x : plan::kFinishFields) shape.*x.asked = call.finish() == x.finish;
     if (call.of_k()) shape.k_groups = call.group_count;
     if (call.of_rows()) {
         shape.groups = call.group_count;

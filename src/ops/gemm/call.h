@@ -4,7 +4,7 @@
 #include <finegemm/gemm.h>
 #include <finegemm/gemm/config.h>
 
-#include "plan/elements.h"
+#include "plan/fields.h"
 #include "plan/problem.h"
 
 namespace finegemm {
@@ -21,7 +21,8 @@ struct Call {
     Call(const KGroupedGemmArgs& args, const GemmOptions& options);
 
     ConstStack a, sfa, b, sfb;
-    Stack d;
+    Stack d;          // with the columns of the product, wherever they lie
+    int64_t d_width;  // columns of D that was passed
     Grouping grouping = Grouping::None;
     Groups groups{};  // of rows; of K: the offsets, and where they are
     int64_t group_count = 1;
@@ -39,8 +40,8 @@ struct Call {
     bool scaled() const { return !are(is_unscaled, a.matrix.dtype); }
     bool adds_c() const { return epilogue().c.matrix.data && epilogue().beta.value_or(1) != 0; }
     float beta() const { return adds_c() ? epilogue().beta.value_or(1) : 0; }
-    /// Is D more than the product?
-    bool affine() const { return epilogue().alpha != 1 || adds_c() || epilogue().bias.data; }
+    /// What the epilogue makes of the product. C that is not read makes nothing of it.
+    Finish finish() const;
     const Epilogue& epilogue() const { return options.epilogue; }
     bool row_b_scales() const { return scaled() && has_row_scales(b.matrix, sfb.matrix); }
 };

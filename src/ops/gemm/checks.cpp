@@ -132,7 +132,8 @@ void check_stacks(const Call& call, const Operands& x) {
 }  // namespace
 
 void check_gemm(const Call& call) {
-    const ConstMatrix d = call.d.matrix;
+    ConstMatrix d = call.d.matrix;
+    d.cols = call.d_width;
     const auto named = [](const char* name, const ConstStack& x) {
         return Argument{name, x.matrix, x.count, x.stride};
     };
@@ -141,12 +142,13 @@ void check_gemm(const Call& call) {
                      named("b", call.b),
                      named("sfb", call.sfb),
                      {"d", d, call.d.count, call.d.stride}};
+    check_finish(call);
     check_stacks(call, x);
-    check_operands(x.a, x.sfa, x.b, x.sfb, x.d, call.grouping);
+    check_operands(x.a, x.sfa, x.b, x.sfb, x.d, call.d.matrix.cols, call.grouping);
     if (call.of_rows()) check_row_groups(call, x);
     else if (call.of_k()) check_k_groups(call, x);
     if (!call.of_rows()) check_accumulate(call, x);
-    check_epilogue(call, x.d);
+    check_epilogue_operands(call, x.d);
     if (call.grouping != Grouping::None) check_no_prefetch(call.options);
     check_gemm_options(call.options, call.device().type == DeviceType::Cuda && !x.d.empty() && x.a.x.cols > 0);
 }

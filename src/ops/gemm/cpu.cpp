@@ -25,9 +25,10 @@ std::vector<T> sums_of(const CpuTile& t) {
 template <typename T, typename Set>
 void for_each_element(const CpuTile& t, const std::vector<T>& sums, const CpuEpilogue& epilogue, const Set& set) {
     for (int64_t r = 0; r < t.rows; ++r) {
-        const int64_t to = (t.row + r) * t.args.d.row_stride + t.col;
+        const int64_t to = (t.row + r) * t.args.d.row_stride;
         for (int64_t c = 0; c < t.cols; ++c)
-            set(to + c, epilogue.of(sums[static_cast<size_t>(r * kCpuTileCols + c)], t.row + r, t.col + c));
+            set(to + epilogue.columns.of(static_cast<uint32_t>(t.col + c)),
+                epilogue.of(sums[static_cast<size_t>(r * kCpuTileCols + c)], t.row + r, t.col + c));
     }
 }
 

@@ -7,7 +7,8 @@ namespace finegemm {
 
 std::vector<CpuEpilogue> epilogues_of(const Call& call, const std::vector<GemmArgs>& products) {
     std::vector<CpuEpilogue> epilogues(products.size());
-    if (!call.affine()) return epilogues;
+    for (CpuEpilogue& x : epilogues) x.columns = plan::columns_of(call.epilogue());
+    if (call.finish() != Finish::Affine) return epilogues;
     const Epilogue& all = call.epilogue();
     // C is cut as D is: its parts are those of a call that has it as its D.
     std::vector<GemmArgs> parts;
@@ -26,7 +27,8 @@ std::vector<CpuEpilogue> epilogues_of(const Call& call, const std::vector<GemmAr
                             .c = call.adds_c() ? parts[i].d : ConstMatrix{},
                             .bias = all.bias.data,
                             .affine = true,
-                            .adds_c = call.adds_c()};
+                            .adds_c = call.adds_c(),
+                            .columns = epilogues[i].columns};
     return epilogues;
 }
 

@@ -18,6 +18,7 @@ struct CpuEpilogue {
     ConstMatrix c{};             // as large as the product's D; unused where `adds_c` is not set
     const void* bias = nullptr;  // f32, of each column
     bool affine = false, adds_c = false;
+    DColumns columns{};  // of the product in D
 
     float c_at(int64_t row, int64_t col) const {
         const int64_t at = row * c.row_stride + col;

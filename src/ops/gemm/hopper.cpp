@@ -2,6 +2,8 @@
 #include "ops/gemm/hopper.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include <finegemm/error.h>
 #include <finegemm/gemm/boxes.h>
@@ -67,20 +69,33 @@ public:
     }
 
 private:
-    /// With what an affine kernel takes beside the others' parameters.
+    /// With what the kernel takes for its finish beside the others' parameters.
     template <typename Base>
     LaunchParams completed(const Base& base) const {
-        if (!c_.affine) return base;
-        return WithAffine<Base>{base, affine()};
+        return completed(base, std::make_index_sequence<std::size(kFinishes)>());
     }
-    AffineParams affine() const {
-        AffineParams params{.c = {},
-                            .bias = static_cast<const float*>(call_.epilogue().bias.data),
-                            .alpha = call_.epilogue().alpha,
-                            .beta = call_.beta(),
-                            .adds_c = call_.adds_c()};
-        if (call_.adds_c()) fill_panel_maps(params.c, "c", call_.epilogue().c);
+    template <typename Base, size_t... I>
+    LaunchParams completed(const Base& base, std::index_sequence<I...>) const {
+        LaunchParams params = base;
+        const auto complete = [&]<Finish F>() {
+            if constexpr (F != Finish::None)
+                if (c_.finish == F) {
+                    WithFinish<Base, F> all{base, {}};
+                    fill(all.finish);
+                    params = all;
+                }
+        };
+        (complete.template operator()<static_cast<Finish>(I)>(), ...);
         return params;
+    }
+    void fill(DColumns& params) const { params = plan::columns_of(call_.epilogue()); }
+    void fill(AffineParams& params) const {
+        params = {.c = {},
+                  .bias = static_cast<const float*>(call_.epilogue().bias.data),
+                  .alpha = call_.epilogue().alpha,
+                  .beta = call_.beta(),
+                  .adds_c = call_.adds_c()};
+        if (call_.adds_c()) fill_panel_maps(params.c, "c", call_.epilogue().c);
     }
     /// Maps of D or C by the widths of the panels of a tile; in f32 there is one.
     void fill_panel_maps(TensorMap (&maps)[kPanelWidths], const char* name, const ConstStack& x) const {

@@ -1,7 +1,8 @@
 // A call as the parameters of a launch, for kernels of every grouping. Layer engine.
 #pragma once
 
-#include <variant>
+#include <cstddef>
+#include <new>
 
 #include <finegemm/gemm/params.h>
 
@@ -11,9 +12,23 @@
 
 namespace finegemm {
 
-/// What the kernel of a call takes, by the call's grouping and epilogue.
-using LaunchParams = std::variant<SegmentedParams, GroupedParams, KGroupedParams, WithAffine<SegmentedParams>,
-                                  WithAffine<GroupedParams>>;
+/// What the kernel of a call takes, of a type by the call's grouping and finish.
+class LaunchParams {
+public:
+    template <typename Params>
+    LaunchParams(const Params& params) {
+        static_assert(sizeof(Params) <= sizeof bytes_ && alignof(Params) <= 64);
+        new (bytes_) Params(params);
+    }
+    const void* data() const { return bytes_; }
+    template <typename Params>
+    const Params& as() const {
+        return *std::launder(reinterpret_cast<const Params*>(bytes_));
+    }
+
+private:
+    alignas(64) std::byte bytes_[4096];  // a kernel of CUDA 12.0 takes no more
+};
 
 /// Can a kernel's variant for row-major scales, if it has one, read those of the call?
 bool has_scale_vectors(const Call& call, const GemmConfig& c);

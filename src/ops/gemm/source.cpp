@@ -44,7 +44,16 @@ std::string_view enumerator(Grouping grouping) {
     return "None";
 }
 
-std::string to_source(const Operand& x) {
+// The expression that makes a field's value in C++.
+std::string value(uint32_t x) { return fmt::format("{}", x); }
+std::string value(ClusterUse x) { return fmt::format("finegemm::ClusterUse::{}", enumerator(x)); }
+std::string value(ScaleLayout x) {
+    return fmt::format("finegemm::ScaleLayout::{}", x == ScaleLayout::Rows ? "Rows" : "Any");
+}
+std::string value(Grouping x) { return fmt::format("finegemm::Grouping::{}", enumerator(x)); }
+std::string value(Output x) { return fmt::format("finegemm::Output::{}", type_of(x).enumerator); }
+std::string value(Finish x) { return fmt::format("finegemm::Finish::{}", facts_of(x).enumerator); }
+std::string value(const Operand& x) {
     return fmt::format("{{.element = finegemm::Element::{}, .scaling = finegemm::Scaling::{}}}",
                        type_of(x.element).enumerator, enumerator(x.scaling));
 }
@@ -52,14 +61,13 @@ std::string to_source(const Operand& x) {
 }  // namespace
 
 std::string to_source(const GemmConfig& c) {
-    return fmt::format(
-        "finegemm::GemmConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .math_warpgroups = {}, .cluster = {}, "
-        ".cluster_use = finegemm::ClusterUse::{}, .ctas_per_sm = {}, "
-        ".scales = finegemm::ScaleLayout::{}, .grouping = finegemm::Grouping::{}, "
-        ".a = {}, .b = {}, .output = finegemm::Output::{}, .affine = {}}}",
-        c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, enumerator(c.cluster_use), c.ctas_per_sm,
-        c.scales == ScaleLayout::Rows ? "Rows" : "Any", enumerator(c.grouping), to_source(c.a), to_source(c.b),
-        type_of(c.output).enumerator, c.affine);
+    std::string fields;
+    config_fields(
+        [&](const char* name, const auto& x) {
+            fields += fmt::format("{}.{} = {}", fields.empty() ? "" : ", ", name, value(x));
+        },
+        c);
+    return fmt::format("finegemm::GemmConfig{{{}}}", fields);
 }
 
 KernelSource gemm_source(const GemmConfig& c, std::string_view name) {

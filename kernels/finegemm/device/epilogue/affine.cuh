@@ -77,21 +77,21 @@ struct AffineEpilogue {
         if (next == 0) {
             ptx::bulk_wait_read();
             __syncwarp();
-            if (p.affine.adds_c) ptx::mbarrier_expect_tx_elected(full, kBytes);
+            if (p.finish.adds_c) ptx::mbarrier_expect_tx_elected(full, kBytes);
         }
 #pragma unroll
         for (uint32_t i = 0; i < d_panels(C); ++i)
-            if (p.affine.adds_c && next <= i && i < end) load_panel<C>(tile, i);
+            if (p.finish.adds_c && next <= i && i < end) load_panel<C>(tile, i);
         next = end;
     }
 
     __device__ void operator()(Accumulator<C>& acc, const Tile& tile) {
-        if (p.affine.adds_c) {
+        if (p.finish.adds_c) {
             wait(full, parity);
             parity ^= 1;
         }
         if constexpr (kF32) {
-            if (p.affine.adds_c) finish_f32<true>(acc.sum[0], tile);
+            if (p.finish.adds_c) finish_f32<true>(acc.sum[0], tile);
             else finish_f32<false>(acc.sum[0], tile);
             write_f32(acc.sum[0]);
             ptx::fence_proxy_async_shared();
@@ -99,7 +99,7 @@ struct AffineEpilogue {
             store_f32_panels<C>(p, panels, tile, first_row);
             ptx::bulk_commit_group();
         } else {
-            if (p.affine.adds_c) finish_halves<true, 0>(acc.sum[0], tile);
+            if (p.finish.adds_c) finish_halves<true, 0>(acc.sum[0], tile);
             else finish_halves<false, 0>(acc.sum[0], tile);
             store_tile<C>(p, acc, smem, tile);
         }
@@ -111,25 +111,25 @@ private:
         const uint32_t row = tile.row + first_row;
         if (kF32) {
             const uint32_t col = tile.col + i * kF32PanelCols;
-            load_c_panel(p, &p.affine.c[0], panels + i * kF32PanelBytes, full, tile, col, row);
+            load_c_panel(p, &p.finish.c[0], panels + i * kF32PanelBytes, full, tile, col, row);
         } else {
             const DPanel panel = d_panel(Config, i);
-            load_c_panel(p, &p.affine.c[panel.width], panels + kWarpRows * panel.first * 2, full, tile,
+            load_c_panel(p, &p.finish.c[panel.width], panels + kWarpRows * panel.first * 2, full, tile,
                          panel_col<Config>(p, tile, panel), row);
         }
     }
 
     /// The biases of two neighbouring columns; -0, which changes no sum, where there are none.
     __device__ ptx::Float2 bias_of(uint32_t col) const {
-        if (!p.affine.bias || col >= p.n) return {{-0.0f, -0.0f}};
-        return ptx::load_global_x2(p.affine.bias + col);
+        if (!p.finish.bias || col >= p.n) return {{-0.0f, -0.0f}};
+        return ptx::load_global_x2(p.finish.bias + col);
     }
 
     /// Each step rounds to FP32. Without C the second one is left out: 0 * C could be NaN, and -0 + 0 is not -0.
     template <bool AddsC>
     __device__ float finished(float sum, float c, float bias) const {
-        const float scaled = ptx::multiply(p.affine.alpha, sum);
-        return ptx::add(AddsC ? ptx::fma(p.affine.beta, c, scaled) : scaled, bias);
+        const float scaled = ptx::multiply(p.finish.alpha, sum);
+        return ptx::add(AddsC ? ptx::fma(p.finish.beta, c, scaled) : scaled, bias);
     }
     template <bool AddsC>
     __device__ void finish(float& low, float& high, ptx::Float2 c, ptx::Float2 bias) const {

@@ -1,0 +1,53 @@
+// HeadGapsEpilogue: D in heads with a gap in each, which stays as it is. Layer device.
+#pragma once
+
+#include <finegemm/gemm/params.h>
+#include <finegemm/device/epilogue/store_bf16.cuh>
+
+namespace finegemm::device {
+
+/// Stores strips, as store_rows does, but each piece where its head has it. Gaps, and what lies beside them, are
+/// multiples of eight columns: a piece has all of its columns on one side.
+template <GemmConfig C>
+struct HeadGapsEpilogue {
+    static_assert(kPlan<C>.store == Store::Strip && !kPlan<C>.published_tiles && C.k_slices() == 1);
+    static_assert(n_segments(C) == 1, "columns of a tile are neighbours in the product");
+    static constexpr uint32_t kCols = kPlan<C>.strip_cols;
+
+    const KernelParams<C>& p;
+    const Shared<C>& smem;
+
+    __device__ HeadGapsEpilogue(const Params<C>& params, const Shared<C>& shared, uint32_t = 0, uint32_t = 0)
+        : p(static_cast<const KernelParams<C>&>(params)), smem(shared) {}
+
+    __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
+
+    __device__ void operator()(const Accumulator<C>& acc, const Tile& tile) const {
+        const uint32_t warp = threadIdx.x / kWarpSize;
+#pragma unroll
+        for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
+            store(acc.sum[i], smem.d(strip_of(C, warp)), tile, first_row_of<C>(warp) + i * rows_apart(C));
+    }
+
+private:
+    /// Stores this warp's 16 rows of one 64-row WGMMA.
+    __device__ void store(const float (&sum)[C.tile_n / 2], SmemAddr strip, const Tile& tile, uint32_t offset) const {
+        const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, kWarpRows, tile.rows);
+        uint16_t* const d = static_cast<uint16_t*>(p.d_data) + (tile.row + offset) * p.d_row_stride;
+#pragma unroll
+        for (uint32_t first = 0; first < C.tile_n; first += kCols) {
+            __syncwarp();  // all lanes have read what the strip had before
+            write_rows<C.output, kCols>(sum, first, [&](RowCol at) { return strip + strip_offset(C, at); });
+            __syncwarp();
+#pragma unroll
+            for (uint32_t i = 0; i < strip_pieces(C, kCols); ++i) {
+                const RowCol at = strip_piece(C, kCols, lane, i);
+                const uint32_t col = tile.col + first + at.col;
+                ptx::store_global_x4_if(at.row < rows && col < p.n, d + at.row * p.d_row_stride + p.finish.of(col),
+                                        ptx::load_shared_words_x4(strip + strip_offset(C, at)));
+            }
+        }
+    }
+};
+
+}  // namespace finegemm::device

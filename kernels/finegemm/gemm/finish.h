@@ -1,0 +1,37 @@
+// Finish: what becomes of a product before it is stored as D. Layer gemm.
+// Names of kernels, their sources, the planner's kinds and the fields of a product read the facts here.
+#pragma once
+
+#include <finegemm/gemm/d_columns.h>
+
+namespace finegemm {
+
+enum class Finish : uint32_t {
+    None,      ///< D is the product, or the product is added to it
+    Affine,    ///< D = alpha * the product + beta * C + bias (AffineParams), rounded once
+    HeadGaps,  ///< D is the product in heads, with a gap in each that is not written (DColumns)
+};
+
+struct FinishFacts {
+    const char* name;        // behind those of kernels, and of the field of a product that asks for it
+    const char* enumerator;  // in sources
+    bool loads_source;       // TMA loads what is added to where it will store D from
+    bool moves_columns;      // those of a tile are not neighbours in D: math warps store pieces of sixteen bytes
+    bool any_result;         // D may have each type that the product may, not only the usual one
+};
+
+/// In the order of the enumerators.
+inline constexpr FinishFacts kFinishes[] = {
+    {"", "None", false, false, true},
+    {"affine", "Affine", true, false, true},
+    {"head_gaps", "HeadGaps", false, true, false},
+};
+FG_HD constexpr FinishFacts facts_of(Finish finish) { return kFinishes[static_cast<uint32_t>(finish)]; }
+
+/// What a kernel takes beside the parameters of its grouping: where columns lie in D, unless a finish says more.
+template <Finish F>
+struct FinishParamsOf {
+    using Type = DColumns;
+};
+
+}  // namespace finegemm
