@@ -23,7 +23,15 @@ def strided(memory: torch.Tensor, count: int, rows: int, cols: int, mn_major: bo
 class Problem:
     """A random change of layout. Input and output lie in memory that is longer, full of canaries."""
 
-    def __init__(self, random, transform: str | None = None, grouped: bool | None = None):
+    def __init__(
+        self,
+        random,
+        transform: str | None = None,
+        grouped: bool | None = None,
+        rows: int = 0,
+        cols: int = 0,
+        mn_major: bool | None = None,
+    ):
         transform = transform or random.choice(TRANSFORMS)
         forms = (ROW_GROUPS, K_SIZES, K_PREFIX_SUMS) if transform == "pack" else (ROW_GROUPS,)
         grouped = random.random() < 0.5 if grouped is None else grouped
@@ -32,9 +40,10 @@ class Problem:
         self.from_packed, self.to_packed = transform == "unpack", transform == "pack"
         self.power_of_two = transform == "round" or (transform == "pack" and random.random() < 0.5)
         self.count = random.randint(1, 5) if self.form == NO_GROUPS else 1
-        self.rows = random.choice((1, 5, 64, 127, 129, 300, random.randint(1, 9000)))
+        self.mn_major = mn_major
+        self.rows = rows or random.choice((1, 5, 64, 127, 129, 300, random.randint(1, 9000)))
         self.alignment, self.scale_k = 1 << random.randint(0, 8), random.choice((32, 128))
-        cols = random.choice((1, 2, 3, 8, 56, 57, 64, 65, 144, random.randint(1, 300)))
+        cols = cols or random.choice((1, 2, 3, 8, 56, 57, 64, 65, 144, random.randint(1, 300)))
         self.numbers, taken, words = self.groups(random)
         cols = max(taken, 1) if of_k else cols
         self.in_rows = self.rows if random.random() < 0.7 else -(-self.rows // 128)
@@ -63,7 +72,7 @@ class Problem:
         return torch.tensor(numbers, dtype=torch.int32), taken, words
 
     def layout(self, random, rows: int, cols: int):
-        mn_major = random.random() < 0.6
+        mn_major = random.random() < 0.6 if self.mn_major is None else self.mn_major
         inner = rows if mn_major else cols
         return (
             mn_major,
@@ -192,8 +201,10 @@ class Scales(Fixture):
     def small_scale_layout(self):
         """Every kernel on several problems: what the sanitizers run."""
         kernels = [(transform, grouped) for transform in TRANSFORMS for grouped in (False, True)]
-        for kernel in 8 * kernels:
-            problem = Problem(self.random, *kernel)
+        problems = [Problem(self.random, *kernel) for kernel in 8 * kernels]
+        # Most of the loads that a thread has in flight have no word here, and no place in the tile to take one from.
+        problems += [Problem(self.random, "unpack", grouped=True, rows=n, cols=64, mn_major=True) for n in (1, 5)]
+        for problem in problems:
             problem.make(self.generator)
             problem.run(self.tested, "cuda")
         torch.cuda.synchronize()

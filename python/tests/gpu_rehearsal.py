@@ -12,6 +12,7 @@ from torch_support import torch
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 DTYPES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
+ENDINGS = ("", "_grouped", "_kgrouped", "_kgrouped")  # of names of kernels, by the form of groups of scales
 
 
 class OnCpu(torch.overrides.TorchFunctionMode):
@@ -136,7 +137,7 @@ class Rehearsal:
             recorded(lambda: self.spoiling(lambda: quantize(library, kind, x, q, scales, power_of_two), q))
 
         def laid_out(library, sf, out, numbers=None, form=0, alignment=128, scale_k=128, power_of_two=False):
-            self.names.add(f"scale_layout_{transform_of(sf, out, power_of_two)}{'_grouped' if form else ''}")
+            self.names.add(f"scale_layout_{transform_of(sf, out, power_of_two)}{ENDINGS[form]}")
             arguments = (library, sf, out, numbers, form, alignment, scale_k, power_of_two)
             recorded(lambda: self.spoiling(lambda: scale_layout(*arguments), out))
 

@@ -42,10 +42,30 @@ TEST_F(HopperScaleLayout, TakesTheKernelOfTheFormatsAndOfGroups) {
     EXPECT_EQ(launch.entry, "finegemm_scale_layout_pack_fp32_into_ue8m0_grouped");
     const ScaleGrouper& groups = launch.scale_layout.groups;
     EXPECT_EQ(groups.numbers, address(0x3000));
-    EXPECT_EQ(std::tuple(groups.groups, groups.alignment, groups.scale_k), std::tuple(7u, 16u, 128u));
+    EXPECT_EQ(std::tuple(groups.groups, groups.alignment.divisor, groups.scale_k.divisor), std::tuple(7u, 16u, 128u));
     EXPECT_TRUE(groups.of_rows());
     run(args(packed, f32, 32, 8, 32));
     EXPECT_EQ(mock->libraries, 5);
+    grouped.groups.form = ScaleGroupForm::KSizes;
+    EXPECT_EQ(run(grouped).entry, "finegemm_scale_layout_pack_fp32_into_ue8m0_kgrouped");
+}
+
+TEST_F(HopperScaleLayout, RoundsAColumnThatIsPackedIntoTheLowestBytes) {
+    const auto packed = [&](int64_t cols) { return run(args(DType::F32, DType::UE8M0x4, 64, cols, 64)); };
+    EXPECT_EQ(packed(1).entry, "finegemm_scale_layout_round_fp32");
+    EXPECT_EQ(packed(1).scale_layout.rounding.place, 0u);
+    EXPECT_EQ(packed(2).entry, "finegemm_scale_layout_pack_fp32_into_ue8m0");
+}
+
+TEST_F(HopperScaleLayout, CtasShareTheTilesOfGroupsOfK) {
+    ScaleLayoutArgs many = args(DType::F32, DType::UE8M0x4, 1 << 20, 128, 1 << 20);
+    many.sf.count = many.out.count = 1;
+    const mock::Launch each = run(many);
+    EXPECT_EQ(std::tuple(each.grid, each.scale_layout.share, each.scale_layout.rest), std::tuple(32768u, 1u, 0u));
+    many.groups = {ScaleGroupForm::KSizes, static_cast<const int32_t*>(address(0x3000)), 1, 1, 1, kGpu};
+    const mock::Launch shared = run(many);
+    EXPECT_LT(shared.grid, 1000u);
+    EXPECT_EQ(shared.grid * shared.scale_layout.share + shared.scale_layout.rest, 32768u);
 }
 
 TEST_F(HopperScaleLayout, PassesMatricesAndOptionsOn) {
@@ -64,60 +84,92 @@ TEST_F(HopperScaleLayout, PassesMatricesAndOptionsOn) {
     EXPECT_EQ(launch.grid, 3u * 5);
 }
 
-TEST_F(HopperScaleLayout, StoresFourRowsAtOnceWhereColumnsAreAlignedTo16Bytes) {
-    const auto unit = [&](const ScaleLayoutArgs& a) { return run(a).scale_layout.store.unit; };
+TEST_F(HopperScaleLayout, StoresFourAtOnceWhereRowsOrColumnsAreAlignedTo16Bytes) {
+    const auto access = [&](const ScaleLayoutArgs& a) { return run(a).scale_layout.store.access; };
     const ScaleLayoutArgs aligned = args(DType::F32, DType::F32, 64, 56, 64);
-    EXPECT_EQ(unit(aligned), 4u);
-    EXPECT_EQ(unit(args(DType::F32, DType::F32, 64, 56, 66)), 1u);
+    EXPECT_EQ(access(aligned), ScaleAccess::FourRows);
+    EXPECT_EQ(access(args(DType::F32, DType::F32, 64, 56, 66)), ScaleAccess::Single);
     ScaleLayoutArgs shifted = aligned;
     shifted.out.matrix.data = address(0x2004);
-    EXPECT_EQ(unit(shifted), 1u);
+    EXPECT_EQ(access(shifted), ScaleAccess::Single);
     ScaleLayoutArgs odd_matrices = aligned;
     odd_matrices.out.stride += 2;
-    EXPECT_EQ(unit(odd_matrices), 1u);
+    EXPECT_EQ(access(odd_matrices), ScaleAccess::Single);
     ScaleLayoutArgs column = args(DType::F32, DType::F32, 64, 1, 1);  // no step is taken to another one
-    EXPECT_EQ(unit(column), 4u);
+    EXPECT_EQ(access(column), ScaleAccess::FourRows);
     ScaleLayoutArgs row_major = aligned;
     row_major.out.matrix.row_stride = 56, row_major.out.matrix.col_stride = 1;
-    EXPECT_EQ(unit(row_major), 1u);
+    EXPECT_EQ(access(row_major), ScaleAccess::FourCols);
+    row_major.out.matrix.row_stride = 57;
+    EXPECT_EQ(access(row_major), ScaleAccess::Single);
 }
 
 TEST_F(HopperScaleLayout, LoadsFourColumnsAtOnceWhereRowsAreAlignedTo16BytesAndHaveNoOthers) {
-    const auto unit = [&](const ScaleLayoutArgs& a) { return run(a).scale_layout.load.unit; };
-    ScaleLayoutArgs aligned = args(DType::F32, DType::F32, 64, 56, 64);
+    const auto access = [&](const ScaleLayoutArgs& a) { return run(a).scale_layout.load.access; };
+    ScaleLayoutArgs aligned = args(DType::F32, DType::UE8M0x4, 64, 56, 64);
     aligned.sf.matrix.row_stride = 60;
-    EXPECT_EQ(unit(aligned), 4u);
+    EXPECT_EQ(access(aligned), ScaleAccess::FourCols);
     ScaleLayoutArgs odd_rows = aligned;
     odd_rows.sf.matrix.row_stride = 61;
-    EXPECT_EQ(unit(odd_rows), 1u);
+    EXPECT_EQ(access(odd_rows), ScaleAccess::Single);
     ScaleLayoutArgs shifted = aligned;
     shifted.sf.matrix.data = address(0x1004);
-    EXPECT_EQ(unit(shifted), 1u);
-    ScaleLayoutArgs more = args(DType::F32, DType::F32, 64, 57, 64);
+    EXPECT_EQ(access(shifted), ScaleAccess::Single);
+    ScaleLayoutArgs more = args(DType::F32, DType::UE8M0x4, 64, 57, 64);
     more.sf.matrix.row_stride = 60;
-    EXPECT_EQ(unit(more), 1u);
+    EXPECT_EQ(access(more), ScaleAccess::Single);
     ScaleLayoutArgs grouped = aligned;
     grouped.sf.count = grouped.out.count = 1;
     grouped.groups = {ScaleGroupForm::Rows, static_cast<const int32_t*>(address(0x3000)), 1, 1, 1, kGpu};
-    EXPECT_EQ(unit(grouped), 1u);
+    EXPECT_EQ(access(grouped), ScaleAccess::FourCols);
+    grouped.groups.form = ScaleGroupForm::KSizes;  // a group begins at any column
+    EXPECT_EQ(access(grouped), ScaleAccess::Single);
+}
+
+TEST_F(HopperScaleLayout, LoadsFourRowsAtOnceWhereColumnsAreAlignedTo16BytesAndHaveNoOthers) {
+    const auto access = [&](const ScaleLayoutArgs& a) { return run(a).scale_layout.load.access; };
+    ScaleLayoutArgs aligned = args(DType::F32, DType::F32, 64, 57, 64);
+    aligned.sf.matrix.row_stride = 1, aligned.sf.matrix.col_stride = 68;
+    EXPECT_EQ(access(aligned), ScaleAccess::FourRows);
+    ScaleLayoutArgs odd_columns = aligned;
+    odd_columns.sf.matrix.col_stride = 66;
+    EXPECT_EQ(access(odd_columns), ScaleAccess::Single);
+    ScaleLayoutArgs more = aligned;
+    more.sf.matrix.rows = more.out.matrix.rows = 65;
+    EXPECT_EQ(access(more), ScaleAccess::Single);
+    ScaleLayoutArgs repeated = aligned;
+    repeated.out.matrix.rows = 64 * kScaleBlock, repeated.out.matrix.col_stride = 64 * kScaleBlock;
+    EXPECT_EQ(access(repeated), ScaleAccess::Single);
+    ScaleLayoutArgs column = args(DType::F32, DType::F32, 64, 1, 64);
+    column.sf.matrix.row_stride = 1;
+    EXPECT_EQ(access(column), ScaleAccess::FourRows);
+    ScaleLayoutArgs grouped = args(DType::F32, DType::UE8M0x4, 64, 57, 64);
+    grouped.sf.matrix.row_stride = 1, grouped.sf.matrix.col_stride = 68;
+    grouped.sf.count = grouped.out.count = 1;
+    for (const ScaleGroupForm form : {ScaleGroupForm::Rows, ScaleGroupForm::KSizes, ScaleGroupForm::KPrefixSums}) {
+        grouped.groups = {form, static_cast<const int32_t*>(address(0x3000)), 1, 1, 1, kGpu};
+        EXPECT_EQ(access(grouped), ScaleAccess::FourRows);
+    }
 }
 
 TEST_F(HopperScaleLayout, ATileHasWholeRowsOrEqualPartsOfThem) {
-    const auto tile = [](ScaleTransform transform, uint32_t rows, uint32_t words) {
-        return scale_tile({.transform = transform}, rows, words);
+    const auto tile = [](ScaleTransform transform, uint32_t rows, uint32_t cols) {
+        const ScaleLayoutConfig c{.transform = transform};
+        return scale_tile(c, rows, ceil_div(cols, std::max(c.loaded(), c.stored())), cols);
     };
     using enum ScaleTransform;
     EXPECT_EQ(tile(Copy, 4096, 56), (ScaleTile{.rows = 64, .words = 56}));
     EXPECT_EQ(tile(Copy, 4096, 144), (ScaleTile{.rows = 64, .words = 48}));
     EXPECT_EQ(tile(Copy, 1 << 20, 1), (ScaleTile{.rows = 4096, .words = 1}));
-    EXPECT_EQ(tile(Pack, 4096, 14), (ScaleTile{.rows = 64, .words = 14}));
-    EXPECT_EQ(tile(Unpack, 5, 40), (ScaleTile{.rows = 32, .words = 16}));
+    EXPECT_EQ(tile(Pack, 1 << 20, 1), (ScaleTile{.rows = 4096, .words = 1}));
+    EXPECT_EQ(tile(Pack, 4096, 56), (ScaleTile{.rows = 64, .words = 14}));
+    EXPECT_EQ(tile(Unpack, 5, 160), (ScaleTile{.rows = 32, .words = 16}));
     for (const ScaleTransform transform : {Copy, Round, Pack, Unpack})
         for (uint32_t rows = 1; rows < 10000; rows = 3 * rows / 2 + 1)
-            for (uint32_t words = 1; words < 300; ++words) {
+            for (uint32_t cols = 1; cols < 1200; ++cols) {
                 const ScaleLayoutConfig c{.transform = transform};
-                const ScaleTile t = tile(transform, rows, words);
-                EXPECT_LE(t.words * t.rows, c.tile_words());
+                const ScaleTile t = tile(transform, rows, cols);
+                EXPECT_LE(t.words * t.rows, c.tile_elements());
                 EXPECT_LE(t.words, c.max_words());
             }
 }

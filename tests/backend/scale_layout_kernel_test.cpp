@@ -20,14 +20,16 @@ void run_config(const ScaleLayoutLaunch& launch) {
 
 void run_kernel(const ScaleLayoutLaunch& launch) {
     using enum ScaleTransform;
-    run_config<ScaleLayoutConfig{Copy, false}>(launch);
-    run_config<ScaleLayoutConfig{Copy, true}>(launch);
-    run_config<ScaleLayoutConfig{Round, false}>(launch);
-    run_config<ScaleLayoutConfig{Round, true}>(launch);
-    run_config<ScaleLayoutConfig{Pack, false}>(launch);
-    run_config<ScaleLayoutConfig{Pack, true}>(launch);
-    run_config<ScaleLayoutConfig{Unpack, false}>(launch);
-    run_config<ScaleLayoutConfig{Unpack, true}>(launch);
+    constexpr auto kNone = ScaleGroupKind::None, kRows = ScaleGroupKind::Rows, kK = ScaleGroupKind::K;
+    run_config<ScaleLayoutConfig{Copy, kNone}>(launch);
+    run_config<ScaleLayoutConfig{Copy, kRows}>(launch);
+    run_config<ScaleLayoutConfig{Round, kNone}>(launch);
+    run_config<ScaleLayoutConfig{Round, kRows}>(launch);
+    run_config<ScaleLayoutConfig{Pack, kNone}>(launch);
+    run_config<ScaleLayoutConfig{Pack, kRows}>(launch);
+    run_config<ScaleLayoutConfig{Pack, kK}>(launch);
+    run_config<ScaleLayoutConfig{Unpack, kNone}>(launch);
+    run_config<ScaleLayoutConfig{Unpack, kRows}>(launch);
 }
 
 TEST(ScaleLayoutKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
@@ -43,13 +45,49 @@ TEST(ScaleLayoutKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
     }
 }
 
+TEST(ScaleLayoutKernel, PacksOneColumnIntoTheLowestBytes) {
+    std::mt19937 random(15);
+    ThreadPool pool(1);
+    for (int i = 0; i < 12; ++i) {
+        const ScaleGroupForm form = i % 2 == 0 ? ScaleGroupForm::None : ScaleGroupForm::Rows;
+        test::ScaleLayoutProblem problem(random, {.cols = 1, .groups = form, .transform = ScaleTransform::Pack});
+        problem.run([&](const ScaleLayoutCall& call) { run_kernel(launch_of(call)); });
+        const std::vector<uint32_t> by_kernel = problem.out;
+        problem.run([&](const ScaleLayoutCall& call) { run_on_cpu(call, pool); });
+        ASSERT_EQ(by_kernel, problem.out) << problem.name();
+    }
+}
+
+TEST(ScaleLayoutKernel, FourRowsThatAreLoadedAtOnceNeedNotBelongToGroupsTogether) {
+    std::mt19937 random(14);
+    ThreadPool pool(1);
+    for (const ScaleTransform transform :
+         {ScaleTransform::Copy, ScaleTransform::Round, ScaleTransform::Pack, ScaleTransform::Unpack})
+        for (int seen = 0; seen < 2;) {
+            test::ScaleLayoutProblem problem(random,
+                                             {.rows = 64, .groups = ScaleGroupForm::Rows, .transform = transform});
+            bool by_four = false;
+            problem.run([&](const ScaleLayoutCall& call) {
+                const ScaleLayoutLaunch launch = launch_of(call);
+                by_four = launch.params.load.access == ScaleAccess::FourRows;
+                if (by_four) run_kernel(launch);
+            });
+            if (!by_four) continue;
+            ++seen;
+            const std::vector<uint32_t> by_kernel = problem.out;
+            problem.run([&](const ScaleLayoutCall& call) { run_on_cpu(call, pool); });
+            ASSERT_EQ(by_kernel, problem.out) << problem.name();
+        }
+}
+
 TEST(ScaleLayoutKernel, WalksOverMoreTilesThanItHasCtas) {
     std::mt19937 random(12);
     test::ScaleLayoutProblem problem(random, {.rows = 300, .cols = 200, .transform = ScaleTransform::Copy});
     ThreadPool pool(1);
     problem.run([&](const ScaleLayoutCall& call) {
         ScaleLayoutLaunch launch = launch_of(call);
-        EXPECT_GT(launch.params.tiles, 3u);
+        ASSERT_GT(launch.grid, 3u);
+        launch.params.share = launch.grid / 2, launch.params.rest = launch.grid % 2;
         launch.grid = 2;
         run_kernel(launch);
     });

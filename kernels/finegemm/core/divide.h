@@ -18,6 +18,7 @@ struct Divider {
     FG_HD constexpr uint32_t quotient(uint32_t x) const {
         return static_cast<uint32_t>(static_cast<uint64_t>(x << 1) * multiplier >> 32) >> shift;
     }
+    FG_HD constexpr uint32_t ceil_quotient(uint32_t x) const { return x == 0 ? 0 : quotient(x - 1) + 1; }
     constexpr bool operator==(const Divider&) const = default;
 };
 

@@ -11,10 +11,10 @@ template <ScaleLayoutConfig C>
 struct SharedScales {
     static constexpr uint32_t kWarps = C.threads() / kWarpSize;
 
-    alignas(16) uint32_t words[C.tile_words()];
+    alignas(16) uint32_t words[C.tile_elements()];
     WordSource sources[C.max_words()];
-    uint32_t grouped_rows[C.tile_words() / 32];  // a bit for each row
-    uint32_t scales[kWarps], packed[kWarps];     // sums of each warp's groups of K
+    uint32_t grouped_rows[C.tile_elements() / 32];  // a bit for each row
+    uint32_t scales[kWarps], packed[kWarps];        // sums of each warp's groups of K
 };
 
 /// Sums over the lanes up to this one.
@@ -31,6 +31,7 @@ __device__ inline uint32_t sum_up_to(uint32_t x) {
 template <ScaleLayoutConfig C>
 __device__ void find_k_groups(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
     const uint32_t warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
+    if (threadIdx.x < p.tile.words) shared.sources[threadIdx.x] = {};
     uint32_t scales_before = 0, words_before = 0;
     for (uint32_t first = 0; first < p.groups.groups; first += C.threads()) {
         const uint32_t g = first + threadIdx.x;
@@ -70,200 +71,264 @@ __device__ void find_row_groups(const ScaleLayoutParams& p, const ScaleOrigin& o
     }
 }
 
-/// What becomes of a float's bits, or of a word. What does not exist was loaded as 0, and stays that.
-template <ScaleLayoutConfig C>
-__device__ uint32_t loaded_value(const ScaleRounding& rounding, bool exists, uint32_t bits) {
-    if (C.transform == ScaleTransform::Copy || C.transform == ScaleTransform::Unpack) return bits;
-    const uint32_t exponent = exists ? rounding.exponent(bits) : 0;
-    return C.transform == ScaleTransform::Round ? exponent << 23 : exponent;
+/// The first group that ends behind `row`. The lanes of a warp look together.
+__device__ inline uint32_t group_behind(const ScaleGrouper& groups, uint32_t row) {
+    uint32_t first = 0;
+    for (uint32_t step = groups.groups > 1024 ? 1024 : groups.groups > 32 ? 32 : 1; step > 0; step /= kWarpSize) {
+        const uint32_t last = first + (threadIdx.x % kWarpSize + 1) * step - 1;
+        const bool ended = last < groups.groups && groups.number(last) <= row;
+        first += step * ptx::count_bits(ptx::ballot(ended));
+    }
+    return first;
 }
 
-/// Puts a word into the tile, or a byte of one.
-template <ScaleLayoutConfig C>
-__device__ void put_if(bool wanted, ptx::SmemAddr words, const ScaleTile& tile, uint32_t row, uint32_t col,
-                       uint32_t value) {
-    const ptx::SmemAddr at = words + tile.at(C, col / C.loaded(), row) * 4;
-    if (C.transform == ScaleTransform::Pack) ptx::store_shared_byte_if(wanted, at + col % C.loaded(), value);
-    else ptx::store_shared_word_if(wanted, at, value);
+/// Does one group have all rows of the tile?
+__device__ inline bool in_one_group(const ScaleLayoutParams& p, const ScaleOrigin& origin) {
+    const uint32_t g = group_behind(p.groups, origin.row), end = min(origin.row + p.tile.rows, p.rows);
+    return g < p.groups.groups && p.groups.begin(g) <= origin.row && p.groups.number(g) >= end;
 }
 
-/// Loads what a thread has along the outer dimension, several at once. Of the indices below `extent` those below
-/// `limit` for which `exists` lie `at` an address; others become 0. `keep_if` takes each value, unless told not to.
-template <ScaleLayoutConfig C, typename Exists, typename At, typename KeepIf>
-__device__ void load_along(const ScaleLayoutParams& p, uint32_t extent, uint32_t limit, const Exists& exists,
-                           const At& at, const KeepIf& keep_if) {
-    constexpr uint32_t kUnroll = 8;
-    const uint32_t step = C.threads() >> p.load.lanes_log2;
-    for (uint32_t first = p.load.outer(threadIdx.x); first < extent; first += kUnroll * step) {
-        uint32_t bits[kUnroll];
+/// A bit for each row from `row` on: does it have a group?
+template <ScaleGroupKind Groups, ScaleLayoutConfig C>
+__device__ uint32_t grouped_rows(const SharedScales<C>& shared, uint32_t row) {
+    return Groups == ScaleGroupKind::Rows ? shared.grouped_rows[row / 32] >> row % 32 : ~0u;
+}
+
+/// A piece of the tile as it was loaded: [column][row].
+template <ScaleLayoutConfig C, ScaleAccess Access, ScaleGroupKind Groups>
+struct LoadedScales : ScalePiece<Access, C.loaded()> {
+    using Piece = ScalePiece<Access, C.loaded()>;
+    uint32_t bits[Piece::kCols][Piece::kRows];
+    uint32_t cols;  // those that exist; others are 0
+
+    /// `from`: the first scale; `next`: bytes to that of the next column.
+    __device__ void load(const uint8_t* from, int64_t next) {
+        if (Access == ScaleAccess::FourCols) {
+            const ptx::Words4 v = ptx::load_global_x4_if(cols != 0, from);
 #pragma unroll
-        for (uint32_t u = 0; u < kUnroll; ++u) {
-            const uint32_t i = first + u * step;
-            // The address of what is not loaded is computed all the same, from shared memory that ends with the tile.
-            bits[u] = ptx::load_global_if(i < limit && exists(i), at(min(i, extent - 1)));
+            for (uint32_t c = 0; c < 4; ++c) bits[c][0] = v.w[c];
+            return;
         }
 #pragma unroll
-        for (uint32_t u = 0; u < kUnroll; ++u) {
-            const uint32_t i = first + u * step;
-            keep_if(i < extent, i, loaded_value<C>(p.rounding, i < limit && exists(i), bits[u]));
-        }
-    }
-}
-
-template <ScaleLayoutConfig C>
-__device__ bool is_grouped(const ScaleLayoutParams& p, const SharedScales<C>& shared, uint32_t row) {
-    return !C.grouped || !p.groups.of_rows() || ((shared.grouped_rows[row / 32] >> row % 32) & 1u);
-}
-
-/// Neighbouring threads have neighbouring rows, and take columns one after the other.
-template <ScaleLayoutConfig C>
-__device__ void load_down(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
-    const uint32_t cols = p.tile.words * C.loaded(), first_col = origin.word * C.loaded();
-    const uint32_t in_cols = C.grouped ? cols : min(cols, p.in_cols - first_col);
-    const uint8_t* matrix = p.in + origin.matrix * p.in_strides.matrix;
-    const ptx::SmemAddr words = ptx::smem_address(shared.words);
-    for (uint32_t row = p.load.lane(threadIdx.x); row < p.tile.rows; row += p.load.lanes()) {
-        const bool row_exists = origin.row + row < p.rows && is_grouped<C>(p, shared, row);
-        const uint8_t* from = matrix + ((origin.row + row) >> p.row_shift) * p.in_strides.row;
-        const auto in_col = [&](uint32_t col) {
-            return C.grouped ? shared.sources[col / C.loaded()].first + col % C.loaded() : first_col + col;
-        };
-        const auto exists = [&](uint32_t col) {
-            return !C.grouped || (col % C.loaded() < shared.sources[col / C.loaded()].count && in_col(col) < p.in_cols);
-        };
-        load_along<C>(
-            p, cols, row_exists ? in_cols : 0, exists,
-            [&](uint32_t col) { return from + in_col(col) * p.in_strides.col; },
-            [&](bool wanted, uint32_t col, uint32_t value) { put_if<C>(wanted, words, p.tile, row, col, value); });
-    }
-}
-
-/// Neighbouring threads have neighbouring columns, and take rows one after the other.
-template <ScaleLayoutConfig C>
-__device__ void load_across(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
-    const uint32_t cols = p.tile.words * C.loaded(), rows = min(p.tile.rows, p.rows - origin.row);
-    const uint8_t* matrix = p.in + origin.matrix * p.in_strides.matrix;
-    const ptx::SmemAddr words = ptx::smem_address(shared.words);
-    for (uint32_t col = p.load.lane(threadIdx.x); col < cols; col += p.load.lanes()) {
-        const auto [first, count] =
-            C.grouped ? shared.sources[col / C.loaded()] : word_source(C, origin.word + col / C.loaded());
-        const uint32_t in_col = first + col % C.loaded();
-        const uint8_t* from = matrix + in_col * p.in_strides.col;
-        load_along<C>(
-            p, p.tile.rows, col % C.loaded() < count && in_col < p.in_cols ? rows : 0,
-            [&](uint32_t row) { return is_grouped<C>(p, shared, row); },
-            [&](uint32_t row) { return from + ((origin.row + row) >> p.row_shift) * p.in_strides.row; },
-            [&](bool wanted, uint32_t row, uint32_t value) { put_if<C>(wanted, words, p.tile, row, col, value); });
-    }
-}
-
-/// Puts four columns of a row into the tile. `exist`: they become what their bits say, not 0.
-template <ScaleLayoutConfig C>
-__device__ void put_four_if(bool wanted, bool exist, const ScaleLayoutParams& p, ptx::SmemAddr words, uint32_t row,
-                            uint32_t col, ptx::Words4 v) {
-    uint32_t packed = 0;
+        for (uint32_t c = 0; c < Piece::kCols; ++c)
+            if (Access == ScaleAccess::FourRows) {
+                const ptx::Words4 v = ptx::load_global_x4_if(c < cols, from + c * next);
 #pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-        const uint32_t value = loaded_value<C>(p.rounding, exist, v.w[i]);
-        if (C.transform == ScaleTransform::Pack) packed |= value << 8 * i;
-        else ptx::store_shared_word_if(wanted, words + p.tile.at(C, col + i, row) * 4, value);
-    }
-    if (C.transform == ScaleTransform::Pack)
-        ptx::store_shared_word_if(wanted, words + p.tile.at(C, col / C.loaded(), row) * 4, packed);
-}
-
-/// As load_across, four columns at once, where rows are aligned to 16 bytes and have no others.
-template <ScaleLayoutConfig C>
-__device__ void load_across_by_four(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
-    constexpr uint32_t kUnroll = 4;
-    const uint32_t cols = p.tile.words * C.loaded(), first_col = origin.word * C.loaded();
-    const uint32_t rows = min(p.tile.rows, p.rows - origin.row), step = C.threads() >> p.load.lanes_log2;
-    const uint8_t* matrix = p.in + origin.matrix * p.in_strides.matrix;
-    const ptx::SmemAddr words = ptx::smem_address(shared.words);
-    for (uint32_t col = 4 * p.load.lane(threadIdx.x); col < cols; col += 4 * p.load.lanes()) {
-        const uint8_t* from = matrix + (first_col + col) * p.in_strides.col;
-        const uint32_t limit = first_col + col < p.in_cols ? rows : 0;
-        for (uint32_t first = p.load.outer(threadIdx.x); first < p.tile.rows; first += kUnroll * step) {
-            ptx::Words4 v[kUnroll];
-#pragma unroll
-            for (uint32_t u = 0; u < kUnroll; ++u) {
-                const uint32_t row = first + u * step;
-                v[u] =
-                    ptx::load_global_x4_if(row < limit, from + ((origin.row + row) >> p.row_shift) * p.in_strides.row);
+                for (uint32_t r = 0; r < 4; ++r) bits[c][r] = v.w[r];
+            } else {
+                bits[c][0] = ptx::load_global_if(c < cols, from + c * next);
             }
+    }
+
+    /// The word of row `r` that begins at column `c`.
+    __device__ uint32_t word(const ScaleRounding& rounding, uint32_t c, uint32_t r) const {
+        if (C.transform == ScaleTransform::Round) return rounding.exponent(bits[c][r]) << rounding.place;
+        if (C.transform != ScaleTransform::Pack) return bits[c][r];
+        uint32_t exponents[kExponentsPerWord];
 #pragma unroll
-            for (uint32_t u = 0; u < kUnroll; ++u) {
-                const uint32_t row = first + u * step;
-                put_four_if<C>(row < p.tile.rows, row < limit, p, words, row, col, v[u]);
+        for (uint32_t i = 0; i < kExponentsPerWord; ++i) exponents[i] = rounding.rounded(bits[c + i][r]);
+        const uint32_t packed = ptx::highest_bytes(exponents[0], exponents[1], exponents[2], exponents[3]);
+        return Access == ScaleAccess::FourCols ? packed : packed & (cols < 4 ? (1u << 8 * cols) - 1 : ~0u);
+    }
+
+    /// Puts words into the tile; those of rows without a group are 0.
+    __device__ void put_if(bool wanted, const ScaleLayoutParams& p, SharedScales<C>& shared, uint32_t word_in_tile,
+                           uint32_t row) const {
+        const ptx::SmemAddr words = ptx::smem_address(shared.words);
+#pragma unroll
+        for (uint32_t w = 0; w < Piece::kWords; ++w) {
+            const auto place = [&](uint32_t r) { return words + p.tile.at(C, word_in_tile + w, r) * 4; };
+            if (Access == ScaleAccess::FourRows) {
+                const uint32_t grouped = grouped_rows<Groups>(shared, wanted ? row : 0);
+                ptx::Words4 v;
+#pragma unroll
+                for (uint32_t r = 0; r < 4; ++r) v.w[r] = grouped >> r & 1u ? word(p.rounding, w * C.loaded(), r) : 0;
+                ptx::store_shared_words_x4_if(wanted, place(row), v);
+            } else {
+                const bool exists = (grouped_rows<Groups>(shared, wanted ? row : 0) & 1u) != 0;
+                ptx::store_shared_word_if(wanted, place(row), exists ? word(p.rounding, w * C.loaded(), 0) : 0);
             }
         }
     }
+};
+
+/// Which columns of the matrix word `word` of the tile takes.
+template <ScaleGroupKind Groups, ScaleLayoutConfig C>
+__device__ WordSource source_of(const ScaleLayoutParams& p, const ScaleOrigin& origin, const SharedScales<C>& shared,
+                                uint32_t word) {
+    if (C.transform != ScaleTransform::Pack) return {origin.word + word, 1};
+    WordSource source{(origin.word + word) * kExponentsPerWord, kExponentsPerWord};
+    if (Groups == ScaleGroupKind::K) source = shared.sources[word];
+    return {source.first, source.first < p.in_cols ? min(source.count, p.in_cols - source.first) : 0};
 }
 
+/// Words of the tile in a row, without those behind the matrix.
 template <ScaleLayoutConfig C>
-__device__ uint32_t stored_value(uint32_t word, uint32_t col) {
-    return C.transform == ScaleTransform::Unpack ? unpacked_scale(word, col % C.stored()) : word;
+__device__ uint32_t words_in(const ScaleLayoutParams& p, const ScaleOrigin& origin) {
+    return min(p.tile.words, ceil_div(p.out_cols, C.stored()) - origin.word);
 }
 
-/// Four rows of a column, or those of them that there are.
-template <ScaleLayoutConfig C>
-__device__ void store_rows(uint8_t* to, const uint32_t* from, uint32_t col, uint32_t rows) {
-    ptx::Words4 v = ptx::load_shared_words_x4(ptx::smem_address(from));
+/// Loads the tile, up to sixteen scales of each thread at once. `Groups`: those that the tile must know of.
+template <ScaleAccess Access, ScaleGroupKind Groups, ScaleLayoutConfig C>
+__device__ void load_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
+    using Piece = ScalePiece<Access, C.loaded()>;
+    constexpr uint32_t kMost = Groups == ScaleGroupKind::Rows ? 4 : 8;  // with more, masks of rows spill
+    constexpr uint32_t kUnroll = max(1, min(16 / (Piece::kRows * Piece::kCols * C.stored()), kMost));
+    const bool down = Access != ScaleAccess::FourCols && p.load.down;
+    const uint32_t rows = ceil_div(min(p.tile.rows, p.rows - origin.row), Piece::kRows);
+    const uint32_t words = ceil_div(words_in<C>(p, origin), Piece::kWords);
+    const uint32_t lane = p.load.lane(threadIdx.x), outer = p.load.outer(threadIdx.x);
+    const uint32_t end = down ? words : rows, step = C.threads() >> p.load.lanes_log2;
+    if (lane >= (down ? rows : words)) return;
+    constexpr bool kAnywhere = Groups == ScaleGroupKind::K;  // each word's columns have a place of their own
+    const uint8_t* from = p.in + origin.matrix * p.in_strides.matrix + origin.row * p.in_strides.row;
+    if (!kAnywhere) from += static_cast<uint64_t>(origin.word) * C.loaded() * p.in_strides.col;
+    if (!kAnywhere || down) from += lane * p.load.lane_bytes;
+    if (!kAnywhere || !down) from += outer * p.load.outer_bytes;
+    const int64_t further = kAnywhere && down ? 0 : p.load.step_bytes;
+    for (uint32_t first = outer; first < end; first += kUnroll * step) {
+        LoadedScales<C, Access, Groups> pieces[kUnroll];
+        const auto row_of = [&](uint32_t u) { return (down ? lane : first + u * step) * Piece::kRows; };
+        const auto word_of = [&](uint32_t u) { return (down ? first + u * step : lane) * Piece::kWords; };
 #pragma unroll
-    for (uint32_t& w : v.w) w = stored_value<C>(w, col);
-    if (rows >= 4) return ptx::store_global_x4(to, v);
+        for (uint32_t u = 0; u < kUnroll; ++u, from += further) {
+            const bool wanted = first + u * step < end;
+            // What is not loaded has an address all the same, but no place in the tile's shared memory.
+            const WordSource source = source_of<Groups>(p, origin, shared, wanted ? word_of(u) : 0);
+            pieces[u].cols = wanted ? source.count : 0;
+            if (Groups == ScaleGroupKind::Rows) {
+                const uint32_t grouped = grouped_rows<Groups>(shared, wanted ? row_of(u) : 0);
+                if ((grouped & ((1u << Piece::kRows) - 1)) == 0) pieces[u].cols = 0;
+            }
+            pieces[u].load(kAnywhere ? from + source.first * p.in_strides.col : from, p.in_strides.col);
+        }
 #pragma unroll
-    for (uint32_t r = 0; r < 3; ++r) ptx::store_global_if(r < rows, to + 4 * r, v.w[r]);
+        for (uint32_t u = 0; u < kUnroll; ++u)
+            pieces[u].put_if(first + u * step < end, p, shared, word_of(u), row_of(u));
+    }
 }
 
+/// Loads the tile where each row of the input is repeated: one word of a thread at a time, which fills its column.
+template <ScaleGroupKind Groups, ScaleLayoutConfig C>
+__device__ void load_repeated(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
+    const uint32_t words = words_in<C>(p, origin), lane = p.load.lane(threadIdx.x);
+    if (lane >= words) return;
+    const WordSource source = source_of<Groups>(p, origin, shared, lane);
+    const uint8_t* from = p.in + origin.matrix * p.in_strides.matrix + source.first * p.in_strides.col;
+    const uint32_t length = min(1u << p.row_shift, p.tile.rows);
+    for (uint32_t first = p.load.outer(threadIdx.x) * length; first < min(p.tile.rows, p.rows - origin.row);
+         first += (C.threads() >> p.load.lanes_log2) * length) {
+        bool any = false;
+        for (uint32_t row = first; row < first + length; row += 32) any |= grouped_rows<Groups>(shared, row) != 0;
+        LoadedScales<C, ScaleAccess::Single, Groups> piece;
+        piece.cols = any ? source.count : 0;
+        piece.load(from + ((origin.row + first) >> p.row_shift) * p.in_strides.row, p.in_strides.col);
+        const uint32_t word = piece.word(p.rounding, 0, 0);
+        for (uint32_t row = first; row < first + length; row += 4) {
+            const uint32_t grouped = grouped_rows<Groups>(shared, row);
+            ptx::Words4 v;
+#pragma unroll
+            for (uint32_t r = 0; r < 4; ++r) v.w[r] = grouped >> r & 1u ? word : 0;
+            ptx::store_shared_words_x4(ptx::smem_address(shared.words + p.tile.at(C, lane, row)), v);
+        }
+    }
+}
+
+/// Column `c` of a word.
 template <ScaleLayoutConfig C>
+__device__ uint32_t stored_value(uint32_t word, uint32_t c) {
+    return C.transform == ScaleTransform::Unpack ? unpacked_scale(word, c) : word;
+}
+
+template <ScaleLayoutConfig C, ScaleAccess Access>
 __device__ void store_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin, const SharedScales<C>& shared) {
-    const uint32_t rows = min(p.tile.rows, p.rows - origin.row), first_col = origin.word * C.stored();
-    const uint32_t cols = min(p.tile.words * C.stored(), p.out_cols - first_col);
+    using Piece = ScalePiece<Access, C.stored()>;
+    [[maybe_unused]] constexpr uint32_t kUnroll = 4 / Piece::kCols;
+    const bool down = Access != ScaleAccess::FourCols && p.store.down;
+    const uint32_t all_rows = min(p.tile.rows, p.rows - origin.row), rows = all_rows / Piece::kRows;
+    const uint32_t all_words = words_in<C>(p, origin), words = ceil_div(all_words, Piece::kWords);
     const uint32_t lane = p.store.lane(threadIdx.x), outer = p.store.outer(threadIdx.x);
-    const uint32_t lanes = p.store.lanes(), step = C.threads() >> p.store.lanes_log2;
-    uint8_t* first =
-        p.out + origin.matrix * p.out_strides.matrix + origin.row * p.out_strides.row + first_col * p.out_strides.col;
-    const auto from = [&](uint32_t row, uint32_t col) { return shared.words + p.tile.at(C, col / C.stored(), row); };
-    if (p.store.unit == 4)
-        for (uint32_t row = lane * 4; row < rows; row += lanes * 4)
-#pragma unroll 4
-            for (uint32_t col = outer; col < cols; col += step)
-                store_rows<C>(first + row * 4 + col * p.out_strides.col, from(row, col), col, rows - row);
-    else
-        for (uint32_t inner = lane; inner < (p.store.down ? rows : cols); inner += lanes)
-#pragma unroll 4
-            for (uint32_t i = outer; i < (p.store.down ? cols : rows); i += step) {
-                const uint32_t row = p.store.down ? inner : i, col = p.store.down ? i : inner;
-                ptx::store_global(first + row * p.out_strides.row + col * p.out_strides.col,
-                                  stored_value<C>(*from(row, col), col));
+    const uint32_t end = down ? words : rows, step = C.threads() >> p.store.lanes_log2;
+    const ScaleStrides& stride = p.out_strides;
+    const uint32_t cols = p.out_cols - origin.word * C.stored();
+    uint8_t* tile = p.out + origin.matrix * stride.matrix + origin.row * stride.row +
+                    static_cast<uint64_t>(origin.word) * C.stored() * stride.col;
+    uint8_t* to = tile + lane * p.store.lane_bytes + outer * p.store.outer_bytes;
+    if (lane < (down ? rows : words))
+#pragma unroll kUnroll
+        for (uint32_t i = outer; i < end; i += step, to += p.store.step_bytes) {
+            const uint32_t row = (down ? lane : i) * Piece::kRows, word = (down ? i : lane) * Piece::kWords;
+            ptx::Words4 v;
+            if (Access == ScaleAccess::FourRows)
+                v = ptx::load_shared_words_x4(ptx::smem_address(shared.words + p.tile.at(C, word, row)));
+            else
+#pragma unroll
+                for (uint32_t w = 0; w < Piece::kWords; ++w) v.w[w] = shared.words[p.tile.at(C, word + w, row)];
+            if (Access == ScaleAccess::FourCols) {
+                ptx::Words4 x;
+#pragma unroll
+                for (uint32_t c = 0; c < 4; ++c) x.w[c] = stored_value<C>(v.w[c / C.stored()], c % C.stored());
+                ptx::store_global_x4(to, x);
+                continue;
             }
+#pragma unroll
+            for (uint32_t c = 0; c < Piece::kCols; ++c) {
+                const bool exists = C.stored() == 1 || word * C.stored() + c < cols;
+                if (Access == ScaleAccess::FourRows) {
+                    ptx::Words4 x;
+#pragma unroll
+                    for (uint32_t r = 0; r < 4; ++r) x.w[r] = stored_value<C>(v.w[r], c);
+                    ptx::store_global_x4_if(exists, to + c * stride.col, x);
+                } else {
+                    ptx::store_global_if(exists, to + c * stride.col, stored_value<C>(v.w[0], c));
+                }
+            }
+        }
+    // Up to three rows that are left.
+    for (uint32_t row = rows * Piece::kRows; row < all_rows; ++row)
+        for (uint32_t col = threadIdx.x; col < min(all_words * C.stored(), cols); col += C.threads())
+            ptx::store_global(tile + row * stride.row + col * stride.col,
+                              stored_value<C>(shared.words[p.tile.at(C, col / C.stored(), row)], col % C.stored()));
 }
 
-/// Which columns the words of a tile take, and which of its rows have a group.
-template <ScaleLayoutConfig C>
-__device__ void find_groups(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
-    if (threadIdx.x < p.tile.words)
-        shared.sources[threadIdx.x] = p.groups.of_k() ? WordSource{} : word_source(C, origin.word + threadIdx.x);
-    if (p.groups.of_k()) find_k_groups<C>(p, origin, shared);
-    else find_row_groups<C>(p, origin, shared);
+template <ScaleGroupKind Groups, ScaleLayoutConfig C>
+__device__ void load_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
+    using enum ScaleAccess;
+    if (p.row_shift != 0) [[unlikely]]
+        load_repeated<Groups>(p, origin, shared);
+    else if (p.load.access == FourRows) load_tile<FourRows, Groups>(p, origin, shared);
+    else if (Groups != ScaleGroupKind::K && p.load.access == FourCols) load_tile<FourCols, Groups>(p, origin, shared);
+    else [[unlikely]] load_tile<Single, Groups>(p, origin, shared);
 }
 
+/// A CTA has neighbouring tiles.
 template <ScaleLayoutConfig C>
 __device__ void scale_layout(const ScaleLayoutParams& p) {
+    using enum ScaleAccess;
     __shared__ SharedScales<C> shared;
-    for (uint32_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+    uint32_t tile = blockIdx.x * p.share + min(blockIdx.x, p.rest);
+    const uint32_t end = tile + p.share + (blockIdx.x < p.rest);
+    for (uint32_t found = ~0u; tile < end; ++tile) {
         const ScaleOrigin origin = scale_origin(p, tile);
-        if (tile != blockIdx.x) __syncthreads();  // everybody has stored the last tile
-        if (C.grouped) {
-            find_groups<C>(p, origin, shared);
+        if (C.groups == ScaleGroupKind::K) {
+            if (origin.word != found) {
+                find_k_groups<C>(p, origin, shared);
+                __syncthreads();  // everybody has them
+                found = origin.word;
+            }
+            load_tile<ScaleGroupKind::K>(p, origin, shared);
+        } else if (C.groups == ScaleGroupKind::None || in_one_group(p, origin)) {
+            load_tile<ScaleGroupKind::None>(p, origin, shared);
+        } else {
+            find_row_groups<C>(p, origin, shared);
             __syncthreads();  // everybody has them
+            load_tile<ScaleGroupKind::Rows>(p, origin, shared);
         }
-        if (p.load.down) load_down<C>(p, origin, shared);
-        else if (!C.grouped && p.load.unit == 4) load_across_by_four<C>(p, origin, shared);
-        else load_across<C>(p, origin, shared);
         __syncthreads();  // the tile is there
-        store_tile<C>(p, origin, shared);
+        if (p.store.access == FourRows) store_tile<C, FourRows>(p, origin, shared);
+        else if (p.store.access == FourCols) store_tile<C, FourCols>(p, origin, shared);
+        else [[unlikely]] store_tile<C, Single>(p, origin, shared);
+        if (tile + 1 < end) __syncthreads();  // everybody has stored it
     }
 }
 

@@ -17,12 +17,13 @@ inline constexpr uint32_t kExponentsPerWord = 4;
 /// How a float becomes an exponent, as UE8M0 has it: by its bits, without sign and mantissa, or rounded up to a power
 /// of two from 2^-126 to 2^127, where zero becomes the least and what is not finite the largest.
 struct ScaleRounding {
-    uint32_t add = 0, least = 0, most = 255;
+    uint32_t least = 0, most = ~0u, add = 0;  // of the bits shifted left by one, which leaves the sign out
+    uint32_t place = 23;                      // of the exponent in a float; 0: a column is packed
 
-    FG_HD static constexpr ScaleRounding up() { return {.add = 0x7fffffu, .least = 1, .most = 254}; }
-    FG_HD constexpr uint32_t exponent(uint32_t bits) const {
-        return min(most, max(least, ((bits & 0x7fffffffu) + add) >> 23));
-    }
+    FG_HD static constexpr ScaleRounding up() { return {.least = 2, .most = 254u << 24, .add = 0xfffffeu}; }
+    /// The exponent is the highest byte.
+    FG_HD constexpr uint32_t rounded(uint32_t bits) const { return min(max(bits + bits, least), most) + add; }
+    FG_HD constexpr uint32_t exponent(uint32_t bits) const { return rounded(bits) >> 24; }
 };
 
 /// The bits of the float in byte `byte` of a word; 0 is 0.0, 255 infinity.
@@ -37,8 +38,8 @@ struct ScaleGrouper {
     const int32_t* numbers = nullptr;  // [groups]
     uint32_t groups = 0;
     ScaleGrouping grouping = ScaleGrouping::None;
-    uint32_t alignment = 1;  // of where a group begins, behind the end of the one before
-    uint32_t scale_k = 128;  // k that a scale serves
+    Divider alignment;  // of where a group begins, behind the end of the one before
+    Divider scale_k;    // k that a scale serves
 
     FG_HD constexpr bool of_rows() const { return grouping == ScaleGrouping::Rows; }
     FG_HD constexpr bool of_k() const {
@@ -46,11 +47,13 @@ struct ScaleGrouper {
     }
     FG_HD constexpr uint32_t number(uint32_t g) const { return numbers[g] < 0 ? 0 : static_cast<uint32_t>(numbers[g]); }
     /// Where prefix sums let group g begin.
-    FG_HD constexpr uint32_t begin(uint32_t g) const { return g == 0 ? 0 : align_up(number(g - 1), alignment); }
+    FG_HD constexpr uint32_t begin(uint32_t g) const {
+        return g == 0 ? 0 : alignment.ceil_quotient(number(g - 1)) * alignment.divisor;
+    }
     /// Columns of scales of a group of K.
     FG_HD constexpr uint32_t scales(uint32_t g) const {
-        if (grouping == ScaleGrouping::KSizes) return ceil_div(number(g), scale_k);
-        return ceil_div(max(number(g), begin(g)) - begin(g), scale_k);
+        if (grouping == ScaleGrouping::KSizes) return scale_k.ceil_quotient(number(g));
+        return scale_k.ceil_quotient(max(number(g), begin(g)) - begin(g));
     }
 };
 
@@ -64,26 +67,34 @@ struct ScaleStrides {
     int64_t matrix, row, col;
 };
 
+/// Which groups a kernel knows.
+enum class ScaleGroupKind : uint32_t { None, Rows, K };
+
 /// Everything about the kernel that is fixed when it is compiled.
 struct ScaleLayoutConfig {
     ScaleTransform transform = ScaleTransform::Copy;
-    bool grouped = false;
+    ScaleGroupKind groups = ScaleGroupKind::None;  // K: only of packing
 
-    static constexpr uint32_t kCount = 8;  // kernels that there are
+    static constexpr uint32_t kCount = 9;  // kernels that there are
     /// Its place among them.
-    FG_HD constexpr uint32_t index() const { return static_cast<uint32_t>(transform) * 2 + grouped; }
+    FG_HD constexpr uint32_t index() const {
+        return groups == ScaleGroupKind::K ? 8 : static_cast<uint32_t>(transform) * 2 + static_cast<uint32_t>(groups);
+    }
     constexpr bool operator==(const ScaleLayoutConfig&) const = default;
 
     FG_HD constexpr uint32_t threads() const { return 256; }
     /// So many must fit an SM: bounds registers. As many as spill nothing.
-    FG_HD constexpr uint32_t ctas_per_sm() const { return grouped ? 4 : 5; }
+    FG_HD constexpr uint32_t ctas_per_sm() const {
+        if (transform == ScaleTransform::Pack) return 5;
+        return transform == ScaleTransform::Copy && groups != ScaleGroupKind::None ? 6 : 8;
+    }
     /// Columns of the input, and of the output, to a word of the tile.
     FG_HD constexpr uint32_t loaded() const { return transform == ScaleTransform::Pack ? kExponentsPerWord : 1; }
     FG_HD constexpr uint32_t stored() const { return transform == ScaleTransform::Unpack ? kExponentsPerWord : 1; }
     /// Words of a row of a tile at most: 256 bytes of the wider side are contiguous where it is row-major.
     FG_HD constexpr uint32_t max_words() const { return 64 / max(loaded(), stored()); }
-    /// Words of a tile: sixteen elements of the wider side for each thread, all of them in flight at once.
-    FG_HD constexpr uint32_t tile_words() const { return 16 * threads() / max(loaded(), stored()); }
+    /// Elements of a tile's wider side at most: sixteen for each thread, all of them in flight at once.
+    FG_HD constexpr uint32_t tile_elements() const { return 16 * threads(); }
 };
 
 /// A tile of words, in shared memory one column after the other, with which both sides are coalesced.
@@ -99,34 +110,53 @@ struct ScaleTile {
     constexpr bool operator==(const ScaleTile&) const = default;
 };
 
-/// For matrices of so many rows and words: all words of a row, or about equal parts of them, and as many rows as there
-/// is room for.
-FG_HD constexpr ScaleTile scale_tile(const ScaleLayoutConfig& c, uint32_t rows, uint32_t words) {
+/// For matrices of so many rows and words, and `cols` columns on their wider side: all words of a row, or about equal
+/// parts of them, and as many rows as there is room for.
+FG_HD constexpr ScaleTile scale_tile(const ScaleLayoutConfig& c, uint32_t rows, uint32_t words, uint32_t cols) {
     const uint32_t part = ceil_div(words, ceil_div(words, c.max_words()));
     const uint32_t across = words <= c.max_words() ? words : align_up(part, 4);
+    const uint32_t elements = min(across * max(c.loaded(), c.stored()), cols);
     uint32_t down = kWarpSize;
-    while (down < rows && 2 * down * across <= c.tile_words()) down *= 2;
+    while (down < rows && 2 * down * max(across, elements) <= c.tile_elements()) down *= 2;
     return {.rows = down, .words = across};
 }
 
-/// How threads share a tile: neighbours go down the rows, or across the columns, `lanes` of them, and each stays in
-/// its row, or column, for a while.
-struct ScaleOrder {
-    uint32_t down = 0;
-    uint32_t lanes_log2 = 0;
-    uint32_t unit = 1;  // rows, or columns, that a thread takes at once
-    constexpr bool operator==(const ScaleOrder&) const = default;
+/// What a thread loads or stores at once: the scales of a word, one by one; those of the words of four rows, of which
+/// each column is 16 bytes; or four columns of a row, which are 16 bytes.
+enum class ScaleAccess : uint32_t { Single, FourRows, FourCols };
 
-    FG_HD constexpr uint32_t lanes() const { return 1u << lanes_log2; }
-    FG_HD constexpr uint32_t lane(uint32_t thread) const { return thread & (lanes() - 1); }
+/// The part of a tile that a thread loads or stores at once, with `Cols` columns to a word.
+template <ScaleAccess Access, uint32_t Cols>
+struct ScalePiece {
+    static constexpr uint32_t kRows = Access == ScaleAccess::FourRows ? 4 : 1;
+    static constexpr uint32_t kCols = Access == ScaleAccess::FourCols ? 4 : Cols;
+    static constexpr uint32_t kWords = kCols / Cols;
+};
+
+/// How threads share a tile: neighbours have pieces below each other, or next to each other, `lanes` of them, and each
+/// stays in its row, or column.
+struct ScaleOrder {
+    ScaleAccess access = ScaleAccess::Single;
+    uint32_t down = 0, lanes_log2 = 0;
+    int64_t lane_bytes = 0, outer_bytes = 0, step_bytes = 0;  // to the neighbour's piece; across lanes; to the next one
+
+    FG_HD constexpr uint32_t lane(uint32_t thread) const { return thread & ((1u << lanes_log2) - 1); }
     FG_HD constexpr uint32_t outer(uint32_t thread) const { return thread >> lanes_log2; }
 };
 
-/// As many lanes as there are columns, or rows, up to all threads.
-FG_HD constexpr ScaleOrder scale_order(const ScaleLayoutConfig& c, bool down, uint32_t unit, uint32_t rows,
-                                       uint32_t cols) {
-    ScaleOrder order{.down = down, .unit = unit};
-    while (order.lanes() < c.threads() && order.lanes() * unit < (down ? rows : cols)) ++order.lanes_log2;
+/// As many lanes as there are pieces. Down only where there are threads for all rows: each has several columns then,
+/// and those in flight at once.
+FG_HD constexpr ScaleOrder scale_order(const ScaleLayoutConfig& c, ScaleAccess access, bool down, const ScaleTile& tile,
+                                       uint32_t cols_per_word, const ScaleStrides& strides) {
+    const uint32_t rows = access == ScaleAccess::FourRows ? 4 : 1;
+    const uint32_t words = access == ScaleAccess::FourCols ? 4 / cols_per_word : 1;
+    const uint32_t rows_of_tile = tile.rows / rows;
+    ScaleOrder order{.access = access, .down = down && rows_of_tile <= c.threads()};
+    while (1u << order.lanes_log2 < (order.down ? rows_of_tile : ceil_div(tile.words, words))) ++order.lanes_log2;
+    const int64_t below = rows * strides.row, beside = words * cols_per_word * strides.col;
+    order.lane_bytes = order.down ? below : beside;
+    order.outer_bytes = order.down ? beside : below;
+    order.step_bytes = (c.threads() >> order.lanes_log2) * order.outer_bytes;
     return order;
 }
 
@@ -136,7 +166,7 @@ struct ScaleLayoutParams {
     ScaleStrides in_strides, out_strides;
     uint32_t rows, in_cols, out_cols;  // rows: of the output
     uint32_t row_shift;                // rows of the output to one of the input, as a power of two
-    uint32_t tiles;                    // of all matrices
+    uint32_t share, rest;              // tiles of each CTA, and CTAs that have one more
     Divider across, down;
     ScaleTile tile;
     ScaleOrder load, store;
@@ -148,16 +178,16 @@ struct ScaleLayoutParams {
 struct ScaleOrigin {
     uint32_t matrix, row, word;
 };
+/// Neighbours are next to each other, or with groups of K below each other, so that they share words.
 FG_HD constexpr ScaleOrigin scale_origin(const ScaleLayoutParams& p, uint32_t tile) {
+    if (p.groups.of_k()) {
+        const uint32_t part = p.down.quotient(tile);
+        return {.matrix = 0, .row = (tile - part * p.down.divisor) * p.tile.rows, .word = part * p.tile.words};
+    }
     const uint32_t band = p.across.quotient(tile), matrix = p.down.quotient(band);
     return {.matrix = matrix,
             .row = (band - matrix * p.down.divisor) * p.tile.rows,
             .word = (tile - band * p.across.divisor) * p.tile.words};
-}
-
-/// The columns that word `word` takes where K has no groups.
-FG_HD constexpr WordSource word_source(const ScaleLayoutConfig& c, uint32_t word) {
-    return {.first = word * c.loaded(), .count = c.loaded()};
 }
 
 /// The columns that word `word` of a group takes, which has `scales` of them from `first` on.

@@ -25,8 +25,8 @@ struct ScaleLayoutCall {
         return {.numbers = groups.data,
                 .groups = static_cast<uint32_t>(groups.size),
                 .grouping = static_cast<ScaleGrouping>(groups.form),
-                .alignment = static_cast<uint32_t>(groups.alignment),
-                .scale_k = static_cast<uint32_t>(groups.scale_k)};
+                .alignment = Divider::by(static_cast<uint32_t>(groups.alignment)),
+                .scale_k = Divider::by(static_cast<uint32_t>(groups.scale_k))};
     }
 };
 static_assert(1u << 7 == kScaleBlock);

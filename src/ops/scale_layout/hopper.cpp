@@ -7,8 +7,11 @@ namespace finegemm {
 
 namespace {
 
-/// CTAs of a kernel, which then walks over its tiles.
-constexpr uint32_t kMaxGrid = 1u << 20;
+using enum ScaleAccess;
+
+constexpr uint32_t kMaxGrid = 1u << 20;  // CTAs, which share the tiles
+/// Of an H100. With groups of K no more CTAs run than fit at once, so that each looks for them once or twice.
+constexpr uint32_t kSms = 132;
 constexpr int64_t kWordBytes = sizeof(uint32_t);
 
 ScaleStrides strides_of(const ConstStack& x) {
@@ -24,8 +27,28 @@ bool takes_four(int64_t inner, int64_t outer, int64_t matrix, const void* data) 
     return inner == kWordBytes && (outer | matrix) % kBytes == 0 && reinterpret_cast<uintptr_t>(data) % kBytes == 0;
 }
 
+/// Four at once where there are no others. `tile_cols`: of a tile; `anywhere`: columns of a tile begin anywhere.
+ScaleAccess access_of(const ConstStack& x, const ScaleStrides& strides, uint32_t tile_cols, bool anywhere) {
+    const ConstMatrix& m = x.matrix;
+    if (m.rows % 4 == 0 && takes_four(strides.row, strides.col, strides.matrix, m.data)) return FourRows;
+    if (!anywhere && m.cols % 4 == 0 && tile_cols % 4 == 0 &&
+        takes_four(strides.col, strides.row, strides.matrix, m.data))
+        return FourCols;
+    return Single;
+}
+
+/// Is a column packed into the lowest bytes? Then it is rounded, and its exponents have that place.
+bool packs_a_column(const ScaleLayoutCall& call) {
+    return call.transform() == ScaleTransform::Pack && call.sf.matrix.cols == 1 && !call.grouper().of_k();
+}
+
 ScaleLayoutConfig config_of(const ScaleLayoutCall& call) {
-    return {.transform = call.transform(), .grouped = call.groups.form != ScaleGroupForm::None};
+    using enum ScaleGroupKind;
+    const ScaleGrouper groups = call.grouper();
+    return {.transform = packs_a_column(call) ? ScaleTransform::Round : call.transform(),
+            .groups = groups.of_k()      ? K
+                      : groups.of_rows() ? Rows
+                                         : None};
 }
 
 /// Extents of the output in tiles.
@@ -37,7 +60,10 @@ Tiling tiling_of(const ScaleLayoutCall& call) {
     const ScaleLayoutConfig config = config_of(call);
     const auto rows = static_cast<uint32_t>(call.out.matrix.rows);
     const uint32_t words = ceil_div(static_cast<uint32_t>(call.out.matrix.cols), config.stored());
-    const ScaleTile tile = scale_tile(config, rows, words);
+    const auto cols = static_cast<uint32_t>(std::max(call.sf.matrix.cols, call.out.matrix.cols));
+    // A row that is repeated is loaded once: the words that are made of it count.
+    const bool few_loads = call.row_shift() != 0 && config.transform == ScaleTransform::Pack && !call.grouper().of_k();
+    const ScaleTile tile = few_loads ? scale_tile({}, rows, words, words) : scale_tile(config, rows, words, cols);
     return {.tile = tile, .across = ceil_div(words, tile.words), .down = ceil_div(rows, tile.rows)};
 }
 
@@ -49,17 +75,19 @@ int64_t scale_tiles(const ScaleLayoutCall& call) {
 }
 
 ScaleLayoutLaunch launch_of(const ScaleLayoutCall& call) {
-    constexpr uint32_t kFewCols = 8;  // below it threads that share columns have more loads in flight
     const ConstMatrix& in = call.sf.matrix;
     const Matrix& out = call.out.matrix;
     const ScaleLayoutConfig config = config_of(call);
     const auto [tile, across, down] = tiling_of(call);
     const ScaleStrides from = strides_of(call.sf), to = strides_of(call.out);
-    const uint32_t loaded = tile.words * config.loaded(), stored = tile.words * config.stored();
-    const bool load_down = from.row < from.col && loaded >= kFewCols;
-    const bool load_four = !config.grouped && !load_down && in.cols % 4 == 0 && loaded % 4 == 0 &&
-                           takes_four(from.col, from.row, from.matrix, in.data);
-    const bool store_four = takes_four(to.row, to.col, to.matrix, out.data);
+    const bool repeats = call.row_shift() != 0, of_k = call.grouper().of_k();
+    ScaleAccess load = repeats ? Single : access_of(call.sf, from, tile.words * config.loaded(), of_k);
+    ScaleAccess store = access_of(call.out, to, tile.words * config.stored(), false);
+    if (takes_four(to.row, to.col, to.matrix, out.data)) store = FourRows;  // the last rows are stored one by one
+    const auto tiles = static_cast<uint32_t>(scale_tiles(call));
+    const uint32_t grid = std::min(tiles, of_k ? kSms * config.ctas_per_sm() : kMaxGrid);
+    ScaleRounding rounding = call.rounding();
+    if (packs_a_column(call)) rounding.place = 0;
     const ScaleLayoutParams params{
         .in = static_cast<const uint8_t*>(in.data),
         .out = static_cast<uint8_t*>(out.data),
@@ -69,15 +97,16 @@ ScaleLayoutLaunch launch_of(const ScaleLayoutCall& call) {
         .in_cols = static_cast<uint32_t>(in.cols),
         .out_cols = static_cast<uint32_t>(out.cols),
         .row_shift = call.row_shift(),
-        .tiles = static_cast<uint32_t>(scale_tiles(call)),
+        .share = tiles / grid,
+        .rest = tiles % grid,
         .across = Divider::by(across),
         .down = Divider::by(down),
         .tile = tile,
-        .load = scale_order(config, load_down, load_four ? 4 : 1, tile.rows, loaded),
-        .store = scale_order(config, store_four || to.row < to.col, store_four ? 4 : 1, tile.rows, stored),
-        .rounding = call.rounding(),
+        .load = scale_order(config, load, !repeats && from.row < from.col, tile, config.loaded(), from),
+        .store = scale_order(config, store, to.row < to.col || store == FourRows, tile, config.stored(), to),
+        .rounding = rounding,
         .groups = call.grouper()};
-    return {config, params, std::min(params.tiles, kMaxGrid)};
+    return {config, params, grid};
 }
 
 }  // namespace finegemm

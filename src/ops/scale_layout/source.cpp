@@ -10,16 +10,19 @@ namespace finegemm::jit {
 namespace {
 
 using enum ScaleTransform;
-constexpr std::array<ScaleLayoutConfig, ScaleLayoutConfig::kCount> kConfigs = {{{Copy, false},
-                                                                                {Copy, true},
-                                                                                {Round, false},
-                                                                                {Round, true},
-                                                                                {Pack, false},
-                                                                                {Pack, true},
-                                                                                {Unpack, false},
-                                                                                {Unpack, true}}};
+constexpr auto kNone = ScaleGroupKind::None, kRows = ScaleGroupKind::Rows, kK = ScaleGroupKind::K;
+constexpr std::array<ScaleLayoutConfig, ScaleLayoutConfig::kCount> kConfigs = {{{Copy, kNone},
+                                                                                {Copy, kRows},
+                                                                                {Round, kNone},
+                                                                                {Round, kRows},
+                                                                                {Pack, kNone},
+                                                                                {Pack, kRows},
+                                                                                {Unpack, kNone},
+                                                                                {Unpack, kRows},
+                                                                                {Pack, kK}}};
 
 constexpr std::string_view kNames[] = {"Copy", "Round", "Pack", "Unpack"};
+constexpr std::string_view kGroups[] = {"None", "Rows", "K"}, kEndings[] = {"", "_grouped", "_kgrouped"};
 // Programs look for the first and for the third in what a profiler saw.
 constexpr std::string_view kEntries[] = {"transpose_fp32", "round_fp32", "pack_fp32_into_ue8m0", "unpack_ue8m0"};
 
@@ -29,17 +32,18 @@ std::span<const ScaleLayoutConfig> scale_layout_configs() { return kConfigs; }
 
 KernelSource source_of(const ScaleLayoutConfig& c) {
     const auto transform = static_cast<size_t>(c.transform);
-    const std::string entry =
-        fmt::format("finegemm_scale_layout_{}{}", kEntries[transform], c.grouped ? "_grouped" : "");
-    return {.entry = entry,
-            .text = fmt::format(
-                "#include <finegemm/device/scale_layout.cuh>\n"
-                "inline constexpr finegemm::ScaleLayoutConfig kConfig{{finegemm::ScaleTransform::{}, {}}};\n"
-                "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm())\n"
-                "{}(const __grid_constant__ finegemm::ScaleLayoutParams params) {{\n"
-                "    finegemm::device::scale_layout<kConfig>(params);\n"
-                "}}\n",
-                kNames[transform], c.grouped, entry)};
+    const auto groups = static_cast<size_t>(c.groups);
+    const std::string entry = fmt::format("finegemm_scale_layout_{}{}", kEntries[transform], kEndings[groups]);
+    return {
+        .entry = entry,
+        .text = fmt::format("#include <finegemm/device/scale_layout.cuh>\n"
+                            "inline constexpr finegemm::ScaleLayoutConfig kConfig{{finegemm::ScaleTransform::{}, "
+                            "finegemm::ScaleGroupKind::{}}};\n"
+                            "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm())\n"
+                            "{}(const __grid_constant__ finegemm::ScaleLayoutParams params) {{\n"
+                            "    finegemm::device::scale_layout<kConfig>(params);\n"
+                            "}}\n",
+                            kNames[transform], kGroups[groups], entry)};
 }
 
 }  // namespace finegemm::jit

@@ -70,4 +70,16 @@ inline uint32_t value_below(uint32_t x, uint32_t distance) {
     return value;
 }
 
+/// Likewise.
+inline uint32_t ballot(bool x) {
+    using namespace host_kernel;
+    cta->lanes[thread.x] = x;
+    synchronise();
+    uint32_t lanes = 0;
+    for (uint32_t lane = 0; lane < 32; ++lane) lanes |= cta->lanes[thread.x / 32 * 32 + lane] << lane;
+    synchronise();
+    return lanes;
+}
+inline uint32_t count_bits(uint32_t x) { return static_cast<uint32_t>(__builtin_popcount(x)); }
+
 }  // namespace finegemm::ptx

@@ -50,9 +50,16 @@ inline Words4 load_shared_words_x4(SmemAddr from) {
     std::memcpy(&v, from.at, sizeof v);
     return v;
 }
+inline void store_global_x4_if(bool wanted, void* to, const Words4& v) {
+    if (wanted) store_global_x4(to, v);
+}
 inline void store_shared_word_if(bool wanted, SmemAddr to, uint32_t x) { store_global_if(wanted, to.at, x); }
-inline void store_shared_byte_if(bool wanted, SmemAddr to, uint32_t x) {
-    if (wanted) *to.at = static_cast<uint8_t>(x);
+inline void store_shared_words_x4(SmemAddr to, const Words4& v) { store_global_x4(to.at, v); }
+inline void store_shared_words_x4_if(bool wanted, SmemAddr to, const Words4& v) {
+    store_global_x4_if(wanted, to.at, v);
+}
+inline uint32_t highest_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    return a >> 24 | b >> 24 << 8 | c >> 24 << 16 | d >> 24 << 24;
 }
 
 }  // namespace finegemm::ptx
