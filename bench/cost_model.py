@@ -117,7 +117,7 @@ def predict(key, rates, case):
 def sums_of(of_one, groups):
     """(What `groups` groups make together if each makes one of the numbers `of_one`, how likely it is)."""
     one = np.bincount(np.array(of_one, dtype=int)) / len(of_one)
-    parts = np.ones(1)
+    parts: np.ndarray = np.ones(1)
     for _ in range(groups):
         parts = np.convolve(parts, one)
     return [(number, part) for number, part in enumerate(parts) if part > 0]

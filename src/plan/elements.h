@@ -113,7 +113,7 @@ constexpr bool are(MayHave* may_have, DType type) {
     const ElementType* x = find_type(type);
     return x && may_have(*x);
 }
-/// Of products of A and B of this type.
+/// May D of products of A and B of type `x` have this type?
 constexpr bool may_give(const ElementType& x, DType d) {
     return find_type(d) && std::ranges::find(x.results, d) != x.results.end();
 }
