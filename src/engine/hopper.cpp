@@ -49,7 +49,6 @@ CallKey HopperBackend::key_of(const Call& call) const {
             .m = call.a.matrix.rows,
             .n = call.d.matrix.cols,
             .k = call.a.matrix.cols,
-            .epilogue = finegemm::key_of(call.epilogue()),
             .numbers = call.has_host_offsets() ? nullptr : call.groups.data,
             .group_count = call.group_count,
             .alignment = call.groups.alignment,
@@ -62,7 +61,8 @@ CallKey HopperBackend::key_of(const Call& call) const {
                                            static_cast<int32_t>(call.d.matrix.dtype) << 4),
             .flags = static_cast<uint8_t>(call.row_b_scales() | batch_invariant << 1 | options.accumulate << 2 |
                                           options.prefetch_weights << 3),
-            .named = nullptr};
+            .named = nullptr,
+            .epilogue = finegemm::key_of(call.epilogue())};
 }
 
 /// The launch of a call that was made before. Sets the kernel in the key, if it is named and has been loaded.

@@ -29,10 +29,10 @@ TEST(Library, HasAPackForEachCudaThatItWasBuiltFor) {
         << "newer drivers take older code";
 }
 
-TEST_P(EmbeddedPacks, HaveEveryKernelThatACallCanChooseInTenKilobytesAndTwoMilliseconds) {
+TEST_P(EmbeddedPacks, HaveEveryKernelThatACallCanChooseInElevenKilobytesAndTwoMilliseconds) {
     const auto contents = pack_contents();
     EXPECT_EQ(pack.size(), contents.size());
-    EXPECT_LE(pack.bytes(), contents.size() * 10 * 1024);
+    EXPECT_LE(pack.bytes(), contents.size() * 11 * 1024);
     std::vector<double> times;
     for (const KernelSource& source : contents) {
         const auto begin = std::chrono::steady_clock::now();

@@ -20,13 +20,15 @@ struct FinishFacts {
     bool any_result;         // D may have each type that the product may, not only the usual one
 };
 
-/// In the order of the enumerators.
-inline constexpr FinishFacts kFinishes[] = {
-    {"", "None", false, false, true},
-    {"affine", "Affine", true, false, true},
-    {"head_gaps", "HeadGaps", false, true, false},
-};
-FG_HD constexpr FinishFacts facts_of(Finish finish) { return kFinishes[static_cast<uint32_t>(finish)]; }
+inline constexpr uint32_t kFinishes = 3;
+FG_HD constexpr FinishFacts facts_of(Finish finish) {
+    constexpr FinishFacts kFacts[kFinishes] = {  // in the order of the enumerators
+        {"", "None", false, false, true},
+        {"affine", "Affine", true, false, true},
+        {"head_gaps", "HeadGaps", false, true, false},
+    };
+    return kFacts[static_cast<uint32_t>(finish)];
+}
 
 /// What a kernel takes beside the parameters of its grouping: where columns lie in D, unless a finish says more.
 template <Finish F>

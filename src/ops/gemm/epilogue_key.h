@@ -47,5 +47,6 @@ inline EpilogueKey key_of(const Epilogue& epilogue) {
         epilogue);
     return key;
 }
+inline const EpilogueKey kNoEpilogueKey = key_of(Epilogue());
 
 }  // namespace finegemm

@@ -72,7 +72,7 @@ private:
     /// With what the kernel takes for its finish beside the others' parameters.
     template <typename Base>
     LaunchParams completed(const Base& base) const {
-        return completed(base, std::make_index_sequence<std::size(kFinishes)>());
+        return completed(base, std::make_index_sequence<kFinishes>());
     }
     template <typename Base, size_t... I>
     LaunchParams completed(const Base& base, std::index_sequence<I...>) const {
