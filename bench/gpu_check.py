@@ -60,6 +60,8 @@ CHECKS = {
         "affine",
         "affine_repeat",
         "affine_options",
+        "head_gaps",
+        "head_gaps_repeat",
         "streams",
         "threads",
         "devices",

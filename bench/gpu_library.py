@@ -49,12 +49,15 @@ def stack(t: torch.Tensor | None) -> ctypes.Structure:
 
 @dataclasses.dataclass
 class Epilogue:
-    """D = alpha A B + beta C + bias. C is shaped as D, the bias [N] f32."""
+    """D = alpha A B + beta C + bias. C is shaped as D, the bias [N] f32. Or heads of D, each with a gap."""
 
     alpha: float
     beta: float
     c: torch.Tensor | None
     bias: torch.Tensor | None
+    head_left: int = 0
+    head_gap: int = 0
+    head_right: int = 0
 
     def with_c(self, c: torch.Tensor | None) -> "Epilogue":
         return dataclasses.replace(self, c=c)
@@ -74,7 +77,8 @@ class Epilogue:
 
     def struct(self) -> ctypes.Structure:
         bias = None if self.bias is None else self.bias[None]
-        return C["epilogue"](ctypes.sizeof(C["epilogue"]), self.alpha, self.beta, 0, stack(self.c), matrix(bias))
+        factors, heads = (self.alpha, self.beta), (self.head_left, self.head_gap, self.head_right)
+        return C["epilogue"](ctypes.sizeof(C["epilogue"]), *factors, 0, stack(self.c), matrix(bias), *heads)
 
 
 def groups(numbers: torch.Tensor, form: int, alignment: int, expected_m: int) -> ctypes.Structure:

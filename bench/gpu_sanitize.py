@@ -16,6 +16,7 @@ from gpu_dense import Dense
 from gpu_digest import KERNELS, operation_of
 from gpu_fixture import ROOT
 from gpu_grouped_stress import GroupedStress
+from gpu_heads import Heads
 from gpu_scales import Scales
 from gpu_timing import launched
 from gpu_unscaled import Unscaled
@@ -24,7 +25,7 @@ from gpu_wgrad import Wgrad
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
-class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Scales):
+class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Scales):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
         return self.memchecked("small")
@@ -107,6 +108,7 @@ class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Scales):
         self.small_grouped()
         self.small_unscaled()
         self.small_affine()
+        self.small_head_gaps()
         torch.cuda.synchronize()
         return {"kernels": len(names)}
 

@@ -28,6 +28,7 @@ CHECKS = {
     "grouped": 1,
     "unscaled": 1,
     "affine": 1,
+    "head_gaps": 1,
     "graph": 11,
     "streams": 1,
     "devices": 1,

@@ -22,7 +22,8 @@ struct FinishFacts {
 
 inline constexpr uint32_t kFinishes = 3;
 FG_HD constexpr FinishFacts facts_of(Finish finish) {
-    constexpr FinishFacts kFacts[kFinishes] = {  // in the order of the enumerators
+    constexpr FinishFacts kFacts[kFinishes] = {
+        // in the order of the enumerators
         {"", "None", false, false, true},
         {"affine", "Affine", true, false, true},
         {"head_gaps", "HeadGaps", false, true, false},
