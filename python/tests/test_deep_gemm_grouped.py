@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import finegemm
-from finegemm import deep_gemm
+from finegemm import _native, deep_gemm
 from finegemm.deep_gemm import envs, knobs, operators
 from support import operands
 from torch_support import DEVICES, tensors, torch
@@ -217,7 +217,7 @@ def test_groups_of_k_are_added_to_what_is_given(device, added, names):
 def test_scales_of_groups_of_k_reach_the_kernels_by_columns(device, monkeypatch):
     a, b, products = k_groups(device, [128, 256])
     seen = []
-    monkeypatch.setattr(finegemm, "k_grouped_gemm", lambda a, sfa, b, sfb, d, **options: seen.extend((sfa, sfb)))
+    monkeypatch.setattr(_native, "k_grouped_gemm", lambda context, names, x, options: seen.extend((x[1], x[3])))
     of_rows = [(x, sf.contiguous()) for x, sf in (a, b)]
     deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*of_rows, products, [128, 256])
     for sf, (_, given) in zip(seen, (a, b), strict=True):

@@ -1,11 +1,12 @@
 """Arguments as the calls take them: pairs of a matrix and its scales, recipes, matrices that are added to."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar, cast
 
-from finegemm.errors import InvalidArgument, Unsupported
+from finegemm.errors import FineGemmError, InvalidArgument, Unsupported
 from finegemm.torch_module import torch
 
 Tensor = Any
@@ -15,6 +16,22 @@ Call = TypeVar("Call", bound=Callable[..., None])
 
 _SEQUENCES = (tuple, list)
 BLOCK = 128  # of K, and of the rows of B, that one scale serves
+
+
+# What callers have written where our own functions have an argument of another name.
+_WRITTEN = {
+    "sfa": "a[1]",
+    "sfb": "b[1]",
+    "accumulate": "c",
+    "alignment": "mk_alignment_for_contiguous_layout",
+}
+
+
+def as_written(error: FineGemmError, **others: str) -> FineGemmError:
+    """The error with each argument's name as the caller wrote it; `others`: of this call."""
+    names = _WRITTEN | others
+    words = re.compile(rf"\b({'|'.join(names)})\b(?!\()")
+    return type(error)(words.sub(lambda word: names[word[0]], str(error)))
 
 
 def integer(name: str, x: Any) -> int:

@@ -4,7 +4,6 @@ They go to the native functions, past those of finegemm.ops, for `turned`: lette
 with K before their rows, and so do their scales.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,25 +14,10 @@ from finegemm.torch_module import torch
 from finegemm.torch_operators import define
 
 from . import envs, knobs
-from .operands import Tensor, check_k_contiguous, check_source
+from .operands import Tensor, as_written, check_k_contiguous, check_source
 from .utils.layout import get_mn_major_tma_aligned_tensor
 
 _C_ALIGNMENT = 16  # bytes, of its rows, where a kernel reads it
-
-# What callers have written where our own functions have an argument of another name.
-_WRITTEN = {
-    "sfa": "a[1]",
-    "sfb": "b[1]",
-    "accumulate": "c",
-    "alignment": "mk_alignment_for_contiguous_layout",
-}
-
-
-def as_written(error: FineGemmError, **others: str) -> FineGemmError:
-    """The error with each argument's name as the caller wrote it; `others`: of this call."""
-    names = _WRITTEN | others
-    words = re.compile(rf"\b({'|'.join(names)})\b(?!\()")
-    return type(error)(words.sub(lambda word: names[word[0]], str(error)))
 
 
 def _refused(

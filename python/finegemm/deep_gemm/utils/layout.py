@@ -15,8 +15,7 @@ from ..knobs import (
     get_theoretical_mk_alignment_for_contiguous_layout,
     set_mk_alignment_for_contiguous_layout,
 )
-from ..operands import BLOCK, Tensor, integers
-from ..operators import as_written
+from ..operands import BLOCK, Tensor, as_written, integers
 from .math import align, ceil_div
 
 __all__ = [
