@@ -235,9 +235,10 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .k_grouped = {},
                   .affine = {},
                   .heads = {}};
+    const bool lays_out = function->entry.starts_with("finegemm_scale_layout_");
     if (function->entry.starts_with("finegemm_quantize_"))
         std::memcpy(&launch.quantize, parameters[0], sizeof launch.quantize);
-    else if (function->entry.starts_with("finegemm_scale_layout_"))
+    else if (lays_out)
         std::memcpy(&launch.scale_layout, parameters[0], sizeof launch.scale_layout);
     else if (function->entry.find("_grouped") != std::string::npos)
         launch.gemm = launch.grouped = *static_cast<const finegemm::GroupedParams*>(parameters[0]);
@@ -257,7 +258,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
         launch.heads = static_cast<const finegemm::WithFinish<finegemm::SegmentedParams, finegemm::Finish::HeadGaps>*>(
                            parameters[0])
                            ->finish;
-    if (function->entry.find("_kgrouped") != std::string::npos)
+    if (!lays_out && function->entry.find("_kgrouped") != std::string::npos)
         std::memcpy(&launch.k_grouped, parameters[0], sizeof launch.k_grouped);
     compute_if_asked(launch);
     state().launches.push_back(std::move(launch));
