@@ -1,8 +1,10 @@
 // The planner: rules, names, choices.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
@@ -20,6 +22,7 @@
 
 #include "plan/plan.h"
 #include "support/error_of.h"
+#include "support/slowdown.h"
 
 namespace finegemm::plan {
 namespace {
@@ -172,12 +175,15 @@ TEST(Choice, ExistsForEveryKnownDevice) {
 }
 
 TEST(Choice, TakesLessThanATenthOfAMillisecond) {
-    constexpr int kCalls = 1000;
-    uint32_t sum = 0;
-    const std::clock_t begin = std::clock();  // of this process: others may load the machine
-    for (uint32_t i = 1; i <= kCalls; ++i) sum += choose({i, 2112, 7168}, h200()).config.tile_n;
-    const double us = 1e6 * double(std::clock() - begin) / CLOCKS_PER_SEC;
-    EXPECT_LT(us / kCalls, 100) << sum;
+    constexpr uint32_t kCalls = 200, kBatches = 5;  // the fastest batch counts: other programs share the caches
+    uint32_t sum = 0, m = 0;
+    double fastest = INFINITY;
+    for (uint32_t batch = 0; batch < kBatches; ++batch) {
+        const std::clock_t begin = std::clock();  // of this process
+        for (uint32_t i = 0; i < kCalls; ++i) sum += choose({++m, 2112, 7168}, h200()).config.tile_n;
+        fastest = std::min(fastest, 1e6 * double(std::clock() - begin) / CLOCKS_PER_SEC / kCalls);
+    }
+    EXPECT_LT(fastest, 100 * test::kSlowdown) << sum;
 }
 
 TEST(Choice, ThatIsImpossibleSaysHowToLearnWhy) {
