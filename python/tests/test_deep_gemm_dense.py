@@ -216,18 +216,37 @@ def test_without_rows_nothing_is_done_and_without_k_the_product_is_zero(device, 
         assert (d == (0 if c is None else 1)).all()
 
 
-def test_heads_have_a_hole_that_is_not_written(device):
-    left, middle, right, heads = 128, 64, 128, 2
+@pytest.mark.parametrize(
+    ("splits", "dtype", "by_copies"),
+    [
+        ((128, 64, 128), torch.bfloat16, False),
+        ((128, 64, 128), torch.float32, True),
+        ((100, 20, 156), torch.bfloat16, True),
+        ((64, 0, 64), torch.bfloat16, True),
+    ],
+)
+def test_heads_have_a_hole_that_is_not_written(device, monkeypatch, splits, dtype, by_copies):
+    left, middle, right = splits
+    heads, width, copied = 2, sum(splits), []
     n = heads * (left + right)
     a, b = pairs(device, n=n)
-    d = torch.full((M, n + heads * middle), 7, dtype=torch.bfloat16, device=device)
-    deep_gemm.fp8_gemm_nt_skip_head_mid(a, b, d, (left, middle, right))
-    width, want = left + middle + right, finegemm.gemm(*a, *b)
+    through_copies = operators._through_copies
+    monkeypatch.setattr(operators, "_through_copies", lambda *args: (copied.append(1), through_copies(*args)))
+    d = torch.full((M, n + heads * middle), 7, dtype=dtype, device=device)
+    deep_gemm.fp8_gemm_nt_skip_head_mid(a, b, d, splits)
+    assert bool(copied) == by_copies
+    want = torch.empty((M, n), dtype=dtype, device=device)
+    deep_gemm.fp8_gemm_nt(a, b, want)
     for head in range(heads):
         of_d, of_product = d[:, head * width :], want[:, head * (left + right) :]
         assert torch.equal(of_d[:, :left], of_product[:, :left])
         assert (of_d[:, left : left + middle] == 7).all()
         assert torch.equal(of_d[:, left + middle : width], of_product[:, left : left + right])
+
+
+def test_heads_that_do_not_fit_are_refused(device):
+    a, b = pairs(device, n=512)
+    d = torch.empty((M, 640), dtype=torch.bfloat16, device=device)
     for splits, sentence in (
         ((128, 64, 100), "head_splits: is"),
         ((128, 32, 128), "d: has 640 columns, must have 576"),

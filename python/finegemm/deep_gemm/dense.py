@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from finegemm.errors import InvalidArgument
-from finegemm.torch_module import torch
 from finegemm.torch_operators import watched
 
 from . import operators
@@ -106,8 +105,9 @@ def fp8_gemm_nt_skip_head_mid(
             f"d: has {d.shape[-1]} columns, must have {rows + heads * middle}, {left + middle + right} for each of "
             f"{heads} heads; pass memory of that shape"
         )
-    product = torch.empty((d.shape[0], rows), dtype=d.dtype, device=d.device)
-    fp8_fp4_gemm_nt(a, b, product, None, recipe, epilogue=epilogue)
-    heads_of_d, heads_of_product = (x.unflatten(1, (heads, x.shape[1] // heads)) for x in (d, product))
-    heads_of_d[..., :left].copy_(heads_of_product[..., :left])
-    heads_of_d[..., left + middle :].copy_(heads_of_product[..., left:])
+    if epilogue is not None:
+        refuse(epilogue=epilogue)
+    qa, sfa, qb, sfb = parts(a, b)
+    if recipe is not None:
+        check_scales_of_b(block_rows(recipe, None, None), qb, sfb, "")
+    watched(operators.gemm_into_heads)(qa, sfa, qb, sfb, d, (left, middle, right))

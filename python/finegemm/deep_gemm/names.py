@@ -52,7 +52,11 @@ _SERVED = (
         "the functions without `_tl`; no Triton",
     ),
     ("fp8_einsum einsum", "`grouped_gemm(..., heads=True)`", "`bhr,hdr->bhd` alone; `einsum` into float32 too"),
-    ("fp8_gemm_nt_skip_head_mid", "`gemm`, and two copies", "slower by the copies; any widths"),
+    (
+        "fp8_gemm_nt_skip_head_mid",
+        "`gemm` with `head_left`, `head_gap`, `head_right`",
+        "any widths; by copies where one is no multiple of 8, and into float16 or float32",
+    ),
     (
         "cublaslt_gemm_nt cublaslt_gemm_nn cublaslt_gemm_tn cublaslt_gemm_tt",
         "",

@@ -75,6 +75,39 @@ def gemm(
     return None
 
 
+def gemm_into_heads(
+    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, head_splits: tuple[int, int, int]
+) -> None:
+    """The product in the first and the last columns of each head of d, as many as `head_splits` says; those between,
+    its second number, are not written."""
+    is_ready = d.dtype == torch.bfloat16 and head_splits[1] > 0 and not any(x % 8 for x in head_splits)
+    if not is_ready or _has_row_scales(b, sfb, ""):
+        return _through_copies(a, sfa, b, sfb, d, head_splits)
+    options, settings = knobs.of_call(d), envs.settings()
+    options["head_left"], options["head_gap"], options["head_right"] = head_splits
+    handle = default_handle() if settings.context is None else settings.context.handle
+    try:
+        _native.gemm(handle, None, (a, sfa, b, sfb, d), options)
+    except FineGemmError as e:
+        raise _refused(e, a, b, "") from None
+    if settings.prints_configs:
+        fields = _fields(a, False, options) | {"head_gaps": True}
+        envs.print_config(f"{_kind(a)}_gemm", d.shape[0], b.shape[0], a.shape[1], **fields)
+    return None
+
+
+def _through_copies(
+    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, head_splits: tuple[int, int, int]
+) -> None:
+    """Heads of widths, types and scales for which no kernel leaves gaps."""
+    left, middle, right = head_splits
+    product = torch.empty((d.shape[0], b.shape[0]), dtype=d.dtype, device=d.device)
+    gemm(a, sfa, b, sfb, product, None, False, None, "")
+    to, of = (x.unflatten(1, (-1, cols)) for x, cols in ((d, left + middle + right), (product, left + right)))
+    to[..., :left].copy_(of[..., :left])
+    to[..., left + middle :].copy_(of[..., left:])
+
+
 def _has_row_scales(b: Tensor, sfb: Tensor | None, turned: str) -> bool:
     rows = -1 if "b" in turned else -2
     return sfb is not None and bool(sfb.shape[rows] == b.shape[rows])
@@ -223,6 +256,7 @@ def _nothing(*arguments: Any) -> None:
 
 _OPERANDS = "Tensor a, Tensor? sfa, Tensor b, Tensor? sfb, Tensor(a!) d"
 define(gemm, f"({_OPERANDS}, Tensor? c, bool accumulate, float? alpha, str turned) -> ()", _nothing)
+define(gemm_into_heads, f"({_OPERANDS.replace('?', '')}, SymInt[] head_splits) -> ()", _nothing)
 define(
     grouped_gemm, f"({_OPERANDS}, Tensor? layout, str form, str written, SymInt expected_m, str turned) -> ()", _nothing
 )
