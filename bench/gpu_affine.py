@@ -130,7 +130,7 @@ class Affine(Fixture):
         epilogue = self.epilogue(shape, n, dtype)
         if epilogue.c is not None:  # of rows without a group, too
             epilogue.c.view(rows.stacks, rows.m, n)[~problem.owned] = math.nan
-        of = {"groups": rows.groups, "alignment": rows.alignment if form == INDICES else 0}
+        of = {"groups": rows.groups, "alignment": rows.planned_alignment}
         names = self.affine_names(max(1, rows.stacks * rows.m), n, k, dtype, **of)
         for name in names:
             outside = torch.full((rows.stacks, rows.m + 8, n + 32), 7.0, device="cuda", dtype=dtype)

@@ -4,13 +4,12 @@
 Usage: gpu_check.py [--library FILE] [--racecheck-library FILE] [--out DIR] [--shapes N] [--rounds N] [--only NAME,...]
 
 Every check prints one line and raises on failure. What passed is kept in DIR/h200_checks.json with the digest of its
-operation (tools/gpu_digest.py) and one of the checks: the next run goes on with what is missing, and a change of one
-operation runs only its own checks again. When all of an operation have passed, gpu-validated.json has its digest.
+operation (tools/gpu_digest.py) and one of the check: the next run goes on with what is missing, and a change of one
+operation, or of one file of checks, runs only its own again. When all of an operation have passed, gpu-validated.json
+has its digest. After an error of CUDA, which all later calls of a process return, the run stops.
 """
 
 import argparse
-import ast
-import hashlib
 import json
 import os
 import pathlib
@@ -24,7 +23,7 @@ from gpu_affine import Affine
 from gpu_fixture import ROOT, digest
 from gpu_grouped import Grouped
 from gpu_moe import Moe
-from gpu_progress import Progress
+from gpu_progress import Progress, digest_of_check
 from gpu_sanitize import Sanitized
 from gpu_speed import Speed
 from gpu_together import Together
@@ -108,21 +107,35 @@ def main() -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     check = Check(arguments)
     same = {"gpu": torch.cuda.get_device_name(), "shapes": arguments.shapes, "rounds": arguments.rounds}
-    same["checks"] = digest_of_checks()
-    of = {name: same | {"digest": digest(operation)} for operation, names in CHECKS.items() for name in names}
+    of = {
+        name: same | {"digest": digest(operation), "checks": digest_of_check(Check, name)}
+        for operation, names in CHECKS.items()
+        for name in names
+    }
     progress = Progress(arguments.out / "h200_checks.json", of)
     names = arguments.only.split(",") if arguments.only else progress.missing()
-    failed = [name for name in names if not passes(check, name, progress)]
-    print(f"{len(names) - len(failed)} passed, {len(failed)} failed")
+    passed = failed = 0
+    for name in names:
+        if passes(check, name, progress):
+            passed += 1
+            continue
+        failed += 1
+        if is_lost():
+            print(f"stops after {name}: CUDA returns an error to all that this process calls from now on", flush=True)
+            break
+    print(f"{passed} passed, {failed} failed, {len(names) - passed - failed} not run")
     validated = ROOT / "gpu-validated.json" if arguments.out == RESULTS else arguments.out / "gpu-validated.json"
     validate(validated, progress, check)
     return 1 if failed else 0
 
 
-def digest_of_checks() -> str:
-    """Of the checks themselves, without comments and layout: what a weaker check has passed does not count."""
-    files = sorted(pathlib.Path(__file__).parent.glob("gpu_*.py"))
-    return hashlib.sha256("".join(ast.dump(ast.parse(file.read_text())) for file in files).encode()).hexdigest()[:16]
+def is_lost() -> bool:
+    """Has a kernel stopped in a way that leaves nothing of CUDA to this process?"""
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
 
 
 def passes(check: Check, name: str, progress: Progress) -> bool:

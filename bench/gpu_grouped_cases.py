@@ -21,6 +21,11 @@ class Rows:
     stacks: int = 1
     groups: int = 0
 
+    @property
+    def planned_alignment(self) -> int:
+        """What a kernel is chosen for: the other forms have none."""
+        return self.alignment if self.form in (INDICES, PREFIX_SUMS) else 0
+
     def matrix_of(self, group: int) -> int:
         return group if self.form == MASKED else 0
 
@@ -135,8 +140,8 @@ class Problem:
 
     def explain(self, library: Library, expected_m: int = 0) -> dict:
         rows = self.rows
-        alignment = rows.alignment if rows.form == INDICES else 0
-        m, of = rows.m * rows.stacks, {"groups": rows.groups, "expected_m": expected_m, "alignment": alignment}
+        m, of = rows.m * rows.stacks, {"groups": rows.groups, "expected_m": expected_m}
+        of["alignment"] = rows.planned_alignment
         return library.explain(m, self.n, self.k, row_b_scales=int(self.row_b_scales), **of)
 
     def sample(self, random, groups: int, rows: int):

@@ -1,7 +1,45 @@
 """The record of gpu_check.py: what passed, of which sources and on which GPU. A check runs again when these change."""
 
+import ast
+import hashlib
 import json
 import pathlib
+from functools import cache
+from types import FunctionType
+
+BENCH = pathlib.Path(__file__).resolve().parent
+
+
+def files_of(check: type, name: str) -> set[pathlib.Path]:
+    """The files of bench/ that decide what the method `name` of `check` looks at: its own, those that this one imports,
+    and those of the methods that are called in one of them."""
+    found: set[pathlib.Path] = set()
+    left = {_file_of(check, name)}
+    while left:
+        file = left.pop()
+        found.add(file)
+        for node in ast.walk(_code(file)):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            left |= {BENCH / f"{module}.py" for module in names if (BENCH / f"{module}.py").exists()} - found
+            if isinstance(node, ast.Attribute) and isinstance(getattr(check, node.attr, None), FunctionType):
+                left |= {_file_of(check, node.attr)} - found
+    return found
+
+
+@cache
+def _code(file: pathlib.Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
+def _file_of(check: type, name: str) -> pathlib.Path:
+    return pathlib.Path(getattr(check, name).__code__.co_filename).resolve()
+
+
+def digest_of_check(check: type, name: str) -> str:
+    """Without comments and layout: what a weaker check has passed does not count."""
+    code = [ast.dump(_code(file)) for file in sorted(files_of(check, name))]
+    return hashlib.sha256("".join(code).encode()).hexdigest()[:16]
 
 
 class Progress:

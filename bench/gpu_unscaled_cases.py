@@ -145,7 +145,7 @@ class OfRows(Case):
         self.of = of
         self.rows, self.n, self.k = rows, n, k
         self.m, self.shape = max(1, rows.stacks * rows.m), (rows.stacks, rows.m, n)
-        self.fields = {"groups": rows.groups, "alignment": rows.alignment if rows.form == INDICES else 0}
+        self.fields = {"groups": rows.groups, "alignment": rows.planned_alignment}
         self.elsewhere = 0.0 if rows.form == INDICES else Guarded.VALUE
         a = normal(generator, of, rows.stacks, rows.m, k, padding=padding, gap=gap)
         a[~rows.owned(a.device)] = math.nan

@@ -64,7 +64,7 @@ def test_a_case_of_compare_builds_with_groups_of_k_runs(rehearsal):
 
 def test_a_kernel_that_nothing_launches_is_named(rehearsal, monkeypatch):
     monkeypatch.setattr(rehearsal.check, "small_quantize", lambda: None)
-    with pytest.raises(AssertionError, match="6 kernels of 6 were not launched: finegemm_quantize_blocks_BF16"):
+    with pytest.raises(AssertionError, match="6 kernels of 6 were not launched: FineGEMM_quantize_blocks_BF16"):
         rehearsal.run("quantize_kernels")
 
 
@@ -74,6 +74,7 @@ def test_a_run_records_what_passed_and_the_next_one_goes_on(rehearsal, monkeypat
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
     monkeypatch.setattr(checks.Check, "facts", facts)
     monkeypatch.setattr(checks, "CHECKS", {"gemm": ("absent",), "quantize": ("quantize", "quantize_kernels")})
+    monkeypatch.setattr(checks.Check, "absent", failing, raising=False)
     arguments = ["gpu_check.py", "--library", str(LIBRARY), "--out", str(tmp_path), "--commit", "c0ffee"]
     monkeypatch.setattr(sys, "argv", [*arguments, "--only", "quantize"])
     with OnCpu():
@@ -85,18 +86,31 @@ def test_a_run_records_what_passed_and_the_next_one_goes_on(rehearsal, monkeypat
     assert json.loads((tmp_path / "gpu-validated.json").read_text()) == {}
 
     monkeypatch.setattr(sys, "argv", arguments)
-    monkeypatch.setattr(checks.Check, "absent", failing, raising=False)
     capsys.readouterr()
     with OnCpu():
         assert checks.main() == 1
     out = capsys.readouterr().out
-    assert "begins  quantize\n" not in out and "FAILED  absent" in out and "1 passed, 1 failed" in out
+    assert "begins  quantize\n" not in out and "FAILED  absent" in out and "1 passed, 1 failed, 0 not run" in out
     assert list(json.loads((tmp_path / "gpu-validated.json").read_text())) == ["quantize"]
 
-    monkeypatch.setattr(checks, "digest_of_checks", lambda: "other checks")
+    monkeypatch.setattr(checks, "digest_of_check", lambda check, name: "another check")
+    monkeypatch.setattr(checks, "is_lost", lambda: True)
+    with OnCpu():
+        checks.main()
+    out = capsys.readouterr().out
+    assert "stops after absent" in out and "begins  quantize\n" not in out
+    monkeypatch.setattr(checks, "is_lost", lambda: False)
     with OnCpu():
         checks.main()
     assert "begins  quantize\n" in capsys.readouterr().out
+
+
+def test_a_check_counts_as_long_as_the_files_that_it_is_made_of_stay(rehearsal):
+    check, files_of = rehearsal.program.Check, program("bench/gpu_progress.py").files_of
+    names = {name: {file.name for file in files_of(check, name)} for name in ("quantize", "head_gaps", "memcheck")}
+    assert names["quantize"] >= {"gpu_dense.py", "gpu_fixture.py", "gpu_library.py"}
+    assert "gpu_heads.py" in names["head_gaps"] and "gpu_heads.py" not in names["quantize"]
+    assert names["memcheck"] >= {"gpu_sanitize.py", "gpu_affine.py", "gpu_heads.py"}, "they have what it launches"
 
 
 def failing(check):
