@@ -76,7 +76,7 @@ class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Scales):
 
     def sanitized(self, tool: str, library: str, good: str, check: str):
         program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-        command = [program, "--tool", tool, "--error-exitcode", "9", "--kernel-name", "kns=finegemm"]  # not torch's
+        command = [program, "--tool", tool, "--error-exitcode", "9", "--kernel-name", "kns=FineGEMM"]  # not torch's
         command += [sys.executable, PROGRAM, "--library", library, "--only", check]
         # With torch's cache an access past the end would fall into the same block of memory.
         environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}

@@ -50,7 +50,9 @@ def kernel_names(output: str) -> list:
     """Of the kernels of this kind that can be named; `output`: "f32", "bf16" or "kgrouped"."""
     budget = json.loads((ROOT / "tests/golden/kernel_budget.json").read_text())
     end = {"f32": "_1d1d_f32", "bf16": "_1d1d", "kgrouped": "_1d1d_f32_kgrouped"}[output]
-    return [name.removeprefix("finegemm_") for name in budget if name.endswith(end) and "_grouped" not in name]
+    return [
+        name.removeprefix("FineGEMM_e4m3_gemm_") for name in budget if name.endswith(end) and "_grouped" not in name
+    ]
 
 
 class KGroups:

@@ -61,7 +61,7 @@ TARGETS_LEFT_OUT = {
 
 
 def operation_of(kernel: str) -> str:
-    named = (operation for operation in OPERATIONS if kernel.startswith(f"finegemm_{operation}_"))
+    named = (operation for operation in OPERATIONS if kernel.startswith(f"FineGEMM_{operation}_"))
     return next(named, "gemm")
 
 

@@ -168,4 +168,5 @@ class Rehearsal:
         """By which of its texts a kernel is launched, the layout of scales decides, which only a GPU sees."""
         self.names.clear()
         call()
-        return {f"finegemm_{name}{end}" for name in self.names for end in ("", "_rows")}
+        kinds, ends = ("", "e4m3_gemm_", "bf16_gemm_", "f16_gemm_"), ("", "_rows")
+        return {f"FineGEMM_{kind}{name}{end}" for kind in kinds for name in self.names for end in ends}

@@ -75,7 +75,7 @@ TEST_F(HopperAffine, LaunchesEveryDenseKernelByName) {
         const GemmArgs args = operands(c.a.element, dtype_of(c.output));
         const GemmOptions options = options_for(c, args.d);
         hopper->gemm({args, options});
-        EXPECT_EQ(last_launch().entry, "finegemm_" + plan::name_of(c));
+        EXPECT_EQ(last_launch().entry, entry_of(c));
         EXPECT_EQ(last_launch().smem_bytes, kernel_plan(c).smem.total);
         expect_affine(last_launch().affine, c, 2000 * bytes_of(c.output));
     });
@@ -94,7 +94,7 @@ TEST_F(HopperAffine, LaunchesEveryKernelForGroupsOfRowsByName) {
             .groups = {.data = static_cast<const int32_t*>(address(0x900000000)), .size = 6, .device = one.d.device}};
         const GemmOptions options = options_for(c, one.d);
         hopper->gemm({args, options});
-        EXPECT_EQ(last_launch().entry, "finegemm_" + plan::name_of(c));
+        EXPECT_EQ(last_launch().entry, entry_of(c));
         expect_affine(last_launch().affine, c, 2000 * bytes_of(c.output));
     });
 }

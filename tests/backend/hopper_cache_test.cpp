@@ -117,7 +117,7 @@ TEST_F(HopperCache, TakesShapesWithoutEnd) {
         ASSERT_EQ(last_launch().gemm.m, static_cast<uint32_t>(m));
         const plan::Problem problem{static_cast<uint32_t>(m), 512, 1024};
         const GemmConfig chosen = plan::choose(problem, *plan::find_device("h200")).config;
-        ASSERT_EQ(last_launch().entry, "finegemm_" + plan::name_of(chosen));
+        ASSERT_EQ(last_launch().entry, entry_of(chosen));
     }
 }
 

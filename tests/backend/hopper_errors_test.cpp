@@ -116,7 +116,7 @@ TEST_F(HopperErrors, AKernelWithClustersAsksForTheirOccupancy) {
     mock.fail("cuOccupancyMaxActiveClusters", 1);
     const std::string name = plan::name_of(test::candidate({ClusterUse::ShareA, ClusterUse::ShareB}));
     const auto call = [&] { hopper->gemm({operands(4096, 4096, 4096), {.config = name}}); };
-    EXPECT_TRUE(contains(error_of(call), "cuOccupancyMaxActiveClusters(finegemm_" + name + ") failed"));
+    EXPECT_TRUE(contains(error_of(call), "cuOccupancyMaxActiveClusters(FineGEMM_e4m3_gemm_" + name + ") failed"));
 }
 
 TEST_F(HopperErrors, ZeroingThatFailsIsNamed) {
@@ -134,7 +134,7 @@ TEST_F(HopperErrors, WhatTheCompilerThrowsArrivesAndTheNextCallTriesAgain) {
     const auto call = [&] { hopper->gemm({operands(64, 64, 128), {}}); };
     const Error error = error_of(call);
     EXPECT_EQ(error.code(), Errc::Compile);
-    EXPECT_TRUE(contains(error, "no compiler for finegemm_m64n"));
+    EXPECT_TRUE(contains(error, "no compiler for FineGEMM_e4m3_gemm_m64n"));
     broken = false;
     call();
     EXPECT_EQ(mock->launches.size(), 1u);
@@ -145,7 +145,7 @@ TEST_F(HopperErrors, ACubinThatTheDriverRejectsIsNamed) {
         backend(0, [](const jit::KernelSource& s) { return jit::Binary{.cubin = "torn", .entry = s.entry}; });
     const Error error = error_of([&] { hopper->gemm({operands(64, 64, 128), {}}); });
     EXPECT_EQ(error.code(), Errc::Driver);
-    EXPECT_TRUE(contains(error, "cuLibraryLoadData(finegemm_m64n")) << error.what();
+    EXPECT_TRUE(contains(error, "cuLibraryLoadData(FineGEMM_e4m3_gemm_m64n")) << error.what();
 }
 
 TEST_F(HopperErrors, AFirstCallMayBeCaptured) {

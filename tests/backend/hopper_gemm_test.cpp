@@ -49,7 +49,7 @@ void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const Ge
     const GemmConfig c = variant(kernel, args);
     const auto m = static_cast<uint32_t>(args.d.rows), n = static_cast<uint32_t>(args.d.cols);
     const SegmentedParams& p = launch.gemm;
-    EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
+    EXPECT_EQ(launch.entry, jit::gemm_entry(c, plan::name_of(c)));
     EXPECT_EQ(launch.block, c.threads());
     EXPECT_EQ(launch.cluster, c.cluster);
     EXPECT_EQ(launch.smem_bytes, kernel_plan(c).smem.total);
@@ -124,8 +124,8 @@ TEST_F(HopperGemm, RowMajorScalesInWholeVectorsGetTheKernelForThem) {
         return last_launch().entry;
     };
     const GemmArgs rows = operands(512, 1024, 2048);
-    EXPECT_EQ(entry(rows, "m128n128s6w2"), "finegemm_m128n128s6w2_rows");
-    EXPECT_EQ(entry(rows, "m64n64s5w1_x2"), "finegemm_m64n64s5w1_x2") << "64 rows need no other kernel";
+    EXPECT_EQ(entry(rows, "m128n128s6w2"), "FineGEMM_e4m3_gemm_m128n128s6w2_rows");
+    EXPECT_EQ(entry(rows, "m64n64s5w1_x2"), "FineGEMM_e4m3_gemm_m64n64s5w1_x2") << "64 rows need no other kernel";
 
     GemmArgs mn_major = rows, odd_stride = rows, odd_address = rows;
     mn_major.sfa.row_stride = 1;
@@ -133,17 +133,19 @@ TEST_F(HopperGemm, RowMajorScalesInWholeVectorsGetTheKernelForThem) {
     odd_stride.sfa.row_stride = 18;
     odd_address.sfa.data = address(0x200000004);
     for (const GemmArgs& args : {mn_major, odd_stride, odd_address, operands(512, 1024, 2048 + 128)})
-        EXPECT_EQ(entry(args, "m128n128s6w2"), "finegemm_m128n128s6w2");
-    EXPECT_EQ(entry(operands(512, 1024, 512 * 3), "m128n32s8w2_splitK4"), "finegemm_m128n32s8w2_splitK4")
+        EXPECT_EQ(entry(args, "m128n128s6w2"), "FineGEMM_e4m3_gemm_m128n128s6w2");
+    EXPECT_EQ(entry(operands(512, 1024, 512 * 3), "m128n32s8w2_splitK4"), "FineGEMM_e4m3_gemm_m128n32s8w2_splitK4")
         << "a fourth of K begins inside of a vector";
-    EXPECT_EQ(entry(operands(512, 1024, 512 * 4), "m128n32s8w2_splitK4"), "finegemm_m128n32s8w2_splitK4_rows");
-    EXPECT_EQ(entry(operands(512, 1024, 2048), "m128n224s4w2"), "finegemm_m128n224s4w2") << "no registers for vectors";
+    EXPECT_EQ(entry(operands(512, 1024, 512 * 4), "m128n32s8w2_splitK4"),
+              "FineGEMM_e4m3_gemm_m128n32s8w2_splitK4_rows");
+    EXPECT_EQ(entry(operands(512, 1024, 2048), "m128n224s4w2"), "FineGEMM_e4m3_gemm_m128n224s4w2")
+        << "no registers for vectors";
 }
 
 TEST_F(HopperGemm, AKernelForRowMajorScalesCannotBeNamedEvenWhenItIsLoaded) {
     const auto hopper = backend();
     hopper->gemm({operands(512, 1024, 2048), {.config = "m128n128s6w2"}});
-    ASSERT_EQ(last_launch().entry, "finegemm_m128n128s6w2_rows");
+    ASSERT_EQ(last_launch().entry, "FineGEMM_e4m3_gemm_m128n128s6w2_rows");
     const Error error = error_of([&] { hopper->gemm({operands(512, 1024, 2048), {.config = "m128n128s6w2_rows"}}); });
     EXPECT_EQ(error.code(), Errc::InvalidArgument);
     EXPECT_EQ(mock->launches.size(), 1u);
@@ -330,8 +332,7 @@ TEST_F(HopperGemm, KnowsGpusByTheWordsOfTheirNames) {
         for (int64_t m = 16; m <= 8192; m *= 2) {
             const GemmArgs args = operands(m, 2112, 7168);
             hopper->gemm({args, {}});
-            ASSERT_EQ(last_launch().entry, "finegemm_" + plan::name_of(variant(planned(args, device), args)))
-                << name << ", m = " << m;
+            ASSERT_EQ(last_launch().entry, entry_of(variant(planned(args, device), args))) << name << ", m = " << m;
         }
     }
 }

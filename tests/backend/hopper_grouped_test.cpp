@@ -39,7 +39,7 @@ TEST_F(HopperGrouped, LaunchesEveryKernelByName) {
             SCOPED_TRACE(plan::name_of(c));
             hopper->gemm({operands(1000, 1032, 2176, 5, c.row_b_scales()), {.config = plan::name_of(c)}});
             const mock::Launch& launch = last_launch();
-            EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
+            EXPECT_EQ(launch.entry, entry_of(c));
             EXPECT_EQ(launch.smem_bytes, kernel_plan(c).smem.total);
             const SegmentedParams& p = launch.gemm;
             EXPECT_EQ(p.raster, raster_of_columns(c, 1032));

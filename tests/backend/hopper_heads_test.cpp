@@ -21,7 +21,7 @@ GemmArgs operands(Element element) {
 }
 
 void expect_launched(const mock::Launch& launch, const GemmConfig& c) {
-    EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
+    EXPECT_EQ(launch.entry, jit::gemm_entry(c, plan::name_of(c)));
     EXPECT_EQ(launch.smem_bytes, kernel_plan(c).smem.total);
     EXPECT_EQ(launch.gemm.n, kN);
     EXPECT_EQ(launch.gemm.d_row_stride, kWidth);

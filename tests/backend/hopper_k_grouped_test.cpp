@@ -39,7 +39,7 @@ TEST_F(HopperKGrouped, LaunchesEveryKernelByName) {
         for (int i = 0; i < 2; ++i) {  // the second time as kept
             hopper->gemm({args, {.config = plan::name_of(c)}});
             const mock::Launch& launch = last_launch();
-            EXPECT_EQ(launch.entry, "finegemm_" + plan::name_of(c));
+            EXPECT_EQ(launch.entry, entry_of(c));
             EXPECT_EQ(launch.smem_bytes, kernel_plan(c).smem.total);
             const KGroupedParams& p = launch.k_grouped;
             EXPECT_EQ(p.groups.offsets, args.offsets);
@@ -70,7 +70,7 @@ TEST_F(HopperKGrouped, TheGridHasTheTilesOfAllGroupsOrWhatFits) {
 TEST_F(HopperKGrouped, BatchInvariantCallsTakeNoFactorsFromTensorCores) {
     const auto launched = [this](Backend& hopper, std::optional<bool> of_call) {
         hopper.gemm({operands(4096, 4096, 4224, 3), {.batch_invariant = of_call}});
-        return arithmetic_of(plan::config_named(last_launch().entry.substr(std::strlen("finegemm_"))));
+        return arithmetic_of(plan::config_named(last_launch().entry.substr(std::strlen("FineGEMM_e4m3_gemm_"))));
     };
     const auto usual = backend();
     EXPECT_EQ(launched(*usual, {}), Arithmetic{.tensor_core_scales = true});
@@ -84,8 +84,8 @@ TEST_F(HopperKGrouped, BatchInvariantCallsTakeNoFactorsFromTensorCores) {
 
 TEST_F(HopperKGrouped, RowMajorScalesTakeTheVariantForThem) {
     const auto hopper = backend();
-    for (const auto& [k, entry] : {std::pair{2048, "finegemm_m128n128s5w2_1d1d_f32_kgrouped_rows"},
-                                   {2176, "finegemm_m128n128s5w2_1d1d_f32_kgrouped"}}) {
+    for (const auto& [k, entry] : {std::pair{2048, "FineGEMM_e4m3_gemm_m128n128s5w2_1d1d_f32_kgrouped_rows"},
+                                   {2176, "FineGEMM_e4m3_gemm_m128n128s5w2_1d1d_f32_kgrouped"}}) {
         hopper->gemm({operands(512, 1024, k, 3), {.config = "m128n128s5w2_1d1d_f32_kgrouped"}});
         EXPECT_EQ(last_launch().entry, entry);
     }

@@ -23,12 +23,12 @@ protected:
 };
 
 TEST_F(HopperQuantize, TakesTheKernelOfTheTypeAndTheShapeOfTheScales) {
-    EXPECT_EQ(run(ScaleShape::Rows, DType::BF16, 8, 256).entry, "finegemm_quantize_rows_BF16");
-    EXPECT_EQ(run(ScaleShape::Rows, DType::F16, 8, 256).entry, "finegemm_quantize_rows_F16");
-    EXPECT_EQ(run(ScaleShape::Rows, DType::F32, 8, 256).entry, "finegemm_quantize_rows_F32");
-    EXPECT_EQ(run(ScaleShape::Blocks, DType::BF16, 8, 256).entry, "finegemm_quantize_blocks_BF16");
-    EXPECT_EQ(run(ScaleShape::Blocks, DType::F16, 8, 256).entry, "finegemm_quantize_blocks_F16");
-    EXPECT_EQ(run(ScaleShape::Blocks, DType::F32, 8, 256).entry, "finegemm_quantize_blocks_F32");
+    EXPECT_EQ(run(ScaleShape::Rows, DType::BF16, 8, 256).entry, "FineGEMM_quantize_rows_BF16");
+    EXPECT_EQ(run(ScaleShape::Rows, DType::F16, 8, 256).entry, "FineGEMM_quantize_rows_F16");
+    EXPECT_EQ(run(ScaleShape::Rows, DType::F32, 8, 256).entry, "FineGEMM_quantize_rows_F32");
+    EXPECT_EQ(run(ScaleShape::Blocks, DType::BF16, 8, 256).entry, "FineGEMM_quantize_blocks_BF16");
+    EXPECT_EQ(run(ScaleShape::Blocks, DType::F16, 8, 256).entry, "FineGEMM_quantize_blocks_F16");
+    EXPECT_EQ(run(ScaleShape::Blocks, DType::F32, 8, 256).entry, "FineGEMM_quantize_blocks_F32");
     EXPECT_EQ(mock->libraries, 6);
     run(ScaleShape::Blocks, DType::F32, 8, 256);
     EXPECT_EQ(mock->libraries, 6);
@@ -60,7 +60,7 @@ TEST_F(HopperQuantize, HasAWarpForConsecutiveBlocksAndACtaForEachSquareUpToALimi
 TEST_F(HopperQuantize, AFailedLaunchNamesTheKernel) {
     mock.fail("cuLaunchKernelEx", 1);
     const Error error = test::error_of([&] { run(ScaleShape::Rows, DType::F16, 8, 256); });
-    EXPECT_TRUE(test::contains(error, "cuLaunchKernelEx(finegemm_quantize_rows_F16) failed")) << error.what();
+    EXPECT_TRUE(test::contains(error, "cuLaunchKernelEx(FineGEMM_quantize_rows_F16) failed")) << error.what();
     EXPECT_EQ(mock.context_depth(), 0u);
 }
 

@@ -43,7 +43,7 @@ TEST_F(HopperRowScales, LaunchesEveryKernelByName) {
         for (const GemmConfig& c : plan::candidates({.b = kRowScaled, .output = output})) {
             const GemmArgs args = operands(1024, 1024, 2176, output == Output::F32 ? DType::F32 : DType::BF16);
             hopper->gemm({args, {.config = plan::name_of(c)}});
-            EXPECT_EQ(last_launch().entry, "finegemm_" + plan::name_of(c));
+            EXPECT_EQ(last_launch().entry, entry_of(c));
             EXPECT_EQ(last_launch().smem_bytes, kernel_plan(c).smem.total);
             EXPECT_EQ(last_launch().gemm.sfb.mn_stride, args.sfb.row_stride);
         }
@@ -71,10 +71,11 @@ TEST_F(HopperRowScales, RowMajorOnesOfBothOperandsTakeTheVariantForThem) {
     GemmArgs mn_major = row_major, odd_base = row_major, short_vector = operands(512, 1024, 2176);
     mn_major.sfb.row_stride = 1, mn_major.sfb.col_stride = 1024;
     odd_base.sfb.data = static_cast<const float*>(odd_base.sfb.data) + 1;
-    EXPECT_EQ(launched(row_major, "m128n128s5w2_1d1d_f32"), "finegemm_m128n128s5w2_1d1d_f32_rows");
+    EXPECT_EQ(launched(row_major, "m128n128s5w2_1d1d_f32"), "FineGEMM_e4m3_gemm_m128n128s5w2_1d1d_f32_rows");
     for (const GemmArgs& args : {mn_major, odd_base, short_vector})
-        EXPECT_EQ(launched(args, "m128n128s5w2_1d1d_f32"), "finegemm_m128n128s5w2_1d1d_f32");
-    EXPECT_EQ(launched(row_major, "m128n192s4w2_1d1d_f32"), "finegemm_m128n192s4w2_1d1d_f32") << "it has none";
+        EXPECT_EQ(launched(args, "m128n128s5w2_1d1d_f32"), "FineGEMM_e4m3_gemm_m128n128s5w2_1d1d_f32");
+    EXPECT_EQ(launched(row_major, "m128n192s4w2_1d1d_f32"), "FineGEMM_e4m3_gemm_m128n192s4w2_1d1d_f32")
+        << "it has none";
 }
 
 TEST_F(HopperRowScales, AddsToDOnlyWhenAsked) {
@@ -92,13 +93,14 @@ TEST_F(HopperRowScales, TheOldDIsLoadedWhereKIsShortAndItIsAddedTo) {
         hopper->gemm({args, options});
         return last_launch().entry;
     };
-    EXPECT_EQ(launched({.accumulate = true}), "finegemm_m128n128s4w2_1d1d_f32");
+    EXPECT_EQ(launched({.accumulate = true}), "FineGEMM_e4m3_gemm_m128n128s4w2_1d1d_f32");
     const mock::Description d = mock::description_of(last_launch().gemm.d[0]);
     EXPECT_EQ(d.data, args.d.data);
     EXPECT_EQ(d.box_rows, 16u);
     EXPECT_EQ(d.row_stride_bytes, static_cast<uint64_t>(args.d.row_stride) * 4);
-    EXPECT_EQ(launched({}), "finegemm_m128n128s5w2_1d1d_f32") << "the room is better used for a stage";
-    EXPECT_EQ(launched({.config = "m128n128s4w2_1d1d_f32"}), "finegemm_m128n128s4w2_1d1d_f32") << "as it is asked for";
+    EXPECT_EQ(launched({}), "FineGEMM_e4m3_gemm_m128n128s5w2_1d1d_f32") << "the room is better used for a stage";
+    EXPECT_EQ(launched({.config = "m128n128s4w2_1d1d_f32"}), "FineGEMM_e4m3_gemm_m128n128s4w2_1d1d_f32")
+        << "as it is asked for";
 }
 
 TEST_F(HopperRowScales, ZeroKWritesZerosOrLeavesWhatIsAddedTo) {

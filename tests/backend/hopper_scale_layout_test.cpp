@@ -26,12 +26,12 @@ protected:
 
 TEST_F(HopperScaleLayout, TakesTheKernelOfTheFormatsAndOfGroups) {
     const DType f32 = DType::F32, packed = DType::UE8M0x4;
-    EXPECT_EQ(run(args(f32, f32, 64, 56, 64)).entry, "finegemm_scale_layout_transpose_fp32");
-    EXPECT_EQ(run(args(f32, packed, 64, 56, 64)).entry, "finegemm_scale_layout_pack_fp32_into_ue8m0");
-    EXPECT_EQ(run(args(packed, f32, 64, 56, 64)).entry, "finegemm_scale_layout_unpack_ue8m0");
-    EXPECT_EQ(run(args(packed, packed, 64, 56, 64)).entry, "finegemm_scale_layout_transpose_fp32");
+    EXPECT_EQ(run(args(f32, f32, 64, 56, 64)).entry, "FineGEMM_scale_layout_transpose_fp32");
+    EXPECT_EQ(run(args(f32, packed, 64, 56, 64)).entry, "FineGEMM_scale_layout_pack_fp32_into_ue8m0");
+    EXPECT_EQ(run(args(packed, f32, 64, 56, 64)).entry, "FineGEMM_scale_layout_unpack_ue8m0");
+    EXPECT_EQ(run(args(packed, packed, 64, 56, 64)).entry, "FineGEMM_scale_layout_transpose_fp32");
     EXPECT_EQ(mock->libraries, 3);
-    EXPECT_EQ(run(args(f32, f32, 64, 56, 64), {.power_of_two_scales = true}).entry, "finegemm_scale_layout_round_fp32");
+    EXPECT_EQ(run(args(f32, f32, 64, 56, 64), {.power_of_two_scales = true}).entry, "FineGEMM_scale_layout_round_fp32");
     ScaleLayoutArgs grouped = args(f32, packed, 64, 56, 64);
     grouped.groups = {.form = ScaleGroupForm::Rows,
                       .data = static_cast<const int32_t*>(address(0x3000)),
@@ -39,7 +39,7 @@ TEST_F(HopperScaleLayout, TakesTheKernelOfTheFormatsAndOfGroups) {
                       .alignment = 16,
                       .device = kGpu};
     const mock::Launch launch = run(grouped);
-    EXPECT_EQ(launch.entry, "finegemm_scale_layout_pack_fp32_into_ue8m0_grouped");
+    EXPECT_EQ(launch.entry, "FineGEMM_scale_layout_pack_fp32_into_ue8m0_grouped");
     const ScaleGrouper& groups = launch.scale_layout.groups;
     EXPECT_EQ(groups.numbers, address(0x3000));
     EXPECT_EQ(std::tuple(groups.groups, groups.alignment.divisor, groups.scale_k.divisor), std::tuple(7u, 16u, 128u));
@@ -47,14 +47,14 @@ TEST_F(HopperScaleLayout, TakesTheKernelOfTheFormatsAndOfGroups) {
     run(args(packed, f32, 32, 8, 32));
     EXPECT_EQ(mock->libraries, 5);
     grouped.groups.form = ScaleGroupForm::KSizes;
-    EXPECT_EQ(run(grouped).entry, "finegemm_scale_layout_pack_fp32_into_ue8m0_kgrouped");
+    EXPECT_EQ(run(grouped).entry, "FineGEMM_scale_layout_pack_fp32_into_ue8m0_kgrouped");
 }
 
 TEST_F(HopperScaleLayout, RoundsAColumnThatIsPackedIntoTheLowestBytes) {
     const auto packed = [&](int64_t cols) { return run(args(DType::F32, DType::UE8M0x4, 64, cols, 64)); };
-    EXPECT_EQ(packed(1).entry, "finegemm_scale_layout_round_fp32");
+    EXPECT_EQ(packed(1).entry, "FineGEMM_scale_layout_round_fp32");
     EXPECT_EQ(packed(1).scale_layout.rounding.place, 0u);
-    EXPECT_EQ(packed(2).entry, "finegemm_scale_layout_pack_fp32_into_ue8m0");
+    EXPECT_EQ(packed(2).entry, "FineGEMM_scale_layout_pack_fp32_into_ue8m0");
 }
 
 TEST_F(HopperScaleLayout, CtasShareTheTilesOfGroupsOfK) {
@@ -177,7 +177,7 @@ TEST_F(HopperScaleLayout, ATileHasWholeRowsOrEqualPartsOfThem) {
 TEST_F(HopperScaleLayout, AFailedLaunchNamesTheKernel) {
     mock.fail("cuLaunchKernelEx", 1);
     const Error error = test::error_of([&] { run(args(DType::F32, DType::F32, 64, 56, 64)); });
-    EXPECT_TRUE(test::contains(error, "cuLaunchKernelEx(finegemm_scale_layout_transpose_fp32) failed")) << error.what();
+    EXPECT_TRUE(test::contains(error, "cuLaunchKernelEx(FineGEMM_scale_layout_transpose_fp32) failed")) << error.what();
 }
 
 }  // namespace

@@ -36,12 +36,12 @@ protected:
 TEST_F(HopperTable, GoesBeforeThePlannersChoice) {
     const auto hopper = tuned();
     hopper->gemm({operands(64, 4096, 4096), {}});
-    EXPECT_TRUE(last_launch().entry.starts_with("finegemm_m64n48s7w1_x2")) << last_launch().entry;
+    EXPECT_TRUE(last_launch().entry.starts_with("FineGEMM_e4m3_gemm_m64n48s7w1_x2")) << last_launch().entry;
     const auto entry_without = [&](const GemmArgs& args, const GemmOptions& options) {
         backend()->gemm({args, options});
         return last_launch().entry;
     };
-    ASSERT_FALSE(entry_without(operands(64, 4096, 4096), {}).starts_with("finegemm_m64n48s7w1_x2"));
+    ASSERT_FALSE(entry_without(operands(64, 4096, 4096), {}).starts_with("FineGEMM_e4m3_gemm_m64n48s7w1_x2"));
     for (const auto& [m, options] : {std::pair{65, GemmOptions{}}, {64, {.batch_invariant = true}}}) {
         hopper->gemm({operands(m, 4096, 4096), options});
         const std::string entry = last_launch().entry;
@@ -51,7 +51,7 @@ TEST_F(HopperTable, GoesBeforeThePlannersChoice) {
 
 TEST_F(HopperTable, DoesNotKeepACallFromNamingItsKernel) {
     tuned()->gemm({operands(64, 4096, 4096), {.config = "m64n64s5w1_x2"}});
-    EXPECT_TRUE(last_launch().entry.starts_with("finegemm_m64n64s5w1_x2")) << last_launch().entry;
+    EXPECT_TRUE(last_launch().entry.starts_with("FineGEMM_e4m3_gemm_m64n64s5w1_x2")) << last_launch().entry;
 }
 
 TEST_F(HopperTable, MayHaveTheProblemsOfCallsThatNamedNoKernel) {

@@ -57,7 +57,7 @@ TEST_F(HopperUnscaled, LaunchesEveryDenseKernelByName) {
     const auto hopper = backend();
     for_each_kernel(Grouping::None, [&](const GemmConfig& c, DType of, DType d) {
         hopper->gemm({operands(1000, 1032, 1032, of, d), {.config = plan::name_of(c)}});
-        EXPECT_EQ(last_launch().entry, "finegemm_" + plan::name_of(c));
+        EXPECT_EQ(last_launch().entry, entry_of(c));
         EXPECT_EQ(last_launch().smem_bytes, kernel_plan(c).smem.total);
         expect_loads_of_two_bytes(last_launch().gemm, c);
     });
@@ -75,7 +75,7 @@ TEST_F(HopperUnscaled, LaunchesEveryKernelForGroupsOfRowsByName) {
             .d = {one.d},
             .groups = {.data = static_cast<const int32_t*>(address(0x900000000)), .size = 6, .device = one.d.device}};
         hopper->gemm({args, {.config = plan::name_of(c)}});
-        EXPECT_EQ(last_launch().entry, "finegemm_" + plan::name_of(c));
+        EXPECT_EQ(last_launch().entry, entry_of(c));
         expect_loads_of_two_bytes(last_launch().gemm, c);
     });
 }
@@ -93,7 +93,7 @@ TEST_F(HopperUnscaled, LaunchesEveryKernelForGroupsOfKByName) {
                                     .groups = 5,
                                     .offsets_device = one.d.device};
         hopper->gemm({args, {.config = plan::name_of(c)}});
-        EXPECT_EQ(last_launch().entry, "finegemm_" + plan::name_of(c));
+        EXPECT_EQ(last_launch().entry, entry_of(c));
         EXPECT_EQ(last_launch().k_grouped.groups.k_blocks, 8u) << "groups have whole blocks of 128";
         EXPECT_EQ(mock::description_of(last_launch().k_grouped.a.whole).box_cols, 64u);
     });

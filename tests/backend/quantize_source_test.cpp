@@ -28,7 +28,7 @@ TEST(QuantizeSource, TheTextIsACompleteTranslationUnit) {
               "#include <finegemm/device/quantize.cuh>\n"
               "inline constexpr finegemm::QuantizeConfig kConfig{finegemm::QuantizeInput::BF16, true};\n"
               "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm())\n"
-              "finegemm_quantize_blocks_BF16(const __grid_constant__ finegemm::QuantizeParams params) {\n"
+              "FineGEMM_quantize_blocks_BF16(const __grid_constant__ finegemm::QuantizeParams params) {\n"
               "    finegemm::device::quantize<kConfig>(params);\n"
               "}\n");
 }

@@ -15,7 +15,8 @@ const std::string kMock = "FINEGEMM_DRIVER='" FINEGEMM_MOCK_DRIVER "'";
 
 /// Variables with which this kernel of the mock GPU is faster than all others, which take a millisecond.
 std::string fast(const std::string& kernel) {
-    return kMock + " FINEGEMM_MOCK_KERNEL_US=finegemm_" + kernel + "=800,finegemm_" + kernel + "_rows=800";
+    const std::string entry = "FineGEMM_e4m3_gemm_" + kernel;
+    return kMock + " FINEGEMM_MOCK_KERNEL_US=" + entry + "=800," + entry + "_rows=800";
 }
 
 class Tune : public testing::Test {

@@ -213,7 +213,7 @@ TEST_F(Caches, PassOnAFailureToMakeAndTryAgainNextTime) {
 }
 
 TEST_F(Caches, HitInAFifthOfAMillisecond) {
-    cache.write(kKey, "finegemm_m128n128s6w2", std::string(24 << 10, 'x'));
+    cache.write(kKey, "FineGEMM_e4m3_gemm_m128n128s6w2", std::string(24 << 10, 'x'));
     std::vector<double> times;
     for (int i = 0; i < 101; ++i) {
         const auto begin = std::chrono::steady_clock::now();

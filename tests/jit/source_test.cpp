@@ -30,7 +30,7 @@ constexpr GemmConfig kExample{.tile_m = 128,
 TEST(GemmSource, IsAShortReadableText) {
     const fs::path golden = fs::path(FINEGEMM_TEST_DIR) / "golden/gemm_source.cu";
     const KernelSource source = gemm_source(kExample, "m128n192s4w2_shareB2");
-    EXPECT_EQ(source.entry, "finegemm_m128n192s4w2_shareB2");
+    EXPECT_EQ(source.entry, "FineGEMM_e4m3_gemm_m128n192s4w2_shareB2");
     if (std::getenv("FG_UPDATE_GOLDEN")) write_text(golden, source.text);
     EXPECT_EQ(source.text, read_text(golden));
     EXPECT_EQ(source.yield_interval, kernel_plan(kExample).yield_interval);

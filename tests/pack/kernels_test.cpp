@@ -5,6 +5,7 @@
 #include <finegemm/gemm/kernel_plan.h>
 
 #include "engine/pack_contents.h"
+#include "ops/gemm/source.h"
 #include "plan/plan.h"
 #include "support.h"
 
@@ -36,7 +37,7 @@ ordered_json budget_of(const ordered_json& report) {
     for (const auto& [entry, kernel] : report["kernels"].items())
         taken[entry] = {{"registers", kernel["registers"]}, {"smem", 0}};
     for (const GemmConfig& config : plan::kernels())
-        taken["finegemm_" + plan::name_of(config)]["smem"] = kernel_plan(config).smem.total;
+        taken[jit::gemm_entry(config, plan::name_of(config))]["smem"] = kernel_plan(config).smem.total;
     return taken;
 }
 

@@ -29,6 +29,15 @@ TEST(Library, HasAPackForEachCudaThatItWasBuiltFor) {
         << "newer drivers take older code";
 }
 
+TEST(PackContents, OfProductsAloneHaveTheWordThatProgramsLookForInWhatAProfilerSaw) {
+    size_t products = 0;
+    for (const KernelSource& source : pack_contents()) products += source.entry.find("gemm_") != std::string::npos;
+    EXPECT_EQ(products, plan::kernels().size());
+    for (const GemmConfig& c : plan::kernels())
+        EXPECT_EQ(gemm_entry(c, plan::name_of(c)).find("bf16_gemm_") != std::string::npos,
+                  c.a.element == Element::BF16);
+}
+
 TEST_P(EmbeddedPacks, HaveEveryKernelThatACallCanChooseInElevenKilobytesAndTwoMilliseconds) {
     const auto contents = pack_contents();
     EXPECT_EQ(pack.size(), contents.size());
@@ -42,7 +51,7 @@ TEST_P(EmbeddedPacks, HaveEveryKernelThatACallCanChooseInElevenKilobytesAndTwoMi
         ASSERT_TRUE(cubin) << source.entry;
         EXPECT_TRUE(cubin->starts_with("\177ELF")) << source.entry;
         EXPECT_NE(cubin->find(source.entry), std::string::npos) << source.entry;
-        EXPECT_TRUE(source.entry.starts_with("finegemm")) << source.entry << ": sanitizers are told to look for that";
+        EXPECT_TRUE(source.entry.starts_with("FineGEMM")) << source.entry << ": sanitizers are told to look for that";
         std::string again = *cubin;
         EXPECT_EQ(set_yield_hints(again, source.yield_interval) > 0, source.yield_interval > 0) << source.entry;
         EXPECT_EQ(again, *cubin) << source.entry << " has its yield hints already";

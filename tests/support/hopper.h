@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/hopper.h"
+#include "ops/gemm/source.h"
 #include "plan/plan.h"
 #include "support/error_of.h"
 #include "support/mock_driver.h"
@@ -51,6 +52,7 @@ protected:
     static std::unique_ptr<Backend> backend(int device = 0, KernelProvider kernels = fake_kernel) {
         return make_hopper_backend(backend_options(), device, std::move(kernels));
     }
+    static std::string entry_of(const GemmConfig& c) { return jit::gemm_entry(c, plan::name_of(c)); }
     const mock::Launch& last_launch() const { return mock->launches.at(mock->launches.size() - 1); }
     long encodings() const { return mock->count("cuTensorMapEncodeTiled"); }
 };

@@ -58,7 +58,7 @@ inline void compute_gemm(const std::string& entry, const GemmParams& p) {
 inline void compute_if_asked(const Launch& launch) {
     static const bool asked = std::getenv("FINEGEMM_MOCK_COMPUTES") != nullptr;
     if (!asked) return;
-    if (launch.entry.starts_with("finegemm_quantize_")) compute_quantize(launch.entry, launch.quantize);
+    if (launch.entry.starts_with("FineGEMM_quantize_")) compute_quantize(launch.entry, launch.quantize);
     else compute_gemm(launch.entry, launch.gemm);
 }
 

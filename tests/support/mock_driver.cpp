@@ -235,11 +235,10 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .k_grouped = {},
                   .affine = {},
                   .heads = {}};
-    const bool lays_out = function->entry.starts_with("finegemm_scale_layout_");
-    if (function->entry.starts_with("finegemm_quantize_"))
+    const bool lays_out = function->entry.starts_with("FineGEMM_scale_layout_");
+    if (function->entry.starts_with("FineGEMM_quantize_"))
         std::memcpy(&launch.quantize, parameters[0], sizeof launch.quantize);
-    else if (lays_out)
-        std::memcpy(&launch.scale_layout, parameters[0], sizeof launch.scale_layout);
+    else if (lays_out) std::memcpy(&launch.scale_layout, parameters[0], sizeof launch.scale_layout);
     else if (function->entry.find("_grouped") != std::string::npos)
         launch.gemm = launch.grouped = *static_cast<const finegemm::GroupedParams*>(parameters[0]);
     else std::memcpy(&launch.gemm, parameters[0], sizeof launch.gemm);

@@ -31,13 +31,13 @@ struct Launch {
     uint32_t grid, block, cluster, smem_bytes;
     bool programmatic;  // it may overlap with the kernel before it
     void* stream;
-    SegmentedParams gemm;            // of a kernel "finegemm_*", also of the next ones
-    QuantizeParams quantize;         // of a kernel "finegemm_quantize_*"
-    ScaleLayoutParams scale_layout;  // of a kernel "finegemm_scale_layout_*"
-    GroupedParams grouped;           // of a kernel "finegemm_*_grouped"
-    KGroupedParams k_grouped;        // of a kernel "finegemm_*_kgrouped*"
-    AffineParams affine;             // of a kernel "finegemm_*_affine"
-    DColumns heads;                  // of a kernel "finegemm_*_head_gaps"
+    SegmentedParams gemm;            // of a kernel "FineGEMM_*", also of the next ones
+    QuantizeParams quantize;         // of a kernel "FineGEMM_quantize_*"
+    ScaleLayoutParams scale_layout;  // of a kernel "FineGEMM_scale_layout_*"
+    GroupedParams grouped;           // of a kernel "FineGEMM_*_grouped"
+    KGroupedParams k_grouped;        // of a kernel "FineGEMM_*_kgrouped*"
+    AffineParams affine;             // of a kernel "FineGEMM_*_affine"
+    DColumns heads;                  // of a kernel "FineGEMM_*_head_gaps"
 };
 
 /// What a tensor map describes, as the mock's encoding keeps it.

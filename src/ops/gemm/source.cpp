@@ -70,8 +70,12 @@ std::string to_source(const GemmConfig& c) {
     return fmt::format("finegemm::GemmConfig{{{}}}", fields);
 }
 
+std::string gemm_entry(const GemmConfig& c, std::string_view name) {
+    return fmt::format("FineGEMM_{}_gemm_{}", type_of(c.a.element).name, name);
+}
+
 KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
-    const std::string entry = fmt::format("finegemm_{}", name);
+    const std::string entry = gemm_entry(c, name);
     return {
         .entry = entry,
         .text = fmt::format("{}#define FG_WGMMA_N {}\n#define FG_WGMMA_TYPE \"{}\"\n"

@@ -10,7 +10,11 @@
 
 namespace finegemm::jit {
 
-/// A kernel's configuration is the only variable of its source. Entry: "finegemm_" + plan's name.
+/// `name`: the plan's. Programs look for "gemm_" in what a profiler saw, and for "bf16_gemm"; kernels besides products
+/// have neither.
+std::string gemm_entry(const GemmConfig& config, std::string_view name);
+
+/// A kernel's configuration is the only variable of its source.
 KernelSource gemm_source(const GemmConfig& config, std::string_view name);
 
 /// The expression that makes this value in C++.

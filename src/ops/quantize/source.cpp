@@ -21,7 +21,7 @@ std::span<const QuantizeConfig> quantize_configs() { return kConfigs; }
 
 KernelSource source_of(const QuantizeConfig& c) {
     const std::string_view input = kNames[static_cast<size_t>(c.input)];
-    const std::string entry = fmt::format("finegemm_quantize_{}_{}", c.square_blocks ? "blocks" : "rows", input);
+    const std::string entry = fmt::format("FineGEMM_quantize_{}_{}", c.square_blocks ? "blocks" : "rows", input);
     return {
         .entry = entry,
         .text = fmt::format("#include <finegemm/device/quantize.cuh>\n"

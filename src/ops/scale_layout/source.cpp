@@ -33,7 +33,7 @@ std::span<const ScaleLayoutConfig> scale_layout_configs() { return kConfigs; }
 KernelSource source_of(const ScaleLayoutConfig& c) {
     const auto transform = static_cast<size_t>(c.transform);
     const auto groups = static_cast<size_t>(c.groups);
-    const std::string entry = fmt::format("finegemm_scale_layout_{}{}", kEntries[transform], kEndings[groups]);
+    const std::string entry = fmt::format("FineGEMM_scale_layout_{}{}", kEntries[transform], kEndings[groups]);
     return {
         .entry = entry,
         .text = fmt::format("#include <finegemm/device/scale_layout.cuh>\n"
