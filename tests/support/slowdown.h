@@ -10,7 +10,7 @@ inline constexpr double kSlowdown = 10;
 inline constexpr double kSlowdown = 1;
 #endif
 
-/// How many random problems a test tries of `count`, where each takes long: a sanitizer sees as much in a fifth of them.
+/// How many of `count` random problems a test tries, where each takes long: sanitizers see as much in a fifth of them.
 constexpr int tried(int count) { return kSlowdown > 1 ? count / 5 : count; }
 
 }  // namespace finegemm::test

@@ -18,7 +18,7 @@ class Digests(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.root)
         self.write(
             "tests/golden/kernel_text.json",
-            '{"nvrtc": {"FineGEMM_e4m3_gemm_m64": "1", "FineGEMM_quantize_rows": "2", "FineGEMM_scale_layout_unpack": "3"}}',
+            '{"nvrtc": {"FineGEMM_m64": "1", "FineGEMM_quantize_rows": "2", "FineGEMM_scale_layout_unpack": "3"}}',
         )
         self.write("src/jit/pack.cpp", "int x;")
         self.write("src/plan/cost.cpp", 'auto f = "a  b";')
@@ -43,7 +43,7 @@ class Digests(unittest.TestCase):
     def test_machine_code_counts_for_its_operation(self):
         self.write(
             "tests/golden/kernel_text.json",
-            '{"nvrtc": {"FineGEMM_e4m3_gemm_m64": "3", "FineGEMM_quantize_rows": "2", "FineGEMM_scale_layout_unpack": "4"}}',
+            '{"nvrtc": {"FineGEMM_m64": "3", "FineGEMM_quantize_rows": "2", "FineGEMM_scale_layout_unpack": "4"}}',
         )
         self.assert_changed("gemm", "scale_layout")
 
