@@ -98,7 +98,8 @@ typedef struct finegemm_matrix {
 } finegemm_matrix;
 
 /* d[m, n] = sum over k of (a[m, k] * sfa[m, k / 128]) * (b[n, k] * sfb[n / 128, k / 128])
- * or, where sfb has a row for each one of b, sfb[n, k / 128].
+ * or, where sfb has a row for each one of b, sfb[n, k / 128]. Scales of shape [M, 1] or [N, 1] are one for each row, of
+ * shape [1, 1] one for the matrix.
  * finegemm/gemm.h has the rules. */
 typedef struct finegemm_gemm_args {
     finegemm_matrix a, sfa, b, sfb, d;

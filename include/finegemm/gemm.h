@@ -13,6 +13,7 @@ namespace finegemm {
 
 /// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n / 128, k / 128])
 /// With scales for each row of B, as gradients of weights need: sfb[n, k / 128]; a D of f32 may then be added to.
+/// Scales of shape [M, 1] or [N, 1] are one for each row, of shape [1, 1] one for the matrix.
 /// A and B may be bf16 or f16 instead, without scales: sfa and sfb are left empty then, and D is of their type or f32.
 /// All on one device. Row strides of A, B and D are at least their columns; those of A and B on a GPU below 2^40 bytes.
 /// Strides of scales are any that are not negative; 0 repeats a scale.

@@ -40,8 +40,9 @@ def gemm(
     """d[m, n] = sum over k of (a[m, k] * sfa[m, k // 128]) * (b[n, k] * sfb[n // 128, k // 128]). Returns `d`.
 
     a [M, K], b [N, K]: float8_e4m3fn (or uint8, its bits), K contiguous. sfa [M, ceil(K/128)] and
-    sfb [ceil(N/128), ceil(K/128)]: float32, any strides. d [M, N]: bfloat16 (or uint16, its bits), float16 or float32,
-    N contiguous; a new array of a's library when None, bfloat16 if `out_dtype` says nothing else.
+    sfb [ceil(N/128), ceil(K/128)]: float32, any strides. Scales of shape [M, 1] or [N, 1] are one for each row, of
+    shape [1, 1] one for the matrix. d [M, N]: bfloat16 (or uint16, its bits), float16 or float32, N contiguous; a new
+    array of a's library when None, bfloat16 if `out_dtype` says nothing else.
 
     d is alpha times that, plus beta * c and bias, if they are given: computed in float32 and rounded once. c [M, N] has
     the dtype of d and may be d itself; beta is 1 without a value, and with 0 c is not read. bias [N]: float32.

@@ -98,6 +98,35 @@ def test_scales_of_checkpoints_are_what_the_errors_say():
     assert_rounded(out, product(a, scales, b, np.repeat(of_rows, 2, axis=1)))
 
 
+@pytest.mark.parametrize("of_a", [(16, 1), (1, 1)])
+@pytest.mark.parametrize("of_b", [(136, 1), (1, 1)])
+def test_one_scale_serves_a_row_or_the_matrix(of_a, of_b):
+    a, _, b, _ = operands(16, 136, 400)
+    random = np.random.default_rng(6)
+    sfa, sfb = (random.uniform(0.5, 2, shape).astype(np.float32) for shape in (of_a, of_b))
+    all_of_b = np.broadcast_to(sfb, (136 if of_b[0] > 1 else 2, 4))
+    expected = finegemm.gemm(a, np.broadcast_to(sfa, (16, 4)).copy(), b, all_of_b.copy())
+    np.testing.assert_array_equal(finegemm.gemm(a, sfa, b, sfb), expected)
+    exact = finegemm.gemm(a, sfa, b, sfb, numerics="exact")
+    assert_rounded(exact, product(a, np.broadcast_to(sfa, (16, 4)), b, all_of_b))
+
+
+def test_one_scale_serves_each_row_or_matrix_of_groups():
+    a, _, b, _ = operands(48, 136, 256)
+    random = np.random.default_rng(7)
+    sfa, of_rows, of_matrices = (
+        random.uniform(0.5, 2, shape).astype(np.float32) for shape in ((48, 1), (2, 136, 1), (2, 1, 1))
+    )
+    weights, offsets = np.stack([b, b[::-1]]), np.array([0, 20, 48], np.int32)
+    for sfb, rows in ((of_rows, 136), (of_matrices, 2)):
+        whole = np.repeat(sfa, 2, axis=1), np.broadcast_to(sfb, (2, rows, 2)).copy()
+        expected = finegemm.grouped_gemm(a, whole[0], weights, whole[1], offsets=offsets)
+        np.testing.assert_array_equal(finegemm.grouped_gemm(a, sfa, weights, sfb, offsets=offsets), expected)
+    expected = finegemm.k_grouped_gemm(a, np.repeat(sfa, 2, axis=1), b, np.ones((136, 2), np.float32), sizes=[128, 128])
+    one = np.ones((1, 1), np.float32)
+    np.testing.assert_array_equal(finegemm.k_grouped_gemm(a, sfa, b, one, sizes=[128, 128]), expected)
+
+
 def test_without_ml_dtypes_only_formats_that_numpy_lacks_are_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)  # importing it raises ImportError
     a, sfa, b, sfb = (x.view(np.uint8) if x.dtype == E4M3 else x for x in operands(16, 32, 256, row_b_scales=True))

@@ -177,9 +177,6 @@ int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock
     const auto& [rows, cols, meaning, maker] = wanted;
     std::string way_out = maker ? fmt::format("{} makes it", maker) : "pass memory of that shape";
     if (s.has_shape(cols, rows)) way_out = "it looks transposed: swap its extents and strides";
-    else if (maker && s.has_shape(1, 1)) way_out = "a scale for the whole matrix can be broadcast with strides of 0";
-    else if (maker && s.has_shape(rows, 1))
-        way_out = "scales that all of k shares can be broadcast with a column stride of 0";
     else if (maker && s.x.rows == rows && s.x.cols > 4 * (cols - 1) && s.x.cols <= 4 * cols)
         way_out = fmt::format("one for each 32 columns, as in MX, is not taken; {} makes those of 128", maker);
     reject(s.name, "has shape [{}, {}], must be [{}, {}] ({}); {}", s.x.rows, s.x.cols, rows, cols, meaning, way_out);
@@ -279,6 +276,10 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
         reject("sfa",
                "has shape [{}, {}] and sfb [{}, {}], must be [{}, {}] and [{}, {}]; they look swapped: pass sfb as sfa",
                sfa.x.rows, sfa.x.cols, sfb.x.rows, sfb.x.cols, of_a.rows, of_a.cols, of_b.rows, of_b.cols);
+    for (const auto& [scales, of, wanted] : {std::tuple{sfa, a, of_a}, {sfb, b, of_b}})
+        if (scales.has_shape(1, of.x.rows) && !scales.has_shape(wanted.rows, wanted.cols))
+            reject(scales.name, "has shape [1, {0}], must be [{0}, 1] as one scale for each row of {1}; transpose it",
+                   of.x.rows, of.name);
     check_scales(sfa, of_a);
     check_scales(sfb, of_b);
     if (takes_rows && (d.x.dtype == DType::F16 || (d.x.dtype == DType::F32 && grouping == Grouping::Rows)))

@@ -68,9 +68,8 @@ inline const GroupedMisuse kGrouped[] = {
     {"n is not a multiple of 8", [](GroupedCall& c) { c.args.b.matrix.rows = c.args.d.matrix.cols = 252; }},
     {"m is 2^31", [](GroupedCall& c) { c.args.a.matrix.rows = c.args.d.matrix.rows = int64_t{1} << 31; }},
     {"a and d differ in m", [](GroupedCall& c) { c.args.a.matrix.rows = 41; }},
-    {"sfa has one scale a row", [](GroupedCall& c) { c.args.sfa.matrix.cols = 1; }},
-    {"sfb has one scale a row, but not for all of k",
-     [](GroupedCall& c) { c.args.sfb.matrix.rows = 256, c.args.sfb.matrix.cols = 1; }},
+    {"sfa has one scale a row, in a row", [](GroupedCall& c) { set_shape(c.args.sfa.matrix, 1, 40); }},
+    {"sfb has one scale a row, in a row", [](GroupedCall& c) { set_shape(c.args.sfb.matrix, 1, 256); }},
 
     {"b has matrices off 16 bytes", [](GroupedCall& c) { on_gpu(c), c.args.b.stride += 8; }},
     {"a has its matrices upside down", [](GroupedCall& c) { c.args.a.stride = -c.args.a.stride; }, true},

@@ -23,7 +23,7 @@ inline const KGroupedMisuse kKGrouped[] = {
     {"d is bf16", [](KGroupedCall& c) { c.args.d.matrix.dtype = FINEGEMM_BF16; }},
     {"a is f32", [](KGroupedCall& c) { c.args.a.dtype = FINEGEMM_F32; }},
     {"sfb is of blocks", [](KGroupedCall& c) { c.args.sfb.rows = 2; }},
-    {"sfa has one scale a row", [](KGroupedCall& c) { c.args.sfa.cols = 1; }},
+    {"sfa has one scale a row, in a row", [](KGroupedCall& c) { set_shape(c.args.sfa, 1, 40); }},
     {"sfa and sfb are swapped", [](KGroupedCall& c) { std::swap(c.args.sfa, c.args.sfb); }},
     {"a and b differ in k", [](KGroupedCall& c) { c.args.b.cols = 256; }},
     {"k is not a multiple of 128", [](KGroupedCall& c) { c.args.a.cols = c.args.b.cols = 272; }},

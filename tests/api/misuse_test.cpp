@@ -69,10 +69,11 @@ const Misuse kGemm[] = {
     {"k is not a multiple of 16", [](GemmCall& c) { set_k(c, 376); }},
 
     {"sfa is transposed", [](GemmCall& c) { set_shape(c.args.sfa, 3, 16); }},
-    {"sfa is one scale", [](GemmCall& c) { set_shape(c.args.sfa, 1, 1); }},
-    {"sfa has one scale a row", [](GemmCall& c) { set_shape(c.args.sfa, 16, 1); }},
+    {"sfa has one scale a row, in a row", [](GemmCall& c) { set_shape(c.args.sfa, 1, 16); }},
+    {"sfa has one scale for each of too few rows", [](GemmCall& c) { set_shape(c.args.sfa, 15, 1); }},
     {"sfa has one scale an element", [](GemmCall& c) { set_shape(c.args.sfa, 16, 384); }},
-    {"sfb has one scale a row, but not for all of k", [](GemmCall& c) { set_shape(c.args.sfb, 256, 1); }},
+    {"sfb has one scale a row, in a row", [](GemmCall& c) { set_shape(c.args.sfb, 1, 256); }},
+    {"sfb has one scale for each block of rows", [](GemmCall& c) { set_shape(c.args.sfb, 2, 1); }},
     {"d is f32 with rows off 16 bytes",
      [](GemmCall& c) {
          on_gpu(c, 0), set_shape(c.args.sfb, 256, 3), c.args.d.dtype = FINEGEMM_F32, c.args.d.rows = c.args.a.rows = 8;

@@ -9,10 +9,33 @@ namespace {
 
 constexpr float kOne = 1;
 
-/// The scales of an operand as a call has them: those that were passed, or 1 for an operand that takes none.
-ConstStack scales_of(const ConstStack& scales, const ConstStack& of) {
-    const bool none = !scales.matrix.data && scales.matrix.rows == 0 && scales.matrix.cols == 0;
+int64_t scale_blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
+
+/// One column of scales, for all of K, and one scale, for the matrix, as what they stand for: strides of 0 repeat them.
+/// `rows`: of the scales if there is one for the matrix.
+ConstStack repeated(ConstStack scales, const ConstMatrix& of, int64_t rows) {
+    ConstMatrix& s = scales.matrix;
+    if (s.rows != of.rows && s.rows != 1) return scales;
+    const int64_t cols = scale_blocks(of.cols);
+    if (cols != 1) s.cols = cols, s.col_stride = 0;
+    if (s.rows == 1 && rows != 1) s.rows = rows, s.row_stride = 0;
+    return scales;
+}
+
+/// The scales of an operand as a call has them: those that were passed, or 1 for an operand that takes none. `rows`: as
+/// many scales as there are for a column of blocks.
+ConstStack scales_of(const ConstStack& scales, const ConstStack& of, int64_t rows) {
+    const ConstMatrix& s = scales.matrix;
+    if (s.cols == 1 && of.matrix.cols > 0 && !are(is_unscaled, of.matrix.dtype))
+        return repeated(scales, of.matrix, rows);
+    const bool none = !s.data && s.rows == 0 && s.cols == 0;
     return none && are(is_unscaled, of.matrix.dtype) ? unit_scales(of) : scales;
+}
+ConstStack scales_of_rows(const ConstStack& scales, const ConstStack& of) {
+    return scales_of(scales, of, of.matrix.rows);
+}
+ConstStack scales_of_blocks(const ConstStack& scales, const ConstStack& of) {
+    return scales_of(scales, of, scale_blocks(of.matrix.rows));
 }
 
 }  // namespace
@@ -24,19 +47,25 @@ int64_t row_alignment(const Groups& groups) {
 
 ConstStack unit_scales(const ConstStack& of) {
     const ConstMatrix& x = of.matrix;
-    return {{&kOne, DType::F32, x.rows, (x.cols + kScaleBlock - 1) / kScaleBlock, 0, 0, x.device}, of.count, 0};
+    return {{&kOne, DType::F32, x.rows, scale_blocks(x.cols), 0, 0, x.device}, of.count, 0};
 }
 
 Call::Call(const GemmArgs& x, const GemmOptions& o)
-    : a{x.a}, sfa(scales_of({x.sfa}, a)), b{x.b}, sfb(scales_of({x.sfb}, b)), d{x.d}, d_width(x.d.cols), options(o) {
+    : a{x.a},
+      sfa(scales_of_rows({x.sfa}, a)),
+      b{x.b},
+      sfb(scales_of_blocks({x.sfb}, b)),
+      d{x.d},
+      d_width(x.d.cols),
+      options(o) {
     d.matrix.cols = plan::product_cols(o.epilogue, d_width);
 }
 
 Call::Call(const GroupedGemmArgs& x, const GemmOptions& o)
     : a(x.a),
-      sfa(scales_of(x.sfa, a)),
+      sfa(scales_of_rows(x.sfa, a)),
       b(x.b),
-      sfb(scales_of(x.sfb, b)),
+      sfb(scales_of_blocks(x.sfb, b)),
       d(x.d),
       d_width(x.d.matrix.cols),
       grouping(Grouping::Rows),
@@ -46,9 +75,9 @@ Call::Call(const GroupedGemmArgs& x, const GemmOptions& o)
 
 Call::Call(const KGroupedGemmArgs& x, const GemmOptions& o)
     : a{x.a},
-      sfa(scales_of({x.sfa}, a)),
+      sfa(scales_of_rows({x.sfa}, a)),
       b{x.b},
-      sfb(scales_of({x.sfb}, b)),
+      sfb(scales_of_rows({x.sfb}, b)),
       d(x.d),
       d_width(x.d.matrix.cols),
       grouping(Grouping::K),
