@@ -5,9 +5,10 @@ Groups differ by colour (Okabe and Ito's palette) and by letter.
 
 import pathlib
 
-import figures
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
+
+import figures
 
 BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
 PALE, LINE = "#f2f2f2", "#999999"
@@ -25,8 +26,8 @@ def canvas(height: float):
     return figure, axes
 
 
-def box(axes, x: float, y: float, width: float, height: float, fill: str = "white", text: str = "", **style) -> None:
-    axes.add_patch(Rectangle((x, y), width, height, **({"facecolor": fill, "edgecolor": LINE, "lw": 0.7} | style)))
+def box(axes, x: float, y: float, width: float, height: float, fill: str = "white", text: str = "") -> None:
+    axes.add_patch(Rectangle((x, y), width, height, facecolor=fill, edgecolor=LINE, lw=0.7))
     if text:
         ink = "white" if fill == BLUE else figures.INK
         axes.text(x + width / 2, y + height / 2, text, ha="center", va="center_baseline", color=ink)
@@ -90,7 +91,10 @@ def row_groups():
         if name != "offsets":  # where groups may begin
             for at in (0, 4, 8):
                 axes.plot([1.35 + at * 0.26] * 2, [y - 0.06, y + 0.32], color=figures.INK, lw=1.6)
-    for x, name, rows, numbers in ((1.35, "masked_m", "AAA...  ......  CCCCC.", "3 0 5"), (4.35, "heads", "AABBCC", "")):
+    for x, name, rows, numbers in (
+        (1.35, "masked_m", "AAA...  ......  CCCCC.", "3 0 5"),
+        (4.35, "heads", "AABBCC", ""),
+    ):
         y = 2.5
         note(axes, 0.15 if numbers else x - 0.85, y + 0.13, name)
         for i, letters in enumerate(rows.split() if numbers else ("AAAAAA", "BBBBBB", "CCCCCC")):
