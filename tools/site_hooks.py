@@ -23,7 +23,8 @@ LINK = re.compile(r"(?<=\]\()[^)\s]+(?=\))")
 PROJECT = ("CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")
 LANGUAGES = {".h": "cpp", ".cuh": "cpp", ".cu": "cpp", ".cpp": "cpp", ".c": "c", ".rs": "rust", ".py": "python"}
 CARRIED = {".svg", ".png", ".json"}  # a browser shows them as they are
-HIDDEN = "---\nsearch:\n  exclude: true\n---\n\n"
+WIDE = "---\nhide: [toc]\n---\n\n"
+SOURCE = "---\nhide: [toc, navigation]\nsearch:\n  exclude: true\n---\n\n"
 
 
 def has_page(header: str) -> bool:
@@ -69,8 +70,8 @@ def source_page(path: str) -> str:
     if file.is_dir():
         inside = sorted(p.name for p in file.iterdir() if not p.name.startswith(("__", ".")))
         listed = "\n".join(f"- [{name}]({posixpath.basename(path)}/{name})" for name in inside)
-        return relinked(path, f"{HIDDEN}# {path}/\n\n{listed}\n")
-    return f"{HIDDEN}# {path}\n\n````{LANGUAGES.get(file.suffix, 'text')}\n{file.read_text().rstrip()}\n````\n"
+        return relinked(path, f"{SOURCE}# {path}/\n\n{listed}\n")
+    return f"{SOURCE}# {path}\n\n````{LANGUAGES.get(file.suffix, 'text')}\n{file.read_text().rstrip()}\n````\n"
 
 
 def public_names() -> list[str]:
@@ -87,8 +88,8 @@ def reference_pages() -> Iterator[tuple[str, str]]:
             yield uri_of(path), header_pages.page(f"finegemm/{header.name}", header.read_text())
     for text in sorted((ROOT / "tests/golden/cli").glob("help*.txt")):
         command = text.stem.removeprefix("help").replace("_", " ")
-        title = f"# finegemm{command}"
-        yield f"reference/cli/finegemm{command.replace(' ', '-')}.md", f"{title}\n\n```text\n{text.read_text()}```\n"
+        page = f"{WIDE}# finegemm{command}\n\n```text\n{text.read_text()}```\n"
+        yield f"reference/cli/finegemm{command.replace(' ', '-')}.md", page
     written = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.md"))
     for name in public_names():
         if f"::: finegemm.{name}\n" not in written:
