@@ -44,9 +44,7 @@ def dense(record: dict) -> list:
         ["N x K", *(f"M = {m}" for m in ROWS_OF_A)],
         [[f"{n} x {k}", *(cell(m, n, k) for m in ROWS_OF_A)] for n, k in layers],
     )
-    lines += ["", "Time of the better of cuBLASLt's two modes over FineGEMM's:", ""]
-    better = [(row["shape"][0], better_peer(row)) for row in rows if len(row["us"]) > 1]
-    return lines + lines_of_table(["M", *OVER], by_class(better, CLASSES_OF_M))
+    return [*lines, "", "Peers' times over FineGEMM's, in geometric mean:", "", *classes(record)]
 
 
 def better_peer(row: dict) -> float:
@@ -54,30 +52,25 @@ def better_peer(row: dict) -> float:
     return min(us for name, us in row["us"].items() if name != "finegemm") / row["us"]["finegemm"]
 
 
-OVER = ("geometric mean", "least", "rows where FineGEMM is behind")
-
-
-def by_class(found: list, of_m: tuple) -> list:
-    """A row of OVER for each class of M that has any; `found`: (M, ratio)."""
-    table = []
-    for low, high in of_m:
-        if ratios_of_class := [ratio for m, ratio in found if low <= m <= high]:
-            behind = f"{sum(ratio < 1 for ratio in ratios_of_class)} of {len(ratios_of_class)}"
-            mean = geometric_mean(ratios_of_class)
-            table.append([f"{low} to {high}", f"{mean:.2f}", f"{min(ratios_of_class):.2f}", behind])
-    return table
+def of_class(found: list, low: int, high: int) -> str:
+    """Mean, least, and how often FineGEMM is behind; `found`: (M, ratio)."""
+    of_m = [ratio for m, ratio in found if low <= m <= high]
+    if not of_m:
+        return ""
+    return f"{geometric_mean(of_m):.2f}, least {min(of_m):.2f}, {sum(ratio < 1 for ratio in of_m)} of {len(of_m)} behind"
 
 
 def classes(record: dict) -> list:
-    """docs/performance.md: what peers take of dense products, by M: the better one of cuBLASLt's modes, then each."""
+    """What peers take of dense products, by M: the better one of cuBLASLt's modes, then each."""
     rows = [row for row in dense_rows(record) if len(row["us"]) > 1]
     over = {"the better of cuBLASLt's two modes": [(row["shape"][0], better_peer(row)) for row in rows]}
     for peer, name in PEERS.items():
-        over[name] = [(row["shape"][0], ratio) for row in rows for ratio in ratios([row], peer)]
-    return lines_of_table(
-        ["its time over FineGEMM's", "M", *OVER],
-        [[name, *cells] for name, found in over.items() for cells in by_class(found, CLASSES_OF_M)],
-    )
+        if found := [(row["shape"][0], ratio) for row in rows for ratio in ratios([row], peer)]:
+            over[name] = found
+    cells = [
+        [f"{low} to {high}", *(of_class(found, low, high) for found in over.values())] for low, high in CLASSES_OF_M
+    ]
+    return lines_of_table(["M", *over], [row for row in cells if row[1]])
 
 
 def span(values, form: str = "{:.0f}") -> str:
