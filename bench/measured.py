@@ -57,7 +57,9 @@ def of_class(found: list, low: int, high: int) -> str:
     of_m = [ratio for m, ratio in found if low <= m <= high]
     if not of_m:
         return ""
-    return f"{geometric_mean(of_m):.2f}, least {min(of_m):.2f}, {sum(ratio < 1 for ratio in of_m)} of {len(of_m)} behind"
+    return (
+        f"{geometric_mean(of_m):.2f}, least {min(of_m):.2f}, {sum(ratio < 1 for ratio in of_m)} of {len(of_m)} behind"
+    )
 
 
 def classes(record: dict) -> list:
