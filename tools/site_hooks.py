@@ -74,8 +74,12 @@ def source_page(path: str) -> str:
     return f"{SOURCE}# {path}\n\n````{LANGUAGES.get(file.suffix, 'text')}\n{file.read_text().rstrip()}\n````\n"
 
 
-def public_names() -> list[str]:
-    tree = ast.parse((ROOT / "python/finegemm/__init__.py").read_text())
+def public_names(package: str) -> list[str]:
+    """What a package says that it exports; none where there is no such package."""
+    file = ROOT / "python" / package.replace(".", "/") / "__init__.py"
+    if not file.is_file():
+        return []
+    tree = ast.parse(file.read_text())
     (names,) = (ast.literal_eval(n.value) for n in tree.body if isinstance(n, ast.Assign) and "__all__" in ast.dump(n))
     return [name for name in names if not name.startswith("_")]
 
@@ -91,9 +95,12 @@ def reference_pages() -> Iterator[tuple[str, str]]:
         page = f"{WIDE}# finegemm{command}\n\n```text\n{text.read_text()}```\n"
         yield f"reference/cli/finegemm{command.replace(' ', '-')}.md", page
     written = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.md"))
-    for name in public_names():
+    for name in public_names("finegemm"):
         if f"::: finegemm.{name}\n" not in written:
             yield f"reference/{name.lower()}.md", f"# {name}\n\n::: finegemm.{name}\n"
+    if names := public_names("finegemm.torch"):
+        each = "\n\n".join(f"::: finegemm.torch.{name}" for name in names)
+        yield "reference/finegemm.torch.md", f"# finegemm.torch\n\n[torch](../torch.md) has its use.\n\n{each}\n"
 
 
 def expanded(nav: Any, pages: list[str], seen: set[str]) -> Any:
