@@ -13,6 +13,7 @@ RESULTS = ROOT / "bench/results"
 MARK, END = "<!-- measured: {} -->\n", "<!-- measured: end -->\n"
 
 ROWS_OF_A = (1, 16, 64, 128, 512, 4096)
+CLASSES_OF_M = ((1, 128), (256, 1024), (2048, 8192), (1, 8192))
 PEERS = {
     "deep_gemm": "DeepGEMM",
     "cublas_block": "cuBLASLt with block scales",
@@ -43,12 +44,35 @@ def dense(record: dict) -> list:
         ["N x K", *(f"M = {m}" for m in ROWS_OF_A)],
         [[f"{n} x {k}", *(cell(m, n, k) for m in ROWS_OF_A)] for n, k in layers],
     )
-    lines.append("")
+    return [*lines, "", "Peers' times over FineGEMM's, in geometric mean:", "", *classes(record)]
+
+
+def better_peer(row: dict) -> float:
+    """How many times as long the faster one of the peers takes."""
+    return min(us for name, us in row["us"].items() if name != "finegemm") / row["us"]["finegemm"]
+
+
+def of_class(found: list, low: int, high: int) -> str:
+    """Mean, least, and how often FineGEMM is behind; `found`: (M, ratio)."""
+    of_m = [ratio for m, ratio in found if low <= m <= high]
+    if not of_m:
+        return ""
+    return (
+        f"{geometric_mean(of_m):.2f}, least {min(of_m):.2f}, {sum(ratio < 1 for ratio in of_m)} of {len(of_m)} behind"
+    )
+
+
+def classes(record: dict) -> list:
+    """What peers take of dense products, by M: the better one of cuBLASLt's modes, then each."""
+    rows = [row for row in dense_rows(record) if len(row["us"]) > 1]
+    over = {"the better of cuBLASLt's two modes": [(row["shape"][0], better_peer(row)) for row in rows]}
     for peer, name in PEERS.items():
-        if found := ratios(rows, peer):
-            mean = f"{geometric_mean(found):.2f} times as long, in geometric mean over {len(found)} shapes"
-            lines.append(f"- {name} takes {mean}.")
-    return lines
+        if found := [(row["shape"][0], ratio) for row in rows for ratio in ratios([row], peer)]:
+            over[name] = found
+    cells = [
+        [f"{low} to {high}", *(of_class(found, low, high) for found in over.values())] for low, high in CLASSES_OF_M
+    ]
+    return lines_of_table(["M", *over], [row for row in cells if row[1]])
 
 
 def span(values, form: str = "{:.0f}") -> str:
@@ -104,7 +128,7 @@ def groups(grouped: dict, checks: dict, wgrad: dict, k_grouped: dict) -> list:
 
 
 def unscaled(record: dict) -> list:
-    """docs/benchmarking.md: products of bf16, or of f16, beside cuBLAS."""
+    """docs/performance.md: products of bf16, or of f16, beside cuBLAS."""
     rows = record["rows"]
     over = ratios(rows, "torch")
     lines = lines_of_table(
@@ -118,8 +142,25 @@ def unscaled(record: dict) -> list:
     return [*lines, "", f"{geometric_mean(over):.3f} in geometric mean, on an {record['machine']['name']}."]
 
 
+def gradients(record: dict) -> list:
+    """docs/performance.md: gradients of weights, and ways to have them."""
+    ways = {"finegemm": "D +=", "row-major scales": "row-major scales", "overwritten": "D =", "bf16": "D in bf16"}
+    lines = lines_of_table(
+        ["M x N x K", "TFLOP/s", *ways.values()],
+        [
+            [
+                "x".join(map(str, row["shape"])),
+                f"{operations(row['shape']) / row['us']['finegemm'] * 1e-6:.0f}",
+                *(f"{row['us'][way]:.0f} us" for way in ways),
+            ]
+            for row in record["rows"]
+        ],
+    )
+    return [*lines, "", f"On an {record['machine']['name']} ({link('wgrad_h200')})."]
+
+
 def affine(record: dict) -> list:
-    """docs/benchmarking.md: what alpha, beta, C and a bias add to a product."""
+    """docs/performance.md: what alpha, beta, C and a bias add to a product."""
     names = [name for name in record["rows"][0]["us"] if name != "the product"]
     lines = lines_of_table(
         ["M x N x K", "the product", *names],
@@ -201,11 +242,13 @@ def layouts(checks: dict) -> list:
 # Document, name of its part, what makes the text, and of which records.
 PARTS = (
     ("README.md", "dense", dense, ("dense_h200",)),
-    ("docs/benchmarking.md", "groups", groups, ("grouped_h200", "h200_checks", "wgrad_h200", "k_grouped_h200")),
-    ("docs/benchmarking.md", "bf16", unscaled, ("h200_bf16",)),
-    ("docs/benchmarking.md", "f16", unscaled, ("h200_f16",)),
-    ("docs/benchmarking.md", "affine", affine, ("h200_affine",)),
-    ("docs/benchmarking.md", "capacity", capacity, ("h200_checks",)),
+    ("docs/performance.md", "classes", classes, ("dense_h200",)),
+    ("docs/performance.md", "gradients", gradients, ("wgrad_h200",)),
+    ("docs/performance.md", "groups", groups, ("grouped_h200", "h200_checks", "wgrad_h200", "k_grouped_h200")),
+    ("docs/performance.md", "bf16", unscaled, ("h200_bf16",)),
+    ("docs/performance.md", "f16", unscaled, ("h200_f16",)),
+    ("docs/performance.md", "affine", affine, ("h200_affine",)),
+    ("docs/performance.md", "capacity", capacity, ("h200_checks",)),
     ("docs/benchmarking.md", "host", host, ("host_h200",)),
     ("docs/scheduling.md", "dependent launch", dependent_launch, ("h200_checks",)),
     ("docs/scheduling.md", "num_sms", sm_budget, ("h200_checks",)),

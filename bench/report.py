@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Draws records of `finegemm bench` or gpu_check.py, and writes what documents show of records.
 
-Usage: report.py [RECORD...] [--out DIR]   draws NAME_roofline and NAME_speedup as .svg and .png; writes the documents
+Usage: report.py [RECORD...] [--out DIR]   draws NAME_roofline and NAME_speedup as .svg and .png, and the documents'
+                                           drawings of layouts; writes the documents
        report.py --documents               writes the documents only
        report.py --check                   fails when a document does not show what its records say; writes nothing
 
@@ -39,11 +40,13 @@ def main(arguments: list[str]) -> int:
     if options.check:
         return check()
     if not options.documents:
+        import diagrams
         import figures
 
         for path in options.records:
             for drawn in figures.draw(json.loads(path.read_text()), path.stem, options.out):
                 print(drawn)
+        diagrams.draw(FIGURES)
     for path, text in measured.documents().items():
         path.write_text(text)
     return 0

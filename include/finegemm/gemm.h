@@ -53,10 +53,10 @@ struct GemmOptions {
     bool pdl = false;                       ///< CUDA only: programmatic dependent launch. The kernel is set up while
                                             ///< the one before it in the stream ends, and waits for it before it
                                             ///< reads or writes a matrix: always right, a little faster
-    bool prefetch_weights = false;          ///< with pdl, which it needs: loads of B begin before that. No kernel
-                                            ///< that may still run then, in this stream, writes to B: not the one
-                                            ///< before, nor one that other launches with pdl have overlapped with.
-                                            ///< Not for groups, whose sizes are read first
+    bool prefetch_weights = false;          ///< with pdl, which it needs: loads of B begin before that. Set it only
+                                            ///< where no kernel that may still be running in this stream writes to
+                                            ///< B; with pdl more than the last one may be. Not for groups, whose
+                                            ///< sizes are read first
     bool accumulate = false;                ///< D += the product instead of D = the product; D is f32 then
     Epilogue epilogue{};                    ///< D is more than the product; not with `accumulate`, nor for K = 0
     std::string config{};                   ///< a kernel by name (see explain) instead of the planner's choice;

@@ -63,8 +63,8 @@ def gemm(
     `config` (a kernel by name, see explain) of the GPU. `check_values` looks for bad scales first. With
     `batch_invariant` the bits of a row of d do not depend on the other rows or on their number. `num_sms`: how many SMs
     of the GPU may be used at most; 0: all. `pdl`: programmatic dependent launch, the kernel is set up while the one
-    before it in the stream ends. With `prefetch_weights`, too, it loads the first of b before that: no kernel that may
-    still run in this stream then, the one before or one that other launches with `pdl` overlapped with, writes to b.
+    before it in the stream ends. With `prefetch_weights`, too, it loads the first of b before that. Set it only where
+    no kernel that may still be running in this stream writes to b; with `pdl` more than the last one may be.
     """
 
 

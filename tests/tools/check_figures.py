@@ -16,8 +16,11 @@ except ImportError:
     sys.exit(77)
 from report_test import RECORD, row  # noqa: E402
 
+import diagrams  # noqa: E402
 import figures  # noqa: E402
 import report  # noqa: E402
+
+PINNED = (ROOT / "bench/requirements.txt").read_text().split("==")[1].split()[0]
 
 
 class Figures(unittest.TestCase):
@@ -49,10 +52,17 @@ class Figures(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.assertIn("r_speedup.svg", self.draw(many, folder))
 
+    def test_of_layouts_that_are_committed_are_what_is_drawn(self):
+        if matplotlib.__version__ != PINNED:
+            self.skipTest(f"matplotlib is {matplotlib.__version__}, the figures are drawn by {PINNED}")
+        with tempfile.TemporaryDirectory() as folder:
+            for path in diagrams.draw(pathlib.Path(folder)):
+                committed = (report.FIGURES / path.name).read_bytes()
+                self.assertEqual(path.read_bytes(), committed, f"{path.name} is stale: run ./dev report")
+
     def test_that_are_committed_show_the_committed_record(self):
-        pinned = (ROOT / "bench/requirements.txt").read_text().split("==")[1].strip()
-        if matplotlib.__version__ != pinned:
-            self.skipTest(f"matplotlib is {matplotlib.__version__}, the figures are drawn by {pinned}")
+        if matplotlib.__version__ != PINNED:
+            self.skipTest(f"matplotlib is {matplotlib.__version__}, the figures are drawn by {PINNED}")
         record = json.loads(report.RECORD.read_text())
         with tempfile.TemporaryDirectory() as folder:
             for path in figures.draw(record, report.RECORD.stem, pathlib.Path(folder)):

@@ -1,4 +1,5 @@
-# Installs the library into an empty prefix; builds and runs the examples on it, as a project of their own. Layer tests.
+# Installs the library into an empty prefix; builds and runs the examples on it, as a project of their own, and the
+# programs that documents show. Layer tests.
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE status)
   if(status)
@@ -31,4 +32,7 @@ if(PKG_CONFIG)
 endif()
 run(cc ${EXAMPLES}/c/gemm.c -o ${here}/archived ${flags})
 run(${here}/archived)
+set(docs ${EXAMPLES}/../docs)
+run(${CMAKE_COMMAND} -E env PREFIX=${here}/prefix ${PYTHON} ${EXAMPLES}/../tools/run_pages.py --blocks sh
+    ${EXAMPLES}/../README.md ${docs}/tutorials/link.md ${docs}/how-to/languages.md)
 run(${CMAKE_CTEST_COMMAND} --test-dir ${here}/build --output-on-failure --no-tests=error)

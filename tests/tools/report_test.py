@@ -29,14 +29,19 @@ RECORD = {
 
 
 class Table(unittest.TestCase):
-    def test_has_a_row_for_each_layer_and_a_mean_for_each_peer(self):
+    def test_has_a_row_for_each_layer_and_the_better_peer_by_class_of_m(self):
         lines = measured.dense(RECORD)
         self.assertIn("| 256 x 512 | 2.0 us, 0 |  | 2.0 us, 8 | 4.0 us, 8 |  |  |", lines)
-        self.assertIn(
-            "- cuBLASLt with one scale per tensor takes 0.84 times as long, in geometric mean over 4 shapes.", lines
-        )
-        self.assertIn("- cuBLASLt with block scales takes 2.12 times as long, in geometric mean over 2 shapes.", lines)
+        of_m = ["| 1 to 128 | 1.00, least 0.50, 1 of 3 behind |", "| 2048 to 8192 | 0.50, least 0.50, 1 of 1 behind |"]
+        for line, begin in zip(lines[-3:], [*of_m, "| 1 to 8192 | 0.84, least 0.50, 2 of 4 behind |"], strict=True):
+            self.assertEqual(line[: len(begin)], begin)
         self.assertFalse(any("DeepGEMM" in line or "264" in line for line in lines))
+
+    def test_of_classes_has_each_peer_where_it_was_timed(self):
+        lines = measured.classes(RECORD)
+        self.assertIn("| M | the better of cuBLASLt's two modes | cuBLASLt with block scales |", lines[0])
+        self.assertIn("| 2.12, least 1.50, 0 of 2 behind | 0.84, least 0.50, 2 of 4 behind |", lines[-1])
+        self.assertFalse(any("DeepGEMM" in line or "256 to 1024" in line for line in lines))
 
     def test_intensity_counts_each_matrix_and_its_scales_once(self):
         self.assertEqual(records.operations([3, 264, 144]), 2 * 3 * 264 * 144)
