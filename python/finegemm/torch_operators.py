@@ -15,15 +15,24 @@ if torch is not None:
 _library = None if torch is None else torch.library.Library("finegemm", "FRAGMENT")  # lives as long as this module
 
 
-def define(function: Callable[..., Any], schema: str, fake: Callable[..., Any]) -> None:
+def define(
+    function: Callable[..., Any], schema: str, fake: Callable[..., Any], backward: Callable[..., Any] | None = None
+) -> None:
     """`function` as an operator of its name; `schema`: what is in brackets, and behind them. `fake` stands for it where
-    there is no data."""
+    there is no data, and autograd calls `backward`; without one it does not see the operator."""
     if _library is None:
         return
     name = function.__name__
     _library.define(name + schema)
     _library.impl(name, function, "CompositeExplicitAutograd")
     _library.impl(name, fake, "Meta")
+    if backward is not None:
+        torch.library.register_autograd(f"finegemm::{name}", backward, lib=_library)
+
+
+def traced() -> bool:
+    """Does torch trace this call, or take the place of its operators, as fake tensors do?"""
+    return bool(is_dynamo_compiling() or modes())
 
 
 def watched(function: Function) -> Function:
@@ -31,7 +40,6 @@ def watched(function: Function) -> Function:
 
     Torch's dispatcher takes longer than the rest of a call.
     """
-    # A profiler, or a mode that takes the place of operators, as fake tensors have: other compilers bring one.
-    if is_dynamo_compiling() or profiler_enabled() or modes():
+    if traced() or profiler_enabled():  # other compilers than dynamo bring a mode
         function = getattr(torch.ops.finegemm, function.__name__)
     return function

@@ -1,0 +1,40 @@
+"""FineGEMM for torch: operators that compilers and profilers know, layers with gradients, models in FP8.
+
+docs/torch.md shows how to train and to serve with it. `import finegemm` alone imports nothing of torch.
+"""
+
+from .autograd import QuantizedWeight, grouped_linear, linear, quantize_weight
+from .functions import (
+    dequantize,
+    gemm,
+    grouped_gemm,
+    k_grouped_gemm,
+    quantize_blocks,
+    quantize_columns,
+    quantize_rows,
+    scale_layout,
+)
+from .layers import GroupedLinear, Linear, QuantizedGroupedLinear, QuantizedLinear
+from .models import convert_to_serving, convert_to_training, load_checkpoint
+
+__all__ = [
+    "GroupedLinear",
+    "Linear",
+    "QuantizedGroupedLinear",
+    "QuantizedLinear",
+    "QuantizedWeight",
+    "convert_to_serving",
+    "convert_to_training",
+    "dequantize",
+    "gemm",
+    "grouped_gemm",
+    "grouped_linear",
+    "k_grouped_gemm",
+    "linear",
+    "load_checkpoint",
+    "quantize_blocks",
+    "quantize_columns",
+    "quantize_rows",
+    "quantize_weight",
+    "scale_layout",
+]

@@ -1,0 +1,230 @@
+"""The operations as operators of torch: those that return new tensors, and for products those that write to `out`.
+
+Gradients are of layers, not of products of codes: autograd sees the operators, and backward through one is an error.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import finegemm
+from finegemm.errors import Unsupported
+from finegemm.torch_operators import define
+
+Tensor = Any
+Dtype = Any  # a torch.dtype
+
+BLOCK = 128  # of rows or columns that share a scale; groups of K begin at multiples of it
+K_MULTIPLE = 16  # K of a product of codes
+
+
+# Options of the operators, in the order in which they take them, with their types in a schema.
+_AFFINE = {"c": "Tensor?", "bias": "Tensor?", "alpha": "float", "beta": "float?"}
+_ANY = {"numerics": "str", "num_sms": "SymInt", "pdl": "bool"}
+DENSE = _AFFINE | _ANY | {"batch_invariant": "bool?"}
+GROUPED = _AFFINE | _ANY | {"alignment": "SymInt", "expected_m": "SymInt"}
+K_GROUPED = _ANY
+
+
+def _named(names: dict[str, str], values: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(names, values, strict=True))
+
+
+def _new_product(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, out_dtype: Dtype | None, *_: Any) -> Tensor:
+    if out_dtype is None:
+        out_dtype = a.dtype if a.dtype in (torch.bfloat16, torch.float16) else torch.bfloat16
+    return a.new_empty(*a.shape[:-1], b.shape[-2], dtype=out_dtype)
+
+
+def gemm_new(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, out_dtype: Dtype | None, *options: Any) -> Tensor:
+    out = _new_product(a, sfa, b, sfb, out_dtype)
+    gemm_out(a, sfa, b, sfb, out, False, *options)
+    return out
+
+
+def gemm_out(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, out: Tensor, accumulate: bool, *options: Any) -> None:
+    finegemm.gemm(a, sfa, b, sfb, out, accumulate=accumulate, **_named(DENSE, options))
+
+
+def grouped_gemm_new(
+    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, out_dtype: Dtype | None, layout: Tensor, form: str, *options: Any
+) -> Tensor:
+    out = _new_product(a, sfa, b, sfb, out_dtype)
+    grouped_gemm_out(a, sfa, b, sfb, out, layout, form, *options)
+    return out
+
+
+def grouped_gemm_out(
+    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, out: Tensor, layout: Tensor | None, form: str, *options: Any
+) -> None:
+    """`form`: the name of the argument that `layout` is, or heads."""
+    keywords = _named(GROUPED, options) | {form: True if layout is None else layout}
+    finegemm.grouped_gemm(a, sfa, b, sfb, out, **keywords)
+
+
+def k_grouped_gemm_new(
+    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, layout: Tensor, form: str, *options: Any
+) -> Tensor:
+    out = _new_k_grouped(a, sfa, b, sfb, layout, form)
+    k_grouped_gemm_out(a, sfa, b, sfb, out, False, layout, form, *options)
+    return out
+
+
+def _new_k_grouped(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, layout: Tensor, form: str, *_: Any) -> Tensor:
+    groups = layout.shape[0] - (form == "offsets")
+    return a.new_empty(groups, a.shape[0], b.shape[0], dtype=torch.float32)
+
+
+def k_grouped_gemm_out(
+    a: Tensor,
+    sfa: Tensor,
+    b: Tensor,
+    sfb: Tensor,
+    out: Tensor,
+    accumulate: bool,
+    layout: Tensor,
+    form: str,
+    *options: Any,
+) -> None:
+    """`form`: offsets or sizes, which `layout` is."""
+    finegemm.k_grouped_gemm(a, sfa, b, sfb, out, accumulate=accumulate, **_named(K_GROUPED, options) | {form: layout})
+
+
+def quantize_rows(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor]:
+    return finegemm.quantize_rows(x, power_of_two_scales=power_of_two_scales)
+
+
+def quantize_blocks(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor]:
+    if x.dim() == 2:
+        return finegemm.quantize_blocks(x, power_of_two_scales=power_of_two_scales)
+    matrices, n, k = x.shape
+    if n % BLOCK == 0:  # no block has rows of two matrices
+        codes, scales = finegemm.quantize_blocks(x.reshape(-1, k), power_of_two_scales=power_of_two_scales)
+        return codes.view(x.shape), scales.view(matrices, n // BLOCK, -1)
+    codes, scales = _new_blocks(x, power_of_two_scales)
+    for matrix, q, s in zip(x, codes, scales, strict=True):
+        finegemm.quantize_blocks(matrix, q, s, power_of_two_scales=power_of_two_scales)
+    return codes, scales
+
+
+def quantize_columns(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor]:
+    columns = torch.nn.functional.pad(x.t(), (0, -x.shape[0] % K_MULTIPLE)).contiguous()
+    return quantize_rows(columns, power_of_two_scales)
+
+
+def quantize_group_columns(x: Tensor, offsets: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor, Tensor]:
+    blocks = (offsets.diff() + BLOCK - 1) // BLOCK
+    ends = torch.nn.functional.pad(blocks.cumsum(0) * BLOCK, (1, 0)).to(torch.int32)
+    slot = torch.arange(_capacity(x, offsets), dtype=torch.int32, device=x.device)
+    group = torch.searchsorted(ends[1:], slot, right=True).clamp_(max=blocks.shape[0] - 1)
+    row = slot - ends[group] + offsets[group]
+    is_padding = (row < 0) | (row >= offsets[group + 1])
+    if x.shape[0] == 0:
+        rows = x.new_zeros(slot.shape[0], x.shape[1])
+    else:
+        rows = x[row.clamp_(0, x.shape[0] - 1)].masked_fill_(is_padding[:, None], 0)
+    return *quantize_rows(rows.t().contiguous(), power_of_two_scales), ends
+
+
+def _capacity(x: Tensor, offsets: Tensor) -> Any:
+    """Rows when each group is padded to whole blocks, however they fall to groups: known without a look at them."""
+    return (x.shape[0] + (offsets.shape[0] - 1) * BLOCK) // BLOCK * BLOCK
+
+
+def _ceil_div(a: Any, b: int) -> Any:
+    return (a + b - 1) // b
+
+
+def _codes(x: Tensor, *shape: Any) -> Tensor:
+    return x.new_empty(shape, dtype=torch.float8_e4m3fn)
+
+
+def _scales(x: Tensor, *shape: Any) -> Tensor:
+    return x.new_empty(shape, dtype=torch.float32)
+
+
+def _new_rows(x: Tensor, _: bool) -> tuple[Tensor, Tensor]:
+    return _codes(x, *x.shape), _scales(x, x.shape[0], _ceil_div(x.shape[1], BLOCK))
+
+
+def _new_blocks(x: Tensor, _: bool) -> tuple[Tensor, Tensor]:
+    *matrices, n, k = x.shape
+    return _codes(x, *x.shape), _scales(x, *matrices, _ceil_div(n, BLOCK), _ceil_div(k, BLOCK))
+
+
+def _new_columns(x: Tensor, _: bool) -> tuple[Tensor, Tensor]:
+    m, k = x.shape
+    return _codes(x, k, _ceil_div(m, K_MULTIPLE) * K_MULTIPLE), _scales(x, k, _ceil_div(m, BLOCK))
+
+
+def _new_group_columns(x: Tensor, offsets: Tensor, _: bool) -> tuple[Tensor, Tensor, Tensor]:
+    k, capacity = x.shape[1], _capacity(x, offsets)
+    return _codes(x, k, capacity), _scales(x, k, capacity // BLOCK), torch.empty_like(offsets)
+
+
+def scale_layout_new(sf: Tensor, packed: bool, rows: int | None, power_of_two_scales: bool) -> Tensor:
+    return finegemm.scale_layout(sf, packed=packed, rows=rows, power_of_two_scales=power_of_two_scales)
+
+
+def _new_scale_layout(sf: Tensor, packed: bool, rows: int | None, _: bool) -> Tensor:
+    *matrices, r, cols = sf.shape
+    r = r if rows is None else rows
+    cols = cols if sf.dtype != torch.int32 else 4 * cols
+    cols = _ceil_div(cols, 4) if packed else cols
+    pitch = _ceil_div(r, 4) * 4
+    strides = (*(pitch * cols for _ in matrices), 1, pitch)
+    return sf.new_empty_strided((*matrices, r, cols), strides, dtype=torch.int32 if packed else torch.float32)
+
+
+def _nothing(*arguments: Any) -> None:
+    """What an operator that writes to `out` returns, for tensors without data."""
+
+
+def _no_gradient(name: str) -> Callable[..., Any]:
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise Unsupported(
+            f"{name}: has no gradient, as it takes or makes codes; call finegemm.torch.linear or grouped_linear, or "
+            "detach what goes in"
+        )
+
+    return backward
+
+
+def _define(function: Callable[..., Any], schema: str, fake: Callable[..., Any]) -> None:
+    define(function, schema, fake, _no_gradient(function.__name__.removesuffix("_new")))
+
+
+def _define_product(
+    new: Callable[..., Any],
+    writes: Callable[..., Any],
+    fake: Callable[..., Any],
+    *,
+    only_new: str = "",
+    only_out: str = "",
+    options: dict[str, str],
+) -> None:
+    """The two operators of a product: `new`, which returns a result, and `writes`, which has one to write to."""
+    operands = "Tensor a, Tensor? sfa, Tensor b, Tensor? sfb, "
+    listed = ", ".join(f"{kind} {name}" for name, kind in options.items())
+    _define(new, f"({operands}{only_new}{listed}) -> Tensor", fake)
+    define(writes, f"({operands}Tensor(a!) out, {only_out}{listed}) -> ()", _nothing)
+
+
+_DTYPE, _ACCUMULATE = "ScalarType? out_dtype, ", "bool accumulate, "
+_define_product(gemm_new, gemm_out, _new_product, only_new=_DTYPE, only_out=_ACCUMULATE, options=DENSE)
+_ROWS = {"layout": "Tensor?", "form": "str"}
+_define_product(grouped_gemm_new, grouped_gemm_out, _new_product, only_new=_DTYPE, options=_ROWS | GROUPED)
+_K = {"layout": "Tensor", "form": "str"}
+_define_product(k_grouped_gemm_new, k_grouped_gemm_out, _new_k_grouped, only_out=_ACCUMULATE, options=_K | K_GROUPED)
+
+_CODES = "bool power_of_two_scales) -> (Tensor, Tensor"
+_define(quantize_rows, f"(Tensor x, {_CODES})", _new_rows)
+_define(quantize_blocks, f"(Tensor x, {_CODES})", _new_blocks)
+_define(quantize_columns, f"(Tensor x, {_CODES})", _new_columns)
+_define(quantize_group_columns, f"(Tensor x, Tensor offsets, {_CODES}, Tensor)", _new_group_columns)
+_define(
+    scale_layout_new,
+    "(Tensor sf, bool packed, SymInt? rows, bool power_of_two_scales) -> Tensor",
+    _new_scale_layout,
+)
