@@ -37,9 +37,9 @@ def machine(device: str) -> dict:
 
 def curve(options: argparse.Namespace, sizes: dict, precision: str) -> dict:
     import torch
-    import torch_models
 
     import finegemm.torch
+    import torch_models
 
     is_fp8 = precision == "fp8"
     grouped = finegemm.torch.GroupedLinear if is_fp8 else torch_models.PlainExperts

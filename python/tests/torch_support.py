@@ -27,3 +27,14 @@ def tensors(args, device="cpu"):
 
 def as_doubles(t):
     return t.double().cpu().numpy()
+
+
+def relative(out, want):
+    """Distance, of the norm of what is wanted."""
+    out, want = out.detach().double(), want.detach().double()
+    return float((out - want).norm() / want.norm())
+
+
+# Of e4m3, 4 bits, in root mean square; the two operands of a product are independent of one another, and half as much
+# again is left for chance.
+TOLERANCE = 1.5 * 2**0.5 * 0.024

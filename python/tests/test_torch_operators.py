@@ -1,0 +1,260 @@
+"""finegemm.torch's operators: what torch, its compilers and its profiler know of them."""
+
+import subprocess
+import sys
+
+import pytest
+
+import finegemm
+import finegemm.torch as ft
+from support import operands
+from torch_support import DEVICES, tensors, torch
+
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+M, N, K = 130, 136, 256
+OFFSETS = (0, 70, 130)
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled():
+    """Torch compiles one function so many times and no more."""
+    torch.compiler.reset()
+
+
+def pair(device, m=M, row_b_scales=False):
+    return tensors(operands(m, N, K, row_b_scales=row_b_scales), device)
+
+
+def experts(device):
+    a, sfa, b, sfb = pair(device)
+    return a, sfa, torch.stack([b, b.roll(1, 0)]), torch.stack([sfb, 2 * sfb])
+
+
+def values(device, *shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(device)
+
+
+def of_all(device):
+    """Each operator as (name, arguments, call)."""
+    dense, rows = tuple(pair(device)), pair(device, row_b_scales=True)
+    groups, x = experts(device), values(device, 70, K)
+    ends = torch.tensor(OFFSETS, device=device)
+    return {
+        "gemm_new": (dense, ft.gemm),
+        "grouped_gemm_new": (groups, lambda *args: ft.grouped_gemm(*args, offsets=ends)),
+        "k_grouped_gemm_new": (rows, lambda *args: ft.k_grouped_gemm(*args, sizes=[128, 128])),
+        "quantize_rows": ((x,), ft.quantize_rows),
+        "quantize_blocks": ((x,), ft.quantize_blocks),
+        "quantize_columns": ((x,), ft.quantize_columns),
+        "quantize_group_columns": ((x,), lambda x: ft.quantize_columns(x, [0, 7, 7, 70])),
+        "scale_layout_new": ((dense[1],), lambda sf: ft.scale_layout(sf, packed=True)),
+    }
+
+
+NAMES = tuple(of_all("cpu"))
+
+
+def flat(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+def bits(x):
+    return x.shape, x.dtype, x.flatten().view(torch.uint8).tolist()
+
+
+def same(one, other):
+    return list(map(bits, flat(one))) == list(map(bits, flat(other)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_call_is_one_node_of_a_graph_and_has_the_bits_of_the_plain_one(name, device):
+    nodes = []
+
+    def count(graph, inputs):
+        nodes.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        return graph.forward
+
+    arguments, call = of_all(device)[name]
+    assert same(torch.compile(call, fullgraph=True, backend=count)(*arguments), call(*arguments))
+    assert [node for node in nodes if "finegemm" in node] == [f"finegemm.{name}"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_profiler_shows_it(name, device):
+    arguments, call = of_all(device)[name]
+    with torch.profiler.profile() as profile:
+        call(*arguments)
+    assert [event.count for event in profile.key_averages() if event.key == f"finegemm::{name}"] == [1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fake_results_are_like_real_ones(name, device):
+    arguments, call = of_all(device)[name]
+    real = flat(call(*arguments))
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = flat(call(*(mode.from_tensor(x) for x in arguments)))
+    for x, y in zip(fake, real, strict=True):
+        assert (x.shape, x.stride(), x.dtype, x.device) == (y.shape, y.stride(), y.dtype, y.device)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_graph_serves_every_number_of_rows(name, device):
+    if name == "k_grouped_gemm_new":
+        pytest.skip("its rows are those of weights")
+    graphs = []
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    arguments, call = of_all(device)[name]
+    compiled = torch.compile(call, fullgraph=True, backend=count, dynamic=True)
+    for rows in (66, 70, 47):
+        of_rows = 2 if "gemm" in name else 1
+        some = tuple(x[:rows] for x in arguments[:of_rows]) + arguments[of_rows:]
+        if "group" in name:
+            some = arguments
+        assert same(compiled(*some), call(*some))
+    assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_backward_through_it_raises(name, device):
+    arguments, call = of_all(device)[name]
+    first = arguments[0] if arguments[0].dtype == torch.float32 else arguments[1]
+    needing = tuple(x.clone().requires_grad_() if x is first else x for x in arguments)
+    out = next(x for x in flat(call(*needing)) if x.dtype.is_floating_point or name == "scale_layout_new")
+    if not out.dtype.is_floating_point:
+        return  # packed exponents are integers, of which autograd knows nothing
+    assert out.requires_grad
+    with pytest.raises(finegemm.Unsupported, match=r"has no gradient.* call finegemm\.torch\.linear or"):
+        out.float().sum().backward()
+    with torch.no_grad():
+        assert same(call(*needing), call(*arguments))
+
+
+def test_results_are_written_where_out_says(device):
+    a, sfa, b, sfb = pair(device)
+    out = torch.zeros(M, N, dtype=torch.float32, device=device)
+    assert ft.gemm(a, sfa, b, sfb, out=out) is out
+    assert torch.equal(out, ft.gemm(a, sfa, b, sfb, out_dtype=torch.float32))
+    groups, grouped = experts(device), torch.zeros(M, N, dtype=torch.bfloat16, device=device)
+    assert ft.grouped_gemm(*groups, offsets=OFFSETS, out=grouped) is grouped
+    assert torch.equal(grouped, ft.grouped_gemm(*groups, offsets=OFFSETS))
+    rows = pair(device, row_b_scales=True)
+    sums = torch.ones(2, M, N, device=device)
+    assert ft.k_grouped_gemm(*rows, offsets=[0, 128, 256], out=sums, accumulate=True) is sums
+    torch.testing.assert_close(sums, ft.k_grouped_gemm(*rows, offsets=[0, 128, 256]) + 1)
+
+
+def test_a_compiler_knows_what_is_written(device):
+    def twice(a, sfa, b, sfb):
+        out = torch.zeros(M, N, device=device)
+        ft.gemm(a, sfa, b, sfb, out=out)
+        return out + out
+
+    a = pair(device)
+    compiled = torch.compile(twice, fullgraph=True, backend="aot_eager")(*a)
+    assert torch.equal(compiled, 2 * ft.gemm(*a, out_dtype=torch.float32))
+
+
+def test_out_is_refused_where_autograd_records(device):
+    a, sfa, b, sfb = pair(device)
+    out = torch.zeros(M, N, device=device)
+    with pytest.raises(finegemm.InvalidArgument, match=r"^out: is written to, which autograd does not see"):
+        ft.gemm(a, sfa.clone().requires_grad_(), b, sfb, out=out)
+    assert not out.any()
+    with torch.no_grad():
+        assert ft.gemm(a, sfa.clone().requires_grad_(), b, sfb, out=out).any()
+
+
+def test_leading_dimensions_stay(device):
+    a, sfa, b, sfb = pair(device)
+    bias, c = torch.ones(N, device=device), values(device, M, N).bfloat16()
+    want = ft.gemm(a, sfa, b, sfb, bias=bias, c=c, alpha=0.5, beta=2.0)
+    out = ft.gemm(a.view(2, 65, K), sfa.view(2, 65, -1), b, sfb, bias=bias, c=c.view(2, 65, N), alpha=0.5, beta=2.0)
+    assert torch.equal(out, want.view(2, 65, N))
+    x = values(device, 2, 5, K)
+    codes, scales = ft.quantize_rows(x)
+    assert codes.shape == x.shape and scales.shape == (2, 5, 2)
+    assert torch.equal(ft.dequantize(codes, scales).view(10, K), ft.dequantize(*ft.quantize_rows(x.view(10, K))))
+
+
+@pytest.mark.parametrize("kind", (torch.int32, torch.int64, list))
+def test_offsets_are_integers_of_any_kind(kind, device):
+    def integers(*numbers):
+        return list(numbers) if kind is list else torch.tensor(numbers, dtype=kind, device=device)
+
+    want = finegemm.grouped_gemm(*experts(device), offsets=torch.tensor(OFFSETS, dtype=torch.int32, device=device))
+    for form, layout in {
+        "offsets": integers(*OFFSETS),
+        "prefix_sums": integers(*OFFSETS[1:]),
+    }.items():
+        assert torch.equal(ft.grouped_gemm(*experts(device), **{form: layout}, alignment=1), want)
+
+
+def test_masked_groups_and_heads_have_a_dimension_of_their_own(device):
+    a, sfa, b, sfb = experts(device)
+    want = torch.stack([ft.gemm(a, sfa, *expert) for expert in zip(b, sfb, strict=True)])
+    masked = ft.grouped_gemm(*(torch.stack([x, x]) for x in (a, sfa)), b, sfb, masked_m=[M, 3])
+    assert torch.equal(masked[0], want[0]) and torch.equal(masked[1, :3], want[1, :3])
+    heads = ft.grouped_gemm(*(torch.stack([x, x], 1) for x in (a, sfa)), b, sfb, heads=True)
+    assert torch.equal(heads, want.transpose(0, 1))
+
+
+@pytest.mark.parametrize(
+    "call, sentence",
+    (
+        (lambda x, g: ft.grouped_gemm(*g), "^offsets, .*: none given, must be one"),
+        (
+            lambda x, g: ft.grouped_gemm(*g, offsets=OFFSETS, heads=True),
+            "^offsets, .*: offsets, heads given, must be one",
+        ),
+        (lambda x, g: ft.k_grouped_gemm(*x), "^offsets and sizes: none given, must be one; pass one"),
+        (lambda x, g: ft.k_grouped_gemm(*x, sizes=[256], offsets=[0, 256]), "^offsets and sizes: both given"),
+        (lambda x, g: ft.gemm(*x, accumulate=True), "^accumulate: is True, but out is None; pass the float32"),
+        (lambda x, g: ft.k_grouped_gemm(*x, sizes=[256], accumulate=True), "^accumulate: is True, but out is None"),
+        (
+            lambda x, g: ft.gemm(*x, out=torch.zeros(M, N), out_dtype=torch.bfloat16),
+            r"^out_dtype: is torch\.bfloat16, but",
+        ),
+        (lambda x, g: ft.gemm(x[0][:, :128], *x[1:]), "b: has 256 columns, but a has 128"),
+    ),
+)
+def test_wrong_arguments_are_explained(call, sentence, device):
+    with pytest.raises(finegemm.InvalidArgument, match=sentence):
+        call(pair("cpu"), experts("cpu"))
+
+
+def test_matrices_with_few_rows_have_blocks_of_their_own(device):
+    w = values(device, 3, 48, K)
+    codes, scales = ft.quantize_blocks(w)
+    for matrix, q, s in zip(w, codes, scales, strict=True):
+        assert same((q, s), ft.quantize_blocks(matrix))
+
+
+def test_columns_are_transposed_rows(device):
+    x = values(device, 70, K)
+    codes, scales = ft.quantize_columns(x)
+    padded = torch.nn.functional.pad(x.t(), (0, 10)).contiguous()
+    assert same((codes, scales), ft.quantize_rows(padded))
+    codes, scales, begins = ft.quantize_columns(x, [3, 3, 13, 69], power_of_two_scales=True)
+    assert begins.tolist() == [0, 0, 128, 256] and codes.shape[1] >= 256
+    back = ft.dequantize(codes, scales).t()
+    assert not back[10:128].any() and not back[128 + 56 :].any()
+    want = ft.dequantize(*ft.quantize_columns(x[3:13], power_of_two_scales=True)).t()
+    assert torch.equal(back[:10], want[:10])
+    assert torch.equal(scales.log2(), scales.log2().round())
+
+
+@pytest.mark.parametrize("order", (("finegemm.torch", "finegemm.deep_gemm"), ("finegemm.deep_gemm", "finegemm.torch")))
+def test_it_lives_beside_the_operators_of_deep_gemm(order, device):
+    code = f"""
+import torch, finegemm
+import {order[0]}
+torch.ops.finegemm.gemm if {order[0]!r} == "finegemm.deep_gemm" else torch.ops.finegemm.gemm_new
+import {order[1]}, finegemm.transformers
+assert "turned" in str(torch.ops.finegemm.gemm.default._schema)
+assert "batch_invariant" in str(torch.ops.finegemm.gemm_new.default._schema)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
