@@ -50,6 +50,7 @@ def curve(options: argparse.Namespace, sizes: dict, precision: str) -> dict:
         torch_models.in_fp8(model) if is_fp8 else model, options.steps, options.batch, options.device
     )
     seconds = (time.perf_counter() - began) / options.steps
+    print(f"{precision} {sizes}: loss {losses[-1]:.4f}, {seconds:.2f} s per step", file=sys.stderr, flush=True)
     return {"precision": precision, "seconds_per_step": round(seconds, 3), "losses": [round(x, 4) for x in losses]}
 
 

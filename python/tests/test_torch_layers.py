@@ -5,6 +5,7 @@ import io
 import itertools
 
 import pytest
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.checkpoint import checkpoint
 
 import finegemm
@@ -259,7 +260,7 @@ def test_one_compiled_graph_has_the_gradients_of_every_number_of_rows(grouped, d
     torch.compiler.reset()
     layer = ft.GroupedLinear(GROUPS, K, N, device) if grouped else ft.Linear(K, N, device=device)
     offsets = (torch.tensor(OFFSETS, device=device) // 4,) if grouped else ()
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend=counter)
     frames = []
     for rows in (53, 64, 77):

@@ -161,6 +161,16 @@ def test_what_does_not_fit_is_explained(checkpoint, device):
         ft.load_checkpoint(Stored(device), checkpoint[0])
 
 
+@pytest.fixture
+def one_thread():
+    """Threads of torch that wait for one another take many times as long where other programs run too."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("experts", (0, 4))
 def test_losses_follow_those_of_bf16(experts, device):
     """bench/torch_curves.py trains for 300 steps; here the losses must fall, and by as much."""

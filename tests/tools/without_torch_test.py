@@ -12,6 +12,7 @@ PROGRAMS: dict[str, list[str]] = {
     "sweep": ["build.so", "record.json"],
     "compare_builds": ["build.so"],
     "deep_gemm_time": [],
+    "torch_training": [],
 }
 
 

@@ -194,7 +194,8 @@ def quantize_columns(
 
     Returns codes [K, M'] and scales [K, ceil(M'/128)] of the M rows, and M' is M up to the next multiple of 16. With
     `offsets` [G + 1] the rows offsets[g] up to offsets[g + 1] of each group begin at a multiple of 128; M' is the same
-    for all offsets, and a third result says where they begin now, as k_grouped_gemm takes it. Padding is zero.
+    for all offsets, and a third result says where they begin now, as k_grouped_gemm takes it. Padding is zero, and rows
+    of no group lie behind the groups.
     """
     rows = x.reshape(-1, x.shape[-1])
     if offsets is None:

@@ -109,27 +109,27 @@ def quantize_blocks(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tenso
 
 
 def quantize_columns(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor]:
-    columns = torch.nn.functional.pad(x.t(), (0, -x.shape[0] % K_MULTIPLE)).contiguous()
-    return quantize_rows(columns, power_of_two_scales)
+    columns = x.t()
+    if missing := -x.shape[0] % K_MULTIPLE:
+        columns = torch.nn.functional.pad(columns, (0, missing))
+    return quantize_rows(columns.contiguous(), power_of_two_scales)
 
 
 def quantize_group_columns(x: Tensor, offsets: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor, Tensor]:
     blocks = (offsets.diff() + BLOCK - 1) // BLOCK
-    ends = torch.nn.functional.pad(blocks.cumsum(0) * BLOCK, (1, 0)).to(torch.int32)
-    slot = torch.arange(_capacity(x, offsets), dtype=torch.int32, device=x.device)
-    group = torch.searchsorted(ends[1:], slot, right=True).clamp_(max=blocks.shape[0] - 1)
-    row = slot - ends[group] + offsets[group]
-    is_padding = (row < 0) | (row >= offsets[group + 1])
-    if x.shape[0] == 0:
-        rows = x.new_zeros(slot.shape[0], x.shape[1])
-    else:
-        rows = x[row.clamp_(0, x.shape[0] - 1)].masked_fill_(is_padding[:, None], 0)
-    return *quantize_rows(rows.t().contiguous(), power_of_two_scales), ends
+    begins = torch.nn.functional.pad(blocks.cumsum(0) * BLOCK, (1, 0)).to(torch.int32)
+    row = torch.arange(x.shape[0], dtype=torch.int32, device=x.device)
+    group = torch.searchsorted(offsets[1:], row, right=True)
+    # Rows behind the last group lie behind its block, those before the first at the very end: nobody looks there.
+    capacity = _capacity(x, offsets)
+    slot = (row - offsets[group] + begins[group]).remainder(capacity).long()
+    rows = x.new_zeros(capacity, x.shape[1]).index_copy_(0, slot, x)
+    return *quantize_rows(rows.t().contiguous(), power_of_two_scales), begins
 
 
 def _capacity(x: Tensor, offsets: Tensor) -> Any:
     """Rows when each group is padded to whole blocks, however they fall to groups: known without a look at them."""
-    return (x.shape[0] + (offsets.shape[0] - 1) * BLOCK) // BLOCK * BLOCK
+    return _ceil_div(x.shape[0] + (offsets.shape[0] - 1) * (BLOCK - 1), BLOCK) * BLOCK
 
 
 def _ceil_div(a: Any, b: int) -> Any:
