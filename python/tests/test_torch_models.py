@@ -1,5 +1,8 @@
 """Models with finegemm.torch's layers: conversion, weights of checkpoints, serving, and training beside BF16."""
 
+import pathlib
+import re
+
 import numpy as np
 import pytest
 
@@ -186,3 +189,12 @@ def test_losses_follow_those_of_bf16(experts, device):
     assert bf16[-1] < 0.9 * bf16[0]
     torch.testing.assert_close(fp8, bf16, rtol=0.01, atol=0)
     assert curves[ft.GroupedLinear] != curves[models.PlainExperts]
+
+
+def test_what_the_page_shows_runs(device):
+    page = pathlib.Path(__file__).parents[2] / "docs/torch.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    shown = {}
+    for block in blocks:
+        exec(block, shown)
+    assert len(blocks) == 5 and shown["y"].shape == (8, 100, 256) and shown["out"].any()

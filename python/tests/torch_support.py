@@ -35,6 +35,6 @@ def relative(out, want):
     return float((out - want).norm() / want.norm())
 
 
-# Of e4m3, 4 bits, in root mean square; the two operands of a product are independent of one another, and half as much
+# A rounding to e4m3, 4 bits, in root mean square; the two operands of a product are independent, and half as much
 # again is left for chance.
 TOLERANCE = 1.5 * 2**0.5 * 0.024
