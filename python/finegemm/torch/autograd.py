@@ -22,6 +22,10 @@ from .functions import (
 from .operators import Tensor
 
 
+def _transpose(codes: Tensor) -> Tensor:
+    return codes.view(torch.uint8).mT.contiguous().view(torch.float8_e4m3fn)  # bytes, which every device copies
+
+
 class QuantizedWeight(NamedTuple):
     """Weights as the products of a layer take them."""
 
@@ -29,9 +33,9 @@ class QuantizedWeight(NamedTuple):
     scales: Tensor  # float32 [ceil(N/128), ceil(K/128)] of each, or [N, ceil(K/128)]
     transposed: Tensor | None  # the codes as [K, N], for gradients of data; None: transposed in each backward
 
-
-def _transpose(codes: Tensor) -> Tensor:
-    return codes.view(torch.uint8).mT.contiguous().view(torch.float8_e4m3fn)  # bytes, which every device copies
+    def with_transposed(self) -> "QuantizedWeight":
+        """These, with the codes transposed if they were not."""
+        return self if self.transposed is not None else self._replace(transposed=_transpose(self.codes))
 
 
 def quantize_weight(weight: Tensor, *, power_of_two_scales: bool = False, transposed: bool = True) -> QuantizedWeight:

@@ -43,10 +43,11 @@ class WeightCache:
             return None
         version = 0 if weight.is_inference() else weight._version
         key = (version, weight.data_ptr(), weight.dtype, _optimizer_steps, power_of_two_scales)
-        missing = self._quantized is None or (transposed and self._quantized.transposed is None)
-        if self._key != key or missing:
+        if self._quantized is None or self._key != key:
             self._quantized = quantize_weight(weight, power_of_two_scales=power_of_two_scales, transposed=transposed)
             self._key = key
+        elif transposed:
+            self._quantized = self._quantized.with_transposed()
         return self._quantized
 
 

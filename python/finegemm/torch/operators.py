@@ -72,7 +72,7 @@ def k_grouped_gemm_new(
 
 
 def _new_k_grouped(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, layout: Tensor, form: str, *_: Any) -> Tensor:
-    groups = layout.shape[0] - (form == "offsets")
+    groups = layout.shape[0] - (1 if form == "offsets" else 0)  # of a symbol no bool can be taken
     return a.new_empty(groups, a.shape[0], b.shape[0], dtype=torch.float32)
 
 
