@@ -20,6 +20,8 @@ def exported(name: str, x: Any, writable: bool) -> Any:
     """A DLPack capsule of the array `x`, without a copy. For types that have not DLPack's C exchange API, which the
     native module reads itself: torch's have it from 2.10 on."""
     numpy = sys.modules.get("numpy")
+    if type(x) is ForJax:
+        x = x.memory
     producer, view = "numpy", x
     if numpy is not None and isinstance(x, numpy.ndarray):
         view = _numpy_exported(name, x, writable)
@@ -114,6 +116,16 @@ class _Alias:
         self.__array_interface__ = {**x.__array_interface__, "data": (x.__array_interface__["data"][0], False)}
 
 
+class ForJax:
+    """Memory of NumPy's, which becomes a JAX array when the result is in it: those cannot be written to."""
+
+    def __init__(self, memory: Any) -> None:
+        self.memory = memory
+
+    def delivered(self) -> Any:
+        return sys.modules["jax"].numpy.asarray(self.memory)
+
+
 def empty_like(x: Any, format: str, name: str, *shape: int) -> Any:
     """A new row-major array of x's library on x's device."""
     torch = sys.modules.get("torch")
@@ -122,6 +134,8 @@ def empty_like(x: Any, format: str, name: str, *shape: int) -> Any:
     producer = _producer(x)
     if producer == "numpy":
         return sys.modules["numpy"].empty(shape, _numpy_dtype(format, name))
+    if producer.startswith("jax") and all(device.platform == "cpu" for device in x.devices()):
+        return ForJax(sys.modules["numpy"].empty(shape, _numpy_dtype(format, name)))
     raise InvalidArgument(f"{name}: arrays of {producer} are not allocated here; pass {name}= to write into")
 
 
@@ -133,7 +147,10 @@ def empty_mn_major(x: Any, format: str, name: str, *shape: int) -> Any:
     if torch is not None and isinstance(x, torch.Tensor):
         strides = (*(pitch * cols for _ in matrices), 1, pitch)
         return x.new_empty_strided(shape, strides, dtype=getattr(torch, format))
-    return empty_like(x, format, name, *matrices, cols, pitch)[..., :rows].swapaxes(-1, -2)
+    memory = empty_like(x, format, name, *matrices, cols, pitch)
+    if type(memory) is ForJax:
+        return ForJax(memory.memory[..., :rows].swapaxes(-1, -2))
+    return memory[..., :rows].swapaxes(-1, -2)
 
 
 def _numpy_dtype(format: str, name: str) -> Any:

@@ -6,6 +6,7 @@ from inspect import signature
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from finegemm import _native
+from finegemm.arrays import ForJax
 from finegemm.context import default_handle, handle_of
 
 
@@ -32,6 +33,12 @@ def native(declared: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(declared)
     def call(*args: Any, context: Any = None, **keywords: Any) -> Any:
-        return function(default_handle() if context is None else handle_of(context), names, args, keywords)
+        result = function(default_handle() if context is None else handle_of(context), names, args, keywords)
+        kind = type(result)
+        if kind is ForJax:
+            return result.delivered()
+        if kind is tuple and ForJax in map(type, result):
+            return tuple(part.delivered() if type(part) is ForJax else part for part in result)
+        return result
 
     return cast(Callable[P, R], call)
