@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import finegemm
-import finegemm.torch as ft
 from support import program
 from test_checkpoints import safetensors
-from torch_support import DEVICES, TOLERANCE, relative, torch
+from torch_support import DEVICES, TOLERANCE, ft, relative, torch
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 nn = torch.nn

@@ -6,9 +6,8 @@ import sys
 import pytest
 
 import finegemm
-import finegemm.torch as ft
 from support import operands
-from torch_support import DEVICES, tensors, torch
+from torch_support import DEVICES, ft, tensors, torch
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 M, N, K = 130, 136, 256

@@ -6,6 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 if not hasattr(torch, "float8_e4m3fn"):
     pytest.skip(f"torch {torch.__version__} has no float8_e4m3fn", allow_module_level=True)
+import finegemm.torch as ft  # noqa: E402, F401
 
 
 def hopper():
