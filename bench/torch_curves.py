@@ -105,10 +105,10 @@ def main() -> int:
             sys.exit("torch_curves: needs torch, which is not installed (python/requirements-torch.txt)")
         from records import write_record
 
+        record = {"bench": "torch_curves"} | machine(options.device)
         rows = [
             {"model": name} | curve(options, sizes, precision) for name, sizes in MODELS.items() for precision in LABELS
         ]
-        record = {"bench": "torch_curves"} | machine(options.device)
         record |= {"steps": options.steps, "batch": options.batch, "window": WINDOW, "bound": BOUND, "rows": rows}
         write_record(options.out, record)
     record = json.loads(options.out.read_text())

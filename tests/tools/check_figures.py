@@ -19,6 +19,7 @@ from report_test import RECORD, row  # noqa: E402
 import diagrams  # noqa: E402
 import figures  # noqa: E402
 import report  # noqa: E402
+import torch_curves  # noqa: E402
 
 PINNED = (ROOT / "bench/requirements.txt").read_text().split("==")[1].split()[0]
 
@@ -69,6 +70,11 @@ class Figures(unittest.TestCase):
                 if path.suffix == ".svg":
                     committed = (report.FIGURES / path.name).read_bytes()
                     self.assertEqual(path.read_bytes(), committed, f"{path.name} is stale: run ./dev report")
+        record = json.loads((ROOT / "bench/results/torch_curves_cpu.json").read_text())
+        with tempfile.TemporaryDirectory() as folder:
+            svg, _ = torch_curves.draw(record, "torch_curves_cpu", pathlib.Path(folder))
+            committed = (report.FIGURES / svg.name).read_bytes()
+            self.assertEqual(svg.read_bytes(), committed, f"{svg.name} is stale: run bench/torch_curves.py --draw")
 
 
 if __name__ == "__main__":
