@@ -27,16 +27,7 @@ def test_the_compiled_model_has_the_bits_of_the_plain_one(example, device):
         assert torch.equal(compiled, model(x))
     assert len(graphs) == 1
     calls = [node.target for node in graphs[0].graph.nodes if node.op == "call_function"]
-    assert sum("finegemm_example" in str(target) for target in calls) == 2
-
-
-def test_what_the_operator_says_of_its_result_is_so(example):
-    from torch import library
-
-    model, _, x = example.example("cpu")
-    first = model[0]
-    # Not test_schema: it multiplies the operands by numbers, which torch cannot where they are e4m3.
-    library.opcheck(example.linear, (x, first.weight, first.scales), test_utils="test_faketensor")
+    assert sum(str(target) == "finegemm.gemm_new" for target in calls) == 2
 
 
 def test_it_is_as_good_as_its_roundings(example):
