@@ -220,10 +220,12 @@ def scale_layout(
 def dequantize(codes: Tensor, scales: Tensor, *, dtype: Dtype = torch.float32) -> Tensor:
     """The values that codes [..., R, K] of e4m3 stand for, in `dtype`.
 
-    scales [..., R, ceil(K/128)] of rows, or [..., ceil(R/128), ceil(K/128)] of blocks; where R is 1 both are the same.
+    scales [..., R, ceil(K/128)] of rows or [..., ceil(R/128), ceil(K/128)] of blocks; one row or column of scales, as
+    [R, 1] and [1, 1] have, is for all.
     """
     r, k = codes.shape[-2:]
-    by_value = scales.repeat_interleave(operators.BLOCK, -1)[..., :k]
-    if by_value.shape[-2] != r:
-        by_value = by_value.repeat_interleave(operators.BLOCK, -2)[..., :r, :]
-    return (codes.float() * by_value).to(dtype)
+    if scales.shape[-1] != 1:
+        scales = scales.repeat_interleave(operators.BLOCK, -1)[..., :k]
+    if scales.shape[-2] not in (1, r):
+        scales = scales.repeat_interleave(operators.BLOCK, -2)[..., :r, :]
+    return (codes.float() * scales).to(dtype)
