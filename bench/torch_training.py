@@ -29,7 +29,7 @@ EXPERTS = {"experts": 32, "hidden": 7168, "intermediate": 2048, "rows": 65536}
 SMALL_LINEAR = ((192, 128, 256), (192, 256, 128))
 SMALL_EXPERTS = {"experts": 4, "hidden": 256, "intermediate": 128, "rows": 400}
 FLOOR, AIM = 1.25, 1.5  # times as fast as BF16, in geometric mean
-FLUSH_BYTES = 1 << 28  # several times the L2
+FLUSH_BYTES = 1 << 30  # more than the L2, and long enough for the host to get ahead
 # Products of codes are 3.4% off in root mean square; the whole of experts has two in a row and a product of halves.
 FURTHEST = {"linear": 0.051, "experts": 0.12}
 

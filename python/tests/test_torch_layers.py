@@ -282,3 +282,25 @@ def test_autocast_says_the_dtype(device):
 def test_sizes_that_no_kernel_takes_are_explained(device):
     with pytest.raises(finegemm.InvalidArgument, match="must be a multiple of 16"):
         ft.linear(values(device, 4, 40), values(device, 16, 40))
+
+
+def test_a_cuda_graph_sees_weights_that_change_after_it_was_made(device):
+    if device == "cpu":
+        pytest.skip("a CUDA graph needs a GPU")
+    layers = ft.Linear(K, N, device=device), ft.GroupedLinear(GROUPS, K, N, device)
+    x, offsets = values(device, OFFSETS[-1], K), torch.tensor(OFFSETS, device=device)
+    for layer, arguments in zip(layers, ((), (offsets,)), strict=True):
+        with torch.no_grad():
+            layer(x, *arguments)  # loads kernels
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                y = layer(x, *arguments)
+            layer.weight.mul_(2)
+            graph.replay()
+            assert torch.equal(y, layer(x, *arguments))
+
+
+def test_every_public_name_is_documented(device):
+    for name in ft.__all__:
+        assert getattr(ft, name).__doc__, name

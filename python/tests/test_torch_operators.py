@@ -96,10 +96,8 @@ def test_fake_results_are_like_real_ones(name, device):
         assert (x.shape, x.stride(), x.dtype, x.device) == (y.shape, y.stride(), y.dtype, y.device)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "k_grouped_gemm_new"])  # its rows are of weights
 def test_one_graph_serves_every_number_of_rows(name, device):
-    if name == "k_grouped_gemm_new":
-        pytest.skip("its rows are those of weights")
     graphs = []
 
     def count(graph, inputs):
