@@ -92,10 +92,11 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch", type=int, default=8, help="sequences of 128 tokens (8)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/torch_curves_cpu.json")
+    parser.add_argument("--out", type=pathlib.Path, help="bench/results/torch_curves_DEVICE.json")
     parser.add_argument("--figures", type=pathlib.Path, default=ROOT / "docs/figures", metavar="DIR")
     parser.add_argument("--draw", action="store_true", help="draw the record, and train nothing")
     options = parser.parse_args()
+    options.out = options.out or ROOT / f"bench/results/torch_curves_{options.device}.json"
     if options.steps < WINDOW:
         parser.error(f"--steps: is {options.steps}, must be {WINDOW} or more, which are averaged; train longer")
     if not options.draw:
