@@ -201,6 +201,19 @@ def test_weights_are_quantised_when_they_have_changed(change, quantised, device)
     assert torch.equal(after, ft.linear(x, layer.weight, layer.bias))
 
 
+def test_a_weight_that_is_computed_is_quantised_each_time(device):
+    class Twice(torch.nn.Module):
+        def forward(self, x):
+            return 2 * x
+
+    layer, x = ft.Linear(K, N, device=device), values(device, 16, K)
+    torch.nn.utils.parametrize.register_parametrization(layer, "weight", Twice())
+    with torch.no_grad():
+        for factor in (1, -1, 3, 0.5):
+            layer.parametrizations.weight.original.mul_(factor)
+            assert torch.equal(layer(x), ft.linear(x, layer.weight, layer.bias))
+
+
 def test_an_optimizer_that_writes_to_data_is_noticed(quantised, device):
     class OldStyle(torch.optim.SGD):
         def step(self):

@@ -1,6 +1,7 @@
 """Modules: training form, which quantises weights when they have changed, and serving form, which keeps codes alone."""
 
 import math
+import weakref
 from typing import Any
 
 import torch
@@ -25,12 +26,16 @@ register_optimizer_step_post_hook(_count_step)
 
 
 class WeightCache:
-    """A weight as codes, until it changes: by its version, its memory, or a step of any optimizer of torch."""
+    """A weight as codes, until it changes: the tensor, its version, its memory, or a step of any optimizer of torch.
+
+    A parametrized module computes its weight anew each time, in the same memory perhaps.
+    """
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
+        self._weight: Any = None
         self._key: Any = None
         self._quantized: QuantizedWeight | None = None
 
@@ -43,9 +48,9 @@ class WeightCache:
             return None
         version = 0 if weight.is_inference() else weight._version
         key = (version, weight.data_ptr(), weight.dtype, _optimizer_steps, power_of_two_scales)
-        if self._quantized is None or self._key != key:
+        if self._quantized is None or self._weight() is not weight or self._key != key:
             self._quantized = quantize_weight(weight, power_of_two_scales=power_of_two_scales, transposed=transposed)
-            self._key = key
+            self._weight, self._key = weakref.ref(weight), key
         elif transposed:
             self._quantized = self._quantized.with_transposed()
         return self._quantized
