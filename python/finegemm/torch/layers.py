@@ -80,8 +80,8 @@ class _Cached:
 class Linear(_Cached, torch.nn.Linear):
     """torch.nn.Linear that multiplies in FP8, with gradients in FP8; weights stay as they are.
 
-    Sizes are multiples of 16. The weight's codes are kept until it changes; `weight_cache.clear()` is for programs
-    that write to weight.data behind torch's back, without an optimizer of torch.
+    Sizes are multiples of 16. The weight's codes are kept until it changes; `weight_cache.clear()` is for programs that
+    change it where torch does not see it: in weight.data without an optimizer of torch, or by replaying a CUDA graph.
     """
 
     def __init__(
