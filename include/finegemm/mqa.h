@@ -52,8 +52,8 @@ struct MqaLogitsArgs {
                ///< contiguous and apart; on CUDA stores are the fastest where rows start at multiples of 16 bytes
 };
 
-/// Rows of d share no memory with each other or with what is read; nothing between them is written. S = 0, or d without
-/// columns, does nothing; without keys Filled has no columns. A logit is rounded once, to the type of d. What keys hold
+/// Rows of d share no memory with each other or with what is read; nothing between them is written. S = 0, no keys,
+/// or d without columns: nothing is done. A logit is rounded once, to the type of d. What keys hold
 /// that a query does not see, NaN say, never reaches its logits. CPU and GPU give the same bits. On CUDA the work is
 /// queued and the call does not wait. Throws Error: InvalidArgument, Unsupported, Driver, Compile.
 FINEGEMM_API void mqa_logits(Context& context, const MqaLogitsArgs& args, const MqaOptions& options = {});

@@ -1,6 +1,8 @@
 // Calls of an indexer's scores as everything behind the public functions sees them. Layer engine.
 #pragma once
 
+#include <string>
+
 #include <finegemm/mqa.h>
 
 namespace finegemm {
@@ -11,6 +13,7 @@ struct MqaCall {
     ConstMatrix k, sfk, w, starts, ends;
     Matrix d;
     const MqaOptions& options;
+    bool check_values = false;  // the options', or the context's
 
     int64_t queries() const { return q.count; }
     int64_t heads() const { return q.matrix.rows; }
@@ -24,6 +27,7 @@ struct PagedMqaCall {
     ConstMatrix cache, w, lengths, block_table, schedule;
     Matrix d;
     const MqaOptions& options;
+    bool check_values = false;  // the options', or the context's
 
     int64_t requests() const { return block_table.rows; }
     /// Of a request. There is at least one request.
@@ -45,5 +49,29 @@ struct PagedMqaScheduleCall {
 
     int64_t slots() const { return schedule.rows - 1; }
 };
+
+/// Calls visit(matrix) for each matrix of numbers that checks look at.
+template <typename Visit>
+void visit_numbers(auto& call, const Visit& visit)
+    requires requires { call.starts; }
+{
+    visit(call.starts), visit(call.ends);
+}
+template <typename Visit>
+void visit_numbers(auto& call, const Visit& visit)
+    requires requires { call.block_table; }
+{
+    visit(call.lengths), visit(call.block_table);
+}
+
+/// "mqa_logits 2048x8192 64x128 f32 filled exact": queries, keys, heads, D, and what becomes of them.
+std::string text_of(const MqaCall& call);
+/// "paged_mqa_logits 256x2x8192 64x128 page64 f32 filled exact": requests, queries of each, columns of the logits.
+std::string text_of(const PagedMqaCall& call);
+
+// Checks of numbers in the host's memory, which throw Error(InvalidArgument) that names the first that breaks the
+// rules. Arguments have been checked.
+void check_numbers(const MqaCall& call);
+void check_numbers(const PagedMqaCall& call);
 
 }  // namespace finegemm
