@@ -3,6 +3,7 @@
 
 #include <finegemm/context.h>
 #include <finegemm/gemm.h>
+#include <finegemm/mqa.h>
 
 namespace finegemm {
 
@@ -19,6 +20,16 @@ constexpr void call_options(const Visit& visit, Structs&... options) {
     visit("pdl", options.pdl...);
     visit("prefetch_weights", options.prefetch_weights...);
     visit("accumulate", options.accumulate...);
+}
+
+/// Of an indexer's scores; not `stream` and `poll`.
+template <typename Visit, typename... Structs>
+constexpr void mqa_options(const Visit& visit, Structs&... options) {
+    visit("form", options.form...);
+    visit("relu", options.relu...);
+    visit("check_values", options.check_values...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
 }
 
 /// Not `log`, which is no value.

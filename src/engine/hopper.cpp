@@ -242,10 +242,17 @@ void HopperBackend::run(const Operation& operation) {
     driver_->check_process();
     std::visit(
         [&](const auto& call) {
-            const auto launch = launch_of(call);
-            const cuda::Kernel& kernel = kernel_of(launch.config, call.options.poll);
             const cuda::CurrentDevice current(device_);
-            kernel.launch(launch.grid, &launch.params, call.options.stream);
+            if constexpr (requires { call.check_values; })
+                if (call.check_values) check_device_numbers(*driver_, call);
+            if constexpr (requires { launch_of(call); }) {
+                const auto launch = launch_of(call);
+                kernel_of(launch.config, call.options.poll).launch(launch.grid, &launch.params, call.options.stream);
+            } else {
+                throw Error(Errc::Unsupported,
+                            "an indexer's scores have no kernels for GPUs in this version; pass CPU matrices to "
+                            "compute them on the CPU");
+            }
         },
         operation);
 }
