@@ -82,6 +82,33 @@ struct ReferenceQuery {
         return scale * std::fma(linear, step, of_abs);
     }
 
+    struct Truth {
+        double sum, absolute, bound;
+    };
+    /// The sum in double, and how far a computed one may be from it: docs/indexer.md, "Error bounds".
+    Truth in_double(std::span<const uint8_t> key) const {
+        const auto magnitude = [](uint8_t c) {
+            return std::fabs(static_cast<double>(float_of_e4m3((c & 0x7f) > 0 && (c & 0x7f) < 8 ? 8 : c & 0x7f)));
+        };
+        double sum = 0, absolute = 0, of_key = 0;
+        for (const uint8_t c : key) of_key += magnitude(c);
+        for (size_t h = 0; h < heads.size(); ++h) {
+            double x = 0, of_x = 0;
+            for (size_t c = 0; c < key.size(); ++c) {
+                x += static_cast<double>(float_of_e4m3(heads[h][c])) * float_of_e4m3(key[c]);
+                of_x += magnitude(heads[h][c]) * magnitude(key[c]);
+            }
+            sum += (x > 0 || std::isnan(x) ? x : 0) * w[h], absolute += of_x * std::fabs(w[h]);
+        }
+        const double loss = (33 * static_cast<double>(key.size()) / 32 - 1) * 0x1p-13, u = 0x1p-24;
+        const auto heads_count = static_cast<double>(heads.size());
+        const double g = std::expm1((heads_count / 4 + 3) * u), of_v = std::expm1(heads_count * u);
+        if (!abs) return {sum, absolute, absolute * (loss + g)};
+        const double linear = of_v + (1 + of_v) * (0x1p-8 + loss * (1 + 0x1p-4) * (1 + 0x1p-4));
+        const double small = step * of_key * (0x1p-14 + loss * 0x1p-5);
+        return {sum, absolute, absolute / 2 * (loss + g + linear) + small + 3 * u * absolute};
+    }
+
 private:
     void make_columns() {
         std::vector<float> v(heads[0].size());

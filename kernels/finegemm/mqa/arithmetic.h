@@ -1,13 +1,13 @@
 // What the bits of a logit depend on: the order of sums over heads, and the columns of the abs form. Layer mqa.
 //
-// x[h] = q[h] . k is what tensor cores sum over D, 32 elements at a time, from zero. A NaN in q[h] or in k makes it NaN.
+// x[h] = q[h] . k is what tensor cores sum over D, 32 elements at a time, from zero. A NaN in q[h] or k makes it NaN.
 //
 // Exact form: sum over h of w[h] * relu(x[h]). Four lanes share the heads of a query: lane t has heads 8 j + 2 t + e of
 // each octet j, e of 0 and 1. From zero, with j and then e ascending, partial[t] = fma(relu(x[h]), w[h], partial[t]).
 //     sum = (partial[0] + partial[2]) + (partial[1] + partial[3])
 //
-// Abs form: relu(x) = (x + |x|) / 2. The sum over |x| is taken in the same order, with w[h] / 2 in place of w[h] and |x|
-// in place of relu(x). The sum over x is linear: it is that of one more head,
+// Abs form: relu(x) = (x + |x|) / 2. The sum over |x| is taken in the same order, with w[h] / 2 in place of w[h] and
+// |x| in place of relu(x). The sum over x is linear: it is that of one more head,
 //     v[d] = fma(w[h] / 2, q[h][d], v[d]), from zero, h ascending,
 // of which two residual e4m3 columns are multiplied by k as the heads are, giving y[0] and y[1]:
 //     sum = fma(fma(y[1], 1 / 28, y[0]), step, sum over |x|)

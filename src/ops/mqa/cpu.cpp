@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <finegemm/mqa/arithmetic.h>
+#include <finegemm/mqa/schedule.h>
 
 #include "engine/any_address.h"
 #include "ops/gemm/call.h"
@@ -254,22 +255,21 @@ void run_on_cpu(const PagedMqaCall& call, ThreadPool& pool) {
 }
 
 void run_on_cpu(const PagedMqaScheduleCall& call, ThreadPool&) {
-    constexpr int64_t kKeysOfUnit = 256;
     const ConstMatrix& lengths = call.lengths;
-    const int64_t parts = parts_of(call.queries_each, 2), slots = call.slots();
-    const auto units_of = [&](int64_t b) {
-        return parts_of(std::max<int64_t>(number(lengths, b, lengths.cols - 1), 0), kKeysOfUnit);
+    const int64_t atoms = mqa_atoms(static_cast<uint32_t>(call.queries_each)), slots = call.slots();
+    const auto splits = [&](int64_t b) {
+        return parts_of(std::max<int64_t>(number(lengths, b, lengths.cols - 1), 0), kMqaSplitKeys);
     };
-    int64_t total = 0;
-    for (int64_t b = 0; b < lengths.rows; ++b) total += units_of(b) * parts;
-    const int64_t share = total / slots, rest = total % slots;
+    int64_t units = 0;
+    for (int64_t b = 0; b < lengths.rows; ++b) units += splits(b) * atoms;
+    const auto share = MqaSlots::of(static_cast<uint32_t>(units), static_cast<uint32_t>(slots));
     int64_t request = 0, before = 0;  // units of the requests before it
     for (int64_t s = 0; s <= slots; ++s) {
-        const int64_t unit = s == slots ? total : s * share + std::max<int64_t>(0, s - (slots - rest));
-        while (request < lengths.rows && before + units_of(request) * parts <= unit)
-            before += units_of(request++) * parts;
-        const int64_t units = request < lengths.rows ? units_of(request) : 1;
-        const int64_t row[] = {request * parts + (unit - before) / units, (unit - before) % units};
+        const int64_t unit = share.begin(static_cast<uint32_t>(s));
+        for (; request < lengths.rows && before + splits(request) * atoms <= unit; ++request)
+            before += splits(request) * atoms;
+        const int64_t each = request < lengths.rows ? splits(request) : 1;
+        const int64_t row[] = {request * atoms + (unit - before) / each, (unit - before) % each};
         for (int64_t c = 0; c < 2; ++c)
             store(call.schedule.data, s * call.schedule.row_stride + c, static_cast<int32_t>(row[c]));
     }
