@@ -125,7 +125,7 @@ void check_lengths(const Argument& lengths, int64_t requests, int64_t queries_ea
     if (lengths.x.rows != requests)
         reject("lengths", "has {} rows, but there are {} requests; pass a row for each", lengths.x.rows, requests);
     if (lengths.x.cols != 1 && lengths.x.cols != queries_each)
-        reject("lengths", "has {} columns, must have 1, or {}, one for each query of a request; pass one of both",
+        reject("lengths", "has {} columns, but a request has {} queries; pass a column, or one for each query",
                lengths.x.cols, queries_each);
 }
 
