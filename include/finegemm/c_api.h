@@ -177,7 +177,7 @@ typedef struct finegemm_mqa_logits_args {
 typedef struct finegemm_paged_mqa_logits_args {
     finegemm_stack q; /* count may be 0 */
     finegemm_matrix cache, w, lengths, block_table;
-    finegemm_matrix schedule; /* zeros on the CPU, which needs none */
+    finegemm_matrix schedule; /* may be zeros: nothing reads it in this version */
     finegemm_matrix d;
 } finegemm_paged_mqa_logits_args;
 

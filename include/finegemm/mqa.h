@@ -14,8 +14,8 @@ namespace finegemm {
 enum class Relu : int32_t {
     Exact = 0,  ///< max(x, 0)
     Abs = 1,    ///< (x + |x|) / 2, where the sum of the x is a product of its own, of two residual e4m3 columns: faster
-                ///< on a GPU where it is not the tensor cores that take the time. Queries whose weights are not finite,
-                ///< or all 0, take max(x, 0)
+                ///< on a GPU where it is not the tensor cores that take the time. With fewer than 32 heads, and where
+                ///< that sum is not finite, max(x, 0) is taken
 };
 
 /// What rows of logits have. The values are part of the C ABI.
@@ -72,16 +72,16 @@ struct PagedMqaLogitsArgs {
     ConstMatrix w;        ///< [B * T, H] f32, as of MqaLogitsArgs
     ConstMatrix lengths;  ///< [B, T] or [B, 1] i32, columns contiguous
     ConstMatrix block_table;  ///< [B, any] i32, columns contiguous, any row stride of at least its columns
-    ConstMatrix schedule;     ///< [slots + 1, 2] i32, contiguous: what paged_mqa_schedule makes of these lengths and T.
-                              ///< The CPU needs none
+    ConstMatrix schedule;     ///< [slots + 1, 2] i32, contiguous, or left out: what paged_mqa_schedule makes. The
+                              ///< kernels of this version split the work by themselves and do not read it
     Matrix d;                 ///< [B * T, any], as of MqaLogitsArgs
 };
 
 /// Row b * T + t of d is of query t of request b, its column j of key j. Otherwise as mqa_logits.
 FINEGEMM_API void paged_mqa_logits(Context& context, const PagedMqaLogitsArgs& args, const MqaOptions& options = {});
 
-/// How the work of paged_mqa_logits is split over slots, most often as many as the GPU has SMs. docs/indexer.md has the
-/// numbers, which are those that DeepGEMM's clients expect.
+/// How work of paged_mqa_logits would be split over slots, most often as many as the GPU has SMs. docs/indexer.md has
+/// the numbers: they are those that clients of DeepGEMM make and expect.
 struct PagedMqaScheduleArgs {
     ConstMatrix lengths;       ///< [B, T] or [B, 1] i32, as of PagedMqaLogitsArgs
     int64_t queries_each = 1;  ///< T

@@ -13,6 +13,7 @@ from finegemm.errors import (
     OutOfMemory,
     Unsupported,
 )
+from finegemm.indexer import mqa_logits, paged_mqa_logits, paged_mqa_schedule
 from finegemm.ops import explain, gemm, grouped_gemm, k_grouped_gemm, quantize_blocks, quantize_rows, scale_layout
 from finegemm.tools import bench, doctor, tune, tuning
 
@@ -37,6 +38,9 @@ __all__ = [
     "k_grouped_gemm",
     "load_weights",
     "log",
+    "mqa_logits",
+    "paged_mqa_logits",
+    "paged_mqa_schedule",
     "quantize_blocks",
     "quantize_rows",
     "scale_layout",

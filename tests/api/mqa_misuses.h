@@ -131,11 +131,7 @@ inline const MqaMisuse<PagedMqaLogitsCall> kPagedMqaLogits[] = {
     {"lengths are f32", [](PagedMqaLogitsCall& c) { c.args.lengths.dtype = FINEGEMM_F32; }},
     {"d has 4 rows", [](PagedMqaLogitsCall& c) { c.args.d.rows = 4; }},
     {"schedule has 3 columns", [](PagedMqaLogitsCall& c) { c.args.schedule.cols = 3; }},
-    {"schedule is left out on a GPU",
-     [](PagedMqaLogitsCall& c) {
-         all_to_gpu(c.args);
-         set_shape(c.args.schedule, 0, 0);
-     }},
+    {"schedule is null", [](PagedMqaLogitsCall& c) { c.args.schedule.data = nullptr; }},
     {"pages at odd places of a GPU",
      [](PagedMqaLogitsCall& c) { all_to_gpu(c.args), c.args.cache.rows = 6, c.args.cache.row_stride = 578; }},
     {"form is compressed", [](PagedMqaLogitsCall& c) { c.options.form = FINEGEMM_COMPRESSED; }},

@@ -90,7 +90,7 @@ TEST(MqaCall, OfPagesWhoseContextsAreAllEmptyIsMinusInfinityAlone) {
         for (int64_t j = 0; j < 40; ++j) ASSERT_EQ(c.rows.d_data.at(i, j), -std::numeric_limits<float>::infinity());
 }
 
-TEST(MqaCall, OfPagesNeedsNoScheduleOnTheCpu) {
+TEST(MqaCall, OfPagesNeedsNoSchedule) {
     const CContext context;
     PagedMqaLogitsCall with, without;
     set_shape(without.args.schedule, 0, 0), without.args.schedule.data = nullptr;

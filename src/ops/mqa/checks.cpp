@@ -171,7 +171,7 @@ void check_mqa(const PagedMqaCall& call) {
     check_options(call.options, true);
     if (requests > 0 && table.x.cols > 0 && cache.x.rows == 0)
         reject("cache", "has no page, but block_table has {} for each request; pass the pages", table.x.cols);
-    const bool scheduled = schedule.x.rows != 0 || d.x.device.type == DeviceType::Cuda;
+    const bool scheduled = schedule.x.data || schedule.x.rows != 0;
     if (scheduled) check_schedule(schedule);
     check_places(
         d, {{q, kTma, kTma}, {cache, kTma, kNumber}, {w, kNumber, 1}, {lengths, kNumber, 1}, {table, kNumber, 1}});
