@@ -71,6 +71,7 @@ TEST(MqaCall, WithoutQueriesOrKeysDoesNothing) {
     const CContext context;
     MqaLogitsCall none, keyless;
     none.args.q.count = none.args.w.rows = none.args.starts.cols = none.args.ends.cols = none.args.d.rows = 0;
+    none.args.q.matrix.data = nullptr;
     EXPECT_EQ(none.run(context.get()), FINEGEMM_OK) << none.error.message;
     keyless.args.k.rows = keyless.args.sfk.cols = keyless.args.d.cols = 0;
     EXPECT_EQ(keyless.run(context.get()), FINEGEMM_OK) << keyless.error.message;
