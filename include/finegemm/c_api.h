@@ -173,7 +173,7 @@ typedef struct finegemm_mqa_logits_args {
     finegemm_matrix k, sfk, w, starts, ends, d;
 } finegemm_mqa_logits_args;
 
-/* The same of keys in the pages of a cache; finegemm/mqa.h has the rules. */
+/* Scores of keys in the pages of a cache; finegemm/mqa.h has the rules. */
 typedef struct finegemm_paged_mqa_logits_args {
     finegemm_stack q; /* count may be 0 */
     finegemm_matrix cache, w, lengths, block_table;
@@ -319,7 +319,7 @@ FINEGEMM_C_API int32_t finegemm_scale_layout(finegemm_context* context, const fi
 /* Scores of an indexer; finegemm/mqa.h has the rules. `options` may be null. */
 FINEGEMM_C_API int32_t finegemm_mqa_logits(finegemm_context* context, const finegemm_mqa_logits_args* args,
                                            const finegemm_mqa_options* options, finegemm_error* error);
-/* The same of keys in the pages of a cache. */
+/* Scores of keys in the pages of a cache; finegemm/mqa.h has the rules. `options` may be null. */
 FINEGEMM_C_API int32_t finegemm_paged_mqa_logits(finegemm_context* context, const finegemm_paged_mqa_logits_args* args,
                                                  const finegemm_mqa_options* options, finegemm_error* error);
 /* Writes its schedule. */

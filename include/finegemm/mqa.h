@@ -58,7 +58,7 @@ struct MqaLogitsArgs {
 /// queued and the call does not wait. Throws Error: InvalidArgument, Unsupported, Driver, Compile.
 FINEGEMM_API void mqa_logits(Context& context, const MqaLogitsArgs& args, const MqaOptions& options = {});
 
-/// The same for decoding: keys are in pages of a cache. B requests have T queries each, T from 1 to 8. Page p of
+/// Scores for decoding: keys are in pages of a cache. B requests have T queries each, T from 1 to 8. Page p of
 /// request b has its keys from p * P: slot s of page block_table[b, p] is key p * P + s. P is 4, 16, 32 or 64.
 /// With lengths [B, T] query t of request b sees the keys before lengths[b, t], and none behind those of the last
 /// query: lengths of a request ascend. With lengths [B, 1] it sees those before lengths[b, 0] - (T - 1 - t). 0, and

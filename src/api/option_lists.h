@@ -22,7 +22,7 @@ constexpr void call_options(const Visit& visit, Structs&... options) {
     visit("accumulate", options.accumulate...);
 }
 
-/// Of an indexer's scores; not `stream` and `poll`.
+/// Options of an indexer's scores; not `stream`, nor `poll`.
 template <typename Visit, typename... Structs>
 constexpr void mqa_options(const Visit& visit, Structs&... options) {
     visit("form", options.form...);

@@ -40,7 +40,7 @@ struct MqaLogitsCall {
     int32_t run(finegemm_context* context) { return finegemm_mqa_logits(context, &args, &options, &error); }
 };
 
-/// The same queries for 3 requests with one query each, whose keys are in two pages of 16 each.
+/// Queries of an MqaLogitsCall for 3 requests, one each, whose keys are in two pages of 16 each.
 struct PagedMqaLogitsCall {
     MqaLogitsCall rows;
     Buffer<uint8_t> cache_data{DType::E4M3, 7, 16 * 36};

@@ -27,7 +27,7 @@ static_assert(sizeof(finegemm_paged_mqa_schedule_args) == 2 * 56 + 8);
 static_assert(offsetof(finegemm_mqa_options, stream) == 24 && offsetof(finegemm_mqa_options, poll_data) == 40);
 static_assert(offsetof(finegemm_paged_mqa_schedule_options, stream) == 8);
 
-/// Of query i and key j of an MqaLogitsCall, in double.
+/// The logit of query i and key j of an MqaLogitsCall, in double.
 double logit(MqaLogitsCall& c, int64_t i, int64_t j) {
     double sum = 0;
     for (int64_t h = 0; h < 8; ++h) {

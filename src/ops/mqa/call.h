@@ -30,7 +30,7 @@ struct PagedMqaCall {
     bool check_values = false;  // the options', or the context's
 
     int64_t requests() const { return block_table.rows; }
-    /// Of a request. There is at least one request.
+    /// Queries of a request. There is at least one request.
     int64_t queries_each() const { return q.count / block_table.rows; }
     int64_t heads() const { return q.matrix.rows; }
     int64_t dim() const { return q.matrix.cols; }
