@@ -1,7 +1,7 @@
 // TMA, the bulk tensor copy engine. Layer device. One instruction per function. PTX ISA, cp.async.bulk.tensor.
 #pragma once
 
-#include <finegemm/gemm/params.h>
+#include <finegemm/core/tensor_map.h>
 #include <finegemm/device/ptx/memory.cuh>
 
 namespace finegemm::ptx {
