@@ -10,7 +10,7 @@
 // |x| in place of relu(x). The sum over x is linear: it is that of one more head,
 //     v[d] = fma(w[h] / 2, q[h][d], v[d]), from zero, h ascending,
 // of which two residual e4m3 columns are multiplied by k as the heads are, giving y[0] and y[1]:
-//     sum = fma(fma(y[1], 1 / 28, y[0]), step, sum over |x|)
+//     sum = fma(fma(y[1], kResidualStep, y[0]), step, sum over |x|)
 // A query whose v is not finite somewhere takes the exact form: then a weight or a sum is not finite.
 //
 // logit = sum * scale of the key, rounded to f32, and that to bf16 where logits are. All operations are IEEE's, to
@@ -38,7 +38,7 @@ FG_HD constexpr float mqa_quad_sum(float a, float b, float c, float d) { return 
 FG_HD constexpr bool has_abs_form(uint32_t heads) { return heads >= 32; }
 
 /// Columns of a residual pair: v is about step * (first + second / 28). The first rounds what it has by 16 at most.
-inline constexpr float kResidualSteps = 28.0f;
+inline constexpr float kResidualSteps = 28.0f, kResidualStep = 1 / kResidualSteps;
 static_assert(kResidualSteps * 16 == kE4m3Max);
 
 /// The bits of a magnitude; beyond those of infinity for NaN, so that the largest of many tells.

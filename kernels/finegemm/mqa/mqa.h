@@ -12,7 +12,7 @@ enum class MqaKeys : uint32_t { Rows, Pages };
 /// How sums over heads take relu(x): mqa/arithmetic.h.
 enum class MqaForm : uint32_t { Exact, Abs };
 
-inline constexpr uint32_t kMqaTileKeys = 64;         // rows of a wgmma: the keys that a math warpgroup multiplies at once
+inline constexpr uint32_t kMqaTileKeys = 64;         // rows of a wgmma: keys that a warpgroup multiplies at once
 inline constexpr uint32_t kMqaWarpgroups = 4;        // that multiply, each with a ring of its own; one more loads
 inline constexpr uint32_t kMqaQueriesOfRequest = 8;  // at most
 
@@ -47,7 +47,8 @@ struct MqaConfig {
 struct MqaRegisters {
     static constexpr uint32_t kLoad = 32, kMath = 112, kLaunch = 96;
 };
-static_assert(kMqaWarpgroups * MqaRegisters::kMath + MqaRegisters::kLoad == (kMqaWarpgroups + 1) * MqaRegisters::kLaunch);
+static_assert(kMqaWarpgroups * MqaRegisters::kMath + MqaRegisters::kLoad ==
+              (kMqaWarpgroups + 1) * MqaRegisters::kLaunch);
 
 /// Room for the queries of an item and for what is told of them.
 inline constexpr uint32_t kMqaSlots = 4;
@@ -120,18 +121,18 @@ struct MqaWindow {
 struct MqaParams {
     TensorMap q, k, k_scales;  // k: rows, or pages; k_scales: of rows
     const float* weights;
-    int64_t weights_stride;  // elements
+    int64_t weights_stride;        // elements
     const int32_t *starts, *ends;  // rows: windows; pages: no starts, and lengths
-    const int32_t* table;    // of pages
-    int64_t table_stride;    // elements
+    const int32_t* table;          // of pages
+    int64_t table_stride;          // elements
     const uint8_t* pages;
     int64_t page_stride;  // bytes
     uint8_t* logits;
-    int64_t logits_stride;  // bytes
-    uint32_t rows;          // of logits
+    int64_t logits_stride;                     // bytes
+    uint32_t rows;                             // of logits
     uint32_t items, item_queries, item_parts;  // parts: products
-    uint32_t keys;          // that exist, or that the table has room for
-    uint32_t width;         // columns of logits
+    uint32_t keys;                             // that exist, or that the table has room for
+    uint32_t width;                            // columns of logits
     uint32_t page_log2, page_count;
     uint32_t own_lengths;  // 1: `ends` has one for each query, else for each request
     uint32_t compressed;   // 1: column 0 is of the first key that the query sees
@@ -173,6 +174,7 @@ struct MqaTiles {
     uint32_t first = 0, count = 0;
 };
 FG_HD constexpr MqaTiles mqa_tiles(const MqaParams& p, uint32_t item) {
+    if (!p.starts) return {0, ceil_div(p.window(item, p.item_queries - 1).end, kMqaTileKeys)};  // it sees the most
     uint32_t begin = ~0u, end = 0;
     for (uint32_t i = 0; i < p.item_queries && p.has_row(item, i); ++i) {
         const MqaWindow w = p.window(item, i);

@@ -31,6 +31,20 @@ __device__ inline float multiply(float a, float b) {
     return x;
 }
 
+/// max(x, 0), and NaN of NaN. PTX ISA, max.
+__device__ inline float relu(float x) {
+    float y;
+    asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/// PTX ISA, abs.
+__device__ inline float magnitude(float x) {
+    float y;
+    asm("abs.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /// PTX ISA, add.
 __device__ inline float add(float a, float b) {
     float x;

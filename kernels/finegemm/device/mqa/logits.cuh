@@ -1,0 +1,183 @@
+// From products of keys and queries to logits. Layer device.
+#pragma once
+
+#include <finegemm/core/ring.h>
+#include <finegemm/core/wgmma_desc.h>
+#include <finegemm/device/mqa/shared.cuh>
+#include <finegemm/device/ptx/convert.cuh>
+#include <finegemm/device/ptx/fragment.cuh>
+#include <finegemm/device/ptx/wgmma.cuh>
+
+namespace finegemm::device {
+
+/// In a lane: keys `lane / 4` and eight behind that, of the sixteen of its warp, times all columns.
+template <MqaConfig C>
+struct MqaProduct {
+    static constexpr uint32_t kRegisters = C.columns() / 2;
+    float x[kRegisters];
+
+    /// Column octet `octet`, of which a lane has two columns; key `half` of the two.
+    __device__ float at(uint32_t octet, uint32_t half, uint32_t e) const { return x[4 * octet + 2 * half + e]; }
+
+    /// Starts it and waits for it: other warpgroups use the tensor cores, or add up, meanwhile.
+    __device__ void multiply(SmemAddr keys, SmemAddr queries) {
+        const uint64_t a = wgmma_descriptor_of_rows(keys.bits, C.dim);
+        const uint64_t b = wgmma_descriptor_of_rows(queries.bits, C.dim);
+        ptx::wgmma_fence();
+        if constexpr (C.dim == 32) ptx::wgmma_k32_e4m3(x, a, b);
+        else if constexpr (C.dim == 64) ptx::wgmma_k64_e4m3(x, a, b);
+        else ptx::wgmma_k128_e4m3(x, a, b);
+        ptx::wgmma_commit_group();
+        ptx::wgmma_wait_group<0>();
+#pragma unroll
+        for (uint32_t r = 0; r < kRegisters; ++r) ptx::pin(x[r]);
+    }
+};
+
+/// Weights of a lane's columns: two of each octet.
+struct MqaWeights {
+    static constexpr uint32_t kOctets = kMqaColumns / 8;
+    float w[2 * kOctets];
+
+    __device__ void load(SmemAddr from) {
+#pragma unroll
+        for (uint32_t octet = 0; octet < kOctets; ++octet) {
+            const ptx::Float2 two = ptx::load_shared_x2(from + (octet * 8 + threadIdx.x % 4 * 2) * 4);
+            w[2 * octet] = two.part[0], w[2 * octet + 1] = two.part[1];
+        }
+    }
+};
+
+__device__ inline float shuffled(float x, uint32_t mask) {
+    return float_of_bits(ptx::shuffle_xor(float_bits(x), mask));
+}
+
+/// What a lane has of sums: of some queries, for one key or for two.
+template <MqaConfig C>
+struct MqaSums {
+    static constexpr uint32_t kQueries = C.queries() > 4 ? C.queries() / 4 : 1;
+    static constexpr uint32_t kHalves = C.queries() > 2 ? 2 : 1;
+    float sum[kQueries][kHalves];
+
+    /// The first of its queries: lanes of a quad have different ones, of two queries two lanes each.
+    __device__ static uint32_t query() { return threadIdx.x % 4 * C.queries() / 4; }
+    /// The key, among those of the tile.
+    __device__ static uint32_t key(uint32_t half) {
+        const uint32_t which = kHalves == 2 ? half : threadIdx.x % 2;
+        return threadIdx.x % 128 / kWarpSize * 16 + threadIdx.x % kWarpSize / 4 + which * 8;
+    }
+
+    /// Over the heads, in the order of mqa/arithmetic.h. Lanes exchange what the other one goes on with: each ends with
+    /// sums of its own, which takes fewer shuffles than if all had all.
+    __device__ void add_up(const MqaProduct<C>& product, const MqaWeights& weights, uint32_t abs_queries) {
+        constexpr uint32_t kAll = C.queries(), kHalf = kAll / 2;
+        const bool upper = threadIdx.x % 4 >= 2, odd = threadIdx.x % 2 == 1;
+        float partial[kAll][2];
+#pragma unroll
+        for (uint32_t q = 0; q < kAll; ++q) add_heads(partial[q], product, weights, q, abs_queries >> q & 1);
+#pragma unroll
+        for (uint32_t q = 0; q < kHalf; ++q)
+#pragma unroll
+            for (uint32_t half = 0; half < 2; ++half)
+                partial[q][half] = exchange(partial[q][half], partial[q + kHalf][half], upper, 2);
+        if constexpr (kAll == 2) {
+            sum[0][0] = exchange(partial[0][0], partial[0][1], odd, 1);
+        } else {
+#pragma unroll
+            for (uint32_t q = 0; q < kQueries; ++q)
+#pragma unroll
+                for (uint32_t half = 0; half < 2; ++half)
+                    sum[q][half] = exchange(partial[q][half], partial[q + kQueries][half], odd, 1);
+        }
+    }
+
+private:
+    /// This lane's heads of a query.
+    __device__ static void add_heads(float (&partial)[2], const MqaProduct<C>& product, const MqaWeights& weights,
+                                     uint32_t query, bool abs) {
+        constexpr uint32_t kOctets = C.heads / 8;
+        partial[0] = partial[1] = 0.0f;
+        const auto add = [&](auto&& term) {
+#pragma unroll
+            for (uint32_t i = 0; i < 2 * kOctets; ++i)
+#pragma unroll
+                for (uint32_t half = 0; half < 2; ++half)
+                    partial[half] = ptx::fma(term(product.at(query * kOctets + i / 2, half, i % 2)),
+                                             weights.w[2 * query * kOctets + i], partial[half]);
+        };
+        if (C.form == MqaForm::Abs && abs) add([](float x) { return ptx::magnitude(x); });
+        else add([](float x) { return ptx::relu(x); });
+    }
+    /// The lane whose number differs in `mask` goes on with the other one of `a` and `b`.
+    __device__ static float exchange(float a, float b, bool takes_b, uint32_t mask) {
+        return ptx::add(takes_b ? b : a, shuffled(takes_b ? a : b, mask));
+    }
+};
+
+/// Stores the logits of a lane for a tile. `Bf16`: their type.
+template <bool Bf16, MqaConfig C>
+__device__ void store_logits(const MqaShared<C>& smem, const MqaSums<C>& sums,
+                             const float (&scales)[MqaSums<C>::kHalves], uint32_t slot, uint32_t part, uint32_t key) {
+#pragma unroll
+    for (uint32_t q = 0; q < MqaSums<C>::kQueries; ++q) {
+        const ptx::Words4 row = ptx::load_shared_words_x4(smem.window(slot, part * C.queries() + sums.query() + q));
+        uint8_t* const logits =
+            reinterpret_cast<uint8_t*>(static_cast<uint64_t>(row.w[1]) << 32 | static_cast<uint64_t>(row.w[0]));
+#pragma unroll
+        for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half) {
+            const uint32_t at = key + sums.key(half);
+            const bool seen = at - row.w[2] < row.w[3];
+            const float logit = ptx::multiply(sums.sum[q][half], scales[half]);
+            if (Bf16)
+                ptx::store_global_half_if(seen, logits + 2ull * at,
+                                          static_cast<uint16_t>(ptx::pack_bf16(logit, logit)));
+            else ptx::store_global_if(seen, logits + 4ull * at, float_bits(logit));
+        }
+    }
+}
+
+/// The role of a math warpgroup: all tiles of its ring.
+template <MqaConfig C>
+__device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
+    const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
+    auto at = RingCursor<C.stages()>::consumer();
+    uint32_t segment = 0, entered = 0;  // entered: segments whose queries have been waited for
+    MqaWeights weights;
+    while (true) {
+        const uint32_t stage = smem.stage_of(warpgroup, at.stage);
+        wait(smem.full(stage), at.parity);
+        const ptx::Words4 tile = ptx::load_shared_words_x4(smem.tile(stage));
+        const uint32_t of_segment = ptx::broadcast(tile.w[1]);
+        // A slot may be left only when it has been filled: else its barrier would count this for the queries before.
+        for (; segment < of_segment; ++segment) {
+            const auto left = MqaSlot<C>::of(p, segment);
+            wait(smem.queries_full(left.first), left.parity);
+            ptx::mbarrier_arrive(smem.queries_empty(left.first));
+        }
+        if (ptx::broadcast(tile.w[2]) != 0) break;
+        const auto slot = MqaSlot<C>::of(p, segment);
+        if (entered == segment) {
+            wait(smem.queries_full(slot.first), slot.parity);
+            if (parts == 1) weights.load(smem.weights(slot.first));
+            ++entered;
+        }
+        float scales[MqaSums<C>::kHalves];
+#pragma unroll
+        for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
+            scales[half] = ptx::load_shared(smem.scales(stage) + MqaSums<C>::key(half) * 4);
+#pragma unroll 1
+        for (uint32_t part = 0; part < parts; ++part) {
+            MqaProduct<C> product;
+            product.multiply(smem.keys(stage), smem.queries(slot.first + part));
+            if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
+            if (parts > 1) weights.load(smem.weights(slot.first + part));
+            MqaSums<C> sums;
+            sums.add_up(product, weights, 0);
+            if (p.bf16) store_logits<true>(smem, sums, scales, slot.first, part, tile.w[0]);
+            else store_logits<false>(smem, sums, scales, slot.first, part, tile.w[0]);
+        }
+        ++at;
+    }
+}
+
+}  // namespace finegemm::device
