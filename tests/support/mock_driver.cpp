@@ -271,7 +271,9 @@ int cuTensorMapEncodeTiled(TensorMap* map, int type, unsigned rank, void* base, 
     const Entry entry("cuTensorMapEncodeTiled");
     if (entry.result) return entry.result;
     if (!legal({map, type, rank, base, dims, strides, box, steps, interleave, swizzle, l2, fill})) return kInvalidValue;
-    const Description d{base, dims[0], dims[1], strides[0], box[0], box[1], type, swizzle};
+    const bool stack = rank > 2;
+    const Description d{base,   dims[0], dims[1], strides[0],           box[0],
+                        box[1], type,    swizzle, stack ? dims[2] : 0, stack ? strides[1] : 0};
     *map = {};
     std::memcpy(map, &d, sizeof d);
     return kSuccess;

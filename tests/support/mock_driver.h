@@ -46,6 +46,7 @@ struct Description {
     uint64_t cols, rows, row_stride_bytes;
     uint32_t box_cols, box_rows;
     int32_t type, swizzle;
+    uint64_t count, stride_bytes;  // of a stack; 0: there is none
     bool operator==(const Description&) const = default;
 };
 static_assert(sizeof(Description) <= sizeof(TensorMap));
