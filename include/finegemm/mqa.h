@@ -67,8 +67,8 @@ FINEGEMM_API void mqa_logits(Context& context, const MqaLogitsArgs& args, const 
 struct PagedMqaLogitsArgs {
     ConstStack q;         ///< B * T matrices [H, D] e4m3, as of MqaLogitsArgs
     ConstMatrix cache;    ///< [pages, P * (D + 4)] e4m3: bytes, of which the last 4 * P are the scales of the P keys
-                          ///< before them, f32; row stride at least that; on CUDA a multiple of 4 (fastest 16),
-                          ///< pointer aligned to 16
+                          ///< before them, f32; row stride at least that; on CUDA pages start at multiples of
+                          ///< 16 bytes
     ConstMatrix w;        ///< [B * T, H] f32, as of MqaLogitsArgs
     ConstMatrix lengths;  ///< [B, T] or [B, 1] i32, columns contiguous
     ConstMatrix block_table;  ///< [B, any] i32, columns contiguous, any row stride of at least its columns

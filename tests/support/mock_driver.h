@@ -46,14 +46,14 @@ struct Description {
     uint64_t cols, rows, row_stride_bytes;
     uint32_t box_cols, box_rows;
     int32_t type, swizzle;
-    uint64_t count, stride_bytes;  // of a stack; 0: there is none
+    uint64_t count = 0, stride_bytes = 0;  // of a stack; 0: there is none
     bool operator==(const Description&) const = default;
 };
 static_assert(sizeof(Description) <= sizeof(TensorMap));
 
 inline Description description_of(const TensorMap& map) {
     Description d;
-    std::memcpy(&d, &map, sizeof d);
+    std::memcpy(static_cast<void*>(&d), &map, sizeof d);
     return d;
 }
 

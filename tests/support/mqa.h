@@ -191,7 +191,7 @@ private:
     /// Codes, then scales. All are NaN where there is no key.
     void make_pages(Random& r, int64_t used) {
         pages = used + r.any(1, 5);
-        cache = Buffer<uint8_t>(DType::E4M3, pages, page_size * (queries.dim + 4), r.one_in(3) ? 4 * r.any(1, 9) : 0);
+        cache = Buffer<uint8_t>(DType::E4M3, pages, page_size * (queries.dim + 4), r.one_in(3) ? 16 * r.any(1, 3) : 0);
         for (int64_t p = 0; p < pages; ++p) std::fill_n(&cache.at(p, 0), page_size * (queries.dim + 4), uint8_t{0xff});
         std::vector<int32_t> order(static_cast<size_t>(pages));
         std::iota(order.begin(), order.end(), 0);

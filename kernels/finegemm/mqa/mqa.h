@@ -41,6 +41,7 @@ struct MqaConfig {
     }
     /// Stages of each ring. Four tiles of 128 hide the latency of memory; narrower ones take less of it.
     FG_HD constexpr uint32_t stages() const { return dim == 128 ? 4 : 8; }
+    FG_HD constexpr uint32_t smem_bytes() const;
 };
 
 /// Registers of a thread. The launch has as many as 640 threads can have; loaders give some to the math warpgroups.
@@ -99,9 +100,14 @@ FG_HD constexpr MqaSmemPlan mqa_smem(const MqaConfig& c) {
     return p;
 }
 
-/// What a stage holds: the first key, which part of the walk it belongs to, and whether the walk ends here.
+FG_HD constexpr uint32_t MqaConfig::smem_bytes() const { return mqa_smem(*this).total; }
+
+/// What a stage holds: keys; or none, but the word that another segment begins; or that none does.
+enum class MqaStage : uint32_t { Keys, Segment, End };
 struct MqaTile {
-    uint32_t key, segment, last, unused;
+    uint32_t key, segment;  // the first key; of which segment it is, or that begins, or how many there were
+    MqaStage stage;
+    uint32_t unused;
 };
 
 /// Where the logits of a query go: the place of key 0's, which need not exist; the first key, and how many there are.
@@ -123,6 +129,7 @@ struct MqaParams {
     const float* weights;
     int64_t weights_stride;        // elements
     const int32_t *starts, *ends;  // rows: windows; pages: no starts, and lengths
+    int64_t ends_stride;           // elements, from the lengths of a request to those of the next
     const int32_t* table;          // of pages
     int64_t table_stride;          // elements
     const uint8_t* pages;
@@ -146,19 +153,20 @@ struct MqaParams {
 
     /// Of query `i` of an item, whose row exists. Numbers that break the rules give keys that exist, or none.
     FG_HD constexpr MqaWindow window(uint32_t item, uint32_t i) const {
-        const uint32_t at = row(item, i);
         if (starts) {
+            const uint32_t at = row(item, i);
             const uint32_t begin = clipped(starts[at], keys);
             const uint32_t end = clipped(ends[at], min(keys, compressed ? saturated(begin, width) : width));
             return begin < end ? MqaWindow{begin, end} : MqaWindow{};
         }
         const uint32_t most = min(keys, width);
         if (!own_lengths) {
-            const int32_t length = ends[item];
+            const int32_t length = ends[item * ends_stride];
             const int32_t behind = static_cast<int32_t>(item_queries - 1 - i);
             return {0, length > behind ? clipped(length - behind, most) : 0};
         }
-        return {0, min(clipped(ends[at], most), clipped(ends[row(item, item_queries - 1)], most))};
+        const int32_t* const lengths = ends + item * ends_stride;
+        return {0, min(clipped(lengths[i], most), clipped(lengths[item_queries - 1], most))};
     }
 
 private:

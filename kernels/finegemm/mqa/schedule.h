@@ -7,6 +7,13 @@ namespace finegemm {
 
 inline constexpr uint32_t kMqaSplitKeys = 256;  // of a unit of work
 
+/// There is one kernel.
+struct MqaScheduleConfig {
+    static constexpr uint32_t kCount = 1;
+    FG_HD static constexpr uint32_t index() { return 0; }
+    FG_HD static constexpr uint32_t threads() { return 1024; }
+};
+
 struct MqaScheduleParams {
     const int32_t* lengths;  // of the last query of each request
     int64_t lengths_stride;  // elements, from one request to the next
@@ -31,9 +38,7 @@ struct MqaSlots {
         return {units / slots, slots, slots - units % slots};
     }
     /// The first unit of a slot.
-    FG_HD constexpr uint32_t begin(uint32_t slot) const {
-        return slot * each + (slot > smaller ? slot - smaller : 0);
-    }
+    FG_HD constexpr uint32_t begin(uint32_t slot) const { return slot * each + (slot > smaller ? slot - smaller : 0); }
     /// The first slot that begins at this unit or behind it; `slots` if none does.
     FG_HD constexpr uint32_t slot_from(uint32_t unit) const {
         const uint32_t small = smaller * each;

@@ -174,8 +174,8 @@ void check_mqa(const PagedMqaCall& call) {
         reject("cache", "has no page, but block_table has {} for each request; pass the pages", table.x.cols);
     const bool scheduled = schedule.x.data || schedule.x.rows != 0;
     if (scheduled) check_schedule(schedule);
-    check_places(
-        d, {{q, kTma, kTma}, {cache, kTma, kNumber}, {w, kNumber, 1}, {lengths, kNumber, 1}, {table, kNumber, 1}});
+    check_places(d,
+                 {{q, kTma, kTma}, {cache, kTma, kTma}, {w, kNumber, 1}, {lengths, kNumber, 1}, {table, kNumber, 1}});
     if (scheduled) check_places(d, {{schedule, kNumber, 1}});
 }
 

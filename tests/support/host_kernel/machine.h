@@ -1,6 +1,6 @@
 // A machine for kernels, on the host: it runs their text as fibers, a CTA at a time, in an order that a seed chooses.
-// What is asynchronous on a GPU happens late here, at any step, so that a wait that is missing shows as wrong bits or as
-// an error; so do barriers that nobody completes. Layer tests.
+// What is asynchronous on a GPU happens late here, at any step, so that a wait that is missing shows as wrong bits or
+// as an error; so do barriers that nobody completes. Layer tests.
 #pragma once
 
 #include <ucontext.h>
@@ -61,7 +61,7 @@ public:
             if (!pending_.empty() && chance(4)) happen();
             Fiber* const next = runnable();
             if (!next) {
-                if (pending_.empty()) throw std::runtime_error("nobody goes on; thread 0 waits for " + waiting());
+                if (pending_.empty()) throw std::runtime_error("nobody goes on: " + waiting());
                 happen();
                 continue;
             }
@@ -156,9 +156,7 @@ public:
             if (unfenced_[address + i] != 0) fail("what a thread has stored is read asynchronously without a fence");
     }
     /// What an asynchronous write has replaced is nobody's any more.
-    void overwritten(uint32_t address, uint32_t bytes) {
-        std::fill_n(unfenced_.begin() + address, bytes, 0);
-    }
+    void overwritten(uint32_t address, uint32_t bytes) { std::fill_n(unfenced_.begin() + address, bytes, 0); }
 
     /// State of a warpgroup's products, which are one at a time: who has come, and the sums when it has happened.
     struct Product {
@@ -222,10 +220,20 @@ private:
         now.happen();
         if (!failure_.empty()) throw std::runtime_error(failure_);
     }
+    /// What each warp waits for.
     std::string waiting() const {
-        for (const Fiber& fiber : fibers_)
-            if (!fiber.done) return std::string(fiber.what);
-        return "nothing";
+        std::string all;
+        for (size_t i = 0; i < fibers_.size(); i += 32) {
+            const Fiber& fiber = fibers_[i];
+            if (fiber.done) continue;
+            all += "thread " + std::to_string(i) + " waits for " + fiber.what;
+            for (size_t b = 0; b < mbarriers_.size(); ++b)
+                if (&mbarriers_[b].phase == fiber.watched)
+                    all += " at " + std::to_string(b * 8) + ", which lacks " + std::to_string(mbarriers_[b].pending) +
+                           " arrivals and " + std::to_string(mbarriers_[b].bytes) + " bytes";
+            all += "; ";
+        }
+        return all;
     }
     void switch_away() { swapcontext(&fibers_[current_].context, &scheduler_); }
     void complete(Mbarrier& barrier) {

@@ -74,17 +74,17 @@ public:
         MqaSegment s;
         uint32_t segment = 0, before = 0;  // tiles of the CTA
         for (; walk.next(s); ++segment, before += s.count) {
-            if (warp_ == 0) load_queries(p_, smem_, segment, s.item);
+            if (warp_ == 0) {
+                // Its warpgroup may have no tile for long, and would keep the queries whose place is needed here.
+                if (segment > 0) tell(segment, MqaStage::Segment);
+                load_queries(p_, smem_, segment, s.item);
+            }
             const uint32_t skipped = (warp_ - before) % kMqaWarpgroups;
             if (skipped >= s.count) continue;
             if constexpr (C.keys == MqaKeys::Rows) load_rows(segment, s, skipped);
             else load_pages(segment, s, skipped);
         }
-        const uint32_t stage = next_stage();
-        if (lane() == 0) {
-            publish(stage, {0, segment, 1, 0});
-            ptx::mbarrier_arrive(smem_.full(stage));
-        }
+        tell(segment, MqaStage::End);
         fill_.finish();
     }
 
@@ -99,7 +99,13 @@ private:
         return stage;
     }
     __device__ void publish(uint32_t stage, const MqaTile& tile) const {
-        ptx::store_shared_words_x4(smem_.tile(stage), {tile.key, tile.segment, tile.last, tile.unused});
+        ptx::store_shared_words_x4(smem_.tile(stage), {tile.key, tile.segment, static_cast<uint32_t>(tile.stage), 0});
+    }
+    __device__ void tell(uint32_t segment, MqaStage what) {
+        const uint32_t stage = next_stage();
+        if (lane() != 0) return;
+        publish(stage, {0, segment, what, 0});
+        ptx::mbarrier_arrive(smem_.full(stage));
     }
     /// A store of -inf for every second tile: it may wait for windows.
     __device__ void loaded() {
@@ -114,7 +120,7 @@ private:
             const uint32_t stage = next_stage();
             if (lane() == 0) {
                 const SmemAddr full = smem_.full(stage);
-                publish(stage, {key, segment, 0, 0});
+                publish(stage, {key, segment, MqaStage::Keys, 0});
                 ptx::mbarrier_arrive_expect_tx(full, MqaShared<C>::kAt.keys_stage + MqaShared<C>::kAt.scales_stage);
                 ptx::tma_load(smem_.keys(stage), &p_.k, full, 0, key);
                 ptx::tma_load(smem_.scales(stage), &p_.k_scales, full, key, 0);
@@ -141,7 +147,7 @@ private:
             const uint32_t stage = next_stage();
             const SmemAddr full = smem_.full(stage);
             if (lane() == 0) {
-                publish(stage, {key, segment, 0, 0});
+                publish(stage, {key, segment, MqaStage::Keys, 0});
                 ptx::mbarrier_arrive_expect_tx(full, pages * (page_bytes + scale_bytes));
             }
             __syncwarp();

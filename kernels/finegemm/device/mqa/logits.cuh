@@ -141,7 +141,8 @@ template <MqaConfig C>
 __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
     const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
     auto at = RingCursor<C.stages()>::consumer();
-    uint32_t segment = 0, entered = 0;  // entered: segments whose queries have been waited for
+    uint32_t segment = 0;
+    bool fresh = true;  // the queries of the segment have not been waited for
     MqaWeights weights;
     while (true) {
         const uint32_t stage = smem.stage_of(warpgroup, at.stage);
@@ -149,17 +150,23 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
         const ptx::Words4 tile = ptx::load_shared_words_x4(smem.tile(stage));
         const uint32_t of_segment = ptx::broadcast(tile.w[1]);
         // A slot may be left only when it has been filled: else its barrier would count this for the queries before.
-        for (; segment < of_segment; ++segment) {
+        for (; segment < of_segment; ++segment, fresh = true) {
             const auto left = MqaSlot<C>::of(p, segment);
             wait(smem.queries_full(left.first), left.parity);
             ptx::mbarrier_arrive(smem.queries_empty(left.first));
         }
-        if (ptx::broadcast(tile.w[2]) != 0) break;
+        const auto what = static_cast<MqaStage>(ptx::broadcast(tile.w[2]));
+        if (what == MqaStage::End) break;
+        if (what == MqaStage::Segment) {
+            ptx::mbarrier_arrive(smem.empty(stage));
+            ++at;
+            continue;
+        }
         const auto slot = MqaSlot<C>::of(p, segment);
-        if (entered == segment) {
+        if (fresh) {
             wait(smem.queries_full(slot.first), slot.parity);
             if (parts == 1) weights.load(smem.weights(slot.first));
-            ++entered;
+            fresh = false;
         }
         float scales[MqaSums<C>::kHalves];
 #pragma unroll

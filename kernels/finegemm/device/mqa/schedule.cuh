@@ -8,14 +8,13 @@
 
 namespace finegemm::device {
 
-inline constexpr uint32_t kMqaScheduleThreads = 1024;
-
 /// One CTA: each thread adds up neighbouring requests, and then writes the rows of the slots that begin in them.
 __device__ inline void mqa_schedule(const MqaScheduleParams& p) {
-    __shared__ uint32_t sums[kMqaScheduleThreads / kWarpSize];
+    constexpr uint32_t kThreads = MqaScheduleConfig::threads();
+    __shared__ uint32_t sums[kThreads / kWarpSize];
     ptx::grid_launch_dependents();
     ptx::grid_dependency_wait();
-    const uint32_t each = ceil_div(p.requests, kMqaScheduleThreads);
+    const uint32_t each = ceil_div(p.requests, kThreads);
     const uint32_t first = min(threadIdx.x * each, p.requests), last = min(first + each, p.requests);
     uint32_t units = 0;
     for (uint32_t request = first; request < last; ++request) units += mqa_splits(p, request) * p.atoms;
@@ -23,7 +22,7 @@ __device__ inline void mqa_schedule(const MqaScheduleParams& p) {
     if (threadIdx.x % kWarpSize == kWarpSize - 1) sums[warp] = up_to;
     __syncthreads();
     uint32_t total = 0, begin = up_to - units;
-    for (uint32_t w = 0; w < kMqaScheduleThreads / kWarpSize; ++w) {
+    for (uint32_t w = 0; w < kThreads / kWarpSize; ++w) {
         if (w < warp) begin += sums[w];
         total += sums[w];
     }
@@ -41,7 +40,7 @@ __device__ inline void mqa_schedule(const MqaScheduleParams& p) {
         begin = end;
     }
     // Behind all requests: the end of the last slot, and slots that have nothing because nothing is to be done.
-    for (uint32_t slot = (total == 0 ? 0 : p.slots) + threadIdx.x; slot <= p.slots; slot += kMqaScheduleThreads)
+    for (uint32_t slot = (total == 0 ? 0 : p.slots) + threadIdx.x; slot <= p.slots; slot += kThreads)
         write(slot, p.requests * p.atoms, 0);
 }
 
