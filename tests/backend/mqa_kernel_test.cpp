@@ -31,9 +31,10 @@ bool run_heads(const MqaLaunch& launch, uint32_t seed) {
 
 template <MqaKeys Keys>
 void run_kernel(const MqaLaunch& launch, uint32_t seed) {
-    constexpr MqaForm kExact = MqaForm::Exact;
+    constexpr MqaForm kExact = MqaForm::Exact, kAbs = MqaForm::Abs;
     const bool run = run_heads<Keys, kExact, 8>(launch, seed) || run_heads<Keys, kExact, 16>(launch, seed) ||
-                     run_heads<Keys, kExact, 32>(launch, seed) || run_heads<Keys, kExact, 64>(launch, seed);
+                     run_heads<Keys, kExact, 32>(launch, seed) || run_heads<Keys, kExact, 64>(launch, seed) ||
+                     run_heads<Keys, kAbs, 32>(launch, seed) || run_heads<Keys, kAbs, 64>(launch, seed);
     ASSERT_TRUE(run) << "no such kernel";
 }
 
@@ -68,9 +69,7 @@ TEST_F(MqaKernel, GivesTheBitsOfTheCpuForRandomWindows) {
     for (uint32_t seed = 1; seed <= test::random_cases(24); ++seed) {
         const auto make = [&] {
             test::Random random(seed);
-            test::MqaProblem problem(random);
-            problem.queries.options.relu = Relu::Exact;
-            return problem;
+            return test::MqaProblem(random);
         };
         if (make().queries.count == 0) continue;
         compare<MqaKeys::Rows>(make, 1 + seed % 3, seed);
@@ -82,9 +81,7 @@ TEST_F(MqaKernel, GivesTheBitsOfTheCpuForRandomPages) {
     for (uint32_t seed = 1; seed <= test::random_cases(24); ++seed) {
         const auto make = [&] {
             test::Random random(seed);
-            test::PagedMqaProblem problem(random);
-            problem.queries.options.relu = Relu::Exact;
-            return problem;
+            return test::PagedMqaProblem(random);
         };
         compare<MqaKeys::Pages>(make, 1 + seed % 3, seed);
         if (HasFatalFailure()) return;

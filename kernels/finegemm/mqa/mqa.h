@@ -62,11 +62,12 @@ struct MqaSmemPlan {
     uint32_t keys, keys_stage;       // ring after ring: stages x 64 x dim
     uint32_t scales, scales_stage;   // likewise: 64 f32
     uint32_t tiles;                  // likewise: an MqaTile
-    uint32_t weights, weights_slot;  // f32, for each column; then the steps of the linear part
+    uint32_t weights, weights_slot;  // f32, for each column; then the step of each query, 0 if it takes the exact form
     uint32_t windows, windows_slot;  // an MqaRow for each query
     uint32_t fill;                   // kMqaFillBytes of -inf
     uint32_t split;                  // sums of each warp, then this CTA's share
     uint32_t full, empty, queries_full, queries_empty;  // mbarriers
+    uint32_t queries_in;                                // likewise, of the abs form: codes, before their columns
     uint32_t total;
 };
 
@@ -82,7 +83,7 @@ FG_HD constexpr MqaSmemPlan mqa_smem(const MqaConfig& c) {
     p.queries_slot = c.columns() * c.dim;
     p.keys_stage = kMqaTileKeys * c.dim;
     p.scales_stage = kMqaTileKeys * 4;
-    p.weights_slot = (kMqaColumns + kMqaMostQueries) * 4;
+    p.weights_slot = (kMqaColumns + (c.form == MqaForm::Abs ? c.queries() : 0)) * 4;
     p.windows_slot = kMqaMostQueries * 16;
     p.queries = take(kMqaSlots * p.queries_slot, 1024);
     p.keys = take(stages * p.keys_stage, 1024);
@@ -96,11 +97,19 @@ FG_HD constexpr MqaSmemPlan mqa_smem(const MqaConfig& c) {
     p.empty = take(stages * 8, 8);
     p.queries_full = take(kMqaSlots * 8, 8);
     p.queries_empty = take(kMqaSlots * 8, 8);
+    p.queries_in = take(c.form == MqaForm::Abs ? kMqaSlots * 8 : 0, 8);
     p.total = align_up(top, 16) + 1024;  // the driver aligns dynamic shared memory to 16 only; the kernel rounds up
     return p;
 }
 
 FG_HD constexpr uint32_t MqaConfig::smem_bytes() const { return mqa_smem(*this).total; }
+
+/// Which of the additional columns of a product has residual column `j` of a query. Where there are two queries each
+/// has its pair twice: lanes of a quad have two columns each, and two of them go on with each query.
+FG_HD constexpr uint32_t mqa_linear_column(const MqaConfig& c, uint32_t query, uint32_t copy, uint32_t j) {
+    return kMqaColumns + query * (8 / c.queries()) + copy * 2 + j;
+}
+FG_HD constexpr uint32_t mqa_linear_copies(const MqaConfig& c) { return 4 / c.queries(); }
 
 /// What a stage holds: keys; or none, but the word that another segment begins; or that none does.
 enum class MqaStage : uint32_t { Keys, Segment, End };

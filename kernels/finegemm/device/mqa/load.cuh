@@ -5,14 +5,16 @@
 #include <finegemm/core/ring.h>
 #include <finegemm/core/tma_box.h>
 #include <finegemm/device/mqa/fill.cuh>
+#include <finegemm/device/mqa/linear.cuh>
 #include <finegemm/device/mqa/split.cuh>
 #include <finegemm/device/ptx/fragment.cuh>
 
 namespace finegemm::device {
 
-/// Arrivals at the barrier of a slot's queries: one that says how many bytes come, and one of each lane when it has
-/// stored what it has to.
-inline constexpr uint32_t kQueryArrivals = 1 + kWarpSize;
+/// Arrivals at the barrier of a slot's queries: one of each lane when it has stored what it has to, and one that says
+/// how many bytes come; the abs form has a barrier of its own for these.
+template <MqaConfig C>
+inline constexpr uint32_t kQueryArrivals = kWarpSize + (C.form == MqaForm::Abs ? 0 : 1);
 
 /// What is told of a query, by one lane for each; of those that do not exist, that they see nothing.
 template <MqaConfig C>
@@ -50,15 +52,22 @@ __device__ void load_queries(const MqaParams& p, const MqaShared<C>& smem, uint3
     const uint32_t lane = threadIdx.x % kWarpSize;
     const auto at = MqaSlot<C>::of(p, segment);
     const SmemAddr full = smem.queries_full(at.first);
+    const SmemAddr in = C.form == MqaForm::Abs ? smem.queries_in(at.first) : full;
     wait(smem.queries_empty(at.first), at.parity ^ 1);
     constexpr uint32_t kBytes = C.heads * C.dim;
-    if (lane == 0) ptx::mbarrier_arrive_expect_tx(full, min(p.item_queries, p.rows - p.row(item, 0)) * kBytes);
+    if (lane == 0) ptx::mbarrier_arrive_expect_tx(in, min(p.item_queries, p.rows - p.row(item, 0)) * kBytes);
     __syncwarp();
     if (p.has_row(item, lane))
-        ptx::tma_load_stacked(smem.queries(at.first + lane / C.queries()) + lane % C.queries() * kBytes, &p.q, full, 0,
-                              0, p.row(item, lane));
+        ptx::tma_load_stacked(smem.queries(at.first + lane / C.queries()) + lane % C.queries() * kBytes, &p.q, in, 0, 0,
+                              p.row(item, lane));
     store_windows(p, smem, at.first, item);
     store_weights(p, smem, at.first, item);
+    if constexpr (C.form == MqaForm::Abs) {
+        __syncwarp();  // weights are there
+        wait(in, at.parity);
+        const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
+        for (uint32_t part = 0; part < parts; ++part) add_linear_columns(smem, at.first + part);
+    }
     ptx::mbarrier_arrive(full);
 }
 

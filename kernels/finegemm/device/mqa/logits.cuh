@@ -52,6 +52,25 @@ __device__ inline float shuffled(float x, uint32_t mask) {
     return float_of_bits(ptx::shuffle_xor(float_bits(x), mask));
 }
 
+/// Steps of the linear part: which queries take the abs form, and the step of the lane's own.
+template <MqaConfig C>
+struct MqaSteps {
+    uint32_t mask;
+    float own;
+
+    __device__ static MqaSteps load([[maybe_unused]] const MqaShared<C>& smem, [[maybe_unused]] uint32_t slot) {
+        MqaSteps steps{0, 0.0f};
+        if constexpr (C.form == MqaForm::Abs) {
+            for (uint32_t q = 0; q < C.queries(); ++q)
+                steps.mask |= ptx::load_shared(smem.step(slot, q)) > 0 ? 1u << q : 0;
+            steps.mask = ptx::broadcast(steps.mask);
+            steps.own = ptx::load_shared(smem.step(slot, threadIdx.x % 4 * C.queries() / 4));
+        }
+        return steps;
+    }
+    __device__ bool abs(uint32_t query) const { return C.form == MqaForm::Abs && (mask >> query & 1) != 0; }
+};
+
 /// What a lane has of sums: of some queries, for one key or for two.
 template <MqaConfig C>
 struct MqaSums {
@@ -69,12 +88,12 @@ struct MqaSums {
 
     /// Over the heads, in the order of mqa/arithmetic.h. Lanes exchange what the other one goes on with: each ends with
     /// sums of its own, which takes fewer shuffles than if all had all.
-    __device__ void add_up(const MqaProduct<C>& product, const MqaWeights& weights, uint32_t abs_queries) {
+    __device__ void add_up(const MqaProduct<C>& product, const MqaWeights& weights, const MqaSteps<C>& steps) {
         constexpr uint32_t kAll = C.queries(), kHalf = kAll / 2;
         const bool upper = threadIdx.x % 4 >= 2, odd = threadIdx.x % 2 == 1;
         float partial[kAll][2];
 #pragma unroll
-        for (uint32_t q = 0; q < kAll; ++q) add_heads(partial[q], product, weights, q, abs_queries >> q & 1);
+        for (uint32_t q = 0; q < kAll; ++q) add_heads(partial[q], product, weights, q, steps.abs(q));
 #pragma unroll
         for (uint32_t q = 0; q < kHalf; ++q)
 #pragma unroll
@@ -89,6 +108,7 @@ struct MqaSums {
                 for (uint32_t half = 0; half < 2; ++half)
                     sum[q][half] = exchange(partial[q][half], partial[q + kQueries][half], odd, 1);
         }
+        if constexpr (C.form == MqaForm::Abs) add_linear_part(product, steps.own);
     }
 
 private:
@@ -107,6 +127,21 @@ private:
         };
         if (C.form == MqaForm::Abs && abs) add([](float x) { return ptx::magnitude(x); });
         else add([](float x) { return ptx::relu(x); });
+    }
+    /// Of the one query of this lane, which has its columns.
+    __device__ void add_linear_part(const MqaProduct<C>& product, float step) {
+#pragma unroll
+        for (uint32_t half = 0; half < kHalves; ++half) {
+            float y[2];
+#pragma unroll
+            for (uint32_t e = 0; e < 2; ++e) {
+                const float first = product.at(MqaWeights::kOctets, 0, e),
+                            second = product.at(MqaWeights::kOctets, 1, e);
+                y[e] = (kHalves == 2 ? half == 1 : threadIdx.x % 2 == 1) ? second : first;
+            }
+            const float with = ptx::fma(ptx::fma(y[1], kResidualStep, y[0]), step, sum[0][half]);
+            sum[0][half] = step > 0 ? with : sum[0][half];
+        }
     }
     /// The lane whose number differs in `mask` goes on with the other one of `a` and `b`.
     __device__ static float exchange(float a, float b, bool takes_b, uint32_t mask) {
@@ -164,6 +199,7 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
         }
         const auto slot = MqaSlot<C>::of(p, segment);
         if (fresh) {
+            if (C.form == MqaForm::Abs) wait(smem.queries_in(slot.first), slot.parity);
             wait(smem.queries_full(slot.first), slot.parity);
             if (parts == 1) weights.load(smem.weights(slot.first));
             fresh = false;
@@ -179,7 +215,7 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
             if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
             if (parts > 1) weights.load(smem.weights(slot.first + part));
             MqaSums<C> sums;
-            sums.add_up(product, weights, 0);
+            sums.add_up(product, weights, MqaSteps<C>::load(smem, slot.first + part));
             if (p.bf16) store_logits<true>(smem, sums, scales, slot.first, part, tile.w[0]);
             else store_logits<false>(smem, sums, scales, slot.first, part, tile.w[0]);
         }

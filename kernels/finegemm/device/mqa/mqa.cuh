@@ -15,7 +15,8 @@ __device__ void make_barriers(const MqaShared<C>& smem) {
         ptx::mbarrier_init(smem.empty(stage), 128);  // all threads of the warpgroup
     }
     for (uint32_t slot = 0; slot < kMqaSlots; ++slot) {
-        ptx::mbarrier_init(smem.queries_full(slot), kQueryArrivals);
+        ptx::mbarrier_init(smem.queries_full(slot), kQueryArrivals<C>);
+        if (C.form == MqaForm::Abs) ptx::mbarrier_init(smem.queries_in(slot), 1);
         ptx::mbarrier_init(smem.queries_empty(slot), kMqaWarpgroups * 128);
     }
     ptx::fence_mbarrier_init();

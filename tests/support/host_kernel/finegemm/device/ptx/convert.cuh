@@ -19,6 +19,9 @@ inline void store_shared_word_if(bool wanted, SmemAddr to, uint32_t x) {
 inline void store_shared_words_x4_if(bool wanted, SmemAddr to, const Words4& v) {
     if (wanted) store_shared_as(to, v);
 }
+inline uint16_t pack_e4m3(float low, float high) {
+    return static_cast<uint16_t>(e4m3_of_float(low) | e4m3_of_float(high) << 8);
+}
 inline uint32_t highest_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
     return a >> 24 | b >> 24 << 8 | c >> 24 << 16 | d >> 24 << 24;
 }
