@@ -5,6 +5,7 @@
 #include <finegemm/gemm/kernel_plan.h>
 
 #include "engine/pack_contents.h"
+#include "ops/mqa/source.h"
 #include "plan/plan.h"
 #include "support.h"
 
@@ -37,6 +38,8 @@ ordered_json budget_of(const ordered_json& report) {
         taken[entry] = {{"registers", kernel["registers"]}, {"smem", 0}};
     for (const GemmConfig& config : plan::kernels())
         taken["finegemm_" + plan::name_of(config)]["smem"] = kernel_plan(config).smem.total;
+    for (const MqaConfig& config : jit::mqa_configs())
+        taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
     return taken;
 }
 

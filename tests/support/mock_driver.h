@@ -13,6 +13,8 @@
 #include <vector>
 
 #include <finegemm/gemm/params.h>
+#include <finegemm/mqa/mqa.h>
+#include <finegemm/mqa/schedule.h>
 #include <finegemm/quantize/quantize.h>
 #include <finegemm/scale_layout/scale_layout.h>
 
@@ -34,6 +36,8 @@ struct Launch {
     SegmentedParams gemm;            // of a kernel "finegemm_*", also of the next ones
     QuantizeParams quantize;         // of a kernel "finegemm_quantize_*"
     ScaleLayoutParams scale_layout;  // of a kernel "finegemm_scale_layout_*"
+    MqaParams mqa;                   // of a kernel "finegemm_*mqa_logits_*"
+    MqaScheduleParams mqa_schedule;  // of a kernel "finegemm_paged_mqa_schedule"
     GroupedParams grouped;           // of a kernel "finegemm_*_grouped"
     KGroupedParams k_grouped;        // of a kernel "finegemm_*_kgrouped*"
     AffineParams affine;             // of a kernel "finegemm_*_affine"
