@@ -66,7 +66,7 @@ protected:
 };
 
 TEST_F(MqaKernel, GivesTheBitsOfTheCpuForRandomWindows) {
-    for (uint32_t seed = 1; seed <= test::random_cases(24); ++seed) {
+    for (uint32_t seed = 1; seed <= test::random_cases(12); ++seed) {
         const auto make = [&] {
             test::Random random(seed);
             return test::MqaProblem(random);
@@ -78,13 +78,44 @@ TEST_F(MqaKernel, GivesTheBitsOfTheCpuForRandomWindows) {
 }
 
 TEST_F(MqaKernel, GivesTheBitsOfTheCpuForRandomPages) {
-    for (uint32_t seed = 1; seed <= test::random_cases(24); ++seed) {
+    for (uint32_t seed = 1; seed <= test::random_cases(12); ++seed) {
         const auto make = [&] {
             test::Random random(seed);
             return test::PagedMqaProblem(random);
         };
         compare<MqaKeys::Pages>(make, 1 + seed % 3, seed);
         if (HasFatalFailure()) return;
+    }
+}
+
+/// Bits that depend on the launch would not repeat.
+TEST_F(MqaKernel, GivesTheSameBitsWithAnyNumberOfCtas) {
+    const auto make = [] {
+        test::Random random(5);
+        return test::PagedMqaProblem(random);
+    };
+    for (const uint32_t ctas : {1u, 4u, 40u}) compare<MqaKeys::Pages>(make, ctas, ctas);
+}
+
+TEST_F(MqaKernel, WritesTheScheduleOfTheCpu) {
+    test::Random random(7);
+    for (int64_t i = 0; i < test::random_cases(12); ++i) {
+        const int64_t requests = random.one_in(6) ? 2000 : random.any(0, 40), queries = random.any(1, 8);
+        const int64_t slots = random.any(1, random.one_in(3) ? 200 : 9), cols = random.one_in(2) ? queries : 1;
+        test::Buffer<int32_t> lengths(DType::I32, requests, cols, random.any(0, 2));
+        const bool none = random.one_in(5);
+        for (int64_t b = 0; b < requests; ++b)
+            for (int64_t t = 0; t < cols; ++t)
+                lengths.at(b, t) = none || random.one_in(4) ? 0 : static_cast<int32_t>(random.any(-2, 5000));
+        test::Buffer<int32_t> by_kernel(DType::I32, slots + 1, 2), by_cpu(DType::I32, slots + 1, 2);
+        const PagedMqaScheduleOptions options;
+        const MqaScheduleLaunch launch = launch_of({lengths.view(), queries, by_kernel.view(), options});
+        host_kernel::launch(launch.grid, launch.config.threads(), [&] { device::mqa_schedule(launch.params); });
+        run_on_cpu(PagedMqaScheduleCall{lengths.view(), queries, by_cpu.view(), options}, pool);
+        ASSERT_TRUE(by_kernel.surroundings_intact());
+        for (int64_t s = 0; s <= slots; ++s)
+            for (int64_t c = 0; c < 2; ++c)
+                ASSERT_EQ(by_kernel.at(s, c), by_cpu.at(s, c)) << i << ": slot " << s << " of " << slots;
     }
 }
 
