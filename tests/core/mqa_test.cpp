@@ -42,7 +42,7 @@ TEST(Mqa, SharedMemoryIsAlignedDisjointAndFits) {
         EXPECT_GE(p.scales, p.keys + stages * p.keys_stage);
         EXPECT_GE(p.fill, p.scales + stages * p.scales_stage);
         EXPECT_GE(p.tiles, p.fill + kMqaFillBytes);
-        EXPECT_GE(p.weights, p.tiles + stages * 16);
+        EXPECT_GE(p.weights, p.tiles + stages * 8);
         EXPECT_GE(p.windows, p.weights + kMqaSlots * p.weights_slot);
         EXPECT_GE(p.split, p.windows + kMqaSlots * p.windows_slot);
         EXPECT_LE(p.total, 232448u) << "what a CTA of Hopper has";

@@ -61,7 +61,7 @@ struct MqaSmemPlan {
     uint32_t queries, queries_slot;  // kMqaSlots x columns x dim; an item with several parts has as many slots
     uint32_t keys, keys_stage;       // ring after ring: stages x 64 x dim
     uint32_t scales, scales_stage;   // likewise: 64 f32
-    uint32_t tiles;                  // likewise: an MqaTile
+    uint32_t tiles;                  // likewise: the key and the word of an MqaTile
     uint32_t weights, weights_slot;  // f32, for each column; then the step of each query, 0 if it takes the exact form
     uint32_t windows, windows_slot;  // an MqaRow for each query
     uint32_t fill;                   // kMqaFillBytes of -inf
@@ -89,7 +89,7 @@ FG_HD constexpr MqaSmemPlan mqa_smem(const MqaConfig& c) {
     p.keys = take(stages * p.keys_stage, 1024);
     p.scales = take(stages * p.scales_stage, 128);
     p.fill = take(kMqaFillBytes, 16);
-    p.tiles = take(stages * 16, 16);
+    p.tiles = take(stages * 8, 8);
     p.weights = take(kMqaSlots * p.weights_slot, 16);
     p.windows = take(kMqaSlots * p.windows_slot, 16);
     p.split = take((c.threads() / kWarpSize + 4) * 4, 16);
@@ -114,9 +114,15 @@ FG_HD constexpr uint32_t mqa_linear_copies(const MqaConfig& c) { return 4 / c.qu
 /// What a stage holds: keys; or none, but the word that another segment begins; or that none does.
 enum class MqaStage : uint32_t { Keys, Segment, End };
 struct MqaTile {
-    uint32_t key, segment;  // the first key; of which segment it is, or that begins, or how many there were
+    uint32_t key;      // the first one
+    uint32_t segment;  // of the key; or that begins, or how many there were
     MqaStage stage;
-    uint32_t unused;
+
+    /// Both in one word, which a warp shares by one instruction. Fewer segments than tiles: 2^30 are enough.
+    FG_HD constexpr uint32_t word() const { return segment * 4 + static_cast<uint32_t>(stage); }
+    FG_HD static constexpr MqaTile of(uint32_t key, uint32_t word) {
+        return {key, word / 4, static_cast<MqaStage>(word % 4)};
+    }
 };
 
 /// Where the logits of a query go: the place of key 0's, which need not exist; the first key, and how many there are.

@@ -62,7 +62,7 @@ __device__ void add_linear_columns(const MqaShared<C>& smem, uint32_t slot) {
         const uint32_t query = first + lane / kLanes;
         const bool exists = query < C.queries();
         FourSums sums;
-#pragma unroll 4
+#pragma unroll 2
         for (uint32_t h = 0; h < C.heads; ++h) {
             const uint32_t row = exists ? query * C.heads + h : h;
             const float w = ptx::multiply(ptx::load_shared(smem.weights(slot) + row * 4), 0.5f);

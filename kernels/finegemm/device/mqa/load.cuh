@@ -108,12 +108,12 @@ private:
         return stage;
     }
     __device__ void publish(uint32_t stage, const MqaTile& tile) const {
-        ptx::store_shared_words_x4(smem_.tile(stage), {tile.key, tile.segment, static_cast<uint32_t>(tile.stage), 0});
+        ptx::store_shared_x2(smem_.tile(stage), float_of_bits(tile.key), float_of_bits(tile.word()));
     }
     __device__ void tell(uint32_t segment, MqaStage what) {
         const uint32_t stage = next_stage();
         if (lane() != 0) return;
-        publish(stage, {0, segment, what, 0});
+        publish(stage, {0, segment, what});
         ptx::mbarrier_arrive(smem_.full(stage));
     }
     /// A store of -inf for every second tile: it may wait for windows.
@@ -129,7 +129,7 @@ private:
             const uint32_t stage = next_stage();
             if (lane() == 0) {
                 const SmemAddr full = smem_.full(stage);
-                publish(stage, {key, segment, MqaStage::Keys, 0});
+                publish(stage, {key, segment, MqaStage::Keys});
                 ptx::mbarrier_arrive_expect_tx(full, MqaShared<C>::kAt.keys_stage + MqaShared<C>::kAt.scales_stage);
                 ptx::tma_load(smem_.keys(stage), &p_.k, full, 0, key);
                 ptx::tma_load(smem_.scales(stage), &p_.k_scales, full, key, 0);
@@ -156,7 +156,7 @@ private:
             const uint32_t stage = next_stage();
             const SmemAddr full = smem_.full(stage);
             if (lane() == 0) {
-                publish(stage, {key, segment, MqaStage::Keys, 0});
+                publish(stage, {key, segment, MqaStage::Keys});
                 ptx::mbarrier_arrive_expect_tx(full, pages * (page_bytes + scale_bytes));
             }
             __syncwarp();

@@ -88,12 +88,17 @@ struct MqaSums {
 
     /// Over the heads, in the order of mqa/arithmetic.h. Lanes exchange what the other one goes on with: each ends with
     /// sums of its own, which takes fewer shuffles than if all had all.
-    __device__ void add_up(const MqaProduct<C>& product, const MqaWeights& weights, const MqaSteps<C>& steps) {
+    /// `queries`: how many exist. Requests may have few: then others take no time.
+    __device__ void add_up(const MqaProduct<C>& product, const MqaWeights& weights, const MqaSteps<C>& steps,
+                           uint32_t queries) {
         constexpr uint32_t kAll = C.queries(), kHalf = kAll / 2;
         const bool upper = threadIdx.x % 4 >= 2, odd = threadIdx.x % 2 == 1;
         float partial[kAll][2];
 #pragma unroll
-        for (uint32_t q = 0; q < kAll; ++q) add_heads(partial[q], product, weights, q, steps.abs(q));
+        for (uint32_t q = 0; q < kAll; ++q) {
+            partial[q][0] = partial[q][1] = 0.0f;
+            if (q < queries) add_heads(partial[q], product, weights, q, steps.abs(q));
+        }
 #pragma unroll
         for (uint32_t q = 0; q < kHalf; ++q)
 #pragma unroll
@@ -116,7 +121,6 @@ private:
     __device__ static void add_heads(float (&partial)[2], const MqaProduct<C>& product, const MqaWeights& weights,
                                      uint32_t query, bool abs) {
         constexpr uint32_t kOctets = C.heads / 8;
-        partial[0] = partial[1] = 0.0f;
         const auto add = [&](auto&& term) {
 #pragma unroll
             for (uint32_t i = 0; i < 2 * kOctets; ++i)
@@ -182,17 +186,16 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
     while (true) {
         const uint32_t stage = smem.stage_of(warpgroup, at.stage);
         wait(smem.full(stage), at.parity);
-        const ptx::Words4 tile = ptx::load_shared_words_x4(smem.tile(stage));
-        const uint32_t of_segment = ptx::broadcast(tile.w[1]);
+        const ptx::Float2 told = ptx::load_shared_x2(smem.tile(stage));
+        const auto tile = MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
         // A slot may be left only when it has been filled: else its barrier would count this for the queries before.
-        for (; segment < of_segment; ++segment, fresh = true) {
+        for (; segment < tile.segment; ++segment, fresh = true) {
             const auto left = MqaSlot<C>::of(p, segment);
             wait(smem.queries_full(left.first), left.parity);
             ptx::mbarrier_arrive(smem.queries_empty(left.first));
         }
-        const auto what = static_cast<MqaStage>(ptx::broadcast(tile.w[2]));
-        if (what == MqaStage::End) break;
-        if (what == MqaStage::Segment) {
+        if (tile.stage == MqaStage::End) break;
+        if (tile.stage == MqaStage::Segment) {
             ptx::mbarrier_arrive(smem.empty(stage));
             ++at;
             continue;
@@ -215,9 +218,10 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
             if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
             if (parts > 1) weights.load(smem.weights(slot.first + part));
             MqaSums<C> sums;
-            sums.add_up(product, weights, MqaSteps<C>::load(smem, slot.first + part));
-            if (p.bf16) store_logits<true>(smem, sums, scales, slot.first, part, tile.w[0]);
-            else store_logits<false>(smem, sums, scales, slot.first, part, tile.w[0]);
+            sums.add_up(product, weights, MqaSteps<C>::load(smem, slot.first + part),
+                        C.keys == MqaKeys::Pages ? p.item_queries - part * C.queries() : C.queries());
+            if (p.bf16) store_logits<true>(smem, sums, scales, slot.first, part, tile.key);
+            else store_logits<false>(smem, sums, scales, slot.first, part, tile.key);
         }
         ++at;
     }

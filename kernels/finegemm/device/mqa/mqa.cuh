@@ -7,14 +7,14 @@
 
 namespace finegemm::device {
 
-/// By one thread.
+/// By all threads; they meet before anybody uses them.
 template <MqaConfig C>
 __device__ void make_barriers(const MqaShared<C>& smem) {
-    for (uint32_t stage = 0; stage < kMqaWarpgroups * C.stages(); ++stage) {
+    for (uint32_t stage = threadIdx.x; stage < kMqaWarpgroups * C.stages(); stage += C.threads()) {
         ptx::mbarrier_init(smem.full(stage), 1);
         ptx::mbarrier_init(smem.empty(stage), 128);  // all threads of the warpgroup
     }
-    for (uint32_t slot = 0; slot < kMqaSlots; ++slot) {
+    for (uint32_t slot = threadIdx.x; slot < kMqaSlots; slot += C.threads()) {
         ptx::mbarrier_init(smem.queries_full(slot), kQueryArrivals<C>);
         if (C.form == MqaForm::Abs) ptx::mbarrier_init(smem.queries_in(slot), 1);
         ptx::mbarrier_init(smem.queries_empty(slot), kMqaWarpgroups * 128);
@@ -25,7 +25,7 @@ __device__ void make_barriers(const MqaShared<C>& smem) {
 template <MqaConfig C>
 __device__ void mqa_logits(const MqaParams& p) {
     const MqaShared<C> smem{ptx::dynamic_shared()};
-    if (threadIdx.x == 0) make_barriers(smem);
+    make_barriers(smem);
     if (p.fill) prepare_fill(p, smem);
     // Nothing is written above, and nothing read before the kernels before this one have ended.
     ptx::grid_launch_dependents();

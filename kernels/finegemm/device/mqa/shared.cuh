@@ -18,7 +18,7 @@ struct MqaShared {
     __device__ static uint32_t stage_of(uint32_t warpgroup, uint32_t stage) { return warpgroup * C.stages() + stage; }
     __device__ SmemAddr keys(uint32_t stage) const { return base + (kAt.keys + stage * kAt.keys_stage); }
     __device__ SmemAddr scales(uint32_t stage) const { return base + (kAt.scales + stage * kAt.scales_stage); }
-    __device__ SmemAddr tile(uint32_t stage) const { return base + (kAt.tiles + stage * 16); }
+    __device__ SmemAddr tile(uint32_t stage) const { return base + (kAt.tiles + stage * 8); }
     __device__ SmemAddr full(uint32_t stage) const { return base + (kAt.full + stage * 8); }
     __device__ SmemAddr empty(uint32_t stage) const { return base + (kAt.empty + stage * 8); }
 
