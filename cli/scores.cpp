@@ -76,11 +76,11 @@ bool is_scores(const std::string& line) {
     return line.starts_with(std::string(kOfRows) + " ") || line.starts_with(std::string(kOfPages) + " ");
 }
 
-ScoresShape parse_scores(const std::string& line) {
+MqaShape parse_scores(const std::string& line) {
     std::istringstream words(line);
     std::string name, size, heads;
     words >> name >> size >> heads;
-    ScoresShape s{.paged = name == kOfPages};
+    MqaShape s{.paged = name == kOfPages};
     const std::vector<int64_t> extents = extents_of(size, s.paged ? 3 : 2), of_heads = extents_of(heads, 2);
     bool good = !extents.empty() && !of_heads.empty();
     for (std::string word; good && words >> word;) {
@@ -103,7 +103,7 @@ ScoresShape parse_scores(const std::string& line) {
     return s;
 }
 
-Scores::Scores(Context& context, const Target& target, const ScoresShape& shape, uint64_t seed)
+Scores::Scores(Context& context, const Target& target, const MqaShape& shape, uint64_t seed)
     : context_(context), target_(target), shape_(shape), seed_(seed) {
     q_ = mirrored(target, DType::E4M3, shape.rows() * shape.heads, shape.dim);
     make_codes(q_, seed);
@@ -226,7 +226,7 @@ namespace {
 struct Truth {
     double logit, bound;
 };
-Truth truth_of(const uint8_t* q, const float* w, const uint8_t* key, double scale, const ScoresShape& s) {
+Truth truth_of(const uint8_t* q, const float* w, const uint8_t* key, double scale, const MqaShape& s) {
     const auto magnitude = [](uint8_t c) {
         return static_cast<double>(float_of_e4m3((c & 0x7f) > 0 && (c & 0x7f) < 8 ? 8 : c & 0x7f));
     };

@@ -12,30 +12,18 @@
 
 namespace finegemm::cli {
 
-/// What a line of a log says of such a call.
-struct ScoresShape {
-    bool paged = false;
-    int64_t requests = 1, queries = 1, keys = 1;  // queries: of a request, or all where keys are in rows
-    int64_t heads = 64, dim = 128, page_size = 64;
-    DType dtype = DType::F32;
-    LogitsForm form = LogitsForm::Filled;
-    Relu relu = Relu::Exact;
-
-    int64_t rows() const { return requests * queries; }
-};
-
 /// Is it the line of such a call, not of a product?
 bool is_scores(const std::string& line);
 /// "mqa_logits 2048x8192 64x128", or "paged_mqa_logits 256x2x8192 64x128": queries and keys, or requests, queries of
 /// each and the most keys; heads and D. Then, in any order, a type, a form, a relu and page16, say, where they are not
 /// f32, filled, exact and page64. Throws Error(InvalidArgument).
-ScoresShape parse_scores(const std::string& line);
+MqaShape parse_scores(const std::string& line);
 
 /// A call with random operands. In rows the last query sees all keys, each one before it a key less; in pages, which
 /// are in a random order, requests have half of the keys to all of them.
 class Scores {
 public:
-    Scores(Context& context, const Target& target, const ScoresShape& shape, uint64_t seed);
+    Scores(Context& context, const Target& target, const MqaShape& shape, uint64_t seed);
 
     /// Median microseconds of `repeats` runs; one more goes before them.
     double time(int repeats);
@@ -67,7 +55,7 @@ private:
 
     Context& context_;
     const Target& target_;
-    ScoresShape shape_;
+    MqaShape shape_;
     uint64_t seed_;
     Mirrored q_, w_, keys_, sfk_, starts_, ends_, table_, d_;
 };

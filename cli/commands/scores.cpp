@@ -83,6 +83,25 @@ ExitCode run_scores(const std::string& line, const ScoresOptions& o, const Front
     return m.check.right() ? kOk : kWrongResult;
 }
 
+ExitCode explain_scores(const std::string& line, bool json, const Front& front) {
+    const std::string text = explain(parse_scores(line));
+    if (json) {
+        front.out << text << '\n';
+        return kOk;
+    }
+    const auto out = nlohmann::json::parse(text);
+    const auto& config = out.at("config");
+    const auto number = [&](const char* name) { return config.at(name).get<int64_t>(); };
+    front.out << fmt::format("{}: {}\n", line, out.at("kernel").get<std::string>());
+    for (const auto& why : out.at("why")) front.out << fmt::format("  {}\n", why.get<std::string>());
+    front.out << fmt::format(
+        "tiles of {} keys x {} columns for each of {} math warpgroups, rings of {} stages, {} KB of "
+        "shared memory\n",
+        number("tile_keys"), number("columns"), number("math_warpgroups"), number("stages"),
+        number("smem_bytes") / 1024);
+    return kOk;
+}
+
 ExitCode bench_scores(const std::vector<std::string>& lines, const ScoresOptions& o, const Front& front) {
     if (const auto other = std::ranges::find_if_not(lines, is_scores); other != lines.end())
         throw Error(

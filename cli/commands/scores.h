@@ -18,6 +18,7 @@ struct ScoresOptions {
 };
 
 ExitCode run_scores(const std::string& line, const ScoresOptions& o, const Front& front);
+ExitCode explain_scores(const std::string& line, bool json, const Front& front);
 /// A line of the table for each. Throws Error(InvalidArgument) where one is a product.
 ExitCode bench_scores(const std::vector<std::string>& lines, const ScoresOptions& o, const Front& front);
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include <finegemm/context.h>
 #include <finegemm/tensor.h>
@@ -79,6 +80,25 @@ struct PagedMqaLogitsArgs {
 
 /// Row b * T + t of d is of query t of request b, its column j of key j. Otherwise as mqa_logits.
 FINEGEMM_API void paged_mqa_logits(Context& context, const PagedMqaLogitsArgs& args, const MqaOptions& options = {});
+
+/// A call of one of both, as far as the host knows it.
+struct MqaShape {
+    bool paged = false;
+    int64_t requests = 1;  ///< B; 1 for keys in rows
+    int64_t queries = 1;   ///< of a request; S for keys in rows
+    int64_t keys = 1;      ///< columns of d
+    int64_t heads = 64;
+    int64_t dim = 128;
+    int64_t page_size = 64;    ///< P, of pages
+    DType dtype = DType::F32;  ///< of d
+    LogitsForm form = LogitsForm::Filled;
+    Relu relu = Relu::Exact;
+    int64_t rows() const { return requests * queries; }
+};
+
+/// Which kernel it takes and why: JSON text with `kernel`, its name, `why`, sentences, and `config`, what the kernel is
+/// made of. Throws Error(InvalidArgument) for what no call may have.
+FINEGEMM_API std::string explain(const MqaShape& shape);
 
 /// How work of paged_mqa_logits would be split over slots, most often as many as the GPU has SMs. docs/indexer.md has
 /// the numbers: they are those that clients of DeepGEMM make and expect.

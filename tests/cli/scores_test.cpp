@@ -15,11 +15,11 @@ namespace {
 using nlohmann::json;
 
 TEST(ScoresShape, IsReadFromTheLineOfALog) {
-    const cli::ScoresShape rows = cli::parse_scores("mqa_logits 2048x8192 32x64 bf16 compressed abs");
+    const MqaShape rows = cli::parse_scores("mqa_logits 2048x8192 32x64 bf16 compressed abs");
     EXPECT_FALSE(rows.paged);
     EXPECT_EQ(std::tuple(rows.rows(), rows.keys, rows.heads, rows.dim), std::tuple(2048, 8192, 32, 64));
     EXPECT_TRUE(rows.dtype == DType::BF16 && rows.form == LogitsForm::Compressed && rows.relu == Relu::Abs);
-    const cli::ScoresShape pages = cli::parse_scores("paged_mqa_logits 256x2x8192 64x128 page16 f32 untouched exact");
+    const MqaShape pages = cli::parse_scores("paged_mqa_logits 256x2x8192 64x128 page16 f32 untouched exact");
     EXPECT_TRUE(pages.paged);
     EXPECT_EQ(std::tuple(pages.requests, pages.queries, pages.keys, pages.page_size), std::tuple(256, 2, 8192, 16));
     EXPECT_TRUE(pages.dtype == DType::F32 && pages.form == LogitsForm::Untouched && pages.relu == Relu::Exact);
@@ -77,6 +77,33 @@ TEST(RunScores, TakeNothingOfProducts) {
         const Ran ran = finegemm(arguments);
         EXPECT_EQ(ran.code, 2) << arguments << '\n' << ran.err;
         EXPECT_NE(ran.err.find(message), std::string::npos) << arguments << '\n' << ran.err;
+    }
+}
+
+TEST(ExplainScores, NameTheKernelAndSayWhy) {
+    const std::pair<const char*, std::vector<const char*>> cases[] = {
+        {"mqa_logits 64x100 64x128",
+         {": finegemm_mqa_logits_h64_d128\n", "keys are in rows, H is 64 and D 128",
+          "relu is exact, as nothing else is asked for", "2 queries of 64 heads"}},
+        {"mqa_logits 64x100 32x32 abs",
+         {": finegemm_mqa_logits_h32_d32_abs\n", "relu is abs, as asked for", "136 columns"}},
+        {"paged_mqa_logits 3x4x100 64x64 page16",
+         {": finegemm_paged_mqa_logits_h64_d64\n", "4 queries of a request take 2 products"}},
+        {"mqa_logits 64x100 8x32 abs", {": finegemm_mqa_logits_h8_d32\n", "take longer than they save with 8 heads"}}};
+    for (const auto& [line, parts] : cases) {
+        const Ran ran = finegemm("explain '" + std::string(line) + "'");
+        ASSERT_EQ(ran.code, 0) << ran.err;
+        for (const char* part : parts) EXPECT_NE(ran.out.find(part), std::string::npos) << part << '\n' << ran.out;
+        const json out = json::parse(finegemm("explain '" + std::string(line) + "' --json").out);
+        EXPECT_NE(ran.out.find(out.at("kernel").get<std::string>()), std::string::npos);
+    }
+    for (const auto& [line, message] : {std::pair("mqa_logits 4x8 7x32", "q: has H = 7 heads"),
+                                        {"paged_mqa_logits 1x9x8 8x32", "q: has 9 queries for a request"},
+                                        {"paged_mqa_logits 1x1x8 8x32 page8", "cache: has pages of 288 bytes"},
+                                        {"paged_mqa_logits 1x1x8 8x32 compressed", "form: is compressed"}}) {
+        const Ran ran = finegemm("explain '" + std::string(line) + "'");
+        EXPECT_EQ(ran.code, 2) << line;
+        EXPECT_NE(ran.err.find(message), std::string::npos) << ran.err;
     }
 }
 

@@ -190,4 +190,17 @@ void check_mqa(const PagedMqaScheduleCall& call) {
     check_places(schedule, {{lengths, kNumber, 1}});
 }
 
+void check_mqa(const MqaShape& shape) {
+    const ConstMatrix heads{nullptr, DType::E4M3, shape.heads, shape.dim, shape.dim, 1, {}};
+    const ConstMatrix pages{nullptr, DType::E4M3, 1, shape.page_size * (shape.dim + kBytesOfScale)};
+    const ConstMatrix logits{nullptr, shape.dtype, shape.rows(), shape.keys};
+    check_queries({"q", heads, shape.rows()});
+    if (shape.paged) check_cache({"cache", pages}, shape.dim);
+    if (shape.paged && (shape.queries < 1 || shape.queries > kMostQueriesEach))
+        reject("q", "has {} queries for a request, must have 1 to {}; make more requests of them", shape.queries,
+               kMostQueriesEach);
+    check_logits({"d", logits});
+    check_options({.form = shape.form, .relu = shape.relu}, shape.paged);
+}
+
 }  // namespace finegemm

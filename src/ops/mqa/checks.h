@@ -10,5 +10,6 @@ namespace finegemm {
 void check_mqa(const MqaCall& call);
 void check_mqa(const PagedMqaCall& call);
 void check_mqa(const PagedMqaScheduleCall& call);
+void check_mqa(const MqaShape& shape);
 
 }  // namespace finegemm

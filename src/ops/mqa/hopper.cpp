@@ -57,14 +57,6 @@ MqaParams common_params(const ConstStack& q, const ConstMatrix& w, const Matrix&
     return p;
 }
 
-MqaConfig config_of(const ConstStack& q, MqaKeys keys, Relu relu) {
-    const auto heads = static_cast<uint32_t>(q.matrix.rows);
-    return {.heads = heads,
-            .dim = static_cast<uint32_t>(q.matrix.cols),
-            .keys = keys,
-            .form = relu == Relu::Abs && has_abs_form(heads) ? MqaForm::Abs : MqaForm::Exact};
-}
-
 /// A CTA for each SM that may be used.
 uint32_t grid_of(const MqaOptions& options, uint32_t sms) {
     return options.num_sms > 0 ? std::min(static_cast<uint32_t>(options.num_sms), sms) : sms;
@@ -72,8 +64,16 @@ uint32_t grid_of(const MqaOptions& options, uint32_t sms) {
 
 }  // namespace
 
+MqaConfig mqa_config(int64_t heads, int64_t dim, MqaKeys keys, Relu relu) {
+    const bool abs = relu == Relu::Abs && has_abs_form(static_cast<uint32_t>(heads));
+    return {.heads = static_cast<uint32_t>(heads),
+            .dim = static_cast<uint32_t>(dim),
+            .keys = keys,
+            .form = abs ? MqaForm::Abs : MqaForm::Exact};
+}
+
 MqaLaunch launch_of(const MqaCall& call, const cuda::Driver& driver, uint32_t sms) {
-    const MqaConfig config = config_of(call.q, MqaKeys::Rows, call.options.relu);
+    const MqaConfig config = mqa_config(call.heads(), call.dim(), MqaKeys::Rows, call.options.relu);
     MqaParams p = common_params(call.q, call.w, call.d, call.options, driver);
     const auto keys = static_cast<uint64_t>(call.keys());
     p.k = cuda::encode(driver,
@@ -97,7 +97,7 @@ MqaLaunch launch_of(const MqaCall& call, const cuda::Driver& driver, uint32_t sm
 }
 
 MqaLaunch launch_of(const PagedMqaCall& call, const cuda::Driver& driver, uint32_t sms) {
-    const MqaConfig config = config_of(call.q, MqaKeys::Pages, call.options.relu);
+    const MqaConfig config = mqa_config(call.heads(), call.dim(), MqaKeys::Pages, call.options.relu);
     MqaParams p = common_params(call.q, call.w, call.d, call.options, driver);
     const ConstMatrix& cache = call.cache;
     const int64_t page_keys = call.page_size();

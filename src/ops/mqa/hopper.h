@@ -20,6 +20,9 @@ struct MqaScheduleLaunch {
     uint32_t grid;
 };
 
+/// The kernel for these.
+MqaConfig mqa_config(int64_t heads, int64_t dim, MqaKeys keys, Relu relu);
+
 /// `sms`: of the GPU.
 MqaLaunch launch_of(const MqaCall& call, const cuda::Driver& driver, uint32_t sms);
 MqaLaunch launch_of(const PagedMqaCall& call, const cuda::Driver& driver, uint32_t sms);
