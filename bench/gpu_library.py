@@ -22,6 +22,8 @@ GemmOptions, QuantizeOptions, Shape = C["gemm_options"], C["quantize_options"], 
 
 
 ScaleLayoutArgs, ScaleLayoutOptions = C["scale_layout_args"], C["scale_layout_options"]
+MqaArgs, PagedMqaArgs, MqaOptions = C["mqa_logits_args"], C["paged_mqa_logits_args"], C["mqa_options"]
+PagedMqaScheduleArgs, PagedMqaScheduleOptions = C["paged_mqa_schedule_args"], C["paged_mqa_schedule_options"]
 
 
 def matrix(t: torch.Tensor | None) -> ctypes.Structure:
@@ -225,6 +227,29 @@ class Library:
         where = (None, 0) if numbers is None else (numbers.data_ptr(), numbers.numel())
         args = ScaleLayoutArgs(stack(sf), stack(out), form, 0, *where, alignment, scale_k, *device)
         call = self.c.finegemm_scale_layout
+        self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
+
+    def mqa_logits(self, q, k, sfk, w, starts, ends, d, form=0, relu=0, num_sms=0, pdl=False) -> None:
+        """q [S, H, D], k [Skv, D], w [S, H], d [S, any]; sfk, starts and ends are 1-D."""
+        rows = (matrix(t[None] if t.dim() == 1 else t) for t in (k, sfk, w, starts, ends, d))
+        self.score(self.c.finegemm_mqa_logits, MqaArgs(stack(q), *rows), d, form, relu, num_sms, pdl)
+
+    def paged_mqa_logits(self, q, cache, w, lengths, table, d, form=0, relu=0, num_sms=0, pdl=False) -> None:
+        """q [B * T, H, D], cache [pages, bytes of a page], w [B * T, H], lengths [B, 1 or T], d [B * T, any]."""
+        schedule = torch.zeros(2, 2, dtype=torch.int32, device=d.device)  # nothing reads it
+        args = PagedMqaArgs(stack(q), *(matrix(t) for t in (cache, w, lengths, table, schedule, d)))
+        self.score(self.c.finegemm_paged_mqa_logits, args, d, form, relu, num_sms, pdl)
+
+    def score(self, function, args, d, form, relu, num_sms, pdl) -> None:
+        stream = torch.cuda.current_stream(d.device).cuda_stream if d.is_cuda else None
+        options = MqaOptions(ctypes.sizeof(MqaOptions), form, relu, OFF, num_sms, pdl, stream)
+        self.check(function(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
+
+    def paged_mqa_schedule(self, lengths, queries_each: int, schedule) -> None:
+        stream = torch.cuda.current_stream(schedule.device).cuda_stream if schedule.is_cuda else None
+        options = PagedMqaScheduleOptions(ctypes.sizeof(PagedMqaScheduleOptions), False, stream)
+        args = PagedMqaScheduleArgs(matrix(lengths), queries_each, matrix(schedule))
+        call = self.c.finegemm_paged_mqa_schedule
         self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
     def explain(self, m: int, n: int, k: int, out_dtype: torch.dtype | None = None, **fields) -> dict:

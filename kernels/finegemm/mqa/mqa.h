@@ -1,5 +1,5 @@
 // The kernels of an indexer's logits: configuration, parameters, shared memory, and which keys a query sees.
-// Layer mqa. docs/indexer.md has the picture.
+// Layer mqa. docs/indexer_kernels.md has the picture.
 #pragma once
 
 #include <finegemm/core/tensor_map.h>
