@@ -16,7 +16,7 @@ BITS = {torch.float32: torch.int32, torch.bfloat16: torch.int16}
 CANARY = {torch.float32: 0x7FC0DEAD, torch.bfloat16: 0x7FDE}  # a NaN that no kernel makes
 NAN_CODE = 0x7F
 MOST_PRODUCTS = 400_000  # of heads and keys: what the CPU takes tenths of a second for
-# Of an H200: what tensor cores multiply and what memory moves in a microsecond.
+# What an H200 multiplies, and moves, in a microsecond.
 FLOP_PER_US, BYTES_PER_US = 132 * 8192 * 1830, 4.2e6
 
 

@@ -166,7 +166,7 @@ struct MqaParams {
     FG_HD constexpr uint32_t row(uint32_t item, uint32_t i) const { return item * item_queries + i; }
     FG_HD constexpr bool has_row(uint32_t item, uint32_t i) const { return i < item_queries && row(item, i) < rows; }
 
-    /// Of query `i` of an item, whose row exists. Numbers that break the rules give keys that exist, or none.
+    /// What query `i` of an item sees, whose row exists. Numbers that break the rules give keys that exist, or none.
     FG_HD constexpr MqaWindow window(uint32_t item, uint32_t i) const {
         if (starts) {
             const uint32_t at = row(item, i);

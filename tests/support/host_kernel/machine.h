@@ -24,7 +24,7 @@ inline Index thread, block, grid;
 inline constexpr uint32_t kSharedBytes = 232448;
 alignas(1024) inline uint8_t shared[kSharedBytes];
 
-/// Those who meet: lanes of a warp, or threads at a barrier. Complete when `expected` have come.
+/// Who meets: lanes of a warp, or threads at a barrier. Complete when `expected` have come.
 struct Meeting {
     uint32_t expected = 0, come = 0, round = 0;
 };

@@ -62,7 +62,7 @@ __device__ void load_queries(const MqaParams& p, const MqaShared<C>& smem, uint3
                               p.row(item, lane));
     store_windows(p, smem, at.first, item);
     store_weights(p, smem, at.first, item);
-    if constexpr (C.form == MqaForm::Abs) {
+    if (C.form == MqaForm::Abs) {
         __syncwarp();  // weights are there
         wait(in, at.parity);
         const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
@@ -90,7 +90,7 @@ public:
             }
             const uint32_t skipped = (warp_ - before) % kMqaWarpgroups;
             if (skipped >= s.count) continue;
-            if constexpr (C.keys == MqaKeys::Rows) load_rows(segment, s, skipped);
+            if (C.keys == MqaKeys::Rows) load_rows(segment, s, skipped);
             else load_pages(segment, s, skipped);
         }
         tell(segment, MqaStage::End);

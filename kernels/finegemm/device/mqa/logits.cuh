@@ -10,6 +10,22 @@
 
 namespace finegemm::device {
 
+/// K of a product.
+template <uint32_t Dim>
+struct Depth {};
+template <uint32_t R>
+__device__ void start_product(Depth<32>, float (&x)[R], uint64_t a, uint64_t b) {
+    ptx::wgmma_k32_e4m3(x, a, b);
+}
+template <uint32_t R>
+__device__ void start_product(Depth<64>, float (&x)[R], uint64_t a, uint64_t b) {
+    ptx::wgmma_k64_e4m3(x, a, b);
+}
+template <uint32_t R>
+__device__ void start_product(Depth<128>, float (&x)[R], uint64_t a, uint64_t b) {
+    ptx::wgmma_k128_e4m3(x, a, b);
+}
+
 /// In a lane: keys `lane / 4` and eight behind that, of the sixteen of its warp, times all columns.
 template <MqaConfig C>
 struct MqaProduct {
@@ -24,9 +40,7 @@ struct MqaProduct {
         const uint64_t a = wgmma_descriptor_of_rows(keys.bits, C.dim);
         const uint64_t b = wgmma_descriptor_of_rows(queries.bits, C.dim);
         ptx::wgmma_fence();
-        if constexpr (C.dim == 32) ptx::wgmma_k32_e4m3(x, a, b);
-        else if constexpr (C.dim == 64) ptx::wgmma_k64_e4m3(x, a, b);
-        else ptx::wgmma_k128_e4m3(x, a, b);
+        start_product(Depth<C.dim>(), x, a, b);
         ptx::wgmma_commit_group();
         ptx::wgmma_wait_group<0>();
 #pragma unroll
@@ -58,9 +72,9 @@ struct MqaSteps {
     uint32_t mask;
     float own;
 
-    __device__ static MqaSteps load([[maybe_unused]] const MqaShared<C>& smem, [[maybe_unused]] uint32_t slot) {
+    __device__ static MqaSteps load(const MqaShared<C>& smem, uint32_t slot) {
         MqaSteps steps{0, 0.0f};
-        if constexpr (C.form == MqaForm::Abs) {
+        if (C.form == MqaForm::Abs) {
             for (uint32_t q = 0; q < C.queries(); ++q)
                 steps.mask |= ptx::load_shared(smem.step(slot, q)) > 0 ? 1u << q : 0;
             steps.mask = ptx::broadcast(steps.mask);
@@ -68,7 +82,7 @@ struct MqaSteps {
         }
         return steps;
     }
-    __device__ bool abs(uint32_t query) const { return C.form == MqaForm::Abs && (mask >> query & 1) != 0; }
+    __device__ bool abs(uint32_t query) const { return (mask >> query & 1) != 0; }
 };
 
 /// What a lane has of sums: of some queries, for one key or for two.
@@ -76,7 +90,7 @@ template <MqaConfig C>
 struct MqaSums {
     static constexpr uint32_t kQueries = C.queries() > 4 ? C.queries() / 4 : 1;
     static constexpr uint32_t kHalves = C.queries() > 2 ? 2 : 1;
-    float sum[kQueries][kHalves];
+    float sum[kQueries * kHalves];
 
     /// The first of its queries: lanes of a quad have different ones, of two queries two lanes each.
     __device__ static uint32_t query() { return threadIdx.x % 4 * C.queries() / 4; }
@@ -91,48 +105,44 @@ struct MqaSums {
     /// `queries`: how many exist. Requests may have few: then others take no time.
     __device__ void add_up(const MqaProduct<C>& product, const MqaWeights& weights, const MqaSteps<C>& steps,
                            uint32_t queries) {
-        constexpr uint32_t kAll = C.queries(), kHalf = kAll / 2;
-        const bool upper = threadIdx.x % 4 >= 2, odd = threadIdx.x % 2 == 1;
-        float partial[kAll][2];
+        constexpr uint32_t kAll = C.queries();
+        float partial[kAll * 2];  // two keys of each query
 #pragma unroll
         for (uint32_t q = 0; q < kAll; ++q) {
-            partial[q][0] = partial[q][1] = 0.0f;
-            if (q < queries) add_heads(partial[q], product, weights, q, steps.abs(q));
+            float* const of_query = partial + 2 * q;
+            of_query[0] = of_query[1] = 0.0f;
+            if (q >= queries) continue;
+            if (C.form == MqaForm::Abs && steps.abs(q)) add_heads<ptx::magnitude>(of_query, product, weights, q);
+            else add_heads<ptx::relu>(of_query, product, weights, q);
         }
+        // The upper half of what is left, queries or at last keys, is for the lane whose number has the bit.
 #pragma unroll
-        for (uint32_t q = 0; q < kHalf; ++q)
+        for (uint32_t i = 0; i < kAll; ++i) partial[i] = exchange<2>(partial[i], partial[i + kAll]);
 #pragma unroll
-            for (uint32_t half = 0; half < 2; ++half)
-                partial[q][half] = exchange(partial[q][half], partial[q + kHalf][half], upper, 2);
-        if constexpr (kAll == 2) {
-            sum[0][0] = exchange(partial[0][0], partial[0][1], odd, 1);
-        } else {
-#pragma unroll
-            for (uint32_t q = 0; q < kQueries; ++q)
-#pragma unroll
-                for (uint32_t half = 0; half < 2; ++half)
-                    sum[q][half] = exchange(partial[q][half], partial[q + kQueries][half], odd, 1);
-        }
-        if constexpr (C.form == MqaForm::Abs) add_linear_part(product, steps.own);
+        for (uint32_t i = 0; i < kAll / 2; ++i) sum[i] = exchange<1>(partial[i], partial[i + kAll / 2]);
+        if (C.form == MqaForm::Abs) add_linear_part(product, steps.own);
     }
 
 private:
     /// This lane's heads of a query.
-    __device__ static void add_heads(float (&partial)[2], const MqaProduct<C>& product, const MqaWeights& weights,
-                                     uint32_t query, bool abs) {
+    template <float (*Term)(float)>
+    __device__ static void add_heads(float* partial, const MqaProduct<C>& product, const MqaWeights& weights,
+                                     uint32_t query) {
         constexpr uint32_t kOctets = C.heads / 8;
-        const auto add = [&](auto&& term) {
 #pragma unroll
-            for (uint32_t i = 0; i < 2 * kOctets; ++i)
+        for (uint32_t i = 0; i < 2 * kOctets; ++i)
 #pragma unroll
-                for (uint32_t half = 0; half < 2; ++half)
-                    partial[half] = ptx::fma(term(product.at(query * kOctets + i / 2, half, i % 2)),
-                                             weights.w[2 * query * kOctets + i], partial[half]);
-        };
-        if (C.form == MqaForm::Abs && abs) add([](float x) { return ptx::magnitude(x); });
-        else add([](float x) { return ptx::relu(x); });
+            for (uint32_t half = 0; half < 2; ++half)
+                partial[half] = ptx::fma(Term(product.at(query * kOctets + i / 2, half, i % 2)),
+                                         weights.w[2 * query * kOctets + i], partial[half]);
     }
-    /// Of the one query of this lane, which has its columns.
+    /// The sum of this lane's and of another's, of `b` in lanes whose number has the bit, else of `a`.
+    template <uint32_t Bit>
+    __device__ static float exchange(float a, float b) {
+        const bool takes_b = (threadIdx.x & Bit) != 0;
+        return ptx::add(takes_b ? b : a, shuffled(takes_b ? a : b, Bit));
+    }
+    /// This lane has the columns of its one query.
     __device__ void add_linear_part(const MqaProduct<C>& product, float step) {
 #pragma unroll
         for (uint32_t half = 0; half < kHalves; ++half) {
@@ -143,13 +153,9 @@ private:
                             second = product.at(MqaWeights::kOctets, 1, e);
                 y[e] = (kHalves == 2 ? half == 1 : threadIdx.x % 2 == 1) ? second : first;
             }
-            const float with = ptx::fma(ptx::fma(y[1], kResidualStep, y[0]), step, sum[0][half]);
-            sum[0][half] = step > 0 ? with : sum[0][half];
+            const float with = ptx::fma(ptx::fma(y[1], kResidualStep, y[0]), step, sum[half]);
+            sum[half] = step > 0 ? with : sum[half];
         }
-    }
-    /// The lane whose number differs in `mask` goes on with the other one of `a` and `b`.
-    __device__ static float exchange(float a, float b, bool takes_b, uint32_t mask) {
-        return ptx::add(takes_b ? b : a, shuffled(takes_b ? a : b, mask));
     }
 };
 
@@ -166,7 +172,7 @@ __device__ void store_logits(const MqaShared<C>& smem, const MqaSums<C>& sums,
         for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half) {
             const uint32_t at = key + sums.key(half);
             const bool seen = at - row.w[2] < row.w[3];
-            const float logit = ptx::multiply(sums.sum[q][half], scales[half]);
+            const float logit = ptx::multiply(sums.sum[q * MqaSums<C>::kHalves + half], scales[half]);
             if (Bf16)
                 ptx::store_global_half_if(seen, logits + 2ull * at,
                                           static_cast<uint16_t>(ptx::pack_bf16(logit, logit)));

@@ -7,7 +7,7 @@
 
 namespace finegemm::device {
 
-/// By all threads; they meet before anybody uses them.
+/// All threads make some; they meet before anybody uses them.
 template <MqaConfig C>
 __device__ void make_barriers(const MqaShared<C>& smem) {
     for (uint32_t stage = threadIdx.x; stage < kMqaWarpgroups * C.stages(); stage += C.threads()) {

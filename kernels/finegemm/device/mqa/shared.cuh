@@ -14,7 +14,7 @@ struct MqaShared {
     static constexpr MqaSmemPlan kAt = mqa_smem(C);
     SmemAddr base;
 
-    // Of a stage of the ring of a warpgroup.
+    // A stage of the ring of a warpgroup.
     __device__ static uint32_t stage_of(uint32_t warpgroup, uint32_t stage) { return warpgroup * C.stages() + stage; }
     __device__ SmemAddr keys(uint32_t stage) const { return base + (kAt.keys + stage * kAt.keys_stage); }
     __device__ SmemAddr scales(uint32_t stage) const { return base + (kAt.scales + stage * kAt.scales_stage); }
@@ -22,7 +22,7 @@ struct MqaShared {
     __device__ SmemAddr full(uint32_t stage) const { return base + (kAt.full + stage * 8); }
     __device__ SmemAddr empty(uint32_t stage) const { return base + (kAt.empty + stage * 8); }
 
-    // Of a slot for queries.
+    // A slot for queries.
     __device__ SmemAddr queries(uint32_t slot) const { return base + (kAt.queries + slot * kAt.queries_slot); }
     __device__ SmemAddr weights(uint32_t slot) const { return base + (kAt.weights + slot * kAt.weights_slot); }
     __device__ SmemAddr step(uint32_t slot, uint32_t query) const { return weights(slot) + (kMqaColumns + query) * 4; }

@@ -13,7 +13,7 @@ struct MqaSplit {
     uint32_t item, before, count;
 };
 
-/// By all threads: each adds up the tiles of neighbouring items; the one in whose items this CTA begins looks where.
+/// Each thread adds up the tiles of neighbouring items; the one in whose items this CTA begins looks where.
 template <MqaConfig C>
 __device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem) {
     constexpr uint32_t kWarps = C.threads() / kWarpSize;
@@ -49,7 +49,7 @@ struct MqaSegment {
     uint32_t item, first, count;
 };
 
-/// By a warp, whose lanes look at 32 items at a time.
+/// The lanes of a warp look at 32 items at a time.
 class MqaWalk {
 public:
     __device__ MqaWalk(const MqaParams& p, const MqaSplit& split)
