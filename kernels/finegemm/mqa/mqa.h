@@ -109,7 +109,7 @@ FG_HD constexpr uint32_t MqaConfig::smem_bytes() const { return mqa_smem(*this).
 FG_HD constexpr uint32_t mqa_linear_column(const MqaConfig& c, uint32_t query, uint32_t copy, uint32_t j) {
     return kMqaColumns + query * (8 / c.queries()) + copy * 2 + j;
 }
-FG_HD constexpr uint32_t mqa_linear_copies(const MqaConfig& c) { return 4 / c.queries(); }
+FG_HD constexpr uint32_t mqa_linear_copies(const MqaConfig& c) { return max(1, 4 / c.queries()); }
 
 /// What a stage holds: keys; or none, but the word that another segment begins; or that none does.
 enum class MqaStage : uint32_t { Keys, Segment, End };

@@ -30,7 +30,7 @@ public:
         const MqaWindow seen = p_.window(item, row_ - item * p_.item_queries);
         if (col_ >= seen.begin) col_ = max(col_, seen.end);
         const uint32_t end = col_ < seen.begin ? seen.begin : p_.width;
-        const uint32_t count = min(end - col_, kMqaFillBytes / 4);
+        const uint32_t count = min(end - col_, kMqaFillBytes / p_.element_bytes());
         fill(count);
         col_ += count;
         if (col_ == p_.width) {

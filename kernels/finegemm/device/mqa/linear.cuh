@@ -75,6 +75,7 @@ __device__ void add_linear_columns(const MqaShared<C>& smem, uint32_t slot) {
         const uint32_t exponent = abs ? linear_exponent(largest) : 1;
         uint32_t codes[2] = {0, 0};
         if (abs) sums.residuals(linear_inverse(exponent), codes);
+        __syncwarp();  // all lanes have read the weights that are halved below
         if (!exists) continue;
 #pragma unroll
         for (uint32_t copy = 0; copy < mqa_linear_copies(C); ++copy)
