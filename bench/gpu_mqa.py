@@ -352,7 +352,7 @@ class Mqa(Fixture):
     def timed_pages(self, heads: int, batch: int, each: int, keys: int) -> dict:
         dim, page = 128, 64
         pages = batch * keys // page
-        cache = codes((pages, page * (dim + 4)), self.generator)
+        cache = torch.randint(0, 127, (pages, page * (dim + 4)), device="cuda", dtype=torch.uint8)
         cache[:, page * dim :] = scales((pages, page), self.generator).view(torch.uint8).view(pages, -1)
         q = codes((batch * each, heads, dim), self.generator).view(torch.float8_e4m3fn)
         w = torch.randn(batch * each, heads, device="cuda")
