@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench/scores.h"
 #include "cli/commands.h"
-#include "cli/scores.h"
 
 namespace finegemm::cli {
 

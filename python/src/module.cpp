@@ -16,9 +16,9 @@
 #include "api/option_lists.h"
 #include "arguments.h"
 #include "explain.h"
-#include "mqa.h"
+#include "operations/mqa.h"
+#include "operations/scale_layout.h"
 #include "products.h"
-#include "scale_layout.h"
 #include "tensors.h"
 #include "tool/tool.h"
 

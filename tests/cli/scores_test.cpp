@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/scores.h"
+#include "cli/bench/scores.h"
 #include "cli/support.h"
 #include "support/error_of.h"
 

@@ -1,5 +1,5 @@
 // finegemm.mqa_logits and its neighbours. Layer: front end.
-#include "mqa.h"
+#include "operations/mqa.h"
 
 #include <optional>
 

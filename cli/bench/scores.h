@@ -35,7 +35,7 @@ public:
         int64_t wrong_bits = 0;  // of a GPU, that are not the CPU's
         bool right() const { return of_bound <= 1 && wrong_fill == 0 && wrong_bits == 0; }
     };
-    /// Of the logits that the last run left, some rows.
+    /// Looks at some rows of what the last run left.
     Check check();
 
     // Work of a run: of the pairs of a query and a key that it sees, and each byte once.
@@ -57,6 +57,7 @@ private:
     const Target& target_;
     MqaShape shape_;
     uint64_t seed_;
+    HostMatrix codes_;  // that operands are made of
     Mirrored q_, w_, keys_, sfk_, starts_, ends_, table_, d_;
 };
 

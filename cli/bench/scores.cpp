@@ -1,7 +1,8 @@
 // Scores of an indexer on one device. Layer cli.
-#include "cli/scores.h"
+#include "cli/bench/scores.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,11 +13,12 @@
 
 #include <fmt/format.h>
 
-#include <finegemm/core/fp8.h>
 #include <finegemm/error.h>
+#include <finegemm/quantize.h>
 
 #include "cli/random.h"
 #include "cli/text.h"
+#include "plan/elements.h"
 
 namespace finegemm::cli {
 
@@ -49,20 +51,23 @@ bool take(const std::map<std::string, T>& names, const std::string& word, T& to)
     return true;
 }
 
-/// e4m3 codes of standard normal values, cyclically from one of them on.
-void fill_codes(uint8_t* to, int64_t count, uint64_t seed) {
-    constexpr int64_t kPeriod = 1'048'573;  // a prime number
-    static const std::vector<uint8_t> codes = [] {
-        const HostMatrix values = random_matrix(1, kPeriod, 1);
-        std::vector<uint8_t> all(static_cast<size_t>(kPeriod));
-        const auto* from = reinterpret_cast<const float*>(values.bytes.data());
-        std::transform(from, from + kPeriod, all.begin(), e4m3_of_float);
-        return all;
-    }();
-    auto at = static_cast<int64_t>(seed * 7919 % kPeriod);
+constexpr int64_t kCodeRows = 8191, kCodeCols = 128;  // of random codes, which repeat: a prime number of rows
+
+/// Standard normal values in e4m3, each row as large as that can be.
+HostMatrix random_codes(Context& context) {
+    HostMatrix values = random_matrix(kCodeRows, kCodeCols, 1), codes = make_matrix(DType::E4M3, kCodeRows, kCodeCols);
+    HostMatrix scales = make_matrix(DType::F32, kCodeRows, 1);
+    quantize_rows(context, values.view(), codes.view(), scales.view());
+    return codes;
+}
+
+/// Takes codes cyclically, beginning at a row of them.
+void fill_codes(uint8_t* to, int64_t count, const HostMatrix& codes, uint64_t seed) {
+    const auto period = static_cast<int64_t>(codes.bytes.size());
+    int64_t at = static_cast<int64_t>(seed * 7919 % kCodeRows) * kCodeCols;
     for (int64_t done = 0; done < count; at = 0) {
-        const int64_t part = std::min(count - done, kPeriod - at);
-        std::memcpy(to + done, codes.data() + at, static_cast<size_t>(part));
+        const int64_t part = std::min(count - done, period - at);
+        std::memcpy(to + done, codes.bytes.data() + at, static_cast<size_t>(part));
         done += part;
     }
 }
@@ -104,7 +109,7 @@ MqaShape parse_scores(const std::string& line) {
 }
 
 Scores::Scores(Context& context, const Target& target, const MqaShape& shape, uint64_t seed)
-    : context_(context), target_(target), shape_(shape), seed_(seed) {
+    : context_(context), target_(target), shape_(shape), seed_(seed), codes_(random_codes(context)) {
     q_ = mirrored(target, DType::E4M3, shape.rows() * shape.heads, shape.dim);
     make_codes(q_, seed);
     w_ = mirrored(target, DType::F32, shape.rows(), shape.heads);
@@ -115,7 +120,7 @@ Scores::Scores(Context& context, const Target& target, const MqaShape& shape, ui
 }
 
 void Scores::make_codes(Mirrored& x, uint64_t seed) const {
-    fill_codes(x.host.bytes.data(), static_cast<int64_t>(x.host.bytes.size()), seed);
+    fill_codes(x.host.bytes.data(), static_cast<int64_t>(x.host.bytes.size()), codes_, seed);
     upload(target_, x.host, x.there);
 }
 
@@ -138,7 +143,7 @@ void Scores::make_pages() {
     keys_ = mirrored(target_, DType::E4M3, pages, codes + shape_.page_size * kBytesOfScale);
     for (int64_t p = 0; p < pages; ++p) {
         uint8_t* page = keys_.host.bytes.data() + p * keys_.host.cols;
-        fill_codes(page, codes, seed_ + static_cast<uint64_t>(p));
+        fill_codes(page, codes, codes_, seed_ + static_cast<uint64_t>(p));
         for (int64_t s = 0; s < shape_.page_size; ++s) {
             const float scale = 0.01f + 0.001f * static_cast<float>((p + s) % 7);
             std::memcpy(page + codes + s * kBytesOfScale, &scale, sizeof scale);
@@ -227,20 +232,19 @@ struct Truth {
     double logit, bound;
 };
 Truth truth_of(const uint8_t* q, const float* w, const uint8_t* key, double scale, const MqaShape& s) {
-    const auto magnitude = [](uint8_t c) {
-        return static_cast<double>(float_of_e4m3((c & 0x7f) > 0 && (c & 0x7f) < 8 ? 8 : c & 0x7f));
-    };
+    using E4m3 = Codes<DType::E4M3>;
+    const auto magnitude = [](uint8_t c) { return static_cast<double>(E4m3::value(E4m3::magnitude(c))); };
     double sum = 0, absolute = 0, of_key = 0, largest_v = 0;
     for (int64_t k = 0; k < s.dim; ++k) {
         double v = 0;
-        for (int64_t h = 0; h < s.heads; ++h) v += static_cast<double>(w[h]) / 2 * float_of_e4m3(q[h * s.dim + k]);
+        for (int64_t h = 0; h < s.heads; ++h) v += static_cast<double>(w[h]) / 2 * E4m3::value(q[h * s.dim + k]);
         largest_v = std::max(largest_v, std::abs(v)), of_key += magnitude(key[k]);
     }
     for (int64_t h = 0; h < s.heads; ++h) {
         double x = 0, of_x = 0;
         for (int64_t k = 0; k < s.dim; ++k) {
             const uint8_t code = q[h * s.dim + k];
-            x += static_cast<double>(float_of_e4m3(code)) * float_of_e4m3(key[k]),
+            x += static_cast<double>(E4m3::value(code)) * E4m3::value(key[k]),
                 of_x += magnitude(code) * magnitude(key[k]);
         }
         sum += std::max(x, 0.0) * w[h], absolute += of_x * std::abs(w[h]);
@@ -281,7 +285,8 @@ Scores::Check Scores::check() {
                     const uint8_t* at = d.bytes.data() + (r * d.cols + j) * size_of(d.dtype);
                     bits = 0;
                     std::memcpy(&bits, at, static_cast<size_t>(size_of(d.dtype)));
-                    return d.dtype == DType::BF16 ? float_of_bf16(static_cast<uint16_t>(bits)) : float_of_bits(bits);
+                    return d.dtype == DType::BF16 ? Codes<DType::BF16>::value(static_cast<uint16_t>(bits))
+                                                  : std::bit_cast<float>(bits);
                 };
                 uint32_t bits = 0, wanted = 0;
                 const double found = static_cast<double>(read(d_.host, i, bits));
