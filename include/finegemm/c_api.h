@@ -280,6 +280,19 @@ typedef struct finegemm_shape {
     int64_t head_gaps;       /* D is in heads, each with a gap that is not written */
 } finegemm_shape;
 
+/* A call of finegemm_mqa_logits, or of finegemm_paged_mqa_logits if `paged` is 1; finegemm/mqa.h, MqaShape, describes
+ * each field. */
+typedef struct finegemm_mqa_shape {
+    uint32_t struct_size;
+    int32_t paged; /* 0 or 1 */
+    int64_t requests, queries, keys;
+    int64_t heads, dim, page_size;
+    int32_t dtype;    /* of d; 0: FINEGEMM_F32 */
+    int32_t form;     /* as the option of a call */
+    int32_t relu;     /* the same */
+    int32_t reserved; /* 0 */
+} finegemm_mqa_shape;
+
 typedef struct finegemm_context finegemm_context;
 
 /* "0.1.0" */
@@ -332,6 +345,9 @@ FINEGEMM_C_API int32_t finegemm_paged_mqa_schedule(finegemm_context* context,
  * `needed` (may be null) how many the whole takes; `buffer` may be null where `capacity` is 0. */
 FINEGEMM_C_API int32_t finegemm_explain(const finegemm_shape* shape, char* buffer, size_t capacity, size_t* needed,
                                         finegemm_error* error);
+/* JSON: which kernel an indexer's scores take and why (docs/indexer.md), likewise. */
+FINEGEMM_C_API int32_t finegemm_explain_mqa(const finegemm_mqa_shape* shape, char* buffer, size_t capacity,
+                                            size_t* needed, finegemm_error* error);
 
 #ifdef __cplusplus
 }

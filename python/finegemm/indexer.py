@@ -1,7 +1,9 @@
 """Scores of an indexer for sparse attention, as declarations of native functions."""
 
+import json
 from typing import Any, Literal
 
+from finegemm import _native
 from finegemm.calls import T, Tensor, native
 from finegemm.context import Context
 
@@ -97,3 +99,23 @@ def paged_mqa_schedule(
     [slots + 1, 2]: int32, rows of where each slot begins, and the end. `queries_each`: T; the columns of lengths where
     it is not given.
     """
+
+
+def explain_mqa(
+    queries: int,
+    keys: int,
+    heads: int,
+    dim: int,
+    *,
+    requests: int | None = None,
+    page_size: int = 64,
+    form: Literal["filled", "untouched", "compressed"] = "filled",
+    relu: Literal["exact", "abs"] = "exact",
+    out_dtype: Literal["float32", "bfloat16"] = "float32",
+) -> dict[str, Any]:
+    """Which kernel a GPU takes for mqa_logits, or with `requests` for paged_mqa_logits, and why.
+
+    `queries`: S, or those of a request. `keys`: columns of d.
+    """
+    told: dict[str, Any] = json.loads(_native.explain_mqa(locals()))
+    return told

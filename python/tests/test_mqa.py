@@ -162,3 +162,14 @@ def test_caches_of_other_shapes_are_refused():
     keys_apart = np.zeros((3, 32, 1, 36), np.uint8)[:, ::2]
     with pytest.raises(finegemm.InvalidArgument, match=r"cache: has stride 72 in dimension 1, must be 36"):
         finegemm.paged_mqa_logits(q, keys_apart, w, lengths, table)
+
+
+def test_explain_names_the_kernel_and_says_why():
+    told = finegemm.explain_mqa(2048, 8192, 32, 64, relu="abs", out_dtype="bfloat16")
+    assert told["kernel"] == "finegemm_mqa_logits_h32_d64_abs" and told["config"]["columns"] == 136
+    assert any("as asked for" in sentence for sentence in told["why"])
+    assert finegemm.explain_mqa(2, 8192, 64, 128, requests=256)["kernel"] == "finegemm_paged_mqa_logits_h64_d128"
+    with pytest.raises(finegemm.InvalidArgument, match="q: has H = 7 heads, must be 8, 16, 32 or 64"):
+        finegemm.explain_mqa(1, 1, 7, 64)
+    with pytest.raises(finegemm.InvalidArgument, match="d: has dtype f16, must be f32 or bf16"):
+        finegemm.explain_mqa(1, 1, 8, 64, out_dtype="float16")

@@ -234,12 +234,6 @@ int32_t finegemm_explain(const finegemm_shape* shape, char* buffer, size_t capac
                          finegemm_error* error) {
     return guarded(error, [&] {
         require(shape, "shape");
-        if (capacity > 0) require(buffer, "buffer");
-        const std::string text = explain(*shape);
-        if (needed) *needed = text.size() + 1;
-        if (capacity == 0) return;
-        const size_t length = std::min(text.size(), capacity - 1);
-        std::memcpy(buffer, text.data(), length);
-        buffer[length] = '\0';
+        put_text(explain(*shape), buffer, capacity, needed);
     });
 }

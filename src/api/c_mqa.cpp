@@ -23,6 +23,15 @@ PagedMqaScheduleOptions to_options(const finegemm_paged_mqa_schedule_options& ca
     return {.stream = given.stream, .pdl = to_bool(given.pdl, "pdl"), .poll = to_poll(given.poll, given.poll_data)};
 }
 
+MqaShape to_shape(const finegemm_mqa_shape& caller) {
+    const finegemm_mqa_shape given = known_part(caller, "shape");
+    require_zero(given.reserved, "shape");
+    MqaShape shape;
+    mqa_fields([](const char* name, const auto& from, auto& to) { take(name, from, to); }, given, shape);
+    if (given.dtype != 0) take("dtype", given.dtype, shape.dtype);
+    return shape;
+}
+
 }  // namespace
 
 int32_t finegemm_mqa_logits(finegemm_context* context, const finegemm_mqa_logits_args* args,
@@ -69,5 +78,13 @@ int32_t finegemm_paged_mqa_schedule(finegemm_context* context, const finegemm_pa
                             .queries_each = args->queries_each,
                             .schedule = to_matrix(args->schedule, "schedule")},
                            options ? to_options(*options) : PagedMqaScheduleOptions{});
+    });
+}
+
+int32_t finegemm_explain_mqa(const finegemm_mqa_shape* shape, char* buffer, size_t capacity, size_t* needed,
+                             finegemm_error* error) {
+    return guarded(error, [&] {
+        require(shape, "shape");
+        put_text(explain(to_shape(*shape)), buffer, capacity, needed);
     });
 }

@@ -139,6 +139,16 @@ inline Stack to_stack(const finegemm_stack& x, const char* name) {
     return {to_matrix(x.matrix, name), x.count, x.stride};
 }
 
+/// What fits of a text, and a zero; `needed`, which may be null, gets the bytes of all.
+inline void put_text(std::string_view text, char* buffer, size_t capacity, size_t* needed) {
+    if (capacity > 0) require(buffer, "buffer");
+    if (needed) *needed = text.size() + 1;
+    if (capacity == 0) return;
+    const size_t length = std::min(text.size(), capacity - 1);
+    std::memcpy(buffer, text.data(), length);
+    buffer[length] = '\0';
+}
+
 inline constexpr const char* kMakeContext = "make one with finegemm_context_create";
 
 using Path = char[FINEGEMM_PATH_BYTES];

@@ -32,6 +32,20 @@ constexpr void mqa_options(const Visit& visit, Structs&... options) {
     visit("pdl", options.pdl...);
 }
 
+/// Fields of a call of an indexer's scores.
+template <typename Visit, typename... Structs>
+constexpr void mqa_fields(const Visit& visit, Structs&... shapes) {
+    visit("paged", shapes.paged...);
+    visit("requests", shapes.requests...);
+    visit("queries", shapes.queries...);
+    visit("keys", shapes.keys...);
+    visit("heads", shapes.heads...);
+    visit("dim", shapes.dim...);
+    visit("page_size", shapes.page_size...);
+    visit("form", shapes.form...);
+    visit("relu", shapes.relu...);
+}
+
 /// Not `log`, which is no value.
 template <typename Visit, typename... Structs>
 constexpr void context_options(const Visit& visit, Structs&... options) {

@@ -26,6 +26,8 @@ static_assert(sizeof(finegemm_paged_mqa_logits_args) == 72 + 6 * 56);
 static_assert(sizeof(finegemm_paged_mqa_schedule_args) == 2 * 56 + 8);
 static_assert(offsetof(finegemm_mqa_options, stream) == 24 && offsetof(finegemm_mqa_options, poll_data) == 40);
 static_assert(offsetof(finegemm_paged_mqa_schedule_options, stream) == 8);
+static_assert(sizeof(finegemm_mqa_shape) == 72 && offsetof(finegemm_mqa_shape, heads) == 32 &&
+              offsetof(finegemm_mqa_shape, dtype) == 56);
 
 /// The logit of query i and key j of an MqaLogitsCall, in double.
 double logit(MqaLogitsCall& c, int64_t i, int64_t j) {
@@ -113,6 +115,20 @@ TEST(MqaCall, ScheduleGoesThroughC) {
     ASSERT_EQ(finegemm_paged_mqa_schedule(context.get(), &args, nullptr, &e), FINEGEMM_OK) << e.message;
     const int32_t wanted[] = {1, 0, 1, 0, 1, 1, 2, 0, 3, 0};  // three units on four slots
     EXPECT_TRUE(std::equal(wanted, wanted + 10, c.schedule_data.data()));
+}
+
+TEST(MqaCall, IsExplainedInC) {
+    finegemm_mqa_shape shape{sizeof shape,      1, 256, 2, 8192, 32, 64, 16, FINEGEMM_BF16, FINEGEMM_UNTOUCHED,
+                             FINEGEMM_RELU_ABS, 0};
+    char text[4096];
+    finegemm_error e;
+    size_t needed = 0;
+    ASSERT_EQ(finegemm_explain_mqa(&shape, text, sizeof text, &needed, &e), FINEGEMM_OK) << e.message;
+    EXPECT_EQ(needed, std::strlen(text) + 1);
+    EXPECT_NE(std::string(text).find("\"finegemm_paged_mqa_logits_h32_d64_abs\""), std::string::npos) << text;
+    shape.form = FINEGEMM_COMPRESSED;
+    EXPECT_EQ(finegemm_explain_mqa(&shape, text, sizeof text, nullptr, &e), FINEGEMM_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(e.message).find("form: is compressed"), std::string::npos) << e.message;
 }
 
 TEST(MqaCall, IsLoggedWithWhatItIsOf) {

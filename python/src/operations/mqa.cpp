@@ -136,4 +136,24 @@ Object paged_mqa_schedule_into(const Imports& imports, Context& context, Argumen
     return out;
 }
 
+Object explain_mqa_text(const Imports&, PyObject* keywords) {
+    Arguments given(keywords);
+    MqaShape shape;
+    std::optional<int64_t> requests;
+    std::optional<DType> dtype;
+    given.take("requests", requests);
+    given.take("out_dtype", dtype);
+    mqa_fields(
+        [&](std::string_view name, auto& member) {
+            if (name != "paged" && name != "requests") given.take(name.data(), member);
+        },
+        shape);
+    given.check_all_taken();
+    shape.paged = requests.has_value();
+    shape.requests = requests.value_or(1);
+    shape.dtype = dtype.value_or(DType::F32);
+    const std::string text = explain(shape);
+    return Object(PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
+}
+
 }  // namespace finegemm::python

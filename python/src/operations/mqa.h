@@ -15,4 +15,7 @@ Object mqa_logits_into(const Imports& imports, Context& context, Arguments& give
 Object paged_mqa_logits_into(const Imports& imports, Context& context, Arguments& given);
 Object paged_mqa_schedule_into(const Imports& imports, Context& context, Arguments& given);
 
+/// JSON text. `keywords`: all arguments of `explain_mqa` in Python.
+Object explain_mqa_text(const Imports&, PyObject* keywords);
+
 }  // namespace finegemm::python
