@@ -9,6 +9,7 @@ import torch
 from c_structs import HEADER, structs
 
 DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.float32: 4, torch.int32: 5}
+I32 = 6
 FAST, EXACT, HOPPER = 0, 1, 2
 AS_CONTEXT, ON, OFF = 0, 1, 2
 OFFSETS, INDICES, PREFIX_SUMS, MASKED = 1, 2, 3, 4
@@ -42,6 +43,13 @@ def matrix(t: torch.Tensor | None) -> ctypes.Structure:
         t.stride(0),
         t.stride(1),
     )
+
+
+def integers(t: torch.Tensor) -> ctypes.Structure:
+    """int32 that are numbers, not four exponents each."""
+    m = matrix(t)
+    m.dtype = I32
+    return m
 
 
 def stack(t: torch.Tensor | None) -> ctypes.Structure:
@@ -231,13 +239,14 @@ class Library:
 
     def mqa_logits(self, q, k, sfk, w, starts, ends, d, form=0, relu=0, num_sms=0, pdl=False) -> None:
         """q [S, H, D], k [Skv, D], w [S, H], d [S, any]; sfk, starts and ends are 1-D."""
-        rows = (matrix(t[None] if t.dim() == 1 else t) for t in (k, sfk, w, starts, ends, d))
+        rows = (matrix(k), matrix(sfk[None]), matrix(w), integers(starts[None]), integers(ends[None]), matrix(d))
         self.score(self.c.finegemm_mqa_logits, MqaArgs(stack(q), *rows), d, form, relu, num_sms, pdl)
 
     def paged_mqa_logits(self, q, cache, w, lengths, table, d, form=0, relu=0, num_sms=0, pdl=False) -> None:
         """q [B * T, H, D], cache [pages, bytes of a page], w [B * T, H], lengths [B, 1 or T], d [B * T, any]."""
         schedule = torch.zeros(2, 2, dtype=torch.int32, device=d.device)  # nothing reads it
-        args = PagedMqaArgs(stack(q), *(matrix(t) for t in (cache, w, lengths, table, schedule, d)))
+        numbers = (integers(t) for t in (lengths, table, schedule))
+        args = PagedMqaArgs(stack(q), matrix(cache), matrix(w), *numbers, matrix(d))
         self.score(self.c.finegemm_paged_mqa_logits, args, d, form, relu, num_sms, pdl)
 
     def score(self, function, args, d, form, relu, num_sms, pdl) -> None:
@@ -248,7 +257,7 @@ class Library:
     def paged_mqa_schedule(self, lengths, queries_each: int, schedule) -> None:
         stream = torch.cuda.current_stream(schedule.device).cuda_stream if schedule.is_cuda else None
         options = PagedMqaScheduleOptions(ctypes.sizeof(PagedMqaScheduleOptions), False, stream)
-        args = PagedMqaScheduleArgs(matrix(lengths), queries_each, matrix(schedule))
+        args = PagedMqaScheduleArgs(integers(lengths), queries_each, integers(schedule))
         call = self.c.finegemm_paged_mqa_schedule
         self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
