@@ -87,7 +87,7 @@ MqaShape parse_scores(const std::string& line) {
     words >> name >> size >> heads;
     MqaShape s{.paged = name == kOfPages};
     const std::vector<int64_t> extents = extents_of(size, s.paged ? 3 : 2), of_heads = extents_of(heads, 2);
-    bool good = !extents.empty() && !of_heads.empty();
+    bool good = is_scores(line) && !extents.empty() && !of_heads.empty();
     for (std::string word; good && words >> word;) {
         if (s.paged && word.starts_with("page")) good = (s.page_size = number_of(word.substr(4))) > 0;
         else good = take(kTypes, word, s.dtype) || take(kLogitsForms, word, s.form) || take(kRelus, word, s.relu);

@@ -191,6 +191,11 @@ void check_mqa(const PagedMqaScheduleCall& call) {
 }
 
 void check_mqa(const MqaShape& shape) {
+    const std::pair<const char*, int64_t> extents[] = {{"requests", shape.requests}, {"queries", shape.queries},
+                                                       {"keys", shape.keys},         {"heads", shape.heads},
+                                                       {"dim", shape.dim},           {"page_size", shape.page_size}};
+    for (const auto& [name, x] : extents)
+        if (x < 1 || x > INT32_MAX) reject(name, "is {}, must be from 1 to {}; pass that of the call", x, INT32_MAX);
     const ConstMatrix heads{nullptr, DType::E4M3, shape.heads, shape.dim, shape.dim, 1, {}};
     const ConstMatrix pages{nullptr, DType::E4M3, 1, shape.page_size * (shape.dim + kBytesOfScale)};
     const ConstMatrix logits{nullptr, shape.dtype, shape.rows(), shape.keys};
