@@ -45,6 +45,16 @@ class Problem:
         self.num_sms = random.choice((0, 0, 1, 37, 131))
         self.form, self.queries, self.width = FILLED, 1, 1
 
+    def make(self, random, generator) -> None:
+        raise NotImplementedError
+
+    def operands(self) -> tuple:
+        raise NotImplementedError
+
+    @staticmethod
+    def call(library: Library):
+        raise NotImplementedError
+
     def make_queries(self, random, generator) -> None:
         q = codes((self.queries, self.heads, self.dim), generator)
         if random.random() < 0.2:
