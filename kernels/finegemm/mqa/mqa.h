@@ -111,15 +111,15 @@ FG_HD constexpr uint32_t mqa_linear_column(const MqaConfig& c, uint32_t query, u
 }
 FG_HD constexpr uint32_t mqa_linear_copies(const MqaConfig& c) { return max(1, 4 / c.queries()); }
 
-/// What a stage holds: keys; or none, but the word that another segment begins; or that none does.
-enum class MqaStage : uint32_t { Keys, Segment, End };
+/// What a stage holds: keys; or none, but the word that another portion begins; or that none does.
+enum class MqaStage : uint32_t { Keys, Portion, End };
 struct MqaTile {
     uint32_t key;      // the first one
-    uint32_t segment;  // of the key; or that begins, or how many there were
+    uint32_t portion;  // of the key; or that begins, or how many there were
     MqaStage stage;
 
-    /// Both in one word, which a warp shares by one instruction. Fewer segments than tiles: 2^30 are enough.
-    FG_HD constexpr uint32_t word() const { return segment * 4 + static_cast<uint32_t>(stage); }
+    /// Both in one word, which a warp shares by one instruction. Fewer portions than tiles: 2^30 are enough.
+    FG_HD constexpr uint32_t word() const { return portion * 4 + static_cast<uint32_t>(stage); }
     FG_HD static constexpr MqaTile of(uint32_t key, uint32_t word) {
         return {key, word / 4, static_cast<MqaStage>(word % 4)};
     }

@@ -46,11 +46,11 @@ __device__ void store_weights(const MqaParams& p, const MqaShared<C>& smem, uint
     }
 }
 
-/// Queries, their weights and windows into the slots of a segment. All lanes of the warp.
+/// Queries, their weights and windows into the slots of a portion. All lanes of the warp.
 template <MqaConfig C>
-__device__ void load_queries(const MqaParams& p, const MqaShared<C>& smem, uint32_t segment, uint32_t item) {
+__device__ void load_queries(const MqaParams& p, const MqaShared<C>& smem, uint32_t portion, uint32_t item) {
     const uint32_t lane = threadIdx.x % kWarpSize;
-    const auto at = MqaSlot<C>::of(p, segment);
+    const auto at = MqaSlot<C>::of(p, portion);
     const SmemAddr full = smem.queries_full(at.first);
     const SmemAddr in = C.form == MqaForm::Abs ? smem.queries_in(at.first) : full;
     wait(smem.queries_empty(at.first), at.parity ^ 1);
@@ -80,20 +80,20 @@ public:
 
     __device__ void run(const MqaSplit& split) {
         MqaWalk walk(p_, split);
-        MqaSegment s;
-        uint32_t segment = 0, before = 0;  // tiles of the CTA
-        for (; walk.next(s); ++segment, before += s.count) {
+        MqaPortion s;
+        uint32_t portion = 0, before = 0;  // tiles of the CTA
+        for (; walk.next(s); ++portion, before += s.count) {
             if (warp_ == 0) {
                 // Its warpgroup may have no tile for long, and would keep the queries whose place is needed here.
-                if (segment > 0) tell(segment, MqaStage::Segment);
-                load_queries(p_, smem_, segment, s.item);
+                if (portion > 0) tell(portion, MqaStage::Portion);
+                load_queries(p_, smem_, portion, s.item);
             }
             const uint32_t skipped = (warp_ - before) % kMqaWarpgroups;
             if (skipped >= s.count) continue;
-            if (C.keys == MqaKeys::Rows) load_rows(segment, s, skipped);
-            else load_pages(segment, s, skipped);
+            if (C.keys == MqaKeys::Rows) load_rows(portion, s, skipped);
+            else load_pages(portion, s, skipped);
         }
-        tell(segment, MqaStage::End);
+        tell(portion, MqaStage::End);
         fill_.finish();
     }
 
@@ -110,10 +110,10 @@ private:
     __device__ void publish(uint32_t stage, const MqaTile& tile) const {
         ptx::store_shared_x2(smem_.tile(stage), float_of_bits(tile.key), float_of_bits(tile.word()));
     }
-    __device__ void tell(uint32_t segment, MqaStage what) {
+    __device__ void tell(uint32_t portion, MqaStage what) {
         const uint32_t stage = next_stage();
         if (lane() != 0) return;
-        publish(stage, {0, segment, what});
+        publish(stage, {0, portion, what});
         ptx::mbarrier_arrive(smem_.full(stage));
     }
     /// A store of -inf for every second tile: it may wait for windows.
@@ -121,7 +121,7 @@ private:
         if (at_.stage % 2 == 0) fill_.step();
     }
 
-    __device__ void load_rows(uint32_t segment, const MqaSegment& s, uint32_t skipped) {
+    __device__ void load_rows(uint32_t portion, const MqaPortion& s, uint32_t skipped) {
         const MqaWindow seen = p_.has_row(s.item, lane()) ? p_.window(s.item, lane()) : MqaWindow{};
         for (uint32_t i = skipped; i < s.count; i += kMqaWarpgroups) {
             const uint32_t key = (s.first + i) * kMqaTileKeys;
@@ -129,7 +129,7 @@ private:
             const uint32_t stage = next_stage();
             if (lane() == 0) {
                 const SmemAddr full = smem_.full(stage);
-                publish(stage, {key, segment, MqaStage::Keys});
+                publish(stage, {key, portion, MqaStage::Keys});
                 ptx::mbarrier_arrive_expect_tx(full, MqaShared<C>::kAt.keys_stage + MqaShared<C>::kAt.scales_stage);
                 ptx::tma_load(smem_.keys(stage), &p_.k, full, 0, key);
                 ptx::tma_load(smem_.scales(stage), &p_.k_scales, full, key, 0);
@@ -140,7 +140,7 @@ private:
 
     /// Each lane knows a page of one of the next tiles, and loads it. A page whose first key nobody sees is not looked
     /// up: the table may hold anything there.
-    __device__ void load_pages(uint32_t segment, const MqaSegment& s, uint32_t skipped) {
+    __device__ void load_pages(uint32_t portion, const MqaPortion& s, uint32_t skipped) {
         const uint32_t keys = p_.window(s.item, p_.item_queries - 1).end;              // the last query sees the most
         const uint32_t page_keys = 1u << p_.page_log2, pages_log2 = 6 - p_.page_log2;  // pages_log2: of a tile
         static_assert(kMqaTileKeys == 1 << 6);
@@ -156,7 +156,7 @@ private:
             const uint32_t stage = next_stage();
             const SmemAddr full = smem_.full(stage);
             if (lane() == 0) {
-                publish(stage, {key, segment, MqaStage::Keys});
+                publish(stage, {key, portion, MqaStage::Keys});
                 ptx::mbarrier_arrive_expect_tx(full, pages * (page_bytes + scale_bytes));
             }
             __syncwarp();

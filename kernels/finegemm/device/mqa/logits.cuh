@@ -186,8 +186,8 @@ template <MqaConfig C>
 __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
     const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
     auto at = RingCursor<C.stages()>::consumer();
-    uint32_t segment = 0;
-    bool fresh = true;  // the queries of the segment have not been waited for
+    uint32_t portion = 0;
+    bool fresh = true;  // the queries of the portion have not been waited for
     MqaWeights weights;
     while (true) {
         const uint32_t stage = smem.stage_of(warpgroup, at.stage);
@@ -195,18 +195,18 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
         const ptx::Float2 told = ptx::load_shared_x2(smem.tile(stage));
         const auto tile = MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
         // A slot may be left only when it has been filled: else its barrier would count this for the queries before.
-        for (; segment < tile.segment; ++segment, fresh = true) {
-            const auto left = MqaSlot<C>::of(p, segment);
+        for (; portion < tile.portion; ++portion, fresh = true) {
+            const auto left = MqaSlot<C>::of(p, portion);
             wait(smem.queries_full(left.first), left.parity);
             ptx::mbarrier_arrive(smem.queries_empty(left.first));
         }
         if (tile.stage == MqaStage::End) break;
-        if (tile.stage == MqaStage::Segment) {
+        if (tile.stage == MqaStage::Portion) {
             ptx::mbarrier_arrive(smem.empty(stage));
             ++at;
             continue;
         }
-        const auto slot = MqaSlot<C>::of(p, segment);
+        const auto slot = MqaSlot<C>::of(p, portion);
         if (fresh) {
             if (C.form == MqaForm::Abs) wait(smem.queries_in(slot.first), slot.parity);
             wait(smem.queries_full(slot.first), slot.parity);

@@ -37,16 +37,16 @@ struct MqaShared {
     __device__ SmemAddr split(uint32_t word) const { return base + (kAt.split + word * 4); }
 };
 
-/// Which slots the queries of a segment lie in: an item with several parts has as many, one behind the other.
+/// Which slots the queries of a portion lie in: an item with several parts has as many, one behind the other.
 template <MqaConfig C>
 struct MqaSlot {
     uint32_t first, parity;
 
-    __device__ static MqaSlot of(const MqaParams& p, uint32_t segment) {
+    __device__ static MqaSlot of(const MqaParams& p, uint32_t portion) {
         const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
         const uint32_t slots_log2 = parts == 1 ? 2 : parts == 2 ? 1 : 0;  // as many as there is room for
         static_assert(kMqaSlots == 4);
-        return {(segment & ((1u << slots_log2) - 1)) * parts, segment >> slots_log2 & 1};
+        return {(portion & ((1u << slots_log2) - 1)) * parts, portion >> slots_log2 & 1};
     }
 };
 

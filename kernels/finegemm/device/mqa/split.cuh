@@ -45,7 +45,7 @@ __device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem) {
 }
 
 /// Tiles of an item that are this CTA's.
-struct MqaSegment {
+struct MqaPortion {
     uint32_t item, first, count;
 };
 
@@ -58,7 +58,7 @@ public:
     }
 
     /// The next item that has tiles; false behind the last one.
-    __device__ bool next(MqaSegment& segment) {
+    __device__ bool next(MqaPortion& portion) {
         if (left_ == 0) return false;
         while (pending_ == 0) {
             base_ += kWarpSize;
@@ -68,7 +68,7 @@ public:
         const uint32_t lane = ptx::lowest_bit(pending_);
         pending_ &= pending_ - 1;
         const uint32_t count = min(ptx::value_of(tiles_.count, lane) - before_, left_);
-        segment = {base_ + lane, ptx::value_of(tiles_.first, lane) + before_, count};
+        portion = {base_ + lane, ptx::value_of(tiles_.first, lane) + before_, count};
         before_ = 0;
         left_ -= count;
         return true;
