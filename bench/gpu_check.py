@@ -86,6 +86,18 @@ CHECKS = {
         "scale_layout_racecheck",
         "scale_layout_bandwidth",
     ),
+    "mqa": (
+        "mqa",
+        "mqa_schedule",
+        "mqa_repeat",
+        "mqa_graph",
+        "mqa_devices",
+        "mqa_tall",
+        "mqa_kernels",
+        "mqa_memcheck",
+        "mqa_racecheck",
+        "mqa_speed",
+    ),
 }
 
 

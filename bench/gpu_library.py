@@ -9,6 +9,7 @@ import torch
 from c_structs import HEADER, structs
 
 DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.float32: 4, torch.int32: 5}
+I32 = 6
 FAST, EXACT, HOPPER = 0, 1, 2
 AS_CONTEXT, ON, OFF = 0, 1, 2
 OFFSETS, INDICES, PREFIX_SUMS, MASKED = 1, 2, 3, 4
@@ -22,6 +23,8 @@ GemmOptions, QuantizeOptions, Shape = C["gemm_options"], C["quantize_options"], 
 
 
 ScaleLayoutArgs, ScaleLayoutOptions = C["scale_layout_args"], C["scale_layout_options"]
+MqaArgs, PagedMqaArgs, MqaOptions = C["mqa_logits_args"], C["paged_mqa_logits_args"], C["mqa_options"]
+PagedMqaScheduleArgs, PagedMqaScheduleOptions = C["paged_mqa_schedule_args"], C["paged_mqa_schedule_options"]
 
 
 def matrix(t: torch.Tensor | None) -> ctypes.Structure:
@@ -40,6 +43,13 @@ def matrix(t: torch.Tensor | None) -> ctypes.Structure:
         t.stride(0),
         t.stride(1),
     )
+
+
+def integers(t: torch.Tensor) -> ctypes.Structure:
+    """int32 that are numbers, not four exponents each."""
+    m = matrix(t)
+    m.dtype = I32
+    return m
 
 
 def stack(t: torch.Tensor | None) -> ctypes.Structure:
@@ -225,6 +235,30 @@ class Library:
         where = (None, 0) if numbers is None else (numbers.data_ptr(), numbers.numel())
         args = ScaleLayoutArgs(stack(sf), stack(out), form, 0, *where, alignment, scale_k, *device)
         call = self.c.finegemm_scale_layout
+        self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
+
+    def mqa_logits(self, q, k, sfk, w, starts, ends, d, form=0, relu=0, num_sms=0, pdl=False) -> None:
+        """q [S, H, D], k [Skv, D], w [S, H], d [S, any]; sfk, starts and ends are 1-D."""
+        rows = (matrix(k), matrix(sfk[None]), matrix(w), integers(starts[None]), integers(ends[None]), matrix(d))
+        self.score(self.c.finegemm_mqa_logits, MqaArgs(stack(q), *rows), d, form, relu, num_sms, pdl)
+
+    def paged_mqa_logits(self, q, cache, w, lengths, table, d, form=0, relu=0, num_sms=0, pdl=False) -> None:
+        """q [B * T, H, D], cache [pages, bytes of a page], w [B * T, H], lengths [B, 1 or T], d [B * T, any]."""
+        schedule = torch.zeros(2, 2, dtype=torch.int32, device=d.device)  # nothing reads it
+        numbers = (integers(t) for t in (lengths, table, schedule))
+        args = PagedMqaArgs(stack(q), matrix(cache), matrix(w), *numbers, matrix(d))
+        self.score(self.c.finegemm_paged_mqa_logits, args, d, form, relu, num_sms, pdl)
+
+    def score(self, function, args, d, form, relu, num_sms, pdl) -> None:
+        stream = torch.cuda.current_stream(d.device).cuda_stream if d.is_cuda else None
+        options = MqaOptions(ctypes.sizeof(MqaOptions), form, relu, OFF, num_sms, pdl, stream)
+        self.check(function(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
+
+    def paged_mqa_schedule(self, lengths, queries_each: int, schedule) -> None:
+        stream = torch.cuda.current_stream(schedule.device).cuda_stream if schedule.is_cuda else None
+        options = PagedMqaScheduleOptions(ctypes.sizeof(PagedMqaScheduleOptions), False, stream)
+        args = PagedMqaScheduleArgs(integers(lengths), queries_each, integers(schedule))
+        call = self.c.finegemm_paged_mqa_schedule
         self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
     def explain(self, m: int, n: int, k: int, out_dtype: torch.dtype | None = None, **fields) -> dict:

@@ -17,6 +17,7 @@ from gpu_digest import KERNELS, operation_of
 from gpu_fixture import ROOT
 from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
+from gpu_mqa import Mqa
 from gpu_scales import Scales
 from gpu_timing import launched
 from gpu_unscaled import Unscaled
@@ -25,7 +26,7 @@ from gpu_wgrad import Wgrad
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
-class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Scales):
+class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Scales, Mqa):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
         return self.memchecked("small")
@@ -46,6 +47,12 @@ class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Scales):
     def scale_layout_racecheck(self):
         return self.racechecked("small_scale_layout")
 
+    def mqa_memcheck(self):
+        return self.memchecked("small_mqa")
+
+    def mqa_racecheck(self):
+        return self.racechecked("small_mqa")
+
     def kernels(self):
         """What the sanitizers run launches every kernel of the pack that multiplies."""
         return self.covered("gemm", self.small)
@@ -55,6 +62,9 @@ class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Scales):
 
     def scale_layout_kernels(self):
         return self.covered("scale_layout", self.small_scale_layout)
+
+    def mqa_kernels(self):
+        return self.covered("mqa", self.small_mqa)
 
     def covered(self, operation: str, check):
         wanted = {

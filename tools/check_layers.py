@@ -15,6 +15,7 @@ LAYERS = [
     ("kernels/finegemm/gemm/", "gemm"),
     ("kernels/finegemm/quantize/", "quantize"),
     ("kernels/finegemm/scale_layout/", "scale_layout"),
+    ("kernels/finegemm/mqa/", "mqa"),
     ("kernels/finegemm/device/", "device"),
     ("include/finegemm/", "public"),
     ("src/os/", "os"),
@@ -36,13 +37,15 @@ LAYERS = [
 ]
 
 # Who may include whom, besides itself. "std" is any header that is not ours: the kernels' text has none of them.
-VALUES = {"core", "gemm", "quantize", "scale_layout"}  # configurations and arithmetic of kernels, for host and device
+# Configurations and arithmetic of kernels, for host and device.
+VALUES = {"core", "gemm", "quantize", "scale_layout", "mqa"}
 CPU_SAFE = {"cpu", "engine", "plan", "elements", "os", "public", "std"} | VALUES
 ALLOWED = {
     "core": set(),
     "gemm": {"core"},
     "quantize": {"core"},
     "scale_layout": {"core"},
+    "mqa": {"core"},
     "device": VALUES,
     "public": {"std"},
     "os": {"std"},

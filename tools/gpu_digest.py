@@ -33,6 +33,7 @@ OPERATIONS = {
     ],
     "quantize": ["src/ops/quantize/*", "kernels/finegemm/quantize/*"],
     "scale_layout": ["src/ops/scale_layout/*", "kernels/finegemm/scale_layout/*"],
+    "mqa": ["src/ops/mqa/*", "kernels/finegemm/mqa/*"],
 }
 SHARED = [
     "kernels/finegemm/core/*",
@@ -61,7 +62,8 @@ TARGETS_LEFT_OUT = {
 
 
 def operation_of(kernel: str) -> str:
-    named = (operation for operation in OPERATIONS if kernel.startswith(f"FineGEMM_{operation}_"))
+    name = kernel.removeprefix("FineGEMM_").removeprefix("paged_")
+    named = (operation for operation in OPERATIONS if name.startswith(f"{operation}_"))
     return next(named, "gemm")
 
 

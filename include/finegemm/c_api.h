@@ -29,13 +29,22 @@ typedef enum finegemm_code {
 } finegemm_code;
 
 /* Values of the int32_t fields below. */
-enum { FINEGEMM_E4M3 = 1, FINEGEMM_BF16 = 2, FINEGEMM_F16 = 3, FINEGEMM_F32 = 4, FINEGEMM_UE8M0X4 = 5 };
+enum {
+    FINEGEMM_E4M3 = 1,
+    FINEGEMM_BF16 = 2,
+    FINEGEMM_F16 = 3,
+    FINEGEMM_F32 = 4,
+    FINEGEMM_UE8M0X4 = 5,
+    FINEGEMM_I32 = 6
+};
 enum { FINEGEMM_CPU = 1, FINEGEMM_CUDA = 2 };
 enum { FINEGEMM_NUMERICS_FAST = 0, FINEGEMM_NUMERICS_EXACT = 1, FINEGEMM_NUMERICS_HOPPER = 2 };
 enum { FINEGEMM_NVRTC = 0, FINEGEMM_NVCC = 1 };
 enum { FINEGEMM_OFFSETS = 1, FINEGEMM_INDICES = 2, FINEGEMM_PREFIX_SUMS = 3, FINEGEMM_MASKED = 4, FINEGEMM_WHOLE = 5 };
 enum { FINEGEMM_COLUMNS = 0, FINEGEMM_BLOCKS = 1 };
 enum { FINEGEMM_NO_GROUPS = 0, FINEGEMM_ROW_GROUPS = 1, FINEGEMM_K_SIZES = 2, FINEGEMM_K_PREFIX_SUMS = 3 };
+enum { FINEGEMM_RELU_EXACT = 0, FINEGEMM_RELU_ABS = 1 };
+enum { FINEGEMM_FILLED = 0, FINEGEMM_UNTOUCHED = 1, FINEGEMM_COMPRESSED = 2 };
 enum { FINEGEMM_AS_CONTEXT = 0, FINEGEMM_ON = 1, FINEGEMM_OFF = 2 };
 
 /* Owned by the caller. The message is cut to fit and ends with a zero; it is empty where the code is FINEGEMM_OK. */
@@ -158,6 +167,28 @@ typedef struct finegemm_scale_layout_args {
     int32_t device_index;
 } finegemm_scale_layout_args;
 
+/* d[i, j] = sfk[j] * sum over heads h of relu(q[i, h] . k[j]) * w[i, h], for j from starts[i] to before ends[i]
+ * finegemm/mqa.h has the rules. */
+typedef struct finegemm_mqa_logits_args {
+    finegemm_stack q; /* count may be 0 */
+    finegemm_matrix k, sfk, w, starts, ends, d;
+} finegemm_mqa_logits_args;
+
+/* Scores of keys in the pages of a cache; finegemm/mqa.h has the rules. */
+typedef struct finegemm_paged_mqa_logits_args {
+    finegemm_stack q; /* count may be 0 */
+    finegemm_matrix cache, w, lengths, block_table;
+    finegemm_matrix schedule; /* may be zeros: nothing reads it in this version */
+    finegemm_matrix d;
+} finegemm_paged_mqa_logits_args;
+
+/* How its work is split over slots; finegemm/mqa.h has the rules. */
+typedef struct finegemm_paged_mqa_schedule_args {
+    finegemm_matrix lengths;
+    int64_t queries_each;
+    finegemm_matrix schedule; /* is written */
+} finegemm_paged_mqa_schedule_args;
+
 /* Asks on the thread of a call that takes long whether it shall go on, about every 50 ms: on the CPU with the share of
  * the work that has been begun, and on a GPU with 0 while a compiler makes the kernel. 0: yes; else the call ends with
  * FINEGEMM_ENDED, and its output has parts of the result. It may not leave by longjmp or an exception. */
@@ -208,6 +239,26 @@ typedef struct finegemm_scale_layout_options {
     void* poll_data;    /* handed to poll */
 } finegemm_scale_layout_options;
 
+typedef struct finegemm_mqa_options {
+    uint32_t struct_size;
+    int32_t form;         /* FINEGEMM_FILLED, _UNTOUCHED or _COMPRESSED */
+    int32_t relu;         /* FINEGEMM_RELU_EXACT or FINEGEMM_RELU_ABS */
+    int32_t check_values; /* FINEGEMM_AS_CONTEXT, _ON or _OFF: look at windows, lengths and numbers of pages first */
+    int32_t num_sms;      /* as of finegemm_gemm_options */
+    int32_t pdl;          /* the same */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_mqa_options;
+
+typedef struct finegemm_paged_mqa_schedule_options {
+    uint32_t struct_size;
+    int32_t pdl; /* as of finegemm_gemm_options */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_paged_mqa_schedule_options;
+
 /* What the host knows of a product: one of finegemm_gemm, of finegemm_grouped_gemm if `groups` is not 0, or of
  * finegemm_k_grouped_gemm if `k_groups` is not. What the product does not have is 0. */
 typedef struct finegemm_shape {
@@ -229,6 +280,19 @@ typedef struct finegemm_shape {
     int64_t affine;          /* D is alpha A B + beta C + bias, with any of the three */
     int64_t head_gaps;       /* D is in heads, each with a gap that is not written */
 } finegemm_shape;
+
+/* A call of finegemm_mqa_logits, or of finegemm_paged_mqa_logits if `paged` is 1; finegemm/mqa.h, MqaShape, describes
+ * each field. */
+typedef struct finegemm_mqa_shape {
+    uint32_t struct_size;
+    int32_t paged; /* 0 or 1 */
+    int64_t requests, queries, keys;
+    int64_t heads, dim, page_size;
+    int32_t dtype;    /* of d; 0: FINEGEMM_F32 */
+    int32_t form;     /* as the option of a call */
+    int32_t relu;     /* the same */
+    int32_t reserved; /* 0 */
+} finegemm_mqa_shape;
 
 typedef struct finegemm_context finegemm_context;
 
@@ -266,10 +330,25 @@ FINEGEMM_C_API int32_t finegemm_quantize_blocks(finegemm_context* context, const
 FINEGEMM_C_API int32_t finegemm_scale_layout(finegemm_context* context, const finegemm_scale_layout_args* args,
                                              const finegemm_scale_layout_options* options, finegemm_error* error);
 
+/* Scores of an indexer; finegemm/mqa.h has the rules. `options` may be null. */
+FINEGEMM_C_API int32_t finegemm_mqa_logits(finegemm_context* context, const finegemm_mqa_logits_args* args,
+                                           const finegemm_mqa_options* options, finegemm_error* error);
+/* Scores of keys in the pages of a cache; finegemm/mqa.h has the rules. `options` may be null. */
+FINEGEMM_C_API int32_t finegemm_paged_mqa_logits(finegemm_context* context, const finegemm_paged_mqa_logits_args* args,
+                                                 const finegemm_mqa_options* options, finegemm_error* error);
+/* Writes its schedule. */
+FINEGEMM_C_API int32_t finegemm_paged_mqa_schedule(finegemm_context* context,
+                                                   const finegemm_paged_mqa_schedule_args* args,
+                                                   const finegemm_paged_mqa_schedule_options* options,
+                                                   finegemm_error* error);
+
 /* JSON: which kernel a product takes and why (docs/jit.md). Writes at most `capacity` bytes, the last a zero, and to
  * `needed` (may be null) how many the whole takes; `buffer` may be null where `capacity` is 0. */
 FINEGEMM_C_API int32_t finegemm_explain(const finegemm_shape* shape, char* buffer, size_t capacity, size_t* needed,
                                         finegemm_error* error);
+/* JSON: which kernel an indexer's scores take and why (docs/indexer.md), likewise. */
+FINEGEMM_C_API int32_t finegemm_explain_mqa(const finegemm_mqa_shape* shape, char* buffer, size_t capacity,
+                                            size_t* needed, finegemm_error* error);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
 #include <finegemm/context.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
+#include <finegemm/mqa.h>
 #include <finegemm/quantize.h>
 #include <finegemm/scale_layout.h>
 #include <finegemm/tensor.h>

@@ -13,6 +13,7 @@ from finegemm.errors import (
     OutOfMemory,
     Unsupported,
 )
+from finegemm.indexer import explain_mqa, mqa_logits, paged_mqa_logits, paged_mqa_schedule
 from finegemm.ops import explain, gemm, grouped_gemm, k_grouped_gemm, quantize_blocks, quantize_rows, scale_layout
 from finegemm.tools import bench, doctor, tune, tuning
 
@@ -32,11 +33,15 @@ __all__ = [
     "bench",
     "doctor",
     "explain",
+    "explain_mqa",
     "gemm",
     "grouped_gemm",
     "k_grouped_gemm",
     "load_weights",
     "log",
+    "mqa_logits",
+    "paged_mqa_logits",
+    "paged_mqa_schedule",
     "quantize_blocks",
     "quantize_rows",
     "scale_layout",

@@ -98,6 +98,20 @@ Compiler compiler_named(std::string_view name) {
     throw Error(Errc::InvalidArgument, fmt::format("compiler: '{}' is neither 'nvrtc' nor 'nvcc'", name));
 }
 
+LogitsForm form_named(std::string_view name) {
+    if (name == "filled") return LogitsForm::Filled;
+    if (name == "untouched") return LogitsForm::Untouched;
+    if (name == "compressed") return LogitsForm::Compressed;
+    throw Error(Errc::InvalidArgument,
+                fmt::format("form: '{}' is none of 'filled', 'untouched' and 'compressed'; pass one of them", name));
+}
+
+Relu relu_named(std::string_view name) {
+    if (name == "exact") return Relu::Exact;
+    if (name == "abs") return Relu::Abs;
+    throw Error(Errc::InvalidArgument, fmt::format("relu: '{}' is neither 'exact' nor 'abs'; pass one of them", name));
+}
+
 DType type_named(std::string_view argument, std::string_view name) {
     for (const ElementType& x : kElementTypes)
         if (x.array_name == name) return x.dtype;

@@ -13,6 +13,7 @@
 
 #include <finegemm/context.h>
 #include <finegemm/error.h>
+#include <finegemm/mqa.h>
 #include <finegemm/tensor.h>
 
 namespace finegemm::python {
@@ -31,6 +32,8 @@ bool boolean(const char* name, PyObject* x);
 
 Numerics numerics_named(std::string_view name);
 Compiler compiler_named(std::string_view name);
+LogitsForm form_named(std::string_view name);
+Relu relu_named(std::string_view name);
 /// The type that an `out_dtype` names.
 /// The type that arrays call `name`.
 DType type_named(std::string_view argument, std::string_view name);
@@ -43,6 +46,8 @@ inline void take(const char* name, PyObject* x, int64_t& to) { to = integer(name
 inline void take(const char* name, PyObject* x, float& to) { to = real(name, x); }
 inline void take(const char* name, PyObject* x, Numerics& to) { to = numerics_named(text(name, x)); }
 inline void take(const char* name, PyObject* x, Compiler& to) { to = compiler_named(text(name, x)); }
+inline void take(const char* name, PyObject* x, LogitsForm& to) { to = form_named(text(name, x)); }
+inline void take(const char* name, PyObject* x, Relu& to) { to = relu_named(text(name, x)); }
 inline void take(const char* name, PyObject* x, DType& to) { to = type_named(name, text(name, x)); }
 inline void take(const char* name, PyObject* x, std::string& to) { to = x == Py_None ? "" : text(name, x); }
 template <typename T>

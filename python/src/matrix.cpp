@@ -36,16 +36,22 @@ std::string name_of(DLDataType t) {
 /// Does the argument take scales in both formats?
 bool is_any_scale(std::string_view name) { return name == "sf" || name == "out"; }
 
+/// Are they windows, lengths, pages or a schedule?
+bool is_integers(std::string_view name) {
+    return name == "starts" || name == "ends" || name == "lengths" || name == "block_table" || name == "schedule";
+}
+
 /// Formats that the argument `name` may have.
 std::string wanted_by(std::string_view name) {
     if (name == "a" || name == "b")
         return names_of(is_operand, &ElementType::array_name) + " (or uint8 or uint16, bits of the first two)";
     if (name == "d" || name == "c")
         return names_of(is_output, &ElementType::array_name) + " (or uint16, bits of the first)";
-    if (name == "q") return "float8_e4m3fn (or uint8, its bits)";
+    if (name == "q" || name == "k" || name == "cache") return "float8_e4m3fn (or uint8, its bits)";
     if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
     if (is_any_scale(name)) return "float32, or int32 that packs four exponents (UE8M0)";
-    return "float32";  // scales, bias
+    if (is_integers(name)) return "int32";
+    return "float32";  // scales, bias, weights of heads
 }
 
 /// Scales as checkpoints have them, other than floats.
@@ -63,9 +69,10 @@ DType dtype_of(std::string_view name, DLDataType t) {
         if (t.code == kDLFloat && t.bits == 16) return DType::F16;
         if (t.code == kDLBfloat && t.bits == 16) return DType::BF16;
         if (t.code == kDLFloat8_e4m3fn && t.bits == 8) return DType::E4M3;
-        if (t.code == kDLUInt && t.bits == 8 && wanted_by(name) != "float32") return DType::E4M3;
+        if (t.code == kDLUInt && t.bits == 8 && wanted_by(name) != "float32" && !is_integers(name)) return DType::E4M3;
         if (t.code == kDLUInt && t.bits == 16) return DType::BF16;
         if (t.code == kDLInt && t.bits == 32 && is_any_scale(name)) return DType::UE8M0x4;
+        if (t.code == kDLInt && t.bits == 32 && is_integers(name)) return DType::I32;
     }
     throw Error(Errc::InvalidArgument, fmt::format("{}: has dtype {}, must be {}; {}", name, name_of(t),
                                                    wanted_by(name), way_out_for(name, t)));
@@ -176,6 +183,65 @@ Matrix row_of(std::string_view name, const DLTensor& tensor) {
             .row_stride = tensor.shape[0],
             .col_stride = 1,
             .device = device_of(name, tensor.device)};
+}
+
+Stack heads_of(std::string_view name, const DLTensor& tensor, int dimensions) {
+    check_dimensions(name, tensor, dimensions);
+    if (dimensions == 3) return stack_of(name, tensor);
+    const int64_t *shape = tensor.shape, *strides = tensor.strides;
+    if (strides && shape[0] > 1 && shape[1] > 1 && strides[0] != shape[1] * strides[1])
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{}: has strides {} and {} in its first two dimensions, must step from one request's "
+                                "queries to the next one's as from query to query; make it contiguous",
+                                name, strides[0], strides[1]));
+    const int64_t row_major[] = {shape[2] * shape[3], shape[3], 1};
+    const int64_t* steps = strides ? strides + 1 : row_major;
+    int64_t extents[] = {shape[0] * shape[1], shape[2], shape[3]};
+    int64_t of_queries[] = {shape[1] > 1 || !strides ? steps[0] : strides[0], steps[1], steps[2]};
+    DLTensor all = tensor;
+    all.ndim = 3;
+    all.shape = extents;
+    all.strides = of_queries;
+    return stack_of(name, all);
+}
+
+Matrix lengths_of(std::string_view name, const DLTensor& tensor) {
+    if (tensor.ndim != 1) return matrix_of(name, tensor);
+    int64_t extents[] = {tensor.shape[0], 1}, steps[] = {tensor.strides ? tensor.strides[0] : 1, 1};
+    DLTensor column = tensor;
+    column.ndim = 2;
+    column.shape = extents;
+    column.strides = steps;
+    return matrix_of(name, column);
+}
+
+Matrix pages_of(std::string_view name, const DLTensor& tensor, int64_t dim) {
+    constexpr int64_t kBytesOfScale = 4;
+    if (tensor.ndim < 2 || tensor.ndim > 4)
+        throw Error(Errc::InvalidArgument, fmt::format("{}: has {} dimensions, must have 4, 3 or 2: pages, keys of a "
+                                                       "page, 1 and D + 4, or pages and bytes; reshape it",
+                                                       name, tensor.ndim));
+    const int last = tensor.ndim - 1;
+    if (last > 1 && tensor.shape[last] != dim + kBytesOfScale)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{}: has {} bytes for a key, must have D + 4 = {}, the codes and a scale; look at what "
+                                "made it",
+                                name, tensor.shape[last], dim + kBytesOfScale));
+    int64_t bytes = 1;
+    for (int i = last; i > 0; --i) {
+        if (tensor.strides && tensor.shape[i] > 1 && tensor.strides[i] != bytes)
+            throw Error(Errc::InvalidArgument,
+                        fmt::format("{}: has stride {} in dimension {}, must be {}, as pages have no gaps; make it "
+                                    "contiguous",
+                                    name, tensor.strides[i], i, bytes));
+        bytes *= tensor.shape[i];
+    }
+    int64_t extents[] = {tensor.shape[0], bytes}, steps[] = {tensor.strides ? tensor.strides[0] : bytes, 1};
+    DLTensor pages = tensor;
+    pages.ndim = 2;
+    pages.shape = extents;
+    pages.strides = steps;
+    return matrix_of(name, pages);
 }
 
 Numbers numbers_of(std::string_view name, const DLTensor& tensor) {

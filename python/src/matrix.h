@@ -31,6 +31,15 @@ Matrix blocks_of(std::string_view name, const DLTensor& tensor, int64_t rows, in
 /// A view of a tensor of one dimension as a matrix of one row.
 Matrix row_of(std::string_view name, const DLTensor& tensor);
 
+/// Queries as a stack of [heads, D]: a tensor of three dimensions, or of four, of which the first two count queries.
+Stack heads_of(std::string_view name, const DLTensor& tensor, int dimensions);
+
+/// A matrix, or a vector as a matrix of one column.
+Matrix lengths_of(std::string_view name, const DLTensor& tensor);
+
+/// Pages of keys, [pages, P, 1, dim + 4], [pages, P, dim + 4] or [pages, bytes], as a matrix of bytes.
+Matrix pages_of(std::string_view name, const DLTensor& tensor, int64_t dim);
+
 /// A vector of int32.
 struct Numbers {
     const int32_t* data;

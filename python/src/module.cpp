@@ -16,8 +16,9 @@
 #include "api/option_lists.h"
 #include "arguments.h"
 #include "explain.h"
+#include "operations/mqa.h"
+#include "operations/scale_layout.h"
 #include "products.h"
-#include "scale_layout.h"
 #include "tensors.h"
 #include "tool/tool.h"
 
@@ -98,6 +99,9 @@ Object quantize_into(const Imports& imports, Context& context, Arguments& given)
 constexpr std::string_view kOperands[] = {"a", "sfa", "b", "sfb", "d"};
 constexpr std::string_view kCast[] = {"x", "q", "scales"};
 constexpr std::string_view kScales[] = {"sf", "out"};
+constexpr std::string_view kMqa[] = {"q", "k", "sfk", "w", "starts", "ends", "d"};
+constexpr std::string_view kPagedMqa[] = {"q", "cache", "w", "lengths", "block_table", "schedule", "d"};
+constexpr std::string_view kSchedule[] = {"lengths", "slots", "schedule"};
 
 /// Calls a function as the package's calls.py does.
 template <auto Function, const auto& Places>
@@ -153,7 +157,11 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<quantize_into<quantize_rows, false>, kCast>>("quantize_rows"),
                          method<with_arguments<quantize_into<quantize_blocks, true>, kCast>>("quantize_blocks"),
                          method<with_arguments<scale_layout_into, kScales>>("scale_layout"),
+                         method<with_arguments<mqa_logits_into, kMqa>>("mqa_logits"),
+                         method<with_arguments<paged_mqa_logits_into, kPagedMqa>>("paged_mqa_logits"),
+                         method<with_arguments<paged_mqa_schedule_into, kSchedule>>("paged_mqa_schedule"),
                          method<explain_text>("explain"),
+                         method<explain_mqa_text>("explain_mqa"),
                          method<open_log>("open_log"),
                          method<finish_log>("finish_log"),
                          method<misspelt>("misspelt"),

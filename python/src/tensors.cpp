@@ -124,6 +124,14 @@ Stack Tensors::scale_stack(std::string_view name, PyObject* x) { return x == Py_
 Matrix Tensors::row(std::string_view name, PyObject* x) { return row_of(name, tensor(name, x, Access::Read)); }
 Numbers Tensors::numbers(std::string_view name, PyObject* x) { return numbers_of(name, tensor(name, x, Access::Read)); }
 
+Stack Tensors::heads(std::string_view name, PyObject* x, int dimensions) {
+    return heads_of(name, tensor(name, x, Access::Read), dimensions);
+}
+Matrix Tensors::lengths(std::string_view name, PyObject* x) { return lengths_of(name, tensor(name, x, Access::Read)); }
+Matrix Tensors::pages(std::string_view name, PyObject* x, int64_t dim) {
+    return pages_of(name, tensor(name, x, Access::Read), dim);
+}
+
 KOperand Tensors::k_operand(std::string_view name, PyObject* x, const Matrix& scales, const Numbers& offsets) {
     const DLTensor given = tensor(name, x, Access::Read);
     if (given.ndim != 1) return {turned(name, matrix_of(name, given)), KLayout::Columns};

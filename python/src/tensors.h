@@ -57,6 +57,9 @@ public:
     /// A vector, as a matrix of one row.
     Matrix row(std::string_view name, PyObject* x);
     Numbers numbers(std::string_view name, PyObject* x);
+    Stack heads(std::string_view name, PyObject* x, int dimensions);
+    Matrix lengths(std::string_view name, PyObject* x);
+    Matrix pages(std::string_view name, PyObject* x, int64_t dim);
     /// A or B of a K-grouped product: a matrix, or a vector of blocks, whose extents its scales tell, or, where it has
     /// none, the end of the last group.
     KOperand k_operand(std::string_view name, PyObject* x, const Matrix& scales, const Numbers& offsets);

@@ -141,6 +141,21 @@ class Rehearsal:
             arguments = (library, sf, out, numbers, form, alignment, scale_k, power_of_two)
             recorded(lambda: self.spoiling(lambda: scale_layout(*arguments), out))
 
+        score, schedule = gpu_library.Library.score, gpu_library.Library.paged_mqa_schedule
+
+        def scored(library, function, args, d, form, relu, *others):
+            q = args.q.matrix
+            abs_form = "_abs" if relu and q.rows >= 32 else ""
+            paged = "paged_" if hasattr(args, "cache") else ""
+            self.names.add(f"{paged}mqa_logits_h{q.rows}_d{q.cols}{abs_form}")
+            recorded(lambda: self.spoiling(lambda: score(library, function, args, d, form, relu, *others), d))
+
+        def scheduled(library, lengths, queries_each, out):
+            self.names.add("paged_mqa_schedule")
+            recorded(lambda: self.spoiling(lambda: schedule(library, lengths, queries_each, out), out))
+
+        monkeypatch.setattr(gpu_library.Library, "score", scored)
+        monkeypatch.setattr(gpu_library.Library, "paged_mqa_schedule", scheduled)
         monkeypatch.setattr(gpu_library.Library, "scale_layout", laid_out)
         monkeypatch.setattr(gpu_library.Library, "options", staticmethod(modelled))
         monkeypatch.setattr(gpu_library.Library, "queued", watched)

@@ -35,6 +35,11 @@ CHECKS = {
     "quantize": 1,
     "scale_layout": 1,
     "scale_layout_repeat": 4,
+    "mqa": 1,
+    "mqa_schedule": 1,
+    "mqa_repeat": 4,
+    "mqa_graph": 4,
+    "mqa_devices": 1,
 }
 
 
@@ -53,6 +58,7 @@ def test_the_sanitizers_run_every_kernel(rehearsal):
     assert rehearsal.run("kernels")["kernels"] > 100
     assert rehearsal.run("quantize_kernels") == {"kernels": 6}
     assert rehearsal.run("scale_layout_kernels") == {"kernels": 9}
+    assert rehearsal.run("mqa_kernels") == {"kernels": 37}
 
 
 def test_a_case_of_compare_builds_with_groups_of_k_runs(rehearsal):

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <finegemm/gemm.h>
+#include <finegemm/mqa.h>
 #include <finegemm/quantize.h>
 #include <finegemm/scale_layout.h>
 
@@ -11,6 +12,7 @@
 #include "api/multiply.h"
 #include "cuda/nvtx.h"
 #include "ops/gemm/checks.h"
+#include "ops/mqa/checks.h"
 #include "ops/quantize/checks.h"
 #include "ops/scale_layout/checks.h"
 #include "plan/elements.h"
@@ -98,6 +100,46 @@ void scale_layout(Context& context, const ScaleLayoutArgs& args, const ScaleLayo
     if (out.rows == 0 || out.cols == 0) return;
     run_operation(context.state(), out.device, call, [&] {
         return fmt::format("scale_layout {} to {}", text_of(call.sf), text_of(ConstStack(call.out)));
+    });
+}
+
+void mqa_logits(Context& context, const MqaLogitsArgs& args, const MqaOptions& options) {
+    ContextState& state = context.state();
+    const MqaCall call{.q = args.q,
+                       .k = args.k,
+                       .sfk = args.sfk,
+                       .w = args.w,
+                       .starts = args.starts,
+                       .ends = args.ends,
+                       .d = args.d,
+                       .options = options,
+                       .check_values = options.check_values.value_or(state.options.check_values)};
+    check_mqa(call);
+    if (call.d.rows == 0 || call.d.cols == 0 || call.keys() == 0) return;
+    run_operation(state, call.d.device, call, [&] { return text_of(call); });
+}
+
+void paged_mqa_logits(Context& context, const PagedMqaLogitsArgs& args, const MqaOptions& options) {
+    ContextState& state = context.state();
+    const PagedMqaCall call{.q = args.q,
+                            .cache = args.cache,
+                            .w = args.w,
+                            .lengths = args.lengths,
+                            .block_table = args.block_table,
+                            .schedule = args.schedule,
+                            .d = args.d,
+                            .options = options,
+                            .check_values = options.check_values.value_or(state.options.check_values)};
+    check_mqa(call);
+    if (call.d.rows == 0 || call.d.cols == 0) return;
+    run_operation(state, call.d.device, call, [&] { return text_of(call); });
+}
+
+void paged_mqa_schedule(Context& context, const PagedMqaScheduleArgs& args, const PagedMqaScheduleOptions& options) {
+    const PagedMqaScheduleCall call{args.lengths, args.queries_each, args.schedule, options};
+    check_mqa(call);
+    run_operation(context.state(), call.schedule.device, call, [&] {
+        return fmt::format("paged_mqa_schedule {}x{} to {} slots", call.lengths.rows, call.queries_each, call.slots());
     });
 }
 

@@ -3,6 +3,7 @@
 
 #include <finegemm/context.h>
 #include <finegemm/gemm.h>
+#include <finegemm/mqa.h>
 
 namespace finegemm {
 
@@ -19,6 +20,30 @@ constexpr void call_options(const Visit& visit, Structs&... options) {
     visit("pdl", options.pdl...);
     visit("prefetch_weights", options.prefetch_weights...);
     visit("accumulate", options.accumulate...);
+}
+
+/// Options of an indexer's scores; not `stream`, nor `poll`.
+template <typename Visit, typename... Structs>
+constexpr void mqa_options(const Visit& visit, Structs&... options) {
+    visit("form", options.form...);
+    visit("relu", options.relu...);
+    visit("check_values", options.check_values...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
+}
+
+/// Fields of a call of an indexer's scores.
+template <typename Visit, typename... Structs>
+constexpr void mqa_fields(const Visit& visit, Structs&... shapes) {
+    visit("paged", shapes.paged...);
+    visit("requests", shapes.requests...);
+    visit("queries", shapes.queries...);
+    visit("keys", shapes.keys...);
+    visit("heads", shapes.heads...);
+    visit("dim", shapes.dim...);
+    visit("page_size", shapes.page_size...);
+    visit("form", shapes.form...);
+    visit("relu", shapes.relu...);
 }
 
 /// Not `log`, which is no value.

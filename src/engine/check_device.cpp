@@ -34,12 +34,14 @@ public:
         driver_.check(driver_.api.StreamSynchronize(stream_), "cuStreamSynchronize");
         return host;
     }
-    /// From the first scale to the last, with what lies between.
-    std::vector<float> of(const ConstStack& scales) const {
-        const ConstMatrix& s = scales.matrix;
+    /// From the first element to the last, with what lies between.
+    template <typename T>
+    std::vector<T> of(const ConstStack& stack) const {
+        const ConstMatrix& s = stack.matrix;
+        if (s.rows == 0 || s.cols == 0) return {};
         const auto reach = [](int64_t count, int64_t stride) { return count > 1 ? (count - 1) * stride : 0; };
-        return of(static_cast<const float*>(s.data),
-                  reach(scales.count, scales.stride) + reach(s.rows, s.row_stride) + reach(s.cols, s.col_stride) + 1);
+        return of(static_cast<const T*>(s.data),
+                  reach(stack.count, stack.stride) + reach(s.rows, s.row_stride) + reach(s.cols, s.col_stride) + 1);
     }
 
 private:
@@ -59,10 +61,29 @@ void check_device_values(const cuda::Driver& driver, const Call& call) {
         check_group_numbers(on_host);
     }
     if (call.a.matrix.cols == 0 || !call.scaled()) return;
-    const std::vector<float> sfa = copies.of(call.sfa), sfb = copies.of(call.sfb);
+    const auto sfa = copies.of<float>(call.sfa), sfb = copies.of<float>(call.sfb);
     on_host.sfa.matrix.data = sfa.data();
     on_host.sfb.matrix.data = sfb.data();
     check_scale_values(on_host);
 }
+
+namespace {
+
+template <typename NumberedCall>
+void check_copied_numbers(const cuda::Driver& driver, const NumberedCall& call) {
+    const Copies copies(driver, call.options.stream, "numbers");
+    NumberedCall on_host = call;
+    std::vector<std::vector<int32_t>> all;
+    visit_numbers(on_host, [&](ConstMatrix& numbers) {
+        all.push_back(copies.of<int32_t>({numbers, 1, 0}));
+        numbers.data = all.back().data();
+    });
+    check_numbers(on_host);
+}
+
+}  // namespace
+
+void check_device_numbers(const cuda::Driver& driver, const MqaCall& call) { check_copied_numbers(driver, call); }
+void check_device_numbers(const cuda::Driver& driver, const PagedMqaCall& call) { check_copied_numbers(driver, call); }
 
 }  // namespace finegemm

@@ -4,6 +4,7 @@
 #include "engine/check_values.h"
 #include "engine/thread_pool.h"
 #include "ops/gemm/cpu.h"
+#include "ops/mqa/cpu.h"
 #include "ops/quantize/cpu.h"
 #include "ops/scale_layout/cpu.h"
 
@@ -25,7 +26,13 @@ public:
         check_scale_values(call);
     }
     void run(const Operation& operation) override {
-        std::visit([&](const auto& call) { run_on_cpu(call, pool_); }, operation);
+        std::visit(
+            [&](const auto& call) {
+                if constexpr (requires { call.check_values; })
+                    if (call.check_values) check_numbers(call);
+                run_on_cpu(call, pool_);
+            },
+            operation);
     }
 
 private:

@@ -15,6 +15,7 @@
 #include "engine/device_spec.h"
 #include "ops/gemm/groups.h"
 #include "ops/gemm/source.h"
+#include "ops/mqa/source.h"
 #include "ops/quantize/source.h"
 #include "ops/scale_layout/source.h"
 
@@ -223,6 +224,24 @@ uint32_t HopperBackend::clusters_for(const GemmKernel& kernel, const plan::Probl
     return std::min(clusters, plan::ctas_at_once(problem, spec_, kernel.config) / kernel.config.cluster);
 }
 
+namespace {
+
+/// Some launches depend on the device: on its driver, which encodes tensor maps, and on how many SMs it has.
+template <typename OperationCall>
+auto launch_on(const OperationCall& call, const cuda::Driver& driver, uint32_t sms) {
+    if constexpr (requires { launch_of(call); }) return launch_of(call);
+    else return launch_of(call, driver, sms);
+}
+
+/// Dynamic shared memory of an operation's kernel.
+template <typename Config>
+uint32_t smem_bytes_of(const Config& config) {
+    if constexpr (requires { config.smem_bytes(); }) return config.smem_bytes();
+    else return 0;
+}
+
+}  // namespace
+
 template <typename Config>
 const cuda::Kernel& HopperBackend::kernel_of(const Config& config, const Poll& poll) {
     auto& slot = std::get<KernelsOf<Config>>(operations_).slots[config.index()];
@@ -231,7 +250,7 @@ const cuda::Kernel& HopperBackend::kernel_of(const Config& config, const Poll& p
         if (slot) return *slot;
     }
     const jit::Binary binary = provider_.get(jit::source_of(config), poll);
-    const cuda::LaunchShape shape{.block = config.threads()};
+    const cuda::LaunchShape shape{.block = config.threads(), .smem_bytes = smem_bytes_of(config)};
     auto kernel = std::make_unique<const cuda::Kernel>(device_, binary.cubin, binary.entry, shape);
     const std::unique_lock lock(mutex_);
     if (!slot) slot = std::move(kernel);
@@ -242,10 +261,14 @@ void HopperBackend::run(const Operation& operation) {
     driver_->check_process();
     std::visit(
         [&](const auto& call) {
-            const auto launch = launch_of(call);
-            const cuda::Kernel& kernel = kernel_of(launch.config, call.options.poll);
             const cuda::CurrentDevice current(device_);
-            kernel.launch(launch.grid, &launch.params, call.options.stream);
+            if constexpr (requires { call.check_values; })
+                if (call.check_values) check_device_numbers(*driver_, call);
+            const auto launch = launch_on(call, *driver_, spec_.sms);
+            bool overlap = false;
+            if constexpr (requires { call.options.pdl; }) overlap = call.options.pdl;
+            kernel_of(launch.config, call.options.poll)
+                .launch(launch.grid, &launch.params, call.options.stream, overlap);
         },
         operation);
 }

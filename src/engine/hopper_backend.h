@@ -17,6 +17,7 @@
 #include "engine/polled_provider.h"
 #include "ops/gemm/epilogue_key.h"
 #include "ops/gemm/hopper.h"
+#include "ops/mqa/hopper.h"
 #include "ops/quantize/hopper.h"
 #include "ops/scale_layout/hopper.h"
 #include "plan/table.h"
@@ -126,7 +127,9 @@ private:
     mutable std::shared_mutex mutex_;
     std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
     std::unique_ptr<const cuda::ConstantNumbers> whole_masks_;                    // once a call has asked for them
-    std::tuple<KernelsOf<QuantizeConfig>, KernelsOf<ScaleLayoutConfig>> operations_;
+    std::tuple<KernelsOf<QuantizeConfig>, KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>,
+               KernelsOf<MqaScheduleConfig>>
+        operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;
 };

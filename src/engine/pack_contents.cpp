@@ -2,6 +2,7 @@
 #include "engine/pack_contents.h"
 
 #include "ops/gemm/source.h"
+#include "ops/mqa/source.h"
 #include "ops/quantize/source.h"
 #include "ops/scale_layout/source.h"
 #include "plan/plan.h"
@@ -13,6 +14,8 @@ std::vector<jit::KernelSource> pack_contents() {
     for (const GemmConfig& c : plan::kernels()) sources.push_back(jit::gemm_source(c, plan::name_of(c)));
     for (const QuantizeConfig& c : jit::quantize_configs()) sources.push_back(jit::source_of(c));
     for (const ScaleLayoutConfig& c : jit::scale_layout_configs()) sources.push_back(jit::source_of(c));
+    for (const MqaConfig& c : jit::mqa_configs()) sources.push_back(jit::source_of(c));
+    sources.push_back(jit::source_of(MqaScheduleConfig{}));
     return sources;
 }
 

@@ -3,13 +3,15 @@
 
 #include <variant>
 
+#include "ops/mqa/call.h"
 #include "ops/quantize/call.h"
 #include "ops/scale_layout/call.h"
 
 namespace finegemm {
 
 /// A call of one of them. A backend finds what it needs by overloads: `launch_of` and `source_of` of the launch's
-/// configuration on a GPU, `run_on_cpu` on the CPU.
-using Operation = std::variant<QuantizeCall, ScaleLayoutCall>;
+/// configuration on a GPU, `run_on_cpu` on the CPU, `visit_numbers` and `check_numbers` where a call has numbers to
+/// look at.
+using Operation = std::variant<QuantizeCall, ScaleLayoutCall, MqaCall, PagedMqaCall, PagedMqaScheduleCall>;
 
 }  // namespace finegemm

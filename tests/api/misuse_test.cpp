@@ -14,6 +14,7 @@
 #include "api/epilogue_misuses.h"
 #include "api/grouped_misuses.h"
 #include "api/k_grouped_misuses.h"
+#include "api/mqa_misuses.h"
 #include "api/scale_layout_misuses.h"
 
 namespace finegemm::test {
@@ -359,6 +360,7 @@ Sentences all_misuses() {
     said.merge(grouped_misuses());
     said.merge(k_grouped_misuses());
     said.merge(scale_layout_misuses<Sentences>());
+    said.merge(mqa_misuses<Sentences>());
     said.merge(other_misuses());
     return said;
 }

@@ -218,12 +218,6 @@ TEST(DPanels, AreTheColumnsOfATileOnceEachInsideOfASegment) {
     }
 }
 
-/// PTX ISA, "Tensor swizzling modes": some of bits 4 to 6 of an address are changed by those from bit 7 on.
-uint32_t swizzled(uint32_t address, Swizzle swizzle) {
-    const uint32_t mask = swizzle == Swizzle::B128 ? 7 : swizzle == Swizzle::B64 ? 3 : 1;
-    return address ^ (address / 128 & mask) * 16;
-}
-
 TEST(DPanels, LieAsTmaReadsThem) {
     for (const GemmConfig& c : test::kConfigs) {
         if (!kernel_plan(c).tma_store() || c.output == Output::F32) continue;

@@ -1,6 +1,8 @@
 // Tensors of DLPack as matrices: what producers may write in each field. Layer tests.
 #include "matrix.h"
 
+#include <vector>
+
 #include "support/error_of.h"
 
 namespace finegemm::python {
@@ -102,6 +104,62 @@ TEST(DlpackMatrix, PackedExponentsAreInt32WhereScalesOfBothFormatsAreTaken) {
     t.dl.dtype = {kDLFloat, 64, 1};
     EXPECT_STREQ(error_of([&] { matrix_of("sf", t.dl); }).what(),
                  "sf: has dtype float64, must be float32, or int32 that packs four exponents (UE8M0); convert it");
+}
+
+/// A tensor of up to four dimensions of one type.
+struct Shaped {
+    std::vector<int64_t> shape, strides;
+    char memory[64] = {};
+    DLTensor dl{memory, {kDLCPU, 0}, 0, {}, nullptr, nullptr, 0};
+
+    Shaped(DLDataType dtype, std::vector<int64_t> extents, std::vector<int64_t> steps = {})
+        : shape(std::move(extents)), strides(std::move(steps)) {
+        dl.dtype = dtype, dl.ndim = static_cast<int32_t>(shape.size()), dl.shape = shape.data();
+        dl.strides = strides.empty() ? nullptr : strides.data();
+    }
+};
+constexpr DLDataType kBytes{kDLUInt, 8, 1}, kInt32{kDLInt, 32, 1};
+
+TEST(DlpackMatrix, HeadsOfQueriesAreAStackHoweverQueriesAreCounted) {
+    const auto stack_text = [](const Stack& s) {
+        return std::tuple(s.count, s.stride, s.matrix.rows, s.matrix.cols, s.matrix.row_stride);
+    };
+    EXPECT_EQ(stack_text(heads_of("q", Shaped(kBytes, {5, 8, 32}).dl, 3)), std::tuple(5, 256, 8, 32, 32));
+    EXPECT_EQ(stack_text(heads_of("q", Shaped(kBytes, {3, 2, 8, 32}).dl, 4)), std::tuple(6, 256, 8, 32, 32));
+    EXPECT_EQ(stack_text(heads_of("q", Shaped(kBytes, {3, 2, 8, 32}, {1024, 512, 64, 1}).dl, 4)),
+              std::tuple(6, 512, 8, 32, 64));
+    EXPECT_EQ(stack_text(heads_of("q", Shaped(kBytes, {3, 1, 8, 32}, {512, 7, 32, 1}).dl, 4)),
+              std::tuple(3, 512, 8, 32, 32));
+    EXPECT_TRUE(contains(error_of([&] { heads_of("q", Shaped(kBytes, {3, 2, 8, 32}, {999, 256, 32, 1}).dl, 4); }),
+                         "q: has strides 999 and 256 in its first two dimensions"));
+    EXPECT_TRUE(
+        contains(error_of([&] { heads_of("q", Shaped(kBytes, {8, 32}).dl, 3); }), "has 2 dimensions, must have 3"));
+}
+
+TEST(DlpackMatrix, LengthsAreAColumnOrAMatrix) {
+    const Matrix column = lengths_of("lengths", Shaped(kInt32, {6}, {2}).dl);
+    EXPECT_EQ(std::tuple(column.rows, column.cols, column.row_stride), std::tuple(6, 1, 2));
+    EXPECT_EQ(column.dtype, DType::I32);
+    EXPECT_EQ(lengths_of("lengths", Shaped(kInt32, {6, 2}).dl).cols, 2);
+    EXPECT_TRUE(contains(error_of([&] { lengths_of("lengths", Shaped({kDLInt, 64, 1}, {6}).dl); }),
+                         "lengths: has dtype int64, must be int32; convert it"));
+    EXPECT_TRUE(contains(error_of([&] { lengths_of("lengths", Shaped(kBytes, {6}).dl); }), "has dtype uint8"));
+}
+
+TEST(DlpackMatrix, PagesAreRowsOfBytes) {
+    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{5, 16, 1, 36}, {5, 16, 36}, {5, 576}}) {
+        const Matrix pages = pages_of("cache", Shaped(kBytes, shape).dl, 32);
+        EXPECT_EQ(std::tuple(pages.rows, pages.cols, pages.row_stride), std::tuple(5, 576, 576));
+        EXPECT_EQ(pages.dtype, DType::E4M3);
+    }
+    EXPECT_EQ(pages_of("cache", Shaped(kBytes, {5, 16, 1, 36}, {600, 36, 36, 1}).dl, 32).row_stride, 600);
+    for (const auto& [tensor, sentence] :
+         {std::pair(Shaped(kBytes, {5, 16, 1, 32}), "cache: has 32 bytes for a key, must have D + 4 = 36"),
+          {Shaped(kBytes, {5, 16, 1, 36}, {1200, 72, 36, 1}), "cache: has stride 72 in dimension 1, must be 36"},
+          {Shaped(kBytes, {576}), "cache: has 1 dimensions, must have 4, 3 or 2"}}) {
+        Shaped t(tensor.dl.dtype, tensor.shape, tensor.strides);
+        EXPECT_TRUE(contains(error_of([&] { pages_of("cache", t.dl, 32); }), sentence)) << sentence;
+    }
 }
 
 TEST(DlpackMatrix, DevicesAreTheCpuAndCuda) {

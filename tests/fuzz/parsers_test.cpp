@@ -7,6 +7,7 @@
 #include <functional>
 #include <random>
 
+#include "cli/bench/scores.h"
 #include "cli/bench/shapes.h"
 #include "cli/files/checkpoint.h"
 #include "cli/files/file_region.h"
@@ -176,6 +177,18 @@ TEST(Fuzz, LinesOfProblems) {
              ASSERT_EQ(plan::text_of(plan::problem_of(plan::parse_shape(line))), line) << x;
              plan::choose(problem, *plan::find_device("h200"));
          });
+}
+
+TEST(Fuzz, LinesOfScores) {
+    fuzz(
+        {"mqa_logits 2048x8192 64x128 f32 filled exact", "paged_mqa_logits 256x2x8192 32x64 page16 bf16 untouched abs"},
+        {Errc::InvalidArgument}, [](const std::string& x, Mutator&) {
+            const MqaShape shape = cli::parse_scores(x);
+            ASSERT_TRUE(cli::is_scores(x)) << x;
+            ASSERT_NE(explain(shape).find(shape.paged ? "finegemm_paged_mqa_logits_h" : "finegemm_mqa_logits_h"),
+                      std::string::npos)
+                << x;
+        });
 }
 
 TEST(Fuzz, PlanTables) {

@@ -9,6 +9,7 @@
 #include "jit/digest.h"
 #include "jit/kernel_files.h"
 #include "ops/gemm/source.h"
+#include "ops/mqa/source.h"
 #include "ops/quantize/source.h"
 #include "ops/scale_layout/source.h"
 #include "plan/plan.h"
@@ -70,7 +71,9 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
         EXPECT_TRUE(entries.insert(s.entry).second) << s.entry;
         EXPECT_NE(s.text.find("\n" + s.entry + "("), std::string::npos) << s.entry;
     }
-    EXPECT_EQ(texts.size(), plan::kernels().size() + quantize_configs().size() + scale_layout_configs().size());
+    constexpr size_t kSchedules = 1;
+    EXPECT_EQ(texts.size(), plan::kernels().size() + quantize_configs().size() + scale_layout_configs().size() +
+                                mqa_configs().size() + kSchedules);
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {

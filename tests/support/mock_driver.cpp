@@ -231,6 +231,8 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .gemm = {},
                   .quantize = {},
                   .scale_layout = {},
+                  .mqa = {},
+                  .mqa_schedule = {},
                   .grouped = {},
                   .k_grouped = {},
                   .affine = {},
@@ -238,6 +240,10 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
     const bool lays_out = function->entry.starts_with("FineGEMM_scale_layout_");
     if (function->entry.starts_with("FineGEMM_quantize_"))
         std::memcpy(&launch.quantize, parameters[0], sizeof launch.quantize);
+    else if (function->entry.find("mqa_logits") != std::string::npos)
+        std::memcpy(&launch.mqa, parameters[0], sizeof launch.mqa);
+    else if (function->entry.find("mqa_schedule") != std::string::npos)
+        std::memcpy(&launch.mqa_schedule, parameters[0], sizeof launch.mqa_schedule);
     else if (lays_out) std::memcpy(&launch.scale_layout, parameters[0], sizeof launch.scale_layout);
     else if (function->entry.find("_grouped") != std::string::npos)
         launch.gemm = launch.grouped = *static_cast<const finegemm::GroupedParams*>(parameters[0]);
@@ -270,7 +276,9 @@ int cuTensorMapEncodeTiled(TensorMap* map, int type, unsigned rank, void* base, 
     const Entry entry("cuTensorMapEncodeTiled");
     if (entry.result) return entry.result;
     if (!legal({map, type, rank, base, dims, strides, box, steps, interleave, swizzle, l2, fill})) return kInvalidValue;
-    const Description d{base, dims[0], dims[1], strides[0], box[0], box[1], type, swizzle};
+    const bool stack = rank > 2;
+    const Description d{base,   dims[0], dims[1], strides[0],          box[0],
+                        box[1], type,    swizzle, stack ? dims[2] : 0, stack ? strides[1] : 0};
     *map = {};
     std::memcpy(map, &d, sizeof d);
     return kSuccess;

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include <finegemm/gemm/params.h>
+#include <finegemm/mqa/mqa.h>
+#include <finegemm/mqa/schedule.h>
 #include <finegemm/quantize/quantize.h>
 #include <finegemm/scale_layout/scale_layout.h>
 
@@ -34,6 +36,8 @@ struct Launch {
     SegmentedParams gemm;            // of a kernel "FineGEMM_*", also of the next ones
     QuantizeParams quantize;         // of a kernel "FineGEMM_quantize_*"
     ScaleLayoutParams scale_layout;  // of a kernel "FineGEMM_scale_layout_*"
+    MqaParams mqa;                   // of a kernel "FineGEMM_*mqa_logits_*"
+    MqaScheduleParams mqa_schedule;  // of a kernel "FineGEMM_paged_mqa_schedule"
     GroupedParams grouped;           // of a kernel "FineGEMM_*_grouped"
     KGroupedParams k_grouped;        // of a kernel "FineGEMM_*_kgrouped*"
     AffineParams affine;             // of a kernel "FineGEMM_*_affine"
@@ -46,13 +50,14 @@ struct Description {
     uint64_t cols, rows, row_stride_bytes;
     uint32_t box_cols, box_rows;
     int32_t type, swizzle;
+    uint64_t count = 0, stride_bytes = 0;  // of a stack; 0: there is none
     bool operator==(const Description&) const = default;
 };
 static_assert(sizeof(Description) <= sizeof(TensorMap));
 
 inline Description description_of(const TensorMap& map) {
     Description d;
-    std::memcpy(&d, &map, sizeof d);
+    std::memcpy(static_cast<void*>(&d), &map, sizeof d);
     return d;
 }
 

@@ -10,6 +10,13 @@ namespace finegemm {
 /// in bytes. wgmma's descriptors follow the same rule. PTX ISA, "Tensor swizzling modes".
 enum class Swizzle : uint32_t { None = 0, B32 = 32, B64 = 64, B128 = 128 };
 
+/// Where the byte goes that would lie at `address` without a swizzle: chunks of 16 bytes change places by the number of
+/// the 128 bytes that they lie in, as the bits of the address give it. PTX ISA, "Tensor swizzling modes".
+FG_HD constexpr uint32_t swizzled(uint32_t address, Swizzle swizzle) {
+    const uint32_t width = static_cast<uint32_t>(swizzle);
+    return width == 0 ? address : address ^ (address >> 3 & (width - 1) & ~15u);
+}
+
 struct TmaBox {
     uint32_t rows = 0, cols = 0;  // cols: elements along the contiguous dimension
     uint32_t element_bytes = 1;

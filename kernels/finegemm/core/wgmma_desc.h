@@ -16,6 +16,12 @@ FG_HD constexpr uint64_t wgmma_descriptor(uint32_t address) {
            kSwizzle128 << 62;
 }
 
+/// Likewise in rows of 64 or 32 bytes with the swizzle of that width, where the atom has eight rows of that width.
+FG_HD constexpr uint64_t wgmma_descriptor_of_rows(uint32_t address, uint32_t row_bytes) {
+    const uint64_t stride_bytes = 8 * row_bytes, swizzle = row_bytes == 128 ? 1 : row_bytes == 64 ? 2 : 3;
+    return (static_cast<uint64_t>(address & 0x3ffff) >> 4) | 1ull << 16 | (stride_bytes >> 4) << 32 | swizzle << 62;
+}
+
 /// K-major operand in rows of sixteen bytes, one behind the other and not swizzled: eight rows repeat along M or N.
 /// What follows along K lies `leading` bytes behind.
 FG_HD constexpr uint64_t wgmma_descriptor_of_short_rows(uint32_t address, uint32_t leading) {

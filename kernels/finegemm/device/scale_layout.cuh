@@ -2,8 +2,8 @@
 #pragma once
 
 #include <finegemm/scale_layout/scale_layout.h>
-#include <finegemm/device/ptx/control.cuh>
 #include <finegemm/device/ptx/convert.cuh>
+#include <finegemm/device/warp.cuh>
 
 namespace finegemm::device {
 
@@ -16,16 +16,6 @@ struct SharedScales {
     uint32_t grouped_rows[C.tile_elements() / 32];  // a bit for each row
     uint32_t scales[kWarps], packed[kWarps];        // sums of each warp's groups of K
 };
-
-/// Sums over the lanes up to this one.
-__device__ inline uint32_t sum_up_to(uint32_t x) {
-#pragma unroll
-    for (uint32_t distance = 1; distance < kWarpSize; distance *= 2) {
-        const uint32_t below = ptx::value_below(x, distance);
-        if (threadIdx.x % kWarpSize >= distance) x += below;
-    }
-    return x;
-}
 
 /// Which columns each word of the tile takes, by groups of K. Each thread has a group at a time.
 template <ScaleLayoutConfig C>

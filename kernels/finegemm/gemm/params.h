@@ -3,15 +3,11 @@
 #pragma once
 
 #include <finegemm/core/group_layout.h>
+#include <finegemm/core/tensor_map.h>
 #include <finegemm/gemm/kernel_plan.h>
 #include <finegemm/gemm/schedule.h>
 
 namespace finegemm {
-
-/// The driver's CUtensorMap: opaque, 128 bytes, aligned to 64.
-struct alignas(64) TensorMap {
-    uint64_t words[16];
-};
 
 /// FP32 scales of one operand. Strides count elements; any layout is good.
 struct ScaleView {

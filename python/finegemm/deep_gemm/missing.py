@@ -14,16 +14,13 @@ _NAMES = {
         "a_fused_m_grouped_bf16_gemm_nt_contiguous_tl a_fused_m_grouped_bf16_gemm_nn_contiguous_tl "
         "a_fused_k_grouped_bf16_gemm_tn_contiguous_tl b_fused_k_grouped_bf16_gemm_tn_contiguous_tl"
     ),
-    "logits of multi-query attention are not served yet; compute them with torch.einsum meanwhile": (
-        "fp8_fp4_mqa_logits fp8_mqa_logits fp8_fp4_paged_mqa_logits fp8_paged_mqa_logits get_paged_mqa_logits_metadata"
-    ),
     "is not served yet; call torch.mm with torch.backends.cuda.matmul.allow_tf32, and a.float().square().sum(-1), "
     "meanwhile": "tf32_hc_prenorm_gemm",
     _BLACKWELL + "call k_grouped_fp8_gemm_nt_contiguous": (
         "k_grouped_fp8_gemm_tn_contiguous k_grouped_fp4_gemm_nt_contiguous"
     ),
     _BLACKWELL + "call fp8_gemm_nt": "cublaslt_nvfp4_gemm_nt",
-    _BLACKWELL + "compute logits with torch.einsum": (
+    _BLACKWELL + "call fp8_mqa_logits or fp8_paged_mqa_logits": (
         "get_mqa_logits_metadata get_sparse_mqa_logits_metadata get_paged_sparse_mqa_logits_metadata "
         "fp8_fp4_sparse_mqa_logits fp8_fp4_paged_sparse_mqa_logits"
     ),

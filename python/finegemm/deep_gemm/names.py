@@ -53,6 +53,22 @@ _SERVED = (
     ),
     ("fp8_einsum einsum", "`grouped_gemm(..., heads=True)`", "`bhr,hdr->bhd` alone; `einsum` into float32 too"),
     (
+        "fp8_mqa_logits fp8_fp4_mqa_logits",
+        "`mqa_logits`",
+        "8 and 16 heads too; weights with any row stride; no key, or no query, is no error; FP4 raises",
+    ),
+    (
+        "fp8_paged_mqa_logits fp8_fp4_paged_mqa_logits",
+        "`paged_mqa_logits`",
+        "pages of 4, 16, 32 and 64; next_n to 8; context_lens `[B]` or `[B, next_n]`; a schedule of any slots, which "
+        "kernels do not read, or None; `clean_logits` fills with -inf; nothing is written behind a query's own keys",
+    ),
+    (
+        "get_paged_mqa_logits_metadata",
+        "`paged_mqa_schedule`",
+        "any context_lens, `[B]` too, 0 in all of them; any `num_sms`",
+    ),
+    (
         "fp8_gemm_nt_skip_head_mid",
         "`gemm` with `head_left`, `head_gap`, `head_right`",
         "any widths; by copies where one is no multiple of 8, and into float16 or float32",

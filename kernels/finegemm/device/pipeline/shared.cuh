@@ -2,8 +2,8 @@
 #pragma once
 
 #include <finegemm/gemm/kernel_plan.h>
+#include <finegemm/device/pipeline/wait.cuh>
 #include <finegemm/device/ptx/control.cuh>
-#include <finegemm/device/ptx/mbarrier.cuh>
 
 namespace finegemm::device {
 
@@ -38,10 +38,6 @@ struct Shared {
     __device__ SmemAddr slice_sums_full() const { return base + kAt.slice_sums_full; }
     __device__ SmemAddr partials_full(uint32_t warpgroup) const { return base + (kAt.partials_full + warpgroup * 8); }
 };
-
-__device__ inline void wait(SmemAddr barrier, uint32_t parity) {
-    while (!ptx::mbarrier_try_wait(barrier, parity)) {}
-}
 
 /// The barriers that loads and copies arrive at; by one thread, one after the other.
 template <GemmConfig C>

@@ -24,11 +24,32 @@ __device__ inline Float2 unpack_f16(uint32_t packed) {
     return v;
 }
 
+/// Two e4m3 as two packed f16: that of the lower byte in the lower half. PTX ISA, cvt.
+__device__ inline uint32_t halves_of_e4m3(uint16_t codes) {
+    uint32_t packed;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(packed) : "h"(codes));
+    return packed;
+}
+
 /// Written out, so that no compiler option joins it with an addition. PTX ISA, mul.
 __device__ inline float multiply(float a, float b) {
     float x;
     asm("mul.rn.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
     return x;
+}
+
+/// max(x, 0), and NaN of NaN. PTX ISA, max.
+__device__ inline float relu(float x) {
+    float y;
+    asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/// PTX ISA, abs.
+__device__ inline float magnitude(float x) {
+    float y;
+    asm("abs.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 /// PTX ISA, add.

@@ -187,6 +187,12 @@ __device__ inline void store_global_if(bool wanted, void* to, uint32_t x) {
                  : "memory");
 }
 
+__device__ inline void store_global_half_if(bool wanted, void* to, uint16_t x) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p st.global.b16 [%0], %1;\n}\n" ::"l"(to), "h"(x),
+                 "r"(static_cast<uint32_t>(wanted))
+                 : "memory");
+}
+
 /// Adds to what is there, in L2. Subnormal numbers count as zero. PTX ISA, red.
 __device__ inline void add_global_x4_if(bool wanted, void* to, const Float4& v) {
     asm volatile(

@@ -1,7 +1,7 @@
 // TMA, the bulk tensor copy engine. Layer device. One instruction per function. PTX ISA, cp.async.bulk.tensor.
 #pragma once
 
-#include <finegemm/gemm/params.h>
+#include <finegemm/core/tensor_map.h>
 #include <finegemm/device/ptx/memory.cuh>
 
 namespace finegemm::ptx {
@@ -19,6 +19,38 @@ __device__ inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barr
         "%4}], [%2], %5;" ::"r"(to.bits),
         "l"(map), "r"(barrier.bits), "r"(x), "r"(y), "l"(policy)
         : "memory");
+}
+
+/// tma_load with the device's own cache policy.
+__device__ inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+            to.bits),
+        "l"(map), "r"(barrier.bits), "r"(x), "r"(y)
+        : "memory");
+}
+/// Likewise from matrix z of a stack; named apart from the load of a matrix with a policy.
+__device__ inline void tma_load_stacked(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
+                                        uint32_t z) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+        "[%2];" ::"r"(to.bits),
+        "l"(map), "r"(barrier.bits), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+
+/// Loads bytes that lie one behind the other. Addresses and number are multiples of 16. PTX ISA, cp.async.bulk.
+__device__ inline void bulk_load(SmemAddr to, const void* from, uint32_t bytes, SmemAddr barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to.bits),
+        "l"(from), "r"(bytes), "r"(barrier.bits)
+        : "memory");
+}
+
+/// Stores bytes that lie one behind the other; the thread has to commit them. PTX ISA, cp.async.bulk.
+__device__ inline void bulk_store(void* to, SmemAddr from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from.bits), "r"(bytes)
+                 : "memory");
 }
 
 /// tma_load into all CTAs of the cluster whose bit is set in `ranks`, at the same offset, counting on each one's

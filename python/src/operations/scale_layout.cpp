@@ -1,5 +1,5 @@
 // finegemm.scale_layout. Layer: front end.
-#include "scale_layout.h"
+#include "operations/scale_layout.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,0 +1,64 @@
+// Scores of an indexer on one device: a line of text as a call, its operands at random, its time and its check.
+// Layer cli.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <finegemm/context.h>
+#include <finegemm/mqa.h>
+
+#include "cli/target.h"
+
+namespace finegemm::cli {
+
+/// Is it the line of such a call, not of a product?
+bool is_scores(const std::string& line);
+/// "mqa_logits 2048x8192 64x128", or "paged_mqa_logits 256x2x8192 64x128": queries and keys, or requests, queries of
+/// each and the most keys; heads and D. Then, in any order, a type, a form, a relu and page16, say, where they are not
+/// f32, filled, exact and page64. Throws Error(InvalidArgument).
+MqaShape parse_scores(const std::string& line);
+
+/// A call with random operands. In rows the last query sees all keys, each one before it a key less; in pages, which
+/// are in a random order, requests have half of the keys to all of them.
+class Scores {
+public:
+    Scores(Context& context, const Target& target, const MqaShape& shape, uint64_t seed);
+
+    /// Median microseconds of `repeats` runs; one more goes before them.
+    double time(int repeats);
+
+    struct Check {
+        int64_t rows = 0;        // of d, that were looked at
+        double of_bound = 0;     // the largest error, as a share of its bound
+        int64_t wrong_fill = 0;  // elements that should be -inf and are not
+        int64_t wrong_bits = 0;  // of a GPU, that are not the CPU's
+        bool right() const { return of_bound <= 1 && wrong_fill == 0 && wrong_bits == 0; }
+    };
+    /// Looks at some rows of what the last run left.
+    Check check();
+
+    // Work of a run: of the pairs of a query and a key that it sees, and each byte once.
+    double operations() const;
+    double bytes() const;
+
+private:
+    struct Row {
+        int64_t begin, end;  // keys
+    };
+    Row row(int64_t i) const;
+    void make_rows();
+    void make_pages();
+    void make_codes(Mirrored& x, uint64_t seed) const;
+    void call(const Matrix& d, bool on_host, int64_t first, int64_t count);
+    const uint8_t* key(int64_t i, int64_t j, float& scale) const;
+
+    Context& context_;
+    const Target& target_;
+    MqaShape shape_;
+    uint64_t seed_;
+    HostMatrix codes_;  // that operands are made of
+    Mirrored q_, w_, keys_, sfk_, starts_, ends_, table_, d_;
+};
+
+}  // namespace finegemm::cli

@@ -1,0 +1,140 @@
+// Scores of an indexer in finegemm run and bench. Layer cli.
+#include "cli/commands/scores.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <finegemm/error.h>
+
+#include "cli/progress.h"
+#include "cli/text.h"
+
+namespace finegemm::cli {
+
+namespace {
+
+struct Measured {
+    std::string line;
+    double us = 0, operations = 0, bytes = 0;
+    Scores::Check check{};
+
+    nlohmann::ordered_json json() const {
+        return {{"line", line},
+                {"us", us},
+                {"tflop_per_s", operations / us * 1e-6},
+                {"gb_per_s", bytes / us * 1e-3},
+                {"check",
+                 {{"rows", check.rows},
+                  {"of_bound", check.of_bound},
+                  {"wrong_fill", check.wrong_fill},
+                  {"wrong_bits", check.wrong_bits}}},
+                {"right", check.right()}};
+    }
+};
+
+Measured measure(Context& context, const Target& target, const std::string& line, uint64_t seed, int repeats) {
+    Scores scores(context, target, parse_scores(line), seed);
+    Measured m{.line = line, .us = scores.time(repeats), .operations = scores.operations(), .bytes = scores.bytes()};
+    m.check = scores.check();
+    if (target.gpu) target.gpu->release();
+    return m;
+}
+
+/// What is wrong with the logits; empty where nothing is.
+std::string faults_text(const Scores::Check& c) {
+    std::string text;
+    const auto add = [&](int64_t count, const char* what) {
+        if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+    };
+    add(c.wrong_fill, "elements should be -inf and are not");
+    add(c.wrong_bits, "logits have other bits than the CPU's");
+    if (!(c.of_bound <= 1))
+        text += fmt::format("{}an error of {:.3g} times the bound", text.empty() ? "" : ", ", c.of_bound);
+    return text;
+}
+
+void print_text(const Front& front, const Target& target, const Measured& m, int repeats) {
+    const std::string faults = faults_text(m.check);
+    front.out << fmt::format("device   {}\n", target.gpu ? target.name + ", " + target.gpu->name() : target.name);
+    if (!target.why.empty()) front.out << fmt::format("         {}\n", target.why);
+    front.out << fmt::format("scores   {}\n", m.line);
+    front.out << fmt::format("time     {} (median of {}), {}, {}\n", time_text(m.us), repeats,
+                             rate_text(m.operations / m.us, "FLOP/s"), rate_text(m.bytes / m.us, "B/s"));
+    front.out << fmt::format("check    {} rows against double sums{}\n", m.check.rows,
+                             target.gpu ? " and, by bits, the CPU" : "");
+    front.out << (faults.empty()
+                      ? fmt::format("result   right: {:.1f}% of the error bound at worst\n", 100 * m.check.of_bound)
+                      : fmt::format("result   WRONG: {}\n", faults));
+}
+
+}  // namespace
+
+ExitCode run_scores(const std::string& line, const ScoresOptions& o, const Front& front) {
+    Progress progress;
+    Context context(front.options());
+    Target target = choose_target(context, o.device);
+    target.poll = progress.polling(front.poll);
+    const Measured m = measure(context, target, line, o.seed, o.repeats);
+    progress.pause();
+    if (o.json) front.out << m.json().dump(2) << '\n';
+    else print_text(front, target, m, o.repeats);
+    return m.check.right() ? kOk : kWrongResult;
+}
+
+ExitCode explain_scores(const std::string& line, bool json, const Front& front) {
+    const std::string text = explain(parse_scores(line));
+    if (json) {
+        front.out << text << '\n';
+        return kOk;
+    }
+    const auto out = nlohmann::json::parse(text);
+    const auto& config = out.at("config");
+    const auto number = [&](const char* name) { return config.at(name).get<int64_t>(); };
+    front.out << fmt::format("{}: {}\n", line, out.at("kernel").get<std::string>());
+    for (const auto& why : out.at("why")) front.out << fmt::format("  {}\n", why.get<std::string>());
+    front.out << fmt::format(
+        "tiles of {} keys x {} columns for each of {} math warpgroups, rings of {} stages, {} KB of "
+        "shared memory\n",
+        number("tile_keys"), number("columns"), number("math_warpgroups"), number("stages"),
+        number("smem_bytes") / 1024);
+    return kOk;
+}
+
+ExitCode bench_scores(const std::vector<std::string>& lines, const ScoresOptions& o, const Front& front) {
+    if (const auto other = std::ranges::find_if_not(lines, is_scores); other != lines.end())
+        throw Error(
+            Errc::InvalidArgument,
+            fmt::format("shapes: '{}' is a product, and others are scores of an indexer; give them apart", *other));
+    for (const std::string& line : lines) parse_scores(line);
+    Progress progress;
+    Context context(front.options());
+    Target target = choose_target(context, o.device);
+    target.poll = progress.polling(front.poll);
+    const std::string machine = target.gpu ? target.gpu->name() : "cpu";
+    const int repeats = o.repeats > 0 ? o.repeats : target.gpu ? 50 : 5;
+    nlohmann::ordered_json record = {
+        {"machine", machine}, {"repeats", repeats}, {"rows", nlohmann::ordered_json::array()}};
+    if (!o.json)
+        front.out << fmt::format("{}: median of {}\n{:>10} {:>14} {:>12}  scores\n", machine, repeats, "time", "rate",
+                                 "traffic");
+    bool right = true;
+    for (size_t i = 0; i < lines.size(); ++i) {
+        progress.at(i, lines.size(), lines[i]);
+        const Measured m = measure(context, target, lines[i], o.seed, repeats);
+        progress.pause();
+        right &= m.check.right();
+        record["rows"].push_back(m.json());
+        if (o.json) continue;
+        const std::string faults = faults_text(m.check);
+        front.out << fmt::format("{:>10} {:>14} {:>12}  {}{}\n", faults.empty() ? time_text(m.us) : "WRONG",
+                                 rate_text(m.operations / m.us, "FLOP/s"), rate_text(m.bytes / m.us, "B/s"), m.line,
+                                 faults.empty() ? "" : ": " + faults)
+                  << std::flush;
+    }
+    if (o.json) front.out << record.dump(2) << '\n';
+    return right ? kOk : kWrongResult;
+}
+
+}  // namespace finegemm::cli

@@ -1,0 +1,73 @@
+// -inf where there are no logits, by warps that load: bulk stores, a few for each tile that they load, so that memory
+// takes them while tensor cores work. Layer device.
+#pragma once
+
+#include <finegemm/device/mqa/shared.cuh>
+#include <finegemm/device/ptx/convert.cuh>
+#include <finegemm/device/ptx/tma.cuh>
+
+namespace finegemm::device {
+
+/// The bits of two -inf.
+template <MqaConfig C>
+__device__ void prepare_fill(const MqaParams& p, const MqaShared<C>& smem) {
+    const uint32_t infinities = p.bf16 ? 0xff80ff80u : 0xff800000u;
+    for (uint32_t at = threadIdx.x * 16; at < kMqaFillBytes; at += C.threads() * 16)
+        ptx::store_shared_words_x4(smem.fill() + at, {infinities, infinities, infinities, infinities});
+    ptx::fence_proxy_async_shared();
+}
+
+/// Every so many rows, by one warp.
+class MqaFill {
+public:
+    __device__ MqaFill(const MqaParams& p, SmemAddr infinities, uint32_t warp)
+        : p_(p), infinities_(infinities), row_(p.fill ? blockIdx.x + gridDim.x * warp : p.rows) {}
+
+    /// Fills what one store can of the row that is next; false when all are filled.
+    __device__ bool step() {
+        if (row_ >= p_.rows) return false;
+        const uint32_t item = row_ / p_.item_queries;
+        const MqaWindow seen = p_.window(item, row_ - item * p_.item_queries);
+        if (col_ >= seen.begin) col_ = max(col_, seen.end);
+        const uint32_t end = col_ < seen.begin ? seen.begin : p_.width;
+        const uint32_t count = min(end - col_, kMqaFillBytes / p_.element_bytes());
+        fill(count);
+        col_ += count;
+        if (col_ == p_.width) {
+            row_ += gridDim.x * kMqaWarpgroups;
+            col_ = 0;
+        }
+        return true;
+    }
+    /// The rest. Shared memory is read until then.
+    __device__ void finish() {
+        while (step()) {}
+        ptx::bulk_wait_read();
+    }
+
+private:
+    /// Elements from this column on: sixteen aligned bytes at a time, and single ones before and behind them.
+    __device__ void fill(uint32_t count) const {
+        const uint32_t bytes_log2 = p_.bf16 ? 1 : 2, lane = threadIdx.x % kWarpSize;
+        uint8_t* const to = p_.logits + row_ * p_.logits_stride + (static_cast<uint64_t>(col_) << bytes_log2);
+        const uint32_t to_aligned = static_cast<uint32_t>(-reinterpret_cast<uint64_t>(to)) % 16 >> bytes_log2;
+        const uint32_t head = min(to_aligned, count), body = (count - head) << bytes_log2 & ~15u;
+        const uint32_t tail = count - head - (body >> bytes_log2);
+        store(lane < head, to + (lane << bytes_log2));
+        store(lane < tail, to + (head << bytes_log2) + body + (lane << bytes_log2));
+        if (lane == 0 && body > 0) {
+            ptx::bulk_store(to + (head << bytes_log2), infinities_, body);
+            ptx::bulk_commit_group();
+        }
+    }
+    __device__ void store(bool wanted, void* to) const {
+        if (p_.bf16) ptx::store_global_half_if(wanted, to, 0xff80);
+        else ptx::store_global_if(wanted, to, 0xff800000u);
+    }
+
+    const MqaParams& p_;
+    SmemAddr infinities_;
+    uint32_t row_, col_ = 0;
+};
+
+}  // namespace finegemm::device

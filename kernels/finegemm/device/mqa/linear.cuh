@@ -1,0 +1,94 @@
+// The columns of the abs form: sums over heads of queries times half their weights, in two residual e4m3 columns each
+// (mqa/arithmetic.h). Layer device.
+#pragma once
+
+#include <finegemm/core/tma_box.h>
+#include <finegemm/device/mqa/shared.cuh>
+#include <finegemm/device/ptx/convert.cuh>
+#include <finegemm/device/ptx/fragment.cuh>
+#include <finegemm/device/ptx/tma.cuh>
+
+namespace finegemm::device {
+
+/// Four neighbouring columns of D, in a lane.
+struct FourSums {
+    float v[4] = {};
+
+    __device__ void add(float w, uint32_t codes) {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i += 2) {
+            const ptx::Float2 two = ptx::unpack_f16(ptx::halves_of_e4m3(static_cast<uint16_t>(codes >> 8 * i)));
+            v[i] = ptx::fma(w, two.part[0], v[i]), v[i + 1] = ptx::fma(w, two.part[1], v[i + 1]);
+        }
+    }
+    __device__ uint32_t largest() const {
+        uint32_t most = 0;
+#pragma unroll
+        for (const float x : v) most = max(most, magnitude_bits(x));
+        return most;
+    }
+    /// Residual columns of `inverse` times them: codes of the first ones and of the second.
+    __device__ void residuals(float inverse, uint32_t (&codes)[2]) const {
+        float scaled[4], rest[4];
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) scaled[i] = ptx::multiply(v[i], inverse);
+        codes[0] = pack(scaled);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i += 2) {
+            const ptx::Float2 two = ptx::unpack_f16(ptx::halves_of_e4m3(static_cast<uint16_t>(codes[0] >> 8 * i)));
+            rest[i] = ptx::multiply(ptx::add(scaled[i], -two.part[0]), kResidualSteps);
+            rest[i + 1] = ptx::multiply(ptx::add(scaled[i + 1], -two.part[1]), kResidualSteps);
+        }
+        codes[1] = pack(rest);
+    }
+
+private:
+    __device__ static uint32_t pack(const float (&x)[4]) {
+        return ptx::pack_e4m3(x[0], x[1]) | static_cast<uint32_t>(ptx::pack_e4m3(x[2], x[3])) << 16;
+    }
+};
+
+/// Makes those of a slot's queries, and halves the weights of those that take the abs form. By a warp; as many lanes
+/// have a query as D has fours of columns.
+template <MqaConfig C>
+__device__ void add_linear_columns(const MqaShared<C>& smem, uint32_t slot) {
+    constexpr uint32_t kLanes = C.dim / 4, kAtOnce = kWarpSize / kLanes;
+    constexpr auto kSwizzle = static_cast<Swizzle>(C.dim);
+    const uint32_t lane = threadIdx.x % kWarpSize, col = lane % kLanes * 4;
+    const auto place = [&](uint32_t row) {  // slots lie at multiples of what a swizzle repeats after
+        return SmemAddr{swizzled(smem.queries(slot).bits + row * C.dim + col, kSwizzle)};
+    };
+    for (uint32_t first = 0; first < C.queries(); first += kAtOnce) {
+        const uint32_t query = first + lane / kLanes;
+        const bool exists = query < C.queries();
+        FourSums sums;
+#pragma unroll 2
+        for (uint32_t h = 0; h < C.heads; ++h) {
+            const uint32_t row = exists ? query * C.heads + h : h;
+            const float w = ptx::multiply(ptx::load_shared(smem.weights(slot) + row * 4), 0.5f);
+            sums.add(w, float_bits(ptx::load_shared(place(row))));
+        }
+        uint32_t largest = sums.largest();
+#pragma unroll
+        for (uint32_t mask = 1; mask < kLanes; mask *= 2) largest = max(largest, ptx::shuffle_xor(largest, mask));
+        const bool abs = is_finite_magnitude(largest);
+        const uint32_t exponent = abs ? linear_exponent(largest) : 1;
+        uint32_t codes[2] = {0, 0};
+        if (abs) sums.residuals(linear_inverse(exponent), codes);
+        __syncwarp();  // all lanes have read the weights that are halved below
+        if (!exists) continue;
+#pragma unroll
+        for (uint32_t copy = 0; copy < mqa_linear_copies(C); ++copy)
+#pragma unroll
+            for (uint32_t j = 0; j < 2; ++j)
+                ptx::store_shared(place(mqa_linear_column(C, query, copy, j)), float_of_bits(codes[j]));
+        if (lane % kLanes == 0) ptx::store_shared(smem.step(slot, query), abs ? linear_step(exponent) : 0.0f);
+        for (uint32_t h = lane % kLanes; abs && h < C.heads; h += kLanes) {
+            const SmemAddr weight = smem.weights(slot) + (query * C.heads + h) * 4;
+            ptx::store_shared(weight, ptx::multiply(ptx::load_shared(weight), 0.5f));
+        }
+    }
+    ptx::fence_proxy_async_shared();  // tensor cores read the columns
+}
+
+}  // namespace finegemm::device

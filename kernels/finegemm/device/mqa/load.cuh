@@ -1,0 +1,185 @@
+// The warps that load: one for the ring of each math warpgroup, which knows nothing of the others; the first one loads
+// queries, too. Layer device.
+#pragma once
+
+#include <finegemm/core/ring.h>
+#include <finegemm/core/tma_box.h>
+#include <finegemm/device/mqa/fill.cuh>
+#include <finegemm/device/mqa/linear.cuh>
+#include <finegemm/device/mqa/split.cuh>
+#include <finegemm/device/ptx/fragment.cuh>
+
+namespace finegemm::device {
+
+/// Arrivals at the barrier of a slot's queries: one of each lane when it has stored what it has to, and one that says
+/// how many bytes come; the abs form has a barrier of its own for these.
+template <MqaConfig C>
+inline constexpr uint32_t kQueryArrivals = kWarpSize + (C.form == MqaForm::Abs ? 0 : 1);
+
+/// What is told of a query, by one lane for each; of those that do not exist, that they see nothing.
+template <MqaConfig C>
+__device__ void store_windows(const MqaParams& p, const MqaShared<C>& smem, uint32_t slot, uint32_t item) {
+    const uint32_t i = threadIdx.x % kWarpSize;
+    if (i >= kMqaMostQueries) return;
+    MqaWindow seen;
+    uint64_t logits = 0;
+    if (p.has_row(item, i)) {
+        seen = p.window(item, i);
+        const uint64_t before = p.compressed ? static_cast<uint64_t>(seen.begin) * p.element_bytes() : 0;
+        logits = reinterpret_cast<uint64_t>(p.logits) + p.row(item, i) * p.logits_stride - before;
+    }
+    ptx::store_shared_words_x4(
+        smem.window(slot, i),
+        {static_cast<uint32_t>(logits), static_cast<uint32_t>(logits >> 32), seen.begin, seen.end - seen.begin});
+}
+
+/// Weights of all columns; 0 of queries that do not exist.
+template <MqaConfig C>
+__device__ void store_weights(const MqaParams& p, const MqaShared<C>& smem, uint32_t slot, uint32_t item) {
+    const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
+    for (uint32_t i = threadIdx.x % kWarpSize; i < parts * kMqaColumns; i += kWarpSize) {
+        const uint32_t query = i / C.heads;
+        const bool exists = p.has_row(item, query);
+        const float* from = p.weights + (exists ? p.row(item, query) * p.weights_stride + i % C.heads : 0);
+        ptx::store_shared(smem.weights(slot + i / kMqaColumns) + i % kMqaColumns * 4,
+                          float_of_bits(ptx::load_global_if(exists, from)));
+    }
+}
+
+/// Queries, their weights and windows into the slots of a portion. All lanes of the warp.
+template <MqaConfig C>
+__device__ void load_queries(const MqaParams& p, const MqaShared<C>& smem, uint32_t portion, uint32_t item) {
+    const uint32_t lane = threadIdx.x % kWarpSize;
+    const auto at = MqaSlot<C>::of(p, portion);
+    const SmemAddr full = smem.queries_full(at.first);
+    const SmemAddr in = C.form == MqaForm::Abs ? smem.queries_in(at.first) : full;
+    wait(smem.queries_empty(at.first), at.parity ^ 1);
+    constexpr uint32_t kBytes = C.heads * C.dim;
+    if (lane == 0) ptx::mbarrier_arrive_expect_tx(in, min(p.item_queries, p.rows - p.row(item, 0)) * kBytes);
+    __syncwarp();
+    if (p.has_row(item, lane))
+        ptx::tma_load_stacked(smem.queries(at.first + lane / C.queries()) + lane % C.queries() * kBytes, &p.q, in, 0, 0,
+                              p.row(item, lane));
+    store_windows(p, smem, at.first, item);
+    store_weights(p, smem, at.first, item);
+    if (C.form == MqaForm::Abs) {
+        __syncwarp();  // weights are there
+        wait(in, at.parity);
+        const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
+        for (uint32_t part = 0; part < parts; ++part) add_linear_columns(smem, at.first + part);
+    }
+    ptx::mbarrier_arrive(full);
+}
+
+/// Fills the ring of one warpgroup with its tiles: every fourth of the CTA's, in order.
+template <MqaConfig C>
+class MqaLoader {
+public:
+    __device__ MqaLoader(const MqaParams& p, const MqaShared<C>& smem, uint32_t warp)
+        : p_(p), smem_(smem), warp_(warp), fill_(p, smem.fill(), warp) {}
+
+    __device__ void run(const MqaSplit& split) {
+        MqaWalk walk(p_, split);
+        MqaPortion s;
+        uint32_t portion = 0, before = 0;  // tiles of the CTA
+        for (; walk.next(s); ++portion, before += s.count) {
+            if (warp_ == 0) {
+                // Its warpgroup may have no tile for long, and would keep the queries whose place is needed here.
+                if (portion > 0) tell(portion, MqaStage::Portion);
+                load_queries(p_, smem_, portion, s.item);
+            }
+            const uint32_t skipped = (warp_ - before) % kMqaWarpgroups;
+            if (skipped >= s.count) continue;
+            if (C.keys == MqaKeys::Rows) load_rows(portion, s, skipped);
+            else load_pages(portion, s, skipped);
+        }
+        tell(portion, MqaStage::End);
+        fill_.finish();
+    }
+
+private:
+    __device__ static uint32_t lane() { return threadIdx.x % kWarpSize; }
+
+    /// Waits for the next stage of the ring to be empty.
+    __device__ uint32_t next_stage() {
+        const uint32_t stage = smem_.stage_of(warp_, at_.stage);
+        wait(smem_.empty(stage), at_.parity);
+        ++at_;
+        return stage;
+    }
+    __device__ void publish(uint32_t stage, const MqaTile& tile) const {
+        ptx::store_shared_x2(smem_.tile(stage), float_of_bits(tile.key), float_of_bits(tile.word()));
+    }
+    __device__ void tell(uint32_t portion, MqaStage what) {
+        const uint32_t stage = next_stage();
+        if (lane() != 0) return;
+        publish(stage, {0, portion, what});
+        ptx::mbarrier_arrive(smem_.full(stage));
+    }
+    /// A store of -inf for every second tile: it may wait for windows.
+    __device__ void loaded() {
+        if (at_.stage % 2 == 0) fill_.step();
+    }
+
+    __device__ void load_rows(uint32_t portion, const MqaPortion& s, uint32_t skipped) {
+        const MqaWindow seen = p_.has_row(s.item, lane()) ? p_.window(s.item, lane()) : MqaWindow{};
+        for (uint32_t i = skipped; i < s.count; i += kMqaWarpgroups) {
+            const uint32_t key = (s.first + i) * kMqaTileKeys;
+            if (ptx::ballot(seen.meets(key, key + kMqaTileKeys)) == 0) continue;  // between windows
+            const uint32_t stage = next_stage();
+            if (lane() == 0) {
+                const SmemAddr full = smem_.full(stage);
+                publish(stage, {key, portion, MqaStage::Keys});
+                ptx::mbarrier_arrive_expect_tx(full, MqaShared<C>::kAt.keys_stage + MqaShared<C>::kAt.scales_stage);
+                ptx::tma_load(smem_.keys(stage), &p_.k, full, 0, key);
+                ptx::tma_load(smem_.scales(stage), &p_.k_scales, full, key, 0);
+            }
+            loaded();
+        }
+    }
+
+    /// Each lane knows a page of one of the next tiles, and loads it. A page whose first key nobody sees is not looked
+    /// up: the table may hold anything there.
+    __device__ void load_pages(uint32_t portion, const MqaPortion& s, uint32_t skipped) {
+        const uint32_t keys = p_.window(s.item, p_.item_queries - 1).end;              // the last query sees the most
+        const uint32_t page_keys = 1u << p_.page_log2, pages_log2 = 6 - p_.page_log2;  // pages_log2: of a tile
+        static_assert(kMqaTileKeys == 1 << 6);
+        const uint32_t tiles_ahead = kWarpSize >> pages_log2;
+        const uint32_t of_lane = lane() >> pages_log2, page_of_tile = lane() & ((1u << pages_log2) - 1);
+        const uint32_t page_bytes = page_keys * C.dim, scale_bytes = page_keys * 4;
+        uint32_t page = 0;
+        for (uint32_t i = skipped, n = 0; i < s.count; i += kMqaWarpgroups, ++n) {
+            const uint32_t ahead = n % tiles_ahead;
+            if (ahead == 0) page = page_number(s.item, s.first + i + of_lane * kMqaWarpgroups, page_of_tile, keys);
+            const uint32_t key = (s.first + i) * kMqaTileKeys;
+            const uint32_t pages = min(kMqaTileKeys, keys - key + page_keys - 1) >> p_.page_log2;
+            const uint32_t stage = next_stage();
+            const SmemAddr full = smem_.full(stage);
+            if (lane() == 0) {
+                publish(stage, {key, portion, MqaStage::Keys});
+                ptx::mbarrier_arrive_expect_tx(full, pages * (page_bytes + scale_bytes));
+            }
+            __syncwarp();
+            if (of_lane == ahead && page_of_tile < pages) {
+                ptx::tma_load_stacked(smem_.keys(stage) + page_of_tile * page_bytes, &p_.k, full, 0, 0, page);
+                ptx::bulk_load(smem_.scales(stage) + page_of_tile * scale_bytes,
+                               p_.pages + page * p_.page_stride + page_bytes, scale_bytes, full);
+            }
+            loaded();
+        }
+    }
+    __device__ uint32_t page_number(uint32_t item, uint32_t tile, uint32_t page_of_tile, uint32_t keys) const {
+        const uint32_t at = (tile << (6 - p_.page_log2)) + page_of_tile;
+        const bool seen = at < (keys + (1u << p_.page_log2) - 1) >> p_.page_log2;
+        const uint32_t number = ptx::load_global_if(seen, p_.table + item * p_.table_stride + (seen ? at : 0));
+        return number < p_.page_count ? number : 0;
+    }
+
+    const MqaParams& p_;
+    const MqaShared<C>& smem_;
+    uint32_t warp_;
+    RingCursor<C.stages()> at_ = RingCursor<C.stages()>::producer();
+    MqaFill fill_;
+};
+
+}  // namespace finegemm::device

@@ -1,0 +1,236 @@
+// From products of keys and queries to logits. Layer device.
+#pragma once
+
+#include <finegemm/core/ring.h>
+#include <finegemm/core/wgmma_desc.h>
+#include <finegemm/device/mqa/shared.cuh>
+#include <finegemm/device/ptx/convert.cuh>
+#include <finegemm/device/ptx/fragment.cuh>
+#include <finegemm/device/ptx/wgmma.cuh>
+
+namespace finegemm::device {
+
+/// K of a product.
+template <uint32_t Dim>
+struct Depth {};
+template <uint32_t R>
+__device__ void start_product(Depth<32>, float (&x)[R], uint64_t a, uint64_t b) {
+    ptx::wgmma_k32_e4m3(x, a, b);
+}
+template <uint32_t R>
+__device__ void start_product(Depth<64>, float (&x)[R], uint64_t a, uint64_t b) {
+    ptx::wgmma_k64_e4m3(x, a, b);
+}
+template <uint32_t R>
+__device__ void start_product(Depth<128>, float (&x)[R], uint64_t a, uint64_t b) {
+    ptx::wgmma_k128_e4m3(x, a, b);
+}
+
+/// In a lane: keys `lane / 4` and eight behind that, of the sixteen of its warp, times all columns.
+template <MqaConfig C>
+struct MqaProduct {
+    static constexpr uint32_t kRegisters = C.columns() / 2;
+    float x[kRegisters];
+
+    /// Column octet `octet`, of which a lane has two columns; key `half` of the two.
+    __device__ float at(uint32_t octet, uint32_t half, uint32_t e) const { return x[4 * octet + 2 * half + e]; }
+
+    /// Starts it and waits for it: other warpgroups use the tensor cores, or add up, meanwhile.
+    __device__ void multiply(SmemAddr keys, SmemAddr queries) {
+        const uint64_t a = wgmma_descriptor_of_rows(keys.bits, C.dim);
+        const uint64_t b = wgmma_descriptor_of_rows(queries.bits, C.dim);
+        ptx::wgmma_fence();
+        start_product(Depth<C.dim>(), x, a, b);
+        ptx::wgmma_commit_group();
+        ptx::wgmma_wait_group<0>();
+#pragma unroll
+        for (uint32_t r = 0; r < kRegisters; ++r) ptx::pin(x[r]);
+    }
+};
+
+/// Weights of a lane's columns: two of each octet.
+struct MqaWeights {
+    static constexpr uint32_t kOctets = kMqaColumns / 8;
+    float w[2 * kOctets];
+
+    __device__ void load(SmemAddr from) {
+#pragma unroll
+        for (uint32_t octet = 0; octet < kOctets; ++octet) {
+            const ptx::Float2 two = ptx::load_shared_x2(from + (octet * 8 + threadIdx.x % 4 * 2) * 4);
+            w[2 * octet] = two.part[0], w[2 * octet + 1] = two.part[1];
+        }
+    }
+};
+
+__device__ inline float shuffled(float x, uint32_t mask) {
+    return float_of_bits(ptx::shuffle_xor(float_bits(x), mask));
+}
+
+/// Steps of the linear part: which queries take the abs form, and the step of the lane's own.
+template <MqaConfig C>
+struct MqaSteps {
+    uint32_t mask;
+    float own;
+
+    __device__ static MqaSteps load(const MqaShared<C>& smem, uint32_t slot) {
+        MqaSteps steps{0, 0.0f};
+        if (C.form == MqaForm::Abs) {
+            for (uint32_t q = 0; q < C.queries(); ++q)
+                steps.mask |= ptx::load_shared(smem.step(slot, q)) > 0 ? 1u << q : 0;
+            steps.mask = ptx::broadcast(steps.mask);
+            steps.own = ptx::load_shared(smem.step(slot, threadIdx.x % 4 * C.queries() / 4));
+        }
+        return steps;
+    }
+    __device__ bool abs(uint32_t query) const { return (mask >> query & 1) != 0; }
+};
+
+/// What a lane has of sums: of some queries, for one key or for two.
+template <MqaConfig C>
+struct MqaSums {
+    static constexpr uint32_t kQueries = C.queries() > 4 ? C.queries() / 4 : 1;
+    static constexpr uint32_t kHalves = C.queries() > 2 ? 2 : 1;
+    float sum[kQueries * kHalves];
+
+    /// The first of its queries: lanes of a quad have different ones, of two queries two lanes each.
+    __device__ static uint32_t query() { return threadIdx.x % 4 * C.queries() / 4; }
+    /// The key, among those of the tile.
+    __device__ static uint32_t key(uint32_t half) {
+        const uint32_t which = kHalves == 2 ? half : threadIdx.x % 2;
+        return threadIdx.x % 128 / kWarpSize * 16 + threadIdx.x % kWarpSize / 4 + which * 8;
+    }
+
+    /// Over the heads, in the order of mqa/arithmetic.h. Lanes exchange what the other one goes on with: each ends with
+    /// sums of its own, which takes fewer shuffles than if all had all.
+    /// `queries`: how many exist. Requests may have few: then others take no time.
+    __device__ void add_up(const MqaProduct<C>& product, const MqaWeights& weights, const MqaSteps<C>& steps,
+                           uint32_t queries) {
+        constexpr uint32_t kAll = C.queries();
+        float partial[kAll * 2];  // two keys of each query
+#pragma unroll
+        for (uint32_t q = 0; q < kAll; ++q) {
+            float* const of_query = partial + 2 * q;
+            of_query[0] = of_query[1] = 0.0f;
+            if (q >= queries) continue;
+            if (C.form == MqaForm::Abs && steps.abs(q)) add_heads<ptx::magnitude>(of_query, product, weights, q);
+            else add_heads<ptx::relu>(of_query, product, weights, q);
+        }
+        // The upper half of what is left, queries or at last keys, is for the lane whose number has the bit.
+#pragma unroll
+        for (uint32_t i = 0; i < kAll; ++i) partial[i] = exchange<2>(partial[i], partial[i + kAll]);
+#pragma unroll
+        for (uint32_t i = 0; i < kAll / 2; ++i) sum[i] = exchange<1>(partial[i], partial[i + kAll / 2]);
+        if (C.form == MqaForm::Abs) add_linear_part(product, steps.own);
+    }
+
+private:
+    /// This lane's heads of a query.
+    template <float (*Term)(float)>
+    __device__ static void add_heads(float* partial, const MqaProduct<C>& product, const MqaWeights& weights,
+                                     uint32_t query) {
+        constexpr uint32_t kOctets = C.heads / 8;
+#pragma unroll
+        for (uint32_t i = 0; i < 2 * kOctets; ++i)
+#pragma unroll
+            for (uint32_t half = 0; half < 2; ++half)
+                partial[half] = ptx::fma(Term(product.at(query * kOctets + i / 2, half, i % 2)),
+                                         weights.w[2 * query * kOctets + i], partial[half]);
+    }
+    /// The sum of this lane's and of another's, of `b` in lanes whose number has the bit, else of `a`.
+    template <uint32_t Bit>
+    __device__ static float exchange(float a, float b) {
+        const bool takes_b = (threadIdx.x & Bit) != 0;
+        return ptx::add(takes_b ? b : a, shuffled(takes_b ? a : b, Bit));
+    }
+    /// This lane has the columns of its one query.
+    __device__ void add_linear_part(const MqaProduct<C>& product, float step) {
+#pragma unroll
+        for (uint32_t half = 0; half < kHalves; ++half) {
+            float y[2];
+#pragma unroll
+            for (uint32_t e = 0; e < 2; ++e) {
+                const float first = product.at(MqaWeights::kOctets, 0, e),
+                            second = product.at(MqaWeights::kOctets, 1, e);
+                y[e] = (kHalves == 2 ? half == 1 : threadIdx.x % 2 == 1) ? second : first;
+            }
+            const float with = ptx::fma(ptx::fma(y[1], kResidualStep, y[0]), step, sum[half]);
+            sum[half] = step > 0 ? with : sum[half];
+        }
+    }
+};
+
+/// Stores the logits of a lane for a tile. `Bf16`: their type.
+template <bool Bf16, MqaConfig C>
+__device__ void store_logits(const MqaShared<C>& smem, const MqaSums<C>& sums,
+                             const float (&scales)[MqaSums<C>::kHalves], uint32_t slot, uint32_t part, uint32_t key) {
+#pragma unroll
+    for (uint32_t q = 0; q < MqaSums<C>::kQueries; ++q) {
+        const ptx::Words4 row = ptx::load_shared_words_x4(smem.window(slot, part * C.queries() + sums.query() + q));
+        uint8_t* const logits =
+            reinterpret_cast<uint8_t*>(static_cast<uint64_t>(row.w[1]) << 32 | static_cast<uint64_t>(row.w[0]));
+#pragma unroll
+        for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half) {
+            const uint32_t at = key + sums.key(half);
+            const bool seen = at - row.w[2] < row.w[3];
+            const float logit = ptx::multiply(sums.sum[q * MqaSums<C>::kHalves + half], scales[half]);
+            if (Bf16)
+                ptx::store_global_half_if(seen, logits + 2ull * at,
+                                          static_cast<uint16_t>(ptx::pack_bf16(logit, logit)));
+            else ptx::store_global_if(seen, logits + 4ull * at, float_bits(logit));
+        }
+    }
+}
+
+/// The role of a math warpgroup: all tiles of its ring.
+template <MqaConfig C>
+__device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
+    const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
+    auto at = RingCursor<C.stages()>::consumer();
+    uint32_t portion = 0;
+    bool fresh = true;  // the queries of the portion have not been waited for
+    MqaWeights weights;
+    while (true) {
+        const uint32_t stage = smem.stage_of(warpgroup, at.stage);
+        wait(smem.full(stage), at.parity);
+        const ptx::Float2 told = ptx::load_shared_x2(smem.tile(stage));
+        const auto tile = MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
+        // A slot may be left only when it has been filled: else its barrier would count this for the queries before.
+        for (; portion < tile.portion; ++portion, fresh = true) {
+            const auto left = MqaSlot<C>::of(p, portion);
+            wait(smem.queries_full(left.first), left.parity);
+            ptx::mbarrier_arrive(smem.queries_empty(left.first));
+        }
+        if (tile.stage == MqaStage::End) break;
+        if (tile.stage == MqaStage::Portion) {
+            ptx::mbarrier_arrive(smem.empty(stage));
+            ++at;
+            continue;
+        }
+        const auto slot = MqaSlot<C>::of(p, portion);
+        if (fresh) {
+            if (C.form == MqaForm::Abs) wait(smem.queries_in(slot.first), slot.parity);
+            wait(smem.queries_full(slot.first), slot.parity);
+            if (parts == 1) weights.load(smem.weights(slot.first));
+            fresh = false;
+        }
+        float scales[MqaSums<C>::kHalves];
+#pragma unroll
+        for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
+            scales[half] = ptx::load_shared(smem.scales(stage) + MqaSums<C>::key(half) * 4);
+#pragma unroll 1
+        for (uint32_t part = 0; part < parts; ++part) {
+            MqaProduct<C> product;
+            product.multiply(smem.keys(stage), smem.queries(slot.first + part));
+            if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
+            if (parts > 1) weights.load(smem.weights(slot.first + part));
+            MqaSums<C> sums;
+            sums.add_up(product, weights, MqaSteps<C>::load(smem, slot.first + part),
+                        C.keys == MqaKeys::Pages ? p.item_queries - part * C.queries() : C.queries());
+            if (p.bf16) store_logits<true>(smem, sums, scales, slot.first, part, tile.key);
+            else store_logits<false>(smem, sums, scales, slot.first, part, tile.key);
+        }
+        ++at;
+    }
+}
+
+}  // namespace finegemm::device

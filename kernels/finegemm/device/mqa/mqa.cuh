@@ -1,0 +1,44 @@
+// The kernel of an indexer's logits as a table of contents: set up, split the tiles, choose a role. Layer device.
+#pragma once
+
+#include <finegemm/device/mqa/load.cuh>
+#include <finegemm/device/mqa/logits.cuh>
+#include <finegemm/device/ptx/dynamic_shared.cuh>
+
+namespace finegemm::device {
+
+/// All threads make some; they meet before anybody uses them.
+template <MqaConfig C>
+__device__ void make_barriers(const MqaShared<C>& smem) {
+    for (uint32_t stage = threadIdx.x; stage < kMqaWarpgroups * C.stages(); stage += C.threads()) {
+        ptx::mbarrier_init(smem.full(stage), 1);
+        ptx::mbarrier_init(smem.empty(stage), 128);  // all threads of the warpgroup
+    }
+    for (uint32_t slot = threadIdx.x; slot < kMqaSlots; slot += C.threads()) {
+        ptx::mbarrier_init(smem.queries_full(slot), kQueryArrivals<C>);
+        if (C.form == MqaForm::Abs) ptx::mbarrier_init(smem.queries_in(slot), 1);
+        ptx::mbarrier_init(smem.queries_empty(slot), kMqaWarpgroups * 128);
+    }
+    ptx::fence_mbarrier_init();
+}
+
+template <MqaConfig C>
+__device__ void mqa_logits(const MqaParams& p) {
+    const MqaShared<C> smem{ptx::dynamic_shared()};
+    make_barriers(smem);
+    if (p.fill) prepare_fill(p, smem);
+    // Nothing is written above, and nothing read before the kernels before this one have ended.
+    ptx::grid_launch_dependents();
+    ptx::grid_dependency_wait();
+    const MqaSplit split = split_tiles(p, smem);
+    const uint32_t warpgroup = ptx::broadcast(threadIdx.x / 128);
+    if (warpgroup == kMqaWarpgroups) {
+        ptx::setmaxnreg_dec<MqaRegisters::kLoad>();
+        MqaLoader<C>(p, smem, ptx::broadcast(threadIdx.x % 128 / kWarpSize)).run(split);
+    } else {
+        ptx::setmaxnreg_inc<MqaRegisters::kMath>();
+        compute_logits(p, smem, warpgroup);
+    }
+}
+
+}  // namespace finegemm::device

@@ -1,0 +1,53 @@
+// Addresses of everything in the shared memory of an indexer's kernel. Layer device; offsets come from mqa_smem.
+#pragma once
+
+#include <finegemm/mqa/mqa.h>
+#include <finegemm/device/pipeline/wait.cuh>
+#include <finegemm/device/ptx/control.cuh>
+
+namespace finegemm::device {
+
+using ptx::SmemAddr;
+
+template <MqaConfig C>
+struct MqaShared {
+    static constexpr MqaSmemPlan kAt = mqa_smem(C);
+    SmemAddr base;
+
+    // A stage of the ring of a warpgroup.
+    __device__ static uint32_t stage_of(uint32_t warpgroup, uint32_t stage) { return warpgroup * C.stages() + stage; }
+    __device__ SmemAddr keys(uint32_t stage) const { return base + (kAt.keys + stage * kAt.keys_stage); }
+    __device__ SmemAddr scales(uint32_t stage) const { return base + (kAt.scales + stage * kAt.scales_stage); }
+    __device__ SmemAddr tile(uint32_t stage) const { return base + (kAt.tiles + stage * 8); }
+    __device__ SmemAddr full(uint32_t stage) const { return base + (kAt.full + stage * 8); }
+    __device__ SmemAddr empty(uint32_t stage) const { return base + (kAt.empty + stage * 8); }
+
+    // A slot for queries.
+    __device__ SmemAddr queries(uint32_t slot) const { return base + (kAt.queries + slot * kAt.queries_slot); }
+    __device__ SmemAddr weights(uint32_t slot) const { return base + (kAt.weights + slot * kAt.weights_slot); }
+    __device__ SmemAddr step(uint32_t slot, uint32_t query) const { return weights(slot) + (kMqaColumns + query) * 4; }
+    __device__ SmemAddr window(uint32_t slot, uint32_t query) const {
+        return base + (kAt.windows + slot * kAt.windows_slot + query * 16);
+    }
+    __device__ SmemAddr queries_full(uint32_t slot) const { return base + (kAt.queries_full + slot * 8); }
+    __device__ SmemAddr queries_empty(uint32_t slot) const { return base + (kAt.queries_empty + slot * 8); }
+    __device__ SmemAddr queries_in(uint32_t slot) const { return base + (kAt.queries_in + slot * 8); }
+
+    __device__ SmemAddr fill() const { return base + kAt.fill; }
+    __device__ SmemAddr split(uint32_t word) const { return base + (kAt.split + word * 4); }
+};
+
+/// Which slots the queries of a portion lie in: an item with several parts has as many, one behind the other.
+template <MqaConfig C>
+struct MqaSlot {
+    uint32_t first, parity;
+
+    __device__ static MqaSlot of(const MqaParams& p, uint32_t portion) {
+        const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
+        const uint32_t slots_log2 = parts == 1 ? 2 : parts == 2 ? 1 : 0;  // as many as there is room for
+        static_assert(kMqaSlots == 4);
+        return {(portion & ((1u << slots_log2) - 1)) * parts, portion >> slots_log2 & 1};
+    }
+};
+
+}  // namespace finegemm::device

@@ -1,0 +1,127 @@
+// The host's machine for kernels shows what it is there to show: waits, fences and arrivals that are missing.
+// Layer tests.
+#include <gtest/gtest.h>
+
+#include <finegemm/device/pipeline/wait.cuh>
+#include <finegemm/device/ptx/dynamic_shared.cuh>
+#include <finegemm/device/ptx/tma.cuh>
+#include <finegemm/device/ptx/wgmma.cuh>
+
+namespace finegemm {
+namespace {
+
+constexpr uint32_t kBarrier = 8192, kOther = 8200;
+
+template <typename Kernel>
+std::string error_of_kernel(uint32_t threads, const Kernel& kernel, uint32_t seed = 1) {
+    try {
+        host_kernel::launch(1, threads, kernel, seed);
+    } catch (const std::runtime_error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+TEST(HostMachine, NamesTheBarrierThatNobodyCompletes) {
+    const std::string error = error_of_kernel(64, [] {
+        if (threadIdx.x == 0) ptx::mbarrier_init({kBarrier}, 3);
+        __syncthreads();
+        if (threadIdx.x < 2) ptx::mbarrier_arrive({kBarrier});
+        device::wait({kBarrier}, 0);
+    });
+    EXPECT_NE(error.find("thread 32 waits for an mbarrier at 8192, which lacks 1 arrivals"), std::string::npos)
+        << error;
+}
+
+TEST(HostMachine, ReportsAnArrivalTooMany) {
+    const std::string error = error_of_kernel(32, [] {
+        if (threadIdx.x != 0) return;
+        ptx::mbarrier_init({kBarrier}, 1);
+        ptx::mbarrier_arrive_expect_tx({kBarrier}, 16);
+        ptx::mbarrier_arrive({kBarrier});
+    });
+    EXPECT_NE(error.find("once too often"), std::string::npos) << error;
+}
+
+TEST(HostMachine, ReportsBytesThatDoNotCome) {
+    const std::string error = error_of_kernel(32, [] {
+        if (threadIdx.x != 0) return;
+        ptx::mbarrier_init({kBarrier}, 1);
+        ptx::mbarrier_arrive_expect_tx({kBarrier}, 16);
+    });
+    EXPECT_NE(error.find("have not come"), std::string::npos) << error;
+}
+
+TEST(HostMachine, LeavesOtherBytesWhereACopyHasNotLanded) {
+    alignas(16) static const uint32_t from[4] = {1, 2, 3, 4};
+    for (const bool waits : {true, false}) {
+        uint32_t seen = 0;
+        for (uint32_t seed = 1; seed <= 8; ++seed)
+            host_kernel::launch(
+                1, 32,
+                [&] {
+                    if (threadIdx.x != 0) return;
+                    ptx::mbarrier_init({kBarrier}, 1);
+                    ptx::mbarrier_arrive_expect_tx({kBarrier}, 16);
+                    ptx::bulk_load({0}, from, 16, {kBarrier});
+                    if (waits) device::wait({kBarrier}, 0);
+                    seen += ptx::load_shared_words_x4({0}).w[3] == 4 ? 1 : 0;
+                },
+                seed);
+        EXPECT_EQ(seen == 8, waits);
+    }
+}
+
+TEST(HostMachine, ReportsStoresThatTheTensorCoresMayNotSee) {
+    for (const bool fences : {true, false}) {
+        const std::string error = error_of_kernel(128, [&] {
+            for (uint32_t at = threadIdx.x * 16; at < 64 * 32 + 128 * 32; at += 128 * 16)
+                ptx::store_shared_words_x4({at}, {0, 0, 0, 0});
+            if (fences) ptx::fence_proxy_async_shared();
+            __syncthreads();
+            float sums[64];
+            ptx::wgmma_fence();
+            ptx::wgmma_k32_e4m3(sums, wgmma_descriptor_of_rows(0, 32), wgmma_descriptor_of_rows(64 * 32, 32));
+            ptx::wgmma_commit_group();
+            ptx::wgmma_wait_group<0>();
+            if (sums[0] != 0) ptx::machine->fail("the product of zeros is not zero");
+        });
+        EXPECT_EQ(error.find("without a fence") == std::string::npos, fences) << error;
+        EXPECT_EQ(error.empty(), fences) << error;
+    }
+}
+
+/// A stage that is given back before its product has been waited for is overwritten in some order.
+TEST(HostMachine, ReadsOperandsLate) {
+    alignas(16) static const uint8_t zeros[64 * 32] = {};
+    uint32_t wrong = 0;
+    for (uint32_t seed = 1; seed <= 8; ++seed)
+        host_kernel::launch(
+            1, 160,
+            [&] {
+                if (threadIdx.x == 0) {
+                    ptx::mbarrier_init({kBarrier}, 1);
+                    ptx::mbarrier_init({kOther}, 128);
+                    for (uint32_t at = 0; at < 64 * 32 + 128 * 32; at += 4) ptx::store_shared({at}, 0.0f);
+                    ptx::fence_proxy_async_shared();
+                }
+                __syncthreads();
+                if (threadIdx.x >= 128) {
+                    device::wait({kOther}, 0);
+                    if (threadIdx.x != 128) return;
+                    ptx::mbarrier_arrive_expect_tx({kBarrier}, sizeof zeros);
+                    ptx::bulk_load({0}, zeros, sizeof zeros, {kBarrier});
+                    return;
+                }
+                float sums[64];
+                ptx::wgmma_k32_e4m3(sums, wgmma_descriptor_of_rows(0, 32), wgmma_descriptor_of_rows(64 * 32, 32));
+                ptx::mbarrier_arrive({kOther});  // too early
+                ptx::wgmma_wait_group<0>();
+                if (is_nan(sums[0])) ++wrong;
+            },
+            seed);
+    EXPECT_GT(wrong, 0u);
+}
+
+}  // namespace
+}  // namespace finegemm

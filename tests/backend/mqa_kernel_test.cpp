@@ -1,0 +1,123 @@
+// The text of the kernels for an indexer's scores, run on the host: launches are the backend's, logits have the bits of
+// the CPU backend's, and nothing else is written. Layer tests.
+#include <gtest/gtest.h>
+
+#include <finegemm/device/mqa/mqa.cuh>
+#include <finegemm/device/mqa/schedule.cuh>
+
+#include "ops/mqa/cpu.h"
+#include "ops/mqa/hopper.h"
+#include "ops/mqa/source.h"
+#include "support/mock_driver.h"
+#include "support/mqa.h"
+#include "support/random_cases.h"
+
+namespace finegemm {
+namespace {
+
+template <MqaConfig C>
+bool run_config(const MqaLaunch& launch, uint32_t seed) {
+    if (launch.config != C) return false;
+    host_kernel::launch(launch.grid, C.threads(), [&] { device::mqa_logits<C>(launch.params); }, seed);
+    return true;
+}
+
+template <MqaKeys Keys, MqaForm Form, uint32_t Heads>
+bool run_heads(const MqaLaunch& launch, uint32_t seed) {
+    return run_config<MqaConfig{Heads, 32, Keys, Form}>(launch, seed) ||
+           run_config<MqaConfig{Heads, 64, Keys, Form}>(launch, seed) ||
+           run_config<MqaConfig{Heads, 128, Keys, Form}>(launch, seed);
+}
+
+template <MqaKeys Keys>
+void run_kernel(const MqaLaunch& launch, uint32_t seed) {
+    constexpr MqaForm kExact = MqaForm::Exact, kAbs = MqaForm::Abs;
+    const bool run = run_heads<Keys, kExact, 8>(launch, seed) || run_heads<Keys, kExact, 16>(launch, seed) ||
+                     run_heads<Keys, kExact, 32>(launch, seed) || run_heads<Keys, kExact, 64>(launch, seed) ||
+                     run_heads<Keys, kAbs, 32>(launch, seed) || run_heads<Keys, kAbs, 64>(launch, seed);
+    ASSERT_TRUE(run) << "no such kernel";
+}
+
+class MqaKernel : public ::testing::Test {
+protected:
+    mock::Driver mock{FINEGEMM_MOCK_DRIVER};
+    std::shared_ptr<const cuda::Driver> driver = cuda::Driver::open(FINEGEMM_MOCK_DRIVER);
+    ThreadPool pool{2};
+
+    /// What both write to the logits of a problem that `make` makes twice.
+    template <MqaKeys Keys, typename Make>
+    void compare(const Make& make, uint32_t sms, uint32_t seed) {
+        auto by_kernel = make(), by_cpu = make();
+        run_on_cpu(by_cpu.call(), pool);
+        const MqaLaunch launch = launch_of(by_kernel.call(), *driver, sms);
+        const std::string name = text_of(by_kernel.call());
+        try {
+            run_kernel<Keys>(launch, seed);
+        } catch (const std::exception& error) {
+            FAIL() << seed << ": " << name << ": " << error.what();
+        }
+        ASSERT_TRUE(by_kernel.d.surroundings_intact()) << seed << ": " << name;
+        const Matrix d = by_kernel.d.view();
+        for (int64_t r = 0; r < d.rows; ++r)
+            for (int64_t c = 0; c < d.cols; ++c)
+                ASSERT_EQ(by_kernel.d.bits(r, c), by_cpu.d.bits(r, c))
+                    << seed << ": " << name << ", query " << r << ", column " << c;
+    }
+};
+
+TEST_F(MqaKernel, GivesTheBitsOfTheCpuForRandomWindows) {
+    for (uint32_t seed = 1; seed <= test::random_cases(12); ++seed) {
+        const auto make = [&] {
+            test::Random random(seed);
+            return test::MqaProblem(random);
+        };
+        if (make().queries.count == 0) continue;
+        compare<MqaKeys::Rows>(make, 1 + seed % 3, seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_F(MqaKernel, GivesTheBitsOfTheCpuForRandomPages) {
+    for (uint32_t seed = 1; seed <= test::random_cases(12); ++seed) {
+        const auto make = [&] {
+            test::Random random(seed);
+            return test::PagedMqaProblem(random);
+        };
+        compare<MqaKeys::Pages>(make, 1 + seed % 3, seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
+/// Bits that depend on the launch would not repeat.
+TEST_F(MqaKernel, GivesTheSameBitsWithAnyNumberOfCtas) {
+    const auto make = [] {
+        test::Random random(5);
+        return test::PagedMqaProblem(random);
+    };
+    for (const uint32_t ctas : {1u, 4u, 40u}) compare<MqaKeys::Pages>(make, ctas, ctas);
+}
+
+TEST_F(MqaKernel, WritesTheScheduleOfTheCpu) {
+    test::Random random(7);
+    for (int64_t i = 0; i < test::random_cases(12); ++i) {
+        const int64_t requests = random.one_in(6) ? 2000 : random.any(0, 40), queries = random.any(1, 8);
+        const int64_t slots = random.any(1, random.one_in(3) ? 200 : 9), cols = random.one_in(2) ? queries : 1;
+        test::Buffer<int32_t> lengths(DType::I32, requests, cols, random.any(0, 2));
+        const bool none = random.one_in(5);
+        for (int64_t b = 0; b < requests; ++b)
+            for (int64_t t = 0; t < cols; ++t)
+                lengths.at(b, t) = none || random.one_in(4) ? 0 : static_cast<int32_t>(random.any(-2, 5000));
+        test::Buffer<int32_t> by_kernel(DType::I32, slots + 1, 2, random.any(0, 1)), by_cpu(DType::I32, slots + 1, 2);
+        const PagedMqaScheduleOptions options;
+        const MqaScheduleLaunch launch = launch_of({lengths.view(), queries, by_kernel.view(), options});
+        host_kernel::launch(launch.grid, launch.config.threads(), [&] { device::mqa_schedule(launch.params); });
+        run_on_cpu(PagedMqaScheduleCall{lengths.view(), queries, by_cpu.view(), options}, pool);
+        ASSERT_TRUE(by_kernel.surroundings_intact());
+        for (int64_t s = 0; s <= slots; ++s)
+            for (int64_t c = 0; c < 2; ++c)
+                ASSERT_EQ(by_kernel.at(s, c), by_cpu.at(s, c)) << i << ": slot " << s << " of " << slots;
+    }
+}
+
+}  // namespace
+}  // namespace finegemm

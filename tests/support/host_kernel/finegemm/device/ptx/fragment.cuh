@@ -1,0 +1,20 @@
+// Steps of FP32 arithmetic, on the host. Layer tests.
+#pragma once
+
+#include <finegemm/device/ptx/memory.cuh>
+
+namespace finegemm::ptx {
+
+inline float multiply(float a, float b) { return canonical(a * b); }
+inline float add(float a, float b) { return canonical(a + b); }
+inline float relu(float x) { return is_nan(x) ? canonical(x) : x > 0 ? x : 0.0f; }
+inline uint32_t halves_of_e4m3(uint16_t codes) {
+    const auto half = [](uint8_t code) { return f16_of_float(float_of_e4m3(code)); };
+    return half(static_cast<uint8_t>(codes)) | static_cast<uint32_t>(half(static_cast<uint8_t>(codes >> 8))) << 16;
+}
+inline Float2 unpack_f16(uint32_t packed) {
+    return {{float_of_f16(static_cast<uint16_t>(packed)), float_of_f16(static_cast<uint16_t>(packed >> 16))}};
+}
+inline float magnitude(float x) { return std::fabs(x); }
+
+}  // namespace finegemm::ptx

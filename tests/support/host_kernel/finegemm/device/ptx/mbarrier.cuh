@@ -1,0 +1,29 @@
+// mbarriers, on the host. Layer tests.
+#pragma once
+
+#include <finegemm/device/ptx/memory.cuh>
+
+namespace finegemm::ptx {
+
+inline void mbarrier_init(SmemAddr barrier, uint32_t arrivals) {
+    machine->mbarrier(barrier.bits) = {.expected = arrivals, .pending = arrivals};
+}
+inline void fence_mbarrier_init() {}
+
+inline void mbarrier_arrive(SmemAddr barrier, uint32_t times = 1) {
+    machine->pause();
+    machine->arrive(machine->mbarrier(barrier.bits), times, 0);
+}
+inline void mbarrier_arrive_expect_tx(SmemAddr barrier, uint32_t bytes) {
+    machine->pause();
+    machine->arrive(machine->mbarrier(barrier.bits), 1, bytes);
+}
+/// Waits until it can say yes.
+inline bool mbarrier_try_wait(SmemAddr barrier, uint32_t parity) {
+    const host_kernel::Mbarrier& b = machine->mbarrier(barrier.bits);
+    if (b.expected == 0) machine->fail("it waits at an mbarrier that has not been made");
+    if ((b.phase & 1) == parity) machine->wait_while(b.phase, 1, parity, "an mbarrier");
+    return true;
+}
+
+}  // namespace finegemm::ptx

@@ -1,0 +1,83 @@
+// Loads and stores, on the host. Those that a GPU wants aligned are checked. Layer tests.
+#pragma once
+
+#include <cmath>
+
+#include <finegemm/core/fp8.h>
+#include <finegemm/device/ptx/control.cuh>
+
+namespace finegemm::ptx {
+
+/// Counted from the machine's dynamic shared memory; static objects lie somewhere else, modulo 2^32.
+struct SmemAddr {
+    uint32_t bits;
+    constexpr SmemAddr operator+(uint32_t bytes) const { return {bits + bytes}; }
+};
+inline SmemAddr smem_address(const void* pointer) {
+    return {static_cast<uint32_t>(static_cast<const uint8_t*>(pointer) - host_kernel::shared)};
+}
+inline uint8_t* host_address(SmemAddr at) { return host_kernel::shared + static_cast<int32_t>(at.bits); }
+
+struct Float2 {
+    float part[2];
+};
+struct Float4 {
+    float part[4];
+};
+struct Words4 {
+    uint32_t w[4];
+};
+
+inline void check_aligned(const void* at, uintptr_t bytes) {
+    if (reinterpret_cast<uintptr_t>(at) % bytes != 0) machine->fail("an address is not aligned");
+}
+template <typename T>
+T load_as(const void* from) {
+    check_aligned(from, sizeof(T));
+    T x;
+    std::memcpy(&x, from, sizeof x);
+    return x;
+}
+template <typename T>
+void store_as(void* to, const T& x) {
+    check_aligned(to, sizeof x);
+    std::memcpy(to, &x, sizeof x);
+}
+template <typename T>
+T load_shared_as(SmemAddr at) {
+    machine->pause();
+    return load_as<T>(host_address(at));
+}
+template <typename T>
+void store_shared_as(SmemAddr at, const T& x) {
+    machine->pause();
+    machine->stored(at.bits, sizeof x);
+    store_as(host_address(at), x);
+}
+
+inline float load_shared(SmemAddr at) { return load_shared_as<float>(at); }
+inline Float2 load_shared_x2(SmemAddr at) { return load_shared_as<Float2>(at); }
+inline Words4 load_shared_words_x4(SmemAddr at) { return load_shared_as<Words4>(at); }
+inline void store_shared(SmemAddr at, float x) { store_shared_as(at, x); }
+inline void store_shared_x2(SmemAddr at, float x, float y) { store_shared_as(at, Float2{{x, y}}); }
+inline void store_shared_words_x4(SmemAddr at, const Words4& v) { store_shared_as(at, v); }
+
+inline void store_global_x4(void* to, const Words4& v) { store_as(to, v); }
+inline void store_global_x4_if(bool wanted, void* to, const Words4& v) {
+    if (wanted) store_as(to, v);
+}
+inline void store_global_if(bool wanted, void* to, uint32_t x) {
+    if (wanted) store_as(to, x);
+}
+inline void store_global_half_if(bool wanted, void* to, uint16_t x) {
+    if (wanted) store_as(to, x);
+}
+
+inline uint32_t pack_bf16(float low, float high) {
+    return bf16_of_float(low) | static_cast<uint32_t>(bf16_of_float(high)) << 16;
+}
+/// The GPU's only NaN.
+inline float canonical(float x) { return is_nan(x) ? float_of_bits(0x7fffffff) : x; }
+inline float fma(float a, float b, float c) { return canonical(std::fma(a, b, c)); }
+
+}  // namespace finegemm::ptx

@@ -1,0 +1,271 @@
+// A machine for kernels, on the host: it runs their text as fibers, a CTA at a time, in an order that a seed chooses.
+// What is asynchronous on a GPU happens late here, at any step, so that a wait that is missing shows as wrong bits or
+// as an error; so do barriers that nobody completes. Layer tests.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace finegemm::host_kernel {
+
+struct Index {
+    uint32_t x = 0;
+};
+inline Index thread, block, grid;
+
+inline constexpr uint32_t kSharedBytes = 232448;
+alignas(1024) inline uint8_t shared[kSharedBytes];
+
+/// Who meets: lanes of a warp, or threads at a barrier. Complete when `expected` have come.
+struct Meeting {
+    uint32_t expected = 0, come = 0, round = 0;
+};
+
+/// An mbarrier: arrivals and bytes that its phase still waits for.
+struct Mbarrier {
+    int64_t expected = 0, pending = 0, bytes = 0;
+    uint32_t phase = 0;
+};
+
+struct Warp {
+    Meeting lanes;
+    uint32_t values[2][32] = {};  // what lanes show each other, in rounds by turns
+};
+
+/// Something asynchronous: what it does when its time has come, and of which thread.
+struct Pending {
+    uint32_t thread;
+    std::function<void()> happen;
+};
+
+class Machine {
+public:
+    Machine(uint32_t threads, uint32_t seed) : random_(seed), fibers_(threads), warps_((threads + 31) / 32) {
+        for (Fiber& fiber : fibers_) fiber.stack.reset(new uint8_t[kStack]);
+        for (Warp& warp : warps_) warp.lanes.expected = 32;
+    }
+
+    /// Runs a CTA. Throws std::runtime_error if its threads wait for what never comes, or do what is not allowed.
+    void run(const std::function<void()>& kernel) {
+        kernel_ = &kernel;
+        start();
+        for (uint32_t left = static_cast<uint32_t>(fibers_.size()); left > 0;) {
+            if (!pending_.empty() && chance(4)) happen();
+            Fiber* const next = runnable();
+            if (!next) {
+                if (pending_.empty()) throw std::runtime_error("nobody goes on: " + waiting());
+                happen();
+                continue;
+            }
+            thread.x = current_ = static_cast<uint32_t>(next - fibers_.data());
+            swapcontext(&scheduler_, &next->context);
+            if (!failure_.empty()) throw std::runtime_error("thread " + std::to_string(current_) + ": " + failure_);
+            left -= next->done ? 1 : 0;
+        }
+        while (!pending_.empty()) happen();
+        for (const Mbarrier& barrier : mbarriers_)
+            if (barrier.bytes != 0) throw std::runtime_error("bytes that were announced have not come");
+    }
+
+    bool chance(uint32_t of) { return random_() % of == 0; }
+
+    /// Lets others run while *watched & mask is `value`.
+    void wait_while(const uint32_t& watched, uint32_t mask, uint32_t value, const char* what) {
+        Fiber& fiber = fibers_[current_];
+        fiber.watched = &watched, fiber.mask = mask, fiber.value = value, fiber.what = what;
+        do switch_away();
+        while ((watched & mask) == value);
+        fiber.watched = nullptr;
+    }
+    /// Lets others run; now and then.
+    void let_others_run() { switch_away(); }
+    void pause() {
+        if (chance(16)) switch_away();
+    }
+    [[noreturn]] void fail(const std::string& what) {
+        failure_ = what;
+        switch_away();
+        std::abort();
+    }
+
+    void meet(Meeting& meeting, uint32_t threads, bool waits, const char* what) {
+        if (meeting.expected == 0) meeting.expected = threads;
+        if (meeting.expected != threads) fail("a barrier is used by different numbers of threads");
+        const uint32_t round = meeting.round;
+        if (++meeting.come == threads) {
+            meeting.come = 0;
+            ++meeting.round;
+        } else if (waits) {
+            wait_while(meeting.round, ~0u, round, what);
+        }
+    }
+    /// Shows the lanes of the warp a value; what all have shown.
+    const uint32_t* show(uint32_t value) {
+        Warp& warp = warps_[current_ / 32];
+        uint32_t* const values = warp.values[warp.lanes.round % 2];
+        values[current_ % 32] = value;
+        meet(warp.lanes, 32, true, "the lanes of its warp");
+        return values;
+    }
+    void named_barrier(uint32_t id, uint32_t threads, bool waits) { meet(named_[id], threads, waits, "a barrier"); }
+    void all_threads() { named_barrier(0, static_cast<uint32_t>(fibers_.size()), true); }
+
+    Mbarrier& mbarrier(uint32_t address) {
+        if (address % 8 != 0 || address / 8 >= mbarriers_.size()) fail("no mbarrier can lie there");
+        return mbarriers_[address / 8];
+    }
+    void arrive(Mbarrier& barrier, int64_t times, int64_t bytes) {
+        if (barrier.expected == 0) fail("it arrives at an mbarrier that has not been made");
+        if (barrier.pending < times) fail("it arrives once too often");
+        barrier.pending -= times;
+        barrier.bytes += bytes;
+        complete(barrier);
+    }
+    void come(Mbarrier& barrier, int64_t bytes) {
+        barrier.bytes -= bytes;
+        complete(barrier);
+    }
+
+    /// Happens later; or at once, for what may be either.
+    void later(std::function<void()> what) { pending_.push_back({current_, std::move(what)}); }
+    bool has_pending(uint32_t of_thread) const {
+        for (const Pending& p : pending_)
+            if (p.thread == of_thread) return true;
+        return false;
+    }
+
+    uint32_t current() const { return current_; }
+    /// What ordinary stores have written to shared memory and no fence has shown to the tensor cores and to TMA.
+    void stored(uint32_t address, uint32_t bytes) {
+        for (uint32_t i = 0; i < bytes && address + i < kSharedBytes; ++i) unfenced_[address + i] = current_ + 1;
+    }
+    void fence() {
+        for (uint32_t& owner : unfenced_)
+            if (owner == current_ + 1) owner = 0;
+    }
+    void check_fenced(uint32_t address, uint32_t bytes) {
+        for (uint32_t i = 0; i < bytes; ++i)
+            if (unfenced_[address + i] != 0) fail("what a thread has stored is read asynchronously without a fence");
+    }
+    /// What an asynchronous write has replaced is nobody's any more.
+    void overwritten(uint32_t address, uint32_t bytes) { std::fill_n(unfenced_.begin() + address, bytes, 0); }
+
+    /// State of a warpgroup's products, which are one at a time: who has come, and the sums when it has happened.
+    struct Product {
+        Meeting started;
+        uint32_t finished = 0, round_of[128] = {};
+        std::vector<float> sums;
+    };
+    Product& product() { return products_[current_ / 128]; }
+    float* mine[1024] = {};  // where each thread wants its sums
+    uint32_t mine_count[1024] = {};
+
+private:
+    static constexpr size_t kStack = 128 << 10;
+    struct Fiber {
+        ucontext_t context;
+        std::unique_ptr<uint8_t[]> stack;
+        const uint32_t* watched = nullptr;
+        uint32_t mask = 0, value = 0;
+        const char* what = "";
+        bool done = false;
+
+        bool waits() const { return watched && (*watched & mask) == value; }
+    };
+
+    static void enter(uint32_t low, uint32_t high) {
+        auto* machine = reinterpret_cast<Machine*>(static_cast<uintptr_t>(high) << 32 | low);
+        (*machine->kernel_)();
+        machine->fibers_[machine->current_].done = true;
+        machine->switch_away();
+    }
+    void start() {
+        for (uint8_t& byte : shared) byte = static_cast<uint8_t>(random_() | 0x7f);  // NaN for many a type
+        mbarriers_.assign(kSharedBytes / 8, {});
+        named_.assign(16, {});
+        products_.assign(8, {});
+        unfenced_.assign(kSharedBytes, 0);
+        for (Fiber& fiber : fibers_) {
+            getcontext(&fiber.context);
+            fiber.context.uc_stack.ss_sp = fiber.stack.get();
+            fiber.context.uc_stack.ss_size = kStack;
+            fiber.context.uc_link = nullptr;
+            fiber.done = false, fiber.watched = nullptr;
+            const auto self = reinterpret_cast<uintptr_t>(this);
+            makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Machine::enter), 2, static_cast<uint32_t>(self),
+                        static_cast<uint32_t>(self >> 32));
+        }
+    }
+    Fiber* runnable() {
+        const size_t n = fibers_.size(), first = random_() % n;
+        for (size_t i = 0; i < n; ++i) {
+            Fiber& fiber = fibers_[(first + i) % n];
+            if (!fiber.done && !fiber.waits()) return &fiber;
+        }
+        return nullptr;
+    }
+    void happen() {
+        const size_t which = random_() % pending_.size();
+        const Pending now = std::move(pending_[which]);
+        pending_[which] = std::move(pending_.back());
+        pending_.pop_back();
+        now.happen();
+        if (!failure_.empty()) throw std::runtime_error(failure_);
+    }
+    /// What each warp waits for.
+    std::string waiting() const {
+        std::string all;
+        for (size_t i = 0; i < fibers_.size(); i += 32) {
+            const Fiber& fiber = fibers_[i];
+            if (fiber.done) continue;
+            all += "thread " + std::to_string(i) + " waits for " + fiber.what;
+            for (size_t b = 0; b < mbarriers_.size(); ++b)
+                if (&mbarriers_[b].phase == fiber.watched)
+                    all += " at " + std::to_string(b * 8) + ", which lacks " + std::to_string(mbarriers_[b].pending) +
+                           " arrivals and " + std::to_string(mbarriers_[b].bytes) + " bytes";
+            all += "; ";
+        }
+        return all;
+    }
+    void switch_away() { swapcontext(&fibers_[current_].context, &scheduler_); }
+    void complete(Mbarrier& barrier) {
+        if (barrier.pending != 0 || barrier.bytes != 0) return;
+        barrier.pending = barrier.expected;
+        ++barrier.phase;
+    }
+
+    std::mt19937 random_;
+    std::vector<Fiber> fibers_;
+    std::vector<Warp> warps_;
+    std::vector<Meeting> named_;
+    std::vector<Mbarrier> mbarriers_;
+    std::vector<Product> products_;
+    std::vector<uint32_t> unfenced_;  // of each byte of shared memory: a thread and one, or 0
+    std::vector<Pending> pending_;
+    ucontext_t scheduler_;
+    const std::function<void()>* kernel_ = nullptr;
+    std::string failure_;
+    uint32_t current_ = 0;
+};
+
+inline Machine* machine = nullptr;
+
+/// Runs `kernel` for all threads of a CTA, for one CTA after the other.
+template <typename Kernel>
+void launch(uint32_t ctas, uint32_t threads, const Kernel& kernel, uint32_t seed = 1) {
+    Machine running(threads, seed);
+    machine = &running;
+    grid.x = ctas;
+    const std::function<void()> run = kernel;
+    for (block.x = 0; block.x < ctas; ++block.x) running.run(run);
+}
+
+}  // namespace finegemm::host_kernel
