@@ -47,6 +47,7 @@ const DLPackExchangeAPI* Tensors::exchange_of(PyObject* x) {
     if (!found) PyErr_Clear();
     else if (found->header.version.major == kDLPackVersion.major && found->dltensor_from_py_object_no_sync)
         exchange_ = found;
+    has_sign_ = PyObject_HasAttr(reinterpret_cast<PyObject*>(type_), imports_.is_neg.get()) == 1;
     return exchange_;
 }
 
@@ -68,11 +69,11 @@ const DLTensor& Tensors::exported(std::string_view name, PyObject* x, Access acc
     return versioned->dl_tensor;
 }
 
-/// Torch keeps the sign of imaginary parts of conjugates in a bit, of which DLPack does not tell. They have no stride
-/// of 1, and only tensors like that are asked: most calls are not to pay for it.
+/// Torch keeps the sign of some views, imaginary parts of conjugates say, in a bit, of which DLPack does not tell. Of
+/// 8 bits there are none; all others are asked, as shape and strides of such views can be any.
 void Tensors::check_sign(std::string_view name, PyObject* x, const DLTensor& tensor) {
-    if (tensor.strides && std::ranges::count(tensor.strides, tensor.strides + tensor.ndim, 1) == 0)
-        call(imports_.check_sign, string(name).get(), x);
+    if (tensor.dtype.bits > 8 && Object(PyObject_CallMethodObjArgs(x, imports_.is_neg.get(), nullptr)).get() == Py_True)
+        call(imports_.refuse_sign, string(name).get());
 }
 
 /// Its shape and strides are borrowed.
@@ -80,7 +81,7 @@ DLTensor Tensors::borrowed(std::string_view name, PyObject* x, Access access) {
     DLTensor tensor;
     if (const DLPackExchangeAPI* exchange = exchange_of(x)) {
         if (exchange->dltensor_from_py_object_no_sync(x, &tensor) == 0) {
-            check_sign(name, x, tensor);
+            if (has_sign_) check_sign(name, x, tensor);
             return tensor;
         }
         PyErr_Clear();  // what follows fails too, and says for which argument
