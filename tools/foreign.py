@@ -4,8 +4,10 @@ import os
 import pathlib
 import subprocess
 
-PACKAGES = """python3-minimal libpython3-stdlib libpython3-dev libstdc++6
-    libfmt-dev nlohmann-json3-dev libcli11-dev libxxhash-dev libzstd-dev libhwy-dev""".split()
+PACKAGES = [
+    *("python3-minimal", "libpython3-stdlib", "libpython3-dev", "libstdc++6"),
+    *("libfmt-dev", "nlohmann-json3-dev", "libcli11-dev", "libxxhash-dev", "libzstd-dev", "libhwy-dev"),
+]
 ARCHITECTURES = {"aarch64": "arm64"}  # as Debian calls them
 
 
@@ -29,8 +31,8 @@ class Foreign:
             self._apt("install", "--download-only", "--yes", "--no-install-recommends", *PACKAGES)
         except subprocess.CalledProcessError as e:
             raise SystemExit(
-                f"{self.machine}: its packages cannot be fetched; the mirror of this system must have them, as those of "
-                "Debian do: release there, or leave the wheel out with --no-aarch64"
+                f"{self.machine}: its packages cannot be fetched; the mirror of this system must have them, as "
+                "Debian's have: release there, or leave the wheel out with --no-aarch64"
             ) from e
         for package in sorted((self.folder / "archives").glob("*.deb")):
             subprocess.run(["dpkg-deb", "-x", package, self.root], check=True)
