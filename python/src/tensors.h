@@ -86,7 +86,7 @@ private:
     // The last type that was asked for its functions: most often all tensors of a call have one.
     PyTypeObject* type_ = nullptr;
     const DLPackExchangeAPI* exchange_ = nullptr;
-    bool has_sign_ = false;  // views may negate what lies in memory
+    Object is_neg_;  // of the type; null where no view negates what lies in memory
     std::vector<Object> capsules_;
 };
 
