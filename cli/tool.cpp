@@ -164,7 +164,9 @@ ExitCode run_command(int argc, const char* const* argv, const Front& front) {
     for (const auto& [name, command] : commands) {
         if (!app.got_subcommand(name)) continue;
         try {
-            return command(logging);
+            const ExitCode code = command(logging);
+            if (log) log->finish();
+            return code;
         } catch (const Error& e) {
             if (e.code() != Errc::InvalidArgument) throw;  // of a file, say
             throw Error(e.code(), with_options(*app.get_subcommand(name), e.what()));
