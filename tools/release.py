@@ -79,13 +79,12 @@ def build(folder: pathlib.Path) -> pathlib.Path:
     return repaired
 
 
-def newest_glibc(report: str) -> int:
-    """N of the glibc 2.N that a wheel needs, as `auditwheel show` reports it."""
-    words = " ".join(report.split())
-    found = re.search(r'consistent with the following platform tag: "manylinux_2_(\d+)_', words)
-    if not found or "requires no external shared libraries" not in words:
-        raise SystemExit(f"the wheel needs more of a system than glibc:\n{report}")
-    return int(found[1])
+def newest_glibc(wheel: str) -> int:
+    """N of the newest glibc 2.N that a wheel's name asks for, as auditwheel has written it."""
+    found = re.findall(r"manylinux_2_(\d+)_", wheel)
+    if not found:
+        raise SystemExit(f"{wheel}: names no glibc; look at `auditwheel show`")
+    return max(int(n) for n in found)
 
 
 def cross_build(folder: pathlib.Path, foreign: Foreign) -> pathlib.Path:
@@ -94,15 +93,18 @@ def cross_build(folder: pathlib.Path, foreign: Foreign) -> pathlib.Path:
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     given = settings(foreign.machine, foreign.root, folder / "build/generated")
-    # auditwheel gives tags for this machine's processor alone: the wheel gets its tag here, and is only looked at.
-    platform = {**os.environ, "_PYTHON_HOST_PLATFORM": f"{GLIBC}_{foreign.machine}"}
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", *given]
-    source = folder / archive.name.removesuffix(".tar.gz")
-    subprocess.run([*command, "--outdir", DIST, source], check=True, env=platform)
-    (wheel,) = DIST.glob(f"*{foreign.machine}.whl")
-    if newest_glibc(output(sys.executable, "-m", "auditwheel", "show", str(wheel))) > int(GLIBC.rpartition("_")[2]):
-        raise SystemExit(f"{wheel.name}: needs a newer glibc than its name says")
-    return wheel
+    source, made = folder / archive.name.removesuffix(".tar.gz"), folder / foreign.machine
+    platform = {**os.environ, "_PYTHON_HOST_PLATFORM": f"linux-{foreign.machine}"}  # which the wheel's name says
+    subprocess.run([*command, "--outdir", made, source], check=True, env=platform)
+    (wheel,) = made.glob("*.whl")
+    # Tags of another processor are auditwheel's to choose.
+    repair = ["repair", "--plat", "auto", "-w", str(DIST), str(wheel)]
+    subprocess.run([sys.executable, "-m", "auditwheel", *repair], check=True)
+    (repaired,) = DIST.glob(f"*{foreign.machine}.whl")
+    if newest_glibc(repaired.name) > newest_glibc(f"{GLIBC}_"):
+        raise SystemExit(f"{repaired.name}: needs a newer glibc than {GLIBC} has")
+    return repaired
 
 
 FIRST_CALL = """
