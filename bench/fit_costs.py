@@ -7,12 +7,12 @@ Usage: fit_costs.py SWEEP.json [--write] [--keep] [--refine] [--table] [--device
 SWEEP.json: [{"shape": [m, n, k], "us": {"m128n128s6w2_shareB2": microseconds, ...}}, ...], measured on one GPU with
 L2 flushed before each launch; grouped products have also "groups" and, where the rows of a group were announced,
 "expected"; those with scales for each row of B have "d", bf16 or f32, and where it holds "accumulate": true and
-"k_groups". All rows belong to one table of candidates.cpp. --write puts the fitted rates there; --keep takes those
-that are there. --refine then moves rates by small steps as long as what the choices lose gets less: the best fit to all
-times is not the one that chooses best. Needs numpy and scipy. The model (bench/cost_model.py) has no rules: a kernel
-that was not measured for a shape is not a choice for it. --table writes into src/plan/shipped_table.cpp what is best
-where the choice with these rates takes more than 0.5% longer, of the shapes of the dense table. --device says which GPU
-the sweep was measured on, if not an H200.
+"k_groups". All rows belong to one table of candidates.cpp. --write puts the fitted rates there; --keep takes those that
+are there. --refine then moves rates by small steps as long as what the choices lose gets less: the best fit to all
+times is not the one that chooses best. Needs bench/requirements-fit.txt. The model (bench/cost_model.py) has no rules:
+a kernel that was not measured for a shape is not a choice for it. --table writes into src/plan/shipped_table.cpp what
+is best where the choice with these rates takes more than 0.5% longer, of the shapes of the dense table. --device says
+which GPU the sweep was measured on, if not an H200.
 
 --choose fits nothing: of all measured kernels it drops, one at a time, the one that is missed least, until N are left.
 """
@@ -75,8 +75,10 @@ def point_of(rates):
 
 def fit(key, sweep, common, now, start):
     """`now`: the rates that the kernel has; `start`: where the search begins, or None."""
-    from scipy.optimize import minimize  # here, so that the model can be had without it
-
+    try:  # here, so that the model can be had without it
+        from scipy.optimize import minimize
+    except ImportError:
+        raise SystemExit("scipy: is not installed; .venv/bin/pip install -r bench/requirements-fit.txt") from None
     data = [
         (case, us[key] / both, of[key])
         for (case, us), both in zip(sweep, common, strict=True)

@@ -37,18 +37,19 @@ int opened(const std::string& path) {
 
 CallLog::CallLog(const std::string& wish) : file_(STDERR_FILENO), process_(getpid()) {
     const size_t colon = std::min(wish.find(':'), wish.size());
-    const std::string what = wish.substr(0, colon), path = wish.substr(std::min(colon + 1, wish.size()));
-    if ((what != "calls" && what != "shapes") || (colon < wish.size() && path.empty()))
+    const std::string what = wish.substr(0, colon);
+    path_ = wish.substr(std::min(colon + 1, wish.size()));
+    if ((what != "calls" && what != "shapes") || (colon < wish.size() && path_.empty()))
         throw Error(Errc::InvalidArgument,
                     fmt::format("log: is '{}', must be calls or shapes, for standard error, or calls:FILE or "
                                 "shapes:FILE; pass one of them",
                                 wish));
     each_ = what == "calls";
-    if (!path.empty()) file_ = opened(path);
+    if (!path_.empty()) file_ = opened(path_);
 }
 
 CallLog::~CallLog() {
-    finish();
+    write_summary();
     if (file_ != STDERR_FILENO) close(file_);
 }
 
@@ -63,6 +64,13 @@ void CallLog::add(const LoggedCall& call) {
 }
 
 void CallLog::finish() {
+    write_summary();
+    if (lost_.exchange(false))
+        throw Error(Errc::Io, fmt::format("log: {} cannot be written; some of the log is lost",
+                                          path_.empty() ? "standard error" : path_));
+}
+
+void CallLog::write_summary() {
     if (getpid() != process_) return;
     const std::scoped_lock lock(mutex_);
     if (counts_.empty()) return;
@@ -79,13 +87,16 @@ void CallLog::finish() {
     counts_.clear();
 }
 
-/// A log that cannot be written ends no program.
-void CallLog::write(const std::string& text) const {
+/// A log that cannot be written ends no call.
+void CallLog::write(const std::string& text) {
     size_t done = 0;
     while (done < text.size()) {
         const ssize_t more = ::write(file_, text.data() + done, text.size() - done);
         if (more < 0 && errno == EINTR) continue;
-        if (more <= 0) return;
+        if (more <= 0) {
+            lost_ = true;
+            return;
+        }
         done += static_cast<size_t>(more);
     }
 }

@@ -1,6 +1,7 @@
 // A log of calls: lines that commands take again, and a summary of shapes. Layer cli.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
@@ -18,14 +19,15 @@ public:
     /// "shapes:FILE", at the end of a file. Throws Error(InvalidArgument) for anything else, Error(Io) for a file that
     /// cannot be written.
     explicit CallLog(const std::string& wish);
-    /// Writes the summary.
+    /// Writes the summary, as far as that is possible.
     ~CallLog();
     CallLog(const CallLog&) = delete;
     CallLog& operator=(const CallLog&) = delete;
 
     /// From any thread. A child of fork has its lines in the log, but no part in a summary.
     void add(const LoggedCall& call);
-    /// Writes the summary of the calls since the last one; nothing where there were none.
+    /// Writes the summary of the calls since the last one; nothing where there were none. Throws Error(Io) if any part
+    /// of the log could not be written.
     void finish();
 
 private:
@@ -34,9 +36,12 @@ private:
         double host_us = 0;
         std::string kernel;  // of the last
     };
-    void write(const std::string& text) const;
+    void write(const std::string& text);
+    void write_summary();
 
     bool each_ = false;
+    std::string path_;  // empty: standard error
+    std::atomic<bool> lost_ = false;
     int file_;
     pid_t process_;
     std::mutex mutex_;

@@ -2,6 +2,7 @@
 #include "cli/session.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include <finegemm/error.h>
@@ -330,8 +331,9 @@ std::optional<double> Session::error_of_quantization(int64_t max_rows) const {
     const auto values = [](const std::optional<HostMatrix>& given, const Part& codes, const Part& scales) {
         return given ? Values{given->view(), {}} : Values{codes.host.view(), scales.host.view()};
     };
-    return error_of_values(d_.host.view(), plan::columns_of(epilogue_), values(given_a_, a_, sfa_),
-                           values(given_b_, b_, sfb_), max_rows);
+    const double error = error_of_values(d_.host.view(), plan::columns_of(epilogue_), values(given_a_, a_, sfa_),
+                                         values(given_b_, b_, sfb_), max_rows);
+    return std::isfinite(error) ? std::optional(error) : std::nullopt;  // there was nothing to compare with
 }
 
 double operations(int64_t m, int64_t n, int64_t k) {

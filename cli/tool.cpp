@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <csignal>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <finegemm/error.h>
 
@@ -32,15 +34,34 @@ constexpr const char* kVariables =
     "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT, FINEGEMM_CHECK, FINEGEMM_COMPILER,\n"
     "  FINEGEMM_CPU_THREADS, FINEGEMM_DRIVER, FINEGEMM_DUMP, FINEGEMM_LOG, FINEGEMM_NVCC, FINEGEMM_NVRTC,\n"
     "  FINEGEMM_PACK, FINEGEMM_PLAN_TABLE, FINEGEMM_TRUSTED_DIR";
-/// Environment variables of commands to which only a few apply.
-constexpr std::pair<const char*, const char*> kVariablesOf[] = {
-    {"explain", "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_DRIVER, FINEGEMM_PLAN_TABLE, FINEGEMM_TRUSTED_DIR"},
-    {"cache", "  FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT"},
-    {"pack", "  FINEGEMM_COMPILER, FINEGEMM_NVCC, FINEGEMM_NVRTC"}};
+/// What stands at the end of a command's help.
+struct Notes {
+    const char *command, *examples;
+    const char* variables = kVariables;  // of the environment; to a few commands only some apply
+};
+constexpr Notes kNotes[] = {
+    {"run",
+     "  finegemm run 64 2112 7168\n"
+     "  finegemm run --a x.npy --b model.safetensors:layers.0.weight --out d.npy\n"
+     "  finegemm run 4096 4096 7168 --groups 64 --form masked\n"},
+    {"bench", "  finegemm bench --shapes 64x2112x7168,128x4096x7168 --output times.json\n"},
+    {"tune", "  finegemm tune --file calls.log --output table.json\n"},
+    {"explain", "  finegemm explain 64 2112 7168 --device h100\n",
+     "  FINEGEMM_BATCH_INVARIANT, FINEGEMM_DRIVER, FINEGEMM_PLAN_TABLE, FINEGEMM_TRUSTED_DIR"},
+    {"cache", "  finegemm cache list\n", "  FINEGEMM_CACHE_DIR, FINEGEMM_CACHE_LIMIT"},
+    {"pack", "  finegemm pack --out kernels.pack --cuda 12\n", "  FINEGEMM_COMPILER, FINEGEMM_NVCC, FINEGEMM_NVRTC"}};
 
 std::string footer_with(const char* variables) {
     return std::string(kExitCodes) + "Variables (docs/jit.md):\n" + variables;
 }
+
+/// Which options go together is left to the errors: it is more than the rest of an option's line.
+struct Help : CLI::Formatter {
+    std::string make_option_opts(const CLI::Option* option) const override {
+        const std::string text = CLI::Formatter::make_option_opts(option);
+        return text.substr(0, std::min(text.find(" Excludes:"), text.find(" Needs:")));
+    }
+};
 
 ExitCode report(const char* reason, ExitCode code) {
     std::cerr << "finegemm: " << reason << '\n';
@@ -75,6 +96,16 @@ std::string with_options(const CLI::App& command, std::string_view message) {
     throw Error(Errc::InvalidArgument, what + "; --help says what there is");
 }
 
+[[noreturn]] void reject_command(const CLI::App& app) {
+    const std::vector<std::string> rest = app.remaining();
+    if (!rest.empty() && rest[0].starts_with('-')) reject(rest[0] + ": is no option");
+    std::string names;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+        names += (names.empty() ? "" : ", ") + command->get_name();
+    throw Error(Errc::InvalidArgument,
+                (rest.empty() ? "a command is missing" : "'" + rest[0] + "': is no command") + "; there are " + names);
+}
+
 /// Ctrl-C ends the process at once, and wipes a line of progress before.
 void end_by(int signal) {
     constexpr char kWipe[] = "\r\x1b[K";
@@ -104,17 +135,20 @@ ExitCode run_command(int argc, const char* const* argv, const Front& front) {
     app.fallthrough();             // --log may stand behind the command
     std::string wish = front.log;
     app.add_option("--log", wish, "Write to standard error which calls there were: calls or shapes; or to calls:FILE");
-    app.footer(footer_with(kVariables));  // of commands, too, unless they have their own
+    app.footer(footer_with(kVariables));
+    app.formatter(std::make_shared<Help>());  // of commands, too
     const std::pair<const char*, Run> commands[] = {
         {"run", add_run(app)},       {"bench", add_bench(app)}, {"tune", add_tune(app)}, {"explain", add_explain(app)},
         {"doctor", add_doctor(app)}, {"cache", add_cache(app)}, {"pack", add_pack(app)}};
-    for (const auto& [name, variables] : kVariablesOf) app.get_subcommand(name)->footer(footer_with(variables));
+    for (const Notes& n : kNotes)
+        app.get_subcommand(n.command)->footer(std::string("Examples:\n") + n.examples + footer_with(n.variables));
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& e) {  // --help, --version
         app.exit(e, front.out, front.out);
         return kOk;
     } catch (const CLI::ParseError& e) {
+        if (app.get_subcommands().empty()) reject_command(app);
         reject(e.what());
     }
     Front logging = front;
@@ -130,13 +164,15 @@ ExitCode run_command(int argc, const char* const* argv, const Front& front) {
     for (const auto& [name, command] : commands) {
         if (!app.got_subcommand(name)) continue;
         try {
-            return command(logging);
+            const ExitCode code = command(logging);
+            if (log) log->finish();
+            return code;
         } catch (const Error& e) {
             if (e.code() != Errc::InvalidArgument) throw;  // of a file, say
             throw Error(e.code(), with_options(*app.get_subcommand(name), e.what()));
         }
     }
-    reject("a command is missing");
+    reject_command(app);
 }
 
 int run_tool(int argc, const char* const* argv) {

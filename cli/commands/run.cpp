@@ -223,7 +223,7 @@ std::string special_text(const Report& r) {
 void print_text(const Front& front, const Report& r) {
     const int64_t rows = r.shape.m * (r.layout.empty() ? 1 : static_cast<int64_t>(r.group_sizes.size()));
     front.out << fmt::format("device   {}\n", r.device);
-    if (!r.why.empty()) front.out << fmt::format("         {}\n", r.why);
+    if (!r.why.empty()) front.out << fmt::format("         {}\n", r.why.substr(0, r.why.rfind("; ")));  // no advice
     front.out << product_text(r);
     for (const Guess& g : r.guesses)
         front.out << fmt::format("         --{0} has '{1}', taken for {2}{3}; --{0}-dtype says what it is\n", g.name,

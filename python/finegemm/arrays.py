@@ -54,9 +54,12 @@ def _capsule(producer: str, x: Any) -> Any:
 
 def check_sign(name: str, x: Any) -> None:
     """Refuses views of torch that negate what lies in memory, of which DLPack does not tell."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, torch.Tensor) and x.is_neg():
-        raise InvalidArgument(f"{name}: is a view that negates what lies in memory; pass {name}.resolve_neg()")
+    if x.is_neg():
+        refuse_sign(name)
+
+
+def refuse_sign(name: str) -> None:
+    raise InvalidArgument(f"{name}: is a view that negates what lies in memory; pass {name}.resolve_neg()")
 
 
 def check_grad(name: str, x: Any) -> None:

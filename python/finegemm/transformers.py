@@ -94,15 +94,15 @@ def _is_single(scales: Tensor) -> bool:
 def _block_scales(scales: Tensor, weight: Tensor) -> Tensor:
     """Scales of weights for each block, as float32; a single one is shared by all."""
     *experts, n, k = weight.shape
-    scales = scales.float()
+    scales = scales.float().resolve_neg()
     return scales.expand(*experts, -(-n // BLOCK), -(-k // BLOCK)) if _is_single(scales) else scales
 
 
 def _quantised(x: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor]:
     if scale is None:
-        return finegemm.quantize_rows(x.contiguous())
+        return finegemm.quantize_rows(x.contiguous().resolve_neg())
     codes = (x.float() / scale).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn)
-    return codes, scale.float().expand(x.shape[0], -(-x.shape[1] // BLOCK))
+    return codes, scale.float().resolve_neg().expand(x.shape[0], -(-x.shape[1] // BLOCK))
 
 
 def fp8_linear(x: Tensor, weight: Tensor, scales: Tensor, dtype: Any, activation_scale: Tensor | None) -> Tensor:

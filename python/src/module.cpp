@@ -177,7 +177,7 @@ int set_up(PyObject* module) {
         imports->errors = Object(PyImport_ImportModule("finegemm.errors"));
         const Object arrays(PyImport_ImportModule("finegemm.arrays"));
         imports->exported = Object(PyObject_GetAttrString(arrays.get(), "exported"));
-        imports->check_sign = Object(PyObject_GetAttrString(arrays.get(), "check_sign"));
+        imports->refuse_sign = Object(PyObject_GetAttrString(arrays.get(), "refuse_sign"));
         imports->check_grad = Object(PyObject_GetAttrString(arrays.get(), "check_grad"));
         imports->empty_like = Object(PyObject_GetAttrString(arrays.get(), "empty_like"));
         imports->empty_mn_major = Object(PyObject_GetAttrString(arrays.get(), "empty_mn_major"));
@@ -185,6 +185,7 @@ int set_up(PyObject* module) {
         imports->current_stream = Object(PyObject_GetAttrString(arrays.get(), "current_stream"));
         imports->exchange_name = Object(PyUnicode_InternFromString("__dlpack_c_exchange_api__"));
         imports->requires_grad = Object(PyUnicode_InternFromString("requires_grad"));
+        imports->is_neg = Object(PyUnicode_InternFromString("is_neg"));
         return PyModule_AddStringConstant(module, "version", finegemm_version());
     } catch (const PythonError&) {
         return -1;

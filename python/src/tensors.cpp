@@ -22,12 +22,12 @@ Object call(const Object& function, const Objects&... arguments) {
     return Object(PyObject_CallFunctionObjArgs(function.get(), arguments..., nullptr));
 }
 
-/// Is an attribute, which x may lack, True?
-bool is_true(PyObject* x, const Object& attribute) {
-    PyObject* value = PyObject_GetAttr(x, attribute.get());
-    if (value) return Object(value).get() == Py_True;
+/// Null where x lacks it.
+Object attribute(PyObject* x, const Object& name) {
+    PyObject* value = PyObject_GetAttr(x, name.get());
+    if (value) return Object(value);
     PyErr_Clear();
-    return false;
+    return {};
 }
 
 }  // namespace
@@ -37,16 +37,14 @@ const DLPackExchangeAPI* Tensors::exchange_of(PyObject* x) {
     if (Py_TYPE(x) == type_) return exchange_;
     type_ = Py_TYPE(x);
     exchange_ = nullptr;
-    PyObject* capsule = PyObject_GetAttr(reinterpret_cast<PyObject*>(type_), imports_.exchange_name.get());
-    if (!capsule) {
-        PyErr_Clear();
-        return nullptr;
-    }
-    const Object owner(capsule);
-    const auto* found = static_cast<const DLPackExchangeAPI*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+    const Object capsule = attribute(reinterpret_cast<PyObject*>(type_), imports_.exchange_name);
+    if (!capsule.get()) return nullptr;
+    const auto* found =
+        static_cast<const DLPackExchangeAPI*>(PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api"));
     if (!found) PyErr_Clear();
     else if (found->header.version.major == kDLPackVersion.major && found->dltensor_from_py_object_no_sync)
         exchange_ = found;
+    is_neg_ = attribute(reinterpret_cast<PyObject*>(type_), imports_.is_neg);
     return exchange_;
 }
 
@@ -68,11 +66,11 @@ const DLTensor& Tensors::exported(std::string_view name, PyObject* x, Access acc
     return versioned->dl_tensor;
 }
 
-/// Torch keeps the sign of imaginary parts of conjugates in a bit, of which DLPack does not tell. They have no stride
-/// of 1, and only tensors like that are asked: most calls are not to pay for it.
+/// Torch keeps the sign of some views, imaginary parts of conjugates say, in a bit, of which DLPack does not tell. Of
+/// 8 bits there are none; all others are asked, as shape and strides of such views can be any.
 void Tensors::check_sign(std::string_view name, PyObject* x, const DLTensor& tensor) {
-    if (tensor.strides && std::ranges::count(tensor.strides, tensor.strides + tensor.ndim, 1) == 0)
-        call(imports_.check_sign, string(name).get(), x);
+    if (is_neg_.get() && tensor.dtype.bits > 8 && call(is_neg_, x).get() == Py_True)
+        call(imports_.refuse_sign, string(name).get());
 }
 
 /// Its shape and strides are borrowed.
@@ -168,7 +166,7 @@ Object Tensors::empty_mn_major(PyObject* x, std::span<const int64_t> shape, cons
 }
 
 Object Tensors::output(std::string_view name, PyObject* given) {
-    if (exchange_of(given) && is_true(given, imports_.requires_grad))
+    if (exchange_of(given) && attribute(given, imports_.requires_grad).get() == Py_True)
         call(imports_.check_grad, string(name).get(), given);
     return Object::shared(given);
 }

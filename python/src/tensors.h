@@ -21,9 +21,10 @@ namespace finegemm::python {
 struct Imports {
     Object errors;  // finegemm.errors
     // Functions of finegemm.arrays.
-    Object exported, check_sign, check_grad, empty_like, empty_mn_major, current_stream, stream_number;
+    Object exported, refuse_sign, check_grad, empty_like, empty_mn_major, current_stream, stream_number;
     Object exchange_name;  // "__dlpack_c_exchange_api__"
     Object requires_grad;  // "requires_grad"
+    Object is_neg;         // "is_neg"
 };
 
 enum class Access { Read, Write };
@@ -88,6 +89,7 @@ private:
     // The last type that was asked for its functions: most often all tensors of a call have one.
     PyTypeObject* type_ = nullptr;
     const DLPackExchangeAPI* exchange_ = nullptr;
+    Object is_neg_;  // of the type; null where no view negates what lies in memory
     std::vector<Object> capsules_;
 };
 

@@ -183,6 +183,8 @@ def test_arguments_are_checked_before_it_is_opened(monkeypatch):
         ((a, b.t(), d), r"d: has shape \[24, 16\], a \[24, 32\] and b \[32, 16\], must be .* which of nt, nn, tn and"),
         ((a, b, torch.empty((N, M), dtype=torch.bfloat16).t()), "d: has column stride 24, must be 1"),
         ((a, b, d, d.float()), "c: is torch.float32 .* must be torch.bfloat16"),
+        ((a, torch._neg_view(b), d), r"b: is a view that negates what lies in memory; pass b\.resolve_neg\(\)"),
+        ((a, b, d, torch._neg_view(d)), "c: is a view that negates"),
         ((a, b, d), "a: is on cpu, must be on one GPU with the others for cuBLASLt"),
     ):
         with pytest.raises(RuntimeError, match=f"^{sentence}"):

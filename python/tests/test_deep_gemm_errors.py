@@ -88,6 +88,35 @@ def assert_as_written(error, call, arguments):
     assert not set(re.findall(r"\w+", said)) & OURS - written, said
 
 
+def negated(value):
+    """Like value, with one of its tensors a view that is still to be negated."""
+    if isinstance(value, torch.Tensor) and value.element_size() > 1:
+        yield torch._neg_view(-value)
+    elif isinstance(value, tuple) and isinstance(value[0], torch.Tensor):
+        for i in range(2):
+            yield from ((*value[:i], lazy, *value[i + 1 :]) for lazy in negated(value[i]))
+
+
+@pytest.mark.parametrize("kind", range(18))
+def test_views_that_are_still_to_be_negated_are_refused_or_read_by_their_values(device, kind):
+    name, arguments = good(device)[kind]
+    call, looked_at = getattr(deep_gemm, name), 0
+    wanted = call(**arguments)
+    for argument, value in good(device)[kind][1].items():
+        for lazy in negated(value):
+            looked_at += 1
+            given = {**good(device)[kind][1], argument: lazy}
+            try:
+                result = call(**given)
+            except RuntimeError as e:
+                assert_as_written(e, call, arguments)
+                assert "negates what lies in memory" in str(e)
+            else:
+                of, to = (result, wanted) if wanted is not None else (given["d"], arguments["d"])
+                assert torch.equal(of, to), argument
+    assert looked_at >= 1
+
+
 @pytest.mark.parametrize("kind", range(18))
 def test_what_is_refused_has_the_name_that_it_was_given(device, kind):
     name, arguments = good(device)[kind]

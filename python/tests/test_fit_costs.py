@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import pytest
 
@@ -217,3 +218,9 @@ def test_kernels_are_dropped_by_how_little_they_are_missed():
 
 def test_no_kernel_is_dropped_where_so_many_may_stay():
     assert fit_costs.choose([{"a": 1, "b": 2}], 2) == (["a", "b"], [])
+
+
+def test_without_scipy_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)  # importing it raises ImportError
+    with pytest.raises(SystemExit, match=r"scipy: is not installed; .* bench/requirements-fit\.txt"):
+        fit_costs.fit(None, [], [], None, None)

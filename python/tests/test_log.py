@@ -95,6 +95,12 @@ def test_the_variable_logs_a_program_with_its_summary_at_the_end():
     assert lines[1] == "# 1 call of 1 shape" and "1 call," in lines[2]
 
 
+def test_a_log_that_cannot_be_written_is_an_error_at_its_end():
+    lost = pytest.raises(finegemm.IoError, match="log: /dev/full cannot be written; some of the log is lost")
+    with lost, finegemm.log("calls:/dev/full"):
+        assert finegemm.gemm(*operands(8, 16, 128)).shape == (8, 16)
+
+
 def test_a_child_of_fork_writes_its_lines_and_no_summary(tmp_path):
     program = (
         "import os, sys, numpy as np, finegemm\n"

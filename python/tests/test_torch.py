@@ -95,13 +95,46 @@ def test_outputs_that_require_grad_are_refused_where_autograd_records(each_torch
     assert torch.equal(d.detach(), finegemm.gemm(*args)) and not finegemm.gemm(*args).requires_grad
 
 
-def test_negated_views_are_refused(each_torch):
-    a, _, b, sfb = tensors(operands(16, 32, 256))
-    imaginary = torch.full((16, 2), 1 - 1j).conj().imag
-    with pytest.raises(finegemm.InvalidArgument, match=r"^sfa: is a view that negates .* pass sfa\.resolve_neg\(\)"):
-        finegemm.gemm(a, imaginary, b, sfb)
-    want = finegemm.gemm(a, torch.ones(16, 2), b, sfb)
-    assert torch.equal(finegemm.gemm(a, imaginary.resolve_neg(), b, sfb), want)
+def negated(x):
+    """Views of x's values that are still to be negated, with several kinds of strides."""
+    for memory in (-x, (-x).mT.contiguous().mT if x.dim() > 1 else -x):
+        view = torch._neg_view(memory)
+        yield from (view, view.as_strided(x.shape, memory.stride()), torch.nn.Parameter(view, requires_grad=False))
+    if x.dtype == torch.float32:
+        imaginary = torch.complex(torch.zeros_like(x), -x).conj().imag
+        yield from (imaginary, imaginary.flatten()[:, None])  # strides of 2; of 2 and 1
+
+
+def calls_with_each_tensor():
+    """Functions of one tensor, which they pass on by its name, and such tensors."""
+    a, sfa, b, sfb = tensors(operands(16, 32, 128))
+    x, d, rows = torch.randn(16, 128), torch.zeros(16, 32), torch.randn(32)
+    q, scales, counts = torch.empty(16, 128, dtype=torch.uint8), torch.zeros(16, 1), torch.tensor([0, 16]).int()
+    yield "sfa", sfa, lambda v: finegemm.gemm(a, v, b, sfb)
+    yield "sfb", sfb, lambda v: finegemm.gemm(a, sfa, b, v)
+    yield "d", d, lambda v: finegemm.gemm(a, sfa, b, sfb, v)
+    yield "c", d, lambda v: finegemm.gemm(a, sfa, b, sfb, d.clone(), c=v)
+    yield "bias", rows, lambda v: finegemm.gemm(a, sfa, b, sfb, d, bias=v)
+    yield "a", x.bfloat16(), lambda v: finegemm.gemm(v, None, x.bfloat16(), None)
+    yield "b", x.half(), lambda v: finegemm.gemm(x.half(), None, v, None)
+    yield "sfb", sfb[None], lambda v: finegemm.grouped_gemm(a, sfa, b[None], v, offsets=counts)
+    yield "offsets", counts, lambda v: finegemm.grouped_gemm(a, sfa, b[None], sfb[None], offsets=v)
+    yield "sfa", sfa, lambda v: finegemm.k_grouped_gemm(a, v, b, scales[:1].expand(32, 1), sizes=[128])
+    for quantize in (finegemm.quantize_rows, finegemm.quantize_blocks):
+        for given in (x, x.half(), x.bfloat16()):
+            yield "x", given, quantize
+    yield "scales", scales, lambda v: finegemm.quantize_rows(x, q, v)
+    yield "sf", sfa, finegemm.scale_layout
+    yield "out", scales, lambda v: finegemm.scale_layout(sfa, v)
+
+
+def test_views_that_are_still_to_be_negated_are_refused(each_torch):
+    for name, plain, call in calls_with_each_tensor():
+        call(plain)
+        for view in negated(plain):
+            assert view.is_neg()
+            with pytest.raises(finegemm.InvalidArgument, match=rf"^{name}: is a view that negates .* pass {name}\."):
+                call(view)
 
 
 def test_other_eight_bit_floats_are_refused_and_not_misread():

@@ -190,6 +190,19 @@ def test_one_scale_for_all_of_a_weight_or_of_activations(device):
         ours.matmul_2d(x, weight[0], torch.ones(5, 4, device=device), [64, 64], torch.bfloat16)
 
 
+def test_views_that_are_still_to_be_negated_are_read_by_their_values(device):
+    weight, scales = (t[0] for t in weights(device))
+    x, scale = torch.randn(5, 256, device=device).to(torch.bfloat16), torch.full((1, 1), 0.25, device=device)
+
+    def lazy(t):
+        return torch._neg_view(-t)
+
+    want = ours.matmul_2d(x, weight, scales, [128, 128], torch.float32)
+    assert torch.equal(ours.matmul_2d(lazy(x), weight, lazy(scales), [128, 128], torch.float32), want)
+    want = ours.matmul_2d(x, weight, scale, None, torch.bfloat16, scale)
+    assert torch.equal(ours.matmul_2d(lazy(x), weight, lazy(scale), None, torch.bfloat16, lazy(scale)), want)
+
+
 def test_what_cannot_be_served_is_said(device, monkeypatch):
     monkeypatch.delattr(finegrained_fp8, "_FINEGRAINED_FP8")
     with pytest.raises(finegemm.Unsupported, match=r"^transformers: has no place for kernels of fine-grained FP8; pip"):

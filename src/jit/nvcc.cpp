@@ -77,10 +77,15 @@ std::string too_new(const std::string& path, const std::string& compiler, int ne
     return fmt::format("{}: {} makes code that a driver of CUDA {} does not load", path, compiler, newest_cuda);
 }
 
-std::string not_found(Compiler compiler, const std::vector<std::string>& tried) {
+const char* nvrtc_package(int newest_cuda) {
+    return newest_cuda < kNewestCuda ? "nvidia-cuda-nvrtc-cu12" : "nvidia-cuda-nvrtc";
+}
+
+std::string not_found(Compiler compiler, const std::vector<std::string>& tried, int newest_cuda) {
     const bool nvrtc = compiler == Compiler::Nvrtc;
     return fmt::format("no {} found; {}. Searched:\n  {}", nvrtc ? "NVRTC" : "nvcc",
-                       nvrtc ? "`pip install nvidia-cuda-nvrtc` brings it, or set FINEGEMM_NVRTC to a libnvrtc.so"
+                       nvrtc ? fmt::format("`pip install {}` brings it, or set FINEGEMM_NVRTC to a libnvrtc.so",
+                                           nvrtc_package(newest_cuda))
                              : "install the CUDA toolkit, set FINEGEMM_NVCC, or use NVRTC (FINEGEMM_COMPILER=nvrtc)",
                        fmt::join(tried, "\n  "));
 }
@@ -88,7 +93,7 @@ std::string not_found(Compiler compiler, const std::vector<std::string>& tried) 
 std::unique_ptr<Toolchain> find_toolchain(const Options& options, int newest_cuda) {
     Search search =
         options.compiler == Compiler::Nvrtc ? find_nvrtc(options, newest_cuda) : find_nvcc(options, newest_cuda);
-    if (!search.found) throw Error(Errc::Compile, not_found(options.compiler, search.tried));
+    if (!search.found) throw Error(Errc::Compile, not_found(options.compiler, search.tried, newest_cuda));
     return std::move(search.found);
 }
 

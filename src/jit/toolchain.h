@@ -51,8 +51,11 @@ std::string expected_nvrtc(const Options& options, int newest_cuda = kNewestCuda
 /// "path: nvcc 13.0 makes code that ...": why a compiler was passed over.
 std::string too_new(const std::string& path, const std::string& compiler, int newest_cuda);
 
+/// The package of PyPI with the newest NVRTC that is not too new.
+const char* nvrtc_package(int newest_cuda);
+
 /// For people without a compiler: where it was looked for, and what to do.
-std::string not_found(Compiler compiler, const std::vector<std::string>& tried);
+std::string not_found(Compiler compiler, const std::vector<std::string>& tried, int newest_cuda = kNewestCuda);
 
 /// The one that the options ask for. Throws Error(Compile) with `not_found`.
 std::unique_ptr<Toolchain> find_toolchain(const Options& options, int newest_cuda = kNewestCuda);

@@ -82,7 +82,7 @@ std::string passed_over(const Wish& wish, const jit::Search& search) {
     return {};
 }
 
-void look_at_toolchain(const char* name, const jit::Search& search, const Wish& wish, const char* remedy,
+void look_at_toolchain(const char* name, const jit::Search& search, const Wish& wish, const std::string& remedy,
                        std::vector<Finding>& findings) {
     if (search.found)
         findings.push_back({name, State::Ok,
@@ -133,7 +133,8 @@ Finding look_at_pack(const Options& options, int newest_cuda) {
     if (chosen == packs.end())
         return {"pack", State::Broken,
                 fmt::format("a driver of CUDA {} does not load code of CUDA {}", newest_cuda, packs.back().cuda),
-                "update the driver, or install a build with FINEGEMM_PACK_CUDA=12"};
+                packs.back().cuda > 12 ? "update the driver, or install a build with FINEGEMM_PACK_CUDA=12"
+                                       : "update the driver"};
     const jit::Pack pack(chosen->bytes);
     const auto sources = pack_contents();
     const auto good =
@@ -205,7 +206,8 @@ std::vector<Finding> diagnose(const Options& options) {
     const std::vector<plan::DeviceSpec> gpus = look_at_gpus(options, findings);
     const int newest_cuda = newest_cuda_of(options);
     look_at_toolchain("nvrtc", jit::find_nvrtc(options, newest_cuda), {"FINEGEMM_NVRTC", options.nvrtc_path},
-                      "`pip install nvidia-cuda-nvrtc`, or set FINEGEMM_NVRTC; not needed for kernels of the pack",
+                      fmt::format("`pip install {}`, or set FINEGEMM_NVRTC; not needed for kernels of the pack",
+                                  jit::nvrtc_package(newest_cuda)),
                       findings);
     look_at_toolchain("nvcc", jit::find_nvcc(options, newest_cuda), {"FINEGEMM_NVCC", options.nvcc_path}, "not needed",
                       findings);

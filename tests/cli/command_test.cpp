@@ -101,8 +101,8 @@ struct Misuse {
 
 TEST(Errors, AreOneSentenceOnStderrAndAnExitCode) {
     const Misuse cases[] = {
-        {"", 2, "a command is missing"},
-        {"bogus", 2, "bogus"},
+        {"", 2, "a command is missing; there are run, bench, tune, explain, doctor, cache, pack"},
+        {"bogus", 2, "'bogus': is no command; there are run, bench, tune, explain, doctor, cache, pack"},
         {"run --bogus", 2, "--bogus"},
         {"run 1 2", 2, "shape"},
         {"run 0 8 16", 2, "M is 0, must be from 1"},

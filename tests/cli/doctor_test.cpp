@@ -91,6 +91,13 @@ TEST(Doctor, SaysWhenACompilerIsNotTheOneThatAVariableNames) {
     }
 }
 
+TEST(Doctor, NamesACompilerWhoseCodeTheDriverLoads) {
+    const json found =
+        finding("nvrtc", "VIRTUAL_ENV=/nope CUDA_HOME=/nope FINEGEMM_DRIVER='" FINEGEMM_MOCK_DRIVER "'");  // of CUDA 12
+    if (found.at("state") == "ok") GTEST_SKIP() << "there is an NVRTC of CUDA 12 on this machine";
+    EXPECT_NE(found.at("remedy").get<std::string>().find("`pip install nvidia-cuda-nvrtc-cu12`"), std::string::npos);
+}
+
 TEST(Doctor, SaysWhetherAPackInAFileIsGoodForTheDriver) {
     const std::string packs = FINEGEMM_GENERATED_DIR "/kernels_";
     for (const char* cuda : {"12", "13"})

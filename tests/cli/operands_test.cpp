@@ -101,6 +101,11 @@ TEST(Operands, WhatQuantisationCostsIsSaidOfGivenValues) {
     const json exact = json::parse(finegemm(b_alone + of_codes + " --json").out).at("error");
     EXPECT_EQ(exact.at("of_quantization"), 0) << "codes count with their scales";
     EXPECT_FALSE(json::parse(finegemm("run 8 16 128 --device cpu --json").out).at("error").contains("of_quantization"));
+
+    write_text(directory / "large.npy", npy("<f4", "8, 128", bytes_of(std::vector<float>(8 * 128, 1e38f))));
+    const Ran infinite = finegemm("run --a '" + directory / "large.npy" + "' --b '" + directory / "large.npy" + "'");
+    EXPECT_EQ(infinite.code, 0) << infinite.err;
+    EXPECT_EQ(infinite.out.find("nan"), std::string::npos) << "there is nothing to compare with: " << infinite.out;
 }
 
 }  // namespace

@@ -33,6 +33,15 @@ TEST(Output, AFileThatCannotBeWrittenIsAFailureAndADeviceStaysOne) {
     EXPECT_TRUE(std::filesystem::is_character_file(directory / "full.npy"));
 }
 
+TEST(Output, ALogThatCannotBeWrittenIsAFailure) {
+    for (const char* log : {"calls:/dev/full", "shapes:/dev/full"}) {
+        const Ran ran = finegemm(std::string("run 8 16 128 --device cpu --repeats 1 --log ") + log);
+        EXPECT_EQ(ran.code, 1) << log;
+        EXPECT_EQ(ran.err, "finegemm: log: /dev/full cannot be written; some of the log is lost\n") << log;
+        EXPECT_NE(ran.out.find("result   right"), std::string::npos) << "the run itself was good";
+    }
+}
+
 TEST(Output, AProcessThatCtrlCEndsLeavesNoFileBehind) {
     const TemporaryDirectory directory;
     const int nameless = open(directory.string().c_str(), O_TMPFILE | O_WRONLY, 0600);

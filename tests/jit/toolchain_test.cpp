@@ -119,6 +119,7 @@ TEST(NotFound, SaysWhatToDoAndWhereItWasLookedFor) {
         not_found(Compiler::Nvrtc, {"/a: has no libnvrtc.so", "/b: is not NVRTC"}),
         "no NVRTC found; `pip install nvidia-cuda-nvrtc` brings it, or set FINEGEMM_NVRTC to a libnvrtc.so. Searched:\n"
         "  /a: has no libnvrtc.so\n  /b: is not NVRTC");
+    EXPECT_TRUE(not_found(Compiler::Nvrtc, {}, 12).starts_with("no NVRTC found; `pip install nvidia-cuda-nvrtc-cu12`"));
     EXPECT_EQ(not_found(Compiler::Nvcc, {"nvcc: No such file or directory"}),
               "no nvcc found; install the CUDA toolkit, set FINEGEMM_NVCC, or use NVRTC (FINEGEMM_COMPILER=nvrtc). "
               "Searched:\n"

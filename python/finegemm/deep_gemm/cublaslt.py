@@ -7,6 +7,7 @@ from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64,
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
+from finegemm.arrays import check_sign
 from finegemm.errors import DriverError, InvalidArgument, Unsupported
 from finegemm.torch_module import torch
 from finegemm.torch_operators import define, watched
@@ -194,6 +195,7 @@ def check(a: Tensor, b: Tensor, d: Tensor) -> None:
             raise InvalidArgument(f"{name}: has dtype {x.dtype}, must be one of {', '.join(_TYPES)}; convert it")
         if 1 not in x.stride() and x.numel() > 1:
             raise InvalidArgument(f"{name}: has strides {list(x.stride())}, one must be 1; make it contiguous")
+        check_sign(name, x)
     if a.shape[1] != b.shape[1] or d.shape != (a.shape[0], b.shape[0]):
         raise InvalidArgument(
             f"d: has shape {list(d.shape)}, a {list(a.shape)} and b {list(b.shape)}, must be [M, N], [M, K] and "

@@ -6,6 +6,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar, cast
 
+from finegemm.arrays import check_sign
 from finegemm.errors import FineGemmError, InvalidArgument, Unsupported
 from finegemm.torch_module import torch
 
@@ -168,6 +169,7 @@ def check_source(d: Tensor, c: Tensor) -> None:
         )
     if c.stride(-1) != 1 and c.shape[-1] > 1:
         raise InvalidArgument(f"c: has column stride {c.stride(-1)}, must be 1 (rows contiguous); make it contiguous")
+    check_sign("c", c)
     if c.data_ptr() == d.data_ptr() and c.stride() != d.stride() and d.numel() > 0:
         raise InvalidArgument(
             f"c: begins where d does, but has strides {list(c.stride())}, must have d's {list(d.stride())}; pass d "

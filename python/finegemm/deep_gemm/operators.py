@@ -246,8 +246,9 @@ def k_grouped_gemm(
 def _by_columns(sf: Tensor | None) -> Tensor | None:
     """The scales with neighbouring rows side by side. Kernels for groups of K read any scales, but these so much faster
     that it pays to copy others."""
-    can = sf is not None and sf.dtype == torch.float32 and sf.dim() == 2 and sf.stride(0) != 1
-    return get_mn_major_tma_aligned_tensor(sf) if can else sf
+    if sf is None or sf.dtype != torch.float32 or sf.dim() != 2 or sf.stride(0) == 1:
+        return sf
+    return get_mn_major_tma_aligned_tensor(sf.resolve_neg())
 
 
 def _nothing(*arguments: Any) -> None:
