@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "support/host_kernel/fiber_stacks.h"
+
 namespace finegemm::host_kernel {
 
 struct Index {
@@ -49,7 +51,10 @@ struct Pending {
 class Machine {
 public:
     Machine(uint32_t threads, uint32_t seed) : random_(seed), fibers_(threads), warps_((threads + 31) / 32) {
-        for (Fiber& fiber : fibers_) fiber.stack.reset(new uint8_t[kStack]);
+        for (Fiber& fiber : fibers_) {
+            fiber.memory.reset(new uint8_t[kStack]);
+            fiber.stack = {fiber.memory.get(), kStack};
+        }
         for (Warp& warp : warps_) warp.lanes.expected = 32;
     }
 
@@ -66,8 +71,12 @@ public:
                 continue;
             }
             thread.x = current_ = static_cast<uint32_t>(next - fibers_.data());
+            stack_.leave_for(next->stack);
+            in_fiber_ = true;
             swapcontext(&scheduler_, &next->context);
-            if (!failure_.empty()) throw std::runtime_error("thread " + std::to_string(current_) + ": " + failure_);
+            in_fiber_ = false;
+            stack_.come_from(next->stack);
+            if (failure_) throw std::runtime_error("thread " + std::to_string(current_) + ": " + failure_);
             left -= next->done ? 1 : 0;
         }
         while (!pending_.empty()) happen();
@@ -90,7 +99,9 @@ public:
     void pause() {
         if (chance(16)) switch_away();
     }
-    [[noreturn]] void fail(const std::string& what) {
+    /// Ends the run, from a fiber or from what happens later.
+    [[noreturn]] void fail(const char* what) {  // no string, whose memory an abandoned fiber would keep
+        if (!in_fiber_) throw std::runtime_error(what);
         failure_ = what;
         switch_away();
         std::abort();
@@ -172,7 +183,8 @@ private:
     static constexpr size_t kStack = 128 << 10;
     struct Fiber {
         ucontext_t context;
-        std::unique_ptr<uint8_t[]> stack;
+        std::unique_ptr<uint8_t[]> memory;
+        Stack stack;
         const uint32_t* watched = nullptr;
         uint32_t mask = 0, value = 0;
         const char* what = "";
@@ -183,6 +195,7 @@ private:
 
     static void enter(uint32_t low, uint32_t high) {
         auto* machine = reinterpret_cast<Machine*>(static_cast<uintptr_t>(high) << 32 | low);
+        machine->fibers_[machine->current_].stack.come_from(machine->stack_);
         (*machine->kernel_)();
         machine->fibers_[machine->current_].done = true;
         machine->switch_away();
@@ -195,7 +208,9 @@ private:
         unfenced_.assign(kSharedBytes, 0);
         for (Fiber& fiber : fibers_) {
             getcontext(&fiber.context);
-            fiber.context.uc_stack.ss_sp = fiber.stack.get();
+            fiber.stack = {fiber.memory.get(), kStack};
+            fiber.stack.clear();
+            fiber.context.uc_stack.ss_sp = fiber.memory.get();
             fiber.context.uc_stack.ss_size = kStack;
             fiber.context.uc_link = nullptr;
             fiber.done = false, fiber.watched = nullptr;
@@ -218,7 +233,6 @@ private:
         pending_[which] = std::move(pending_.back());
         pending_.pop_back();
         now.happen();
-        if (!failure_.empty()) throw std::runtime_error(failure_);
     }
     /// What each warp waits for.
     std::string waiting() const {
@@ -235,7 +249,12 @@ private:
         }
         return all;
     }
-    void switch_away() { swapcontext(&fibers_[current_].context, &scheduler_); }
+    void switch_away() {
+        Fiber& fiber = fibers_[current_];
+        fiber.stack.leave_for(stack_, fiber.done);
+        swapcontext(&fiber.context, &scheduler_);
+        fiber.stack.come_from(stack_);
+    }
     void complete(Mbarrier& barrier) {
         if (barrier.pending != 0 || barrier.bytes != 0) return;
         barrier.pending = barrier.expected;
@@ -251,8 +270,10 @@ private:
     std::vector<uint32_t> unfenced_;  // of each byte of shared memory: a thread and one, or 0
     std::vector<Pending> pending_;
     ucontext_t scheduler_;
+    Stack stack_;  // the scheduler's
+    bool in_fiber_ = false;
     const std::function<void()>* kernel_ = nullptr;
-    std::string failure_;
+    const char* failure_ = nullptr;
     uint32_t current_ = 0;
 };
 
