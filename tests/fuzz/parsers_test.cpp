@@ -185,7 +185,7 @@ TEST(Fuzz, LinesOfScores) {
         {Errc::InvalidArgument}, [](const std::string& x, Mutator&) {
             const MqaShape shape = cli::parse_scores(x);
             ASSERT_TRUE(cli::is_scores(x)) << x;
-            ASSERT_NE(explain(shape).find(shape.paged ? "finegemm_paged_mqa_logits_h" : "finegemm_mqa_logits_h"),
+            ASSERT_NE(explain(shape).find(shape.paged ? "FineGEMM_paged_mqa_logits_h" : "FineGEMM_mqa_logits_h"),
                       std::string::npos)
                 << x;
         });

@@ -1,4 +1,4 @@
-// What the address sanitizer is told when fibers take turns; nothing in other builds. Layer tests.
+// What the address sanitizer is told when fibers alternate; nothing in other builds. Layer tests.
 #pragma once
 
 #include <cstddef>
