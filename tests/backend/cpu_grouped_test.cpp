@@ -9,6 +9,7 @@
 #include "ops/gemm/cpu.h"
 #include "support/cpu.h"
 #include "support/grouped.h"
+#include "support/slowdown.h"
 
 namespace finegemm {
 namespace {
@@ -99,7 +100,7 @@ TEST(CpuGrouped, GivesEachRowTheBitsThatItHasAlone) {
     std::mt19937 random(11);
     const auto below = [&](uint32_t n) { return static_cast<int64_t>(random() % n); };
     for (const auto& [form, row_b_scales] : kAllKinds)
-        for (uint32_t seed = 0; seed < 6; ++seed) {
+        for (uint32_t seed = 0; seed < test::tried(10); ++seed) {
             SCOPED_TRACE(fmt::format("form {}, scales of {}, seed {}", static_cast<int>(form),
                                      row_b_scales ? "rows" : "blocks", seed));
             GroupedProblem p(test::random_grouping(form, 1 + below(6), 1 + below(300), 64, seed), 8 + 8 * below(20),

@@ -36,7 +36,7 @@ void run_kernel(const ScaleLayoutLaunch& launch) {
 TEST(ScaleLayoutKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
     std::mt19937 random(11);
     ThreadPool pool(2);
-    for (int i = 0; i < test::tried(40); ++i) {
+    for (uint32_t i = 0; i < test::tried(40); ++i) {
         test::ScaleLayoutProblem problem(random);
         problem.run([&](const ScaleLayoutCall& call) { run_kernel(launch_of(call)); });
         ASSERT_TRUE(problem.surroundings_intact()) << i << ": " << problem.name();

@@ -1,6 +1,8 @@
 // How much longer code may take in this build than in the one that people run. Layer tests.
 #pragma once
 
+#include <cstdint>
+
 namespace finegemm::test {
 
 /// A factor for bounds on the times of code that reads much memory: sanitizers check each access.
@@ -11,6 +13,6 @@ inline constexpr double kSlowdown = 1;
 #endif
 
 /// How many of `count` random problems a test tries, where each takes long: sanitizers see as much in a fifth of them.
-constexpr int tried(int count) { return kSlowdown > 1 ? count / 5 : count; }
+constexpr uint32_t tried(uint32_t count) { return kSlowdown > 1 ? count / 5 : count; }
 
 }  // namespace finegemm::test
