@@ -88,7 +88,7 @@ def test_a_run_records_what_passed_and_the_next_one_goes_on(rehearsal, monkeypat
     record = json.loads((tmp_path / "h200_checks.json").read_text())
     of = record["of"]["quantize"]
     assert record["checks"] == {"quantize": {"cases": 60}}
-    assert of["machine"] == facts and of["commit"] == "c0ffee" and of["seconds"] > 0
+    assert of["machine"] == facts and of["commit"] == "c0ffee" and of["seconds"] >= 0
     assert json.loads((tmp_path / "gpu-validated.json").read_text()) == {}
 
     monkeypatch.setattr(sys, "argv", arguments)

@@ -375,7 +375,10 @@ TEST(Misuse, IsRejectedWithASentenceThatHasAWayOut) {
 
 TEST(Misuse, SaysWhatTheGoldenFileSays) {
     const std::string path = FINEGEMM_TEST_DIR "/golden/misuse.json";
-    const Sentences now = all_misuses();
+    Sentences now = all_misuses();
+    for (auto& [name, sentence] : now)  // a release changes no more than the version
+        if (const size_t at = sentence.second.find(finegemm_version()); at != std::string::npos)
+            sentence.second.replace(at, std::string_view(finegemm_version()).size(), "VERSION");
     if (std::getenv("FG_UPDATE_GOLDEN")) {
         nlohmann::ordered_json out;
         for (const auto& [name, sentence] : now) out[name] = {{"code", sentence.first}, {"message", sentence.second}};
