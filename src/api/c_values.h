@@ -95,17 +95,19 @@ inline void check_size(size_t size, size_t known, const char* name) {
 
 /// Bytes of a struct in its first version: callers have at least these.
 template <typename T>
-constexpr size_t kFirstSize = sizeof(T);
+inline constexpr size_t kFirstSize = sizeof(T);
 template <>
-constexpr size_t kFirstSize<finegemm_options> = offsetof(finegemm_options, plan_table);
+inline constexpr size_t kFirstSize<finegemm_options> = offsetof(finegemm_options, plan_table);
 template <>
-constexpr size_t kFirstSize<finegemm_gemm_options> = offsetof(finegemm_gemm_options, accumulate);
+inline constexpr size_t kFirstSize<finegemm_gemm_options> = offsetof(finegemm_gemm_options, accumulate);
 template <>
-constexpr size_t kFirstSize<finegemm_epilogue> = offsetof(finegemm_epilogue, bias) + sizeof(finegemm_epilogue::bias);
+inline constexpr size_t kFirstSize<finegemm_epilogue> =
+    offsetof(finegemm_epilogue, bias) + sizeof(finegemm_epilogue::bias);
 template <>
-constexpr size_t kFirstSize<finegemm_quantize_options> = offsetof(finegemm_quantize_options, poll);
+inline constexpr size_t kFirstSize<finegemm_quantize_options> = offsetof(finegemm_quantize_options, poll);
 template <>
-constexpr size_t kFirstSize<finegemm_shape> = offsetof(finegemm_shape, plan_table) + sizeof(finegemm_shape::plan_table);
+inline constexpr size_t kFirstSize<finegemm_shape> =
+    offsetof(finegemm_shape, plan_table) + sizeof(finegemm_shape::plan_table);
 
 /// Copies the caller's struct. It may be older than the library: what it lacks is zero. It may be newer: what the
 /// library does not know must not be used.
