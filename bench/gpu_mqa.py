@@ -1,5 +1,6 @@
 """Checks of an indexer's scores on a GPU: bits of the CPU backend, what surrounds the logits, repeats, and times."""
 
+import abc
 import functools
 import itertools
 
@@ -32,7 +33,7 @@ def scales(shape, generator) -> torch.Tensor:
     return torch.rand(shape, device="cuda", generator=generator) * 0.1 + 0.001
 
 
-class Problem:
+class Problem(abc.ABC):
     """What rows and pages have alike: queries, weights, options, and logits in memory full of canaries."""
 
     kernel = ""
@@ -45,15 +46,15 @@ class Problem:
         self.num_sms = random.choice((0, 0, 1, 37, 131))
         self.form, self.queries, self.width = FILLED, 1, 1
 
-    def make(self, random, generator) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def make(self, random, generator) -> None: ...
 
-    def operands(self) -> tuple:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def operands(self) -> tuple: ...
 
     @staticmethod
-    def call(library: Library):
-        raise NotImplementedError
+    @abc.abstractmethod
+    def call(library: Library): ...
 
     def make_queries(self, random, generator) -> None:
         q = codes((self.queries, self.heads, self.dim), generator)

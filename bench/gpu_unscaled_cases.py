@@ -3,6 +3,7 @@
 What a kernel gives follows from the f32 sums of any other one to the bit (docs/numerics.md, "Without scales"): only one
 of them has to be held against double."""
 
+import abc
 import itertools
 import math
 
@@ -50,7 +51,7 @@ def share_of_bound(d: torch.Tensor, exact: torch.Tensor, absolute: torch.Tensor,
     return math.inf if bool(share.isnan().any()) else float(share.max()) if share.numel() else 0.0
 
 
-class Case:
+class Case(abc.ABC):
     """One problem. D is always a stack: [stacks, M, N].
 
     m, n, k and `fields` are what explain takes of it; `parts` says of which operands each piece of D is the product.
@@ -66,12 +67,12 @@ class Case:
     accumulates = True
     elsewhere = 0.0  # what is in D, once computed, where no product is
 
-    def prepare(self, library: Library, d: torch.Tensor, **options):
-        raise NotImplementedError
+    @abc.abstractmethod
+    def prepare(self, library: Library, d: torch.Tensor, **options): ...
 
+    @abc.abstractmethod
     def parts(self) -> list:
         """(where in D, rows of A, rows of B)"""
-        raise NotImplementedError
 
     def explain(self, library: Library, output: torch.dtype, accumulate: int = 0) -> dict:
         fields = self.fields | ({"accumulate": 1} if accumulate else {})
