@@ -5,6 +5,7 @@
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
 #include <finegemm/mqa.h>
+#include <finegemm/prenorm.h>
 #include <finegemm/quantize.h>
 #include <finegemm/scale_layout.h>
 #include <finegemm/tensor.h>
