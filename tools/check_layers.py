@@ -16,6 +16,7 @@ LAYERS = [
     ("kernels/finegemm/quantize/", "quantize"),
     ("kernels/finegemm/scale_layout/", "scale_layout"),
     ("kernels/finegemm/mqa/", "mqa"),
+    ("kernels/finegemm/prenorm/", "prenorm"),
     ("kernels/finegemm/device/", "device"),
     ("include/finegemm/", "public"),
     ("src/os/", "os"),
@@ -38,7 +39,7 @@ LAYERS = [
 
 # Who may include whom, besides itself. "std" is any header that is not ours: the kernels' text has none of them.
 # Configurations and arithmetic of kernels, for host and device.
-VALUES = {"core", "gemm", "quantize", "scale_layout", "mqa"}
+VALUES = {"core", "gemm", "quantize", "scale_layout", "mqa", "prenorm"}
 CPU_SAFE = {"cpu", "engine", "plan", "elements", "os", "public", "std"} | VALUES
 ALLOWED = {
     "core": set(),
@@ -46,6 +47,7 @@ ALLOWED = {
     "quantize": {"core"},
     "scale_layout": {"core"},
     "mqa": {"core"},
+    "prenorm": {"core"},
     "device": VALUES,
     "public": {"std"},
     "os": {"std"},

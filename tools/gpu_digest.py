@@ -34,6 +34,7 @@ OPERATIONS = {
     "quantize": ["src/ops/quantize/*", "kernels/finegemm/quantize/*"],
     "scale_layout": ["src/ops/scale_layout/*", "kernels/finegemm/scale_layout/*"],
     "mqa": ["src/ops/mqa/*", "kernels/finegemm/mqa/*"],
+    "prenorm": ["src/ops/prenorm/*", "kernels/finegemm/prenorm/*"],
 }
 SHARED = [
     "kernels/finegemm/core/*",

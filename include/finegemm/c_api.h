@@ -189,6 +189,14 @@ typedef struct finegemm_paged_mqa_schedule_args {
     finegemm_matrix schedule; /* is written */
 } finegemm_paged_mqa_schedule_args;
 
+/* The sum of the slices of d is a * tf32(b)^T, that of the rows of sqrsum the sum of squares of each row of a
+ * finegemm/prenorm.h has the rules. */
+typedef struct finegemm_prenorm_args {
+    finegemm_matrix a, b;
+    finegemm_stack d;
+    finegemm_matrix sqrsum;
+} finegemm_prenorm_args;
+
 /* Asks on the thread of a call that takes long whether it shall go on, about every 50 ms: on the CPU with the share of
  * the work that has been begun, and on a GPU with 0 while a compiler makes the kernel. 0: yes; else the call ends with
  * FINEGEMM_ENDED, and its output has parts of the result. It may not leave by longjmp or an exception. */
@@ -259,6 +267,16 @@ typedef struct finegemm_paged_mqa_schedule_options {
     void* poll_data;    /* handed to poll */
 } finegemm_paged_mqa_schedule_options;
 
+typedef struct finegemm_prenorm_options {
+    uint32_t struct_size;
+    int32_t num_sms;  /* as of finegemm_gemm_options */
+    int32_t pdl;      /* the same */
+    int32_t reserved; /* 0 */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_prenorm_options;
+
 /* What the host knows of a product: one of finegemm_gemm, of finegemm_grouped_gemm if `groups` is not 0, or of
  * finegemm_k_grouped_gemm if `k_groups` is not. What the product does not have is 0. */
 typedef struct finegemm_shape {
@@ -293,6 +311,15 @@ typedef struct finegemm_mqa_shape {
     int32_t relu;     /* the same */
     int32_t reserved; /* 0 */
 } finegemm_mqa_shape;
+
+/* A call of finegemm_prenorm_gemm without its pointers. */
+typedef struct finegemm_prenorm_shape {
+    uint32_t struct_size;
+    int32_t num_sms; /* as the option of a call */
+    int64_t m, n, k;
+    int64_t slices;     /* of d */
+    const char* device; /* as of finegemm_shape */
+} finegemm_prenorm_shape;
 
 typedef struct finegemm_context finegemm_context;
 
@@ -342,6 +369,10 @@ FINEGEMM_C_API int32_t finegemm_paged_mqa_schedule(finegemm_context* context,
                                                    const finegemm_paged_mqa_schedule_options* options,
                                                    finegemm_error* error);
 
+/* A product of few columns with sums of squares; finegemm/prenorm.h has the rules. `options` may be null. */
+FINEGEMM_C_API int32_t finegemm_prenorm_gemm(finegemm_context* context, const finegemm_prenorm_args* args,
+                                             const finegemm_prenorm_options* options, finegemm_error* error);
+
 /* JSON: which kernel a product takes and why (docs/jit.md). Writes at most `capacity` bytes, the last a zero, and to
  * `needed` (may be null) how many the whole takes; `buffer` may be null where `capacity` is 0. */
 FINEGEMM_C_API int32_t finegemm_explain(const finegemm_shape* shape, char* buffer, size_t capacity, size_t* needed,
@@ -349,6 +380,9 @@ FINEGEMM_C_API int32_t finegemm_explain(const finegemm_shape* shape, char* buffe
 /* JSON: which kernel an indexer's scores take and why (docs/indexer.md), likewise. */
 FINEGEMM_C_API int32_t finegemm_explain_mqa(const finegemm_mqa_shape* shape, char* buffer, size_t capacity,
                                             size_t* needed, finegemm_error* error);
+/* JSON: which kernel finegemm_prenorm_gemm takes and why (docs/prenorm.md), likewise. */
+FINEGEMM_C_API int32_t finegemm_explain_prenorm(const finegemm_prenorm_shape* shape, char* buffer, size_t capacity,
+                                                size_t* needed, finegemm_error* error);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 
 #include <finegemm/gemm.h>
 #include <finegemm/mqa.h>
+#include <finegemm/prenorm.h>
 #include <finegemm/quantize.h>
 #include <finegemm/scale_layout.h>
 
@@ -13,6 +14,7 @@
 #include "cuda/nvtx.h"
 #include "ops/gemm/checks.h"
 #include "ops/mqa/checks.h"
+#include "ops/prenorm/checks.h"
 #include "ops/quantize/checks.h"
 #include "ops/scale_layout/checks.h"
 #include "plan/elements.h"
@@ -141,6 +143,13 @@ void paged_mqa_schedule(Context& context, const PagedMqaScheduleArgs& args, cons
     run_operation(context.state(), call.schedule.device, call, [&] {
         return fmt::format("paged_mqa_schedule {}x{} to {} slots", call.lengths.rows, call.queries_each, call.slots());
     });
+}
+
+void prenorm_gemm(Context& context, const PrenormArgs& args, const PrenormOptions& options) {
+    const PrenormCall call{args.a, args.b, args.d, args.sqrsum, options};
+    check_prenorm(call);
+    if (call.rows() == 0) return;
+    run_operation(context.state(), call.sqrsum.device, call, [&] { return text_of(call); });
 }
 
 void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,

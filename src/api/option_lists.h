@@ -4,6 +4,7 @@
 #include <finegemm/context.h>
 #include <finegemm/gemm.h>
 #include <finegemm/mqa.h>
+#include <finegemm/prenorm.h>
 
 namespace finegemm {
 
@@ -44,6 +45,23 @@ constexpr void mqa_fields(const Visit& visit, Structs&... shapes) {
     visit("page_size", shapes.page_size...);
     visit("form", shapes.form...);
     visit("relu", shapes.relu...);
+}
+
+/// Options of a product before a norm; not `stream`, nor `poll`.
+template <typename Visit, typename... Structs>
+constexpr void prenorm_options(const Visit& visit, Structs&... options) {
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
+}
+
+/// Fields of a call of it.
+template <typename Visit, typename... Structs>
+constexpr void prenorm_fields(const Visit& visit, Structs&... shapes) {
+    visit("m", shapes.m...);
+    visit("n", shapes.n...);
+    visit("k", shapes.k...);
+    visit("slices", shapes.slices...);
+    visit("num_sms", shapes.num_sms...);
 }
 
 /// Not `log`, which is no value.

@@ -5,6 +5,7 @@
 #include "engine/thread_pool.h"
 #include "ops/gemm/cpu.h"
 #include "ops/mqa/cpu.h"
+#include "ops/prenorm/cpu.h"
 #include "ops/quantize/cpu.h"
 #include "ops/scale_layout/cpu.h"
 

@@ -264,11 +264,15 @@ void HopperBackend::run(const Operation& operation) {
             const cuda::CurrentDevice current(device_);
             if constexpr (requires { call.check_values; })
                 if (call.check_values) check_device_numbers(*driver_, call);
-            const auto launch = launch_on(call, *driver_, spec_.sms);
-            bool overlap = false;
-            if constexpr (requires { call.options.pdl; }) overlap = call.options.pdl;
-            kernel_of(launch.config, call.options.poll)
-                .launch(launch.grid, &launch.params, call.options.stream, overlap);
+            if constexpr (requires { call.sqrsum; }) {
+                throw Error(Errc::Unsupported, "prenorm_gemm: has no kernel for GPUs yet; call it on the CPU");
+            } else {
+                const auto launch = launch_on(call, *driver_, spec_.sms);
+                bool overlap = false;
+                if constexpr (requires { call.options.pdl; }) overlap = call.options.pdl;
+                kernel_of(launch.config, call.options.poll)
+                    .launch(launch.grid, &launch.params, call.options.stream, overlap);
+            }
         },
         operation);
 }

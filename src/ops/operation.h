@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "ops/mqa/call.h"
+#include "ops/prenorm/call.h"
 #include "ops/quantize/call.h"
 #include "ops/scale_layout/call.h"
 
@@ -12,6 +13,7 @@ namespace finegemm {
 /// A call of one of them. A backend finds what it needs by overloads: `launch_of` and `source_of` of the launch's
 /// configuration on a GPU, `run_on_cpu` on the CPU, `visit_numbers` and `check_numbers` where a call has numbers to
 /// look at.
-using Operation = std::variant<QuantizeCall, ScaleLayoutCall, MqaCall, PagedMqaCall, PagedMqaScheduleCall>;
+using Operation =
+    std::variant<QuantizeCall, ScaleLayoutCall, MqaCall, PagedMqaCall, PagedMqaScheduleCall, PrenormCall>;
 
 }  // namespace finegemm
