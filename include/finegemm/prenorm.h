@@ -23,14 +23,15 @@ struct PrenormOptions {
 struct PrenormArgs {
     ConstMatrix a;  ///< [M, K] bf16, K contiguous and a multiple of 64; on CUDA rows start on multiples of 16 bytes
     ConstMatrix b;  ///< [N, K] f32, as a; N is 8, 16, 24 or 32
-    Stack d;        ///< S slices [M, N] f32, N contiguous, S at least 1
+    Stack d;        ///< S slices [M, N] f32, N contiguous, S from 1 to 1024; on CUDA stores are the fastest where rows
+                    ///< start on multiples of 16 bytes
     Matrix sqrsum;  ///< [S, M] f32, M contiguous
 };
 
 /// All S slices are written; how K is divided among them is not told, and some may be zero. With the same shape, S and
-/// number of SMs the bits are the same from call to call. M = 0: nothing is done. d and sqrsum share no memory with each
-/// other or with what is read; nothing between their rows is written. On CUDA the work is queued and the call does not
-/// wait. Throws Error: InvalidArgument, Unsupported, Driver, Compile.
+/// number of SMs the bits are the same from call to call. M = 0: nothing is done. d and sqrsum share no memory with
+/// each other or with what is read; nothing between their rows is written. On CUDA the work is queued and the call does
+/// not wait. Throws Error: InvalidArgument, Unsupported, Driver, Compile.
 FINEGEMM_API void prenorm_gemm(Context& context, const PrenormArgs& args, const PrenormOptions& options = {});
 
 /// A call of it without its pointers.

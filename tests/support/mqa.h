@@ -6,7 +6,6 @@
 #include <limits>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -14,23 +13,9 @@
 
 #include "ops/mqa/call.h"
 #include "support/matrix.h"
+#include "support/random.h"
 
 namespace finegemm::test {
-
-class Random {
-public:
-    explicit Random(uint32_t seed) : engine_(seed) {}
-    int64_t any(int64_t least, int64_t most) { return std::uniform_int_distribution<int64_t>(least, most)(engine_); }
-    bool one_in(int64_t n) { return any(1, n) == 1; }
-    template <typename T>
-    T one_of(std::initializer_list<T> all) {
-        return all.begin()[any(0, static_cast<int64_t>(all.size()) - 1)];
-    }
-    float normal(float deviation) { return std::normal_distribution<float>(0, deviation)(engine_); }
-
-private:
-    std::mt19937 engine_;
-};
 
 /// Whether products of heads and keys are many depends on the tests' patience.
 inline constexpr int64_t kMostProducts = 30'000;

@@ -1,34 +1,47 @@
-// What the bits of a product before a norm depend on: how B is rounded and divided. Layer prenorm.
+// What the bits of the product before a norm depend on: how B is rounded, and the order of sums. Layer prenorm.
 //
-// b is rounded to TF32, 11 significant bits, to nearest and ties to even. That is the sum of two numbers of bf16: its
-// first 8 bits, and the 3 behind them. Tensor cores multiply A by both, and the sums are added.
+// B is rounded to TF32: 11 significant bits, ties to even. Such a number is exactly the sum of two bf16, its first 8
+// bits and the other 3, so that tensor cores multiply A, which is bf16, by two columns for each of B; products are
+// exact.
+//
+// K is cut into parts of whole blocks of 64 (PrenormParts). Tensor cores sum kPrenormChunk blocks of a part at a time
+// from zero, in an order that is theirs, for both columns of a pair apart:
+//     sum = sum + (first + second), chunks ascending.
+//
+// The squares of a part are summed in four partial sums: k adds to partial[prenorm_partial(k)], k ascending, by
+// partial = fma(a, a, partial). Their sum is (partial[0] + partial[1]) + (partial[2] + partial[3]).
+//
+// The parts of a slice are added in their order. All of that is IEEE's f32, to nearest even, subnormal numbers kept.
 #pragma once
 
 #include <finegemm/core/fp8.h>
 
 namespace finegemm {
 
-/// NaN becomes 0x7fc00000.
+inline constexpr uint32_t kPrenormBlock = 64;  // of K: rows of 128 bytes in shared memory
+inline constexpr uint32_t kPrenormChunk =
+    8;  // blocks that tensor cores sum: they truncate sums, which biases long ones
+inline constexpr uint32_t kPrenormPartials = 4;
+
+FG_HD constexpr uint32_t prenorm_partial(uint32_t k) { return k / 32 % 2 * 2 + k % 2; }
+
+/// NaN becomes 0x7fffffff; what rounds beyond the largest becomes infinite.
 FG_HD constexpr float tf32_of_float(float x) {
-    if (is_nan(x)) return float_of_bits(0x7fc00000u);
+    if (is_nan(x)) return float_of_bits(0x7fffffffu);
     const uint32_t bits = float_bits(x);
-    return float_of_bits((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);
+    return float_of_bits((bits + 0xfffu + (bits >> 13 & 1u)) & 0xffffe000u);
 }
 
-/// Codes of bf16 whose sum is a number of TF32; both have its sign, or the second is 0.
-struct PrenormParts {
-    uint16_t high, low;
+/// The first is cut off, not rounded: it cannot overflow, and takes one instruction.
+struct Tf32Pair {
+    uint32_t first, second;  // bits of f32 whose lower halves are zero: bf16 in the upper ones
+    constexpr bool operator==(const Tf32Pair&) const = default;
 };
-FG_HD constexpr PrenormParts prenorm_parts(float b) {
-    const uint32_t bits = float_bits(tf32_of_float(b));
-    const auto high = static_cast<uint16_t>(bits >> 16);
-    if ((bits & 0x7f800000u) == 0x7f800000u) return {high, 0};
-    return {high, bf16_of_float(float_of_bits(bits) - float_of_bf16(high))};
-}
-
-/// An infinite `high` has the right sign; `low` is NaN where an infinity of A met a part that is 0.
-FG_HD constexpr float prenorm_sum(float high, float low) {
-    return (float_bits(high) & 0x7fffffffu) == 0x7f800000u ? high : high + low;
+FG_HD constexpr Tf32Pair tf32_pair(float x) {
+    const float rounded = tf32_of_float(x);
+    const uint32_t first = float_bits(rounded) & 0xffff0000u;
+    const bool finite = (first & 0x7f800000u) != 0x7f800000u;
+    return {first, finite ? float_bits(rounded - float_of_bits(first)) : 0u};
 }
 
 }  // namespace finegemm

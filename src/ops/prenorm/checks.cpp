@@ -49,8 +49,8 @@ void check_prenorm(const PrenormCall& call) {
     plan::check_num_sms(call.options.num_sms);
 
     const int64_t alignment = alignment_on(d.x.device);
-    for (const auto& [x, unit] :
-         {std::pair(d, alignment), {a, alignment}, {b, alignment}, {sums, std::min<int64_t>(alignment, alignof(float))}}) {
+    const int64_t of_floats = std::min<int64_t>(alignment, alignof(float));
+    for (const auto& [x, unit] : {std::pair(d, of_floats), {a, alignment}, {b, alignment}, {sums, of_floats}}) {
         x.check_device(d.x.device, "d");
         x.check_pointer(unit);
         x.check_rows(unit);

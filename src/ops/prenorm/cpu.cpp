@@ -1,4 +1,4 @@
-// The product before a norm on the CPU: BF16 products of A with both parts of B. Layer engine.
+// The product before a norm on the CPU: BF16 products of A with two columns for each of B. Layer engine.
 #include "ops/prenorm/cpu.h"
 
 #include <algorithm>
@@ -16,38 +16,41 @@ namespace finegemm {
 
 namespace {
 
-/// B as [2 N, K] in bf16: high parts, and behind them low parts.
-std::vector<uint16_t> parts_of(const ConstMatrix& b) {
-    std::vector<uint16_t> parts(static_cast<size_t>(2 * b.rows * b.cols));
-    uint16_t *high = parts.data(), *low = high + b.rows * b.cols;
+/// B as [2 N, K] in bf16: the first columns of all pairs, then the second ones.
+std::vector<uint16_t> columns_of(const ConstMatrix& b) {
+    std::vector<uint16_t> columns(static_cast<size_t>(2 * b.rows * b.cols));
+    uint16_t *first = columns.data(), *second = first + b.rows * b.cols;
     for (int64_t n = 0; n < b.rows; ++n)
         for (int64_t k = 0; k < b.cols; ++k) {
-            const PrenormParts x = prenorm_parts(load<float>(b.data, n * b.row_stride + k));
-            *high++ = x.high, *low++ = x.low;
+            const Tf32Pair pair = tf32_pair(load<float>(b.data, n * b.row_stride + k));
+            *first++ = static_cast<uint16_t>(pair.first >> 16), *second++ = static_cast<uint16_t>(pair.second >> 16);
         }
-    return parts;
+    return columns;
 }
 
-/// In double: a row is not long enough for its rounding to reach the one to f32.
-float square_sum(const ConstMatrix& a, int64_t row) {
-    double sum = 0;
+float sum_of_squares(const ConstMatrix& a, int64_t row) {
+    float partial[kPrenormPartials] = {};
     for (int64_t k = 0; k < a.cols; ++k) {
-        const double x = Codes<DType::BF16>::value(load<uint16_t>(a.data, row * a.row_stride + k));
-        sum += x * x;
+        const float x = float_of_bf16(load<uint16_t>(a.data, row * a.row_stride + k));
+        float& sum = partial[prenorm_partial(static_cast<uint32_t>(k))];
+        sum = std::fma(x, x, sum);
     }
-    return static_cast<float>(sum);
+    return (partial[0] + partial[1]) + (partial[2] + partial[3]);
 }
+
+/// At least (1 + 2^-24)^n - 1: the relative error of n roundings.
+double roundings(int64_t n) { return std::expm1(static_cast<double>(n) * 0x1p-24); }
 
 }  // namespace
 
 void run_on_cpu(const PrenormCall& call, ThreadPool& pool) {
     static constexpr float kOne = 1;
     const int64_t n = call.cols(), k = call.k();
-    const std::vector<uint16_t> parts = parts_of(call.b);
+    const std::vector<uint16_t> columns = columns_of(call.b);
     const auto ones = [](int64_t rows) { return ConstMatrix{&kOne, DType::F32, rows, 1, 0, 0}; };
     const GemmArgs args{.a = call.a,
                         .sfa = ones(call.rows()),
-                        .b = {parts.data(), DType::BF16, 2 * n, k, k},
+                        .b = {columns.data(), DType::BF16, 2 * n, k, k},
                         .sfb = ones(2 * n),
                         .d = {}};
     // As many rows at once as take at most about 0.1 s: a call ends between them.
@@ -59,13 +62,11 @@ void run_on_cpu(const PrenormCall& call, ThreadPool& pool) {
         fast_tile(CpuTile{args, first, count, 0, 2 * n}, sums.data());
         for (int64_t r = 0; r < count; ++r) {
             const int64_t row = first + r;
+            const float* of_row = &sums[static_cast<size_t>(r * kCpuTileCols)];
             for (int64_t s = 0; s < call.slices(); ++s) {
-                for (int64_t c = 0; c < n; ++c) {
-                    const float* of_row = &sums[static_cast<size_t>(r * kCpuTileCols)];
-                    store(d.data, s * call.d.stride + row * d.row_stride + c,
-                          s == 0 ? prenorm_sum(of_row[c], of_row[n + c]) : 0.0f);
-                }
-                store(call.sqrsum.data, s * call.sqrsum.row_stride + row, s == 0 ? square_sum(call.a, row) : 0.0f);
+                const int64_t to = s * call.d.stride + row * d.row_stride;
+                for (int64_t c = 0; c < n; ++c) store(d.data, to + c, s == 0 ? of_row[c] + of_row[n + c] : 0.0f);
+                store(call.sqrsum.data, s * call.sqrsum.row_stride + row, s == 0 ? sum_of_squares(call.a, row) : 0.0f);
             }
         }
     };
@@ -73,8 +74,12 @@ void run_on_cpu(const PrenormCall& call, ThreadPool& pool) {
 }
 
 double prenorm_bound(double absolute, int64_t k) {
-    return absolute * std::expm1(static_cast<double>(k + k / kScaleBlock + 16) * 0x1p-24) +
-           static_cast<double>(k) * 0x1p-125;
+    constexpr int64_t kMostAtOnce = kPrenormChunk * kPrenormBlock;
+    return absolute * roundings(std::min(k, kMostAtOnce) + k / kScaleBlock + 12) + static_cast<double>(k) * 0x1p-125;
+}
+
+double prenorm_squares_bound(double sum, int64_t k) {
+    return sum * roundings(k / kPrenormPartials + 12) + static_cast<double>(k) * 0x1p-149;
 }
 
 }  // namespace finegemm

@@ -6,11 +6,13 @@
 
 namespace finegemm {
 
-/// All of the result is in the first slice.
+/// K is one part, in the first slice.
 void run_on_cpu(const PrenormCall& call, ThreadPool& pool);
 
-/// How far the sum of all slices may be from the exact result on any device; docs/prenorm.md derives it. `absolute`:
-/// the sum of magnitudes of products.
+// How far the sum of all slices may be from the exact result on any device; docs/prenorm.md derives both.
+
+/// `absolute`: the sum of magnitudes of products.
 double prenorm_bound(double absolute, int64_t k);
+double prenorm_squares_bound(double sum, int64_t k);
 
 }  // namespace finegemm
