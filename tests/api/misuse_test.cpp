@@ -15,6 +15,7 @@
 #include "api/grouped_misuses.h"
 #include "api/k_grouped_misuses.h"
 #include "api/mqa_misuses.h"
+#include "api/prenorm_misuses.h"
 #include "api/scale_layout_misuses.h"
 
 namespace finegemm::test {
@@ -356,12 +357,10 @@ Sentences other_misuses() {
 }
 
 Sentences all_misuses() {
-    Sentences said = gemm_misuses();
-    said.merge(grouped_misuses());
-    said.merge(k_grouped_misuses());
-    said.merge(scale_layout_misuses<Sentences>());
-    said.merge(mqa_misuses<Sentences>());
-    said.merge(other_misuses());
+    Sentences said;
+    for (const auto misuses : {gemm_misuses, grouped_misuses, k_grouped_misuses, scale_layout_misuses<Sentences>,
+                               mqa_misuses<Sentences>, prenorm_misuses<Sentences>, other_misuses})
+        said.merge(misuses());
     return said;
 }
 

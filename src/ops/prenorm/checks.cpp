@@ -27,7 +27,7 @@ void check_operands(const Argument& a, const Argument& b, int64_t slices) {
     if (b.x.rows < 8 || b.x.rows > 32 || b.x.rows % 8 != 0)
         reject("b", "has N = {} rows, must be 8, 16, 24 or 32; pad it with rows of zeros", b.x.rows);
     if (slices < 1 || slices > kMostSlices)
-        reject("d", "has S = {} slices, must be from 1 to {}; pass fewer, as most would be zero", slices, kMostSlices);
+        reject("d", "has S = {} slices, must be from 1 to {}; pass as many as are added up", slices, kMostSlices);
 }
 
 void check_shape(const Argument& x, int64_t rows, int64_t cols, const char* meaning) {
