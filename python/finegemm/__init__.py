@@ -15,6 +15,7 @@ from finegemm.errors import (
 )
 from finegemm.indexer import explain_mqa, mqa_logits, paged_mqa_logits, paged_mqa_schedule
 from finegemm.ops import explain, gemm, grouped_gemm, k_grouped_gemm, quantize_blocks, quantize_rows, scale_layout
+from finegemm.prenorm import explain_prenorm, prenorm_gemm
 from finegemm.tools import bench, doctor, tune, tuning
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "doctor",
     "explain",
     "explain_mqa",
+    "explain_prenorm",
     "gemm",
     "grouped_gemm",
     "k_grouped_gemm",
@@ -42,6 +44,7 @@ __all__ = [
     "mqa_logits",
     "paged_mqa_logits",
     "paged_mqa_schedule",
+    "prenorm_gemm",
     "quantize_blocks",
     "quantize_rows",
     "scale_layout",

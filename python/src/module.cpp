@@ -17,6 +17,7 @@
 #include "arguments.h"
 #include "explain.h"
 #include "operations/mqa.h"
+#include "operations/prenorm.h"
 #include "operations/scale_layout.h"
 #include "products.h"
 #include "tensors.h"
@@ -101,6 +102,7 @@ constexpr std::string_view kCast[] = {"x", "q", "scales"};
 constexpr std::string_view kScales[] = {"sf", "out"};
 constexpr std::string_view kMqa[] = {"q", "k", "sfk", "w", "starts", "ends", "d"};
 constexpr std::string_view kPagedMqa[] = {"q", "cache", "w", "lengths", "block_table", "schedule", "d"};
+constexpr std::string_view kPrenorm[] = {"a", "b", "d", "sqrsum"};
 constexpr std::string_view kSchedule[] = {"lengths", "slots", "schedule"};
 
 /// Calls a function as the package's calls.py does.
@@ -160,8 +162,10 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<mqa_logits_into, kMqa>>("mqa_logits"),
                          method<with_arguments<paged_mqa_logits_into, kPagedMqa>>("paged_mqa_logits"),
                          method<with_arguments<paged_mqa_schedule_into, kSchedule>>("paged_mqa_schedule"),
+                         method<with_arguments<prenorm_gemm_into, kPrenorm>>("prenorm_gemm"),
                          method<explain_text>("explain"),
                          method<explain_mqa_text>("explain_mqa"),
+                         method<explain_prenorm_text>("explain_prenorm"),
                          method<open_log>("open_log"),
                          method<finish_log>("finish_log"),
                          method<misspelt>("misspelt"),

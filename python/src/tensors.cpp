@@ -119,7 +119,7 @@ Stack Tensors::one_or_more(std::string_view name, PyObject* x, std::optional<int
     return counted ? stack(name, x, access, *counted) : Stack{matrix(name, x, access)};
 }
 Stack Tensors::scale_stack(std::string_view name, PyObject* x) { return x == Py_None ? Stack() : stack(name, x); }
-Matrix Tensors::row(std::string_view name, PyObject* x) { return row_of(name, tensor(name, x, Access::Read)); }
+Matrix Tensors::row(std::string_view name, PyObject* x, Access access) { return row_of(name, tensor(name, x, access)); }
 Numbers Tensors::numbers(std::string_view name, PyObject* x) { return numbers_of(name, tensor(name, x, Access::Read)); }
 
 Stack Tensors::heads(std::string_view name, PyObject* x, int dimensions) {

@@ -56,7 +56,7 @@ public:
     Matrix scales(std::string_view name, PyObject* x);
     Stack scale_stack(std::string_view name, PyObject* x);
     /// A vector, as a matrix of one row.
-    Matrix row(std::string_view name, PyObject* x);
+    Matrix row(std::string_view name, PyObject* x, Access access = Access::Read);
     Numbers numbers(std::string_view name, PyObject* x);
     Stack heads(std::string_view name, PyObject* x, int dimensions);
     Matrix lengths(std::string_view name, PyObject* x);
@@ -64,7 +64,7 @@ public:
     /// A or B of a K-grouped product: a matrix, or a vector of blocks, whose extents its scales tell, or, where it has
     /// none, the end of the last group.
     KOperand k_operand(std::string_view name, PyObject* x, const Matrix& scales, const Numbers& offsets);
-    /// A new row-major tensor of x's library on x's device; `shape`: of two or three dimensions.
+    /// A new row-major tensor of x's library on x's device; `shape`: of one to three dimensions.
     Object empty_like(PyObject* x, std::initializer_list<int64_t> shape, const char* format, const char* name) const;
     /// Likewise, its rows contiguous and its columns at multiples of 16 bytes.
     Object empty_mn_major(PyObject* x, std::span<const int64_t> shape, const char* format, const char* name) const;

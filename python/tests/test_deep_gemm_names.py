@@ -76,6 +76,7 @@ SERVED = {
     "clean_logits=False, logits_dtype=torch.float32, indices=None",
     "fp8_paged_mqa_logits": "q, kv_cache, weights, context_lens, block_table, schedule_meta, max_context_len, "
     "clean_logits=False, indices=None",
+    "tf32_hc_prenorm_gemm": "a, b, d, sqr_sum, num_splits=None",
     "testing.bench": "fn, num_warmups=5, num_tests=10, high_precision=False",
     "testing.bench_kineto": "fn, kernel_names, num_tests=30, suppress_kineto_output=False, trace_path=None, "
     "flush_l2=True, with_multiple_kernels=False, barrier=None",
@@ -109,7 +110,7 @@ testing.calc_diff testing.count_bytes testing.get_arch_major testing.test_filter
 testing.empty_suppress testing.suppress_stdout_stderr envs.persistent_envs _C.init
 """)
 NOT_SERVED = words("""
-tf32_hc_prenorm_gemm k_grouped_fp8_gemm_tn_contiguous k_grouped_fp4_gemm_nt_contiguous cublaslt_nvfp4_gemm_nt
+k_grouped_fp8_gemm_tn_contiguous k_grouped_fp4_gemm_nt_contiguous cublaslt_nvfp4_gemm_nt
 get_mqa_logits_metadata get_sparse_mqa_logits_metadata get_paged_sparse_mqa_logits_metadata fp8_fp4_sparse_mqa_logits
 fp8_fp4_paged_sparse_mqa_logits SymmBuffer get_symm_buffer_for_mega_moe transform_weights_for_mega_moe fp8_fp4_mega_moe
 bf16_mega_moe bf16_mega_gate get_bf16_mega_gate_config mega_mhc get_token_alignment_for_mega_moe

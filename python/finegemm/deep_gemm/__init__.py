@@ -86,9 +86,9 @@ from .missing import (
     k_grouped_fp4_gemm_nt_contiguous,
     k_grouped_fp8_gemm_tn_contiguous,
     mega_mhc,
-    tf32_hc_prenorm_gemm,
     transform_weights_for_mega_moe,
 )
+from .prenorm import tf32_hc_prenorm_gemm
 from .utils import *  # noqa: F403
 from .utils import __all__ as _utils
 from .utils.layout import transform_sf_into_required_layout

@@ -14,8 +14,6 @@ _NAMES = {
         "a_fused_m_grouped_bf16_gemm_nt_contiguous_tl a_fused_m_grouped_bf16_gemm_nn_contiguous_tl "
         "a_fused_k_grouped_bf16_gemm_tn_contiguous_tl b_fused_k_grouped_bf16_gemm_tn_contiguous_tl"
     ),
-    "is not served yet; call torch.mm with torch.backends.cuda.matmul.allow_tf32, and a.float().square().sum(-1), "
-    "meanwhile": "tf32_hc_prenorm_gemm",
     _BLACKWELL + "call k_grouped_fp8_gemm_nt_contiguous": (
         "k_grouped_fp8_gemm_tn_contiguous k_grouped_fp4_gemm_nt_contiguous"
     ),

@@ -69,6 +69,12 @@ _SERVED = (
         "any context_lens, `[B]` too, 0 in all of them; any `num_sms`",
     ),
     (
+        "tf32_hc_prenorm_gemm",
+        "`prenorm_gemm`",
+        "all slices are written, also those that K has no part for, which are zero; `a` of any row stride of a multiple "
+        "of 8",
+    ),
+    (
         "fp8_gemm_nt_skip_head_mid",
         "`gemm` with `head_left`, `head_gap`, `head_right`",
         "any widths; by copies where one is no multiple of 8, and into float16 or float32",
