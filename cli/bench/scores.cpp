@@ -33,16 +33,6 @@ const std::map<std::string, LogitsForm> kLogitsForms = {
     {"filled", LogitsForm::Filled}, {"untouched", LogitsForm::Untouched}, {"compressed", LogitsForm::Compressed}};
 const std::map<std::string, Relu> kRelus = {{"exact", Relu::Exact}, {"abs", Relu::Abs}};
 
-/// "2048x8192" as numbers from 1 on; empty for another text.
-std::vector<int64_t> extents_of(const std::string& word, size_t count) {
-    std::vector<int64_t> extents;
-    std::istringstream parts(word);
-    for (std::string part; std::getline(parts, part, 'x');) extents.push_back(number_of(part));
-    const bool good =
-        extents.size() == count && std::ranges::all_of(extents, [](int64_t x) { return x >= 1 && x <= INT32_MAX; });
-    return good ? extents : std::vector<int64_t>();
-}
-
 template <typename T>
 bool take(const std::map<std::string, T>& names, const std::string& word, T& to) {
     const auto found = names.find(word);
@@ -264,14 +254,14 @@ Truth truth_of(const uint8_t* q, const float* w, const uint8_t* key, double scal
 
 }  // namespace
 
-Scores::Check Scores::check() {
+Trial::Check Scores::check() {
     constexpr double kProducts = 2e7;  // of a head and a key: about a second
     download(target_, d_.host, d_.there);
     const int64_t each = shape_.paged ? shape_.queries : 1, all = shape_.rows() / each;
     const int64_t items =
         std::clamp<int64_t>(static_cast<int64_t>(kProducts / static_cast<double>(shape_.keys * shape_.heads * each)), 1,
                             std::min<int64_t>(all, 8));
-    Check result;
+    Check result{.by_bits = target_.gpu != nullptr};
     for (int64_t n = 0; n < items; ++n) {
         const int64_t first = items == 1 ? all / 2 : n * (all - 1) / (items - 1);
         HostMatrix by_cpu = make_matrix(shape_.dtype, each, shape_.keys);
@@ -302,9 +292,7 @@ Scores::Check Scores::check() {
                 const auto [logit, bound] =
                     truth_of(q_.host.bytes.data() + i * shape_.heads * shape_.dim, floats(w_) + i * shape_.heads, codes,
                              static_cast<double>(scale), shape_);
-                const double share = std::abs(found - logit) / bound;
-                if (!(share <= result.of_bound))
-                    result.of_bound = std::isnan(share) ? std::numeric_limits<double>::infinity() : share;
+                result.add(found, logit, bound);
             }
         }
     }

@@ -1,14 +1,9 @@
-// Scores of an indexer on one device: a line of text as a call, its operands at random, its time and its check.
-// Layer cli.
+// Scores of an indexer on one device, from a line of text. Layer cli.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include <finegemm/context.h>
 #include <finegemm/mqa.h>
 
-#include "cli/target.h"
+#include "cli/bench/trial.h"
 
 namespace finegemm::cli {
 
@@ -21,26 +16,15 @@ MqaShape parse_scores(const std::string& line);
 
 /// A call with random operands. In rows the last query sees all keys, each one before it a key less; in pages, which
 /// are in a random order, requests have half of the keys to all of them.
-class Scores {
+class Scores final : public Trial {
 public:
     Scores(Context& context, const Target& target, const MqaShape& shape, uint64_t seed);
 
-    /// Median microseconds of `repeats` runs; one more goes before them.
-    double time(int repeats);
-
-    struct Check {
-        int64_t rows = 0;        // of d, that were looked at
-        double of_bound = 0;     // the largest error, as a share of its bound
-        int64_t wrong_fill = 0;  // elements that should be -inf and are not
-        int64_t wrong_bits = 0;  // of a GPU, that are not the CPU's
-        bool right() const { return of_bound <= 1 && wrong_fill == 0 && wrong_bits == 0; }
-    };
-    /// Looks at some rows of what the last run left.
-    Check check();
-
-    // Work of a run: of the pairs of a query and a key that it sees, and each byte once.
-    double operations() const;
-    double bytes() const;
+    double time(int repeats) override;
+    Check check() override;
+    // Of the pairs of a query and a key that it sees.
+    double operations() const override;
+    double bytes() const override;
 
 private:
     struct Row {

@@ -9,7 +9,7 @@
 #include "cli/bench/comparison.h"
 #include "cli/bench/shapes.h"
 #include "cli/commands.h"
-#include "cli/commands/scores.h"
+#include "cli/commands/calls.h"
 #include "cli/product.h"
 #include "cli/progress.h"
 #include "cli/random.h"
@@ -165,8 +165,8 @@ void print_gaps(const Front& front, const std::vector<Row>& rows) {
 }
 
 ExitCode run(const BenchOptions& o, const Front& front) {
-    if (std::ranges::any_of(o.shapes.shapes, is_scores))
-        return bench_scores(o.shapes.shapes, {o.device, o.repeats, o.shapes.seed, o.json}, front);
+    if (std::ranges::any_of(o.shapes.shapes, is_trial))
+        return bench_calls(o.shapes.shapes, {o.device, o.repeats, o.shapes.seed, o.json}, front);
     Progress progress;
     Bench bench(o, front, progress);
     // On a CPU seconds, not hours.
@@ -192,8 +192,8 @@ Run add_bench(CLI::App& app) {
     auto o = std::make_shared<BenchOptions>();
     CLI::App* command = app.add_subcommand("bench", "Time many shapes, beside cuBLASLt where that is asked for");
     add_shape_options(*command, o->shapes,
-                      "without any, the table on a GPU and three small ones on a CPU; or scores of an indexer: "
-                      "'mqa_logits 2048x8192 64x128'");
+                      "without any, the table on a GPU and three small ones on a CPU; or other calls: "
+                      "'mqa_logits 2048x8192 64x128', 'prenorm_gemm 4096x24x7168'");
     add_field_options(*command, o->product);
     add_group_options(*command, o->product);
     command->add_option("--device", o->device, "auto (a GPU when there is one), cpu, cuda or cuda:INDEX")

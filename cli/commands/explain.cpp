@@ -9,7 +9,7 @@
 #include <finegemm/gemm.h>
 
 #include "cli/commands.h"
-#include "cli/commands/scores.h"
+#include "cli/commands/calls.h"
 #include "cli/product.h"
 #include "plan/fields.h"
 
@@ -91,7 +91,7 @@ std::string kind_text(const GemmShape& s) {
 }
 
 ExitCode run(const ExplainOptions& o, const Front& front) {
-    if (o.shape.size() == 1 && is_scores(o.shape[0])) return explain_scores(o.shape[0], o.json, front);
+    if (o.shape.size() == 1 && is_trial(o.shape[0])) return explain_call(o.shape[0], o.json, front);
     const GemmShape shape = parse_product(o.shape, o.product);
     const std::string text = explain(shape, o.device == "auto" ? "" : o.device, o.table);
     if (o.json) {
@@ -120,8 +120,8 @@ Run add_explain(CLI::App& app) {
     CLI::App* command = app.add_subcommand("explain", "Say which kernel a shape takes, and why no other");
     command
         ->add_option("shape", o->shape,
-                     "M N K, or a line as errors have them: 'gemm 64x2112x7168 groups=4', or of scores of an indexer: "
-                     "'mqa_logits 2048x8192 64x128'")
+                     "M N K, or a line as errors have them: 'gemm 64x2112x7168 groups=4', or of another call: "
+                     "'mqa_logits 2048x8192 64x128', 'prenorm_gemm 4096x24x7168'")
         ->required()
         ->expected(1, 3)
         ->option_text("M N K");

@@ -9,7 +9,7 @@
 #include <finegemm/error.h>
 
 #include "cli/commands.h"
-#include "cli/commands/scores.h"
+#include "cli/commands/calls.h"
 #include "cli/files/checkpoint.h"
 #include "cli/files/output.h"
 #include "cli/product.h"
@@ -301,21 +301,21 @@ Report run_session(const RunOptions& o, Context& context, const Target& target, 
     return report;
 }
 
-/// Options of products, of which scores of an indexer have none.
-void check_only_of_scores(const RunOptions& o) {
-    for (const auto& [name, given] : {std::pair("--a", o.a), {"--b", o.b}, {"--out", o.out}, {"--config", o.config}})
-        if (!given.empty())
-            throw Error(Errc::InvalidArgument,
-                        fmt::format("{}: is for products, and '{}' is none; leave it out", name, o.shape[0]));
-    if (const std::string given = o.product.text(); !given.empty())
+/// Options of gemm and its kind, of which other calls have none.
+void check_no_options_of_gemm(const RunOptions& o) {
+    const auto refuse = [&](const std::string& given) {
         throw Error(Errc::InvalidArgument,
-                    fmt::format("shape '{}': is no product, but{} is given; leave it out", o.shape[0], given));
+                    fmt::format("{}: is for gemm and its kind, not for '{}'; leave it out", given, o.shape[0]));
+    };
+    for (const auto& [name, given] : {std::pair("--a", o.a), {"--b", o.b}, {"--out", o.out}, {"--config", o.config}})
+        if (!given.empty()) refuse(name);
+    if (const std::string given = o.product.text(); !given.empty()) refuse(given.substr(1));
 }
 
 ExitCode run(RunOptions o, const Front& front) {
-    if (o.shape.size() == 1 && is_scores(o.shape[0])) {
-        check_only_of_scores(o);
-        return run_scores(o.shape[0], {o.device, o.repeats, o.seed, o.json}, front);
+    if (o.shape.size() == 1 && is_trial(o.shape[0])) {
+        check_no_options_of_gemm(o);
+        return run_call(o.shape[0], {o.device, o.repeats, o.seed, o.json}, front);
     }
     if (o.shape.size() == 1) o.product = o.product.over(plan::parse_shape(o.shape[0]));
     Progress progress;
@@ -337,7 +337,8 @@ Run add_run(CLI::App& app) {
         ->add_option(
             "shape", o->shape,
             "M N K, or a line as errors have them: 'gemm 64x2112x7168 groups=4'; without it what the files have, "
-            "or what suits the device; or scores of an indexer: 'mqa_logits 2048x8192 64x128'")
+            "or what suits the device; or other calls: 'mqa_logits 2048x8192 64x128', "
+            "'prenorm_gemm 4096x24x7168 slices=16'")
         ->expected(1, 3)
         ->option_text("M N K");
     add_field_options(*command, o->product);

@@ -62,17 +62,17 @@ TEST(RunScores, HaveTheFiguresOfTheirWork) {
 TEST(RunScores, SayWhatTheyAre) {
     const Ran ran = finegemm("run 'mqa_logits 20x90 8x32' --repeats 2");
     ASSERT_EQ(ran.code, 0) << ran.err;
-    for (const char* part : {"device   cpu\n         ", "scores   mqa_logits 20x90 8x32\n", " (median of 2), ",
+    for (const char* part : {"device   cpu\n         ", "call     mqa_logits 20x90 8x32\n", " (median of 2), ",
                              "check    8 rows against double sums\n", "result   right: "})
         EXPECT_NE(ran.out.find(part), std::string::npos) << part << '\n' << ran.out;
 }
 
 TEST(RunScores, TakeNothingOfProducts) {
     const std::pair<const char*, const char*> cases[] = {
-        {"run 'mqa_logits 2x8 8x32' --config x", "--config: is for products"},
-        {"run 'mqa_logits 2x8 8x32' --groups 4", "is no product, but --groups 4"},
+        {"run 'mqa_logits 2x8 8x32' --config x", "--config: is for gemm and its kind"},
+        {"run 'mqa_logits 2x8 8x32' --groups 4", "--groups 4 --form offsets: is for gemm"},
         {"run 'mqa_logits 2x8 12x32' --device cpu", "q: has H = 12 heads, must be 8, 16, 32 or 64"},
-        {"bench --device cpu --shapes 'mqa_logits 2x8 8x32,8x16x16'", "'8x16x16' is a product"}};
+        {"bench --device cpu --shapes 'mqa_logits 2x8 8x32,8x16x16'", "'8x16x16' is one of gemm"}};
     for (const auto& [arguments, message] : cases) {
         const Ran ran = finegemm(arguments);
         EXPECT_EQ(ran.code, 2) << arguments << '\n' << ran.err;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <random>
 
+#include "cli/bench/prenorm.h"
 #include "cli/bench/scores.h"
 #include "cli/bench/shapes.h"
 #include "cli/files/checkpoint.h"
@@ -189,6 +190,14 @@ TEST(Fuzz, LinesOfScores) {
                       std::string::npos)
                 << x;
         });
+}
+
+TEST(Fuzz, LinesOfProductsBeforeANorm) {
+    fuzz({"prenorm_gemm 4096x24x7168 slices=16", "prenorm_gemm 1x8x64"}, {Errc::InvalidArgument},
+         [](const std::string& x, Mutator&) {
+             const PrenormShape shape = cli::parse_prenorm(x);
+             ASSERT_TRUE(cli::is_prenorm(x) && shape.m > 0 && shape.n > 0 && shape.k >= 64 && shape.slices > 0) << x;
+         });
 }
 
 TEST(Fuzz, PlanTables) {

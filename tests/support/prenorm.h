@@ -13,6 +13,7 @@
 #include "ops/prenorm/cpu.h"
 #include "support/matrix.h"
 #include "support/random.h"
+#include "workbench/prenorm_bound.h"
 
 namespace finegemm::test {
 

@@ -28,18 +28,21 @@ std::vector<uint16_t> columns_of(const ConstMatrix& b) {
     return columns;
 }
 
+/// fma(x, x, sum): doubles hold the square, and all of the sum that can matter to its rounding. A processor's own fma
+/// is not in every build.
+float plus_square(float sum, double x) { return static_cast<float>(static_cast<double>(sum) + x * x); }
+
 float sum_of_squares(const ConstMatrix& a, int64_t row) {
+    constexpr int64_t kHalf = kPrenormBlock / 2;
     float partial[kPrenormPartials] = {};
-    for (int64_t k = 0; k < a.cols; ++k) {
-        const float x = float_of_bf16(load<uint16_t>(a.data, row * a.row_stride + k));
-        float& sum = partial[prenorm_partial(static_cast<uint32_t>(k))];
-        sum = std::fma(x, x, sum);
-    }
+    for (int64_t block = row * a.row_stride; block < row * a.row_stride + a.cols; block += kPrenormBlock)
+        for (int64_t i = 0; i < kHalf; ++i)
+            for (const int64_t k : {i, kHalf + i}) {  // of different partial sums
+                float& sum = partial[prenorm_partial(static_cast<uint32_t>(k))];
+                sum = plus_square(sum, static_cast<double>(float_of_bf16(load<uint16_t>(a.data, block + k))));
+            }
     return (partial[0] + partial[1]) + (partial[2] + partial[3]);
 }
-
-/// At least (1 + 2^-24)^n - 1: the relative error of n roundings.
-double roundings(int64_t n) { return std::expm1(static_cast<double>(n) * 0x1p-24); }
 
 }  // namespace
 
@@ -71,15 +74,6 @@ void run_on_cpu(const PrenormCall& call, ThreadPool& pool) {
         }
     };
     pool.parallel_for((call.rows() + at_once - 1) / at_once, task, call.options.poll);
-}
-
-double prenorm_bound(double absolute, int64_t k) {
-    constexpr int64_t kMostAtOnce = kPrenormChunk * kPrenormBlock;
-    return absolute * roundings(std::min(k, kMostAtOnce) + k / kScaleBlock + 12) + static_cast<double>(k) * 0x1p-125;
-}
-
-double prenorm_squares_bound(double sum, int64_t k) {
-    return sum * roundings(k / kPrenormPartials + 12) + static_cast<double>(k) * 0x1p-149;
 }
 
 }  // namespace finegemm

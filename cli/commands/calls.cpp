@@ -1,5 +1,5 @@
-// Scores of an indexer in finegemm run and bench. Layer cli.
-#include "cli/commands/scores.h"
+// Calls besides those of gemm and its kind in finegemm run, explain and bench. Layer cli.
+#include "cli/commands/calls.h"
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@ namespace {
 struct Measured {
     std::string line;
     double us = 0, operations = 0, bytes = 0;
-    Scores::Check check{};
+    Trial::Check check{};
 
     nlohmann::ordered_json json() const {
         return {{"line", line},
@@ -35,15 +35,15 @@ struct Measured {
 };
 
 Measured measure(Context& context, const Target& target, const std::string& line, uint64_t seed, int repeats) {
-    Scores scores(context, target, parse_scores(line), seed);
-    Measured m{.line = line, .us = scores.time(repeats), .operations = scores.operations(), .bytes = scores.bytes()};
-    m.check = scores.check();
+    const auto trial = make_trial(context, target, line, seed);
+    Measured m{.line = line, .us = trial->time(repeats), .operations = trial->operations(), .bytes = trial->bytes()};
+    m.check = trial->check();
     if (target.gpu) target.gpu->release();
     return m;
 }
 
-/// What is wrong with the logits; empty where nothing is.
-std::string faults_text(const Scores::Check& c) {
+/// What is wrong with the result; empty where nothing is.
+std::string faults_text(const Trial::Check& c) {
     std::string text;
     const auto add = [&](int64_t count, const char* what) {
         if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
@@ -59,11 +59,11 @@ void print_text(const Front& front, const Target& target, const Measured& m, int
     const std::string faults = faults_text(m.check);
     front.out << fmt::format("device   {}\n", target.gpu ? target.name + ", " + target.gpu->name() : target.name);
     if (!target.why.empty()) front.out << fmt::format("         {}\n", target.why);
-    front.out << fmt::format("scores   {}\n", m.line);
+    front.out << fmt::format("call     {}\n", m.line);
     front.out << fmt::format("time     {} (median of {}), {}, {}\n", time_text(m.us), repeats,
                              rate_text(m.operations / m.us, "FLOP/s"), rate_text(m.bytes / m.us, "B/s"));
     front.out << fmt::format("check    {} rows against double sums{}\n", m.check.rows,
-                             target.gpu ? " and, by bits, the CPU" : "");
+                             m.check.by_bits ? " and, by bits, the CPU" : "");
     front.out << (faults.empty()
                       ? fmt::format("result   right: {:.1f}% of the error bound at worst\n", 100 * m.check.of_bound)
                       : fmt::format("result   WRONG: {}\n", faults));
@@ -71,7 +71,7 @@ void print_text(const Front& front, const Target& target, const Measured& m, int
 
 }  // namespace
 
-ExitCode run_scores(const std::string& line, const ScoresOptions& o, const Front& front) {
+ExitCode run_call(const std::string& line, const CallOptions& o, const Front& front) {
     Progress progress;
     Context context(front.options());
     Target target = choose_target(context, o.device);
@@ -83,8 +83,8 @@ ExitCode run_scores(const std::string& line, const ScoresOptions& o, const Front
     return m.check.right() ? kOk : kWrongResult;
 }
 
-ExitCode explain_scores(const std::string& line, bool json, const Front& front) {
-    const std::string text = explain(parse_scores(line));
+ExitCode explain_call(const std::string& line, bool json, const Front& front) {
+    const std::string text = explain_trial(line);
     if (json) {
         front.out << text << '\n';
         return kOk;
@@ -102,12 +102,11 @@ ExitCode explain_scores(const std::string& line, bool json, const Front& front) 
     return kOk;
 }
 
-ExitCode bench_scores(const std::vector<std::string>& lines, const ScoresOptions& o, const Front& front) {
-    if (const auto other = std::ranges::find_if_not(lines, is_scores); other != lines.end())
-        throw Error(
-            Errc::InvalidArgument,
-            fmt::format("shapes: '{}' is a product, and others are scores of an indexer; give them apart", *other));
-    for (const std::string& line : lines) parse_scores(line);
+ExitCode bench_calls(const std::vector<std::string>& lines, const CallOptions& o, const Front& front) {
+    if (const auto other = std::ranges::find_if_not(lines, is_trial); other != lines.end())
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("shapes: '{}' is one of gemm, and others are not; give them apart", *other));
+    for (const std::string& line : lines) check_trial(line);
     Progress progress;
     Context context(front.options());
     Target target = choose_target(context, o.device);
@@ -117,7 +116,7 @@ ExitCode bench_scores(const std::vector<std::string>& lines, const ScoresOptions
     nlohmann::ordered_json record = {
         {"machine", machine}, {"repeats", repeats}, {"rows", nlohmann::ordered_json::array()}};
     if (!o.json)
-        front.out << fmt::format("{}: median of {}\n{:>10} {:>14} {:>12}  scores\n", machine, repeats, "time", "rate",
+        front.out << fmt::format("{}: median of {}\n{:>10} {:>14} {:>12}  call\n", machine, repeats, "time", "rate",
                                  "traffic");
     bool right = true;
     for (size_t i = 0; i < lines.size(); ++i) {

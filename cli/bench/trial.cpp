@@ -1,0 +1,45 @@
+// Which calls there are besides those of gemm and its kind. Layer cli.
+#include "cli/bench/trial.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "cli/bench/prenorm.h"
+#include "cli/bench/scores.h"
+#include "cli/text.h"
+
+namespace finegemm::cli {
+
+void Trial::Check::add(double found, double exact, double bound) {
+    const double share = std::abs(found - exact) / bound;
+    if (!(share <= of_bound)) of_bound = std::isnan(share) ? std::numeric_limits<double>::infinity() : share;
+}
+
+bool is_trial(const std::string& line) { return is_scores(line) || is_prenorm(line); }
+
+void check_trial(const std::string& line) {
+    if (is_prenorm(line)) static_cast<void>(parse_prenorm(line));
+    else static_cast<void>(parse_scores(line));
+}
+
+std::unique_ptr<Trial> make_trial(Context& context, const Target& target, const std::string& line, uint64_t seed) {
+    if (is_prenorm(line)) return std::make_unique<Prenorm>(context, target, parse_prenorm(line), seed);
+    return std::make_unique<Scores>(context, target, parse_scores(line), seed);
+}
+
+std::string explain_trial(const std::string& line) {
+    return is_prenorm(line) ? explain(parse_prenorm(line)) : explain(parse_scores(line));
+}
+
+std::vector<int64_t> extents_of(const std::string& word, size_t count) {
+    std::vector<int64_t> extents;
+    std::istringstream parts(word);
+    for (std::string part; std::getline(parts, part, 'x');) extents.push_back(number_of(part));
+    const bool good =
+        extents.size() == count && std::ranges::all_of(extents, [](int64_t x) { return x >= 1 && x <= INT32_MAX; });
+    return good ? extents : std::vector<int64_t>();
+}
+
+}  // namespace finegemm::cli
