@@ -8,7 +8,7 @@
 
 namespace finegemm {
 
-inline constexpr uint32_t kPrenormMostCluster = 8;
+inline constexpr uint32_t kPrenormMostClusterLog2 = 3;
 inline constexpr uint32_t kPrenormConverters = 3;  // warps that split B; the fourth of their warpgroup loads
 
 struct PrenormConfig {
@@ -96,6 +96,21 @@ FG_HD constexpr uint32_t prenorm_b_bf16(uint32_t cols, const PrenormPiece& at, u
     return prenorm_b_place(half * cols + at.row, at.piece);
 }
 
+/// A kernel as the device holds it: with a cluster that its launches have.
+struct PrenormKernel {
+    PrenormConfig config;
+    uint32_t cluster_log2;
+    constexpr bool operator==(const PrenormKernel&) const = default;
+
+    static constexpr uint32_t kCount = 3 * 2 * 4;
+    FG_HD constexpr uint32_t index() const {
+        return (config.rows / 128 * 2 + (config.cols == 32 ? 1 : 0)) * 4 + cluster_log2;
+    }
+    FG_HD constexpr uint32_t cluster() const { return 1u << cluster_log2; }
+    FG_HD constexpr uint32_t threads() const { return config.threads(); }
+    FG_HD constexpr uint32_t smem_bytes() const { return config.smem_bytes(); }
+};
+
 /// One launch.
 struct PrenormParams {
     TensorMap a, b;
@@ -107,14 +122,17 @@ struct PrenormParams {
     uint32_t slices;         // that are written
     uint32_t real_slices;    // that are not zero: a cluster computes a tile of one
     uint32_t items;          // tiles of all real slices
-    uint32_t cluster;        // CTAs
+    uint32_t cluster_log2;   // of its CTAs
     PrenormParts parts;
-    uint32_t vectors;  // 1: rows of D lie at multiples of 16 bytes
+    uint32_t vectors;   // 1: rows of D lie at multiples of 16 bytes
+    uint64_t a_policy;  // of L2, for the loads of A
 
     FG_HD constexpr uint32_t tile(uint32_t item) const { return item / real_slices; }
     FG_HD constexpr uint32_t slice(uint32_t item) const { return item % real_slices; }
-    /// Rows of each 64 that a CTA of a cluster adds up.
-    FG_HD constexpr uint32_t share() const { return 64 / cluster; }
+    FG_HD constexpr uint32_t cluster() const { return 1u << cluster_log2; }
+    /// Of each 64 rows a CTA of a cluster adds up so many, in the order of ranks.
+    FG_HD constexpr uint32_t share() const { return 64u >> cluster_log2; }
+    FG_HD constexpr uint32_t owner(uint32_t row) const { return row >> (6 - cluster_log2); }
     /// Rows of slices that become zero.
     FG_HD constexpr uint64_t zero_rows() const { return uint64_t{slices - real_slices} * rows; }
 };
