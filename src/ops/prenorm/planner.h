@@ -1,8 +1,7 @@
-// Which kernel computes a product before a norm, and how K is divided. Layer engine.
+// Which kernel computes a product before a norm, and how K is cut. Layer engine.
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include <finegemm/prenorm/prenorm.h>
@@ -11,25 +10,27 @@
 
 namespace finegemm {
 
-/// A call of it, without pointers: M, N, K and S; num_sms as the option.
+/// A call of it, without pointers. M is at least 1; num_sms as the option.
 struct PrenormProblem {
     int64_t m, n, k, slices;
     int32_t num_sms = 0;
-    bool operator==(const PrenormProblem&) const = default;
 };
 
 struct PrenormPlan {
-    PrenormConfig config;
-    uint32_t cluster;  // CTAs that add their sums
-    uint32_t slices;   // that are not zero
-    uint32_t ctas;     // of the launch
-    double us;         // predicted, on that GPU
+    PrenormKernel kernel{};
+    uint32_t slices = 1;  // that are not zero
+    uint32_t clusters = 1;
+    double us = 0;  // predicted
+
+    uint32_t ctas() const { return clusters * kernel.cluster(); }
+    /// Of K, each a CTA's.
+    uint32_t parts() const { return slices * kernel.cluster(); }
 };
 
-/// "prenorm_64x24", the kernel's name; its cluster and slices are of the launch.
-std::string name_of(const PrenormConfig& config);
+/// The fastest of all, by prediction; of equals the one with the fewest parts.
+PrenormPlan plan_of(const PrenormProblem& problem, const plan::DeviceSpec& device);
 
-/// All plans for it, the fastest first; of equals the one with the fewest parts. There is at least one.
+/// All of them, the fastest first: it is the plan.
 std::vector<PrenormPlan> prenorm_plans(const PrenormProblem& problem, const plan::DeviceSpec& device);
 
 }  // namespace finegemm

@@ -50,7 +50,7 @@ struct Pending {
 
 class Machine {
 public:
-    /// `threads`: of a CTA. Where there are several CTAs they are a multiple of 128.
+    /// `threads`: of a CTA, a multiple of 32 where there are several CTAs.
     Machine(uint32_t threads, uint32_t seed, uint32_t ctas = 1)
         : random_(seed), threads_(threads), ctas_(ctas), fibers_(threads * ctas), warps_((threads * ctas + 31) / 32) {
         for (Fiber& fiber : fibers_) {
@@ -203,16 +203,16 @@ public:
         uint32_t finished = 0, round_of[128] = {};
         std::vector<float> before, sums;
     };
-    Product& product() { return products_[current_ / 128]; }
+    Product& product() { return products_[cta() * kMostWarpgroups + current_ % threads_ / 128]; }
     struct Registers {
         float* sums;  // where a thread wants them
         uint32_t count;
     };
-    Registers& registers(uint32_t thread) { return registers_[thread]; }
+    Registers& registers() { return registers_[current_]; }
 
 private:
     static constexpr size_t kStack = 128 << 10;
-    static constexpr uint32_t kNamed = 16;
+    static constexpr uint32_t kNamed = 16, kMostWarpgroups = 8;
     struct Fiber {
         ucontext_t context;
         std::unique_ptr<uint8_t[]> memory;
@@ -239,7 +239,7 @@ private:
             for (uint8_t& byte : shared[c]) byte = static_cast<uint8_t>(random_() | 0x7f);  // NaN for many a type
         mbarriers_.assign(ctas_ * kSharedBytes / 8, {});
         named_.assign(ctas_ * kNamed, {});
-        products_.assign(fibers_.size() / 128 + 1, {});
+        products_.assign(ctas_ * kMostWarpgroups, {});
         registers_.assign(fibers_.size(), {});
         unfenced_.assign(ctas_ * kSharedBytes, 0);
         cluster_ = {};

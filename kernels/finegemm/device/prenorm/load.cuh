@@ -54,11 +54,12 @@ private:
     uint32_t row_ = 0, block_ = 0, left_ = 0;
 };
 
-/// The rows that become zero, four at a time for each of a grid's converting warps: eight lanes have a row.
+/// The rows that become zero, four at a time for each of a grid's splitting warps: eight lanes have a row.
+template <PrenormConfig C>
 class PrenormZeros {
 public:
     __device__ PrenormZeros(const PrenormParams& p, uint32_t warp)
-        : p_(p), slice_(p.real_slices), row_((blockIdx.x * kPrenormConverters + warp) * 4 + lane() / 8) {
+        : p_(p), slice_(p.real_slices), row_((blockIdx.x * C.splitters() + warp) * 4 + lane() / 8) {
         find();
     }
 
@@ -68,7 +69,7 @@ public:
         const uint32_t col = lane() % 8 * 4;
         if (col < p_.cols) store_four(p_, d + col, {});
         if (lane() % 8 == 0) ptx::store_global(p_.squares + slice_ * p_.squares_stride + row_, 0.0f);
-        row_ += uint64_t{gridDim.x} * (kPrenormConverters * 4);
+        row_ += uint64_t{gridDim.x} * (C.splitters() * 4);
         find();
     }
     __device__ void finish() {
@@ -106,8 +107,7 @@ struct PrenormFour {
 
 /// Splits four rows of 64 f32 into as many bf16 twice, in the same place; by a warp, which reads all before it writes.
 template <PrenormConfig C>
-__device__ void split_b(SmemAddr b, uint32_t step) {
-    const PrenormPiece at = prenorm_piece(step, threadIdx.x % kWarpSize);
+__device__ void split_b(SmemAddr b, const PrenormPiece& at) {
     const PrenormFour low = PrenormFour::of(ptx::load_shared_words_x4(b + prenorm_b_f32(C.cols, at, 0)));
     const PrenormFour high = PrenormFour::of(ptx::load_shared_words_x4(b + prenorm_b_f32(C.cols, at, 1)));
     __syncwarp();
@@ -117,17 +117,17 @@ __device__ void split_b(SmemAddr b, uint32_t step) {
                                {{low.second[0], low.second[1], high.second[0], high.second[1]}});
 }
 
-/// One of the converting warps; slices that are zero it stores meanwhile.
+/// One of the splitting warps; it stores slices that are zero meanwhile.
 template <PrenormConfig C>
 __device__ void split_blocks(const PrenormParams& p, const PrenormShared<C>& smem, uint32_t rank, uint32_t warp) {
     RingCursor<C.stages()> at = RingCursor<C.stages()>::consumer();
-    PrenormZeros zeros(p, warp);
+    const PrenormPiece piece = prenorm_piece(warp, threadIdx.x % kWarpSize);
+    PrenormZeros<C> zeros(p, warp);
     for (PrenormItems items(p, rank); items.any(); items.next()) {
         const uint32_t blocks = items.blocks();
         for (uint32_t i = 0; i < blocks; ++i, ++at) {
             wait(smem.loaded(at.stage), at.parity);
-            for (uint32_t step = warp; step < C.cols / 4; step += kPrenormConverters)
-                split_b<C>(smem.b(at.stage), step);
+            split_b<C>(smem.b(at.stage), piece);
             ptx::fence_proxy_async_shared();  // tensor cores read what was stored
             arrive_of_warp(smem.split(at.stage));
             zeros.step();

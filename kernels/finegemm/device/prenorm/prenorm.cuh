@@ -11,7 +11,7 @@ namespace finegemm::device {
 template <PrenormConfig C>
 __device__ void make_other_barriers(const PrenormParams& p, const PrenormShared<C>& smem) {
     for (uint32_t stage = 0; stage < C.stages(); ++stage) {
-        ptx::mbarrier_init(smem.split(stage), kPrenormConverters * kLanesArrive);
+        ptx::mbarrier_init(smem.split(stage), C.splitters() * kLanesArrive);
         ptx::mbarrier_init(smem.empty(stage), C.warpgroups() * 4 * kLanesArrive);
     }
     for (uint32_t warpgroup = 0; warpgroup < C.warpgroups(); ++warpgroup) {

@@ -47,14 +47,13 @@ void start_product(float (&d)[Registers], uint64_t a, uint64_t b, uint32_t row_b
                    const Compute& compute) {
     constexpr uint32_t kN = Registers * 2;
     host_kernel::Machine::Product& product = machine->product();
-    const uint32_t thread = machine->current();
     if (product.started.come == 0) product.before.assign(64 * kN, 0);
     for (uint32_t r = 0; r < Registers; ++r) {
-        const RowCol at = wgmma_accumulator(thread % 128, r);
+        const RowCol at = wgmma_accumulator(threadIdx.x % 128, r);
         if (adds) product.before[at.row * kN + at.col] = d[r];
         d[r] = float_of_bits(0x7fedcba9);  // until the wait
     }
-    machine->registers(thread) = {d, Registers};
+    machine->registers() = {d, Registers};
     const HostOperand left = HostOperand::of(a), right = HostOperand::of(b);
     const uint32_t round = product.started.round;
     machine->meet(product.started, 128, false, "");
@@ -109,11 +108,11 @@ template <uint32_t Pending>
 void wgmma_wait_group() {
     static_assert(Pending == 0);
     host_kernel::Machine::Product& product = machine->product();
-    const uint32_t thread = machine->current(), round = product.round_of[thread % 128]++;
+    const uint32_t round = product.round_of[threadIdx.x % 128]++;
     if (product.finished == round) machine->wait_while(product.finished, ~0u, round, "a product");
-    const auto& [sums, count] = machine->registers(thread);
+    const auto& [sums, count] = machine->registers();
     for (uint32_t r = 0; r < count; ++r) {
-        const RowCol at = wgmma_accumulator(thread % 128, r);
+        const RowCol at = wgmma_accumulator(threadIdx.x % 128, r);
         sums[r] = product.sums[at.row * count * 2 + at.col];
     }
 }
