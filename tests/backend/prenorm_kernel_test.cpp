@@ -14,6 +14,7 @@ namespace finegemm {
 namespace {
 
 using test::PrenormCase;
+using test::PrenormWish;
 using test::Random;
 
 template <PrenormConfig C>
@@ -45,6 +46,28 @@ protected:
         return p.faults();
     }
 };
+
+/// Rings go round, and clusters have several items: what waits too little is late now and then.
+TEST_F(PrenormKernelText, LongPartsAndManyItemsAreWithinTheBound) {
+    struct Long {
+        PrenormWish call;
+        PrenormPlan plan;
+    };
+    const Long all[] = {
+        {{70, 24, 64 * 50, 1}, {.kernel = {{64, 24}, 0}}},
+        {{640, 8, 64 * 2, 1}, {.kernel = {{64, 24}, 1}}},
+        {{640, 24, 64 * 8, 1}, {.kernel = {{64, 24}, 3}}},
+        {{200, 32, 64 * 35, 2}, {.kernel = {{64, 32}, 0}, .slices = 2, .clusters = 2}},
+        {{300, 24, 64 * 31, 3}, {.kernel = {{128, 24}, 1}, .slices = 2}},
+        {{520, 24, 64 * 13, 1}, {.kernel = {{256, 24}, 0}}},
+        {{520, 32, 64 * 26, 5}, {.kernel = {{256, 32}, 2}, .slices = 2}},
+    };
+    for (uint32_t i = 0; i < std::size(all); ++i) {
+        Random random(i);
+        PrenormCase p(random, all[i].call);
+        ASSERT_EQ(faults(p, all[i].plan, i + 1), "") << i;
+    }
+}
 
 /// Any plan that there is for the call, of few SMs, so that CTAs have several items, or of all.
 TEST_F(PrenormKernelText, RandomCallsByAnyPlanAreWithinTheBound) {
