@@ -16,6 +16,7 @@
 #include "ops/gemm/groups.h"
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
+#include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
 #include "ops/scale_layout/source.h"
 
@@ -226,11 +227,20 @@ uint32_t HopperBackend::clusters_for(const GemmKernel& kernel, const plan::Probl
 
 namespace {
 
-/// Some launches depend on the device: on its driver, which encodes tensor maps, and on how many SMs it has.
+/// Some launches depend on the device: on its driver, which encodes tensor maps, and on how many SMs it has, or what
+/// else is known of it.
 template <typename OperationCall>
-auto launch_on(const OperationCall& call, const cuda::Driver& driver, uint32_t sms) {
+auto launch_on(const OperationCall& call, const cuda::Driver& driver, const plan::DeviceSpec& device) {
     if constexpr (requires { launch_of(call); }) return launch_of(call);
-    else return launch_of(call, driver, sms);
+    else if constexpr (requires { launch_of(call, driver, device); }) return launch_of(call, driver, device);
+    else return launch_of(call, driver, device.sms);
+}
+
+/// CTAs of a cluster of an operation's kernel.
+template <typename Config>
+uint32_t cluster_of(const Config& config) {
+    if constexpr (requires { config.cluster(); }) return config.cluster();
+    else return 1;
 }
 
 /// Dynamic shared memory of an operation's kernel.
@@ -250,7 +260,8 @@ const cuda::Kernel& HopperBackend::kernel_of(const Config& config, const Poll& p
         if (slot) return *slot;
     }
     const jit::Binary binary = provider_.get(jit::source_of(config), poll);
-    const cuda::LaunchShape shape{.block = config.threads(), .smem_bytes = smem_bytes_of(config)};
+    const cuda::LaunchShape shape{
+        .block = config.threads(), .cluster = cluster_of(config), .smem_bytes = smem_bytes_of(config)};
     auto kernel = std::make_unique<const cuda::Kernel>(device_, binary.cubin, binary.entry, shape);
     const std::unique_lock lock(mutex_);
     if (!slot) slot = std::move(kernel);
@@ -264,15 +275,11 @@ void HopperBackend::run(const Operation& operation) {
             const cuda::CurrentDevice current(device_);
             if constexpr (requires { call.check_values; })
                 if (call.check_values) check_device_numbers(*driver_, call);
-            if constexpr (requires { call.sqrsum; }) {
-                throw Error(Errc::Unsupported, "prenorm_gemm: has no kernel for GPUs yet; call it on the CPU");
-            } else {
-                const auto launch = launch_on(call, *driver_, spec_.sms);
-                bool overlap = false;
-                if constexpr (requires { call.options.pdl; }) overlap = call.options.pdl;
-                kernel_of(launch.config, call.options.poll)
-                    .launch(launch.grid, &launch.params, call.options.stream, overlap);
-            }
+            const auto launch = launch_on(call, *driver_, spec_);
+            bool overlap = false;
+            if constexpr (requires { call.options.pdl; }) overlap = call.options.pdl;
+            kernel_of(launch.config, call.options.poll)
+                .launch(launch.grid, &launch.params, call.options.stream, overlap);
         },
         operation);
 }

@@ -18,6 +18,7 @@
 #include "ops/gemm/epilogue_key.h"
 #include "ops/gemm/hopper.h"
 #include "ops/mqa/hopper.h"
+#include "ops/prenorm/hopper.h"
 #include "ops/quantize/hopper.h"
 #include "ops/scale_layout/hopper.h"
 #include "plan/table.h"
@@ -128,7 +129,7 @@ private:
     std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
     std::unique_ptr<const cuda::ConstantNumbers> whole_masks_;                    // once a call has asked for them
     std::tuple<KernelsOf<QuantizeConfig>, KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>,
-               KernelsOf<MqaScheduleConfig>>
+               KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;

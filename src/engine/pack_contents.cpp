@@ -3,6 +3,7 @@
 
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
+#include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
 #include "ops/scale_layout/source.h"
 #include "plan/plan.h"
@@ -16,6 +17,7 @@ std::vector<jit::KernelSource> pack_contents() {
     for (const ScaleLayoutConfig& c : jit::scale_layout_configs()) sources.push_back(jit::source_of(c));
     for (const MqaConfig& c : jit::mqa_configs()) sources.push_back(jit::source_of(c));
     sources.push_back(jit::source_of(MqaScheduleConfig{}));
+    for (const PrenormConfig& c : jit::prenorm_configs()) sources.push_back(jit::source_of(c));
     return sources;
 }
 

@@ -10,6 +10,7 @@
 #include "jit/kernel_files.h"
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
+#include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
 #include "ops/scale_layout/source.h"
 #include "plan/plan.h"
@@ -73,7 +74,7 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
     }
     constexpr size_t kSchedules = 1;
     EXPECT_EQ(texts.size(), plan::kernels().size() + quantize_configs().size() + scale_layout_configs().size() +
-                                mqa_configs().size() + kSchedules);
+                                mqa_configs().size() + kSchedules + prenorm_configs().size());
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {

@@ -7,6 +7,7 @@
 #include "engine/pack_contents.h"
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
+#include "ops/prenorm/source.h"
 #include "plan/plan.h"
 #include "support.h"
 
@@ -40,6 +41,8 @@ ordered_json budget_of(const ordered_json& report) {
     for (const GemmConfig& config : plan::kernels())
         taken[jit::gemm_entry(config, plan::name_of(config))]["smem"] = kernel_plan(config).smem.total;
     for (const MqaConfig& config : jit::mqa_configs())
+        taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
+    for (const PrenormConfig& config : jit::prenorm_configs())
         taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
     return taken;
 }

@@ -233,6 +233,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .scale_layout = {},
                   .mqa = {},
                   .mqa_schedule = {},
+                  .prenorm = {},
                   .grouped = {},
                   .k_grouped = {},
                   .affine = {},
@@ -244,6 +245,8 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
         std::memcpy(&launch.mqa, parameters[0], sizeof launch.mqa);
     else if (function->entry.find("mqa_schedule") != std::string::npos)
         std::memcpy(&launch.mqa_schedule, parameters[0], sizeof launch.mqa_schedule);
+    else if (function->entry.starts_with("FineGEMM_prenorm_"))
+        std::memcpy(&launch.prenorm, parameters[0], sizeof launch.prenorm);
     else if (lays_out) std::memcpy(&launch.scale_layout, parameters[0], sizeof launch.scale_layout);
     else if (function->entry.find("_grouped") != std::string::npos)
         launch.gemm = launch.grouped = *static_cast<const finegemm::GroupedParams*>(parameters[0]);

@@ -15,6 +15,7 @@
 #include <finegemm/gemm/params.h>
 #include <finegemm/mqa/mqa.h>
 #include <finegemm/mqa/schedule.h>
+#include <finegemm/prenorm/prenorm.h>
 #include <finegemm/quantize/quantize.h>
 #include <finegemm/scale_layout/scale_layout.h>
 
@@ -38,6 +39,7 @@ struct Launch {
     ScaleLayoutParams scale_layout;  // of a kernel "FineGEMM_scale_layout_*"
     MqaParams mqa;                   // of a kernel "FineGEMM_*mqa_logits_*"
     MqaScheduleParams mqa_schedule;  // of a kernel "FineGEMM_paged_mqa_schedule"
+    PrenormParams prenorm;           // of a kernel "FineGEMM_prenorm_*"
     GroupedParams grouped;           // of a kernel "FineGEMM_*_grouped"
     KGroupedParams k_grouped;        // of a kernel "FineGEMM_*_kgrouped*"
     AffineParams affine;             // of a kernel "FineGEMM_*_affine"

@@ -8,8 +8,7 @@
 
 namespace finegemm {
 
-inline constexpr uint32_t kPrenormMostCluster = 8;
-inline constexpr uint32_t kPrenormConverters = 3;  // warps that split B; the fourth of their warpgroup loads
+inline constexpr uint32_t kPrenormMostClusterLog2 = 3;
 
 struct PrenormConfig {
     uint32_t rows;  // of a tile: 64, 128 or 256, a warpgroup for each 64
@@ -17,7 +16,9 @@ struct PrenormConfig {
     constexpr bool operator==(const PrenormConfig&) const = default;
 
     FG_HD constexpr uint32_t warpgroups() const { return rows / 64; }
-    FG_HD constexpr uint32_t threads() const { return (warpgroups() + 1) * 128; }
+    /// Warps that split B, four of its rows each. One more loads.
+    FG_HD constexpr uint32_t splitters() const { return cols / 4; }
+    FG_HD constexpr uint32_t threads() const { return warpgroups() * 128 + (splitters() + 1) * kWarpSize; }
     /// Columns that tensor cores multiply by: two for each.
     FG_HD constexpr uint32_t wgmma_cols() const { return cols * 2; }
     FG_HD constexpr uint32_t stages() const;
@@ -73,15 +74,15 @@ struct PrenormParts {
 
 /// Where a lane splits four by four elements of B in place, so that neither its loads nor its stores share a bank with
 /// others: of each eight lanes four are in a row and four in another one, whose swizzles differ in bits 0 and 2.
-/// A warp has four rows at a time, of eight the first or the last two pairs.
+/// A warp has four rows, of eight the first or the last two pairs.
 struct PrenormPiece {
     uint32_t row;    // of B
     uint32_t piece;  // of 8 columns: f32 in two neighbouring chunks of 16 bytes, later bf16 in one chunk of each half
     constexpr bool operator==(const PrenormPiece&) const = default;
 };
-FG_HD constexpr PrenormPiece prenorm_piece(uint32_t step, uint32_t lane) {
-    const uint32_t pair = step % 2 * 2 + lane / 16, first = lane % 8 < 4 ? pair : pair ^ 5;
-    return {step / 2 * 8 + first, lane / 8 % 2 * 4 + lane % 4};
+FG_HD constexpr PrenormPiece prenorm_piece(uint32_t splitter, uint32_t lane) {
+    const uint32_t pair = splitter % 2 * 2 + lane / 16, first = lane % 8 < 4 ? pair : pair ^ 5;
+    return {splitter / 2 * 8 + first, lane / 8 % 2 * 4 + lane % 4};
 }
 /// Where, from the beginning of a stage's B, its f32 begin, the first four and the others; and where the eight bf16 of
 /// either half go. Rows of 128 bytes, swizzled: of 32 f32 first, those of columns 32 to 63 behind all others; then of
@@ -96,6 +97,21 @@ FG_HD constexpr uint32_t prenorm_b_bf16(uint32_t cols, const PrenormPiece& at, u
     return prenorm_b_place(half * cols + at.row, at.piece);
 }
 
+/// A kernel as the device holds it: with a cluster that its launches have.
+struct PrenormKernel {
+    PrenormConfig config;
+    uint32_t cluster_log2;
+    constexpr bool operator==(const PrenormKernel&) const = default;
+
+    static constexpr uint32_t kCount = 3 * 2 * 4;
+    FG_HD constexpr uint32_t index() const {
+        return (config.rows / 128 * 2 + (config.cols == 32 ? 1 : 0)) * 4 + cluster_log2;
+    }
+    FG_HD constexpr uint32_t cluster() const { return 1u << cluster_log2; }
+    FG_HD constexpr uint32_t threads() const { return config.threads(); }
+    FG_HD constexpr uint32_t smem_bytes() const { return config.smem_bytes(); }
+};
+
 /// One launch.
 struct PrenormParams {
     TensorMap a, b;
@@ -107,14 +123,17 @@ struct PrenormParams {
     uint32_t slices;         // that are written
     uint32_t real_slices;    // that are not zero: a cluster computes a tile of one
     uint32_t items;          // tiles of all real slices
-    uint32_t cluster;        // CTAs
+    uint32_t cluster_log2;   // of its CTAs
     PrenormParts parts;
-    uint32_t vectors;  // 1: rows of D lie at multiples of 16 bytes
+    uint32_t vectors;   // 1: rows of D lie at multiples of 16 bytes
+    uint64_t a_policy;  // of L2, for the loads of A
 
     FG_HD constexpr uint32_t tile(uint32_t item) const { return item / real_slices; }
     FG_HD constexpr uint32_t slice(uint32_t item) const { return item % real_slices; }
-    /// Rows of each 64 that a CTA of a cluster adds up.
-    FG_HD constexpr uint32_t share() const { return 64 / cluster; }
+    FG_HD constexpr uint32_t cluster() const { return 1u << cluster_log2; }
+    /// Of each 64 rows a CTA of a cluster adds up so many, in the order of ranks.
+    FG_HD constexpr uint32_t share() const { return 64u >> cluster_log2; }
+    FG_HD constexpr uint32_t owner(uint32_t row) const { return row >> (6 - cluster_log2); }
     /// Rows of slices that become zero.
     FG_HD constexpr uint64_t zero_rows() const { return uint64_t{slices - real_slices} * rows; }
 };

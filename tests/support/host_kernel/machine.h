@@ -1,6 +1,6 @@
-// A machine for kernels, on the host: it runs their text as fibers, a CTA at a time, in an order that a seed chooses.
-// What is asynchronous on a GPU happens late here, at any step, so that a wait that is missing shows as wrong bits or
-// as an error; so do barriers that nobody completes. Layer tests.
+// A machine for kernels, on the host: it runs their text as fibers, a cluster at a time, in an order that a seed
+// chooses. What is asynchronous on a GPU happens late here, at any step, so that a wait that is missing shows as wrong
+// bits or as an error; so do barriers that nobody completes. Layer tests.
 #pragma once
 
 #include <ucontext.h>
@@ -23,8 +23,8 @@ struct Index {
 };
 inline Index thread, block, grid;
 
-inline constexpr uint32_t kSharedBytes = 232448;
-alignas(1024) inline uint8_t shared[kSharedBytes];
+inline constexpr uint32_t kSharedBytes = 232448, kMostCtas = 8;  // of a cluster
+alignas(1024) inline uint8_t shared[kMostCtas][kSharedBytes + 1024 - kSharedBytes % 1024];
 
 /// Who meets: lanes of a warp, or threads at a barrier. Complete when `expected` have come.
 struct Meeting {
@@ -50,7 +50,9 @@ struct Pending {
 
 class Machine {
 public:
-    Machine(uint32_t threads, uint32_t seed) : random_(seed), fibers_(threads), warps_((threads + 31) / 32) {
+    /// `threads`: of a CTA, a multiple of 32 where there are several CTAs.
+    Machine(uint32_t threads, uint32_t seed, uint32_t ctas = 1)
+        : random_(seed), threads_(threads), ctas_(ctas), fibers_(threads * ctas), warps_((threads * ctas + 31) / 32) {
         for (Fiber& fiber : fibers_) {
             fiber.memory.reset(new uint8_t[kStack]);
             fiber.stack = {fiber.memory.get(), kStack};
@@ -58,8 +60,9 @@ public:
         for (Warp& warp : warps_) warp.lanes.expected = 32;
     }
 
-    /// Runs a CTA. Throws std::runtime_error if its threads wait for what never comes, or do what is not allowed.
-    void run(const std::function<void()>& kernel) {
+    /// Runs a cluster, whose first CTA this is. Throws std::runtime_error if its threads wait for what never comes, or
+    /// do what is not allowed.
+    void run(const std::function<void()>& kernel, uint32_t first_cta) {
         kernel_ = &kernel;
         start();
         for (uint32_t left = static_cast<uint32_t>(fibers_.size()); left > 0;) {
@@ -70,7 +73,8 @@ public:
                 happen();
                 continue;
             }
-            thread.x = current_ = static_cast<uint32_t>(next - fibers_.data());
+            current_ = static_cast<uint32_t>(next - fibers_.data());
+            thread.x = current_ % threads_, block.x = first_cta + cta();
             stack_.leave_for(next->stack);
             in_fiber_ = true;
             swapcontext(&scheduler_, &next->context);
@@ -126,12 +130,26 @@ public:
         meet(warp.lanes, 32, true, "the lanes of its warp");
         return values;
     }
-    void named_barrier(uint32_t id, uint32_t threads, bool waits) { meet(named_[id], threads, waits, "a barrier"); }
-    void all_threads() { named_barrier(0, static_cast<uint32_t>(fibers_.size()), true); }
+    void named_barrier(uint32_t id, uint32_t threads, bool waits) {
+        meet(named_[cta() * kNamed + id], threads, waits, "a barrier");
+    }
+    void all_threads() { named_barrier(0, threads_, true); }
+    void arrive_at_cluster() { meet(cluster_, static_cast<uint32_t>(fibers_.size()), false, ""); }
+    void wait_for_cluster() {
+        const uint32_t round = fibers_[current_].cluster_rounds++;
+        if (cluster_.round == round) wait_while(cluster_.round, ~0u, round, "its cluster");
+    }
 
-    Mbarrier& mbarrier(uint32_t address) {
-        if (address % 8 != 0 || address / 8 >= mbarriers_.size()) fail("no mbarrier can lie there");
-        return mbarriers_[address / 8];
+    Mbarrier& mbarrier(uint32_t address) { return mbarrier_of(cta(), address); }
+    Mbarrier& mbarrier_of(uint32_t cta, uint32_t address) {
+        if (address % 8 != 0 || address >= kSharedBytes) fail("no mbarrier can lie there");
+        return mbarriers_[(cta * kSharedBytes + address) / 8];
+    }
+    /// The shared memory of a CTA of the cluster.
+    uint8_t* shared_of(uint32_t cta) {
+        for (uint32_t i = 0; i < threads_; ++i)
+            if (!fibers_[cta * threads_ + i].done) return shared[cta];
+        fail("the CTA whose memory it writes to has ended");
     }
     void arrive(Mbarrier& barrier, int64_t times, int64_t bytes) {
         if (barrier.expected == 0) fail("it arrives at an mbarrier that has not been made");
@@ -154,33 +172,47 @@ public:
     }
 
     uint32_t current() const { return current_; }
+    /// Of the current thread, or of that of what happens now: its rank in the cluster.
+    uint32_t cta() const { return current_ / threads_; }
+    uint32_t ctas() const { return ctas_; }
     /// What ordinary stores have written to shared memory and no fence has shown to the tensor cores and to TMA.
     void stored(uint32_t address, uint32_t bytes) {
-        for (uint32_t i = 0; i < bytes && address + i < kSharedBytes; ++i) unfenced_[address + i] = current_ + 1;
+        if (address >= kSharedBytes) return;
+        std::fill_n(unfenced_.begin() + cta() * kSharedBytes + address, bytes, current_ + 1);
+        fibers_[current_].stored.push_back({cta() * kSharedBytes + address, bytes});
     }
     void fence() {
-        for (uint32_t& owner : unfenced_)
-            if (owner == current_ + 1) owner = 0;
+        for (const auto& [first, bytes] : fibers_[current_].stored)
+            for (uint32_t i = first; i < first + bytes; ++i)
+                if (unfenced_[i] == current_ + 1) unfenced_[i] = 0;
+        fibers_[current_].stored.clear();
     }
     void check_fenced(uint32_t address, uint32_t bytes) {
         for (uint32_t i = 0; i < bytes; ++i)
-            if (unfenced_[address + i] != 0) fail("what a thread has stored is read asynchronously without a fence");
+            if (unfenced_[cta() * kSharedBytes + address + i] != 0)
+                fail("what a thread has stored is read asynchronously without a fence");
     }
     /// What an asynchronous write has replaced is nobody's any more.
-    void overwritten(uint32_t address, uint32_t bytes) { std::fill_n(unfenced_.begin() + address, bytes, 0); }
+    void overwritten(uint32_t address, uint32_t bytes) {
+        std::fill_n(unfenced_.begin() + cta() * kSharedBytes + address, bytes, 0);
+    }
 
     /// State of a warpgroup's products, which are one at a time: who has come, and the sums when it has happened.
     struct Product {
         Meeting started;
         uint32_t finished = 0, round_of[128] = {};
-        std::vector<float> sums;
+        std::vector<float> before, sums;
     };
-    Product& product() { return products_[current_ / 128]; }
-    float* mine[1024] = {};  // where each thread wants its sums
-    uint32_t mine_count[1024] = {};
+    Product& product() { return products_[cta() * kMostWarpgroups + current_ % threads_ / 128]; }
+    struct Registers {
+        float* sums;  // where a thread wants them
+        uint32_t count;
+    };
+    Registers& registers() { return registers_[current_]; }
 
 private:
     static constexpr size_t kStack = 128 << 10;
+    static constexpr uint32_t kNamed = 16, kMostWarpgroups = 8;
     struct Fiber {
         ucontext_t context;
         std::unique_ptr<uint8_t[]> memory;
@@ -189,6 +221,8 @@ private:
         uint32_t mask = 0, value = 0;
         const char* what = "";
         bool done = false;
+        uint32_t cluster_rounds = 0;
+        std::vector<std::pair<uint32_t, uint32_t>> stored;  // since its last fence: first byte, and how many
 
         bool waits() const { return watched && (*watched & mask) == value; }
     };
@@ -201,11 +235,14 @@ private:
         machine->switch_away();
     }
     void start() {
-        for (uint8_t& byte : shared) byte = static_cast<uint8_t>(random_() | 0x7f);  // NaN for many a type
-        mbarriers_.assign(kSharedBytes / 8, {});
-        named_.assign(16, {});
-        products_.assign(8, {});
-        unfenced_.assign(kSharedBytes, 0);
+        for (uint32_t c = 0; c < ctas_; ++c)
+            for (uint8_t& byte : shared[c]) byte = static_cast<uint8_t>(random_() | 0x7f);  // NaN for many a type
+        mbarriers_.assign(ctas_ * kSharedBytes / 8, {});
+        named_.assign(ctas_ * kNamed, {});
+        products_.assign(ctas_ * kMostWarpgroups, {});
+        registers_.assign(fibers_.size(), {});
+        unfenced_.assign(ctas_ * kSharedBytes, 0);
+        cluster_ = {};
         for (Fiber& fiber : fibers_) {
             getcontext(&fiber.context);
             fiber.stack = {fiber.memory.get(), kStack};
@@ -213,7 +250,8 @@ private:
             fiber.context.uc_stack.ss_sp = fiber.memory.get();
             fiber.context.uc_stack.ss_size = kStack;
             fiber.context.uc_link = nullptr;
-            fiber.done = false, fiber.watched = nullptr;
+            fiber.done = false, fiber.watched = nullptr, fiber.cluster_rounds = 0;
+            fiber.stored.clear();
             const auto self = reinterpret_cast<uintptr_t>(this);
             makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Machine::enter), 2, static_cast<uint32_t>(self),
                         static_cast<uint32_t>(self >> 32));
@@ -232,6 +270,7 @@ private:
         const Pending now = std::move(pending_[which]);
         pending_[which] = std::move(pending_.back());
         pending_.pop_back();
+        current_ = now.thread;
         now.happen();
     }
     /// What each warp waits for.
@@ -262,12 +301,15 @@ private:
     }
 
     std::mt19937 random_;
+    uint32_t threads_, ctas_;
     std::vector<Fiber> fibers_;
     std::vector<Warp> warps_;
     std::vector<Meeting> named_;
     std::vector<Mbarrier> mbarriers_;
     std::vector<Product> products_;
-    std::vector<uint32_t> unfenced_;  // of each byte of shared memory: a thread and one, or 0
+    std::vector<Registers> registers_;
+    Meeting cluster_;
+    std::vector<uint32_t> unfenced_;  // of each byte of the CTAs' shared memory: a thread and one, or 0
     std::vector<Pending> pending_;
     ucontext_t scheduler_;
     Stack stack_;  // the scheduler's
@@ -279,14 +321,14 @@ private:
 
 inline Machine* machine = nullptr;
 
-/// Runs `kernel` for all threads of a CTA, for one CTA after the other.
+/// Runs `kernel` for all threads of a cluster, for one cluster after the other.
 template <typename Kernel>
-void launch(uint32_t ctas, uint32_t threads, const Kernel& kernel, uint32_t seed = 1) {
-    Machine running(threads, seed);
+void launch(uint32_t ctas, uint32_t threads, const Kernel& kernel, uint32_t seed = 1, uint32_t cluster = 1) {
+    Machine running(threads, seed, cluster);
     machine = &running;
     grid.x = ctas;
     const std::function<void()> run = kernel;
-    for (block.x = 0; block.x < ctas; ++block.x) running.run(run);
+    for (uint32_t first = 0; first < ctas; first += cluster) running.run(run, first);
 }
 
 }  // namespace finegemm::host_kernel

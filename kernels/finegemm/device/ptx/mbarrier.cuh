@@ -23,6 +23,11 @@ __device__ inline void mbarrier_arrive_cluster(SmemAddr barrier) {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier.bits) : "memory");
 }
 
+/// Likewise, with cluster scope, for what the other CTA overwrites when it knows of the arrival.
+__device__ inline void mbarrier_arrive_release_cluster(SmemAddr barrier) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier.bits) : "memory");
+}
+
 /// Arrives once and expects bytes that asynchronous copies will write.
 __device__ inline void mbarrier_arrive_expect_tx(SmemAddr barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier.bits), "r"(bytes)

@@ -8,6 +8,7 @@ namespace finegemm::ptx {
 inline uint32_t load_global_if(bool wanted, const void* from) { return wanted ? load_as<uint32_t>(from) : 0; }
 inline Words4 load_global_x4_if(bool wanted, const void* from) { return wanted ? load_as<Words4>(from) : Words4{}; }
 inline void store_global(void* to, uint32_t x) { store_as(to, x); }
+inline void store_global(float* to, float x) { store_as(to, x); }
 inline void store_shared_word_if(bool wanted, SmemAddr to, uint32_t x) {
     if (wanted) store_shared_as(to, x);
 }

@@ -14,6 +14,11 @@ inline void mbarrier_arrive(SmemAddr barrier, uint32_t times = 1) {
     machine->pause();
     machine->arrive(machine->mbarrier(barrier.bits), times, 0);
 }
+inline void mbarrier_arrive_release_cluster(SmemAddr barrier) {
+    machine->pause();
+    machine->shared_of(rank_of(barrier));
+    machine->arrive(machine->mbarrier_of(rank_of(barrier), offset_of(barrier)), 1, 0);
+}
 inline void mbarrier_arrive_expect_tx(SmemAddr barrier, uint32_t bytes) {
     machine->pause();
     machine->arrive(machine->mbarrier(barrier.bits), 1, bytes);
@@ -25,5 +30,6 @@ inline bool mbarrier_try_wait(SmemAddr barrier, uint32_t parity) {
     if ((b.phase & 1) == parity) machine->wait_while(b.phase, 1, parity, "an mbarrier");
     return true;
 }
+inline bool mbarrier_try_wait_cluster(SmemAddr barrier, uint32_t parity) { return mbarrier_try_wait(barrier, parity); }
 
 }  // namespace finegemm::ptx

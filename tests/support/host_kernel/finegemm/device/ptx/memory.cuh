@@ -8,15 +8,25 @@
 
 namespace finegemm::ptx {
 
-/// Counted from the machine's dynamic shared memory; static objects lie somewhere else, modulo 2^32.
+/// Counted from the dynamic shared memory of the thread's CTA; static objects lie somewhere else, modulo 2^32. Of a CTA
+/// of the cluster: kClusterWindow times its rank and one on.
+inline constexpr uint32_t kClusterWindow = 1 << 20;
 struct SmemAddr {
     uint32_t bits;
     constexpr SmemAddr operator+(uint32_t bytes) const { return {bits + bytes}; }
 };
 inline SmemAddr smem_address(const void* pointer) {
-    return {static_cast<uint32_t>(static_cast<const uint8_t*>(pointer) - host_kernel::shared)};
+    return {static_cast<uint32_t>(static_cast<const uint8_t*>(pointer) - host_kernel::shared[machine->cta()])};
 }
-inline uint8_t* host_address(SmemAddr at) { return host_kernel::shared + static_cast<int32_t>(at.bits); }
+inline uint8_t* host_address(SmemAddr at) {
+    return host_kernel::shared[machine->cta()] + static_cast<int32_t>(at.bits);
+}
+inline SmemAddr map_to_rank(SmemAddr local, uint32_t rank) {
+    if (rank >= machine->ctas()) machine->fail("the cluster has no such rank");
+    return {local.bits + (rank + 1) * kClusterWindow};
+}
+inline uint32_t rank_of(SmemAddr cluster) { return cluster.bits / kClusterWindow - 1; }
+inline uint32_t offset_of(SmemAddr cluster) { return cluster.bits % kClusterWindow; }
 
 struct Float2 {
     float part[2];
@@ -57,10 +67,20 @@ void store_shared_as(SmemAddr at, const T& x) {
 
 inline float load_shared(SmemAddr at) { return load_shared_as<float>(at); }
 inline Float2 load_shared_x2(SmemAddr at) { return load_shared_as<Float2>(at); }
+inline Float4 load_shared_x4(SmemAddr at) { return load_shared_as<Float4>(at); }
 inline Words4 load_shared_words_x4(SmemAddr at) { return load_shared_as<Words4>(at); }
 inline void store_shared(SmemAddr at, float x) { store_shared_as(at, x); }
 inline void store_shared_x2(SmemAddr at, float x, float y) { store_shared_as(at, Float2{{x, y}}); }
 inline void store_shared_words_x4(SmemAddr at, const Words4& v) { store_shared_as(at, v); }
+
+/// Lands late.
+inline void st_async_x2(SmemAddr to, float x, float y, SmemAddr barrier) {
+    if (rank_of(to) != rank_of(barrier)) machine->fail("it counts in another CTA than it stores to");
+    machine->later([=] {
+        store_as(machine->shared_of(rank_of(to)) + offset_of(to), Float2{{x, y}});
+        machine->come(machine->mbarrier_of(rank_of(barrier), offset_of(barrier)), 8);
+    });
+}
 
 inline void store_global_x4(void* to, const Words4& v) { store_as(to, v); }
 inline void store_global_x4_if(bool wanted, void* to, const Words4& v) {

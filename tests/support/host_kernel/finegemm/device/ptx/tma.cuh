@@ -21,7 +21,7 @@ inline void arrive_later(SmemAddr to, uint32_t bytes, SmemAddr barrier, std::fun
 inline void tma_load_stacked(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint32_t z) {
     const mock::Description d = mock::description_of(*map);
     constexpr Swizzle kSwizzles[] = {Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128};
-    const uint32_t element = d.type == 0 ? 1 : 4, row_bytes = d.box_cols * element;
+    const uint32_t element = d.type == 0 ? 1 : d.type == 9 ? 2 : 4, row_bytes = d.box_cols * element;
     if (to.bits % 128 != 0) machine->fail("TMA wants 128 bytes aligned");
     arrive_later(to, d.box_rows * row_bytes, barrier, [=] {
         for (uint32_t r = 0; r < d.box_rows; ++r)
@@ -36,6 +36,9 @@ inline void tma_load_stacked(SmemAddr to, const TensorMap* map, SmemAddr barrier
 }
 inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y) {
     tma_load_stacked(to, map, barrier, x, y, 0);
+}
+inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint64_t) {
+    tma_load(to, map, barrier, x, y);
 }
 
 inline void bulk_load(SmemAddr to, const void* from, uint32_t bytes, SmemAddr barrier) {

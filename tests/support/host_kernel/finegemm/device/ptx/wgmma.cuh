@@ -11,7 +11,7 @@
 
 namespace finegemm::ptx {
 
-/// A K-major operand of e4m3 in swizzled rows, as its descriptor tells where it lies.
+/// A K-major operand in swizzled rows, as its descriptor tells where it lies.
 struct HostOperand {
     uint32_t address, row_bytes;
     Swizzle swizzle;
@@ -34,20 +34,58 @@ struct HostOperand {
     }
 };
 
-template <uint32_t Registers>
-void start_product(float (&d)[Registers], uint64_t a, uint64_t b, uint32_t k) {
+/// To f32, towards zero.
+inline double cut_off(double x) {
+    const auto nearest = static_cast<float>(x);
+    return std::fabs(nearest) > std::fabs(x) ? std::nextafter(nearest, 0.0f) : nearest;
+}
+
+/// `compute` gives [64, n] sums of the operands' rows of `row_bytes` bytes, and of what each thread has in `d`, if
+/// `adds`.
+template <uint32_t Registers, typename Compute>
+void start_product(float (&d)[Registers], uint64_t a, uint64_t b, uint32_t row_bytes, bool adds,
+                   const Compute& compute) {
+    constexpr uint32_t kN = Registers * 2;
     host_kernel::Machine::Product& product = machine->product();
-    for (float& x : d) x = float_of_bits(0x7fedcba9);  // until the wait
-    machine->mine[machine->current()] = d;
-    machine->mine_count[machine->current()] = Registers;
+    if (product.started.come == 0) product.before.assign(64 * kN, 0);
+    for (uint32_t r = 0; r < Registers; ++r) {
+        const RowCol at = wgmma_accumulator(threadIdx.x % 128, r);
+        if (adds) product.before[at.row * kN + at.col] = d[r];
+        d[r] = float_of_bits(0x7fedcba9);  // until the wait
+    }
+    machine->registers() = {d, Registers};
     const HostOperand left = HostOperand::of(a), right = HostOperand::of(b);
     const uint32_t round = product.started.round;
     machine->meet(product.started, 128, false, "");
     if (product.started.round == round) return;
     machine->later([=, &product] {
-        const uint32_t n = Registers * 2;
-        product.sums = wgmma_product(left.codes(64, k), right.codes(n, k), 64, n, k);
+        product.sums = compute(product.before, left.codes(64, row_bytes), right.codes(kN, row_bytes), kN);
         ++product.finished;
+    });
+}
+template <uint32_t Registers>
+void start_product(float (&d)[Registers], uint64_t a, uint64_t b, uint32_t k) {
+    start_product(d, a, b, k, false, [k](const auto&, const auto& left, const auto& right, uint32_t n) {
+        return wgmma_product(left, right, 64, n, k);
+    });
+}
+/// bf16. The hardware's order of sums is not known: 16 products and a sum are added exactly here, and cut off.
+template <uint32_t R>
+void wgmma_k64(float (&d)[R], uint64_t a, uint64_t b, uint32_t add) {
+    start_product(d, a, b, 128, add != 0, [](std::vector<float> sums, const auto& left, const auto& right, uint32_t n) {
+        const auto element = [](const std::vector<uint8_t>& rows, uint32_t row, uint32_t k) {
+            const size_t at = size_t{row} * 128 + 2 * k;
+            return static_cast<double>(float_of_bf16(static_cast<uint16_t>(rows[at] | rows[at + 1] << 8)));
+        };
+        for (uint32_t i = 0; i < 64 * n; ++i) {
+            double sum = sums[i];
+            for (uint32_t k = 0; k < 64; ++k) {
+                sum += element(left, i / n, k) * element(right, i % n, k);
+                if (k % 16 == 15) sum = cut_off(sum);
+            }
+            sums[i] = canonical(static_cast<float>(sum));
+        }
+        return sums;
     });
 }
 template <uint32_t R>
@@ -70,12 +108,12 @@ template <uint32_t Pending>
 void wgmma_wait_group() {
     static_assert(Pending == 0);
     host_kernel::Machine::Product& product = machine->product();
-    const uint32_t thread = machine->current(), round = product.round_of[thread % 128]++;
+    const uint32_t round = product.round_of[threadIdx.x % 128]++;
     if (product.finished == round) machine->wait_while(product.finished, ~0u, round, "a product");
-    const uint32_t n = machine->mine_count[thread] * 2;
-    for (uint32_t r = 0; r < n / 2; ++r) {
-        const RowCol at = wgmma_accumulator(thread % 128, r);
-        machine->mine[thread][r] = product.sums[at.row * n + at.col];
+    const auto& [sums, count] = machine->registers();
+    for (uint32_t r = 0; r < count; ++r) {
+        const RowCol at = wgmma_accumulator(threadIdx.x % 128, r);
+        sums[r] = product.sums[at.row * count * 2 + at.col];
     }
 }
 inline void pin(float&) {}

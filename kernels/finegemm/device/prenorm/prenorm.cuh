@@ -1,0 +1,51 @@
+// The kernel of the product before a norm as a table of contents: set up, load, choose a role. Layer device.
+#pragma once
+
+#include <finegemm/device/prenorm/load.cuh>
+#include <finegemm/device/prenorm/sum.cuh>
+#include <finegemm/device/ptx/dynamic_shared.cuh>
+
+namespace finegemm::device {
+
+/// All but those of the first loads, by one thread.
+template <PrenormConfig C>
+__device__ void make_other_barriers(const PrenormParams& p, const PrenormShared<C>& smem) {
+    for (uint32_t stage = 0; stage < C.stages(); ++stage) {
+        ptx::mbarrier_init(smem.split(stage), C.splitters() * kLanesArrive);
+        ptx::mbarrier_init(smem.empty(stage), C.warpgroups() * 4 * kLanesArrive);
+    }
+    for (uint32_t warpgroup = 0; warpgroup < C.warpgroups(); ++warpgroup) {
+        ptx::mbarrier_init(smem.parts_full(warpgroup), 1);
+        ptx::mbarrier_init(smem.parts_free(warpgroup), p.cluster());
+    }
+    ptx::fence_mbarrier_init();
+}
+
+/// Barriers of loads, and the first ones; by the thread that loads. Nothing is read before the kernels before this one
+/// have ended.
+template <PrenormConfig C>
+__device__ void begin_loads(PrenormLoader<C>& loader, const PrenormShared<C>& smem) {
+    for (uint32_t stage = 0; stage < C.stages(); ++stage) ptx::mbarrier_init(smem.loaded(stage), 1);
+    ptx::fence_mbarrier_init();
+    ptx::grid_dependency_wait();
+    loader.first_round();
+}
+
+template <PrenormConfig C>
+__device__ void prenorm(const PrenormParams& p) {
+    const PrenormShared<C> smem{ptx::dynamic_shared()};
+    const uint32_t rank = ptx::cluster_rank(), warp = ptx::broadcast(threadIdx.x / kWarpSize);
+    constexpr uint32_t kLoader = C.warpgroups() * 4;
+    ptx::grid_launch_dependents();
+    PrenormLoader<C> loader(p, smem, rank);
+    if (threadIdx.x == kLoader * kWarpSize) begin_loads(loader, smem);
+    if (threadIdx.x == 0) make_other_barriers(p, smem);
+    __syncthreads();
+    ptx::cluster_arrive_relaxed();
+    ptx::grid_dependency_wait();
+    if (warp < kLoader) PrenormMath<C>(p, smem, rank, warp / 4).run();
+    else if (warp > kLoader) split_blocks(p, smem, rank, warp - kLoader - 1);
+    else if (threadIdx.x % kWarpSize == 0) loader.rest();
+}
+
+}  // namespace finegemm::device

@@ -1,0 +1,63 @@
+// The product before a norm as a launch. Layer engine.
+#include "ops/prenorm/hopper.h"
+
+#include <finegemm/core/tma_box.h>
+
+#include "cuda/tensor_map.h"
+
+namespace finegemm {
+
+namespace {
+
+/// Of L2, as createpolicy.fractional encodes it for a fraction of one: A is read once. PTX ISA, createpolicy.
+constexpr uint64_t kEvictFirst = 0x12f0000000000000;
+
+/// The stride of one row may be anything: then it is that of tight rows.
+TensorMap map_of(const ConstMatrix& x, uint32_t element_bytes, const TmaBox& box, const cuda::Driver& driver) {
+    const int64_t stride = x.rows > 1 ? x.row_stride : x.cols;
+    return cuda::encode(driver,
+                        {.data = x.data,
+                         .rows = static_cast<uint64_t>(x.rows),
+                         .cols = static_cast<uint64_t>(x.cols),
+                         .row_stride_bytes = static_cast<uint64_t>(stride) * element_bytes},
+                        box);
+}
+
+/// Do all rows of all slices lie at multiples of 16 bytes?
+bool has_vectors(const Stack& d) {
+    const auto in_place = [](int64_t count, int64_t stride) { return count <= 1 || stride % 4 == 0; };
+    return reinterpret_cast<uintptr_t>(d.matrix.data) % 16 == 0 && in_place(d.matrix.rows, d.matrix.row_stride) &&
+           in_place(d.count, d.stride);
+}
+
+}  // namespace
+
+PrenormLaunch launch_of(const PrenormCall& call, const cuda::Driver& driver, const plan::DeviceSpec& device) {
+    return launch_of(call, driver,
+                     plan_of({call.rows(), call.cols(), call.k(), call.slices(), call.options.num_sms}, device));
+}
+
+PrenormLaunch launch_of(const PrenormCall& call, const cuda::Driver& driver, const PrenormPlan& plan) {
+    const PrenormConfig& c = plan.kernel.config;
+    PrenormParams p{};
+    p.a = map_of(call.a, 2, {.rows = c.rows, .cols = kPrenormBlock, .element_bytes = 2, .swizzle = Swizzle::B128},
+                 driver);
+    p.b = map_of(call.b, 4, {.rows = c.cols, .cols = 32, .element_bytes = 4, .swizzle = Swizzle::B128}, driver);
+    p.d = static_cast<float*>(call.d.matrix.data);
+    p.d_slice_stride = call.d.stride;
+    p.d_row_stride = call.d.matrix.row_stride;
+    p.squares = static_cast<float*>(call.sqrsum.data);
+    p.squares_stride = call.sqrsum.row_stride;
+    p.rows = static_cast<uint32_t>(call.rows());
+    p.cols = static_cast<uint32_t>(call.cols());
+    p.slices = static_cast<uint32_t>(call.slices());
+    p.real_slices = plan.slices;
+    p.items = ceil_div(p.rows, c.rows) * plan.slices;
+    p.cluster_log2 = plan.kernel.cluster_log2;
+    p.parts = PrenormParts::of(static_cast<uint32_t>(call.k()) / kPrenormBlock, plan.parts());
+    p.vectors = has_vectors(call.d);
+    p.a_policy = kEvictFirst;
+    return {plan.kernel, p, plan.ctas()};
+}
+
+}  // namespace finegemm

@@ -1,0 +1,20 @@
+// The product before a norm as a launch. Layer engine.
+#pragma once
+
+#include "cuda/driver.h"
+#include "ops/prenorm/call.h"
+#include "ops/prenorm/planner.h"
+
+namespace finegemm {
+
+struct PrenormLaunch {
+    PrenormKernel config;
+    PrenormParams params;
+    uint32_t grid;
+};
+
+PrenormLaunch launch_of(const PrenormCall& call, const cuda::Driver& driver, const plan::DeviceSpec& device);
+/// By a plan that is given.
+PrenormLaunch launch_of(const PrenormCall& call, const cuda::Driver& driver, const PrenormPlan& plan);
+
+}  // namespace finegemm

@@ -1,0 +1,83 @@
+// Which kernel computes a product before a norm, and how K is cut. Layer engine.
+#include "ops/prenorm/planner.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace finegemm {
+
+namespace {
+
+/// Times in microseconds, bytes that one takes: estimates from probes of an H200; no launch has been measured yet.
+constexpr double kLaunch = 2.2;                       // and the first block's latency
+constexpr double kTile = 0.4, kClusterTile = 0.9;     // from the last block of a part to its sums in memory
+constexpr double kBytesOfSm = 9e4, kBytesOfL2 = 7e6;  // that reach an SM, and all of them
+constexpr double kBlock[] = {0.14, 0.17, 0.28};       // of 64, 128, 256 rows, at least: latencies and instructions
+constexpr double kHidden = 0.9;                       // of the shorter one of latency and memory, beside the other
+
+constexpr uint32_t kMostSlices = 64;      // that are not zero: more parts than SMs have no use
+constexpr uint64_t kMostItems = 1 << 27;  // 8 CTAs of each have numbers
+
+/// SMs that clusters of so many CTAs can have at once: those of a GPC share it, 16 of a GPC's 16 or 18.
+uint32_t clusters_at_once(const PrenormProblem& p, const plan::DeviceSpec& d, uint32_t cluster) {
+    constexpr uint32_t kGpc = 16;
+    const uint32_t fit = cluster <= 2 ? d.sms / cluster : max(d.sms / kGpc * (kGpc / cluster), 1);
+    return p.num_sms > 0 ? std::min(fit, static_cast<uint32_t>(p.num_sms) / cluster) : fit;
+}
+
+double predicted(const PrenormProblem& p, const plan::DeviceSpec& d, const PrenormPlan& plan, double items) {
+    const uint32_t rows = plan.kernel.config.rows, cluster = plan.kernel.cluster();
+    const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
+    const double a_bytes = m * k * 2, b_bytes = n * k * 4;
+    const double tiles = items / plan.slices, at_once = plan.clusters;
+    const double memory = (a_bytes + b_bytes + static_cast<double>(p.slices) * m * (n + 1) * 4) / d.hbm_bytes_per_us;
+    const double l2 = (a_bytes + tiles * b_bytes) / kBytesOfL2;
+    const double blocks = std::ceil(k / kPrenormBlock / plan.parts());
+    const double of_block = (std::min<double>(rows, m) * 2 + n * 4) * kPrenormBlock / kBytesOfSm;
+    const double of_item = blocks * std::max(of_block, kBlock[rows / 128]) + (cluster > 1 ? kClusterTile : kTile);
+    const double chain = std::ceil(items / at_once) * of_item, bytes = std::max(memory, l2);
+    return kLaunch + std::max(chain, bytes) + (1 - kHidden) * std::min(chain, bytes);
+}
+
+/// Calls visit(plan) for each. One with 64 rows, a slice and no cluster is always among them.
+template <typename Visit>
+void visit_plans(const PrenormProblem& p, const plan::DeviceSpec& d, const Visit& visit) {
+    const uint64_t blocks = static_cast<uint64_t>(p.k) / kPrenormBlock;
+    const uint32_t cols = p.n > 24 ? 32 : 24;
+    const auto most = static_cast<uint32_t>(std::min<int64_t>(p.slices, kMostSlices));
+    for (uint32_t rows = 64; rows <= 256 && (rows == 64 || p.m > rows / 2); rows *= 2)
+        for (uint32_t log2 = 0; log2 <= kPrenormMostClusterLog2; ++log2) {
+            const uint32_t at_once = clusters_at_once(p, d, 1u << log2);
+            // Powers of two, and all there are.
+            for (uint32_t slices = 1; slices <= most; slices = slices * 2 > most && slices < most ? most : slices * 2) {
+                const uint64_t items = (static_cast<uint64_t>(p.m) + rows - 1) / rows * slices;
+                if (at_once == 0 || uint64_t{slices} << log2 > blocks || (items > kMostItems && slices > 1)) break;
+                PrenormPlan plan{.kernel = {{rows, cols}, log2},
+                                 .slices = slices,
+                                 .clusters = static_cast<uint32_t>(std::min<uint64_t>(items, at_once))};
+                plan.us = predicted(p, d, plan, static_cast<double>(items));
+                visit(plan);
+            }
+        }
+}
+
+bool better(const PrenormPlan& a, const PrenormPlan& b) { return a.us != b.us ? a.us < b.us : a.parts() < b.parts(); }
+
+}  // namespace
+
+PrenormPlan plan_of(const PrenormProblem& problem, const plan::DeviceSpec& device) {
+    PrenormPlan best{.us = INFINITY};
+    visit_plans(problem, device, [&](const PrenormPlan& plan) {
+        if (better(plan, best)) best = plan;
+    });
+    return best;
+}
+
+std::vector<PrenormPlan> prenorm_plans(const PrenormProblem& problem, const plan::DeviceSpec& device) {
+    std::vector<PrenormPlan> all;
+    visit_plans(problem, device, [&](const PrenormPlan& plan) { all.push_back(plan); });
+    std::ranges::stable_sort(all, better);
+    return all;
+}
+
+}  // namespace finegemm

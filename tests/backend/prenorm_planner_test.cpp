@@ -1,0 +1,61 @@
+// Which kernel a product before a norm takes, and how K is cut. Layer tests.
+#include <gtest/gtest.h>
+
+#include "ops/prenorm/planner.h"
+#include "support/random.h"
+
+namespace finegemm {
+namespace {
+
+const plan::DeviceSpec kH200 = *plan::find_device("h200");
+
+TEST(PrenormPlanner, RandomProblemsHaveAPlanThatKeepsTheRules) {
+    test::Random random(1);
+    for (int i = 0; i < 2000; ++i) {
+        PrenormProblem p{random.one_in(4) ? random.any(1, INT32_MAX) : random.any(1, 9000), 8 * random.any(1, 4),
+                         64 * random.any(1, random.one_in(2) ? 8 : 500), random.any(1, 20)};
+        if (random.one_in(3)) p.num_sms = static_cast<int32_t>(random.any(1, 132));
+        const PrenormPlan plan = plan_of(p, kH200);
+        const PrenormConfig& c = plan.kernel.config;
+        ASSERT_GE(c.cols, p.n);
+        ASSERT_LE(plan.parts(), p.k / kPrenormBlock);
+        ASSERT_LE(plan.slices, p.slices);
+        ASSERT_GE(plan.clusters, 1u);
+        ASSERT_LE(plan.ctas(), p.num_sms > 0 ? static_cast<uint32_t>(p.num_sms) : kH200.sms);
+        ASSERT_LE(plan.clusters, (static_cast<uint64_t>(p.m) + c.rows - 1) / c.rows * plan.slices);
+        ASSERT_GT(plan.us, 0);
+        const std::vector<PrenormPlan> all = prenorm_plans(p, kH200);
+        ASSERT_EQ(all[0].kernel, plan.kernel);
+        ASSERT_EQ(all[0].slices, plan.slices);
+    }
+}
+
+TEST(PrenormPlanner, FewRowsAreSplitOverMostSmsThatOneLaunchCanUse) {
+    for (const int64_t k : {7168, 7680, 28672}) {
+        const PrenormPlan one = plan_of({13, 24, k, 1}, kH200), many = plan_of({13, 24, k, 16}, kH200);
+        EXPECT_EQ(one.kernel.cluster(), 8u) << k;
+        EXPECT_GE(many.parts(), 16u) << k;
+        EXPECT_LT(many.us, one.us) << k;
+    }
+}
+
+TEST(PrenormPlanner, ManyRowsFillTheMachine) {
+    for (const int64_t k : {7168, 7680, 28672})
+        for (const int64_t m : {4096, 8192})
+            for (const int64_t slices : {1, 16}) {
+                const PrenormPlan plan = plan_of({m, 24, k, slices}, kH200);
+                EXPECT_GE(plan.ctas(), 120u) << m << " " << k << " " << slices;
+                EXPECT_GE(plan.kernel.config.rows, 128u);
+            }
+}
+
+TEST(PrenormPlanner, TakesClustersThatFitInABudget) {
+    for (const int32_t num_sms : {1, 2, 3, 7, 8, 100}) {
+        const PrenormPlan plan = plan_of({4096, 24, 7168, 1, num_sms}, kH200);
+        EXPECT_LE(plan.ctas(), static_cast<uint32_t>(num_sms));
+    }
+    EXPECT_EQ(plan_of({13, 24, 7168, 16, 1}, kH200).kernel.cluster(), 1u);
+}
+
+}  // namespace
+}  // namespace finegemm
