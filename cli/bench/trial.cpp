@@ -29,8 +29,8 @@ std::unique_ptr<Trial> make_trial(Context& context, const Target& target, const 
     return std::make_unique<Scores>(context, target, parse_scores(line), seed);
 }
 
-std::string explain_trial(const std::string& line) {
-    return is_prenorm(line) ? explain(parse_prenorm(line)) : explain(parse_scores(line));
+std::string explain_trial(const std::string& line, const std::string& device) {
+    return is_prenorm(line) ? explain(parse_prenorm(line), device) : explain(parse_scores(line));
 }
 
 std::vector<int64_t> extents_of(const std::string& word, size_t count) {

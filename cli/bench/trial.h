@@ -43,8 +43,8 @@ bool is_trial(const std::string& line);
 /// Throws Error(InvalidArgument) for a line that is none.
 void check_trial(const std::string& line);
 std::unique_ptr<Trial> make_trial(Context& context, const Target& target, const std::string& line, uint64_t seed);
-/// JSON: which kernel it takes on a GPU and why.
-std::string explain_trial(const std::string& line);
+/// JSON: which kernel it takes on a GPU and why. `device`: as explain has it; scores take the same on all.
+std::string explain_trial(const std::string& line, const std::string& device);
 
 /// "2048x8192" as numbers from 1 on; empty for another text.
 std::vector<int64_t> extents_of(const std::string& word, size_t count);

@@ -83,22 +83,47 @@ ExitCode run_call(const std::string& line, const CallOptions& o, const Front& fr
     return m.check.right() ? kOk : kWrongResult;
 }
 
-ExitCode explain_call(const std::string& line, bool json, const Front& front) {
-    const std::string text = explain_trial(line);
+namespace {
+
+/// Of a kernel for scores, or for a product before a norm.
+std::string made_of_text(const nlohmann::json& config) {
+    const auto number = [&](const char* name) { return config.at(name).get<int64_t>(); };
+    if (config.contains("tile_keys"))
+        return fmt::format("tiles of {} keys x {} columns for each of {} math warpgroups", number("tile_keys"),
+                           number("columns"), number("math_warpgroups"));
+    return fmt::format("tiles of {} rows x {} columns, clusters of {} CTAs, {} CTAs in all", number("rows"),
+                       number("cols"), number("cluster"), number("ctas"));
+}
+
+/// Those that there are beside the chosen one, the first of them.
+std::string plans_text(const nlohmann::json& plans) {
+    constexpr size_t kMost = 8;
+    std::string text =
+        fmt::format("\n{:>10} {:>6} {:>8} {:>7} {:>6}\n", "predicted", "rows", "cluster", "slices", "CTAs");
+    for (size_t i = 0; i < std::min(plans.size(), kMost); ++i) {
+        const auto number = [&](const char* name) { return plans[i].at(name).get<int64_t>(); };
+        text += fmt::format("{:>10} {:>6} {:>8} {:>7} {:>6}\n", time_text(plans[i].at("us").get<double>()),
+                            number("rows"), number("cluster"), number("slices"), number("ctas"));
+    }
+    return text + (plans.size() > kMost ? fmt::format("and {} slower ones\n", plans.size() - kMost) : "");
+}
+
+}  // namespace
+
+ExitCode explain_call(const std::string& line, const std::string& device, bool json, const Front& front) {
+    const std::string text = explain_trial(line, device);
     if (json) {
         front.out << text << '\n';
         return kOk;
     }
     const auto out = nlohmann::json::parse(text);
     const auto& config = out.at("config");
-    const auto number = [&](const char* name) { return config.at(name).get<int64_t>(); };
-    front.out << fmt::format("{}: {}\n", line, out.at("kernel").get<std::string>());
+    const std::string on = out.contains("device") ? " on " + out.at("device").get<std::string>() : "";
+    front.out << fmt::format("{}{}: {}\n", line, on, out.at("kernel").get<std::string>());
     for (const auto& why : out.at("why")) front.out << fmt::format("  {}\n", why.get<std::string>());
-    front.out << fmt::format(
-        "tiles of {} keys x {} columns for each of {} math warpgroups, rings of {} stages, {} KB of "
-        "shared memory\n",
-        number("tile_keys"), number("columns"), number("math_warpgroups"), number("stages"),
-        number("smem_bytes") / 1024);
+    front.out << fmt::format("{}, rings of {} stages, {} KB of shared memory\n", made_of_text(config),
+                             config.at("stages").get<int64_t>(), config.at("smem_bytes").get<int64_t>() / 1024);
+    if (out.contains("plans")) front.out << plans_text(out.at("plans"));
     return kOk;
 }
 

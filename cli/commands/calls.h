@@ -18,7 +18,8 @@ struct CallOptions {
 };
 
 ExitCode run_call(const std::string& line, const CallOptions& o, const Front& front);
-ExitCode explain_call(const std::string& line, bool json, const Front& front);
+/// `device`: a known one, or empty for the GPU present.
+ExitCode explain_call(const std::string& line, const std::string& device, bool json, const Front& front);
 /// A line of the table for each. Throws Error(InvalidArgument) where one is a product.
 ExitCode bench_calls(const std::vector<std::string>& lines, const CallOptions& o, const Front& front);
 

@@ -91,9 +91,10 @@ std::string kind_text(const GemmShape& s) {
 }
 
 ExitCode run(const ExplainOptions& o, const Front& front) {
-    if (o.shape.size() == 1 && is_trial(o.shape[0])) return explain_call(o.shape[0], o.json, front);
+    const std::string device = o.device == "auto" ? "" : o.device;
+    if (o.shape.size() == 1 && is_trial(o.shape[0])) return explain_call(o.shape[0], device, o.json, front);
     const GemmShape shape = parse_product(o.shape, o.product);
-    const std::string text = explain(shape, o.device == "auto" ? "" : o.device, o.table);
+    const std::string text = explain(shape, device, o.table);
     if (o.json) {
         front.out << text << '\n';
         return kOk;

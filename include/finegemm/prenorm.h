@@ -41,8 +41,9 @@ struct PrenormShape {
     int32_t num_sms = 0;  ///< as the option of a call
 };
 
-/// Which kernel it takes and why: JSON text with `kernel`, its name, `why`, sentences, and `config`, what the launch is
-/// made of. `device`: as of explain(GemmShape). Throws Error(InvalidArgument) for what no call may have.
+/// Which kernel it takes and why: JSON text with `kernel`, its name, `us`, its time by prediction, `why`, sentences,
+/// `config`, what the launch is made of, and `plans`, those that there are, the fastest first. `device`: as of
+/// explain(GemmShape). Throws Error(InvalidArgument) for what no call may have.
 FINEGEMM_API std::string explain(const PrenormShape& shape, const std::string& device = {});
 
 }  // namespace finegemm

@@ -4,6 +4,7 @@
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
 
+#include "api/explained_device.h"
 #include "cuda/device.h"
 #include "engine/device_spec.h"
 #include "plan/fields.h"
@@ -26,7 +27,9 @@ plan::DeviceSpec device_present() {
     return *plan::find_device(kDefaultDevice);
 }
 
-plan::DeviceSpec device_named(const std::string& name) {
+}  // namespace
+
+plan::DeviceSpec explained_device(const std::string& name) {
     if (name.empty()) return device_present();
     if (const plan::DeviceSpec* spec = plan::find_device(name)) return *spec;
     throw Error(
@@ -34,11 +37,9 @@ plan::DeviceSpec device_named(const std::string& name) {
         fmt::format("device: '{}' is not known; h200, h100, gh200, h800 and h20 are, and '' is the GPU present", name));
 }
 
-}  // namespace
-
 std::string explain(const GemmShape& shape, const std::string& device, const std::string& plan_table) {
     plan::check_shape(shape);
-    const plan::DeviceSpec spec = device_named(device);
+    const plan::DeviceSpec spec = explained_device(device);
     // Without a device, calls on this machine are meant: what the environment says holds for them.
     const Options options = device.empty() ? Options::from_environment() : Options{};
     GemmShape asked = shape;

@@ -1,6 +1,8 @@
 // The product before a norm through the C and C++ APIs. Layer tests.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include <finegemm/prenorm.h>
 
 #include "api/prenorm_misuses.h"
@@ -36,6 +38,20 @@ TEST(PrenormCall, WithoutRowsDoesNothing) {
     c.args.a.rows = c.args.d.matrix.rows = c.args.sqrsum.cols = 0;
     c.args.a.data = c.args.d.matrix.data = c.args.sqrsum.data = nullptr;
     EXPECT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
+}
+
+TEST(PrenormCall, IsExplainedInC) {
+    const finegemm_prenorm_shape shape{sizeof shape, 100, 8192, 24, 7168, 16, "h100"};
+    char text[1 << 16];
+    finegemm_error e;
+    size_t needed = 0;
+    ASSERT_EQ(finegemm_explain_prenorm(&shape, text, sizeof text, &needed, &e), FINEGEMM_OK) << e.message;
+    EXPECT_EQ(needed, std::strlen(text) + 1);
+    const auto out = nlohmann::json::parse(text);
+    EXPECT_EQ(out.at("device"), "h100");
+    EXPECT_TRUE(out.at("kernel").get<std::string>().starts_with("FineGEMM_prenorm_"));
+    EXPECT_LE(out.at("config").at("ctas").get<int>(), 100) << "num_sms";
+    EXPECT_LE(out.at("config").at("slices").get<int>(), 16);
 }
 
 TEST(PrenormCall, IsLoggedWithWhatItIsOf) {

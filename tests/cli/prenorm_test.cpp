@@ -76,6 +76,26 @@ TEST(BenchPrenorm, HasALineBesideThoseOfOtherCalls) {
         EXPECT_NE(ran.out.find(line), std::string::npos) << ran.out;
 }
 
+TEST(ExplainPrenorm, NamesTheKernelAndSaysHowKIsCut) {
+    const std::pair<const char*, std::vector<const char*>> cases[] = {
+        {"prenorm_gemm 13x24x28672",
+         {" on h200: FineGEMM_prenorm_64x24\n", "M of 13 is in tiles of 64 rows", "d is one sum", " predicted   rows"}},
+        {"prenorm_gemm 13x32x64 slices=4",
+         {": FineGEMM_prenorm_64x32\n", "K of 64 is not cut", "3 of the 4 slices become zero"}},
+        {"prenorm_gemm 137x24x7168 slices=16", {"parts, ", " slices\n", " slower ones\n"}}};
+    for (const auto& [line, parts] : cases) {
+        const Ran ran = finegemm("explain '" + std::string(line) + "' --device h200");
+        ASSERT_EQ(ran.code, 0) << ran.err;
+        for (const char* part : parts) EXPECT_NE(ran.out.find(part), std::string::npos) << part << '\n' << ran.out;
+        const json out = json::parse(finegemm("explain '" + std::string(line) + "' --device h200 --json").out);
+        EXPECT_NE(ran.out.find(out.at("kernel").get<std::string>()), std::string::npos);
+        EXPECT_EQ(out.at("us"), out.at("plans")[0].at("us"));
+    }
+    const Ran ran = finegemm("explain 'prenorm_gemm 13x24x64' --device a100");
+    EXPECT_EQ(ran.code, 2);
+    EXPECT_NE(ran.err.find("device: 'a100' is not known"), std::string::npos) << ran.err;
+}
+
 TEST(Trial, AnErrorBeyondTheBoundOrNoNumberIsNotRight) {
     cli::Trial::Check check;
     check.add(1.0, 1.5, 1);
