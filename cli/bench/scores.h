@@ -22,7 +22,7 @@ public:
 
     double time(int repeats) override;
     Check check() override;
-    // Of the pairs of a query and a key that it sees.
+    /// Counts the pairs of a query and a key that it sees.
     double operations() const override;
     double bytes() const override;
 

@@ -27,7 +27,7 @@ public:
         int64_t wrong_fill = 0;  // elements that should be -inf and are not
         int64_t wrong_bits = 0;  // of a GPU, that are not the CPU's
         bool right() const { return of_bound <= 1 && wrong_fill == 0 && wrong_bits == 0; }
-        /// Of a value that should be `exact`; NaN is beyond any bound.
+        /// `found` should be `exact`; NaN is beyond any bound.
         void add(double found, double exact, double bound);
     };
     /// Looks at some rows of what the last run left.

@@ -85,7 +85,7 @@ ExitCode run_call(const std::string& line, const CallOptions& o, const Front& fr
 
 namespace {
 
-/// Of a kernel for scores, or for a product before a norm.
+/// What the launch of a kernel for scores, or for a product before a norm, is made of.
 std::string made_of_text(const nlohmann::json& config) {
     const auto number = [&](const char* name) { return config.at(name).get<int64_t>(); };
     if (config.contains("tile_keys"))
@@ -95,7 +95,7 @@ std::string made_of_text(const nlohmann::json& config) {
                        number("cols"), number("cluster"), number("ctas"));
 }
 
-/// Those that there are beside the chosen one, the first of them.
+/// A table of plans: the chosen one and the fastest others.
 std::string plans_text(const nlohmann::json& plans) {
     constexpr size_t kMost = 8;
     std::string text =

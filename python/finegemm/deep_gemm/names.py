@@ -71,8 +71,7 @@ _SERVED = (
     (
         "tf32_hc_prenorm_gemm",
         "`prenorm_gemm`",
-        "all slices are written, also those that K has no part for, which are zero; `a` of any row stride of a multiple "
-        "of 8",
+        "slices that have no part of K are zero; rows of `a` at multiples of 16 bytes",
     ),
     (
         "fp8_gemm_nt_skip_head_mid",
