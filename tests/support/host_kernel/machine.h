@@ -262,7 +262,8 @@ private:
     Fiber* runnable() {
         if (asleep_.left-- == 0) {
             const uint32_t size = chance(2) ? threads_ : 32;
-            asleep_ = {random_() % (fibers_.size() / size) * size, size, static_cast<uint32_t>(random_() % 4096)};
+            asleep_ = {random_() % (fibers_.size() / size) * size, size,
+                       static_cast<uint32_t>(random_() % (16u << random_() % 14))};
         }
         const size_t n = fibers_.size(), first = random_() % n;
         Fiber* sleeper = nullptr;
