@@ -172,7 +172,7 @@ public:
     }
 
     uint32_t current() const { return current_; }
-    /// Of the current thread, or of that of what happens now: its rank in the cluster.
+    /// The rank in the cluster of the current thread, or of that of what happens now.
     uint32_t cta() const { return current_ / threads_; }
     uint32_t ctas() const { return ctas_; }
     /// What ordinary stores have written to shared memory and no fence has shown to the tensor cores and to TMA.
