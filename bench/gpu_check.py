@@ -98,6 +98,17 @@ CHECKS = {
         "mqa_racecheck",
         "mqa_speed",
     ),
+    "prenorm": (
+        "prenorm",
+        "prenorm_repeat",
+        "prenorm_graph",
+        "prenorm_devices",
+        "prenorm_beyond_31_bits",
+        "prenorm_kernels",
+        "prenorm_memcheck",
+        "prenorm_racecheck",
+        "prenorm_speed",
+    ),
 }
 
 

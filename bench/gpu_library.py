@@ -24,6 +24,7 @@ GemmOptions, QuantizeOptions, Shape = C["gemm_options"], C["quantize_options"], 
 
 ScaleLayoutArgs, ScaleLayoutOptions = C["scale_layout_args"], C["scale_layout_options"]
 MqaArgs, PagedMqaArgs, MqaOptions = C["mqa_logits_args"], C["paged_mqa_logits_args"], C["mqa_options"]
+PrenormArgs, PrenormOptions, PrenormShape = C["prenorm_args"], C["prenorm_options"], C["prenorm_shape"]
 PagedMqaScheduleArgs, PagedMqaScheduleOptions = C["paged_mqa_schedule_args"], C["paged_mqa_schedule_options"]
 
 
@@ -261,11 +262,26 @@ class Library:
         call = self.c.finegemm_paged_mqa_schedule
         self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
+    def prenorm_gemm(self, a, b, d, sqrsum, num_sms=0, pdl=False) -> None:
+        """a [M, K], b [N, K], d [S, M, N], sqrsum [S, M]."""
+        stream = torch.cuda.current_stream(d.device).cuda_stream if d.is_cuda else None
+        options = PrenormOptions(ctypes.sizeof(PrenormOptions), num_sms, pdl, 0, stream)
+        args = PrenormArgs(matrix(a), matrix(b), stack(d), matrix(sqrsum))
+        call = self.c.finegemm_prenorm_gemm
+        self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
+
+    def explain_prenorm(self, m: int, n: int, k: int, slices: int, num_sms: int = 0) -> dict:
+        shape = PrenormShape(ctypes.sizeof(PrenormShape), num_sms, m, n, k, slices, b"h200")
+        return self.explained(self.c.finegemm_explain_prenorm, shape)
+
     def explain(self, m: int, n: int, k: int, out_dtype: torch.dtype | None = None, **fields) -> dict:
         """fields: others of finegemm_shape."""
         d = DTYPES[out_dtype] if out_dtype else 0
         shape = Shape(ctypes.sizeof(Shape), m=m, n=n, k=k, out_dtype=d, device=b"h200", **fields)
+        return self.explained(self.c.finegemm_explain, shape)
+
+    def explained(self, function, shape) -> dict:
         text = ctypes.create_string_buffer(1 << 16)
         size = ctypes.c_size_t(len(text))
-        self.check(self.c.finegemm_explain(ctypes.byref(shape), text, size, None, ctypes.byref(self.error)))
+        self.check(function(ctypes.byref(shape), text, size, None, ctypes.byref(self.error)))
         return json.loads(text.value)

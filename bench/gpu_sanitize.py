@@ -18,6 +18,7 @@ from gpu_fixture import ROOT
 from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
 from gpu_mqa import Mqa
+from gpu_prenorm import Prenorm
 from gpu_scales import Scales
 from gpu_timing import launched
 from gpu_unscaled import Unscaled
@@ -26,7 +27,7 @@ from gpu_wgrad import Wgrad
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
-class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Scales, Mqa):
+class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Scales, Mqa, Prenorm):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
         return self.memchecked("small")
@@ -53,6 +54,12 @@ class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Scales, Mq
     def mqa_racecheck(self):
         return self.racechecked("small_mqa")
 
+    def prenorm_memcheck(self):
+        return self.memchecked("small_prenorm")
+
+    def prenorm_racecheck(self):
+        return self.racechecked("small_prenorm")
+
     def kernels(self):
         """What the sanitizers run launches every kernel of the pack that multiplies."""
         return self.covered("gemm", self.small)
@@ -65,6 +72,9 @@ class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Scales, Mq
 
     def mqa_kernels(self):
         return self.covered("mqa", self.small_mqa)
+
+    def prenorm_kernels(self):
+        return self.covered("prenorm", self.small_prenorm)
 
     def covered(self, operation: str, check):
         wanted = {

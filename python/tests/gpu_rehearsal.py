@@ -154,6 +154,14 @@ class Rehearsal:
             self.names.add("paged_mqa_schedule")
             recorded(lambda: self.spoiling(lambda: schedule(library, lengths, queries_each, out), out))
 
+        prenorm = gpu_library.Library.prenorm_gemm
+
+        def multiplied(library, a, b, d, sqrsum, num_sms=0, pdl=False):
+            kernel = library.explain_prenorm(len(a), len(b), a.shape[1], len(d), num_sms)["kernel"]
+            self.names.add(kernel.removeprefix("FineGEMM_"))
+            recorded(lambda: self.spoiling(lambda: prenorm(library, a, b, d, sqrsum, num_sms, pdl), d))
+
+        monkeypatch.setattr(gpu_library.Library, "prenorm_gemm", multiplied)
         monkeypatch.setattr(gpu_library.Library, "score", scored)
         monkeypatch.setattr(gpu_library.Library, "paged_mqa_schedule", scheduled)
         monkeypatch.setattr(gpu_library.Library, "scale_layout", laid_out)

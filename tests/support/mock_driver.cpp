@@ -40,6 +40,17 @@ bool is_programmatic(const LaunchConfig& c) {
 bool usable(Function* function) {
     return internals().functions.contains(function) && function->gpu == stack.back()->gpu;
 }
+/// The parameters of a kernel that is no GEMM; false if it is one.
+bool copied_operation(const std::string& entry, const void* from, Launch& launch) {
+    const auto has = [&](const char* part) { return entry.find(part) != std::string::npos; };
+    if (has("FineGEMM_quantize_")) std::memcpy(&launch.quantize, from, sizeof launch.quantize);
+    else if (has("mqa_logits")) std::memcpy(&launch.mqa, from, sizeof launch.mqa);
+    else if (has("mqa_schedule")) std::memcpy(&launch.mqa_schedule, from, sizeof launch.mqa_schedule);
+    else if (has("FineGEMM_prenorm_")) std::memcpy(&launch.prenorm, from, sizeof launch.prenorm);
+    else if (has("FineGEMM_scale_layout_")) std::memcpy(&launch.scale_layout, from, sizeof launch.scale_layout);
+    else return false;
+    return true;
+}
 
 /// What a launch must keep to.
 int check_launch(const LaunchConfig& c, const Function& function) {
@@ -238,19 +249,10 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .k_grouped = {},
                   .affine = {},
                   .heads = {}};
-    const bool lays_out = function->entry.starts_with("FineGEMM_scale_layout_");
-    if (function->entry.starts_with("FineGEMM_quantize_"))
-        std::memcpy(&launch.quantize, parameters[0], sizeof launch.quantize);
-    else if (function->entry.find("mqa_logits") != std::string::npos)
-        std::memcpy(&launch.mqa, parameters[0], sizeof launch.mqa);
-    else if (function->entry.find("mqa_schedule") != std::string::npos)
-        std::memcpy(&launch.mqa_schedule, parameters[0], sizeof launch.mqa_schedule);
-    else if (function->entry.starts_with("FineGEMM_prenorm_"))
-        std::memcpy(&launch.prenorm, parameters[0], sizeof launch.prenorm);
-    else if (lays_out) std::memcpy(&launch.scale_layout, parameters[0], sizeof launch.scale_layout);
-    else if (function->entry.find("_grouped") != std::string::npos)
+    const bool is_gemm = !copied_operation(function->entry, parameters[0], launch);
+    if (is_gemm && function->entry.find("_grouped") != std::string::npos)
         launch.gemm = launch.grouped = *static_cast<const finegemm::GroupedParams*>(parameters[0]);
-    else std::memcpy(&launch.gemm, parameters[0], sizeof launch.gemm);
+    else if (is_gemm) std::memcpy(&launch.gemm, parameters[0], sizeof launch.gemm);
     if (function->entry.find("_affine") != std::string::npos) {
         if (function->entry.find("_grouped") != std::string::npos)
             launch.affine = static_cast<const finegemm::WithFinish<finegemm::GroupedParams, finegemm::Finish::Affine>*>(
@@ -266,7 +268,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
         launch.heads = static_cast<const finegemm::WithFinish<finegemm::SegmentedParams, finegemm::Finish::HeadGaps>*>(
                            parameters[0])
                            ->finish;
-    if (!lays_out && function->entry.find("_kgrouped") != std::string::npos)
+    if (is_gemm && function->entry.find("_kgrouped") != std::string::npos)
         std::memcpy(&launch.k_grouped, parameters[0], sizeof launch.k_grouped);
     compute_if_asked(launch);
     state().launches.push_back(std::move(launch));

@@ -131,7 +131,7 @@ struct PrenormParams {
     FG_HD constexpr uint32_t tile(uint32_t item) const { return item / real_slices; }
     FG_HD constexpr uint32_t slice(uint32_t item) const { return item % real_slices; }
     FG_HD constexpr uint32_t cluster() const { return 1u << cluster_log2; }
-    /// Of each 64 rows a CTA of a cluster adds up so many, in the order of ranks.
+    /// A CTA of a cluster adds up so many of each 64 rows, in the order of ranks.
     FG_HD constexpr uint32_t share() const { return 64u >> cluster_log2; }
     FG_HD constexpr uint32_t owner(uint32_t row) const { return row >> (6 - cluster_log2); }
     /// Rows of slices that become zero.

@@ -9,7 +9,7 @@ namespace finegemm {
 
 namespace {
 
-/// Of L2, as createpolicy.fractional encodes it for a fraction of one: A is read once. PTX ISA, createpolicy.
+/// A is read once. The policy is as createpolicy.fractional encodes it for a fraction of one. PTX ISA, createpolicy.
 constexpr uint64_t kEvictFirst = 0x12f0000000000000;
 
 /// The stride of one row may be anything: then it is that of tight rows.

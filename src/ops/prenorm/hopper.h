@@ -14,7 +14,7 @@ struct PrenormLaunch {
 };
 
 PrenormLaunch launch_of(const PrenormCall& call, const cuda::Driver& driver, const plan::DeviceSpec& device);
-/// By a plan that is given.
+/// Takes a plan that is given.
 PrenormLaunch launch_of(const PrenormCall& call, const cuda::Driver& driver, const PrenormPlan& plan);
 
 }  // namespace finegemm

@@ -23,7 +23,7 @@ struct PrenormPlan {
     double us = 0;  // predicted
 
     uint32_t ctas() const { return clusters * kernel.cluster(); }
-    /// Of K, each a CTA's.
+    /// Parts of K, each a CTA's.
     uint32_t parts() const { return slices * kernel.cluster(); }
 };
 

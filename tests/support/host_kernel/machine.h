@@ -172,7 +172,7 @@ public:
     }
 
     uint32_t current() const { return current_; }
-    /// Of the current thread, or of that of what happens now: its rank in the cluster.
+    /// The rank in the cluster of the current thread, or of that of what happens now.
     uint32_t cta() const { return current_ / threads_; }
     uint32_t ctas() const { return ctas_; }
     /// What ordinary stores have written to shared memory and no fence has shown to the tensor cores and to TMA.
@@ -257,13 +257,24 @@ private:
                         static_cast<uint32_t>(self >> 32));
         }
     }
+    /// One that can go on; of those that sleep only where there is no other. A warp or a CTA sleeps for a while, then
+    /// another one: what relies on others being as fast as itself shows.
     Fiber* runnable() {
-        const size_t n = fibers_.size(), first = random_() % n;
-        for (size_t i = 0; i < n; ++i) {
-            Fiber& fiber = fibers_[(first + i) % n];
-            if (!fiber.done && !fiber.waits()) return &fiber;
+        if (asleep_.left-- == 0) {
+            const uint32_t size = chance(2) ? threads_ : 32;
+            asleep_ = {random_() % (fibers_.size() / size) * size, size,
+                       static_cast<uint32_t>(random_() % (16u << random_() % 14))};
         }
-        return nullptr;
+        const size_t n = fibers_.size(), first = random_() % n;
+        Fiber* sleeper = nullptr;
+        for (size_t i = 0; i < n; ++i) {
+            const size_t at = (first + i) % n;
+            Fiber& fiber = fibers_[at];
+            if (fiber.done || fiber.waits()) continue;
+            if (at - asleep_.first >= asleep_.size) return &fiber;
+            sleeper = &fiber;
+        }
+        return sleeper;
     }
     void happen() {
         const size_t which = random_() % pending_.size();
@@ -312,6 +323,10 @@ private:
     std::vector<uint32_t> unfenced_;  // of each byte of the CTAs' shared memory: a thread and one, or 0
     std::vector<Pending> pending_;
     ucontext_t scheduler_;
+    struct {
+        size_t first, size;
+        uint32_t left;
+    } asleep_ = {0, 0, 0};
     Stack stack_;  // the scheduler's
     bool in_fiber_ = false;
     const std::function<void()>* kernel_ = nullptr;
