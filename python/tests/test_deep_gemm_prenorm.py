@@ -46,7 +46,7 @@ def test_arguments_are_named_as_they_were_written():
         with pytest.raises(RuntimeError) as error:
             call()
         assert str(error.value).startswith(sentence), error.value
-    with pytest.raises(TypeError, match="^num_splits: must be an integer"):
+    with pytest.raises(TypeError, match=r"^num_splits: must be an integer"):
         deep_gemm.tf32_hc_prenorm_gemm(a, b, d, s, 4.0)
 
 

@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_refused():
         with pytest.raises(finegemm.InvalidArgument) as error:
             finegemm.prenorm_gemm(a, b, **keywords)
         assert str(error.value).startswith(sentence), error.value
-    with pytest.raises(finegemm.InvalidArgument, match="^a: has dtype f32, must be bf16"):
+    with pytest.raises(finegemm.InvalidArgument, match=r"^a: has dtype f32, must be bf16"):
         finegemm.prenorm_gemm(a.astype(np.float32), b)
     with pytest.raises(TypeError, match="splits"):
         finegemm.prenorm_gemm(a, b, splits=4)
@@ -108,5 +108,5 @@ def test_explain_names_the_kernel_and_says_how_k_is_cut():
     assert told["kernel"].startswith("FineGEMM_prenorm_") and told["kernel"].endswith("x24")
     assert told["config"]["slices"] <= 16 and told["config"]["ctas"] <= 100
     assert told["plans"][0]["us"] == told["us"] and len(told["why"]) == 3
-    with pytest.raises(finegemm.InvalidArgument, match="^b: has N = 12 rows"):
+    with pytest.raises(finegemm.InvalidArgument, match=r"^b: has N = 12 rows"):
         finegemm.explain_prenorm(137, 12, 7168)
