@@ -4,6 +4,7 @@
 #include <deque>
 #include <vector>
 
+#include <finegemm/prenorm.h>
 #include <finegemm/quantize.h>
 
 #include "api/multiply.h"
@@ -136,6 +137,28 @@ TEST(AnyAddress, GivesTheSameBitsOfQuantisation) {
                 Shifted::expect_equal({moved_q}, {q.view()});
                 Shifted::expect_equal({moved_scales}, {scales.view()});
             }
+}
+
+TEST(AnyAddress, GivesTheSameBitsBeforeANorm) {
+    Context context(cpu_options());
+    Buffer<uint16_t> a(DType::BF16, 7, 192);
+    Buffer<float> b(DType::F32, 24, 192), d(DType::F32, 14, 24), sqrsum(DType::F32, 2, 7);
+    for (int64_t k = 0; k < 192; ++k) {
+        for (int64_t m = 0; m < 7; ++m) a.at(m, k) = bf16_of_float(static_cast<float>(k - 7 * m) / 16);
+        for (int64_t n = 0; n < 24; ++n) b.at(n, k) = static_cast<float>(n - k) / 7;
+    }
+    Stack slices{d.view(), 2, 7 * 24};
+    slices.matrix.rows = 7;
+    prenorm_gemm(context, {a.view(), b.view(), slices, sqrsum.view()});
+    for (const int64_t shift : {2, 4, 6}) {
+        Shifted memory(shift);
+        const Stack moved = memory.copy(slices);
+        const Matrix squares = memory.copy(sqrsum.view());
+        std::memset(moved.matrix.data, 0, 24), std::memset(squares.data, 0, 24);
+        prenorm_gemm(context, {memory.copy(a.view()), memory.copy(b.view()), moved, squares});
+        Shifted::expect_equal(moved, slices);
+        Shifted::expect_equal({squares}, {sqrsum.view()});
+    }
 }
 
 }  // namespace
