@@ -46,8 +46,8 @@ class Problem:
     def __init__(self, random, generator, m=0, n=0, k=0, slices=0):
         self.m = m or random.choice((1, 13, 64, 65, 137, random.randint(1, 300), random.randint(1, 3000)))
         self.n = n or random.choice(COLS)
-        self.k = k or 64 * random.choice((1, 2, random.randint(1, 20), random.randint(1, 120), 448))
-        self.k = min(self.k, MOST_ELEMENTS // self.m // 64 * 64) if not k else k
+        any_k = 64 * random.choice((1, 2, random.randint(1, 20), random.randint(1, 120), 448))
+        self.k = k or min(any_k, MOST_ELEMENTS // self.m // 64 * 64)
         self.slices = slices or random.choice((1, 1, 2, 16, random.randint(1, 20)))
         self.num_sms = random.choice((0, 0, 1, 5, 37, 131))
         self.row_gap, self.slice_gap, self.squares_gap = (random.choice((0, 0, 1, 4)) for _ in range(3))
