@@ -17,11 +17,11 @@ def launched(call) -> set:
     return {e.name.partition("(")[0] for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA}
 
 
-def median_times(calls: dict, rounds: int) -> dict:
+def median_times(calls: dict, rounds: int, flush_bytes: int = FLUSH_BYTES) -> dict:
     """Microseconds of device time of each call: the median over `rounds`, the sum over the kernels of a call."""
     from torch.profiler import ProfilerActivity, profile
 
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    flush = torch.empty(flush_bytes, dtype=torch.uint8, device="cuda")
     for call in calls.values():
         call()
     torch.cuda.synchronize()
@@ -46,3 +46,22 @@ def median_times(calls: dict, rounds: int) -> dict:
     return {
         name: statistics.median(runs[i + len(calls) :: len(calls)]) for i, name in enumerate(calls)
     }  # not the first round
+
+
+def ceilings() -> dict:
+    """What this GPU does in the best case, in microseconds: products of cuBLAS, and a copy."""
+    x, y = (torch.randn(8192, 8192, device="cuda").bfloat16() for _ in range(2))
+    q, w = (t.to(torch.float8_e4m3fn) for t in (x, y))
+    one = torch.ones((), device="cuda")
+    big, to = (torch.empty(1 << 32, dtype=torch.uint8, device="cuda") for _ in range(2))
+    t = median_times(
+        {
+            "torch bf16 8192^3": lambda: x @ y.t(),
+            "cublas_tensor fp8 8192^3": lambda: torch._scaled_mm(
+                q, w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
+            ),
+            "read+write of 4 GB each": lambda: to.copy_(big),
+        },
+        5,
+    )
+    return {name: round(v, 1) for name, v in t.items()}
