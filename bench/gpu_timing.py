@@ -17,6 +17,10 @@ def launched(call) -> set:
     return {e.name.partition("(")[0] for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA}
 
 
+def is_flush(event) -> bool:
+    return ("emset" in event.name or "FillFunctor" in event.name) and event.time_range.elapsed_us() > FLUSH_US
+
+
 def median_times(calls: dict, rounds: int, flush_bytes: int = FLUSH_BYTES) -> dict:
     """Microseconds of device time of each call: the median over `rounds`, the sum over the kernels of a call."""
     from torch.profiler import ProfilerActivity, profile
@@ -35,11 +39,13 @@ def median_times(calls: dict, rounds: int, flush_bytes: int = FLUSH_BYTES) -> di
         (e for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA), key=lambda e: e.time_range.start
     )
     # The flush before each call separates it from the one before; libraries set small pieces of memory too.
-    runs = []
+    runs: list[float] = []
+    flushes = False
     for e in kernels:
-        if ("emset" in e.name or "FillFunctor" in e.name) and e.time_range.elapsed_us() > FLUSH_US:
+        flushed, flushes = flushes, is_flush(e)
+        if flushes and not flushed:  # more memory takes several kernels
             runs.append(0.0)
-        elif runs:
+        elif runs and not flushes:
             runs[-1] += e.time_range.elapsed_us()
     if len(runs) != (rounds + 1) * len(calls):
         raise RuntimeError(f"the profiler saw {len(runs)} launches of {(rounds + 1) * len(calls)}")

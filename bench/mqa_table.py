@@ -145,9 +145,9 @@ def table(only: str, rounds: int, device: str = "cuda") -> Iterator[dict]:
             times = median_times(row_calls(row, device), rounds, FLUSH_BYTES)
             yield {"kind": "mqa", "shape": list(row[:4])} | row._asdict() | {"us": rounded(times)}
     if only in ("", "paged_mqa"):
-        for *shape, logits in PAGES + MORE_PAGES:
-            times = median_times(page_calls(*shape, logits, device), rounds, FLUSH_BYTES)
-            yield {"kind": "paged_mqa", "shape": shape, "logits": logits, "us": rounded(times)}
+        for pages in PAGES + MORE_PAGES:
+            times = median_times(page_calls(*pages, device), rounds, FLUSH_BYTES)
+            yield {"kind": "paged_mqa", "shape": list(pages[:-1]), "logits": pages[-1], "us": rounded(times)}
 
 
 def key(row: dict) -> tuple:

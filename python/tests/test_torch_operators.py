@@ -25,8 +25,8 @@ def pair(device, m=M, row_b_scales=False):
 
 
 def experts(device):
-    a, sfa, b, sfb = pair(device)
-    return a, sfa, torch.stack([b, b.roll(1, 0)]), torch.stack([sfb, 2 * sfb])
+    a, sfa, b, sfb = pair("cpu")  # CUDA rolls no float8
+    return tuple(x.to(device) for x in (a, sfa, torch.stack([b, b.roll(1, 0)]), torch.stack([sfb, 2 * sfb])))
 
 
 def values(device, *shape):
