@@ -83,7 +83,7 @@ class Speed(Fixture):
             "ceilings_us": ceilings(),
             "rows": rows,
         }
-        write_record(self.options.out / "h200.json", record)
+        write_record(self.options.out / f"{self.card}.json", record)
         return {
             "rows": len(rows),
             "geomean_over_cublas_tensor": round(geometric_mean(ratios(rows, "cublas_tensor")), 4),
