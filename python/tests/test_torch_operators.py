@@ -255,3 +255,10 @@ assert "turned" in str(torch.ops.finegemm.gemm.default._schema)
 assert "batch_invariant" in str(torch.ops.finegemm.gemm_new.default._schema)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_sizes_on_the_cpu_serve_tensors_of_a_gpu(device):
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):  # which need no GPU
+        a, sf = torch.empty(64, K, dtype=torch.float8_e4m3fn, device="cuda"), torch.empty(64, 2, device="cuda")
+        product = ft.k_grouped_gemm(a, sf, a, sf, sizes=[128, 128])
+    assert product.device.type == "cuda" and product.shape == (2, 64, 64)
