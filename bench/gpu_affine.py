@@ -298,5 +298,5 @@ class Affine(Fixture):
             t = median_times(calls, self.options.rounds)
             rows.append(row_of("affine", [m, n, k], t, self.tested.explain(m, n, k, affine=1)))
         method = f"bench/gpu_timing.py: CUPTI, L2 flushed, interleaved, median of {self.options.rounds}"
-        write_record(self.options.out / "h200_affine.json", self.machine() | {"method": method, "rows": rows})
+        write_record(self.options.out / f"{self.card}_affine.json", self.machine() | {"method": method, "rows": rows})
         return {"rows": [(row["shape"], row["us"]) for row in rows]}

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Correctness and speed on a machine with an H200; needs torch and NumPy. Writes bench/results/ and gpu-validated.json.
+"""Correctness and speed on an H200 or an H100; needs torch and NumPy. Writes bench/results/ and gpu-validated.json.
 
 Usage: gpu_check.py [--library FILE] [--racecheck-library FILE] [--out DIR] [--shapes N] [--rounds N] [--only NAME,...]
 
-Every check prints one line and raises on failure. What passed is kept in DIR/h200_checks.json with the digest of its
-operation (tools/gpu_digest.py) and one of the check: the next run goes on with what is missing, and a change of one
-operation, or of one file of checks, runs only its own again. When all of an operation have passed, gpu-validated.json
-has its digest. After an error of CUDA, which all later calls of a process return, the run stops.
+Every check prints one line and raises on failure. What passed is kept in DIR/h200_checks.json (on an H100 in
+h100_checks.json; other records are named likewise) with the digest of its operation (tools/gpu_digest.py) and one of
+the check: the next run goes on with what is missing, and a change of one operation, or of one file of checks, runs only
+its own again. When all of an operation have passed, gpu-validated.json has its digest and names the machine. After an
+error of CUDA, which all later calls of a process return, the run stops.
 """
 
 import argparse
@@ -135,7 +136,7 @@ def main() -> int:
         for operation, names in CHECKS.items()
         for name in names
     }
-    progress = Progress(arguments.out / "h200_checks.json", of)
+    progress = Progress(arguments.out / f"{check.card}_checks.json", of)
     names = arguments.only.split(",") if arguments.only else progress.missing()
     passed = failed = 0
     for name in names:

@@ -56,6 +56,11 @@ class Fixture:
     def facts(self) -> dict[str, str]:
         return facts_at_work()
 
+    @property
+    def card(self) -> str:
+        """What records are named after: h200, say."""
+        return self.facts["name"].split()[1].lower()
+
     def usable(self, m, n, k):
         """Names of the kernels that can take a shape, the planner's choice first."""
         account = self.tested.explain(m, n, k)

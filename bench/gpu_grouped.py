@@ -147,7 +147,7 @@ class Grouped(Fixture):
             "ceiling": f"cublas_tensor fp8 {CEILING_EXTENT}^3",
             "rows": out,
         }
-        write_record(self.options.out / "grouped_h200.json", record)
+        write_record(self.options.out / f"grouped_{self.card}.json", record)
         return {"rows": len(out), "best_tflop_per_s": max(row["tflop_per_s"] for row in out)}
 
     def grouped_row(self, rows, typical: int, n: int, k: int, ceiling) -> dict:

@@ -7,7 +7,7 @@ import torch
 from dense_table import DENSE_NK, DENSE_ROWS
 from gpu_cases import blocks, operands
 from gpu_fixture import Fixture, row_of
-from gpu_timing import median_times
+from gpu_timing import ceilings, median_times
 from records import geometric_mean, ratios, write_record
 
 
@@ -80,10 +80,10 @@ class Speed(Fixture):
                 rows.append(row_of("dense", [m, n, k], t, self.tested.explain(m, n, k)))
         record = self.machine() | {
             "method": f"bench/gpu_timing.py: CUPTI, L2 flushed, interleaved, median of {self.options.rounds}",
-            "ceilings_us": self.ceilings(),
+            "ceilings_us": ceilings(),
             "rows": rows,
         }
-        write_record(self.options.out / "h200.json", record)
+        write_record(self.options.out / f"{self.card}.json", record)
         return {
             "rows": len(rows),
             "geomean_over_cublas_tensor": round(geometric_mean(ratios(rows, "cublas_tensor")), 4),
@@ -110,20 +110,3 @@ class Speed(Fixture):
             return call
         except (ImportError, RuntimeError, ValueError):
             return None
-
-    def ceilings(self):
-        x, y = (torch.randn(8192, 8192, device="cuda").bfloat16() for _ in range(2))
-        q, _, w, _ = operands(8192, 8192, 8192, "mn", self.generator)
-        one = torch.ones((), device="cuda")
-        big, to = (torch.empty(1 << 32, dtype=torch.uint8, device="cuda") for _ in range(2))
-        t = median_times(
-            {
-                "torch bf16 8192^3": lambda: x @ y.t(),
-                "cublas_tensor fp8 8192^3": lambda: torch._scaled_mm(
-                    q, w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
-                ),
-                "read+write of 4 GB each": lambda: to.copy_(big),
-            },
-            5,
-        )
-        return {name: round(v, 1) for name, v in t.items()}

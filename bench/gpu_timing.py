@@ -17,11 +17,15 @@ def launched(call) -> set:
     return {e.name.partition("(")[0] for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA}
 
 
-def median_times(calls: dict, rounds: int) -> dict:
+def is_flush(event) -> bool:
+    return ("emset" in event.name or "FillFunctor" in event.name) and event.time_range.elapsed_us() > FLUSH_US
+
+
+def median_times(calls: dict, rounds: int, flush_bytes: int = FLUSH_BYTES) -> dict:
     """Microseconds of device time of each call: the median over `rounds`, the sum over the kernels of a call."""
     from torch.profiler import ProfilerActivity, profile
 
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    flush = torch.empty(flush_bytes, dtype=torch.uint8, device="cuda")
     for call in calls.values():
         call()
     torch.cuda.synchronize()
@@ -35,14 +39,35 @@ def median_times(calls: dict, rounds: int) -> dict:
         (e for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA), key=lambda e: e.time_range.start
     )
     # The flush before each call separates it from the one before; libraries set small pieces of memory too.
-    runs = []
+    runs: list[float] = []
+    flushes = False
     for e in kernels:
-        if ("emset" in e.name or "FillFunctor" in e.name) and e.time_range.elapsed_us() > FLUSH_US:
+        flushed, flushes = flushes, is_flush(e)
+        if flushes and not flushed:  # more memory takes several kernels
             runs.append(0.0)
-        elif runs:
+        elif runs and not flushes:
             runs[-1] += e.time_range.elapsed_us()
     if len(runs) != (rounds + 1) * len(calls):
         raise RuntimeError(f"the profiler saw {len(runs)} launches of {(rounds + 1) * len(calls)}")
     return {
         name: statistics.median(runs[i + len(calls) :: len(calls)]) for i, name in enumerate(calls)
     }  # not the first round
+
+
+def ceilings() -> dict:
+    """What this GPU does in the best case, in microseconds: products of cuBLAS, and a copy."""
+    x, y = (torch.randn(8192, 8192, device="cuda").bfloat16() for _ in range(2))
+    q, w = (t.to(torch.float8_e4m3fn) for t in (x, y))
+    one = torch.ones((), device="cuda")
+    big, to = (torch.empty(1 << 32, dtype=torch.uint8, device="cuda") for _ in range(2))
+    t = median_times(
+        {
+            "torch bf16 8192^3": lambda: x @ y.t(),
+            "cublas_tensor fp8 8192^3": lambda: torch._scaled_mm(
+                q, w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
+            ),
+            "read+write of 4 GB each": lambda: to.copy_(big),
+        },
+        5,
+    )
+    return {name: round(v, 1) for name, v in t.items()}

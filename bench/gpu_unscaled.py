@@ -183,7 +183,7 @@ class Unscaled(Fixture):
             "ceilings_us": {f"torch {name} {CEILING_EXTENT}^3": round(ceiling, 1)},
             "rows": rows,
         }
-        write_record(self.options.out / f"h200_{name}.json", record)
+        write_record(self.options.out / f"{self.card}_{name}.json", record)
         over = ratios(rows, "torch")
         mean = geometric_mean(over)
         if mean < FLOOR_OF_MEAN or min(over) < FLOOR_OF_ROW:

@@ -322,7 +322,7 @@ class Wgrad(Fixture):
             "0.7 to 1.3 of the expected k, drawn after the table of groups in this order and rounded up to blocks",
             "rows": rows,
         }
-        write_record(self.options.out / "k_grouped_h200.json", record)
+        write_record(self.options.out / f"k_grouped_{self.card}.json", record)
         return {"tflops": [row["tflop_per_s"] for row in rows]}
 
     def wgrad(self):
@@ -352,5 +352,5 @@ class Wgrad(Fixture):
             tflops.append(round(2e-6 * m * n * k / us["finegemm"]))
             print(json.dumps(rows[-1]), flush=True)
         record = self.machine() | {"method": f"{METHOD}, median of {self.options.rounds}", "rows": rows}
-        (self.options.out / "wgrad_h200.json").write_text(json.dumps(record, indent=1) + "\n")
+        (self.options.out / f"wgrad_{self.card}.json").write_text(json.dumps(record, indent=1) + "\n")
         return {"tflops": tflops}

@@ -16,16 +16,27 @@ _library = None if torch is None else torch.library.Library("finegemm", "FRAGMEN
 
 
 def define(
-    function: Callable[..., Any], schema: str, fake: Callable[..., Any], backward: Callable[..., Any] | None = None
+    function: Callable[..., Any],
+    schema: str,
+    fake: Callable[..., Any],
+    backward: Callable[..., Any] | None = None,
+    *,
+    of_several_devices: bool = False,
 ) -> None:
     """`function` as an operator of its name; `schema`: what is in brackets, and behind them. `fake` stands for it where
-    there is no data, and autograd calls `backward`; without one it does not see the operator."""
+    there is no data, and autograd calls `backward`; without one it does not see the operator.
+
+    `of_several_devices`: not all tensors are on the device of the result, which `fake` knows then; to tell torch so
+    takes milliseconds."""
     if _library is None:
         return
     name = function.__name__
     _library.define(name + schema)
     _library.impl(name, function, "CompositeExplicitAutograd")
-    _library.impl(name, fake, "Meta")
+    if of_several_devices:
+        torch.library.register_fake(f"finegemm::{name}", fake, lib=_library)
+    else:
+        _library.impl(name, fake, "Meta")
     if backward is not None:
         torch.library.register_autograd(f"finegemm::{name}", backward, lib=_library)
 

@@ -20,8 +20,8 @@ class Gpus:
     """torch, on a machine with a GPU of 132 SMs and one of 114."""
 
     def __init__(self, initialised=True):
-        self.initialised, self.device = initialised, 0
-        self.cuda = self._C = self
+        self.initialised, self.device, self.sms = initialised, 0, (132, 114)
+        self.cuda = self
 
     def is_initialized(self):
         return self.initialised
@@ -32,11 +32,11 @@ class Gpus:
     def current_device(self):
         return self.device
 
-    def _cuda_getDevice(self):
-        return self.device
+    def device_count(self):
+        return len(self.sms)
 
     def get_device_properties(self, device):
-        return SimpleNamespace(multi_processor_count=(132, 114)[device])
+        return SimpleNamespace(multi_processor_count=self.sms[device])
 
 
 @pytest.fixture
@@ -55,6 +55,13 @@ def test_the_number_of_sms_is_that_of_the_gpu_until_it_is_set(gpus):
     assert deep_gemm.get_num_sms() == 132
     gpus.device = 1
     assert deep_gemm.get_num_sms() == 114
+
+
+def test_gpus_that_are_alike_are_not_told_apart(gpus, monkeypatch):
+    gpus.sms = (132, 132)
+    assert deep_gemm.get_num_sms() == 132
+    monkeypatch.setattr(gpus, "current_device", None)
+    assert deep_gemm.get_num_sms() == 132
 
 
 @pytest.mark.parametrize("n", (-1, 133))

@@ -3,6 +3,7 @@
 import pytest
 
 from finegemm import deep_gemm
+from finegemm.deep_gemm import envs
 from torch_support import torch
 
 S, H, D, KEYS = 5, 32, 64, 700
@@ -151,3 +152,19 @@ def test_a_compiled_program_has_operators_of_these_names():
     p = problem()
     compiled = torch.compile(deep_gemm.fp8_mqa_logits, backend="eager", fullgraph=True)
     assert torch.equal(compiled(*p), deep_gemm.fp8_mqa_logits(*p))
+
+
+def test_kernels_are_printed_on_demand(monkeypatch, capsys):
+    monkeypatch.setattr(envs, "settings", lambda: envs.Settings(context=None, prints_configs=True))
+    monkeypatch.setattr(envs, "_printed", set())
+    for _ in range(2):
+        deep_gemm.fp8_mqa_logits(*problem())
+    q, (k, sf), weights, *_ = problem()
+    cache, table = pages_of(k, sf, 64, list(range(11))), torch.arange(11, dtype=torch.int32).repeat(S, 1)
+    lengths = torch.full((S,), 700, dtype=torch.int32)
+    deep_gemm.fp8_paged_mqa_logits(q.view(S, 1, H, D), cache, weights, lengths, table, None, 704)
+    assert capsys.readouterr().out == (
+        "mqa_logits queries=5 keys=700 heads=32 dim=64 form=filled out_dtype=float32: FineGEMM_mqa_logits_h32_d64\n"
+        "paged_mqa_logits queries=1 keys=704 heads=32 dim=64 requests=5 page_size=64 form=untouched out_dtype=float32: "
+        "FineGEMM_paged_mqa_logits_h32_d64\n"
+    )

@@ -50,9 +50,11 @@ def wrapped(model, kind):
         return torch.nn.parallel.DistributedDataParallel(model)
     from torch.distributed.fsdp import fully_shard
 
+    # Without a mesh it is of GPUs, where there is one.
+    how = {"mesh": distributed.init_device_mesh("cpu", (WORLD,)), "reshard_after_forward": kind == "fsdp2"}
     for module in (model.up, model.down, model.experts):
-        fully_shard(module, reshard_after_forward=kind == "fsdp2")
-    return fully_shard(model, reshard_after_forward=kind == "fsdp2")
+        fully_shard(module, **how)
+    return fully_shard(model, **how)
 
 
 def whole(x):

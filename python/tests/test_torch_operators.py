@@ -25,8 +25,8 @@ def pair(device, m=M, row_b_scales=False):
 
 
 def experts(device):
-    a, sfa, b, sfb = pair(device)
-    return a, sfa, torch.stack([b, b.roll(1, 0)]), torch.stack([sfb, 2 * sfb])
+    a, sfa, b, sfb = pair("cpu")  # CUDA rolls no float8
+    return tuple(x.to(device) for x in (a, sfa, torch.stack([b, b.roll(1, 0)]), torch.stack([sfb, 2 * sfb])))
 
 
 def values(device, *shape):
@@ -255,3 +255,10 @@ assert "turned" in str(torch.ops.finegemm.gemm.default._schema)
 assert "batch_invariant" in str(torch.ops.finegemm.gemm_new.default._schema)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_sizes_on_the_cpu_serve_tensors_of_a_gpu(device):
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):  # which need no GPU
+        a, sf = torch.empty(64, K, dtype=torch.float8_e4m3fn, device="cuda"), torch.empty(64, 2, device="cuda")
+        product = ft.k_grouped_gemm(a, sf, a, sf, sizes=[128, 128])
+    assert product.device.type == "cuda" and product.shape == (2, 64, 64)

@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -45,12 +46,20 @@ def settings() -> Settings:
 
 
 def print_config(call: str, m: int, n: int, k: int, **shape: Any) -> None:
-    """The kernel that a GPU takes for a problem, once for each."""
-    key = (call, m, n, k, *shape.items())
+    """The kernel that a GPU takes for a product, once for each."""
+    _print_once(call, {"m": m, "n": n, "k": k} | shape, lambda: finegemm.explain(m, n, k, **shape)["chosen"]["name"])
+
+
+def print_mqa_config(call: str, **shape: Any) -> None:
+    """Likewise for logits; `shape`: what finegemm.explain_mqa takes."""
+    _print_once(call, shape, lambda: finegemm.explain_mqa(**shape)["kernel"])
+
+
+def _print_once(call: str, shape: dict[str, Any], chosen: Callable[[], str]) -> None:
+    key = (call, *shape.items())
     with _printing:
-        if key in _printed or 0 in (m, n, k):
+        if key in _printed or 0 in list(shape.values())[:3]:
             return
         _printed.add(key)
-    chosen = finegemm.explain(m, n, k, **shape)["chosen"]["name"]
     said = "".join(f" {name}={value}" for name, value in shape.items() if value)
-    print(f"{call} m={m} n={n} k={k}{said}: {chosen}", flush=True)
+    print(f"{call}{said}: {chosen()}", flush=True)

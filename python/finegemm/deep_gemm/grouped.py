@@ -280,7 +280,7 @@ def k_grouped_fp8_gemm_nt_contiguous(
     if use_psum_layout or epilogue is not None:
         refuse(use_psum_layout=use_psum_layout, epilogue=epilogue)
     written = "ks_cpu" if ks is None else "ks"
-    sizes = integers(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.shape[0])
+    sizes = integers(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.size(0))
     c, accumulate = source(d, c)
     qa, qb = _flat("a", qa), _flat("b", qb)
     watched(operators.k_grouped_gemm)(qa, sfa, qb, sfb, d, sizes, written, c, accumulate, "")
@@ -309,7 +309,7 @@ def k_grouped_bf16_gemm_tn_contiguous(
     if use_psum_layout or epilogue is not None:
         refuse(use_psum_layout=use_psum_layout, epilogue=epilogue)
     written = "ks_cpu" if ks is None else "ks"
-    sizes = integers(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.shape[0])
+    sizes = integers(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.size(0))
     c, accumulate = source(d, c)
     watched(operators.k_grouped_gemm)(a, None, b, None, d, sizes, written, c, accumulate, "ab")
 

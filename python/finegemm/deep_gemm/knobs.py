@@ -30,10 +30,13 @@ class _Sms(dict[int, int]):
     """SMs of each GPU that a call or a setting has asked for, by its index. While there is one, CUDA is initialised."""
 
     fewest = 0
+    of_each = 0  # where all GPUs have as many: to ask which one is current takes longer than all else of a setting
 
     def __missing__(self, index: int) -> int:
         self[index] = sms = int(torch.cuda.get_device_properties(index).multi_processor_count)
         self.fewest = min(self.values())
+        if len(self) == torch.cuda.device_count() and self.fewest == max(self.values()):
+            self.of_each = sms
         return sms
 
 
@@ -43,6 +46,8 @@ _sms = _Sms()
 def _current_sms() -> int:
     if torch is None or not torch.cuda.is_available():
         raise Unsupported("get_num_sms: there is no GPU whose SMs could be counted; set_num_sms says how many to use")
+    for index in range(torch.cuda.device_count()):
+        _sms[index]
     return _sms[torch.cuda.current_device()]
 
 
@@ -75,9 +80,7 @@ def set_num_sms(n: int, /) -> None:
 
 
 def get_num_sms() -> int:
-    if n := _knobs.num_sms:
-        return n
-    return _sms[torch._C._cuda_getDevice()] if _sms else _current_sms()
+    return _knobs.num_sms or _sms.of_each or _current_sms()
 
 
 def set_pdl(enabled: bool, /) -> None:
@@ -128,7 +131,7 @@ def set_ignore_compile_dims(ignore: bool, /) -> None:
 
 
 def set_block_size_multiple_of(multiple: int | Sequence[int], /) -> None:
-    both = (multiple, multiple) if isinstance(multiple, int) else integers("block_size_multiple_of", multiple, 2)
+    both = (multiple, multiple) if isinstance(multiple, int) else tuple(integers("block_size_multiple_of", multiple, 2))
     _knobs.block_multiples = both
 
 

@@ -34,6 +34,16 @@ def _run(name: str, arguments: tuple[Any, ...], d: Tensor, **options: Any) -> No
         getattr(_native, name)(handle, None, (*arguments, d), options | knobs.of_call(d))
     except FineGemmError as e:
         raise as_written(e, **_WRITTEN) from None
+    if settings.prints_configs:
+        envs.print_mqa_config(name, **_shape(name, arguments, d), form=options["form"], out_dtype=str(d.dtype)[6:])
+
+
+def _shape(name: str, arguments: tuple[Any, ...], d: Tensor) -> dict[str, Any]:
+    *batch, queries, heads, dim = arguments[0].shape
+    shape = {"queries": queries, "keys": d.shape[1], "heads": heads, "dim": dim}
+    if name == "paged_mqa_logits":
+        shape |= {"requests": batch[0], "page_size": arguments[1].shape[1]}
+    return shape
 
 
 def mqa_logits(

@@ -43,10 +43,13 @@ def integer(name: str, x: Any) -> int:
     return int(x)
 
 
-def integers(name: str, x: Any, count: int) -> tuple[int, ...]:
+def integers(name: str, x: Any, count: int) -> Sequence[int]:
     if (type(x) not in _SEQUENCES and (isinstance(x, str) or not hasattr(x, "__len__"))) or len(x) != count:
         raise TypeError(f"{name}: must be a sequence of {count} integers, not {x!r}")
-    return tuple([i if type(i) is int else integer(name, i) for i in x])
+    for i in x:
+        if type(i) is not int:
+            return tuple([integer(name, i) for i in x])
+    return cast(Sequence[int], x)
 
 
 def parts(a: Any, b: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -246,7 +246,7 @@ def k_grouped_gemm(
 def _by_columns(sf: Tensor | None) -> Tensor | None:
     """The scales with neighbouring rows side by side. Kernels for groups of K read any scales, but these so much faster
     that it pays to copy others."""
-    if sf is None or sf.dtype != torch.float32 or sf.dim() != 2 or sf.stride(0) == 1:
+    if sf is None or sf.stride()[0] == 1 or sf.dtype != torch.float32 or sf.dim() != 2:
         return sf
     return get_mn_major_tma_aligned_tensor(sf.resolve_neg())
 

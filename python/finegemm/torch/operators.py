@@ -205,8 +205,11 @@ def _no_gradient(name: str) -> Callable[..., Any]:
     return backward
 
 
-def _define(function: Callable[..., Any], schema: str, fake: Callable[..., Any]) -> None:
-    define(function, schema, fake, _no_gradient(function.__name__.removesuffix("_new")))
+def _define(
+    function: Callable[..., Any], schema: str, fake: Callable[..., Any], of_several_devices: bool = False
+) -> None:
+    backward = _no_gradient(function.__name__.removesuffix("_new"))
+    define(function, schema, fake, backward, of_several_devices=of_several_devices)
 
 
 def _define_product(
@@ -217,12 +220,14 @@ def _define_product(
     only_new: str = "",
     only_out: str = "",
     options: dict[str, str],
+    of_several_devices: bool = False,
 ) -> None:
     """The two operators of a product: `new`, which returns a result, and `writes`, which has one to write to."""
     operands = "Tensor a, Tensor? sfa, Tensor b, Tensor? sfb, "
     listed = ", ".join(f"{kind} {name}" for name, kind in options.items())
-    _define(new, f"({operands}{only_new}{listed}) -> Tensor", fake)
-    define(writes, f"({operands}Tensor(a!) out, {only_out}{listed}) -> ()", _nothing)
+    _define(new, f"({operands}{only_new}{listed}) -> Tensor", fake, of_several_devices)
+    schema = f"({operands}Tensor(a!) out, {only_out}{listed}) -> ()"
+    define(writes, schema, _nothing, of_several_devices=of_several_devices)
 
 
 _DTYPE, _ACCUMULATE = "ScalarType? out_dtype, ", "bool accumulate, "
@@ -230,7 +235,14 @@ _define_product(gemm_new, gemm_out, _new_product, only_new=_DTYPE, only_out=_ACC
 _ROWS = {"layout": "Tensor?", "form": "str"}
 _define_product(grouped_gemm_new, grouped_gemm_out, _new_product, only_new=_DTYPE, options=_ROWS | GROUPED)
 _K = {"layout": "Tensor", "form": "str"}
-_define_product(k_grouped_gemm_new, k_grouped_gemm_out, _new_k_grouped, only_out=_ACCUMULATE, options=_K | K_GROUPED)
+_define_product(
+    k_grouped_gemm_new,
+    k_grouped_gemm_out,
+    _new_k_grouped,
+    only_out=_ACCUMULATE,
+    options=_K | K_GROUPED,
+    of_several_devices=True,  # sizes are on the CPU
+)
 
 _CODES = "bool power_of_two_scales) -> (Tensor, Tensor"
 _define(quantize_rows, f"(Tensor x, {_CODES})", _new_rows)
