@@ -3,6 +3,7 @@
 import pytest
 
 from finegemm import deep_gemm
+from finegemm.deep_gemm import envs
 from torch_support import torch
 
 
@@ -66,3 +67,11 @@ def test_a_compiled_program_has_an_operator_of_its_name():
     with torch.profiler.profile() as profile:
         run(a, b, *outputs())
     assert "finegemm::prenorm_gemm" in {event.key for event in profile.key_averages()}
+
+
+def test_kernels_are_printed_on_demand(monkeypatch, capsys):
+    monkeypatch.setattr(envs, "settings", lambda: envs.Settings(context=None, prints_configs=True))
+    monkeypatch.setattr(envs, "_printed", set())
+    for m in (13, 13, 0):
+        deep_gemm.tf32_hc_prenorm_gemm(*problem(m), torch.empty(4, m, 24), torch.empty(4, m), 4)
+    assert capsys.readouterr().out == "prenorm_gemm m=13 n=24 k=1280 num_splits=4: FineGEMM_prenorm_64x24\n"

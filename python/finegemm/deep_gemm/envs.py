@@ -55,6 +55,11 @@ def print_mqa_config(call: str, **shape: Any) -> None:
     _print_once(call, shape, lambda: finegemm.explain_mqa(**shape)["kernel"])
 
 
+def print_prenorm_config(call: str, **shape: Any) -> None:
+    """Likewise for products before a norm; `shape`: what finegemm.explain_prenorm takes."""
+    _print_once(call, shape, lambda: finegemm.explain_prenorm(**shape)["kernel"])
+
+
 def _print_once(call: str, shape: dict[str, Any], chosen: Callable[[], str]) -> None:
     key = (call, *shape.items())
     with _printing:

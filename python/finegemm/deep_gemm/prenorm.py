@@ -18,6 +18,9 @@ def prenorm_gemm(a: Tensor, b: Tensor, d: Tensor, sqrsum: Tensor, num_splits: in
         _native.prenorm_gemm(handle, None, (a, b, d, sqrsum), knobs.of_call(d) | {"num_splits": num_splits})
     except FineGemmError as e:
         raise as_written(e, sqrsum="sqr_sum") from None
+    if settings.prints_configs:
+        m, k = a.shape
+        envs.print_prenorm_config("prenorm_gemm", m=m, n=b.shape[0], k=k, num_splits=num_splits)
 
 
 def _nothing(*arguments: Any) -> None:
