@@ -1,4 +1,4 @@
-// The operations besides products. Each is one kernel and needs no plan. Layer engine.
+// The operations besides those of gemm and its kind. A call of each is one kernel. Layer engine.
 #pragma once
 
 #include <variant>
