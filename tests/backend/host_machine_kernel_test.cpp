@@ -13,9 +13,9 @@ namespace {
 constexpr uint32_t kBarrier = 8192, kOther = 8200;
 
 template <typename Kernel>
-std::string error_of_kernel(uint32_t threads, const Kernel& kernel, uint32_t seed = 1) {
+std::string error_of_kernel(uint32_t threads, const Kernel& kernel, uint32_t seed = 1, uint32_t cluster = 1) {
     try {
-        host_kernel::launch(1, threads, kernel, seed);
+        host_kernel::launch(cluster, threads, kernel, seed, cluster);
     } catch (const std::runtime_error& error) {
         return error.what();
     }
@@ -88,6 +88,32 @@ TEST(HostMachine, ReportsStoresThatTheTensorCoresMayNotSee) {
         });
         EXPECT_EQ(error.find("without a fence") == std::string::npos, fences) << error;
         EXPECT_EQ(error.empty(), fences) << error;
+    }
+}
+
+/// Rank 0 counts what the others send, which ends after them or, if it does not wait, now and then before.
+TEST(HostMachine, ReportsStoresToACtaThatHasEnded) {
+    for (const bool waits : {true, false}) {
+        std::string errors;
+        for (uint32_t seed = 1; seed <= 8; ++seed)
+            errors += error_of_kernel(
+                32,
+                [&] {
+                    const uint32_t rank = ptx::cluster_rank();
+                    if (threadIdx.x == 0 && rank == 0) ptx::mbarrier_init({kBarrier}, 1);
+                    __syncwarp();
+                    ptx::cluster_arrive_relaxed();
+                    ptx::cluster_wait();
+                    if (threadIdx.x != 0) return;
+                    const auto of_first = [](uint32_t at) { return ptx::map_to_rank({at}, 0); };
+                    if (rank > 0) return ptx::st_async_x2(of_first(rank * 8), 1, 2, of_first(kBarrier));
+                    ptx::mbarrier_arrive_expect_tx({kBarrier}, 3 * 8);
+                    if (waits) device::wait({kBarrier}, 0);
+                    if (waits && ptx::load_shared({3 * 8 + 4}) != 2) ptx::machine->fail("it has not come");
+                },
+                seed, 4);
+        EXPECT_EQ(errors.empty(), waits) << errors;
+        EXPECT_EQ(errors.find("has ended") != std::string::npos, !waits) << errors;
     }
 }
 
