@@ -48,7 +48,6 @@ TEST_F(HopperPrenorm, LaunchesThePlan) {
             EXPECT_EQ(l.prenorm.items, ceil_div(static_cast<uint32_t>(m), c.rows) * p.slices);
             EXPECT_EQ(l.prenorm.parts, PrenormParts::of(112, p.parts()));
         }
-    EXPECT_EQ(launch({.n = 32}).entry.substr(0, 19), "FineGEMM_prenorm_25");
     EXPECT_TRUE(launch({.n = 32}).entry.ends_with("x32"));
     EXPECT_TRUE(launch({.n = 8}).entry.ends_with("x24"));
 }

@@ -3,26 +3,30 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace finegemm {
 
 namespace {
 
 /// Times in microseconds, bytes that one takes: estimates from probes of an H200; no launch has been measured yet.
-constexpr double kLaunch = 2.2;                       // and the first block's latency
-constexpr double kTile = 0.4, kClusterTile = 0.9;     // from the last block of a part to its sums in memory
-constexpr double kBytesOfSm = 9e4, kBytesOfL2 = 7e6;  // that reach an SM, and all of them
-constexpr double kBlock[] = {0.14, 0.17, 0.28};       // of 64, 128, 256 rows, at least: latencies and instructions
-constexpr double kHidden = 0.9;                       // of the shorter one of latency and memory, beside the other
+constexpr double kLaunch = 2.2;                         // and the first block's latency
+constexpr double kTile = 0.4, kClusterTile = 0.9;       // from the last block of a part to its sums in memory
+constexpr double kBytesOfSm = 5.5e4, kBytesOfL2 = 7e6;  // that reach an SM from memory, and all SMs from L2
+constexpr double kBlock[] = {0.14, 0.17, 0.28};         // of 64, 128, 256 rows, at least: latencies and instructions
+constexpr double kHidden = 0.9;                         // of the shorter one of latency and memory, beside the other
 
 constexpr uint32_t kMostSlices = 64;      // that are not zero: more parts than SMs have no use
 constexpr uint64_t kMostItems = 1 << 27;  // 8 CTAs of each have numbers
 
-/// SMs that clusters of so many CTAs can have at once: those of a GPC share it, 16 of a GPC's 16 or 18.
-uint32_t clusters_at_once(const PrenormProblem& p, const plan::DeviceSpec& d, uint32_t cluster) {
-    constexpr uint32_t kGpc = 16;
-    const uint32_t fit = cluster <= 2 ? d.sms / cluster : max(d.sms / kGpc * (kGpc / cluster), 1);
-    return p.num_sms > 0 ? std::min(fit, static_cast<uint32_t>(p.num_sms) / cluster) : fit;
+// Clusters of 1, 2, 4 and 8 CTAs, one on an SM, that an H200 with 132 SMs holds at once, as
+// cuOccupancyMaxActiveClusters says: a cluster lies within a GPC, and parts of GPCs are left over.
+constexpr uint32_t kClusters[] = {132, 66, 30, 15}, kSmsCounted = 132;
+static_assert(std::size(kClusters) == kPrenormMostClusterLog2 + 1);
+
+uint32_t clusters_at_once(const PrenormProblem& p, const plan::DeviceSpec& d, uint32_t log2) {
+    const uint32_t fit = max(kClusters[log2] * d.sms / kSmsCounted, 1);
+    return p.num_sms > 0 ? std::min(fit, static_cast<uint32_t>(p.num_sms) >> log2) : fit;
 }
 
 double predicted(const PrenormProblem& p, const plan::DeviceSpec& d, const PrenormPlan& plan, double items) {
@@ -47,7 +51,7 @@ void visit_plans(const PrenormProblem& p, const plan::DeviceSpec& d, const Visit
     const auto most = static_cast<uint32_t>(std::min<int64_t>(p.slices, kMostSlices));
     for (uint32_t rows = 64; rows <= 256 && (rows == 64 || p.m > rows / 2); rows *= 2)
         for (uint32_t log2 = 0; log2 <= kPrenormMostClusterLog2; ++log2) {
-            const uint32_t at_once = clusters_at_once(p, d, 1u << log2);
+            const uint32_t at_once = clusters_at_once(p, d, log2);
             // Powers of two, and all there are.
             for (uint32_t slices = 1; slices <= most; slices = slices * 2 > most && slices < most ? most : slices * 2) {
                 const uint64_t items = (static_cast<uint64_t>(p.m) + rows - 1) / rows * slices;
