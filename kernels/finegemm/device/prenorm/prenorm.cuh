@@ -40,6 +40,7 @@ __device__ void prenorm(const PrenormParams& p) {
     PrenormLoader<C> loader(p, smem, rank);
     if (threadIdx.x == kLoader * kWarpSize) begin_loads(loader, smem);
     if (threadIdx.x == 0) make_other_barriers(p, smem);
+    __syncwarp();
     __syncthreads();
     ptx::cluster_arrive_relaxed();
     ptx::grid_dependency_wait();

@@ -137,6 +137,7 @@ private:
     }
     /// Tells the cluster that this CTA's parts of the item have been read.
     __device__ void free_parts() const {
+        __syncwarp();
         ptx::named_barrier_sync(1 + warpgroup_, 128);
         if (thread() < p_.cluster())
             ptx::mbarrier_arrive_release_cluster(ptx::map_to_rank(smem_.parts_free(warpgroup_), thread()));
