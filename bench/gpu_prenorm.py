@@ -203,7 +203,7 @@ class Prenorm(Fixture):
             "ceilings_us": {f"torch bf16 {CEILING_EXTENT}^3": round(ceiling, 1)},
             "rows": rows,
         }
-        write_record(self.options.out / "h200_prenorm.json", record)
+        write_record(self.options.out / f"prenorm_{self.card}.json", record)
         if late:
             raise AssertionError(f"take more than 1.05 of what memory takes and 5 us: {late}")
         return {"rows": len(rows)}
