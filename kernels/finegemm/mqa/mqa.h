@@ -53,8 +53,9 @@ static_assert(kMqaWarpgroups * MqaRegisters::kMath + MqaRegisters::kLoad ==
 
 /// Room for the queries of an item and for what is told of them.
 inline constexpr uint32_t kMqaSlots = 4;
-inline constexpr uint32_t kMqaMostQueries = 16;  // of an item: those of a product, or of a request
-inline constexpr uint32_t kMqaFillBytes = 4096;  // of -inf, which are stored at once
+inline constexpr uint32_t kMqaMostQueries = 16;               // of an item: those of a product, or of a request
+inline constexpr uint32_t kMqaFillBytes = 4096;               // of -inf, which are stored at once
+inline constexpr uint32_t kMqaFillPiece = 4 * kMqaFillBytes;  // of a row, which a warp fills
 
 /// Offsets in shared memory, in bytes, and sizes of a stage or a slot.
 struct MqaSmemPlan {
