@@ -48,25 +48,27 @@ private:
     }
 };
 
-/// Makes those of a slot's queries, and halves the weights of those that take the abs form. By a warp; as many lanes
-/// have a query as D has fours of columns.
+/// Makes those of the first `queries` of a slot, and halves the weights of those that take the abs form. By a warp; as
+/// many lanes have a query as D has fours of columns.
 template <MqaConfig C>
-__device__ void add_linear_columns(const MqaShared<C>& smem, uint32_t slot) {
+__device__ void add_linear_columns(const MqaShared<C>& smem, uint32_t slot, uint32_t queries) {
     constexpr uint32_t kLanes = C.dim / 4, kAtOnce = kWarpSize / kLanes;
     constexpr auto kSwizzle = static_cast<Swizzle>(C.dim);
-    const uint32_t lane = threadIdx.x % kWarpSize, col = lane % kLanes * 4;
+    const uint32_t lane = ptx::lane(), col = lane % kLanes * 4;
     const auto place = [&](uint32_t row) {  // slots lie at multiples of what a swizzle repeats after
         return SmemAddr{swizzled(smem.queries(slot).bits + row * C.dim + col, kSwizzle)};
     };
-    for (uint32_t first = 0; first < C.queries(); first += kAtOnce) {
+    for (uint32_t first = 0; first < queries; first += kAtOnce) {
         const uint32_t query = first + lane / kLanes;
-        const bool exists = query < C.queries();
+        const bool exists = query < queries;
         FourSums sums;
 #pragma unroll 2
-        for (uint32_t h = 0; h < C.heads; ++h) {
+        for (uint32_t h = 0; h < C.heads; h += 2) {
             const uint32_t row = exists ? query * C.heads + h : h;
-            const float w = ptx::multiply(ptx::load_shared(smem.weights(slot) + row * 4), 0.5f);
-            sums.add(w, float_bits(ptx::load_shared(place(row))));
+            const ptx::Float2 w = ptx::load_shared_x2(smem.weights(slot) + row * 4);
+#pragma unroll
+            for (uint32_t i = 0; i < 2; ++i)
+                sums.add(ptx::multiply(w.part[i], 0.5f), float_bits(ptx::load_shared(place(row + i))));
         }
         uint32_t largest = sums.largest();
 #pragma unroll

@@ -35,13 +35,15 @@ struct MqaProduct {
     /// Column octet `octet`, of which a lane has two columns; key `half` of the two.
     __device__ float at(uint32_t octet, uint32_t half, uint32_t e) const { return x[4 * octet + 2 * half + e]; }
 
-    /// Starts it and waits for it: other warpgroups use the tensor cores, or add up, meanwhile.
-    __device__ void multiply(SmemAddr keys, SmemAddr queries) {
+    __device__ void start(SmemAddr keys, SmemAddr queries) {
         const uint64_t a = wgmma_descriptor_of_rows(keys.bits, C.dim);
         const uint64_t b = wgmma_descriptor_of_rows(queries.bits, C.dim);
         ptx::wgmma_fence();
         start_product(Depth<C.dim>(), x, a, b);
         ptx::wgmma_commit_group();
+    }
+    /// Other warpgroups use the tensor cores, or add up, meanwhile.
+    __device__ void finish() {
         ptx::wgmma_wait_group<0>();
 #pragma unroll
         for (uint32_t r = 0; r < kRegisters; ++r) ptx::pin(x[r]);
@@ -184,7 +186,7 @@ __device__ void store_logits(const MqaShared<C>& smem, const MqaSums<C>& sums,
 /// The role of a math warpgroup: all tiles of its ring.
 template <MqaConfig C>
 __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
-    const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
+    const uint32_t parts = MqaSlot<C>::parts(p);
     auto at = RingCursor<C.stages()>::consumer();
     uint32_t portion = 0;
     bool fresh = true;  // the queries of the portion have not been waited for
@@ -220,11 +222,13 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
 #pragma unroll 1
         for (uint32_t part = 0; part < parts; ++part) {
             MqaProduct<C> product;
-            product.multiply(smem.keys(stage), smem.queries(slot.first + part));
-            if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
+            product.start(smem.keys(stage), smem.queries(slot.first + part));
             if (parts > 1) weights.load(smem.weights(slot.first + part));
+            const auto steps = MqaSteps<C>::load(smem, slot.first + part);
+            product.finish();
+            if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
             MqaSums<C> sums;
-            sums.add_up(product, weights, MqaSteps<C>::load(smem, slot.first + part),
+            sums.add_up(product, weights, steps,
                         C.keys == MqaKeys::Pages ? p.item_queries - part * C.queries() : C.queries());
             if (p.bf16) store_logits<true>(smem, sums, scales, slot.first, part, tile.key);
             else store_logits<false>(smem, sums, scales, slot.first, part, tile.key);

@@ -57,14 +57,21 @@ public:
         if (left_ > 0) look();
     }
 
-    /// The next item that has tiles; false behind the last one.
-    __device__ bool next(MqaPortion& portion) {
+    /// Is there another item that has tiles?
+    __device__ bool more() {
         if (left_ == 0) return false;
         while (pending_ == 0) {
             base_ += kWarpSize;
             if (base_ >= p_.items) return false;
             look();
         }
+        return true;
+    }
+    /// It, where there is.
+    __device__ uint32_t item() const { return base_ + ptx::lowest_bit(pending_); }
+    /// Goes on to it; false behind the last one.
+    __device__ bool next(MqaPortion& portion) {
+        if (!more()) return false;
         const uint32_t lane = ptx::lowest_bit(pending_);
         pending_ &= pending_ - 1;
         const uint32_t count = min(ptx::value_of(tiles_.count, lane) - before_, left_);

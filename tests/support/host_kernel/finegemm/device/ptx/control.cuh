@@ -29,6 +29,7 @@ void setmaxnreg_inc() {
 inline void named_barrier_sync(uint32_t id, uint32_t threads) { machine->named_barrier(id, threads, true); }
 inline void named_barrier_arrive(uint32_t id, uint32_t threads) { machine->named_barrier(id, threads, false); }
 
+inline uint32_t lane() { return threadIdx.x % 32; }
 inline uint32_t value_of(uint32_t x, uint32_t lane) { return machine->show(x)[lane % 32]; }
 inline uint32_t broadcast(uint32_t x) { return value_of(x, 0); }
 inline uint32_t shuffle_xor(uint32_t x, uint32_t mask) { return machine->show(x)[(threadIdx.x ^ mask) % 32]; }
