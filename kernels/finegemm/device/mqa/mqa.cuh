@@ -25,6 +25,11 @@ __device__ void make_barriers(const MqaShared<C>& smem) {
 template <MqaConfig C>
 __device__ void mqa_logits(const MqaParams& p) {
     const MqaShared<C> smem{ptx::dynamic_shared()};
+    if (threadIdx.x == 0) {
+        ptx::prefetch_tensor_map(&p.q);
+        if (C.keys == MqaKeys::Rows || p.page_count > 0) ptx::prefetch_tensor_map(&p.k);
+        if (C.keys == MqaKeys::Rows) ptx::prefetch_tensor_map(&p.k_scales);
+    }
     make_barriers(smem);
     if (p.fill) prepare_fill(p, smem);
     // Nothing is written above, and nothing read before the kernels before this one have ended.
