@@ -124,11 +124,18 @@ TEST_F(MqaKernel, FillsAroundWindowsOfManyPieces) {
 
 /// Bits that depend on the launch would not repeat.
 TEST_F(MqaKernel, GivesTheSameBitsWithAnyNumberOfCtas) {
-    const auto make = [] {
+    const auto pages = [] {
         test::Random random(5);
         return test::PagedMqaProblem(random);
     };
-    for (const uint32_t ctas : {1u, 4u, 40u}) compare<MqaKeys::Pages>(make, ctas, ctas);
+    const auto rows = [] {
+        test::Random random(3);
+        return test::MqaProblem(random);
+    };
+    for (const uint32_t ctas : {1u, 4u, 40u}) {
+        compare<MqaKeys::Pages>(pages, ctas, ctas);
+        compare<MqaKeys::Rows>(rows, ctas, ctas);
+    }
 }
 
 TEST_F(MqaKernel, WritesTheScheduleOfTheCpu) {

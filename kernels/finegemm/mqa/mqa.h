@@ -168,8 +168,9 @@ struct MqaParams {
     FG_HD constexpr bool has_row(uint32_t item, uint32_t i) const { return i < item_queries && row(item, i) < rows; }
 
     /// What query `i` of an item sees, whose row exists. Numbers that break the rules give keys that exist, or none.
+    template <MqaKeys Keys>
     FG_HD constexpr MqaWindow window(uint32_t item, uint32_t i) const {
-        if (starts) {
+        if (Keys == MqaKeys::Rows) {
             const uint32_t at = row(item, i);
             const uint32_t begin = clipped(starts[at], keys);
             const uint32_t end = clipped(ends[at], min(keys, compressed ? saturated(begin, width) : width));
@@ -197,11 +198,13 @@ static_assert(sizeof(MqaParams) <= 4096, "a kernel of CUDA 12.0 takes no more");
 struct MqaTiles {
     uint32_t first = 0, count = 0;
 };
+template <MqaKeys Keys>
 FG_HD constexpr MqaTiles mqa_tiles(const MqaParams& p, uint32_t item) {
-    if (!p.starts) return {0, ceil_div(p.window(item, p.item_queries - 1).end, kMqaTileKeys)};  // it sees the most
+    if (Keys == MqaKeys::Pages)  // the last query sees the most
+        return {0, ceil_div(p.window<Keys>(item, p.item_queries - 1).end, kMqaTileKeys)};
     uint32_t begin = ~0u, end = 0;
     for (uint32_t i = 0; i < p.item_queries && p.has_row(item, i); ++i) {
-        const MqaWindow w = p.window(item, i);
+        const MqaWindow w = p.window<Keys>(item, i);
         if (w.begin == w.end) continue;
         begin = min(begin, w.begin), end = max(end, w.end);
     }
@@ -210,7 +213,13 @@ FG_HD constexpr MqaTiles mqa_tiles(const MqaParams& p, uint32_t item) {
     return {first, ceil_div(end, kMqaTileKeys) - first};
 }
 
-/// CTA `cta`'s share of `total` tiles: the first of them, and how many.
+/// What an item takes, in the time of a tile: one more than it has tiles, and no less than loading its queries takes.
+FG_HD constexpr uint32_t mqa_cost(MqaForm form, uint32_t tiles) {
+    const uint32_t least = form == MqaForm::Abs ? 6 : 3;
+    return tiles == 0 ? 0 : max(tiles + 1, least);
+}
+
+/// CTA `cta`'s share of `total`, what all items cost: where it begins, and how much it is.
 struct MqaShare {
     uint32_t first = 0, count = 0;
 };

@@ -18,6 +18,7 @@ __device__ void prepare_fill(const MqaParams& p, const MqaShared<C>& smem) {
 }
 
 /// Every so many pieces of rows, by one warp. Rows are cut, as there may be fewer of them than warps that fill.
+template <MqaKeys Keys>
 class MqaFill {
 public:
     __device__ MqaFill(const MqaParams& p, SmemAddr infinities, uint32_t warp)
@@ -30,7 +31,7 @@ public:
         if (row_ >= p_.rows) return false;
         const uint32_t piece = col_ / piece_cols(), piece_end = min(piece_cols() * (piece + 1), p_.width);
         const uint32_t item = row_ / p_.item_queries;
-        const MqaWindow seen = p_.window(item, row_ - item * p_.item_queries);
+        const MqaWindow seen = p_.window<Keys>(item, row_ - item * p_.item_queries);
         if (col_ >= seen.begin) col_ = max(col_, seen.end);
         const uint32_t end = min(col_ < seen.begin ? seen.begin : p_.width, piece_end);
         if (col_ < end) {

@@ -24,7 +24,7 @@ __device__ void store_windows(const MqaParams& p, const MqaShared<C>& smem, uint
     MqaWindow seen;
     uint64_t logits = 0;
     if (p.has_row(item, i)) {
-        seen = p.window(item, i);
+        seen = p.window<C.keys>(item, i);
         const uint64_t before = p.compressed ? static_cast<uint64_t>(seen.begin) * p.element_bytes() : 0;
         logits = reinterpret_cast<uint64_t>(p.logits) + p.row(item, i) * p.logits_stride - before;
     }
@@ -80,7 +80,7 @@ public:
         : p_(p), smem_(smem), warp_(warp), fill_(p, smem.fill(), warp) {}
 
     __device__ void run(const MqaSplit& split) {
-        MqaWalk walk(p_, split);
+        MqaWalk<C> walk(p_, split);
         MqaPortion s;
         uint32_t portion = 0, before = 0;  // tiles of the CTA
         for (; walk.next(s); ++portion, before += s.count) {
@@ -138,7 +138,7 @@ private:
 
     // Both load every fourth tile from the `i`th on, `most` at most; they return which is next.
     __device__ uint32_t load_rows(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most) {
-        const MqaWindow seen = p_.has_row(s.item, lane()) ? p_.window(s.item, lane()) : MqaWindow{};
+        const MqaWindow seen = p_.has_row(s.item, lane()) ? p_.window<MqaKeys::Rows>(s.item, lane()) : MqaWindow{};
         for (; i < s.count && most > 0; i += kMqaWarpgroups) {
             const uint32_t key = (s.first + i) * kMqaTileKeys;
             if (ptx::ballot(seen.meets(key, key + kMqaTileKeys)) == 0) continue;  // between windows
@@ -159,7 +159,8 @@ private:
     /// Each lane knows a page of one of the next tiles, and loads it. A page whose first key nobody sees is not looked
     /// up: the table may hold anything there.
     __device__ uint32_t load_pages(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most) {
-        const uint32_t keys = p_.window(s.item, p_.item_queries - 1).end;              // the last query sees the most
+        const uint32_t keys =
+            p_.window<MqaKeys::Pages>(s.item, p_.item_queries - 1).end;                // the last query sees the most
         const uint32_t page_keys = 1u << p_.page_log2, pages_log2 = 6 - p_.page_log2;  // pages_log2: of a tile
         static_assert(kMqaTileKeys == 1 << 6);
         const uint32_t tiles_ahead = kWarpSize >> pages_log2;
@@ -198,7 +199,7 @@ private:
     const MqaShared<C>& smem_;
     uint32_t warp_;
     RingCursor<C.stages()> at_ = RingCursor<C.stages()>::producer();
-    MqaFill fill_;
+    MqaFill<C.keys> fill_;
 };
 
 }  // namespace finegemm::device
