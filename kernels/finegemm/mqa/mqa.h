@@ -198,25 +198,26 @@ static_assert(sizeof(MqaParams) <= 4096, "a kernel of CUDA 12.0 takes no more");
 struct MqaTiles {
     uint32_t first = 0, count = 0;
 };
-template <MqaKeys Keys>
+template <MqaConfig C>
 FG_HD constexpr MqaTiles mqa_tiles(const MqaParams& p, uint32_t item) {
-    if (Keys == MqaKeys::Pages)  // the last query sees the most
-        return {0, ceil_div(p.window<Keys>(item, p.item_queries - 1).end, kMqaTileKeys)};
+    if (C.keys == MqaKeys::Pages)  // the last query sees the most
+        return {0, ceil_div(p.window<C.keys>(item, p.item_queries - 1).end, kMqaTileKeys)};
     uint32_t begin = ~0u, end = 0;
-    for (uint32_t i = 0; i < p.item_queries && p.has_row(item, i); ++i) {
-        const MqaWindow w = p.window<Keys>(item, i);
-        if (w.begin == w.end) continue;
-        begin = min(begin, w.begin), end = max(end, w.end);
+    for (uint32_t i = 0; i < C.queries(); ++i) {  // without branches, so that all windows are loaded at once
+        const uint32_t row = min(p.row(item, i), p.rows - 1);
+        const MqaWindow w = p.window<C.keys>(0, row);
+        begin = min(begin, w.end > 0 ? w.begin : ~0u), end = max(end, w.end);
     }
     if (end == 0) return {};
     const uint32_t first = begin / kMqaTileKeys;
     return {first, ceil_div(end, kMqaTileKeys) - first};
 }
 
-/// What an item takes, in the time of a tile: one more than it has tiles, and no less than loading its queries takes.
+/// What an item takes, in the time of a tile: some more than it has tiles, as its queries are loaded, and no less than
+/// a warp takes for that, which has three others beside it.
 FG_HD constexpr uint32_t mqa_cost(MqaForm form, uint32_t tiles) {
-    const uint32_t least = form == MqaForm::Abs ? 6 : 3;
-    return tiles == 0 ? 0 : max(tiles + 1, least);
+    const bool abs = form == MqaForm::Abs;
+    return tiles == 0 ? 0 : max(tiles + (abs ? 2 : 1), abs ? 8 : 4);
 }
 
 /// CTA `cta`'s share of `total`, what all items cost: where it begins, and how much it is.

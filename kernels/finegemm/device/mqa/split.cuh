@@ -20,8 +20,14 @@ __device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem) {
     constexpr uint32_t kWarps = C.threads() / kWarpSize;
     const uint32_t each = ceil_div(p.items, C.threads());
     const uint32_t first = min(threadIdx.x * each, p.items), last = min(first + each, p.items);
+    constexpr uint32_t kAtOnce = C.keys == MqaKeys::Pages ? 8 : max(1, 8 / C.queries());
     uint32_t cost = 0;
-    for (uint32_t item = first; item < last; ++item) cost += mqa_cost(C.form, mqa_tiles<C.keys>(p, item).count);
+    for (uint32_t item = first; item < last; item += kAtOnce)
+#pragma unroll
+        for (uint32_t u = 0; u < kAtOnce; ++u) {
+            const uint32_t tiles = mqa_tiles<C>(p, min(item + u, p.items - 1)).count;
+            cost += item + u < last ? mqa_cost(C.form, tiles) : 0;
+        }
     const uint32_t up_to = sum_up_to(cost);
     const uint32_t warp = threadIdx.x / kWarpSize;
     if (threadIdx.x % kWarpSize == kWarpSize - 1) ptx::store_shared(smem.split(warp), float_of_bits(up_to));
@@ -38,7 +44,7 @@ __device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem) {
     if (share.count > 0 && inside < cost) {
         uint32_t item = first, before = inside, left = share.count;
         while (true) {
-            const uint32_t tiles = mqa_tiles<C.keys>(p, item).count, of_item = mqa_cost(C.form, tiles);
+            const uint32_t tiles = mqa_tiles<C>(p, item).count, of_item = mqa_cost(C.form, tiles);
             if (before < tiles) break;
             ++item;
             if (before < of_item) {
@@ -96,7 +102,7 @@ public:
 private:
     __device__ void look() {
         const uint32_t item = base_ + threadIdx.x % kWarpSize;
-        tiles_ = item < p_.items ? mqa_tiles<C.keys>(p_, item) : MqaTiles{};
+        tiles_ = item < p_.items ? mqa_tiles<C>(p_, item) : MqaTiles{};
         pending_ = ptx::ballot(tiles_.count > 0);
     }
 
