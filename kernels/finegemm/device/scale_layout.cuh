@@ -293,6 +293,38 @@ __device__ void store_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin
                               stored_value<C>(shared.words[p.tile.at(C, col / C.stored(), row)], col % C.stored()));
 }
 
+/// A tile that has its rows side by side before and after: each thread stores the four that it has loaded.
+template <ScaleLayoutConfig C>
+__device__ void copy_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin) {
+    using Piece = LoadedScales<C, ScaleAccess::FourRows, ScaleGroupKind::None>;
+    constexpr uint32_t kUnroll = 4 / C.loaded();
+    const uint32_t lane = p.load.lane(threadIdx.x), outer = p.load.outer(threadIdx.x);
+    const uint32_t words = words_in<C>(p, origin), step = C.threads() >> p.load.lanes_log2;
+    if (lane >= ceil_div(min(p.tile.rows, p.rows - origin.row), 4)) return;
+    const uint32_t word = origin.word + outer;
+    const uint8_t* from = p.in + origin.matrix * p.in_strides.matrix + origin.row * p.in_strides.row +
+                          static_cast<uint64_t>(word) * C.loaded() * p.in_strides.col + lane * p.load.lane_bytes;
+    uint8_t* to = p.out + origin.matrix * p.out_strides.matrix + origin.row * p.out_strides.row +
+                  static_cast<uint64_t>(word) * p.out_strides.col + lane * p.load.lane_bytes;
+    for (uint32_t first = outer; first < words; first += kUnroll * step) {
+        Piece pieces[kUnroll];
+#pragma unroll
+        for (uint32_t u = 0; u < kUnroll; ++u, from += p.load.step_bytes) {
+            const uint32_t col = (origin.word + first + u * step) * C.loaded();
+            const bool exists = first + u * step < words && col < p.in_cols;
+            pieces[u].cols = exists ? min(C.loaded(), p.in_cols - col) : 0;
+            pieces[u].load(from, p.in_strides.col);
+        }
+#pragma unroll
+        for (uint32_t u = 0; u < kUnroll; ++u, to += step * p.out_strides.col) {
+            ptx::Words4 v;
+#pragma unroll
+            for (uint32_t r = 0; r < 4; ++r) v.w[r] = pieces[u].word(p.rounding, 0, r);
+            ptx::store_global_x4_if(first + u * step < words, to, v);
+        }
+    }
+}
+
 template <ScaleGroupKind Groups, ScaleLayoutConfig C>
 __device__ void load_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
     using enum ScaleAccess;
@@ -312,6 +344,10 @@ __device__ void scale_layout(const ScaleLayoutParams& p) {
     const uint32_t end = tile + p.share + (blockIdx.x < p.rest);
     for (uint32_t found = ~0u; tile < end; ++tile) {
         const ScaleOrigin origin = scale_origin(p, tile);
+        if (C.groups == ScaleGroupKind::None && C.stored() == 1 && p.direct) {
+            copy_tile<C>(p, origin);
+            continue;
+        }
         if (C.groups == ScaleGroupKind::K) {
             if (origin.word != found) {
                 find_k_groups<C>(p, origin, shared);
