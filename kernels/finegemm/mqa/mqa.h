@@ -66,6 +66,7 @@ struct MqaSmemPlan {
     uint32_t weights, weights_slot;  // f32, for each column; then the step of each query, 0 if it takes the exact form
     uint32_t windows, windows_slot;  // an MqaRow for each query
     uint32_t fill;                   // kMqaFillBytes of -inf
+    uint32_t sums;                   // of the abs form, of columns to be: 16 bytes of each loading thread
     uint32_t split;                  // sums of each warp, then this CTA's share
     uint32_t full, empty, queries_full, queries_empty;  // mbarriers
     uint32_t queries_in;                                // likewise, of the abs form: codes, before their columns
@@ -84,12 +85,13 @@ FG_HD constexpr MqaSmemPlan mqa_smem(const MqaConfig& c) {
     p.queries_slot = c.columns() * c.dim;
     p.keys_stage = kMqaTileKeys * c.dim;
     p.scales_stage = kMqaTileKeys * 4;
-    p.weights_slot = (kMqaColumns + (c.form == MqaForm::Abs ? c.queries() : 0)) * 4;
+    p.weights_slot = align_up((kMqaColumns + (c.form == MqaForm::Abs ? c.queries() : 0)) * 4, 16);  // read by fours
     p.windows_slot = kMqaMostQueries * 16;
     p.queries = take(kMqaSlots * p.queries_slot, 1024);
     p.keys = take(stages * p.keys_stage, 1024);
     p.scales = take(stages * p.scales_stage, 128);
     p.fill = take(kMqaFillBytes, 16);
+    p.sums = take(c.form == MqaForm::Abs ? kMqaWarpgroups * kWarpSize * 16 : 0, 16);
     p.tiles = take(stages * 8, 8);
     p.weights = take(kMqaSlots * p.weights_slot, 16);
     p.windows = take(kMqaSlots * p.windows_slot, 16);
@@ -214,10 +216,11 @@ FG_HD constexpr MqaTiles mqa_tiles(const MqaParams& p, uint32_t item) {
 }
 
 /// What an item takes, in the time of a tile: some more than it has tiles, as its queries are loaded, and no less than
-/// a warp takes for that, which has three others beside it.
+/// a warp takes for that, which has three others beside it. In the abs form it makes columns meanwhile, a step for each
+/// tile of its ring: of shorter items steps are left, and the ring runs empty.
 FG_HD constexpr uint32_t mqa_cost(MqaForm form, uint32_t tiles) {
-    const bool abs = form == MqaForm::Abs;
-    return tiles == 0 ? 0 : max(tiles + (abs ? 2 : 1), abs ? 8 : 4);
+    if (tiles == 0) return 0;
+    return form == MqaForm::Abs ? max(tiles + 2, 10 + tiles - tiles / 4) : max(tiles + 1, 4);
 }
 
 /// CTA `cta`'s share of `total`, what all items cost: where it begins, and how much it is.

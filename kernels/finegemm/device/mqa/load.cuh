@@ -45,7 +45,8 @@ __device__ void store_weights(const MqaParams& p, const MqaShared<C>& smem, uint
     }
 }
 
-/// Queries, their weights and windows into the slots of a portion. All lanes of the warp.
+/// Queries, their weights and windows into the slots of a portion. All lanes of the warp. In the abs form columns are
+/// to be made, and then it is to arrive.
 template <MqaConfig C>
 __device__ void load_queries(const MqaParams& p, const MqaShared<C>& smem, uint32_t portion, uint32_t item) {
     const uint32_t lane = ptx::lane();
@@ -61,15 +62,12 @@ __device__ void load_queries(const MqaParams& p, const MqaShared<C>& smem, uint3
                               p.row(item, lane));
     store_windows(p, smem, at.first, item);
     store_weights(p, smem, at.first, item);
-    if (C.form == MqaForm::Abs) {
+    if (C.form == MqaForm::Exact) {
+        ptx::mbarrier_arrive(full);
+    } else {
         __syncwarp();  // weights are there
         wait(in, at.parity);
-        for (uint32_t part = 0; part < MqaSlot<C>::parts(p); ++part) {
-            const uint32_t left = p.item_queries - part * C.queries();
-            add_linear_columns(smem, at.first + part, C.keys == MqaKeys::Pages ? min(left, C.queries()) : C.queries());
-        }
     }
-    ptx::mbarrier_arrive(full);
 }
 
 /// Fills the ring of one warpgroup with its tiles: every fourth of the CTA's, in order.
@@ -91,11 +89,18 @@ public:
             uint32_t i = (warp_ - before) % kMqaWarpgroups;
             do {
                 // What the ring has room for goes first: it is multiplied meanwhile, or comes together with queries.
-                const uint32_t most = owes ? C.stages() - 1 : ~0u;
+                // Columns are made a step after each tile; those of this portion all at once, as tiles wait for them.
+                const bool makes = made_ < steps();
+                const uint32_t most = owes ? C.stages() - 1 : !makes ? ~0u : wanted == portion ? 0 : 1;
                 i = C.keys == MqaKeys::Rows ? load_rows(portion, s, i, most) : load_pages(portion, s, i, most);
-                if (owes) load_queries(p_, smem_, wanted, wanted == portion ? s.item : walk.item());
+                if (owes) {
+                    load_queries(p_, smem_, wanted, wanted == portion ? s.item : walk.item());
+                    made_ = 0;
+                } else if (makes) {
+                    make_step();
+                }
                 owes = false;
-            } while (i < s.count);
+            } while (i < s.count || made_ < steps());
         }
         tell(portion, MqaStage::End);
         fill_.finish();
@@ -112,6 +117,19 @@ private:
     /// A warp has a slot of its own: of two that waited for one, the one that is ahead would see the other one's phase.
     __device__ bool loads_queries(uint32_t portion) const {
         return (portion & ((1u << MqaSlot<C>::portions_log2(p_)) - 1)) == warp_;
+    }
+
+    /// For the columns of all parts, of the abs form.
+    __device__ uint32_t steps() const {
+        return C.form == MqaForm::Abs ? MqaSlot<C>::parts(p_) * MqaLinear<C>::kSteps : 0;
+    }
+    __device__ void make_step() {
+        constexpr uint32_t kSteps = MqaLinear<C>::kSteps;
+        const uint32_t part = made_ / kSteps, slot = warp_ * MqaSlot<C>::parts(p_);
+        const uint32_t left = p_.item_queries - part * C.queries();
+        MqaLinear<C>::add(smem_, smem_.sums(warp_), slot + part,
+                          C.keys == MqaKeys::Pages ? min(left, C.queries()) : C.queries(), made_ % kSteps);
+        if (++made_ == steps()) ptx::mbarrier_arrive(smem_.queries_full(slot));
     }
 
     /// Waits for the next stage of the ring to be empty.
@@ -200,6 +218,7 @@ private:
     uint32_t warp_;
     RingCursor<C.stages()> at_ = RingCursor<C.stages()>::producer();
     MqaFill<C.keys> fill_;
+    uint32_t made_ = ~0u;  // steps for the columns of the queries that the warp has loaded last
 };
 
 }  // namespace finegemm::device
