@@ -268,6 +268,20 @@ const cuda::Kernel& HopperBackend::kernel_of(const Config& config, const Poll& p
     return *slot;
 }
 
+/// That of a call that was made before, or made now: encoding tensor maps takes longer than a launch.
+std::shared_ptr<const KeptLaunch> HopperBackend::kept_launch(const auto& call) {
+    const auto key = call_key(call);
+    {
+        const std::shared_lock lock(mutex_);
+        if (const auto found = kept_.find(key); found != kept_.end()) return found->second;
+    }
+    const auto launch = launch_of(call, *driver_, spec_.sms);
+    auto made = std::make_shared<const KeptLaunch>(&kernel_of(launch.config, call.options.poll), launch);
+    const std::unique_lock lock(mutex_);
+    if (kept_.size() >= kMaxKept) kept_.clear();
+    return kept_.try_emplace(key, std::move(made)).first->second;
+}
+
 void HopperBackend::run(const Operation& operation) {
     driver_->check_process();
     std::visit(
@@ -275,11 +289,18 @@ void HopperBackend::run(const Operation& operation) {
             const cuda::CurrentDevice current(device_);
             if constexpr (requires { call.check_values; })
                 if (call.check_values) check_device_numbers(*driver_, call);
-            const auto launch = launch_on(call, *driver_, spec_);
             bool overlap = false;
             if constexpr (requires { call.options.pdl; }) overlap = call.options.pdl;
-            kernel_of(launch.config, call.options.poll)
-                .launch(launch.grid, &launch.params, call.options.stream, overlap);
+            const auto start = [&](const cuda::Kernel& kernel, const auto& launch) {
+                kernel.launch(launch.grid, &launch.params, call.options.stream, overlap);
+            };
+            if constexpr (requires { call_key(call); }) {
+                const auto kept = kept_launch(call);
+                start(*kept->kernel, kept->launch);
+            } else {
+                const auto launch = launch_on(call, *driver_, spec_);
+                start(kernel_of(launch.config, call.options.poll), launch);
+            }
         },
         operation);
 }

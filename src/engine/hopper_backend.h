@@ -90,6 +90,12 @@ struct KernelsOf {
     std::array<std::unique_ptr<const cuda::Kernel>, Config::kCount> slots;
 };
 
+/// The launch of an operation that is worth keeping.
+struct KeptLaunch {
+    const cuda::Kernel* kernel;
+    MqaLaunch launch;
+};
+
 class HopperBackend final : public Backend {
 public:
     HopperBackend(const Options& options, int index, KernelProvider provider);
@@ -114,6 +120,7 @@ private:
     uint32_t clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const;
     template <typename Config>
     const cuda::Kernel& kernel_of(const Config& config, const Poll& poll);
+    std::shared_ptr<const KeptLaunch> kept_launch(const auto& call);
 
     bool batch_invariant_;  // of calls that do not say
     PolledProvider provider_;
@@ -133,6 +140,7 @@ private:
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;
+    std::unordered_map<MqaCallKey, std::shared_ptr<const KeptLaunch>, BytesHash> kept_;
 };
 
 }  // namespace finegemm

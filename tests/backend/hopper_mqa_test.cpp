@@ -65,6 +65,25 @@ TEST_F(HopperMqa, LaunchesACtaForEachSmThatItMayUse) {
     EXPECT_EQ(prefill(64, 128, {.stream = address(0x77)}).stream, address(0x77));
 }
 
+TEST_F(HopperMqa, KeepsTheLaunchesOfCallsThatRepeat) {
+    const auto encoded_by = [&](const auto& call) {
+        const long before = encodings();
+        call();
+        return encodings() - before;
+    };
+    const auto rows = [&] { prefill(64, 128); };
+    const auto pages = [&] { paged(64, 2, 1); };
+    EXPECT_EQ(encoded_by(rows), 3);
+    EXPECT_EQ(encoded_by(pages), 2);
+    EXPECT_EQ(encoded_by(rows), 0);
+    EXPECT_EQ(encoded_by(pages), 0);
+    EXPECT_EQ(prefill(64, 128).mqa.starts, address(0x50000));
+    EXPECT_EQ(encoded_by([&] { EXPECT_EQ(prefill(64, 128, {.num_sms = 50}).grid, 50u); }), 3);
+    EXPECT_EQ(encoded_by([&] { EXPECT_EQ(prefill(64, 128, {}, DType::BF16).mqa.bf16, 1u); }), 3);
+    EXPECT_EQ(encoded_by([&] { EXPECT_EQ(paged(64, 2, 2).mqa.own_lengths, 1u); }), 2);
+    EXPECT_EQ(encoded_by([&] { EXPECT_EQ(paged(32, 2, 1).mqa.page_log2, 5u); }), 2);
+}
+
 TEST_F(HopperMqa, DescribesQueriesKeysAndScales) {
     const MqaParams p = prefill(16, 64, {.form = LogitsForm::Untouched}, DType::BF16).mqa;
     const mock::Description q = mock::description_of(p.q), k = mock::description_of(p.k);

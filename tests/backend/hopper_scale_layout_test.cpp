@@ -155,7 +155,7 @@ TEST_F(HopperScaleLayout, LoadsFourRowsAtOnceWhereColumnsAreAlignedTo16BytesAndH
 TEST_F(HopperScaleLayout, ATileHasWholeRowsOrEqualPartsOfThem) {
     const auto tile = [](ScaleTransform transform, uint32_t rows, uint32_t cols) {
         const ScaleLayoutConfig c{.transform = transform};
-        return scale_tile(c, rows, ceil_div(cols, std::max(c.loaded(), c.stored())), cols);
+        return scale_tile(c, rows, ceil_div(cols, std::max(c.loaded(), c.stored())), cols, c.max_words());
     };
     using enum ScaleTransform;
     EXPECT_EQ(tile(Copy, 4096, 56), (ScaleTile{.rows = 64, .words = 56}));

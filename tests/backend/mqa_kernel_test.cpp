@@ -88,13 +88,54 @@ TEST_F(MqaKernel, GivesTheBitsOfTheCpuForRandomPages) {
     }
 }
 
+/// Warps share a row, of which some pieces lie in the window and others across its ends.
+TEST_F(MqaKernel, FillsRowsOfManyPieces) {
+    for (uint32_t seed = 1; seed <= 3; ++seed) {
+        const auto make = [&] {
+            test::Random random(seed);
+            test::PagedMqaProblem problem(random);
+            problem.queries.options.form = LogitsForm::Filled;
+            problem.d = test::Logits(problem.queries.logits, problem.queries.count, random.any(8000, 30000), 5);
+            return problem;
+        };
+        compare<MqaKeys::Pages>(make, 1 + seed, seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_F(MqaKernel, FillsAroundWindowsOfManyPieces) {
+    for (const int32_t start : {0, 3000, 4096}) {
+        const auto make = [&] {
+            test::Random random(start + 1);
+            test::MqaProblem problem(random);
+            problem.queries.options.form = LogitsForm::Filled;
+            problem.keys = 9000;
+            problem.k = test::Buffer<uint8_t>(DType::E4M3, problem.keys, problem.queries.dim);
+            problem.sfk = test::Buffer<float>(DType::F32, 1, problem.keys);
+            for (int64_t i = 0; i < problem.queries.count; ++i)
+                problem.starts.at(0, i) = start, problem.ends.at(0, i) = start + static_cast<int32_t>(i) * 300;
+            problem.d = test::Logits(problem.queries.logits, problem.queries.count, problem.keys, 3);
+            return problem;
+        };
+        compare<MqaKeys::Rows>(make, 2, 1);
+        if (HasFatalFailure()) return;
+    }
+}
+
 /// Bits that depend on the launch would not repeat.
 TEST_F(MqaKernel, GivesTheSameBitsWithAnyNumberOfCtas) {
-    const auto make = [] {
+    const auto pages = [] {
         test::Random random(5);
         return test::PagedMqaProblem(random);
     };
-    for (const uint32_t ctas : {1u, 4u, 40u}) compare<MqaKeys::Pages>(make, ctas, ctas);
+    const auto rows = [] {
+        test::Random random(3);
+        return test::MqaProblem(random);
+    };
+    for (const uint32_t ctas : {1u, 4u, 40u}) {
+        compare<MqaKeys::Pages>(pages, ctas, ctas);
+        compare<MqaKeys::Rows>(rows, ctas, ctas);
+    }
 }
 
 TEST_F(MqaKernel, WritesTheScheduleOfTheCpu) {

@@ -81,6 +81,27 @@ TEST(ScaleLayoutKernel, FourRowsThatAreLoadedAtOnceNeedNotBelongToGroupsTogether
         }
 }
 
+TEST(ScaleLayoutKernel, RowsThatStaySideBySideAreStoredByWhoLoadedThem) {
+    std::mt19937 random(16);
+    ThreadPool pool(1);
+    for (const ScaleTransform transform : {ScaleTransform::Copy, ScaleTransform::Round, ScaleTransform::Pack})
+        for (const int64_t cols : {2, 18, 57})
+            for (bool direct = false; !direct;) {
+                test::ScaleLayoutProblem problem(
+                    random, {.rows = 516, .cols = cols, .groups = ScaleGroupForm::None, .transform = transform});
+                problem.run([&](const ScaleLayoutCall& call) {
+                    const ScaleLayoutLaunch launch = launch_of(call);
+                    direct = launch.params.direct != 0;
+                    if (direct) run_kernel(launch);
+                });
+                if (!direct) continue;
+                ASSERT_TRUE(problem.surroundings_intact()) << problem.name();
+                const std::vector<uint32_t> by_kernel = problem.out;
+                problem.run([&](const ScaleLayoutCall& call) { run_on_cpu(call, pool); });
+                ASSERT_EQ(by_kernel, problem.out) << problem.name();
+            }
+}
+
 TEST(ScaleLayoutKernel, WalksOverMoreTilesThanItHasCtas) {
     std::mt19937 random(12);
     test::ScaleLayoutProblem problem(random, {.rows = 300, .cols = 200, .transform = ScaleTransform::Copy});

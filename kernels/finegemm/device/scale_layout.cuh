@@ -17,47 +17,59 @@ struct SharedScales {
     uint32_t scales[kWarps], packed[kWarps];        // sums of each warp's groups of K
 };
 
-/// Which columns each word of the tile takes, by groups of K. Each thread has a group at a time.
+/// Which columns each word of the tile takes, by groups of K. Each thread has neighbouring groups.
 template <ScaleLayoutConfig C>
 __device__ void find_k_groups(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
-    const uint32_t warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
+    constexpr uint32_t kAtOnce = 4;  // groups whose numbers are loaded together
+    const uint32_t warp = threadIdx.x / kWarpSize, groups = p.groups.groups;
+    const uint32_t each = ceil_div(groups, C.threads());
+    const uint32_t first = min(threadIdx.x * each, groups), last = min(first + each, groups);
     if (threadIdx.x < p.tile.words) shared.sources[threadIdx.x] = {};
-    uint32_t scales_before = 0, words_before = 0;
-    for (uint32_t first = 0; first < p.groups.groups; first += C.threads()) {
-        const uint32_t g = first + threadIdx.x;
-        const uint32_t scales = g < p.groups.groups ? p.groups.scales(g) : 0;
-        const uint32_t words = ceil_div(scales, kExponentsPerWord);
-        uint32_t end = sum_up_to(scales), words_end = sum_up_to(words);
-        __syncthreads();  // everybody has read the last sums, and the sources are empty
-        if (lane == kWarpSize - 1) {
-            shared.scales[warp] = end;
-            shared.packed[warp] = words_end;
+    uint32_t scales = 0, words = 0;
+    for (uint32_t g = first; g < last; g += kAtOnce)
+#pragma unroll
+        for (uint32_t u = 0; u < kAtOnce; ++u) {
+            const uint32_t of_group = p.groups.scales(min(g + u, groups - 1)), counted = g + u < last ? of_group : 0;
+            scales += counted, words += ceil_div(counted, kExponentsPerWord);
         }
-        __syncthreads();
-        end += scales_before, words_end += words_before;
-        for (uint32_t w = 0; w < SharedScales<C>::kWarps; ++w) {
-            if (w < warp) end += shared.scales[w], words_end += shared.packed[w];
-            scales_before += shared.scales[w], words_before += shared.packed[w];
-        }
-        const uint32_t begin = words_end - words;
-        for (uint32_t w = max(begin, origin.word); w < min(words_end, origin.word + p.tile.words); ++w)
-            shared.sources[w - origin.word] = group_word_source(end - scales, scales, w - begin);
+    uint32_t scale = sum_up_to(scales), word = sum_up_to(words);
+    if (threadIdx.x % kWarpSize == kWarpSize - 1) {
+        shared.scales[warp] = scale;
+        shared.packed[warp] = word;
+    }
+    scale -= scales, word -= words;
+    __syncthreads();  // sums are there, and the sources are empty
+    for (uint32_t w = 0; w < warp; ++w) scale += shared.scales[w], word += shared.packed[w];
+    if (word >= origin.word + p.tile.words || word + words <= origin.word) return;
+    for (uint32_t g = first; g < last; ++g) {
+        const uint32_t of_group = p.groups.scales(g), end = word + ceil_div(of_group, kExponentsPerWord);
+        for (uint32_t w = max(word, origin.word); w < min(end, origin.word + p.tile.words); ++w)
+            shared.sources[w - origin.word] = group_word_source(scale, of_group, w - word);
+        scale += of_group, word = end;
     }
 }
 
-/// Which rows of the tile have a group.
+/// Which rows of the tile have a group. `first`: no group before it has some.
 template <ScaleLayoutConfig C>
-__device__ void find_row_groups(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
+__device__ void find_row_groups(const ScaleLayoutParams& p, const ScaleOrigin& origin, uint32_t first,
+                                SharedScales<C>& shared) {
     for (uint32_t i = threadIdx.x; i < p.tile.rows / 32; i += C.threads()) shared.grouped_rows[i] = 0;
     __syncthreads();
-    for (uint32_t g = threadIdx.x; g < p.groups.groups; g += C.threads()) {
-        const uint32_t begin = max(p.groups.begin(g), origin.row) - origin.row;
-        const uint32_t end = min(max(p.groups.number(g), origin.row) - origin.row, p.tile.rows);
-        for (uint32_t row = begin; row < end; row = (row / 32 + 1) * 32) {
-            const uint32_t upper = end - row / 32 * 32;  // bits below it
-            const uint32_t below = upper < 32 ? (1u << upper) - 1 : ~0u;
-            atomicOr(&shared.grouped_rows[row / 32], below & (~0u << row % 32));
+    const uint32_t behind = origin.row + p.tile.rows;
+    for (bool all = false; first < p.groups.groups && !all; first += C.threads()) {
+        const uint32_t g = first + threadIdx.x;
+        if (g < p.groups.groups) {
+            const uint32_t begin = max(p.groups.begin(g), origin.row) - origin.row;
+            const uint32_t end = min(max(p.groups.number(g), origin.row) - origin.row, p.tile.rows);
+            for (uint32_t row = begin; row < end; row = (row / 32 + 1) * 32) {
+                const uint32_t upper = end - row / 32 * 32;  // bits below it
+                const uint32_t below = upper < 32 ? (1u << upper) - 1 : ~0u;
+                atomicOr(&shared.grouped_rows[row / 32], below & (~0u << row % 32));
+            }
         }
+        // Groups follow each other: those behind one that begins behind the tile have none of its rows.
+        const uint32_t next = first + C.threads();
+        all = next < p.groups.groups && p.groups.begin(next) >= behind;
     }
 }
 
@@ -72,9 +84,9 @@ __device__ inline uint32_t group_behind(const ScaleGrouper& groups, uint32_t row
     return first;
 }
 
-/// Does one group have all rows of the tile?
-__device__ inline bool in_one_group(const ScaleLayoutParams& p, const ScaleOrigin& origin) {
-    const uint32_t g = group_behind(p.groups, origin.row), end = min(origin.row + p.tile.rows, p.rows);
+/// Does group `g`, the first one that ends behind the tile's first row, have all of its rows?
+__device__ inline bool has_all_rows(const ScaleLayoutParams& p, const ScaleOrigin& origin, uint32_t g) {
+    const uint32_t end = min(origin.row + p.tile.rows, p.rows);
     return g < p.groups.groups && p.groups.begin(g) <= origin.row && p.groups.number(g) >= end;
 }
 
@@ -281,6 +293,38 @@ __device__ void store_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin
                               stored_value<C>(shared.words[p.tile.at(C, col / C.stored(), row)], col % C.stored()));
 }
 
+/// A tile that has its rows side by side before and after: each thread stores the four that it has loaded.
+template <ScaleLayoutConfig C>
+__device__ void copy_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin) {
+    using Piece = LoadedScales<C, ScaleAccess::FourRows, ScaleGroupKind::None>;
+    constexpr uint32_t kUnroll = 4 / C.loaded();
+    const uint32_t lane = p.load.lane(threadIdx.x), outer = p.load.outer(threadIdx.x);
+    const uint32_t words = words_in<C>(p, origin), step = C.threads() >> p.load.lanes_log2;
+    if (lane >= ceil_div(min(p.tile.rows, p.rows - origin.row), 4)) return;
+    const uint32_t word = origin.word + outer;
+    const uint8_t* from = p.in + origin.matrix * p.in_strides.matrix + origin.row * p.in_strides.row +
+                          static_cast<uint64_t>(word) * C.loaded() * p.in_strides.col + lane * p.load.lane_bytes;
+    uint8_t* to = p.out + origin.matrix * p.out_strides.matrix + origin.row * p.out_strides.row +
+                  static_cast<uint64_t>(word) * p.out_strides.col + lane * p.load.lane_bytes;
+    for (uint32_t first = outer; first < words; first += kUnroll * step) {
+        Piece pieces[kUnroll];
+#pragma unroll
+        for (uint32_t u = 0; u < kUnroll; ++u, from += p.load.step_bytes) {
+            const uint32_t col = (origin.word + first + u * step) * C.loaded();
+            const bool exists = first + u * step < words && col < p.in_cols;
+            pieces[u].cols = exists ? min(C.loaded(), p.in_cols - col) : 0;
+            pieces[u].load(from, p.in_strides.col);
+        }
+#pragma unroll
+        for (uint32_t u = 0; u < kUnroll; ++u, to += step * p.out_strides.col) {
+            ptx::Words4 v;
+#pragma unroll
+            for (uint32_t r = 0; r < 4; ++r) v.w[r] = pieces[u].word(p.rounding, 0, r);
+            ptx::store_global_x4_if(first + u * step < words, to, v);
+        }
+    }
+}
+
 template <ScaleGroupKind Groups, ScaleLayoutConfig C>
 __device__ void load_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
     using enum ScaleAccess;
@@ -300,6 +344,10 @@ __device__ void scale_layout(const ScaleLayoutParams& p) {
     const uint32_t end = tile + p.share + (blockIdx.x < p.rest);
     for (uint32_t found = ~0u; tile < end; ++tile) {
         const ScaleOrigin origin = scale_origin(p, tile);
+        if (C.groups == ScaleGroupKind::None && C.stored() == 1 && p.direct) {
+            copy_tile<C>(p, origin);
+            continue;
+        }
         if (C.groups == ScaleGroupKind::K) {
             if (origin.word != found) {
                 find_k_groups<C>(p, origin, shared);
@@ -307,12 +355,15 @@ __device__ void scale_layout(const ScaleLayoutParams& p) {
                 found = origin.word;
             }
             load_tile<ScaleGroupKind::K>(p, origin, shared);
-        } else if (C.groups == ScaleGroupKind::None || in_one_group(p, origin)) {
-            load_tile<ScaleGroupKind::None>(p, origin, shared);
         } else {
-            find_row_groups<C>(p, origin, shared);
-            __syncthreads();  // everybody has them
-            load_tile<ScaleGroupKind::Rows>(p, origin, shared);
+            const uint32_t group = C.groups == ScaleGroupKind::Rows ? group_behind(p.groups, origin.row) : 0;
+            if (C.groups == ScaleGroupKind::None || has_all_rows(p, origin, group)) {
+                load_tile<ScaleGroupKind::None>(p, origin, shared);
+            } else {
+                find_row_groups<C>(p, origin, group, shared);
+                __syncthreads();  // everybody has them
+                load_tile<ScaleGroupKind::Rows>(p, origin, shared);
+            }
         }
         __syncthreads();  // the tile is there
         if (p.store.access == FourRows) store_tile<C, FourRows>(p, origin, shared);

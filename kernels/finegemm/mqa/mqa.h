@@ -53,8 +53,9 @@ static_assert(kMqaWarpgroups * MqaRegisters::kMath + MqaRegisters::kLoad ==
 
 /// Room for the queries of an item and for what is told of them.
 inline constexpr uint32_t kMqaSlots = 4;
-inline constexpr uint32_t kMqaMostQueries = 16;  // of an item: those of a product, or of a request
-inline constexpr uint32_t kMqaFillBytes = 4096;  // of -inf, which are stored at once
+inline constexpr uint32_t kMqaMostQueries = 16;               // of an item: those of a product, or of a request
+inline constexpr uint32_t kMqaFillBytes = 4096;               // of -inf, which are stored at once
+inline constexpr uint32_t kMqaFillPiece = 4 * kMqaFillBytes;  // of a row, which a warp fills
 
 /// Offsets in shared memory, in bytes, and sizes of a stage or a slot.
 struct MqaSmemPlan {
@@ -65,6 +66,7 @@ struct MqaSmemPlan {
     uint32_t weights, weights_slot;  // f32, for each column; then the step of each query, 0 if it takes the exact form
     uint32_t windows, windows_slot;  // an MqaRow for each query
     uint32_t fill;                   // kMqaFillBytes of -inf
+    uint32_t sums;                   // of the abs form, of columns to be: 16 bytes of each loading thread
     uint32_t split;                  // sums of each warp, then this CTA's share
     uint32_t full, empty, queries_full, queries_empty;  // mbarriers
     uint32_t queries_in;                                // likewise, of the abs form: codes, before their columns
@@ -83,12 +85,13 @@ FG_HD constexpr MqaSmemPlan mqa_smem(const MqaConfig& c) {
     p.queries_slot = c.columns() * c.dim;
     p.keys_stage = kMqaTileKeys * c.dim;
     p.scales_stage = kMqaTileKeys * 4;
-    p.weights_slot = (kMqaColumns + (c.form == MqaForm::Abs ? c.queries() : 0)) * 4;
+    p.weights_slot = align_up((kMqaColumns + (c.form == MqaForm::Abs ? c.queries() : 0)) * 4, 16);  // read by fours
     p.windows_slot = kMqaMostQueries * 16;
     p.queries = take(kMqaSlots * p.queries_slot, 1024);
     p.keys = take(stages * p.keys_stage, 1024);
     p.scales = take(stages * p.scales_stage, 128);
     p.fill = take(kMqaFillBytes, 16);
+    p.sums = take(c.form == MqaForm::Abs ? kMqaWarpgroups * kWarpSize * 16 : 0, 16);
     p.tiles = take(stages * 8, 8);
     p.weights = take(kMqaSlots * p.weights_slot, 16);
     p.windows = take(kMqaSlots * p.windows_slot, 16);
@@ -167,8 +170,9 @@ struct MqaParams {
     FG_HD constexpr bool has_row(uint32_t item, uint32_t i) const { return i < item_queries && row(item, i) < rows; }
 
     /// What query `i` of an item sees, whose row exists. Numbers that break the rules give keys that exist, or none.
+    template <MqaKeys Keys>
     FG_HD constexpr MqaWindow window(uint32_t item, uint32_t i) const {
-        if (starts) {
+        if (Keys == MqaKeys::Rows) {
             const uint32_t at = row(item, i);
             const uint32_t begin = clipped(starts[at], keys);
             const uint32_t end = clipped(ends[at], min(keys, compressed ? saturated(begin, width) : width));
@@ -196,20 +200,30 @@ static_assert(sizeof(MqaParams) <= 4096, "a kernel of CUDA 12.0 takes no more");
 struct MqaTiles {
     uint32_t first = 0, count = 0;
 };
+template <MqaConfig C>
 FG_HD constexpr MqaTiles mqa_tiles(const MqaParams& p, uint32_t item) {
-    if (!p.starts) return {0, ceil_div(p.window(item, p.item_queries - 1).end, kMqaTileKeys)};  // it sees the most
+    if (C.keys == MqaKeys::Pages)  // the last query sees the most
+        return {0, ceil_div(p.window<C.keys>(item, p.item_queries - 1).end, kMqaTileKeys)};
     uint32_t begin = ~0u, end = 0;
-    for (uint32_t i = 0; i < p.item_queries && p.has_row(item, i); ++i) {
-        const MqaWindow w = p.window(item, i);
-        if (w.begin == w.end) continue;
-        begin = min(begin, w.begin), end = max(end, w.end);
+    for (uint32_t i = 0; i < C.queries(); ++i) {  // without branches, so that all windows are loaded at once
+        const uint32_t row = min(p.row(item, i), p.rows - 1);
+        const MqaWindow w = p.window<C.keys>(0, row);
+        begin = min(begin, w.end > 0 ? w.begin : ~0u), end = max(end, w.end);
     }
     if (end == 0) return {};
     const uint32_t first = begin / kMqaTileKeys;
     return {first, ceil_div(end, kMqaTileKeys) - first};
 }
 
-/// CTA `cta`'s share of `total` tiles: the first of them, and how many.
+/// What an item takes, in the time of a tile: some more than it has tiles, as its queries are loaded, and no less than
+/// a warp takes for that, which has three others beside it. In the abs form it makes columns meanwhile, a step for each
+/// tile of its ring: of shorter items steps are left, and the ring runs empty.
+FG_HD constexpr uint32_t mqa_cost(MqaForm form, uint32_t tiles) {
+    if (tiles == 0) return 0;
+    return form == MqaForm::Abs ? max(tiles + 2, 10 + tiles - tiles / 4) : max(tiles + 1, 4);
+}
+
+/// CTA `cta`'s share of `total`, what all items cost: where it begins, and how much it is.
 struct MqaShare {
     uint32_t first = 0, count = 0;
 };

@@ -111,10 +111,11 @@ struct ScaleTile {
 };
 
 /// For matrices of so many rows and words, and `cols` columns on their wider side: all words of a row, or about equal
-/// parts of them, and as many rows as there is room for.
-FG_HD constexpr ScaleTile scale_tile(const ScaleLayoutConfig& c, uint32_t rows, uint32_t words, uint32_t cols) {
-    const uint32_t part = ceil_div(words, ceil_div(words, c.max_words()));
-    const uint32_t across = words <= c.max_words() ? words : align_up(part, 4);
+/// parts of them, and as many rows as there is room for. `most`: words of a row.
+FG_HD constexpr ScaleTile scale_tile(const ScaleLayoutConfig& c, uint32_t rows, uint32_t words, uint32_t cols,
+                                     uint32_t most) {
+    const uint32_t part = ceil_div(words, ceil_div(words, most));
+    const uint32_t across = words <= most ? words : align_up(part, 4);
     const uint32_t elements = min(across * max(c.loaded(), c.stored()), cols);
     uint32_t down = kWarpSize;
     while (down < rows && 2 * down * max(across, elements) <= c.tile_elements()) down *= 2;
@@ -166,6 +167,7 @@ struct ScaleLayoutParams {
     ScaleStrides in_strides, out_strides;
     uint32_t rows, in_cols, out_cols;  // rows: of the output
     uint32_t row_shift;                // rows of the output to one of the input, as a power of two
+    uint32_t direct;                   // 1: each thread stores the four rows that it has loaded
     uint32_t share, rest;              // tiles of each CTA, and CTAs that have one more
     Divider across, down;
     ScaleTile tile;

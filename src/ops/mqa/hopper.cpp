@@ -64,7 +64,28 @@ uint32_t grid_of(const MqaOptions& options, uint32_t sms) {
     return options.num_sms > 0 ? std::min(static_cast<uint32_t>(options.num_sms), sms) : sms;
 }
 
+template <typename... Others>
+MqaCallKey key_of(const ConstStack& q, const Matrix& d, const MqaOptions& options, const Others&... others) {
+    MqaCallKey key{sizeof...(others), static_cast<int64_t>(options.form), static_cast<int64_t>(options.relu),
+                   options.num_sms,   static_cast<int64_t>(d.dtype),      q.count,
+                   q.stride};
+    size_t at = 7;
+    for (const ConstMatrix& x : {q.matrix, static_cast<ConstMatrix>(d), others...}) {
+        key[at++] = static_cast<int64_t>(reinterpret_cast<uintptr_t>(x.data));
+        key[at++] = x.rows, key[at++] = x.cols, key[at++] = x.row_stride;
+    }
+    return key;
+}
+
 }  // namespace
+
+MqaCallKey call_key(const MqaCall& call) {
+    return key_of(call.q, call.d, call.options, call.k, call.sfk, call.w, call.starts, call.ends);
+}
+
+MqaCallKey call_key(const PagedMqaCall& call) {
+    return key_of(call.q, call.d, call.options, call.cache, call.w, call.lengths, call.block_table);
+}
 
 MqaConfig mqa_config(int64_t heads, int64_t dim, MqaKeys keys, Relu relu) {
     const bool abs = relu == Relu::Abs && has_abs_form(static_cast<uint32_t>(heads));
@@ -95,7 +116,7 @@ MqaLaunch launch_of(const MqaCall& call, const cuda::Driver& driver, uint32_t sm
     p.item_queries = config.queries();
     p.items = ceil_div(p.rows, p.item_queries);
     p.item_parts = 1;
-    if (uint64_t{p.items} * ceil_div(p.keys, kMqaTileKeys) > UINT32_MAX)
+    if (uint64_t{p.items} * mqa_cost(config.form, ceil_div(p.keys, kMqaTileKeys)) > UINT32_MAX)
         throw Error(
             Errc::Unsupported,
             fmt::format("q: has {} queries of {} keys, whose tiles a launch cannot number; split the queries over "

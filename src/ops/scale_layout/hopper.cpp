@@ -51,6 +51,15 @@ ScaleLayoutConfig config_of(const ScaleLayoutCall& call) {
                                          : None};
 }
 
+/// Can each thread store the four rows that it has loaded? Then nothing goes through shared memory.
+bool is_direct(const ScaleLayoutCall& call) {
+    const ScaleLayoutConfig config = config_of(call);
+    const ScaleStrides from = strides_of(call.sf), to = strides_of(call.out);
+    return config.groups == ScaleGroupKind::None && config.stored() == 1 && call.row_shift() == 0 &&
+           call.out.matrix.rows % 4 == 0 && takes_four(from.row, from.col, from.matrix, call.sf.matrix.data) &&
+           takes_four(to.row, to.col, to.matrix, call.out.matrix.data);
+}
+
 /// Extents of the output in tiles.
 struct Tiling {
     ScaleTile tile;
@@ -63,7 +72,9 @@ Tiling tiling_of(const ScaleLayoutCall& call) {
     const auto cols = static_cast<uint32_t>(std::max(call.sf.matrix.cols, call.out.matrix.cols));
     // A row that is repeated is loaded once: the words that are made of it count.
     const bool few_loads = call.row_shift() != 0 && config.transform == ScaleTransform::Pack && !call.grouper().of_k();
-    const ScaleTile tile = few_loads ? scale_tile({}, rows, words, words) : scale_tile(config, rows, words, cols);
+    const uint32_t most = is_direct(call) ? 16 / config.loaded() : config.max_words();  // then rows are contiguous
+    const ScaleTile tile = few_loads ? scale_tile({}, rows, words, words, ScaleLayoutConfig{}.max_words())
+                                     : scale_tile(config, rows, words, cols, most);
     return {.tile = tile, .across = ceil_div(words, tile.words), .down = ceil_div(rows, tile.rows)};
 }
 
@@ -88,6 +99,7 @@ ScaleLayoutLaunch launch_of(const ScaleLayoutCall& call) {
     const uint32_t grid = std::min(tiles, of_k ? kSms * config.ctas_per_sm() : kMaxGrid);
     ScaleRounding rounding = call.rounding();
     if (packs_a_column(call)) rounding.place = 0;
+    const ScaleOrder loads = scale_order(config, load, !repeats && from.row < from.col, tile, config.loaded(), from);
     const ScaleLayoutParams params{
         .in = static_cast<const uint8_t*>(in.data),
         .out = static_cast<uint8_t*>(out.data),
@@ -97,12 +109,13 @@ ScaleLayoutLaunch launch_of(const ScaleLayoutCall& call) {
         .in_cols = static_cast<uint32_t>(in.cols),
         .out_cols = static_cast<uint32_t>(out.cols),
         .row_shift = call.row_shift(),
+        .direct = is_direct(call) && loads.down,
         .share = tiles / grid,
         .rest = tiles % grid,
         .across = Divider::by(across),
         .down = Divider::by(down),
         .tile = tile,
-        .load = scale_order(config, load, !repeats && from.row < from.col, tile, config.loaded(), from),
+        .load = loads,
         .store = scale_order(config, store, to.row < to.col || store == FourRows, tile, config.stored(), to),
         .rounding = rounding,
         .groups = call.grouper()};

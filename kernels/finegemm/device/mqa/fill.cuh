@@ -17,25 +17,31 @@ __device__ void prepare_fill(const MqaParams& p, const MqaShared<C>& smem) {
     ptx::fence_proxy_async_shared();
 }
 
-/// Every so many rows, by one warp.
+/// Every so many pieces of rows, by one warp. Rows are cut, as there may be fewer of them than warps that fill.
+template <MqaKeys Keys>
 class MqaFill {
 public:
     __device__ MqaFill(const MqaParams& p, SmemAddr infinities, uint32_t warp)
-        : p_(p), infinities_(infinities), row_(p.fill ? blockIdx.x + gridDim.x * warp : p.rows) {}
+        : p_(p), infinities_(infinities), row_(p.rows), col_(0) {
+        if (p.fill) row_ = 0, advance(blockIdx.x + gridDim.x * warp);
+    }
 
-    /// Fills what one store can of the row that is next; false when all are filled.
+    /// Fills what one store can of the piece that is next; false when all are filled.
     __device__ bool step() {
         if (row_ >= p_.rows) return false;
+        const uint32_t piece = col_ / piece_cols(), piece_end = min(piece_cols() * (piece + 1), p_.width);
         const uint32_t item = row_ / p_.item_queries;
-        const MqaWindow seen = p_.window(item, row_ - item * p_.item_queries);
+        const MqaWindow seen = p_.window<Keys>(item, row_ - item * p_.item_queries);
         if (col_ >= seen.begin) col_ = max(col_, seen.end);
-        const uint32_t end = col_ < seen.begin ? seen.begin : p_.width;
-        const uint32_t count = min(end - col_, kMqaFillBytes / p_.element_bytes());
-        fill(count);
-        col_ += count;
-        if (col_ == p_.width) {
-            row_ += gridDim.x * kMqaWarpgroups;
-            col_ = 0;
+        const uint32_t end = min(col_ < seen.begin ? seen.begin : p_.width, piece_end);
+        if (col_ < end) {
+            const uint32_t count = min(end - col_, kMqaFillBytes / p_.element_bytes());
+            fill(count);
+            col_ += count;
+        }
+        if (col_ >= piece_end) {
+            col_ = piece * piece_cols();
+            advance(gridDim.x * kMqaWarpgroups);
         }
         return true;
     }
@@ -46,6 +52,13 @@ public:
     }
 
 private:
+    __device__ uint32_t piece_cols() const { return kMqaFillPiece / p_.element_bytes(); }
+    /// To the begin of the piece that is so many further.
+    __device__ void advance(uint32_t pieces) {
+        const uint32_t of_row = ceil_div(p_.width, piece_cols()), piece = col_ / piece_cols() + pieces;
+        row_ += piece / of_row;
+        col_ = piece % of_row * piece_cols();
+    }
     /// Elements from this column on: sixteen aligned bytes at a time, and single ones before and behind them.
     __device__ void fill(uint32_t count) const {
         const uint32_t bytes_log2 = p_.bf16 ? 1 : 2, lane = threadIdx.x % kWarpSize;
@@ -67,7 +80,7 @@ private:
 
     const MqaParams& p_;
     SmemAddr infinities_;
-    uint32_t row_, col_ = 0;
+    uint32_t row_, col_;
 };
 
 }  // namespace finegemm::device

@@ -21,6 +21,12 @@ struct FourSums {
             v[i] = ptx::fma(w, two.part[0], v[i]), v[i + 1] = ptx::fma(w, two.part[1], v[i + 1]);
         }
     }
+    __device__ void load(SmemAddr from) {
+        const ptx::Float4 kept = ptx::load_shared_x4(from);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) v[i] = kept.part[i];
+    }
+    __device__ void store(SmemAddr to) const { ptx::store_shared_x4(to, {{v[0], v[1], v[2], v[3]}}); }
     __device__ uint32_t largest() const {
         uint32_t most = 0;
 #pragma unroll
@@ -48,26 +54,46 @@ private:
     }
 };
 
-/// Makes those of a slot's queries, and halves the weights of those that take the abs form. By a warp; as many lanes
-/// have a query as D has fours of columns.
+/// By steps, as a warp makes columns between the tiles that it loads: a step adds eight heads of as many queries as
+/// there are lanes for, when each has four columns of D. Sums wait in shared memory meanwhile.
 template <MqaConfig C>
-__device__ void add_linear_columns(const MqaShared<C>& smem, uint32_t slot) {
-    constexpr uint32_t kLanes = C.dim / 4, kAtOnce = kWarpSize / kLanes;
-    constexpr auto kSwizzle = static_cast<Swizzle>(C.dim);
-    const uint32_t lane = threadIdx.x % kWarpSize, col = lane % kLanes * 4;
-    const auto place = [&](uint32_t row) {  // slots lie at multiples of what a swizzle repeats after
-        return SmemAddr{swizzled(smem.queries(slot).bits + row * C.dim + col, kSwizzle)};
-    };
-    for (uint32_t first = 0; first < C.queries(); first += kAtOnce) {
-        const uint32_t query = first + lane / kLanes;
-        const bool exists = query < C.queries();
+struct MqaLinear {
+    static constexpr uint32_t kLanes = C.dim / 4, kAtOnce = kWarpSize / kLanes, kHeads = 8;
+    static constexpr uint32_t kStepsEach = C.heads / kHeads;  // of queries that are added up together
+    static constexpr uint32_t kSteps = ceil_div(C.queries(), kAtOnce) * kStepsEach;  // of a slot
+
+    /// Step `step` of a slot, whose first `queries` exist. The last one for a query makes its columns, and halves its
+    /// weights if it takes the abs form.
+    __device__ static void add(const MqaShared<C>& smem, SmemAddr sums_of_warp, uint32_t slot, uint32_t queries,
+                               uint32_t step) {
+        const uint32_t lane = ptx::lane(), col = lane % kLanes * 4;
+        const uint32_t query = step / kStepsEach * kAtOnce + lane / kLanes, first = step % kStepsEach * kHeads;
+        if (step / kStepsEach * kAtOnce >= queries) return;
+        const bool exists = query < queries;
+        const SmemAddr kept = sums_of_warp + lane * 16;
         FourSums sums;
-#pragma unroll 2
-        for (uint32_t h = 0; h < C.heads; ++h) {
+        if (first > 0) sums.load(kept);
+#pragma unroll 1
+        for (uint32_t h = first; h < first + kHeads; h += 4) {
             const uint32_t row = exists ? query * C.heads + h : h;
-            const float w = ptx::multiply(ptx::load_shared(smem.weights(slot) + row * 4), 0.5f);
-            sums.add(w, float_bits(ptx::load_shared(place(row))));
+            const ptx::Float4 w = ptx::load_shared_x4(smem.weights(slot) + row * 4);
+            uint32_t codes[4];  // loaded first: one wait for shared memory rather than four
+#pragma unroll
+            for (uint32_t i = 0; i < 4; ++i) codes[i] = float_bits(ptx::load_shared(place(smem, slot, row + i, col)));
+#pragma unroll
+            for (uint32_t i = 0; i < 4; ++i) sums.add(ptx::multiply(w.part[i], 0.5f), codes[i]);
         }
+        if (first + kHeads < C.heads) sums.store(kept);
+        else make(smem, slot, query, exists, col, sums);
+    }
+
+private:
+    /// Slots lie at multiples of what a swizzle repeats after.
+    __device__ static SmemAddr place(const MqaShared<C>& smem, uint32_t slot, uint32_t row, uint32_t col) {
+        return SmemAddr{swizzled(smem.queries(slot).bits + row * C.dim + col, static_cast<Swizzle>(C.dim))};
+    }
+    __device__ static void make(const MqaShared<C>& smem, uint32_t slot, uint32_t query, bool exists, uint32_t col,
+                                const FourSums& sums) {
         uint32_t largest = sums.largest();
 #pragma unroll
         for (uint32_t mask = 1; mask < kLanes; mask *= 2) largest = max(largest, ptx::shuffle_xor(largest, mask));
@@ -76,19 +102,21 @@ __device__ void add_linear_columns(const MqaShared<C>& smem, uint32_t slot) {
         uint32_t codes[2] = {0, 0};
         if (abs) sums.residuals(linear_inverse(exponent), codes);
         __syncwarp();  // all lanes have read the weights that are halved below
-        if (!exists) continue;
+        if (exists) {
 #pragma unroll
-        for (uint32_t copy = 0; copy < mqa_linear_copies(C); ++copy)
+            for (uint32_t copy = 0; copy < mqa_linear_copies(C); ++copy)
 #pragma unroll
-            for (uint32_t j = 0; j < 2; ++j)
-                ptx::store_shared(place(mqa_linear_column(C, query, copy, j)), float_of_bits(codes[j]));
-        if (lane % kLanes == 0) ptx::store_shared(smem.step(slot, query), abs ? linear_step(exponent) : 0.0f);
-        for (uint32_t h = lane % kLanes; abs && h < C.heads; h += kLanes) {
-            const SmemAddr weight = smem.weights(slot) + (query * C.heads + h) * 4;
-            ptx::store_shared(weight, ptx::multiply(ptx::load_shared(weight), 0.5f));
+                for (uint32_t j = 0; j < 2; ++j)
+                    ptx::store_shared(place(smem, slot, mqa_linear_column(C, query, copy, j), col),
+                                      float_of_bits(codes[j]));
+            if (col == 0) ptx::store_shared(smem.step(slot, query), abs ? linear_step(exponent) : 0.0f);
+            for (uint32_t h = col / 4; abs && h < C.heads; h += kLanes) {
+                const SmemAddr weight = smem.weights(slot) + (query * C.heads + h) * 4;
+                ptx::store_shared(weight, ptx::multiply(ptx::load_shared(weight), 0.5f));
+            }
         }
+        ptx::fence_proxy_async_shared();  // tensor cores read the columns
     }
-    ptx::fence_proxy_async_shared();  // tensor cores read the columns
-}
+};
 
 }  // namespace finegemm::device

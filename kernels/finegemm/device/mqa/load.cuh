@@ -1,5 +1,5 @@
-// The warps that load: one for the ring of each math warpgroup, which knows nothing of the others; the first one loads
-// queries, too. Layer device.
+// The warps that load: one for the ring of each math warpgroup, which knows nothing of the others; and by turns the
+// queries of a portion. Layer device.
 #pragma once
 
 #include <finegemm/core/ring.h>
@@ -19,12 +19,12 @@ inline constexpr uint32_t kQueryArrivals = kWarpSize + (C.form == MqaForm::Abs ?
 /// What is told of a query, by one lane for each; of those that do not exist, that they see nothing.
 template <MqaConfig C>
 __device__ void store_windows(const MqaParams& p, const MqaShared<C>& smem, uint32_t slot, uint32_t item) {
-    const uint32_t i = threadIdx.x % kWarpSize;
+    const uint32_t i = ptx::lane();
     if (i >= kMqaMostQueries) return;
     MqaWindow seen;
     uint64_t logits = 0;
     if (p.has_row(item, i)) {
-        seen = p.window(item, i);
+        seen = p.window<C.keys>(item, i);
         const uint64_t before = p.compressed ? static_cast<uint64_t>(seen.begin) * p.element_bytes() : 0;
         logits = reinterpret_cast<uint64_t>(p.logits) + p.row(item, i) * p.logits_stride - before;
     }
@@ -36,8 +36,7 @@ __device__ void store_windows(const MqaParams& p, const MqaShared<C>& smem, uint
 /// Weights of all columns; 0 of queries that do not exist.
 template <MqaConfig C>
 __device__ void store_weights(const MqaParams& p, const MqaShared<C>& smem, uint32_t slot, uint32_t item) {
-    const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
-    for (uint32_t i = threadIdx.x % kWarpSize; i < parts * kMqaColumns; i += kWarpSize) {
+    for (uint32_t i = ptx::lane(); i < MqaSlot<C>::parts(p) * kMqaColumns; i += kWarpSize) {
         const uint32_t query = i / C.heads;
         const bool exists = p.has_row(item, query);
         const float* from = p.weights + (exists ? p.row(item, query) * p.weights_stride + i % C.heads : 0);
@@ -46,10 +45,11 @@ __device__ void store_weights(const MqaParams& p, const MqaShared<C>& smem, uint
     }
 }
 
-/// Queries, their weights and windows into the slots of a portion. All lanes of the warp.
+/// Queries, their weights and windows into the slots of a portion. All lanes of the warp. In the abs form columns are
+/// to be made, and then it is to arrive.
 template <MqaConfig C>
 __device__ void load_queries(const MqaParams& p, const MqaShared<C>& smem, uint32_t portion, uint32_t item) {
-    const uint32_t lane = threadIdx.x % kWarpSize;
+    const uint32_t lane = ptx::lane();
     const auto at = MqaSlot<C>::of(p, portion);
     const SmemAddr full = smem.queries_full(at.first);
     const SmemAddr in = C.form == MqaForm::Abs ? smem.queries_in(at.first) : full;
@@ -62,13 +62,12 @@ __device__ void load_queries(const MqaParams& p, const MqaShared<C>& smem, uint3
                               p.row(item, lane));
     store_windows(p, smem, at.first, item);
     store_weights(p, smem, at.first, item);
-    if (C.form == MqaForm::Abs) {
+    if (C.form == MqaForm::Exact) {
+        ptx::mbarrier_arrive(full);
+    } else {
         __syncwarp();  // weights are there
         wait(in, at.parity);
-        const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
-        for (uint32_t part = 0; part < parts; ++part) add_linear_columns(smem, at.first + part);
     }
-    ptx::mbarrier_arrive(full);
 }
 
 /// Fills the ring of one warpgroup with its tiles: every fourth of the CTA's, in order.
@@ -79,19 +78,29 @@ public:
         : p_(p), smem_(smem), warp_(warp), fill_(p, smem.fill(), warp) {}
 
     __device__ void run(const MqaSplit& split) {
-        MqaWalk walk(p_, split);
+        MqaWalk<C> walk(p_, split);
         MqaPortion s;
         uint32_t portion = 0, before = 0;  // tiles of the CTA
         for (; walk.next(s); ++portion, before += s.count) {
-            if (warp_ == 0) {
-                // Its warpgroup may have no tile for long, and would keep the queries whose place is needed here.
-                if (portion > 0) tell(portion, MqaStage::Portion);
-                load_queries(p_, smem_, portion, s.item);
-            }
-            const uint32_t skipped = (warp_ - before) % kMqaWarpgroups;
-            if (skipped >= s.count) continue;
-            if (C.keys == MqaKeys::Rows) load_rows(portion, s, skipped);
-            else load_pages(portion, s, skipped);
+            const uint32_t wanted = wanted_queries(portion);
+            bool owes = loads_queries(wanted) && (wanted == portion || walk.more());
+            // Its warpgroup may have no tile for long, and would keep the queries whose place is needed here.
+            if (owes && portion > 0) tell(portion, MqaStage::Portion);
+            uint32_t i = (warp_ - before) % kMqaWarpgroups;
+            do {
+                // What the ring has room for goes first: it is multiplied meanwhile, or comes together with queries.
+                // Columns are made a step after each tile; those of this portion all at once, as tiles wait for them.
+                const bool makes = made_ < steps();
+                const uint32_t most = owes ? C.stages() - 1 : !makes ? ~0u : wanted == portion ? 0 : 1;
+                i = C.keys == MqaKeys::Rows ? load_rows(portion, s, i, most) : load_pages(portion, s, i, most);
+                if (owes) {
+                    load_queries(p_, smem_, wanted, wanted == portion ? s.item : walk.item());
+                    made_ = 0;
+                } else if (makes) {
+                    make_step();
+                }
+                owes = false;
+            } while (i < s.count || made_ < steps());
         }
         tell(portion, MqaStage::End);
         fill_.finish();
@@ -100,10 +109,34 @@ public:
 private:
     __device__ static uint32_t lane() { return threadIdx.x % kWarpSize; }
 
+    /// The portion whose queries are loaded in the time of `portion`'s tiles: the next one, that nobody waits for it.
+    /// Where an item takes all slots there is no place for those, and the first ones nobody has loaded before.
+    __device__ uint32_t wanted_queries(uint32_t portion) const {
+        return portion + (MqaSlot<C>::portions_log2(p_) > 0 && (portion > 0 || warp_ > 0));
+    }
+    /// A warp has a slot of its own: of two that waited for one, the one that is ahead would see the other one's phase.
+    __device__ bool loads_queries(uint32_t portion) const {
+        return (portion & ((1u << MqaSlot<C>::portions_log2(p_)) - 1)) == warp_;
+    }
+
+    /// For the columns of all parts, of the abs form.
+    __device__ uint32_t steps() const {
+        return C.form == MqaForm::Abs ? MqaSlot<C>::parts(p_) * MqaLinear<C>::kSteps : 0;
+    }
+    __device__ void make_step() {
+        constexpr uint32_t kSteps = MqaLinear<C>::kSteps;
+        const uint32_t part = made_ / kSteps, slot = warp_ * MqaSlot<C>::parts(p_);
+        const uint32_t left = p_.item_queries - part * C.queries();
+        MqaLinear<C>::add(smem_, smem_.sums(warp_), slot + part,
+                          C.keys == MqaKeys::Pages ? min(left, C.queries()) : C.queries(), made_ % kSteps);
+        if (++made_ == steps()) ptx::mbarrier_arrive(smem_.queries_full(slot));
+    }
+
     /// Waits for the next stage of the ring to be empty.
     __device__ uint32_t next_stage() {
         const uint32_t stage = smem_.stage_of(warp_, at_.stage);
         wait(smem_.empty(stage), at_.parity);
+        __syncwarp();  // else the stage could be filled and emptied before a late lane looks, which would wait on
         ++at_;
         return stage;
     }
@@ -121,11 +154,13 @@ private:
         if (at_.stage % 2 == 0) fill_.step();
     }
 
-    __device__ void load_rows(uint32_t portion, const MqaPortion& s, uint32_t skipped) {
-        const MqaWindow seen = p_.has_row(s.item, lane()) ? p_.window(s.item, lane()) : MqaWindow{};
-        for (uint32_t i = skipped; i < s.count; i += kMqaWarpgroups) {
+    // Both load every fourth tile from the `i`th on, `most` at most; they return which is next.
+    __device__ uint32_t load_rows(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most) {
+        const MqaWindow seen = p_.has_row(s.item, lane()) ? p_.window<MqaKeys::Rows>(s.item, lane()) : MqaWindow{};
+        for (; i < s.count && most > 0; i += kMqaWarpgroups) {
             const uint32_t key = (s.first + i) * kMqaTileKeys;
             if (ptx::ballot(seen.meets(key, key + kMqaTileKeys)) == 0) continue;  // between windows
+            --most;
             const uint32_t stage = next_stage();
             if (lane() == 0) {
                 const SmemAddr full = smem_.full(stage);
@@ -136,19 +171,21 @@ private:
             }
             loaded();
         }
+        return i;
     }
 
     /// Each lane knows a page of one of the next tiles, and loads it. A page whose first key nobody sees is not looked
     /// up: the table may hold anything there.
-    __device__ void load_pages(uint32_t portion, const MqaPortion& s, uint32_t skipped) {
-        const uint32_t keys = p_.window(s.item, p_.item_queries - 1).end;              // the last query sees the most
+    __device__ uint32_t load_pages(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most) {
+        const uint32_t keys =
+            p_.window<MqaKeys::Pages>(s.item, p_.item_queries - 1).end;                // the last query sees the most
         const uint32_t page_keys = 1u << p_.page_log2, pages_log2 = 6 - p_.page_log2;  // pages_log2: of a tile
         static_assert(kMqaTileKeys == 1 << 6);
         const uint32_t tiles_ahead = kWarpSize >> pages_log2;
         const uint32_t of_lane = lane() >> pages_log2, page_of_tile = lane() & ((1u << pages_log2) - 1);
         const uint32_t page_bytes = page_keys * C.dim, scale_bytes = page_keys * 4;
         uint32_t page = 0;
-        for (uint32_t i = skipped, n = 0; i < s.count; i += kMqaWarpgroups, ++n) {
+        for (uint32_t n = 0; i < s.count && n < most; i += kMqaWarpgroups, ++n) {
             const uint32_t ahead = n % tiles_ahead;
             if (ahead == 0) page = page_number(s.item, s.first + i + of_lane * kMqaWarpgroups, page_of_tile, keys);
             const uint32_t key = (s.first + i) * kMqaTileKeys;
@@ -167,6 +204,7 @@ private:
             }
             loaded();
         }
+        return i;
     }
     __device__ uint32_t page_number(uint32_t item, uint32_t tile, uint32_t page_of_tile, uint32_t keys) const {
         const uint32_t at = (tile << (6 - p_.page_log2)) + page_of_tile;
@@ -179,7 +217,8 @@ private:
     const MqaShared<C>& smem_;
     uint32_t warp_;
     RingCursor<C.stages()> at_ = RingCursor<C.stages()>::producer();
-    MqaFill fill_;
+    MqaFill<C.keys> fill_;
+    uint32_t made_ = ~0u;  // steps for the columns of the queries that the warp has loaded last
 };
 
 }  // namespace finegemm::device

@@ -35,13 +35,15 @@ struct MqaProduct {
     /// Column octet `octet`, of which a lane has two columns; key `half` of the two.
     __device__ float at(uint32_t octet, uint32_t half, uint32_t e) const { return x[4 * octet + 2 * half + e]; }
 
-    /// Starts it and waits for it: other warpgroups use the tensor cores, or add up, meanwhile.
-    __device__ void multiply(SmemAddr keys, SmemAddr queries) {
+    __device__ void start(SmemAddr keys, SmemAddr queries) {
         const uint64_t a = wgmma_descriptor_of_rows(keys.bits, C.dim);
         const uint64_t b = wgmma_descriptor_of_rows(queries.bits, C.dim);
         ptx::wgmma_fence();
         start_product(Depth<C.dim>(), x, a, b);
         ptx::wgmma_commit_group();
+    }
+    /// Other warpgroups use the tensor cores, or add up, meanwhile.
+    __device__ void finish() {
         ptx::wgmma_wait_group<0>();
 #pragma unroll
         for (uint32_t r = 0; r < kRegisters; ++r) ptx::pin(x[r]);
@@ -69,18 +71,15 @@ __device__ inline float shuffled(float x, uint32_t mask) {
 /// Steps of the linear part: which queries take the abs form, and the step of the lane's own.
 template <MqaConfig C>
 struct MqaSteps {
-    uint32_t mask;
-    float own;
+    uint32_t mask = 0;
+    float own = 0;
 
-    __device__ static MqaSteps load(const MqaShared<C>& smem, uint32_t slot) {
-        MqaSteps steps{0, 0.0f};
-        if (C.form == MqaForm::Abs) {
-            for (uint32_t q = 0; q < C.queries(); ++q)
-                steps.mask |= ptx::load_shared(smem.step(slot, q)) > 0 ? 1u << q : 0;
-            steps.mask = ptx::broadcast(steps.mask);
-            steps.own = ptx::load_shared(smem.step(slot, threadIdx.x % 4 * C.queries() / 4));
-        }
-        return steps;
+    __device__ void load(const MqaShared<C>& smem, uint32_t slot) {
+        if (C.form == MqaForm::Exact) return;
+        mask = 0;
+        for (uint32_t q = 0; q < C.queries(); ++q) mask |= ptx::load_shared(smem.step(slot, q)) > 0 ? 1u << q : 0;
+        mask = ptx::broadcast(mask);
+        own = ptx::load_shared(smem.step(slot, threadIdx.x % 4 * C.queries() / 4));
     }
     __device__ bool abs(uint32_t query) const { return (mask >> query & 1) != 0; }
 };
@@ -115,11 +114,12 @@ struct MqaSums {
             if (C.form == MqaForm::Abs && steps.abs(q)) add_heads<ptx::magnitude>(of_query, product, weights, q);
             else add_heads<ptx::relu>(of_query, product, weights, q);
         }
+        const uint32_t lane = ptx::lane();  // from threadIdx, one kernel would spill
         // The upper half of what is left, queries or at last keys, is for the lane whose number has the bit.
 #pragma unroll
-        for (uint32_t i = 0; i < kAll; ++i) partial[i] = exchange<2>(partial[i], partial[i + kAll]);
+        for (uint32_t i = 0; i < kAll; ++i) partial[i] = exchange<2>(lane, partial[i], partial[i + kAll]);
 #pragma unroll
-        for (uint32_t i = 0; i < kAll / 2; ++i) sum[i] = exchange<1>(partial[i], partial[i + kAll / 2]);
+        for (uint32_t i = 0; i < kAll / 2; ++i) sum[i] = exchange<1>(lane, partial[i], partial[i + kAll / 2]);
         if (C.form == MqaForm::Abs) add_linear_part(product, steps.own);
     }
 
@@ -138,8 +138,8 @@ private:
     }
     /// The sum of this lane's and of another's, of `b` in lanes whose number has the bit, else of `a`.
     template <uint32_t Bit>
-    __device__ static float exchange(float a, float b) {
-        const bool takes_b = (threadIdx.x & Bit) != 0;
+    __device__ static float exchange(uint32_t lane, float a, float b) {
+        const bool takes_b = (lane & Bit) != 0;
         return ptx::add(takes_b ? b : a, shuffled(takes_b ? a : b, Bit));
     }
     /// This lane has the columns of its one query.
@@ -181,55 +181,65 @@ __device__ void store_logits(const MqaShared<C>& smem, const MqaSums<C>& sums,
     }
 }
 
+/// What the next stage of a ring holds, when it does.
+template <MqaConfig C>
+__device__ MqaTile next_tile(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
+    wait(smem.full(stage), parity);
+    const ptx::Float2 told = ptx::load_shared_x2(smem.tile(stage));
+    return MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
+}
+
 /// The role of a math warpgroup: all tiles of its ring.
 template <MqaConfig C>
 __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
-    const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
+    const uint32_t parts = MqaSlot<C>::parts(p);
     auto at = RingCursor<C.stages()>::consumer();
+    const auto next = [&] { return next_tile(smem, smem.stage_of(warpgroup, at.stage), at.parity); };
     uint32_t portion = 0;
-    bool fresh = true;  // the queries of the portion have not been waited for
     MqaWeights weights;
+    MqaSteps<C> steps;
     while (true) {
-        const uint32_t stage = smem.stage_of(warpgroup, at.stage);
-        wait(smem.full(stage), at.parity);
-        const ptx::Float2 told = ptx::load_shared_x2(smem.tile(stage));
-        const auto tile = MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
+        MqaTile tile = next();
         // A slot may be left only when it has been filled: else its barrier would count this for the queries before.
-        for (; portion < tile.portion; ++portion, fresh = true) {
+        for (; portion < tile.portion; ++portion) {
             const auto left = MqaSlot<C>::of(p, portion);
             wait(smem.queries_full(left.first), left.parity);
             ptx::mbarrier_arrive(smem.queries_empty(left.first));
         }
-        if (tile.stage == MqaStage::End) break;
-        if (tile.stage == MqaStage::Portion) {
-            ptx::mbarrier_arrive(smem.empty(stage));
+        if (tile.stage != MqaStage::Keys) [[unlikely]] {
+            if (tile.stage == MqaStage::End) break;
+            ptx::mbarrier_arrive(smem.empty(smem.stage_of(warpgroup, at.stage)));
             ++at;
             continue;
         }
         const auto slot = MqaSlot<C>::of(p, portion);
-        if (fresh) {
-            if (C.form == MqaForm::Abs) wait(smem.queries_in(slot.first), slot.parity);
-            wait(smem.queries_full(slot.first), slot.parity);
-            if (parts == 1) weights.load(smem.weights(slot.first));
-            fresh = false;
-        }
-        float scales[MqaSums<C>::kHalves];
-#pragma unroll
-        for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
-            scales[half] = ptx::load_shared(smem.scales(stage) + MqaSums<C>::key(half) * 4);
+        if (C.form == MqaForm::Abs) wait(smem.queries_in(slot.first), slot.parity);
+        wait(smem.queries_full(slot.first), slot.parity);
+        if (parts == 1) weights.load(smem.weights(slot.first));
+        if (C.most_parts() == 1) steps.load(smem, slot.first);
+        do {
+            const uint32_t stage = smem.stage_of(warpgroup, at.stage);
 #pragma unroll 1
-        for (uint32_t part = 0; part < parts; ++part) {
-            MqaProduct<C> product;
-            product.multiply(smem.keys(stage), smem.queries(slot.first + part));
-            if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
-            if (parts > 1) weights.load(smem.weights(slot.first + part));
-            MqaSums<C> sums;
-            sums.add_up(product, weights, MqaSteps<C>::load(smem, slot.first + part),
-                        C.keys == MqaKeys::Pages ? p.item_queries - part * C.queries() : C.queries());
-            if (p.bf16) store_logits<true>(smem, sums, scales, slot.first, part, tile.key);
-            else store_logits<false>(smem, sums, scales, slot.first, part, tile.key);
-        }
-        ++at;
+            for (uint32_t part = 0; part < parts; ++part) {
+                MqaProduct<C> product;
+                product.start(smem.keys(stage), smem.queries(slot.first + part));
+                float scales[MqaSums<C>::kHalves];
+#pragma unroll
+                for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
+                    scales[half] = ptx::load_shared(smem.scales(stage) + MqaSums<C>::key(half) * 4);
+                if (parts > 1) weights.load(smem.weights(slot.first + part));
+                if (C.most_parts() > 1) steps.load(smem, slot.first + part);  // kept, they would spill
+                product.finish();
+                if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
+                MqaSums<C> sums;
+                sums.add_up(product, weights, steps,
+                            C.keys == MqaKeys::Pages ? p.item_queries - part * C.queries() : C.queries());
+                if (p.bf16) store_logits<true>(smem, sums, scales, slot.first, part, tile.key);
+                else store_logits<false>(smem, sums, scales, slot.first, part, tile.key);
+            }
+            ++at;
+            tile = next();
+        } while (tile.stage == MqaStage::Keys && tile.portion == portion);
     }
 }
 

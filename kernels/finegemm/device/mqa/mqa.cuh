@@ -7,17 +7,20 @@
 
 namespace finegemm::device {
 
-/// All threads make some; they meet before anybody uses them.
+/// A lane of each warp makes some: lanes of one would take turns. All threads meet before anybody uses them.
 template <MqaConfig C>
 __device__ void make_barriers(const MqaShared<C>& smem) {
-    for (uint32_t stage = threadIdx.x; stage < kMqaWarpgroups * C.stages(); stage += C.threads()) {
+    constexpr uint32_t kWarps = C.threads() / kWarpSize;
+    if (threadIdx.x % kWarpSize != 0) return;
+    const uint32_t warp = threadIdx.x / kWarpSize;
+    for (uint32_t stage = warp; stage < kMqaWarpgroups * C.stages(); stage += kWarps) {
         ptx::mbarrier_init(smem.full(stage), 1);
         ptx::mbarrier_init(smem.empty(stage), 128);  // all threads of the warpgroup
     }
-    for (uint32_t slot = threadIdx.x; slot < kMqaSlots; slot += C.threads()) {
-        ptx::mbarrier_init(smem.queries_full(slot), kQueryArrivals<C>);
-        if (C.form == MqaForm::Abs) ptx::mbarrier_init(smem.queries_in(slot), 1);
-        ptx::mbarrier_init(smem.queries_empty(slot), kMqaWarpgroups * 128);
+    if (warp < kMqaSlots) {
+        ptx::mbarrier_init(smem.queries_full(warp), kQueryArrivals<C>);
+        if (C.form == MqaForm::Abs) ptx::mbarrier_init(smem.queries_in(warp), 1);
+        ptx::mbarrier_init(smem.queries_empty(warp), kMqaWarpgroups * 128);
     }
     ptx::fence_mbarrier_init();
 }
@@ -25,6 +28,11 @@ __device__ void make_barriers(const MqaShared<C>& smem) {
 template <MqaConfig C>
 __device__ void mqa_logits(const MqaParams& p) {
     const MqaShared<C> smem{ptx::dynamic_shared()};
+    if (threadIdx.x == 0) {
+        ptx::prefetch_tensor_map(&p.q);
+        if (C.keys == MqaKeys::Rows || p.page_count > 0) ptx::prefetch_tensor_map(&p.k);
+        if (C.keys == MqaKeys::Rows) ptx::prefetch_tensor_map(&p.k_scales);
+    }
     make_barriers(smem);
     if (p.fill) prepare_fill(p, smem);
     // Nothing is written above, and nothing read before the kernels before this one have ended.

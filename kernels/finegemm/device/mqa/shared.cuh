@@ -34,6 +34,7 @@ struct MqaShared {
     __device__ SmemAddr queries_in(uint32_t slot) const { return base + (kAt.queries_in + slot * 8); }
 
     __device__ SmemAddr fill() const { return base + kAt.fill; }
+    __device__ SmemAddr sums(uint32_t warp) const { return base + (kAt.sums + warp * kWarpSize * 16); }
     __device__ SmemAddr split(uint32_t word) const { return base + (kAt.split + word * 4); }
 };
 
@@ -42,11 +43,15 @@ template <MqaConfig C>
 struct MqaSlot {
     uint32_t first, parity;
 
-    __device__ static MqaSlot of(const MqaParams& p, uint32_t portion) {
-        const uint32_t parts = C.most_parts() > 1 ? p.item_parts : 1;
-        const uint32_t slots_log2 = parts == 1 ? 2 : parts == 2 ? 1 : 0;  // as many as there is room for
+    __device__ static uint32_t parts(const MqaParams& p) { return C.most_parts() > 1 ? p.item_parts : 1; }
+    /// Portions that there is room for: 2 to this power.
+    __device__ static uint32_t portions_log2(const MqaParams& p) {
         static_assert(kMqaSlots == 4);
-        return {(portion & ((1u << slots_log2) - 1)) * parts, portion >> slots_log2 & 1};
+        return parts(p) == 1 ? 2 : parts(p) == 2 ? 1 : 0;
+    }
+    __device__ static MqaSlot of(const MqaParams& p, uint32_t portion) {
+        const uint32_t log2 = portions_log2(p);
+        return {(portion & ((1u << log2) - 1)) * parts(p), portion >> log2 & 1};
     }
 };
 

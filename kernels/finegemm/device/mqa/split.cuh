@@ -1,5 +1,5 @@
 // How the tiles of all items are split over CTAs, and the walk over those of one. Layer device.
-// All CTAs have as many tiles, to one: none ends long after the others, however long windows and contexts are.
+// All CTAs have as much to do, to a tile: none ends long after the others, however long windows and contexts are.
 #pragma once
 
 #include <finegemm/device/mqa/shared.cuh>
@@ -8,24 +8,31 @@
 
 namespace finegemm::device {
 
-/// This CTA's part of all tiles: the item that it begins in, tiles of that before it, and how many it has.
+/// This CTA's part of all tiles: the item that it begins in, tiles of that before it, and what its part may cost. In an
+/// item tiles come first, and then what it costs beyond them: who begins there begins with the next item.
 struct MqaSplit {
-    uint32_t item, before, count;
+    uint32_t item, before, cost;
 };
 
-/// Each thread adds up the tiles of neighbouring items; the one in whose items this CTA begins looks where.
+/// Each thread adds up what neighbouring items cost; the one in whose items this CTA begins looks where.
 template <MqaConfig C>
 __device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem) {
     constexpr uint32_t kWarps = C.threads() / kWarpSize;
     const uint32_t each = ceil_div(p.items, C.threads());
     const uint32_t first = min(threadIdx.x * each, p.items), last = min(first + each, p.items);
-    uint32_t tiles = 0;
-    for (uint32_t item = first; item < last; ++item) tiles += mqa_tiles(p, item).count;
-    const uint32_t up_to = sum_up_to(tiles);
+    constexpr uint32_t kAtOnce = C.keys == MqaKeys::Pages ? 8 : max(1, 8 / C.queries());
+    uint32_t cost = 0;
+    for (uint32_t item = first; item < last; item += kAtOnce)
+#pragma unroll
+        for (uint32_t u = 0; u < kAtOnce; ++u) {
+            const uint32_t tiles = mqa_tiles<C>(p, min(item + u, p.items - 1)).count;
+            cost += item + u < last ? mqa_cost(C.form, tiles) : 0;
+        }
+    const uint32_t up_to = sum_up_to(cost);
     const uint32_t warp = threadIdx.x / kWarpSize;
     if (threadIdx.x % kWarpSize == kWarpSize - 1) ptx::store_shared(smem.split(warp), float_of_bits(up_to));
     __syncthreads();
-    uint32_t total = 0, begin = up_to - tiles;
+    uint32_t total = 0, begin = up_to - cost;
 #pragma unroll
     for (uint32_t w = 0; w < kWarps; ++w) {
         const uint32_t of_warp = float_bits(ptx::load_shared(smem.split(w)));
@@ -34,14 +41,24 @@ __device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem) {
     }
     const MqaShare share = mqa_share(total, blockIdx.x, gridDim.x);
     const uint32_t inside = share.first - begin;  // wraps around where the CTA begins before
-    if (share.count > 0 && inside < tiles) {
-        uint32_t item = first, before = inside;
-        for (uint32_t of_item; before >= (of_item = mqa_tiles(p, item).count); ++item) before -= of_item;
-        ptx::store_shared_x2(smem.split(kWarps), float_of_bits(item), float_of_bits(before));
+    if (share.count > 0 && inside < cost) {
+        uint32_t item = first, before = inside, left = share.count;
+        while (true) {
+            const uint32_t tiles = mqa_tiles<C>(p, item).count, of_item = mqa_cost(C.form, tiles);
+            if (before < tiles) break;
+            ++item;
+            if (before < of_item) {
+                left -= min(of_item - before, left);
+                before = 0;
+                break;
+            }
+            before -= of_item;
+        }
+        ptx::store_shared_words_x4(smem.split(kWarps), {item, before, left, 0});
     }
     __syncthreads();
-    const ptx::Float2 found = ptx::load_shared_x2(smem.split(kWarps));
-    return {float_bits(found.part[0]), float_bits(found.part[1]), share.count};
+    const ptx::Words4 found = ptx::load_shared_words_x4(smem.split(kWarps));
+    return {found.w[0], found.w[1], share.count > 0 ? found.w[2] : 0};
 }
 
 /// Tiles of an item that are this CTA's.
@@ -50,41 +67,49 @@ struct MqaPortion {
 };
 
 /// The lanes of a warp look at 32 items at a time.
+template <MqaConfig C>
 class MqaWalk {
 public:
     __device__ MqaWalk(const MqaParams& p, const MqaSplit& split)
-        : p_(p), base_(split.item), before_(split.before), left_(split.count) {
+        : p_(p), base_(split.item), before_(split.before), left_(split.cost) {
         if (left_ > 0) look();
     }
 
-    /// The next item that has tiles; false behind the last one.
-    __device__ bool next(MqaPortion& portion) {
+    /// Is there another item that has tiles?
+    __device__ bool more() {
         if (left_ == 0) return false;
         while (pending_ == 0) {
             base_ += kWarpSize;
             if (base_ >= p_.items) return false;
             look();
         }
+        return true;
+    }
+    /// It, where there is.
+    __device__ uint32_t item() const { return base_ + ptx::lowest_bit(pending_); }
+    /// Goes on to it; false behind the last one.
+    __device__ bool next(MqaPortion& portion) {
+        if (!more()) return false;
         const uint32_t lane = ptx::lowest_bit(pending_);
         pending_ &= pending_ - 1;
-        const uint32_t count = min(ptx::value_of(tiles_.count, lane) - before_, left_);
-        portion = {base_ + lane, ptx::value_of(tiles_.first, lane) + before_, count};
+        const uint32_t tiles = ptx::value_of(tiles_.count, lane);
+        portion = {base_ + lane, ptx::value_of(tiles_.first, lane) + before_, min(tiles - before_, left_)};
+        left_ -= min(mqa_cost(C.form, tiles) - before_, left_);
         before_ = 0;
-        left_ -= count;
         return true;
     }
 
 private:
     __device__ void look() {
         const uint32_t item = base_ + threadIdx.x % kWarpSize;
-        tiles_ = item < p_.items ? mqa_tiles(p_, item) : MqaTiles{};
+        tiles_ = item < p_.items ? mqa_tiles<C>(p_, item) : MqaTiles{};
         pending_ = ptx::ballot(tiles_.count > 0);
     }
 
     const MqaParams& p_;
-    uint32_t base_, before_, left_;
-    uint32_t pending_ = 0;  // a bit for each of these items that is still to come
-    MqaTiles tiles_;        // of this lane's item
+    uint32_t base_, before_, left_;  // left_: of the cost
+    uint32_t pending_ = 0;           // a bit for each of these items that is still to come
+    MqaTiles tiles_;                 // of this lane's item
 };
 
 }  // namespace finegemm::device

@@ -49,6 +49,13 @@ __device__ inline bool elect_one() {
     return chosen != 0;
 }
 
+/// This thread's lane. Read anew each time: what follows from threadIdx keeps registers for all of a loop around it.
+__device__ inline uint32_t lane() {
+    uint32_t lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
 /// The value of lane 0, in all lanes of a converged warp: the compiler then knows that it is the same in all of them.
 __device__ inline uint32_t broadcast(uint32_t x) {
     asm volatile("shfl.sync.idx.b32 %0, %0, 0, 0x1f, 0xffffffff;" : "+r"(x));
