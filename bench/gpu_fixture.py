@@ -10,6 +10,7 @@ import time
 
 import torch
 
+from cost_model import BYTES_PER_US
 from gpu_cases import moved
 from gpu_library import Library
 
@@ -60,6 +61,11 @@ class Fixture:
     def card(self) -> str:
         """What records are named after: h200, say."""
         return self.facts["name"].split()[1].lower()
+
+    @property
+    def bytes_per_us(self) -> float:
+        """What its memory moves."""
+        return BYTES_PER_US[self.card]
 
     def usable(self, m, n, k):
         """Names of the kernels that can take a shape, the planner's choice first."""

@@ -18,7 +18,6 @@ FORMS = {OFFSETS: "offsets", INDICES: "indices", PREFIX_SUMS: "prefix_sums", MAS
 MASKED_SHAPES = ((32, 192), (6, 1024), (32, 20), (6, 20), (1, 1024), (2, 512), (4, 256), (64, 4), (9, 64))
 RAGGED_SHAPES = ((4, 8192), (8, 4096), (32, 256), (64, 64))
 EXPERT_NK = ((6144, 7168), (7168, 3072), (4096, 4096), (4096, 2048), (4096, 7168), (7168, 2048))
-HBM_BYTES_PER_US = 4.2e6  # what the planner takes for an H200
 CEILING_EXTENT = 8192
 
 
@@ -201,6 +200,6 @@ class Grouped(Fixture):
         us = median_times({"finegemm": p.prepare(self.tested)}, self.options.rounds)["finegemm"]
         if wrong := p.wrong(self.tested, self.random, groups=1, rows=2):
             raise AssertionError(f"{len(sizes)} experts, {rows.total()}x{n}x{k}: {wrong}")
-        floor = useful_bytes(rows, n, k) / HBM_BYTES_PER_US
+        floor = useful_bytes(rows, n, k) / self.bytes_per_us
         kernel = p.explain(self.tested)["chosen"]["name"]
         return {"us": round(us, 2), "of_floor": round(floor / us, 3), "kernel": kernel}

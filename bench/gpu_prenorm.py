@@ -14,7 +14,6 @@ from records import write_record
 CANARY = 0x7FC0DEAD  # a NaN that no kernel makes
 COLS = (8, 16, 24, 24, 32)
 MOST_ELEMENTS = 1 << 23  # of A: exact sums of them take tenths of a second on a CPU
-BYTES_PER_US = 4.2e6  # what an H200 moves
 CEILING_EXTENT = 8192
 SPEED_ROWS, SPEED_K, SPEED_SPLITS = (13, 137, 4096, 8192), (28672, 7680, 7168), (0, 16)
 
@@ -190,7 +189,7 @@ class Prenorm(Fixture):
             d, squares = torch.empty(slices, m, 24, device="cuda"), torch.empty(slices, m, device="cuda")
             call = functools.partial(self.tested.prenorm_gemm, a, b, d, squares)
             us = median_times({"finegemm": call}, 2 * self.options.rounds)["finegemm"]
-            bound = (m * k * 2 + 24 * k * 4 + slices * m * 25 * 4) / BYTES_PER_US
+            bound = (m * k * 2 + 24 * k * 4 + slices * m * 25 * 4) / self.bytes_per_us
             kernel = self.tested.explain_prenorm(m, 24, k, slices)["kernel"]
             row = {"kind": "prenorm", "shape": [m, 24, k], "splits": splits, "us": {"finegemm": round(us, 2)}}
             rows.append(row | {"bound_us": round(bound, 2), "kernel": kernel})
