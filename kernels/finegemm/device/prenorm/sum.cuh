@@ -35,13 +35,12 @@ public:
         ptx::cluster_wait();  // for the barriers of the others
         for (PrenormItems items(p_, rank_); items.any(); items.next(), parity ^= 1) {
             const PrenormSums<C> sums = sum_part(items.blocks());
-            wait_of_cluster(smem_.parts_free(warpgroup_), parity ^ 1);
-            if (thread() == 0)
-                ptx::mbarrier_arrive_expect_tx(smem_.parts_full(warpgroup_), PrenormShared<C>::kAt.parts_bytes);
+            begin_parts(parity);
             send(sums);
-            wait_of_cluster(smem_.parts_full(warpgroup_), parity);
+            if (is_alone()) sync();
+            else wait_of_cluster(smem_.parts_full(warpgroup_), parity);
             store_share(items.tile() * C.rows + warpgroup_ * 64 + rank_ * p_.share(), items.slice());
-            if (!items.is_last()) free_parts();
+            if (!is_alone() && !items.is_last()) free_parts();
         }
     }
 
@@ -95,6 +94,18 @@ private:
         }
     }
 
+    /// st.async is illegal in a CTA that has a cluster for itself: its warpgroups store and meet instead.
+    __device__ bool is_alone() const { return p_.cluster_log2 == 0; }
+    __device__ void sync() const { ptx::named_barrier_sync(1 + warpgroup_, 128); }
+
+    /// Waits until the parts of the item before have been read everywhere.
+    __device__ void begin_parts(uint32_t parity) const {
+        if (is_alone()) return sync();
+        wait_of_cluster(smem_.parts_free(warpgroup_), parity ^ 1);
+        if (thread() == 0)
+            ptx::mbarrier_arrive_expect_tx(smem_.parts_full(warpgroup_), PrenormShared<C>::kAt.parts_bytes);
+    }
+
     /// To the CTA that adds up a row: of each 64 rank r has the r-th share.
     __device__ void send(const PrenormSums<C>& sums) const {
 #pragma unroll
@@ -107,7 +118,8 @@ private:
     __device__ void send_two(uint32_t row, uint32_t col, float x, float y) const {
         const uint32_t owner = p_.owner(row);
         const SmemAddr to = smem_.parts(warpgroup_) + place(rank_, row - owner * p_.share(), col);
-        ptx::st_async_x2(ptx::map_to_rank(to, owner), x, y, ptx::map_to_rank(smem_.parts_full(warpgroup_), owner));
+        if (is_alone()) ptx::store_shared_x2(to, x, y);
+        else ptx::st_async_x2(ptx::map_to_rank(to, owner), x, y, ptx::map_to_rank(smem_.parts_full(warpgroup_), owner));
     }
     /// Where, among the parts, an element lies of a row of this CTA's share.
     __device__ uint32_t place(uint32_t sender, uint32_t row, uint32_t col) const {
@@ -138,7 +150,7 @@ private:
     /// Tells the cluster that this CTA's parts of the item have been read.
     __device__ void free_parts() const {
         __syncwarp();
-        ptx::named_barrier_sync(1 + warpgroup_, 128);
+        sync();
         if (thread() < p_.cluster())
             ptx::mbarrier_arrive_release_cluster(ptx::map_to_rank(smem_.parts_free(warpgroup_), thread()));
     }

@@ -76,6 +76,7 @@ inline void store_shared_words_x4(SmemAddr at, const Words4& v) { store_shared_a
 
 /// Lands late.
 inline void st_async_x2(SmemAddr to, float x, float y, SmemAddr barrier) {
+    if (machine->ctas() < 2) machine->fail("st.async is illegal where a cluster has one CTA");
     if (rank_of(to) != rank_of(barrier)) machine->fail("it counts in another CTA than it stores to");
     machine->later([=] {
         store_as(machine->shared_of(rank_of(to)) + offset_of(to), Float2{{x, y}});
