@@ -41,7 +41,9 @@ TEST(Mqa, SharedMemoryIsAlignedDisjointAndFits) {
         EXPECT_GE(p.keys, p.queries + kMqaSlots * p.queries_slot);
         EXPECT_GE(p.scales, p.keys + stages * p.keys_stage);
         EXPECT_GE(p.fill, p.scales + stages * p.scales_stage);
-        EXPECT_GE(p.tiles, p.fill + kMqaFillBytes);
+        EXPECT_GE(p.sums, p.fill + kMqaFillBytes);
+        EXPECT_GE(p.tiles, p.sums + (c.form == MqaForm::Abs ? kMqaWarpgroups * kWarpSize * 16 : 0));
+        EXPECT_EQ(p.weights_slot % 16, 0u) << "four are read at once";
         EXPECT_GE(p.weights, p.tiles + stages * 8);
         EXPECT_GE(p.windows, p.weights + kMqaSlots * p.weights_slot);
         EXPECT_GE(p.split, p.windows + kMqaSlots * p.windows_slot);
@@ -56,10 +58,10 @@ TEST(Mqa, AQuerySeesNoKeyThatDoesNotExist) {
     MqaParams p{};
     p.starts = starts, p.ends = ends, p.rows = 6, p.item_queries = 2, p.items = 3, p.keys = 100, p.width = 100;
     const MqaWindow wanted[] = {{0, 100}, {}, {90, 100}, {}, {40, 60}, {}};
-    for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ(p.window(i / 2, i % 2), wanted[i]) << i;
+    for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ(p.window<MqaKeys::Rows>(i / 2, i % 2), wanted[i]) << i;
     p.compressed = 1, p.width = 8;
     const MqaWindow cut[] = {{0, 8}, {}, {90, 98}, {}, {40, 48}, {}};
-    for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ(p.window(i / 2, i % 2), cut[i]) << i;
+    for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ(p.window<MqaKeys::Rows>(i / 2, i % 2), cut[i]) << i;
 }
 
 TEST(Mqa, QueriesOfARequestSeeFewerKeysThanTheLast) {
@@ -68,19 +70,31 @@ TEST(Mqa, QueriesOfARequestSeeFewerKeysThanTheLast) {
     p.rows = 6, p.item_queries = 3, p.items = 2, p.keys = 256, p.width = 200;
     p.ends = each, p.ends_stride = 3, p.own_lengths = 1;
     const uint32_t own[] = {7, 9, 200, 0, 0, 0};
-    for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ(p.window(i / 3, i % 3), (MqaWindow{0, own[i]})) << i;
+    for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ(p.window<MqaKeys::Pages>(i / 3, i % 3), (MqaWindow{0, own[i]})) << i;
     p.ends = last, p.ends_stride = 1, p.own_lengths = 0;
     const uint32_t by_last[] = {7, 8, 9, 0, 0, 1};
-    for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ(p.window(i / 3, i % 3), (MqaWindow{0, by_last[i]})) << i;
-    EXPECT_EQ(mqa_tiles(p, 0).count, 1u);
+    for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ(p.window<MqaKeys::Pages>(i / 3, i % 3), (MqaWindow{0, by_last[i]})) << i;
+    const MqaTiles tiles = mqa_tiles<MqaConfig{32, 128, MqaKeys::Pages, MqaForm::Exact}>(p, 0);
+    EXPECT_EQ(tiles.count, 1u);
 }
 
 TEST(Mqa, TilesReachFromTheFirstKeyThatIsSeenToTheLast) {
     const int32_t starts[] = {70, 0, 500}, ends[] = {75, 0, 513};
     MqaParams p{};
     p.starts = starts, p.ends = ends, p.rows = 3, p.item_queries = 4, p.items = 1, p.keys = 1000, p.width = 1000;
-    EXPECT_EQ(mqa_tiles(p, 0).first, 1u);
-    EXPECT_EQ(mqa_tiles(p, 0).count, 8u);  // 64 to 576
+    const MqaTiles tiles = mqa_tiles<MqaConfig{32, 128, MqaKeys::Rows, MqaForm::Exact}>(p, 0);
+    EXPECT_EQ(tiles.first, 1u);
+    EXPECT_EQ(tiles.count, 8u);  // 64 to 576
+}
+
+TEST(Mqa, AnItemCostsMoreThanItHasTilesAndALongerOneNoLess) {
+    for (const MqaForm form : {MqaForm::Exact, MqaForm::Abs}) {
+        EXPECT_EQ(mqa_cost(form, 0), 0u);
+        for (uint32_t tiles = 1; tiles < 1000; ++tiles) {
+            EXPECT_GT(mqa_cost(form, tiles), tiles);
+            EXPECT_GE(mqa_cost(form, tiles), mqa_cost(form, tiles - 1));
+        }
+    }
 }
 
 TEST(Mqa, SharesAreEvenAndMeet) {

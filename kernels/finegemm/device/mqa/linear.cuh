@@ -54,8 +54,8 @@ private:
     }
 };
 
-/// By steps, as a warp makes columns between the tiles that it loads: a step adds eight heads of as many queries as
-/// there are lanes for, when each has four columns of D. Sums wait in shared memory meanwhile.
+/// The columns of the abs form by steps, as a warp makes them between the tiles that it loads: a step adds eight heads
+/// of as many queries as there are lanes for, when each has four columns of D. Sums wait in shared memory meanwhile.
 template <MqaConfig C>
 struct MqaLinear {
     static constexpr uint32_t kLanes = C.dim / 4, kAtOnce = kWarpSize / kLanes, kHeads = 8;

@@ -7,7 +7,8 @@
 
 namespace finegemm::device {
 
-/// A lane of each warp makes some: lanes of one would take turns. All threads meet before anybody uses them.
+/// A lane of each warp makes some: the lanes of one would make theirs one after the other. All threads meet before
+/// anybody uses them.
 template <MqaConfig C>
 __device__ void make_barriers(const MqaShared<C>& smem) {
     constexpr uint32_t kWarps = C.threads() / kWarpSize;

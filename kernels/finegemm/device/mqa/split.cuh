@@ -85,9 +85,9 @@ public:
         }
         return true;
     }
-    /// It, where there is.
+    /// The next item, where there is one.
     __device__ uint32_t item() const { return base_ + ptx::lowest_bit(pending_); }
-    /// Goes on to it; false behind the last one.
+    /// Goes on to the next item; false behind the last one.
     __device__ bool next(MqaPortion& portion) {
         if (!more()) return false;
         const uint32_t lane = ptx::lowest_bit(pending_);
