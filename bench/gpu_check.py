@@ -73,6 +73,7 @@ CHECKS = {
         "k_grouped_speed",
         "speed",
         "unscaled_speed",
+        "unscaled_layouts_speed",
         "affine_speed",
         "grouped_speed",
         "grouped_skew",

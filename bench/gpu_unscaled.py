@@ -11,7 +11,21 @@ from gpu_fixture import Fixture, row_of
 from gpu_grouped_cases import masked_rows, offset_rows, random_launch, random_rows, small_rows
 from gpu_library import DTYPES, INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS
 from gpu_timing import median_times
-from gpu_unscaled_cases import NAMES, Case, OfK, OfRows, One, normal, outputs, product, share_of_bound
+from gpu_unscaled_cases import (
+    LAYOUTS,
+    LAYOUTS_OF_K,
+    LAYOUTS_OF_ROWS,
+    NAMES,
+    Case,
+    OfK,
+    OfRows,
+    One,
+    fields_of,
+    normal,
+    outputs,
+    product,
+    share_of_bound,
+)
 from gpu_wgrad import WAYS
 from records import geometric_mean, ratios, write_record
 
@@ -25,19 +39,21 @@ class Unscaled(Fixture):
     def random_one(self, of: torch.dtype) -> Case:
         m = self.random.choice((1, 2, 7, 33, 64, 65, 128, 129, 200, 257, 500, 777))
         n, k = 8 * self.random.randint(1, 120), 8 * self.random.randint(1, 300)
-        return One(m, n, k, self.generator, of, self.random_padding())
+        return One(m, n, k, self.generator, of, self.random_padding(), self.random.choice(tuple(LAYOUTS)))
 
     def random_of_rows(self, form: int, of: torch.dtype) -> Case:
         rows = random_rows(self.random, form)
         small = rows.groups > 100
         n, k = 8 * self.random.randint(1, 12 if small else 60), 8 * self.random.randint(1, 20 if small else 120)
-        return OfRows(rows, n, k, self.generator, of, self.random_padding(), self.random.choice((0, 0, 1, 5)))
+        gap, layout = self.random.choice((0, 0, 1, 5)), self.random.choice(LAYOUTS_OF_ROWS)
+        return OfRows(rows, n, k, self.generator, of, self.random_padding(), gap, layout)
 
     def random_of_k(self, of: torch.dtype) -> Case:
         blocks = [self.random.choice((0, 1, 2, 3, 5)) for _ in range(self.random.randint(1, 8))]
         m, n = self.random.choice((8, 64, 130, 257)), 8 * self.random.randint(1, 60)
         before, after = (self.random.randint(0, 1) for _ in range(2))
-        return OfK(m, n, blocks, self.generator, of, before, after, self.random_padding())
+        layout = self.random.choice(LAYOUTS_OF_K)
+        return OfK(m, n, blocks, self.generator, of, before, after, self.random_padding(), layout)
 
     def random_padding(self) -> int:
         return 8 * self.random.choice((0, 0, 1, 7))
@@ -55,7 +71,8 @@ class Unscaled(Fixture):
             names = case.names(self.tested, output, int(old is not None))
             for name in dict.fromkeys((names[0], self.random.choice(names))):
                 launch = random_launch(self.random)
-                way = {"way": self.random.choice(WAYS)} if isinstance(case, OfK) else {}
+                ways = WAYS if case.layout == "nt" else [way for way in WAYS if way != "blocks"]
+                way = {"way": self.random.choice(ways)} if isinstance(case, OfK) else {}
                 case.check(self.tested, sums, output, old, config=name, **launch, **way)
                 kernels.add(name)
         return kernels
@@ -75,9 +92,9 @@ class Unscaled(Fixture):
         m, n, k = 640, 2112, 2048
         calls, wanted = [], []
         cases: tuple[Callable[..., Case], ...] = (
-            functools.partial(One, m, n, k),
-            functools.partial(OfRows, offset_rows([0, 300, 70, 270]), n, k),
-            functools.partial(OfK, m, n, [4, 0, 4, 8]),
+            *(functools.partial(One, m, n, k, layout=x) for x in LAYOUTS),
+            *(functools.partial(OfRows, offset_rows([0, 300, 70, 270]), n, k, layout=x) for x in LAYOUTS_OF_ROWS),
+            *(functools.partial(OfK, m, n, [4, 0, 4, 8], layout=x) for x in LAYOUTS_OF_K),
         )
         for of, make in itertools.product(NAMES, cases):
             case = make(self.generator, of)
@@ -125,6 +142,10 @@ class Unscaled(Fixture):
         functools.partial(OfRows, offset_rows([0, 3, 200, 1] * 16), 8192, 8192),
         functools.partial(OfK, 16_384, 16_384, [1, 0, 3, 1] * 4),
         functools.partial(OfK, 70_000, 520, [64, 0, 63, 129]),
+        functools.partial(One, 300_000, 264, 7232, layout="tn"),
+        functools.partial(One, 264, 300_000, 7232, layout="nn"),
+        functools.partial(OfRows, offset_rows([0, 3, 200, 1] * 16), 8192, 8192, layout="nn"),
+        functools.partial(OfK, 70_000, 520, [64, 0, 63, 129], layout="tn"),
     )
 
     def unscaled_beyond_31_bits(self):
@@ -148,9 +169,13 @@ class Unscaled(Fixture):
     def small_unscaled(self):
         """Every kernel, on small problems that go around its ring of stages: what the sanitizers run."""
         cases: tuple[Callable[..., Case], ...] = (
-            functools.partial(One, 257, 136, 840),
-            *(functools.partial(OfRows, rows, 136, 840, gap=1) for rows in small_rows()),
-            functools.partial(OfK, 257, 136, [1, 0, 7], before=1, after=1),
+            *(functools.partial(One, 257, 136, 840, layout=x) for x in LAYOUTS),
+            *(
+                functools.partial(OfRows, rows, 136, 840, gap=1, layout=x)
+                for rows in small_rows()
+                for x in LAYOUTS_OF_ROWS
+            ),
+            *(functools.partial(OfK, 257, 136, [1, 0, 7], before=1, after=1, layout=x) for x in LAYOUTS_OF_K),
         )
         for of, make in itertools.product(NAMES, cases):
             case = make(generator=self.generator, of=of, padding=8)
@@ -159,6 +184,23 @@ class Unscaled(Fixture):
                 for name in case.names(self.tested, output, int(old is not None)):
                     print(case, name, flush=True)
                     case.check(self.tested, sums, output, old, config=name)
+
+    def unscaled_layouts_speed(self):
+        """Some rows of that table in bf16 in every layout, beside cuBLAS in turn; what they are is on record, and no
+        floor holds before that."""
+        of, rows = torch.bfloat16, []
+        for (n, k), layout in itertools.product(((2112, 7168), (4096, 7168), (7168, 2048)), LAYOUTS):
+            a, b = One(SPEED_ROWS, n, k, self.generator, of, layout=layout).operands
+            d, e = (torch.empty(SPEED_ROWS, n, device="cuda", dtype=of) for _ in range(2))
+            calls = {
+                "finegemm": self.tested.prepare(a, None, b, None, d),
+                "torch": functools.partial(torch.mm, a, b.t(), out=e),
+            }
+            t = median_times(calls, 2 * self.options.rounds)
+            account = self.tested.explain(SPEED_ROWS, n, k, dtype=DTYPES[of], **fields_of(layout))
+            rows.append(row_of(layout, [SPEED_ROWS, n, k], t, account))
+        write_record(self.options.out / "h200_layouts.json", self.machine() | {"rows": rows})
+        return {"rows": len(rows), "geomean_over_torch": round(geometric_mean(ratios(rows, "torch")), 4)}
 
     def unscaled_speed(self):
         """The rows of the table with M = 4096, of each type, beside cuBLAS in turn."""

@@ -13,9 +13,12 @@ from gpu_cases import Guarded, differing, in_blocks
 from gpu_grouped_cases import Rows
 from gpu_library import BLOCKS, COLUMNS, DTYPES, INDICES, MASKED, Library
 
-# Of A and B, and what one rounding to them takes: relative to what is rounded, and at least.
+# Types of A and B, and what one rounding to them takes: relative to what is rounded, and at least.
 ROUNDING = {torch.bfloat16: (2.0**-8, 2.0**-134), torch.float16: (2.0**-11, 2.0**-25)}
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16"}  # as lines of text and records call them
+# Whether A and B are MN-major, [K, M] and [K, N] in memory, by the words that names of kernels have.
+LAYOUTS = {"nt": (False, False), "nn": (False, True), "tn": (True, True), "tt": (True, False)}
+LAYOUTS_OF_ROWS, LAYOUTS_OF_K = ("nt", "nn"), ("nt", "tn")
 
 
 def outputs(of: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
@@ -23,9 +26,20 @@ def outputs(of: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
     return of, torch.float32
 
 
-def normal(generator, of: torch.dtype, *shape: int, padding: int = 0, gap: int = 0) -> torch.Tensor:
-    """Standard normal values, NaN in the `padding` elements behind a row and in the `gap` rows behind a matrix."""
+def fields_of(layout: str) -> dict[str, int]:
+    """What explain takes of a layout."""
+    return {f"{x}_mn_major": 1 for x, is_so in zip("ab", LAYOUTS[layout], strict=True) if is_so}
+
+
+def normal(
+    generator, of: torch.dtype, *shape: int, padding: int = 0, gap: int = 0, mn_major: bool = False
+) -> torch.Tensor:
+    """Standard normal values, NaN in the `padding` elements behind a row and in the `gap` rows behind a matrix.
+
+    `mn_major`: columns are contiguous, as rows are else, and begin at multiples of 16 bytes."""
     *stacks, rows, cols = shape
+    if mn_major:
+        return normal(generator, of, *stacks, cols, rows, padding=padding + -rows % 8, gap=gap).mT
     whole = torch.full((*stacks, rows + gap, cols + padding), math.nan, device=generator.device, dtype=of)
     part = whole[..., :rows, :cols]
     for matrix in part.view(-1, *part.shape[-2:]) if stacks else [part]:  # floats take twice the memory
@@ -58,6 +72,7 @@ class Case(abc.ABC):
     """
 
     of: torch.dtype
+    layout: str
     m: int
     n: int
     k: int
@@ -121,13 +136,16 @@ class Case(abc.ABC):
 
 
 class One(Case):
-    def __init__(self, m: int, n: int, k: int, generator, of: torch.dtype, padding: int = 0):
-        self.of = of
-        self.m, self.n, self.k, self.shape, self.fields = m, n, k, (1, m, n), {}
-        self.operands = tuple(normal(generator, of, rows, k, padding=padding) for rows in (m, n))
+    def __init__(self, m: int, n: int, k: int, generator, of: torch.dtype, padding: int = 0, layout: str = "nt"):
+        self.of, self.layout = of, layout
+        self.m, self.n, self.k, self.shape, self.fields = m, n, k, (1, m, n), fields_of(layout)
+        self.operands = tuple(
+            normal(generator, of, rows, k, padding=padding, mn_major=mn_major)
+            for rows, mn_major in zip((m, n), LAYOUTS[layout], strict=True)
+        )
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k} of {self.of}"
+        return f"{self.layout} {self.m}x{self.n}x{self.k} of {self.of}"
 
     def prepare(self, library, d, **options):
         a, b = self.operands
@@ -142,19 +160,24 @@ class OfRows(Case):
 
     accumulates = False
 
-    def __init__(self, rows: Rows, n: int, k: int, generator, of: torch.dtype, padding: int = 0, gap: int = 0):
-        self.of = of
+    def __init__(
+        self, rows: Rows, n: int, k: int, generator, of: torch.dtype, padding: int = 0, gap: int = 0, layout="nt"
+    ):
+        self.of, self.layout = of, layout
         self.rows, self.n, self.k = rows, n, k
         self.m, self.shape = max(1, rows.stacks * rows.m), (rows.stacks, rows.m, n)
-        self.fields = {"groups": rows.groups, "alignment": rows.planned_alignment}
+        self.fields = {"groups": rows.groups, "alignment": rows.planned_alignment} | fields_of(layout)
         self.elsewhere = 0.0 if rows.form == INDICES else Guarded.VALUE
         a = normal(generator, of, rows.stacks, rows.m, k, padding=padding, gap=gap)
         a[~rows.owned(a.device)] = math.nan
-        self.operands = a, normal(generator, of, rows.groups, n, k, padding=padding, gap=gap)
+        mn_major = LAYOUTS[layout][1]
+        self.operands = a, normal(generator, of, rows.groups, n, k, padding=padding, gap=gap, mn_major=mn_major)
         self.numbers = torch.tensor(rows.numbers, dtype=torch.int32, device=a.device)
 
     def __str__(self) -> str:
-        return f"{self.rows.groups} groups, form {self.rows.form}, {self.m}x{self.n}x{self.k} of {self.of}"
+        return (
+            f"{self.rows.groups} groups, form {self.rows.form}, {self.layout} {self.m}x{self.n}x{self.k} of {self.of}"
+        )
 
     def prepare(self, library, d, **options):
         a, b = self.operands
@@ -176,18 +199,23 @@ class OfRows(Case):
 class OfK(Case):
     """Groups of K with so many k-blocks each; what lies before and after them is NaN."""
 
-    def __init__(self, m: int, n: int, blocks: list[int], generator, of: torch.dtype, before=0, after=0, padding=0):
-        self.of = of
+    def __init__(
+        self, m: int, n: int, blocks: list[int], generator, of: torch.dtype, before=0, after=0, padding=0, layout="nt"
+    ):
+        self.of, self.layout = of, layout
         self.ends = list(itertools.accumulate((128 * size for size in blocks), initial=128 * before))
         self.m, self.n, self.k = m, n, max(128, self.ends[-1] + 128 * after)
-        self.shape, self.fields = (len(blocks), m, n), {"k_groups": len(blocks)}
-        self.operands = tuple(normal(generator, of, rows, self.k, padding=padding) for rows in (m, n))
+        self.shape, self.fields = (len(blocks), m, n), {"k_groups": len(blocks)} | fields_of(layout)
+        self.operands = tuple(
+            normal(generator, of, rows, self.k, padding=padding, mn_major=mn_major)
+            for rows, mn_major in zip((m, n), LAYOUTS[layout], strict=True)
+        )
         for x in self.operands:
             x[:, : self.ends[0]], x[:, self.ends[-1] :] = math.nan, math.nan
         self.offsets = torch.tensor(self.ends, dtype=torch.int32, device=generator.device)
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}, groups of K that end at {self.ends} of {self.k}, of {self.of}"
+        return f"{self.layout} {self.m}x{self.n}, groups of K that end at {self.ends} of {self.k}, of {self.of}"
 
     def prepare(self, library, d, way="device", **options):
         """`way`: where the offsets are, or that operands lie in blocks."""

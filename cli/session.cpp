@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include <finegemm/error.h>
 #include <fmt/format.h>
@@ -74,6 +75,7 @@ Session::Session(Context& context, const Target& target, const GemmShape& shape,
         Operand a{random_matrix(shape.m, shape.k, seed), {}}, b{random_matrix(shape.n, shape.k, seed + 1), {}};
         make_dense(a, b);
     }
+    store_layouts();
     make_epilogue(seed);
 }
 
@@ -82,6 +84,7 @@ Session::Session(Context& context, const Target& target, Operand a, Operand b, c
     : context_(context), target_(target), shape_(fields), epilogue_(product.epilogue_for(fields)) {
     plan::check_fields(fields);
     make_dense(a, b);
+    store_layouts();
     make_epilogue(seed);
     if (!scaled()) return;
     if (a.values.dtype != DType::E4M3) given_a_ = std::move(a.values);
@@ -230,6 +233,29 @@ void Session::upload_rounded() {
     for (const Part* x : {&a_, &b_}) upload(target_, x->host, x->there);
 }
 
+/// Operands are made row-major; those that shall be MN-major are transposed then.
+void Session::store_layouts() {
+    if (shape_.a_mn_major) transpose(a_);
+    if (shape_.b_mn_major) transpose(b_);
+}
+
+void Session::transpose(Part& x) {
+    const int64_t rows = x.host.rows / x.count, cols = x.host.cols, pitch = (rows + 7) / 8 * 8;
+    HostMatrix columns = make_matrix(x.host.dtype, x.count * cols, pitch);
+    visit_codes(x.host.dtype, [&]<typename Type>(Type) {
+        using Code = Type::Code;
+        const auto* from = reinterpret_cast<const Code*>(x.host.bytes.data());
+        auto* to = reinterpret_cast<Code*>(columns.bytes.data());
+        for (int64_t i = 0; i < x.count; ++i)
+            for (int64_t c = 0; c < cols; ++c)
+                for (int64_t r = 0; r < rows; ++r) to[(i * cols + c) * pitch + r] = from[(i * rows + r) * cols + c];
+    });
+    x.host = std::move(columns);
+    x.there = allocate_on(target_, x.host);
+    x.mn_rows = rows;
+    upload(target_, x.host, x.there);
+}
+
 /// A group after the other, as that is how they lie in blocks. The copy waits for the kernel before it.
 void Session::quantize_k(const HostMatrix& random, int64_t first, Part& q, Part& scales) {
     HostMatrix x = make_matrix(DType::F32, q.host.rows, std::ranges::max(sizes_));
@@ -247,7 +273,14 @@ void Session::quantize_k(const HostMatrix& random, int64_t first, Part& q, Part&
 }
 
 Call Session::args(const GemmOptions& options, bool on_host) {
-    const auto all = [&](Part& part) { return stack_of(on_host ? part.host.view() : part.there, part.count); };
+    const auto all = [&](Part& part) {
+        Stack x = stack_of(on_host ? part.host.view() : part.there, part.count);
+        if (part.mn_rows == 0) return x;
+        Matrix& m = x.matrix;
+        m.cols = std::exchange(m.rows, part.mn_rows);
+        m.col_stride = std::exchange(m.row_stride, 1);
+        return x;
+    };
     const Stack a = all(a_), sfa = all(sfa_), b = all(b_), sfb = all(sfb_), d = all(d_);
     if (shape_.groups) {
         const Matrix numbers = on_host ? numbers_.host.view() : numbers_.there;

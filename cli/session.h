@@ -54,7 +54,8 @@ public:
 
 private:
     struct Part : Mirrored {
-        int64_t count = 1;  // matrices, one below the other
+        int64_t count = 1;    // matrices, one below the other
+        int64_t mn_rows = 0;  // of each, where their transposes are stored, in rows at multiples of 16 bytes
     };
     /// A matrix, or a part of one, in both places; on the CPU they are one.
     struct Both {
@@ -77,6 +78,8 @@ private:
     void load(Operand& x, const char* name, bool blocks, Part& q, Part& scales);
     void quantize(Quantize* by, HostMatrix& x, const Matrix& there, const Both& q, const Both& scales);
     void upload_rounded();
+    void store_layouts();
+    void transpose(Part& x);
     void quantize_k(const HostMatrix& random, int64_t first, Part& q, Part& scales);
     void make_epilogue(uint64_t seed);
     Call args(const GemmOptions& options, bool on_host);

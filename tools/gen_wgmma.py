@@ -77,21 +77,28 @@ def bf16(n: int) -> str:
 
 
 def k_block(n: int) -> str:
-    """A k-block of elements of two bytes, added to the accumulators or not."""
+    """A k-block of elements of two bytes, added to the accumulators or not; of operands that are MN-major or not."""
     regs, (registers, outputs) = n // 2, operands(n)
+    add, step_a, step_b, mn_a, mn_b = (f"%{regs + 2 + i}" for i in range(5))
+    steps = "".join(
+        f"""
+        "add.s64 a{k}, %{regs}, {k} * {step_a};\\nadd.s64 b{k}, %{regs + 1}, {k} * {step_b};\\n\""""
+        for k in range(STEPS)
+    )
     code = "".join(
         f"""
         "wgmma.mma_async.sync.aligned.m64n{n}k16.f32." FG_WGMMA_TYPE "." FG_WGMMA_TYPE " {{"
-        "{registers}}}, a{k}, b{k}, {"1" if k > 0 else "p"}, 1, 1, 0, 0;\\n\""""
+        "{registers}}}, a{k}, b{k}, {"1" if k > 0 else "p"}, 1, 1, {mn_a}, {mn_b};\\n\""""
         for k in range(STEPS)
     )
-    return f"""__device__ inline void wgmma_k64(float (&d)[{regs}], uint64_t a, uint64_t b, uint32_t add) {{
+    return f"""template <bool MnA = false, bool MnB = false>
+__device__ inline void wgmma_k64(float (&d)[{regs}], uint64_t a, uint64_t b, uint32_t add) {{
     asm volatile(
-        "{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{regs + 2}, 0;\\n"
-        ".reg .b64 {names(STEPS)};\\n"{addresses(regs, STEPS)}{code}
+        "{{\\n.reg .pred p;\\nsetp.ne.b32 p, {add}, 0;\\n"
+        ".reg .b64 {names(STEPS)};\\n"{steps}{code}
         "}}\\n"
         : {outputs.replace('"=f"', '"+f"')}
-        : "l"(a), "l"(b), "r"(add));
+        : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }}
 """
 

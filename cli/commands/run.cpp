@@ -165,6 +165,10 @@ std::string product_text(const Report& r) {
     std::string text = fmt::format("product  D[{}{}, {}] = A[{}, {}] * B[{}{}, {}]^T in {}\n", of_k ? "group, " : "", m,
                                    plan::width_of_d(r.product.epilogue_for(r.shape), n), m, k,
                                    r.form.empty() ? "" : "group, ", n, k, types);
+    if (r.shape.a_mn_major || r.shape.b_mn_major)
+        text += fmt::format("stored   {}\n", !r.shape.a_mn_major  ? "B as [K, N]"
+                                             : r.shape.b_mn_major ? "A as [K, M], B as [K, N]"
+                                                                  : "A as [K, M]");
     if (const plan::FinishField* finish = plan::find_finish(r.shape))
         text += fmt::format("{:<8} {}\n", facts_of(finish->finish).name, arguments_text(r, finish->finish));
     if (r.group_sizes.empty()) return text;
@@ -196,6 +200,8 @@ void print_json(const Front& front, const Report& r) {
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
     if (r.shape.dtype) out["dtype"] = name_of(*r.shape.dtype);
     if (r.shape.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(plan::result_type(r.shape))}});
+    for (const auto& [name, is_so] : {std::pair{"a_mn_major", r.shape.a_mn_major}, {"b_mn_major", r.shape.b_mn_major}})
+        if (is_so) out[name] = true;
     if (const plan::FinishField* finish = plan::find_finish(r.shape))
         out[facts_of(finish->finish).name] = arguments_json(r, finish->finish);
     for (const auto& [name, found] : r.found)

@@ -297,6 +297,8 @@ typedef struct finegemm_shape {
     int64_t dtype;           /* of a and b; 0: FINEGEMM_E4M3, which alone has scales */
     int64_t affine;          /* D is alpha A B + beta C + bias, with any of the three */
     int64_t head_gaps;       /* D is in heads, each with a gap that is not written */
+    int64_t a_mn_major;      /* A is stored as [K, M], not [M, K]; of bf16 or f16 */
+    int64_t b_mn_major;      /* B is stored as [K, N], not [N, K]; of bf16 or f16 */
 } finegemm_shape;
 
 /* A call of finegemm_mqa_logits, or of finegemm_paged_mqa_logits if `paged` is 1; finegemm/mqa.h, MqaShape, describes

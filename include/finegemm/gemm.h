@@ -15,6 +15,9 @@ namespace finegemm {
 /// With scales for each row of B, as gradients of weights need: sfb[n, k / 128]; a D of f32 may then be added to.
 /// Scales of shape [M, 1] or [N, 1] are one for each row, of shape [1, 1] one for the matrix.
 /// A and B may be bf16 or f16 instead, without scales: sfa and sfb are left empty then, and D is of their type or f32.
+/// Such an A or B may have contiguous columns instead of rows, as the transposed view of a row-major [K, N] has: row
+/// stride 1, and a column stride with the rules of a row stride. D is the product alone then, or added to. In groups of
+/// rows B alone may be stored so, in groups of K both or neither.
 /// All on one device. Row strides of A, B and D are at least their columns; those of A and B on a GPU below 2^40 bytes.
 /// Strides of scales are any that are not negative; 0 repeats a scale.
 struct GemmArgs {
@@ -160,6 +163,8 @@ struct GemmShape {
     bool head_gaps = false;             ///< of an Epilogue with heads; for one product
     int32_t num_sms = 0;                ///< likewise
     bool batch_invariant = false;       ///< likewise
+    bool a_mn_major = false;            ///< A is stored as [K, M], not [M, K]; of bf16 or f16, for groups of K as B
+    bool b_mn_major = false;            ///< B is stored as [K, N], not [N, K]; of bf16 or f16
     bool operator==(const GemmShape&) const = default;
 };
 

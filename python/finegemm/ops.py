@@ -51,7 +51,8 @@ def gemm(
     gap that is not written, and again columns of the product. d is [M, N + heads * head_gap] then, in bfloat16.
 
     a and b may be bfloat16 or float16 instead, without scales: sfa and sfb are None then, K is a multiple of 8, and d
-    is of their type, as a new one is, or float32.
+    is of their type, as a new one is, or float32. Either may have M or N contiguous instead of K, as the transpose of a
+    row-major [K, N] has: nothing is copied, and d is the product alone, or added to.
 
     With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d is
     then bfloat16 or float32 and the product alone, but with `accumulate` the product is added to a d of float32.
@@ -115,8 +116,8 @@ def grouped_gemm(
     held. A GPU reads the numbers when the kernel runs, nothing waits for them; ones that break the rules lead to no row
     outside of the arrays, and `check_values` names them. `expected_m`: rows of a group to choose the kernel by, where
     M / G, of m_indices and prefix_sums less half of `alignment`, says little (masked_m: M). c has the shape of d, and
-    all groups share the bias; padding becomes zero whatever they hold. The rest as in gemm; results are always
-    batch-invariant.
+    all groups share the bias; padding becomes zero whatever they hold. b of bfloat16 or float16 may have N contiguous.
+    The rest as in gemm; results are always batch-invariant.
     """
 
 
@@ -143,7 +144,8 @@ def k_grouped_gemm(
 
     a [M, K], b [N, K], sfa [M, K/128] and sfb [N, K/128] have the k of all groups side by side. One of two says which k
     is whose, in multiples of 128: `offsets` [G + 1], group g has the k from offsets[g] up to offsets[g + 1]; or `sizes`
-    [G], group g has sizes[g], and all together K. d [G, M, N]: float32; a new array of a's library when None.
+    [G], group g has sizes[g], and all together K. d [G, M, N]: float32; a new array of a's library when None. Of
+    bfloat16 or float16 both a and b may have M and N contiguous, as the transposes of [K, M] and [K, N].
 
     With one dimension a and b have the groups one behind the other: a [M * K] is first [M, k_0], then [M, k_1] and so
     on, row-major, and b [N * K] the same with N. The scales stay as they are, and tell M, N
@@ -247,6 +249,8 @@ def explain(
     head_gaps: bool = False,
     num_sms: int = 0,
     batch_invariant: bool = False,
+    a_mn_major: bool = False,
+    b_mn_major: bool = False,
 ) -> dict[str, Any]:
     """Which kernel a GPU takes for a shape, and why not another one.
 
@@ -267,6 +271,8 @@ def explain(
     `head_gaps`: D is in heads, each with a gap that is not written.
     `num_sms`: SMs that may be used at most; 0: all.
     `batch_invariant`: The bits of a row of D may not depend on M.
+    `a_mn_major`: A is stored as [K, M], not [M, K]; of bf16 or f16.
+    `b_mn_major`: B is stored as [K, N], not [N, K]; of bf16 or f16.
     """
     plan: dict[str, Any] = json.loads(_native.explain(locals()))
     return plan

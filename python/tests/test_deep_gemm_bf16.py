@@ -41,17 +41,21 @@ def test_a_product_is_that_of_our_own_call_rounded_once(device, dtype, added, al
         assert torch.equal(c.float(), before)
 
 
-def test_operands_with_k_first_are_views_of_k_major_memory(device):
-    a, b = random(device, M, K), random(device, N, K)
-    want, d = torch.empty((2, M, N), dtype=torch.bfloat16, device=device)
+@pytest.mark.parametrize("contiguous", (False, True))
+def test_operands_with_k_first_are_memory_of_either_layout(device, contiguous):
+    a, b = random(device, 40, K), random(device, N, K)
+    want, d = torch.empty((2, 40, N), dtype=torch.bfloat16, device=device)
     deep_gemm.bf16_gemm_nt(a, b, want)
-    for name, x, y in (("nn", a, b.t()), ("tn", a.t(), b.t()), ("tt", a.t(), b)):
+    at, bt = (x.t().contiguous() if contiguous else x.t() for x in (a, b))
+    for name, x, y in (("nn", a, bt), ("tn", at, bt), ("tt", at, b)):
         getattr(deep_gemm, f"bf16_gemm_{name}")(x, y, d.zero_())
         assert torch.equal(d, want), name
-    with pytest.raises(
-        RuntimeError, match=r"^b: has shape \[264, 24\] and strides \[24, 1\], must have K.* contiguous"
-    ):
-        deep_gemm.bf16_gemm_nn(a, b.t().contiguous(), d)
+    sums = torch.ones((40, N), device=device)
+    deep_gemm.bf16_gemm_tn(at, bt, sums, sums)
+    torch.testing.assert_close(sums, product(a, b) + 1)
+    c = torch.randint(-8, 8, (40, N), device=device).bfloat16()
+    deep_gemm.bf16_gemm_nn(a, bt, d, c, alpha=0.5)
+    torch.testing.assert_close(d.float(), product(a, b) / 2 + c.float(), rtol=2.0**-7, atol=1e-4)
 
 
 @pytest.mark.parametrize("of_ends", (False, True))
@@ -65,8 +69,9 @@ def test_groups_of_rows_one_behind_the_other(device, of_ends):
         torch.testing.assert_close(want[rows].float(), product(a[rows], b[group]), rtol=2.0**-8, atol=1e-4)
     padding = [*range(100, 128), *range(190, 256)]
     assert (want[padding] == (7 if of_ends else 0)).all()
-    deep_gemm.m_grouped_bf16_gemm_nn_contiguous(a, b.mT, d, m_indices=layout, use_psum_layout=of_ends)
-    assert torch.equal(d, want)
+    for y in (b.mT, b.mT.contiguous()):
+        deep_gemm.m_grouped_bf16_gemm_nn_contiguous(a, y, d.fill_(7), m_indices=layout, use_psum_layout=of_ends)
+        assert torch.equal(d, want)
 
 
 def test_groups_of_rows_with_a_matrix_each(device):
@@ -103,10 +108,14 @@ def test_groups_of_k_are_added_to_what_is_given(device, added):
     want = torch.zeros_like(d) if c is None else c.clone()
     for g, k in ((0, slice(0, 128)), (2, slice(128, 384))):
         want[g] += product(a[:, k], b[:, k])
-    deep_gemm.k_grouped_bf16_gemm_tn_contiguous(a.t(), b.t(), d, sizes, integers(sizes, device), c)
-    torch.testing.assert_close(d, want, rtol=1e-6, atol=1e-4)
-    with pytest.raises(RuntimeError, match=r"^a: has shape \[384, 33\] and strides \[33, 1\], must have K"):
-        deep_gemm.k_grouped_bf16_gemm_tn_contiguous(a.t().contiguous(), b.t(), d, sizes)
+    at = torch.nn.functional.pad(a.t(), (0, 7))[:, :M]  # rows at multiples of 16 bytes
+    before = d.clone()
+    for x, y in ((a.t(), b.t()), (at, b.t().contiguous())):
+        d.copy_(before)
+        deep_gemm.k_grouped_bf16_gemm_tn_contiguous(x, y, d, sizes, integers(sizes, device), c)
+        torch.testing.assert_close(d, want, rtol=1e-6, atol=1e-4)
+    with pytest.raises(RuntimeError, match=r"^b: has strides .* in groups of K both must have"):
+        deep_gemm.k_grouped_bf16_gemm_tn_contiguous(at, b.t(), d, sizes)
     other = torch.zeros((2, G, M, N), dtype=torch.bfloat16, device=device)
     with pytest.raises(RuntimeError, match=r"^c: is given, but d has dtype torch\.bfloat16, must be float32"):
         deep_gemm.k_grouped_bf16_gemm_tn_contiguous(a.t(), b.t(), other[0], sizes, c=other[1])

@@ -83,6 +83,59 @@ def test_blocks_whose_rows_nothing_tells_are_refused(of, sizes):
         finegemm.k_grouped_gemm(values(of, 300), None, values(of, 512), None, sizes=sizes)
 
 
+def turned(x):
+    """The same values with the next to last dimension contiguous."""
+    return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+@pytest.mark.parametrize("layout", ["nn", "tn", "tt"])
+@pytest.mark.parametrize("numerics", ["fast", "exact"])
+def test_every_layout_gives_the_same_bits(of, layout, numerics):
+    a, b = values(of, M, K), values(of, N, K, seed=2)
+    x = turned(a) if layout[0] == "t" else a
+    y = turned(b) if layout[1] == "n" else b
+    for out_dtype in (None, "float32"):
+        options = {"out_dtype": out_dtype, "numerics": numerics}
+        np.testing.assert_array_equal(
+            finegemm.gemm(x, None, y, None, **options), finegemm.gemm(a, None, b, None, **options)
+        )
+
+
+def test_groups_take_transposes_as_they_lie(of):
+    a, b, stack = values(of, M, 384), values(of, N, 384, seed=2), values(of, 2, N, 384, seed=3)
+    offsets = np.array([0, 10, M], np.int32)
+    np.testing.assert_array_equal(
+        finegemm.grouped_gemm(a, None, turned(stack), None, offsets=offsets),
+        finegemm.grouped_gemm(a, None, stack, None, offsets=offsets),
+    )
+    sizes = [128, 0, 256]
+    np.testing.assert_array_equal(
+        finegemm.k_grouped_gemm(turned(a), None, turned(b), None, sizes=sizes),
+        finegemm.k_grouped_gemm(a, None, b, None, sizes=sizes),
+    )
+
+
+def test_layouts_without_kernels_are_refused(of):
+    a, b, stack = values(of, M, K), values(of, N, K, seed=2), values(of, 2, N, K, seed=3)
+    with pytest.raises(finegemm.InvalidArgument, match=r"a: has column stride 33, must be 1 .* in groups of rows"):
+        finegemm.grouped_gemm(turned(a), None, stack, None, offsets=np.array([0, 10, M], np.int32))
+    with pytest.raises(finegemm.InvalidArgument, match="in groups of K both must have contiguous rows, or both"):
+        finegemm.k_grouped_gemm(turned(a), None, b, None, sizes=[K])
+    with pytest.raises(finegemm.InvalidArgument, match=r"a: has strides \[512, 2\], one of which must be 1"):
+        finegemm.gemm(values(of, M, 2 * K)[:, ::2], None, b, None)
+    c = np.zeros((M, N), a.dtype)
+    wanted = {"bfloat16": "where b is stored by columns", "float16": "of a and b of f16"}[of]
+    with pytest.raises(finegemm.InvalidArgument, match=f"c: is given, but {wanted}"):
+        finegemm.gemm(a, None, turned(b), None, c=c)
+
+
+def test_explain_names_a_kernel_of_the_layout(of):
+    plan = finegemm.explain(4096, 4096, 7168, device="h200", dtype=of, b_mn_major=True)
+    name = TYPES[of]
+    assert f"_{name}_nn" in plan["chosen"]["name"]
+    assert plan["line"] == f"gemm 4096x4096x7168 {name} {name} {name} b_mn_major"
+
+
 def test_explain_names_a_kernel_of_the_type(of):
     plan = finegemm.explain(4096, 4096, 7168, device="h200", dtype=of)
     name = TYPES[of]

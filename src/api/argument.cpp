@@ -72,14 +72,25 @@ void Argument::check_rows(int64_t alignment) const {
                "has column stride {}, must be 1 (rows contiguous); make it contiguous, or transpose it if it is "
                "stored by columns",
                x.col_stride);
-    if (x.rows > 1 && x.row_stride < x.cols)
-        reject(name,
-               "has row stride {}, must be at least its {} columns (rows apart and ascending); make it contiguous",
-               x.row_stride, x.cols);
+    check_lines({"row", "column", x.rows, x.cols, x.row_stride}, alignment);
+}
+
+void Argument::check_rows_or_columns(int64_t alignment) const {
+    if (empty() || x.cols == 1 || x.col_stride == 1) return check_rows(alignment);
+    if (x.rows > 1 && x.row_stride != 1)
+        reject(name, "has strides [{}, {}], one of which must be 1 (rows or columns contiguous); make it contiguous",
+               x.row_stride, x.col_stride);
+    check_lines({"column", "row", x.cols, x.rows, x.col_stride}, alignment);
+}
+
+void Argument::check_lines(const Lines& lines, int64_t alignment) const {
+    if (lines.count > 1 && lines.stride < lines.length)
+        reject(name, "has {0} stride {1}, must be at least its {2} {3}s ({0}s apart and ascending); make it contiguous",
+               lines.name, lines.stride, lines.length, lines.across);
     const int64_t unit = std::max<int64_t>(1, alignment / size_of(x.dtype));
-    if (row_step() % unit != 0)
-        reject(name, "has row stride {}, must be a multiple of {} elements ({} bytes); pad the rows", x.row_stride,
-               unit, alignment);
+    if (lines.count > 1 && lines.stride % unit != 0)
+        reject(name, "has {0} stride {1}, must be a multiple of {2} elements ({3} bytes); pad the {0}s", lines.name,
+               lines.stride, unit, alignment);
     check_matrices_not_negative();
     if (stack_step() % unit != 0)
         reject(name,
@@ -199,7 +210,9 @@ void check_places(const Argument& a, const Argument& b, const Argument& d) {
     for (const Argument& x : {a, b}) x.check_device(d.x.device, "d");
     const int64_t alignment = alignment_on(d.x.device);
     for (const Argument& x : {a, b, d}) x.check_pointer(alignment);
-    for (const Argument& x : {a, b, d}) x.check_rows(alignment);
+    for (const Argument& x : {a, b})
+        are(is_unscaled, x.x.dtype) ? x.check_rows_or_columns(alignment) : x.check_rows(alignment);
+    d.check_rows(alignment);
     d.check_matrices_apart();
     for (const Argument& x : {a, b}) x.check_apart_from(d);
 }

@@ -30,6 +30,8 @@ struct Argument {
     void check_pointer(int64_t alignment) const;
     /// Rows that are contiguous, apart, and start on multiples of `alignment` bytes, in each matrix of a stack.
     void check_rows(int64_t alignment) const;
+    /// Columns that are contiguous, apart and aligned so, or rows as check_rows wants them.
+    void check_rows_or_columns(int64_t alignment) const;
     void check_steps_not_negative() const;
     /// For scales that are written: no two at one place.
     void check_elements_apart() const;
@@ -46,6 +48,12 @@ struct Argument {
     }
 
 private:
+    /// Rows or columns, so many elements long, each `stride` behind the one before.
+    struct Lines {
+        const char *name, *across;  // "row", "column"
+        int64_t count, length, stride;
+    };
+    void check_lines(const Lines& lines, int64_t alignment) const;
     void check_matrices_not_negative() const;
     uintptr_t begin() const { return reinterpret_cast<uintptr_t>(x.data); }
     uintptr_t end() const;

@@ -42,9 +42,13 @@ CallKey HopperBackend::key_of(const Call& call) const {
     const auto operand = [](const ConstMatrix& x, int64_t stack_stride) {
         return CallKey::Operand{x.data, x.row_stride, stack_stride};
     };
+    const auto of_a_or_b = [](const ConstStack& x) {
+        const bool mn_major = major_of(x.matrix) == Major::MN;
+        return CallKey::Operand{x.matrix.data, mn_major ? x.matrix.col_stride : x.matrix.row_stride, x.stride};
+    };
     const bool batch_invariant = options.batch_invariant.value_or(batch_invariant_);
-    return {.a = operand(call.a.matrix, call.a.stride),
-            .b = operand(call.b.matrix, call.b.stride),
+    return {.a = of_a_or_b(call.a),
+            .b = of_a_or_b(call.b),
             .d = operand(call.d.matrix, call.d.stride),
             .sfa = {operand(call.sfa.matrix, call.sfa.stride), call.sfa.matrix.col_stride},
             .sfb = {operand(call.sfb.matrix, call.sfb.stride), call.sfb.matrix.col_stride},
@@ -62,7 +66,8 @@ CallKey HopperBackend::key_of(const Call& call) const {
             .dtypes = static_cast<uint8_t>(static_cast<int32_t>(call.a.matrix.dtype) |
                                            static_cast<int32_t>(call.d.matrix.dtype) << 4),
             .flags = static_cast<uint8_t>(call.row_b_scales() | batch_invariant << 1 | options.accumulate << 2 |
-                                          options.prefetch_weights << 3),
+                                          options.prefetch_weights << 3 | (major_of(call.a.matrix) == Major::MN) << 4 |
+                                          (major_of(call.b.matrix) == Major::MN) << 5),
             .named = nullptr,
             .epilogue = finegemm::key_of(call.epilogue())};
 }

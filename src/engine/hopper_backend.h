@@ -37,7 +37,7 @@ struct GemmKernel {
 struct CallKey {
     struct Operand {
         const void* data;
-        int64_t row_stride, stack_stride;
+        int64_t stride, stack_stride;  // from row to row; of an MN-major A or B from column to column
     } a, b, d;
     struct Scales {
         Operand scales;
@@ -49,7 +49,7 @@ struct CallKey {
     int32_t num_sms;
     uint8_t grouping, form;   // the form of groups of rows, the layout of those of K
     uint8_t dtypes;           // of A and B, and four bits up of D
-    uint8_t flags;            // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights
+    uint8_t flags;            // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights, MN-major A and B
     const GemmKernel* named;  // null: the planner's choice
     EpilogueKey epilogue;
     /// As bytes: member by member takes ten times as many branches.

@@ -270,6 +270,13 @@ std::string_view name_of(ClusterUse use) {
     return "unknown";
 }
 
+/// A and B as BLAS says whether they are transposed, read from row-major A [M, K] and B [K, N]: N and N are "nn". ""
+/// for "nt", the layout of kernels of every type.
+static std::string_view layout_suffix(const GemmConfig& c) {
+    if (c.a.major == Major::K) return c.b.major == Major::K ? "" : "_nn";
+    return c.b.major == Major::K ? "_tt" : "_tn";
+}
+
 std::string name_of(const GemmConfig& c) {
     std::string name = fmt::format("m{}n{}s{}w{}", c.tile_m, c.tile_n, c.stages, c.math_warpgroups);
     if (c.cluster_use != ClusterUse::None) name += fmt::format("_{}{}", name_of(c.cluster_use), c.cluster);
@@ -277,6 +284,7 @@ std::string name_of(const GemmConfig& c) {
     if (c.row_groups()) name += "_grouped";
     if (c.row_b_scales()) name += "_1d1d";
     if (c.a.scaling == Scaling::None) name += fmt::format("_{}", type_of(c.a.element).name);
+    name += layout_suffix(c);
     if (c.output != Output::BF16) name += fmt::format("_{}", type_of(c.output).name);
     if (c.finish != Finish::None) name += fmt::format("_{}", facts_of(c.finish).name);
     if (c.k_groups()) name += "_kgrouped";

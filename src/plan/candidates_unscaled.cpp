@@ -68,6 +68,20 @@ constexpr auto kAffineRowsF32 = std::to_array<Candidate>({
 });
 // clang-format on
 
+// Where A or B is MN-major: some rows of the lists above, whose rates hold until these kernels have been measured. In
+// groups of rows 24 registers do not suffice to load the boxes of 256 columns.
+template <size_t... Rows, size_t Count>
+constexpr std::array<Candidate, sizeof...(Rows)> some(const std::array<Candidate, Count>& list) {
+    return {list[Rows]...};
+}
+constexpr auto kDenseMn = some<0, 1, 3, 6, 7>(kDense);
+constexpr auto kFewMn = some<0, 3, 6>(kDense);
+constexpr auto kRowsMn = some<0, 1, 2>(kRows);
+constexpr auto kTwoMn = some<0, 6>(kDense);
+constexpr auto kDenseMnF32 = some<0, 2, 3>(kDenseF32);
+constexpr auto kTwoMnF32 = some<0, 3>(kDenseF32);
+constexpr auto kOfKMnF32 = some<0, 2, 3>(kOfKF32);
+
 /// The list of one kind of products, whose configurations lie here.
 template <const auto& Rows, Kind Of>
 constexpr auto kConfigs = configs_of(Rows, Of);
@@ -83,6 +97,10 @@ constexpr Kind kind(Element element, Grouping grouping, DType d, Finish finish =
             .output = *find_type(d)->output,
             .finish = finish};
 }
+constexpr Kind kind(Element element, Grouping grouping, DType d, Major a, Major b) {
+    return {
+        .grouping = grouping, .a = unscaled(element, a), .b = unscaled(element, b), .output = *find_type(d)->output};
+}
 
 /// D is of the type that it has where nobody says, or f32.
 template <Element Of>
@@ -93,6 +111,20 @@ void add_lists(std::vector<CandidateList>& all) {
         list_of<kRows, kind(Of, Grouping::Rows, kUsual)>(),  list_of<kRowsF32, kind(Of, Grouping::Rows, DType::F32)>(),
         list_of<kOfK, kind(Of, Grouping::K, kUsual)>(),      list_of<kOfKF32, kind(Of, Grouping::K, DType::F32)>()};
     all.insert(all.end(), std::begin(lists), std::end(lists));
+    constexpr Grouping kNone = Grouping::None, kOfRows = Grouping::Rows, kGroupsOfK = Grouping::K;
+    constexpr Major kK = Major::K, kMn = Major::MN;
+    constexpr DType kF32 = DType::F32;
+    const CandidateList layouts[] = {list_of<kDenseMn, kind(Of, kNone, kUsual, kK, kMn)>(),
+                                     list_of<kDenseMnF32, kind(Of, kNone, kF32, kK, kMn)>(),
+                                     list_of<kRowsMn, kind(Of, kOfRows, kUsual, kK, kMn)>(),
+                                     list_of<kRowsF32, kind(Of, kOfRows, kF32, kK, kMn)>(),
+                                     list_of<kFewMn, kind(Of, kNone, kUsual, kMn, kMn)>(),
+                                     list_of<kDenseMnF32, kind(Of, kNone, kF32, kMn, kMn)>(),
+                                     list_of<kTwoMn, kind(Of, kNone, kUsual, kMn, kK)>(),
+                                     list_of<kTwoMnF32, kind(Of, kNone, kF32, kMn, kK)>(),
+                                     list_of<kOfK, kind(Of, kGroupsOfK, kUsual, kMn, kMn)>(),
+                                     list_of<kOfKMnF32, kind(Of, kGroupsOfK, kF32, kMn, kMn)>()};
+    all.insert(all.end(), std::begin(layouts), std::end(layouts));
     if constexpr (Of == Element::BF16) {  // not in f16, whose kernels write the product alone
         const CandidateList affine[] = {
             list_of<kAffine, kind(Of, Grouping::None, kUsual, Finish::Affine)>(),

@@ -43,6 +43,21 @@ void check_unscaled(const GemmShape& s, DType result) {
         reject("accumulate", "is set, but d is of {}, must be of f32; set out_dtype, or leave it out", name_of(result));
 }
 
+/// Layouts that there are kernels for.
+void check_layouts(const GemmShape& s) {
+    const char* const name = s.a_mn_major ? "a_mn_major" : "b_mn_major";
+    if (!s.a_mn_major && !s.b_mn_major) return;
+    if (operand_type(s).scaled)
+        reject(name, "is set, but a and b are of {}, must be of {}; leave it out, or set dtype", operand_type(s).name,
+               names_of(is_unscaled));
+    if (finish_of(s) != Finish::None)
+        reject(name, "is set, but so is {}, which such products do not take; leave one of them out",
+               facts_of(finish_of(s)).name);
+    if (s.k_groups && s.a_mn_major != s.b_mn_major)
+        reject(name, "is set, but {} is not; groups of K take both or neither",
+               s.a_mn_major ? "b_mn_major" : "a_mn_major");
+}
+
 void check_types(const GemmShape& s) {
     operand_fields(
         [&]<typename T>(const Field& field, const T& value) {
@@ -57,6 +72,7 @@ void check_types(const GemmShape& s) {
         reject("out_dtype", "is {}, must be {} where a and b are of {}; pass one of them", name_of(type),
                names_of_results(operand_type(s)), operand_type(s).name);
     check_finish(s);
+    check_layouts(s);
     if (!operand_type(s).scaled) return check_unscaled(s, type);
     if (type != DType::F32 && s.k_groups)
         reject("out_dtype", "is {}, must be f32 with groups of K; leave it out", name_of(type));

@@ -85,6 +85,8 @@ Problem problem_of(const GemmShape& s) {
     const Grouping kind = grouping_of(s);
     Operand a = a_of(operand_type(s)), b = a;
     if (b.scaling == Scaling::Rows && !s.row_b_scales && kind != Grouping::K) b.scaling = Scaling::Blocks;
+    if (s.a_mn_major) a.major = Major::MN;
+    if (s.b_mn_major) b.major = Major::MN;
     return {.m = clamped(s.m),
             .n = clamped(s.n),
             .k = clamped(s.k),
@@ -106,7 +108,9 @@ GemmShape shape_of(const Problem& p) {
                 .alignment = p.groups.alignment,
                 .accumulate = p.d.accumulate,
                 .num_sms = static_cast<int32_t>(p.num_sms),
-                .batch_invariant = p.batch_invariant};
+                .batch_invariant = p.batch_invariant,
+                .a_mn_major = p.a.major == Major::MN,
+                .b_mn_major = p.b.major == Major::MN};
     for (const FinishField& x : kFinishFields) s.*x.asked = p.d.finish == x.finish;
     if (!p.scaled()) s.dtype = type_of(p.a.element).dtype;
     const DType usual = p.groups.kind == Grouping::K ? DType::F32 : DType::BF16;

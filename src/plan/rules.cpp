@@ -26,6 +26,10 @@ constexpr Rule kRules[] = {
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.b.scaling == c.b.scaling; }},
     {"multiplies elements of another type",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.a.element == c.a.element; }},
+    {"reads A or B in another layout",
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
+         return p.a.major == c.a.major && p.b.major == c.b.major;
+     }},
     {"writes D in another type",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().output == c.output; }},
     {"adds C and a bias to the product, or cannot",

@@ -24,7 +24,7 @@ std::vector<uint8_t> magnitudes(const ConstMatrix& x) {
         for (int64_t r = 0; r < x.rows; ++r)
             for (int64_t c = 0; c < x.cols; ++c)
                 store(codes.data(), r * x.cols + c,
-                      Type::magnitude(load<typename Type::Code>(x.data, r * x.row_stride + c)));
+                      Type::magnitude(load<typename Type::Code>(x.data, r * x.row_stride + c * x.col_stride)));
     });
     return codes;
 }

@@ -14,6 +14,7 @@
 #include "api/epilogue_misuses.h"
 #include "api/grouped_misuses.h"
 #include "api/k_grouped_misuses.h"
+#include "api/layout_misuses.h"
 #include "api/mqa_misuses.h"
 #include "api/prenorm_misuses.h"
 #include "api/scale_layout_misuses.h"
@@ -59,7 +60,6 @@ const Misuse kGemm[] = {
     {"d is f16 and sfb of rows", [](GemmCall& c) { set_shape(c.args.sfb, 256, 3), c.args.d.dtype = FINEGEMM_F16; }},
     {"sfa is bf16", [](GemmCall& c) { c.args.sfa.dtype = FINEGEMM_BF16; }},
     {"sfb is e4m3", [](GemmCall& c) { c.args.sfb.dtype = FINEGEMM_E4M3; }},
-
     {"a has negative rows", [](GemmCall& c) { c.args.a.rows = -1; }},
     {"sfb has negative columns", [](GemmCall& c) { c.args.sfb.cols = -3; }},
     {"m is 2^31", [](GemmCall& c) { c.args.a.rows = c.args.d.rows = int64_t{1} << 31; }},
@@ -108,7 +108,6 @@ const Misuse kGemm[] = {
     {"sfb has a negative column stride", [](GemmCall& c) { c.args.sfb.col_stride = -1; }},
     {"sfa reaches beyond the addresses", [](GemmCall& c) { c.args.sfa.row_stride = kHuge; }},
     {"a reaches beyond the addresses", [](GemmCall& c) { c.args.a.row_stride = kHuge; }},
-
     {"a is null", [](GemmCall& c) { c.args.a.data = nullptr; }},
     {"sfa is null", [](GemmCall& c) { c.args.sfa.data = nullptr; }},
     {"b is null", [](GemmCall& c) { c.args.b.data = nullptr; }},
@@ -358,8 +357,9 @@ Sentences other_misuses() {
 
 Sentences all_misuses() {
     Sentences said;
-    for (const auto misuses : {gemm_misuses, grouped_misuses, k_grouped_misuses, scale_layout_misuses<Sentences>,
-                               mqa_misuses<Sentences>, prenorm_misuses<Sentences>, other_misuses})
+    for (const auto misuses :
+         {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses, scale_layout_misuses<Sentences>,
+          mqa_misuses<Sentences>, prenorm_misuses<Sentences>, other_misuses})
         said.merge(misuses());
     return said;
 }

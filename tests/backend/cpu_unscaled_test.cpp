@@ -42,6 +42,14 @@ struct Values {
         return value;
     }
     Matrix view() { return {words.data(), dtype, rows, cols, cols, 1, {}}; }
+    /// A copy whose columns are contiguous.
+    Values by_columns() const {
+        Values t(dtype, cols, rows);
+        for (int64_t r = 0; r < rows; ++r)
+            for (int64_t c = 0; c < cols; ++c) t.set(c * rows + r, static_cast<float>(at(r, c)));
+        return t;
+    }
+    Matrix transposed() { return {words.data(), dtype, cols, rows, 1, cols, {}}; }
 };
 
 constexpr Numerics kAllNumerics[] = {Numerics::Fast, Numerics::Exact, Numerics::Hopper};
@@ -128,6 +136,58 @@ TEST(CpuUnscaled, GroupsOfKHaveTheirOwnD) {
                         expect_sum(a, r, b, c, offsets[static_cast<size_t>(g)], offsets[static_cast<size_t>(g) + 1],
                                    d.at(g * kM + r, c), type, accumulate ? old.at(g * kM + r, c) : 0);
         }
+    });
+}
+
+TEST(CpuUnscaled, ColumnsGiveTheBitsOfRows) {
+    for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{1, 8, 8}, {65, 136, 264}, {300, 40, 136}})
+        for_each_types([&, m = m, n = n, k = k](DType of, DType type) {
+            for (const Numerics numerics : kAllNumerics) {
+                Values a(of, m, k, 1), b(of, n, k, 2), d(type, m, n), other(type, m, n);
+                Values at = a.by_columns(), bt = b.by_columns();
+                const GemmOptions options{.numerics = numerics};
+                cpu_backend(2)->gemm({GemmArgs{a.view(), {}, b.view(), {}, d.view()}, options});
+                for (const auto& [of_a, of_b] : {std::pair{a.view(), bt.transposed()},
+                                                 {at.transposed(), bt.transposed()},
+                                                 {at.transposed(), b.view()}}) {
+                    cpu_backend(2)->gemm({GemmArgs{of_a, {}, of_b, {}, other.view()}, options});
+                    EXPECT_EQ(d.words, other.words);
+                }
+            }
+        });
+}
+
+TEST(CpuUnscaled, GroupsTakeColumnsAsTheyTakeRows) {
+    constexpr int64_t kM = 24, kN = 16, kK = 384;
+    const std::vector<int32_t> rows = {0, 10, 10, 24}, blocks = {0, 128, 128, 384};
+    for_each_types([&](DType of, DType type) {
+        Values a(of, kM, kK, 1), b(of, kN, kK, 2), b3(of, 3 * kK, kN, 3), d(type, 3 * kM, kN);
+        Values at = a.by_columns(), bt = b.by_columns();
+        Matrix b_of_one = b3.view(), d_of_one = d.view();
+        b_of_one = {b_of_one.data, of, kN, kK, 1, kN, {}};
+        d_of_one.rows = kM;
+        const Groups groups{.data = rows.data(), .size = 4};
+        cpu_backend(2)->gemm({GroupedGemmArgs{{a.view()}, {}, {b_of_one, 3, kN * kK}, {}, {d_of_one}, groups}, {}});
+        for (int64_t g = 0; g < 3; ++g) {
+            Values of_group(of, kN, kK);
+            for (int64_t n = 0; n < kN; ++n)
+                for (int64_t k = 0; k < kK; ++k) of_group.set(n * kK + k, static_cast<float>(b3.at(g * kK + k, n)));
+            for (int64_t r = rows[static_cast<size_t>(g)]; r < rows[static_cast<size_t>(g) + 1]; ++r)
+                for (int64_t c = 0; c < kN; ++c) expect_sum(a, r, of_group, c, 0, kK, d.at(r, c), type);
+        }
+        KGroupedGemmArgs args{.a = at.transposed(),
+                              .sfa = {},
+                              .b = bt.transposed(),
+                              .sfb = {},
+                              .d = {d_of_one, 3, kM * kN},
+                              .offsets = blocks.data(),
+                              .groups = 3};
+        cpu_backend(2)->gemm({args, {}});
+        for (int64_t g = 0; g < 3; ++g)
+            for (int64_t r = 0; r < kM; ++r)
+                for (int64_t c = 0; c < kN; ++c)
+                    expect_sum(a, r, b, c, blocks[static_cast<size_t>(g)], blocks[static_cast<size_t>(g) + 1],
+                               d.at(g * kM + r, c), type);
     });
 }
 

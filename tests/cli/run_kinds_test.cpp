@@ -89,6 +89,26 @@ TEST(RunKinds, TakesScalesOfRowsOfBInGroups) {
     }
 }
 
+TEST(RunKinds, TakesOperandsStoredByColumns) {
+    for (const char* product :
+         {"33 40 136 --b-mn-major", "33 40 136 --a-mn-major --b-mn-major", "33 40 136 --a-mn-major --out-dtype f32",
+          "200 40 136 --groups 3 --form masked --b-mn-major", "33 40 512 --k-groups 3 --a-mn-major --b-mn-major"}) {
+        const Ran ran = finegemm("run --device cpu --repeats 1 --json --dtype bf16 " + std::string(product));
+        ASSERT_EQ(ran.code, 0) << product << '\n' << ran.err;
+        const json out = json::parse(ran.out);
+        EXPECT_TRUE(out.at("right").get<bool>()) << product;
+        for (const char* name : {"a_mn_major", "b_mn_major"}) {
+            const std::string option = std::string("--") + name[0] + "-mn-major";
+            EXPECT_EQ(out.contains(name), std::string(product).find(option) != std::string::npos) << product;
+        }
+    }
+    const std::string text = finegemm("run 8 8 16 --device cpu --dtype f16 --b-mn-major").out;
+    EXPECT_NE(text.find("\nstored   B as [K, N]\n"), std::string::npos) << text;
+    const Ran ran = finegemm("run 8 8 16 --device cpu --b-mn-major");
+    EXPECT_EQ(ran.code, 2);
+    EXPECT_NE(ran.err.find("is set, but a and b are of e4m3, must be of bf16 or f16"), std::string::npos) << ran.err;
+}
+
 TEST(RunKinds, TakesTypesWithoutScalesInEveryGrouping) {
     for (const char* product : {"33 40 136", "200 40 136 --groups 3", "200 40 136 --groups 3 --form masked",
                                 "33 40 512 --k-groups 3", "33 40 512 --k-groups 3 --layout blocks --accumulate"})

@@ -144,5 +144,22 @@ TEST(WgmmaDescriptor, ItsLowHalfIsAllThatTheAddressChanges) {
         EXPECT_EQ(wgmma_descriptor_with(wgmma_descriptor_low(address)), wgmma_descriptor(address));
 }
 
+/// What follows 64 elements of M or N, and what follows eight of K, where PTX's "strides" put them for MN-major
+/// operands.
+TEST(WgmmaDescriptor, OfMnMajorOperandsSaysWhereTheNextBoxIs) {
+    for (const uint32_t address : {0u, 1024u, 200u * 1024})
+        for (const uint32_t leading : {8192u, 65536u}) {
+            const uint64_t d = wgmma_descriptor_with(wgmma_mn_descriptor_low(address, leading));
+            EXPECT_EQ(d & 0x3fff, address >> 4);
+            EXPECT_EQ(d >> 16 & 0x3fff, leading >> 4);
+            EXPECT_EQ(d >> 32 & 0x3fff, 1024u >> 4);
+            EXPECT_EQ(d >> 62, 1u);
+            for (uint32_t step = 0; step < 4; ++step)  // of sixteen rows of K, inside of a box of 64
+                EXPECT_EQ(d + step * wgmma_k16_step(true),
+                          wgmma_descriptor_with(wgmma_mn_descriptor_low(address + step * 16 * 128, leading)));
+        }
+    EXPECT_EQ(wgmma_k16_step(false), 2u);
+}
+
 }  // namespace
 }  // namespace finegemm

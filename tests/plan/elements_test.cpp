@@ -31,10 +31,16 @@ TEST(ElementTypes, ThatMayBeMultipliedHaveKernelsForEachTypeOfD) {
     for (const ElementType& of : kElementTypes)
         for (const DType d : of.results) {
             if (!is_unscaled(of) || !find_type(d)) continue;
-            const Operand operand = unscaled(*of.operand);
-            for (const Grouping grouping : {Grouping::None, Grouping::Rows, Grouping::K})
-                EXPECT_FALSE(plan::candidates({grouping, operand, operand, find_type(d)->output.value()}).empty())
+            const Operand operand = unscaled(*of.operand), mn_major = unscaled(*of.operand, Major::MN);
+            const auto expect = [&](Grouping grouping, const Operand& a, const Operand& b) {
+                EXPECT_FALSE(plan::candidates({grouping, a, b, find_type(d)->output.value()}).empty())
                     << of.name << ", D in " << name_of(d);
+            };
+            for (const Grouping grouping : {Grouping::None, Grouping::Rows, Grouping::K})
+                expect(grouping, operand, operand);
+            for (const Grouping grouping : {Grouping::None, Grouping::Rows}) expect(grouping, operand, mn_major);
+            for (const Grouping grouping : {Grouping::None, Grouping::K}) expect(grouping, mn_major, mn_major);
+            expect(Grouping::None, mn_major, operand);
         }
 }
 

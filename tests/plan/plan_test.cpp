@@ -160,7 +160,7 @@ TEST(Choice, OfGradientsIsAKernelForThem) {
 
 TEST(Choice, ExistsForExtremeShapes) {
     constexpr uint32_t kMost = 1u << 31;
-    for (const Problem p :
+    for (const Problem& p :
          {Problem{1, 8, 16}, {kMost, 8, 16}, {kMost, 8192, 16}, {1, kMost, 16}, {1, 8, kMost}, {kMost, 8, kMost}})
         EXPECT_TRUE(is_candidate(choose(p, h200()).config)) << p.m << "x" << p.n << "x" << p.k;
 }

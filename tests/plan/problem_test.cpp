@@ -14,7 +14,8 @@ namespace {
 using test::contains;
 using test::error_of;
 
-constexpr Operand kRowScales{.scaling = Scaling::Rows}, kBF16 = unscaled(Element::BF16), kF16 = unscaled(Element::F16);
+constexpr Operand kRowScales{.scaling = Scaling::Rows}, kBF16 = unscaled(Element::BF16), kF16 = unscaled(Element::F16),
+                                                        kMnBF16 = unscaled(Element::BF16, Major::MN);
 
 const std::pair<Problem, const char*> kLines[] = {
     {{64, 2112, 7168}, "gemm 64x2112x7168 e4m3:row128 e4m3:block128 bf16"},
@@ -47,6 +48,10 @@ const std::pair<Problem, const char*> kLines[] = {
     {{.m = 64, .n = 2112, .k = 7168, .a = kF16, .b = kF16, .d = {DType::F16}}, "gemm 64x2112x7168 f16 f16 f16"},
     {{.m = 64, .n = 2112, .k = 7168, .a = kF16, .b = kF16, .d = {DType::F32}, .groups = {Grouping::K, 4}},
      "gemm 64x2112x7168 f16 f16 f32 k_groups=4"},
+    {{.m = 64, .n = 2112, .k = 7168, .a = kBF16, .b = kMnBF16}, "gemm 64x2112x7168 bf16 bf16 bf16 b_mn_major"},
+    {{.m = 64, .n = 2112, .k = 7168, .a = kMnBF16, .b = kBF16}, "gemm 64x2112x7168 bf16 bf16 bf16 a_mn_major"},
+    {{.m = 64, .n = 2112, .k = 7168, .a = kMnBF16, .b = kMnBF16, .d = {DType::F32}, .groups = {Grouping::K, 4}},
+     "gemm 64x2112x7168 bf16 bf16 f32 k_groups=4 a_mn_major b_mn_major"},
 };
 
 TEST(Line, SaysAProblemAndIsReadBack) {
@@ -112,6 +117,25 @@ TEST(Fields, ThatDoNotBelongToAProductAreRejectedByName) {
               "accumulate: is true, does not belong to groups of rows; leave it out");
     EXPECT_EQ(rejected(rows, &GemmShape::k_groups, 2),
               "k_groups: is 2, does not belong to groups of rows; leave it out");
+}
+
+TEST(Fields, SayWhichLayoutsThereAreKernelsFor) {
+    const GemmShape good{.m = 64, .n = 64, .k = 1024, .dtype = DType::BF16, .b_mn_major = true};
+    const auto rejected = [&](auto member, auto value, auto... more) {
+        GemmShape shape = good;
+        shape.*member = value;
+        ((shape.*(more.first) = more.second), ...);
+        return std::string(error_of([&] { check_shape(shape); }).what());
+    };
+    EXPECT_NO_THROW(check_shape(good));
+    EXPECT_EQ(rejected(&GemmShape::dtype, std::nullopt),
+              "b_mn_major: is set, but a and b are of e4m3, must be of bf16 or f16; leave it out, or set dtype");
+    EXPECT_EQ(rejected(&GemmShape::affine, true),
+              "b_mn_major: is set, but so is affine, which such products do not take; leave one of them out");
+    EXPECT_EQ(rejected(&GemmShape::k_groups, 4),
+              "b_mn_major: is set, but a_mn_major is not; groups of K take both or neither");
+    EXPECT_EQ(rejected(&GemmShape::groups, 4, std::pair{&GemmShape::a_mn_major, true}),
+              "a_mn_major: is true, does not belong to groups of rows; leave it out");
 }
 
 /// Not its default.

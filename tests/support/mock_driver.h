@@ -63,6 +63,9 @@ inline Description description_of(const TensorMap& map) {
     return d;
 }
 
+/// Bytes of an element, which is a byte, a float or one of the two-byte types.
+inline uint32_t element_bytes(const Description& d) { return d.type == 0 ? 1 : d.type == 7 ? 4 : 2; }
+
 struct Failure {
     int code = 0;
     int after = 0;  // calls that succeed before

@@ -30,6 +30,16 @@ FG_HD constexpr uint64_t wgmma_descriptor_of_short_rows(uint32_t address, uint32
            (kStrideBytes >> 4) << 32;
 }
 
+/// MN-major operand of two-byte elements in 128-byte rows, one for each of K, with the 128-byte swizzle: eight rows
+/// (1024 bytes) repeat along K, and what follows along M or N lies `leading` bytes behind. Its upper half is that of a
+/// K-major operand.
+FG_HD constexpr uint32_t wgmma_mn_descriptor_low(uint32_t address, uint32_t leading) {
+    return (address & 0x3ffff) >> 4 | leading >> 4 << 16;
+}
+
+/// What a descriptor counts, 16 bytes each, from 16 of K of two-byte elements to the next 16.
+FG_HD constexpr uint32_t wgmma_k16_step(bool mn_major) { return mn_major ? 16 * 128 / 16 : 16 * 2 / 16; }
+
 /// The half of a descriptor that depends on the address, and the descriptor that has it.
 FG_HD constexpr uint32_t wgmma_descriptor_low(uint32_t address) {
     return static_cast<uint32_t>(wgmma_descriptor(address));

@@ -7,10 +7,19 @@
 
 namespace finegemm {
 
-/// Box of one load: `rows` rows of a tile of A or B, and one k-block.
+/// Box of one load: `rows` rows of a tile of A or B, and one k-block. Of an MN-major operand it always has kMnBox, and
+/// a tile as many boxes as it needs.
 FG_HD constexpr TmaBox load_box(const Operand& operand, uint32_t rows) {
     const uint32_t bytes = bytes_of(operand.element);
-    return {.rows = rows, .cols = kRowBytes / bytes, .element_bytes = bytes, .swizzle = Swizzle::B128};
+    return {.rows = operand.major == Major::MN ? kMnBox : rows,
+            .cols = kRowBytes / bytes,
+            .element_bytes = bytes,
+            .swizzle = Swizzle::B128};
+}
+
+/// Rows of the boxes that together have `rows` rows of A or B.
+FG_HD constexpr uint32_t loaded_rows(const Operand& operand, uint32_t rows) {
+    return operand.major == Major::MN ? align_up(rows, kMnBox) : rows;
 }
 
 /// The boxes of one operand, for whole tiles and for the last one.

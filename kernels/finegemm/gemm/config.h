@@ -49,18 +49,29 @@ enum class Scaling : uint32_t {
     None,    ///< there are no scales
 };
 
+/// Which extent of an operand is contiguous in memory.
+enum class Major : uint32_t {
+    K,   ///< K: A is [M, K] and B [N, K], row-major
+    MN,  ///< M or N: A is [K, M], B [K, N], row-major; elements of two bytes only, which alone wgmma takes so
+};
+
 /// What a kernel must know of A or of B.
 struct Operand {
     Element element = Element::E4M3;
     Scaling scaling = Scaling::Rows;
+    Major major = Major::K;
 
     constexpr bool operator==(const Operand&) const = default;
 };
 inline constexpr Operand kRowScaled{.scaling = Scaling::Rows}, kBlockScaled{.scaling = Scaling::Blocks};
-FG_HD constexpr Operand unscaled(Element element) { return {.element = element, .scaling = Scaling::None}; }
+FG_HD constexpr Operand unscaled(Element element, Major major = Major::K) {
+    return {.element = element, .scaling = Scaling::None, .major = major};
+}
 
 /// Bytes of A's and B's rows in a stage, whatever the element: as wide as the swizzle, and four wgmma of 32 bytes.
 inline constexpr uint32_t kRowBytes = 128;
+/// Elements of M or N in such a row of an MN-major operand, and of K in a box of these rows: a k-block.
+inline constexpr uint32_t kMnBox = kRowBytes / 2;
 
 struct GemmConfig {
     uint32_t tile_m = 128;         // rows of D that one CTA computes: 64 * math_warpgroups * {1/2, 1, 2}
@@ -101,6 +112,14 @@ struct GemmConfig {
     FG_HD constexpr bool several_segments() const { return b.scaling == Scaling::Blocks && kScaleBlock % tile_n != 0; }
     FG_HD constexpr bool row_b_scales() const { return b.scaling == Scaling::Rows; }
 };
+
+/// Can kernels load operands of these layouts? Boxes of an MN-major one fill a tile, and are not shared.
+FG_HD constexpr bool has_layouts(const GemmConfig& c) {
+    const auto has = [&](const Operand& x, uint32_t tile) {
+        return x.major == Major::K || (x.scaling == Scaling::None && tile % kMnBox == 0 && c.cluster == 1);
+    };
+    return has(c.a, c.tile_m) && has(c.b, c.tile_n);
+}
 
 // Each calls visit(name, its member of each of `configs`), which have members of these names.
 

@@ -164,7 +164,7 @@ def m_grouped_bf16_gemm_nn_contiguous(
     m_indices: Tensor | None = None,
     epilogue: Any = None,
 ) -> None:
-    """m_grouped_bf16_gemm_nt_contiguous with b [G, K, N], a view of K-major memory."""
+    """m_grouped_bf16_gemm_nt_contiguous with b [G, K, N], contiguous or a view of K-major memory."""
     options = {"use_psum_layout": use_psum_layout, "m_indices": m_indices, "epilogue": epilogue}
     m_grouped_bf16_gemm_nt_contiguous(a, b, d, grouped_layout, **options, _turned="b")
 
@@ -300,7 +300,8 @@ def k_grouped_bf16_gemm_tn_contiguous(
     ks_tensor: Tensor | None = None,
     epilogue: Any = None,
 ) -> None:
-    """d [G, M, N] = c + a [K, M] times b [K, N] in the k of each group, both bfloat16 and views of K-major memory.
+    """d [G, M, N] = c + a [K, M] times b [K, N] in the k of each group, both bfloat16, contiguous or views of K-major
+    memory.
 
     The groups have their k one behind the other; the rest as in k_grouped_fp8_gemm_nt_contiguous. d float32, or
     without `c` bfloat16.

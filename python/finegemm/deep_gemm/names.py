@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from .missing import REASONS
 
-_K_MAJOR = "memory must be K-major, where DeepGEMM takes either"
 _EITHER_SCALES = "`c`, `alpha` and float32 with either scales of B; row scales of B `[N, K/128]` need no recipe"
 
 # Names, our own call in their place, and what differs.
@@ -34,17 +33,25 @@ _SERVED = (
     ),
     ("k_grouped_fp8_gemm_nt_contiguous", "`k_grouped_gemm(..., sizes=)`", "`c=None`: d becomes the product"),
     ("bf16_gemm_nt", "`gemm(a, None, b, None, d)`", "`d` float16 too; `c` and `alpha` with each"),
-    ("bf16_gemm_nn bf16_gemm_tn bf16_gemm_tt", "`gemm` of transposed views", _K_MAJOR),
+    (
+        "bf16_gemm_nn bf16_gemm_tn bf16_gemm_tt",
+        "`gemm` of transposed views",
+        "memory of either layout; `c` and `alpha` where it is not K-major through float32",
+    ),
     (
         "m_grouped_bf16_gemm_nt_contiguous m_grouped_bf16_gemm_nt_masked bf16_m_grouped_gemm_nt_masked",
         "`grouped_gemm(a, None, b, None, ...)`",
         "`d` float32 too; K a multiple of 8",
     ),
-    ("m_grouped_bf16_gemm_nn_contiguous", "`grouped_gemm` of transposed views", _K_MAJOR),
+    (
+        "m_grouped_bf16_gemm_nn_contiguous",
+        "`grouped_gemm` of transposed views",
+        "memory of either layout",
+    ),
     (
         "k_grouped_bf16_gemm_tn_contiguous",
         "`k_grouped_gemm(a, None, b, None, sizes=)`",
-        "a and b are views `[K, M]`, `[K, N]` of K-major memory; `c=None`: d becomes the product",
+        "a `[K, M]` and b `[K, N]` are contiguous, or both views of K-major memory; `c=None`: d becomes the product",
     ),
     (
         "legacy.m_grouped_bf16_gemm_nt_contiguous_tl legacy.m_grouped_bf16_gemm_nn_contiguous_tl",

@@ -104,7 +104,8 @@ def with_k_first(call: Call, name: str, turned: str, compiled_dims: str) -> Call
     named = [p.replace(default=compiled_dims) if p.name == "compiled_dims" else p for p in own]
     product.__signature__ = signature(call).replace(parameters=named)  # type: ignore[attr-defined]
     product.__name__ = product.__qualname__ = name
-    product.__doc__ = f"{call.__name__} with {' and '.join(turned)} of K first, views of K-major memory."
+    memory = "K-major memory" if "fp8" in name else "memory of any layout"
+    product.__doc__ = f"{call.__name__} with {' and '.join(turned)} of K first, views of {memory}."
     return cast(Call, product)
 
 

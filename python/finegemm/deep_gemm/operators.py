@@ -24,7 +24,7 @@ def _refused(
     error: FineGemmError, a: Tensor, b: Tensor, turned: str, layout: str = "", written: str = ""
 ) -> FineGemmError:
     """What to raise for an error of a native function; `written`: what the caller calls its argument `layout`."""
-    for letter in turned:
+    for letter in turned if _kind(a) == "fp8" else "":
         check_k_contiguous(letter, a if letter == "a" else b)
     others = {layout: written} if layout else {}
     if layout == "prefix_sums":
@@ -69,7 +69,7 @@ def gemm(
         raise _refused(e, a, b, turned) from None
     if settings.prints_configs:
         k = a.shape[0 if "a" in turned else 1]
-        fields = _fields(a, _has_row_scales(b, sfb, turned), options)
+        fields = _fields(a, b, _has_row_scales(b, sfb, turned), options)
         out_dtype = None if d.dtype == torch.bfloat16 else str(d.dtype).removeprefix("torch.")
         envs.print_config(f"{_kind(a)}_gemm", d.shape[0], d.shape[1], k, out_dtype=out_dtype, **fields)
     return None
@@ -91,7 +91,7 @@ def gemm_into_heads(
     except FineGemmError as e:
         raise _refused(e, a, b, "") from None
     if settings.prints_configs:
-        fields = _fields(a, False, options) | {"head_gaps": True}
+        fields = _fields(a, b, False, options) | {"head_gaps": True}
         envs.print_config(f"{_kind(a)}_gemm", d.shape[0], b.shape[0], a.shape[1], **fields)
     return None
 
@@ -117,6 +117,8 @@ def _is_without_kernels(a: Tensor, b: Tensor, sfb: Tensor | None, d: Tensor, opt
     """Is it a product that may be right, but that no kernel writes with what is added to it, or in the type of d?"""
     turned, c = options.get("turned", ""), options.get("c")
     is_more = c is not None or "alpha" in options
+    if is_more and (_is_mn_major(a, "a" in turned) or _is_mn_major(b, "b" in turned)):
+        return True
     if d.dtype == torch.float16 or is_more:
         if a.dtype == torch.bfloat16 and d.dtype == torch.float16:
             return True
@@ -125,6 +127,12 @@ def _is_without_kernels(a: Tensor, b: Tensor, sfb: Tensor | None, d: Tensor, opt
     if c is not None and (c.data_ptr() | c.stride(0) * c.element_size()) % _C_ALIGNMENT != 0:
         return True  # its rows are loaded by TMA
     return is_more and bool(a.shape[0 if "a" in turned else 1] == 0)
+
+
+def _is_mn_major(x: Tensor, k_first: bool) -> bool:
+    """Is M or N contiguous, of a matrix in bfloat16?"""
+    k = -2 if k_first else -1
+    return _kind(x) == "bf16" and x.shape[k] > 1 and x.stride(k) != 1
 
 
 def _through_float32(
@@ -137,7 +145,8 @@ def _through_float32(
     alpha: float | None,
     turned: str,
 ) -> None:
-    """The product in float32, and the rest of it by torch: with scales for rows of b, any rows of c, and K = 0."""
+    """The product in float32, and the rest of it by torch: with scales for rows of b, MN-major operands, any rows of c,
+    and K = 0."""
     if c is not None and c is not d:
         check_source(d, c)
     if d.dtype not in (torch.bfloat16, torch.float16, torch.float32):
@@ -155,9 +164,13 @@ def _kind(a: Tensor) -> str:
     return "bf16" if a.dtype == torch.bfloat16 else "fp8"
 
 
-def _fields(a: Tensor, row_b_scales: bool, options: dict[str, Any]) -> dict[str, Any]:
+def _fields(a: Tensor, b: Tensor, row_b_scales: bool, options: dict[str, Any]) -> dict[str, Any]:
     """Fields of a problem: what its operands are, and the options of a call that it has too."""
-    fields = {"dtype": "bfloat16"} if a.dtype == torch.bfloat16 else {"row_b_scales": row_b_scales}
+    turned = options.get("turned", "")
+    fields: dict[str, Any] = {"row_b_scales": row_b_scales}
+    if _kind(a) == "bf16":
+        layouts = {f"{x}_mn_major": _is_mn_major(of, x in turned) for x, of in (("a", a), ("b", b))}
+        fields = {"dtype": "bfloat16"} | {name: True for name, is_so in layouts.items() if is_so}
     return fields | {
         "accumulate": options.get("accumulate", False),
         "affine": options.get("c") is not None or options.get("alpha", 1.0) != 1.0,
@@ -199,7 +212,7 @@ def grouped_gemm(
             groups=b.shape[0],
             expected_m=expected_m,
             alignment=options["alignment"] if form == "m_indices" else 0,
-            **_fields(a, _has_row_scales(b, sfb, turned), options),
+            **_fields(a, b, _has_row_scales(b, sfb, turned), options),
         )
 
 
@@ -239,7 +252,7 @@ def k_grouped_gemm(
     if c is not None:
         d.add_(c)
     if settings.prints_configs:
-        fields = {"k_groups": len(sizes), **_fields(a, False, options)}
+        fields = {"k_groups": len(sizes), **_fields(a, b, False, options)}
         envs.print_config(f"k_grouped_{_kind(a)}_gemm", d.shape[1], d.shape[2], sum(sizes), **fields)
 
 

@@ -108,7 +108,9 @@ plan::Problem problem_of(const Call& call, bool batch_invariant) {
                     .out_dtype = call.d.matrix.dtype,
                     .accumulate = options.accumulate,
                     .num_sms = options.num_sms,
-                    .batch_invariant = options.batch_invariant.value_or(batch_invariant)};
+                    .batch_invariant = options.batch_invariant.value_or(batch_invariant),
+                    .a_mn_major = major_of(call.a.matrix) == Major::MN,
+                    .b_mn_major = major_of(call.b.matrix) == Major::MN};
     for (const plan::FinishField& x : plan::kFinishFields) shape.*x.asked = call.finish() == x.finish;
     if (call.of_k()) shape.k_groups = call.group_count;
     if (call.of_rows()) {

@@ -13,6 +13,12 @@ namespace finegemm {
 /// [ceil(N/128), ...].
 inline bool has_row_scales(const ConstMatrix& b, const ConstMatrix& sfb) { return sfb.rows == b.rows; }
 
+/// What of a checked operand is contiguous. Only elements that have no scales may be MN-major.
+inline Major major_of(const ConstMatrix& x) {
+    const bool columns = x.cols > 1 && x.col_stride != 1;
+    return columns && are(is_unscaled, x.dtype) ? Major::MN : Major::K;
+}
+
 /// A GEMM of any grouping. All operands are stacks: a dense product has stacks of one, groups of rows have a stack of
 /// B, groups of K a stack of D. The options are borrowed.
 struct Call {

@@ -77,10 +77,30 @@ void check_row_groups(const Call& call, const Operands& x) {
         check_numbers({kGroups, groups.data, groups.size, groups.device}, x.d.x.device, x.d);
 }
 
+/// Layouts of A and B that there are kernels for.
+void check_layouts(const Call& call, const Operands& x) {
+    const Major a = major_of(x.a.x), b = major_of(x.b.x);
+    if (call.of_rows() && a == Major::MN)
+        reject("a",
+               "has column stride {}, must be 1 (rows contiguous) in groups of rows, as b alone may be stored by "
+               "columns; make it contiguous",
+               x.a.x.col_stride);
+    if (call.of_k() && a != b && !x.a.empty() && !x.b.empty())
+        reject("b",
+               "has strides [{}, {}], and a [{}, {}]: in groups of K both must have contiguous rows, or both "
+               "contiguous columns; make one contiguous",
+               x.b.x.row_stride, x.b.x.col_stride, x.a.x.row_stride, x.a.x.col_stride);
+    if (const char* const given = plan::first_given(call.epilogue()); given && (a == Major::MN || b == Major::MN))
+        reject(given,
+               "is given, but where {} is stored by columns d is the product alone; leave it out, or make that "
+               "contiguous",
+               a == Major::MN ? "a" : "b");
+}
+
 /// Checks groups of K that are blocks of their own.
 void check_blocks(const Call& call, const Operands& operands) {
     for (const Argument& x : {operands.a, operands.b})
-        if (!x.empty() && x.x.rows > 1 && x.x.row_stride != x.x.cols)
+        if (!x.empty() && (major_of(x.x) == Major::MN || (x.x.rows > 1 && x.x.row_stride != x.x.cols)))
             reject(x.name,
                    "has row stride {}, must be its {} columns where groups are blocks, which lie one behind the other "
                    "without gaps; make it contiguous",
@@ -145,6 +165,7 @@ void check_gemm(const Call& call) {
     check_finish(call);
     check_stacks(call, x);
     check_operands(x.a, x.sfa, x.b, x.sfb, x.d, call.d.matrix.cols, call.grouping);
+    check_layouts(call, x);
     if (call.of_rows()) check_row_groups(call, x);
     else if (call.of_k()) check_k_groups(call, x);
     if (!call.of_rows()) check_accumulate(call, x);

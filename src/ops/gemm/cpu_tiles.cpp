@@ -78,11 +78,14 @@ struct Panels {
     void load(const CpuTile& t, int64_t kb) {
         using Code = typename Decode::Code;
         const auto [begin, size] = block_range(t, kb);
+        const ConstMatrix &of_a = t.args.a, &of_b = t.args.b;
         for (int64_t r = 0; r < t.rows; ++r) {
-            decode<Decode, 1>(codes<Code>(t.args.a, t.row + r) + begin, size, &a[r * kBlock]);
+            if (of_a.col_stride == 1) decode<Decode, 1>(codes<Code>(of_a, t.row + r) + begin, size, &a[r * kBlock]);
             std::fill_n(&a[r * kBlock + size], kBlock - size, value<Decode>(0));
         }
+        if (of_a.col_stride != 1) decode_columns<Decode, kBlock, 1>(of_a, t.row, t.rows, begin, size, a.get());
         if (size < kBlock || t.cols < kCpuTileCols) std::fill_n(b.get(), kBlock * kPitch, value<Decode>(0));
+        if (of_b.col_stride != 1) return decode_columns<Decode, 1, kPitch>(of_b, t.col, t.cols, begin, size, b.get());
         for (int64_t c = 0; c < t.cols; ++c) {
             const Code* from = codes<Code>(t.args.b, t.col + c) + begin;
             // 128 rows are too many streams for the hardware to see the next block coming.
@@ -93,6 +96,15 @@ struct Panels {
     }
 
 private:
+    /// Columns of K, which are those of memory of an MN-major operand.
+    template <typename Decode, int64_t RowStep, int64_t KStep>
+    static void decode_columns(const ConstMatrix& x, int64_t row, int64_t rows, int64_t begin, int64_t size, T* to) {
+        using Code = typename Decode::Code;
+        for (int64_t k = 0; k < size; ++k) {
+            const Code* from = codes<Code>(x, row) + (begin + k) * x.col_stride;
+            for (int64_t r = 0; r < rows; ++r) to[r * RowStep + k * KStep] = value<Decode>(from[r * x.row_stride]);
+        }
+    }
     template <typename Decode, int64_t Step>
     static void decode(const typename Decode::Code* HWY_RESTRICT from, int64_t size, T* HWY_RESTRICT to) {
         constexpr int64_t kUnit = 16 / sizeof(typename Decode::Code);  // K is a multiple of it

@@ -48,6 +48,13 @@ TensorMap map_of(const cuda::Driver& driver, const char* name, const ConstStack&
     return cuda::encode(driver, matrix, box);
 }
 
+/// An MN-major operand as the row-major matrix that TMA reads.
+ConstStack transposed(ConstStack x) {
+    std::swap(x.matrix.rows, x.matrix.cols);
+    std::swap(x.matrix.row_stride, x.matrix.col_stride);
+    return x;
+}
+
 ScaleView view_of(const ConstMatrix& scales) {
     return {static_cast<const float*>(scales.data), scales.row_stride, scales.col_stride};
 }
@@ -114,8 +121,10 @@ private:
                           .m = call_.of_rows() ? 0 : p_.m,
                           .n = p_.n,
                           .k_blocks = p_.k_blocks(),
-                          .a_rows_of_last = call_.of_rows() ? 0 : rows_of_last_tile(p_.m, c_.tile_m, c_.a_sharers()),
-                          .b_rows_of_last = b_rows_of_last(c_, p_.n),
+                          .a_rows_of_last = call_.of_rows()
+                                                ? 0
+                                                : loaded_rows(c_.a, rows_of_last_tile(p_.m, c_.tile_m, c_.a_sharers())),
+                          .b_rows_of_last = loaded_rows(c_.b, b_rows_of_last(c_, p_.n)),
                           .a_policy = streaming ? kEvictLast : kEvictNormal,
                           .b_policy = streaming ? kEvictFirst : kEvictNormal,
                           .sfa = view_of(call_.sfa.matrix),
@@ -178,7 +187,7 @@ private:
 
     /// A and B are stacks for kernels of groups of rows alone, C and D wherever there are groups.
     TensorMap operand_map(const char* name, const ConstStack& x, const TmaBox& box) const {
-        return map_of(driver_, name, x, box, call_.of_rows());
+        return map_of(driver_, name, major_of(x.matrix) == Major::MN ? transposed(x) : x, box, call_.of_rows());
     }
 
     const cuda::Driver& driver_;

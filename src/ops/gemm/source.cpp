@@ -54,8 +54,9 @@ std::string value(Grouping x) { return fmt::format("finegemm::Grouping::{}", enu
 std::string value(Output x) { return fmt::format("finegemm::Output::{}", type_of(x).enumerator); }
 std::string value(Finish x) { return fmt::format("finegemm::Finish::{}", facts_of(x).enumerator); }
 std::string value(const Operand& x) {
-    return fmt::format("{{.element = finegemm::Element::{}, .scaling = finegemm::Scaling::{}}}",
-                       type_of(x.element).enumerator, enumerator(x.scaling));
+    return fmt::format("{{.element = finegemm::Element::{}, .scaling = finegemm::Scaling::{}{}}}",
+                       type_of(x.element).enumerator, enumerator(x.scaling),
+                       x.major == Major::MN ? ", .major = finegemm::Major::MN" : "");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <random>
@@ -197,13 +198,30 @@ public:
         std::fill_n(unfenced_.begin() + cta() * kSharedBytes + address, bytes, 0);
     }
 
-    /// State of a warpgroup's products, which are one at a time: who has come, and the sums when it has happened.
-    struct Product {
-        Meeting started;
-        uint32_t finished = 0, round_of[128] = {};
-        std::vector<float> before, sums;
+    /// A warpgroup's products, each a group of its own, which happen one after the other: how many each thread has
+    /// started, and has taken the sums of. A product adds to what threads have in registers, if they have taken the
+    /// sums of all before it, else to the sums of the one before.
+    struct Products {
+        struct Next {
+            uint32_t come = 0;  // threads
+            bool adds = false, onto_registers = false;
+            std::vector<float> registers;
+            std::function<std::vector<float>(std::vector<float>)> multiply;
+        };
+        uint32_t started[128] = {}, taken[128] = {}, finished = 0;
+        std::deque<Next> next;  // those that have not happened
+        std::vector<float> sums;
+
+        void happen() {
+            const Next now = std::move(next.front());
+            next.pop_front();
+            if (!now.adds) sums.assign(now.registers.size(), 0);
+            else if (now.onto_registers) sums = now.registers;
+            sums = now.multiply(std::move(sums));
+            ++finished;
+        }
     };
-    Product& product() { return products_[cta() * kMostWarpgroups + current_ % threads_ / 128]; }
+    Products& products() { return products_[cta() * kMostWarpgroups + current_ % threads_ / 128]; }
     struct Registers {
         float* sums;  // where a thread wants them
         uint32_t count;
@@ -317,7 +335,7 @@ private:
     std::vector<Warp> warps_;
     std::vector<Meeting> named_;
     std::vector<Mbarrier> mbarriers_;
-    std::vector<Product> products_;
+    std::vector<Products> products_;
     std::vector<Registers> registers_;
     Meeting cluster_;
     std::vector<uint32_t> unfenced_;  // of each byte of the CTAs' shared memory: a thread and one, or 0

@@ -9,6 +9,7 @@ namespace finegemm::device {
 /// The loads of one tile of a group, by one thread.
 template <GemmConfig C>
 struct GroupedLoads {
+    static_assert(has_layouts(C) && C.a.major == Major::K, "a group's rows begin anywhere");
     static constexpr uint32_t kRows = C.tile_m / C.a_sharers();  // of A that this CTA loads, at most
     const GroupedParams& p;
     uint32_t a_part;             // first row of this CTA's part in the tile
@@ -49,7 +50,11 @@ struct GroupedLoads {
         for (uint32_t i = 0; i < n_segments(C); ++i) {
             const RowsOfB& rows_of_b = segments_of_b.segment[i];
             const SmemAddr at = b + cols_before_segment(C, i) * kRowBytes;
-            if (i == 0 || rows_of_b.map) ptx::tma_load(at, rows_of_b.map, full, k, rows_of_b.first, group, p.b_policy);
+            if (C.b.major == Major::MN)
+                load_mn_boxes<C.tile_n>(at, rows_of_b.map, full, p.b_policy, k, rows_of_b.first, rows_of_b.count,
+                                        group);
+            else if (i == 0 || rows_of_b.map)
+                ptx::tma_load(at, rows_of_b.map, full, k, rows_of_b.first, group, p.b_policy);
         }
 #pragma unroll 1
         for (uint32_t first = first_rows; first < rows;) {
@@ -71,7 +76,16 @@ __device__ void prefetch_expected_b(const GroupedParams& p, uint32_t rank) {
     const Tile tile = expected_tile(C, p.raster, p.expected, slot, rank);
 #pragma unroll
     for (uint32_t kb = 0; kb < 2; ++kb)
-        if (kb < p.k_blocks) ptx::tma_prefetch(&p.b.whole, kb * C.tile_k(), tile.col, tile.group, p.b_policy);
+        if (kb < p.k_blocks) {
+            if (C.b.major == Major::MN) {
+#pragma unroll
+                for (uint32_t i = 0; i < C.tile_n; i += kMnBox)
+                    if (tile.col + i < p.n)
+                        ptx::tma_prefetch(&p.b.whole, tile.col + i, kb * C.tile_k(), tile.group, p.b_policy);
+            } else {
+                ptx::tma_prefetch(&p.b.whole, kb * C.tile_k(), tile.col, tile.group, p.b_policy);
+            }
+        }
 }
 
 /// Publishes a tile of a group to the math warps, by one lane of the TMA warp. A tile without rows is the end.

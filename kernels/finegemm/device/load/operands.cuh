@@ -82,10 +82,21 @@ __device__ inline void load_rows(SmemAddr to, const TensorMap* map, SmemAddr ful
     else ptx::tma_load(to, map, full, at..., policy);
 }
 
+/// Loads `rows` rows of an MN-major operand from `row` on, at most `Most`: box after box of kMnBox, each with a
+/// k-block.
+template <uint32_t Most, typename... Matrix>
+__device__ inline void load_mn_boxes(SmemAddr to, const TensorMap* map, SmemAddr full, uint64_t policy, uint32_t k,
+                                     uint32_t row, uint32_t rows, Matrix... matrix) {
+#pragma unroll
+    for (uint32_t i = 0; i < Most; i += kMnBox)
+        if (i < rows) ptx::tma_load(to + i * kRowBytes, map, full, row + i, k, matrix..., policy);
+}
+
 /// The loads of one tile's k-blocks, by one thread. Of a shared operand this CTA loads its part of the rows and
 /// multicasts it to the whole cluster.
 template <GemmConfig C>
 struct BlockLoads {
+    static_assert(has_layouts(C));
     const Params<C>& p;
     const Shared<C>& smem;
     TileMaps<C> from;
@@ -109,7 +120,9 @@ struct BlockLoads {
     }
     __device__ void load_a(uint32_t stage, uint32_t kb) const {
         const SmemAddr to = smem.a(stage) + a_part * kRowBytes, full = smem.full(stage);
-        load_rows<C, C.a_sharers()>(to, from.a, full, p.a_policy, k_of(kb), a_row);
+        if (C.a.major == Major::MN)
+            load_mn_boxes<C.tile_m>(to, from.a, full, p.a_policy, k_of(kb), a_row, from.rows - from.b.count());
+        else load_rows<C, C.a_sharers()>(to, from.a, full, p.a_policy, k_of(kb), a_row);
     }
     __device__ void load_b(uint32_t stage, uint32_t kb) const {
 #pragma unroll
@@ -127,7 +140,8 @@ struct BlockLoads {
         const uint32_t part = first_of_part(segment_cols(C, i), C.b_sharers(), rank);
         const SmemAddr to = smem.b(stage) + (cols_before_segment(C, i) + part) * kRowBytes;
         const SmemAddr full = smem.full(stage);
-        load_rows<C, C.b_sharers()>(to, b.map, full, p.b_policy, k_of(kb), b.first + part);
+        if (C.b.major == Major::MN) load_mn_boxes<C.tile_n>(to, b.map, full, p.b_policy, k_of(kb), b.first, b.count);
+        else load_rows<C, C.b_sharers()>(to, b.map, full, p.b_policy, k_of(kb), b.first + part);
     }
 };
 

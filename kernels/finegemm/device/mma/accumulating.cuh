@@ -12,7 +12,8 @@ __device__ inline void start_accumulating(Accumulator<C>& acc, const Consumer<C>
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i) {
         const Operands at = consumer.operands(stage, i);
-        ptx::wgmma_k64(acc.sum[i], wgmma_descriptor_with(at.a), wgmma_descriptor_with(at.b), add);
+        ptx::wgmma_k64<C.a.major == Major::MN, C.b.major == Major::MN>(acc.sum[i], wgmma_descriptor_with(at.a),
+                                                                       wgmma_descriptor_with(at.b), add);
     }
     ptx::wgmma_commit_group();
 }

@@ -10,6 +10,12 @@
 
 namespace finegemm::device {
 
+/// The lower half of the descriptor of a tile of A or B. MN-major tiles are boxes of kMnBox rows of M or N.
+template <Major M>
+__device__ inline uint32_t descriptor_low(uint32_t address) {
+    return M == Major::MN ? wgmma_mn_descriptor_low(address, kMnBox * kRowBytes) : wgmma_descriptor_low(address);
+}
+
 /// The state of a math warpgroup in the main loop: its rows, and the addresses of its operands and scales.
 template <GemmConfig C>
 struct Consumer {
@@ -61,8 +67,8 @@ struct Consumer {
     /// Operands of the i-th 64-row WGMMA of this warpgroup.
     __device__ Operands operands(uint32_t stage, uint32_t i) const {
         const uint32_t row = first_row + i * rows_apart(C);
-        Operands at{.a = wgmma_descriptor_low(smem.a(stage).bits + row * kRowBytes),
-                    .b = wgmma_descriptor_low(smem.b(stage).bits),
+        Operands at{.a = descriptor_low<C.a.major>(smem.a(stage).bits + row * kRowBytes),
+                    .b = descriptor_low<C.b.major>(smem.b(stage).bits),
                     .sfa = 0,
                     .sfb = 0};
         ScaleProductOf<C>::add_to(at, smem, stage, row, warpgroup);

@@ -4,6 +4,7 @@
 #include <finegemm/gemm/kernel_plan.h>
 #include <finegemm/device/pipeline/wait.cuh>
 #include <finegemm/device/ptx/control.cuh>
+#include <finegemm/device/ptx/dynamic_shared.cuh>
 
 namespace finegemm::device {
 
@@ -15,10 +16,7 @@ struct Shared {
     SmemAddr base;
 
     /// Claims the dynamic shared memory. Offsets are equal in all CTAs of a cluster, since all have as much.
-    __device__ static Shared claim() {
-        extern __shared__ uint8_t bytes[];
-        return {{align_up(ptx::smem_address(bytes).bits, 1024)}};
-    }
+    __device__ static Shared claim() { return {ptx::dynamic_shared()}; }
 
     __device__ SmemAddr a(uint32_t stage) const { return base + (kAt.a + stage * kAt.a_stage); }
     __device__ SmemAddr b(uint32_t stage) const { return base + (kAt.b + stage * kAt.b_stage); }

@@ -2,7 +2,7 @@
 // PTX ISA, "Asynchronous warpgroup level matrix instructions".
 #pragma once
 
-#include <finegemm/core/base.h>
+#include <finegemm/core/wgmma_desc.h>
 
 namespace finegemm::ptx {
 

@@ -47,7 +47,15 @@ inline uint32_t ballot(bool x) {
     for (uint32_t lane = 0; lane < 32; ++lane) lanes |= shown[lane] << lane;
     return lanes;
 }
+/// All lanes of a warp call it.
+inline bool elect_one() {
+    machine->show(0);
+    return threadIdx.x % 32 == 0;
+}
+void cluster_arrive();  // declared for kernels that nobody runs here
+
 inline uint32_t count_bits(uint32_t x) { return static_cast<uint32_t>(std::popcount(x)); }
+inline uint32_t highest_bit(uint32_t x) { return 31 - static_cast<uint32_t>(std::countl_zero(x)); }
 inline uint32_t lowest_bit(uint32_t x) { return static_cast<uint32_t>(std::countr_zero(x)); }
 
 inline void grid_launch_dependents() {}

@@ -23,6 +23,11 @@ inline void mbarrier_arrive_expect_tx(SmemAddr barrier, uint32_t bytes) {
     machine->pause();
     machine->arrive(machine->mbarrier(barrier.bits), 1, bytes);
 }
+inline void mbarrier_expect_tx_elected(SmemAddr barrier, uint32_t bytes) {
+    if (elect_one()) mbarrier_arrive_expect_tx(barrier, bytes);
+}
+void mbarrier_arrive_cluster(SmemAddr barrier);
+void mbarrier_arrive_after_copies(SmemAddr barrier);
 /// Waits until it can say yes.
 inline bool mbarrier_try_wait(SmemAddr barrier, uint32_t parity) {
     const host_kernel::Mbarrier& b = machine->mbarrier(barrier.bits);

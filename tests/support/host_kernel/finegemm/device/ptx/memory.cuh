@@ -65,6 +65,10 @@ void store_shared_as(SmemAddr at, const T& x) {
     store_as(host_address(at), x);
 }
 
+// Declared for kernels that nobody runs here: copies of scales.
+void copy_async(SmemAddr to, const float* from);
+void copy_async_x4(SmemAddr to, const float* from, uint32_t bytes);
+
 inline float load_shared(SmemAddr at) { return load_shared_as<float>(at); }
 inline Float2 load_shared_x2(SmemAddr at) { return load_shared_as<Float2>(at); }
 inline Float4 load_shared_x4(SmemAddr at) { return load_shared_as<Float4>(at); }
@@ -84,9 +88,21 @@ inline void st_async_x2(SmemAddr to, float x, float y, SmemAddr barrier) {
     });
 }
 
+inline float load_global(const float* from) { return load_as<float>(from); }
+inline Float2 load_global_x2(const float* from) { return load_as<Float2>(from); }
+inline Float4 load_global_x4(const float* from) { return load_as<Float4>(from); }
 inline void store_global_x4(void* to, const Words4& v) { store_as(to, v); }
 inline void store_global_x4_if(bool wanted, void* to, const Words4& v) {
     if (wanted) store_as(to, v);
+}
+inline void store_global_x4_if(bool wanted, void* to, const Float4& v) {
+    if (wanted) store_as(to, v);
+}
+inline void add_global_x4_if(bool wanted, void* to, const Float4& v) {
+    if (!wanted) return;
+    auto sum = load_as<Float4>(to);
+    for (uint32_t i = 0; i < 4; ++i) sum.part[i] += v.part[i];
+    store_as(to, sum);
 }
 inline void store_global_if(bool wanted, void* to, uint32_t x) {
     if (wanted) store_as(to, x);
@@ -98,8 +114,23 @@ inline void store_global_half_if(bool wanted, void* to, uint16_t x) {
 inline uint32_t pack_bf16(float low, float high) {
     return bf16_of_float(low) | static_cast<uint32_t>(bf16_of_float(high)) << 16;
 }
+inline uint32_t pack_f16(float low, float high) {
+    return f16_of_float(low) | static_cast<uint32_t>(f16_of_float(high)) << 16;
+}
+/// Each lane's row of eight halves gets the words of a matrix's four lanes.
+inline void stmatrix_x4(SmemAddr row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    const uint32_t words[] = {a, b, c, d}, lane = threadIdx.x % 32;
+    Words4 mine{};
+    for (uint32_t matrix = 0; matrix < 4; ++matrix) {
+        const uint32_t* const shown = machine->show(words[matrix]);
+        for (uint32_t i = 0; i < 4 && lane / 8 == matrix; ++i) mine.w[i] = shown[lane % 8 * 4 + i];
+    }
+    store_shared_as(row, mine);
+}
 /// The GPU's only NaN.
 inline float canonical(float x) { return is_nan(x) ? float_of_bits(0x7fffffff) : x; }
+inline float plus_zero(float x) { return x; }
+inline float add_ftz(float a, float b) { return canonical(a + b); }
 inline float fma(float a, float b, float c) { return canonical(std::fma(a, b, c)); }
 
 }  // namespace finegemm::ptx

@@ -20,27 +20,63 @@ inline void arrive_later(SmemAddr to, uint32_t bytes, SmemAddr barrier, std::fun
     });
 }
 
+/// Calls visit(where an element's bytes lie in shared memory, where in global memory; null outside, how many) for a
+/// box.
+template <typename Visit>
+void for_each_element(const mock::Description& d, SmemAddr at, uint32_t x, uint32_t y, uint32_t z, const Visit& visit) {
+    constexpr Swizzle kSwizzles[] = {Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128};
+    const uint32_t element = mock::element_bytes(d), row_bytes = d.box_cols * element;
+    for (uint32_t r = 0; r < d.box_rows; ++r)
+        for (uint32_t c = 0; c < d.box_cols; ++c) {
+            const bool exists = uint64_t{y} + r < d.rows && uint64_t{x} + c < d.cols && (d.count == 0 || z < d.count);
+            auto* const global = static_cast<uint8_t*>(const_cast<void*>(d.data)) + z * d.stride_bytes +
+                                 (uint64_t{y} + r) * d.row_stride_bytes + (uint64_t{x} + c) * element;
+            visit(host_address({swizzled(at.bits + r * row_bytes + c * element, kSwizzles[d.swizzle])}),
+                  exists ? global : nullptr, element);
+        }
+}
+
 inline void tma_load_stacked(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint32_t z) {
     const mock::Description d = mock::description_of(*map);
-    constexpr Swizzle kSwizzles[] = {Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128};
-    const uint32_t element = d.type == 0 ? 1 : d.type == 9 ? 2 : 4, row_bytes = d.box_cols * element;
     if (to.bits % 128 != 0) machine->fail("TMA wants 128 bytes aligned");
-    arrive_later(to, d.box_rows * row_bytes, barrier, [=] {
-        for (uint32_t r = 0; r < d.box_rows; ++r)
-            for (uint32_t i = 0; i < row_bytes; ++i) {
-                const uint64_t col = x + i / element;
-                const bool exists = y + r < d.rows && col < d.cols && (d.count == 0 || z < d.count);
-                const auto* from = static_cast<const uint8_t*>(d.data) + z * d.stride_bytes +
-                                   (y + r) * d.row_stride_bytes + uint64_t{x} * element + i;
-                *host_address({swizzled(to.bits + r * row_bytes + i, kSwizzles[d.swizzle])}) = exists ? *from : 0;
-            }
+    arrive_later(to, d.box_rows * d.box_cols * mock::element_bytes(d), barrier, [=] {
+        for_each_element(d, to, x, y, z, [](uint8_t* shared, const uint8_t* global, uint32_t bytes) {
+            if (global) std::memcpy(shared, global, bytes);
+            else std::memset(shared, 0, bytes);
+        });
     });
 }
 inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y) {
     tma_load_stacked(to, map, barrier, x, y, 0);
 }
 inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint64_t) {
-    tma_load(to, map, barrier, x, y);
+    tma_load_stacked(to, map, barrier, x, y, 0);
+}
+inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint32_t z,
+                     uint64_t) {
+    tma_load_stacked(to, map, barrier, x, y, z);
+}
+inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
+                             uint32_t z = 0) {
+    if (elect_one()) tma_load_stacked(to, map, barrier, x, y, z);
+}
+template <typename... At>
+void tma_load_multicast(SmemAddr, const TensorMap*, SmemAddr, At...);
+/// Takes a box that exists in part at least: anything else would be a prefetch in vain.
+inline void tma_prefetch(const TensorMap* map, uint32_t x, uint32_t y, uint32_t z, uint64_t) {
+    const mock::Description d = mock::description_of(*map);
+    if (x >= d.cols || y >= d.rows || (d.count > 0 && z >= d.count)) machine->fail("it prefetches what does not exist");
+}
+
+inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x, uint32_t y, uint32_t z = 0) {
+    const mock::Description d = mock::description_of(*map);
+    if (!elect_one()) return;
+    machine->later([=] {
+        machine->check_fenced(from.bits, d.box_rows * d.box_cols * mock::element_bytes(d));
+        for_each_element(d, from, x, y, z, [](const uint8_t* shared, uint8_t* global, uint32_t bytes) {
+            if (global) std::memcpy(global, shared, bytes);
+        });
+    });
 }
 
 inline void bulk_load(SmemAddr to, const void* from, uint32_t bytes, SmemAddr barrier) {

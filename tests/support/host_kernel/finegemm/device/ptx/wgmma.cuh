@@ -40,47 +40,90 @@ inline double cut_off(double x) {
     return std::fabs(nearest) > std::fabs(x) ? std::nextafter(nearest, 0.0f) : nearest;
 }
 
-/// `compute` gives [64, n] sums of the operands' rows of `row_bytes` bytes, and of what each thread has in `d`, if
-/// `adds`.
-template <uint32_t Registers, typename Compute>
-void start_product(float (&d)[Registers], uint64_t a, uint64_t b, uint32_t row_bytes, bool adds,
-                   const Compute& compute) {
+/// An operand of two-byte elements, as its descriptor tells where 16 of K lie.
+struct HostOperand16 {
+    uint32_t address, leading, stride;
+    bool mn_major;
+
+    static HostOperand16 of(uint64_t descriptor, bool mn) {
+        const auto field = [&](uint32_t bit) { return static_cast<uint32_t>(descriptor >> bit & 0x3fff) << 4; };
+        if (descriptor >> 62 != 1 || field(0) % 1024 != 0)
+            machine->fail("a descriptor of wgmma is not what the machine knows");
+        return {field(0), field(16), field(32), mn};
+    }
+    /// The element of row `row` of M or N and column `k` of a k-block.
+    uint16_t code(uint32_t row, uint32_t k) const {
+        const uint32_t step = k / 16, of_step = k % 16, start = address + step * wgmma_k16_step(mn_major) * 16;
+        const uint32_t in_atoms = mn_major
+                                      ? row / 64 * leading + of_step / 8 * stride + of_step % 8 * 128 + row % 64 * 2
+                                      : row / 8 * stride + row % 8 * 128 + of_step * 2;
+        const uint32_t at = swizzled(start + in_atoms, Swizzle::B128);
+        machine->check_fenced(at, 2);
+        return load_as<uint16_t>(host_address({at}));
+    }
+    std::vector<float> values(uint32_t rows, uint32_t k, bool f16) const {
+        std::vector<float> all;
+        for (uint32_t r = 0; r < rows; ++r)
+            for (uint32_t i = 0; i < k; ++i) all.push_back(f16 ? float_of_f16(code(r, i)) : float_of_bf16(code(r, i)));
+        return all;
+    }
+};
+
+/// Are two-byte elements f16? The type is no argument of the instructions' wrappers.
+inline bool host_elements_are_f16 = false;
+
+/// `multiply` adds a product of [64, n] to what it gets.
+template <uint32_t Registers, typename Multiply>
+void start_product(float (&d)[Registers], bool adds, const Multiply& multiply) {
     constexpr uint32_t kN = Registers * 2;
-    host_kernel::Machine::Product& product = machine->product();
-    if (product.started.come == 0) product.before.assign(64 * kN, 0);
+    host_kernel::Machine::Products& products = machine->products();
+    const uint32_t thread = threadIdx.x % 128, which = products.started[thread]++;
+    while (products.next.size() <= which - products.finished) products.next.emplace_back();
+    host_kernel::Machine::Products::Next& next = products.next[which - products.finished];
+    next.adds = adds, next.onto_registers = products.taken[thread] == which;
+    next.registers.resize(64 * kN);
     for (uint32_t r = 0; r < Registers; ++r) {
-        const RowCol at = wgmma_accumulator(threadIdx.x % 128, r);
-        if (adds) product.before[at.row * kN + at.col] = d[r];
+        const RowCol at = wgmma_accumulator(thread, r);
+        next.registers[at.row * kN + at.col] = d[r];
         d[r] = float_of_bits(0x7fedcba9);  // until the wait
     }
     machine->registers() = {d, Registers};
-    const HostOperand left = HostOperand::of(a), right = HostOperand::of(b);
-    const uint32_t round = product.started.round;
-    machine->meet(product.started, 128, false, "");
-    if (product.started.round == round) return;
-    machine->later([=, &product] {
-        product.sums = compute(product.before, left.codes(64, row_bytes), right.codes(kN, row_bytes), kN);
-        ++product.finished;
-    });
+    if (++next.come < 128) return;
+    next.multiply = multiply;
+    machine->later([&products] { products.happen(); });
 }
-template <uint32_t Registers>
-void start_product(float (&d)[Registers], uint64_t a, uint64_t b, uint32_t k) {
-    start_product(d, a, b, k, false, [k](const auto&, const auto& left, const auto& right, uint32_t n) {
-        return wgmma_product(left, right, 64, n, k);
-    });
-}
-/// bf16. The hardware's order of sums is not known: 16 products and a sum are added exactly here, and cut off.
 template <uint32_t R>
+void start_e4m3(float (&d)[R], uint64_t a, uint64_t b, uint32_t k) {
+    const HostOperand left = HostOperand::of(a), right = HostOperand::of(b);
+    start_product(d, false, [=](const std::vector<float>&) {
+        return wgmma_product(left.codes(64, k), right.codes(R * 2, k), 64, R * 2, k);
+    });
+}
+template <uint32_t R>
+void wgmma_k32_e4m3(float (&d)[R], uint64_t a, uint64_t b) {
+    start_e4m3(d, a, b, 32);
+}
+template <uint32_t R>
+void wgmma_k64_e4m3(float (&d)[R], uint64_t a, uint64_t b) {
+    start_e4m3(d, a, b, 64);
+}
+template <uint32_t R>
+void wgmma_k128_e4m3(float (&d)[R], uint64_t a, uint64_t b) {
+    start_e4m3(d, a, b, 128);
+}
+template <uint32_t R>
+void wgmma_k16_bf16(float (&d)[R], uint64_t a, uint64_t b);  // declared for kernels that nobody runs here
+/// The hardware's order of sums is not known: 16 products and a sum are added exactly here, and cut off.
+template <bool MnA = false, bool MnB = false, uint32_t R>
 void wgmma_k64(float (&d)[R], uint64_t a, uint64_t b, uint32_t add) {
-    start_product(d, a, b, 128, add != 0, [](std::vector<float> sums, const auto& left, const auto& right, uint32_t n) {
-        const auto element = [](const std::vector<uint8_t>& rows, uint32_t row, uint32_t k) {
-            const size_t at = size_t{row} * 128 + 2 * k;
-            return static_cast<double>(float_of_bf16(static_cast<uint16_t>(rows[at] | rows[at + 1] << 8)));
-        };
-        for (uint32_t i = 0; i < 64 * n; ++i) {
+    const HostOperand16 left = HostOperand16::of(a, MnA), right = HostOperand16::of(b, MnB);
+    start_product(d, add != 0, [=](std::vector<float> sums) {
+        constexpr uint32_t kN = R * 2, kK = 64;
+        const auto x = left.values(64, kK, host_elements_are_f16), y = right.values(kN, kK, host_elements_are_f16);
+        for (uint32_t i = 0; i < 64 * kN; ++i) {
             double sum = sums[i];
-            for (uint32_t k = 0; k < 64; ++k) {
-                sum += element(left, i / n, k) * element(right, i % n, k);
+            for (uint32_t k = 0; k < kK; ++k) {
+                sum += static_cast<double>(x[i / kN * kK + k]) * static_cast<double>(y[i % kN * kK + k]);
                 if (k % 16 == 15) sum = cut_off(sum);
             }
             sums[i] = canonical(static_cast<float>(sum));
@@ -88,32 +131,22 @@ void wgmma_k64(float (&d)[R], uint64_t a, uint64_t b, uint32_t add) {
         return sums;
     });
 }
-template <uint32_t R>
-void wgmma_k32_e4m3(float (&d)[R], uint64_t a, uint64_t b) {
-    start_product(d, a, b, 32);
-}
-template <uint32_t R>
-void wgmma_k64_e4m3(float (&d)[R], uint64_t a, uint64_t b) {
-    start_product(d, a, b, 64);
-}
-template <uint32_t R>
-void wgmma_k128_e4m3(float (&d)[R], uint64_t a, uint64_t b) {
-    start_product(d, a, b, 128);
-}
 inline void wgmma_fence() { machine->show(0); }
 inline void wgmma_commit_group() {}
 
-/// The next product happens when all of the warpgroup have begun it, so when all have taken the sums of this one.
+/// Sums are there when all products are; the next one happens when all of the warpgroup have begun it, so when all have
+/// taken these.
 template <uint32_t Pending>
 void wgmma_wait_group() {
-    static_assert(Pending == 0);
-    host_kernel::Machine::Product& product = machine->product();
-    const uint32_t round = product.round_of[threadIdx.x % 128]++;
-    if (product.finished == round) machine->wait_while(product.finished, ~0u, round, "a product");
+    host_kernel::Machine::Products& products = machine->products();
+    const uint32_t thread = threadIdx.x % 128, wanted = products.started[thread] - Pending;
+    while (products.finished < wanted) machine->wait_while(products.finished, ~0u, products.finished, "a product");
+    if (Pending > 0) return;
+    products.taken[thread] = wanted;
     const auto& [sums, count] = machine->registers();
     for (uint32_t r = 0; r < count; ++r) {
-        const RowCol at = wgmma_accumulator(threadIdx.x % 128, r);
-        sums[r] = product.sums[at.row * count * 2 + at.col];
+        const RowCol at = wgmma_accumulator(thread, r);
+        sums[r] = products.sums[at.row * count * 2 + at.col];
     }
 }
 inline void pin(float&) {}

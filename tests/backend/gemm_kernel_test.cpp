@@ -1,0 +1,270 @@
+// The text of GEMM kernels without scales, run on the host for every layout of A and B: launches are the backend's, and
+// D has the bits of sums that are exact. Layer tests.
+#include <gtest/gtest.h>
+
+#include <finegemm/device/gemm.cuh>
+
+#include "ops/gemm/hopper.h"
+#include "plan/elements.h"
+#include "support/matrix.h"
+#include "support/mock_driver.h"
+#include "support/random.h"
+#include "support/random_cases.h"
+
+namespace finegemm {
+namespace {
+
+constexpr Major kK = Major::K, kMn = Major::MN;
+
+/// Small whole numbers, row-major or the transpose of that, in a stack of `count`.
+struct Numbers {
+    test::Buffer<uint16_t> memory;
+    Major major;
+    int64_t rows, count;
+
+    Numbers(DType dtype, int64_t matrices, int64_t rows_, int64_t cols, Major layout, test::Random& random)
+        : memory(dtype, matrices * (layout == kMn ? cols : rows_), layout == kMn ? rows_ : cols, random.any(0, 2) * 8),
+          major(layout),
+          rows(rows_),
+          count(matrices) {
+        const Matrix all = memory.view();
+        for (int64_t r = 0; r < all.rows; ++r)
+            for (int64_t c = 0; c < all.cols; ++c) {
+                const auto x = static_cast<float>(random.any(-3, 3));
+                memory.at(r, c) = dtype == DType::F16 ? f16_of_float(x) : bf16_of_float(x);
+            }
+    }
+    ConstStack stack() {
+        Matrix m = memory.view();
+        m.rows /= count;
+        const int64_t stride = m.rows * m.row_stride;
+        if (major == kMn) std::swap(m.rows, m.cols), std::swap(m.row_stride, m.col_stride);
+        m.device = {DeviceType::Cuda, 0};
+        return {m, count, stride};
+    }
+    float at(int64_t matrix, int64_t row, int64_t k) {
+        const ConstStack x = stack();
+        const int64_t i = matrix * x.stride + row * x.matrix.row_stride + k * x.matrix.col_stride;
+        const uint16_t code = static_cast<const uint16_t*>(x.matrix.data)[i];
+        return x.matrix.dtype == DType::F16 ? float_of_f16(code) : float_of_bf16(code);
+    }
+};
+
+template <typename T>
+float value_of(T code, DType) {
+    return code;
+}
+float value_of(uint16_t code, DType dtype) { return dtype == DType::F16 ? float_of_f16(code) : float_of_bf16(code); }
+float rounded(float x, DType dtype) {
+    return dtype == DType::F32   ? x
+           : dtype == DType::F16 ? float_of_f16(f16_of_float(x))
+                                 : float_of_bf16(bf16_of_float(x));
+}
+
+template <Grouping G, Element E, Output D, Major A, Major B>
+constexpr GemmConfig config(uint32_t tile_m, uint32_t tile_n, uint32_t stages) {
+    return {.tile_m = tile_m,
+            .tile_n = tile_n,
+            .stages = stages,
+            .math_warpgroups = tile_m / 64,
+            .grouping = G,
+            .a = unscaled(E, A),
+            .b = unscaled(E, B),
+            .output = D};
+}
+
+class GemmKernel : public ::testing::Test {
+protected:
+    mock::Driver mock{FINEGEMM_MOCK_DRIVER};
+    std::shared_ptr<const cuda::Driver> driver = cuda::Driver::open(FINEGEMM_MOCK_DRIVER);
+
+    void TearDown() override { ptx::host_elements_are_f16 = false; }
+
+    template <GemmConfig C>
+    void run(const Call& call, uint32_t ctas, uint32_t seed) {
+        const plan::Problem problem = problem_of(call);
+        ASSERT_EQ(plan::rejected(problem, *plan::find_device("h200"), C), "") << plan::name_of(C);
+        const LaunchParams params = params_of(*driver, call, problem, C);
+        const uint32_t grid = grid_size(C, most_tiles(problem, C), ctas);
+        ptx::host_elements_are_f16 = C.a.element == Element::F16;
+        try {
+            host_kernel::launch(grid, C.threads(), [&] { device::gemm<C>(params.as<KernelParams<C>>()); }, seed);
+        } catch (const std::exception& error) {
+            FAIL() << seed << ": " << plan::text_of(problem) << ": " << error.what();
+        }
+    }
+
+    /// D of `rows` rows and `matrices` matrices, and what it should have: `wanted(matrix, row, col, old)`.
+    template <typename T, typename Wanted>
+    static void expect(test::Buffer<T>& d, DType dtype, int64_t rows, const std::vector<T>& old, const Wanted& wanted) {
+        EXPECT_TRUE(d.surroundings_intact());
+        const Matrix all = d.view();
+        for (int64_t r = 0; r < all.rows; ++r)
+            for (int64_t c = 0; c < all.cols; ++c) {
+                const float before = value_of(old[static_cast<size_t>(r * all.cols + c)], dtype);
+                ASSERT_EQ(value_of(d.at(r, c), dtype), wanted(r / rows, r % rows, c, before))
+                    << "matrix " << r / rows << ", row " << r % rows << ", column " << c;
+            }
+    }
+    template <typename T>
+    static std::vector<T> fill(test::Buffer<T>& d) {
+        const Matrix all = d.view();
+        std::vector<T> old;
+        for (int64_t r = 0; r < all.rows; ++r)
+            for (int64_t c = 0; c < all.cols; ++c) {
+                const auto x = static_cast<float>((r * 7 + c) % 13);
+                if constexpr (sizeof(T) == 4) d.at(r, c) = x;
+                else d.at(r, c) = all.dtype == DType::F16 ? f16_of_float(x) : bf16_of_float(x);
+                old.push_back(d.at(r, c));
+            }
+        return old;
+    }
+    static float sum(Numbers& a, int64_t a_matrix, int64_t row, Numbers& b, int64_t group, int64_t col, int64_t begin,
+                     int64_t end) {
+        float sum = 0;
+        for (int64_t k = begin; k < end; ++k) sum += a.at(a_matrix, row, k) * b.at(group, col, k);
+        return sum;
+    }
+
+    /// One product of any extents, with a ragged last tile in each direction.
+    template <GemmConfig C>
+    void dense(uint32_t seed) {
+        using T = std::conditional_t<C.output == Output::F32, float, uint16_t>;
+        test::Random random(seed);
+        const DType of = type_of(C.a.element).dtype, type = type_of(C.output).dtype;
+        const int64_t m = random.any(C.tile_m / 2 + 1, 2 * C.tile_m + 20), n = 8 * random.any(1, 2 * C.tile_n / 8 + 3);
+        const int64_t k = 8 * random.any(1, 70), m_step = C.a.major == kMn ? (m + 7) / 8 * 8 : m;
+        Numbers a(of, 1, m_step, k, C.a.major, random), b(of, 1, n, k, C.b.major, random);
+        test::Buffer<T> d(type, m, n, random.any(0, 1) * 8);
+        const std::vector<T> old = fill(d);
+        GemmArgs args{.a = a.stack().matrix, .sfa = {}, .b = b.stack().matrix, .sfb = {}, .d = d.view()};
+        args.a.rows = m;
+        args.d.device = args.a.device;
+        const GemmOptions options{.accumulate = C.output == Output::F32 && random.one_in(2)};
+        run<C>({args, options}, 1 + seed % 3, seed);
+        if (HasFatalFailure()) return;
+        expect(d, type, m, old, [&](int64_t, int64_t row, int64_t col, float before) {
+            return rounded(sum(a, 0, row, b, 0, col, 0, k) + (options.accumulate ? before : 0), type);
+        });
+    }
+
+    /// Groups of rows of any sizes, of which some are empty, in one matrix or in one each.
+    template <GemmConfig C>
+    void rows(uint32_t seed) {
+        using T = std::conditional_t<C.output == Output::F32, float, uint16_t>;
+        test::Random random(seed);
+        const DType of = type_of(C.a.element).dtype, type = type_of(C.output).dtype;
+        const int64_t groups = random.any(1, 4), n = 8 * random.any(1, 2 * C.tile_n / 8), k = 8 * random.any(1, 40);
+        const bool masked = random.one_in(2);
+        const int64_t m = masked ? random.any(1, 150) : random.any(groups, 250), stacks = masked ? groups : 1;
+        std::vector<int32_t> numbers;
+        if (!masked) numbers.push_back(0);
+        for (int64_t g = 0; g < groups; ++g)
+            numbers.push_back(
+                static_cast<int32_t>(masked ? random.any(0, m) : numbers.back() + random.any(0, (m - numbers.back()))));
+        Numbers a(of, stacks, m, k, C.a.major, random), b(of, groups, n, k, C.b.major, random);
+        test::Buffer<T> d(type, stacks * m, n, random.any(0, 1) * 8);
+        const std::vector<T> old = fill(d);
+        Matrix of_one = d.view();
+        of_one.rows = m;
+        of_one.device = {DeviceType::Cuda, 0};
+        const GroupedGemmArgs args{.a = a.stack(),
+                                   .sfa = {},
+                                   .b = b.stack(),
+                                   .sfb = {},
+                                   .d = {of_one, stacks, m * of_one.row_stride},
+                                   .groups = {.form = masked ? GroupForm::Masked : GroupForm::Offsets,
+                                              .data = numbers.data(),
+                                              .size = static_cast<int64_t>(numbers.size()),
+                                              .device = of_one.device}};
+        const GemmOptions options;
+        run<C>({args, options}, 1 + seed % 3, seed);
+        if (HasFatalFailure()) return;
+        expect(d, type, m, old, [&](int64_t matrix, int64_t row, int64_t col, float before) {
+            int64_t group = matrix;
+            if (!masked)
+                for (group = 0; group < groups && row >= numbers[static_cast<size_t>(group) + 1];) ++group;
+            if (masked ? row >= numbers[static_cast<size_t>(group)] : group == groups) return before;
+            return rounded(sum(a, matrix, row, b, group, col, 0, k), type);
+        });
+    }
+
+    /// Groups of K, of which some are empty.
+    template <GemmConfig C>
+    void of_k(uint32_t seed) {
+        using T = std::conditional_t<C.output == Output::F32, float, uint16_t>;
+        test::Random random(seed);
+        const DType of = type_of(C.a.element).dtype, type = type_of(C.output).dtype;
+        const int64_t groups = random.any(1, 3), n = 8 * random.any(1, 20), m = 8 * random.any(C.tile_m / 16 + 1, 25);
+        std::vector<int32_t> offsets = {0};
+        for (int64_t g = 0; g < groups; ++g)
+            offsets.push_back(offsets.back() + 128 * static_cast<int32_t>(random.any(g == 0 ? 1 : 0, 3)));
+        const int64_t k = offsets.back();
+        Numbers a(of, 1, m, k, C.a.major, random), b(of, 1, n, k, C.b.major, random);
+        test::Buffer<T> d(type, groups * m, n);
+        const std::vector<T> old = fill(d);
+        Matrix of_one = d.view();
+        of_one.rows = m;
+        of_one.device = {DeviceType::Cuda, 0};
+        const GemmOptions options{.accumulate = C.output == Output::F32 && random.one_in(2)};
+        const KGroupedGemmArgs args{.a = a.stack().matrix,
+                                    .sfa = {},
+                                    .b = b.stack().matrix,
+                                    .sfb = {},
+                                    .d = {of_one, groups, m * n},
+                                    .offsets = offsets.data(),
+                                    .groups = groups,
+                                    .offsets_device = of_one.device};
+        run<C>({args, options}, 1 + seed % 3, seed);
+        if (HasFatalFailure()) return;
+        expect(d, type, m, old, [&](int64_t group, int64_t row, int64_t col, float before) {
+            const auto g = static_cast<size_t>(group);
+            return rounded(sum(a, 0, row, b, 0, col, offsets[g], offsets[g + 1]) + (options.accumulate ? before : 0),
+                           type);
+        });
+    }
+};
+
+constexpr Grouping kOne = Grouping::None, kRows = Grouping::Rows, kOfK = Grouping::K;
+constexpr Element kBF16 = Element::BF16, kF16 = Element::F16;
+
+TEST_F(GemmKernel, MultipliesOperandsOfEveryLayout) {
+    for (uint32_t seed = 1; seed <= test::random_cases(2); ++seed) {
+        dense<config<kOne, kBF16, Output::BF16, kK, kK>(64, 64, 8)>(seed);
+        dense<config<kOne, kBF16, Output::BF16, kK, kMn>(64, 128, 8)>(seed);
+        dense<config<kOne, kBF16, Output::BF16, kMn, kMn>(128, 192, 4)>(seed);
+        dense<config<kOne, kBF16, Output::BF16, kMn, kK>(64, 64, 8)>(seed);
+        dense<config<kOne, kF16, Output::F16, kMn, kMn>(64, 64, 8)>(seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_F(GemmKernel, AddsToFloatsInEveryLayout) {
+    for (uint32_t seed = 1; seed <= test::random_cases(2); ++seed) {
+        dense<config<kOne, kBF16, Output::F32, kK, kMn>(64, 64, 8)>(seed);
+        dense<config<kOne, kF16, Output::F32, kMn, kMn>(128, 192, 4)>(seed);
+        dense<config<kOne, kBF16, Output::F32, kMn, kK>(64, 64, 8)>(seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_F(GemmKernel, GroupsOfRowsReadTheirOwnColumnsOfB) {
+    for (uint32_t seed = 1; seed <= test::random_cases(3); ++seed) {
+        rows<config<kRows, kBF16, Output::BF16, kK, kMn>(64, 64, 8)>(seed);
+        rows<config<kRows, kBF16, Output::F32, kK, kMn>(128, 128, 5)>(seed);
+        rows<config<kRows, kF16, Output::F16, kK, kMn>(128, 192, 4)>(seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_F(GemmKernel, GroupsOfKReadTheirRowsOfTransposedOperands) {
+    for (uint32_t seed = 1; seed <= test::random_cases(3); ++seed) {
+        of_k<config<kOfK, kBF16, Output::BF16, kMn, kMn>(64, 64, 8)>(seed);
+        of_k<config<kOfK, kBF16, Output::F32, kMn, kMn>(128, 128, 5)>(seed);
+        of_k<config<kOfK, kF16, Output::F32, kMn, kMn>(64, 64, 8)>(seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
+}  // namespace
+}  // namespace finegemm
