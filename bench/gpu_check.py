@@ -78,7 +78,17 @@ CHECKS = {
         "grouped_speed",
         "grouped_skew",
     ),
-    "quantize": ("quantize", "quantize_kernels", "quantize_memcheck", "quantize_racecheck", "bandwidth"),
+    "quantize": (
+        "quantize",
+        "quantize_columns",
+        "quantize_columns_repeat",
+        "quantize_columns_tall",
+        "quantize_kernels",
+        "quantize_memcheck",
+        "quantize_racecheck",
+        "bandwidth",
+        "quantize_columns_bandwidth",
+    ),
     "scale_layout": (
         "scale_layout",
         "scale_layout_repeat",

@@ -22,6 +22,7 @@ GemmArgs, GroupedGemmArgs, KGroupedGemmArgs = C["gemm_args"], C["grouped_gemm_ar
 GemmOptions, QuantizeOptions, Shape = C["gemm_options"], C["quantize_options"], C["shape"]
 
 
+QuantizeColumnsArgs = C["quantize_columns_args"]
 ScaleLayoutArgs, ScaleLayoutOptions = C["scale_layout_args"], C["scale_layout_options"]
 MqaArgs, PagedMqaArgs, MqaOptions = C["mqa_logits_args"], C["paged_mqa_logits_args"], C["mqa_options"]
 PrenormArgs, PrenormOptions, PrenormShape = C["prenorm_args"], C["prenorm_options"], C["prenorm_shape"]
@@ -225,6 +226,17 @@ class Library:
                 ctypes.byref(self.error),
             )
         )
+
+    def quantize_columns(
+        self, x, q, scales, row_q=None, row_scales=None, offsets=None, begins=None, power_of_two=False
+    ) -> None:
+        """offsets and begins: vectors of int32."""
+        stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None
+        options = QuantizeOptions(ctypes.sizeof(QuantizeOptions), power_of_two, stream)
+        numbers = (matrix(t) if t is None else integers(t.view(1, -1)) for t in (offsets, begins))
+        args = QuantizeColumnsArgs(*map(matrix, (x, q, scales, row_q, row_scales)), *numbers)
+        call = self.c.finegemm_quantize_columns
+        self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
     def scale_layout(
         self, sf, out, numbers=None, form=NO_GROUPS, alignment=128, scale_k=128, power_of_two=False

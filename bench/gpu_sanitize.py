@@ -12,6 +12,7 @@ import torch
 
 from gpu_affine import Affine
 from gpu_cases import LAYOUTS
+from gpu_columns import Columns
 from gpu_dense import Dense
 from gpu_digest import KERNELS, operation_of
 from gpu_fixture import ROOT
@@ -27,7 +28,7 @@ from gpu_wgrad import Wgrad
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
-class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Scales, Mqa, Prenorm):
+class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Columns, Scales, Mqa, Prenorm):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
         return self.memchecked("small")
@@ -141,5 +142,6 @@ class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Scales, Mq
                 q = torch.empty(130, 144, dtype=torch.float8_e4m3fn, device="cuda")
                 self.tested.quantize(kind, x, q, torch.empty(*shape, device="cuda"))
                 kernels += 1
+        self.small_quantize_columns()
         torch.cuda.synchronize()
-        return {"kernels": kernels}
+        return {"kernels": kernels + 3}

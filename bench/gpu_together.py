@@ -73,6 +73,9 @@ def operations(library: Library, seed: int, device="cuda", num_sms: int = 0) -> 
     for kind, height in (("rows", 1), ("blocks", 128)):
         q, s = empty(m, 1040, dtype=torch.float8_e4m3fn), empty(-(-m // height), 9, dtype=torch.float32)
         add(f"quantize {kind}", q.view(torch.uint8), lambda kind=kind, q=q, s=s: library.quantize(kind, values, q, s))
+    q = empty(1040, -(-m // 16) * 16, dtype=torch.float8_e4m3fn)
+    s = empty(1040, -(-m // 128), dtype=torch.float32)
+    add("quantize columns", q.view(torch.uint8), lambda: library.quantize_columns(values, q, s))
     return found
 
 

@@ -113,7 +113,8 @@ def linear_rows(options) -> list[dict]:
 
 
 def parts(x, weight, dy, options) -> dict:
-    """What forward and both gradients consist of."""
+    """What forward and both gradients consist of. Of x and dy both is what is called, rows and columns are for
+    comparison."""
     import torch
 
     import finegemm.torch as ft
@@ -122,8 +123,10 @@ def parts(x, weight, dy, options) -> dict:
     calls = {
         "quantize rows of x": lambda: ft.quantize_rows(x),
         "quantize columns of x": lambda: ft.quantize_columns(x),
+        "quantize both of x": lambda: ft.quantize_columns(x, rows=True),
         "quantize rows of dy": lambda: ft.quantize_rows(dy),
         "quantize columns of dy": lambda: ft.quantize_columns(dy),
+        "quantize both of dy": lambda: ft.quantize_columns(dy, rows=True),
         "quantize and transpose weight": lambda: ft.quantize_weight(weight),
         "forward": lambda: ft.gemm(*rows, blocks.codes, blocks.scales),
     }

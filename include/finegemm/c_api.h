@@ -153,6 +153,13 @@ typedef struct finegemm_k_grouped_gemm_args {
     int32_t reserved; /* 0 */
 } finegemm_k_grouped_gemm_args;
 
+/* Columns of x as rows of codes, and its rows besides; finegemm/quantize.h has the rules. */
+typedef struct finegemm_quantize_columns_args {
+    finegemm_matrix x, q, scales;
+    finegemm_matrix row_q, row_scales; /* without pointers: none */
+    finegemm_matrix offsets, begins;   /* of groups, [1, groups + 1]; begins is written. Without pointers: none */
+} finegemm_quantize_columns_args;
+
 /* Scales, and where they go with other strides or in another format, f32 or ue8m0x4; finegemm/scale_layout.h has the
  * rules. */
 typedef struct finegemm_scale_layout_args {
@@ -354,6 +361,9 @@ FINEGEMM_C_API int32_t finegemm_quantize_rows(finegemm_context* context, const f
 FINEGEMM_C_API int32_t finegemm_quantize_blocks(finegemm_context* context, const finegemm_matrix* x,
                                                 const finegemm_matrix* q, const finegemm_matrix* scales,
                                                 const finegemm_quantize_options* options, finegemm_error* error);
+/* Scales for each column and 128 rows of x, whose columns become rows. */
+FINEGEMM_C_API int32_t finegemm_quantize_columns(finegemm_context* context, const finegemm_quantize_columns_args* args,
+                                                 const finegemm_quantize_options* options, finegemm_error* error);
 
 /* Scales in another layout; finegemm/scale_layout.h has the rules. `options` may be null. */
 FINEGEMM_C_API int32_t finegemm_scale_layout(finegemm_context* context, const finegemm_scale_layout_args* args,

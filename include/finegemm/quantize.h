@@ -27,4 +27,25 @@ FINEGEMM_API void quantize_rows(Context& context, const ConstMatrix& x, const Ma
 FINEGEMM_API void quantize_blocks(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                                   const QuantizeOptions& options = {});
 
+struct QuantizeColumnsArgs {
+    ConstMatrix x;   ///< [M, K] bf16, f16 or f32, K contiguous
+    Matrix q;        ///< [K, C] e4m3, C contiguous: x transposed
+    Matrix scales;   ///< [K, ceil(C/128)] f32, strides as of quantize_rows; kernels read [K, 1] side by side fastest
+    Matrix row_q{};  ///< [M, K] and [M, ceil(K/128)]: what quantize_rows makes of x, from the same pass; or both
+    Matrix row_scales{};    ///< without a pointer
+    ConstMatrix offsets{};  ///< [1, G + 1] i32: group g has the rows offsets[g] up to offsets[g + 1] of x, none where
+                            ///< these descend. Read when the work is done. Without a pointer x is one group
+    Matrix begins{};  ///< [1, G + 1] i32, is written: the columns of q where groups begin, and where the last ends
+};
+
+/// 128x1 scales, as both operands of gradients of weights have: q[k, c] = e4m3(x[c, k] * (1 / scale)), scales[k, c /
+/// 128] = amax / 448, in one pass over x, which may write what quantize_rows would write, too. Columns of q without a
+/// row of x are zeros, blocks of nothing else have scale 1. C is a multiple of 16 from M on. With groups, of which
+/// there are from 1 to 4096, each begins at a multiple of 128, behind the one before it, as k_grouped_gemm wants them;
+/// C is a multiple of 128 then, at least M + 127 G rounded down to one, so that they fit however rows fall to groups.
+/// Rows of no group are left out, in row_q, too. Numbers that break the rules lead to nothing outside of the matrices.
+/// Otherwise as quantize_rows.
+FINEGEMM_API void quantize_columns(Context& context, const QuantizeColumnsArgs& args,
+                                   const QuantizeOptions& options = {});
+
 }  // namespace finegemm

@@ -14,7 +14,16 @@ from finegemm.errors import (
     Unsupported,
 )
 from finegemm.indexer import explain_mqa, mqa_logits, paged_mqa_logits, paged_mqa_schedule
-from finegemm.ops import explain, gemm, grouped_gemm, k_grouped_gemm, quantize_blocks, quantize_rows, scale_layout
+from finegemm.ops import (
+    explain,
+    gemm,
+    grouped_gemm,
+    k_grouped_gemm,
+    quantize_blocks,
+    quantize_columns,
+    quantize_rows,
+    scale_layout,
+)
 from finegemm.prenorm import explain_prenorm, prenorm_gemm
 from finegemm.tools import bench, doctor, tune, tuning
 
@@ -46,6 +55,7 @@ __all__ = [
     "paged_mqa_schedule",
     "prenorm_gemm",
     "quantize_blocks",
+    "quantize_columns",
     "quantize_rows",
     "scale_layout",
     "tune",

@@ -91,7 +91,7 @@ def _numpy_travels_as(dtype: Any) -> Any:
 
 def _check_eight_bits(name: str, x: Any) -> None:
     if "float8" in str(x.dtype):
-        if name in ("sfa", "sfb", "scales"):
+        if name in ("sfa", "sfb", "scales", "row_scales"):
             raise InvalidArgument(f"{name}: has dtype {x.dtype}, must be float32; convert it")
         raise InvalidArgument(
             f"{name}: has dtype {x.dtype}, but of 8-bit floats only float8_e4m3fn is taken; convert it"

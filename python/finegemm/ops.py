@@ -196,6 +196,37 @@ def quantize_blocks(
 
 
 @native
+def quantize_columns(
+    x: T,
+    q: T | None = None,
+    scales: T | None = None,
+    *,
+    offsets: Tensor | None = None,
+    begins: T | None = None,
+    rows: bool = False,
+    row_q: T | None = None,
+    row_scales: T | None = None,
+    power_of_two_scales: bool = False,
+    stream: Any = None,
+    context: Context | None = None,
+) -> tuple[T, ...]:
+    """Casts x [M, K] to transposed e4m3 with a scale for each column and 128 rows, as gradients of weights need.
+
+    Returns (q, scales): q [K, C] has the M rows of x as columns and zeros behind, scales [K, ceil(C/128)] are any, new
+    ones [K, 1] side by side. C is a multiple of 16 from M on, of a new q the least.
+
+    With `offsets` [G + 1], int32 on the device of x, returns (q, scales, begins): the rows offsets[g] up to
+    offsets[g + 1] of group g begin at column begins[g] of q, a multiple of 128; `begins` [G + 1], int32, are the
+    offsets that k_grouped_gemm takes. Groups lie one behind the other, rows of no group are left out, and C is a
+    multiple of 128, at least M + 127 * G rounded down to one. A GPU reads the numbers when the kernel runs, nothing
+    waits for them; ones that break the rules lead to nothing outside of the arrays.
+
+    With `rows`, or `row_q` and `row_scales` to write to, the results end with (row_q, row_scales): what quantize_rows
+    makes of x, from the same pass. Rows of no group are not written. Otherwise as quantize_rows.
+    """
+
+
+@native
 def scale_layout(
     sf: T,
     out: T | None = None,

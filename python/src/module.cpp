@@ -11,13 +11,13 @@
 #include <finegemm/c_api.h>
 #include <finegemm/context.h>
 #include <finegemm/error.h>
-#include <finegemm/quantize.h>
 
 #include "api/option_lists.h"
 #include "arguments.h"
 #include "explain.h"
 #include "operations/mqa.h"
 #include "operations/prenorm.h"
+#include "operations/quantize.h"
 #include "operations/scale_layout.h"
 #include "products.h"
 #include "tensors.h"
@@ -28,7 +28,6 @@ namespace finegemm::python {
 namespace {
 
 constexpr const char* kContext = "finegemm.Context";  // the name of its capsules
-constexpr int64_t kScaleBlock = 128;
 
 const char* class_of(Errc code) {
     switch (code) {
@@ -70,30 +69,6 @@ Object make_context(const Imports&, PyObject* overrides) {
     }));
     static_cast<void>(context.release());
     return capsule;
-}
-
-constexpr int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
-
-template <auto Quantize, bool SquareBlocks>
-Object quantize_into(const Imports& imports, Context& context, Arguments& given) {
-    Tensors tensors(imports);
-    PyObject *x = given.required("x"), *q = given.optional("q"), *scales = given.optional("scales");
-    const Matrix in = tensors.matrix("x", x);
-    const int64_t scale_rows = SquareBlocks ? blocks(in.rows) : in.rows;
-    Object out =
-        q == Py_None ? tensors.empty_like(x, {in.rows, in.cols}, "float8_e4m3fn", "q") : tensors.output("q", q);
-    Object out_scales = scales == Py_None ? tensors.empty_like(x, {scale_rows, blocks(in.cols)}, "float32", "scales")
-                                          : tensors.output("scales", scales);
-    const Matrix out_matrix = tensors.matrix("q", out.get(), Access::Write);
-    const Matrix scale_matrix = tensors.matrix("scales", out_scales.get(), Access::Write);
-    QuantizeOptions options{.stream = tensors.stream(given.optional("stream"), out.get(), out_matrix.device)};
-    given.take("power_of_two_scales", options.power_of_two_scales);
-    given.check_all_taken();
-    Object both(PyTuple_Pack(2, out.get(), out_scales.get()));
-    WithoutGil others_run;
-    options.poll = [&](double) { others_run.run_handlers(); };
-    Quantize(context, in, out_matrix, scale_matrix, options);
-    return both;
 }
 
 // What may be given by its place.
@@ -156,8 +131,9 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<gemm_into, kOperands>>("gemm"),
                          method<with_arguments<grouped_gemm_into, kOperands>>("grouped_gemm"),
                          method<with_arguments<k_grouped_gemm_into, kOperands>>("k_grouped_gemm"),
-                         method<with_arguments<quantize_into<quantize_rows, false>, kCast>>("quantize_rows"),
-                         method<with_arguments<quantize_into<quantize_blocks, true>, kCast>>("quantize_blocks"),
+                         method<with_arguments<quantize_rows_into, kCast>>("quantize_rows"),
+                         method<with_arguments<quantize_blocks_into, kCast>>("quantize_blocks"),
+                         method<with_arguments<quantize_columns_into, kCast>>("quantize_columns"),
                          method<with_arguments<scale_layout_into, kScales>>("scale_layout"),
                          method<with_arguments<mqa_logits_into, kMqa>>("mqa_logits"),
                          method<with_arguments<paged_mqa_logits_into, kPagedMqa>>("paged_mqa_logits"),

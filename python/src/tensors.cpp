@@ -120,7 +120,9 @@ Stack Tensors::one_or_more(std::string_view name, PyObject* x, std::optional<int
 }
 Stack Tensors::scale_stack(std::string_view name, PyObject* x) { return x == Py_None ? Stack() : stack(name, x); }
 Matrix Tensors::row(std::string_view name, PyObject* x, Access access) { return row_of(name, tensor(name, x, access)); }
-Numbers Tensors::numbers(std::string_view name, PyObject* x) { return numbers_of(name, tensor(name, x, Access::Read)); }
+Numbers Tensors::numbers(std::string_view name, PyObject* x, Access access) {
+    return numbers_of(name, tensor(name, x, access));
+}
 
 Stack Tensors::heads(std::string_view name, PyObject* x, int dimensions) {
     return heads_of(name, tensor(name, x, Access::Read), dimensions);

@@ -57,7 +57,7 @@ public:
     Stack scale_stack(std::string_view name, PyObject* x);
     /// A vector, as a matrix of one row.
     Matrix row(std::string_view name, PyObject* x, Access access = Access::Read);
-    Numbers numbers(std::string_view name, PyObject* x);
+    Numbers numbers(std::string_view name, PyObject* x, Access access = Access::Read);
     Stack heads(std::string_view name, PyObject* x, int dimensions);
     Matrix lengths(std::string_view name, PyObject* x);
     Matrix pages(std::string_view name, PyObject* x, int64_t dim);

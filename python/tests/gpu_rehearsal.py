@@ -136,6 +136,12 @@ class Rehearsal:
             self.names.add(f"quantize_{kind}_{DTYPES[x.dtype]}")
             recorded(lambda: self.spoiling(lambda: quantize(library, kind, x, q, scales, power_of_two), q))
 
+        columns = gpu_library.Library.quantize_columns
+
+        def cast_columns(library, x, q, *others, **keywords):
+            self.names.add(f"quantize_columns_{DTYPES[x.dtype]}")
+            recorded(lambda: self.spoiling(lambda: columns(library, x, q, *others, **keywords), q))
+
         def laid_out(library, sf, out, numbers=None, form=0, alignment=128, scale_k=128, power_of_two=False):
             self.names.add(f"scale_layout_{transform_of(sf, out, power_of_two)}{ENDINGS[form]}")
             arguments = (library, sf, out, numbers, form, alignment, scale_k, power_of_two)
@@ -168,6 +174,7 @@ class Rehearsal:
         monkeypatch.setattr(gpu_library.Library, "options", staticmethod(modelled))
         monkeypatch.setattr(gpu_library.Library, "queued", watched)
         monkeypatch.setattr(gpu_library.Library, "quantize", cast)
+        monkeypatch.setattr(gpu_library.Library, "quantize_columns", cast_columns)
 
     def spoiling(self, call, d):
         call()

@@ -23,6 +23,7 @@ CALLS = {
     "k_grouped_gemm": (operands(16, 32, 256, row_b_scales=True), {"offsets": OFFSETS}),
     "quantize_rows": ((np.ones((16, 256), np.float32),), {}),
     "quantize_blocks": ((np.ones((16, 256), np.float32),), {}),
+    "quantize_columns": ((np.ones((16, 256), np.float32),), {"offsets": np.array((0, 5, 16), np.int32)}),
     "scale_layout": ((np.ones((300, 6), np.float32),), {"prefix_sums": np.array((5, 300), np.int32)}),
     "explain": ((64, 2112, 7168, "h200"), {}),
 }

@@ -105,6 +105,13 @@ MISUSES = {
     "x is transposed": lambda: finegemm.quantize_blocks(np.zeros((128, 64), np.float32).T),
     "q is int8": lambda: finegemm.quantize_rows(np.zeros((4, 128), np.float32), np.zeros((4, 128), np.int8)),
     "q has another shape": lambda: finegemm.quantize_rows(np.zeros((4, 128), np.float32), np.zeros((4, 64), np.uint8)),
+    "offsets are int64": lambda: finegemm.quantize_columns(np.zeros((4, 128), np.float32), offsets=np.array((0, 4))),
+    "begins without offsets": lambda: finegemm.quantize_columns(
+        np.zeros((4, 128), np.float32), begins=np.zeros(2, np.int32)
+    ),
+    "row_q is int8": lambda: finegemm.quantize_columns(
+        np.zeros((4, 128), np.float32), row_q=np.zeros((4, 128), np.int8)
+    ),
     "scales have another shape": lambda: finegemm.quantize_blocks(
         np.zeros((130, 128), np.float32), np.zeros((130, 128), np.uint8), np.zeros((1, 1), np.float32)
     ),

@@ -283,6 +283,37 @@ def test_blocks_quantised_have_one_scale_for_128_rows():
     assert np.abs(q[128:, 256:].astype(np.float32)).max() == 448
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, BF16])
+def test_columns_quantised_are_rows_of_the_transpose(dtype):
+    x = np.random.default_rng(5).standard_normal((150, 272)).astype(dtype)
+    q, scales = finegemm.quantize_columns(x)
+    padded = np.zeros((272, 160), dtype)
+    padded[:, :150] = x.T
+    want, want_scales = finegemm.quantize_rows(padded)
+    assert q.dtype == E4M3 and scales.strides[0] == 4  # side by side
+    all_wanted = (want, want_scales, *finegemm.quantize_rows(x))
+    for got, wanted in zip((q, scales, *finegemm.quantize_columns(x, rows=True)[2:]), all_wanted, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    for got, wanted in zip(finegemm.quantize_columns(x, rows=True)[:2], all_wanted, strict=False):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_columns_of_groups_begin_at_blocks_and_go_into_what_is_given():
+    x, offsets = np.random.default_rng(6).standard_normal((150, 32)).astype(np.float32), (3, 13, 13, 145)
+    numbers, begins = np.array(offsets, np.int32), np.empty(4, np.int32)
+    q, scales, row_q = np.empty((32, 512), np.uint8), np.empty((32, 4), np.float32), np.zeros((150, 32), np.uint8)
+    results = finegemm.quantize_columns(x, q, scales, offsets=numbers, begins=begins, row_q=row_q)
+    assert results[0] is q and results[1] is scales and results[2] is begins and results[3] is row_q
+    assert begins.tolist() == [0, 128, 128, 384] and not q[:, 10:128].any() and not q[:, 128 + 132 :].any()
+    for begin, (i, j) in ((0, offsets[:2]), (128, offsets[2:])):
+        want = finegemm.quantize_columns(x[i:j], np.empty((32, -(-(j - i) // 16) * 16), np.uint8))
+        np.testing.assert_array_equal(q[:, begin : begin + want[0].shape[1]], want[0])
+    rows = finegemm.quantize_rows(x, np.empty((150, 32), np.uint8))
+    np.testing.assert_array_equal(row_q[3:145], rows[0][3:145])
+    np.testing.assert_array_equal(results[4][3:145], rows[1][3:145])
+    assert not row_q[:3].any() and not row_q[145:].any()  # of no group
+
+
 def test_power_of_two_scales_are_rounded_up():
     x = np.random.default_rng(5).standard_normal((16, 256)).astype(np.float32)
     _, plain = finegemm.quantize_rows(x)

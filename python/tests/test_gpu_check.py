@@ -33,6 +33,8 @@ CHECKS = {
     "streams": 1,
     "devices": 1,
     "quantize": 1,
+    "quantize_columns": 1,
+    "quantize_columns_repeat": 4,
     "scale_layout": 1,
     "scale_layout_repeat": 4,
     "mqa": 1,
@@ -60,7 +62,7 @@ def test_a_check_sees_wrong_bits(rehearsal, name, call):
 
 def test_the_sanitizers_run_every_kernel(rehearsal):
     assert rehearsal.run("kernels")["kernels"] > 100
-    assert rehearsal.run("quantize_kernels") == {"kernels": 6}
+    assert rehearsal.run("quantize_kernels") == {"kernels": 9}
     assert rehearsal.run("scale_layout_kernels") == {"kernels": 9}
     assert rehearsal.run("mqa_kernels") == {"kernels": 37}
     assert rehearsal.run("prenorm_kernels") == {"kernels": 6}
@@ -75,7 +77,7 @@ def test_a_case_of_compare_builds_with_groups_of_k_runs(rehearsal):
 
 def test_a_kernel_that_nothing_launches_is_named(rehearsal, monkeypatch):
     monkeypatch.setattr(rehearsal.check, "small_quantize", lambda: None)
-    with pytest.raises(AssertionError, match="6 kernels of 6 were not launched: FineGEMM_quantize_blocks_BF16"):
+    with pytest.raises(AssertionError, match="9 kernels of 9 were not launched: FineGEMM_quantize_blocks_BF16"):
         rehearsal.run("quantize_kernels")
 
 

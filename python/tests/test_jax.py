@@ -33,6 +33,14 @@ def test_codes_and_scales_are_jax_arrays():
             np.testing.assert_array_equal(np.asarray(got), want)
 
 
+def test_columns_of_groups_and_rows_are_jax_arrays():
+    x, offsets = jax.random.normal(jax.random.key(0), (48, 256), jnp.bfloat16), np.array([0, 5, 48], np.int32)
+    results = finegemm.quantize_columns(x, offsets=jnp.asarray(offsets), rows=True)
+    for got, want in zip(results, finegemm.quantize_columns(np.asarray(x), offsets=offsets, rows=True), strict=True):
+        assert isinstance(got, jax.Array)
+        np.testing.assert_array_equal(np.asarray(got), want)
+
+
 def test_only_what_is_not_given_is_made():
     x, codes = jnp.ones((16, 256)), np.zeros((16, 256), np.uint8)
     first, scales = finegemm.quantize_rows(x, codes)

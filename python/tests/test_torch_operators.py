@@ -45,7 +45,9 @@ def of_all(device):
         "quantize_rows": ((x,), ft.quantize_rows),
         "quantize_blocks": ((x,), ft.quantize_blocks),
         "quantize_columns": ((x,), ft.quantize_columns),
+        "quantize_columns_and_rows": ((x,), lambda x: ft.quantize_columns(x, rows=True)),
         "quantize_group_columns": ((x,), lambda x: ft.quantize_columns(x, [0, 7, 7, 70])),
+        "quantize_group_columns_and_rows": ((x,), lambda x: ft.quantize_columns(x, [0, 7, 7, 70], rows=True)),
         "scale_layout_new": ((dense[1],), lambda sf: ft.scale_layout(sf, packed=True)),
     }
 
@@ -242,6 +244,13 @@ def test_columns_are_transposed_rows(device):
     want = ft.dequantize(*ft.quantize_columns(x[3:13], power_of_two_scales=True)).t()
     assert torch.equal(back[:10], want[:10])
     assert torch.equal(scales.log2(), scales.log2().round())
+
+
+@pytest.mark.parametrize("offsets", (None, [0, 3, 13, 70]))
+def test_rows_come_with_columns(offsets, device):
+    x = values(device, 2, 35, K)
+    results = ft.quantize_columns(x, offsets, rows=True)
+    assert same(results[:-2], ft.quantize_columns(x, offsets)) and same(results[-2:], ft.quantize_rows(x))
 
 
 @pytest.mark.parametrize("order", (("finegemm.torch", "finegemm.deep_gemm"), ("finegemm.deep_gemm", "finegemm.torch")))

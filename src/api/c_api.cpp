@@ -220,6 +220,23 @@ int32_t finegemm_quantize_blocks(finegemm_context* context, const finegemm_matri
     return quantize(&quantize_blocks, context, x, q, scales, options, error);
 }
 
+int32_t finegemm_quantize_columns(finegemm_context* context, const finegemm_quantize_columns_args* args,
+                                  const finegemm_quantize_options* options, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(context, "context", kMakeContext);
+        require(args, "args");
+        quantize_columns(context->context,
+                         {.x = to_matrix(args->x, "x"),
+                          .q = to_matrix(args->q, "q"),
+                          .scales = to_matrix(args->scales, "scales"),
+                          .row_q = to_matrix(args->row_q, "row_q"),
+                          .row_scales = to_matrix(args->row_scales, "row_scales"),
+                          .offsets = to_matrix(args->offsets, "offsets"),
+                          .begins = to_matrix(args->begins, "begins")},
+                         options ? to_options(*options) : QuantizeOptions{});
+    });
+}
+
 int32_t finegemm_scale_layout(finegemm_context* context, const finegemm_scale_layout_args* args,
                               const finegemm_scale_layout_options* options, finegemm_error* error) {
     return guarded(error, [&] {

@@ -157,6 +157,17 @@ void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, cons
     quantize(context, {ScaleShape::Rows, x, q, scales, options});
 }
 
+void quantize_columns(Context& context, const QuantizeColumnsArgs& args, const QuantizeOptions& options) {
+    const QuantizeColumnsCall call{args, options};
+    check_quantize(call);
+    if (!call.has_groups() && (call.q.rows == 0 || call.q.cols == 0)) return;
+    run_operation(context.state(), call.x.device, call, [&] {
+        return fmt::format("quantize_columns {}{}{}", text_of({call.x, 1, 0}),
+                           call.has_groups() ? fmt::format(" {} groups", call.groups().groups) : "",
+                           call.has_rows() ? " with rows" : "");
+    });
+}
+
 void quantize_blocks(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                      const QuantizeOptions& options) {
     quantize(context, {ScaleShape::Blocks, x, q, scales, options});

@@ -59,6 +59,8 @@ static_assert(offsetof(finegemm_gemm_options, stream) == 16 && offsetof(finegemm
               offsetof(finegemm_gemm_options, prefetch_weights) == 44 &&
               offsetof(finegemm_gemm_options, poll_data) == 56);
 static_assert(offsetof(finegemm_quantize_options, stream) == 8);
+static_assert(sizeof(finegemm_quantize_columns_args) == 7 * 56 &&
+              offsetof(finegemm_quantize_columns_args, begins) == 6 * 56);
 static_assert(sizeof(finegemm_scale_layout_args) == 2 * 72 + 48 &&
               offsetof(finegemm_scale_layout_args, groups) == 152 &&
               offsetof(finegemm_scale_layout_args, device_type) == 184);
@@ -122,21 +124,6 @@ TEST(CAbi, PacksScales) {
         }
     }
     EXPECT_TRUE(call.out_data.surroundings_intact());
-}
-
-TEST(CAbi, QuantizesRowsAndBlocks) {
-    const CContext context;
-    QuantizeCall rows;
-    ASSERT_EQ(rows.run_rows(context.get()), FINEGEMM_OK) << rows.error.message;
-    EXPECT_EQ(rows.scale_data.at(0, 1), 255.0f / 448);  // x[0, 255] = -255
-    EXPECT_EQ(rows.q_data.at(0, 255), 0xfe);            // -448
-
-    QuantizeCall blocks;
-    blocks.scales.rows = 2;
-    blocks.options.power_of_two_scales = 1;
-    ASSERT_EQ(blocks.run_blocks(context.get()), FINEGEMM_OK) << blocks.error.message;
-    EXPECT_EQ(blocks.scale_data.at(0, 2), 1.0f);  // 383 / 448, rounded up to a power of two
-    EXPECT_EQ(blocks.scale_data.at(1, 1), 0.5f);  // 127 / 448
 }
 
 TEST(CAbi, TakesNoOptionsAndNoErrorForGranted) {

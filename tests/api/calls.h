@@ -150,6 +150,34 @@ struct QuantizeCall {
     }
 };
 
+/// x is [256, 384] f32 in two groups, its columns become q [384, 512]; with rows.
+struct QuantizeColumnsCall {
+    Buffer<float> x_data{DType::F32, 256, 384};
+    Buffer<uint8_t> q_data{DType::E4M3, 384, 528}, row_q_data{DType::E4M3, 256, 384};
+    Buffer<float> scale_data{DType::F32, 384, 5}, row_scale_data{DType::F32, 256, 3};
+    Buffer<int32_t> numbers{DType::I32, 2, 3};
+    finegemm_quantize_columns_args args{};
+    finegemm_quantize_options options{sizeof(finegemm_quantize_options), 0, nullptr, nullptr, nullptr};
+    finegemm_error error{};
+
+    QuantizeColumnsCall() {
+        for (int64_t r = 0; r < 256; ++r)
+            for (int64_t c = 0; c < 384; ++c) x_data.at(r, c) = static_cast<float>(r - c);
+        args = {.x = c_matrix(ConstMatrix(x_data.view())),
+                .q = c_matrix(ConstMatrix(q_data.view())),
+                .scales = c_matrix(ConstMatrix(scale_data.view())),
+                .row_q = c_matrix(ConstMatrix(row_q_data.view())),
+                .row_scales = c_matrix(ConstMatrix(row_scale_data.view())),
+                .offsets = c_matrix(ConstMatrix(numbers.view())),
+                .begins = c_matrix(ConstMatrix(numbers.view()))};
+        args.q.cols = 512, args.scales.cols = 4;
+        args.offsets.rows = args.begins.rows = 1;
+        args.begins.data = &numbers.at(1, 0);
+        numbers.at(0, 0) = 0, numbers.at(0, 1) = 100, numbers.at(0, 2) = 256;
+    }
+    int32_t run(finegemm_context* context) { return finegemm_quantize_columns(context, &args, &options, &error); }
+};
+
 inline void set_shape(finegemm_matrix& x, int64_t rows, int64_t cols) {
     x.rows = rows, x.cols = cols, x.row_stride = cols;
 }

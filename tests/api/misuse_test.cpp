@@ -17,6 +17,7 @@
 #include "api/layout_misuses.h"
 #include "api/mqa_misuses.h"
 #include "api/prenorm_misuses.h"
+#include "api/quantize_misuses.h"
 #include "api/scale_layout_misuses.h"
 
 namespace finegemm::test {
@@ -150,44 +151,6 @@ const Misuse kGemm[] = {
      [](GemmCall& c) { c.problem.sfb.at(1, 2) = -1, c.options.check_values = FINEGEMM_ON; }},
 };
 
-struct QuantizeMisuse {
-    const char* name;
-    void (*spoil)(QuantizeCall&);
-    bool blocks = false;
-};
-
-const QuantizeMisuse kQuantize[] = {
-    {"x is e4m3", [](QuantizeCall& c) { c.x.dtype = FINEGEMM_E4M3; }},
-    {"q is bf16", [](QuantizeCall& c) { c.q.dtype = FINEGEMM_BF16; }},
-    {"scales are f16", [](QuantizeCall& c) { c.scales.dtype = FINEGEMM_F16; }},
-    {"x has too many columns", [](QuantizeCall& c) { c.x.cols = c.q.cols = int64_t{1} << 40; }},
-    {"q has another shape", [](QuantizeCall& c) { c.q.rows = 255; }},
-    {"x has 380 columns", [](QuantizeCall& c) { c.x.cols = c.q.cols = 380; }},
-    {"scales of rows for blocks", [](QuantizeCall&) {}, true},
-    {"scales of blocks for rows", [](QuantizeCall& c) { set_shape(c.scales, 2, 3); }},
-    {"scales are broadcast", [](QuantizeCall& c) { set_strides(c.scales, 0, 1); }},
-    {"scales overlap", [](QuantizeCall& c) { set_strides(c.scales, 2, 1); }},
-    {"x has overlapping rows", [](QuantizeCall& c) { c.x.row_stride = 383; }},
-    {"x is stored by columns", [](QuantizeCall& c) { set_strides(c.x, 1, 256); }},
-    {"q is upside down", [](QuantizeCall& c) { c.q.row_stride = -384; }},
-    {"x is null", [](QuantizeCall& c) { c.x.data = nullptr; }},
-    {"scales are off 4 bytes on a GPU",
-     [](QuantizeCall& c) {
-         c.x.device_type = c.q.device_type = c.scales.device_type = FINEGEMM_CUDA, c.scales.data = address(2);
-     }},
-    {"q is x", [](QuantizeCall& c) { c.q.data = c.x.data; }},
-    {"scales lie in x", [](QuantizeCall& c) { c.scales.data = c.x.data; }},
-    {"scales lie in q", [](QuantizeCall& c) { c.scales.data = c.q.data; }},
-    {"q is on a GPU", [](QuantizeCall& c) { c.q.device_type = FINEGEMM_CUDA; }},
-    {"x is off 16 bytes on a GPU",
-     [](QuantizeCall& c) {
-         c.x.device_type = c.q.device_type = c.scales.device_type = FINEGEMM_CUDA, c.x.data = address(8);
-     }},
-    {"power_of_two_scales is 2", [](QuantizeCall& c) { c.options.power_of_two_scales = 2; }},
-    {"options have half the size of their first version",
-     [](QuantizeCall& c) { c.options.struct_size = offsetof(finegemm_quantize_options, poll) / 2; }},
-};
-
 struct OptionsMisuse {
     const char* name;
     void (*spoil)(finegemm_options&);
@@ -319,13 +282,6 @@ Sentences other_misuses() {
     Sentences said;
     const CContext context;
     const auto record = [&](std::string name, const finegemm_error& e) { said[std::move(name)] = {e.code, e.message}; };
-    for (const QuantizeMisuse& m : kQuantize) {
-        QuantizeCall call;
-        m.spoil(call);
-        if (m.blocks) call.run_blocks(context.get());
-        else call.run_rows(context.get());
-        record(std::string("quantize: ") + m.name, call.error);
-    }
     finegemm_error e;
     for (const OptionsMisuse& m : kOptions) {
         finegemm_options options = c_options();
@@ -338,8 +294,6 @@ Sentences other_misuses() {
     GemmCall call;
     call.run(nullptr), record("gemm: context is null", call.error);
     finegemm_gemm(context.get(), nullptr, nullptr, &e), record("gemm: args are null", e);
-    finegemm_quantize_rows(context.get(), nullptr, nullptr, nullptr, nullptr, &e),
-        record("quantize: x is no matrix", e);
     finegemm_context_create(nullptr, nullptr, &e), record("context: nowhere to put it", e);
     finegemm_options_init(nullptr, sizeof(finegemm_options), &e), record("options: are null", e);
     finegemm_options options;
@@ -358,8 +312,8 @@ Sentences other_misuses() {
 Sentences all_misuses() {
     Sentences said;
     for (const auto misuses :
-         {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses, scale_layout_misuses<Sentences>,
-          mqa_misuses<Sentences>, prenorm_misuses<Sentences>, other_misuses})
+         {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses, quantize_misuses<Sentences>,
+          scale_layout_misuses<Sentences>, mqa_misuses<Sentences>, prenorm_misuses<Sentences>, other_misuses})
         said.merge(misuses());
     return said;
 }

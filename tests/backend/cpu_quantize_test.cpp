@@ -13,15 +13,15 @@
 #include <hwy/targets.h>
 
 #include "ops/quantize/cpu.h"
-#include "support/matrix.h"
+#include "support/quantize.h"
 
 namespace finegemm {
 namespace {
 
 using test::Buffer;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+using test::Input;
+using test::kInfinity;
+using test::kNaN;
 
 /// All values that are not negative, in order: the index is the code.
 constexpr auto kValues = [] {
@@ -47,41 +47,6 @@ float scale_of(float largest, bool power_of_two) {
     if (largest == 0) return 1;
     const float scale = std::max(largest / 448, std::numeric_limits<float>::min());
     return power_of_two ? static_cast<float>(std::exp2(std::ceil(std::log2(static_cast<double>(scale))))) : scale;
-}
-
-/// A matrix of any input type, with what its elements are as floats.
-struct Input {
-    DType dtype;
-    Buffer<uint16_t> halves;
-    Buffer<float> floats;
-
-    Input(DType dtype_, int64_t rows, int64_t cols, int64_t padding)
-        : dtype(dtype_), halves(dtype, rows, cols, padding), floats(DType::F32, rows, cols, padding) {}
-
-    ConstMatrix view() { return dtype == DType::F32 ? floats.view() : halves.view(); }
-    void set(int64_t r, int64_t c, float x) {
-        if (dtype == DType::F32) floats.at(r, c) = x;
-        else if (dtype == DType::BF16) halves.at(r, c) = bf16_of_float(x);
-        else halves.at(r, c) = __builtin_bit_cast(uint16_t, static_cast<_Float16>(x));
-    }
-    float at(int64_t r, int64_t c) {
-        if (dtype == DType::F32) return floats.at(r, c);
-        return dtype == DType::BF16 ? float_of_bf16(halves.at(r, c)) : float_of_f16(halves.at(r, c));
-    }
-};
-
-/// Normal values of very different sizes; some NaN, infinities, zeros; blocks of nothing but zeros.
-void fill(Input& x, int64_t rows, int64_t cols, uint32_t seed) {
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal;
-    std::uniform_int_distribution<int> kind(0, 300), size(-8, 6);
-    for (int64_t r = 0; r < rows; ++r)
-        for (int64_t c = 0; c < cols; ++c) {
-            const bool zeros = (r / 128 + c / 128) % 5 == 3;
-            const int k = kind(random);
-            const float special = k == 0 ? kNaN : k == 1 ? kInfinity : k == 2 ? -kInfinity : k < 10 ? -0.0f : 0.0f;
-            x.set(r, c, zeros ? 0.0f : k < 20 ? special : std::ldexp(normal(random), size(random)));
-        }
 }
 
 struct Quantized {
@@ -121,7 +86,7 @@ TEST_P(CpuQuantize, IsTheDefinitionBitForBitAndWritesNothingElse) {
     const auto [dtype, shape, power_of_two, size] = GetParam();
     for (const auto& [mn_major, padding] : {std::pair{false, 0}, {true, 48}}) {
         Input x(dtype, size.rows, size.cols, padding);
-        fill(x, size.rows, size.cols, 7);
+        test::fill(x, size.rows, size.cols, 7);
         Quantized out(shape, x.view(), {.power_of_two_scales = power_of_two}, mn_major, padding);
         const int64_t height = shape == ScaleShape::Rows ? 1 : 128;
         for (int64_t r = 0; r < size.rows; r += height)
@@ -263,7 +228,7 @@ TEST(CpuQuantize, TheErrorIsAtMostHalfAStepOfTheFormat) {
 
 TEST(CpuQuantize, TheNumberOfThreadsDoesNotMatter) {
     Input x(DType::BF16, 333, 272, 0);
-    fill(x, 333, 272, 5);
+    test::fill(x, 333, 272, 5);
     for (const ScaleShape shape : {ScaleShape::Rows, ScaleShape::Blocks}) {
         Quantized one(shape, x.view(), {}, false, 0, 1), five(shape, x.view(), {}, false, 0, 5);
         for (int64_t r = 0; r < 333; ++r)

@@ -19,6 +19,23 @@ protected:
         hopper_->run(QuantizeCall{shape, x, q, scales, options});
         return last_launch();
     }
+    mock::Launch run_columns(DType dtype, int64_t rows, int64_t cols, int64_t columns, bool with_rows, int64_t groups) {
+        const Device where{DeviceType::Cuda, 0};
+        QuantizeColumnsArgs args{.x = {address(0x1000), dtype, rows, cols, cols + 32, 1, where},
+                                 .q = {address(0x2000), DType::E4M3, cols, columns, columns + 16, 1, where},
+                                 .scales = {address(0x3000), DType::F32, cols, (columns + 127) / 128, 1, 5000, where}};
+        if (with_rows) {
+            args.row_q = {address(0x4000), DType::E4M3, rows, cols, cols + 48, 1, where};
+            args.row_scales = {address(0x5000), DType::F32, rows, (cols + 127) / 128, 70, 1, where};
+        }
+        if (groups > 0) {
+            args.offsets = {address(0x6000), DType::I32, 1, groups + 1, groups + 1, 1, where};
+            args.begins = {address(0x7000), DType::I32, 1, groups + 1, groups + 1, 1, where};
+        }
+        const QuantizeOptions options{.power_of_two_scales = true, .stream = address(0x50)};
+        hopper_->run(QuantizeColumnsCall{args, options});
+        return last_launch();
+    }
     std::unique_ptr<Backend> hopper_ = backend();
 };
 
@@ -55,6 +72,35 @@ TEST_F(HopperQuantize, HasAWarpForConsecutiveBlocksAndACtaForEachSquareUpToALimi
               3u);  // a warp takes eight blocks of bf16, a CTA has eight
     EXPECT_EQ(run(ScaleShape::Rows, DType::F32, 17, 1024).grid, 5u);  // four blocks of float
     EXPECT_EQ(run(ScaleShape::Blocks, DType::BF16, INT32_MAX, 1 << 20).grid, 1u << 20);
+}
+
+TEST_F(HopperQuantize, PassesWhatColumnsNeedOn) {
+    const mock::Launch launch = run_columns(DType::BF16, 300, 4112, 768, true, 4);
+    const QuantizeColumnsParams& p = launch.quantize_columns;
+    EXPECT_EQ(launch.entry, "FineGEMM_quantize_columns_BF16");
+    EXPECT_EQ(std::tuple(launch.stream, launch.block, launch.grid), std::tuple(address(0x50), 256u, 6u * 33));
+    EXPECT_EQ(std::tuple(p.rows.x, p.rows.q, p.rows.scales),
+              std::tuple(address(0x1000), address(0x4000), address(0x5000)));
+    EXPECT_EQ(std::tuple(p.rows.x_row_stride, p.rows.q_row_stride, p.rows.scale_row_stride, p.rows.scale_col_stride),
+              std::tuple(4144, 4160, 70, 1));
+    EXPECT_EQ(std::tuple(p.rows.rows, p.rows.cols, p.rows.power_of_two), std::tuple(300u, 4112u, 1u));
+    EXPECT_EQ(std::tuple<const void*>(p.q), std::tuple(address(0x2000)));
+    EXPECT_EQ(std::tuple<const void*>(p.scales), std::tuple(address(0x3000)));
+    EXPECT_EQ(std::tuple(p.q_row_stride, p.scale_row_stride, p.scale_col_stride, p.cols),
+              std::tuple(784, 1, 5000, 768u));
+    EXPECT_EQ(std::tuple<const void*>(p.groups.offsets), std::tuple(address(0x6000)));
+    EXPECT_EQ(std::tuple<const void*>(p.groups.begins), std::tuple(address(0x7000)));
+    EXPECT_EQ(p.groups.groups, 4u);
+}
+
+TEST_F(HopperQuantize, ColumnsHaveACtaForEachTileUpToALimitAndForGroupsAtLeastOne) {
+    const mock::Launch launch = run_columns(DType::F32, 129, 272, 144, false, 0);
+    EXPECT_EQ(std::tuple(launch.entry, launch.block, launch.grid),
+              std::tuple("FineGEMM_quantize_columns_F32", 512u, 2u * 3));
+    EXPECT_EQ(launch.quantize_columns.rows.q, nullptr);
+    EXPECT_EQ(launch.quantize_columns.groups.offsets, nullptr);
+    EXPECT_EQ(run_columns(DType::F16, INT32_MAX - 15, 1 << 20, INT32_MAX - 15, false, 0).grid, 1u << 20);
+    EXPECT_EQ(run_columns(DType::F16, 0, 16, 0, false, 1).grid, 1u) << "which writes where groups begin";
 }
 
 TEST_F(HopperQuantize, AFailedLaunchNamesTheKernel) {

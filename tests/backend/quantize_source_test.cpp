@@ -23,6 +23,13 @@ TEST(QuantizeSource, ThereIsOneKernelForEachInputTypeAndKindOfBlock) {
             EXPECT_TRUE(entries.contains(source_of(QuantizeConfig{input, square_blocks}).entry));
 }
 
+TEST(QuantizeSource, ColumnsHaveAKernelForEachInputType) {
+    std::set<std::string> entries;
+    for (const QuantizeColumnsConfig& config : quantize_columns_configs()) entries.insert(source_of(config).entry);
+    EXPECT_EQ(entries, (std::set<std::string>{"FineGEMM_quantize_columns_F32", "FineGEMM_quantize_columns_F16",
+                                              "FineGEMM_quantize_columns_BF16"}));
+}
+
 TEST(QuantizeSource, TheTextIsACompleteTranslationUnit) {
     EXPECT_EQ(source_of(QuantizeConfig{QuantizeInput::BF16, true}).text,
               "#include <finegemm/device/quantize.cuh>\n"

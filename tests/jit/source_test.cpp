@@ -73,8 +73,9 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
         EXPECT_NE(s.text.find("\n" + s.entry + "("), std::string::npos) << s.entry;
     }
     constexpr size_t kSchedules = 1;
-    EXPECT_EQ(texts.size(), plan::kernels().size() + quantize_configs().size() + scale_layout_configs().size() +
-                                mqa_configs().size() + kSchedules + prenorm_configs().size());
+    EXPECT_EQ(texts.size(), plan::kernels().size() + quantize_configs().size() + quantize_columns_configs().size() +
+                                scale_layout_configs().size() + mqa_configs().size() + kSchedules +
+                                prenorm_configs().size());
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {

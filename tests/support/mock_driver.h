@@ -16,7 +16,7 @@
 #include <finegemm/mqa/mqa.h>
 #include <finegemm/mqa/schedule.h>
 #include <finegemm/prenorm/prenorm.h>
-#include <finegemm/quantize/quantize.h>
+#include <finegemm/quantize/columns.h>
 #include <finegemm/scale_layout/scale_layout.h>
 
 namespace finegemm::mock {
@@ -34,16 +34,17 @@ struct Launch {
     uint32_t grid, block, cluster, smem_bytes;
     bool programmatic;  // it may overlap with the kernel before it
     void* stream;
-    SegmentedParams gemm;            // of a kernel "FineGEMM_*", also of the next ones
-    QuantizeParams quantize;         // of a kernel "FineGEMM_quantize_*"
-    ScaleLayoutParams scale_layout;  // of a kernel "FineGEMM_scale_layout_*"
-    MqaParams mqa;                   // of a kernel "FineGEMM_*mqa_logits_*"
-    MqaScheduleParams mqa_schedule;  // of a kernel "FineGEMM_paged_mqa_schedule"
-    PrenormParams prenorm;           // of a kernel "FineGEMM_prenorm_*"
-    GroupedParams grouped;           // of a kernel "FineGEMM_*_grouped"
-    KGroupedParams k_grouped;        // of a kernel "FineGEMM_*_kgrouped*"
-    AffineParams affine;             // of a kernel "FineGEMM_*_affine"
-    DColumns heads;                  // of a kernel "FineGEMM_*_head_gaps"
+    SegmentedParams gemm;                      // of a kernel "FineGEMM_*", also of the next ones
+    QuantizeParams quantize;                   // of a kernel "FineGEMM_quantize_*"
+    QuantizeColumnsParams quantize_columns{};  // of a kernel "FineGEMM_quantize_columns_*"
+    ScaleLayoutParams scale_layout;            // of a kernel "FineGEMM_scale_layout_*"
+    MqaParams mqa;                             // of a kernel "FineGEMM_*mqa_logits_*"
+    MqaScheduleParams mqa_schedule;            // of a kernel "FineGEMM_paged_mqa_schedule"
+    PrenormParams prenorm;                     // of a kernel "FineGEMM_prenorm_*"
+    GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"
+    KGroupedParams k_grouped;                  // of a kernel "FineGEMM_*_kgrouped*"
+    AffineParams affine;                       // of a kernel "FineGEMM_*_affine"
+    DColumns heads;                            // of a kernel "FineGEMM_*_head_gaps"
 };
 
 /// What a tensor map describes, as the mock's encoding keeps it.

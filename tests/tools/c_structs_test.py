@@ -17,6 +17,7 @@ class CStructs(unittest.TestCase):
             "grouped_gemm_args": 5 * 72 + 48,
             "options": 32 + 11 * 4096 + 16,
             "logged_call": 48,
+            "quantize_columns_args": 7 * 56,
             "scale_layout_args": 2 * 72 + 48,
         }
         self.assertEqual({name: ctypes.sizeof(found[name]) for name in sizes}, sizes)

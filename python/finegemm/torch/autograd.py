@@ -67,6 +67,19 @@ def _product(
     return (product if bias is None else product + bias.float()).to(dtype)
 
 
+Columns = tuple[Tensor, ...]  # codes and scales, and of groups where they begin
+
+
+def _rows_and_columns(
+    x: Tensor, offsets: Tensor | None, power_of_two_scales: bool, wants_rows: bool, wants_columns: bool
+) -> tuple[Any, Columns]:
+    """Codes and scales of rows and of columns, or None for those that are not wanted, from one pass over x."""
+    if not wants_columns:
+        return (quantize_rows(x, power_of_two_scales=power_of_two_scales) if wants_rows else None), (None, None)
+    results = quantize_columns(x, offsets, rows=wants_rows, power_of_two_scales=power_of_two_scales)
+    return (results[-2:], results[:-2]) if wants_rows else (None, results)
+
+
 class _Linear(torch.autograd.Function):
     """Inputs are rows; what does not require grad has no gradient, and nothing is kept for it."""
 
@@ -88,13 +101,10 @@ class _Linear(torch.autograd.Function):
         needs_x, needs_weight = ctx.needs_input_grad[:2]
         offsets, ctx.all_rows = (None, True) if groups is None else groups
         # Codes of columns take half the memory that x would.
-        columns = (
-            quantize_columns(x, offsets, power_of_two_scales=power_of_two_scales) if needs_weight else (None, None)
-        )
+        rows, columns = _rows_and_columns(x, offsets, power_of_two_scales, True, needs_weight)
         kept = (None, None) if not needs_x else (codes if transposed is None else transposed, scales)
         ctx.is_transposed = transposed is not None
         ctx.save_for_backward(*kept, *columns[:2], main_grad, offsets)
-        rows = quantize_rows(x, power_of_two_scales=power_of_two_scales)
         return _product(rows, codes, scales, bias, x.dtype, groups)
 
     @staticmethod
@@ -102,7 +112,9 @@ class _Linear(torch.autograd.Function):
         codes, scales, *columns, main_grad, offsets = ctx.saved_tensors
         groups = None if offsets is None else (offsets, ctx.all_rows)
         dx = dw = db = None
-        if ctx.needs_input_grad[0]:
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        rows, columns_of_dy = _rows_and_columns(dy, offsets, ctx.power_of_two_scales, needs_x, needs_weight)
+        if needs_x:
             if not ctx.is_transposed:
                 if _has_row_scales(codes, scales):
                     raise Unsupported(
@@ -110,28 +122,22 @@ class _Linear(torch.autograd.Function):
                         "rows; dequantize them and quantise blocks"
                     )
                 codes = _transpose(codes)
-            rows = quantize_rows(dy, power_of_two_scales=ctx.power_of_two_scales)
             dx = _product(rows, codes, scales.mT, None, ctx.x_dtype, groups)
-        if ctx.needs_input_grad[1]:
-            dw = _weight_grad(dy, columns, main_grad, offsets, ctx.weight_dtype, ctx.power_of_two_scales)
-        if ctx.needs_input_grad[2]:
+        if needs_weight:
+            dw = _weight_grad(columns_of_dy, columns, main_grad, groups is not None, ctx.weight_dtype)
+        if needs_bias:
             db = dy.sum(0, dtype=torch.float32).to(ctx.bias_dtype)
         return dx, dw, db, None, None, None, None
 
 
 def _weight_grad(
-    dy: Tensor,
-    columns_of_x: tuple[Tensor, Tensor],
-    main_grad: Tensor | None,
-    offsets: Tensor | None,
-    dtype: Any,
-    power_of_two_scales: bool,
+    columns_of_dy: Columns, columns_of_x: Columns, main_grad: Tensor | None, grouped: bool, dtype: Any
 ) -> Tensor | None:
     """The gradient in `dtype`, or None: it was added to main_grad."""
-    codes, scales, *padded = quantize_columns(dy, offsets, power_of_two_scales=power_of_two_scales)
+    codes, scales, *begins = columns_of_dy
     operands, adds = (codes, scales, *columns_of_x), main_grad is not None
-    if offsets is not None:
-        dw = k_grouped_gemm(*operands, offsets=padded[0], out=main_grad, accumulate=adds)
+    if grouped:
+        dw = k_grouped_gemm(*operands, offsets=begins[0], out=main_grad, accumulate=adds)
     elif adds:
         dw = gemm(*operands, out=main_grad, accumulate=True)
     else:

@@ -188,22 +188,26 @@ def quantize_blocks(x: Tensor, *, power_of_two_scales: bool = False) -> tuple[Te
 
 
 def quantize_columns(
-    x: Tensor, offsets: Integers | None = None, *, power_of_two_scales: bool = False
+    x: Tensor, offsets: Integers | None = None, *, rows: bool = False, power_of_two_scales: bool = False
 ) -> tuple[Tensor, ...]:
     """Casts x [..., K] to transposed e4m3 with a scale for each column and 128 rows, as gradients of weights need.
 
     Returns codes [K, M'] and scales [K, ceil(M'/128)] of the M rows, and M' is M up to the next multiple of 16. With
     `offsets` [G + 1] the rows offsets[g] up to offsets[g + 1] of each group begin at a multiple of 128; M' is the same
     for all offsets, and a third result says where they begin now, as k_grouped_gemm takes it. Padding is zero, and rows
-    of no group lie behind the groups.
+    of no group are left out. With `rows` the last two results are those of quantize_rows, from the same pass over x;
+    they are not written for rows of no group. K is a multiple of 16. As finegemm.quantize_columns; x need not be
+    contiguous.
     """
-    rows = x.reshape(-1, x.shape[-1])
-    if offsets is None:
-        codes, scales = _call(operators.quantize_columns, rows, power_of_two_scales)
-        return codes, scales
-    begins = _int32(offsets, x.device)
-    codes, scales, padded = _call(operators.quantize_group_columns, rows, begins, power_of_two_scales)
-    return codes, scales, padded
+    matrix = x.reshape(-1, x.shape[-1]).contiguous()
+    groups = () if offsets is None else (_int32(offsets, x.device),)
+    of_groups = "" if offsets is None else "group_"
+    operator = getattr(operators, f"quantize_{of_groups}columns" + ("_and_rows" if rows else ""))
+    results: tuple[Tensor, ...] = tuple(_call(operator, matrix, *groups, power_of_two_scales))
+    if not rows:
+        return results
+    *columns, codes, scales = results
+    return *columns, codes.view(x.shape), scales.view(*x.shape[:-1], scales.shape[-1])
 
 
 def scale_layout(

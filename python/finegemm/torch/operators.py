@@ -108,38 +108,25 @@ def quantize_blocks(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tenso
     return codes, scales
 
 
-def quantize_columns(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor]:
-    columns = x.t()
-    if missing := -x.shape[0] % K_MULTIPLE:
-        columns = torch.nn.functional.pad(columns, (0, missing))
-    return _quantize_transposed(columns, power_of_two_scales)
+def quantize_columns(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, ...]:
+    return finegemm.quantize_columns(x, power_of_two_scales=power_of_two_scales)
 
 
-def _quantize_transposed(columns: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor]:
-    """Rows of `columns`, with scales of neighbouring rows side by side: kernels for weights' gradients read these in up
-    to 15% less time."""
-    k, m = columns.shape
-    scales = _column_scales(columns, k, _ceil_div(m, BLOCK))
-    codes = _codes(columns, k, m)
-    finegemm.quantize_rows(columns.contiguous(), codes, scales, power_of_two_scales=power_of_two_scales)
-    return codes, scales
+def quantize_columns_and_rows(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, ...]:
+    return finegemm.quantize_columns(x, rows=True, power_of_two_scales=power_of_two_scales)
 
 
-def quantize_group_columns(x: Tensor, offsets: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor, Tensor]:
-    blocks = (offsets.diff() + BLOCK - 1) // BLOCK
-    begins = torch.nn.functional.pad(blocks.cumsum(0) * BLOCK, (1, 0)).to(torch.int32)
-    row = torch.arange(x.shape[0], dtype=torch.int32, device=x.device)
-    group = torch.searchsorted(offsets[1:], row, right=True)
-    # Rows behind the last group lie behind its block, those before the first at the very end: nobody looks there.
-    capacity = _capacity(x, offsets)
-    slot = (row - offsets[group] + begins[group]).remainder(capacity).long()
-    rows = x.new_zeros(capacity, x.shape[1]).index_copy_(0, slot, x)
-    return *_quantize_transposed(rows.t(), power_of_two_scales), begins
+def quantize_group_columns(x: Tensor, offsets: Tensor, power_of_two_scales: bool) -> tuple[Tensor, ...]:
+    return finegemm.quantize_columns(x, offsets=offsets, power_of_two_scales=power_of_two_scales)
+
+
+def quantize_group_columns_and_rows(x: Tensor, offsets: Tensor, power_of_two_scales: bool) -> tuple[Tensor, ...]:
+    return finegemm.quantize_columns(x, offsets=offsets, rows=True, power_of_two_scales=power_of_two_scales)
 
 
 def _capacity(x: Tensor, offsets: Tensor) -> Any:
     """Rows when each group is padded to whole blocks, however they fall to groups: known without a look at them."""
-    return _ceil_div(x.shape[0] + (offsets.shape[0] - 1) * (BLOCK - 1), BLOCK) * BLOCK
+    return (x.shape[0] + (offsets.shape[0] - 1) * (BLOCK - 1)) // BLOCK * BLOCK
 
 
 def _ceil_div(a: Any, b: int) -> Any:
@@ -175,6 +162,14 @@ def _new_columns(x: Tensor, _: bool) -> tuple[Tensor, Tensor]:
 def _new_group_columns(x: Tensor, offsets: Tensor, _: bool) -> tuple[Tensor, Tensor, Tensor]:
     k, capacity = x.shape[1], _capacity(x, offsets)
     return _codes(x, k, capacity), _column_scales(x, k, capacity // BLOCK), torch.empty_like(offsets)
+
+
+def _new_columns_and_rows(x: Tensor, _: bool) -> tuple[Tensor, ...]:
+    return *_new_columns(x, _), *_new_rows(x, _)
+
+
+def _new_group_columns_and_rows(x: Tensor, offsets: Tensor, _: bool) -> tuple[Tensor, ...]:
+    return *_new_group_columns(x, offsets, _), *_new_rows(x, _)
 
 
 def scale_layout_new(sf: Tensor, packed: bool, rows: int | None, power_of_two_scales: bool) -> Tensor:
@@ -248,7 +243,10 @@ _CODES = "bool power_of_two_scales) -> (Tensor, Tensor"
 _define(quantize_rows, f"(Tensor x, {_CODES})", _new_rows)
 _define(quantize_blocks, f"(Tensor x, {_CODES})", _new_blocks)
 _define(quantize_columns, f"(Tensor x, {_CODES})", _new_columns)
-_define(quantize_group_columns, f"(Tensor x, Tensor offsets, {_CODES}, Tensor)", _new_group_columns)
+_define(quantize_columns_and_rows, f"(Tensor x, {_CODES}, Tensor, Tensor)", _new_columns_and_rows)
+_GROUP_CODES = f"(Tensor x, Tensor offsets, {_CODES}, Tensor"
+_define(quantize_group_columns, f"{_GROUP_CODES})", _new_group_columns)
+_define(quantize_group_columns_and_rows, f"{_GROUP_CODES}, Tensor, Tensor)", _new_group_columns_and_rows)
 _define(
     scale_layout_new,
     "(Tensor sf, bool packed, SymInt? rows, bool power_of_two_scales) -> Tensor",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <finegemm/quantize.h>
+#include <finegemm/quantize/columns.h>
 
 namespace finegemm {
 
@@ -14,6 +15,20 @@ struct QuantizeCall {
     ConstMatrix x;
     Matrix q, scales;
     const QuantizeOptions& options;
+};
+
+/// Operands and options of one quantisation of columns. The options are borrowed.
+struct QuantizeColumnsCall : QuantizeColumnsArgs {
+    const QuantizeOptions& options;
+
+    bool has_rows() const { return row_q.data != nullptr; }
+    bool has_groups() const { return offsets.data != nullptr; }
+    ColumnGroups groups() const {
+        if (!has_groups()) return {};
+        return {.offsets = static_cast<const int32_t*>(offsets.data),
+                .begins = static_cast<int32_t*>(begins.data),
+                .groups = static_cast<uint32_t>(offsets.cols - 1)};
+    }
 };
 
 }  // namespace finegemm

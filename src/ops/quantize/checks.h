@@ -5,7 +5,8 @@
 
 namespace finegemm {
 
-/// Throws Error(InvalidArgument).
+// Both throw Error(InvalidArgument).
 void check_quantize(const QuantizeCall& call);
+void check_quantize(const QuantizeColumnsCall& call);
 
 }  // namespace finegemm

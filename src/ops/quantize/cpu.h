@@ -8,6 +8,7 @@
 namespace finegemm {
 
 void run_on_cpu(const QuantizeCall& call, ThreadPool& pool);
+void run_on_cpu(const QuantizeColumnsCall& call, ThreadPool& pool);
 
 /// A block of elements that share one scale.
 struct CpuQuantizeBlock {

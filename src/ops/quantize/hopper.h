@@ -1,7 +1,7 @@
 // A quantisation as a launch. Layer engine.
 #pragma once
 
-#include <finegemm/quantize/quantize.h>
+#include <finegemm/quantize/columns.h>
 
 #include "ops/quantize/call.h"
 
@@ -13,5 +13,12 @@ struct QuantizeLaunch {
     uint32_t grid;
 };
 QuantizeLaunch launch_of(const QuantizeCall& call);
+
+struct QuantizeColumnsLaunch {
+    QuantizeColumnsConfig config;
+    QuantizeColumnsParams params;
+    uint32_t grid;
+};
+QuantizeColumnsLaunch launch_of(const QuantizeColumnsCall& call);
 
 }  // namespace finegemm

@@ -12,12 +12,14 @@ namespace {
 using enum QuantizeInput;
 constexpr std::array<QuantizeConfig, QuantizeConfig::kCount> kConfigs = {
     {{F32, false}, {F16, false}, {BF16, false}, {F32, true}, {F16, true}, {BF16, true}}};
+constexpr std::array<QuantizeColumnsConfig, QuantizeColumnsConfig::kCount> kColumnConfigs = {{{F32}, {F16}, {BF16}}};
 
 constexpr std::string_view kNames[] = {"F32", "F16", "BF16"};
 
 }  // namespace
 
 std::span<const QuantizeConfig> quantize_configs() { return kConfigs; }
+std::span<const QuantizeColumnsConfig> quantize_columns_configs() { return kColumnConfigs; }
 
 KernelSource source_of(const QuantizeConfig& c) {
     const std::string_view input = kNames[static_cast<size_t>(c.input)];
@@ -31,6 +33,20 @@ KernelSource source_of(const QuantizeConfig& c) {
                             "    finegemm::device::quantize<kConfig>(params);\n"
                             "}}\n",
                             input, c.square_blocks, entry)};
+}
+
+KernelSource source_of(const QuantizeColumnsConfig& c) {
+    const std::string_view input = kNames[static_cast<size_t>(c.input)];
+    const std::string entry = fmt::format("FineGEMM_quantize_columns_{}", input);
+    return {
+        .entry = entry,
+        .text = fmt::format("#include <finegemm/device/quantize_columns.cuh>\n"
+                            "inline constexpr finegemm::QuantizeColumnsConfig kConfig{{finegemm::QuantizeInput::{}}};\n"
+                            "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm())\n"
+                            "{}(const __grid_constant__ finegemm::QuantizeColumnsParams params) {{\n"
+                            "    finegemm::device::quantize_columns<kConfig>(params);\n"
+                            "}}\n",
+                            input, entry)};
 }
 
 }  // namespace finegemm::jit

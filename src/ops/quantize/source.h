@@ -3,15 +3,18 @@
 
 #include <span>
 
-#include <finegemm/quantize/quantize.h>
+#include <finegemm/quantize/columns.h>
 
 #include "jit/kernel_store.h"
 
 namespace finegemm::jit {
 
-/// All there are.
+/// All there are, and those of columns.
 std::span<const QuantizeConfig> quantize_configs();
 
+std::span<const QuantizeColumnsConfig> quantize_columns_configs();
+
 KernelSource source_of(const QuantizeConfig& config);
+KernelSource source_of(const QuantizeColumnsConfig& config);
 
 }  // namespace finegemm::jit

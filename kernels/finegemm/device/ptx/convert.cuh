@@ -46,6 +46,29 @@ __device__ inline void store_shared_words_x4_if(bool wanted, SmemAddr to, const 
         : "memory");
 }
 
+__device__ inline void store_shared_words_x2(SmemAddr to, uint32_t a, uint32_t b) {
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(to.bits), "r"(a), "r"(b) : "memory");
+}
+
+/// The larger of each pair of signed halves. PTX ISA, max.
+__device__ inline uint32_t max_s16x2(uint32_t a, uint32_t b) {
+    uint32_t most;
+    asm("max.s16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
+    return most;
+}
+
+/// The lower, or the upper, halves of two words, the first one's below. PTX ISA, prmt.
+__device__ inline uint32_t low_halves(uint32_t a, uint32_t b) {
+    uint32_t both;
+    asm("prmt.b32 %0, %1, %2, 0x5410;" : "=r"(both) : "r"(a), "r"(b));
+    return both;
+}
+__device__ inline uint32_t high_halves(uint32_t a, uint32_t b) {
+    uint32_t both;
+    asm("prmt.b32 %0, %1, %2, 0x7632;" : "=r"(both) : "r"(a), "r"(b));
+    return both;
+}
+
 /// The highest bytes of four words, the first one's lowest. PTX ISA, prmt.
 __device__ inline uint32_t highest_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
     uint32_t low, high, all;

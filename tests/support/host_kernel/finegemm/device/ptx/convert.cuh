@@ -1,14 +1,23 @@
 // Loads and stores of single words and vectors, on the host. Layer tests.
 #pragma once
 
+#include <algorithm>
+
 #include <finegemm/device/ptx/memory.cuh>
 
 namespace finegemm::ptx {
 
+struct Words2 {
+    uint32_t w[2];
+};
+
 inline uint32_t load_global_if(bool wanted, const void* from) { return wanted ? load_as<uint32_t>(from) : 0; }
+inline Words4 load_global_once(const void* from) { return load_as<Words4>(from); }
 inline Words4 load_global_x4_if(bool wanted, const void* from) { return wanted ? load_as<Words4>(from) : Words4{}; }
 inline void store_global(void* to, uint32_t x) { store_as(to, x); }
 inline void store_global(float* to, float x) { store_as(to, x); }
+inline void store_global_x2(void* to, uint32_t a, uint32_t b) { store_as(to, Words2{{a, b}}); }
+inline void store_shared_words_x2(SmemAddr to, uint32_t a, uint32_t b) { store_shared_as(to, Words2{{a, b}}); }
 inline void store_shared_word_if(bool wanted, SmemAddr to, uint32_t x) {
     if (wanted) store_shared_as(to, x);
 }
@@ -18,6 +27,15 @@ inline void store_shared_words_x4_if(bool wanted, SmemAddr to, const Words4& v) 
 inline uint16_t pack_e4m3(float low, float high) {
     return static_cast<uint16_t>(e4m3_of_float(low) | e4m3_of_float(high) << 8);
 }
+inline uint32_t low_halves(uint32_t a, uint32_t b) { return (a & 0xffff) | b << 16; }
+inline uint32_t high_halves(uint32_t a, uint32_t b) { return a >> 16 | (b & 0xffff0000u); }
+inline uint32_t max_s16x2(uint32_t a, uint32_t b) {
+    const auto larger = [](uint32_t x, uint32_t y) {
+        return static_cast<uint16_t>(std::max(static_cast<int16_t>(x), static_cast<int16_t>(y)));
+    };
+    return larger(a, b) | static_cast<uint32_t>(larger(a >> 16, b >> 16)) << 16;
+}
+inline float float_of_half(uint16_t x) { return float_of_f16(x); }
 inline uint32_t highest_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
     return a >> 24 | b >> 24 << 8 | c >> 24 << 16 | d >> 24 << 24;
 }

@@ -1,0 +1,210 @@
+// Quantisation of columns, which become rows, and of the rows in the same pass: a CTA takes a tile of 128x128 elements
+// at a time, which stay in registers. Layer device.
+#pragma once
+
+#include <finegemm/quantize/columns.h>
+#include <finegemm/device/quantize.cuh>
+#include <finegemm/device/warp.cuh>
+
+namespace finegemm::device {
+
+template <QuantizeColumnsConfig C>
+struct SharedColumns {
+    // First the largest of each column and warp, then the tile of codes (QuantizeColumnsConfig::place).
+    alignas(16) uint32_t words[kScaleBlock * kScaleBlock / 4];
+    alignas(16) float inverses[kScaleBlock];
+    RowRange rows;
+    uint32_t blocks[C.warps()];  // of each warp's groups
+};
+
+/// The rows of x that become block `block` of q's columns. Each thread has a group at a time.
+template <QuantizeColumnsConfig C>
+__device__ RowRange find_rows(const QuantizeColumnsParams& p, uint32_t block, SharedColumns<C>& shared) {
+    const ColumnGroups& groups = p.groups;
+    if (!groups.offsets) return rows_of_block({0, p.rows.rows}, block);
+    const uint32_t warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
+    const bool writes = blockIdx.x == 0;
+    if (threadIdx.x == 0) shared.rows = {};
+    uint32_t before = 0;  // blocks
+    for (uint32_t first = 0; first < groups.groups; first += C.threads()) {
+        const uint32_t g = first + threadIdx.x;
+        const RowRange rows = g < groups.groups ? groups.group(g, p.rows.rows) : RowRange{};
+        const uint32_t blocks = ceil_div(rows.size(), kScaleBlock);
+        uint32_t end = sum_up_to(blocks);
+        __syncthreads();  // everybody has read the last sums, and there are no rows yet
+        if (lane == kWarpSize - 1) shared.blocks[warp] = end;
+        __syncthreads();
+        end += before;
+        for (uint32_t w = 0; w < C.warps(); ++w) {
+            if (w < warp) end += shared.blocks[w];
+            before += shared.blocks[w];
+        }
+        const uint32_t begin = end - blocks;
+        if (begin <= block && block < end) shared.rows = rows_of_block(rows, block - begin);
+        if (writes && g < groups.groups)
+            ptx::store_global(groups.begins + g, min(begin, ceil_div(p.cols, kScaleBlock)) * kScaleBlock);
+    }
+    if (writes && threadIdx.x == 0)
+        ptx::store_global(groups.begins + groups.groups, min(before, ceil_div(p.cols, kScaleBlock)) * kScaleBlock);
+    __syncthreads();  // the group's thread has written the rows
+    return shared.rows;
+}
+
+/// Magnitudes of a word of the input: of a float, or of two numbers of 16 bits, which are compared at once.
+template <QuantizeInput Input>
+struct Magnitudes {
+    static constexpr bool kPairs = Input != QuantizeInput::F32;
+    // What is added makes those of what is not finite negative, so that they lose every comparison.
+    static constexpr uint32_t kRaise = Input == QuantizeInput::BF16 ? 0x80 : 0x400;
+
+    __device__ static uint32_t of(uint32_t word) {
+        return kPairs ? (word & 0x7fff7fffu) + kRaise * 0x10001u : finite_magnitude(float_of_bits(word));
+    }
+    __device__ static uint32_t larger(uint32_t a, uint32_t b) { return kPairs ? ptx::max_s16x2(a, b) : max(a, b); }
+    /// finite_magnitude of element `i` of the word.
+    __device__ static uint32_t bits(uint32_t word, uint32_t i) {
+        if (!kPairs) return word;
+        const uint16_t half = static_cast<uint16_t>((word >> 16 * i) - kRaise);
+        // Where nothing of a block is finite, its largest is not finite either, and has no say.
+        return finite_magnitude(Input == QuantizeInput::F16 ? ptx::float_of_half(half) : float_of_bf16(half));
+    }
+};
+
+/// What a thread has of a tile.
+template <QuantizeColumnsConfig C>
+struct ColumnValues {
+    using M = Magnitudes<C.input>;
+    static constexpr uint32_t kWords = 4, kPerWord = M::kPairs ? 2 : 1;  // words of a row
+    static constexpr uint32_t kRowWords = C.kRows / kPerWord;            // of the largest of each row
+
+    Values<C.of_rows()> rows[C.kRows];
+
+    __device__ void load(const QuantizeColumnsParams& p, RowRange of, RowCol at) {
+#pragma unroll
+        for (uint32_t u = 0; u < C.kRows; ++u)
+            if (at.row + u < of.size() && at.col < p.rows.cols) rows[u].load(p.rows, of.begin + at.row + u, at.col);
+            else rows[u].clear();
+    }
+    /// The largest of each column in this warp.
+    __device__ void find_columns(uint32_t (&most)[kWords]) const {
+#pragma unroll
+        for (uint32_t w = 0; w < kWords; ++w) {
+            most[w] = M::of(rows[0].words.w[w]);
+#pragma unroll
+            for (uint32_t u = 1; u < C.kRows; ++u) most[w] = M::larger(most[w], M::of(rows[u].words.w[w]));
+#pragma unroll
+            for (uint32_t mask = C.lanes(); mask < kWarpSize; mask *= 2)
+                most[w] = M::larger(most[w], ptx::shuffle_xor(most[w], mask));
+        }
+    }
+    /// The largest of each row, in all of its lanes.
+    __device__ void find_rows(uint32_t (&most)[kRowWords]) const {
+        uint32_t largest[C.kRows];
+#pragma unroll
+        for (uint32_t u = 0; u < C.kRows; ++u) {
+            largest[u] = M::of(rows[u].words.w[0]);
+#pragma unroll
+            for (uint32_t w = 1; w < kWords; ++w) largest[u] = M::larger(largest[u], M::of(rows[u].words.w[w]));
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < kRowWords; ++i) {
+            const uint32_t a = largest[i * kPerWord], b = largest[i * kPerWord + kPerWord - 1];
+            most[i] = M::kPairs ? M::larger(ptx::low_halves(a, b), ptx::high_halves(a, b)) : a;
+#pragma unroll
+            for (uint32_t mask = 1; mask < C.lanes(); mask *= 2)
+                most[i] = M::larger(most[i], ptx::shuffle_xor(most[i], mask));
+        }
+    }
+    /// Quantises the rows. Of the lanes of a row each makes the scale of another one.
+    __device__ void quantize_rows(const QuantizeColumnsParams& p, RowRange of, RowCol at) const {
+        uint32_t most[kRowWords];
+        find_rows(most);
+        const uint32_t mine = threadIdx.x % C.kRows;
+#pragma unroll
+        for (uint32_t half = kRowWords / 2; half > 0; half /= 2)  // an index would put them into local memory
+#pragma unroll
+            for (uint32_t i = 0; i < half; ++i)
+                if ((mine / kPerWord & half) != 0) most[i] = most[i + half];
+        const float scale = block_scale(M::bits(most[0], mine % kPerWord), p.rows.power_of_two);
+        const uint32_t first = at.col / kScaleBlock * kScaleBlock;
+        if (threadIdx.x % C.lanes() < C.kRows && at.row + mine < of.size() && first < p.rows.cols)
+            ptx::store_global(p.rows.scales + (of.begin + at.row + mine) * p.rows.scale_row_stride +
+                                  at.col / kScaleBlock * p.rows.scale_col_stride,
+                              scale);
+        const uint32_t inverse = float_bits(inverse_scale(scale)), lane = threadIdx.x % kWarpSize;
+#pragma unroll
+        for (uint32_t u = 0; u < C.kRows; ++u) {
+            const float of_row = float_of_bits(ptx::value_of(inverse, lane / C.lanes() * C.lanes() + u));
+            if (at.row + u < of.size() && at.col < p.rows.cols)
+                rows[u].store(p.rows, of.begin + at.row + u, at.col, of_row);
+        }
+    }
+    /// Four codes of column `i`.
+    __device__ uint32_t codes(uint32_t i, uint32_t first, float inverse) const {
+        return ptx::pack_e4m3(rows[first].at(i) * inverse, rows[first + 1].at(i) * inverse) |
+               static_cast<uint32_t>(ptx::pack_e4m3(rows[first + 2].at(i) * inverse, rows[first + 3].at(i) * inverse))
+                   << 16;
+    }
+};
+
+/// Writes the tile of codes; 16 bytes of a lane, 128 of eight neighbours.
+template <QuantizeColumnsConfig C>
+__device__ void store_columns(const QuantizeColumnsParams& p, RowCol first, ptx::SmemAddr words) {
+    constexpr uint32_t kBytes = 16, kAcross = kScaleBlock / kBytes;
+#pragma unroll 1  // else what is the same for all tiles is kept in registers, and spills
+    for (uint32_t i = threadIdx.x; i < kScaleBlock * kAcross; i += C.threads()) {
+        const uint32_t col = i / kAcross, row = i % kAcross * kBytes;
+        const uint32_t place = C.place(col, row / C.kRows);
+        ptx::Words4 v = ptx::load_shared_words_x4(words + place / kBytes * kBytes);
+        if (place % kBytes != 0) v = {{v.w[2], v.w[3], v.w[0], v.w[1]}};  // its two pieces are turned
+        ptx::store_global_x4_if(first.col + col < p.rows.cols && first.row + row < p.cols,
+                                p.q + static_cast<uint64_t>(first.col + col) * p.q_row_stride + first.row + row, v);
+    }
+}
+
+template <QuantizeColumnsConfig C>
+__device__ void quantize_columns(const QuantizeColumnsParams& p) {
+    using M = Magnitudes<C.input>;
+    constexpr uint32_t kWords = ColumnValues<C>::kWords, kPerWord = ColumnValues<C>::kPerWord;
+    __shared__ SharedColumns<C> shared;
+    const ptx::SmemAddr words = ptx::smem_address(shared.words);
+    const RowCol mine = C.origin(threadIdx.x);
+    for (uint64_t tile = blockIdx.x; tile < p.tiles(); tile += gridDim.x) {
+        const uint32_t down = static_cast<uint32_t>(tile / p.tiles_across());
+        const RowCol first{down * kScaleBlock, static_cast<uint32_t>(tile % p.tiles_across()) * kScaleBlock};
+        const RowRange rows = find_rows<C>(p, down, shared);
+        const RowCol at{mine.row, first.col + mine.col};
+        ColumnValues<C> values;
+        values.load(p, rows, at);
+        if (p.rows.q) values.quantize_rows(p, rows, at);
+        uint32_t most[kWords];
+        values.find_columns(most);
+        __syncthreads();  // everybody has read the last tile's codes
+        if (threadIdx.x % kWarpSize < C.lanes())
+            ptx::store_shared_words_x4(words + (threadIdx.x / kWarpSize * C.lanes() + threadIdx.x % C.lanes()) * 16,
+                                       {{most[0], most[1], most[2], most[3]}});
+        __syncthreads();  // the largest of all warps are there
+        if (threadIdx.x < kScaleBlock) {
+            const uint32_t* const column = shared.words + threadIdx.x / kPerWord;
+            uint32_t largest = column[0];
+#pragma unroll
+            for (uint32_t w = 1; w < C.warps(); ++w) largest = M::larger(largest, column[w * kWords * C.lanes()]);
+            const float scale = block_scale(M::bits(largest, threadIdx.x % kPerWord), p.rows.power_of_two);
+            shared.inverses[threadIdx.x] = inverse_scale(scale);
+            const uint32_t col = first.col + threadIdx.x;
+            if (col < p.rows.cols && first.row < p.cols)
+                ptx::store_global(p.scales + col * p.scale_row_stride + down * p.scale_col_stride, scale);
+        }
+        __syncthreads();  // the factors are there, and the largest have been read: codes may take their place
+#pragma unroll
+        for (uint32_t i = 0; i < C.vector(); ++i) {
+            const float inverse = shared.inverses[mine.col + i];
+            ptx::store_shared_words_x2(words + C.place(mine.col + i, mine.row / C.kRows), values.codes(i, 0, inverse),
+                                       values.codes(i, 4, inverse));
+        }
+        __syncthreads();  // all codes are there
+        store_columns<C>(p, first, words);
+    }
+}
+
+}  // namespace finegemm::device

@@ -1,0 +1,80 @@
+// Quantisation of columns, which become rows: configuration of its kernels, groups, tiles and their way through shared
+// memory. Layer quantize.
+#pragma once
+
+#include <finegemm/core/group_layout.h>
+#include <finegemm/quantize/quantize.h>
+
+namespace finegemm {
+
+/// Groups of rows of x. As columns of q each begins at a multiple of 128, behind the group before it.
+struct ColumnGroups {
+    const int32_t* offsets = nullptr;  // [groups + 1], in rows of x; null: all rows are one group
+    int32_t* begins = nullptr;         // [groups + 1], in columns of q: is written
+    uint32_t groups = 0;
+
+    /// Numbers that break the rules give rows that exist, or none.
+    FG_HD constexpr RowRange group(uint32_t g, uint32_t rows) const {
+        const uint32_t begin = existing(offsets[g], rows);
+        return {begin, max(begin, existing(offsets[g + 1], rows))};
+    }
+
+private:
+    FG_HD static constexpr uint32_t existing(int32_t row, uint32_t rows) {
+        return row < 0 ? 0 : min(static_cast<uint32_t>(row), rows);
+    }
+};
+
+/// The rows of a group that become its block `block` of columns.
+FG_HD constexpr RowRange rows_of_block(RowRange group, uint32_t block) {
+    const uint32_t begin = group.begin + min(block * kScaleBlock, group.size());
+    return {begin, begin + min(kScaleBlock, group.end - begin)};
+}
+
+/// Everything about the kernel that is fixed when it is compiled.
+struct QuantizeColumnsConfig {
+    QuantizeInput input = QuantizeInput::BF16;
+
+    static constexpr uint32_t kCount = 3;  // kernels that there are
+    static constexpr uint32_t kRows = 8;   // of a tile, in each thread: their codes of a column are stored at once
+    /// Its place among them.
+    FG_HD constexpr uint32_t index() const { return static_cast<uint32_t>(input); }
+    constexpr bool operator==(const QuantizeColumnsConfig&) const = default;
+
+    /// The kernel for rows, whose way to load and to store rows is this one's, too.
+    FG_HD constexpr QuantizeConfig of_rows() const { return {input, false}; }
+    FG_HD constexpr uint32_t vector() const { return of_rows().vector(); }
+    FG_HD constexpr uint32_t lanes() const { return of_rows().lanes(); }
+    FG_HD constexpr uint32_t threads() const { return kScaleBlock / kRows * lanes(); }
+    FG_HD constexpr uint32_t warps() const { return threads() / kWarpSize; }
+    /// So many must fit an SM: bounds registers to 64 a thread, of which 32 have the tile.
+    FG_HD constexpr uint32_t ctas_per_sm() const { return 1024 / threads(); }
+
+    /// Where a thread has its elements in the tile.
+    FG_HD constexpr RowCol origin(uint32_t thread) const {
+        return {.row = thread / lanes() * kRows, .col = thread % lanes() * vector()};
+    }
+    /// Where the tile of codes, which is [column][row] in pieces of 8 rows, has a piece, in bytes. Columns of one
+    /// vector are turned alike, so that the lanes that store their pieces together meet all banks once.
+    FG_HD constexpr uint32_t place(uint32_t col, uint32_t piece) const {
+        return col * kScaleBlock + (piece ^ turn(col)) * kRows;
+    }
+    FG_HD constexpr uint32_t turn(uint32_t col) const { return col / vector() % (kScaleBlock / kRows); }
+};
+
+struct QuantizeColumnsParams {
+    QuantizeParams rows;  // with x. Without `q` rows are not written
+    uint8_t* q;           // [cols of x, cols]
+    float* scales;
+    int64_t q_row_stride, scale_row_stride, scale_col_stride;
+    uint32_t cols;  // of q: a multiple of 16
+    ColumnGroups groups;
+
+    /// Tiles in a row of x; there is always a tile, which has what groups' beginnings are written by.
+    FG_HD constexpr uint32_t tiles_across() const { return max(1, ceil_div(rows.cols, kScaleBlock)); }
+    FG_HD constexpr uint64_t tiles() const {
+        return static_cast<uint64_t>(max(1, ceil_div(cols, kScaleBlock))) * tiles_across();
+    }
+};
+
+}  // namespace finegemm

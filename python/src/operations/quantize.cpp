@@ -1,0 +1,108 @@
+// finegemm.quantize_rows, quantize_blocks and quantize_columns. Layer: front end.
+#include "operations/quantize.h"
+
+#include <array>
+#include <vector>
+
+#include <finegemm/quantize.h>
+
+namespace finegemm::python {
+
+namespace {
+
+constexpr int64_t kScaleBlock = 128;
+
+constexpr int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
+
+/// An output that is given, or the new one that `make` makes.
+template <typename Make>
+Object given_or(Tensors& tensors, const char* name, PyObject* given, const Make& make) {
+    return given == Py_None ? make() : tensors.output(name, given);
+}
+Object codes_or_new(Tensors& tensors, const char* name, PyObject* given, PyObject* x, int64_t rows, int64_t cols) {
+    return given_or(tensors, name, given, [&] { return tensors.empty_like(x, {rows, cols}, "float8_e4m3fn", name); });
+}
+Object scales_or_new(Tensors& tensors, const char* name, PyObject* given, PyObject* x, int64_t rows, int64_t cols) {
+    return given_or(tensors, name, given, [&] { return tensors.empty_like(x, {rows, cols}, "float32", name); });
+}
+
+template <auto Quantize>
+Object quantize_into(const Imports& imports, Context& context, Arguments& given, int64_t height) {
+    Tensors tensors(imports);
+    PyObject* x = given.required("x");
+    const Matrix in = tensors.matrix("x", x);
+    const Object q = codes_or_new(tensors, "q", given.optional("q"), x, in.rows, in.cols);
+    const Object scales =
+        scales_or_new(tensors, "scales", given.optional("scales"), x, (in.rows + height - 1) / height, blocks(in.cols));
+    const Matrix q_matrix = tensors.matrix("q", q.get(), Access::Write);
+    const Matrix scale_matrix = tensors.matrix("scales", scales.get(), Access::Write);
+    QuantizeOptions options{.stream = tensors.stream(given.optional("stream"), q.get(), q_matrix.device)};
+    given.take("power_of_two_scales", options.power_of_two_scales);
+    given.check_all_taken();
+    Object both(PyTuple_Pack(2, q.get(), scales.get()));
+    WithoutGil others_run;
+    options.poll = [&](double) { others_run.run_handlers(); };
+    Quantize(context, in, q_matrix, scale_matrix, options);
+    return both;
+}
+
+Matrix row_of(const Numbers& numbers) {
+    return {const_cast<int32_t*>(numbers.data), DType::I32, 1, numbers.size, numbers.size, 1, numbers.device};
+}
+
+/// Columns of a new q for `rows`. `offsets`: of groups, if there are any.
+int64_t columns_for(int64_t rows, const Numbers& offsets) {
+    if (!offsets.data) return (rows + 15) / 16 * 16;
+    return (rows + (kScaleBlock - 1) * (offsets.size - 1)) / kScaleBlock * kScaleBlock;
+}
+
+}  // namespace
+
+Object quantize_rows_into(const Imports& imports, Context& context, Arguments& given) {
+    return quantize_into<&quantize_rows>(imports, context, given, 1);
+}
+Object quantize_blocks_into(const Imports& imports, Context& context, Arguments& given) {
+    return quantize_into<&quantize_blocks>(imports, context, given, kScaleBlock);
+}
+
+Object quantize_columns_into(const Imports& imports, Context& context, Arguments& given) {
+    Tensors tensors(imports);
+    PyObject *x = given.required("x"), *offsets = given.optional("offsets"), *begins = given.optional("begins");
+    PyObject *row_q = given.optional("row_q"), *row_scales = given.optional("row_scales");
+    bool rows = row_q != Py_None || row_scales != Py_None;
+    given.take("rows", rows);
+    QuantizeColumnsArgs args{.x = tensors.matrix("x", x), .q = {}, .scales = {}};
+    const int64_t m = args.x.rows, k = args.x.cols;
+    const Numbers groups = offsets == Py_None ? Numbers{} : tensors.numbers("offsets", offsets);
+    std::vector<Object> results;
+    results.push_back(codes_or_new(tensors, "q", given.optional("q"), x, k, columns_for(m, groups)));
+    args.q = tensors.matrix("q", results.back().get(), Access::Write);
+    results.push_back(given_or(tensors, "scales", given.optional("scales"), [&] {
+        return tensors.empty_mn_major(x, std::array{k, blocks(args.q.cols)}, "float32", "scales");
+    }));
+    args.scales = tensors.matrix("scales", results.back().get(), Access::Write);
+    if (groups.data || begins != Py_None) {
+        results.push_back(given_or(tensors, "begins", begins,
+                                   [&] { return tensors.empty_like(x, {groups.size}, "int32", "begins"); }));
+        args.offsets = row_of(groups);
+        args.begins = row_of(tensors.numbers("begins", results.back().get(), Access::Write));
+    }
+    if (rows) {
+        results.push_back(codes_or_new(tensors, "row_q", row_q, x, m, k));
+        args.row_q = tensors.matrix("row_q", results.back().get(), Access::Write);
+        results.push_back(scales_or_new(tensors, "row_scales", row_scales, x, m, blocks(k)));
+        args.row_scales = tensors.matrix("row_scales", results.back().get(), Access::Write);
+    }
+    QuantizeOptions options{.stream = tensors.stream(given.optional("stream"), results[0].get(), args.q.device)};
+    given.take("power_of_two_scales", options.power_of_two_scales);
+    given.check_all_taken();
+    Object all(PyTuple_New(static_cast<Py_ssize_t>(results.size())));
+    for (size_t i = 0; i < results.size(); ++i)
+        PyTuple_SetItem(all.get(), static_cast<Py_ssize_t>(i), results[i].release());
+    WithoutGil others_run;
+    options.poll = [&](double) { others_run.run_handlers(); };
+    quantize_columns(context, args, options);
+    return all;
+}
+
+}  // namespace finegemm::python

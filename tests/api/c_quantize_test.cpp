@@ -1,0 +1,46 @@
+// Quantisation through the C ABI. Layer tests.
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "api/calls.h"
+
+namespace finegemm::test {
+namespace {
+
+TEST(CAbi, QuantizesRowsAndBlocks) {
+    const CContext context;
+    QuantizeCall rows;
+    ASSERT_EQ(rows.run_rows(context.get()), FINEGEMM_OK) << rows.error.message;
+    EXPECT_EQ(rows.scale_data.at(0, 1), 255.0f / 448);  // x[0, 255] = -255
+    EXPECT_EQ(rows.q_data.at(0, 255), 0xfe);            // -448
+
+    QuantizeCall blocks;
+    blocks.scales.rows = 2;
+    blocks.options.power_of_two_scales = 1;
+    ASSERT_EQ(blocks.run_blocks(context.get()), FINEGEMM_OK) << blocks.error.message;
+    EXPECT_EQ(blocks.scale_data.at(0, 2), 1.0f);  // 383 / 448, rounded up to a power of two
+    EXPECT_EQ(blocks.scale_data.at(1, 1), 0.5f);  // 127 / 448
+}
+
+TEST(CAbi, QuantizesColumnsOfGroupsAndRows) {
+    const CContext context;
+    QuantizeColumnsCall c;
+    ASSERT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
+    EXPECT_EQ(std::tuple(c.numbers.at(1, 0), c.numbers.at(1, 1), c.numbers.at(1, 2)), std::tuple(0, 128, 384));
+    EXPECT_EQ(c.scale_data.at(383, 0), 383.0f / 448);  // x[0, 383] = -383
+    EXPECT_EQ(c.q_data.at(383, 0), 0xfe);              // -448
+    EXPECT_EQ(c.q_data.at(383, 100), 0);               // behind the first group
+    EXPECT_EQ(c.scale_data.at(383, 1), 283.0f / 448);  // x[100, 383], with which the second one begins
+    EXPECT_EQ(c.scale_data.at(0, 2), 255.0f / 448);    // x[255, 0]
+    EXPECT_EQ(c.scale_data.at(0, 3), 1.0f);            // of no group
+    EXPECT_EQ(c.row_scale_data.at(0, 1), 255.0f / 448);
+    EXPECT_EQ(c.row_q_data.at(0, 255), 0xfe);
+    c.args.row_q = c.args.row_scales = c.args.offsets = c.args.begins = {};
+    c.args.q.cols = 256, c.args.scales.cols = 2;
+    ASSERT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
+    EXPECT_EQ(c.scale_data.at(383, 1), 255.0f / 448);  // x[128, 383]
+}
+
+}  // namespace
+}  // namespace finegemm::test
