@@ -155,13 +155,11 @@ typedef struct finegemm_k_grouped_gemm_args {
 
 /* Columns of x as rows of codes, and its rows besides; finegemm/quantize.h has the rules. */
 typedef struct finegemm_quantize_columns_args {
-    finegemm_matrix x, q, scales;
-    finegemm_matrix row_q, row_scales; /* without pointers: none */
-    finegemm_matrix offsets, begins;   /* of groups, [1, groups + 1]; begins is written. Without pointers: none */
+    finegemm_matrix x, q, scales, row_q, row_scales; /* row_q and row_scales without pointers: no rows */
+    finegemm_matrix offsets, begins; /* of groups, [1, groups + 1]; begins is written. Without pointers: none */
 } finegemm_quantize_columns_args;
 
-/* Scales, and where they go with other strides or in another format, f32 or ue8m0x4; finegemm/scale_layout.h has the
- * rules. */
+/* Scales, and where they go in another layout, f32 or ue8m0x4; finegemm/scale_layout.h has the rules. */
 typedef struct finegemm_scale_layout_args {
     finegemm_stack sf, out;
     int32_t form;     /* of the groups: FINEGEMM_NO_GROUPS, _ROW_GROUPS, _K_SIZES or _K_PREFIX_SUMS */
