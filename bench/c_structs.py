@@ -1,11 +1,12 @@
-"""The structs of include/finegemm/c_api.h for ctypes, read from it."""
+"""The structs of the C ABI for ctypes, read from its headers."""
 
 import ctypes
 import pathlib
 import re
 from typing import Any
 
-HEADER = pathlib.Path(__file__).resolve().parent.parent / "include/finegemm/c_api.h"
+INCLUDE = pathlib.Path(__file__).resolve().parent.parent / "include/finegemm"
+HEADERS = (INCLUDE / "c_types.h", INCLUDE / "c_api.h")
 TYPES: dict[str, Any] = {
     "char": ctypes.c_char,
     "int32_t": ctypes.c_int32,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <finegemm/context.h>
+#include <finegemm/einsum.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
 #include <finegemm/mqa.h>

@@ -158,6 +158,8 @@ struct GemmShape {
     int64_t expected_m = 0;            ///< as Groups::expected_m
     int64_t alignment = 0;             ///< Groups::alignment of Indices and PrefixSums; 0: groups begin anywhere
     std::optional<int64_t> k_groups{};  ///< of K, for k_grouped_gemm; K is a multiple of 128
+    std::optional<int64_t> summed{};    ///< matrices of A and of B, whose products are added up (finegemm/einsum.h); K
+                                        ///< is that of all together
     bool accumulate = false;            ///< as the option of a call
     bool affine = false;                ///< of an Epilogue with alpha, beta, C or a bias; not for groups of K
     bool head_gaps = false;             ///< of an Epilogue with heads; for one product

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <finegemm/einsum.h>
 #include <finegemm/gemm.h>
 #include <finegemm/quantize.h>
 #include <finegemm/scale_layout.h>
@@ -205,6 +206,19 @@ int32_t finegemm_k_grouped_gemm(finegemm_context* context, const finegemm_k_grou
                         .offsets_device = {static_cast<DeviceType>(args->device_type), args->device_index},
                         .layout = static_cast<KLayout>(args->layout)},
                        options ? to_options(*options) : GemmOptions{});
+    });
+}
+
+int32_t finegemm_einsum(finegemm_context* context, const char* equation, const finegemm_einsum_args* args,
+                        const finegemm_gemm_options* options, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(context, "context", kMakeContext);
+        require(equation, "equation");
+        require(args, "args");
+        einsum(context->context, equation,
+               {to_stack(args->a, "a"), to_stack(args->sfa, "sfa"), to_stack(args->b, "b"), to_stack(args->sfb, "sfb"),
+                to_stack(args->d, "d")},
+               options ? to_options(*options) : GemmOptions{});
     });
 }
 

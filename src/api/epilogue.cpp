@@ -40,6 +40,7 @@ void check_takes_epilogue(const Call& call, const Given& given) {
     if (call.of_k())
         reject(name,
                "is given, but d of groups of K is the product alone, or added to; leave it out, or set accumulate");
+    if (call.summed()) reject(name, "is given, but d of a sum over stacks is the sum alone, or added to; leave it out");
     if (!plan::takers_of(given.finish).have(call.grouping))
         reject(name, "is given, but not in groups of rows can d have it; leave it out");
     if (call.row_b_scales())

@@ -1,8 +1,11 @@
 // The operations: check, then hand over to the backend of the device. Layer api.
 #include <chrono>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include <finegemm/einsum.h>
 #include <finegemm/gemm.h>
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
@@ -10,6 +13,7 @@
 #include <finegemm/scale_layout.h>
 
 #include "api/context.h"
+#include "api/equations.h"
 #include "api/multiply.h"
 #include "cuda/nvtx.h"
 #include "ops/gemm/checks.h"
@@ -80,6 +84,76 @@ void grouped_gemm(Context& context, const GroupedGemmArgs& args, const GemmOptio
 
 void k_grouped_gemm(Context& context, const KGroupedGemmArgs& args, const GemmOptions& options) {
     multiply(context, {args, options});
+}
+
+namespace {
+
+/// A tensor with other letters for its stack, its rows and its columns, in this order.
+template <typename AnyStack>
+AnyStack viewed(AnyStack x, std::string_view letters, std::string_view as) {
+    const Dimension count = dimension(x, letters, as[0]), rows = dimension(x, letters, as[1]),
+                    cols = dimension(x, letters, as[2]);
+    x.count = count.extent, x.stride = count.stride;
+    x.matrix.rows = rows.extent, x.matrix.row_stride = rows.stride;
+    x.matrix.cols = cols.extent, x.matrix.col_stride = cols.stride;
+    return x;
+}
+
+/// What is no tensor: there are no scales, or there is no C.
+bool is_left_out(const ConstStack& x) { return !x.matrix.data && x.matrix.rows == 0 && x.matrix.cols == 0; }
+
+ConstStack viewed_if_given(const ConstStack& x, std::string_view letters, std::string_view as) {
+    return is_left_out(x) ? x : viewed(x, letters, as);
+}
+
+/// Each letter has one extent. `of`: the name of the tensor where its extent came from.
+void check_extents(const Equation& e, const EinsumArgs& x) {
+    const auto check = [&](const char* name, const auto& tensor, std::string_view letters, const char* of,
+                           const ConstStack& other, std::string_view other_letters) {
+        for (const char letter : letters) {
+            if (other_letters.find(letter) == std::string_view::npos) continue;
+            const int64_t came = dimension(tensor, letters, letter).extent,
+                          wanted = dimension(other, other_letters, letter).extent;
+            if (came != wanted)
+                reject(name, "has {0} = {1}, but {2} has {0} = {3} in '{4}'; a letter has one extent", letter, came, of,
+                       wanted, e.text);
+        }
+    };
+    check("b", x.b, e.b(), "a", x.a, e.a());
+    check("d", x.d, e.d(), "a", x.a, e.a());
+    check("d", x.d, e.d(), "b", x.b, e.b());
+    if (e.summed && x.d.count != 1)
+        reject("d", "has {} matrices, must have 1, [m, n] of '{}'; pass one", x.d.count, e.text);
+}
+
+/// Nothing to sum up is a K of 0.
+ConstStack some(ConstStack x) {
+    if (x.count == 0) x.count = 1, x.matrix.cols = 0;
+    return x;
+}
+
+}  // namespace
+
+void einsum(Context& context, std::string_view equation, const EinsumArgs& x, const GemmOptions& options) {
+    const Equation& e = equation_named(equation);
+    check_extents(e, x);
+    if (e.summed) {
+        for (const auto& [name, scales] : {std::pair{"sfa", x.sfa}, {"sfb", x.sfb}})
+            if (!is_left_out(scales))
+                reject(name, "is given, but '{}' is of {}, which have no scales; leave it out", e.text,
+                       names_of(is_unscaled));
+        return multiply(context, {SummedGemmArgs{some(x.a), some(x.b), x.d.matrix}, options});
+    }
+    const std::string a{e.batch, e.m, e.k}, b{e.batch, e.n, e.k}, d{e.batch, e.m, e.n};
+    GemmOptions all = options;
+    all.epilogue.c = viewed_if_given(options.epilogue.c, e.d(), d);
+    multiply(context, {GroupedGemmArgs{.a = viewed(x.a, e.a(), a),
+                                       .sfa = viewed_if_given(x.sfa, e.a(), a),
+                                       .b = viewed(x.b, e.b(), b),
+                                       .sfb = viewed_if_given(x.sfb, e.b(), b),
+                                       .d = viewed(x.d, e.d(), d),
+                                       .groups = {.form = GroupForm::Whole, .device = x.d.matrix.device}},
+                       all});
 }
 
 namespace {

@@ -69,6 +69,11 @@ void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.MemsetD8Async, "cuMemsetD8Async", 3020);
     resolve(api.MemAlloc, "cuMemAlloc", 3020);
     resolve(api.MemFree, "cuMemFree", 3020);
+    resolve(api.MemPoolCreate, "cuMemPoolCreate", 11020);
+    resolve(api.MemPoolDestroy, "cuMemPoolDestroy", 11020);
+    resolve(api.MemPoolSetAttribute, "cuMemPoolSetAttribute", 11020);
+    resolve(api.MemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", 11020);
+    resolve(api.MemFreeAsync, "cuMemFreeAsync", 11020);
     resolve(api.MemcpyDtoHAsync, "cuMemcpyDtoHAsync", 3020);
     resolve(api.MemcpyHtoDAsync, "cuMemcpyHtoDAsync", 3020);
     resolve(api.MemcpyDtoDAsync, "cuMemcpyDtoDAsync", 3020);

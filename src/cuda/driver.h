@@ -19,6 +19,7 @@ using DeviceHandle = int;
 using DevicePtr = unsigned long long;
 using ContextHandle = struct ContextTag*;
 using StreamHandle = void*;
+using PoolHandle = struct PoolTag*;
 using LibraryHandle = struct LibraryTag*;
 using KernelHandle = struct KernelTag*;
 using FunctionHandle = struct FunctionTag*;  // a kernel in one context
@@ -36,6 +37,17 @@ struct LaunchAttribute {
         char bytes[64];
     } value = {};
 };
+
+/// CUmemPoolProps: memory of a device, for nobody else.
+struct PoolProps {
+    int allocation = 1;  // CU_MEM_ALLOCATION_TYPE_PINNED
+    int handles = 0;
+    int location = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
+    int device = 0;
+    void* security = nullptr;
+    char reserved[64] = {};
+};
+inline constexpr int kReleaseThreshold = 4;  // CUmemPool_attribute
 
 /// CUlaunchConfig.
 struct LaunchConfig {
@@ -93,6 +105,11 @@ struct Api {
     Result (*MemsetD8Async)(DevicePtr, unsigned char value, size_t bytes, StreamHandle);
     Result (*MemAlloc)(DevicePtr*, size_t);
     Result (*MemFree)(DevicePtr);
+    Result (*MemPoolCreate)(PoolHandle*, const PoolProps*);
+    Result (*MemPoolDestroy)(PoolHandle);
+    Result (*MemPoolSetAttribute)(PoolHandle, int attribute, void* value);
+    Result (*MemAllocFromPoolAsync)(DevicePtr*, size_t, PoolHandle, StreamHandle);
+    Result (*MemFreeAsync)(DevicePtr, StreamHandle);
     Result (*MemcpyDtoHAsync)(void*, DevicePtr, size_t, StreamHandle);
     Result (*MemcpyHtoDAsync)(DevicePtr, const void*, size_t, StreamHandle);
     Result (*MemcpyDtoDAsync)(DevicePtr, DevicePtr, size_t, StreamHandle);

@@ -107,10 +107,10 @@ std::shared_ptr<Launch> HopperBackend::make_launch(CallKey& key, const Call& giv
     const bool vectors = has_scale_vectors(call, kernel.config);
     const GemmKernel& fastest = vectors ? loaded(plan::for_row_scales(kernel.config), call.options.poll) : kernel;
     const GemmConfig& c = fastest.config;
-    auto launch =
-        std::make_shared<Launch>(Launch{.kernel = &fastest,
-                                        .grid = grid_size(c, most_tiles(problem, c), clusters_for(fastest, problem)),
-                                        .params = params_of(*driver_, call, problem, c)});
+    const uint32_t clusters = clusters_for(fastest, problem);
+    auto launch = std::make_shared<Launch>(Launch{.kernel = &fastest,
+                                                  .grid = grid_size(c, most_tiles(problem, c, clusters), clusters),
+                                                  .params = params_of(*driver_, call, problem, c, clusters)});
     const std::unique_lock lock(mutex_);
     if (launches_.size() >= kMaxKept) launches_.clear();
     return launches_.try_emplace(key, std::move(launch)).first->second;
@@ -125,13 +125,40 @@ const Computing& HopperBackend::gemm(const Call& call) {
     const cuda::CurrentDevice current(device_);
     if (!launch) launch = make_launch(key, call);
     const cuda::Kernel& kernel = launch->kernel->kernel;
-    if (call.has_host_offsets()) {
+    if (call.summed()) {
+        sum(*launch, call);
+    } else if (call.has_host_offsets()) {
         for (const auto& [grid, params] : parts_of(*launch, call)->parts)
             kernel.launch(grid, &params, options.stream, options.pdl);
     } else {
         kernel.launch(launch->grid, launch->params.data(), options.stream, options.pdl);
     }
     return launch->kernel->computing;
+}
+
+/// Memory that calls take while their kernels run.
+const cuda::MemoryPool& HopperBackend::memory() {
+    {
+        const std::shared_lock lock(mutex_);
+        if (memory_) return *memory_;
+    }
+    auto pool = std::make_unique<const cuda::MemoryPool>(device_);
+    const std::unique_lock lock(mutex_);
+    if (!memory_) memory_ = std::move(pool);
+    return *memory_;
+}
+
+/// Sums of pieces of K, and the kernel that adds these up. It is loaded before memory is taken, as that takes long.
+void HopperBackend::sum(const Launch& launch, const Call& call) {
+    const GemmOptions& options = call.options;
+    auto params = launch.params.as<SummedParams>();
+    const cuda::Kernel& adds = kernel_of(add_pieces_of(call, params).config, options.poll);
+    const size_t bytes = static_cast<size_t>(params.d_stride) * params.pieces * sizeof(float);
+    const cuda::StreamMemory sums(memory(), bytes, options.stream);
+    params.d_data = sums.data();
+    launch.kernel->kernel.launch(launch.grid, &params, options.stream, options.pdl);
+    const AddPiecesLaunch last = add_pieces_of(call, params);
+    adds.launch(last.grid, &last.params, options.stream, false);
 }
 
 /// What the last call has left, where its offsets were the same: tensor maps of blocks take longer than a launch.

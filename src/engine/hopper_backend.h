@@ -112,6 +112,8 @@ private:
     std::shared_ptr<const LaunchParts> parts_of(Launch& launch, const Call& call);
     LaunchParts make_parts(const Launch& launch, const Call& call) const;
     const Computing& zero(const Call& call) const;
+    const cuda::MemoryPool& memory();
+    void sum(const Launch& launch, const Call& call);
     const int32_t* whole_masks();
 
     const GemmKernel& chosen(const plan::Problem& problem, const Poll& poll);
@@ -135,8 +137,10 @@ private:
     mutable std::shared_mutex mutex_;
     std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
     std::unique_ptr<const cuda::ConstantNumbers> whole_masks_;                    // once a call has asked for them
-    std::tuple<KernelsOf<QuantizeConfig>, KernelsOf<QuantizeColumnsConfig>, KernelsOf<ScaleLayoutConfig>,
-               KernelsOf<MqaConfig>, KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>>
+    std::unique_ptr<const cuda::MemoryPool> memory_;                              // likewise
+    std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<QuantizeConfig>, KernelsOf<QuantizeColumnsConfig>,
+               KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>, KernelsOf<MqaScheduleConfig>,
+               KernelsOf<PrenormKernel>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;

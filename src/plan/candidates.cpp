@@ -288,6 +288,7 @@ std::string name_of(const GemmConfig& c) {
     if (c.output != Output::BF16) name += fmt::format("_{}", type_of(c.output).name);
     if (c.finish != Finish::None) name += fmt::format("_{}", facts_of(c.finish).name);
     if (c.k_groups()) name += "_kgrouped";
+    if (c.summed()) name += "_summed";
     if (c.scales == ScaleLayout::Rows) name += "_rows";
     return name;
 }

@@ -48,6 +48,12 @@ constexpr auto kOfKF32 = std::to_array<Candidate>({
     {{128, 128, 5, 2, 1, kAlone, 1}, {0.332, 0.332, 1.99}},
     {{128, 192, 4, 2, 1, kAlone, 1}, {0.499, 0.499, 2.30}},
 });
+// For sums over stacks, of whose K each tile has a piece: the rates of groups of K.
+constexpr auto kSum = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.155, 0.155, 0.61}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.332, 0.332, 1.99}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.499, 0.499, 2.30}},
+});
 // With an affine epilogue: tiles longer by the share of the bytes of C that the old D costs (plan/candidates.cpp).
 constexpr auto kAffine = std::to_array<Candidate>({
     {{64, 64, 8, 1, 1, kAlone, 1}, {0.172, 0.172, 0.60}},
@@ -109,7 +115,8 @@ void add_lists(std::vector<CandidateList>& all) {
     const CandidateList lists[] = {
         list_of<kDense, kind(Of, Grouping::None, kUsual)>(), list_of<kDenseF32, kind(Of, Grouping::None, DType::F32)>(),
         list_of<kRows, kind(Of, Grouping::Rows, kUsual)>(),  list_of<kRowsF32, kind(Of, Grouping::Rows, DType::F32)>(),
-        list_of<kOfK, kind(Of, Grouping::K, kUsual)>(),      list_of<kOfKF32, kind(Of, Grouping::K, DType::F32)>()};
+        list_of<kOfK, kind(Of, Grouping::K, kUsual)>(),      list_of<kOfKF32, kind(Of, Grouping::K, DType::F32)>(),
+        list_of<kSum, kind(Of, Grouping::Sum, DType::F32)>()};
     all.insert(all.end(), std::begin(lists), std::end(lists));
     constexpr Grouping kNone = Grouping::None, kOfRows = Grouping::Rows, kGroupsOfK = Grouping::K;
     constexpr Major kK = Major::K, kMn = Major::MN;

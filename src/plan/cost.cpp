@@ -42,8 +42,16 @@ constexpr double kReread = 0.3;
 /// Centres, in standard deviations, of four equally likely parts of a normal distribution: the number of tiles.
 constexpr double kQuarters[] = {-1.2, -0.4, 0.4, 1.2};
 
+/// Pieces that K is cut into, each with sums of its own; 1 where it is not.
+uint32_t pieces_of(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
+    if (!c.summed()) return 1;
+    return k_pieces(p.k_blocks(), p.batch_invariant ? 0 : raster(c, p.m, p.n).size(), ctas_at_once(p, d, c));
+}
+
 /// K-blocks of a tile: groups of K share them evenly, as far as is known beforehand.
-uint32_t k_blocks_of_tile(const Problem& p) { return ceil_div(p.k_blocks(), max(1, p.groups.of_k())); }
+uint32_t k_blocks_of_tile(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
+    return ceil_div(p.k_blocks(), max(1, p.groups.of_k()) * pieces_of(p, d, c));
+}
 
 /// Up to so many groups of unknown sizes every number of tiles is weighed that they can make together. More groups make
 /// so many numbers likely that the normal distribution has them.
@@ -88,11 +96,11 @@ std::vector<Likely> normal(double mean, double deviation, double least) {
     return quarters;
 }
 
-Tiles tiles_of(const Problem& p, const GemmConfig& c) {
+Tiles tiles_of(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
     const double across = ceil_div(p.n, c.tile_n * cluster_tiles_n(c)) * cluster_tiles_n(c);
     if (p.groups.kind != Grouping::Rows) {
         const double number = static_cast<double>(raster(c, p.m, p.n).size()) * cluster_tiles_m(c) *
-                              cluster_tiles_n(c) * max(1, p.groups.of_k());
+                              cluster_tiles_n(c) * max(1, p.groups.of_k()) * pieces_of(p, d, c);
         return {.numbers = {{number, 1}}, .mean = number};
     }
     // All together have M rows if no number is expected of each: then a group has the more, the less others have.
@@ -124,7 +132,7 @@ Tiles tiles_of(const Problem& p, const GemmConfig& c) {
 }
 
 /// Microseconds that memory takes for A, B and D, each once; but weights that a second tile of a group reads may have
-/// left L2 by then. A D that is added to is read and written, or L2 adds to it.
+/// left L2 by then. A D that is added to is read and written, or L2 adds to it. Sums of pieces are written and read.
 double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
     const bool of_rows = p.groups.of_rows() > 0;
     const BusyGroups of = of_rows ? p.busy_groups() : BusyGroups{1, static_cast<double>(p.m)};
@@ -132,6 +140,10 @@ double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, c
     const double reread = of_rows ? kReread * std::min(tiles.below - 1, 1.0) : 0;
     const double loaded = (m * k + of.groups * n * k * (1 + reread)) * bytes_of(p.a.element),
                  elements = m * n * max(1, p.groups.of_k());
+    if (c.summed()) {
+        const double of_d = p.d.element == DType::F32 ? p.d.accumulate ? 8 : 4 : 2;
+        return (loaded + elements * (8 * pieces_of(p, d, c) + of_d)) / d.hbm_bytes_per_us;
+    }
     if (p.d.accumulate && !kernel_plan(c).loads_source())
         return loaded / d.hbm_bytes_per_us + elements * 4 / d.l2_adds_per_us;
     return (loaded + elements * (p.d.accumulate ? 8 : c.output == Output::F32 ? 4 : 2)) / d.hbm_bytes_per_us;
@@ -148,7 +160,8 @@ double l2_time(const Problem& p, const GemmConfig& c) {
 
 double compute_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
     const Rates& r = rates(c);
-    const double blocks = ceil_div(k_blocks_of_tile(p), c.k_splits()) * tiles.share, slots = ctas_at_once(p, d, c);
+    const double blocks = ceil_div(k_blocks_of_tile(p, d, c), c.k_splits()) * tiles.share,
+                 slots = ctas_at_once(p, d, c);
     const double alone = has_sm_budget(p, d) ? slots : ctas_that_fit(d, c, 1), l2 = l2_time(p, c);
     const double tile = r.tile + (p.d.accumulate ? r.source : 0);
     const auto waves = [&](double ctas) {
@@ -171,8 +184,8 @@ uint32_t ctas_at_once(const Problem& p, const DeviceSpec& d, const GemmConfig& c
 }
 
 Cost cost(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
-    const Tiles tiles = tiles_of(p, c);
-    Cost t{.launch = kLaunch,
+    const Tiles tiles = tiles_of(p, d, c);
+    Cost t{.launch = c.summed() ? 2 * kLaunch : kLaunch,
            .compute = compute_time(p, d, c, tiles),
            .memory = memory_time(p, d, c, tiles),
            .tiles = static_cast<uint32_t>(std::lround(tiles.mean)),

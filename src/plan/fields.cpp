@@ -12,7 +12,13 @@ namespace {
 constexpr int64_t kMaxAlignment = 1 << 30;
 
 const char* name_of(Grouping grouping) {
-    return grouping == Grouping::None ? "one product" : grouping == Grouping::Rows ? "groups of rows" : "groups of K";
+    switch (grouping) {
+        case Grouping::None: return "one product";
+        case Grouping::Rows: return "groups of rows";
+        case Grouping::K: return "groups of K";
+        case Grouping::Sum: return "sums over stacks";
+    }
+    return "";
 }
 
 /// Kernels that add to D in L2 add nothing else, and there are no others for scales of rows of B, nor for A and B in
@@ -74,6 +80,9 @@ void check_types(const GemmShape& s) {
     check_finish(s);
     check_layouts(s);
     if (!operand_type(s).scaled) return check_unscaled(s, type);
+    if (s.summed)
+        reject("dtype", "is {}, must be {} where products are summed; set it", operand_type(s).name,
+               names_of(is_unscaled));
     if (type != DType::F32 && s.k_groups)
         reject("out_dtype", "is {}, must be f32 with groups of K; leave it out", name_of(type));
     if (type == DType::F16 && s.row_b_scales)
@@ -99,6 +108,9 @@ void check_extents(const GemmShape& s) {
     const int64_t unit = 16 / size_of(operand_type(s).dtype);  // TMA steps by 16 bytes
     if (s.k % unit != 0) reject_extent("K", s.k, fmt::format("a multiple of {}; pad A and B with zeros", unit));
     if (s.k_groups && s.k % kScaleBlock != 0) reject("K", "is {}, {}", s.k, kWholeBlocks);
+    if (s.summed && s.k % (unit * *s.summed) != 0)
+        reject("K", "is {}, must be {} times the K of each matrix, a multiple of {}; pad A and B with zeros", s.k,
+               *s.summed, unit);
 }
 
 }  // namespace
@@ -132,6 +144,8 @@ void check_fields(const GemmShape& s) {
         s);
     if (s.groups) check_group_count(*s.groups, "groups");
     if (s.k_groups) check_group_count(*s.k_groups, "k_groups");
+    if (s.summed && (*s.summed < 1 || *s.summed > INT32_MAX))
+        reject("summed", "is {}, must be from 1 to {}; split larger problems", *s.summed, INT32_MAX);
     check_expected_m(s.expected_m);
     if (s.alignment != 0) check_alignment(s.alignment, 1, "groups");
     check_types(s);

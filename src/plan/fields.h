@@ -22,13 +22,20 @@ namespace finegemm::plan {
 
 /// Which products take a field.
 struct Takers {
-    bool dense, rows, k;
+    bool dense, rows, k, sum = false;
     constexpr bool have(Grouping grouping) const {
-        return grouping == Grouping::None ? dense : grouping == Grouping::Rows ? rows : k;
+        switch (grouping) {
+            case Grouping::None: return dense;
+            case Grouping::Rows: return rows;
+            case Grouping::K: return k;
+            case Grouping::Sum: return sum;
+        }
+        return false;
     }
 };
 inline constexpr Takers kDense{true, false, false}, kRows{false, true, false}, kOfK{false, false, true},
-    kDenseOrK{true, false, true}, kDenseOrRows{true, true, false}, kAll{true, true, true};
+    kSum{false, false, false, true}, kDenseOrK{true, false, true}, kDenseOrRows{true, true, false},
+    kNotRows{true, false, true, true}, kNotSum{true, true, true}, kAll{true, true, true, true};
 
 struct Field {
     const char* name;
@@ -41,7 +48,8 @@ struct Field {
 template <typename Visit, typename... Shapes>
 constexpr void operand_fields(const Visit& visit, Shapes&... shapes) {
     visit(Field{"dtype", kAll, "Of A and B; without it e4m3, which alone has scales", is_operand}, shapes.dtype...);
-    visit(Field{"row_b_scales", kAll, "Scales for each row of B, not for 128x128 blocks, as gradients of weights need"},
+    visit(Field{"row_b_scales", kNotSum,
+                "Scales for each row of B, not for 128x128 blocks, as gradients of weights need"},
           shapes.row_b_scales...);
     visit(Field{"out_dtype", kAll, "Of D; without it f32 for groups of K, else as A and B, for e4m3 bf16", is_output},
           shapes.out_dtype...);
@@ -54,13 +62,15 @@ constexpr void option_fields(const Visit& visit, Shapes&... shapes) {
     visit(Field{"alignment", kRows, "Of the rows at which groups begin, as indices and prefix sums have it"},
           shapes.alignment...);
     visit(Field{"k_groups", kOfK, "Groups of K, which have K together and a D each"}, shapes.k_groups...);
-    visit(Field{"accumulate", kDenseOrK, "D, of f32, is added to, not overwritten"}, shapes.accumulate...);
+    visit(Field{"summed", kSum, "Matrices of A and of B, whose products are added up; K is that of all together"},
+          shapes.summed...);
+    visit(Field{"accumulate", kNotRows, "D, of f32, is added to, not overwritten"}, shapes.accumulate...);
     visit(Field{"affine", kDenseOrRows, "D is alpha A B + beta C + bias, with any of the three"}, shapes.affine...);
     visit(Field{"head_gaps", kDense, "D is in heads, each with a gap that is not written"}, shapes.head_gaps...);
     visit(Field{"num_sms", kAll, "SMs that may be used at most; 0: all"}, shapes.num_sms...);
     visit(Field{"batch_invariant", kAll, "The bits of a row of D may not depend on M"}, shapes.batch_invariant...);
     visit(Field{"a_mn_major", kDenseOrK, "A is stored as [K, M], not [M, K]; of bf16 or f16"}, shapes.a_mn_major...);
-    visit(Field{"b_mn_major", kAll, "B is stored as [K, N], not [N, K]; of bf16 or f16"}, shapes.b_mn_major...);
+    visit(Field{"b_mn_major", kNotSum, "B is stored as [K, N], not [N, K]; of bf16 or f16"}, shapes.b_mn_major...);
 }
 template <typename Visit, typename... Shapes>
 constexpr void fields(const Visit& visit, Shapes&... shapes) {
@@ -201,9 +211,9 @@ std::string value_text(const T& value) {
     else return fmt::format("{}", value);
 }
 
-/// The grouping that a shape asks for; of rows where it asks for both.
+/// The grouping that a shape asks for; the first one where it asks for several.
 constexpr Grouping grouping_of(const GemmShape& s) {
-    return s.groups ? Grouping::Rows : s.k_groups ? Grouping::K : Grouping::None;
+    return s.groups ? Grouping::Rows : s.k_groups ? Grouping::K : s.summed ? Grouping::Sum : Grouping::None;
 }
 
 /// Types of A and B, and of D, of a shape whose types are known ones.

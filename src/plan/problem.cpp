@@ -95,8 +95,8 @@ Problem problem_of(const GemmShape& s) {
             .a = a,
             .b = b,
             .d = {result_type(s), s.accumulate, finish_of(s)},
-            .groups = {kind, clamped(s.groups.value_or(s.k_groups.value_or(0))), clamped(s.expected_m),
-                       static_cast<uint32_t>(s.alignment)}};
+            .groups = {kind, clamped(s.groups.value_or(s.k_groups.value_or(s.summed.value_or(0)))),
+                       clamped(s.expected_m), static_cast<uint32_t>(s.alignment)}};
 }
 
 GemmShape shape_of(const Problem& p) {
@@ -117,6 +117,7 @@ GemmShape shape_of(const Problem& p) {
     if (s.row_b_scales || !p.scaled() || p.d.element != usual) s.out_dtype = p.d.element;
     if (p.groups.kind == Grouping::Rows) s.groups = p.groups.count;
     if (p.groups.kind == Grouping::K) s.k_groups = p.groups.count;
+    if (p.groups.kind == Grouping::Sum) s.summed = p.groups.count;
     return s;
 }
 

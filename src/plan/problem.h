@@ -34,7 +34,8 @@ struct Result {
     constexpr bool operator==(const Result&) const = default;
 };
 
-/// Groups of rows, each with a B of its own, or of K, each with a D of its own.
+/// Groups of rows, each with a B of its own, or of K, each with a D of its own; or matrices of stacks, whose products
+/// are added up.
 struct Groups {
     Grouping kind = Grouping::None;
     uint32_t count = 0;
@@ -43,6 +44,7 @@ struct Groups {
     constexpr bool operator==(const Groups&) const = default;
     constexpr uint32_t of_rows() const { return kind == Grouping::Rows ? count : 0; }
     constexpr uint32_t of_k() const { return kind == Grouping::K ? count : 0; }
+    constexpr uint32_t summed() const { return kind == Grouping::Sum ? count : 0; }
 };
 
 /// Groups that have rows, and the rows of each.
@@ -67,13 +69,18 @@ struct Problem {
         const double rows = m / busy - (block - 1) / 2.0;
         return {busy, rows < 1 ? 1 : rows};
     }
-    constexpr uint32_t k_blocks() const { return ceil_div(k, kRowBytes / bytes_of(a.element)); }
+    constexpr uint32_t k_blocks() const {
+        const uint32_t matrices = max(1, groups.summed());  // each has whole blocks
+        return ceil_div(k / matrices, kRowBytes / bytes_of(a.element)) * matrices;
+    }
     constexpr bool scaled() const { return a.scaling != Scaling::None; }
-    /// With scales of blocks, affine kernels also write the product alone in types other than bf16.
+    /// With scales of blocks, affine kernels also write the product alone in types other than bf16. Those for sums
+    /// write the sums of pieces, in f32.
     constexpr Kind kind() const {
         const bool also_affine = b.scaling == Scaling::Blocks && d.element != DType::BF16;
         const Finish finish = d.finish == Finish::None && also_affine ? Finish::Affine : d.finish;
-        return {groups.kind, a, b, find_type(d.element)->output.value(), finish};
+        const DType written = groups.kind == Grouping::Sum ? DType::F32 : d.element;
+        return {groups.kind, a, b, find_type(written)->output.value(), finish};
     }
 };
 

@@ -67,7 +67,8 @@ constexpr Rule kRules[] = {
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          const uint64_t tiles_m = ceil_div(p.m, c.tile_m) + c.cluster + p.groups.of_rows();
          const uint64_t tiles_n = ceil_div(p.n, c.tile_n) + c.cluster;
-         return tiles_m * tiles_n * c.cluster * max(1, p.groups.of_k()) < (1ull << 31);
+         const uint32_t times = p.groups.summed() > 0 ? kInvariantPieces : max(1, p.groups.of_k());
+         return tiles_m * tiles_n * c.cluster * times < (1ull << 31);
      }},
 };
 

@@ -207,7 +207,37 @@ float element_of(const ConstMatrix& x, int64_t row, int64_t col) {
     return value;
 }
 
+namespace {
+
+/// The matrices of a stack side by side.
+std::vector<uint8_t> side_by_side(const ConstStack& stack) {
+    const ConstMatrix& m = stack.matrix;
+    const auto width = static_cast<size_t>(m.cols * size_of(m.dtype));
+    std::vector<uint8_t> all(static_cast<size_t>(stack.count * m.rows) * width);
+    for (int64_t r = 0; r < m.rows; ++r)
+        for (int64_t i = 0; i < stack.count; ++i)
+            std::memcpy(all.data() + static_cast<size_t>(r * stack.count + i) * width,
+                        static_cast<const uint8_t*>(m.data) + (i * stack.stride + r * m.row_stride) * size_of(m.dtype),
+                        width);
+    return all;
+}
+
+/// A sum over stacks is one product of all matrices side by side.
+Accuracy accuracy_of_sum(const Call& call, int64_t max_rows) {
+    const auto a = side_by_side(call.a), b = side_by_side(call.b);
+    const auto joined = [](const ConstStack& stack, const std::vector<uint8_t>& all) {
+        ConstMatrix m = stack.matrix;
+        m.data = all.data();
+        m.cols = m.row_stride = stack.count * m.cols;
+        return m;
+    };
+    return accuracy_of({GemmArgs{joined(call.a, a), {}, joined(call.b, b), {}, call.d.matrix}, call.options}, max_rows);
+}
+
+}  // namespace
+
 Accuracy accuracy_of(const Call& call, int64_t max_rows) {
+    if (call.summed()) return accuracy_of_sum(call, max_rows);
     const std::vector<GemmArgs> all = products_of(call);
     const std::vector<CpuEpilogue> epilogues = epilogues_of(call, all);
     std::vector<Product> products;

@@ -10,7 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "api/calls.h"
+#include "api/einsum_misuses.h"
 #include "api/epilogue_misuses.h"
 #include "api/grouped_misuses.h"
 #include "api/k_grouped_misuses.h"
@@ -311,9 +311,9 @@ Sentences other_misuses() {
 
 Sentences all_misuses() {
     Sentences said;
-    for (const auto misuses :
-         {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses, quantize_misuses<Sentences>,
-          scale_layout_misuses<Sentences>, mqa_misuses<Sentences>, prenorm_misuses<Sentences>, other_misuses})
+    for (const auto misuses : {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses,
+                               einsum_misuses<Sentences>, quantize_misuses<Sentences>, scale_layout_misuses<Sentences>,
+                               mqa_misuses<Sentences>, prenorm_misuses<Sentences>, other_misuses})
         said.merge(misuses());
     return said;
 }

@@ -84,8 +84,8 @@ protected:
     void run(const Call& call, uint32_t ctas, uint32_t seed) {
         const plan::Problem problem = problem_of(call);
         ASSERT_EQ(plan::rejected(problem, *plan::find_device("h200"), C), "") << plan::name_of(C);
-        const LaunchParams params = params_of(*driver, call, problem, C);
-        const uint32_t grid = grid_size(C, most_tiles(problem, C), ctas);
+        const LaunchParams params = params_of(*driver, call, problem, C, ctas);
+        const uint32_t grid = grid_size(C, most_tiles(problem, C, ctas), ctas);
         ptx::host_elements_are_f16 = C.a.element == Element::F16;
         try {
             host_kernel::launch(grid, C.threads(), [&] { device::gemm<C>(params.as<KernelParams<C>>()); }, seed);

@@ -249,6 +249,37 @@ TEST(GroupedKScheduler, ATileAndItsBlocksHaveRoomInATile) {
     EXPECT_EQ(unpacked({}).rows, 0u) << "the end";
 }
 
+TEST(PieceScheduler, AllCtasTogetherDoEveryBlockOfEveryTileOnceForAnyGrid) {
+    constexpr GemmConfig kConfig{.tile_m = 128, .tile_n = 192, .grouping = Grouping::Sum};
+    for (const auto& [m, n, blocks] : {std::tuple{1u, 8u, 1u}, {128u, 384u, 258u}, {700u, 1000u, 13u}})
+        for (const uint32_t ctas : {1u, 2u, 3u, 132u, 1000u}) {
+            const Raster order = raster(kConfig, m, n);
+            const uint32_t pieces = k_pieces(blocks, order.size(), ctas);
+            EXPECT_TRUE(pieces == 1 || pieces * order.size() <= ctas) << "a piece has to wait";
+            std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> visits;
+            for (uint32_t cta = 0; cta < ctas; ++cta) {
+                PieceScheduler walk{
+                    .order = order, .pieces = pieces, .k_blocks = blocks, .next = cta, .stride = ctas, .m = m};
+                for (Tile tile; walk.take<kConfig>(tile);) {
+                    ASSERT_LT(tile.group, pieces);
+                    ASSERT_EQ(tile.rows, std::min(128u, m - tile.row));
+                    ASSERT_GT(walk.k.size(), 0u) << "no piece is empty";
+                    ASSERT_LE(walk.k.size(), ceil_div(blocks, pieces));
+                    for (uint32_t kb = walk.k.begin; kb < walk.k.end; ++kb) ++visits[{kb, tile.row, tile.col}];
+                }
+            }
+            ASSERT_EQ(visits.size(), order.size() * blocks);
+            for (const auto& [at, count] : visits) ASSERT_EQ(count, 1);
+        }
+}
+
+TEST(PieceScheduler, HasAsManyPiecesWhateverTheTilesWhereTheirNumberMayNotCount) {
+    EXPECT_EQ(k_pieces(258, 0, 132), kInvariantPieces);
+    EXPECT_EQ(k_pieces(5, 0, 132), 5u);
+    EXPECT_EQ(k_pieces(258, 3, 132), 44u);
+    EXPECT_EQ(k_pieces(258, 200, 132), 1u);
+}
+
 /// Every element of D that a span has, by all ranks of all of its cluster tiles, once.
 TEST(Segment, TilesHaveEveryRowOfItOnceAndNoOther) {
     for (const GemmConfig& c : test::kConfigs) {

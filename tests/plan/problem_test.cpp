@@ -48,6 +48,8 @@ const std::pair<Problem, const char*> kLines[] = {
     {{.m = 64, .n = 2112, .k = 7168, .a = kF16, .b = kF16, .d = {DType::F16}}, "gemm 64x2112x7168 f16 f16 f16"},
     {{.m = 64, .n = 2112, .k = 7168, .a = kF16, .b = kF16, .d = {DType::F32}, .groups = {Grouping::K, 4}},
      "gemm 64x2112x7168 f16 f16 f32 k_groups=4"},
+    {{.m = 64, .n = 2112, .k = 7168, .a = kBF16, .b = kBF16, .d = {DType::F32, true}, .groups = {Grouping::Sum, 7}},
+     "gemm 64x2112x7168 bf16 bf16 f32 summed=7 accumulate"},
     {{.m = 64, .n = 2112, .k = 7168, .a = kBF16, .b = kMnBF16}, "gemm 64x2112x7168 bf16 bf16 bf16 b_mn_major"},
     {{.m = 64, .n = 2112, .k = 7168, .a = kMnBF16, .b = kBF16}, "gemm 64x2112x7168 bf16 bf16 bf16 a_mn_major"},
     {{.m = 64, .n = 2112, .k = 7168, .a = kMnBF16, .b = kMnBF16, .d = {DType::F32}, .groups = {Grouping::K, 4}},
@@ -117,6 +119,18 @@ TEST(Fields, ThatDoNotBelongToAProductAreRejectedByName) {
               "accumulate: is true, does not belong to groups of rows; leave it out");
     EXPECT_EQ(rejected(rows, &GemmShape::k_groups, 2),
               "k_groups: is 2, does not belong to groups of rows; leave it out");
+    EXPECT_EQ(rejected(dense, &GemmShape::summed, 2),
+              "dtype: is e4m3, must be bf16 or f16 where products are summed; "
+              "set it");
+    GemmShape sum = dense;
+    sum.dtype = DType::BF16, sum.k = 48;
+    EXPECT_NO_THROW(check_shape(sum));
+    for (const int64_t fits : {1, 2, 6}) {
+        sum.summed = fits;
+        EXPECT_NO_THROW(check_shape(sum)) << fits;
+    }
+    EXPECT_EQ(rejected(sum, &GemmShape::summed, 4),
+              "K: is 48, must be 4 times the K of each matrix, a multiple of 8; pad A and B with zeros");
 }
 
 TEST(Fields, SayWhichLayoutsThereAreKernelsFor) {
@@ -147,8 +161,8 @@ void set(T& member) {
 
 TEST(Fields, ReachTheProblemAndAreToldFromIt) {
     const GemmShape dense{.m = 64, .n = 64, .k = 8192};
-    GemmShape rows = dense, of_k = dense;
-    rows.groups = 4, of_k.k_groups = 4;
+    GemmShape rows = dense, of_k = dense, sum = dense;
+    rows.groups = 4, of_k.k_groups = 4, sum.summed = 4;
     std::set<std::string> kept;
     const auto told_of = [&](GemmShape shape) {
         const GemmShape told = shape_of(problem_of(shape));
@@ -158,7 +172,7 @@ TEST(Fields, ReachTheProblemAndAreToldFromIt) {
             },
             shape, told);
     };
-    for (const GemmShape& base : {dense, rows, of_k})
+    for (const GemmShape& base : {dense, rows, of_k, sum})
         fields(
             [&](const Field& of, const auto&) {
                 GemmShape shape = base;

@@ -40,10 +40,15 @@ bool is_programmatic(const LaunchConfig& c) {
 bool usable(Function* function) {
     return internals().functions.contains(function) && function->gpu == stack.back()->gpu;
 }
-/// The parameters of a kernel that is no GEMM; false if it is one.
+/// The parameters of a kernel that is no GEMM, or of a sum over stacks; false if it is another one.
 bool copied_operation(const std::string& entry, const void* from, Launch& launch) {
     const auto has = [&](const char* part) { return entry.find(part) != std::string::npos; };
-    if (has("FineGEMM_quantize_columns_")) std::memcpy(&launch.quantize_columns, from, sizeof launch.quantize_columns);
+    if (has("_summed"))
+        static_cast<finegemm::GemmParams&>(launch.gemm) = launch.summed =
+            *static_cast<const finegemm::SummedParams*>(from);
+    else if (has("add_pieces")) std::memcpy(&launch.add_pieces, from, sizeof launch.add_pieces);
+    else if (has("FineGEMM_quantize_columns_"))
+        std::memcpy(&launch.quantize_columns, from, sizeof launch.quantize_columns);
     else if (has("FineGEMM_quantize_")) std::memcpy(&launch.quantize, from, sizeof launch.quantize);
     else if (has("mqa_logits")) std::memcpy(&launch.mqa, from, sizeof launch.mqa);
     else if (has("mqa_schedule")) std::memcpy(&launch.mqa_schedule, from, sizeof launch.mqa_schedule);
@@ -248,6 +253,8 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .prenorm = {},
                   .grouped = {},
                   .k_grouped = {},
+                  .summed = {},
+                  .add_pieces = {},
                   .affine = {},
                   .heads = {}};
     const bool is_gemm = !copied_operation(function->entry, parameters[0], launch);
@@ -323,6 +330,11 @@ const Symbol kSymbols[] = {
     {"cuMemsetD8Async", 3020, reinterpret_cast<void*>(&cuMemsetD8Async)},
     {"cuMemAlloc", 3020, reinterpret_cast<void*>(&cuMemAlloc_v2)},
     {"cuMemFree", 3020, reinterpret_cast<void*>(&cuMemFree_v2)},
+    {"cuMemPoolCreate", 11020, reinterpret_cast<void*>(&cuMemPoolCreate)},
+    {"cuMemPoolDestroy", 11020, reinterpret_cast<void*>(&cuMemPoolDestroy)},
+    {"cuMemPoolSetAttribute", 11020, reinterpret_cast<void*>(&cuMemPoolSetAttribute)},
+    {"cuMemAllocFromPoolAsync", 11020, reinterpret_cast<void*>(&cuMemAllocFromPoolAsync)},
+    {"cuMemFreeAsync", 11020, reinterpret_cast<void*>(&cuMemFreeAsync)},
     {"cuMemcpyDtoHAsync", 3020, reinterpret_cast<void*>(&cuMemcpyDtoHAsync_v2)},
     {"cuMemcpyHtoDAsync", 3020, reinterpret_cast<void*>(&cuMemcpyHtoDAsync_v2)},
     {"cuMemcpyDtoDAsync", 3020, reinterpret_cast<void*>(&cuMemcpyDtoDAsync_v2)},

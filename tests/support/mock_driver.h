@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <finegemm/gemm/add_pieces.h>
 #include <finegemm/gemm/params.h>
 #include <finegemm/mqa/mqa.h>
 #include <finegemm/mqa/schedule.h>
@@ -43,6 +44,8 @@ struct Launch {
     PrenormParams prenorm;                     // of a kernel "FineGEMM_prenorm_*"
     GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"
     KGroupedParams k_grouped;                  // of a kernel "FineGEMM_*_kgrouped*"
+    SummedParams summed;                       // of a kernel "FineGEMM_*_summed"
+    AddPiecesParams add_pieces;                // of a kernel "FineGEMM_add_pieces_*"
     AffineParams affine;                       // of a kernel "FineGEMM_*_affine"
     DColumns heads;                            // of a kernel "FineGEMM_*_head_gaps"
 };
@@ -86,10 +89,10 @@ struct State {
     std::vector<std::string> resolved;  // entry points that were asked for
     std::vector<std::string> calls;
     std::vector<Launch> launches;
-    int libraries = 0;                        // loaded now
-    int events = 0, allocations = 0;          // alive now
-    double clock_us = 0;                      // of the GPUs: what events record
-    std::map<std::string, double> kernel_us;  // what a launch of this entry takes; others take a millisecond
+    int libraries = 0;                           // loaded now
+    int events = 0, allocations = 0, pools = 0;  // alive now
+    double clock_us = 0;                         // of the GPUs: what events record
+    std::map<std::string, double> kernel_us;     // what a launch of this entry takes; others take a millisecond
 
     long count(const std::string& call) const {
         long n = 0;

@@ -34,6 +34,33 @@ inline int cuMemFree_v2(void* memory) {
     --state().allocations;
     return entry.result;
 }
+inline int cuMemPoolCreate(void** pool, const void*) {
+    const Entry entry("cuMemPoolCreate");
+    if (entry.result) return entry.result;
+    ++state().pools;
+    *pool = &state();
+    return kSuccess;
+}
+inline int cuMemPoolDestroy(void*) {
+    const Entry entry("cuMemPoolDestroy");
+    --state().pools;
+    return entry.result;
+}
+inline int cuMemPoolSetAttribute(void*, int, void*) { return Entry("cuMemPoolSetAttribute").result; }
+inline int cuMemAllocFromPoolAsync(void** to, size_t bytes, void*, void*) {
+    const Entry entry("cuMemAllocFromPoolAsync");
+    if (entry.result) return entry.result;
+    if (stack.empty()) return kInvalidContext;
+    *to = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    state().allocations += *to != nullptr;
+    return *to ? kSuccess : kOutOfMemory;
+}
+inline int cuMemFreeAsync(void* memory, void*) {
+    const Entry entry("cuMemFreeAsync");
+    std::free(memory);
+    --state().allocations;
+    return entry.result;
+}
 inline int cuMemcpyDtoHAsync_v2(void* to, const void* from, size_t bytes, void*) {
     const Entry entry("cuMemcpyDtoHAsync");
     if (!entry.result) std::memcpy(to, from, bytes);

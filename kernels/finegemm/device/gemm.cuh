@@ -23,6 +23,10 @@ template <GemmConfig C>
 __device__ void multiply(const KGroupedParams& p, const Shared<C>& smem) {
     multiply_tiles<C>(smem, PublishedKTiles<C>{smem}, EpilogueOf<C>{p, smem});
 }
+template <GemmConfig C>
+__device__ void multiply(const SummedParams& p, const Shared<C>& smem) {
+    multiply_tiles<C>(smem, PublishedKTiles<C>{smem}, EpilogueOf<C>{p, smem});
+}
 
 /// The role of a producer warp.
 template <GemmConfig C, TileScheduler<C> Scheduler>

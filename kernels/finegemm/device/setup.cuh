@@ -100,6 +100,12 @@ __device__ GroupLayout::Ends set_up(const KGroupedParams& p, const Shared<C>& sm
     make_barriers<C>(smem);
     return {};
 }
+template <GemmConfig C>
+__device__ GroupLayout::Ends set_up(const SummedParams& p, const Shared<C>& smem) {
+    if (threadIdx.x / kWarpSize == kTmaWarp<C> + 1) prefetch_tensor_maps<C>(p);
+    make_barriers<C>(smem);
+    return {};
+}
 
 /// Gives registers of a producer warpgroup to the math warpgroups, which take them in `consume`.
 template <GemmConfig C>

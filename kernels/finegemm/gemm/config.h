@@ -25,6 +25,8 @@ enum class Grouping : uint32_t {
     None,  ///< one product
     Rows,  ///< groups of rows, each with a B of its own; their sizes are in the device's memory (core/group_layout.h)
     K,     ///< groups of k-blocks, each with a D of its own, which all have one shape; likewise
+    Sum,   ///< the matrices of two stacks, whose products are added up: K is cut into pieces, of which each has sums of
+           ///< its own, and another kernel adds these (device/add_pieces.cuh)
 };
 
 /// The elements of D.
@@ -108,6 +110,7 @@ struct GemmConfig {
     FG_HD constexpr bool grouped() const { return grouping != Grouping::None; }
     FG_HD constexpr bool row_groups() const { return grouping == Grouping::Rows; }
     FG_HD constexpr bool k_groups() const { return grouping == Grouping::K; }
+    FG_HD constexpr bool summed() const { return grouping == Grouping::Sum; }
     /// A tile whose columns lie in several 128-wide scale blocks of B.
     FG_HD constexpr bool several_segments() const { return b.scaling == Scaling::Blocks && kScaleBlock % tile_n != 0; }
     FG_HD constexpr bool row_b_scales() const { return b.scaling == Scaling::Rows; }

@@ -253,6 +253,7 @@ FG_HD constexpr Store store(const GemmConfig& c) {
     if (facts_of(c.finish).loads_source) return Store::SourceTile;
     if (facts_of(c.finish).moves_columns) return Store::Strip;
     if (c.k_splits() > 1) return Store::SplitK;
+    if (c.summed()) return Store::Strip;  // to memory of each call, for which no tensor map is made
     const bool f32 = c.output == Output::F32;
     const bool whole_panels = c.wgmmas_m() == 1 && c.tile_n % kF32PanelCols == 0;
     const bool pays = persistent(c) && may_have_panels(c) && (f32 ? whole_panels : c.ctas_per_sm == 1);

@@ -2,6 +2,7 @@
 // Layer gemm. The host fills it, the kernel reads it from constant memory.
 #pragma once
 
+#include <finegemm/core/divide.h>
 #include <finegemm/core/group_layout.h>
 #include <finegemm/core/tensor_map.h>
 #include <finegemm/gemm/kernel_plan.h>
@@ -88,6 +89,14 @@ struct KGroupedParams : GemmParams {
 };
 static_assert(sizeof(KGroupedParams) <= 4096, "a kernel of CUDA 12.0 takes no more");
 
+/// Parameters of kernels for sums over stacks. K is that of all matrices, each in whole k-blocks; D is the sums of the
+/// pieces, in f32, one piece's behind the other's.
+struct SummedParams : GemmParams {
+    Divider matrix_blocks;  // k-blocks of one matrix
+    uint32_t pieces;
+    int64_t d_stride;  // elements from one piece's sums to the next
+};
+
 /// What an affine kernel adds to the product, and by what it multiplies it.
 struct alignas(64) AffineParams {
     TensorMap c[kPanelWidths];  // as SegmentedParams::d; unused without C
@@ -120,6 +129,10 @@ struct ParamsOf<Grouping::Rows> {
 template <>
 struct ParamsOf<Grouping::K> {
     using Type = KGroupedParams;
+};
+template <>
+struct ParamsOf<Grouping::Sum> {
+    using Type = SummedParams;
 };
 template <GemmConfig C>
 using Params = typename ParamsOf<C.grouping>::Type;

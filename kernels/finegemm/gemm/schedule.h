@@ -185,6 +185,41 @@ struct GroupedKScheduler {
     }
 };
 
+/// Pieces of K of a sum over stacks where the bits of a row may not depend on M.
+inline constexpr uint32_t kInvariantPieces = 32;
+/// Pieces that K is cut into, for tiles of D and CTAs that may work at once: all of these have a piece of a tile then.
+/// 0 tiles: their number may not count.
+FG_HD constexpr uint32_t k_pieces(uint32_t k_blocks, uint32_t tiles, uint32_t ctas) {
+    return max(1, min(k_blocks, tiles == 0 ? kInvariantPieces : ctas / tiles));
+}
+
+/// Tile scheduler for sums over stacks: all tiles of the first piece of K, then those of the next one's. CTAs that work
+/// at the same time share the rows that they load.
+struct PieceScheduler {
+    FG_HD static constexpr bool published() { return true; }
+    FG_HD static constexpr bool begun_early() { return false; }
+    FG_HD static constexpr bool any_k_range() { return true; }
+    static constexpr uint32_t rank = 0;  // there are no clusters
+    Raster order;
+    uint32_t pieces, k_blocks;  // of all matrices
+    uint32_t next, stride;      // in tiles
+    uint32_t m;                 // rows of D
+    KRange k{};                 // of the tile that was taken last
+
+    template <GemmConfig C>
+    FG_HD constexpr bool take(Tile& out) {
+        static_assert(C.cluster == 1);
+        const uint32_t piece = next / order.size();
+        if (piece >= pieces) return false;
+        const TileCoord at = order.at(next - piece * order.size());
+        const uint32_t row = at.m * C.tile_m;
+        out = {.row = row, .col = at.n * segment_cols(C, 0), .rows = existing_rows(row, C.tile_m, m), .group = piece};
+        k = k_range(k_blocks, pieces, piece);
+        next += stride;
+        return true;
+    }
+};
+
 /// Packs a tile and a number that is published with it into a Tile: rows and group share a word.
 FG_HD constexpr Tile packed(const Tile& tile, uint32_t number) {
     return {.row = tile.row, .col = tile.col, .rows = tile.rows | tile.group << 16, .group = number};

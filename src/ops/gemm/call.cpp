@@ -86,6 +86,17 @@ Call::Call(const KGroupedGemmArgs& x, const GemmOptions& o)
       layout(x.layout),
       options(o) {}
 
+Call::Call(const SummedGemmArgs& x, const GemmOptions& o)
+    : a(x.a),
+      sfa(unit_scales(a)),
+      b(x.b),
+      sfb(unit_scales(b)),
+      d{x.d},
+      d_width(x.d.cols),
+      grouping(Grouping::Sum),
+      group_count(x.a.count),
+      options(o) {}
+
 Finish Call::finish() const {
     Finish finish = Finish::None;
     plan::given_arguments(
@@ -100,9 +111,9 @@ Finish Call::finish() const {
 
 plan::Problem problem_of(const Call& call, bool batch_invariant) {
     const GemmOptions& options = call.options;
-    GemmShape shape{.m = call.a.matrix.rows * call.a.count,
+    GemmShape shape{.m = call.a.matrix.rows * (call.summed() ? 1 : call.a.count),
                     .n = call.d.matrix.cols,
-                    .k = call.a.matrix.cols,
+                    .k = call.a.matrix.cols * (call.summed() ? call.a.count : 1),
                     .dtype = call.a.matrix.dtype,
                     .row_b_scales = call.row_b_scales(),
                     .out_dtype = call.d.matrix.dtype,
@@ -113,6 +124,7 @@ plan::Problem problem_of(const Call& call, bool batch_invariant) {
                     .b_mn_major = major_of(call.b.matrix) == Major::MN};
     for (const plan::FinishField& x : plan::kFinishFields) shape.*x.asked = call.finish() == x.finish;
     if (call.of_k()) shape.k_groups = call.group_count;
+    if (call.summed()) shape.summed = call.group_count;
     if (call.of_rows()) {
         shape.groups = call.group_count;
         shape.expected_m = call.groups.expected_m;

@@ -13,6 +13,12 @@ namespace finegemm {
 /// [ceil(N/128), ...].
 inline bool has_row_scales(const ConstMatrix& b, const ConstMatrix& sfb) { return sfb.rows == b.rows; }
 
+/// D = the sum over the matrices of two stacks of A B^T. A and B have no scales.
+struct SummedGemmArgs {
+    ConstStack a, b;  // [S, M, K], [S, N, K]
+    Matrix d;         // [M, N]
+};
+
 /// What of a checked operand is contiguous. Only elements that have no scales may be MN-major.
 inline Major major_of(const ConstMatrix& x) {
     const bool columns = x.cols > 1 && x.col_stride != 1;
@@ -20,11 +26,12 @@ inline Major major_of(const ConstMatrix& x) {
 }
 
 /// A GEMM of any grouping. All operands are stacks: a dense product has stacks of one, groups of rows have a stack of
-/// B, groups of K a stack of D. The options are borrowed.
+/// B, groups of K a stack of D, sums those of A and B. The options are borrowed.
 struct Call {
     Call(const GemmArgs& args, const GemmOptions& options);
     Call(const GroupedGemmArgs& args, const GemmOptions& options);
     Call(const KGroupedGemmArgs& args, const GemmOptions& options);
+    Call(const SummedGemmArgs& args, const GemmOptions& options);
 
     ConstStack a, sfa, b, sfb;
     Stack d;          // with the columns of the product, wherever they lie
@@ -38,6 +45,7 @@ struct Call {
     const Device& device() const { return d.matrix.device; }
     bool of_rows() const { return grouping == Grouping::Rows; }
     bool of_k() const { return grouping == Grouping::K; }
+    bool summed() const { return grouping == Grouping::Sum; }
     /// Has each group of rows a matrix of its own?
     bool stacked() const { return of_rows() && (groups.form == GroupForm::Masked || groups.form == GroupForm::Whole); }
     /// Groups of K whose sizes the host knows: each launch takes them along.

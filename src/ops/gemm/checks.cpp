@@ -1,6 +1,8 @@
 // Argument checks of GEMMs. Layer api.
 #include "ops/gemm/checks.h"
 
+#include <algorithm>
+
 #include "api/argument.h"
 #include "api/epilogue.h"
 #include "engine/check_values.h"
@@ -85,6 +87,12 @@ void check_layouts(const Call& call, const Operands& x) {
                "has column stride {}, must be 1 (rows contiguous) in groups of rows, as b alone may be stored by "
                "columns; make it contiguous",
                x.a.x.col_stride);
+    for (const Argument& operand : {x.a, x.b})
+        if (call.summed() && major_of(operand.x) == Major::MN)
+            reject(operand.name,
+                   "has column stride {}, must be 1 (rows contiguous) in a sum over stacks; make it "
+                   "contiguous",
+                   operand.x.col_stride);
     if (call.of_k() && a != b && !x.a.empty() && !x.b.empty())
         reject("b",
                "has strides [{}, {}], and a [{}, {}]: in groups of K both must have contiguous rows, or both "
@@ -137,12 +145,24 @@ void check_accumulate(const Call& call, const Operands& x) {
             "for each row of b (quantize_rows makes them)");
 }
 
+/// What sums over stacks ask of a call beyond its operands.
+void check_summed(const Call& call, const Operands& x) {
+    if (call.scaled())
+        x.a.check_dtype(DType::BF16, fmt::format("products are summed of {}", names_of(is_unscaled)).c_str());
+    if (x.a.count < 1 || x.a.count > INT32_MAX / std::max<int64_t>(1, x.a.x.cols))
+        reject("a", "has {} matrices of {} columns, must have from 1 to {} columns in all; split larger problems",
+               x.a.count, x.a.x.cols, INT32_MAX);
+    if (x.b.count != x.a.count)
+        reject("b", "has {} matrices, but a has {}; each of a is multiplied by one of b", x.b.count, x.a.count);
+}
+
 /// Numbers of matrices, by which operands are told apart.
 void check_stacks(const Call& call, const Operands& x) {
     if (call.of_rows()) {
         check_form(call.groups);
         check_counts(x, call.stacked());
     }
+    if (call.summed()) check_summed(call, x);
     if (!call.of_k()) return;
     plan::check_group_count(call.group_count);
     if (x.d.count != call.group_count)

@@ -53,12 +53,12 @@ void store_tile(const CpuTile& t, const std::vector<T>& sums, Numerics numerics,
 }
 
 /// Sums of parts of K, each of which `sum_part(i, sums)` computes, added in their order.
-template <typename SumPart>
-void add_parts(uint32_t parts, std::vector<float>& sums, const SumPart& sum_part) {
+template <typename T, typename SumPart>
+void add_parts(size_t parts, std::vector<T>& sums, const SumPart& sum_part) {
     sum_part(0, sums);
     if (parts == 1) return;
-    std::vector<float> part(sums.size());
-    for (uint32_t i = 1; i < parts; ++i) {
+    std::vector<T> part(sums.size());
+    for (size_t i = 1; i < parts; ++i) {
         sum_part(i, part);
         for (size_t e = 0; e < sums.size(); ++e) sums[e] += part[e];
     }
@@ -67,11 +67,11 @@ void add_parts(uint32_t parts, std::vector<float>& sums, const SumPart& sum_part
 /// Sums as the ranks of a cluster and the k-slices of each add them.
 void hopper_sums(const CpuTile& t, Arithmetic kernel, std::vector<float>& sums) {
     const uint32_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
-    add_parts(kernel.splits, sums, [&](uint32_t rank, std::vector<float>& of_rank) {
-        const KRange range = k_range(blocks, kernel.splits, rank);
-        add_parts(kernel.k_slices, of_rank, [&](uint32_t k_slice, std::vector<float>& of_slice) {
-            hopper_tile(t, {range.begin + k_slice, range.end, kernel.k_slices}, kernel.tensor_core_scales,
-                        of_slice.data());
+    add_parts(kernel.splits, sums, [&](size_t rank, std::vector<float>& of_rank) {
+        const KRange range = k_range(blocks, kernel.splits, static_cast<uint32_t>(rank));
+        add_parts(kernel.k_slices, of_rank, [&](size_t k_slice, std::vector<float>& of_slice) {
+            hopper_tile(t, {range.begin + static_cast<uint32_t>(k_slice), range.end, kernel.k_slices},
+                        kernel.tensor_core_scales, of_slice.data());
         });
     });
 }
@@ -123,7 +123,32 @@ void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bo
     }
 }
 
+namespace {
+
+/// Sums over stacks, each in the order of their matrices.
+void cpu_sum(const Call& call, ThreadPool& pool) {
+    const GemmOptions& options = call.options;
+    const std::vector<GemmArgs> products = products_of(call);
+    const auto compute = [&]<typename T>(int64_t i, T, const auto& sum_tile) {
+        const CpuTile first = cpu_tile_at(products[0], options.numerics, i);
+        auto sums = sums_of<T>(first);
+        add_parts(products.size(), sums, [&](size_t part, std::vector<T>& of_part) {
+            sum_tile(cpu_tile_at(products[part], options.numerics, i), of_part.data());
+        });
+        store_tile(first, sums, options.numerics, options.accumulate, {});
+    };
+    pool.parallel_for(
+        cpu_tiles_of(products[0], options.numerics),
+        [&](int64_t i) {
+            options.numerics == Numerics::Exact ? compute(i, double{}, exact_tile) : compute(i, float{}, fast_tile);
+        },
+        options.poll);
+}
+
+}  // namespace
+
 void cpu_gemm(const Call& call, ThreadPool& pool, bool batch_invariant) {
+    if (call.summed()) return cpu_sum(call, pool);
     const GemmOptions& options = call.options;
     const std::vector<GemmArgs> products = products_of(call);
     const std::vector<CpuEpilogue> epilogues = epilogues_of(call, products);

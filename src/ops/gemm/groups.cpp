@@ -136,6 +136,12 @@ std::vector<GemmArgs> products_of(const Call& call) {
         for (const GroupRows& rows : rows_by_group(row_layout_of(call))) products.push_back(product_of(call, rows));
         return products;
     }
+    if (call.summed()) {
+        for (int64_t i = 0; i < call.group_count; ++i)
+            products.push_back(
+                {matrix_of(call.a, i), call.sfa.matrix, matrix_of(call.b, i), call.sfb.matrix, call.d.matrix});
+        return products;
+    }
     const KGroupLayout layout = k_layout_of(call);
     if (call.of_k())
         for (uint32_t g = 0; g < layout.groups; ++g) products.push_back(product_of(call, g, layout.group(g)));

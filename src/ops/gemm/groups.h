@@ -36,8 +36,8 @@ std::vector<GroupRows> rows_by_group(const GroupLayout& layout);
 GemmArgs product_of(const Call& call, uint32_t g, KRange blocks);
 
 /// A call as a list of products, which its numbers, in the host's memory, tell: one of a dense call, one of each
-/// stretch of rows, one of each group of K. Rows without a group, which become zero, and groups without k have K = 0;
-/// those that are added to D are left out then.
+/// stretch of rows, one of each group of K, one of each matrix of a sum, all with one D. Rows without a group, which
+/// become zero, and groups without k have K = 0; those that are added to D are left out then.
 std::vector<GemmArgs> products_of(const Call& call);
 
 }  // namespace finegemm

@@ -64,14 +64,21 @@ uint32_t expected_rows_of_b(const plan::Problem& p) {
     return p.groups.kind == Grouping::Rows ? static_cast<uint32_t>(p.busy_groups().rows) : p.m;
 }
 
+/// Pieces of K of a sum.
+uint32_t pieces_of(const plan::Problem& p, const GemmConfig& c, uint32_t clusters) {
+    return k_pieces(p.k_blocks(), p.batch_invariant ? 0 : raster(c, p.m, p.n).size(), clusters);
+}
+
 /// Makes the parameters of one call.
 class Builder {
 public:
-    Builder(const cuda::Driver& driver, const Call& call, const plan::Problem& problem, const GemmConfig& config)
-        : driver_(driver), call_(call), p_(problem), c_(config) {}
+    Builder(const cuda::Driver& driver, const Call& call, const plan::Problem& problem, const GemmConfig& config,
+            uint32_t clusters)
+        : driver_(driver), call_(call), p_(problem), c_(config), clusters_(clusters) {}
 
     LaunchParams params() const {
         if (call_.of_rows()) return completed(row_groups());
+        if (call_.summed()) return summed();
         return call_.of_k() ? LaunchParams(k_groups()) : completed(segmented());
     }
 
@@ -174,6 +181,16 @@ private:
         return params;
     }
 
+    SummedParams summed() const {
+        SummedParams params{common(), {}, pieces_of(p_, c_, clusters_), int64_t{p_.m} * p_.n};
+        params.matrix_blocks = Divider::by(p_.k_blocks() / static_cast<uint32_t>(call_.group_count));
+        params.a_policy = params.b_policy = kEvictNormal;  // both are read about once
+        params.d_data = nullptr;
+        params.d_row_stride = p_.n;
+        params.accumulate = 0;
+        return params;
+    }
+
     bool is_streaming() const {
         return expected_rows_of_b(p_) <= (call_.of_rows() ? kStreamingGroupRows : kStreamingRows);
     }
@@ -185,15 +202,17 @@ private:
         return {one_map ? last : operand_map(name, x, boxes.whole), last};
     }
 
-    /// A and B are stacks for kernels of groups of rows alone, C and D wherever there are groups.
+    /// A and B are stacks for kernels of groups of rows and of sums alone, C and D wherever there are groups.
     TensorMap operand_map(const char* name, const ConstStack& x, const TmaBox& box) const {
-        return map_of(driver_, name, major_of(x.matrix) == Major::MN ? transposed(x) : x, box, call_.of_rows());
+        const ConstStack& by_rows = major_of(x.matrix) == Major::MN ? transposed(x) : x;
+        return map_of(driver_, name, by_rows, box, call_.of_rows() || call_.summed());
     }
 
     const cuda::Driver& driver_;
     const Call& call_;
     const plan::Problem& p_;
     const GemmConfig& c_;
+    uint32_t clusters_;
 };
 
 }  // namespace
@@ -208,12 +227,28 @@ bool has_scale_vectors(const Call& call, const GemmConfig& c) {
     return has(call.sfa) && (!c.row_b_scales() || has(call.sfb));
 }
 
-LaunchParams params_of(const cuda::Driver& driver, const Call& call, const plan::Problem& problem,
-                       const GemmConfig& c) {
-    return Builder(driver, call, problem, c).params();
+LaunchParams params_of(const cuda::Driver& driver, const Call& call, const plan::Problem& problem, const GemmConfig& c,
+                       uint32_t clusters) {
+    return Builder(driver, call, problem, c, clusters).params();
 }
 
-uint32_t most_tiles(const plan::Problem& p, const GemmConfig& c) {
+AddPiecesLaunch add_pieces_of(const Call& call, const SummedParams& pieces) {
+    const Matrix& d = call.d.matrix;
+    const AddPiecesConfig config{find_type(d.dtype)->output.value()};
+    const uint64_t threads = uint64_t{pieces.m} * pieces.n;
+    return {config,
+            {.sums = static_cast<const float*>(pieces.d_data),
+             .d = d.data,
+             .d_row_stride = d.row_stride,
+             .m = pieces.m,
+             .n = pieces.n,
+             .pieces = pieces.pieces,
+             .accumulate = call.options.accumulate},
+            static_cast<uint32_t>((threads + config.threads() - 1) / config.threads())};
+}
+
+uint32_t most_tiles(const plan::Problem& p, const GemmConfig& c, uint32_t clusters) {
+    if (p.groups.kind == Grouping::Sum) return raster(c, p.m, p.n).size() * pieces_of(p, c, clusters);
     if (p.groups.kind != Grouping::Rows) return raster(c, p.m, p.n).size() * max(1, p.groups.of_k());
     const uint64_t below = p.m / c.tile_m + p.groups.count;
     return static_cast<uint32_t>(below * ceil_div(p.n, c.tile_n * cluster_tiles_n(c)));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <new>
 
+#include <finegemm/gemm/add_pieces.h>
 #include <finegemm/gemm/params.h>
 
 #include "cuda/driver.h"
@@ -33,11 +34,21 @@ private:
 /// Can a kernel's variant for row-major scales, if it has one, read those of the call?
 bool has_scale_vectors(const Call& call, const GemmConfig& c);
 
-/// Offsets on the host are left out: params_of_part adds them.
-LaunchParams params_of(const cuda::Driver& driver, const Call& call, const plan::Problem& problem, const GemmConfig& c);
+/// Offsets on the host are left out: params_of_part adds them; and so is where the sums of pieces are. `clusters`: that
+/// may work at once.
+LaunchParams params_of(const cuda::Driver& driver, const Call& call, const plan::Problem& problem, const GemmConfig& c,
+                       uint32_t clusters);
 
-/// Cluster tiles of D that there may be: each group of rows has at most one that is not whole.
-uint32_t most_tiles(const plan::Problem& problem, const GemmConfig& c);
+/// Cluster tiles that there may be: each group of rows has at most one that is not whole.
+uint32_t most_tiles(const plan::Problem& problem, const GemmConfig& c, uint32_t clusters);
+
+/// What adds up the pieces of a sum.
+struct AddPiecesLaunch {
+    AddPiecesConfig config;
+    AddPiecesParams params;
+    uint32_t grid;
+};
+AddPiecesLaunch add_pieces_of(const Call& call, const SummedParams& pieces);
 
 /// Parameters for `count` groups of K from `first` on, whose offsets are on the host. `all`: those of the call.
 KGroupedParams params_of_part(const cuda::Driver& driver, const KGroupedParams& all, const Call& call,

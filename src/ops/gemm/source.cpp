@@ -40,6 +40,7 @@ std::string_view enumerator(Grouping grouping) {
         case Grouping::None: return "None";
         case Grouping::Rows: return "Rows";
         case Grouping::K: return "K";
+        case Grouping::Sum: return "Sum";
     }
     return "None";
 }
@@ -88,6 +89,23 @@ KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
                             "}}\n",
                             kDefines, c.tile_n, type_of(c.a.element).name, to_source(c), entry),
         .yield_interval = kernel_plan(c).yield_interval};
+}
+
+std::span<const AddPiecesConfig> add_pieces_configs() {
+    static constexpr AddPiecesConfig kConfigs[AddPiecesConfig::kCount] = {{Output::BF16}, {Output::F32}, {Output::F16}};
+    return kConfigs;
+}
+
+KernelSource source_of(const AddPiecesConfig& c) {
+    const std::string entry = fmt::format("FineGEMM_add_pieces_{}", type_of(c.output).name);
+    return {.entry = entry,
+            .text = fmt::format("#include <finegemm/device/add_pieces.cuh>\n"
+                                "inline constexpr finegemm::AddPiecesConfig kConfig{{{}}};\n"
+                                "extern \"C\" __global__ void __launch_bounds__(kConfig.threads())\n"
+                                "{}(const __grid_constant__ finegemm::AddPiecesParams params) {{\n"
+                                "    finegemm::device::add_pieces<kConfig>(params);\n"
+                                "}}\n",
+                                value(c.output), entry)};
 }
 
 }  // namespace finegemm::jit

@@ -1,9 +1,11 @@
 // The source of a GEMM kernel. Layer jit.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
+#include <finegemm/gemm/add_pieces.h>
 #include <finegemm/gemm/config.h>
 
 #include "jit/kernel_store.h"
@@ -19,5 +21,9 @@ KernelSource gemm_source(const GemmConfig& config, std::string_view name);
 
 /// The expression that makes this value in C++.
 std::string to_source(const GemmConfig& config);
+
+/// The kernels that add up pieces: all there are.
+std::span<const AddPiecesConfig> add_pieces_configs();
+KernelSource source_of(const AddPiecesConfig& config);
 
 }  // namespace finegemm::jit

@@ -13,6 +13,7 @@ __device__ inline int64_t matrix_offset(const GroupedParams& p, const Tile& tile
     return matrix_of(p, tile) * p.d_stride;
 }
 __device__ inline int64_t matrix_offset(const KGroupedParams& p, const Tile& tile) { return tile.group * p.d_stride; }
+__device__ inline int64_t matrix_offset(const SummedParams& p, const Tile& tile) { return tile.group * p.d_stride; }
 
 /// Stores a panel of a tile to D by TMA.
 __device__ inline void store_panel(const SegmentedParams& p, uint32_t width, ptx::SmemAddr from, const Tile&,

@@ -65,6 +65,10 @@ __device__ inline TileMaps<C> maps_of(const SegmentedParams& p, const Tile& tile
     return whole_maps_of<C>(p, tile);
 }
 template <GemmConfig C>
+__device__ inline TileMaps<C> maps_of(const SummedParams& p, const Tile& tile, uint32_t /*first_k_block*/) {
+    return whole_maps_of<C>(p, tile);
+}
+template <GemmConfig C>
 __device__ inline TileMaps<C> maps_of(const KGroupedParams& p, const Tile& tile, uint32_t first_k_block) {
     if (p.blocks)
         return {&p.a_blocks[tile.group],
@@ -80,6 +84,19 @@ __device__ inline void load_rows(SmemAddr to, const TensorMap* map, SmemAddr ful
     constexpr uint16_t kAllRanks = (1u << C.cluster) - 1;
     if constexpr (Sharers > 1) ptx::tma_load_multicast(to, map, full, at..., kAllRanks, policy);
     else ptx::tma_load(to, map, full, at..., policy);
+}
+
+/// Loads a k-block of rows; of a stack from the matrix that has it.
+template <GemmConfig C, uint32_t Sharers>
+__device__ inline void load_block(const GemmParams&, SmemAddr to, const TensorMap* map, SmemAddr full, uint64_t policy,
+                                  uint32_t kb, uint32_t row) {
+    load_rows<C, Sharers>(to, map, full, policy, kb * C.tile_k(), row);
+}
+template <GemmConfig C, uint32_t Sharers>
+__device__ inline void load_block(const SummedParams& p, SmemAddr to, const TensorMap* map, SmemAddr full,
+                                  uint64_t policy, uint32_t kb, uint32_t row) {
+    const uint32_t matrix = p.matrix_blocks.quotient(kb), first = matrix * p.matrix_blocks.divisor;
+    load_rows<C, Sharers>(to, map, full, policy, (kb - first) * C.tile_k(), row, matrix);
 }
 
 /// Loads `rows` rows of an MN-major operand from `row` on, at most `Most`: box after box of kMnBox, each with a
@@ -122,7 +139,7 @@ struct BlockLoads {
         const SmemAddr to = smem.a(stage) + a_part * kRowBytes, full = smem.full(stage);
         if (C.a.major == Major::MN)
             load_mn_boxes<C.tile_m>(to, from.a, full, p.a_policy, k_of(kb), a_row, from.rows - from.b.count());
-        else load_rows<C, C.a_sharers()>(to, from.a, full, p.a_policy, k_of(kb), a_row);
+        else load_block<C, C.a_sharers()>(p, to, from.a, full, p.a_policy, kb - from.first_k_block, a_row);
     }
     __device__ void load_b(uint32_t stage, uint32_t kb) const {
 #pragma unroll
@@ -141,7 +158,7 @@ struct BlockLoads {
         const SmemAddr to = smem.b(stage) + (cols_before_segment(C, i) + part) * kRowBytes;
         const SmemAddr full = smem.full(stage);
         if (C.b.major == Major::MN) load_mn_boxes<C.tile_n>(to, b.map, full, p.b_policy, k_of(kb), b.first, b.count);
-        else load_rows<C, C.b_sharers()>(to, b.map, full, p.b_policy, k_of(kb), b.first + part);
+        else load_block<C, C.b_sharers()>(p, to, b.map, full, p.b_policy, kb - from.first_k_block, b.first + part);
     }
 };
 

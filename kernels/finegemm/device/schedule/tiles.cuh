@@ -44,6 +44,15 @@ template <GemmConfig C>
 __device__ GroupedKScheduler scheduler_of(const KGroupedParams& p, GroupLayout::Ends /*first_ends*/ = {}) {
     return GroupedKScheduler::of<C>(p.raster, p.k_groups(), p.m, blockIdx.x, gridDim.x);
 }
+template <GemmConfig C>
+__device__ PieceScheduler scheduler_of(const SummedParams& p, GroupLayout::Ends /*first_ends*/ = {}) {
+    return {.order = p.raster,
+            .pieces = p.pieces,
+            .k_blocks = p.k_blocks,
+            .next = blockIdx.x,
+            .stride = gridDim.x,
+            .m = p.m};
+}
 
 /// Publishes a tile to the math warps, in an empty stage. A tile without rows is the end.
 template <GemmConfig C>
@@ -81,7 +90,8 @@ struct PublishedTiles {
     }
 };
 
-/// Tile source of kernels for groups of K: published with the tile's number of k-blocks (load_tiles).
+/// Tile source of kernels for groups of K and for pieces of it: published with the tile's number of k-blocks
+/// (load_tiles).
 template <GemmConfig C>
 struct PublishedKTiles {
     FG_HD static constexpr bool ragged() { return false; }
