@@ -15,6 +15,7 @@ from finegemm.errors import (
 )
 from finegemm.indexer import explain_mqa, mqa_logits, paged_mqa_logits, paged_mqa_schedule
 from finegemm.ops import (
+    einsum,
     explain,
     gemm,
     grouped_gemm,
@@ -42,6 +43,7 @@ __all__ = [
     "__version__",
     "bench",
     "doctor",
+    "einsum",
     "explain",
     "explain_mqa",
     "explain_prenorm",

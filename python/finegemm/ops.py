@@ -162,6 +162,49 @@ def k_grouped_gemm(
 
 
 @native
+def einsum(
+    equation: Literal["bhr,hdr->bhd", "bhd,hdr->bhr", "bmk,bnk->mn"],
+    a: T,
+    b: Tensor,
+    d: T | None = None,
+    *,
+    sfa: Tensor | None = None,
+    sfb: Tensor | None = None,
+    accumulate: bool = False,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    c: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: Literal["bfloat16", "float16", "float32"] | None = None,
+    numerics: Literal["fast", "exact", "hopper"] = "fast",
+    config: str | None = None,
+    check_values: bool | None = None,
+    batch_invariant: bool | None = None,
+    num_sms: int = 0,
+    pdl: bool = False,
+    stream: Any = None,
+    context: Context | None = None,
+) -> T:
+    """The product of an equation of three dimensions, of three that there are. Returns `d`.
+
+    "bhr,hdr->bhd": d[b, h, :] = b[h] a[b, h, :], a product for each head; a [B, H, R], b [H, D, R].
+    "bhd,hdr->bhr": d[b, h, :] = b[h].T a[b, h, :], likewise; a [B, H, D], b [H, D, R].
+    "bmk,bnk->mn": d = the sum over b of a[b] b[b].T; a [B, M, K], b [B, N, K].
+
+    a and b: bfloat16 or float16; any strides, the last one 1, so that weights may be slices of wider tensors. For the
+    first equation also float8_e4m3fn, with sfa [B, H, ceil(R/128)] and sfb [H, ceil(D/128), ceil(R/128)], float32 of
+    any strides, as quantize_rows and quantize_blocks make them of each head. d: of the type of a or float32 (of
+    float8_e4m3fn: bfloat16, float16 or float32); a new array of a's library, of `out_dtype`, when None.
+
+    H is at most 4096, B any number; the last extent of d a multiple of 8, as the one that is summed over (16 of
+    float8_e4m3fn). The first two never split what they sum over: one sum in ascending order for each element. The third
+    cuts B and K, as one range, into pieces and adds their sums in order, the same bits each time; only it takes
+    `accumulate`: d, of float32, is added to. alpha, beta, c, of the shape of d, and bias, for each of d's last extent,
+    are for the first alone. The rest as in gemm. InvalidArgument for any other equation.
+    """
+
+
+@native
 def quantize_rows(
     x: T,
     q: T | None = None,
@@ -275,6 +318,7 @@ def explain(
     expected_m: int = 0,
     alignment: int = 0,
     k_groups: int | None = None,
+    summed: int | None = None,
     accumulate: bool = False,
     affine: bool = False,
     head_gaps: bool = False,
@@ -297,6 +341,7 @@ def explain(
     `expected_m`: Rows of a group to choose by; M over the groups without it.
     `alignment`: Of the rows at which groups begin, as indices and prefix sums have it.
     `k_groups`: Groups of K, which have K together and a D each.
+    `summed`: Matrices of A and of B, whose products are added up; K is that of all together.
     `accumulate`: D, of f32, is added to, not overwritten.
     `affine`: D is alpha A B + beta C + bias, with any of the three.
     `head_gaps`: D is in heads, each with a gap that is not written.

@@ -73,6 +73,7 @@ Object make_context(const Imports&, PyObject* overrides) {
 
 // What may be given by its place.
 constexpr std::string_view kOperands[] = {"a", "sfa", "b", "sfb", "d"};
+constexpr std::string_view kEinsum[] = {"equation", "a", "b", "d"};
 constexpr std::string_view kCast[] = {"x", "q", "scales"};
 constexpr std::string_view kScales[] = {"sf", "out"};
 constexpr std::string_view kMqa[] = {"q", "k", "sfk", "w", "starts", "ends", "d"};
@@ -131,6 +132,7 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<gemm_into, kOperands>>("gemm"),
                          method<with_arguments<grouped_gemm_into, kOperands>>("grouped_gemm"),
                          method<with_arguments<k_grouped_gemm_into, kOperands>>("k_grouped_gemm"),
+                         method<with_arguments<einsum_into, kEinsum>>("einsum"),
                          method<with_arguments<quantize_rows_into, kCast>>("quantize_rows"),
                          method<with_arguments<quantize_blocks_into, kCast>>("quantize_blocks"),
                          method<with_arguments<quantize_columns_into, kCast>>("quantize_columns"),

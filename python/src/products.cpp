@@ -1,4 +1,4 @@
-// finegemm.gemm, grouped_gemm and k_grouped_gemm. Layer: front end.
+// finegemm.gemm, grouped_gemm, k_grouped_gemm and einsum. Layer: front end.
 #include "products.h"
 
 #include <algorithm>
@@ -7,10 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include <finegemm/einsum.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
 #include <fmt/format.h>
 
+#include "api/equations.h"
 #include "api/option_lists.h"
 #include "epilogue.h"
 #include "k_offsets.h"
@@ -44,7 +46,7 @@ void multiply(Product* product, Context& context, const Operands& operands, Argu
     given.check_all_taken();
     WithoutGil others_run;
     options.poll = [&](double) { others_run.run_handlers(); };
-    product(context, operands, options);
+    (*product)(context, operands, options);
 }
 
 /// What D is where nobody says, as arrays call it.
@@ -52,6 +54,13 @@ const char* usual_result(const ConstMatrix& a) {
     const ElementType* of = find_type(a.dtype);
     const ElementType* d = of ? find_type(of->results[0]) : nullptr;
     return (d ? d : find_type(DType::BF16))->array_name.data();  // for an A that the library will refuse, anything
+}
+
+/// `format`: that `out_dtype`, if it is given, names.
+void check_out_dtype(PyObject* out_dtype, std::string_view format, bool is_that_of_d) {
+    if (out_dtype != Py_None && !is_that_of_d)
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("out_dtype: is '{}', must be the dtype of d, which has another; leave it out", format));
 }
 
 }  // namespace
@@ -72,9 +81,7 @@ Object gemm_into(const Imports& imports, Context& context, Arguments& given) {
     Object out = d == Py_None ? tensors.empty_like(given.required("a"), {problem.a.rows, width}, format.data(), "d")
                               : tensors.output("d", d);
     problem.d = tensors.matrix("d", out.get(), Access::Write);
-    if (out_dtype != Py_None && problem.d.dtype != made)
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("out_dtype: is '{}', must be the dtype of d, which has another; leave it out", format));
+    check_out_dtype(out_dtype, format, problem.d.dtype == made);
     multiply(gemm, context, problem, given, tensors, out.get(), problem.d.device, epilogue);
     return out;
 }
@@ -178,6 +185,45 @@ Object k_grouped_gemm_into(const Imports& imports, Context& context, Arguments& 
                               : tensors.output("d", d);
     problem.d = tensors.stack("d", out.get(), Access::Write);
     multiply(k_grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device);
+    return out;
+}
+
+namespace {
+
+/// A new D of an equation.
+Object new_result(const Tensors& tensors, PyObject* a, const Equation& e, const EinsumArgs& x, const char* format) {
+    const auto extent = [&](char letter) {
+        const bool of_a = e.a().find(letter) != std::string_view::npos;
+        return of_a ? dimension(x.a, e.a(), letter).extent : dimension(x.b, e.b(), letter).extent;
+    };
+    const std::string_view d = e.d();
+    return e.summed ? tensors.empty_like(a, {extent(d[0]), extent(d[1])}, format, "d")
+                    : tensors.empty_like(a, {extent(d[0]), extent(d[1]), extent(d[2])}, format, "d");
+}
+
+}  // namespace
+
+Object einsum_into(const Imports& imports, Context& context, Arguments& given) {
+    Tensors tensors(imports);
+    check_accumulate(given);
+    const std::string_view equation = text("equation", given.required("equation"));
+    const Equation& e = equation_named(equation);
+    PyObject *a = given.required("a"), *d = given.optional("d"), *out_dtype = given.optional("out_dtype");
+    EinsumArgs problem{.a = tensors.stack("a", a),
+                       .sfa = tensors.scale_stack("sfa", given.optional("sfa")),
+                       .b = tensors.stack("b", given.required("b")),
+                       .sfb = tensors.scale_stack("sfb", given.optional("sfb")),
+                       .d = {}};
+    const std::string_view format =
+        out_dtype == Py_None ? usual_result(problem.a.matrix) : text("out_dtype", out_dtype);
+    const DType made = type_named("out_dtype", format);
+    Object out = d == Py_None ? new_result(tensors, a, e, problem, format.data()) : tensors.output("d", d);
+    const std::optional<int> counted = e.summed ? std::nullopt : std::optional(0);
+    problem.d = tensors.one_or_more("d", out.get(), counted, Access::Write);
+    check_out_dtype(out_dtype, format, problem.d.matrix.dtype == made);
+    const auto product = [&](Context& by, const EinsumArgs& x, const GemmOptions& o) { einsum(by, e.text, x, o); };
+    multiply(&product, context, problem, given, tensors, out.get(), problem.d.matrix.device,
+             epilogue_of(given, tensors, counted));
     return out;
 }
 

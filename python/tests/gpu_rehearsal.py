@@ -114,6 +114,7 @@ class Rehearsal:
         self.check.RUNS = 1
         self.spoil, self.armed = 0, False
         self.watch(monkeypatch)
+        self.watch_others(monkeypatch)
 
     def watch(self, monkeypatch):
         import gpu_library
@@ -129,6 +130,8 @@ class Rehearsal:
             return options(gpu_library.HOPPER, config, *others)
 
         def watched(library, function, args, options, tensors, *epilogue):
+            if (options.config or b"").endswith(b"_summed"):
+                self.names.add(f"add_pieces_{DTYPES[tensors[4].dtype].lower()}")
             call = queued(library, function, args, options, tensors, *epilogue)
             return call if of_model else lambda: recorded(lambda: self.spoiling(call, tensors[4]))
 
@@ -146,6 +149,15 @@ class Rehearsal:
             self.names.add(f"scale_layout_{transform_of(sf, out, power_of_two)}{ENDINGS[form]}")
             arguments = (library, sf, out, numbers, form, alignment, scale_k, power_of_two)
             recorded(lambda: self.spoiling(lambda: scale_layout(*arguments), out))
+
+        monkeypatch.setattr(gpu_library.Library, "scale_layout", laid_out)
+        monkeypatch.setattr(gpu_library.Library, "options", staticmethod(modelled))
+        monkeypatch.setattr(gpu_library.Library, "queued", watched)
+        monkeypatch.setattr(gpu_library.Library, "quantize", cast)
+        monkeypatch.setattr(gpu_library.Library, "quantize_columns", cast_columns)
+
+    def watch_others(self, monkeypatch):
+        import gpu_library
 
         score, schedule = gpu_library.Library.score, gpu_library.Library.paged_mqa_schedule
 
@@ -170,11 +182,6 @@ class Rehearsal:
         monkeypatch.setattr(gpu_library.Library, "prenorm_gemm", multiplied)
         monkeypatch.setattr(gpu_library.Library, "score", scored)
         monkeypatch.setattr(gpu_library.Library, "paged_mqa_schedule", scheduled)
-        monkeypatch.setattr(gpu_library.Library, "scale_layout", laid_out)
-        monkeypatch.setattr(gpu_library.Library, "options", staticmethod(modelled))
-        monkeypatch.setattr(gpu_library.Library, "queued", watched)
-        monkeypatch.setattr(gpu_library.Library, "quantize", cast)
-        monkeypatch.setattr(gpu_library.Library, "quantize_columns", cast_columns)
 
     def spoiling(self, call, d):
         call()

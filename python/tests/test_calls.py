@@ -21,6 +21,7 @@ CALLS = {
     # The second group begins at the next multiple of `alignment` behind row 5.
     "grouped_gemm": (stacked(*operands(160, 32, 256)), {"prefix_sums": np.array((5, 160), np.int32)}),
     "k_grouped_gemm": (operands(16, 32, 256, row_b_scales=True), {"offsets": OFFSETS}),
+    "einsum": (("bmk,bnk->mn", np.ones((4, 3, 16), BF16), np.ones((4, 8, 16), BF16)), {}),
     "quantize_rows": ((np.ones((16, 256), np.float32),), {}),
     "quantize_blocks": ((np.ones((16, 256), np.float32),), {}),
     "quantize_columns": ((np.ones((16, 256), np.float32),), {"offsets": np.array((0, 5, 16), np.int32)}),

@@ -93,10 +93,31 @@ def test_each_head_has_its_product(device, head_major):
     for head in range(G):
         want = product(a[:, head].contiguous(), b[head])
         torch.testing.assert_close(d[:, head].float(), want, rtol=2.0**-8, atol=1e-4)
-    with pytest.raises(
-        RuntimeError, match=r"^expr: is 'bmk,bnk->mn', must be 'bhr,hdr->bhd'; multiply with torch\.ein"
-    ):
-        deep_gemm.einsum("bmk,bnk->mn", a, b, d)
+    deep_gemm.einsum("bhr,hdr->bhd", a[:0], b, d[:0])
+    other = torch.zeros_like(d)
+    deep_gemm.einsum("bhd,hdr->bhr", a, b.transpose(1, 2).contiguous(), other)
+    assert torch.equal(d, other), "the same sums"
+    with pytest.raises(RuntimeError, match=r"^expr: is 'bhr,hdr->hbd', must be one of .*'; multiply|^expr: is .*; mul"):
+        deep_gemm.einsum("bhr,hdr->hbd", a, b, d)
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float32))
+def test_products_are_summed_or_added_to_d(device, dtype):
+    a, b = random(device, 5, M, K), random(device, 5, N, K)
+    want = product(a.transpose(0, 1).reshape(M, 5 * K), b.transpose(0, 1).reshape(N, 5 * K))
+    d = torch.full((M, N), 2, dtype=dtype, device=device)
+    deep_gemm.einsum("bmk,bnk->mn", a, b, d)
+    torch.testing.assert_close(d.float(), want, rtol=torch.finfo(dtype).eps, atol=1e-3)
+    if dtype == torch.float32:
+        deep_gemm.einsum("bmk,bnk->mn", a, b, d, c=d)
+        torch.testing.assert_close(d, 2 * want, rtol=1e-6, atol=1e-3)
+        with pytest.raises(RuntimeError, match=r"^c: is not d, must be d itself"):
+            deep_gemm.einsum("bmk,bnk->mn", a, b, d, c=d.clone())
+    else:
+        with pytest.raises(RuntimeError, match=r"^c: is set, but d has dtype bf16, must be f32"):
+            deep_gemm.einsum("bmk,bnk->mn", a, b, d, c=d)
+    deep_gemm.einsum("bmk,bnk->mn", a[..., :0], b[..., :0], d)
+    assert not d.any()
 
 
 @pytest.mark.parametrize("added", (None, "c", "d"))

@@ -172,7 +172,7 @@ def test_each_head_has_its_product(device, group_major):
         assert torch.equal(d[:, head], want)
     deep_gemm.fp8_einsum("bhr,hdr->bhd", (codes[:0], scales[:0]), b, d[:0])
     for arguments, sentence in (
-        ({"expr": "bhd,hdr->bhr"}, "^expr: is 'bhd,hdr->bhr', must be 'bhr,hdr->bhd'; multiply"),
+        ({"expr": "bhd,hdr->bhr"}, "^expr: is 'bhd,hdr->bhr', must be 'bhr,hdr->bhd' of FP8; call"),
         ({"recipe": (1, 1, 128)}, r"^recipe: is \(1, 1, 128\), must be \(1, 128, 128\)"),
         ({"c": d}, "^c: is given, but is not served"),
     ):

@@ -201,6 +201,20 @@ def test_masked_groups_and_heads_have_a_dimension_of_their_own(device):
     assert torch.equal(heads, want.transpose(0, 1))
 
 
+def test_equations_have_results_of_their_own_shapes(device):
+    a, sfa, b, sfb = experts(device)
+    codes, scales = (torch.stack([x, x], 1) for x in (a, sfa))
+    want = ft.grouped_gemm(codes, scales, b, sfb, heads=True)
+    assert torch.equal(ft.einsum("bhr,hdr->bhd", codes, b, sfa=scales, sfb=sfb), want)
+    out = torch.zeros_like(want)
+    assert ft.einsum("bhr,hdr->bhd", codes, b, sfa=scales, sfb=sfb, out=out) is out and torch.equal(out, want)
+    x = torch.randn(3, 16, 64, device=device).bfloat16()
+    compiled = torch.compile(lambda y: ft.einsum("bmk,bnk->mn", y, y, out_dtype=torch.float32), backend="eager")
+    torch.testing.assert_close(compiled(x), torch.einsum("bmk,bnk->mn", x.float(), x.float()), rtol=1e-5, atol=1e-4)
+    with pytest.raises(finegemm.InvalidArgument, match=r"^equation: is 'bmk,bnk->nm', must be 'bhr"):
+        ft.einsum("bmk,bnk->nm", x, x)
+
+
 @pytest.mark.parametrize(
     "call, sentence",
     (

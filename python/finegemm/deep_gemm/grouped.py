@@ -1,4 +1,4 @@
-"""Products of groups of rows, of groups of K, and of heads."""
+"""Products of groups of rows, of groups of K, and of equations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +15,7 @@ from .operands import (
     block_rows,
     check_bf16,
     check_scales_of_b,
+    check_source,
     integer,
     integers,
     one_of,
@@ -224,11 +225,14 @@ def fp8_einsum(
     epilogue: Any = None,
 ) -> None:
     """The product of each head: d [b, h, d] = a [b, h, r] times b [h, d, r] for "bhr,hdr->bhd"; d bfloat16."""
-    _check_einsum(expr, c, epilogue)
+    if expr != "bhr,hdr->bhd":
+        raise Unsupported(f"expr: is {expr!r}, must be 'bhr,hdr->bhd' of FP8; call einsum with bfloat16 otherwise")
+    if c is not None or epilogue is not None:
+        refuse(c=c, epilogue=epilogue)
     if recipe != (1, BLOCK, BLOCK) and block_rows(recipe, None, None) != BLOCK:
         raise Unsupported(f"recipe: is {recipe}, must be (1, 128, 128) on Hopper; quantise to that")
     qa, sfa, qb, sfb = parts(a, b)
-    watched(operators.grouped_gemm)(qa, sfa, qb, sfb, d, None, "heads", "", 0, "")
+    watched(operators.einsum)(expr, qa, sfa, qb, sfb, d, False)
 
 
 def einsum(
@@ -241,17 +245,22 @@ def einsum(
     *,
     epilogue: Any = None,
 ) -> None:
-    """fp8_einsum of bfloat16 matrices; d bfloat16 or float32. `use_cublaslt` changes nothing."""
-    _check_einsum(expr, c, epilogue)
-    check_bf16(a)
-    watched(operators.grouped_gemm)(a, None, b, None, d, None, "heads", "", 0, "")
-
-
-def _check_einsum(expr: str, c: Tensor | None, epilogue: Any) -> None:
-    if expr != "bhr,hdr->bhd":
-        raise Unsupported(f"expr: is {expr!r}, must be 'bhr,hdr->bhd'; multiply with torch.einsum otherwise")
-    if c is not None or epilogue is not None:
+    """A product of bfloat16 tensors, d bfloat16 or float32: of each head, "bhr,hdr->bhd" or "bhd,hdr->bhr"; or the sum
+    of all, "bmk,bnk->mn", which with `c`, d itself, is added to d. `use_cublaslt` changes nothing."""
+    if expr not in _EQUATIONS:
+        raise Unsupported(f"expr: is {expr!r}, must be one of {_EQUATIONS}; multiply with torch.einsum otherwise")
+    summed = expr == _EQUATIONS[-1]
+    if (c is not None and not summed) or epilogue is not None:
         refuse(c=c, epilogue=epilogue)
+    check_bf16(a)
+    if c is not None:
+        check_source(d, c)
+        if c.data_ptr() != d.data_ptr():
+            raise InvalidArgument("c: is not d, must be d itself, which is added to; pass it as c, or copy c to d")
+    watched(operators.einsum)(expr, a, None, b, None, d, c is not None)
+
+
+_EQUATIONS = ("bhr,hdr->bhd", "bhd,hdr->bhr", "bmk,bnk->mn")
 
 
 def k_grouped_fp8_gemm_nt_contiguous(

@@ -58,7 +58,13 @@ _SERVED = (
         "`grouped_gemm`",
         "the functions without `_tl`; no Triton",
     ),
-    ("fp8_einsum einsum", "`grouped_gemm(..., heads=True)`", "`bhr,hdr->bhd` alone; `einsum` into float32 too"),
+    ("fp8_einsum", "`einsum(..., sfa=, sfb=)`", "`bhr,hdr->bhd` alone, of scales for 128x128 blocks of b"),
+    (
+        "einsum",
+        "`einsum`",
+        "`bhr,hdr->bhd` and `bhd,hdr->bhr`, into float32 too, and `bmk,bnk->mn`; `c`, which is d, for the last alone, "
+        "whose d of float32 becomes the product without it",
+    ),
     (
         "fp8_mqa_logits fp8_fp4_mqa_logits",
         "`mqa_logits`",

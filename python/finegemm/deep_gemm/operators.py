@@ -184,16 +184,15 @@ def grouped_gemm(
     b: Tensor,
     sfb: Tensor | None,
     d: Tensor,
-    layout: Tensor | None,
+    layout: Tensor,
     form: str,
     written: str,
     expected_m: int,
     turned: str,
 ) -> None:
-    """`form`: m_indices, prefix_sums or masked_m, which `layout` is, and `written` what the caller calls it; or heads,
-    which a, sfa and d have in their second dimension, and all rows of each."""
+    """`form`: m_indices, prefix_sums or masked_m, which `layout` is, and `written` what the caller calls it."""
     options, settings = knobs.of_call(d), envs.settings()
-    options[form] = True if layout is None else layout
+    options[form] = layout
     if form in ("m_indices", "prefix_sums"):
         options["alignment"] = knobs.get_mk_alignment_for_contiguous_layout()
     if expected_m:
@@ -214,6 +213,31 @@ def grouped_gemm(
             alignment=options["alignment"] if form == "m_indices" else 0,
             **_fields(a, b, _has_row_scales(b, sfb, turned), options),
         )
+
+
+def einsum(
+    expr: str, a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tensor, accumulate: bool
+) -> None:
+    """The product of an equation, or with `accumulate` d + the product. Nothing to sum up makes d zero."""
+    if d.numel() == 0:
+        return
+    summed = expr.endswith("->mn")
+    if not summed and a.shape[-1] == 0:
+        d.zero_()
+        return
+    options, settings = knobs.of_call(d), envs.settings()
+    options |= {"sfa": sfa, "sfb": sfb, "accumulate": accumulate}
+    handle = default_handle() if settings.context is None else settings.context.handle
+    try:
+        _native.einsum(handle, None, (expr, a, b, d), options)
+    except FineGemmError as e:
+        raise _refused(e, a, b, "", "equation", "expr") from None
+    if settings.prints_configs:
+        m, k = (d.shape[0], a[:, 0].numel()) if summed else (a.shape[:-1].numel(), a.shape[-1])
+        of = {"summed": a.shape[0]} if summed else {"groups": b.shape[0], "expected_m": a.shape[0]}
+        turned = {"turned": "b"} if expr == "bhd,hdr->bhr" else {}
+        fields = _fields(a, b, False, options | turned) | {"out_dtype": str(d.dtype).removeprefix("torch.")}
+        envs.print_config(f"{_kind(a)}_einsum", m, d.shape[-1], k, **of, **fields)
 
 
 def k_grouped_gemm(
@@ -272,8 +296,9 @@ _OPERANDS = "Tensor a, Tensor? sfa, Tensor b, Tensor? sfb, Tensor(a!) d"
 define(gemm, f"({_OPERANDS}, Tensor? c, bool accumulate, float? alpha, str turned) -> ()", _nothing)
 define(gemm_into_heads, f"({_OPERANDS.replace('?', '')}, SymInt[] head_splits) -> ()", _nothing)
 define(
-    grouped_gemm, f"({_OPERANDS}, Tensor? layout, str form, str written, SymInt expected_m, str turned) -> ()", _nothing
+    grouped_gemm, f"({_OPERANDS}, Tensor layout, str form, str written, SymInt expected_m, str turned) -> ()", _nothing
 )
+define(einsum, f"(str expr, {_OPERANDS}, bool accumulate) -> ()", _nothing)
 define(
     k_grouped_gemm,
     f"({_OPERANDS}, SymInt[] sizes, str written, Tensor? c, bool accumulate, str turned) -> ()",

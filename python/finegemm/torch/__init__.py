@@ -6,6 +6,7 @@ docs/torch.md shows how to train and to serve with it. `import finegemm` alone i
 from .autograd import QuantizedWeight, grouped_linear, linear, quantize_weight
 from .functions import (
     dequantize,
+    einsum,
     gemm,
     grouped_gemm,
     k_grouped_gemm,
@@ -26,6 +27,7 @@ __all__ = [
     "convert_to_serving",
     "convert_to_training",
     "dequantize",
+    "einsum",
     "gemm",
     "grouped_gemm",
     "grouped_linear",

@@ -168,6 +168,38 @@ def k_grouped_gemm(
     return out
 
 
+def einsum(
+    equation: Literal["bhr,hdr->bhd", "bhd,hdr->bhr", "bmk,bnk->mn"],
+    a: Tensor,
+    b: Tensor,
+    *,
+    sfa: Tensor | None = None,
+    sfb: Tensor | None = None,
+    out: Tensor | None = None,
+    out_dtype: Dtype | None = None,
+    accumulate: bool = False,
+    numerics: Numerics = "fast",
+    batch_invariant: bool | None = None,
+    num_sms: int = 0,
+    pdl: bool = False,
+) -> Tensor:
+    """finegemm.einsum as an operator of torch: [B, H, D], [B, H, R] or [M, N] by the equation.
+
+    The last dimension of a, b and `out` is contiguous, other strides are free. A new result has `out_dtype`, else a's,
+    of codes torch.bfloat16. `accumulate`: the sum of "bmk,bnk->mn" is added to an `out` of torch.float32. The rest as
+    in finegemm.einsum and `gemm`.
+    """
+    operands, options = (equation, a, sfa, b, sfb), (numerics, num_sms, pdl, batch_invariant)
+    if out is None:
+        if accumulate:
+            raise InvalidArgument("accumulate: is True, but out is None; pass the float32 tensor that is added to")
+        return _call(operators.einsum_new, *operands, out_dtype, *options)
+    _check_dtype(out, out_dtype)
+    _check_grad(out, a, sfa, b, sfb)
+    _call(operators.einsum_out, *operands, out, accumulate, *options)
+    return out
+
+
 def quantize_rows(x: Tensor, *, power_of_two_scales: bool = False) -> tuple[Tensor, Tensor]:
     """Casts x [..., K] to e4m3 with a scale for each row and 128 columns. Returns codes and scales [..., ceil(K/128)].
 

@@ -25,6 +25,7 @@ _ANY = {"numerics": "str", "num_sms": "SymInt", "pdl": "bool"}
 DENSE = _AFFINE | _ANY | {"batch_invariant": "bool?"}
 GROUPED = _AFFINE | _ANY | {"alignment": "SymInt", "expected_m": "SymInt"}
 K_GROUPED = _ANY
+EINSUM = _ANY | {"batch_invariant": "bool?"}
 
 
 def _named(names: dict[str, str], values: tuple[Any, ...]) -> dict[str, Any]:
@@ -89,6 +90,33 @@ def k_grouped_gemm_out(
 ) -> None:
     """`form`: offsets or sizes, which `layout` is."""
     finegemm.k_grouped_gemm(a, sfa, b, sfb, out, accumulate=accumulate, **_named(K_GROUPED, options) | {form: layout})
+
+
+def einsum_new(
+    equation: str, a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, out_dtype: Dtype | None, *options: Any
+) -> Tensor:
+    out = _new_einsum(equation, a, sfa, b, sfb, out_dtype)
+    einsum_out(equation, a, sfa, b, sfb, out, False, *options)
+    return out
+
+
+def _new_einsum(
+    equation: str, a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, out_dtype: Dtype | None, *_: Any
+) -> Tensor:
+    operands, result = equation.partition("->")[::2]
+    extents: dict[str, Any] = {}
+    for letters, x in zip(operands.split(","), (a, b), strict=False):  # what is no equation the call itself refuses
+        extents.update(zip(letters, x.shape, strict=False))
+    if out_dtype is None:
+        out_dtype = a.dtype if a.dtype in (torch.bfloat16, torch.float16) else torch.bfloat16
+    return a.new_empty([extents.get(letter, 0) for letter in result], dtype=out_dtype)
+
+
+def einsum_out(
+    equation: str, a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, out: Tensor, accumulate: bool, *options: Any
+) -> None:
+    written: dict[str, Any] = {"sfa": sfa, "sfb": sfb, "accumulate": accumulate} | _named(EINSUM, options)
+    finegemm.einsum(equation, a, b, out, **written)  # type: ignore[arg-type]
 
 
 def quantize_rows(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor]:
@@ -212,13 +240,14 @@ def _define_product(
     writes: Callable[..., Any],
     fake: Callable[..., Any],
     *,
+    first: str = "",
     only_new: str = "",
     only_out: str = "",
     options: dict[str, str],
     of_several_devices: bool = False,
 ) -> None:
     """The two operators of a product: `new`, which returns a result, and `writes`, which has one to write to."""
-    operands = "Tensor a, Tensor? sfa, Tensor b, Tensor? sfb, "
+    operands = f"{first}Tensor a, Tensor? sfa, Tensor b, Tensor? sfb, "
     listed = ", ".join(f"{kind} {name}" for name, kind in options.items())
     _define(new, f"({operands}{only_new}{listed}) -> Tensor", fake, of_several_devices)
     schema = f"({operands}Tensor(a!) out, {only_out}{listed}) -> ()"
@@ -237,6 +266,9 @@ _define_product(
     only_out=_ACCUMULATE,
     options=_K | K_GROUPED,
     of_several_devices=True,  # sizes are on the CPU
+)
+_define_product(
+    einsum_new, einsum_out, _new_einsum, first="str equation, ", only_new=_DTYPE, only_out=_ACCUMULATE, options=EINSUM
 )
 
 _CODES = "bool power_of_two_scales) -> (Tensor, Tensor"
