@@ -51,10 +51,12 @@ void take_fields(const GemmShape& from, GemmShape& to) {
         from, to);
 }
 
+int64_t blocks_of(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
+
 }  // namespace
 
 const char* kind_of(const GemmShape& shape) {
-    return shape.groups ? "grouped" : shape.k_groups ? "k_grouped" : "dense";
+    return shape.groups ? "grouped" : shape.k_groups ? "k_grouped" : shape.summed ? "summed" : "dense";
 }
 
 std::map<std::string, DType> types_by_name(MayHave* may_be) {
@@ -111,7 +113,8 @@ void add_field_options(CLI::App& command, ProductOptions& o) {
 }
 
 void add_group_options(CLI::App& command, ProductOptions& o) {
-    command.add_option("--form", o.form, "How the groups' rows are told: offsets, indices, prefix-sums or masked")
+    command
+        .add_option("--form", o.form, "How the groups' rows are told: offsets, indices, prefix-sums, masked or whole")
         ->check(CLI::IsMember(kForms))
         ->capture_default_str()
         ->needs(command.get_option("--groups"));
@@ -145,6 +148,20 @@ GemmShape parse_product(const std::vector<std::string>& words, const ProductOpti
     take_fields(o.fields, shape);
     plan::ask_for(o.epilogue, shape);
     return shape;
+}
+
+double operations(int64_t m, int64_t n, int64_t k) {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
+double traffic_bytes(const GemmShape& s, int64_t busy) {
+    const bool row_b_scales = s.row_b_scales || s.k_groups;
+    const int64_t b_count = s.groups ? busy : 1, d_count = s.k_groups.value_or(1);
+    const ElementType& operands = plan::operand_type(s);
+    const int64_t scale_rows = operands.scaled ? s.m + b_count * (row_b_scales ? s.n : blocks_of(s.n)) : 0;
+    return static_cast<double>((s.m + b_count * s.n) * s.k * size_of(operands.dtype) +
+                               d_count * s.m * s.n * size_of(plan::result_type(s)) +
+                               scale_rows * blocks_of(s.k) * size_of(DType::F32));
 }
 
 }  // namespace finegemm::cli

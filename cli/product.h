@@ -41,7 +41,7 @@ void add_epilogue_options(CLI::App& command, ProductOptions& o);
 /// M N K, or one line like "gemm 64x2112x7168 groups=4", which options then add to. Throws Error(InvalidArgument).
 GemmShape parse_product(const std::vector<std::string>& words, const ProductOptions& o);
 
-/// What records call a kind of product: "dense", "grouped", "k_grouped".
+/// What records call a kind of product: "dense", "grouped", "k_grouped", "summed".
 const char* kind_of(const GemmShape& shape);
 
 /// Types of elements that may be so, for options.
@@ -49,5 +49,10 @@ std::map<std::string, DType> types_by_name(MayHave* may_be = [](const ElementTyp
 
 /// The option of a field: "--row-b-scales".
 std::string option_of(const std::string& field);
+
+/// Work of a product: operations and bytes, each matrix once, for figures per time. `busy`: groups of rows that have
+/// any.
+double operations(int64_t m, int64_t n, int64_t k);
+double traffic_bytes(const GemmShape& shape, int64_t busy);
 
 }  // namespace finegemm::cli

@@ -90,12 +90,20 @@ int64_t busy_groups(const std::vector<int64_t>& sizes) {
     return std::ranges::count_if(sizes, [](int64_t size) { return size > 0; });
 }
 
+std::vector<int64_t> equal_sizes(int64_t m, int64_t groups) {
+    if (m % groups != 0)
+        throw Error(Errc::InvalidArgument, fmt::format("M is {}, must be a multiple of {} groups that are whole; round "
+                                                       "it up",
+                                                       m, groups));
+    return std::vector<int64_t>(static_cast<size_t>(groups), m / groups);
+}
+
 RaggedRows rows_in_form(const std::string& form, const std::vector<int64_t>& sizes, int64_t alignment) {
     RaggedRows r{.form = kForms.at(form)};
-    if (r.form == GroupForm::Masked) {
+    if (r.form == GroupForm::Masked || r.form == GroupForm::Whole) {
         r.stacks = static_cast<int64_t>(sizes.size());
         r.rows = std::ranges::max(sizes);
-        r.numbers.assign(sizes.begin(), sizes.end());
+        if (r.form == GroupForm::Masked) r.numbers.assign(sizes.begin(), sizes.end());
         return r;
     }
     if (r.form == GroupForm::Offsets) r.numbers.push_back(0);

@@ -36,7 +36,11 @@ int64_t busy_groups(const std::vector<int64_t>& sizes);
 inline const std::map<std::string, GroupForm> kForms = {{"offsets", GroupForm::Offsets},
                                                         {"indices", GroupForm::Indices},
                                                         {"prefix-sums", GroupForm::PrefixSums},
-                                                        {"masked", GroupForm::Masked}};
+                                                        {"masked", GroupForm::Masked},
+                                                        {"whole", GroupForm::Whole}};
+
+/// As many rows for each group. Throws Error(InvalidArgument) where there is a rest.
+std::vector<int64_t> equal_sizes(int64_t m, int64_t groups);
 
 /// Groups of these sizes in one form, with no more rows than it needs.
 struct RaggedRows {

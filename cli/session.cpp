@@ -71,6 +71,8 @@ Session::Session(Context& context, const Target& target, const GemmShape& shape,
     } else if (shape.k_groups) {
         layout_ = product.layout == "blocks" ? KLayout::Blocks : KLayout::Columns;
         make_k_groups(seed);
+    } else if (shape.summed) {
+        make_sum(seed);
     } else {
         Operand a{random_matrix(shape.m, shape.k, seed), {}}, b{random_matrix(shape.n, shape.k, seed + 1), {}};
         make_dense(a, b);
@@ -180,7 +182,7 @@ void Session::quantize(Quantize* by, HostMatrix& x, const Matrix& there, const B
 
 void Session::make_row_groups(const std::string& form, uint64_t seed) {
     const int64_t n = shape_.n, k = shape_.k, groups = *shape_.groups, k_blocks = blocks_of(k);
-    sizes_ = ragged_sizes(shape_.m, groups, seed);
+    sizes_ = form == "whole" ? equal_sizes(shape_.m, groups) : ragged_sizes(shape_.m, groups, seed);
     if (shape_.alignment > 0) alignment_ = shape_.alignment;
     const RaggedRows rows = rows_in_form(form, sizes_, alignment_);
     form_ = rows.form;
@@ -225,6 +227,22 @@ void Session::make_k_groups(uint64_t seed) {
     const HostMatrix random = random_matrix(1, kRandomPeriod, seed);
     quantize_k(random, 0, a_, sfa_);
     quantize_k(random, m * k + 1, b_, sfb_);
+    upload_rounded();
+}
+
+void Session::make_sum(uint64_t seed) {
+    const int64_t count = *shape_.summed, k = shape_.k / count;
+    a_ = make(type().dtype, count, shape_.m, k);
+    b_ = make(type().dtype, count, shape_.n, k);
+    d_ = make(plan::result_type(shape_), 1, shape_.m, shape_.n);
+    const HostMatrix random = random_matrix(1, kRandomPeriod, seed);
+    int64_t first = 0;
+    for (Part* x : {&a_, &b_}) {
+        HostMatrix values = make_matrix(DType::F32, x->host.rows, k);
+        fill(values, random, first);
+        round_to(x->host.view(), values.view());
+        first = shape_.m * shape_.k + 1;
+    }
     upload_rounded();
 }
 
@@ -297,6 +315,7 @@ Call Session::args(const GemmOptions& options, bool on_host) {
                                  .device = numbers.device}},
                 options};
     }
+    if (shape_.summed) return {SummedGemmArgs{a, b, d.matrix}, options};
     if (!shape_.k_groups) return {GemmArgs{a.matrix, sfa.matrix, b.matrix, sfb.matrix, d.matrix}, options};
     const bool host_offsets = on_host || layout_ == KLayout::Blocks;
     return {
@@ -367,20 +386,6 @@ std::optional<double> Session::error_of_quantization(int64_t max_rows) const {
     const double error = error_of_values(d_.host.view(), plan::columns_of(epilogue_), values(given_a_, a_, sfa_),
                                          values(given_b_, b_, sfb_), max_rows);
     return std::isfinite(error) ? std::optional(error) : std::nullopt;  // there was nothing to compare with
-}
-
-double operations(int64_t m, int64_t n, int64_t k) {
-    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-}
-
-double traffic_bytes(const GemmShape& s, int64_t busy) {
-    const bool row_b_scales = s.row_b_scales || s.k_groups;
-    const int64_t b_count = s.groups ? busy : 1, d_count = s.k_groups.value_or(1);
-    const ElementType& operands = plan::operand_type(s);
-    const int64_t scale_rows = operands.scaled ? s.m + b_count * (row_b_scales ? s.n : blocks_of(s.n)) : 0;
-    return static_cast<double>((s.m + b_count * s.n) * s.k * size_of(operands.dtype) +
-                               d_count * s.m * s.n * size_of(plan::result_type(s)) +
-                               scale_rows * blocks_of(s.k) * size_of(DType::F32));
 }
 
 }  // namespace finegemm::cli

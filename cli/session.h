@@ -75,6 +75,7 @@ private:
     void make_dense(Operand& a, Operand& b);
     void make_row_groups(const std::string& form, uint64_t seed);
     void make_k_groups(uint64_t seed);
+    void make_sum(uint64_t seed);
     void load(Operand& x, const char* name, bool blocks, Part& q, Part& scales);
     void quantize(Quantize* by, HostMatrix& x, const Matrix& there, const Both& q, const Both& scales);
     void upload_rounded();
@@ -100,10 +101,5 @@ private:
     std::vector<int32_t> offsets_;  // of groups of K
     Mirrored numbers_;              // that tell the groups
 };
-
-/// Work of a product: operations and bytes, each matrix once, for figures per time. `busy`: groups of rows that have
-/// any.
-double operations(int64_t m, int64_t n, int64_t k);
-double traffic_bytes(const GemmShape& shape, int64_t busy);
 
 }  // namespace finegemm::cli

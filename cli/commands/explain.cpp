@@ -82,6 +82,7 @@ std::string kind_text(const GemmShape& s) {
         return fmt::format(" in {}{}", type.name,
                            s.groups     ? fmt::format(" in {} groups", *s.groups)
                            : s.k_groups ? fmt::format(" in {} groups of K", *s.k_groups)
+                           : s.summed   ? fmt::format(", summed over {} matrices", *s.summed)
                                         : "");
     if (s.groups) return fmt::format(" in {} groups", *s.groups);
     if (s.k_groups) return fmt::format(" in {} groups of K{}", *s.k_groups, s.accumulate ? ", added to D" : "");

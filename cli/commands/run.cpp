@@ -353,7 +353,8 @@ Run add_run(CLI::App& app) {
     const auto dense_only = [&](const char* name, std::string& to, const char* meaning) {
         command->add_option(name, to, meaning)
             ->excludes(command->get_option("--groups"))
-            ->excludes(command->get_option("--k-groups"));
+            ->excludes(command->get_option("--k-groups"))
+            ->excludes(command->get_option("--summed"));
     };
     dense_only(
         "--a", o->a,
