@@ -6,7 +6,7 @@ import json
 
 import torch
 
-from c_structs import HEADER, structs
+from c_structs import HEADERS, structs
 
 DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.float32: 4, torch.int32: 5}
 I32 = 6
@@ -16,9 +16,10 @@ OFFSETS, INDICES, PREFIX_SUMS, MASKED = 1, 2, 3, 4
 COLUMNS, BLOCKS = 0, 1
 NO_GROUPS, ROW_GROUPS, K_SIZES, K_PREFIX_SUMS = range(4)
 
-C = structs(HEADER.read_text())
+C = structs("".join(header.read_text() for header in HEADERS))
 Matrix, Stack, Groups, Error = C["matrix"], C["stack"], C["groups"], C["error"]
 GemmArgs, GroupedGemmArgs, KGroupedGemmArgs = C["gemm_args"], C["grouped_gemm_args"], C["k_grouped_gemm_args"]
+EinsumArgs = C["einsum_args"]
 GemmOptions, QuantizeOptions, Shape = C["gemm_options"], C["quantize_options"], C["shape"]
 
 
@@ -184,6 +185,30 @@ class Library:
         )
         options = self.options(numerics, config, check_values, AS_CONTEXT, num_sms, pdl, accumulate)
         return self.queued(self.c.finegemm_k_grouped_gemm, args, options, (a, sfa, b, sfb, d, offsets))
+
+    def prepare_einsum(
+        self,
+        equation: str,
+        a,
+        sfa,
+        b,
+        sfb,
+        d,
+        numerics=FAST,
+        config=None,
+        batch_invariant=AS_CONTEXT,
+        num_sms=0,
+        pdl=0,
+        accumulate=0,
+    ):
+        """The same by an equation: all are 3-D, but for d of a sum."""
+        args = EinsumArgs(*(stack(t) for t in (a, sfa, b, sfb, d)))
+        options = self.options(numerics, config, AS_CONTEXT, batch_invariant, num_sms, pdl, accumulate)
+
+        def call(context, *rest):
+            return self.c.finegemm_einsum(context, equation.encode(), *rest)
+
+        return self.queued(call, args, options, (a, sfa, b, sfb, d))
 
     @staticmethod
     def options(numerics, config, check_values, batch_invariant, num_sms, pdl, accumulate=0):

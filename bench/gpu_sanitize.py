@@ -15,6 +15,7 @@ from gpu_cases import LAYOUTS
 from gpu_columns import Columns
 from gpu_dense import Dense
 from gpu_digest import KERNELS, operation_of
+from gpu_einsum import Einsum
 from gpu_fixture import ROOT
 from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
@@ -28,7 +29,7 @@ from gpu_wgrad import Wgrad
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
-class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Columns, Scales, Mqa, Prenorm):
+class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Columns, Scales, Mqa, Prenorm):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
         return self.memchecked("small")
@@ -130,6 +131,7 @@ class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Columns, S
         self.small_unscaled()
         self.small_affine()
         self.small_head_gaps()
+        self.small_einsum()
         torch.cuda.synchronize()
         return {"kernels": len(names)}
 
