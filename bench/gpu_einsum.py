@@ -52,6 +52,7 @@ class Heads3:
 
     def explain(self, library, output: torch.dtype) -> dict:
         fields = {"groups": self.h, "expected_m": self.m} | ({} if self.of == FP8 else {"dtype": DTYPES[self.of]})
+        fields |= {"b_mn_major": 1} if self.equation == COLUMNS_OF_HEADS else {}
         return library.explain(self.h * self.m, self.n, self.k, out_dtype=output, **fields)
 
     def prepare(self, library, d: torch.Tensor, **options):
