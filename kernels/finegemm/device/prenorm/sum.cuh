@@ -32,7 +32,7 @@ public:
 
     __device__ void run() {
         uint32_t parity = 0;
-        ptx::cluster_wait();  // for the barriers of the others
+        if (!is_alone()) ptx::cluster_wait();  // for the barriers of the others; of one CTA all threads would have to
         for (PrenormItems items(p_, rank_); items.any(); items.next(), parity ^= 1) {
             const PrenormSums<C> sums = sum_part(items.blocks());
             begin_parts(parity);

@@ -31,7 +31,10 @@ inline void named_barrier_arrive(uint32_t id, uint32_t threads) { machine->named
 
 inline uint32_t cluster_rank() { return machine->cta(); }
 inline void cluster_arrive_relaxed() { machine->arrive_at_cluster(); }
-inline void cluster_wait() { machine->wait_for_cluster(); }
+inline void cluster_wait() {
+    if (machine->ctas() < 2) machine->fail("it waits for a cluster of one, which is a barrier of all its threads");
+    machine->wait_for_cluster();
+}
 
 inline uint32_t lane() { return threadIdx.x % 32; }
 inline uint32_t value_of(uint32_t x, uint32_t lane) { return machine->show(x)[lane % 32]; }
