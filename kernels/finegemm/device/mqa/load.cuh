@@ -89,10 +89,11 @@ public:
             uint32_t i = (warp_ - before) % kMqaWarpgroups;
             do {
                 // What the ring has room for goes first: it is multiplied meanwhile, or comes together with queries.
-                // Columns are made a step after each tile; those of this portion all at once, as tiles wait for them.
-                const bool makes = made_ < steps();
-                const uint32_t most = owes ? C.stages() - 1 : !makes ? ~0u : wanted == portion ? 0 : 1;
-                i = C.keys == MqaKeys::Rows ? load_rows(portion, s, i, most) : load_pages(portion, s, i, most);
+                // While columns are made nothing waits for the ring: between steps it gets what it has room for.
+                const bool makes = made_ < steps(), waits = owes || !makes;
+                const uint32_t most = owes ? C.stages() - 1 : ~0u;
+                i = C.keys == MqaKeys::Rows ? load_rows(portion, s, i, most, waits)
+                                            : load_pages(portion, s, i, most, waits);
                 if (owes) {
                     load_queries(p_, smem_, wanted, wanted == portion ? s.item : walk.item());
                     made_ = 0;
@@ -154,10 +155,16 @@ private:
         if (at_.stage % 2 == 0) fill_.step();
     }
 
-    // Both load every fourth tile from the `i`th on, `most` at most; they return which is next.
-    __device__ uint32_t load_rows(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most) {
+    /// Is the next stage of the ring empty?
+    __device__ bool has_room() const {
+        return ptx::broadcast(ptx::mbarrier_test_wait(smem_.empty(smem_.stage_of(warp_, at_.stage)), at_.parity)) != 0;
+    }
+
+    // Both load every fourth tile from the `i`th on, `most` at most, and those that there is room for if they may not
+    // wait; they return which is next.
+    __device__ uint32_t load_rows(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most, bool waits) {
         const MqaWindow seen = p_.has_row(s.item, lane()) ? p_.window<MqaKeys::Rows>(s.item, lane()) : MqaWindow{};
-        for (; i < s.count && most > 0; i += kMqaWarpgroups) {
+        for (; i < s.count && most > 0 && (waits || has_room()); i += kMqaWarpgroups) {
             const uint32_t key = (s.first + i) * kMqaTileKeys;
             if (ptx::ballot(seen.meets(key, key + kMqaTileKeys)) == 0) continue;  // between windows
             --most;
@@ -176,7 +183,7 @@ private:
 
     /// Each lane knows a page of one of the next tiles, and loads it. A page whose first key nobody sees is not looked
     /// up: the table may hold anything there.
-    __device__ uint32_t load_pages(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most) {
+    __device__ uint32_t load_pages(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most, bool waits) {
         const uint32_t keys =
             p_.window<MqaKeys::Pages>(s.item, p_.item_queries - 1).end;                // the last query sees the most
         const uint32_t page_keys = 1u << p_.page_log2, pages_log2 = 6 - p_.page_log2;  // pages_log2: of a tile
@@ -185,7 +192,7 @@ private:
         const uint32_t of_lane = lane() >> pages_log2, page_of_tile = lane() & ((1u << pages_log2) - 1);
         const uint32_t page_bytes = page_keys * C.dim, scale_bytes = page_keys * 4;
         uint32_t page = 0;
-        for (uint32_t n = 0; i < s.count && n < most; i += kMqaWarpgroups, ++n) {
+        for (uint32_t n = 0; i < s.count && n < most && (waits || has_room()); i += kMqaWarpgroups, ++n) {
             const uint32_t ahead = n % tiles_ahead;
             if (ahead == 0) page = page_number(s.item, s.first + i + of_lane * kMqaWarpgroups, page_of_tile, keys);
             const uint32_t key = (s.first + i) * kMqaTileKeys;
