@@ -83,7 +83,8 @@ public:
         uint32_t portion = 0, before = 0;  // tiles of the CTA
         for (; walk.next(s); ++portion, before += s.count) {
             const uint32_t wanted = wanted_queries(portion);
-            bool owes = loads_queries(wanted) && (wanted == portion || walk.more());
+            uint32_t item = s.item;
+            bool owes = loads_queries(wanted) && (wanted == portion || find_item(walk, wanted - portion, item));
             // Its warpgroup may have no tile for long, and would keep the queries whose place is needed here.
             if (owes && portion > 0) tell(portion, MqaStage::Portion);
             uint32_t i = (warp_ - before) % kMqaWarpgroups;
@@ -95,13 +96,13 @@ public:
                 i = C.keys == MqaKeys::Rows ? load_rows(portion, s, i, most, waits)
                                             : load_pages(portion, s, i, most, waits);
                 if (owes) {
-                    load_queries(p_, smem_, wanted, wanted == portion ? s.item : walk.item());
-                    made_ = 0;
+                    load_queries(p_, smem_, wanted, item);
+                    made_ = 0, due_ = wanted;
                 } else if (makes) {
                     make_step();
                 }
                 owes = false;
-            } while (i < s.count || made_ < steps());
+            } while (i < s.count || (made_ < steps() && (kAhead == 1 || due_ <= portion + 1)));
         }
         tell(portion, MqaStage::End);
         fill_.finish();
@@ -110,10 +111,22 @@ public:
 private:
     __device__ static uint32_t lane() { return threadIdx.x % kWarpSize; }
 
-    /// The portion whose queries are loaded in the time of `portion`'s tiles: the next one, that nobody waits for it.
-    /// Where an item takes all slots there is no place for those, and the first ones nobody has loaded before.
+    /// Queries are loaded so many portions before their own, that nobody waits for them: two where columns are to be
+    /// made and windows may be short. Contexts of requests are longer than that takes, and registers are few there.
+    static constexpr uint32_t kAhead = C.form == MqaForm::Abs && C.keys == MqaKeys::Rows ? 2 : 1;
+
+    /// The portion whose queries are loaded in the time of `portion`'s tiles. Nobody has loaded the first ones before.
+    /// Where an item takes all slots there is no place for those of a later one.
     __device__ uint32_t wanted_queries(uint32_t portion) const {
-        return portion + (MqaSlot<C>::portions_log2(p_) > 0 && (portion > 0 || warp_ > 0));
+        const uint32_t ahead = min(MqaSlot<C>::portions_log2(p_), kAhead);
+        return portion > 0 ? portion + ahead : min(warp_, ahead);
+    }
+    /// Finds the item of the next portion or of the one behind it; false if there is none.
+    __device__ static bool find_item(MqaWalk<C>& walk, uint32_t ahead, uint32_t& item) {
+        if (kAhead == 2 && ahead == 2) return walk.second(item);
+        if (!walk.more()) return false;
+        item = walk.item();
+        return true;
     }
     /// A warp has a slot of its own: of two that waited for one, the one that is ahead would see the other one's phase.
     __device__ bool loads_queries(uint32_t portion) const {
@@ -225,7 +238,7 @@ private:
     uint32_t warp_;
     RingCursor<C.stages()> at_ = RingCursor<C.stages()>::producer();
     MqaFill<C.keys> fill_;
-    uint32_t made_ = ~0u;  // steps for the columns of the queries that the warp has loaded last
+    uint32_t made_ = ~0u, due_ = 0;  // steps for the columns of the queries that it has loaded last, and their portion
 };
 
 }  // namespace finegemm::device
