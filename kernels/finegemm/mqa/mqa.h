@@ -218,11 +218,11 @@ FG_HD constexpr MqaTiles mqa_tiles(const MqaParams& p, uint32_t item) {
 }
 
 /// What an item takes, in the time of a tile: some more than it has tiles, as its queries are loaded, and no less than
-/// a warp takes for that, which has three others beside it. In the abs form it makes columns meanwhile, a step for each
-/// tile of its ring: of shorter items steps are left, and the ring runs empty.
+/// a warp takes for that, which has three others beside it. In the abs form it makes columns, too, in the time of about
+/// sixteen tiles: what shorter items have hides a part of that.
 FG_HD constexpr uint32_t mqa_cost(MqaForm form, uint32_t tiles) {
     if (tiles == 0) return 0;
-    return form == MqaForm::Abs ? max(tiles + 2, 10 + tiles - tiles / 4) : max(tiles + 1, 4);
+    return form == MqaForm::Abs ? max(tiles + 2, 6 + tiles - tiles / 4) : max(tiles + 1, 4);
 }
 
 /// CTA `cta`'s share of `total`, what all items cost: where it begins, and how much it is.
