@@ -122,6 +122,39 @@ TEST_F(MqaKernel, FillsAroundWindowsOfManyPieces) {
     }
 }
 
+/// More items than a warp looks at at once, many of which have no tile: the next ones that have lie far behind.
+TEST_F(MqaKernel, FindsTheQueriesOfFewAndShortWindows) {
+    for (uint32_t seed = 1; seed <= test::random_cases(4); ++seed) {
+        const auto make = [&] {
+            test::Random random(seed);
+            test::MqaProblem problem(random);
+            const int64_t count = random.any(130, 400);
+            do problem.queries = test::MqaQueries(random, count);
+            while (!has_abs_form(static_cast<uint32_t>(problem.queries.heads)));
+            problem.queries.options.relu = Relu::Abs;
+            problem.keys = 400;
+            problem.k = test::Buffer<uint8_t>(DType::E4M3, problem.keys, problem.queries.dim);
+            problem.sfk = test::Buffer<float>(DType::F32, 1, problem.keys);
+            for (int64_t j = 0; j < problem.keys; ++j) {
+                problem.sfk.at(0, j) = random.normal(1);
+                for (int64_t c = 0; c < problem.queries.dim; ++c) problem.k.at(j, c) = test::MqaQueries::code(random);
+            }
+            problem.starts = test::Buffer<int32_t>(DType::I32, 1, count);
+            problem.ends = test::Buffer<int32_t>(DType::I32, 1, count);
+            const int64_t few = random.any(1, 60);
+            for (int64_t i = 0; i < count; ++i) {
+                const int64_t start = random.any(0, problem.keys), length = random.any(1, random.one_in(4) ? 300 : 40);
+                problem.starts.at(0, i) = static_cast<int32_t>(start);
+                problem.ends.at(0, i) = static_cast<int32_t>(random.one_in(few) ? start + length : start);
+            }
+            problem.d = test::Logits(problem.queries.logits, count, problem.keys, 3);
+            return problem;
+        };
+        compare<MqaKeys::Rows>(make, 1 + seed % 3, seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
 /// Bits that depend on the launch would not repeat.
 TEST_F(MqaKernel, GivesTheSameBitsWithAnyNumberOfCtas) {
     const auto pages = [] {

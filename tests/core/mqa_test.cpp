@@ -42,7 +42,7 @@ TEST(Mqa, SharedMemoryIsAlignedDisjointAndFits) {
         EXPECT_GE(p.scales, p.keys + stages * p.keys_stage);
         EXPECT_GE(p.fill, p.scales + stages * p.scales_stage);
         EXPECT_GE(p.sums, p.fill + kMqaFillBytes);
-        EXPECT_GE(p.tiles, p.sums + (c.form == MqaForm::Abs ? kMqaWarpgroups * kWarpSize * 16 : 0));
+        EXPECT_GE(p.tiles, p.sums + (c.form == MqaForm::Abs ? kMqaWarpgroups * kWarpSize * c.linear_columns() * 4 : 0));
         EXPECT_EQ(p.weights_slot % 16, 0u) << "four are read at once";
         EXPECT_GE(p.weights, p.tiles + stages * 8);
         EXPECT_GE(p.windows, p.weights + kMqaSlots * p.weights_slot);

@@ -35,6 +35,8 @@ struct MqaConfig {
     /// Columns of a product, those for the linear part among them: a pair for each query of 32 heads; of 64 heads the
     /// same pair twice.
     FG_HD constexpr uint32_t columns() const { return kMqaColumns + (form == MqaForm::Abs ? 8 : 0); }
+    /// Columns of D whose linear parts a lane adds up: as few as keep all lanes of a warp busy, but eight at most.
+    FG_HD constexpr uint32_t linear_columns() const { return dim * queries() > 4 * kWarpSize ? 8 : 4; }
     /// Products by which all queries of a request are multiplied, at most.
     FG_HD constexpr uint32_t most_parts() const {
         return keys == MqaKeys::Pages ? ceil_div(kMqaQueriesOfRequest, queries()) : 1;
@@ -66,7 +68,7 @@ struct MqaSmemPlan {
     uint32_t weights, weights_slot;  // f32, for each column; then the step of each query, 0 if it takes the exact form
     uint32_t windows, windows_slot;  // an MqaRow for each query
     uint32_t fill;                   // kMqaFillBytes of -inf
-    uint32_t sums;                   // of the abs form, of columns to be: 16 bytes of each loading thread
+    uint32_t sums;                   // of the abs form, of columns to be: linear_columns f32 of each loading thread
     uint32_t split;                  // sums of each warp, then this CTA's share
     uint32_t full, empty, queries_full, queries_empty;  // mbarriers
     uint32_t queries_in;                                // likewise, of the abs form: codes, before their columns
@@ -91,7 +93,7 @@ FG_HD constexpr MqaSmemPlan mqa_smem(const MqaConfig& c) {
     p.keys = take(stages * p.keys_stage, 1024);
     p.scales = take(stages * p.scales_stage, 128);
     p.fill = take(kMqaFillBytes, 16);
-    p.sums = take(c.form == MqaForm::Abs ? kMqaWarpgroups * kWarpSize * 16 : 0, 16);
+    p.sums = take(c.form == MqaForm::Abs ? kMqaWarpgroups * kWarpSize * c.linear_columns() * 4 : 0, 16);
     p.tiles = take(stages * 8, 8);
     p.weights = take(kMqaSlots * p.weights_slot, 16);
     p.windows = take(kMqaSlots * p.windows_slot, 16);
@@ -216,11 +218,11 @@ FG_HD constexpr MqaTiles mqa_tiles(const MqaParams& p, uint32_t item) {
 }
 
 /// What an item takes, in the time of a tile: some more than it has tiles, as its queries are loaded, and no less than
-/// a warp takes for that, which has three others beside it. In the abs form it makes columns meanwhile, a step for each
-/// tile of its ring: of shorter items steps are left, and the ring runs empty.
+/// a warp takes for that, which has three others beside it. In the abs form it makes columns, too, in the time of about
+/// sixteen tiles: what shorter items have hides a part of that.
 FG_HD constexpr uint32_t mqa_cost(MqaForm form, uint32_t tiles) {
     if (tiles == 0) return 0;
-    return form == MqaForm::Abs ? max(tiles + 2, 10 + tiles - tiles / 4) : max(tiles + 1, 4);
+    return form == MqaForm::Abs ? max(tiles + 2, 6 + tiles - tiles / 4) : max(tiles + 1, 4);
 }
 
 /// CTA `cta`'s share of `total`, what all items cost: where it begins, and how much it is.

@@ -83,24 +83,26 @@ public:
         uint32_t portion = 0, before = 0;  // tiles of the CTA
         for (; walk.next(s); ++portion, before += s.count) {
             const uint32_t wanted = wanted_queries(portion);
-            bool owes = loads_queries(wanted) && (wanted == portion || walk.more());
+            uint32_t item = s.item;
+            bool owes = loads_queries(wanted) && (wanted == portion || find_item(walk, wanted - portion, item));
             // Its warpgroup may have no tile for long, and would keep the queries whose place is needed here.
             if (owes && portion > 0) tell(portion, MqaStage::Portion);
             uint32_t i = (warp_ - before) % kMqaWarpgroups;
             do {
                 // What the ring has room for goes first: it is multiplied meanwhile, or comes together with queries.
-                // Columns are made a step after each tile; those of this portion all at once, as tiles wait for them.
-                const bool makes = made_ < steps();
-                const uint32_t most = owes ? C.stages() - 1 : !makes ? ~0u : wanted == portion ? 0 : 1;
-                i = C.keys == MqaKeys::Rows ? load_rows(portion, s, i, most) : load_pages(portion, s, i, most);
+                // While columns are made nothing waits for the ring: between steps it gets what it has room for.
+                const bool makes = made_ < steps(), waits = owes || !makes;
+                const uint32_t most = owes ? C.stages() - 1 : ~0u;
+                i = C.keys == MqaKeys::Rows ? load_rows(portion, s, i, most, waits)
+                                            : load_pages(portion, s, i, most, waits);
                 if (owes) {
-                    load_queries(p_, smem_, wanted, wanted == portion ? s.item : walk.item());
-                    made_ = 0;
+                    load_queries(p_, smem_, wanted, item);
+                    made_ = 0, due_ = wanted;
                 } else if (makes) {
                     make_step();
                 }
                 owes = false;
-            } while (i < s.count || made_ < steps());
+            } while (i < s.count || (made_ < steps() && (kAhead == 1 || due_ <= portion + 1)));
         }
         tell(portion, MqaStage::End);
         fill_.finish();
@@ -109,10 +111,22 @@ public:
 private:
     __device__ static uint32_t lane() { return threadIdx.x % kWarpSize; }
 
-    /// The portion whose queries are loaded in the time of `portion`'s tiles: the next one, that nobody waits for it.
-    /// Where an item takes all slots there is no place for those, and the first ones nobody has loaded before.
+    /// Queries are loaded so many portions before their own, that nobody waits for them: two where columns are to be
+    /// made and windows may be short. Contexts of requests are longer than that takes, and registers are few there.
+    static constexpr uint32_t kAhead = C.form == MqaForm::Abs && C.keys == MqaKeys::Rows ? 2 : 1;
+
+    /// The portion whose queries are loaded in the time of `portion`'s tiles. Nobody has loaded the first ones before.
+    /// Where an item takes all slots there is no place for those of a later one.
     __device__ uint32_t wanted_queries(uint32_t portion) const {
-        return portion + (MqaSlot<C>::portions_log2(p_) > 0 && (portion > 0 || warp_ > 0));
+        const uint32_t ahead = min(MqaSlot<C>::portions_log2(p_), kAhead);
+        return portion > 0 ? portion + ahead : min(warp_, ahead);
+    }
+    /// Finds the item of the next portion or of the one behind it; false if there is none.
+    __device__ static bool find_item(MqaWalk<C>& walk, uint32_t ahead, uint32_t& item) {
+        if (kAhead == 2 && ahead == 2) return walk.second(item);
+        if (!walk.more()) return false;
+        item = walk.item();
+        return true;
     }
     /// A warp has a slot of its own: of two that waited for one, the one that is ahead would see the other one's phase.
     __device__ bool loads_queries(uint32_t portion) const {
@@ -154,10 +168,16 @@ private:
         if (at_.stage % 2 == 0) fill_.step();
     }
 
-    // Both load every fourth tile from the `i`th on, `most` at most; they return which is next.
-    __device__ uint32_t load_rows(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most) {
+    /// Is the next stage of the ring empty?
+    __device__ bool has_room() const {
+        return ptx::broadcast(ptx::mbarrier_test_wait(smem_.empty(smem_.stage_of(warp_, at_.stage)), at_.parity)) != 0;
+    }
+
+    // Both load every fourth tile from the `i`th on, `most` at most, and those that there is room for if they may not
+    // wait; they return which is next.
+    __device__ uint32_t load_rows(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most, bool waits) {
         const MqaWindow seen = p_.has_row(s.item, lane()) ? p_.window<MqaKeys::Rows>(s.item, lane()) : MqaWindow{};
-        for (; i < s.count && most > 0; i += kMqaWarpgroups) {
+        for (; i < s.count && most > 0 && (waits || has_room()); i += kMqaWarpgroups) {
             const uint32_t key = (s.first + i) * kMqaTileKeys;
             if (ptx::ballot(seen.meets(key, key + kMqaTileKeys)) == 0) continue;  // between windows
             --most;
@@ -176,7 +196,7 @@ private:
 
     /// Each lane knows a page of one of the next tiles, and loads it. A page whose first key nobody sees is not looked
     /// up: the table may hold anything there.
-    __device__ uint32_t load_pages(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most) {
+    __device__ uint32_t load_pages(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most, bool waits) {
         const uint32_t keys =
             p_.window<MqaKeys::Pages>(s.item, p_.item_queries - 1).end;                // the last query sees the most
         const uint32_t page_keys = 1u << p_.page_log2, pages_log2 = 6 - p_.page_log2;  // pages_log2: of a tile
@@ -185,7 +205,7 @@ private:
         const uint32_t of_lane = lane() >> pages_log2, page_of_tile = lane() & ((1u << pages_log2) - 1);
         const uint32_t page_bytes = page_keys * C.dim, scale_bytes = page_keys * 4;
         uint32_t page = 0;
-        for (uint32_t n = 0; i < s.count && n < most; i += kMqaWarpgroups, ++n) {
+        for (uint32_t n = 0; i < s.count && n < most && (waits || has_room()); i += kMqaWarpgroups, ++n) {
             const uint32_t ahead = n % tiles_ahead;
             if (ahead == 0) page = page_number(s.item, s.first + i + of_lane * kMqaWarpgroups, page_of_tile, keys);
             const uint32_t key = (s.first + i) * kMqaTileKeys;
@@ -218,7 +238,7 @@ private:
     uint32_t warp_;
     RingCursor<C.stages()> at_ = RingCursor<C.stages()>::producer();
     MqaFill<C.keys> fill_;
-    uint32_t made_ = ~0u;  // steps for the columns of the queries that the warp has loaded last
+    uint32_t made_ = ~0u, due_ = 0;  // steps for the columns of the queries that it has loaded last, and their portion
 };
 
 }  // namespace finegemm::device

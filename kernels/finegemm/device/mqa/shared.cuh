@@ -34,7 +34,9 @@ struct MqaShared {
     __device__ SmemAddr queries_in(uint32_t slot) const { return base + (kAt.queries_in + slot * 8); }
 
     __device__ SmemAddr fill() const { return base + kAt.fill; }
-    __device__ SmemAddr sums(uint32_t warp) const { return base + (kAt.sums + warp * kWarpSize * 16); }
+    __device__ SmemAddr sums(uint32_t warp) const {
+        return base + (kAt.sums + warp * kWarpSize * C.linear_columns() * 4);
+    }
     __device__ SmemAddr split(uint32_t word) const { return base + (kAt.split + word * 4); }
 };
 

@@ -87,6 +87,19 @@ public:
     }
     /// The next item, where there is one.
     __device__ uint32_t item() const { return base_ + ptx::lowest_bit(pending_); }
+    /// The item behind the next one. False if this CTA has none, or none at all. Not before the first portion.
+    __device__ bool second(uint32_t& item) {
+        if (!more()) return false;
+        if (left_ <= mqa_cost(C.form, ptx::value_of(tiles_.count, ptx::lowest_bit(pending_)))) return false;
+        uint32_t base = base_, items = pending_ & (pending_ - 1);
+        while (items == 0) {
+            base += kWarpSize;
+            if (base >= p_.items) return false;
+            items = ptx::ballot(tiles(base).count > 0);
+        }
+        item = base + ptx::lowest_bit(items);
+        return true;
+    }
     /// Goes on to the next item; false behind the last one.
     __device__ bool next(MqaPortion& portion) {
         if (!more()) return false;
@@ -100,9 +113,13 @@ public:
     }
 
 private:
+    /// What this lane's item has, of 32.
+    __device__ MqaTiles tiles(uint32_t base) const {
+        const uint32_t item = base + threadIdx.x % kWarpSize;
+        return item < p_.items ? mqa_tiles<C>(p_, item) : MqaTiles{};
+    }
     __device__ void look() {
-        const uint32_t item = base_ + threadIdx.x % kWarpSize;
-        tiles_ = item < p_.items ? mqa_tiles<C>(p_, item) : MqaTiles{};
+        tiles_ = tiles(base_);
         pending_ = ptx::ballot(tiles_.count > 0);
     }
 

@@ -24,10 +24,19 @@ __device__ inline Float2 unpack_f16(uint32_t packed) {
     return v;
 }
 
-/// Two e4m3 as two packed f16: that of the lower byte in the lower half. PTX ISA, cvt.
-__device__ inline uint32_t halves_of_e4m3(uint16_t codes) {
+/// Two e4m3 of four as two packed f16: that of the lower byte in the lower half. PTX ISA, cvt.
+__device__ inline uint32_t halves_of_lower_e4m3(uint32_t codes) {
     uint32_t packed;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(packed) : "h"(codes));
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.rn.f16x2.e4m3x2 %0, low;\n}\n"
+        : "=r"(packed)
+        : "r"(codes));
+    return packed;
+}
+__device__ inline uint32_t halves_of_upper_e4m3(uint32_t codes) {
+    uint32_t packed;
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.rn.f16x2.e4m3x2 %0, high;\n}\n"
+        : "=r"(packed)
+        : "r"(codes));
     return packed;
 }
 

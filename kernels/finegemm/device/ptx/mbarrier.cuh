@@ -60,6 +60,18 @@ __device__ inline bool mbarrier_try_wait(SmemAddr barrier, uint32_t parity) {
     return done != 0;
 }
 
+/// Likewise, at once.
+__device__ inline bool mbarrier_test_wait(SmemAddr barrier, uint32_t parity) {
+    uint32_t done;
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.test_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, "
+        "p;\n}\n"
+        : "=r"(done)
+        : "r"(barrier.bits), "r"(parity)
+        : "memory");
+    return done != 0;
+}
+
 /// mbarrier_try_wait with cluster scope, for ordinary data that other CTAs have stored.
 __device__ inline bool mbarrier_try_wait_cluster(SmemAddr barrier, uint32_t parity) {
     uint32_t done;

@@ -9,10 +9,11 @@ Words4 ldmatrix_x4(SmemAddr row);  // of kernels that nobody runs here
 inline float multiply(float a, float b) { return canonical(a * b); }
 inline float add(float a, float b) { return canonical(a + b); }
 inline float relu(float x) { return is_nan(x) ? canonical(x) : x > 0 ? x : 0.0f; }
-inline uint32_t halves_of_e4m3(uint16_t codes) {
+inline uint32_t halves_of_lower_e4m3(uint32_t codes) {
     const auto half = [](uint8_t code) { return f16_of_float(float_of_e4m3(code)); };
     return half(static_cast<uint8_t>(codes)) | static_cast<uint32_t>(half(static_cast<uint8_t>(codes >> 8))) << 16;
 }
+inline uint32_t halves_of_upper_e4m3(uint32_t codes) { return halves_of_lower_e4m3(codes >> 16); }
 inline Float2 unpack_f16(uint32_t packed) {
     return {{float_of_f16(static_cast<uint16_t>(packed)), float_of_f16(static_cast<uint16_t>(packed >> 16))}};
 }

@@ -35,6 +35,12 @@ inline bool mbarrier_try_wait(SmemAddr barrier, uint32_t parity) {
     if ((b.phase & 1) == parity) machine->wait_while(b.phase, 1, parity, "an mbarrier");
     return true;
 }
+inline bool mbarrier_test_wait(SmemAddr barrier, uint32_t parity) {
+    machine->pause();
+    const host_kernel::Mbarrier& b = machine->mbarrier(barrier.bits);
+    if (b.expected == 0) machine->fail("it looks at an mbarrier that has not been made");
+    return (b.phase & 1) != parity;
+}
 inline bool mbarrier_try_wait_cluster(SmemAddr barrier, uint32_t parity) { return mbarrier_try_wait(barrier, parity); }
 
 }  // namespace finegemm::ptx
