@@ -199,7 +199,7 @@ class Unscaled(Fixture):
             t = median_times(calls, 2 * self.options.rounds)
             account = self.tested.explain(SPEED_ROWS, n, k, dtype=DTYPES[of], **fields_of(layout))
             rows.append(row_of(layout, [SPEED_ROWS, n, k], t, account))
-        write_record(self.options.out / "h200_layouts.json", self.machine() | {"rows": rows})
+        write_record(self.options.out / f"layouts_{self.card}.json", self.machine() | {"rows": rows})
         return {"rows": len(rows), "geomean_over_torch": round(geometric_mean(ratios(rows, "torch")), 4)}
 
     def unscaled_speed(self):
