@@ -36,7 +36,8 @@ public:
         for (PrenormItems items(p_, rank_); items.any(); items.next(), parity ^= 1) {
             const PrenormSums<C> sums = sum_part(items.blocks());
             begin_parts(parity);
-            send(sums);
+            if (is_alone()) send<true>(sums);
+            else send<false>(sums);
             if (is_alone()) sync();
             else wait_of_cluster(smem_.parts_full(warpgroup_), parity);
             store_share(items.tile() * C.rows + warpgroup_ * 64 + rank_ * p_.share(), items.slice());
@@ -107,18 +108,20 @@ private:
     }
 
     /// To the CTA that adds up a row: of each 64 rank r has the r-th share.
+    template <bool Alone>
     __device__ void send(const PrenormSums<C>& sums) const {
 #pragma unroll
         for (uint32_t r = 0; r < C.cols / 2; r += 2) {
             const RowCol at = wgmma_accumulator(thread(), r);
-            send_two(at.row, at.col, sums.product[r], sums.product[r + 1]);
+            send_two<Alone>(at.row, at.col, sums.product[r], sums.product[r + 1]);
         }
-        send_two(thread() / 2, C.cols + thread() % 2 * 2, sums.squares[0], sums.squares[1]);
+        send_two<Alone>(thread() / 2, C.cols + thread() % 2 * 2, sums.squares[0], sums.squares[1]);
     }
+    template <bool Alone>
     __device__ void send_two(uint32_t row, uint32_t col, float x, float y) const {
         const uint32_t owner = p_.owner(row);
         const SmemAddr to = smem_.parts(warpgroup_) + place(rank_, row - owner * p_.share(), col);
-        if (is_alone()) ptx::store_shared_x2(to, x, y);
+        if constexpr (Alone) ptx::store_shared_x2(to, x, y);
         else ptx::st_async_x2(ptx::map_to_rank(to, owner), x, y, ptx::map_to_rank(smem_.parts_full(warpgroup_), owner));
     }
     /// Where, among the parts, an element lies of a row of this CTA's share.
