@@ -44,19 +44,21 @@ TEST(GemmSource, PrintsEveryConfigurationSoThatAHostCompilerReadsTheSameValue) {
         "#include <finegemm/gemm/config.h>\nusing U = finegemm::ClusterUse;\n"
         "using S = finegemm::ScaleLayout;\nusing G = finegemm::Grouping;\n"
         "using E = finegemm::Element;\nusing B = finegemm::Scaling;\nusing O = finegemm::Output;\nusing F = "
-        "finegemm::Finish;\n";
+        "finegemm::Finish;\nusing M = finegemm::Major;\n";
     std::vector<GemmConfig> configs = plan::kernels();
     configs.push_back(kExample);
     for (const GemmConfig& c : configs) {
         const auto use = static_cast<uint32_t>(c.cluster_use);
         text += fmt::format(
-            "static_assert({} == finegemm::GemmConfig{{{}, {}, {}, {}, {}, U({}), {}, S({}), G({}), {{E({}), B({})}}, "
-            "{{E({}), B({})}}, "
+            "static_assert({} == finegemm::GemmConfig{{{}, {}, {}, {}, {}, U({}), {}, S({}), G({}), {{E({}), B({}), "
+            "M({})}}, "
+            "{{E({}), B({}), M({})}}, "
             "O({}), F({})}});\n",
             to_source(c), c.tile_m, c.tile_n, c.stages, c.math_warpgroups, c.cluster, use, c.ctas_per_sm,
             static_cast<uint32_t>(c.scales), static_cast<uint32_t>(c.grouping), static_cast<uint32_t>(c.a.element),
-            static_cast<uint32_t>(c.a.scaling), static_cast<uint32_t>(c.b.element), static_cast<uint32_t>(c.b.scaling),
-            static_cast<uint32_t>(c.output), static_cast<uint32_t>(c.finish));
+            static_cast<uint32_t>(c.a.scaling), static_cast<uint32_t>(c.a.major), static_cast<uint32_t>(c.b.element),
+            static_cast<uint32_t>(c.b.scaling), static_cast<uint32_t>(c.b.major), static_cast<uint32_t>(c.output),
+            static_cast<uint32_t>(c.finish));
     }
     const TemporaryDirectory directory;
     const std::string file = directory.path() + "/configs.cpp";
@@ -73,9 +75,9 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
         EXPECT_NE(s.text.find("\n" + s.entry + "("), std::string::npos) << s.entry;
     }
     constexpr size_t kSchedules = 1;
-    EXPECT_EQ(texts.size(), plan::kernels().size() + quantize_configs().size() + quantize_columns_configs().size() +
-                                scale_layout_configs().size() + mqa_configs().size() + kSchedules +
-                                prenorm_configs().size());
+    EXPECT_EQ(texts.size(), plan::kernels().size() + add_pieces_configs().size() + quantize_configs().size() +
+                                quantize_columns_configs().size() + scale_layout_configs().size() +
+                                mqa_configs().size() + kSchedules + prenorm_configs().size());
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {

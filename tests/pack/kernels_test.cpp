@@ -56,9 +56,18 @@ TEST_P(EveryKernel, NeitherSpillsNorHasItsWgmmaSerialised) {
     }
 }
 
+/// What either of two compilers takes.
+ordered_json larger(ordered_json taken, const ordered_json& other) {
+    for (auto& [entry, kernel] : taken.items())
+        kernel["registers"] = std::max(kernel["registers"].get<int>(), other[entry]["registers"].get<int>());
+    return taken;
+}
+
 TEST_P(EveryKernel, StaysWithinItsBudgetOfRegistersAndSharedMemory) {
     const ordered_json taken = budget_of(report);
-    if (test::updates_goldens() && GetParam() == test::packs().front()) test::write_json(kBudget, taken);
+    if (test::updates_goldens())
+        test::write_json(kBudget,
+                         GetParam() == test::packs().front() ? taken : larger(taken, test::read_json(kBudget)));
     const ordered_json budget = test::read_json(kBudget);
     EXPECT_EQ(taken.size(), budget.size()) << "FG_UPDATE_GOLDEN=1 removes kernels that are no more";
     for (const auto& [entry, kernel] : taken.items()) {
