@@ -308,13 +308,13 @@ class Library:
         self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
     def explain_prenorm(self, m: int, n: int, k: int, slices: int, num_sms: int = 0) -> dict:
-        shape = PrenormShape(ctypes.sizeof(PrenormShape), num_sms, m, n, k, slices, b"h200")
+        shape = PrenormShape(ctypes.sizeof(PrenormShape), num_sms, m, n, k, slices, b"")
         return self.explained(self.c.finegemm_explain_prenorm, shape)
 
     def explain(self, m: int, n: int, k: int, out_dtype: torch.dtype | None = None, **fields) -> dict:
         """fields: others of finegemm_shape."""
         d = DTYPES[out_dtype] if out_dtype else 0
-        shape = Shape(ctypes.sizeof(Shape), m=m, n=n, k=k, out_dtype=d, device=b"h200", **fields)
+        shape = Shape(ctypes.sizeof(Shape), m=m, n=n, k=k, out_dtype=d, device=b"", **fields)
         return self.explained(self.c.finegemm_explain, shape)
 
     def explained(self, function, shape) -> dict:
