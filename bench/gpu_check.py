@@ -150,7 +150,8 @@ def main() -> int:
         for operation, names in CHECKS.items()
         for name in names
     }
-    card = torch.cuda.get_device_name().split()[1].lower()  # without work for the GPU: a sanitizer may watch this process
+    # Without work for the GPU, as facts_at_work has it: a sanitizer may watch this process.
+    card = torch.cuda.get_device_name().split()[1].lower()
     progress = Progress(arguments.out / f"{card}_checks.json", of)
     names = arguments.only.split(",") if arguments.only else progress.missing()
     passed = failed = 0

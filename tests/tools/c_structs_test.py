@@ -6,12 +6,14 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
-from c_structs import HEADER, structs
+from c_structs import HEADERS, structs
+
+TEXT = "".join(header.read_text() for header in HEADERS)
 
 
 class CStructs(unittest.TestCase):
     def test_layouts_are_those_of_the_compiler(self):
-        found = structs(HEADER.read_text())
+        found = structs(TEXT)
         sizes = {"error": 2048, "matrix": 56, "gemm_args": 5 * 56, "stack": 72, "groups": 48, "epilogue": 168}
         sizes |= {
             "grouped_gemm_args": 5 * 72 + 48,
@@ -38,7 +40,7 @@ class CStructs(unittest.TestCase):
         self.assertEqual({of: getattr(found[of[0]], of[1]).offset for of in offsets}, offsets)
 
     def test_every_struct_of_the_header_is_found(self):
-        text = HEADER.read_text()
+        text = TEXT
         opaque = text.count("typedef struct finegemm_context")
         self.assertEqual(len(structs(text)), text.count("typedef struct ") - opaque)
 

@@ -121,7 +121,7 @@ private:
     __device__ void send_two(uint32_t row, uint32_t col, float x, float y) const {
         const uint32_t owner = p_.owner(row);
         const SmemAddr to = smem_.parts(warpgroup_) + place(rank_, row - owner * p_.share(), col);
-        if constexpr (Alone) ptx::store_shared_x2(to, x, y);
+        if (Alone) ptx::store_shared_x2(to, x, y);
         else ptx::st_async_x2(ptx::map_to_rank(to, owner), x, y, ptx::map_to_rank(smem_.parts_full(warpgroup_), owner));
     }
     /// Where, among the parts, an element lies of a row of this CTA's share.
