@@ -79,6 +79,16 @@ void quantize_tile(const QuantizeColumnsCall& call, RowRange rows, int64_t block
     }
 }
 
+/// Offsets that break the rules may give a row to several groups: then no two threads may write its codes.
+bool are_apart(const std::vector<RowRange>& blocks) {
+    int64_t end = 0;
+    for (const RowRange& rows : blocks) {
+        if (rows.begin < std::min<int64_t>(end, rows.end)) return false;
+        end = std::max<int64_t>(end, rows.end);
+    }
+    return true;
+}
+
 }  // namespace
 
 void run_on_cpu(const QuantizeColumnsCall& call, ThreadPool& pool) {
@@ -90,7 +100,14 @@ void run_on_cpu(const QuantizeColumnsCall& call, ThreadPool& pool) {
         if (call.x.dtype == DType::F32) quantize_tile<uint32_t>(call, rows, block, first_col);
         else quantize_tile<uint16_t>(call, rows, block, first_col);
     };
-    pool.parallel_for(static_cast<int64_t>(blocks.size()) * across, tile, call.options.poll);
+    const auto down = static_cast<int64_t>(blocks.size());
+    if (are_apart(blocks)) return pool.parallel_for(down * across, tile, call.options.poll);
+    pool.parallel_for(
+        across,
+        [&](int64_t column) {
+            for (int64_t block = 0; block < down; ++block) tile(block * across + column);
+        },
+        call.options.poll);
 }
 
 }  // namespace finegemm
