@@ -187,9 +187,7 @@ class Columns(Fixture):
             out[f"{rows}x{cols}" + (f" {groups} groups" if groups else "")] = {
                 kind: round(t[f"copy for {kind}"] / t[kind], 3) for kind in moved
             } | {"us": {name: round(us, 1) for name, us in t.items()}}
-        # Groups shorter than a block are padded to one: what is stored of them is mostly zeros, by few CTAs at a time.
-        of_blocks = (row for name, row in out.items() if "256 groups" not in name)
-        worst = min(row[kind] for row in of_blocks for kind in ("columns", "both"))
+        worst = min(row[kind] for row in out.values() for kind in ("columns", "both"))
         if worst < 0.8:
             raise AssertionError(f"quantisation of columns reaches {worst:.2f} of the bandwidth of a copy: {out}")
         return out
