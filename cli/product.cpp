@@ -51,8 +51,6 @@ void take_fields(const GemmShape& from, GemmShape& to) {
         from, to);
 }
 
-int64_t blocks_of(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
-
 }  // namespace
 
 const char* kind_of(const GemmShape& shape) {

@@ -14,6 +14,9 @@ namespace finegemm::cli {
 
 inline constexpr int64_t kScaleBlock = 128;  // elements of a row that share a scale; groups of K have whole blocks
 
+/// The blocks of scales that `extent` elements take, the last one begun counted.
+constexpr int64_t blocks_of(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
+
 /// random_matrix repeats its values after so many, a prime number: no two rows or blocks near one another are alike,
 /// and large matrices are quick.
 inline constexpr int64_t kRandomPeriod = 4'194'301;

@@ -17,8 +17,6 @@ namespace finegemm::cli {
 
 namespace {
 
-int64_t blocks_of(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
-
 /// One matrix of several that lie one below the other.
 Matrix part_of(Matrix all, int64_t count, int64_t i) {
     all.rows /= count;

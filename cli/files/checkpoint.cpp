@@ -13,6 +13,7 @@
 
 #include "cli/files/file_region.h"
 #include "cli/files/input_file.h"
+#include "cli/random.h"
 #include "cli/text.h"
 #include "workbench/accuracy.h"
 
@@ -21,9 +22,6 @@ namespace finegemm::cli {
 namespace {
 
 using nlohmann::json;
-
-constexpr int64_t kBlock = 128;
-int64_t blocks_of(int64_t extent) { return (extent + kBlock - 1) / kBlock; }
 
 /// Scales as their file has them: numbers, and how many of which extents.
 struct RawScales {
@@ -195,7 +193,7 @@ HostMatrix cut(const HostMatrix& m, const Range& rows, const Range& cols) {
     return part;
 }
 
-Range blocks_of(const Range& x) { return {x.first / kBlock, blocks_of(x.end)}; }
+Range block_range(const Range& x) { return {x.first / kScaleBlock, blocks_of(x.end)}; }
 
 /// A part that begins inside of a block of rows has scales of rows; none begins inside of one of columns.
 Weights part_of(Weights all, Part part, const std::string& file) {
@@ -205,14 +203,14 @@ Weights part_of(Weights all, Part part, const std::string& file) {
     if (part.cols.end < 0) part.cols.end = cols;
     if (part.rows.size() <= 0 || part.rows.end > rows || part.cols.size() <= 0 || part.cols.end > cols)
         reject_file(file, fmt::format("has no part {} of [{}, {}]", part.text, rows, cols));
-    if (all.scales && part.cols.first % kBlock != 0)
+    if (all.scales && part.cols.first % kScaleBlock != 0)
         reject_file(file, fmt::format("has scales for {} columns each, inside of which no part begins; begin {} at a "
                                       "multiple, and pad what it is multiplied with",
-                                      kBlock, part.text));
+                                      kScaleBlock, part.text));
     if (all.scales) {
-        if (part.rows.first % kBlock != 0) all.scales = row_scales(*all.scales, rows);
+        if (part.rows.first % kScaleBlock != 0) all.scales = row_scales(*all.scales, rows);
         all.scales =
-            cut(*all.scales, all.scales->rows == rows ? part.rows : blocks_of(part.rows), blocks_of(part.cols));
+            cut(*all.scales, all.scales->rows == rows ? part.rows : block_range(part.rows), block_range(part.cols));
     }
     all.values = cut(all.values, part.rows, part.cols);
     return all;
@@ -307,7 +305,7 @@ HostMatrix read_scales(const MatrixName& name, int64_t rows, int64_t cols) {
 HostMatrix row_scales(const HostMatrix& scales, int64_t rows) {
     if (scales.rows == rows) return scales;
     return f32_matrix(rows, scales.cols,
-                      [&](int64_t r, int64_t c) { return element_of(scales.view(), r / kBlock, c); });
+                      [&](int64_t r, int64_t c) { return element_of(scales.view(), r / kScaleBlock, c); });
 }
 
 }  // namespace finegemm::cli
