@@ -99,11 +99,11 @@ private:
 
     /// Without peers, but checked as a comparison checks: a wrong result has no time.
     Row measure_alone(const Shape& shape, const ProductOptions& how, const GemmShape& product) {
-        constexpr int64_t kRowsToCheck = 4;
+        constexpr int64_t kCheckedRows = 4;
         Session session(context_, target_, product, how, options_.shapes.seed);
         Row row{.shape = shape, .product = how, .busy = busy_groups(session.sizes()), .kernel = "CPU, fast"};
         Entry entry{.name = "finegemm", .us = session.time(gemm_options(), options_.repeats)};
-        entry.error = accuracy_of(session.fetch(gemm_options()), kRowsToCheck).of_bound;
+        entry.error = accuracy_of(session.fetch(gemm_options()), kCheckedRows).of_bound;
         if (!(*entry.error <= 1))
             entry.gap = fmt::format("its result is WRONG: {:.3g} times the error bound", *entry.error);
         if (session.wrong_operands() > 0) entry.gap = wrong_operands_text(session.wrong_operands());

@@ -25,7 +25,7 @@ struct TuneOptions {
     bool json = false;
 };
 
-constexpr fmt::string_view kColumns = "{:>7} {:>7} {:>7}  {:<24} {:>10}  {:<24} {:>10} {:>7}\n";
+constexpr fmt::string_view kTableRow = "{:>7} {:>7} {:>7}  {:<24} {:>10}  {:<24} {:>10} {:>7}\n";
 
 std::vector<TimedKernel> measure(const Target& target, Session& session, const std::vector<std::string>& kernels,
                                  int repeats) {
@@ -39,7 +39,7 @@ std::vector<TimedKernel> measure(const Target& target, Session& session, const s
 }
 
 std::string text_of(const Shape& shape, const Tuned& t) {
-    return fmt::format(fmt::runtime(kColumns), shape.m, shape.n, shape.k, t.fastest.name, time_text(t.fastest.us),
+    return fmt::format(fmt::runtime(kTableRow), shape.m, shape.n, shape.k, t.fastest.name, time_text(t.fastest.us),
                        t.usual.name, time_text(t.usual.us), t.recorded ? fmt::format("{:.1f}%", 100 * t.gain()) : "-");
 }
 
@@ -89,7 +89,7 @@ ExitCode run(const TuneOptions& o, const Front& front) {
                           o.repeats);
     if (!o.json)
         front.out << fmt::format("{}: {}\n", machine, method)
-                  << fmt::format(fmt::runtime(kColumns), "M", "N", "K", "fastest kernel", "time", "usual kernel",
+                  << fmt::format(fmt::runtime(kTableRow), "M", "N", "K", "fastest kernel", "time", "usual kernel",
                                  "time", "gain");
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     Progress progress;

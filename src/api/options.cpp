@@ -22,7 +22,7 @@ constexpr const char* kLogVariable = "FINEGEMM_LOG";
 
 constexpr int64_t kMaxThreads = 4096;
 
-[[noreturn]] void reject(const char* name, std::string_view value, std::string_view rule) {
+[[noreturn]] void reject_setting(const char* name, std::string_view value, std::string_view rule) {
     throw Error(Errc::InvalidArgument, fmt::format("{}='{}': {}; unset it for the default", name, value, rule));
 }
 
@@ -30,12 +30,12 @@ int64_t read_number(const char* name, std::string_view value, int64_t most) {
     int64_t number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc() || end != value.data() + value.size() || number < 0 || number > most)
-        reject(name, value, fmt::format("must be a number from 0 to {}", most));
+        reject_setting(name, value, fmt::format("must be a number from 0 to {}", most));
     return number;
 }
 
 bool read_switch(const char* name, std::string_view value) {
-    if (value != "0" && value != "1") reject(name, value, "must be 0 or 1");
+    if (value != "0" && value != "1") reject_setting(name, value, "must be 0 or 1");
     return value == "1";
 }
 
@@ -113,7 +113,7 @@ Options options_from(const Variables& variables) {
     if (const char* v = set("FINEGEMM_CHECK")) o.check_values = read_switch("FINEGEMM_CHECK", v);
     if (const char* v = set("FINEGEMM_BATCH_INVARIANT")) o.batch_invariant = read_switch("FINEGEMM_BATCH_INVARIANT", v);
     if (const std::string v = text("FINEGEMM_COMPILER", "nvrtc"); v == "nvcc") o.compiler = Compiler::Nvcc;
-    else if (v != "nvrtc") reject("FINEGEMM_COMPILER", v, "must be nvrtc or nvcc");
+    else if (v != "nvrtc") reject_setting("FINEGEMM_COMPILER", v, "must be nvrtc or nvcc");
     return o;
 }
 
