@@ -128,8 +128,8 @@ struct BlockValues {
         const uint32_t existing = at.col < p.cols && at.row < p.rows ? p.rows - at.row : 0;
 #pragma unroll
         for (uint32_t u = 0; u < C.kTileRows; ++u) {
-            // The same twice: of floats more loads are in flight with the first way to say it, of halves with the
-            // other.
+            // Both say the same: the compiler keeps more loads of floats in flight with the first, of halves with the
+            // second.
             const bool exists = C.input == QuantizeInput::F32 ? u < existing : at.row + u < p.rows && at.col < p.cols;
             if (exists) rows[u].load(first + u * p.x_row_stride * Values<C>::kBytes);
             else rows[u].clear();

@@ -83,7 +83,7 @@ struct QuantizeParams {
     int64_t scale_row_stride, scale_col_stride;
     uint32_t rows, cols;  // cols: a multiple of 16
     uint32_t power_of_two;
-    // Of blocks alone: a stack of matrices, with elements from one to the next, and the codes of q by columns.
+    // For blocks alone: a stack of matrices, with elements from one to the next, and the codes of q by columns.
     uint32_t matrices;
     int64_t x_stride, q_stride, scale_stride;
     uint8_t* transposed;  // [cols, rows]; null: not wanted
@@ -126,7 +126,7 @@ struct StackBlock {
     uint32_t matrix;
     RowCol first;  // element of the matrix
 };
-/// Of task `task` of all matrices. No memory has room for 2^32 rows of blocks.
+/// The block that task `task` of a stack does. No memory has room for 2^32 rows of blocks.
 FG_HD constexpr StackBlock stack_block(uint32_t rows, uint32_t cols, uint64_t task) {
     const uint32_t across = ceil_div(cols, kScaleBlock), down = ceil_div(rows, kScaleBlock);
     const uint32_t row = static_cast<uint32_t>(task / across), col = static_cast<uint32_t>(task % across);
