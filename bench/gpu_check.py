@@ -83,6 +83,7 @@ CHECKS = {
     ),
     "quantize": (
         "quantize",
+        "quantize_weights",
         "quantize_columns",
         "quantize_columns_repeat",
         "quantize_columns_tall",
@@ -90,6 +91,7 @@ CHECKS = {
         "quantize_memcheck",
         "quantize_racecheck",
         "bandwidth",
+        "quantize_weights_bandwidth",
         "quantize_columns_bandwidth",
     ),
     "scale_layout": (

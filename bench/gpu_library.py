@@ -23,7 +23,7 @@ EinsumArgs = C["einsum_args"]
 GemmOptions, QuantizeOptions, Shape = C["gemm_options"], C["quantize_options"], C["shape"]
 
 
-QuantizeColumnsArgs = C["quantize_columns_args"]
+QuantizeWeightsArgs, QuantizeColumnsArgs = C["quantize_weights_args"], C["quantize_columns_args"]
 ScaleLayoutArgs, ScaleLayoutOptions = C["scale_layout_args"], C["scale_layout_options"]
 MqaArgs, PagedMqaArgs, MqaOptions = C["mqa_logits_args"], C["paged_mqa_logits_args"], C["mqa_options"]
 PrenormArgs, PrenormOptions, PrenormShape = C["prenorm_args"], C["prenorm_options"], C["prenorm_shape"]
@@ -251,6 +251,14 @@ class Library:
                 ctypes.byref(self.error),
             )
         )
+
+    def quantize_weights(self, x, q, scales, transposed, power_of_two=False) -> None:
+        """All 3-D."""
+        stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None
+        options = QuantizeOptions(ctypes.sizeof(QuantizeOptions), power_of_two, stream)
+        args = QuantizeWeightsArgs(*map(stack, (x, q, scales, transposed)))
+        call = self.c.finegemm_quantize_weights
+        self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
     def quantize_columns(
         self, x, q, scales, row_q=None, row_scales=None, offsets=None, begins=None, power_of_two=False

@@ -24,12 +24,13 @@ from gpu_prenorm import Prenorm
 from gpu_scales import Scales
 from gpu_timing import launched
 from gpu_unscaled import Unscaled
+from gpu_weights import Weights
 from gpu_wgrad import Wgrad
 
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
-class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Columns, Scales, Mqa, Prenorm):
+class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Columns, Weights, Scales, Mqa, Prenorm):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
         return self.memchecked("small")
@@ -144,6 +145,7 @@ class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Co
                 q = torch.empty(130, 144, dtype=torch.float8_e4m3fn, device="cuda")
                 self.tested.quantize(kind, x, q, torch.empty(*shape, device="cuda"))
                 kernels += 1
+        self.small_quantize_weights()
         self.small_quantize_columns()
         torch.cuda.synchronize()
         return {"kernels": kernels + 3}

@@ -10,6 +10,7 @@ are further from those of BF16 than codes are, or if the floor of the geometric 
 """
 
 import argparse
+import functools
 import pathlib
 import statistics
 import subprocess
@@ -112,27 +113,31 @@ def linear_rows(options) -> list[dict]:
     return rows
 
 
-def parts(x, weight, dy, options) -> dict:
-    """What forward and both gradients consist of. Of x and dy both is what is called, rows and columns are for
-    comparison."""
+def parts(x, weight, dy, options, offsets=None) -> dict:
+    """What forward and both gradients consist of, of x and dy with rows and columns alone for comparison. `offsets`: of
+    experts."""
     import torch
 
     import finegemm.torch as ft
 
-    rows, columns, blocks = ft.quantize_rows(x), ft.quantize_columns(x), ft.quantize_weight(weight)
-    calls = {
-        "quantize rows of x": lambda: ft.quantize_rows(x),
-        "quantize columns of x": lambda: ft.quantize_columns(x),
-        "quantize both of x": lambda: ft.quantize_columns(x, rows=True),
-        "quantize rows of dy": lambda: ft.quantize_rows(dy),
-        "quantize columns of dy": lambda: ft.quantize_columns(dy),
-        "quantize both of dy": lambda: ft.quantize_columns(dy, rows=True),
-        "quantize and transpose weight": lambda: ft.quantize_weight(weight),
-        "forward": lambda: ft.gemm(*rows, blocks.codes, blocks.scales),
-    }
-    rows_dy, columns_dy = ft.quantize_rows(dy), ft.quantize_columns(dy)
-    calls["data gradient"] = lambda: ft.gemm(*rows_dy, blocks.transposed, blocks.scales.mT)
-    calls["weight gradient"] = lambda: ft.gemm(*columns_dy, *columns, out_dtype=torch.bfloat16)
+    of_groups = {} if offsets is None else {"offsets": offsets}
+    product = ft.gemm if offsets is None else ft.grouped_gemm
+    calls: dict = {}
+    for name, matrix in (("x", x), ("dy", dy)):
+        calls[f"quantize rows of {name}"] = functools.partial(ft.quantize_rows, matrix)
+        calls[f"quantize columns of {name}"] = functools.partial(ft.quantize_columns, matrix, offsets)
+        calls[f"quantize both of {name}"] = functools.partial(ft.quantize_columns, matrix, offsets, rows=True)
+    calls["quantize weight, transposed too"] = functools.partial(ft.quantize_weight, weight)
+    blocks, rows, rows_dy = ft.quantize_weight(weight), ft.quantize_rows(x), ft.quantize_rows(dy)
+    columns, columns_dy = (ft.quantize_columns(matrix, offsets) for matrix in (x, dy))
+    calls["forward"] = functools.partial(product, *rows, blocks.codes, blocks.scales, **of_groups)
+    calls["data gradient"] = functools.partial(product, *rows_dy, blocks.transposed, blocks.scales.mT, **of_groups)
+    operands = (*columns_dy[:2], *columns[:2])
+    if offsets is None:
+        calls["weight gradient"] = functools.partial(ft.gemm, *operands, out_dtype=torch.bfloat16)
+    else:
+        dw = torch.empty_like(weight)
+        calls["weight gradient"] = functools.partial(ft.k_grouped_gemm, *operands, offsets=columns_dy[2], out=dw)
     return median_us(calls, options.rounds, options.device)
 
 
@@ -187,6 +192,7 @@ def expert_rows(options) -> list[dict]:
         d_hidden, h = random_values(device, count, 2 * inner), random_values(device, count, inner).requires_grad_()
         for name, inputs, grad in (("gate and up", (x, gate_up), d_hidden), ("down", (h, down), dy)):
             rows.append(row_of("product of experts", f"{name}, {kind}", products, inputs, grad, options))
+            rows[-1]["parts_us"] = parts(inputs[0].detach(), inputs[1].detach(), grad, options, offsets)
     return rows
 
 

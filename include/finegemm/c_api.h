@@ -47,6 +47,11 @@ typedef struct finegemm_einsum_args {
     finegemm_stack a, sfa, b, sfb, d; /* tensors of three dimensions; finegemm/einsum.h has the rules */
 } finegemm_einsum_args;
 
+/* Square blocks of x, and their codes transposed; finegemm/quantize.h has the rules. */
+typedef struct finegemm_quantize_weights_args {
+    finegemm_stack x, q, scales, transposed; /* transposed without a pointer: none */
+} finegemm_quantize_weights_args;
+
 /* Columns of x as rows of codes, and its rows besides; finegemm/quantize.h has the rules. */
 typedef struct finegemm_quantize_columns_args {
     finegemm_matrix x, q, scales, row_q, row_scales; /* row_q and row_scales without pointers: no rows */
@@ -238,7 +243,7 @@ FINEGEMM_C_API int32_t finegemm_gemm(finegemm_context* context, const finegemm_g
 /* D = (A * sfa)(B * sfb)^T for groups of rows, each with its own b. */
 FINEGEMM_C_API int32_t finegemm_grouped_gemm(finegemm_context* context, const finegemm_grouped_gemm_args* args,
                                              const finegemm_gemm_options* options, finegemm_error* error);
-/* D = (A * sfa)(B * sfb)^T for groups of k, each with its own d, of f32. */
+/* D = (A * sfa)(B * sfb)^T for groups of k, each with its own d, of f32 or bf16. */
 FINEGEMM_C_API int32_t finegemm_k_grouped_gemm(finegemm_context* context, const finegemm_k_grouped_gemm_args* args,
                                                const finegemm_gemm_options* options, finegemm_error* error);
 /* A product by its equation: "bhr,hdr->bhd", "bhd,hdr->bhr" or "bmk,bnk->mn". `options` may be null. */
@@ -253,6 +258,9 @@ FINEGEMM_C_API int32_t finegemm_quantize_rows(finegemm_context* context, const f
 FINEGEMM_C_API int32_t finegemm_quantize_blocks(finegemm_context* context, const finegemm_matrix* x,
                                                 const finegemm_matrix* q, const finegemm_matrix* scales,
                                                 const finegemm_quantize_options* options, finegemm_error* error);
+/* Likewise of each matrix of a stack, and the codes transposed. */
+FINEGEMM_C_API int32_t finegemm_quantize_weights(finegemm_context* context, const finegemm_quantize_weights_args* args,
+                                                 const finegemm_quantize_options* options, finegemm_error* error);
 /* Scales for each column and 128 rows of x, whose columns become rows. */
 FINEGEMM_C_API int32_t finegemm_quantize_columns(finegemm_context* context, const finegemm_quantize_columns_args* args,
                                                  const finegemm_quantize_options* options, finegemm_error* error);

@@ -127,13 +127,13 @@ enum class KLayout : int32_t {
 };
 
 /// D[g, m, n] = sum over the k of group g of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n, k / 128])
-/// Matrices have the layouts that GemmArgs asks for; on CUDA the stride of D from matrix to matrix is a multiple of 4.
+/// Matrices have the layouts that GemmArgs asks for; on CUDA D of each group begins at a multiple of 16 bytes.
 struct KGroupedGemmArgs {
     ConstMatrix a;    ///< [M, K] e4m3, the k of all groups together; Blocks: row stride K, as it has no gaps
     ConstMatrix sfa;  ///< [M, K/128] f32, any strides, in both layouts
     ConstMatrix b;    ///< [N, K] e4m3, as A
     ConstMatrix sfb;  ///< [N, K/128] f32, as sfa
-    Stack d;          ///< [G, M, N] f32
+    Stack d;          ///< [G, M, N] f32, or bf16
     /// [G + 1], ascending, multiples of 128, at most K: group g has the k from offsets[g] up to offsets[g + 1].
     /// On the device of D they are read by the kernel, so that they may be the result of work queued before it. Numbers
     /// that break the rules never lead outside of the matrices then; GemmOptions::check_values finds them first.

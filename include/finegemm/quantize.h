@@ -27,6 +27,18 @@ FINEGEMM_API void quantize_rows(Context& context, const ConstMatrix& x, const Ma
 FINEGEMM_API void quantize_blocks(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                                   const QuantizeOptions& options = {});
 
+struct QuantizeWeightsArgs {
+    ConstStack x;        ///< [G, N, K] bf16, f16 or f32, K contiguous; a matrix is a stack of one
+    Stack q, scales;     ///< of each matrix what quantize_blocks makes of it
+    Stack transposed{};  ///< [G, K, N] e4m3, N contiguous: the codes of q once more, as products with dY read them
+};
+
+/// quantize_blocks of each matrix of a stack, in one pass, which may write the codes transposed, too. Their scales are
+/// `scales` with the strides swapped. With `transposed`, left out where it has no pointer, N is a multiple of 16.
+/// Otherwise as quantize_rows.
+FINEGEMM_API void quantize_weights(Context& context, const QuantizeWeightsArgs& args,
+                                   const QuantizeOptions& options = {});
+
 struct QuantizeColumnsArgs {
     ConstMatrix x;   ///< [M, K] bf16, f16 or f32, K contiguous
     Matrix q;        ///< [K, C] e4m3, C contiguous: x transposed

@@ -23,6 +23,7 @@ from finegemm.ops import (
     quantize_blocks,
     quantize_columns,
     quantize_rows,
+    quantize_weights,
     scale_layout,
 )
 from finegemm.prenorm import explain_prenorm, prenorm_gemm
@@ -59,6 +60,7 @@ __all__ = [
     "quantize_blocks",
     "quantize_columns",
     "quantize_rows",
+    "quantize_weights",
     "scale_layout",
     "tune",
     "tuning",

@@ -144,8 +144,9 @@ def k_grouped_gemm(
 
     a [M, K], b [N, K], sfa [M, K/128] and sfb [N, K/128] have the k of all groups side by side. One of two says which k
     is whose, in multiples of 128: `offsets` [G + 1], group g has the k from offsets[g] up to offsets[g + 1]; or `sizes`
-    [G], group g has sizes[g], and all together K. d [G, M, N]: float32; a new array of a's library when None. Of
-    bfloat16 or float16 both a and b may have M and N contiguous, as the transposes of [K, M] and [K, N].
+    [G], group g has sizes[g], and all together K. d [G, M, N]: float32 or a bfloat16 that nothing is added to; a new
+    array of a's library, of float32, when None. Of bfloat16 or float16 both a and b may have M and N contiguous, as the
+    transposes of [K, M] and [K, N].
 
     With one dimension a and b have the groups one behind the other: a [M * K] is first [M, k_0], then [M, k_1] and so
     on, row-major, and b [N * K] the same with N. The scales stay as they are, and tell M, N
@@ -235,6 +236,25 @@ def quantize_blocks(
     """Casts x [N, K] to e4m3 with a scale for each 128x128 block, as weights have. Returns (q, scales).
 
     scales: [ceil(N/128), ceil(K/128)]. Otherwise as quantize_rows.
+    """
+
+
+@native
+def quantize_weights(
+    x: T,
+    q: T | None = None,
+    scales: T | None = None,
+    transposed: T | None = None,
+    *,
+    power_of_two_scales: bool = False,
+    stream: Any = None,
+    context: Context | None = None,
+) -> tuple[T, T, T]:
+    """quantize_blocks, with the codes transposed from the same pass, as training has it. Returns what is written.
+
+    x [N, K], or [G, N, K] of groups; q as x, scales [ceil(N/128), ceil(K/128)] and transposed [K, N] of each matrix. N
+    and K are multiples of 16. Y takes q and scales, dX takes transposed and the transposed view of scales. Otherwise as
+    quantize_rows.
     """
 
 

@@ -36,6 +36,10 @@ std::string name_of(DLDataType t) {
 /// Does the argument take scales in both formats?
 bool is_any_scale(std::string_view name) { return name == "sf" || name == "out"; }
 
+bool is_codes(std::string_view name) {
+    return name == "q" || name == "row_q" || name == "transposed" || name == "k" || name == "cache";
+}
+
 /// Are they windows, lengths, pages or a schedule?
 bool is_integers(std::string_view name) {
     return name == "starts" || name == "ends" || name == "lengths" || name == "block_table" || name == "schedule";
@@ -47,7 +51,7 @@ std::string wanted_by(std::string_view name) {
         return names_of(is_operand, &ElementType::array_name) + " (or uint8 or uint16, bits of the first two)";
     if (name == "d" || name == "c")
         return names_of(is_output, &ElementType::array_name) + " (or uint16, bits of the first)";
-    if (name == "q" || name == "row_q" || name == "k" || name == "cache") return "float8_e4m3fn (or uint8, its bits)";
+    if (is_codes(name)) return "float8_e4m3fn (or uint8, its bits)";
     if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
     if (is_any_scale(name)) return "float32, or int32 that packs four exponents (UE8M0)";
     if (is_integers(name)) return "int32";

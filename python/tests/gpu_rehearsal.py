@@ -139,7 +139,11 @@ class Rehearsal:
             self.names.add(f"quantize_{kind}_{DTYPES[x.dtype]}")
             recorded(lambda: self.spoiling(lambda: quantize(library, kind, x, q, scales, power_of_two), q))
 
-        columns = gpu_library.Library.quantize_columns
+        weights, columns = gpu_library.Library.quantize_weights, gpu_library.Library.quantize_columns
+
+        def cast_weights(library, x, q, *others):
+            self.names.add(f"quantize_blocks_{DTYPES[x.dtype]}")
+            recorded(lambda: self.spoiling(lambda: weights(library, x, q, *others), q))
 
         def cast_columns(library, x, q, *others, **keywords):
             self.names.add(f"quantize_columns_{DTYPES[x.dtype]}")
@@ -154,6 +158,7 @@ class Rehearsal:
         monkeypatch.setattr(gpu_library.Library, "options", staticmethod(modelled))
         monkeypatch.setattr(gpu_library.Library, "queued", watched)
         monkeypatch.setattr(gpu_library.Library, "quantize", cast)
+        monkeypatch.setattr(gpu_library.Library, "quantize_weights", cast_weights)
         monkeypatch.setattr(gpu_library.Library, "quantize_columns", cast_columns)
 
     def watch_others(self, monkeypatch):

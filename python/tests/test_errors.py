@@ -149,7 +149,7 @@ MISUSES = {
     ),
     "groups are added to": lambda: finegemm.explain(1, 8, 16, device="h200", groups=2, accumulate=True),
     "bf16 is added to": lambda: finegemm.explain(1, 8, 16, device="h200", row_b_scales=True, accumulate=True),
-    "bfloat16 and groups of k": lambda: finegemm.explain(1, 8, 128, device="h200", k_groups=2, out_dtype="bfloat16"),
+    "float16 and groups of k": lambda: finegemm.explain(1, 8, 128, device="h200", k_groups=2, out_dtype="float16"),
     "alignment without groups": lambda: finegemm.explain(64, 64, 512, device="h200", alignment=77),
     "expected_m without groups": lambda: finegemm.explain(64, 64, 512, device="h200", k_groups=4, expected_m=5),
     "extent has more than 64 bits": lambda: finegemm.explain(2**70, 8, 16),

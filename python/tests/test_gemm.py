@@ -283,6 +283,19 @@ def test_blocks_quantised_have_one_scale_for_128_rows():
     assert np.abs(q[128:, 256:].astype(np.float32)).max() == 448
 
 
+@pytest.mark.parametrize("groups", ((), (3,)))
+def test_weights_quantised_are_blocks_of_each_matrix_and_their_transpose(groups):
+    w = np.random.default_rng(4).standard_normal((*groups, 144, 272)).astype(np.float32)
+    results = finegemm.quantize_weights(w)
+    for matrix, *got in zip(w.reshape(-1, 144, 272), *(x.reshape(-1, *x.shape[-2:]) for x in results), strict=True):
+        q, scales = finegemm.quantize_blocks(matrix)
+        for one, wanted in zip(got, (q, scales, q.T), strict=True):
+            np.testing.assert_array_equal(one, wanted)
+    transposed = np.zeros((*groups, 272, 144), np.uint8)
+    assert finegemm.quantize_weights(w, None, None, transposed)[2] is transposed
+    np.testing.assert_array_equal(transposed, results[2].view(np.uint8))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, BF16])
 def test_columns_quantised_are_rows_of_the_transpose(dtype):
     x = np.random.default_rng(5).standard_normal((150, 272)).astype(dtype)

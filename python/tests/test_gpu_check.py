@@ -34,6 +34,7 @@ CHECKS = {
     "streams": 1,
     "devices": 1,
     "quantize": 1,
+    "quantize_weights": 1,
     "quantize_columns": 1,
     "quantize_columns_repeat": 4,
     "scale_layout": 1,

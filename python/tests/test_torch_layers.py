@@ -1,6 +1,7 @@
 """finegemm.torch's layers: their gradients, what they keep, and what of torch they work with."""
 
 import copy
+import functools
 import io
 import itertools
 
@@ -168,13 +169,14 @@ def test_gradients_are_added_to_main_grad(grouped, device):
 @pytest.fixture
 def quantised(monkeypatch):
     """How many times weights have been quantised since it was emptied."""
-    calls, plain = [], ft.autograd.quantize_blocks
+    calls = []
 
-    def count(*arguments, **keywords):
+    def count(plain, *arguments, **keywords):
         calls.append(1)
         return plain(*arguments, **keywords)
 
-    monkeypatch.setattr(ft.autograd, "quantize_blocks", count)
+    for name in ("quantize_blocks", "quantize_weights"):
+        monkeypatch.setattr(ft.autograd, name, functools.partial(count, getattr(ft.autograd, name)))
     return calls
 
 

@@ -44,6 +44,7 @@ def of_all(device):
         "k_grouped_gemm_new": (rows, lambda *args: ft.k_grouped_gemm(*args, sizes=[128, 128])),
         "quantize_rows": ((x,), ft.quantize_rows),
         "quantize_blocks": ((x,), ft.quantize_blocks),
+        "quantize_weights": ((values(device, 2, 48, K),), ft.quantize_weights),
         "quantize_columns": ((x,), ft.quantize_columns),
         "quantize_columns_and_rows": ((x,), lambda x: ft.quantize_columns(x, rows=True)),
         "quantize_group_columns": ((x,), lambda x: ft.quantize_columns(x, [0, 7, 7, 70])),
@@ -244,6 +245,7 @@ def test_matrices_with_few_rows_have_blocks_of_their_own(device):
     codes, scales = ft.quantize_blocks(w)
     for matrix, q, s in zip(w, codes, scales, strict=True):
         assert same((q, s), ft.quantize_blocks(matrix))
+    assert same(ft.quantize_weights(w), (codes, scales, codes.mT.contiguous()))
 
 
 def test_columns_are_transposed_rows(device):

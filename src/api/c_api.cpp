@@ -234,6 +234,20 @@ int32_t finegemm_quantize_blocks(finegemm_context* context, const finegemm_matri
     return quantize(&quantize_blocks, context, x, q, scales, options, error);
 }
 
+int32_t finegemm_quantize_weights(finegemm_context* context, const finegemm_quantize_weights_args* args,
+                                  const finegemm_quantize_options* options, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(context, "context", kMakeContext);
+        require(args, "args");
+        quantize_weights(context->context,
+                         {.x = to_stack(args->x, "x"),
+                          .q = to_stack(args->q, "q"),
+                          .scales = to_stack(args->scales, "scales"),
+                          .transposed = to_stack(args->transposed, "transposed")},
+                         options ? to_options(*options) : QuantizeOptions{});
+    });
+}
+
 int32_t finegemm_quantize_columns(finegemm_context* context, const finegemm_quantize_columns_args* args,
                                   const finegemm_quantize_options* options, finegemm_error* error) {
     return guarded(error, [&] {

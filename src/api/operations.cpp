@@ -160,10 +160,11 @@ namespace {
 
 void quantize(Context& context, const QuantizeCall& call) {
     check_quantize(call);
-    if (call.x.rows == 0 || call.x.cols == 0) return;
-    run_operation(context.state(), call.x.device, call, [&] {
-        return fmt::format("{} {}", call.shape == ScaleShape::Rows ? "quantize_rows" : "quantize_blocks",
-                           text_of({call.x, 1, 0}));
+    const ConstMatrix& x = call.x.matrix;
+    if (x.rows == 0 || x.cols == 0) return;
+    run_operation(context.state(), x.device, call, [&] {
+        return fmt::format("{} {}{}", call.shape == ScaleShape::Rows ? "quantize_rows" : "quantize_blocks",
+                           text_of(call.x), call.has_transposed() ? " transposed" : "");
     });
 }
 
@@ -245,6 +246,10 @@ void quantize_columns(Context& context, const QuantizeColumnsArgs& args, const Q
 void quantize_blocks(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,
                      const QuantizeOptions& options) {
     quantize(context, {ScaleShape::Blocks, x, q, scales, options});
+}
+
+void quantize_weights(Context& context, const QuantizeWeightsArgs& args, const QuantizeOptions& options) {
+    quantize(context, {args, options});
 }
 
 }  // namespace finegemm

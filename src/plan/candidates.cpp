@@ -118,6 +118,10 @@ constexpr auto kKGroupedCandidates = [] {
     return list;
 }();
 
+/// With D in bf16, as gradients that nothing is added to: the tile that is best in f32 where there is much to do, and
+/// one for little and for bits that do not depend on the batch.
+constexpr auto kKGroupedBf16Candidates = std::to_array<Candidate>({kRowCandidates[0], kRowCandidates[2]});
+
 // Groups of rows with scales for each row of B. The tensor cores multiply the scales of all of them, so that the bits
 // of a row do not depend on which is taken.
 // clang-format off
@@ -180,13 +184,15 @@ constexpr auto kHeadGapsBf16 = std::to_array<Candidate>({
 
 constexpr Kind kPlainKind{}, kGroupedKind{.grouping = Grouping::Rows}, kRowKind{.b = kRowScaled},
     kGroupedRowKind{.grouping = Grouping::Rows, .b = kRowScaled}, kRowF32Kind{.b = kRowScaled, .output = Output::F32},
-    kKGroupedKind{.grouping = Grouping::K, .b = kRowScaled, .output = Output::F32};
+    kKGroupedKind{.grouping = Grouping::K, .b = kRowScaled, .output = Output::F32},
+    kKGroupedBf16Kind{.grouping = Grouping::K, .b = kRowScaled};
 constexpr auto kConfigs = configs_of(kCandidates, kPlainKind);
 constexpr auto kGroupedConfigs = configs_of(kGrouped, kGroupedKind);
 constexpr auto kGroupedRowConfigs = configs_of(kGroupedRowCandidates, kGroupedRowKind);
 constexpr auto kRowConfigs = configs_of(kRowCandidates, kRowKind);
 constexpr auto kRowF32Configs = configs_of(kRowF32Candidates, kRowF32Kind);
 constexpr auto kKGroupedConfigs = configs_of(kKGroupedCandidates, kKGroupedKind);
+constexpr auto kKGroupedBf16Configs = configs_of(kKGroupedBf16Candidates, kKGroupedBf16Kind);
 
 /// Scales of blocks of B, with an affine epilogue.
 constexpr Kind affine_kind(Grouping grouping, Output output) {
@@ -204,6 +210,7 @@ constexpr CandidateList kListed[] = {
     {kRowKind, kRowConfigs, kRowCandidates},
     {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
     {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates},
+    {kKGroupedBf16Kind, kKGroupedBf16Configs, kKGroupedBf16Candidates},
     kListOf<kHeadGaps, {.finish = Finish::HeadGaps}>,
     kListOf<kHeadGapsBf16, {.a = unscaled(Element::BF16), .b = unscaled(Element::BF16), .finish = Finish::HeadGaps}>,
     kListOf<kAffine, affine_kind(Grouping::None, Output::BF16)>,

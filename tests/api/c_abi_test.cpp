@@ -59,6 +59,7 @@ static_assert(offsetof(finegemm_gemm_options, stream) == 16 && offsetof(finegemm
               offsetof(finegemm_gemm_options, prefetch_weights) == 44 &&
               offsetof(finegemm_gemm_options, poll_data) == 56);
 static_assert(offsetof(finegemm_quantize_options, stream) == 8);
+static_assert(sizeof(finegemm_quantize_weights_args) == 4 * 72);
 static_assert(sizeof(finegemm_quantize_columns_args) == 7 * 56 &&
               offsetof(finegemm_quantize_columns_args, begins) == 6 * 56);
 static_assert(sizeof(finegemm_scale_layout_args) == 2 * 72 + 48 &&

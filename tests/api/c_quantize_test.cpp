@@ -23,6 +23,22 @@ TEST(CAbi, QuantizesRowsAndBlocks) {
     EXPECT_EQ(blocks.scale_data.at(1, 1), 0.5f);  // 127 / 448
 }
 
+TEST(CAbi, QuantizesWeightsOfGroupsAndTransposesTheirCodes) {
+    const CContext context;
+    QuantizeWeightsCall c;
+    ASSERT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
+    EXPECT_EQ(c.scale_data.at(0, 2), 383.0f / 448);   // x[0, 0, 383] = -383
+    EXPECT_EQ(c.scale_data.at(3, 0), 511.0f / 448);   // x[1, 255, 0] = 511
+    EXPECT_EQ(c.q_data.at(511, 0), 0x7e);             // 448
+    EXPECT_EQ(c.transposed_data.at(384, 255), 0x7e);  // the same one
+    EXPECT_EQ(c.transposed_data.at(383, 0), 0xfe);    // x[0, 0, 383]
+    c.args.transposed = {};
+    c.args.transposed.count = 2;
+    c.transposed_data.at(383, 0) = 1;
+    ASSERT_EQ(c.run(context.get()), FINEGEMM_OK) << c.error.message;
+    EXPECT_EQ(c.transposed_data.at(383, 0), 1);
+}
+
 TEST(CAbi, QuantizesColumnsOfGroupsAndRows) {
     const CContext context;
     QuantizeColumnsCall c;

@@ -150,6 +150,30 @@ struct QuantizeCall {
     }
 };
 
+/// x is [2, 256, 384] f32, with the codes transposed to [2, 384, 256].
+struct QuantizeWeightsCall {
+    Buffer<float> x_data{DType::F32, 512, 384};
+    Buffer<uint8_t> q_data{DType::E4M3, 512, 384}, transposed_data{DType::E4M3, 768, 256};
+    Buffer<float> scale_data{DType::F32, 4, 3};
+    finegemm_quantize_weights_args args{};
+    finegemm_quantize_options options{sizeof(finegemm_quantize_options), 0, nullptr, nullptr, nullptr};
+    finegemm_error error{};
+
+    QuantizeWeightsCall() {
+        for (int64_t r = 0; r < 512; ++r)
+            for (int64_t c = 0; c < 384; ++c) x_data.at(r, c) = static_cast<float>(r - c);
+        const auto halves = [](Matrix both) {
+            both.rows /= 2;
+            return c_stack(ConstStack{both, 2, both.rows * both.row_stride});
+        };
+        args = {.x = halves(x_data.view()),
+                .q = halves(q_data.view()),
+                .scales = halves(scale_data.view()),
+                .transposed = halves(transposed_data.view())};
+    }
+    int32_t run(finegemm_context* context) { return finegemm_quantize_weights(context, &args, &options, &error); }
+};
+
 /// x is [256, 384] f32 in two groups, its columns become q [384, 512]; with rows.
 struct QuantizeColumnsCall {
     Buffer<float> x_data{DType::F32, 256, 384};

@@ -269,7 +269,7 @@ Sentences explain_misuses() {
     spoiled("groups and groups of k", [](finegemm_shape& s) { s.groups = s.k_groups = 4; });
     spoiled("groups of k are -1", [](finegemm_shape& s) { s.k_groups = -1; });
     spoiled("k of groups is 144", [](finegemm_shape& s) { s.k_groups = 2, s.k = 144; });
-    spoiled("groups of k have bf16", [](finegemm_shape& s) { s.k_groups = 2, s.out_dtype = FINEGEMM_BF16; });
+    spoiled("groups of k have f16", [](finegemm_shape& s) { s.k_groups = 2, s.out_dtype = FINEGEMM_F16; });
     finegemm_error e;
     finegemm_explain(nullptr, text, sizeof text, nullptr, &e), said["explain: shape is null"] = {e.code, e.message};
     finegemm_shape shape{};

@@ -45,6 +45,28 @@ inline const QuantizeMisuse kQuantize[] = {
      [](QuantizeCall& c) { c.options.struct_size = offsetof(finegemm_quantize_options, poll) / 2; }},
 };
 
+struct QuantizeWeightsMisuse {
+    const char* name;
+    void (*spoil)(QuantizeWeightsCall&);
+};
+
+inline const QuantizeWeightsMisuse kQuantizeWeights[] = {
+    {"x has no matrix",
+     [](QuantizeWeightsCall& c) {
+         c.args.x.count = c.args.q.count = c.args.scales.count = c.args.transposed.count = 0;
+     }},
+    {"q has another count", [](QuantizeWeightsCall& c) { c.args.q.count = 1; }},
+    {"matrices of q overlap", [](QuantizeWeightsCall& c) { c.args.q.stride = 16; }},
+    {"scales of all matrices are one", [](QuantizeWeightsCall& c) { c.args.scales.stride = 0; }},
+    {"transposed has another count", [](QuantizeWeightsCall& c) { c.args.transposed.count = 3; }},
+    {"transposed is x's shape", [](QuantizeWeightsCall& c) { set_shape(c.args.transposed.matrix, 256, 384); }},
+    {"transposed is bf16", [](QuantizeWeightsCall& c) { c.args.transposed.matrix.dtype = FINEGEMM_BF16; }},
+    {"x has 250 rows",
+     [](QuantizeWeightsCall& c) { c.args.x.matrix.rows = c.args.q.matrix.rows = c.args.transposed.matrix.cols = 250; }},
+    {"transposed is q", [](QuantizeWeightsCall& c) { c.args.transposed.matrix.data = c.args.q.matrix.data; }},
+    {"transposed is on a GPU", [](QuantizeWeightsCall& c) { c.args.transposed.matrix.device_type = FINEGEMM_CUDA; }},
+};
+
 struct QuantizeColumnsMisuse {
     const char* name;
     void (*spoil)(QuantizeColumnsCall&);
@@ -91,6 +113,12 @@ Sentences quantize_misuses() {
         else call.run_rows(context.get());
         said[std::string("quantize: ") + m.name] = {call.error.code, call.error.message};
     }
+    for (const QuantizeWeightsMisuse& m : kQuantizeWeights) {
+        QuantizeWeightsCall call;
+        m.spoil(call);
+        call.run(context.get());
+        said[std::string("quantize_weights: ") + m.name] = {call.error.code, call.error.message};
+    }
     for (const QuantizeColumnsMisuse& m : kQuantizeColumns) {
         QuantizeColumnsCall call;
         m.spoil(call);
@@ -100,6 +128,8 @@ Sentences quantize_misuses() {
     finegemm_error e;
     finegemm_quantize_rows(context.get(), nullptr, nullptr, nullptr, nullptr, &e);
     said["quantize: x is no matrix"] = {e.code, e.message};
+    finegemm_quantize_weights(context.get(), nullptr, nullptr, &e);
+    said["quantize_weights: args are null"] = {e.code, e.message};
     finegemm_quantize_columns(context.get(), nullptr, nullptr, &e);
     said["quantize_columns: args are null"] = {e.code, e.message};
     return said;

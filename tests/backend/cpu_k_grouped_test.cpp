@@ -76,6 +76,21 @@ TEST(CpuKGrouped, HasTheBitsOfAGemmForEachGroup) {
             }
 }
 
+TEST(CpuKGrouped, InBf16IsWhatItIsInF32RoundedOnce) {
+    for (const Numerics numerics : kAllNumerics) {
+        KGroupedProblem p(133, 72, 1152, {0, 384, 384, 1024}, 5, 16);
+        run(p.args(), numerics, false, "m128n128s5w2_1d1d_f32_kgrouped");
+        test::Buffer<uint16_t> d(DType::BF16, 3 * 133, 72, 8);
+        KGroupedGemmArgs args = p.args();
+        args.d.matrix = d.view();
+        args.d.matrix.rows = 133, args.d.stride = 133 * 80;
+        run(args, numerics, false, "m128n128s5w2_1d1d_kgrouped");
+        for (int64_t r = 0; r < 3 * 133; ++r)
+            for (int64_t c = 0; c < 72; ++c) ASSERT_EQ(d.at(r, c), bf16_of_float(p.d.at(r, c))) << r << ", " << c;
+        EXPECT_TRUE(d.surroundings_intact());
+    }
+}
+
 TEST(CpuKGrouped, TakesThePlannersKernelWithoutAName) {
     const std::vector<int32_t> offsets{128, 256, 256};  // few blocks of many, and so little work
     KGroupedProblem p(768, 1024, 512, offsets, 1, 16, 1), q(768, 1024, 512, offsets, 1, 16, 1);

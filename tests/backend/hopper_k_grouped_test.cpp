@@ -18,10 +18,10 @@ class HopperKGrouped : public test::HopperTest {};
 
 constexpr plan::Kind kKind{.grouping = Grouping::K, .b = kRowScaled, .output = Output::F32};
 
-KGroupedGemmArgs operands(int64_t m, int64_t n, int64_t k, int64_t groups) {
+KGroupedGemmArgs operands(int64_t m, int64_t n, int64_t k, int64_t groups, DType d = DType::F32) {
     GemmArgs one = test::operands(m, n, k);
     one.sfb.rows = n;
-    one.d.dtype = DType::F32;
+    one.d.dtype = d;
     return {.a = one.a,
             .sfa = one.sfa,
             .b = one.b,
@@ -34,8 +34,12 @@ KGroupedGemmArgs operands(int64_t m, int64_t n, int64_t k, int64_t groups) {
 
 TEST_F(HopperKGrouped, LaunchesEveryKernelByName) {
     const auto hopper = backend();
-    for (const GemmConfig& c : plan::candidates(kKind)) {
-        const KGroupedGemmArgs args = operands(1000, 1032, 2176, 5);
+    const auto f32 = plan::candidates(kKind), bf16 = plan::candidates({.grouping = Grouping::K, .b = kRowScaled});
+    std::vector<GemmConfig> all(f32.begin(), f32.end());
+    all.insert(all.end(), bf16.begin(), bf16.end());
+    for (const GemmConfig& c : all) {
+        const DType d = c.output == Output::F32 ? DType::F32 : DType::BF16;
+        const KGroupedGemmArgs args = operands(1000, 1032, 2176, 5, d);
         for (int i = 0; i < 2; ++i) {  // the second time as kept
             hopper->gemm({args, {.config = plan::name_of(c)}});
             const mock::Launch& launch = last_launch();
@@ -52,7 +56,7 @@ TEST_F(HopperKGrouped, LaunchesEveryKernelByName) {
             EXPECT_EQ(mock::description_of(p.b.last).box_rows, rows_of_last_tile(1032, c.tile_n, 1));
         }
     }
-    EXPECT_EQ(mock->count("cuLibraryLoadData"), static_cast<long>(plan::candidates(kKind).size()));
+    EXPECT_EQ(mock->count("cuLibraryLoadData"), static_cast<long>(all.size()));
 }
 
 TEST_F(HopperKGrouped, TheGridHasTheTilesOfAllGroupsOrWhatFits) {

@@ -78,7 +78,9 @@ TEST_F(HopperQuantize, PassesWhatColumnsNeedOn) {
     const mock::Launch launch = run_columns(DType::BF16, 300, 4112, 768, true, 4);
     const QuantizeColumnsParams& p = launch.quantize_columns;
     EXPECT_EQ(launch.entry, "FineGEMM_quantize_columns_BF16");
-    EXPECT_EQ(std::tuple(launch.stream, launch.block, launch.grid), std::tuple(address(0x50), 256u, 6u * 33));
+    EXPECT_EQ(std::tuple(launch.stream, launch.block, launch.grid), std::tuple(address(0x50), 256u, 6u * 33 / 2));
+    EXPECT_EQ(p.cta_tiles, 2u) << "of groups of few rows";
+    EXPECT_EQ(run_columns(DType::BF16, 600, 4112, 1024, true, 4).quantize_columns.cta_tiles, 1u);
     EXPECT_EQ(std::tuple(p.rows.x, p.rows.q, p.rows.scales),
               std::tuple(address(0x1000), address(0x4000), address(0x5000)));
     EXPECT_EQ(std::tuple(p.rows.x_row_stride, p.rows.q_row_stride, p.rows.scale_row_stride, p.rows.scale_col_stride),

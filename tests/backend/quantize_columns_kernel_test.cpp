@@ -82,10 +82,11 @@ TEST(QuantizeColumnsKernel, NumbersThatBreakTheRulesStayWithinTheMatrices) {
     }
 }
 
-constexpr QuantizeColumnsConfig kConfigs[] = {{QuantizeInput::F32}, {QuantizeInput::F16}, {QuantizeInput::BF16}};
+constexpr QuantizeConfig kConfigs[] = {
+    {QuantizeInput::F32, true}, {QuantizeInput::F16, true}, {QuantizeInput::BF16, true}};
 
 TEST(QuantizeColumnsTile, EveryPieceHasAPlaceOfItsOwnAndTwoMakeSixteenBytes) {
-    for (const QuantizeColumnsConfig& c : kConfigs) {
+    for (const QuantizeConfig& c : kConfigs) {
         std::set<uint32_t> places;
         for (uint32_t col = 0; col < 128; ++col)
             for (uint32_t piece = 0; piece < 16; piece += 2) {
@@ -100,13 +101,13 @@ TEST(QuantizeColumnsTile, EveryPieceHasAPlaceOfItsOwnAndTwoMakeSixteenBytes) {
 
 /// Shared memory has 32 banks of 4 bytes; lanes are served in groups whose words fill them once.
 TEST(QuantizeColumnsTile, LanesThatAreServedTogetherMeetNoBankTwice) {
-    for (const QuantizeColumnsConfig& c : kConfigs) {
+    for (const QuantizeConfig& c : kConfigs) {
         for (uint32_t half = 0; half < c.threads(); half += 16)  // stores of 8 bytes
             for (uint32_t i = 0; i < c.vector(); ++i) {
                 std::set<uint32_t> banks;
                 for (uint32_t thread = half; thread < half + 16; ++thread) {
                     const RowCol at = c.origin(thread);
-                    banks.insert(c.place(at.col + i, at.row / c.kRows) / 8 % 16);
+                    banks.insert(c.place(at.col + i, at.row / c.kTileRows) / 8 % 16);
                 }
                 EXPECT_EQ(banks.size(), 16u) << half << ", " << i;
             }

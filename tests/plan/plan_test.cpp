@@ -295,8 +295,17 @@ TEST(KGroups, HaveKernelsOfTheirOwnAndTilesForEachGroup) {
     const Problem one = gradient(4096, 7168, 8192);
     Problem four = one;
     four.groups = {Grouping::K, 4}, four.k = 4 * 8192;
+    for (const DType d : {DType::F32, DType::BF16}) {
+        four.d.element = d;
+        EXPECT_FALSE(candidates(four.kind()).empty());
+        for (const GemmConfig& c : candidates(four.kind()))
+            EXPECT_TRUE(name_of(c).ends_with(d == DType::F32 ? "_1d1d_f32_kgrouped" : "_1d1d_kgrouped")) << name_of(c);
+        four.batch_invariant = true;
+        EXPECT_NO_THROW(static_cast<void>(choose(four, h200())));
+        four.batch_invariant = false;
+    }
+    four.d.element = DType::F32;
     for (const GemmConfig& c : candidates(four.kind())) {
-        EXPECT_TRUE(name_of(c).ends_with("_1d1d_f32_kgrouped")) << name_of(c);
         EXPECT_EQ(config_named(name_of(c)), c);
         EXPECT_FALSE(rejected(one, h200(), c).empty());
         GemmConfig dense = c;

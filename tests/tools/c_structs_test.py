@@ -19,6 +19,7 @@ class CStructs(unittest.TestCase):
             "grouped_gemm_args": 5 * 72 + 48,
             "options": 32 + 11 * 4096 + 16,
             "logged_call": 48,
+            "quantize_weights_args": 4 * 72,
             "quantize_columns_args": 7 * 56,
             "scale_layout_args": 2 * 72 + 48,
         }

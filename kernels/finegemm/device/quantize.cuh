@@ -2,6 +2,7 @@
 #pragma once
 
 #include <finegemm/quantize/quantize.h>
+#include <finegemm/device/ptx/control.cuh>
 #include <finegemm/device/ptx/convert.cuh>
 
 namespace finegemm::device {
@@ -9,11 +10,15 @@ namespace finegemm::device {
 /// Sixteen bytes of the input. They stay as they came: as floats they would take twice the registers.
 template <QuantizeConfig C>
 struct Values {
-    static constexpr uint32_t kBytes = 16 / C.vector();
+    static constexpr uint32_t kBytes = 16 / C.vector(), kCodeWords = C.vector() / 4;
+    struct Codes {
+        uint32_t w[kCodeWords];
+    };
     ptx::Words4 words;
 
+    __device__ void load(const uint8_t* from) { words = ptx::load_global_once(from); }
     __device__ void load(const QuantizeParams& p, uint64_t row, uint64_t col) {
-        words = ptx::load_global_once(static_cast<const uint8_t*>(p.x) + (row * p.x_row_stride + col) * kBytes);
+        load(static_cast<const uint8_t*>(p.x) + (row * p.x_row_stride + col) * kBytes);
     }
     __device__ void clear() { words = {}; }
     __device__ float at(uint32_t i) const {
@@ -29,15 +34,20 @@ struct Values {
         for (uint32_t i = 0; i < C.vector(); ++i) most = max(most, finite_magnitude(at(i)));
         return most;
     }
-    __device__ void store(const QuantizeParams& p, uint64_t row, uint64_t col, float inverse) const {
-        uint32_t w[C.vector() / 4];
+    __device__ Codes codes(float inverse) const {
+        Codes codes;
 #pragma unroll
         for (uint32_t i = 0; i < C.vector(); i += 4)
-            w[i / 4] = ptx::pack_e4m3(at(i) * inverse, at(i + 1) * inverse) |
-                       static_cast<uint32_t>(ptx::pack_e4m3(at(i + 2) * inverse, at(i + 3) * inverse)) << 16;
-        uint8_t* to = p.q + row * p.q_row_stride + col;
-        if constexpr (C.vector() == 8) ptx::store_global_x2(to, w[0], w[1]);
-        else ptx::store_global(to, w[0]);
+            codes.w[i / 4] = ptx::pack_e4m3(at(i) * inverse, at(i + 1) * inverse) |
+                             static_cast<uint32_t>(ptx::pack_e4m3(at(i + 2) * inverse, at(i + 3) * inverse)) << 16;
+        return codes;
+    }
+    __device__ static void store(const QuantizeParams& p, uint64_t row, uint64_t col, const Codes& codes) {
+        store(p.q + row * p.q_row_stride + col, codes);
+    }
+    __device__ static void store(uint8_t* to, const Codes& codes) {
+        if constexpr (C.vector() == 8) ptx::store_global_x2(to, codes.w[0], codes.w[1]);
+        else ptx::store_global(to, codes.w[0]);
     }
 };
 
@@ -47,6 +57,15 @@ __device__ inline uint32_t largest_of(uint32_t x, uint32_t lanes) {
     for (uint32_t mask = 1; mask < 32; mask *= 2)
         if (mask < lanes) x = max(x, ptx::shuffle_xor(x, mask));
     return x;
+}
+
+/// Four words as the rows of a matrix of bytes become its columns.
+__device__ inline void transpose_bytes(ptx::Words4& v) {
+    const uint32_t upper_left = ptx::interleave_low(v.w[0], v.w[1]), lower_left = ptx::interleave_low(v.w[2], v.w[3]);
+    const uint32_t upper_right = ptx::interleave_high(v.w[0], v.w[1]);
+    const uint32_t lower_right = ptx::interleave_high(v.w[2], v.w[3]);
+    v = {{ptx::low_halves(upper_left, lower_left), ptx::high_halves(upper_left, lower_left),
+          ptx::low_halves(upper_right, lower_right), ptx::high_halves(upper_right, lower_right)}};
 }
 
 /// 1x128: a warp takes consecutive blocks of one row at a time.
@@ -69,50 +88,115 @@ __device__ void quantize_rows(const QuantizeParams& p) {
             const uint64_t col = first.col + quantize_vector(C, threadIdx.x, u).col;
             const float scale = block_scale(largest_of(values[u].largest(), C.lanes()), p.power_of_two);
             if (col >= p.cols) continue;
-            values[u].store(p, row, col, inverse_scale(scale));
+            values[u].store(p, row, col, values[u].codes(inverse_scale(scale)));
             if (col % kScaleBlock == 0)
                 ptx::store_global(p.scales + row * p.scale_row_stride + col / kScaleBlock * p.scale_col_stride, scale);
         }
     }
 }
 
+template <QuantizeConfig C>
+struct SharedBlock {
+    alignas(16) uint32_t words[kScaleBlock * kScaleBlock / 4];  // of codes (QuantizeConfig::place)
+    uint32_t most[C.warps()];
+};
+
+/// Writes a tile of codes from shared memory; 16 bytes of a lane, 128 of eight neighbours. `first`: of x.
+template <QuantizeConfig C>
+__device__ void store_columns(const TransposedCodes& to, RowCol first, ptx::SmemAddr words) {
+    constexpr uint32_t kBytes = 16, kAcross = kScaleBlock / kBytes;
+#pragma unroll 1  // else what is the same for all tiles is kept in registers, and spills
+    for (uint32_t i = threadIdx.x; i < kScaleBlock * kAcross; i += C.threads()) {
+        const uint32_t col = i / kAcross, row = i % kAcross * kBytes;
+        const uint32_t place = C.place(col, row / C.kTileRows);
+        ptx::Words4 v = ptx::load_shared_words_x4(words + place / kBytes * kBytes);
+        if (place % kBytes != 0) v = {{v.w[2], v.w[3], v.w[0], v.w[1]}};  // its two pieces are turned
+        ptx::store_global_x4_if(first.col + col < to.rows && first.row + row < to.cols,
+                                to.q + static_cast<uint64_t>(first.col + col) * to.row_stride + first.row + row, v);
+    }
+}
+
+/// A thread's part of a 128x128 block.
+template <QuantizeConfig C>
+struct BlockValues {
+    using Codes = typename Values<C>::Codes;
+    Values<C> rows[C.kTileRows];
+
+    __device__ void load(const QuantizeParams& p, uint32_t matrix, RowCol at) {
+        const uint8_t* const first = static_cast<const uint8_t*>(p.x) +
+                                     (matrix * p.x_stride + at.row * p.x_row_stride + at.col) * Values<C>::kBytes;
+        const uint32_t existing = at.col < p.cols && at.row < p.rows ? p.rows - at.row : 0;
+#pragma unroll
+        for (uint32_t u = 0; u < C.kTileRows; ++u) {
+            // Both say the same: the compiler keeps more loads of floats in flight with the first, of halves with the
+            // second.
+            const bool exists = C.input == QuantizeInput::F32 ? u < existing : at.row + u < p.rows && at.col < p.cols;
+            if (exists) rows[u].load(first + u * p.x_row_stride * Values<C>::kBytes);
+            else rows[u].clear();
+        }
+    }
+    __device__ uint32_t largest() const {
+        uint32_t most = rows[0].largest();
+#pragma unroll
+        for (uint32_t u = 1; u < C.kTileRows; ++u) most = max(most, rows[u].largest());
+        return most;
+    }
+    /// Writes the codes of its rows, and hands them out.
+    __device__ void quantize(const QuantizeParams& p, uint32_t matrix, RowCol at, float inverse,
+                             Codes (&codes)[C.kTileRows]) const {
+        uint8_t* const first = p.q + matrix * p.q_stride + at.row * p.q_row_stride + at.col;
+#pragma unroll
+        for (uint32_t u = 0; u < C.kTileRows; ++u) {
+            codes[u] = rows[u].codes(inverse);
+            if (at.row + u < p.rows && at.col < p.cols) rows[u].store(first + u * p.q_row_stride, codes[u]);
+        }
+    }
+    /// Puts codes to their places in shared memory: four of each row at a time become four of each column.
+    __device__ static void transpose(const Codes (&codes)[C.kTileRows], RowCol mine, ptx::SmemAddr words) {
+#pragma unroll
+        for (uint32_t w = 0; w < Values<C>::kCodeWords; ++w) {
+            ptx::Words4 upper{{codes[0].w[w], codes[1].w[w], codes[2].w[w], codes[3].w[w]}};
+            ptx::Words4 lower{{codes[4].w[w], codes[5].w[w], codes[6].w[w], codes[7].w[w]}};
+            transpose_bytes(upper);
+            transpose_bytes(lower);
+#pragma unroll
+            for (uint32_t i = 0; i < 4; ++i)
+                ptx::store_shared_words_x2(words + C.place(mine.col + w * 4 + i, mine.row / C.kTileRows), upper.w[i],
+                                           lower.w[i]);
+        }
+    }
+};
+
 /// 128x128: a CTA takes a block at a time.
 template <QuantizeConfig C>
 __device__ void quantize_blocks(const QuantizeParams& p) {
-    __shared__ uint32_t most[C.warps()];
-    const uint64_t tasks = quantize_tasks(C, p.rows, p.cols);
+    __shared__ SharedBlock<C> shared;
+    const ptx::SmemAddr words = ptx::smem_address(shared.words);
+    const RowCol mine = C.origin(threadIdx.x);
+    const uint64_t tasks = quantize_tasks(C, p.rows, p.cols) * p.matrices;
     for (uint64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
-        const RowCol first = quantize_origin(C, p.cols, task);
-        const auto position = [&](uint32_t u) {
-            const RowCol inside = quantize_vector(C, threadIdx.x, u);
-            return RowCol{first.row + inside.row, first.col + inside.col};
-        };
-        Values<C> values[C.unroll()];
-#pragma unroll
-        for (uint32_t u = 0; u < C.unroll(); ++u) {
-            const RowCol at = position(u);
-            if (at.row < p.rows && at.col < p.cols) values[u].load(p, at.row, at.col);
-            else values[u].clear();
-        }
-        uint32_t largest = 0;
-#pragma unroll
-        for (uint32_t u = 0; u < C.unroll(); ++u) largest = max(largest, values[u].largest());
-        largest = largest_of(largest, 32);
-        __syncthreads();  // everybody has read the last block's
-        if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = largest;
+        const auto [matrix, first] = stack_block(p.rows, p.cols, task);
+        const RowCol at{first.row + mine.row, first.col + mine.col};
+        BlockValues<C> values;
+        values.load(p, matrix, at);
+        uint32_t largest = largest_of(values.largest(), kWarpSize);
+        __syncthreads();  // everybody has read the last block's largest, and its codes
+        if (threadIdx.x % kWarpSize == 0) shared.most[threadIdx.x / kWarpSize] = largest;
         __syncthreads();
 #pragma unroll
-        for (uint32_t w = 0; w < C.warps(); ++w) largest = max(largest, most[w]);
-        const float scale = block_scale(largest, p.power_of_two), inverse = inverse_scale(scale);
-#pragma unroll
-        for (uint32_t u = 0; u < C.unroll(); ++u) {
-            const RowCol at = position(u);
-            if (at.row < p.rows && at.col < p.cols) values[u].store(p, at.row, at.col, inverse);
-        }
+        for (uint32_t w = 0; w < C.warps(); ++w) largest = max(largest, shared.most[w]);
+        const float scale = block_scale(largest, p.power_of_two);
+        typename Values<C>::Codes codes[C.kTileRows];
+        values.quantize(p, matrix, at, inverse_scale(scale), codes);
         if (threadIdx.x == 0) {
             const int64_t down = first.row / kScaleBlock, right = first.col / kScaleBlock;
-            ptx::store_global(p.scales + down * p.scale_row_stride + right * p.scale_col_stride, scale);
+            ptx::store_global(
+                p.scales + matrix * p.scale_stride + down * p.scale_row_stride + right * p.scale_col_stride, scale);
         }
+        if (!p.transposed) continue;
+        values.transpose(codes, mine, words);
+        __syncthreads();  // all codes are there
+        store_columns<C>(p.columns(matrix), first, words);
     }
 }
 

@@ -8,9 +8,9 @@
 
 namespace finegemm::device {
 
-template <QuantizeColumnsConfig C>
+template <QuantizeConfig C>
 struct SharedColumns {
-    // First the largest of each column and warp, then the tile of codes (QuantizeColumnsConfig::place).
+    // First the largest of each column and warp, then the tile of codes (QuantizeConfig::place).
     alignas(16) uint32_t words[kScaleBlock * kScaleBlock / 4];
     alignas(16) float inverses[kScaleBlock];
     RowRange rows;
@@ -18,7 +18,7 @@ struct SharedColumns {
 };
 
 /// The rows of x that become block `block` of q's columns. Each thread has a group at a time.
-template <QuantizeColumnsConfig C>
+template <QuantizeConfig C>
 __device__ RowRange find_rows(const QuantizeColumnsParams& p, uint32_t block, SharedColumns<C>& shared) {
     const ColumnGroups& groups = p.groups;
     if (!groups.offsets) return rows_of_block({0, p.rows.rows}, block);
@@ -71,17 +71,17 @@ struct Magnitudes {
 };
 
 /// What a thread has of a tile.
-template <QuantizeColumnsConfig C>
+template <QuantizeConfig C>
 struct ColumnValues {
     using M = Magnitudes<C.input>;
     static constexpr uint32_t kWords = 4, kPerWord = M::kPairs ? 2 : 1;  // words of a row
-    static constexpr uint32_t kRowWords = C.kRows / kPerWord;            // of the largest of each row
+    static constexpr uint32_t kRowWords = C.kTileRows / kPerWord;        // of the largest of each row
 
-    Values<C.of_rows()> rows[C.kRows];
+    Values<C> rows[C.kTileRows];
 
     __device__ void load(const QuantizeColumnsParams& p, RowRange of, RowCol at) {
 #pragma unroll
-        for (uint32_t u = 0; u < C.kRows; ++u)
+        for (uint32_t u = 0; u < C.kTileRows; ++u)
             if (at.row + u < of.size() && at.col < p.rows.cols) rows[u].load(p.rows, of.begin + at.row + u, at.col);
             else rows[u].clear();
     }
@@ -91,7 +91,7 @@ struct ColumnValues {
         for (uint32_t w = 0; w < kWords; ++w) {
             most[w] = M::of(rows[0].words.w[w]);
 #pragma unroll
-            for (uint32_t u = 1; u < C.kRows; ++u) most[w] = M::larger(most[w], M::of(rows[u].words.w[w]));
+            for (uint32_t u = 1; u < C.kTileRows; ++u) most[w] = M::larger(most[w], M::of(rows[u].words.w[w]));
 #pragma unroll
             for (uint32_t mask = C.lanes(); mask < kWarpSize; mask *= 2)
                 most[w] = M::larger(most[w], ptx::shuffle_xor(most[w], mask));
@@ -99,9 +99,9 @@ struct ColumnValues {
     }
     /// The largest of each row, in all of its lanes.
     __device__ void find_rows(uint32_t (&most)[kRowWords]) const {
-        uint32_t largest[C.kRows];
+        uint32_t largest[C.kTileRows];
 #pragma unroll
-        for (uint32_t u = 0; u < C.kRows; ++u) {
+        for (uint32_t u = 0; u < C.kTileRows; ++u) {
             largest[u] = M::of(rows[u].words.w[0]);
 #pragma unroll
             for (uint32_t w = 1; w < kWords; ++w) largest[u] = M::larger(largest[u], M::of(rows[u].words.w[w]));
@@ -119,7 +119,7 @@ struct ColumnValues {
     __device__ void quantize_rows(const QuantizeColumnsParams& p, RowRange of, RowCol at) const {
         uint32_t most[kRowWords];
         find_rows(most);
-        const uint32_t mine = threadIdx.x % C.kRows;
+        const uint32_t mine = threadIdx.x % C.kTileRows;
 #pragma unroll
         for (uint32_t half = kRowWords / 2; half > 0; half /= 2)  // an index would put them into local memory
 #pragma unroll
@@ -127,16 +127,16 @@ struct ColumnValues {
                 if ((mine / kPerWord & half) != 0) most[i] = most[i + half];
         const float scale = block_scale(M::bits(most[0], mine % kPerWord), p.rows.power_of_two);
         const uint32_t first = at.col / kScaleBlock * kScaleBlock;
-        if (threadIdx.x % C.lanes() < C.kRows && at.row + mine < of.size() && first < p.rows.cols)
+        if (threadIdx.x % C.lanes() < C.kTileRows && at.row + mine < of.size() && first < p.rows.cols)
             ptx::store_global(p.rows.scales + (of.begin + at.row + mine) * p.rows.scale_row_stride +
                                   at.col / kScaleBlock * p.rows.scale_col_stride,
                               scale);
         const uint32_t inverse = float_bits(inverse_scale(scale)), lane = threadIdx.x % kWarpSize;
 #pragma unroll
-        for (uint32_t u = 0; u < C.kRows; ++u) {
+        for (uint32_t u = 0; u < C.kTileRows; ++u) {
             const float of_row = float_of_bits(ptx::value_of(inverse, lane / C.lanes() * C.lanes() + u));
             if (at.row + u < of.size() && at.col < p.rows.cols)
-                rows[u].store(p.rows, of.begin + at.row + u, at.col, of_row);
+                rows[u].store(p.rows, of.begin + at.row + u, at.col, rows[u].codes(of_row));
         }
     }
     /// Four codes of column `i`.
@@ -147,63 +147,68 @@ struct ColumnValues {
     }
 };
 
-/// Writes the tile of codes; 16 bytes of a lane, 128 of eight neighbours.
-template <QuantizeColumnsConfig C>
-__device__ void store_columns(const QuantizeColumnsParams& p, RowCol first, ptx::SmemAddr words) {
-    constexpr uint32_t kBytes = 16, kAcross = kScaleBlock / kBytes;
-#pragma unroll 1  // else what is the same for all tiles is kept in registers, and spills
-    for (uint32_t i = threadIdx.x; i < kScaleBlock * kAcross; i += C.threads()) {
-        const uint32_t col = i / kAcross, row = i % kAcross * kBytes;
-        const uint32_t place = C.place(col, row / C.kRows);
-        ptx::Words4 v = ptx::load_shared_words_x4(words + place / kBytes * kBytes);
-        if (place % kBytes != 0) v = {{v.w[2], v.w[3], v.w[0], v.w[1]}};  // its two pieces are turned
-        ptx::store_global_x4_if(first.col + col < p.rows.cols && first.row + row < p.cols,
-                                p.q + static_cast<uint64_t>(first.col + col) * p.q_row_stride + first.row + row, v);
+/// Quantises the tile whose first element is `first`, as row and column of x by blocks, with the rows `rows` of x.
+template <QuantizeConfig C>
+__device__ void quantize_tile(const QuantizeColumnsParams& p, RowCol first, RowRange rows, SharedColumns<C>& shared) {
+    using M = Magnitudes<C.input>;
+    constexpr uint32_t kWords = ColumnValues<C>::kWords, kPerWord = ColumnValues<C>::kPerWord;
+    constexpr uint32_t kWarpRows = kScaleBlock / C.warps();
+    const ptx::SmemAddr words = ptx::smem_address(shared.words);
+    const RowCol mine = C.origin(threadIdx.x);
+    const RowCol at{mine.row, first.col + mine.col};
+    // Else all codes of the warp are zeros: groups of few rows leave most of a tile empty.
+    const bool has_rows = mine.row / kWarpRows * kWarpRows < rows.size();
+    ColumnValues<C> values;
+    uint32_t most[kWords] = {};
+    if (has_rows) {
+        values.load(p, rows, at);
+        if (p.rows.q) values.quantize_rows(p, rows, at);
+        values.find_columns(most);
     }
+    __syncthreads();  // everybody has read the last tile's codes
+    if (threadIdx.x % kWarpSize < C.lanes())
+        ptx::store_shared_words_x4(words + (threadIdx.x / kWarpSize * C.lanes() + threadIdx.x % C.lanes()) * 16,
+                                   {{most[0], most[1], most[2], most[3]}});
+    __syncthreads();  // the largest of all warps are there
+    if (threadIdx.x < kScaleBlock) {
+        const uint32_t* const column = shared.words + threadIdx.x / kPerWord;
+        uint32_t largest = column[0];
+#pragma unroll
+        for (uint32_t w = 1; w < C.warps(); ++w) largest = M::larger(largest, column[w * kWords * C.lanes()]);
+        const float scale = block_scale(M::bits(largest, threadIdx.x % kPerWord), p.rows.power_of_two);
+        shared.inverses[threadIdx.x] = inverse_scale(scale);
+        const uint32_t col = first.col + threadIdx.x;
+        if (col < p.rows.cols && first.row < p.cols)
+            ptx::store_global(p.scales + col * p.scale_row_stride + first.row / kScaleBlock * p.scale_col_stride,
+                              scale);
+    }
+    __syncthreads();  // the factors are there, and the largest have been read: codes may take their place
+#pragma unroll
+    for (uint32_t i = 0; i < C.vector(); ++i) {
+        const float inverse = shared.inverses[mine.col + i];
+        const uint32_t upper = has_rows ? values.codes(i, 0, inverse) : 0;
+        const uint32_t lower = has_rows ? values.codes(i, 4, inverse) : 0;
+        ptx::store_shared_words_x2(words + C.place(mine.col + i, mine.row / C.kTileRows), upper, lower);
+    }
+    __syncthreads();  // all codes are there
+    store_columns<C>(p.columns(), first, words);
 }
 
 template <QuantizeColumnsConfig C>
 __device__ void quantize_columns(const QuantizeColumnsParams& p) {
-    using M = Magnitudes<C.input>;
-    constexpr uint32_t kWords = ColumnValues<C>::kWords, kPerWord = ColumnValues<C>::kPerWord;
-    __shared__ SharedColumns<C> shared;
-    const ptx::SmemAddr words = ptx::smem_address(shared.words);
-    const RowCol mine = C.origin(threadIdx.x);
-    for (uint64_t tile = blockIdx.x; tile < p.tiles(); tile += gridDim.x) {
-        const uint32_t down = static_cast<uint32_t>(tile / p.tiles_across());
-        const RowCol first{down * kScaleBlock, static_cast<uint32_t>(tile % p.tiles_across()) * kScaleBlock};
-        const RowRange rows = find_rows<C>(p, down, shared);
-        const RowCol at{mine.row, first.col + mine.col};
-        ColumnValues<C> values;
-        values.load(p, rows, at);
-        if (p.rows.q) values.quantize_rows(p, rows, at);
-        uint32_t most[kWords];
-        values.find_columns(most);
-        __syncthreads();  // everybody has read the last tile's codes
-        if (threadIdx.x % kWarpSize < C.lanes())
-            ptx::store_shared_words_x4(words + (threadIdx.x / kWarpSize * C.lanes() + threadIdx.x % C.lanes()) * 16,
-                                       {{most[0], most[1], most[2], most[3]}});
-        __syncthreads();  // the largest of all warps are there
-        if (threadIdx.x < kScaleBlock) {
-            const uint32_t* const column = shared.words + threadIdx.x / kPerWord;
-            uint32_t largest = column[0];
-#pragma unroll
-            for (uint32_t w = 1; w < C.warps(); ++w) largest = M::larger(largest, column[w * kWords * C.lanes()]);
-            const float scale = block_scale(M::bits(largest, threadIdx.x % kPerWord), p.rows.power_of_two);
-            shared.inverses[threadIdx.x] = inverse_scale(scale);
-            const uint32_t col = first.col + threadIdx.x;
-            if (col < p.rows.cols && first.row < p.cols)
-                ptx::store_global(p.scales + col * p.scale_row_stride + down * p.scale_col_stride, scale);
+    __shared__ SharedColumns<C.tile()> shared;
+    const uint64_t step = uint64_t{gridDim.x} * p.cta_tiles;
+    for (uint64_t of_cta = uint64_t{blockIdx.x} * p.cta_tiles; of_cta < p.tiles(); of_cta += step) {
+        uint32_t found = ~0u;  // the block whose rows are known
+        RowRange rows;
+#pragma unroll 1
+        for (uint64_t tile = of_cta; tile < of_cta + p.cta_tiles && tile < p.tiles(); ++tile) {
+            const uint32_t down = static_cast<uint32_t>(tile / p.tiles_across());
+            const uint32_t right = static_cast<uint32_t>(tile % p.tiles_across());
+            if (down != found) rows = find_rows<C.tile()>(p, down, shared);
+            found = down;
+            quantize_tile<C.tile()>(p, {down * kScaleBlock, right * kScaleBlock}, rows, shared);
         }
-        __syncthreads();  // the factors are there, and the largest have been read: codes may take their place
-#pragma unroll
-        for (uint32_t i = 0; i < C.vector(); ++i) {
-            const float inverse = shared.inverses[mine.col + i];
-            ptx::store_shared_words_x2(words + C.place(mine.col + i, mine.row / C.kRows), values.codes(i, 0, inverse),
-                                       values.codes(i, 4, inverse));
-        }
-        __syncthreads();  // all codes are there
-        store_columns<C>(p, first, words);
     }
 }
 

@@ -1,5 +1,4 @@
-// Quantisation of columns, which become rows: configuration of its kernels, groups, tiles and their way through shared
-// memory. Layer quantize.
+// Quantisation of columns, which become rows: configuration of its kernels, groups and tiles. Layer quantize.
 #pragma once
 
 #include <finegemm/core/group_layout.h>
@@ -36,30 +35,15 @@ struct QuantizeColumnsConfig {
     QuantizeInput input = QuantizeInput::BF16;
 
     static constexpr uint32_t kCount = 3;  // kernels that there are
-    static constexpr uint32_t kRows = 8;   // of a tile, in each thread: their codes of a column are stored at once
     /// Its place among them.
     FG_HD constexpr uint32_t index() const { return static_cast<uint32_t>(input); }
     constexpr bool operator==(const QuantizeColumnsConfig&) const = default;
 
-    /// The kernel for rows, whose way to load and to store rows is this one's, too.
-    FG_HD constexpr QuantizeConfig of_rows() const { return {input, false}; }
-    FG_HD constexpr uint32_t vector() const { return of_rows().vector(); }
-    FG_HD constexpr uint32_t lanes() const { return of_rows().lanes(); }
-    FG_HD constexpr uint32_t threads() const { return kScaleBlock / kRows * lanes(); }
-    FG_HD constexpr uint32_t warps() const { return threads() / kWarpSize; }
+    /// The kernel for 128x128 blocks, whose way through shared memory is this one's, too.
+    FG_HD constexpr QuantizeConfig tile() const { return {input, true}; }
+    FG_HD constexpr uint32_t threads() const { return tile().threads(); }
     /// So many must fit an SM: bounds registers to 64 a thread, of which 32 have the tile.
-    FG_HD constexpr uint32_t ctas_per_sm() const { return 1024 / threads(); }
-
-    /// Where a thread has its elements in the tile.
-    FG_HD constexpr RowCol origin(uint32_t thread) const {
-        return {.row = thread / lanes() * kRows, .col = thread % lanes() * vector()};
-    }
-    /// Where the tile of codes, which is [column][row] in pieces of 8 rows, has a piece, in bytes. Columns of one
-    /// vector are turned alike, so that the lanes that store their pieces together meet all banks once.
-    FG_HD constexpr uint32_t place(uint32_t col, uint32_t piece) const {
-        return col * kScaleBlock + (piece ^ turn(col)) * kRows;
-    }
-    FG_HD constexpr uint32_t turn(uint32_t col) const { return col / vector() % (kScaleBlock / kRows); }
+    FG_HD constexpr uint32_t ctas_per_sm() const { return tile().ctas_per_sm(); }
 };
 
 struct QuantizeColumnsParams {
@@ -67,11 +51,13 @@ struct QuantizeColumnsParams {
     uint8_t* q;           // [cols of x, cols]
     float* scales;
     int64_t q_row_stride, scale_row_stride, scale_col_stride;
-    uint32_t cols;  // of q: a multiple of 16
+    uint32_t cols;       // of q: a multiple of 16
+    uint32_t cta_tiles;  // neighbours that a CTA does one after the other, whose rows it looks for once
     ColumnGroups groups;
 
     /// Tiles in a row of x; there is always a tile, which has what groups' beginnings are written by.
     FG_HD constexpr uint32_t tiles_across() const { return max(1, ceil_div(rows.cols, kScaleBlock)); }
+    FG_HD constexpr TransposedCodes columns() const { return {q, q_row_stride, rows.cols, cols}; }
     FG_HD constexpr uint64_t tiles() const {
         return static_cast<uint64_t>(max(1, ceil_div(cols, kScaleBlock))) * tiles_across();
     }

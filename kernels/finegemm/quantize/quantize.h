@@ -41,18 +41,38 @@ struct QuantizeConfig {
     FG_HD constexpr uint32_t index() const { return static_cast<uint32_t>(input) * 2 + square_blocks; }
     constexpr bool operator==(const QuantizeConfig&) const = default;
 
-    FG_HD constexpr uint32_t threads() const { return square_blocks ? 512 : 256; }
-    FG_HD constexpr uint32_t warps() const { return threads() / 32; }
     /// Elements that a lane loads at once: 16 bytes.
     FG_HD constexpr uint32_t vector() const { return input == QuantizeInput::F32 ? 4 : 8; }
     /// Lanes that share a row of a block.
     FG_HD constexpr uint32_t lanes() const { return kScaleBlock / vector(); }
-    /// Vectors of a thread that are in flight together.
-    FG_HD constexpr uint32_t unroll() const { return square_blocks ? kScaleBlock * lanes() / threads() : 4; }
+    /// Vectors of a thread that are in flight together: of square blocks below each other.
+    FG_HD constexpr uint32_t unroll() const { return square_blocks ? kTileRows : 4; }
+    FG_HD constexpr uint32_t threads() const { return square_blocks ? kScaleBlock / kTileRows * lanes() : 256; }
+    FG_HD constexpr uint32_t warps() const { return threads() / kWarpSize; }
     /// So many must fit an SM: bounds registers. As many as spill nothing.
-    FG_HD constexpr uint32_t ctas_per_sm() const { return !square_blocks ? 5 : input == QuantizeInput::F32 ? 2 : 3; }
+    FG_HD constexpr uint32_t ctas_per_sm() const { return square_blocks ? 1024 / threads() : 5; }
     /// 1x128 blocks of one row that a warp does at once.
-    FG_HD constexpr uint32_t warp_blocks() const { return unroll() * 32 / lanes(); }
+    FG_HD constexpr uint32_t warp_blocks() const { return unroll() * kWarpSize / lanes(); }
+
+    // A 128x128 block goes through shared memory to be transposed.
+    static constexpr uint32_t kTileRows = 8;  // in each thread: their codes of a column are stored at once
+    /// Where a thread has its elements in the block.
+    FG_HD constexpr RowCol origin(uint32_t thread) const {
+        return {.row = thread / lanes() * kTileRows, .col = thread % lanes() * vector()};
+    }
+    /// Where the codes, which are [column][row] in pieces of 8 rows, have a piece, in bytes. Columns of one vector are
+    /// turned alike, so that the lanes that store their pieces together meet all banks once.
+    FG_HD constexpr uint32_t place(uint32_t col, uint32_t piece) const {
+        return col * kScaleBlock + (piece ^ turn(col)) * kTileRows;
+    }
+    FG_HD constexpr uint32_t turn(uint32_t col) const { return col / vector() % (kScaleBlock / kTileRows); }
+};
+
+/// Codes of columns of x as rows.
+struct TransposedCodes {
+    uint8_t* q;  // [rows, cols]
+    int64_t row_stride;
+    uint32_t rows, cols;  // cols: a multiple of 16
 };
 
 struct QuantizeParams {
@@ -63,15 +83,23 @@ struct QuantizeParams {
     int64_t scale_row_stride, scale_col_stride;
     uint32_t rows, cols;  // cols: a multiple of 16
     uint32_t power_of_two;
+    // For blocks alone: a stack of matrices, with elements from one to the next, and the codes of q by columns.
+    uint32_t matrices;
+    int64_t x_stride, q_stride, scale_stride;
+    uint8_t* transposed;  // [cols, rows]; null: not wanted
+    int64_t transposed_row_stride, transposed_stride;
+
+    FG_HD constexpr TransposedCodes columns(uint32_t matrix) const {
+        return {transposed + matrix * transposed_stride, transposed_row_stride, cols, rows};
+    }
 };
 
 /// Position of vector `u` of thread `thread`: in a warp's consecutive 1x128 blocks of one row, or in a 128x128 block.
 FG_HD constexpr RowCol quantize_vector(const QuantizeConfig& c, uint32_t thread, uint32_t u) {
-    const uint32_t lane = c.square_blocks ? thread : thread % 32, width = c.square_blocks ? c.threads() : 32;
-    const uint32_t position = u * width + lane;  // in vectors, kScaleBlock / vector of them to a block's row
-    const uint32_t col = position % c.lanes() * c.vector();
-    return c.square_blocks ? RowCol{.row = position / c.lanes(), .col = col}
-                           : RowCol{.row = 0, .col = position / c.lanes() * kScaleBlock + col};
+    const RowCol first = c.origin(thread);
+    if (c.square_blocks) return {.row = first.row + u, .col = first.col};
+    const uint32_t position = u * kWarpSize + thread % kWarpSize;  // in vectors, lanes() of them to a block
+    return {.row = 0, .col = position / c.lanes() * kScaleBlock + first.col};
 }
 
 /// Tasks that lie side by side: consecutive 1x128 blocks of a warp, or 128x128 blocks.
@@ -91,6 +119,18 @@ FG_HD constexpr RowCol quantize_origin(const QuantizeConfig& c, uint32_t cols, u
     const uint32_t down = static_cast<uint32_t>(task / across), right = static_cast<uint32_t>(task % across);
     return c.square_blocks ? RowCol{.row = down * kScaleBlock, .col = right * kScaleBlock}
                            : RowCol{.row = down, .col = right * c.warp_blocks() * kScaleBlock};
+}
+
+/// A 128x128 block of a stack.
+struct StackBlock {
+    uint32_t matrix;
+    RowCol first;  // element of the matrix
+};
+/// The block that task `task` of a stack does. No memory has room for 2^32 rows of blocks.
+FG_HD constexpr StackBlock stack_block(uint32_t rows, uint32_t cols, uint64_t task) {
+    const uint32_t across = ceil_div(cols, kScaleBlock), down = ceil_div(rows, kScaleBlock);
+    const uint32_t row = static_cast<uint32_t>(task / across), col = static_cast<uint32_t>(task % across);
+    return {row / down, {.row = row % down * kScaleBlock, .col = col * kScaleBlock}};
 }
 
 }  // namespace finegemm

@@ -13,6 +13,7 @@ from .functions import (
     quantize_blocks,
     quantize_columns,
     quantize_rows,
+    quantize_weights,
     scale_layout,
 )
 from .layers import GroupedLinear, Linear, QuantizedGroupedLinear, QuantizedLinear
@@ -38,5 +39,6 @@ __all__ = [
     "quantize_columns",
     "quantize_rows",
     "quantize_weight",
+    "quantize_weights",
     "scale_layout",
 ]

@@ -18,6 +18,7 @@ from .functions import (
     quantize_blocks,
     quantize_columns,
     quantize_rows,
+    quantize_weights,
 )
 from .operators import Tensor
 
@@ -31,7 +32,7 @@ class QuantizedWeight(NamedTuple):
 
     codes: Tensor  # e4m3 [N, K], of groups [G, N, K]
     scales: Tensor  # float32 [ceil(N/128), ceil(K/128)] of each, or [N, ceil(K/128)]
-    transposed: Tensor | None  # the codes as [K, N], for gradients of data; None: transposed in each backward
+    transposed: Tensor | None = None  # the codes as [K, N], for gradients of data; None: transposed in each backward
 
     def with_transposed(self) -> "QuantizedWeight":
         """These, with the codes transposed if they were not."""
@@ -44,8 +45,8 @@ def quantize_weight(weight: Tensor, *, power_of_two_scales: bool = False, transp
     `transposed`: with the codes that gradients of data need, once more the memory. N and K are multiples of 16.
     """
     with torch.no_grad():
-        codes, scales = quantize_blocks(weight.detach(), power_of_two_scales=power_of_two_scales)
-        return QuantizedWeight(codes, scales, _transpose(codes) if transposed else None)
+        quantize = quantize_weights if transposed else quantize_blocks
+        return QuantizedWeight(*quantize(weight.detach(), power_of_two_scales=power_of_two_scales))
 
 
 def _has_row_scales(codes: Tensor, scales: Tensor) -> bool:
@@ -136,12 +137,15 @@ def _weight_grad(
     """The gradient in `dtype`, or None: it was added to main_grad."""
     codes, scales, *begins = columns_of_dy
     operands, adds = (codes, scales, *columns_of_x), main_grad is not None
+    made = torch.bfloat16 if dtype == torch.bfloat16 else torch.float32
     if grouped:
-        dw = k_grouped_gemm(*operands, offsets=begins[0], out=main_grad, accumulate=adds)
+        groups = begins[0].shape[0] - 1
+        out = main_grad if adds else codes.new_empty(groups, codes.shape[0], columns_of_x[0].shape[0], dtype=made)
+        dw = k_grouped_gemm(*operands, offsets=begins[0], out=out, accumulate=adds)
     elif adds:
         dw = gemm(*operands, out=main_grad, accumulate=True)
     else:
-        dw = gemm(*operands, out_dtype=torch.bfloat16 if dtype == torch.bfloat16 else torch.float32)
+        dw = gemm(*operands, out_dtype=made)
     return None if adds else dw.to(dtype)
 
 

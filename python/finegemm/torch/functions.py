@@ -148,7 +148,7 @@ def k_grouped_gemm(
     num_sms: int = 0,
     pdl: bool = False,
 ) -> Tensor:
-    """finegemm.k_grouped_gemm as an operator of torch. Returns [G, M, N] of torch.float32.
+    """finegemm.k_grouped_gemm as an operator of torch. Returns [G, M, N] of torch.float32, or `out`.
 
     a [M, K], b [N, K], with scales [M, K/128] and [N, K/128]; the k of each group begin at a multiple of 128.
     `offsets` [G + 1] may be on the device of a or on the CPU, `sizes` [G] on the CPU, either a list. `accumulate`: the
@@ -217,6 +217,15 @@ def quantize_blocks(x: Tensor, *, power_of_two_scales: bool = False) -> tuple[Te
     """
     codes, scales = _call(operators.quantize_blocks, x.contiguous(), power_of_two_scales)
     return codes, scales
+
+
+def quantize_weights(x: Tensor, *, power_of_two_scales: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """quantize_blocks, with the codes transposed from the same pass. Returns codes, scales and codes [K, N].
+
+    x [N, K] or [G, N, K]; N and K are multiples of 16. As finegemm.quantize_weights; x need not be contiguous.
+    """
+    codes, scales, transposed = _call(operators.quantize_weights, x.contiguous(), power_of_two_scales)
+    return codes, scales, transposed
 
 
 def quantize_columns(

@@ -136,6 +136,10 @@ def quantize_blocks(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tenso
     return codes, scales
 
 
+def quantize_weights(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, Tensor, Tensor]:
+    return finegemm.quantize_weights(x, power_of_two_scales=power_of_two_scales)
+
+
 def quantize_columns(x: Tensor, power_of_two_scales: bool) -> tuple[Tensor, ...]:
     return finegemm.quantize_columns(x, power_of_two_scales=power_of_two_scales)
 
@@ -180,6 +184,11 @@ def _new_rows(x: Tensor, _: bool) -> tuple[Tensor, Tensor]:
 def _new_blocks(x: Tensor, _: bool) -> tuple[Tensor, Tensor]:
     *matrices, n, k = x.shape
     return _codes(x, *x.shape), _scales(x, *matrices, _ceil_div(n, BLOCK), _ceil_div(k, BLOCK))
+
+
+def _new_weights(x: Tensor, _: bool) -> tuple[Tensor, Tensor, Tensor]:
+    *matrices, n, k = x.shape
+    return *_new_blocks(x, _), _codes(x, *matrices, k, n)
 
 
 def _new_columns(x: Tensor, _: bool) -> tuple[Tensor, Tensor]:
@@ -274,6 +283,7 @@ _define_product(
 _CODES = "bool power_of_two_scales) -> (Tensor, Tensor"
 _define(quantize_rows, f"(Tensor x, {_CODES})", _new_rows)
 _define(quantize_blocks, f"(Tensor x, {_CODES})", _new_blocks)
+_define(quantize_weights, f"(Tensor x, {_CODES}, Tensor)", _new_weights)
 _define(quantize_columns, f"(Tensor x, {_CODES})", _new_columns)
 _define(quantize_columns_and_rows, f"(Tensor x, {_CODES}, Tensor, Tensor)", _new_columns_and_rows)
 _GROUP_CODES = f"(Tensor x, Tensor offsets, {_CODES}, Tensor"

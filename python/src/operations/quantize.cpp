@@ -1,4 +1,4 @@
-// finegemm.quantize_rows, quantize_blocks and quantize_columns. Layer: front end.
+// finegemm.quantize_rows, quantize_blocks, quantize_weights and quantize_columns. Layer: front end.
 #include "operations/quantize.h"
 
 #include <array>
@@ -63,6 +63,36 @@ Object quantize_rows_into(const Imports& imports, Context& context, Arguments& g
 }
 Object quantize_blocks_into(const Imports& imports, Context& context, Arguments& given) {
     return quantize_into<&quantize_blocks>(imports, context, given, kScaleBlock);
+}
+
+Object quantize_weights_into(const Imports& imports, Context& context, Arguments& given) {
+    Tensors tensors(imports);
+    PyObject* x = given.required("x");
+    const auto [in, several] = tensors.matrices("x", x);
+    const int64_t n = in.matrix.rows, k = in.matrix.cols;
+    const auto output = [&](const char* name, int64_t rows, int64_t cols, const char* format) {
+        return given_or(tensors, name, given.optional(name), [&] {
+            return several ? tensors.empty_like(x, {in.count, rows, cols}, format, name)
+                           : tensors.empty_like(x, {rows, cols}, format, name);
+        });
+    };
+    const Object q = output("q", n, k, "float8_e4m3fn"), scales = output("scales", blocks(n), blocks(k), "float32");
+    const Object transposed = output("transposed", k, n, "float8_e4m3fn");
+    const auto written = [&](const char* name, const Object& to) {
+        return tensors.matrices(name, to.get(), Access::Write).stack;
+    };
+    const QuantizeWeightsArgs args{.x = in,
+                                   .q = written("q", q),
+                                   .scales = written("scales", scales),
+                                   .transposed = written("transposed", transposed)};
+    QuantizeOptions options{.stream = tensors.stream(given.optional("stream"), q.get(), args.q.matrix.device)};
+    given.take("power_of_two_scales", options.power_of_two_scales);
+    given.check_all_taken();
+    Object all(PyTuple_Pack(3, q.get(), scales.get(), transposed.get()));
+    WithoutGil others_run;
+    options.poll = [&](double) { others_run.run_handlers(); };
+    quantize_weights(context, args, options);
+    return all;
 }
 
 Object quantize_columns_into(const Imports& imports, Context& context, Arguments& given) {

@@ -1,4 +1,4 @@
-// finegemm.quantize_rows, quantize_blocks and quantize_columns. Layer: front end.
+// finegemm.quantize_rows, quantize_blocks, quantize_weights and quantize_columns. Layer: front end.
 #pragma once
 
 #include "object.h"
@@ -13,6 +13,7 @@ namespace finegemm::python {
 // Codes and scales, which are new tensors if they are not given; columns with what else was asked for.
 Object quantize_rows_into(const Imports& imports, Context& context, Arguments& given);
 Object quantize_blocks_into(const Imports& imports, Context& context, Arguments& given);
+Object quantize_weights_into(const Imports& imports, Context& context, Arguments& given);
 Object quantize_columns_into(const Imports& imports, Context& context, Arguments& given);
 
 }  // namespace finegemm::python

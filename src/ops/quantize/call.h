@@ -9,12 +9,18 @@ namespace finegemm {
 /// One 1x128 scale per row and block, or one 128x128 scale per square block.
 enum class ScaleShape { Rows, Blocks };
 
-/// Matrices and options of one quantisation. The options are borrowed.
-struct QuantizeCall {
+/// Operands and options of one quantisation. The options are borrowed.
+struct QuantizeCall : QuantizeWeightsArgs {
     ScaleShape shape;
-    ConstMatrix x;
-    Matrix q, scales;
     const QuantizeOptions& options;
+
+    QuantizeCall(ScaleShape of, const ConstMatrix& from, const Matrix& codes, const Matrix& scales_of_codes,
+                 const QuantizeOptions& o)
+        : QuantizeWeightsArgs{{from}, {codes}, {scales_of_codes}}, shape(of), options(o) {}
+    QuantizeCall(const QuantizeWeightsArgs& args, const QuantizeOptions& o)
+        : QuantizeWeightsArgs(args), shape(ScaleShape::Blocks), options(o) {}
+
+    bool has_transposed() const { return transposed.matrix.data != nullptr; }
 };
 
 /// Operands and options of one quantisation of columns. The options are borrowed.

@@ -28,30 +28,45 @@ void check_codes(const Argument& out, const ConstMatrix& x) {
                out.x.cols, x.rows, x.cols);
 }
 
-/// What is written.
-struct Quantized {
-    Argument q, scales;
-};
-
 /// x and the outputs on one device, and nothing that is written in anything else.
-void check_places(const Argument& in, std::span<const Quantized> outputs) {
+void check_places(const Argument& in, std::span<const Argument> outputs) {
     const Device& device = in.x.device;
     const int64_t alignment = alignment_on(device);
+    const auto is_codes = [](const Argument& out) { return out.x.dtype == DType::E4M3; };
     in.check_device(device, "x");
-    for (const Quantized& out : outputs)
-        for (const Argument& x : {out.q, out.scales}) x.check_device(device, "x");
+    for (const Argument& out : outputs) out.check_device(device, "x");
     in.check_pointer(alignment);
-    for (const Quantized& out : outputs) out.q.check_pointer(alignment);
-    for (const Quantized& out : outputs) out.scales.check_pointer(std::min<int64_t>(alignment, alignof(float)));
+    for (const Argument& out : outputs)
+        out.check_pointer(is_codes(out) ? alignment : std::min<int64_t>(alignment, alignof(float)));
     in.check_rows(alignment);
-    for (const Quantized& out : outputs) out.q.check_rows(alignment);
-    for (size_t i = 0; i < outputs.size(); ++i) {
-        for (const Argument& x : {outputs[i].q, outputs[i].scales}) in.check_apart_from(x);
-        outputs[i].q.check_apart_from(outputs[i].scales);
-        for (size_t j = 0; j < i; ++j)
-            for (const Argument& before : {outputs[j].q, outputs[j].scales})
-                for (const Argument& x : {outputs[i].q, outputs[i].scales}) before.check_apart_from(x);
+    for (const Argument& out : outputs) {
+        if (!is_codes(out)) continue;
+        out.check_rows(alignment);
+        out.check_matrices_apart();
     }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        in.check_apart_from(outputs[i]);
+        for (size_t j = 0; j < i; ++j) outputs[j].check_apart_from(outputs[i]);
+    }
+}
+
+/// As many matrices in each stack.
+void check_counts(const Argument& in, std::span<const Argument> outputs) {
+    constexpr int64_t kMost = INT32_MAX;
+    if (in.count < 1 || in.count > kMost)
+        reject("x", "has {} matrices, must have from 1 to {}; leave the call out, or split it", in.count, kMost);
+    for (const Argument& out : outputs)
+        if (out.count != in.count) reject(out.name, "has {} matrices, but x has {}; pass as many", out.count, in.count);
+}
+
+/// Codes of x once more, [K, N].
+void check_transposed(const Argument& out, const ConstMatrix& x) {
+    out.check_dtype(DType::E4M3, "pass memory of one byte for each element of x");
+    if (!out.has_shape(x.cols, x.rows))
+        reject(out.name, "has shape [{}, {}], but x has [{}, {}]; pass memory of shape [{}, {}]", out.x.rows,
+               out.x.cols, x.rows, x.cols, x.cols, x.rows);
+    if (x.rows % 16 != 0)
+        reject("x", "has {} rows, must be a multiple of 16 where codes are transposed; pad it with zeros", x.rows);
 }
 
 /// Codes of columns, which are [K, C].
@@ -104,41 +119,44 @@ void check_groups(const Argument& offsets, const Argument& begins, std::span<con
 }  // namespace
 
 void check_quantize(const QuantizeCall& call) {
-    const auto& [shape, x, q, scales, options] = call;
-    const ConstMatrix q_view = q, scales_view = scales;
-    const Argument in{"x", x};
-    const Quantized out{{"q", q_view}, {"scales", scales_view}};
+    const ConstMatrix &x = call.x.matrix, q = call.q.matrix, scales = call.scales.matrix;
+    const ConstMatrix transposed = call.transposed.matrix;
+    const Argument in{"x", x, call.x.count, call.x.stride};
+    const std::array<Argument, 3> all = {{{"q", q, call.q.count, call.q.stride},
+                                          {"scales", scales, call.scales.count, call.scales.stride},
+                                          {"transposed", transposed, call.transposed.count, call.transposed.stride}}};
+    const std::span<const Argument> outputs(all.data(), call.has_transposed() ? 3 : 2);
     check_input(in);
-    check_codes(out.q, x);
-    check_scales(out.scales, shape == ScaleShape::Rows ? scales_of_rows(x, "one for each row and 128 columns of x")
-                                                       : scales_of_blocks(x, "one for each 128x128 block of x"));
-    out.scales.check_elements_apart();
-    check_places(in, {&out, 1});
+    check_counts(in, outputs);
+    check_codes(outputs[0], x);
+    check_scales(outputs[1], call.shape == ScaleShape::Rows ? scales_of_rows(x, "one for each row and 128 columns of x")
+                                                            : scales_of_blocks(x, "one for each 128x128 block of x"));
+    outputs[1].check_elements_apart();
+    if (call.has_transposed()) check_transposed(outputs[2], x);
+    check_places(in, outputs);
 }
 
 void check_quantize(const QuantizeColumnsCall& call) {
     const ConstMatrix q = call.q, scales = call.scales, row_q = call.row_q, row_scales = call.row_scales;
     const ConstMatrix begins = call.begins;
-    const Argument in{"x", call.x};
-    const std::array<Quantized, 2> all = {
-        {{{"q", q}, {"scales", scales}}, {{"row_q", row_q}, {"row_scales", row_scales}}}};
+    // x first, then what is written.
+    const std::array<Argument, 5> all = {
+        {{"x", call.x}, {"q", q}, {"scales", scales}, {"row_q", row_q}, {"row_scales", row_scales}}};
     const bool with_rows = call.row_q.data || call.row_scales.data;
-    const std::span<const Quantized> outputs(all.data(), with_rows ? 2 : 1);
-    check_input(in);
+    const std::span<const Argument> given(all.data(), with_rows ? 5 : 3);
+    check_input(given[0]);
     check_both({"offsets", call.offsets}, {"begins", begins});
-    check_both(all[1].q, all[1].scales);
+    check_both(all[3], all[4]);
     if (call.has_groups()) check_group_numbers({"offsets", call.offsets});
-    check_column_codes(outputs[0].q, call);
-    check_scales(outputs[0].scales, scales_of_rows(q, "one for each row and 128 columns of q"));
+    check_column_codes(given[1], call);
+    check_scales(given[2], scales_of_rows(q, "one for each row and 128 columns of q"));
     if (with_rows) {
-        check_codes(outputs[1].q, call.x);
-        check_scales(outputs[1].scales, scales_of_rows(call.x, "one for each row and 128 columns of x"));
+        check_codes(given[3], call.x);
+        check_scales(given[4], scales_of_rows(call.x, "one for each row and 128 columns of x"));
     }
-    for (const Quantized& out : outputs) out.scales.check_elements_apart();
-    check_places(in, outputs);
-    if (!call.has_groups()) return;
-    const std::array<Argument, 5> matrices = {in, all[0].q, all[0].scales, all[1].q, all[1].scales};
-    check_groups({"offsets", call.offsets}, {"begins", begins}, std::span(matrices).first(1 + 2 * outputs.size()));
+    for (size_t i = 2; i < given.size(); i += 2) given[i].check_elements_apart();
+    check_places(given[0], given.subspan(1));
+    if (call.has_groups()) check_groups({"offsets", call.offsets}, {"begins", begins}, given);
 }
 
 }  // namespace finegemm

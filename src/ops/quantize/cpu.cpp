@@ -123,27 +123,37 @@ float cpu_quantize_block(const CpuQuantizeBlock& block, bool power_of_two) {
 }
 
 void run_on_cpu(const QuantizeCall& call, ThreadPool& pool) {
-    const auto& [shape, x, q, scales, options] = call;
     constexpr int64_t kTaskRows = 16;  // of 1x128 blocks: enough work to be worth a turn of a thread
-    const int64_t height = shape == ScaleShape::Rows ? 1 : kScaleBlock, task = std::max(height, kTaskRows);
-    const auto quantize_band = [&, &x = x, &q = q, &scales = scales, &options = options](int64_t row) {
+    const ConstMatrix& x = call.x.matrix;
+    const Matrix &q = call.q.matrix, &scales = call.scales.matrix, &transposed = call.transposed.matrix;
+    const int64_t height = call.shape == ScaleShape::Rows ? 1 : kScaleBlock, task = std::max(height, kTaskRows);
+    const auto quantize_band = [&](int64_t g, int64_t row) {
         for (int64_t col = 0; col < x.cols; col += kScaleBlock) {
+            const int64_t first = g * call.x.stride + row * x.row_stride + col;
             const CpuQuantizeBlock block{
-                .x = static_cast<const uint8_t*>(x.data) + (row * x.row_stride + col) * size_of(x.dtype),
-                .q = static_cast<uint8_t*>(q.data) + row * q.row_stride + col,
+                .x = static_cast<const uint8_t*>(x.data) + first * size_of(x.dtype),
+                .q = static_cast<uint8_t*>(q.data) + g * call.q.stride + row * q.row_stride + col,
                 .dtype = x.dtype,
                 .rows = std::min(height, x.rows - row),
                 .cols = std::min<int64_t>(kScaleBlock, x.cols - col),
                 .x_row_stride = x.row_stride,
                 .q_row_stride = q.row_stride};
-            store(scales.data, row / height * scales.row_stride + col / kScaleBlock * scales.col_stride,
-                  cpu_quantize_block(block, options.power_of_two_scales));
+            store(scales.data,
+                  g * call.scales.stride + row / height * scales.row_stride + col / kScaleBlock * scales.col_stride,
+                  cpu_quantize_block(block, call.options.power_of_two_scales));
+            if (!call.has_transposed()) continue;
+            uint8_t* const to = static_cast<uint8_t*>(transposed.data) + g * call.transposed.stride + row;
+            for (int64_t c = 0; c < block.cols; ++c)
+                for (int64_t r = 0; r < block.rows; ++r)
+                    to[(col + c) * transposed.row_stride + r] = block.q[r * q.row_stride + c];
         }
     };
-    const auto quantize_task = [&, &x = x](int64_t i) {
-        for (int64_t row = i * task; row < std::min(x.rows, (i + 1) * task); row += height) quantize_band(row);
+    const int64_t tasks = (x.rows + task - 1) / task;  // of a matrix
+    const auto quantize_task = [&](int64_t i) {
+        const int64_t first = i % tasks * task;
+        for (int64_t row = first; row < std::min(x.rows, first + task); row += height) quantize_band(i / tasks, row);
     };
-    pool.parallel_for((x.rows + task - 1) / task, quantize_task, options.poll);
+    pool.parallel_for(call.x.count * tasks, quantize_task, call.options.poll);
 }
 
 }  // namespace finegemm

@@ -25,16 +25,35 @@ QuantizeParams params_of(const ConstMatrix& x, const Matrix& q, const Matrix& sc
             .scale_col_stride = scales.col_stride,
             .rows = static_cast<uint32_t>(x.rows),
             .cols = static_cast<uint32_t>(x.cols),
-            .power_of_two = options.power_of_two_scales};
+            .power_of_two = options.power_of_two_scales,
+            .matrices = 1,
+            .x_stride = 0,
+            .q_stride = 0,
+            .scale_stride = 0,
+            .transposed = nullptr,
+            .transposed_row_stride = 0,
+            .transposed_stride = 0};
+}
+
+/// Groups so small that to look for a tile's rows takes a good part of its time.
+bool has_few_rows(const QuantizeColumnsCall& call) {
+    return call.has_groups() && call.x.rows < int64_t{kScaleBlock} * call.groups().groups;
 }
 
 }  // namespace
 
 QuantizeLaunch launch_of(const QuantizeCall& call) {
-    const auto& [shape, x, q, scales, options] = call;
-    const QuantizeConfig config{.input = input_of(x.dtype), .square_blocks = shape == ScaleShape::Blocks};
-    const QuantizeParams params = params_of(x, q, scales, options);
-    const uint64_t tasks = quantize_tasks(config, params.rows, params.cols);
+    const QuantizeConfig config{.input = input_of(call.x.matrix.dtype),
+                                .square_blocks = call.shape == ScaleShape::Blocks};
+    QuantizeParams params = params_of(call.x.matrix, call.q.matrix, call.scales.matrix, call.options);
+    params.matrices = static_cast<uint32_t>(call.x.count);
+    params.x_stride = call.x.stride;
+    params.q_stride = call.q.stride;
+    params.scale_stride = call.scales.stride;
+    params.transposed = static_cast<uint8_t*>(call.transposed.matrix.data);
+    params.transposed_row_stride = call.transposed.matrix.row_stride;
+    params.transposed_stride = call.transposed.stride;
+    const uint64_t tasks = quantize_tasks(config, params.rows, params.cols) * params.matrices;
     const uint64_t tasks_at_once = config.square_blocks ? 1 : config.warps();  // of a CTA
     const uint64_t ctas = (tasks + tasks_at_once - 1) / tasks_at_once;
     return {config, params, static_cast<uint32_t>(std::min(ctas, kMaxGrid))};
@@ -48,8 +67,10 @@ QuantizeColumnsLaunch launch_of(const QuantizeColumnsCall& call) {
                                        .scale_row_stride = call.scales.row_stride,
                                        .scale_col_stride = call.scales.col_stride,
                                        .cols = static_cast<uint32_t>(call.q.cols),
+                                       .cta_tiles = has_few_rows(call) ? 2u : 1u,
                                        .groups = call.groups()};
-    return {{input_of(call.x.dtype)}, params, static_cast<uint32_t>(std::min(params.tiles(), kMaxGrid))};
+    const uint64_t ctas = (params.tiles() + params.cta_tiles - 1) / params.cta_tiles;
+    return {{input_of(call.x.dtype)}, params, static_cast<uint32_t>(std::min(ctas, kMaxGrid))};
 }
 
 }  // namespace finegemm

@@ -69,6 +69,18 @@ __device__ inline uint32_t high_halves(uint32_t a, uint32_t b) {
     return both;
 }
 
+/// Bytes of the lower, or the upper, halves of two words in turn, the first one's first. PTX ISA, prmt.
+__device__ inline uint32_t interleave_low(uint32_t a, uint32_t b) {
+    uint32_t both;
+    asm("prmt.b32 %0, %1, %2, 0x5140;" : "=r"(both) : "r"(a), "r"(b));
+    return both;
+}
+__device__ inline uint32_t interleave_high(uint32_t a, uint32_t b) {
+    uint32_t both;
+    asm("prmt.b32 %0, %1, %2, 0x7362;" : "=r"(both) : "r"(a), "r"(b));
+    return both;
+}
+
 /// The highest bytes of four words, the first one's lowest. PTX ISA, prmt.
 __device__ inline uint32_t highest_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
     uint32_t low, high, all;

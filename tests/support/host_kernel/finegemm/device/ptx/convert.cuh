@@ -29,6 +29,10 @@ inline uint16_t pack_e4m3(float low, float high) {
 }
 inline uint32_t low_halves(uint32_t a, uint32_t b) { return (a & 0xffff) | b << 16; }
 inline uint32_t high_halves(uint32_t a, uint32_t b) { return a >> 16 | (b & 0xffff0000u); }
+inline uint32_t interleave_low(uint32_t a, uint32_t b) {
+    return (a & 0xff) | (b & 0xff) << 8 | (a & 0xff00) << 8 | (b & 0xff00) << 16;
+}
+inline uint32_t interleave_high(uint32_t a, uint32_t b) { return interleave_low(a >> 16, b >> 16); }
 inline uint32_t max_s16x2(uint32_t a, uint32_t b) {
     const auto larger = [](uint32_t x, uint32_t y) {
         return static_cast<uint16_t>(std::max(static_cast<int16_t>(x), static_cast<int16_t>(y)));
