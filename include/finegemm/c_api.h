@@ -238,7 +238,7 @@ FINEGEMM_C_API int32_t finegemm_gemm(finegemm_context* context, const finegemm_g
 /* D = (A * sfa)(B * sfb)^T for groups of rows, each with its own b. */
 FINEGEMM_C_API int32_t finegemm_grouped_gemm(finegemm_context* context, const finegemm_grouped_gemm_args* args,
                                              const finegemm_gemm_options* options, finegemm_error* error);
-/* D = (A * sfa)(B * sfb)^T for groups of k, each with its own d, of f32. */
+/* D = (A * sfa)(B * sfb)^T for groups of k, each with its own d, of f32, bf16 or f16. */
 FINEGEMM_C_API int32_t finegemm_k_grouped_gemm(finegemm_context* context, const finegemm_k_grouped_gemm_args* args,
                                                const finegemm_gemm_options* options, finegemm_error* error);
 /* A product by its equation: "bhr,hdr->bhd", "bhd,hdr->bhr" or "bmk,bnk->mn". `options` may be null. */

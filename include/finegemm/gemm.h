@@ -25,8 +25,8 @@ struct GemmArgs {
     ConstMatrix sfa;  ///< [M, ceil(K/128)] f32; on CUDA pointer aligned to 4
     ConstMatrix b;    ///< [N, K] e4m3, as A
     ConstMatrix sfb;  ///< [ceil(N/128), ceil(K/128)], or [N, ceil(K/128)] for scales of rows; f32, as sfa
-    Matrix d;  ///< [M, N] bf16, f32 or, with scales of blocks, f16; N contiguous; on CUDA row stride a multiple of 8
-               ///< (f32: of 4), pointer aligned to 16
+    Matrix d;  ///< [M, N] bf16, f16 or f32; N contiguous; on CUDA row stride a multiple of 8 (f32: of 4), pointer
+               ///< aligned to 16
 };
 
 /// What a product becomes before it is rounded, once, to the type of D: alpha * A B + beta * C + bias[n], in FP32. For
@@ -109,7 +109,7 @@ struct GroupedGemmArgs {
     ConstStack sfa;  ///< [M, ceil(K/128)] f32; Masked and Whole: [G, M, ceil(K/128)]
     ConstStack b;    ///< [G, N, K] e4m3
     ConstStack sfb;  ///< [G, ceil(N/128), ceil(K/128)], or [G, N, ceil(K/128)] for scales of rows; f32
-    Stack d;         ///< [M, N] bf16 or, with scales of blocks, f16 or f32; Masked and Whole: [G, M, N]
+    Stack d;         ///< [M, N] bf16, f16 or f32; Masked and Whole: [G, M, N]
     Groups groups;
 };
 
@@ -127,13 +127,14 @@ enum class KLayout : int32_t {
 };
 
 /// D[g, m, n] = sum over the k of group g of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n, k / 128])
-/// Matrices have the layouts that GemmArgs asks for; on CUDA the stride of D from matrix to matrix is a multiple of 4.
+/// Matrices have the layouts that GemmArgs asks for; on CUDA the stride of D from matrix to matrix is a multiple of 16
+/// bytes.
 struct KGroupedGemmArgs {
     ConstMatrix a;    ///< [M, K] e4m3, the k of all groups together; Blocks: row stride K, as it has no gaps
     ConstMatrix sfa;  ///< [M, K/128] f32, any strides, in both layouts
     ConstMatrix b;    ///< [N, K] e4m3, as A
     ConstMatrix sfb;  ///< [N, K/128] f32, as sfa
-    Stack d;          ///< [G, M, N] f32
+    Stack d;          ///< [G, M, N] f32, bf16 or f16
     /// [G + 1], ascending, multiples of 128, at most K: group g has the k from offsets[g] up to offsets[g + 1].
     /// On the device of D they are read by the kernel, so that they may be the result of work queued before it. Numbers
     /// that break the rules never lead outside of the matrices then; GemmOptions::check_values finds them first.

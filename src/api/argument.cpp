@@ -269,8 +269,7 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
                                                    "without scales",
                                                    names_of(is_unscaled))
                                            .c_str());
-    if (of_k) d.check_dtype(DType::F32, "pass memory of f32, as gradients are summed up in");
-    else check_result(*find_type(DType::E4M3), d);
+    check_result(*find_type(DType::E4M3), d);
     for (const Argument& x : {a, b, d}) x.check_extents();
     check_shapes(a, b, d, n);
     for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})
@@ -295,11 +294,6 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
                    of.x.rows, of.name);
     check_scales(sfa, of_a);
     check_scales(sfb, of_b);
-    if (takes_rows && (d.x.dtype == DType::F16 || (d.x.dtype == DType::F32 && grouping == Grouping::Rows)))
-        reject("d",
-               "has dtype {}, must be bf16{} where each row of b has scales; pass memory of bf16, or scales for "
-               "128x128 blocks of b (quantize_blocks makes them)",
-               name_of(d.x.dtype), grouping == Grouping::Rows ? "" : " or f32");
 
     check_places(a, b, d);
     for (const Argument& x : {sfa, sfb}) {

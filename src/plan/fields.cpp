@@ -83,12 +83,6 @@ void check_types(const GemmShape& s) {
     if (s.summed)
         reject("dtype", "is {}, must be {} where products are summed; set it", operand_type(s).name,
                names_of(is_unscaled));
-    if (type != DType::F32 && s.k_groups)
-        reject("out_dtype", "is {}, must be f32 with groups of K; leave it out", name_of(type));
-    if (type == DType::F16 && s.row_b_scales)
-        reject("out_dtype", "is f16, must be bf16 or f32 with scales for each row of B; pass one of them");
-    if (type == DType::F32 && s.groups && s.row_b_scales)
-        reject("out_dtype", "is f32, must be bf16 with groups of rows and scales for each row of B; leave it out");
     if (s.accumulate && type != DType::F32)
         reject("accumulate", "is set, but d is of {}, must be of f32; set out_dtype and row_b_scales, or leave it out",
                name_of(type));

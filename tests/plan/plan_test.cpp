@@ -39,7 +39,7 @@ bool is_candidate(const GemmConfig& c) {
 std::vector<GemmConfig> all_candidates() {
     std::vector<GemmConfig> all;
     for (const Operand& b : {kBlockScaled, kRowScaled})
-        for (const Output output : {Output::BF16, Output::F32})
+        for (const Output output : {Output::BF16, Output::F32, Output::F16})
             for (const GemmConfig& c : candidates({.b = b, .output = output})) all.push_back(c);
     return all;
 }
@@ -56,6 +56,24 @@ TEST(Candidates, AreDifferentKernelsWithDifferentNamesThatLeadBack) {
         EXPECT_EQ(config_named(name_of(c)), c);
         for (const char letter : name_of(c)) EXPECT_TRUE(std::isalnum(letter) || letter == '_') << name_of(c);
     }
+}
+
+TEST(Candidates, WriteEachTypeOfDWithEachScalingInEachGrouping) {
+    for (const Grouping grouping : {Grouping::None, Grouping::Rows, Grouping::K})
+        for (const Operand& b : {kBlockScaled, kRowScaled})
+            for (const DType d : {DType::BF16, DType::F16, DType::F32})
+                for (const uint32_t m : {1, 4096})
+                    for (const bool batch_invariant : {false, true}) {
+                        if (grouping == Grouping::K && b == kBlockScaled) continue;  // whose scales are of rows
+                        const Problem p{.m = m,
+                                        .n = 1024,
+                                        .k = 1024,
+                                        .batch_invariant = batch_invariant && grouping != Grouping::Rows,
+                                        .b = b,
+                                        .d = {d},
+                                        .groups = {grouping, grouping == Grouping::None ? 0u : 4u}};
+                        EXPECT_NO_THROW(choose(p, h200())) << text_of(p);
+                    }
 }
 
 TEST(Candidates, FitAnH200) {
