@@ -194,6 +194,7 @@ typedef struct finegemm_shape {
     int64_t summed;          /* Matrices of A and of B, whose products are added up; K is that of all together */
     int64_t a_mn_major;      /* A is stored as [K, M], not [M, K]; of bf16 or f16 */
     int64_t b_mn_major;      /* B is stored as [K, N], not [N, K]; of bf16 or f16 */
+    int64_t dtype_of_b;      /* Of B, where one of A and B is e4m3 and the other e5m2 */
 } finegemm_shape;
 
 /* A call of finegemm_mqa_logits, or of finegemm_paged_mqa_logits if `paged` is 1; finegemm/mqa.h, MqaShape, describes

@@ -264,18 +264,18 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
     if (are(is_unscaled, a.x.dtype)) return check_unscaled_operands(a, sfa, b, sfb, d, n);
     const bool of_k = grouping == Grouping::K;
     for (const Argument& x : {a, b})
-        if (x.x.dtype != DType::E4M3)
+        if (!are(is_scaled, x.x.dtype))
             x.check_dtype(DType::E4M3, fmt::format("quantize_rows and quantize_blocks make it; or pass a and b of {}, "
                                                    "without scales",
                                                    names_of(is_unscaled))
                                            .c_str());
-    check_result(*find_type(DType::E4M3), d);
+    check_result(*find_type(a.x.dtype), d);
     for (const Argument& x : {a, b, d}) x.check_extents();
     check_shapes(a, b, d, n);
     for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})
         if (!of.empty() && !scales.x.data && scales.x.rows == 0 && scales.x.cols == 0)
-            reject(scales.name,
-                   "is left out, but {} is of e4m3, which has scales; pass those that it was quantised with", of.name);
+            reject(scales.name, "is left out, but {} is of {}, which has scales; pass those that it was quantised with",
+                   of.name, name_of(of.x.dtype));
 
     const Wanted of_a = scales_of_rows(a.x, "one for each row and 128 columns of a", "quantize_rows");
     const Wanted rows_of_b = scales_of_rows(b.x, "one for each row and 128 columns of b", "quantize_rows");

@@ -57,6 +57,8 @@ const Misuse kGemm[] = {
     {"a and b are e4m3, without scales", [](GemmCall& c) { c.args.sfa = c.args.sfb = {}; }},
     {"a has an unknown dtype", [](GemmCall& c) { c.args.a.dtype = 99; }},
     {"b is f32", [](GemmCall& c) { c.args.b.dtype = FINEGEMM_F32; }},
+    {"a and b are e5m2", [](GemmCall& c) { c.args.a.dtype = c.args.b.dtype = FINEGEMM_E5M2; }},
+    {"b is e5m2, with scales of blocks", [](GemmCall& c) { c.args.b.dtype = FINEGEMM_E5M2; }},
     {"d is e4m3", [](GemmCall& c) { c.args.d.dtype = FINEGEMM_E4M3; }},
     {"sfa is bf16", [](GemmCall& c) { c.args.sfa.dtype = FINEGEMM_BF16; }},
     {"sfb is e4m3", [](GemmCall& c) { c.args.sfb.dtype = FINEGEMM_E4M3; }},

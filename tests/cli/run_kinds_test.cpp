@@ -55,6 +55,20 @@ TEST(RunKinds, HasEachTypeOfDWithScalesOfRowsInEachGrouping) {
         }
 }
 
+TEST(RunKinds, MultipliesE5m2ByE4m3) {
+    for (const char* arguments :
+         {"--dtype e5m2 --dtype-of-b e4m3", "--dtype e5m2 --dtype-of-b e4m3 --groups 2",
+          "--dtype-of-b e5m2 --row-b-scales --out-dtype f32", "--dtype e5m2 --dtype-of-b e4m3 --k-groups 2"})
+        for (const char* numerics : {"fast", "hopper"}) {
+            const std::string run = std::string("run 33 40 256 --device cpu --repeats 1 --json ") + arguments;
+            const Ran ran = finegemm(run + " --numerics " + numerics);
+            ASSERT_EQ(ran.code, 0) << arguments << '\n' << ran.err;
+            EXPECT_TRUE(json::parse(ran.out).at("right").get<bool>()) << arguments << ", " << numerics;
+        }
+    const std::string text = finegemm("run 33 40 256 --device cpu --repeats 1 --dtype e5m2 --dtype-of-b e4m3").out;
+    EXPECT_NE(text.find(" in e5m2 by e4m3, scales 1x128 and 128x128\n"), std::string::npos) << text;
+}
+
 TEST(RunKinds, AddsCAndABias) {
     for (const char* product : {"33 40 144", "33 40 144 --out-dtype f16", "33 40 144 --out-dtype f32 --numerics hopper",
                                 "33 40 136 --dtype bf16", "200 40 144 --groups 3 --form masked --out-dtype f16",

@@ -58,24 +58,6 @@ TEST(Candidates, AreDifferentKernelsWithDifferentNamesThatLeadBack) {
     }
 }
 
-TEST(Candidates, WriteEachTypeOfDWithEachScalingInEachGrouping) {
-    for (const Grouping grouping : {Grouping::None, Grouping::Rows, Grouping::K})
-        for (const Operand& b : {kBlockScaled, kRowScaled})
-            for (const DType d : {DType::BF16, DType::F16, DType::F32})
-                for (const uint32_t m : {1, 4096})
-                    for (const bool batch_invariant : {false, true}) {
-                        if (grouping == Grouping::K && b == kBlockScaled) continue;  // whose scales are of rows
-                        const Problem p{.m = m,
-                                        .n = 1024,
-                                        .k = 1024,
-                                        .batch_invariant = batch_invariant && grouping != Grouping::Rows,
-                                        .b = b,
-                                        .d = {d},
-                                        .groups = {grouping, grouping == Grouping::None ? 0u : 4u}};
-                        EXPECT_NO_THROW(choose(p, h200())) << text_of(p);
-                    }
-}
-
 TEST(Candidates, FitAnH200) {
     for (const GemmConfig& c : all_candidates()) {
         EXPECT_LE(kernel_plan(c).smem.total, h200().smem_bytes) << name_of(c);

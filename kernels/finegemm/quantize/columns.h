@@ -34,15 +34,16 @@ FG_HD constexpr RowRange rows_of_block(RowRange group, uint32_t block) {
 /// Everything about the kernel that is fixed when it is compiled.
 struct QuantizeColumnsConfig {
     QuantizeInput input = QuantizeInput::BF16;
+    QuantizeCodes codes = QuantizeCodes::E4M3;
 
-    static constexpr uint32_t kCount = 3;  // kernels that there are
+    static constexpr uint32_t kCount = 6;  // kernels that there are
     static constexpr uint32_t kRows = 8;   // of a tile, in each thread: their codes of a column are stored at once
     /// Its place among them.
-    FG_HD constexpr uint32_t index() const { return static_cast<uint32_t>(input); }
+    FG_HD constexpr uint32_t index() const { return static_cast<uint32_t>(codes) * 3 + static_cast<uint32_t>(input); }
     constexpr bool operator==(const QuantizeColumnsConfig&) const = default;
 
     /// The kernel for rows, whose way to load and to store rows is this one's, too.
-    FG_HD constexpr QuantizeConfig of_rows() const { return {input, false}; }
+    FG_HD constexpr QuantizeConfig of_rows() const { return {input, false, codes}; }
     FG_HD constexpr uint32_t vector() const { return of_rows().vector(); }
     FG_HD constexpr uint32_t lanes() const { return of_rows().lanes(); }
     FG_HD constexpr uint32_t threads() const { return kScaleBlock / kRows * lanes(); }

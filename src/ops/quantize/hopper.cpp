@@ -32,7 +32,8 @@ QuantizeParams params_of(const ConstMatrix& x, const Matrix& q, const Matrix& sc
 
 QuantizeLaunch launch_of(const QuantizeCall& call) {
     const auto& [shape, x, q, scales, options] = call;
-    const QuantizeConfig config{.input = input_of(x.dtype), .square_blocks = shape == ScaleShape::Blocks};
+    const QuantizeConfig config{
+        .input = input_of(x.dtype), .square_blocks = shape == ScaleShape::Blocks, .codes = codes_of(q)};
     const QuantizeParams params = params_of(x, q, scales, options);
     const uint64_t tasks = quantize_tasks(config, params.rows, params.cols);
     const uint64_t tasks_at_once = config.square_blocks ? 1 : config.warps();  // of a CTA
@@ -49,7 +50,8 @@ QuantizeColumnsLaunch launch_of(const QuantizeColumnsCall& call) {
                                        .scale_col_stride = call.scales.col_stride,
                                        .cols = static_cast<uint32_t>(call.q.cols),
                                        .groups = call.groups()};
-    return {{input_of(call.x.dtype)}, params, static_cast<uint32_t>(std::min(params.tiles(), kMaxGrid))};
+    return {
+        {input_of(call.x.dtype), codes_of(call.q)}, params, static_cast<uint32_t>(std::min(params.tiles(), kMaxGrid))};
 }
 
 }  // namespace finegemm

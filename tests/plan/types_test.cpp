@@ -1,0 +1,68 @@
+// Types of A, B and D that the planner has kernels for.
+#include <gtest/gtest.h>
+
+#include "plan/plan.h"
+
+namespace finegemm::plan {
+namespace {
+
+const DeviceSpec& h200() { return *find_device("h200"); }
+
+TEST(Candidates, WriteEachTypeOfDWithEachScalingInEachGrouping) {
+    for (const Grouping grouping : {Grouping::None, Grouping::Rows, Grouping::K})
+        for (const Operand& b : {kBlockScaled, kRowScaled})
+            for (const DType d : {DType::BF16, DType::F16, DType::F32})
+                for (const uint32_t m : {1, 4096})
+                    for (const bool batch_invariant : {false, true}) {
+                        if (grouping == Grouping::K && b == kBlockScaled) continue;  // whose scales are of rows
+                        const Problem p{.m = m,
+                                        .n = 1024,
+                                        .k = 1024,
+                                        .batch_invariant = batch_invariant && grouping != Grouping::Rows,
+                                        .b = b,
+                                        .d = {d},
+                                        .groups = {grouping, grouping == Grouping::None ? 0u : 4u}};
+                        EXPECT_NO_THROW(choose(p, h200())) << text_of(p);
+                    }
+}
+
+TEST(Candidates, MultiplyE5m2AsGradientsHaveIt) {
+    constexpr Operand kE5m2{.element = Element::E5M2};
+    struct Case {
+        Operand a, b;
+        DType d;
+        Grouping grouping;
+    };
+    for (const auto& [a, b, d, grouping] : {Case{kE5m2, kBlockScaled, DType::BF16, Grouping::None},
+                                            {kE5m2, kBlockScaled, DType::BF16, Grouping::Rows},
+                                            {kE5m2, kRowScaled, DType::BF16, Grouping::None},
+                                            {kE5m2, kRowScaled, DType::F32, Grouping::None},
+                                            {kRowScaled, kE5m2, DType::F32, Grouping::None},
+                                            {kE5m2, kRowScaled, DType::F32, Grouping::K},
+                                            {kRowScaled, kE5m2, DType::F32, Grouping::K}})
+        for (const uint32_t m : {1, 4096})
+            for (const bool batch_invariant : {false, true}) {
+                const Problem p{.m = m,
+                                .n = 1024,
+                                .k = 1024,
+                                .batch_invariant = batch_invariant && grouping != Grouping::Rows,
+                                .a = a,
+                                .b = b,
+                                .d = {d},
+                                .groups = {grouping, grouping == Grouping::None ? 0u : 4u}};
+                const GemmConfig c = choose(p, h200()).config;
+                EXPECT_EQ(c.a.element, a.element) << text_of(p);
+                EXPECT_EQ(c.b.element, b.element) << text_of(p);
+            }
+}
+
+TEST(Candidates, OfAllTypesFitTheSharedMemoryOfAnSm) {
+    for (const GemmConfig& c : kernels()) {
+        const uint32_t bytes = kernel_plan(c).smem.total;
+        EXPECT_LE(bytes, h200().smem_bytes) << name_of(c);
+        EXPECT_LE(c.ctas_per_sm * (bytes + kReservedShared), h200().smem_per_sm) << name_of(c);
+    }
+}
+
+}  // namespace
+}  // namespace finegemm::plan
