@@ -210,8 +210,19 @@ void check_places(const Argument& a, const Argument& b, const Argument& d) {
     for (const Argument& x : {a, b}) x.check_device(d.x.device, "d");
     const int64_t alignment = alignment_on(d.x.device);
     for (const Argument& x : {a, b, d}) x.check_pointer(alignment);
-    for (const Argument& x : {a, b})
-        are(is_unscaled, x.x.dtype) ? x.check_rows_or_columns(alignment) : x.check_rows(alignment);
+    for (const Argument& x : {a, b}) {
+        if (are(is_unscaled, x.x.dtype)) {
+            x.check_rows_or_columns(alignment);
+            continue;
+        }
+        if (!x.empty() && x.x.cols > 1 && x.x.col_stride != 1)
+            reject(
+                x.name,
+                "has column stride {}, must be 1 (rows contiguous), as FP8 is multiplied in no other layout; make it "
+                "contiguous, or have quantize_columns write it transposed",
+                x.x.col_stride);
+        x.check_rows(alignment);
+    }
     d.check_rows(alignment);
     d.check_matrices_apart();
     for (const Argument& x : {a, b}) x.check_apart_from(d);
