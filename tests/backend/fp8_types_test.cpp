@@ -12,7 +12,7 @@
 #include "support/hopper.h"
 #include "support/matrix.h"
 
-namespace finegemm {
+namespace finegemm::fp8_types {
 namespace {
 
 constexpr DType kE4m3 = DType::E4M3, kE5m2 = DType::E5M2;
@@ -143,4 +143,4 @@ TEST_F(HopperFp8Types, EachMixHasKernelsOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace finegemm
+}  // namespace finegemm::fp8_types

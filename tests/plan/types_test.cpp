@@ -6,7 +6,7 @@
 namespace finegemm::plan {
 namespace {
 
-const DeviceSpec& h200() { return *find_device("h200"); }
+const DeviceSpec& device_of_types() { return *find_device("h200"); }
 
 TEST(Candidates, WriteEachTypeOfDWithEachScalingInEachGrouping) {
     for (const Grouping grouping : {Grouping::None, Grouping::Rows, Grouping::K})
@@ -22,7 +22,7 @@ TEST(Candidates, WriteEachTypeOfDWithEachScalingInEachGrouping) {
                                         .b = b,
                                         .d = {d},
                                         .groups = {grouping, grouping == Grouping::None ? 0u : 4u}};
-                        EXPECT_NO_THROW(choose(p, h200())) << text_of(p);
+                        EXPECT_NO_THROW(choose(p, device_of_types())) << text_of(p);
                     }
 }
 
@@ -50,7 +50,7 @@ TEST(Candidates, MultiplyE5m2AsGradientsHaveIt) {
                                 .b = b,
                                 .d = {d},
                                 .groups = {grouping, grouping == Grouping::None ? 0u : 4u}};
-                const GemmConfig c = choose(p, h200()).config;
+                const GemmConfig c = choose(p, device_of_types()).config;
                 EXPECT_EQ(c.a.element, a.element) << text_of(p);
                 EXPECT_EQ(c.b.element, b.element) << text_of(p);
             }
@@ -59,8 +59,8 @@ TEST(Candidates, MultiplyE5m2AsGradientsHaveIt) {
 TEST(Candidates, OfAllTypesFitTheSharedMemoryOfAnSm) {
     for (const GemmConfig& c : kernels()) {
         const uint32_t bytes = kernel_plan(c).smem.total;
-        EXPECT_LE(bytes, h200().smem_bytes) << name_of(c);
-        EXPECT_LE(c.ctas_per_sm * (bytes + kReservedShared), h200().smem_per_sm) << name_of(c);
+        EXPECT_LE(bytes, device_of_types().smem_bytes) << name_of(c);
+        EXPECT_LE(c.ctas_per_sm * (bytes + kReservedShared), device_of_types().smem_per_sm) << name_of(c);
     }
 }
 
