@@ -27,19 +27,19 @@ TEST(Candidates, WriteEachTypeOfDWithEachScalingInEachGrouping) {
 }
 
 TEST(Candidates, MultiplyE5m2AsGradientsHaveIt) {
-    constexpr Operand kE5m2{.element = Element::E5M2};
+    constexpr Operand kGradient{.element = Element::E5M2};
     struct Case {
         Operand a, b;
         DType d;
         Grouping grouping;
     };
-    for (const auto& [a, b, d, grouping] : {Case{kE5m2, kBlockScaled, DType::BF16, Grouping::None},
-                                            {kE5m2, kBlockScaled, DType::BF16, Grouping::Rows},
-                                            {kE5m2, kRowScaled, DType::BF16, Grouping::None},
-                                            {kE5m2, kRowScaled, DType::F32, Grouping::None},
-                                            {kRowScaled, kE5m2, DType::F32, Grouping::None},
-                                            {kE5m2, kRowScaled, DType::F32, Grouping::K},
-                                            {kRowScaled, kE5m2, DType::F32, Grouping::K}})
+    for (const auto& [a, b, d, grouping] : {Case{kGradient, kBlockScaled, DType::BF16, Grouping::None},
+                                            {kGradient, kBlockScaled, DType::BF16, Grouping::Rows},
+                                            {kGradient, kRowScaled, DType::BF16, Grouping::None},
+                                            {kGradient, kRowScaled, DType::F32, Grouping::None},
+                                            {kRowScaled, kGradient, DType::F32, Grouping::None},
+                                            {kGradient, kRowScaled, DType::F32, Grouping::K},
+                                            {kRowScaled, kGradient, DType::F32, Grouping::K}})
         for (const uint32_t m : {1, 4096})
             for (const bool batch_invariant : {false, true}) {
                 const Problem p{.m = m,
