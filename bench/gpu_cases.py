@@ -9,6 +9,7 @@ from gpu_library import HOPPER, Library
 
 LAYOUTS = ("row", "mn", "odd")  # of scales: row-major, MN-major, row-major with a stride fit for no wide load
 NAN_CODE = 0x7F
+E4M3 = torch.float8_e4m3fn
 PIECE = 1 << 26  # so many values are floats at a time
 Operands = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]  # a, sfa, b, sfb
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by the bytes of an element
@@ -22,10 +23,10 @@ def rounded_up(x: int, to: int) -> int:
     return -(-x // to) * to
 
 
-def empty_codes(count: int, rows: int, k: int, padding: int, gap: int, device) -> torch.Tensor:
+def empty_codes(count: int, rows: int, k: int, padding: int, gap: int, device, dtype=E4M3) -> torch.Tensor:
     """[count, rows, k]; NaN in the `padding` bytes behind a row and in the `gap` rows behind a matrix."""
     whole = torch.full((count, rows + gap, k + padding), NAN_CODE, dtype=torch.uint8, device=device)
-    return whole[:, :rows, :k].view(torch.float8_e4m3fn)
+    return whole[:, :rows, :k].view(dtype)
 
 
 def empty_scales(count: int, rows: int, cols: int, layout: str, gap: int, device) -> torch.Tensor:
@@ -46,18 +47,22 @@ def pieces(count: int, rows: int, cols: int):
             yield slice(matrix, matrix + many), slice(row, row + tall)
 
 
-def quantise(values: torch.Tensor, height: int):
-    """Codes and scales of f32 in whole blocks: the largest magnitude of `height` rows x 128 values becomes 448."""
+def quantise(values: torch.Tensor, height: int, dtype=E4M3):
+    """Codes and scales of f32 in whole blocks: the largest magnitude of `height` rows x 128 values becomes that of the
+    type."""
     count, rows, cols = values.shape
     tiles = values.view(count, rows // height, height, cols // 128, 128)
-    scales = tiles.abs().amax((2, 4), keepdim=True).clamp(min=1e-4) / 448
-    return (tiles / scales).to(torch.float8_e4m3fn).view_as(values), scales[:, :, 0, :, 0]
+    most = torch.finfo(dtype).max
+    scales = tiles.abs().amax((2, 4), keepdim=True).clamp(min=1e-4) / most
+    return (tiles / scales).clamp(-most, most).to(dtype).view_as(values), scales[:, :, 0, :, 0]
 
 
-def quantised(count: int, rows: int, k: int, height: int, layout: str, generator, padding: int = 0, gap: int = 0):
+def quantised(
+    count: int, rows: int, k: int, height: int, layout: str, generator, padding: int = 0, gap: int = 0, dtype=E4M3
+):
     """Codes [count, rows, k] of standard normal values and their scales, each of `height` rows x 128 values."""
     device, cols = generator.device, 128 * blocks(k)
-    codes = empty_codes(count, rows, k, padding, gap, device)
+    codes = empty_codes(count, rows, k, padding, gap, device, dtype)
     scales = empty_scales(count, -(-rows // height), blocks(k), layout, gap, device)
     for matrices, part in pieces(count, rounded_up(rows, height), cols):  # floats take four times the memory
         piece = codes[matrices, part].view(torch.uint8)
@@ -65,16 +70,18 @@ def quantised(count: int, rows: int, k: int, height: int, layout: str, generator
         values = torch.randn(some, rounded_up(tall, height), cols, device=device, generator=generator)
         values[:, tall:] = 0  # blocks at the edges are smaller
         values[:, :, k:] = 0
-        q, s = quantise(values, height)
+        q, s = quantise(values, height, dtype)
         piece.copy_(q[:, :tall, :k].view(torch.uint8))
         scales[matrices, part.start // height : part.stop // height] = s
     return codes, scales
 
 
-def operands(m: int, n: int, k: int, layout: str, generator, padding: int = 0, row_b_scales: bool = False) -> Operands:
-    """a, sfa, b, sfb; rows of a and of b lie `padding` bytes apart."""
-    a, sfa = quantised(1, m, k, 1, layout, generator, padding)
-    b, sfb = quantised(1, n, k, 1 if row_b_scales else 128, layout, generator, padding)
+def operands(
+    m: int, n: int, k: int, layout: str, generator, padding: int = 0, row_b_scales: bool = False, types=(E4M3, E4M3)
+) -> Operands:
+    """a, sfa, b, sfb of these types; rows of a and of b lie `padding` bytes apart."""
+    a, sfa = quantised(1, m, k, 1, layout, generator, padding, dtype=types[0])
+    b, sfb = quantised(1, n, k, 1 if row_b_scales else 128, layout, generator, padding, dtype=types[1])
     return a[0], sfa[0], b[0], sfb[0]
 
 

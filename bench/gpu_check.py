@@ -28,11 +28,12 @@ from gpu_progress import Progress, digest_of_check
 from gpu_sanitize import Sanitized
 from gpu_speed import Speed
 from gpu_together import Together
+from gpu_types import Types
 
 RESULTS = ROOT / "bench/results"
 
 
-class Check(Speed, Sanitized, Grouped, Moe, Together, Affine):
+class Check(Speed, Sanitized, Grouped, Moe, Together, Affine, Types):
     """All of them. Each check is a method that returns what to record of it, or raises."""
 
 
@@ -52,6 +53,7 @@ CHECKS = {
         "grouped_tall",
         "one_d_one_d",
         "k_grouped",
+        "types",
         "moe",
         "unscaled",
         "unscaled_repeat",

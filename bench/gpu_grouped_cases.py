@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from gpu_cases import NAN_CODE, Guarded, differing, quantised, rounded_up
+from gpu_cases import E4M3, NAN_CODE, Guarded, differing, quantised, rounded_up
 from gpu_library import HOPPER, INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS, Library
 
 
@@ -116,17 +116,28 @@ class Problem:
     VALUE = Guarded.VALUE
 
     def __init__(
-        self, rows: Rows, n: int, k: int, layout: str, generator, padding: int = 0, gap: int = 0, row_b_scales=False
+        self,
+        rows: Rows,
+        n: int,
+        k: int,
+        layout: str,
+        generator,
+        padding: int = 0,
+        gap: int = 0,
+        row_b_scales=False,
+        types=(E4M3, E4M3),
+        output=torch.bfloat16,
     ):
         self.rows, self.n, self.k, self.generator, self.row_b_scales = rows, n, k, generator, row_b_scales
         device = generator.device
         self.owned = rows.owned(device)
-        a, sfa = quantised(rows.stacks, rows.m, k, 1, layout, generator, padding, gap)
+        a, sfa = quantised(rows.stacks, rows.m, k, 1, layout, generator, padding, gap, types[0])
         a.view(torch.uint8)[~self.owned] = NAN_CODE
         sfa[~self.owned] = math.nan
-        self.b, self.sfb = quantised(rows.groups, n, k, 1 if row_b_scales else 128, layout, generator, padding, gap)
+        height = 1 if row_b_scales else 128
+        self.b, self.sfb = quantised(rows.groups, n, k, height, layout, generator, padding, gap, types[1])
         # Rows of D begin with whole lines of L2, as they do without edges.
-        self.out = Guarded(rows.stacks, rows.m, n, device=device, edge=64)
+        self.out = Guarded(rows.stacks, rows.m, n, dtype=output, device=device, edge=64)
         d = self.out.d
         single = rows.form != MASKED
         self.a, self.sfa, self.d = (t[0] if single else t for t in (a, sfa, d))
@@ -155,10 +166,11 @@ class Problem:
         a, sfa, d = self.stacked
         for group, picked in self.sample(random, groups, rows):
             at = self.rows.matrix_of(group)
-            want = torch.empty(len(picked), self.n, dtype=torch.bfloat16)
+            want = torch.empty(len(picked), self.n, dtype=d.dtype)
             operands = (t.cpu() for t in (a[at, picked], sfa[at, picked], self.b[group], self.sfb[group]))
             # With scales for each row of B the tensor cores multiply scales, as in this kernel.
-            way = {"config": "m128n128s5w2_1d1d"} if self.row_b_scales else {"batch_invariant": ON}
+            suffix = {torch.bfloat16: "", torch.float16: "_f16", torch.float32: "_f32"}[d.dtype]
+            way = {"config": f"m128n128s5w2_1d1d{suffix}"} if self.row_b_scales else {"batch_invariant": ON}
             library.gemm(*operands, want, numerics=HOPPER, **way)
             if count := differing(d[at, picked], want):
                 return f"{count} elements of rows {picked} of group {group} differ from the model"

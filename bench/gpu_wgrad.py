@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from gpu_cases import LAYOUTS, Guarded, differing, in_blocks, model, operands, sample_rows, unequal
+from gpu_cases import E4M3, LAYOUTS, Guarded, differing, in_blocks, model, operands, sample_rows, unequal
 from gpu_fixture import ROOT, Fixture
 from gpu_grouped import table_cases
 from gpu_grouped_cases import random_launch
@@ -60,19 +60,18 @@ def kernel_names(output: str) -> list:
 class KGroups:
     """Operands of groups with so many k-blocks each; `before` and `after` them lie some of no group, with NaN."""
 
-    def __init__(self, m, n, blocks, layout, generator, before=0, after=0, padding=0, config=None):
-        """`config`: D is what its kernel writes; without one float32."""
+    def __init__(
+        self, m, n, blocks, layout, generator, before=0, after=0, padding=0, types=(E4M3, E4M3), output=torch.float32
+    ):
         ends = [128 * (before + sum(blocks[:i])) for i in range(len(blocks) + 1)]
         self.k = ends[-1] + 128 * after
-        self.operands = operands(m, n, self.k, layout, generator, padding, row_b_scales=True)
+        self.operands = operands(m, n, self.k, layout, generator, padding, True, types)
         for s in (self.operands[1], self.operands[3]):
             s[:, :before] = math.nan
             s[:, before + sum(blocks) :] = math.nan
         device = generator.device
         self.offsets = torch.tensor(ends, device=device, dtype=torch.int32)
-        dtype = torch.bfloat16 if config and "_f32" not in config else torch.float32
-        self.adds = dtype == torch.float32  # if it is asked to
-        self.out = Guarded(len(blocks), m, n, dtype=dtype, device=device)
+        self.out = Guarded(len(blocks), m, n, dtype=output, device=device)
         self.d = self.out.d
         self.d.copy_(torch.randn(self.d.shape, device=device, generator=generator) * 1000)
         self.old = self.d.clone()

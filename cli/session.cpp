@@ -87,8 +87,8 @@ Session::Session(Context& context, const Target& target, Operand a, Operand b, c
     store_layouts();
     make_epilogue(seed);
     if (!scaled()) return;
-    if (a.values.dtype != DType::E4M3) given_a_ = std::move(a.values);
-    if (b.values.dtype != DType::E4M3) given_b_ = std::move(b.values);
+    if (!are(is_scaled, a.values.dtype)) given_a_ = std::move(a.values);
+    if (!are(is_scaled, b.values.dtype)) given_b_ = std::move(b.values);
 }
 
 Session::Part Session::make(DType dtype, int64_t count, int64_t rows, int64_t cols) const {
@@ -109,8 +109,8 @@ void Session::make_dense(Operand& a, Operand& b) {
     shape_.m = m, shape_.n = n, shape_.k = k;
     if (b.scales) shape_.row_b_scales |= b.scales->rows == n;
     d_ = make(plan::result_type(shape_), 1, m, plan::width_of_d(epilogue_, n));
-    load(a, "--a", false, a_, sfa_);
-    load(b, "--b", !shape_.row_b_scales, b_, sfb_);
+    load(a, "--a", type(), false, a_, sfa_);
+    load(b, "--b", type_of_b(), !shape_.row_b_scales, b_, sfb_);
 }
 
 /// C has values as D has.
@@ -130,26 +130,31 @@ void Session::make_epilogue(uint64_t seed) {
     }
 }
 
-void Session::load(Operand& x, const char* name, bool blocks, Part& q, Part& scales) {
-    const bool ready = x.values.dtype == DType::E4M3;
+void Session::load(Operand& x, const char* name, const ElementType& type, bool blocks, Part& q, Part& scales) {
+    const bool ready = are(is_scaled, x.values.dtype);
+    if (ready && type.scaled && x.values.dtype != type.dtype)
+        throw Error(Errc::InvalidArgument, fmt::format("{} is {}, but the product is one of {}; set --dtype or "
+                                                       "--dtype-of-b, or pass values, which are quantised here",
+                                                       name, name_of(x.values.dtype), type.name));
     if (!scaled() && (x.scales || ready))
         throw Error(Errc::InvalidArgument,
                     fmt::format("{} {}, but a product of {} has no scales; leave --dtype out, or pass values", name,
-                                ready ? "is e4m3" : "has scales", type().name));
+                                ready ? "is " + name_of(x.values.dtype) : "has scales", type.name));
     if (x.scales && !ready)
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("{} is not e4m3, so it is quantised here and takes no scales; leave them out", name));
+        throw Error(
+            Errc::InvalidArgument,
+            fmt::format("{} is not {}, so it is quantised here and takes no scales; leave them out", name, type.name));
     const int64_t rows = x.values.rows, cols = x.values.cols;
     if (x.scales) check_scales(name, *x.scales, x.values, blocks);
     if (!scaled()) {
-        q = make(type().dtype, 1, rows, cols);
+        q = make(type.dtype, 1, rows, cols);
         quantize(quantize_rows, x.values, x.values.view(), whole(q), {});
         return upload(target_, q.host, q.there);
     }
     HostMatrix& s = scales.host =
         x.scales ? std::move(*x.scales) : make_matrix(DType::F32, blocks ? blocks_of(rows) : rows, blocks_of(cols));
     if (ready && !x.scales) std::fill_n(reinterpret_cast<float*>(s.bytes.data()), s.bytes.size() / sizeof(float), 1.0f);
-    q.host = ready ? std::move(x.values) : make_matrix(DType::E4M3, rows, cols);
+    q.host = ready ? std::move(x.values) : make_matrix(type.dtype, rows, cols);
     q.there = allocate_on(target_, q.host);
     scales.there = allocate_on(target_, s);
     if (ready) {
@@ -186,7 +191,7 @@ void Session::make_row_groups(const std::string& form, uint64_t seed) {
     form_ = rows.form;
     a_ = make(type().dtype, rows.stacks, rows.rows, k);
     sfa_ = make_scales(rows.stacks, rows.rows, k_blocks);
-    b_ = make(type().dtype, groups, n, k);
+    b_ = make(type_of_b().dtype, groups, n, k);
     sfb_ = make_scales(groups, shape_.row_b_scales ? n : blocks_of(n), k_blocks);
     d_ = make(plan::result_type(shape_), rows.stacks, rows.rows, n);
     numbers_ = mirrored(target_, rows.numbers);
@@ -217,7 +222,7 @@ void Session::make_k_groups(uint64_t seed) {
     for (const int64_t size : sizes_) offsets_.push_back(offsets_.back() + static_cast<int32_t>(size));
     a_ = make(type().dtype, 1, m, k);
     sfa_ = make_scales(1, m, k / kScaleBlock);
-    b_ = make(type().dtype, 1, n, k);
+    b_ = make(type_of_b().dtype, 1, n, k);
     sfb_ = make_scales(1, n, k / kScaleBlock);
     d_ = make(plan::result_type(shape_), groups, m, n);
     numbers_ = mirrored(target_, offsets_);
@@ -231,7 +236,7 @@ void Session::make_k_groups(uint64_t seed) {
 void Session::make_sum(uint64_t seed) {
     const int64_t count = *shape_.summed, k = shape_.k / count;
     a_ = make(type().dtype, count, shape_.m, k);
-    b_ = make(type().dtype, count, shape_.n, k);
+    b_ = make(type_of_b().dtype, count, shape_.n, k);
     d_ = make(plan::result_type(shape_), 1, shape_.m, shape_.n);
     const HostMatrix random = random_matrix(1, kRandomPeriod, seed);
     int64_t first = 0;

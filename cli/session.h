@@ -69,6 +69,7 @@ private:
     static Both whole(Part& all) { return {all.host.view(), all.there}; }
     Part make(DType dtype, int64_t count, int64_t rows, int64_t cols) const;
     const ElementType& type() const { return plan::operand_type(shape_); }
+    const ElementType& type_of_b() const { return plan::type_of_b(shape_); }
     bool scaled() const { return type().scaled; }
     /// Scales of a part; nothing where there are none.
     Part make_scales(int64_t count, int64_t rows, int64_t cols) const;
@@ -76,7 +77,7 @@ private:
     void make_row_groups(const std::string& form, uint64_t seed);
     void make_k_groups(uint64_t seed);
     void make_sum(uint64_t seed);
-    void load(Operand& x, const char* name, bool blocks, Part& q, Part& scales);
+    void load(Operand& x, const char* name, const ElementType& type, bool blocks, Part& q, Part& scales);
     void quantize(Quantize* by, HostMatrix& x, const Matrix& there, const Both& q, const Both& scales);
     void upload_rounded();
     void store_layouts();

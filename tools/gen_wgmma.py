@@ -16,7 +16,7 @@ HEADER = """\
 // The one wrapper of several instructions: the compiler takes a good part of its time for lists of operands this long,
 // and the four instructions of a k-block share one. Descriptors count 16 bytes.
 // A kernel uses one width: its source defines FG_WGMMA_N, and the other widths cost no compile time. It defines
-// FG_WGMMA_TYPE, too: the type of A and B as PTX calls it, "bf16" say.
+// FG_WGMMA_TYPE, too: the type of A and B as PTX calls it, "bf16" say; and FG_WGMMA_FP8 where one of them is e5m2.
 """
 STEPS = 4  # of 32 of K
 
@@ -46,15 +46,15 @@ def addresses(regs: int, steps: int) -> str:
     )
 
 
-def e4m3(n: int, steps: int) -> str:
+def fp8(n: int, steps: int) -> str:
     regs, (registers, outputs) = n // 2, operands(n)
     code = "".join(
         f"""
-        "wgmma.mma_async.sync.aligned.m64n{n}k32.f32.e4m3.e4m3 {{"
+        "wgmma.mma_async.sync.aligned.m64n{n}k32.f32." FG_WGMMA_FP8 " {{"
         "{registers}}}, a{k}, b{k}, {int(k > 0)}, 1, 1;\\n\""""
         for k in range(steps)
     )
-    return f"""__device__ inline void wgmma_k{32 * steps}_e4m3(float (&d)[{regs}], uint64_t a, uint64_t b) {{
+    return f"""__device__ inline void wgmma_k{32 * steps}_fp8(float (&d)[{regs}], uint64_t a, uint64_t b) {{
     asm volatile(
         "{{\\n.reg .b64 {names(steps)};\\n"{addresses(regs, steps)}{code}
         "}}\\n"
@@ -104,8 +104,8 @@ __device__ inline void wgmma_k64(float (&d)[{regs}], uint64_t a, uint64_t b, uin
 
 
 def wrappers(n: int) -> str:
-    short = e4m3(n, 1) + e4m3(n, 2) if n in SHORT_WIDTHS else ""
-    return f"#if FG_WGMMA_N == {n}\n{short}{e4m3(n, STEPS)}{bf16(n)}{k_block(n)}#endif\n"
+    short = fp8(n, 1) + fp8(n, 2) if n in SHORT_WIDTHS else ""
+    return f"#if FG_WGMMA_N == {n}\n{short}{fp8(n, STEPS)}{bf16(n)}{k_block(n)}#endif\n"
 
 
 def main() -> int:

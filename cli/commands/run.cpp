@@ -161,7 +161,8 @@ std::string product_text(const Report& r) {
         type.scaled ? fmt::format(", scales 1x128{}", of_k || r.shape.row_b_scales ? "" : " and 128x128") : "";
     const bool says_d = !type.scaled || r.shape.row_b_scales || r.shape.out_dtype;
     const std::string types =
-        fmt::format("{}{}{}", type.name, scales, says_d ? ", D in " + name_of(plan::result_type(r.shape)) : "");
+        fmt::format("{}{}{}{}", type.name, r.shape.dtype_of_b ? " by " + name_of(*r.shape.dtype_of_b) : "", scales,
+                    says_d ? ", D in " + name_of(plan::result_type(r.shape)) : "");
     std::string text = fmt::format("product  D[{}{}, {}] = A[{}, {}] * B[{}{}, {}]^T in {}\n", of_k ? "group, " : "", m,
                                    plan::width_of_d(r.product.epilogue_for(r.shape), n), m, k,
                                    r.form.empty() ? "" : "group, ", n, k, types);
@@ -199,6 +200,7 @@ void print_json(const Front& front, const Report& r) {
     if (!r.form.empty()) out.update({{"form", r.form}, {"group_sizes", r.group_sizes}});
     if (!r.layout.empty()) out.update({{"layout", r.layout}, {"group_k", r.group_sizes}});
     if (r.shape.dtype) out["dtype"] = name_of(*r.shape.dtype);
+    if (r.shape.dtype_of_b) out["dtype_of_b"] = name_of(*r.shape.dtype_of_b);
     if (r.shape.row_b_scales) out.update({{"row_b_scales", true}, {"out_dtype", name_of(plan::result_type(r.shape))}});
     for (const auto& [name, is_so] : {std::pair{"a_mn_major", r.shape.a_mn_major}, {"b_mn_major", r.shape.b_mn_major}})
         if (is_so) out[name] = true;

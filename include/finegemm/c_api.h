@@ -193,12 +193,13 @@ typedef struct finegemm_shape {
     const char* device;      /* a known one, as "h200"; null or empty: the GPU present, else h200, with the plan table
                                 and the batch invariance that the environment asks for */
     const char* plan_table;  /* a file; null or empty: none but that */
-    int64_t dtype;           /* of a and b; 0: FINEGEMM_E4M3, which alone has scales */
+    int64_t dtype;           /* of a and b; 0: FINEGEMM_E4M3, which has scales, as E5M2 has */
     int64_t affine;          /* D is alpha A B + beta C + bias, with any of the three */
     int64_t head_gaps;       /* D is in heads, each with a gap that is not written */
     int64_t summed;          /* Matrices of A and of B, whose products are added up; K is that of all together */
     int64_t a_mn_major;      /* A is stored as [K, M], not [M, K]; of bf16 or f16 */
     int64_t b_mn_major;      /* B is stored as [K, N], not [N, K]; of bf16 or f16 */
+    int64_t dtype_of_b;      /* Of B, where one of A and B is e4m3 and the other e5m2 */
 } finegemm_shape;
 
 /* A call of finegemm_mqa_logits, or of finegemm_paged_mqa_logits if `paged` is 1; finegemm/mqa.h, MqaShape, describes
@@ -243,7 +244,7 @@ FINEGEMM_C_API int32_t finegemm_gemm(finegemm_context* context, const finegemm_g
 /* D = (A * sfa)(B * sfb)^T for groups of rows, each with its own b. */
 FINEGEMM_C_API int32_t finegemm_grouped_gemm(finegemm_context* context, const finegemm_grouped_gemm_args* args,
                                              const finegemm_gemm_options* options, finegemm_error* error);
-/* D = (A * sfa)(B * sfb)^T for groups of k, each with its own d, of f32 or bf16. */
+/* D = (A * sfa)(B * sfb)^T for groups of k, each with its own d, of f32, bf16 or f16. */
 FINEGEMM_C_API int32_t finegemm_k_grouped_gemm(finegemm_context* context, const finegemm_k_grouped_gemm_args* args,
                                                const finegemm_gemm_options* options, finegemm_error* error);
 /* A product by its equation: "bhr,hdr->bhd", "bhd,hdr->bhr" or "bmk,bnk->mn". `options` may be null. */

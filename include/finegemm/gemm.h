@@ -14,6 +14,7 @@ namespace finegemm {
 /// D[m, n] = sum over k of (A[m, k] * sfa[m, k / 128]) * (B[n, k] * sfb[n / 128, k / 128])
 /// With scales for each row of B, as gradients of weights need: sfb[n, k / 128]; a D of f32 may then be added to.
 /// Scales of shape [M, 1] or [N, 1] are one for each row, of shape [1, 1] one for the matrix.
+/// One of A and B may be e5m2, as gradients are: docs/scales.md has the products that there are of it.
 /// A and B may be bf16 or f16 instead, without scales: sfa and sfb are left empty then, and D is of their type or f32.
 /// Such an A or B may have contiguous columns instead of rows, as the transposed view of a row-major [K, N] has: row
 /// stride 1, and a column stride with the rules of a row stride. D is the product alone then, or added to. In groups of
@@ -25,8 +26,8 @@ struct GemmArgs {
     ConstMatrix sfa;  ///< [M, ceil(K/128)] f32; on CUDA pointer aligned to 4
     ConstMatrix b;    ///< [N, K] e4m3, as A
     ConstMatrix sfb;  ///< [ceil(N/128), ceil(K/128)], or [N, ceil(K/128)] for scales of rows; f32, as sfa
-    Matrix d;  ///< [M, N] bf16, f32 or, with scales of blocks, f16; N contiguous; on CUDA row stride a multiple of 8
-               ///< (f32: of 4), pointer aligned to 16
+    Matrix d;  ///< [M, N] bf16, f16 or f32; N contiguous; on CUDA row stride a multiple of 8 (f32: of 4), pointer
+               ///< aligned to 16
 };
 
 /// What a product becomes before it is rounded, once, to the type of D: alpha * A B + beta * C + bias[n], in FP32. For
@@ -109,7 +110,7 @@ struct GroupedGemmArgs {
     ConstStack sfa;  ///< [M, ceil(K/128)] f32; Masked and Whole: [G, M, ceil(K/128)]
     ConstStack b;    ///< [G, N, K] e4m3
     ConstStack sfb;  ///< [G, ceil(N/128), ceil(K/128)], or [G, N, ceil(K/128)] for scales of rows; f32
-    Stack d;         ///< [M, N] bf16 or, with scales of blocks, f16 or f32; Masked and Whole: [G, M, N]
+    Stack d;         ///< [M, N] bf16, f16 or f32; Masked and Whole: [G, M, N]
     Groups groups;
 };
 
@@ -133,7 +134,7 @@ struct KGroupedGemmArgs {
     ConstMatrix sfa;  ///< [M, K/128] f32, any strides, in both layouts
     ConstMatrix b;    ///< [N, K] e4m3, as A
     ConstMatrix sfb;  ///< [N, K/128] f32, as sfa
-    Stack d;          ///< [G, M, N] f32, or bf16
+    Stack d;          ///< [G, M, N] f32, bf16 or f16
     /// [G + 1], ascending, multiples of 128, at most K: group g has the k from offsets[g] up to offsets[g + 1].
     /// On the device of D they are read by the kernel, so that they may be the result of work queued before it. Numbers
     /// that break the rules never lead outside of the matrices then; GemmOptions::check_values finds them first.
@@ -150,8 +151,9 @@ FINEGEMM_API void k_grouped_gemm(Context& context, const KGroupedGemmArgs& args,
 
 /// A product as far as the host knows it: what the planner chooses a kernel by.
 struct GemmShape {
-    int64_t m = 0, n = 0, k = 0;       ///< of all groups together; M of masked groups: G times that of each
-    std::optional<DType> dtype{};      ///< of A and B: E4M3 with scales, or BF16 or F16 without; E4M3 if it is left out
+    int64_t m = 0, n = 0, k = 0;   ///< of all groups together; M of masked groups: G times that of each
+    std::optional<DType> dtype{};  ///< of A and B: E4M3 or E5M2 with scales, or BF16 or F16 without; left out: E4M3
+    std::optional<DType> dtype_of_b{};  ///< of B where A is E4M3 and B E5M2, or the other way round, as of gradients
     bool row_b_scales = false;         ///< scales for each row of B, not for each 128x128 block; groups of K have these
     std::optional<DType> out_dtype{};  ///< of D; left out: F32 for groups of K, else as A and B, BF16 for E4M3
     std::optional<int64_t> groups{};   ///< of rows, for grouped_gemm

@@ -1,4 +1,4 @@
-// Casts to e4m3 with fine-grained scales. Layer: public.
+// Casts to e4m3 or e5m2 with fine-grained scales. Layer: public.
 #pragma once
 
 #include <finegemm/context.h>
@@ -14,7 +14,8 @@ struct QuantizeOptions {
 
 /// 1x128 scales, as activations have: scales[m, k / 128] = amax / 448 of the block's finite values,
 /// q[m, k] = e4m3(x[m, k] * (1 / scale)), rounded to nearest even, saturating at 448.
-/// x: [M, K] bf16, f16 or f32, K contiguous; q: [M, K] e4m3, K contiguous.
+/// x: [M, K] bf16, f16 or f32, K contiguous; q: [M, K] e4m3 or e5m2, K contiguous. Of e5m2 the largest number is 57344,
+/// where e4m3 has 448.
 /// scales: [M, ceil(K/128)] f32, row-major, MN-major, or padded: the larger stride steps over what the smaller spans.
 /// K is a multiple of 16; on CUDA the rows of x and q start on multiples of 16 bytes. q, scales and x share no memory.
 /// A block of zeros has scale 1 and stays zero; no scale is below 2^-126.
@@ -41,10 +42,11 @@ FINEGEMM_API void quantize_weights(Context& context, const QuantizeWeightsArgs& 
 
 struct QuantizeColumnsArgs {
     ConstMatrix x;   ///< [M, K] bf16, f16 or f32, K contiguous
-    Matrix q;        ///< [K, C] e4m3, C contiguous: x transposed
+    Matrix q;        ///< [K, C] e4m3 or e5m2, C contiguous: x transposed
     Matrix scales;   ///< [K, ceil(C/128)] f32, strides as of quantize_rows; kernels read [K, 1] side by side fastest
-    Matrix row_q{};  ///< [M, K] and [M, ceil(K/128)]: what quantize_rows makes of x, from the same pass; or both
-    Matrix row_scales{};    ///< without a pointer
+    Matrix row_q{};  ///< [M, K] and [M, ceil(K/128)]: what quantize_rows makes of x, from the same pass, in codes of
+                     ///< the type of q;
+    Matrix row_scales{};    ///< or both without a pointer
     ConstMatrix offsets{};  ///< [1, G + 1] i32: group g has the rows offsets[g] up to offsets[g + 1] of x, none where
                             ///< these descend. Read when the work is done. Without a pointer x is one group
     Matrix begins{};  ///< [1, G + 1] i32, is written: the columns of q where groups begin, and where the last ends

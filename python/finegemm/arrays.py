@@ -90,11 +90,14 @@ def _numpy_travels_as(dtype: Any) -> Any:
 
 
 def _check_eight_bits(name: str, x: Any) -> None:
+    if str(x.dtype) == "torch.float8_e5m2":
+        return
     if "float8" in str(x.dtype):
         if name in ("sfa", "sfb", "scales", "row_scales"):
             raise InvalidArgument(f"{name}: has dtype {x.dtype}, must be float32; convert it")
         raise InvalidArgument(
-            f"{name}: has dtype {x.dtype}, but of 8-bit floats only float8_e4m3fn is taken; convert it"
+            f"{name}: has dtype {x.dtype}, but of 8-bit floats only float8_e4m3fn and, of torch and JAX, float8_e5m2 "
+            "are taken; convert it"
         )
 
 
@@ -157,6 +160,8 @@ def empty_mn_major(x: Any, format: str, name: str, *shape: int) -> Any:
 
 
 def _numpy_dtype(format: str, name: str) -> Any:
+    if format == "float8_e5m2":
+        raise Unsupported(f"{name}: NumPy cannot pass {format} on; pass x as an array of torch or JAX")
     if format not in _BITS:
         return format
     try:

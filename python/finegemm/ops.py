@@ -39,10 +39,10 @@ def gemm(
 ) -> T:
     """d[m, n] = sum over k of (a[m, k] * sfa[m, k // 128]) * (b[n, k] * sfb[n // 128, k // 128]). Returns `d`.
 
-    a [M, K], b [N, K]: float8_e4m3fn (or uint8, its bits), K contiguous. sfa [M, ceil(K/128)] and
-    sfb [ceil(N/128), ceil(K/128)]: float32, any strides. Scales of shape [M, 1] or [N, 1] are one for each row, of
-    shape [1, 1] one for the matrix. d [M, N]: bfloat16 (or uint16, its bits), float16 or float32, N contiguous; a new
-    array of a's library when None, bfloat16 if `out_dtype` says nothing else.
+    a [M, K], b [N, K]: float8_e4m3fn (or uint8, its bits), one of them also float8_e5m2, K contiguous. sfa
+    [M, ceil(K/128)] and sfb [ceil(N/128), ceil(K/128)]: float32, any strides. Scales of shape [M, 1] or [N, 1] are one
+    for each row, of shape [1, 1] one for the matrix. d [M, N]: bfloat16 (or uint16, its bits), float16 or float32, N
+    contiguous; a new array of a's library when None, bfloat16 if `out_dtype` says nothing else.
 
     d is alpha times that, plus beta * c and bias, if they are given: computed in float32 and rounded once. c [M, N] has
     the dtype of d and may be d itself; beta is 1 without a value, and with 0 c is not read. bias [N]: float32.
@@ -55,7 +55,7 @@ def gemm(
     row-major [K, N] has: nothing is copied, and d is the product alone, or added to.
 
     With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d is
-    then bfloat16 or float32 and the product alone, but with `accumulate` the product is added to a d of float32.
+    the product alone then, but with `accumulate` the product is added to a d of float32.
 
     Autograd does not see the call: the result is detached, even where an operand requires grad. A d that does is
     refused unless grad mode is off.
@@ -144,9 +144,9 @@ def k_grouped_gemm(
 
     a [M, K], b [N, K], sfa [M, K/128] and sfb [N, K/128] have the k of all groups side by side. One of two says which k
     is whose, in multiples of 128: `offsets` [G + 1], group g has the k from offsets[g] up to offsets[g + 1]; or `sizes`
-    [G], group g has sizes[g], and all together K. d [G, M, N]: float32 or a bfloat16 that nothing is added to; a new
-    array of a's library, of float32, when None. Of bfloat16 or float16 both a and b may have M and N contiguous, as the
-    transposes of [K, M] and [K, N].
+    [G], group g has sizes[g], and all together K. d [G, M, N]: float32, bfloat16 or float16 (nothing is added to the last
+    two); a new array of float32, of a's library, when None. Of bfloat16 or float16 both a and b may have M and N
+    contiguous, as the transposes of [K, M] and [K, N].
 
     With one dimension a and b have the groups one behind the other: a [M * K] is first [M, k_0], then [M, k_1] and so
     on, row-major, and b [N * K] the same with N. The scales stay as they are, and tell M, N
@@ -211,15 +211,17 @@ def quantize_rows(
     q: T | None = None,
     scales: T | None = None,
     *,
+    dtype: Literal["float8_e4m3fn", "float8_e5m2"] | None = None,
     power_of_two_scales: bool = False,
     stream: Any = None,
     context: Context | None = None,
 ) -> tuple[T, T]:
     """Casts x [M, K] to e4m3 with a scale for each row and 128 columns, as activations have. Returns (q, scales).
 
-    x: bfloat16 (or uint16, its bits), float16 or float32, K contiguous. scales [M, ceil(K/128)] = largest
-    magnitude / 448, rounded up to a power of two if asked. New arrays of x's library unless given. Autograd does not
-    see the call: the results are detached, even where x requires grad.
+    x: bfloat16 (or uint16, its bits), float16 or float32, K contiguous. q is float8_e4m3fn, unless it or `dtype` says
+    float8_e5m2, as gradients may have. scales [M, ceil(K/128)] = largest magnitude / 448, of e5m2 / 57344, rounded up
+    to a power of two if asked. New arrays of x's library unless given. Autograd does not see the call: the results are
+    detached, even where x requires grad.
     """
 
 
@@ -229,6 +231,7 @@ def quantize_blocks(
     q: T | None = None,
     scales: T | None = None,
     *,
+    dtype: Literal["float8_e4m3fn", "float8_e5m2"] | None = None,
     power_of_two_scales: bool = False,
     stream: Any = None,
     context: Context | None = None,
@@ -269,6 +272,7 @@ def quantize_columns(
     rows: bool = False,
     row_q: T | None = None,
     row_scales: T | None = None,
+    dtype: Literal["float8_e4m3fn", "float8_e5m2"] | None = None,
     power_of_two_scales: bool = False,
     stream: Any = None,
     context: Context | None = None,
@@ -331,7 +335,8 @@ def explain(
     *,
     plan_table: str | None = None,
     # Fields of a product; tools/gen_fields.py writes them.
-    dtype: Literal["float8_e4m3fn", "bfloat16", "float16"] | None = None,
+    dtype: Literal["float8_e4m3fn", "bfloat16", "float16", "float8_e5m2"] | None = None,
+    dtype_of_b: Literal["float8_e4m3fn", "bfloat16", "float16", "float8_e5m2"] | None = None,
     row_b_scales: bool = False,
     out_dtype: Literal["bfloat16", "float16", "float32"] | None = None,
     groups: int | None = None,
@@ -354,7 +359,8 @@ def explain(
 
     Fields of the product, which `groups` makes one of grouped_gemm and `k_groups` one of k_grouped_gemm:
 
-    `dtype`: Of A and B; without it e4m3, which alone has scales.
+    `dtype`: Of A and B; without it e4m3, which has scales, as e5m2 has.
+    `dtype_of_b`: Of B, where one of A and B is e4m3 and the other e5m2.
     `row_b_scales`: Scales for each row of B, not for 128x128 blocks, as gradients of weights need.
     `out_dtype`: Of D; without it f32 for groups of K, else as A and B, for e4m3 bf16.
     `groups`: Groups of rows, which have M together and a B each.

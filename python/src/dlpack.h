@@ -11,7 +11,7 @@ enum : int32_t { kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3, kDLCUDAManaged = 13 }
 
 // DLDataTypeCode.
 enum : uint8_t { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLComplex = 5, kDLBool = 6 };
-enum : uint8_t { kDLFloat8_e3m4 = 7, kDLFloat8_e4m3fn = 10, kDLFloat8_e8m0fnu = 14 };
+enum : uint8_t { kDLFloat8_e3m4 = 7, kDLFloat8_e4m3fn = 10, kDLFloat8_e5m2 = 12, kDLFloat8_e8m0fnu = 14 };
 
 struct DLPackVersion {
     uint32_t major, minor;

@@ -141,15 +141,14 @@ MISUSES = {
     "cpu_threads is too large": lambda: finegemm.Context(cpu_threads=2**40),
     "device is unknown": lambda: finegemm.explain(1, 8, 16, device="a100"),
     "n is not a multiple of 8": lambda: finegemm.explain(1, 12, 16, device="h200"),
-    "out_dtype is float16 for scales of rows": lambda: finegemm.explain(
-        1, 8, 16, device="h200", row_b_scales=True, out_dtype="float16"
-    ),
     "out_dtype of explain is unknown": lambda: finegemm.explain(
         1, 8, 16, device="h200", row_b_scales=True, out_dtype="int8"
     ),
     "groups are added to": lambda: finegemm.explain(1, 8, 16, device="h200", groups=2, accumulate=True),
     "bf16 is added to": lambda: finegemm.explain(1, 8, 16, device="h200", row_b_scales=True, accumulate=True),
-    "float16 and groups of k": lambda: finegemm.explain(1, 8, 128, device="h200", k_groups=2, out_dtype="float16"),
+    "bfloat16 and groups of k, added to": lambda: finegemm.explain(
+        1, 8, 128, device="h200", k_groups=2, out_dtype="bfloat16", accumulate=True
+    ),
     "alignment without groups": lambda: finegemm.explain(64, 64, 512, device="h200", alignment=77),
     "expected_m without groups": lambda: finegemm.explain(64, 64, 512, device="h200", k_groups=4, expected_m=5),
     "extent has more than 64 bits": lambda: finegemm.explain(2**70, 8, 16),

@@ -139,8 +139,8 @@ def test_views_that_are_still_to_be_negated_are_refused(each_torch):
 
 def test_other_eight_bit_floats_are_refused_and_not_misread():
     a, sfa, b, sfb = tensors(operands(16, 32, 128))
-    with pytest.raises(finegemm.InvalidArgument, match=r"a: .*float8_e5m2"):
-        finegemm.gemm(a.float().to(torch.float8_e5m2), sfa, b, sfb)
+    with pytest.raises(finegemm.InvalidArgument, match=r"a: .*float8_e5m2fnuz"):
+        finegemm.gemm(a.float().to(torch.float8_e5m2fnuz), sfa, b, sfb)
 
 
 def test_older_torch_has_them_refused_too(older_torch):

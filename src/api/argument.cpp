@@ -210,8 +210,19 @@ void check_places(const Argument& a, const Argument& b, const Argument& d) {
     for (const Argument& x : {a, b}) x.check_device(d.x.device, "d");
     const int64_t alignment = alignment_on(d.x.device);
     for (const Argument& x : {a, b, d}) x.check_pointer(alignment);
-    for (const Argument& x : {a, b})
-        are(is_unscaled, x.x.dtype) ? x.check_rows_or_columns(alignment) : x.check_rows(alignment);
+    for (const Argument& x : {a, b}) {
+        if (are(is_unscaled, x.x.dtype)) {
+            x.check_rows_or_columns(alignment);
+            continue;
+        }
+        if (!x.empty() && x.x.cols > 1 && x.x.col_stride != 1)
+            reject(
+                x.name,
+                "has column stride {}, must be 1 (rows contiguous), as FP8 is multiplied in no other layout; make it "
+                "contiguous, or have quantize_columns write it transposed",
+                x.x.col_stride);
+        x.check_rows(alignment);
+    }
     d.check_rows(alignment);
     d.check_matrices_apart();
     for (const Argument& x : {a, b}) x.check_apart_from(d);
@@ -264,18 +275,18 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
     if (are(is_unscaled, a.x.dtype)) return check_unscaled_operands(a, sfa, b, sfb, d, n);
     const bool of_k = grouping == Grouping::K;
     for (const Argument& x : {a, b})
-        if (x.x.dtype != DType::E4M3)
+        if (!are(is_scaled, x.x.dtype))
             x.check_dtype(DType::E4M3, fmt::format("quantize_rows and quantize_blocks make it; or pass a and b of {}, "
                                                    "without scales",
                                                    names_of(is_unscaled))
                                            .c_str());
-    check_result(*find_type(DType::E4M3), d);
+    check_result(*find_type(a.x.dtype), d);
     for (const Argument& x : {a, b, d}) x.check_extents();
     check_shapes(a, b, d, n);
     for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})
         if (!of.empty() && !scales.x.data && scales.x.rows == 0 && scales.x.cols == 0)
-            reject(scales.name,
-                   "is left out, but {} is of e4m3, which has scales; pass those that it was quantised with", of.name);
+            reject(scales.name, "is left out, but {} is of {}, which has scales; pass those that it was quantised with",
+                   of.name, name_of(of.x.dtype));
 
     const Wanted of_a = scales_of_rows(a.x, "one for each row and 128 columns of a", "quantize_rows");
     const Wanted rows_of_b = scales_of_rows(b.x, "one for each row and 128 columns of b", "quantize_rows");
@@ -294,10 +305,6 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
                    of.x.rows, of.name);
     check_scales(sfa, of_a);
     check_scales(sfb, of_b);
-    if (takes_rows && (d.x.dtype == DType::F16 || (d.x.dtype == DType::F32 && grouping == Grouping::Rows)))
-        reject("d", "has dtype {}, must be bf16{} where each row of b has scales; pass memory of bf16{}",
-               name_of(d.x.dtype), grouping == Grouping::Rows ? "" : " or f32",
-               of_k ? "" : ", or scales for 128x128 blocks of b (quantize_blocks makes them)");
 
     check_places(a, b, d);
     for (const Argument& x : {sfa, sfb}) {

@@ -67,7 +67,8 @@ CallKey HopperBackend::key_of(const Call& call) const {
                                            static_cast<int32_t>(call.d.matrix.dtype) << 4),
             .flags = static_cast<uint8_t>(call.row_b_scales() | batch_invariant << 1 | options.accumulate << 2 |
                                           options.prefetch_weights << 3 | (major_of(call.a.matrix) == Major::MN) << 4 |
-                                          (major_of(call.b.matrix) == Major::MN) << 5),
+                                          (major_of(call.b.matrix) == Major::MN) << 5 |
+                                          (call.a.matrix.dtype != call.b.matrix.dtype) << 6),
             .named = nullptr,
             .epilogue = finegemm::key_of(call.epilogue())};
 }

@@ -47,9 +47,10 @@ struct CallKey {
     const int32_t* numbers;  // of groups, on the device
     int64_t group_count, alignment, expected_m;
     int32_t num_sms;
-    uint8_t grouping, form;   // the form of groups of rows, the layout of those of K
-    uint8_t dtypes;           // of A and B, and four bits up of D
-    uint8_t flags;            // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights, MN-major A and B
+    uint8_t grouping, form;  // the form of groups of rows, the layout of those of K
+    uint8_t dtypes;          // of A, and four bits up of D
+    uint8_t flags;  // bits: row_b_scales, batch_invariant, accumulate, prefetch_weights, MN-major A and B, and whether
+                    // one of A and B is e4m3 and the other e5m2
     const GemmKernel* named;  // null: the planner's choice
     EpilogueKey epilogue;
     /// As bytes: member by member takes ten times as many branches.

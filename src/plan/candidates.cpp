@@ -198,10 +198,6 @@ constexpr auto kKGroupedBf16Configs = configs_of(kKGroupedBf16Candidates, kKGrou
 constexpr Kind affine_kind(Grouping grouping, Output output) {
     return {.grouping = grouping, .output = output, .finish = Finish::Affine};
 }
-template <const auto& List, Kind kKind>
-constexpr auto kConfigsOf = configs_of(List, kKind);
-template <const auto& List, Kind kKind>
-constexpr CandidateList kListOf{kKind, kConfigsOf<List, kKind>, List};
 
 constexpr CandidateList kListed[] = {
     {kPlainKind, kConfigs, kCandidates},
@@ -220,10 +216,11 @@ constexpr CandidateList kListed[] = {
     kListOf<kAffineGroupedF16, affine_kind(Grouping::Rows, Output::F16)>,
     kListOf<kAffineGroupedF32, affine_kind(Grouping::Rows, Output::F32)>};
 
-/// The lists of all operand types.
+/// The lists of all types.
 const std::vector<CandidateList> kLists = [] {
     std::vector<CandidateList> all(std::begin(kListed), std::end(kListed));
-    std::ranges::copy(unscaled_candidates(), std::back_inserter(all));
+    for (const auto& others : {unscaled_candidates(), rare_candidates()})
+        std::ranges::copy(others, std::back_inserter(all));
     return all;
 }();
 
@@ -244,7 +241,9 @@ GemmConfig for_row_scales(GemmConfig config) {
     // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major (measured on an H200). Beside
     // tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B has a scale,
     // vectors of both take longer than copies, but no longer where they go through registers anyway.
+    // D in f16 is too rare for kernels of its own for that.
     if (config.tile_m <= 64 || config.b.scaling == Scaling::None || config.finish != Finish::None) return config;
+    if (config.output == Output::F16) return config;
     const bool blocks = !config.row_b_scales() && config.tile_n <= 208;
     if (blocks || kernel_plan(config).tensor_core_scales()) config.scales = ScaleLayout::Rows;
     return config;
@@ -291,6 +290,7 @@ std::string name_of(const GemmConfig& c) {
     if (c.row_groups()) name += "_grouped";
     if (c.row_b_scales()) name += "_1d1d";
     if (c.a.scaling == Scaling::None) name += fmt::format("_{}", type_of(c.a.element).name);
+    if (c.a.element != c.b.element) name += fmt::format("_{}_{}", type_of(c.a.element).name, type_of(c.b.element).name);
     name += layout_suffix(c);
     if (c.output != Output::BF16) name += fmt::format("_{}", type_of(c.output).name);
     if (c.finish != Finish::None) name += fmt::format("_{}", facts_of(c.finish).name);

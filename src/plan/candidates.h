@@ -35,7 +35,16 @@ struct CandidateList {
     std::span<const Candidate> candidates;  // the same, with their rates
 };
 
+/// The list of one kind of products, whose configurations lie here.
+template <const auto& List, Kind kKind>
+constexpr auto kConfigsOf = configs_of(List, kKind);
+template <const auto& List, Kind kKind>
+constexpr CandidateList kListOf{kKind, kConfigsOf<List, kKind>, List};
+
 /// The lists of all types of A and B that have no scales.
 std::vector<CandidateList> unscaled_candidates();
+
+/// The lists of those types of scaled operands and of D that few calls ask for.
+std::vector<CandidateList> rare_candidates();
 
 }  // namespace finegemm::plan

@@ -1,7 +1,7 @@
 // The types of elements, once: what each is called, what it may be, and how the host converts it. Layer elements.
 // Checks, lines of text, JSON, options of the command line, the names of Python's arrays, the planner's lists, sources
 // of kernels, the CPU backend and its bounds read this table: a new type is a row here, what kernels need for it, and a
-// list of candidates (plan/candidates_unscaled.cpp). tools/gen_fields.py reads the rows for Python.
+// list of candidates (plan/candidates/). tools/gen_fields.py reads the rows for Python.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +29,13 @@ struct Codes<DType::E4M3> {
     static constexpr float value(Code c) { return float_of_e4m3(c); }
     /// The tensor cores' sums lose as if subnormal numbers were 2^-6, the smallest normal one.
     static constexpr Code magnitude(Code c) { return (c & 0x7f) > 0 && (c & 0x7f) < 8 ? Code{8} : c & 0x7f; }
+};
+template <>
+struct Codes<DType::E5M2> {
+    using Code = uint8_t;
+    static constexpr float value(Code c) { return float_of_e5m2(c); }
+    /// As of e4m3: 2^-14 is the smallest normal one.
+    static constexpr Code magnitude(Code c) { return (c & 0x7f) > 0 && (c & 0x7f) < 4 ? Code{4} : c & 0x7f; }
 };
 template <>
 struct Codes<DType::BF16> {
@@ -84,15 +91,17 @@ inline constexpr ElementType kElementTypes[] = {
      .output = Output::F16, .rounding = {0x1p-11, 0x1p-25, 65520}},
     {.dtype = DType::F32, .name = "f32", .array_name = "float32", .enumerator = "F32",
      .output = Output::F32, .rounding = {0x1p-24, 0x1p-150, 0x1.ffffffp127}},
+    {.dtype = DType::E5M2, .name = "e5m2", .array_name = "float8_e5m2", .enumerator = "E5M2",
+     .operand = Element::E5M2, .scaled = true, .results = {DType::BF16, DType::F32, DType::F16}},
 };
 // clang-format on
 
-/// Null for a number that is no type. Rows are in the order of the numbers: calls look up theirs.
+/// Null for a number that is no type.
 constexpr const ElementType* find_type(DType type) {
-    const auto at = static_cast<uint32_t>(type) - static_cast<uint32_t>(kElementTypes[0].dtype);
-    return at < std::size(kElementTypes) ? &kElementTypes[at] : nullptr;
+    for (const ElementType& x : kElementTypes)
+        if (x.dtype == type) return &x;
+    return nullptr;
 }
-static_assert(std::ranges::all_of(kElementTypes, [](const ElementType& x) { return find_type(x.dtype) == &x; }));
 constexpr const ElementType& type_of(Element element) {
     for (const ElementType& x : kElementTypes)
         if (x.operand == element) return x;
@@ -107,6 +116,7 @@ constexpr const ElementType& type_of(Output output) {
 // Which types a thing may have.
 using MayHave = bool(const ElementType&);
 constexpr bool is_operand(const ElementType& x) { return x.operand.has_value(); }
+constexpr bool is_scaled(const ElementType& x) { return x.operand && x.scaled; }
 constexpr bool is_unscaled(const ElementType& x) { return x.operand && !x.scaled; }
 constexpr bool is_output(const ElementType& x) { return x.output.has_value(); }
 constexpr bool are(MayHave* may_have, DType type) {

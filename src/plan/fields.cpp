@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "plan/plan.h"
 #include "plan/reject.h"
 
 namespace finegemm::plan {
@@ -38,6 +39,11 @@ void check_finish(const GemmShape& s) {
     if (s.row_b_scales)
         reject(name, "is set, but with scales for each row of B D is the product alone; leave one of them out");
     if (s.dtype == DType::F16) reject(name, "is set, but of a and b of f16 d is the product alone; leave it out");
+}
+
+/// "e5m2 by e4m3"
+std::string types_of(const Problem& p) {
+    return fmt::format("{} by {}", type_of(p.a.element).name, type_of(p.b.element).name);
 }
 
 /// D of products without scales is of any type that these may give, whatever the groups.
@@ -77,17 +83,13 @@ void check_types(const GemmShape& s) {
     if (!may_give(operand_type(s), type))
         reject("out_dtype", "is {}, must be {} where a and b are of {}; pass one of them", name_of(type),
                names_of_results(operand_type(s)), operand_type(s).name);
+    check_operand_types(problem_of(s), "dtype");
     check_finish(s);
     check_layouts(s);
     if (!operand_type(s).scaled) return check_unscaled(s, type);
     if (s.summed)
         reject("dtype", "is {}, must be {} where products are summed; set it", operand_type(s).name,
                names_of(is_unscaled));
-    if (type == DType::F16 && (s.row_b_scales || s.k_groups))
-        reject("out_dtype", "is f16, must be bf16 or f32 with {}; pass one of them",
-               s.k_groups ? "groups of K" : "scales for each row of B");
-    if (type == DType::F32 && s.groups && s.row_b_scales)
-        reject("out_dtype", "is f32, must be bf16 with groups of rows and scales for each row of B; leave it out");
     if (s.accumulate && type != DType::F32)
         reject("accumulate", "is set, but d is of {}, must be of f32; set out_dtype and row_b_scales, or leave it out",
                name_of(type));
@@ -113,6 +115,15 @@ void check_extents(const GemmShape& s) {
 }
 
 }  // namespace
+
+void check_operand_types(const Problem& p, const char* name) {
+    const bool usual = p.a.element == p.b.element && p.a.element != Element::E5M2;
+    if (usual || !candidates(p.kind()).empty()) return;
+    reject(name,
+           "is multiplied in {}, of which there is no kernel for {}{}, with D of {}{}; {} has those that there are",
+           types_of(p), name_of(p.groups.kind), p.b.scaling == Scaling::Rows ? " and scales for each row of B" : "",
+           finegemm::name_of(p.d.element), p.d.finish == Finish::None ? "" : " and an epilogue", "docs/scales.md");
+}
 
 void check_group_count(int64_t groups, const char* name) {
     if (groups < 1 || groups > kMaxGroups)

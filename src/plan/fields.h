@@ -47,7 +47,10 @@ struct Field {
 // Each calls visit(field, its member of each of `shapes`), which have members of the fields' names.
 template <typename Visit, typename... Shapes>
 constexpr void operand_fields(const Visit& visit, Shapes&... shapes) {
-    visit(Field{"dtype", kAll, "Of A and B; without it e4m3, which alone has scales", is_operand}, shapes.dtype...);
+    visit(Field{"dtype", kAll, "Of A and B; without it e4m3, which has scales, as e5m2 has", is_operand},
+          shapes.dtype...);
+    visit(Field{"dtype_of_b", kNotSum, "Of B, where one of A and B is e4m3 and the other e5m2", is_operand},
+          shapes.dtype_of_b...);
     visit(Field{"row_b_scales", kNotSum,
                 "Scales for each row of B, not for 128x128 blocks, as gradients of weights need"},
           shapes.row_b_scales...);
@@ -216,8 +219,11 @@ constexpr Grouping grouping_of(const GemmShape& s) {
     return s.groups ? Grouping::Rows : s.k_groups ? Grouping::K : s.summed ? Grouping::Sum : Grouping::None;
 }
 
-/// Types of A and B, and of D, of a shape whose types are known ones.
+/// Types of A, of B and of D, of a shape whose types are known ones.
 inline const ElementType& operand_type(const GemmShape& s) { return *find_type(s.dtype.value_or(DType::E4M3)); }
+inline const ElementType& type_of_b(const GemmShape& s) {
+    return s.dtype_of_b ? *find_type(*s.dtype_of_b) : operand_type(s);
+}
 inline DType result_type(const GemmShape& s) {
     return s.out_dtype.value_or(s.k_groups ? DType::F32 : operand_type(s).results[0]);
 }
@@ -229,6 +235,8 @@ inline DType result_type(const GemmShape& s) {
 void check_shape(const GemmShape& shape);
 /// The checks of check_shape but for those of extents.
 void check_fields(const GemmShape& shape);
+/// Throws for types of A and B that no kernel multiplies in such a product. `name`: of what has the type of A.
+void check_operand_types(const Problem& problem, const char* name);
 
 inline constexpr int64_t kMaxGroups = 4096;
 /// Rows of the smallest blocks by which indices are read.

@@ -55,6 +55,12 @@ const ElementType* operands_said(std::string_view word) {
         if (is_operand(x) && word == text_of(a_of(x))) return &x;
     return nullptr;
 }
+/// That of B, whose word may say other scales.
+const ElementType* type_of_b_said(std::string_view word) {
+    for (const ElementType& x : kElementTypes)
+        if (is_operand(x) && word.substr(0, word.find(':')) == x.name) return &x;
+    return nullptr;
+}
 const ElementType* output_said(std::string_view word) {
     for (const ElementType& x : kElementTypes)
         if (is_output(x) && word == x.name) return &x;
@@ -83,7 +89,7 @@ bool read_option(std::string_view word, GemmShape& to) {
 
 Problem problem_of(const GemmShape& s) {
     const Grouping kind = grouping_of(s);
-    Operand a = a_of(operand_type(s)), b = a;
+    Operand a = a_of(operand_type(s)), b = a_of(type_of_b(s));
     if (b.scaling == Scaling::Rows && !s.row_b_scales && kind != Grouping::K) b.scaling = Scaling::Blocks;
     if (s.a_mn_major) a.major = Major::MN;
     if (s.b_mn_major) b.major = Major::MN;
@@ -112,7 +118,8 @@ GemmShape shape_of(const Problem& p) {
                 .a_mn_major = p.a.major == Major::MN,
                 .b_mn_major = p.b.major == Major::MN};
     for (const FinishField& x : kFinishFields) s.*x.asked = p.d.finish == x.finish;
-    if (!p.scaled()) s.dtype = type_of(p.a.element).dtype;
+    if (p.a.element != Element::E4M3) s.dtype = type_of(p.a.element).dtype;
+    if (p.b.element != p.a.element) s.dtype_of_b = type_of(p.b.element).dtype;
     const DType usual = p.groups.kind == Grouping::K ? DType::F32 : DType::BF16;
     if (s.row_b_scales || !p.scaled() || p.d.element != usual) s.out_dtype = p.d.element;
     if (p.groups.kind == Grouping::Rows) s.groups = p.groups.count;
@@ -143,8 +150,10 @@ GemmShape parse_shape(std::string_view line) {
     if (!read_extents(word(1), shape)) reject_line(line, word(1));
     const ElementType* const operands = operands_said(word(2));
     if (operands) {
-        if (!operands->scaled) shape.dtype = operands->dtype;
-        shape.row_b_scales = operands->scaled && word(3) == word(2);
+        const ElementType* b = type_of_b_said(word(3));
+        if (operands->operand != Element::E4M3) shape.dtype = operands->dtype;
+        if (b && b != operands && b->scaled == operands->scaled) shape.dtype_of_b = b->dtype;
+        shape.row_b_scales = b && b->scaled && word(3) == text_of(a_of(*b));
         const ElementType* d = output_said(word(4));
         if (!d) reject_line(line, word(4));
         shape.out_dtype = d->dtype;

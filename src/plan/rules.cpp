@@ -25,7 +25,9 @@ constexpr Rule kRules[] = {
     {"takes scales of B for other blocks",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.b.scaling == c.b.scaling; }},
     {"multiplies elements of another type",
-     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.a.element == c.a.element; }},
+     [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
+         return p.a.element == c.a.element && p.b.element == c.b.element;
+     }},
     {"reads A or B in another layout",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) {
          return p.a.major == c.a.major && p.b.major == c.b.major;

@@ -85,10 +85,15 @@ TEST(ExplainGemm, RefusesATypeOfDThatGemmDoesNotWrite) {
     const auto message = [](const GemmShape& shape) {
         return std::string(error_of([&] { account_of(shape); }).what());
     };
-    EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .row_b_scales = true, .out_dtype = DType::F16}),
-              "out_dtype: is f16, must be bf16 or f32 with scales for each row of B; pass one of them");
     EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .row_b_scales = true, .out_dtype = DType::E4M3}),
               "out_dtype: is e4m3, must be bf16, f16 or f32; pass one of them");
+    EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .dtype = DType::E5M2}),
+              "dtype: is multiplied in e5m2 by e5m2, of which there is no kernel for one product, with D of bf16; "
+              "docs/scales.md has those that there are");
+    EXPECT_EQ(
+        message({.m = 1, .n = 8, .k = 16, .dtype_of_b = DType::E5M2, .row_b_scales = true, .groups = 2}),
+        "dtype: is multiplied in e4m3 by e5m2, of which there is no kernel for groups of rows and scales for each "
+        "row of B, with D of bf16; docs/scales.md has those that there are");
     EXPECT_EQ(message({.m = 1, .n = 8, .k = 16, .row_b_scales = true, .accumulate = true}),
               "accumulate: is set, but d is of bf16, must be of f32; set out_dtype and row_b_scales, or leave it out");
 }

@@ -20,7 +20,7 @@ inline const KGroupedMisuse kKGrouped[] = {
     {"there is no group", [](KGroupedCall& c) { c.args.groups = 0; }},
     {"there are 4097 groups", [](KGroupedCall& c) { c.args.groups = c.args.d.count = 4097; }},
     {"d has two matrices", [](KGroupedCall& c) { c.args.d.count = 2; }},
-    {"d is f16", [](KGroupedCall& c) { c.args.d.matrix.dtype = FINEGEMM_F16; }},
+    {"d is e4m3", [](KGroupedCall& c) { c.args.d.matrix.dtype = FINEGEMM_E4M3; }},
     {"a is f32", [](KGroupedCall& c) { c.args.a.dtype = FINEGEMM_F32; }},
     {"sfb is of blocks", [](KGroupedCall& c) { c.args.sfb.rows = 2; }},
     {"sfa has one scale a row, in a row", [](KGroupedCall& c) { set_shape(c.args.sfa, 1, 40); }},

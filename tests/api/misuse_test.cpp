@@ -57,8 +57,9 @@ const Misuse kGemm[] = {
     {"a and b are e4m3, without scales", [](GemmCall& c) { c.args.sfa = c.args.sfb = {}; }},
     {"a has an unknown dtype", [](GemmCall& c) { c.args.a.dtype = 99; }},
     {"b is f32", [](GemmCall& c) { c.args.b.dtype = FINEGEMM_F32; }},
+    {"a and b are e5m2", [](GemmCall& c) { c.args.a.dtype = c.args.b.dtype = FINEGEMM_E5M2; }},
+    {"b is e5m2, with scales of blocks", [](GemmCall& c) { c.args.b.dtype = FINEGEMM_E5M2; }},
     {"d is e4m3", [](GemmCall& c) { c.args.d.dtype = FINEGEMM_E4M3; }},
-    {"d is f16 and sfb of rows", [](GemmCall& c) { set_shape(c.args.sfb, 256, 3), c.args.d.dtype = FINEGEMM_F16; }},
     {"sfa is bf16", [](GemmCall& c) { c.args.sfa.dtype = FINEGEMM_BF16; }},
     {"sfb is e4m3", [](GemmCall& c) { c.args.sfb.dtype = FINEGEMM_E4M3; }},
     {"a has negative rows", [](GemmCall& c) { c.args.a.rows = -1; }},
@@ -254,7 +255,6 @@ Sentences explain_misuses() {
     spoiled("affine with groups of k", [](finegemm_shape& s) { s.affine = 1, s.k_groups = 2; });
     spoiled("bf16 with f16", [](finegemm_shape& s) { s.dtype = FINEGEMM_BF16, s.out_dtype = FINEGEMM_F16; });
     spoiled("f32 of blocks is added to", [](finegemm_shape& s) { s.out_dtype = FINEGEMM_F32, s.accumulate = 1; });
-    spoiled("out_dtype is f16", [](finegemm_shape& s) { s.row_b_scales = 1, s.out_dtype = FINEGEMM_F16; });
     spoiled("bf16 is added to", [](finegemm_shape& s) { s.row_b_scales = s.accumulate = 1; });
     spoiled("expected_m of no groups", [](finegemm_shape& s) { s.expected_m = 20; });
     spoiled("alignment of no groups", [](finegemm_shape& s) { s.alignment = 128; });
@@ -263,13 +263,10 @@ Sentences explain_misuses() {
     spoiled("m of groups is 0", [](finegemm_shape& s) { s.groups = 4, s.m = 0; });
     spoiled("expected_m is -1", [](finegemm_shape& s) { s.groups = 4, s.expected_m = -1; });
     spoiled("alignment is 48", [](finegemm_shape& s) { s.groups = 4, s.alignment = 48; });
-    spoiled("groups have f32 and row_b_scales",
-            [](finegemm_shape& s) { s.groups = 4, s.row_b_scales = 1, s.out_dtype = FINEGEMM_F32; });
     spoiled("groups are added to", [](finegemm_shape& s) { s.groups = 4, s.accumulate = 1; });
     spoiled("groups and groups of k", [](finegemm_shape& s) { s.groups = s.k_groups = 4; });
     spoiled("groups of k are -1", [](finegemm_shape& s) { s.k_groups = -1; });
     spoiled("k of groups is 144", [](finegemm_shape& s) { s.k_groups = 2, s.k = 144; });
-    spoiled("groups of k have f16", [](finegemm_shape& s) { s.k_groups = 2, s.out_dtype = FINEGEMM_F16; });
     finegemm_error e;
     finegemm_explain(nullptr, text, sizeof text, nullptr, &e), said["explain: shape is null"] = {e.code, e.message};
     finegemm_shape shape{};

@@ -55,8 +55,8 @@ struct Quantized {
     bool mn_major;
 
     Quantized(ScaleShape shape, const ConstMatrix& x, const QuantizeOptions& options, bool mn_major_ = false,
-              int64_t padding = 0, int threads = 2)
-        : q(DType::E4M3, x.rows, x.cols, padding),
+              int64_t padding = 0, int threads = 2, DType codes = DType::E4M3)
+        : q(codes, x.rows, x.cols, padding),
           scales(DType::F32, mn_major_ ? blocks(x.cols) : down(shape, x), mn_major_ ? down(shape, x) : blocks(x.cols),
                  padding),
           mn_major(mn_major_) {
@@ -142,6 +142,28 @@ TEST(CpuQuantizeElements, EveryHalfBecomesTheSameOnEveryInstructionSet) {
                 const float scale = out.scale(i / 128, 0);
                 ASSERT_EQ(out.q.at(i / 128, i % 128), quantize_element(x.at(i / 128, i % 128), inverse_scale(scale)))
                     << "code " << i << " on " << hwy::TargetName(target);
+            }
+        }
+}
+
+TEST(CpuQuantizeElements, E5m2HasItsOwnLargestCodeAndRounding) {
+    const AnyTarget restore;
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets())
+        for (const DType dtype : {DType::BF16, DType::F32}) {
+            hwy::SetSupportedTargetsForTest(target);
+            Input x(dtype, 140, 272, 16);
+            test::fill(x, 140, 272, 9);
+            for (const ScaleShape shape : {ScaleShape::Rows, ScaleShape::Blocks}) {
+                Quantized out(shape, x.view(), {}, false, 16, 2, DType::E5M2);
+                const int64_t height = shape == ScaleShape::Rows ? 1 : 128;
+                uint8_t largest = 0;
+                for (int64_t r = 0; r < 140; ++r)
+                    for (int64_t c = 0; c < 272; ++c) {
+                        const float inverse = 1 / out.scale(r / height, c / 128);
+                        ASSERT_EQ(out.q.at(r, c), e5m2_of_float(x.at(r, c) * inverse)) << x.at(r, c);
+                        if (std::isfinite(x.at(r, c))) largest = std::max<uint8_t>(largest, out.q.at(r, c) & 0x7f);
+                    }
+                EXPECT_EQ(largest, 0x7b) << "57344";
             }
         }
 }

@@ -39,9 +39,9 @@ TEST_F(HopperRowScales, EachKindOfGemmGetsAKernelOfItsOwn) {
 
 TEST_F(HopperRowScales, LaunchesEveryKernelByName) {
     const auto hopper = backend();
-    for (const Output output : {Output::F32, Output::BF16})
-        for (const GemmConfig& c : plan::candidates({.b = kRowScaled, .output = output})) {
-            const GemmArgs args = operands(1024, 1024, 2176, output == Output::F32 ? DType::F32 : DType::BF16);
+    for (const DType d : {DType::F32, DType::BF16, DType::F16})
+        for (const GemmConfig& c : plan::candidates({.b = kRowScaled, .output = find_type(d)->output.value()})) {
+            const GemmArgs args = operands(1024, 1024, 2176, d);
             hopper->gemm({args, {.config = plan::name_of(c)}});
             EXPECT_EQ(last_launch().entry, entry_of(c));
             EXPECT_EQ(last_launch().smem_bytes, kernel_plan(c).smem.total);

@@ -81,7 +81,7 @@ TEST(HostMachine, ReportsStoresThatTheTensorCoresMayNotSee) {
             __syncthreads();
             float sums[64];
             ptx::wgmma_fence();
-            ptx::wgmma_k32_e4m3(sums, wgmma_descriptor_of_rows(0, 32), wgmma_descriptor_of_rows(64 * 32, 32));
+            ptx::wgmma_k32_fp8(sums, wgmma_descriptor_of_rows(0, 32), wgmma_descriptor_of_rows(64 * 32, 32));
             ptx::wgmma_commit_group();
             ptx::wgmma_wait_group<0>();
             if (sums[0] != 0) ptx::machine->fail("the product of zeros is not zero");
@@ -140,7 +140,7 @@ TEST(HostMachine, ReadsOperandsLate) {
                     return;
                 }
                 float sums[64];
-                ptx::wgmma_k32_e4m3(sums, wgmma_descriptor_of_rows(0, 32), wgmma_descriptor_of_rows(64 * 32, 32));
+                ptx::wgmma_k32_fp8(sums, wgmma_descriptor_of_rows(0, 32), wgmma_descriptor_of_rows(64 * 32, 32));
                 ptx::mbarrier_arrive({kOther});  // too early
                 ptx::wgmma_wait_group<0>();
                 if (is_nan(sums[0])) ++wrong;

@@ -15,9 +15,9 @@ namespace {
 
 using test::ColumnsProblem;
 
-template <QuantizeInput Input>
+template <QuantizeInput Input, QuantizeCodes Codes = QuantizeCodes::E4M3>
 void run_input(const QuantizeColumnsLaunch& launch, uint32_t seed) {
-    constexpr QuantizeColumnsConfig kConfig{Input};
+    constexpr QuantizeColumnsConfig kConfig{Input, Codes};
     if (launch.config == kConfig)
         host_kernel::launch(
             launch.grid, kConfig.threads(), [&] { device::quantize_columns<kConfig>(launch.params); }, seed);
@@ -26,6 +26,7 @@ void run_kernel(const QuantizeColumnsLaunch& launch, uint32_t seed = 1) {
     run_input<QuantizeInput::F32>(launch, seed);
     run_input<QuantizeInput::F16>(launch, seed);
     run_input<QuantizeInput::BF16>(launch, seed);
+    run_input<QuantizeInput::BF16, QuantizeCodes::E5M2>(launch, seed);
 }
 
 void expect_bits_of_the_cpu(ColumnsProblem& p, const std::function<void(const QuantizeColumnsCall&)>& kernel) {
@@ -43,6 +44,13 @@ TEST(QuantizeColumnsKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
         ColumnsProblem p = test::random_columns(random);
         expect_bits_of_the_cpu(p, [&](const QuantizeColumnsCall& call) { run_kernel(launch_of(call), i); });
         if (testing::Test::HasFatalFailure()) return;
+    }
+}
+
+TEST(QuantizeColumnsKernel, WritesE5m2) {
+    for (const std::vector<int32_t>& offsets : {std::vector<int32_t>{}, {0, 3, 3, 90, 150}}) {
+        ColumnsProblem p(DType::BF16, 150, 144, offsets, true, false, 5, 0, DType::E5M2);
+        expect_bits_of_the_cpu(p, [](const QuantizeColumnsCall& call) { run_kernel(launch_of(call)); });
     }
 }
 

@@ -10,24 +10,35 @@ namespace {
 
 TEST(QuantizeSource, ThereIsOneKernelForEachInputTypeAndKindOfBlock) {
     std::set<std::string> entries, texts;
+    std::set<uint32_t> places;
     for (const QuantizeConfig& config : quantize_configs()) {
         const KernelSource source = source_of(config);
         entries.insert(source.entry);
         texts.insert(source.text);
         EXPECT_NE(source.text.find(source.entry + "("), std::string::npos) << source.text;
     }
-    EXPECT_EQ(entries.size(), 6u);
-    EXPECT_EQ(texts.size(), 6u);
+    EXPECT_EQ(entries.size(), 12u);
+    EXPECT_EQ(texts.size(), 12u);
     for (const QuantizeInput input : {QuantizeInput::F32, QuantizeInput::F16, QuantizeInput::BF16})
         for (const bool square_blocks : {false, true})
-            EXPECT_TRUE(entries.contains(source_of(QuantizeConfig{input, square_blocks}).entry));
+            for (const QuantizeCodes codes : {QuantizeCodes::E4M3, QuantizeCodes::E5M2}) {
+                const QuantizeConfig config{input, square_blocks, codes};
+                EXPECT_TRUE(entries.contains(source_of(config).entry));
+                places.insert(config.index());
+            }
+    EXPECT_EQ(places.size(), 12u);
+    EXPECT_LT(*places.rbegin(), QuantizeConfig::kCount);
 }
 
 TEST(QuantizeSource, ColumnsHaveAKernelForEachInputType) {
     std::set<std::string> entries;
     for (const QuantizeColumnsConfig& config : quantize_columns_configs()) entries.insert(source_of(config).entry);
-    EXPECT_EQ(entries, (std::set<std::string>{"FineGEMM_quantize_columns_F32", "FineGEMM_quantize_columns_F16",
-                                              "FineGEMM_quantize_columns_BF16"}));
+    EXPECT_EQ(entries,
+              (std::set<std::string>{"FineGEMM_quantize_columns_F32", "FineGEMM_quantize_columns_F16",
+                                     "FineGEMM_quantize_columns_BF16", "FineGEMM_quantize_columns_F32_E5M2",
+                                     "FineGEMM_quantize_columns_F16_E5M2", "FineGEMM_quantize_columns_BF16_E5M2"}));
+    for (const QuantizeColumnsConfig& config : quantize_columns_configs())
+        EXPECT_EQ(quantize_columns_configs()[config.index()], config);
 }
 
 TEST(QuantizeSource, TheTextIsACompleteTranslationUnit) {

@@ -115,7 +115,7 @@ TEST(BenchRecord, SaysWhichKindOfProductIsTimed) {
         EXPECT_LE(row.at("error").at("finegemm").get<double>(), 1);
     }
     EXPECT_NE(
-        finegemm("bench --device cpu --row-b-scales --out-dtype f16 --shapes 1x8x16").err.find("--out-dtype: is f16"),
+        finegemm("bench --device cpu --dtype f16 --out-dtype bf16 --shapes 1x8x16").err.find("--out-dtype: is bf16"),
         std::string::npos);
 }
 

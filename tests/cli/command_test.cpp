@@ -139,8 +139,6 @@ TEST(Errors, AreOneSentenceOnStderrAndAnExitCode) {
         {"explain 1 16 144 --k-groups 2", 2, "K: is 144, must be a multiple of 128"},
         {"explain 1 16 128 --k-groups 2 --groups 2", 2, "--k-groups: is 2, does not belong to groups of rows"},
         {"explain 'gemm 1x16x128 sideways'", 2, "is not understood at 'sideways'"},
-        {"explain 1 16 128 --groups 2 --row-b-scales --out-dtype f32", 2, "--out-dtype: is f32, must be bf16"},
-        {"explain 1 16 128 --row-b-scales --out-dtype f16", 2, "--out-dtype: is f16, must be bf16 or f32 with scales"},
         {"explain 1 16 128 --affine --accumulate", 2, "--accumulate: is set, but so is affine"},
         {"run 8 16 144 --device cpu --k-groups 2", 2, "K: is 144, must be a multiple of 128"},
         {"run 8 16 128 --device cpu --layout blocks", 2, "--k-groups"},

@@ -17,11 +17,9 @@ using nlohmann::json;
 
 TEST(RunKinds, GroupsAndBlocksOfScalesHaveDOfOneKind) {
     const std::pair<const char*, const char*> cases[] = {
-        {"--row-b-scales --out-dtype f16", "--out-dtype: is f16, must be bf16 or f32 with scales for each row of B"},
         {"--dtype bf16 --out-dtype f16", "--out-dtype: is f16, must be bf16 or f32 where a and b are of bf16"},
         {"--row-b-scales --alpha 2", "--affine: is set, but with scales for each row of B D is the product alone"},
-        {"--k-groups 1 --beta 2", "--affine: is true, does not belong to groups of K"},
-        {"--row-b-scales --groups 2 --out-dtype f32", "--out-dtype: is f32, must be bf16 with groups of rows"}};
+        {"--k-groups 1 --beta 2", "--affine: is true, does not belong to groups of K"}};
     for (const auto& [arguments, message] : cases) {
         const Ran ran = finegemm(std::string("run 8 16 128 --device cpu ") + arguments);
         EXPECT_EQ(ran.code, 2) << arguments << '\n' << ran.err;
@@ -44,6 +42,31 @@ TEST(RunKinds, TakesScalesOfRowsOfB) {
     const std::string text = finegemm(run + " --out-dtype f32").out;
     EXPECT_NE(text.find("B[40, 144]^T in e4m3, scales 1x128, D in f32\n"), std::string::npos) << text;
     EXPECT_FALSE(json::parse(finegemm("run 8 8 16 --json --device cpu").out).contains("row_b_scales"));
+}
+
+TEST(RunKinds, HasEachTypeOfDWithScalesOfRowsInEachGrouping) {
+    for (const char* grouping : {"", " --groups 2", " --k-groups 2"})
+        for (const char* type : {"bf16", "f16", "f32"}) {
+            const std::string run = "run 33 40 256 --device cpu --repeats 1 --row-b-scales --json --numerics hopper";
+            const Ran ran = finegemm(run + grouping + " --out-dtype " + type);
+            ASSERT_EQ(ran.code, 0) << grouping << ", " << type << '\n' << ran.err;
+            EXPECT_TRUE(json::parse(ran.out).at("right").get<bool>()) << grouping << ", " << type;
+            EXPECT_EQ(json::parse(ran.out).at("out_dtype"), type) << grouping;
+        }
+}
+
+TEST(RunKinds, MultipliesE5m2ByE4m3) {
+    for (const char* arguments :
+         {"--dtype e5m2 --dtype-of-b e4m3", "--dtype e5m2 --dtype-of-b e4m3 --groups 2",
+          "--dtype-of-b e5m2 --row-b-scales --out-dtype f32", "--dtype e5m2 --dtype-of-b e4m3 --k-groups 2"})
+        for (const char* numerics : {"fast", "hopper"}) {
+            const std::string run = std::string("run 33 40 256 --device cpu --repeats 1 --json ") + arguments;
+            const Ran ran = finegemm(run + " --numerics " + numerics);
+            ASSERT_EQ(ran.code, 0) << arguments << '\n' << ran.err;
+            EXPECT_TRUE(json::parse(ran.out).at("right").get<bool>()) << arguments << ", " << numerics;
+        }
+    const std::string text = finegemm("run 33 40 256 --device cpu --repeats 1 --dtype e5m2 --dtype-of-b e4m3").out;
+    EXPECT_NE(text.find(" in e5m2 by e4m3, scales 1x128 and 128x128\n"), std::string::npos) << text;
 }
 
 TEST(RunKinds, AddsCAndABias) {

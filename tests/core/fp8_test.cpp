@@ -71,6 +71,38 @@ TEST(E4m3, EveryNaNBecomesTheOneWithoutASign) {
         EXPECT_EQ(e4m3_of_float(float_of_bits(bits)), 0x7f);
 }
 
+TEST(E5m2, EveryCodeIsTheUpperByteOfAHalf) {
+    for (uint32_t code = 0; code < 256; ++code) {
+        const float value = float_of_e5m2(static_cast<uint8_t>(code)),
+                    half = float_of_f16(static_cast<uint16_t>(code << 8));
+        EXPECT_EQ(float_bits(value), float_bits(half)) << code;
+        if (!std::isfinite(value)) continue;
+        EXPECT_EQ(e5m2_of_float(value), code);
+    }
+}
+
+TEST(E5m2, BetweenTwoCodesTheNearestIsTakenAndOfTwoTheEvenOne) {
+    for (int code = 0; code < 0x7b; ++code)
+        for (const int sign : {0, 0x80}) {
+            const float below = float_of_e5m2(static_cast<uint8_t>(code | sign)),
+                        above = float_of_e5m2(static_cast<uint8_t>((code + 1) | sign));
+            const float middle = (below + above) / 2;  // exact
+            EXPECT_EQ(e5m2_of_float(middle), (code % 2 == 0 ? code : code + 1) | sign);
+            EXPECT_EQ(e5m2_of_float(std::nextafter(middle, 0.0f)), code | sign);
+            EXPECT_EQ(e5m2_of_float(std::nextafter(middle, sign ? -kInfinity : kInfinity)), (code + 1) | sign);
+        }
+}
+
+TEST(E5m2, WhatIsTooLargeSaturatesAndNaNIsOneCode) {
+    static_assert(e5m2_of_float(kE5m2Max) == 0x7b);
+    for (const float x : {57345.0f, 65536.0f, 1e30f, kInfinity}) {
+        EXPECT_EQ(e5m2_of_float(x), 0x7b) << x;
+        EXPECT_EQ(e5m2_of_float(-x), 0xfb) << x;
+    }
+    for (const uint32_t bits : {0x7fc00000u, 0xffc00000u, 0x7f800001u})
+        EXPECT_EQ(e5m2_of_float(float_of_bits(bits)), 0x7f);
+}
+
 TEST(Bf16, EveryCodeIsTheUpperHalfOfAFloatAndComesBack) {
     for (uint32_t code = 0; code < 65536; ++code) {
         const float value = float_of_bf16(static_cast<uint16_t>(code));

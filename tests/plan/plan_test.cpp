@@ -39,7 +39,7 @@ bool is_candidate(const GemmConfig& c) {
 std::vector<GemmConfig> all_candidates() {
     std::vector<GemmConfig> all;
     for (const Operand& b : {kBlockScaled, kRowScaled})
-        for (const Output output : {Output::BF16, Output::F32})
+        for (const Output output : {Output::BF16, Output::F32, Output::F16})
             for (const GemmConfig& c : candidates({.b = b, .output = output})) all.push_back(c);
     return all;
 }

@@ -15,7 +15,8 @@ using test::contains;
 using test::error_of;
 
 constexpr Operand kRowScales{.scaling = Scaling::Rows}, kBF16 = unscaled(Element::BF16), kF16 = unscaled(Element::F16),
-                                                        kMnBF16 = unscaled(Element::BF16, Major::MN);
+                                                        kMnBF16 = unscaled(Element::BF16, Major::MN),
+                                                        kE5m2{.element = Element::E5M2};
 
 const std::pair<Problem, const char*> kLines[] = {
     {{64, 2112, 7168}, "gemm 64x2112x7168 e4m3:row128 e4m3:block128 bf16"},
@@ -54,6 +55,10 @@ const std::pair<Problem, const char*> kLines[] = {
     {{.m = 64, .n = 2112, .k = 7168, .a = kMnBF16, .b = kBF16}, "gemm 64x2112x7168 bf16 bf16 bf16 a_mn_major"},
     {{.m = 64, .n = 2112, .k = 7168, .a = kMnBF16, .b = kMnBF16, .d = {DType::F32}, .groups = {Grouping::K, 4}},
      "gemm 64x2112x7168 bf16 bf16 f32 k_groups=4 a_mn_major b_mn_major"},
+    {{.m = 64, .n = 2112, .k = 7168, .a = kE5m2}, "gemm 64x2112x7168 e5m2:row128 e4m3:block128 bf16"},
+    {{.m = 64, .n = 2112, .k = 7168, .b = kE5m2, .d = {DType::F32}}, "gemm 64x2112x7168 e4m3:row128 e5m2:row128 f32"},
+    {{.m = 64, .n = 2112, .k = 7168, .a = kE5m2, .b = kRowScales, .d = {DType::F32}, .groups = {Grouping::K, 4}},
+     "gemm 64x2112x7168 e5m2:row128 e4m3:row128 f32 k_groups=4"},
 };
 
 TEST(Line, SaysAProblemAndIsReadBack) {

@@ -63,15 +63,15 @@ struct ColumnsProblem {
     std::vector<int32_t> begins;
 
     ColumnsProblem(DType dtype, int64_t m_, int64_t k_, std::vector<int32_t> offsets_, bool with_rows_,
-                   bool power_of_two_, uint32_t seed, int64_t spare = 0)
+                   bool power_of_two_, uint32_t seed, int64_t spare = 0, DType codes = DType::E4M3)
         : m(m_),
           k(k_),
           offsets(std::move(offsets_)),
           with_rows(with_rows_),
           power_of_two(power_of_two_),
           x(dtype, m, k, 16),
-          q(DType::E4M3, k, columns(m, offsets) + spare, 32),
-          row_q(DType::E4M3, m, k, 16),
+          q(codes, k, columns(m, offsets) + spare, 32),
+          row_q(codes, m, k, 16),
           scales(DType::F32, blocks(columns(m, offsets) + spare), k, 3),
           row_scales(DType::F32, m, blocks(k), 1),
           begins(offsets.size() + 2, kUntouched) {

@@ -1,4 +1,4 @@
-// Conversions between float and the small formats: e4m3 (OCP FP8 E4M3FN), bfloat16, IEEE half.
+// Conversions between float and the small formats: e4m3 (OCP FP8 E4M3FN), e5m2 (OCP FP8 E5M2), bfloat16, IEEE half.
 // Layer core. All of it is exact and constexpr; rounding is to nearest, ties to even.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace finegemm {
 
-inline constexpr float kE4m3Max = 448.0f;
+inline constexpr float kE4m3Max = 448.0f, kE5m2Max = 57344.0f;
 
 FG_HD constexpr uint32_t float_bits(float x) { return __builtin_bit_cast(uint32_t, x); }
 FG_HD constexpr float float_of_bits(uint32_t bits) { return __builtin_bit_cast(float, bits); }
@@ -31,6 +31,28 @@ FG_HD constexpr uint8_t e4m3_of_float(float x) {
     }
     const uint32_t rounded = magnitude + 0x7ffffu + (magnitude >> 20 & 1u);
     return static_cast<uint8_t>(sign | ((rounded >> 20) - ((127u - 7u) << 3)));
+}
+
+/// Sign, five exponent bits with bias 15, two mantissa bits: the upper byte of an IEEE half.
+FG_HD constexpr float float_of_e5m2(uint8_t code) {
+    const uint32_t sign = static_cast<uint32_t>(code & 0x80) << 24, magnitude = code & 0x7fu;
+    if (magnitude >= 0x7c) return float_of_bits(sign | 0x7f800000u | (magnitude & 3u) << 21);
+    if (magnitude < 4) return float_of_bits(sign | float_bits(static_cast<float>(magnitude) * 0x1p-16f));  // subnormal
+    return float_of_bits(sign | ((magnitude << 21) + ((127u - 15u) << 23)));
+}
+
+/// Saturates: what lies beyond +-57344, infinities included, becomes +-57344. NaN becomes 0x7f, as in PTX
+/// cvt.satfinite.
+FG_HD constexpr uint8_t e5m2_of_float(float x) {
+    const uint32_t sign = float_bits(x) >> 31 << 7, magnitude = float_bits(x) & 0x7fffffffu;
+    if (is_nan(x)) return 0x7f;
+    if (magnitude >= float_bits(kE5m2Max)) return static_cast<uint8_t>(sign | 0x7b);
+    if (magnitude < float_bits(0x1p-14f)) {  // 2^7 has a unit of 2^-16, the subnormals' step: the addition rounds
+        const uint32_t steps = float_bits(float_of_bits(magnitude) + 0x1p7f) - float_bits(0x1p7f);
+        return static_cast<uint8_t>(sign | steps);
+    }
+    const uint32_t rounded = magnitude + 0xfffffu + (magnitude >> 21 & 1u);
+    return static_cast<uint8_t>(sign | ((rounded >> 21) - ((127u - 15u) << 2)));
 }
 
 FG_HD constexpr float float_of_bf16(uint16_t code) { return float_of_bits(static_cast<uint32_t>(code) << 16); }

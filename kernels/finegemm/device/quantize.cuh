@@ -7,6 +7,13 @@
 
 namespace finegemm::device {
 
+/// Four codes, the first one in the lowest byte.
+template <QuantizeCodes Codes>
+__device__ inline uint32_t pack_codes(float a, float b, float c, float d) {
+    const auto pack = Codes == QuantizeCodes::E5M2 ? ptx::pack_e5m2 : ptx::pack_e4m3;
+    return pack(a, b) | static_cast<uint32_t>(pack(c, d)) << 16;
+}
+
 /// Sixteen bytes of the input. They stay as they came: as floats they would take twice the registers.
 template <QuantizeConfig C>
 struct Values {
@@ -38,8 +45,8 @@ struct Values {
         Codes codes;
 #pragma unroll
         for (uint32_t i = 0; i < C.vector(); i += 4)
-            codes.w[i / 4] = ptx::pack_e4m3(at(i) * inverse, at(i + 1) * inverse) |
-                             static_cast<uint32_t>(ptx::pack_e4m3(at(i + 2) * inverse, at(i + 3) * inverse)) << 16;
+            codes.w[i / 4] =
+                pack_codes<C.codes>(at(i) * inverse, at(i + 1) * inverse, at(i + 2) * inverse, at(i + 3) * inverse);
         return codes;
     }
     __device__ static void store(const QuantizeParams& p, uint64_t row, uint64_t col, const Codes& codes) {
@@ -86,7 +93,7 @@ __device__ void quantize_rows(const QuantizeParams& p) {
 #pragma unroll
         for (uint32_t u = 0; u < C.unroll(); ++u) {
             const uint64_t col = first.col + quantize_vector(C, threadIdx.x, u).col;
-            const float scale = block_scale(largest_of(values[u].largest(), C.lanes()), p.power_of_two);
+            const float scale = block_scale(largest_of(values[u].largest(), C.lanes()), p.power_of_two, C.codes);
             if (col >= p.cols) continue;
             values[u].store(p, row, col, values[u].codes(inverse_scale(scale)));
             if (col % kScaleBlock == 0)
@@ -185,7 +192,7 @@ __device__ void quantize_blocks(const QuantizeParams& p) {
         __syncthreads();
 #pragma unroll
         for (uint32_t w = 0; w < C.warps(); ++w) largest = max(largest, shared.most[w]);
-        const float scale = block_scale(largest, p.power_of_two);
+        const float scale = block_scale(largest, p.power_of_two, C.codes);
         typename Values<C>::Codes codes[C.kTileRows];
         values.quantize(p, matrix, at, inverse_scale(scale), codes);
         if (threadIdx.x == 0) {

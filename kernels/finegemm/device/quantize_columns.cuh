@@ -125,7 +125,7 @@ struct ColumnValues {
 #pragma unroll
             for (uint32_t i = 0; i < half; ++i)
                 if ((mine / kPerWord & half) != 0) most[i] = most[i + half];
-        const float scale = block_scale(M::bits(most[0], mine % kPerWord), p.rows.power_of_two);
+        const float scale = block_scale(M::bits(most[0], mine % kPerWord), p.rows.power_of_two, C.codes);
         const uint32_t first = at.col / kScaleBlock * kScaleBlock;
         if (threadIdx.x % C.lanes() < C.kTileRows && at.row + mine < of.size() && first < p.rows.cols)
             ptx::store_global(p.rows.scales + (of.begin + at.row + mine) * p.rows.scale_row_stride +
@@ -141,9 +141,8 @@ struct ColumnValues {
     }
     /// Four codes of column `i`.
     __device__ uint32_t codes(uint32_t i, uint32_t first, float inverse) const {
-        return ptx::pack_e4m3(rows[first].at(i) * inverse, rows[first + 1].at(i) * inverse) |
-               static_cast<uint32_t>(ptx::pack_e4m3(rows[first + 2].at(i) * inverse, rows[first + 3].at(i) * inverse))
-                   << 16;
+        return pack_codes<C.codes>(rows[first].at(i) * inverse, rows[first + 1].at(i) * inverse,
+                                   rows[first + 2].at(i) * inverse, rows[first + 3].at(i) * inverse);
     }
 };
 
@@ -175,7 +174,7 @@ __device__ void quantize_tile(const QuantizeColumnsParams& p, RowCol first, RowR
         uint32_t largest = column[0];
 #pragma unroll
         for (uint32_t w = 1; w < C.warps(); ++w) largest = M::larger(largest, column[w * kWords * C.lanes()]);
-        const float scale = block_scale(M::bits(largest, threadIdx.x % kPerWord), p.rows.power_of_two);
+        const float scale = block_scale(M::bits(largest, threadIdx.x % kPerWord), p.rows.power_of_two, C.codes);
         shared.inverses[threadIdx.x] = inverse_scale(scale);
         const uint32_t col = first.col + threadIdx.x;
         if (col < p.rows.cols && first.row < p.cols)

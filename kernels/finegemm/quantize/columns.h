@@ -33,14 +33,15 @@ FG_HD constexpr RowRange rows_of_block(RowRange group, uint32_t block) {
 /// Everything about the kernel that is fixed when it is compiled.
 struct QuantizeColumnsConfig {
     QuantizeInput input = QuantizeInput::BF16;
+    QuantizeCodes codes = QuantizeCodes::E4M3;
 
-    static constexpr uint32_t kCount = 3;  // kernels that there are
+    static constexpr uint32_t kCount = 6;  // kernels that there are
     /// Its place among them.
-    FG_HD constexpr uint32_t index() const { return static_cast<uint32_t>(input); }
+    FG_HD constexpr uint32_t index() const { return static_cast<uint32_t>(codes) * 3 + static_cast<uint32_t>(input); }
     constexpr bool operator==(const QuantizeColumnsConfig&) const = default;
 
     /// The kernel for 128x128 blocks, whose way through shared memory is this one's, too.
-    FG_HD constexpr QuantizeConfig tile() const { return {input, true}; }
+    FG_HD constexpr QuantizeConfig tile() const { return {input, true, codes}; }
     FG_HD constexpr uint32_t threads() const { return tile().threads(); }
     /// So many must fit an SM: bounds registers to 64 a thread, of which 32 have the tile.
     FG_HD constexpr uint32_t ctas_per_sm() const { return tile().ctas_per_sm(); }

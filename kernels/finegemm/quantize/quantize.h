@@ -1,5 +1,5 @@
-// Quantisation to e4m3 with a scale for each block: the rule, the work of one lane, and the launch's parameters.
-// Layer quantize. CPU and GPU use the same functions and so give the same bits.
+// Quantisation to e4m3 or e5m2 with a scale for each block: the rule, the work of one lane, and the launch's
+// parameters. Layer quantize. CPU and GPU use the same functions and so give the same bits.
 #pragma once
 
 #include <finegemm/core/fp8.h>
@@ -15,11 +15,15 @@ FG_HD constexpr uint32_t finite_magnitude(float x) {
     return bits < 0x7f800000u ? bits : 0;
 }
 
-/// The scale of a block whose largest finite magnitude has the bits `largest`: amax / 448, at least kLeastScale; 1 for
-/// a block of zeros. With `power_of_two` rounded up to one.
-FG_HD constexpr float block_scale(uint32_t largest, bool power_of_two) {
+/// What is written.
+enum class QuantizeCodes : uint32_t { E4M3, E5M2 };
+FG_HD constexpr float largest_code(QuantizeCodes codes) { return codes == QuantizeCodes::E5M2 ? kE5m2Max : kE4m3Max; }
+
+/// The scale of a block whose largest finite magnitude has the bits `largest`: amax / the largest code, 448 or 57344,
+/// at least kLeastScale; 1 for a block of zeros. With `power_of_two` rounded up to one.
+FG_HD constexpr float block_scale(uint32_t largest, bool power_of_two, QuantizeCodes codes = QuantizeCodes::E4M3) {
     if (largest == 0) return 1.0f;
-    const float scale = float_of_bits(largest) / kE4m3Max;
+    const float scale = float_of_bits(largest) / largest_code(codes);
     if (scale < kLeastScale) return kLeastScale;
     return power_of_two ? float_of_bits((float_bits(scale) + 0x7fffffu) & 0x7f800000u) : scale;
 }
@@ -27,7 +31,9 @@ FG_HD constexpr float block_scale(uint32_t largest, bool power_of_two) {
 /// Factor of the elements: one rounding of the reciprocal, one of the product.
 FG_HD constexpr float inverse_scale(float scale) { return 1.0f / scale; }
 
-FG_HD constexpr uint8_t quantize_element(float x, float inverse) { return e4m3_of_float(x * inverse); }
+FG_HD constexpr uint8_t quantize_element(float x, float inverse, QuantizeCodes codes = QuantizeCodes::E4M3) {
+    return codes == QuantizeCodes::E5M2 ? e5m2_of_float(x * inverse) : e4m3_of_float(x * inverse);
+}
 
 enum class QuantizeInput : uint32_t { F32, F16, BF16 };
 
@@ -35,10 +41,13 @@ enum class QuantizeInput : uint32_t { F32, F16, BF16 };
 struct QuantizeConfig {
     QuantizeInput input = QuantizeInput::BF16;
     bool square_blocks = false;  // 128x128 blocks; else 1x128
+    QuantizeCodes codes = QuantizeCodes::E4M3;
 
-    static constexpr uint32_t kCount = 6;  // kernels that there are
+    static constexpr uint32_t kCount = 12;  // kernels that there are
     /// Its place among them.
-    FG_HD constexpr uint32_t index() const { return static_cast<uint32_t>(input) * 2 + square_blocks; }
+    FG_HD constexpr uint32_t index() const {
+        return static_cast<uint32_t>(codes) * 6 + static_cast<uint32_t>(input) * 2 + square_blocks;
+    }
     constexpr bool operator==(const QuantizeConfig&) const = default;
 
     /// Elements that a lane loads at once: 16 bytes.

@@ -4,7 +4,11 @@
 #include <array>
 #include <vector>
 
+#include <finegemm/error.h>
 #include <finegemm/quantize.h>
+#include <fmt/format.h>
+
+#include "plan/elements.h"
 
 namespace finegemm::python {
 
@@ -19,8 +23,23 @@ template <typename Make>
 Object given_or(Tensors& tensors, const char* name, PyObject* given, const Make& make) {
     return given == Py_None ? make() : tensors.output(name, given);
 }
-Object codes_or_new(Tensors& tensors, const char* name, PyObject* given, PyObject* x, int64_t rows, int64_t cols) {
-    return given_or(tensors, name, given, [&] { return tensors.empty_like(x, {rows, cols}, "float8_e4m3fn", name); });
+/// `format`: of new codes.
+Object codes_or_new(Tensors& tensors, const char* name, PyObject* given, PyObject* x, int64_t rows, int64_t cols,
+                    const char* format) {
+    return given_or(tensors, name, given, [&] { return tensors.empty_like(x, {rows, cols}, format, name); });
+}
+
+/// The type of new codes.
+const char* codes_format(Arguments& given, PyObject* q) {
+    PyObject* const dtype = given.optional("dtype");
+    const std::string_view name = dtype == Py_None ? "float8_e4m3fn" : text("dtype", dtype);
+    const ElementType* const type = find_type(type_named("dtype", name));
+    if (!is_scaled(*type))
+        throw Error(Errc::InvalidArgument, fmt::format("dtype: is '{}', must be {}; pass one of them", name,
+                                                       names_of(is_scaled, &ElementType::array_name)));
+    if (dtype != Py_None && q != Py_None)
+        throw Error(Errc::InvalidArgument, "dtype: is given, but so is q, which has one; leave it out");
+    return type->array_name.data();
 }
 Object scales_or_new(Tensors& tensors, const char* name, PyObject* given, PyObject* x, int64_t rows, int64_t cols) {
     return given_or(tensors, name, given, [&] { return tensors.empty_like(x, {rows, cols}, "float32", name); });
@@ -31,7 +50,8 @@ Object quantize_into(const Imports& imports, Context& context, Arguments& given,
     Tensors tensors(imports);
     PyObject* x = given.required("x");
     const Matrix in = tensors.matrix("x", x);
-    const Object q = codes_or_new(tensors, "q", given.optional("q"), x, in.rows, in.cols);
+    PyObject* const given_q = given.optional("q");
+    const Object q = codes_or_new(tensors, "q", given_q, x, in.rows, in.cols, codes_format(given, given_q));
     const Object scales =
         scales_or_new(tensors, "scales", given.optional("scales"), x, (in.rows + height - 1) / height, blocks(in.cols));
     const Matrix q_matrix = tensors.matrix("q", q.get(), Access::Write);
@@ -99,14 +119,17 @@ Object quantize_columns_into(const Imports& imports, Context& context, Arguments
     Tensors tensors(imports);
     PyObject *x = given.required("x"), *offsets = given.optional("offsets"), *begins = given.optional("begins");
     PyObject *row_q = given.optional("row_q"), *row_scales = given.optional("row_scales");
+    PyObject* const q = given.optional("q");
+    const char* const format = codes_format(given, q);
     bool rows = row_q != Py_None || row_scales != Py_None;
     given.take("rows", rows);
     QuantizeColumnsArgs args{.x = tensors.matrix("x", x), .q = {}, .scales = {}};
     const int64_t m = args.x.rows, k = args.x.cols;
     const Numbers groups = offsets == Py_None ? Numbers{} : tensors.numbers("offsets", offsets);
     std::vector<Object> results;
-    results.push_back(codes_or_new(tensors, "q", given.optional("q"), x, k, columns_for(m, groups)));
+    results.push_back(codes_or_new(tensors, "q", q, x, k, columns_for(m, groups), format));
     args.q = tensors.matrix("q", results.back().get(), Access::Write);
+    const char* const format_of_rows = find_type(args.q.dtype)->array_name.data();
     results.push_back(given_or(tensors, "scales", given.optional("scales"), [&] {
         return tensors.empty_mn_major(x, std::array{k, blocks(args.q.cols)}, "float32", "scales");
     }));
@@ -118,7 +141,7 @@ Object quantize_columns_into(const Imports& imports, Context& context, Arguments
         args.begins = row_of(tensors.numbers("begins", results.back().get(), Access::Write));
     }
     if (rows) {
-        results.push_back(codes_or_new(tensors, "row_q", row_q, x, m, k));
+        results.push_back(codes_or_new(tensors, "row_q", row_q, x, m, k, format_of_rows));
         args.row_q = tensors.matrix("row_q", results.back().get(), Access::Write);
         results.push_back(scales_or_new(tensors, "row_scales", row_scales, x, m, blocks(k)));
         args.row_scales = tensors.matrix("row_scales", results.back().get(), Access::Write);

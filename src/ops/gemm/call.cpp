@@ -115,6 +115,7 @@ plan::Problem problem_of(const Call& call, bool batch_invariant) {
                     .n = call.d.matrix.cols,
                     .k = call.a.matrix.cols * (call.summed() ? call.a.count : 1),
                     .dtype = call.a.matrix.dtype,
+                    .dtype_of_b = call.b.matrix.dtype,
                     .row_b_scales = call.row_b_scales(),
                     .out_dtype = call.d.matrix.dtype,
                     .accumulate = options.accumulate,

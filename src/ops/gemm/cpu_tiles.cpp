@@ -75,15 +75,21 @@ struct Panels {
     }
 
     template <typename Decode>
-    void load(const CpuTile& t, int64_t kb) {
+    void load_a(const CpuTile& t, int64_t kb) {
         using Code = typename Decode::Code;
         const auto [begin, size] = block_range(t, kb);
-        const ConstMatrix &of_a = t.args.a, &of_b = t.args.b;
+        const ConstMatrix& of_a = t.args.a;
         for (int64_t r = 0; r < t.rows; ++r) {
             if (of_a.col_stride == 1) decode<Decode, 1>(codes<Code>(of_a, t.row + r) + begin, size, &a[r * kBlock]);
             std::fill_n(&a[r * kBlock + size], kBlock - size, value<Decode>(0));
         }
         if (of_a.col_stride != 1) decode_columns<Decode, kBlock, 1>(of_a, t.row, t.rows, begin, size, a.get());
+    }
+    template <typename Decode>
+    void load_b(const CpuTile& t, int64_t kb) {
+        using Code = typename Decode::Code;
+        const auto [begin, size] = block_range(t, kb);
+        const ConstMatrix& of_b = t.args.b;
         if (size < kBlock || t.cols < kCpuTileCols) std::fill_n(b.get(), kBlock * kPitch, value<Decode>(0));
         if (of_b.col_stride != 1) return decode_columns<Decode, 1, kPitch>(of_b, t.col, t.cols, begin, size, b.get());
         for (int64_t c = 0; c < t.cols; ++c) {
@@ -164,7 +170,8 @@ void multiply_tile(const CpuTile& t, T* sums) {
     std::fill_n(sums, t.rows * kCpuTileCols, T{0});
     const int64_t blocks = ceil_div(static_cast<uint32_t>(t.args.a.cols), kScaleBlock);
     for (int64_t kb = 0; kb < blocks; ++kb) {
-        visit_codes(t.args.a.dtype, [&]<typename Type>(Type) { panels.template load<ToFloat<Type>>(t, kb); });
+        visit_codes(t.args.a.dtype, [&]<typename Type>(Type) { panels.template load_a<ToFloat<Type>>(t, kb); });
+        visit_codes(t.args.b.dtype, [&]<typename Type>(Type) { panels.template load_b<ToFloat<Type>>(t, kb); });
         T sfa[kCpuTileRows], sfb[kCpuTileCols];
         for (int64_t r = 0; r < t.rows; ++r) sfa[r] = scale_at(t.args.sfa, t.row + r, kb);
         scales_of_cols(t, kb, sfb);
@@ -185,26 +192,53 @@ void multiply_tile(const CpuTile& t, T* sums) {
 void FastTile(const CpuTile& t, float* sums) { multiply_tile(t, sums); }
 void ExactTile(const CpuTile& t, double* sums) { multiply_tile(t, sums); }
 
-// The tensor core's arithmetic (docs/numerics.md), in integers. A code is a mantissa of 0 to 15 and an exponent of -6
-// to 8; a subnormal code keeps exponent -6. NaN is kept apart.
+// The tensor core's arithmetic (docs/numerics.md), in integers. A code is a mantissa of 0 to 15 eighths and an exponent
+// of -6 to 8, of e5m2 of -14 to 15; a subnormal code keeps the exponent of the smallest normal one. NaN and infinity
+// are kept apart.
 constexpr int32_t kFraction = 13;    // bits that an addend keeps below the largest exponent
 constexpr int32_t kNothing = -1000;  // the exponent of zero: never the largest
 constexpr int32_t kStepK = 32;       // products that one wgmma sums at once
 
+/// A type of one byte: its mantissa's bits, the bias of its exponent, and the first code that is not finite.
+template <typename Type>
+struct Fp8;
+template <>
+struct Fp8<Codes<DType::E4M3>> {
+    static constexpr int32_t kBits = 3, kBias = 7, kSpecial = 0x7f;
+};
+template <>
+struct Fp8<Codes<DType::E5M2>> {
+    static constexpr int32_t kBits = 2, kBias = 15, kSpecial = 0x7c;
+};
+template <typename Type>
+constexpr bool is_special(uint8_t c) {
+    return (c & 0x7f) >= Fp8<Type>::kSpecial;
+}
+template <typename Type>
 struct ToMantissa {  // signed
     using Code = uint8_t;
     constexpr int32_t operator()(uint8_t c) const {
-        const int32_t exponent = c >> 3 & 15, magnitude = (exponent ? 8 : 0) + (c & 7);
-        return (c & 0x7f) == 0x7f ? 0 : c & 0x80 ? -magnitude : magnitude;
+        constexpr int32_t kOne = 1 << Fp8<Type>::kBits;
+        const int32_t magnitude = ((c & 0x7f) >= kOne ? kOne : 0) + (c & (kOne - 1)), eighths = magnitude * (8 / kOne);
+        return is_special<Type>(c) ? 0 : c & 0x80 ? -eighths : eighths;
     }
 };
+template <typename Type>
 struct ToExponent {  // of zero: so low that no sum with another exponent is the largest
     using Code = uint8_t;
     constexpr int32_t operator()(uint8_t c) const {
-        if ((c & 0x7f) == 0 || (c & 0x7f) == 0x7f) return kNothing;
-        return (c >> 3 & 15) ? (c >> 3 & 15) - 7 : -6;
+        if ((c & 0x7f) == 0 || is_special<Type>(c)) return kNothing;
+        return std::max((c & 0x7f) >> Fp8<Type>::kBits, 1) - Fp8<Type>::kBias;
     }
 };
+
+/// Calls visit(Codes<type>()) for a type of one byte.
+template <typename Visit>
+void visit_fp8(DType type, const Visit& visit) {
+    visit_codes(type, [&]<typename Type>(Type) {
+        if constexpr (requires { Fp8<Type>::kBits; }) visit(Type());
+    });
+}
 
 /// sum + the products of one wgmma, for one row and a vector of columns. Mantissas of products count 2^(exponent - 6).
 template <typename D>
@@ -246,20 +280,39 @@ HWY_INLINE hn::Vec<hn::Rebind<float, D>> wgmma_step(D d, const int32_t* a_mantis
 
 struct HopperBlock {
     Panels<int32_t> mantissas, exponents;
-    bool row_nan[kCpuTileRows], col_nan[kCpuTileCols];
+    bool special_row[kCpuTileRows], special_col[kCpuTileCols];
 
     explicit HopperBlock(int64_t rows) : mantissas(rows), exponents(rows) {}
 
     void load(const CpuTile& t, int64_t kb) {
-        mantissas.load<ToMantissa>(t, kb);
-        exponents.load<ToExponent>(t, kb);
         const auto [begin, size] = block_range(t, kb);
-        const auto has_nan = [size = size](const uint8_t* c) {
-            return std::any_of(c, c + size, [](uint8_t x) { return (x & 0x7f) == 0x7f; });
+        const auto has_special = [size = size]<typename Type>(const uint8_t* c, Type) {
+            return std::any_of(c, c + size, is_special<Type>);
         };
-        for (int64_t r = 0; r < t.rows; ++r) row_nan[r] = has_nan(codes<uint8_t>(t.args.a, t.row + r) + begin);
-        for (int64_t c = 0; c < t.cols; ++c) col_nan[c] = has_nan(codes<uint8_t>(t.args.b, t.col + c) + begin);
-        std::fill(col_nan + t.cols, col_nan + kCpuTileCols, false);
+        visit_fp8(t.args.a.dtype, [&]<typename Type>(Type type) {
+            mantissas.load_a<ToMantissa<Type>>(t, kb);
+            exponents.load_a<ToExponent<Type>>(t, kb);
+            for (int64_t r = 0; r < t.rows; ++r)
+                special_row[r] = has_special(codes<uint8_t>(t.args.a, t.row + r) + begin, type);
+        });
+        visit_fp8(t.args.b.dtype, [&]<typename Type>(Type type) {
+            mantissas.load_b<ToMantissa<Type>>(t, kb);
+            exponents.load_b<ToExponent<Type>>(t, kb);
+            for (int64_t c = 0; c < t.cols; ++c)
+                special_col[c] = has_special(codes<uint8_t>(t.args.b, t.col + c) + begin, type);
+        });
+    }
+    /// The sum of products some of which are not finite: NaN, or infinite.
+    static float special_sum(const CpuTile& t, int64_t kb, int64_t r, int64_t c) {
+        const auto [begin, size] = block_range(t, kb);
+        float sum = 0;
+        visit_fp8(t.args.a.dtype, [&]<typename A>(A) {
+            visit_fp8(t.args.b.dtype, [&]<typename B>(B) {
+                const uint8_t *a = codes<uint8_t>(t.args.a, t.row + r), *b = codes<uint8_t>(t.args.b, t.col + c);
+                for (int64_t k = begin; k < begin + size; ++k) sum += A::value(a[k]) * B::value(b[k]);
+            });
+        });
+        return std::isnan(sum) ? std::numeric_limits<float>::quiet_NaN() : sum;
     }
 };
 
@@ -302,8 +355,8 @@ void HopperTile(const CpuTile& t, BlockSteps blocks, bool tensor_core_scales, fl
             }
             float* to = sums + r * kCpuTileCols;
             for (int64_t c = 0; c < t.cols; ++c) {
-                const bool nan = block.row_nan[r] || block.col_nan[c];
-                const float of_block = nan ? std::numeric_limits<float>::quiet_NaN() : product[c];
+                const bool special = block.special_row[r] || block.special_col[c];
+                const float of_block = special ? HopperBlock::special_sum(t, kb, r, c) : product[c];
                 to[c] = std::fma(of_block, scales.factor(r, c), to[c]);
             }
         }

@@ -9,6 +9,11 @@ namespace finegemm {
 /// One 1x128 scale per row and block, or one 128x128 scale per square block.
 enum class ScaleShape { Rows, Blocks };
 
+/// The type of checked codes.
+inline QuantizeCodes codes_of(const Matrix& q) {
+    return q.dtype == DType::E5M2 ? QuantizeCodes::E5M2 : QuantizeCodes::E4M3;
+}
+
 /// Operands and options of one quantisation. The options are borrowed.
 struct QuantizeCall : QuantizeWeightsArgs {
     ScaleShape shape;

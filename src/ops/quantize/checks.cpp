@@ -21,8 +21,14 @@ void check_input(const Argument& in) {
     if (x.cols % 16 != 0) reject("x", "has {} columns, must be a multiple of 16; pad it with zeros", x.cols);
 }
 
+void check_codes_type(const Argument& out) {
+    if (!are(is_scaled, out.x.dtype))
+        reject(out.name, "has dtype {}, must be {}; pass memory of one byte for each element of x",
+               name_of(out.x.dtype), names_of(is_scaled));
+}
+
 void check_codes(const Argument& out, const ConstMatrix& x) {
-    out.check_dtype(DType::E4M3, "pass memory of one byte for each element of x");
+    check_codes_type(out);
     if (!out.has_shape(x.rows, x.cols))
         reject(out.name, "has shape [{}, {}], but x has [{}, {}]; pass memory of the same shape", out.x.rows,
                out.x.cols, x.rows, x.cols);
@@ -72,7 +78,7 @@ void check_transposed(const Argument& out, const ConstMatrix& x) {
 /// Codes of columns, which are [K, C].
 void check_column_codes(const Argument& out, const QuantizeColumnsCall& call) {
     const int64_t m = call.x.rows, k = call.x.cols;
-    out.check_dtype(DType::E4M3, "pass memory of one byte for each element of x");
+    check_codes_type(out);
     out.check_extents();
     if (out.x.rows != k) reject("q", "has {} rows, but x has {} columns; q is [K, C], x is [M, K]", out.x.rows, k);
     const int64_t unit = call.has_groups() ? kScaleBlock : 16;
@@ -151,6 +157,7 @@ void check_quantize(const QuantizeColumnsCall& call) {
     check_column_codes(given[1], call);
     check_scales(given[2], scales_of_rows(q, "one for each row and 128 columns of q"));
     if (with_rows) {
+        given[3].check_dtype(q.dtype, "rows and columns have codes of one type");
         check_codes(given[3], call.x);
         check_scales(given[4], scales_of_rows(call.x, "one for each row and 128 columns of x"));
     }

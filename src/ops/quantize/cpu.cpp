@@ -60,20 +60,32 @@ HWY_INLINE IntVector finite_magnitudes(FloatVector x) {
     return hn::IfThenElseZero(hn::Lt(bits, hn::Set(d, 0x7f800000)), bits);
 }
 
-/// e4m3_of_float of each lane.
-HWY_INLINE IntVector e4m3_of_floats(FloatVector x) {
+struct ToE4m3 {
+    static constexpr int kBits = 3, kBias = 7;
+    static constexpr float kMost = kE4m3Max, kLeastNormal = 0x1p-6f;
+    static constexpr float kUnit = 0x1p14f;  // its last bit is the subnormals' step: an addition rounds
+};
+struct ToE5m2 {
+    static constexpr int kBits = 2, kBias = 15;
+    static constexpr float kMost = kE5m2Max, kLeastNormal = 0x1p-14f, kUnit = 0x1p7f;
+};
+
+/// e4m3_of_float or e5m2_of_float of each lane.
+template <typename To>
+HWY_INLINE IntVector codes_of_floats(FloatVector x) {
+    constexpr int kDropped = 23 - To::kBits;
     const Ints d;
     const IntVector bits = hn::BitCast(d, x), magnitude = hn::And(bits, hn::Set(d, 0x7fffffff));
     const IntVector sign = hn::And(hn::ShiftRight<24>(bits), hn::Set(d, 0x80));
-    const IntVector most = hn::Min(magnitude, hn::Set(d, static_cast<int32_t>(float_bits(kE4m3Max))));
-    const FloatVector unit = hn::Set(Floats(), 0x1p14f);  // its last bit is the subnormals' step: the addition rounds
+    const IntVector most = hn::Min(magnitude, hn::Set(d, static_cast<int32_t>(float_bits(To::kMost))));
+    const FloatVector unit = hn::Set(Floats(), To::kUnit);
     const IntVector subnormal =
         hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(Floats(), most), unit)), hn::BitCast(d, unit));
-    const IntVector odd = hn::And(hn::ShiftRight<20>(most), hn::Set(d, 1));
-    const IntVector rounded = hn::Add(hn::Add(most, hn::Set(d, 0x7ffff)), odd);
-    const IntVector normal = hn::Sub(hn::ShiftRight<20>(rounded), hn::Set(d, (127 - 7) << 3));
+    const IntVector odd = hn::And(hn::ShiftRight<kDropped>(most), hn::Set(d, 1));
+    const IntVector rounded = hn::Add(hn::Add(most, hn::Set(d, (1 << (kDropped - 1)) - 1)), odd);
+    const IntVector normal = hn::Sub(hn::ShiftRight<kDropped>(rounded), hn::Set(d, (127 - To::kBias) << To::kBits));
     const IntVector code =
-        hn::IfThenElse(hn::Lt(most, hn::Set(d, static_cast<int32_t>(float_bits(0x1p-6f)))), subnormal, normal);
+        hn::IfThenElse(hn::Lt(most, hn::Set(d, static_cast<int32_t>(float_bits(To::kLeastNormal)))), subnormal, normal);
     return hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x7f800000)), hn::Set(d, 0x7f), hn::Or(code, sign));
 }
 
@@ -84,22 +96,28 @@ HWY_INLINE void for_each_vector(const CpuQuantizeBlock& b, const Use& use) {
         for (int64_t c = 0; c < b.cols; c += static_cast<int64_t>(hn::Lanes(Floats()))) use(r, c);
 }
 
-template <typename From>
-float quantize_block_of(const CpuQuantizeBlock& b, bool power_of_two) {
+template <typename From, typename To>
+float quantize_block_as(const CpuQuantizeBlock& b, bool power_of_two) {
     const auto* const x = static_cast<const typename From::Element*>(b.x);
     IntVector largest = hn::Zero(Ints());
     for_each_vector(b, [&](int64_t r, int64_t c) {
         largest = hn::Max(largest, finite_magnitudes(From::load(x + r * b.x_row_stride + c)));
     });
     const auto most = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(Ints(), largest)));
-    const float scale = block_scale(most, power_of_two);
+    const float scale = block_scale(most, power_of_two, b.codes);
     const FloatVector inverse = hn::Set(Floats(), inverse_scale(scale));
     for_each_vector(b, [&](int64_t r, int64_t c) {
-        const IntVector codes = e4m3_of_floats(hn::Mul(From::load(x + r * b.x_row_stride + c), inverse));
+        const IntVector codes = codes_of_floats<To>(hn::Mul(From::load(x + r * b.x_row_stride + c), inverse));
         const hn::Rebind<uint8_t, Ints> bytes;
         hn::StoreU(hn::DemoteTo(bytes, codes), bytes, b.q + r * b.q_row_stride + c);
     });
     return scale;
+}
+
+template <typename From>
+float quantize_block_of(const CpuQuantizeBlock& b, bool power_of_two) {
+    return b.codes == QuantizeCodes::E5M2 ? quantize_block_as<From, ToE5m2>(b, power_of_two)
+                                          : quantize_block_as<From, ToE4m3>(b, power_of_two);
 }
 
 float QuantizeBlock(const CpuQuantizeBlock& b, bool power_of_two) {
@@ -134,6 +152,7 @@ void run_on_cpu(const QuantizeCall& call, ThreadPool& pool) {
                 .x = static_cast<const uint8_t*>(x.data) + first * size_of(x.dtype),
                 .q = static_cast<uint8_t*>(q.data) + g * call.q.stride + row * q.row_stride + col,
                 .dtype = x.dtype,
+                .codes = codes_of(q),
                 .rows = std::min(height, x.rows - row),
                 .cols = std::min<int64_t>(kScaleBlock, x.cols - col),
                 .x_row_stride = x.row_stride,

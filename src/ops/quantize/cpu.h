@@ -14,7 +14,8 @@ void run_on_cpu(const QuantizeColumnsCall& call, ThreadPool& pool);
 struct CpuQuantizeBlock {
     const void* x;
     uint8_t* q;
-    DType dtype;
+    DType dtype;  // of x
+    QuantizeCodes codes;
     int64_t rows, cols;  // cols: a multiple of 16
     int64_t x_row_stride, q_row_stride;
 };

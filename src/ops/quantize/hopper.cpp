@@ -44,7 +44,8 @@ bool has_few_rows(const QuantizeColumnsCall& call) {
 
 QuantizeLaunch launch_of(const QuantizeCall& call) {
     const QuantizeConfig config{.input = input_of(call.x.matrix.dtype),
-                                .square_blocks = call.shape == ScaleShape::Blocks};
+                                .square_blocks = call.shape == ScaleShape::Blocks,
+                                .codes = codes_of(call.q.matrix)};
     QuantizeParams params = params_of(call.x.matrix, call.q.matrix, call.scales.matrix, call.options);
     params.matrices = static_cast<uint32_t>(call.x.count);
     params.x_stride = call.x.stride;
@@ -70,7 +71,7 @@ QuantizeColumnsLaunch launch_of(const QuantizeColumnsCall& call) {
                                        .cta_tiles = has_few_rows(call) ? 2u : 1u,
                                        .groups = call.groups()};
     const uint64_t ctas = (params.tiles() + params.cta_tiles - 1) / params.cta_tiles;
-    return {{input_of(call.x.dtype)}, params, static_cast<uint32_t>(std::min(ctas, kMaxGrid))};
+    return {{input_of(call.x.dtype), codes_of(call.q)}, params, static_cast<uint32_t>(std::min(ctas, kMaxGrid))};
 }
 
 }  // namespace finegemm

@@ -10,11 +10,27 @@ namespace finegemm::jit {
 namespace {
 
 using enum QuantizeInput;
-constexpr std::array<QuantizeConfig, QuantizeConfig::kCount> kConfigs = {
-    {{F32, false}, {F16, false}, {BF16, false}, {F32, true}, {F16, true}, {BF16, true}}};
-constexpr std::array<QuantizeColumnsConfig, QuantizeColumnsConfig::kCount> kColumnConfigs = {{{F32}, {F16}, {BF16}}};
+using enum QuantizeCodes;
+constexpr std::array<QuantizeConfig, QuantizeConfig::kCount> kConfigs = {{{F32, false},
+                                                                          {F16, false},
+                                                                          {BF16, false},
+                                                                          {F32, true},
+                                                                          {F16, true},
+                                                                          {BF16, true},
+                                                                          {F32, false, E5M2},
+                                                                          {F16, false, E5M2},
+                                                                          {BF16, false, E5M2},
+                                                                          {F32, true, E5M2},
+                                                                          {F16, true, E5M2},
+                                                                          {BF16, true, E5M2}}};
+constexpr std::array<QuantizeColumnsConfig, QuantizeColumnsConfig::kCount> kColumnConfigs = {
+    {{F32}, {F16}, {BF16}, {F32, E5M2}, {F16, E5M2}, {BF16, E5M2}}};
 
 constexpr std::string_view kNames[] = {"F32", "F16", "BF16"};
+
+/// What sources and names say of codes that are not e4m3.
+std::string_view field_of(QuantizeCodes codes) { return codes == E5M2 ? ", finegemm::QuantizeCodes::E5M2" : ""; }
+std::string_view suffix_of(QuantizeCodes codes) { return codes == E5M2 ? "_E5M2" : ""; }
 
 }  // namespace
 
@@ -23,30 +39,31 @@ std::span<const QuantizeColumnsConfig> quantize_columns_configs() { return kColu
 
 KernelSource source_of(const QuantizeConfig& c) {
     const std::string_view input = kNames[static_cast<size_t>(c.input)];
-    const std::string entry = fmt::format("FineGEMM_quantize_{}_{}", c.square_blocks ? "blocks" : "rows", input);
+    const std::string entry =
+        fmt::format("FineGEMM_quantize_{}_{}{}", c.square_blocks ? "blocks" : "rows", input, suffix_of(c.codes));
     return {
         .entry = entry,
         .text = fmt::format("#include <finegemm/device/quantize.cuh>\n"
-                            "inline constexpr finegemm::QuantizeConfig kConfig{{finegemm::QuantizeInput::{}, {}}};\n"
+                            "inline constexpr finegemm::QuantizeConfig kConfig{{finegemm::QuantizeInput::{}, {}{}}};\n"
                             "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm())\n"
                             "{}(const __grid_constant__ finegemm::QuantizeParams params) {{\n"
                             "    finegemm::device::quantize<kConfig>(params);\n"
                             "}}\n",
-                            input, c.square_blocks, entry)};
+                            input, c.square_blocks, field_of(c.codes), entry)};
 }
 
 KernelSource source_of(const QuantizeColumnsConfig& c) {
     const std::string_view input = kNames[static_cast<size_t>(c.input)];
-    const std::string entry = fmt::format("FineGEMM_quantize_columns_{}", input);
-    return {
-        .entry = entry,
-        .text = fmt::format("#include <finegemm/device/quantize_columns.cuh>\n"
-                            "inline constexpr finegemm::QuantizeColumnsConfig kConfig{{finegemm::QuantizeInput::{}}};\n"
-                            "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm())\n"
-                            "{}(const __grid_constant__ finegemm::QuantizeColumnsParams params) {{\n"
-                            "    finegemm::device::quantize_columns<kConfig>(params);\n"
-                            "}}\n",
-                            input, entry)};
+    const std::string entry = fmt::format("FineGEMM_quantize_columns_{}{}", input, suffix_of(c.codes));
+    return {.entry = entry,
+            .text = fmt::format(
+                "#include <finegemm/device/quantize_columns.cuh>\n"
+                "inline constexpr finegemm::QuantizeColumnsConfig kConfig{{finegemm::QuantizeInput::{}{}}};\n"
+                "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm())\n"
+                "{}(const __grid_constant__ finegemm::QuantizeColumnsParams params) {{\n"
+                "    finegemm::device::quantize_columns<kConfig>(params);\n"
+                "}}\n",
+                input, field_of(c.codes), entry)};
 }
 
 }  // namespace finegemm::jit

@@ -96,8 +96,8 @@ __device__ inline void pin(Operands& at) {
 template <GemmConfig C>
 __device__ inline void start_block(Block<C>& block, Operands at) {
     ptx::wgmma_fence();
-    static_assert(C.a.element == Element::E4M3 && C.b.element == Element::E4M3);
-    ptx::wgmma_k128_e4m3(block.product, wgmma_descriptor_with(at.a), wgmma_descriptor_with(at.b));
+    static_assert(bytes_of(C.a.element) == 1 && bytes_of(C.b.element) == 1);
+    ptx::wgmma_k128_fp8(block.product, wgmma_descriptor_with(at.a), wgmma_descriptor_with(at.b));
     ScaleProductOf<C>::start(block, at);
     ptx::wgmma_commit_group();
 }

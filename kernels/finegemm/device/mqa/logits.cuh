@@ -15,15 +15,15 @@ template <uint32_t Dim>
 struct Depth {};
 template <uint32_t R>
 __device__ void start_product(Depth<32>, float (&x)[R], uint64_t a, uint64_t b) {
-    ptx::wgmma_k32_e4m3(x, a, b);
+    ptx::wgmma_k32_fp8(x, a, b);
 }
 template <uint32_t R>
 __device__ void start_product(Depth<64>, float (&x)[R], uint64_t a, uint64_t b) {
-    ptx::wgmma_k64_e4m3(x, a, b);
+    ptx::wgmma_k64_fp8(x, a, b);
 }
 template <uint32_t R>
 __device__ void start_product(Depth<128>, float (&x)[R], uint64_t a, uint64_t b) {
-    ptx::wgmma_k128_e4m3(x, a, b);
+    ptx::wgmma_k128_fp8(x, a, b);
 }
 
 /// In a lane: keys `lane / 4` and eight behind that, of the sixteen of its warp, times all columns.

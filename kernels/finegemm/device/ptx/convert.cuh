@@ -107,6 +107,13 @@ __device__ inline uint16_t pack_e4m3(float low, float high) {
     return packed;
 }
 
+/// Two floats to e5m2, likewise.
+__device__ inline uint16_t pack_e5m2(float low, float high) {
+    uint16_t packed;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
 __device__ inline float float_of_half(uint16_t x) {
     float y;
     asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));

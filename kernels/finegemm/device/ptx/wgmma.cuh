@@ -20,6 +20,10 @@ __device__ inline void wgmma_wait_group() {
 __device__ inline void pin(float& x) { asm volatile("" : "+f"(x)::"memory"); }
 __device__ inline void pin(uint32_t& x) { asm volatile("" : "+r"(x)::"memory"); }
 
+/// The types of A and B of one byte as PTX calls them.
+#ifndef FG_WGMMA_FP8
+#define FG_WGMMA_FP8 "e4m3.e4m3"
+#endif
 #include <finegemm/device/ptx/wgmma.inl>
 
 }  // namespace finegemm::ptx

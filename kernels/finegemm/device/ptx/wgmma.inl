@@ -3,23 +3,23 @@
 // The one wrapper of several instructions: the compiler takes a good part of its time for lists of operands this long,
 // and the four instructions of a k-block share one. Descriptors count 16 bytes.
 // A kernel uses one width: its source defines FG_WGMMA_N, and the other widths cost no compile time. It defines
-// FG_WGMMA_TYPE, too: the type of A and B as PTX calls it, "bf16" say.
+// FG_WGMMA_TYPE, too: the type of A and B as PTX calls it, "bf16" say; and FG_WGMMA_FP8 where one of them is e5m2.
 
 #if FG_WGMMA_N == 16
-__device__ inline void wgmma_k128_e4m3(float (&d)[8], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[8], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %8, 0;\nadd.s64 b0, %9, 0;\n"
         "add.s64 a1, %8, 2;\nadd.s64 b1, %9, 2;\n"
         "add.s64 a2, %8, 4;\nadd.s64 b2, %9, 4;\n"
         "add.s64 a3, %8, 6;\nadd.s64 b3, %9, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7}, a3, b3, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
@@ -59,20 +59,20 @@ __device__ inline void wgmma_k64(float (&d)[8], uint64_t a, uint64_t b, uint32_t
 #endif
 
 #if FG_WGMMA_N == 24
-__device__ inline void wgmma_k128_e4m3(float (&d)[12], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[12], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %12, 0;\nadd.s64 b0, %13, 0;\n"
         "add.s64 a1, %12, 2;\nadd.s64 b1, %13, 2;\n"
         "add.s64 a2, %12, 4;\nadd.s64 b2, %13, 4;\n"
         "add.s64 a3, %12, 6;\nadd.s64 b3, %13, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n24k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n24k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n24k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n24k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n24k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n24k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n24k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n24k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, a3, b3, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
@@ -112,20 +112,20 @@ __device__ inline void wgmma_k64(float (&d)[12], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 32
-__device__ inline void wgmma_k128_e4m3(float (&d)[16], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[16], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %16, 0;\nadd.s64 b0, %17, 0;\n"
         "add.s64 a1, %16, 2;\nadd.s64 b1, %17, 2;\n"
         "add.s64 a2, %16, 4;\nadd.s64 b2, %17, 4;\n"
         "add.s64 a3, %16, 6;\nadd.s64 b3, %17, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, a3, b3, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
@@ -168,23 +168,23 @@ __device__ inline void wgmma_k64(float (&d)[16], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 40
-__device__ inline void wgmma_k128_e4m3(float (&d)[20], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[20], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %20, 0;\nadd.s64 b0, %21, 0;\n"
         "add.s64 a1, %20, 2;\nadd.s64 b1, %21, 2;\n"
         "add.s64 a2, %20, 4;\nadd.s64 b2, %21, 4;\n"
         "add.s64 a3, %20, 6;\nadd.s64 b3, %21, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n40k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n40k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n40k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n40k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n40k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n40k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n40k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n40k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19}, a3, b3, 1, 1, 1;\n"
         "}\n"
@@ -236,23 +236,23 @@ __device__ inline void wgmma_k64(float (&d)[20], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 48
-__device__ inline void wgmma_k128_e4m3(float (&d)[24], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[24], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %24, 0;\nadd.s64 b0, %25, 0;\n"
         "add.s64 a1, %24, 2;\nadd.s64 b1, %25, 2;\n"
         "add.s64 a2, %24, 4;\nadd.s64 b2, %25, 4;\n"
         "add.s64 a3, %24, 6;\nadd.s64 b3, %25, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23}, a3, b3, 1, 1, 1;\n"
         "}\n"
@@ -304,23 +304,23 @@ __device__ inline void wgmma_k64(float (&d)[24], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 56
-__device__ inline void wgmma_k128_e4m3(float (&d)[28], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[28], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %28, 0;\nadd.s64 b0, %29, 0;\n"
         "add.s64 a1, %28, 2;\nadd.s64 b1, %29, 2;\n"
         "add.s64 a2, %28, 4;\nadd.s64 b2, %29, 4;\n"
         "add.s64 a3, %28, 6;\nadd.s64 b3, %29, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n56k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n56k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n56k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n56k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n56k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n56k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n56k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n56k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, a3, b3, 1, 1, 1;\n"
         "}\n"
@@ -375,23 +375,23 @@ __device__ inline void wgmma_k64(float (&d)[28], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 64
-__device__ inline void wgmma_k128_e4m3(float (&d)[32], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[32], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %32, 0;\nadd.s64 b0, %33, 0;\n"
         "add.s64 a1, %32, 2;\nadd.s64 b1, %33, 2;\n"
         "add.s64 a2, %32, 4;\nadd.s64 b2, %33, 4;\n"
         "add.s64 a3, %32, 6;\nadd.s64 b3, %33, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n64k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n64k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n64k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n64k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a3, b3, 1, 1, 1;\n"
         "}\n"
@@ -449,26 +449,26 @@ __device__ inline void wgmma_k64(float (&d)[32], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 72
-__device__ inline void wgmma_k128_e4m3(float (&d)[36], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[36], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %36, 0;\nadd.s64 b0, %37, 0;\n"
         "add.s64 a1, %36, 2;\nadd.s64 b1, %37, 2;\n"
         "add.s64 a2, %36, 4;\nadd.s64 b2, %37, 4;\n"
         "add.s64 a3, %36, 6;\nadd.s64 b3, %37, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n72k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n72k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n72k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n72k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n72k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n72k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n72k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n72k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35}, a3, b3, 1, 1, 1;\n"
@@ -532,26 +532,26 @@ __device__ inline void wgmma_k64(float (&d)[36], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 80
-__device__ inline void wgmma_k128_e4m3(float (&d)[40], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[40], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %40, 0;\nadd.s64 b0, %41, 0;\n"
         "add.s64 a1, %40, 2;\nadd.s64 b1, %41, 2;\n"
         "add.s64 a2, %40, 4;\nadd.s64 b2, %41, 4;\n"
         "add.s64 a3, %40, 6;\nadd.s64 b3, %41, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n80k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n80k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n80k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n80k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n80k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n80k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n80k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n80k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39}, a3, b3, 1, 1, 1;\n"
@@ -618,26 +618,26 @@ __device__ inline void wgmma_k64(float (&d)[40], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 88
-__device__ inline void wgmma_k128_e4m3(float (&d)[44], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[44], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %44, 0;\nadd.s64 b0, %45, 0;\n"
         "add.s64 a1, %44, 2;\nadd.s64 b1, %45, 2;\n"
         "add.s64 a2, %44, 4;\nadd.s64 b2, %45, 4;\n"
         "add.s64 a3, %44, 6;\nadd.s64 b3, %45, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n88k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n88k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n88k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n88k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n88k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n88k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n88k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n88k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43}, a3, b3, 1, 1, 1;\n"
@@ -707,26 +707,26 @@ __device__ inline void wgmma_k64(float (&d)[44], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 96
-__device__ inline void wgmma_k128_e4m3(float (&d)[48], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[48], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %48, 0;\nadd.s64 b0, %49, 0;\n"
         "add.s64 a1, %48, 2;\nadd.s64 b1, %49, 2;\n"
         "add.s64 a2, %48, 4;\nadd.s64 b2, %49, 4;\n"
         "add.s64 a3, %48, 6;\nadd.s64 b3, %49, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n96k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n96k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n96k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n96k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, a3, b3, 1, 1, 1;\n"
@@ -796,29 +796,29 @@ __device__ inline void wgmma_k64(float (&d)[48], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 104
-__device__ inline void wgmma_k128_e4m3(float (&d)[52], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[52], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %52, 0;\nadd.s64 b0, %53, 0;\n"
         "add.s64 a1, %52, 2;\nadd.s64 b1, %53, 2;\n"
         "add.s64 a2, %52, 4;\nadd.s64 b2, %53, 4;\n"
         "add.s64 a3, %52, 6;\nadd.s64 b3, %53, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n104k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n104k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n104k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n104k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n104k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n104k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n104k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n104k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -897,29 +897,29 @@ __device__ inline void wgmma_k64(float (&d)[52], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 112
-__device__ inline void wgmma_k128_e4m3(float (&d)[56], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[56], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %56, 0;\nadd.s64 b0, %57, 0;\n"
         "add.s64 a1, %56, 2;\nadd.s64 b1, %57, 2;\n"
         "add.s64 a2, %56, 4;\nadd.s64 b2, %57, 4;\n"
         "add.s64 a3, %56, 6;\nadd.s64 b3, %57, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n112k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n112k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n112k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n112k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1001,11 +1001,11 @@ __device__ inline void wgmma_k64(float (&d)[56], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 128
-__device__ inline void wgmma_k32_e4m3(float (&d)[64], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k32_fp8(float (&d)[64], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, b0;\n"
         "add.s64 a0, %64, 0;\nadd.s64 b0, %65, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n128k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1024,17 +1024,17 @@ __device__ inline void wgmma_k32_e4m3(float (&d)[64], uint64_t a, uint64_t b) {
           "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_e4m3(float (&d)[64], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k64_fp8(float (&d)[64], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, b0, b1;\n"
         "add.s64 a0, %64, 0;\nadd.s64 b0, %65, 0;\n"
         "add.s64 a1, %64, 2;\nadd.s64 b1, %65, 2;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n128k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n128k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1053,29 +1053,29 @@ __device__ inline void wgmma_k64_e4m3(float (&d)[64], uint64_t a, uint64_t b) {
           "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k128_e4m3(float (&d)[64], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[64], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %64, 0;\nadd.s64 b0, %65, 0;\n"
         "add.s64 a1, %64, 2;\nadd.s64 b1, %65, 2;\n"
         "add.s64 a2, %64, 4;\nadd.s64 b2, %65, 4;\n"
         "add.s64 a3, %64, 6;\nadd.s64 b3, %65, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n128k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n128k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n128k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n128k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1160,11 +1160,11 @@ __device__ inline void wgmma_k64(float (&d)[64], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 136
-__device__ inline void wgmma_k32_e4m3(float (&d)[68], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k32_fp8(float (&d)[68], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, b0;\n"
         "add.s64 a0, %68, 0;\nadd.s64 b0, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n136k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1185,18 +1185,18 @@ __device__ inline void wgmma_k32_e4m3(float (&d)[68], uint64_t a, uint64_t b) {
           "=f"(d[66]), "=f"(d[67])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k64_e4m3(float (&d)[68], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k64_fp8(float (&d)[68], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, b0, b1;\n"
         "add.s64 a0, %68, 0;\nadd.s64 b0, %69, 0;\n"
         "add.s64 a1, %68, 2;\nadd.s64 b1, %69, 2;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n136k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n136k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1217,32 +1217,32 @@ __device__ inline void wgmma_k64_e4m3(float (&d)[68], uint64_t a, uint64_t b) {
           "=f"(d[66]), "=f"(d[67])
         : "l"(a), "l"(b));
 }
-__device__ inline void wgmma_k128_e4m3(float (&d)[68], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[68], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %68, 0;\nadd.s64 b0, %69, 0;\n"
         "add.s64 a1, %68, 2;\nadd.s64 b1, %69, 2;\n"
         "add.s64 a2, %68, 4;\nadd.s64 b2, %69, 4;\n"
         "add.s64 a3, %68, 6;\nadd.s64 b3, %69, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n136k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n136k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n136k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n136k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n136k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1336,32 +1336,32 @@ __device__ inline void wgmma_k64(float (&d)[68], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 144
-__device__ inline void wgmma_k128_e4m3(float (&d)[72], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[72], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %72, 0;\nadd.s64 b0, %73, 0;\n"
         "add.s64 a1, %72, 2;\nadd.s64 b1, %73, 2;\n"
         "add.s64 a2, %72, 4;\nadd.s64 b2, %73, 4;\n"
         "add.s64 a3, %72, 6;\nadd.s64 b3, %73, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n144k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n144k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n144k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n144k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n144k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n144k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n144k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n144k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1455,32 +1455,32 @@ __device__ inline void wgmma_k64(float (&d)[72], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 152
-__device__ inline void wgmma_k128_e4m3(float (&d)[76], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[76], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %76, 0;\nadd.s64 b0, %77, 0;\n"
         "add.s64 a1, %76, 2;\nadd.s64 b1, %77, 2;\n"
         "add.s64 a2, %76, 4;\nadd.s64 b2, %77, 4;\n"
         "add.s64 a3, %76, 6;\nadd.s64 b3, %77, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n152k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n152k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n152k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n152k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n152k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n152k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n152k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n152k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1577,32 +1577,32 @@ __device__ inline void wgmma_k64(float (&d)[76], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 160
-__device__ inline void wgmma_k128_e4m3(float (&d)[80], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[80], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %80, 0;\nadd.s64 b0, %81, 0;\n"
         "add.s64 a1, %80, 2;\nadd.s64 b1, %81, 2;\n"
         "add.s64 a2, %80, 4;\nadd.s64 b2, %81, 4;\n"
         "add.s64 a3, %80, 6;\nadd.s64 b3, %81, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n160k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n160k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n160k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n160k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1702,35 +1702,35 @@ __device__ inline void wgmma_k64(float (&d)[80], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 168
-__device__ inline void wgmma_k128_e4m3(float (&d)[84], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[84], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %84, 0;\nadd.s64 b0, %85, 0;\n"
         "add.s64 a1, %84, 2;\nadd.s64 b1, %85, 2;\n"
         "add.s64 a2, %84, 4;\nadd.s64 b2, %85, 4;\n"
         "add.s64 a3, %84, 6;\nadd.s64 b3, %85, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n168k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n168k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n168k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n168k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n168k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n168k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n168k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n168k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1836,35 +1836,35 @@ __device__ inline void wgmma_k64(float (&d)[84], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 176
-__device__ inline void wgmma_k128_e4m3(float (&d)[88], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[88], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %88, 0;\nadd.s64 b0, %89, 0;\n"
         "add.s64 a1, %88, 2;\nadd.s64 b1, %89, 2;\n"
         "add.s64 a2, %88, 4;\nadd.s64 b2, %89, 4;\n"
         "add.s64 a3, %88, 6;\nadd.s64 b3, %89, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n176k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n176k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n176k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n176k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -1973,35 +1973,35 @@ __device__ inline void wgmma_k64(float (&d)[88], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 192
-__device__ inline void wgmma_k128_e4m3(float (&d)[96], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[96], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %96, 0;\nadd.s64 b0, %97, 0;\n"
         "add.s64 a1, %96, 2;\nadd.s64 b1, %97, 2;\n"
         "add.s64 a2, %96, 4;\nadd.s64 b2, %97, 4;\n"
         "add.s64 a3, %96, 6;\nadd.s64 b3, %97, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n192k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n192k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n192k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n192k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2113,14 +2113,14 @@ __device__ inline void wgmma_k64(float (&d)[96], uint64_t a, uint64_t b, uint32_
 #endif
 
 #if FG_WGMMA_N == 200
-__device__ inline void wgmma_k128_e4m3(float (&d)[100], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[100], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %100, 0;\nadd.s64 b0, %101, 0;\n"
         "add.s64 a1, %100, 2;\nadd.s64 b1, %101, 2;\n"
         "add.s64 a2, %100, 4;\nadd.s64 b2, %101, 4;\n"
         "add.s64 a3, %100, 6;\nadd.s64 b3, %101, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n200k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n200k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2128,7 +2128,7 @@ __device__ inline void wgmma_k128_e4m3(float (&d)[100], uint64_t a, uint64_t b) 
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n200k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n200k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2136,7 +2136,7 @@ __device__ inline void wgmma_k128_e4m3(float (&d)[100], uint64_t a, uint64_t b) 
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n200k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n200k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2144,7 +2144,7 @@ __device__ inline void wgmma_k128_e4m3(float (&d)[100], uint64_t a, uint64_t b) 
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n200k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n200k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2265,14 +2265,14 @@ __device__ inline void wgmma_k64(float (&d)[100], uint64_t a, uint64_t b, uint32
 #endif
 
 #if FG_WGMMA_N == 208
-__device__ inline void wgmma_k128_e4m3(float (&d)[104], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[104], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %104, 0;\nadd.s64 b0, %105, 0;\n"
         "add.s64 a1, %104, 2;\nadd.s64 b1, %105, 2;\n"
         "add.s64 a2, %104, 4;\nadd.s64 b2, %105, 4;\n"
         "add.s64 a3, %104, 6;\nadd.s64 b3, %105, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n208k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n208k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2280,7 +2280,7 @@ __device__ inline void wgmma_k128_e4m3(float (&d)[104], uint64_t a, uint64_t b) 
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n208k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n208k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2288,7 +2288,7 @@ __device__ inline void wgmma_k128_e4m3(float (&d)[104], uint64_t a, uint64_t b) 
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n208k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n208k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2296,7 +2296,7 @@ __device__ inline void wgmma_k128_e4m3(float (&d)[104], uint64_t a, uint64_t b) 
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n208k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n208k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2420,14 +2420,14 @@ __device__ inline void wgmma_k64(float (&d)[104], uint64_t a, uint64_t b, uint32
 #endif
 
 #if FG_WGMMA_N == 224
-__device__ inline void wgmma_k128_e4m3(float (&d)[112], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[112], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %112, 0;\nadd.s64 b0, %113, 0;\n"
         "add.s64 a1, %112, 2;\nadd.s64 b1, %113, 2;\n"
         "add.s64 a2, %112, 4;\nadd.s64 b2, %113, 4;\n"
         "add.s64 a3, %112, 6;\nadd.s64 b3, %113, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n224k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n224k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2435,7 +2435,7 @@ __device__ inline void wgmma_k128_e4m3(float (&d)[112], uint64_t a, uint64_t b) 
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n224k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n224k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2443,7 +2443,7 @@ __device__ inline void wgmma_k128_e4m3(float (&d)[112], uint64_t a, uint64_t b) 
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n224k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n224k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2451,7 +2451,7 @@ __device__ inline void wgmma_k128_e4m3(float (&d)[112], uint64_t a, uint64_t b) 
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n224k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n224k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2578,14 +2578,14 @@ __device__ inline void wgmma_k64(float (&d)[112], uint64_t a, uint64_t b, uint32
 #endif
 
 #if FG_WGMMA_N == 256
-__device__ inline void wgmma_k128_e4m3(float (&d)[128], uint64_t a, uint64_t b) {
+__device__ inline void wgmma_k128_fp8(float (&d)[128], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
         "add.s64 a0, %128, 0;\nadd.s64 b0, %129, 0;\n"
         "add.s64 a1, %128, 2;\nadd.s64 b1, %129, 2;\n"
         "add.s64 a2, %128, 4;\nadd.s64 b2, %129, 4;\n"
         "add.s64 a3, %128, 6;\nadd.s64 b3, %129, 6;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n256k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2594,7 +2594,7 @@ __device__ inline void wgmma_k128_e4m3(float (&d)[128], uint64_t a, uint64_t b) 
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a0, b0, 0, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n256k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2603,7 +2603,7 @@ __device__ inline void wgmma_k128_e4m3(float (&d)[128], uint64_t a, uint64_t b) 
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a1, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n256k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -2612,7 +2612,7 @@ __device__ inline void wgmma_k128_e4m3(float (&d)[128], uint64_t a, uint64_t b) 
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, a2, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3 {"
+        "wgmma.mma_async.sync.aligned.m64n256k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "

@@ -93,23 +93,23 @@ void start_product(float (&d)[Registers], bool adds, const Multiply& multiply) {
     machine->later([&products] { products.happen(); });
 }
 template <uint32_t R>
-void start_e4m3(float (&d)[R], uint64_t a, uint64_t b, uint32_t k) {
+void start_fp8(float (&d)[R], uint64_t a, uint64_t b, uint32_t k) {
     const HostOperand left = HostOperand::of(a), right = HostOperand::of(b);
     start_product(d, false, [=](const std::vector<float>&) {
         return wgmma_product(left.codes(64, k), right.codes(R * 2, k), 64, R * 2, k);
     });
 }
 template <uint32_t R>
-void wgmma_k32_e4m3(float (&d)[R], uint64_t a, uint64_t b) {
-    start_e4m3(d, a, b, 32);
+void wgmma_k32_fp8(float (&d)[R], uint64_t a, uint64_t b) {
+    start_fp8(d, a, b, 32);
 }
 template <uint32_t R>
-void wgmma_k64_e4m3(float (&d)[R], uint64_t a, uint64_t b) {
-    start_e4m3(d, a, b, 64);
+void wgmma_k64_fp8(float (&d)[R], uint64_t a, uint64_t b) {
+    start_fp8(d, a, b, 64);
 }
 template <uint32_t R>
-void wgmma_k128_e4m3(float (&d)[R], uint64_t a, uint64_t b) {
-    start_e4m3(d, a, b, 128);
+void wgmma_k128_fp8(float (&d)[R], uint64_t a, uint64_t b) {
+    start_fp8(d, a, b, 128);
 }
 template <uint32_t R>
 void wgmma_k16_bf16(float (&d)[R], uint64_t a, uint64_t b);  // declared for kernels that nobody runs here

@@ -1,0 +1,68 @@
+// Types of A, B and D that the planner has kernels for.
+#include <gtest/gtest.h>
+
+#include "plan/plan.h"
+
+namespace finegemm::plan {
+namespace {
+
+const DeviceSpec& device_of_types() { return *find_device("h200"); }
+
+TEST(Candidates, WriteEachTypeOfDWithEachScalingInEachGrouping) {
+    for (const Grouping grouping : {Grouping::None, Grouping::Rows, Grouping::K})
+        for (const Operand& b : {kBlockScaled, kRowScaled})
+            for (const DType d : {DType::BF16, DType::F16, DType::F32})
+                for (const uint32_t m : {1, 4096})
+                    for (const bool batch_invariant : {false, true}) {
+                        if (grouping == Grouping::K && b == kBlockScaled) continue;  // whose scales are of rows
+                        const Problem p{.m = m,
+                                        .n = 1024,
+                                        .k = 1024,
+                                        .batch_invariant = batch_invariant && grouping != Grouping::Rows,
+                                        .b = b,
+                                        .d = {d},
+                                        .groups = {grouping, grouping == Grouping::None ? 0u : 4u}};
+                        EXPECT_NO_THROW(choose(p, device_of_types())) << text_of(p);
+                    }
+}
+
+TEST(Candidates, MultiplyE5m2AsGradientsHaveIt) {
+    constexpr Operand kGradient{.element = Element::E5M2};
+    struct Case {
+        Operand a, b;
+        DType d;
+        Grouping grouping;
+    };
+    for (const auto& [a, b, d, grouping] : {Case{kGradient, kBlockScaled, DType::BF16, Grouping::None},
+                                            {kGradient, kBlockScaled, DType::BF16, Grouping::Rows},
+                                            {kGradient, kRowScaled, DType::BF16, Grouping::None},
+                                            {kGradient, kRowScaled, DType::F32, Grouping::None},
+                                            {kRowScaled, kGradient, DType::F32, Grouping::None},
+                                            {kGradient, kRowScaled, DType::F32, Grouping::K},
+                                            {kRowScaled, kGradient, DType::F32, Grouping::K}})
+        for (const uint32_t m : {1, 4096})
+            for (const bool batch_invariant : {false, true}) {
+                const Problem p{.m = m,
+                                .n = 1024,
+                                .k = 1024,
+                                .batch_invariant = batch_invariant && grouping != Grouping::Rows,
+                                .a = a,
+                                .b = b,
+                                .d = {d},
+                                .groups = {grouping, grouping == Grouping::None ? 0u : 4u}};
+                const GemmConfig c = choose(p, device_of_types()).config;
+                EXPECT_EQ(c.a.element, a.element) << text_of(p);
+                EXPECT_EQ(c.b.element, b.element) << text_of(p);
+            }
+}
+
+TEST(Candidates, OfAllTypesFitTheSharedMemoryOfAnSm) {
+    for (const GemmConfig& c : kernels()) {
+        const uint32_t bytes = kernel_plan(c).smem.total;
+        EXPECT_LE(bytes, device_of_types().smem_bytes) << name_of(c);
+        EXPECT_LE(c.ctas_per_sm * (bytes + kReservedShared), device_of_types().smem_per_sm) << name_of(c);
+    }
+}
+
+}  // namespace
+}  // namespace finegemm::plan
