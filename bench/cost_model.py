@@ -127,7 +127,8 @@ def predict_grouped(key, rates, case):
     (tile_m, tile_n, _, warpgroups, _, cluster, _), (m, n, k) = key, case.shape
     groups, expected, spared = case.groups, case.expected, rates.spared
     rows = expected or m / groups
-    apart = 1 if expected else math.sqrt(1 - 1 / groups)  # else M is known: a group has the more, the less others have
+    # M is known if none are expected: a group has the more, the less others have. All are expected if groups are equal.
+    apart = (0 if groups * expected == m else 1) if expected else math.sqrt(1 - 1 / groups)
     counts, strays, whole = [], [], 0  # of tiles one below the other, for each spread; what is not known of them
     for spread in SPREAD:
         rows_here = max(1.0, rows * (1 + (spread - 1) * apart))

@@ -21,7 +21,6 @@ BF16_OUTPUTS = (torch.bfloat16, torch.float32)  # of A and B in bf16
 ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-23}
 SMALLEST = {torch.bfloat16: 2.0**-133, torch.float16: 2.0**-24, torch.float32: 2.0**-148}
 SPEED = ((64, 7168, 2048), (4096, 7168, 2048), (4096, 4096, 7168))
-STREAMS_AND_GRAPH = ("graph", "streams")
 
 
 def over_bound(d, exact, of_sums, epilogue: Epilogue, rows=slice(None)) -> float:
@@ -205,29 +204,18 @@ class Affine(Fixture):
     def affine_repeat(self):
         """200 runs of every kernel give the same bits; so do a replayed graph of all, and two streams at once."""
         calls = self.affine_calls(640, 2112, 2048, [0, 300, 70, 270])
-        firsts = []
-        for name, d, call in calls:
-            self.repeated(name, call, d)
-            firsts.append(d.clone())
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _, _, call in calls:
-                call()
+        firsts = self.repeated_by_graph(calls)
+        for _, d, _ in calls:
+            d.fill_(Guarded.VALUE)
+        torch.cuda.synchronize()
         streams = [torch.cuda.Stream() for _ in range(2)]
-        for way in STREAMS_AND_GRAPH:
-            for _, d, _ in calls:
-                d.fill_(7)
-            torch.cuda.synchronize()
-            if way == "graph":
-                graph.replay()
-            else:
-                for i, (_, _, call) in enumerate(calls):
-                    with torch.cuda.stream(streams[i % 2]):
-                        call()
-            torch.cuda.synchronize()
-            for (name, d, _), first in zip(calls, firsts, strict=True):
-                if differing(d, first):
-                    raise AssertionError(f"{name}: other bits by way of {way}")
+        for i, (_, _, call) in enumerate(calls):
+            with torch.cuda.stream(streams[i % 2]):
+                call()
+        torch.cuda.synchronize()
+        for (name, d, _), first in zip(calls, firsts, strict=True):
+            if differing(d, first):
+                raise AssertionError(f"{name}: other bits by way of two streams")
         return {"kernels": len(calls), "runs": self.RUNS}
 
     def affine_options(self):

@@ -179,22 +179,7 @@ class Einsum(Fixture):
         """Many runs of every kernel give the same bits, and so does a replayed graph of all, whose sums of pieces lie
         in memory of its own."""
         calls = self.equal_calls((640, 5, 2048, 264), (129, 200, 264, 128))
-        firsts = []
-        for name, d, call in calls:
-            self.repeated(name, call, d)
-            firsts.append(d.clone())
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _, _, call in calls:
-                call()
-        for _ in range(2):
-            for _, d, _ in calls:
-                d.zero_()
-            graph.replay()
-        torch.cuda.synchronize()
-        for (name, d, _), first in zip(calls, firsts, strict=True):
-            if count := differing(d, first):
-                raise AssertionError(f"{name}: {count} elements are others by way of a graph")
+        self.repeated_by_graph(calls)
         return {"kernels": len(calls), "runs": self.RUNS}
 
     def small_einsum(self):

@@ -11,7 +11,7 @@ import time
 import torch
 
 from cost_model import BYTES_PER_US
-from gpu_cases import moved
+from gpu_cases import Guarded, differing, moved
 from gpu_library import Library
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
@@ -77,6 +77,27 @@ class Fixture:
         runs = runs or self.RUNS
         if count := moved(runs, call, d, start):
             raise AssertionError(f"{what}: {count} elements moved in {runs} runs")
+
+    def repeated_by_graph(self, calls: list, wanted: list[torch.Tensor] | None = None) -> list[torch.Tensor]:
+        """Raises where many runs of each of `calls`, which are (what, D, call), do not all give the same bits, or a
+        graph of all of them other bits than `wanted`, or than the runs. Returns the runs' D."""
+        firsts = []
+        for what, d, call in calls:
+            self.repeated(what, call, d)
+            firsts.append(d.clone())
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _, _, call in calls:
+                call()
+        for _ in range(2):  # memory that a graph takes for itself is there for each replay
+            for _, d, _ in calls:
+                d.fill_(Guarded.VALUE)  # as each run begins
+            graph.replay()
+        torch.cuda.synchronize()
+        for (what, d, _), want in zip(calls, wanted or firsts, strict=True):
+            if count := differing(d, want):
+                raise AssertionError(f"{what}: {count} elements are others by way of a graph")
+        return firsts
 
     def machine(self):
         """The head of a record."""

@@ -82,23 +82,7 @@ class Heads(Fixture):
     def head_gaps_repeat(self):
         """200 runs of every kernel, and a replayed graph of all, give the same bits."""
         calls = self.head_calls(640, 12, 2048)
-        firsts = []
-        for name, d, call in calls:
-            self.repeated(name, call, d)
-            d.zero_()  # and so what lies in gaps
-            call()
-            firsts.append(d.clone())
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _, _, call in calls:
-                call()
-        for _, d, _ in calls:
-            d.zero_()
-        graph.replay()
-        torch.cuda.synchronize()
-        for (name, d, _), first in zip(calls, firsts, strict=True):
-            if differing(d, first):
-                raise AssertionError(f"{name}: other bits by way of a graph")
+        self.repeated_by_graph(calls)
         return {"kernels": len(calls), "runs": self.RUNS}
 
     def small_head_gaps(self):

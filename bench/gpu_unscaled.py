@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from gpu_cases import Guarded, differing
+from gpu_cases import differing
 from gpu_fixture import Fixture, row_of
 from gpu_grouped_cases import masked_rows, offset_rows, random_launch, random_rows, small_rows
 from gpu_library import DTYPES, INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS
@@ -102,20 +102,9 @@ class Unscaled(Fixture):
             for output in outputs(of):
                 for name in case.names(self.tested, output):
                     d = torch.empty(case.shape, device=sums.device, dtype=output)
-                    call = case.prepare(self.tested, d, config=name)
-                    self.repeated(name, call, d)
-                    calls.append((name, d, call))
+                    calls.append((name, d, case.prepare(self.tested, d, config=name)))
                     wanted.append(case.wanted(sums, output))
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _, _, call in calls:
-                call()
-        for _, d, _ in calls:
-            d.fill_(Guarded.VALUE)
-        graph.replay()
-        for (name, d, _), want in zip(calls, wanted, strict=True):
-            if count := differing(d, want):
-                raise AssertionError(f"{name}: {count} elements of a replayed graph are not those of another kernel")
+        self.repeated_by_graph(calls, wanted)
         return {"kernels": len(calls), "runs": self.RUNS}
 
     def unscaled_options(self):

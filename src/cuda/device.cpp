@@ -9,8 +9,7 @@ namespace finegemm::cuda {
 
 namespace {
 
-constexpr int kRelaxed = 2;                                        // CU_STREAM_CAPTURE_MODE_RELAXED
-const auto kStreamOfThread = reinterpret_cast<StreamHandle>(0x2);  // CU_STREAM_PER_THREAD
+constexpr int kRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 
 }  // namespace
 
@@ -67,27 +66,6 @@ RelaxedCapture::RelaxedCapture(const Driver& driver) : driver_(driver), mode_(kR
 }
 
 RelaxedCapture::~RelaxedCapture() { driver_.api.ThreadExchangeStreamCaptureMode(&mode_); }
-
-ConstantNumbers::ConstantNumbers(const Device& device, std::span<const int32_t> numbers) : device_(device) {
-    const Driver& driver = device.driver();
-    const CurrentDevice current(device);
-    const RelaxedCapture relaxed(driver);
-    driver.check(driver.api.MemAlloc(&data_, numbers.size_bytes()), "cuMemAlloc");
-    try {
-        // Not by the caller's stream: a graph that it captures would have the copy, and other streams would not wait.
-        driver.check(driver.api.MemcpyHtoDAsync(data_, numbers.data(), numbers.size_bytes(), kStreamOfThread),
-                     "cuMemcpyHtoDAsync");
-        driver.check(driver.api.StreamSynchronize(kStreamOfThread), "cuStreamSynchronize");
-    } catch (...) {
-        driver.api.MemFree(data_);
-        throw;
-    }
-}
-
-ConstantNumbers::~ConstantNumbers() {
-    const Driver& driver = device_.driver();
-    if (driver.process.is_this()) driver.api.MemFree(data_);
-}
 
 MemoryPool::MemoryPool(const Device& device) : device_(device) {
     const Driver& driver = device.driver();

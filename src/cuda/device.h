@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 
 #include "cuda/driver.h"
@@ -68,21 +67,6 @@ public:
 private:
     const Driver& driver_;
     int mode_;  // the thread's own, to be put back
-};
-
-/// Numbers in the device's memory that do not change, and are there for all streams.
-class ConstantNumbers {
-public:
-    ConstantNumbers(const Device& device, std::span<const int32_t> numbers);
-    ~ConstantNumbers();
-    ConstantNumbers(const ConstantNumbers&) = delete;
-    ConstantNumbers& operator=(const ConstantNumbers&) = delete;
-
-    const int32_t* data() const { return reinterpret_cast<const int32_t*>(data_); }
-
-private:
-    const Device& device_;
-    DevicePtr data_ = 0;
 };
 
 /// Memory that calls take for as long as their kernels run, by the order of their streams; a captured call's is its

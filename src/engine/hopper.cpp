@@ -85,21 +85,7 @@ std::shared_ptr<Launch> HopperBackend::find_launch(CallKey& key, const std::stri
     return found == launches_.end() ? nullptr : found->second;
 }
 
-/// The numbers of whole groups on the device.
-const int32_t* HopperBackend::whole_masks() {
-    {
-        const std::shared_lock lock(mutex_);
-        if (whole_masks_) return whole_masks_->data();
-    }
-    auto masks = std::make_unique<const cuda::ConstantNumbers>(device_, finegemm::whole_masks());
-    const std::unique_lock lock(mutex_);
-    if (!whole_masks_) whole_masks_ = std::move(masks);
-    return whole_masks_->data();
-}
-
-std::shared_ptr<Launch> HopperBackend::make_launch(CallKey& key, const Call& given) {
-    Call call = given;
-    if (call.groups.form == GroupForm::Whole) call.groups.data = whole_masks();
+std::shared_ptr<Launch> HopperBackend::make_launch(CallKey& key, const Call& call) {
     const std::string& config = call.options.config;
     const plan::Problem problem = problem_of(call, batch_invariant_);
     const GemmKernel& kernel =

@@ -115,7 +115,6 @@ private:
     const Computing& zero(const Call& call) const;
     const cuda::MemoryPool& memory();
     void sum(const Launch& launch, const Call& call);
-    const int32_t* whole_masks();
 
     const GemmKernel& chosen(const plan::Problem& problem, const Poll& poll);
     const GemmKernel& named(const plan::Problem& problem, const std::string& name, const Poll& poll);
@@ -137,7 +136,6 @@ private:
     static constexpr size_t kMaxKept = 4096;
     mutable std::shared_mutex mutex_;
     std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
-    std::unique_ptr<const cuda::ConstantNumbers> whole_masks_;                    // once a call has asked for them
     std::unique_ptr<const cuda::MemoryPool> memory_;                              // likewise
     std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<QuantizeConfig>, KernelsOf<QuantizeColumnsConfig>,
                KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>, KernelsOf<MqaScheduleConfig>,

@@ -106,7 +106,7 @@ Tiles tiles_of(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
     // All together have M rows if no number is expected of each: then a group has the more, the less others have.
     const BusyGroups expected = p.busy_groups();
     const bool total_known = p.groups.expected_m == 0;
-    const double apart = total_known ? std::sqrt(1 - 1 / expected.groups) : 1;
+    const double apart = total_known ? std::sqrt(1 - 1 / expected.groups) : p.has_equal_groups() ? 0 : 1;
     double below = 0, whole = 0;            // tiles of a group, one below the other
     double strays = 0, squared_strays = 0;  // of their number, for its variance
     uint32_t counts[std::size(kSpread)], i = 0;
@@ -132,7 +132,8 @@ Tiles tiles_of(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
 }
 
 /// Microseconds that memory takes for A, B and D, each once; but weights that a second tile of a group reads may have
-/// left L2 by then. A D that is added to is read and written, or L2 adds to it. Sums of pieces are written and read.
+/// left L2 by then. A D that is added to is read and written, or L2 adds to it. Sums of pieces are written, and read
+/// from L2.
 double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, const Tiles& tiles) {
     const bool of_rows = p.groups.of_rows() > 0;
     const BusyGroups of = of_rows ? p.busy_groups() : BusyGroups{1, static_cast<double>(p.m)};
@@ -142,7 +143,7 @@ double memory_time(const Problem& p, const DeviceSpec& d, const GemmConfig& c, c
                  elements = m * n * max(1, p.groups.of_k());
     if (c.summed()) {
         const double of_d = p.d.element == DType::F32 ? p.d.accumulate ? 8 : 4 : 2;
-        return (loaded + elements * (8 * pieces_of(p, d, c) + of_d)) / d.hbm_bytes_per_us;
+        return (loaded + elements * (4 * pieces_of(p, d, c) + of_d)) / d.hbm_bytes_per_us;
     }
     if (p.d.accumulate && !kernel_plan(c).loads_source())
         return loaded / d.hbm_bytes_per_us + elements * 4 / d.l2_adds_per_us;

@@ -69,6 +69,8 @@ struct Problem {
         const double rows = m / busy - (block - 1) / 2.0;
         return {busy, rows < 1 ? 1 : rows};
     }
+    /// As many rows as there may be are expected: all groups have as many.
+    constexpr bool has_equal_groups() const { return uint64_t{groups.of_rows()} * groups.expected_m == m; }
     constexpr uint32_t k_blocks() const {
         const uint32_t matrices = max(1, groups.summed());  // each has whole blocks
         return ceil_div(k / matrices, kRowBytes / bytes_of(a.element)) * matrices;

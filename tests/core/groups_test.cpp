@@ -34,6 +34,12 @@ TEST(GroupLayout, StackedGroupsBeginAtTheirFirstRow) {
     EXPECT_EQ(ranges(layout), (std::vector<RowRange>{{0, 3}, {0, 0}, {0, 64}}));
 }
 
+TEST(GroupLayout, StackedGroupsWithoutNumbersHaveAllRows) {
+    const GroupLayout layout{.groups = 3, .rows = 65, .stacked = true};
+    EXPECT_EQ(ranges(layout), (std::vector<RowRange>{{0, 65}, {0, 65}, {0, 65}}));
+    EXPECT_EQ(layout.ends_of(2).group, 2u);
+}
+
 TEST(GroupLayout, IndicesAreBlocksWithoutThePaddingAtTheirEnds) {
     for (const uint32_t alignment : {64u, 128u, 1024u})
         for (uint32_t first = 0; first <= alignment; ++first) {  // rows of the first block that have a group

@@ -69,14 +69,23 @@ TEST(Cost, OfGroupsIsOfTheTilesThatAllTheirRowsMakeWhereTheseAreKnown) {
         return cost(p, h200(), config_named("m128n128s6w2_grouped"));
     };
     EXPECT_EQ(cost_of(1, 1000, 0).tiles, 8u * 32) << "one group has them all";
-    EXPECT_EQ(cost_of(1, 1000, 1000).tiles, 270u) << "it may have 700 to 1300, which make 6 to 11";
+    EXPECT_EQ(cost_of(1, 2000, 1000).tiles, 270u) << "it may have 700 to 1300, which make 6 to 11";
     // 1024 tiles take eight waves of 132, and so do 1056; the next row of tiles begins a ninth.
     EXPECT_EQ(cost_of(1, 32 * 128, 0).compute, cost_of(1, 33 * 128, 0).compute);
     EXPECT_LT(cost_of(1, 33 * 128, 0).compute, cost_of(1, 34 * 128, 0).compute);
     // Four of the seven numbers that one group may make take two waves, three of them three.
     const double two = cost_of(1, 1000, 0).compute, three = cost_of(1, 1100, 0).compute;
-    EXPECT_NEAR(cost_of(1, 1000, 1000).compute, (4 * two + 3 * three) / 7, 0.03 * two);
-    EXPECT_LT(cost_of(4, 8192, 0).compute, cost_of(4, 8192, 2048).compute) << "no more than 8192, for four groups";
+    EXPECT_NEAR(cost_of(1, 2000, 1000).compute, (4 * two + 3 * three) / 7, 0.03 * two);
+    EXPECT_LT(cost_of(4, 8192, 0).compute, cost_of(4, 8193, 2048).compute) << "no more than 8192, for four groups";
+}
+
+TEST(Cost, OfGroupsThatHaveAllRowsIsOfWholeTiles) {
+    const auto cost_of = [](uint32_t m) {
+        const Problem p{.m = m, .n = 4096, .k = 4096, .groups = {Grouping::Rows, 128, 128}};
+        return cost(p, h200(), config_named("m128n128s6w2_grouped"));
+    };
+    EXPECT_EQ(cost_of(128 * 128).tiles, 128u * 32) << "128 rows are expected, and there are no more";
+    EXPECT_GT(cost_of(128 * 256).tiles, 128u * 32);
 }
 
 TEST(Cost, OfGroupsLeavesOutThePaddingBehindThem) {

@@ -23,7 +23,7 @@ struct KRange {
 /// Offsets, prefix sums, masks and indices in one form: spans of rows that have one group each. With `ends`, span g has
 /// the rows of group g: it ends at row ends[g] and begins where the one before ended, rounded up to `alignment`;
 /// stacked groups have matrices of their own and begin at row 0. With `indices`, a span is a block of `alignment` rows,
-/// without the padding at its end.
+/// without the padding at its end. With neither, stacked groups have all rows.
 struct GroupLayout {
     const int32_t* ends = nullptr;     // [groups], or null
     const int32_t* indices = nullptr;  // [rows], or null: the group of each row; any other number: of none
@@ -32,6 +32,8 @@ struct GroupLayout {
     uint32_t alignment = 1;       // a power of two
     bool first_is_given = false;  // ends[-1] is the row at which group 0 begins
     bool stacked = false;
+
+    static constexpr int32_t kAllRows = 0x7fffffff;  // as an end: of as many rows as there are
 
     /// Ranges of rows to divide into tiles.
     FG_HD constexpr uint32_t spans() const { return indices ? ceil_div(rows, alignment) : groups; }
@@ -43,6 +45,7 @@ struct GroupLayout {
     };
     FG_HD constexpr Ends ends_of(uint32_t i) const {
         if (indices) return ends_of_block(i);
+        if (!ends) return {0, kAllRows, i};
         return {stacked || (i == 0 && !first_is_given) ? 0 : ends[static_cast<int64_t>(i) - 1], ends[i], i};
     }
     /// The rows of that span. Numbers that break the rules give rows that exist, or none.

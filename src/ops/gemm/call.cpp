@@ -128,7 +128,8 @@ plan::Problem problem_of(const Call& call, bool batch_invariant) {
     if (call.summed()) shape.summed = call.group_count;
     if (call.of_rows()) {
         shape.groups = call.group_count;
-        shape.expected_m = call.groups.expected_m;
+        const bool whole = call.groups.form == GroupForm::Whole;
+        shape.expected_m = whole ? call.a.matrix.rows : call.groups.expected_m;
         const int64_t alignment = row_alignment(call.groups);
         shape.alignment = alignment > 1 ? alignment : 0;
     }

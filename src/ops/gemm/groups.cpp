@@ -1,10 +1,7 @@
 // The groups of a call. Layer engine.
 #include "ops/gemm/groups.h"
 
-#include <array>
 #include <type_traits>
-
-#include "plan/fields.h"
 
 namespace finegemm {
 
@@ -19,21 +16,11 @@ std::string_view name_of(GroupForm form) {
     return "";
 }
 
-std::span<const int32_t> whole_masks() {
-    static constexpr auto kMasks = [] {
-        std::array<int32_t, plan::kMaxGroups> masks{};
-        masks.fill(INT32_MAX);  // a layout cuts them down to the rows that exist
-        return masks;
-    }();
-    return kMasks;
-}
-
 GroupLayout row_layout_of(const Call& call) {
     const Groups& groups = call.groups;
     const bool first_is_given = groups.form == GroupForm::Offsets;
-    const bool on_host = groups.form == GroupForm::Whole && !groups.data;
-    const int32_t* data = on_host ? whole_masks().data() : groups.data;
-    return {.ends = groups.form == GroupForm::Indices ? nullptr : data + (first_is_given ? 1 : 0),
+    const bool ends_are_given = groups.form != GroupForm::Indices && groups.form != GroupForm::Whole;
+    return {.ends = ends_are_given ? groups.data + (first_is_given ? 1 : 0) : nullptr,
             .indices = groups.form == GroupForm::Indices ? groups.data : nullptr,
             .groups = static_cast<uint32_t>(call.group_count),
             .rows = static_cast<uint32_t>(call.a.matrix.rows),

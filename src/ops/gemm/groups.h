@@ -1,7 +1,6 @@
 // The groups of a call: which rows or which part of K each has. Layer engine.
 #pragma once
 
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -13,9 +12,6 @@ namespace finegemm {
 
 /// Name of the numbers in messages: "offsets", "indices", "prefix_sums", "masks". "" for a form that is none.
 std::string_view name_of(GroupForm form);
-
-/// The numbers of groups that are whole, however many rows they have, on the host: as many as groups may be.
-std::span<const int32_t> whole_masks();
 
 // The numbers as the kernel reads them, wherever they lie. Arguments have been checked.
 GroupLayout row_layout_of(const Call& call);

@@ -160,7 +160,9 @@ private:
         static_cast<SegmentedParams&>(params) = segmented();
         params.groups = row_layout_of(call_);
         // Else a wave of tiles shall be of few groups, whose operands then are in L2.
-        params.both_ends = is_streaming();
+        const bool whole = call_.groups.form == GroupForm::Whole;
+        params.both_ends = is_streaming() && !whole;
+        if (whole) params.a_policy = kEvictLast;  // for the tiles of other columns, which D pushes it out before
         const uint32_t most = c_.tile_m / c_.a_sharers();
         for (uint32_t i = 0; i < kRowBoxes; ++i)
             params.a_rows[i] = operand_map("a", call_.a, load_box(c_.a, std::min(1u << i, most)));
