@@ -62,11 +62,14 @@ float rounded(float x, DType dtype) {
 }
 
 template <Grouping G, Element E, Output D, Major A, Major B>
-constexpr GemmConfig config(uint32_t tile_m, uint32_t tile_n, uint32_t stages) {
+constexpr GemmConfig config(uint32_t tile_m, uint32_t tile_n, uint32_t stages, uint32_t k_slices = 1,
+                            uint32_t k_splits = 1) {
     return {.tile_m = tile_m,
             .tile_n = tile_n,
             .stages = stages,
-            .math_warpgroups = tile_m / 64,
+            .math_warpgroups = tile_m / 64 * k_slices,
+            .cluster = k_splits,
+            .cluster_use = k_splits > 1 ? ClusterUse::SplitK : ClusterUse::None,
             .grouping = G,
             .a = unscaled(E, A),
             .b = unscaled(E, B),
@@ -88,7 +91,8 @@ protected:
         const uint32_t grid = grid_size(C, most_tiles(problem, C, ctas), ctas);
         ptx::host_elements_are_f16 = C.a.element == Element::F16;
         try {
-            host_kernel::launch(grid, C.threads(), [&] { device::gemm<C>(params.as<KernelParams<C>>()); }, seed);
+            host_kernel::launch(
+                grid, C.threads(), [&] { device::gemm<C>(params.as<KernelParams<C>>()); }, seed, C.cluster);
         } catch (const std::exception& error) {
             FAIL() << seed << ": " << plan::text_of(problem) << ": " << error.what();
         }
@@ -133,7 +137,7 @@ protected:
         test::Random random(seed);
         const DType of = type_of(C.a.element).dtype, type = type_of(C.output).dtype;
         const int64_t m = random.any(C.tile_m / 2 + 1, 2 * C.tile_m + 20), n = 8 * random.any(1, 2 * C.tile_n / 8 + 3);
-        const int64_t k = 8 * random.any(1, 70), m_step = C.a.major == kMn ? (m + 7) / 8 * 8 : m;
+        const int64_t k = 8 * random.any((C.k_slices() * C.k_splits() - 1) * 8 + 1, 70), m_step = C.a.major == kMn ? (m + 7) / 8 * 8 : m;
         Numbers a(of, 1, m_step, k, C.a.major, random), b(of, 1, n, k, C.b.major, random);
         test::Buffer<T> d(type, m, n, random.any(0, 1) * 8);
         const std::vector<T> old = fill(d);
@@ -244,6 +248,17 @@ TEST_F(GemmKernel, AddsToFloatsInEveryLayout) {
         dense<config<kOne, kBF16, Output::F32, kK, kMn>(64, 64, 8)>(seed);
         dense<config<kOne, kF16, Output::F32, kMn, kMn>(128, 192, 4)>(seed);
         dense<config<kOne, kBF16, Output::F32, kMn, kK>(64, 64, 8)>(seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_F(GemmKernel, SumsOfPartsOfKAreThoseOfAll) {
+    for (uint32_t seed = 1; seed <= test::random_cases(2); ++seed) {
+        dense<config<kOne, kBF16, Output::BF16, kK, kK>(64, 32, 16, 2)>(seed);
+        dense<config<kOne, kBF16, Output::F32, kK, kK>(64, 32, 14, 2)>(seed);
+        dense<config<kOne, kBF16, Output::BF16, kK, kK>(64, 32, 7, 1, 3)>(seed);
+        dense<config<kOne, kF16, Output::F16, kK, kMn>(128, 64, 7, 1, 4)>(seed);
+        dense<config<kOne, kBF16, Output::F32, kK, kK>(64, 32, 6, 2, 4)>(seed);
         if (HasFatalFailure()) return;
     }
 }
