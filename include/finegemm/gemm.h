@@ -16,8 +16,8 @@ namespace finegemm {
 /// Scales of shape [M, 1] or [N, 1] are one for each row, of shape [1, 1] one for the matrix.
 /// A and B may be bf16 or f16 instead, without scales: sfa and sfb are left empty then, and D is of their type or f32.
 /// Such an A or B may have contiguous columns instead of rows, as the transposed view of a row-major [K, N] has: row
-/// stride 1, and a column stride with the rules of a row stride. D is the product alone then, or added to. In groups of
-/// rows B alone may be stored so, in groups of K both or neither.
+/// stride 1, and a column stride with the rules of a row stride. D has no gaps in heads then. In groups of rows B alone
+/// may be stored so, in groups of K both or neither.
 /// All on one device. Row strides of A, B and D are at least their columns; those of A and B on a GPU below 2^40 bytes.
 /// Strides of scales are any that are not negative; 0 repeats a scale.
 struct GemmArgs {

@@ -52,7 +52,7 @@ def gemm(
 
     a and b may be bfloat16 or float16 instead, without scales: sfa and sfb are None then, K is a multiple of 8, and d
     is of their type, as a new one is, or float32. Either may have M or N contiguous instead of K, as the transpose of a
-    row-major [K, N] has: nothing is copied, and d is the product alone, or added to.
+    row-major [K, N] has: nothing is copied, and d has no gaps in heads.
 
     With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d is
     then bfloat16 or float32 and the product alone, but with `accumulate` the product is added to a d of float32.

@@ -87,6 +87,7 @@ constexpr auto kTwoMn = some<0, 6>(kDense);
 constexpr auto kDenseMnF32 = some<0, 2, 3>(kDenseF32);
 constexpr auto kTwoMnF32 = some<0, 3>(kDenseF32);
 constexpr auto kOfKMnF32 = some<0, 2, 3>(kOfKF32);
+constexpr auto kAffineMn = some<0, 2>(kAffine);
 
 /// The list of one kind of products, whose configurations lie here.
 template <const auto& Rows, Kind Of>
@@ -96,16 +97,15 @@ constexpr CandidateList list_of() {
     return {Of, kConfigs<Rows, Of>, Rows};
 }
 
-constexpr Kind kind(Element element, Grouping grouping, DType d, Finish finish = Finish::None) {
+constexpr Kind kind(Element element, Grouping grouping, DType d, Major a, Major b, Finish finish = Finish::None) {
     return {.grouping = grouping,
-            .a = unscaled(element),
-            .b = unscaled(element),
+            .a = unscaled(element, a),
+            .b = unscaled(element, b),
             .output = *find_type(d)->output,
             .finish = finish};
 }
-constexpr Kind kind(Element element, Grouping grouping, DType d, Major a, Major b) {
-    return {
-        .grouping = grouping, .a = unscaled(element, a), .b = unscaled(element, b), .output = *find_type(d)->output};
+constexpr Kind kind(Element element, Grouping grouping, DType d, Finish finish = Finish::None) {
+    return kind(element, grouping, d, Major::K, Major::K, finish);
 }
 
 /// D is of the type that it has where nobody says, or f32.
@@ -137,7 +137,15 @@ void add_lists(std::vector<CandidateList>& all) {
             list_of<kAffine, kind(Of, Grouping::None, kUsual, Finish::Affine)>(),
             list_of<kAffineF32, kind(Of, Grouping::None, DType::F32, Finish::Affine)>(),
             list_of<kAffineRows, kind(Of, Grouping::Rows, kUsual, Finish::Affine)>(),
-            list_of<kAffineRowsF32, kind(Of, Grouping::Rows, DType::F32, Finish::Affine)>()};
+            list_of<kAffineRowsF32, kind(Of, Grouping::Rows, DType::F32, Finish::Affine)>(),
+            list_of<kAffineMn, kind(Of, kNone, kUsual, kK, kMn, Finish::Affine)>(),
+            list_of<kAffineF32, kind(Of, kNone, kF32, kK, kMn, Finish::Affine)>(),
+            list_of<kAffineRows, kind(Of, kOfRows, kUsual, kK, kMn, Finish::Affine)>(),
+            list_of<kAffineRowsF32, kind(Of, kOfRows, kF32, kK, kMn, Finish::Affine)>(),
+            list_of<kAffineMn, kind(Of, kNone, kUsual, kMn, kMn, Finish::Affine)>(),
+            list_of<kAffineF32, kind(Of, kNone, kF32, kMn, kMn, Finish::Affine)>(),
+            list_of<kAffineMn, kind(Of, kNone, kUsual, kMn, kK, Finish::Affine)>(),
+            list_of<kAffineF32, kind(Of, kNone, kF32, kMn, kK, Finish::Affine)>()};
         all.insert(all.end(), std::begin(affine), std::end(affine));
     }
 }

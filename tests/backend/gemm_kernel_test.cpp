@@ -63,7 +63,7 @@ float rounded(float x, DType dtype) {
 
 template <Grouping G, Element E, Output D, Major A, Major B>
 constexpr GemmConfig config(uint32_t tile_m, uint32_t tile_n, uint32_t stages, uint32_t k_slices = 1,
-                            uint32_t k_splits = 1) {
+                            uint32_t k_splits = 1, Finish finish = Finish::None) {
     return {.tile_m = tile_m,
             .tile_n = tile_n,
             .stages = stages,
@@ -73,7 +73,12 @@ constexpr GemmConfig config(uint32_t tile_m, uint32_t tile_n, uint32_t stages, u
             .grouping = G,
             .a = unscaled(E, A),
             .b = unscaled(E, B),
-            .output = D};
+            .output = D,
+            .finish = finish};
+}
+template <Element E, Output D, Major A, Major B>
+constexpr GemmConfig affine_config(uint32_t tile_m, uint32_t tile_n, uint32_t stages) {
+    return config<Grouping::None, E, D, A, B>(tile_m, tile_n, stages, 1, 1, Finish::Affine);
 }
 
 class GemmKernel : public ::testing::Test {
@@ -141,14 +146,24 @@ protected:
         Numbers a(of, 1, m_step, k, C.a.major, random), b(of, 1, n, k, C.b.major, random);
         test::Buffer<T> d(type, m, n, random.any(0, 1) * 8);
         const std::vector<T> old = fill(d);
+        test::Buffer<float> bias(DType::F32, 1, n);
+        fill(bias);
         GemmArgs args{.a = a.stack().matrix, .sfa = {}, .b = b.stack().matrix, .sfb = {}, .d = d.view()};
         args.a.rows = m;
         args.d.device = args.a.device;
-        const GemmOptions options{.accumulate = C.output == Output::F32 && random.one_in(2)};
+        GemmOptions options;
+        if constexpr (C.finish == Finish::Affine) {  // C is D
+            options.epilogue = {.alpha = 2, .beta = -1, .c = {args.d}, .bias = bias.view()};
+            options.epilogue.bias.device = args.d.device;
+        } else {
+            options.accumulate = C.output == Output::F32 && random.one_in(2);
+        }
         run<C>({args, options}, 1 + seed % 3, seed);
         if (HasFatalFailure()) return;
         expect(d, type, m, old, [&](int64_t, int64_t row, int64_t col, float before) {
-            return rounded(sum(a, 0, row, b, 0, col, 0, k) + (options.accumulate ? before : 0), type);
+            const float product = sum(a, 0, row, b, 0, col, 0, k);
+            if (C.finish == Finish::Affine) return rounded(2 * product - before + bias.at(0, col), type);
+            return rounded(product + (options.accumulate ? before : 0), type);
         });
     }
 
@@ -259,6 +274,15 @@ TEST_F(GemmKernel, SumsOfPartsOfKAreThoseOfAll) {
         dense<config<kOne, kBF16, Output::BF16, kK, kK>(64, 32, 7, 1, 3)>(seed);
         dense<config<kOne, kF16, Output::F16, kK, kMn>(128, 64, 7, 1, 4)>(seed);
         dense<config<kOne, kBF16, Output::F32, kK, kK>(64, 32, 6, 2, 4)>(seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_F(GemmKernel, FinishesProductsOfEveryLayout) {
+    for (uint32_t seed = 1; seed <= test::random_cases(2); ++seed) {
+        dense<affine_config<kBF16, Output::BF16, kK, kMn>(64, 64, 8)>(seed);
+        dense<affine_config<kBF16, Output::BF16, kMn, kMn>(128, 192, 4)>(seed);
+        dense<affine_config<kBF16, Output::F32, kMn, kK>(128, 128, 4)>(seed);
         if (HasFatalFailure()) return;
     }
 }
