@@ -200,7 +200,7 @@ def einsum(
     float8_e4m3fn). The first two never split what they sum over: one sum in ascending order for each element. The third
     cuts B and K, as one range, into pieces and adds their sums in order, the same bits each time; only it takes
     `accumulate`: d, of float32, is added to. alpha, beta, c, of the shape of d, and bias, for each of d's last extent,
-    are for the first alone. The rest as in gemm. InvalidArgument for any other equation.
+    are for the first two. The rest as in gemm. InvalidArgument for any other equation.
     """
 
 
