@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
     def table(self):
         if self.element:
-            return " ".join(("unscaled", self.layout, self.d))
+            return " ".join(("unscaled", self.layout, self.d, *(["groups"] if self.groups else [])))
         return "groups" if self.groups else self.d or "dense"
 
     def bytes(self):
@@ -147,11 +147,11 @@ def predict_grouped(key, rates, case):
         whole += full + (1 - spared * (1 - used) if rest > 0 else 0)
     below = sum(counts) / len(SPREAD)
     deviation = math.sqrt(groups * np.var(strays))
-    across, blocks = ceil_div(n, tile_n * cluster) * cluster, ceil_div(k, 128) * whole / sum(counts)
+    across, blocks = ceil_div(n, tile_n * cluster) * cluster, ceil_div(k * case.bytes(), 128) * whole / sum(counts)
     if expected and groups <= FEW_GROUPS:
         numbers = sums_of(counts, groups)
     else:
         numbers = [(max(1, groups * below + quantile * deviation), 1 / len(QUARTERS)) for quantile in QUARTERS]
-    compute = sum(part * waves_time(key, rates, number * across, blocks, k) for number, part in numbers)
+    compute = sum(part * waves_time(key, rates, number * across, blocks, k * case.bytes()) for number, part in numbers)
     m, weights = groups * rows, groups * n * k * (1 + REREAD * min(below - 1, 1))
-    return total_time(LAUNCH_US, compute, memory_time(case, rates, m * k + weights, m * n))
+    return total_time(LAUNCH_US, compute, memory_time(case, rates, (m * k + weights) * case.bytes(), m * n))

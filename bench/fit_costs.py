@@ -32,7 +32,7 @@ from dense_table import DENSE_SHAPES
 PLAN = Path(__file__).resolve().parent.parent / "src/plan"
 CANDIDATES, UNSCALED, SHIPPED = PLAN / "candidates.cpp", PLAN / "candidates_unscaled.cpp", PLAN / "shipped_table.cpp"
 # Where candidates.cpp has them: dense ones, groups of rows, scales for each row of B with D in bf16 or f32. And where
-# candidates_unscaled.cpp has those of dense products, by the layouts of A and B and the type of D.
+# candidates_unscaled.cpp has those of products without scales, by the layouts of A and B and the type of D.
 TABLES = {
     "dense": "kCandidates = ",
     "groups": "kGrouped = ",
@@ -43,6 +43,7 @@ TABLES = {
     "unscaled nn bf16": "kDenseNn = ",
     "unscaled tn bf16": "kDenseTn = ",
     "unscaled tt bf16": "kDenseTt = ",
+    "unscaled nt bf16 groups": "kRows = ",
 }
 ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+)\}, \{([\d., ]+)\}\},")
 # A kernel is fitted where it is a contender: within this factor of the best, and the more so the nearer it is to the
@@ -321,7 +322,7 @@ def main():
     if not args.keep:
         rates |= fit_all({key: now for key, now in rates.items() if key in measured}, sweep)
     if args.refine:  # how the rows of these groups happened to differ from what was expected is not to be learnt
-        rates = refine(rates, sweep + with_rows_known(sweep) if table == "groups" else sweep)
+        rates = refine(rates, sweep + with_rows_known(sweep) if table.endswith("groups") else sweep)
     rows = {old: row_with(old, rates[key]) for key, old in lines.items()}
     begin = text.index(TABLES[table])
     for old, new in rows.items():

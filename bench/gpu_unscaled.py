@@ -65,7 +65,8 @@ class Unscaled(Fixture):
         for output, old in self.kinds_of_d(case):
             names = case.names(self.tested, output, int(old is not None))
             for name in dict.fromkeys((names[0], self.random.choice(names))):
-                launch = random_launch(self.random)
+                # Kernels that split K may need more SMs than a launch allows.
+                launch = random_launch(self.random) if parts_of_k(name) == (1, 1) else {}
                 ways = WAYS if case.layout == "nt" else [way for way in WAYS if way != "blocks"]
                 way = {"way": self.random.choice(ways)} if isinstance(case, OfK) else {}
                 case.check(self.tested, sums, output, old, config=name, **launch, **way)

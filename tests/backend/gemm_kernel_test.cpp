@@ -142,7 +142,8 @@ protected:
         test::Random random(seed);
         const DType of = type_of(C.a.element).dtype, type = type_of(C.output).dtype;
         const int64_t m = random.any(C.tile_m / 2 + 1, 2 * C.tile_m + 20), n = 8 * random.any(1, 2 * C.tile_n / 8 + 3);
-        const int64_t k = 8 * random.any((C.k_slices() * C.k_splits() - 1) * 8 + 1, 70), m_step = C.a.major == kMn ? (m + 7) / 8 * 8 : m;
+        const int64_t k = 8 * random.any((C.k_slices() * C.k_splits() - 1) * 8 + 1, 70),
+                      m_step = C.a.major == kMn ? (m + 7) / 8 * 8 : m;
         Numbers a(of, 1, m_step, k, C.a.major, random), b(of, 1, n, k, C.b.major, random);
         test::Buffer<T> d(type, m, n, random.any(0, 1) * 8);
         const std::vector<T> old = fill(d);

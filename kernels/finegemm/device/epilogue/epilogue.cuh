@@ -22,8 +22,7 @@ struct Bf16Epilogue {
 
     __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
     __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
-        if constexpr (C.k_slices() > 1)
-            if (!add_k_slices<C>(acc, smem, k_blocks)) return;
+        if (!has_tile_sums<C>(acc, smem, k_blocks)) return;
         store_tile<C>(p, acc, smem, tile);
     }
 };
@@ -37,8 +36,7 @@ struct F32Epilogue {
 
     __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
     __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
-        if constexpr (C.k_slices() > 1)
-            if (!add_k_slices<C>(acc, smem, k_blocks)) return;
+        if (!has_tile_sums<C>(acc, smem, k_blocks)) return;
         store_tile_f32<C>(p, acc, smem, tile);
     }
 };
@@ -52,8 +50,7 @@ struct SplitKEpilogue {
 
     __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
     __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
-        if constexpr (C.k_slices() > 1)
-            if (!add_k_slices<C>(acc, smem, k_blocks)) return;
+        if (!has_tile_sums<C>(acc, smem, k_blocks)) return;
         split_k_reduce<C>(p, acc, smem, tile, rank);
     }
 };

@@ -91,10 +91,10 @@ __device__ void store_eight(const GemmParams& p, int64_t at, const ptx::Float4& 
         ptx::add_global_x4_if(p.accumulate, d, low);
         ptx::add_global_x4_if(p.accumulate, d + 4, high);
     } else {
-        ptx::store_global_x4(static_cast<uint16_t*>(p.d_data) + at,
-                             ptx::Words4{pack<C.output>(low.part[0], low.part[1]), pack<C.output>(low.part[2], low.part[3]),
-                                         pack<C.output>(high.part[0], high.part[1]),
-                                         pack<C.output>(high.part[2], high.part[3])});
+        ptx::store_global_x4(
+            static_cast<uint16_t*>(p.d_data) + at,
+            ptx::Words4{pack<C.output>(low.part[0], low.part[1]), pack<C.output>(low.part[2], low.part[3]),
+                        pack<C.output>(high.part[0], high.part[1]), pack<C.output>(high.part[2], high.part[3])});
     }
 }
 

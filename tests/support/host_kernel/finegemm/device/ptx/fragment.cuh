@@ -12,7 +12,8 @@ inline Words4 ldmatrix_x4(SmemAddr row) {
     Words4 mine{};
     for (uint32_t word = 0; word < 4; ++word) {
         const uint32_t* const shown = machine->show(named.w[word]);
-        for (uint32_t matrix = 0; matrix < 4 && lane % 4 == word; ++matrix) mine.w[matrix] = shown[matrix * 8 + lane / 4];
+        for (uint32_t matrix = 0; matrix < 4 && lane % 4 == word; ++matrix)
+            mine.w[matrix] = shown[matrix * 8 + lane / 4];
     }
     return mine;
 }
