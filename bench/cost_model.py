@@ -25,8 +25,10 @@ class Case(NamedTuple):
     groups: int = 0
     expected: int = 0
     k_groups: int = 0
-    d: str = ""  # bf16 or f32: with scales for each row of B
+    d: str = ""  # bf16 or f32: with scales for each row of B, or without scales
     accumulate: bool = False
+    element: str = ""  # bf16 or f16, of A and B without scales
+    layout: str = "nt"  # of A and B, as names of kernels say it
     device: str = "h200"
 
     @classmethod
@@ -35,7 +37,13 @@ class Case(NamedTuple):
         return cls(**known | {"shape": tuple(row["shape"]), "device": device})
 
     def table(self):
+        if self.element:
+            return " ".join(("unscaled", self.layout, self.d, *(["groups"] if self.groups else [])))
         return "groups" if self.groups else self.d or "dense"
+
+    def bytes(self):
+        """Of an element of A or B."""
+        return 2 if self.element else 1
 
 
 class Rates(NamedTuple):
@@ -69,18 +77,18 @@ def name_of(key):
     return f"m{tile_m}n{tile_n}s{stages}w{warpgroups}{shared}" + (f"_x{ctas}" if ctas > 1 else "")
 
 
-def l2_time(key, k):
+def l2_time(key, row_bytes):
     tile_m, tile_n, _, _, use, cluster, _ = key
-    if k % 64 == 0:
+    if row_bytes % 64 == 0:
         return 0
     rows = tile_m // (cluster if use == "sharea" else 1) + tile_n // (cluster if use == "shareb" else 1)
-    return rows * 128 / (L2_BETWEEN_LINES if k % 32 == 0 else L2_BETWEEN_SECTORS)
+    return rows * 128 / (L2_BETWEEN_LINES if row_bytes % 32 == 0 else L2_BETWEEN_SECTORS)
 
 
-def waves_time(key, rates, ctas, blocks, k):
+def waves_time(key, rates, ctas, blocks, row_bytes):
     (*_, cluster, ctas_per_sm), (block, block_alone, tile, *_) = key, rates
     alone, slots = CLUSTERS[cluster][0] * cluster, CLUSTERS[cluster][ctas_per_sm - 1] * cluster
-    l2 = l2_time(key, k)
+    l2 = l2_time(key, row_bytes)
 
     def wave(size):
         return tile + blocks * max(block_alone if size <= alone else block, size * l2)
@@ -107,11 +115,11 @@ def predict(key, rates, case):
     tiles_m = ceil_div(m, tile_m * (cluster if use == "shareb" else 1))
     tiles_n = ceil_div(n, tile_n * (cluster if use == "sharea" else 1))
     products = max(1, case.k_groups)
-    blocks = ceil_div(ceil_div(ceil_div(k, 128), products), cluster if use == "splitk" else 1)
+    blocks = ceil_div(ceil_div(ceil_div(k * case.bytes(), 128), products), cluster if use == "splitk" else 1)
     if case.accumulate:
         rates = rates._replace(tile=rates.tile + rates.source)
-    compute = waves_time(key, rates, tiles_m * tiles_n * cluster * products, blocks, k)
-    return total_time(LAUNCH_US, compute, memory_time(case, rates, m * k + n * k, m * n * products))
+    compute = waves_time(key, rates, tiles_m * tiles_n * cluster * products, blocks, k * case.bytes())
+    return total_time(LAUNCH_US, compute, memory_time(case, rates, (m * k + n * k) * case.bytes(), m * n * products))
 
 
 def sums_of(of_one, groups):
@@ -140,11 +148,11 @@ def predict_grouped(key, rates, case):
         whole += full + (1 - spared * (1 - used) if rest > 0 else 0)
     below = sum(counts) / len(SPREAD)
     deviation = math.sqrt(groups * np.var(strays))
-    across, blocks = ceil_div(n, tile_n * cluster) * cluster, ceil_div(k, 128) * whole / sum(counts)
+    across, blocks = ceil_div(n, tile_n * cluster) * cluster, ceil_div(k * case.bytes(), 128) * whole / sum(counts)
     if expected and groups <= FEW_GROUPS:
         numbers = sums_of(counts, groups)
     else:
         numbers = [(max(1, groups * below + quantile * deviation), 1 / len(QUARTERS)) for quantile in QUARTERS]
-    compute = sum(part * waves_time(key, rates, number * across, blocks, k) for number, part in numbers)
+    compute = sum(part * waves_time(key, rates, number * across, blocks, k * case.bytes()) for number, part in numbers)
     m, weights = groups * rows, groups * n * k * (1 + REREAD * min(below - 1, 1))
-    return total_time(LAUNCH_US, compute, memory_time(case, rates, m * k + weights, m * n))
+    return total_time(LAUNCH_US, compute, memory_time(case, rates, (m * k + weights) * case.bytes(), m * n))

@@ -7,12 +7,13 @@ Usage: fit_costs.py SWEEP.json [--write] [--keep] [--refine] [--table] [--device
 SWEEP.json: [{"shape": [m, n, k], "us": {"m128n128s6w2_shareB2": microseconds, ...}}, ...], measured on one GPU with
 L2 flushed before each launch; grouped products have also "groups" and, where the rows of a group were announced,
 "expected"; those with scales for each row of B have "d", bf16 or f32, and where it holds "accumulate": true and
-"k_groups". All rows belong to one table of candidates.cpp. --write puts the fitted rates there; --keep takes those that
-are there. --refine then moves rates by small steps as long as what the choices lose gets less: the best fit to all
-times is not the one that chooses best. Needs bench/requirements-fit.txt. The model (bench/cost_model.py) has no rules:
-a kernel that was not measured for a shape is not a choice for it. --table writes into src/plan/shipped_table.cpp what
-is best where the choice with these rates takes more than 0.5% longer, of the shapes of the dense table. --device says
-which GPU the sweep was measured on, if not an H200.
+"k_groups"; those without scales have "element", bf16 or f16, "d" and "layout". All rows belong to one table of
+candidates.cpp or candidates_unscaled.cpp. --write puts the fitted rates there; --keep takes those that are there.
+--refine then moves rates by small steps as long as what the choices lose gets less: the best fit to all times is not
+the one that chooses best. Needs bench/requirements-fit.txt. The model (bench/cost_model.py) has no rules: a kernel that
+was not measured for a shape is not a choice for it. --table writes into src/plan/shipped_table.cpp what is best where
+the choice with these rates takes more than 0.5% longer, of the shapes of the dense table. --device says which GPU the
+sweep was measured on, if not an H200.
 
 --choose fits nothing: of all measured kernels it drops, one at a time, the one that is missed least, until N are left.
 """
@@ -29,13 +30,20 @@ from cost_model import BYTES_PER_US, NAME, Case, Rates, key_of, name_of, predict
 from dense_table import DENSE_SHAPES
 
 PLAN = Path(__file__).resolve().parent.parent / "src/plan"
-CANDIDATES, SHIPPED = PLAN / "candidates.cpp", PLAN / "shipped_table.cpp"
-# Where candidates.cpp has them: dense ones, groups of rows, scales for each row of B with D in bf16 or f32.
+CANDIDATES, UNSCALED, SHIPPED = PLAN / "candidates.cpp", PLAN / "candidates_unscaled.cpp", PLAN / "shipped_table.cpp"
+# Where candidates.cpp has them: dense ones, groups of rows, scales for each row of B with D in bf16 or f32. And where
+# candidates_unscaled.cpp has those of products without scales, by the layouts of A and B and the type of D.
 TABLES = {
     "dense": "kCandidates = ",
     "groups": "kGrouped = ",
     "bf16": "kRowCandidates = ",
     "f32": "kRowF32Candidates = ",
+    "unscaled nt bf16": "kDense = ",
+    "unscaled nt f32": "kDenseF32 = ",
+    "unscaled nn bf16": "kDenseNn = ",
+    "unscaled tn bf16": "kDenseTn = ",
+    "unscaled tt bf16": "kDenseTt = ",
+    "unscaled nt bf16 groups": "kRows = ",
 }
 ROW = re.compile(r"\{\{(\d+), (\d+), (\d+), (\d+), (\d+), k(\w+), (\d+)\}, \{([\d., ]+)\}\},")
 # A kernel is fitted where it is a contender: within this factor of the best, and the more so the nearer it is to the
@@ -257,8 +265,13 @@ def report_chosen(names, dropped):
     print(f"{len(names)} stay:", *names, sep="\n")
 
 
+def source_of(table):
+    """The file that has a table."""
+    return UNSCALED if table.startswith("unscaled") else CANDIDATES
+
+
 def candidates(text, table="dense"):
-    """The rows of a table in candidates.cpp: (match, key, rates)."""
+    """The rows of a table in the text of its file: (match, key, rates)."""
     begin = text.index(TABLES[table])
     for row in ROW.finditer(text, begin, text.index("});", begin)):
         tile_m, tile_n, stages, warpgroups, cluster, use, ctas, rates = row.groups()
@@ -299,7 +312,7 @@ def main():
         (Case.of(row, args.device), {key_of(name): us for name, us in row["us"].items() if NAME.match(name)})
         for row in measurements
     ]
-    text = CANDIDATES.read_text()
+    text = source_of(table).read_text()
     measured = {key for _, us in sweep for key in us}
     rates, lines = {}, {}
     for row, key, now in candidates(text, table):
@@ -309,7 +322,7 @@ def main():
     if not args.keep:
         rates |= fit_all({key: now for key, now in rates.items() if key in measured}, sweep)
     if args.refine:  # how the rows of these groups happened to differ from what was expected is not to be learnt
-        rates = refine(rates, sweep + with_rows_known(sweep) if table == "groups" else sweep)
+        rates = refine(rates, sweep + with_rows_known(sweep) if table.endswith("groups") else sweep)
     rows = {old: row_with(old, rates[key]) for key, old in lines.items()}
     begin = text.index(TABLES[table])
     for old, new in rows.items():
@@ -317,7 +330,7 @@ def main():
     print("\n".join(rows.values()))
     report(rates, sweep)
     if args.write:
-        CANDIDATES.write_text(text)
+        source_of(table).write_text(text)
     if args.table:
         rounded = {key: now for _, key, now in candidates(text, table)}  # as the planner has them
         SHIPPED.write_text(with_table(SHIPPED.read_text(), table_rows(rounded, sweep), args.device))

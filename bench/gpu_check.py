@@ -78,6 +78,8 @@ CHECKS = {
         "speed",
         "unscaled_speed",
         "unscaled_layouts_speed",
+        "unscaled_experts_speed",
+        "router_speed",
         "affine_speed",
         "einsum_speed",
         "grouped_speed",

@@ -78,9 +78,9 @@ class Fixture:
         if count := moved(runs, call, d, start):
             raise AssertionError(f"{what}: {count} elements moved in {runs} runs")
 
-    def repeated_by_graph(self, calls: list, wanted: list[torch.Tensor] | None = None) -> list[torch.Tensor]:
+    def repeated_by_graph(self, calls: list, wanted: list | None = None) -> list[torch.Tensor]:
         """Raises where many runs of each of `calls`, which are (what, D, call), do not all give the same bits, or a
-        graph of all of them other bits than `wanted`, or than the runs. Returns the runs' D."""
+        graph of all of them other bits than `wanted`, or than the runs where that is None. Returns the runs' D."""
         firsts = []
         for what, d, call in calls:
             self.repeated(what, call, d)
@@ -94,8 +94,8 @@ class Fixture:
                 d.fill_(Guarded.VALUE)  # as each run begins
             graph.replay()
         torch.cuda.synchronize()
-        for (what, d, _), want in zip(calls, wanted or firsts, strict=True):
-            if count := differing(d, want):
+        for (what, d, _), want, first in zip(calls, wanted or firsts, firsts, strict=True):
+            if count := differing(d, first if want is None else want):
                 raise AssertionError(f"{what}: {count} elements are others by way of a graph")
         return firsts
 

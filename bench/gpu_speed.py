@@ -6,12 +6,13 @@ import torch
 
 from dense_table import DENSE_NK, DENSE_ROWS
 from gpu_cases import blocks, operands
-from gpu_fixture import Fixture, row_of
+from gpu_fixture import row_of
 from gpu_timing import ceilings, median_times
+from gpu_unscaled_speed import UnscaledSpeed
 from records import geometric_mean, ratios, write_record
 
 
-class Speed(Fixture):
+class Speed(UnscaledSpeed):
     def layouts(self):
         """Row-major against MN-major scales: less than 2% of time between them, in geometric mean over six shapes."""
         over = []

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import torch
 
 from gpu_cases import differing
-from gpu_fixture import Fixture, row_of
+from gpu_fixture import Fixture
 from gpu_grouped_cases import masked_rows, offset_rows, random_launch, random_rows, small_rows
-from gpu_library import DTYPES, INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS
-from gpu_timing import median_times
+from gpu_library import INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS
 from gpu_unscaled_cases import (
     LAYOUTS,
     LAYOUTS_OF_K,
@@ -20,19 +19,15 @@ from gpu_unscaled_cases import (
     OfK,
     OfRows,
     One,
-    fields_of,
     normal,
     outputs,
+    parts_of_k,
     product,
     share_of_bound,
 )
 from gpu_wgrad import WAYS
-from records import geometric_mean, ratios, write_record
 
 FORMS = (OFFSETS, INDICES, PREFIX_SUMS, MASKED)
-SPEED_NK = ((2112, 7168), (576, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048))
-SPEED_ROWS, CEILING_EXTENT = 4096, 8192
-FLOOR_OF_MEAN, FLOOR_OF_ROW = 0.97, 0.94  # of cuBLAS
 
 
 class Unscaled(Fixture):
@@ -65,12 +60,13 @@ class Unscaled(Fixture):
 
     def one_unscaled(self, case: Case) -> set:
         """The sums of one kernel against double; the planner's choice and another one against these, to the bit."""
-        first = self.random.choice(case.names(self.tested, torch.float32))
+        first = self.random.choice(case.names_without_parts(self.tested))
         sums, kernels = case.sums(self.tested, first), {first}
         for output, old in self.kinds_of_d(case):
             names = case.names(self.tested, output, int(old is not None))
             for name in dict.fromkeys((names[0], self.random.choice(names))):
-                launch = random_launch(self.random)
+                # Kernels that split K may need more SMs than a launch allows.
+                launch = random_launch(self.random) if parts_of_k(name) == (1, 1) else {}
                 ways = WAYS if case.layout == "nt" else [way for way in WAYS if way != "blocks"]
                 way = {"way": self.random.choice(ways)} if isinstance(case, OfK) else {}
                 case.check(self.tested, sums, output, old, config=name, **launch, **way)
@@ -103,7 +99,7 @@ class Unscaled(Fixture):
                 for name in case.names(self.tested, output):
                     d = torch.empty(case.shape, device=sums.device, dtype=output)
                     calls.append((name, d, case.prepare(self.tested, d, config=name)))
-                    wanted.append(case.wanted(sums, output))
+                    wanted.append(case.wanted(sums, output) if parts_of_k(name) == (1, 1) else None)
         self.repeated_by_graph(calls, wanted)
         return {"kernels": len(calls), "runs": self.RUNS}
 
@@ -173,50 +169,3 @@ class Unscaled(Fixture):
                 for name in case.names(self.tested, output, int(old is not None)):
                     print(case, name, flush=True)
                     case.check(self.tested, sums, output, old, config=name)
-
-    def unscaled_layouts_speed(self):
-        """Some rows of that table in bf16 in every layout, beside cuBLAS in turn; what they are is on record, and no
-        floor holds before that."""
-        of, rows = torch.bfloat16, []
-        for (n, k), layout in itertools.product(((2112, 7168), (4096, 7168), (7168, 2048)), LAYOUTS):
-            a, b = One(SPEED_ROWS, n, k, self.generator, of, layout=layout).operands
-            d, e = (torch.empty(SPEED_ROWS, n, device="cuda", dtype=of) for _ in range(2))
-            calls = {
-                "finegemm": self.tested.prepare(a, None, b, None, d),
-                "torch": functools.partial(torch.mm, a, b.t(), out=e),
-            }
-            t = median_times(calls, 2 * self.options.rounds)
-            account = self.tested.explain(SPEED_ROWS, n, k, dtype=DTYPES[of], **fields_of(layout))
-            rows.append(row_of(layout, [SPEED_ROWS, n, k], t, account))
-        write_record(self.options.out / f"layouts_{self.card}.json", self.machine() | {"rows": rows})
-        return {"rows": len(rows), "geomean_over_torch": round(geometric_mean(ratios(rows, "torch")), 4)}
-
-    def unscaled_speed(self):
-        """The rows of the table with M = 4096, of each type, beside cuBLAS in turn."""
-        return {name: self.speed_of(of, name) for of, name in NAMES.items()}
-
-    def speed_of(self, of: torch.dtype, name: str) -> dict:
-        rows = []
-        for n, k in SPEED_NK:
-            a, b = (normal(self.generator, of, rows_of, k) for rows_of in (SPEED_ROWS, n))
-            d, e = (torch.empty(SPEED_ROWS, n, device="cuda", dtype=of) for _ in range(2))
-            calls = {
-                "finegemm": self.tested.prepare(a, None, b, None, d),
-                "torch": functools.partial(torch.mm, a, b.t(), out=e),
-            }
-            t = median_times(calls, 2 * self.options.rounds)
-            shape = [SPEED_ROWS, n, k]
-            rows.append(row_of(name, shape, t, self.tested.explain(*shape, dtype=DTYPES[of])))
-        x, y = (normal(self.generator, of, CEILING_EXTENT, CEILING_EXTENT) for _ in range(2))
-        ceiling = median_times({"torch": functools.partial(torch.mm, x, y.t())}, self.options.rounds)["torch"]
-        record = self.machine() | {
-            "method": f"bench/gpu_timing.py: CUPTI, L2 flushed, interleaved, median of {2 * self.options.rounds}",
-            "ceilings_us": {f"torch {name} {CEILING_EXTENT}^3": round(ceiling, 1)},
-            "rows": rows,
-        }
-        write_record(self.options.out / f"{self.card}_{name}.json", record)
-        over = ratios(rows, "torch")
-        mean = geometric_mean(over)
-        if mean < FLOOR_OF_MEAN or min(over) < FLOOR_OF_ROW:
-            raise AssertionError(f"{name}: {mean:.3f} of cuBLAS's speed, {min(over):.3f} at least: {rows}")
-        return {"rows": len(rows), "geomean_over_torch": round(mean, 4), "least": round(min(over), 4)}

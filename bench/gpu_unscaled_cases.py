@@ -1,7 +1,7 @@
 """Products without scales for GPU checks: operands with NaN in all that is no part of them, and what D must be.
 
-What a kernel gives follows from the f32 sums of any other one to the bit (docs/numerics.md, "Without scales"): only one
-of them has to be held against double."""
+What a kernel gives follows to the bit from the f32 sums of another one that has as many parts of K (docs/numerics.md,
+"Without scales"): of those without parts only one has to be held against double."""
 
 import abc
 import itertools
@@ -9,6 +9,7 @@ import math
 
 import torch
 
+from cost_model import key_of
 from gpu_cases import Guarded, differing, in_blocks
 from gpu_grouped_cases import Rows
 from gpu_library import BLOCKS, COLUMNS, DTYPES, INDICES, MASKED, Library
@@ -45,6 +46,12 @@ def normal(
     for matrix in part.view(-1, *part.shape[-2:]) if stacks else [part]:  # floats take twice the memory
         matrix.copy_(torch.randn(rows, cols, device=generator.device, generator=generator))
     return part
+
+
+def parts_of_k(name: str) -> tuple[int, int]:
+    """Ranks and k-slices, whose sums a kernel adds up."""
+    tile_m, _, _, warpgroups, use, cluster, _ = key_of(name)
+    return (cluster if use == "splitk" else 1), max(1, warpgroups * 64 // tile_m)
 
 
 def product(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -115,24 +122,37 @@ class Case(abc.ABC):
         """The bits that any kernel gives, of the f32 sums that one gave."""
         return sums.to(output) if old is None else old + sums
 
+    def names_without_parts(self, library: Library) -> list[str]:
+        """Of the kernels that can take it with D in f32 those that add up no parts of K."""
+        return [name for name in self.names(library, torch.float32) if parts_of_k(name) == (1, 1)]
+
     def sums(self, library: Library, config: str | None = None) -> torch.Tensor:
-        """D in f32 of one kernel; raises where it is not within the bound of the double product."""
+        """D in f32 of one kernel without parts of K; raises where it is not within the bound of the double product."""
+        config = config or self.names_without_parts(library)[0]
         sums = self.run(library, torch.float32, config=config)
+        self.check_bound(sums, config)
+        return sums
+
+    def check_bound(self, d: torch.Tensor, what: str, old: torch.Tensor | None = None) -> None:
         # Where no product is: no k, so that only what must be there is within the bound.
-        exact = torch.full(self.shape, self.elsewhere, dtype=torch.float64, device=sums.device)
+        exact = torch.full(self.shape, self.elsewhere, dtype=torch.float64, device=d.device)
         absolute, k = torch.zeros_like(exact), torch.zeros_like(exact)
         for where, a, b in self.parts():
             exact[where], absolute[where] = product(a, b)
             k[where] = a.shape[1]
-        share = share_of_bound(sums, exact, absolute, k)
+        if old is not None:
+            exact, absolute, k = exact + old, absolute + old.abs(), k + 1
+        share = share_of_bound(d, exact, absolute, k)
         if share > 1:
-            raise AssertionError(f"{self}, {config}: {share:.3g} of the bound, or rows without a group were written")
-        return sums
+            raise AssertionError(f"{self}, {what}: {share:.3g} of the bound, or rows without a group were written")
 
-    def check(self, library: Library, sums: torch.Tensor, output: torch.dtype, old=None, **options) -> None:
-        d = self.run(library, output, old, **options)
-        if count := differing(d, self.wanted(sums, output, old)):
-            raise AssertionError(f"{self}, D in {output}, {options}: {count} elements are not those of another kernel")
+    def check(self, library: Library, sums: torch.Tensor, output: torch.dtype, old=None, config="", **options) -> None:
+        """`sums`: those of any kernel without parts of K."""
+        d = self.run(library, output, old, config=config, **options)
+        if parts_of_k(config) != (1, 1):
+            self.check_bound(d, f"{config}, D in {output}", old)
+        elif count := differing(d, self.wanted(sums, output, old)):
+            raise AssertionError(f"{self}, D in {output}, {config}: {count} elements are not those of another kernel")
 
 
 class One(Case):

@@ -26,8 +26,8 @@ struct EinsumArgs {
 ///
 /// The first two are calls of grouped_gemm and keep its rules: h from 1 to 4096, b any value, the other letter of D a
 /// multiple of 8 and the one that is summed over a multiple of 8 (e4m3: of 16) and not 0. K is never split: each
-/// element is one sum in ascending order, and the bits of a row depend on no other row. Only the first takes an
-/// epilogue, whose C has the shape of D: B of the second is stored by columns.
+/// element is one sum in ascending order, and the bits of a row depend on no other row. C of an epilogue has the shape
+/// of D.
 ///
 /// The third cuts b and k, as one range, into pieces of about as many k-blocks of 64, and adds the pieces' sums in
 /// their order: the same bits each time (docs/einsum.md). On CUDA the sums lie in memory of the device that the call

@@ -17,8 +17,8 @@ namespace finegemm {
 /// One of A and B may be e5m2, as gradients are: docs/scales.md has the products that there are of it.
 /// A and B may be bf16 or f16 instead, without scales: sfa and sfb are left empty then, and D is of their type or f32.
 /// Such an A or B may have contiguous columns instead of rows, as the transposed view of a row-major [K, N] has: row
-/// stride 1, and a column stride with the rules of a row stride. D is the product alone then, or added to. In groups of
-/// rows B alone may be stored so, in groups of K both or neither.
+/// stride 1, and a column stride with the rules of a row stride. D has no gaps in heads then. In groups of rows B alone
+/// may be stored so, in groups of K both or neither.
 /// All on one device. Row strides of A, B and D are at least their columns; those of A and B on a GPU below 2^40 bytes.
 /// Strides of scales are any that are not negative; 0 repeats a scale.
 struct GemmArgs {

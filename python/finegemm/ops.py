@@ -52,7 +52,7 @@ def gemm(
 
     a and b may be bfloat16 or float16 instead, without scales: sfa and sfb are None then, K is a multiple of 8, and d
     is of their type, as a new one is, or float32. Either may have M or N contiguous instead of K, as the transpose of a
-    row-major [K, N] has: nothing is copied, and d is the product alone, or added to.
+    row-major [K, N] has: nothing is copied, and d has no gaps in heads.
 
     With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d is
     the product alone then, but with `accumulate` the product is added to a d of float32.
@@ -201,7 +201,7 @@ def einsum(
     float8_e4m3fn). The first two never split what they sum over: one sum in ascending order for each element. The third
     cuts B and K, as one range, into pieces and adds their sums in order, the same bits each time; only it takes
     `accumulate`: d, of float32, is added to. alpha, beta, c, of the shape of d, and bias, for each of d's last extent,
-    are for the first alone. The rest as in gemm. InvalidArgument for any other equation.
+    are for the first two. The rest as in gemm. InvalidArgument for any other equation.
     """
 
 

@@ -66,9 +66,11 @@ def test_codes_are_multiplied_by_their_scales():
 def test_heads_may_have_what_groups_may_have():
     a, b = values("bfloat16", B, H, R), values("bfloat16", H, D, R, seed=2)
     c, bias = values("bfloat16", B, H, D, seed=3), np.arange(D, dtype=np.float32)
-    d = finegemm.einsum("bhr,hdr->bhd", a, b, c=c, bias=bias, alpha=0.5)
-    want = finegemm.grouped_gemm(a, None, b, None, heads=True, c=c, bias=bias, alpha=0.5)
-    np.testing.assert_array_equal(d, want)
+    more = {"c": c, "bias": bias, "alpha": 0.5}
+    want = finegemm.grouped_gemm(a, None, b, None, heads=True, **more)
+    np.testing.assert_array_equal(finegemm.einsum("bhr,hdr->bhd", a, b, **more), want)
+    transposed = np.ascontiguousarray(b.transpose(0, 2, 1))
+    np.testing.assert_array_equal(finegemm.einsum("bhd,hdr->bhr", a, transposed, **more), want)
 
 
 @pytest.mark.parametrize("of", ("bfloat16", "float16"))

@@ -24,13 +24,13 @@ SHAPES = [
 
 
 def rates_of(table):
-    return {key: now for _, key, now in fit_costs.candidates(fit_costs.CANDIDATES.read_text(), table)}
+    return {key: now for _, key, now in fit_costs.candidates(fit_costs.source_of(table).read_text(), table)}
 
 
-def check_predictions(case, account):
+def check_predictions(case, account, least=5):
     """That the planner's account of a product has the times that the fit's model predicts, all of them."""
     rates, rows = rates_of(case.table()), [row for row in account["candidates"] if "us" in row]
-    assert len(rows) > 4
+    assert len(rows) >= least
     for row in rows:
         key = fit_costs.key_of(row["name"])
         assert predict(key, rates[key], case) == pytest.approx(row["us"], abs=0.0051), row["name"]
@@ -76,6 +76,18 @@ GROUPS = [
 def test_so_they_have_for_groups(groups, m, expected, n, k, device):
     account = finegemm.explain(m, n, k, device=device, groups=groups, expected_m=expected)
     check_predictions(Case((m, n, k), groups, expected, device=device), account)
+    account = finegemm.explain(m, n, k, device=device, groups=groups, expected_m=expected, dtype="bfloat16")
+    check_predictions(Case((m, n, k), groups, expected, element="bf16", d="bf16", device=device), account, least=4)
+
+
+@pytest.mark.parametrize("device", fit_costs.BYTES_PER_US)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("layout", "d"), [("nt", "bf16"), ("nt", "f32"), ("nn", "bf16")])
+def test_so_they_have_without_scales(shape, layout, d, device):
+    layouts = {"a_mn_major": layout[0] == "t", "b_mn_major": layout[1] == "n"}
+    out = {"bf16": "bfloat16", "f32": "float32"}[d]
+    account = finegemm.explain(*shape, device=device, dtype="bfloat16", out_dtype=out, **layouts)
+    check_predictions(Case(shape, element="bf16", d=d, layout=layout, device=device), account, least=4)
 
 
 SMALL, LARGE = (128, 128, 6, 2, "alone", 1, 1), (128, 192, 5, 2, "alone", 1, 1)

@@ -123,10 +123,9 @@ def test_layouts_without_kernels_are_refused(of):
         finegemm.k_grouped_gemm(turned(a), None, b, None, sizes=[K])
     with pytest.raises(finegemm.InvalidArgument, match=r"a: has strides \[512, 2\], one of which must be 1"):
         finegemm.gemm(values(of, M, 2 * K)[:, ::2], None, b, None)
-    c = np.zeros((M, N), a.dtype)
     wanted = {"bfloat16": "where b is stored by columns", "float16": "of a and b of f16"}[of]
-    with pytest.raises(finegemm.InvalidArgument, match=f"c: is given, but {wanted}"):
-        finegemm.gemm(a, None, turned(b), None, c=c)
+    with pytest.raises(finegemm.InvalidArgument, match=f"head_left: is given, but {wanted}"):
+        finegemm.gemm(a, None, turned(b), None, head_left=8, head_gap=8, head_right=16)
 
 
 def test_explain_names_a_kernel_of_the_layout(of):

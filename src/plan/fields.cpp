@@ -62,9 +62,8 @@ void check_layouts(const GemmShape& s) {
     if (operand_type(s).scaled)
         reject(name, "is set, but a and b are of {}, must be of {}; leave it out, or set dtype", operand_type(s).name,
                names_of(is_unscaled));
-    if (finish_of(s) != Finish::None)
-        reject(name, "is set, but so is {}, which such products do not take; leave one of them out",
-               facts_of(finish_of(s)).name);
+    if (const FinishFacts finish = facts_of(finish_of(s)); finish.moves_columns)
+        reject(name, "is set, but so is {}, which such products do not take; leave one of them out", finish.name);
     if (s.k_groups && s.a_mn_major != s.b_mn_major)
         reject(name, "is set, but {} is not; groups of K take both or neither",
                s.a_mn_major ? "b_mn_major" : "a_mn_major");

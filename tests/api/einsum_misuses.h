@@ -28,11 +28,6 @@ inline const EinsumMisuse kEinsum[] = {
          set_dtype(c.args.a, FINEGEMM_E4M3), set_dtype(c.args.b, FINEGEMM_E4M3);
          c.args.b.matrix.rows = 16, c.args.b.matrix.cols = 24, c.args.b.matrix.row_stride = 24;
      }},
-    {"transposed weights have a bias", "bhd,hdr->bhr",
-     [](EinsumCall& c) {
-         c.args.b.matrix.rows = 16, c.args.b.matrix.cols = 24, c.args.b.matrix.row_stride = 24;
-         c.add_bias();
-     }},
     {"a and d differ in m", kSum, [](EinsumCall& c) { c.args.d.matrix.rows = 2; }},
     {"d of a sum is a stack", kSum, [](EinsumCall& c) { c.args.d.count = 2; }},
     {"a and b differ in b", kSum, [](EinsumCall& c) { c.args.b.count = 2; }},

@@ -62,15 +62,23 @@ float rounded(float x, DType dtype) {
 }
 
 template <Grouping G, Element E, Output D, Major A, Major B>
-constexpr GemmConfig config(uint32_t tile_m, uint32_t tile_n, uint32_t stages) {
+constexpr GemmConfig config(uint32_t tile_m, uint32_t tile_n, uint32_t stages, uint32_t k_slices = 1,
+                            uint32_t k_splits = 1, Finish finish = Finish::None) {
     return {.tile_m = tile_m,
             .tile_n = tile_n,
             .stages = stages,
-            .math_warpgroups = tile_m / 64,
+            .math_warpgroups = tile_m / 64 * k_slices,
+            .cluster = k_splits,
+            .cluster_use = k_splits > 1 ? ClusterUse::SplitK : ClusterUse::None,
             .grouping = G,
             .a = unscaled(E, A),
             .b = unscaled(E, B),
-            .output = D};
+            .output = D,
+            .finish = finish};
+}
+template <Element E, Output D, Major A, Major B>
+constexpr GemmConfig affine_config(uint32_t tile_m, uint32_t tile_n, uint32_t stages) {
+    return config<Grouping::None, E, D, A, B>(tile_m, tile_n, stages, 1, 1, Finish::Affine);
 }
 
 class GemmKernel : public ::testing::Test {
@@ -88,7 +96,8 @@ protected:
         const uint32_t grid = grid_size(C, most_tiles(problem, C, ctas), ctas);
         ptx::host_elements_are_f16 = C.a.element == Element::F16;
         try {
-            host_kernel::launch(grid, C.threads(), [&] { device::gemm<C>(params.as<KernelParams<C>>()); }, seed);
+            host_kernel::launch(
+                grid, C.threads(), [&] { device::gemm<C>(params.as<KernelParams<C>>()); }, seed, C.cluster);
         } catch (const std::exception& error) {
             FAIL() << seed << ": " << plan::text_of(problem) << ": " << error.what();
         }
@@ -133,18 +142,29 @@ protected:
         test::Random random(seed);
         const DType of = type_of(C.a.element).dtype, type = type_of(C.output).dtype;
         const int64_t m = random.any(C.tile_m / 2 + 1, 2 * C.tile_m + 20), n = 8 * random.any(1, 2 * C.tile_n / 8 + 3);
-        const int64_t k = 8 * random.any(1, 70), m_step = C.a.major == kMn ? (m + 7) / 8 * 8 : m;
+        const int64_t k = 8 * random.any((C.k_slices() * C.k_splits() - 1) * 8 + 1, 70),
+                      m_step = C.a.major == kMn ? (m + 7) / 8 * 8 : m;
         Numbers a(of, 1, m_step, k, C.a.major, random), b(of, 1, n, k, C.b.major, random);
         test::Buffer<T> d(type, m, n, random.any(0, 1) * 8);
         const std::vector<T> old = fill(d);
+        test::Buffer<float> bias(DType::F32, 1, n);
+        fill(bias);
         GemmArgs args{.a = a.stack().matrix, .sfa = {}, .b = b.stack().matrix, .sfb = {}, .d = d.view()};
         args.a.rows = m;
         args.d.device = args.a.device;
-        const GemmOptions options{.accumulate = C.output == Output::F32 && random.one_in(2)};
+        GemmOptions options;
+        if constexpr (C.finish == Finish::Affine) {  // C is D
+            options.epilogue = {.alpha = 2, .beta = -1, .c = {args.d}, .bias = bias.view()};
+            options.epilogue.bias.device = args.d.device;
+        } else {
+            options.accumulate = C.output == Output::F32 && random.one_in(2);
+        }
         run<C>({args, options}, 1 + seed % 3, seed);
         if (HasFatalFailure()) return;
         expect(d, type, m, old, [&](int64_t, int64_t row, int64_t col, float before) {
-            return rounded(sum(a, 0, row, b, 0, col, 0, k) + (options.accumulate ? before : 0), type);
+            const float product = sum(a, 0, row, b, 0, col, 0, k);
+            if (C.finish == Finish::Affine) return rounded(2 * product - before + bias.at(0, col), type);
+            return rounded(product + (options.accumulate ? before : 0), type);
         });
     }
 
@@ -244,6 +264,26 @@ TEST_F(GemmKernel, AddsToFloatsInEveryLayout) {
         dense<config<kOne, kBF16, Output::F32, kK, kMn>(64, 64, 8)>(seed);
         dense<config<kOne, kF16, Output::F32, kMn, kMn>(128, 192, 4)>(seed);
         dense<config<kOne, kBF16, Output::F32, kMn, kK>(64, 64, 8)>(seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_F(GemmKernel, SumsOfPartsOfKAreThoseOfAll) {
+    for (uint32_t seed = 1; seed <= test::random_cases(2); ++seed) {
+        dense<config<kOne, kBF16, Output::BF16, kK, kK>(64, 32, 16, 2)>(seed);
+        dense<config<kOne, kBF16, Output::F32, kK, kK>(64, 32, 14, 2)>(seed);
+        dense<config<kOne, kBF16, Output::BF16, kK, kK>(64, 32, 7, 1, 3)>(seed);
+        dense<config<kOne, kF16, Output::F16, kK, kMn>(128, 64, 7, 1, 4)>(seed);
+        dense<config<kOne, kBF16, Output::F32, kK, kK>(64, 32, 6, 2, 4)>(seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_F(GemmKernel, FinishesProductsOfEveryLayout) {
+    for (uint32_t seed = 1; seed <= test::random_cases(2); ++seed) {
+        dense<affine_config<kBF16, Output::BF16, kK, kMn>(64, 64, 8)>(seed);
+        dense<affine_config<kBF16, Output::BF16, kMn, kMn>(128, 192, 4)>(seed);
+        dense<affine_config<kBF16, Output::F32, kMn, kK>(128, 128, 4)>(seed);
         if (HasFatalFailure()) return;
     }
 }

@@ -15,9 +15,12 @@ class HopperAffine : public test::HopperTest {};
 
 constexpr int64_t kM = 1000, kN = 1032, kK = 1024;
 
-GemmArgs operands(Element element, DType d) {
+/// A and B, as a kernel takes them.
+GemmArgs operands(const Operand& a, const Operand& b, DType d) {
     GemmArgs one = test::operands(kM, kN, kK);
-    if (element == Element::BF16) one.a.dtype = one.b.dtype = DType::BF16, one.sfa = one.sfb = {};
+    if (a.element == Element::BF16) one.a.dtype = one.b.dtype = DType::BF16, one.sfa = one.sfb = {};
+    if (a.major == Major::MN) one.a.row_stride = 1, one.a.col_stride = kM;
+    if (b.major == Major::MN) one.b.row_stride = 1, one.b.col_stride = kN;
     one.d.dtype = d;
     return one;
 }
@@ -72,7 +75,7 @@ GemmOptions options_for(const GemmConfig& c, const Matrix& d) {
 TEST_F(HopperAffine, LaunchesEveryDenseKernelByName) {
     const auto hopper = backend();
     for_each_kernel(Grouping::None, [&](const GemmConfig& c) {
-        const GemmArgs args = operands(c.a.element, dtype_of(c.output));
+        const GemmArgs args = operands(c.a, c.b, dtype_of(c.output));
         const GemmOptions options = options_for(c, args.d);
         hopper->gemm({args, options});
         EXPECT_EQ(last_launch().entry, entry_of(c));
@@ -84,7 +87,7 @@ TEST_F(HopperAffine, LaunchesEveryDenseKernelByName) {
 TEST_F(HopperAffine, LaunchesEveryKernelForGroupsOfRowsByName) {
     const auto hopper = backend();
     for_each_kernel(Grouping::Rows, [&](const GemmConfig& c) {
-        const GemmArgs one = operands(c.a.element, dtype_of(c.output));
+        const GemmArgs one = operands(c.a, c.b, dtype_of(c.output));
         const GroupedGemmArgs args{
             .a = {one.a},
             .sfa = {one.sfa},
@@ -101,7 +104,7 @@ TEST_F(HopperAffine, LaunchesEveryKernelForGroupsOfRowsByName) {
 
 TEST_F(HopperAffine, TakesTheOldKernelsForTheProductAlone) {
     const auto hopper = backend();
-    const GemmArgs args = operands(Element::E4M3, DType::BF16);
+    const GemmArgs args = operands(kRowScaled, kBlockScaled, DType::BF16);
     const auto entry_for = [&](const Epilogue& epilogue) {
         const GemmOptions options{.epilogue = epilogue};
         hopper->gemm({args, options});
@@ -120,7 +123,7 @@ TEST_F(HopperAffine, TakesTheOldKernelsForTheProductAlone) {
 TEST_F(HopperAffine, WritesTheProductAloneInTypesThatNoOtherKernelHas) {
     const auto hopper = backend();
     for (const DType d : {DType::F16, DType::F32}) {
-        hopper->gemm({operands(Element::E4M3, d), {}});
+        hopper->gemm({operands(kRowScaled, kBlockScaled, d), {}});
         EXPECT_NE(last_launch().entry.find(d == DType::F16 ? "_f16_affine" : "_f32_affine"), std::string::npos);
         EXPECT_EQ(last_launch().affine.alpha, 1.0f);
         EXPECT_EQ(last_launch().affine.adds_c, 0u);
@@ -130,7 +133,7 @@ TEST_F(HopperAffine, WritesTheProductAloneInTypesThatNoOtherKernelHas) {
 
 TEST_F(HopperAffine, KeepsALaunchForEachAlphaBetaCAndBias) {
     const auto hopper = backend();
-    const GemmArgs args = operands(Element::E4M3, DType::BF16);
+    const GemmArgs args = operands(kRowScaled, kBlockScaled, DType::BF16);
     Epilogue epilogue{.alpha = 3, .beta = 4, .c = {c_for(args.d)}, .bias = bias_for(args.d)};
     const auto launched = [&] {
         const GemmOptions options{.epilogue = epilogue};

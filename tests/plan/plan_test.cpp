@@ -196,18 +196,26 @@ TEST(Choice, ThatIsImpossibleSaysHowToLearnWhy) {
     }
 }
 
-TEST(Choice, OfBatchInvariantResultsHasOneOrderOfSums) {
+/// Whether choices split K and have k-slices, for operands of a type; none where bits may not depend on M.
+std::pair<bool, bool> parts_of_k(const Operand& a, const Operand& b) {
     bool splits = false, k_slices = false;
     for (const uint32_t m : {1u, 16u, 64u, 100u, 128u, 300u, 1024u, 5000u})
         for (const uint32_t n : {8u, 576u, 2112u, 7168u, 24576u})
             for (const uint32_t k : {16u, 512u, 2048u, 7168u, 16384u}) {
-                const GemmConfig invariant = choose({m, n, k, true}, h200()).config;
-                EXPECT_EQ(arithmetic_of(invariant), Arithmetic{}) << m << " x " << n << " x " << k;
-                const Arithmetic usual = arithmetic_of(choose({m, n, k}, h200()).config);
+                const Problem invariant{m, n, k, true, 0, a, b};
+                EXPECT_EQ(arithmetic_of(choose(invariant, h200()).config), Arithmetic{}) << text_of(invariant);
+                const Arithmetic usual = arithmetic_of(choose({m, n, k, false, 0, a, b}, h200()).config);
                 splits |= usual.splits > 1;
                 k_slices |= usual.k_slices > 1;
             }
-    EXPECT_TRUE(splits && k_slices) << "some of these shapes should have other orders else";
+    return {splits, k_slices};
+}
+
+TEST(Choice, OfBatchInvariantResultsHasOneOrderOfSums) {
+    constexpr auto kSome = std::pair(true, true);
+    const Operand bf16 = unscaled(Element::BF16);
+    EXPECT_EQ(parts_of_k(kRowScaled, kBlockScaled), kSome) << "some of these shapes should have other orders else";
+    EXPECT_EQ(parts_of_k(bf16, bf16), kSome);
     EXPECT_NE(rejected({16, 576, 7168, true}, h200(), config_named("m64n32s7w1_splitK5_x2")), "");
 }
 

@@ -121,10 +121,10 @@ struct GemmConfig {
 
 /// Can kernels load operands of these layouts? Boxes of an MN-major one fill a tile, and are not shared.
 FG_HD constexpr bool has_layouts(const GemmConfig& c) {
-    const auto has = [&](const Operand& x, uint32_t tile) {
-        return x.major == Major::K || (x.scaling == Scaling::None && tile % kMnBox == 0 && c.cluster == 1);
+    const auto has = [&](const Operand& x, uint32_t tile, uint32_t sharers) {
+        return x.major == Major::K || (x.scaling == Scaling::None && tile % kMnBox == 0 && sharers == 1);
     };
-    return has(c.a, c.tile_m) && has(c.b, c.tile_n);
+    return has(c.a, c.tile_m, c.a_sharers()) && has(c.b, c.tile_n, c.b_sharers());
 }
 
 // Each calls visit(name, its member of each of `configs`), which have members of these names.

@@ -98,10 +98,9 @@ void check_layouts(const Call& call, const Operands& x) {
                "has strides [{}, {}], and a [{}, {}]: in groups of K both must have contiguous rows, or both "
                "contiguous columns; make one contiguous",
                x.b.x.row_stride, x.b.x.col_stride, x.a.x.row_stride, x.a.x.col_stride);
-    if (const char* const given = plan::first_given(call.epilogue()); given && (a == Major::MN || b == Major::MN))
-        reject(given,
-               "is given, but where {} is stored by columns d is the product alone; leave it out, or make that "
-               "contiguous",
+    if (facts_of(call.finish()).moves_columns && (a == Major::MN || b == Major::MN))
+        reject(plan::first_given(call.epilogue()),
+               "is given, but where {} is stored by columns d has no gaps; leave it out, or make that contiguous",
                a == Major::MN ? "a" : "b");
 }
 

@@ -6,32 +6,42 @@ namespace finegemm::plan {
 
 namespace {
 
-// Measured with bf16 on an H200 with four waves of tiles and K of 1024 and 4096 each. No kernel has a part of K alone,
-// or clusters, which are slower here (shared loads by up to 3%): rows of 4096 have tiles enough, and fewer rows come
-// later.
+// Fitted to times of bf16 on an H200, with M of 1 to 8192. Few rows take parts of K, in k-slices and in clusters; tiles
+// of 64x64 with 13 stages are what batch invariance leaves them. Shared loads are slower by up to 3%.
 // clang-format off
 constexpr auto kDense = std::to_array<Candidate>({
-    {{64, 64, 8, 1, 1, kAlone, 1}, {0.172, 0.172, 0.10}},
-    {{64, 128, 8, 1, 1, kAlone, 1}, {0.235, 0.235, 0.10}},
-    {{128, 64, 8, 2, 1, kAlone, 1}, {0.321, 0.321, 0.10}},
-    {{128, 128, 5, 2, 1, kAlone, 1}, {0.354, 0.354, 0.13}},
-    {{128, 144, 5, 2, 1, kAlone, 1}, {0.388, 0.388, 0.18}},
-    {{128, 176, 4, 2, 1, kAlone, 1}, {0.463, 0.463, 0.50}},
-    {{128, 192, 4, 2, 1, kAlone, 1}, {0.499, 0.499, 0.58}},
-    {{128, 256, 3, 2, 1, kAlone, 1}, {0.660, 0.660, 0.90}},
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.141, 0.141, 0.20}},
+    {{64, 128, 8, 1, 1, kAlone, 1}, {0.181, 0.181, 0.58}},
+    {{128, 64, 8, 2, 1, kAlone, 1}, {0.193, 0.193, 0.45}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.311, 0.311, 1.08}},
+    {{128, 144, 5, 2, 1, kAlone, 1}, {0.340, 0.340, 1.27}},
+    {{128, 176, 4, 2, 1, kAlone, 1}, {0.412, 0.412, 1.77}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.445, 0.445, 1.91}},
+    {{128, 256, 3, 2, 1, kAlone, 1}, {0.605, 0.605, 2.67}},
+    {{64, 32, 7, 1, 3, kSplitK, 2}, {0.213, 0.173, 1.27}},
+    {{64, 32, 16, 2, 1, kAlone, 1}, {0.086, 0.086, 0.72}},
+    {{64, 64, 12, 2, 1, kAlone, 1}, {0.126, 0.126, 0.71}},
+    {{64, 64, 12, 2, 8, kSplitK, 1}, {0.132, 0.132, 3.74}},
+    {{64, 64, 13, 1, 1, kAlone, 1}, {0.121, 0.121, 0.35}},
+    {{128, 32, 8, 2, 4, kSplitK, 1}, {0.149, 0.149, 2.78}},
+    {{128, 64, 7, 2, 4, kSplitK, 1}, {0.234, 0.234, 2.36}},
+    {{128, 96, 7, 2, 1, kAlone, 1}, {0.245, 0.245, 0.79}},
 });
 constexpr auto kDenseF32 = std::to_array<Candidate>({
-    {{64, 64, 8, 1, 1, kAlone, 1}, {0.173, 0.173, 0.10, 0, 1.10}},
-    {{128, 128, 4, 2, 1, kAlone, 1}, {0.370, 0.370, 1.39, 0, 3.19}},
-    {{128, 128, 5, 2, 1, kAlone, 1}, {0.351, 0.351, 1.23}},
-    {{128, 192, 4, 2, 1, kAlone, 1}, {0.503, 0.503, 2.02}},
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.140, 0.140, 0.72, 0, 0.48}},
+    {{128, 128, 4, 2, 1, kAlone, 1}, {0.344, 0.344, 1.12, 0, 3.46}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.307, 0.307, 1.22}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.454, 0.454, 1.54}},
+    {{64, 32, 14, 2, 8, kSplitK, 1}, {0.101, 0.101, 2.19}},
+    {{64, 32, 7, 1, 3, kSplitK, 2}, {0.235, 0.140, 1.34}},
+    {{64, 64, 12, 2, 1, kAlone, 1}, {0.120, 0.120, 0.75}},
 });
 constexpr auto kRows = std::to_array<Candidate>({
-    {{64, 64, 8, 1, 1, kAlone, 1}, {0.185, 0.185, 0.23}},
-    {{128, 64, 8, 2, 1, kAlone, 1}, {0.300, 0.300, 0.20, 0.34}},
-    {{128, 128, 5, 2, 1, kAlone, 1}, {0.402, 0.402, 0.10, 0.34}},
-    {{128, 192, 4, 2, 1, kAlone, 1}, {0.520, 0.520, 0.67, 0.23}},
-    {{128, 256, 3, 2, 1, kAlone, 1}, {0.688, 0.688, 1.38, 0.14}},
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.128, 0.128, 0.71}},
+    {{128, 64, 8, 2, 1, kAlone, 1}, {0.278, 0.278, 0.85, 0.61}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.372, 0.372, 0.93, 0.61}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.576, 0.576, 1.32, 0.44}},
+    {{128, 256, 3, 2, 1, kAlone, 1}, {0.663, 0.663, 1.97, 0.40}},
 });
 constexpr auto kRowsF32 = std::to_array<Candidate>({
     {{64, 64, 8, 1, 1, kAlone, 1}, {0.181, 0.181, 0.67}},
@@ -60,17 +70,17 @@ constexpr auto kSum = std::to_array<Candidate>({
 });
 // With an affine epilogue: tiles longer by the share of the bytes of C that the old D costs (plan/candidates.cpp).
 constexpr auto kAffine = std::to_array<Candidate>({
-    {{64, 64, 8, 1, 1, kAlone, 1}, {0.172, 0.172, 0.60}},
-    {{128, 128, 5, 2, 1, kAlone, 1}, {0.354, 0.354, 0.93}},
-    {{128, 192, 4, 2, 1, kAlone, 1}, {0.499, 0.499, 1.38}},
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.141, 0.141, 0.70}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.311, 0.311, 1.88}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.445, 0.445, 2.71}},
 });
 constexpr auto kAffineF32 = std::to_array<Candidate>({
-    {{64, 64, 8, 1, 1, kAlone, 1}, {0.173, 0.173, 1.20}},
-    {{128, 128, 4, 2, 1, kAlone, 1}, {0.370, 0.370, 4.58}},
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.140, 0.140, 1.20}},
+    {{128, 128, 4, 2, 1, kAlone, 1}, {0.344, 0.344, 4.58}},
 });
 constexpr auto kAffineRows = std::to_array<Candidate>({
-    {{64, 64, 8, 1, 1, kAlone, 1}, {0.185, 0.185, 0.73}},
-    {{128, 192, 4, 2, 1, kAlone, 1}, {0.520, 0.520, 1.47, 0.23}},
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.128, 0.128, 1.21}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.576, 0.576, 2.12, 0.44}},
 });
 constexpr auto kAffineRowsF32 = std::to_array<Candidate>({
     {{64, 64, 8, 1, 1, kAlone, 1}, {0.181, 0.181, 1.77}},
@@ -78,23 +88,42 @@ constexpr auto kAffineRowsF32 = std::to_array<Candidate>({
 });
 // clang-format on
 
-// Where A or B is MN-major: some rows of the lists above, whose rates hold until these kernels have been measured.
+// Where A or B is MN-major: dense products and groups of rows with rates of their own, others with those of the lists
+// above.
 template <size_t... Rows, size_t Count>
 constexpr std::array<Candidate, sizeof...(Rows)> some(const std::array<Candidate, Count>& list) {
     return {list[Rows]...};
 }
-constexpr auto kDenseMn = some<0, 1, 3, 6, 7>(kDense);
-constexpr auto kFewMn = some<0, 3, 6>(kDense);
+constexpr auto kDenseNn = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.146, 0.146, 0.33}},
+    {{64, 64, 12, 2, 1, kAlone, 1}, {0.120, 0.120, 1.56}},
+    {{64, 64, 5, 1, 4, kSplitK, 2}, {0.371, 0.185, 2.03}},
+    {{64, 128, 8, 1, 1, kAlone, 1}, {0.185, 0.185, 0.57}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.313, 0.313, 1.14}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.433, 0.433, 1.60}},
+    {{128, 256, 3, 2, 1, kAlone, 1}, {0.584, 0.584, 2.34}},
+});
+constexpr auto kDenseTn = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.151, 0.151, 0.44}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.326, 0.326, 0.92}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.466, 0.466, 1.18}},
+    {{128, 256, 3, 2, 1, kAlone, 1}, {0.623, 0.623, 1.78}},
+});
+constexpr auto kDenseTt = std::to_array<Candidate>({
+    {{64, 64, 8, 1, 1, kAlone, 1}, {0.136, 0.136, 0.36}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.458, 0.458, 1.40}},
+    {{128, 256, 3, 2, 1, kAlone, 1}, {0.622, 0.622, 1.79}},
+});
 // The rates of heads (bench/results/einsum_kernels_h200.json).
 constexpr auto kRowsMn = std::to_array<Candidate>({
     {{64, 128, 8, 1, 1, kAlone, 1}, {0.235, 0.235, 0.20}},
     {{128, 128, 5, 2, 1, kAlone, 1}, {0.354, 0.354, 0.75, 0.34}},
     {{128, 256, 3, 2, 1, kAlone, 1}, {0.660, 0.660, 1.38, 0.14}},
 });
-constexpr auto kTwoMn = some<0, 6>(kDense);
 constexpr auto kDenseMnF32 = some<0, 2, 3>(kDenseF32);
 constexpr auto kTwoMnF32 = some<0, 3>(kDenseF32);
 constexpr auto kOfKMnF32 = some<0, 2, 3>(kOfKF32);
+constexpr auto kAffineMn = some<0, 2>(kAffine);
 
 /// The list of one kind of products, whose configurations lie here.
 template <const auto& Rows, Kind Of>
@@ -104,16 +133,15 @@ constexpr CandidateList list_of() {
     return {Of, kConfigs<Rows, Of>, Rows};
 }
 
-constexpr Kind kind(Element element, Grouping grouping, DType d, Finish finish = Finish::None) {
+constexpr Kind kind(Element element, Grouping grouping, DType d, Major a, Major b, Finish finish = Finish::None) {
     return {.grouping = grouping,
-            .a = unscaled(element),
-            .b = unscaled(element),
+            .a = unscaled(element, a),
+            .b = unscaled(element, b),
             .output = *find_type(d)->output,
             .finish = finish};
 }
-constexpr Kind kind(Element element, Grouping grouping, DType d, Major a, Major b) {
-    return {
-        .grouping = grouping, .a = unscaled(element, a), .b = unscaled(element, b), .output = *find_type(d)->output};
+constexpr Kind kind(Element element, Grouping grouping, DType d, Finish finish = Finish::None) {
+    return kind(element, grouping, d, Major::K, Major::K, finish);
 }
 
 /// D is of the type that it has where nobody says, or f32.
@@ -129,23 +157,30 @@ void add_lists(std::vector<CandidateList>& all) {
     constexpr Grouping kNone = Grouping::None, kOfRows = Grouping::Rows, kGroupsOfK = Grouping::K;
     constexpr Major kK = Major::K, kMn = Major::MN;
     constexpr DType kF32 = DType::F32;
-    const CandidateList layouts[] = {list_of<kDenseMn, kind(Of, kNone, kUsual, kK, kMn)>(),
+    const CandidateList layouts[] = {list_of<kDenseNn, kind(Of, kNone, kUsual, kK, kMn)>(),
                                      list_of<kDenseMnF32, kind(Of, kNone, kF32, kK, kMn)>(),
                                      list_of<kRowsMn, kind(Of, kOfRows, kUsual, kK, kMn)>(),
                                      list_of<kRowsF32, kind(Of, kOfRows, kF32, kK, kMn)>(),
-                                     list_of<kFewMn, kind(Of, kNone, kUsual, kMn, kMn)>(),
+                                     list_of<kDenseTn, kind(Of, kNone, kUsual, kMn, kMn)>(),
                                      list_of<kDenseMnF32, kind(Of, kNone, kF32, kMn, kMn)>(),
-                                     list_of<kTwoMn, kind(Of, kNone, kUsual, kMn, kK)>(),
+                                     list_of<kDenseTt, kind(Of, kNone, kUsual, kMn, kK)>(),
                                      list_of<kTwoMnF32, kind(Of, kNone, kF32, kMn, kK)>(),
                                      list_of<kOfK, kind(Of, kGroupsOfK, kUsual, kMn, kMn)>(),
                                      list_of<kOfKMnF32, kind(Of, kGroupsOfK, kF32, kMn, kMn)>()};
     all.insert(all.end(), std::begin(layouts), std::end(layouts));
     if constexpr (Of == Element::BF16) {  // not in f16, whose kernels write the product alone
-        const CandidateList affine[] = {
-            list_of<kAffine, kind(Of, Grouping::None, kUsual, Finish::Affine)>(),
-            list_of<kAffineF32, kind(Of, Grouping::None, DType::F32, Finish::Affine)>(),
-            list_of<kAffineRows, kind(Of, Grouping::Rows, kUsual, Finish::Affine)>(),
-            list_of<kAffineRowsF32, kind(Of, Grouping::Rows, DType::F32, Finish::Affine)>()};
+        const CandidateList affine[] = {list_of<kAffine, kind(Of, Grouping::None, kUsual, Finish::Affine)>(),
+                                        list_of<kAffineF32, kind(Of, Grouping::None, DType::F32, Finish::Affine)>(),
+                                        list_of<kAffineRows, kind(Of, Grouping::Rows, kUsual, Finish::Affine)>(),
+                                        list_of<kAffineRowsF32, kind(Of, Grouping::Rows, DType::F32, Finish::Affine)>(),
+                                        list_of<kAffineMn, kind(Of, kNone, kUsual, kK, kMn, Finish::Affine)>(),
+                                        list_of<kAffineF32, kind(Of, kNone, kF32, kK, kMn, Finish::Affine)>(),
+                                        list_of<kAffineRows, kind(Of, kOfRows, kUsual, kK, kMn, Finish::Affine)>(),
+                                        list_of<kAffineRowsF32, kind(Of, kOfRows, kF32, kK, kMn, Finish::Affine)>(),
+                                        list_of<kAffineMn, kind(Of, kNone, kUsual, kMn, kMn, Finish::Affine)>(),
+                                        list_of<kAffineF32, kind(Of, kNone, kF32, kMn, kMn, Finish::Affine)>(),
+                                        list_of<kAffineMn, kind(Of, kNone, kUsual, kMn, kK, Finish::Affine)>(),
+                                        list_of<kAffineF32, kind(Of, kNone, kF32, kMn, kK, Finish::Affine)>()};
         all.insert(all.end(), std::begin(affine), std::end(affine));
     }
 }

@@ -22,8 +22,7 @@ struct Bf16Epilogue {
 
     __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
     __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
-        if constexpr (C.k_slices() > 1)
-            if (!add_k_slices<C>(acc, smem, k_blocks)) return;
+        if (!has_tile_sums<C>(acc, smem, k_blocks)) return;
         store_tile<C>(p, acc, smem, tile);
     }
 };
@@ -36,7 +35,10 @@ struct F32Epilogue {
     uint32_t rank, k_blocks;
 
     __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
-    __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const { store_tile_f32<C>(p, acc, smem, tile); }
+    __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
+        if (!has_tile_sums<C>(acc, smem, k_blocks)) return;
+        store_tile_f32<C>(p, acc, smem, tile);
+    }
 };
 
 /// Reduces a tile over a cluster.
@@ -48,8 +50,7 @@ struct SplitKEpilogue {
 
     __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
     __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
-        if constexpr (C.k_slices() > 1)
-            if (!add_k_slices<C>(acc, smem, k_blocks)) return;
+        if (!has_tile_sums<C>(acc, smem, k_blocks)) return;
         split_k_reduce<C>(p, acc, smem, tile, rank);
     }
 };

@@ -5,7 +5,7 @@
 
 #include <finegemm/gemm/k_slices.h>
 #include <finegemm/gemm/params.h>
-#include <finegemm/device/mma/mainloop.cuh>
+#include <finegemm/device/epilogue/store_bf16.cuh>
 
 namespace finegemm::device {
 
@@ -81,6 +81,23 @@ struct SplitKReduce {
     }
 };
 
+/// Stores eight sums to D; to one of f32 they may be added.
+template <GemmConfig C>
+__device__ void store_eight(const GemmParams& p, int64_t at, const ptx::Float4& low, const ptx::Float4& high) {
+    if constexpr (C.output == Output::F32) {
+        float* const d = static_cast<float*>(p.d_data) + at;
+        ptx::store_global_x4_if(!p.accumulate, d, low);
+        ptx::store_global_x4_if(!p.accumulate, d + 4, high);
+        ptx::add_global_x4_if(p.accumulate, d, low);
+        ptx::add_global_x4_if(p.accumulate, d + 4, high);
+    } else {
+        ptx::store_global_x4(
+            static_cast<uint16_t*>(p.d_data) + at,
+            ptx::Words4{pack<C.output>(low.part[0], low.part[1]), pack<C.output>(low.part[2], low.part[3]),
+                        pack<C.output>(high.part[0], high.part[1]), pack<C.output>(high.part[2], high.part[3])});
+    }
+}
+
 template <GemmConfig C>
 __device__ void split_k_reduce(const GemmParams& p, const Accumulator<C>& acc, const Shared<C>& smem, const Tile& tile,
                                uint32_t rank) {
@@ -89,17 +106,14 @@ __device__ void split_k_reduce(const GemmParams& p, const Accumulator<C>& acc, c
     reduce.send(acc);
     reduce.await_parts();
     const uint32_t first_row = tile.row + reduce.part * C.rows_per_warpgroup();
-    const uint32_t pieces = SplitKReduce<C>::cols_of(rank) / 8;  // 16-byte pieces of a row of D
+    const uint32_t pieces = SplitKReduce<C>::cols_of(rank) / 8;  // of eight columns of a row of D
     for (uint32_t i = threadIdx.x % 128; i < reduce.rows * pieces; i += 128) {
         const uint32_t row = i / pieces, col = i % pieces * 8;
         ptx::Float4 low, high;
         reduce.sum(row, col, low, high);
         const uint32_t d_col = column_of(C, p.raster, tile.col, rank * SplitKReduce<C>::kCols + col);
         if (d_col < p.n)  // N is a multiple of 8: a piece exists wholly or not at all
-            ptx::store_global_x4(
-                static_cast<uint16_t*>(p.d_data) + (first_row + row) * p.d_row_stride + d_col,
-                ptx::Words4{ptx::pack_bf16(low.part[0], low.part[1]), ptx::pack_bf16(low.part[2], low.part[3]),
-                            ptx::pack_bf16(high.part[0], high.part[1]), ptx::pack_bf16(high.part[2], high.part[3])});
+            store_eight<C>(p, (first_row + row) * p.d_row_stride + d_col, low, high);
     }
 }
 

@@ -1,6 +1,7 @@
 // From accumulators to D in f32, overwritten or added to, through strips; L2 adds. Layer device.
 #pragma once
 
+#include <finegemm/gemm/k_slices.h>
 #include <finegemm/gemm/params.h>
 #include <finegemm/device/epilogue/stack.cuh>
 #include <finegemm/device/mma/mainloop.cuh>
@@ -22,7 +23,7 @@ __device__ inline float to_store(float sum) {
 template <GemmConfig C>
 __device__ void store_rows_f32(const Params<C>& p, const float (&sum)[C.tile_n / 2], SmemAddr strip, const Tile& tile,
                                uint32_t offset) {
-    static_assert(n_segments(C) == 1 && C.k_slices() == 1);
+    static_assert(n_segments(C) == 1);
     constexpr uint32_t kStripCols = kPlan<C>.strip_cols;
     const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, 16, tile.rows);
     float* d = static_cast<float*>(p.d_data) + (tile.row + offset) * p.d_row_stride + tile.col;
@@ -55,7 +56,7 @@ __device__ void store_tile_f32(const Params<C>& p, Accumulator<C>& acc, const Sh
     const uint32_t offset = first_row_of(C, warp / 4) + warp % 4 * kWarpRows;
 #pragma unroll
     for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
-        store_rows_f32<C>(p, acc.sum[i], smem.d(warp), tile, offset + i * rows_apart(C));
+        store_rows_f32<C>(p, acc.sum[i], smem.d(strip_of(C, warp)), tile, offset + i * rows_apart(C));
 }
 
 }  // namespace finegemm::device

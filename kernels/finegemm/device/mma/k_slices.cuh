@@ -35,4 +35,11 @@ __device__ bool add_k_slices(Accumulator<C>& acc, const Shared<C>& smem, uint32_
     return true;
 }
 
+/// True in the warpgroups that then have the sums of the tile: all, where there are no k-slices.
+template <GemmConfig C>
+__device__ bool has_tile_sums(Accumulator<C>& acc, const Shared<C>& smem, uint32_t k_blocks) {
+    if constexpr (C.k_slices() > 1) return add_k_slices<C>(acc, smem, k_blocks);
+    return true;
+}
+
 }  // namespace finegemm::device

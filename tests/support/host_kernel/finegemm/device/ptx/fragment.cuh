@@ -5,7 +5,18 @@
 
 namespace finegemm::ptx {
 
-Words4 ldmatrix_x4(SmemAddr row);  // of kernels that nobody runs here
+/// Each lane's words of the four matrices, of whose rows each lane names one.
+inline Words4 ldmatrix_x4(SmemAddr row) {
+    const auto named = load_shared_as<Words4>(row);
+    const uint32_t lane = threadIdx.x % 32;
+    Words4 mine{};
+    for (uint32_t word = 0; word < 4; ++word) {
+        const uint32_t* const shown = machine->show(named.w[word]);
+        for (uint32_t matrix = 0; matrix < 4 && lane % 4 == word; ++matrix)
+            mine.w[matrix] = shown[matrix * 8 + lane / 4];
+    }
+    return mine;
+}
 inline float multiply(float a, float b) { return canonical(a * b); }
 inline float add(float a, float b) { return canonical(a + b); }
 inline float relu(float x) { return is_nan(x) ? canonical(x) : x > 0 ? x : 0.0f; }
