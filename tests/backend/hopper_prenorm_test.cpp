@@ -76,7 +76,8 @@ TEST_F(HopperPrenorm, PassesStreamAndOverlap) {
 TEST_F(HopperPrenorm, DescribesAAndB) {
     const PrenormParams p = launch({.m = 137, .a_stride = 8000}).prenorm;
     EXPECT_EQ(mock::description_of(p.a), (mock::Description{address(0x10000), 7168, 137, 16000, 64, 64, 9, 3}));
-    EXPECT_EQ(mock::description_of(p.b), (mock::Description{address(0x20000), 7168, 24, 7168 * 4, 32, 24, 7, 3}));
+    EXPECT_EQ(mock::description_of(p.b),
+              (mock::Description{address(0x20000), 32, 24, 7168 * 4, 32, 24, 7, 3, 7168 / 32, 128, 2}));
     EXPECT_EQ(p.rows, 137u);
     EXPECT_EQ(p.cols, 24u);
     EXPECT_EQ(p.d_row_stride, 24);

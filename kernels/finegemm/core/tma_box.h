@@ -21,6 +21,7 @@ struct TmaBox {
     uint32_t rows = 0, cols = 0;  // cols: elements along the contiguous dimension
     uint32_t element_bytes = 1;
     Swizzle swizzle = Swizzle::None;
+    uint32_t count = 1;  // of neighbours in a stack of matrices
     constexpr bool operator==(const TmaBox&) const = default;
 };
 

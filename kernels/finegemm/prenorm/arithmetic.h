@@ -37,11 +37,11 @@ struct Tf32Pair {
     uint32_t first, second;  // bits of f32 whose lower halves are zero: bf16 in the upper ones
     constexpr bool operator==(const Tf32Pair&) const = default;
 };
-FG_HD constexpr Tf32Pair tf32_pair(float x) {
-    const float rounded = tf32_of_float(x);
-    const uint32_t first = float_bits(rounded) & 0xffff0000u;
-    const bool finite = (first & 0x7f800000u) != 0x7f800000u;
+FG_HD constexpr Tf32Pair pair_of_tf32(float rounded) {
+    const uint32_t bits = float_bits(rounded), first = bits & 0xffff0000u;
+    const bool finite = float_of_bits(bits & 0x7fffffffu) < float_of_bits(0x7f800000u);
     return {first, finite ? float_bits(rounded - float_of_bits(first)) : 0u};
 }
+FG_HD constexpr Tf32Pair tf32_pair(float x) { return pair_of_tf32(tf32_of_float(x)); }
 
 }  // namespace finegemm

@@ -16,9 +16,12 @@ struct PrenormConfig {
     constexpr bool operator==(const PrenormConfig&) const = default;
 
     FG_HD constexpr uint32_t warpgroups() const { return rows / 64; }
-    /// Warps that split B, four of its rows each. One more loads.
+    /// Warps that split a block of B, four of its rows each; teams of them split blocks by turns, as one is not fast
+    /// enough for small tiles.
     FG_HD constexpr uint32_t splitters() const { return cols / 4; }
-    FG_HD constexpr uint32_t threads() const { return warpgroups() * 128 + (splitters() + 1) * kWarpSize; }
+    FG_HD constexpr uint32_t teams() const { return rows == 256 ? 1 : 2; }
+    /// Two more warps: one loads, one stores zeros.
+    FG_HD constexpr uint32_t threads() const { return warpgroups() * 128 + (2 + teams() * splitters()) * kWarpSize; }
     /// Columns that tensor cores multiply by: two for each.
     FG_HD constexpr uint32_t wgmma_cols() const { return cols * 2; }
     FG_HD constexpr uint32_t stages() const;

@@ -13,14 +13,25 @@ namespace {
 constexpr uint64_t kEvictFirst = 0x12f0000000000000;
 
 /// The stride of one row may be anything: then it is that of tight rows.
-TensorMap map_of(const ConstMatrix& x, uint32_t element_bytes, const TmaBox& box, const cuda::Driver& driver) {
-    const int64_t stride = x.rows > 1 ? x.row_stride : x.cols;
+TensorMap map_of_a(const ConstMatrix& a, uint32_t rows, const cuda::Driver& driver) {
     return cuda::encode(driver,
-                        {.data = x.data,
-                         .rows = static_cast<uint64_t>(x.rows),
-                         .cols = static_cast<uint64_t>(x.cols),
-                         .row_stride_bytes = static_cast<uint64_t>(stride) * element_bytes},
-                        box);
+                        {.data = a.data,
+                         .rows = static_cast<uint64_t>(a.rows),
+                         .cols = static_cast<uint64_t>(a.cols),
+                         .row_stride_bytes = static_cast<uint64_t>(a.rows > 1 ? a.row_stride : a.cols) * 2},
+                        {.rows = rows, .cols = kPrenormBlock, .element_bytes = 2, .swizzle = Swizzle::B128});
+}
+
+/// As a stack of matrices of 32 columns, two of which are a block: a row of a box has 128 bytes at most.
+TensorMap map_of_b(const ConstMatrix& b, uint32_t rows, const cuda::Driver& driver) {
+    return cuda::encode(driver,
+                        {.data = b.data,
+                         .rows = static_cast<uint64_t>(b.rows),
+                         .cols = 32,
+                         .row_stride_bytes = static_cast<uint64_t>(b.row_stride) * 4,
+                         .count = static_cast<uint64_t>(b.cols) / 32,
+                         .stride_bytes = 128},
+                        {.rows = rows, .cols = 32, .element_bytes = 4, .swizzle = Swizzle::B128, .count = 2});
 }
 
 /// Do all rows of all slices lie at multiples of 16 bytes?
@@ -40,9 +51,8 @@ PrenormLaunch launch_of(const PrenormCall& call, const cuda::Driver& driver, con
 PrenormLaunch launch_of(const PrenormCall& call, const cuda::Driver& driver, const PrenormPlan& plan) {
     const PrenormConfig& c = plan.kernel.config;
     PrenormParams p{};
-    p.a = map_of(call.a, 2, {.rows = c.rows, .cols = kPrenormBlock, .element_bytes = 2, .swizzle = Swizzle::B128},
-                 driver);
-    p.b = map_of(call.b, 4, {.rows = c.cols, .cols = 32, .element_bytes = 4, .swizzle = Swizzle::B128}, driver);
+    p.a = map_of_a(call.a, c.rows, driver);
+    p.b = map_of_b(call.b, c.cols, driver);
     p.d = static_cast<float*>(call.d.matrix.data);
     p.d_slice_stride = call.d.stride;
     p.d_row_stride = call.d.matrix.row_stride;

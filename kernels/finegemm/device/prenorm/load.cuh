@@ -1,4 +1,4 @@
-// What brings A and B to shared memory: one thread that loads, and warps that split B. Layer device.
+// The warps around the product: one that loads A and B, those that split B, and one that stores zeros. Layer device.
 #pragma once
 
 #include <finegemm/core/ring.h>
@@ -8,7 +8,7 @@
 
 namespace finegemm::device {
 
-/// Loads the blocks of all items, by one thread. The first round needs no barrier but those that it makes.
+/// Loads the blocks of all items, by a converged warp. The first round needs no barrier but those that it makes.
 template <PrenormConfig C>
 class PrenormLoader {
 public:
@@ -18,6 +18,7 @@ public:
     }
 
     __device__ void first_round() {
+#pragma unroll 1
         for (uint32_t stage = 0; stage < C.stages() && items_.any(); ++stage) load();
     }
     __device__ void rest() {
@@ -34,12 +35,10 @@ private:
         left_ = items_.blocks();
     }
     __device__ void load() {
-        const SmemAddr loaded = smem_.loaded(at_.stage), b = smem_.b(at_.stage);
-        const uint32_t k = block_ * kPrenormBlock;
-        ptx::mbarrier_arrive_expect_tx(loaded, PrenormShared<C>::kAt.stage_bytes);
-        ptx::tma_load(b, &p_.b, loaded, k, 0);
-        ptx::tma_load(b + C.cols * 128, &p_.b, loaded, k + 32, 0);
-        ptx::tma_load(smem_.a(at_.stage), &p_.a, loaded, k, row_, p_.a_policy);
+        const SmemAddr loaded = smem_.loaded(at_.stage);
+        ptx::mbarrier_expect_tx_elected(loaded, PrenormShared<C>::kAt.stage_bytes);
+        ptx::tma_load_elected(smem_.b(at_.stage), &p_.b, loaded, 0, 0, block_ * 2);
+        ptx::tma_load_elected(smem_.a(at_.stage), &p_.a, loaded, block_ * kPrenormBlock, row_, p_.a_policy);
         ++at_;
         ++block_;
         if (--left_ > 0) return;
@@ -54,38 +53,16 @@ private:
     uint32_t row_ = 0, block_ = 0, left_ = 0;
 };
 
-/// The rows that become zero, four at a time for each of a grid's splitting warps: eight lanes have a row.
-template <PrenormConfig C>
-class PrenormZeros {
-public:
-    __device__ PrenormZeros(const PrenormParams& p, uint32_t warp)
-        : p_(p), slice_(p.real_slices), row_((blockIdx.x * C.splitters() + warp) * 4 + lane() / 8) {
-        find();
-    }
-
-    __device__ void step() {
-        if (slice_ >= p_.slices) return;
-        float* const d = p_.d + slice_ * p_.d_slice_stride + row_ * p_.d_row_stride;
-        const uint32_t col = lane() % 8 * 4;
-        if (col < p_.cols) store_four(p_, d + col, {});
-        if (lane() % 8 == 0) ptx::store_global(p_.squares + slice_ * p_.squares_stride + row_, 0.0f);
-        row_ += uint64_t{gridDim.x} * (C.splitters() * 4);
-        find();
-    }
-    __device__ void finish() {
-        while (slice_ < p_.slices) step();
-    }
-
-private:
-    __device__ static uint32_t lane() { return threadIdx.x % kWarpSize; }
-    __device__ void find() {
-        for (; slice_ < p_.slices && row_ >= p_.rows; ++slice_) row_ -= p_.rows;
-    }
-
-    const PrenormParams& p_;
-    uint32_t slice_;
-    uint64_t row_;
-};
+/// Slices that become zero, by a warp of each CTA: eight lanes have a row.
+__device__ inline void store_zeros(const PrenormParams& p) {
+    const uint32_t lane = threadIdx.x % kWarpSize, col = lane % 8 * 4;
+    uint64_t row = blockIdx.x * 4 + lane / 8;
+    for (uint32_t slice = p.real_slices; slice < p.slices; ++slice, row -= p.rows)
+        for (; row < p.rows; row += uint64_t{gridDim.x} * 4) {
+            if (col < p.cols) store_four(p, p.d + slice * p.d_slice_stride + row * p.d_row_stride + col, {});
+            if (col == 0) ptx::store_global(p.squares + slice * p.squares_stride + row, 0.0f);
+        }
+}
 
 /// Four elements of B as bf16: the first half of each pair, then the second.
 struct PrenormFour {
@@ -94,12 +71,12 @@ struct PrenormFour {
     __device__ static PrenormFour of(const ptx::Words4& f32) {
         Tf32Pair pair[4];
 #pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) pair[i] = tf32_pair(float_of_bits(f32.w[i]));
+        for (uint32_t i = 0; i < 4; ++i) pair[i] = pair_of_tf32(ptx::tf32_of(float_of_bits(f32.w[i])));
         PrenormFour four;
 #pragma unroll
         for (uint32_t i = 0; i < 2; ++i) {
-            four.first[i] = pair[2 * i].first >> 16 | pair[2 * i + 1].first;
-            four.second[i] = pair[2 * i].second >> 16 | pair[2 * i + 1].second;
+            four.first[i] = ptx::high_halves(pair[2 * i].first, pair[2 * i + 1].first);
+            four.second[i] = ptx::high_halves(pair[2 * i].second, pair[2 * i + 1].second);
         }
         return four;
     }
@@ -117,24 +94,24 @@ __device__ void split_b(SmemAddr b, const PrenormPiece& at) {
                                {{low.second[0], low.second[1], high.second[0], high.second[1]}});
 }
 
-/// One of the splitting warps; it stores slices that are zero meanwhile.
+/// One of the splitting warps. A team has each C.teams()-th block, counted over all items.
 template <PrenormConfig C>
 __device__ void split_blocks(const PrenormParams& p, const PrenormShared<C>& smem, uint32_t rank, uint32_t warp) {
+    const uint32_t team = warp / C.splitters();
+    const PrenormPiece piece = prenorm_piece(warp % C.splitters(), threadIdx.x % kWarpSize);
     RingCursor<C.stages()> at = RingCursor<C.stages()>::consumer();
-    const PrenormPiece piece = prenorm_piece(warp, threadIdx.x % kWarpSize);
-    PrenormZeros<C> zeros(p, warp);
+    at += team;
+    uint32_t block = team;
     for (PrenormItems items(p, rank); items.any(); items.next()) {
         const uint32_t blocks = items.blocks();
-        for (uint32_t i = 0; i < blocks; ++i, ++at) {
+        for (; block < blocks; block += C.teams(), at += C.teams()) {
             wait(smem.loaded(at.stage), at.parity);
             split_b<C>(smem.b(at.stage), piece);
             ptx::fence_proxy_async_shared();  // tensor cores read what was stored
             arrive_of_warp(smem.split(at.stage));
-            zeros.step();
-            zeros.step();
         }
+        block -= blocks;
     }
-    zeros.finish();
 }
 
 }  // namespace finegemm::device

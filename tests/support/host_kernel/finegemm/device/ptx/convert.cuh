@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include <finegemm/prenorm/arithmetic.h>
 #include <finegemm/device/ptx/memory.cuh>
 
 namespace finegemm::ptx {
@@ -27,6 +28,7 @@ inline void store_shared_words_x4_if(bool wanted, SmemAddr to, const Words4& v) 
 inline uint16_t pack_e4m3(float low, float high) {
     return static_cast<uint16_t>(e4m3_of_float(low) | e4m3_of_float(high) << 8);
 }
+inline float tf32_of(float x) { return tf32_of_float(x); }
 inline uint32_t low_halves(uint32_t a, uint32_t b) { return (a & 0xffff) | b << 16; }
 inline uint32_t high_halves(uint32_t a, uint32_t b) { return a >> 16 | (b & 0xffff0000u); }
 inline uint32_t max_s16x2(uint32_t a, uint32_t b) {
