@@ -59,6 +59,27 @@ TEST_F(HopperPrenorm, KernelsWithOtherClustersAreLoadedOnceEach) {
     EXPECT_EQ(mock->count("cuLibraryLoadData"), loaded);
 }
 
+TEST_F(HopperPrenorm, KeepsLaunchesThatDifferInNothing) {
+    const auto maps = [&] { return mock->count("cuTensorMapEncodeTiled"); };
+    launch({});
+    const long made = maps();
+    launch({}, {.stream = address(0x77), .pdl = true});
+    EXPECT_EQ(maps(), made);
+    // Whatever a launch depends on tells it from the others.
+    const Shape others[] = {{.m = 4095},        {.n = 16},     {.k = 7104},   {.slices = 2},
+                            {.a_stride = 7232}, {.d_row = 28}, {.d = 0x50000}};
+    for (const Shape& s : others) {
+        const long before = maps();
+        const mock::Launch l = launch(s);
+        EXPECT_EQ(maps(), before + 2);
+        EXPECT_EQ(l.prenorm.d, address(s.d));
+    }
+    EXPECT_LE(launch({}, {.num_sms = 8}).grid, 8u);
+    const mock::Launch again = launch({});
+    EXPECT_EQ(again.grid, plan({}).ctas());
+    EXPECT_EQ(again.prenorm.rows, 4096u);
+}
+
 TEST_F(HopperPrenorm, UsesNoMoreSmsThanItMay) {
     for (const int32_t num_sms : {1, 5, 100, 1000}) {
         const mock::Launch l = launch({.m = 8192, .slices = 16}, {.num_sms = num_sms});

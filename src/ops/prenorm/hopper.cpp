@@ -41,7 +41,27 @@ bool has_vectors(const Stack& d) {
            in_place(d.count, d.stride);
 }
 
+int64_t number_of(const void* data) { return static_cast<int64_t>(reinterpret_cast<uintptr_t>(data)); }
+
 }  // namespace
+
+PrenormCallKey call_key(const PrenormCall& call) {
+    const auto& [a, b, d, sqrsum, options] = call;
+    return {number_of(a.data),
+            a.rows,
+            a.row_stride,
+            number_of(b.data),
+            b.rows,
+            b.cols,
+            b.row_stride,
+            number_of(d.matrix.data),
+            d.matrix.row_stride,
+            d.count,
+            d.stride,
+            number_of(sqrsum.data),
+            sqrsum.row_stride,
+            options.num_sms};
+}
 
 PrenormLaunch launch_of(const PrenormCall& call, const cuda::Driver& driver, const plan::DeviceSpec& device) {
     return launch_of(call, driver,
