@@ -43,10 +43,10 @@ TEST_F(HopperPrenorm, LaunchesThePlan) {
             EXPECT_EQ(l.block, c.threads());
             EXPECT_EQ(l.smem_bytes, c.smem_bytes());
             EXPECT_EQ(l.prenorm.cluster(), l.cluster);
-            EXPECT_EQ(l.prenorm.real_slices, p.slices);
+            EXPECT_EQ(l.prenorm.real_slices, Divider::by(p.slices));
             EXPECT_EQ(l.prenorm.slices, static_cast<uint32_t>(slices));
             EXPECT_EQ(l.prenorm.items, ceil_div(static_cast<uint32_t>(m), c.rows) * p.slices);
-            EXPECT_EQ(l.prenorm.parts, PrenormParts::of(112, p.parts()));
+            EXPECT_EQ(l.prenorm.parts, PrenormParts::of(112 / c.blocks(), p.parts()));
         }
     EXPECT_TRUE(launch({.n = 32}).entry.ends_with("x32"));
     EXPECT_TRUE(launch({.n = 8}).entry.ends_with("x24"));
@@ -96,9 +96,10 @@ TEST_F(HopperPrenorm, PassesStreamAndOverlap) {
 
 TEST_F(HopperPrenorm, DescribesAAndB) {
     const PrenormParams p = launch({.m = 137, .a_stride = 8000}).prenorm;
-    EXPECT_EQ(mock::description_of(p.a), (mock::Description{address(0x10000), 7168, 137, 16000, 64, 64, 9, 3}));
+    EXPECT_EQ(mock::description_of(p.a),
+              (mock::Description{address(0x10000), 64, 137, 16000, 64, 64, 9, 3, 7168 / 64, 128, 2}));
     EXPECT_EQ(mock::description_of(p.b),
-              (mock::Description{address(0x20000), 32, 24, 7168 * 4, 32, 24, 7, 3, 7168 / 32, 128, 2}));
+              (mock::Description{address(0x20000), 32, 24, 7168 * 4, 32, 24, 7, 3, 7168 / 32, 128, 4}));
     EXPECT_EQ(p.rows, 137u);
     EXPECT_EQ(p.cols, 24u);
     EXPECT_EQ(p.d_row_stride, 24);

@@ -55,8 +55,8 @@ TEST_F(PrenormKernelText, LongPartsAndManyItemsAreWithinTheBound) {
     };
     const Long all[] = {
         {{70, 24, 64 * 50, 1}, {.kernel = {{64, 24}, 0}}},
-        {{640, 8, 64 * 2, 1}, {.kernel = {{64, 24}, 1}}},
-        {{640, 24, 64 * 8, 1}, {.kernel = {{64, 24}, 3}}},
+        {{640, 8, 64 * 3, 1}, {.kernel = {{64, 24}, 1}}},
+        {{640, 24, 64 * 15, 1}, {.kernel = {{64, 24}, 3}}},
         {{200, 32, 64 * 35, 2}, {.kernel = {{64, 32}, 0}, .slices = 2, .clusters = 2}},
         {{300, 24, 64 * 31, 3}, {.kernel = {{128, 24}, 1}, .slices = 2}},
         {{520, 24, 64 * 13, 1}, {.kernel = {{256, 24}, 0}}},

@@ -18,7 +18,7 @@ TEST(PrenormPlanner, RandomProblemsHaveAPlanThatKeepsTheRules) {
         const PrenormPlan plan = plan_of(p, kH200);
         const PrenormConfig& c = plan.kernel.config;
         ASSERT_GE(c.cols, p.n);
-        ASSERT_LE(plan.parts(), p.k / kPrenormBlock);
+        ASSERT_LE(plan.parts(), ceil_div(static_cast<uint32_t>(p.k / kPrenormBlock), c.blocks()));
         ASSERT_LE(plan.slices, p.slices);
         ASSERT_GE(plan.clusters, 1u);
         ASSERT_LE(plan.ctas(), p.num_sms > 0 ? static_cast<uint32_t>(p.num_sms) : kH200.sms);

@@ -4,8 +4,8 @@
 // bits and the other 3, so that tensor cores multiply A, which is bf16, by two columns for each of B; products are
 // exact.
 //
-// K is cut into parts of whole blocks of 64 (PrenormParts). Tensor cores sum kPrenormChunk blocks of a part at a time
-// from zero, in an order that is theirs, for both columns of a pair apart:
+// K is cut into parts of whole stages (PrenormParts), each of one block of 64 or two. Tensor cores sum kPrenormChunk
+// blocks of a part at a time from zero, in an order that is theirs, for both columns of a pair apart:
 //     sum = sum + (first + second), chunks ascending.
 //
 // The squares of a part are summed in four partial sums: k adds to partial[prenorm_partial(k)], k ascending, by

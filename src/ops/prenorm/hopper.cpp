@@ -12,26 +12,24 @@ namespace {
 /// A is read once. The policy is as createpolicy.fractional encodes it for a fraction of one. PTX ISA, createpolicy.
 constexpr uint64_t kEvictFirst = 0x12f0000000000000;
 
-/// The stride of one row may be anything: then it is that of tight rows.
-TensorMap map_of_a(const ConstMatrix& a, uint32_t rows, const cuda::Driver& driver) {
+/// As a stack of matrices with rows of 128 bytes, of which a stage has some: rows of a box are no longer. The stride of
+/// one row may be anything: then it is that of tight rows.
+TensorMap map_of(const ConstMatrix& x, uint32_t element_bytes, uint32_t rows, uint32_t stage_cols,
+                 const cuda::Driver& driver) {
+    const uint32_t cols = 128 / element_bytes;
+    const int64_t stride = x.rows > 1 ? x.row_stride : x.cols;
     return cuda::encode(driver,
-                        {.data = a.data,
-                         .rows = static_cast<uint64_t>(a.rows),
-                         .cols = static_cast<uint64_t>(a.cols),
-                         .row_stride_bytes = static_cast<uint64_t>(a.rows > 1 ? a.row_stride : a.cols) * 2},
-                        {.rows = rows, .cols = kPrenormBlock, .element_bytes = 2, .swizzle = Swizzle::B128});
-}
-
-/// As a stack of matrices of 32 columns, two of which are a block: a row of a box has 128 bytes at most.
-TensorMap map_of_b(const ConstMatrix& b, uint32_t rows, const cuda::Driver& driver) {
-    return cuda::encode(driver,
-                        {.data = b.data,
-                         .rows = static_cast<uint64_t>(b.rows),
-                         .cols = 32,
-                         .row_stride_bytes = static_cast<uint64_t>(b.row_stride) * 4,
-                         .count = static_cast<uint64_t>(b.cols) / 32,
+                        {.data = x.data,
+                         .rows = static_cast<uint64_t>(x.rows),
+                         .cols = cols,
+                         .row_stride_bytes = static_cast<uint64_t>(stride) * element_bytes,
+                         .count = static_cast<uint64_t>(x.cols) / cols,
                          .stride_bytes = 128},
-                        {.rows = rows, .cols = 32, .element_bytes = 4, .swizzle = Swizzle::B128, .count = 2});
+                        {.rows = rows,
+                         .cols = cols,
+                         .element_bytes = element_bytes,
+                         .swizzle = Swizzle::B128,
+                         .count = stage_cols / cols});
 }
 
 /// Do all rows of all slices lie at multiples of 16 bytes?
@@ -71,8 +69,9 @@ PrenormLaunch launch_of(const PrenormCall& call, const cuda::Driver& driver, con
 PrenormLaunch launch_of(const PrenormCall& call, const cuda::Driver& driver, const PrenormPlan& plan) {
     const PrenormConfig& c = plan.kernel.config;
     PrenormParams p{};
-    p.a = map_of_a(call.a, c.rows, driver);
-    p.b = map_of_b(call.b, c.cols, driver);
+    const uint32_t stage_cols = c.blocks() * kPrenormBlock;
+    p.a = map_of(call.a, 2, c.rows, stage_cols, driver);
+    p.b = map_of(call.b, 4, c.cols, stage_cols, driver);
     p.d = static_cast<float*>(call.d.matrix.data);
     p.d_slice_stride = call.d.stride;
     p.d_row_stride = call.d.matrix.row_stride;
@@ -81,10 +80,10 @@ PrenormLaunch launch_of(const PrenormCall& call, const cuda::Driver& driver, con
     p.rows = static_cast<uint32_t>(call.rows());
     p.cols = static_cast<uint32_t>(call.cols());
     p.slices = static_cast<uint32_t>(call.slices());
-    p.real_slices = plan.slices;
+    p.real_slices = Divider::by(plan.slices);
     p.items = ceil_div(p.rows, c.rows) * plan.slices;
     p.cluster_log2 = plan.kernel.cluster_log2;
-    p.parts = PrenormParts::of(static_cast<uint32_t>(call.k()) / kPrenormBlock, plan.parts());
+    p.parts = PrenormParts::of(ceil_div(static_cast<uint32_t>(call.k()), stage_cols), plan.parts());
     p.vectors = has_vectors(call.d);
     p.a_policy = kEvictFirst;
     return {plan.kernel, p, plan.ctas()};

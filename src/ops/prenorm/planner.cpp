@@ -36,7 +36,8 @@ double predicted(const PrenormProblem& p, const plan::DeviceSpec& d, const Preno
     const double tiles = items / plan.slices, at_once = plan.clusters;
     const double memory = (a_bytes + b_bytes + static_cast<double>(p.slices) * m * (n + 1) * 4) / d.hbm_bytes_per_us;
     const double l2 = (a_bytes + tiles * b_bytes) / kBytesOfL2;
-    const double blocks = std::ceil(k / kPrenormBlock / plan.parts());
+    const uint32_t of_stage = plan.kernel.config.blocks();
+    const double blocks = std::ceil(k / kPrenormBlock / of_stage / plan.parts()) * of_stage;
     const double of_block = (std::min<double>(rows, m) * 2 + n * 4) * kPrenormBlock / kBytesOfSm;
     const double of_item = blocks * std::max(of_block, kBlock[rows / 128]) + (cluster > 1 ? kClusterTile : kTile);
     const double chain = std::ceil(items / at_once) * of_item, bytes = std::max(memory, l2);
@@ -46,16 +47,17 @@ double predicted(const PrenormProblem& p, const plan::DeviceSpec& d, const Preno
 /// Calls visit(plan) for each. One with 64 rows, a slice and no cluster is always among them.
 template <typename Visit>
 void visit_plans(const PrenormProblem& p, const plan::DeviceSpec& d, const Visit& visit) {
-    const uint64_t blocks = static_cast<uint64_t>(p.k) / kPrenormBlock;
     const uint32_t cols = p.n > 24 ? 32 : 24;
     const auto most = static_cast<uint32_t>(std::min<int64_t>(p.slices, kMostSlices));
-    for (uint32_t rows = 64; rows <= 256 && (rows == 64 || p.m > rows / 2); rows *= 2)
+    for (uint32_t rows = 64; rows <= 256 && (rows == 64 || p.m > rows / 2); rows *= 2) {
+        const uint64_t stages =
+            ceil_div(static_cast<uint32_t>(p.k / kPrenormBlock), PrenormConfig{rows, cols}.blocks());
         for (uint32_t log2 = 0; log2 <= kPrenormMostClusterLog2; ++log2) {
             const uint32_t at_once = clusters_at_once(p, d, log2);
             // Powers of two, and all there are.
             for (uint32_t slices = 1; slices <= most; slices = slices * 2 > most && slices < most ? most : slices * 2) {
                 const uint64_t items = (static_cast<uint64_t>(p.m) + rows - 1) / rows * slices;
-                if (at_once == 0 || uint64_t{slices} << log2 > blocks || (items > kMostItems && slices > 1)) break;
+                if (at_once == 0 || uint64_t{slices} << log2 > stages || (items > kMostItems && slices > 1)) break;
                 PrenormPlan plan{.kernel = {{rows, cols}, log2},
                                  .slices = slices,
                                  .clusters = static_cast<uint32_t>(std::min<uint64_t>(items, at_once))};
@@ -63,6 +65,7 @@ void visit_plans(const PrenormProblem& p, const plan::DeviceSpec& d, const Visit
                 visit(plan);
             }
         }
+    }
 }
 
 bool better(const PrenormPlan& a, const PrenormPlan& b) { return a.us != b.us ? a.us < b.us : a.parts() < b.parts(); }

@@ -31,16 +31,16 @@ public:
 private:
     __device__ void enter() {
         row_ = items_.tile() * C.rows;
-        block_ = items_.first_block();
-        left_ = items_.blocks();
+        first_ = items_.first();
+        left_ = items_.count();
     }
     __device__ void load() {
         const SmemAddr loaded = smem_.loaded(at_.stage);
         ptx::mbarrier_expect_tx_elected(loaded, PrenormShared<C>::kAt.stage_bytes);
-        ptx::tma_load_elected(smem_.b(at_.stage), &p_.b, loaded, 0, 0, block_ * 2);
-        ptx::tma_load_elected(smem_.a(at_.stage), &p_.a, loaded, block_ * kPrenormBlock, row_, p_.a_policy);
+        ptx::tma_load_elected(smem_.b(at_.stage), &p_.b, loaded, 0, 0, first_ * (C.blocks() * 2));
+        ptx::tma_load_elected(smem_.a(at_.stage), &p_.a, loaded, 0, row_, first_ * C.blocks(), p_.a_policy);
         ++at_;
-        ++block_;
+        ++first_;
         if (--left_ > 0) return;
         items_.next();
         if (items_.any()) enter();
@@ -50,14 +50,14 @@ private:
     const PrenormShared<C>& smem_;
     PrenormItems items_;
     RingCursor<C.stages()> at_ = RingCursor<C.stages()>::producer();
-    uint32_t row_ = 0, block_ = 0, left_ = 0;
+    uint32_t row_ = 0, first_ = 0, left_ = 0;  // stages of the item
 };
 
 /// Slices that become zero, by a warp of each CTA: eight lanes have a row.
 __device__ inline void store_zeros(const PrenormParams& p) {
     const uint32_t lane = threadIdx.x % kWarpSize, col = lane % 8 * 4;
     uint64_t row = blockIdx.x * 4 + lane / 8;
-    for (uint32_t slice = p.real_slices; slice < p.slices; ++slice, row -= p.rows)
+    for (uint32_t slice = p.real_slices.divisor; slice < p.slices; ++slice, row -= p.rows)
         for (; row < p.rows; row += uint64_t{gridDim.x} * 4) {
             if (col < p.cols) store_four(p, p.d + slice * p.d_slice_stride + row * p.d_row_stride + col, {});
             if (col == 0) ptx::store_global(p.squares + slice * p.squares_stride + row, 0.0f);
@@ -82,35 +82,45 @@ struct PrenormFour {
     }
 };
 
-/// Splits four rows of 64 f32 into as many bf16 twice, in the same place; by a warp, which reads all before it writes.
+/// Splits four rows of B in a stage into as many bf16 twice, in the same place; by a warp, which reads all before it
+/// writes.
 template <PrenormConfig C>
 __device__ void split_b(SmemAddr b, const PrenormPiece& at) {
-    const PrenormFour low = PrenormFour::of(ptx::load_shared_words_x4(b + prenorm_b_f32(C.cols, at, 0)));
-    const PrenormFour high = PrenormFour::of(ptx::load_shared_words_x4(b + prenorm_b_f32(C.cols, at, 1)));
+    PrenormFour low[C.blocks()], high[C.blocks()];
+#pragma unroll
+    for (uint32_t i = 0; i < C.blocks(); ++i) {
+        const SmemAddr block = b + i * (C.cols * 256);
+        low[i] = PrenormFour::of(ptx::load_shared_words_x4(block + prenorm_b_f32(C.cols, at, 0)));
+        high[i] = PrenormFour::of(ptx::load_shared_words_x4(block + prenorm_b_f32(C.cols, at, 1)));
+    }
     __syncwarp();
-    ptx::store_shared_words_x4(b + prenorm_b_bf16(C.cols, at, 0),
-                               {{low.first[0], low.first[1], high.first[0], high.first[1]}});
-    ptx::store_shared_words_x4(b + prenorm_b_bf16(C.cols, at, 1),
-                               {{low.second[0], low.second[1], high.second[0], high.second[1]}});
+#pragma unroll
+    for (uint32_t i = 0; i < C.blocks(); ++i) {
+        const SmemAddr block = b + i * (C.cols * 256);
+        ptx::store_shared_words_x4(block + prenorm_b_bf16(C.cols, at, 0),
+                                   {{low[i].first[0], low[i].first[1], high[i].first[0], high[i].first[1]}});
+        ptx::store_shared_words_x4(block + prenorm_b_bf16(C.cols, at, 1),
+                                   {{low[i].second[0], low[i].second[1], high[i].second[0], high[i].second[1]}});
+    }
 }
 
-/// One of the splitting warps. A team has each C.teams()-th block, counted over all items.
+/// One of the splitting warps. A crew has each C.crews()-th stage, counted over all items.
 template <PrenormConfig C>
 __device__ void split_blocks(const PrenormParams& p, const PrenormShared<C>& smem, uint32_t rank, uint32_t warp) {
-    const uint32_t team = warp / C.splitters();
+    const uint32_t crew = warp / C.splitters();
     const PrenormPiece piece = prenorm_piece(warp % C.splitters(), threadIdx.x % kWarpSize);
     RingCursor<C.stages()> at = RingCursor<C.stages()>::consumer();
-    at += team;
-    uint32_t block = team;
+    at += crew;
+    uint32_t next = crew;
     for (PrenormItems items(p, rank); items.any(); items.next()) {
-        const uint32_t blocks = items.blocks();
-        for (; block < blocks; block += C.teams(), at += C.teams()) {
+        const uint32_t stages = items.count();
+        for (; next < stages; next += C.crews(), at += C.crews()) {
             wait(smem.loaded(at.stage), at.parity);
             split_b<C>(smem.b(at.stage), piece);
             ptx::fence_proxy_async_shared();  // tensor cores read what was stored
             arrive_of_warp(smem.split(at.stage));
         }
-        block -= blocks;
+        next -= stages;
     }
 }
 

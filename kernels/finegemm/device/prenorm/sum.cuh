@@ -34,7 +34,7 @@ public:
         uint32_t parity = 0;
         if (!is_alone()) ptx::cluster_wait();  // for the barriers of the others; of one CTA all threads would have to
         for (PrenormItems items(p_, rank_); items.any(); items.next(), parity ^= 1) {
-            const PrenormSums<C> sums = sum_part(items.blocks());
+            const PrenormSums<C> sums = sum_part(items.count());
             begin_parts(parity);
             if (is_alone()) send<true>(sums);
             else send<false>(sums);
@@ -46,33 +46,38 @@ public:
     }
 
 private:
-    static constexpr uint32_t kRowsBytes = 64 * kPrenormBlock * 2, kPitch = prenorm_pitch(C);
+    static constexpr uint32_t kRowsBytes = 64 * kPrenormBlock * 2, kBlockBytes = C.rows * kPrenormBlock * 2,
+                              kPitch = prenorm_pitch(C);
 
     __device__ static uint32_t thread() { return threadIdx.x % 128; }
     __device__ static void wait_of_cluster(SmemAddr barrier, uint32_t parity) {
         while (!ptx::mbarrier_try_wait_cluster(barrier, parity)) {}
     }
 
-    /// While tensor cores multiply a block, the squares of the next one are added.
-    __device__ PrenormSums<C> sum_part(uint32_t blocks) {
+    /// While tensor cores multiply a stage, the squares of the next one are added.
+    __device__ PrenormSums<C> sum_part(uint32_t stages) {
+        constexpr uint32_t kChunk = kPrenormChunk / C.blocks();
         PrenormSums<C> sums;
         float product[C.cols] = {};
         add_next_squares(sums);
 #pragma unroll 1
-        for (uint32_t i = 0; i < blocks; ++i) {
+        for (uint32_t i = 0; i < stages; ++i) {
             const uint32_t stage = at_.stage;
             wait(smem_.split(stage), at_.parity);
             ptx::wgmma_fence();
-            ptx::wgmma_k64(product, wgmma_descriptor(smem_.a(stage).bits + warpgroup_ * kRowsBytes),
-                           wgmma_descriptor(smem_.b(stage).bits), i % kPrenormChunk);
+#pragma unroll
+            for (uint32_t j = 0; j < C.blocks(); ++j)
+                ptx::wgmma_k64(product,
+                               wgmma_descriptor(smem_.a(stage).bits + j * kBlockBytes + warpgroup_ * kRowsBytes),
+                               wgmma_descriptor(smem_.b(stage).bits + j * (C.cols * 256)), i % kChunk + j);
             ptx::wgmma_commit_group();
             ++at_;
-            if (i + 1 < blocks) add_next_squares(sums);
+            if (i + 1 < stages) add_next_squares(sums);
             ptx::wgmma_wait_group<0>();
 #pragma unroll
             for (float& x : product) ptx::pin(x);
             arrive_of_warp(smem_.empty(stage));
-            if (i % kPrenormChunk + 1 == kPrenormChunk || i + 1 == blocks) add_chunk(sums, product);
+            if (i % kChunk + 1 == kChunk || i + 1 == stages) add_chunk(sums, product);
         }
         return sums;
     }
@@ -84,8 +89,9 @@ private:
     __device__ void add_next_squares(PrenormSums<C>& sums) const {
         wait(smem_.loaded(at_.stage), at_.parity);
 #pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) {
-            const ptx::Words4 eight = ptx::load_shared_words_x4(smem_.a(at_.stage) + chunk_[i]);
+        for (uint32_t i = 0; i < C.blocks() * 4; ++i) {
+            const ptx::Words4 eight =
+                ptx::load_shared_words_x4(smem_.a(at_.stage) + (i / 4 * kBlockBytes + chunk_[i % 4]));
 #pragma unroll
             for (const uint32_t two : eight.w) {
                 const float even = float_of_bits(two << 16), odd = float_of_bits(two & 0xffff0000u);

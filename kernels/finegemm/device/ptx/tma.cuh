@@ -101,17 +101,6 @@ __device__ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemA
         : "memory");
 }
 
-/// tma_load_elected with a policy.
-__device__ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
-                                        uint64_t policy) {
-    asm volatile(
-        "{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
-        "@p cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, "
-        "%4}], [%2], %5;\n}\n" ::"r"(to.bits),
-        "l"(map), "r"(barrier.bits), "r"(x), "r"(y), "l"(policy)
-        : "memory");
-}
-
 /// tma_load_elected from matrix z of a stack.
 __device__ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
                                         uint32_t z) {
@@ -120,6 +109,16 @@ __device__ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemA
         "@p cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
         "[%2];\n}\n" ::"r"(to.bits),
         "l"(map), "r"(barrier.bits), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+
+__device__ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
+                                        uint32_t z, uint64_t policy) {
+    asm volatile(
+        "{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
+        "@p cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, "
+        "%4, %5}], [%2], %6;\n}\n" ::"r"(to.bits),
+        "l"(map), "r"(barrier.bits), "r"(x), "r"(y), "r"(z), "l"(policy)
         : "memory");
 }
 

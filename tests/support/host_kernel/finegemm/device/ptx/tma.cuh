@@ -61,8 +61,9 @@ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier
                              uint32_t z = 0) {
     if (elect_one()) tma_load_stacked(to, map, barrier, x, y, z);
 }
-inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint64_t) {
-    tma_load_elected(to, map, barrier, x, y, 0u);
+inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint32_t z,
+                             uint64_t) {
+    tma_load_elected(to, map, barrier, x, y, z);
 }
 template <typename... At>
 void tma_load_multicast(SmemAddr, const TensorMap*, SmemAddr, At...);
