@@ -12,24 +12,31 @@ namespace finegemm {
 inline constexpr uint32_t kPrenormMostClusterLog2 = 3;
 
 struct PrenormConfig {
-    uint32_t rows;  // of a tile: 64, 128 or 256, a warpgroup for each 64
+    uint32_t rows;  // of a tile: 64 or 128, a math warpgroup for each 64
     uint32_t cols;  // of B, at most: 24 or 32
     constexpr bool operator==(const PrenormConfig&) const = default;
 
-    /// Blocks of K in a stage: what is done once for a stage counts for half, and rows of A lie together in memory.
-    FG_HD constexpr uint32_t blocks() const { return rows == 256 ? 1 : 2; }
+    /// Blocks of K in a stage: what is done once for a stage counts for half.
+    FG_HD constexpr uint32_t blocks() const { return 2; }
     FG_HD constexpr uint32_t warpgroups() const { return rows / 64; }
-    /// Warps that split a block of B, four of its rows each; crews of them split blocks by turns, as one is not fast
-    /// enough for small tiles.
+    /// Warps that add squares.
+    FG_HD constexpr uint32_t squarers() const { return 4; }
+    /// Warps that split the B of a stage, four of its rows each; crews of them split stages by turns, as one is not
+    /// fast enough for small tiles.
     FG_HD constexpr uint32_t splitters() const { return cols / 4; }
-    FG_HD constexpr uint32_t crews() const { return rows == 256 ? 1 : 2; }
+    FG_HD constexpr uint32_t crews() const { return rows == 64 ? 2 : 1; }
     /// Two more warps: one loads, one stores zeros.
-    FG_HD constexpr uint32_t threads() const { return warpgroups() * 128 + (2 + crews() * splitters()) * kWarpSize; }
+    FG_HD constexpr uint32_t warps() const { return warpgroups() * 4 + squarers() + 2 + crews() * splitters(); }
+    FG_HD constexpr uint32_t threads() const { return warps() * kWarpSize; }
     /// Columns that tensor cores multiply by: two for each.
     FG_HD constexpr uint32_t wgmma_cols() const { return cols * 2; }
     FG_HD constexpr uint32_t stages() const;
     FG_HD constexpr uint32_t smem_bytes() const;
 };
+
+/// A block of 64 rows of A in shared memory, and one of B.
+inline constexpr uint32_t kPrenormRowsBytes = 64 * kPrenormBlock * 2;
+FG_HD constexpr uint32_t prenorm_b_bytes(const PrenormConfig& c) { return c.cols * kPrenormBlock * 4; }
 
 /// What the CTAs of a cluster send each other: a row of sums, and four partial sums of squares behind it. Rows lie so
 /// that vectors of eight rows are in different banks.
@@ -49,8 +56,8 @@ FG_HD constexpr PrenormSmemPlan prenorm_smem(const PrenormConfig& c) {
     constexpr uint32_t kBarriers = 1024;
     PrenormSmemPlan p{};
     p.a = 0;
-    p.b = c.blocks() * c.rows * kPrenormBlock * 2;
-    p.stage_bytes = p.b + c.blocks() * c.cols * kPrenormBlock * 4;
+    p.b = c.blocks() * c.warpgroups() * kPrenormRowsBytes;
+    p.stage_bytes = p.b + c.blocks() * prenorm_b_bytes(c);
     p.parts_bytes = 64 * prenorm_pitch(c) * 4;
     const uint32_t room = kMost - c.warpgroups() * p.parts_bytes - kBarriers;
     p.stages = min(room / p.stage_bytes, 16);
@@ -109,9 +116,9 @@ struct PrenormKernel {
     uint32_t cluster_log2;
     constexpr bool operator==(const PrenormKernel&) const = default;
 
-    static constexpr uint32_t kCount = 3 * 2 * 4;
+    static constexpr uint32_t kCount = 2 * 2 * 4;
     FG_HD constexpr uint32_t index() const {
-        return (config.rows / 128 * 2 + (config.cols == 32 ? 1 : 0)) * 4 + cluster_log2;
+        return ((config.rows == 128 ? 2 : 0) + (config.cols == 32 ? 1 : 0)) * 4 + cluster_log2;
     }
     FG_HD constexpr uint32_t cluster() const { return 1u << cluster_log2; }
     FG_HD constexpr uint32_t threads() const { return config.threads(); }

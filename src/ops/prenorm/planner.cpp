@@ -49,7 +49,7 @@ template <typename Visit>
 void visit_plans(const PrenormProblem& p, const plan::DeviceSpec& d, const Visit& visit) {
     const uint32_t cols = p.n > 24 ? 32 : 24;
     const auto most = static_cast<uint32_t>(std::min<int64_t>(p.slices, kMostSlices));
-    for (uint32_t rows = 64; rows <= 256 && (rows == 64 || p.m > rows / 2); rows *= 2) {
+    for (uint32_t rows = 64; rows <= 128 && (rows == 64 || p.m > rows / 2); rows *= 2) {
         const uint64_t stages =
             ceil_div(static_cast<uint32_t>(p.k / kPrenormBlock), PrenormConfig{rows, cols}.blocks());
         for (uint32_t log2 = 0; log2 <= kPrenormMostClusterLog2; ++log2) {

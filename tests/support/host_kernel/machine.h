@@ -53,7 +53,12 @@ class Machine {
 public:
     /// `threads`: of a CTA, a multiple of 32 where there are several CTAs.
     Machine(uint32_t threads, uint32_t seed, uint32_t ctas = 1)
-        : random_(seed), threads_(threads), ctas_(ctas), fibers_(threads * ctas), warps_((threads * ctas + 31) / 32) {
+        : random_(seed),
+          starves_(seed % 2 == 0),
+          threads_(threads),
+          ctas_(ctas),
+          fibers_(threads * ctas),
+          warps_((threads * ctas + 31) / 32) {
         for (Fiber& fiber : fibers_) {
             fiber.memory.reset(new uint8_t[kStack]);
             fiber.stack = {fiber.memory.get(), kStack};
@@ -67,7 +72,7 @@ public:
         kernel_ = &kernel;
         start();
         for (uint32_t left = static_cast<uint32_t>(fibers_.size()); left > 0;) {
-            if (!pending_.empty() && chance(4)) happen();
+            if (!pending_.empty() && !starves_ && chance(4)) happen();
             Fiber* const next = runnable();
             if (!next) {
                 if (pending_.empty()) throw std::runtime_error("nobody goes on: " + waiting());
@@ -330,6 +335,7 @@ private:
     }
 
     std::mt19937 random_;
+    bool starves_;  // what is asynchronous happens only when nobody can go on: memory is slower than all else
     uint32_t threads_, ctas_;
     std::vector<Fiber> fibers_;
     std::vector<Warp> warps_;

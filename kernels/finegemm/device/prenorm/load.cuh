@@ -24,6 +24,7 @@ public:
     __device__ void rest() {
         while (items_.any()) {
             wait(smem_.empty(at_.stage), at_.parity);
+            __syncwarp();  // lanes that left the wait one by one would each be elected
             load();
         }
     }
@@ -89,14 +90,14 @@ __device__ void split_b(SmemAddr b, const PrenormPiece& at) {
     PrenormFour low[C.blocks()], high[C.blocks()];
 #pragma unroll
     for (uint32_t i = 0; i < C.blocks(); ++i) {
-        const SmemAddr block = b + i * (C.cols * 256);
+        const SmemAddr block = b + i * prenorm_b_bytes(C);
         low[i] = PrenormFour::of(ptx::load_shared_words_x4(block + prenorm_b_f32(C.cols, at, 0)));
         high[i] = PrenormFour::of(ptx::load_shared_words_x4(block + prenorm_b_f32(C.cols, at, 1)));
     }
     __syncwarp();
 #pragma unroll
     for (uint32_t i = 0; i < C.blocks(); ++i) {
-        const SmemAddr block = b + i * (C.cols * 256);
+        const SmemAddr block = b + i * prenorm_b_bytes(C);
         ptx::store_shared_words_x4(block + prenorm_b_bf16(C.cols, at, 0),
                                    {{low[i].first[0], low[i].first[1], high[i].first[0], high[i].first[1]}});
         ptx::store_shared_words_x4(block + prenorm_b_bf16(C.cols, at, 1),
@@ -104,24 +105,21 @@ __device__ void split_b(SmemAddr b, const PrenormPiece& at) {
     }
 }
 
-/// One of the splitting warps. A crew has each C.crews()-th stage, counted over all items.
+/// One of the splitting warps. A place in the ring is always the same crew's: loads come in any order, and a crew that
+/// took a place from another could be a round ahead of it, and take the phase before for its own.
 template <PrenormConfig C>
-__device__ void split_blocks(const PrenormParams& p, const PrenormShared<C>& smem, uint32_t rank, uint32_t warp) {
+__device__ void split_stages(const PrenormParams& p, const PrenormShared<C>& smem, uint32_t rank, uint32_t warp) {
     const uint32_t crew = warp / C.splitters();
     const PrenormPiece piece = prenorm_piece(warp % C.splitters(), threadIdx.x % kWarpSize);
     RingCursor<C.stages()> at = RingCursor<C.stages()>::consumer();
-    at += crew;
-    uint32_t next = crew;
-    for (PrenormItems items(p, rank); items.any(); items.next()) {
-        const uint32_t stages = items.count();
-        for (; next < stages; next += C.crews(), at += C.crews()) {
+    for (PrenormItems items(p, rank); items.any(); items.next())
+        for (uint32_t left = items.count(); left > 0; --left, ++at) {
+            if (at.stage % C.crews() != crew) continue;
             wait(smem.loaded(at.stage), at.parity);
             split_b<C>(smem.b(at.stage), piece);
             ptx::fence_proxy_async_shared();  // tensor cores read what was stored
             arrive_of_warp(smem.split(at.stage));
         }
-        next -= stages;
-    }
 }
 
 }  // namespace finegemm::device
