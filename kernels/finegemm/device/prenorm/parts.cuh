@@ -7,8 +7,8 @@
 
 namespace finegemm::device {
 
-/// Of 64 rows: a math warpgroup, which adds up its CTA's share of them, and the squaring warps send to the owners.
-/// st.async is illegal in a CTA that has a cluster for itself: there the two store, and meet instead.
+/// The sums of 64 rows. A math warpgroup, which adds up its CTA's share of them, and the squaring warps send them to
+/// their owners. st.async is illegal in a CTA that has a cluster for itself: there the two store, and meet instead.
 template <PrenormConfig C>
 class PrenormParts64 {
 public:
@@ -36,7 +36,7 @@ public:
         if (is_alone()) ptx::named_barrier_arrive(kSent + warpgroup_, 256);
     }
 
-    /// By a math warpgroup, when it has begun.
+    /// Called by math warpgroups alone, after `begin`.
     __device__ void expect() const {
         if (!is_alone() && thread() == 0)
             ptx::mbarrier_arrive_expect_tx(smem_.parts_full(warpgroup_), PrenormShared<C>::kAt.parts_bytes);
