@@ -21,7 +21,8 @@ template <PrenormConfig C>
 bool run_config(const PrenormLaunch& launch, uint32_t seed) {
     if (launch.config.config != C) return false;
     host_kernel::launch(
-        launch.grid, C.threads(), [&] { device::prenorm<C>(launch.params); }, seed, launch.config.cluster());
+        launch.grid, C.threads(), [&] { device::prenorm<C>(launch.params); }, seed, launch.config.cluster(),
+        seed % 2 == 0);
     return true;
 }
 
