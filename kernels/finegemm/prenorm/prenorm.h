@@ -21,10 +21,10 @@ struct PrenormConfig {
     FG_HD constexpr uint32_t warpgroups() const { return rows / 64; }
     /// Warps that add squares.
     FG_HD constexpr uint32_t squarers() const { return 4; }
-    /// Warps that split the B of a stage, four of its rows each; crews of them split stages by turns, as one is not
-    /// fast enough for small tiles.
+    /// Warps that split the B of a stage, four of its rows each. Crews of them have every second place of the ring, or
+    /// every third, as one is not fast enough.
     FG_HD constexpr uint32_t splitters() const { return cols / 4; }
-    FG_HD constexpr uint32_t crews() const { return rows == 64 ? 2 : 1; }
+    FG_HD constexpr uint32_t crews() const { return rows == 64 && cols == 24 ? 3 : 2; }
     /// Two more warps: one loads, one stores zeros.
     FG_HD constexpr uint32_t warps() const { return warpgroups() * 4 + squarers() + 2 + crews() * splitters(); }
     FG_HD constexpr uint32_t threads() const { return warps() * kWarpSize; }

@@ -4,6 +4,7 @@
 #include <finegemm/core/ring.h>
 #include <finegemm/device/prenorm/shared.cuh>
 #include <finegemm/device/prenorm/store.cuh>
+#include <finegemm/device/ptx/fragment.cuh>
 #include <finegemm/device/ptx/tma.cuh>
 
 namespace finegemm::device {
@@ -69,15 +70,34 @@ __device__ inline void store_zeros(const PrenormParams& p) {
 struct PrenormFour {
     uint32_t first[2], second[2];
 
-    __device__ static PrenormFour of(const ptx::Words4& f32) {
-        Tf32Pair pair[4];
+    /// `probe` becomes NaN where an element is not finite; then the second halves are those of `of_any`.
+    __device__ static PrenormFour of_finite(const ptx::Words4& f32, float& probe) {
+        float x[4], rest[4];
 #pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) pair[i] = pair_of_tf32(ptx::tf32_of(float_of_bits(f32.w[i])));
+        for (uint32_t i = 0; i < 4; ++i) {
+            x[i] = ptx::tf32_of(float_of_bits(f32.w[i]));
+            rest[i] = ptx::add(x[i], -float_of_bits(float_bits(x[i]) & 0xffff0000u));
+            probe = ptx::fma(rest[i], 0.0f, probe);
+        }
+        return of_bits(x, rest);
+    }
+    __device__ static PrenormFour of_any(const ptx::Words4& f32) {
+        float x[4], rest[4];
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) {
+            x[i] = ptx::tf32_of(float_of_bits(f32.w[i]));
+            rest[i] = float_of_bits(pair_of_tf32(x[i]).second);
+        }
+        return of_bits(x, rest);
+    }
+
+private:
+    __device__ static PrenormFour of_bits(const float (&x)[4], const float (&rest)[4]) {
         PrenormFour four;
 #pragma unroll
         for (uint32_t i = 0; i < 2; ++i) {
-            four.first[i] = ptx::high_halves(pair[2 * i].first, pair[2 * i + 1].first);
-            four.second[i] = ptx::high_halves(pair[2 * i].second, pair[2 * i + 1].second);
+            four.first[i] = ptx::high_halves(float_bits(x[2 * i]), float_bits(x[2 * i + 1]));
+            four.second[i] = ptx::high_halves(float_bits(rest[2 * i]), float_bits(rest[2 * i + 1]));
         }
         return four;
     }
@@ -87,21 +107,32 @@ struct PrenormFour {
 /// writes.
 template <PrenormConfig C>
 __device__ void split_b(SmemAddr b, const PrenormPiece& at) {
-    PrenormFour low[C.blocks()], high[C.blocks()];
+    constexpr uint32_t kFours = C.blocks() * 2;
+    ptx::Words4 f32[kFours];
+    PrenormFour four[kFours];
+    float probe = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < C.blocks(); ++i) {
-        const SmemAddr block = b + i * prenorm_b_bytes(C);
-        low[i] = PrenormFour::of(ptx::load_shared_words_x4(block + prenorm_b_f32(C.cols, at, 0)));
-        high[i] = PrenormFour::of(ptx::load_shared_words_x4(block + prenorm_b_f32(C.cols, at, 1)));
+    for (uint32_t i = 0; i < kFours; ++i)
+        f32[i] = ptx::load_shared_words_x4(b + (i / 2 * prenorm_b_bytes(C) + prenorm_b_f32(C.cols, at, i % 2)));
+#pragma unroll
+    for (uint32_t i = 0; i < kFours; ++i) {
+        float of_four = 0;
+        four[i] = PrenormFour::of_finite(f32[i], of_four);
+        probe = ptx::add(probe, of_four);
+    }
+    if (!(probe == 0)) {
+#pragma unroll
+        for (uint32_t i = 0; i < kFours; ++i) four[i] = PrenormFour::of_any(f32[i]);
     }
     __syncwarp();
 #pragma unroll
-    for (uint32_t i = 0; i < C.blocks(); ++i) {
-        const SmemAddr block = b + i * prenorm_b_bytes(C);
+    for (uint32_t i = 0; i < kFours; i += 2) {
+        const SmemAddr block = b + i / 2 * prenorm_b_bytes(C);
+        const PrenormFour &low = four[i], &high = four[i + 1];
         ptx::store_shared_words_x4(block + prenorm_b_bf16(C.cols, at, 0),
-                                   {{low[i].first[0], low[i].first[1], high[i].first[0], high[i].first[1]}});
+                                   {{low.first[0], low.first[1], high.first[0], high.first[1]}});
         ptx::store_shared_words_x4(block + prenorm_b_bf16(C.cols, at, 1),
-                                   {{low[i].second[0], low[i].second[1], high[i].second[0], high[i].second[1]}});
+                                   {{low.second[0], low.second[1], high.second[0], high.second[1]}});
     }
 }
 
