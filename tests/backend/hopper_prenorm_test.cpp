@@ -115,6 +115,12 @@ TEST_F(HopperPrenorm, StoresVectorsWhereRowsOfDAllow) {
     EXPECT_EQ(launch({.m = 1, .d_row = 25}).prenorm.vectors, 1u) << "one row has no stride";
 }
 
+TEST_F(HopperPrenorm, LeavesL2ToOthersUnlessAIsLong) {
+    const uint64_t first = launch({.m = 8192}).prenorm.a_policy;
+    EXPECT_EQ(launch({.m = 13}).prenorm.a_policy, first);
+    EXPECT_NE(launch({.m = 32768}).prenorm.a_policy, first);
+}
+
 TEST_F(HopperPrenorm, OneRowMayHaveAnyStride) {
     const PrenormParams p = launch({.m = 1, .a_stride = 3}).prenorm;
     EXPECT_EQ(mock::description_of(p.a).row_stride_bytes, 7168u * 2);
