@@ -178,7 +178,7 @@ class Prenorm(Fixture):
             problem = Problem(self.random, self.generator, m=m, n=n, k=k, slices=slices)
             problem.run(self.tested, num_sms=num_sms)
         torch.cuda.synchronize()
-        return {"kernels": 6}
+        return {"kernels": 4}
 
     def prenorm_speed(self):
         """The shapes of hyper-connections, beside what memory alone would take, and a record of them."""

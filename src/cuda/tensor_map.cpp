@@ -26,7 +26,7 @@ TensorMap encode(const Driver& driver, const GlobalMatrix& matrix, const TmaBox&
     TensorMap map[1];  // an array lies here: a result would lie where the caller has room, which GCC 12 may not align
     const uint64_t dims[] = {matrix.cols, matrix.rows, matrix.count};
     const uint64_t strides[] = {matrix.row_stride_bytes, matrix.stride_bytes};  // checked even if there is one row
-    const uint32_t extents[] = {box.cols, box.rows, 1};
+    const uint32_t extents[] = {box.cols, box.rows, box.count};
     const uint32_t steps[] = {1, 1, 1};
     const int type = box.element_bytes == 1 ? kUint8 : box.element_bytes == 2 ? kBf16 : kFloat32;
     // How much a miss brings into L2. A box has 128 bytes of a row; where rows begin anywhere, twice as much comes for

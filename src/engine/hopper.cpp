@@ -288,17 +288,20 @@ const cuda::Kernel& HopperBackend::kernel_of(const Config& config, const Poll& p
 }
 
 /// That of a call that was made before, or made now: encoding tensor maps takes longer than a launch.
-std::shared_ptr<const KeptLaunch> HopperBackend::kept_launch(const auto& call) {
+auto HopperBackend::kept_launch(const auto& call) {
     const auto key = call_key(call);
+    using OperationLaunch = decltype(launch_on(call, *driver_, spec_));
+    auto& kept = std::get<KeptLaunches<std::remove_const_t<decltype(key)>, OperationLaunch>>(kept_);
     {
         const std::shared_lock lock(mutex_);
-        if (const auto found = kept_.find(key); found != kept_.end()) return found->second;
+        if (const auto found = kept.find(key); found != kept.end()) return found->second;
     }
-    const auto launch = launch_of(call, *driver_, spec_.sms);
-    auto made = std::make_shared<const KeptLaunch>(&kernel_of(launch.config, call.options.poll), launch);
+    const OperationLaunch launch = launch_on(call, *driver_, spec_);
+    auto made =
+        std::make_shared<const KeptLaunch<OperationLaunch>>(&kernel_of(launch.config, call.options.poll), launch);
     const std::unique_lock lock(mutex_);
-    if (kept_.size() >= kMaxKept) kept_.clear();
-    return kept_.try_emplace(key, std::move(made)).first->second;
+    if (kept.size() >= kMaxKept) kept.clear();
+    return kept.try_emplace(key, std::move(made)).first->second;
 }
 
 void HopperBackend::run(const Operation& operation) {

@@ -91,11 +91,14 @@ struct KernelsOf {
     std::array<std::unique_ptr<const cuda::Kernel>, Config::kCount> slots;
 };
 
-/// The launch of an operation that is worth keeping.
+/// Launches of an operation that are worth keeping, and the kernel of each.
+template <typename OperationLaunch>
 struct KeptLaunch {
     const cuda::Kernel* kernel;
-    MqaLaunch launch;
+    OperationLaunch launch;
 };
+template <typename Key, typename OperationLaunch>
+using KeptLaunches = std::unordered_map<Key, std::shared_ptr<const KeptLaunch<OperationLaunch>>, BytesHash>;
 
 class HopperBackend final : public Backend {
 public:
@@ -122,7 +125,7 @@ private:
     uint32_t clusters_for(const GemmKernel& kernel, const plan::Problem& problem) const;
     template <typename Config>
     const cuda::Kernel& kernel_of(const Config& config, const Poll& poll);
-    std::shared_ptr<const KeptLaunch> kept_launch(const auto& call);
+    auto kept_launch(const auto& call);
 
     bool batch_invariant_;  // of calls that do not say
     PolledProvider provider_;
@@ -143,7 +146,7 @@ private:
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;
-    std::unordered_map<MqaCallKey, std::shared_ptr<const KeptLaunch>, BytesHash> kept_;
+    std::tuple<KeptLaunches<MqaCallKey, MqaLaunch>, KeptLaunches<PrenormCallKey, PrenormLaunch>> kept_;
 };
 
 }  // namespace finegemm

@@ -43,10 +43,10 @@ TEST_F(HopperPrenorm, LaunchesThePlan) {
             EXPECT_EQ(l.block, c.threads());
             EXPECT_EQ(l.smem_bytes, c.smem_bytes());
             EXPECT_EQ(l.prenorm.cluster(), l.cluster);
-            EXPECT_EQ(l.prenorm.real_slices, p.slices);
+            EXPECT_EQ(l.prenorm.real_slices, Divider::by(p.slices));
             EXPECT_EQ(l.prenorm.slices, static_cast<uint32_t>(slices));
             EXPECT_EQ(l.prenorm.items, ceil_div(static_cast<uint32_t>(m), c.rows) * p.slices);
-            EXPECT_EQ(l.prenorm.parts, PrenormParts::of(112, p.parts()));
+            EXPECT_EQ(l.prenorm.parts, PrenormParts::of(112 / c.blocks(), p.parts()));
         }
     EXPECT_TRUE(launch({.n = 32}).entry.ends_with("x32"));
     EXPECT_TRUE(launch({.n = 8}).entry.ends_with("x24"));
@@ -57,6 +57,27 @@ TEST_F(HopperPrenorm, KernelsWithOtherClustersAreLoadedOnceEach) {
     const long loaded = mock->count("cuLibraryLoadData");
     launch({.m = 13, .slices = 1});
     EXPECT_EQ(mock->count("cuLibraryLoadData"), loaded);
+}
+
+TEST_F(HopperPrenorm, KeepsLaunchesThatDifferInNothing) {
+    const auto maps = [&] { return mock->count("cuTensorMapEncodeTiled"); };
+    launch({});
+    const long made = maps();
+    launch({}, {.stream = address(0x77), .pdl = true});
+    EXPECT_EQ(maps(), made);
+    // Whatever a launch depends on tells it from the others.
+    const Shape others[] = {{.m = 4095},        {.n = 16},     {.k = 7104},   {.slices = 2},
+                            {.a_stride = 7232}, {.d_row = 28}, {.d = 0x50000}};
+    for (const Shape& s : others) {
+        const long before = maps();
+        const mock::Launch l = launch(s);
+        EXPECT_EQ(maps(), before + 2);
+        EXPECT_EQ(l.prenorm.d, address(s.d));
+    }
+    EXPECT_LE(launch({}, {.num_sms = 8}).grid, 8u);
+    const mock::Launch again = launch({});
+    EXPECT_EQ(again.grid, plan({}).ctas());
+    EXPECT_EQ(again.prenorm.rows, 4096u);
 }
 
 TEST_F(HopperPrenorm, UsesNoMoreSmsThanItMay) {
@@ -75,8 +96,10 @@ TEST_F(HopperPrenorm, PassesStreamAndOverlap) {
 
 TEST_F(HopperPrenorm, DescribesAAndB) {
     const PrenormParams p = launch({.m = 137, .a_stride = 8000}).prenorm;
-    EXPECT_EQ(mock::description_of(p.a), (mock::Description{address(0x10000), 7168, 137, 16000, 64, 64, 9, 3}));
-    EXPECT_EQ(mock::description_of(p.b), (mock::Description{address(0x20000), 7168, 24, 7168 * 4, 32, 24, 7, 3}));
+    EXPECT_EQ(mock::description_of(p.a),
+              (mock::Description{address(0x10000), 64, 137, 16000, 64, 64, 9, 3, 7168 / 64, 128, 2}));
+    EXPECT_EQ(mock::description_of(p.b),
+              (mock::Description{address(0x20000), 32, 24, 7168 * 4, 32, 24, 7, 3, 7168 / 32, 128, 4}));
     EXPECT_EQ(p.rows, 137u);
     EXPECT_EQ(p.cols, 24u);
     EXPECT_EQ(p.d_row_stride, 24);
@@ -90,6 +113,12 @@ TEST_F(HopperPrenorm, StoresVectorsWhereRowsOfDAllow) {
     EXPECT_EQ(launch({.m = 13, .d_row = 25}).prenorm.vectors, 0u);
     EXPECT_EQ(launch({.m = 13, .d = 0x30004}).prenorm.vectors, 0u);
     EXPECT_EQ(launch({.m = 1, .d_row = 25}).prenorm.vectors, 1u) << "one row has no stride";
+}
+
+TEST_F(HopperPrenorm, LeavesL2ToOthersUnlessAIsLong) {
+    const uint64_t first = launch({.m = 8192}).prenorm.a_policy;
+    EXPECT_EQ(launch({.m = 13}).prenorm.a_policy, first);
+    EXPECT_NE(launch({.m = 32768}).prenorm.a_policy, first);
 }
 
 TEST_F(HopperPrenorm, OneRowMayHaveAnyStride) {

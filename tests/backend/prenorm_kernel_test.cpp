@@ -21,14 +21,14 @@ template <PrenormConfig C>
 bool run_config(const PrenormLaunch& launch, uint32_t seed) {
     if (launch.config.config != C) return false;
     host_kernel::launch(
-        launch.grid, C.threads(), [&] { device::prenorm<C>(launch.params); }, seed, launch.config.cluster());
+        launch.grid, C.threads(), [&] { device::prenorm<C>(launch.params); }, seed, launch.config.cluster(),
+        seed % 2 == 0);
     return true;
 }
 
 bool run_kernel(const PrenormLaunch& launch, uint32_t seed) {
     return run_config<PrenormConfig{64, 24}>(launch, seed) || run_config<PrenormConfig{64, 32}>(launch, seed) ||
-           run_config<PrenormConfig{128, 24}>(launch, seed) || run_config<PrenormConfig{128, 32}>(launch, seed) ||
-           run_config<PrenormConfig{256, 24}>(launch, seed) || run_config<PrenormConfig{256, 32}>(launch, seed);
+           run_config<PrenormConfig{128, 24}>(launch, seed) || run_config<PrenormConfig{128, 32}>(launch, seed);
 }
 
 class PrenormKernelText : public ::testing::Test {
@@ -55,12 +55,12 @@ TEST_F(PrenormKernelText, LongPartsAndManyItemsAreWithinTheBound) {
     };
     const Long all[] = {
         {{70, 24, 64 * 50, 1}, {.kernel = {{64, 24}, 0}}},
-        {{640, 8, 64 * 2, 1}, {.kernel = {{64, 24}, 1}}},
-        {{640, 24, 64 * 8, 1}, {.kernel = {{64, 24}, 3}}},
+        {{640, 8, 64 * 3, 1}, {.kernel = {{64, 24}, 1}}},
+        {{640, 24, 64 * 15, 1}, {.kernel = {{64, 24}, 3}}},
         {{200, 32, 64 * 35, 2}, {.kernel = {{64, 32}, 0}, .slices = 2, .clusters = 2}},
         {{300, 24, 64 * 31, 3}, {.kernel = {{128, 24}, 1}, .slices = 2}},
-        {{520, 24, 64 * 13, 1}, {.kernel = {{256, 24}, 0}}},
-        {{520, 32, 64 * 26, 5}, {.kernel = {{256, 32}, 2}, .slices = 2}},
+        {{520, 24, 64 * 13, 1}, {.kernel = {{128, 24}, 0}}},
+        {{520, 32, 64 * 26, 5}, {.kernel = {{128, 32}, 2}, .slices = 2}},
     };
     for (uint32_t i = 0; i < std::size(all); ++i) {
         Random random(i);

@@ -1,5 +1,12 @@
 // Which kernel a product before a norm takes, and how K is cut. Layer tests.
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <ranges>
+
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "ops/prenorm/planner.h"
 #include "support/random.h"
@@ -18,7 +25,7 @@ TEST(PrenormPlanner, RandomProblemsHaveAPlanThatKeepsTheRules) {
         const PrenormPlan plan = plan_of(p, kH200);
         const PrenormConfig& c = plan.kernel.config;
         ASSERT_GE(c.cols, p.n);
-        ASSERT_LE(plan.parts(), p.k / kPrenormBlock);
+        ASSERT_LE(plan.parts(), ceil_div(static_cast<uint32_t>(p.k / kPrenormBlock), c.blocks()));
         ASSERT_LE(plan.slices, p.slices);
         ASSERT_GE(plan.clusters, 1u);
         ASSERT_LE(plan.ctas(), p.num_sms > 0 ? static_cast<uint32_t>(p.num_sms) : kH200.sms);
@@ -56,6 +63,28 @@ TEST(PrenormPlanner, TakesClustersThatFitInABudget) {
         EXPECT_LE(plan.ctas(), static_cast<uint32_t>(num_sms));
     }
     EXPECT_EQ(plan_of({13, 24, 7168, 16, 1}, kH200).kernel.cluster(), 1u);
+}
+
+/// All plans of the rows that are compared with others have been measured: "r64c2s1" has 64 rows, clusters of 2 and one
+/// slice that is not zero.
+TEST(PrenormPlanner, ChoosesWhatIsNearlyTheFastest) {
+    const auto record =
+        nlohmann::json::parse(std::ifstream(FINEGEMM_TEST_DIR "/../bench/results/prenorm_plans_h200.json"));
+    double sum = 0;
+    for (const auto& row : record["rows"]) {
+        const auto shape = row["shape"].get<std::vector<int64_t>>();
+        const auto times = row["us"].get<std::map<std::string, double>>();
+        const PrenormPlan plan =
+            plan_of({shape[0], shape[1], shape[2], std::max<int64_t>(row["splits"].get<int64_t>(), 1)}, kH200);
+        const auto chosen =
+            times.find(fmt::format("r{}c{}s{}", plan.kernel.config.rows, plan.kernel.cluster(), plan.slices));
+        ASSERT_NE(chosen, times.end()) << row;
+        const double us = chosen->second, best = std::ranges::min(std::views::values(times));
+        EXPECT_LE(us, 1.03 * best) << row;
+        sum += us / best - 1;
+    }
+    EXPECT_EQ(record["rows"].size(), 24u);
+    EXPECT_LE(sum / 24, 0.01);
 }
 
 }  // namespace

@@ -357,6 +357,8 @@ TEST(TmaBox, WhatTheHardwareRefusesIsNotLegal) {
     static_assert(!legal({.rows = 64, .cols = 128, .element_bytes = 2, .swizzle = Swizzle::B128}),
                   "wider than the swizzle");
     static_assert(!legal({.rows = 64, .cols = 320, .element_bytes = 1}), "too many columns");
+    static_assert(!legal({.rows = 64, .cols = 16, .element_bytes = 1, .count = 0}), "no matrix");
+    static_assert(!legal({.rows = 64, .cols = 16, .element_bytes = 1, .count = 257}), "too many matrices");
 }
 
 }  // namespace

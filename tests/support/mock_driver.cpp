@@ -289,9 +289,8 @@ int cuTensorMapEncodeTiled(TensorMap* map, int type, unsigned rank, void* base, 
     const Entry entry("cuTensorMapEncodeTiled");
     if (entry.result) return entry.result;
     if (!legal({map, type, rank, base, dims, strides, box, steps, interleave, swizzle, l2, fill})) return kInvalidValue;
-    const bool stack = rank > 2;
-    const Description d{base,   dims[0], dims[1], strides[0],          box[0],
-                        box[1], type,    swizzle, stack ? dims[2] : 0, stack ? strides[1] : 0};
+    Description d{base, dims[0], dims[1], strides[0], box[0], box[1], type, swizzle};
+    if (rank > 2) d.count = dims[2], d.stride_bytes = strides[1], d.box_count = box[2];
     *map = {};
     std::memcpy(map, &d, sizeof d);
     return kSuccess;

@@ -57,6 +57,7 @@ struct Description {
     uint32_t box_cols, box_rows;
     int32_t type, swizzle;
     uint64_t count = 0, stride_bytes = 0;  // of a stack; 0: there is none
+    uint32_t box_count = 1;
     bool operator==(const Description&) const = default;
 };
 static_assert(sizeof(Description) <= sizeof(TensorMap));
@@ -69,6 +70,7 @@ inline Description description_of(const TensorMap& map) {
 
 /// Bytes of an element, which is a byte, a float or one of the two-byte types.
 inline uint32_t element_bytes(const Description& d) { return d.type == 0 ? 1 : d.type == 7 ? 4 : 2; }
+inline uint32_t box_bytes(const Description& d) { return d.box_count * d.box_rows * d.box_cols * element_bytes(d); }
 
 struct Failure {
     int code = 0;

@@ -21,15 +21,16 @@ struct TmaBox {
     uint32_t rows = 0, cols = 0;  // cols: elements along the contiguous dimension
     uint32_t element_bytes = 1;
     Swizzle swizzle = Swizzle::None;
+    uint32_t count = 1;  // of neighbours in a stack of matrices
     constexpr bool operator==(const TmaBox&) const = default;
 };
 
-/// Boxes have at most 256 rows, rows of a multiple of 16 bytes, and rows no wider than the swizzle.
+/// Boxes have at most 256 rows and matrices, rows of a multiple of 16 bytes, and rows no wider than the swizzle.
 FG_HD constexpr bool legal(const TmaBox& b) {
     const uint32_t row_bytes = b.cols * b.element_bytes;
     const uint32_t width = static_cast<uint32_t>(b.swizzle);
-    return b.rows > 0 && b.rows <= 256 && b.cols > 0 && b.cols <= 256 && row_bytes % 16 == 0 &&
-           (width == 0 || row_bytes <= width);
+    return b.rows > 0 && b.rows <= 256 && b.cols > 0 && b.cols <= 256 && b.count > 0 && b.count <= 256 &&
+           row_bytes % 16 == 0 && (width == 0 || row_bytes <= width);
 }
 
 }  // namespace finegemm

@@ -4,8 +4,8 @@
 // bits and the other 3, so that tensor cores multiply A, which is bf16, by two columns for each of B; products are
 // exact.
 //
-// K is cut into parts of whole blocks of 64 (PrenormParts). Tensor cores sum kPrenormChunk blocks of a part at a time
-// from zero, in an order that is theirs, for both columns of a pair apart:
+// K is cut into parts of whole stages (PrenormParts), each of one block of 64 or two. Tensor cores sum kPrenormChunk
+// blocks of a part at a time from zero, in an order that is theirs, for both columns of a pair apart:
 //     sum = sum + (first + second), chunks ascending.
 //
 // The squares of a part are summed in four partial sums: k adds to partial[prenorm_partial(k)], k ascending, by
@@ -37,11 +37,11 @@ struct Tf32Pair {
     uint32_t first, second;  // bits of f32 whose lower halves are zero: bf16 in the upper ones
     constexpr bool operator==(const Tf32Pair&) const = default;
 };
-FG_HD constexpr Tf32Pair tf32_pair(float x) {
-    const float rounded = tf32_of_float(x);
-    const uint32_t first = float_bits(rounded) & 0xffff0000u;
-    const bool finite = (first & 0x7f800000u) != 0x7f800000u;
+FG_HD constexpr Tf32Pair pair_of_tf32(float rounded) {
+    const uint32_t bits = float_bits(rounded), first = bits & 0xffff0000u;
+    const bool finite = float_of_bits(bits & 0x7fffffffu) < float_of_bits(0x7f800000u);
     return {first, finite ? float_bits(rounded - float_of_bits(first)) : 0u};
 }
+FG_HD constexpr Tf32Pair tf32_pair(float x) { return pair_of_tf32(tf32_of_float(x)); }
 
 }  // namespace finegemm

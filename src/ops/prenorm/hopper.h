@@ -1,6 +1,8 @@
 // The product before a norm as a launch. Layer engine.
 #pragma once
 
+#include <array>
+
 #include "cuda/driver.h"
 #include "ops/prenorm/call.h"
 #include "ops/prenorm/planner.h"
@@ -12,6 +14,10 @@ struct PrenormLaunch {
     PrenormParams params;
     uint32_t grid;
 };
+
+/// All that the launch of a call depends on: calls that agree share it, tensor maps included.
+using PrenormCallKey = std::array<int64_t, 14>;
+PrenormCallKey call_key(const PrenormCall& call);
 
 PrenormLaunch launch_of(const PrenormCall& call, const cuda::Driver& driver, const plan::DeviceSpec& device);
 /// Takes a plan that is given.

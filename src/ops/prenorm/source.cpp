@@ -6,7 +6,7 @@
 namespace finegemm::jit {
 
 std::span<const PrenormConfig> prenorm_configs() {
-    static constexpr PrenormConfig kConfigs[] = {{64, 24}, {128, 24}, {256, 24}, {64, 32}, {128, 32}, {256, 32}};
+    static constexpr PrenormConfig kConfigs[] = {{64, 24}, {128, 24}, {64, 32}, {128, 32}};
     return kConfigs;
 }
 

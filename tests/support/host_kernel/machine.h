@@ -52,8 +52,13 @@ struct Pending {
 class Machine {
 public:
     /// `threads`: of a CTA, a multiple of 32 where there are several CTAs.
-    Machine(uint32_t threads, uint32_t seed, uint32_t ctas = 1)
-        : random_(seed), threads_(threads), ctas_(ctas), fibers_(threads * ctas), warps_((threads * ctas + 31) / 32) {
+    Machine(uint32_t threads, uint32_t seed, uint32_t ctas = 1, bool starves = false)
+        : random_(seed),
+          starves_(starves),
+          threads_(threads),
+          ctas_(ctas),
+          fibers_(threads * ctas),
+          warps_((threads * ctas + 31) / 32) {
         for (Fiber& fiber : fibers_) {
             fiber.memory.reset(new uint8_t[kStack]);
             fiber.stack = {fiber.memory.get(), kStack};
@@ -67,7 +72,7 @@ public:
         kernel_ = &kernel;
         start();
         for (uint32_t left = static_cast<uint32_t>(fibers_.size()); left > 0;) {
-            if (!pending_.empty() && chance(4)) happen();
+            if (!pending_.empty() && !starves_ && chance(4)) happen();
             Fiber* const next = runnable();
             if (!next) {
                 if (pending_.empty()) throw std::runtime_error("nobody goes on: " + waiting());
@@ -330,6 +335,7 @@ private:
     }
 
     std::mt19937 random_;
+    bool starves_;  // what is asynchronous happens only when nobody can go on
     uint32_t threads_, ctas_;
     std::vector<Fiber> fibers_;
     std::vector<Warp> warps_;
@@ -354,10 +360,12 @@ private:
 
 inline Machine* machine = nullptr;
 
-/// Runs `kernel` for all threads of a cluster, for one cluster after the other.
+/// Runs `kernel` for all threads of a cluster, for one cluster after the other. `starves`: memory is slower than all
+/// else, for kernels in which nobody polls.
 template <typename Kernel>
-void launch(uint32_t ctas, uint32_t threads, const Kernel& kernel, uint32_t seed = 1, uint32_t cluster = 1) {
-    Machine running(threads, seed, cluster);
+void launch(uint32_t ctas, uint32_t threads, const Kernel& kernel, uint32_t seed = 1, uint32_t cluster = 1,
+            bool starves = false) {
+    Machine running(threads, seed, cluster, starves);
     machine = &running;
     grid.x = ctas;
     const std::function<void()> run = kernel;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <finegemm/device/prenorm/load.cuh>
+#include <finegemm/device/prenorm/squares.cuh>
 #include <finegemm/device/prenorm/sum.cuh>
 #include <finegemm/device/ptx/dynamic_shared.cuh>
 
@@ -12,7 +13,7 @@ template <PrenormConfig C>
 __device__ void make_other_barriers(const PrenormParams& p, const PrenormShared<C>& smem) {
     for (uint32_t stage = 0; stage < C.stages(); ++stage) {
         ptx::mbarrier_init(smem.split(stage), C.splitters() * kLanesArrive);
-        ptx::mbarrier_init(smem.empty(stage), C.warpgroups() * 4 * kLanesArrive);
+        ptx::mbarrier_init(smem.empty(stage), (C.warpgroups() * 4 + C.squarers()) * kLanesArrive);
     }
     for (uint32_t warpgroup = 0; warpgroup < C.warpgroups(); ++warpgroup) {
         ptx::mbarrier_init(smem.parts_full(warpgroup), 1);
@@ -21,12 +22,15 @@ __device__ void make_other_barriers(const PrenormParams& p, const PrenormShared<
     ptx::fence_mbarrier_init();
 }
 
-/// Barriers of loads, and the first ones; by the thread that loads. Nothing is read before the kernels before this one
+/// Barriers of loads, and the first ones; by the warp that loads. Nothing is read before the kernels before this one
 /// have ended.
 template <PrenormConfig C>
 __device__ void begin_loads(PrenormLoader<C>& loader, const PrenormShared<C>& smem) {
-    for (uint32_t stage = 0; stage < C.stages(); ++stage) ptx::mbarrier_init(smem.loaded(stage), 1);
-    ptx::fence_mbarrier_init();
+    if (threadIdx.x % kWarpSize == 0) {
+        for (uint32_t stage = 0; stage < C.stages(); ++stage) ptx::mbarrier_init(smem.loaded(stage), 1);
+        ptx::fence_mbarrier_init();
+    }
+    __syncwarp();
     ptx::grid_dependency_wait();
     loader.first_round();
 }
@@ -34,19 +38,21 @@ __device__ void begin_loads(PrenormLoader<C>& loader, const PrenormShared<C>& sm
 template <PrenormConfig C>
 __device__ void prenorm(const PrenormParams& p) {
     const PrenormShared<C> smem{ptx::dynamic_shared()};
-    const uint32_t rank = ptx::cluster_rank(), warp = ptx::broadcast(threadIdx.x / kWarpSize);
-    constexpr uint32_t kLoader = C.warpgroups() * 4;
+    const uint32_t rank = ptx::broadcast(ptx::cluster_rank()), warp = ptx::broadcast(threadIdx.x / kWarpSize);
+    constexpr uint32_t kSquares = C.warpgroups() * 4, kLoader = kSquares + C.squarers(), kZeros = kLoader + 1;
     ptx::grid_launch_dependents();
     PrenormLoader<C> loader(p, smem, rank);
-    if (threadIdx.x == kLoader * kWarpSize) begin_loads(loader, smem);
+    if (warp == kLoader) begin_loads(loader, smem);
     if (threadIdx.x == 0) make_other_barriers(p, smem);
     __syncwarp();
     __syncthreads();
     ptx::cluster_arrive_relaxed();
     ptx::grid_dependency_wait();
-    if (warp < kLoader) PrenormMath<C>(p, smem, rank, warp / 4).run();
-    else if (warp > kLoader) split_blocks(p, smem, rank, warp - kLoader - 1);
-    else if (threadIdx.x % kWarpSize == 0) loader.rest();
+    if (warp < kSquares) PrenormMath<C>(p, smem, rank, warp / 4).run();
+    else if (warp < kLoader) PrenormSquares<C>(p, smem, rank, threadIdx.x - kSquares * kWarpSize).run();
+    else if (warp == kLoader) loader.rest();
+    else if (warp == kZeros) store_zeros(p);
+    else split_stages(p, smem, rank, warp - kZeros - 1);
 }
 
 }  // namespace finegemm::device

@@ -43,8 +43,9 @@ public:
 
     __device__ uint32_t tile() const { return p_.tile(item_); }
     __device__ uint32_t slice() const { return p_.slice(item_); }
-    __device__ uint32_t first_block() const { return p_.parts.first(part()); }
-    __device__ uint32_t blocks() const { return p_.parts.count(part()); }
+    /// Stages of K: the first one, and how many.
+    __device__ uint32_t first() const { return p_.parts.first(part()); }
+    __device__ uint32_t count() const { return p_.parts.count(part()); }
 
 private:
     __device__ uint32_t part() const { return (slice() << p_.cluster_log2) + rank_; }

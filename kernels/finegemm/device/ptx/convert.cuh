@@ -57,6 +57,14 @@ __device__ inline uint32_t max_s16x2(uint32_t a, uint32_t b) {
     return most;
 }
 
+/// Rounded to TF32, to nearest even, as tf32_of_float does; NaN becomes some NaN, whose upper half is one. PTX ISA,
+/// cvt.
+__device__ inline float tf32_of(float x) {
+    uint32_t rounded;
+    asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
+    return float_of_bits(rounded);
+}
+
 /// The lower, or the upper, halves of two words, the first one's below. PTX ISA, prmt.
 __device__ inline uint32_t low_halves(uint32_t a, uint32_t b) {
     uint32_t both;

@@ -112,6 +112,16 @@ __device__ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemA
         : "memory");
 }
 
+__device__ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
+                                        uint32_t z, uint64_t policy) {
+    asm volatile(
+        "{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
+        "@p cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, "
+        "%4, %5}], [%2], %6;\n}\n" ::"r"(to.bits),
+        "l"(map), "r"(barrier.bits), "r"(x), "r"(y), "r"(z), "l"(policy)
+        : "memory");
+}
+
 /// Stores a box at (x, y) from this CTA, by one lane of a converged warp, always the same one; what lies outside of the
 /// matrix is not written. PTX ISA, cp.async.bulk.tensor and elect.sync.
 __device__ inline void tma_store(const TensorMap* map, SmemAddr from, uint32_t x, uint32_t y) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include <finegemm/prenorm/arithmetic.h>
 #include <finegemm/device/ptx/memory.cuh>
 
 namespace finegemm::ptx {
@@ -27,6 +28,7 @@ inline void store_shared_words_x4_if(bool wanted, SmemAddr to, const Words4& v) 
 inline uint16_t pack_e4m3(float low, float high) {
     return static_cast<uint16_t>(e4m3_of_float(low) | e4m3_of_float(high) << 8);
 }
+inline float tf32_of(float x) { return tf32_of_float(x); }
 inline uint16_t pack_e5m2(float low, float high) {
     return static_cast<uint16_t>(e5m2_of_float(low) | e5m2_of_float(high) << 8);
 }
