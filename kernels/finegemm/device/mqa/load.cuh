@@ -33,15 +33,24 @@ __device__ void store_windows(const MqaParams& p, const MqaShared<C>& smem, uint
         {static_cast<uint32_t>(logits), static_cast<uint32_t>(logits >> 32), seen.begin, seen.end - seen.begin});
 }
 
-/// Weights of all columns; 0 of queries that do not exist.
+/// Weights of all columns, those of a part at once; 0 of queries that do not exist.
 template <MqaConfig C>
 __device__ void store_weights(const MqaParams& p, const MqaShared<C>& smem, uint32_t slot, uint32_t item) {
-    for (uint32_t i = ptx::lane(); i < MqaSlot<C>::parts(p) * kMqaColumns; i += kWarpSize) {
-        const uint32_t query = i / C.heads;
-        const bool exists = p.has_row(item, query);
-        const float* from = p.weights + (exists ? p.row(item, query) * p.weights_stride + i % C.heads : 0);
-        ptx::store_shared(smem.weights(slot + i / kMqaColumns) + i % kMqaColumns * 4,
-                          float_of_bits(ptx::load_global_if(exists, from)));
+    constexpr uint32_t kEach = kMqaColumns / kWarpSize;
+    const uint32_t lane = ptx::lane();
+#pragma unroll 1
+    for (uint32_t part = 0; part < MqaSlot<C>::parts(p); ++part) {
+        uint32_t w[kEach];
+#pragma unroll
+        for (uint32_t i = 0; i < kEach; ++i) {
+            const uint32_t column = i * kWarpSize + lane, query = part * C.queries() + column / C.heads;
+            const bool exists = p.has_row(item, query);
+            const float* from = p.weights + (exists ? p.row(item, query) * p.weights_stride + column % C.heads : 0);
+            w[i] = ptx::load_global_if(exists, from);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < kEach; ++i)
+            ptx::store_shared(smem.weights(slot + part) + (i * kWarpSize + lane) * 4, float_of_bits(w[i]));
     }
 }
 
