@@ -38,12 +38,15 @@ __device__ void mqa_logits(const MqaParams& p) {
     if (p.fill) prepare_fill(p, smem);
     // Nothing is written above, and nothing read before the kernels before this one have ended.
     ptx::grid_launch_dependents();
+    __syncthreads();
     ptx::grid_dependency_wait();
+    if (C.keys == MqaKeys::Pages) prefetch_table<C>(p);
     const MqaSplit split = split_tiles(p, smem);
     const uint32_t warpgroup = ptx::broadcast(threadIdx.x / 128);
     if (warpgroup == kMqaWarpgroups) {
         ptx::setmaxnreg_dec<MqaRegisters::kLoad>();
-        MqaLoader<C>(p, smem, ptx::broadcast(threadIdx.x % 128 / kWarpSize)).run(split);
+        MqaLoader<C>(p, smem, ptx::broadcast(threadIdx.x % 128 / kWarpSize))
+            .run({ptx::broadcast(split.item), ptx::broadcast(split.before), ptx::broadcast(split.cost)});
     } else {
         ptx::setmaxnreg_inc<MqaRegisters::kMath>();
         compute_logits(p, smem, warpgroup);
