@@ -82,6 +82,7 @@ struct MqaSteps {
         own = ptx::load_shared(smem.step(slot, threadIdx.x % 4 * C.queries() / 4));
     }
     __device__ bool abs(uint32_t query) const { return (mask >> query & 1) != 0; }
+    __device__ bool all_abs() const { return mask == (1u << C.queries()) - 1; }
 };
 
 /// What a lane has of sums: of some queries, for one key or for two.
@@ -89,6 +90,7 @@ template <MqaConfig C>
 struct MqaSums {
     static constexpr uint32_t kQueries = C.queries() > 4 ? C.queries() / 4 : 1;
     static constexpr uint32_t kHalves = C.queries() > 2 ? 2 : 1;
+    float partial[C.queries() * 2];  // of all queries, for two keys: what this lane's heads give
     float sum[kQueries * kHalves];
 
     /// The first of its queries: lanes of a quad have different ones, of two queries two lanes each.
@@ -99,46 +101,53 @@ struct MqaSums {
         return threadIdx.x % 128 / kWarpSize * 16 + threadIdx.x % kWarpSize / 4 + which * 8;
     }
 
-    /// Over the heads, in the order of mqa/arithmetic.h. Lanes exchange what the other one goes on with: each ends with
-    /// sums of its own, which takes fewer shuffles than if all had all.
+    /// Over the lane's heads, in the order of mqa/arithmetic.h.
     /// `queries`: how many exist. Requests may have few: then others take no time.
     __device__ void add_up(const MqaProduct<C>& product, const MqaWeights& weights, const MqaSteps<C>& steps,
                            uint32_t queries) {
         constexpr uint32_t kAll = C.queries();
-        float partial[kAll * 2];  // two keys of each query
 #pragma unroll
-        for (uint32_t q = 0; q < kAll; ++q) {
-            float* const of_query = partial + 2 * q;
-            of_query[0] = of_query[1] = 0.0f;
-            if (q >= queries) continue;
-            if (C.form == MqaForm::Abs && steps.abs(q)) add_heads<ptx::magnitude>(of_query, product, weights, q);
-            else add_heads<ptx::relu>(of_query, product, weights, q);
+        for (float& x : partial) x = 0.0f;
+        if (C.form == MqaForm::Abs && steps.all_abs()) {  // without branches, so that sums of all queries overlap
+#pragma unroll
+            for (uint32_t q = 0; q < kAll; ++q) add_heads<ptx::magnitude>(product, weights, q);
+        } else {
+#pragma unroll
+            for (uint32_t q = 0; q < kAll; ++q) {
+                if (q >= queries) continue;
+                if (C.form == MqaForm::Abs && steps.abs(q)) add_heads<ptx::magnitude>(product, weights, q);
+                else add_heads<ptx::relu>(product, weights, q);
+            }
         }
+    }
+    /// Over all heads. Lanes exchange what the other one goes on with: each ends with sums of its own, which takes fewer
+    /// shuffles than if all had all.
+    __device__ void exchange(const MqaProduct<C>& product, const MqaSteps<C>& steps) {
+        constexpr uint32_t kAll = C.queries();
         const uint32_t lane = ptx::lane();  // from threadIdx, one kernel would spill
         // The upper half of what is left, queries or at last keys, is for the lane whose number has the bit.
 #pragma unroll
-        for (uint32_t i = 0; i < kAll; ++i) partial[i] = exchange<2>(lane, partial[i], partial[i + kAll]);
+        for (uint32_t i = 0; i < kAll; ++i) partial[i] = taken<2>(lane, partial[i], partial[i + kAll]);
 #pragma unroll
-        for (uint32_t i = 0; i < kAll / 2; ++i) sum[i] = exchange<1>(lane, partial[i], partial[i + kAll / 2]);
+        for (uint32_t i = 0; i < kAll / 2; ++i) sum[i] = taken<1>(lane, partial[i], partial[i + kAll / 2]);
         if (C.form == MqaForm::Abs) add_linear_part(product, steps.own);
     }
 
 private:
     /// This lane's heads of a query.
     template <float (*Term)(float)>
-    __device__ static void add_heads(float* partial, const MqaProduct<C>& product, const MqaWeights& weights,
-                                     uint32_t query) {
+    __device__ void add_heads(const MqaProduct<C>& product, const MqaWeights& weights, uint32_t query) {
         constexpr uint32_t kOctets = C.heads / 8;
 #pragma unroll
         for (uint32_t i = 0; i < 2 * kOctets; ++i)
 #pragma unroll
             for (uint32_t half = 0; half < 2; ++half)
-                partial[half] = ptx::fma(Term(product.at(query * kOctets + i / 2, half, i % 2)),
-                                         weights.w[2 * query * kOctets + i], partial[half]);
+                partial[2 * query + half] = ptx::fma(Term(product.at(query * kOctets + i / 2, half, i % 2)),
+                                                     weights.w[2 * query * kOctets + i], partial[2 * query + half]);
     }
     /// The sum of this lane's and of another's, of `b` in lanes whose number has the bit, else of `a`.
     template <uint32_t Bit>
-    __device__ static float exchange(uint32_t lane, float a, float b) {
+    __device__ static float taken(uint32_t lane, float a, float b) {
         const bool takes_b = (lane & Bit) != 0;
         return ptx::add(takes_b ? b : a, shuffled(takes_b ? a : b, Bit));
     }
@@ -159,13 +168,25 @@ private:
     }
 };
 
+/// Where the logits of a lane go. Read after sums have left their registers, and before lanes have exchanged them.
+template <MqaConfig C>
+struct MqaRows {
+    ptx::Words4 of_query[MqaSums<C>::kQueries];  // an MqaRow
+
+    __device__ MqaRows(const MqaShared<C>& smem, uint32_t slot, uint32_t part) {
+#pragma unroll
+        for (uint32_t q = 0; q < MqaSums<C>::kQueries; ++q)
+            of_query[q] = ptx::load_shared_words_x4(smem.window(slot, part * C.queries() + MqaSums<C>::query() + q));
+    }
+};
+
 /// Stores the logits of a lane for a tile. `Bf16`: their type.
 template <bool Bf16, MqaConfig C>
-__device__ void store_logits(const MqaShared<C>& smem, const MqaSums<C>& sums,
-                             const float (&scales)[MqaSums<C>::kHalves], uint32_t slot, uint32_t part, uint32_t key) {
+__device__ void store_logits(const MqaRows<C>& rows, const MqaSums<C>& sums,
+                             const float (&scales)[MqaSums<C>::kHalves], uint32_t key) {
 #pragma unroll
     for (uint32_t q = 0; q < MqaSums<C>::kQueries; ++q) {
-        const ptx::Words4 row = ptx::load_shared_words_x4(smem.window(slot, part * C.queries() + sums.query() + q));
+        const ptx::Words4& row = rows.of_query[q];
         uint8_t* const logits =
             reinterpret_cast<uint8_t*>(static_cast<uint64_t>(row.w[1]) << 32 | static_cast<uint64_t>(row.w[0]));
 #pragma unroll
@@ -181,25 +202,37 @@ __device__ void store_logits(const MqaShared<C>& smem, const MqaSums<C>& sums,
     }
 }
 
-/// What the next stage of a ring holds, when it does.
+/// What the next stage of a ring holds. It is looked at while tensor cores work, so that nobody waits if it is there.
 template <MqaConfig C>
-__device__ MqaTile next_tile(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
-    wait(smem.full(stage), parity);
-    const ptx::Float2 told = ptx::load_shared_x2(smem.tile(stage));
-    return MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
-}
+struct MqaNext {
+    bool there = false;
+    ptx::Float2 told;
+
+    __device__ void look(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
+        there = ptx::mbarrier_test_wait(smem.full(stage), parity);
+        told = ptx::load_shared_x2(smem.tile(stage));
+    }
+    __device__ MqaTile wait_for(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
+        if (!there) {
+            wait(smem.full(stage), parity);
+            told = ptx::load_shared_x2(smem.tile(stage));
+        }
+        return MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
+    }
+};
 
 /// The role of a math warpgroup: all tiles of its ring.
 template <MqaConfig C>
 __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
     const uint32_t parts = MqaSlot<C>::parts(p);
     auto at = RingCursor<C.stages()>::consumer();
-    const auto next = [&] { return next_tile(smem, smem.stage_of(warpgroup, at.stage), at.parity); };
+    MqaNext<C> next;
+    const auto take = [&] { return next.wait_for(smem, smem.stage_of(warpgroup, at.stage), at.parity); };
     uint32_t portion = 0;
     MqaWeights weights;
     MqaSteps<C> steps;
     while (true) {
-        MqaTile tile = next();
+        MqaTile tile = take();
         // A slot may be left only when it has been filled: else its barrier would count this for the queries before.
         for (; portion < tile.portion; ++portion) {
             const auto left = MqaSlot<C>::of(p, portion);
@@ -210,6 +243,7 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
             if (tile.stage == MqaStage::End) break;
             ptx::mbarrier_arrive(smem.empty(smem.stage_of(warpgroup, at.stage)));
             ++at;
+            next.there = false;
             continue;
         }
         const auto slot = MqaSlot<C>::of(p, portion);
@@ -219,6 +253,7 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
         if (C.most_parts() == 1) steps.load(smem, slot.first);
         do {
             const uint32_t stage = smem.stage_of(warpgroup, at.stage);
+            ++at;
 #pragma unroll 1
             for (uint32_t part = 0; part < parts; ++part) {
                 MqaProduct<C> product;
@@ -229,16 +264,18 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
                     scales[half] = ptx::load_shared(smem.scales(stage) + MqaSums<C>::key(half) * 4);
                 if (parts > 1) weights.load(smem.weights(slot.first + part));
                 if (C.most_parts() > 1) steps.load(smem, slot.first + part);  // kept, they would spill
+                if (part + 1 == parts) next.look(smem, smem.stage_of(warpgroup, at.stage), at.parity);
                 product.finish();
                 if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
                 MqaSums<C> sums;
                 sums.add_up(product, weights, steps,
                             C.keys == MqaKeys::Pages ? p.item_queries - part * C.queries() : C.queries());
-                if (p.bf16) store_logits<true>(smem, sums, scales, slot.first, part, tile.key);
-                else store_logits<false>(smem, sums, scales, slot.first, part, tile.key);
+                const MqaRows<C> rows(smem, slot.first, part);
+                sums.exchange(product, steps);
+                if (p.bf16) store_logits<true>(rows, sums, scales, tile.key);
+                else store_logits<false>(rows, sums, scales, tile.key);
             }
-            ++at;
-            tile = next();
+            tile = take();
         } while (tile.stage == MqaStage::Keys && tile.portion == portion);
     }
 }
