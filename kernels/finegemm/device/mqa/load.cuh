@@ -191,7 +191,7 @@ private:
             if (ptx::ballot(seen.meets(key, key + kMqaTileKeys)) == 0) continue;  // between windows
             --most;
             const uint32_t stage = next_stage();
-            if (lane() == 0) {
+            if (ptx::elect_one()) {
                 const SmemAddr full = smem_.full(stage);
                 publish(stage, {key, portion, MqaStage::Keys});
                 ptx::mbarrier_arrive_expect_tx(full, MqaShared<C>::kAt.keys_stage + MqaShared<C>::kAt.scales_stage);
