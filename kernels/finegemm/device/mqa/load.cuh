@@ -11,10 +11,12 @@
 
 namespace finegemm::device {
 
-/// Arrivals at the barrier of a slot's queries: one of each lane when it has stored what it has to, and one that says
-/// how many bytes come; the abs form has a barrier of its own for these.
+/// Arrivals at the barrier of what is copied of a slot's queries: one of each lane when its weights have come, and one
+/// that says how many bytes come; and at that of its queries one of each lane when it has stored what it has to. In the
+/// exact form both barriers are one.
+inline constexpr uint32_t kQueryCopies = kWarpSize + 1;
 template <MqaConfig C>
-inline constexpr uint32_t kQueryArrivals = kWarpSize + (C.form == MqaForm::Abs ? 0 : 1);
+inline constexpr uint32_t kQueryArrivals = kWarpSize + (C.form == MqaForm::Abs ? 0 : kQueryCopies);
 
 /// What is told of a query, by one lane for each; of those that do not exist, that they see nothing.
 template <MqaConfig C>
@@ -33,29 +35,24 @@ __device__ void store_windows(const MqaParams& p, const MqaShared<C>& smem, uint
         {static_cast<uint32_t>(logits), static_cast<uint32_t>(logits >> 32), seen.begin, seen.end - seen.begin});
 }
 
-/// Weights of all columns, those of a part at once; 0 of queries that do not exist.
+/// Starts copies of the weights of all columns; 0 of queries that do not exist.
 template <MqaConfig C>
-__device__ void store_weights(const MqaParams& p, const MqaShared<C>& smem, uint32_t slot, uint32_t item) {
+__device__ void copy_weights(const MqaParams& p, const MqaShared<C>& smem, uint32_t slot, uint32_t item) {
     constexpr uint32_t kEach = kMqaColumns / kWarpSize;
     const uint32_t lane = ptx::lane();
 #pragma unroll 1
-    for (uint32_t part = 0; part < MqaSlot<C>::parts(p); ++part) {
-        uint32_t w[kEach];
+    for (uint32_t part = 0; part < MqaSlot<C>::parts(p); ++part)
 #pragma unroll
         for (uint32_t i = 0; i < kEach; ++i) {
             const uint32_t column = i * kWarpSize + lane, query = part * C.queries() + column / C.heads;
             const bool exists = p.has_row(item, query);
             const float* from = p.weights + (exists ? p.row(item, query) * p.weights_stride + column % C.heads : 0);
-            w[i] = ptx::load_global_if(exists, from);
+            ptx::copy_async(smem.weights(slot + part) + column * 4, from, exists ? 4 : 0);
         }
-#pragma unroll
-        for (uint32_t i = 0; i < kEach; ++i)
-            ptx::store_shared(smem.weights(slot + part) + (i * kWarpSize + lane) * 4, float_of_bits(w[i]));
-    }
 }
 
-/// Queries, their weights and windows into the slots of a portion. All lanes of the warp. In the abs form columns are
-/// to be made, and then it is to arrive.
+/// Queries, their weights and windows into the slots of a portion. All lanes of the warp, which does not wait for what
+/// is copied. In the abs form it does: columns are to be made, and then it is to arrive.
 template <MqaConfig C>
 __device__ void load_queries(const MqaParams& p, const MqaShared<C>& smem, uint32_t portion, uint32_t item) {
     const uint32_t lane = ptx::lane();
@@ -69,14 +66,11 @@ __device__ void load_queries(const MqaParams& p, const MqaShared<C>& smem, uint3
     if (p.has_row(item, lane))
         ptx::tma_load_stacked(smem.queries(at.first + lane / C.queries()) + lane % C.queries() * kBytes, &p.q, in, 0, 0,
                               p.row(item, lane));
+    copy_weights(p, smem, at.first, item);
+    ptx::mbarrier_arrive_after_copies(in);
     store_windows(p, smem, at.first, item);
-    store_weights(p, smem, at.first, item);
-    if (C.form == MqaForm::Exact) {
-        ptx::mbarrier_arrive(full);
-    } else {
-        __syncwarp();  // weights are there
-        wait(in, at.parity);
-    }
+    if (C.form == MqaForm::Exact) ptx::mbarrier_arrive(full);
+    else wait(in, at.parity);
 }
 
 /// Fills the ring of one warpgroup with its tiles: every fourth of the CTA's, in order.

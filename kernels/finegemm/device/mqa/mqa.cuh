@@ -20,7 +20,7 @@ __device__ void make_barriers(const MqaShared<C>& smem) {
     }
     if (warp < kMqaSlots) {
         ptx::mbarrier_init(smem.queries_full(warp), kQueryArrivals<C>);
-        if (C.form == MqaForm::Abs) ptx::mbarrier_init(smem.queries_in(warp), 1);
+        if (C.form == MqaForm::Abs) ptx::mbarrier_init(smem.queries_in(warp), kQueryCopies);
         ptx::mbarrier_init(smem.queries_empty(warp), kMqaWarpgroups * 128);
     }
     ptx::fence_mbarrier_init();
