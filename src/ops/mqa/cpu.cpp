@@ -43,8 +43,7 @@ struct Queries {
     int64_t heads() const { return q.matrix.rows; }
     int64_t dim() const { return q.matrix.cols; }
     bool abs() const {
-        return options.relu == Relu::Abs &&
-               has_abs_form(static_cast<uint32_t>(heads()), static_cast<uint32_t>(dim()));
+        return options.relu == Relu::Abs && has_abs_form(static_cast<uint32_t>(heads()), static_cast<uint32_t>(dim()));
     }
     /// As many as a tile of products has rows for, with the columns of the abs form.
     int64_t at_once() const { return kCpuTileRows / (heads() + 2); }

@@ -250,7 +250,7 @@ private:
         bool done = false;
         uint32_t cluster_rounds = 0;
         std::vector<std::pair<uint32_t, uint32_t>> stored;  // since its last fence: first byte, and how many
-        std::vector<std::function<void()>> copies;           // that nothing waits for yet
+        std::vector<std::function<void()>> copies;          // that nothing waits for yet
 
         bool waits() const { return watched && (*watched & mask) == value; }
     };

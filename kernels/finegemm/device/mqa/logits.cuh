@@ -120,8 +120,8 @@ struct MqaSums {
             }
         }
     }
-    /// Over all heads. Lanes exchange what the other one goes on with: each ends with sums of its own, which takes fewer
-    /// shuffles than if all had all.
+    /// Over all heads. Lanes exchange what the other one goes on with: each ends with sums of its own, which takes
+    /// fewer shuffles than if all had all.
     __device__ void exchange(const MqaProduct<C>& product, const MqaSteps<C>& steps) {
         constexpr uint32_t kAll = C.queries();
         const uint32_t lane = ptx::lane();  // from threadIdx, one kernel would spill
@@ -182,8 +182,8 @@ struct MqaRows {
 
 /// Stores the logits of a lane for a tile. `Bf16`: their type.
 template <bool Bf16, MqaConfig C>
-__device__ void store_logits(const MqaRows<C>& rows, const MqaSums<C>& sums,
-                             const float (&scales)[MqaSums<C>::kHalves], uint32_t key) {
+__device__ void store_logits(const MqaRows<C>& rows, const MqaSums<C>& sums, const float (&scales)[MqaSums<C>::kHalves],
+                             uint32_t key) {
 #pragma unroll
     for (uint32_t q = 0; q < MqaSums<C>::kQueries; ++q) {
         const ptx::Words4& row = rows.of_query[q];
