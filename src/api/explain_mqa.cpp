@@ -16,11 +16,8 @@ std::string why_form(const MqaShape& shape, const MqaConfig& c) {
     if (c.form == MqaForm::Abs)
         return "relu is abs, as asked for: (x + |x|) / 2, its linear half as columns of their own";
     if (shape.relu == Relu::Abs)
-        return c.dim == 128 ? "relu is exact, as tensor cores take the time at D = 128 in either form"
-                            : fmt::format(
-                                  "relu is exact, as the columns of the abs form take longer than they save "
-                                  "with {} heads",
-                                  shape.heads);
+        return fmt::format("relu is exact, as the columns of the abs form take longer than they save with {} heads",
+                           shape.heads);
     return "relu is exact, as nothing else is asked for";
 }
 

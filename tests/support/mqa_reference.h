@@ -57,7 +57,7 @@ struct ReferenceQuery {
             heads.emplace_back(head, head + q.matrix.cols);
             w.push_back(of_heads[h]);
         }
-        if (relu == Relu::Abs && heads.size() >= 32 && heads[0].size() <= 64) make_columns();
+        if (relu == Relu::Abs && heads.size() >= 32) make_columns();
     }
 
     /// Sums of four interleaved sets of heads, two neighbours of each eight at a time.

@@ -42,9 +42,7 @@ struct Queries {
 
     int64_t heads() const { return q.matrix.rows; }
     int64_t dim() const { return q.matrix.cols; }
-    bool abs() const {
-        return options.relu == Relu::Abs && has_abs_form(static_cast<uint32_t>(heads()), static_cast<uint32_t>(dim()));
-    }
+    bool abs() const { return options.relu == Relu::Abs && has_abs_form(static_cast<uint32_t>(heads())); }
     /// As many as a tile of products has rows for, with the columns of the abs form.
     int64_t at_once() const { return kCpuTileRows / (heads() + 2); }
     const uint8_t* codes(int64_t query, int64_t head) const {
