@@ -210,7 +210,7 @@ struct MqaNext {
 
     __device__ void look(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
         there = ptx::mbarrier_test_wait(smem.full(stage), parity);
-        told = ptx::load_shared_x2(smem.tile(stage));
+        if (there) told = ptx::load_shared_x2(smem.tile(stage));
     }
     __device__ MqaTile wait_for(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
         if (!there) {
