@@ -95,7 +95,9 @@ public:
                 // What the ring has room for goes first: it is multiplied meanwhile, or comes together with queries.
                 // While columns are made nothing waits for the ring: between steps it gets what it has room for.
                 const bool makes = made_ < steps(), waits = owes || !makes;
-                const uint32_t most = owes ? C.stages() - 1 : ~0u;
+                // All wait for the first queries, which go before; but for their columns, which take long to make.
+                const uint32_t before_queries = C.form == MqaForm::Exact && wanted == 0 ? 0 : C.stages() - 1;
+                const uint32_t most = owes ? before_queries : ~0u;
                 i = C.keys == MqaKeys::Rows ? load_rows(portion, s, i, most, waits)
                                             : load_pages(portion, s, i, most, waits);
                 if (owes) {
@@ -122,7 +124,7 @@ private:
     /// Where an item takes all slots there is no place for those of a later one.
     __device__ uint32_t wanted_queries(uint32_t portion) const {
         const uint32_t ahead = min(MqaSlot<C>::portions_log2(p_), kAhead);
-        return portion > 0 ? portion + ahead : min(warp_, ahead);
+        return portion > 0 ? portion + ahead : min(turn(), ahead);
     }
     /// Finds the item of the next portion or of the one behind it; false if there is none.
     __device__ static bool find_item(MqaWalk<C>& walk, uint32_t ahead, uint32_t& item) {
@@ -131,9 +133,11 @@ private:
         item = walk.item();
         return true;
     }
-    /// A warp has a slot of its own: of two that waited for one, the one that is ahead would see the other one's phase.
+    /// The last warp begins, which has its first tile last. A warp has a slot of its own: of two that waited for one, the
+    /// one that is ahead would see the other one's phase.
+    __device__ uint32_t turn() const { return kMqaWarpgroups - 1 - warp_; }
     __device__ bool loads_queries(uint32_t portion) const {
-        return (portion & ((1u << MqaSlot<C>::portions_log2(p_)) - 1)) == warp_;
+        return (portion & ((1u << MqaSlot<C>::portions_log2(p_)) - 1)) == turn();
     }
 
     /// For the columns of all parts, of the abs form.
@@ -142,7 +146,7 @@ private:
     }
     __device__ void make_step() {
         constexpr uint32_t kSteps = MqaLinear<C>::kSteps;
-        const uint32_t part = made_ / kSteps, slot = warp_ * MqaSlot<C>::parts(p_);
+        const uint32_t part = made_ / kSteps, slot = turn() * MqaSlot<C>::parts(p_);
         const uint32_t left = p_.item_queries - part * C.queries();
         MqaLinear<C>::add(smem_, smem_.sums(warp_), slot + part,
                           C.keys == MqaKeys::Pages ? min(left, C.queries()) : C.queries(), made_ % kSteps);
