@@ -133,8 +133,8 @@ private:
         item = walk.item();
         return true;
     }
-    /// The last warp begins, which has its first tile last. A warp has a slot of its own: of two that waited for one, the
-    /// one that is ahead would see the other one's phase.
+    /// The last warp begins, which has its first tile last. A warp has a slot of its own: of two that waited for one,
+    /// the one that is ahead would see the other one's phase.
     __device__ uint32_t turn() const { return kMqaWarpgroups - 1 - warp_; }
     __device__ bool loads_queries(uint32_t portion) const {
         return (portion & ((1u << MqaSlot<C>::portions_log2(p_)) - 1)) == turn();

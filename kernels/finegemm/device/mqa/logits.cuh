@@ -206,18 +206,22 @@ __device__ void store_logits(const MqaRows<C>& rows, const MqaSums<C>& sums, con
 template <MqaConfig C>
 struct MqaNext {
     bool there = false;
-    ptx::Float2 told;
+    MqaTile tile;
 
     __device__ void look(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
-        there = ptx::mbarrier_test_wait(smem.full(stage), parity);
-        if (there) told = ptx::load_shared_x2(smem.tile(stage));
+        there = ptx::broadcast(ptx::mbarrier_test_wait(smem.full(stage), parity)) != 0;
+        if (there) read(smem, stage);
     }
-    __device__ MqaTile wait_for(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
-        if (!there) {
-            wait(smem.full(stage), parity);
-            told = ptx::load_shared_x2(smem.tile(stage));
-        }
-        return MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
+    __device__ void wait_for(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
+        if (there) return;
+        wait(smem.full(stage), parity);
+        read(smem, stage);
+    }
+
+private:
+    __device__ void read(const MqaShared<C>& smem, uint32_t stage) {
+        const ptx::Float2 told = ptx::load_shared_x2(smem.tile(stage));
+        tile = MqaTile::of(ptx::broadcast(float_bits(told.part[0])), ptx::broadcast(float_bits(told.part[1])));
     }
 };
 
@@ -227,7 +231,10 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
     const uint32_t parts = MqaSlot<C>::parts(p);
     auto at = RingCursor<C.stages()>::consumer();
     MqaNext<C> next;
-    const auto take = [&] { return next.wait_for(smem, smem.stage_of(warpgroup, at.stage), at.parity); };
+    const auto take = [&] {
+        next.wait_for(smem, smem.stage_of(warpgroup, at.stage), at.parity);
+        return next.tile;
+    };
     uint32_t portion = 0;
     MqaWeights weights;
     MqaSteps<C> steps;

@@ -41,8 +41,8 @@ __device__ void mqa_logits(const MqaParams& p) {
     __syncthreads();
     ptx::grid_dependency_wait();
     if (C.keys == MqaKeys::Pages) prefetch_table<C>(p);
-    const MqaSplit split = split_tiles(p, smem);
     const uint32_t warpgroup = ptx::broadcast(threadIdx.x / 128);
+    const MqaSplit split = split_tiles(p, smem, warpgroup);
     if (warpgroup == kMqaWarpgroups) {
         ptx::setmaxnreg_dec<MqaRegisters::kLoad>();
         MqaLoader<C>(p, smem, ptx::broadcast(threadIdx.x % 128 / kWarpSize))

@@ -27,11 +27,11 @@ struct MqaSplit {
 /// Each thread adds up what neighbouring items cost; the one in whose items this CTA begins looks where. Few items are
 /// left to each warp that loads: then nobody waits for other warps.
 template <MqaConfig C>
-__device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem) {
+__device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
     constexpr uint32_t kWarps = C.threads() / kWarpSize;
     constexpr uint32_t kAtOnce = C.keys == MqaKeys::Pages ? 8 : max(1, 8 / C.queries());
     const bool few = p.items <= kAtOnce * kWarpSize;
-    if (few && threadIdx.x / 128 < kMqaWarpgroups) return {};
+    if (few && warpgroup < kMqaWarpgroups) return {};
     const uint32_t each = ceil_div(p.items, few ? kWarpSize : C.threads());
     const uint32_t first = min((few ? threadIdx.x % kWarpSize : threadIdx.x) * each, p.items);
     const uint32_t last = min(first + each, p.items);
