@@ -88,6 +88,15 @@ TEST_F(MqaKernel, GivesTheBitsOfTheCpuForRandomPages) {
     }
 }
 
+/// More requests than the lanes of a warp add up by themselves.
+TEST_F(MqaKernel, SharesOutManyRequests) {
+    const auto make = [] {
+        test::Random random(2);
+        return test::PagedMqaProblem(random, 300);
+    };
+    compare<MqaKeys::Pages>(make, 3, 1);
+}
+
 /// Warps share a row, of which some pieces lie in the window and others across its ends.
 TEST_F(MqaKernel, FillsRowsOfManyPieces) {
     for (uint32_t seed = 1; seed <= 3; ++seed) {

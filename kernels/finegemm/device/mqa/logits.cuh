@@ -206,7 +206,7 @@ __device__ void store_logits(const MqaRows<C>& rows, const MqaSums<C>& sums, con
 template <MqaConfig C>
 struct MqaNext {
     bool there = false;
-    MqaTile tile;
+    MqaTile tile{};
 
     __device__ void look(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
         there = ptx::broadcast(ptx::mbarrier_test_wait(smem.full(stage), parity)) != 0;
