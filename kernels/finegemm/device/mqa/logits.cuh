@@ -35,11 +35,14 @@ struct MqaProduct {
     /// Column octet `octet`, of which a lane has two columns; key `half` of the two.
     __device__ float at(uint32_t octet, uint32_t half, uint32_t e) const { return x[4 * octet + 2 * half + e]; }
 
-    __device__ void start(SmemAddr keys, SmemAddr queries) {
-        const uint64_t a = wgmma_descriptor_of_rows(keys.bits, C.dim);
-        const uint64_t b = wgmma_descriptor_of_rows(queries.bits, C.dim);
+    /// The half of a descriptor that depends on the address. It counts sixteen bytes.
+    __device__ static uint32_t place_of(SmemAddr rows) {
+        return static_cast<uint32_t>(wgmma_descriptor_of_rows(rows.bits, C.dim));
+    }
+    __device__ void start(uint32_t keys, uint32_t queries) {
+        constexpr uint64_t kUpper = wgmma_descriptor_of_rows(0, C.dim) >> 32 << 32;
         ptx::wgmma_fence();
-        start_product(Depth<C.dim>(), x, a, b);
+        start_product(Depth<C.dim>(), x, kUpper | keys, kUpper | queries);
         ptx::wgmma_commit_group();
     }
     /// Other warpgroups use the tensor cores, or add up, meanwhile.
@@ -100,6 +103,9 @@ struct MqaSums {
         const uint32_t which = kHalves == 2 ? half : threadIdx.x % 2;
         return threadIdx.x % 128 / kWarpSize * 16 + threadIdx.x % kWarpSize / 4 + which * 8;
     }
+
+    /// Where among the keys of a tile those of a lane begin; told once, by an instruction that is not repeated.
+    __device__ static uint32_t first_key() { return ptx::value_of(key(0), ptx::lane()); }
 
     /// Over the lane's heads, in the order of mqa/arithmetic.h.
     /// `queries`: how many exist. Requests may have few: then others take no time.
@@ -191,7 +197,7 @@ __device__ void store_logits(const MqaRows<C>& rows, const MqaSums<C>& sums, con
             reinterpret_cast<uint8_t*>(static_cast<uint64_t>(row.w[1]) << 32 | static_cast<uint64_t>(row.w[0]));
 #pragma unroll
         for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half) {
-            const uint32_t at = key + sums.key(half);
+            const uint32_t at = key + half * 8;
             const bool seen = at - row.w[2] < row.w[3];
             const float logit = ptx::multiply(sums.sum[q * MqaSums<C>::kHalves + half], scales[half]);
             if (Bf16)
@@ -231,6 +237,8 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
     const uint32_t parts = MqaSlot<C>::parts(p);
     auto at = RingCursor<C.stages()>::consumer();
     MqaNext<C> next;
+    const uint32_t first_key = MqaSums<C>::first_key();
+    const uint32_t ring = ptx::broadcast(MqaProduct<C>::place_of(smem.keys(smem.stage_of(warpgroup, 0))));
     const auto take = [&] {
         next.wait_for(smem, smem.stage_of(warpgroup, at.stage), at.parity);
         return next.tile;
@@ -258,17 +266,19 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
         wait(smem.queries_full(slot.first), slot.parity);
         if (parts == 1) weights.load(smem.weights(slot.first));
         if (C.most_parts() == 1) steps.load(smem, slot.first);
+        const uint32_t queries = ptx::broadcast(MqaProduct<C>::place_of(smem.queries(slot.first)));
         do {
-            const uint32_t stage = smem.stage_of(warpgroup, at.stage);
+            const uint32_t place = at.stage, stage = smem.stage_of(warpgroup, place);
             ++at;
 #pragma unroll 1
             for (uint32_t part = 0; part < parts; ++part) {
                 MqaProduct<C> product;
-                product.start(smem.keys(stage), smem.queries(slot.first + part));
+                product.start(ring + place * (MqaShared<C>::kAt.keys_stage / 16),
+                              queries + part * (MqaShared<C>::kAt.queries_slot / 16));
                 float scales[MqaSums<C>::kHalves];
 #pragma unroll
                 for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
-                    scales[half] = ptx::load_shared(smem.scales(stage) + MqaSums<C>::key(half) * 4);
+                    scales[half] = ptx::load_shared(smem.scales(stage) + (first_key + half * 8) * 4);
                 if (parts > 1) weights.load(smem.weights(slot.first + part));
                 if (C.most_parts() > 1) steps.load(smem, slot.first + part);  // kept, they would spill
                 if (part + 1 == parts) next.look(smem, smem.stage_of(warpgroup, at.stage), at.parity);
@@ -279,8 +289,8 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
                             C.keys == MqaKeys::Pages ? p.item_queries - part * C.queries() : C.queries());
                 const MqaRows<C> rows(smem, slot.first, part);
                 sums.exchange(product, steps);
-                if (p.bf16) store_logits<true>(rows, sums, scales, tile.key);
-                else store_logits<false>(rows, sums, scales, tile.key);
+                if (p.bf16) store_logits<true>(rows, sums, scales, tile.key + first_key);
+                else store_logits<false>(rows, sums, scales, tile.key + first_key);
             }
             tile = take();
         } while (tile.stage == MqaStage::Keys && tile.portion == portion);
