@@ -116,7 +116,7 @@ MqaLaunch launch_of(const MqaCall& call, const cuda::Driver& driver, uint32_t sm
     p.item_queries = config.queries();
     p.items = ceil_div(p.rows, p.item_queries);
     p.item_parts = 1;
-    if (uint64_t{p.items} * mqa_cost(config.form, ceil_div(p.keys, kMqaTileKeys)) > UINT32_MAX)
+    if (uint64_t{p.items} * mqa_cost(config, ceil_div(p.keys, kMqaTileKeys)) > UINT32_MAX)
         throw Error(
             Errc::Unsupported,
             fmt::format("q: has {} queries of {} keys, whose tiles a launch cannot number; split the queries over "

@@ -40,7 +40,7 @@ __device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem, ui
 #pragma unroll
         for (uint32_t u = 0; u < kAtOnce; ++u) {
             const uint32_t tiles = mqa_tiles<C>(p, min(item + u, p.items - 1)).count;
-            cost += item + u < last ? mqa_cost(C.form, tiles) : 0;
+            cost += item + u < last ? mqa_cost(C, tiles) : 0;
         }
     const uint32_t up_to = sum_up_to(cost);
     const uint32_t warp = threadIdx.x / kWarpSize;
@@ -62,7 +62,7 @@ __device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem, ui
     uint32_t item = first, before = inside, left = share.count;
     if (begins) {
         while (true) {
-            const uint32_t tiles = mqa_tiles<C>(p, item).count, of_item = mqa_cost(C.form, tiles);
+            const uint32_t tiles = mqa_tiles<C>(p, item).count, of_item = mqa_cost(C, tiles);
             if (before < tiles) break;
             ++item;
             if (before < of_item) {
@@ -112,7 +112,7 @@ public:
     /// The item behind the next one. False if this CTA has none, or none at all. Not before the first portion.
     __device__ bool second(uint32_t& item) {
         if (!more()) return false;
-        if (left_ <= mqa_cost(C.form, ptx::value_of(tiles_.count, ptx::lowest_bit(pending_)))) return false;
+        if (left_ <= mqa_cost(C, ptx::value_of(tiles_.count, ptx::lowest_bit(pending_)))) return false;
         uint32_t base = base_, items = pending_ & (pending_ - 1);
         while (items == 0) {
             base += kWarpSize;
@@ -129,7 +129,7 @@ public:
         pending_ &= pending_ - 1;
         const uint32_t tiles = ptx::value_of(tiles_.count, lane);
         portion = {base_ + lane, ptx::value_of(tiles_.first, lane) + before_, min(tiles - before_, left_)};
-        left_ -= min(mqa_cost(C.form, tiles) - before_, left_);
+        left_ -= min(mqa_cost(C, tiles) - before_, left_);
         before_ = 0;
         return true;
     }
