@@ -223,7 +223,7 @@ FG_HD constexpr MqaTiles mqa_tiles(const MqaParams& p, uint32_t item) {
 FG_HD constexpr uint32_t mqa_cost(const MqaConfig& c, uint32_t tiles) {
     if (tiles == 0) return 0;
     if (c.form == MqaForm::Exact) return max(tiles + 2, 5);
-    return max(tiles + 4, c.dim == 128 ? 11 + tiles * 5 / 8 : 9 + tiles / 2);
+    return max(tiles + 4, c.dim == 128 ? 14 + tiles * 3 / 4 : 11 + tiles / 2);
 }
 
 /// CTA `cta`'s share of `total`, what all items cost: where it begins, and how much it is.
