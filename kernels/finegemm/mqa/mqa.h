@@ -12,6 +12,10 @@ enum class MqaKeys : uint32_t { Rows, Pages };
 /// How sums over heads take relu(x): mqa/arithmetic.h.
 enum class MqaForm : uint32_t { Exact, Abs };
 
+/// Where the abs form is computed. With fewer heads its columns, two for each query, take longer than they save, and so
+/// they do in decoding, which memory limits; there the exact form is computed in its place.
+FG_HD constexpr bool has_abs_form(MqaKeys keys, uint32_t heads) { return keys == MqaKeys::Rows && heads >= 32; }
+
 inline constexpr uint32_t kMqaTileKeys = 64;         // rows of a wgmma: keys that a warpgroup multiplies at once
 inline constexpr uint32_t kMqaWarpgroups = 4;        // that multiply, each with a ring of its own; one more loads
 inline constexpr uint32_t kMqaQueriesOfRequest = 8;  // at most

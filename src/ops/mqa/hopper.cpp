@@ -88,7 +88,7 @@ MqaCallKey call_key(const PagedMqaCall& call) {
 }
 
 MqaConfig mqa_config(int64_t heads, int64_t dim, MqaKeys keys, Relu relu) {
-    const bool abs = relu == Relu::Abs && has_abs_form(static_cast<uint32_t>(heads));
+    const bool abs = relu == Relu::Abs && has_abs_form(keys, static_cast<uint32_t>(heads));
     return {.heads = static_cast<uint32_t>(heads),
             .dim = static_cast<uint32_t>(dim),
             .keys = keys,

@@ -107,7 +107,7 @@ public:
                     make_step();
                 }
                 owes = false;
-            } while (i < s.count || (made_ < steps() && (kAhead == 1 || due_ <= portion + 1)));
+            } while (i < s.count || (made_ < steps() && due_ <= portion + 1));
         }
         tell(portion, MqaStage::End);
         fill_.finish();
@@ -117,8 +117,8 @@ private:
     __device__ static uint32_t lane() { return threadIdx.x % kWarpSize; }
 
     /// Queries are loaded so many portions before their own, that nobody waits for them: two where columns are to be
-    /// made and windows may be short. Contexts of requests are longer than that takes, and registers are few there.
-    static constexpr uint32_t kAhead = C.form == MqaForm::Abs && C.keys == MqaKeys::Rows ? 2 : 1;
+    /// made and windows may be short.
+    static constexpr uint32_t kAhead = C.form == MqaForm::Abs ? 2 : 1;
 
     /// The portion whose queries are loaded in the time of `portion`'s tiles. Nobody has loaded the first ones before.
     /// Where an item takes all slots there is no place for those of a later one.
@@ -140,17 +140,11 @@ private:
         return (portion & ((1u << MqaSlot<C>::portions_log2(p_)) - 1)) == turn();
     }
 
-    /// For the columns of all parts, of the abs form.
-    __device__ uint32_t steps() const {
-        return C.form == MqaForm::Abs ? MqaSlot<C>::parts(p_) * MqaLinear<C>::kSteps : 0;
-    }
+    /// For the columns of a portion.
+    __device__ static uint32_t steps() { return C.form == MqaForm::Abs ? MqaLinear<C>::kSteps : 0; }
     __device__ void make_step() {
-        constexpr uint32_t kSteps = MqaLinear<C>::kSteps;
-        const uint32_t part = made_ / kSteps, slot = turn() * MqaSlot<C>::parts(p_);
-        const uint32_t left = p_.item_queries - part * C.queries();
-        MqaLinear<C>::add(smem_, smem_.sums(warp_), slot + part,
-                          C.keys == MqaKeys::Pages ? min(left, C.queries()) : C.queries(), made_ % kSteps);
-        if (++made_ == steps()) ptx::mbarrier_arrive(smem_.queries_full(slot));
+        MqaLinear<C>::add(smem_, smem_.sums(warp_), turn(), made_);
+        if (++made_ == steps()) ptx::mbarrier_arrive(smem_.queries_full(turn()));
     }
 
     /// Waits for the next stage of the ring to be empty.

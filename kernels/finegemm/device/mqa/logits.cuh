@@ -267,7 +267,7 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
         if (C.form == MqaForm::Abs) wait(smem.queries_in(slot.first), slot.parity);
         wait(smem.queries_full(slot.first), slot.parity);
         if (parts == 1) weights.load(smem.weights(slot.first));
-        if (C.most_parts() == 1) steps.load(smem, slot.first);
+        steps.load(smem, slot.first);
         const uint32_t queries = ptx::broadcast(MqaProduct<C>::place_of(smem.queries(slot.first)));
         do {
             const uint32_t place = at.stage, stage = smem.stage_of(warpgroup, place);
@@ -282,7 +282,6 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
                 for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
                     scales[half] = ptx::load_shared(smem.scales(stage) + (first_key + half * 8) * 4);
                 if (parts > 1) weights.load(smem.weights(slot.first + part));
-                if (C.most_parts() > 1) steps.load(smem, slot.first + part);  // kept, they would spill
                 if (kLooks && part + 1 == parts) next.look(smem, smem.stage_of(warpgroup, at.stage), at.parity);
                 product.finish();
                 if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
