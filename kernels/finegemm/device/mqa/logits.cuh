@@ -208,48 +208,27 @@ __device__ void store_logits(const MqaRows<C>& rows, const MqaSums<C>& sums, con
     }
 }
 
-/// What the next stage of a ring holds. It is looked at while tensor cores work, so that nobody waits if it is there.
+/// What the next stage of a ring holds, when it does.
 template <MqaConfig C>
-struct MqaNext {
-    bool there = false;
-    MqaTile tile{};
-
-    __device__ void look(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
-        there = ptx::broadcast(ptx::mbarrier_test_wait(smem.full(stage), parity)) != 0;
-        if (there) read(smem, stage);
-    }
-    __device__ void wait_for(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
-        if (there) return;
-        wait(smem.full(stage), parity);
-        read(smem, stage);
-    }
-
-private:
-    __device__ void read(const MqaShared<C>& smem, uint32_t stage) {
-        const ptx::Float2 told = ptx::load_shared_x2(smem.tile(stage));
-        tile = MqaTile::of(ptx::broadcast(float_bits(told.part[0])), ptx::broadcast(float_bits(told.part[1])));
-    }
-};
+__device__ MqaTile next_tile(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
+    wait(smem.full(stage), parity);
+    const ptx::Float2 told = ptx::load_shared_x2(smem.tile(stage));
+    return MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
+}
 
 /// The role of a math warpgroup: all tiles of its ring.
 template <MqaConfig C>
 __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
     const uint32_t parts = MqaSlot<C>::parts(p);
     auto at = RingCursor<C.stages()>::consumer();
-    MqaNext<C> next;
     const uint32_t first_key = MqaSums<C>::first_key();
     const uint32_t ring = ptx::broadcast(MqaProduct<C>::place_of(smem.keys(smem.stage_of(warpgroup, 0))));
-    const auto take = [&] {
-        next.wait_for(smem, smem.stage_of(warpgroup, at.stage), at.parity);
-        return next.tile;
-    };
-    // In the exact form with D = 32 tensor cores take less time than a look.
-    constexpr bool kLooks = C.dim > 32 || C.form == MqaForm::Abs;
+    const auto next = [&] { return next_tile(smem, smem.stage_of(warpgroup, at.stage), at.parity); };
     uint32_t portion = 0;
     MqaWeights weights;
     MqaSteps<C> steps;
     while (true) {
-        MqaTile tile = take();
+        MqaTile tile = next();
         // A slot may be left only when it has been filled: else its barrier would count this for the queries before.
         for (; portion < tile.portion; ++portion) {
             const auto left = MqaSlot<C>::of(p, portion);
@@ -260,7 +239,6 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
             if (tile.stage == MqaStage::End) break;
             ptx::mbarrier_arrive(smem.empty(smem.stage_of(warpgroup, at.stage)));
             ++at;
-            next.there = false;
             continue;
         }
         const auto slot = MqaSlot<C>::of(p, portion);
@@ -271,7 +249,6 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
         const uint32_t queries = ptx::broadcast(MqaProduct<C>::place_of(smem.queries(slot.first)));
         do {
             const uint32_t place = at.stage, stage = smem.stage_of(warpgroup, place);
-            ++at;
 #pragma unroll 1
             for (uint32_t part = 0; part < parts; ++part) {
                 MqaProduct<C> product;
@@ -282,7 +259,6 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
                 for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
                     scales[half] = ptx::load_shared(smem.scales(stage) + (first_key + half * 8) * 4);
                 if (parts > 1) weights.load(smem.weights(slot.first + part));
-                if (kLooks && part + 1 == parts) next.look(smem, smem.stage_of(warpgroup, at.stage), at.parity);
                 product.finish();
                 if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
                 MqaSums<C> sums;
@@ -293,7 +269,8 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
                 if (p.bf16) store_logits<true>(rows, sums, scales, tile.key + first_key);
                 else store_logits<false>(rows, sums, scales, tile.key + first_key);
             }
-            tile = take();
+            ++at;
+            tile = next();
         } while (tile.stage == MqaStage::Keys && tile.portion == portion);
     }
 }
