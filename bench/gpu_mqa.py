@@ -84,7 +84,7 @@ class Problem(abc.ABC):
         self.call(library)(*(t.to(device=device) for t in self.operands()), d, **chosen)
 
     def name(self) -> str:
-        end = "_abs" if self.relu == ABS and self.heads >= 32 else ""
+        end = "_abs" if self.relu == ABS and self.heads >= 32 and self.kernel == "mqa_logits" else ""
         return f"FineGEMM_{self.kernel}_h{self.heads}_d{self.dim}{end}"
 
     def __str__(self):

@@ -15,8 +15,8 @@ namespace finegemm {
 enum class Relu : int32_t {
     Exact = 0,  ///< max(x, 0)
     Abs = 1,    ///< (x + |x|) / 2, where the sum of the x is a product of its own, of two residual e4m3 columns: faster
-                ///< on a GPU where it is not the tensor cores that take the time. With fewer than 32 heads, and where
-                ///< that sum is not finite, max(x, 0) is taken
+                ///< on a GPU where it is not the tensor cores that take the time. With fewer than 32 heads, of keys in
+                ///< pages, and where that sum is not finite, max(x, 0) is taken
 };
 
 /// What rows of logits have. The values are part of the C ABI.

@@ -40,8 +40,8 @@ def mqa_logits(
     holds there whatever its memory held; "compressed", column 0 is of the first key that the query sees, and nothing
     is written behind the last. Then d is [S, width], and windows with more keys are cut.
 
-    `relu`: "abs" is (x + |x|) / 2 with the linear half by itself, in e4m3: faster on a GPU with H of 32 or 64 and small
-    D, and a little less accurate (docs/indexer.md has the bounds).
+    `relu`: "abs" is (x + |x|) / 2 with the linear half by itself, in e4m3: faster on a GPU with H of 32 or 64, and a
+    little less accurate (docs/indexer.md has the bounds). With fewer heads, and of keys in pages, it is exact as well.
 
     On a GPU the numbers are read when the kernel runs, nothing waits for them; `check_values` looks first for windows
     that reach outside of the keys. The rest as in gemm.

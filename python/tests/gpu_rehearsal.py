@@ -168,8 +168,8 @@ class Rehearsal:
 
         def scored(library, function, args, d, form, relu, *others):
             q = args.q.matrix
-            abs_form = "_abs" if relu and q.rows >= 32 else ""
             paged = "paged_" if hasattr(args, "cache") else ""
+            abs_form = "_abs" if relu and q.rows >= 32 and not paged else ""
             self.names.add(f"{paged}mqa_logits_h{q.rows}_d{q.cols}{abs_form}")
             recorded(lambda: self.spoiling(lambda: score(library, function, args, d, form, relu, *others), d))
 

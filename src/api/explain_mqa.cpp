@@ -15,6 +15,8 @@ namespace {
 std::string why_form(const MqaShape& shape, const MqaConfig& c) {
     if (c.form == MqaForm::Abs)
         return "relu is abs, as asked for: (x + |x|) / 2, its linear half as columns of their own";
+    if (shape.relu == Relu::Abs && shape.paged)
+        return "relu is exact, as keys in pages take memory's time, and columns of the abs form more";
     if (shape.relu == Relu::Abs)
         return fmt::format("relu is exact, as the columns of the abs form take longer than they save with {} heads",
                            shape.heads);

@@ -44,7 +44,7 @@ testing::AssertionResult is_by_definition(MqaProblem& p) {
 testing::AssertionResult is_by_definition(PagedMqaProblem& p) {
     const PagedMqaCall call = p.call();
     for (int64_t i = 0; i < p.queries.count; ++i) {
-        const ReferenceQuery query(call.q, call.w, i, call.options.relu);
+        const ReferenceQuery query(call.q, call.w, i, Relu::Exact);
         const int64_t b = i / p.each, t = i % p.each;
         const int64_t length =
             p.own_lengths ? p.lengths.at(b, p.each > 1 ? t : 0) : p.lengths.at(b, 0) - (p.each - 1 - t);

@@ -88,11 +88,11 @@ TEST(Mqa, TilesReachFromTheFirstKeyThatIsSeenToTheLast) {
 }
 
 TEST(Mqa, AnItemCostsMoreThanItHasTilesAndALongerOneNoLess) {
-    for (const MqaForm form : {MqaForm::Exact, MqaForm::Abs}) {
-        EXPECT_EQ(mqa_cost(form, 0), 0u);
+    for (const MqaConfig& c : all_configs()) {
+        EXPECT_EQ(mqa_cost(c, 0), 0u);
         for (uint32_t tiles = 1; tiles < 1000; ++tiles) {
-            EXPECT_GT(mqa_cost(form, tiles), tiles);
-            EXPECT_GE(mqa_cost(form, tiles), mqa_cost(form, tiles - 1));
+            EXPECT_GT(mqa_cost(c, tiles), tiles);
+            EXPECT_GE(mqa_cost(c, tiles), mqa_cost(c, tiles - 1));
         }
     }
 }

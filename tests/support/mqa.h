@@ -132,8 +132,9 @@ struct PagedMqaProblem {
     Buffer<int32_t> lengths, block_table;
     Logits d;
 
-    explicit PagedMqaProblem(Random& r)
-        : requests(r.any(1, 6)),
+    /// Of so many requests; of a few where none are asked for.
+    explicit PagedMqaProblem(Random& r, int64_t count = 0)
+        : requests(count > 0 ? count : r.any(1, 6)),
           each(r.any(1, 8)),
           queries(r, requests * each),
           page_size(r.one_of<int64_t>({4, 16, 32, 64})),

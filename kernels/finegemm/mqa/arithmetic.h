@@ -33,10 +33,6 @@ FG_HD constexpr uint32_t mqa_head(uint32_t lane, uint32_t i) { return i / 2 * 8 
 /// The sum of what four lanes have.
 FG_HD constexpr float mqa_quad_sum(float a, float b, float c, float d) { return (a + c) + (b + d); }
 
-/// Where the abs form is computed. With fewer heads its columns, two for each query, take longer than they save; there
-/// the exact form is computed in its place.
-FG_HD constexpr bool has_abs_form(uint32_t heads) { return heads >= 32; }
-
 /// Columns of a residual pair: v is about step * (first + second / 28). The first rounds what it has by 16 at most.
 inline constexpr float kResidualSteps = 28.0f, kResidualStep = 1 / kResidualSteps;
 static_assert(kResidualSteps * 16 == kE4m3Max);

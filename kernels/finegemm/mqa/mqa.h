@@ -12,6 +12,10 @@ enum class MqaKeys : uint32_t { Rows, Pages };
 /// How sums over heads take relu(x): mqa/arithmetic.h.
 enum class MqaForm : uint32_t { Exact, Abs };
 
+/// Where the abs form is computed. With fewer heads its columns, two for each query, take longer than they save, and so
+/// they do in decoding, which memory limits; there the exact form is computed in its place.
+FG_HD constexpr bool has_abs_form(MqaKeys keys, uint32_t heads) { return keys == MqaKeys::Rows && heads >= 32; }
+
 inline constexpr uint32_t kMqaTileKeys = 64;         // rows of a wgmma: keys that a warpgroup multiplies at once
 inline constexpr uint32_t kMqaWarpgroups = 4;        // that multiply, each with a ring of its own; one more loads
 inline constexpr uint32_t kMqaQueriesOfRequest = 8;  // at most
@@ -218,11 +222,12 @@ FG_HD constexpr MqaTiles mqa_tiles(const MqaParams& p, uint32_t item) {
 }
 
 /// What an item takes, in the time of a tile: some more than it has tiles, as its queries are loaded, and no less than
-/// a warp takes for that, which has three others beside it. In the abs form it makes columns, too, in the time of about
-/// sixteen tiles: what shorter items have hides a part of that.
-FG_HD constexpr uint32_t mqa_cost(MqaForm form, uint32_t tiles) {
+/// a warp takes for that, which has three others beside it. In the abs form it makes columns, too, and loads its tiles
+/// meanwhile. Fitted to the clocks that CTAs of an H200 took.
+FG_HD constexpr uint32_t mqa_cost(const MqaConfig& c, uint32_t tiles) {
     if (tiles == 0) return 0;
-    return form == MqaForm::Abs ? max(tiles + 2, 6 + tiles - tiles / 4) : max(tiles + 1, 4);
+    if (c.form == MqaForm::Exact) return max(tiles + 2, 5);
+    return max(tiles + 4, c.dim == 128 ? 14 + tiles * 3 / 4 : 11 + tiles / 2);
 }
 
 /// CTA `cta`'s share of `total`, what all items cost: where it begins, and how much it is.

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include <finegemm/mqa/arithmetic.h>
+#include <finegemm/mqa/mqa.h>
 #include <finegemm/mqa/schedule.h>
 
 #include "engine/any_address.h"
@@ -39,10 +39,11 @@ struct Queries {
     const ConstMatrix& w;
     const Matrix& d;
     const MqaOptions& options;
+    MqaKeys keys;
 
     int64_t heads() const { return q.matrix.rows; }
     int64_t dim() const { return q.matrix.cols; }
-    bool abs() const { return options.relu == Relu::Abs && has_abs_form(static_cast<uint32_t>(heads())); }
+    bool abs() const { return options.relu == Relu::Abs && has_abs_form(keys, static_cast<uint32_t>(heads())); }
     /// As many as a tile of products has rows for, with the columns of the abs form.
     int64_t at_once() const { return kCpuTileRows / (heads() + 2); }
     const uint8_t* codes(int64_t query, int64_t head) const {
@@ -188,7 +189,7 @@ void score(const Queries& all, int64_t first, int64_t count, int64_t begin, int6
 }  // namespace
 
 void run_on_cpu(const MqaCall& call, ThreadPool& pool) {
-    const Queries all{call.q, call.w, call.d, call.options};
+    const Queries all{call.q, call.w, call.d, call.options, MqaKeys::Rows};
     const bool compressed = call.options.form == LogitsForm::Compressed;
     const auto window = [&](int64_t i) {
         const int64_t begin = std::max<int64_t>(number(call.starts, 0, i), 0);
@@ -236,7 +237,7 @@ struct PagedKeys {
 }  // namespace
 
 void run_on_cpu(const PagedMqaCall& call, ThreadPool& pool) {
-    const Queries all{call.q, call.w, call.d, call.options};
+    const Queries all{call.q, call.w, call.d, call.options, MqaKeys::Pages};
     const int64_t each = call.queries_each(), most = std::min(call.block_table.cols * call.page_size(), call.d.cols);
     const auto window = [&](int64_t i) {
         const int64_t b = i / each, t = i % each, last = number(call.lengths, b, call.lengths.cols - 1);

@@ -88,7 +88,7 @@ MqaCallKey call_key(const PagedMqaCall& call) {
 }
 
 MqaConfig mqa_config(int64_t heads, int64_t dim, MqaKeys keys, Relu relu) {
-    const bool abs = relu == Relu::Abs && has_abs_form(static_cast<uint32_t>(heads));
+    const bool abs = relu == Relu::Abs && has_abs_form(keys, static_cast<uint32_t>(heads));
     return {.heads = static_cast<uint32_t>(heads),
             .dim = static_cast<uint32_t>(dim),
             .keys = keys,
@@ -116,7 +116,7 @@ MqaLaunch launch_of(const MqaCall& call, const cuda::Driver& driver, uint32_t sm
     p.item_queries = config.queries();
     p.items = ceil_div(p.rows, p.item_queries);
     p.item_parts = 1;
-    if (uint64_t{p.items} * mqa_cost(config.form, ceil_div(p.keys, kMqaTileKeys)) > UINT32_MAX)
+    if (uint64_t{p.items} * mqa_cost(config, ceil_div(p.keys, kMqaTileKeys)) > UINT32_MAX)
         throw Error(
             Errc::Unsupported,
             fmt::format("q: has {} queries of {} keys, whose tiles a launch cannot number; split the queries over "

@@ -14,7 +14,8 @@ std::span<const MqaConfig> mqa_configs() {
             for (const uint32_t heads : {8u, 16u, 32u, 64u})
                 for (const uint32_t dim : {32u, 64u, 128u})
                     for (const MqaForm form : {MqaForm::Exact, MqaForm::Abs})
-                        if (form == MqaForm::Exact || has_abs_form(heads)) all.push_back({heads, dim, keys, form});
+                        if (form == MqaForm::Exact || has_abs_form(keys, heads))
+                            all.push_back({heads, dim, keys, form});
         return all;
     }();
     return configs;

@@ -83,14 +83,12 @@ struct MqaLinear {
     static constexpr uint32_t kStepsEach = C.heads / kHeads;  // of queries that are added up together
     static constexpr uint32_t kSteps = ceil_div(C.queries(), kAtOnce) * kStepsEach;  // of a slot
 
-    /// Step `step` of a slot, whose first `queries` exist. The last one for a query makes its columns, and halves its
-    /// weights if it takes the abs form.
-    __device__ static void add(const MqaShared<C>& smem, SmemAddr sums_of_warp, uint32_t slot, uint32_t queries,
-                               uint32_t step) {
+    /// Step `step` of a slot. The last one for a query makes its columns, and halves its weights if it takes the abs
+    /// form.
+    __device__ static void add(const MqaShared<C>& smem, SmemAddr sums_of_warp, uint32_t slot, uint32_t step) {
         const uint32_t lane = ptx::lane(), col = lane % kLanes * kColumns;
         const uint32_t query = step / kStepsEach * kAtOnce + lane / kLanes, first = step % kStepsEach * kHeads;
-        if (step / kStepsEach * kAtOnce >= queries) return;
-        const bool exists = query < queries;
+        const bool exists = query < C.queries();
         LinearSums<kColumns> sums;
         if (first > 0) sums.load(sums_of_warp);
         const uint32_t row = exists ? query * C.heads + first : first;

@@ -11,10 +11,12 @@
 
 namespace finegemm::device {
 
-/// Arrivals at the barrier of a slot's queries: one of each lane when it has stored what it has to, and one that says
-/// how many bytes come; the abs form has a barrier of its own for these.
+/// Arrivals at the barrier of what is copied of a slot's queries: one of each lane when its weights have come, and one
+/// that says how many bytes come; and at that of its queries one of each lane when it has stored what it has to. In the
+/// exact form both barriers are one.
+inline constexpr uint32_t kQueryCopies = kWarpSize + 1;
 template <MqaConfig C>
-inline constexpr uint32_t kQueryArrivals = kWarpSize + (C.form == MqaForm::Abs ? 0 : 1);
+inline constexpr uint32_t kQueryArrivals = kWarpSize + (C.form == MqaForm::Abs ? 0 : kQueryCopies);
 
 /// What is told of a query, by one lane for each; of those that do not exist, that they see nothing.
 template <MqaConfig C>
@@ -33,20 +35,24 @@ __device__ void store_windows(const MqaParams& p, const MqaShared<C>& smem, uint
         {static_cast<uint32_t>(logits), static_cast<uint32_t>(logits >> 32), seen.begin, seen.end - seen.begin});
 }
 
-/// Weights of all columns; 0 of queries that do not exist.
+/// Starts copies of the weights of all columns; 0 of queries that do not exist.
 template <MqaConfig C>
-__device__ void store_weights(const MqaParams& p, const MqaShared<C>& smem, uint32_t slot, uint32_t item) {
-    for (uint32_t i = ptx::lane(); i < MqaSlot<C>::parts(p) * kMqaColumns; i += kWarpSize) {
-        const uint32_t query = i / C.heads;
-        const bool exists = p.has_row(item, query);
-        const float* from = p.weights + (exists ? p.row(item, query) * p.weights_stride + i % C.heads : 0);
-        ptx::store_shared(smem.weights(slot + i / kMqaColumns) + i % kMqaColumns * 4,
-                          float_of_bits(ptx::load_global_if(exists, from)));
-    }
+__device__ void copy_weights(const MqaParams& p, const MqaShared<C>& smem, uint32_t slot, uint32_t item) {
+    constexpr uint32_t kEach = kMqaColumns / kWarpSize;
+    const uint32_t lane = ptx::lane();
+#pragma unroll 1
+    for (uint32_t part = 0; part < MqaSlot<C>::parts(p); ++part)
+#pragma unroll
+        for (uint32_t i = 0; i < kEach; ++i) {
+            const uint32_t column = i * kWarpSize + lane, query = part * C.queries() + column / C.heads;
+            const bool exists = p.has_row(item, query);
+            const float* from = p.weights + (exists ? p.row(item, query) * p.weights_stride + column % C.heads : 0);
+            ptx::copy_async(smem.weights(slot + part) + column * 4, from, exists ? 4 : 0);
+        }
 }
 
-/// Queries, their weights and windows into the slots of a portion. All lanes of the warp. In the abs form columns are
-/// to be made, and then it is to arrive.
+/// Queries, their weights and windows into the slots of a portion. All lanes of the warp, which does not wait for what
+/// is copied. In the abs form it does: columns are to be made, and then it is to arrive.
 template <MqaConfig C>
 __device__ void load_queries(const MqaParams& p, const MqaShared<C>& smem, uint32_t portion, uint32_t item) {
     const uint32_t lane = ptx::lane();
@@ -60,14 +66,11 @@ __device__ void load_queries(const MqaParams& p, const MqaShared<C>& smem, uint3
     if (p.has_row(item, lane))
         ptx::tma_load_stacked(smem.queries(at.first + lane / C.queries()) + lane % C.queries() * kBytes, &p.q, in, 0, 0,
                               p.row(item, lane));
+    copy_weights(p, smem, at.first, item);
+    ptx::mbarrier_arrive_after_copies(in);
     store_windows(p, smem, at.first, item);
-    store_weights(p, smem, at.first, item);
-    if (C.form == MqaForm::Exact) {
-        ptx::mbarrier_arrive(full);
-    } else {
-        __syncwarp();  // weights are there
-        wait(in, at.parity);
-    }
+    if (C.form == MqaForm::Exact) ptx::mbarrier_arrive(full);
+    else wait(in, at.parity);
 }
 
 /// Fills the ring of one warpgroup with its tiles: every fourth of the CTA's, in order.
@@ -92,7 +95,9 @@ public:
                 // What the ring has room for goes first: it is multiplied meanwhile, or comes together with queries.
                 // While columns are made nothing waits for the ring: between steps it gets what it has room for.
                 const bool makes = made_ < steps(), waits = owes || !makes;
-                const uint32_t most = owes ? C.stages() - 1 : ~0u;
+                // All wait for the first queries, which go before; but for their columns, which take long to make.
+                const uint32_t before_queries = C.form == MqaForm::Exact && wanted == 0 ? 0 : C.stages() - 1;
+                const uint32_t most = owes ? before_queries : ~0u;
                 i = C.keys == MqaKeys::Rows ? load_rows(portion, s, i, most, waits)
                                             : load_pages(portion, s, i, most, waits);
                 if (owes) {
@@ -102,7 +107,7 @@ public:
                     make_step();
                 }
                 owes = false;
-            } while (i < s.count || (made_ < steps() && (kAhead == 1 || due_ <= portion + 1)));
+            } while (i < s.count || (made_ < steps() && due_ <= portion + 1));
         }
         tell(portion, MqaStage::End);
         fill_.finish();
@@ -112,14 +117,14 @@ private:
     __device__ static uint32_t lane() { return threadIdx.x % kWarpSize; }
 
     /// Queries are loaded so many portions before their own, that nobody waits for them: two where columns are to be
-    /// made and windows may be short. Contexts of requests are longer than that takes, and registers are few there.
-    static constexpr uint32_t kAhead = C.form == MqaForm::Abs && C.keys == MqaKeys::Rows ? 2 : 1;
+    /// made and windows may be short.
+    static constexpr uint32_t kAhead = C.form == MqaForm::Abs ? 2 : 1;
 
     /// The portion whose queries are loaded in the time of `portion`'s tiles. Nobody has loaded the first ones before.
     /// Where an item takes all slots there is no place for those of a later one.
     __device__ uint32_t wanted_queries(uint32_t portion) const {
         const uint32_t ahead = min(MqaSlot<C>::portions_log2(p_), kAhead);
-        return portion > 0 ? portion + ahead : min(warp_, ahead);
+        return portion > 0 ? portion + ahead : min(turn(), ahead);
     }
     /// Finds the item of the next portion or of the one behind it; false if there is none.
     __device__ static bool find_item(MqaWalk<C>& walk, uint32_t ahead, uint32_t& item) {
@@ -128,22 +133,18 @@ private:
         item = walk.item();
         return true;
     }
-    /// A warp has a slot of its own: of two that waited for one, the one that is ahead would see the other one's phase.
+    /// The last warp begins, which has its first tile last. A warp has a slot of its own: of two that waited for one,
+    /// the one that is ahead would see the other one's phase.
+    __device__ uint32_t turn() const { return kMqaWarpgroups - 1 - warp_; }
     __device__ bool loads_queries(uint32_t portion) const {
-        return (portion & ((1u << MqaSlot<C>::portions_log2(p_)) - 1)) == warp_;
+        return (portion & ((1u << MqaSlot<C>::portions_log2(p_)) - 1)) == turn();
     }
 
-    /// For the columns of all parts, of the abs form.
-    __device__ uint32_t steps() const {
-        return C.form == MqaForm::Abs ? MqaSlot<C>::parts(p_) * MqaLinear<C>::kSteps : 0;
-    }
+    /// For the columns of a portion.
+    __device__ static uint32_t steps() { return C.form == MqaForm::Abs ? MqaLinear<C>::kSteps : 0; }
     __device__ void make_step() {
-        constexpr uint32_t kSteps = MqaLinear<C>::kSteps;
-        const uint32_t part = made_ / kSteps, slot = warp_ * MqaSlot<C>::parts(p_);
-        const uint32_t left = p_.item_queries - part * C.queries();
-        MqaLinear<C>::add(smem_, smem_.sums(warp_), slot + part,
-                          C.keys == MqaKeys::Pages ? min(left, C.queries()) : C.queries(), made_ % kSteps);
-        if (++made_ == steps()) ptx::mbarrier_arrive(smem_.queries_full(slot));
+        MqaLinear<C>::add(smem_, smem_.sums(warp_), turn(), made_);
+        if (++made_ == steps()) ptx::mbarrier_arrive(smem_.queries_full(turn()));
     }
 
     /// Waits for the next stage of the ring to be empty.
@@ -182,7 +183,7 @@ private:
             if (ptx::ballot(seen.meets(key, key + kMqaTileKeys)) == 0) continue;  // between windows
             --most;
             const uint32_t stage = next_stage();
-            if (lane() == 0) {
+            if (ptx::elect_one()) {
                 const SmemAddr full = smem_.full(stage);
                 publish(stage, {key, portion, MqaStage::Keys});
                 ptx::mbarrier_arrive_expect_tx(full, MqaShared<C>::kAt.keys_stage + MqaShared<C>::kAt.scales_stage);

@@ -35,11 +35,14 @@ struct MqaProduct {
     /// Column octet `octet`, of which a lane has two columns; key `half` of the two.
     __device__ float at(uint32_t octet, uint32_t half, uint32_t e) const { return x[4 * octet + 2 * half + e]; }
 
-    __device__ void start(SmemAddr keys, SmemAddr queries) {
-        const uint64_t a = wgmma_descriptor_of_rows(keys.bits, C.dim);
-        const uint64_t b = wgmma_descriptor_of_rows(queries.bits, C.dim);
+    /// The half of a descriptor that depends on the address. It counts sixteen bytes.
+    __device__ static uint32_t place_of(SmemAddr rows) {
+        return static_cast<uint32_t>(wgmma_descriptor_of_rows(rows.bits, C.dim));
+    }
+    __device__ void start(uint32_t keys, uint32_t queries) {
+        constexpr uint64_t kUpper = wgmma_descriptor_of_rows(0, C.dim) >> 32 << 32;
         ptx::wgmma_fence();
-        start_product(Depth<C.dim>(), x, a, b);
+        start_product(Depth<C.dim>(), x, kUpper | keys, kUpper | queries);
         ptx::wgmma_commit_group();
     }
     /// Other warpgroups use the tensor cores, or add up, meanwhile.
@@ -82,6 +85,7 @@ struct MqaSteps {
         own = ptx::load_shared(smem.step(slot, threadIdx.x % 4 * C.queries() / 4));
     }
     __device__ bool abs(uint32_t query) const { return (mask >> query & 1) != 0; }
+    __device__ bool all_abs() const { return mask == (1u << C.queries()) - 1; }
 };
 
 /// What a lane has of sums: of some queries, for one key or for two.
@@ -89,6 +93,7 @@ template <MqaConfig C>
 struct MqaSums {
     static constexpr uint32_t kQueries = C.queries() > 4 ? C.queries() / 4 : 1;
     static constexpr uint32_t kHalves = C.queries() > 2 ? 2 : 1;
+    float partial[C.queries() * 2];  // of all queries, for two keys: what this lane's heads give
     float sum[kQueries * kHalves];
 
     /// The first of its queries: lanes of a quad have different ones, of two queries two lanes each.
@@ -99,46 +104,56 @@ struct MqaSums {
         return threadIdx.x % 128 / kWarpSize * 16 + threadIdx.x % kWarpSize / 4 + which * 8;
     }
 
-    /// Over the heads, in the order of mqa/arithmetic.h. Lanes exchange what the other one goes on with: each ends with
-    /// sums of its own, which takes fewer shuffles than if all had all.
+    /// Where among the keys of a tile those of a lane begin; told once, by an instruction that is not repeated.
+    __device__ static uint32_t first_key() { return ptx::value_of(key(0), ptx::lane()); }
+
+    /// Over the lane's heads, in the order of mqa/arithmetic.h.
     /// `queries`: how many exist. Requests may have few: then others take no time.
     __device__ void add_up(const MqaProduct<C>& product, const MqaWeights& weights, const MqaSteps<C>& steps,
                            uint32_t queries) {
         constexpr uint32_t kAll = C.queries();
-        float partial[kAll * 2];  // two keys of each query
 #pragma unroll
-        for (uint32_t q = 0; q < kAll; ++q) {
-            float* const of_query = partial + 2 * q;
-            of_query[0] = of_query[1] = 0.0f;
-            if (q >= queries) continue;
-            if (C.form == MqaForm::Abs && steps.abs(q)) add_heads<ptx::magnitude>(of_query, product, weights, q);
-            else add_heads<ptx::relu>(of_query, product, weights, q);
+        for (float& x : partial) x = 0.0f;
+        if (C.form == MqaForm::Abs && steps.all_abs()) {  // without branches, so that sums of all queries overlap
+#pragma unroll
+            for (uint32_t q = 0; q < kAll; ++q) add_heads<ptx::magnitude>(product, weights, q);
+        } else {
+#pragma unroll
+            for (uint32_t q = 0; q < kAll; ++q) {
+                if (q >= queries) continue;
+                if (C.form == MqaForm::Abs && steps.abs(q)) add_heads<ptx::magnitude>(product, weights, q);
+                else add_heads<ptx::relu>(product, weights, q);
+            }
         }
+    }
+    /// Over all heads. Lanes exchange what the other one goes on with: each ends with sums of its own, which takes
+    /// fewer shuffles than if all had all.
+    __device__ void exchange(const MqaProduct<C>& product, const MqaSteps<C>& steps) {
+        constexpr uint32_t kAll = C.queries();
         const uint32_t lane = ptx::lane();  // from threadIdx, one kernel would spill
         // The upper half of what is left, queries or at last keys, is for the lane whose number has the bit.
 #pragma unroll
-        for (uint32_t i = 0; i < kAll; ++i) partial[i] = exchange<2>(lane, partial[i], partial[i + kAll]);
+        for (uint32_t i = 0; i < kAll; ++i) partial[i] = taken<2>(lane, partial[i], partial[i + kAll]);
 #pragma unroll
-        for (uint32_t i = 0; i < kAll / 2; ++i) sum[i] = exchange<1>(lane, partial[i], partial[i + kAll / 2]);
+        for (uint32_t i = 0; i < kAll / 2; ++i) sum[i] = taken<1>(lane, partial[i], partial[i + kAll / 2]);
         if (C.form == MqaForm::Abs) add_linear_part(product, steps.own);
     }
 
 private:
     /// This lane's heads of a query.
     template <float (*Term)(float)>
-    __device__ static void add_heads(float* partial, const MqaProduct<C>& product, const MqaWeights& weights,
-                                     uint32_t query) {
+    __device__ void add_heads(const MqaProduct<C>& product, const MqaWeights& weights, uint32_t query) {
         constexpr uint32_t kOctets = C.heads / 8;
 #pragma unroll
         for (uint32_t i = 0; i < 2 * kOctets; ++i)
 #pragma unroll
             for (uint32_t half = 0; half < 2; ++half)
-                partial[half] = ptx::fma(Term(product.at(query * kOctets + i / 2, half, i % 2)),
-                                         weights.w[2 * query * kOctets + i], partial[half]);
+                partial[2 * query + half] = ptx::fma(Term(product.at(query * kOctets + i / 2, half, i % 2)),
+                                                     weights.w[2 * query * kOctets + i], partial[2 * query + half]);
     }
     /// The sum of this lane's and of another's, of `b` in lanes whose number has the bit, else of `a`.
     template <uint32_t Bit>
-    __device__ static float exchange(uint32_t lane, float a, float b) {
+    __device__ static float taken(uint32_t lane, float a, float b) {
         const bool takes_b = (lane & Bit) != 0;
         return ptx::add(takes_b ? b : a, shuffled(takes_b ? a : b, Bit));
     }
@@ -159,18 +174,30 @@ private:
     }
 };
 
+/// Where the logits of a lane go. Read after sums have left their registers, and before lanes have exchanged them.
+template <MqaConfig C>
+struct MqaRows {
+    ptx::Words4 of_query[MqaSums<C>::kQueries];  // an MqaRow
+
+    __device__ MqaRows(const MqaShared<C>& smem, uint32_t slot, uint32_t part) {
+#pragma unroll
+        for (uint32_t q = 0; q < MqaSums<C>::kQueries; ++q)
+            of_query[q] = ptx::load_shared_words_x4(smem.window(slot, part * C.queries() + MqaSums<C>::query() + q));
+    }
+};
+
 /// Stores the logits of a lane for a tile. `Bf16`: their type.
 template <bool Bf16, MqaConfig C>
-__device__ void store_logits(const MqaShared<C>& smem, const MqaSums<C>& sums,
-                             const float (&scales)[MqaSums<C>::kHalves], uint32_t slot, uint32_t part, uint32_t key) {
+__device__ void store_logits(const MqaRows<C>& rows, const MqaSums<C>& sums, const float (&scales)[MqaSums<C>::kHalves],
+                             uint32_t key) {
 #pragma unroll
     for (uint32_t q = 0; q < MqaSums<C>::kQueries; ++q) {
-        const ptx::Words4 row = ptx::load_shared_words_x4(smem.window(slot, part * C.queries() + sums.query() + q));
+        const ptx::Words4& row = rows.of_query[q];
         uint8_t* const logits =
             reinterpret_cast<uint8_t*>(static_cast<uint64_t>(row.w[1]) << 32 | static_cast<uint64_t>(row.w[0]));
 #pragma unroll
         for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half) {
-            const uint32_t at = key + sums.key(half);
+            const uint32_t at = key + half * 8;
             const bool seen = at - row.w[2] < row.w[3];
             const float logit = ptx::multiply(sums.sum[q * MqaSums<C>::kHalves + half], scales[half]);
             if (Bf16)
@@ -194,6 +221,8 @@ template <MqaConfig C>
 __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
     const uint32_t parts = MqaSlot<C>::parts(p);
     auto at = RingCursor<C.stages()>::consumer();
+    const uint32_t first_key = MqaSums<C>::first_key();
+    const uint32_t ring = ptx::broadcast(MqaProduct<C>::place_of(smem.keys(smem.stage_of(warpgroup, 0))));
     const auto next = [&] { return next_tile(smem, smem.stage_of(warpgroup, at.stage), at.parity); };
     uint32_t portion = 0;
     MqaWeights weights;
@@ -216,26 +245,29 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
         if (C.form == MqaForm::Abs) wait(smem.queries_in(slot.first), slot.parity);
         wait(smem.queries_full(slot.first), slot.parity);
         if (parts == 1) weights.load(smem.weights(slot.first));
-        if (C.most_parts() == 1) steps.load(smem, slot.first);
+        steps.load(smem, slot.first);
+        const uint32_t queries = ptx::broadcast(MqaProduct<C>::place_of(smem.queries(slot.first)));
         do {
-            const uint32_t stage = smem.stage_of(warpgroup, at.stage);
+            const uint32_t place = at.stage, stage = smem.stage_of(warpgroup, place);
 #pragma unroll 1
             for (uint32_t part = 0; part < parts; ++part) {
                 MqaProduct<C> product;
-                product.start(smem.keys(stage), smem.queries(slot.first + part));
+                product.start(ring + place * (MqaShared<C>::kAt.keys_stage / 16),
+                              queries + part * (MqaShared<C>::kAt.queries_slot / 16));
                 float scales[MqaSums<C>::kHalves];
 #pragma unroll
                 for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
-                    scales[half] = ptx::load_shared(smem.scales(stage) + MqaSums<C>::key(half) * 4);
+                    scales[half] = ptx::load_shared(smem.scales(stage) + (first_key + half * 8) * 4);
                 if (parts > 1) weights.load(smem.weights(slot.first + part));
-                if (C.most_parts() > 1) steps.load(smem, slot.first + part);  // kept, they would spill
                 product.finish();
                 if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
                 MqaSums<C> sums;
                 sums.add_up(product, weights, steps,
                             C.keys == MqaKeys::Pages ? p.item_queries - part * C.queries() : C.queries());
-                if (p.bf16) store_logits<true>(smem, sums, scales, slot.first, part, tile.key);
-                else store_logits<false>(smem, sums, scales, slot.first, part, tile.key);
+                const MqaRows<C> rows(smem, slot.first, part);
+                sums.exchange(product, steps);
+                if (p.bf16) store_logits<true>(rows, sums, scales, tile.key + first_key);
+                else store_logits<false>(rows, sums, scales, tile.key + first_key);
             }
             ++at;
             tile = next();

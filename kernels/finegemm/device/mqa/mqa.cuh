@@ -20,7 +20,7 @@ __device__ void make_barriers(const MqaShared<C>& smem) {
     }
     if (warp < kMqaSlots) {
         ptx::mbarrier_init(smem.queries_full(warp), kQueryArrivals<C>);
-        if (C.form == MqaForm::Abs) ptx::mbarrier_init(smem.queries_in(warp), 1);
+        if (C.form == MqaForm::Abs) ptx::mbarrier_init(smem.queries_in(warp), kQueryCopies);
         ptx::mbarrier_init(smem.queries_empty(warp), kMqaWarpgroups * 128);
     }
     ptx::fence_mbarrier_init();
@@ -38,12 +38,15 @@ __device__ void mqa_logits(const MqaParams& p) {
     if (p.fill) prepare_fill(p, smem);
     // Nothing is written above, and nothing read before the kernels before this one have ended.
     ptx::grid_launch_dependents();
+    __syncthreads();
     ptx::grid_dependency_wait();
-    const MqaSplit split = split_tiles(p, smem);
+    if (C.keys == MqaKeys::Pages) prefetch_table<C>(p);
     const uint32_t warpgroup = ptx::broadcast(threadIdx.x / 128);
+    const MqaSplit split = split_tiles(p, smem, warpgroup);
     if (warpgroup == kMqaWarpgroups) {
         ptx::setmaxnreg_dec<MqaRegisters::kLoad>();
-        MqaLoader<C>(p, smem, ptx::broadcast(threadIdx.x % 128 / kWarpSize)).run(split);
+        MqaLoader<C>(p, smem, ptx::broadcast(threadIdx.x % 128 / kWarpSize))
+            .run({ptx::broadcast(split.item), ptx::broadcast(split.before), ptx::broadcast(split.cost)});
     } else {
         ptx::setmaxnreg_inc<MqaRegisters::kMath>();
         compute_logits(p, smem, warpgroup);

@@ -8,43 +8,61 @@
 
 namespace finegemm::device {
 
+/// Brings the table of pages to L2 while lengths are read: they tell which of its entries a CTA begins with, and memory
+/// would be waited for once more. Some threads have a line each; of a table with more lines, those that begin it.
+template <MqaConfig C>
+__device__ void prefetch_table(const MqaParams& p) {
+    constexpr uint32_t kLine = 128, kThreads = 128;
+    if (threadIdx.x >= kThreads || p.keys == 0) return;
+    const uint32_t lines = ceil_div((p.keys >> p.page_log2) * 4, kLine), i = blockIdx.x * kThreads + threadIdx.x;
+    if (i / lines < p.items) ptx::prefetch_global(p.table + i / lines * p.table_stride + i % lines * (kLine / 4));
+}
+
 /// This CTA's part of all tiles: the item that it begins in, tiles of that before it, and what its part may cost. In an
 /// item tiles come first, and then what it costs beyond them: who begins there begins with the next item.
 struct MqaSplit {
     uint32_t item, before, cost;
 };
 
-/// Each thread adds up what neighbouring items cost; the one in whose items this CTA begins looks where.
+/// Each thread adds up what neighbouring items cost; the one in whose items this CTA begins looks where. Few items are
+/// left to each warp that loads: then nobody waits for other warps.
 template <MqaConfig C>
-__device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem) {
+__device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
     constexpr uint32_t kWarps = C.threads() / kWarpSize;
-    const uint32_t each = ceil_div(p.items, C.threads());
-    const uint32_t first = min(threadIdx.x * each, p.items), last = min(first + each, p.items);
     constexpr uint32_t kAtOnce = C.keys == MqaKeys::Pages ? 8 : max(1, 8 / C.queries());
+    const bool few = p.items <= kAtOnce * kWarpSize;
+    if (few && warpgroup < kMqaWarpgroups) return {};
+    const uint32_t each = ceil_div(p.items, few ? kWarpSize : C.threads());
+    const uint32_t first = min((few ? threadIdx.x % kWarpSize : threadIdx.x) * each, p.items);
+    const uint32_t last = min(first + each, p.items);
     uint32_t cost = 0;
     for (uint32_t item = first; item < last; item += kAtOnce)
 #pragma unroll
         for (uint32_t u = 0; u < kAtOnce; ++u) {
             const uint32_t tiles = mqa_tiles<C>(p, min(item + u, p.items - 1)).count;
-            cost += item + u < last ? mqa_cost(C.form, tiles) : 0;
+            cost += item + u < last ? mqa_cost(C, tiles) : 0;
         }
     const uint32_t up_to = sum_up_to(cost);
     const uint32_t warp = threadIdx.x / kWarpSize;
-    if (threadIdx.x % kWarpSize == kWarpSize - 1) ptx::store_shared(smem.split(warp), float_of_bits(up_to));
-    __syncthreads();
-    uint32_t total = 0, begin = up_to - cost;
+    uint32_t total = ptx::value_of(up_to, kWarpSize - 1), begin = up_to - cost;
+    if (!few) {
+        if (threadIdx.x % kWarpSize == 0) ptx::store_shared(smem.split(warp), float_of_bits(total));
+        __syncthreads();
+        total = 0;
 #pragma unroll
-    for (uint32_t w = 0; w < kWarps; ++w) {
-        const uint32_t of_warp = float_bits(ptx::load_shared(smem.split(w)));
-        if (w < warp) begin += of_warp;
-        total += of_warp;
+        for (uint32_t w = 0; w < kWarps; ++w) {
+            const uint32_t of_warp = float_bits(ptx::load_shared(smem.split(w)));
+            if (w < warp) begin += of_warp;
+            total += of_warp;
+        }
     }
     const MqaShare share = mqa_share(total, blockIdx.x, gridDim.x);
     const uint32_t inside = share.first - begin;  // wraps around where the CTA begins before
-    if (share.count > 0 && inside < cost) {
-        uint32_t item = first, before = inside, left = share.count;
+    const bool begins = share.count > 0 && inside < cost;
+    uint32_t item = first, before = inside, left = share.count;
+    if (begins) {
         while (true) {
-            const uint32_t tiles = mqa_tiles<C>(p, item).count, of_item = mqa_cost(C.form, tiles);
+            const uint32_t tiles = mqa_tiles<C>(p, item).count, of_item = mqa_cost(C, tiles);
             if (before < tiles) break;
             ++item;
             if (before < of_item) {
@@ -54,7 +72,11 @@ __device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem) {
             }
             before -= of_item;
         }
-        ptx::store_shared_words_x4(smem.split(kWarps), {item, before, left, 0});
+        if (!few) ptx::store_shared_words_x4(smem.split(kWarps), {item, before, left, 0});
+    }
+    if (few) {
+        const uint32_t who = ptx::ballot(begins), lane = ptx::lowest_bit(who);
+        return {ptx::value_of(item, lane), ptx::value_of(before, lane), who != 0 ? ptx::value_of(left, lane) : 0};
     }
     __syncthreads();
     const ptx::Words4 found = ptx::load_shared_words_x4(smem.split(kWarps));
@@ -90,7 +112,7 @@ public:
     /// The item behind the next one. False if this CTA has none, or none at all. Not before the first portion.
     __device__ bool second(uint32_t& item) {
         if (!more()) return false;
-        if (left_ <= mqa_cost(C.form, ptx::value_of(tiles_.count, ptx::lowest_bit(pending_)))) return false;
+        if (left_ <= mqa_cost(C, ptx::value_of(tiles_.count, ptx::lowest_bit(pending_)))) return false;
         uint32_t base = base_, items = pending_ & (pending_ - 1);
         while (items == 0) {
             base += kWarpSize;
@@ -107,7 +129,7 @@ public:
         pending_ &= pending_ - 1;
         const uint32_t tiles = ptx::value_of(tiles_.count, lane);
         portion = {base_ + lane, ptx::value_of(tiles_.first, lane) + before_, min(tiles - before_, left_)};
-        left_ -= min(mqa_cost(C.form, tiles) - before_, left_);
+        left_ -= min(mqa_cost(C, tiles) - before_, left_);
         before_ = 0;
         return true;
     }

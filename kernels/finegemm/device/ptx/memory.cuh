@@ -91,6 +91,11 @@ __device__ inline void copy_async(SmemAddr to, const float* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to.bits), "l"(from) : "memory");
 }
 
+/// Likewise; zero where `bytes`, 4 or none, are none: nothing is read there.
+__device__ inline void copy_async(SmemAddr to, const float* from, uint32_t bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to.bits), "l"(from), "r"(bytes) : "memory");
+}
+
 /// Starts a copy of 16 bytes, both addresses a multiple of 16; only `bytes` of them are read, the others become zero.
 __device__ inline void copy_async_x4(SmemAddr to, const float* from, uint32_t bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.bits), "l"(from), "r"(bytes) : "memory");

@@ -83,6 +83,11 @@ __device__ inline void tma_load_multicast(SmemAddr to, const TensorMap* map, Sme
         : "memory");
 }
 
+/// Prefetches the line of an address to L2. PTX ISA, prefetch.
+__device__ inline void prefetch_global(const void* at) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at) : "memory");
+}
+
 /// Prefetches a box of matrix z of a stack to L2. PTX ISA, cp.async.bulk.prefetch.tensor.
 __device__ inline void tma_prefetch(const TensorMap* map, uint32_t x, uint32_t y, uint32_t z, uint64_t policy) {
     asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.L2::cache_hint [%0, {%1, %2, %3}], %4;" ::"l"(map), "r"(x),

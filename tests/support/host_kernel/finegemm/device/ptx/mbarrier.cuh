@@ -27,7 +27,10 @@ inline void mbarrier_expect_tx_elected(SmemAddr barrier, uint32_t bytes) {
     if (elect_one()) mbarrier_arrive_expect_tx(barrier, bytes);
 }
 void mbarrier_arrive_cluster(SmemAddr barrier);
-void mbarrier_arrive_after_copies(SmemAddr barrier);
+inline void mbarrier_arrive_after_copies(SmemAddr barrier) {
+    machine->pause();
+    machine->after_copies([=] { machine->arrive(machine->mbarrier(barrier.bits), 1, 0); });
+}
 /// Waits until it can say yes.
 inline bool mbarrier_try_wait(SmemAddr barrier, uint32_t parity) {
     const host_kernel::Mbarrier& b = machine->mbarrier(barrier.bits);

@@ -66,7 +66,14 @@ void store_shared_as(SmemAddr at, const T& x) {
 }
 
 // Declared for kernels that nobody runs here: copies of scales.
-void copy_async(SmemAddr to, const float* from);
+/// Lands before mbarrier_arrive_after_copies arrives, and not at once.
+inline void copy_async(SmemAddr to, const float* from, uint32_t bytes = 4) {
+    std::memset(host_address(to), 0xff, 4);
+    machine->start_copy([=] {
+        if (bytes == 4) std::memcpy(host_address(to), from, 4);
+        else std::memset(host_address(to), 0, 4);
+    });
+}
 void copy_async_x4(SmemAddr to, const float* from, uint32_t bytes);
 
 inline float load_shared(SmemAddr at) { return load_shared_as<float>(at); }

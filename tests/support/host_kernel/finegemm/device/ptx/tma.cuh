@@ -67,6 +67,8 @@ inline void tma_load_elected(SmemAddr to, const TensorMap* map, SmemAddr barrier
 }
 template <typename... At>
 void tma_load_multicast(SmemAddr, const TensorMap*, SmemAddr, At...);
+/// Takes what can be read.
+inline void prefetch_global(const void* at) { static_cast<void>(*static_cast<const volatile uint8_t*>(at)); }
 /// Takes a box that exists in part at least: anything else would be a prefetch in vain.
 inline void tma_prefetch(const TensorMap* map, uint32_t x, uint32_t y, uint32_t z, uint64_t) {
     const mock::Description d = mock::description_of(*map);
