@@ -6,7 +6,7 @@ import itertools
 import torch
 
 from gpu_cases import Guarded, bound, differing, expanded, quantised
-from gpu_fixture import Fixture, row_of
+from gpu_fixture import Fixture, TooSlow, row_of
 from gpu_grouped_cases import random_launch
 from gpu_library import DTYPES, ON
 from gpu_timing import median_times
@@ -207,7 +207,7 @@ class Einsum(Fixture):
         write_record(self.options.out / f"{self.card}_einsum.json", record)
         over = ratios(rows, "torch")
         if geometric_mean(over) < FLOOR_OF_MEAN or min(over) < FLOOR_OF_ROW:
-            raise AssertionError(f"{geometric_mean(over):.3f} of torch, {min(over):.3f} at worst")
+            raise TooSlow(f"{geometric_mean(over):.3f} of torch, {min(over):.3f} at worst")
         return {"rows": len(rows), "over_torch": round(geometric_mean(over), 4), "least": round(min(over), 4)}
 
     def speed_row(self, equation: str, of: torch.dtype, shape: tuple) -> dict:

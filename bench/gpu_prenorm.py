@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from gpu_fixture import Fixture
+from gpu_fixture import Fixture, TooSlow
 from gpu_library import Library
 from gpu_timing import median_times
 from records import write_record
@@ -204,5 +204,5 @@ class Prenorm(Fixture):
         }
         write_record(self.options.out / f"prenorm_{self.card}.json", record)
         if late:
-            raise AssertionError(f"take more than 1.05 of what memory takes and 5 us: {late}")
+            raise TooSlow(f"take more than 1.05 of what memory takes and 5 us: {late}")
         return {"rows": len(rows)}

@@ -54,6 +54,10 @@ class Progress:
     def missing(self) -> list[str]:
         return [name for name, of in self.of.items() if not of.items() <= self.origins.get(name, {}).items()]
 
+    def short(self) -> dict[str, str]:
+        """Checks of speed that missed their bars, and what they said."""
+        return {name: x["short"] for name, x in self.checks.items() if isinstance(x, dict) and "short" in x}
+
     def add(self, name: str, result: dict, origin: dict) -> None:
         """`origin`: what else to say of this run, the machine say."""
         self.checks[name], self.origins[name] = result, origin | self.of[name]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from gpu_fixture import Fixture, row_of
+from gpu_fixture import Fixture, TooSlow, row_of
 from gpu_grouped import EXPERT_NK, expected_m_of, table_cases
 from gpu_timing import median_times
 from gpu_unscaled_cases import LAYOUTS, NAMES, Case, OfRows, One, normal
@@ -68,7 +68,7 @@ class UnscaledSpeed(Fixture):
         over = ratios(rows, "torch")
         mean, least = geometric_mean(over), min(over)
         if mean < floors[0] or least < floors[1]:
-            raise AssertionError(f"{what}: {mean:.3f} of torch's speed, {least:.3f} at least: {rows}")
+            raise TooSlow(f"{what}: {mean:.3f} of torch's speed, {least:.3f} at least: {rows}")
         return {"rows": len(rows), "geomean_over_torch": round(mean, 4), "least": round(least, 4)}
 
     def unscaled_layouts_speed(self):

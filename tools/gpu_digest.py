@@ -123,6 +123,17 @@ def complaints(root: pathlib.Path = ROOT) -> list[str]:
     ]
 
 
+def shortfalls(root: pathlib.Path = ROOT) -> list[str]:
+    """Bars of speed that the GPU of the record missed."""
+    record = root / RECORD.name
+    recorded = json.loads(record.read_text()) if record.exists() else {}
+    return [
+        f"{operation}: right, but short of its bar of speed: {name}"
+        for operation, of in recorded.items()
+        for name in of.get("short", [])
+    ]
+
+
 def without_digest(sources: set[str]) -> list[str]:
     """Files that no digest has and that are not left out for a reason. The texts of kernels are in machine code."""
     return sorted(
@@ -169,6 +180,7 @@ def main(arguments: list[str]) -> int:
         print("\n".join(f"{operation} {digest(operation)}" for operation in OPERATIONS))
         return 0
     stale = complaints()
+    print("".join(f"{text}\n" for text in shortfalls()), end="")
     if not stale:
         print("gpu-validated.json is fresh")
         return 0

@@ -120,6 +120,27 @@ def test_a_run_records_what_passed_and_the_next_one_goes_on(rehearsal, monkeypat
     assert "begins  quantize\n" in capsys.readouterr().out
 
 
+def test_a_missed_bar_of_speed_fails_and_is_named_beside_what_is_right(rehearsal, monkeypatch, tmp_path, capsys):
+    checks = rehearsal.program
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(checks.Check, "facts", {"name": "NVIDIA H200"})
+    monkeypatch.setattr(checks, "CHECKS", {"quantize": ("quantize", "slow")})
+
+    def slow(check):
+        raise checks.TooSlow("as slow as it must")
+
+    monkeypatch.setattr(checks.Check, "slow", slow, raising=False)
+    monkeypatch.setattr(sys, "argv", ["gpu_check.py", "--library", str(LIBRARY), "--out", str(tmp_path)])
+    for begun in (True, False):  # what passed does not run again, what was short does
+        capsys.readouterr()
+        with OnCpu():
+            assert checks.main() == 1
+        out = capsys.readouterr().out
+        assert ("begins  quantize\n" in out) == begun and "begins  slow" in out and "as slow as it must" in out
+        assert json.loads((tmp_path / "gpu-validated.json").read_text())["quantize"]["short"] == ["slow"]
+
+
 def test_a_check_counts_as_long_as_the_files_that_it_is_made_of_stay(rehearsal):
     check, files_of = rehearsal.program.Check, program("bench/gpu_progress.py").files_of
     names = {name: {file.name for file in files_of(check, name)} for name in ("quantize", "head_gaps", "memcheck")}

@@ -94,6 +94,12 @@ class Digests(unittest.TestCase):
         )
         self.assertIn("STALE", gpu_digest.complaints(self.root)[0])
 
+    def test_a_missed_bar_of_speed_is_said_of_an_operation_that_is_right(self):
+        record = {"gemm": {"digest": self.before["gemm"], "short": ["einsum_speed"]}, "mqa": {"digest": "another"}}
+        self.write("gpu-validated.json", json.dumps(record))
+        self.assertEqual(gpu_digest.shortfalls(self.root), ["gemm: right, but short of its bar of speed: einsum_speed"])
+        self.assertFalse(any(text.startswith("gemm") for text in gpu_digest.complaints(self.root)))
+
 
 if __name__ == "__main__":
     unittest.main()
