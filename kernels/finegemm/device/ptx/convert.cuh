@@ -1,6 +1,7 @@
 // Conversions and 16-byte accesses for quantisation. Layer device. One instruction per function.
 #pragma once
 
+#include <finegemm/core/fp8.h>
 #include <finegemm/device/ptx/memory.cuh>
 
 namespace finegemm::ptx {
