@@ -99,20 +99,23 @@ FG_HD constexpr bool published_tiles(const GemmConfig& c) { return c.grouped(); 
 FG_HD constexpr bool persistent(const GemmConfig& c) { return c.k_splits() == 1 && c.k_slices() == 1; }
 
 /// Measured: with less a candidate spills. Scale warps that load vectors hold four scales of every row; beside math
-/// warps of wide tiles, which need all that they may have, producers make do with the least, but not those that
-/// publish tiles and load the boxes of an MN-major B; those that split scales for 136 columns with 40, as with 24 a
-/// k-block takes 12% longer.
-FG_HD constexpr RegisterPlan registers(const GemmConfig& c) {
+/// warps of wide tiles, which need all that they may have, producers make do with the `least`; those that split scales
+/// for 136 columns with 40, as with 24 a k-block takes 12% longer.
+FG_HD constexpr RegisterPlan registers(const GemmConfig& c, uint32_t least = 24) {
     constexpr uint32_t kMost = 240;
     const bool splits_more = c.row_b_scales() && c.tile_n == 136;
-    const bool boxes_of_columns = published_tiles(c) && c.b.major == Major::MN;
     const uint32_t load = c.scales == ScaleLayout::Rows && c.tile_m > 192 ? 80
-                          : c.tile_n > 208 && !boxes_of_columns           ? 24
+                          : c.tile_n > 208                                ? least
                           : splits_more                                   ? 40
                                                                           : 56;
     const uint32_t launch = min(kRegisterFile / (c.ctas_per_sm * c.threads()) / 8 * 8, 248);
     const uint32_t math = (launch * c.threads() - load * 128) / (c.math_warpgroups * 128) / 8 * 8;
     return {.launch = launch, .load = load, .math = min(math, kMost)};
+}
+
+/// Producers that publish tiles and load the boxes of an MN-major B need more.
+FG_HD constexpr uint32_t least_load_registers(const GemmConfig& c) {
+    return published_tiles(c) && c.b.major == Major::MN ? 56 : 24;
 }
 
 /// A math warpgroup has registers for its sums and for two more sets that `wgmma` writes.
@@ -295,7 +298,7 @@ FG_HD constexpr KernelPlan kernel_plan(const GemmConfig& c) {
             .blocks_in_flight = decide::blocks_in_flight(c, producers),
             .store = store,
             .strip_cols = strip_cols,
-            .registers = decide::registers(c),
+            .registers = decide::registers(c, decide::least_load_registers(c)),
             .arrivals = decide::arrivals(c, scale_path),
             .barriers = decide::barriers(c, store),
             .yield_interval = decide::yield_interval(c, producers),

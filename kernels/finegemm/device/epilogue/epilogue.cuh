@@ -22,7 +22,8 @@ struct Bf16Epilogue {
 
     __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
     __device__ void operator()(Accumulator<C>& acc, const Tile& tile) const {
-        if (!has_tile_sums<C>(acc, smem, k_blocks)) return;
+        if constexpr (C.k_slices() > 1)
+            if (!add_k_slices<C>(acc, smem, k_blocks)) return;
         store_tile<C>(p, acc, smem, tile);
     }
 };

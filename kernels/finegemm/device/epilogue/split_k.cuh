@@ -84,7 +84,7 @@ struct SplitKReduce {
 /// Stores eight sums to D; to one of f32 they may be added.
 template <GemmConfig C>
 __device__ void store_eight(const GemmParams& p, int64_t at, const ptx::Float4& low, const ptx::Float4& high) {
-    if constexpr (C.output == Output::F32) {
+    if (C.output == Output::F32) {
         float* const d = static_cast<float*>(p.d_data) + at;
         ptx::store_global_x4_if(!p.accumulate, d, low);
         ptx::store_global_x4_if(!p.accumulate, d + 4, high);
