@@ -8,7 +8,7 @@ SWEEP.json: [{"shape": [m, n, k], "us": {"m128n128s6w2_shareB2": microseconds, .
 L2 flushed before each launch; grouped products have also "groups" and, where the rows of a group were announced,
 "expected"; those with scales for each row of B have "d", bf16 or f32, and where it holds "accumulate": true and
 "k_groups"; those without scales have "element", bf16 or f16, "d" and "layout". All rows belong to one table of
-candidates.cpp or candidates_unscaled.cpp. --write puts the fitted rates there; --keep takes those that are there.
+candidates.cpp or candidates/unscaled.cpp. --write puts the fitted rates there; --keep takes those that are there.
 --refine then moves rates by small steps as long as what the choices lose gets less: the best fit to all times is not
 the one that chooses best. Needs bench/requirements-fit.txt. The model (bench/cost_model.py) has no rules: a kernel that
 was not measured for a shape is not a choice for it. --table writes into src/plan/shipped_table.cpp what is best where
@@ -30,9 +30,9 @@ from cost_model import BYTES_PER_US, NAME, Case, Rates, key_of, name_of, predict
 from dense_table import DENSE_SHAPES
 
 PLAN = Path(__file__).resolve().parent.parent / "src/plan"
-CANDIDATES, UNSCALED, SHIPPED = PLAN / "candidates.cpp", PLAN / "candidates_unscaled.cpp", PLAN / "shipped_table.cpp"
+CANDIDATES, UNSCALED, SHIPPED = PLAN / "candidates.cpp", PLAN / "candidates/unscaled.cpp", PLAN / "shipped_table.cpp"
 # Where candidates.cpp has them: dense ones, groups of rows, scales for each row of B with D in bf16 or f32. And where
-# candidates_unscaled.cpp has those of products without scales, by the layouts of A and B and the type of D.
+# candidates/unscaled.cpp has those of products without scales, by the layouts of A and B and the type of D.
 TABLES = {
     "dense": "kCandidates = ",
     "groups": "kGrouped = ",

@@ -10,6 +10,7 @@ from gpu_library import HOPPER, Library
 LAYOUTS = ("row", "mn", "odd")  # of scales: row-major, MN-major, row-major with a stride fit for no wide load
 NAN_CODE = 0x7F
 E4M3 = torch.float8_e4m3fn
+CODES = (E4M3, torch.float8_e5m2)  # what quantisation writes
 PIECE = 1 << 26  # so many values are floats at a time
 Operands = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]  # a, sfa, b, sfb
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by the bytes of an element

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from gpu_cases import blocks
+from gpu_cases import CODES, blocks
 from gpu_fixture import Fixture, TooSlow
 from gpu_library import Library
 from gpu_timing import median_times
@@ -28,7 +28,8 @@ def canaries(rows: int, cols: int, dtype, device: str) -> torch.Tensor:
 class Problem:
     """A random quantisation of columns, with rows or without, with groups or without. Outputs are parts of memory."""
 
-    def __init__(self, random, generator, dtype=None, rows: int | None = None, with_rows=None, groups=None):
+    def __init__(self, random, generator, dtype=None, rows: int | None = None, with_rows=None, groups=None, codes=None):
+        self.codes = codes or random.choice(CODES)
         self.m = random.choice((0, 1, 127, 128, 129, 300, random.randint(1, 3000))) if rows is None else rows
         self.k = 16 * random.choice((1, 8, 9, 17, 64, random.randint(1, 160)))
         self.with_rows = random.random() < 0.5 if with_rows is None else with_rows
@@ -58,9 +59,9 @@ class Problem:
             down, across = across, down
         groups = 0 if self.offsets is None else len(self.offsets)
         return {
-            "q": canaries(self.k + 1, self.columns + self.pad, torch.float8_e4m3fn, device),
+            "q": canaries(self.k + 1, self.columns + self.pad, self.codes, device),
             "scales": canaries(down, across, torch.float32, device),
-            "row_q": canaries(self.m + 1, self.k + self.pad, torch.float8_e4m3fn, device),
+            "row_q": canaries(self.m + 1, self.k + self.pad, self.codes, device),
             "row_scales": canaries(self.m + 1, blocks(self.k) + 1, torch.float32, device),
             "begins": canaries(1, groups + 1, torch.int32, device),
         }
@@ -84,7 +85,7 @@ class Problem:
 
     def __str__(self):
         groups = 0 if self.offsets is None else len(self.offsets) - 1
-        kind = f"{self.m}x{self.k} {self.x.dtype}, {groups} groups, pow2 {self.power_of_two}"
+        kind = f"{self.m}x{self.k} {self.x.dtype} to {self.codes}, {groups} groups, pow2 {self.power_of_two}"
         return f"quantize_columns {kind}{', with rows' if self.with_rows else ''}"
 
 
@@ -155,8 +156,8 @@ class Columns(Fixture):
 
     def small_quantize_columns(self):
         """Every kernel for columns, with rows and groups."""
-        for dtype, groups in itertools.product(TYPES, (0, 3)):
-            problem = Problem(self.random, self.generator, dtype, 130, True, groups)
+        for dtype, groups, codes in itertools.product(TYPES, (0, 3), CODES):
+            problem = Problem(self.random, self.generator, dtype, 130, True, groups, codes)
             problem.run(self.tested, problem.memory("cuda"))
 
     def quantize_columns_bandwidth(self):

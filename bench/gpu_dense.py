@@ -6,7 +6,7 @@ import math
 import torch
 
 from dense_table import DENSE_NK, DENSE_SHAPES
-from gpu_cases import LAYOUTS, Guarded, blocks, bound, differing, expanded, model, operands, sample_rows
+from gpu_cases import CODES, LAYOUTS, Guarded, blocks, bound, differing, expanded, model, operands, sample_rows
 from gpu_fixture import Fixture
 from gpu_library import OFF, ON
 from gpu_timing import median_times
@@ -184,7 +184,7 @@ class Dense(Fixture):
     def quantize(self):
         """GPU and CPU give the same bits for all types, NaN and infinities too."""
         count = 0
-        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        for dtype, codes in itertools.product((torch.bfloat16, torch.float16, torch.float32), CODES):
             for rows, cols in ((1, 16), (5, 144), (128, 128), (130, 400), (257, 7168)):
                 x = torch.randn(rows, cols, device="cuda", generator=self.generator) * 10 ** self.random.uniform(-6, 3)
                 x = x.to(dtype)
@@ -194,11 +194,13 @@ class Dense(Fixture):
                     for power_of_two in (False, True):
                         results = []
                         for there in (x, x.cpu()):
-                            q = torch.empty(rows, cols, dtype=torch.float8_e4m3fn, device=there.device)
+                            q = torch.empty(rows, cols, dtype=codes, device=there.device)
                             s = torch.empty(*shape, device=there.device)
                             self.tested.quantize(kind, there, q, s, power_of_two)
                             results.append((q.view(torch.uint8).cpu(), s.cpu()))
                         if not all(torch.equal(g, c) for g, c in zip(*results, strict=True)):
-                            raise AssertionError(f"quantize_{kind} of {dtype} {rows}x{cols}: GPU and CPU differ")
+                            raise AssertionError(
+                                f"quantize_{kind} of {dtype} {rows}x{cols} to {codes}: GPU and CPU differ"
+                            )
                         count += 1
         return {"cases": count}

@@ -11,7 +11,7 @@ import sys
 import torch
 
 from gpu_affine import Affine
-from gpu_cases import LAYOUTS
+from gpu_cases import CODES, LAYOUTS
 from gpu_columns import Columns
 from gpu_dense import Dense
 from gpu_digest import KERNELS, operation_of
@@ -139,13 +139,13 @@ class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Co
     def small_quantize(self):
         """Every quantisation kernel once."""
         kernels = 0
-        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        for dtype, codes in itertools.product((torch.bfloat16, torch.float16, torch.float32), CODES):
             x = torch.randn(130, 144, device="cuda").to(dtype)
             for kind, shape in (("rows", (130, 2)), ("blocks", (2, 2))):
-                q = torch.empty(130, 144, dtype=torch.float8_e4m3fn, device="cuda")
+                q = torch.empty(130, 144, dtype=codes, device="cuda")
                 self.tested.quantize(kind, x, q, torch.empty(*shape, device="cuda"))
                 kernels += 1
         self.small_quantize_weights()
         self.small_quantize_columns()
         torch.cuda.synchronize()
-        return {"kernels": kernels + 3}
+        return {"kernels": kernels + 3 * len(CODES)}

@@ -89,6 +89,7 @@ std::span<const EmbeddedPack> embedded_packs() {
 
 }  // namespace finegemm::jit
 ]])
-  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS "${packs}")
+  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS "${packs}"
+    SKIP_UNITY_BUILD_INCLUSION ON)   # what is compiled with others does not know that it depends on them
   target_sources(${target} PRIVATE ${source})
 endfunction()

@@ -70,7 +70,7 @@ void expect_launch_of(const mock::Launch& launch, const GemmArgs& args, const Ge
     for (uint32_t width = 0; width < kPanelWidths; ++width) {
         const bool stored_by = kernel_plan(c).tma_store() && panels_of_width(c, width) > 0;
         const mock::Description of_d = described(args.d, args.d.row_stride, d_box(width));
-        EXPECT_EQ(mock::description_of(p.d[width]), stored_by ? of_d : mock::Description{}) << panel_width(width);
+        EXPECT_EQ(mock::description_of(p.d[width]), stored_by ? of_d : mock::description_of({})) << panel_width(width);
     }
     EXPECT_EQ(p.sfa.data, args.sfa.data);
     EXPECT_EQ(p.sfa.mn_stride, args.sfa.row_stride);
