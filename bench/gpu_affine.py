@@ -12,7 +12,8 @@ from gpu_fixture import Fixture, row_of
 from gpu_grouped_cases import Problem, offset_rows, random_launch, random_rows
 from gpu_library import DTYPES, HOPPER, INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS, Epilogue
 from gpu_timing import median_times
-from gpu_unscaled_cases import normal, product
+from gpu_unscaled_cases import LAYOUTS as MAJORS
+from gpu_unscaled_cases import LAYOUTS_OF_ROWS, fields_of, normal, product
 from records import write_record
 
 FORMS = (OFFSETS, INDICES, PREFIX_SUMS, MASKED)
@@ -105,18 +106,23 @@ class Affine(Fixture):
         m = self.random.choice((1, 7, 64, 129, 257, 500))
         n, k = 8 * self.random.randint(1, 120), 8 * self.random.randint(1, 200)
         dtype = self.random.choice(BF16_OUTPUTS)
-        a, b = (normal(self.generator, torch.bfloat16, rows, k, padding=8) for rows in (m, n))
+        major = self.random.choice(tuple(MAJORS))
+        a, b = (
+            normal(self.generator, torch.bfloat16, rows, k, padding=8, mn_major=mn_major)
+            for rows, mn_major in zip((m, n), MAJORS[major], strict=True)
+        )
         epilogue = self.epilogue((m, n), n, dtype)
         exact, absolute = product(a, b)
         of_sums = absolute * math.expm1((k + k // 128 + 2) * 2.0**-24) + k * 2.0**-125
-        names = self.affine_names(m, n, k, dtype, dtype=DTYPES[torch.bfloat16])
+        names = self.affine_names(m, n, k, dtype, dtype=DTYPES[torch.bfloat16], **fields_of(major))
         for name in names:
             out = Guarded(m, n, dtype=dtype)
             plain = self.config_for(name, epilogue, out.d) is None or epilogue.changes_nothing()
             self.tested.gemm(a, None, b, None, out.d, config=None if plain else name, epilogue=epilogue)
             share = over_bound(out.d, exact, of_sums, epilogue)
             if share > 1 or not out.intact():
-                raise AssertionError(f"{name}, {m}x{n}x{k}, {dtype}, {epilogue.text()}: {share:.3g} of the bound")
+                what = f"{name}, {major}, {m}x{n}x{k}, {dtype}, {epilogue.text()}"
+                raise AssertionError(f"{what}: {share:.3g} of the bound")
         return set(names)
 
     def rows_affine(self, form: int) -> set:
@@ -176,16 +182,19 @@ class Affine(Fixture):
     def affine_calls(self, m: int, n: int, k: int, sizes: list) -> list:
         """(kernel, D, a call) for every affine kernel; D is apart from C, so that calls can be repeated."""
         x = operands(m, n, k, "row", self.generator)
-        a, b = (normal(self.generator, torch.bfloat16, rows, k) for rows in (m, n))
         rows = offset_rows(sizes, 0, m - sum(sizes))
         groups = Problem(rows, n, k, "row", self.generator)
-        many = normal(self.generator, torch.bfloat16, len(sizes), n, k)
         calls = []
-        for dtype, of, bf16 in itertools.product(OUTPUTS, ({}, {"groups": len(sizes)}), (False, True)):
-            if bf16 and dtype == torch.float16:
+        for dtype, of, major in itertools.product(OUTPUTS, ({}, {"groups": len(sizes)}), (None, *MAJORS)):
+            bf16 = major is not None
+            if bf16 and (dtype == torch.float16 or (of and major not in LAYOUTS_OF_ROWS)):
                 continue
+            a_major, b_major = MAJORS[major or "nt"]
+            a = normal(self.generator, torch.bfloat16, m, k, mn_major=a_major)
+            b = normal(self.generator, torch.bfloat16, n, k, mn_major=b_major)
+            many = normal(self.generator, torch.bfloat16, len(sizes), n, k, mn_major=b_major)
             epilogue = Epilogue(0.5, -2.0, self.padded(m, n, dtype=dtype), torch.randn(n, device="cuda"))
-            fields = of | ({"dtype": DTYPES[torch.bfloat16]} if bf16 else {})
+            fields = of | ({"dtype": DTYPES[torch.bfloat16]} | fields_of(major) if bf16 else {})
             for row in self.tested.explain(m, n, k, out_dtype=dtype, affine=1, **fields)["candidates"]:
                 d = torch.zeros(m, n, device="cuda", dtype=dtype)
                 how = {"config": row["name"], "epilogue": epilogue}

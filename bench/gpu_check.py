@@ -30,12 +30,11 @@ from gpu_progress import Progress, digest_of_check
 from gpu_sanitize import Sanitized
 from gpu_speed import Speed
 from gpu_together import Together
-from gpu_types import Types
 
 RESULTS = ROOT / "bench/results"
 
 
-class Check(Speed, Sanitized, Grouped, Moe, Together, Affine, Types):
+class Check(Speed, Sanitized, Grouped, Moe, Together, Affine):
     """All of them. Each check is a method that returns what to record of it, or raises."""
 
 

@@ -23,6 +23,7 @@ from gpu_mqa import Mqa
 from gpu_prenorm import Prenorm
 from gpu_scales import Scales
 from gpu_timing import launched
+from gpu_types import Types
 from gpu_unscaled import Unscaled
 from gpu_weights import Weights
 from gpu_wgrad import Wgrad
@@ -30,7 +31,9 @@ from gpu_wgrad import Wgrad
 PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
-class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Columns, Weights, Scales, Mqa, Prenorm):
+class Sanitized(
+    Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Types, Columns, Weights, Scales, Mqa, Prenorm
+):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
         return self.memchecked("small")
@@ -133,6 +136,7 @@ class Sanitized(Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Co
         self.small_affine()
         self.small_head_gaps()
         self.small_einsum()
+        self.small_types()
         torch.cuda.synchronize()
         return {"kernels": len(names)}
 

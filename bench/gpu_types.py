@@ -21,10 +21,18 @@ OF_K = (((E4M3, E4M3), 1, (BF16, F16)), ((E5M2, E4M3), 1, (F32,)), ((E4M3, E5M2)
 
 
 class Types(Fixture):
+    SHAPES = ((33, 72, 1552), (257, 520, 2048), (1000, 136, 4096))
+    SHAPES_OF_K = ((70, 136), (300, 1032))
+
     def types(self):
         """Each with all of its kernels, in three layouts of scales: bits against the CPU's model."""
         counts = [sum(self.each(cases, check)) for cases, check in self.checks()]
         return dict(zip(("dense", "of_rows", "of_k"), counts, strict=True))
+
+    def small_types(self):
+        """Every kernel, on small problems: what the sanitizers run."""
+        self.SHAPES, self.SHAPES_OF_K = self.SHAPES[1:2], self.SHAPES_OF_K[1:]  # which every tile takes
+        return self.types()
 
     def checks(self):
         return (DENSE, self.dense), (OF_ROWS, self.of_rows), (OF_K, self.of_k)
@@ -45,7 +53,7 @@ class Types(Fixture):
 
     def dense(self, types, row_b_scales, d, layout) -> int:
         count = 0
-        for m, n, k in ((33, 72, 1552), (257, 520, 2048), (1000, 136, 4096)):
+        for m, n, k in self.SHAPES:
             for name in self.names(m, n, k, types, row_b_scales, d):
                 x = operands(m, n, k, layout, self.generator, self.random.choice((0, 16)), row_b_scales, types)
                 out = Guarded(m, n, dtype=d)
@@ -70,7 +78,7 @@ class Types(Fixture):
 
     def of_k(self, types, _, d, layout) -> int:
         count = 0
-        for m, n in ((70, 136), (300, 1032)):
+        for m, n in self.SHAPES_OF_K:
             for name in self.names(m, n, 2048, types, 0, d, k_groups=4):
                 p = KGroups(m, n, [3, 0, 1, 12], layout, self.generator, 1, 2, 16, types, d)
                 accumulate = int(d == F32 and layout != "mn")

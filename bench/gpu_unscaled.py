@@ -64,7 +64,10 @@ class Unscaled(Fixture):
         sums, kernels = case.sums(self.tested, first), {first}
         for output, old in self.kinds_of_d(case):
             names = case.names(self.tested, output, int(old is not None))
-            for name in dict.fromkeys((names[0], self.random.choice(names))):
+            used = {names[0], self.random.choice(names)}
+            if all(parts_of_k(name) != (1, 1) for name in used):  # bits are compared with those of the others alone
+                used.add(self.random.choice([name for name in names if parts_of_k(name) == (1, 1)]))
+            for name in sorted(used):
                 # Kernels that split K may need more SMs than a launch allows.
                 launch = random_launch(self.random) if parts_of_k(name) == (1, 1) else {}
                 ways = WAYS if case.layout == "nt" else [way for way in WAYS if way != "blocks"]
@@ -169,3 +172,10 @@ class Unscaled(Fixture):
                 for name in case.names(self.tested, output, int(old is not None)):
                     print(case, name, flush=True)
                     case.check(self.tested, sums, output, old, config=name)
+        for of in NAMES:  # of so much K that eight ranks go around their rings
+            case = One(5, 136, 64 * 130, generator=self.generator, of=of)
+            sums = case.sums(self.tested)
+            for output, name in ((d, name) for d in outputs(of) for name in case.names(self.tested, d)):
+                if parts_of_k(name)[0] > 1:
+                    print(case, name, flush=True)
+                    case.check(self.tested, sums, output, config=name)

@@ -12,6 +12,7 @@ from torch_support import torch
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 DTYPES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
+CODES = {torch.float8_e4m3fn: "", torch.float8_e5m2: "_E5M2"}  # ends of names
 ENDINGS = ("", "_grouped", "_kgrouped", "_kgrouped")  # of names of kernels, by the form of groups of scales
 
 
@@ -136,17 +137,17 @@ class Rehearsal:
             return call if of_model else lambda: recorded(lambda: self.spoiling(call, tensors[4]))
 
         def cast(library, kind, x, q, scales, power_of_two=False):
-            self.names.add(f"quantize_{kind}_{DTYPES[x.dtype]}")
+            self.names.add(f"quantize_{kind}_{DTYPES[x.dtype]}{CODES[q.dtype]}")
             recorded(lambda: self.spoiling(lambda: quantize(library, kind, x, q, scales, power_of_two), q))
 
         weights, columns = gpu_library.Library.quantize_weights, gpu_library.Library.quantize_columns
 
         def cast_weights(library, x, q, *others):
-            self.names.add(f"quantize_blocks_{DTYPES[x.dtype]}")
+            self.names.add(f"quantize_blocks_{DTYPES[x.dtype]}{CODES[q.dtype]}")
             recorded(lambda: self.spoiling(lambda: weights(library, x, q, *others), q))
 
         def cast_columns(library, x, q, *others, **keywords):
-            self.names.add(f"quantize_columns_{DTYPES[x.dtype]}")
+            self.names.add(f"quantize_columns_{DTYPES[x.dtype]}{CODES[q.dtype]}")
             recorded(lambda: self.spoiling(lambda: columns(library, x, q, *others, **keywords), q))
 
         def laid_out(library, sf, out, numbers=None, form=0, alignment=128, scale_k=128, power_of_two=False):
@@ -210,5 +211,5 @@ class Rehearsal:
         """By which of its texts a kernel is launched, the layout of scales decides, which only a GPU sees."""
         self.names.clear()
         call()
-        kinds, ends = ("", "e4m3_gemm_", "bf16_gemm_", "f16_gemm_"), ("", "_rows")
+        kinds, ends = ("", "e4m3_gemm_", "e5m2_gemm_", "bf16_gemm_", "f16_gemm_"), ("", "_rows")
         return {f"FineGEMM_{kind}{name}{end}" for kind in kinds for name in self.names for end in ends}
