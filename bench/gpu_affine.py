@@ -194,7 +194,7 @@ class Affine(Fixture):
             b = normal(self.generator, torch.bfloat16, n, k, mn_major=b_major)
             many = normal(self.generator, torch.bfloat16, len(sizes), n, k, mn_major=b_major)
             epilogue = Epilogue(0.5, -2.0, self.padded(m, n, dtype=dtype), torch.randn(n, device="cuda"))
-            fields = of | ({"dtype": DTYPES[torch.bfloat16]} | fields_of(major) if bf16 else {})
+            fields = of | ({"dtype": DTYPES[torch.bfloat16]} | fields_of(major) if major else {})
             for row in self.tested.explain(m, n, k, out_dtype=dtype, affine=1, **fields)["candidates"]:
                 d = torch.zeros(m, n, device="cuda", dtype=dtype)
                 how = {"config": row["name"], "epilogue": epilogue}

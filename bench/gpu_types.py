@@ -21,8 +21,8 @@ OF_K = (((E4M3, E4M3), 1, (BF16, F16)), ((E5M2, E4M3), 1, (F32,)), ((E4M3, E5M2)
 
 
 class Types(Fixture):
-    SHAPES = ((33, 72, 1552), (257, 520, 2048), (1000, 136, 4096))
-    SHAPES_OF_K = ((70, 136), (300, 1032))
+    SHAPES: tuple[tuple[int, int, int], ...] = ((33, 72, 1552), (257, 520, 2048), (1000, 136, 4096))
+    SHAPES_OF_K: tuple[tuple[int, int], ...] = ((70, 136), (300, 1032))
 
     def types(self):
         """Each with all of its kernels, in three layouts of scales: bits against the CPU's model."""
@@ -80,7 +80,7 @@ class Types(Fixture):
         count = 0
         for m, n in self.SHAPES_OF_K:
             for name in self.names(m, n, 2048, types, 0, d, k_groups=4):
-                p = KGroups(m, n, [3, 0, 1, 12], layout, self.generator, 1, 2, 16, types, d)
+                p = KGroups(m, n, [3, 0, 1, 13], layout, self.generator, 1, 2, 16, types, d)
                 accumulate = int(d == F32 and layout != "mn")
                 p.prepare(self.tested, config=name, accumulate=accumulate)()
                 wrong = p.wrong(self.tested, sample_rows(m, 8, self.generator), accumulate, name)

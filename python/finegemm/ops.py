@@ -144,8 +144,8 @@ def k_grouped_gemm(
 
     a [M, K], b [N, K], sfa [M, K/128] and sfb [N, K/128] have the k of all groups side by side. One of two says which k
     is whose, in multiples of 128: `offsets` [G + 1], group g has the k from offsets[g] up to offsets[g + 1]; or `sizes`
-    [G], group g has sizes[g], and all together K. d [G, M, N]: float32, bfloat16 or float16 (nothing is added to the last
-    two); a new array of float32, of a's library, when None. Of bfloat16 or float16 both a and b may have M and N
+    [G], group g has sizes[g], and all together K. d [G, M, N]: float32, bfloat16 or float16 (nothing is added to the
+    last two); a new array of float32, of a's library, when None. Of bfloat16 or float16 both a and b may have M and N
     contiguous, as the transposes of [K, M] and [K, N].
 
     With one dimension a and b have the groups one behind the other: a [M * K] is first [M, k_0], then [M, k_1] and so

@@ -56,8 +56,7 @@ std::string wanted_by(std::string_view name) {
         return names_of(is_operand, &ElementType::array_name) + " (or uint8 or uint16, bits of the first two)";
     if (name == "d" || name == "c")
         return names_of(is_output, &ElementType::array_name) + " (or uint16, bits of the first)";
-    if (is_codes(name) && takes_e5m2(name))
-        return "float8_e4m3fn (or uint8, its bits) or float8_e5m2";
+    if (is_codes(name) && takes_e5m2(name)) return "float8_e4m3fn (or uint8, its bits) or float8_e5m2";
     if (is_codes(name)) return "float8_e4m3fn (or uint8, its bits)";
     if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
     if (is_any_scale(name)) return "float32, or int32 that packs four exponents (UE8M0)";

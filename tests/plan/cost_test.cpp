@@ -102,5 +102,14 @@ TEST(Cost, OfGroupsLeavesOutThePaddingBehindThem) {
               cost_of({.count = 64, .expected_m = 9}, 1));
 }
 
+TEST(CtasAtOnce, NearlyFillTheDeviceInWholeClusters) {
+    for (const GemmConfig& c : candidates()) {
+        const uint32_t ctas = ctas_at_once({64, 576, 7168}, h200(), c), slots = 132 * c.ctas_per_sm;
+        EXPECT_EQ(ctas % c.cluster, 0u) << name_of(c);
+        EXPECT_LE(ctas, slots) << name_of(c);
+        EXPECT_GE(ctas, slots * 88 / 100) << name_of(c) << ": clusters of this size must be counted";
+    }
+}
+
 }  // namespace
 }  // namespace finegemm::plan

@@ -233,15 +233,6 @@ TEST(Choice, OfFewerSmsTakesNoMoreCtasThanThere) {
         << "all of them";
 }
 
-TEST(CtasAtOnce, NearlyFillTheDeviceInWholeClusters) {
-    for (const GemmConfig& c : candidates()) {
-        const uint32_t ctas = ctas_at_once({64, 576, 7168}, h200(), c), slots = 132 * c.ctas_per_sm;
-        EXPECT_EQ(ctas % c.cluster, 0u) << name_of(c);
-        EXPECT_LE(ctas, slots) << name_of(c);
-        EXPECT_GE(ctas, slots * 88 / 100) << name_of(c) << ": clusters of this size must be counted";
-    }
-}
-
 TEST(Choice, WhereRowsBeginBetweenSectorsOfL2IsAKernelThatLoadsLess) {
     EXPECT_EQ(name_of(choose({2176, 7400, 3328}, h200()).config), "m128n200s4w2");
     EXPECT_EQ(name_of(choose({2176, 7400, 3312}, h200()).config), "m256n128s4w2_shareA2");  // 86 us, the other 102
