@@ -29,6 +29,7 @@ OPERATIONS = {
     "gemm": [
         "kernels/finegemm/gemm/*",
         "src/plan/*",
+        "src/plan/candidates/*",
         "src/ops/gemm/*",
     ],
     "quantize": ["src/ops/quantize/*", "kernels/finegemm/quantize/*"],
