@@ -113,7 +113,7 @@ FG_HD constexpr RegisterPlan registers(const GemmConfig& c, uint32_t least = 24)
     return {.launch = launch, .load = load, .math = min(math, kMost)};
 }
 
-/// Producers that publish tiles and load the boxes of an MN-major B need more.
+/// Boxes of an MN-major B take more beside published tiles. In `registers` this would make ptxas spill in 128x208.
 FG_HD constexpr uint32_t least_load_registers(const GemmConfig& c) {
     return published_tiles(c) && c.b.major == Major::MN ? 56 : 24;
 }
