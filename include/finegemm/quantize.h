@@ -31,7 +31,7 @@ FINEGEMM_API void quantize_blocks(Context& context, const ConstMatrix& x, const 
 struct QuantizeWeightsArgs {
     ConstStack x;        ///< [G, N, K] bf16, f16 or f32, K contiguous; a matrix is a stack of one
     Stack q, scales;     ///< of each matrix what quantize_blocks makes of it
-    Stack transposed{};  ///< [G, K, N] e4m3, N contiguous: the codes of q once more, as products with dY read them
+    Stack transposed{};  ///< [G, K, N], N contiguous: the codes of q once more, of its type, as products with dY read
 };
 
 /// quantize_blocks of each matrix of a stack, in one pass, which may write the codes transposed, too. Their scales are

@@ -29,6 +29,17 @@ def test_quantisation_writes_e5m2_if_asked(device):
     assert relative(expanded(columns, scales, 1)[:, :33], x.T) < 0.07
 
 
+def test_codes_of_weights_have_one_type_in_both_orders():
+    w = torch.randn(32, 144)
+    given = torch.empty(32, 144, dtype=E5M2)
+    q, _, transposed = finegemm.quantize_weights(w, given)
+    assert transposed.dtype == E5M2 and torch.equal(transposed.t().contiguous().view(torch.uint8), q.view(torch.uint8))
+    with pytest.raises(finegemm.InvalidArgument, match="transposed: has dtype e4m3, must be e5m2"):
+        finegemm.quantize_weights(w, given, transposed=torch.empty(144, 32, dtype=E4M3))
+    with pytest.raises(finegemm.InvalidArgument, match="q: has column stride 32"):
+        finegemm.quantize_blocks(w, torch.empty(144, 32, dtype=E5M2).t())
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_gradients_are_products_of_e5m2_and_e4m3(device):
     dy = torch.randn(64, 256, device=device).to(torch.bfloat16)

@@ -27,6 +27,12 @@ inline const QuantizeMisuse kQuantize[] = {
     {"x has overlapping rows", [](QuantizeCall& c) { c.x.row_stride = 383; }},
     {"x is stored by columns", [](QuantizeCall& c) { set_strides(c.x, 1, 256); }},
     {"q is upside down", [](QuantizeCall& c) { c.q.row_stride = -384; }},
+    {"q is upside down, of e5m2", [](QuantizeCall& c) { c.q.dtype = FINEGEMM_E5M2, c.q.row_stride = -384; }},
+    {"q of e5m2 is off 16 bytes on a GPU",
+     [](QuantizeCall& c) {
+         c.x.device_type = c.q.device_type = c.scales.device_type = FINEGEMM_CUDA;
+         c.q.dtype = FINEGEMM_E5M2, c.q.data = address(8);
+     }},
     {"x is null", [](QuantizeCall& c) { c.x.data = nullptr; }},
     {"scales are off 4 bytes on a GPU",
      [](QuantizeCall& c) {
@@ -60,6 +66,11 @@ inline const QuantizeWeightsMisuse kQuantizeWeights[] = {
     {"scales of all matrices are one", [](QuantizeWeightsCall& c) { c.args.scales.stride = 0; }},
     {"transposed has another count", [](QuantizeWeightsCall& c) { c.args.transposed.count = 3; }},
     {"transposed is x's shape", [](QuantizeWeightsCall& c) { set_shape(c.args.transposed.matrix, 256, 384); }},
+    {"transposed is e4m3, q e5m2", [](QuantizeWeightsCall& c) { c.args.q.matrix.dtype = FINEGEMM_E5M2; }},
+    {"matrices of q overlap, of e5m2",
+     [](QuantizeWeightsCall& c) {
+         c.args.q.matrix.dtype = c.args.transposed.matrix.dtype = FINEGEMM_E5M2, c.args.q.stride = 16;
+     }},
     {"transposed is bf16", [](QuantizeWeightsCall& c) { c.args.transposed.matrix.dtype = FINEGEMM_BF16; }},
     {"x has 250 rows",
      [](QuantizeWeightsCall& c) { c.args.x.matrix.rows = c.args.q.matrix.rows = c.args.transposed.matrix.cols = 250; }},

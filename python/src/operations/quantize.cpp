@@ -97,14 +97,13 @@ Object quantize_weights_into(const Imports& imports, Context& context, Arguments
         });
     };
     const Object q = output("q", n, k, "float8_e4m3fn"), scales = output("scales", blocks(n), blocks(k), "float32");
-    const Object transposed = output("transposed", k, n, "float8_e4m3fn");
     const auto written = [&](const char* name, const Object& to) {
         return tensors.matrices(name, to.get(), Access::Write).stack;
     };
-    const QuantizeWeightsArgs args{.x = in,
-                                   .q = written("q", q),
-                                   .scales = written("scales", scales),
-                                   .transposed = written("transposed", transposed)};
+    const Stack of_q = written("q", q);
+    const Object transposed = output("transposed", k, n, find_type(of_q.matrix.dtype)->array_name.data());
+    const QuantizeWeightsArgs args{
+        .x = in, .q = of_q, .scales = written("scales", scales), .transposed = written("transposed", transposed)};
     QuantizeOptions options{.stream = tensors.stream(given.optional("stream"), q.get(), args.q.matrix.device)};
     given.take("power_of_two_scales", options.power_of_two_scales);
     given.check_all_taken();

@@ -38,7 +38,7 @@ void check_codes(const Argument& out, const ConstMatrix& x) {
 void check_places(const Argument& in, std::span<const Argument> outputs) {
     const Device& device = in.x.device;
     const int64_t alignment = alignment_on(device);
-    const auto is_codes = [](const Argument& out) { return out.x.dtype == DType::E4M3; };
+    const auto is_codes = [](const Argument& out) { return are(is_scaled, out.x.dtype); };
     in.check_device(device, "x");
     for (const Argument& out : outputs) out.check_device(device, "x");
     in.check_pointer(alignment);
@@ -66,8 +66,8 @@ void check_counts(const Argument& in, std::span<const Argument> outputs) {
 }
 
 /// Codes of x once more, [K, N].
-void check_transposed(const Argument& out, const ConstMatrix& x) {
-    out.check_dtype(DType::E4M3, "pass memory of one byte for each element of x");
+void check_transposed(const Argument& out, const ConstMatrix& x, DType codes) {
+    out.check_dtype(codes, "codes have one type in both orders");
     if (!out.has_shape(x.cols, x.rows))
         reject(out.name, "has shape [{}, {}], but x has [{}, {}]; pass memory of shape [{}, {}]", out.x.rows,
                out.x.cols, x.rows, x.cols, x.cols, x.rows);
@@ -138,7 +138,7 @@ void check_quantize(const QuantizeCall& call) {
     check_scales(outputs[1], call.shape == ScaleShape::Rows ? scales_of_rows(x, "one for each row and 128 columns of x")
                                                             : scales_of_blocks(x, "one for each 128x128 block of x"));
     outputs[1].check_elements_apart();
-    if (call.has_transposed()) check_transposed(outputs[2], x);
+    if (call.has_transposed()) check_transposed(outputs[2], x, q.dtype);
     check_places(in, outputs);
 }
 
