@@ -4,18 +4,15 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "support/slowdown.h"
+
 namespace finegemm::test {
 
-/// `few`, or as many as FINEGEMM_RANDOM_CASES says, which long tests set. Half of the few where each takes eight times
-/// as long: kernels on the host's threads, sanitized.
+/// `few`, half of them in sanitized code, or as many as FINEGEMM_RANDOM_CASES says, which long tests set.
 inline int64_t random_cases(int64_t few) {
     const char* many = std::getenv("FINEGEMM_RANDOM_CASES");
     if (many) return std::atoll(many);
-#ifdef __SANITIZE_ADDRESS__
-    return (few + 1) / 2;
-#else
-    return few;
-#endif
+    return kSlowdown > 1 ? (few + 1) / 2 : few;
 }
 
 }  // namespace finegemm::test
