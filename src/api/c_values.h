@@ -102,7 +102,7 @@ template <>
 inline constexpr size_t kFirstSize<finegemm_gemm_options> = offsetof(finegemm_gemm_options, accumulate);
 template <>
 inline constexpr size_t kFirstSize<finegemm_epilogue> =
-    offsetof(finegemm_epilogue, bias) + sizeof(finegemm_epilogue::bias);
+    offsetof(finegemm_epilogue, c) + sizeof(finegemm_stack) + sizeof(finegemm_matrix);
 template <>
 inline constexpr size_t kFirstSize<finegemm_quantize_options> = offsetof(finegemm_quantize_options, poll);
 template <>
