@@ -33,7 +33,7 @@ class Counts(unittest.TestCase):
         files = check_counts.files_in(check_counts.ROOT, check_counts.FINISHED)
         self.assertEqual(check_counts.finish_faults(files), [])
         known = check_counts.files_of_finishes(files)
-        self.assertEqual(list(known), ["affine", "head_gaps"])
+        self.assertLessEqual({"affine", "head_gaps"}, set(known))
         for named_in in known.values():
             self.assertIn("kernels/finegemm/gemm/finish.h", named_in)
             self.assertGreaterEqual(len(named_in), 7)

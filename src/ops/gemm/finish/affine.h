@@ -13,7 +13,7 @@
 
 namespace finegemm {
 
-/// Its members are explained in ProductAlone.
+/// ProductAlone says what the members are for.
 struct Affine {
     static constexpr Finish kFinish = Finish::Affine;
 

@@ -7,7 +7,7 @@
 
 namespace finegemm {
 
-/// What the host knows of a finish: each has these members, and those that it does not have are here.
+/// What the host knows of a finish. Each type in finishes.h has these members.
 struct ProductAlone {
     static constexpr Finish kFinish = Finish::None;
 
@@ -20,7 +20,7 @@ struct ProductAlone {
         return plan::columns_of(arguments);
     }
 
-    // On the CPU, of one of a call's products; matrices like D are as large as that product's.
+    // A value is that of one of a call's products, on the CPU. Its matrices like D are as large as the product's D.
     ProductAlone() = default;
     explicit ProductAlone(const Epilogue&) {}
 
