@@ -115,19 +115,27 @@ void Session::make_dense(Operand& a, Operand& b) {
 
 /// C has values as D has.
 void Session::make_epilogue(uint64_t seed) {
-    const HostMatrix random = random_matrix(1, kRandomPeriod, seed + 2);
-    if (epilogue_.beta.value_or(0) != 0) {
-        c_ = make(d_.host.dtype, d_.count, d_.host.rows / d_.count, d_.host.cols);
-        HostMatrix values = make_matrix(DType::F32, c_.host.rows, c_.host.cols);
-        fill(values, random, 0);
-        round_to(c_.host.view(), values.view());
-        upload(target_, c_.host, c_.there);
-    }
-    if (epilogue_.bias.rows > 0) {
-        bias_ = make(DType::F32, 1, 1, d_.host.cols);
-        fill(bias_.host, random, 1);
-        upload(target_, bias_.host, bias_.there);
-    }
+    const HostMatrix random = random_matrix(1, kRandomPeriod, seed + 2), &d = d_.host;
+    const auto add = [&](Part part, int64_t first) -> Part& {
+        HostMatrix values = make_matrix(DType::F32, part.host.rows, part.host.cols);
+        fill(values, random, first);
+        round_to(part.host.view(), values.view());
+        upload(target_, part.host, part.there);
+        return added_.emplace_back(std::move(part));
+    };
+    const auto like_d = [&](const char*, ConstStack& there, ConstStack& here) {
+        if (!plan::needs_c(epilogue_)) return;
+        Part& part = add(make(d.dtype, d_.count, d.rows / d_.count, d.cols), 0);
+        there = stack_of(part.there, part.count), here = stack_of(part.host.view(), part.count);
+    };
+    const auto row = [&](const char*, ConstMatrix& there, ConstMatrix& here) {
+        if (there.rows == 0) return;
+        Part& part = add(make(DType::F32, 1, 1, d.cols), 1);
+        there = part.there, here = part.host.view();
+    };
+    host_epilogue_ = epilogue_;
+    plan::arguments_of<ConstStack>(like_d, epilogue_, host_epilogue_);
+    plan::arguments_of<ConstMatrix>(row, epilogue_, host_epilogue_);
 }
 
 void Session::load(Operand& x, const char* name, const ElementType& type, bool blocks, Part& q, Part& scales) {
@@ -340,10 +348,7 @@ GemmOptions Session::completed(GemmOptions options, bool on_host) {
     options.num_sms = shape_.num_sms;
     if (shape_.batch_invariant) options.batch_invariant = true;
     if (!options.poll) options.poll = target_.poll;
-    options.epilogue = epilogue_;
-    const auto view = [&](Part& part) { return on_host ? part.host.view() : part.there; };
-    if (!c_.host.bytes.empty()) options.epilogue.c = stack_of(view(c_), c_.count);
-    if (!bias_.host.bytes.empty()) options.epilogue.bias = view(bias_);
+    options.epilogue = on_host ? host_epilogue_ : epilogue_;
     return options;
 }
 

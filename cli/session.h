@@ -90,8 +90,9 @@ private:
     Context& context_;
     const Target& target_;
     GemmShape shape_;
-    Part a_, sfa_, b_, sfb_, d_, c_, bias_;
-    Epilogue epilogue_{};                          // without the places of its matrices
+    Part a_, sfa_, b_, sfb_, d_;
+    Epilogue epilogue_{}, host_epilogue_{};        // as the target and as the host is told it
+    std::vector<Part> added_;                      // the epilogue's matrices
     GemmOptions host_options_;                     // of fetch()
     std::optional<HostMatrix> given_a_, given_b_;  // values that were quantised here
     int64_t wrong_operands_ = 0;

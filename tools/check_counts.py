@@ -16,6 +16,14 @@ MOST_FILES_OF_A_FOLDER = 20
 # In kernels what follows from the grouping is decided in few places, and the plan tells the others.
 MOST_QUESTIONS_OF_GROUPING = 5
 MOST_COMPILE_TIME_BRANCHES = 40
+# Files that say what a finish is, as ARCHITECTURE.md names them, besides its own and the tables of candidates: it costs
+# one more as many, and one of these tables.
+MOST_FILES_OF_A_FINISH = 7
+FINISHED = ("src/", "cli/", "python/src/", "python/finegemm/ops.py", "include/", "kernels/")
+FINISHES, PEERS, CANDIDATES = "src/plan/fields.h", "src/peers/", "src/plan/candidates"
+FINISH = re.compile(r"\{Finish::(\w+), &GemmShape::(\w+),")
+ARGUMENT = re.compile(r'A\{"(\w+)", Finish::(\w+),')
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 MADE_PROBLEM = re.compile(r"\bplan::Problem(?: \w+)?\s*\{|\bProblem \w+\([^;{}]*\) \{(?:[^{}]|\{\})*return \{")
 INCLUDE_OF_CPU = re.compile(r'#include "[^"]*\bcpu[^"]*"')
@@ -59,6 +67,26 @@ def kernel_faults(files: dict[str, str]) -> list[str]:
     ) + over("if constexpr in device", lines_with(device, r"\bif constexpr\b"), MOST_COMPILE_TIME_BRANCHES)
 
 
+def files_of_finishes(files: dict[str, str]) -> dict[str, list[str]]:
+    """For each finish by its name: files that name it, or its arguments, outside of comments."""
+    found = {}
+    for enumerator, name in FINISH.findall(files[FINISHES]):
+        # A letter alone, as of C, stands for anything.
+        arguments = [x for x, of in ARGUMENT.findall(files[FINISHES]) if of == enumerator and len(x) > 1]
+        words = "|".join([rf"k?{enumerator}\w*", rf"{name}\w*", *arguments])
+        others = {p: t for p, t in files.items() if name not in p and not p.startswith((PEERS, CANDIDATES))}
+        found[name] = [path for path, text in others.items() if re.search(rf"\b(?:{words})\b", COMMENT.sub("", text))]
+    return found
+
+
+def finish_faults(files: dict[str, str]) -> list[str]:
+    return [
+        fault
+        for name, named_in in files_of_finishes(files).items()
+        for fault in over(f"files that know of the finish {name}", named_in, MOST_FILES_OF_A_FINISH)
+    ]
+
+
 def faults(files: dict[str, str]) -> list[str]:
     def having(pattern: str | re.Pattern[str]) -> list[str]:
         return [path for path, text in files.items() if re.search(pattern, text)]
@@ -77,7 +105,9 @@ def faults(files: dict[str, str]) -> list[str]:
 
 
 def main() -> int:
-    found = faults(files_in(ROOT, HOST)) + kernel_faults(files_in(ROOT, KERNELS))
+    found = (
+        faults(files_in(ROOT, HOST)) + kernel_faults(files_in(ROOT, KERNELS)) + finish_faults(files_in(ROOT, FINISHED))
+    )
     print("\n".join(found) if found else "every count is within its bound")
     return 1 if found else 0
 

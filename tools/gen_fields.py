@@ -45,14 +45,13 @@ PYTHON = {
     "int32_t": "int = 0",
     "int64_t": "int = 0",
     "std::optional<int64_t>": "int | None = None",
-    "float": "float = 1.0",
     "std::optional<float>": "float | None = None",
     "ConstStack": "Tensor | None = None",
     "ConstMatrix": "Tensor | None = None",
 }
 C = {
-    "float": "float",
-    "std::optional<float>": "float",
+    "float": "double",
+    "std::optional<float>": "double",
     "ConstStack": "finegemm_stack",
     "ConstMatrix": "finegemm_matrix",
 }
@@ -64,16 +63,17 @@ class Field(NamedTuple):
     meaning: str
     of: str = ""  # the members of a type of elements: "operand", "output"
     takers: str = ""  # "DenseOrRows"
+    default: str = ""
 
 
 def typed(found: list[Field], struct: str, header: str) -> list[Field]:
     """With the types that the members of that struct have."""
     members = header[header.index(f"struct {struct} {{") :]
     members = members[: members.index("\n};")]
-    types = {x.name: re.search(rf"^ *(\S+) {x.name}\b", members, re.MULTILINE) for x in found}
+    types = {x.name: re.search(rf"^ *(\S+) {x.name}\b(?: = ([\d.]+))?", members, re.MULTILINE) for x in found}
     if missing := [name for name, type in types.items() if not type]:
         sys.exit(f"{SHAPE}: {struct} has no member {missing[0]}, which {LIST} lists; declare it on a line of its own")
-    return [x._replace(type=type[1]) for x in found if (type := types[x.name])]
+    return [x._replace(type=type[1], default=type[2] or "") for x in found if (type := types[x.name])]
 
 
 def fields(listed: str, shape: str) -> list[Field]:
@@ -130,6 +130,8 @@ def literal(names: list[str]) -> str:
 def python_type(field: Field, types: str = "") -> str:
     if field.of:
         return f"{literal(array_names(types, field.of))} | None = None"
+    if field.type == "float":
+        return f"float = {float(field.default)}"
     if field.type not in PYTHON:
         sys.exit(f"{SHAPE}: {field.name} is of {field.type}, which PYTHON in tools/gen_fields.py lacks; add it")
     return PYTHON[field.type]

@@ -31,6 +31,7 @@ OPERATIONS = {
         "src/plan/*",
         "src/plan/candidates/*",
         "src/ops/gemm/*",
+        "src/ops/gemm/finish/*",
     ],
     "quantize": ["src/ops/quantize/*", "kernels/finegemm/quantize/*"],
     "scale_layout": ["src/ops/scale_layout/*", "kernels/finegemm/scale_layout/*"],

@@ -134,7 +134,7 @@ std::string arguments_text(const Report& r, Finish finish) {
     std::vector<std::string> words;
     visit_arguments(r, finish, [&]<typename T>(const char* name, const T& value) {
         if constexpr (std::is_same_v<T, std::optional<float>>)
-            words.push_back(value.value_or(0) != 0 ? fmt::format("{} {}", name, *value) : "no C");
+            words.push_back(fmt::format("{} {}", name, value.value_or(0)));
         else if constexpr (std::is_arithmetic_v<T>) words.push_back(fmt::format("{} {}", name, value));
         else if constexpr (std::is_same_v<T, ConstMatrix>)
             if (value.rows > 0) words.push_back(fmt::format("a {}", name));

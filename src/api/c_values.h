@@ -102,7 +102,7 @@ template <>
 inline constexpr size_t kFirstSize<finegemm_gemm_options> = offsetof(finegemm_gemm_options, accumulate);
 template <>
 inline constexpr size_t kFirstSize<finegemm_epilogue> =
-    offsetof(finegemm_epilogue, bias) + sizeof(finegemm_epilogue::bias);
+    offsetof(finegemm_epilogue, c) + sizeof(finegemm_stack) + sizeof(finegemm_matrix);
 template <>
 inline constexpr size_t kFirstSize<finegemm_quantize_options> = offsetof(finegemm_quantize_options, poll);
 template <>
@@ -182,7 +182,7 @@ template <typename T>
 void take(const char* name, int64_t given, std::optional<T>& to) {
     if (given != 0) take(name, given, to.emplace());
 }
-void take(const char*, std::same_as<float> auto given, auto& to) { to = given; }
+void take(const char*, std::floating_point auto given, auto& to) { to = static_cast<float>(given); }
 inline void take(const char* name, const finegemm_matrix& given, ConstMatrix& to) { to = to_matrix(given, name); }
 inline void take(const char* name, const finegemm_stack& given, ConstStack& to) { to = to_stack(given, name); }
 

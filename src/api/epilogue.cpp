@@ -1,21 +1,14 @@
 // Checks of what becomes of a product. Layer api.
 #include "api/epilogue.h"
 
-#include <cmath>
-#include <tuple>
 #include <type_traits>
 
+#include "ops/gemm/finish/finishes.h"
 #include "plan/fields.h"
 
 namespace finegemm {
 
 namespace {
-
-bool is_given(const ConstMatrix& x) { return plan::is_given(x, {}); }
-
-void check_factor(const char* name, float factor) {
-    if (!std::isfinite(factor)) reject(name, "is {}, must be finite; look at what computed it", factor);
-}
 
 /// The finish of the first argument that is given, and an argument of another one; null where there is none.
 struct Given {
@@ -74,47 +67,25 @@ void check_like_d(const Argument& c, const Argument& d) {
 }
 
 /// A number for each column of D.
-void check_row(const Argument& bias, const Argument& d) {
-    bias.check_dtype(DType::F32, "convert it, which loses nothing");
-    bias.check_extents();
-    if (!bias.has_shape(1, d.x.cols))
-        reject(bias.name, "has shape [{}, {}], must be [1, {}], a number for each column of d; pass as many",
-               bias.x.rows, bias.x.cols, d.x.cols);
-    bias.check_device(d.x.device, "d");
-    bias.check_pointer(alignment_on(d.x.device));
-    bias.check_rows(1);
-    bias.check_apart_from(d);
-}
-
-/// Heads of D, by which its columns are told from those of the product.
-void check_heads(const Call& call) {
-    const Epilogue& x = call.epilogue();
-    for (const auto& [name, cols, least] :
-         {std::tuple{"head_left", x.head_left, 0}, {"head_gap", x.head_gap, 8}, {"head_right", x.head_right, 0}})
-        if (!plan::is_head_part(cols, least))
-            reject(name, "is {}, must be a multiple of 8 from {} to {}; pad the heads", cols, least,
-                   plan::kMaxHeadPart);
-    const int64_t n = call.b.matrix.rows, head = plan::head_cols(x), width = plan::width_of_d(x, n);
-    if (head == 0 || n % head != 0)
-        reject("head_left", "is {} and head_right {}, must add up to a divisor of N = {}, the rows of b; check both",
-               x.head_left, x.head_right, n);
-    if (call.d_width != width)
-        reject("d", "has {} columns, must have {}: {} heads of {}, {} and {}; pass memory with the gaps", call.d_width,
-               width, n / head, x.head_left, x.head_gap, x.head_right);
+void check_row(const Argument& row, const Argument& d) {
+    row.check_dtype(DType::F32, "convert it, which loses nothing");
+    row.check_extents();
+    if (!row.has_shape(1, d.x.cols))
+        reject(row.name, "has shape [{}, {}], must be [1, {}], a number for each column of d; pass as many", row.x.rows,
+               row.x.cols, d.x.cols);
+    row.check_device(d.x.device, "d");
+    row.check_pointer(alignment_on(d.x.device));
+    row.check_rows(1);
+    row.check_apart_from(d);
 }
 
 }  // namespace
 
 void check_finish(const Call& call) {
-    const Epilogue& epilogue = call.epilogue();
-    const Given given = given_in(epilogue);
+    const Given given = given_in(call.epilogue());
     if (given.finish == Finish::None) return;
     check_takes_epilogue(call, given);
-    if (given.finish == Finish::HeadGaps) return check_heads(call);
-    check_factor("alpha", epilogue.alpha);
-    check_factor("beta", epilogue.beta.value_or(1));
-    if (!is_given(epilogue.c.matrix) && epilogue.beta.value_or(0) != 0)
-        reject("beta", "is {}, but there is no c that it could multiply; pass c, or leave beta out", *epilogue.beta);
+    with_finish(given.finish, [&]<typename T>() { T::check(call); });
 }
 
 void check_epilogue_operands(const Call& call, const Argument& d) {

@@ -22,6 +22,7 @@
 #include "ops/quantize/checks.h"
 #include "ops/scale_layout/checks.h"
 #include "plan/elements.h"
+#include "plan/fields.h"
 
 namespace finegemm {
 
@@ -146,7 +147,8 @@ void einsum(Context& context, std::string_view equation, const EinsumArgs& x, co
     }
     const std::string a{e.batch, e.m, e.k}, b{e.batch, e.n, e.k}, d{e.batch, e.m, e.n};
     GemmOptions all = options;
-    all.epilogue.c = viewed_if_given(options.epilogue.c, e.d(), d);
+    plan::arguments_of<ConstStack>([&](const char*, ConstStack& like_d) { like_d = viewed_if_given(like_d, e.d(), d); },
+                                   all.epilogue);
     multiply(context, {GroupedGemmArgs{.a = viewed(x.a, e.a(), a),
                                        .sfa = viewed_if_given(x.sfa, e.a(), a),
                                        .b = viewed(x.b, e.b(), b),

@@ -232,6 +232,15 @@ const CandidateList* list_of(Kind kind) {
 
 }  // namespace
 
+/// With scales of blocks, affine kernels also write the product alone in types other than bf16. Those for sums write
+/// the sums of pieces, in f32.
+Kind Problem::kind() const {
+    const bool also_affine = b.scaling == Scaling::Blocks && d.element != DType::BF16;
+    const Finish finish = d.finish == Finish::None && also_affine ? Finish::Affine : d.finish;
+    const DType written = groups.kind == Grouping::Sum ? DType::F32 : d.element;
+    return {groups.kind, a, b, find_type(written)->output.value(), finish};
+}
+
 std::span<const GemmConfig> candidates(Kind kind) {
     const CandidateList* list = list_of(kind);
     return list ? list->configs : std::span<const GemmConfig>();

@@ -138,6 +138,17 @@ constexpr void epilogue_arguments(const Visit& visit, Epilogues&... epilogues) {
     visit(A{"head_right", Finish::HeadGaps, "Columns of the product behind the gap"}, epilogues.head_right...);
 }
 
+/// Calls visit(name, its member of each of `epilogues`) for each argument of a type: ConstStack, which is like D, or
+/// ConstMatrix, which has a number for each column of D.
+template <typename Type, typename Visit, typename... Epilogues>
+constexpr void arguments_of(const Visit& visit, Epilogues&... epilogues) {
+    epilogue_arguments(
+        [&]<typename T, typename... Others>(const EpilogueArgument& argument, T& first, Others&... others) {
+            if constexpr (std::is_same_v<std::remove_const_t<T>, Type>) visit(argument.name, first, others...);
+        },
+        epilogues...);
+}
+
 // Does an argument say more than that D is the product?
 inline bool is_given(float x, float usual) { return x != usual; }
 inline bool is_given(int64_t x, int64_t usual) { return x != usual; }
@@ -154,6 +165,20 @@ constexpr void given_arguments(const Visit& visit, const Epilogue& epilogue) {
             if (is_given(value, usual)) visit(argument, value);
         },
         epilogue, kNoEpilogue);
+}
+// C is multiplied by beta, which is 1 where it is not given: with 0 there need be no C, and none is read.
+inline bool needs_c(const Epilogue& x) { return x.beta.value_or(0) != 0; }
+inline bool adds_c(const Epilogue& x) { return x.c.matrix.data && x.beta.value_or(1) != 0; }
+
+/// What an epilogue makes of the product. C that is not read makes nothing of it.
+inline Finish finish_of(const Epilogue& epilogue) {
+    Finish finish = Finish::None;
+    given_arguments(
+        [&]<typename T>(const EpilogueArgument& argument, const T&) {
+            if (!std::is_same_v<T, ConstStack> || adds_c(epilogue)) finish = argument.finish;
+        },
+        epilogue);
+    return finish;
 }
 /// The name of the first one that is; null where there is none.
 inline const char* first_given(const Epilogue& epilogue) {

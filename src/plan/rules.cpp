@@ -34,7 +34,7 @@ constexpr Rule kRules[] = {
      }},
     {"writes D in another type",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().output == c.output; }},
-    {"adds C and a bias to the product, or cannot",
+    {"makes something else of the product",
      [](const Problem& p, const DeviceSpec&, const GemmConfig& c) { return p.kind().finish == c.finish; }},
     {"needs more shared memory than a CTA can have",
      [](const Problem&, const DeviceSpec& d, const GemmConfig& c) {

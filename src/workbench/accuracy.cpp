@@ -10,6 +10,7 @@
 
 #include "engine/any_address.h"
 #include "ops/gemm/cpu.h"
+#include "ops/gemm/finish/finishes.h"
 #include "ops/gemm/groups.h"
 #include "plan/elements.h"
 
@@ -52,7 +53,7 @@ int64_t step_of(int64_t rows, int64_t most) { return ((rows + most - 1) / most) 
 /// One product of a call, and what is added to it.
 struct Product {
     GemmArgs args;
-    CpuEpilogue epilogue;
+    ProductEpilogue epilogue;
 };
 
 /// Every so manieth row, at most `max_rows`: the same matrices with fewer rows and longer strides.
@@ -60,9 +61,10 @@ Product some_rows(const Product& all, int64_t max_rows) {
     auto [args, epilogue] = all;
     const int64_t step = step_of(all.args.d.rows, max_rows);
     const int64_t rows = (all.args.d.rows + step - 1) / step;
-    for (ConstMatrix* x : {&args.a, &args.sfa, &epilogue.c}) x->rows = rows, x->row_stride *= step;
-    args.d.rows = rows;
-    args.d.row_stride *= step;
+    const auto cut = [&](auto& x) { x.rows = rows, x.row_stride *= step; };
+    cut(args.a), cut(args.sfa);
+    plan::arguments_of<ConstStack>([&](const char*, ConstStack& x) { cut(x.matrix); }, epilogue.arguments);
+    cut(args.d);
     return {args, epilogue};
 }
 
@@ -79,15 +81,16 @@ double bound_of(const GemmArgs& args, double of_rounded, double exact) {
     return of_rounded + (std::abs(exact) + of_rounded) * rounding.relative + rounding.smallest;
 }
 
-/// Turns an exact sum, and the bound of its rounding error, into those of what is rounded to the type of D: a product
-/// and two additions round once each, where docs/numerics.md has them ("Alpha, beta, C and bias").
-void add_epilogue(const CpuEpilogue& epilogue, int64_t row, int64_t col, double& exact, double& bound) {
-    if (!epilogue.affine) return;
-    const double alpha = std::abs(epilogue.alpha), sum = alpha * (std::abs(exact) + bound);
-    const double c = epilogue.adds_c ? std::abs(double{epilogue.beta} * epilogue.c_at(row, col)) : 0;
-    const double bias = epilogue.bias ? std::abs(load<float>(epilogue.bias, col)) : 0;
-    bound = alpha * bound + (sum + c + bias) * std::expm1(3 * 0x1p-24) + 3 * 0x1p-149;
-    exact = epilogue.of(exact, row, col);
+/// Turns exact sums, and the bounds of their rounding errors, into those of what is rounded to the type of D.
+void finish(const ProductEpilogue& epilogue, int64_t cols, std::vector<double>& exact, std::vector<double>& bounds) {
+    with_finish(epilogue.finish, [&]<typename OfFinish>() {
+        const OfFinish finish(epilogue.arguments);
+        for (size_t i = 0; i < exact.size(); ++i) {
+            const int64_t row = static_cast<int64_t>(i) / cols, col = static_cast<int64_t>(i) % cols;
+            bounds[i] = finish.bound_of(bounds[i], exact[i], row, col);
+            exact[i] = finish.of(exact[i], row, col);
+        }
+    });
 }
 
 constexpr double kF32Overflow = find_type(DType::F32)->rounding.overflow;
@@ -157,12 +160,14 @@ void add(Tally& tally, const Product& product, ThreadPool& pool) {
     positive.sfb = dense(sfb, args.sfb);
     cpu_gemm_exact(positive, pool, absolute.data());
 
+    std::vector<double> bounds(count);
+    for (size_t i = 0; i < count; ++i) bounds[i] = sum_bound_of(args, absolute[i]);
+    finish(product.epilogue, args.d.cols, exact, bounds);
+    const DColumns columns = plan::columns_of(product.epilogue.arguments);
     for (size_t i = 0; i < count; ++i) {
         const auto n = static_cast<size_t>(args.d.cols);
-        const auto row = static_cast<int64_t>(i / n), col = static_cast<int64_t>(i % n);
-        const double d = element_of(args.d, row, product.epilogue.columns.of(static_cast<uint32_t>(col)));
-        double bound = sum_bound_of(args, absolute[i]);
-        add_epilogue(product.epilogue, row, col, exact[i], bound);
+        const double bound = bounds[i];
+        const double d = element_of(args.d, static_cast<int64_t>(i / n), columns.of(static_cast<uint32_t>(i % n)));
         if (!std::isfinite(d) || !std::isfinite(exact[i])) {
             tally.add_special(d, exact[i], is_right(args, i, d, exact[i], absolute[i], bound));
             continue;
@@ -239,7 +244,7 @@ Accuracy accuracy_of_sum(const Call& call, int64_t max_rows) {
 Accuracy accuracy_of(const Call& call, int64_t max_rows) {
     if (call.summed()) return accuracy_of_sum(call, max_rows);
     const std::vector<GemmArgs> all = products_of(call);
-    const std::vector<CpuEpilogue> epilogues = epilogues_of(call, all);
+    const std::vector<ProductEpilogue> epilogues = epilogues_of(call, all);
     std::vector<Product> products;
     for (size_t i = 0; i < all.size(); ++i)
         if (!call.of_rows() || all[i].a.cols > 0) products.push_back({all[i], epilogues[i]});

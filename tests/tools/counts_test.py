@@ -29,6 +29,28 @@ class Counts(unittest.TestCase):
         self.assertEqual(check_counts.kernel_faults(files), [])
         self.assertGreater(len(check_counts.lines_with(files, check_counts.QUESTION_OF_GROUPING)), 2)
 
+    def test_finishes_are_within_their_bounds(self):
+        files = check_counts.files_in(check_counts.ROOT, check_counts.FINISHED)
+        self.assertEqual(check_counts.finish_faults(files), [])
+        known = check_counts.files_of_finishes(files)
+        self.assertLessEqual({"affine", "head_gaps"}, set(known))
+        for named_in in known.values():
+            self.assertIn("kernels/finegemm/gemm/finish.h", named_in)
+            self.assertGreaterEqual(len(named_in), 7)
+
+    def test_files_that_know_of_a_finish_are_found(self):
+        rows = (
+            '{Finish::Bent, &GemmShape::bent, ""} visit(A{"slope", Finish::Bent, ""}) visit(A{"c", Finish::Bent, ""})'
+        )
+        files = {"src/plan/fields.h": rows, "src/bent.h": "slope", "src/plan/candidates/x.cpp": "kBent"}
+        files |= {"src/x.h": "// bent\n/* slope */ c", "src/y.h": "slopes", "src/peers/z.h": "slope"}
+        self.assertEqual(check_counts.files_of_finishes(files), {"bent": ["src/plan/fields.h"]})
+        for word in ("slope", "bent_kind", "BentParams", "kBent"):
+            known = check_counts.files_of_finishes(files | {"cli/x.cpp": word})
+            self.assertEqual(known["bent"], ["src/plan/fields.h", "cli/x.cpp"])
+        self.assertEqual(check_counts.finish_faults(files | {f"cli/{i}.h": "slope" for i in range(6)}), [])
+        self.assertEqual(len(check_counts.finish_faults(files | {f"cli/{i}.h": "slope" for i in range(7)})), 1)
+
     def test_a_question_of_grouping_too_many_is_found(self):
         asks = ["c.row_groups()", "C.k_groups()", "c.grouped()", "c.grouping == Grouping::K", "C.grouping"]
         self.assertEqual(check_counts.kernel_faults({"kernels/gemm/x.h": "\n".join(asks)}), [])

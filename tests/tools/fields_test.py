@@ -47,11 +47,11 @@ class Fields(unittest.TestCase):
     def test_a_new_argument_of_an_epilogue_is_in_c_and_of_the_products_that_take_it(self):
         row = '    visit(A{"slope", Finish::Affine, "Of D"}, epilogues.slope...);\n'
         listed = LIST.replace("    visit(A{", row + "    visit(A{", 1)
-        shape = SHAPE.replace("    float alpha", "    int64_t slope = 0;\n    float alpha", 1)
+        shape = SHAPE.replace("    float alpha", "    float slope = 0.5;\n    float alpha", 1)
         given = gen_fields.arguments(listed, shape)
-        self.assertIn("    int64_t slope; /* Of D */\n} finegemm_epilogue;", gen_fields.c_api(C_API, given, "epilogue"))
+        self.assertIn("    double slope; /* Of D */\n} finegemm_epilogue;", gen_fields.c_api(C_API, given, "epilogue"))
         text = gen_fields.products(OPS, given)
-        self.assertEqual(text.count("    slope: int = 0,\n    alpha: "), 2)
+        self.assertEqual(text.count("    slope: float = 0.5,\n    alpha: float = 1.0,"), 2)
         dense = LIST.replace('"affine", kDenseOrRows', '"affine", kDense')
         self.assertNotIn("alpha", gen_fields.keywords_of("Rows", gen_fields.arguments(dense, SHAPE)))
 

@@ -2,6 +2,7 @@
 // Names of kernels, their sources, the planner's kinds and the fields of a product read the facts here.
 #pragma once
 
+#include <finegemm/core/tensor_map.h>
 #include <finegemm/gemm/d_columns.h>
 
 namespace finegemm {
@@ -31,10 +32,25 @@ FG_HD constexpr FinishFacts facts_of(Finish finish) {
     return kFacts[static_cast<uint32_t>(finish)];
 }
 
+/// Widths of panels, by which TMA stores D and loads what is like it (panel_width in store_layout.h).
+inline constexpr uint32_t kPanelWidths = 3;
+
 /// What a kernel takes beside the parameters of its grouping: where columns lie in D, unless a finish says more.
 template <Finish F>
 struct FinishParamsOf {
     using Type = DColumns;
+};
+
+/// What an affine kernel adds to the product, and by what it multiplies it.
+struct alignas(64) AffineParams {
+    TensorMap c[kPanelWidths];  // as SegmentedParams::d; unused without C
+    const float* bias;          // of each column of D, or null
+    float alpha, beta;
+    uint32_t adds_c;  // 0: there is no C, and beta says nothing
+};
+template <>
+struct FinishParamsOf<Finish::Affine> {
+    using Type = AffineParams;
 };
 
 }  // namespace finegemm

@@ -97,25 +97,11 @@ struct SummedParams : GemmParams {
     int64_t d_stride;  // elements from one piece's sums to the next
 };
 
-/// What an affine kernel adds to the product, and by what it multiplies it.
-struct alignas(64) AffineParams {
-    TensorMap c[kPanelWidths];  // as SegmentedParams::d; unused without C
-    const float* bias;          // of each column of D, or null
-    float alpha, beta;
-    uint32_t adds_c;  // 0: there is no C, and beta says nothing
-};
-
-template <>
-struct FinishParamsOf<Finish::Affine> {
-    using Type = AffineParams;
-};
-
 /// Parameters of kernels for a grouping whose finish takes some of its own.
 template <typename Base, Finish F>
 struct WithFinish : Base {
     typename FinishParamsOf<F>::Type finish;
 };
-static_assert(sizeof(WithFinish<GroupedParams, Finish::Affine>) <= 4096, "a kernel of CUDA 12.0 takes no more");
 
 /// The parameters that all kernels for grouping `G` take.
 template <Grouping G>

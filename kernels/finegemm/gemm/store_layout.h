@@ -44,8 +44,7 @@ FG_HD constexpr RowCol strip_piece(const GemmConfig& c, uint32_t cols, uint32_t 
 
 // Panel: a warp's 16 rows and up to 128 bytes of each, which are one TMA box.
 
-/// Widths of panels in bf16, in columns: 64, 32 and 16, of which segments are made.
-inline constexpr uint32_t kPanelWidths = 3;
+/// Widths of panels in bf16, in columns: 64, 32 and 16, of which segments are made (kPanelWidths).
 FG_HD constexpr uint32_t panel_width(uint32_t i) { return 64 >> i; }
 
 /// Panels in f32 have 128 bytes of a row. TMA loads the old D into them, as well.

@@ -1,8 +1,6 @@
 // Calls of the public functions in one form. Layer engine.
 #include "ops/gemm/call.h"
 
-#include <type_traits>
-
 namespace finegemm {
 
 namespace {
@@ -96,18 +94,6 @@ Call::Call(const SummedGemmArgs& x, const GemmOptions& o)
       grouping(Grouping::Sum),
       group_count(x.a.count),
       options(o) {}
-
-Finish Call::finish() const {
-    Finish finish = Finish::None;
-    plan::given_arguments(
-        [&](const plan::EpilogueArgument& x, const auto& value) {
-            if constexpr (std::is_same_v<decltype(value), const ConstStack&>)
-                if (!adds_c()) return;
-            finish = x.finish;
-        },
-        epilogue());
-    return finish;
-}
 
 plan::Problem problem_of(const Call& call, bool batch_invariant) {
     const GemmOptions& options = call.options;

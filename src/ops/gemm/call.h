@@ -52,11 +52,8 @@ struct Call {
     bool has_host_offsets() const { return of_k() && groups.device.type == DeviceType::Cpu; }
     /// Are elements multiplied by scales? Where not, the call has scales of 1, which only the CPU reads.
     bool scaled() const { return !are(is_unscaled, a.matrix.dtype); }
-    bool adds_c() const { return epilogue().c.matrix.data && epilogue().beta.value_or(1) != 0; }
-    float beta() const { return adds_c() ? epilogue().beta.value_or(1) : 0; }
-    /// What the epilogue makes of the product. C that is not read makes nothing of it.
-    Finish finish() const;
     const Epilogue& epilogue() const { return options.epilogue; }
+    Finish finish() const { return plan::finish_of(epilogue()); }
     bool row_b_scales() const { return scaled() && has_row_scales(b.matrix, sfb.matrix); }
 };
 

@@ -9,7 +9,7 @@
 #include <finegemm/gemm/schedule.h>
 
 #include "engine/any_address.h"
-#include "ops/gemm/groups.h"
+#include "ops/gemm/finish/finishes.h"
 #include "plan/elements.h"
 
 namespace finegemm {
@@ -23,13 +23,17 @@ std::vector<T> sums_of(const CpuTile& t) {
 
 /// Calls set(index of an element in D, what it becomes) for the elements of a tile.
 template <typename T, typename Set>
-void for_each_element(const CpuTile& t, const std::vector<T>& sums, const CpuEpilogue& epilogue, const Set& set) {
-    for (int64_t r = 0; r < t.rows; ++r) {
-        const int64_t to = (t.row + r) * t.args.d.row_stride;
-        for (int64_t c = 0; c < t.cols; ++c)
-            set(to + epilogue.columns.of(static_cast<uint32_t>(t.col + c)),
-                epilogue.of(sums[static_cast<size_t>(r * kCpuTileCols + c)], t.row + r, t.col + c));
-    }
+void for_each_element(const CpuTile& t, const std::vector<T>& sums, const ProductEpilogue& epilogue, const Set& set) {
+    const DColumns columns = plan::columns_of(epilogue.arguments);
+    with_finish(epilogue.finish, [&]<typename OfFinish>() {
+        const OfFinish finish(epilogue.arguments);
+        for (int64_t r = 0; r < t.rows; ++r) {
+            const int64_t to = (t.row + r) * t.args.d.row_stride;
+            for (int64_t c = 0; c < t.cols; ++c)
+                set(to + columns.of(static_cast<uint32_t>(t.col + c)),
+                    finish.of(sums[static_cast<size_t>(r * kCpuTileCols + c)], t.row + r, t.col + c));
+        }
+    });
 }
 
 /// The GPU adds to memory without subnormal numbers (PTX ISA, red).
@@ -43,7 +47,7 @@ float added(float d, double x, Numerics) { return static_cast<float>(d + x); }
 
 template <typename T>
 void store_tile(const CpuTile& t, const std::vector<T>& sums, Numerics numerics, bool accumulate,
-                const CpuEpilogue& epilogue) {
+                const ProductEpilogue& epilogue) {
     void* const d = t.args.d.data;
     const auto each = [&](const auto& set) { for_each_element(t, sums, epilogue, set); };
     if (accumulate) return each([&](int64_t i, T x) { store(d, i, added(load<float>(d, i), x, numerics)); });
@@ -109,7 +113,7 @@ Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config
 }
 
 void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate,
-                   const CpuEpilogue& epilogue) {
+                   const ProductEpilogue& epilogue) {
     if (numerics == Numerics::Exact) {
         auto sums = sums_of<double>(tile);
         exact_tile(tile, sums.data());
@@ -151,7 +155,7 @@ void cpu_gemm(const Call& call, ThreadPool& pool, bool batch_invariant) {
     if (call.summed()) return cpu_sum(call, pool);
     const GemmOptions& options = call.options;
     const std::vector<GemmArgs> products = products_of(call);
-    const std::vector<CpuEpilogue> epilogues = epilogues_of(call, products);
+    const std::vector<ProductEpilogue> epilogues = epilogues_of(call, products);
     std::vector<int64_t> ends;  // of each product's tiles, in one count for all
     for (const GemmArgs& product : products)
         ends.push_back((ends.empty() ? 0 : ends.back()) + cpu_tiles_of(product, options.numerics));

@@ -5,8 +5,8 @@
 
 #include "engine/thread_pool.h"
 #include "ops/gemm/call.h"
-#include "ops/gemm/cpu_epilogue.h"
 #include "ops/gemm/cpu_tiles.h"
+#include "ops/gemm/groups.h"
 #include "plan/plan.h"
 
 namespace finegemm {
@@ -24,7 +24,7 @@ int64_t cpu_tiles_of(const GemmArgs& args, Numerics numerics);
 CpuTile cpu_tile_at(const GemmArgs& args, Numerics numerics, int64_t i);
 /// Computes a tile and stores it in D. `kernel`: for Numerics::Hopper.
 void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate = false,
-                   const CpuEpilogue& epilogue = {});
+                   const ProductEpilogue& epilogue = {});
 
 /// The result in double, before it is rounded: rows x cols, row-major. args.d gives the extents only.
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d);

@@ -1,6 +1,7 @@
 // The groups of a call. Layer engine.
 #include "ops/gemm/groups.h"
 
+#include <map>
 #include <type_traits>
 
 namespace finegemm {
@@ -135,6 +136,32 @@ std::vector<GemmArgs> products_of(const Call& call) {
     else products.push_back({call.a.matrix, call.sfa.matrix, call.b.matrix, call.sfb.matrix, call.d.matrix});
     if (call.options.accumulate) std::erase_if(products, [](const GemmArgs& product) { return product.a.cols == 0; });
     return products;
+}
+
+std::vector<ProductEpilogue> epilogues_of(const Call& call, const std::vector<GemmArgs>& products) {
+    std::map<std::string_view, std::vector<GemmArgs>> parts;  // those of a call whose D it is
+    plan::arguments_of<ConstStack>(
+        [&](const char* name, const ConstStack& x) {
+            if (!plan::is_given(x, {})) return;
+            Call with_x = call;
+            const ConstMatrix& m = x.matrix;
+            with_x.d = {{const_cast<void*>(m.data), m.dtype, m.rows, m.cols, m.row_stride, m.col_stride, m.device},
+                        x.count,
+                        x.stride};
+            parts[name] = products_of(with_x);
+        },
+        call.epilogue());
+    std::vector<ProductEpilogue> epilogues(products.size());
+    for (size_t i = 0; i < products.size(); ++i) {
+        if (products[i].a.cols == 0) continue;
+        epilogues[i] = {call.finish(), call.epilogue()};
+        plan::arguments_of<ConstStack>(
+            [&](const char* name, ConstStack& x) {
+                if (const auto all = parts.find(name); all != parts.end()) x = {all->second[i].d};
+            },
+            epilogues[i].arguments);
+    }
+    return epilogues;
 }
 
 }  // namespace finegemm

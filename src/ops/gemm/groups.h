@@ -36,4 +36,14 @@ GemmArgs product_of(const Call& call, uint32_t g, KRange blocks);
 /// become zero, and groups without k have K = 0; those that are added to D are left out then.
 std::vector<GemmArgs> products_of(const Call& call);
 
+/// What becomes of one of a call's products: the call's arguments, where matrices like D are the part that belongs to
+/// the product.
+struct ProductEpilogue {
+    Finish finish = Finish::None;
+    Epilogue arguments{};
+};
+
+/// The epilogues of products_of(call), in their order. Rows of padding, which become zero, have none.
+std::vector<ProductEpilogue> epilogues_of(const Call& call, const std::vector<GemmArgs>& products);
+
 }  // namespace finegemm

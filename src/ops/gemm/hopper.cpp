@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "cuda/tensor_map.h"
+#include "ops/gemm/finish/finishes.h"
 #include "ops/gemm/groups.h"
 
 namespace finegemm {
@@ -86,30 +87,13 @@ private:
     /// With what the kernel takes for its finish beside the others' parameters.
     template <typename Base>
     LaunchParams completed(const Base& base) const {
-        return completed(base, std::make_index_sequence<kFinishes>());
-    }
-    template <typename Base, size_t... I>
-    LaunchParams completed(const Base& base, std::index_sequence<I...>) const {
         LaunchParams params = base;
-        const auto complete = [&]<Finish F>() {
-            if constexpr (F != Finish::None)
-                if (c_.finish == F) {
-                    WithFinish<Base, F> all{base, {}};
-                    fill(all.finish);
-                    params = all;
-                }
-        };
-        (complete.template operator()<static_cast<Finish>(I)>(), ...);
+        const auto fill = [&](auto& maps, const char* name, const ConstStack& x) { fill_panel_maps(maps, name, x); };
+        with_finish(c_.finish, [&]<typename T>() {
+            if constexpr (T::kFinish != Finish::None)
+                params = WithFinish<Base, T::kFinish>{base, T::params(call_.epilogue(), fill)};
+        });
         return params;
-    }
-    void fill(DColumns& params) const { params = plan::columns_of(call_.epilogue()); }
-    void fill(AffineParams& params) const {
-        params = {.c = {},
-                  .bias = static_cast<const float*>(call_.epilogue().bias.data),
-                  .alpha = call_.epilogue().alpha,
-                  .beta = call_.beta(),
-                  .adds_c = call_.adds_c()};
-        if (call_.adds_c()) fill_panel_maps(params.c, "c", call_.epilogue().c);
     }
     /// Maps of D or C by the widths of the panels of a tile; in f32 there is one.
     void fill_panel_maps(TensorMap (&maps)[kPanelWidths], const char* name, const ConstStack& x) const {
