@@ -159,11 +159,6 @@ def check_bf16(a: Tensor) -> None:
         )
 
 
-def source(d: Tensor, c: Tensor | None) -> tuple[Tensor | None, bool]:
-    """What is added to the product: a matrix of its own, or what `d` holds."""
-    return (None, True) if c is d else (c, False)
-
-
 def check_source(d: Tensor, c: Tensor) -> None:
     """What is added to a product has the form of the result, and is the result itself or lies elsewhere."""
     if c.dtype != d.dtype or c.shape != d.shape or c.device != d.device:

@@ -14,7 +14,7 @@ from finegemm.torch_module import torch
 from finegemm.torch_operators import define
 
 from . import envs, knobs
-from .operands import Tensor, as_written, check_k_contiguous, check_source
+from .operands import Tensor, as_written, check_k_contiguous, check_source, integers
 from .utils.layout import get_mn_major_tma_aligned_tensor
 
 _C_ALIGNMENT = 16  # bytes, of its rows, where a kernel reads it
@@ -271,8 +271,9 @@ def k_grouped_gemm(
     handle = default_handle() if settings.context is None else settings.context.handle
     try:
         _native.k_grouped_gemm(handle, None, (a, _by_columns(sfa), b, _by_columns(sfb), d), options)
-    except FineGemmError as e:
-        raise _refused(e, a, b, turned, "sizes", written) from None
+    except (FineGemmError, TypeError) as e:
+        integers(written, sizes, d.shape[0])
+        raise _refused(e, a, b, turned, "sizes", written) if isinstance(e, FineGemmError) else e from None
     if c is not None:
         d.add_(c)
     if settings.prints_configs:
