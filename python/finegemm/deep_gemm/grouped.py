@@ -7,6 +7,7 @@ from finegemm.errors import InvalidArgument, Unsupported
 from finegemm.torch_operators import watched
 
 from . import operators
+from .dense import bf16_gemm_tn
 from .operands import (
     BLOCK,
     Pair,
@@ -246,22 +247,43 @@ def einsum(
     *,
     epilogue: Any = None,
 ) -> None:
-    """A product of bfloat16 tensors, d bfloat16 or float32: of each head, "bhr,hdr->bhd" or "bhd,hdr->bhr"; or the sum
-    of all, "bmk,bnk->mn", which with `c`, d itself, is added to d. `use_cublaslt` changes nothing."""
-    if expr not in _EQUATIONS:
-        raise Unsupported(f"expr: is {expr!r}, must be one of {_EQUATIONS}; multiply with torch.einsum otherwise")
+    """A product of bfloat16 tensors, d bfloat16 or float32: of each head, "bhr,hdr->bhd", "bhd,hdr->bhr" or, with `c`
+    that is added, "bhd,bhr->hdr"; or the sum of all, "bmk,bnk->mn", which with `c`, d itself, is added to d.
+    `use_cublaslt` changes nothing."""
+    if expr not in _EQUATIONS and expr != _GRADIENTS:
+        expressions = (*_EQUATIONS, _GRADIENTS)
+        raise Unsupported(f"expr: is {expr!r}, must be one of {expressions}; multiply with torch.einsum otherwise")
+    check_bf16(a)
+    if expr == _GRADIENTS:
+        refuse(epilogue=epilogue)
+        return _gradients(a, b, d, c)
     summed = expr == _EQUATIONS[-1]
     if (c is not None and not summed) or epilogue is not None:
         refuse(c=c, epilogue=epilogue)
-    check_bf16(a)
     if c is not None:
         check_source(d, c)
         if c.data_ptr() != d.data_ptr():
             raise InvalidArgument("c: is not d, must be d itself, which is added to; pass it as c, or copy c to d")
     watched(operators.einsum)(expr, a, None, b, None, d, c is not None)
+    return None
+
+
+def _gradients(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
+    """d [h, d, r] = c + a [b, h, d] times b [b, h, r] over b: a product for each head."""
+    if a.dim() != 3 or b.dim() != 3 or a.shape[:2] != b.shape[:2] or d.shape != (a.shape[1], a.shape[2], b.shape[2]):
+        raise InvalidArgument(
+            f"d: has shape {list(d.shape)}, with a {list(a.shape)} and b {list(b.shape)}; they must be [h, d, r], "
+            "[b, h, d] and [b, h, r]; pass views of those shapes"
+        )
+    if c is not None:
+        check_source(d, c)
+    for h in range(d.shape[0]):
+        added = None if c is None else d[h] if c is d else c[h]
+        bf16_gemm_tn(a[:, h], b[:, h], d[h], added)
 
 
 _EQUATIONS = ("bhr,hdr->bhd", "bhd,hdr->bhr", "bmk,bnk->mn")
+_GRADIENTS = "bhd,bhr->hdr"
 
 
 def k_grouped_fp8_gemm_nt_contiguous(

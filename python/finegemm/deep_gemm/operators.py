@@ -18,6 +18,7 @@ from .operands import Tensor, as_written, check_k_contiguous, check_source, inte
 from .utils.layout import get_mn_major_tma_aligned_tensor
 
 _C_ALIGNMENT = 16  # bytes, of its rows, where a kernel reads it
+_K_MULTIPLE = 8  # of bfloat16
 
 
 def _refused(
@@ -66,6 +67,9 @@ def gemm(
     except FineGemmError as e:
         if _is_without_kernels(a, b, sfb, d, options):
             return _through_float32(a, sfa, b, sfb, d, d if accumulate else c, alpha, turned)
+        if sfa is None and (missing := _missing_k(a, b, turned)):
+            x, y = (_with_more_k(of, letter in turned, missing) for letter, of in (("a", a), ("b", b)))
+            return gemm(x, None, y, None, d, None if accumulate else c, accumulate, alpha, turned)
         raise _refused(e, a, b, turned) from None
     if settings.prints_configs:
         k = a.shape[0 if "a" in turned else 1]
@@ -126,7 +130,22 @@ def _is_without_kernels(a: Tensor, b: Tensor, sfb: Tensor | None, d: Tensor, opt
             return True
     if c is not None and (c.data_ptr() | c.stride(0) * c.element_size()) % _C_ALIGNMENT != 0:
         return True  # its rows are loaded by TMA
-    return is_more and bool(a.shape[0 if "a" in turned else 1] == 0)
+    return is_more and _k_of(a, "a" in turned) == 0
+
+
+def _k_of(x: Tensor, k_first: bool) -> int:
+    return int(x.shape[-2 if k_first else -1])
+
+
+def _missing_k(a: Tensor, b: Tensor, turned: str) -> int:
+    """How much K lacks of the multiple that kernels for bfloat16 take."""
+    k = _k_of(a, "a" in turned)
+    return -k % _K_MULTIPLE if a.dim() == b.dim() == 2 and k == _k_of(b, "b" in turned) else 0
+
+
+def _with_more_k(x: Tensor, k_first: bool, more: int) -> Tensor:
+    """The matrix and zeros behind its last k: of gradients of weights K is the tokens, any number."""
+    return torch.nn.functional.pad(x, (0, 0, 0, more) if k_first else (0, more))
 
 
 def _is_mn_major(x: Tensor, k_first: bool) -> bool:
@@ -273,12 +292,23 @@ def k_grouped_gemm(
         _native.k_grouped_gemm(handle, None, (a, _by_columns(sfa), b, _by_columns(sfb), d), options)
     except (FineGemmError, TypeError) as e:
         integers(written, sizes, d.shape[0])
+        if not any(sizes) and a.numel() == b.numel() == 0:
+            return None if accumulate else _become(d, c)
         raise _refused(e, a, b, turned, "sizes", written) if isinstance(e, FineGemmError) else e from None
     if c is not None:
         d.add_(c)
     if settings.prints_configs:
         fields = {"k_groups": len(sizes), **_fields(a, b, False, options)}
         envs.print_config(f"k_grouped_{_kind(a)}_gemm", d.shape[1], d.shape[2], sum(sizes), **fields)
+    return None
+
+
+def _become(d: Tensor, c: Tensor | None) -> None:
+    """The result where there is nothing to sum up."""
+    if c is None:
+        d.zero_()
+    else:
+        d.copy_(c)
 
 
 def _by_columns(sf: Tensor | None) -> Tensor | None:
