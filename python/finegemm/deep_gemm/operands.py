@@ -65,6 +65,12 @@ def pair(name: str, x: Any) -> tuple[Tensor, Tensor]:
     return x[0], x[1]
 
 
+def tensors(name: str, x: Any, count: int) -> Sequence[Tensor]:
+    if not isinstance(x, _SEQUENCES) or len(x) != count:
+        raise TypeError(f"{name}: must be a sequence of {count} tensors, not {_kind(x)}")
+    return x
+
+
 def _kind(x: Any) -> str:
     return f"{type(x).__name__} of {len(x)}" if isinstance(x, _SEQUENCES) else f"of {type(x)}"
 
@@ -146,11 +152,11 @@ def check_scales_of_b(rows: int | None, b: Tensor, sfb: Tensor, turned: str = ""
         )
 
 
-def check_bf16(a: Tensor) -> None:
+def check_bf16(a: Tensor, name: str = "a") -> None:
     """That A is bfloat16. The product says the rest: B is what A is."""
     if a.dtype != torch.bfloat16:
         raise InvalidArgument(
-            f"a: is {a.dtype}, must be torch.bfloat16; convert it, or call the FP8 function of that form with scales"
+            f"{name}: is {a.dtype}, must be torch.bfloat16; convert it, or call the FP8 function of that form with scales"
         )
 
 

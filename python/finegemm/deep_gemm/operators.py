@@ -303,6 +303,17 @@ def k_grouped_gemm(
     return None
 
 
+def k_grouped_ranges(a: Tensor, b: Tensor, d: Tensor, offsets: Tensor, accumulate: bool) -> None:
+    """k_grouped_gemm of bfloat16 a [K, M] and b [K, N], where each group's k begin at offsets on the device."""
+    options = knobs.of_call(d) | {"offsets": offsets, "accumulate": accumulate, "turned": "ab"}
+    settings = envs.settings()
+    handle = default_handle() if settings.context is None else settings.context.handle
+    try:
+        _native.k_grouped_gemm(handle, None, (a, None, b, None, d), options)
+    except FineGemmError as e:
+        raise _refused(e, a, b, "ab", "offsets", "indices") from None
+
+
 def _become(d: Tensor, c: Tensor | None) -> None:
     """The result where there is nothing to sum up."""
     if c is None:
