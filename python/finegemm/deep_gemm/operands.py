@@ -156,7 +156,8 @@ def check_bf16(a: Tensor, name: str = "a") -> None:
     """That A is bfloat16. The product says the rest: B is what A is."""
     if a.dtype != torch.bfloat16:
         raise InvalidArgument(
-            f"{name}: is {a.dtype}, must be torch.bfloat16; convert it, or call the FP8 function of that form with scales"
+            f"{name}: is {a.dtype}, must be torch.bfloat16; convert it, or call the FP8 function of that form with "
+            "scales"
         )
 
 

@@ -270,7 +270,7 @@ def transformers(module, device, scale):
     for fp8, kind in ((True, "fp8_fp4"), (False, "bf16")):
         alignment = module.get_mk_alignment_for_contiguous_layout()
         a, b, ids, exact = experts(device, [40, 0, 129 * scale, 3], 128, 256, alignment, fp8)
-        for t in (a if fp8 else (a,)):
+        for t in a if fp8 else (a,):
             t.view(torch.uint8)[ids < 0] = 0x7F if t.dtype == FP8 else 0xFF  # rows of no token hold NaN
         d = torch.empty(len(ids), 128, dtype=BF16, device=device)
         for turned in ("nt", "nn"):

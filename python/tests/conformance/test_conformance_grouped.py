@@ -1,7 +1,5 @@
 """DeepGEMM's interface, groups of rows: sections 6 and 7 of its specification."""
 
-import itertools
-
 import pytest
 
 from finegemm import deep_gemm
@@ -221,9 +219,7 @@ def test_what_is_refused_of_groups(device):
     with pytest.raises(TypeError):
         deep_gemm.m_grouped_fp8_gemm_nn_contiguous(a, b, d, layout, expected_m_for_psum_layout=1)
     each, out, masks = tuple(t[None].expand(2, *t.shape) for t in a), torch.stack((d, d)), integers([1, 1], device)
-    for expected, options in itertools.chain(
-        [(0, {}), (-1, {})], ((4, {name: value}) for name, value in (("enable_overlap", True), ("signal", masks)))
-    ):
+    for expected, options in ((0, {}), (-1, {}), (4, {"enable_overlap": True}), (4, {"signal": masks})):
         with pytest.raises(RuntimeError):
             deep_gemm.fp8_m_grouped_gemm_nt_masked(each, b, out, masks, expected, **options)
     deep_gemm.fp8_m_grouped_gemm_nt_masked(each, b, out, masks, 4, enable_overlap=False, signal=None)

@@ -84,7 +84,9 @@ def test_scales_of_ends_are_packed_but_for_gaps(device):
     check_form(made, want.masked_fill(~inside[:, None], 0))
 
 
-@pytest.mark.parametrize("device, shape", cases([(24, (128, 0, 640, 256))], [(4096, (2048,) * 16), (7168, (256,) * 128)]))
+@pytest.mark.parametrize(
+    "device, shape", cases([(24, (128, 0, 640, 256))], [(4096, (2048,) * 16), (7168, (256,) * 128)])
+)
 def test_scales_of_groups_of_k_are_packed_from_a_new_row_each(device, shape):
     mn, ks = shape
     sf = powers(sum(ks) // BLOCK, mn, device=device)

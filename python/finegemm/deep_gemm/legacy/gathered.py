@@ -55,8 +55,8 @@ def _sum_up(a: Tensor, b: Tensor, d: Tensor, begins: Tensor, ends: Tensor, acc: 
     alignment, k = get_mk_alignment_for_contiguous_layout(), a.shape[0]
     if alignment % _K_BLOCK or k % _K_BLOCK:
         raise InvalidArgument(
-            f"indices: {k} k at an alignment of {alignment}, both must be multiples of {_K_BLOCK}; pad groups, and call "
-            "set_mk_alignment_for_contiguous_layout"
+            f"indices: {k} k at an alignment of {alignment}, both must be multiples of {_K_BLOCK}; pad groups, and "
+            "call set_mk_alignment_for_contiguous_layout"
         )
     place = torch.arange(k, device=begins.device)
     group = torch.searchsorted(begins.long(), place, right=True) - 1
