@@ -231,7 +231,7 @@ def fp8_einsum(
         raise Unsupported(f"expr: is {expr!r}, must be 'bhr,hdr->bhd' of FP8; call einsum with bfloat16 otherwise")
     if c is not None or epilogue is not None:
         refuse(c=c, epilogue=epilogue)
-    if recipe is not _BLOCKS and recipe != _BLOCKS and block_rows(recipe, None, None) != BLOCK:
+    if recipe is not _BLOCKS and block_rows(recipe, None, None) != BLOCK:
         raise Unsupported(f"recipe: is {recipe}, must be (1, 128, 128) on Hopper; quantise to that")
     qa, sfa, qb, sfb = parts(a, b)
     watched(operators.einsum)(expr, qa, sfa, qb, sfb, d, False)
@@ -306,7 +306,7 @@ def k_grouped_fp8_gemm_nt_contiguous(
     a and b hold the groups one behind the other, `ks_cpu` the k of each, multiples of 128 or 0. `grouped_layout`, the
     same on the device, is not read. Without `c` the product overwrites d.
     """
-    if recipe is not _ROWS and recipe != _ROWS and block_rows(recipe, None, None) != 1:
+    if recipe is not _ROWS and block_rows(recipe, None, None) != 1:
         raise Unsupported(f"recipe: is {recipe}, must be (1, 1, 128) on Hopper; quantise to that")
     qa, sfa, qb, sfb = parts(a, b)
     if use_psum_layout or epilogue is not None:

@@ -115,11 +115,16 @@ def with_k_first(call: Call, name: str, turned: str, compiled_dims: str) -> Call
     return cast(Call, product)
 
 
+_RECIPES = {(1, BLOCK, BLOCK): BLOCK, (1, 1, BLOCK): 1}
+
+
 def block_rows(recipe: Recipe, recipe_a: Recipe, recipe_b: Recipe) -> int | None:
     """Rows of B that a scale serves by the recipe, 1 or BLOCK; None: there is none, the shape of the scales says."""
     if recipe is not None:
         if recipe_a is not None or recipe_b is not None:
             raise InvalidArgument("recipe: comes with recipe_a or recipe_b; pass either it or both of them")
+        if type(recipe) is tuple and recipe in _RECIPES and set(map(type, recipe)) == {int}:
+            return _RECIPES[recipe]
         of_a, rows, of_k = integers("recipe", recipe, 3)
         given = ((of_a, of_k), (rows, of_k))
     elif recipe_a is None and recipe_b is None:
