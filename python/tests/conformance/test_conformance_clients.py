@@ -1,5 +1,6 @@
 """DeepGEMM's interface as programs call it: section 23 of its specification, and what they do before they serve."""
 
+import importlib
 import os
 import pathlib
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 
 from clients import PROBED, PROGRAMS, SGLANG, TRANSFORMERS, VLLM
 from finegemm import deep_gemm
+from finegemm.deep_gemm import install
 from reference import MOST_OF_UNQUANTISED, calc_diff
 from torch_support import DEVICES, needs_gpu, torch
 
@@ -36,6 +38,20 @@ def test_every_name_that_a_program_looks_up_can_be_called(names):
 
 def test_names_that_are_taken_for_features_are_absent():
     assert not [name for name in PROBED if hasattr(deep_gemm, name)]
+
+
+def test_the_package_answers_below_another_one_too(tmp_path, monkeypatch):
+    (tmp_path / "serving").mkdir()
+    install.install(tmp_path / "serving", force=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    try:
+        module = importlib.import_module("serving.deep_gemm.utils.layout")
+        assert module is deep_gemm.utils.layout
+        assert importlib.import_module("serving.deep_gemm") is deep_gemm
+    finally:
+        for name in set(sys.modules) - before:
+            del sys.modules[name]
 
 
 def check(call):
