@@ -238,25 +238,23 @@ def einsum(
     expr: str, a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tensor, accumulate: bool
 ) -> None:
     """The product of an equation, or with `accumulate` d + the product. Nothing to sum up makes d zero."""
-    if d.numel() == 0:
-        return
-    summed = expr.endswith("->mn")
-    if not summed and a.shape[-1] == 0:
-        d.zero_()
-        return
     options, settings = knobs.of_call(d), envs.settings()
-    options |= {"sfa": sfa, "sfb": sfb, "accumulate": accumulate}
+    options["sfa"], options["sfb"], options["accumulate"] = sfa, sfb, accumulate
     handle = default_handle() if settings.context is None else settings.context.handle
     try:
         _native.einsum(handle, None, (expr, a, b, d), options)
     except FineGemmError as e:
+        if d.numel() == 0 or (a.shape[-1] == 0 and not expr.endswith("->mn")):
+            return _become(d, None)
         raise _refused(e, a, b, "", "equation", "expr") from None
-    if settings.prints_configs:
+    if settings.prints_configs and d.numel():
+        summed = expr.endswith("->mn")
         m, k = (d.shape[0], a[:, 0].numel()) if summed else (a.shape[:-1].numel(), a.shape[-1])
         of = {"summed": a.shape[0]} if summed else {"groups": b.shape[0], "expected_m": a.shape[0]}
         turned = {"turned": "b"} if expr == "bhd,hdr->bhr" else {}
         fields = _fields(a, b, False, options | turned) | {"out_dtype": str(d.dtype).removeprefix("torch.")}
         envs.print_config(f"{_kind(a)}_einsum", m, d.shape[-1], k, **of, **fields)
+    return None
 
 
 def k_grouped_gemm(
