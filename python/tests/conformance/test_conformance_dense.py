@@ -27,6 +27,7 @@ FORWARD = [
 ]  # fmt: skip
 LARGE = [(m, n, k) for n, k in FORWARD for m in (1, 128, 4096)] + [(4096, k, n) for n, k in FORWARD]
 WGRAD = [(n, 4096, k) for n, k in FORWARD]
+LARGE += WGRAD
 
 
 def operands(shape, device, row_scales=False, power_of_two=False):
