@@ -217,7 +217,7 @@ BF16_LARGE += [("tn", s) for s in WGRAD[:3]] + [("nt", (4096, 256, 7168)), ("nt"
 
 @pytest.mark.parametrize(
     "device, case",
-    cases([(f, s) for f in ("nt", "nn", "tn", "tt") for s in ((3, 136, 72), (130, 64, 256))], BF16_LARGE),
+    cases([(f, s) for f in ("nt", "nn", "tn", "tt") for s in ((3, 136, 72), (130, 64, 256), (16, 24, 99))], BF16_LARGE),
 )
 def test_products_in_bfloat16_of_every_layout(device, case):
     form, (m, n, k) = case

@@ -135,6 +135,8 @@ def test_sums_of_products(device, shape):
     start = d.double()
     deep_gemm.einsum("bmk,bnk->mn", a, b, d, d)
     assert calc_diff(d, exact + start) < 1e-9
+    deep_gemm.einsum("bmk,bnk->mn", a, b, d)
+    assert calc_diff(d, exact) < 1e-9
     d = torch.empty(m, n, dtype=BF16, device=device)
     deep_gemm.einsum("bmk,bnk->mn", a, b, d)
     assert_close(d, exact, MOST_OF_BF16)
