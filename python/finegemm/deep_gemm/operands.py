@@ -123,8 +123,10 @@ def block_rows(recipe: Recipe, recipe_a: Recipe, recipe_b: Recipe) -> int | None
     if recipe is not None:
         if recipe_a is not None or recipe_b is not None:
             raise InvalidArgument("recipe: comes with recipe_a or recipe_b; pass either it or both of them")
-        if type(recipe) is tuple and recipe in _RECIPES and set(map(type, recipe)) == {int}:
-            return _RECIPES[recipe]
+        if type(recipe) is tuple and (known := _RECIPES.get(recipe)) is not None:
+            of_a, rows, of_k = recipe  # True and 128.0 are equal to integers
+            if type(of_a) is type(rows) is type(of_k) is int:
+                return known
         of_a, rows, of_k = integers("recipe", recipe, 3)
         given = ((of_a, of_k), (rows, of_k))
     elif recipe_a is None and recipe_b is None:
