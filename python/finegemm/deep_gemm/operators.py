@@ -339,6 +339,7 @@ define(
     grouped_gemm, f"({_OPERANDS}, Tensor layout, str form, str written, SymInt expected_m, str turned) -> ()", _nothing
 )
 define(einsum, f"(str expr, {_OPERANDS}, bool accumulate) -> ()", _nothing)
+define(k_grouped_ranges, "(Tensor a, Tensor b, Tensor(a!) d, Tensor offsets, bool accumulate) -> ()", _nothing)
 define(
     k_grouped_gemm,
     f"({_OPERANDS}, SymInt[] sizes, str written, Tensor? c, bool accumulate, str turned) -> ()",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from finegemm.errors import InvalidArgument
 from finegemm.torch_module import torch
+from finegemm.torch_operators import watched
 
 from ..grouped import m_grouped_bf16_gemm_nn_contiguous, m_grouped_bf16_gemm_nt_contiguous
 from ..knobs import get_mk_alignment_for_contiguous_layout
@@ -64,8 +65,8 @@ def _sum_up(a: Tensor, b: Tensor, d: Tensor, begins: Tensor, ends: Tensor, acc: 
     a, b = (x.masked_fill(unused, 0) for x in (a, b))
     offsets = torch.cat((begins, begins.new_full((1,), k)))
     if d.dtype == torch.float32:
-        return k_grouped_ranges(a, b, d, offsets, acc)
+        return watched(k_grouped_ranges)(a, b, d, offsets, acc)
     product = d.float() if acc else torch.empty(d.shape, dtype=torch.float32, device=d.device)
-    k_grouped_ranges(a, b, product, offsets, acc)
+    watched(k_grouped_ranges)(a, b, product, offsets, acc)
     d.copy_(product)
     return None
