@@ -132,7 +132,7 @@ def schedule_of(lengths, next_n, slots):
     return [*rows, [len(segs) * atoms, 0]]
 
 
-@pytest.mark.parametrize("next_n", (1, 2, 4))
+@pytest.mark.parametrize("next_n", (1, 2, 3, 4, 8))
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_schedule_is_what_others_make_themselves(device, next_n):
     for lengths in ([700, 0, 256, 257, 3], [0, 0], [40000], [1] * 70):
