@@ -19,6 +19,7 @@ from .utils.layout import get_mn_major_tma_aligned_tensor
 
 _C_ALIGNMENT = 16  # bytes, of its rows, where a kernel reads it
 _K_MULTIPLE = 8  # of bfloat16
+_HEAD_MULTIPLE = 8  # of the widths of parts of heads where a kernel leaves the gap
 
 
 def _refused(
@@ -84,15 +85,18 @@ def gemm_into_heads(
 ) -> None:
     """The product in the first and the last columns of each head of d, as many as `head_splits` says; those between,
     its second number, are not written."""
-    is_ready = d.dtype == torch.bfloat16 and head_splits[1] > 0 and not any(x % 8 for x in head_splits)
-    if not is_ready or _has_row_scales(b, sfb, ""):
+    left, gap, right = head_splits
+    if d.dtype is not torch.bfloat16 or gap <= 0 or (left | gap | right) % _HEAD_MULTIPLE:
         return _through_copies(a, sfa, b, sfb, d, head_splits)
     options, settings = knobs.of_call(d), envs.settings()
-    options["head_left"], options["head_gap"], options["head_right"] = head_splits
+    options["head_left"], options["head_gap"], options["head_right"] = left, gap, right
     handle = default_handle() if settings.context is None else settings.context.handle
     try:
         _native.gemm(handle, None, (a, sfa, b, sfb, d), options)
     except FineGemmError as e:
+        if _has_row_scales(b, sfb, ""):
+            return _through_copies(a, sfa, b, sfb, d, head_splits)
+        _check_heads(b, d, *head_splits)
         raise _refused(e, a, b, "") from None
     if settings.prints_configs:
         fields = _fields(a, b, False, options) | {"head_gaps": True}
@@ -105,11 +109,26 @@ def _through_copies(
 ) -> None:
     """Heads of widths, types and scales for which no kernel leaves gaps."""
     left, middle, right = head_splits
+    _check_heads(b, d, left, middle, right)
     product = torch.empty((d.shape[0], b.shape[0]), dtype=d.dtype, device=d.device)
     gemm(a, sfa, b, sfb, product, None, False, None, "")
     to, of = (x.unflatten(1, (-1, cols)) for x, cols in ((d, left + middle + right), (product, left + right)))
     to[..., :left].copy_(of[..., :left])
     to[..., left + middle :].copy_(of[..., left:])
+
+
+def _check_heads(b: Tensor, d: Tensor, left: int, middle: int, right: int) -> None:
+    rows, heads = b.shape[0], b.shape[0] // max(1, left + right)
+    if min(left, middle, right) < 0 or heads * (left + right) != rows:
+        raise InvalidArgument(
+            f"head_splits: is {(left, middle, right)}, must be three widths, not negative, of which the first and the "
+            f"last together divide the {rows} rows of b; pass those of a head"
+        )
+    if d.shape[-1] != rows + heads * middle:
+        raise InvalidArgument(
+            f"d: has {d.shape[-1]} columns, must have {rows + heads * middle}, {left + middle + right} for each of "
+            f"{heads} heads; pass memory of that shape"
+        )
 
 
 def _has_row_scales(b: Tensor, sfb: Tensor | None, turned: str) -> bool:
