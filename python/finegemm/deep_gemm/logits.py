@@ -177,7 +177,8 @@ _PAGE_SIZES = (4, 16, 32, 64)
 
 def get_paged_mqa_logits_metadata(context_lens: Tensor, block_kv: int, num_sms: int, indices: Any = None) -> Tensor:
     """How paged logits are split over `num_sms` slots: int32 [num_sms + 1, 2]. context_lens: [B] or [B, next_n]."""
-    refuse(indices=indices)
+    if indices is not None:
+        refuse(indices=indices)
     if integer("block_kv", block_kv) not in _PAGE_SIZES:
         raise InvalidArgument(f"block_kv: is {block_kv}, must be one of {_PAGE_SIZES}; pass the keys of a page")
     slots = integer("num_sms", num_sms)
