@@ -77,6 +77,12 @@ SERVED = {
     "fp8_paged_mqa_logits": "q, kv_cache, weights, context_lens, block_table, schedule_meta, max_context_len, "
     "clean_logits=False, indices=None",
     "tf32_hc_prenorm_gemm": "a, b, d, sqr_sum, num_splits=None",
+    **dict.fromkeys(
+        (f"legacy.a_fused_m_grouped_bf16_gemm_{form}_contiguous_tl" for form in ("nt", "nn")), "a, b, d, indices"
+    ),
+    **dict.fromkeys(
+        (f"legacy.{of}_fused_k_grouped_bf16_gemm_tn_contiguous_tl" for of in "ab"), "a, b, d, indices, acc"
+    ),
     "testing.bench": "fn, num_warmups=5, num_tests=10, high_precision=False",
     "testing.bench_kineto": "fn, kernel_names, num_tests=30, suppress_kineto_output=False, trace_path=None, "
     "flush_l2=True, with_multiple_kernels=False, barrier=None",
@@ -115,8 +121,7 @@ get_mqa_logits_metadata get_sparse_mqa_logits_metadata get_paged_sparse_mqa_logi
 fp8_fp4_paged_sparse_mqa_logits SymmBuffer get_symm_buffer_for_mega_moe transform_weights_for_mega_moe fp8_fp4_mega_moe
 bf16_mega_moe bf16_mega_gate get_bf16_mega_gate_config mega_mhc get_token_alignment_for_mega_moe
 get_block_m_for_mega_moe mega.fp8_fp4_mega_moe mega.SymmBuffer _C.get_ring_limit_for_mega_moe
-_C.get_symm_buffer_size_for_mega_moe legacy.a_fused_m_grouped_bf16_gemm_nt_contiguous_tl
-legacy.b_fused_k_grouped_bf16_gemm_tn_contiguous_tl
+_C.get_symm_buffer_size_for_mega_moe
 """)
 # Programs take these names for features where they exist.
 ABSENT = words("""
@@ -159,8 +164,8 @@ def test_what_is_not_served_says_so_when_it_is_called(name):
 
 
 def test_what_is_not_served_is_listed_here():
-    listed = {name.rpartition(".")[2] for name in NOT_SERVED if not name.startswith("legacy.")}
-    assert listed - {"SymmBuffer"} == {name for name in deep_gemm.missing.REASONS if not name.endswith("_tl")}
+    listed = {name.rpartition(".")[2] for name in NOT_SERVED}
+    assert listed - {"SymmBuffer"} == set(deep_gemm.missing.REASONS)
 
 
 def rows_of_table():

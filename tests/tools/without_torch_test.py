@@ -11,6 +11,7 @@ BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 PROGRAMS: dict[str, list[str]] = {
     "sweep": ["build.so", "record.json"],
     "compare_builds": ["build.so"],
+    "conformance": [],
     "deep_gemm_time": [],
     "torch_training": [],
 }

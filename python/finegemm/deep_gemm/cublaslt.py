@@ -13,7 +13,7 @@ from finegemm.torch_module import torch
 from finegemm.torch_operators import define, watched
 
 from . import knobs
-from .operands import Tensor, check_source, source
+from .operands import Tensor, check_source
 
 # Values of cublasLt.h, cublas_api.h and library_types.h.
 _TYPES = {"float32": 0, "float16": 2, "bfloat16": 14, "float8_e4m3fn": 28, "float8_e5m2": 29}  # cudaDataType
@@ -235,7 +235,7 @@ define(
 
 def cublaslt_gemm_nt(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None) -> None:
     """d [M, N] = c + a [M, K] times b [N, K] by cuBLASLt, with K or the rows contiguous; FP8 without scales."""
-    watched(cublaslt_gemm)(a, b, d, *source(d, c))
+    watched(cublaslt_gemm)(a, b, d, None if c is d else c, c is d)
 
 
 def cublaslt_gemm_nn(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None) -> None:

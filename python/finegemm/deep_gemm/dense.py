@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from finegemm.errors import InvalidArgument
 from finegemm.torch_operators import watched
 
 from . import operators
@@ -94,17 +93,6 @@ def fp8_gemm_nt_skip_head_mid(
 ) -> None:
     """fp8_fp4_gemm_nt into the first and the last columns of each head of d; those between are not written."""
     left, middle, right = integers("head_splits", head_splits, 3)
-    rows, heads = b[0].shape[0], b[0].shape[0] // max(1, left + right)
-    if min(left, middle, right) < 0 or heads * (left + right) != rows:
-        raise InvalidArgument(
-            f"head_splits: is {(left, middle, right)}, must be three widths, not negative, of which the first and the "
-            f"last together divide the {rows} rows of b; pass those of a head"
-        )
-    if d.shape[-1] != rows + heads * middle:
-        raise InvalidArgument(
-            f"d: has {d.shape[-1]} columns, must have {rows + heads * middle}, {left + middle + right} for each of "
-            f"{heads} heads; pass memory of that shape"
-        )
     if epilogue is not None:
         refuse(epilogue=epilogue)
     qa, sfa, qb, sfb = parts(a, b)

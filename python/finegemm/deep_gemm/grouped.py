@@ -7,6 +7,7 @@ from finegemm.errors import InvalidArgument, Unsupported
 from finegemm.torch_operators import watched
 
 from . import operators
+from .dense import bf16_gemm_tn
 from .operands import (
     BLOCK,
     Pair,
@@ -21,8 +22,9 @@ from .operands import (
     one_of,
     parts,
     refuse,
-    source,
 )
+
+_ROWS, _BLOCKS = (1, 1, BLOCK), (1, BLOCK, BLOCK)  # of K, and of B, that a scale serves
 
 
 def m_grouped_fp8_fp4_gemm_nt_contiguous(
@@ -220,7 +222,7 @@ def fp8_einsum(
     b: Pair,
     d: Tensor,
     c: Tensor | None = None,
-    recipe: Recipe = (1, 128, 128),
+    recipe: Recipe = _BLOCKS,
     *,
     epilogue: Any = None,
 ) -> None:
@@ -229,7 +231,7 @@ def fp8_einsum(
         raise Unsupported(f"expr: is {expr!r}, must be 'bhr,hdr->bhd' of FP8; call einsum with bfloat16 otherwise")
     if c is not None or epilogue is not None:
         refuse(c=c, epilogue=epilogue)
-    if recipe != (1, BLOCK, BLOCK) and block_rows(recipe, None, None) != BLOCK:
+    if recipe is not _BLOCKS and block_rows(recipe, None, None) != BLOCK:
         raise Unsupported(f"recipe: is {recipe}, must be (1, 128, 128) on Hopper; quantise to that")
     qa, sfa, qb, sfb = parts(a, b)
     watched(operators.einsum)(expr, qa, sfa, qb, sfb, d, False)
@@ -245,22 +247,43 @@ def einsum(
     *,
     epilogue: Any = None,
 ) -> None:
-    """A product of bfloat16 tensors, d bfloat16 or float32: of each head, "bhr,hdr->bhd" or "bhd,hdr->bhr"; or the sum
-    of all, "bmk,bnk->mn", which with `c`, d itself, is added to d. `use_cublaslt` changes nothing."""
-    if expr not in _EQUATIONS:
-        raise Unsupported(f"expr: is {expr!r}, must be one of {_EQUATIONS}; multiply with torch.einsum otherwise")
+    """A product of bfloat16 tensors, d bfloat16 or float32: of each head, "bhr,hdr->bhd", "bhd,hdr->bhr" or, with `c`
+    that is added, "bhd,bhr->hdr"; or the sum of all, "bmk,bnk->mn", which with `c`, d itself, is added to d.
+    `use_cublaslt` changes nothing."""
+    if expr not in _EQUATIONS and expr != _GRADIENTS:
+        expressions = (*_EQUATIONS, _GRADIENTS)
+        raise Unsupported(f"expr: is {expr!r}, must be one of {expressions}; multiply with torch.einsum otherwise")
+    check_bf16(a)
+    if expr == _GRADIENTS:
+        refuse(epilogue=epilogue)
+        return _gradients(a, b, d, c)
     summed = expr == _EQUATIONS[-1]
     if (c is not None and not summed) or epilogue is not None:
         refuse(c=c, epilogue=epilogue)
-    check_bf16(a)
     if c is not None:
         check_source(d, c)
         if c.data_ptr() != d.data_ptr():
             raise InvalidArgument("c: is not d, must be d itself, which is added to; pass it as c, or copy c to d")
     watched(operators.einsum)(expr, a, None, b, None, d, c is not None)
+    return None
+
+
+def _gradients(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
+    """d [h, d, r] = c + a [b, h, d] times b [b, h, r] over b: a product for each head."""
+    if a.dim() != 3 or b.dim() != 3 or a.shape[:2] != b.shape[:2] or d.shape != (a.shape[1], a.shape[2], b.shape[2]):
+        raise InvalidArgument(
+            f"d: has shape {list(d.shape)}, with a {list(a.shape)} and b {list(b.shape)}; they must be [h, d, r], "
+            "[b, h, d] and [b, h, r]; pass views of those shapes"
+        )
+    if c is not None:
+        check_source(d, c)
+    for h in range(d.shape[0]):
+        added = None if c is None else d[h] if c is d else c[h]
+        bf16_gemm_tn(a[:, h], b[:, h], d[h], added)
 
 
 _EQUATIONS = ("bhr,hdr->bhd", "bhd,hdr->bhr", "bmk,bnk->mn")
+_GRADIENTS = "bhd,bhr->hdr"
 
 
 def k_grouped_fp8_gemm_nt_contiguous(
@@ -270,7 +293,7 @@ def k_grouped_fp8_gemm_nt_contiguous(
     ks_cpu: Sequence[int] | None = None,
     grouped_layout: Tensor | None = None,
     c: Tensor | None = None,
-    recipe: Recipe = (1, 1, 128),
+    recipe: Recipe = _ROWS,
     compiled_dims: str = "mn",
     use_psum_layout: bool = False,
     *,
@@ -283,16 +306,16 @@ def k_grouped_fp8_gemm_nt_contiguous(
     a and b hold the groups one behind the other, `ks_cpu` the k of each, multiples of 128 or 0. `grouped_layout`, the
     same on the device, is not read. Without `c` the product overwrites d.
     """
-    if recipe != (1, 1, BLOCK) and block_rows(recipe, None, None) != 1:
+    if recipe is not _ROWS and block_rows(recipe, None, None) != 1:
         raise Unsupported(f"recipe: is {recipe}, must be (1, 1, 128) on Hopper; quantise to that")
     qa, sfa, qb, sfb = parts(a, b)
     if use_psum_layout or epilogue is not None:
         refuse(use_psum_layout=use_psum_layout, epilogue=epilogue)
-    written = "ks_cpu" if ks is None else "ks"
-    sizes = integers(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.size(0))
-    c, accumulate = source(d, c)
-    qa, qb = _flat("a", qa), _flat("b", qb)
-    watched(operators.k_grouped_gemm)(qa, sfa, qb, sfb, d, sizes, written, c, accumulate, "")
+    sizes, written = _sizes(ks_cpu, ks, d)
+    accumulate = c is d
+    if qa.ndim != 1 or qb.ndim != 1:
+        qa, qb = _flat("a", qa), _flat("b", qb)
+    watched(operators.k_grouped_gemm)(qa, sfa, qb, sfb, d, sizes, written, None if accumulate else c, accumulate, "")
 
 
 def k_grouped_bf16_gemm_tn_contiguous(
@@ -318,16 +341,22 @@ def k_grouped_bf16_gemm_tn_contiguous(
     check_bf16(a)
     if use_psum_layout or epilogue is not None:
         refuse(use_psum_layout=use_psum_layout, epilogue=epilogue)
+    sizes, written = _sizes(ks_cpu, ks, d)
+    accumulate = c is d
+    watched(operators.k_grouped_gemm)(a, None, b, None, d, sizes, written, None if accumulate else c, accumulate, "ab")
+
+
+def _sizes(ks_cpu: Sequence[int] | None, ks: Sequence[int] | None, d: Tensor) -> tuple[Sequence[int], str]:
+    """The k of each group, and the name of their argument. What a list holds is looked at once the product refuses it:
+    that takes longer than to read it."""
+    if type(ks_cpu) is list and ks is None:
+        return ks_cpu, "ks_cpu"
     written = "ks_cpu" if ks is None else "ks"
-    sizes = integers(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.size(0))
-    c, accumulate = source(d, c)
-    watched(operators.k_grouped_gemm)(a, None, b, None, d, sizes, written, c, accumulate, "ab")
+    return integers(written, one_of(("ks_cpu", "ks"), ks_cpu, ks), d.shape[0]), written
 
 
 def _flat(name: str, x: Tensor) -> Tensor:
     """All groups one behind the other."""
-    if x.dim() == 1:
-        return x
     if not x.is_contiguous():
         raise InvalidArgument(
             f"{name}: has strides {list(x.stride())}, must be contiguous: all groups, one behind the other"

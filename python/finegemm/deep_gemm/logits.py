@@ -27,29 +27,21 @@ _WRITTEN = {
 }
 
 
-def _run(name: str, arguments: tuple[Any, ...], d: Tensor, **options: Any) -> None:
-    settings = envs.settings()
-    handle = default_handle() if settings.context is None else settings.context.handle
-    try:
-        getattr(_native, name)(handle, None, (*arguments, d), options | knobs.of_call(d))
-    except FineGemmError as e:
-        raise as_written(e, **_WRITTEN) from None
-    if settings.prints_configs:
-        envs.print_mqa_config(name, **_shape(name, arguments, d), form=options["form"], out_dtype=str(d.dtype)[6:])
-
-
-def _shape(name: str, arguments: tuple[Any, ...], d: Tensor) -> dict[str, Any]:
-    *batch, queries, heads, dim = arguments[0].shape
-    shape = {"queries": queries, "keys": d.shape[1], "heads": heads, "dim": dim}
-    if name == "paged_mqa_logits":
-        shape |= {"requests": batch[0], "page_size": arguments[1].shape[1]}
-    return shape
+# Each calls its native function itself: calls would pay for another frame.
 
 
 def mqa_logits(
     q: Tensor, k: Tensor, sfk: Tensor, w: Tensor, starts: Tensor, ends: Tensor, d: Tensor, form: str
 ) -> None:
-    _run("mqa_logits", (q, k, sfk, w, starts, ends), d, form=form)
+    options, settings = knobs.of_call(d), envs.settings()
+    options["form"] = form
+    handle = default_handle() if settings.context is None else settings.context.handle
+    try:
+        _native.mqa_logits(handle, None, (q, k, sfk, w, starts, ends, d), options)
+    except FineGemmError as e:
+        raise as_written(e, **_WRITTEN) from None
+    if settings.prints_configs:
+        _print_config("mqa_logits", q, d, form)
 
 
 def paged_mqa_logits(
@@ -62,7 +54,21 @@ def paged_mqa_logits(
     d: Tensor,
     form: str,
 ) -> None:
-    _run("paged_mqa_logits", (q, cache, w, lengths, block_table, schedule), d, form=form)
+    options, settings = knobs.of_call(d), envs.settings()
+    options["form"] = form
+    handle = default_handle() if settings.context is None else settings.context.handle
+    try:
+        _native.paged_mqa_logits(handle, None, (q, cache, w, lengths, block_table, schedule, d), options)
+    except FineGemmError as e:
+        raise as_written(e, **_WRITTEN) from None
+    if settings.prints_configs:
+        _print_config("paged_mqa_logits", q, d, form, requests=q.shape[0], page_size=cache.shape[1])
+
+
+def _print_config(name: str, q: Tensor, d: Tensor, form: str, **of_pages: int) -> None:
+    queries, heads, dim = q.shape[-3:]
+    shape = {"queries": queries, "keys": d.shape[1], "heads": heads, "dim": dim, **of_pages}
+    envs.print_mqa_config(name, **shape, form=form, out_dtype=str(d.dtype)[6:])
 
 
 def paged_mqa_schedule(lengths: Tensor, schedule: Tensor, queries_each: int) -> None:
@@ -107,12 +113,13 @@ def _queries(q: Any, dimensions: int) -> Tensor:
     return codes
 
 
-def _storage(rows: int, width: int, pitch: int, dtype: Any, device: Any) -> Tensor:
-    """Logits [rows, width] in rows of at least `pitch` elements."""
-    if dtype not in (torch.float32, torch.bfloat16):
+def _storage(rows: int, width: int, pitch: int, dtype: Any, device: Any, storage_rows: int = 0) -> Tensor:
+    """Logits [rows, width] in rows of at least `pitch` elements, of which there are at least `storage_rows`."""
+    if dtype is not torch.float32 and dtype is not torch.bfloat16:
         raise InvalidArgument(f"logits_dtype: is {dtype}, must be torch.float32 or torch.bfloat16; convert the result")
     pitch = align(pitch, _ROW_BYTES // dtype.itemsize)
-    return torch.empty((rows, pitch), dtype=dtype, device=device)[:, :width]
+    memory = torch.empty(max(rows, storage_rows) * pitch, dtype=dtype, device=device)
+    return memory.as_strided((rows, width), (pitch, 1))
 
 
 def fp8_fp4_mqa_logits(
@@ -131,7 +138,8 @@ def fp8_fp4_mqa_logits(
 
     With `max_seqlen_k` [S, max_seqlen_k], and column 0 is of a window's first key; `clean_logits` must be False then.
     """
-    refuse(schedule_meta=schedule_meta)
+    if schedule_meta is not None:
+        refuse(schedule_meta=schedule_meta)
     codes, (k, sfk) = _queries(q, 3), pair("kv", kv)
     max_seqlen_k = integer("max_seqlen_k", max_seqlen_k)
     if max_seqlen_k < 0:
@@ -141,11 +149,11 @@ def fp8_fp4_mqa_logits(
             f"clean_logits: is set, but max_seqlen_k is {max_seqlen_k}, and rows of their own first key are not "
             "cleaned; pass False"
         )
-    queries, heads = codes.shape[:2]
+    queries, heads, _ = codes.shape
     rows = align(queries, max(_PRODUCT_COLUMNS // max(heads, 1), 1))
     width = max_seqlen_k or k.shape[0]
     pitch = align(width, _MORE_KEYS) if max_seqlen_k else width + _MORE_KEYS
-    d = _storage(rows, width, pitch, logits_dtype, codes.device)[:queries]
+    d = _storage(queries, width, pitch, logits_dtype, codes.device, rows)
     form = "compressed" if max_seqlen_k else "filled" if clean_logits else "untouched"
     watched(mqa_logits)(codes, k, sfk, weights, cu_seq_len_k_start, cu_seq_len_k_end, d, form)
     return d
@@ -169,7 +177,8 @@ _PAGE_SIZES = (4, 16, 32, 64)
 
 def get_paged_mqa_logits_metadata(context_lens: Tensor, block_kv: int, num_sms: int, indices: Any = None) -> Tensor:
     """How paged logits are split over `num_sms` slots: int32 [num_sms + 1, 2]. context_lens: [B] or [B, next_n]."""
-    refuse(indices=indices)
+    if indices is not None:
+        refuse(indices=indices)
     if integer("block_kv", block_kv) not in _PAGE_SIZES:
         raise InvalidArgument(f"block_kv: is {block_kv}, must be one of {_PAGE_SIZES}; pass the keys of a page")
     slots = integer("num_sms", num_sms)
@@ -199,11 +208,13 @@ def fp8_fp4_paged_mqa_logits(
 
     Behind a query's own keys is what the memory held, or with `clean_logits` -inf.
     """
-    refuse(indices=indices, histogram=histogram)
+    if indices is not None or histogram is not None:
+        refuse(indices=indices, histogram=histogram)
     codes, width = _queries(q, 4), integer("max_context_len", max_context_len)
     if width < 0:
         raise InvalidArgument(f"max_context_len: is {width}, must not be negative; pass the columns of the result")
-    rows = codes.shape[0] * codes.shape[1]
+    requests, queries, _, _ = codes.shape
+    rows = requests * queries
     d = _storage(rows, width, align(width, _MORE_KEYS), logits_dtype, codes.device)
     form = "filled" if clean_logits else "untouched"
     watched(paged_mqa_logits)(codes, kv_cache, weights, context_lens, block_table, schedule_meta, d, form)
@@ -224,7 +235,8 @@ def fp8_paged_mqa_logits(
     histogram: Any = None,
 ) -> Tensor:
     """fp8_fp4_paged_mqa_logits of q without scales, in float32."""
-    refuse(indices=indices, histogram=histogram)
+    if indices is not None or histogram is not None:
+        refuse(indices=indices, histogram=histogram)
     return fp8_fp4_paged_mqa_logits(
         q, kv_cache, weights, context_lens, block_table, schedule_meta, max_context_len, clean_logits
     )

@@ -9,11 +9,6 @@ _BLACKWELL = "is for Blackwell GPUs (SM100); on Hopper "
 _MEGA = _BLACKWELL + "call m_grouped_fp8_gemm_nt_contiguous, or _masked, for each of the two products"
 
 _NAMES = {
-    "products that gather rows of BF16 matrices are not served yet; gather them with torch.index_select, and call the "
-    "function that does not, meanwhile": (
-        "a_fused_m_grouped_bf16_gemm_nt_contiguous_tl a_fused_m_grouped_bf16_gemm_nn_contiguous_tl "
-        "a_fused_k_grouped_bf16_gemm_tn_contiguous_tl b_fused_k_grouped_bf16_gemm_tn_contiguous_tl"
-    ),
     _BLACKWELL + "call k_grouped_fp8_gemm_nt_contiguous": (
         "k_grouped_fp8_gemm_tn_contiguous k_grouped_fp4_gemm_nt_contiguous"
     ),

@@ -58,12 +58,18 @@ _SERVED = (
         "`grouped_gemm`",
         "the functions without `_tl`; no Triton",
     ),
+    (
+        "legacy.a_fused_m_grouped_bf16_gemm_nt_contiguous_tl legacy.a_fused_m_grouped_bf16_gemm_nn_contiguous_tl "
+        "legacy.a_fused_k_grouped_bf16_gemm_tn_contiguous_tl legacy.b_fused_k_grouped_bf16_gemm_tn_contiguous_tl",
+        "`grouped_gemm`, `k_grouped_gemm(..., offsets=)`",
+        "rows are gathered by `torch.index_select` before; k begin at multiples of 128",
+    ),
     ("fp8_einsum", "`einsum(..., sfa=, sfb=)`", "`bhr,hdr->bhd` alone, of scales for 128x128 blocks of b"),
     (
         "einsum",
         "`einsum`",
-        "`bhr,hdr->bhd` and `bhd,hdr->bhr`, into float32 too, and `bmk,bnk->mn`; `c`, which is d, for the last alone, "
-        "whose d of float32 becomes the product without it",
+        "`bhr,hdr->bhd` and `bhd,hdr->bhr`, into float32 too; `bhd,bhr->hdr`, a product for each head, with any `c`; "
+        "`bmk,bnk->mn` with `c`, which is d; without, its d of float32 becomes the product",
     ),
     (
         "fp8_mqa_logits fp8_fp4_mqa_logits",
@@ -169,4 +175,4 @@ def _raising() -> Iterator[tuple[str, str]]:
 
 
 def _place(name: str) -> str:
-    return f"legacy.{name}" if name.endswith("_tl") else f"_C.{name}" if name in _IN_C else name
+    return f"_C.{name}" if name in _IN_C else name

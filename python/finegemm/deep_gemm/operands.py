@@ -65,6 +65,12 @@ def pair(name: str, x: Any) -> tuple[Tensor, Tensor]:
     return x[0], x[1]
 
 
+def tensors(name: str, x: Any, count: int) -> Sequence[Tensor]:
+    if not isinstance(x, _SEQUENCES) or len(x) != count:
+        raise TypeError(f"{name}: must be a sequence of {count} tensors, not {_kind(x)}")
+    return x
+
+
 def _kind(x: Any) -> str:
     return f"{type(x).__name__} of {len(x)}" if isinstance(x, _SEQUENCES) else f"of {type(x)}"
 
@@ -115,10 +121,12 @@ _RECIPES = {(1, BLOCK, BLOCK): BLOCK, (1, 1, BLOCK): 1}
 def block_rows(recipe: Recipe, recipe_a: Recipe, recipe_b: Recipe) -> int | None:
     """Rows of B that a scale serves by the recipe, 1 or BLOCK; None: there is none, the shape of the scales says."""
     if recipe is not None:
-        if recipe_a is None and recipe_b is None and type(recipe) is tuple and recipe in _RECIPES:
-            return _RECIPES[recipe]
         if recipe_a is not None or recipe_b is not None:
             raise InvalidArgument("recipe: comes with recipe_a or recipe_b; pass either it or both of them")
+        if type(recipe) is tuple and (known := _RECIPES.get(recipe)) is not None:
+            of_a, rows, of_k = recipe  # True and 128.0 are equal to integers
+            if type(of_a) is type(rows) is type(of_k) is int:
+                return known
         of_a, rows, of_k = integers("recipe", recipe, 3)
         given = ((of_a, of_k), (rows, of_k))
     elif recipe_a is None and recipe_b is None:
@@ -151,17 +159,13 @@ def check_scales_of_b(rows: int | None, b: Tensor, sfb: Tensor, turned: str = ""
         )
 
 
-def check_bf16(a: Tensor) -> None:
+def check_bf16(a: Tensor, name: str = "a") -> None:
     """That A is bfloat16. The product says the rest: B is what A is."""
     if a.dtype != torch.bfloat16:
         raise InvalidArgument(
-            f"a: is {a.dtype}, must be torch.bfloat16; convert it, or call the FP8 function of that form with scales"
+            f"{name}: is {a.dtype}, must be torch.bfloat16; convert it, or call the FP8 function of that form with "
+            "scales"
         )
-
-
-def source(d: Tensor, c: Tensor | None) -> tuple[Tensor | None, bool]:
-    """What is added to the product: a matrix of its own, or what `d` holds."""
-    return (None, True) if c is d else (c, False)
 
 
 def check_source(d: Tensor, c: Tensor) -> None:

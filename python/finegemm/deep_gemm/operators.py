@@ -14,10 +14,12 @@ from finegemm.torch_module import torch
 from finegemm.torch_operators import define
 
 from . import envs, knobs
-from .operands import Tensor, as_written, check_k_contiguous, check_source
+from .operands import Tensor, as_written, check_k_contiguous, check_source, integers
 from .utils.layout import get_mn_major_tma_aligned_tensor
 
 _C_ALIGNMENT = 16  # bytes, of its rows, where a kernel reads it
+_K_MULTIPLE = 8  # of bfloat16
+_HEAD_MULTIPLE = 8  # of the widths of parts of heads where a kernel leaves the gap
 
 
 def _refused(
@@ -66,6 +68,9 @@ def gemm(
     except FineGemmError as e:
         if _is_without_kernels(a, b, sfb, d, options):
             return _through_float32(a, sfa, b, sfb, d, d if accumulate else c, alpha, turned)
+        if sfa is None and (missing := _missing_k(a, b, turned)):
+            x, y = (_with_more_k(of, letter in turned, missing) for letter, of in (("a", a), ("b", b)))
+            return gemm(x, None, y, None, d, None if accumulate else c, accumulate, alpha, turned)
         raise _refused(e, a, b, turned) from None
     if settings.prints_configs:
         k = a.shape[0 if "a" in turned else 1]
@@ -80,15 +85,18 @@ def gemm_into_heads(
 ) -> None:
     """The product in the first and the last columns of each head of d, as many as `head_splits` says; those between,
     its second number, are not written."""
-    is_ready = d.dtype == torch.bfloat16 and head_splits[1] > 0 and not any(x % 8 for x in head_splits)
-    if not is_ready or _has_row_scales(b, sfb, ""):
+    left, gap, right = head_splits
+    if d.dtype is not torch.bfloat16 or gap <= 0 or (left | gap | right) % _HEAD_MULTIPLE:
         return _through_copies(a, sfa, b, sfb, d, head_splits)
     options, settings = knobs.of_call(d), envs.settings()
-    options["head_left"], options["head_gap"], options["head_right"] = head_splits
+    options["head_left"], options["head_gap"], options["head_right"] = left, gap, right
     handle = default_handle() if settings.context is None else settings.context.handle
     try:
         _native.gemm(handle, None, (a, sfa, b, sfb, d), options)
     except FineGemmError as e:
+        if _has_row_scales(b, sfb, ""):
+            return _through_copies(a, sfa, b, sfb, d, head_splits)
+        _check_heads(b, d, *head_splits)
         raise _refused(e, a, b, "") from None
     if settings.prints_configs:
         fields = _fields(a, b, False, options) | {"head_gaps": True}
@@ -101,11 +109,26 @@ def _through_copies(
 ) -> None:
     """Heads of widths, types and scales for which no kernel leaves gaps."""
     left, middle, right = head_splits
+    _check_heads(b, d, left, middle, right)
     product = torch.empty((d.shape[0], b.shape[0]), dtype=d.dtype, device=d.device)
     gemm(a, sfa, b, sfb, product, None, False, None, "")
     to, of = (x.unflatten(1, (-1, cols)) for x, cols in ((d, left + middle + right), (product, left + right)))
     to[..., :left].copy_(of[..., :left])
     to[..., left + middle :].copy_(of[..., left:])
+
+
+def _check_heads(b: Tensor, d: Tensor, left: int, middle: int, right: int) -> None:
+    rows, heads = b.shape[0], b.shape[0] // max(1, left + right)
+    if min(left, middle, right) < 0 or heads * (left + right) != rows:
+        raise InvalidArgument(
+            f"head_splits: is {(left, middle, right)}, must be three widths, not negative, of which the first and the "
+            f"last together divide the {rows} rows of b; pass those of a head"
+        )
+    if d.shape[-1] != rows + heads * middle:
+        raise InvalidArgument(
+            f"d: has {d.shape[-1]} columns, must have {rows + heads * middle}, {left + middle + right} for each of "
+            f"{heads} heads; pass memory of that shape"
+        )
 
 
 def _has_row_scales(b: Tensor, sfb: Tensor | None, turned: str) -> bool:
@@ -126,7 +149,22 @@ def _is_without_kernels(a: Tensor, b: Tensor, sfb: Tensor | None, d: Tensor, opt
             return True
     if c is not None and (c.data_ptr() | c.stride(0) * c.element_size()) % _C_ALIGNMENT != 0:
         return True  # its rows are loaded by TMA
-    return is_more and bool(a.shape[0 if "a" in turned else 1] == 0)
+    return is_more and _k_of(a, "a" in turned) == 0
+
+
+def _k_of(x: Tensor, k_first: bool) -> int:
+    return int(x.shape[-2 if k_first else -1])
+
+
+def _missing_k(a: Tensor, b: Tensor, turned: str) -> int:
+    """How much K lacks of the multiple that kernels for bfloat16 take."""
+    k = _k_of(a, "a" in turned)
+    return -k % _K_MULTIPLE if a.dim() == b.dim() == 2 and k == _k_of(b, "b" in turned) else 0
+
+
+def _with_more_k(x: Tensor, k_first: bool, more: int) -> Tensor:
+    """The matrix and zeros behind its last k: of gradients of weights K is the tokens, any number."""
+    return torch.nn.functional.pad(x, (0, 0, 0, more) if k_first else (0, more))
 
 
 def _is_mn_major(x: Tensor, k_first: bool) -> bool:
@@ -219,25 +257,23 @@ def einsum(
     expr: str, a: Tensor, sfa: Tensor | None, b: Tensor, sfb: Tensor | None, d: Tensor, accumulate: bool
 ) -> None:
     """The product of an equation, or with `accumulate` d + the product. Nothing to sum up makes d zero."""
-    if d.numel() == 0:
-        return
-    summed = expr.endswith("->mn")
-    if not summed and a.shape[-1] == 0:
-        d.zero_()
-        return
     options, settings = knobs.of_call(d), envs.settings()
-    options |= {"sfa": sfa, "sfb": sfb, "accumulate": accumulate}
+    options["sfa"], options["sfb"], options["accumulate"] = sfa, sfb, accumulate
     handle = default_handle() if settings.context is None else settings.context.handle
     try:
         _native.einsum(handle, None, (expr, a, b, d), options)
     except FineGemmError as e:
+        if d.numel() == 0 or (a.shape[-1] == 0 and not expr.endswith("->mn")):
+            return _become(d, None)
         raise _refused(e, a, b, "", "equation", "expr") from None
-    if settings.prints_configs:
+    if settings.prints_configs and d.numel():
+        summed = expr.endswith("->mn")
         m, k = (d.shape[0], a[:, 0].numel()) if summed else (a.shape[:-1].numel(), a.shape[-1])
         of = {"summed": a.shape[0]} if summed else {"groups": b.shape[0], "expected_m": a.shape[0]}
         turned = {"turned": "b"} if expr == "bhd,hdr->bhr" else {}
         fields = _fields(a, b, False, options | turned) | {"out_dtype": str(d.dtype).removeprefix("torch.")}
         envs.print_config(f"{_kind(a)}_einsum", m, d.shape[-1], k, **of, **fields)
+    return None
 
 
 def k_grouped_gemm(
@@ -271,13 +307,36 @@ def k_grouped_gemm(
     handle = default_handle() if settings.context is None else settings.context.handle
     try:
         _native.k_grouped_gemm(handle, None, (a, _by_columns(sfa), b, _by_columns(sfb), d), options)
-    except FineGemmError as e:
-        raise _refused(e, a, b, turned, "sizes", written) from None
+    except (FineGemmError, TypeError) as e:
+        integers(written, sizes, d.shape[0])
+        if not any(sizes) and a.numel() == b.numel() == 0:
+            return None if accumulate else _become(d, c)
+        raise _refused(e, a, b, turned, "sizes", written) if isinstance(e, FineGemmError) else e from None
     if c is not None:
         d.add_(c)
     if settings.prints_configs:
         fields = {"k_groups": len(sizes), **_fields(a, b, False, options)}
         envs.print_config(f"k_grouped_{_kind(a)}_gemm", d.shape[1], d.shape[2], sum(sizes), **fields)
+    return None
+
+
+def k_grouped_ranges(a: Tensor, b: Tensor, d: Tensor, offsets: Tensor, accumulate: bool) -> None:
+    """k_grouped_gemm of bfloat16 a [K, M] and b [K, N], where each group's k begin at offsets on the device."""
+    options = knobs.of_call(d) | {"offsets": offsets, "accumulate": accumulate, "turned": "ab"}
+    settings = envs.settings()
+    handle = default_handle() if settings.context is None else settings.context.handle
+    try:
+        _native.k_grouped_gemm(handle, None, (a, None, b, None, d), options)
+    except FineGemmError as e:
+        raise _refused(e, a, b, "ab", "offsets", "indices") from None
+
+
+def _become(d: Tensor, c: Tensor | None) -> None:
+    """The result where there is nothing to sum up."""
+    if c is None:
+        d.zero_()
+    else:
+        d.copy_(c)
 
 
 def _by_columns(sf: Tensor | None) -> Tensor | None:
@@ -299,6 +358,7 @@ define(
     grouped_gemm, f"({_OPERANDS}, Tensor layout, str form, str written, SymInt expected_m, str turned) -> ()", _nothing
 )
 define(einsum, f"(str expr, {_OPERANDS}, bool accumulate) -> ()", _nothing)
+define(k_grouped_ranges, "(Tensor a, Tensor b, Tensor(a!) d, Tensor offsets, bool accumulate) -> ()", _nothing)
 define(
     k_grouped_gemm,
     f"({_OPERANDS}, SymInt[] sizes, str written, Tensor? c, bool accumulate, str turned) -> ()",
