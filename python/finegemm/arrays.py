@@ -140,8 +140,10 @@ def empty_like(x: Any, format: str, name: str, *shape: int) -> Any:
     producer = _producer(x)
     if producer == "numpy":
         return sys.modules["numpy"].empty(shape, _numpy_dtype(format, name))
-    if producer.startswith("jax") and all(device.platform == "cpu" for device in x.devices()):
-        return ForJax(sys.modules["numpy"].empty(shape, _numpy_dtype(format, name)))
+    if producer.startswith("jax"):
+        if all(device.platform == "cpu" for device in x.devices()):
+            return ForJax(sys.modules["numpy"].empty(shape, _numpy_dtype(format, name)))
+        raise InvalidArgument(f"{name}: JAX arrays on a GPU are not allocated here; call this function of finegemm.jax")
     raise InvalidArgument(f"{name}: arrays of {producer} are not allocated here; pass {name}= to write into")
 
 
