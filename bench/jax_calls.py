@@ -90,7 +90,8 @@ def rows(device, rounds: int) -> list[dict]:
             row["more_us"] = round((whole - row["one_us"]) / (CALLS - 1), 2)
         found.append(row)
     if device.platform == "cpu":
-        begin = [finegemm.gemm(*host, *host) for _ in range(BATCH)] and time.perf_counter()
+        finegemm.gemm(*host, *host)
+        begin = time.perf_counter()
         for _ in range(rounds * BATCH):
             finegemm.gemm(*host, *host)
         us = round((time.perf_counter() - begin) / (rounds * BATCH) * 1e6, 2)

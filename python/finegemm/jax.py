@@ -87,7 +87,7 @@ def gemm(
     batch_invariant: bool | None = None,
     num_sms: int = 0,
 ) -> Array:
-    """D = A B^T with scales, as finegemm.gemm: a [M, K], b [N, K]. Returns [M, N] of `out_dtype`, bfloat16 for codes."""
+    """finegemm.gemm: a [M, K], b [N, K], with scales, bias [N]. Returns [M, N] of `out_dtype`, of codes bfloat16."""
     _check_dimensions("gemm", a=(a, (2,)), b=(b, (2,)))
     options = {"alpha": alpha, "numerics": numerics, "batch_invariant": batch_invariant, "num_sms": num_sms}
     d = _of(_result_type(a, out_dtype), a.shape[0], b.shape[0])
@@ -148,9 +148,7 @@ def _cast(function: str, x: Array, scales: Sequence[int], dtype: Any, power_of_t
     return tuple(_called(function, {"x": x}, results, {"power_of_two_scales": power_of_two_scales}))
 
 
-def quantize_rows(
-    x: Array, *, dtype: Any = jnp.float8_e4m3fn, power_of_two_scales: bool = False
-) -> tuple[Array, ...]:
+def quantize_rows(x: Array, *, dtype: Any = jnp.float8_e4m3fn, power_of_two_scales: bool = False) -> tuple[Array, ...]:
     """finegemm.quantize_rows: x [M, K] to codes [M, K] and scales [M, ceil(K/128)]."""
     _check_dimensions("quantize_rows", x=(x, (2,)))
     return _cast("quantize_rows", x, (x.shape[0], _blocks(x.shape[1])), dtype, power_of_two_scales)
@@ -184,9 +182,11 @@ def quantize_columns(
     dtype: Any = jnp.float8_e4m3fn,
     power_of_two_scales: bool = False,
 ) -> tuple[Array, ...]:
-    """finegemm.quantize_columns: x [M, K] to codes [K, C] and scales [K, ceil(C/128)], with `offsets` [G + 1] also where
-    groups begin in C, with `rows` the results of quantize_rows behind them. C: M rounded up to 16, of groups the least
-    that is enough."""
+    """finegemm.quantize_columns: x [M, K] to codes [K, C] and scales [K, ceil(C/128)].
+
+    C is M rounded up to 16. With `offsets` [G + 1] of int32 it is what is enough for any groups, and the third result,
+    [G + 1], says where each begins. With `rows` the last two results are those of quantize_rows.
+    """
     _check_dimensions("quantize_columns", x=(x, (2,)))
     m, k = x.shape
     if offsets is None:

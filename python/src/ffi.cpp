@@ -14,7 +14,8 @@ namespace finegemm::python {
 
 namespace {
 
-PyObject* run_in_python = nullptr;  // of the first interpreter that asked for handlers, for as long as the process lives
+PyObject* run_in_python =
+    nullptr;  // of the first interpreter that asked for handlers, for as long as the process lives
 
 class Gil {
 public:
@@ -82,8 +83,8 @@ Object options_of(const xla::Attributes& attributes) {
         const void* at = attributes.values[i];
         const bool is_text = attributes.types[i] == xla::kText;
         if (!is_text && attributes.types[i] != xla::kScalar) continue;
-        const Object value = is_text ? text_of(*static_cast<const xla::Text*>(at))
-                                     : scalar_of(*static_cast<const xla::Scalar*>(at));
+        const Object value =
+            is_text ? text_of(*static_cast<const xla::Text*>(at)) : scalar_of(*static_cast<const xla::Scalar*>(at));
         if (PyDict_SetItem(options.get(), text_of(*attributes.names[i]).get(), value.get()) != 0) throw PythonError();
     }
     return options;
@@ -98,8 +99,7 @@ std::optional<std::string> run(const xla::CallFrame& frame, DLDevice device, voi
         if (PyTuple_SetItem(buffers.get(), static_cast<Py_ssize_t>(i), capsule.release()) != 0) throw PythonError();
     }
     const Object options = options_of(frame.attributes);
-    const Object number =
-        device.device_type == kDLCPU ? Object::shared(Py_None) : Object(PyLong_FromVoidPtr(stream));
+    const Object number = device.device_type == kDLCPU ? Object::shared(Py_None) : Object(PyLong_FromVoidPtr(stream));
     const Object error(
         PyObject_CallFunctionObjArgs(run_in_python, buffers.get(), options.get(), number.get(), nullptr));
     if (error.get() == Py_None) return {};

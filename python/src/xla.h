@@ -8,7 +8,7 @@
 
 namespace finegemm::python::xla {
 
-inline constexpr int kMajorVersion = 0;  // XLA_FFI_API_MAJOR
+inline constexpr int kMajorVersion = 0;       // XLA_FFI_API_MAJOR
 inline constexpr int kFirstMinorVersion = 1;  // of jaxlib 0.5
 
 struct Extension {
