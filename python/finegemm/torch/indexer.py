@@ -17,9 +17,7 @@ def _named(out_dtype: Dtype, form: str, width: int | None, relu: str, num_sms: i
     return {"out_dtype": name, "form": form, "width": width, "relu": relu, "num_sms": num_sms, "pdl": pdl}
 
 
-def mqa_logits_new(
-    q: Tensor, k: Tensor, sfk: Tensor, w: Tensor, starts: Tensor, ends: Tensor, *options: Any
-) -> Tensor:
+def mqa_logits_new(q: Tensor, k: Tensor, sfk: Tensor, w: Tensor, starts: Tensor, ends: Tensor, *options: Any) -> Tensor:
     return finegemm.mqa_logits(q, k, sfk, w, starts, ends, **_named(*options))
 
 
