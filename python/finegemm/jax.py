@@ -16,9 +16,11 @@ from finegemm import _native
 from finegemm.errors import InvalidArgument
 
 __all__ = [
+    "einsum",
     "gemm",
     "grouped_gemm",
     "k_grouped_gemm",
+    "prenorm_gemm",
     "quantize_blocks",
     "quantize_columns",
     "quantize_rows",
@@ -137,6 +139,41 @@ def k_grouped_gemm(
     d = _of(jnp.dtype(out_dtype), offsets.shape[0] - 1, a.shape[0], b.shape[0])
     operands = {"a": a, "sfa": sfa, "b": b, "sfb": sfb, "offsets": offsets}
     return _called("k_grouped_gemm", operands, {"d": d}, {"numerics": numerics, "num_sms": num_sms})[0]
+
+
+def einsum(
+    equation: str,
+    a: Array,
+    b: Array,
+    *,
+    sfa: Array | None = None,
+    sfb: Array | None = None,
+    out_dtype: Any = None,
+    numerics: str = "fast",
+    num_sms: int = 0,
+) -> Array:
+    """finegemm.einsum: "bhr,hdr->bhd", "bhd,hdr->bhr" or "bmk,bnk->mn". Returns the result of `out_dtype`."""
+    operands, result = equation.partition("->")[::2]
+    extents: dict[str, int] = {}
+    for letters, x in zip(operands.split(","), (a, b), strict=False):  # what is no equation finegemm refuses
+        extents.update(zip(letters, x.shape, strict=False))
+    d = _of(_result_type(a, out_dtype), *(extents.get(letter, 0) for letter in result))
+    options = {"equation": equation, "numerics": numerics, "num_sms": num_sms}
+    return _called("einsum", {"a": a, "b": b, "sfa": sfa, "sfb": sfb}, {"d": d}, options)[0]
+
+
+def prenorm_gemm(a: Array, b: Array, *, num_splits: int | None = None, num_sms: int = 0) -> tuple[Array, ...]:
+    """finegemm.prenorm_gemm: a [M, K] of bfloat16, b [N, K] of float32.
+
+    Returns products [M, N] and the sum of squares of each row [M], of float32, or `num_splits` slices of both.
+    """
+    _check_dimensions("prenorm_gemm", a=(a, (2,)), b=(b, (2,)))
+    slices = () if num_splits is None else (num_splits,)
+    results = {
+        "d": _of(jnp.float32, *slices, a.shape[0], b.shape[0]),
+        "sqrsum": _of(jnp.float32, *slices, a.shape[0]),
+    }
+    return tuple(_called("prenorm_gemm", {"a": a, "b": b}, results, {"num_sms": num_sms}))
 
 
 def _blocks(extent: int) -> int:

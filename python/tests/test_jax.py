@@ -144,6 +144,16 @@ def test_a_program_has_gradients_of_groups_of_weights(run):
     assert_equal(run(lambda *args: gradient(fj, *args), *args), gradient(finegemm, *args))
 
 
+def test_a_program_has_products_of_heads_and_before_a_norm(run):
+    def products(module, a, b, w):
+        a, b = a.astype("bfloat16"), b.astype("bfloat16")
+        heads, total = module.einsum("bhr,hdr->bhd", a, b), module.einsum("bmk,bnk->mn", a, a, out_dtype="float32")
+        return heads, total, *module.prenorm_gemm(a[:, 0], w), *module.prenorm_gemm(a[:, 1], w, num_splits=3)
+
+    args = values(0, 5, 8, 64), values(1, 8, 16, 64), values(2, 24, 64)
+    assert_equal(run(lambda *args: products(fj, *args), *args), products(finegemm, *args))
+
+
 def test_codes_may_be_e5m2(run):
     codes, _ = run(lambda x: fj.quantize_rows(x, dtype=jnp.float8_e5m2, power_of_two_scales=True), values(0, 16, 128))
     assert codes.dtype == jnp.float8_e5m2 and np.asarray(codes.astype(jnp.float32)).any()
