@@ -1,5 +1,6 @@
 """JAX arrays, read without a copy and as results, and programs of JAX. Skipped where JAX is not installed."""
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -17,8 +18,15 @@ jnp = jax.numpy
 import finegemm.jax as fj  # noqa: E402
 
 
+@pytest.fixture(autouse=True)
+def on_the_cpu():
+    """Where nothing else is said, though there is a GPU."""
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield
+
+
 def arrays(args):
-    return [jax.device_put(x, jax.devices("cpu")[0]) for x in args]
+    return [jnp.asarray(x) for x in args]
 
 
 @pytest.mark.parametrize("out_dtype", ("bfloat16", "float16", "float32"))
@@ -69,6 +77,16 @@ def test_a_jax_array_is_not_written_to():
     args = arrays(operands(16, 32, 128))
     with pytest.raises(finegemm.InvalidArgument, match="d: JAX arrays are immutable; pass an array of another library"):
         finegemm.gemm(*args, jnp.zeros((16, 32), jnp.bfloat16))
+
+
+def test_results_are_on_the_device_of_what_goes_in():
+    code = (
+        "import finegemm, jax; first, second = jax.devices('cpu')\n"
+        "x = jax.device_put(jax.numpy.ones((16, 128)), second)\n"
+        "assert all(y.devices() == {second} for y in finegemm.quantize_rows(x))"
+    )
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0
 
 
 def test_results_on_a_gpu_are_those_of_finegemm_jax():
