@@ -102,7 +102,7 @@ def rows(device, rounds: int) -> list[dict]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--out", type=pathlib.Path, help="bench/results/jax_calls_DEVICE.json")
+    parser.add_argument("--out", type=pathlib.Path, help="bench/results/jax_calls_cpu.json or _h200.json")
     parser.add_argument("--rounds", type=int, default=50)
     options = parser.parse_args()
     try:
@@ -117,7 +117,7 @@ def main() -> int:
     found = rows(device, options.rounds)
     for row in found:
         print(row)
-    out = options.out or ROOT / f"bench/results/jax_calls_{options.device}.json"
+    out = options.out or ROOT / f"bench/results/jax_calls_{'cpu' if options.device == 'cpu' else 'h200'}.json"
     write_record(out, record | {"finegemm": finegemm.__version__, "size": SIZE, "rows": found})
     return 0
 

@@ -31,7 +31,8 @@ def linear_layers(weight) -> dict:
 
     plain = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
     plain.weight = weight
-    by_rows = torch.compile(Float8Linear.from_float(plain, Float8LinearConfig.from_recipe_name("rowwise")))
+    by_rows = Float8Linear.from_float(plain, Float8LinearConfig.from_recipe_name("rowwise"))
+    by_rows = torch.compile(by_rows, dynamic=False)  # for each of the shapes, as is best for it
     return {
         "torch": torch.nn.functional.linear,
         "finegemm": finegemm.torch.linear,

@@ -204,10 +204,9 @@ def test_a_program_says_what_is_wrong(run):
 
 # Structs of ours and of XLA, and members that lie at the same places.
 STRUCTS = (
-    ("Extension", "Extension_Base", "next:next"),
     ("ApiVersion", "Api_Version", "minor:minor_version"),
     ("Metadata", "Metadata", "version:api_version"),
-    ("MetadataExtension", "Metadata_Extension", "metadata:metadata"),
+    ("MetadataExtension", "Metadata_Extension", "base.type:extension_base.type metadata:metadata"),
     ("Buffer", "Buffer", "dtype:dtype data:data rank:rank dims:dims"),
     ("Text", "ByteSpan", "data:ptr size:len"),
     ("Scalar", "Scalar", "dtype:dtype value:value"),
