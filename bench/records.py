@@ -37,6 +37,11 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
+def cpu_name() -> str:
+    models = [line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    return models[0].partition(": ")[2] if models else "CPU"
+
+
 def write_record(path: pathlib.Path, record: dict) -> None:
     """JSON with a line for each of its rows."""
     head = json.dumps({name: value for name, value in record.items() if name != "rows"}, indent=1)[:-2]

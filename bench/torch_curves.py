@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 
+from records import cpu_name, write_record
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WINDOW = 25  # steps whose losses are averaged: between neighbours a loss varies by some percent, as tokens do
 BOUND = 0.01  # of the mean of a window, relative
@@ -26,11 +28,7 @@ def machine(device: str) -> dict:
 
     import finegemm
 
-    if device == "cuda":
-        name = torch.cuda.get_device_name()
-    else:
-        models = [line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
-        name = models[0].partition(": ")[2] if models else "CPU"
+    name = torch.cuda.get_device_name() if device == "cuda" else cpu_name()
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     return {"machine": {"name": name}, "torch": torch.__version__, "finegemm": finegemm.__version__, "commit": commit}
 
@@ -104,8 +102,6 @@ def main() -> int:
             import torch  # noqa: F401
         except ImportError:
             sys.exit("torch_curves: needs torch, which is not installed (python/requirements-torch.txt)")
-        from records import write_record
-
         record = {"bench": "torch_curves"} | machine(options.device)
         rows = [
             {"model": name} | curve(options, sizes, precision) for name, sizes in MODELS.items() for precision in LABELS

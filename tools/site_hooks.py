@@ -75,8 +75,9 @@ def source_page(path: str) -> str:
 
 
 def public_names(package: str) -> list[str]:
-    """What a package says that it exports; none where there is no such package."""
-    file = ROOT / "python" / package.replace(".", "/") / "__init__.py"
+    """What a package or a module says that it exports; none where there is no such one."""
+    module = ROOT / "python" / package.replace(".", "/")
+    file = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
     if not file.is_file():
         return []
     tree = ast.parse(file.read_text())
@@ -98,9 +99,10 @@ def reference_pages() -> Iterator[tuple[str, str]]:
     for name in public_names("finegemm"):
         if f"::: finegemm.{name}\n" not in written:
             yield f"reference/{name.lower()}.md", f"# {name}\n\n::: finegemm.{name}\n"
-    if names := public_names("finegemm.torch"):
-        each = "\n\n".join(f"::: finegemm.torch.{name}" for name in names)
-        yield "reference/finegemm.torch.md", f"# finegemm.torch\n\n[torch](../torch.md) has its use.\n\n{each}\n"
+    for library in ("torch", "jax"):
+        package = f"finegemm.{library}"
+        each = "\n\n".join(f"::: {package}.{name}" for name in public_names(package))
+        yield f"reference/{package}.md", f"# {package}\n\n[{library}](../{library}.md) has its use.\n\n{each}\n"
 
 
 def expanded(nav: Any, pages: list[str], seen: set[str]) -> Any:

@@ -123,13 +123,13 @@ class _Alias:
 
 
 class ForJax:
-    """Memory of NumPy's, which becomes a JAX array when the result is in it: those cannot be written to."""
+    """Memory of NumPy's, which becomes a JAX array on `device` when the result is in it: those cannot be written to."""
 
-    def __init__(self, memory: Any) -> None:
-        self.memory = memory
+    def __init__(self, memory: Any, device: Any) -> None:
+        self.memory, self.device = memory, device
 
     def delivered(self) -> Any:
-        return sys.modules["jax"].numpy.asarray(self.memory)
+        return sys.modules["jax"].device_put(self.memory, self.device)
 
 
 def empty_like(x: Any, format: str, name: str, *shape: int) -> Any:
@@ -140,8 +140,11 @@ def empty_like(x: Any, format: str, name: str, *shape: int) -> Any:
     producer = _producer(x)
     if producer == "numpy":
         return sys.modules["numpy"].empty(shape, _numpy_dtype(format, name))
-    if producer.startswith("jax") and all(device.platform == "cpu" for device in x.devices()):
-        return ForJax(sys.modules["numpy"].empty(shape, _numpy_dtype(format, name)))
+    if producer.startswith("jax"):
+        device, *others = x.devices()
+        if device.platform == "cpu" and not others:
+            return ForJax(sys.modules["numpy"].empty(shape, _numpy_dtype(format, name)), device)
+        raise InvalidArgument(f"{name}: JAX arrays on a GPU are not allocated here; call this function of finegemm.jax")
     raise InvalidArgument(f"{name}: arrays of {producer} are not allocated here; pass {name}= to write into")
 
 
@@ -155,7 +158,7 @@ def empty_mn_major(x: Any, format: str, name: str, *shape: int) -> Any:
         return x.new_empty_strided(shape, strides, dtype=getattr(torch, format))
     memory = empty_like(x, format, name, *matrices, cols, pitch)
     if type(memory) is ForJax:
-        return ForJax(memory.memory[..., :rows].swapaxes(-1, -2))
+        return ForJax(memory.memory[..., :rows].swapaxes(-1, -2), memory.device)
     return memory[..., :rows].swapaxes(-1, -2)
 
 

@@ -15,6 +15,7 @@
 #include "api/option_lists.h"
 #include "arguments.h"
 #include "explain.h"
+#include "ffi.h"
 #include "operations/mqa.h"
 #include "operations/prenorm.h"
 #include "operations/quantize.h"
@@ -151,6 +152,7 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<misspelt>("misspelt"),
                          method<problems_in>("problems"),
                          method<report_in>("report"),
+                         method<ffi_handlers>("ffi_handlers"),
                          method<run_tool>("tool"),
                          method<weights>("weights"),
                          {}};

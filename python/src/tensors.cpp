@@ -48,10 +48,12 @@ const DLPackExchangeAPI* Tensors::exchange_of(PyObject* x) {
     return exchange_;
 }
 
-/// A capsule that finegemm.arrays makes. It is not consumed: the tensor is only borrowed.
+/// What a capsule holds, one that finegemm.arrays makes where x is none. It is not consumed: the tensor is only
+/// borrowed.
 const DLTensor& Tensors::exported(std::string_view name, PyObject* x, Access access) {
-    PyObject* writable = access == Access::Write ? Py_True : Py_False;
-    PyObject* capsule = capsules_.emplace_back(call(imports_.exported, string(name).get(), x, writable)).get();
+    PyObject *writable = access == Access::Write ? Py_True : Py_False, *capsule = x;
+    if (!PyCapsule_CheckExact(x))
+        capsule = capsules_.emplace_back(call(imports_.exported, string(name).get(), x, writable)).get();
     if (PyCapsule_IsValid(capsule, "dltensor"))
         return static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->dl_tensor;
     auto* versioned = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));

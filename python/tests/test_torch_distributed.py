@@ -1,10 +1,10 @@
-"""finegemm.torch's layers under DDP and FSDP2: two processes on the CPU, which exchange through gloo."""
+"""finegemm.torch's layers under DDP and FSDP2: two processes on the CPU, and on two GPUs where there are two."""
 
 import copy
 
 import pytest
 
-from torch_support import ft, torch
+from torch_support import ft, hopper, torch
 
 distributed = pytest.importorskip("torch.distributed", reason="torch is built without torch.distributed")
 if not (distributed.is_available() and distributed.is_gloo_available()):
@@ -14,23 +14,33 @@ WORLD, ROWS, STEPS = 2, 32, 3
 K, HIDDEN, GROUPS = 64, 128, 2
 
 
+DEVICES = ["cpu"] + ["cuda"] * (hopper() and torch.cuda.device_count() >= WORLD and distributed.is_nccl_available())
+DDP, FSDP2, KEPT = "DDP", "FSDP2", "FSDP2 with whole weights kept after forward"
+
+
 class Net(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, checkpointed):
         super().__init__()
+        self.checkpointed = checkpointed
         self.up, self.down = ft.Linear(K, HIDDEN), ft.Linear(HIDDEN, K)
         self.experts = ft.GroupedLinear(GROUPS, K, K)
 
-    def forward(self, x):
+    def layers(self):
+        return self.up, self.down, self.experts
+
+    def parts(self, x):
         x = x + self.down(torch.nn.functional.silu(self.up(x)))
         return x + self.experts(x, [0, x.shape[0] // 4, x.shape[0]], all_rows=True)
 
-
-def rows_of(rank, step):
-    return torch.randn(ROWS, K, generator=torch.Generator().manual_seed(10 * step + rank))
+    def forward(self, x):
+        if self.checkpointed:
+            return torch.utils.checkpoint.checkpoint(self.parts, x, use_reentrant=False)
+        return self.parts(x)
 
 
 def loss_of(model, rank, step):
-    return model(rows_of(rank, step)).square().mean()
+    x = torch.randn(ROWS, K, generator=torch.Generator().manual_seed(10 * step + rank))
+    return model(x.to(next(model.parameters()).device)).square().mean()
 
 
 def alone(model):
@@ -45,14 +55,14 @@ def alone(model):
     return gradients
 
 
-def wrapped(model, kind):
-    if kind == "ddp":
+def wrapped(model, kind, device):
+    if kind == DDP:
         return torch.nn.parallel.DistributedDataParallel(model)
     from torch.distributed.fsdp import fully_shard
 
     # Without a mesh it is of GPUs, where there is one.
-    how = {"mesh": distributed.init_device_mesh("cpu", (WORLD,)), "reshard_after_forward": kind == "fsdp2"}
-    for module in (model.up, model.down, model.experts):
+    how = {"mesh": distributed.init_device_mesh(device, (WORLD,)), "reshard_after_forward": kind == FSDP2}
+    for module in model.layers():
         fully_shard(module, **how)
     return fully_shard(model, **how)
 
@@ -61,34 +71,70 @@ def whole(x):
     return x.full_tensor() if hasattr(x, "full_tensor") else x
 
 
-def work(rank, kind, file):
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=WORLD)
-    try:
-        torch.manual_seed(0)
-        model = Net()
-        expected, single = alone(twin := copy.deepcopy(model)), twin
-        model = wrapped(model, kind)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-        for step in range(STEPS):
-            optimizer.zero_grad()
-            loss_of(model, rank, step).backward()
-            for p, want in zip(model.parameters(), expected[step], strict=True):
-                torch.testing.assert_close(whole(p.grad), want, rtol=1e-4, atol=1e-5)
-            optimizer.step()
-        if (
-            kind != "ddp"
-        ):  # weights that are written while nobody holds the whole: nothing tells of it but the gathering
-            with torch.no_grad():
-                model(rows_of(0, 9))  # quantises what there is
-                for p, q in zip(model.parameters(), single.parameters(), strict=True):
-                    p.mul_(2), q.mul_(2)
+def trained(kind, checkpointed, rank, device):
+    """Each step has the gradients of one process, and the last weights give what its weights give."""
+    torch.manual_seed(0)
+    model = Net(checkpointed).to(device)
+    expected, single = alone(twin := copy.deepcopy(model)), twin
+    model = wrapped(model, kind, device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(model, rank, step).backward()
+        for p, want in zip(model.parameters(), expected[step], strict=True):
+            torch.testing.assert_close(whole(p.grad), want, rtol=1e-4, atol=1e-5)
+        optimizer.step()
+    if kind != DDP:  # weights that are written while nobody holds the whole: nothing tells of it but the gathering
         with torch.no_grad():
-            torch.testing.assert_close(model(rows_of(0, 9)), single(rows_of(0, 9)), rtol=1e-2, atol=1e-3)
+            loss_of(model, 0, 9)  # quantises what there is
+            for p, q in zip(model.parameters(), single.parameters(), strict=True):
+                p.mul_(2), q.mul_(2)
+    with torch.no_grad():
+        torch.testing.assert_close(loss_of(model, 0, 9), loss_of(single, 0, 9), rtol=1e-4, atol=1e-5)
+
+
+def accumulated(kind, rank, device):
+    """Gradients of two batches in main_grad of the whole weights, summed over processes by who owns them."""
+    torch.manual_seed(0)
+    model = Net(checkpointed=True).to(device)
+    single, layers = copy.deepcopy(model), model.layers()
+    for step in range(2):
+        for other in range(WORLD):
+            loss_of(single, other, step).backward()
+    wants = [layer.weight.grad for layer in single.layers()]
+    sums = [torch.zeros_like(want) for want in wants]
+    model = wrapped(model, kind, device)
+    for layer, main_grad in zip(layers, sums, strict=True):  # FSDP2 has gathered the weight when this hook runs
+        layer.register_forward_pre_hook(lambda it, _, main_grad=main_grad: setattr(it.weight, "main_grad", main_grad))
+    for step in range(2):
+        loss_of(model, rank, step).backward()
+    for layer, main_grad, want in zip(layers, sums, wants, strict=True):
+        assert layer.weight.grad is None or not whole(layer.weight.grad).any()
+        distributed.all_reduce(main_grad)
+        torch.testing.assert_close(main_grad, want, rtol=1e-4, atol=1e-5)
+
+
+def work(rank, device, cases, file):
+    torch.set_num_threads(1)
+    if device == "cuda":
+        torch.cuda.set_device(rank)
+    backend = {"cpu": "gloo", "cuda": "nccl"}[device]
+    distributed.init_process_group(backend, init_method=f"file://{file}", rank=rank, world_size=WORLD)
+    try:
+        for case, *arguments in cases:
+            try:
+                case(*arguments, rank, device)
+            except Exception as e:
+                raise AssertionError(f"{case.__name__} {arguments} on {device}: {e}") from e
+        distributed.barrier()  # nobody leaves while another one still exchanges
     finally:
         distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("kind", ("ddp", "fsdp2", "fsdp2, whole weights kept after forward"))
-def test_processes_have_the_gradients_of_one(kind, tmp_path):
-    torch.multiprocessing.spawn(work, (kind, tmp_path / "rendezvous"), nprocs=WORLD)
+@pytest.mark.parametrize("device", DEVICES)
+def test_processes_have_the_gradients_of_one(device, tmp_path):
+    cases = [
+        *((trained, kind, checkpointed) for kind in (DDP, FSDP2, KEPT) for checkpointed in (False, True)),
+        *((accumulated, kind) for kind in (DDP, FSDP2, KEPT)),
+    ]
+    torch.multiprocessing.spawn(work, (device, cases, tmp_path / "rendezvous"), nprocs=WORLD)

@@ -33,6 +33,22 @@ def values(device, *shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(device)
 
 
+def indexer(device, d=64):
+    """q, k, sfk and w of 8 heads."""
+    q, k = (ft.quantize_rows(values(device, *shape))[0] for shape in ((70, 8, d), (80, d)))
+    return q, k, values(device, 80).abs(), values(device, 70, 8)
+
+
+TABLE = torch.tensor([[1, 0], [2, 1]])  # pages of two requests
+
+
+def paged(device):
+    """q, a cache of 3 pages of 64 keys, and w."""
+    keys, scales = ft.quantize_rows(values(device, 192, 64))
+    parts = (keys.view(torch.uint8).view(3, -1), scales.view(torch.uint8).view(3, -1))
+    return ft.quantize_rows(values(device, 2, 1, 8, 64))[0], torch.cat(parts, 1), values(device, 2, 8)
+
+
 def of_all(device):
     """Each operator as (name, arguments, call)."""
     dense, rows = tuple(pair(device)), pair(device, row_b_scales=True)
@@ -50,6 +66,9 @@ def of_all(device):
         "quantize_group_columns": ((x,), lambda x: ft.quantize_columns(x, [0, 7, 7, 70])),
         "quantize_group_columns_and_rows": ((x,), lambda x: ft.quantize_columns(x, [0, 7, 7, 70], rows=True)),
         "scale_layout_new": ((dense[1],), lambda sf: ft.scale_layout(sf, packed=True)),
+        "prenorm_gemm_new": ((x.bfloat16(), values(device, 24, K)), ft.prenorm_gemm),
+        "mqa_logits_new": (indexer(device), lambda *args: ft.mqa_logits(*args, [3] * 70, [9] * 70)),
+        "paged_mqa_logits_new": (paged(device), lambda *args: ft.paged_mqa_logits(*args, [5, 64], TABLE.to(device))),
     }
 
 
@@ -112,7 +131,7 @@ def test_one_graph_serves_every_number_of_rows(name, device):
     for rows in (66, 70, 47):
         of_rows = 2 if "gemm" in name else 1
         some = tuple(x[:rows] for x in arguments[:of_rows]) + arguments[of_rows:]
-        if "group" in name:
+        if "group" in name or "mqa" in name:
             some = arguments
         assert same(compiled(*some), call(*some))
     assert len(graphs) == 1
@@ -121,7 +140,7 @@ def test_one_graph_serves_every_number_of_rows(name, device):
 @pytest.mark.parametrize("name", NAMES)
 def test_backward_through_it_raises(name, device):
     arguments, call = of_all(device)[name]
-    first = arguments[0] if arguments[0].dtype == torch.float32 else arguments[1]
+    first = next(x for x in arguments if x.dtype == torch.float32)
     needing = tuple(x.clone().requires_grad_() if x is first else x for x in arguments)
     out = next(x for x in flat(call(*needing)) if x.dtype.is_floating_point or name == "scale_layout_new")
     if not out.dtype.is_floating_point:

@@ -16,8 +16,10 @@ from .functions import (
     quantize_weights,
     scale_layout,
 )
+from .indexer import mqa_logits, paged_mqa_logits
 from .layers import GroupedLinear, Linear, QuantizedGroupedLinear, QuantizedLinear
 from .models import convert_to_serving, convert_to_training, load_checkpoint
+from .prenorm import prenorm_gemm
 
 __all__ = [
     "GroupedLinear",
@@ -35,6 +37,9 @@ __all__ = [
     "k_grouped_gemm",
     "linear",
     "load_checkpoint",
+    "mqa_logits",
+    "paged_mqa_logits",
+    "prenorm_gemm",
     "quantize_blocks",
     "quantize_columns",
     "quantize_rows",

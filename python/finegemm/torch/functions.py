@@ -19,7 +19,7 @@ def needs_grad(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
 
-def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+def call(function: Callable[..., Any], *arguments: Any) -> Any:
     """Torch's dispatcher takes longer than the rest of a call: it is asked where something of torch watches."""
     if needs_grad(*(x for x in arguments if isinstance(x, torch.Tensor))):
         return getattr(torch.ops.finegemm, function.__name__)(*arguments)
@@ -39,7 +39,7 @@ def _check_grad(out: Tensor, *operands: Tensor | None) -> None:
         )
 
 
-def _int32(x: Integers, device: Any) -> Tensor:
+def int32(x: Integers, device: Any) -> Tensor:
     if isinstance(x, torch.Tensor):
         return x.to(torch.int32)
     return torch.tensor(x, dtype=torch.int32, device=device)
@@ -75,12 +75,12 @@ def gemm(
     if out is None:
         if accumulate:
             raise InvalidArgument("accumulate: is True, but out is None; pass the float32 tensor that is added to")
-        d: Tensor = _call(operators.gemm_new, *rows, out_dtype, *options)
+        d: Tensor = call(operators.gemm_new, *rows, out_dtype, *options)
         return d if a.dim() == 2 else d.view(*a.shape[:-1], d.shape[-1])
     _check_dtype(out, out_dtype)
     _check_grad(out, *rows, c, bias)
     d = out if out.dim() == 2 else out.view(-1, out.shape[-1])
-    _call(operators.gemm_out, *rows, d, accumulate, *options)
+    call(operators.gemm_out, *rows, d, accumulate, *options)
     return out
 
 
@@ -124,13 +124,13 @@ def grouped_gemm(
         names = "offsets, m_indices, prefix_sums, masked_m and heads"
         raise InvalidArgument(f"{names}: {', '.join(given) or 'none'} given, must be one; pass one")
     layout = layouts.get(given[0])
-    groups = (None if layout is None else _int32(layout, a.device), given[0])
+    groups = (None if layout is None else int32(layout, a.device), given[0])
     options = (c, bias, alpha, beta, numerics, num_sms, pdl, alignment, expected_m)
     if out is None:
-        return _call(operators.grouped_gemm_new, a, sfa, b, sfb, out_dtype, *groups, *options)
+        return call(operators.grouped_gemm_new, a, sfa, b, sfb, out_dtype, *groups, *options)
     _check_dtype(out, out_dtype)
     _check_grad(out, a, sfa, b, sfb, c, bias)
-    _call(operators.grouped_gemm_out, a, sfa, b, sfb, out, *groups, *options)
+    call(operators.grouped_gemm_out, a, sfa, b, sfb, out, *groups, *options)
     return out
 
 
@@ -158,13 +158,13 @@ def k_grouped_gemm(
         given = "none" if offsets is None else "both"
         raise InvalidArgument(f"offsets and sizes: {given} given, must be one; pass one")
     form, layout = ("offsets", offsets) if sizes is None else ("sizes", sizes)
-    groups = (_int32(layout, "cpu"), form)  # a tensor stays where it is
+    groups = (int32(layout, "cpu"), form)  # a tensor stays where it is
     if out is None:
         if accumulate:
             raise InvalidArgument("accumulate: is True, but out is None; pass the float32 tensor that is added to")
-        return _call(operators.k_grouped_gemm_new, a, sfa, b, sfb, *groups, numerics, num_sms, pdl)
+        return call(operators.k_grouped_gemm_new, a, sfa, b, sfb, *groups, numerics, num_sms, pdl)
     _check_grad(out, a, sfa, b, sfb)
-    _call(operators.k_grouped_gemm_out, a, sfa, b, sfb, out, accumulate, *groups, numerics, num_sms, pdl)
+    call(operators.k_grouped_gemm_out, a, sfa, b, sfb, out, accumulate, *groups, numerics, num_sms, pdl)
     return out
 
 
@@ -193,10 +193,10 @@ def einsum(
     if out is None:
         if accumulate:
             raise InvalidArgument("accumulate: is True, but out is None; pass the float32 tensor that is added to")
-        return _call(operators.einsum_new, *operands, out_dtype, *options)
+        return call(operators.einsum_new, *operands, out_dtype, *options)
     _check_dtype(out, out_dtype)
     _check_grad(out, a, sfa, b, sfb)
-    _call(operators.einsum_out, *operands, out, accumulate, *options)
+    call(operators.einsum_out, *operands, out, accumulate, *options)
     return out
 
 
@@ -205,7 +205,7 @@ def quantize_rows(x: Tensor, *, power_of_two_scales: bool = False) -> tuple[Tens
 
     x: bfloat16, float16 or float32; K a multiple of 16. As finegemm.quantize_rows; x need not be contiguous.
     """
-    codes, scales = _call(operators.quantize_rows, x.reshape(-1, x.shape[-1]).contiguous(), power_of_two_scales)
+    codes, scales = call(operators.quantize_rows, x.reshape(-1, x.shape[-1]).contiguous(), power_of_two_scales)
     return codes.view(x.shape), scales.view(*x.shape[:-1], scales.shape[-1])
 
 
@@ -215,7 +215,7 @@ def quantize_blocks(x: Tensor, *, power_of_two_scales: bool = False) -> tuple[Te
     Scales: [ceil(N/128), ceil(K/128)], or [G, ceil(N/128), ceil(K/128)]: no block has rows of two matrices. K is a
     multiple of 16. As finegemm.quantize_blocks; x need not be contiguous.
     """
-    codes, scales = _call(operators.quantize_blocks, x.contiguous(), power_of_two_scales)
+    codes, scales = call(operators.quantize_blocks, x.contiguous(), power_of_two_scales)
     return codes, scales
 
 
@@ -224,7 +224,7 @@ def quantize_weights(x: Tensor, *, power_of_two_scales: bool = False) -> tuple[T
 
     x [N, K] or [G, N, K]; N and K are multiples of 16. As finegemm.quantize_weights; x need not be contiguous.
     """
-    codes, scales, transposed = _call(operators.quantize_weights, x.contiguous(), power_of_two_scales)
+    codes, scales, transposed = call(operators.quantize_weights, x.contiguous(), power_of_two_scales)
     return codes, scales, transposed
 
 
@@ -241,10 +241,10 @@ def quantize_columns(
     contiguous.
     """
     matrix = x.reshape(-1, x.shape[-1]).contiguous()
-    groups = () if offsets is None else (_int32(offsets, x.device),)
+    groups = () if offsets is None else (int32(offsets, x.device),)
     of_groups = "" if offsets is None else "group_"
     operator = getattr(operators, f"quantize_{of_groups}columns" + ("_and_rows" if rows else ""))
-    results: tuple[Tensor, ...] = tuple(_call(operator, matrix, *groups, power_of_two_scales))
+    results: tuple[Tensor, ...] = tuple(call(operator, matrix, *groups, power_of_two_scales))
     if not rows:
         return results
     *columns, codes, scales = results
@@ -258,7 +258,7 @@ def scale_layout(
 
     As finegemm.scale_layout, which has layouts of groups too.
     """
-    result = _call(operators.scale_layout_new, sf, packed, rows, power_of_two_scales)
+    result = call(operators.scale_layout_new, sf, packed, rows, power_of_two_scales)
     return result
 
 

@@ -237,9 +237,10 @@ def _no_gradient(name: str) -> Callable[..., Any]:
     return backward
 
 
-def _define(
+def define_new(
     function: Callable[..., Any], schema: str, fake: Callable[..., Any], of_several_devices: bool = False
 ) -> None:
+    """An operator that returns new tensors, and backward through which raises."""
     backward = _no_gradient(function.__name__.removesuffix("_new"))
     define(function, schema, fake, backward, of_several_devices=of_several_devices)
 
@@ -258,7 +259,7 @@ def _define_product(
     """The two operators of a product: `new`, which returns a result, and `writes`, which has one to write to."""
     operands = f"{first}Tensor a, Tensor? sfa, Tensor b, Tensor? sfb, "
     listed = ", ".join(f"{kind} {name}" for name, kind in options.items())
-    _define(new, f"({operands}{only_new}{listed}) -> Tensor", fake, of_several_devices)
+    define_new(new, f"({operands}{only_new}{listed}) -> Tensor", fake, of_several_devices)
     schema = f"({operands}Tensor(a!) out, {only_out}{listed}) -> ()"
     define(writes, schema, _nothing, of_several_devices=of_several_devices)
 
@@ -281,15 +282,15 @@ _define_product(
 )
 
 _CODES = "bool power_of_two_scales) -> (Tensor, Tensor"
-_define(quantize_rows, f"(Tensor x, {_CODES})", _new_rows)
-_define(quantize_blocks, f"(Tensor x, {_CODES})", _new_blocks)
-_define(quantize_weights, f"(Tensor x, {_CODES}, Tensor)", _new_weights)
-_define(quantize_columns, f"(Tensor x, {_CODES})", _new_columns)
-_define(quantize_columns_and_rows, f"(Tensor x, {_CODES}, Tensor, Tensor)", _new_columns_and_rows)
+define_new(quantize_rows, f"(Tensor x, {_CODES})", _new_rows)
+define_new(quantize_blocks, f"(Tensor x, {_CODES})", _new_blocks)
+define_new(quantize_weights, f"(Tensor x, {_CODES}, Tensor)", _new_weights)
+define_new(quantize_columns, f"(Tensor x, {_CODES})", _new_columns)
+define_new(quantize_columns_and_rows, f"(Tensor x, {_CODES}, Tensor, Tensor)", _new_columns_and_rows)
 _GROUP_CODES = f"(Tensor x, Tensor offsets, {_CODES}, Tensor"
-_define(quantize_group_columns, f"{_GROUP_CODES})", _new_group_columns)
-_define(quantize_group_columns_and_rows, f"{_GROUP_CODES}, Tensor, Tensor)", _new_group_columns_and_rows)
-_define(
+define_new(quantize_group_columns, f"{_GROUP_CODES})", _new_group_columns)
+define_new(quantize_group_columns_and_rows, f"{_GROUP_CODES}, Tensor, Tensor)", _new_group_columns_and_rows)
+define_new(
     scale_layout_new,
     "(Tensor sf, bool packed, SymInt? rows, bool power_of_two_scales) -> Tensor",
     _new_scale_layout,
