@@ -204,6 +204,11 @@ class Scales(Fixture):
         problems = [Problem(self.random, *kernel) for kernel in 8 * kernels]
         # Most of the loads that a thread has in flight have no word here, and no place in the tile to take one from.
         problems += [Problem(self.random, "unpack", grouped=True, rows=n, cols=64, mn_major=True) for n in (1, 5)]
+        # What threads store as they have loaded it, by columns and by rows, and rows that lie one behind the other.
+        for cols, mn_major in ((64, True), (64, False), (57, False)):
+            problem = Problem(self.random, "pack", grouped=False, rows=132, cols=cols)
+            problem.in_rows, problem.layouts = 132, [(mn_major, 132 if mn_major else cols, 0), (True, 132, 0)]
+            problems.append(problem)
         for problem in problems:
             problem.make(self.generator)
             problem.run(self.tested, "cuda")
@@ -249,19 +254,23 @@ class Scales(Fixture):
     def timed(self, kind: str, count: int, mn: int, k: int, mn_major: bool, **groups) -> dict:
         pitch, words = -(-mn // 4) * 4, -(-k // 4)
 
-        def laid_out(cols: int, dtype: torch.dtype):
-            return torch.zeros(count * pitch * cols, dtype=dtype, device="cuda").as_strided(
-                (count, mn, cols), (pitch * cols, 1, pitch)
-            )
+        def laid_out(cols: int, mn_major: bool):
+            strides = (pitch * cols, 1, pitch) if mn_major else (mn * cols, cols, 1)
+            size = count * (pitch if mn_major else mn) * cols
+            bits = torch.randint(-(1 << 31), 1 << 31, (size,), device="cuda", generator=self.generator)
+            return bits.int().as_strided((count, mn, cols), strides)
 
         cols = {"transpose": (k, k), "pack": (k, words), "unpack": (words, k)}[kind]
-        from_ = torch.int32 if kind == "unpack" else torch.float32
-        to = torch.int32 if kind == "pack" else torch.float32
-        sf = laid_out(cols[0], from_) if mn_major else torch.zeros(count, mn, cols[0], dtype=from_, device="cuda")
-        out = laid_out(cols[1], to)
+        sf, out = laid_out(cols[0], mn_major), laid_out(cols[1], True)
         half = torch.empty(2 * count * mn * sum(cols), dtype=torch.uint8, device="cuda")  # read, and written
+        half.random_(generator=self.generator)
         copy = torch.empty_like(half)
         return {
-            "ours": functools.partial(self.tested.scale_layout, sf, out, **groups),
+            "ours": functools.partial(
+                self.tested.scale_layout,
+                sf if kind == "unpack" else sf.view(torch.float32),
+                out if kind == "pack" else out.view(torch.float32),
+                **groups,
+            ),
             "copy": functools.partial(copy.copy_, half),
         }

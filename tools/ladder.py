@@ -40,6 +40,7 @@ AREAS = {
     "1D1D": "Scales of rows of both operands: scale products, tiles, scale loads; groups of K.",
     "planner": "The choice of a kernel.",
     "layouts of scales": "Kernels that copy scales from one layout to another, pack them and unpack them.",
+    "quantisation": "Kernels that make codes and scales of rows, of columns, or of both in one pass.",
     "prenorm": "The product before a norm: who loads, splits, multiplies and squares; tiles and parts of K.",
     "indexer": "Scores of an indexer: shares of CTAs, queries that are loaded ahead, the loop over tiles, pages.",
 }

@@ -289,7 +289,8 @@ def quantize_columns(
     waits for them; ones that break the rules lead to nothing outside of the arrays.
 
     With `rows`, or `row_q` and `row_scales` to write to, the results end with (row_q, row_scales): what quantize_rows
-    makes of x, from the same pass. Rows of no group are not written. Otherwise as quantize_rows.
+    makes of x, from the same pass; new scales of a block of columns of x lie side by side. Rows of no group are not
+    written. Otherwise as quantize_rows.
     """
 
 

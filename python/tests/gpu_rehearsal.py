@@ -49,6 +49,15 @@ def transform_of(sf, out, power_of_two):
     return "unpack_ue8m0" if sf.dtype == torch.int32 else "pack_fp32_into_ue8m0"
 
 
+def is_direct(sf, out):
+    """Do threads store the words that they have loaded? Of packing without groups."""
+    rows, cols = sf.shape[-2:]
+    down, right = sf.stride()[-2:]
+    if out.shape[-2] != rows or out.stride(-2) != 1 or out.stride(-1) % 4 != 0:
+        return False
+    return (down == 1 and right % 4 == rows % 4 == 0) or (right == 1 and down % 4 == cols % 4 == 0)
+
+
 @contextlib.contextmanager
 def capture(graph, stream=None):
     Graph.tape = graph.calls
@@ -151,7 +160,9 @@ class Rehearsal:
             recorded(lambda: self.spoiling(lambda: columns(library, x, q, *others, **keywords), q))
 
         def laid_out(library, sf, out, numbers=None, form=0, alignment=128, scale_k=128, power_of_two=False):
-            self.names.add(f"scale_layout_{transform_of(sf, out, power_of_two)}{ENDINGS[form]}")
+            transform = transform_of(sf, out, power_of_two)
+            direct = transform.startswith("pack") and form == 0 and is_direct(sf, out)
+            self.names.add(f"scale_layout_{transform}{ENDINGS[form]}" + ("_direct" if direct else ""))
             arguments = (library, sf, out, numbers, form, alignment, scale_k, power_of_two)
             recorded(lambda: self.spoiling(lambda: scale_layout(*arguments), out))
 

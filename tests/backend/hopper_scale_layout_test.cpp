@@ -50,6 +50,19 @@ TEST_F(HopperScaleLayout, TakesTheKernelOfTheFormatsAndOfGroups) {
     EXPECT_EQ(run(grouped).entry, "FineGEMM_scale_layout_pack_fp32_into_ue8m0_kgrouped");
 }
 
+TEST_F(HopperScaleLayout, PacksDirectlyWhereFourRowsOfAWordAreWholeVectors) {
+    const std::string direct = "FineGEMM_scale_layout_pack_fp32_into_ue8m0_direct";
+    ScaleLayoutArgs rows = args(DType::F32, DType::UE8M0x4, 64, 56, 64);
+    rows.sf.matrix.row_stride = 60;
+    EXPECT_EQ(run(rows).entry, direct);
+    ScaleLayoutArgs columns = args(DType::F32, DType::UE8M0x4, 64, 57, 64);
+    EXPECT_NE(run(columns).entry, direct);
+    columns.sf.matrix.row_stride = 1, columns.sf.matrix.col_stride = 64;
+    EXPECT_EQ(run(columns).entry, direct);
+    columns.out.matrix.col_stride = 66;
+    EXPECT_NE(run(columns).entry, direct);
+}
+
 TEST_F(HopperScaleLayout, RoundsAColumnThatIsPackedIntoTheLowestBytes) {
     const auto packed = [&](int64_t cols) { return run(args(DType::F32, DType::UE8M0x4, 64, cols, 64)); };
     EXPECT_EQ(packed(1).entry, "FineGEMM_scale_layout_round_fp32");

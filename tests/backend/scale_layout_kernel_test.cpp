@@ -29,6 +29,7 @@ void run_kernel(const ScaleLayoutLaunch& launch) {
     run_config<ScaleLayoutConfig{Pack, kNone}>(launch);
     run_config<ScaleLayoutConfig{Pack, kRows}>(launch);
     run_config<ScaleLayoutConfig{Pack, kK}>(launch);
+    run_config<ScaleLayoutConfig{Pack, kNone, true}>(launch);
     run_config<ScaleLayoutConfig{Unpack, kNone}>(launch);
     run_config<ScaleLayoutConfig{Unpack, kRows}>(launch);
 }
@@ -81,25 +82,53 @@ TEST(ScaleLayoutKernel, FourRowsThatAreLoadedAtOnceNeedNotBelongToGroupsTogether
         }
 }
 
+/// Tries random problems until a launch is of the kind that is looked for, and compares its bits with the CPU's.
+template <typename IsWanted>
+void expect_bits_of_the_cpu(std::mt19937& random, const test::ScaleLayoutWish& wish, const IsWanted& is_wanted) {
+    ThreadPool pool(1);
+    for (bool ran = false; !ran;) {
+        test::ScaleLayoutProblem problem(random, wish);
+        problem.run([&](const ScaleLayoutCall& call) {
+            const ScaleLayoutLaunch launch = launch_of(call);
+            ran = is_wanted(launch.params);
+            if (ran) run_kernel(launch);
+        });
+        if (!ran) continue;
+        ASSERT_TRUE(problem.surroundings_intact()) << problem.name();
+        const std::vector<uint32_t> by_kernel = problem.out;
+        problem.run([&](const ScaleLayoutCall& call) { run_on_cpu(call, pool); });
+        ASSERT_EQ(by_kernel, problem.out) << problem.name();
+    }
+}
+
 TEST(ScaleLayoutKernel, RowsThatStaySideBySideAreStoredByWhoLoadedThem) {
     std::mt19937 random(16);
-    ThreadPool pool(1);
+    const auto by_columns = [](const ScaleLayoutParams& p) { return p.direct == ScaleDirect::Columns; };
     for (const ScaleTransform transform : {ScaleTransform::Copy, ScaleTransform::Round, ScaleTransform::Pack})
         for (const int64_t cols : {2, 18, 57})
-            for (bool direct = false; !direct;) {
-                test::ScaleLayoutProblem problem(
-                    random, {.rows = 516, .cols = cols, .groups = ScaleGroupForm::None, .transform = transform});
-                problem.run([&](const ScaleLayoutCall& call) {
-                    const ScaleLayoutLaunch launch = launch_of(call);
-                    direct = launch.params.direct != 0;
-                    if (direct) run_kernel(launch);
-                });
-                if (!direct) continue;
-                ASSERT_TRUE(problem.surroundings_intact()) << problem.name();
-                const std::vector<uint32_t> by_kernel = problem.out;
-                problem.run([&](const ScaleLayoutCall& call) { run_on_cpu(call, pool); });
-                ASSERT_EQ(by_kernel, problem.out) << problem.name();
-            }
+            expect_bits_of_the_cpu(random,
+                                   {.rows = 516, .cols = cols, .groups = ScaleGroupForm::None, .transform = transform},
+                                   by_columns);
+}
+
+TEST(ScaleLayoutKernel, WordsOfContiguousColumnsAreStoredByWhoLoadedThem) {
+    std::mt19937 random(17);
+    const auto by_rows = [](const ScaleLayoutParams& p) { return p.direct == ScaleDirect::Rows; };
+    for (const int64_t rows : {3, 6, 67, 516})  // the last ones of which are stored one by one
+        for (const int64_t cols : {4, 12, 64})
+            expect_bits_of_the_cpu(
+                random, {.rows = rows, .cols = cols, .groups = ScaleGroupForm::None, .transform = ScaleTransform::Pack},
+                by_rows);
+}
+
+TEST(ScaleLayoutKernel, RowsThatLieOneBehindTheOtherArePackedFromSharedMemory) {
+    std::mt19937 random(18);
+    const auto whole = [](const ScaleLayoutParams& p) { return p.whole_rows != 0; };
+    for (const ScaleGroupForm form : {ScaleGroupForm::None, ScaleGroupForm::Rows})
+        for (const int64_t rows : {67, 132})
+            for (const int64_t cols : {31, 57, 121})
+                expect_bits_of_the_cpu(
+                    random, {.rows = rows, .cols = cols, .groups = form, .transform = ScaleTransform::Pack}, whole);
 }
 
 TEST(ScaleLayoutKernel, WalksOverMoreTilesThanItHasCtas) {

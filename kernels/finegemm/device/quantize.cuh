@@ -49,6 +49,10 @@ struct Values {
                 pack_codes<C.codes>(at(i) * inverse, at(i + 1) * inverse, at(i + 2) * inverse, at(i + 3) * inverse);
         return codes;
     }
+    __device__ static void store_if(bool wanted, uint8_t* to, const Codes& codes) {
+        if (C.vector() == 8) ptx::store_global_x2_if(wanted, to, codes.w[0], codes.w[kCodeWords - 1]);
+        else ptx::store_global_if(wanted, to, codes.w[0]);
+    }
     __device__ static void store(const QuantizeParams& p, uint64_t row, uint64_t col, const Codes& codes) {
         store(p.q + row * p.q_row_stride + col, codes);
     }

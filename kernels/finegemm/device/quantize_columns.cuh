@@ -79,33 +79,31 @@ struct ColumnValues {
 
     Values<C> rows[C.kTileRows];
 
-    __device__ void load(const QuantizeColumnsParams& p, RowRange of, RowCol at) {
+    __device__ void load(const QuantizeParams& p, uint64_t row, uint32_t col, uint32_t existing) {
+        const uint8_t* const from = static_cast<const uint8_t*>(p.x) + (row * p.x_row_stride + col) * Values<C>::kBytes;
 #pragma unroll
         for (uint32_t u = 0; u < C.kTileRows; ++u)
-            if (at.row + u < of.size() && at.col < p.rows.cols) rows[u].load(p.rows, of.begin + at.row + u, at.col);
+            if (u < existing) rows[u].load(from + u * p.x_row_stride * Values<C>::kBytes);
             else rows[u].clear();
     }
-    /// The largest of each column in this warp.
-    __device__ void find_columns(uint32_t (&most)[kWords]) const {
-#pragma unroll
-        for (uint32_t w = 0; w < kWords; ++w) {
-            most[w] = M::of(rows[0].words.w[w]);
-#pragma unroll
-            for (uint32_t u = 1; u < C.kTileRows; ++u) most[w] = M::larger(most[w], M::of(rows[u].words.w[w]));
-#pragma unroll
-            for (uint32_t mask = C.lanes(); mask < kWarpSize; mask *= 2)
-                most[w] = M::larger(most[w], ptx::shuffle_xor(most[w], mask));
-        }
-    }
-    /// The largest of each row, in all of its lanes.
-    __device__ void find_rows(uint32_t (&most)[kRowWords]) const {
-        uint32_t largest[C.kTileRows];
+    /// The largest of each column, and of each row.
+    __device__ void find_largest(uint32_t (&of_columns)[kWords], uint32_t (&of_rows)[C.kTileRows]) const {
 #pragma unroll
         for (uint32_t u = 0; u < C.kTileRows; ++u) {
-            largest[u] = M::of(rows[u].words.w[0]);
+            uint32_t most[kWords];
 #pragma unroll
-            for (uint32_t w = 1; w < kWords; ++w) largest[u] = M::larger(largest[u], M::of(rows[u].words.w[w]));
+            for (uint32_t w = 0; w < kWords; ++w) {
+                most[w] = M::of(rows[u].words.w[w]);
+                of_columns[w] = u == 0 ? most[w] : M::larger(of_columns[w], most[w]);
+            }
+            of_rows[u] = M::larger(M::larger(most[0], most[1]), M::larger(most[2], most[3]));
         }
+    }
+    /// Quantises the rows, whose largest elements are `largest`; `left`: rows from the first one on. Of the lanes of a
+    /// row each makes the scale of another one.
+    __device__ void quantize_rows(const QuantizeParams& p, uint64_t row, uint32_t col, uint32_t left,
+                                  const uint32_t (&largest)[C.kTileRows]) const {
+        uint32_t most[kRowWords];
 #pragma unroll
         for (uint32_t i = 0; i < kRowWords; ++i) {
             const uint32_t a = largest[i * kPerWord], b = largest[i * kPerWord + kPerWord - 1];
@@ -114,30 +112,23 @@ struct ColumnValues {
             for (uint32_t mask = 1; mask < C.lanes(); mask *= 2)
                 most[i] = M::larger(most[i], ptx::shuffle_xor(most[i], mask));
         }
-    }
-    /// Quantises the rows. Of the lanes of a row each makes the scale of another one.
-    __device__ void quantize_rows(const QuantizeColumnsParams& p, RowRange of, RowCol at) const {
-        uint32_t most[kRowWords];
-        find_rows(most);
-        const uint32_t mine = threadIdx.x % C.kTileRows;
+        const uint32_t lane = threadIdx.x % kWarpSize, mine = lane % C.kTileRows;
 #pragma unroll
         for (uint32_t half = kRowWords / 2; half > 0; half /= 2)  // an index would put them into local memory
 #pragma unroll
             for (uint32_t i = 0; i < half; ++i)
                 if ((mine / kPerWord & half) != 0) most[i] = most[i + half];
-        const float scale = block_scale(M::bits(most[0], mine % kPerWord), p.rows.power_of_two, C.codes);
-        const uint32_t first = at.col / kScaleBlock * kScaleBlock;
-        if (threadIdx.x % C.lanes() < C.kTileRows && at.row + mine < of.size() && first < p.rows.cols)
-            ptx::store_global(p.rows.scales + (of.begin + at.row + mine) * p.rows.scale_row_stride +
-                                  at.col / kScaleBlock * p.rows.scale_col_stride,
+        const float scale = block_scale(M::bits(most[0], mine % kPerWord), p.power_of_two, C.codes);
+        if (lane % C.lanes() < min(left, C.kTileRows) && col / kScaleBlock * kScaleBlock < p.cols)
+            ptx::store_global(p.scales + (row + mine) * p.scale_row_stride + col / kScaleBlock * p.scale_col_stride,
                               scale);
-        const uint32_t inverse = float_bits(inverse_scale(scale)), lane = threadIdx.x % kWarpSize;
+        const uint32_t inverse = float_bits(inverse_scale(scale)), first = lane / C.lanes() * C.lanes();
+        uint8_t* const to = p.q + row * p.q_row_stride + col;
+        const uint32_t existing = col < p.cols ? left : 0;
 #pragma unroll
-        for (uint32_t u = 0; u < C.kTileRows; ++u) {
-            const float of_row = float_of_bits(ptx::value_of(inverse, lane / C.lanes() * C.lanes() + u));
-            if (at.row + u < of.size() && at.col < p.rows.cols)
-                rows[u].store(p.rows, of.begin + at.row + u, at.col, rows[u].codes(of_row));
-        }
+        for (uint32_t u = 0; u < C.kTileRows; ++u)
+            rows[u].store_if(u < existing, to + u * p.q_row_stride,
+                             rows[u].codes(float_of_bits(ptx::value_of(inverse, first + u))));
     }
     /// Four codes of column `i`.
     __device__ uint32_t codes(uint32_t i, uint32_t first, float inverse) const {
@@ -146,28 +137,54 @@ struct ColumnValues {
     }
 };
 
+/// A tile without rows: its codes are zeros.
+template <QuantizeConfig C>
+__device__ void clear_tile(const QuantizeColumnsParams& p, RowCol first) {
+    const TransposedCodes to = p.columns();
+    constexpr uint32_t kBytes = 16, kAcross = kScaleBlock / kBytes;
+    for (uint32_t i = threadIdx.x; i < kScaleBlock * kAcross; i += C.threads()) {
+        const uint32_t row = first.col + i / kAcross, col = first.row + i % kAcross * kBytes;
+        ptx::store_global_x4_if(row < to.rows && col < to.cols, to.q + static_cast<uint64_t>(row) * to.row_stride + col,
+                                ptx::Words4{});
+    }
+    const uint32_t row = first.col + threadIdx.x;
+    if (threadIdx.x < kScaleBlock && row < to.rows && first.row < to.cols)
+        ptx::store_global(p.scales + row * p.scale_row_stride + first.row / kScaleBlock * p.scale_col_stride,
+                          block_scale(0, p.rows.power_of_two, C.codes));
+}
+
 /// Quantises the tile whose first element is `first`, as row and column of x by blocks, with the rows `rows` of x.
 template <QuantizeConfig C>
 __device__ void quantize_tile(const QuantizeColumnsParams& p, RowCol first, RowRange rows, SharedColumns<C>& shared) {
+    if (rows.size() == 0) {
+        clear_tile<C>(p, first);
+        return;
+    }
     using M = Magnitudes<C.input>;
     constexpr uint32_t kWords = ColumnValues<C>::kWords, kPerWord = ColumnValues<C>::kPerWord;
     constexpr uint32_t kWarpRows = kScaleBlock / C.warps();
     const ptx::SmemAddr words = ptx::smem_address(shared.words);
     const RowCol mine = C.origin(threadIdx.x);
-    const RowCol at{mine.row, first.col + mine.col};
+    const uint32_t col = first.col + mine.col;
+    const uint32_t left = rows.size() - min(mine.row, rows.size());
     // Else all codes of the warp are zeros: groups of few rows leave most of a tile empty.
     const bool has_rows = mine.row / kWarpRows * kWarpRows < rows.size();
     ColumnValues<C> values;
-    uint32_t most[kWords] = {};
+    uint32_t most[kWords] = {}, of_rows[C.kTileRows];
     if (has_rows) {
-        values.load(p, rows, at);
-        if (p.rows.q) values.quantize_rows(p, rows, at);
-        values.find_columns(most);
+        values.load(p.rows, rows.begin + mine.row, col, col < p.rows.cols ? left : 0);
+        values.find_largest(most, of_rows);
+#pragma unroll
+        for (uint32_t w = 0; w < kWords; ++w)
+#pragma unroll
+            for (uint32_t mask = C.lanes(); mask < kWarpSize; mask *= 2)
+                most[w] = M::larger(most[w], ptx::shuffle_xor(most[w], mask));
     }
     __syncthreads();  // everybody has read the last tile's codes
     if (threadIdx.x % kWarpSize < C.lanes())
         ptx::store_shared_words_x4(words + (threadIdx.x / kWarpSize * C.lanes() + threadIdx.x % C.lanes()) * 16,
                                    {{most[0], most[1], most[2], most[3]}});
+    if (has_rows && p.rows.q) values.quantize_rows(p.rows, rows.begin + mine.row, col, left, of_rows);
     __syncthreads();  // the largest of all warps are there
     if (threadIdx.x < kScaleBlock) {
         const uint32_t* const column = shared.words + threadIdx.x / kPerWord;
@@ -176,18 +193,23 @@ __device__ void quantize_tile(const QuantizeColumnsParams& p, RowCol first, RowR
         for (uint32_t w = 1; w < C.warps(); ++w) largest = M::larger(largest, column[w * kWords * C.lanes()]);
         const float scale = block_scale(M::bits(largest, threadIdx.x % kPerWord), p.rows.power_of_two, C.codes);
         shared.inverses[threadIdx.x] = inverse_scale(scale);
-        const uint32_t col = first.col + threadIdx.x;
-        if (col < p.rows.cols && first.row < p.cols)
-            ptx::store_global(p.scales + col * p.scale_row_stride + first.row / kScaleBlock * p.scale_col_stride,
-                              scale);
+        const uint32_t column_of_x = first.col + threadIdx.x;
+        if (column_of_x < p.rows.cols && first.row < p.cols)
+            ptx::store_global(
+                p.scales + column_of_x * p.scale_row_stride + first.row / kScaleBlock * p.scale_col_stride, scale);
     }
     __syncthreads();  // the factors are there, and the largest have been read: codes may take their place
+    const ptx::SmemAddr place = words + C.place(mine.col, mine.row / C.kTileRows);
+    if (has_rows) {
 #pragma unroll
-    for (uint32_t i = 0; i < C.vector(); ++i) {
-        const float inverse = shared.inverses[mine.col + i];
-        const uint32_t upper = has_rows ? values.codes(i, 0, inverse) : 0;
-        const uint32_t lower = has_rows ? values.codes(i, 4, inverse) : 0;
-        ptx::store_shared_words_x2(words + C.place(mine.col + i, mine.row / C.kTileRows), upper, lower);
+        for (uint32_t i = 0; i < C.vector(); ++i) {
+            const float inverse = shared.inverses[mine.col + i];
+            ptx::store_shared_words_x2(place + i * kScaleBlock, values.codes(i, 0, inverse),
+                                       values.codes(i, 4, inverse));
+        }
+    } else {
+#pragma unroll
+        for (uint32_t i = 0; i < C.vector(); ++i) ptx::store_shared_words_x2(place + i * kScaleBlock, 0, 0);
     }
     __syncthreads();  // all codes are there
     store_columns<C>(p.columns(), first, words);

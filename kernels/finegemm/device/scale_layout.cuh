@@ -1,100 +1,9 @@
 // The kernels for layouts of scales: through shared memory, so that both sides are coalesced. Layer device.
 #pragma once
 
-#include <finegemm/scale_layout/scale_layout.h>
-#include <finegemm/device/ptx/convert.cuh>
-#include <finegemm/device/warp.cuh>
+#include <finegemm/device/scale_rows.cuh>
 
 namespace finegemm::device {
-
-template <ScaleLayoutConfig C>
-struct SharedScales {
-    static constexpr uint32_t kWarps = C.threads() / kWarpSize;
-
-    alignas(16) uint32_t words[C.tile_elements()];
-    WordSource sources[C.max_words()];
-    uint32_t grouped_rows[C.tile_elements() / 32];  // a bit for each row
-    uint32_t scales[kWarps], packed[kWarps];        // sums of each warp's groups of K
-};
-
-/// Which columns each word of the tile takes, by groups of K. Each thread has neighbouring groups.
-template <ScaleLayoutConfig C>
-__device__ void find_k_groups(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
-    constexpr uint32_t kAtOnce = 4;  // groups whose numbers are loaded together
-    const uint32_t warp = threadIdx.x / kWarpSize, groups = p.groups.groups;
-    const uint32_t each = ceil_div(groups, C.threads());
-    const uint32_t first = min(threadIdx.x * each, groups), last = min(first + each, groups);
-    if (threadIdx.x < p.tile.words) shared.sources[threadIdx.x] = {};
-    uint32_t scales = 0, words = 0;
-    for (uint32_t g = first; g < last; g += kAtOnce)
-#pragma unroll
-        for (uint32_t u = 0; u < kAtOnce; ++u) {
-            const uint32_t of_group = p.groups.scales(min(g + u, groups - 1)), counted = g + u < last ? of_group : 0;
-            scales += counted, words += ceil_div(counted, kExponentsPerWord);
-        }
-    uint32_t scale = sum_up_to(scales), word = sum_up_to(words);
-    if (threadIdx.x % kWarpSize == kWarpSize - 1) {
-        shared.scales[warp] = scale;
-        shared.packed[warp] = word;
-    }
-    scale -= scales, word -= words;
-    __syncthreads();  // sums are there, and the sources are empty
-    for (uint32_t w = 0; w < warp; ++w) scale += shared.scales[w], word += shared.packed[w];
-    if (word >= origin.word + p.tile.words || word + words <= origin.word) return;
-    for (uint32_t g = first; g < last; ++g) {
-        const uint32_t of_group = p.groups.scales(g), end = word + ceil_div(of_group, kExponentsPerWord);
-        for (uint32_t w = max(word, origin.word); w < min(end, origin.word + p.tile.words); ++w)
-            shared.sources[w - origin.word] = group_word_source(scale, of_group, w - word);
-        scale += of_group, word = end;
-    }
-}
-
-/// Which rows of the tile have a group. `first`: no group before it has some.
-template <ScaleLayoutConfig C>
-__device__ void find_row_groups(const ScaleLayoutParams& p, const ScaleOrigin& origin, uint32_t first,
-                                SharedScales<C>& shared) {
-    for (uint32_t i = threadIdx.x; i < p.tile.rows / 32; i += C.threads()) shared.grouped_rows[i] = 0;
-    __syncthreads();
-    const uint32_t behind = origin.row + p.tile.rows;
-    for (bool all = false; first < p.groups.groups && !all; first += C.threads()) {
-        const uint32_t g = first + threadIdx.x;
-        if (g < p.groups.groups) {
-            const uint32_t begin = max(p.groups.begin(g), origin.row) - origin.row;
-            const uint32_t end = min(max(p.groups.number(g), origin.row) - origin.row, p.tile.rows);
-            for (uint32_t row = begin; row < end; row = (row / 32 + 1) * 32) {
-                const uint32_t upper = end - row / 32 * 32;  // bits below it
-                const uint32_t below = upper < 32 ? (1u << upper) - 1 : ~0u;
-                atomicOr(&shared.grouped_rows[row / 32], below & (~0u << row % 32));
-            }
-        }
-        // Groups follow each other: those behind one that begins behind the tile have none of its rows.
-        const uint32_t next = first + C.threads();
-        all = next < p.groups.groups && p.groups.begin(next) >= behind;
-    }
-}
-
-/// The first group that ends behind `row`. The lanes of a warp look together.
-__device__ inline uint32_t group_behind(const ScaleGrouper& groups, uint32_t row) {
-    uint32_t first = 0;
-    for (uint32_t step = groups.groups > 1024 ? 1024 : groups.groups > 32 ? 32 : 1; step > 0; step /= kWarpSize) {
-        const uint32_t last = first + (threadIdx.x % kWarpSize + 1) * step - 1;
-        const bool ended = last < groups.groups && groups.number(last) <= row;
-        first += step * ptx::count_bits(ptx::ballot(ended));
-    }
-    return first;
-}
-
-/// Does group `g`, the first one that ends behind the tile's first row, have all of its rows?
-__device__ inline bool has_all_rows(const ScaleLayoutParams& p, const ScaleOrigin& origin, uint32_t g) {
-    const uint32_t end = min(origin.row + p.tile.rows, p.rows);
-    return g < p.groups.groups && p.groups.begin(g) <= origin.row && p.groups.number(g) >= end;
-}
-
-/// A bit for each row from `row` on: does it have a group?
-template <ScaleGroupKind Groups, ScaleLayoutConfig C>
-__device__ uint32_t grouped_rows(const SharedScales<C>& shared, uint32_t row) {
-    return Groups == ScaleGroupKind::Rows ? shared.grouped_rows[row / 32] >> row % 32 : ~0u;
-}
 
 /// A piece of the tile as it was loaded: [column][row].
 template <ScaleLayoutConfig C, ScaleAccess Access, ScaleGroupKind Groups>
@@ -175,7 +84,7 @@ template <ScaleAccess Access, ScaleGroupKind Groups, ScaleLayoutConfig C>
 __device__ void load_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin, SharedScales<C>& shared) {
     using Piece = ScalePiece<Access, C.loaded()>;
     constexpr uint32_t kMost = Groups == ScaleGroupKind::Rows ? 4 : 8;  // with more, masks of rows spill
-    constexpr uint32_t kUnroll = max(1, min(16 / (Piece::kRows * Piece::kCols * C.stored()), kMost));
+    constexpr uint32_t kUnroll = max(1, min(C.at_once() / (Piece::kRows * Piece::kCols * C.stored()), kMost));
     const bool down = Access != ScaleAccess::FourCols && p.load.down;
     const uint32_t rows = ceil_div(min(p.tile.rows, p.rows - origin.row), Piece::kRows);
     const uint32_t words = ceil_div(words_in<C>(p, origin), Piece::kWords);
@@ -293,36 +202,63 @@ __device__ void store_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin
                               stored_value<C>(shared.words[p.tile.at(C, col / C.stored(), row)], col % C.stored()));
 }
 
-/// A tile that has its rows side by side before and after: each thread stores the four that it has loaded.
+/// Columns that are contiguous before and after: each thread stores the four rows of a word that it has loaded.
 template <ScaleLayoutConfig C>
-__device__ void copy_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin) {
-    using Piece = LoadedScales<C, ScaleAccess::FourRows, ScaleGroupKind::None>;
-    constexpr uint32_t kUnroll = 4 / C.loaded();
-    const uint32_t lane = p.load.lane(threadIdx.x), outer = p.load.outer(threadIdx.x);
-    const uint32_t words = words_in<C>(p, origin), step = C.threads() >> p.load.lanes_log2;
-    if (lane >= ceil_div(min(p.tile.rows, p.rows - origin.row), 4)) return;
-    const uint32_t word = origin.word + outer;
-    const uint8_t* from = p.in + origin.matrix * p.in_strides.matrix + origin.row * p.in_strides.row +
-                          static_cast<uint64_t>(word) * C.loaded() * p.in_strides.col + lane * p.load.lane_bytes;
-    uint8_t* to = p.out + origin.matrix * p.out_strides.matrix + origin.row * p.out_strides.row +
-                  static_cast<uint64_t>(word) * p.out_strides.col + lane * p.load.lane_bytes;
-    for (uint32_t first = outer; first < words; first += kUnroll * step) {
-        Piece pieces[kUnroll];
+__device__ void copy_columns(const ScaleLayoutParams& p, uint32_t tile) {
+    constexpr uint32_t kUnroll = C.direct_pieces();
+    LoadedScales<C, ScaleAccess::FourRows, ScaleGroupKind::None> pieces[kUnroll];
+    uint8_t* to[kUnroll];
+    bool exists[kUnroll];
 #pragma unroll
-        for (uint32_t u = 0; u < kUnroll; ++u, from += p.load.step_bytes) {
-            const uint32_t col = (origin.word + first + u * step) * C.loaded();
-            const bool exists = first + u * step < words && col < p.in_cols;
-            pieces[u].cols = exists ? min(C.loaded(), p.in_cols - col) : 0;
-            pieces[u].load(from, p.in_strides.col);
-        }
-#pragma unroll
-        for (uint32_t u = 0; u < kUnroll; ++u, to += step * p.out_strides.col) {
-            ptx::Words4 v;
-#pragma unroll
-            for (uint32_t r = 0; r < 4; ++r) v.w[r] = pieces[u].word(p.rounding, 0, r);
-            ptx::store_global_x4_if(first + u * step < words, to, v);
-        }
+    for (uint32_t u = 0; u < kUnroll; ++u) {
+        const uint32_t piece = (tile * kUnroll + u) * C.threads() + threadIdx.x;
+        const ScaleOrigin at = scale_piece(p, piece);
+        const uint32_t col = at.word * C.loaded();
+        exists[u] = piece < p.pieces;
+        pieces[u].cols = exists[u] ? min(C.loaded(), p.in_cols - col) : 0;
+        pieces[u].load(p.in + at.matrix * p.in_strides.matrix + at.row * p.in_strides.row +
+                           static_cast<uint64_t>(col) * p.in_strides.col,
+                       p.in_strides.col);
+        to[u] = p.out + at.matrix * p.out_strides.matrix + at.row * p.out_strides.row +
+                static_cast<uint64_t>(at.word) * p.out_strides.col;
     }
+#pragma unroll
+    for (uint32_t u = 0; u < kUnroll; ++u) {
+        ptx::Words4 v;
+#pragma unroll
+        for (uint32_t r = 0; r < 4; ++r) v.w[r] = pieces[u].word(p.rounding, 0, r);
+        ptx::store_global_x4_if(exists[u], to[u], v);
+    }
+}
+
+/// Rows that are contiguous before, columns after: each thread stores four rows of a word that it has loaded, as one
+/// vector. Of few words it takes rows apart, so that what neighbours load lies together, and stores them one by one.
+template <ScaleLayoutConfig C>
+__device__ void pack_fours(const ScaleLayoutParams& p, uint32_t tile) {
+    const ScaleOrigin origin = scale_origin(p, tile);
+    const bool few = p.tile.words <= 4;
+    const uint32_t lane = threadIdx.x & (p.tile.words - 1), word = origin.word + lane,
+                   apart = few ? p.tile.rows / 4 : 1;
+    const uint32_t row = origin.row + (threadIdx.x - lane) * p.tile.rows / C.threads() / (few ? 4 : 1);
+    const auto exists = [&](uint32_t r) { return word < p.out_cols && row + r * apart < p.rows; };
+    const uint8_t* from = p.in + origin.matrix * p.in_strides.matrix + row * p.in_strides.row + word * 16;
+    LoadedScales<C, ScaleAccess::FourCols, ScaleGroupKind::None> loaded[4];
+#pragma unroll
+    for (uint32_t r = 0; r < 4; ++r, from += apart * p.in_strides.row) {
+        loaded[r].cols = exists(r) ? kExponentsPerWord : 0;
+        loaded[r].load(from, 0);
+    }
+    ptx::Words4 v;
+#pragma unroll
+    for (uint32_t r = 0; r < 4; ++r) v.w[r] = loaded[r].word(p.rounding, 0, 0);
+    uint8_t* const to = p.out + origin.matrix * p.out_strides.matrix + row * p.out_strides.row +
+                        static_cast<uint64_t>(word) * p.out_strides.col;
+    const bool vector = !few && exists(3);
+    ptx::store_global_x4_if(vector, to, v);
+    if (!vector)
+#pragma unroll
+        for (uint32_t r = 0; r < 4; ++r)
+            ptx::store_global_if(exists(r), to + static_cast<uint64_t>(r * apart) * sizeof(uint32_t), v.w[r]);
 }
 
 template <ScaleGroupKind Groups, ScaleLayoutConfig C>
@@ -342,10 +278,20 @@ __device__ void scale_layout(const ScaleLayoutParams& p) {
     __shared__ SharedScales<C> shared;
     uint32_t tile = blockIdx.x * p.share + min(blockIdx.x, p.rest);
     const uint32_t end = tile + p.share + (blockIdx.x < p.rest);
+    constexpr bool kCopies = C.transform == ScaleTransform::Copy || C.transform == ScaleTransform::Round;
+    if (C.direct && p.direct == ScaleDirect::Rows) {
+        for (; tile < end; ++tile) pack_fours<C>(p, tile);
+        return;
+    }
+    if (C.direct || (kCopies && C.groups == ScaleGroupKind::None && p.direct == ScaleDirect::Columns)) {
+        for (; tile < end; ++tile) copy_columns<C>(p, tile);
+        return;
+    }
     for (uint32_t found = ~0u; tile < end; ++tile) {
         const ScaleOrigin origin = scale_origin(p, tile);
-        if (C.groups == ScaleGroupKind::None && C.stored() == 1 && p.direct) {
-            copy_tile<C>(p, origin);
+        if (C.takes_rows() && p.whole_rows) {
+            pack_rows<C>(p, origin, shared);
+            if (tile + 1 < end) __syncthreads();  // everybody has packed it
             continue;
         }
         if (C.groups == ScaleGroupKind::K) {

@@ -32,7 +32,7 @@ FG_HD constexpr uint32_t unpacked_scale(uint32_t word, uint32_t byte) { return (
 /// Which scales belong to groups, and how the groups' numbers say so.
 enum class ScaleGrouping : uint32_t { None, Rows, KSizes, KPrefixSums };
 
-/// Groups of rows: others become 0 and are not read. Groups of K, of which packing knows: each one's scales begin a
+/// Groups of rows: others become 0, whatever they hold. Groups of K, of which packing knows: each one's scales begin a
 /// word. Numbers that break the rules never lead outside of the matrices.
 struct ScaleGrouper {
     const int32_t* numbers = nullptr;  // [groups]
@@ -75,9 +75,14 @@ struct ScaleLayoutConfig {
     ScaleTransform transform = ScaleTransform::Copy;
     ScaleGroupKind groups = ScaleGroupKind::None;  // K: only of packing
 
-    static constexpr uint32_t kCount = 9;  // kernels that there are
+    /// Packs without groups, and threads store what they have loaded (ScaleDirect): a kernel of its own, as a small one
+    /// starts 0.3 us earlier, of 5 for 8 MB.
+    bool direct = false;
+
+    static constexpr uint32_t kCount = 10;  // kernels that there are
     /// Its place among them.
     FG_HD constexpr uint32_t index() const {
+        if (direct) return 9;
         return groups == ScaleGroupKind::K ? 8 : static_cast<uint32_t>(transform) * 2 + static_cast<uint32_t>(groups);
     }
     constexpr bool operator==(const ScaleLayoutConfig&) const = default;
@@ -85,7 +90,7 @@ struct ScaleLayoutConfig {
     FG_HD constexpr uint32_t threads() const { return 256; }
     /// So many must fit an SM: bounds registers. As many as spill nothing.
     FG_HD constexpr uint32_t ctas_per_sm() const {
-        if (transform == ScaleTransform::Pack) return 5;
+        if (groups == ScaleGroupKind::K) return 5;
         return transform == ScaleTransform::Copy && groups != ScaleGroupKind::None ? 6 : 8;
     }
     /// Columns of the input, and of the output, to a word of the tile.
@@ -93,7 +98,13 @@ struct ScaleLayoutConfig {
     FG_HD constexpr uint32_t stored() const { return transform == ScaleTransform::Unpack ? kExponentsPerWord : 1; }
     /// Words of a row of a tile at most: 256 bytes of the wider side are contiguous where it is row-major.
     FG_HD constexpr uint32_t max_words() const { return 64 / max(loaded(), stored()); }
-    /// Elements of a tile's wider side at most: sixteen for each thread, all of them in flight at once.
+    /// Elements of the wider side that a thread has in flight together on their way to a tile.
+    FG_HD constexpr uint32_t at_once() const { return takes_rows() ? 8 : 16; }
+    /// Fours of rows of a thread that are in flight together where it stores what it has loaded.
+    FG_HD constexpr uint32_t direct_pieces() const { return 4 / loaded(); }
+    /// Are there tiles of whole rows that lie one behind the other?
+    FG_HD constexpr bool takes_rows() const { return transform == ScaleTransform::Pack && groups != ScaleGroupKind::K; }
+    /// Elements of a tile's wider side at most: sixteen for each thread.
     FG_HD constexpr uint32_t tile_elements() const { return 16 * threads(); }
 };
 
@@ -161,19 +172,25 @@ FG_HD constexpr ScaleOrder scale_order(const ScaleLayoutConfig& c, ScaleAccess a
     return order;
 }
 
+/// Does each thread store what it has loaded, four rows of a word, so that nothing goes through shared memory? They are
+/// 16 bytes of each column of the input, or, of packing alone, of each row.
+enum class ScaleDirect : uint32_t { None, Columns, Rows };
+
 struct ScaleLayoutParams {
     const uint8_t* in;
     uint8_t* out;
     ScaleStrides in_strides, out_strides;
     uint32_t rows, in_cols, out_cols;  // rows: of the output
     uint32_t row_shift;                // rows of the output to one of the input, as a power of two
-    uint32_t direct;                   // 1: each thread stores the four rows that it has loaded
-    uint32_t share, rest;              // tiles of each CTA, and CTAs that have one more
-    Divider across, down;
+    ScaleDirect direct;
+    uint32_t share, rest;  // tiles of each CTA, and CTAs that have one more
+    Divider across, down;  // of tiles: those of a row, and rows of a matrix; of pieces: of a column, and of a matrix
     ScaleTile tile;
     ScaleOrder load, store;
     ScaleRounding rounding;
     ScaleGrouper groups;
+    uint32_t pieces;      // of all matrices; of Columns alone
+    uint32_t whole_rows;  // 1: tiles have them, one behind the other in memory
 };
 
 /// The first row and word of a tile.
@@ -190,6 +207,13 @@ FG_HD constexpr ScaleOrigin scale_origin(const ScaleLayoutParams& p, uint32_t ti
     return {.matrix = matrix,
             .row = (band - matrix * p.down.divisor) * p.tile.rows,
             .word = (tile - band * p.across.divisor) * p.tile.words};
+}
+
+/// The first row and the word of four rows, of which neighbours have the next ones.
+FG_HD constexpr ScaleOrigin scale_piece(const ScaleLayoutParams& p, uint32_t piece) {
+    const uint32_t matrix = p.down.quotient(piece), in_matrix = piece - matrix * p.down.divisor;
+    const uint32_t word = p.across.quotient(in_matrix);
+    return {.matrix = matrix, .row = (in_matrix - word * p.across.divisor) * 4, .word = word};
 }
 
 /// The columns that word `word` of a group takes, which has `scales` of them from `first` on.

@@ -173,8 +173,8 @@ def _scales(x: Tensor, *shape: Any) -> Tensor:
     return x.new_empty(shape, dtype=torch.float32)
 
 
-def _column_scales(x: Tensor, k: Any, blocks: Any) -> Tensor:
-    return x.new_empty_strided((k, blocks), (1, k), dtype=torch.float32)
+def _mn_major_scales(x: Tensor, rows: Any, blocks: Any) -> Tensor:
+    return x.new_empty_strided((rows, blocks), (1, _ceil_div(rows, 4) * 4), dtype=torch.float32)
 
 
 def _new_rows(x: Tensor, _: bool) -> tuple[Tensor, Tensor]:
@@ -193,20 +193,24 @@ def _new_weights(x: Tensor, _: bool) -> tuple[Tensor, Tensor, Tensor]:
 
 def _new_columns(x: Tensor, _: bool) -> tuple[Tensor, Tensor]:
     m, k = x.shape
-    return _codes(x, k, _ceil_div(m, K_MULTIPLE) * K_MULTIPLE), _column_scales(x, k, _ceil_div(m, BLOCK))
+    return _codes(x, k, _ceil_div(m, K_MULTIPLE) * K_MULTIPLE), _mn_major_scales(x, k, _ceil_div(m, BLOCK))
 
 
 def _new_group_columns(x: Tensor, offsets: Tensor, _: bool) -> tuple[Tensor, Tensor, Tensor]:
     k, capacity = x.shape[1], _capacity(x, offsets)
-    return _codes(x, k, capacity), _column_scales(x, k, capacity // BLOCK), torch.empty_like(offsets)
+    return _codes(x, k, capacity), _mn_major_scales(x, k, capacity // BLOCK), torch.empty_like(offsets)
+
+
+def _new_rows_beside_columns(x: Tensor) -> tuple[Tensor, Tensor]:
+    return _codes(x, *x.shape), _mn_major_scales(x, x.shape[0], _ceil_div(x.shape[1], BLOCK))
 
 
 def _new_columns_and_rows(x: Tensor, _: bool) -> tuple[Tensor, ...]:
-    return *_new_columns(x, _), *_new_rows(x, _)
+    return *_new_columns(x, _), *_new_rows_beside_columns(x)
 
 
 def _new_group_columns_and_rows(x: Tensor, offsets: Tensor, _: bool) -> tuple[Tensor, ...]:
-    return *_new_group_columns(x, offsets, _), *_new_rows(x, _)
+    return *_new_group_columns(x, offsets, _), *_new_rows_beside_columns(x)
 
 
 def scale_layout_new(sf: Tensor, packed: bool, rows: int | None, power_of_two_scales: bool) -> Tensor:

@@ -142,7 +142,9 @@ Object quantize_columns_into(const Imports& imports, Context& context, Arguments
     if (rows) {
         results.push_back(codes_or_new(tensors, "row_q", row_q, x, m, k, format_of_rows));
         args.row_q = tensors.matrix("row_q", results.back().get(), Access::Write);
-        results.push_back(scales_or_new(tensors, "row_scales", row_scales, x, m, blocks(k)));
+        results.push_back(given_or(tensors, "row_scales", row_scales, [&] {
+            return tensors.empty_mn_major(x, std::array{m, blocks(k)}, "float32", "row_scales");
+        }));
         args.row_scales = tensors.matrix("row_scales", results.back().get(), Access::Write);
     }
     QuantizeOptions options{.stream = tensors.stream(given.optional("stream"), results[0].get(), args.q.device)};

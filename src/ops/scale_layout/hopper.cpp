@@ -2,6 +2,7 @@
 #include "ops/scale_layout/hopper.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace finegemm {
 
@@ -51,55 +52,106 @@ ScaleLayoutConfig config_of(const ScaleLayoutCall& call) {
                                          : None};
 }
 
-/// Can each thread store the four rows that it has loaded? Then nothing goes through shared memory.
-bool is_direct(const ScaleLayoutCall& call) {
+/// How each thread may store the four rows that it has loaded.
+ScaleDirect direct_of(const ScaleLayoutCall& call) {
     const ScaleLayoutConfig config = config_of(call);
+    const ConstMatrix& in = call.sf.matrix;
+    const Matrix& out = call.out.matrix;
     const ScaleStrides from = strides_of(call.sf), to = strides_of(call.out);
-    return config.groups == ScaleGroupKind::None && config.stored() == 1 && call.row_shift() == 0 &&
-           call.out.matrix.rows % 4 == 0 && takes_four(from.row, from.col, from.matrix, call.sf.matrix.data) &&
-           takes_four(to.row, to.col, to.matrix, call.out.matrix.data);
+    if (config.groups != ScaleGroupKind::None || config.stored() != 1 || call.row_shift() != 0 ||
+        !takes_four(to.row, to.col, to.matrix, out.data))
+        return ScaleDirect::None;
+    if (out.rows % 4 == 0 && from.row < from.col && takes_four(from.row, from.col, from.matrix, in.data))
+        return ScaleDirect::Columns;
+    return config.transform == ScaleTransform::Pack && in.cols % 4 == 0 &&
+                   takes_four(from.col, from.row, from.matrix, in.data)
+               ? ScaleDirect::Rows
+               : ScaleDirect::None;
 }
 
-/// Extents of the output in tiles.
+/// Do rows lie one behind the other, but are no vectors, so that only a tile of them can be loaded as such? It has to
+/// fit, and to have a word for each warp.
+bool has_whole_rows(const ScaleLayoutCall& call) {
+    const ScaleLayoutConfig config = config_of(call);
+    const ConstMatrix& in = call.sf.matrix;
+    const ScaleStrides from = strides_of(call.sf);
+    return config.takes_rows() && call.row_shift() == 0 && in.cols > 7 * kExponentsPerWord &&
+           in.cols % kExponentsPerWord != 0 && kWarpSize * in.cols <= config.tile_elements() &&
+           from.col == kWordBytes && from.row == in.cols * kWordBytes && from.matrix % 16 == 0 &&
+           strides_of(call.out).row == kWordBytes && reinterpret_cast<uintptr_t>(in.data) % 16 == 0;
+}
+
+/// What CTAs share, and how it is numbered (scale_origin, scale_piece).
 struct Tiling {
+    ScaleDirect direct = ScaleDirect::None;
     ScaleTile tile;
-    uint32_t across, down;
+    int64_t across, down, tiles, pieces = 0;
 };
-Tiling tiling_of(const ScaleLayoutCall& call) {
+
+Tiling tiles_of(const ScaleLayoutCall& call) {
     const ScaleLayoutConfig config = config_of(call);
     const auto rows = static_cast<uint32_t>(call.out.matrix.rows);
     const uint32_t words = ceil_div(static_cast<uint32_t>(call.out.matrix.cols), config.stored());
     const auto cols = static_cast<uint32_t>(std::max(call.sf.matrix.cols, call.out.matrix.cols));
     // A row that is repeated is loaded once: the words that are made of it count.
     const bool few_loads = call.row_shift() != 0 && config.transform == ScaleTransform::Pack && !call.grouper().of_k();
-    const uint32_t most = is_direct(call) ? 16 / config.loaded() : config.max_words();  // then rows are contiguous
+    const uint32_t most = has_whole_rows(call) ? words : config.max_words();
     const ScaleTile tile = few_loads ? scale_tile({}, rows, words, words, ScaleLayoutConfig{}.max_words())
                                      : scale_tile(config, rows, words, cols, most);
-    return {.tile = tile, .across = ceil_div(words, tile.words), .down = ceil_div(rows, tile.rows)};
+    const int64_t across = ceil_div(words, tile.words), down = ceil_div(rows, tile.rows);
+    return {.tile = tile, .across = across, .down = down, .tiles = call.out.count * down * across};
+}
+
+/// Sixteen words of 64 rows, or as many fours of rows of fewer words.
+Tiling fours_of(const ScaleLayoutCall& call) {
+    const auto rows = static_cast<uint32_t>(call.out.matrix.rows), words = static_cast<uint32_t>(call.out.matrix.cols);
+    const uint32_t across = std::bit_ceil(std::min(words, 16u));
+    const ScaleTile tile{.rows = 4 * config_of(call).threads() / across, .words = across};
+    const int64_t right = ceil_div(words, across), down = ceil_div(rows, tile.rows);
+    return {.direct = ScaleDirect::Rows,
+            .tile = tile,
+            .across = right,
+            .down = down,
+            .tiles = call.out.count * down * right};
+}
+
+Tiling tiling_of(const ScaleLayoutCall& call) {
+    constexpr int64_t kMostPieces = 2'000'000'000;  // numbers of those behind the last one have 31 bits, too
+    const ScaleLayoutConfig config = config_of(call);
+    const ScaleDirect direct = direct_of(call);
+    if (direct == ScaleDirect::Rows) return fours_of(call);
+    const Matrix& out = call.out.matrix;
+    const int64_t across = out.rows / 4, down = across * out.cols, pieces = call.out.count * down;
+    if (direct == ScaleDirect::None || pieces > kMostPieces) return tiles_of(call);
+    const int64_t of_cta = int64_t{config.threads()} * config.direct_pieces();
+    return {.direct = direct,
+            .tile = {},
+            .across = across,
+            .down = down,
+            .tiles = (pieces + of_cta - 1) / of_cta,
+            .pieces = pieces};
 }
 
 }  // namespace
 
-int64_t scale_tiles(const ScaleLayoutCall& call) {
-    const Tiling tiling = tiling_of(call);
-    return call.out.count * tiling.down * tiling.across;
-}
+int64_t scale_tiles(const ScaleLayoutCall& call) { return tiling_of(call).tiles; }
 
 ScaleLayoutLaunch launch_of(const ScaleLayoutCall& call) {
     const ConstMatrix& in = call.sf.matrix;
     const Matrix& out = call.out.matrix;
-    const ScaleLayoutConfig config = config_of(call);
-    const auto [tile, across, down] = tiling_of(call);
+    const Tiling tiling = tiling_of(call);
+    ScaleLayoutConfig config = config_of(call);
+    config.direct = tiling.direct != ScaleDirect::None && config.transform == ScaleTransform::Pack;
+    const ScaleTile& tile = tiling.tile;
     const ScaleStrides from = strides_of(call.sf), to = strides_of(call.out);
     const bool repeats = call.row_shift() != 0, of_k = call.grouper().of_k();
     ScaleAccess load = repeats ? Single : access_of(call.sf, from, tile.words * config.loaded(), of_k);
     ScaleAccess store = access_of(call.out, to, tile.words * config.stored(), false);
     if (takes_four(to.row, to.col, to.matrix, out.data)) store = FourRows;  // the last rows are stored one by one
-    const auto tiles = static_cast<uint32_t>(scale_tiles(call));
+    const auto tiles = static_cast<uint32_t>(tiling.tiles);
     const uint32_t grid = std::min(tiles, of_k ? kSms * config.ctas_per_sm() : kMaxGrid);
     ScaleRounding rounding = call.rounding();
     if (packs_a_column(call)) rounding.place = 0;
-    const ScaleOrder loads = scale_order(config, load, !repeats && from.row < from.col, tile, config.loaded(), from);
     const ScaleLayoutParams params{
         .in = static_cast<const uint8_t*>(in.data),
         .out = static_cast<uint8_t*>(out.data),
@@ -109,16 +161,18 @@ ScaleLayoutLaunch launch_of(const ScaleLayoutCall& call) {
         .in_cols = static_cast<uint32_t>(in.cols),
         .out_cols = static_cast<uint32_t>(out.cols),
         .row_shift = call.row_shift(),
-        .direct = is_direct(call) && loads.down,
+        .direct = tiling.direct,
         .share = tiles / grid,
         .rest = tiles % grid,
-        .across = Divider::by(across),
-        .down = Divider::by(down),
+        .across = Divider::by(static_cast<uint32_t>(tiling.across)),
+        .down = Divider::by(static_cast<uint32_t>(tiling.down)),
         .tile = tile,
-        .load = loads,
+        .load = scale_order(config, load, !repeats && from.row < from.col, tile, config.loaded(), from),
         .store = scale_order(config, store, to.row < to.col || store == FourRows, tile, config.stored(), to),
         .rounding = rounding,
-        .groups = call.grouper()};
+        .groups = call.grouper(),
+        .pieces = static_cast<uint32_t>(tiling.pieces),
+        .whole_rows = has_whole_rows(call)};
     return {config, params, grid};
 }
 

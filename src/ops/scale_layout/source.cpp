@@ -19,7 +19,8 @@ constexpr std::array<ScaleLayoutConfig, ScaleLayoutConfig::kCount> kConfigs = {{
                                                                                 {Pack, kRows},
                                                                                 {Unpack, kNone},
                                                                                 {Unpack, kRows},
-                                                                                {Pack, kK}}};
+                                                                                {Pack, kK},
+                                                                                {Pack, kNone, true}}};
 
 constexpr std::string_view kNames[] = {"Copy", "Round", "Pack", "Unpack"};
 constexpr std::string_view kGroups[] = {"None", "Rows", "K"}, kEndings[] = {"", "_grouped", "_kgrouped"};
@@ -33,17 +34,18 @@ std::span<const ScaleLayoutConfig> scale_layout_configs() { return kConfigs; }
 KernelSource source_of(const ScaleLayoutConfig& c) {
     const auto transform = static_cast<size_t>(c.transform);
     const auto groups = static_cast<size_t>(c.groups);
-    const std::string entry = fmt::format("FineGEMM_scale_layout_{}{}", kEntries[transform], kEndings[groups]);
+    const std::string entry =
+        fmt::format("FineGEMM_scale_layout_{}{}{}", kEntries[transform], kEndings[groups], c.direct ? "_direct" : "");
     return {
         .entry = entry,
         .text = fmt::format("#include <finegemm/device/scale_layout.cuh>\n"
                             "inline constexpr finegemm::ScaleLayoutConfig kConfig{{finegemm::ScaleTransform::{}, "
-                            "finegemm::ScaleGroupKind::{}}};\n"
+                            "finegemm::ScaleGroupKind::{}{}}};\n"
                             "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm())\n"
                             "{}(const __grid_constant__ finegemm::ScaleLayoutParams params) {{\n"
                             "    finegemm::device::scale_layout<kConfig>(params);\n"
                             "}}\n",
-                            kNames[transform], kGroups[groups], entry)};
+                            kNames[transform], kGroups[groups], c.direct ? ", true" : "", entry)};
 }
 
 }  // namespace finegemm::jit

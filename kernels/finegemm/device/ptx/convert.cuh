@@ -105,6 +105,11 @@ __device__ inline void store_global(void* to, uint32_t a) {
 __device__ inline void store_global_x2(void* to, uint32_t a, uint32_t b) {
     asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(a), "r"(b) : "memory");
 }
+__device__ inline void store_global_x2_if(bool wanted, void* to, uint32_t a, uint32_t b) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %3, 0;\n@p st.global.v2.u32 [%0], {%1, %2};\n}\n" ::"l"(to), "r"(a),
+                 "r"(b), "r"(static_cast<uint32_t>(wanted))
+                 : "memory");
+}
 __device__ inline void store_global(float* to, float x) {
     asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory");
 }

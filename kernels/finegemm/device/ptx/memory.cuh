@@ -101,6 +101,10 @@ __device__ inline void copy_async_x4(SmemAddr to, const float* from, uint32_t by
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.bits), "l"(from), "r"(bytes) : "memory");
 }
 
+/// Until all copies that this thread has started have landed; for others a barrier has to follow. PTX ISA,
+/// cp.async.wait_all.
+__device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 /// Stores two floats into a CTA of the cluster and counts 8 bytes on its mbarrier. PTX ISA, st.async.
 __device__ inline void st_async_x2(SmemAddr to_cluster, float x, float y, SmemAddr barrier_cluster) {
     asm volatile(

@@ -18,6 +18,9 @@ inline Words4 load_global_x4_if(bool wanted, const void* from) { return wanted ?
 inline void store_global(void* to, uint32_t x) { store_as(to, x); }
 inline void store_global(float* to, float x) { store_as(to, x); }
 inline void store_global_x2(void* to, uint32_t a, uint32_t b) { store_as(to, Words2{{a, b}}); }
+inline void store_global_x2_if(bool wanted, void* to, uint32_t a, uint32_t b) {
+    if (wanted) store_as(to, Words2{{a, b}});
+}
 inline void store_shared_words_x2(SmemAddr to, uint32_t a, uint32_t b) { store_shared_as(to, Words2{{a, b}}); }
 inline void store_shared_word_if(bool wanted, SmemAddr to, uint32_t x) {
     if (wanted) store_shared_as(to, x);

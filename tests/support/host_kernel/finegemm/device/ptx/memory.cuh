@@ -74,7 +74,18 @@ inline void copy_async(SmemAddr to, const float* from, uint32_t bytes = 4) {
         else std::memset(host_address(to), 0, 4);
     });
 }
-void copy_async_x4(SmemAddr to, const float* from, uint32_t bytes);
+inline void copy_async_x4(SmemAddr to, const float* from, uint32_t bytes) {
+    check_aligned(from, 16);
+    std::memset(host_address(to), 0xff, 16);
+    machine->start_copy([=] {
+        std::memset(host_address(to), 0, 16);
+        std::memcpy(host_address(to), from, bytes);
+    });
+}
+inline void wait_for_copies() {
+    machine->after_copies([] {});
+    while (machine->has_pending(machine->current())) machine->let_others_run();
+}
 
 inline float load_shared(SmemAddr at) { return load_shared_as<float>(at); }
 inline Float2 load_shared_x2(SmemAddr at) { return load_shared_as<Float2>(at); }
