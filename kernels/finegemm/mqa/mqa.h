@@ -190,8 +190,12 @@ struct MqaParams {
             const int32_t behind = static_cast<int32_t>(item_queries - 1 - i);
             return {0, length > behind ? clipped(length - behind, most) : 0};
         }
-        const int32_t* const lengths = ends + item * ends_stride;
-        return {0, min(clipped(lengths[i], most), clipped(lengths[item_queries - 1], most))};
+        return {0, min(clipped(ends[item * ends_stride + i], most), context(item))};
+    }
+    /// Pages: keys that the last query of a request sees, which sees the most. One load, without a branch: it is looked
+    /// up for many requests before the first tile.
+    FG_HD constexpr uint32_t context(uint32_t item) const {
+        return clipped(ends[item * ends_stride + (own_lengths ? item_queries - 1 : 0)], min(keys, width));
     }
 
 private:
@@ -208,8 +212,7 @@ struct MqaTiles {
 };
 template <MqaConfig C>
 FG_HD constexpr MqaTiles mqa_tiles(const MqaParams& p, uint32_t item) {
-    if (C.keys == MqaKeys::Pages)  // the last query sees the most
-        return {0, ceil_div(p.window<C.keys>(item, p.item_queries - 1).end, kMqaTileKeys)};
+    if (C.keys == MqaKeys::Pages) return {0, ceil_div(p.context(item), kMqaTileKeys)};
     uint32_t begin = ~0u, end = 0;
     for (uint32_t i = 0; i < C.queries(); ++i) {  // without branches, so that all windows are loaded at once
         const uint32_t row = min(p.row(item, i), p.rows - 1);

@@ -198,8 +198,7 @@ private:
     /// Each lane knows a page of one of the next tiles, and loads it. A page whose first key nobody sees is not looked
     /// up: the table may hold anything there.
     __device__ uint32_t load_pages(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most, bool waits) {
-        const uint32_t keys =
-            p_.window<MqaKeys::Pages>(s.item, p_.item_queries - 1).end;                // the last query sees the most
+        const uint32_t keys = p_.context(s.item);
         const uint32_t page_keys = 1u << p_.page_log2, pages_log2 = 6 - p_.page_log2;  // pages_log2: of a tile
         static_assert(kMqaTileKeys == 1 << 6);
         const uint32_t tiles_ahead = kWarpSize >> pages_log2;
