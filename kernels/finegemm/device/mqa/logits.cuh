@@ -26,10 +26,10 @@ __device__ void start_product(Depth<128>, float (&x)[R], uint64_t a, uint64_t b)
     ptx::wgmma_k128_fp8(x, a, b);
 }
 
-/// In a lane: keys `lane / 4` and eight behind that, of the sixteen of its warp, times all columns.
-template <MqaConfig C>
+/// In a lane: keys `lane / 4` and eight behind that, of the sixteen of its warp, times the first `Columns`.
+template <MqaConfig C, uint32_t Columns = C.columns()>
 struct MqaProduct {
-    static constexpr uint32_t kRegisters = C.columns() / 2;
+    static constexpr uint32_t kRegisters = Columns / 2, kQueries = min(Columns / C.heads, C.queries());
     float x[kRegisters];
 
     /// Column octet `octet`, of which a lane has two columns; key `half` of the two.
@@ -94,6 +94,7 @@ struct MqaSums {
     static constexpr uint32_t kQueries = C.queries() > 4 ? C.queries() / 4 : 1;
     static constexpr uint32_t kHalves = C.queries() > 2 ? 2 : 1;
     float partial[C.queries() * 2];  // of all queries, for two keys: what this lane's heads give
+    float linear[2][2];              // of the abs form: the additional columns of this lane, for two keys
     float sum[kQueries * kHalves];
 
     /// The first of its queries: lanes of a quad have different ones, of two queries two lanes each.
@@ -109,11 +110,15 @@ struct MqaSums {
 
     /// Over the lane's heads, in the order of mqa/arithmetic.h.
     /// `queries`: how many exist. Requests may have few: then others take no time.
-    __device__ void add_up(const MqaProduct<C>& product, const MqaWeights& weights, const MqaSteps<C>& steps,
+    template <uint32_t Columns>
+    __device__ void add_up(const MqaProduct<C, Columns>& product, const MqaWeights& weights, const MqaSteps<C>& steps,
                            uint32_t queries) {
-        constexpr uint32_t kAll = C.queries();
+        constexpr uint32_t kAll = MqaProduct<C, Columns>::kQueries;
 #pragma unroll
         for (float& x : partial) x = 0.0f;
+        if (C.form == MqaForm::Abs)
+            for (uint32_t half = 0; half < 2; ++half)
+                for (uint32_t e = 0; e < 2; ++e) linear[half][e] = product.at(MqaWeights::kOctets, half, e);
         if (C.form == MqaForm::Abs && steps.all_abs()) {  // without branches, so that sums of all queries overlap
 #pragma unroll
             for (uint32_t q = 0; q < kAll; ++q) add_heads<ptx::magnitude>(product, weights, q);
@@ -128,7 +133,7 @@ struct MqaSums {
     }
     /// Over all heads. Lanes exchange what the other one goes on with: each ends with sums of its own, which takes
     /// fewer shuffles than if all had all.
-    __device__ void exchange(const MqaProduct<C>& product, const MqaSteps<C>& steps) {
+    __device__ void exchange(const MqaSteps<C>& steps) {
         constexpr uint32_t kAll = C.queries();
         const uint32_t lane = ptx::lane();  // from threadIdx, one kernel would spill
         // The upper half of what is left, queries or at last keys, is for the lane whose number has the bit.
@@ -136,13 +141,13 @@ struct MqaSums {
         for (uint32_t i = 0; i < kAll; ++i) partial[i] = taken<2>(lane, partial[i], partial[i + kAll]);
 #pragma unroll
         for (uint32_t i = 0; i < kAll / 2; ++i) sum[i] = taken<1>(lane, partial[i], partial[i + kAll / 2]);
-        if (C.form == MqaForm::Abs) add_linear_part(product, steps.own);
+        if (C.form == MqaForm::Abs) add_linear_part(steps.own);
     }
 
 private:
     /// This lane's heads of a query.
-    template <float (*Term)(float)>
-    __device__ void add_heads(const MqaProduct<C>& product, const MqaWeights& weights, uint32_t query) {
+    template <float (*Term)(float), typename Product>
+    __device__ void add_heads(const Product& product, const MqaWeights& weights, uint32_t query) {
         constexpr uint32_t kOctets = C.heads / 8;
 #pragma unroll
         for (uint32_t i = 0; i < 2 * kOctets; ++i)
@@ -158,15 +163,13 @@ private:
         return ptx::add(takes_b ? b : a, shuffled(takes_b ? a : b, Bit));
     }
     /// This lane has the columns of its one query.
-    __device__ void add_linear_part(const MqaProduct<C>& product, float step) {
+    __device__ void add_linear_part(float step) {
 #pragma unroll
         for (uint32_t half = 0; half < kHalves; ++half) {
             float y[2];
 #pragma unroll
             for (uint32_t e = 0; e < 2; ++e) {
-                const float first = product.at(MqaWeights::kOctets, 0, e),
-                            second = product.at(MqaWeights::kOctets, 1, e);
-                y[e] = (kHalves == 2 ? half == 1 : threadIdx.x % 2 == 1) ? second : first;
+                y[e] = (kHalves == 2 ? half == 1 : threadIdx.x % 2 == 1) ? linear[1][e] : linear[0][e];
             }
             const float with = ptx::fma(ptx::fma(y[1], kResidualStep, y[0]), step, sum[half]);
             sum[half] = step > 0 ? with : sum[half];
@@ -216,6 +219,20 @@ __device__ MqaTile next_tile(const MqaShared<C>& smem, uint32_t stage, uint32_t 
     return MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
 }
 
+/// Multiplies keys by the first `Columns`, and adds up. What is called `meanwhile` hides behind the product; `multiplied`
+/// says that the keys have been read.
+template <uint32_t Columns, MqaConfig C, typename Meanwhile, typename Multiplied>
+__device__ void add_up(MqaSums<C>& sums, uint32_t keys, uint32_t queries, const MqaWeights& weights,
+                       const MqaSteps<C>& steps, uint32_t count, const Meanwhile& meanwhile,
+                       const Multiplied& multiplied) {
+    MqaProduct<C, Columns> product;
+    product.start(keys, queries);
+    meanwhile();
+    product.finish();
+    multiplied();
+    sums.add_up(product, weights, steps, count);
+}
+
 /// The role of a math warpgroup: all tiles of its ring.
 template <MqaConfig C>
 __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
@@ -251,21 +268,26 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
             const uint32_t place = at.stage, stage = smem.stage_of(warpgroup, place);
 #pragma unroll 1
             for (uint32_t part = 0; part < parts; ++part) {
-                MqaProduct<C> product;
-                product.start(ring + place * (MqaShared<C>::kAt.keys_stage / 16),
-                              queries + part * (MqaShared<C>::kAt.queries_slot / 16));
-                float scales[MqaSums<C>::kHalves];
-#pragma unroll
-                for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
-                    scales[half] = ptx::load_shared(smem.scales(stage) + (first_key + half * 8) * 4);
-                if (parts > 1) weights.load(smem.weights(slot.first + part));
-                product.finish();
-                if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
+                const uint32_t count = C.keys == MqaKeys::Pages ? p.item_queries - part * C.queries() : C.queries();
                 MqaSums<C> sums;
-                sums.add_up(product, weights, steps,
-                            C.keys == MqaKeys::Pages ? p.item_queries - part * C.queries() : C.queries());
+                float scales[MqaSums<C>::kHalves];
+                const uint32_t from = ring + place * (MqaShared<C>::kAt.keys_stage / 16);
+                const uint32_t by = queries + part * (MqaShared<C>::kAt.queries_slot / 16);
+                const auto meanwhile = [&] {
+#pragma unroll
+                    for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
+                        scales[half] = ptx::load_shared(smem.scales(stage) + (first_key + half * 8) * 4);
+                    if (parts > 1) weights.load(smem.weights(slot.first + part));
+                };
+                const auto multiplied = [&] {
+                    if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
+                };
+                if (!C.has_halves() || count * 2 > C.queries())
+                    add_up<C.columns()>(sums, from, by, weights, steps, count, meanwhile, multiplied);
+                else if constexpr (C.has_halves())
+                    add_up<kMqaColumns / 2>(sums, from, by, weights, steps, count, meanwhile, multiplied);
                 const MqaRows<C> rows(smem, slot.first, part);
-                sums.exchange(product, steps);
+                sums.exchange(steps);
                 if (p.bf16) store_logits<true>(rows, sums, scales, tile.key + first_key);
                 else store_logits<false>(rows, sums, scales, tile.key + first_key);
             }
