@@ -11,7 +11,7 @@ namespace finegemm::device {
 /// anybody uses them.
 template <MqaConfig C>
 __device__ void make_barriers(const MqaShared<C>& smem) {
-    constexpr uint32_t kWarps = C.threads() / kWarpSize;
+    constexpr uint32_t kWarps = kMqaWarpgroups * 4;
     if (threadIdx.x % kWarpSize != 0) return;
     const uint32_t warp = threadIdx.x / kWarpSize;
     for (uint32_t stage = warp; stage < kMqaWarpgroups * C.stages(); stage += kWarps) {
@@ -34,15 +34,17 @@ __device__ void mqa_logits(const MqaParams& p) {
         if (C.keys == MqaKeys::Rows || p.page_count > 0) ptx::prefetch_tensor_map(&p.k);
         if (C.keys == MqaKeys::Rows) ptx::prefetch_tensor_map(&p.k_scales);
     }
-    make_barriers(smem);
-    if (p.fill) prepare_fill(p, smem);
+    const uint32_t warpgroup = ptx::broadcast(threadIdx.x / 128);
+    if (warpgroup < kMqaWarpgroups) {
+        make_barriers(smem);
+        if (p.fill) prepare_fill(p, smem);
+    }
     // Nothing is written above, and nothing read before the kernels before this one have ended.
     ptx::grid_launch_dependents();
-    __syncthreads();
     ptx::grid_dependency_wait();
     if (C.keys == MqaKeys::Pages) prefetch_table<C>(p);
-    const uint32_t warpgroup = ptx::broadcast(threadIdx.x / 128);
-    const MqaSplit split = split_tiles(p, smem, warpgroup);
+    const MqaSplit split = split_tiles(p, smem, warpgroup);  // lengths come while others make barriers
+    __syncthreads();
     if (warpgroup == kMqaWarpgroups) {
         ptx::setmaxnreg_dec<MqaRegisters::kLoad>();
         MqaLoader<C>(p, smem, ptx::broadcast(threadIdx.x % 128 / kWarpSize))
