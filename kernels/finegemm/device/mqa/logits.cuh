@@ -1,7 +1,6 @@
 // From products of keys and queries to logits. Layer device.
 #pragma once
 
-#include <finegemm/core/ring.h>
 #include <finegemm/core/wgmma_desc.h>
 #include <finegemm/device/mqa/shared.cuh>
 #include <finegemm/device/ptx/convert.cuh>
@@ -233,14 +232,17 @@ __device__ void add_up(MqaSums<C>& sums, uint32_t keys, uint32_t queries, const 
     sums.add_up(product, weights, steps, count);
 }
 
-/// The role of a math warpgroup: all tiles of its ring.
+/// The role of a math warpgroup: all tiles of its ring, by all parts or, where it shares the ring, by its own.
 template <MqaConfig C>
 __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
     const uint32_t parts = MqaSlot<C>::parts(p);
-    auto at = RingCursor<C.stages()>::consumer();
+    const MqaRings<C> rings = MqaRings<C>::of(p);
+    const uint32_t which = warpgroup >> rings.sharers_log2, own = warpgroup & (rings.sharers() - 1);
+    const bool keeps_weights = parts == rings.sharers();
+    MqaCursor at;
     const uint32_t first_key = MqaSums<C>::first_key();
-    const uint32_t ring = ptx::broadcast(MqaProduct<C>::place_of(smem.keys(smem.stage_of(warpgroup, 0))));
-    const auto next = [&] { return next_tile(smem, smem.stage_of(warpgroup, at.stage), at.parity); };
+    const uint32_t ring = ptx::broadcast(MqaProduct<C>::place_of(smem.keys(rings.stage_of(which, 0))));
+    const auto next = [&] { return next_tile(smem, rings.stage_of(which, at.stage), at.parity); };
     uint32_t portion = 0;
     MqaWeights weights;
     MqaSteps<C> steps;
@@ -254,20 +256,20 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
         }
         if (tile.stage != MqaStage::Keys) [[unlikely]] {
             if (tile.stage == MqaStage::End) break;
-            ptx::mbarrier_arrive(smem.empty(smem.stage_of(warpgroup, at.stage)));
-            ++at;
+            ptx::mbarrier_arrive(smem.empty(rings.stage_of(which, at.stage)));
+            at.advance(rings.stages());
             continue;
         }
         const auto slot = MqaSlot<C>::of(p, portion);
         if (C.form == MqaForm::Abs) wait(smem.queries_in(slot.first), slot.parity);
         wait(smem.queries_full(slot.first), slot.parity);
-        if (parts == 1) weights.load(smem.weights(slot.first));
+        if (keeps_weights) weights.load(smem.weights(slot.first + own));
         steps.load(smem, slot.first);
         const uint32_t queries = ptx::broadcast(MqaProduct<C>::place_of(smem.queries(slot.first)));
         do {
-            const uint32_t place = at.stage, stage = smem.stage_of(warpgroup, place);
+            const uint32_t place = at.stage, stage = rings.stage_of(which, place);
 #pragma unroll 1
-            for (uint32_t part = 0; part < parts; ++part) {
+            for (uint32_t part = own; part < parts; part += rings.sharers()) {
                 const uint32_t count = C.keys == MqaKeys::Pages ? p.item_queries - part * C.queries() : C.queries();
                 MqaSums<C> sums;
                 float scales[MqaSums<C>::kHalves];
@@ -277,10 +279,10 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
 #pragma unroll
                     for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
                         scales[half] = ptx::load_shared(smem.scales(stage) + (first_key + half * 8) * 4);
-                    if (parts > 1) weights.load(smem.weights(slot.first + part));
+                    if (!keeps_weights) weights.load(smem.weights(slot.first + part));
                 };
                 const auto multiplied = [&] {
-                    if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
+                    if (part + rings.sharers() >= parts) ptx::mbarrier_arrive(smem.empty(stage));
                 };
                 if (!C.has_halves() || count * 2 > C.queries())
                     add_up<C.columns()>(sums, from, by, weights, steps, count, meanwhile, multiplied);
@@ -291,7 +293,7 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
                 if (p.bf16) store_logits<true>(rows, sums, scales, tile.key + first_key);
                 else store_logits<false>(rows, sums, scales, tile.key + first_key);
             }
-            ++at;
+            at.advance(rings.stages());
             tile = next();
         } while (tile.stage == MqaStage::Keys && tile.portion == portion);
     }
