@@ -15,9 +15,9 @@ HEADER = """\
 // D[64 x N] = A[64 x K] * B[N x K]^T; operands in shared memory, f32 accumulators, which are overwritten.
 // The one wrapper of several instructions: the compiler takes a good part of its time for lists of operands this long,
 // and the four instructions of a k-block share one. Descriptors count 16 bytes.
-// A kernel uses one width, or a second one: its source defines FG_WGMMA_N and FG_WGMMA_TOO, and the other widths cost no
-// compile time. It defines FG_WGMMA_TYPE, too: the type of A and B as PTX calls it, "bf16" say; and FG_WGMMA_FP8 where
-// one of them is e5m2.
+// A kernel uses one width or two: its source defines FG_WGMMA_N and FG_WGMMA_TOO, and the other widths cost no compile
+// time. It defines FG_WGMMA_TYPE, too: the type of A and B as PTX calls it, "bf16" say; and FG_WGMMA_FP8 where one of
+// them is e5m2.
 """
 STEPS = 4  # of 32 of K
 

@@ -17,8 +17,8 @@ FG_HD constexpr uint32_t swizzled(uint32_t address, Swizzle swizzle) {
     return width == 0 ? address : address ^ (address >> 3 & (width - 1) & ~15u);
 }
 
-/// What becomes of lines of L2 that a load brings, as createpolicy.fractional encodes it for a fraction of one. PTX ISA,
-/// createpolicy.
+/// What becomes of lines of L2 that a load brings, as createpolicy.fractional encodes it for a fraction of one. PTX
+/// ISA, createpolicy.
 inline constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000000000,
                           kEvictLast = 0x14f0000000000000;
 

@@ -39,8 +39,8 @@ struct MqaConfig {
     /// Columns of a product, those for the linear part among them: a pair for each query of 32 heads; of 64 heads the
     /// same pair twice.
     FG_HD constexpr uint32_t columns() const { return kMqaColumns + (form == MqaForm::Abs ? 8 : 0); }
-    /// Is a product of half of the columns taken where they hold all queries? A request may have few.
-    FG_HD constexpr bool has_halves() const { return keys == MqaKeys::Pages; }
+    /// Columns of a product for so few queries that half of all columns hold them: requests may have as few.
+    FG_HD constexpr uint32_t few_columns() const { return keys == MqaKeys::Pages ? kMqaColumns / 2 : columns(); }
     /// Columns of D whose linear parts a lane adds up: as few as keep all lanes of a warp busy, but eight at most.
     FG_HD constexpr uint32_t linear_columns() const { return dim * queries() > 4 * kWarpSize ? 8 : 4; }
     /// Products by which all queries of a request are multiplied, at most.

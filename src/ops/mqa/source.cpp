@@ -36,7 +36,8 @@ KernelSource source_of(const MqaConfig& c) {
                                 "{}(const __grid_constant__ finegemm::MqaParams params) {{\n"
                                 "    finegemm::device::mqa_logits<kConfig>(params);\n"
                                 "}}\n",
-                                c.columns(), c.has_halves() ? kMqaColumns / 2 : c.columns(), c.heads, c.dim, pages ? "Pages" : "Rows", abs ? "Abs" : "Exact", entry)};
+                                c.columns(), c.few_columns(), c.heads, c.dim, pages ? "Pages" : "Rows",
+                                abs ? "Abs" : "Exact", entry)};
 }
 
 KernelSource source_of(const MqaScheduleConfig&) {

@@ -245,7 +245,7 @@ private:
     const MqaShared<C>& smem_;
     uint32_t warp_;
     MqaRings<C> rings_;
-    MqaCursor at_{0, 1};  // the ring starts empty: core/ring.h
+    MqaCursor at_{0, 1};              // the ring starts empty: core/ring.h
     uint64_t policy_ = kEvictNormal;  // of L2, for keys in pages
     MqaFill<C.keys> fill_;
     uint32_t made_ = ~0u, due_ = 0;  // steps for the columns of the queries that it has loaded last, and their portion

@@ -218,8 +218,8 @@ __device__ MqaTile next_tile(const MqaShared<C>& smem, uint32_t stage, uint32_t 
     return MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
 }
 
-/// Multiplies keys by the first `Columns`, and adds up. What is called `meanwhile` hides behind the product; `multiplied`
-/// says that the keys have been read.
+/// Multiplies keys by the first `Columns`, and adds up. What is called `meanwhile` hides behind the product;
+/// `multiplied` says that the keys have been read.
 template <uint32_t Columns, MqaConfig C, typename Meanwhile, typename Multiplied>
 __device__ void add_up(MqaSums<C>& sums, uint32_t keys, uint32_t queries, const MqaWeights& weights,
                        const MqaSteps<C>& steps, uint32_t count, const Meanwhile& meanwhile,
@@ -284,10 +284,9 @@ __device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uin
                 const auto multiplied = [&] {
                     if (part + rings.sharers() >= parts) ptx::mbarrier_arrive(smem.empty(stage));
                 };
-                if (!C.has_halves() || count * 2 > C.queries())
+                if (count * 2 > C.queries())
                     add_up<C.columns()>(sums, from, by, weights, steps, count, meanwhile, multiplied);
-                else if constexpr (C.has_halves())
-                    add_up<kMqaColumns / 2>(sums, from, by, weights, steps, count, meanwhile, multiplied);
+                else add_up<C.few_columns()>(sums, from, by, weights, steps, count, meanwhile, multiplied);
                 const MqaRows<C> rows(smem, slot.first, part);
                 sums.exchange(steps);
                 if (p.bf16) store_logits<true>(rows, sums, scales, tile.key + first_key);

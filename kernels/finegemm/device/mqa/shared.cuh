@@ -56,8 +56,8 @@ struct MqaSlot {
     }
 };
 
-/// One ring for each math warpgroup. Of two or four parts a ring has as many warpgroups, and their stages: each multiplies
-/// all of its tiles by one part, whose weights it keeps.
+/// One ring for each math warpgroup. Of two or four parts a ring has as many warpgroups, and their stages: each
+/// multiplies all of its tiles by one part, whose weights it keeps.
 template <MqaConfig C>
 struct MqaRings {
     uint32_t sharers_log2;  // warpgroups of a ring: 2 to this power

@@ -47,6 +47,7 @@ __device__ inline void bulk_load(SmemAddr to, const void* from, uint32_t bytes, 
         : "memory");
 }
 
+/// bulk_load with a cache policy.
 __device__ inline void bulk_load(SmemAddr to, const void* from, uint32_t bytes, SmemAddr barrier, uint64_t policy) {
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
