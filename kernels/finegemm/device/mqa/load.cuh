@@ -81,7 +81,6 @@ public:
 
     __device__ void run(const MqaSplit& split) {
         MqaWalk<C> walk(p_, split);
-        policy_ = uint64_t{split.cost} * gridDim.x * kTileBytes < kLongRead ? kEvictFirst : kEvictNormal;
         MqaPortion s;
         uint32_t portion = 0, before = 0;  // tiles of the CTA
         for (; walk.next(s); ++portion, before += s.count) {
@@ -122,10 +121,6 @@ private:
     /// Queries are loaded so many portions before their own, that nobody waits for them: two where columns are to be
     /// made and windows may be short.
     static constexpr uint32_t kAhead = C.form == MqaForm::Abs ? 2 : 1;
-
-    /// Keys in pages are read once: where they go first, modified lines of others stay in L2. Of so many bytes of all
-    /// CTAs they are loaded as other lines are.
-    static constexpr uint32_t kLongRead = 350'000'000, kTileBytes = kMqaTileKeys * (C.dim + 4);
 
     /// The portion whose queries are loaded in the time of `portion`'s tiles. Nobody has loaded the first ones before.
     /// Where an item takes all slots there is no place for those of a later one.
@@ -225,10 +220,11 @@ private:
                 ptx::mbarrier_arrive_expect_tx(full, pages * (page_bytes + scale_bytes));
             }
             __syncwarp();
+            // Keys are read once: where they leave L2 first, what others have modified need not be written meanwhile.
             if (of_lane == ahead && page_of_tile < pages) {
-                ptx::tma_load(smem_.keys(stage) + page_of_tile * page_bytes, &p_.k, full, 0, 0, page, policy_);
+                ptx::tma_load(smem_.keys(stage) + page_of_tile * page_bytes, &p_.k, full, 0, 0, page, kEvictFirst);
                 ptx::bulk_load(smem_.scales(stage) + page_of_tile * scale_bytes,
-                               p_.pages + page * p_.page_stride + page_bytes, scale_bytes, full, policy_);
+                               p_.pages + page * p_.page_stride + page_bytes, scale_bytes, full, kEvictFirst);
             }
             loaded();
         }
@@ -245,8 +241,7 @@ private:
     const MqaShared<C>& smem_;
     uint32_t warp_;
     MqaRings<C> rings_;
-    MqaCursor at_{0, 1};              // the ring starts empty: core/ring.h
-    uint64_t policy_ = kEvictNormal;  // of L2, for keys in pages
+    MqaCursor at_{0, 1};  // the ring starts empty: core/ring.h
     MqaFill<C.keys> fill_;
     uint32_t made_ = ~0u, due_ = 0;  // steps for the columns of the queries that it has loaded last, and their portion
 };

@@ -210,92 +210,91 @@ __device__ void store_logits(const MqaRows<C>& rows, const MqaSums<C>& sums, con
     }
 }
 
-/// What the next stage of a ring holds, when it does.
+/// The role of a math warpgroup: all tiles of its ring, by all queries of a portion or by those of its part.
 template <MqaConfig C>
-__device__ MqaTile next_tile(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
-    wait(smem.full(stage), parity);
-    const ptx::Float2 told = ptx::load_shared_x2(smem.tile(stage));
-    return MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
-}
+class MqaScores {
+public:
+    __device__ MqaScores(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup)
+        : p_(p),
+          smem_(smem),
+          rings_(MqaRings<C>::of(p)),
+          ring_(warpgroup >> rings_.sharers_log2),
+          part_(warpgroup & (rings_.sharers() - 1)),
+          first_key_(MqaSums<C>::first_key()),
+          keys_(ptx::broadcast(MqaProduct<C>::place_of(smem.keys(rings_.stage_of(ring_, 0))))) {}
 
-/// Multiplies keys by the first `Columns`, and adds up. What is called `meanwhile` hides behind the product;
-/// `multiplied` says that the keys have been read.
-template <uint32_t Columns, MqaConfig C, typename Meanwhile, typename Multiplied>
-__device__ void add_up(MqaSums<C>& sums, uint32_t keys, uint32_t queries, const MqaWeights& weights,
-                       const MqaSteps<C>& steps, uint32_t count, const Meanwhile& meanwhile,
-                       const Multiplied& multiplied) {
-    MqaProduct<C, Columns> product;
-    product.start(keys, queries);
-    meanwhile();
-    product.finish();
-    multiplied();
-    sums.add_up(product, weights, steps, count);
-}
-
-/// The role of a math warpgroup: all tiles of its ring, by all parts or, where it shares the ring, by its own.
-template <MqaConfig C>
-__device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
-    const uint32_t parts = MqaSlot<C>::parts(p);
-    const MqaRings<C> rings = MqaRings<C>::of(p);
-    const uint32_t which = warpgroup >> rings.sharers_log2, own = warpgroup & (rings.sharers() - 1);
-    const bool keeps_weights = parts == rings.sharers();
-    MqaCursor at;
-    const uint32_t first_key = MqaSums<C>::first_key();
-    const uint32_t ring = ptx::broadcast(MqaProduct<C>::place_of(smem.keys(rings.stage_of(which, 0))));
-    const auto next = [&] { return next_tile(smem, rings.stage_of(which, at.stage), at.parity); };
-    uint32_t portion = 0;
-    MqaWeights weights;
-    MqaSteps<C> steps;
-    while (true) {
-        MqaTile tile = next();
-        // A slot may be left only when it has been filled: else its barrier would count this for the queries before.
-        for (; portion < tile.portion; ++portion) {
-            const auto left = MqaSlot<C>::of(p, portion);
-            wait(smem.queries_full(left.first), left.parity);
-            ptx::mbarrier_arrive(smem.queries_empty(left.first));
-        }
-        if (tile.stage != MqaStage::Keys) [[unlikely]] {
-            if (tile.stage == MqaStage::End) break;
-            ptx::mbarrier_arrive(smem.empty(rings.stage_of(which, at.stage)));
-            at.advance(rings.stages());
-            continue;
-        }
-        const auto slot = MqaSlot<C>::of(p, portion);
-        if (C.form == MqaForm::Abs) wait(smem.queries_in(slot.first), slot.parity);
-        wait(smem.queries_full(slot.first), slot.parity);
-        if (keeps_weights) weights.load(smem.weights(slot.first + own));
-        steps.load(smem, slot.first);
-        const uint32_t queries = ptx::broadcast(MqaProduct<C>::place_of(smem.queries(slot.first)));
-        do {
-            const uint32_t place = at.stage, stage = rings.stage_of(which, place);
-#pragma unroll 1
-            for (uint32_t part = own; part < parts; part += rings.sharers()) {
-                const uint32_t count = C.keys == MqaKeys::Pages ? p.item_queries - part * C.queries() : C.queries();
-                MqaSums<C> sums;
-                float scales[MqaSums<C>::kHalves];
-                const uint32_t from = ring + place * (MqaShared<C>::kAt.keys_stage / 16);
-                const uint32_t by = queries + part * (MqaShared<C>::kAt.queries_slot / 16);
-                const auto meanwhile = [&] {
-#pragma unroll
-                    for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
-                        scales[half] = ptx::load_shared(smem.scales(stage) + (first_key + half * 8) * 4);
-                    if (!keeps_weights) weights.load(smem.weights(slot.first + part));
-                };
-                const auto multiplied = [&] {
-                    if (part + rings.sharers() >= parts) ptx::mbarrier_arrive(smem.empty(stage));
-                };
-                if (count * 2 > C.queries())
-                    add_up<C.columns()>(sums, from, by, weights, steps, count, meanwhile, multiplied);
-                else add_up<C.few_columns()>(sums, from, by, weights, steps, count, meanwhile, multiplied);
-                const MqaRows<C> rows(smem, slot.first, part);
-                sums.exchange(steps);
-                if (p.bf16) store_logits<true>(rows, sums, scales, tile.key + first_key);
-                else store_logits<false>(rows, sums, scales, tile.key + first_key);
+    __device__ void run() {
+        const uint32_t before = part_ * C.queries();
+        const uint32_t count = C.keys == MqaKeys::Rows ? C.queries() : p_.item_queries - min(before, p_.item_queries);
+        while (true) {
+            MqaTile tile = next();
+            // A slot may be left only when it has been filled: else its barrier would count this for the queries
+            // before.
+            for (; portion_ < tile.portion; ++portion_) {
+                const auto left = MqaSlot<C>::of(p_, portion_);
+                wait(smem_.queries_full(left.first), left.parity);
+                ptx::mbarrier_arrive(smem_.queries_empty(left.first));
             }
-            at.advance(rings.stages());
-            tile = next();
-        } while (tile.stage == MqaStage::Keys && tile.portion == portion);
+            if (tile.stage == MqaStage::End) [[unlikely]]
+                break;
+            if (tile.stage == MqaStage::Portion || count == 0) {  // of three parts a warpgroup has none
+                ptx::mbarrier_arrive(smem_.empty(stage()));
+                at_.advance(rings_.stages());
+            } else if (count * 2 > C.queries()) {
+                score_portion<C.columns()>(tile, count);
+            } else {
+                score_portion<C.few_columns()>(tile, count);
+            }
+        }
     }
-}
+
+private:
+    __device__ uint32_t stage() const { return rings_.stage_of(ring_, at_.stage); }
+    /// What the next stage of the ring holds, when it does.
+    __device__ MqaTile next() const {
+        wait(smem_.full(stage()), at_.parity);
+        const ptx::Float2 told = ptx::load_shared_x2(smem_.tile(stage()));
+        return MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
+    }
+
+    /// All tiles of a portion that follow one another in the ring, by so many queries in the first `Columns`.
+    template <uint32_t Columns>
+    __device__ void score_portion(MqaTile tile, uint32_t count) {
+        const auto slot = MqaSlot<C>::of(p_, portion_);
+        if (C.form == MqaForm::Abs) wait(smem_.queries_in(slot.first), slot.parity);
+        wait(smem_.queries_full(slot.first), slot.parity);
+        MqaWeights weights;
+        weights.load(smem_.weights(slot.first + part_));
+        MqaSteps<C> steps;
+        steps.load(smem_, slot.first);
+        const uint32_t queries = ptx::broadcast(MqaProduct<C>::place_of(smem_.queries(slot.first + part_)));
+        do {
+            MqaProduct<C, Columns> product;
+            product.start(keys_ + at_.stage * (MqaShared<C>::kAt.keys_stage / 16), queries);
+            float scales[MqaSums<C>::kHalves];
+#pragma unroll
+            for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
+                scales[half] = ptx::load_shared(smem_.scales(stage()) + (first_key_ + half * 8) * 4);
+            product.finish();
+            ptx::mbarrier_arrive(smem_.empty(stage()));
+            MqaSums<C> sums;
+            sums.add_up(product, weights, steps, count);
+            const MqaRows<C> rows(smem_, slot.first, part_);
+            sums.exchange(steps);
+            if (p_.bf16) store_logits<true>(rows, sums, scales, tile.key + first_key_);
+            else store_logits<false>(rows, sums, scales, tile.key + first_key_);
+            at_.advance(rings_.stages());
+            tile = next();
+        } while (tile.stage == MqaStage::Keys && tile.portion == portion_);
+    }
+
+    const MqaParams& p_;
+    const MqaShared<C>& smem_;
+    MqaRings<C> rings_;
+    uint32_t ring_, part_, first_key_;
+    uint32_t keys_;  // where the ring's first stage lies, as a descriptor has it
+    MqaCursor at_;
+    uint32_t portion_ = 0;
+};
 
 }  // namespace finegemm::device

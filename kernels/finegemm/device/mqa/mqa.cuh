@@ -51,7 +51,7 @@ __device__ void mqa_logits(const MqaParams& p) {
             .run({ptx::broadcast(split.item), ptx::broadcast(split.before), ptx::broadcast(split.cost)});
     } else {
         ptx::setmaxnreg_inc<MqaRegisters::kMath>();
-        compute_logits(p, smem, warpgroup);
+        MqaScores<C>(p, smem, warpgroup).run();
     }
 }
 

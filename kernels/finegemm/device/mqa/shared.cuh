@@ -56,15 +56,15 @@ struct MqaSlot {
     }
 };
 
-/// One ring for each math warpgroup. Of two or four parts a ring has as many warpgroups, and their stages: each
-/// multiplies all of its tiles by one part, whose weights it keeps.
+/// One ring for each math warpgroup. Of several parts two or four warpgroups share one, with the stages of all: each
+/// multiplies all of its tiles by one part, whose weights it keeps; of three parts one has none.
 template <MqaConfig C>
 struct MqaRings {
     uint32_t sharers_log2;  // warpgroups of a ring: 2 to this power
 
     __device__ static MqaRings of(const MqaParams& p) {
         const uint32_t parts = MqaSlot<C>::parts(p);
-        return {parts == 2 ? 1u : parts == 4 ? 2u : 0u};
+        return {parts == 1 ? 0u : parts == 2 ? 1u : 2u};
     }
     __device__ uint32_t sharers() const { return 1 << sharers_log2; }
     __device__ uint32_t count() const { return kMqaWarpgroups >> sharers_log2; }
