@@ -47,8 +47,9 @@ struct MqaConfig {
     FG_HD constexpr uint32_t most_parts() const {
         return keys == MqaKeys::Pages ? ceil_div(kMqaQueriesOfRequest, queries()) : 1;
     }
-    /// Stages of each ring. Four tiles of 128 hide the latency of memory; narrower ones take less of it.
-    FG_HD constexpr uint32_t stages() const { return dim == 128 ? 4 : 8; }
+    /// Stages of each ring. Four tiles of 128 hide the latency of memory; narrower ones take less of it. Of pages,
+    /// which all come from memory, half of that keeps it busy; more only lets the first tiles wait for one another.
+    FG_HD constexpr uint32_t stages() const { return keys == MqaKeys::Pages ? 256 / dim : dim == 128 ? 4 : 8; }
     FG_HD constexpr uint32_t smem_bytes() const;
 };
 
