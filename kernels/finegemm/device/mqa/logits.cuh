@@ -268,6 +268,7 @@ private:
         MqaSteps<C> steps;
         steps.load(smem_, slot.first);
         const uint32_t queries = ptx::broadcast(MqaProduct<C>::place_of(smem_.queries(slot.first + part_)));
+        const uint32_t of_portion = MqaTile{0, portion_, MqaStage::Keys}.word();
         do {
             MqaProduct<C, Columns> product;
             product.start(keys_ + at_.stage * (MqaShared<C>::kAt.keys_stage / 16), queries);
@@ -285,7 +286,7 @@ private:
             else store_logits<false>(rows, sums, scales, tile.key + first_key_);
             at_.advance(rings_.stages());
             tile = next();
-        } while (tile.stage == MqaStage::Keys && tile.portion == portion_);
+        } while (tile.word() == of_portion);
     }
 
     const MqaParams& p_;

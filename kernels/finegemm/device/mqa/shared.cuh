@@ -77,9 +77,9 @@ struct MqaCursor {
     uint32_t stage = 0, parity = 0;
 
     __device__ void advance(uint32_t stages) {
-        if (++stage < stages) return;
-        stage -= stages;
-        parity ^= 1;
+        const bool wraps = ++stage == stages;
+        stage = wraps ? 0 : stage;
+        parity ^= wraps ? 1 : 0;
     }
 };
 
