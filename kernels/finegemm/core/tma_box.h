@@ -17,6 +17,11 @@ FG_HD constexpr uint32_t swizzled(uint32_t address, Swizzle swizzle) {
     return width == 0 ? address : address ^ (address >> 3 & (width - 1) & ~15u);
 }
 
+/// What becomes of lines of L2 that a load brings, as createpolicy.fractional encodes it for a fraction of one. PTX
+/// ISA, createpolicy.
+inline constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000000000,
+                          kEvictLast = 0x14f0000000000000;
+
 struct TmaBox {
     uint32_t rows = 0, cols = 0;  // cols: elements along the contiguous dimension
     uint32_t element_bytes = 1;

@@ -39,14 +39,17 @@ struct MqaConfig {
     /// Columns of a product, those for the linear part among them: a pair for each query of 32 heads; of 64 heads the
     /// same pair twice.
     FG_HD constexpr uint32_t columns() const { return kMqaColumns + (form == MqaForm::Abs ? 8 : 0); }
+    /// Columns of a product for so few queries that half of all columns hold them: requests may have as few.
+    FG_HD constexpr uint32_t few_columns() const { return keys == MqaKeys::Pages ? kMqaColumns / 2 : columns(); }
     /// Columns of D whose linear parts a lane adds up: as few as keep all lanes of a warp busy, but eight at most.
     FG_HD constexpr uint32_t linear_columns() const { return dim * queries() > 4 * kWarpSize ? 8 : 4; }
     /// Products by which all queries of a request are multiplied, at most.
     FG_HD constexpr uint32_t most_parts() const {
         return keys == MqaKeys::Pages ? ceil_div(kMqaQueriesOfRequest, queries()) : 1;
     }
-    /// Stages of each ring. Four tiles of 128 hide the latency of memory; narrower ones take less of it.
-    FG_HD constexpr uint32_t stages() const { return dim == 128 ? 4 : 8; }
+    /// Stages of each ring. Four tiles of 128 hide the latency of memory; narrower ones take less of it. Of pages,
+    /// which all come from memory, half of that keeps it busy; more only lets the first tiles wait for one another.
+    FG_HD constexpr uint32_t stages() const { return keys == MqaKeys::Pages ? 256 / dim : dim == 128 ? 4 : 8; }
     FG_HD constexpr uint32_t smem_bytes() const;
 };
 
@@ -190,8 +193,12 @@ struct MqaParams {
             const int32_t behind = static_cast<int32_t>(item_queries - 1 - i);
             return {0, length > behind ? clipped(length - behind, most) : 0};
         }
-        const int32_t* const lengths = ends + item * ends_stride;
-        return {0, min(clipped(lengths[i], most), clipped(lengths[item_queries - 1], most))};
+        return {0, min(clipped(ends[item * ends_stride + i], most), context(item))};
+    }
+    /// Pages: keys that the last query of a request sees, which sees the most. One load, without a branch: it is looked
+    /// up for many requests before the first tile.
+    FG_HD constexpr uint32_t context(uint32_t item) const {
+        return clipped(ends[item * ends_stride + (own_lengths ? item_queries - 1 : 0)], min(keys, width));
     }
 
 private:
@@ -208,8 +215,7 @@ struct MqaTiles {
 };
 template <MqaConfig C>
 FG_HD constexpr MqaTiles mqa_tiles(const MqaParams& p, uint32_t item) {
-    if (C.keys == MqaKeys::Pages)  // the last query sees the most
-        return {0, ceil_div(p.window<C.keys>(item, p.item_queries - 1).end, kMqaTileKeys)};
+    if (C.keys == MqaKeys::Pages) return {0, ceil_div(p.context(item), kMqaTileKeys)};
     uint32_t begin = ~0u, end = 0;
     for (uint32_t i = 0; i < C.queries(); ++i) {  // without branches, so that all windows are loaded at once
         const uint32_t row = min(p.row(item, i), p.rows - 1);

@@ -18,8 +18,6 @@ namespace finegemm {
 
 namespace {
 
-/// L2 policies as createpolicy.fractional encodes them for a fraction of one. PTX ISA, createpolicy.
-constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000000000, kEvictLast = 0x14f0000000000000;
 /// Up to so many rows of a product, or of a group, the weights are read about once: they should not push the
 /// activations out of L2.
 constexpr uint32_t kStreamingRows = 384, kStreamingGroupRows = 128;

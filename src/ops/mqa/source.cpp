@@ -27,6 +27,7 @@ KernelSource source_of(const MqaConfig& c) {
         fmt::format("FineGEMM_{}mqa_logits_h{}_d{}{}", pages ? "paged_" : "", c.heads, c.dim, abs ? "_abs" : "");
     return {.entry = entry,
             .text = fmt::format("#define FG_WGMMA_N {}\n"
+                                "#define FG_WGMMA_TOO {}\n"
                                 "#define FG_WGMMA_TYPE \"e4m3\"\n"
                                 "#include <finegemm/device/mqa/mqa.cuh>\n"
                                 "inline constexpr finegemm::MqaConfig kConfig{{{}, {}, finegemm::MqaKeys::{}, "
@@ -35,7 +36,8 @@ KernelSource source_of(const MqaConfig& c) {
                                 "{}(const __grid_constant__ finegemm::MqaParams params) {{\n"
                                 "    finegemm::device::mqa_logits<kConfig>(params);\n"
                                 "}}\n",
-                                c.columns(), c.heads, c.dim, pages ? "Pages" : "Rows", abs ? "Abs" : "Exact", entry)};
+                                c.columns(), c.few_columns(), c.heads, c.dim, pages ? "Pages" : "Rows",
+                                abs ? "Abs" : "Exact", entry)};
 }
 
 KernelSource source_of(const MqaScheduleConfig&) {

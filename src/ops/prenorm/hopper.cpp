@@ -10,9 +10,7 @@ namespace finegemm {
 namespace {
 
 /// A is read once: where it goes first, modified lines of others stay in L2, whose writing takes 3 us of an H200.
-/// Reading on is 2% slower, which is more where A has this many bytes. Policies are as createpolicy.fractional encodes
-/// them for a fraction of one. PTX ISA, createpolicy.
-constexpr uint64_t kEvictFirst = 0x12f0000000000000, kEvictNormal = 0x1000000000000000;
+/// Reading on is 2% slower, which is more where A has this many bytes.
 constexpr int64_t kLongRead = 350'000'000;
 
 /// As a stack of matrices with rows of 128 bytes, of which a stage has some: rows of a box are no longer. The stride of

@@ -12,7 +12,7 @@ namespace finegemm::device {
 template <MqaConfig C>
 __device__ void prepare_fill(const MqaParams& p, const MqaShared<C>& smem) {
     const uint32_t infinities = p.bf16 ? 0xff80ff80u : 0xff800000u;
-    for (uint32_t at = threadIdx.x * 16; at < kMqaFillBytes; at += C.threads() * 16)
+    for (uint32_t at = threadIdx.x * 16; at < kMqaFillBytes; at += kMqaWarpgroups * 128 * 16)
         ptx::store_shared_words_x4(smem.fill() + at, {infinities, infinities, infinities, infinities});
     ptx::fence_proxy_async_shared();
 }

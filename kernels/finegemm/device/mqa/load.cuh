@@ -2,7 +2,6 @@
 // queries of a portion. Layer device.
 #pragma once
 
-#include <finegemm/core/ring.h>
 #include <finegemm/core/tma_box.h>
 #include <finegemm/device/mqa/fill.cuh>
 #include <finegemm/device/mqa/linear.cuh>
@@ -78,7 +77,7 @@ template <MqaConfig C>
 class MqaLoader {
 public:
     __device__ MqaLoader(const MqaParams& p, const MqaShared<C>& smem, uint32_t warp)
-        : p_(p), smem_(smem), warp_(warp), fill_(p, smem.fill(), warp) {}
+        : p_(p), smem_(smem), warp_(warp), rings_(MqaRings<C>::of(p)), fill_(p, smem.fill(), warp) {}
 
     __device__ void run(const MqaSplit& split) {
         MqaWalk<C> walk(p_, split);
@@ -90,7 +89,7 @@ public:
             bool owes = loads_queries(wanted) && (wanted == portion || find_item(walk, wanted - portion, item));
             // Its warpgroup may have no tile for long, and would keep the queries whose place is needed here.
             if (owes && portion > 0) tell(portion, MqaStage::Portion);
-            uint32_t i = (warp_ - before) % kMqaWarpgroups;
+            uint32_t i = has_ring() ? (warp_ - before) & (rings_.count() - 1) : s.count;
             do {
                 // What the ring has room for goes first: it is multiplied meanwhile, or comes together with queries.
                 // While columns are made nothing waits for the ring: between steps it gets what it has room for.
@@ -115,6 +114,9 @@ public:
 
 private:
     __device__ static uint32_t lane() { return threadIdx.x % kWarpSize; }
+
+    /// Where warpgroups share rings there are fewer; the warps behind those that have one load queries.
+    __device__ bool has_ring() const { return warp_ < rings_.count(); }
 
     /// Queries are loaded so many portions before their own, that nobody waits for them: two where columns are to be
     /// made and windows may be short.
@@ -149,16 +151,17 @@ private:
 
     /// Waits for the next stage of the ring to be empty.
     __device__ uint32_t next_stage() {
-        const uint32_t stage = smem_.stage_of(warp_, at_.stage);
+        const uint32_t stage = rings_.stage_of(warp_, at_.stage);
         wait(smem_.empty(stage), at_.parity);
         __syncwarp();  // else the stage could be filled and emptied before a late lane looks, which would wait on
-        ++at_;
+        at_.advance(rings_.stages());
         return stage;
     }
     __device__ void publish(uint32_t stage, const MqaTile& tile) const {
         ptx::store_shared_x2(smem_.tile(stage), float_of_bits(tile.key), float_of_bits(tile.word()));
     }
     __device__ void tell(uint32_t portion, MqaStage what) {
+        if (!has_ring()) return;
         const uint32_t stage = next_stage();
         if (lane() != 0) return;
         publish(stage, {0, portion, what});
@@ -171,7 +174,7 @@ private:
 
     /// Is the next stage of the ring empty?
     __device__ bool has_room() const {
-        return ptx::broadcast(ptx::mbarrier_test_wait(smem_.empty(smem_.stage_of(warp_, at_.stage)), at_.parity)) != 0;
+        return ptx::broadcast(ptx::mbarrier_test_wait(smem_.empty(rings_.stage_of(warp_, at_.stage)), at_.parity)) != 0;
     }
 
     // Both load every fourth tile from the `i`th on, `most` at most, and those that there is room for if they may not
@@ -198,17 +201,16 @@ private:
     /// Each lane knows a page of one of the next tiles, and loads it. A page whose first key nobody sees is not looked
     /// up: the table may hold anything there.
     __device__ uint32_t load_pages(uint32_t portion, const MqaPortion& s, uint32_t i, uint32_t most, bool waits) {
-        const uint32_t keys =
-            p_.window<MqaKeys::Pages>(s.item, p_.item_queries - 1).end;                // the last query sees the most
+        const uint32_t keys = p_.context(s.item);
         const uint32_t page_keys = 1u << p_.page_log2, pages_log2 = 6 - p_.page_log2;  // pages_log2: of a tile
         static_assert(kMqaTileKeys == 1 << 6);
         const uint32_t tiles_ahead = kWarpSize >> pages_log2;
         const uint32_t of_lane = lane() >> pages_log2, page_of_tile = lane() & ((1u << pages_log2) - 1);
         const uint32_t page_bytes = page_keys * C.dim, scale_bytes = page_keys * 4;
         uint32_t page = 0;
-        for (uint32_t n = 0; i < s.count && n < most && (waits || has_room()); i += kMqaWarpgroups, ++n) {
+        for (uint32_t n = 0; i < s.count && n < most && (waits || has_room()); i += rings_.count(), ++n) {
             const uint32_t ahead = n % tiles_ahead;
-            if (ahead == 0) page = page_number(s.item, s.first + i + of_lane * kMqaWarpgroups, page_of_tile, keys);
+            if (ahead == 0) page = page_number(s.item, s.first + i + of_lane * rings_.count(), page_of_tile, keys);
             const uint32_t key = (s.first + i) * kMqaTileKeys;
             const uint32_t pages = min(kMqaTileKeys, keys - key + page_keys - 1) >> p_.page_log2;
             const uint32_t stage = next_stage();
@@ -218,10 +220,11 @@ private:
                 ptx::mbarrier_arrive_expect_tx(full, pages * (page_bytes + scale_bytes));
             }
             __syncwarp();
+            // Keys are read once: where they leave L2 first, what others have modified need not be written meanwhile.
             if (of_lane == ahead && page_of_tile < pages) {
-                ptx::tma_load_stacked(smem_.keys(stage) + page_of_tile * page_bytes, &p_.k, full, 0, 0, page);
+                ptx::tma_load(smem_.keys(stage) + page_of_tile * page_bytes, &p_.k, full, 0, 0, page, kEvictFirst);
                 ptx::bulk_load(smem_.scales(stage) + page_of_tile * scale_bytes,
-                               p_.pages + page * p_.page_stride + page_bytes, scale_bytes, full);
+                               p_.pages + page * p_.page_stride + page_bytes, scale_bytes, full, kEvictFirst);
             }
             loaded();
         }
@@ -237,7 +240,8 @@ private:
     const MqaParams& p_;
     const MqaShared<C>& smem_;
     uint32_t warp_;
-    RingCursor<C.stages()> at_ = RingCursor<C.stages()>::producer();
+    MqaRings<C> rings_;
+    MqaCursor at_{0, 1};  // the ring starts empty: core/ring.h
     MqaFill<C.keys> fill_;
     uint32_t made_ = ~0u, due_ = 0;  // steps for the columns of the queries that it has loaded last, and their portion
 };

@@ -1,7 +1,6 @@
 // From products of keys and queries to logits. Layer device.
 #pragma once
 
-#include <finegemm/core/ring.h>
 #include <finegemm/core/wgmma_desc.h>
 #include <finegemm/device/mqa/shared.cuh>
 #include <finegemm/device/ptx/convert.cuh>
@@ -26,10 +25,10 @@ __device__ void start_product(Depth<128>, float (&x)[R], uint64_t a, uint64_t b)
     ptx::wgmma_k128_fp8(x, a, b);
 }
 
-/// In a lane: keys `lane / 4` and eight behind that, of the sixteen of its warp, times all columns.
-template <MqaConfig C>
+/// In a lane: keys `lane / 4` and eight behind that, of the sixteen of its warp, times the first `Columns`.
+template <MqaConfig C, uint32_t Columns = C.columns()>
 struct MqaProduct {
-    static constexpr uint32_t kRegisters = C.columns() / 2;
+    static constexpr uint32_t kRegisters = Columns / 2, kQueries = min(Columns / C.heads, C.queries());
     float x[kRegisters];
 
     /// Column octet `octet`, of which a lane has two columns; key `half` of the two.
@@ -94,6 +93,7 @@ struct MqaSums {
     static constexpr uint32_t kQueries = C.queries() > 4 ? C.queries() / 4 : 1;
     static constexpr uint32_t kHalves = C.queries() > 2 ? 2 : 1;
     float partial[C.queries() * 2];  // of all queries, for two keys: what this lane's heads give
+    float linear[2][2];              // of the abs form: the additional columns of this lane, for two keys
     float sum[kQueries * kHalves];
 
     /// The first of its queries: lanes of a quad have different ones, of two queries two lanes each.
@@ -109,11 +109,15 @@ struct MqaSums {
 
     /// Over the lane's heads, in the order of mqa/arithmetic.h.
     /// `queries`: how many exist. Requests may have few: then others take no time.
-    __device__ void add_up(const MqaProduct<C>& product, const MqaWeights& weights, const MqaSteps<C>& steps,
+    template <uint32_t Columns>
+    __device__ void add_up(const MqaProduct<C, Columns>& product, const MqaWeights& weights, const MqaSteps<C>& steps,
                            uint32_t queries) {
-        constexpr uint32_t kAll = C.queries();
+        constexpr uint32_t kAll = MqaProduct<C, Columns>::kQueries;
 #pragma unroll
         for (float& x : partial) x = 0.0f;
+        if (C.form == MqaForm::Abs)
+            for (uint32_t half = 0; half < 2; ++half)
+                for (uint32_t e = 0; e < 2; ++e) linear[half][e] = product.at(MqaWeights::kOctets, half, e);
         if (C.form == MqaForm::Abs && steps.all_abs()) {  // without branches, so that sums of all queries overlap
 #pragma unroll
             for (uint32_t q = 0; q < kAll; ++q) add_heads<ptx::magnitude>(product, weights, q);
@@ -128,7 +132,7 @@ struct MqaSums {
     }
     /// Over all heads. Lanes exchange what the other one goes on with: each ends with sums of its own, which takes
     /// fewer shuffles than if all had all.
-    __device__ void exchange(const MqaProduct<C>& product, const MqaSteps<C>& steps) {
+    __device__ void exchange(const MqaSteps<C>& steps) {
         constexpr uint32_t kAll = C.queries();
         const uint32_t lane = ptx::lane();  // from threadIdx, one kernel would spill
         // The upper half of what is left, queries or at last keys, is for the lane whose number has the bit.
@@ -136,13 +140,13 @@ struct MqaSums {
         for (uint32_t i = 0; i < kAll; ++i) partial[i] = taken<2>(lane, partial[i], partial[i + kAll]);
 #pragma unroll
         for (uint32_t i = 0; i < kAll / 2; ++i) sum[i] = taken<1>(lane, partial[i], partial[i + kAll / 2]);
-        if (C.form == MqaForm::Abs) add_linear_part(product, steps.own);
+        if (C.form == MqaForm::Abs) add_linear_part(steps.own);
     }
 
 private:
     /// This lane's heads of a query.
-    template <float (*Term)(float)>
-    __device__ void add_heads(const MqaProduct<C>& product, const MqaWeights& weights, uint32_t query) {
+    template <float (*Term)(float), typename Product>
+    __device__ void add_heads(const Product& product, const MqaWeights& weights, uint32_t query) {
         constexpr uint32_t kOctets = C.heads / 8;
 #pragma unroll
         for (uint32_t i = 0; i < 2 * kOctets; ++i)
@@ -158,15 +162,13 @@ private:
         return ptx::add(takes_b ? b : a, shuffled(takes_b ? a : b, Bit));
     }
     /// This lane has the columns of its one query.
-    __device__ void add_linear_part(const MqaProduct<C>& product, float step) {
+    __device__ void add_linear_part(float step) {
 #pragma unroll
         for (uint32_t half = 0; half < kHalves; ++half) {
             float y[2];
 #pragma unroll
             for (uint32_t e = 0; e < 2; ++e) {
-                const float first = product.at(MqaWeights::kOctets, 0, e),
-                            second = product.at(MqaWeights::kOctets, 1, e);
-                y[e] = (kHalves == 2 ? half == 1 : threadIdx.x % 2 == 1) ? second : first;
+                y[e] = (kHalves == 2 ? half == 1 : threadIdx.x % 2 == 1) ? linear[1][e] : linear[0][e];
             }
             const float with = ptx::fma(ptx::fma(y[1], kResidualStep, y[0]), step, sum[half]);
             sum[half] = step > 0 ? with : sum[half];
@@ -208,71 +210,92 @@ __device__ void store_logits(const MqaRows<C>& rows, const MqaSums<C>& sums, con
     }
 }
 
-/// What the next stage of a ring holds, when it does.
+/// The role of a math warpgroup: all tiles of its ring, by all queries of a portion or by those of its part.
 template <MqaConfig C>
-__device__ MqaTile next_tile(const MqaShared<C>& smem, uint32_t stage, uint32_t parity) {
-    wait(smem.full(stage), parity);
-    const ptx::Float2 told = ptx::load_shared_x2(smem.tile(stage));
-    return MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
-}
+class MqaScores {
+public:
+    __device__ MqaScores(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup)
+        : p_(p),
+          smem_(smem),
+          rings_(MqaRings<C>::of(p)),
+          ring_(warpgroup >> rings_.sharers_log2),
+          part_(warpgroup & (rings_.sharers() - 1)),
+          first_key_(MqaSums<C>::first_key()),
+          keys_(ptx::broadcast(MqaProduct<C>::place_of(smem.keys(rings_.stage_of(ring_, 0))))) {}
 
-/// The role of a math warpgroup: all tiles of its ring.
-template <MqaConfig C>
-__device__ void compute_logits(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup) {
-    const uint32_t parts = MqaSlot<C>::parts(p);
-    auto at = RingCursor<C.stages()>::consumer();
-    const uint32_t first_key = MqaSums<C>::first_key();
-    const uint32_t ring = ptx::broadcast(MqaProduct<C>::place_of(smem.keys(smem.stage_of(warpgroup, 0))));
-    const auto next = [&] { return next_tile(smem, smem.stage_of(warpgroup, at.stage), at.parity); };
-    uint32_t portion = 0;
-    MqaWeights weights;
-    MqaSteps<C> steps;
-    while (true) {
-        MqaTile tile = next();
-        // A slot may be left only when it has been filled: else its barrier would count this for the queries before.
-        for (; portion < tile.portion; ++portion) {
-            const auto left = MqaSlot<C>::of(p, portion);
-            wait(smem.queries_full(left.first), left.parity);
-            ptx::mbarrier_arrive(smem.queries_empty(left.first));
-        }
-        if (tile.stage != MqaStage::Keys) [[unlikely]] {
-            if (tile.stage == MqaStage::End) break;
-            ptx::mbarrier_arrive(smem.empty(smem.stage_of(warpgroup, at.stage)));
-            ++at;
-            continue;
-        }
-        const auto slot = MqaSlot<C>::of(p, portion);
-        if (C.form == MqaForm::Abs) wait(smem.queries_in(slot.first), slot.parity);
-        wait(smem.queries_full(slot.first), slot.parity);
-        if (parts == 1) weights.load(smem.weights(slot.first));
-        steps.load(smem, slot.first);
-        const uint32_t queries = ptx::broadcast(MqaProduct<C>::place_of(smem.queries(slot.first)));
-        do {
-            const uint32_t place = at.stage, stage = smem.stage_of(warpgroup, place);
-#pragma unroll 1
-            for (uint32_t part = 0; part < parts; ++part) {
-                MqaProduct<C> product;
-                product.start(ring + place * (MqaShared<C>::kAt.keys_stage / 16),
-                              queries + part * (MqaShared<C>::kAt.queries_slot / 16));
-                float scales[MqaSums<C>::kHalves];
-#pragma unroll
-                for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
-                    scales[half] = ptx::load_shared(smem.scales(stage) + (first_key + half * 8) * 4);
-                if (parts > 1) weights.load(smem.weights(slot.first + part));
-                product.finish();
-                if (part + 1 == parts) ptx::mbarrier_arrive(smem.empty(stage));
-                MqaSums<C> sums;
-                sums.add_up(product, weights, steps,
-                            C.keys == MqaKeys::Pages ? p.item_queries - part * C.queries() : C.queries());
-                const MqaRows<C> rows(smem, slot.first, part);
-                sums.exchange(product, steps);
-                if (p.bf16) store_logits<true>(rows, sums, scales, tile.key + first_key);
-                else store_logits<false>(rows, sums, scales, tile.key + first_key);
+    __device__ void run() {
+        const uint32_t before = part_ * C.queries();
+        const uint32_t count = C.keys == MqaKeys::Rows ? C.queries() : p_.item_queries - min(before, p_.item_queries);
+        while (true) {
+            MqaTile tile = next();
+            // A slot may be left only when it has been filled: else its barrier would count this for the queries
+            // before.
+            for (; portion_ < tile.portion; ++portion_) {
+                const auto left = MqaSlot<C>::of(p_, portion_);
+                wait(smem_.queries_full(left.first), left.parity);
+                ptx::mbarrier_arrive(smem_.queries_empty(left.first));
             }
-            ++at;
-            tile = next();
-        } while (tile.stage == MqaStage::Keys && tile.portion == portion);
+            if (tile.stage == MqaStage::End) [[unlikely]]
+                break;
+            if (tile.stage == MqaStage::Portion || count == 0) {  // of three parts a warpgroup has none
+                ptx::mbarrier_arrive(smem_.empty(stage()));
+                at_.advance(rings_.stages());
+            } else if (count * 2 > C.queries()) {
+                score_portion<C.columns()>(tile, count);
+            } else {
+                score_portion<C.few_columns()>(tile, count);
+            }
+        }
     }
-}
+
+private:
+    __device__ uint32_t stage() const { return rings_.stage_of(ring_, at_.stage); }
+    /// What the next stage of the ring holds, when it does.
+    __device__ MqaTile next() const {
+        wait(smem_.full(stage()), at_.parity);
+        const ptx::Float2 told = ptx::load_shared_x2(smem_.tile(stage()));
+        return MqaTile::of(float_bits(told.part[0]), ptx::broadcast(float_bits(told.part[1])));
+    }
+
+    /// All tiles of a portion that follow one another in the ring, by so many queries in the first `Columns`.
+    template <uint32_t Columns>
+    __device__ void score_portion(MqaTile tile, uint32_t count) {
+        const auto slot = MqaSlot<C>::of(p_, portion_);
+        if (C.form == MqaForm::Abs) wait(smem_.queries_in(slot.first), slot.parity);
+        wait(smem_.queries_full(slot.first), slot.parity);
+        MqaWeights weights;
+        weights.load(smem_.weights(slot.first + part_));
+        MqaSteps<C> steps;
+        steps.load(smem_, slot.first);
+        const uint32_t queries = ptx::broadcast(MqaProduct<C>::place_of(smem_.queries(slot.first + part_)));
+        const uint32_t of_portion = MqaTile{0, portion_, MqaStage::Keys}.word();
+        do {
+            MqaProduct<C, Columns> product;
+            product.start(keys_ + at_.stage * (MqaShared<C>::kAt.keys_stage / 16), queries);
+            float scales[MqaSums<C>::kHalves];
+#pragma unroll
+            for (uint32_t half = 0; half < MqaSums<C>::kHalves; ++half)
+                scales[half] = ptx::load_shared(smem_.scales(stage()) + (first_key_ + half * 8) * 4);
+            product.finish();
+            ptx::mbarrier_arrive(smem_.empty(stage()));
+            MqaSums<C> sums;
+            sums.add_up(product, weights, steps, count);
+            const MqaRows<C> rows(smem_, slot.first, part_);
+            sums.exchange(steps);
+            if (p_.bf16) store_logits<true>(rows, sums, scales, tile.key + first_key_);
+            else store_logits<false>(rows, sums, scales, tile.key + first_key_);
+            at_.advance(rings_.stages());
+            tile = next();
+        } while (tile.word() == of_portion);
+    }
+
+    const MqaParams& p_;
+    const MqaShared<C>& smem_;
+    MqaRings<C> rings_;
+    uint32_t ring_, part_, first_key_;
+    uint32_t keys_;  // where the ring's first stage lies, as a descriptor has it
+    MqaCursor at_;
+    uint32_t portion_ = 0;
+};
 
 }  // namespace finegemm::device

@@ -10,13 +10,13 @@ namespace finegemm::device {
 /// A lane of each warp makes some: the lanes of one would make theirs one after the other. All threads meet before
 /// anybody uses them.
 template <MqaConfig C>
-__device__ void make_barriers(const MqaShared<C>& smem) {
-    constexpr uint32_t kWarps = C.threads() / kWarpSize;
+__device__ void make_barriers(const MqaParams& p, const MqaShared<C>& smem) {
+    constexpr uint32_t kWarps = kMqaWarpgroups * 4;
     if (threadIdx.x % kWarpSize != 0) return;
     const uint32_t warp = threadIdx.x / kWarpSize;
     for (uint32_t stage = warp; stage < kMqaWarpgroups * C.stages(); stage += kWarps) {
         ptx::mbarrier_init(smem.full(stage), 1);
-        ptx::mbarrier_init(smem.empty(stage), 128);  // all threads of the warpgroup
+        ptx::mbarrier_init(smem.empty(stage), MqaRings<C>::of(p).sharers() * 128);  // all threads of its warpgroups
     }
     if (warp < kMqaSlots) {
         ptx::mbarrier_init(smem.queries_full(warp), kQueryArrivals<C>);
@@ -34,22 +34,24 @@ __device__ void mqa_logits(const MqaParams& p) {
         if (C.keys == MqaKeys::Rows || p.page_count > 0) ptx::prefetch_tensor_map(&p.k);
         if (C.keys == MqaKeys::Rows) ptx::prefetch_tensor_map(&p.k_scales);
     }
-    make_barriers(smem);
-    if (p.fill) prepare_fill(p, smem);
+    const uint32_t warpgroup = ptx::broadcast(threadIdx.x / 128);
+    if (warpgroup < kMqaWarpgroups) {
+        make_barriers(p, smem);
+        if (p.fill) prepare_fill(p, smem);
+    }
     // Nothing is written above, and nothing read before the kernels before this one have ended.
     ptx::grid_launch_dependents();
-    __syncthreads();
     ptx::grid_dependency_wait();
     if (C.keys == MqaKeys::Pages) prefetch_table<C>(p);
-    const uint32_t warpgroup = ptx::broadcast(threadIdx.x / 128);
-    const MqaSplit split = split_tiles(p, smem, warpgroup);
+    const MqaSplit split = split_tiles(p, smem, warpgroup);  // lengths come while others make barriers
+    __syncthreads();
     if (warpgroup == kMqaWarpgroups) {
         ptx::setmaxnreg_dec<MqaRegisters::kLoad>();
         MqaLoader<C>(p, smem, ptx::broadcast(threadIdx.x % 128 / kWarpSize))
             .run({ptx::broadcast(split.item), ptx::broadcast(split.before), ptx::broadcast(split.cost)});
     } else {
         ptx::setmaxnreg_inc<MqaRegisters::kMath>();
-        compute_logits(p, smem, warpgroup);
+        MqaScores<C>(p, smem, warpgroup).run();
     }
 }
 

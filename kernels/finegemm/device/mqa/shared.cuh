@@ -14,8 +14,7 @@ struct MqaShared {
     static constexpr MqaSmemPlan kAt = mqa_smem(C);
     SmemAddr base;
 
-    // A stage of the ring of a warpgroup.
-    __device__ static uint32_t stage_of(uint32_t warpgroup, uint32_t stage) { return warpgroup * C.stages() + stage; }
+    // A stage of a ring: MqaRings.
     __device__ SmemAddr keys(uint32_t stage) const { return base + (kAt.keys + stage * kAt.keys_stage); }
     __device__ SmemAddr scales(uint32_t stage) const { return base + (kAt.scales + stage * kAt.scales_stage); }
     __device__ SmemAddr tile(uint32_t stage) const { return base + (kAt.tiles + stage * 8); }
@@ -54,6 +53,33 @@ struct MqaSlot {
     __device__ static MqaSlot of(const MqaParams& p, uint32_t portion) {
         const uint32_t log2 = portions_log2(p);
         return {(portion & ((1u << log2) - 1)) * parts(p), portion >> log2 & 1};
+    }
+};
+
+/// One ring for each math warpgroup. Of several parts two or four warpgroups share one, with the stages of all: each
+/// multiplies all of its tiles by one part, whose weights it keeps; of three parts one has none.
+template <MqaConfig C>
+struct MqaRings {
+    uint32_t sharers_log2;  // warpgroups of a ring: 2 to this power
+
+    __device__ static MqaRings of(const MqaParams& p) {
+        const uint32_t parts = MqaSlot<C>::parts(p);
+        return {parts == 1 ? 0u : parts == 2 ? 1u : 2u};
+    }
+    __device__ uint32_t sharers() const { return 1 << sharers_log2; }
+    __device__ uint32_t count() const { return kMqaWarpgroups >> sharers_log2; }
+    __device__ uint32_t stages() const { return C.stages() << sharers_log2; }
+    __device__ uint32_t stage_of(uint32_t ring, uint32_t stage) const { return ring * stages() + stage; }
+};
+
+/// Where in a ring somebody is: core/ring.h, for as many stages as the ring has.
+struct MqaCursor {
+    uint32_t stage = 0, parity = 0;
+
+    __device__ void advance(uint32_t stages) {
+        const bool wraps = ++stage == stages;
+        stage = wraps ? 0 : stage;
+        parity ^= wraps ? 1 : 0;
     }
 };
 

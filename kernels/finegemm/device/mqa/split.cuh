@@ -32,16 +32,22 @@ __device__ MqaSplit split_tiles(const MqaParams& p, const MqaShared<C>& smem, ui
     constexpr uint32_t kAtOnce = C.keys == MqaKeys::Pages ? 8 : max(1, 8 / C.queries());
     const bool few = p.items <= kAtOnce * kWarpSize;
     if (few && warpgroup < kMqaWarpgroups) return {};
-    const uint32_t each = ceil_div(p.items, few ? kWarpSize : C.threads());
+    static_assert(kWarpSize == 1 << 5);  // a shift: the compiler would divide by either number at run time
+    const uint32_t each = few ? (p.items + kWarpSize - 1) >> 5 : ceil_div(p.items, C.threads());
     const uint32_t first = min((few ? threadIdx.x % kWarpSize : threadIdx.x) * each, p.items);
     const uint32_t last = min(first + each, p.items);
     uint32_t cost = 0;
-    for (uint32_t item = first; item < last; item += kAtOnce)
+    const auto cost_of = [&](uint32_t item) { return mqa_cost(C, mqa_tiles<C>(p, item).count); };
+    if (C.keys == MqaKeys::Pages && each == 1) {  // few instructions: the first tile waits for them
+        if (first < last) cost = cost_of(first);
+    } else {
+        for (uint32_t item = first; item < last; item += kAtOnce)
 #pragma unroll
-        for (uint32_t u = 0; u < kAtOnce; ++u) {
-            const uint32_t tiles = mqa_tiles<C>(p, min(item + u, p.items - 1)).count;
-            cost += item + u < last ? mqa_cost(C, tiles) : 0;
-        }
+            for (uint32_t u = 0; u < kAtOnce; ++u) {
+                const uint32_t of_item = cost_of(min(item + u, p.items - 1));
+                cost += item + u < last ? of_item : 0;
+            }
+    }
     const uint32_t up_to = sum_up_to(cost);
     const uint32_t warp = threadIdx.x / kWarpSize;
     uint32_t total = ptx::value_of(up_to, kWarpSize - 1), begin = up_to - cost;

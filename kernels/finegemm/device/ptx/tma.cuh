@@ -47,6 +47,15 @@ __device__ inline void bulk_load(SmemAddr to, const void* from, uint32_t bytes, 
         : "memory");
 }
 
+/// bulk_load with a cache policy.
+__device__ inline void bulk_load(SmemAddr to, const void* from, uint32_t bytes, SmemAddr barrier, uint64_t policy) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
+        "%4;" ::"r"(to.bits),
+        "l"(from), "r"(bytes), "r"(barrier.bits), "l"(policy)
+        : "memory");
+}
+
 /// Stores bytes that lie one behind the other; the thread has to commit them. PTX ISA, cp.async.bulk.
 __device__ inline void bulk_store(void* to, SmemAddr from, uint32_t bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from.bits), "r"(bytes)

@@ -2,10 +2,11 @@
 // D[64 x N] = A[64 x K] * B[N x K]^T; operands in shared memory, f32 accumulators, which are overwritten.
 // The one wrapper of several instructions: the compiler takes a good part of its time for lists of operands this long,
 // and the four instructions of a k-block share one. Descriptors count 16 bytes.
-// A kernel uses one width: its source defines FG_WGMMA_N, and the other widths cost no compile time. It defines
-// FG_WGMMA_TYPE, too: the type of A and B as PTX calls it, "bf16" say; and FG_WGMMA_FP8 where one of them is e5m2.
+// A kernel uses one width or two: its source defines FG_WGMMA_N and FG_WGMMA_TOO, and the other widths cost no compile
+// time. It defines FG_WGMMA_TYPE, too: the type of A and B as PTX calls it, "bf16" say; and FG_WGMMA_FP8 where one of
+// them is e5m2.
 
-#if FG_WGMMA_N == 16
+#if FG_WGMMA_N == 16 || FG_WGMMA_TOO == 16
 __device__ inline void wgmma_k128_fp8(float (&d)[8], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -58,7 +59,7 @@ __device__ inline void wgmma_k64(float (&d)[8], uint64_t a, uint64_t b, uint32_t
 }
 #endif
 
-#if FG_WGMMA_N == 24
+#if FG_WGMMA_N == 24 || FG_WGMMA_TOO == 24
 __device__ inline void wgmma_k128_fp8(float (&d)[12], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -111,7 +112,7 @@ __device__ inline void wgmma_k64(float (&d)[12], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 32
+#if FG_WGMMA_N == 32 || FG_WGMMA_TOO == 32
 __device__ inline void wgmma_k128_fp8(float (&d)[16], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -167,7 +168,7 @@ __device__ inline void wgmma_k64(float (&d)[16], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 40
+#if FG_WGMMA_N == 40 || FG_WGMMA_TOO == 40
 __device__ inline void wgmma_k128_fp8(float (&d)[20], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -235,7 +236,7 @@ __device__ inline void wgmma_k64(float (&d)[20], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 48
+#if FG_WGMMA_N == 48 || FG_WGMMA_TOO == 48
 __device__ inline void wgmma_k128_fp8(float (&d)[24], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -303,7 +304,7 @@ __device__ inline void wgmma_k64(float (&d)[24], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 56
+#if FG_WGMMA_N == 56 || FG_WGMMA_TOO == 56
 __device__ inline void wgmma_k128_fp8(float (&d)[28], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -374,7 +375,43 @@ __device__ inline void wgmma_k64(float (&d)[28], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 64
+#if FG_WGMMA_N == 64 || FG_WGMMA_TOO == 64
+__device__ inline void wgmma_k32_fp8(float (&d)[32], uint64_t a, uint64_t b) {
+    asm volatile(
+        "{\n.reg .b64 a0, b0;\n"
+        "add.s64 a0, %32, 0;\nadd.s64 b0, %33, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a0, b0, 0, 1, 1;\n"
+        "}\n"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
+          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+          "=f"(d[30]), "=f"(d[31])
+        : "l"(a), "l"(b));
+}
+__device__ inline void wgmma_k64_fp8(float (&d)[32], uint64_t a, uint64_t b) {
+    asm volatile(
+        "{\n.reg .b64 a0, a1, b0, b1;\n"
+        "add.s64 a0, %32, 0;\nadd.s64 b0, %33, 0;\n"
+        "add.s64 a1, %32, 2;\nadd.s64 b1, %33, 2;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a0, b0, 0, 1, 1;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, a1, b1, 1, 1, 1;\n"
+        "}\n"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
+          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
+          "=f"(d[30]), "=f"(d[31])
+        : "l"(a), "l"(b));
+}
 __device__ inline void wgmma_k128_fp8(float (&d)[32], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -448,7 +485,7 @@ __device__ inline void wgmma_k64(float (&d)[32], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 72
+#if FG_WGMMA_N == 72 || FG_WGMMA_TOO == 72
 __device__ inline void wgmma_k128_fp8(float (&d)[36], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -531,7 +568,7 @@ __device__ inline void wgmma_k64(float (&d)[36], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 80
+#if FG_WGMMA_N == 80 || FG_WGMMA_TOO == 80
 __device__ inline void wgmma_k128_fp8(float (&d)[40], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -617,7 +654,7 @@ __device__ inline void wgmma_k64(float (&d)[40], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 88
+#if FG_WGMMA_N == 88 || FG_WGMMA_TOO == 88
 __device__ inline void wgmma_k128_fp8(float (&d)[44], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -706,7 +743,7 @@ __device__ inline void wgmma_k64(float (&d)[44], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 96
+#if FG_WGMMA_N == 96 || FG_WGMMA_TOO == 96
 __device__ inline void wgmma_k128_fp8(float (&d)[48], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -795,7 +832,7 @@ __device__ inline void wgmma_k64(float (&d)[48], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 104
+#if FG_WGMMA_N == 104 || FG_WGMMA_TOO == 104
 __device__ inline void wgmma_k128_fp8(float (&d)[52], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -896,7 +933,7 @@ __device__ inline void wgmma_k64(float (&d)[52], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 112
+#if FG_WGMMA_N == 112 || FG_WGMMA_TOO == 112
 __device__ inline void wgmma_k128_fp8(float (&d)[56], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1000,7 +1037,7 @@ __device__ inline void wgmma_k64(float (&d)[56], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 128
+#if FG_WGMMA_N == 128 || FG_WGMMA_TOO == 128
 __device__ inline void wgmma_k32_fp8(float (&d)[64], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, b0;\n"
@@ -1159,7 +1196,7 @@ __device__ inline void wgmma_k64(float (&d)[64], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 136
+#if FG_WGMMA_N == 136 || FG_WGMMA_TOO == 136
 __device__ inline void wgmma_k32_fp8(float (&d)[68], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, b0;\n"
@@ -1335,7 +1372,7 @@ __device__ inline void wgmma_k64(float (&d)[68], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 144
+#if FG_WGMMA_N == 144 || FG_WGMMA_TOO == 144
 __device__ inline void wgmma_k128_fp8(float (&d)[72], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1454,7 +1491,7 @@ __device__ inline void wgmma_k64(float (&d)[72], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 152
+#if FG_WGMMA_N == 152 || FG_WGMMA_TOO == 152
 __device__ inline void wgmma_k128_fp8(float (&d)[76], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1576,7 +1613,7 @@ __device__ inline void wgmma_k64(float (&d)[76], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 160
+#if FG_WGMMA_N == 160 || FG_WGMMA_TOO == 160
 __device__ inline void wgmma_k128_fp8(float (&d)[80], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1701,7 +1738,7 @@ __device__ inline void wgmma_k64(float (&d)[80], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 168
+#if FG_WGMMA_N == 168 || FG_WGMMA_TOO == 168
 __device__ inline void wgmma_k128_fp8(float (&d)[84], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1835,7 +1872,7 @@ __device__ inline void wgmma_k64(float (&d)[84], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 176
+#if FG_WGMMA_N == 176 || FG_WGMMA_TOO == 176
 __device__ inline void wgmma_k128_fp8(float (&d)[88], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -1972,7 +2009,7 @@ __device__ inline void wgmma_k64(float (&d)[88], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 192
+#if FG_WGMMA_N == 192 || FG_WGMMA_TOO == 192
 __device__ inline void wgmma_k128_fp8(float (&d)[96], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -2112,7 +2149,7 @@ __device__ inline void wgmma_k64(float (&d)[96], uint64_t a, uint64_t b, uint32_
 }
 #endif
 
-#if FG_WGMMA_N == 200
+#if FG_WGMMA_N == 200 || FG_WGMMA_TOO == 200
 __device__ inline void wgmma_k128_fp8(float (&d)[100], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -2264,7 +2301,7 @@ __device__ inline void wgmma_k64(float (&d)[100], uint64_t a, uint64_t b, uint32
 }
 #endif
 
-#if FG_WGMMA_N == 208
+#if FG_WGMMA_N == 208 || FG_WGMMA_TOO == 208
 __device__ inline void wgmma_k128_fp8(float (&d)[104], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -2419,7 +2456,7 @@ __device__ inline void wgmma_k64(float (&d)[104], uint64_t a, uint64_t b, uint32
 }
 #endif
 
-#if FG_WGMMA_N == 224
+#if FG_WGMMA_N == 224 || FG_WGMMA_TOO == 224
 __device__ inline void wgmma_k128_fp8(float (&d)[112], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"
@@ -2577,7 +2614,7 @@ __device__ inline void wgmma_k64(float (&d)[112], uint64_t a, uint64_t b, uint32
 }
 #endif
 
-#if FG_WGMMA_N == 256
+#if FG_WGMMA_N == 256 || FG_WGMMA_TOO == 256
 __device__ inline void wgmma_k128_fp8(float (&d)[128], uint64_t a, uint64_t b) {
     asm volatile(
         "{\n.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n"

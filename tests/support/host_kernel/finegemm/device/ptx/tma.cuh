@@ -91,6 +91,9 @@ inline void bulk_load(SmemAddr to, const void* from, uint32_t bytes, SmemAddr ba
     if (to.bits % 16 != 0 || bytes % 16 != 0) machine->fail("bulk copies want 16 bytes aligned");
     arrive_later(to, bytes, barrier, [=] { std::memcpy(host_address(to), from, bytes); });
 }
+inline void bulk_load(SmemAddr to, const void* from, uint32_t bytes, SmemAddr barrier, uint64_t) {
+    bulk_load(to, from, bytes, barrier);
+}
 inline void bulk_store(void* to, SmemAddr from, uint32_t bytes) {
     check_aligned(to, 16);
     if (from.bits % 16 != 0 || bytes % 16 != 0) machine->fail("bulk copies want 16 bytes aligned");
