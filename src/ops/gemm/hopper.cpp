@@ -151,7 +151,9 @@ private:
         SegmentedParams params{common(), {}, {}};
         for (uint32_t segment = 1; segment < n_segments(c_); ++segment)
             params.b_segments[segment - 1] = operand_map("b", call_.b, b_segment_box(c_, segment));
-        if (kernel_plan(c_).tma_store()) fill_panel_maps(params.d, "d", call_.d);
+        ConstStack d = call_.d;
+        d.matrix.cols = call_.d_width;
+        if (kernel_plan(c_).tma_store()) fill_panel_maps(params.d, "d", d);
         return params;
     }
 

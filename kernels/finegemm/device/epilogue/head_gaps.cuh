@@ -6,12 +6,13 @@
 
 namespace finegemm::device {
 
-/// Stores strips, as store_rows does, but each piece where its head has it. Gaps, and what lies beside them, are
-/// multiples of eight columns: a piece has all of its columns on one side.
+/// Stores panels by TMA where each lies on one side of a gap; else, and strips always, in pieces, each where its head
+/// has it. Gaps, and what lies beside them, are multiples of eight columns: a piece has all of its columns on one side.
 template <GemmConfig C>
 struct HeadGapsEpilogue {
-    static_assert(kPlan<C>.store == Store::Strip && !kPlan<C>.published_tiles && C.k_slices() == 1);
+    static_assert(!kPlan<C>.published_tiles && C.k_slices() == 1);
     static_assert(n_segments(C) == 1, "columns of a tile are neighbours in the product");
+    static constexpr uint32_t kPanelCols = panel_width(0);
     static constexpr uint32_t kCols = kPlan<C>.strip_cols;
 
     const KernelParams<C>& p;
@@ -23,6 +24,7 @@ struct HeadGapsEpilogue {
     __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
 
     __device__ void operator()(const Accumulator<C>& acc, const Tile& tile) const {
+        if constexpr (kPlan<C>.tma_store()) return store_panels(acc, tile);
         const uint32_t warp = threadIdx.x / kWarpSize;
 #pragma unroll
         for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
@@ -30,6 +32,44 @@ struct HeadGapsEpilogue {
     }
 
 private:
+    __device__ void store_panels(const Accumulator<C>& acc, const Tile& tile) const {
+        static_assert(C.tile_n % kPanelCols == 0);
+        constexpr uint32_t kPanels = C.tile_n / kPanelCols;
+        const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
+        uint32_t to[kPanels];  // columns of D, divided before anything has to be waited for
+#pragma unroll
+        for (uint32_t j = 0; j < kPanels; ++j) to[j] = p.finish.of(tile.col + j * kPanelCols);
+        const bool whole = p.finish.right % kPanelCols == 0 && p.finish.head.divisor % kPanelCols == 0;
+        ptx::bulk_wait_read();  // until TMA has read the previous tile's panels
+        __syncwarp();
+#pragma unroll
+        for (uint32_t i = 0; i < C.wgmmas_m(); ++i) write_panels<C>(acc.sum[i], smem.d(warp) + i * panels_bytes(C));
+        ptx::fence_proxy_async_shared();
+        __syncwarp();
+#pragma unroll
+        for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
+#pragma unroll
+            for (uint32_t j = 0; j < kPanels; ++j) {
+                const SmemAddr from = smem.d(warp) + (i * panels_bytes(C) + kWarpRows * j * kPanelCols * 2);
+                const uint32_t col = tile.col + j * kPanelCols, offset = first_row_of<C>(warp) + i * rows_apart(C);
+                if (!whole) copy_panel(from, tile, col, offset);
+                else if (col < p.n) ptx::tma_store(&p.d[0], from, to[j], tile.row + offset);
+            }
+        ptx::bulk_commit_group();
+    }
+
+    __device__ void copy_panel(SmemAddr from, const Tile& tile, uint32_t col, uint32_t offset) const {
+        constexpr uint32_t kPieces = kPanelCols / 8;
+        const uint32_t rows = existing_rows(offset, kWarpRows, tile.rows);
+        uint16_t* const d = static_cast<uint16_t*>(p.d_data) + (tile.row + offset) * p.d_row_stride;
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x % kWarpSize; i < rows * kPieces; i += kWarpSize) {
+            const RowCol at = {.row = i / kPieces, .col = i % kPieces * 8};
+            ptx::store_global_x4_if(col + at.col < p.n, d + at.row * p.d_row_stride + p.finish.of(col + at.col),
+                                    ptx::load_shared_words_x4(from + panel_offset(kPanelCols, at)));
+        }
+    }
+
     /// Stores this warp's 16 rows of one 64-row WGMMA.
     __device__ void store(const float (&sum)[C.tile_n / 2], SmemAddr strip, const Tile& tile, uint32_t offset) const {
         const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, kWarpRows, tile.rows);
