@@ -164,10 +164,18 @@ private:
         // Else a wave of tiles shall be of few groups, whose operands then are in L2.
         const bool whole = call_.groups.form == GroupForm::Whole;
         params.both_ends = is_streaming() && !whole;
-        if (whole) params.a_policy = kEvictLast;  // for the tiles of other columns, which D pushes it out before
         const uint32_t most = c_.tile_m / c_.a_sharers();
         for (uint32_t i = 0; i < kRowBoxes; ++i)
             params.a_rows[i] = operand_map("a", call_.a, load_box(c_.a, std::min(1u << i, most)));
+        // Weights that stream are read once, by tiles that come one after the other: they need no band.
+        if (whole && !p_.scaled())
+            params.whole = WholeGroups::of(c_, params.groups.groups, params.groups.rows, p_.n,
+                                           is_streaming() ? kBandBytes : weights());
+        if (params.whole.band > 1) {
+            params.a_policy = kEvictNormal, params.b_policy = kEvictLast;  // weights wait for the next rows of a band
+        } else if (whole) {
+            params.a_policy = kEvictLast;  // for the tiles of other columns, which D pushes it out before
+        }
         params.expected = ExpectedGroups::of(c_, params.raster, expected_rows_of_b(p_));
         params.sfa_stride = call_.sfa.stride;
         params.sfb_stride = call_.sfb.stride;
@@ -194,6 +202,9 @@ private:
         params.accumulate = 0;
         return params;
     }
+
+    /// Bytes of those of one group.
+    uint64_t weights() const { return uint64_t{p_.n} * p_.k * bytes_of(p_.b.element); }
 
     bool is_streaming() const {
         return expected_rows_of_b(p_) <= (call_.of_rows() ? kStreamingGroupRows : kStreamingRows);
