@@ -3,6 +3,7 @@
 
 #include <finegemm/device/load/grouped_operands.cuh>
 #include <finegemm/device/load/operands.cuh>
+#include <finegemm/device/load/pieces.cuh>
 #include <finegemm/device/pipeline/barriers.cuh>
 #include <finegemm/device/schedule/tiles.cuh>
 
@@ -103,7 +104,7 @@ __device__ GroupLayout::Ends set_up(const KGroupedParams& p, const Shared<C>& sm
 template <GemmConfig C>
 __device__ GroupLayout::Ends set_up(const SummedParams& p, const Shared<C>& smem) {
     if (threadIdx.x / kWarpSize == kTmaWarp<C> + 1) prefetch_tensor_maps<C>(p);
-    make_barriers<C>(smem);
+    set_up_and_load<C>(p, smem);
     return {};
 }
 

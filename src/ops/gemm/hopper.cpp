@@ -22,6 +22,9 @@ constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000
 /// Up to so many rows of a product, or of a group, the weights are read about once: they should not push the
 /// activations out of L2.
 constexpr uint32_t kStreamingRows = 384, kStreamingGroupRows = 128;
+/// A and B of a sum that L2 could hold go there first: modified lines of others then stay, whose writing takes 1 us of
+/// 17. Longer ones would push out what tiles of other rows and columns still wait for.
+constexpr uint64_t kShortSum = 50u << 20;
 /// Strides of tensor maps, in bytes, are below this. CUDA driver API, cuTensorMapEncodeTiled.
 constexpr int64_t kMaxTensorMapStride = 1ll << 40;
 
@@ -196,7 +199,9 @@ private:
     SummedParams summed() const {
         SummedParams params{common(), {}, pieces_of(p_, c_, clusters_), int64_t{p_.m} * p_.n};
         params.matrix_blocks = Divider::by(p_.k_blocks() / static_cast<uint32_t>(call_.group_count));
-        params.a_policy = params.b_policy = kEvictNormal;  // both are read about once
+        const uint64_t bytes = (uint64_t{p_.m} + p_.n) * p_.k * bytes_of(p_.a.element);
+        params.a_policy = params.b_policy =
+            bytes <= kShortSum ? kEvictFirst : kEvictNormal;  // both are read about once
         params.d_data = nullptr;
         params.d_row_stride = p_.n;
         params.accumulate = 0;
