@@ -2,29 +2,28 @@
 #pragma once
 
 #include <finegemm/gemm/params.h>
+#include <finegemm/device/either.cuh>
 #include <finegemm/device/epilogue/store_bf16.cuh>
 
 namespace finegemm::device {
 
-/// Stores panels by TMA where each lies on one side of a gap; else, and strips always, in pieces, each where its head
-/// has it. Gaps, and what lies beside them, are multiples of eight columns: a piece has all of its columns on one side.
+/// Stores strips, as store_rows does, but each piece where its head has it. Gaps, and what lies beside them, are
+/// multiples of eight columns: a piece has all of its columns on one side.
 template <GemmConfig C>
-struct HeadGapsEpilogue {
-    static_assert(!kPlan<C>.published_tiles && C.k_slices() == 1);
+struct HeadStripsEpilogue {
+    static_assert(kPlan<C>.store == Store::Strip && !kPlan<C>.published_tiles && C.k_slices() == 1);
     static_assert(n_segments(C) == 1, "columns of a tile are neighbours in the product");
-    static constexpr uint32_t kPanelCols = panel_width(0);
     static constexpr uint32_t kCols = kPlan<C>.strip_cols;
 
     const KernelParams<C>& p;
     const Shared<C>& smem;
 
-    __device__ HeadGapsEpilogue(const Params<C>& params, const Shared<C>& shared, uint32_t = 0, uint32_t = 0)
+    __device__ HeadStripsEpilogue(const Params<C>& params, const Shared<C>& shared, uint32_t = 0, uint32_t = 0)
         : p(static_cast<const KernelParams<C>&>(params)), smem(shared) {}
 
     __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
 
     __device__ void operator()(const Accumulator<C>& acc, const Tile& tile) const {
-        if constexpr (kPlan<C>.tma_store()) return store_panels(acc, tile);
         const uint32_t warp = threadIdx.x / kWarpSize;
 #pragma unroll
         for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
@@ -32,9 +31,42 @@ struct HeadGapsEpilogue {
     }
 
 private:
-    __device__ void store_panels(const Accumulator<C>& acc, const Tile& tile) const {
-        static_assert(C.tile_n % kPanelCols == 0);
-        constexpr uint32_t kPanels = C.tile_n / kPanelCols;
+    /// Stores this warp's 16 rows of one 64-row WGMMA.
+    __device__ void store(const float (&sum)[C.tile_n / 2], SmemAddr strip, const Tile& tile, uint32_t offset) const {
+        const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, kWarpRows, tile.rows);
+        uint16_t* const d = static_cast<uint16_t*>(p.d_data) + (tile.row + offset) * p.d_row_stride;
+#pragma unroll
+        for (uint32_t first = 0; first < C.tile_n; first += kCols) {
+            __syncwarp();  // all lanes have read what the strip had before
+            write_rows<C.output, kCols>(sum, first, [&](RowCol at) { return strip + strip_offset(C, at); });
+            __syncwarp();
+#pragma unroll
+            for (uint32_t i = 0; i < strip_pieces(C, kCols); ++i) {
+                const RowCol at = strip_piece(C, kCols, lane, i);
+                const uint32_t col = tile.col + first + at.col;
+                ptx::store_global_x4_if(at.row < rows && col < p.n, d + at.row * p.d_row_stride + p.finish.of(col),
+                                        ptx::load_shared_words_x4(strip + strip_offset(C, at)));
+            }
+        }
+    }
+};
+
+/// Stores panels: by TMA where each lies on one side of a gap, else in pieces, as strips are.
+template <GemmConfig C>
+struct HeadPanelsEpilogue {
+    static_assert(kPlan<C>.tma_store() && !kPlan<C>.published_tiles && C.k_slices() == 1);
+    static constexpr uint32_t kPanelCols = panel_width(0), kPanels = C.tile_n / kPanelCols;
+    static_assert(C.tile_n % kPanelCols == 0 && n_segments(C) == 1);
+
+    const KernelParams<C>& p;
+    const Shared<C>& smem;
+
+    __device__ HeadPanelsEpilogue(const Params<C>& params, const Shared<C>& shared, uint32_t = 0, uint32_t = 0)
+        : p(static_cast<const KernelParams<C>&>(params)), smem(shared) {}
+
+    __device__ void load_source(const Tile&, uint32_t& /*next*/, uint32_t /*count*/) const {}
+
+    __device__ void operator()(const Accumulator<C>& acc, const Tile& tile) const {
         const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
         uint32_t to[kPanels];  // columns of D, divided before anything has to be waited for
 #pragma unroll
@@ -58,6 +90,7 @@ private:
         ptx::bulk_commit_group();
     }
 
+private:
     __device__ void copy_panel(SmemAddr from, const Tile& tile, uint32_t col, uint32_t offset) const {
         constexpr uint32_t kPieces = kPanelCols / 8;
         const uint32_t rows = existing_rows(offset, kWarpRows, tile.rows);
@@ -69,25 +102,10 @@ private:
                                     ptx::load_shared_words_x4(from + panel_offset(kPanelCols, at)));
         }
     }
-
-    /// Stores this warp's 16 rows of one 64-row WGMMA.
-    __device__ void store(const float (&sum)[C.tile_n / 2], SmemAddr strip, const Tile& tile, uint32_t offset) const {
-        const uint32_t lane = threadIdx.x % kWarpSize, rows = existing_rows(offset, kWarpRows, tile.rows);
-        uint16_t* const d = static_cast<uint16_t*>(p.d_data) + (tile.row + offset) * p.d_row_stride;
-#pragma unroll
-        for (uint32_t first = 0; first < C.tile_n; first += kCols) {
-            __syncwarp();  // all lanes have read what the strip had before
-            write_rows<C.output, kCols>(sum, first, [&](RowCol at) { return strip + strip_offset(C, at); });
-            __syncwarp();
-#pragma unroll
-            for (uint32_t i = 0; i < strip_pieces(C, kCols); ++i) {
-                const RowCol at = strip_piece(C, kCols, lane, i);
-                const uint32_t col = tile.col + first + at.col;
-                ptx::store_global_x4_if(at.row < rows && col < p.n, d + at.row * p.d_row_stride + p.finish.of(col),
-                                        ptx::load_shared_words_x4(strip + strip_offset(C, at)));
-            }
-        }
-    }
 };
+
+/// Panels where the plan has room for them.
+template <GemmConfig C>
+using HeadGapsEpilogue = Either<kPlan<C>.tma_store(), HeadPanelsEpilogue<C>, HeadStripsEpilogue<C>>;
 
 }  // namespace finegemm::device
