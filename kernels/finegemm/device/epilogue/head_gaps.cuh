@@ -71,35 +71,41 @@ struct HeadPanelsEpilogue {
         uint32_t to[kPanels];  // columns of D, divided before anything has to be waited for
 #pragma unroll
         for (uint32_t j = 0; j < kPanels; ++j) to[j] = p.finish.of(tile.col + j * kPanelCols);
-        const bool whole = p.finish.right % kPanelCols == 0 && p.finish.head.divisor % kPanelCols == 0;
         ptx::bulk_wait_read();  // until TMA has read the previous tile's panels
         __syncwarp();
 #pragma unroll
         for (uint32_t i = 0; i < C.wgmmas_m(); ++i) write_panels<C>(acc.sum[i], smem.d(warp) + i * panels_bytes(C));
         ptx::fence_proxy_async_shared();
         __syncwarp();
+        if (p.finish.right % kPanelCols != 0 || p.finish.head.divisor % kPanelCols != 0) return copy_panels(warp, tile);
+        // Columns past the end of the product lie past that of D, and TMA leaves them out.
 #pragma unroll
         for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
 #pragma unroll
-            for (uint32_t j = 0; j < kPanels; ++j) {
-                const SmemAddr from = smem.d(warp) + (i * panels_bytes(C) + kWarpRows * j * kPanelCols * 2);
-                const uint32_t col = tile.col + j * kPanelCols, offset = first_row_of<C>(warp) + i * rows_apart(C);
-                if (!whole) copy_panel(from, tile, col, offset);
-                else if (col < p.n) ptx::tma_store(&p.d[0], from, to[j], tile.row + offset);
-            }
+            for (uint32_t j = 0; j < kPanels; ++j)
+                ptx::tma_store(&p.d[0], panel(warp, i, j), to[j], tile.row + first_row_of<C>(warp) + i * rows_apart(C));
         ptx::bulk_commit_group();
     }
 
 private:
-    __device__ void copy_panel(SmemAddr from, const Tile& tile, uint32_t col, uint32_t offset) const {
+    __device__ SmemAddr panel(uint32_t warp, uint32_t i, uint32_t j) const {
+        return smem.d(warp) + (i * panels_bytes(C) + kWarpRows * j * kPanelCols * 2);
+    }
+    /// Piece by piece. Not unrolled: few heads have such parts.
+    __device__ void copy_panels(uint32_t warp, const Tile& tile) const {
         constexpr uint32_t kPieces = kPanelCols / 8;
-        const uint32_t rows = existing_rows(offset, kWarpRows, tile.rows);
-        uint16_t* const d = static_cast<uint16_t*>(p.d_data) + (tile.row + offset) * p.d_row_stride;
 #pragma unroll 1
-        for (uint32_t i = threadIdx.x % kWarpSize; i < rows * kPieces; i += kWarpSize) {
-            const RowCol at = {.row = i / kPieces, .col = i % kPieces * 8};
-            ptx::store_global_x4_if(col + at.col < p.n, d + at.row * p.d_row_stride + p.finish.of(col + at.col),
-                                    ptx::load_shared_words_x4(from + panel_offset(kPanelCols, at)));
+        for (uint32_t panels = 0; panels < C.wgmmas_m() * kPanels; ++panels) {
+            const uint32_t i = panels / kPanels, j = panels % kPanels, col = tile.col + j * kPanelCols;
+            const uint32_t offset = first_row_of<C>(warp) + i * rows_apart(C);
+            const uint32_t rows = existing_rows(offset, kWarpRows, tile.rows);
+            uint16_t* const d = static_cast<uint16_t*>(p.d_data) + (tile.row + offset) * p.d_row_stride;
+#pragma unroll 1
+            for (uint32_t piece = threadIdx.x % kWarpSize; piece < rows * kPieces; piece += kWarpSize) {
+                const RowCol at = {.row = piece / kPieces, .col = piece % kPieces * 8};
+                ptx::store_global_x4_if(col + at.col < p.n, d + at.row * p.d_row_stride + p.finish.of(col + at.col),
+                                        ptx::load_shared_words_x4(panel(warp, i, j) + panel_offset(kPanelCols, at)));
+            }
         }
     }
 };
