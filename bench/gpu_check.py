@@ -25,6 +25,7 @@ import torch
 from gpu_affine import Affine
 from gpu_fixture import ROOT, TooSlow, digest
 from gpu_grouped import Grouped
+from gpu_heads_speed import HeadsSpeed
 from gpu_moe import Moe
 from gpu_progress import Progress, digest_of_check
 from gpu_sanitize import Sanitized
@@ -34,7 +35,7 @@ from gpu_together import Together
 RESULTS = ROOT / "bench/results"
 
 
-class Check(Speed, Sanitized, Grouped, Moe, Together, Affine):
+class Check(Speed, HeadsSpeed, Sanitized, Grouped, Moe, Together, Affine):
     """All of them. Each check is a method that returns what to record of it, or raises."""
 
 
@@ -83,6 +84,7 @@ CHECKS = {
         "router_speed",
         "affine_speed",
         "einsum_speed",
+        "head_gaps_speed",
         "grouped_speed",
         "grouped_skew",
     ),

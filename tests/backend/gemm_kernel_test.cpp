@@ -306,5 +306,42 @@ TEST_F(GemmKernel, GroupsOfKReadTheirRowsOfTransposedOperands) {
     }
 }
 
+class PanelsOfHeads : public GemmKernel {
+protected:
+    /// D in heads, each with a gap that is left alone. `part`: what its parts are multiples of.
+    template <GemmConfig C>
+    void head_gaps(uint32_t seed, int64_t part) {
+        test::Random random(seed);
+        const int64_t left = part * random.any(0, 2), right = part * random.any(1, 2), gap = 8 * random.any(1, 12);
+        const int64_t heads = random.any(1, 4), head = left + right, n = heads * head, k = 8 * random.any(1, 30);
+        const int64_t m = random.any(C.tile_m / 2 + 1, 2 * C.tile_m + 20);
+        Numbers a(DType::BF16, 1, m, k, kK, random), b(DType::BF16, 1, n, k, kK, random);
+        test::Buffer<uint16_t> d(DType::BF16, m, heads * (head + gap), random.any(0, 1) * 8);
+        const std::vector<uint16_t> old = fill(d);
+        GemmArgs args{.a = a.stack().matrix, .sfa = {}, .b = b.stack().matrix, .sfb = {}, .d = d.view()};
+        args.d.device = args.a.device;
+        GemmOptions options;
+        options.epilogue.head_left = left, options.epilogue.head_gap = gap, options.epilogue.head_right = right;
+        run<C>({args, options}, 1 + seed % 3, seed);
+        if (HasFatalFailure()) return;
+        expect(d, DType::BF16, m, old, [&](int64_t, int64_t row, int64_t col, float before) {
+            const int64_t first = col / (head + gap) * head, inside = col % (head + gap);
+            if (inside >= left && inside < left + gap) return before;
+            return rounded(sum(a, 0, row, b, 0, first + inside - (inside < left ? 0 : gap), 0, k), DType::BF16);
+        });
+    }
+};
+
+TEST_F(PanelsOfHeads, LieOnOneSideOfAGapOrAreCopied) {
+    for (uint32_t seed = 1; seed <= test::random_cases(2); ++seed) {
+        constexpr GemmConfig kSmall = config<kOne, kBF16, Output::BF16, kK, kK>(64, 64, 8, 1, 1, Finish::HeadGaps);
+        constexpr GemmConfig kLarge = config<kOne, kBF16, Output::BF16, kK, kK>(128, 192, 4, 1, 1, Finish::HeadGaps);
+        head_gaps<kSmall>(seed, 8);
+        head_gaps<kSmall>(seed, 64);
+        head_gaps<kLarge>(seed, 64);
+        if (HasFatalFailure()) return;
+    }
+}
+
 }  // namespace
 }  // namespace finegemm

@@ -3,6 +3,7 @@
 
 #include <finegemm/device/load/grouped_operands.cuh>
 #include <finegemm/device/load/operands.cuh>
+#include <finegemm/device/load/pieces.cuh>
 #include <finegemm/device/pipeline/barriers.cuh>
 #include <finegemm/device/schedule/tiles.cuh>
 
@@ -103,7 +104,7 @@ __device__ GroupLayout::Ends set_up(const KGroupedParams& p, const Shared<C>& sm
 template <GemmConfig C>
 __device__ GroupLayout::Ends set_up(const SummedParams& p, const Shared<C>& smem) {
     if (threadIdx.x / kWarpSize == kTmaWarp<C> + 1) prefetch_tensor_maps<C>(p);
-    make_barriers<C>(smem);
+    set_up_and_load<C>(p, smem);
     return {};
 }
 
@@ -126,10 +127,12 @@ __device__ GroupLayout::Ends set_up(const GroupedParams& p, const Shared<C>& sme
     }
     if (threadIdx.x / kWarpSize == 1 && ptx::elect_one())
         prefetch_expected_b<C>(p, C.cluster > 1 ? ptx::cluster_rank() : 0);
+    if (C.b.scaling == Scaling::None && threadIdx.x / kWarpSize == 2 && ptx::elect_one())
+        prefetch_tensor_maps_of_groups<C>(p);
     make_barriers<C>(smem);
     if (is_producer<C>(p)) {
         give_registers_back<C>();
-        begin_first_tile<C>(p, smem, scheduler_of<C>(p, ends), threadIdx.x % 128 / kWarpSize);
+        begin_first_tile<C>(p, smem, ends, threadIdx.x % 128 / kWarpSize);
     }
     converge_hint<C>();
     return ends;
@@ -147,7 +150,8 @@ template <GemmConfig C>
 __device__ void start_consumer(const GemmParams&) {}
 template <GemmConfig C>
 __device__ void start_consumer(const GroupedParams& p) {
-    if (threadIdx.x / kWarpSize == 0 && ptx::elect_one()) prefetch_tensor_maps_of_groups<C>(p);
+    if (C.b.scaling != Scaling::None && threadIdx.x / kWarpSize == 0 && ptx::elect_one())
+        prefetch_tensor_maps_of_groups<C>(p);
 }
 
 }  // namespace finegemm::device

@@ -17,8 +17,9 @@ struct FinishFacts {
     const char* name;        // behind those of kernels, and of the field of a product that asks for it
     const char* enumerator;  // in sources
     bool loads_source;       // TMA loads what is added to where it will store D from
-    bool moves_columns;      // those of a tile are not neighbours in D: math warps store pieces of sixteen bytes
-    bool any_result;         // D may have each type that the product may, not only the usual one
+    bool moves_columns;  // those of a tile are not neighbours in D: each panel, or each piece of one, has a place of
+                         // its own
+    bool any_result;     // D may have each type that the product may, not only the usual one
 };
 
 inline constexpr uint32_t kFinishes = 3;

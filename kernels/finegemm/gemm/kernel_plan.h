@@ -256,7 +256,6 @@ FG_HD constexpr bool may_have_panels(const GemmConfig& c) {
 /// another CTA works while this one stores. A finish with a source always has the room, to which TMA loads it.
 FG_HD constexpr Store store(const GemmConfig& c) {
     if (facts_of(c.finish).loads_source) return Store::SourceTile;
-    if (facts_of(c.finish).moves_columns) return Store::Strip;
     if (c.k_splits() > 1) return Store::SplitK;
     if (c.summed()) return Store::Strip;  // to memory of each call, for which no tensor map is made
     const bool f32 = c.output == Output::F32;

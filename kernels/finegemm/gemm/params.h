@@ -65,6 +65,7 @@ static_assert(sizeof(GroupParams) == 64, "one line");
 struct GroupedParams : GroupParams, SegmentedParams {  // `m` is unused; `raster` has the columns, and one band of rows
     TensorMap a_rows[kRowBoxes];                       // boxes of 2^i rows of A; TileLoads::last of A is unused
     ExpectedGroups expected;
+    WholeGroups whole;
 };
 
 /// How many groups a launch takes whose sizes the host knows, and how many that are blocks, with an A and a B of their

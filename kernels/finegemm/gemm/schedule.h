@@ -110,6 +110,48 @@ FG_HD constexpr Tile expected_tile(const GemmConfig& c, const Raster& columns, c
     return {.col = cta_tile(c, columns.at(inside, expected.tiles_below), rank).n * segment_cols(c, 0), .group = group};
 }
 
+/// Up to so many groups in a band, and bytes of their weights, which stay in L2.
+inline constexpr uint32_t kBandGroups = 16, kBandBytes = 4u << 20;
+
+/// Groups that all have all rows: nothing is read to know their tiles. Rows of groups that are neighbours lie side by
+/// side, as heads do, so the walk goes over the rows of a band of them, and memory sees long pieces of A and of D.
+/// Where their weights are too many for that, bands have one group.
+struct WholeGroups {
+    uint32_t rows = 0;  // of each group; 0: groups have rows of their own
+    uint32_t band = 1;  // groups
+    Divider tiles;      // cluster tiles of a band
+    Divider columns;    // of them side by side in a group
+    Raster order;       // of the tiles of a band, whose groups are beside one another
+
+    /// `weights`: bytes of those of a group.
+    FG_HD static constexpr WholeGroups of(const GemmConfig& c, uint32_t groups, uint32_t rows, uint32_t n,
+                                          uint64_t weights) {
+        uint32_t band = kBandGroups;
+        while (band > 1 && (groups % band != 0 || band * weights > kBandBytes)) --band;
+        const Raster one = raster(c, rows, n);
+        const Raster order = band > 1 ? Raster::of(one.tiles_m, band * one.tiles_n, 1) : one;
+        return {.rows = rows,
+                .band = band,
+                .tiles = Divider::by(max(1, order.size())),
+                .columns = Divider::by(max(1, one.tiles_n)),
+                .order = order};
+    }
+    FG_HD constexpr bool any() const { return rows > 0; }
+    /// The tile of the CTA with rank `rank` in the cluster that works on cluster tile `index` of all groups.
+    FG_HD constexpr Tile tile(const GemmConfig& c, uint32_t index, uint32_t rank) const {
+        const uint32_t first = tiles.quotient(index);
+        TileCoord at = order.at(index - first * tiles.divisor);
+        const uint32_t group = columns.quotient(at.n);
+        at.n -= group * columns.divisor;
+        at = cta_tile(c, at, rank);
+        const uint32_t row = at.m * c.tile_m;
+        return {.row = row,
+                .col = at.n * segment_cols(c, 0),
+                .rows = existing_rows(row, c.tile_m, rows),
+                .group = first * band + group};
+    }
+};
+
 /// Tile scheduler of dense kernels: every `stride`-th cluster tile, beginning with that of the CTA's own cluster.
 struct DenseScheduler {
     FG_HD static constexpr bool published() { return false; }    // math warps run a scheduler of their own

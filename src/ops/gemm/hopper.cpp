@@ -21,6 +21,9 @@ namespace {
 /// Up to so many rows of a product, or of a group, the weights are read about once: they should not push the
 /// activations out of L2.
 constexpr uint32_t kStreamingRows = 384, kStreamingGroupRows = 128;
+/// A and B of a sum that L2 could hold go there first: modified lines of others then stay, whose writing takes 1 us of
+/// 17. Longer ones would push out what tiles of other rows and columns still wait for.
+constexpr uint64_t kShortSum = 50u << 20;
 /// Strides of tensor maps, in bytes, are below this. CUDA driver API, cuTensorMapEncodeTiled.
 constexpr int64_t kMaxTensorMapStride = 1ll << 40;
 
@@ -133,7 +136,9 @@ private:
         SegmentedParams params{common(), {}, {}};
         for (uint32_t segment = 1; segment < n_segments(c_); ++segment)
             params.b_segments[segment - 1] = operand_map("b", call_.b, b_segment_box(c_, segment));
-        if (kernel_plan(c_).tma_store()) fill_panel_maps(params.d, "d", call_.d);
+        ConstStack d = call_.d;
+        d.matrix.cols = call_.d_width;
+        if (kernel_plan(c_).tma_store()) fill_panel_maps(params.d, "d", d);
         return params;
     }
 
@@ -144,10 +149,18 @@ private:
         // Else a wave of tiles shall be of few groups, whose operands then are in L2.
         const bool whole = call_.groups.form == GroupForm::Whole;
         params.both_ends = is_streaming() && !whole;
-        if (whole) params.a_policy = kEvictLast;  // for the tiles of other columns, which D pushes it out before
         const uint32_t most = c_.tile_m / c_.a_sharers();
         for (uint32_t i = 0; i < kRowBoxes; ++i)
             params.a_rows[i] = operand_map("a", call_.a, load_box(c_.a, std::min(1u << i, most)));
+        // Weights that stream are read once, by tiles that come one after the other: they need no band.
+        if (whole && !p_.scaled())
+            params.whole = WholeGroups::of(c_, params.groups.groups, params.groups.rows, p_.n,
+                                           is_streaming() ? kBandBytes : weights());
+        if (params.whole.band > 1) {
+            params.a_policy = kEvictNormal, params.b_policy = kEvictLast;  // weights wait for the next rows of a band
+        } else if (whole) {
+            params.a_policy = kEvictLast;  // for the tiles of other columns, which D pushes it out before
+        }
         params.expected = ExpectedGroups::of(c_, params.raster, expected_rows_of_b(p_));
         params.sfa_stride = call_.sfa.stride;
         params.sfb_stride = call_.sfb.stride;
@@ -168,12 +181,17 @@ private:
     SummedParams summed() const {
         SummedParams params{common(), {}, pieces_of(p_, c_, clusters_), int64_t{p_.m} * p_.n};
         params.matrix_blocks = Divider::by(p_.k_blocks() / static_cast<uint32_t>(call_.group_count));
-        params.a_policy = params.b_policy = kEvictNormal;  // both are read about once
+        const uint64_t bytes = (uint64_t{p_.m} + p_.n) * p_.k * bytes_of(p_.a.element);
+        params.a_policy = params.b_policy =
+            bytes <= kShortSum ? kEvictFirst : kEvictNormal;  // both are read about once
         params.d_data = nullptr;
         params.d_row_stride = p_.n;
         params.accumulate = 0;
         return params;
     }
+
+    /// Bytes of those of one group.
+    uint64_t weights() const { return uint64_t{p_.n} * p_.k * bytes_of(p_.b.element); }
 
     bool is_streaming() const {
         return expected_rows_of_b(p_) <= (call_.of_rows() ? kStreamingGroupRows : kStreamingRows);

@@ -33,8 +33,13 @@ struct GroupedMScheduler {
                                            uint32_t rank) {
         GroupedMScheduler scheduler{
             .p = p, .wave = 0, .slot = cta / C.cluster, .stride = ctas / C.cluster, .rank = rank, .k = {0, p.k_blocks}};
-        scheduler.look_at<C>(0, first, 0);
+        if (!walks_whole<C>(p)) scheduler.look_at<C>(0, first, 0);
         return scheduler;
+    }
+    /// Tiles are those of WholeGroups. Kernels with scales walk over such groups as over others.
+    template <GemmConfig C>
+    __device__ static bool walks_whole(const GroupedParams& p) {
+        return C.b.scaling == Scaling::None && p.whole.any();
     }
     /// Ends of the 32 spans from `first` on, one for each lane.
     __device__ static GroupLayout::Ends ends_of_lane(const GroupedParams& p, uint32_t first) {
@@ -45,18 +50,27 @@ struct GroupedMScheduler {
     template <GemmConfig C>
     __device__ bool take(Tile& out) {
         uint32_t next = wave + slot;
+        if (walks_whole<C>(p)) {
+            out = p.whole.tile(C, next, rank);
+            step();
+            return out.group < p.groups.groups;
+        }
         // Most tiles are in the span of the previous tile: finding another span takes as long as a k-block.
         if ((p.both_ends || next - before >= tiles) && !find<C>(next)) return false;
         out = span_tile(C, p.raster, span_rows, next - before, rank);
         out.group = span_group;
-        // Slots rotate: tall and short tiles alternate, and their period often divides the number of CTAs, of which
-        // some would then get all the tall ones.
-        wave += stride;
-        slot = slot + 1 == stride ? 0 : slot + 1;
+        step();
         return true;
     }
 
 private:
+    /// Slots rotate: tall and short tiles alternate, and their period often divides the number of CTAs, of which some
+    /// would then get all the tall ones.
+    __device__ void step() {
+        wave += stride;
+        slot = slot + 1 == stride ? 0 : slot + 1;
+    }
+
     /// Finds the span that has tile `next`; with `both_ends`, first maps `next` to the tile that comes then.
     template <GemmConfig C>
     __device__ bool find(uint32_t& next) {
