@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -15,15 +15,15 @@ from gpu_wgrad import K_GROUPED_ROWS, WGRAD_ROWS
 
 ALIGNMENT = 128
 TABLE = ("contig", "psum", "masked", "kgroup", "wgrad", "dense")
-# Experts with their hidden and inner extents; by rows of each, and by parts of N on several devices.
+# Hidden and inner extents of models' experts; these are timed with so many rows each, whole and in parts of N.
 MODELS = {
-    "Qwen3-235B-A22B": (128, 4096, 1536),
-    "Qwen3-30B-A3B": (128, 2048, 768),
-    "GLM-4.5": (160, 5120, 1536),
-    "Kimi-K2": (384, 7168, 2048),
-    "MiniMax-M2": (256, 3072, 1536),
-    "DeepSeek-V4-Flash": (256, 4096, 2048),
-    "DeepSeek-V4-Pro": (384, 7168, 3072),
+    "Qwen3-235B-A22B": (4096, 1536),
+    "Qwen3-30B-A3B": (2048, 768),
+    "GLM-4.5": (5120, 1536),
+    "Kimi-K2": (7168, 2048),
+    "MiniMax-M2": (3072, 1536),
+    "DeepSeek-V4-Flash": (4096, 2048),
+    "DeepSeek-V4-Pro": (7168, 3072),
 }
 EXPERTS_AT_HAND, EXPERT_ROWS, SLICES = 32, (1, 4, 16, 64), (256, 512, 768)
 
@@ -58,7 +58,8 @@ def mn_major(scales: torch.Tensor) -> torch.Tensor:
 
 @dataclasses.dataclass
 class Row:
-    """A row of the table. `calls`: by layout, the client's first. `product`: some rows of D, and what they must be."""
+    """A row of the table. `calls`: by layout of scales, the client's first, timed in turn; `others` after these.
+    `product`: some rows of D, and what they must be."""
 
     kind: str
     shape: list[int]
@@ -67,6 +68,8 @@ class Row:
     named: Callable[[str], Callable[[], None]]  # the first call by another kernel
     d: torch.Tensor
     product: Callable[[], tuple[torch.Tensor, torch.Tensor]]  # (as computed, as it must be)
+    others: dict[str, Callable[[], None]] = dataclasses.field(default_factory=dict)
+    source: str = ""  # whose layer it is
 
     def wrong(self) -> str:
         """What is wrong with the last call's D, or nothing. D in bf16 is off by 2^-9 at most, and sums are in f32."""
@@ -129,9 +132,11 @@ class Clients:
         columns = mn_major(sfa)
         fields = {"groups": rows.groups, "expected_m": told, "alignment": rows.planned_alignment}
         account = self.library.explain(rows.m * rows.stacks, n, k, **fields)
-        calls = {"finegemm": call(columns), "finegemm_row_major": call(sfa)}
+        calls, others = {"finegemm": call(columns), "finegemm_row_major": call(sfa)}, {}
+        if kind == "contig":
+            others["dense_as_many_rows"] = self.library.prepare(a, columns, b[0], sfb[0], d)
         shape = [rows.groups, expected, n, k]
-        return Row(kind, shape, calls, account, lambda name: call(columns, name), d, product)
+        return Row(kind, shape, calls, account, lambda name: call(columns, name), d, product, others)
 
     def kgroup(self, groups: int, m: int, n: int, expected: int) -> Row:
         """Row-major scales are copied to columns first, as finegemm.deep_gemm's function does."""
@@ -159,10 +164,13 @@ class Clients:
             at = slice(begin // 128, end // 128)
             return d[-1, :16], product_of(last[0], sfa[:16, at], last[1], sfb[:, at], 1)
 
-        calls = {"finegemm": copied, "finegemm_mn_major": by_columns, "finegemm_row_major_uncopied": call(sfa, sfb)}
+        calls = {"finegemm": copied, "finegemm_mn_major": by_columns}
+        # As many numbers as columns take one launch for all groups; blocks one for each eleven.
+        one_launch = self.library.prepare_k_grouped(a, columns[0], b, columns[1], d, offsets, accumulate=1)
+        others = {"row_major_uncopied": call(sfa, sfb), "columns_in_one_launch": one_launch}
         account = self.library.explain(m, n, k, k_groups=groups, accumulate=1)
         shape = [groups, m, n, expected]
-        return Row("kgroup", shape, calls, account, lambda name: call(*columns, name), d, product)
+        return Row("kgroup", shape, calls, account, lambda name: call(*columns, name), d, product, others)
 
     def product(self, kind: str, m: int, n: int, k: int) -> Row:
         """`wgrad`: scales for each row of B too, and D in f32, added to. `dense`: with MN-major scales."""
@@ -191,16 +199,15 @@ class Clients:
                 self.library.scale_layout(sf, to)
             calls["finegemm_mn_major"]()
 
-        if adds:
-            calls["finegemm_row_major_copied"] = copied
-        else:
+        others = {"row_major_copied": copied} if adds else {}
+        if not adds:
             calls["cublas_tensor"] = cublas
         picked = slice(max(0, m - 16), m)
 
         def rows():
             return d[picked], product_of(a[picked], sfa[picked], b, sfb, height)
 
-        return Row(kind, [m, n, k], calls, account, lambda name: call(*columns, name), d, rows)
+        return Row(kind, [m, n, k], calls, account, lambda name: call(*columns, name), d, rows, others)
 
     def table(self, kind: str) -> Iterator[Row]:
         """The rows of a kind, one after the other: they share memory."""
@@ -219,7 +226,7 @@ class Clients:
 
     def experts(self) -> Iterator[Row]:
         """Ragged groups of few rows: some experts of each model, both products of each."""
-        for (_, hidden, inner), rows in itertools.product(MODELS.values(), EXPERT_ROWS):
-            shapes: Sequence[tuple[int, int]] = [(2 * inner, hidden), (hidden, inner)]
-            for n, k in [*shapes, *((n, hidden) for n in SLICES)]:
-                yield self.grouped("experts", [rows] * EXPERTS_AT_HAND, rows, n, k)
+        for (model, (hidden, inner)), rows in itertools.product(MODELS.items(), EXPERT_ROWS):
+            for n, k in [(2 * inner, hidden), (hidden, inner), *((n, hidden) for n in SLICES)]:
+                row = self.grouped("experts", [rows] * EXPERTS_AT_HAND, rows, n, k)
+                yield dataclasses.replace(row, source=f"{model}, part of N" if n in SLICES else model)

@@ -26,7 +26,9 @@ from gpu_timing import median_times
 from records import geometric_mean, write_record
 
 CEILING = "cublas_tensor fp8 8192^3"
-REST_S = 0.1  # before each row: what runs long without a rest takes longer, as the card lowers its clock
+# Seconds before each row whose D has more elements: what runs long without a rest takes longer, as the card lowers its
+# clock.
+REST_S, LARGE_D = 0.3, 1 << 24
 
 
 def ceilings(rounds: int) -> dict[str, float]:
@@ -52,11 +54,16 @@ def timed(row: Row, options: argparse.Namespace) -> tuple[dict, str]:
     for name, call in row.calls.items():
         row.d.zero_()
         call()
-        wrong = wrong or ("" if name.startswith("cublas") else row.wrong())
+        wrong = wrong or (row.wrong() if name.startswith("finegemm") else "")
     torch.cuda.synchronize()
-    time.sleep(REST_S)
-    out = {"kind": row.kind, "shape": row.shape, "us": times_of(row.calls, options.rounds)}
+    time.sleep(REST_S if row.d.numel() > LARGE_D else 0)
+    us = times_of(row.calls, options.rounds)
+    if row.others:
+        us |= times_of(row.others, options.rounds)
+    out = {"kind": row.kind, "shape": row.shape, "us": us}
     out["kernel"] = row.account["chosen"]["name"]
+    if row.source:
+        out["source"] = row.source
     if row.kind in options.kernels.split(","):
         names = [candidate["name"] for candidate in row.account["candidates"] if "rejected" not in candidate]
         out["kernels_us"] = times_of({name: row.named(name) for name in names}, options.rounds)
@@ -121,7 +128,7 @@ def main() -> int:
             "commit": commit,
             "date": time.strftime("%Y-%m-%d"),
             "method": "bench/clients_table.py: CUPTI time of a call's kernels, 1 GB memset before each launch, calls "
-            f"in turn after a rest, median of {options.rounds}",
+            f"in turn, after a rest if D is large, median of {options.rounds}",
             "ceilings_us": best,
             "rows": rows,
         }
