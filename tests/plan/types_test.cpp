@@ -34,15 +34,16 @@ TEST(Candidates, MultiplyE5m2AsGradientsHaveIt) {
         Grouping grouping;
         Finish finish = Finish::None;
     };
-    for (const auto& [a, b, d, grouping, finish] : {Case{kGradient, kBlockScaled, DType::BF16, Grouping::None},
-                                            {kGradient, kBlockScaled, DType::BF16, Grouping::Rows},
-                                            {kGradient, kBlockScaled, DType::BF16, Grouping::None, Finish::Affine},
-                                            {kGradient, kBlockScaled, DType::BF16, Grouping::Rows, Finish::Affine},
-                                            {kGradient, kRowScaled, DType::BF16, Grouping::None},
-                                            {kGradient, kRowScaled, DType::F32, Grouping::None},
-                                            {kRowScaled, kGradient, DType::F32, Grouping::None},
-                                            {kGradient, kRowScaled, DType::F32, Grouping::K},
-                                            {kRowScaled, kGradient, DType::F32, Grouping::K}})
+    for (const auto& [a, b, d, grouping, finish] :
+         {Case{kGradient, kBlockScaled, DType::BF16, Grouping::None},
+          {kGradient, kBlockScaled, DType::BF16, Grouping::Rows},
+          {kGradient, kBlockScaled, DType::BF16, Grouping::None, Finish::Affine},
+          {kGradient, kBlockScaled, DType::BF16, Grouping::Rows, Finish::Affine},
+          {kGradient, kRowScaled, DType::BF16, Grouping::None},
+          {kGradient, kRowScaled, DType::F32, Grouping::None},
+          {kRowScaled, kGradient, DType::F32, Grouping::None},
+          {kGradient, kRowScaled, DType::F32, Grouping::K},
+          {kRowScaled, kGradient, DType::F32, Grouping::K}})
         for (const uint32_t m : {1, 4096})
             for (const bool batch_invariant : {false, true}) {
                 const Problem p{.m = m,

@@ -79,8 +79,7 @@ template <GemmConfig C, typename Scheduler>
 __device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const Scheduler& scheduler,
                             uint32_t scale_warp) {
     wait_where_loading(p);
-    if constexpr (C.scales == ScaleLayout::Rows)
-        load_scales_vectorised<C>(p, smem, scheduler, scale_warp);
+    if constexpr (C.scales == ScaleLayout::Rows) load_scales_vectorised<C>(p, smem, scheduler, scale_warp);
     else copy_scales_async<C>(p, smem, scheduler, scale_warp);
 }
 
