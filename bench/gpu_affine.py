@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from gpu_cases import LAYOUTS, Guarded, Operands, bound, differing, expanded, operands, sample_rows
+from gpu_cases import CODES, LAYOUTS, Guarded, Operands, bound, differing, expanded, operands, sample_rows
 from gpu_fixture import Fixture, row_of
 from gpu_grouped_cases import Problem, offset_rows, random_launch, random_rows
 from gpu_library import DTYPES, HOPPER, INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS, Epilogue
@@ -19,6 +19,8 @@ from records import write_record
 FORMS = (OFFSETS, INDICES, PREFIX_SUMS, MASKED)
 OUTPUTS = (torch.bfloat16, torch.float16, torch.float32)
 BF16_OUTPUTS = (torch.bfloat16, torch.float32)  # of A and B in bf16
+E4M3, E5M2 = CODES
+E5M2_FIELDS = {"dtype": DTYPES[E5M2], "dtype_of_b": DTYPES[E4M3]}
 ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-23}
 SMALLEST = {torch.bfloat16: 2.0**-133, torch.float16: 2.0**-24, torch.float32: 2.0**-148}
 SPEED = ((64, 7168, 2048), (4096, 7168, 2048), (4096, 4096, 7168))
@@ -66,6 +68,11 @@ class Affine(Fixture):
         names = [row["name"] for row in account["candidates"] if "rejected" not in row]
         return [account["chosen"]["name"], self.random.choice(names)]
 
+    def types_and_fields(self, dtype: torch.dtype) -> tuple:
+        """Types of A and B for D of this type, and the fields of a problem that has them."""
+        mixed = dtype == torch.bfloat16 and self.random.random() < 0.5
+        return ((E5M2, E4M3), E5M2_FIELDS) if mixed else ((E4M3, E4M3), {})
+
     @staticmethod
     def config_for(name: str, epilogue: Epilogue, d: torch.Tensor) -> str | None:
         """The kernel by name, where the call asks for an affine one."""
@@ -77,11 +84,12 @@ class Affine(Fixture):
         m = self.random.choice((1, 2, 7, 33, 64, 65, 128, 129, 200, 257, 500, 777))
         n, k = 8 * self.random.randint(1, 120), 16 * self.random.randint(1, 150)
         dtype, layout = self.random.choice(OUTPUTS), self.random.choice(LAYOUTS)
-        x = operands(m, n, k, layout, self.generator, 16 * self.random.choice((0, 1)))
+        types, fields = self.types_and_fields(dtype)
+        x = operands(m, n, k, layout, self.generator, 16 * self.random.choice((0, 1)), types=types)
         epilogue = self.epilogue((m, n), n, dtype)
         exact = expanded(x[0], x[1], 1) @ expanded(x[2], x[3], 128).t()
         of_sums = bound(*x, exact)
-        names = self.affine_names(m, n, k, dtype)
+        names = self.affine_names(m, n, k, dtype, **fields)
         for name, in_place in zip(names, (False, epilogue.c is not None), strict=True):
             out = Guarded(m, n, dtype=dtype)
             if in_place and epilogue.c is not None:
@@ -97,8 +105,8 @@ class Affine(Fixture):
             wrong = differing(out.d[rows], want) if config else 0
             if share > 1 or wrong or not out.intact():
                 raise AssertionError(
-                    f"{name}, {m}x{n}x{k}, {dtype}, {epilogue.text()}, in place {in_place}: {share:.3g} of the bound, "
-                    f"{wrong} bits differ from the model's, or wrote outside of D"
+                    f"{name}, {m}x{n}x{k}, {types}, {dtype}, {epilogue.text()}, in place {in_place}: {share:.3g} of "
+                    f"the bound, {wrong} bits differ from the model's, or wrote outside of D"
                 )
         return set(names)
 
@@ -130,12 +138,14 @@ class Affine(Fixture):
         small = rows.groups > 100
         n, k = 8 * self.random.randint(1, 12 if small else 60), 16 * self.random.randint(1, 10 if small else 60)
         dtype = self.random.choice(OUTPUTS)
-        problem = Problem(rows, n, k, self.random.choice(LAYOUTS), self.generator, 16, self.random.choice((0, 2)))
+        types, fields = self.types_and_fields(dtype)
+        layout, gap = self.random.choice(LAYOUTS), self.random.choice((0, 2))
+        problem = Problem(rows, n, k, layout, self.generator, 16, gap, types=types)
         shape = (rows.stacks, rows.m, n) if form == MASKED else (rows.m, n)
         epilogue = self.epilogue(shape, n, dtype)
         if epilogue.c is not None:  # of rows without a group, too
             epilogue.c.view(rows.stacks, rows.m, n)[~problem.owned] = math.nan
-        of = {"groups": rows.groups, "alignment": rows.planned_alignment}
+        of = {"groups": rows.groups, "alignment": rows.planned_alignment} | fields
         names = self.affine_names(max(1, rows.stacks * rows.m), n, k, dtype, **of)
         for name in names:
             outside = torch.full((rows.stacks, rows.m + 8, n + 32), 7.0, device="cuda", dtype=dtype)
@@ -149,7 +159,8 @@ class Affine(Fixture):
             if share > 1 or not kept or not bool((outside == 7).all()):
                 what = "" if kept else ", rows without a group are not as they must be"
                 raise AssertionError(
-                    f"{name}, form {form}, {rows.m}x{n}x{k}, {dtype}, {epilogue.text()}: {share:.3g} of the bound{what}"
+                    f"{name}, form {form}, {rows.m}x{n}x{k}, {types}, {dtype}, {epilogue.text()}: {share:.3g} of "
+                    f"the bound{what}"
                 )
         return set(names)
 
@@ -181,32 +192,37 @@ class Affine(Fixture):
 
     def affine_calls(self, m: int, n: int, k: int, sizes: list) -> list:
         """(kernel, D, a call) for every affine kernel; D is apart from C, so that calls can be repeated."""
-        x = operands(m, n, k, "row", self.generator)
         rows = offset_rows(sizes, 0, m - sum(sizes))
-        groups = Problem(rows, n, k, "row", self.generator)
+        products = {a: operands(m, n, k, "row", self.generator, types=(a, E4M3)) for a in CODES}
+        grouped = {a: Problem(rows, n, k, "row", self.generator, types=(a, E4M3)) for a in CODES}
         calls = []
-        for dtype, of, major in itertools.product(OUTPUTS, ({}, {"groups": len(sizes)}), (None, *MAJORS)):
-            bf16 = major is not None
-            if bf16 and (dtype == torch.float16 or (of and major not in LAYOUTS_OF_ROWS)):
+        for dtype, of, kind in itertools.product(OUTPUTS, ({}, {"groups": len(sizes)}), (*CODES, *MAJORS)):
+            bf16 = kind in MAJORS
+            if kind == E5M2 and dtype != torch.bfloat16:
                 continue
-            a_major, b_major = MAJORS[major or "nt"]
+            if bf16 and (dtype == torch.float16 or (of and kind not in LAYOUTS_OF_ROWS)):
+                continue
+            a_major, b_major = MAJORS[kind if bf16 else "nt"]
             a = normal(self.generator, torch.bfloat16, m, k, mn_major=a_major)
             b = normal(self.generator, torch.bfloat16, n, k, mn_major=b_major)
             many = normal(self.generator, torch.bfloat16, len(sizes), n, k, mn_major=b_major)
             epilogue = Epilogue(0.5, -2.0, self.padded(m, n, dtype=dtype), torch.randn(n, device="cuda"))
-            fields = of | ({"dtype": DTYPES[torch.bfloat16]} | fields_of(major) if major else {})
+            fields = of | (E5M2_FIELDS if kind == E5M2 else {})
+            if bf16:
+                fields |= {"dtype": DTYPES[torch.bfloat16]} | fields_of(kind)
             for row in self.tested.explain(m, n, k, out_dtype=dtype, affine=1, **fields)["candidates"]:
                 d = torch.zeros(m, n, device="cuda", dtype=dtype)
                 how = {"config": row["name"], "epilogue": epilogue}
-                numbers = groups.numbers, OFFSETS
+                numbers = grouped[E4M3].numbers, OFFSETS
                 if of and bf16:
                     call = self.tested.prepare_grouped(a, None, many, None, d, *numbers, **how)
                 elif of:
-                    call = self.tested.prepare_grouped(groups.a, groups.sfa, groups.b, groups.sfb, d, *numbers, **how)
+                    p = grouped[kind]
+                    call = self.tested.prepare_grouped(p.a, p.sfa, p.b, p.sfb, d, *numbers, **how)
                 elif bf16:
                     call = self.tested.prepare(a, None, b, None, d, **how)
                 else:
-                    call = self.tested.prepare(*x, d, **how)
+                    call = self.tested.prepare(*products[kind], d, **how)
                 calls.append((row["name"], d, call))
         return calls
 

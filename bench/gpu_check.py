@@ -55,6 +55,7 @@ CHECKS = {
         "grouped_tall",
         "one_d_one_d",
         "k_grouped",
+        "gradients_beyond_31_bits",
         "types",
         "moe",
         "unscaled",

@@ -6,7 +6,7 @@ import torch
 
 from gpu_cases import LAYOUTS, differing
 from gpu_fixture import Fixture
-from gpu_grouped_cases import Problem, offset_rows, small_rows
+from gpu_grouped_cases import Problem, index_rows, masked_rows, offset_rows, prefix_rows, small_rows
 from gpu_library import HOPPER, ON
 from gpu_timing import median_times
 
@@ -29,7 +29,7 @@ class GroupedStress(Fixture):
                     raise AssertionError(f"{row['name']}, {rows}: {wrong}")
 
     def grouped_tall(self):
-        """1.3 million rows, D with more than 2^32 elements: in one group of 64, and spread evenly."""
+        """1.3 million rows, D with more than 2^32 elements: in one group of 64, in every form, and spread evenly."""
         n, k, groups = 4096, 2048, 64
         out = {}
         for name, sizes in (
@@ -43,15 +43,25 @@ class GroupedStress(Fixture):
             out[name] = {"us": round(us, 1), "tflop_per_s": round(2e-6 * p.rows.total() * n * k / us, 1)}
             del p
             torch.cuda.empty_cache()
+        alone = [0, TALL_ROWS, 0]
+        for rows in (index_rows(alone, 128, [0, 1, 2]), prefix_rows(alone, 128), masked_rows(alone[:2], TALL_ROWS)):
+            p = Problem(rows, n, k, "row", self.generator)
+            p.prepare(self.tested)()
+            if wrong := self.tall_wrong(p):
+                raise AssertionError(f"{TALL_ROWS} rows of one group, form {rows.form}: {wrong}")
+            del p
+            torch.cuda.empty_cache()
         out["in one group"]["of_even"] = round(out["even"]["us"] / out["in one group"]["us"], 3)
         return out
 
     def tall_wrong(self, p: Problem) -> str:
         """The model's bits of some rows; Problem.wrong would take several times the memory of D."""
+        a, sfa, d = p.stacked
         for group, picked in p.sample(self.random, groups=3, rows=6):
+            at = p.rows.matrix_of(group), picked
             want = torch.empty(len(picked), p.n, dtype=torch.bfloat16)
-            operands = (t.cpu() for t in (p.a[picked], p.sfa[picked], p.b[group], p.sfb[group]))
+            operands = (t.cpu() for t in (a[at], sfa[at], p.b[group], p.sfb[group]))
             self.tested.gemm(*operands, want, numerics=HOPPER, batch_invariant=ON)
-            if wrong := differing(p.d[picked].contiguous(), want.cuda()):
+            if wrong := differing(d[at].contiguous(), want.cuda()):
                 return f"{wrong} elements of rows {picked} of group {group} differ from the model"
         return ""

@@ -244,6 +244,17 @@ class Wgrad(Fixture):
         self.captured_k_grouped()
         return {"gemms": count + len(LAYOUTS), "kernels": len(names)}
 
+    def gradients_beyond_31_bits(self):
+        """A, B or D of gradients with more than 2^31 elements: dense, and in groups of K."""
+        shapes, of_k = ((66_000, 33_000, 128),), ((40_000, 32_768, [1, 1]), (16_640, 136, [600, 424]))
+        for m, n, k in shapes:
+            self.one_product(m, n, k, "row", None, "f32", 1, rows=4)
+            torch.cuda.empty_cache()
+        for m, n, blocks in of_k:
+            self.one_k_grouped(m, n, blocks, "row", None, 1, rows=4)
+            torch.cuda.empty_cache()
+        return {"dense": shapes, "of_k": of_k}
+
     def wild_k_offsets(self):
         """Offsets that break the rules write nothing outside of D; what they read is the CPU's too."""
         for numbers in ((-(2**31), 2**31 - 1, -1, 5, 2**30), (1024, 0, 1024, 100, 99), (640, 640, 128, 2**31 - 1, 0)):

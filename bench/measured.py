@@ -14,6 +14,7 @@ MARK, END = "<!-- measured: {} -->\n", "<!-- measured: end -->\n"
 
 ROWS_OF_A = (1, 16, 64, 128, 512, 4096)
 CLASSES_OF_M = ((1, 128), (256, 1024), (2048, 8192), (1, 8192))
+CLIENTS = ("contig", "psum", "masked", "kgroup", "wgrad", "dense")
 PEERS = {
     "deep_gemm": "DeepGEMM",
     "cublas_block": "cuBLASLt with block scales",
@@ -239,12 +240,64 @@ def layouts(checks: dict) -> list:
     ]
 
 
+def clients(*records: dict) -> list:
+    """docs/performance.md: calls of DeepGEMM's clients, what it takes over ours, and layouts of scales."""
+    calls = {
+        "contig": "groups of rows by index",
+        "psum": "groups of rows by prefix sums",
+        "masked": "masked groups of rows",
+        "kgroup": "groups of K, added to D",
+        "wgrad": "gradients of weights, added to D",
+        "dense": "one product",
+    }
+
+    def line(record: dict) -> list:
+        rows = record["rows"]
+        ratio = [row["ratio"]["finegemm"] for row in rows]
+        passed = "row" if "finegemm_mn_major" in rows[0]["us"] else "MN"
+        one, other = ("finegemm", "finegemm_mn_major") if passed == "row" else ("finegemm_row_major", "finegemm")
+        over = [row["us"][one] / row["us"][other] for row in rows]
+        name = f"{calls[rows[0]['kind']]} ({link('clients_' + rows[0]['kind'] + '_h200')})"
+        shares = f"{geometric_mean(over):.3f}, {max(over):.2f}"
+        return [name, len(rows), f"{passed}-major", f"{geometric_mean(ratio):.3f}", f"{min(ratio):.2f}", shares]
+
+    head = ["call", "shapes", "scales", "DeepGEMM over FineGEMM", "lowest", "row-major over MN-major, most"]
+    return lines_of_table(head, [line(record) for record in records])
+
+
+def experts(record: dict) -> list:
+    """docs/performance.md: layers of models' experts by rows of each, and parts of them on several devices."""
+    floor = 4.2e6  # bytes in a microsecond
+
+    def share(row: dict) -> float:
+        groups, rows, n, k = row["shape"]
+        return groups * (rows * k + n * k + 2 * rows * n) / floor / row["us"]["finegemm"]
+
+    whole: dict[tuple, dict] = {}
+    parts: dict[int, list] = {}
+    for row in record["rows"]:
+        _, rows, n, k = row["shape"]
+        if row["source"].endswith("part of N"):
+            parts.setdefault(n, []).append(share(row))
+        else:
+            whole.setdefault((row["source"], n, k), {})[rows] = f"{row['us']['finegemm']:.1f} us, {share(row):.2f}"
+    of_rows = list(next(iter(whole.values())))
+    lines = lines_of_table(
+        ["experts of", "N x K", *(f"{rows} rows" if rows > 1 else "1 row" for rows in of_rows)],
+        [[model, f"{n} x {k}", *(cells[rows] for rows in of_rows)] for (model, n, k), cells in whole.items()],
+    )
+    of_parts = ", ".join(f"{n} columns {span(shares, '{:.2f}')}" for n, shares in sorted(parts.items()))
+    return [*lines, "", "Parts of N, as several GPUs share them:", of_parts, f"({link('clients_experts_h200')})."]
+
+
 # Document, name of its part, what makes the text, and of which records.
 PARTS = (
     ("README.md", "dense", dense, ("dense_h200",)),
     ("docs/performance.md", "classes", classes, ("dense_h200",)),
     ("docs/performance.md", "gradients", gradients, ("wgrad_h200",)),
     ("docs/performance.md", "groups", groups, ("grouped_h200", "h200_checks", "wgrad_h200", "k_grouped_h200")),
+    ("docs/performance.md", "clients", clients, tuple(f"clients_{kind}_h200" for kind in CLIENTS)),
+    ("docs/performance.md", "experts", experts, ("clients_experts_h200",)),
     ("docs/performance.md", "bf16", unscaled, ("h200_bf16",)),
     ("docs/performance.md", "f16", unscaled, ("h200_f16",)),
     ("docs/performance.md", "affine", affine, ("h200_affine",)),

@@ -48,6 +48,9 @@ def test_gradients_are_products_of_e5m2_and_e4m3(device):
     codes, blocks = finegemm.quantize_blocks(w)
     want = expanded(q, scales, 1) @ expanded(codes, blocks, 128).T
     assert relative(finegemm.gemm(q, scales, codes, blocks), want) < 0.005
+    c, bias = want.to(torch.bfloat16), torch.randn(136, device=device)
+    got = finegemm.gemm(q, scales, codes, blocks, alpha=-0.5, beta=2.0, c=c, bias=bias)
+    assert relative(got, 1.5 * want + bias) < 0.01
     rows, of_rows = finegemm.quantize_rows(w)
     d = torch.zeros(136, 64, device=device)
     finegemm.gemm(rows, of_rows, q, scales, d, accumulate=True)

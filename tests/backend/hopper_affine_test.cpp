@@ -19,6 +19,7 @@ constexpr int64_t kM = 1000, kN = 1032, kK = 1024;
 GemmArgs operands(const Operand& a, const Operand& b, DType d) {
     GemmArgs one = test::operands(kM, kN, kK);
     if (a.element == Element::BF16) one.a.dtype = one.b.dtype = DType::BF16, one.sfa = one.sfb = {};
+    if (a.element == Element::E5M2) one.a.dtype = DType::E5M2;
     if (a.major == Major::MN) one.a.row_stride = 1, one.a.col_stride = kM;
     if (b.major == Major::MN) one.b.row_stride = 1, one.b.col_stride = kN;
     one.d.dtype = d;

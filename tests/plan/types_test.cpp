@@ -32,14 +32,18 @@ TEST(Candidates, MultiplyE5m2AsGradientsHaveIt) {
         Operand a, b;
         DType d;
         Grouping grouping;
+        Finish finish = Finish::None;
     };
-    for (const auto& [a, b, d, grouping] : {Case{kGradient, kBlockScaled, DType::BF16, Grouping::None},
-                                            {kGradient, kBlockScaled, DType::BF16, Grouping::Rows},
-                                            {kGradient, kRowScaled, DType::BF16, Grouping::None},
-                                            {kGradient, kRowScaled, DType::F32, Grouping::None},
-                                            {kRowScaled, kGradient, DType::F32, Grouping::None},
-                                            {kGradient, kRowScaled, DType::F32, Grouping::K},
-                                            {kRowScaled, kGradient, DType::F32, Grouping::K}})
+    for (const auto& [a, b, d, grouping, finish] :
+         {Case{kGradient, kBlockScaled, DType::BF16, Grouping::None},
+          {kGradient, kBlockScaled, DType::BF16, Grouping::Rows},
+          {kGradient, kBlockScaled, DType::BF16, Grouping::None, Finish::Affine},
+          {kGradient, kBlockScaled, DType::BF16, Grouping::Rows, Finish::Affine},
+          {kGradient, kRowScaled, DType::BF16, Grouping::None},
+          {kGradient, kRowScaled, DType::F32, Grouping::None},
+          {kRowScaled, kGradient, DType::F32, Grouping::None},
+          {kGradient, kRowScaled, DType::F32, Grouping::K},
+          {kRowScaled, kGradient, DType::F32, Grouping::K}})
         for (const uint32_t m : {1, 4096})
             for (const bool batch_invariant : {false, true}) {
                 const Problem p{.m = m,
@@ -48,9 +52,10 @@ TEST(Candidates, MultiplyE5m2AsGradientsHaveIt) {
                                 .batch_invariant = batch_invariant && grouping != Grouping::Rows,
                                 .a = a,
                                 .b = b,
-                                .d = {d},
+                                .d = {.element = d, .finish = finish},
                                 .groups = {grouping, grouping == Grouping::None ? 0u : 4u}};
                 const GemmConfig c = choose(p, device_of_types()).config;
+                EXPECT_EQ(c.finish, finish) << text_of(p);
                 EXPECT_EQ(c.a.element, a.element) << text_of(p);
                 EXPECT_EQ(c.b.element, b.element) << text_of(p);
             }

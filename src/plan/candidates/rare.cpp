@@ -31,6 +31,15 @@ constexpr auto kBlocksOfRows = std::to_array<Candidate>({
     {{64, 64, 6, 1, 1, kAlone, 2}, {0.312, 0.213, 0.37, 0.50}},
     {{128, 128, 6, 2, 1, kAlone, 1}, {0.424, 0.424, 0.67, 0.44}},
 });
+// With an affine epilogue, as gradients have that come from two sides.
+constexpr auto kAffine = std::to_array<Candidate>({
+    {{64, 64, 6, 1, 1, kAlone, 2}, {0.253, 0.205, 0.89}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.384, 0.384, 1.39}},
+});
+constexpr auto kAffineOfRows = std::to_array<Candidate>({
+    {{64, 64, 6, 1, 1, kAlone, 2}, {0.317, 0.216, 0.91, 0.50}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.450, 0.450, 1.41, 0.48}},
+});
 constexpr auto kF32 = std::to_array<Candidate>({
     {{64, 64, 5, 1, 1, kAlone, 2}, {0.315, 0.242, 0.84, 0, 1.04}},
     {{128, 128, 5, 2, 1, kAlone, 1}, {0.444, 0.444, 1.43}},
@@ -38,8 +47,9 @@ constexpr auto kF32 = std::to_array<Candidate>({
 // clang-format on
 
 constexpr Operand kE4m3 = kRowScaled, kE5m2{.element = Element::E5M2};
-constexpr Kind kind(Grouping grouping, const Operand& a, const Operand& b, Output output) {
-    return {.grouping = grouping, .a = a, .b = b, .output = output};
+constexpr Kind kind(Grouping grouping, const Operand& a, const Operand& b, Output output,
+                    Finish finish = Finish::None) {
+    return {.grouping = grouping, .a = a, .b = b, .output = output, .finish = finish};
 }
 
 }  // namespace
@@ -52,6 +62,8 @@ std::vector<CandidateList> rare_candidates() {
         kListOf<kDense, kind(Grouping::K, kE4m3, kE4m3, Output::F16)>,
         kListOf<kBlocks, kind(Grouping::None, kE5m2, kBlockScaled, Output::BF16)>,
         kListOf<kBlocksOfRows, kind(Grouping::Rows, kE5m2, kBlockScaled, Output::BF16)>,
+        kListOf<kAffine, kind(Grouping::None, kE5m2, kBlockScaled, Output::BF16, Finish::Affine)>,
+        kListOf<kAffineOfRows, kind(Grouping::Rows, kE5m2, kBlockScaled, Output::BF16, Finish::Affine)>,
         kListOf<kDense, kind(Grouping::None, kE5m2, kE4m3, Output::BF16)>,
         kListOf<kF32, kind(Grouping::None, kE5m2, kE4m3, Output::F32)>,
         kListOf<kF32, kind(Grouping::None, kE4m3, kE5m2, Output::F32)>,

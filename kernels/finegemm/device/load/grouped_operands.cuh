@@ -127,7 +127,7 @@ __device__ void begin_first_tile(const GroupedParams& p, const Shared<C>& smem, 
     if (!scheduler.take<C>(tile)) return;
     if (warp == 0) load_first_blocks<C>(p, smem, tile, scheduler.rank);
     __syncwarp();  // and ptxas keeps them in this order: loads take longer than scales
-    if (loads_first_scales<C>() && warp > 0) load_first_scales<C>(p, smem, tile, warp - 1);
+    if (kPlan<C>.scale_path != ScalePath::None && warp > 0) FirstScales<C>::load(p, smem, tile, warp - 1);
 }
 
 /// Loads all tiles of groups, by one lane of a warp, after begin_first_tile. A tile is published with its first block.

@@ -14,7 +14,7 @@ namespace finegemm::device {
 template <GemmConfig C, typename Scheduler>
 __device__ void copy_scales_async(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler, uint32_t scale_warp) {
     auto at = RingCursor<C.stages>::producer();
-    uint32_t begun = 0;  // blocks of the tile that load_first_scales has begun
+    uint32_t begun = 0;  // blocks of the tile that FirstCopies has begun
     if constexpr (Scheduler::begun_early()) begun = first_round(scheduler.k, C.stages).size();
     for (Tile tile; scheduler.template take<C>(tile); begun = 0) {
         zero_if_empty<C>(p, scheduler, tile, scale_warp);
@@ -35,19 +35,22 @@ __device__ void copy_scales_async(const Params<C>& p, const Shared<C>& smem, Sch
 
 /// Loads row-major scales as vectors: sixteen bytes of a row serve four k-blocks. Copied one by one they would be
 /// fetched four times, and land in shared memory one at a time. The warps own vectors round-robin; a group of k-blocks
-/// may have only a part of its first and last one. `Vector`: ScaleVector or SplitScaleVector.
-template <GemmConfig C, typename Vector, typename Scheduler>
+/// may have only a part of its first and last one.
+template <GemmConfig C, typename Scheduler>
 __device__ void load_scales_vectorised(const Params<C>& p, const Shared<C>& smem, Scheduler scheduler,
                                        uint32_t scale_warp) {
     if (!Scheduler::any_k_range() && scale_warp >= kPlan<C>.vector_scale_warps) return;
-    uint32_t owner = 0;
+    using Vector = VectorOf<C>;
+    uint32_t begun = Scheduler::begun_early() ? 1 : 0;  // vectors of the tile that FirstVector has loaded
+    uint32_t owner = begun % kPlan<C>.vector_scale_warps;
     auto at = RingCursor<C.stages>::producer();
-    for (Tile tile; scheduler.template take<C>(tile);) {
+    for (Tile tile; scheduler.template take<C>(tile); begun = 0) {
         zero_if_empty<C>(p, scheduler, tile, scale_warp);
         const uint32_t first =
             Scheduler::any_k_range() ? first_vector(scheduler.k, Vector::kBlocks) : scheduler.k.begin;
+        if (Scheduler::begun_early()) at += begun * Vector::kBlocks;
 #pragma unroll 1
-        for (uint32_t kb = first; kb < scheduler.k.end;
+        for (uint32_t kb = first + begun * Vector::kBlocks; kb < scheduler.k.end;
              kb += Vector::kBlocks, owner = (owner + 1) % kPlan<C>.vector_scale_warps) {
             Vector vector;
             if (owner == scale_warp) vector.load(p, tile, kb);
@@ -76,9 +79,7 @@ template <GemmConfig C, typename Scheduler>
 __device__ void load_scales(const Params<C>& p, const Shared<C>& smem, const Scheduler& scheduler,
                             uint32_t scale_warp) {
     wait_where_loading(p);
-    if constexpr (C.scales == ScaleLayout::Rows)
-        load_scales_vectorised<C, Either<kPlan<C>.tensor_core_scales(), SplitScaleVector<C>, ScaleVector<C>>>(
-            p, smem, scheduler, scale_warp);
+    if constexpr (C.scales == ScaleLayout::Rows) load_scales_vectorised<C>(p, smem, scheduler, scale_warp);
     else copy_scales_async<C>(p, smem, scheduler, scale_warp);
 }
 

@@ -3,6 +3,7 @@
 
 #include <finegemm/gemm/split_scale.h>
 #include <finegemm/device/load/scales_async.cuh>
+#include <finegemm/device/load/scales_vector.cuh>
 
 namespace finegemm::device {
 
@@ -121,26 +122,41 @@ struct SplitScaleVector {
 template <GemmConfig C>
 using ScalesOf = Either<kPlan<C>.tensor_core_scales(), SplitScaleLoads<C>, ScaleCopies<C>>;
 
-/// Are scales of the first tile loaded during set-up? Vectors are not: they would be loaded there and again.
+/// Vectors of scales, on the path that the plan names.
 template <GemmConfig C>
-FG_HD constexpr bool loads_first_scales() {
-    return kPlan<C>.scale_path == ScalePath::Async || kPlan<C>.scale_path == ScalePath::Split;
-}
+using VectorOf = Either<kPlan<C>.tensor_core_scales(), SplitScaleVector<C>, ScaleVector<C>>;
 
 /// The first round of scales for groups of rows: none need wait for an empty stage.
 template <GemmConfig C>
-__device__ void load_first_scales(const Params<C>& p, const Shared<C>& smem, const Tile& tile, uint32_t scale_warp) {
+struct FirstCopies {
     static_assert(ScaleLoader<ScalesOf<C>, C>);
-    ScalesOf<C> scales(p, tile, 0);
-    const uint32_t blocks = first_round({0, p.k_blocks}, C.stages).size();
+    __device__ static void load(const Params<C>& p, const Shared<C>& smem, const Tile& tile, uint32_t scale_warp) {
+        ScalesOf<C> scales(p, tile, 0);
+        const uint32_t blocks = first_round({0, p.k_blocks}, C.stages).size();
 #pragma unroll 1
-    for (uint32_t stage = 0; stage < blocks; ++stage) {
-        if (stage % kScaleWarps == scale_warp) {
-            scales.load();
-            scales.fill(smem, stage);
+        for (uint32_t stage = 0; stage < blocks; ++stage) {
+            if (stage % kScaleWarps == scale_warp) {
+                scales.load();
+                scales.fill(smem, stage);
+            }
+            scales.advance(p);
         }
-        scales.advance(p);
     }
-}
+};
+/// The first vector of a CTA that has groups of rows, which fills the first stages.
+template <GemmConfig C>
+struct FirstVector {
+    using Vector = VectorOf<C>;
+    static_assert(Vector::kBlocks <= C.stages);
+    __device__ static void load(const Params<C>& p, const Shared<C>& smem, const Tile& tile, uint32_t scale_warp) {
+        if (scale_warp > 0) return;
+        Vector vector;
+        vector.load(p, tile, 0);
+#pragma unroll
+        for (uint32_t j = 0; j < Vector::kBlocks; ++j) vector.fill(j, smem, j);
+    }
+};
+template <GemmConfig C>
+using FirstScales = Either<C.scales == ScaleLayout::Rows, FirstVector<C>, FirstCopies<C>>;
 
 }  // namespace finegemm::device
