@@ -76,10 +76,11 @@ struct Problem {
         return ceil_div(k / matrices, kRowBytes / bytes_of(a.element)) * matrices;
     }
     constexpr bool scaled() const { return a.scaling != Scaling::None; }
-    /// With scales of blocks, affine kernels also write the product alone in types other than bf16. Those for sums
-    /// write the sums of pieces, in f32.
+    /// Affine kernels also write the product alone: with scales of blocks in types other than bf16, and of groups of
+    /// rows with an MN-major A. Those for sums write the sums of pieces, in f32.
     constexpr Kind kind() const {
-        const bool also_affine = b.scaling == Scaling::Blocks && d.element != DType::BF16;
+        const bool also_affine = (b.scaling == Scaling::Blocks && d.element != DType::BF16) ||
+                                 (groups.kind == Grouping::Rows && a.major == Major::MN);
         const Finish finish = d.finish == Finish::None && also_affine ? Finish::Affine : d.finish;
         const DType written = groups.kind == Grouping::Sum ? DType::F32 : d.element;
         return {groups.kind, a, b, find_type(written)->output.value(), finish};
