@@ -339,6 +339,7 @@ TEST_F(GemmKernel, GroupsOfRowsReadColumnsOfBAndOfA) {
         rows<config<kRows, kBF16, Output::BF16, kK, kMn>(64, 64, 8)>(seed);
         rows<config<kRows, kBF16, Output::F32, kK, kMn>(128, 128, 5)>(seed);
         rows<config<kRows, kF16, Output::F16, kK, kMn>(128, 192, 4)>(seed);
+        rows<config<kRows, kBF16, Output::BF16, kK, kK>(256, 128, 4)>(seed);
         rows<rows_config<kBF16, Output::BF16, kMn, kMn>(128, 128, 5)>(seed);
         rows<rows_config<kF16, Output::F32, kMn, kK>(128, 128, 4)>(seed);
         if (HasFatalFailure()) return;
