@@ -9,16 +9,15 @@ import torch
 
 from gpu_cases import CODES, LAYOUTS, Guarded, Operands, bound, differing, expanded, operands, sample_rows
 from gpu_fixture import Fixture, row_of
-from gpu_grouped_cases import Problem, offset_rows, random_launch, random_rows
+from gpu_grouped_cases import Problem, masked_rows, offset_rows, random_launch, random_rows
 from gpu_library import DTYPES, HOPPER, INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS, Epilogue
 from gpu_timing import median_times
 from gpu_unscaled_cases import LAYOUTS as MAJORS
-from gpu_unscaled_cases import LAYOUTS_OF_ROWS, fields_of, normal, product
+from gpu_unscaled_cases import NAMES, OfRows, fields_of, layouts_of, normal, outputs, product
 from records import write_record
 
 FORMS = (OFFSETS, INDICES, PREFIX_SUMS, MASKED)
 OUTPUTS = (torch.bfloat16, torch.float16, torch.float32)
-BF16_OUTPUTS = (torch.bfloat16, torch.float32)  # of A and B in bf16
 E4M3, E5M2 = CODES
 E5M2_FIELDS = {"dtype": DTYPES[E5M2], "dtype_of_b": DTYPES[E4M3]}
 ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-23}
@@ -41,6 +40,11 @@ def over_bound(d, exact, of_sums, epilogue: Epilogue, rows=slice(None)) -> float
     infinite = d.isinf() & (want.abs() + error >= largest) & (d.sign() == want.sign())  # beyond f16
     share = torch.where(infinite, 0.0, (d.double() - want).abs() / allowed)
     return math.inf if bool(share.isnan().any()) else float(share.max()) if share.numel() else 0.0
+
+
+def bound_of_sums(absolute: torch.Tensor, k: int) -> torch.Tensor:
+    """Of sums of k products without scales, whose magnitudes add up to `absolute`."""
+    return absolute * math.expm1((k + k // 128 + 2) * 2.0**-24) + k * 2.0**-125
 
 
 class Affine(Fixture):
@@ -110,27 +114,50 @@ class Affine(Fixture):
                 )
         return set(names)
 
-    def dense_affine_bf16(self) -> set:
+    def dense_affine_unscaled(self) -> set:
         m = self.random.choice((1, 7, 64, 129, 257, 500))
         n, k = 8 * self.random.randint(1, 120), 8 * self.random.randint(1, 200)
-        dtype = self.random.choice(BF16_OUTPUTS)
-        major = self.random.choice(tuple(MAJORS))
+        of, major = self.random.choice(tuple(NAMES)), self.random.choice(tuple(MAJORS))
+        dtype = self.random.choice(outputs(of))
         a, b = (
-            normal(self.generator, torch.bfloat16, rows, k, padding=8, mn_major=mn_major)
+            normal(self.generator, of, rows, k, padding=8, mn_major=mn_major)
             for rows, mn_major in zip((m, n), MAJORS[major], strict=True)
         )
         epilogue = self.epilogue((m, n), n, dtype)
         exact, absolute = product(a, b)
-        of_sums = absolute * math.expm1((k + k // 128 + 2) * 2.0**-24) + k * 2.0**-125
-        names = self.affine_names(m, n, k, dtype, dtype=DTYPES[torch.bfloat16], **fields_of(major))
+        of_sums = bound_of_sums(absolute, k)
+        names = self.affine_names(m, n, k, dtype, dtype=DTYPES[of], **fields_of(major))
         for name in names:
             out = Guarded(m, n, dtype=dtype)
-            plain = self.config_for(name, epilogue, out.d) is None or epilogue.changes_nothing()
+            plain = epilogue.changes_nothing()
             self.tested.gemm(a, None, b, None, out.d, config=None if plain else name, epilogue=epilogue)
             share = over_bound(out.d, exact, of_sums, epilogue)
             if share > 1 or not out.intact():
-                what = f"{name}, {major}, {m}x{n}x{k}, {dtype}, {epilogue.text()}"
+                what = f"{name}, {m}x{n}x{k}, {epilogue.text()}"
                 raise AssertionError(f"{what}: {share:.3g} of the bound")
+        return set(names)
+
+    def rows_affine_unscaled(self) -> set:
+        rows, of = random_rows(self.random, self.random.choice(FORMS)), self.random.choice(tuple(NAMES))
+        n, k = 8 * self.random.randint(1, 12 if rows.groups > 100 else 60), 8 * self.random.randint(1, 60)
+        layout, dtype = self.random.choice(layouts_of(rows.form)), self.random.choice(outputs(of))
+        case = OfRows(rows, n, k, self.generator, of, padding=8, layout=layout)
+        epilogue = self.epilogue(case.shape, n, dtype)
+        names = self.affine_names(case.m, n, k, dtype, dtype=DTYPES[of], **case.fields)
+        for name in names:
+            out = Guarded(*case.shape, dtype=dtype)
+            c = None if epilogue.c is None or rows.form == MASKED else epilogue.c[0]
+            used = epilogue if rows.form == MASKED else epilogue.with_c(c)
+            config = None if epilogue.changes_nothing() else name
+            case.prepare(self.tested, out.d, config=config, epilogue=used, **random_launch(self.random))()
+            d, worst = out.d.clone(), 0.0
+            for where, a, b in case.parts():
+                exact, absolute = product(a, b)
+                of_part = epilogue.with_c(None if epilogue.c is None else epilogue.c[where])
+                worst = max(worst, over_bound(d[where], exact, bound_of_sums(absolute, k), of_part))
+                d[where] = case.elsewhere
+            if worst > 1 or not bool((d == case.elsewhere).all()) or not out.intact():
+                raise AssertionError(f"{name}, {case}, {epilogue.text()}: {worst:.3g} of the bound, or wrote elsewhere")
         return set(names)
 
     def rows_affine(self, form: int) -> set:
@@ -183,7 +210,8 @@ class Affine(Fixture):
         ways: list[Callable[[], set]] = [
             self.dense_affine,
             *(functools.partial(self.rows_affine, form) for form in FORMS),
-            self.dense_affine_bf16,
+            self.dense_affine_unscaled,
+            self.rows_affine_unscaled,
         ]
         kernels: set = set()
         for _, way in zip(range(self.options.shapes), itertools.cycle(ways), strict=False):
@@ -196,30 +224,31 @@ class Affine(Fixture):
         products = {a: operands(m, n, k, "row", self.generator, types=(a, E4M3)) for a in CODES}
         grouped = {a: Problem(rows, n, k, "row", self.generator, types=(a, E4M3)) for a in CODES}
         calls = []
-        for dtype, of, kind in itertools.product(OUTPUTS, ({}, {"groups": len(sizes)}), (*CODES, *MAJORS)):
-            bf16 = kind in MAJORS
-            if kind == E5M2 and dtype != torch.bfloat16:
+        kinds = (*CODES, *itertools.product(NAMES, MAJORS))  # of A with scales; of both without
+        for dtype, of, kind in itertools.product(OUTPUTS, ({}, {"groups": len(sizes)}), kinds):
+            scaled = kind in CODES
+            element, major = (torch.bfloat16, "nt") if scaled else kind
+            if kind == E5M2 and dtype != torch.bfloat16 or not scaled and dtype not in outputs(element):
                 continue
-            if bf16 and (dtype == torch.float16 or (of and kind not in LAYOUTS_OF_ROWS)):
-                continue
-            a_major, b_major = MAJORS[kind if bf16 else "nt"]
-            a = normal(self.generator, torch.bfloat16, m, k, mn_major=a_major)
-            b = normal(self.generator, torch.bfloat16, n, k, mn_major=b_major)
-            many = normal(self.generator, torch.bfloat16, len(sizes), n, k, mn_major=b_major)
+            a_major, b_major = MAJORS[major]
+            a = normal(self.generator, element, m, k, mn_major=a_major)
+            b = normal(self.generator, element, n, k, mn_major=b_major)
+            many = OfRows(masked_rows(sizes, m), n, k, self.generator, element, layout=major)
             epilogue = Epilogue(0.5, -2.0, self.padded(m, n, dtype=dtype), torch.randn(n, device="cuda"))
             fields = of | (E5M2_FIELDS if kind == E5M2 else {})
-            if bf16:
-                fields |= {"dtype": DTYPES[torch.bfloat16]} | fields_of(kind)
+            if not scaled:
+                fields |= {"dtype": DTYPES[element]} | fields_of(major)
             for row in self.tested.explain(m, n, k, out_dtype=dtype, affine=1, **fields)["candidates"]:
                 d = torch.zeros(m, n, device="cuda", dtype=dtype)
                 how = {"config": row["name"], "epilogue": epilogue}
-                numbers = grouped[E4M3].numbers, OFFSETS
-                if of and bf16:
-                    call = self.tested.prepare_grouped(a, None, many, None, d, *numbers, **how)
+                if of and not scaled:
+                    d = torch.zeros(many.shape, device="cuda", dtype=dtype)
+                    of_groups = epilogue.with_c(self.padded(*many.shape, dtype=dtype))
+                    call = many.prepare(self.tested, d, **how | {"epilogue": of_groups})
                 elif of:
                     p = grouped[kind]
-                    call = self.tested.prepare_grouped(p.a, p.sfa, p.b, p.sfb, d, *numbers, **how)
-                elif bf16:
+                    call = self.tested.prepare_grouped(p.a, p.sfa, p.b, p.sfb, d, p.numbers, OFFSETS, **how)
+                elif not scaled:
                     call = self.tested.prepare(a, None, b, None, d, **how)
                 else:
                     call = self.tested.prepare(*products[kind], d, **how)

@@ -82,6 +82,7 @@ CHECKS = {
         "unscaled_speed",
         "unscaled_layouts_speed",
         "unscaled_experts_speed",
+        "unscaled_k_grouped_speed",
         "router_speed",
         "affine_speed",
         "einsum_speed",

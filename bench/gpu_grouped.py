@@ -21,6 +21,11 @@ EXPERT_NK = ((6144, 7168), (7168, 3072), (4096, 4096), (4096, 2048), (4096, 7168
 CEILING_EXTENT = 8192
 
 
+def capacity_of(typical: int) -> int:
+    """Rows that each masked group may have, of which so many are expected."""
+    return rounded_up(max(int(typical * 1.3) + 1, 128), 128)
+
+
 def table_cases(chance=None):
     """(kind, rows, expected rows of a group, n, k): groups have 0.7 to 1.3 of the expected rows, drawn by seed 0, or by
     `chance`, which is then where the draws of groups of K begin."""
@@ -29,8 +34,7 @@ def table_cases(chance=None):
         for (groups, typical), (n, k) in itertools.product(shapes, EXPERT_NK):
             sizes = [int(typical * chance.uniform(0.7, 1.3)) for _ in range(groups)]
             if kind == "masked":
-                capacity = rounded_up(max(int(typical * 1.3) + 1, 128), 128)
-                rows = masked_rows([max(1, size) for size in sizes], capacity)
+                rows = masked_rows([max(1, size) for size in sizes], capacity_of(typical))
             else:
                 rows = offset_rows(sizes)
             yield kind, rows, typical, n, k

@@ -13,12 +13,12 @@ from gpu_library import INDICES, MASKED, OFFSETS, ON, PREFIX_SUMS
 from gpu_unscaled_cases import (
     LAYOUTS,
     LAYOUTS_OF_K,
-    LAYOUTS_OF_ROWS,
     NAMES,
     Case,
     OfK,
     OfRows,
     One,
+    layouts_of,
     normal,
     outputs,
     parts_of_k,
@@ -40,7 +40,7 @@ class Unscaled(Fixture):
         rows = random_rows(self.random, form)
         small = rows.groups > 100
         n, k = 8 * self.random.randint(1, 12 if small else 60), 8 * self.random.randint(1, 20 if small else 120)
-        gap, layout = self.random.choice((0, 0, 1, 5)), self.random.choice(LAYOUTS_OF_ROWS)
+        gap, layout = self.random.choice((0, 0, 1, 5)), self.random.choice(layouts_of(form))
         return OfRows(rows, n, k, self.generator, of, self.random_padding(), gap, layout)
 
     def random_of_k(self, of: torch.dtype) -> Case:
@@ -92,7 +92,7 @@ class Unscaled(Fixture):
         calls, wanted = [], []
         cases: tuple[Callable[..., Case], ...] = (
             *(functools.partial(One, m, n, k, layout=x) for x in LAYOUTS),
-            *(functools.partial(OfRows, offset_rows([0, 300, 70, 270]), n, k, layout=x) for x in LAYOUTS_OF_ROWS),
+            *(functools.partial(OfRows, masked_rows([0, 300, 70, 270], 304), n, k, layout=x) for x in LAYOUTS),
             *(functools.partial(OfK, m, n, [4, 0, 4, 8], layout=x) for x in LAYOUTS_OF_K),
         )
         for of, make in itertools.product(NAMES, cases):
@@ -133,6 +133,7 @@ class Unscaled(Fixture):
         functools.partial(One, 300_000, 264, 7232, layout="tn"),
         functools.partial(One, 264, 300_000, 7232, layout="nn"),
         functools.partial(OfRows, offset_rows([0, 3, 200, 1] * 16), 8192, 8192, layout="nn"),
+        functools.partial(OfRows, masked_rows([5, 40_000, 0, 77] * 8, 40_000), 2048, 1736, layout="tn"),
         functools.partial(OfK, 70_000, 520, [64, 0, 63, 129], layout="tn"),
     )
 
@@ -161,7 +162,7 @@ class Unscaled(Fixture):
             *(
                 functools.partial(OfRows, rows, 136, 840, gap=1, layout=x)
                 for rows in small_rows()
-                for x in LAYOUTS_OF_ROWS
+                for x in layouts_of(rows.form)
             ),
             *(functools.partial(OfK, 257, 136, [1, 0, 7], before=1, after=1, layout=x) for x in LAYOUTS_OF_K),
         )

@@ -19,7 +19,12 @@ ROUNDING = {torch.bfloat16: (2.0**-8, 2.0**-134), torch.float16: (2.0**-11, 2.0*
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16"}  # as lines of text and records call them
 # Whether A and B are MN-major, [K, M] and [K, N] in memory, by the words that names of kernels have.
 LAYOUTS = {"nt": (False, False), "nn": (False, True), "tn": (True, True), "tt": (True, False)}
-LAYOUTS_OF_ROWS, LAYOUTS_OF_K = ("nt", "nn"), ("nt", "tn")
+LAYOUTS_OF_K = ("nt", "tn")
+
+
+def layouts_of(form: int) -> tuple[str, ...]:
+    """Layouts of groups of rows: those that share a matrix begin at any row, where TMA loads no columns of A."""
+    return tuple(LAYOUTS) if form == MASKED else ("nt", "nn")
 
 
 def outputs(of: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
@@ -188,10 +193,12 @@ class OfRows(Case):
         self.m, self.shape = max(1, rows.stacks * rows.m), (rows.stacks, rows.m, n)
         self.fields = {"groups": rows.groups, "alignment": rows.planned_alignment} | fields_of(layout)
         self.elsewhere = 0.0 if rows.form == INDICES else Guarded.VALUE
-        a = normal(generator, of, rows.stacks, rows.m, k, padding=padding, gap=gap)
+        a, b = (
+            normal(generator, of, *shape, k, padding=padding, gap=gap, mn_major=mn_major)
+            for shape, mn_major in zip(((rows.stacks, rows.m), (rows.groups, n)), LAYOUTS[layout], strict=True)
+        )
         a[~rows.owned(a.device)] = math.nan
-        mn_major = LAYOUTS[layout][1]
-        self.operands = a, normal(generator, of, rows.groups, n, k, padding=padding, gap=gap, mn_major=mn_major)
+        self.operands = a, b
         self.numbers = torch.tensor(rows.numbers, dtype=torch.int32, device=a.device)
 
     def __str__(self) -> str:

@@ -2,14 +2,17 @@
 
 import functools
 import itertools
+import time
 from collections.abc import Callable
 
 import torch
 
 from gpu_fixture import Fixture, TooSlow, row_of
-from gpu_grouped import EXPERT_NK, expected_m_of, table_cases
+from gpu_grouped import EXPERT_NK, capacity_of, expected_m_of
+from gpu_grouped_cases import masked_rows, offset_rows
 from gpu_timing import median_times
-from gpu_unscaled_cases import LAYOUTS, NAMES, Case, OfRows, One, normal
+from gpu_unscaled_cases import LAYOUTS, LAYOUTS_OF_K, NAMES, Case, OfK, OfRows, One, normal
+from gpu_wgrad import K_GROUPED_ROWS, REST_S
 from records import geometric_mean, ratios, write_record
 
 SPEED_NK = ((2112, 7168), (576, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048))
@@ -18,13 +21,42 @@ CEILING_EXTENT = 8192
 FLOORS = {(1, 128): (1.12, 0.98), (4096,): (0.97, 0.94)}
 # The logits of a router, in f32: tokens, experts.
 ROUTER_ROWS, ROUTER_NK, ROUTER_FLOORS = (1, 4, 16, 64), ((256, 7168), (384, 7168)), (1.3, 1.0)
-# Groups, rows of each, and what torch's grouped product takes over FineGEMM's time at least.
-EXPERTS = {("masked", 32, 192), ("masked", 6, 1024), ("masked", 32, 20), ("masked", 6, 20)} | {
-    ("contiguous", 4, 8192),
-    ("contiguous", 8, 4096),
-}
-EXPERT_FLOORS = (1.0, 0.9)
+
+
+def sizes(text: str) -> list[int]:
+    return [int(word) for word in text.split()]
+
+
+# Rows of each group, of which so many are expected; what torch's grouped product takes over FineGEMM's time at least,
+# and what part of the best possible speed that is in geometric mean.
+EXPERTS = (
+    (
+        "masked",
+        192,
+        sizes(
+            "239 167 190 247 203 161 211 207 216 155 178 137 227 188 231 223 140 234 145 196 149 184 176 243 172 "
+            "199 166 142 238 157 192 219"
+        ),
+    ),
+    ("masked", 1024, sizes("1106 879 1287 1162 753 1016")),
+    (
+        "masked",
+        20,
+        sizes("15 20 24 14 21 22 16 15 25 20 25 21 25 18 14 18 17 14 15 19 20 21 18 19 16 17 19 24 22 23 24 23"),
+    ),
+    ("masked", 20, sizes("20 23 16 24 14 18")),
+    ("contiguous", 8192, sizes("9721 6974 8748 6772")),
+    ("contiguous", 4096, sizes("3880 3321 3781 5205 2922 4662 4727 4287")),
+)
+EXPERT_FLOORS, EXPERT_OF_BOUND = (1.0, 0.9), 0.80
 FLOP_PER_US = 786e6  # of the tensor cores, at the power that the GPU has
+# Groups of K as K_GROUPED_ROWS has them: the k of each, by their number; what part of FLOP_PER_US they take at least.
+K_SIZES = {
+    4: sizes("6144 7424 8448 9984"),
+    8: sizes("5120 4352 4992 3712 3328 4096 4608 2944"),
+    16: sizes("2688 2048 1792 2176 2560 2432 1664 2432 2304 1920 2688 2176 1536 1920 1664 2048"),
+}
+K_GROUPED_FLOOR = 0.85
 
 
 class UnscaledSpeed(Fixture):
@@ -42,8 +74,9 @@ class UnscaledSpeed(Fixture):
         wanted = {"out_dtype": d} if d != of else {"out": torch.empty(*case.shape[1:], device="cuda", dtype=d)}
         return self.compared(kind, case, d, functools.partial(torch.mm, a, b.t(), **wanted))
 
-    def experts(self, kind: str, rows, typical: int, n: int, k: int) -> dict:
+    def experts(self, kind: str, typical: int, of_groups: list[int], n: int, k: int) -> dict:
         """Torch gets the rows of all groups in one matrix."""
+        rows = offset_rows(of_groups) if kind == "contiguous" else masked_rows(of_groups, capacity_of(typical))
         case = OfRows(rows, n, k, self.generator, torch.bfloat16)
         case.fields["expected_m"] = expected_m_of(rows, typical)
         a, b = case.operands
@@ -112,10 +145,33 @@ class UnscaledSpeed(Fixture):
     def unscaled_experts_speed(self):
         """Groups of rows in bf16 beside torch's grouped product, and what memory and tensor cores allow."""
         rows = [
-            self.experts(kind, rows, typical, n, k)
-            for kind, rows, typical, n, k in table_cases()
-            if (kind, rows.groups, typical) in EXPERTS and (n, k) in EXPERT_NK[:4]
+            self.experts(kind, typical, rows, n, k)
+            for (kind, typical, rows), (n, k) in itertools.product(EXPERTS, EXPERT_NK[:4])
         ]
         self.recorded(f"experts_bf16_{self.card}.json", rows)
         of_bound = geometric_mean([row["bound_us"] / row["us"]["finegemm"] for row in rows])
+        if of_bound < EXPERT_OF_BOUND:
+            raise TooSlow(f"experts: {of_bound:.3f} of the best possible speed: {rows}")
         return self.held("experts", rows, EXPERT_FLOORS) | {"geomean_of_bound": round(of_bound, 4)}
+
+    def unscaled_k_grouped_speed(self):
+        """Groups of K in bf16, added to D in f32, with rows and with columns of A and B contiguous."""
+        rows = [
+            self.k_groups(groups, m, n, layout)
+            for layout, (groups, m, n, _) in itertools.product(LAYOUTS_OF_K, K_GROUPED_ROWS)
+        ]
+        self.recorded(f"k_grouped_bf16_{self.card}.json", rows, rest_s=REST_S)
+        shares = [row["tflop_per_s"] * 1e6 / FLOP_PER_US for row in rows]
+        mean, least = geometric_mean(shares), min(shares)
+        if mean < K_GROUPED_FLOOR:
+            raise TooSlow(f"groups of K: {mean:.3f} of {FLOP_PER_US:.3g} FLOP/us, {least:.3f} at least: {rows}")
+        return {"rows": len(rows), "geomean_of_flop": round(mean, 4), "least": round(least, 4)}
+
+    def k_groups(self, groups: int, m: int, n: int, layout: str) -> dict:
+        """After a rest, as long kernels lower the clock of those behind them."""
+        case = OfK(m, n, [k // 128 for k in K_SIZES[groups]], self.generator, torch.bfloat16, layout=layout)
+        d = torch.zeros(case.shape, device="cuda")
+        time.sleep(REST_S)
+        t = median_times({"finegemm": case.prepare(self.tested, d, accumulate=1)}, self.options.rounds)
+        row = row_of(layout, [m, n, case.k], t, case.explain(self.tested, torch.float32, accumulate=1))
+        return row | {"groups": groups, "tflop_per_s": round(2e-6 * m * n * case.k / t["finegemm"], 1)}

@@ -17,8 +17,8 @@ namespace finegemm {
 /// One of A and B may be e5m2, as gradients are: docs/scales.md has the products that there are of it.
 /// A and B may be bf16 or f16 instead, without scales: sfa and sfb are left empty then, and D is of their type or f32.
 /// Such an A or B may have contiguous columns instead of rows, as the transposed view of a row-major [K, N] has: row
-/// stride 1, and a column stride with the rules of a row stride. D has no gaps in heads then. In groups of rows B alone
-/// may be stored so, in groups of K both or neither.
+/// stride 1, and a column stride with the rules of a row stride. In groups of K both are stored so, or neither; A of
+/// groups of rows only where each group has a matrix (masks, whole).
 /// All on one device. Row strides of A, B and D are at least their columns; those of A and B on a GPU below 2^40 bytes.
 /// Strides of scales are any that are not negative; 0 repeats a scale.
 struct GemmArgs {
@@ -31,8 +31,8 @@ struct GemmArgs {
 };
 
 /// What a product becomes before it is rounded, once, to the type of D: alpha * A B + beta * C + bias[n], in FP32. For
-/// one product and for groups of rows, with scales of blocks of B, or with A and B in bf16. docs/epilogues.md has the
-/// order of the steps. Rows of D that belong to no group get nothing of this.
+/// one product and for groups of rows, with scales of blocks of B, or with A and B in bf16 or f16. docs/epilogues.md
+/// has the order of the steps. Rows of D that belong to no group get nothing of this.
 struct Epilogue {
     float alpha = 1;
     std::optional<float> beta{};  ///< 1 where C is given; 0: C is not read

@@ -48,11 +48,12 @@ def gemm(
     the dtype of d and may be d itself; beta is 1 without a value, and with 0 c is not read. bias [N]: float32.
 
     Instead, with `head_left`, `head_gap` and `head_right`, d is in heads: in each that many columns of the product, a
-    gap that is not written, and again columns of the product. d is [M, N + heads * head_gap] then, in bfloat16.
+    gap that is not written, and again columns of the product. d is [M, N + heads * head_gap] then, of the type of a and
+    b, for FP8 bfloat16.
 
     a and b may be bfloat16 or float16 instead, without scales: sfa and sfb are None then, K is a multiple of 8, and d
     is of their type, as a new one is, or float32. Either may have M or N contiguous instead of K, as the transpose of a
-    row-major [K, N] has: nothing is copied, and d has no gaps in heads.
+    row-major [K, N] has: nothing is copied.
 
     With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d is
     the product alone then, but with `accumulate` the product is added to a d of float32.
@@ -116,8 +117,8 @@ def grouped_gemm(
     held. A GPU reads the numbers when the kernel runs, nothing waits for them; ones that break the rules lead to no row
     outside of the arrays, and `check_values` names them. `expected_m`: rows of a group to choose the kernel by, where
     M / G, of m_indices and prefix_sums less half of `alignment`, says little (masked_m: M). c has the shape of d, and
-    all groups share the bias; padding becomes zero whatever they hold. b of bfloat16 or float16 may have N contiguous.
-    The rest as in gemm; results are always batch-invariant.
+    all groups share the bias; padding becomes zero whatever they hold. b of bfloat16 or float16 may have N contiguous,
+    a M with `masked_m` or `heads`. The rest as in gemm; results are always batch-invariant.
     """
 
 

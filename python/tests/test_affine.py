@@ -87,8 +87,9 @@ def test_masked_groups_take_a_stack():
 
 @pytest.mark.parametrize("a_order", ["C", "F"])
 @pytest.mark.parametrize("b_order", ["C", "F"])
-def test_operands_of_bf16(a_order, b_order):
-    a, b, c = values(M, 256).astype(BF16), values(N, 256, seed=2).astype(BF16), values(M, N, seed=3)
+@pytest.mark.parametrize("of", ["bfloat16", "float16"])
+def test_operands_without_scales(of, a_order, b_order):
+    a, b, c = values(M, 256).astype(TYPES[of]), values(N, 256, seed=2).astype(TYPES[of]), values(M, N, seed=3)
     x, y = np.asarray(a, order=a_order), np.asarray(b, order=b_order)
     d = finegemm.gemm(x, None, y, None, c=c, alpha=0.5, numerics="exact", out_dtype="float32")
     assert_near(d, 0.5 * a.astype(np.float64) @ b.astype(np.float64).T + c, "float32")

@@ -40,8 +40,6 @@ void check_takes_epilogue(const Call& call, const Given& given) {
         reject(name,
                "is given, but where each row of b has scales d is the product alone; leave it out, or pass scales for "
                "128x128 blocks of b (quantize_blocks makes them)");
-    if (call.a.matrix.dtype == DType::F16)
-        reject(name, "is given, but of a and b of f16 d is the product alone; leave it out, or pass them in bf16");
     if (call.a.matrix.cols == 0)
         reject("a", "has K = 0 columns, must have some where {} is given; there is no product to add to", name);
     if (given.other) reject(given.other, "is given, but so is {}; leave one of them out", name);

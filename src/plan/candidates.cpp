@@ -175,11 +175,6 @@ constexpr auto kHeadGaps = std::to_array<Candidate>({
     {{128, 128, 5, 2, 1, kAlone, 1}, {0.384, 0.384, 0.89}},
     {{256, 128, 4, 2, 1, kAlone, 1}, {0.725, 0.725, 2.06}},
 });
-constexpr auto kHeadGapsBf16 = std::to_array<Candidate>({
-    {{64, 64, 8, 1, 1, kAlone, 1}, {0.172, 0.172, 0.20}},
-    {{128, 128, 5, 2, 1, kAlone, 1}, {0.354, 0.354, 0.43}},
-    {{128, 192, 4, 2, 1, kAlone, 1}, {0.499, 0.499, 0.98}},
-});
 // clang-format on
 
 constexpr Kind kPlainKind{}, kGroupedKind{.grouping = Grouping::Rows}, kRowKind{.b = kRowScaled},
@@ -199,27 +194,25 @@ constexpr Kind affine_kind(Grouping grouping, Output output) {
     return {.grouping = grouping, .output = output, .finish = Finish::Affine};
 }
 
-constexpr CandidateList kListed[] = {
-    {kPlainKind, kConfigs, kCandidates},
-    {kGroupedKind, kGroupedConfigs, kGrouped},
-    {kGroupedRowKind, kGroupedRowConfigs, kGroupedRowCandidates},
-    {kRowKind, kRowConfigs, kRowCandidates},
-    {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
-    {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates},
-    {kKGroupedBf16Kind, kKGroupedBf16Configs, kKGroupedBf16Candidates},
-    kListOf<kHeadGaps, {.finish = Finish::HeadGaps}>,
-    kListOf<kHeadGapsBf16, {.a = unscaled(Element::BF16), .b = unscaled(Element::BF16), .finish = Finish::HeadGaps}>,
-    kListOf<kAffine, affine_kind(Grouping::None, Output::BF16)>,
-    kListOf<kAffineF16, affine_kind(Grouping::None, Output::F16)>,
-    kListOf<kAffineF32, affine_kind(Grouping::None, Output::F32)>,
-    kListOf<kAffineGrouped, affine_kind(Grouping::Rows, Output::BF16)>,
-    kListOf<kAffineGroupedF16, affine_kind(Grouping::Rows, Output::F16)>,
-    kListOf<kAffineGroupedF32, affine_kind(Grouping::Rows, Output::F32)>};
+constexpr CandidateList kListed[] = {{kPlainKind, kConfigs, kCandidates},
+                                     {kGroupedKind, kGroupedConfigs, kGrouped},
+                                     {kGroupedRowKind, kGroupedRowConfigs, kGroupedRowCandidates},
+                                     {kRowKind, kRowConfigs, kRowCandidates},
+                                     {kRowF32Kind, kRowF32Configs, kRowF32Candidates},
+                                     {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates},
+                                     {kKGroupedBf16Kind, kKGroupedBf16Configs, kKGroupedBf16Candidates},
+                                     kListOf<kHeadGaps, {.finish = Finish::HeadGaps}>,
+                                     kListOf<kAffine, affine_kind(Grouping::None, Output::BF16)>,
+                                     kListOf<kAffineF16, affine_kind(Grouping::None, Output::F16)>,
+                                     kListOf<kAffineF32, affine_kind(Grouping::None, Output::F32)>,
+                                     kListOf<kAffineGrouped, affine_kind(Grouping::Rows, Output::BF16)>,
+                                     kListOf<kAffineGroupedF16, affine_kind(Grouping::Rows, Output::F16)>,
+                                     kListOf<kAffineGroupedF32, affine_kind(Grouping::Rows, Output::F32)>};
 
 /// The lists of all types.
 const std::vector<CandidateList> kLists = [] {
     std::vector<CandidateList> all(std::begin(kListed), std::end(kListed));
-    for (const auto& others : {unscaled_candidates(), rare_candidates()})
+    for (const auto& others : {unscaled_candidates(), finished_candidates(), rare_candidates()})
         std::ranges::copy(others, std::back_inserter(all));
     return all;
 }();
@@ -232,10 +225,11 @@ const CandidateList* list_of(Kind kind) {
 
 }  // namespace
 
-/// With scales of blocks, affine kernels also write the product alone in types other than bf16. Those for sums write
-/// the sums of pieces, in f32.
+/// Affine kernels also write the product alone: with scales of blocks in types other than bf16, and of groups of rows
+/// with an MN-major A. Those for sums write the sums of pieces, in f32.
 Kind Problem::kind() const {
-    const bool also_affine = b.scaling == Scaling::Blocks && d.element != DType::BF16;
+    const bool also_affine = (b.scaling == Scaling::Blocks && d.element != DType::BF16) ||
+                             (groups.kind == Grouping::Rows && a.major == Major::MN);
     const Finish finish = d.finish == Finish::None && also_affine ? Finish::Affine : d.finish;
     const DType written = groups.kind == Grouping::Sum ? DType::F32 : d.element;
     return {groups.kind, a, b, find_type(written)->output.value(), finish};

@@ -44,6 +44,9 @@ constexpr CandidateList kListOf{kKind, kConfigsOf<List, kKind>, List};
 /// The lists of all types of A and B that have no scales.
 std::vector<CandidateList> unscaled_candidates();
 
+/// The lists of these types whose D is more than the product, or has gaps.
+std::vector<CandidateList> finished_candidates();
+
 /// The lists of those types of scaled operands and of D that few calls ask for.
 std::vector<CandidateList> rare_candidates();
 

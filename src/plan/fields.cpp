@@ -22,8 +22,7 @@ const char* name_of(Grouping grouping) {
     return "";
 }
 
-/// Kernels that add to D in L2 add nothing else, and there are no others for scales of rows of B, nor for A and B in
-/// f16.
+/// Kernels that add to D in L2 add nothing else, and there are no others for scales of rows of B.
 void check_finish(const GemmShape& s) {
     if (finish_of(s) == Finish::None) return;
     const FinishFacts facts = facts_of(finish_of(s));
@@ -38,7 +37,6 @@ void check_finish(const GemmShape& s) {
         reject("accumulate", "is set, but so is {}; leave it out{}", name, facts.loads_source ? ", D can be C" : "");
     if (s.row_b_scales)
         reject(name, "is set, but with scales for each row of B D is the product alone; leave one of them out");
-    if (s.dtype == DType::F16) reject(name, "is set, but of a and b of f16 d is the product alone; leave it out");
 }
 
 /// "e5m2 by e4m3"
@@ -62,8 +60,6 @@ void check_layouts(const GemmShape& s) {
     if (operand_type(s).scaled)
         reject(name, "is set, but a and b are of {}, must be of {}; leave it out, or set dtype", operand_type(s).name,
                names_of(is_unscaled));
-    if (const FinishFacts finish = facts_of(finish_of(s)); finish.moves_columns)
-        reject(name, "is set, but so is {}, which such products do not take; leave one of them out", finish.name);
     if (s.k_groups && s.a_mn_major != s.b_mn_major)
         reject(name, "is set, but {} is not; groups of K take both or neither",
                s.a_mn_major ? "b_mn_major" : "a_mn_major");

@@ -72,7 +72,7 @@ constexpr void option_fields(const Visit& visit, Shapes&... shapes) {
     visit(Field{"head_gaps", kDense, "D is in heads, each with a gap that is not written"}, shapes.head_gaps...);
     visit(Field{"num_sms", kAll, "SMs that may be used at most; 0: all"}, shapes.num_sms...);
     visit(Field{"batch_invariant", kAll, "The bits of a row of D may not depend on M"}, shapes.batch_invariant...);
-    visit(Field{"a_mn_major", kDenseOrK, "A is stored as [K, M], not [M, K]; of bf16 or f16"}, shapes.a_mn_major...);
+    visit(Field{"a_mn_major", kNotSum, "A is stored as [K, M], not [M, K]; of bf16 or f16"}, shapes.a_mn_major...);
     visit(Field{"b_mn_major", kNotSum, "B is stored as [K, N], not [N, K]; of bf16 or f16"}, shapes.b_mn_major...);
 }
 template <typename Visit, typename... Shapes>

@@ -60,8 +60,11 @@ void expect_bits(float found, float expected, int64_t row, int64_t col) {
 }
 
 class CpuAffine : public testing::TestWithParam<DType> {};
+class CpuAffineUnscaled : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, CpuAffine, testing::Values(DType::BF16, DType::F16, DType::F32),
                          [](const auto& type) { return "D" + name_of(type.param); });
+INSTANTIATE_TEST_SUITE_P(Types, CpuAffineUnscaled, testing::Values(DType::BF16, DType::F16),
+                         [](const auto& type) { return name_of(type.param); });
 
 TEST_P(CpuAffine, HasTheBitsOfItsStepsFromTheSumsInF32) {
     for (const Numerics numerics : {Numerics::Fast, Numerics::Hopper}) {
@@ -163,16 +166,17 @@ TEST_P(CpuAffine, GroupsTakeTheirRowsOfCAndLeaveTheOthers) {
     }
 }
 
-TEST(CpuAffineBf16, HasTheBitsOfItsStepsWithoutScales) {
-    Values a(DType::BF16, 20, 136), b(DType::BF16, 24, 136), c(DType::BF16, 20, 24), d(DType::BF16, 20, 24),
-        sums(DType::F32, 20, 24), bias(DType::F32, 1, 24);
+TEST_P(CpuAffineUnscaled, HasTheBitsOfItsSteps) {
+    const DType of = GetParam();
+    Values a(of, 20, 136), b(of, 24, 136), c(of, 20, 24), d(of, 20, 24), sums(DType::F32, 20, 24),
+        bias(DType::F32, 1, 24);
     for (Values* x : {&a, &b, &c, &bias}) x->fill(static_cast<uint32_t>(x - &a) + 13, 3);
     cpu_backend(1)->gemm({GemmArgs{a.view(), {}, b.view(), {}, sums.view()}, {}});
     cpu_backend(1)->gemm({GemmArgs{a.view(), {}, b.view(), {}, d.view()},
                           {.epilogue = {.alpha = kAlpha, .beta = kBeta, .c = {c.view()}, .bias = bias.view()}}});
     for (int64_t r = 0; r < 20; ++r)
         for (int64_t n = 0; n < 24; ++n)
-            expect_bits(d.at(r, n), as(DType::BF16, steps(sums.at(r, n), c.at(r, n), bias.at(0, n))), r, n);
+            expect_bits(d.at(r, n), as(of, steps(sums.at(r, n), c.at(r, n), bias.at(0, n))), r, n);
 }
 
 }  // namespace

@@ -54,9 +54,9 @@ void expect_in_heads(const GemmArgs& plain, const Epilogue& heads, Numerics nume
     const int64_t m = plain.d.rows, n = plain.d.cols, width = plan::width_of_d(heads, n), stride = width + 8;
     std::vector<uint16_t> together(static_cast<size_t>(m * n)), apart(static_cast<size_t>(m * stride), kUntouched);
     GemmArgs args = plain;
-    args.d = {together.data(), DType::BF16, m, n, n, 1, {}};
+    args.d = {together.data(), plain.d.dtype, m, n, n, 1, {}};
     cpu_backend()->gemm({args, {.numerics = numerics}});
-    args.d = {apart.data(), DType::BF16, m, width, stride, 1, {}};
+    args.d = {apart.data(), plain.d.dtype, m, width, stride, 1, {}};
     cpu_backend()->gemm({args, {.numerics = numerics, .epilogue = heads}});
     std::vector<uint16_t> expected(apart.size(), kUntouched);
     const std::vector<int64_t> columns = columns_by_head(heads, n);
@@ -75,15 +75,20 @@ TEST(CpuHeads, HaveTheBitsOfTheProductAndLeaveTheGaps) {
 }
 
 TEST(CpuHeads, AreThoseOfProductsWithoutScales) {
-    std::vector<uint16_t> a(20 * 64), b(192 * 64);
-    for (size_t i = 0; i < a.size(); ++i) a[i] = bf16_of_float(static_cast<float>(i % 13) - 6);
-    for (size_t i = 0; i < b.size(); ++i) b[i] = bf16_of_float(static_cast<float>(i % 7) - 3);
-    const GemmArgs args{{a.data(), DType::BF16, 20, 64, 64, 1, {}},
-                        {},
-                        {b.data(), DType::BF16, 192, 64, 64, 1, {}},
-                        {},
-                        {nullptr, DType::BF16, 20, 192, 192, 1, {}}};
-    for (const Epilogue& heads : kHeads) expect_in_heads(args, heads, Numerics::Fast);
+    for (const DType of : {DType::BF16, DType::F16}) {
+        const auto code = [&](size_t i, size_t period) {
+            const float x = static_cast<float>(i % period) - static_cast<float>(period / 2);
+            return of == DType::F16 ? f16_of_float(x) : bf16_of_float(x);
+        };
+        std::vector<uint16_t> a(20 * 64), b(192 * 64);
+        for (size_t i = 0; i < a.size(); ++i) a[i] = code(i, 13);
+        for (size_t i = 0; i < b.size(); ++i) b[i] = code(i, 7);
+        const Matrix d{nullptr, of, 20, 192, 192, 1, {}};
+        const ConstMatrix x{a.data(), of, 20, 64, 64, 1, {}};
+        for (const ConstMatrix& y :
+             {ConstMatrix{b.data(), of, 192, 64, 64, 1, {}}, {b.data(), of, 192, 64, 1, 192, {}}})
+            for (const Epilogue& heads : kHeads) expect_in_heads({x, {}, y, {}, d}, heads, Numerics::Fast);
+    }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "ops/gemm/hopper.h"
 #include "plan/elements.h"
+#include "plan/fields.h"
 #include "support/matrix.h"
 #include "support/mock_driver.h"
 #include "support/random.h"
@@ -79,6 +80,15 @@ constexpr GemmConfig config(uint32_t tile_m, uint32_t tile_n, uint32_t stages, u
 template <Element E, Output D, Major A, Major B>
 constexpr GemmConfig affine_config(uint32_t tile_m, uint32_t tile_n, uint32_t stages) {
     return config<Grouping::None, E, D, A, B>(tile_m, tile_n, stages, 1, 1, Finish::Affine);
+}
+/// Such kernels write the product alone, too, where A is MN-major.
+template <Element E, Output D, Major A, Major B>
+constexpr GemmConfig rows_config(uint32_t tile_m, uint32_t tile_n, uint32_t stages) {
+    return config<Grouping::Rows, E, D, A, B>(tile_m, tile_n, stages, 1, 1, Finish::Affine);
+}
+template <Element E, Output D, Major A, Major B>
+constexpr GemmConfig gaps_config(uint32_t tile_m, uint32_t tile_n, uint32_t stages) {
+    return config<Grouping::None, E, D, A, B>(tile_m, tile_n, stages, 1, 1, Finish::HeadGaps);
 }
 
 class GemmKernel : public ::testing::Test {
@@ -168,6 +178,30 @@ protected:
         });
     }
 
+    /// The columns of one product in heads, and gaps that stay as they are.
+    template <GemmConfig C>
+    void in_heads(uint32_t seed) {
+        test::Random random(seed);
+        const DType of = type_of(C.a.element).dtype, type = type_of(C.output).dtype;
+        const Epilogue heads{.head_left = 8 * random.any(0, 5), .head_gap = 8 * random.any(1, 3), .head_right = 24};
+        const int64_t n = plan::head_cols(heads) * random.any(1, 4), m = 8 * random.any(1, 2 * C.tile_m / 8),
+                      k = 8 * random.any(1, 70), width = plan::width_of_d(heads, n);
+        Numbers a(of, 1, m, k, C.a.major, random), b(of, 1, n, k, C.b.major, random);
+        test::Buffer<uint16_t> d(type, m, width, random.any(0, 1) * 8);
+        const std::vector<uint16_t> old = fill(d);
+        GemmArgs args{.a = a.stack().matrix, .sfa = {}, .b = b.stack().matrix, .sfb = {}, .d = d.view()};
+        args.d.device = args.a.device;
+        const GemmOptions options{.epilogue = heads};
+        run<C>({args, options}, 1 + seed % 3, seed);
+        if (HasFatalFailure()) return;
+        std::vector<int64_t> column_at(static_cast<size_t>(width), -1);  // of the product; of a gap none
+        for (int64_t col = 0; col < n; ++col) column_at[plan::columns_of(heads).of(static_cast<uint32_t>(col))] = col;
+        expect(d, type, m, old, [&](int64_t, int64_t row, int64_t at, float before) {
+            const int64_t col = column_at[static_cast<size_t>(at)];
+            return col < 0 ? before : rounded(sum(a, 0, row, b, 0, col, 0, k), type);
+        });
+    }
+
     /// Groups of rows of any sizes, of which some are empty, in one matrix or in one each.
     template <GemmConfig C>
     void rows(uint32_t seed) {
@@ -175,8 +209,9 @@ protected:
         test::Random random(seed);
         const DType of = type_of(C.a.element).dtype, type = type_of(C.output).dtype;
         const int64_t groups = random.any(1, 4), n = 8 * random.any(1, 2 * C.tile_n / 8), k = 8 * random.any(1, 40);
-        const bool masked = random.one_in(2);
-        const int64_t m = masked ? random.any(1, 150) : random.any(groups, 250), stacks = masked ? groups : 1;
+        const bool masked = C.a.major == kMn || random.one_in(2);
+        const int64_t some = masked ? random.any(1, 150) : random.any(groups, 250), stacks = masked ? groups : 1,
+                      m = C.a.major == kMn ? (some + 7) / 8 * 8 : some;
         std::vector<int32_t> numbers;
         if (!masked) numbers.push_back(0);
         for (int64_t g = 0; g < groups; ++g)
@@ -284,15 +319,29 @@ TEST_F(GemmKernel, FinishesProductsOfEveryLayout) {
         dense<affine_config<kBF16, Output::BF16, kK, kMn>(64, 64, 8)>(seed);
         dense<affine_config<kBF16, Output::BF16, kMn, kMn>(128, 192, 4)>(seed);
         dense<affine_config<kBF16, Output::F32, kMn, kK>(128, 128, 4)>(seed);
+        dense<affine_config<kF16, Output::F16, kK, kK>(64, 128, 8)>(seed);
+        dense<affine_config<kF16, Output::F32, kMn, kMn>(64, 128, 7)>(seed);
         if (HasFatalFailure()) return;
     }
 }
 
-TEST_F(GemmKernel, GroupsOfRowsReadTheirOwnColumnsOfB) {
+TEST_F(GemmKernel, LeavesGapsInHeadsOfProductsOfEveryLayout) {
+    for (uint32_t seed = 1; seed <= test::random_cases(2); ++seed) {
+        in_heads<gaps_config<kBF16, Output::BF16, kK, kMn>(64, 128, 8)>(seed);
+        in_heads<gaps_config<kBF16, Output::BF16, kMn, kK>(64, 128, 8)>(seed);
+        in_heads<gaps_config<kF16, Output::F16, kMn, kMn>(64, 128, 8)>(seed);
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_F(GemmKernel, GroupsOfRowsReadColumnsOfBAndOfA) {
     for (uint32_t seed = 1; seed <= test::random_cases(3); ++seed) {
         rows<config<kRows, kBF16, Output::BF16, kK, kMn>(64, 64, 8)>(seed);
         rows<config<kRows, kBF16, Output::F32, kK, kMn>(128, 128, 5)>(seed);
         rows<config<kRows, kF16, Output::F16, kK, kMn>(128, 192, 4)>(seed);
+        rows<config<kRows, kBF16, Output::BF16, kK, kK>(256, 128, 4)>(seed);
+        rows<rows_config<kBF16, Output::BF16, kMn, kMn>(128, 128, 5)>(seed);
+        rows<rows_config<kF16, Output::F32, kMn, kK>(128, 128, 4)>(seed);
         if (HasFatalFailure()) return;
     }
 }

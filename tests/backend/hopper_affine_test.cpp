@@ -3,6 +3,7 @@
 #include <finegemm/gemm/boxes.h>
 #include <finegemm/gemm/kernel_plan.h>
 
+#include "plan/elements.h"
 #include "plan/plan.h"
 #include "support/hopper.h"
 
@@ -18,7 +19,7 @@ constexpr int64_t kM = 1000, kN = 1032, kK = 1024;
 /// A and B, as a kernel takes them.
 GemmArgs operands(const Operand& a, const Operand& b, DType d) {
     GemmArgs one = test::operands(kM, kN, kK);
-    if (a.element == Element::BF16) one.a.dtype = one.b.dtype = DType::BF16, one.sfa = one.sfb = {};
+    if (a.scaling == Scaling::None) one.a.dtype = one.b.dtype = type_of(a.element).dtype, one.sfa = one.sfb = {};
     if (a.element == Element::E5M2) one.a.dtype = DType::E5M2;
     if (a.major == Major::MN) one.a.row_stride = 1, one.a.col_stride = kM;
     if (b.major == Major::MN) one.b.row_stride = 1, one.b.col_stride = kN;

@@ -1,6 +1,7 @@
 // What the Hopper backend launches where D has a gap in each head. Layer tests.
 #include <finegemm/gemm/kernel_plan.h>
 
+#include "plan/elements.h"
 #include "plan/fields.h"
 #include "plan/plan.h"
 #include "support/hopper.h"
@@ -13,9 +14,12 @@ class HopperHeads : public test::HopperTest {};
 constexpr Epilogue kHeads{.head_left = 128, .head_gap = 64, .head_right = 128};
 constexpr int64_t kM = 1000, kN = 1024, kK = 1024, kWidth = kN + 4 * 64;
 
-GemmArgs operands(Element element) {
+GemmArgs operands(const Operand& a, const Operand& b, Output d) {
     GemmArgs one = test::operands(kM, kN, kK);
-    if (element == Element::BF16) one.a.dtype = one.b.dtype = DType::BF16, one.sfa = one.sfb = {};
+    if (a.scaling == Scaling::None) one.a.dtype = one.b.dtype = type_of(a.element).dtype, one.sfa = one.sfb = {};
+    if (a.major == Major::MN) one.a.row_stride = 1, one.a.col_stride = kM;
+    if (b.major == Major::MN) one.b.row_stride = 1, one.b.col_stride = kN;
+    one.d.dtype = type_of(d).dtype;
     one.d.cols = one.d.row_stride = kWidth;
     return one;
 }
@@ -37,25 +41,31 @@ TEST_F(HopperHeads, LaunchesEveryKernelByName) {
         if (c.finish != Finish::HeadGaps) continue;
         SCOPED_TRACE(plan::name_of(c));
         const GemmOptions options{.epilogue = kHeads, .config = plan::name_of(c)};
-        hopper->gemm({operands(c.a.element), options});
+        hopper->gemm({operands(c.a, c.b, c.output), options});
         expect_launched(last_launch(), c);
         ++seen;
     }
-    EXPECT_EQ(seen, 7);
+    EXPECT_EQ(seen, 14);
 }
 
 TEST_F(HopperHeads, ChoosesAKernelThatLeavesGaps) {
     const auto hopper = backend();
-    for (const Element element : {Element::E4M3, Element::BF16}) {
+    const auto expect_gaps = [&](const Operand& a, const Operand& b, Output d) {
         const GemmOptions options{.epilogue = kHeads};
-        hopper->gemm({operands(element), options});
+        hopper->gemm({operands(a, b, d), options});
         EXPECT_NE(last_launch().entry.find("_head_gaps"), std::string::npos);
-    }
+    };
+    expect_gaps(kRowScaled, kBlockScaled, Output::BF16);
+    for (const Major a : {Major::K, Major::MN})
+        for (const Major b : {Major::K, Major::MN}) {
+            expect_gaps(unscaled(Element::BF16, a), unscaled(Element::BF16, b), Output::BF16);
+            expect_gaps(unscaled(Element::F16, a), unscaled(Element::F16, b), Output::F16);
+        }
 }
 
 TEST_F(HopperHeads, KeepsALaunchForEachSplit) {
     const auto hopper = backend();
-    const GemmArgs args = operands(Element::E4M3);
+    const GemmArgs args = operands(kRowScaled, kBlockScaled, Output::BF16);
     const auto column_behind_the_first_gap = [&](int64_t left) {
         Epilogue heads = kHeads;
         heads.head_left = left, heads.head_right = 256 - left;

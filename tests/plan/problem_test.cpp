@@ -149,12 +149,8 @@ TEST(Fields, SayWhichLayoutsThereAreKernelsFor) {
     EXPECT_NO_THROW(check_shape(good));
     EXPECT_EQ(rejected(&GemmShape::dtype, std::nullopt),
               "b_mn_major: is set, but a and b are of e4m3, must be of bf16 or f16; leave it out, or set dtype");
-    EXPECT_EQ(rejected(&GemmShape::head_gaps, true),
-              "b_mn_major: is set, but so is head_gaps, which such products do not take; leave one of them out");
     EXPECT_EQ(rejected(&GemmShape::k_groups, 4),
               "b_mn_major: is set, but a_mn_major is not; groups of K take both or neither");
-    EXPECT_EQ(rejected(&GemmShape::groups, 4, std::pair{&GemmShape::a_mn_major, true}),
-              "a_mn_major: is true, does not belong to groups of rows; leave it out");
 }
 
 /// Not its default.

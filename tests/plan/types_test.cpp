@@ -61,6 +61,29 @@ TEST(Candidates, MultiplyE5m2AsGradientsHaveIt) {
             }
 }
 
+TEST(Candidates, MultiplyWithoutScalesInEveryLayoutAndFinishEachProduct) {
+    for (const Element element : {Element::BF16, Element::F16})
+        for (const DType d : {type_of(element).dtype, DType::F32})
+            for (const Major a : {Major::K, Major::MN})
+                for (const Major b : {Major::K, Major::MN})
+                    for (const Grouping grouping : {Grouping::None, Grouping::Rows, Grouping::K})
+                        for (const Finish finish : {Finish::None, Finish::Affine, Finish::HeadGaps}) {
+                            if (grouping == Grouping::K && (a != b || finish != Finish::None)) continue;
+                            if (finish == Finish::HeadGaps && (grouping != Grouping::None || d == DType::F32)) continue;
+                            for (const uint32_t m : {1, 4096}) {
+                                const Problem p{.m = m,
+                                                .n = 1024,
+                                                .k = 1024,
+                                                .batch_invariant = m == 1 && grouping == Grouping::None,
+                                                .a = unscaled(element, a),
+                                                .b = unscaled(element, b),
+                                                .d = {d, false, finish},
+                                                .groups = {grouping, grouping == Grouping::None ? 0u : 4u}};
+                                EXPECT_NO_THROW(choose(p, device_of_types())) << text_of(p);
+                            }
+                        }
+}
+
 TEST(Candidates, OfAllTypesFitTheSharedMemoryOfAnSm) {
     for (const GemmConfig& c : kernels()) {
         const uint32_t bytes = kernel_plan(c).smem.total;

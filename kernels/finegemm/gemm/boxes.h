@@ -17,11 +17,6 @@ FG_HD constexpr TmaBox load_box(const Operand& operand, uint32_t rows) {
             .swizzle = Swizzle::B128};
 }
 
-/// Rows of the boxes that together have `rows` rows of A or B.
-FG_HD constexpr uint32_t loaded_rows(const Operand& operand, uint32_t rows) {
-    return operand.major == Major::MN ? align_up(rows, kMnBox) : rows;
-}
-
 /// The boxes of one operand, for whole tiles and for the last one.
 struct LoadBoxes {
     TmaBox whole, last;

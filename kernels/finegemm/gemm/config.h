@@ -78,6 +78,11 @@ inline constexpr uint32_t kRowBytes = 128;
 /// Elements of M or N in such a row of an MN-major operand, and of K in a box of these rows: a k-block.
 inline constexpr uint32_t kMnBox = kRowBytes / 2;
 
+/// Rows of the boxes that together have `rows` rows of A or B.
+FG_HD constexpr uint32_t loaded_rows(const Operand& operand, uint32_t rows) {
+    return operand.major == Major::MN ? align_up(rows, kMnBox) : rows;
+}
+
 struct GemmConfig {
     uint32_t tile_m = 128;         // rows of D that one CTA computes: 64 * math_warpgroups * {1/2, 1, 2}
     uint32_t tile_n = 128;         // columns of D that one CTA computes, at most 256: segment_cols

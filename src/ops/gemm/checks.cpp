@@ -82,10 +82,10 @@ void check_row_groups(const Call& call, const Operands& x) {
 /// Layouts of A and B that there are kernels for.
 void check_layouts(const Call& call, const Operands& x) {
     const Major a = major_of(x.a.x), b = major_of(x.b.x);
-    if (call.of_rows() && a == Major::MN)
+    if (call.of_rows() && !call.stacked() && a == Major::MN)
         reject("a",
-               "has column stride {}, must be 1 (rows contiguous) in groups of rows, as b alone may be stored by "
-               "columns; make it contiguous",
+               "has column stride {}, must be 1 (rows contiguous) where groups share a matrix and begin at any row; "
+               "make it contiguous, or give each group a matrix (masks, whole)",
                x.a.x.col_stride);
     for (const Argument& operand : {x.a, x.b})
         if (call.summed() && major_of(operand.x) == Major::MN)
@@ -98,10 +98,6 @@ void check_layouts(const Call& call, const Operands& x) {
                "has strides [{}, {}], and a [{}, {}]: in groups of K both must have contiguous rows, or both "
                "contiguous columns; make one contiguous",
                x.b.x.row_stride, x.b.x.col_stride, x.a.x.row_stride, x.a.x.col_stride);
-    if (facts_of(call.finish()).moves_columns && (a == Major::MN || b == Major::MN))
-        reject(plan::first_given(call.epilogue()),
-               "is given, but where {} is stored by columns d has no gaps; leave it out, or make that contiguous",
-               a == Major::MN ? "a" : "b");
 }
 
 /// Checks groups of K that are blocks of their own.

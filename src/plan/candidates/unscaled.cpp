@@ -42,6 +42,7 @@ constexpr auto kRows = std::to_array<Candidate>({
     {{128, 128, 5, 2, 1, kAlone, 1}, {0.372, 0.372, 0.93, 0.61}},
     {{128, 192, 4, 2, 1, kAlone, 1}, {0.576, 0.576, 1.32, 0.44}},
     {{128, 256, 3, 2, 1, kAlone, 1}, {0.663, 0.663, 1.97, 0.40}},
+    {{256, 128, 4, 4, 1, kAlone, 1}, {0.720, 0.720, 2.00, 0.80}},
 });
 constexpr auto kRowsF32 = std::to_array<Candidate>({
     {{64, 64, 8, 1, 1, kAlone, 1}, {0.181, 0.181, 0.67}},
@@ -55,9 +56,9 @@ constexpr auto kOfK = std::to_array<Candidate>({
 });
 constexpr auto kOfKF32 = std::to_array<Candidate>({
     {{64, 64, 8, 1, 1, kAlone, 1}, {0.155, 0.155, 0.61, 0, 1.11}},
-    {{128, 128, 4, 2, 1, kAlone, 1}, {0.342, 0.342, 2.52, 0, 2.71}},
-    {{128, 128, 5, 2, 1, kAlone, 1}, {0.332, 0.332, 1.99}},
-    {{128, 192, 4, 2, 1, kAlone, 1}, {0.499, 0.499, 2.30}},
+    {{128, 128, 5, 2, 1, kAlone, 1}, {0.332, 0.332, 1.50, 0, 2.10}},
+    {{128, 192, 4, 2, 1, kAlone, 1}, {0.505, 0.505, 2.30, 0, 0.50}},
+    {{256, 128, 4, 2, 1, kAlone, 1}, {0.667, 0.667, 3.00, 0, 0.30}},
 });
 // For sums over stacks, of whose K each tile has a piece: the rates of groups of K, and of 64x128 what the others leave
 // to it in bench/results/einsum_kernels_h200.json. CTAs that share rows stay closer together with four stages of
@@ -67,24 +68,6 @@ constexpr auto kSum = std::to_array<Candidate>({
     {{64, 128, 8, 1, 1, kAlone, 1}, {0.250, 0.250, 2.20}},
     {{128, 128, 4, 2, 1, kAlone, 1}, {0.342, 0.342, 4.40}},
     {{192, 128, 4, 3, 1, kAlone, 1}, {0.485, 0.485, 2.30}},
-});
-// With an affine epilogue: tiles longer by the share of the bytes of C that the old D costs (plan/candidates.cpp).
-constexpr auto kAffine = std::to_array<Candidate>({
-    {{64, 64, 8, 1, 1, kAlone, 1}, {0.141, 0.141, 0.70}},
-    {{128, 128, 5, 2, 1, kAlone, 1}, {0.311, 0.311, 1.88}},
-    {{128, 192, 4, 2, 1, kAlone, 1}, {0.445, 0.445, 2.71}},
-});
-constexpr auto kAffineF32 = std::to_array<Candidate>({
-    {{64, 64, 8, 1, 1, kAlone, 1}, {0.140, 0.140, 1.20}},
-    {{128, 128, 4, 2, 1, kAlone, 1}, {0.344, 0.344, 4.58}},
-});
-constexpr auto kAffineRows = std::to_array<Candidate>({
-    {{64, 64, 8, 1, 1, kAlone, 1}, {0.128, 0.128, 1.21}},
-    {{128, 192, 4, 2, 1, kAlone, 1}, {0.576, 0.576, 2.12, 0.44}},
-});
-constexpr auto kAffineRowsF32 = std::to_array<Candidate>({
-    {{64, 64, 8, 1, 1, kAlone, 1}, {0.181, 0.181, 1.77}},
-    {{128, 128, 4, 2, 1, kAlone, 1}, {0.396, 0.396, 4.17, 0.30}},
 });
 // clang-format on
 
@@ -122,8 +105,6 @@ constexpr auto kRowsMn = std::to_array<Candidate>({
 });
 constexpr auto kDenseMnF32 = some<0, 2, 3>(kDenseF32);
 constexpr auto kTwoMnF32 = some<0, 3>(kDenseF32);
-constexpr auto kOfKMnF32 = some<0, 2, 3>(kOfKF32);
-constexpr auto kAffineMn = some<0, 2>(kAffine);
 
 /// The list of one kind of products, whose configurations lie here.
 template <const auto& Rows, Kind Of>
@@ -133,15 +114,9 @@ constexpr CandidateList list_of() {
     return {Of, kConfigs<Rows, Of>, Rows};
 }
 
-constexpr Kind kind(Element element, Grouping grouping, DType d, Major a, Major b, Finish finish = Finish::None) {
-    return {.grouping = grouping,
-            .a = unscaled(element, a),
-            .b = unscaled(element, b),
-            .output = *find_type(d)->output,
-            .finish = finish};
-}
-constexpr Kind kind(Element element, Grouping grouping, DType d, Finish finish = Finish::None) {
-    return kind(element, grouping, d, Major::K, Major::K, finish);
+constexpr Kind kind(Element element, Grouping grouping, DType d, Major a = Major::K, Major b = Major::K) {
+    return {
+        .grouping = grouping, .a = unscaled(element, a), .b = unscaled(element, b), .output = *find_type(d)->output};
 }
 
 /// D is of the type that it has where nobody says, or f32.
@@ -166,23 +141,8 @@ void add_lists(std::vector<CandidateList>& all) {
                                      list_of<kDenseTt, kind(Of, kNone, kUsual, kMn, kK)>(),
                                      list_of<kTwoMnF32, kind(Of, kNone, kF32, kMn, kK)>(),
                                      list_of<kOfK, kind(Of, kGroupsOfK, kUsual, kMn, kMn)>(),
-                                     list_of<kOfKMnF32, kind(Of, kGroupsOfK, kF32, kMn, kMn)>()};
+                                     list_of<kOfKF32, kind(Of, kGroupsOfK, kF32, kMn, kMn)>()};
     all.insert(all.end(), std::begin(layouts), std::end(layouts));
-    if constexpr (Of == Element::BF16) {  // not in f16, whose kernels write the product alone
-        const CandidateList affine[] = {list_of<kAffine, kind(Of, Grouping::None, kUsual, Finish::Affine)>(),
-                                        list_of<kAffineF32, kind(Of, Grouping::None, DType::F32, Finish::Affine)>(),
-                                        list_of<kAffineRows, kind(Of, Grouping::Rows, kUsual, Finish::Affine)>(),
-                                        list_of<kAffineRowsF32, kind(Of, Grouping::Rows, DType::F32, Finish::Affine)>(),
-                                        list_of<kAffineMn, kind(Of, kNone, kUsual, kK, kMn, Finish::Affine)>(),
-                                        list_of<kAffineF32, kind(Of, kNone, kF32, kK, kMn, Finish::Affine)>(),
-                                        list_of<kAffineRows, kind(Of, kOfRows, kUsual, kK, kMn, Finish::Affine)>(),
-                                        list_of<kAffineRowsF32, kind(Of, kOfRows, kF32, kK, kMn, Finish::Affine)>(),
-                                        list_of<kAffineMn, kind(Of, kNone, kUsual, kMn, kMn, Finish::Affine)>(),
-                                        list_of<kAffineF32, kind(Of, kNone, kF32, kMn, kMn, Finish::Affine)>(),
-                                        list_of<kAffineMn, kind(Of, kNone, kUsual, kMn, kK, Finish::Affine)>(),
-                                        list_of<kAffineF32, kind(Of, kNone, kF32, kMn, kK, Finish::Affine)>()};
-        all.insert(all.end(), std::begin(affine), std::end(affine));
-    }
 }
 
 }  // namespace

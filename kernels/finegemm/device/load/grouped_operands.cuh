@@ -9,7 +9,7 @@ namespace finegemm::device {
 /// The loads of one tile of a group, by one thread.
 template <GemmConfig C>
 struct GroupedLoads {
-    static_assert(has_layouts(C) && C.a.major == Major::K, "a group's rows begin anywhere");
+    static_assert(has_layouts(C));
     static constexpr uint32_t kRows = C.tile_m / C.a_sharers();  // of A that this CTA loads, at most
     const GroupedParams& p;
     uint32_t a_part;             // first row of this CTA's part in the tile
@@ -29,7 +29,7 @@ struct GroupedLoads {
         const uint32_t bit = ptx::highest_bit(max(rows, 1));  // of no rows that of one, which nobody loads then
         map = rows == kRows ? &p.a.whole : &p.a_rows[bit];
         first_rows = rows == kRows ? kRows : 1u << bit;
-        stage_bytes = (tile.rows + segments_of_b.count()) * kRowBytes;
+        stage_bytes = (loaded_rows(C.a, tile.rows) + segments_of_b.count()) * kRowBytes;
     }
 
     __device__ void load_a(SmemAddr to, SmemAddr full, const TensorMap* map, uint32_t kb, uint32_t first) const {
@@ -41,11 +41,13 @@ struct GroupedLoads {
         ptx::mbarrier_arrive_expect_tx(smem.full(stage), stage_bytes);
     }
     /// Issues the loads of a k-block. Only the group's rows of A are read: where a tile lacks rows, boxes of powers of
-    /// two that add up to their number are loaded.
+    /// two that add up to their number are loaded. An MN-major A is one of groups with matrices of their own, so that
+    /// boxes begin at multiples of 16 bytes, as they must.
     __device__ void issue(const Shared<C>& smem, uint32_t stage, uint32_t kb) const {
         const SmemAddr a = smem.a(stage) + a_part * kRowBytes, b = smem.b(stage), full = smem.full(stage);
         const uint32_t k = kb * C.tile_k();
-        if (rows > 0) load_a(a, full, map, kb, 0);
+        if (C.a.major == Major::MN) load_mn_boxes<C.tile_m>(a, &p.a.whole, full, p.a_policy, k, row, rows, matrix);
+        else if (rows > 0) load_a(a, full, map, kb, 0);
 #pragma unroll
         for (uint32_t i = 0; i < n_segments(C); ++i) {
             const RowsOfB& rows_of_b = segments_of_b.segment[i];
@@ -57,7 +59,7 @@ struct GroupedLoads {
                 ptx::tma_load(at, rows_of_b.map, full, k, rows_of_b.first, group, p.b_policy);
         }
 #pragma unroll 1
-        for (uint32_t first = first_rows; first < rows;) {
+        for (uint32_t first = first_rows; C.a.major == Major::K && first < rows;) {
             const uint32_t i = ptx::highest_bit(rows - first);
             load_a(a, full, &p.a_rows[i], kb, first);
             first += 1u << i;

@@ -40,6 +40,7 @@ void for_each_element(const mock::Description& d, SmemAddr at, uint32_t x, uint3
 inline void tma_load_stacked(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint32_t z) {
     const mock::Description d = mock::description_of(*map);
     if (to.bits % 128 != 0) machine->fail("TMA wants 128 bytes aligned");
+    if (x * mock::element_bytes(d) % 16 != 0) machine->fail("TMA wants boxes that begin at multiples of 16 bytes");
     arrive_later(to, mock::box_bytes(d), barrier, [=] {
         for_each_element(d, to, x, y, z, [](uint8_t* shared, const uint8_t* global, uint32_t bytes) {
             if (global) std::memcpy(shared, global, bytes);
