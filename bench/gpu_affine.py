@@ -228,7 +228,7 @@ class Affine(Fixture):
         for dtype, of, kind in itertools.product(OUTPUTS, ({}, {"groups": len(sizes)}), kinds):
             scaled = kind in CODES
             element, major = (torch.bfloat16, "nt") if scaled else kind
-            if kind == E5M2 and dtype != torch.bfloat16 or not scaled and dtype not in outputs(element):
+            if (kind == E5M2 and dtype != torch.bfloat16) or (not scaled and dtype not in outputs(element)):
                 continue
             a_major, b_major = MAJORS[major]
             a = normal(self.generator, element, m, k, mn_major=a_major)
