@@ -85,8 +85,8 @@ def product_of(a, sfa, b, sfb, height: int) -> torch.Tensor:
 
 
 class Clients:
-    def __init__(self, library: Library, sizes: dict):
-        self.library, self.sizes = library, sizes
+    def __init__(self, tested: Library, sizes: dict):
+        self.tested, self.sizes = tested, sizes
         self.a = Pool(1 << 29, 1)
         self.b = Pool(64 * 6144 * 7168, 2)
         self.memory = torch.empty(1 << 32, dtype=torch.uint8, device="cuda")  # of D
@@ -120,7 +120,7 @@ class Clients:
 
         def call(scales, config=None):
             operands = (a, scales, b, sfb, d, numbers, rows.form)
-            return self.library.prepare_grouped(*operands, ALIGNMENT, told, config=config)
+            return self.tested.prepare_grouped(*operands, ALIGNMENT, told, config=config)
 
         group, begin, end = max(rows.spans, key=lambda span: span[2] - span[1])
 
@@ -131,10 +131,10 @@ class Clients:
 
         columns = mn_major(sfa)
         fields = {"groups": rows.groups, "expected_m": told, "alignment": rows.planned_alignment}
-        account = self.library.explain(rows.m * rows.stacks, n, k, **fields)
+        account = self.tested.explain(rows.m * rows.stacks, n, k, **fields)
         calls, others = {"finegemm": call(columns), "finegemm_row_major": call(sfa)}, {}
         if kind == "contig":
-            others["dense_as_many_rows"] = self.library.prepare(a, columns, b[0], sfb[0], d)
+            others["dense_as_many_rows"] = self.tested.prepare(a, columns, b[0], sfb[0], d)
         shape = [rows.groups, expected, n, k]
         return Row(kind, shape, calls, account, lambda name: call(columns, name), d, product, others)
 
@@ -149,13 +149,13 @@ class Clients:
 
         def call(x, y, config=None):
             options = {"layout": BLOCKS, "config": config, "accumulate": 1}
-            return self.library.prepare_k_grouped(a, x, b, y, d, offsets, **options)
+            return self.tested.prepare_k_grouped(a, x, b, y, d, offsets, **options)
 
         by_columns = call(*columns)
 
         def copied():
             for sf, to in zip((sfa, sfb), columns, strict=True):
-                self.library.scale_layout(sf, to)
+                self.tested.scale_layout(sf, to)
             by_columns()
 
         def product():
@@ -166,9 +166,9 @@ class Clients:
 
         calls = {"finegemm": copied, "finegemm_mn_major": by_columns}
         # As many numbers as columns take one launch for all groups; blocks one for each eleven.
-        one_launch = self.library.prepare_k_grouped(a, columns[0], b, columns[1], d, offsets, accumulate=1)
+        one_launch = self.tested.prepare_k_grouped(a, columns[0], b, columns[1], d, offsets, accumulate=1)
         others = {"row_major_uncopied": call(sfa, sfb), "columns_in_one_launch": one_launch}
-        account = self.library.explain(m, n, k, k_groups=groups, accumulate=1)
+        account = self.tested.explain(m, n, k, k_groups=groups, accumulate=1)
         shape = [groups, m, n, expected]
         return Row("kgroup", shape, calls, account, lambda name: call(*columns, name), d, product, others)
 
@@ -181,14 +181,14 @@ class Clients:
         d = self.d(m, n, dtype=torch.float32 if adds else torch.bfloat16)
 
         def call(x, y, config=None):
-            return self.library.prepare(a, x, b, y, d, config=config, accumulate=adds)
+            return self.tested.prepare(a, x, b, y, d, config=config, accumulate=adds)
 
         columns = mn_major(sfa), mn_major(sfb) if adds else sfb
         both = {"finegemm_mn_major": call(*columns), "finegemm_row_major": call(sfa, sfb)}
         first = "finegemm_row_major" if adds else "finegemm_mn_major"
         calls = {"finegemm": both.pop(first), **both}
         fields = {"row_b_scales": adds, "accumulate": adds, "out_dtype": d.dtype}
-        account = self.library.explain(m, n, k, **fields)
+        account = self.tested.explain(m, n, k, **fields)
         one = torch.ones((), device="cuda")
 
         def cublas():
@@ -196,7 +196,7 @@ class Clients:
 
         def copied():
             for sf, to in zip((sfa, sfb), columns, strict=True):
-                self.library.scale_layout(sf, to)
+                self.tested.scale_layout(sf, to)
             calls["finegemm_mn_major"]()
 
         others = {"row_major_copied": copied} if adds else {}
