@@ -1,13 +1,23 @@
 #!/bin/sh
-# python.sh PYTHON ROOT RESULTS: the tests and the examples of the Python package, where it is installed. Layer tests.
-python=$1 root=$2 results=$3
+# python.sh PYTHON ROOT RESULTS SUITE: tests of the Python package, where it is installed. SUITE is python_torch, what
+# is there for users of torch, JAX and DeepGEMM, or python: all other tests, and the examples. Layer tests.
+python=$1 root=$2 results=$3 suite=$4
 if ! reason=$(cd / && "$python" -c 'import finegemm, ml_dtypes, numpy, pytest' 2>&1); then
     echo "$python: $(printf '%s\n' "$reason" | tail -n 1)"
     exit 77
 fi
-build=${results%/results/*}
+build=${results%/results}
 if [ -f "$build/tests/libfinegemm_mock_driver.so" ]; then
     export FINEGEMM_MOCK_DRIVER="$build/tests/libfinegemm_mock_driver.so"
 fi
-for example in "$root"/examples/*.py "$root"/examples/python/*.py; do "$python" "$example" || exit 1; done
-cd "$root" && exec "$python" -m pytest -q -p no:cacheprovider --junitxml="$results"
+cd "$root" || exit 1
+tests=python/tests
+if [ "$suite" = python_torch ]; then
+    set -- $tests/test_torch*.py $tests/test_jax.py $tests/test_transformers.py $tests/test_deep_gemm*.py \
+        $tests/conformance
+else
+    for example in examples/*.py examples/python/*.py; do "$python" "$example" || exit 1; done
+    set -- --ignore-glob="*/test_torch*.py" --ignore=$tests/test_jax.py --ignore=$tests/test_transformers.py \
+        --ignore-glob="*/test_deep_gemm*.py" --ignore=$tests/conformance
+fi
+exec "$python" -m pytest -q -p no:cacheprovider --junitxml="$results/$suite.xml" "$@"
