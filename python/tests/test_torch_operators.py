@@ -166,6 +166,26 @@ def test_results_are_written_where_out_says(device):
     torch.testing.assert_close(sums, ft.k_grouped_gemm(*rows, offsets=[0, 128, 256]) + 1)
 
 
+def test_scores_and_products_before_a_norm_are_written_where_out_says(device):
+    rows, keys = indexer(device), paged(device)
+    windows, pages = ([3] * 70, [9] * 70), ([5, 64], TABLE.to(device))
+    logits, of_pages = torch.zeros(70, 80, device=device), torch.zeros(2, 128, dtype=torch.bfloat16, device=device)
+    assert ft.mqa_logits(*rows, *windows, out=logits) is logits
+    assert torch.equal(logits, ft.mqa_logits(*rows, *windows))
+    assert ft.paged_mqa_logits(*keys, *pages, out=of_pages) is of_pages
+    assert torch.equal(of_pages, ft.paged_mqa_logits(*keys, *pages, out_dtype=torch.bfloat16))
+    with pytest.raises(finegemm.InvalidArgument, match="width: is 7, but out has 80 columns"):
+        ft.mqa_logits(*rows, *windows, out=logits, width=7)
+    x, weights = values(device, 5, 14, K).bfloat16(), values(device, 24, K)
+    for slices in (None, 3):
+        shape = (5, 14) if slices is None else (slices, 5, 14)
+        out = (torch.zeros(*shape, 24, device=device), torch.zeros(shape, device=device))
+        assert ft.prenorm_gemm(x, weights, out=out, num_splits=slices) is out
+        assert same(out, ft.prenorm_gemm(x, weights, num_splits=slices))
+    with pytest.raises(finegemm.InvalidArgument, match="out: is written to, which autograd does not see"):
+        ft.prenorm_gemm(x, weights.requires_grad_(), out=out, num_splits=3)
+
+
 def test_a_compiler_knows_what_is_written(device):
     def twice(a, sfa, b, sfb):
         out = torch.zeros(M, N, device=device)

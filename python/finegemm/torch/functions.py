@@ -31,7 +31,7 @@ def _rows(x: Tensor | None) -> Tensor | None:
     return x if x is None or x.dim() == 2 else x.reshape(-1, x.shape[-1])
 
 
-def _check_grad(out: Tensor, *operands: Tensor | None) -> None:
+def check_grad(out: Tensor, *operands: Tensor | None) -> None:
     if needs_grad(out, *operands):
         raise InvalidArgument(
             "out: is written to, which autograd does not see, and an argument requires grad; leave out= away, detach "
@@ -77,14 +77,14 @@ def gemm(
             raise InvalidArgument("accumulate: is True, but out is None; pass the float32 tensor that is added to")
         d: Tensor = call(operators.gemm_new, *rows, out_dtype, *options)
         return d if a.dim() == 2 else d.view(*a.shape[:-1], d.shape[-1])
-    _check_dtype(out, out_dtype)
-    _check_grad(out, *rows, c, bias)
+    check_dtype(out, out_dtype)
+    check_grad(out, *rows, c, bias)
     d = out if out.dim() == 2 else out.view(-1, out.shape[-1])
     call(operators.gemm_out, *rows, d, accumulate, *options)
     return out
 
 
-def _check_dtype(out: Tensor, out_dtype: Dtype | None) -> None:
+def check_dtype(out: Tensor, out_dtype: Dtype | None) -> None:
     if out_dtype is not None and out.dtype != out_dtype:
         raise InvalidArgument(f"out_dtype: is {out_dtype}, but out has dtype {out.dtype}; leave one of them away")
 
@@ -128,8 +128,8 @@ def grouped_gemm(
     options = (c, bias, alpha, beta, numerics, num_sms, pdl, alignment, expected_m)
     if out is None:
         return call(operators.grouped_gemm_new, a, sfa, b, sfb, out_dtype, *groups, *options)
-    _check_dtype(out, out_dtype)
-    _check_grad(out, a, sfa, b, sfb, c, bias)
+    check_dtype(out, out_dtype)
+    check_grad(out, a, sfa, b, sfb, c, bias)
     call(operators.grouped_gemm_out, a, sfa, b, sfb, out, *groups, *options)
     return out
 
@@ -163,7 +163,7 @@ def k_grouped_gemm(
         if accumulate:
             raise InvalidArgument("accumulate: is True, but out is None; pass the float32 tensor that is added to")
         return call(operators.k_grouped_gemm_new, a, sfa, b, sfb, *groups, numerics, num_sms, pdl)
-    _check_grad(out, a, sfa, b, sfb)
+    check_grad(out, a, sfa, b, sfb)
     call(operators.k_grouped_gemm_out, a, sfa, b, sfb, out, accumulate, *groups, numerics, num_sms, pdl)
     return out
 
@@ -194,8 +194,8 @@ def einsum(
         if accumulate:
             raise InvalidArgument("accumulate: is True, but out is None; pass the float32 tensor that is added to")
         return call(operators.einsum_new, *operands, out_dtype, *options)
-    _check_dtype(out, out_dtype)
-    _check_grad(out, a, sfa, b, sfb)
+    check_dtype(out, out_dtype)
+    check_grad(out, a, sfa, b, sfb)
     call(operators.einsum_out, *operands, out, accumulate, *options)
     return out
 

@@ -249,6 +249,11 @@ def define_new(
     define(function, schema, fake, backward, of_several_devices=of_several_devices)
 
 
+def define_out(function: Callable[..., Any], schema: str, of_several_devices: bool = False) -> None:
+    """An operator that writes to one of its tensors and returns nothing."""
+    define(function, f"{schema} -> ()", _nothing, of_several_devices=of_several_devices)
+
+
 def _define_product(
     new: Callable[..., Any],
     writes: Callable[..., Any],
@@ -264,8 +269,7 @@ def _define_product(
     operands = f"{first}Tensor a, Tensor? sfa, Tensor b, Tensor? sfb, "
     listed = ", ".join(f"{kind} {name}" for name, kind in options.items())
     define_new(new, f"({operands}{only_new}{listed}) -> Tensor", fake, of_several_devices)
-    schema = f"({operands}Tensor(a!) out, {only_out}{listed}) -> ()"
-    define(writes, schema, _nothing, of_several_devices=of_several_devices)
+    define_out(writes, f"({operands}Tensor(a!) out, {only_out}{listed})", of_several_devices)
 
 
 _DTYPE, _ACCUMULATE = "ScalarType? out_dtype, ", "bool accumulate, "
