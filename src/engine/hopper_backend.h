@@ -137,9 +137,9 @@ private:
     mutable std::shared_mutex mutex_;
     std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
     std::unique_ptr<const cuda::MemoryPool> memory_;                              // likewise
-    std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<GroupListConfig>, KernelsOf<QuantizeConfig>, KernelsOf<QuantizeColumnsConfig>,
-               KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>, KernelsOf<MqaScheduleConfig>,
-               KernelsOf<PrenormKernel>>
+    std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<GroupListConfig>, KernelsOf<QuantizeConfig>,
+               KernelsOf<QuantizeColumnsConfig>, KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>,
+               KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;

@@ -220,7 +220,7 @@ TEST_F(HopperKGrouped, MapsOfBlocksAreKeptWhileSizesStay) {
 TEST_F(HopperKGrouped, GroupsThatParametersHaveNoRoomForAreListedInMemory) {
     const auto hopper = backend();
     for (const KLayout layout : {KLayout::Columns, KLayout::Blocks})
-        for (const uint32_t groups : {1u, 11u, 12u, 64u, 65u, 896u, 897u, 4096u}) {
+        for (const uint32_t groups : {1u, 11u, 12u, 64u, 65u, 896u, 897u, 20000u}) {
             const bool blocks = layout == KLayout::Blocks, listed = groups > (blocks ? kBlockGroups : kHostGroups);
             mock->launches.clear();
             const std::vector<int32_t> offsets = host_offsets(std::max(groups, 2u));

@@ -4,6 +4,10 @@
 #include <finegemm/gemm/group_list.h>
 #include <finegemm/device/ptx/tma.cuh>
 
+#if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1205
+#error "tensormap.replace takes a stride in other units before CUDA 12.5; use a newer NVRTC or nvcc"
+#endif
+
 namespace finegemm::device {
 
 /// The map of the block whose `cols` columns begin at k.

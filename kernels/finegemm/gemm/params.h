@@ -74,12 +74,12 @@ inline constexpr uint32_t kHostGroups = 64, kBlockGroups = 11;
 
 /// Parameters of K-grouped kernels. D is a stack; `raster` has the tiles of one of its matrices.
 struct KGroupedParams : GemmParams {
-    KGroupLayout groups;   // without offsets: those below
-    int64_t d_stride;      // elements from one group's D to the next
-    TensorMap d[1];        // of the whole stack of D, where the old D is loaded
+    KGroupLayout groups;  // without offsets: those below
+    int64_t d_stride;     // elements from one group's D to the next
+    TensorMap d[1];       // of the whole stack of D, where the old D is loaded
     int32_t host_offsets[kHostGroups + 1];
     uint32_t blocks;  // 1: each group has maps of its own, for whole tiles; those of GemmParams are not used
-    const TensorMap* listed_blocks;          // A's and B's of each group in turn, in memory; null: these
+    const TensorMap* listed_blocks;  // A's and B's of each group in turn, in memory; null: these
     TensorMap block_maps[2 * kBlockGroups];
 
     FG_HD constexpr KGroupLayout k_groups() const {

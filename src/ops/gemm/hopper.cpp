@@ -259,8 +259,9 @@ uint32_t most_tiles(const plan::Problem& p, const GemmConfig& c, uint32_t cluste
 
 namespace {
 
-/// Of a block of A or B.
-TensorMap block_map(const cuda::Driver& driver, const char* name, const ConstMatrix& x, const Operand& o, uint32_t rows) {
+/// The map of the block that a group has of A or B.
+TensorMap block_map(const cuda::Driver& driver, const char* name, const ConstMatrix& x, const Operand& o,
+                    uint32_t rows) {
     return map_of(driver, name, {x}, load_box(o, rows), false);
 }
 

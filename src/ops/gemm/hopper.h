@@ -36,8 +36,8 @@ private:
 /// Can a kernel's variant for row-major scales, if it has one, read those of the call?
 bool has_scale_vectors(const Call& call, const GemmConfig& c);
 
-/// Offsets on the host are left out: put_groups or group_lists_of have them; and so is where the sums of pieces are. `clusters`: that
-/// may work at once.
+/// Offsets on the host are left out: put_groups or group_lists_of have them; and so is where the sums of pieces are.
+/// `clusters`: that may work at once.
 LaunchParams params_of(const cuda::Driver& driver, const Call& call, const plan::Problem& problem, const GemmConfig& c,
                        uint32_t clusters);
 

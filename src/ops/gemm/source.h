@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include <finegemm/gemm/add_pieces.h>
-#include <finegemm/gemm/group_list.h>
 #include <finegemm/gemm/config.h>
+#include <finegemm/gemm/group_list.h>
 
 #include "jit/kernel_store.h"
 
