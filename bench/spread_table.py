@@ -5,9 +5,8 @@ Usage: spread_table.py --library libfinegemm.so [--draws N] [--rounds N] [--kind
 
 Of each shape N vectors of sizes are drawn, each size from 0.7 to 1.3 of what is expected, and each kernel that can take
 the call is timed with each. The record DIR/spread_CARD.json has by shape the sizes, each kernel's times, and how much
-longer the chosen kernels take, all draws together, than
-the one kernel that suits the draws best (`loss`), and than the best kernel of each draw (`loss_to_each`), which no
-choice on the host can reach.
+longer the chosen kernels take, all draws together, than the one kernel that suits the draws best (`loss`), and than the
+best kernel of each draw (`loss_to_each`), which no choice on the host can reach.
 """
 
 import argparse
@@ -72,7 +71,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--library", required=True)
     parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--kinds", default=",".join(SHAPES))
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results")
     parser.add_argument("--commit", default="", help="for the record, where git cannot say")
