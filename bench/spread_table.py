@@ -15,6 +15,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -43,7 +44,8 @@ def drawn(groups: int, expected: int, draws: int) -> list[list[int]]:
 def timed(clients: Clients, kind: str, shape: tuple[int, ...], draws: int, rounds: int) -> dict:
     groups, expected, n, k = shape
     vectors = drawn(groups, expected, draws)
-    calls, chosen, names = {}, [], set()
+    calls: dict[tuple[int, str], Callable[[], None]] = {}
+    chosen, names = [], set[str]()
     for i, sizes in enumerate(vectors):
         row = clients.grouped(kind, sizes, expected, n, k)
         chosen.append(row.account["chosen"]["name"])
