@@ -14,6 +14,7 @@ std::vector<jit::KernelSource> pack_contents() {
     std::vector<jit::KernelSource> sources;
     for (const GemmConfig& c : plan::kernels()) sources.push_back(jit::gemm_source(c, plan::name_of(c)));
     for (const AddPiecesConfig& c : jit::add_pieces_configs()) sources.push_back(jit::source_of(c));
+    sources.push_back(jit::source_of(GroupListConfig{}));
     for (const QuantizeConfig& c : jit::quantize_configs()) sources.push_back(jit::source_of(c));
     for (const QuantizeColumnsConfig& c : jit::quantize_columns_configs()) sources.push_back(jit::source_of(c));
     for (const ScaleLayoutConfig& c : jit::scale_layout_configs()) sources.push_back(jit::source_of(c));

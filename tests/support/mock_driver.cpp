@@ -47,6 +47,7 @@ bool copied_operation(const std::string& entry, const void* from, Launch& launch
         static_cast<finegemm::GemmParams&>(launch.gemm) = launch.summed =
             *static_cast<const finegemm::SummedParams*>(from);
     else if (has("add_pieces")) std::memcpy(&launch.add_pieces, from, sizeof launch.add_pieces);
+    else if (has("group_list")) std::memcpy(&launch.group_list, from, sizeof launch.group_list);
     else if (has("FineGEMM_quantize_columns_"))
         std::memcpy(&launch.quantize_columns, from, sizeof launch.quantize_columns);
     else if (has("FineGEMM_quantize_")) std::memcpy(&launch.quantize, from, sizeof launch.quantize);
@@ -255,6 +256,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .k_grouped = {},
                   .summed = {},
                   .add_pieces = {},
+                  .group_list = {},
                   .affine = {},
                   .heads = {}};
     const bool is_gemm = !copied_operation(function->entry, parameters[0], launch);

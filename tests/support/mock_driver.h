@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <finegemm/gemm/add_pieces.h>
+#include <finegemm/gemm/group_list.h>
 #include <finegemm/gemm/params.h>
 #include <finegemm/mqa/mqa.h>
 #include <finegemm/mqa/schedule.h>
@@ -46,6 +47,7 @@ struct Launch {
     KGroupedParams k_grouped;                  // of a kernel "FineGEMM_*_kgrouped*"
     SummedParams summed;                       // of a kernel "FineGEMM_*_summed"
     AddPiecesParams add_pieces;                // of a kernel "FineGEMM_add_pieces_*"
+    GroupListParams group_list;                // of a kernel "FineGEMM_group_list"
     AffineParams affine;                       // of a kernel "FineGEMM_*_affine"
     DColumns heads;                            // of a kernel "FineGEMM_*_head_gaps"
 };

@@ -114,4 +114,15 @@ KernelSource source_of(const AddPiecesConfig& c) {
                                 value(c.output), entry)};
 }
 
+KernelSource source_of(const GroupListConfig&) {
+    return {.entry = "FineGEMM_group_list",
+            .text =
+                "#include <finegemm/device/group_list.cuh>\n"
+                "inline constexpr finegemm::GroupListConfig kConfig;\n"
+                "extern \"C\" __global__ void __launch_bounds__(kConfig.threads())\n"
+                "FineGEMM_group_list(const __grid_constant__ finegemm::GroupListParams params) {\n"
+                "    finegemm::device::write_group_list<kConfig>(params);\n"
+                "}\n"};
+}
+
 }  // namespace finegemm::jit
