@@ -13,6 +13,7 @@ fi
 cd "$root" || exit 1
 tests=python/tests
 if [ "$suite" = python_torch ]; then
+    export OMP_NUM_THREADS=1   # torch's threads would wait for each other, as the other suite runs beside
     set -- $tests/test_torch*.py $tests/test_jax.py $tests/test_transformers.py $tests/test_deep_gemm*.py \
         $tests/conformance
 else
