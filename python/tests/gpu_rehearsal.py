@@ -49,13 +49,15 @@ def transform_of(sf, out, power_of_two):
     return "unpack_ue8m0" if sf.dtype == torch.int32 else "pack_fp32_into_ue8m0"
 
 
-def is_direct(sf, out):
-    """Do threads store the words that they have loaded? Of packing without groups."""
+def direct_of(sf, out):
+    """How the name of a kernel ends whose threads store the words that they have loaded. Of packing without groups."""
     rows, cols = sf.shape[-2:]
     down, right = sf.stride()[-2:]
     if out.shape[-2] != rows or out.stride(-2) != 1 or out.stride(-1) % 4 != 0:
-        return False
-    return (down == 1 and right % 4 == rows % 4 == 0) or (right == 1 and down % 4 == cols % 4 == 0)
+        return ""
+    if down == 1 and right % 4 == rows % 4 == 0:
+        return "_by_columns"
+    return "_by_rows" if right == 1 and down % 4 == cols % 4 == 0 else ""
 
 
 @contextlib.contextmanager
@@ -161,8 +163,8 @@ class Rehearsal:
 
         def laid_out(library, sf, out, numbers=None, form=0, alignment=128, scale_k=128, power_of_two=False):
             transform = transform_of(sf, out, power_of_two)
-            direct = transform.startswith("pack") and form == 0 and is_direct(sf, out)
-            self.names.add(f"scale_layout_{transform}{ENDINGS[form]}" + ("_direct" if direct else ""))
+            direct = direct_of(sf, out) if transform.startswith("pack") and form == 0 else ""
+            self.names.add(f"scale_layout_{transform}{ENDINGS[form]}{direct}")
             arguments = (library, sf, out, numbers, form, alignment, scale_k, power_of_two)
             recorded(lambda: self.spoiling(lambda: scale_layout(*arguments), out))
 
@@ -222,5 +224,8 @@ class Rehearsal:
         """By which of its texts a kernel is launched, the layout of scales decides, which only a GPU sees."""
         self.names.clear()
         call()
-        kinds, ends = ("", "e4m3_gemm_", "e5m2_gemm_", "bf16_gemm_", "f16_gemm_"), ("", "_rows")
+        kinds, ends = (
+            ("", "e4m3_gemm_", "e5m2_gemm_", "bf16_gemm_", "f16_gemm_"),
+            ("", "_rows", "_bmn_bnk_mn_gemm_impl"),
+        )
         return {f"FineGEMM_{kind}{name}{end}" for kind in kinds for name in self.names for end in ends}

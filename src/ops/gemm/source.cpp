@@ -73,7 +73,8 @@ std::string to_source(const GemmConfig& c) {
 }
 
 std::string gemm_entry(const GemmConfig& c, std::string_view name) {
-    return fmt::format("FineGEMM_{}_gemm_{}", type_of(c.a.element).name, name);
+    return fmt::format("FineGEMM_{}_gemm_{}{}", type_of(c.a.element).name, name,
+                       c.summed() ? "_bmn_bnk_mn_gemm_impl" : "");
 }
 
 /// What the wrappers of wgmma must be told where operands are not all e4m3.
