@@ -43,7 +43,7 @@ __device__ void mqa_logits(const MqaParams& p) {
     // Nothing is written above, and nothing read before the kernels before this one have ended.
     ptx::grid_launch_dependents();
     ptx::grid_dependency_wait();
-    if (C.keys == MqaKeys::Pages) prefetch_table<C>(p);
+    if (C.keys == MqaKeys::Pages) prefetch_table<C>(p), prefetch_pages<C>(p);
     const MqaSplit split = split_tiles(p, smem, warpgroup);  // lengths come while others make barriers
     if (C.keys == MqaKeys::Pages && threadIdx.x == kMqaWarpgroups * 128)
         MqaRings<C>::tell(smem, split.cost >= kMqaManyTiles);
