@@ -7,7 +7,7 @@ Usage: mqa_table.py [--out FILE] [--rounds N] [--commit ID] [--peers FILE] [--on
 the windows. 8 GB are set before each launch. With `--peers`, a table of rows of the same kind and shape with times of
 `deep_gemm`, it prints how many times as long these take, after the ratio of both tables' ceilings. With `--bytes`,
 what mqa_bytes.cu is built to, `bytes` of a row of pages is the time of a kernel that moves the same bytes and computes
-nothing. Needs the Python package, torch and a Hopper GPU.
+nothing, and `from_l2` that of the same logits from pages that L2 holds. Needs the Python package, torch and a Hopper GPU.
 """
 
 import argparse
@@ -164,6 +164,12 @@ def page_calls(batch: int, each: int, heads: int, dim: int, keys: int, logits: s
     }
 
 
+def from_l2(call: functools.partial) -> functools.partial:
+    """The same call, whose pages are few enough to lie in L2."""
+    q, cache, w, lengths, table, schedule, d = call.args
+    return functools.partial(call.func, q, cache, w, lengths, table % 256, schedule, d, **call.keywords)
+
+
 def rounded(times: dict) -> dict:
     return {name: round(us, 2) for name, us in times.items()}
 
@@ -179,8 +185,10 @@ def table(only: str, rounds: int, probe: ctypes.CDLL | None, device: str = "cuda
         for pages in PAGES + MORE_PAGES:
             calls = page_calls(*pages, device)
             if probe:
-                check_reads(probe, calls["finegemm"].args)
-                calls["bytes"] = functools.partial(read_pages, probe, *calls["finegemm"].args)
+                operands = calls["finegemm"].args
+                check_reads(probe, operands)
+                calls["bytes"] = functools.partial(read_pages, probe, *operands)
+                calls["from_l2"] = from_l2(calls["finegemm_exact"])
             times = median_times(calls, rounds, FLUSH_BYTES)
             yield {"kind": "paged_mqa", "shape": list(pages[:-1]), "logits": pages[-1], "us": rounded(times)}
 

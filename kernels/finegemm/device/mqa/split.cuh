@@ -23,7 +23,7 @@ __device__ void prefetch_table(const MqaParams& p) {
 /// Beyond its length a request may have any numbers in the table: those of pages that exist are prefetched in vain.
 template <MqaConfig C>
 __device__ void prefetch_pages(const MqaParams& p) {
-    constexpr uint32_t kTiles = 8;
+    constexpr uint32_t kTiles = 4;
     if (threadIdx.x >= kTiles << (6 - p.page_log2) || p.items == 0) return;
     const uint32_t i = threadIdx.x * gridDim.x + blockIdx.x, page = i / p.items, item = i - page * p.items;
     if (page >= p.keys >> p.page_log2) return;
