@@ -7,7 +7,8 @@ Usage: mqa_table.py [--out FILE] [--rounds N] [--commit ID] [--peers FILE] [--on
 the windows. 8 GB are set before each launch. With `--peers`, a table of rows of the same kind and shape with times of
 `deep_gemm`, it prints how many times as long these take, after the ratio of both tables' ceilings. With `--bytes`,
 what mqa_bytes.cu is built to, `bytes` of a row of pages is the time of a kernel that moves the same bytes and computes
-nothing, and `from_l2` that of the same logits from pages that L2 holds. Needs the Python package, torch and a Hopper GPU.
+nothing, and `from_l2` that of the same logits from pages that L2 holds. Needs the Python package, torch and a Hopper
+GPU.
 """
 
 import argparse

@@ -49,8 +49,8 @@ struct MqaConfig {
     }
     /// Stages of each ring. Four tiles of 128 hide the latency of memory; narrower ones take less of it.
     FG_HD constexpr uint32_t stages() const { return dim == 128 ? 4 : 8; }
-    /// Those that are used where a CTA has few tiles. Of pages, which all come from memory, half as many keep it busy;
-    /// more only let the first tiles wait for one another.
+    /// Stages in use where a CTA has few tiles. Half as many keep memory busy, from which all pages come; more only let
+    /// the first tiles wait for one another.
     FG_HD constexpr uint32_t few_stages() const { return keys == MqaKeys::Pages ? 256 / dim : stages(); }
     FG_HD constexpr uint32_t smem_bytes() const;
 };
