@@ -291,7 +291,7 @@ class Library:
 
     def paged_mqa_logits(self, q, cache, w, lengths, table, d, form=0, relu=0, num_sms=0, pdl=False) -> None:
         """q [B * T, H, D], cache [pages, bytes of a page], w [B * T, H], lengths [B, 1 or T], d [B * T, any]."""
-        schedule = torch.zeros(2, 2, dtype=torch.int32, device=d.device)  # nothing reads it
+        schedule = torch.empty(2, 2, dtype=torch.int32, device=d.device)  # nothing reads it
         numbers = (integers(t) for t in (lengths, table, schedule))
         args = PagedMqaArgs(stack(q), matrix(cache), matrix(w), *numbers, matrix(d))
         self.score(self.c.finegemm_paged_mqa_logits, args, d, form, relu, num_sms, pdl)

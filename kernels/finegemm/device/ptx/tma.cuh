@@ -119,6 +119,12 @@ __device__ inline void prefetch_global(const void* at) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at) : "memory");
 }
 
+/// Prefetches bytes that are contiguous to L2, both the address and the number a multiple of 16. PTX ISA,
+/// cp.async.bulk.prefetch.
+__device__ inline void bulk_prefetch(const void* from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 /// Prefetches a box of matrix z of a stack to L2. PTX ISA, cp.async.bulk.prefetch.tensor.
 __device__ inline void tma_prefetch(const TensorMap* map, uint32_t x, uint32_t y, uint32_t z, uint64_t policy) {
     asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.L2::cache_hint [%0, {%1, %2, %3}], %4;" ::"l"(map), "r"(x),

@@ -103,6 +103,11 @@ template <typename... At>
 void tma_load_multicast(SmemAddr, const TensorMap*, SmemAddr, At...);
 /// Takes what can be read.
 inline void prefetch_global(const void* at) { static_cast<void>(*static_cast<const volatile uint8_t*>(at)); }
+inline void bulk_prefetch(const void* from, uint32_t bytes) {
+    if (reinterpret_cast<uintptr_t>(from) % 16 != 0 || bytes % 16 != 0) machine->fail("a bulk prefetch is not aligned");
+    prefetch_global(from);
+    prefetch_global(static_cast<const uint8_t*>(from) + bytes - 1);
+}
 /// Takes a box that exists in part at least: anything else would be a prefetch in vain.
 inline void tma_prefetch(const TensorMap* map, uint32_t x, uint32_t y, uint32_t z, uint64_t) {
     const mock::Description d = mock::description_of(*map);
