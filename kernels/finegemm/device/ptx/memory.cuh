@@ -153,6 +153,25 @@ __device__ inline float fma(float a, float b, float c) {
     return x;
 }
 
+/// 1 / x within one unit in the last place, of what is neither subnormal nor has a subnormal reciprocal. PTX ISA, rcp.
+__device__ inline float rough_reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/// The smaller, or the larger; NaN where one is NaN. PTX ISA, min and max.
+__device__ inline float min_or_nan(float a, float b) {
+    float x;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+    return x;
+}
+__device__ inline float max_or_nan(float a, float b) {
+    float x;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+    return x;
+}
+
 struct Words4 {
     uint32_t w[4];
 };
