@@ -59,11 +59,11 @@ TEST_F(HopperSwiglu, PassesMatricesGroupsAndOptionsOn) {
     EXPECT_EQ(std::tuple(sums.swiglu.rule.limit, sums.grid), std::tuple(test::kInfinity, 13u));
 }
 
-TEST_F(HopperSwiglu, HasNoMoreCtasThanFit) {
-    EXPECT_EQ(run(GroupForm::Whole, 1, 100'000, 2048).grid, 132u * 8);
-    EXPECT_EQ(run(GroupForm::Masked, 32, 4096, 2048).grid, 132u * 8 / 32 * 32);
+TEST_F(HopperSwiglu, HasNoMoreCtasThanFitWhereMasksOrABudgetLeaveWorkOut) {
+    EXPECT_EQ(run(GroupForm::Whole, 1, 100'000, 2048).grid, 50'000u);
+    EXPECT_EQ(run(GroupForm::Masked, 32, 4096, 2048).grid, 132u * 8);
     EXPECT_EQ(run(GroupForm::Whole, 1, 100'000, 2048, {.num_sms = 20}).grid, 160u);
-    EXPECT_EQ(run(GroupForm::Whole, 1000, 1000, 2048).grid, 1000u);
+    EXPECT_EQ(run(GroupForm::Whole, 1, INT32_MAX, 128).grid, 1u << 20);
     EXPECT_EQ(run(GroupForm::Whole, 3, 1, 16).grid, 3u);
 }
 

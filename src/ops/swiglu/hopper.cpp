@@ -7,14 +7,18 @@ namespace finegemm {
 
 namespace {
 
-/// CTAs of a matrix, which walk over its blocks: no more than SMs can hold at once, as the start of one takes as long
-/// as some blocks.
+constexpr uint32_t kMaxGrid = 1u << 20;
+
+/// CTAs of a matrix. With one for each of its units or so the last ones end together; where masks leave rows out there
+/// are no more than SMs hold at once, as one without work takes time, too.
 uint32_t ctas_of(const SwigluCall& call, const SwigluConfig& c, const SwigluParams& p, uint32_t sms) {
     const uint64_t units = static_cast<uint64_t>(p.rows) * p.across.divisor;
     const auto budget = static_cast<uint32_t>(call.options.num_sms);
-    const uint32_t most = (budget > 0 ? std::min(budget, sms) : sms) * c.ctas_per_sm() / p.matrices;
+    const bool bounded = budget > 0 || call.groups.form == GroupForm::Masked;
+    const uint32_t used = budget > 0 ? std::min(budget, sms) : sms;
+    const uint32_t most = bounded ? used * c.ctas_per_sm() : kMaxGrid;
     return static_cast<uint32_t>(
-        std::clamp<uint64_t>((units + c.cta_units() - 1) / c.cta_units(), 1, std::max(1u, most)));
+        std::clamp<uint64_t>((units + c.cta_units() - 1) / c.cta_units(), 1, std::max(1u, most / p.matrices)));
 }
 
 }  // namespace
