@@ -198,6 +198,13 @@ class Rehearsal:
             self.names.add(kernel.removeprefix("FineGEMM_"))
             recorded(lambda: self.spoiling(lambda: prenorm(library, a, b, d, sqrsum, num_sms, pdl), d))
 
+        swiglu = gpu_library.Library.swiglu_quantize
+
+        def activated(library, x, q, *others, **keywords):
+            self.names.add(f"swiglu_quantize_{DTYPES[x.dtype]}")
+            recorded(lambda: self.spoiling(lambda: swiglu(library, x, q, *others, **keywords), q))
+
+        monkeypatch.setattr(gpu_library.Library, "swiglu_quantize", activated)
         monkeypatch.setattr(gpu_library.Library, "prenorm_gemm", multiplied)
         monkeypatch.setattr(gpu_library.Library, "score", scored)
         monkeypatch.setattr(gpu_library.Library, "paged_mqa_schedule", scheduled)

@@ -19,6 +19,7 @@
 #include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
 #include "ops/scale_layout/source.h"
+#include "ops/swiglu/source.h"
 
 namespace finegemm {
 

@@ -6,6 +6,7 @@
 #include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
 #include "ops/scale_layout/source.h"
+#include "ops/swiglu/source.h"
 #include "plan/plan.h"
 
 namespace finegemm {
@@ -21,6 +22,7 @@ std::vector<jit::KernelSource> pack_contents() {
     for (const MqaConfig& c : jit::mqa_configs()) sources.push_back(jit::source_of(c));
     sources.push_back(jit::source_of(MqaScheduleConfig{}));
     for (const PrenormConfig& c : jit::prenorm_configs()) sources.push_back(jit::source_of(c));
+    for (const SwigluConfig& c : jit::swiglu_configs()) sources.push_back(jit::source_of(c));
     return sources;
 }
 

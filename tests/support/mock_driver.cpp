@@ -54,6 +54,7 @@ bool copied_operation(const std::string& entry, const void* from, Launch& launch
     else if (has("mqa_logits")) std::memcpy(&launch.mqa, from, sizeof launch.mqa);
     else if (has("mqa_schedule")) std::memcpy(&launch.mqa_schedule, from, sizeof launch.mqa_schedule);
     else if (has("FineGEMM_prenorm_")) std::memcpy(&launch.prenorm, from, sizeof launch.prenorm);
+    else if (has("FineGEMM_swiglu_quantize_")) std::memcpy(&launch.swiglu, from, sizeof launch.swiglu);
     else if (has("FineGEMM_scale_layout_")) std::memcpy(&launch.scale_layout, from, sizeof launch.scale_layout);
     else return false;
     return true;
@@ -252,6 +253,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .mqa = {},
                   .mqa_schedule = {},
                   .prenorm = {},
+                  .swiglu = {},
                   .grouped = {},
                   .k_grouped = {},
                   .summed = {},

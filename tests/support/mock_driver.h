@@ -19,6 +19,7 @@
 #include <finegemm/mqa/schedule.h>
 #include <finegemm/prenorm/prenorm.h>
 #include <finegemm/quantize/columns.h>
+#include <finegemm/quantize/swiglu.h>
 #include <finegemm/scale_layout/scale_layout.h>
 
 namespace finegemm::mock {
@@ -43,6 +44,7 @@ struct Launch {
     MqaParams mqa;                             // of a kernel "FineGEMM_*mqa_logits_*"
     MqaScheduleParams mqa_schedule;            // of a kernel "FineGEMM_paged_mqa_schedule"
     PrenormParams prenorm;                     // of a kernel "FineGEMM_prenorm_*"
+    SwigluParams swiglu;                       // of a kernel "FineGEMM_swiglu_quantize_*"
     GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"
     KGroupedParams k_grouped;                  // of a kernel "FineGEMM_*_kgrouped*"
     SummedParams summed;                       // of a kernel "FineGEMM_*_summed"
