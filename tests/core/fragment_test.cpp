@@ -54,34 +54,6 @@ struct Strip {
     }
 };
 
-TEST(Fragment, ASwappedStripHasTheColumnsOfAWarpgroup) {
-    std::vector<int> strip(kSwappedStripBytes / 2, -1);
-    const auto element = [](RowCol at) { return static_cast<int>(at.row * kSwappedCols + at.col); };
-    for (uint32_t warp = 0; warp < 4; ++warp)
-        for (uint32_t pair = 0; pair < kSwappedStripRows / 16; ++pair)
-            for (uint32_t matrix = 0; matrix < 4; ++matrix) {
-                std::set<uint32_t> banks;
-                for (uint32_t col = 0; col < 8; ++col) {  // of a matrix: another lane has the address of each
-                    const RowCol piece = stmatrix_transposed_piece(warp * 32 + matrix * 8 + col, pair);
-                    const uint32_t at = panel_offset(kSwappedCols, piece);
-                    banks.insert(at / 16 % 8);
-                    for (uint32_t row = 0; row < 8; ++row) {
-                        const uint32_t lane = row * 4 + col / 2, reg = pair * 8 + matrix * 2 + col % 2;
-                        const RowCol of_sums = wgmma_accumulator(warp * 32 + lane, reg);
-                        strip.at(at / 2 + row) = element({.row = of_sums.col, .col = of_sums.row});
-                    }
-                }
-                EXPECT_EQ(banks.size(), 8u) << "what is written at once lies in different banks";
-            }
-    for (uint32_t i = 0; i < kSwappedStripBytes / 16 / 128; ++i)
-        for (uint32_t thread = 0; thread < 128; ++thread) {
-            const RowCol piece = swapped_piece(thread, i);
-            for (uint32_t e = 0; e < 8; ++e)
-                ASSERT_EQ(strip[panel_offset(kSwappedCols, piece) / 2 + e], element({piece.row, piece.col + e}))
-                    << piece.row << ", " << piece.col;
-        }
-}
-
 TEST(Fragment, AWarpsStagedTileIsReadBackRowByRow) {
     for (const GemmConfig& c : test::kConfigs) {
         if (c.output == Output::F32) continue;
