@@ -5,8 +5,13 @@ namespace finegemm::plan {
 
 namespace {
 
-// Rows of the dense table where the model's choice is more than 1% off: problem, best kernel.
-// bench/results/sweep_h200.json and sweep_h100.json have the times of both.
+constexpr Problem bf16_experts(uint32_t m, uint32_t n, uint32_t k, uint32_t groups, uint32_t expected_m) {
+    constexpr Operand kBf16 = unscaled(Element::BF16);
+    return {.m = m, .n = n, .k = k, .a = kBf16, .b = kBf16, .groups = {Grouping::Rows, groups, expected_m}};
+}
+
+// Rows of the dense table and of experts in bf16 where the model's choice is more than 1% off: problem, best kernel.
+// bench/results/sweep_h200.json, sweep_h100.json and swapped_h200.json have the times of both.
 // clang-format off
 constexpr ShippedEntry kMeasuredH200[] = {
     {{1, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
@@ -35,6 +40,9 @@ constexpr ShippedEntry kMeasuredH200[] = {
     {{2048, 7168, 16384}, "m128n176s4w2"},
     {{2048, 7168, 2048}, "m128n128s5w2"},
     {{8192, 7168, 16384}, "m128n176s4w2"},
+    {bf16_experts(8448, 6144, 7168, 6, 1024), "m256n128s4w2_grouped_bf16"},
+    {bf16_experts(8448, 4096, 4096, 6, 1024), "m256n128s4w2_grouped_bf16"},
+    {bf16_experts(8448, 4096, 2048, 6, 1024), "m256n128s4w2_grouped_bf16"},
 };
 constexpr ShippedEntry kMeasuredH100[] = {
     {{1, 576, 7168}, "m64n32s6w1_splitK8_x2"},
