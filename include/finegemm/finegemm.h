@@ -8,5 +8,6 @@
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
 #include <finegemm/quantize.h>
+#include <finegemm/routing.h>
 #include <finegemm/scale_layout.h>
 #include <finegemm/tensor.h>

@@ -20,6 +20,7 @@
 #include "ops/mqa/hopper.h"
 #include "ops/prenorm/hopper.h"
 #include "ops/quantize/hopper.h"
+#include "ops/routing/hopper.h"
 #include "ops/scale_layout/hopper.h"
 #include "plan/table.h"
 
@@ -142,7 +143,7 @@ private:
     std::unique_ptr<const cuda::MemoryPool> memory_;                              // likewise
     std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<QuantizeConfig>, KernelsOf<QuantizeColumnsConfig>,
                KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>, KernelsOf<MqaScheduleConfig>,
-               KernelsOf<PrenormKernel>>
+               KernelsOf<PrenormKernel>, KernelsOf<RouteConfig>, KernelsOf<PermuteConfig>, KernelsOf<CombineConfig>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;
