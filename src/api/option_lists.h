@@ -5,6 +5,7 @@
 #include <finegemm/gemm.h>
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
+#include <finegemm/routing.h>
 
 namespace finegemm {
 
@@ -62,6 +63,26 @@ constexpr void prenorm_fields(const Visit& visit, Structs&... shapes) {
     visit("k", shapes.k...);
     visit("slices", shapes.slices...);
     visit("num_sms", shapes.num_sms...);
+}
+
+// Options of routing's calls; not `stream`, nor `poll`.
+template <typename Visit, typename... Structs>
+constexpr void route_options(const Visit& visit, Structs&... options) {
+    visit("check_values", options.check_values...);
+    visit("pdl", options.pdl...);
+}
+template <typename Visit, typename... Structs>
+constexpr void permute_options(const Visit& visit, Structs&... options) {
+    visit("check_values", options.check_values...);
+    visit("power_of_two_scales", options.power_of_two_scales...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
+}
+template <typename Visit, typename... Structs>
+constexpr void combine_options(const Visit& visit, Structs&... options) {
+    visit("check_values", options.check_values...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
 }
 
 /// Not `log`, which is no value.
