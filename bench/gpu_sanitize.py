@@ -21,6 +21,7 @@ from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
 from gpu_mqa import Mqa
 from gpu_prenorm import Prenorm
+from gpu_routing import Routing
 from gpu_scales import Scales
 from gpu_timing import launched
 from gpu_types import Types
@@ -32,7 +33,7 @@ PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
 class Sanitized(
-    Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Types, Columns, Weights, Scales, Mqa, Prenorm
+    Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Types, Columns, Weights, Scales, Mqa, Prenorm, Routing
 ):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
@@ -81,6 +82,15 @@ class Sanitized(
 
     def prenorm_kernels(self):
         return self.covered("prenorm", self.small_prenorm)
+
+    def routing_memcheck(self):
+        return self.memchecked("small_routing")
+
+    def routing_racecheck(self):
+        return self.racechecked("small_routing")
+
+    def routing_kernels(self):
+        return self.covered("routing", self.small_routing)
 
     def covered(self, operation: str, check):
         wanted = {

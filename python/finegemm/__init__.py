@@ -27,6 +27,7 @@ from finegemm.ops import (
     scale_layout,
 )
 from finegemm.prenorm import explain_prenorm, prenorm_gemm
+from finegemm.routing import combine, permute_quantize, route
 from finegemm.tools import bench, doctor, tune, tuning
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "Weights",
     "__version__",
     "bench",
+    "combine",
     "doctor",
     "einsum",
     "explain",
@@ -56,11 +58,13 @@ __all__ = [
     "mqa_logits",
     "paged_mqa_logits",
     "paged_mqa_schedule",
+    "permute_quantize",
     "prenorm_gemm",
     "quantize_blocks",
     "quantize_columns",
     "quantize_rows",
     "quantize_weights",
+    "route",
     "scale_layout",
     "tune",
     "tuning",

@@ -196,9 +196,24 @@ class Rehearsal:
             self.names.add(kernel.removeprefix("FineGEMM_"))
             recorded(lambda: self.spoiling(lambda: prenorm(library, a, b, d, sqrsum, num_sms, pdl), d))
 
+        for name, kernel, place in (("route", "route", 1), ("permute_quantize", "permute", 2), ("combine", "combine", 3)):
+            monkeypatch.setattr(gpu_library.Library, name, self.routed(gpu_library.Library, name, kernel, place))
         monkeypatch.setattr(gpu_library.Library, "prenorm_gemm", multiplied)
         monkeypatch.setattr(gpu_library.Library, "score", scored)
         monkeypatch.setattr(gpu_library.Library, "paged_mqa_schedule", scheduled)
+
+    def routed(self, library, name, kernel, place):
+        """`place`: of what is written, among the arguments."""
+        function = getattr(library, name)
+
+        def call(library, *args, **options):
+            first = args[0]
+            quantizes = name == "permute_quantize" and first.dtype != args[2].dtype
+            many = name == "route" and first.numel() > 2048
+            self.names.add(f"routing_{kernel}{'_quantize' if quantizes else ''}{'_cluster' if many else ''}")
+            recorded(lambda: self.spoiling(lambda: function(library, *args, **options), args[place]))
+
+        return call
 
     def spoiling(self, call, d):
         call()

@@ -18,6 +18,7 @@
 #include <finegemm/mqa/schedule.h>
 #include <finegemm/prenorm/prenorm.h>
 #include <finegemm/quantize/columns.h>
+#include <finegemm/routing/routing.h>
 #include <finegemm/scale_layout/scale_layout.h>
 
 namespace finegemm::mock {
@@ -42,6 +43,9 @@ struct Launch {
     MqaParams mqa;                             // of a kernel "FineGEMM_*mqa_logits_*"
     MqaScheduleParams mqa_schedule;            // of a kernel "FineGEMM_paged_mqa_schedule"
     PrenormParams prenorm;                     // of a kernel "FineGEMM_prenorm_*"
+    RouteParams route{};                       // of a kernel "FineGEMM_routing_route*"
+    PermuteParams permute{};                   // of a kernel "FineGEMM_routing_permute*"
+    CombineParams combine{};                   // of a kernel "FineGEMM_routing_combine"
     GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"
     KGroupedParams k_grouped;                  // of a kernel "FineGEMM_*_kgrouped*"
     SummedParams summed;                       // of a kernel "FineGEMM_*_summed"

@@ -24,18 +24,18 @@ KernelSource kernel(std::string_view entry, std::string_view file, std::string_v
 }  // namespace
 
 KernelSource source_of(const RouteConfig& c) {
-    return kernel(c.ctas > 1 ? "FineGEMM_route_cluster" : "FineGEMM_route", "route",
+    return kernel(c.ctas > 1 ? "FineGEMM_routing_route_cluster" : "FineGEMM_routing_route", "route",
                   fmt::format("RouteConfig{{{}}}", c.ctas), "RouteParams", "route<kConfig>", 1);
 }
 
 KernelSource source_of(const PermuteConfig& c) {
-    return kernel(c.quantizes ? "FineGEMM_permute_quantize" : "FineGEMM_permute", "permute",
+    return kernel(c.quantizes ? "FineGEMM_routing_permute_quantize" : "FineGEMM_routing_permute", "permute",
                   fmt::format("PermuteConfig{{{}}}", c.quantizes), "PermuteParams", "permute_rows<kConfig>",
                   c.ctas_per_sm());
 }
 
 KernelSource source_of(const CombineConfig& c) {
-    return kernel("FineGEMM_combine", "combine", "CombineConfig{}", "CombineParams", "combine", c.ctas_per_sm());
+    return kernel("FineGEMM_routing_combine", "combine", "CombineConfig{}", "CombineParams", "combine", c.ctas_per_sm());
 }
 
 std::vector<KernelSource> routing_sources() {
