@@ -328,9 +328,7 @@ class Library:
         order = matrix(None) if permutation is None else integers(permutation)
         m = matrix(ids)
         m.dtype = m.dtype if ids.dtype == torch.int64 else I32
-        args = RouteArgs(
-            m, integers(inverse), integers(numbers[None]), order, form, 0, experts, first, rows, alignment
-        )
+        args = RouteArgs(m, integers(inverse), integers(numbers[None]), order, form, 0, experts, first, rows, alignment)
         options = RouteOptions(ctypes.sizeof(RouteOptions), OFF, pdl, 0, stream_of(ids))
         self.check(self.c.finegemm_route(self.context, *self.by_reference(args, options)))
 

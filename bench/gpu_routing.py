@@ -104,7 +104,9 @@ class Rows:
         scaled = q.t.element_size() == 1
         scales = Surrounded(*shape, dtype=torch.float32, device=x.device, mn_major=mn_major)
         options = {"num_sms": self.num_sms, "power_of_two": self.power_of_two} | options
-        library.permute_quantize(x, self.inverse.to(device=x.device), q.t, scales.t if scaled else None, x_scales, **options)
+        library.permute_quantize(
+            x, self.inverse.to(device=x.device), q.t, scales.t if scaled else None, x_scales, **options
+        )
         return [q, scales]
 
     def combined(self, library: Library, device: str = "cuda", **options) -> list[Surrounded]:
@@ -234,10 +236,7 @@ class Routing(Fixture):
 
     def routing_speed(self):
         """Layers of models, beside what a copy of as many bytes takes, and a record of them."""
-        big = torch.empty(1 << 31, dtype=torch.uint8, device="cuda")
-        to = torch.empty_like(big)
-        copy = 2 * len(big) / median_times({"copy": lambda: to.copy_(big)}, self.options.rounds)["copy"]
-        del big, to
+        copy = self.copied_per_us(1 << 31)
         rows, late = [], []
         for tokens, (hidden, experts, k) in itertools.product(SPEED_TOKENS, LAYERS):
             calls, moved = self.layer(tokens, hidden, experts, k)
@@ -257,6 +256,11 @@ class Routing(Fixture):
             raise TooSlow(f"move less than {LEAST_SHARE} of what a copy does: {late}")
         return {"rows": len(rows)}
 
+    def copied_per_us(self, count: int) -> float:
+        """Bytes read and written of a copy of so many."""
+        source, to = (torch.empty(count, dtype=torch.uint8, device="cuda") for _ in range(2))
+        return 2 * count / median_times({"copy": lambda: to.copy_(source)}, self.options.rounds)["copy"]
+
     def layer(self, tokens: int, hidden: int, experts: int, k: int) -> tuple[dict, dict]:
         """The calls around the products of a layer, and the bytes that those on rows move."""
         generator, rows, blocks = self.generator, tokens * k, (hidden + 127) // 128
@@ -265,7 +269,10 @@ class Routing(Fixture):
         numbers, permutation = inverse.new_empty(experts + 1), inverse.new_empty(1, rows)
         x = torch.randn(tokens, hidden, device="cuda", generator=generator).bfloat16()
         y = torch.randn(rows, hidden, device="cuda", generator=generator).bfloat16()
-        q, weights = torch.empty(rows, hidden, device="cuda", dtype=torch.float8_e4m3fn), torch.rand(ids.shape, device="cuda")
+        q, weights = (
+            torch.empty(rows, hidden, device="cuda", dtype=torch.float8_e4m3fn),
+            torch.rand(ids.shape, device="cuda"),
+        )
         scales, out = Surrounded(rows, blocks, dtype=torch.float32, mn_major=True).t, torch.empty_like(x)
         codes, of_codes = torch.empty_like(x, dtype=q.dtype), torch.empty(tokens, blocks, device="cuda")
         self.tested.quantize("rows", x, codes, of_codes)

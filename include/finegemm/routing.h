@@ -9,17 +9,17 @@
 namespace finegemm {
 
 struct RouteOptions {
-    Stream stream = nullptr;              ///< CUDA only
-    bool pdl = false;                     ///< as GemmOptions::pdl
-    std::optional<bool> check_values{};   ///< look for more choices than there are rows; unset: as the context has it
-    Poll poll{};                          ///< as GemmOptions::poll
+    Stream stream = nullptr;             ///< CUDA only
+    bool pdl = false;                    ///< as GemmOptions::pdl
+    std::optional<bool> check_values{};  ///< look for more choices than there are rows; unset: as the context has it
+    Poll poll{};                         ///< as GemmOptions::poll
 };
 
 /// T tokens choose k experts each. Rows of an expert lie together, in the order of tokens and of a token's choices.
 struct RouteArgs {
     ConstMatrix ids;       ///< [T, k] i32 or i64, columns contiguous; k from 1 to 16, T * k at most 2^23
-    Matrix inverse;        ///< [T, k] i32, columns contiguous: the row of each choice, of Masked g * `rows` + its row of
-                           ///< group g; -1 for an id that is none of the experts', or where there are no more rows
+    Matrix inverse;        ///< [T, k] i32, columns contiguous: the row of each choice, of Masked g * `rows` + its row
+                           ///< of group g; -1 for an id that is none of the experts', or where rows are used up
     Matrix numbers;        ///< [1, n] i32: of groups, as `form` has them (Groups): n is E + 1 for Offsets, `rows` for
                            ///< Indices and E for PrefixSums and Masked
     Matrix permutation{};  ///< [1, `rows`], of Masked [E, `rows`], i32, contiguous: token * k + choice of each row, -1
@@ -75,7 +75,7 @@ struct CombineOptions {
 /// out[t] = sum over a token's choices c, in their order, of weights[t, c] * y[inverse[t, c]], without those that have
 /// no row. Products and sums are FP32, each rounded; the sum begins with 0 and is rounded once to bf16.
 struct CombineArgs {
-    ConstStack y;           ///< [R, H], or [E, R, H] of Masked: bf16, columns contiguous, rows of a multiple of 16 bytes
+    ConstStack y;           ///< [R, H], or [E, R, H] of Masked: bf16, columns contiguous, H a multiple of 8
     ConstMatrix inverse;    ///< [T, k] i32, what `route` writes
     ConstMatrix weights{};  ///< [T, k] f32, columns contiguous; left out: ones
     Matrix out;             ///< [T, H] bf16, columns contiguous

@@ -196,8 +196,9 @@ class Rehearsal:
             self.names.add(kernel.removeprefix("FineGEMM_"))
             recorded(lambda: self.spoiling(lambda: prenorm(library, a, b, d, sqrsum, num_sms, pdl), d))
 
-        for name, kernel, place in (("route", "route", 1), ("permute_quantize", "permute", 2), ("combine", "combine", 3)):
-            monkeypatch.setattr(gpu_library.Library, name, self.routed(gpu_library.Library, name, kernel, place))
+        of_routing = (("route", "route", 1), ("permute_quantize", "permute", 2), ("combine", "combine", 3))
+        for name, *what in of_routing:
+            monkeypatch.setattr(gpu_library.Library, name, self.routed(gpu_library.Library, name, *what))
         monkeypatch.setattr(gpu_library.Library, "prenorm_gemm", multiplied)
         monkeypatch.setattr(gpu_library.Library, "score", scored)
         monkeypatch.setattr(gpu_library.Library, "paged_mqa_schedule", scheduled)

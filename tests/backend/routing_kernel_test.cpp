@@ -18,8 +18,7 @@ using test::RowsProblem;
 
 template <uint32_t Ctas>
 void run_route(const RouteParams& params, uint32_t seed) {
-    host_kernel::launch(
-        Ctas, RouteConfig::threads(), [&] { device::route<RouteConfig{Ctas}>(params); }, seed, Ctas);
+    host_kernel::launch(Ctas, RouteConfig::threads(), [&] { device::route<RouteConfig{Ctas}>(params); }, seed, Ctas);
 }
 
 template <bool Quantizes>
@@ -62,11 +61,9 @@ TEST(PermuteKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
         const bool quantizes = i % 2 == 0;
         const DType copied = random.one_of({DType::E4M3, DType::BF16, DType::E5M2, DType::F16});
         const int32_t num_sms = i % 5 == 0 ? 1 : 0;
-        const auto found = p.permute(quantizes, copied, num_sms, [&](const PermuteCall& call) {
-            run_permute(launch_of(call), i);
-        });
-        const auto wanted =
-            p.permute(quantizes, copied, 0, [&](const PermuteCall& call) { run_on_cpu(call, pool); });
+        const auto found =
+            p.permute(quantizes, copied, num_sms, [&](const PermuteCall& call) { run_permute(launch_of(call), i); });
+        const auto wanted = p.permute(quantizes, copied, 0, [&](const PermuteCall& call) { run_on_cpu(call, pool); });
         ASSERT_TRUE(found == wanted) << p.name();
     }
 }
@@ -78,8 +75,7 @@ TEST(CombineKernel, GivesTheBitsOfTheCpuAndWritesNothingElse) {
         const RowsProblem p(random, i % 6 == 0);
         const auto found = p.combine(i, i % 5 == 0 ? 1 : 0, [&](const CombineCall& call) {
             const CombineLaunch launch = launch_of(call);
-            host_kernel::launch(
-                launch.grid, CombineConfig::threads(), [&] { device::combine(launch.params); }, i);
+            host_kernel::launch(launch.grid, CombineConfig::threads(), [&] { device::combine(launch.params); }, i);
         });
         const auto wanted = p.combine(i, 0, [&](const CombineCall& call) { run_on_cpu(call, pool); });
         ASSERT_TRUE(found == wanted) << p.name();

@@ -21,7 +21,9 @@ struct Guarded {
     T guard;
 
     Guarded(int64_t elements, T with) : all(static_cast<size_t>(elements) + 2 * kMargin, with), guard(with) {}
-    T* data() { return all.data() + kMargin + (64 - reinterpret_cast<uintptr_t>(all.data() + kMargin) % 64) % 64 / sizeof(T); }
+    T* data() {
+        return all.data() + kMargin + (64 - reinterpret_cast<uintptr_t>(all.data() + kMargin) % 64) % 64 / sizeof(T);
+    }
 };
 
 struct RouteProblem {
@@ -111,11 +113,13 @@ struct RowsProblem {
         mn_major = r.one_in(2), power_of_two = r.one_in(3), weighs = !r.one_in(4);
         std::vector<int32_t> free(static_cast<size_t>(stacks * rows));
         for (size_t i = 0; i < free.size(); ++i) free[i] = static_cast<int32_t>(i);
-        for (size_t i = free.size(); i > 1; --i) std::swap(free[i - 1], free[static_cast<size_t>(r.any(0, static_cast<int64_t>(i) - 1))]);
+        for (size_t i = free.size(); i > 1; --i)
+            std::swap(free[i - 1], free[static_cast<size_t>(r.any(0, static_cast<int64_t>(i) - 1))]);
         for (int64_t i = 0; i < tokens * k; ++i) {
             if (i % 16 == 0) alone_ = r.one_in(4);
             const bool none = alone_ || r.one_in(5) || free.empty();
-            inverse.push_back(none ? r.one_of({-1, -1, -7, INT32_MIN, static_cast<int32_t>(stacks * rows), INT32_MAX}) : free.back());
+            inverse.push_back(none ? r.one_of({-1, -1, -7, INT32_MIN, static_cast<int32_t>(stacks * rows), INT32_MAX})
+                                   : free.back());
             if (!none) free.pop_back();
         }
         for (int64_t i = 0; i < tokens * x_stride; ++i) x.push_back(element(r));
@@ -155,11 +159,12 @@ struct RowsProblem {
         body(PermuteCall{args, options});
         Permuted result{q.all, scales.all};  // at places that differ by what alignment takes
         std::rotate(result.q.begin(), result.q.begin() + (q.data() - q.all.data()), result.q.end());
-        std::rotate(result.scales.begin(), result.scales.begin() + (scales.data() - scales.all.data()), result.scales.end());
+        std::rotate(result.scales.begin(), result.scales.begin() + (scales.data() - scales.all.data()),
+                    result.scales.end());
         return result;
     }
-    /// y is what x would be of as many rows as experts have: elements are drawn from `seed`. Rows that no choice has are
-    /// NaN.
+    /// y is what x would be of as many rows as experts have: elements are drawn from `seed`. Rows that no choice has
+    /// are NaN.
     template <typename Body>
     std::vector<uint16_t> combine(uint32_t seed, int32_t num_sms, const Body& body) const {
         Random r(seed);

@@ -30,7 +30,7 @@ struct RoutePlaces {
     }
     /// Rows that an expert of so many choices takes before the next one begins.
     FG_HD constexpr uint32_t taken(uint32_t choices) const { return (choices + alignment - 1) & ~(alignment - 1); }
-    /// Where those of expert `e` are. `before`: taken by the experts before it. None lies beyond the rows that there are.
+    /// Where those of expert `e` are, as far as there are rows. `before`: taken by the experts before it.
     FG_HD constexpr ExpertRows of(uint32_t e, uint32_t before, uint32_t choices) const {
         if (masked()) return {e * rows, e * rows + min(choices, rows), (e + 1) * rows};
         return {min(before, rows), min(before + choices, rows), min(before + taken(choices), rows)};

@@ -21,9 +21,9 @@ GroupForm group_form_named(std::string_view name) {
     if (name == "indices") return GroupForm::Indices;
     if (name == "prefix_sums") return GroupForm::PrefixSums;
     if (name == "masked") return GroupForm::Masked;
-    throw Error(Errc::InvalidArgument,
-                fmt::format("form: '{}' is none of 'offsets', 'indices', 'prefix_sums' and 'masked'; pass one of them",
-                            name));
+    throw Error(
+        Errc::InvalidArgument,
+        fmt::format("form: '{}' is none of 'offsets', 'indices', 'prefix_sums' and 'masked'; pass one of them", name));
 }
 
 /// What there must be for rows of all tokens, whatever they choose; of masked groups if none chooses an expert twice.
@@ -54,8 +54,8 @@ struct RowsOfExperts {
         given.take("rows", r.rows);
         given.take("groups", r.groups);
         if (!made && (r.rows || r.groups))
-            throw Error(Errc::InvalidArgument,
-                        fmt::format("{}: is given, but so is q, which tells; leave it out", r.rows ? "rows" : "groups"));
+            throw Error(Errc::InvalidArgument, fmt::format("{}: is given, but so is q, which tells; leave it out",
+                                                           r.rows ? "rows" : "groups"));
         if (made && !r.rows)
             throw Error(Errc::InvalidArgument,
                         "rows: is not given, nor q; it says how many rows a new q has: pass one of both");
@@ -89,9 +89,8 @@ Object route_into(const Imports& imports, Context& context, Arguments& given) {
     const Object inverse = given_or(tensors, "inverse", given.optional("inverse"), [&] {
         return tensors.empty_like(ids, {args.ids.rows, args.ids.cols}, "int32", "inverse");
     });
-    const Object numbers = given_or(tensors, "numbers", given.optional("numbers"), [&] {
-        return tensors.empty_like(ids, {numbers_size}, "int32", "numbers");
-    });
+    const Object numbers = given_or(tensors, "numbers", given.optional("numbers"),
+                                    [&] { return tensors.empty_like(ids, {numbers_size}, "int32", "numbers"); });
     const Object permutation = given_or(tensors, "permutation", given.optional("permutation"), [&] {
         return masked ? tensors.empty_like(ids, {args.experts, args.rows}, "int32", "permutation")
                       : tensors.empty_like(ids, {args.rows}, "int32", "permutation");
@@ -113,9 +112,8 @@ Object route_into(const Imports& imports, Context& context, Arguments& given) {
 Object permute_quantize_into(const Imports& imports, Context& context, Arguments& given) {
     Tensors tensors(imports);
     PyObject *x = given.required("x"), *to = given.optional("q"), *x_scales = given.optional("x_scales");
-    PermuteQuantizeArgs args{.x = tensors.matrix("x", x),
-                             .inverse = tensors.matrix("inverse", given.required("inverse")),
-                             .q = {}};
+    PermuteQuantizeArgs args{
+        .x = tensors.matrix("x", x), .inverse = tensors.matrix("inverse", given.required("inverse")), .q = {}};
     if (x_scales != Py_None) args.x_scales = tensors.matrix("x_scales", x_scales);
     const RowsOfExperts of = RowsOfExperts::from(given, to == Py_None);
     const int64_t cols = args.x.cols, blocks = (cols + 127) / 128;

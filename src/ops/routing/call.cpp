@@ -35,8 +35,7 @@ void check_row(int64_t row, int64_t rows, int64_t t, int64_t c) {
 template <typename Visit>
 void for_inverse(const ConstMatrix& inverse, const Visit& visit) {
     for (int64_t t = 0; t < inverse.rows; ++t)
-        for (int64_t c = 0; c < inverse.cols; ++c)
-            visit(load<int32_t>(inverse.data, t * inverse.row_stride + c), t, c);
+        for (int64_t c = 0; c < inverse.cols; ++c) visit(load<int32_t>(inverse.data, t * inverse.row_stride + c), t, c);
 }
 
 }  // namespace
@@ -105,8 +104,8 @@ void check_numbers(const PermuteCall& call) {
         check_row(row, call.rows(), t, c);
         if (row == kNoRow) return;
         if (taken[static_cast<size_t>(row)])
-            reject("inverse", "[{}, {}] is {}, as another one is, but a row has one token; look at what computed it",
-                   t, c, row);
+            reject("inverse", "[{}, {}] is {}, as another one is, but a row has one token; look at what computed it", t,
+                   c, row);
         taken[static_cast<size_t>(row)] = true;
     });
 }

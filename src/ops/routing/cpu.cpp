@@ -76,9 +76,8 @@ void for_rows(const ConstMatrix& inverse, int64_t t, const RowStack& rows, const
 template <typename Body>
 void for_tokens(ThreadPool& pool, int64_t tokens, int64_t work_of_each, const Poll& poll, const Body& body) {
     const int64_t at_once = std::clamp<int64_t>((int64_t{1} << 22) / (work_of_each + 1), 1, 256);
-    pool.parallel_for(
-        (tokens + at_once - 1) / at_once,
-        [&](int64_t i) { body(i * at_once, std::min(tokens, (i + 1) * at_once)); }, poll);
+    pool.parallel_for((tokens + at_once - 1) / at_once,
+                      [&](int64_t i) { body(i * at_once, std::min(tokens, (i + 1) * at_once)); }, poll);
 }
 
 }  // namespace
@@ -97,7 +96,8 @@ void run_on_cpu(const RouteCall& call, ThreadPool&) {
             const bool fits = e < places.experts && row < places.limit(e);
             store(call.inverse.data, t * call.inverse.row_stride + c, fits ? static_cast<int32_t>(row) : kNoRow);
             if (!fits) continue;
-            if (call.wants_permutation()) store(call.permutation.data, row, static_cast<int32_t>(t * call.ids.cols + c));
+            if (call.wants_permutation())
+                store(call.permutation.data, row, static_cast<int32_t>(t * call.ids.cols + c));
             if (places.form == RouteForm::Indices) store(call.numbers.data, row, e);
         }
 }
@@ -111,7 +111,8 @@ void run_on_cpu(const PermuteCall& call, ThreadPool& pool) {
         for (int64_t t = first; t < last; ++t) {
             bool known = false;
             for_rows(call.inverse, t, q, [&](int64_t, uint32_t row) {
-                if (!known) call.quantizes() ? quantize_token(call, t, codes, scales) : copy_token(call, t, codes, scales);
+                if (!known)
+                    call.quantizes() ? quantize_token(call, t, codes, scales) : copy_token(call, t, codes, scales);
                 known = true;
                 std::ranges::copy(codes, static_cast<uint8_t*>(call.q.matrix.data) + q.offset(row));
                 if (!call.scales.matrix.data) return;

@@ -35,7 +35,8 @@ KernelSource source_of(const PermuteConfig& c) {
 }
 
 KernelSource source_of(const CombineConfig& c) {
-    return kernel("FineGEMM_routing_combine", "combine", "CombineConfig{}", "CombineParams", "combine", c.ctas_per_sm());
+    return kernel("FineGEMM_routing_combine", "combine", "CombineConfig{}", "CombineParams", "combine",
+                  c.ctas_per_sm());
 }
 
 std::vector<KernelSource> routing_sources() {

@@ -64,10 +64,10 @@ __device__ inline void combine(const CombineParams& p) {
 #pragma unroll
         for (uint32_t u = 0; u < kConfig.vectors(); ++u) {
             const uint32_t at = byte + (u * kWarpSize + ptx::lane()) * 16;
-            const float(&s)[8] = sums[u];
+            const float (&s)[8] = sums[u];
             ptx::store_global_x4_if(at < p.row_bytes, p.out + token * p.out_row_stride + at,
                                     ptx::Words4{{ptx::pack_bf16(s[0], s[1]), ptx::pack_bf16(s[2], s[3]),
-                                      ptx::pack_bf16(s[4], s[5]), ptx::pack_bf16(s[6], s[7])}});
+                                                 ptx::pack_bf16(s[4], s[5]), ptx::pack_bf16(s[6], s[7])}});
         }
     });
 }

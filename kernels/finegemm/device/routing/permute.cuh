@@ -23,8 +23,8 @@ struct ChunkCopy {
         }
         const uint32_t block = byte / kScaleBlock + ptx::lane();
         const bool exists = p.x_scales && ptx::lane() < kBlocks && block < p.scale_blocks;
-        scale = float_of_bits(ptx::load_global_if(
-            exists, p.x_scales + token * p.x_scale_row_stride + block * p.x_scale_col_stride));
+        scale = float_of_bits(
+            ptx::load_global_if(exists, p.x_scales + token * p.x_scale_row_stride + block * p.x_scale_col_stride));
     }
     __device__ void store(const PermuteParams& p, uint8_t* row, float* scales, uint32_t byte) const {
 #pragma unroll

@@ -1,4 +1,4 @@
-// The kernel that gives each choice of a token a row of its expert: a stable counting sort by one cluster. Layer device.
+// The kernel that gives each choice of a token a row of its expert: a counting sort by one cluster. Layer device.
 #pragma once
 
 #include <finegemm/routing/routing.h>
@@ -19,7 +19,8 @@ __device__ inline Choice load_choice(const RouteParams& p, uint32_t number, bool
     const int64_t element = token * p.ids_row_stride + slot;
     const uint8_t* const from = p.ids + element * (p.wide ? 8 : 4);
     const uint32_t low = ptx::load_global_if(exists, from);
-    const uint32_t high = p.wide ? ptx::load_global_if(exists, from + 4) : static_cast<uint32_t>(static_cast<int32_t>(low) >> 31);
+    const uint32_t high =
+        p.wide ? ptx::load_global_if(exists, from + 4) : static_cast<uint32_t>(static_cast<int32_t>(low) >> 31);
     const int64_t id = static_cast<int64_t>(static_cast<uint64_t>(high) << 32 | low);
     return {number, token, slot, exists ? p.places.expert(id, p.first) : p.places.experts};
 }
@@ -65,7 +66,7 @@ __device__ void place_experts(const RouteParams& p, RouteShared& shared) {
             own += of_warp;
         }
     uint32_t all = own, before = 0;  // of all CTAs, of those before this one
-    if constexpr (C.ctas > 1) {
+    if (C.ctas > 1) {
         shared.totals[e] = own;
         ptx::cluster_arrive();
         ptx::cluster_wait();  // the totals of the other CTAs are there
@@ -101,8 +102,8 @@ __device__ void mark_padding(const RouteParams& p, const RouteShared& shared, ui
     };
     for (uint32_t e = warp_of_grid; e < p.places.experts; e += C.ctas * C.warps())
         for (uint32_t row = shared.ends[e] + ptx::lane(); row < shared.nexts[e]; row += kWarpSize) mark(row);
-    for (uint32_t row = shared.nexts[p.places.experts - 1] + warp_of_grid * kWarpSize + ptx::lane(); row < p.places.rows;
-         row += C.ctas * C.threads())
+    for (uint32_t row = shared.nexts[p.places.experts - 1] + warp_of_grid * kWarpSize + ptx::lane();
+         row < p.places.rows; row += C.ctas * C.threads())
         mark(row);
 }
 
@@ -134,14 +135,13 @@ __device__ void route(const RouteParams& p) {
         __syncwarp();  // all lanes have read it
         if (local && lane == ptx::lowest_bit(peers)) counts[choice.expert] = next + ptx::count_bits(peers);
         __syncwarp();  // the next round reads it
-        ptx::store_global_if(choice.number < range.end,
-                             p.inverse + choice.token * p.inverse_row_stride + choice.slot,
+        ptx::store_global_if(choice.number < range.end, p.inverse + choice.token * p.inverse_row_stride + choice.slot,
                              fits ? row : static_cast<uint32_t>(kNoRow));
         ptx::store_global_if(fits && p.permutation, p.permutation + row, choice.number);
         ptx::store_global_if(fits && p.places.form == RouteForm::Indices, p.numbers + row, choice.expert);
     });
     mark_padding<C>(p, shared, warp_of_grid);
-    if constexpr (C.ctas > 1) {  // others may still read this CTA's totals
+    if (C.ctas > 1) {  // others may still read this CTA's totals
         ptx::cluster_arrive();
         ptx::cluster_wait();
     }
