@@ -39,6 +39,16 @@ struct RoutePlaces {
     FG_HD constexpr uint32_t limit(uint32_t e) const { return masked() ? (e + 1) * rows : rows; }
 };
 
+/// Warps of a CTA: each thread has an expert.
+inline constexpr uint32_t kRouteWarps = kMostExperts / kWarpSize;
+
+struct RouteShared {
+    uint32_t counts[kRouteWarps][kMostExperts];        // of the warp's choices; then its next one's row
+    uint32_t totals[kMostExperts];                     // of the CTA's choices; other CTAs read them
+    uint32_t ends[kMostExperts], nexts[kMostExperts];  // as of ExpertRows
+    uint32_t sums[kRouteWarps];
+};
+
 /// Choices from the first up to the one behind the last.
 struct ChoiceRange {
     uint32_t begin, end;
@@ -52,23 +62,15 @@ struct RouteConfig {
     static constexpr uint32_t kMostCtas = 8;
     FG_HD constexpr uint32_t index() const { return ctas > 1 ? 1 : 0; }
     FG_HD constexpr uint32_t cluster() const { return ctas; }
-    FG_HD static constexpr uint32_t threads() { return kMostExperts; }  // each has an expert
-    FG_HD static constexpr uint32_t warps() { return threads() / kWarpSize; }
-    static constexpr uint32_t smem_bytes();
+    FG_HD static constexpr uint32_t threads() { return kMostExperts; }
+    FG_HD static constexpr uint32_t warps() { return kRouteWarps; }
+    FG_HD static constexpr uint32_t smem_bytes() { return sizeof(RouteShared); }
     /// Each warp has neighbouring choices, whole rounds of its lanes.
     FG_HD constexpr ChoiceRange choices(uint32_t all, uint32_t warp_of_grid) const {
         const uint32_t each = align_up(ceil_div(all, ctas * warps()), kWarpSize);
         return {min(warp_of_grid * each, all), min((warp_of_grid + 1) * each, all)};
     }
 };
-
-struct RouteShared {
-    uint32_t counts[RouteConfig::warps()][kMostExperts];  // of the warp's choices; then its next one's row
-    uint32_t totals[kMostExperts];                        // of the CTA's choices; other CTAs read them
-    uint32_t ends[kMostExperts], nexts[kMostExperts];     // as of ExpertRows
-    uint32_t sums[RouteConfig::warps()];
-};
-constexpr uint32_t RouteConfig::smem_bytes() { return static_cast<uint32_t>(sizeof(RouteShared)); }
 
 struct RouteParams {
     const uint8_t* ids;    // [tokens, k]
