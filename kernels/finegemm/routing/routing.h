@@ -114,7 +114,7 @@ struct PermuteConfig {
     FG_HD static constexpr uint32_t threads() { return 128; }
     FG_HD static constexpr uint32_t warps() { return threads() / kWarpSize; }
     FG_HD static constexpr uint32_t ctas_per_sm() { return 10; }
-    /// Of a row of x, that a warp takes at once.
+    /// What a warp takes of a row of x at once.
     FG_HD static constexpr uint32_t chunk_bytes() { return 2048; }
 };
 

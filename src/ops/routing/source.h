@@ -9,7 +9,6 @@
 
 namespace finegemm::jit {
 
-/// Of one CTA and of a cluster.
 KernelSource source_of(const RouteConfig& config);
 KernelSource source_of(const PermuteConfig& config);
 KernelSource source_of(const CombineConfig& config);

@@ -25,7 +25,7 @@ __device__ inline SmemAddr map_to_rank(SmemAddr local, uint32_t rank) {
     return {remote};
 }
 
-/// Of a CTA of the cluster, whose address map_to_rank gives. PTX ISA, ld.
+/// A word of a CTA of the cluster, whose address map_to_rank gives. PTX ISA, ld.
 __device__ inline uint32_t load_cluster(SmemAddr at) {
     uint32_t x;
     asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(x) : "r"(at.bits) : "memory");

@@ -38,7 +38,7 @@ struct ChunkCopy {
     }
 };
 
-/// The same of bf16 that becomes e4m3, by the rule of quantize_rows.
+/// What a warp has of a row of bf16 that becomes e4m3, by the rule of quantize_rows.
 struct ChunkCodes {
     static constexpr QuantizeConfig kQuantize{QuantizeInput::BF16};
     static constexpr uint32_t kVectors = PermuteConfig::chunk_bytes() / (kWarpSize * 16);

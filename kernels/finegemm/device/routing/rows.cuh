@@ -7,7 +7,7 @@
 
 namespace finegemm::device {
 
-/// Those of one token: a lane has one.
+/// The rows of one token: a lane has one.
 struct RowsOfToken {
     uint32_t row;
     uint32_t wanted;  // a bit for each choice whose row exists
