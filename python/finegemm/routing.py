@@ -14,7 +14,7 @@ def route(
     numbers: T | None = None,
     permutation: T | None = None,
     *,
-    form: Literal["offsets", "indices", "prefix_sums", "masked"] = "prefix_sums",
+    form: Literal["offsets", "m_indices", "prefix_sums", "masked_m"] = "prefix_sums",
     first: int = 0,
     rows: int | None = None,
     alignment: int = 128,
@@ -29,10 +29,11 @@ def route(
     first + experts; other ids, -1 for one, are dropped. Rows of an expert lie together, in the order of tokens and of a
     token's choices, so that the result depends on the ids alone.
 
-    `numbers` are those that grouped_gemm takes by the name of `form`: offsets [E + 1], indices [rows], prefix_sums [E]
-    or masked [E]. Groups of indices and prefix_sums begin at multiples of `alignment`. inverse [T, k]: the row of each
-    choice, -1 where it has none; of masked groups g * rows + its row of group g. permutation [rows], of masked groups
-    [E, rows]: token * k + choice of each row, -1 for padding; behind the rows of a masked group nothing is written.
+    `numbers` are those that grouped_gemm takes by the name of `form`: offsets [E + 1], m_indices [rows], prefix_sums
+    [E] or masked_m [E]. Groups of m_indices and prefix_sums begin at multiples of `alignment`. inverse [T, k]: the row
+    of each choice, -1 where it has none; of masked groups g * rows + its row of group g. permutation [rows], of masked
+    groups [E, rows]: token * k + choice of each row, -1 for padding; behind the rows of a masked group nothing is
+    written.
 
     `rows`: that there are, of masked groups for each. Without it as many as all choices can take, of masked groups T.
     What does not fit is dropped, and numbers end with the rows; `check_values` raises instead, where it may wait for
@@ -94,7 +95,7 @@ def combine(
 class Routed(NamedTuple):
     """Rows of experts as dispatchers deliver them: what grouped_gemm and combine need of their form."""
 
-    form: Literal["prefix_sums", "masked"]
+    form: Literal["prefix_sums", "masked_m"]
     numbers: Any  # int32 [E]: where the rows of each expert end, or how many there are
     inverse: Any  # int32 [T, k], or None where the dispatcher adds up by itself
     rows: int  # of each expert where masked
@@ -118,11 +119,11 @@ def from_deepep_low_latency(recv_x: Any, recv_count: Any) -> Routed:
     """Of what DeepEP's low-latency dispatch hands over: rows of experts, sorted already.
 
     recv_x [E, R, H] of local experts, or (e4m3 [E, R, H], scales [E, R, H/128]), whose scales have rows contiguous;
-    recv_count [E]: int32, how many rows of each are used. They are operands of grouped_gemm(masked=recv_count) as they
-    are, and its D [E, R, N] is what DeepEP's combine takes, which weighs and adds up by itself.
+    recv_count [E]: int32, how many rows of each are used. They are operands of grouped_gemm(masked_m=recv_count) as
+    they are, and its D [E, R, N] is what DeepEP's combine takes, which weighs and adds up by itself.
     """
     x = recv_x[0] if isinstance(recv_x, tuple) else recv_x
-    return Routed("masked", recv_count, None, int(x.shape[1]))
+    return Routed("masked_m", recv_count, None, int(x.shape[1]))
 
 
 def from_deepep_expanded(psum_num_recv_tokens_per_expert: Any, rows: int) -> Routed:

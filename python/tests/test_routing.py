@@ -16,17 +16,17 @@ def routed(tokens=40, k=3, experts=7, **options):
 
 
 def test_groups_are_those_that_grouped_gemm_takes():
-    for form in ("offsets", "prefix_sums", "indices", "masked"):
+    for form in ("offsets", "prefix_sums", "m_indices", "masked_m"):
         ids, (inverse, numbers, permutation) = routed(form=form, alignment=64)
         assert inverse.dtype == numbers.dtype == permutation.dtype == np.int32
-        stacked = form == "masked"
+        stacked = form == "masked_m"
         rows = permutation.size
         x = RANDOM.standard_normal((40, 256)).astype(np.float32).astype(BF16)
         shape = {"groups": 7, "rows": permutation.shape[1]} if stacked else {"rows": rows}
         q, scales = finegemm.permute_quantize(x, inverse, **shape)
         weights = RANDOM.standard_normal((7, 128, 256)).astype(np.float32)
         b, sfb = finegemm.quantize_blocks(weights.reshape(7 * 128, 256))
-        options = {form: numbers} | ({"alignment": 64} if form in ("prefix_sums", "indices") else {})
+        options = {form: numbers} | ({"alignment": 64} if form in ("prefix_sums", "m_indices") else {})
         d = finegemm.grouped_gemm(q, scales, b.reshape(7, 128, 256), sfb.reshape(7, 1, 2), **options)
         d = d.reshape(rows, 128)
         codes, of_codes = finegemm.quantize_rows(x)
@@ -67,13 +67,13 @@ def test_sums_are_in_the_order_of_choices_and_see_no_other_row():
 def test_what_does_not_fit_is_named():
     ids = np.zeros((5, 2), np.int32)
     with pytest.raises(finegemm.InvalidArgument, match="choose expert 0 10 times, but there are 5 rows"):
-        finegemm.route(ids, 1, form="masked", check_values=True)
-    inverse, numbers, _ = finegemm.route(ids, 1, form="masked")
+        finegemm.route(ids, 1, form="masked_m", check_values=True)
+    inverse, numbers, _ = finegemm.route(ids, 1, form="masked_m")
     assert numbers.tolist() == [5] and np.count_nonzero(inverse < 0) == 5
     with pytest.raises(finegemm.InvalidArgument, match="rows: is not given, nor q"):
         finegemm.permute_quantize(np.zeros((5, 16), BF16), inverse)
-    with pytest.raises(finegemm.InvalidArgument, match="ids: has dtype float32, must be int32 or int64"):
-        finegemm.route(ids.astype(np.float32), 1)
+    with pytest.raises(finegemm.InvalidArgument, match="ids: has dtype float64, must be int32 or int64"):
+        finegemm.route(ids.astype(np.float64), 1)
 
 
 def test_what_dispatchers_deliver_is_taken_as_it_is():
@@ -82,7 +82,7 @@ def test_what_dispatchers_deliver_is_taken_as_it_is():
     assert normal.form == "prefix_sums" and normal.numbers.tolist() == [2, 5] and normal.rows == 12
     assert normal.inverse.tolist() == [[0, -1], [4, 1], [-1, -1]]
     x, count = np.zeros((2, 6, 256), E4M3), np.array([6, 0], np.int32)
-    assert routing.from_deepep_low_latency((x, np.zeros((2, 6, 2))), count) == ("masked", count, None, 6)
+    assert routing.from_deepep_low_latency((x, np.zeros((2, 6, 2))), count) == ("masked_m", count, None, 6)
     expanded = routing.from_deepep_expanded(count, 12)
     assert expanded.form == "prefix_sums" and expanded.rows == 12 and expanded.inverse is None
 

@@ -18,12 +18,13 @@ namespace {
 
 GroupForm group_form_named(std::string_view name) {
     if (name == "offsets") return GroupForm::Offsets;
-    if (name == "indices") return GroupForm::Indices;
+    if (name == "m_indices") return GroupForm::Indices;
     if (name == "prefix_sums") return GroupForm::PrefixSums;
-    if (name == "masked") return GroupForm::Masked;
+    if (name == "masked_m") return GroupForm::Masked;
     throw Error(
         Errc::InvalidArgument,
-        fmt::format("form: '{}' is none of 'offsets', 'indices', 'prefix_sums' and 'masked'; pass one of them", name));
+        fmt::format("form: '{}' is none of 'offsets', 'm_indices', 'prefix_sums' and 'masked_m'; pass one of them",
+                    name));
 }
 
 /// What there must be for rows of all tokens, whatever they choose; of masked groups if none chooses an expert twice.

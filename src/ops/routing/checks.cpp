@@ -121,6 +121,12 @@ void check_scales_of(const PermuteCall& call, const Argument& x, const Argument&
         reject("x_scales", "is given, but x is {}, which has no scales; leave it out", name_of(x.x.dtype));
     if (!written && !is_left_out(scales))
         reject("scales", "is given, but q is {}, which has no scales; leave it out", name_of(x.x.dtype));
+    if (scaled && is_left_out(x_scales))
+        reject("x_scales", "is left out, but x is {}, which has scales; pass those that it was quantised with",
+               name_of(x.x.dtype));
+    if (written && is_left_out(scales))
+        reject("scales", "is left out, but q is {}, which has scales; pass memory for them",
+               name_of(call.q.matrix.dtype));
     if (scaled) check_scales(x_scales, scales_of_rows(x.x, "one for each row and 128 columns of x", "quantize_rows"));
     if (!written) return;
     if (scales.count != call.q.count)
