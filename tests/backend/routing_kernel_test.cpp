@@ -45,7 +45,7 @@ TEST(RouteKernel, GivesTheNumbersOfTheCpuAndWritesNothingElse) {
 TEST(RouteKernel, AClusterGivesTheSame) {
     test::Random random(52);
     ThreadPool pool(1);
-    for (uint32_t i = 0; i < test::tried(4); ++i) {
+    for (uint32_t i = 0; i < test::tried(5); ++i) {
         const RouteProblem p(random, i == 0 ? 3000 : 300);
         const auto wanted = p.run([&](const RouteCall& call) { run_on_cpu(call, pool); });
         const auto found = p.run([&](const RouteCall& call) { run_route<8>(launch_of(call).params, i); });
