@@ -83,13 +83,6 @@ __device__ inline uint32_t ballot(bool x) {
     return lanes;
 }
 
-/// The lanes of a converged warp that have the same value. PTX ISA, match.sync.
-__device__ inline uint32_t match_any(uint32_t x) {
-    uint32_t lanes;
-    asm volatile("match.any.sync.b32 %0, %1, 0xffffffff;" : "=r"(lanes) : "r"(x));
-    return lanes;
-}
-
 __device__ inline uint32_t count_bits(uint32_t x) {
     uint32_t count;
     asm("popc.b32 %0, %1;" : "=r"(count) : "r"(x));

@@ -25,6 +25,16 @@ __device__ inline Choice load_choice(const RouteParams& p, uint32_t number, bool
     return {number, token, slot, exists ? p.places.expert(id, p.first) : p.places.experts};
 }
 
+/// The lanes of a converged warp that have the same number, at most `most`.
+__device__ inline uint32_t lanes_with_same(uint32_t x, uint32_t most) {
+    uint32_t lanes = ~0u;
+    for (uint32_t bits = most; bits != 0; bits /= 2, x /= 2) {
+        const uint32_t odd = ptx::ballot(x % 2 != 0);
+        lanes &= x % 2 != 0 ? odd : ~odd;
+    }
+    return lanes;
+}
+
 /// Calls visit(choice, peers) for those of a warp, a lane each, in rounds. Peers: lanes that chose the same expert.
 template <typename Visit>
 __device__ void for_choices(const RouteParams& p, ChoiceRange range, const Visit& visit) {
@@ -38,7 +48,8 @@ __device__ void for_choices(const RouteParams& p, ChoiceRange range, const Visit
         }
 #pragma unroll
         for (uint32_t u = 0; u < kAtOnce; ++u)
-            if (first + u * kWarpSize < range.end) visit(choices[u], ptx::match_any(choices[u].expert));
+            if (first + u * kWarpSize < range.end)
+                visit(choices[u], lanes_with_same(choices[u].expert, p.places.experts));
     }
 }
 

@@ -56,12 +56,6 @@ inline bool elect_one() {
     machine->show(0);
     return threadIdx.x % 32 == 0;
 }
-inline uint32_t match_any(uint32_t x) {
-    const uint32_t* const shown = machine->show(x);
-    uint32_t lanes = 0;
-    for (uint32_t lane = 0; lane < 32; ++lane) lanes |= static_cast<uint32_t>(shown[lane] == x) << lane;
-    return lanes;
-}
 
 inline uint32_t count_bits(uint32_t x) { return static_cast<uint32_t>(std::popcount(x)); }
 inline uint32_t highest_bit(uint32_t x) { return 31 - static_cast<uint32_t>(std::countl_zero(x)); }
