@@ -108,24 +108,52 @@ typedef struct finegemm_prenorm_args {
     finegemm_matrix sqrsum;
 } finegemm_prenorm_args;
 
+/* Where choices of tokens have their rows; finegemm/routing.h has the rules. */
+typedef struct finegemm_route_args {
+    finegemm_matrix ids, inverse, numbers;
+    finegemm_matrix permutation; /* without a pointer: none */
+    int32_t form;                /* of numbers: FINEGEMM_OFFSETS, _INDICES, _PREFIX_SUMS or _MASKED */
+    int32_t reserved;            /* 0 */
+    int64_t experts, first;
+    int64_t rows;      /* that there are; of _MASKED for each expert */
+    int64_t alignment; /* of where groups begin, by indices and prefix sums */
+} finegemm_route_args;
+
+/* Rows of tokens where their experts have them; finegemm/routing.h has the rules. */
+typedef struct finegemm_permute_quantize_args {
+    finegemm_matrix x;
+    finegemm_matrix x_scales; /* without a pointer: none */
+    finegemm_matrix inverse;
+    finegemm_stack q;
+    finegemm_stack scales; /* without a pointer: none */
+} finegemm_permute_quantize_args;
+
+/* Weighted sums of rows of experts; finegemm/routing.h has the rules. */
+typedef struct finegemm_combine_args {
+    finegemm_stack y;
+    finegemm_matrix inverse;
+    finegemm_matrix weights; /* without a pointer: ones */
+    finegemm_matrix out;
+} finegemm_combine_args;
+
 /* d becomes alpha * the product + beta * c + bias, rounded once; finegemm/gemm.h, Epilogue, has the rules. */
 typedef struct finegemm_epilogue {
     uint32_t struct_size;
-    float alpha;          /* 1: the product as it is; zero would leave nothing of it */
-    float beta;           /* of c; 0: c is not read */
-    int32_t reserved;     /* 0 */
-    finegemm_stack c;     /* as d; without a pointer: none */
-    finegemm_matrix bias; /* [1, n] f32; without a pointer: none */
-    int64_t head_left;    /* Columns of the product before the gap of a head of D */
-    int64_t head_gap;     /* Columns of D in the gap of a head, which are not written */
-    int64_t head_right;   /* Columns of the product behind the gap */
-    finegemm_stack sfd; /* Scales of D, which is the SwiGLU of the product, quantised */
+    float alpha;                /* 1: the product as it is; zero would leave nothing of it */
+    float beta;                 /* of c; 0: c is not read */
+    int32_t reserved;           /* 0 */
+    finegemm_stack c;           /* as d; without a pointer: none */
+    finegemm_matrix bias;       /* [1, n] f32; without a pointer: none */
+    int64_t head_left;          /* Columns of the product before the gap of a head of D */
+    int64_t head_gap;           /* Columns of D in the gap of a head, which are not written */
+    int64_t head_right;         /* Columns of the product behind the gap */
+    finegemm_stack sfd;         /* Scales of D, which is the SwiGLU of the product, quantised */
     finegemm_stack row_weights; /* A number for each row that its SwiGLU is multiplied by */
-    double gate_limit; /* Of gates from above, and of the magnitudes of ups; 0: none */
-    double gate_alpha; /* Factor of the gate in its sigmoid; 0: 1 */
-    double up_offset; /* Added to ups */
-    int64_t bf16_between; /* The product and its SwiGLU are rounded to bf16 */
-    int64_t power_of_two_sfd; /* Scales of D are powers of two */
+    double gate_limit;          /* Of gates from above, and of the magnitudes of ups; 0: none */
+    double gate_alpha;          /* Factor of the gate in its sigmoid; 0: 1 */
+    double up_offset;           /* Added to ups */
+    int64_t bf16_between;       /* The product and its SwiGLU are rounded to bf16 */
+    int64_t power_of_two_sfd;   /* Scales of D are powers of two */
 } finegemm_epilogue;
 
 typedef struct finegemm_gemm_options {
@@ -206,6 +234,38 @@ typedef struct finegemm_swiglu_options {
     void* poll_data;    /* handed to poll */
 } finegemm_swiglu_options;
 
+typedef struct finegemm_route_options {
+    uint32_t struct_size;
+    int32_t check_values; /* FINEGEMM_AS_CONTEXT, _ON or _OFF: look for more choices than there are rows first */
+    int32_t pdl;          /* as of finegemm_gemm_options */
+    int32_t reserved;     /* 0 */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_route_options;
+
+typedef struct finegemm_permute_options {
+    uint32_t struct_size;
+    int32_t check_values;        /* likewise: look for rows that do not exist, or that two choices have */
+    int32_t power_of_two_scales; /* 0 or 1 */
+    int32_t num_sms;             /* as of finegemm_gemm_options */
+    int32_t pdl;                 /* the same */
+    int32_t reserved;            /* 0 */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_permute_options;
+
+typedef struct finegemm_combine_options {
+    uint32_t struct_size;
+    int32_t check_values; /* likewise: look for rows that do not exist */
+    int32_t num_sms;      /* as of finegemm_gemm_options */
+    int32_t pdl;          /* the same */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_combine_options;
+
 /* What the host knows of a product: one of finegemm_gemm, of finegemm_grouped_gemm if `groups` is not 0, or of
  * finegemm_k_grouped_gemm if `k_groups` is not. What the product does not have is 0. */
 typedef struct finegemm_shape {
@@ -230,7 +290,7 @@ typedef struct finegemm_shape {
     int64_t a_mn_major;      /* A is stored as [K, M], not [M, K]; of bf16 or f16 */
     int64_t b_mn_major;      /* B is stored as [K, N], not [N, K]; of bf16 or f16 */
     int64_t dtype_of_b;      /* Of B, where one of A and B is e4m3 and the other e5m2 */
-    int64_t gated; /* D is the SwiGLU of the halves of N, in e4m3 with scales */
+    int64_t gated;           /* D is the SwiGLU of the halves of N, in e4m3 with scales */
 } finegemm_shape;
 
 /* A call of finegemm_mqa_logits, or of finegemm_paged_mqa_logits if `paged` is 1; finegemm/mqa.h, MqaShape, describes
@@ -320,6 +380,16 @@ FINEGEMM_C_API int32_t finegemm_paged_mqa_schedule(finegemm_context* context,
 /* A product of few columns with sums of squares; finegemm/prenorm.h has the rules. `options` may be null. */
 FINEGEMM_C_API int32_t finegemm_prenorm_gemm(finegemm_context* context, const finegemm_prenorm_args* args,
                                              const finegemm_prenorm_options* options, finegemm_error* error);
+
+/* Gives each choice of a token a row of its expert; finegemm/routing.h has the rules. `options` may be null. */
+FINEGEMM_C_API int32_t finegemm_route(finegemm_context* context, const finegemm_route_args* args,
+                                      const finegemm_route_options* options, finegemm_error* error);
+/* Puts rows of tokens there, quantised on the way where they are bf16 and q is e4m3. */
+FINEGEMM_C_API int32_t finegemm_permute_quantize(finegemm_context* context, const finegemm_permute_quantize_args* args,
+                                                 const finegemm_permute_options* options, finegemm_error* error);
+/* Adds up the rows of a token's choices, each times its weight. */
+FINEGEMM_C_API int32_t finegemm_combine(finegemm_context* context, const finegemm_combine_args* args,
+                                        const finegemm_combine_options* options, finegemm_error* error);
 
 /* JSON: which kernel a product takes and why (docs/jit.md). Writes at most `capacity` bytes, the last a zero, and to
  * `needed` (may be null) how many the whole takes; `buffer` may be null where `capacity` is 0. */

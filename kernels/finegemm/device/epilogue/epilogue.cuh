@@ -60,14 +60,14 @@ struct SplitKEpilogue {
 
 /// The epilogue of a kernel.
 template <GemmConfig C>
-using EpilogueOf = Either<
-    C.finish == Finish::Affine, AffineEpilogue<C>,
-    Either<C.finish == Finish::HeadGaps, HeadGapsEpilogue<C>,
-           Either<C.finish == Finish::Gated, GatedEpilogue<C>,
-                  Either<kPlan<C>.loads_source(), SourceTileEpilogue<C>,
-                         Either<kPlan<C>.store == Store::SplitK, SplitKEpilogue<C>,
-                                Either<C.output == Output::F32, F32Epilogue<C>,
-                                       Either<C.swapped(), SwappedEpilogue<C>, Bf16Epilogue<C>>>>>>>>;
+using EpilogueOf =
+    Either<C.finish == Finish::Affine, AffineEpilogue<C>,
+           Either<C.finish == Finish::HeadGaps, HeadGapsEpilogue<C>,
+                  Either<C.finish == Finish::Gated, GatedEpilogue<C>,
+                         Either<kPlan<C>.loads_source(), SourceTileEpilogue<C>,
+                                Either<kPlan<C>.store == Store::SplitK, SplitKEpilogue<C>,
+                                       Either<C.output == Output::F32, F32Epilogue<C>,
+                                              Either<C.swapped(), SwappedEpilogue<C>, Bf16Epilogue<C>>>>>>>>;
 
 /// Waits, before the CTA ends, until TMA has read its shared memory.
 template <GemmConfig C>
