@@ -234,38 +234,6 @@ typedef struct finegemm_swiglu_options {
     void* poll_data;    /* handed to poll */
 } finegemm_swiglu_options;
 
-typedef struct finegemm_route_options {
-    uint32_t struct_size;
-    int32_t check_values; /* FINEGEMM_AS_CONTEXT, _ON or _OFF: look for more choices than there are rows first */
-    int32_t pdl;          /* as of finegemm_gemm_options */
-    int32_t reserved;     /* 0 */
-    void* stream;
-    finegemm_poll poll; /* may be null */
-    void* poll_data;    /* handed to poll */
-} finegemm_route_options;
-
-typedef struct finegemm_permute_options {
-    uint32_t struct_size;
-    int32_t check_values;        /* likewise: look for rows that do not exist, or that two choices have */
-    int32_t power_of_two_scales; /* 0 or 1 */
-    int32_t num_sms;             /* as of finegemm_gemm_options */
-    int32_t pdl;                 /* the same */
-    int32_t reserved;            /* 0 */
-    void* stream;
-    finegemm_poll poll; /* may be null */
-    void* poll_data;    /* handed to poll */
-} finegemm_permute_options;
-
-typedef struct finegemm_combine_options {
-    uint32_t struct_size;
-    int32_t check_values; /* likewise: look for rows that do not exist */
-    int32_t num_sms;      /* as of finegemm_gemm_options */
-    int32_t pdl;          /* the same */
-    void* stream;
-    finegemm_poll poll; /* may be null */
-    void* poll_data;    /* handed to poll */
-} finegemm_combine_options;
-
 /* What the host knows of a product: one of finegemm_gemm, of finegemm_grouped_gemm if `groups` is not 0, or of
  * finegemm_k_grouped_gemm if `k_groups` is not. What the product does not have is 0. */
 typedef struct finegemm_shape {

@@ -5,10 +5,8 @@ namespace finegemm::plan {
 
 namespace {
 
-constexpr Problem bf16_experts(uint32_t m, uint32_t n, uint32_t k, uint32_t groups, uint32_t expected_m) {
-    constexpr Operand kBf16 = unscaled(Element::BF16);
-    return {.m = m, .n = n, .k = k, .a = kBf16, .b = kBf16, .groups = {Grouping::Rows, groups, expected_m}};
-}
+constexpr Operand kBf16 = unscaled(Element::BF16);
+constexpr Groups kSixOf1024{Grouping::Rows, 6, 1024};
 
 // Rows of the dense table and of experts in bf16 where the model's choice is more than 1% off: problem, best kernel.
 // bench/results/sweep_h200.json, sweep_h100.json and swapped_h200.json have the times of both.
@@ -40,9 +38,9 @@ constexpr ShippedEntry kMeasuredH200[] = {
     {{2048, 7168, 16384}, "m128n176s4w2"},
     {{2048, 7168, 2048}, "m128n128s5w2"},
     {{8192, 7168, 16384}, "m128n176s4w2"},
-    {bf16_experts(8448, 6144, 7168, 6, 1024), "m256n128s4w2_grouped_bf16"},
-    {bf16_experts(8448, 4096, 4096, 6, 1024), "m256n128s4w2_grouped_bf16"},
-    {bf16_experts(8448, 4096, 2048, 6, 1024), "m256n128s4w2_grouped_bf16"},
+    {{.m = 8448, .n = 6144, .k = 7168, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
+    {{.m = 8448, .n = 4096, .k = 4096, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
+    {{.m = 8448, .n = 4096, .k = 2048, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
 };
 constexpr ShippedEntry kMeasuredH100[] = {
     {{1, 576, 7168}, "m64n32s6w1_splitK8_x2"},
