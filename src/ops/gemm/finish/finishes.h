@@ -5,13 +5,12 @@
 #include <utility>
 
 #include "ops/gemm/finish/affine.h"
-#include "ops/gemm/finish/gated.h"
 #include "ops/gemm/finish/head_gaps.h"
 
 namespace finegemm {
 
 /// In the order of the enumerators.
-using Finishes = std::tuple<ProductAlone, Affine, HeadGaps, Gated>;
+using Finishes = std::tuple<ProductAlone, Affine, HeadGaps>;
 static_assert(std::tuple_size_v<Finishes> == kFinishes);
 
 /// Calls visit.operator()<T>() for the type of a finish.
