@@ -18,9 +18,8 @@ FG_HD constexpr uint32_t row_part_of(const GemmConfig& c, uint32_t warpgroup) {
 /// Rows from the first one of one of a warpgroup's WGMMAs to that of the next. In groups of rows the warpgroups' 64-row
 /// parts interleave, so that they share the rows of a tile that lacks some.
 FG_HD constexpr uint32_t rows_apart(const GemmConfig& c) { return c.row_groups() ? c.row_warpgroups() * 64 : 64; }
-/// First row of a math warpgroup in a tile. Swapped, each has all rows.
+/// First row of a math warpgroup in a tile.
 FG_HD constexpr uint32_t first_row_of(const GemmConfig& c, uint32_t warpgroup) {
-    if (c.swapped()) return 0;
     return row_part_of(c, warpgroup) * (rows_apart(c) > 64 ? 64 : c.rows_per_warpgroup());
 }
 

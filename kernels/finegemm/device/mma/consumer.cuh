@@ -66,11 +66,6 @@ struct Consumer {
 
     /// Operands of the i-th 64-row WGMMA of this warpgroup.
     __device__ Operands operands(uint32_t stage, uint32_t i) const {
-        if (C.swapped())
-            return {.a = descriptor_low<C.b.major>(smem.b(stage).bits + warpgroup * 64 * kRowBytes),
-                    .b = descriptor_low<C.a.major>(smem.a(stage).bits),
-                    .sfa = 0,
-                    .sfb = 0};
         const uint32_t row = first_row + i * rows_apart(C);
         Operands at{.a = descriptor_low<C.a.major>(smem.a(stage).bits + row * kRowBytes),
                     .b = descriptor_low<C.b.major>(smem.b(stage).bits),

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <finegemm/device/mma/accumulating.cuh>
-#include <finegemm/device/mma/swapped.cuh>
 
 namespace finegemm::device {
 

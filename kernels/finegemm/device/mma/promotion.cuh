@@ -10,7 +10,7 @@ namespace finegemm::device {
 /// The FP32 sums of one warpgroup's part of the tile, in wgmma's fragment layout, 64 rows after 64 rows.
 template <GemmConfig C>
 struct Accumulator {
-    static constexpr uint32_t kRegisters = C.wgmma_cols() / 2;
+    static constexpr uint32_t kRegisters = C.tile_n / 2;
     float sum[C.wgmmas_m()][kRegisters];
 
     __device__ void clear() {
