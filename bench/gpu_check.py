@@ -103,16 +103,6 @@ CHECKS = {
         "quantize_weights_bandwidth",
         "quantize_columns_bandwidth",
     ),
-    "swiglu": (
-        "swiglu",
-        "swiglu_values",
-        "swiglu_repeat",
-        "swiglu_tall",
-        "swiglu_kernels",
-        "swiglu_memcheck",
-        "swiglu_racecheck",
-        "swiglu_bandwidth",
-    ),
     "scale_layout": (
         "scale_layout",
         "scale_layout_repeat",
@@ -144,17 +134,6 @@ CHECKS = {
         "prenorm_memcheck",
         "prenorm_racecheck",
         "prenorm_speed",
-    ),
-    "routing": (
-        "routing",
-        "routing_repeat",
-        "routing_graph",
-        "routing_devices",
-        "routing_beyond_31_bits",
-        "routing_kernels",
-        "routing_memcheck",
-        "routing_racecheck",
-        "routing_speed",
     ),
 }
 

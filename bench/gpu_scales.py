@@ -205,9 +205,9 @@ class Scales(Fixture):
         # Most of the loads that a thread has in flight have no word here, and no place in the tile to take one from.
         problems += [Problem(self.random, "unpack", grouped=True, rows=n, cols=64, mn_major=True) for n in (1, 5)]
         # What threads store as they have loaded it, by columns and by rows, and rows that lie one behind the other.
-        for rows, cols, mn_major in ((132, 64, True), (132, 64, False), (131, 64, False), (132, 57, False)):
-            problem = Problem(self.random, "pack", grouped=False, rows=rows, cols=cols)
-            problem.in_rows, problem.layouts = rows, [(mn_major, 132 if mn_major else cols, 0), (True, 132, 0)]
+        for cols, mn_major in ((64, True), (64, False), (57, False)):
+            problem = Problem(self.random, "pack", grouped=False, rows=132, cols=cols)
+            problem.in_rows, problem.layouts = 132, [(mn_major, 132 if mn_major else cols, 0), (True, 132, 0)]
             problems.append(problem)
         for problem in problems:
             problem.make(self.generator)

@@ -33,20 +33,10 @@ OPERATIONS = {
         "src/ops/gemm/*",
         "src/ops/gemm/finish/*",
     ],
-    "quantize": [
-        "src/ops/quantize/*",
-        "kernels/finegemm/quantize/quantize.h",
-        "kernels/finegemm/quantize/columns.h",
-    ],
-    "swiglu": [
-        "src/ops/swiglu/*",
-        "kernels/finegemm/quantize/activation.h",
-        "kernels/finegemm/quantize/swiglu.h",
-    ],
+    "quantize": ["src/ops/quantize/*", "kernels/finegemm/quantize/*"],
     "scale_layout": ["src/ops/scale_layout/*", "kernels/finegemm/scale_layout/*"],
     "mqa": ["src/ops/mqa/*", "kernels/finegemm/mqa/*"],
     "prenorm": ["src/ops/prenorm/*", "kernels/finegemm/prenorm/*"],
-    "routing": ["src/ops/routing/*", "kernels/finegemm/routing/*"],
 }
 SHARED = [
     "kernels/finegemm/core/*",

@@ -58,13 +58,6 @@ typedef struct finegemm_quantize_columns_args {
     finegemm_matrix offsets, begins; /* of groups, [1, groups + 1]; begins is written. Without pointers: none */
 } finegemm_quantize_columns_args;
 
-/* SwiGLU of pairs of x, quantised; finegemm/swiglu.h has the rules. */
-typedef struct finegemm_swiglu_args {
-    finegemm_stack x, q, scales;
-    finegemm_matrix weights; /* [count, rows] f32; without a pointer: none */
-    finegemm_groups groups;  /* FINEGEMM_WHOLE: all rows */
-} finegemm_swiglu_args;
-
 /* Scales, and where they go in another layout, f32 or ue8m0x4; finegemm/scale_layout.h has the rules. */
 typedef struct finegemm_scale_layout_args {
     finegemm_stack sf, out;
@@ -107,34 +100,6 @@ typedef struct finegemm_prenorm_args {
     finegemm_stack d;
     finegemm_matrix sqrsum;
 } finegemm_prenorm_args;
-
-/* Where choices of tokens have their rows; finegemm/routing.h has the rules. */
-typedef struct finegemm_route_args {
-    finegemm_matrix ids, inverse, numbers;
-    finegemm_matrix permutation; /* without a pointer: none */
-    int32_t form;                /* of numbers: FINEGEMM_OFFSETS, _INDICES, _PREFIX_SUMS or _MASKED */
-    int32_t reserved;            /* 0 */
-    int64_t experts, first;
-    int64_t rows;      /* that there are; of _MASKED for each expert */
-    int64_t alignment; /* of where groups begin, by indices and prefix sums */
-} finegemm_route_args;
-
-/* Rows of tokens where their experts have them; finegemm/routing.h has the rules. */
-typedef struct finegemm_permute_quantize_args {
-    finegemm_matrix x;
-    finegemm_matrix x_scales; /* without a pointer: none */
-    finegemm_matrix inverse;
-    finegemm_stack q;
-    finegemm_stack scales; /* without a pointer: none */
-} finegemm_permute_quantize_args;
-
-/* Weighted sums of rows of experts; finegemm/routing.h has the rules. */
-typedef struct finegemm_combine_args {
-    finegemm_stack y;
-    finegemm_matrix inverse;
-    finegemm_matrix weights; /* without a pointer: ones */
-    finegemm_matrix out;
-} finegemm_combine_args;
 
 /* d becomes alpha * the product + beta * c + bias, rounded once; finegemm/gemm.h, Epilogue, has the rules. */
 typedef struct finegemm_epilogue {
@@ -210,22 +175,6 @@ typedef struct finegemm_prenorm_options {
     finegemm_poll poll; /* may be null */
     void* poll_data;    /* handed to poll */
 } finegemm_prenorm_options;
-
-typedef struct finegemm_swiglu_options {
-    uint32_t struct_size;
-    float gate_limit; /* of clamps; 0: none */
-    float gate_alpha; /* above 0: 1 is usual */
-    float up_offset;
-    int32_t interleaved;         /* 0 or 1: columns of x are 8 gates, 8 ups in turn */
-    int32_t to_bf16;             /* 0 or 1 */
-    int32_t power_of_two_scales; /* 0 or 1 */
-    int32_t num_sms;             /* as of finegemm_gemm_options */
-    int32_t pdl;                 /* the same */
-    int32_t reserved;            /* 0 */
-    void* stream;
-    finegemm_poll poll; /* may be null */
-    void* poll_data;    /* handed to poll */
-} finegemm_swiglu_options;
 
 /* What the host knows of a product: one of finegemm_gemm, of finegemm_grouped_gemm if `groups` is not 0, or of
  * finegemm_k_grouped_gemm if `k_groups` is not. What the product does not have is 0. */
@@ -317,10 +266,6 @@ FINEGEMM_C_API int32_t finegemm_quantize_weights(finegemm_context* context, cons
 FINEGEMM_C_API int32_t finegemm_quantize_columns(finegemm_context* context, const finegemm_quantize_columns_args* args,
                                                  const finegemm_quantize_options* options, finegemm_error* error);
 
-/* SwiGLU with quantisation; finegemm/swiglu.h has the rules. `options` may be null. */
-FINEGEMM_C_API int32_t finegemm_swiglu_quantize(finegemm_context* context, const finegemm_swiglu_args* args,
-                                                const finegemm_swiglu_options* options, finegemm_error* error);
-
 /* Scales in another layout; finegemm/scale_layout.h has the rules. `options` may be null. */
 FINEGEMM_C_API int32_t finegemm_scale_layout(finegemm_context* context, const finegemm_scale_layout_args* args,
                                              const finegemm_scale_layout_options* options, finegemm_error* error);
@@ -340,16 +285,6 @@ FINEGEMM_C_API int32_t finegemm_paged_mqa_schedule(finegemm_context* context,
 /* A product of few columns with sums of squares; finegemm/prenorm.h has the rules. `options` may be null. */
 FINEGEMM_C_API int32_t finegemm_prenorm_gemm(finegemm_context* context, const finegemm_prenorm_args* args,
                                              const finegemm_prenorm_options* options, finegemm_error* error);
-
-/* Gives each choice of a token a row of its expert; finegemm/routing.h has the rules. `options` may be null. */
-FINEGEMM_C_API int32_t finegemm_route(finegemm_context* context, const finegemm_route_args* args,
-                                      const finegemm_route_options* options, finegemm_error* error);
-/* Puts rows of tokens there, quantised on the way where they are bf16 and q is e4m3. */
-FINEGEMM_C_API int32_t finegemm_permute_quantize(finegemm_context* context, const finegemm_permute_quantize_args* args,
-                                                 const finegemm_permute_options* options, finegemm_error* error);
-/* Adds up the rows of a token's choices, each times its weight. */
-FINEGEMM_C_API int32_t finegemm_combine(finegemm_context* context, const finegemm_combine_args* args,
-                                        const finegemm_combine_options* options, finegemm_error* error);
 
 /* JSON: which kernel a product takes and why (docs/jit.md). Writes at most `capacity` bytes, the last a zero, and to
  * `needed` (may be null) how many the whole takes; `buffer` may be null where `capacity` is 0. */

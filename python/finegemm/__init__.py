@@ -27,8 +27,6 @@ from finegemm.ops import (
     scale_layout,
 )
 from finegemm.prenorm import explain_prenorm, prenorm_gemm
-from finegemm.routing import combine, permute_quantize, route
-from finegemm.swiglu import swiglu_quantize
 from finegemm.tools import bench, doctor, tune, tuning
 
 __all__ = [
@@ -45,7 +43,6 @@ __all__ = [
     "Weights",
     "__version__",
     "bench",
-    "combine",
     "doctor",
     "einsum",
     "explain",
@@ -59,15 +56,12 @@ __all__ = [
     "mqa_logits",
     "paged_mqa_logits",
     "paged_mqa_schedule",
-    "permute_quantize",
     "prenorm_gemm",
     "quantize_blocks",
     "quantize_columns",
     "quantize_rows",
     "quantize_weights",
-    "route",
     "scale_layout",
-    "swiglu_quantize",
     "tune",
     "tuning",
 ]

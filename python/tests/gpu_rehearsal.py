@@ -49,15 +49,13 @@ def transform_of(sf, out, power_of_two):
     return "unpack_ue8m0" if sf.dtype == torch.int32 else "pack_fp32_into_ue8m0"
 
 
-def direct_of(sf, out):
-    """How the name of a kernel ends whose threads store the words that they have loaded. Of packing without groups."""
+def is_direct(sf, out):
+    """Do threads store the words that they have loaded? Of packing without groups."""
     rows, cols = sf.shape[-2:]
     down, right = sf.stride()[-2:]
     if out.shape[-2] != rows or out.stride(-2) != 1 or out.stride(-1) % 4 != 0:
-        return ""
-    if down == 1 and right % 4 == rows % 4 == 0:
-        return "_by_columns"
-    return "_by_rows" if right == 1 and down % 4 == cols % 4 == 0 else ""
+        return False
+    return (down == 1 and right % 4 == rows % 4 == 0) or (right == 1 and down % 4 == cols % 4 == 0)
 
 
 @contextlib.contextmanager
@@ -163,8 +161,8 @@ class Rehearsal:
 
         def laid_out(library, sf, out, numbers=None, form=0, alignment=128, scale_k=128, power_of_two=False):
             transform = transform_of(sf, out, power_of_two)
-            direct = direct_of(sf, out) if transform.startswith("pack") and form == 0 else ""
-            self.names.add(f"scale_layout_{transform}{ENDINGS[form]}{direct}")
+            direct = transform.startswith("pack") and form == 0 and is_direct(sf, out)
+            self.names.add(f"scale_layout_{transform}{ENDINGS[form]}" + ("_direct" if direct else ""))
             arguments = (library, sf, out, numbers, form, alignment, scale_k, power_of_two)
             recorded(lambda: self.spoiling(lambda: scale_layout(*arguments), out))
 
@@ -198,32 +196,9 @@ class Rehearsal:
             self.names.add(kernel.removeprefix("FineGEMM_"))
             recorded(lambda: self.spoiling(lambda: prenorm(library, a, b, d, sqrsum, num_sms, pdl), d))
 
-        swiglu = gpu_library.Library.swiglu_quantize
-
-        def activated(library, x, q, *others, **keywords):
-            self.names.add(f"swiglu_quantize_{DTYPES[x.dtype]}")
-            recorded(lambda: self.spoiling(lambda: swiglu(library, x, q, *others, **keywords), q))
-
-        monkeypatch.setattr(gpu_library.Library, "swiglu_quantize", activated)
-        of_routing = (("route", "route", 1), ("permute_quantize", "permute", 2), ("combine", "combine", 3))
-        for name, *what in of_routing:
-            monkeypatch.setattr(gpu_library.Library, name, self.routed(gpu_library.Library, name, *what))
         monkeypatch.setattr(gpu_library.Library, "prenorm_gemm", multiplied)
         monkeypatch.setattr(gpu_library.Library, "score", scored)
         monkeypatch.setattr(gpu_library.Library, "paged_mqa_schedule", scheduled)
-
-    def routed(self, library, name, kernel, place):
-        """`place`: of what is written, among the arguments."""
-        function = getattr(library, name)
-
-        def call(library, *args, **options):
-            first = args[0]
-            quantizes = name == "permute_quantize" and first.dtype != args[2].dtype
-            many = name == "route" and first.numel() > 2048
-            self.names.add(f"routing_{kernel}{'_quantize' if quantizes else ''}{'_cluster' if many else ''}")
-            recorded(lambda: self.spoiling(lambda: function(library, *args, **options), args[place]))
-
-        return call
 
     def spoiling(self, call, d):
         call()
@@ -247,8 +222,5 @@ class Rehearsal:
         """By which of its texts a kernel is launched, the layout of scales decides, which only a GPU sees."""
         self.names.clear()
         call()
-        kinds, ends = (
-            ("", "e4m3_gemm_", "e5m2_gemm_", "bf16_gemm_", "f16_gemm_"),
-            ("", "_rows", "_bmn_bnk_mn_gemm_impl"),
-        )
+        kinds, ends = ("", "e4m3_gemm_", "e5m2_gemm_", "bf16_gemm_", "f16_gemm_"), ("", "_rows")
         return {f"FineGEMM_{kind}{name}{end}" for kind in kinds for name in self.names for end in ends}

@@ -10,22 +10,17 @@
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
 #include <finegemm/quantize.h>
-#include <finegemm/routing.h>
 #include <finegemm/scale_layout.h>
-#include <finegemm/swiglu.h>
 
 #include "api/context.h"
 #include "api/equations.h"
 #include "api/multiply.h"
 #include "cuda/nvtx.h"
 #include "ops/gemm/checks.h"
-#include "ops/gemm/groups.h"
 #include "ops/mqa/checks.h"
 #include "ops/prenorm/checks.h"
 #include "ops/quantize/checks.h"
-#include "ops/routing/checks.h"
 #include "ops/scale_layout/checks.h"
-#include "ops/swiglu/checks.h"
 #include "plan/elements.h"
 #include "plan/fields.h"
 
@@ -232,41 +227,6 @@ void prenorm_gemm(Context& context, const PrenormArgs& args, const PrenormOption
     check_prenorm(call);
     if (call.rows() == 0) return;
     run_operation(context.state(), call.sqrsum.device, call, [&] { return text_of(call); });
-}
-
-void swiglu_quantize(Context& context, const SwigluArgs& args, const SwigluOptions& options) {
-    const SwigluCall call{args, options};
-    check_swiglu(call);
-    if (call.q.matrix.rows == 0 || call.q.matrix.cols == 0) return;
-    run_operation(context.state(), call.x.matrix.device, call, [&] {
-        const bool grouped = call.groups.form != GroupForm::Whole;
-        return fmt::format("swiglu_quantize {}{}{}{}", text_of(call.x), call.options.interleaved ? " interleaved" : "",
-                           grouped ? fmt::format(" {}", name_of(call.groups.form)) : "",
-                           call.has_weights() ? " weighted" : "");
-    });
-}
-
-void route(Context& context, const RouteArgs& args, const RouteOptions& options) {
-    ContextState& state = context.state();
-    const RouteCall call{args, options, options.check_values.value_or(state.options.check_values)};
-    check_routing(call);
-    run_operation(state, call.ids.device, call, [&] { return text_of(call); });
-}
-
-void permute_quantize(Context& context, const PermuteQuantizeArgs& args, const PermuteOptions& options) {
-    ContextState& state = context.state();
-    const PermuteCall call{args, options, options.check_values.value_or(state.options.check_values)};
-    check_routing(call);
-    if (call.x.rows == 0 || call.x.cols == 0) return;
-    run_operation(state, call.x.device, call, [&] { return text_of(call); });
-}
-
-void combine(Context& context, const CombineArgs& args, const CombineOptions& options) {
-    ContextState& state = context.state();
-    const CombineCall call{args, options, options.check_values.value_or(state.options.check_values)};
-    check_routing(call);
-    if (call.out.rows == 0 || call.out.cols == 0) return;
-    run_operation(state, call.out.device, call, [&] { return text_of(call); });
 }
 
 void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,

@@ -5,8 +5,6 @@
 #include <finegemm/gemm.h>
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
-#include <finegemm/routing.h>
-#include <finegemm/swiglu.h>
 
 namespace finegemm {
 
@@ -64,39 +62,6 @@ constexpr void prenorm_fields(const Visit& visit, Structs&... shapes) {
     visit("k", shapes.k...);
     visit("slices", shapes.slices...);
     visit("num_sms", shapes.num_sms...);
-}
-
-/// Options of SwiGLU with quantisation; not `stream`, nor `poll`.
-template <typename Visit, typename... Structs>
-constexpr void swiglu_options(const Visit& visit, Structs&... options) {
-    visit("gate_limit", options.gate_limit...);
-    visit("gate_alpha", options.gate_alpha...);
-    visit("up_offset", options.up_offset...);
-    visit("interleaved", options.interleaved...);
-    visit("to_bf16", options.to_bf16...);
-    visit("power_of_two_scales", options.power_of_two_scales...);
-    visit("num_sms", options.num_sms...);
-    visit("pdl", options.pdl...);
-}
-
-// Options of routing's calls; not `stream`, nor `poll`.
-template <typename Visit, typename... Structs>
-constexpr void route_options(const Visit& visit, Structs&... options) {
-    visit("check_values", options.check_values...);
-    visit("pdl", options.pdl...);
-}
-template <typename Visit, typename... Structs>
-constexpr void permute_options(const Visit& visit, Structs&... options) {
-    visit("check_values", options.check_values...);
-    visit("power_of_two_scales", options.power_of_two_scales...);
-    visit("num_sms", options.num_sms...);
-    visit("pdl", options.pdl...);
-}
-template <typename Visit, typename... Structs>
-constexpr void combine_options(const Visit& visit, Structs&... options) {
-    visit("check_values", options.check_values...);
-    visit("num_sms", options.num_sms...);
-    visit("pdl", options.pdl...);
 }
 
 /// Not `log`, which is no value.

@@ -25,13 +25,6 @@ __device__ inline SmemAddr map_to_rank(SmemAddr local, uint32_t rank) {
     return {remote};
 }
 
-/// A word of a CTA of the cluster, whose address map_to_rank gives. PTX ISA, ld.
-__device__ inline uint32_t load_cluster(SmemAddr at) {
-    uint32_t x;
-    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(x) : "r"(at.bits) : "memory");
-    return x;
-}
-
 __device__ inline float load_shared(SmemAddr at) {
     float x;
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at.bits));
@@ -158,34 +151,6 @@ __device__ inline float fma(float a, float b, float c) {
     float x;
     asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(x) : "f"(a), "f"(b), "f"(c));
     return x;
-}
-
-/// 1 / x within one unit in the last place, 0 where it is subnormal. PTX ISA, rcp.
-__device__ inline float rough_reciprocal(float x) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/// The smaller, or the larger; NaN where one is NaN. PTX ISA, min and max.
-__device__ inline float min_or_nan(float a, float b) {
-    float x;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
-    return x;
-}
-__device__ inline float max_or_nan(float a, float b) {
-    float x;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
-    return x;
-}
-
-/// The larger of `most` and |x|, of which a NaN does not count. PTX ISA, max.
-__device__ inline float max_magnitude(float most, float x) {
-    float larger;
-    asm("{\n.reg .f32 magnitude;\nabs.f32 magnitude, %2;\nmax.f32 %0, %1, magnitude;\n}\n"
-        : "=f"(larger)
-        : "f"(most), "f"(x));
-    return larger;
 }
 
 struct Words4 {

@@ -87,11 +87,6 @@ inline void wait_for_copies() {
     while (machine->has_pending(machine->current())) machine->let_others_run();
 }
 
-/// Another thread may run first: what the CTA has not written yet shows.
-inline uint32_t load_cluster(SmemAddr at) {
-    machine->pause();
-    return load_as<uint32_t>(machine->shared_of(rank_of(at)) + offset_of(at));
-}
 inline float load_shared(SmemAddr at) { return load_shared_as<float>(at); }
 inline Float2 load_shared_x2(SmemAddr at) { return load_shared_as<Float2>(at); }
 inline Float4 load_shared_x4(SmemAddr at) { return load_shared_as<Float4>(at); }
@@ -155,9 +150,5 @@ inline float canonical(float x) { return is_nan(x) ? float_of_bits(0x7fffffff) :
 inline float plus_zero(float x) { return x; }
 inline float add_ftz(float a, float b) { return canonical(a + b); }
 inline float fma(float a, float b, float c) { return canonical(std::fma(a, b, c)); }
-inline float rough_reciprocal(float x) { return x > 0x1p126f ? 0.0f : 1.0f / x; }
-inline float max_magnitude(float most, float x) { return std::fmax(most, std::fabs(x)); }
-inline float min_or_nan(float a, float b) { return is_nan(a) || is_nan(b) ? canonical(a + b) : a < b ? a : b; }
-inline float max_or_nan(float a, float b) { return is_nan(a) || is_nan(b) ? canonical(a + b) : a > b ? a : b; }
 
 }  // namespace finegemm::ptx
