@@ -94,8 +94,9 @@ struct ScaleLayoutConfig {
     FG_HD constexpr uint32_t threads() const { return 256; }
     /// So many must fit an SM: bounds registers. As many as spill nothing.
     FG_HD constexpr uint32_t ctas_per_sm() const {
-        if (groups == ScaleGroupKind::K) return 5;
-        return transform == ScaleTransform::Copy && groups != ScaleGroupKind::None ? 6 : 8;
+        if (groups == ScaleGroupKind::None) return 8;
+        if (groups == ScaleGroupKind::K || transform == ScaleTransform::Round) return 5;
+        return transform == ScaleTransform::Copy ? 6 : 8;
     }
     /// Columns of the input, and of the output, to a word of the tile.
     FG_HD constexpr uint32_t loaded() const { return transform == ScaleTransform::Pack ? kExponentsPerWord : 1; }
