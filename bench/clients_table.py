@@ -108,11 +108,11 @@ def options_of() -> argparse.Namespace:
 
 def main() -> int:
     options = options_of()
-    library, peers = Library(options.library), json.loads(options.peers.read_text()) if options.peers else None
+    tested, peers = Library(options.library), json.loads(options.peers.read_text()) if options.peers else None
     git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     commit = options.commit or subprocess.run(git, capture_output=True, text=True).stdout.strip()
     machine, failed = facts_at_work(), False
-    clients = Clients(library, json.loads(options.sizes.read_text()))
+    clients = Clients(tested, json.loads(options.sizes.read_text()))
     for kind in options.kinds.split(","):
         best, rows = ceilings(options.rounds), []
         time.sleep(options.rest)
