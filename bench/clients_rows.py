@@ -165,7 +165,7 @@ class Clients:
             return d[-1, :16], product_of(last[0], sfa[:16, at], last[1], sfb[:, at], 1)
 
         calls = {"finegemm": copied, "finegemm_mn_major": by_columns}
-        # As many numbers as columns take one launch for all groups; blocks one for each eleven.
+        # As columns: for more than 11 groups blocks need a list of maps.
         one_launch = self.tested.prepare_k_grouped(a, columns[0], b, columns[1], d, offsets, accumulate=1)
         others = {"row_major_uncopied": call(sfa, sfb), "columns_in_one_launch": one_launch}
         account = self.tested.explain(m, n, k, k_groups=groups, accumulate=1)

@@ -2,12 +2,12 @@
 """Times the calls of DeepGEMM's clients on a GPU, and writes a record of each kind of them.
 
 Usage: clients_table.py --library libfinegemm.so --sizes FILE [--peers FILE] [--kinds KIND,...] [--rounds N]
-                        [--kernels KIND,...] [--out DIR] [--commit ID]
+                        [--kernels KIND,...] [--rest SECONDS] [--out DIR] [--commit ID]
 
 --sizes: JSON {"rows": {"GROUPSxEXPECTED": [...]}, "k": {...}}, the rows or k of each group. --peers: a table of what a
 peer took, with ceilings_us and rows {kind, shape, us}, to compare with. --kernels: of these kinds each kernel that can
-take a row, too. Records are DIR/clients_KIND_CARD.json, say clients_contig_h200.json. The program ends
-with 1 where D is wrong.
+take a row, too. --rest: before long rows, and after ceilings. Records are DIR/clients_KIND_CARD.json, say
+clients_contig_h200.json. The program ends with 1 where D is wrong.
 """
 
 import argparse
@@ -26,9 +26,9 @@ from gpu_timing import median_times
 from records import geometric_mean, write_record
 
 CEILING = "cublas_tensor fp8 8192^3"
-# Seconds before each row whose D has more elements: what runs long without a rest takes longer, as the card lowers its
-# clock.
-REST_S, LARGE_D = 0.3, 1 << 24
+# A row that is expected to take so many microseconds comes after a rest: what runs long without one, or after what did,
+# takes longer, as the card lowers its clock.
+LONG_US = 100
 
 
 def ceilings(rounds: int) -> dict[str, float]:
@@ -56,7 +56,7 @@ def timed(row: Row, options: argparse.Namespace) -> tuple[dict, str]:
         call()
         wrong = wrong or (row.wrong() if name.startswith("finegemm") else "")
     torch.cuda.synchronize()
-    time.sleep(REST_S if row.d.numel() > LARGE_D else 0)
+    time.sleep(options.rest if row.account["chosen"]["us"] > LONG_US else 0)
     us = times_of(row.calls, options.rounds)
     if row.others:
         us |= times_of(row.others, options.rounds)
@@ -100,6 +100,7 @@ def options_of() -> argparse.Namespace:
     parser.add_argument("--kinds", default=",".join(TABLE))
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--kernels", default="")
+    parser.add_argument("--rest", type=float, default=0.3)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results")
     parser.add_argument("--commit", default="", help="for the records, where git cannot say")
     return parser.parse_args()
@@ -114,6 +115,7 @@ def main() -> int:
     clients = Clients(tested, json.loads(options.sizes.read_text()))
     for kind in options.kinds.split(","):
         best, rows = ceilings(options.rounds), []
+        time.sleep(options.rest)
         for row in clients.table(kind):
             measured, wrong = timed(row, options)
             rows.append(measured)
@@ -128,7 +130,7 @@ def main() -> int:
             "commit": commit,
             "date": time.strftime("%Y-%m-%d"),
             "method": "bench/clients_table.py: CUPTI time of a call's kernels, 1 GB memset before each launch, calls "
-            f"in turn, after a rest if D is large, median of {options.rounds}",
+            f"in turn, long rows after a rest of {options.rest} s, median of {options.rounds}",
             "ceilings_us": best,
             "rows": rows,
         }

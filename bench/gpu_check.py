@@ -103,6 +103,16 @@ CHECKS = {
         "quantize_weights_bandwidth",
         "quantize_columns_bandwidth",
     ),
+    "swiglu": (
+        "swiglu",
+        "swiglu_values",
+        "swiglu_repeat",
+        "swiglu_tall",
+        "swiglu_kernels",
+        "swiglu_memcheck",
+        "swiglu_racecheck",
+        "swiglu_bandwidth",
+    ),
     "scale_layout": (
         "scale_layout",
         "scale_layout_repeat",

@@ -13,7 +13,7 @@ DTYPES |= {torch.float8_e5m2: 7}
 I32 = 6
 FAST, EXACT, HOPPER = 0, 1, 2
 AS_CONTEXT, ON, OFF = 0, 1, 2
-OFFSETS, INDICES, PREFIX_SUMS, MASKED = 1, 2, 3, 4
+OFFSETS, INDICES, PREFIX_SUMS, MASKED, WHOLE = 1, 2, 3, 4, 5
 COLUMNS, BLOCKS = 0, 1
 NO_GROUPS, ROW_GROUPS, K_SIZES, K_PREFIX_SUMS = range(4)
 
@@ -28,6 +28,7 @@ QuantizeWeightsArgs, QuantizeColumnsArgs = C["quantize_weights_args"], C["quanti
 ScaleLayoutArgs, ScaleLayoutOptions = C["scale_layout_args"], C["scale_layout_options"]
 MqaArgs, PagedMqaArgs, MqaOptions = C["mqa_logits_args"], C["paged_mqa_logits_args"], C["mqa_options"]
 PrenormArgs, PrenormOptions, PrenormShape = C["prenorm_args"], C["prenorm_options"], C["prenorm_shape"]
+SwigluArgs, SwigluOptions = C["swiglu_args"], C["swiglu_options"]
 PagedMqaScheduleArgs, PagedMqaScheduleOptions = C["paged_mqa_schedule_args"], C["paged_mqa_schedule_options"]
 
 
@@ -272,6 +273,18 @@ class Library:
         call = self.c.finegemm_quantize_columns
         self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
 
+    def swiglu_quantize(self, x, q, scales, weights=None, groups=None, form=WHOLE, alignment=128, **options) -> None:
+        """All 2-D, or 3-D; weights [G, M]. options: members of finegemm_swiglu_options."""
+        stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None
+        size = ctypes.sizeof(SwigluOptions)
+        given = SwigluOptions(struct_size=size, stream=stream, **{"gate_alpha": 1.0} | options)
+        device = (2, x.get_device()) if x.is_cuda else (1, 0)
+        numbers = (None, 0) if groups is None else (groups.data_ptr(), groups.numel())
+        of = Groups(form, 0, *numbers, alignment, 0, *device)
+        args = SwigluArgs(*map(stack, (x, q, scales)), matrix(weights), of)
+        call = self.c.finegemm_swiglu_quantize
+        self.check(call(self.context, ctypes.byref(args), ctypes.byref(given), ctypes.byref(self.error)))
+
     def scale_layout(
         self, sf, out, numbers=None, form=NO_GROUPS, alignment=128, scale_k=128, power_of_two=False
     ) -> None:
@@ -291,7 +304,7 @@ class Library:
 
     def paged_mqa_logits(self, q, cache, w, lengths, table, d, form=0, relu=0, num_sms=0, pdl=False) -> None:
         """q [B * T, H, D], cache [pages, bytes of a page], w [B * T, H], lengths [B, 1 or T], d [B * T, any]."""
-        schedule = torch.zeros(2, 2, dtype=torch.int32, device=d.device)  # nothing reads it
+        schedule = torch.empty(2, 2, dtype=torch.int32, device=d.device)  # nothing reads it
         numbers = (integers(t) for t in (lengths, table, schedule))
         args = PagedMqaArgs(stack(q), matrix(cache), matrix(w), *numbers, matrix(d))
         self.score(self.c.finegemm_paged_mqa_logits, args, d, form, relu, num_sms, pdl)

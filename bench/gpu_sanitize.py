@@ -22,6 +22,7 @@ from gpu_heads import Heads
 from gpu_mqa import Mqa
 from gpu_prenorm import Prenorm
 from gpu_scales import Scales
+from gpu_swiglu import Swiglu
 from gpu_timing import launched
 from gpu_types import Types
 from gpu_unscaled import Unscaled
@@ -32,7 +33,7 @@ PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
 class Sanitized(
-    Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Types, Columns, Weights, Scales, Mqa, Prenorm
+    Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Types, Columns, Weights, Scales, Mqa, Prenorm, Swiglu
 ):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
@@ -66,6 +67,12 @@ class Sanitized(
     def prenorm_racecheck(self):
         return self.racechecked("small_prenorm")
 
+    def swiglu_memcheck(self):
+        return self.memchecked("small_swiglu")
+
+    def swiglu_racecheck(self):
+        return self.racechecked("small_swiglu")
+
     def kernels(self):
         """What the sanitizers run launches every kernel of the pack that multiplies."""
         return self.covered("gemm", self.small)
@@ -81,6 +88,9 @@ class Sanitized(
 
     def prenorm_kernels(self):
         return self.covered("prenorm", self.small_prenorm)
+
+    def swiglu_kernels(self):
+        return self.covered("swiglu", self.small_swiglu)
 
     def covered(self, operation: str, check):
         wanted = {

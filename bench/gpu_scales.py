@@ -201,13 +201,13 @@ class Scales(Fixture):
     def small_scale_layout(self):
         """Every kernel on several problems: what the sanitizers run."""
         kernels = [(transform, grouped) for transform in TRANSFORMS for grouped in (False, True)]
-        problems = [Problem(self.random, *kernel) for kernel in 8 * kernels]
+        problems = [Problem(self.random, *kernel) for kernel in 16 * kernels]
         # Most of the loads that a thread has in flight have no word here, and no place in the tile to take one from.
         problems += [Problem(self.random, "unpack", grouped=True, rows=n, cols=64, mn_major=True) for n in (1, 5)]
         # What threads store as they have loaded it, by columns and by rows, and rows that lie one behind the other.
-        for cols, mn_major in ((64, True), (64, False), (57, False)):
-            problem = Problem(self.random, "pack", grouped=False, rows=132, cols=cols)
-            problem.in_rows, problem.layouts = 132, [(mn_major, 132 if mn_major else cols, 0), (True, 132, 0)]
+        for rows, cols, mn_major in ((132, 64, True), (132, 64, False), (131, 64, False), (132, 57, False)):
+            problem = Problem(self.random, "pack", grouped=False, rows=rows, cols=cols)
+            problem.in_rows, problem.layouts = rows, [(mn_major, 132 if mn_major else cols, 0), (True, 132, 0)]
             problems.append(problem)
         for problem in problems:
             problem.make(self.generator)

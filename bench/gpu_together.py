@@ -76,6 +76,9 @@ def operations(library: Library, seed: int, device="cuda", num_sms: int = 0) -> 
     q = empty(1040, -(-m // 16) * 16, dtype=torch.float8_e4m3fn)
     s = empty(1040, -(-m // 128), dtype=torch.float32)
     add("quantize columns", q.view(torch.uint8), lambda: library.quantize_columns(values, q, s))
+    activated, of_it = empty(m, 512, dtype=torch.float8_e4m3fn), empty(m, 4, dtype=torch.float32)
+    pairs = values[:, :1024]
+    add("SwiGLU", activated.view(torch.uint8), lambda: library.swiglu_quantize(pairs, activated, of_it, pdl=True))
     return found
 
 

@@ -196,6 +196,7 @@ class Wgrad(Fixture):
             m = next(m for m in (5, 70, 257) if self.takes(name, m))
             for accumulate, layout in ((0, self.random.choice(("mn", "odd"))), (1, "row")):  # two kernels for some
                 self.one_k_grouped(m, 136, [3, 0, 1, 13], layout, name, accumulate, 4, 1, 2, 16)
+        self.one_k_grouped(70, 136, [1, 0, 2] * 25, "mn", None, 1, 4)  # listed in memory
 
     def one_k_grouped(self, m, n, blocks, layout, config, accumulate, rows=16, before=0, after=0, padding=0):
         p = KGroups(m, n, blocks, layout, self.generator, before, after, padding, output=output_of(config))
@@ -234,6 +235,7 @@ class Wgrad(Fixture):
                     count += 1
         for layout in LAYOUTS:
             self.one_k_grouped(300, 136, [1] * 1024, layout, None, 1, rows=4)
+        self.one_k_grouped(64, 8, [1] * 20_000, "mn", None, 1, rows=4)
         # Empty groups between parts of vectors of scales: no warp may be left out for a round of the ring.
         sparse = [0, 0, 0, 0, 2, 1, 0, 0, 4, 0, 7, 0, 0, 0, 1, 0, 0, 9, 0, 0, 0, 1, 6, 8]
         for name in names:

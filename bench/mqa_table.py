@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Times of an indexer's scores for the shapes that DeepGEMM's own tests measure, on a GPU; writes a record.
 
-Usage: mqa_table.py [--out FILE] [--rounds N] [--commit ID] [--peers FILE] [--only KIND]
+Usage: mqa_table.py [--out FILE] [--rounds N] [--commit ID] [--peers FILE] [--only KIND] [--bytes FILE]
 
 `finegemm` is the abs form, `finegemm_exact` the exact one; with `_filled` the same call also writes -inf outside of
 the windows. 8 GB are set before each launch. With `--peers`, a table of rows of the same kind and shape with times of
-`deep_gemm`, it prints how many times as long these take, after the ratio of both tables' ceilings. Needs the Python
-package, torch and a Hopper GPU.
+`deep_gemm`, it prints how many times as long these take, after the ratio of both tables' ceilings. With `--bytes`,
+what mqa_bytes.cu is built to, `bytes` of a row of pages is the time of a kernel that moves the same bytes and computes
+nothing, and `from_l2` that of the same logits from pages that L2 holds. Needs the Python package, torch and a Hopper
+GPU.
 """
 
 import argparse
+import ctypes
 import functools
 import itertools
 import json
@@ -105,12 +108,41 @@ def row_calls(row: Rows, device: str) -> dict:
     return calls
 
 
+def read_pages(probe: ctypes.CDLL, q: Any, cache: Any, w: Any, lengths: Any, table: Any, _: None, d: Any) -> None:
+    import torch
+
+    def of(x: Any) -> ctypes.c_void_p:
+        return ctypes.c_void_p(x.data_ptr())
+
+    batch, each, heads, _ = q.shape
+    number = ctypes.c_uint32
+    probe.read_pages(
+        *(of(q), of(cache), number(len(cache)), of(w), of(lengths), of(table), number(table.shape[1])),
+        *(of(d), ctypes.c_int64(d.stride(0) * d.element_size()), number(d.shape[1]), number(d.element_size() == 2)),
+        *(number(batch), number(each), number(heads), ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)),
+    )
+
+
+def check_reads(probe: ctypes.CDLL, operands: tuple) -> None:
+    """The scales of the keys that the last query sees are where its logits go."""
+    import torch
+
+    _, cache, _, lengths, table, _, d = operands
+    read_pages(probe, *operands)
+    scales = cache[table[-1].long(), 64 * 128 :].contiguous().view(torch.float32).view(-1)
+    seen = int(lengths[-1, -1])
+    if not torch.equal(d[-1, :seen], scales[:seen].to(d.dtype)):
+        raise AssertionError("mqa_bytes has not stored the scales of its keys")
+
+
 def page_calls(batch: int, each: int, heads: int, dim: int, keys: int, logits: str, device: str) -> dict:
     import torch
 
     import finegemm
 
-    last = torch.randint(int(0.7 * keys), int(1.3 * keys), (batch,), dtype=torch.int32, device=device)
+    # All lengths are as likely as others, and their mean is `keys` in each run: of a draw it would be 1% off.
+    spread = (torch.randperm(batch, device=device) + 0.5) / batch
+    last = (keys * (0.7 + 0.6 * spread)).int()
     lengths = torch.stack([*(last * (t + 1) // each for t in range(each - 1)), last], 1).contiguous()
     per_request = -(-lengths[:, -1] // 64)
     pages, most = int(per_request.sum()), int(per_request.max())
@@ -133,11 +165,17 @@ def page_calls(batch: int, each: int, heads: int, dim: int, keys: int, logits: s
     }
 
 
+def from_l2(call: functools.partial) -> functools.partial:
+    """The same call, whose pages are few enough to lie in L2."""
+    q, cache, w, lengths, table, schedule, d = call.args
+    return functools.partial(call.func, q, cache, w, lengths, table % 256, schedule, d, **call.keywords)
+
+
 def rounded(times: dict) -> dict:
     return {name: round(us, 2) for name, us in times.items()}
 
 
-def table(only: str, rounds: int, device: str = "cuda") -> Iterator[dict]:
+def table(only: str, rounds: int, probe: ctypes.CDLL | None, device: str = "cuda") -> Iterator[dict]:
     from gpu_timing import median_times
 
     if only in ("", "mqa"):
@@ -146,7 +184,13 @@ def table(only: str, rounds: int, device: str = "cuda") -> Iterator[dict]:
             yield {"kind": "mqa", "shape": list(row[:4])} | row._asdict() | {"us": rounded(times)}
     if only in ("", "paged_mqa"):
         for pages in PAGES + MORE_PAGES:
-            times = median_times(page_calls(*pages, device), rounds, FLUSH_BYTES)
+            calls = page_calls(*pages, device)
+            if probe:
+                operands = calls["finegemm"].args
+                check_reads(probe, operands)
+                calls["bytes"] = functools.partial(read_pages, probe, *operands)
+                calls["from_l2"] = from_l2(calls["finegemm_exact"])
+            times = median_times(calls, rounds, FLUSH_BYTES)
             yield {"kind": "paged_mqa", "shape": list(pages[:-1]), "logits": pages[-1], "us": rounded(times)}
 
 
@@ -174,6 +218,7 @@ def main() -> int:
     parser.add_argument("--commit", default="", help="of the sources, where there is no git")
     parser.add_argument("--peers", type=pathlib.Path)
     parser.add_argument("--only", choices=("mqa", "paged_mqa"), default="")
+    parser.add_argument("--bytes", type=ctypes.CDLL, dest="probe")
     options = parser.parse_args()
     hopper.require("mqa_table")
     from gpu_timing import ceilings
@@ -186,7 +231,7 @@ def main() -> int:
     of_ceilings = peers["ceilings_us"][CEILING] / record["ceilings_us"][CEILING] if times else 1.0
     record["rows"] = []
     ratios: dict[str, list[float]] = {}
-    for row in table(options.only, options.rounds):
+    for row in table(options.only, options.rounds, options.probe):
         print(shown(row, times, of_ceilings), flush=True)
         for name in ("ratio", "filled"):
             if name in row:

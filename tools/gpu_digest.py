@@ -33,7 +33,16 @@ OPERATIONS = {
         "src/ops/gemm/*",
         "src/ops/gemm/finish/*",
     ],
-    "quantize": ["src/ops/quantize/*", "kernels/finegemm/quantize/*"],
+    "quantize": [
+        "src/ops/quantize/*",
+        "kernels/finegemm/quantize/quantize.h",
+        "kernels/finegemm/quantize/columns.h",
+    ],
+    "swiglu": [
+        "src/ops/swiglu/*",
+        "kernels/finegemm/quantize/activation.h",
+        "kernels/finegemm/quantize/swiglu.h",
+    ],
     "scale_layout": ["src/ops/scale_layout/*", "kernels/finegemm/scale_layout/*"],
     "mqa": ["src/ops/mqa/*", "kernels/finegemm/mqa/*"],
     "prenorm": ["src/ops/prenorm/*", "kernels/finegemm/prenorm/*"],

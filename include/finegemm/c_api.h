@@ -58,6 +58,13 @@ typedef struct finegemm_quantize_columns_args {
     finegemm_matrix offsets, begins; /* of groups, [1, groups + 1]; begins is written. Without pointers: none */
 } finegemm_quantize_columns_args;
 
+/* SwiGLU of pairs of x, quantised; finegemm/swiglu.h has the rules. */
+typedef struct finegemm_swiglu_args {
+    finegemm_stack x, q, scales;
+    finegemm_matrix weights; /* [count, rows] f32; without a pointer: none */
+    finegemm_groups groups;  /* FINEGEMM_WHOLE: all rows */
+} finegemm_swiglu_args;
+
 /* Scales, and where they go in another layout, f32 or ue8m0x4; finegemm/scale_layout.h has the rules. */
 typedef struct finegemm_scale_layout_args {
     finegemm_stack sf, out;
@@ -176,6 +183,22 @@ typedef struct finegemm_prenorm_options {
     void* poll_data;    /* handed to poll */
 } finegemm_prenorm_options;
 
+typedef struct finegemm_swiglu_options {
+    uint32_t struct_size;
+    float gate_limit; /* of clamps; 0: none */
+    float gate_alpha; /* above 0: 1 is usual */
+    float up_offset;
+    int32_t interleaved;         /* 0 or 1: columns of x are 8 gates, 8 ups in turn */
+    int32_t to_bf16;             /* 0 or 1 */
+    int32_t power_of_two_scales; /* 0 or 1 */
+    int32_t num_sms;             /* as of finegemm_gemm_options */
+    int32_t pdl;                 /* the same */
+    int32_t reserved;            /* 0 */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_swiglu_options;
+
 /* What the host knows of a product: one of finegemm_gemm, of finegemm_grouped_gemm if `groups` is not 0, or of
  * finegemm_k_grouped_gemm if `k_groups` is not. What the product does not have is 0. */
 typedef struct finegemm_shape {
@@ -265,6 +288,10 @@ FINEGEMM_C_API int32_t finegemm_quantize_weights(finegemm_context* context, cons
 /* Scales for each column and 128 rows of x, whose columns become rows. */
 FINEGEMM_C_API int32_t finegemm_quantize_columns(finegemm_context* context, const finegemm_quantize_columns_args* args,
                                                  const finegemm_quantize_options* options, finegemm_error* error);
+
+/* SwiGLU with quantisation; finegemm/swiglu.h has the rules. `options` may be null. */
+FINEGEMM_C_API int32_t finegemm_swiglu_quantize(finegemm_context* context, const finegemm_swiglu_args* args,
+                                                const finegemm_swiglu_options* options, finegemm_error* error);
 
 /* Scales in another layout; finegemm/scale_layout.h has the rules. `options` may be null. */
 FINEGEMM_C_API int32_t finegemm_scale_layout(finegemm_context* context, const finegemm_scale_layout_args* args,

@@ -9,4 +9,5 @@
 #include <finegemm/prenorm.h>
 #include <finegemm/quantize.h>
 #include <finegemm/scale_layout.h>
+#include <finegemm/swiglu.h>
 #include <finegemm/tensor.h>

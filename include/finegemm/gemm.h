@@ -145,7 +145,7 @@ struct KGroupedGemmArgs {
     KLayout layout = KLayout::Columns;
 };
 
-/// G from 1 to 4096, M any value, N a multiple of 8, K a multiple of 128. M = 0 or N = 0 does nothing. D of a group
+/// G from 1 to 65535, M any value, N a multiple of 8, K a multiple of 128. M = 0 or N = 0 does nothing. D of a group
 /// without k becomes zero, or stays as it is if `options.accumulate` is set. Otherwise as `gemm`.
 FINEGEMM_API void k_grouped_gemm(Context& context, const KGroupedGemmArgs& args, const GemmOptions& options = {});
 

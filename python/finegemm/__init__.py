@@ -27,6 +27,7 @@ from finegemm.ops import (
     scale_layout,
 )
 from finegemm.prenorm import explain_prenorm, prenorm_gemm
+from finegemm.swiglu import swiglu_quantize
 from finegemm.tools import bench, doctor, tune, tuning
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "quantize_rows",
     "quantize_weights",
     "scale_layout",
+    "swiglu_quantize",
     "tune",
     "tuning",
 ]

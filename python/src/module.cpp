@@ -20,6 +20,7 @@
 #include "operations/prenorm.h"
 #include "operations/quantize.h"
 #include "operations/scale_layout.h"
+#include "operations/swiglu.h"
 #include "products.h"
 #include "tensors.h"
 #include "tool/tool.h"
@@ -139,6 +140,7 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<quantize_blocks_into, kCast>>("quantize_blocks"),
                          method<with_arguments<quantize_weights_into, kWeights>>("quantize_weights"),
                          method<with_arguments<quantize_columns_into, kCast>>("quantize_columns"),
+                         method<with_arguments<swiglu_quantize_into, kCast>>("swiglu_quantize"),
                          method<with_arguments<scale_layout_into, kScales>>("scale_layout"),
                          method<with_arguments<mqa_logits_into, kMqa>>("mqa_logits"),
                          method<with_arguments<paged_mqa_logits_into, kPagedMqa>>("paged_mqa_logits"),

@@ -49,13 +49,15 @@ def transform_of(sf, out, power_of_two):
     return "unpack_ue8m0" if sf.dtype == torch.int32 else "pack_fp32_into_ue8m0"
 
 
-def is_direct(sf, out):
-    """Do threads store the words that they have loaded? Of packing without groups."""
+def direct_of(sf, out):
+    """How the name of a kernel ends whose threads store the words that they have loaded. Of packing without groups."""
     rows, cols = sf.shape[-2:]
     down, right = sf.stride()[-2:]
     if out.shape[-2] != rows or out.stride(-2) != 1 or out.stride(-1) % 4 != 0:
-        return False
-    return (down == 1 and right % 4 == rows % 4 == 0) or (right == 1 and down % 4 == cols % 4 == 0)
+        return ""
+    if down == 1 and right % 4 == rows % 4 == 0:
+        return "_by_columns"
+    return "_by_rows" if right == 1 and down % 4 == cols % 4 == 0 else ""
 
 
 @contextlib.contextmanager
@@ -142,6 +144,8 @@ class Rehearsal:
         def watched(library, function, args, options, tensors, *epilogue):
             if (options.config or b"").endswith(b"_summed"):
                 self.names.add(f"add_pieces_{DTYPES[tensors[4].dtype].lower()}")
+            if hasattr(args, "offsets") and args.groups > 64:  # more than parameters hold
+                self.names.add("group_list")
             call = queued(library, function, args, options, tensors, *epilogue)
             return call if of_model else lambda: recorded(lambda: self.spoiling(call, tensors[4]))
 
@@ -161,8 +165,8 @@ class Rehearsal:
 
         def laid_out(library, sf, out, numbers=None, form=0, alignment=128, scale_k=128, power_of_two=False):
             transform = transform_of(sf, out, power_of_two)
-            direct = transform.startswith("pack") and form == 0 and is_direct(sf, out)
-            self.names.add(f"scale_layout_{transform}{ENDINGS[form]}" + ("_direct" if direct else ""))
+            direct = direct_of(sf, out) if transform.startswith("pack") and form == 0 else ""
+            self.names.add(f"scale_layout_{transform}{ENDINGS[form]}{direct}")
             arguments = (library, sf, out, numbers, form, alignment, scale_k, power_of_two)
             recorded(lambda: self.spoiling(lambda: scale_layout(*arguments), out))
 
@@ -196,6 +200,13 @@ class Rehearsal:
             self.names.add(kernel.removeprefix("FineGEMM_"))
             recorded(lambda: self.spoiling(lambda: prenorm(library, a, b, d, sqrsum, num_sms, pdl), d))
 
+        swiglu = gpu_library.Library.swiglu_quantize
+
+        def activated(library, x, q, *others, **keywords):
+            self.names.add(f"swiglu_quantize_{DTYPES[x.dtype]}")
+            recorded(lambda: self.spoiling(lambda: swiglu(library, x, q, *others, **keywords), q))
+
+        monkeypatch.setattr(gpu_library.Library, "swiglu_quantize", activated)
         monkeypatch.setattr(gpu_library.Library, "prenorm_gemm", multiplied)
         monkeypatch.setattr(gpu_library.Library, "score", scored)
         monkeypatch.setattr(gpu_library.Library, "paged_mqa_schedule", scheduled)
@@ -222,5 +233,8 @@ class Rehearsal:
         """By which of its texts a kernel is launched, the layout of scales decides, which only a GPU sees."""
         self.names.clear()
         call()
-        kinds, ends = ("", "e4m3_gemm_", "e5m2_gemm_", "bf16_gemm_", "f16_gemm_"), ("", "_rows")
+        kinds, ends = (
+            ("", "e4m3_gemm_", "e5m2_gemm_", "bf16_gemm_", "f16_gemm_"),
+            ("", "_rows", "_bmn_bnk_mn_gemm_impl"),
+        )
         return {f"FineGEMM_{kind}{name}{end}" for kind in kinds for name in self.names for end in ends}

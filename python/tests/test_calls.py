@@ -26,6 +26,7 @@ CALLS = {
     "quantize_blocks": ((np.ones((16, 256), np.float32),), {}),
     "quantize_weights": ((np.ones((16, 256), np.float32),), {}),
     "quantize_columns": ((np.ones((16, 256), np.float32),), {"offsets": np.array((0, 5, 16), np.int32)}),
+    "swiglu_quantize": ((np.ones((16, 256), np.float32),), {}),
     "scale_layout": ((np.ones((300, 6), np.float32),), {"prefix_sums": np.array((5, 300), np.int32)}),
     "explain": ((64, 2112, 7168, "h200"), {}),
 }

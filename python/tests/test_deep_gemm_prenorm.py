@@ -74,4 +74,5 @@ def test_kernels_are_printed_on_demand(monkeypatch, capsys):
     monkeypatch.setattr(envs, "_printed", set())
     for m in (13, 13, 0):
         deep_gemm.tf32_hc_prenorm_gemm(*problem(m), torch.empty(4, m, 24), torch.empty(4, m), 4)
-    assert capsys.readouterr().out == "prenorm_gemm m=13 n=24 k=1280 num_splits=4: FineGEMM_prenorm_64x24\n"
+    kernel = "FineGEMM_prenorm_64x24_tf32_hc_prenorm_gemm"
+    assert capsys.readouterr().out == f"prenorm_gemm m=13 n=24 k=1280 num_splits=4: {kernel}\n"

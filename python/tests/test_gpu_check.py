@@ -37,6 +37,9 @@ CHECKS = {
     "quantize_weights": 1,
     "quantize_columns": 1,
     "quantize_columns_repeat": 4,
+    "swiglu": 1,
+    "swiglu_values": 1,
+    "swiglu_repeat": 3,
     "scale_layout": 1,
     "scale_layout_repeat": 4,
     "mqa": 1,
@@ -65,7 +68,8 @@ def test_a_check_sees_wrong_bits(rehearsal, name, call):
 def test_the_sanitizers_run_every_kernel(rehearsal):
     assert rehearsal.run("kernels")["kernels"] > 100
     assert rehearsal.run("quantize_kernels") == {"kernels": 18}
-    assert rehearsal.run("scale_layout_kernels") == {"kernels": 10}
+    assert rehearsal.run("swiglu_kernels") == {"kernels": 2}
+    assert rehearsal.run("scale_layout_kernels") == {"kernels": 11}
     assert rehearsal.run("mqa_kernels") == {"kernels": 31}
     assert rehearsal.run("prenorm_kernels") == {"kernels": 4}
 

@@ -105,7 +105,7 @@ def test_explain_knows_groups_of_k():
     assert adding["problem"]["accumulate"] and adding["chosen"]["name"] != overwriting, "the old D is loaded"
     with pytest.raises(finegemm.InvalidArgument, match="k_groups: is 8, does not belong to groups of rows"):
         finegemm.explain(4096, 7168, 32768, device="h200", groups=8, k_groups=8)
-    with pytest.raises(finegemm.InvalidArgument, match="k_groups: is 0, must be from 1 to 4096"):
+    with pytest.raises(finegemm.InvalidArgument, match="k_groups: is 0, must be from 1 to 65535"):
         finegemm.explain(4096, 7168, 32768, device="h200", k_groups=0)
 
 

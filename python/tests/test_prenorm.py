@@ -105,7 +105,7 @@ def test_the_log_has_its_line():
 
 def test_explain_names_the_kernel_and_says_how_k_is_cut():
     told = finegemm.explain_prenorm(137, 24, 7168, num_splits=16, num_sms=100, device="h200")
-    assert told["kernel"].startswith("FineGEMM_prenorm_") and told["kernel"].endswith("x24")
+    assert told["kernel"].startswith("FineGEMM_prenorm_") and "x24_" in told["kernel"]
     assert told["config"]["slices"] <= 16 and told["config"]["ctas"] <= 100
     assert told["plans"][0]["us"] == told["us"] and len(told["why"]) == 3
     with pytest.raises(finegemm.InvalidArgument, match=r"^b: has N = 12 rows"):

@@ -13,6 +13,7 @@
 #include <finegemm/gemm.h>
 #include <finegemm/quantize.h>
 #include <finegemm/scale_layout.h>
+#include <finegemm/swiglu.h>
 
 #include "api/c_values.h"
 #include "api/option_lists.h"
@@ -35,16 +36,6 @@ Log to_log(finegemm_log log, void* data) {
                                      .host_us = call.host_us};
         log(data, &c);
     };
-}
-
-Groups to_groups(const finegemm_groups& x) {
-    require_zero(x.reserved, "groups");
-    return {.form = static_cast<GroupForm>(x.form),
-            .data = x.data,
-            .size = x.size,
-            .alignment = x.alignment,
-            .expected_m = x.expected_m,
-            .device = {static_cast<DeviceType>(x.device_type), x.device_index}};
 }
 
 // Members of Options as those of finegemm_options.
@@ -96,6 +87,14 @@ QuantizeOptions to_options(const finegemm_quantize_options& caller) {
     return {.power_of_two_scales = to_bool(given.power_of_two_scales, "power_of_two_scales"),
             .stream = given.stream,
             .poll = to_poll(given.poll, given.poll_data)};
+}
+
+SwigluOptions to_options(const finegemm_swiglu_options& caller) {
+    const finegemm_swiglu_options given = known_part(caller, "options");
+    require_zero(given.reserved, "options");
+    SwigluOptions o{.stream = given.stream, .poll = to_poll(given.poll, given.poll_data)};
+    swiglu_options([](const char* name, const auto& from, auto& to) { take(name, from, to); }, given, o);
+    return o;
 }
 
 ScaleLayoutOptions to_options(const finegemm_scale_layout_options& caller) {
@@ -262,6 +261,21 @@ int32_t finegemm_quantize_columns(finegemm_context* context, const finegemm_quan
                           .offsets = to_matrix(args->offsets, "offsets"),
                           .begins = to_matrix(args->begins, "begins")},
                          options ? to_options(*options) : QuantizeOptions{});
+    });
+}
+
+int32_t finegemm_swiglu_quantize(finegemm_context* context, const finegemm_swiglu_args* args,
+                                 const finegemm_swiglu_options* options, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(context, "context", kMakeContext);
+        require(args, "args");
+        swiglu_quantize(context->context,
+                        {.x = to_stack(args->x, "x"),
+                         .q = to_stack(args->q, "q"),
+                         .scales = to_stack(args->scales, "scales"),
+                         .weights = to_matrix(args->weights, "weights"),
+                         .groups = to_groups(args->groups)},
+                        options ? to_options(*options) : SwigluOptions{});
     });
 }
 

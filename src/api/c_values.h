@@ -17,6 +17,7 @@
 #include <finegemm/c_api.h>
 #include <finegemm/context.h>
 #include <finegemm/error.h>
+#include <finegemm/gemm.h>
 #include <finegemm/tensor.h>
 
 #include "plan/reject.h"
@@ -139,6 +140,16 @@ inline Matrix to_matrix(const finegemm_matrix& x, const char* name) {
 
 inline Stack to_stack(const finegemm_stack& x, const char* name) {
     return {to_matrix(x.matrix, name), x.count, x.stride};
+}
+
+inline Groups to_groups(const finegemm_groups& x) {
+    require_zero(x.reserved, "groups");
+    return {.form = static_cast<GroupForm>(x.form),
+            .data = x.data,
+            .size = x.size,
+            .alignment = x.alignment,
+            .expected_m = x.expected_m,
+            .device = {static_cast<DeviceType>(x.device_type), x.device_index}};
 }
 
 /// What fits of a text, and a zero; `needed`, which may be null, gets the bytes of all.

@@ -11,16 +11,19 @@
 #include <finegemm/prenorm.h>
 #include <finegemm/quantize.h>
 #include <finegemm/scale_layout.h>
+#include <finegemm/swiglu.h>
 
 #include "api/context.h"
 #include "api/equations.h"
 #include "api/multiply.h"
 #include "cuda/nvtx.h"
 #include "ops/gemm/checks.h"
+#include "ops/gemm/groups.h"
 #include "ops/mqa/checks.h"
 #include "ops/prenorm/checks.h"
 #include "ops/quantize/checks.h"
 #include "ops/scale_layout/checks.h"
+#include "ops/swiglu/checks.h"
 #include "plan/elements.h"
 #include "plan/fields.h"
 
@@ -227,6 +230,18 @@ void prenorm_gemm(Context& context, const PrenormArgs& args, const PrenormOption
     check_prenorm(call);
     if (call.rows() == 0) return;
     run_operation(context.state(), call.sqrsum.device, call, [&] { return text_of(call); });
+}
+
+void swiglu_quantize(Context& context, const SwigluArgs& args, const SwigluOptions& options) {
+    const SwigluCall call{args, options};
+    check_swiglu(call);
+    if (call.q.matrix.rows == 0 || call.q.matrix.cols == 0) return;
+    run_operation(context.state(), call.x.matrix.device, call, [&] {
+        const bool grouped = call.groups.form != GroupForm::Whole;
+        return fmt::format("swiglu_quantize {}{}{}{}", text_of(call.x), call.options.interleaved ? " interleaved" : "",
+                           grouped ? fmt::format(" {}", name_of(call.groups.form)) : "",
+                           call.has_weights() ? " weighted" : "");
+    });
 }
 
 void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,

@@ -5,6 +5,7 @@
 #include <finegemm/gemm.h>
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
+#include <finegemm/swiglu.h>
 
 namespace finegemm {
 
@@ -62,6 +63,19 @@ constexpr void prenorm_fields(const Visit& visit, Structs&... shapes) {
     visit("k", shapes.k...);
     visit("slices", shapes.slices...);
     visit("num_sms", shapes.num_sms...);
+}
+
+/// Options of SwiGLU with quantisation; not `stream`, nor `poll`.
+template <typename Visit, typename... Structs>
+constexpr void swiglu_options(const Visit& visit, Structs&... options) {
+    visit("gate_limit", options.gate_limit...);
+    visit("gate_alpha", options.gate_alpha...);
+    visit("up_offset", options.up_offset...);
+    visit("interleaved", options.interleaved...);
+    visit("to_bf16", options.to_bf16...);
+    visit("power_of_two_scales", options.power_of_two_scales...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
 }
 
 /// Not `log`, which is no value.

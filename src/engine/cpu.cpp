@@ -8,6 +8,7 @@
 #include "ops/prenorm/cpu.h"
 #include "ops/quantize/cpu.h"
 #include "ops/scale_layout/cpu.h"
+#include "ops/swiglu/cpu.h"
 
 namespace finegemm {
 

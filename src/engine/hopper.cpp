@@ -19,6 +19,7 @@
 #include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
 #include "ops/scale_layout/source.h"
+#include "ops/swiglu/source.h"
 
 namespace finegemm {
 
@@ -115,8 +116,7 @@ const Computing& HopperBackend::gemm(const Call& call) {
     if (call.summed()) {
         sum(*launch, call);
     } else if (call.has_host_offsets()) {
-        for (const auto& [grid, params] : parts_of(*launch, call)->parts)
-            kernel.launch(grid, &params, options.stream, options.pdl);
+        launch_of_host(*launch, call);
     } else {
         kernel.launch(launch->grid, launch->params.data(), options.stream, options.pdl);
     }
@@ -149,30 +149,43 @@ void HopperBackend::sum(const Launch& launch, const Call& call) {
 }
 
 /// What the last call has left, where its offsets were the same: tensor maps of blocks take longer than a launch.
-std::shared_ptr<const LaunchParts> HopperBackend::parts_of(Launch& launch, const Call& call) {
+std::shared_ptr<const HostGroups> HopperBackend::host_groups_of(Launch& launch, const Call& call) {
     const std::span<const int32_t> offsets(call.groups.data, static_cast<size_t>(call.groups.size));
     {
         const std::shared_lock lock(mutex_);
-        if (launch.parts && std::ranges::equal(launch.parts->offsets, offsets)) return launch.parts;
+        if (launch.of_host && std::ranges::equal(launch.of_host->offsets, offsets)) return launch.of_host;
     }
-    auto parts = std::make_shared<const LaunchParts>(make_parts(launch, call));
+    HostGroups made{.offsets = {offsets.begin(), offsets.end()},
+                    .params = launch.params.as<KGroupedParams>(),
+                    .lists = group_lists_of(*driver_, call, launch.kernel->config)};
+    if (made.lists.empty()) put_groups(*driver_, call, launch.kernel->config, made.params);
+    auto kept = std::make_shared<const HostGroups>(std::move(made));
     const std::unique_lock lock(mutex_);
-    return launch.parts = std::move(parts);
+    return launch.of_host = std::move(kept);
 }
 
-/// Launches of about as many groups each, and of no more than parameters have room for.
-LaunchParts HopperBackend::make_parts(const Launch& launch, const Call& call) const {
-    LaunchParts made{.offsets = {call.groups.data, call.groups.data + call.groups.size}, .parts = {}};
-    const auto& all = launch.params.as<KGroupedParams>();
-    const uint32_t groups = all.groups.groups;
-    const uint32_t launches = ceil_div(groups, call.layout == KLayout::Blocks ? kBlockGroups : kHostGroups);
-    const uint32_t share = ceil_div(groups, launches);
-    for (uint32_t first = 0; first < groups; first += share) {
-        const KGroupedParams params =
-            params_of_part(*driver_, all, call, launch.kernel->config, first, std::min(share, groups - first));
-        made.parts.push_back({std::min(launch.grid, params.raster.size() * params.groups.groups), params});
+/// One launch for all groups; those that parameters have no room for are listed in memory before.
+void HopperBackend::launch_of_host(Launch& launch, const Call& call) {
+    const GemmOptions& options = call.options;
+    const cuda::Kernel& kernel = launch.kernel->kernel;
+    const std::shared_ptr<const HostGroups> groups = host_groups_of(launch, call);
+    KGroupedParams params = groups->params;
+    if (groups->lists.empty()) return kernel.launch(launch.grid, &params, options.stream, options.pdl);
+    const GroupListConfig config;
+    const cuda::Kernel& writes = kernel_of(config, options.poll);
+    const auto count = static_cast<size_t>(call.group_count);
+    const size_t map_bytes = call.layout == KLayout::Blocks ? 2 * count * sizeof(TensorMap) : 0;
+    const cuda::StreamMemory list(memory(), map_bytes + (count + 1) * sizeof(int32_t), options.stream);
+    auto* const maps = static_cast<TensorMap*>(list.data());
+    auto* const offsets = reinterpret_cast<int32_t*>(static_cast<uint8_t*>(list.data()) + map_bytes);
+    params.groups.offsets = offsets;
+    if (map_bytes > 0) params.listed_blocks = maps;
+    for (GroupListParams part : groups->lists) {
+        part.offsets_to = offsets;
+        if (map_bytes > 0) part.maps_to = maps;
+        writes.launch(ceil_div(part.groups + 1, config.threads()), &part, options.stream, false);
     }
-    return made;
+    kernel.launch(launch.grid, &params, options.stream, false);
 }
 
 /// The sum of no products: nothing is added to D, or it becomes zero.

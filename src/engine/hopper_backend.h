@@ -21,6 +21,7 @@
 #include "ops/prenorm/hopper.h"
 #include "ops/quantize/hopper.h"
 #include "ops/scale_layout/hopper.h"
+#include "ops/swiglu/hopper.h"
 #include "plan/table.h"
 
 namespace finegemm {
@@ -67,14 +68,11 @@ struct CallKeyHash {
     }
 };
 
-/// Launches for groups of K whose offsets the host knows.
-struct LaunchParts {
-    struct Part {
-        uint32_t grid;
-        KGroupedParams params;
-    };
+/// The parameters of a launch for groups of K whose offsets the host knows.
+struct HostGroups {
     std::vector<int32_t> offsets;
-    std::vector<Part> parts;
+    KGroupedParams params;
+    std::vector<GroupListParams> lists;  // none: params have all groups
 };
 
 /// A kernel, its grid and its parameters.
@@ -82,7 +80,7 @@ struct Launch {
     const GemmKernel* kernel;
     uint32_t grid;
     LaunchParams params;
-    std::shared_ptr<const LaunchParts> parts = nullptr;  // for the offsets of the last call
+    std::shared_ptr<const HostGroups> of_host = nullptr;  // for the offsets of the last call
 };
 
 /// The kernels of an operation that have been loaded.
@@ -113,8 +111,8 @@ private:
     CallKey key_of(const Call& call) const;
     std::shared_ptr<Launch> find_launch(CallKey& key, const std::string& config) const;
     std::shared_ptr<Launch> make_launch(CallKey& key, const Call& call);
-    std::shared_ptr<const LaunchParts> parts_of(Launch& launch, const Call& call);
-    LaunchParts make_parts(const Launch& launch, const Call& call) const;
+    std::shared_ptr<const HostGroups> host_groups_of(Launch& launch, const Call& call);
+    void launch_of_host(Launch& launch, const Call& call);
     const Computing& zero(const Call& call) const;
     const cuda::MemoryPool& memory();
     void sum(const Launch& launch, const Call& call);
@@ -140,9 +138,9 @@ private:
     mutable std::shared_mutex mutex_;
     std::unordered_map<std::string, std::unique_ptr<const GemmKernel>> kernels_;  // by plan's name
     std::unique_ptr<const cuda::MemoryPool> memory_;                              // likewise
-    std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<QuantizeConfig>, KernelsOf<QuantizeColumnsConfig>,
-               KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>, KernelsOf<MqaScheduleConfig>,
-               KernelsOf<PrenormKernel>>
+    std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<GroupListConfig>, KernelsOf<QuantizeConfig>,
+               KernelsOf<QuantizeColumnsConfig>, KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>,
+               KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>, KernelsOf<SwigluConfig>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;

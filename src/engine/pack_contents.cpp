@@ -6,6 +6,7 @@
 #include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
 #include "ops/scale_layout/source.h"
+#include "ops/swiglu/source.h"
 #include "plan/plan.h"
 
 namespace finegemm {
@@ -14,12 +15,14 @@ std::vector<jit::KernelSource> pack_contents() {
     std::vector<jit::KernelSource> sources;
     for (const GemmConfig& c : plan::kernels()) sources.push_back(jit::gemm_source(c, plan::name_of(c)));
     for (const AddPiecesConfig& c : jit::add_pieces_configs()) sources.push_back(jit::source_of(c));
+    sources.push_back(jit::source_of(GroupListConfig{}));
     for (const QuantizeConfig& c : jit::quantize_configs()) sources.push_back(jit::source_of(c));
     for (const QuantizeColumnsConfig& c : jit::quantize_columns_configs()) sources.push_back(jit::source_of(c));
     for (const ScaleLayoutConfig& c : jit::scale_layout_configs()) sources.push_back(jit::source_of(c));
     for (const MqaConfig& c : jit::mqa_configs()) sources.push_back(jit::source_of(c));
     sources.push_back(jit::source_of(MqaScheduleConfig{}));
     for (const PrenormConfig& c : jit::prenorm_configs()) sources.push_back(jit::source_of(c));
+    for (const SwigluConfig& c : jit::swiglu_configs()) sources.push_back(jit::source_of(c));
     return sources;
 }
 

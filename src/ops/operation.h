@@ -7,6 +7,7 @@
 #include "ops/prenorm/call.h"
 #include "ops/quantize/call.h"
 #include "ops/scale_layout/call.h"
+#include "ops/swiglu/call.h"
 
 namespace finegemm {
 
@@ -14,6 +15,6 @@ namespace finegemm {
 /// configuration on a GPU, `call_key` where keeping a launch pays, `run_on_cpu` on the CPU, `visit_numbers` and
 /// `check_numbers` where a call has numbers to look at.
 using Operation = std::variant<QuantizeCall, QuantizeColumnsCall, ScaleLayoutCall, MqaCall, PagedMqaCall,
-                               PagedMqaScheduleCall, PrenormCall>;
+                               PagedMqaScheduleCall, PrenormCall, SwigluCall>;
 
 }  // namespace finegemm

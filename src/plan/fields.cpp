@@ -120,9 +120,9 @@ void check_operand_types(const Problem& p, const char* name) {
            finegemm::name_of(p.d.element), p.d.finish == Finish::None ? "" : " and an epilogue", "docs/scales.md");
 }
 
-void check_group_count(int64_t groups, const char* name) {
-    if (groups < 1 || groups > kMaxGroups)
-        reject(name, "is {}, must be from 1 to {}; use several calls for more", groups, kMaxGroups);
+void check_group_count(int64_t groups, int64_t most, const char* name) {
+    if (groups < 1 || groups > most)
+        reject(name, "is {}, must be from 1 to {}; use several calls for more", groups, most);
 }
 
 void check_expected_m(int64_t rows) {
@@ -147,8 +147,8 @@ void check_fields(const GemmShape& s) {
                 reject(field.name, "is {}, does not belong to {}; leave it out", value_text(value), name_of(grouping));
         },
         s);
-    if (s.groups) check_group_count(*s.groups, "groups");
-    if (s.k_groups) check_group_count(*s.k_groups, "k_groups");
+    if (s.groups) check_group_count(*s.groups);
+    if (s.k_groups) check_group_count(*s.k_groups, kMaxKGroups, "k_groups");
     if (s.summed && (*s.summed < 1 || *s.summed > INT32_MAX))
         reject("summed", "is {}, must be from 1 to {}; split larger problems", *s.summed, INT32_MAX);
     check_expected_m(s.expected_m);

@@ -264,9 +264,11 @@ void check_fields(const GemmShape& shape);
 void check_operand_types(const Problem& problem, const char* name);
 
 inline constexpr int64_t kMaxGroups = 4096;
+/// Groups of K: a tile that is published has sixteen bits for its group.
+inline constexpr int64_t kMaxKGroups = 65535;
 /// Rows of the smallest blocks by which indices are read.
 inline constexpr int64_t kMinIndexAlignment = 64;
-void check_group_count(int64_t groups, const char* name = "groups");
+void check_group_count(int64_t groups, int64_t most = kMaxGroups, const char* name = "groups");
 void check_expected_m(int64_t rows);
 /// `form`: what it is the alignment of.
 void check_alignment(int64_t alignment, int64_t least, std::string_view form);

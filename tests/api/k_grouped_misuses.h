@@ -18,7 +18,7 @@ inline void on_gpu(KGroupedCall& c) {
 
 inline const KGroupedMisuse kKGrouped[] = {
     {"there is no group", [](KGroupedCall& c) { c.args.groups = 0; }},
-    {"there are 4097 groups", [](KGroupedCall& c) { c.args.groups = c.args.d.count = 4097; }},
+    {"there are 65536 groups", [](KGroupedCall& c) { c.args.groups = c.args.d.count = 65536; }},
     {"d has two matrices", [](KGroupedCall& c) { c.args.d.count = 2; }},
     {"d is e4m3", [](KGroupedCall& c) { c.args.d.matrix.dtype = FINEGEMM_E4M3; }},
     {"a is f32", [](KGroupedCall& c) { c.args.a.dtype = FINEGEMM_F32; }},

@@ -19,6 +19,7 @@
 #include "api/prenorm_misuses.h"
 #include "api/quantize_misuses.h"
 #include "api/scale_layout_misuses.h"
+#include "api/swiglu_misuses.h"
 
 namespace finegemm::test {
 namespace {
@@ -308,9 +309,10 @@ Sentences other_misuses() {
 
 Sentences all_misuses() {
     Sentences said;
-    for (const auto misuses : {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses,
-                               einsum_misuses<Sentences>, quantize_misuses<Sentences>, scale_layout_misuses<Sentences>,
-                               mqa_misuses<Sentences>, prenorm_misuses<Sentences>, other_misuses})
+    for (const auto misuses :
+         {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses, einsum_misuses<Sentences>,
+          quantize_misuses<Sentences>, scale_layout_misuses<Sentences>, mqa_misuses<Sentences>,
+          prenorm_misuses<Sentences>, swiglu_misuses<Sentences>, other_misuses})
         said.merge(misuses());
     return said;
 }

@@ -132,32 +132,28 @@ KGroupedGemmArgs with_host_offsets(const std::vector<int32_t>& offsets, KLayout 
     return args;
 }
 
-TEST_F(HopperKGrouped, SizesOnTheHostAreCopiedIntoEachLaunch) {
+TEST_F(HopperKGrouped, SizesOnTheHostAreCopiedIntoTheLaunch) {
     const auto hopper = backend();
-    const std::vector<int32_t> offsets = host_offsets(150);
+    const std::vector<int32_t> offsets = host_offsets(kHostGroups);
     const KGroupedGemmArgs args = with_host_offsets(offsets);
     hopper->gemm({args, {.accumulate = true}});
-    ASSERT_EQ(mock->launches.size(), 3u);
-    for (size_t i = 0; i < 3; ++i) {
-        const KGroupedParams& p = mock->launches[i].k_grouped;
-        EXPECT_EQ(p.groups.offsets, nullptr);
-        EXPECT_EQ(p.groups.groups, 50u);
-        EXPECT_EQ(p.accumulate, 1u);
-        EXPECT_EQ(p.blocks, 0u);
-        EXPECT_EQ(p.d_data, static_cast<float*>(args.d.matrix.data) + static_cast<int64_t>(i) * 50 * args.d.stride);
-        EXPECT_EQ(p.first_group, 50 * i);
-        EXPECT_EQ(mock::description_of(p.d[0]).data, args.d.matrix.data) << "of all groups";
-        for (uint32_t g = 0; g < 50; ++g)
-            ASSERT_EQ(p.k_groups().group(g), (KRange{static_cast<uint32_t>(offsets[50 * i + g]) / 128,
-                                                     static_cast<uint32_t>(offsets[50 * i + g + 1]) / 128}));
-    }
+    ASSERT_EQ(mock->launches.size(), 1u);
+    const KGroupedParams p = last_launch().k_grouped;
+    EXPECT_EQ(p.groups.offsets, nullptr);
+    EXPECT_EQ(p.groups.groups, kHostGroups);
+    EXPECT_EQ(p.accumulate, 1u);
+    EXPECT_EQ(p.blocks, 0u);
+    EXPECT_EQ(p.d_data, args.d.matrix.data);
+    for (uint32_t g = 0; g < kHostGroups; ++g)
+        ASSERT_EQ(p.k_groups().group(g),
+                  (KRange{static_cast<uint32_t>(offsets[g]) / 128, static_cast<uint32_t>(offsets[g + 1]) / 128}));
     const long encoded = encodings();
-    const std::vector<int32_t> others(151, 128);
+    const std::vector<int32_t> others(kHostGroups + 1, 128);
     KGroupedGemmArgs again = args;
     again.offsets = others.data();
     hopper->gemm({again, {.accumulate = true}});
     EXPECT_EQ(encodings(), encoded) << "what does not depend on sizes was kept";
-    EXPECT_EQ(last_launch().k_grouped.k_groups().group(49), (KRange{1, 1}));
+    EXPECT_EQ(last_launch().k_grouped.k_groups().group(kHostGroups - 1), (KRange{1, 1}));
 }
 
 TEST_F(HopperKGrouped, SizesOnTheHostAndOnTheDeviceAreNotMistakenForOneAnother) {
@@ -179,16 +175,16 @@ TEST_F(HopperKGrouped, SizesOnTheHostAndOnTheDeviceAreNotMistakenForOneAnother) 
 
 TEST_F(HopperKGrouped, EachBlockHasAMapOfItsOwn) {
     const auto hopper = backend();
-    const std::vector<int32_t> offsets = host_offsets(16);
+    const std::vector<int32_t> offsets = host_offsets(kBlockGroups);
     const KGroupedGemmArgs args = with_host_offsets(offsets, KLayout::Blocks);
     for (const GemmConfig& c : plan::candidates(kKind)) {
         mock->launches.clear();
         hopper->gemm({args, {.config = plan::name_of(c)}});
-        ASSERT_EQ(mock->launches.size(), 2u);
-        for (size_t g = 0; g < 16; ++g) {
-            const KGroupedParams& p = mock->launches[g / 8].k_grouped;
-            EXPECT_EQ(p.blocks, 1u);
-            EXPECT_EQ(p.groups.groups, 8u);
+        ASSERT_EQ(mock->launches.size(), 1u);
+        const KGroupedParams& p = last_launch().k_grouped;
+        EXPECT_EQ(p.blocks, 1u);
+        EXPECT_EQ(p.listed_blocks, nullptr);
+        for (size_t g = 0; g < kBlockGroups; ++g) {
             const int64_t begin = offsets[g], k = offsets[g + 1] - begin;
             if (k == 0) continue;
             const auto description = [&](const ConstMatrix& x, uint32_t tile) {
@@ -199,48 +195,56 @@ TEST_F(HopperKGrouped, EachBlockHasAMapOfItsOwn) {
                 d.box_rows = tile;
                 return d;
             };
-            EXPECT_EQ(mock::description_of(p.a_blocks[g % 8]), description(args.a, c.tile_m)) << g;
-            EXPECT_EQ(mock::description_of(p.b_blocks[g % 8]), description(args.b, c.tile_n)) << g;
+            EXPECT_EQ(mock::description_of(p.block_maps[2 * g]), description(args.a, c.tile_m)) << g;
+            EXPECT_EQ(mock::description_of(p.block_maps[2 * g + 1]), description(args.b, c.tile_n)) << g;
         }
     }
 }
 
 TEST_F(HopperKGrouped, MapsOfBlocksAreKeptWhileSizesStay) {
     const auto hopper = backend();
-    std::vector<int32_t> offsets = host_offsets(16);
+    std::vector<int32_t> offsets = host_offsets(kBlockGroups);
     const KGroupedGemmArgs args = with_host_offsets(offsets, KLayout::Blocks);
     const auto encoded_by_call = [&] {
         const long before = encodings();
         hopper->gemm({args, {}});
         return encodings() - before;
     };
-    EXPECT_GE(encoded_by_call(), 30) << "of A and B, for each of 15 groups that have k";
+    EXPECT_GE(encoded_by_call(), 2 * (kBlockGroups - 1)) << "of A and B, for each of the groups that have k";
     EXPECT_EQ(encoded_by_call(), 0);
     offsets[1] = 128;  // its 128 k are of the second group now, which had none
-    EXPECT_EQ(encoded_by_call(), 32);
-    const KGroupedParams& p = mock->launches[mock->launches.size() - 2].k_grouped;
-    EXPECT_EQ(p.k_groups().group(1), (KRange{1, 2}));
+    EXPECT_EQ(encoded_by_call(), 2 * kBlockGroups);
+    EXPECT_EQ(last_launch().k_grouped.k_groups().group(1), (KRange{1, 2}));
 }
 
-TEST_F(HopperKGrouped, NoLaunchHasMoreGroupsThanItsParametersHaveRoomFor) {
+TEST_F(HopperKGrouped, GroupsThatParametersHaveNoRoomForAreListedInMemory) {
     const auto hopper = backend();
     for (const KLayout layout : {KLayout::Columns, KLayout::Blocks})
-        for (const int64_t groups : {1, 2, 11, 12, 23, 64, 65, 1024}) {
+        for (const uint32_t groups : {1u, 11u, 12u, 64u, 65u, 896u, 897u, 20000u}) {
+            const bool blocks = layout == KLayout::Blocks, listed = groups > (blocks ? kBlockGroups : kHostGroups);
             mock->launches.clear();
-            const std::vector<int32_t> offsets = host_offsets(std::max<int64_t>(groups, 2));
+            const std::vector<int32_t> offsets = host_offsets(std::max(groups, 2u));
             KGroupedGemmArgs args = with_host_offsets(offsets, layout);
             args.groups = args.d.count = groups;
-            hopper->gemm({args, {}});
-            const uint32_t most = layout == KLayout::Blocks ? kBlockGroups : kHostGroups;
-            uint32_t seen = 0;
-            for (const mock::Launch& launch : mock->launches) {
-                EXPECT_LE(launch.k_grouped.groups.groups, most);
-                EXPECT_LE(launch.grid, launch.gemm.raster.size() * launch.k_grouped.groups.groups);
-                seen += launch.k_grouped.groups.groups;
+            hopper->gemm({args, {.pdl = true}});
+            const KGroupedParams& p = last_launch().k_grouped;
+            EXPECT_EQ(p.groups.groups, groups);
+            EXPECT_EQ(p.blocks, blocks ? 1u : 0u);
+            EXPECT_EQ(p.groups.offsets != nullptr, listed);
+            EXPECT_EQ(p.listed_blocks != nullptr, listed && blocks);
+            EXPECT_EQ(last_launch().programmatic, !listed) << "it reads what the lists' kernel writes";
+            ASSERT_EQ(mock->launches.size(), 1 + (listed ? ceil_div(groups, kListedGroups) : 0));
+            for (uint32_t i = 0; i + 1 < mock->launches.size(); ++i) {
+                const GroupListParams& list = mock->launches[i].group_list;
+                EXPECT_EQ(list.offsets_to, p.groups.offsets);
+                EXPECT_EQ(list.maps_to, p.listed_blocks);
+                EXPECT_EQ(list.first, i * kListedGroups);
+                EXPECT_EQ(list.groups, std::min(kListedGroups, groups - list.first));
+                EXPECT_GT(mock->launches[i].grid * mock->launches[i].block, list.groups);
+                EXPECT_TRUE(std::equal(list.offsets, list.offsets + list.groups + 1, &offsets[list.first]));
             }
-            EXPECT_EQ(seen, groups);
-            EXPECT_EQ(mock->launches.size(), ceil_div(static_cast<uint32_t>(groups), most));
         }
+    EXPECT_EQ(mock->allocations, 0) << "what lists took was given back";
 }
 
 TEST_F(HopperKGrouped, AKernelOfAnotherKindIsRefused) {

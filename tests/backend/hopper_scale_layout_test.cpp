@@ -51,16 +51,18 @@ TEST_F(HopperScaleLayout, TakesTheKernelOfTheFormatsAndOfGroups) {
 }
 
 TEST_F(HopperScaleLayout, PacksDirectlyWhereFourRowsOfAWordAreWholeVectors) {
-    const std::string direct = "FineGEMM_scale_layout_pack_fp32_into_ue8m0_direct";
+    const std::string of_rows = "FineGEMM_scale_layout_pack_fp32_into_ue8m0_by_rows",
+                      of_columns = "FineGEMM_scale_layout_pack_fp32_into_ue8m0_by_columns",
+                      neither = "FineGEMM_scale_layout_pack_fp32_into_ue8m0";
     ScaleLayoutArgs rows = args(DType::F32, DType::UE8M0x4, 64, 56, 64);
     rows.sf.matrix.row_stride = 60;
-    EXPECT_EQ(run(rows).entry, direct);
+    EXPECT_EQ(run(rows).entry, of_rows);
     ScaleLayoutArgs columns = args(DType::F32, DType::UE8M0x4, 64, 57, 64);
-    EXPECT_NE(run(columns).entry, direct);
+    EXPECT_EQ(run(columns).entry, neither);
     columns.sf.matrix.row_stride = 1, columns.sf.matrix.col_stride = 64;
-    EXPECT_EQ(run(columns).entry, direct);
+    EXPECT_EQ(run(columns).entry, of_columns);
     columns.out.matrix.col_stride = 66;
-    EXPECT_NE(run(columns).entry, direct);
+    EXPECT_EQ(run(columns).entry, neither);
 }
 
 TEST_F(HopperScaleLayout, RoundsAColumnThatIsPackedIntoTheLowestBytes) {

@@ -24,7 +24,7 @@ TEST_F(HopperSum, CutsKIntoAPieceForEachCtaAndAddsThem) {
     hopper->gemm({operands(129, 128, 384, 128), {.config = "m128n128s4w2_bf16_f32_summed"}});
     ASSERT_EQ(mock->launches.size(), 2u);
     const mock::Launch &pieces = mock->launches[0], &adds = mock->launches[1];
-    EXPECT_EQ(pieces.entry, "FineGEMM_bf16_gemm_m128n128s4w2_bf16_f32_summed");
+    EXPECT_EQ(pieces.entry, "FineGEMM_bf16_gemm_m128n128s4w2_bf16_f32_summed_bmn_bnk_mn_gemm_impl");
     EXPECT_EQ(pieces.grid, 132u);
     EXPECT_EQ(pieces.summed.pieces, 44u);
     EXPECT_EQ(pieces.summed.k_blocks, 129u * 2);

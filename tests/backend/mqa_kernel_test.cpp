@@ -89,13 +89,16 @@ TEST_F(MqaKernel, GivesTheBitsOfTheCpuForRandomPages) {
     }
 }
 
-/// More requests than the lanes of a warp add up by themselves.
+/// More requests than the lanes of a warp add up by themselves; and as many tiles of a CTA as all stages are used for.
 TEST_F(MqaKernel, SharesOutManyRequests) {
-    const auto make = [] {
+    const auto make = [](int64_t requests) {
         test::Random random(2);
-        return test::PagedMqaProblem(random, 300);
+        test::PagedMqaProblem problem(random, requests);
+        while (problem.queries.dim == 32) problem = test::PagedMqaProblem(random, requests);
+        return problem;
     };
-    compare<MqaKeys::Pages>(make, 3, 1);
+    compare<MqaKeys::Pages>([&] { return make(300); }, 3, 1);
+    for (const uint32_t ctas : {1u, 2u}) compare<MqaKeys::Pages>([&] { return make(120); }, ctas, ctas);
 }
 
 /// Warps share a row, of which some pieces lie in the window and others across its ends.

@@ -54,20 +54,8 @@ TEST(QuantizeColumnsKernel, WritesE5m2) {
     }
 }
 
-TEST(QuantizeColumnsKernel, WalksOverMoreTilesThanItHasCtas) {
-    for (const std::vector<int32_t>& offsets : {std::vector<int32_t>{}, {0, 3, 3, 200, 390}}) {
-        ColumnsProblem p(DType::BF16, 400, 272, offsets, true, false, 3);
-        expect_bits_of_the_cpu(p, [](const QuantizeColumnsCall& call) {
-            QuantizeColumnsLaunch launch = launch_of(call);
-            ASSERT_GT(launch.grid, 3u);
-            launch.grid = 2;
-            run_kernel(launch);
-        });
-    }
-}
-
 /// More groups than q has room for, too: what is written is as long as q.
-TEST(QuantizeColumnsKernel, FindsTheRowsOfMoreGroupsThanItHasThreads) {
+TEST(QuantizeColumnsKernel, FindsTheRowsOfMoreGroupsThanAWarpLoadsAtOnce) {
     std::mt19937 random(33);
     for (const DType dtype : {DType::F32, DType::BF16}) {
         std::vector<int32_t> offsets = test::random_offsets(random, 90, 1100);

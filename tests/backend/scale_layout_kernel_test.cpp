@@ -29,7 +29,8 @@ void run_kernel(const ScaleLayoutLaunch& launch) {
     run_config<ScaleLayoutConfig{Pack, kNone}>(launch);
     run_config<ScaleLayoutConfig{Pack, kRows}>(launch);
     run_config<ScaleLayoutConfig{Pack, kK}>(launch);
-    run_config<ScaleLayoutConfig{Pack, kNone, true}>(launch);
+    run_config<ScaleLayoutConfig{Pack, kNone, ScaleDirect::Columns}>(launch);
+    run_config<ScaleLayoutConfig{Pack, kNone, ScaleDirect::Rows}>(launch);
     run_config<ScaleLayoutConfig{Unpack, kNone}>(launch);
     run_config<ScaleLayoutConfig{Unpack, kRows}>(launch);
 }
@@ -90,7 +91,7 @@ void expect_bits_of_the_cpu(std::mt19937& random, const test::ScaleLayoutWish& w
         test::ScaleLayoutProblem problem(random, wish);
         problem.run([&](const ScaleLayoutCall& call) {
             const ScaleLayoutLaunch launch = launch_of(call);
-            ran = is_wanted(launch.params);
+            ran = is_wanted(launch);
             if (ran) run_kernel(launch);
         });
         if (!ran) continue;
@@ -103,7 +104,7 @@ void expect_bits_of_the_cpu(std::mt19937& random, const test::ScaleLayoutWish& w
 
 TEST(ScaleLayoutKernel, RowsThatStaySideBySideAreStoredByWhoLoadedThem) {
     std::mt19937 random(16);
-    const auto by_columns = [](const ScaleLayoutParams& p) { return p.direct == ScaleDirect::Columns; };
+    const auto by_columns = [](const ScaleLayoutLaunch& l) { return l.params.columns != 0; };
     for (const ScaleTransform transform : {ScaleTransform::Copy, ScaleTransform::Round, ScaleTransform::Pack})
         for (const int64_t cols : {2, 18, 57})
             expect_bits_of_the_cpu(random,
@@ -113,7 +114,7 @@ TEST(ScaleLayoutKernel, RowsThatStaySideBySideAreStoredByWhoLoadedThem) {
 
 TEST(ScaleLayoutKernel, WordsOfContiguousColumnsAreStoredByWhoLoadedThem) {
     std::mt19937 random(17);
-    const auto by_rows = [](const ScaleLayoutParams& p) { return p.direct == ScaleDirect::Rows; };
+    const auto by_rows = [](const ScaleLayoutLaunch& l) { return l.config.direct == ScaleDirect::Rows; };
     for (const int64_t rows : {3, 6, 67, 516})  // the last ones of which are stored one by one
         for (const int64_t cols : {4, 12, 64})
             expect_bits_of_the_cpu(
@@ -123,7 +124,7 @@ TEST(ScaleLayoutKernel, WordsOfContiguousColumnsAreStoredByWhoLoadedThem) {
 
 TEST(ScaleLayoutKernel, RowsThatLieOneBehindTheOtherArePackedFromSharedMemory) {
     std::mt19937 random(18);
-    const auto whole = [](const ScaleLayoutParams& p) { return p.whole_rows != 0; };
+    const auto whole = [](const ScaleLayoutLaunch& l) { return l.params.whole_rows != 0; };
     for (const ScaleGroupForm form : {ScaleGroupForm::None, ScaleGroupForm::Rows})
         for (const int64_t rows : {67, 132})
             for (const int64_t cols : {31, 57, 121})

@@ -13,6 +13,7 @@
 #include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
 #include "ops/scale_layout/source.h"
+#include "ops/swiglu/source.h"
 #include "plan/plan.h"
 #include "support.h"
 
@@ -74,10 +75,10 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
         EXPECT_TRUE(entries.insert(s.entry).second) << s.entry;
         EXPECT_NE(s.text.find("\n" + s.entry + "("), std::string::npos) << s.entry;
     }
-    constexpr size_t kSchedules = 1;
-    EXPECT_EQ(texts.size(), plan::kernels().size() + add_pieces_configs().size() + quantize_configs().size() +
+    constexpr size_t kSchedules = 1, kLists = 1;
+    EXPECT_EQ(texts.size(), plan::kernels().size() + add_pieces_configs().size() + kLists + quantize_configs().size() +
                                 quantize_columns_configs().size() + scale_layout_configs().size() +
-                                mqa_configs().size() + kSchedules + prenorm_configs().size());
+                                mqa_configs().size() + kSchedules + prenorm_configs().size() + swiglu_configs().size());
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {

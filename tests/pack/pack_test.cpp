@@ -10,6 +10,7 @@
 #include "engine/pack_contents.h"
 #include "jit/cubin.h"
 #include "ops/gemm/source.h"
+#include "ops/prenorm/source.h"
 #include "plan/plan.h"
 #include "support.h"
 
@@ -33,9 +34,13 @@ TEST(PackContents, OfProductsAloneHaveTheWordThatProgramsLookForInWhatAProfilerS
     size_t products = 0;
     for (const KernelSource& source : pack_contents()) products += source.entry.find("gemm_") != std::string::npos;
     EXPECT_EQ(products, plan::kernels().size());
-    for (const GemmConfig& c : plan::kernels())
-        EXPECT_EQ(gemm_entry(c, plan::name_of(c)).find("bf16_gemm_") != std::string::npos,
-                  c.a.element == Element::BF16);
+    const auto has = [](const std::string& entry, const char* part) { return entry.find(part) < 97; };
+    for (const GemmConfig& c : plan::kernels()) {
+        const std::string entry = gemm_entry(c, plan::name_of(c));
+        EXPECT_EQ(has(entry, "bf16_gemm_"), c.a.element == Element::BF16);
+        EXPECT_EQ(has(entry, "bmn_bnk_mn_gemm_impl"), c.summed());
+    }
+    for (const PrenormConfig& c : prenorm_configs()) EXPECT_TRUE(has(source_of(c).entry, "tf32_hc_prenorm_gemm"));
 }
 
 TEST_P(EmbeddedPacks, HaveEveryKernelThatACallCanChooseInElevenKilobytesAndTwoMilliseconds) {

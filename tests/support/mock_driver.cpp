@@ -47,12 +47,14 @@ bool copied_operation(const std::string& entry, const void* from, Launch& launch
         static_cast<finegemm::GemmParams&>(launch.gemm) = launch.summed =
             *static_cast<const finegemm::SummedParams*>(from);
     else if (has("add_pieces")) std::memcpy(&launch.add_pieces, from, sizeof launch.add_pieces);
+    else if (has("group_list")) std::memcpy(&launch.group_list, from, sizeof launch.group_list);
     else if (has("FineGEMM_quantize_columns_"))
         std::memcpy(&launch.quantize_columns, from, sizeof launch.quantize_columns);
     else if (has("FineGEMM_quantize_")) std::memcpy(&launch.quantize, from, sizeof launch.quantize);
     else if (has("mqa_logits")) std::memcpy(&launch.mqa, from, sizeof launch.mqa);
     else if (has("mqa_schedule")) std::memcpy(&launch.mqa_schedule, from, sizeof launch.mqa_schedule);
     else if (has("FineGEMM_prenorm_")) std::memcpy(&launch.prenorm, from, sizeof launch.prenorm);
+    else if (has("FineGEMM_swiglu_quantize_")) std::memcpy(&launch.swiglu, from, sizeof launch.swiglu);
     else if (has("FineGEMM_scale_layout_")) std::memcpy(&launch.scale_layout, from, sizeof launch.scale_layout);
     else return false;
     return true;
@@ -251,10 +253,12 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
                   .mqa = {},
                   .mqa_schedule = {},
                   .prenorm = {},
+                  .swiglu = {},
                   .grouped = {},
                   .k_grouped = {},
                   .summed = {},
                   .add_pieces = {},
+                  .group_list = {},
                   .affine = {},
                   .heads = {}};
     const bool is_gemm = !copied_operation(function->entry, parameters[0], launch);

@@ -13,11 +13,13 @@
 #include <vector>
 
 #include <finegemm/gemm/add_pieces.h>
+#include <finegemm/gemm/group_list.h>
 #include <finegemm/gemm/params.h>
 #include <finegemm/mqa/mqa.h>
 #include <finegemm/mqa/schedule.h>
 #include <finegemm/prenorm/prenorm.h>
 #include <finegemm/quantize/columns.h>
+#include <finegemm/quantize/swiglu.h>
 #include <finegemm/scale_layout/scale_layout.h>
 
 namespace finegemm::mock {
@@ -42,10 +44,12 @@ struct Launch {
     MqaParams mqa;                             // of a kernel "FineGEMM_*mqa_logits_*"
     MqaScheduleParams mqa_schedule;            // of a kernel "FineGEMM_paged_mqa_schedule"
     PrenormParams prenorm;                     // of a kernel "FineGEMM_prenorm_*"
+    SwigluParams swiglu;                       // of a kernel "FineGEMM_swiglu_quantize_*"
     GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"
     KGroupedParams k_grouped;                  // of a kernel "FineGEMM_*_kgrouped*"
     SummedParams summed;                       // of a kernel "FineGEMM_*_summed"
     AddPiecesParams add_pieces;                // of a kernel "FineGEMM_add_pieces_*"
+    GroupListParams group_list;                // of a kernel "FineGEMM_group_list"
     AffineParams affine;                       // of a kernel "FineGEMM_*_affine"
     DColumns heads;                            // of a kernel "FineGEMM_*_head_gaps"
 };

@@ -31,9 +31,9 @@ __device__ RowRange find_rows(const QuantizeColumnsParams& p, uint32_t block, Sh
         const RowRange rows = g < groups.groups ? groups.group(g, p.rows.rows) : RowRange{};
         const uint32_t blocks = ceil_div(rows.size(), kScaleBlock);
         uint32_t end = sum_up_to(blocks);
-        __syncthreads();  // everybody has read the last sums, and there are no rows yet
+        if (first > 0) __syncthreads();  // everybody has read the last sums
         if (lane == kWarpSize - 1) shared.blocks[warp] = end;
-        __syncthreads();
+        __syncthreads();  // the sums are there, and no rows yet
         end += before;
         for (uint32_t w = 0; w < C.warps(); ++w) {
             if (w < warp) end += shared.blocks[w];
@@ -215,22 +215,19 @@ __device__ void quantize_tile(const QuantizeColumnsParams& p, RowCol first, RowR
     store_columns<C>(p.columns(), first, words);
 }
 
+/// Neighbouring CTAs have tiles below each other, whose codes are side by side in rows of q; but where rows are written
+/// too, tiles next to each other, as their codes are.
 template <QuantizeColumnsConfig C>
 __device__ void quantize_columns(const QuantizeColumnsParams& p) {
     __shared__ SharedColumns<C.tile()> shared;
-    const uint64_t step = uint64_t{gridDim.x} * p.cta_tiles;
-    for (uint64_t of_cta = uint64_t{blockIdx.x} * p.cta_tiles; of_cta < p.tiles(); of_cta += step) {
-        uint32_t found = ~0u;  // the block whose rows are known
-        RowRange rows;
+    const uint32_t in_turn = p.rows.q ? p.parts_across() : p.tiles_down();
+    const uint32_t slow = blockIdx.x / in_turn, fast = blockIdx.x % in_turn;
+    const uint32_t down = p.rows.q ? slow : fast, right = (p.rows.q ? fast : slow) * p.cta_tiles;
+    const uint32_t end = min(right + p.cta_tiles, p.tiles_across());
+    const RowRange rows = find_rows<C.tile()>(p, down, shared);
 #pragma unroll 1
-        for (uint64_t tile = of_cta; tile < of_cta + p.cta_tiles && tile < p.tiles(); ++tile) {
-            const uint32_t down = static_cast<uint32_t>(tile / p.tiles_across());
-            const uint32_t right = static_cast<uint32_t>(tile % p.tiles_across());
-            if (down != found) rows = find_rows<C.tile()>(p, down, shared);
-            found = down;
-            quantize_tile<C.tile()>(p, {down * kScaleBlock, right * kScaleBlock}, rows, shared);
-        }
-    }
+    for (uint32_t tile = right; tile < end; ++tile)
+        quantize_tile<C.tile()>(p, {down * kScaleBlock, tile * kScaleBlock}, rows, shared);
 }
 
 }  // namespace finegemm::device

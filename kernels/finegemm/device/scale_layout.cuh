@@ -232,20 +232,18 @@ __device__ void copy_columns(const ScaleLayoutParams& p, uint32_t tile) {
 }
 
 /// Rows that are contiguous before, columns after: each thread stores four rows of a word that it has loaded, as one
-/// vector. Of few words it takes rows apart, so that what neighbours load lies together, and stores them one by one.
+/// vector.
 template <ScaleLayoutConfig C>
-__device__ void pack_fours(const ScaleLayoutParams& p, uint32_t tile) {
-    const ScaleOrigin origin = scale_origin(p, tile);
-    const bool few = p.tile.words <= 4;
-    const uint32_t lane = threadIdx.x & (p.tile.words - 1), word = origin.word + lane,
-                   apart = few ? p.tile.rows / 4 : 1;
-    const uint32_t row = origin.row + (threadIdx.x - lane) * p.tile.rows / C.threads() / (few ? 4 : 1);
-    const auto exists = [&](uint32_t r) { return word < p.out_cols && row + r * apart < p.rows; };
+__device__ void pack_fours(const ScaleLayoutParams& p) {
+    const ScaleOrigin origin = scale_origin_across(p, blockIdx.x);
+    const uint32_t lane = threadIdx.x & (p.tile.words - 1), word = origin.word + lane;
+    const uint32_t row = origin.row + (threadIdx.x - lane) * p.tile.rows / C.threads();
+    if (word >= p.out_cols || row >= p.rows) return;
     const uint8_t* from = p.in + origin.matrix * p.in_strides.matrix + row * p.in_strides.row + word * 16;
     LoadedScales<C, ScaleAccess::FourCols, ScaleGroupKind::None> loaded[4];
 #pragma unroll
-    for (uint32_t r = 0; r < 4; ++r, from += apart * p.in_strides.row) {
-        loaded[r].cols = exists(r) ? kExponentsPerWord : 0;
+    for (uint32_t r = 0; r < 4; ++r, from += p.in_strides.row) {
+        loaded[r].cols = row + r < p.rows ? kExponentsPerWord : 0;
         loaded[r].load(from, 0);
     }
     ptx::Words4 v;
@@ -253,12 +251,11 @@ __device__ void pack_fours(const ScaleLayoutParams& p, uint32_t tile) {
     for (uint32_t r = 0; r < 4; ++r) v.w[r] = loaded[r].word(p.rounding, 0, 0);
     uint8_t* const to = p.out + origin.matrix * p.out_strides.matrix + row * p.out_strides.row +
                         static_cast<uint64_t>(word) * p.out_strides.col;
-    const bool vector = !few && exists(3);
+    const bool vector = row + 3 < p.rows;
     ptx::store_global_x4_if(vector, to, v);
-    if (!vector)
+    if (!vector) [[unlikely]]
 #pragma unroll
-        for (uint32_t r = 0; r < 4; ++r)
-            ptx::store_global_if(exists(r), to + static_cast<uint64_t>(r * apart) * sizeof(uint32_t), v.w[r]);
+        for (uint32_t r = 0; r < 3; ++r) ptx::store_global_if(row + r < p.rows, to + r * sizeof(uint32_t), v.w[r]);
 }
 
 template <ScaleGroupKind Groups, ScaleLayoutConfig C>
@@ -271,19 +268,17 @@ __device__ void load_tile(const ScaleLayoutParams& p, const ScaleOrigin& origin,
     else [[unlikely]] load_tile<Single, Groups>(p, origin, shared);
 }
 
-/// A CTA has neighbouring tiles.
+/// A CTA has neighbouring tiles; one, or its pieces, where threads store what they have loaded.
 template <ScaleLayoutConfig C>
 __device__ void scale_layout(const ScaleLayoutParams& p) {
     using enum ScaleAccess;
+    if (C.direct == ScaleDirect::Rows) return pack_fours<C>(p);
+    if (C.direct == ScaleDirect::Columns) return copy_columns<C>(p, blockIdx.x);
     __shared__ SharedScales<C> shared;
     uint32_t tile = blockIdx.x * p.share + min(blockIdx.x, p.rest);
     const uint32_t end = tile + p.share + (blockIdx.x < p.rest);
     constexpr bool kCopies = C.transform == ScaleTransform::Copy || C.transform == ScaleTransform::Round;
-    if (C.direct && p.direct == ScaleDirect::Rows) {
-        for (; tile < end; ++tile) pack_fours<C>(p, tile);
-        return;
-    }
-    if (C.direct || (kCopies && C.groups == ScaleGroupKind::None && p.direct == ScaleDirect::Columns)) {
+    if (kCopies && C.groups == ScaleGroupKind::None && p.columns) {
         for (; tile < end; ++tile) copy_columns<C>(p, tile);
         return;
     }

@@ -68,19 +68,19 @@ struct GroupedParams : GroupParams, SegmentedParams {  // `m` is unused; `raster
     WholeGroups whole;
 };
 
-/// How many groups a launch takes whose sizes the host knows, and how many that are blocks, with an A and a B of their
-/// own. All K-grouped launches copy the room for them, and kernels of CUDA 12.0 take 4096 bytes.
+/// How many groups parameters have room for whose sizes the host knows, and how many that are blocks, with an A and a B
+/// of their own: kernels of CUDA 12.0 take 4096 bytes. More groups are listed in memory (GroupListParams).
 inline constexpr uint32_t kHostGroups = 64, kBlockGroups = 11;
 
 /// Parameters of K-grouped kernels. D is a stack; `raster` has the tiles of one of its matrices.
 struct KGroupedParams : GemmParams {
-    KGroupLayout groups;   // without offsets: those below
-    int64_t d_stride;      // elements from one group's D to the next
-    TensorMap d[1];        // of the whole stack of D, where the old D is loaded
-    uint32_t first_group;  // of the stack that is of this launch
+    KGroupLayout groups;  // without offsets: those below
+    int64_t d_stride;     // elements from one group's D to the next
+    TensorMap d[1];       // of the whole stack of D, where the old D is loaded
     int32_t host_offsets[kHostGroups + 1];
     uint32_t blocks;  // 1: each group has maps of its own, for whole tiles; those of GemmParams are not used
-    TensorMap a_blocks[kBlockGroups], b_blocks[kBlockGroups];
+    const TensorMap* listed_blocks;  // A's and B's of each group in turn, in memory; null: these
+    TensorMap block_maps[2 * kBlockGroups];
 
     FG_HD constexpr KGroupLayout k_groups() const {
         return {.offsets = groups.offsets ? groups.offsets : host_offsets,

@@ -39,10 +39,12 @@ FG_HD constexpr uint32_t cluster_tiles_n(const GemmConfig& c) { return c.a_share
 /// The order of cluster tiles for a problem, in bands of about 2048 rows: a wave of tiles then reads few rows of A and
 /// columns of B. Where D is narrow a wave reads all columns anyway, and bands of four tiles are better: CTAs that come
 /// one after the other are on SMs of one GPC, for which L2 is read once if they load the same rows at the same time.
-inline constexpr uint32_t kBandRows = 2048, kNarrowBand = 4, kNarrowTiles = 16;
+/// Heads with gaps are stored faster in fewer columns at a time: of 4096x32768x512 in 4% less time.
+inline constexpr uint32_t kBandRows = 2048, kGapsBandRows = 4096, kNarrowBand = 4, kNarrowTiles = 16;
 FG_HD constexpr Raster raster(const GemmConfig& c, uint32_t m, uint32_t n) {
     const uint32_t rows = c.tile_m * cluster_tiles_m(c), tiles_n = ceil_div(n, c.tile_n * cluster_tiles_n(c));
-    return Raster::of(ceil_div(m, rows), tiles_n, tiles_n <= kNarrowTiles ? kNarrowBand : kBandRows / rows);
+    const uint32_t wide = (facts_of(c.finish).moves_columns ? kGapsBandRows : kBandRows) / rows;
+    return Raster::of(ceil_div(m, rows), tiles_n, tiles_n <= kNarrowTiles ? kNarrowBand : wide);
 }
 /// Raster for rows that only the device knows: the columns, and one whole band.
 FG_HD constexpr Raster raster_of_columns(const GemmConfig& c, uint32_t n) { return raster(c, kBandRows, n); }

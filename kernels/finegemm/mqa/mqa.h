@@ -47,9 +47,11 @@ struct MqaConfig {
     FG_HD constexpr uint32_t most_parts() const {
         return keys == MqaKeys::Pages ? ceil_div(kMqaQueriesOfRequest, queries()) : 1;
     }
-    /// Stages of each ring. Four tiles of 128 hide the latency of memory; narrower ones take less of it. Of pages,
-    /// which all come from memory, half of that keeps it busy; more only lets the first tiles wait for one another.
-    FG_HD constexpr uint32_t stages() const { return keys == MqaKeys::Pages ? 256 / dim : dim == 128 ? 4 : 8; }
+    /// Stages of each ring. Four tiles of 128 hide the latency of memory; narrower ones take less of it.
+    FG_HD constexpr uint32_t stages() const { return dim == 128 ? 4 : 8; }
+    /// Stages in use where a CTA has few tiles. Half as many keep memory busy, from which all pages come; more only let
+    /// the first tiles wait for one another.
+    FG_HD constexpr uint32_t few_stages() const { return keys == MqaKeys::Pages ? 256 / dim : stages(); }
     FG_HD constexpr uint32_t smem_bytes() const;
 };
 
@@ -235,6 +237,9 @@ FG_HD constexpr uint32_t mqa_cost(const MqaConfig& c, uint32_t tiles) {
     if (c.form == MqaForm::Exact) return max(tiles + 2, 5);
     return max(tiles + 4, c.dim == 128 ? 14 + tiles * 3 / 4 : 11 + tiles / 2);
 }
+
+/// From so many tiles of a CTA on, in what it costs, rings of pages use all of their stages.
+inline constexpr uint32_t kMqaManyTiles = 400;
 
 /// CTA `cta`'s share of `total`, what all items cost: where it begins, and how much it is.
 struct MqaShare {

@@ -53,15 +53,16 @@ struct QuantizeColumnsParams {
     float* scales;
     int64_t q_row_stride, scale_row_stride, scale_col_stride;
     uint32_t cols;       // of q: a multiple of 16
-    uint32_t cta_tiles;  // neighbours that a CTA does one after the other, whose rows it looks for once
+    uint32_t cta_tiles;  // neighbours in a row of tiles that a CTA does one after the other
     ColumnGroups groups;
 
     /// Tiles in a row of x; there is always a tile, which has what groups' beginnings are written by.
     FG_HD constexpr uint32_t tiles_across() const { return max(1, ceil_div(rows.cols, kScaleBlock)); }
     FG_HD constexpr TransposedCodes columns() const { return {q, q_row_stride, rows.cols, cols}; }
-    FG_HD constexpr uint64_t tiles() const {
-        return static_cast<uint64_t>(max(1, ceil_div(cols, kScaleBlock))) * tiles_across();
-    }
+    FG_HD constexpr uint32_t tiles_down() const { return max(1, ceil_div(cols, kScaleBlock)); }
+    /// Parts of a row of tiles, each a CTA's.
+    FG_HD constexpr uint32_t parts_across() const { return ceil_div(tiles_across(), cta_tiles); }
+    FG_HD constexpr uint64_t parts() const { return static_cast<uint64_t>(tiles_down()) * parts_across(); }
 };
 
 }  // namespace finegemm

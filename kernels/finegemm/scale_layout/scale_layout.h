@@ -70,19 +70,23 @@ struct ScaleStrides {
 /// Which groups a kernel knows.
 enum class ScaleGroupKind : uint32_t { None, Rows, K };
 
+/// Does each thread store what it has loaded, four rows of a word, so that nothing goes through shared memory? They are
+/// 16 bytes of each column of the input, or, of packing alone, of each row.
+enum class ScaleDirect : uint32_t { None, Columns, Rows };
+
 /// Everything about the kernel that is fixed when it is compiled.
 struct ScaleLayoutConfig {
     ScaleTransform transform = ScaleTransform::Copy;
     ScaleGroupKind groups = ScaleGroupKind::None;  // K: only of packing
 
-    /// Packs without groups, and threads store what they have loaded (ScaleDirect): a kernel of its own, as a small one
-    /// starts 0.3 us earlier, of 5 for 8 MB.
-    bool direct = false;
+    /// Packs without groups, and threads store what they have loaded: kernels of their own, as small ones start
+    /// 0.3 us earlier, of 6 for 12 MB.
+    ScaleDirect direct = ScaleDirect::None;
 
-    static constexpr uint32_t kCount = 10;  // kernels that there are
+    static constexpr uint32_t kCount = 11;  // kernels that there are
     /// Its place among them.
     FG_HD constexpr uint32_t index() const {
-        if (direct) return 9;
+        if (direct != ScaleDirect::None) return 8 + static_cast<uint32_t>(direct);
         return groups == ScaleGroupKind::K ? 8 : static_cast<uint32_t>(transform) * 2 + static_cast<uint32_t>(groups);
     }
     constexpr bool operator==(const ScaleLayoutConfig&) const = default;
@@ -90,8 +94,9 @@ struct ScaleLayoutConfig {
     FG_HD constexpr uint32_t threads() const { return 256; }
     /// So many must fit an SM: bounds registers. As many as spill nothing.
     FG_HD constexpr uint32_t ctas_per_sm() const {
-        if (groups == ScaleGroupKind::K) return 5;
-        return transform == ScaleTransform::Copy && groups != ScaleGroupKind::None ? 6 : 8;
+        if (groups == ScaleGroupKind::None) return 8;
+        if (groups == ScaleGroupKind::K || transform == ScaleTransform::Round) return 5;
+        return transform == ScaleTransform::Copy ? 6 : 8;
     }
     /// Columns of the input, and of the output, to a word of the tile.
     FG_HD constexpr uint32_t loaded() const { return transform == ScaleTransform::Pack ? kExponentsPerWord : 1; }
@@ -172,41 +177,41 @@ FG_HD constexpr ScaleOrder scale_order(const ScaleLayoutConfig& c, ScaleAccess a
     return order;
 }
 
-/// Does each thread store what it has loaded, four rows of a word, so that nothing goes through shared memory? They are
-/// 16 bytes of each column of the input, or, of packing alone, of each row.
-enum class ScaleDirect : uint32_t { None, Columns, Rows };
-
 struct ScaleLayoutParams {
     const uint8_t* in;
     uint8_t* out;
     ScaleStrides in_strides, out_strides;
     uint32_t rows, in_cols, out_cols;  // rows: of the output
     uint32_t row_shift;                // rows of the output to one of the input, as a power of two
-    ScaleDirect direct;
+    uint32_t columns;      // 1: a kernel that copies or rounds stores columns as ScaleDirect::Columns has it
     uint32_t share, rest;  // tiles of each CTA, and CTAs that have one more
     Divider across, down;  // of tiles: those of a row, and rows of a matrix; of pieces: of a column, and of a matrix
     ScaleTile tile;
-    ScaleOrder load, store;
     ScaleRounding rounding;
-    ScaleGrouper groups;
     uint32_t pieces;      // of all matrices; of Columns alone
     uint32_t whole_rows;  // 1: tiles have them, one behind the other in memory
+    ScaleOrder load, store;
+    ScaleGrouper groups;
 };
 
 /// The first row and word of a tile.
 struct ScaleOrigin {
     uint32_t matrix, row, word;
 };
-/// Neighbours are next to each other, or with groups of K below each other, so that they share words.
+/// Neighbouring tiles are next to each other.
+FG_HD constexpr ScaleOrigin scale_origin_across(const ScaleLayoutParams& p, uint32_t tile) {
+    const uint32_t band = p.across.quotient(tile), matrix = p.down.quotient(band);
+    return {.matrix = matrix,
+            .row = (band - matrix * p.down.divisor) * p.tile.rows,
+            .word = (tile - band * p.across.divisor) * p.tile.words};
+}
+/// Neighbouring tiles are next to each other, or with groups of K below each other, so that they share words.
 FG_HD constexpr ScaleOrigin scale_origin(const ScaleLayoutParams& p, uint32_t tile) {
     if (p.groups.of_k()) {
         const uint32_t part = p.down.quotient(tile);
         return {.matrix = 0, .row = (tile - part * p.down.divisor) * p.tile.rows, .word = part * p.tile.words};
     }
-    const uint32_t band = p.across.quotient(tile), matrix = p.down.quotient(band);
-    return {.matrix = matrix,
-            .row = (band - matrix * p.down.divisor) * p.tile.rows,
-            .word = (tile - band * p.across.divisor) * p.tile.words};
+    return scale_origin_across(p, tile);
 }
 
 /// The first row and the word of four rows, of which neighbours have the next ones.

@@ -258,7 +258,10 @@ def einsum(
 ) -> None:
     """The product of an equation, or with `accumulate` d + the product. Nothing to sum up makes d zero."""
     options, settings = knobs.of_call(d), envs.settings()
-    options["sfa"], options["sfb"], options["accumulate"] = sfa, sfb, accumulate
+    if sfa is not None or sfb is not None:
+        options["sfa"], options["sfb"] = sfa, sfb
+    if accumulate:
+        options["accumulate"] = True
     handle = default_handle() if settings.context is None else settings.context.handle
     try:
         _native.einsum(handle, None, (expr, a, b, d), options)

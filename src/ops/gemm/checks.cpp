@@ -159,7 +159,7 @@ void check_stacks(const Call& call, const Operands& x) {
     }
     if (call.summed()) check_summed(call, x);
     if (!call.of_k()) return;
-    plan::check_group_count(call.group_count);
+    plan::check_group_count(call.group_count, plan::kMaxKGroups);
     if (x.d.count != call.group_count)
         reject("d", "has {} matrices, must have {}, one for each group; pass a stack", x.d.count, call.group_count);
 }

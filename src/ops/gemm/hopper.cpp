@@ -174,6 +174,7 @@ private:
         params.groups = k_layout_of(call_);
         if (call_.has_host_offsets()) params.groups.offsets = nullptr;
         params.d_stride = call_.d.stride;
+        params.blocks = call_.layout == KLayout::Blocks;
         if (kernel_plan(c_).loads_source()) params.d[0] = map_of(driver_, "d", call_.d, kF32DBox, true);
         return params;
     }
@@ -256,22 +257,45 @@ uint32_t most_tiles(const plan::Problem& p, const GemmConfig& c, uint32_t cluste
     return static_cast<uint32_t>(below * ceil_div(p.n, c.tile_n * cluster_tiles_n(c)));
 }
 
-KGroupedParams params_of_part(const cuda::Driver& driver, const KGroupedParams& all, const Call& call,
-                              const GemmConfig& c, uint32_t first, uint32_t count) {
-    KGroupedParams params = all;
+namespace {
+
+/// The map of the block that a group has of A or B.
+TensorMap block_map(const cuda::Driver& driver, const char* name, const ConstMatrix& x, const Operand& o,
+                    uint32_t rows) {
+    return map_of(driver, name, {x}, load_box(o, rows), false);
+}
+
+}  // namespace
+
+void put_groups(const cuda::Driver& driver, const Call& call, const GemmConfig& c, KGroupedParams& params) {
     const KGroupLayout layout = k_layout_of(call);
-    params.d_data = static_cast<uint8_t*>(params.d_data) + first * params.d_stride * size_of(call.d.matrix.dtype);
-    params.first_group = first;
-    params.groups.groups = count;
-    std::copy_n(call.groups.data + first, count + 1, params.host_offsets);
-    params.blocks = call.layout == KLayout::Blocks;
-    for (uint32_t i = 0; params.blocks && i < count; ++i) {
-        const GemmArgs group = product_of(call, first + i, layout.group(first + i));
+    std::copy_n(call.groups.data, layout.groups + 1, params.host_offsets);
+    for (uint32_t g = 0; params.blocks && g < layout.groups; ++g) {
+        const GemmArgs group = product_of(call, g, layout.group(g));
         if (group.a.cols == 0) continue;  // nothing is loaded
-        params.a_blocks[i] = map_of(driver, "a", {group.a}, load_box(c.a, c.tile_m), false);
-        params.b_blocks[i] = map_of(driver, "b", {group.b}, load_box(c.b, c.tile_n), false);
+        params.block_maps[2 * g] = block_map(driver, "a", group.a, c.a, c.tile_m);
+        params.block_maps[2 * g + 1] = block_map(driver, "b", group.b, c.b, c.tile_n);
     }
-    return params;
+}
+
+std::vector<GroupListParams> group_lists_of(const cuda::Driver& driver, const Call& call, const GemmConfig& c) {
+    const bool blocks = call.layout == KLayout::Blocks;
+    const auto groups = static_cast<uint32_t>(call.group_count);
+    if (groups <= (blocks ? kBlockGroups : kHostGroups)) return {};
+    GroupListParams list{};
+    list.element_bytes = static_cast<uint32_t>(size_of(call.a.matrix.dtype));
+    const auto listed = [&](const char* name, const ConstMatrix& x, const Operand& o, uint32_t tile) {
+        return ListedBlocks{block_map(driver, name, x, o, tile), static_cast<const uint8_t*>(x.data),
+                            x.rows * list.element_bytes};
+    };
+    if (blocks) list.a = listed("a", call.a.matrix, c.a, c.tile_m), list.b = listed("b", call.b.matrix, c.b, c.tile_n);
+    std::vector<GroupListParams> lists;
+    for (list.first = 0; list.first < groups; list.first += list.groups) {
+        list.groups = std::min(kListedGroups, groups - list.first);
+        std::copy_n(call.groups.data + list.first, list.groups + 1, list.offsets);
+        lists.push_back(list);
+    }
+    return lists;
 }
 
 }  // namespace finegemm

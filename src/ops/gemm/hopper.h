@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <new>
+#include <vector>
 
 #include <finegemm/gemm/add_pieces.h>
+#include <finegemm/gemm/group_list.h>
 #include <finegemm/gemm/params.h>
 
 #include "cuda/driver.h"
@@ -34,8 +36,8 @@ private:
 /// Can a kernel's variant for row-major scales, if it has one, read those of the call?
 bool has_scale_vectors(const Call& call, const GemmConfig& c);
 
-/// Offsets on the host are left out: params_of_part adds them; and so is where the sums of pieces are. `clusters`: that
-/// may work at once.
+/// Offsets on the host are left out: put_groups or group_lists_of have them; and so is where the sums of pieces are.
+/// `clusters`: that may work at once.
 LaunchParams params_of(const cuda::Driver& driver, const Call& call, const plan::Problem& problem, const GemmConfig& c,
                        uint32_t clusters);
 
@@ -50,8 +52,10 @@ struct AddPiecesLaunch {
 };
 AddPiecesLaunch add_pieces_of(const Call& call, const SummedParams& pieces);
 
-/// Parameters for `count` groups of K from `first` on, whose offsets are on the host. `all`: those of the call.
-KGroupedParams params_of_part(const cuda::Driver& driver, const KGroupedParams& all, const Call& call,
-                              const GemmConfig& c, uint32_t first, uint32_t count);
+/// Adds groups of K whose offsets are on the host to parameters that have room for them.
+void put_groups(const cuda::Driver& driver, const Call& call, const GemmConfig& c, KGroupedParams& params);
+
+/// Such groups as lists, without where they are written to; none if parameters have room for all groups.
+std::vector<GroupListParams> group_lists_of(const cuda::Driver& driver, const Call& call, const GemmConfig& c);
 
 }  // namespace finegemm

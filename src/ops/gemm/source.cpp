@@ -73,7 +73,8 @@ std::string to_source(const GemmConfig& c) {
 }
 
 std::string gemm_entry(const GemmConfig& c, std::string_view name) {
-    return fmt::format("FineGEMM_{}_gemm_{}", type_of(c.a.element).name, name);
+    return fmt::format("FineGEMM_{}_gemm_{}{}", type_of(c.a.element).name, name,
+                       c.summed() ? "_bmn_bnk_mn_gemm_impl" : "");
 }
 
 /// What the wrappers of wgmma must be told where operands are not all e4m3.
@@ -112,6 +113,17 @@ KernelSource source_of(const AddPiecesConfig& c) {
                                 "    finegemm::device::add_pieces<kConfig>(params);\n"
                                 "}}\n",
                                 value(c.output), entry)};
+}
+
+KernelSource source_of(const GroupListConfig&) {
+    return {.entry = "FineGEMM_group_list",
+            .text =
+                "#include <finegemm/device/group_list.cuh>\n"
+                "inline constexpr finegemm::GroupListConfig kConfig;\n"
+                "extern \"C\" __global__ void __launch_bounds__(kConfig.threads())\n"
+                "FineGEMM_group_list(const __grid_constant__ finegemm::GroupListParams params) {\n"
+                "    finegemm::device::write_group_list<kConfig>(params);\n"
+                "}\n"};
 }
 
 }  // namespace finegemm::jit

@@ -7,6 +7,7 @@
 
 #include <finegemm/gemm/add_pieces.h>
 #include <finegemm/gemm/config.h>
+#include <finegemm/gemm/group_list.h>
 
 #include "jit/kernel_store.h"
 
@@ -25,5 +26,7 @@ std::string to_source(const GemmConfig& config);
 /// The kernels that add up pieces: all there are.
 std::span<const AddPiecesConfig> add_pieces_configs();
 KernelSource source_of(const AddPiecesConfig& config);
+/// The one that lists groups.
+KernelSource source_of(const GroupListConfig& config);
 
 }  // namespace finegemm::jit

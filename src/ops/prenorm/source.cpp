@@ -16,7 +16,7 @@ KernelSource source_of(const PrenormConfig& c) {
 #else
     constexpr const char* kDefines = "";
 #endif
-    const std::string entry = fmt::format("FineGEMM_prenorm_{}x{}", c.rows, c.cols);
+    const std::string entry = fmt::format("FineGEMM_prenorm_{}x{}_tf32_hc_prenorm_gemm", c.rows, c.cols);
     return {.entry = entry,
             .text = fmt::format("{}#define FG_WGMMA_N {}\n"
                                 "#define FG_WGMMA_TYPE \"bf16\"\n"

@@ -70,8 +70,9 @@ QuantizeColumnsLaunch launch_of(const QuantizeColumnsCall& call) {
                                        .cols = static_cast<uint32_t>(call.q.cols),
                                        .cta_tiles = has_few_rows(call) ? 2u : 1u,
                                        .groups = call.groups()};
-    const uint64_t ctas = (params.tiles() + params.cta_tiles - 1) / params.cta_tiles;
-    return {{input_of(call.x.dtype), codes_of(call.q)}, params, static_cast<uint32_t>(std::min(ctas, kMaxGrid))};
+    // A grid has no more CTAs, and no memory has room for their tiles.
+    const uint64_t ctas = std::min<uint64_t>(params.parts(), INT32_MAX);
+    return {{input_of(call.x.dtype), codes_of(call.q)}, params, static_cast<uint32_t>(ctas)};
 }
 
 }  // namespace finegemm

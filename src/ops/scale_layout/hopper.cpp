@@ -102,10 +102,11 @@ Tiling tiles_of(const ScaleLayoutCall& call) {
     return {.tile = tile, .across = across, .down = down, .tiles = call.out.count * down * across};
 }
 
-/// Sixteen words of 64 rows, or as many fours of rows of fewer words.
+/// Sixteen words of 64 rows, or as many fours of rows of fewer words. Of fewer than four lanes are left idle: loads of
+/// all of them would take too many lines at once.
 Tiling fours_of(const ScaleLayoutCall& call) {
     const auto rows = static_cast<uint32_t>(call.out.matrix.rows), words = static_cast<uint32_t>(call.out.matrix.cols);
-    const uint32_t across = std::bit_ceil(std::min(words, 16u));
+    const uint32_t across = std::bit_ceil(std::clamp(words, 4u, 16u));
     const ScaleTile tile{.rows = 4 * config_of(call).threads() / across, .words = across};
     const int64_t right = ceil_div(words, across), down = ceil_div(rows, tile.rows);
     return {.direct = ScaleDirect::Rows,
@@ -141,7 +142,7 @@ ScaleLayoutLaunch launch_of(const ScaleLayoutCall& call) {
     const Matrix& out = call.out.matrix;
     const Tiling tiling = tiling_of(call);
     ScaleLayoutConfig config = config_of(call);
-    config.direct = tiling.direct != ScaleDirect::None && config.transform == ScaleTransform::Pack;
+    if (config.transform == ScaleTransform::Pack) config.direct = tiling.direct;
     const ScaleTile& tile = tiling.tile;
     const ScaleStrides from = strides_of(call.sf), to = strides_of(call.out);
     const bool repeats = call.row_shift() != 0, of_k = call.grouper().of_k();
@@ -149,7 +150,8 @@ ScaleLayoutLaunch launch_of(const ScaleLayoutCall& call) {
     ScaleAccess store = access_of(call.out, to, tile.words * config.stored(), false);
     if (takes_four(to.row, to.col, to.matrix, out.data)) store = FourRows;  // the last rows are stored one by one
     const auto tiles = static_cast<uint32_t>(tiling.tiles);
-    const uint32_t grid = std::min(tiles, of_k ? kSms * config.ctas_per_sm() : kMaxGrid);
+    const bool one_each = config.direct != ScaleDirect::None;
+    const uint32_t grid = one_each ? tiles : std::min(tiles, of_k ? kSms * config.ctas_per_sm() : kMaxGrid);
     ScaleRounding rounding = call.rounding();
     if (packs_a_column(call)) rounding.place = 0;
     const ScaleLayoutParams params{
@@ -161,18 +163,18 @@ ScaleLayoutLaunch launch_of(const ScaleLayoutCall& call) {
         .in_cols = static_cast<uint32_t>(in.cols),
         .out_cols = static_cast<uint32_t>(out.cols),
         .row_shift = call.row_shift(),
-        .direct = tiling.direct,
+        .columns = tiling.direct == ScaleDirect::Columns,
         .share = tiles / grid,
         .rest = tiles % grid,
         .across = Divider::by(static_cast<uint32_t>(tiling.across)),
         .down = Divider::by(static_cast<uint32_t>(tiling.down)),
         .tile = tile,
+        .rounding = rounding,
+        .pieces = static_cast<uint32_t>(tiling.pieces),
+        .whole_rows = has_whole_rows(call),
         .load = scale_order(config, load, !repeats && from.row < from.col, tile, config.loaded(), from),
         .store = scale_order(config, store, to.row < to.col || store == FourRows, tile, config.stored(), to),
-        .rounding = rounding,
-        .groups = call.grouper(),
-        .pieces = static_cast<uint32_t>(tiling.pieces),
-        .whole_rows = has_whole_rows(call)};
+        .groups = call.grouper()};
     return {config, params, grid};
 }
 

@@ -68,26 +68,35 @@ struct HeadPanelsEpilogue {
 
     __device__ void operator()(const Accumulator<C>& acc, const Tile& tile) const {
         const uint32_t warp = ptx::broadcast(threadIdx.x / kWarpSize);
-        uint32_t to[kPanels];  // columns of D, divided before anything has to be waited for
-#pragma unroll
-        for (uint32_t j = 0; j < kPanels; ++j) to[j] = p.finish.of(tile.col + j * kPanelCols);
+        // The ways part before sums are packed: the compiler clears them beside that, but not across a branch.
+        if (p.finish.right % kPanelCols != 0 || p.finish.head.divisor % kPanelCols != 0) {
+            write(acc, warp);
+            copy_panels(warp, tile);
+        } else {
+            write(acc, warp);
+            store_panels(warp, tile);
+        }
+    }
+
+private:
+    __device__ void write(const Accumulator<C>& acc, uint32_t warp) const {
         ptx::bulk_wait_read();  // until TMA has read the previous tile's panels
         __syncwarp();
 #pragma unroll
         for (uint32_t i = 0; i < C.wgmmas_m(); ++i) write_panels<C>(acc.sum[i], smem.d(warp) + i * panels_bytes(C));
         ptx::fence_proxy_async_shared();
         __syncwarp();
-        if (p.finish.right % kPanelCols != 0 || p.finish.head.divisor % kPanelCols != 0) return copy_panels(warp, tile);
-        // Columns past the end of the product lie past that of D, and TMA leaves them out.
+    }
+    /// Columns past the end of the product lie past that of D, and TMA leaves them out.
+    __device__ void store_panels(uint32_t warp, const Tile& tile) const {
 #pragma unroll
         for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
 #pragma unroll
             for (uint32_t j = 0; j < kPanels; ++j)
-                ptx::tma_store(&p.d[0], panel(warp, i, j), to[j], tile.row + first_row_of<C>(warp) + i * rows_apart(C));
+                ptx::tma_store(&p.d[0], panel(warp, i, j), p.finish.of(tile.col + j * kPanelCols),
+                               tile.row + first_row_of<C>(warp) + i * rows_apart(C));
         ptx::bulk_commit_group();
     }
-
-private:
     __device__ SmemAddr panel(uint32_t warp, uint32_t i, uint32_t j) const {
         return smem.d(warp) + (i * panels_bytes(C) + kWarpRows * j * kPanelCols * 2);
     }

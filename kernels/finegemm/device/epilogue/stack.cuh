@@ -26,7 +26,7 @@ __device__ inline void store_panel(const GroupedParams& p, uint32_t width, ptx::
 }
 __device__ inline void store_panel(const KGroupedParams& p, uint32_t width, ptx::SmemAddr from, const Tile& tile,
                                    uint32_t col, uint32_t row) {
-    ptx::tma_store(&p.d[width], from, col, row, p.first_group + tile.group);
+    ptx::tma_store(&p.d[width], from, col, row, tile.group);
 }
 
 /// Loads a panel of the old D by TMA, by one lane of a converged warp.
@@ -36,7 +36,7 @@ __device__ inline void load_panel(const SegmentedParams& p, ptx::SmemAddr to, pt
 }
 __device__ inline void load_panel(const KGroupedParams& p, ptx::SmemAddr to, ptx::SmemAddr full, const Tile& tile,
                                   uint32_t col, uint32_t row) {
-    ptx::tma_load_elected(to, &p.d[0], full, col, row, p.first_group + tile.group);
+    ptx::tma_load_elected(to, &p.d[0], full, col, row, tile.group);
 }
 
 }  // namespace finegemm::device

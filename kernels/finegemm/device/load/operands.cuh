@@ -70,12 +70,13 @@ __device__ inline TileMaps<C> maps_of(const SummedParams& p, const Tile& tile, u
 }
 template <GemmConfig C>
 __device__ inline TileMaps<C> maps_of(const KGroupedParams& p, const Tile& tile, uint32_t first_k_block) {
-    if (p.blocks)
-        return {&p.a_blocks[tile.group],
-                {{{&p.b_blocks[tile.group], tile.col, C.tile_n}}},
-                C.tile_m + C.tile_n,
-                first_k_block};
-    return whole_maps_of<C>(p, tile);
+    if (!p.blocks) return whole_maps_of<C>(p, tile);
+    const TensorMap* const maps = (p.listed_blocks ? p.listed_blocks : p.block_maps) + 2 * tile.group;
+    if (p.listed_blocks) {
+        ptx::acquire_tensor_map(maps);
+        ptx::acquire_tensor_map(maps + 1);
+    }
+    return {maps, {{{maps + 1, tile.col, C.tile_n}}}, C.tile_m + C.tile_n, first_k_block};
 }
 
 /// Loads rows of an operand to this CTA, or with sharers to the whole cluster. `at`: coordinates.

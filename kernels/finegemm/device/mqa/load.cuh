@@ -77,7 +77,7 @@ template <MqaConfig C>
 class MqaLoader {
 public:
     __device__ MqaLoader(const MqaParams& p, const MqaShared<C>& smem, uint32_t warp)
-        : p_(p), smem_(smem), warp_(warp), rings_(MqaRings<C>::of(p)), fill_(p, smem.fill(), warp) {}
+        : p_(p), smem_(smem), warp_(warp), rings_(MqaRings<C>::of(p, smem)), fill_(p, smem.fill(), warp) {}
 
     __device__ void run(const MqaSplit& split) {
         MqaWalk<C> walk(p_, split);
@@ -95,7 +95,7 @@ public:
                 // While columns are made nothing waits for the ring: between steps it gets what it has room for.
                 const bool makes = made_ < steps(), waits = owes || !makes;
                 // All wait for the first queries, which go before; but for their columns, which take long to make.
-                const uint32_t before_queries = C.form == MqaForm::Exact && wanted == 0 ? 0 : C.stages() - 1;
+                const uint32_t before_queries = C.form == MqaForm::Exact && wanted == 0 ? 0 : rings_.each - 1;
                 const uint32_t most = owes ? before_queries : ~0u;
                 i = C.keys == MqaKeys::Rows ? load_rows(portion, s, i, most, waits)
                                             : load_pages(portion, s, i, most, waits);
@@ -207,6 +207,7 @@ private:
         const uint32_t tiles_ahead = kWarpSize >> pages_log2;
         const uint32_t of_lane = lane() >> pages_log2, page_of_tile = lane() & ((1u << pages_log2) - 1);
         const uint32_t page_bytes = page_keys * C.dim, scale_bytes = page_keys * 4;
+        const uint64_t policy = rings_.each == C.few_stages() || p_.bf16 ? kEvictFirst : kEvictNormal;
         uint32_t page = 0;
         for (uint32_t n = 0; i < s.count && n < most && (waits || has_room()); i += rings_.count(), ++n) {
             const uint32_t ahead = n % tiles_ahead;
@@ -221,10 +222,11 @@ private:
             }
             __syncwarp();
             // Keys are read once: where they leave L2 first, what others have modified need not be written meanwhile.
+            // Many logits of four bytes are in the way of many keys, if these leave before them.
             if (of_lane == ahead && page_of_tile < pages) {
-                ptx::tma_load(smem_.keys(stage) + page_of_tile * page_bytes, &p_.k, full, 0, 0, page, kEvictFirst);
+                ptx::tma_load(smem_.keys(stage) + page_of_tile * page_bytes, &p_.k, full, 0, 0, page, policy);
                 ptx::bulk_load(smem_.scales(stage) + page_of_tile * scale_bytes,
-                               p_.pages + page * p_.page_stride + page_bytes, scale_bytes, full, kEvictFirst);
+                               p_.pages + page * p_.page_stride + page_bytes, scale_bytes, full, policy);
             }
             loaded();
         }

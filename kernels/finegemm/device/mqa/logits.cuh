@@ -217,7 +217,7 @@ public:
     __device__ MqaScores(const MqaParams& p, const MqaShared<C>& smem, uint32_t warpgroup)
         : p_(p),
           smem_(smem),
-          rings_(MqaRings<C>::of(p)),
+          rings_(MqaRings<C>::of(p, smem)),
           ring_(warpgroup >> rings_.sharers_log2),
           part_(warpgroup & (rings_.sharers() - 1)),
           first_key_(MqaSums<C>::first_key()),

@@ -16,7 +16,7 @@ __device__ void make_barriers(const MqaParams& p, const MqaShared<C>& smem) {
     const uint32_t warp = threadIdx.x / kWarpSize;
     for (uint32_t stage = warp; stage < kMqaWarpgroups * C.stages(); stage += kWarps) {
         ptx::mbarrier_init(smem.full(stage), 1);
-        ptx::mbarrier_init(smem.empty(stage), MqaRings<C>::of(p).sharers() * 128);  // all threads of its warpgroups
+        ptx::mbarrier_init(smem.empty(stage), 128 << MqaRings<C>::sharers_log2_of(p));  // all threads of its warpgroups
     }
     if (warp < kMqaSlots) {
         ptx::mbarrier_init(smem.queries_full(warp), kQueryArrivals<C>);
@@ -26,7 +26,8 @@ __device__ void make_barriers(const MqaParams& p, const MqaShared<C>& smem) {
     ptx::fence_mbarrier_init();
 }
 
-template <MqaConfig C>
+/// `Math`: the role of the warpgroups that take tiles.
+template <MqaConfig C, template <MqaConfig> typename Math = MqaScores>
 __device__ void mqa_logits(const MqaParams& p) {
     const MqaShared<C> smem{ptx::dynamic_shared()};
     if (threadIdx.x == 0) {
@@ -42,8 +43,10 @@ __device__ void mqa_logits(const MqaParams& p) {
     // Nothing is written above, and nothing read before the kernels before this one have ended.
     ptx::grid_launch_dependents();
     ptx::grid_dependency_wait();
-    if (C.keys == MqaKeys::Pages) prefetch_table<C>(p);
+    if (C.keys == MqaKeys::Pages) prefetch_table<C>(p), prefetch_pages<C>(p);
     const MqaSplit split = split_tiles(p, smem, warpgroup);  // lengths come while others make barriers
+    if (C.keys == MqaKeys::Pages && threadIdx.x == kMqaWarpgroups * 128)
+        MqaRings<C>::tell(smem, split.cost >= kMqaManyTiles);
     __syncthreads();
     if (warpgroup == kMqaWarpgroups) {
         ptx::setmaxnreg_dec<MqaRegisters::kLoad>();
@@ -51,7 +54,7 @@ __device__ void mqa_logits(const MqaParams& p) {
             .run({ptx::broadcast(split.item), ptx::broadcast(split.before), ptx::broadcast(split.cost)});
     } else {
         ptx::setmaxnreg_inc<MqaRegisters::kMath>();
-        MqaScores<C>(p, smem, warpgroup).run();
+        Math<C>(p, smem, warpgroup).run();
     }
 }
 

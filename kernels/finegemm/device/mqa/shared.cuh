@@ -61,14 +61,23 @@ struct MqaSlot {
 template <MqaConfig C>
 struct MqaRings {
     uint32_t sharers_log2;  // warpgroups of a ring: 2 to this power
+    uint32_t each;          // stages that one of them brings
 
-    __device__ static MqaRings of(const MqaParams& p) {
+    __device__ static uint32_t sharers_log2_of(const MqaParams& p) {
         const uint32_t parts = MqaSlot<C>::parts(p);
-        return {parts == 1 ? 0u : parts == 2 ? 1u : 2u};
+        return parts == 1 ? 0 : parts == 2 ? 1 : 2;
+    }
+    /// Told once it is known how many tiles the CTA has.
+    __device__ static void tell(const MqaShared<C>& smem, bool many) {
+        ptx::store_shared(smem.split(0), float_of_bits(many ? C.stages() : C.few_stages()));
+    }
+    __device__ static MqaRings of(const MqaParams& p, const MqaShared<C>& smem) {
+        const bool told = C.few_stages() < C.stages();
+        return {sharers_log2_of(p), told ? ptx::broadcast(float_bits(ptx::load_shared(smem.split(0)))) : C.stages()};
     }
     __device__ uint32_t sharers() const { return 1 << sharers_log2; }
     __device__ uint32_t count() const { return kMqaWarpgroups >> sharers_log2; }
-    __device__ uint32_t stages() const { return C.stages() << sharers_log2; }
+    __device__ uint32_t stages() const { return each << sharers_log2; }
     __device__ uint32_t stage_of(uint32_t ring, uint32_t stage) const { return ring * stages() + stage; }
 };
 

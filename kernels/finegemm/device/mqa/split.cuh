@@ -18,6 +18,19 @@ __device__ void prefetch_table(const MqaParams& p) {
     if (i / lines < p.items) ptx::prefetch_global(p.table + i / lines * p.table_stride + i % lines * (kLine / 4));
 }
 
+/// Brings the first pages of all requests to L2 while lengths are read, some tiles by each CTA, the first page of each
+/// request before the second of any: whoever has their tiles finds them there, and memory is at work from then on.
+/// Beyond its length a request may have any numbers in the table: those of pages that exist are prefetched in vain.
+template <MqaConfig C>
+__device__ void prefetch_pages(const MqaParams& p) {
+    constexpr uint32_t kTiles = 4;
+    if (threadIdx.x >= kTiles << (6 - p.page_log2) || p.items == 0) return;
+    const uint32_t i = threadIdx.x * gridDim.x + blockIdx.x, page = i / p.items, item = i - page * p.items;
+    if (page >= p.keys >> p.page_log2) return;
+    const uint32_t number = p.table[item * p.table_stride + page];
+    if (number < p.page_count) ptx::bulk_prefetch(p.pages + number * p.page_stride, (C.dim + 4) << p.page_log2);
+}
+
 /// This CTA's part of all tiles: the item that it begins in, tiles of that before it, and what its part may cost. In an
 /// item tiles come first, and then what it costs beyond them: who begins there begins with the next item.
 struct MqaSplit {

@@ -8,7 +8,7 @@
 namespace finegemm::device {
 
 /// The sums of 64 rows. A math warpgroup, which adds up its CTA's share of them, and the squaring warps send them to
-/// their owners. st.async is illegal in a CTA that has a cluster for itself: there the two store, and meet instead.
+/// their owners. st.async is illegal in a CTA that has a cluster for itself: there they store, and their warps arrive.
 template <PrenormConfig C>
 class PrenormParts64 {
 public:
@@ -20,10 +20,7 @@ public:
         if (p.cluster_log2 > 0) ptx::cluster_wait();
     }
     /// Waits until the parts of the item before have been read everywhere. By both.
-    __device__ void begin(uint32_t parity) const {
-        if (is_alone()) meet(kBegin);
-        else wait_of_cluster(smem_.parts_free(warpgroup_), parity ^ 1);
-    }
+    __device__ void begin(uint32_t parity) const { wait_for(smem_.parts_free(warpgroup_), parity ^ 1); }
     /// Two neighbouring columns of a row, to the CTA that adds it up: of each 64 rows rank r has the r-th share.
     __device__ void send(uint32_t row, uint32_t col, float x, float y) const {
         const uint32_t owner = p_.owner(row);
@@ -31,9 +28,9 @@ public:
         if (is_alone()) ptx::store_shared_x2(to, x, y);
         else ptx::st_async_x2(ptx::map_to_rank(to, owner), x, y, ptx::map_to_rank(smem_.parts_full(warpgroup_), owner));
     }
-    /// The squaring warps have sent all.
+    /// This warp has sent all.
     __device__ void sent() const {
-        if (is_alone()) ptx::named_barrier_arrive(kSent + warpgroup_, 256);
+        if (is_alone()) arrive_of_warp(smem_.parts_full(warpgroup_));
     }
 
     /// Called by math warpgroups alone, after `begin`.
@@ -44,8 +41,7 @@ public:
     /// Adds up the parts of this CTA's share, when all have come, four columns in a thread, and stores them. `first`:
     /// row of A and D.
     __device__ void add_up(uint32_t parity, uint32_t first, uint32_t slice) const {
-        if (is_alone()) meet(kSent);
-        else wait_of_cluster(smem_.parts_full(warpgroup_), parity);
+        wait_for(smem_.parts_full(warpgroup_), parity);
         for (uint32_t i = thread(); i < p_.share() * kFours; i += 128) {
             const uint32_t row = i / kFours, col = i % kFours * 4;
             const ptx::Float4 sum = sum_of(row, col);
@@ -57,7 +53,8 @@ public:
     }
     /// Tells the cluster that this CTA's parts of the item have been read; nobody needs to know of the last item's.
     __device__ void free(bool is_last) const {
-        if (is_alone() || is_last) return;
+        if (is_last) return;
+        if (is_alone()) return arrive_of_warp(smem_.parts_free(warpgroup_));
         __syncwarp();
         ptx::named_barrier_sync(kRead + warpgroup_, 128);
         if (thread() < p_.cluster())
@@ -66,12 +63,11 @@ public:
 
 private:
     static constexpr uint32_t kPitch = prenorm_pitch(C), kFours = kPitch / 4;
-    static constexpr uint32_t kBegin = 1, kSent = kBegin + C.warpgroups(), kRead = kSent + C.warpgroups();
+    static constexpr uint32_t kRead = 1;  // the first of a named barrier for each warpgroup
 
     __device__ static uint32_t thread() { return threadIdx.x % 128; }
     __device__ bool is_alone() const { return p_.cluster_log2 == 0; }
-    __device__ void meet(uint32_t barrier) const { ptx::named_barrier_sync(barrier + warpgroup_, 256); }
-    __device__ static void wait_of_cluster(SmemAddr barrier, uint32_t parity) {
+    __device__ static void wait_for(SmemAddr barrier, uint32_t parity) {
         while (!ptx::mbarrier_try_wait_cluster(barrier, parity)) {}
     }
     /// Where, among the parts, an element lies of a row of this CTA's share.

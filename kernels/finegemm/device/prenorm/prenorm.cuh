@@ -15,9 +15,10 @@ __device__ void make_other_barriers(const PrenormParams& p, const PrenormShared<
         ptx::mbarrier_init(smem.split(stage), C.splitters() * kLanesArrive);
         ptx::mbarrier_init(smem.empty(stage), (C.warpgroups() * 4 + C.squarers()) * kLanesArrive);
     }
+    const bool is_alone = p.cluster_log2 == 0;  // then warps arrive, else threads of the cluster
     for (uint32_t warpgroup = 0; warpgroup < C.warpgroups(); ++warpgroup) {
-        ptx::mbarrier_init(smem.parts_full(warpgroup), 1);
-        ptx::mbarrier_init(smem.parts_free(warpgroup), p.cluster());
+        ptx::mbarrier_init(smem.parts_full(warpgroup), is_alone ? (4 + C.squarers()) * kLanesArrive : 1);
+        ptx::mbarrier_init(smem.parts_free(warpgroup), is_alone ? 4 * kLanesArrive : p.cluster());
     }
     ptx::fence_mbarrier_init();
 }

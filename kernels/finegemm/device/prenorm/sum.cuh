@@ -30,6 +30,7 @@ public:
             parts_.begin(parity);
             parts_.expect();
             send(sums);
+            parts_.sent();
             parts_.add_up(parity, items.tile() * C.rows + warpgroup_ * 64, items.slice());
             parts_.free(items.is_last());
         }

@@ -153,6 +153,34 @@ __device__ inline float fma(float a, float b, float c) {
     return x;
 }
 
+/// 1 / x within one unit in the last place, 0 where it is subnormal. PTX ISA, rcp.
+__device__ inline float rough_reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/// The smaller, or the larger; NaN where one is NaN. PTX ISA, min and max.
+__device__ inline float min_or_nan(float a, float b) {
+    float x;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+    return x;
+}
+__device__ inline float max_or_nan(float a, float b) {
+    float x;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+    return x;
+}
+
+/// The larger of `most` and |x|, of which a NaN does not count. PTX ISA, max.
+__device__ inline float max_magnitude(float most, float x) {
+    float larger;
+    asm("{\n.reg .f32 magnitude;\nabs.f32 magnitude, %2;\nmax.f32 %0, %1, magnitude;\n}\n"
+        : "=f"(larger)
+        : "f"(most), "f"(x));
+    return larger;
+}
+
 struct Words4 {
     uint32_t w[4];
 };

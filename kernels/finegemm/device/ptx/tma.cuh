@@ -11,6 +11,28 @@ __device__ inline void prefetch_tensor_map(const TensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
+/// Gives a tensor map in global memory another address, of whole 16 bytes. PTX ISA, tensormap.replace.
+__device__ inline void replace_address(TensorMap* map, const void* data) {
+    asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(map), "l"(data) : "memory");
+}
+/// Another number of columns, in elements.
+__device__ inline void replace_cols(TensorMap* map, uint32_t cols) {
+    asm volatile("tensormap.replace.tile.global_dim.global.b1024.b32 [%0], 0, %1;" ::"l"(map), "r"(cols) : "memory");
+}
+/// Other bytes from row to row, a multiple of 16.
+__device__ inline void replace_row_stride(TensorMap* map, uint64_t bytes) {
+    asm volatile("tensormap.replace.tile.global_stride.global.b1024.b64 [%0], 0, %1;" ::"l"(map), "l"(bytes)
+                 : "memory");
+}
+/// Makes the maps that the thread has written ones that others can acquire. PTX ISA, fence.proxy.tensormap.
+__device__ inline void release_tensor_maps() {
+    asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+}
+/// Has the thread's next loads by this map see what was released, not what TMA's cache has of its address.
+__device__ inline void acquire_tensor_map(const TensorMap* map) {
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+}
+
 /// Loads the box at (x, y), x along the contiguous dimension, into this CTA; its bytes count on `barrier`.
 __device__ inline void tma_load(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y,
                                 uint64_t policy) {
@@ -95,6 +117,12 @@ __device__ inline void tma_load_multicast(SmemAddr to, const TensorMap* map, Sme
 /// Prefetches the line of an address to L2. PTX ISA, prefetch.
 __device__ inline void prefetch_global(const void* at) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at) : "memory");
+}
+
+/// Prefetches bytes that are contiguous to L2, both the address and the number a multiple of 16. PTX ISA,
+/// cp.async.bulk.prefetch.
+__device__ inline void bulk_prefetch(const void* from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
 /// Prefetches a box of matrix z of a stack to L2. PTX ISA, cp.async.bulk.prefetch.tensor.

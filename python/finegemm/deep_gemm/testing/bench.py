@@ -13,7 +13,6 @@ from ..envs import is_set
 _L2_BYTES = 256_000_000  # more than any L2 holds
 _FLUSH_BYTES = 8_000_000_000
 _UNITS = {"ms": 1e-3, "us": 1e-6}
-KERNELS = {"bmn_bnk_mn_gemm_impl": "_summed", "tf32_hc_prenorm_gemm": "FineGEMM_prenorm_"}  # parts of names, and ours
 
 
 def bench(fn: Callable[[], Any], num_warmups: int = 5, num_tests: int = 10, high_precision: bool = False) -> float:
@@ -105,7 +104,7 @@ def _profiled(fn: Callable[[], Any], num_tests: int, flush_l2: bool, barrier: Ca
 
 def time_in(lines: list[str], name: str, several: bool = False) -> float:
     """Mean seconds of the launches in the lines of a profile that contain `name`; 0 if there are none."""
-    found = [line.split() for line in lines if KERNELS.get(name, name) in line]
+    found = [line.split() for line in lines if name in line]
     assert several or len(found) <= 1, f"kernel_names: {len(found)} kernels have {name!r} in their names; name one"
     total, launches = 0.0, 0
     for *_, time, count in found:

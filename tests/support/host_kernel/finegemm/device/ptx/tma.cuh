@@ -1,6 +1,9 @@
 // TMA, on the host: bytes come late, and until then others lie there. Tensor maps are the mock driver's. Layer tests.
 #pragma once
 
+#include <functional>
+#include <map>
+
 #include <finegemm/core/tma_box.h>
 #include <finegemm/device/ptx/mbarrier.cuh>
 
@@ -9,6 +12,35 @@
 namespace finegemm::ptx {
 
 inline void prefetch_tensor_map(const TensorMap*) {}
+
+/// Maps that kernels have written, and what makes them ones that loads may read.
+enum class Written { ByThread, Released };
+inline std::map<const TensorMap*, Written> written_maps;
+
+inline void replace_map(TensorMap* map, const std::function<void(mock::Description&)>& change) {
+    mock::Description d = mock::description_of(*map);
+    change(d);
+    std::memcpy(map, &d, sizeof d);
+    written_maps[map] = Written::ByThread;
+}
+inline void replace_address(TensorMap* map, const void* data) {
+    check_aligned(data, 16);
+    replace_map(map, [=](mock::Description& d) { d.data = data; });
+}
+inline void replace_cols(TensorMap* map, uint32_t cols) {
+    replace_map(map, [=](mock::Description& d) { d.cols = cols; });
+}
+inline void replace_row_stride(TensorMap* map, uint64_t bytes) {
+    if (bytes % 16 != 0) machine->fail("TMA wants rows that begin at multiples of 16 bytes");
+    replace_map(map, [=](mock::Description& d) { d.row_stride_bytes = bytes; });
+}
+inline void release_tensor_maps() {
+    for (auto& [map, state] : written_maps) state = Written::Released;
+}
+inline void acquire_tensor_map(const TensorMap* map) {
+    const auto found = written_maps.find(map);
+    if (found != written_maps.end() && found->second == Written::Released) written_maps.erase(found);
+}
 
 inline void arrive_later(SmemAddr to, uint32_t bytes, SmemAddr barrier, std::function<void()> copy) {
     std::memset(host_address(to), 0xff, bytes);
@@ -39,6 +71,7 @@ void for_each_element(const mock::Description& d, SmemAddr at, uint32_t x, uint3
 
 inline void tma_load_stacked(SmemAddr to, const TensorMap* map, SmemAddr barrier, uint32_t x, uint32_t y, uint32_t z) {
     const mock::Description d = mock::description_of(*map);
+    if (written_maps.contains(map)) machine->fail("TMA reads a map that was written and not acquired");
     if (to.bits % 128 != 0) machine->fail("TMA wants 128 bytes aligned");
     if (x * mock::element_bytes(d) % 16 != 0) machine->fail("TMA wants boxes that begin at multiples of 16 bytes");
     arrive_later(to, mock::box_bytes(d), barrier, [=] {
@@ -70,6 +103,11 @@ template <typename... At>
 void tma_load_multicast(SmemAddr, const TensorMap*, SmemAddr, At...);
 /// Takes what can be read.
 inline void prefetch_global(const void* at) { static_cast<void>(*static_cast<const volatile uint8_t*>(at)); }
+inline void bulk_prefetch(const void* from, uint32_t bytes) {
+    if (reinterpret_cast<uintptr_t>(from) % 16 != 0 || bytes % 16 != 0) machine->fail("a bulk prefetch is not aligned");
+    prefetch_global(from);
+    prefetch_global(static_cast<const uint8_t*>(from) + bytes - 1);
+}
 /// Takes a box that exists in part at least: anything else would be a prefetch in vain.
 inline void tma_prefetch(const TensorMap* map, uint32_t x, uint32_t y, uint32_t z, uint64_t) {
     const mock::Description d = mock::description_of(*map);

@@ -1,0 +1,12 @@
+// Argument checks of SwiGLU with quantisation: every reject names the argument, what came, the rule and the way out.
+// Layer api.
+#pragma once
+
+#include "ops/swiglu/call.h"
+
+namespace finegemm {
+
+/// Throws Error(InvalidArgument).
+void check_swiglu(const SwigluCall& call);
+
+}  // namespace finegemm
