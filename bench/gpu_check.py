@@ -145,6 +145,17 @@ CHECKS = {
         "prenorm_racecheck",
         "prenorm_speed",
     ),
+    "routing": (
+        "routing",
+        "routing_repeat",
+        "routing_graph",
+        "routing_devices",
+        "routing_beyond_31_bits",
+        "routing_kernels",
+        "routing_memcheck",
+        "routing_racecheck",
+        "routing_speed",
+    ),
 }
 
 

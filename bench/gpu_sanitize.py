@@ -21,6 +21,7 @@ from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
 from gpu_mqa import Mqa
 from gpu_prenorm import Prenorm
+from gpu_routing import Routing
 from gpu_scales import Scales
 from gpu_swiglu import Swiglu
 from gpu_timing import launched
@@ -33,7 +34,21 @@ PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
 class Sanitized(
-    Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Types, Columns, Weights, Scales, Mqa, Prenorm, Swiglu
+    Dense,
+    Wgrad,
+    GroupedStress,
+    Unscaled,
+    Affine,
+    Heads,
+    Einsum,
+    Types,
+    Columns,
+    Weights,
+    Scales,
+    Mqa,
+    Prenorm,
+    Swiglu,
+    Routing,
 ):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
@@ -91,6 +106,15 @@ class Sanitized(
 
     def swiglu_kernels(self):
         return self.covered("swiglu", self.small_swiglu)
+
+    def routing_memcheck(self):
+        return self.memchecked("small_routing")
+
+    def routing_racecheck(self):
+        return self.racechecked("small_routing")
+
+    def routing_kernels(self):
+        return self.covered("routing", self.small_routing)
 
     def covered(self, operation: str, check):
         wanted = {

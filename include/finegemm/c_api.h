@@ -108,6 +108,34 @@ typedef struct finegemm_prenorm_args {
     finegemm_matrix sqrsum;
 } finegemm_prenorm_args;
 
+/* Where choices of tokens have their rows; finegemm/routing.h has the rules. */
+typedef struct finegemm_route_args {
+    finegemm_matrix ids, inverse, numbers;
+    finegemm_matrix permutation; /* without a pointer: none */
+    int32_t form;                /* of numbers: FINEGEMM_OFFSETS, _INDICES, _PREFIX_SUMS or _MASKED */
+    int32_t reserved;            /* 0 */
+    int64_t experts, first;
+    int64_t rows;      /* that there are; of _MASKED for each expert */
+    int64_t alignment; /* of where groups begin, by indices and prefix sums */
+} finegemm_route_args;
+
+/* Rows of tokens where their experts have them; finegemm/routing.h has the rules. */
+typedef struct finegemm_permute_quantize_args {
+    finegemm_matrix x;
+    finegemm_matrix x_scales; /* without a pointer: none */
+    finegemm_matrix inverse;
+    finegemm_stack q;
+    finegemm_stack scales; /* without a pointer: none */
+} finegemm_permute_quantize_args;
+
+/* Weighted sums of rows of experts; finegemm/routing.h has the rules. */
+typedef struct finegemm_combine_args {
+    finegemm_stack y;
+    finegemm_matrix inverse;
+    finegemm_matrix weights; /* without a pointer: ones */
+    finegemm_matrix out;
+} finegemm_combine_args;
+
 /* d becomes alpha * the product + beta * c + bias, rounded once; finegemm/gemm.h, Epilogue, has the rules. */
 typedef struct finegemm_epilogue {
     uint32_t struct_size;
@@ -312,6 +340,16 @@ FINEGEMM_C_API int32_t finegemm_paged_mqa_schedule(finegemm_context* context,
 /* A product of few columns with sums of squares; finegemm/prenorm.h has the rules. `options` may be null. */
 FINEGEMM_C_API int32_t finegemm_prenorm_gemm(finegemm_context* context, const finegemm_prenorm_args* args,
                                              const finegemm_prenorm_options* options, finegemm_error* error);
+
+/* Gives each choice of a token a row of its expert; finegemm/routing.h has the rules. `options` may be null. */
+FINEGEMM_C_API int32_t finegemm_route(finegemm_context* context, const finegemm_route_args* args,
+                                      const finegemm_route_options* options, finegemm_error* error);
+/* Puts rows of tokens there, quantised on the way where they are bf16 and q is e4m3. */
+FINEGEMM_C_API int32_t finegemm_permute_quantize(finegemm_context* context, const finegemm_permute_quantize_args* args,
+                                                 const finegemm_permute_options* options, finegemm_error* error);
+/* Adds up the rows of a token's choices, each times its weight. */
+FINEGEMM_C_API int32_t finegemm_combine(finegemm_context* context, const finegemm_combine_args* args,
+                                        const finegemm_combine_options* options, finegemm_error* error);
 
 /* JSON: which kernel a product takes and why (docs/jit.md). Writes at most `capacity` bytes, the last a zero, and to
  * `needed` (may be null) how many the whole takes; `buffer` may be null where `capacity` is 0. */

@@ -30,7 +30,8 @@ enum {
     FINEGEMM_F32 = 4,
     FINEGEMM_UE8M0X4 = 5,
     FINEGEMM_I32 = 6,
-    FINEGEMM_E5M2 = 7
+    FINEGEMM_E5M2 = 7,
+    FINEGEMM_I64 = 8
 };
 enum { FINEGEMM_CPU = 1, FINEGEMM_CUDA = 2 };
 enum { FINEGEMM_NUMERICS_FAST = 0, FINEGEMM_NUMERICS_EXACT = 1, FINEGEMM_NUMERICS_HOPPER = 2 };
@@ -124,6 +125,38 @@ typedef struct finegemm_groups {
  * the work that has been begun, and on a GPU with 0 while a compiler makes the kernel. 0: yes; else the call ends with
  * FINEGEMM_ENDED, and its output has parts of the result. It may not leave by longjmp or an exception. */
 typedef int32_t (*finegemm_poll)(void* data, double share);
+
+typedef struct finegemm_route_options {
+    uint32_t struct_size;
+    int32_t check_values; /* FINEGEMM_AS_CONTEXT, _ON or _OFF: look for more choices than there are rows first */
+    int32_t pdl;          /* as of finegemm_gemm_options */
+    int32_t reserved;     /* 0 */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_route_options;
+
+typedef struct finegemm_permute_options {
+    uint32_t struct_size;
+    int32_t check_values;        /* likewise: look for rows that do not exist, or that two choices have */
+    int32_t power_of_two_scales; /* 0 or 1 */
+    int32_t num_sms;             /* as of finegemm_gemm_options */
+    int32_t pdl;                 /* the same */
+    int32_t reserved;            /* 0 */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_permute_options;
+
+typedef struct finegemm_combine_options {
+    uint32_t struct_size;
+    int32_t check_values; /* likewise: look for rows that do not exist */
+    int32_t num_sms;      /* as of finegemm_gemm_options */
+    int32_t pdl;          /* the same */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_combine_options;
 
 #ifdef __cplusplus
 }

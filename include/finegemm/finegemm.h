@@ -8,6 +8,7 @@
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
 #include <finegemm/quantize.h>
+#include <finegemm/routing.h>
 #include <finegemm/scale_layout.h>
 #include <finegemm/swiglu.h>
 #include <finegemm/tensor.h>

@@ -27,6 +27,7 @@ from finegemm.ops import (
     scale_layout,
 )
 from finegemm.prenorm import explain_prenorm, prenorm_gemm
+from finegemm.routing import combine, permute_quantize, route
 from finegemm.swiglu import swiglu_quantize
 from finegemm.tools import bench, doctor, tune, tuning
 
@@ -44,6 +45,7 @@ __all__ = [
     "Weights",
     "__version__",
     "bench",
+    "combine",
     "doctor",
     "einsum",
     "explain",
@@ -57,11 +59,13 @@ __all__ = [
     "mqa_logits",
     "paged_mqa_logits",
     "paged_mqa_schedule",
+    "permute_quantize",
     "prenorm_gemm",
     "quantize_blocks",
     "quantize_columns",
     "quantize_rows",
     "quantize_weights",
+    "route",
     "scale_layout",
     "swiglu_quantize",
     "tune",

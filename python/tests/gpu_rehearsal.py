@@ -144,8 +144,6 @@ class Rehearsal:
         def watched(library, function, args, options, tensors, *epilogue):
             if (options.config or b"").endswith(b"_summed"):
                 self.names.add(f"add_pieces_{DTYPES[tensors[4].dtype].lower()}")
-            if hasattr(args, "offsets") and args.groups > 64:  # more than parameters hold
-                self.names.add("group_list")
             call = queued(library, function, args, options, tensors, *epilogue)
             return call if of_model else lambda: recorded(lambda: self.spoiling(call, tensors[4]))
 
@@ -207,9 +205,25 @@ class Rehearsal:
             recorded(lambda: self.spoiling(lambda: swiglu(library, x, q, *others, **keywords), q))
 
         monkeypatch.setattr(gpu_library.Library, "swiglu_quantize", activated)
+        of_routing = (("route", "route", 1), ("permute_quantize", "permute", 2), ("combine", "combine", 3))
+        for name, *what in of_routing:
+            monkeypatch.setattr(gpu_library.Library, name, self.routed(gpu_library.Library, name, *what))
         monkeypatch.setattr(gpu_library.Library, "prenorm_gemm", multiplied)
         monkeypatch.setattr(gpu_library.Library, "score", scored)
         monkeypatch.setattr(gpu_library.Library, "paged_mqa_schedule", scheduled)
+
+    def routed(self, library, name, kernel, place):
+        """`place`: of what is written, among the arguments."""
+        function = getattr(library, name)
+
+        def call(library, *args, **options):
+            first = args[0]
+            quantizes = name == "permute_quantize" and first.dtype != args[2].dtype
+            many = name == "route" and first.numel() > 2048
+            self.names.add(f"routing_{kernel}{'_quantize' if quantizes else ''}{'_cluster' if many else ''}")
+            recorded(lambda: self.spoiling(lambda: function(library, *args, **options), args[place]))
+
+        return call
 
     def spoiling(self, call, d):
         call()

@@ -28,6 +28,9 @@ CALLS = {
     "quantize_columns": ((np.ones((16, 256), np.float32),), {"offsets": np.array((0, 5, 16), np.int32)}),
     "swiglu_quantize": ((np.ones((16, 256), np.float32),), {}),
     "scale_layout": ((np.ones((300, 6), np.float32),), {"prefix_sums": np.array((5, 300), np.int32)}),
+    "route": ((np.array(((0, 1), (1, -1))), 2), {}),
+    "permute_quantize": ((np.ones((2, 128), BF16), np.array(((0, 1), (2, -1)), np.int32)), {"rows": 3}),
+    "combine": ((np.ones((3, 16), BF16), np.array(((0, 1), (2, -1)), np.int32)), {}),
     "explain": ((64, 2112, 7168, "h200"), {}),
 }
 

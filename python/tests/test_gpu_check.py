@@ -51,6 +51,10 @@ CHECKS = {
     "prenorm_repeat": 4,
     "prenorm_graph": 3,
     "prenorm_devices": 2,
+    "routing": 4,
+    "routing_repeat": 7,
+    "routing_graph": 7,
+    "routing_devices": 6,
 }
 
 
@@ -72,6 +76,7 @@ def test_the_sanitizers_run_every_kernel(rehearsal):
     assert rehearsal.run("scale_layout_kernels") == {"kernels": 11}
     assert rehearsal.run("mqa_kernels") == {"kernels": 31}
     assert rehearsal.run("prenorm_kernels") == {"kernels": 4}
+    assert rehearsal.run("routing_kernels") == {"kernels": 5}
 
 
 def test_a_case_of_compare_builds_with_groups_of_k_runs(rehearsal):

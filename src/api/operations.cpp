@@ -10,6 +10,7 @@
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
 #include <finegemm/quantize.h>
+#include <finegemm/routing.h>
 #include <finegemm/scale_layout.h>
 #include <finegemm/swiglu.h>
 
@@ -22,6 +23,7 @@
 #include "ops/mqa/checks.h"
 #include "ops/prenorm/checks.h"
 #include "ops/quantize/checks.h"
+#include "ops/routing/checks.h"
 #include "ops/scale_layout/checks.h"
 #include "ops/swiglu/checks.h"
 #include "plan/elements.h"
@@ -242,6 +244,29 @@ void swiglu_quantize(Context& context, const SwigluArgs& args, const SwigluOptio
                            grouped ? fmt::format(" {}", name_of(call.groups.form)) : "",
                            call.has_weights() ? " weighted" : "");
     });
+}
+
+void route(Context& context, const RouteArgs& args, const RouteOptions& options) {
+    ContextState& state = context.state();
+    const RouteCall call{args, options, options.check_values.value_or(state.options.check_values)};
+    check_routing(call);
+    run_operation(state, call.ids.device, call, [&] { return text_of(call); });
+}
+
+void permute_quantize(Context& context, const PermuteQuantizeArgs& args, const PermuteOptions& options) {
+    ContextState& state = context.state();
+    const PermuteCall call{args, options, options.check_values.value_or(state.options.check_values)};
+    check_routing(call);
+    if (call.x.rows == 0 || call.x.cols == 0) return;
+    run_operation(state, call.x.device, call, [&] { return text_of(call); });
+}
+
+void combine(Context& context, const CombineArgs& args, const CombineOptions& options) {
+    ContextState& state = context.state();
+    const CombineCall call{args, options, options.check_values.value_or(state.options.check_values)};
+    check_routing(call);
+    if (call.out.rows == 0 || call.out.cols == 0) return;
+    run_operation(state, call.out.device, call, [&] { return text_of(call); });
 }
 
 void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,

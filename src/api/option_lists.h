@@ -5,6 +5,7 @@
 #include <finegemm/gemm.h>
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
+#include <finegemm/routing.h>
 #include <finegemm/swiglu.h>
 
 namespace finegemm {
@@ -74,6 +75,26 @@ constexpr void swiglu_options(const Visit& visit, Structs&... options) {
     visit("interleaved", options.interleaved...);
     visit("to_bf16", options.to_bf16...);
     visit("power_of_two_scales", options.power_of_two_scales...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
+}
+
+// Options of routing's calls; not `stream`, nor `poll`.
+template <typename Visit, typename... Structs>
+constexpr void route_options(const Visit& visit, Structs&... options) {
+    visit("check_values", options.check_values...);
+    visit("pdl", options.pdl...);
+}
+template <typename Visit, typename... Structs>
+constexpr void permute_options(const Visit& visit, Structs&... options) {
+    visit("check_values", options.check_values...);
+    visit("power_of_two_scales", options.power_of_two_scales...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
+}
+template <typename Visit, typename... Structs>
+constexpr void combine_options(const Visit& visit, Structs&... options) {
+    visit("check_values", options.check_values...);
     visit("num_sms", options.num_sms...);
     visit("pdl", options.pdl...);
 }

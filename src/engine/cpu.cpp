@@ -7,6 +7,7 @@
 #include "ops/mqa/cpu.h"
 #include "ops/prenorm/cpu.h"
 #include "ops/quantize/cpu.h"
+#include "ops/routing/cpu.h"
 #include "ops/scale_layout/cpu.h"
 #include "ops/swiglu/cpu.h"
 

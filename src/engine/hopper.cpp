@@ -18,6 +18,7 @@
 #include "ops/mqa/source.h"
 #include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
+#include "ops/routing/source.h"
 #include "ops/scale_layout/source.h"
 #include "ops/swiglu/source.h"
 

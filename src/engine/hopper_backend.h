@@ -20,6 +20,7 @@
 #include "ops/mqa/hopper.h"
 #include "ops/prenorm/hopper.h"
 #include "ops/quantize/hopper.h"
+#include "ops/routing/hopper.h"
 #include "ops/scale_layout/hopper.h"
 #include "ops/swiglu/hopper.h"
 #include "plan/table.h"
@@ -140,7 +141,8 @@ private:
     std::unique_ptr<const cuda::MemoryPool> memory_;                              // likewise
     std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<GroupListConfig>, KernelsOf<QuantizeConfig>,
                KernelsOf<QuantizeColumnsConfig>, KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>,
-               KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>, KernelsOf<SwigluConfig>>
+               KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>, KernelsOf<SwigluConfig>, KernelsOf<RouteConfig>,
+               KernelsOf<PermuteConfig>, KernelsOf<CombineConfig>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;

@@ -6,6 +6,7 @@
 #include "ops/mqa/call.h"
 #include "ops/prenorm/call.h"
 #include "ops/quantize/call.h"
+#include "ops/routing/call.h"
 #include "ops/scale_layout/call.h"
 #include "ops/swiglu/call.h"
 
@@ -15,6 +16,6 @@ namespace finegemm {
 /// configuration on a GPU, `call_key` where keeping a launch pays, `run_on_cpu` on the CPU, `visit_numbers` and
 /// `check_numbers` where a call has numbers to look at.
 using Operation = std::variant<QuantizeCall, QuantizeColumnsCall, ScaleLayoutCall, MqaCall, PagedMqaCall,
-                               PagedMqaScheduleCall, PrenormCall, SwigluCall>;
+                               PagedMqaScheduleCall, PrenormCall, SwigluCall, RouteCall, PermuteCall, CombineCall>;
 
 }  // namespace finegemm

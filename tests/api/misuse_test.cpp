@@ -18,6 +18,7 @@
 #include "api/mqa_misuses.h"
 #include "api/prenorm_misuses.h"
 #include "api/quantize_misuses.h"
+#include "api/routing_misuses.h"
 #include "api/scale_layout_misuses.h"
 #include "api/swiglu_misuses.h"
 
@@ -312,7 +313,7 @@ Sentences all_misuses() {
     for (const auto misuses :
          {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses, einsum_misuses<Sentences>,
           quantize_misuses<Sentences>, scale_layout_misuses<Sentences>, mqa_misuses<Sentences>,
-          prenorm_misuses<Sentences>, swiglu_misuses<Sentences>, other_misuses})
+          prenorm_misuses<Sentences>, swiglu_misuses<Sentences>, routing_misuses<Sentences>, other_misuses})
         said.merge(misuses());
     return said;
 }

@@ -25,6 +25,13 @@ __device__ inline SmemAddr map_to_rank(SmemAddr local, uint32_t rank) {
     return {remote};
 }
 
+/// A word of a CTA of the cluster, whose address map_to_rank gives. PTX ISA, ld.
+__device__ inline uint32_t load_cluster(SmemAddr at) {
+    uint32_t x;
+    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(x) : "r"(at.bits) : "memory");
+    return x;
+}
+
 __device__ inline float load_shared(SmemAddr at) {
     float x;
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at.bits));

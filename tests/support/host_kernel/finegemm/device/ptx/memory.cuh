@@ -87,6 +87,11 @@ inline void wait_for_copies() {
     while (machine->has_pending(machine->current())) machine->let_others_run();
 }
 
+/// Another thread may run first: what the CTA has not written yet shows.
+inline uint32_t load_cluster(SmemAddr at) {
+    machine->pause();
+    return load_as<uint32_t>(machine->shared_of(rank_of(at)) + offset_of(at));
+}
 inline float load_shared(SmemAddr at) { return load_shared_as<float>(at); }
 inline Float2 load_shared_x2(SmemAddr at) { return load_shared_as<Float2>(at); }
 inline Float4 load_shared_x4(SmemAddr at) { return load_shared_as<Float4>(at); }
