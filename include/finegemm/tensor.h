@@ -18,15 +18,9 @@ enum class DType : int32_t {
 };
 
 constexpr int64_t size_of(DType t) {
-    switch (t) {
-        case DType::E4M3:
-        case DType::E5M2: return 1;
-        case DType::F32:
-        case DType::UE8M0x4:
-        case DType::I32: return 4;
-        case DType::I64: return 8;
-        default: return 2;
-    }
+    const bool byte = t == DType::E4M3 || t == DType::E5M2;
+    const bool word = t == DType::F32 || t == DType::UE8M0x4 || t == DType::I32;
+    return byte ? 1 : word ? 4 : t == DType::I64 ? 8 : 2;
 }
 
 /// Kind of device that memory is on. The values are DLPack's kDLCPU and kDLCUDA.
