@@ -139,14 +139,21 @@ typedef struct finegemm_combine_args {
 /* d becomes alpha * the product + beta * c + bias, rounded once; finegemm/gemm.h, Epilogue, has the rules. */
 typedef struct finegemm_epilogue {
     uint32_t struct_size;
-    float alpha;          /* 1: the product as it is; zero would leave nothing of it */
-    float beta;           /* of c; 0: c is not read */
-    int32_t reserved;     /* 0 */
-    finegemm_stack c;     /* as d; without a pointer: none */
-    finegemm_matrix bias; /* [1, n] f32; without a pointer: none */
-    int64_t head_left;    /* Columns of the product before the gap of a head of D */
-    int64_t head_gap;     /* Columns of D in the gap of a head, which are not written */
-    int64_t head_right;   /* Columns of the product behind the gap */
+    float alpha;                /* 1: the product as it is; zero would leave nothing of it */
+    float beta;                 /* of c; 0: c is not read */
+    int32_t reserved;           /* 0 */
+    finegemm_stack c;           /* as d; without a pointer: none */
+    finegemm_matrix bias;       /* [1, n] f32; without a pointer: none */
+    int64_t head_left;          /* Columns of the product before the gap of a head of D */
+    int64_t head_gap;           /* Columns of D in the gap of a head, which are not written */
+    int64_t head_right;         /* Columns of the product behind the gap */
+    finegemm_stack sfd;         /* Scales of D, which is the SwiGLU of the product, quantised */
+    finegemm_stack row_weights; /* A number for each row that its SwiGLU is multiplied by */
+    double gate_limit;          /* Of gates from above, and of the magnitudes of ups; 0: none */
+    double gate_alpha;          /* Factor of the gate in its sigmoid; 0: 1 */
+    double up_offset;           /* Added to ups */
+    int64_t bf16_between;       /* The product and its SwiGLU are rounded to bf16 */
+    int64_t power_of_two_sfd;   /* Scales of D are powers of two */
 } finegemm_epilogue;
 
 typedef struct finegemm_gemm_options {
@@ -251,6 +258,7 @@ typedef struct finegemm_shape {
     int64_t a_mn_major;      /* A is stored as [K, M], not [M, K]; of bf16 or f16 */
     int64_t b_mn_major;      /* B is stored as [K, N], not [N, K]; of bf16 or f16 */
     int64_t dtype_of_b;      /* Of B, where one of A and B is e4m3 and the other e5m2 */
+    int64_t gated;           /* D is the SwiGLU of the halves of N, in e4m3 with scales */
 } finegemm_shape;
 
 /* A call of finegemm_mqa_logits, or of finegemm_paged_mqa_logits if `paged` is 1; finegemm/mqa.h, MqaShape, describes

@@ -111,6 +111,12 @@ struct GemmConfig {
     FG_HD constexpr uint32_t rows_per_warpgroup() const { return tile_m / row_warpgroups(); }
     /// 64-row WGMMAs that one warpgroup stacks.
     FG_HD constexpr uint32_t wgmmas_m() const { return rows_per_warpgroup() / 64; }
+    /// WGMMAs of one warpgroup side by side: of the gates of a tile and of its ups, for which there are no registers at
+    /// once. Each has a segment.
+    FG_HD constexpr uint32_t wgmmas_n() const { return pairs_columns(finish) ? 2 : 1; }
+    FG_HD constexpr uint32_t wgmma_cols() const { return tile_n / wgmmas_n(); }
+    /// WGMMAs of one warpgroup in a k-block.
+    FG_HD constexpr uint32_t wgmmas() const { return wgmmas_m() * wgmmas_n(); }
     /// CTAs that receive each multicast load.
     FG_HD constexpr uint32_t a_sharers() const { return cluster_use == ClusterUse::ShareA ? cluster : 1; }
     FG_HD constexpr uint32_t b_sharers() const { return cluster_use == ClusterUse::ShareB ? cluster : 1; }

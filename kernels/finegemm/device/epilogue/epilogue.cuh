@@ -4,6 +4,7 @@
 
 #include <finegemm/device/either.cuh>
 #include <finegemm/device/epilogue/affine.cuh>
+#include <finegemm/device/epilogue/gated.cuh>
 #include <finegemm/device/epilogue/head_gaps.cuh>
 #include <finegemm/device/epilogue/source_tile.cuh>
 #include <finegemm/device/epilogue/split_k.cuh>
@@ -58,11 +59,13 @@ struct SplitKEpilogue {
 
 /// The epilogue of a kernel.
 template <GemmConfig C>
-using EpilogueOf = Either<C.finish == Finish::Affine, AffineEpilogue<C>,
-                          Either<C.finish == Finish::HeadGaps, HeadGapsEpilogue<C>,
-                                 Either<kPlan<C>.loads_source(), SourceTileEpilogue<C>,
-                                        Either<kPlan<C>.store == Store::SplitK, SplitKEpilogue<C>,
-                                               Either<C.output == Output::F32, F32Epilogue<C>, Bf16Epilogue<C>>>>>>;
+using EpilogueOf =
+    Either<C.finish == Finish::Affine, AffineEpilogue<C>,
+           Either<C.finish == Finish::HeadGaps, HeadGapsEpilogue<C>,
+                  Either<C.finish == Finish::Gated, GatedEpilogue<C>,
+                         Either<kPlan<C>.loads_source(), SourceTileEpilogue<C>,
+                                Either<kPlan<C>.store == Store::SplitK, SplitKEpilogue<C>,
+                                       Either<C.output == Output::F32, F32Epilogue<C>, Bf16Epilogue<C>>>>>>>;
 
 /// Waits, before the CTA ends, until TMA has read its shared memory.
 template <GemmConfig C>

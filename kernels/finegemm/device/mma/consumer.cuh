@@ -64,26 +64,30 @@ struct Consumer {
         shift = floats;
     }
 
-    /// Operands of the i-th 64-row WGMMA of this warpgroup.
+    /// Operands of the i-th WGMMA of this warpgroup.
     __device__ Operands operands(uint32_t stage, uint32_t i) const {
-        const uint32_t row = first_row + i * rows_apart(C);
+        const uint32_t row = first_row + row_step(i);
         Operands at{.a = descriptor_low<C.a.major>(smem.a(stage).bits + row * kRowBytes),
-                    .b = descriptor_low<C.b.major>(smem.b(stage).bits),
+                    .b = descriptor_low<C.b.major>(smem.b(stage).bits + col_step(i) * kRowBytes),
                     .sfa = 0,
                     .sfb = 0};
         ScaleProductOf<C>::add_to(at, smem, stage, row, warpgroup);
         return at;
     }
+    // Rows, and columns, from the first WGMMA to the i-th.
+    __device__ static uint32_t row_step(uint32_t i) { return C.wgmmas_n() > 1 ? 0 : i * rows_apart(C); }
+    __device__ static uint32_t col_step(uint32_t i) { return C.wgmmas_n() > 1 ? i * C.wgmma_cols() : 0; }
     /// Address of the scale of this thread's upper row in the i-th 64 rows.
     __device__ SmemAddr rows_of(uint32_t stage, uint32_t i) const {
-        return row_scales + (stage * smem.kAt.sfa_stage + i * rows_apart(C) * 4);
+        return row_scales + (stage * smem.kAt.sfa_stage + row_step(i) * 4);
     }
     __device__ Scales scales(uint32_t stage, uint32_t i) const {
         if constexpr (C.row_b_scales()) return {};
         const SmemAddr rows = rows_of(stage, i), b = b_scales + stage * smem.kAt.sfb_stage;
         Scales s{.a_upper = ptx::load_shared(rows), .a_lower = ptx::load_shared(rows + 8 * 4), .b = {}};
 #pragma unroll
-        for (uint32_t segment = 0; segment < n_segments(C); ++segment) s.b[segment] = ptx::load_shared(b + segment * 4);
+        for (uint32_t segment = 0; segment < wgmma_segments(C); ++segment)
+            s.b[segment] = ptx::load_shared(b + (C.wgmmas_n() > 1 ? i : segment) * 4);
         return s;
     }
     /// Factors of the i-th 64 rows for 1D1D scales.

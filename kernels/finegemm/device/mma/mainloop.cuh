@@ -14,7 +14,7 @@ template <GemmConfig C, TileSource<C> Tiles, TileEpilogue<C> Epilogue>
 __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, Tiles>& blocks, Epilogue&& epilogue) {
     // Promotions that read scales from the stage: it is released after them.
     constexpr bool kReadsStage = FactorsOf<C>::reads_stage();
-    constexpr uint32_t kLast = C.wgmmas_m() - 1;
+    constexpr uint32_t kLast = C.wgmmas() - 1;
     Block<C> block;
     Scales scales;
     Accumulator<C> acc;
@@ -27,7 +27,7 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
     };
     // The tile has no rows for the last WGMMA of this warpgroup.
     const auto lacks_rows = [&] {
-        return Tiles::ragged() && kLast > 0 && tile.rows <= consumer.first_row + kLast * rows_apart(C);
+        return Tiles::ragged() && C.wgmmas_m() > 1 && tile.rows <= consumer.first_row + kLast * rows_apart(C);
     };
     const auto finish_tile = [&] {
         epilogue.load_source(tile, requested, d_panels(C));
@@ -68,7 +68,7 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
         // Where the tile lacks rows, the products of the first 64 go to the sums of the last 64: one code for both.
         if (!lacks_rows())
 #pragma unroll
-            for (uint32_t i = 0; i + 1 < C.wgmmas_m(); ++i) step(stage, i, stage, i + 1, false);
+            for (uint32_t i = 0; i + 1 < C.wgmmas(); ++i) step(stage, i, stage, i + 1, false);
         if (!blocks.next()) {
             const auto factors = consumer.factors(scales, stage, kLast);
             finish_block<0>(block);
