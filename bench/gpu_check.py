@@ -67,6 +67,8 @@ CHECKS = {
         "affine_options",
         "head_gaps",
         "head_gaps_repeat",
+        "gated",
+        "gated_repeat",
         "einsum",
         "einsum_repeat",
         "streams",

@@ -17,6 +17,7 @@ from gpu_dense import Dense
 from gpu_digest import KERNELS, operation_of
 from gpu_einsum import Einsum
 from gpu_fixture import ROOT
+from gpu_gated import Gated
 from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
 from gpu_mqa import Mqa
@@ -40,6 +41,7 @@ class Sanitized(
     Unscaled,
     Affine,
     Heads,
+    Gated,
     Einsum,
     Types,
     Columns,
@@ -169,6 +171,7 @@ class Sanitized(
         self.small_unscaled()
         self.small_affine()
         self.small_head_gaps()
+        self.small_gated()
         self.small_einsum()
         self.small_types()
         torch.cuda.synchronize()

@@ -29,6 +29,7 @@ CHECKS = {
     "unscaled": 1,
     "affine": 1,
     "head_gaps": 1,
+    "gated": 1,
     "einsum": 1,
     "graph": 11,
     "streams": 1,
