@@ -94,7 +94,7 @@ KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
                             "{}(const __grid_constant__ finegemm::KernelParams<kConfig> params) {{\n"
                             "    finegemm::device::gemm<kConfig>(params);\n"
                             "}}\n",
-                            kDefines, c.tile_n, type_of(c.a.element).name, types_of(c), to_source(c), entry),
+                            kDefines, c.wgmma_cols(), type_of(c.a.element).name, types_of(c), to_source(c), entry),
         .yield_interval = kernel_plan(c).yield_interval};
 }
 
