@@ -152,7 +152,7 @@ class Gated(Fixture):
         p.prepare(self.tested, config=name, **options)()
         for what, want in p.wanted(self.tested).items():
             if count := int((p.memory[what].view(torch.uint8) != want.view(torch.uint8)).sum()):
-                raise AssertionError(f"{name}, {p.text()}, {options}: {count} bytes of {what} are others")
+                raise AssertionError(f"{name}, {p.text()}, {options}: {count} bytes of {what} differ")
 
     def gated(self):
         """Bits of a product, its SwiGLU and quantisation apart, in every form of groups; no other byte is written."""
