@@ -201,7 +201,7 @@ class Scales(Fixture):
     def small_scale_layout(self):
         """Every kernel on several problems: what the sanitizers run."""
         kernels = [(transform, grouped) for transform in TRANSFORMS for grouped in (False, True)]
-        problems = [Problem(self.random, *kernel) for kernel in 8 * kernels]
+        problems = [Problem(self.random, *kernel) for kernel in 16 * kernels]
         # Most of the loads that a thread has in flight have no word here, and no place in the tile to take one from.
         problems += [Problem(self.random, "unpack", grouped=True, rows=n, cols=64, mn_major=True) for n in (1, 5)]
         # What threads store as they have loaded it, by columns and by rows, and rows that lie one behind the other.

@@ -144,6 +144,8 @@ class Rehearsal:
         def watched(library, function, args, options, tensors, *epilogue):
             if (options.config or b"").endswith(b"_summed"):
                 self.names.add(f"add_pieces_{DTYPES[tensors[4].dtype].lower()}")
+            if hasattr(args, "offsets") and args.groups > 64:  # more than parameters hold
+                self.names.add("group_list")
             call = queued(library, function, args, options, tensors, *epilogue)
             return call if of_model else lambda: recorded(lambda: self.spoiling(call, tensors[4]))
 
