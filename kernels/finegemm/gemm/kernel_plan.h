@@ -311,16 +311,20 @@ FG_HD constexpr KernelPlan kernel_plan(const GemmConfig& c) {
             .smem = decide::smem(c, store, strip_cols)};
 }
 
-/// Row pitch of the kernel's strips, and the byte of one at which an element of a row lies. Computed from the
-/// configuration, not from the plan: ptxas numbers the registers of all kernels with strips anew if the pitch is a
-/// constant before it is inlined.
+/// Row pitch of the kernel's strips.
 FG_HD constexpr uint32_t strip_pitch(const GemmConfig& c) { return strip_pitch(c, decide::strip_cols(c)); }
-FG_HD constexpr uint32_t strip_offset(const GemmConfig& c, RowCol at) {
-    return at.row * strip_pitch(c) + at.col * bytes_of(c.output);
-}
 
 /// The plan of a kernel that is compiled.
 template <GemmConfig C>
 inline constexpr KernelPlan kPlan = kernel_plan(C);
+
+/// The byte of the kernel's strips at which an element of a row lies, from a constant pitch. If the compiler had to
+/// work that out at each address, whether it keeps addresses of D from strip to strip, for which wide tiles have no
+/// registers, would hang on all that decides about shared memory.
+template <GemmConfig C>
+FG_HD constexpr uint32_t strip_offset(RowCol at) {
+    constexpr uint32_t kPitch = strip_pitch(C);
+    return strip_offset(C, kPitch, at);
+}
 
 }  // namespace finegemm

@@ -31,6 +31,11 @@ FG_HD constexpr uint32_t strip_pitch(const GemmConfig& c, uint32_t cols) {
     return (cols / 8 | 1) * (c.output == Output::F32 ? 32 : 16);
 }
 
+/// The byte of a strip at which an element of a row lies.
+FG_HD constexpr uint32_t strip_offset(const GemmConfig& c, uint32_t pitch, RowCol at) {
+    return at.row * pitch + at.col * bytes_of(c.output);
+}
+
 /// Pieces of 16 bytes that each lane takes to D from `cols` columns of a strip.
 FG_HD constexpr uint32_t strip_pieces(const GemmConfig& c, uint32_t cols) {
     return cols / (c.output == Output::F32 ? 8 : 16);
