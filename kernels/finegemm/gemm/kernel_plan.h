@@ -224,9 +224,10 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
                by_tma = store == Store::Tma || store == Store::SourceTile;
     p.a_stage = c.tile_m * kRowBytes;  // a multiple of 1024: eight 128-byte rows, one swizzle atom
     p.b_stage = c.tile_n * kRowBytes;
-    p.d_warp = no_d     ? 0
-               : by_tma ? c.wgmmas_m() * panels_bytes(c)
-                        : kWarpRows * strip_pitch(c, strip_cols);
+    p.d_warp = no_d          ? 0
+               : c.swapped() ? kSwappedStripBytes / 4
+               : by_tma      ? c.wgmmas_m() * panels_bytes(c)
+                             : kWarpRows * strip_pitch(c, strip_cols);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
     const uint32_t scale_bytes = promotion(c) == Promotion::TensorCore ? kSplitScaleBytes
                                  : c.b.scaling == Scaling::None        ? 0
@@ -264,6 +265,7 @@ FG_HD constexpr Store store(const GemmConfig& c) {
     if (facts_of(c.finish).loads_source) return Store::SourceTile;
     if (pairs_columns(c.finish)) return Store::Registers;
     if (c.k_splits() > 1) return Store::SplitK;
+    if (c.swapped()) return Store::Strip;
     if (c.summed()) return Store::Strip;  // to memory of each call, for which no tensor map is made
     const bool f32 = c.output == Output::F32;
     const bool whole_panels = c.wgmmas_m() == 1 && c.tile_n % kF32PanelCols == 0;

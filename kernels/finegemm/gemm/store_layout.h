@@ -47,6 +47,15 @@ FG_HD constexpr RowCol strip_piece(const GemmConfig& c, uint32_t cols, uint32_t 
     return {.row = piece / pieces, .col = piece % pieces * (c.output == Output::F32 ? 4 : 8)};
 }
 
+/// Swapped, a warpgroup has 64 columns of all rows of a tile, each of its warps sixteen, and a strip together: so many
+/// rows, of 128 bytes as in a panel.
+inline constexpr uint32_t kSwappedStripRows = 64, kSwappedCols = 64,
+                          kSwappedStripBytes = kSwappedStripRows * kSwappedCols * 2;
+/// Row and column of the i-th piece of sixteen bytes that a thread of the warpgroup takes from such a strip to D.
+FG_HD constexpr RowCol swapped_piece(uint32_t thread, uint32_t i) {
+    return {.row = i * 16 + thread / 8, .col = thread % 8 * 8};
+}
+
 // Panel: a warp's 16 rows and up to 128 bytes of each, which are one TMA box.
 
 /// Widths of panels in bf16, in columns: 64, 32 and 16, of which segments are made (kPanelWidths).
