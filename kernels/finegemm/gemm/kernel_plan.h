@@ -224,9 +224,10 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
                by_tma = store == Store::Tma || store == Store::SourceTile;
     p.a_stage = c.tile_m * kRowBytes;  // a multiple of 1024: eight 128-byte rows, one swizzle atom
     p.b_stage = c.tile_n * kRowBytes;
-    p.d_warp = no_d     ? 0
-               : by_tma ? c.wgmmas_m() * panels_bytes(c)
-                        : kWarpRows * strip_pitch(c, strip_cols);
+    p.d_warp = no_d          ? 0
+               : c.swapped() ? kSwappedStripBytes / 4
+               : by_tma      ? c.wgmmas_m() * panels_bytes(c)
+                             : kWarpRows * strip_pitch(c, strip_cols);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
     const uint32_t scale_bytes = promotion(c) == Promotion::TensorCore ? kSplitScaleBytes
                                  : c.b.scaling == Scaling::None        ? 0
@@ -264,6 +265,7 @@ FG_HD constexpr Store store(const GemmConfig& c) {
     if (facts_of(c.finish).loads_source) return Store::SourceTile;
     if (pairs_columns(c.finish)) return Store::Registers;
     if (c.k_splits() > 1) return Store::SplitK;
+    if (c.swapped()) return Store::Strip;
     if (c.summed()) return Store::Strip;  // to memory of each call, for which no tensor map is made
     const bool f32 = c.output == Output::F32;
     const bool whole_panels = c.wgmmas_m() == 1 && c.tile_n % kF32PanelCols == 0;
@@ -311,16 +313,20 @@ FG_HD constexpr KernelPlan kernel_plan(const GemmConfig& c) {
             .smem = decide::smem(c, store, strip_cols)};
 }
 
-/// Row pitch of the kernel's strips, and the byte of one at which an element of a row lies. Computed from the
-/// configuration, not from the plan: ptxas numbers the registers of all kernels with strips anew if the pitch is a
-/// constant before it is inlined.
+/// Row pitch of the kernel's strips.
 FG_HD constexpr uint32_t strip_pitch(const GemmConfig& c) { return strip_pitch(c, decide::strip_cols(c)); }
-FG_HD constexpr uint32_t strip_offset(const GemmConfig& c, RowCol at) {
-    return at.row * strip_pitch(c) + at.col * bytes_of(c.output);
-}
 
 /// The plan of a kernel that is compiled.
 template <GemmConfig C>
 inline constexpr KernelPlan kPlan = kernel_plan(C);
+
+/// The byte of the kernel's strips at which an element of a row lies, from a constant pitch. If the compiler had to
+/// work that out at each address, whether it keeps addresses of D from strip to strip, for which wide tiles have no
+/// registers, would hang on all that decides about shared memory.
+template <GemmConfig C>
+FG_HD constexpr uint32_t strip_offset(RowCol at) {
+    constexpr uint32_t kPitch = strip_pitch(C);
+    return strip_offset(C, kPitch, at);
+}
 
 }  // namespace finegemm

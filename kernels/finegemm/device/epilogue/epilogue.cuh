@@ -10,6 +10,7 @@
 #include <finegemm/device/epilogue/split_k.cuh>
 #include <finegemm/device/epilogue/store_bf16.cuh>
 #include <finegemm/device/epilogue/store_f32.cuh>
+#include <finegemm/device/epilogue/store_swapped.cuh>
 #include <finegemm/device/mma/k_slices.cuh>
 
 namespace finegemm::device {
@@ -65,7 +66,8 @@ using EpilogueOf =
                   Either<C.finish == Finish::Gated, GatedEpilogue<C>,
                          Either<kPlan<C>.loads_source(), SourceTileEpilogue<C>,
                                 Either<kPlan<C>.store == Store::SplitK, SplitKEpilogue<C>,
-                                       Either<C.output == Output::F32, F32Epilogue<C>, Bf16Epilogue<C>>>>>>>;
+                                       Either<C.output == Output::F32, F32Epilogue<C>,
+                                              Either<C.swapped(), SwappedEpilogue<C>, Bf16Epilogue<C>>>>>>>>;
 
 /// Waits, before the CTA ends, until TMA has read its shared memory.
 template <GemmConfig C>

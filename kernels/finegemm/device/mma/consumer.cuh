@@ -16,7 +16,8 @@ __device__ inline uint32_t descriptor_low(uint32_t address) {
     return M == Major::MN ? wgmma_mn_descriptor_low(address, kMnBox * kRowBytes) : wgmma_descriptor_low(address);
 }
 
-/// The state of a math warpgroup in the main loop: its rows, and the addresses of its operands and scales.
+/// The state of a math warpgroup in the main loop: its rows (swapped, all of a tile), and the addresses of its operands
+/// and scales.
 template <GemmConfig C>
 struct Consumer {
     const Shared<C>& smem;
@@ -29,7 +30,7 @@ struct Consumer {
     __device__ explicit Consumer(const Shared<C>& shared)
         : smem(shared),
           warpgroup(ptx::broadcast(threadIdx.x / 128)),
-          first_row(first_row_of(C, warpgroup)),
+          first_row(C.swapped() ? 0 : first_row_of(C, warpgroup)),
           lane(threadIdx.x % kWarpSize),
           row_scales(shared.sfa(0) + (first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) * 4),
           b_scales(shared.sfb(0)) {
@@ -66,6 +67,11 @@ struct Consumer {
 
     /// Operands of the i-th WGMMA of this warpgroup.
     __device__ Operands operands(uint32_t stage, uint32_t i) const {
+        if (C.swapped())
+            return {.a = descriptor_low<C.b.major>(smem.b(stage).bits + warpgroup * 64 * kRowBytes),
+                    .b = descriptor_low<C.a.major>(smem.a(stage).bits),
+                    .sfa = 0,
+                    .sfb = 0};
         const uint32_t row = first_row + row_step(i);
         Operands at{.a = descriptor_low<C.a.major>(smem.a(stage).bits + row * kRowBytes),
                     .b = descriptor_low<C.b.major>(smem.b(stage).bits + col_step(i) * kRowBytes),

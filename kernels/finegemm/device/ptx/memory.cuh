@@ -127,6 +127,13 @@ __device__ inline void stmatrix_x4(SmemAddr row, uint32_t a, uint32_t b, uint32_
                  : "memory");
 }
 
+/// Four 8x8 matrices, each transposed: a lane gives the address of what is a column. PTX ISA, stmatrix.
+__device__ inline void stmatrix_x4_transposed(SmemAddr row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row.bits), "r"(a),
+                 "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
 /// Two floats to packed f16 or bf16, nearest even: `low` in the lower half. PTX ISA, cvt.
 __device__ inline uint32_t pack_f16(float low, float high) {
     uint32_t packed;

@@ -150,6 +150,19 @@ inline void stmatrix_x4(SmemAddr row, uint32_t a, uint32_t b, uint32_t c, uint32
     }
     store_shared_as(row, mine);
 }
+/// A lane gets a column of a matrix, of which each lane of a row has a half of its word.
+inline void stmatrix_x4_transposed(SmemAddr row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    const uint32_t words[] = {a, b, c, d}, lane = threadIdx.x % 32, column = lane % 8;
+    Words4 mine{};
+    for (uint32_t matrix = 0; matrix < 4; ++matrix) {
+        const uint32_t* const shown = machine->show(words[matrix]);
+        for (uint32_t i = 0; i < 8 && lane / 8 == matrix; ++i) {
+            const uint32_t half = shown[i * 4 + column / 2] >> column % 2 * 16 & 0xffff;
+            mine.w[i / 2] |= half << i % 2 * 16;
+        }
+    }
+    store_shared_as(row, mine);
+}
 /// The GPU's only NaN.
 inline float canonical(float x) { return is_nan(x) ? float_of_bits(0x7fffffff) : x; }
 inline float plus_zero(float x) { return x; }
