@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "api/option_lists.h"
-#include "plan/elements.h"
 
 namespace finegemm::python {
 
@@ -23,9 +22,9 @@ void take_workspace(Tensors& tensors, PyObject* given, MoeArgs& args) {
     if (given == Py_None) return;
     const Matrix bytes = tensors.row("workspace", given, Access::Write);
     if (size_of(bytes.dtype) != 1)
-        throw Error(Errc::InvalidArgument,
-                    fmt::format("workspace: has dtype {}, must be uint8; pass moe_workspace_bytes of these",
-                                name_of(bytes.dtype)));
+        throw Error(Errc::InvalidArgument, fmt::format("workspace: has {} bytes in an element, must be of uint8; pass "
+                                                       "as many of these as moe_workspace_bytes says",
+                                                       size_of(bytes.dtype)));
     if (bytes.cols > 1 && bytes.col_stride != 1)
         throw Error(Errc::InvalidArgument, "workspace: is not contiguous; pass a contiguous vector of uint8");
     if (bytes.device != args.out.device)
