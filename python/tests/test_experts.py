@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import finegemm
-from support import BF16, E4M3
+from support import BF16, E4M3, program
 
 RANDOM = np.random.default_rng(43)
 TOKENS, CHOICES, EXPERTS, HIDDEN, PAIRS = 23, 3, 5, 256, 128
@@ -136,6 +136,12 @@ def test_torch_tensors_give_the_same_bits():
     assert np.array_equal(
         out.view(torch.int16).numpy().view(np.uint16), bits(finegemm.moe(X, IDS, *OF_EXPERTS, WEIGHTS))
     )
+
+
+def test_the_example_is_as_good_as_its_roundings(capsys):
+    example = program("examples/python/expert_layer.py")
+    assert example.main() == 0
+    assert "on 2 ranks: relative error 0.0" in capsys.readouterr().out
 
 
 def test_codes_of_tokens_are_taken_with_their_scales():

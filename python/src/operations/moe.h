@@ -13,7 +13,7 @@ namespace finegemm::python {
 /// Returns `out`, the tensor that was given, or a new one.
 Object moe_into(const Imports& imports, Context& context, Arguments& given);
 
-// Of keywords: fields of a shape; and of the first one the device.
+// The keywords are the fields of a shape; explain_moe also takes the device.
 Object explain_moe_text(const Imports&, PyObject* keywords);
 Object moe_workspace_bytes_of(const Imports&, PyObject* keywords);
 

@@ -27,7 +27,7 @@ void check_unit(const char* name, int64_t x) {
         reject(name, "is {}, must be a multiple of 16 from 16 to 2^30; pad the weights with zeros", x);
 }
 
-/// Of either way to compute it.
+/// The memory that either way to compute a layer needs.
 int64_t bytes_of(const MoeShape& s) { return std::max(memory_of(s, false).bytes, memory_of(s, true).bytes); }
 
 /// What has no argument of its own.

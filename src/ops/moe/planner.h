@@ -1,4 +1,4 @@
-// Of which launches a layer of experts is made on a GPU, and what they take. Layer engine.
+// Launches of a layer of experts on a GPU, and what they take. Layer engine.
 #pragma once
 
 #include <string>

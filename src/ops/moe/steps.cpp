@@ -71,7 +71,7 @@ private:
         }
     }
 
-    /// Of a launch that may begin while the one before it ends.
+    /// Options of a launch that may begin while the one before it ends.
     template <typename Options>
     Options overlapping() const {
         Options o;
