@@ -56,8 +56,8 @@ class Layer:
         return sizes | {k: v for k, v in self.options.items() if k in kinds}
 
     def to(self, device: str) -> "Layer":
-        moved = (t.to(device=device) for t in (self.x, self.ids, self.weights))
-        return Layer(*moved, tuple(t.to(device=device) for t in self.of_experts), self.options)
+        x, ids, weights, *of_experts = (t.to(device=device) for t in (self.x, self.ids, self.weights, *self.of_experts))
+        return dataclasses.replace(self, x=x, ids=ids, weights=weights, of_experts=tuple(of_experts))
 
     def workspace(self, library: Library) -> Surrounded:
         """Full of NaN, with canaries around it."""
