@@ -12,8 +12,8 @@ namespace finegemm {
 struct MoeShape {
     int64_t tokens = 0;        ///< T
     int64_t choices = 1;       ///< k, from 1 to 16, of each token; T * k is at most 2^23
-    int64_t hidden = 0;        ///< H, a multiple of 16
-    int64_t intermediate = 0;  ///< I, a multiple of 16: pairs of a gate and an up
+    int64_t hidden = 0;        ///< H, a multiple of 16, up to 2^20
+    int64_t intermediate = 0;  ///< I, likewise: pairs of a gate and an up
     int64_t experts = 1;       ///< E that are here, from 1 to 1024
     int64_t rows = 0;          ///< that there is memory for, of all experts together; 0: T * k, which is always enough
     int64_t expected_m = 0;    ///< of an expert, to choose kernels by; 0: as many as there may be, evenly. Set it where

@@ -70,6 +70,9 @@ struct MoeMisuse {
 inline const MoeMisuse kMoe[] = {
     {"x is f32", [](MoeCallInC& c) { c.args.x.dtype = FINEGEMM_F32; }},
     {"x has 40 columns", [](MoeCallInC& c) { c.args.x.cols = 40; }},
+    {"x has 2^21 columns", [](MoeCallInC& c) { c.args.x.cols = 1 << 21; }},
+    {"x has 2^30 rows of 2^20 columns", [](MoeCallInC& c) { c.args.x.rows = 1 << 30, c.args.x.cols = 1 << 20; }},
+    {"numerics are 3", [](MoeCallInC& c) { c.options.numerics = 3; }},
     {"x has -1 rows", [](MoeCallInC& c) { c.args.x.rows = -1; }},
     {"x is e4m3 without scales", [](MoeCallInC& c) { c.args.x.dtype = FINEGEMM_E4M3; }},
     {"x is bf16 with scales", [](MoeCallInC& c) { c.args.x_scales = c.args.weights; }},

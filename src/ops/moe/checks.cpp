@@ -17,14 +17,15 @@ namespace {
 
 constexpr int64_t kMostOfAll = int64_t{1} << 23;  // choices
 constexpr int64_t kUnit = 16;                     // of H and I: e4m3 in 16 bytes
+constexpr int64_t kMostUnits = int64_t{1} << 20;  // as much, so that bytes of all rows fit 63 bits
 
 void check_range(const char* name, int64_t x, int64_t least, int64_t most, const char* way_out) {
     if (x < least || x > most) reject(name, "is {}, must be from {} to {}; {}", x, least, most, way_out);
 }
 
 void check_unit(const char* name, int64_t x) {
-    if (x < kUnit || x % kUnit != 0 || x > INT32_MAX / 2)
-        reject(name, "is {}, must be a multiple of 16 from 16 to 2^30; pad the weights with zeros", x);
+    if (x < kUnit || x % kUnit != 0 || x > kMostUnits)
+        reject(name, "is {}, must be a multiple of 16 from 16 to 2^20; pad the weights with zeros", x);
 }
 
 /// The memory that either way to compute a layer needs.
@@ -57,8 +58,10 @@ void check_tokens(const Argument& x, const Argument& x_scales) {
     if (x.x.dtype != DType::BF16 && x.x.dtype != DType::E4M3)
         reject("x", "has dtype {}, must be bf16, or e4m3 with x_scales; convert it", name_of(x.x.dtype));
     x.check_extents();
-    if (x.x.cols < kUnit || x.x.cols % kUnit != 0)
-        reject("x", "has H = {} columns, must be a multiple of 16; pad them with zeros", x.x.cols);
+    if (x.x.cols < kUnit || x.x.cols % kUnit != 0 || x.x.cols > kMostUnits)
+        reject("x", "has H = {} columns, must be a multiple of 16 from 16 to 2^20; pad them with zeros", x.x.cols);
+    if (x.x.rows > INT32_MAX / (x.x.cols / 256 + 1))  // pieces of rows are counted by 31 bits
+        reject("x", "has shape [{}, {}], which is too large for one call; split the tokens", x.x.rows, x.x.cols);
     const bool scaled = x.x.dtype == DType::E4M3;
     if (!scaled && !is_left_out(x_scales)) reject("x_scales", "is given, but x is bf16, which has none; leave it out");
     if (scaled && is_left_out(x_scales))
@@ -154,9 +157,9 @@ void check_moe(const MoeCall& call) {
     check_tokens(x, x_scales);
     check_choices(ids, weights, x.x.rows);
     check_weights(gate_up, gate_up_scales, gate_up.count, x.x.cols);
-    if (gate_up.x.rows < 2 * kUnit || gate_up.x.rows % (2 * kUnit) != 0)
+    if (gate_up.x.rows < 2 * kUnit || gate_up.x.rows % (2 * kUnit) != 0 || gate_up.x.rows > 2 * kMostUnits)
         reject("gate_up",
-               "has {} rows, must have a multiple of 32: gates above ups, each a multiple of 16; pad both "
+               "has {} rows, must have a multiple of 32, up to 2^21: gates above ups, each a multiple of 16; pad both "
                "with zeros",
                gate_up.x.rows);
     check_weights(down, down_scales, gate_up.count, gate_up.x.rows / 2);
@@ -165,6 +168,7 @@ void check_moe(const MoeCall& call) {
     out.check_dtype(DType::BF16, "pass memory of bf16");
     check_shape(out, x.x.rows, x.x.cols, "as x");
     check_activation(options.gate_limit, options.gate_alpha, options.up_offset);
+    check_gemm_options({.numerics = options.numerics, .num_sms = options.num_sms}, true);
     const MoeShape shape = call.shape();
     check_options(shape);
 
