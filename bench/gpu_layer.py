@@ -4,9 +4,11 @@ import ctypes
 import dataclasses
 import itertools
 import statistics
+from functools import partial
 
 import torch
 
+import gpu_timing
 from gpu_fixture import Fixture, TooSlow
 from gpu_library import AS_CONTEXT, FAST, HOPPER, OFF, OFFSETS, ON, C, Library, integers, matrix, stack
 from gpu_routing import Surrounded
@@ -25,6 +27,7 @@ RANKS = 32
 FLUSH_BYTES = 1 << 28  # five times L2
 FLOP_PER_US = 1.5e9
 NOISE = 1.02
+MOST_ROWS_OF_KERNELS = 64
 
 
 def codes(generator, *shape: int, device: str = "cuda") -> torch.Tensor:
@@ -96,7 +99,7 @@ class Layer:
         memory.t.fill_(0)
         return [out, memory]
 
-    def chain(self, library: Library, out: torch.Tensor, pdl: bool):
+    def steps(self, library: Library, out: torch.Tensor, pdl: bool) -> dict:
         """The same by a call for each step, the activation apart, with memory of its own."""
         (tokens, hidden), choices = self.x.shape, self.ids.shape[1]
         gate_up, gate_up_scales, down, down_scales = self.of_experts
@@ -113,20 +116,19 @@ class Layer:
         offsets = torch.empty(experts + 1, dtype=torch.int32, device="cuda")
         q, of_q, between = empty(hidden, E4M3), scales(hidden), empty(2 * pairs, torch.bfloat16)
         z, of_z, y = empty(pairs, E4M3), scales(pairs), empty(hidden, torch.bfloat16)
-        products = [
-            library.prepare_grouped(q, of_q, gate_up, gate_up_scales, between, offsets, OFFSETS, pdl=pdl),
-            library.prepare_grouped(z, of_z, down, down_scales, y, offsets, OFFSETS, pdl=pdl),
-        ]
+        activate = {"groups": offsets, "form": OFFSETS, "to_bf16": True, "pdl": pdl}
+        return {
+            "route": partial(library.route, self.ids, inverse, offsets, None, OFFSETS, experts, 0, rows),
+            "permute_quantize": partial(library.permute_quantize, self.x, inverse, q, of_q, pdl=pdl),
+            "gate_up": library.prepare_grouped(q, of_q, gate_up, gate_up_scales, between, offsets, OFFSETS, pdl=pdl),
+            "swiglu_quantize": partial(library.swiglu_quantize, between, z, of_z, **activate),
+            "down": library.prepare_grouped(z, of_z, down, down_scales, y, offsets, OFFSETS, pdl=pdl),
+            "combine": partial(library.combine, y, inverse, self.weights, out, pdl=pdl),
+        }
 
-        def call() -> None:
-            library.route(self.ids, inverse, offsets, None, OFFSETS, experts, 0, rows, pdl=False)
-            library.permute_quantize(self.x, inverse, q, of_q, pdl=pdl)
-            products[0]()
-            library.swiglu_quantize(between, z, of_z, groups=offsets, form=OFFSETS, to_bf16=True, pdl=pdl)
-            products[1]()
-            library.combine(y, inverse, self.weights, out, pdl=pdl)
-
-        return call
+    def chain(self, library: Library, out: torch.Tensor, pdl: bool):
+        steps = self.steps(library, out, pdl).values()
+        return lambda: [step() for step in steps]
 
 
 def captured(call) -> torch.cuda.CUDAGraph:
@@ -140,15 +142,16 @@ def captured(call) -> torch.cuda.CUDAGraph:
 
 
 def replay_us(graphs: dict, rounds: int) -> dict[str, float]:
-    """Medians of events around replays, one after the other, L2 emptied before each. Events add some microseconds, the
-    same to each."""
+    """Medians of events around replays in turn, each round another one first, L2 emptied before each. Events add some
+    microseconds, the same to each."""
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     pairs = {name: [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(rounds)] for name in graphs}
     for i in range(rounds):
-        for name, graph in graphs.items():
+        names = list(graphs)
+        for name in names[i % len(names) :] + names[: i % len(names)]:
             flush.zero_()
             pairs[name][i][0].record()
-            graph.replay()
+            graphs[name].replay()
             pairs[name][i][1].record()
     torch.cuda.synchronize()
     return {name: round(1000 * statistics.median(a.elapsed_time(b) for a, b in p[1:]), 2) for name, p in pairs.items()}
@@ -290,8 +293,14 @@ class Layers(Fixture):
             "busy": busy,
             "us": us,
             **{k: round(v, 1) for k, v in bounds.items()},
+            **({"kernels_us": self.kernel_times(layer, out)} if rows <= MOST_ROWS_OF_KERNELS else {}),
             "plan_us": {f"{i} {launch['call']}": round(launch["us"], 1) for i, launch in enumerate(plan["launches"])},
         }
+
+    def kernel_times(self, layer: Layer, out: torch.Tensor) -> dict[str, float]:
+        """What the kernel of each step takes alone, which is less than it adds to a graph."""
+        times = gpu_timing.median_times(layer.steps(self.tested, out, False), self.options.rounds)
+        return {name: round(us, 2) for name, us in times.items()}
 
     def small_moe(self):
         """Each way, with a workspace that is exactly as large as it must be: what the sanitizers run."""
