@@ -158,6 +158,7 @@ CHECKS = {
         "routing_racecheck",
         "routing_speed",
     ),
+    "moe": ("moe_bits", "moe_repeat", "moe_graph", "moe_memcheck", "moe_racecheck", "moe_speed"),
 }
 
 

@@ -360,6 +360,11 @@ class Library:
         options = CombineOptions(ctypes.sizeof(CombineOptions), OFF, num_sms, pdl, stream_of(y))
         self.check(self.c.finegemm_combine(self.context, *self.by_reference(args, options)))
 
+    def moe(self, args, options, out) -> None:
+        """The structs of a call that writes `out`."""
+        options.stream = stream_of(out)
+        self.check(self.c.finegemm_moe(self.context, *self.by_reference(args, options)))
+
     def by_reference(self, args, options) -> tuple:
         return tuple(map(ctypes.byref, (args, options, self.error)))
 

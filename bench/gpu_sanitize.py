@@ -20,6 +20,7 @@ from gpu_fixture import ROOT
 from gpu_gated import Gated
 from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
+from gpu_layer import Layers
 from gpu_mqa import Mqa
 from gpu_prenorm import Prenorm
 from gpu_routing import Routing
@@ -51,6 +52,7 @@ class Sanitized(
     Prenorm,
     Swiglu,
     Routing,
+    Layers,
 ):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
@@ -108,6 +110,12 @@ class Sanitized(
 
     def swiglu_kernels(self):
         return self.covered("swiglu", self.small_swiglu)
+
+    def moe_memcheck(self):
+        return self.memchecked("small_moe")
+
+    def moe_racecheck(self):
+        return self.racechecked("small_moe")
 
     def routing_memcheck(self):
         return self.memchecked("small_routing")

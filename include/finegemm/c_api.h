@@ -359,6 +359,13 @@ FINEGEMM_C_API int32_t finegemm_permute_quantize(finegemm_context* context, cons
 FINEGEMM_C_API int32_t finegemm_combine(finegemm_context* context, const finegemm_combine_args* args,
                                         const finegemm_combine_options* options, finegemm_error* error);
 
+/* A layer of experts as one call; finegemm/moe.h has the rules. `options` may be null. */
+FINEGEMM_C_API int32_t finegemm_moe(finegemm_context* context, const finegemm_moe_args* args,
+                                    const finegemm_moe_options* options, finegemm_error* error);
+/* Memory that a call of a shape takes, to `bytes`. */
+FINEGEMM_C_API int32_t finegemm_moe_workspace_bytes(const finegemm_moe_shape* shape, int64_t* bytes,
+                                                    finegemm_error* error);
+
 /* JSON: which kernel a product takes and why (docs/jit.md). Writes at most `capacity` bytes, the last a zero, and to
  * `needed` (may be null) how many the whole takes; `buffer` may be null where `capacity` is 0. */
 FINEGEMM_C_API int32_t finegemm_explain(const finegemm_shape* shape, char* buffer, size_t capacity, size_t* needed,
@@ -369,6 +376,9 @@ FINEGEMM_C_API int32_t finegemm_explain_mqa(const finegemm_mqa_shape* shape, cha
 /* JSON: which kernel finegemm_prenorm_gemm takes and why (docs/prenorm.md), likewise. */
 FINEGEMM_C_API int32_t finegemm_explain_prenorm(const finegemm_prenorm_shape* shape, char* buffer, size_t capacity,
                                                 size_t* needed, finegemm_error* error);
+/* JSON: of which launches finegemm_moe is made and why (docs/moe.md), likewise. */
+FINEGEMM_C_API int32_t finegemm_explain_moe(const finegemm_moe_shape* shape, char* buffer, size_t capacity,
+                                            size_t* needed, finegemm_error* error);
 
 #ifdef __cplusplus
 }

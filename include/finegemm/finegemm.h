@@ -5,6 +5,7 @@
 #include <finegemm/einsum.h>
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
+#include <finegemm/moe.h>
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
 #include <finegemm/quantize.h>

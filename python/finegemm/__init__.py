@@ -13,6 +13,7 @@ from finegemm.errors import (
     OutOfMemory,
     Unsupported,
 )
+from finegemm.experts import explain_moe, moe, moe_workspace_bytes
 from finegemm.indexer import explain_mqa, mqa_logits, paged_mqa_logits, paged_mqa_schedule
 from finegemm.ops import (
     einsum,
@@ -49,6 +50,7 @@ __all__ = [
     "doctor",
     "einsum",
     "explain",
+    "explain_moe",
     "explain_mqa",
     "explain_prenorm",
     "gemm",
@@ -56,6 +58,8 @@ __all__ = [
     "k_grouped_gemm",
     "load_weights",
     "log",
+    "moe",
+    "moe_workspace_bytes",
     "mqa_logits",
     "paged_mqa_logits",
     "paged_mqa_schedule",

@@ -37,7 +37,8 @@ std::string name_of(DLDataType t) {
 bool is_any_scale(std::string_view name) { return name == "sf" || name == "out"; }
 
 bool is_codes(std::string_view name) {
-    return name == "q" || name == "row_q" || name == "transposed" || name == "k" || name == "cache";
+    return name == "q" || name == "row_q" || name == "transposed" || name == "k" || name == "cache" ||
+           name == "gate_up" || name == "down";
 }
 
 /// Are they experts, which may have 64 bits, or rows of them?
@@ -67,6 +68,7 @@ std::string wanted_by(std::string_view name) {
     if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
     if (is_any_scale(name)) return "float32, or int32 that packs four exponents (UE8M0)";
     if (name == "ids") return "int32 or int64";
+    if (name == "workspace") return "uint8";
     if (name == "y") return "bfloat16 (or uint16, its bits)";
     if (is_integers(name)) return "int32";
     return "float32";  // scales, bias, weights of heads

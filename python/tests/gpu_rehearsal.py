@@ -207,6 +207,13 @@ class Rehearsal:
             recorded(lambda: self.spoiling(lambda: swiglu(library, x, q, *others, **keywords), q))
 
         monkeypatch.setattr(gpu_library.Library, "swiglu_quantize", activated)
+        moe = gpu_library.Library.moe
+
+        def layered(library, args, options, out):
+            options.numerics = gpu_library.HOPPER
+            recorded(lambda: self.spoiling(lambda: moe(library, args, options, out), out))
+
+        monkeypatch.setattr(gpu_library.Library, "moe", layered)
         of_routing = (("route", "route", 1), ("permute_quantize", "permute", 2), ("combine", "combine", 3))
         for name, *what in of_routing:
             monkeypatch.setattr(gpu_library.Library, name, self.routed(gpu_library.Library, name, *what))

@@ -56,6 +56,9 @@ CHECKS = {
     "routing_repeat": 7,
     "routing_graph": 7,
     "routing_devices": 6,
+    "moe_bits": 1,
+    "moe_repeat": 3,
+    "moe_graph": 4,
 }
 
 

@@ -7,6 +7,7 @@
 
 #include <finegemm/einsum.h>
 #include <finegemm/gemm.h>
+#include <finegemm/moe.h>
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
 #include <finegemm/quantize.h>
@@ -20,6 +21,7 @@
 #include "cuda/nvtx.h"
 #include "ops/gemm/checks.h"
 #include "ops/gemm/groups.h"
+#include "ops/moe/checks.h"
 #include "ops/mqa/checks.h"
 #include "ops/prenorm/checks.h"
 #include "ops/quantize/checks.h"
@@ -267,6 +269,14 @@ void combine(Context& context, const CombineArgs& args, const CombineOptions& op
     check_routing(call);
     if (call.out.rows == 0 || call.out.cols == 0) return;
     run_operation(state, call.out.device, call, [&] { return text_of(call); });
+}
+
+void moe(Context& context, const MoeArgs& args, const MoeOptions& options) {
+    ContextState& state = context.state();
+    const MoeCall call{args, options, options.check_values.value_or(state.options.check_values)};
+    check_moe(call);
+    if (call.x.rows == 0) return;
+    run_operation(state, call.device(), call, [&] { return text_of(call); });
 }
 
 void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,

@@ -117,6 +117,10 @@ private:
     const Computing& zero(const Call& call) const;
     const cuda::MemoryPool& memory();
     void sum(const Launch& launch, const Call& call);
+    bool is_fused_faster(const MoeShape& shape);
+    void run_moe(const MoeCall& call);
+    template <typename OperationCall>
+    void start(const OperationCall& call);
 
     const GemmKernel& chosen(const plan::Problem& problem, const Poll& poll);
     const GemmKernel& named(const plan::Problem& problem, const std::string& name, const Poll& poll);
@@ -145,6 +149,7 @@ private:
                KernelsOf<PermuteConfig>, KernelsOf<CombineConfig>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
+    std::unordered_map<plan::Problem, bool, plan::ProblemHash> fused_;  // is a layer's first product faster so?
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;
     std::tuple<KeptLaunches<MqaCallKey, MqaLaunch>, KeptLaunches<PrenormCallKey, PrenormLaunch>> kept_;
 };

@@ -28,8 +28,10 @@ uint32_t grid_of(const Config& config, uint32_t tasks, int32_t num_sms) {
 
 }  // namespace
 
+RouteConfig route_config(int64_t choices) { return {choices > kManyChoices ? RouteConfig::kMostCtas : 1}; }
+
 RouteLaunch launch_of(const RouteCall& call) {
-    const RouteConfig config{call.choices() > kManyChoices ? RouteConfig::kMostCtas : 1};
+    const RouteConfig config = route_config(call.choices());
     const RouteParams params{.ids = static_cast<const uint8_t*>(call.ids.data),
                              .inverse = static_cast<int32_t*>(call.inverse.data),
                              .permutation = static_cast<int32_t*>(call.permutation.data),

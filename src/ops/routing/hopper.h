@@ -11,6 +11,8 @@ struct RouteLaunch {
     uint32_t grid;
 };
 RouteLaunch launch_of(const RouteCall& call);
+/// The kernel for so many choices.
+RouteConfig route_config(int64_t choices);
 
 struct PermuteLaunch {
     PermuteConfig config;
