@@ -64,9 +64,10 @@ private:
 
     __device__ float weight(const Tile& tile, uint32_t row) const {
         const GatedParams& f = p.finish;
-        if (!f.weights || row >= tile.rows) return 1.0f;
-        return ptx::load_global(f.weights + stack_offset(p, tile, f.weight_stride) +
-                                (tile.row + row) * f.weight_row_stride);
+        if (!f.weights) return 1.0f;
+        // Of the last row for those that the tile lacks: a branch would part the lanes.
+        const int64_t of = tile.row + min(row, tile.rows - 1);
+        return ptx::load_global(f.weights + stack_offset(p, tile, f.weight_stride) + of * f.weight_row_stride);
     }
 
     /// The bits of the largest finite magnitude of a row, which four lanes have; they get the same.
@@ -97,7 +98,8 @@ private:
     __device__ void store(const float (&x)[kValues], const Tile& tile) const {
         const GatedParams& f = p.finish;
         const uint32_t lane = threadIdx.x % kRowLanes, row = first_row + Half * 8;
-        const float scale = block_scale(largest_of_row<Half>(x), f.power_of_two), inverse = inverse_scale(scale);
+        const float scale = block_scale_of(float_of_bits(largest_of_row<Half>(x)), f.power_of_two);
+        const float inverse = PtxMath::reciprocal(scale);
         const int64_t to = tile.row + row;
         float* const scales = f.scales + stack_offset(p, tile, f.scale_stride) + to * f.scale_row_stride;
         ptx::store_global_if(row < tile.rows && lane == 0, scales + tile.col / kScaleBlock * f.scale_col_stride,

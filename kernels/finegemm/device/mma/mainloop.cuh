@@ -30,6 +30,12 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
     const auto lacks_rows = [&] {
         return Tiles::ragged() && C.wgmmas_m() > 1 && tile.rows <= consumer.first_row + kLast * rows_apart(C);
     };
+    // ptxas takes lanes for parted in the only warpgroup of a tile with two WGMMAs side by side, and would move addresses
+    // into uniform registers between the instructions of a product, 12 times in each.
+    const auto stage_at = [&] {
+        constexpr bool kParted = C.wgmmas_n() > 1 && C.math_warpgroups == 1;
+        return kParted ? ptx::broadcast(blocks.at.stage) : blocks.at.stage;
+    };
     const auto finish_tile = [&] {
         epilogue.load_source(tile, requested, d_panels(C));
         if (lacks_rows()) acc.move_last_to_first();
@@ -64,7 +70,7 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
     start_sequence();
 #pragma unroll 1
     for (;;) {
-        const uint32_t stage = blocks.at.stage;
+        const uint32_t stage = stage_at();
         const bool ends = blocks.last_of_tile();
         // Where the tile lacks rows, the products of the first 64 go to the sums of the last 64: one code for both.
         if (!lacks_rows())
@@ -83,7 +89,7 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
         }
         wait(consumer.smem.full(blocks.at.stage), blocks.at.parity);
         TransformOf<C>::apply(consumer.smem, blocks.at.stage);
-        step(stage, kLast, blocks.at.stage, 0, true);
+        step(stage, kLast, stage_at(), 0, true);
         epilogue.load_source(
             tile, requested,
             2);  // per block: all at once would delay A and B, one at a time comes late where K is short
