@@ -30,12 +30,6 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
     const auto lacks_rows = [&] {
         return Tiles::ragged() && C.wgmmas_m() > 1 && tile.rows <= consumer.first_row + kLast * rows_apart(C);
     };
-    // ptxas takes lanes for parted in the only warpgroup of a tile with two WGMMAs side by side, and would move addresses
-    // into uniform registers between the instructions of a product, 12 times in each.
-    const auto stage_at = [&] {
-        constexpr bool kParted = C.wgmmas_n() > 1 && C.math_warpgroups == 1;
-        return kParted ? ptx::broadcast(blocks.at.stage) : blocks.at.stage;
-    };
     const auto finish_tile = [&] {
         epilogue.load_source(tile, requested, d_panels(C));
         if (lacks_rows()) acc.move_last_to_first();
@@ -54,7 +48,10 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
         // start, which cannot issue while a promotion does, later (128x192 tiles: 12% of the time).
         const auto factors = consumer.factors(scales, stage, i);
         scales = consumer.scales(next_stage, next_i);
-        Operands operands = consumer.operands(next_stage, next_i);
+        // ptxas takes lanes for parted in the only warpgroup of a tile with two WGMMAs side by side, and would move
+        // addresses into uniform registers between the instructions of a product, 12 times in each.
+        constexpr bool kParted = C.wgmmas_n() > 1 && C.math_warpgroups == 1;
+        Operands operands = consumer.operands(kParted ? ptx::broadcast(next_stage) : next_stage, next_i);
         pin<C>(operands);
         finish_block<0>(block);
         if (last && !kReadsStage) consumer.release(stage);
@@ -70,7 +67,7 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
     start_sequence();
 #pragma unroll 1
     for (;;) {
-        const uint32_t stage = stage_at();
+        const uint32_t stage = blocks.at.stage;
         const bool ends = blocks.last_of_tile();
         // Where the tile lacks rows, the products of the first 64 go to the sums of the last 64: one code for both.
         if (!lacks_rows())
@@ -89,7 +86,7 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
         }
         wait(consumer.smem.full(blocks.at.stage), blocks.at.parity);
         TransformOf<C>::apply(consumer.smem, blocks.at.stage);
-        step(stage, kLast, stage_at(), 0, true);
+        step(stage, kLast, blocks.at.stage, 0, true);
         epilogue.load_source(
             tile, requested,
             2);  // per block: all at once would delay A and B, one at a time comes late where K is short
