@@ -235,7 +235,7 @@ def with_table(text, rows, device="h200"):
     head = f"kMeasured{device.upper()}[] = {{\n"
     begin = text.index(head) + len(head)
     lines = "".join(f'    {{{{{m}, {n}, {k}}}, "{name}"}},\n' for (m, n, k), name in rows)
-    end = min(at for word in ("    {bf16_experts(", "};") if (at := text.find(word, begin)) >= 0)
+    end = min(at for word in ("    {{.m = ", "};") if (at := text.find(word, begin)) >= 0)
     return text[:begin] + lines + text[end:]
 
 
