@@ -131,8 +131,15 @@ def sums_of(of_one, groups):
     return [(number, part) for number, part in enumerate(parts) if part > 0]
 
 
+def row_step(key, case):
+    """Rows that take time together: as GemmConfig has it in groups of rows."""
+    tile_m, tile_n, _, warpgroups, *_ = key
+    swapped = case.bytes() == 2 and tile_m > 64 * warpgroups and tile_n == 64 * warpgroups
+    return 16 if swapped else tile_m // warpgroups
+
+
 def predict_grouped(key, rates, case):
-    (tile_m, tile_n, _, warpgroups, _, cluster, _), (m, n, k) = key, case.shape
+    (tile_m, tile_n, *_, cluster, _), (m, n, k) = key, case.shape
     groups, expected, spared = case.groups, case.expected, rates.spared
     rows = expected or m / groups
     # M is known if none are expected: a group has the more, the less others have. All are expected if groups are equal.
@@ -141,7 +148,7 @@ def predict_grouped(key, rates, case):
     for spread in SPREAD:
         rows_here = max(1.0, rows * (1 + (spread - 1) * apart))
         full, rest = divmod(rows_here, tile_m)
-        unit = tile_m // warpgroups
+        unit = row_step(key, case)
         used = math.ceil(rest / unit) * unit / tile_m
         counts.append(full + (rest > 0))
         strays.append(counts[-1] - (0 if expected else rows_here / tile_m))

@@ -231,11 +231,12 @@ def table_rows(rates, sweep, shapes=DENSE_SHAPES):
 
 
 def with_table(text, rows, device="h200"):
-    """The text of shipped_table.cpp with these rows in place of the device's own."""
+    """The text of shipped_table.cpp with these rows in place of the device's own, but for those of experts."""
     head = f"kMeasured{device.upper()}[] = {{\n"
     begin = text.index(head) + len(head)
     lines = "".join(f'    {{{{{m}, {n}, {k}}}, "{name}"}},\n' for (m, n, k), name in rows)
-    return text[:begin] + lines + text[text.index("};", begin) :]
+    end = min(at for word in ("    {{.m = ", "};") if (at := text.find(word, begin)) >= 0)
+    return text[:begin] + lines + text[end:]
 
 
 # What a shape loses (as a logarithm) for which no kernel is left: more than any kernel that was measured loses.

@@ -67,6 +67,8 @@ CHECKS = {
         "affine_options",
         "head_gaps",
         "head_gaps_repeat",
+        "gated",
+        "gated_repeat",
         "einsum",
         "einsum_repeat",
         "streams",
@@ -145,6 +147,18 @@ CHECKS = {
         "prenorm_racecheck",
         "prenorm_speed",
     ),
+    "routing": (
+        "routing",
+        "routing_repeat",
+        "routing_graph",
+        "routing_devices",
+        "routing_beyond_31_bits",
+        "routing_kernels",
+        "routing_memcheck",
+        "routing_racecheck",
+        "routing_speed",
+    ),
+    "moe": ("moe_bits", "moe_repeat", "moe_graph", "moe_memcheck", "moe_racecheck", "moe_speed"),
 }
 
 

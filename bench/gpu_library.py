@@ -9,7 +9,7 @@ import torch
 from c_structs import HEADERS, structs
 
 DTYPES = {torch.float8_e4m3fn: 1, torch.bfloat16: 2, torch.float16: 3, torch.float32: 4, torch.int32: 5}
-DTYPES |= {torch.float8_e5m2: 7}
+DTYPES |= {torch.float8_e5m2: 7, torch.int64: 8}
 I32 = 6
 FAST, EXACT, HOPPER = 0, 1, 2
 AS_CONTEXT, ON, OFF = 0, 1, 2
@@ -30,6 +30,8 @@ MqaArgs, PagedMqaArgs, MqaOptions = C["mqa_logits_args"], C["paged_mqa_logits_ar
 PrenormArgs, PrenormOptions, PrenormShape = C["prenorm_args"], C["prenorm_options"], C["prenorm_shape"]
 SwigluArgs, SwigluOptions = C["swiglu_args"], C["swiglu_options"]
 PagedMqaScheduleArgs, PagedMqaScheduleOptions = C["paged_mqa_schedule_args"], C["paged_mqa_schedule_options"]
+RouteArgs, PermuteArgs, CombineArgs = C["route_args"], C["permute_quantize_args"], C["combine_args"]
+RouteOptions, PermuteOptions, CombineOptions = C["route_options"], C["permute_options"], C["combine_options"]
 
 
 def matrix(t: torch.Tensor | None) -> ctypes.Structure:
@@ -48,6 +50,11 @@ def matrix(t: torch.Tensor | None) -> ctypes.Structure:
         t.stride(0),
         t.stride(1),
     )
+
+
+def stream_of(t: torch.Tensor) -> int | None:
+    """The current one of its GPU."""
+    return torch.cuda.current_stream(t.device).cuda_stream if t.is_cuda else None
 
 
 def integers(t: torch.Tensor) -> ctypes.Structure:
@@ -328,6 +335,38 @@ class Library:
         args = PrenormArgs(matrix(a), matrix(b), stack(d), matrix(sqrsum))
         call = self.c.finegemm_prenorm_gemm
         self.check(call(self.context, ctypes.byref(args), ctypes.byref(options), ctypes.byref(self.error)))
+
+    def route(self, ids, inverse, numbers, permutation, form, experts, first, rows, alignment=128, pdl=False) -> None:
+        """ids [T, k], inverse [T, k], numbers 1-D, permutation 2-D or None."""
+        order = matrix(None) if permutation is None else integers(permutation)
+        m = matrix(ids)
+        m.dtype = m.dtype if ids.dtype == torch.int64 else I32
+        args = RouteArgs(m, integers(inverse), integers(numbers[None]), order, form, 0, experts, first, rows, alignment)
+        options = RouteOptions(ctypes.sizeof(RouteOptions), OFF, pdl, 0, stream_of(ids))
+        self.check(self.c.finegemm_route(self.context, *self.by_reference(args, options)))
+
+    def permute_quantize(
+        self, x, inverse, q, scales=None, x_scales=None, power_of_two=False, num_sms=0, pdl=False
+    ) -> None:
+        """q and scales 2-D, or 3-D where groups are masked."""
+        args = PermuteArgs(matrix(x), matrix(x_scales), integers(inverse), stack(q), stack(scales))
+        size = ctypes.sizeof(PermuteOptions)
+        options = PermuteOptions(size, OFF, power_of_two, num_sms, pdl, 0, stream_of(x))
+        self.check(self.c.finegemm_permute_quantize(self.context, *self.by_reference(args, options)))
+
+    def combine(self, y, inverse, weights, out, num_sms=0, pdl=False) -> None:
+        """y 2-D, or 3-D where groups are masked; weights [T, k], or None for ones."""
+        args = CombineArgs(stack(y), integers(inverse), matrix(weights), matrix(out))
+        options = CombineOptions(ctypes.sizeof(CombineOptions), OFF, num_sms, pdl, stream_of(y))
+        self.check(self.c.finegemm_combine(self.context, *self.by_reference(args, options)))
+
+    def moe(self, args, options, out) -> None:
+        """The structs of a call that writes `out`."""
+        options.stream = stream_of(out)
+        self.check(self.c.finegemm_moe(self.context, *self.by_reference(args, options)))
+
+    def by_reference(self, args, options) -> tuple:
+        return tuple(map(ctypes.byref, (args, options, self.error)))
 
     def explain_prenorm(self, m: int, n: int, k: int, slices: int, num_sms: int = 0) -> dict:
         shape = PrenormShape(ctypes.sizeof(PrenormShape), num_sms, m, n, k, slices, b"")

@@ -17,10 +17,13 @@ from gpu_dense import Dense
 from gpu_digest import KERNELS, operation_of
 from gpu_einsum import Einsum
 from gpu_fixture import ROOT
+from gpu_gated import Gated
 from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
+from gpu_layer import Layers
 from gpu_mqa import Mqa
 from gpu_prenorm import Prenorm
+from gpu_routing import Routing
 from gpu_scales import Scales
 from gpu_swiglu import Swiglu
 from gpu_timing import launched
@@ -33,7 +36,23 @@ PROGRAM = str(ROOT / "bench/gpu_check.py")
 
 
 class Sanitized(
-    Dense, Wgrad, GroupedStress, Unscaled, Affine, Heads, Einsum, Types, Columns, Weights, Scales, Mqa, Prenorm, Swiglu
+    Dense,
+    Wgrad,
+    GroupedStress,
+    Unscaled,
+    Affine,
+    Heads,
+    Gated,
+    Einsum,
+    Types,
+    Columns,
+    Weights,
+    Scales,
+    Mqa,
+    Prenorm,
+    Swiglu,
+    Routing,
+    Layers,
 ):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
@@ -92,6 +111,21 @@ class Sanitized(
     def swiglu_kernels(self):
         return self.covered("swiglu", self.small_swiglu)
 
+    def moe_memcheck(self):
+        return self.memchecked("small_moe")
+
+    def moe_racecheck(self):
+        return self.racechecked("small_moe")
+
+    def routing_memcheck(self):
+        return self.memchecked("small_routing")
+
+    def routing_racecheck(self):
+        return self.racechecked("small_routing")
+
+    def routing_kernels(self):
+        return self.covered("routing", self.small_routing)
+
     def covered(self, operation: str, check):
         wanted = {
             name
@@ -145,6 +179,7 @@ class Sanitized(
         self.small_unscaled()
         self.small_affine()
         self.small_head_gaps()
+        self.small_gated()
         self.small_einsum()
         self.small_types()
         torch.cuda.synchronize()

@@ -34,13 +34,20 @@ template <typename Number>
 void add(CLI::App& command, const plan::EpilogueArgument& x, Number& to) {
     command.add_option(option_of(x.name), to, x.meaning)->capture_default_str();
 }
+void add(CLI::App& command, const plan::EpilogueArgument& x, bool& to) {
+    command.add_flag(option_of(x.name), to, x.meaning);
+}
 void add(CLI::App& command, const plan::EpilogueArgument& x, std::optional<float>& to) {
     command.add_option(option_of(x.name), to, x.meaning)->default_str("0");
 }
 void add(CLI::App& command, const plan::EpilogueArgument& x, ConstMatrix& to) {
     command.add_flag_function(option_of(x.name), [&to](int64_t count) { to.rows = count > 0; }, x.meaning);
 }
+void add(CLI::App& command, const plan::EpilogueArgument& x, RowNumbers& to) {
+    command.add_flag_function(option_of(x.name), [&to](int64_t count) { to.rows.matrix.rows = count > 0; }, x.meaning);
+}
 void add(CLI::App&, const plan::EpilogueArgument&, ConstStack&) {}  // random where its factor is not 0
+void add(CLI::App&, const plan::EpilogueArgument&, Stack&) {}       // there where D has scales
 
 /// What was asked for of the fields of a product.
 void take_fields(const GemmShape& from, GemmShape& to) {
@@ -80,6 +87,10 @@ GemmShape ProductOptions::with(int64_t m, int64_t n, int64_t k) const {
 Epilogue ProductOptions::epilogue_for(const GemmShape& shape) const {
     Epilogue all = epilogue;
     const plan::FinishField* finish = plan::find_finish(shape);
+    if (finish && pairs_columns(finish->finish))
+        throw Error(Errc::InvalidArgument,
+                    fmt::format("{}: is explained, but not run here; call such a product from C++, C or Python",
+                                facts_of(finish->finish).name));
     if (finish && !plan::first_given(all)) finish->example(all, shape.n);
     return all;
 }

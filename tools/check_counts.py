@@ -21,6 +21,7 @@ MOST_COMPILE_TIME_BRANCHES = 40
 MOST_FILES_OF_A_FINISH = 7
 FINISHED = ("src/", "cli/", "python/src/", "python/finegemm/ops.py", "include/", "kernels/")
 FINISHES, PEERS, CANDIDATES = "src/plan/fields.h", "src/peers/", "src/plan/candidates"
+OPTIONS = "src/api/option_lists.h"
 FINISH = re.compile(r"\{Finish::(\w+), &GemmShape::(\w+),")
 ARGUMENT = re.compile(r'A\{"(\w+)", Finish::(\w+),')
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -71,8 +72,9 @@ def files_of_finishes(files: dict[str, str]) -> dict[str, list[str]]:
     """For each finish by its name: files that name it, or its arguments, outside of comments."""
     found = {}
     for enumerator, name in FINISH.findall(files[FINISHES]):
-        # A letter alone, as of C, stands for anything.
+        # A letter alone, as of C, stands for anything, and what another operation calls so for that, too.
         arguments = [x for x, of in ARGUMENT.findall(files[FINISHES]) if of == enumerator and len(x) > 1]
+        arguments = [x for x in arguments if f'"{x}"' not in files.get(OPTIONS, "")]
         words = "|".join([rf"k?{enumerator}\w*", rf"{name}\w*", *arguments])
         others = {p: t for p, t in files.items() if name not in p and not p.startswith((PEERS, CANDIDATES))}
         found[name] = [path for path, text in others.items() if re.search(rf"\b(?:{words})\b", COMMENT.sub("", text))]

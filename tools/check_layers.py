@@ -17,6 +17,7 @@ LAYERS = [
     ("kernels/finegemm/scale_layout/", "scale_layout"),
     ("kernels/finegemm/mqa/", "mqa"),
     ("kernels/finegemm/prenorm/", "prenorm"),
+    ("kernels/finegemm/routing/", "routing"),
     ("kernels/finegemm/device/", "device"),
     ("include/finegemm/", "public"),
     ("src/os/", "os"),
@@ -27,6 +28,7 @@ LAYERS = [
     ("src/ops/[^/]+/source", "jit"),
     ("src/ops/[^/]+/cpu", "cpu"),
     ("src/ops/[^/]+/checks", "api"),
+    ("src/ops/[^/]+/c_abi", "api"),
     ("src/ops/", "engine"),
     ("src/engine/cpu", "cpu"),
     ("src/engine/", "engine"),
@@ -39,7 +41,7 @@ LAYERS = [
 
 # Who may include whom, besides itself. "std" is any header that is not ours: the kernels' text has none of them.
 # Configurations and arithmetic of kernels, for host and device.
-VALUES = {"core", "gemm", "quantize", "scale_layout", "mqa", "prenorm"}
+VALUES = {"core", "gemm", "quantize", "scale_layout", "mqa", "prenorm", "routing"}
 CPU_SAFE = {"cpu", "engine", "plan", "elements", "os", "public", "std"} | VALUES
 ALLOWED = {
     "core": set(),
@@ -48,6 +50,7 @@ ALLOWED = {
     "scale_layout": {"core"},
     "mqa": {"core"},
     "prenorm": {"core"},
+    "routing": {"core"},
     "device": VALUES,
     "public": {"std"},
     "os": {"std"},

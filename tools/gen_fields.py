@@ -47,12 +47,16 @@ PYTHON = {
     "std::optional<int64_t>": "int | None = None",
     "std::optional<float>": "float | None = None",
     "ConstStack": "Tensor | None = None",
+    "Stack": "Tensor | None = None",
+    "RowNumbers": "Tensor | None = None",
     "ConstMatrix": "Tensor | None = None",
 }
 C = {
     "float": "double",
     "std::optional<float>": "double",
     "ConstStack": "finegemm_stack",
+    "Stack": "finegemm_stack",
+    "RowNumbers": "finegemm_stack",
     "ConstMatrix": "finegemm_matrix",
 }
 

@@ -46,6 +46,8 @@ OPERATIONS = {
     "scale_layout": ["src/ops/scale_layout/*", "kernels/finegemm/scale_layout/*"],
     "mqa": ["src/ops/mqa/*", "kernels/finegemm/mqa/*"],
     "prenorm": ["src/ops/prenorm/*", "kernels/finegemm/prenorm/*"],
+    "moe": ["src/ops/moe/*"],
+    "routing": ["src/ops/routing/*", "kernels/finegemm/routing/*"],
 }
 SHARED = [
     "kernels/finegemm/core/*",

@@ -42,6 +42,7 @@ AREAS = {
     "layouts of scales": "Kernels that copy scales from one layout to another, pack them and unpack them.",
     "quantisation": "Kernels that make codes and scales of rows, of columns, or of both in one pass.",
     "prenorm": "The product before a norm: who loads, splits, multiplies and squares; tiles and parts of K.",
+    "routing": "Routing to experts: how lanes find who chose alike, who reads and who writes rows.",
     "indexer": "Scores of an indexer: shares of CTAs, queries that are loaded ahead, the loop over tiles, pages.",
 }
 # What ladder.md says before its tables.

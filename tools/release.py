@@ -25,10 +25,8 @@ from foreign import Foreign
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 GLIBC = "manylinux_2_28"  # cmake/manylinux.cmake compiles for it
-TESTS_OF_BITS = [
-    f"test_{name}.py"
-    for name in ("gemm", "unscaled", "affine", "heads", "grouped", "k_grouped", "scale_layout", "calls", "errors")
-]
+OF_BITS = ("gemm", "unscaled", "affine", "heads", "grouped", "k_grouped", "scale_layout", "routing", "calls", "errors")
+TESTS_OF_BITS = [f"test_{name}.py" for name in OF_BITS]
 
 
 def faults(version: str, cmake: str, changelog: str, changes: str, tags: str) -> list[str]:

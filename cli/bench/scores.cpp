@@ -274,7 +274,7 @@ Trial::Check Scores::check() {
                 const auto read = [&](const HostMatrix& d, int64_t r, uint32_t& bits) {
                     const uint8_t* at = d.bytes.data() + (r * d.cols + j) * size_of(d.dtype);
                     bits = 0;
-                    std::memcpy(&bits, at, static_cast<size_t>(size_of(d.dtype)));
+                    std::memcpy(&bits, at, d.dtype == DType::BF16 ? 2 : 4);
                     return d.dtype == DType::BF16 ? Codes<DType::BF16>::value(static_cast<uint16_t>(bits))
                                                   : std::bit_cast<float>(bits);
                 };

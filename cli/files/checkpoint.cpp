@@ -140,7 +140,7 @@ public:
         InputFile file(path_);
         return has_tensor(path_, safetensors_head(file), tensor) ? path_ : "";
     }
-    /// Of an error about what is not there.
+    /// The end of an error about what is not there.
     std::string place() const { return index_.empty() ? path_ : index_; }
     bool sharded() const { return !index_.empty(); }
 

@@ -108,17 +108,52 @@ typedef struct finegemm_prenorm_args {
     finegemm_matrix sqrsum;
 } finegemm_prenorm_args;
 
+/* Where choices of tokens have their rows; finegemm/routing.h has the rules. */
+typedef struct finegemm_route_args {
+    finegemm_matrix ids, inverse, numbers;
+    finegemm_matrix permutation; /* without a pointer: none */
+    int32_t form;                /* of numbers: FINEGEMM_OFFSETS, _INDICES, _PREFIX_SUMS or _MASKED */
+    int32_t reserved;            /* 0 */
+    int64_t experts, first;
+    int64_t rows;      /* that there are; of _MASKED for each expert */
+    int64_t alignment; /* of where groups begin, by indices and prefix sums */
+} finegemm_route_args;
+
+/* Rows of tokens where their experts have them; finegemm/routing.h has the rules. */
+typedef struct finegemm_permute_quantize_args {
+    finegemm_matrix x;
+    finegemm_matrix x_scales; /* without a pointer: none */
+    finegemm_matrix inverse;
+    finegemm_stack q;
+    finegemm_stack scales; /* without a pointer: none */
+} finegemm_permute_quantize_args;
+
+/* Weighted sums of rows of experts; finegemm/routing.h has the rules. */
+typedef struct finegemm_combine_args {
+    finegemm_stack y;
+    finegemm_matrix inverse;
+    finegemm_matrix weights; /* without a pointer: ones */
+    finegemm_matrix out;
+} finegemm_combine_args;
+
 /* d becomes alpha * the product + beta * c + bias, rounded once; finegemm/gemm.h, Epilogue, has the rules. */
 typedef struct finegemm_epilogue {
     uint32_t struct_size;
-    float alpha;          /* 1: the product as it is; zero would leave nothing of it */
-    float beta;           /* of c; 0: c is not read */
-    int32_t reserved;     /* 0 */
-    finegemm_stack c;     /* as d; without a pointer: none */
-    finegemm_matrix bias; /* [1, n] f32; without a pointer: none */
-    int64_t head_left;    /* Columns of the product before the gap of a head of D */
-    int64_t head_gap;     /* Columns of D in the gap of a head, which are not written */
-    int64_t head_right;   /* Columns of the product behind the gap */
+    float alpha;                /* 1: the product as it is; zero would leave nothing of it */
+    float beta;                 /* of c; 0: c is not read */
+    int32_t reserved;           /* 0 */
+    finegemm_stack c;           /* as d; without a pointer: none */
+    finegemm_matrix bias;       /* [1, n] f32; without a pointer: none */
+    int64_t head_left;          /* Columns of the product before the gap of a head of D */
+    int64_t head_gap;           /* Columns of D in the gap of a head, which are not written */
+    int64_t head_right;         /* Columns of the product behind the gap */
+    finegemm_stack sfd;         /* Scales of D, which is the SwiGLU of the product, quantised */
+    finegemm_stack row_weights; /* A number for each row that its SwiGLU is multiplied by */
+    double gate_limit;          /* Of gates from above, and of the magnitudes of ups; 0: none */
+    double gate_alpha;          /* Factor of the gate in its sigmoid; 0: 1 */
+    double up_offset;           /* Added to ups */
+    int64_t bf16_between;       /* The product and its SwiGLU are rounded to bf16 */
+    int64_t power_of_two_sfd;   /* Scales of D are powers of two */
 } finegemm_epilogue;
 
 typedef struct finegemm_gemm_options {
@@ -223,6 +258,7 @@ typedef struct finegemm_shape {
     int64_t a_mn_major;      /* A is stored as [K, M], not [M, K]; of bf16 or f16 */
     int64_t b_mn_major;      /* B is stored as [K, N], not [N, K]; of bf16 or f16 */
     int64_t dtype_of_b;      /* Of B, where one of A and B is e4m3 and the other e5m2 */
+    int64_t gated;           /* D is the SwiGLU of the halves of N, in e4m3 with scales */
 } finegemm_shape;
 
 /* A call of finegemm_mqa_logits, or of finegemm_paged_mqa_logits if `paged` is 1; finegemm/mqa.h, MqaShape, describes
@@ -313,6 +349,23 @@ FINEGEMM_C_API int32_t finegemm_paged_mqa_schedule(finegemm_context* context,
 FINEGEMM_C_API int32_t finegemm_prenorm_gemm(finegemm_context* context, const finegemm_prenorm_args* args,
                                              const finegemm_prenorm_options* options, finegemm_error* error);
 
+/* Gives each choice of a token a row of its expert; finegemm/routing.h has the rules. `options` may be null. */
+FINEGEMM_C_API int32_t finegemm_route(finegemm_context* context, const finegemm_route_args* args,
+                                      const finegemm_route_options* options, finegemm_error* error);
+/* Puts rows of tokens there, quantised on the way where they are bf16 and q is e4m3. */
+FINEGEMM_C_API int32_t finegemm_permute_quantize(finegemm_context* context, const finegemm_permute_quantize_args* args,
+                                                 const finegemm_permute_options* options, finegemm_error* error);
+/* Adds up the rows of a token's choices, each times its weight. */
+FINEGEMM_C_API int32_t finegemm_combine(finegemm_context* context, const finegemm_combine_args* args,
+                                        const finegemm_combine_options* options, finegemm_error* error);
+
+/* A layer of experts as one call; finegemm/moe.h has the rules. `options` may be null. */
+FINEGEMM_C_API int32_t finegemm_moe(finegemm_context* context, const finegemm_moe_args* args,
+                                    const finegemm_moe_options* options, finegemm_error* error);
+/* Memory that a call of a shape takes, to `bytes`. */
+FINEGEMM_C_API int32_t finegemm_moe_workspace_bytes(const finegemm_moe_shape* shape, int64_t* bytes,
+                                                    finegemm_error* error);
+
 /* JSON: which kernel a product takes and why (docs/jit.md). Writes at most `capacity` bytes, the last a zero, and to
  * `needed` (may be null) how many the whole takes; `buffer` may be null where `capacity` is 0. */
 FINEGEMM_C_API int32_t finegemm_explain(const finegemm_shape* shape, char* buffer, size_t capacity, size_t* needed,
@@ -323,6 +376,9 @@ FINEGEMM_C_API int32_t finegemm_explain_mqa(const finegemm_mqa_shape* shape, cha
 /* JSON: which kernel finegemm_prenorm_gemm takes and why (docs/prenorm.md), likewise. */
 FINEGEMM_C_API int32_t finegemm_explain_prenorm(const finegemm_prenorm_shape* shape, char* buffer, size_t capacity,
                                                 size_t* needed, finegemm_error* error);
+/* JSON: of which launches finegemm_moe is made and why (docs/moe.md), likewise. */
+FINEGEMM_C_API int32_t finegemm_explain_moe(const finegemm_moe_shape* shape, char* buffer, size_t capacity,
+                                            size_t* needed, finegemm_error* error);
 
 #ifdef __cplusplus
 }

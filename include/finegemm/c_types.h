@@ -30,7 +30,8 @@ enum {
     FINEGEMM_F32 = 4,
     FINEGEMM_UE8M0X4 = 5,
     FINEGEMM_I32 = 6,
-    FINEGEMM_E5M2 = 7
+    FINEGEMM_E5M2 = 7,
+    FINEGEMM_I64 = 8
 };
 enum { FINEGEMM_CPU = 1, FINEGEMM_CUDA = 2 };
 enum { FINEGEMM_NUMERICS_FAST = 0, FINEGEMM_NUMERICS_EXACT = 1, FINEGEMM_NUMERICS_HOPPER = 2 };
@@ -124,6 +125,82 @@ typedef struct finegemm_groups {
  * the work that has been begun, and on a GPU with 0 while a compiler makes the kernel. 0: yes; else the call ends with
  * FINEGEMM_ENDED, and its output has parts of the result. It may not leave by longjmp or an exception. */
 typedef int32_t (*finegemm_poll)(void* data, double share);
+
+typedef struct finegemm_route_options {
+    uint32_t struct_size;
+    int32_t check_values; /* FINEGEMM_AS_CONTEXT, _ON or _OFF: look for more choices than there are rows first */
+    int32_t pdl;          /* as of finegemm_gemm_options */
+    int32_t reserved;     /* 0 */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_route_options;
+
+typedef struct finegemm_permute_options {
+    uint32_t struct_size;
+    int32_t check_values;        /* likewise: look for rows that do not exist, or that two choices have */
+    int32_t power_of_two_scales; /* 0 or 1 */
+    int32_t num_sms;             /* as of finegemm_gemm_options */
+    int32_t pdl;                 /* the same */
+    int32_t reserved;            /* 0 */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_permute_options;
+
+typedef struct finegemm_combine_options {
+    uint32_t struct_size;
+    int32_t check_values; /* likewise: look for rows that do not exist */
+    int32_t num_sms;      /* as of finegemm_gemm_options */
+    int32_t pdl;          /* the same */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_combine_options;
+
+/* A layer of experts; finegemm/moe.h has the rules. */
+typedef struct finegemm_moe_args {
+    finegemm_matrix x;
+    finegemm_matrix x_scales; /* of e4m3; without a pointer: none */
+    finegemm_matrix ids;
+    finegemm_matrix weights; /* without a pointer: ones */
+    finegemm_stack gate_up, gate_up_scales, down, down_scales;
+    int64_t first; /* id of the first expert here */
+    finegemm_matrix out;
+    void* workspace; /* null: the library takes memory */
+    int64_t workspace_bytes;
+} finegemm_moe_args;
+
+typedef struct finegemm_moe_options {
+    uint32_t struct_size;
+    float gate_limit; /* of clamps; 0: none */
+    float gate_alpha; /* above 0: 1 is usual */
+    float up_offset;
+    int32_t f32_between;         /* 0 or 1: nothing is rounded to bf16 between the products */
+    int32_t power_of_two_scales; /* 0 or 1 */
+    int32_t fused;        /* FINEGEMM_AS_CONTEXT: whichever is faster, _ON or _OFF: the activation in an epilogue */
+    int32_t numerics;     /* CPU only */
+    int32_t check_values; /* as of finegemm_gemm_options, and more choices than there are rows */
+    int32_t num_sms;      /* as of finegemm_gemm_options */
+    int32_t pdl;          /* the same, of the first launch */
+    int32_t reserved;     /* 0 */
+    int64_t rows;         /* that there is memory for; 0: as many as all choices take */
+    int64_t expected_m;   /* of an expert; 0: as many as there may be, evenly */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_moe_options;
+
+/* A call of it without its pointers. */
+typedef struct finegemm_moe_shape {
+    uint32_t struct_size;
+    int32_t num_sms; /* as the option of a call, like those below it in moe_options */
+    int32_t f32_between;
+    int32_t fused;
+    int64_t tokens, choices, hidden, intermediate, experts;
+    int64_t rows, expected_m;
+    const char* device; /* as of finegemm_shape; of finegemm_explain_moe alone */
+} finegemm_moe_shape;
 
 #ifdef __cplusplus
 }

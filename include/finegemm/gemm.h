@@ -30,6 +30,11 @@ struct GemmArgs {
                ///< aligned to 16
 };
 
+/// A number for each row of D.
+struct RowNumbers {
+    ConstStack rows{};  ///< [M, 1] f32, any stride; a stack where D is one. Without a pointer: none
+};
+
 /// What a product becomes before it is rounded, once, to the type of D: alpha * A B + beta * C + bias[n], in FP32. For
 /// one product and for groups of rows, with scales of blocks of B, or with A and B in bf16 or f16. docs/epilogues.md
 /// has the order of the steps. Rows of D that belong to no group get nothing of this.
@@ -45,6 +50,18 @@ struct Epilogue {
     int64_t head_left = 0;
     int64_t head_gap = 0;
     int64_t head_right = 0;
+    // Instead of the above: D is the SwiGLU of the product, quantised. B is [2 I, K], the rows of the gates above those
+    // of the ups, I a multiple of 128, and D [M, I] e4m3. Of a gate g and an up u it is, each step rounded to FP32,
+    // g / (1 + e^(-alpha g)) * (u + offset) * weight; docs/epilogues.md has the steps. For one product and for groups
+    // of rows, of e4m3 with scales of blocks of B.
+    Stack sfd{};                        ///< scales of D, written: [M, I/128] f32, any strides; a stack where D is one
+    RowNumbers row_weights{};           ///< of each row
+    std::optional<float> gate_limit{};  ///< g is at most, and |u| at most so much; 0: as they are
+    std::optional<float> gate_alpha{};  ///< above 0; 0: 1
+    float up_offset = 0;
+    bool bf16_between = false;  ///< g and u are rounded to bf16, and so is what is quantised: the bits of a product
+                                ///< with a D of bf16, of its SwiGLU in bf16 and of quantize_rows one after the other
+    bool power_of_two_sfd = false;  ///< scales are rounded up to powers of two
 };
 
 struct GemmOptions {
@@ -165,6 +182,8 @@ struct GemmShape {
     bool accumulate = false;            ///< as the option of a call
     bool affine = false;                ///< of an Epilogue with alpha, beta, C or a bias; not for groups of K
     bool head_gaps = false;             ///< of an Epilogue with heads; for one product
+    bool gated = false;                 ///< of an Epilogue with sfd, whose D has half as many columns, in e4m3;
+                                        ///< out_dtype is left out
     int32_t num_sms = 0;                ///< likewise
     bool batch_invariant = false;       ///< likewise
     bool a_mn_major = false;            ///< A is stored as [K, M], not [M, K]; of bf16 or f16, for groups of K as B

@@ -12,12 +12,15 @@ enum class DType : int32_t {
     F16 = 3,
     F32 = 4,
     UE8M0x4 = 5,  ///< four biased exponents, of scales that are powers of two, in an int32
-    I32 = 6,      ///< lengths, windows and numbers of pages
+    I32 = 6,      ///< lengths, windows, numbers of pages, of rows and of experts
     E5M2 = 7,     ///< OCP FP8 E5M2, one byte, with infinities: the upper byte of an F16
+    I64 = 8,      ///< experts' ids, as libraries pick them
 };
 
 constexpr int64_t size_of(DType t) {
-    return t == DType::E4M3 || t == DType::E5M2 ? 1 : t == DType::F32 || t == DType::UE8M0x4 || t == DType::I32 ? 4 : 2;
+    const bool byte = t == DType::E4M3 || t == DType::E5M2;
+    const bool word = t == DType::F32 || t == DType::UE8M0x4 || t == DType::I32;
+    return byte ? 1 : word ? 4 : t == DType::I64 ? 8 : 2;
 }
 
 /// Kind of device that memory is on. The values are DLPack's kDLCPU and kDLCUDA.

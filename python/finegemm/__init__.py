@@ -13,6 +13,7 @@ from finegemm.errors import (
     OutOfMemory,
     Unsupported,
 )
+from finegemm.experts import explain_moe, moe, moe_workspace_bytes
 from finegemm.indexer import explain_mqa, mqa_logits, paged_mqa_logits, paged_mqa_schedule
 from finegemm.ops import (
     einsum,
@@ -27,6 +28,7 @@ from finegemm.ops import (
     scale_layout,
 )
 from finegemm.prenorm import explain_prenorm, prenorm_gemm
+from finegemm.routing import combine, permute_quantize, route
 from finegemm.swiglu import swiglu_quantize
 from finegemm.tools import bench, doctor, tune, tuning
 
@@ -44,9 +46,11 @@ __all__ = [
     "Weights",
     "__version__",
     "bench",
+    "combine",
     "doctor",
     "einsum",
     "explain",
+    "explain_moe",
     "explain_mqa",
     "explain_prenorm",
     "gemm",
@@ -54,14 +58,18 @@ __all__ = [
     "k_grouped_gemm",
     "load_weights",
     "log",
+    "moe",
+    "moe_workspace_bytes",
     "mqa_logits",
     "paged_mqa_logits",
     "paged_mqa_schedule",
+    "permute_quantize",
     "prenorm_gemm",
     "quantize_blocks",
     "quantize_columns",
     "quantize_rows",
     "quantize_weights",
+    "route",
     "scale_layout",
     "swiglu_quantize",
     "tune",

@@ -33,6 +33,13 @@ def gemm(
     head_left: int = 0,
     head_gap: int = 0,
     head_right: int = 0,
+    sfd: Tensor | None = None,
+    row_weights: Tensor | None = None,
+    gate_limit: float | None = None,
+    gate_alpha: float | None = None,
+    up_offset: float = 0.0,
+    bf16_between: bool = False,
+    power_of_two_sfd: bool = False,
     out_dtype: Literal["bfloat16", "float16", "float32"] | None = None,
     stream: Any = None,
     context: Context | None = None,
@@ -41,32 +48,27 @@ def gemm(
 
     a [M, K], b [N, K]: float8_e4m3fn (or uint8, its bits), one of them also float8_e5m2, K contiguous. sfa
     [M, ceil(K/128)] and sfb [ceil(N/128), ceil(K/128)]: float32, any strides. Scales of shape [M, 1] or [N, 1] are one
-    for each row, of shape [1, 1] one for the matrix. d [M, N]: bfloat16 (or uint16, its bits), float16 or float32, N
-    contiguous; a new array of a's library when None, bfloat16 if `out_dtype` says nothing else.
+    for each row, of shape [1, 1] one for the matrix; with sfb [N, ceil(K/128)] each row of b has scales of its own, as
+    gradients of weights need, and d is the product alone, which `accumulate` adds to a d of float32. d [M, N]: bfloat16
+    (or uint16, its bits), float16 or float32, N contiguous; a new array of a's library when None, bfloat16 if
+    `out_dtype` says nothing else. a and b may be bfloat16 or float16 instead, without scales: sfa and sfb are None
+    then, K is a multiple of 8, d is of their type or float32, and either may have M or N contiguous instead of K.
 
     d is alpha times that, plus beta * c and bias, if they are given: computed in float32 and rounded once. c [M, N] has
-    the dtype of d and may be d itself; beta is 1 without a value, and with 0 c is not read. bias [N]: float32.
+    the dtype of d and may be d itself; beta is 1 without a value, and with 0 c is not read. bias [N]: float32. Or d
+    [M, N + heads * head_gap] is in heads: each has `head_left` columns of the product, `head_gap` that are not written,
+    and `head_right` of the product.
 
-    Instead, with `head_left`, `head_gap` and `head_right`, d is in heads: in each that many columns of the product, a
-    gap that is not written, and again columns of the product. d is [M, N + heads * head_gap] then, of the type of a and
-    b, for FP8 bfloat16.
+    Or with `sfd` [M, N/256], float32, which is written, d is the SwiGLU of the product, quantised: [M, N/2]
+    float8_e4m3fn, of gates g, the first half of N, and ups u g * sigmoid(gate_alpha * g) * (u + up_offset) *
+    row_weights[m]; `gate_limit` clamps g from above and u on both sides. `bf16_between`: both are rounded to bfloat16.
 
-    a and b may be bfloat16 or float16 instead, without scales: sfa and sfb are None then, K is a multiple of 8, and d
-    is of their type, as a new one is, or float32. Either may have M or N contiguous instead of K, as the transpose of a
-    row-major [K, N] has: nothing is copied.
-
-    With sfb [N, ceil(K/128)] each row of b has scales of its own, as gradients of weights need: sfb[n, k // 128]. d is
-    the product alone then, but with `accumulate` the product is added to a d of float32.
-
-    Autograd does not see the call: the result is detached, even where an operand requires grad. A d that does is
-    refused unless grad mode is off.
-
-    On a GPU the work is queued on the current stream of the tensors' library, or on `stream`. `numerics` is of the CPU,
-    `config` (a kernel by name, see explain) of the GPU. `check_values` looks for bad scales first. With
-    `batch_invariant` the bits of a row of d do not depend on the other rows or on their number. `num_sms`: how many SMs
-    of the GPU may be used at most; 0: all. `pdl`: programmatic dependent launch, the kernel is set up while the one
-    before it in the stream ends. With `prefetch_weights`, too, it loads the first of b before that. Set it only where
-    no kernel that may still be running in this stream writes to b; with `pdl` more than the last one may be.
+    Autograd does not see the call: the result is detached, and a d that requires grad is refused unless grad mode is
+    off. On a GPU the work is queued on the arrays' current stream, or on `stream`. `numerics` is of the CPU, `config`
+    (a kernel by name, see explain) of the GPU. `check_values` looks for bad scales first. With `batch_invariant` the
+    bits of a row do not depend on other rows. `num_sms`: most SMs to use; 0: all. `pdl`: the kernel is set up while the
+    one before it in the stream ends; with `prefetch_weights` it loads the first of b before that, too: only where no
+    kernel that may still be running in this stream writes to b; with `pdl` more than the last one may be.
     """
 
 
@@ -90,6 +92,13 @@ def grouped_gemm(
     beta: float | None = None,
     c: Tensor | None = None,
     bias: Tensor | None = None,
+    sfd: Tensor | None = None,
+    row_weights: Tensor | None = None,
+    gate_limit: float | None = None,
+    gate_alpha: float | None = None,
+    up_offset: float = 0.0,
+    bf16_between: bool = False,
+    power_of_two_sfd: bool = False,
     numerics: Literal["fast", "exact", "hopper"] = "fast",
     config: str | None = None,
     check_values: bool | None = None,
@@ -101,8 +110,8 @@ def grouped_gemm(
     """gemm for groups of rows, each with weights of its own, as mixtures of experts have. Returns `d`.
 
     b [G, N, K] and sfb [G, ceil(N/128), ceil(K/128)], or [G, N, ceil(K/128)] with scales for each row, have the
-    groups' weights. a [M, K], sfa [M, ceil(K/128)] and
-    d [M, N] have the rows of all groups. One of four arrays of int32, on the device of d, says which rows are whose:
+    groups' weights. a [M, K], sfa [M, ceil(K/128)] and d [M, N] have the rows of all groups. One of four arrays of
+    int32, on the device of d, says which rows are whose:
 
     `offsets` [G + 1]: group g has the rows offsets[g] up to offsets[g + 1].
     `m_indices` [M]: the group of each row, -1 for padding, which becomes zero in d. Groups begin at multiples of
@@ -117,8 +126,9 @@ def grouped_gemm(
     held. A GPU reads the numbers when the kernel runs, nothing waits for them; ones that break the rules lead to no row
     outside of the arrays, and `check_values` names them. `expected_m`: rows of a group to choose the kernel by, where
     M / G, of m_indices and prefix_sums less half of `alignment`, says little (masked_m: M). c has the shape of d, and
-    all groups share the bias; padding becomes zero whatever they hold. b of bfloat16 or float16 may have N contiguous,
-    a M with `masked_m` or `heads`. The rest as in gemm; results are always batch-invariant.
+    all groups share the bias; padding becomes zero whatever they hold. sfd and row_weights have the rows of d, in
+    stacks where d has them. b of bfloat16 or float16 may have N contiguous, a M with `masked_m` or `heads`. The rest as
+    in gemm; results are always batch-invariant.
     """
 
 
@@ -349,6 +359,7 @@ def explain(
     accumulate: bool = False,
     affine: bool = False,
     head_gaps: bool = False,
+    gated: bool = False,
     num_sms: int = 0,
     batch_invariant: bool = False,
     a_mn_major: bool = False,
@@ -373,6 +384,7 @@ def explain(
     `accumulate`: D, of f32, is added to, not overwritten.
     `affine`: D is alpha A B + beta C + bias, with any of the three.
     `head_gaps`: D is in heads, each with a gap that is not written.
+    `gated`: D is the SwiGLU of the halves of N, in e4m3 with scales.
     `num_sms`: SMs that may be used at most; 0: all.
     `batch_invariant`: The bits of a row of D may not depend on M.
     `a_mn_major`: A is stored as [K, M], not [M, K]; of bf16 or f16.

@@ -1,6 +1,8 @@
 // What is added to a product, as Python's keywords say it. Layer: front end.
 #include "epilogue.h"
 
+#include <utility>
+
 #include "plan/fields.h"
 
 namespace finegemm::python {
@@ -19,6 +21,18 @@ struct Taker {
     }
     void operator()(const plan::EpilogueArgument& x, ConstMatrix& to) const {
         if (PyObject* row = given.optional(x.name); row != Py_None) to = tensors.row(x.name, row);
+    }
+    void operator()(const plan::EpilogueArgument& x, Stack& to) const {
+        if (PyObject* scales = given.optional(x.name); scales != Py_None)
+            to = tensors.one_or_more(x.name, scales, counted, Access::Write);
+    }
+    /// A vector, or one for each matrix, as rows, or as columns where matrices are beside one another.
+    void operator()(const plan::EpilogueArgument& x, RowNumbers& to) const {
+        PyObject* const numbers = given.optional(x.name);
+        if (numbers == Py_None) return;
+        ConstMatrix m = counted ? tensors.matrix(x.name, numbers) : tensors.row(x.name, numbers);
+        if (counted == 1) std::swap(m.rows, m.cols), std::swap(m.row_stride, m.col_stride);
+        to.rows = {{m.data, m.dtype, m.cols, 1, m.col_stride, 1, m.device}, m.rows, m.row_stride};
     }
     void operator()(const plan::EpilogueArgument& x, ConstStack& to) const {
         if (PyObject* like_d = given.optional(x.name); like_d != Py_None)

@@ -37,12 +37,19 @@ std::string name_of(DLDataType t) {
 bool is_any_scale(std::string_view name) { return name == "sf" || name == "out"; }
 
 bool is_codes(std::string_view name) {
-    return name == "q" || name == "row_q" || name == "transposed" || name == "k" || name == "cache";
+    return name == "q" || name == "row_q" || name == "transposed" || name == "k" || name == "cache" ||
+           name == "gate_up" || name == "down";
 }
 
-/// Are they windows, lengths, pages or a schedule?
+/// Are they experts, which may have 64 bits, or rows of them?
+bool is_routing(std::string_view name) {
+    return name == "ids" || name == "inverse" || name == "numbers" || name == "permutation";
+}
+
+/// Are they windows, lengths, pages, a schedule or a routing?
 bool is_integers(std::string_view name) {
-    return name == "starts" || name == "ends" || name == "lengths" || name == "block_table" || name == "schedule";
+    return is_routing(name) || name == "starts" || name == "ends" || name == "lengths" || name == "block_table" ||
+           name == "schedule";
 }
 
 /// Scores take queries, which are `q` too, of e4m3: the library says so.
@@ -60,6 +67,9 @@ std::string wanted_by(std::string_view name) {
     if (is_codes(name)) return "float8_e4m3fn (or uint8, its bits)";
     if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
     if (is_any_scale(name)) return "float32, or int32 that packs four exponents (UE8M0)";
+    if (name == "ids") return "int32 or int64";
+    if (name == "workspace") return "uint8";
+    if (name == "y") return "bfloat16 (or uint16, its bits)";
     if (is_integers(name)) return "int32";
     return "float32";  // scales, bias, weights of heads
 }
@@ -84,6 +94,7 @@ DType dtype_of(std::string_view name, DLDataType t) {
         if (t.code == kDLUInt && t.bits == 16) return DType::BF16;
         if (t.code == kDLInt && t.bits == 32 && is_any_scale(name)) return DType::UE8M0x4;
         if (t.code == kDLInt && t.bits == 32 && is_integers(name)) return DType::I32;
+        if (t.code == kDLInt && t.bits == 64 && name == "ids") return DType::I64;
     }
     throw Error(Errc::InvalidArgument, fmt::format("{}: has dtype {}, must be {}; {}", name, name_of(t),
                                                    wanted_by(name), way_out_for(name, t)));

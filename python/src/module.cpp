@@ -16,9 +16,11 @@
 #include "arguments.h"
 #include "explain.h"
 #include "ffi.h"
+#include "operations/moe.h"
 #include "operations/mqa.h"
 #include "operations/prenorm.h"
 #include "operations/quantize.h"
+#include "operations/routing.h"
 #include "operations/scale_layout.h"
 #include "operations/swiglu.h"
 #include "products.h"
@@ -82,6 +84,10 @@ constexpr std::string_view kScales[] = {"sf", "out"};
 constexpr std::string_view kMqa[] = {"q", "k", "sfk", "w", "starts", "ends", "d"};
 constexpr std::string_view kPagedMqa[] = {"q", "cache", "w", "lengths", "block_table", "schedule", "d"};
 constexpr std::string_view kPrenorm[] = {"a", "b", "d", "sqrsum"};
+constexpr std::string_view kRoute[] = {"ids", "experts", "inverse", "numbers", "permutation"};
+constexpr std::string_view kPermute[] = {"x", "inverse", "q", "scales"};
+constexpr std::string_view kCombine[] = {"y", "inverse", "weights", "out"};
+constexpr std::string_view kMoe[] = {"x", "ids", "gate_up", "gate_up_scales", "down", "down_scales", "weights", "out"};
 constexpr std::string_view kSchedule[] = {"lengths", "slots", "schedule"};
 
 /// Calls a function as the package's calls.py does.
@@ -146,9 +152,15 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<paged_mqa_logits_into, kPagedMqa>>("paged_mqa_logits"),
                          method<with_arguments<paged_mqa_schedule_into, kSchedule>>("paged_mqa_schedule"),
                          method<with_arguments<prenorm_gemm_into, kPrenorm>>("prenorm_gemm"),
+                         method<with_arguments<route_into, kRoute>>("route"),
+                         method<with_arguments<permute_quantize_into, kPermute>>("permute_quantize"),
+                         method<with_arguments<combine_into, kCombine>>("combine"),
+                         method<with_arguments<moe_into, kMoe>>("moe"),
                          method<explain_text>("explain"),
                          method<explain_mqa_text>("explain_mqa"),
                          method<explain_prenorm_text>("explain_prenorm"),
+                         method<explain_moe_text>("explain_moe"),
+                         method<moe_workspace_bytes_of>("moe_workspace_bytes"),
                          method<open_log>("open_log"),
                          method<finish_log>("finish_log"),
                          method<misspelt>("misspelt"),

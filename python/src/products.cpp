@@ -50,7 +50,8 @@ void multiply(Product* product, Context& context, const Operands& operands, Argu
 }
 
 /// What D is where nobody says, as arrays call it.
-const char* usual_result(const ConstMatrix& a) {
+const char* usual_result(const ConstMatrix& a, const Epilogue& epilogue = {}) {
+    if (pairs_columns(plan::finish_of(epilogue))) return find_type(DType::E4M3)->array_name.data();
     const ElementType* of = find_type(a.dtype);
     const ElementType* d = of ? find_type(of->results[0]) : nullptr;
     return (d ? d : find_type(DType::BF16))->array_name.data();  // for an A that the library will refuse, anything
@@ -74,7 +75,8 @@ Object gemm_into(const Imports& imports, Context& context, Arguments& given) {
     GemmArgs problem{.a = matrix("a"), .sfa = scales("sfa"), .b = matrix("b"), .sfb = scales("sfb"), .d = {}};
     const Epilogue epilogue = epilogue_of(given, tensors);
     const ConstMatrix& c = epilogue.c.matrix;
-    const std::string_view usual = plan::is_given(c, {}) ? find_type(c.dtype)->array_name : usual_result(problem.a);
+    const std::string_view usual =
+        plan::is_given(c, {}) ? find_type(c.dtype)->array_name : usual_result(problem.a, epilogue);
     const std::string_view format = out_dtype == Py_None ? usual : text("out_dtype", out_dtype);
     const DType made = type_named("out_dtype", format);
     const int64_t width = plan::width_of_d(epilogue, problem.b.rows);
@@ -113,9 +115,11 @@ GroupArgument group_argument(Arguments& given) {
 }
 
 /// A new D in the form of A.
-Object new_result(const Tensors& tensors, PyObject* a, const GroupedGemmArgs& problem, std::optional<int> counted) {
-    const int64_t groups = problem.a.count, m = problem.a.matrix.rows, n = problem.b.matrix.rows;
-    const char* format = usual_result(problem.a.matrix);
+Object new_result(const Tensors& tensors, PyObject* a, const GroupedGemmArgs& problem, std::optional<int> counted,
+                  const Epilogue& epilogue) {
+    const int64_t groups = problem.a.count, m = problem.a.matrix.rows,
+                  n = plan::width_of_d(epilogue, problem.b.matrix.rows);
+    const char* format = usual_result(problem.a.matrix, epilogue);
     if (!counted) return tensors.empty_like(a, {m, n}, format, "d");
     return *counted == 0 ? tensors.empty_like(a, {groups, m, n}, format, "d")
                          : tensors.empty_like(a, {m, groups, n}, format, "d");
@@ -141,11 +145,11 @@ Object grouped_gemm_into(const Imports& imports, Context& context, Arguments& gi
                             .sfb = tensors.scale_stack("sfb", given.required("sfb")),
                             .d = {},
                             .groups = groups};
-    Object out = d == Py_None ? new_result(tensors, a, problem, counted) : tensors.output("d", d);
+    const Epilogue epilogue = epilogue_of(given, tensors, counted);
+    Object out = d == Py_None ? new_result(tensors, a, problem, counted, epilogue) : tensors.output("d", d);
     problem.d = tensors.one_or_more("d", out.get(), counted, Access::Write);
     with_names_of_python(which.name, [&] {
-        multiply(grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device,
-                 epilogue_of(given, tensors, counted));
+        multiply(grouped_gemm, context, problem, given, tensors, out.get(), problem.d.matrix.device, epilogue);
     });
     return out;
 }

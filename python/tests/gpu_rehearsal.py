@@ -207,9 +207,32 @@ class Rehearsal:
             recorded(lambda: self.spoiling(lambda: swiglu(library, x, q, *others, **keywords), q))
 
         monkeypatch.setattr(gpu_library.Library, "swiglu_quantize", activated)
+        moe = gpu_library.Library.moe
+
+        def layered(library, args, options, out):
+            options.numerics = gpu_library.HOPPER
+            recorded(lambda: self.spoiling(lambda: moe(library, args, options, out), out))
+
+        monkeypatch.setattr(gpu_library.Library, "moe", layered)
+        of_routing = (("route", "route", 1), ("permute_quantize", "permute", 2), ("combine", "combine", 3))
+        for name, *what in of_routing:
+            monkeypatch.setattr(gpu_library.Library, name, self.routed(gpu_library.Library, name, *what))
         monkeypatch.setattr(gpu_library.Library, "prenorm_gemm", multiplied)
         monkeypatch.setattr(gpu_library.Library, "score", scored)
         monkeypatch.setattr(gpu_library.Library, "paged_mqa_schedule", scheduled)
+
+    def routed(self, library, name, kernel, place):
+        """`place`: of what is written, among the arguments."""
+        function = getattr(library, name)
+
+        def call(library, *args, **options):
+            first = args[0]
+            quantizes = name == "permute_quantize" and first.dtype != args[2].dtype
+            many = name == "route" and first.numel() > 2048
+            self.names.add(f"routing_{kernel}{'_quantize' if quantizes else ''}{'_cluster' if many else ''}")
+            recorded(lambda: self.spoiling(lambda: function(library, *args, **options), args[place]))
+
+        return call
 
     def spoiling(self, call, d):
         call()

@@ -28,6 +28,20 @@ CALLS = {
     "quantize_columns": ((np.ones((16, 256), np.float32),), {"offsets": np.array((0, 5, 16), np.int32)}),
     "swiglu_quantize": ((np.ones((16, 256), np.float32),), {}),
     "scale_layout": ((np.ones((300, 6), np.float32),), {"prefix_sums": np.array((5, 300), np.int32)}),
+    "route": ((np.array(((0, 1), (1, -1))), 2), {}),
+    "permute_quantize": ((np.ones((2, 128), BF16), np.array(((0, 1), (2, -1)), np.int32)), {"rows": 3}),
+    "combine": ((np.ones((3, 16), BF16), np.array(((0, 1), (2, -1)), np.int32)), {}),
+    "moe": (
+        (
+            np.ones((2, 128), BF16),
+            np.array(((0, 1), (1, -1))),
+            np.full((2, 256, 128), 0x38, np.uint8).view(E4M3),
+            np.full((2, 2, 1), 2**-7, np.float32),
+            np.full((2, 128, 128), 0x38, np.uint8).view(E4M3),
+            np.ones((2, 1, 1), np.float32),
+        ),
+        {"fused": True},
+    ),
     "explain": ((64, 2112, 7168, "h200"), {}),
 }
 

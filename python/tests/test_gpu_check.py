@@ -29,6 +29,7 @@ CHECKS = {
     "unscaled": 1,
     "affine": 1,
     "head_gaps": 1,
+    "gated": 1,
     "einsum": 1,
     "graph": 11,
     "streams": 1,
@@ -51,6 +52,13 @@ CHECKS = {
     "prenorm_repeat": 4,
     "prenorm_graph": 3,
     "prenorm_devices": 2,
+    "routing": 4,
+    "routing_repeat": 7,
+    "routing_graph": 7,
+    "routing_devices": 6,
+    "moe_bits": 1,
+    "moe_repeat": 3,
+    "moe_graph": 4,
 }
 
 
@@ -72,6 +80,7 @@ def test_the_sanitizers_run_every_kernel(rehearsal):
     assert rehearsal.run("scale_layout_kernels") == {"kernels": 11}
     assert rehearsal.run("mqa_kernels") == {"kernels": 31}
     assert rehearsal.run("prenorm_kernels") == {"kernels": 4}
+    assert rehearsal.run("routing_kernels") == {"kernels": 5}
 
 
 def test_a_case_of_compare_builds_with_groups_of_k_runs(rehearsal):

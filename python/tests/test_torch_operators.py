@@ -39,6 +39,13 @@ def indexer(device, d=64):
     return q, k, values(device, 80).abs(), values(device, 70, 8)
 
 
+def layer_of_experts(device):
+    """x, ids and weights of two experts' products, and weights of the choices."""
+    parts = [ft.quantize_blocks(values(device, 2, *shape) / 16) for shape in ((2 * 128, K), (K, 128))]
+    ids = torch.arange(140, device=device).view(70, 2) % 3
+    return values(device, 70, K).bfloat16(), ids, *parts[0], *parts[1], values(device, 70, 2)
+
+
 TABLE = torch.tensor([[1, 0], [2, 1]])  # pages of two requests
 
 
@@ -67,6 +74,7 @@ def of_all(device):
         "quantize_group_columns_and_rows": ((x,), lambda x: ft.quantize_columns(x, [0, 7, 7, 70], rows=True)),
         "scale_layout_new": ((dense[1],), lambda sf: ft.scale_layout(sf, packed=True)),
         "prenorm_gemm_new": ((x.bfloat16(), values(device, 24, K)), ft.prenorm_gemm),
+        "moe_new": (layer_of_experts(device), ft.moe),
         "mqa_logits_new": (indexer(device), lambda *args: ft.mqa_logits(*args, [3] * 70, [9] * 70)),
         "paged_mqa_logits_new": (paged(device), lambda *args: ft.paged_mqa_logits(*args, [5, 64], TABLE.to(device))),
     }
@@ -133,6 +141,8 @@ def test_one_graph_serves_every_number_of_rows(name, device):
         some = tuple(x[:rows] for x in arguments[:of_rows]) + arguments[of_rows:]
         if "group" in name or "mqa" in name:
             some = arguments
+        if name == "moe_new":
+            some = (*(x[:rows] for x in arguments[:2]), *arguments[2:-1], arguments[-1][:rows])
         assert same(compiled(*some), call(*some))
     assert len(graphs) == 1
 
@@ -184,6 +194,16 @@ def test_scores_and_products_before_a_norm_are_written_where_out_says(device):
         assert same(out, ft.prenorm_gemm(x, weights, num_splits=slices))
     with pytest.raises(finegemm.InvalidArgument, match="out: is written to, which autograd does not see"):
         ft.prenorm_gemm(x, weights.requires_grad_(), out=out, num_splits=3)
+
+
+def test_a_layer_of_experts_is_written_where_out_says_and_keeps_leading_dimensions(device):
+    x, ids, *of_experts, weights = layer_of_experts(device)
+    x, ids, weights = (t.view(7, 10, -1) for t in (x, ids, weights))
+    out = torch.zeros_like(x)
+    assert ft.moe(x, ids, *of_experts, weights, gate_limit=1.0, out=out) is out
+    assert out.any()
+    assert torch.equal(out, ft.moe(x, ids, *of_experts, weights, gate_limit=1.0))
+    assert not torch.equal(out, ft.moe(x, ids, *of_experts, gate_limit=1.0))
 
 
 def test_a_compiler_knows_what_is_written(device):

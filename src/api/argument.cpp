@@ -271,7 +271,7 @@ void check_scales(const Argument& s, const Wanted& wanted) {
 }
 
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
-                    int64_t n, Grouping grouping) {
+                    int64_t n, Grouping grouping, bool quantised) {
     if (are(is_unscaled, a.x.dtype)) return check_unscaled_operands(a, sfa, b, sfb, d, n);
     const bool of_k = grouping == Grouping::K;
     for (const Argument& x : {a, b})
@@ -280,7 +280,7 @@ void check_operands(const Argument& a, const Argument& sfa, const Argument& b, c
                                                    "without scales",
                                                    names_of(is_unscaled))
                                            .c_str());
-    check_result(*find_type(a.x.dtype), d);
+    if (!quantised) check_result(*find_type(a.x.dtype), d);
     for (const Argument& x : {a, b, d}) x.check_extents();
     check_shapes(a, b, d, n);
     for (const auto& [scales, of] : {std::pair{sfa, a}, {sfb, b}})

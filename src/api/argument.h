@@ -85,9 +85,9 @@ Wanted scales_of_blocks(const ConstMatrix& x, const char* meaning, const char* m
 void check_scales(const Argument& s, const Wanted& wanted);
 
 /// The matrices of a GEMM, or of several in stacks. Groups of K have scales for each row of B and a D of f32. `n`:
-/// columns of D that are of the product.
+/// columns of the product. `quantised`: D has scales, and a type that has been checked.
 void check_operands(const Argument& a, const Argument& sfa, const Argument& b, const Argument& sfb, const Argument& d,
-                    int64_t n, Grouping grouping);
+                    int64_t n, Grouping grouping, bool quantised);
 
 /// A GPU's backend looks up the kernel that options name, where it has something to do.
 void check_gemm_options(const GemmOptions& options, bool backend_looks_up_config);

@@ -196,5 +196,7 @@ void take(const char* name, int64_t given, std::optional<T>& to) {
 void take(const char*, std::floating_point auto given, auto& to) { to = static_cast<float>(given); }
 inline void take(const char* name, const finegemm_matrix& given, ConstMatrix& to) { to = to_matrix(given, name); }
 inline void take(const char* name, const finegemm_stack& given, ConstStack& to) { to = to_stack(given, name); }
+inline void take(const char* name, const finegemm_stack& given, Stack& to) { to = to_stack(given, name); }
+inline void take(const char* name, const finegemm_stack& given, RowNumbers& to) { take(name, given, to.rows); }
 
 }  // namespace finegemm

@@ -1,6 +1,7 @@
 // Checks of what becomes of a product. Layer api.
 #include "api/epilogue.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "ops/gemm/finish/finishes.h"
@@ -44,9 +45,11 @@ void check_takes_epilogue(const Call& call, const Given& given) {
         reject("a", "has K = 0 columns, must have some where {} is given; there is no product to add to", name);
     if (given.other) reject(given.other, "is given, but so is {}; leave one of them out", name);
     const ElementType* type = find_type(call.a.matrix.dtype);
-    if (!facts.any_result && type && call.d.matrix.dtype != type->results[0])
+    if (!type || facts.any_result) return;
+    const DType usual = pairs_columns(given.finish) ? DType::E4M3 : type->results[0];
+    if (call.d.matrix.dtype != usual)
         reject("d", "has dtype {}, must be {} where {} is given; pass memory of that type",
-               name_of(call.d.matrix.dtype), name_of(type->results[0]), name);
+               name_of(call.d.matrix.dtype), name_of(usual), name);
 }
 
 /// A matrix that is as D is.
@@ -77,6 +80,42 @@ void check_row(const Argument& row, const Argument& d) {
     row.check_apart_from(d);
 }
 
+/// Scales of D, which are written beside it.
+void check_scales_of_d(const char* name, const Stack& scales, const Argument& d,
+                       const std::array<Argument, 4>& inputs) {
+    const ConstMatrix matrix = scales.matrix;
+    const Argument s{name, matrix, scales.count, scales.stride};
+    check_scales(s, scales_of_rows(d.x, "one for each row and 128 columns of d"));
+    if (s.count != d.count)
+        reject(s.name, "has {} matrices, must have {}, one for each of d; pass a stack", s.count, d.count);
+    s.check_elements_apart();
+    s.check_device(d.x.device, "d");
+    s.check_pointer(std::min<int64_t>(alignment_on(d.x.device), alignof(float)));
+    s.check_span();
+    s.check_apart_from(d);
+    for (const Argument& x : inputs) x.check_apart_from(s);
+}
+
+/// A number for each row of D.
+void check_row_numbers(const Argument& x, const Argument& d, const Epilogue& epilogue) {
+    x.check_dtype(DType::F32, "convert it, which loses nothing");
+    x.check_extents();
+    if (!x.has_shape(d.x.rows, 1) || x.count != d.count)
+        reject(x.name, "has {} numbers in {} stacks, must have {} in {}, one for each row of d; pass as many",
+               x.x.rows * x.x.cols, x.count, d.x.rows, d.count);
+    x.check_steps_not_negative();
+    x.check_device(d.x.device, "d");
+    x.check_pointer(std::min<int64_t>(alignment_on(d.x.device), alignof(float)));
+    x.check_span();
+    x.check_apart_from(d);
+    plan::arguments_of<Stack>(
+        [&](const char* name, const Stack& s) {
+            const ConstMatrix matrix = s.matrix;
+            x.check_apart_from({name, matrix, s.count, s.stride});
+        },
+        epilogue);
+}
+
 }  // namespace
 
 void check_finish(const Call& call) {
@@ -86,7 +125,7 @@ void check_finish(const Call& call) {
     with_finish(given.finish, [&]<typename T>() { T::check(call); });
 }
 
-void check_epilogue_operands(const Call& call, const Argument& d) {
+void check_epilogue_operands(const Call& call, const Argument& d, const std::array<Argument, 4>& inputs) {
     const Given given = given_in(call.epilogue());
     if (given.first && call.options.accumulate)
         reject("accumulate", "is set, but so is {}; leave it out{}", given.first,
@@ -96,6 +135,9 @@ void check_epilogue_operands(const Call& call, const Argument& d) {
             if constexpr (std::is_same_v<T, ConstStack>)
                 check_like_d({x.name, value.matrix, value.count, value.stride}, d);
             else if constexpr (std::is_same_v<T, ConstMatrix>) check_row({x.name, value}, d);
+            else if constexpr (std::is_same_v<T, Stack>) check_scales_of_d(x.name, value, d, inputs);
+            else if constexpr (std::is_same_v<T, RowNumbers>)
+                check_row_numbers({x.name, value.rows.matrix, value.rows.count, value.rows.stride}, d, call.epilogue());
         },
         call.epilogue());
 }

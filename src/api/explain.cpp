@@ -1,12 +1,17 @@
 // Which kernel a product takes, and why. Layer api.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include <finegemm/error.h>
 #include <finegemm/gemm.h>
+#include <finegemm/moe.h>
 
 #include "api/explained_device.h"
 #include "cuda/device.h"
 #include "engine/device_spec.h"
+#include "ops/moe/checks.h"
+#include "ops/moe/planner.h"
 #include "plan/fields.h"
 #include "plan/table.h"
 
@@ -52,6 +57,43 @@ std::string explain(const GemmShape& shape, const std::string& device, const std
 std::string explain(int64_t m, int64_t n, int64_t k, const std::string& device, bool batch_invariant,
                     const std::string& plan_table) {
     return explain(GemmShape{.m = m, .n = n, .k = k, .batch_invariant = batch_invariant}, device, plan_table);
+}
+
+namespace {
+
+std::string why_fused(const MoeShape& s, const MoePlan& plan) {
+    if (s.intermediate % kScaleBlock != 0)
+        return fmt::format("I of {} is no multiple of 128: the activation has a launch of its own", s.intermediate);
+    if (s.f32_between) return "f32_between needs the activation in the product's launch";
+    if (s.fused) return "fused is given";
+    return fmt::format("product and activation are expected to take {:.1f} us in one launch, {:.1f} us in two",
+                       plan.fused_us, plan.apart_us);
+}
+
+std::string why_rows(const MoeShape& s) {
+    return fmt::format("{} of {} rows are expected to be used, by {} experts", expected_rows_of(s), rows_of(s),
+                       s.experts);
+}
+
+}  // namespace
+
+std::string explain(const MoeShape& shape, const std::string& device) {
+    check_moe(shape);
+    const plan::DeviceSpec spec = explained_device(device);
+    const MoePlan plan = plan_of(shape, spec);
+    nlohmann::ordered_json out = {{"device", spec.name},
+                                  {"us", plan.us()},
+                                  {"fused", plan.fused},
+                                  {"why", {why_fused(shape, plan), why_rows(shape)}},
+                                  {"workspace_bytes", moe_workspace_bytes(shape)},
+                                  {"launches", nlohmann::ordered_json::array()}};
+    for (const MoeLaunch& launch : plan.launches) {
+        nlohmann::ordered_json row = {
+            {"call", launch.call}, {"kernel", launch.kernel}, {"us", launch.us}, {"bytes", launch.bytes}};
+        if (!launch.line.empty()) row["line"] = launch.line;
+        out["launches"].push_back(std::move(row));
+    }
+    return out.dump(2);
 }
 
 }  // namespace finegemm

@@ -7,9 +7,11 @@
 
 #include <finegemm/einsum.h>
 #include <finegemm/gemm.h>
+#include <finegemm/moe.h>
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
 #include <finegemm/quantize.h>
+#include <finegemm/routing.h>
 #include <finegemm/scale_layout.h>
 #include <finegemm/swiglu.h>
 
@@ -19,9 +21,11 @@
 #include "cuda/nvtx.h"
 #include "ops/gemm/checks.h"
 #include "ops/gemm/groups.h"
+#include "ops/moe/checks.h"
 #include "ops/mqa/checks.h"
 #include "ops/prenorm/checks.h"
 #include "ops/quantize/checks.h"
+#include "ops/routing/checks.h"
 #include "ops/scale_layout/checks.h"
 #include "ops/swiglu/checks.h"
 #include "plan/elements.h"
@@ -242,6 +246,37 @@ void swiglu_quantize(Context& context, const SwigluArgs& args, const SwigluOptio
                            grouped ? fmt::format(" {}", name_of(call.groups.form)) : "",
                            call.has_weights() ? " weighted" : "");
     });
+}
+
+void route(Context& context, const RouteArgs& args, const RouteOptions& options) {
+    ContextState& state = context.state();
+    const RouteCall call{args, options, options.check_values.value_or(state.options.check_values)};
+    check_routing(call);
+    run_operation(state, call.ids.device, call, [&] { return text_of(call); });
+}
+
+void permute_quantize(Context& context, const PermuteQuantizeArgs& args, const PermuteOptions& options) {
+    ContextState& state = context.state();
+    const PermuteCall call{args, options, options.check_values.value_or(state.options.check_values)};
+    check_routing(call);
+    if (call.x.rows == 0 || call.x.cols == 0) return;
+    run_operation(state, call.x.device, call, [&] { return text_of(call); });
+}
+
+void combine(Context& context, const CombineArgs& args, const CombineOptions& options) {
+    ContextState& state = context.state();
+    const CombineCall call{args, options, options.check_values.value_or(state.options.check_values)};
+    check_routing(call);
+    if (call.out.rows == 0 || call.out.cols == 0) return;
+    run_operation(state, call.out.device, call, [&] { return text_of(call); });
+}
+
+void moe(Context& context, const MoeArgs& args, const MoeOptions& options) {
+    ContextState& state = context.state();
+    const MoeCall call{args, options, options.check_values.value_or(state.options.check_values)};
+    check_moe(call);
+    if (call.x.rows == 0) return;
+    run_operation(state, call.device(), call, [&] { return text_of(call); });
 }
 
 void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,

@@ -3,8 +3,10 @@
 
 #include <finegemm/context.h>
 #include <finegemm/gemm.h>
+#include <finegemm/moe.h>
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
+#include <finegemm/routing.h>
 #include <finegemm/swiglu.h>
 
 namespace finegemm {
@@ -76,6 +78,58 @@ constexpr void swiglu_options(const Visit& visit, Structs&... options) {
     visit("power_of_two_scales", options.power_of_two_scales...);
     visit("num_sms", options.num_sms...);
     visit("pdl", options.pdl...);
+}
+
+// Options of routing's calls; not `stream`, nor `poll`.
+template <typename Visit, typename... Structs>
+constexpr void route_options(const Visit& visit, Structs&... options) {
+    visit("check_values", options.check_values...);
+    visit("pdl", options.pdl...);
+}
+template <typename Visit, typename... Structs>
+constexpr void permute_options(const Visit& visit, Structs&... options) {
+    visit("check_values", options.check_values...);
+    visit("power_of_two_scales", options.power_of_two_scales...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
+}
+template <typename Visit, typename... Structs>
+constexpr void combine_options(const Visit& visit, Structs&... options) {
+    visit("check_values", options.check_values...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
+}
+
+/// Options of a layer of experts; not `stream`, nor `poll`.
+template <typename Visit, typename... Structs>
+constexpr void moe_options(const Visit& visit, Structs&... options) {
+    visit("gate_limit", options.gate_limit...);
+    visit("gate_alpha", options.gate_alpha...);
+    visit("up_offset", options.up_offset...);
+    visit("f32_between", options.f32_between...);
+    visit("power_of_two_scales", options.power_of_two_scales...);
+    visit("fused", options.fused...);
+    visit("rows", options.rows...);
+    visit("expected_m", options.expected_m...);
+    visit("numerics", options.numerics...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
+    visit("check_values", options.check_values...);
+}
+
+/// Fields of a call of it.
+template <typename Visit, typename... Structs>
+constexpr void moe_fields(const Visit& visit, Structs&... shapes) {
+    visit("tokens", shapes.tokens...);
+    visit("choices", shapes.choices...);
+    visit("hidden", shapes.hidden...);
+    visit("intermediate", shapes.intermediate...);
+    visit("experts", shapes.experts...);
+    visit("rows", shapes.rows...);
+    visit("expected_m", shapes.expected_m...);
+    visit("num_sms", shapes.num_sms...);
+    visit("f32_between", shapes.f32_between...);
+    visit("fused", shapes.fused...);
 }
 
 /// Not `log`, which is no value.

@@ -74,7 +74,13 @@ void check_copied_numbers(const cuda::Driver& driver, const NumberedCall& call) 
     const Copies copies(driver, call.options.stream, "numbers");
     NumberedCall on_host = call;
     std::vector<std::vector<int32_t>> all;
+    std::vector<int64_t> wide;  // of experts
     visit_numbers(on_host, [&](ConstMatrix& numbers) {
+        if (numbers.dtype == DType::I64) {
+            wide = copies.of<int64_t>({numbers, 1, 0});
+            numbers.data = wide.data();
+            return;
+        }
         all.push_back(copies.of<int32_t>({numbers, 1, 0}));
         numbers.data = all.back().data();
     });
@@ -85,5 +91,8 @@ void check_copied_numbers(const cuda::Driver& driver, const NumberedCall& call) 
 
 void check_device_numbers(const cuda::Driver& driver, const MqaCall& call) { check_copied_numbers(driver, call); }
 void check_device_numbers(const cuda::Driver& driver, const PagedMqaCall& call) { check_copied_numbers(driver, call); }
+void check_device_numbers(const cuda::Driver& driver, const RouteCall& call) { check_copied_numbers(driver, call); }
+void check_device_numbers(const cuda::Driver& driver, const PermuteCall& call) { check_copied_numbers(driver, call); }
+void check_device_numbers(const cuda::Driver& driver, const CombineCall& call) { check_copied_numbers(driver, call); }
 
 }  // namespace finegemm

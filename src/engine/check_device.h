@@ -4,6 +4,7 @@
 #include "cuda/driver.h"
 #include "ops/gemm/call.h"
 #include "ops/mqa/call.h"
+#include "ops/routing/call.h"
 
 namespace finegemm {
 
@@ -14,5 +15,8 @@ void check_device_values(const cuda::Driver& driver, const Call& call);
 // `check_numbers`, likewise.
 void check_device_numbers(const cuda::Driver& driver, const MqaCall& call);
 void check_device_numbers(const cuda::Driver& driver, const PagedMqaCall& call);
+void check_device_numbers(const cuda::Driver& driver, const RouteCall& call);
+void check_device_numbers(const cuda::Driver& driver, const PermuteCall& call);
+void check_device_numbers(const cuda::Driver& driver, const CombineCall& call);
 
 }  // namespace finegemm

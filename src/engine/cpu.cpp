@@ -1,12 +1,18 @@
 // The backend for CPUs. Layer engine.
 #include "engine/cpu.h"
 
+#include <cstddef>
+#include <type_traits>
+#include <vector>
+
 #include "engine/check_values.h"
 #include "engine/thread_pool.h"
 #include "ops/gemm/cpu.h"
+#include "ops/moe/steps.h"
 #include "ops/mqa/cpu.h"
 #include "ops/prenorm/cpu.h"
 #include "ops/quantize/cpu.h"
+#include "ops/routing/cpu.h"
 #include "ops/scale_layout/cpu.h"
 #include "ops/swiglu/cpu.h"
 
@@ -30,14 +36,27 @@ public:
     void run(const Operation& operation) override {
         std::visit(
             [&](const auto& call) {
-                if constexpr (requires { call.check_values; })
-                    if (call.check_values) check_numbers(call);
-                run_on_cpu(call, pool_);
+                if constexpr (std::is_same_v<decltype(call), const MoeCall&>) run_moe(call);
+                else start(call);
             },
             operation);
     }
 
 private:
+    template <typename OperationCall>
+    void start(const OperationCall& call) {
+        if constexpr (requires { call.check_values; })
+            if (call.check_values) check_numbers(call);
+        run_on_cpu(call, pool_);
+    }
+
+    void run_moe(const MoeCall& call) {
+        const bool fused = fused_by_rule(call.shape()).value_or(true);
+        if (call.workspace) return run_steps(*this, call, fused, call.workspace);
+        std::vector<std::byte> workspace(static_cast<size_t>(memory_of(call.shape(), fused).bytes));
+        run_steps(*this, call, fused, workspace.data());
+    }
+
     inline static const Computing kComputing[] = {{"fast", ""}, {"exact", ""}, {"hopper", ""}};  // by numerics
 
     bool batch_invariant_;  // of calls that do not say

@@ -15,9 +15,12 @@
 #include "engine/device_spec.h"
 #include "ops/gemm/groups.h"
 #include "ops/gemm/source.h"
+#include "ops/moe/planner.h"
+#include "ops/moe/steps.h"
 #include "ops/mqa/source.h"
 #include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
+#include "ops/routing/source.h"
 #include "ops/scale_layout/source.h"
 #include "ops/swiglu/source.h"
 
@@ -218,6 +221,29 @@ const GemmKernel& HopperBackend::chosen(const plan::Problem& problem, const Poll
     return kernel;
 }
 
+bool HopperBackend::is_fused_faster(const MoeShape& shape) {
+    const plan::Problem problem = plan::problem_of(gate_up_shape(shape, true));
+    {
+        const std::shared_lock lock(mutex_);
+        if (const auto found = fused_.find(problem); found != fused_.end()) return found->second;
+    }
+    const bool faster = finegemm::is_fused_faster(shape, spec_, &table_);
+    const std::unique_lock lock(mutex_);
+    if (fused_.size() >= kMaxKept) fused_.clear();
+    return fused_.try_emplace(problem, faster).first->second;
+}
+
+/// Memory is given back behind the last launch, in the order of the stream.
+void HopperBackend::run_moe(const MoeCall& call) {
+    const MoeShape shape = call.shape();
+    const std::optional<bool> rule = fused_by_rule(shape);
+    const bool fused = rule ? *rule : is_fused_faster(shape);
+    if (call.workspace) return run_steps(*this, call, fused, call.workspace);
+    const auto bytes = static_cast<size_t>(memory_of(shape, fused).bytes);
+    const cuda::StreamMemory workspace(memory(), bytes, call.options.stream);
+    run_steps(*this, call, fused, workspace.data());
+}
+
 std::vector<plan::Problem> HopperBackend::problems() const {
     const std::shared_lock lock(mutex_);
     std::vector<plan::Problem> problems;
@@ -317,25 +343,31 @@ auto HopperBackend::kept_launch(const auto& call) {
     return kept.try_emplace(key, std::move(made)).first->second;
 }
 
+template <typename OperationCall>
+void HopperBackend::start(const OperationCall& call) {
+    if constexpr (requires { call.check_values; })
+        if (call.check_values) check_device_numbers(*driver_, call);
+    bool overlap = false;
+    if constexpr (requires { call.options.pdl; }) overlap = call.options.pdl;
+    const auto start = [&](const cuda::Kernel& kernel, const auto& launch) {
+        kernel.launch(launch.grid, &launch.params, call.options.stream, overlap);
+    };
+    if constexpr (requires { call_key(call); }) {
+        const auto kept = kept_launch(call);
+        start(*kept->kernel, kept->launch);
+    } else {
+        const auto launch = launch_on(call, *driver_, spec_);
+        start(kernel_of(launch.config, call.options.poll), launch);
+    }
+}
+
 void HopperBackend::run(const Operation& operation) {
     driver_->check_process();
     std::visit(
         [&](const auto& call) {
             const cuda::CurrentDevice current(device_);
-            if constexpr (requires { call.check_values; })
-                if (call.check_values) check_device_numbers(*driver_, call);
-            bool overlap = false;
-            if constexpr (requires { call.options.pdl; }) overlap = call.options.pdl;
-            const auto start = [&](const cuda::Kernel& kernel, const auto& launch) {
-                kernel.launch(launch.grid, &launch.params, call.options.stream, overlap);
-            };
-            if constexpr (requires { call_key(call); }) {
-                const auto kept = kept_launch(call);
-                start(*kept->kernel, kept->launch);
-            } else {
-                const auto launch = launch_on(call, *driver_, spec_);
-                start(kernel_of(launch.config, call.options.poll), launch);
-            }
+            if constexpr (std::is_same_v<decltype(call), const MoeCall&>) run_moe(call);
+            else start(call);
         },
         operation);
 }

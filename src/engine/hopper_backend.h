@@ -20,6 +20,7 @@
 #include "ops/mqa/hopper.h"
 #include "ops/prenorm/hopper.h"
 #include "ops/quantize/hopper.h"
+#include "ops/routing/hopper.h"
 #include "ops/scale_layout/hopper.h"
 #include "ops/swiglu/hopper.h"
 #include "plan/table.h"
@@ -116,6 +117,10 @@ private:
     const Computing& zero(const Call& call) const;
     const cuda::MemoryPool& memory();
     void sum(const Launch& launch, const Call& call);
+    bool is_fused_faster(const MoeShape& shape);
+    void run_moe(const MoeCall& call);
+    template <typename OperationCall>
+    void start(const OperationCall& call);
 
     const GemmKernel& chosen(const plan::Problem& problem, const Poll& poll);
     const GemmKernel& named(const plan::Problem& problem, const std::string& name, const Poll& poll);
@@ -140,9 +145,11 @@ private:
     std::unique_ptr<const cuda::MemoryPool> memory_;                              // likewise
     std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<GroupListConfig>, KernelsOf<QuantizeConfig>,
                KernelsOf<QuantizeColumnsConfig>, KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>,
-               KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>, KernelsOf<SwigluConfig>>
+               KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>, KernelsOf<SwigluConfig>, KernelsOf<RouteConfig>,
+               KernelsOf<PermuteConfig>, KernelsOf<CombineConfig>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
+    std::unordered_map<plan::Problem, bool, plan::ProblemHash> fused_;  // is a layer's first product faster so?
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;
     std::tuple<KeptLaunches<MqaCallKey, MqaLaunch>, KeptLaunches<PrenormCallKey, PrenormLaunch>> kept_;
 };

@@ -1,10 +1,13 @@
 // What belongs into the pack. Layer engine.
 #include "engine/pack_contents.h"
 
+#include <utility>
+
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
 #include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
+#include "ops/routing/source.h"
 #include "ops/scale_layout/source.h"
 #include "ops/swiglu/source.h"
 #include "plan/plan.h"
@@ -23,6 +26,7 @@ std::vector<jit::KernelSource> pack_contents() {
     sources.push_back(jit::source_of(MqaScheduleConfig{}));
     for (const PrenormConfig& c : jit::prenorm_configs()) sources.push_back(jit::source_of(c));
     for (const SwigluConfig& c : jit::swiglu_configs()) sources.push_back(jit::source_of(c));
+    for (jit::KernelSource& source : jit::routing_sources()) sources.push_back(std::move(source));
     return sources;
 }
 

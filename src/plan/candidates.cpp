@@ -177,6 +177,19 @@ constexpr auto kHeadGaps = std::to_array<Candidate>({
 });
 // clang-format on
 
+// With D the SwiGLU of the product, quantised: a tile has the gates and the ups of 128 columns. Rates are what 65,536
+// and few rows of 7168 and 3584 take on an H200; the exponentials of one warpgroup run beside the other one's products.
+// clang-format off
+constexpr auto kGated = std::to_array<Candidate>({
+    {{64, 256, 5, 1, 1, kAlone, 1}, {0.770, 0.770, 0.20}},
+    {{128, 256, 4, 2, 1, kAlone, 1}, {0.820, 0.820, 0.20}},
+});
+constexpr auto kGatedRows = std::to_array<Candidate>({
+    {{64, 256, 5, 1, 1, kAlone, 1}, {0.770, 0.770, 0.20}},
+    {{128, 256, 4, 2, 1, kAlone, 1}, {0.820, 0.820, 0.20, 0.20}},
+});
+// clang-format on
+
 constexpr Kind kPlainKind{}, kGroupedKind{.grouping = Grouping::Rows}, kRowKind{.b = kRowScaled},
     kGroupedRowKind{.grouping = Grouping::Rows, .b = kRowScaled}, kRowF32Kind{.b = kRowScaled, .output = Output::F32},
     kKGroupedKind{.grouping = Grouping::K, .b = kRowScaled, .output = Output::F32},
@@ -202,6 +215,8 @@ constexpr CandidateList kListed[] = {{kPlainKind, kConfigs, kCandidates},
                                      {kKGroupedKind, kKGroupedConfigs, kKGroupedCandidates},
                                      {kKGroupedBf16Kind, kKGroupedBf16Configs, kKGroupedBf16Candidates},
                                      kListOf<kHeadGaps, {.finish = Finish::HeadGaps}>,
+                                     kListOf<kGated, {.finish = Finish::Gated}>,
+                                     kListOf<kGatedRows, {.grouping = Grouping::Rows, .finish = Finish::Gated}>,
                                      kListOf<kAffine, affine_kind(Grouping::None, Output::BF16)>,
                                      kListOf<kAffineF16, affine_kind(Grouping::None, Output::F16)>,
                                      kListOf<kAffineF32, affine_kind(Grouping::None, Output::F32)>,

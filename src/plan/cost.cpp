@@ -113,7 +113,7 @@ Tiles tiles_of(const Problem& p, const DeviceSpec& d, const GemmConfig& c) {
     for (const double spread : kSpread) {
         const double rows = std::max(1.0, expected.rows * (1 + (spread - 1) * apart));
         const double full = std::floor(rows / c.tile_m), rest = rows - full * c.tile_m;
-        const double used = std::ceil(rest / c.rows_per_warpgroup()) * c.rows_per_warpgroup() / c.tile_m;
+        const double used = std::ceil(rest / c.row_step()) * c.row_step() / c.tile_m;
         const double count = full + (rest > 0 ? 1 : 0);
         counts[i++] = static_cast<uint32_t>(count);
         const double stray = count - (total_known ? rows / c.tile_m : 0);

@@ -42,6 +42,7 @@ std::string_view name_of(Store store) {
         case Store::Tma: return "tma";
         case Store::SourceTile: return "source tile";
         case Store::SplitK: return "split-k";
+        case Store::Registers: return "registers";
     }
     return "unknown";
 }

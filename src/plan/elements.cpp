@@ -25,6 +25,7 @@ std::string name_of(DType type) {
     if (const ElementType* x = find_type(type)) return std::string(x->name);
     if (type == DType::UE8M0x4) return "ue8m0x4";  // of scales, never of elements
     if (type == DType::I32) return "i32";
+    if (type == DType::I64) return "i64";
     return fmt::format("unknown ({})", static_cast<int32_t>(type));
 }
 

@@ -70,6 +70,7 @@ constexpr void option_fields(const Visit& visit, Shapes&... shapes) {
     visit(Field{"accumulate", kNotRows, "D, of f32, is added to, not overwritten"}, shapes.accumulate...);
     visit(Field{"affine", kDenseOrRows, "D is alpha A B + beta C + bias, with any of the three"}, shapes.affine...);
     visit(Field{"head_gaps", kDense, "D is in heads, each with a gap that is not written"}, shapes.head_gaps...);
+    visit(Field{"gated", kDenseOrRows, "D is the SwiGLU of the halves of N, in e4m3 with scales"}, shapes.gated...);
     visit(Field{"num_sms", kAll, "SMs that may be used at most; 0: all"}, shapes.num_sms...);
     visit(Field{"batch_invariant", kAll, "The bits of a row of D may not depend on M"}, shapes.batch_invariant...);
     visit(Field{"a_mn_major", kNotSum, "A is stored as [K, M], not [M, K]; of bf16 or f16"}, shapes.a_mn_major...);
@@ -95,6 +96,8 @@ inline constexpr FinishField kFinishFields[] = {
          const int64_t head = n % 256 == 0 ? 256 : n;
          e.head_left = head / 16 * 8, e.head_gap = 64, e.head_right = head - e.head_left;
      }},
+    {Finish::Gated, &GemmShape::gated, ", whose SwiGLU D is, quantised",
+     [](Epilogue& e, int64_t) { e.gate_alpha = 1; }},
 };
 /// The row of the finish that a shape asks for; null where D is the product.
 constexpr const FinishField* find_finish(const GemmShape& s) {
@@ -136,6 +139,16 @@ constexpr void epilogue_arguments(const Visit& visit, Epilogues&... epilogues) {
     visit(A{"head_gap", Finish::HeadGaps, "Columns of D in the gap of a head, which are not written"},
           epilogues.head_gap...);
     visit(A{"head_right", Finish::HeadGaps, "Columns of the product behind the gap"}, epilogues.head_right...);
+    visit(A{"sfd", Finish::Gated, "Scales of D, which is the SwiGLU of the product, quantised"}, epilogues.sfd...);
+    visit(A{"row_weights", Finish::Gated, "A number for each row that its SwiGLU is multiplied by"},
+          epilogues.row_weights...);
+    visit(A{"gate_limit", Finish::Gated, "Of gates from above, and of the magnitudes of ups; 0: none"},
+          epilogues.gate_limit...);
+    visit(A{"gate_alpha", Finish::Gated, "Factor of the gate in its sigmoid; 0: 1"}, epilogues.gate_alpha...);
+    visit(A{"up_offset", Finish::Gated, "Added to ups"}, epilogues.up_offset...);
+    visit(A{"bf16_between", Finish::Gated, "The product and its SwiGLU are rounded to bf16"},
+          epilogues.bf16_between...);
+    visit(A{"power_of_two_sfd", Finish::Gated, "Scales of D are powers of two"}, epilogues.power_of_two_sfd...);
 }
 
 /// Calls visit(name, its member of each of `epilogues`) for each argument of a type: ConstStack, which is like D, or
@@ -155,6 +168,9 @@ inline bool is_given(int64_t x, int64_t usual) { return x != usual; }
 inline bool is_given(const std::optional<float>& x, const std::optional<float>&) { return x.value_or(0) != 0; }
 inline bool is_given(const ConstMatrix& x, const ConstMatrix&) { return x.data || x.rows != 0 || x.cols != 0; }
 inline bool is_given(const ConstStack& x, const ConstStack& usual) { return is_given(x.matrix, usual.matrix); }
+inline bool is_given(const Stack& x, const Stack& usual) { return is_given(ConstStack(x), ConstStack(usual)); }
+inline bool is_given(const RowNumbers& x, const RowNumbers& usual) { return is_given(x.rows, usual.rows); }
+inline bool is_given(bool x, bool) { return x; }
 inline constexpr Epilogue kNoEpilogue{};
 
 /// Calls visit(argument, value) for each argument that is given.
@@ -218,11 +234,13 @@ inline DColumns columns_of(const Epilogue& x) {
 
 /// Columns of a D that has those of a product with `n`.
 inline int64_t width_of_d(const Epilogue& x, int64_t n) {
+    if (pairs_columns(finish_of(x))) return n / 2;
     return head_cols(x) > 0 ? n + n / head_cols(x) * x.head_gap : n;
 }
 
 /// The reverse: columns of the product, for a D of that width; the width itself where there is no such product.
 inline int64_t product_cols(const Epilogue& x, int64_t width) {
+    if (pairs_columns(finish_of(x))) return 2 * width;
     const int64_t head = head_cols(x);
     return head > 0 && width % (head + x.head_gap) == 0 ? width / (head + x.head_gap) * head : width;
 }

@@ -5,8 +5,11 @@ namespace finegemm::plan {
 
 namespace {
 
-// Rows of the dense table where the model's choice is more than 1% off: problem, best kernel.
-// bench/results/sweep_h200.json and sweep_h100.json have the times of both.
+constexpr Operand kBf16 = unscaled(Element::BF16);
+constexpr Groups kSixOf1024{Grouping::Rows, 6, 1024};
+
+// Rows of the dense table and of experts in bf16 where the model's choice is more than 1% off: problem, best kernel.
+// bench/results/sweep_h200.json, sweep_h100.json and swapped_h200.json have the times of both.
 // clang-format off
 constexpr ShippedEntry kMeasuredH200[] = {
     {{1, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
@@ -35,6 +38,9 @@ constexpr ShippedEntry kMeasuredH200[] = {
     {{2048, 7168, 16384}, "m128n176s4w2"},
     {{2048, 7168, 2048}, "m128n128s5w2"},
     {{8192, 7168, 16384}, "m128n176s4w2"},
+    {{.m = 8448, .n = 6144, .k = 7168, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
+    {{.m = 8448, .n = 4096, .k = 4096, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
+    {{.m = 8448, .n = 4096, .k = 2048, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
 };
 constexpr ShippedEntry kMeasuredH100[] = {
     {{1, 576, 7168}, "m64n32s6w1_splitK8_x2"},

@@ -68,7 +68,7 @@ constexpr GemmConfig config(uint32_t tile_m, uint32_t tile_n, uint32_t stages, u
     return {.tile_m = tile_m,
             .tile_n = tile_n,
             .stages = stages,
-            .math_warpgroups = tile_m / 64 * k_slices,
+            .math_warpgroups = (tile_m > 192 ? 2 : tile_m / 64) * k_slices,
             .cluster = k_splits,
             .cluster_use = k_splits > 1 ? ClusterUse::SplitK : ClusterUse::None,
             .grouping = G,
@@ -210,8 +210,8 @@ protected:
         const DType of = type_of(C.a.element).dtype, type = type_of(C.output).dtype;
         const int64_t groups = random.any(1, 4), n = 8 * random.any(1, 2 * C.tile_n / 8), k = 8 * random.any(1, 40);
         const bool masked = C.a.major == kMn || random.one_in(2);
-        const int64_t some = masked ? random.any(1, 150) : random.any(groups, 250), stacks = masked ? groups : 1,
-                      m = C.a.major == kMn ? (some + 7) / 8 * 8 : some;
+        const int64_t some = masked ? random.any(1, C.tile_m + 20) : random.any(groups, 250),
+                      stacks = masked ? groups : 1, m = C.a.major == kMn ? (some + 7) / 8 * 8 : some;
         std::vector<int32_t> numbers;
         if (!masked) numbers.push_back(0);
         for (int64_t g = 0; g < groups; ++g)
@@ -339,7 +339,8 @@ TEST_F(GemmKernel, GroupsOfRowsReadColumnsOfBAndOfA) {
         rows<config<kRows, kBF16, Output::BF16, kK, kMn>(64, 64, 8)>(seed);
         rows<config<kRows, kBF16, Output::F32, kK, kMn>(128, 128, 5)>(seed);
         rows<config<kRows, kF16, Output::F16, kK, kMn>(128, 192, 4)>(seed);
-        rows<config<kRows, kBF16, Output::BF16, kK, kK>(256, 128, 4)>(seed);
+        rows<config<kRows, kBF16, Output::BF16, kK, kK>(256, 128, 4)>(seed);  // swapped
+        rows<config<kRows, kF16, Output::F16, kK, kMn>(256, 128, 4)>(seed);
         rows<rows_config<kBF16, Output::BF16, kMn, kMn>(128, 128, 5)>(seed);
         rows<rows_config<kF16, Output::F32, kMn, kK>(128, 128, 4)>(seed);
         if (HasFatalFailure()) return;

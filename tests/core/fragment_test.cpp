@@ -47,7 +47,8 @@ struct Strip {
     void stmatrix_x4(uint32_t pair, const Register& reg) {
         for (uint32_t matrix = 0; matrix < 4; ++matrix)
             for (uint32_t lane = 0; lane < 32; ++lane) {
-                const uint32_t address = strip_offset(config, stmatrix_piece(matrix * 8 + lane / 4, pair));
+                const uint32_t address =
+                    strip_offset(config, strip_pitch(config), stmatrix_piece(matrix * 8 + lane / 4, pair));
                 for (uint32_t half = 0; half < 2; ++half)
                     elements.at(address / 2 + lane % 4 * 2 + half) = reg(lane, matrix * 2 + half);
             }
@@ -67,7 +68,8 @@ TEST(Fragment, AWarpsStagedTileIsReadBackRowByRow) {
             for (uint32_t lane = 0; lane < 32; ++lane) {
                 const RowCol piece = strip_piece(c, kernel_plan(c).strip_cols, lane, i);
                 for (uint32_t e = 0; e < 8; ++e)
-                    ASSERT_EQ(strip.elements[strip_offset(c, piece) / 2 + e], element({piece.row, piece.col + e}))
+                    ASSERT_EQ(strip.elements[strip_offset(c, strip_pitch(c), piece) / 2 + e],
+                              element({piece.row, piece.col + e}))
                         << piece.row << ", " << piece.col;
             }
     }
@@ -81,7 +83,7 @@ TEST(Fragment, AWarpsStagedFloatsAreReadBackRowByRow) {
         for (uint32_t reg = 0; reg < kernel_plan(c).strip_cols / 2; ++reg)
             for (uint32_t lane = 0; lane < 32; ++lane) {
                 const RowCol at = wgmma_accumulator(lane, reg);
-                strip.at(strip_offset(c, at) / 4) = element(at);
+                strip.at(strip_offset(c, strip_pitch(c), at) / 4) = element(at);
             }
         for (uint32_t i = 0; i < strip_pieces(c, kernel_plan(c).strip_cols); ++i)
             for (uint32_t lane = 0; lane < 32; ++lane) {
@@ -90,7 +92,8 @@ TEST(Fragment, AWarpsStagedFloatsAreReadBackRowByRow) {
                              step = strip_piece(c, kernel_plan(c).strip_cols, 0, 1);
                 EXPECT_EQ(piece, (RowCol{first.row + i * step.row, first.col})) << "a lane keeps to its columns";
                 for (uint32_t e = 0; e < 4; ++e)
-                    ASSERT_EQ(strip[strip_offset(c, piece) / 4 + e], element({piece.row, piece.col + e}))
+                    ASSERT_EQ(strip[strip_offset(c, strip_pitch(c), piece) / 4 + e],
+                              element({piece.row, piece.col + e}))
                         << tile_n << ": " << piece.row << ", " << piece.col;
             }
     }
@@ -102,7 +105,7 @@ TEST(Fragment, StmatrixHitsEachBankOnce) {
             for (uint32_t matrix = 0; matrix < 4; ++matrix) {
                 std::set<uint32_t> groups;
                 for (uint32_t row = 0; row < 8; ++row)
-                    groups.insert(strip_offset(c, stmatrix_piece(matrix * 8 + row, pair)) / 16 % 8);
+                    groups.insert(strip_offset(c, strip_pitch(c), stmatrix_piece(matrix * 8 + row, pair)) / 16 % 8);
                 EXPECT_EQ(groups.size(), 8u) << test::describe(c) << ", pair " << pair << ", matrix " << matrix;
             }
 }

@@ -188,7 +188,7 @@ TEST(Strip, EachPieceHasAnOffsetOfItsOwnAndALaneThatTakesIt) {
                     const RowCol piece = strip_piece(c, cols, lane, i);
                     EXPECT_LT(piece.row, 16u);
                     EXPECT_LT(piece.col, cols);
-                    const uint32_t at = strip_offset(c, piece);
+                    const uint32_t at = strip_offset(c, strip_pitch(c), piece);
                     EXPECT_EQ(at % 16, 0u);
                     EXPECT_LE(at + 16, 16 * strip_pitch(c));
                     EXPECT_TRUE(offsets.insert(at).second) << "two pieces at one offset";
@@ -333,14 +333,15 @@ TEST(Strip, OfFloatsIsWrittenAndReadWithoutBankConflicts) {
             for (uint32_t half = 0; half < 2; ++half) {  // sixteen lanes write eight bytes each at once
                 std::vector<uint32_t> addresses;
                 for (uint32_t lane = half * 16; lane < half * 16 + 16; ++lane)
-                    addresses.push_back(strip_offset(c, wgmma_accumulator(lane, r)));
+                    addresses.push_back(strip_offset(c, strip_pitch(c), wgmma_accumulator(lane, r)));
                 EXPECT_EQ(busiest_bank(addresses, 8), 1u) << tile_n << ", register " << r;
             }
         for (uint32_t i = 0; i < strip_pieces(c, kernel_plan(c).strip_cols); ++i)
             for (uint32_t quarter = 0; quarter < 4; ++quarter) {  // eight lanes read sixteen bytes each at once
                 std::vector<uint32_t> addresses;
                 for (uint32_t lane = quarter * 8; lane < quarter * 8 + 8; ++lane)
-                    addresses.push_back(strip_offset(c, strip_piece(c, kernel_plan(c).strip_cols, lane, i)));
+                    addresses.push_back(
+                        strip_offset(c, strip_pitch(c), strip_piece(c, kernel_plan(c).strip_cols, lane, i)));
                 EXPECT_EQ(busiest_bank(addresses, 16), 1u) << tile_n << ", piece " << i;
             }
     }

@@ -247,5 +247,15 @@ TEST(DlpackMatrix, HasTwoDimensions) {
     }
 }
 
+TEST(DlpackMatrix, ExpertsMayHave64BitsAndTheirRowsHave32) {
+    Tensor t;
+    t.dl.dtype = {kDLInt, 64, 1};
+    EXPECT_EQ(matrix_of("ids", t.dl).dtype, DType::I64);
+    const Error error = error_of([&] { matrix_of("inverse", t.dl); });
+    EXPECT_TRUE(contains(error, "inverse: has dtype int64, must be int32; convert it")) << error.what();
+    t.dl.dtype.bits = 32;
+    for (const char* name : {"ids", "inverse", "permutation"}) EXPECT_EQ(matrix_of(name, t.dl).dtype, DType::I32);
+}
+
 }  // namespace
 }  // namespace finegemm::python

@@ -12,6 +12,7 @@
 #include "ops/mqa/source.h"
 #include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
+#include "ops/routing/source.h"
 #include "ops/scale_layout/source.h"
 #include "ops/swiglu/source.h"
 #include "plan/plan.h"
@@ -78,7 +79,8 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
     constexpr size_t kSchedules = 1, kLists = 1;
     EXPECT_EQ(texts.size(), plan::kernels().size() + add_pieces_configs().size() + kLists + quantize_configs().size() +
                                 quantize_columns_configs().size() + scale_layout_configs().size() +
-                                mqa_configs().size() + kSchedules + prenorm_configs().size() + swiglu_configs().size());
+                                mqa_configs().size() + kSchedules + prenorm_configs().size() + swiglu_configs().size() +
+                                routing_sources().size());
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {

@@ -8,6 +8,7 @@
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
 #include "ops/prenorm/source.h"
+#include "ops/routing/source.h"
 #include "plan/plan.h"
 #include "support.h"
 
@@ -43,6 +44,8 @@ ordered_json budget_of(const ordered_json& report) {
     for (const MqaConfig& config : jit::mqa_configs())
         taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
     for (const PrenormConfig& config : jit::prenorm_configs())
+        taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
+    for (const RouteConfig config : {RouteConfig{1}, RouteConfig{RouteConfig::kMostCtas}})
         taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
     return taken;
 }

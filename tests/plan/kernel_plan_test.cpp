@@ -40,7 +40,7 @@ TEST(KernelPlan, NamesEveryDecisionThatAKernelCanHave) {
     EXPECT_EQ(words[0], (std::set<std::string>{"warp roles", "round-robin"}));
     EXPECT_EQ(words[1], (std::set<std::string>{"async", "vector", "split", "split vector", "none"}));
     EXPECT_EQ(words[2], (std::set<std::string>{"block scale", "row scale", "tensor core", "none"}));
-    EXPECT_EQ(words[3], (std::set<std::string>{"strip", "tma", "source tile", "split-k"}));
+    EXPECT_EQ(words[3], (std::set<std::string>{"strip", "tma", "source tile", "split-k", "registers"}));
 }
 
 }  // namespace

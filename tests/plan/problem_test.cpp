@@ -46,6 +46,8 @@ const std::pair<Problem, const char*> kLines[] = {
      "gemm 64x2112x7168 bf16 bf16 bf16 groups=4 affine"},
     {{.m = 64, .n = 2048, .k = 512, .d = {.finish = Finish::HeadGaps}},
      "gemm 64x2048x512 e4m3:row128 e4m3:block128 bf16 head_gaps"},
+    {{.m = 64, .n = 2048, .k = 512, .d = {.finish = Finish::Gated}},
+     "gemm 64x2048x512 e4m3:row128 e4m3:block128 bf16 gated"},
     {{.m = 64, .n = 2112, .k = 7168, .a = kF16, .b = kF16, .d = {DType::F16}}, "gemm 64x2112x7168 f16 f16 f16"},
     {{.m = 64, .n = 2112, .k = 7168, .a = kF16, .b = kF16, .d = {DType::F32}, .groups = {Grouping::K, 4}},
      "gemm 64x2112x7168 f16 f16 f32 k_groups=4"},

@@ -20,6 +20,7 @@
 #include <finegemm/prenorm/prenorm.h>
 #include <finegemm/quantize/columns.h>
 #include <finegemm/quantize/swiglu.h>
+#include <finegemm/routing/routing.h>
 #include <finegemm/scale_layout/scale_layout.h>
 
 namespace finegemm::mock {
@@ -45,6 +46,9 @@ struct Launch {
     MqaScheduleParams mqa_schedule;            // of a kernel "FineGEMM_paged_mqa_schedule"
     PrenormParams prenorm;                     // of a kernel "FineGEMM_prenorm_*"
     SwigluParams swiglu;                       // of a kernel "FineGEMM_swiglu_quantize_*"
+    RouteParams route{};                       // of a kernel "FineGEMM_routing_route*"
+    PermuteParams permute{};                   // of a kernel "FineGEMM_routing_permute*"
+    CombineParams combine{};                   // of a kernel "FineGEMM_routing_combine"
     GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"
     KGroupedParams k_grouped;                  // of a kernel "FineGEMM_*_kgrouped*"
     SummedParams summed;                       // of a kernel "FineGEMM_*_summed"

@@ -53,7 +53,7 @@ class Fields(unittest.TestCase):
         text = gen_fields.products(OPS, given)
         self.assertEqual(text.count("    slope: float = 0.5,\n    alpha: float = 1.0,"), 2)
         dense = LIST.replace('"affine", kDenseOrRows', '"affine", kDense')
-        self.assertNotIn("alpha", gen_fields.keywords_of("Rows", gen_fields.arguments(dense, SHAPE)))
+        self.assertNotIn("    alpha: ", gen_fields.keywords_of("Rows", gen_fields.arguments(dense, SHAPE)))
 
     def refusal(self, *texts: str) -> str:
         with self.assertRaises(SystemExit) as caught:

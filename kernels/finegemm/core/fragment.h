@@ -18,4 +18,11 @@ FG_HD constexpr RowCol stmatrix_piece(uint32_t thread, uint32_t pair) {
     return {.row = thread / 32 * 16 + lane % 16, .col = pair * 16 + lane / 16 * 8};
 }
 
+/// The row and first column of a lane's piece for stmatrix.x4.trans, which stores the transpose of those blocks: their
+/// columns lie in rows.
+FG_HD constexpr RowCol stmatrix_transposed_piece(uint32_t thread, uint32_t pair) {
+    const uint32_t lane = thread % 32;
+    return {.row = pair * 16 + lane / 16 * 8 + lane % 8, .col = thread / 32 * 16 + lane / 8 % 2 * 8};
+}
+
 }  // namespace finegemm

@@ -40,7 +40,7 @@ __device__ void prefetch_tensor_maps_of_groups(const GroupedParams& p) {
 /// one that only sends partial sums waits when it does (SplitKReduce).
 template <GemmConfig C>
 __device__ void meet_neighbours() {
-    if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
+    if (C.cluster > 1) ptx::cluster_arrive_relaxed();
     if constexpr (kPlan<C>.producers_served > 1) ptx::cluster_wait();
 }
 

@@ -83,6 +83,9 @@ FG_HD constexpr uint32_t loaded_rows(const Operand& operand, uint32_t rows) {
     return operand.major == Major::MN ? align_up(rows, kMnBox) : rows;
 }
 
+/// Rows of a tile come in so many for WGMMAs of a swapped product: what stmatrix stores at once.
+inline constexpr uint32_t kSwappedStep = 16;
+
 struct GemmConfig {
     uint32_t tile_m = 128;         // rows of D that one CTA computes: 64 * math_warpgroups * {1/2, 1, 2}
     uint32_t tile_n = 128;         // columns of D that one CTA computes, at most 256: segment_cols
@@ -109,8 +112,22 @@ struct GemmConfig {
     /// Warpgroups that share the rows of a tile.
     FG_HD constexpr uint32_t row_warpgroups() const { return math_warpgroups / k_slices(); }
     FG_HD constexpr uint32_t rows_per_warpgroup() const { return tile_m / row_warpgroups(); }
+    /// Swapped: WGMMAs have columns of D for their 64 rows, a warpgroup 64 of them, and rows of a tile for their
+    /// columns, which come in sixteens. Groups of rows seldom fill 64.
+    FG_HD constexpr bool swapped() const {
+        return row_groups() && b.scaling == Scaling::None && rows_per_warpgroup() > 64 &&
+               tile_n == 64 * math_warpgroups;
+    }
+    /// Rows of a tile that are multiplied together: what a tile lacks of them takes time like others.
+    FG_HD constexpr uint32_t row_step() const { return swapped() ? kSwappedStep : rows_per_warpgroup(); }
     /// 64-row WGMMAs that one warpgroup stacks.
-    FG_HD constexpr uint32_t wgmmas_m() const { return rows_per_warpgroup() / 64; }
+    FG_HD constexpr uint32_t wgmmas_m() const { return swapped() ? 1 : rows_per_warpgroup() / 64; }
+    /// WGMMAs of one warpgroup side by side: of the gates of a tile and of its ups, for which there are no registers at
+    /// once. Each has a segment.
+    FG_HD constexpr uint32_t wgmmas_n() const { return pairs_columns(finish) ? 2 : 1; }
+    FG_HD constexpr uint32_t wgmma_cols() const { return swapped() ? tile_m : tile_n / wgmmas_n(); }
+    /// WGMMAs of one warpgroup in a k-block.
+    FG_HD constexpr uint32_t wgmmas() const { return wgmmas_m() * wgmmas_n(); }
     /// CTAs that receive each multicast load.
     FG_HD constexpr uint32_t a_sharers() const { return cluster_use == ClusterUse::ShareA ? cluster : 1; }
     FG_HD constexpr uint32_t b_sharers() const { return cluster_use == ClusterUse::ShareB ? cluster : 1; }

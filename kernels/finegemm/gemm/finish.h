@@ -11,6 +11,7 @@ enum class Finish : uint32_t {
     None,      ///< D is the product, or the product is added to it
     Affine,    ///< D = alpha * the product + beta * C + bias (AffineParams), rounded once
     HeadGaps,  ///< D is the product in heads, with a gap in each that is not written (DColumns)
+    Gated,     ///< D is the SwiGLU of the halves of the product's columns, quantised (GatedParams)
 };
 
 struct FinishFacts {
@@ -22,16 +23,21 @@ struct FinishFacts {
     bool any_result;     // D may have each type that the product may, not only the usual one
 };
 
-inline constexpr uint32_t kFinishes = 3;
+inline constexpr uint32_t kFinishes = 4;
 FG_HD constexpr FinishFacts facts_of(Finish finish) {
     constexpr FinishFacts kFacts[kFinishes] = {
         // in the order of the enumerators
         {"", "None", false, false, true},
         {"affine", "Affine", true, false, true},
         {"head_gaps", "HeadGaps", false, true, false},
+        {"gated", "Gated", false, false, false},
     };
     return kFacts[static_cast<uint32_t>(finish)];
 }
+
+/// Each column of D, in e4m3 with scales, is made of two: of one in either half of the product. Not in the table, whose
+/// rows the kernels' compiler looks up too late for what is in every loop.
+FG_HD constexpr bool pairs_columns(Finish finish) { return finish == Finish::Gated; }
 
 /// Widths of panels, by which TMA stores D and loads what is like it (panel_width in store_layout.h).
 inline constexpr uint32_t kPanelWidths = 3;
@@ -52,6 +58,21 @@ struct alignas(64) AffineParams {
 template <>
 struct FinishParamsOf<Finish::Affine> {
     using Type = AffineParams;
+};
+
+/// What a kernel takes that makes D the quantised SwiGLU of the product (quantize/activation.h).
+struct GatedParams {
+    float* scales;                                             // of D, of 128 columns each
+    int64_t scale_row_stride, scale_col_stride, scale_stride;  // elements; the last one from one group's to the next
+    const float* weights;                                      // of each row, or null
+    int64_t weight_row_stride, weight_stride;
+    float limit, slope, offset;
+    uint32_t bf16_between;  // 1: the product and what is quantised are rounded to bf16
+    uint32_t power_of_two;  // 1: scales are
+};
+template <>
+struct FinishParamsOf<Finish::Gated> {
+    using Type = GatedParams;
 };
 
 }  // namespace finegemm

@@ -37,6 +37,7 @@ enum class Store : uint32_t {
     Tma,         ///< TMA stores a tile of panels while the math warps go on
     SourceTile,  ///< the same, after TMA has loaded the old D, or C (the source tile) to add to
     SplitK,      ///< the CTAs of a cluster reduce their partial sums, and each stores a share of the columns
+    Registers,   ///< math warps store from registers, after an exchange between the lanes of a row
 };
 
 /// Registers of each role: the register file of an SM, dealt out. PTX ISA, setmaxnreg: multiples of 8; a CTA's total
@@ -115,6 +116,7 @@ FG_HD constexpr RegisterPlan registers(const GemmConfig& c, uint32_t least = 24)
 
 /// Boxes of an MN-major B take more beside published tiles. In `registers` this would make ptxas spill in 128x208.
 FG_HD constexpr uint32_t least_load_registers(const GemmConfig& c) {
+    if (published_tiles(c) && pairs_columns(c.finish)) return 40;
     return published_tiles(c) && c.b.major == Major::MN ? 56 : 24;
 }
 
@@ -184,14 +186,15 @@ FG_HD constexpr uint32_t blocks_in_flight(const GemmConfig& c, Producers produce
 /// While tensor cores run, an FFMA takes about 1.3 clocks for each register that it reads. A factor that the FFMA
 /// before has read, too, comes from the operand cache, but not after a yield; and ptxas lets every second FFMA of
 /// most loops yield. Rarer yields make promotions shorter, but the other warpgroup starts its next block product
-/// later: the numbers here are the fastest ones of 2, 3, 4, 6, 8, 12, 16 and never, and of 14 and 20 for 128x224
-/// (docs/pipeline.md, "Yield interval"). Narrower tiles lose by any change, but for 128x64 and 128x80 with round-robin
-/// producers.
+/// later: the numbers here are the fastest ones of 2, 3, 4, 6, 8, 12, 16 and never, and of 14 and 20 for 128x224,
+/// of 20 and 32 for pairs of columns (docs/pipeline.md, "Yield interval"). Narrower tiles lose by any change, but for
+/// 128x64 and 128x80 with round-robin producers.
 FG_HD constexpr uint32_t yield_interval(const GemmConfig& c, Producers producers) {
     if (c.b.scaling == Scaling::None) return 0;
     if (c.row_b_scales()) return 4;
     const bool narrow = producers == Producers::RoundRobin && c.row_warpgroups() == 2 && c.tile_n >= 64;
     if (c.tile_n < 96 && !narrow) return 0;
+    if (pairs_columns(c.finish)) return 20;
     return c.wgmmas_m() > 1 ? 16 : c.tile_n > 208 ? 14 : 8;
 }
 
@@ -217,10 +220,14 @@ FG_HD constexpr SmemPlan smem(const GemmConfig& c, Store store, uint32_t strip_c
         top = at + bytes;
         return at;
     };
-    const bool split = c.k_splits() > 1, by_tma = store == Store::Tma || store == Store::SourceTile;
+    const bool split = c.k_splits() > 1, no_d = split || store == Store::Registers,
+               by_tma = store == Store::Tma || store == Store::SourceTile;
     p.a_stage = c.tile_m * kRowBytes;  // a multiple of 1024: eight 128-byte rows, one swizzle atom
     p.b_stage = c.tile_n * kRowBytes;
-    p.d_warp = split ? 0 : by_tma ? c.wgmmas_m() * panels_bytes(c) : kWarpRows * strip_pitch(c, strip_cols);
+    p.d_warp = no_d          ? 0
+               : c.swapped() ? kSwappedStripBytes / 4
+               : by_tma      ? c.wgmmas_m() * panels_bytes(c)
+                             : kWarpRows * strip_pitch(c, strip_cols);
     p.partials_warpgroup = split ? c.k_splits() * c.rows_per_warpgroup() * split_pitch(c) * 4 : 0;
     const uint32_t scale_bytes = promotion(c) == Promotion::TensorCore ? kSplitScaleBytes
                                  : c.b.scaling == Scaling::None        ? 0
@@ -256,7 +263,9 @@ FG_HD constexpr bool may_have_panels(const GemmConfig& c) {
 /// another CTA works while this one stores. A finish with a source always has the room, to which TMA loads it.
 FG_HD constexpr Store store(const GemmConfig& c) {
     if (facts_of(c.finish).loads_source) return Store::SourceTile;
+    if (pairs_columns(c.finish)) return Store::Registers;
     if (c.k_splits() > 1) return Store::SplitK;
+    if (c.swapped()) return Store::Strip;
     if (c.summed()) return Store::Strip;  // to memory of each call, for which no tensor map is made
     const bool f32 = c.output == Output::F32;
     const bool whole_panels = c.wgmmas_m() == 1 && c.tile_n % kF32PanelCols == 0;
@@ -304,16 +313,20 @@ FG_HD constexpr KernelPlan kernel_plan(const GemmConfig& c) {
             .smem = decide::smem(c, store, strip_cols)};
 }
 
-/// Row pitch of the kernel's strips, and the byte of one at which an element of a row lies. Computed from the
-/// configuration, not from the plan: ptxas numbers the registers of all kernels with strips anew if the pitch is a
-/// constant before it is inlined.
+/// Row pitch of the kernel's strips.
 FG_HD constexpr uint32_t strip_pitch(const GemmConfig& c) { return strip_pitch(c, decide::strip_cols(c)); }
-FG_HD constexpr uint32_t strip_offset(const GemmConfig& c, RowCol at) {
-    return at.row * strip_pitch(c) + at.col * bytes_of(c.output);
-}
 
 /// The plan of a kernel that is compiled.
 template <GemmConfig C>
 inline constexpr KernelPlan kPlan = kernel_plan(C);
+
+/// The byte of the kernel's strips at which an element of a row lies, from a constant pitch. If the compiler had to
+/// work that out at each address, whether it keeps addresses of D from strip to strip, for which wide tiles have no
+/// registers, would hang on all that decides about shared memory.
+template <GemmConfig C>
+FG_HD constexpr uint32_t strip_offset(RowCol at) {
+    constexpr uint32_t kPitch = strip_pitch(C);
+    return strip_offset(C, kPitch, at);
+}
 
 }  // namespace finegemm

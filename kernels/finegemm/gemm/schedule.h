@@ -80,12 +80,18 @@ FG_HD constexpr uint32_t existing_rows(uint32_t first_row, uint32_t rows, uint32
 FG_HD constexpr uint32_t span_tiles(const GemmConfig& c, const Raster& columns, RowRange rows) {
     return ceil_div(rows.size(), c.tile_m) * columns.tiles_n;
 }
+/// Rows of each tile of a span but the last one's, `below` tiles for `rows` rows. Swapped products take as long as a
+/// tile has rows, so that tiles are as even as can be: CTAs then end together.
+FG_HD constexpr uint32_t tile_height(const GemmConfig& c, uint32_t rows, uint32_t below) {
+    return c.swapped() ? align_up(ceil_div(rows, below), kSwappedStep) : c.tile_m;
+}
 /// The tile of the CTA with rank `rank` in the cluster that works on cluster tile `index` of the span.
 FG_HD constexpr Tile span_tile(const GemmConfig& c, const Raster& columns, RowRange rows, uint32_t index,
                                uint32_t rank) {
-    const TileCoord at = cta_tile(c, columns.at(index, ceil_div(rows.size(), c.tile_m)), rank);
-    const uint32_t row = rows.begin + at.m * c.tile_m;
-    return {.row = row, .col = at.n * segment_cols(c, 0), .rows = existing_rows(row, c.tile_m, rows.end)};
+    const uint32_t below = ceil_div(rows.size(), c.tile_m), height = tile_height(c, rows.size(), below);
+    const TileCoord at = cta_tile(c, columns.at(index, below), rank);
+    const uint32_t row = rows.begin + at.m * height;
+    return {.row = row, .col = at.n * segment_cols(c, 0), .rows = existing_rows(row, height, rows.end)};
 }
 
 /// The i-th of `count` tiles, alternately from both ends: where a few groups have most of the rows, their tiles, which

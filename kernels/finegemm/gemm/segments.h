@@ -38,4 +38,10 @@ FG_HD constexpr uint32_t segment_cols(const GemmConfig& c, uint32_t i) { return 
 FG_HD constexpr uint32_t cols_before_segment(const GemmConfig& c, uint32_t i) { return Segments::of(c).cols_before(i); }
 FG_HD constexpr uint32_t segment_of(const GemmConfig& c, uint32_t col) { return Segments::of(c).with(col); }
 
+/// Segments of the columns of one WGMMA, and the one that has column `col` of it.
+FG_HD constexpr uint32_t wgmma_segments(const GemmConfig& c) { return c.wgmmas_n() > 1 ? 1 : n_segments(c); }
+FG_HD constexpr uint32_t wgmma_segment_of(const GemmConfig& c, uint32_t col) {
+    return c.wgmmas_n() > 1 ? 0 : segment_of(c, col);
+}
+
 }  // namespace finegemm

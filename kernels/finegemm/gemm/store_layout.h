@@ -31,6 +31,11 @@ FG_HD constexpr uint32_t strip_pitch(const GemmConfig& c, uint32_t cols) {
     return (cols / 8 | 1) * (c.output == Output::F32 ? 32 : 16);
 }
 
+/// The byte of a strip at which an element of a row lies.
+FG_HD constexpr uint32_t strip_offset(const GemmConfig& c, uint32_t pitch, RowCol at) {
+    return at.row * pitch + at.col * bytes_of(c.output);
+}
+
 /// Pieces of 16 bytes that each lane takes to D from `cols` columns of a strip.
 FG_HD constexpr uint32_t strip_pieces(const GemmConfig& c, uint32_t cols) {
     return cols / (c.output == Output::F32 ? 8 : 16);
@@ -40,6 +45,15 @@ FG_HD constexpr uint32_t strip_pieces(const GemmConfig& c, uint32_t cols) {
 FG_HD constexpr RowCol strip_piece(const GemmConfig& c, uint32_t cols, uint32_t lane, uint32_t i) {
     const uint32_t piece = i * 32 + lane, pieces = cols / (c.output == Output::F32 ? 4 : 8);
     return {.row = piece / pieces, .col = piece % pieces * (c.output == Output::F32 ? 4 : 8)};
+}
+
+/// Swapped, a warpgroup has 64 columns of all rows of a tile, each of its warps sixteen, and a strip together: so many
+/// rows, of 128 bytes as in a panel.
+inline constexpr uint32_t kSwappedStripRows = 64, kSwappedCols = 64,
+                          kSwappedStripBytes = kSwappedStripRows * kSwappedCols * 2;
+/// Row and column of the i-th piece of sixteen bytes that a thread of the warpgroup takes from such a strip to D.
+FG_HD constexpr RowCol swapped_piece(uint32_t thread, uint32_t i) {
+    return {.row = i * 16 + thread / 8, .col = thread % 8 * 8};
 }
 
 // Panel: a warp's 16 rows and up to 128 bytes of each, which are one TMA box.

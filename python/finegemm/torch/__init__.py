@@ -4,6 +4,7 @@ docs/torch.md shows how to train and to serve with it. `import finegemm` alone i
 """
 
 from .autograd import QuantizedWeight, grouped_linear, linear, quantize_weight
+from .experts import moe
 from .functions import (
     dequantize,
     einsum,
@@ -37,6 +38,7 @@ __all__ = [
     "k_grouped_gemm",
     "linear",
     "load_checkpoint",
+    "moe",
     "mqa_logits",
     "paged_mqa_logits",
     "prenorm_gemm",

@@ -69,7 +69,9 @@ Call::Call(const GroupedGemmArgs& x, const GemmOptions& o)
       grouping(Grouping::Rows),
       groups(x.groups),
       group_count(x.b.count),
-      options(o) {}
+      options(o) {
+    d.matrix.cols = plan::product_cols(o.epilogue, d_width);
+}
 
 Call::Call(const KGroupedGemmArgs& x, const GemmOptions& o)
     : a{x.a},
@@ -109,6 +111,7 @@ plan::Problem problem_of(const Call& call, bool batch_invariant) {
                     .batch_invariant = options.batch_invariant.value_or(batch_invariant),
                     .a_mn_major = major_of(call.a.matrix) == Major::MN,
                     .b_mn_major = major_of(call.b.matrix) == Major::MN};
+    if (pairs_columns(call.finish())) shape.out_dtype.reset();  // D is of the one type that it may be
     for (const plan::FinishField& x : plan::kFinishFields) shape.*x.asked = call.finish() == x.finish;
     if (call.of_k()) shape.k_groups = call.group_count;
     if (call.summed()) shape.summed = call.group_count;

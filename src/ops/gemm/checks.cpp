@@ -179,14 +179,14 @@ void check_gemm(const Call& call) {
                      {"d", d, call.d.count, call.d.stride}};
     check_finish(call);
     check_stacks(call, x);
-    check_operands(x.a, x.sfa, x.b, x.sfb, x.d, call.d.matrix.cols, call.grouping);
+    check_operands(x.a, x.sfa, x.b, x.sfb, x.d, call.d.matrix.cols, call.grouping, pairs_columns(call.finish()));
     check_layouts(call, x);
     for (const Argument& operand : {x.a, x.b})
         if (operand.x.dtype == DType::E5M2) plan::check_operand_types(problem_of(call), "a");
     if (call.of_rows()) check_row_groups(call, x);
     else if (call.of_k()) check_k_groups(call, x);
     if (!call.of_rows()) check_accumulate(call, x);
-    check_epilogue_operands(call, x.d);
+    check_epilogue_operands(call, x.d, {{x.a, x.sfa, x.b, x.sfb}});
     if (call.grouping != Grouping::None) check_no_prefetch(call.options);
     check_gemm_options(call.options, call.device().type == DeviceType::Cuda && !x.d.empty() && x.a.x.cols > 0);
 }

@@ -80,6 +80,27 @@ void hopper_sums(const CpuTile& t, Arithmetic kernel, std::vector<float>& sums) 
     });
 }
 
+void sum_tile(const CpuTile& t, Numerics, Arithmetic, std::vector<double>& sums) { exact_tile(t, sums.data()); }
+void sum_tile(const CpuTile& t, Numerics numerics, Arithmetic kernel, std::vector<float>& sums) {
+    // Without scales no model is needed: such sums are documented by their order and a bound.
+    if (numerics == Numerics::Hopper && !are(is_unscaled, t.args.a.dtype)) hopper_sums(t, kernel, sums);
+    else fast_tile(t, sums.data());
+}
+
+/// The columns of D that a tile in the left half of the product's columns is paired with; one in the right half has
+/// none of its own.
+template <typename T>
+void compute_pairs(const CpuTile& left, Numerics numerics, Arithmetic kernel, const Epilogue& arguments) {
+    const int64_t half = left.args.d.cols / 2;
+    if (left.col >= half) return;
+    CpuTile right = left;
+    right.col += half;
+    auto gates = sums_of<T>(left), ups = gates;
+    sum_tile(left, numerics, kernel, gates);
+    sum_tile(right, numerics, kernel, ups);
+    store_pairs(left, gates, ups, arguments);
+}
+
 int64_t parts_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
 
 /// Rows of a tile, fewer where K is so long that it would take more than about 0.1 s: a call ends between tiles.
@@ -114,17 +135,13 @@ Arithmetic arithmetic_of(const plan::Problem& problem, const std::string& config
 
 void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate,
                    const ProductEpilogue& epilogue) {
-    if (numerics == Numerics::Exact) {
-        auto sums = sums_of<double>(tile);
-        exact_tile(tile, sums.data());
+    const auto compute = [&]<typename T>(T) {
+        if (pairs_columns(epilogue.finish)) return compute_pairs<T>(tile, numerics, kernel, epilogue.arguments);
+        auto sums = sums_of<T>(tile);
+        sum_tile(tile, numerics, kernel, sums);
         store_tile(tile, sums, numerics, accumulate, epilogue);
-    } else {
-        auto sums = sums_of<float>(tile);
-        // Without scales no model is needed: such sums are documented by their order and a bound.
-        if (numerics == Numerics::Hopper && !are(is_unscaled, tile.args.a.dtype)) hopper_sums(tile, kernel, sums);
-        else fast_tile(tile, sums.data());
-        store_tile(tile, sums, numerics, accumulate, epilogue);
-    }
+    };
+    numerics == Numerics::Exact ? compute(double{}) : compute(float{});
 }
 
 namespace {

@@ -1,6 +1,8 @@
 // The GEMM on the CPU, and what tests need beside it. Layer engine.
 #pragma once
 
+#include <vector>
+
 #include <finegemm/gemm/arithmetic.h>
 
 #include "engine/thread_pool.h"
@@ -25,6 +27,12 @@ CpuTile cpu_tile_at(const GemmArgs& args, Numerics numerics, int64_t i);
 /// Computes a tile and stores it in D. `kernel`: for Numerics::Hopper.
 void cpu_gemm_tile(const CpuTile& tile, Numerics numerics, Arithmetic kernel, bool accumulate = false,
                    const ProductEpilogue& epilogue = {});
+
+/// Quantises the SwiGLU of pairs of sums, as tiles have them, of 128 columns of the product's left half.
+void store_pairs(const CpuTile& left, const std::vector<float>& gates, const std::vector<float>& ups,
+                 const Epilogue& arguments);
+void store_pairs(const CpuTile& left, const std::vector<double>& gates, const std::vector<double>& ups,
+                 const Epilogue& arguments);
 
 /// The result in double, before it is rounded: rows x cols, row-major. args.d gives the extents only.
 void cpu_gemm_exact(const GemmArgs& args, ThreadPool& pool, double* d);

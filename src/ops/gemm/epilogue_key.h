@@ -26,6 +26,13 @@ inline std::array<uint64_t, 3> words_of(const ConstStack& x) {
             static_cast<uint64_t>(x.stride)};
 }
 
+inline std::array<uint64_t, 1> words_of(bool x) { return {x}; }
+inline std::array<uint64_t, 4> words_of(const Stack& x) {
+    return {reinterpret_cast<uintptr_t>(x.matrix.data), static_cast<uint64_t>(x.matrix.row_stride),
+            static_cast<uint64_t>(x.matrix.col_stride), static_cast<uint64_t>(x.stride)};
+}
+inline std::array<uint64_t, 3> words_of(const RowNumbers& x) { return words_of(x.rows); }
+
 inline constexpr size_t kEpilogueWords = [] {
     size_t words = 0;
     plan::epilogue_arguments(

@@ -138,10 +138,38 @@ std::vector<GemmArgs> products_of(const Call& call) {
     return products;
 }
 
+namespace {
+
+// The stack that an argument of an epilogue is, where it has rows as D has.
+ConstStack stack_of_rows(const ConstStack& x) { return x; }
+ConstStack stack_of_rows(const Stack& x) { return x; }
+ConstStack stack_of_rows(const RowNumbers& x) { return x.rows; }
+void set_rows(ConstStack& x, const Matrix& rows) { x = {rows}; }
+void set_rows(Stack& x, const Matrix& rows) { x = {rows}; }
+void set_rows(RowNumbers& x, const Matrix& rows) { x.rows = {rows}; }
+
+/// Calls visit(name, its member of each of `epilogues`) for each argument that has rows as D has.
+template <typename Visit, typename... Epilogues>
+void arguments_of_rows(const Visit& visit, Epilogues&... epilogues) {
+    plan::arguments_of<ConstStack>(visit, epilogues...);
+    plan::arguments_of<Stack>(visit, epilogues...);
+    plan::arguments_of<RowNumbers>(visit, epilogues...);
+}
+
+/// What padding gets, which is no product: where D has scales, those of zeros.
+Epilogue of_padding(const Epilogue& all) {
+    Epilogue some;
+    plan::arguments_of<Stack>([](const char*, const Stack& from, Stack& to) { to = from; }, all, some);
+    return some;
+}
+
+}  // namespace
+
 std::vector<ProductEpilogue> epilogues_of(const Call& call, const std::vector<GemmArgs>& products) {
     std::map<std::string_view, std::vector<GemmArgs>> parts;  // those of a call whose D it is
-    plan::arguments_of<ConstStack>(
-        [&](const char* name, const ConstStack& x) {
+    arguments_of_rows(
+        [&](const char* name, const auto& argument) {
+            const ConstStack x = stack_of_rows(argument);
             if (!plan::is_given(x, {})) return;
             Call with_x = call;
             const ConstMatrix& m = x.matrix;
@@ -153,11 +181,13 @@ std::vector<ProductEpilogue> epilogues_of(const Call& call, const std::vector<Ge
         call.epilogue());
     std::vector<ProductEpilogue> epilogues(products.size());
     for (size_t i = 0; i < products.size(); ++i) {
-        if (products[i].a.cols == 0) continue;
-        epilogues[i] = {call.finish(), call.epilogue()};
-        plan::arguments_of<ConstStack>(
-            [&](const char* name, ConstStack& x) {
-                if (const auto all = parts.find(name); all != parts.end()) x = {all->second[i].d};
+        const bool padding = products[i].a.cols == 0;
+        if (padding && !pairs_columns(call.finish())) continue;
+        epilogues[i] = {call.finish(), padding ? of_padding(call.epilogue()) : call.epilogue()};
+        arguments_of_rows(
+            [&](const char* name, auto& x) {
+                if (!plan::is_given(stack_of_rows(x), {})) return;
+                if (const auto all = parts.find(name); all != parts.end()) set_rows(x, all->second[i].d);
             },
             epilogues[i].arguments);
     }

@@ -87,14 +87,15 @@ KernelSource gemm_source(const GemmConfig& c, std::string_view name) {
     const std::string entry = gemm_entry(c, name);
     return {
         .entry = entry,
-        .text = fmt::format("{}#define FG_WGMMA_N {}\n#define FG_WGMMA_TYPE \"{}\"\n{}"
+        .text = fmt::format("{}#define {} {}\n#define FG_WGMMA_TYPE \"{}\"\n{}"
                             "#include <finegemm/device/gemm.cuh>\n"
                             "inline constexpr auto kConfig = {};\n"
                             "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), kConfig.ctas_per_sm)\n"
                             "{}(const __grid_constant__ finegemm::KernelParams<kConfig> params) {{\n"
                             "    finegemm::device::gemm<kConfig>(params);\n"
                             "}}\n",
-                            kDefines, c.tile_n, type_of(c.a.element).name, types_of(c), to_source(c), entry),
+                            kDefines, c.swapped() ? "FG_WGMMA_SIXTEENS" : "FG_WGMMA_N", c.wgmma_cols(),
+                            type_of(c.a.element).name, types_of(c), to_source(c), entry),
         .yield_interval = kernel_plan(c).yield_interval};
 }
 

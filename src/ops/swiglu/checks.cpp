@@ -74,16 +74,15 @@ void check_weights(const Argument& weights, const Argument& q, const Argument& s
     for (const Argument& out : {q, scales}) weights.check_apart_from(out);
 }
 
-void check_options(const SwigluOptions& o) {
-    if (!std::isfinite(o.gate_limit) || o.gate_limit < 0)
-        reject("gate_limit", "is {}, must be above 0, or 0 for none; pass that of the model", o.gate_limit);
-    if (!std::isfinite(o.gate_alpha) || o.gate_alpha <= 0)
-        reject("gate_alpha", "is {}, must be above 0; pass 1 for the usual sigmoid", o.gate_alpha);
-    if (!std::isfinite(o.up_offset)) reject("up_offset", "is {}, must be finite; pass 0 for none", o.up_offset);
-    plan::check_num_sms(o.num_sms);
-}
-
 }  // namespace
+
+void check_activation(float gate_limit, float gate_alpha, float up_offset) {
+    if (!std::isfinite(gate_limit) || gate_limit < 0)
+        reject("gate_limit", "is {}, must be above 0, or 0 for none; pass that of the model", gate_limit);
+    if (!std::isfinite(gate_alpha) || gate_alpha <= 0)
+        reject("gate_alpha", "is {}, must be above 0; pass 1 for the usual sigmoid", gate_alpha);
+    if (!std::isfinite(up_offset)) reject("up_offset", "is {}, must be finite; pass 0 for none", up_offset);
+}
 
 void check_swiglu(const SwigluCall& call) {
     const ConstMatrix q_matrix = call.q.matrix, s_matrix = call.scales.matrix;
@@ -94,7 +93,9 @@ void check_swiglu(const SwigluCall& call) {
                "has form {}, must be 1 (offsets), 2 (indices), 3 (prefix_sums), 4 (masks) or 5 (whole); pass one of "
                "them",
                static_cast<int32_t>(call.groups.form));
-    check_options(call.options);
+    const SwigluOptions& o = call.options;
+    check_activation(o.gate_limit, o.gate_alpha, o.up_offset);
+    plan::check_num_sms(o.num_sms);
     check_operands(x, q);
     check_counts(call, x, q, scales);
     check_scales(scales, scales_of_rows(q_matrix, "one for each row and 128 columns of q"));

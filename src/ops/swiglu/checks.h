@@ -8,5 +8,7 @@ namespace finegemm {
 
 /// Throws Error(InvalidArgument).
 void check_swiglu(const SwigluCall& call);
+/// That of these numbers: what a SwiGLU is computed with.
+void check_activation(float gate_limit, float gate_alpha, float up_offset);
 
 }  // namespace finegemm

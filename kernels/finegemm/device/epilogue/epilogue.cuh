@@ -4,11 +4,13 @@
 
 #include <finegemm/device/either.cuh>
 #include <finegemm/device/epilogue/affine.cuh>
+#include <finegemm/device/epilogue/gated.cuh>
 #include <finegemm/device/epilogue/head_gaps.cuh>
 #include <finegemm/device/epilogue/source_tile.cuh>
 #include <finegemm/device/epilogue/split_k.cuh>
 #include <finegemm/device/epilogue/store_bf16.cuh>
 #include <finegemm/device/epilogue/store_f32.cuh>
+#include <finegemm/device/epilogue/store_swapped.cuh>
 #include <finegemm/device/mma/k_slices.cuh>
 
 namespace finegemm::device {
@@ -58,11 +60,14 @@ struct SplitKEpilogue {
 
 /// The epilogue of a kernel.
 template <GemmConfig C>
-using EpilogueOf = Either<C.finish == Finish::Affine, AffineEpilogue<C>,
-                          Either<C.finish == Finish::HeadGaps, HeadGapsEpilogue<C>,
-                                 Either<kPlan<C>.loads_source(), SourceTileEpilogue<C>,
-                                        Either<kPlan<C>.store == Store::SplitK, SplitKEpilogue<C>,
-                                               Either<C.output == Output::F32, F32Epilogue<C>, Bf16Epilogue<C>>>>>>;
+using EpilogueOf =
+    Either<C.finish == Finish::Affine, AffineEpilogue<C>,
+           Either<C.finish == Finish::HeadGaps, HeadGapsEpilogue<C>,
+                  Either<C.finish == Finish::Gated, GatedEpilogue<C>,
+                         Either<kPlan<C>.loads_source(), SourceTileEpilogue<C>,
+                                Either<kPlan<C>.store == Store::SplitK, SplitKEpilogue<C>,
+                                       Either<C.output == Output::F32, F32Epilogue<C>,
+                                              Either<C.swapped(), SwappedEpilogue<C>, Bf16Epilogue<C>>>>>>>>;
 
 /// Waits, before the CTA ends, until TMA has read its shared memory.
 template <GemmConfig C>

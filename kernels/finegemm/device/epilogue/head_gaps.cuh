@@ -38,14 +38,14 @@ private:
 #pragma unroll
         for (uint32_t first = 0; first < C.tile_n; first += kCols) {
             __syncwarp();  // all lanes have read what the strip had before
-            write_rows<C.output, kCols>(sum, first, [&](RowCol at) { return strip + strip_offset(C, at); });
+            write_rows<C.output, kCols>(sum, first, [&](RowCol at) { return strip + strip_offset<C>(at); });
             __syncwarp();
 #pragma unroll
             for (uint32_t i = 0; i < strip_pieces(C, kCols); ++i) {
                 const RowCol at = strip_piece(C, kCols, lane, i);
                 const uint32_t col = tile.col + first + at.col;
                 ptx::store_global_x4_if(at.row < rows && col < p.n, d + at.row * p.d_row_stride + p.finish.of(col),
-                                        ptx::load_shared_words_x4(strip + strip_offset(C, at)));
+                                        ptx::load_shared_words_x4(strip + strip_offset<C>(at)));
             }
         }
     }

@@ -13,16 +13,24 @@ namespace finegemm::device {
 template <GemmConfig C>
 __device__ void zero_padding(const GroupedParams& p, uint32_t scale_warp) {
     if (!p.groups.indices) return;
-    constexpr uint32_t kPiece = 16 / bytes_of(C.output);  // elements of 16 bytes; N is a multiple of 8
+    constexpr bool kPairs = pairs_columns(C.finish);
+    constexpr uint32_t kBytes = kPairs ? 1 : bytes_of(C.output);
+    constexpr uint32_t kPiece = 16 / kBytes;  // elements of 16 bytes; N is a multiple of 8
     const uint32_t lane = threadIdx.x % kWarpSize, warps = gridDim.x * kScaleWarps;
     for (uint32_t first = blockIdx.x * kScaleWarps + scale_warp; first < p.groups.rows; first += kWarpSize * warps) {
         const uint32_t row = first + lane * warps;
         const bool is_padding = row < p.groups.rows && !p.groups.is_group(p.groups.indices[row]);
         for (uint32_t left = ptx::ballot(is_padding); left > 0; left &= left - 1) {
-            uint8_t* const d = static_cast<uint8_t*>(p.d_data) +
-                               (first + ptx::lowest_bit(left) * warps) * p.d_row_stride * bytes_of(C.output);
-            for (uint32_t col = lane * kPiece; col < p.n; col += kWarpSize * kPiece)
-                ptx::store_global_x4(d + col * bytes_of(C.output), ptx::Words4{});
+            uint8_t* const d =
+                static_cast<uint8_t*>(p.d_data) + (first + ptx::lowest_bit(left) * warps) * p.d_row_stride * kBytes;
+            for (uint32_t col = lane * kPiece; col < (kPairs ? p.n / 2 : p.n); col += kWarpSize * kPiece)
+                ptx::store_global_x4(d + col * kBytes, ptx::Words4{});
+            if constexpr (kPairs) {
+                const auto& f = static_cast<const KernelParams<C>&>(p).finish;
+                float* const scales = f.scales + (first + ptx::lowest_bit(left) * warps) * f.scale_row_stride;
+                for (uint32_t col = lane; col < p.n / 2 / kScaleBlock; col += kWarpSize)
+                    ptx::store_global(scales + col * f.scale_col_stride, 1.0f);
+            }
         }
     }
 }

@@ -64,7 +64,7 @@ __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2],
 #pragma unroll
     for (uint32_t col = 0; col < kWidth; col += kCols) {
         __syncwarp();  // all lanes have read what the strip had before
-        write_rows<C.output, kCols>(sum, kFirst + col, [&](RowCol at) { return strip + strip_offset(C, at); });
+        write_rows<C.output, kCols>(sum, kFirst + col, [&](RowCol at) { return strip + strip_offset<C>(at); });
         __syncwarp();
 #pragma unroll
         for (uint32_t i = 0; i < strip_pieces(C, kCols); ++i) {
@@ -72,7 +72,7 @@ __device__ void store_rows(const Params<C>& p, const float (&sum)[C.tile_n / 2],
             // N is a multiple of 8: a piece exists or it does not.
             ptx::store_global_x4_if(at.row < rows && first_col + col + at.col < p.n,
                                     d + at.row * p.d_row_stride + col + at.col,
-                                    ptx::load_shared_words_x4(strip + strip_offset(C, at)));
+                                    ptx::load_shared_words_x4(strip + strip_offset<C>(at)));
         }
     }
     if constexpr (Segment + 1 < n_segments(C)) {

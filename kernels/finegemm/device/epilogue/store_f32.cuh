@@ -34,7 +34,7 @@ __device__ void store_rows_f32(const Params<C>& p, const float (&sum)[C.tile_n /
         __syncwarp();                                           // all lanes have read what the strip had before
 #pragma unroll
         for (uint32_t r = 0; r < cols / 2; r += 2)
-            ptx::store_shared_x2(strip + strip_offset(C, wgmma_accumulator(lane, r)), to_store<C>(sum[col / 2 + r]),
+            ptx::store_shared_x2(strip + strip_offset<C>(wgmma_accumulator(lane, r)), to_store<C>(sum[col / 2 + r]),
                                  to_store<C>(sum[col / 2 + r + 1]));
         __syncwarp();
 #pragma unroll
@@ -43,7 +43,7 @@ __device__ void store_rows_f32(const Params<C>& p, const float (&sum)[C.tile_n /
             // N is a multiple of 8: a piece exists or it does not.
             const bool exists = at.row < rows && tile.col + col + at.col < p.n;
             float* const to = d + at.row * p.d_row_stride + col + at.col;
-            const ptx::Float4 x = ptx::load_shared_x4(strip + strip_offset(C, at));
+            const ptx::Float4 x = ptx::load_shared_x4(strip + strip_offset<C>(at));
             ptx::store_global_x4_if(exists && !p.accumulate, to, x);
             ptx::add_global_x4_if(exists && p.accumulate, to, x);
         }

@@ -28,10 +28,10 @@ struct NoTransform {
 template <GemmConfig C>
 using TransformOf = NoTransform;
 
-/// A block product [64 x tile_n], unscaled, in wgmma's fragment layout.
+/// A block product [64 x wgmma_cols], unscaled, in wgmma's fragment layout.
 template <GemmConfig C>
 struct Block {
-    static constexpr uint32_t kRegisters = C.tile_n / 2;
+    static constexpr uint32_t kRegisters = C.wgmma_cols() / 2;
     float product[kRegisters];
     float factor[kPlan<C>.tensor_core_scales() ? kRegisters : 1];  // for each element, by the tensor cores
 };
@@ -92,7 +92,7 @@ __device__ inline void pin(Operands& at) {
     ScaleProductOf<C>::pin(at);
 }
 
-/// Starts A[64 x 128] * B[tile_n x 128]^T: four wgmma of 32, and perhaps one for the factors.
+/// Starts A[64 x 128] * B[wgmma_cols x 128]^T: four wgmma of 32, and perhaps one for the factors.
 template <GemmConfig C>
 __device__ inline void start_block(Block<C>& block, Operands at) {
     ptx::wgmma_fence();

@@ -16,7 +16,8 @@ __device__ inline uint32_t descriptor_low(uint32_t address) {
     return M == Major::MN ? wgmma_mn_descriptor_low(address, kMnBox * kRowBytes) : wgmma_descriptor_low(address);
 }
 
-/// The state of a math warpgroup in the main loop: its rows, and the addresses of its operands and scales.
+/// The state of a math warpgroup in the main loop: its rows (swapped, all of a tile), and the addresses of its operands
+/// and scales.
 template <GemmConfig C>
 struct Consumer {
     const Shared<C>& smem;
@@ -29,7 +30,7 @@ struct Consumer {
     __device__ explicit Consumer(const Shared<C>& shared)
         : smem(shared),
           warpgroup(ptx::broadcast(threadIdx.x / 128)),
-          first_row(first_row_of(C, warpgroup)),
+          first_row(C.swapped() ? 0 : first_row_of(C, warpgroup)),
           lane(threadIdx.x % kWarpSize),
           row_scales(shared.sfa(0) + (first_row + wgmma_accumulator(threadIdx.x % 128, 0).row) * 4),
           b_scales(shared.sfb(0)) {
@@ -64,26 +65,35 @@ struct Consumer {
         shift = floats;
     }
 
-    /// Operands of the i-th 64-row WGMMA of this warpgroup.
+    /// Operands of the i-th WGMMA of this warpgroup.
     __device__ Operands operands(uint32_t stage, uint32_t i) const {
-        const uint32_t row = first_row + i * rows_apart(C);
+        if (C.swapped())
+            return {.a = descriptor_low<C.b.major>(smem.b(stage).bits + warpgroup * 64 * kRowBytes),
+                    .b = descriptor_low<C.a.major>(smem.a(stage).bits),
+                    .sfa = 0,
+                    .sfb = 0};
+        const uint32_t row = first_row + row_step(i);
         Operands at{.a = descriptor_low<C.a.major>(smem.a(stage).bits + row * kRowBytes),
-                    .b = descriptor_low<C.b.major>(smem.b(stage).bits),
+                    .b = descriptor_low<C.b.major>(smem.b(stage).bits + col_step(i) * kRowBytes),
                     .sfa = 0,
                     .sfb = 0};
         ScaleProductOf<C>::add_to(at, smem, stage, row, warpgroup);
         return at;
     }
+    // Rows, and columns, from the first WGMMA to the i-th.
+    __device__ static uint32_t row_step(uint32_t i) { return C.wgmmas_n() > 1 ? 0 : i * rows_apart(C); }
+    __device__ static uint32_t col_step(uint32_t i) { return C.wgmmas_n() > 1 ? i * C.wgmma_cols() : 0; }
     /// Address of the scale of this thread's upper row in the i-th 64 rows.
     __device__ SmemAddr rows_of(uint32_t stage, uint32_t i) const {
-        return row_scales + (stage * smem.kAt.sfa_stage + i * rows_apart(C) * 4);
+        return row_scales + (stage * smem.kAt.sfa_stage + row_step(i) * 4);
     }
     __device__ Scales scales(uint32_t stage, uint32_t i) const {
         if constexpr (C.row_b_scales()) return {};
         const SmemAddr rows = rows_of(stage, i), b = b_scales + stage * smem.kAt.sfb_stage;
         Scales s{.a_upper = ptx::load_shared(rows), .a_lower = ptx::load_shared(rows + 8 * 4), .b = {}};
 #pragma unroll
-        for (uint32_t segment = 0; segment < n_segments(C); ++segment) s.b[segment] = ptx::load_shared(b + segment * 4);
+        for (uint32_t segment = 0; segment < wgmma_segments(C); ++segment)
+            s.b[segment] = ptx::load_shared(b + (C.wgmmas_n() > 1 ? i : segment) * 4);
         return s;
     }
     /// Factors of the i-th 64 rows for 1D1D scales.

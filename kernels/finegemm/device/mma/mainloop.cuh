@@ -3,6 +3,7 @@
 #pragma once
 
 #include <finegemm/device/mma/accumulating.cuh>
+#include <finegemm/device/mma/swapped.cuh>
 
 namespace finegemm::device {
 
@@ -14,7 +15,7 @@ template <GemmConfig C, TileSource<C> Tiles, TileEpilogue<C> Epilogue>
 __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, Tiles>& blocks, Epilogue&& epilogue) {
     // Promotions that read scales from the stage: it is released after them.
     constexpr bool kReadsStage = FactorsOf<C>::reads_stage();
-    constexpr uint32_t kLast = C.wgmmas_m() - 1;
+    constexpr uint32_t kLast = C.wgmmas() - 1;
     Block<C> block;
     Scales scales;
     Accumulator<C> acc;
@@ -27,7 +28,7 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
     };
     // The tile has no rows for the last WGMMA of this warpgroup.
     const auto lacks_rows = [&] {
-        return Tiles::ragged() && kLast > 0 && tile.rows <= consumer.first_row + kLast * rows_apart(C);
+        return Tiles::ragged() && C.wgmmas_m() > 1 && tile.rows <= consumer.first_row + kLast * rows_apart(C);
     };
     const auto finish_tile = [&] {
         epilogue.load_source(tile, requested, d_panels(C));
@@ -47,7 +48,10 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
         // start, which cannot issue while a promotion does, later (128x192 tiles: 12% of the time).
         const auto factors = consumer.factors(scales, stage, i);
         scales = consumer.scales(next_stage, next_i);
-        Operands operands = consumer.operands(next_stage, next_i);
+        // ptxas takes lanes for parted in the only warpgroup of a tile with two WGMMAs side by side, and would move
+        // addresses into uniform registers between the instructions of a product, 12 times in each.
+        constexpr bool kParted = C.wgmmas_n() > 1 && C.math_warpgroups == 1;
+        Operands operands = consumer.operands(kParted ? ptx::broadcast(next_stage) : next_stage, next_i);
         pin<C>(operands);
         finish_block<0>(block);
         if (last && !kReadsStage) consumer.release(stage);
@@ -68,7 +72,7 @@ __device__ void mainloop_single(const Consumer<C>& consumer, KBlockIterator<C, T
         // Where the tile lacks rows, the products of the first 64 go to the sums of the last 64: one code for both.
         if (!lacks_rows())
 #pragma unroll
-            for (uint32_t i = 0; i + 1 < C.wgmmas_m(); ++i) step(stage, i, stage, i + 1, false);
+            for (uint32_t i = 0; i + 1 < C.wgmmas(); ++i) step(stage, i, stage, i + 1, false);
         if (!blocks.next()) {
             const auto factors = consumer.factors(scales, stage, kLast);
             finish_block<0>(block);

@@ -7,22 +7,22 @@
 
 namespace finegemm::device {
 
-/// The FP32 sums of one warpgroup's part of the tile, in wgmma's fragment layout, 64 rows after 64 rows.
+/// The FP32 sums of one warpgroup's part of the tile, in wgmma's fragment layout, WGMMA after WGMMA.
 template <GemmConfig C>
 struct Accumulator {
-    static constexpr uint32_t kRegisters = C.tile_n / 2;
-    float sum[C.wgmmas_m()][kRegisters];
+    static constexpr uint32_t kRegisters = C.wgmma_cols() / 2;
+    float sum[C.wgmmas()][kRegisters];
 
     __device__ void clear() {
 #pragma unroll
-        for (uint32_t i = 0; i < C.wgmmas_m(); ++i)
+        for (uint32_t i = 0; i < C.wgmmas(); ++i)
 #pragma unroll
             for (uint32_t r = 0; r < kRegisters; ++r) sum[i][r] = 0;
     }
     /// Copies the sums of the last 64 rows to the first 64.
     __device__ void move_last_to_first() {
 #pragma unroll
-        for (uint32_t r = 0; r < kRegisters; ++r) sum[0][r] = sum[C.wgmmas_m() - 1][r];
+        for (uint32_t r = 0; r < kRegisters; ++r) sum[0][r] = sum[C.wgmmas() - 1][r];
     }
 };
 
@@ -50,7 +50,7 @@ struct BlockFactors {
     template <GemmConfig C>
     __device__ static BlockFactors of(const Consumer<C>&, const Scales& s, uint32_t /*stage*/, uint32_t /*i*/) {
         BlockFactors f(s);
-        if (C.several_segments()) f.pin<n_segments(C)>();  // many products, ready when the block is
+        if (C.several_segments()) f.pin<wgmma_segments(C)>();  // many products, ready when the block is
         return f;
     }
     __device__ explicit BlockFactors(const Scales& s) {
@@ -73,10 +73,10 @@ struct BlockFactors {
 
 /// sum += block * factors.
 template <GemmConfig C>
-__device__ inline void promote(float (&sum)[C.tile_n / 2], const Block<C>& block, const BlockFactors& f) {
+__device__ inline void promote(float (&sum)[C.wgmma_cols() / 2], const Block<C>& block, const BlockFactors& f) {
 #pragma unroll
-    for (uint32_t r = 0; r < C.tile_n / 2; r += 4) {
-        const uint32_t segment = segment_of(C, r * 2);
+    for (uint32_t r = 0; r < C.wgmma_cols() / 2; r += 4) {
+        const uint32_t segment = wgmma_segment_of(C, r * 2);
         sum[r] = ptx::fma(block.product[r], f.upper[segment], sum[r]);
         sum[r + 1] = ptx::fma(block.product[r + 1], f.upper[segment], sum[r + 1]);
         sum[r + 2] = ptx::fma(block.product[r + 2], f.lower[segment], sum[r + 2]);

@@ -11,4 +11,12 @@ __device__ inline SmemAddr dynamic_shared() {
     return {align_up(smem_address(bytes).bits, 1024)};
 }
 
+/// It as an object, which it has room for.
+template <typename T>
+__device__ inline T& dynamic_shared_object() {
+    static_assert(alignof(T) <= 16);
+    extern __shared__ uint8_t bytes[];
+    return *reinterpret_cast<T*>(bytes);
+}
+
 }  // namespace finegemm::ptx

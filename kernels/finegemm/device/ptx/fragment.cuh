@@ -61,6 +61,13 @@ __device__ inline float magnitude(float x) {
     return y;
 }
 
+/// x, but NaN where it is infinite. PTX ISA, fma.
+__device__ inline float nan_if_infinite(float x) {
+    float y;
+    asm("fma.rn.f32 %0, %1, 0f00000000, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /// PTX ISA, add.
 __device__ inline float add(float a, float b) {
     float x;

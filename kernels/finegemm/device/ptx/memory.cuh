@@ -25,6 +25,13 @@ __device__ inline SmemAddr map_to_rank(SmemAddr local, uint32_t rank) {
     return {remote};
 }
 
+/// A word of a CTA of the cluster, whose address map_to_rank gives. PTX ISA, ld.
+__device__ inline uint32_t load_cluster(SmemAddr at) {
+    uint32_t x;
+    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(x) : "r"(at.bits) : "memory");
+    return x;
+}
+
 __device__ inline float load_shared(SmemAddr at) {
     float x;
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at.bits));
@@ -117,6 +124,13 @@ __device__ inline void st_async_x2(SmemAddr to_cluster, float x, float y, SmemAd
 __device__ inline void stmatrix_x4(SmemAddr row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row.bits), "r"(a), "r"(b),
                  "r"(c), "r"(d)
+                 : "memory");
+}
+
+/// Four 8x8 matrices, each transposed: a lane gives the address of what is a column. PTX ISA, stmatrix.
+__device__ inline void stmatrix_x4_transposed(SmemAddr row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row.bits), "r"(a),
+                 "r"(b), "r"(c), "r"(d)
                  : "memory");
 }
 

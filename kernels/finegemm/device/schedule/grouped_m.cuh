@@ -97,6 +97,7 @@ private:
         rows = p.groups.range(lane_ends);
         group = lane_ends.group;
         if (p.groups.indices) join_blocks();
+        if (C.swapped()) sort_spans();
         end = span_tiles(C, p.raster, rows);
 #pragma unroll
         for (uint32_t distance = 1; distance < kWarpSize; distance *= 2) {
@@ -104,6 +105,24 @@ private:
             if (lane >= distance) end += below;
         }
         end += before;
+    }
+
+    /// Sorts the spans of the lanes, that with the most rows first: the CTAs' last tiles are short then. A bitonic
+    /// sort.
+    __device__ void sort_spans() {
+        const uint32_t lane = threadIdx.x % kWarpSize;
+        constexpr uint32_t kMostRows = 0xffffffff / kWarpSize;
+        uint32_t key = (kMostRows - min(rows.size(), kMostRows)) * kWarpSize + lane;
+#pragma unroll
+        for (uint32_t run = 2; run <= kWarpSize; run *= 2)
+#pragma unroll
+            for (uint32_t apart = run / 2; apart > 0; apart /= 2) {
+                const uint32_t other = ptx::value_of(key, lane ^ apart);
+                key = ((lane & apart) == 0) == ((lane & run) == 0) ? min(key, other) : max(key, other);
+            }
+        const uint32_t from = key % kWarpSize;
+        rows = {ptx::value_of(rows.begin, from), ptx::value_of(rows.end, from)};
+        group = ptx::value_of(group, from);
     }
 
     /// Blocks of one group that follow one another without padding become one span, in the lane of the first one.

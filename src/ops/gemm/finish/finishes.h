@@ -5,12 +5,13 @@
 #include <utility>
 
 #include "ops/gemm/finish/affine.h"
+#include "ops/gemm/finish/gated.h"
 #include "ops/gemm/finish/head_gaps.h"
 
 namespace finegemm {
 
 /// In the order of the enumerators.
-using Finishes = std::tuple<ProductAlone, Affine, HeadGaps>;
+using Finishes = std::tuple<ProductAlone, Affine, HeadGaps, Gated>;
 static_assert(std::tuple_size_v<Finishes> == kFinishes);
 
 /// Calls visit.operator()<T>() for the type of a finish.

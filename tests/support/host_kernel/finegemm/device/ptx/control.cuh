@@ -30,6 +30,7 @@ inline void named_barrier_sync(uint32_t id, uint32_t threads) { machine->named_b
 inline void named_barrier_arrive(uint32_t id, uint32_t threads) { machine->named_barrier(id, threads, false); }
 
 inline uint32_t cluster_rank() { return machine->cta(); }
+inline void cluster_arrive() { machine->arrive_at_cluster(); }
 inline void cluster_arrive_relaxed() { machine->arrive_at_cluster(); }
 inline void cluster_wait() {
     if (machine->ctas() < 2) machine->fail("it waits for a cluster of one, which is a barrier of all its threads");
@@ -55,7 +56,6 @@ inline bool elect_one() {
     machine->show(0);
     return threadIdx.x % 32 == 0;
 }
-void cluster_arrive();  // declared for kernels that nobody runs here
 
 inline uint32_t count_bits(uint32_t x) { return static_cast<uint32_t>(std::popcount(x)); }
 inline uint32_t highest_bit(uint32_t x) { return 31 - static_cast<uint32_t>(std::countl_zero(x)); }

@@ -6,5 +6,9 @@
 namespace finegemm::ptx {
 
 inline SmemAddr dynamic_shared() { return {0}; }
+template <typename T>
+T& dynamic_shared_object() {
+    return *reinterpret_cast<T*>(host_kernel::shared[machine->cta()]);
+}
 
 }  // namespace finegemm::ptx

@@ -29,5 +29,6 @@ inline Float2 unpack_f16(uint32_t packed) {
     return {{float_of_f16(static_cast<uint16_t>(packed)), float_of_f16(static_cast<uint16_t>(packed >> 16))}};
 }
 inline float magnitude(float x) { return std::fabs(x); }
+inline float nan_if_infinite(float x) { return canonical(std::fma(x, 0.0f, x)); }
 
 }  // namespace finegemm::ptx

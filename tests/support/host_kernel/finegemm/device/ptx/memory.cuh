@@ -87,6 +87,11 @@ inline void wait_for_copies() {
     while (machine->has_pending(machine->current())) machine->let_others_run();
 }
 
+/// Another thread may run first: what the CTA has not written yet shows.
+inline uint32_t load_cluster(SmemAddr at) {
+    machine->pause();
+    return load_as<uint32_t>(machine->shared_of(rank_of(at)) + offset_of(at));
+}
 inline float load_shared(SmemAddr at) { return load_shared_as<float>(at); }
 inline Float2 load_shared_x2(SmemAddr at) { return load_shared_as<Float2>(at); }
 inline Float4 load_shared_x4(SmemAddr at) { return load_shared_as<Float4>(at); }
@@ -142,6 +147,19 @@ inline void stmatrix_x4(SmemAddr row, uint32_t a, uint32_t b, uint32_t c, uint32
     for (uint32_t matrix = 0; matrix < 4; ++matrix) {
         const uint32_t* const shown = machine->show(words[matrix]);
         for (uint32_t i = 0; i < 4 && lane / 8 == matrix; ++i) mine.w[i] = shown[lane % 8 * 4 + i];
+    }
+    store_shared_as(row, mine);
+}
+/// A lane gets a column of a matrix, of which each lane of a row has a half of its word.
+inline void stmatrix_x4_transposed(SmemAddr row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    const uint32_t words[] = {a, b, c, d}, lane = threadIdx.x % 32, column = lane % 8;
+    Words4 mine{};
+    for (uint32_t matrix = 0; matrix < 4; ++matrix) {
+        const uint32_t* const shown = machine->show(words[matrix]);
+        for (uint32_t i = 0; i < 8 && lane / 8 == matrix; ++i) {
+            const uint32_t half = shown[i * 4 + column / 2] >> column % 2 * 16 & 0xffff;
+            mine.w[i / 2] |= half << i % 2 * 16;
+        }
     }
     store_shared_as(row, mine);
 }

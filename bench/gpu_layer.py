@@ -1,0 +1,310 @@
+"""Checks of a layer of experts as one call on a GPU: the bits of the CPU, repeats, graphs, times."""
+
+import ctypes
+import dataclasses
+import itertools
+import statistics
+from functools import partial
+
+import torch
+
+import gpu_timing
+from gpu_fixture import Fixture, TooSlow
+from gpu_library import AS_CONTEXT, FAST, HOPPER, OFF, OFFSETS, ON, C, Library, integers, matrix, stack
+from gpu_routing import Surrounded
+from records import write_record
+
+E4M3 = torch.float8_e4m3fn
+# Name, hidden, pairs of a gate and an up, experts, choices of a token.
+LAYERS = (
+    ("DeepSeek-V3", 7168, 2048, 256, 8),
+    ("Qwen3-235B", 4096, 1536, 128, 8),
+    ("GLM-4.5", 5120, 1536, 160, 8),
+    ("MiniMax-M2", 3072, 1536, 256, 8),
+)
+SPEED_TOKENS = (1, 8, 64, 512, 4096, 16384)
+RANKS = 32
+FLUSH_BYTES = 1 << 28  # five times L2
+FLOP_PER_US = 1.5e9
+NOISE = 1.02
+MOST_ROWS_OF_KERNELS = 64
+
+
+def codes(generator, *shape: int, device: str = "cuda") -> torch.Tensor:
+    """Any e4m3 below 2 in magnitude."""
+    bits = torch.randint(0, 256, shape, dtype=torch.uint8, device=device, generator=generator)
+    return bits.bitwise_and_(0xB7).view(E4M3)
+
+
+def experts_scales(generator, *shape: int) -> torch.Tensor:
+    return torch.rand(shape, device="cuda", generator=generator) * 0.02 + 0.01
+
+
+@dataclasses.dataclass
+class Layer:
+    """Operands of a layer, and memory for what lies between."""
+
+    x: torch.Tensor
+    ids: torch.Tensor
+    weights: torch.Tensor
+    of_experts: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]  # gate_up, its scales, down, its scales
+    options: dict = dataclasses.field(default_factory=dict)  # members of finegemm_moe_options
+
+    @property
+    def shape(self) -> dict:
+        experts, hidden, pairs = self.of_experts[2].shape
+        tokens, choices = self.ids.shape
+        kinds = ("rows", "expected_m", "num_sms", "f32_between", "fused")
+        sizes = {"tokens": tokens, "choices": choices, "hidden": hidden, "intermediate": pairs, "experts": experts}
+        return sizes | {k: v for k, v in self.options.items() if k in kinds}
+
+    def to(self, device: str) -> "Layer":
+        x, ids, weights, *of_experts = (t.to(device=device) for t in (self.x, self.ids, self.weights, *self.of_experts))
+        return dataclasses.replace(self, x=x, ids=ids, weights=weights, of_experts=tuple(of_experts))
+
+    def workspace(self, library: Library) -> Surrounded:
+        """Full of NaN, with canaries around it."""
+        shape, size = C["moe_shape"](struct_size=ctypes.sizeof(C["moe_shape"]), **self.shape), ctypes.c_int64()
+        function = library.c.finegemm_moe_workspace_bytes
+        library.check(function(ctypes.byref(shape), ctypes.byref(size), ctypes.byref(library.error)))
+        memory = Surrounded(1, size.value, dtype=torch.uint8, device=self.x.device)
+        memory.t.fill_(0xFF)
+        return memory
+
+    def prepare(self, library: Library, out: torch.Tensor, workspace: torch.Tensor | None = None, **options):
+        """A function without arguments that queues the call."""
+        ids = matrix(self.ids) if self.ids.dtype == torch.int64 else integers(self.ids)
+        args = C["moe_args"](
+            x=matrix(self.x),
+            x_scales=matrix(None),
+            ids=ids,
+            weights=matrix(self.weights),
+            **dict(zip(("gate_up", "gate_up_scales", "down", "down_scales"), map(stack, self.of_experts), strict=True)),
+            out=matrix(out),
+            workspace=None if workspace is None else workspace.data_ptr(),
+            workspace_bytes=0 if workspace is None else workspace.numel(),
+        )
+        size = ctypes.sizeof(C["moe_options"])
+        given = C["moe_options"](struct_size=size, check_values=OFF, **{"gate_alpha": 1.0} | self.options | options)
+
+        def call(keep=(self, out, workspace)):
+            library.moe(args, given, out)
+
+        return call
+
+    def run(self, library: Library, **options) -> list[Surrounded]:
+        """What is written, with what surrounds it; the workspace is the caller's."""
+        out, memory = Surrounded(*self.x.shape, dtype=torch.bfloat16, device=self.x.device), self.workspace(library)
+        self.prepare(library, out.t, memory.t, **options)()
+        memory.t.fill_(0)
+        return [out, memory]
+
+    def steps(self, library: Library, out: torch.Tensor, pdl: bool) -> dict:
+        """The same by a call for each step, the activation apart, with memory of its own."""
+        (tokens, hidden), choices = self.x.shape, self.ids.shape[1]
+        gate_up, gate_up_scales, down, down_scales = self.of_experts
+        experts, _, pairs = down.shape
+        rows = tokens * choices
+
+        def empty(cols: int, dtype: torch.dtype) -> torch.Tensor:
+            return torch.empty(rows, cols, dtype=dtype, device="cuda")
+
+        def scales(cols: int) -> torch.Tensor:
+            return Surrounded(rows, -(-cols // 128), dtype=torch.float32, mn_major=True).t
+
+        inverse = torch.empty(tokens, choices, dtype=torch.int32, device="cuda")
+        offsets = torch.empty(experts + 1, dtype=torch.int32, device="cuda")
+        q, of_q, between = empty(hidden, E4M3), scales(hidden), empty(2 * pairs, torch.bfloat16)
+        z, of_z, y = empty(pairs, E4M3), scales(pairs), empty(hidden, torch.bfloat16)
+        activate = {"groups": offsets, "form": OFFSETS, "to_bf16": True, "pdl": pdl}
+        return {
+            "route": partial(library.route, self.ids, inverse, offsets, None, OFFSETS, experts, 0, rows),
+            "permute_quantize": partial(library.permute_quantize, self.x, inverse, q, of_q, pdl=pdl),
+            "gate_up": library.prepare_grouped(q, of_q, gate_up, gate_up_scales, between, offsets, OFFSETS, pdl=pdl),
+            "swiglu_quantize": partial(library.swiglu_quantize, between, z, of_z, **activate),
+            "down": library.prepare_grouped(z, of_z, down, down_scales, y, offsets, OFFSETS, pdl=pdl),
+            "combine": partial(library.combine, y, inverse, self.weights, out, pdl=pdl),
+        }
+
+    def chain(self, library: Library, out: torch.Tensor, pdl: bool):
+        steps = self.steps(library, out, pdl).values()
+        return lambda: [step() for step in steps]
+
+
+def captured(call) -> torch.cuda.CUDAGraph:
+    """Of a call that has been made once: its kernels are there."""
+    call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph
+
+
+def replay_us(graphs: dict, rounds: int) -> dict[str, float]:
+    """Medians of events around replays in turn, each round another one first, L2 emptied before each. Events add some
+    microseconds, the same to each."""
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    pairs = {name: [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(rounds)] for name in graphs}
+    for i in range(rounds):
+        names = list(graphs)
+        for name in names[i % len(names) :] + names[: i % len(names)]:
+            flush.zero_()
+            pairs[name][i][0].record()
+            graphs[name].replay()
+            pairs[name][i][1].record()
+    torch.cuda.synchronize()
+    return {name: round(1000 * statistics.median(a.elapsed_time(b) for a, b in p[1:]), 2) for name, p in pairs.items()}
+
+
+class Layers(Fixture):
+    def layer_of(self, tokens: int, choices: int, hidden: int, pairs: int, experts: int, **options) -> Layer:
+        g = self.generator
+        ids = torch.randint(-1, experts + 2, (tokens, choices), device="cuda", generator=g)
+        of_experts = (
+            codes(g, experts, 2 * pairs, hidden),
+            experts_scales(g, experts, -(-2 * pairs // 128), -(-hidden // 128)),
+            codes(g, experts, hidden, pairs),
+            experts_scales(g, experts, -(-hidden // 128), -(-pairs // 128)),
+        )
+        x = torch.randn(tokens, hidden, device="cuda", generator=g).bfloat16()
+        return Layer(x, ids, torch.rand(tokens, choices, device="cuda", generator=g), of_experts, options)
+
+    def random_layer_of_experts(self) -> Layer:
+        r = self.random
+        pairs = r.choice((128, 256, 16 * r.randint(1, 20)))
+        fused = r.choice((AS_CONTEXT, ON, OFF)) if pairs % 128 == 0 else AS_CONTEXT
+        layer = self.layer_of(
+            r.choice((1, r.randint(1, 60))),
+            r.randint(1, 6),
+            16 * r.randint(1, 40),
+            pairs,
+            r.choice((1, r.randint(1, 12))),
+            fused=fused,
+            f32_between=int(pairs % 128 == 0 and fused != OFF and r.random() < 0.3),
+            gate_limit=r.choice((0.0, 0.7)),
+            gate_alpha=r.choice((1.0, 1.702)),
+            up_offset=r.choice((0.0, 1.0)),
+            power_of_two_scales=int(r.random() < 0.5),
+            num_sms=r.choice((0, 0, 5)),
+        )
+        if r.random() < 0.5:
+            layer.ids = layer.ids.int()
+        if r.random() < 0.2:
+            layer.options["rows"] = r.randint(1, layer.ids.numel())
+        if r.random() < 0.3:
+            layer.x[r.randrange(len(layer.x))] = float("nan")
+        return layer
+
+    def moe_bits(self):
+        """Random layers: the bits of the CPU, with what surrounds them, and the same ones overlapping."""
+        count = max(1, self.options.shapes // 20)
+        for _ in range(count):
+            layer = self.random_layer_of_experts()
+            found, wanted = layer.run(self.tested), layer.to("cpu").run(self.tested, numerics=HOPPER)
+            again = layer.run(self.tested, pdl=1)
+            for name, others in (("the CPU", wanted), ("an overlapping call", again)):
+                for a, b in zip(found, others, strict=True):
+                    if n := int((a.all.cpu() != b.all.cpu()).sum()):
+                        raise AssertionError(f"{n} words differ from those of {name}: {layer.shape} {layer.options}")
+        return {"layers": count}
+
+    def moe_graph(self, tokens: int = 50):
+        """A graph that takes memory of the library's, of which tokens and ids change: the bits of calls."""
+        for fused in (ON, OFF):
+            layer = self.layer_of(tokens, 4, 512, 256, 16, fused=fused)
+            out, wanted = torch.empty_like(layer.x), torch.empty_like(layer.x)
+            graph, call = captured(layer.prepare(self.tested, out)), layer.prepare(self.tested, wanted)
+            for _ in range(max(1, self.RUNS // 10)):
+                layer.ids.copy_(torch.randint(-3, 18, layer.ids.shape, device="cuda", generator=self.generator))
+                layer.x.normal_(generator=self.generator)
+                graph.replay()
+                call()
+                torch.cuda.synchronize()
+                if n := int((out.view(torch.int16) != wanted.view(torch.int16)).sum()):
+                    raise AssertionError(f"{n} elements of a replay differ from a call's: {layer.shape}")
+        return {"graphs": 2}
+
+    def moe_repeat(self):
+        """The same bits each time, from two streams at once."""
+        layer = self.layer_of(200, 4, 512, 256, 16)
+        wanted = torch.empty_like(layer.x)
+        layer.prepare(self.tested, wanted)()
+        streams = [torch.cuda.Stream() for _ in range(2)]
+        outs = [torch.empty_like(layer.x) for _ in streams]
+        calls = [layer.prepare(self.tested, out, pdl=1) for out in outs]
+        torch.cuda.synchronize()
+        for _ in range(max(1, self.RUNS // 10)):
+            for stream, call in zip(streams, calls, strict=True):
+                with torch.cuda.stream(stream):
+                    call()
+            torch.cuda.synchronize()
+            for out in outs:
+                if n := int((out.view(torch.int16) != wanted.view(torch.int16)).sum()):
+                    raise AssertionError(f"{n} elements differ from run to run: {layer.shape}")
+        return {"runs": max(1, self.RUNS // 10)}
+
+    def moe_speed(self):
+        """Layers of models beside a call for each step, all in graphs: even and by Zipf's law, and one of 32 ranks."""
+        rows = []
+        for name, hidden, pairs, experts, choices in LAYERS:
+            whole = self.layer_of(1, choices, hidden, pairs, experts)
+            for tokens, kind in itertools.product(SPEED_TOKENS, ("even", "zipf", "rank")):
+                layer = self.part_of(whole, tokens, choices, kind)
+                rows.append({"layer": name, "kind": kind, "tokens": tokens} | self.timed_layer(layer))
+                print(rows[-1], flush=True)
+        method = f"replays of CUDA graphs between events, L2 flushed, median of {self.options.rounds}"
+        record = self.machine() | {"method": method, "rows": rows}
+        write_record(self.options.out / f"moe_{self.card}.json", record)
+        if slow := [r for r in rows if r["us"]["moe"] > NOISE * min(r["us"]["chain"], r["us"]["chain, pdl"])]:
+            raise TooSlow(f"slower than a call for each step: {slow}")
+        return {"rows": len(rows)}
+
+    def part_of(self, whole: Layer, tokens: int, choices: int, kind: str) -> Layer:
+        """Of a rank of 32: its experts, and as many tokens of one choice each as arrive there."""
+        g, experts = self.generator, len(whole.of_experts[0])
+        if kind == "rank":
+            experts, tokens, choices = experts // RANKS, tokens * choices, 1
+        odds = torch.ones(experts, device="cuda")
+        if kind == "zipf":
+            odds = 1 / (1 + torch.randperm(experts, device="cuda", generator=g).float())
+        ids = torch.multinomial(odds.expand(tokens, experts), choices, generator=g)
+        x = torch.randn(tokens, whole.x.shape[1], device="cuda", generator=g).bfloat16()
+        weights = torch.rand(tokens, choices, device="cuda", generator=g)
+        return Layer(x, ids, weights, tuple(w[:experts] for w in whole.of_experts))
+
+    def timed_layer(self, layer: Layer) -> dict:
+        out, memory = torch.empty_like(layer.x), layer.workspace(self.tested).t
+        calls = {
+            "moe": layer.prepare(self.tested, out, memory),
+            "moe, fused": layer.prepare(self.tested, out, memory, fused=ON),
+            "moe, apart": layer.prepare(self.tested, out, memory, fused=OFF),
+            "chain": layer.chain(self.tested, out, False),
+            "chain, pdl": layer.chain(self.tested, out, True),
+        }
+        us = replay_us({name: captured(call) for name, call in calls.items()}, self.options.rounds)
+        rows, busy = layer.ids.numel(), int(layer.ids.unique().numel())
+        _, hidden, pairs = layer.of_experts[2].shape
+        weights = busy * 3 * pairs * hidden / self.bytes_per_us
+        bounds = {"weights_us": weights, "products_us": rows * 6 * pairs * hidden / FLOP_PER_US}
+        shape = C["moe_shape"](struct_size=ctypes.sizeof(C["moe_shape"]), device=b"", **layer.shape)
+        plan = self.tested.explained(self.tested.c.finegemm_explain_moe, shape)
+        return {
+            "busy": busy,
+            "us": us,
+            **{k: round(v, 1) for k, v in bounds.items()},
+            **({"kernels_us": self.kernel_times(layer, out)} if rows <= MOST_ROWS_OF_KERNELS else {}),
+            "plan_us": {f"{i} {launch['call']}": round(launch["us"], 1) for i, launch in enumerate(plan["launches"])},
+        }
+
+    def kernel_times(self, layer: Layer, out: torch.Tensor) -> dict[str, float]:
+        """What the kernel of each step takes alone, which is less than it adds to a graph."""
+        times = gpu_timing.median_times(layer.steps(self.tested, out, False), self.options.rounds)
+        return {name: round(us, 2) for name, us in times.items()}
+
+    def small_moe(self):
+        """Each way, with a workspace that is exactly as large as it must be: what the sanitizers run."""
+        for fused in (ON, OFF):
+            self.layer_of(9, 3, 272, 128, 5, fused=fused).run(self.tested, numerics=FAST)
+        torch.cuda.synchronize()
+        return {"layers": 2}

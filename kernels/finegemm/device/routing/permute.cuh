@@ -1,0 +1,96 @@
+// The kernels that put a token's row where its experts have theirs: it is read, and quantised, once. Layer device.
+#pragma once
+
+#include <finegemm/device/either.cuh>
+#include <finegemm/device/quantize.cuh>
+#include <finegemm/device/routing/rows.cuh>
+
+namespace finegemm::device {
+
+/// 16 bytes of each lane, several times: what a warp has of a row.
+struct ChunkCopy {
+    static constexpr uint32_t kVectors = PermuteConfig::chunk_bytes() / (kWarpSize * 16);
+    static constexpr uint32_t kBlocks = PermuteConfig::chunk_bytes() / kScaleBlock;  // of codes
+    ptx::Words4 vectors[kVectors];
+    float scale;  // of the lane's block
+
+    __device__ void load(const PermuteParams& p, uint32_t token, uint32_t byte) {
+        const uint8_t* const row = p.x + token * p.x_row_stride;
+#pragma unroll
+        for (uint32_t u = 0; u < kVectors; ++u) {
+            const uint32_t at = byte + (u * kWarpSize + ptx::lane()) * 16;
+            vectors[u] = ptx::load_global_x4_if(at < p.row_bytes, row + at);
+        }
+        const uint32_t block = byte / kScaleBlock + ptx::lane();
+        const bool exists = p.x_scales && ptx::lane() < kBlocks && block < p.scale_blocks;
+        scale = float_of_bits(
+            ptx::load_global_if(exists, p.x_scales + token * p.x_scale_row_stride + block * p.x_scale_col_stride));
+    }
+    __device__ void store(const PermuteParams& p, uint8_t* row, float* scales, uint32_t byte) const {
+#pragma unroll
+        for (uint32_t u = 0; u < kVectors; ++u) {
+            const uint32_t at = byte + (u * kWarpSize + ptx::lane()) * 16;
+            ptx::store_global_x4_if(at < p.row_bytes, row + at, vectors[u]);
+        }
+        const uint32_t block = byte / kScaleBlock + ptx::lane();
+        ptx::store_global_if(p.x_scales && ptx::lane() < kBlocks && block < p.scale_blocks,
+                             scales + block * p.scale_col_stride, float_bits(scale));
+    }
+};
+
+/// What a warp has of a row of bf16 that becomes e4m3, by the rule of quantize_rows.
+struct ChunkCodes {
+    static constexpr QuantizeConfig kQuantize{QuantizeInput::BF16};
+    static constexpr uint32_t kVectors = PermuteConfig::chunk_bytes() / (kWarpSize * 16);
+    static constexpr uint32_t kBlocks = PermuteConfig::chunk_bytes() / 2 / kScaleBlock;
+    static constexpr uint32_t kBlocksAcross = kWarpSize / kQuantize.lanes();  // of a vector of all lanes
+    Values<kQuantize>::Codes codes[kVectors];
+    float scale;
+
+    __device__ void load(const PermuteParams& p, uint32_t token, uint32_t byte) {
+        const uint8_t* const row = p.x + token * p.x_row_stride;
+        Values<kQuantize> values[kVectors];
+#pragma unroll
+        for (uint32_t u = 0; u < kVectors; ++u) {
+            const uint32_t at = byte + (u * kWarpSize + ptx::lane()) * 16;
+            values[u].words = ptx::load_global_x4_if(at < p.row_bytes, row + at);
+        }
+        scale = 0;
+#pragma unroll
+        for (uint32_t u = 0; u < kVectors; ++u) {
+            const float of_block = block_scale(largest_of(values[u].largest(), kQuantize.lanes()), p.power_of_two);
+            codes[u] = values[u].codes(inverse_scale(of_block));
+            const uint32_t mine = ptx::value_of(float_bits(of_block), ptx::lane() % kBlocksAcross * kQuantize.lanes());
+            if (ptx::lane() / kBlocksAcross == u) scale = float_of_bits(mine);
+        }
+    }
+    __device__ void store(const PermuteParams& p, uint8_t* row, float* scales, uint32_t byte) const {
+#pragma unroll
+        for (uint32_t u = 0; u < kVectors; ++u) {
+            const uint32_t at = byte + (u * kWarpSize + ptx::lane()) * 16;
+            ptx::store_global_x2_if(at < p.row_bytes, row + at / 2, codes[u].w[0], codes[u].w[1]);
+        }
+        const uint32_t block = byte / 2 / kScaleBlock + ptx::lane();
+        ptx::store_global_if(ptx::lane() < kBlocks && block < p.scale_blocks, scales + block * p.scale_col_stride,
+                             float_bits(scale));
+    }
+};
+
+/// Tokens that no expert here has are not read, rows that no token has not written.
+template <PermuteConfig C>
+__device__ void permute_rows(const PermuteParams& p) {
+    ptx::grid_launch_dependents();
+    ptx::grid_dependency_wait();
+    for_chunks(C, p, [&](uint32_t token, uint32_t byte) {
+        const RowsOfToken rows = RowsOfToken::load(p.chosen, p.q_rows, token);
+        if (rows.wanted == 0) return;
+        Either<C.quantizes, ChunkCodes, ChunkCopy> chunk;
+        chunk.load(p, token, byte);
+        for (uint32_t wanted = rows.wanted; wanted != 0; wanted &= wanted - 1) {
+            const uint32_t row = ptx::value_of(rows.row, ptx::lowest_bit(wanted));
+            chunk.store(p, p.q + p.q_rows.offset(row), p.scales + p.scale_rows.offset(row), byte);
+        }
+    });
+}
+
+}  // namespace finegemm::device

@@ -1,0 +1,161 @@
+// The kernel that gives each choice of a token a row of its expert: a counting sort by one cluster. Layer device.
+#pragma once
+
+#include <finegemm/routing/routing.h>
+#include <finegemm/device/ptx/control.cuh>
+#include <finegemm/device/ptx/convert.cuh>
+#include <finegemm/device/ptx/dynamic_shared.cuh>
+#include <finegemm/device/warp.cuh>
+
+namespace finegemm::device {
+
+struct Choice {
+    uint32_t number, token, slot, expert;
+};
+
+/// `experts` as the expert of what is no choice.
+__device__ inline Choice load_choice(const RouteParams& p, uint32_t number, bool exists) {
+    const uint32_t token = p.by_k.quotient(number), slot = number - token * p.by_k.divisor;
+    const int64_t element = token * p.ids_row_stride + slot;
+    const uint8_t* const from = p.ids + element * (p.wide ? 8 : 4);
+    const uint32_t low = ptx::load_global_if(exists, from);
+    const uint32_t high =
+        p.wide ? ptx::load_global_if(exists, from + 4) : static_cast<uint32_t>(static_cast<int32_t>(low) >> 31);
+    const int64_t id = static_cast<int64_t>(static_cast<uint64_t>(high) << 32 | low);
+    return {number, token, slot, exists ? p.places.expert(id, p.first) : p.places.experts};
+}
+
+/// The lanes of a converged warp that have the same number, at most `most`.
+__device__ inline uint32_t lanes_with_same(uint32_t x, uint32_t most) {
+    uint32_t lanes = ~0u;
+    for (uint32_t bits = most; bits != 0; bits /= 2, x /= 2) {
+        const uint32_t odd = ptx::ballot(x % 2 != 0);
+        lanes &= x % 2 != 0 ? odd : ~odd;
+    }
+    return lanes;
+}
+
+/// Calls visit(choice, peers) for those of a warp, a lane each, in rounds. Peers: lanes that chose the same expert.
+template <typename Visit>
+__device__ void for_choices(const RouteParams& p, ChoiceRange range, const Visit& visit) {
+    constexpr uint32_t kAtOnce = 4;  // rounds whose ids are loaded together
+    for (uint32_t first = range.begin; first < range.end; first += kAtOnce * kWarpSize) {
+        Choice choices[kAtOnce];
+#pragma unroll
+        for (uint32_t u = 0; u < kAtOnce; ++u) {
+            const uint32_t number = first + u * kWarpSize + ptx::lane();
+            choices[u] = load_choice(p, number, number < range.end);
+        }
+#pragma unroll
+        for (uint32_t u = 0; u < kAtOnce; ++u)
+            if (first + u * kWarpSize < range.end)
+                visit(choices[u], lanes_with_same(choices[u].expert, p.places.experts));
+    }
+}
+
+/// Sums over the threads before this one. All threads call it.
+__device__ inline uint32_t sum_before(uint32_t x, RouteShared& shared) {
+    const uint32_t warp = threadIdx.x / kWarpSize, up_to = sum_up_to(x);
+    if (threadIdx.x % kWarpSize == kWarpSize - 1) shared.sums[warp] = up_to;
+    __syncthreads();  // the warps' sums are there
+    const uint32_t of_warp = shared.sums[threadIdx.x % RouteConfig::warps()];
+    return ptx::value_of(sum_up_to(of_warp) - of_warp, warp) + up_to - x;
+}
+
+/// Choices of each warp become where its first one's row is; what the warps before it and the other CTAs have is known
+/// then. This thread has one expert.
+template <RouteConfig C>
+__device__ void place_experts(const RouteParams& p, RouteShared& shared) {
+    const uint32_t e = threadIdx.x, rank = C.ctas > 1 ? ptx::cluster_rank() : 0;
+    const bool exists = e < p.places.experts;
+    uint32_t own = 0;
+    if (exists)
+#pragma unroll
+        for (uint32_t w = 0; w < C.warps(); ++w) {
+            const uint32_t of_warp = shared.counts[w][e];
+            shared.counts[w][e] = own;
+            own += of_warp;
+        }
+    uint32_t all = own, before = 0;  // of all CTAs, of those before this one
+    if (C.ctas > 1) {
+        shared.totals[e] = own;
+        ptx::cluster_arrive();
+        ptx::cluster_wait();  // the totals of the other CTAs are there
+        all = 0;
+#pragma unroll
+        for (uint32_t r = 0; r < C.ctas; ++r) {
+            const uint32_t of_cta = ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&shared.totals[e]), r));
+            all += of_cta;
+            before += r < rank ? of_cta : 0;
+        }
+    }
+    const uint32_t taken = sum_before(p.places.taken(all), shared);
+    const ExpertRows rows = p.places.of(e, taken, all);
+    if (!exists) return;
+    const uint32_t first = (p.places.masked() ? rows.begin : taken) + before;
+#pragma unroll
+    for (uint32_t w = 0; w < C.warps(); ++w) shared.counts[w][e] += first;
+    shared.ends[e] = rows.end, shared.nexts[e] = rows.next;
+    if (rank > 0 || p.places.form == RouteForm::Indices) return;
+    const bool offsets = p.places.form == RouteForm::Offsets;
+    ptx::store_global(p.numbers + e, p.places.masked() ? rows.end - rows.begin : offsets ? rows.begin : rows.end);
+    if (offsets && e + 1 == p.places.experts) ptx::store_global(p.numbers + e + 1, rows.end);
+}
+
+/// Rows of no choice, but where groups are masked.
+template <RouteConfig C>
+__device__ void mark_padding(const RouteParams& p, const RouteShared& shared, uint32_t warp_of_grid) {
+    const bool indices = p.places.form == RouteForm::Indices;
+    if (p.places.masked() || (!p.permutation && !indices)) return;
+    const auto mark = [&](uint32_t row) {
+        if (p.permutation) ptx::store_global(p.permutation + row, static_cast<uint32_t>(kNoRow));
+        if (indices) ptx::store_global(p.numbers + row, static_cast<uint32_t>(kNoRow));
+    };
+    for (uint32_t e = warp_of_grid; e < p.places.experts; e += C.ctas * C.warps())
+        for (uint32_t row = shared.ends[e] + ptx::lane(); row < shared.nexts[e]; row += kWarpSize) mark(row);
+    for (uint32_t row = shared.nexts[p.places.experts - 1] + warp_of_grid * kWarpSize + ptx::lane();
+         row < p.places.rows; row += C.ctas * C.threads())
+        mark(row);
+}
+
+/// The grid is one cluster: rows follow the order of tokens, and of their choices, in each expert.
+template <RouteConfig C>
+__device__ void route(const RouteParams& p) {
+    RouteShared& shared = ptx::dynamic_shared_object<RouteShared>();
+    ptx::grid_launch_dependents();
+    ptx::grid_dependency_wait();
+    const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane();
+    const uint32_t warp_of_grid = (C.ctas > 1 ? ptx::cluster_rank() : 0) * C.warps() + warp;
+    const ChoiceRange range = C.choices(p.choices, warp_of_grid);
+    uint32_t* const counts = shared.counts[warp];
+    for (uint32_t e = lane; e < p.places.experts; e += kWarpSize) counts[e] = 0;
+    __syncwarp();  // they are zero
+    for_choices(p, range, [&](const Choice& choice, uint32_t peers) {
+        if (choice.expert < p.places.experts && lane == ptx::lowest_bit(peers))
+            counts[choice.expert] += ptx::count_bits(peers);
+        __syncwarp();  // what the next round adds to is there
+    });
+    __syncthreads();  // the warps have counted
+    place_experts<C>(p, shared);
+    __syncthreads();  // rows are known
+    for_choices(p, range, [&](const Choice& choice, uint32_t peers) {
+        const bool local = choice.expert < p.places.experts;
+        const uint32_t next = local ? counts[choice.expert] : 0;
+        const uint32_t row = next + ptx::count_bits(peers & ((1u << lane) - 1));
+        const bool fits = local && row < p.places.limit(choice.expert);
+        __syncwarp();  // all lanes have read it
+        if (local && lane == ptx::lowest_bit(peers)) counts[choice.expert] = next + ptx::count_bits(peers);
+        __syncwarp();  // the next round reads it
+        ptx::store_global_if(choice.number < range.end, p.inverse + choice.token * p.inverse_row_stride + choice.slot,
+                             fits ? row : static_cast<uint32_t>(kNoRow));
+        ptx::store_global_if(fits && p.permutation, p.permutation + row, choice.number);
+        ptx::store_global_if(fits && p.places.form == RouteForm::Indices, p.numbers + row, choice.expert);
+    });
+    mark_padding<C>(p, shared, warp_of_grid);
+    if (C.ctas > 1) {  // others may still read this CTA's totals
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
+    }
+}
+
+}  // namespace finegemm::device

@@ -1,0 +1,161 @@
+// Routing of tokens to experts: where each choice of a token has its row, and the configurations, shared memory and
+// parameters of the kernels that find, fill and add up these rows. Layer routing.
+#pragma once
+
+#include <finegemm/core/divide.h>
+
+namespace finegemm {
+
+inline constexpr uint32_t kMostExperts = 1024, kMostChoices = 16;  // choices: of a token
+inline constexpr int32_t kNoRow = -1;
+
+/// What the numbers of groups mean, as GroupForm has it.
+enum class RouteForm : uint32_t { Offsets, Indices, PrefixSums, Masked };
+
+/// The rows of an expert. Those from `end` up to `next`, where the next expert begins, are padding.
+struct ExpertRows {
+    uint32_t begin, end, next;
+};
+
+struct RoutePlaces {
+    uint32_t experts = 1, rows = 0;  // rows: that there are, Masked: for each expert
+    uint32_t alignment = 1;          // a power of two
+    RouteForm form = RouteForm::Offsets;
+
+    FG_HD constexpr bool masked() const { return form == RouteForm::Masked; }
+    /// Its place among local experts; `experts` for an id that is none of these.
+    FG_HD constexpr uint32_t expert(int64_t id, int64_t first) const {
+        const uint64_t local = static_cast<uint64_t>(id) - static_cast<uint64_t>(first);
+        return local < experts ? static_cast<uint32_t>(local) : experts;
+    }
+    /// Rows that an expert of so many choices takes before the next one begins.
+    FG_HD constexpr uint32_t taken(uint32_t choices) const { return (choices + alignment - 1) & ~(alignment - 1); }
+    /// Where those of expert `e` are, as far as there are rows. `before`: taken by the experts before it.
+    FG_HD constexpr ExpertRows of(uint32_t e, uint32_t before, uint32_t choices) const {
+        if (masked()) return {e * rows, e * rows + min(choices, rows), (e + 1) * rows};
+        return {min(before, rows), min(before + choices, rows), min(before + taken(choices), rows)};
+    }
+    /// The row behind all that choices of expert `e` may have.
+    FG_HD constexpr uint32_t limit(uint32_t e) const { return masked() ? (e + 1) * rows : rows; }
+};
+
+/// Warps of a CTA: each thread has an expert.
+inline constexpr uint32_t kRouteWarps = kMostExperts / kWarpSize;
+
+struct RouteShared {
+    uint32_t counts[kRouteWarps][kMostExperts];        // of the warp's choices; then its next one's row
+    uint32_t totals[kMostExperts];                     // of the CTA's choices; other CTAs read them
+    uint32_t ends[kMostExperts], nexts[kMostExperts];  // as of ExpertRows
+    uint32_t sums[kRouteWarps];
+};
+
+/// Choices from the first up to the one behind the last.
+struct ChoiceRange {
+    uint32_t begin, end;
+};
+
+/// Everything about a kernel of routing that is fixed when it is compiled.
+struct RouteConfig {
+    uint32_t ctas = 1;  // of the cluster that all of the grid is
+
+    static constexpr uint32_t kCount = 2;  // kernels that there are
+    static constexpr uint32_t kMostCtas = 8;
+    FG_HD constexpr uint32_t index() const { return ctas > 1 ? 1 : 0; }
+    FG_HD constexpr uint32_t cluster() const { return ctas; }
+    FG_HD static constexpr uint32_t threads() { return kMostExperts; }
+    FG_HD static constexpr uint32_t warps() { return kRouteWarps; }
+    FG_HD static constexpr uint32_t smem_bytes() { return sizeof(RouteShared); }
+    /// Each warp has neighbouring choices, whole rounds of its lanes.
+    FG_HD constexpr ChoiceRange choices(uint32_t all, uint32_t warp_of_grid) const {
+        const uint32_t each = align_up(ceil_div(all, ctas * warps()), kWarpSize);
+        return {min(warp_of_grid * each, all), min((warp_of_grid + 1) * each, all)};
+    }
+};
+
+struct RouteParams {
+    const uint8_t* ids;    // [tokens, k]
+    int32_t* inverse;      // [tokens, k]
+    int32_t* permutation;  // [rows], Masked [experts, rows]; null: not wanted
+    int32_t* numbers;      // of groups
+    int64_t ids_row_stride, inverse_row_stride;
+    int64_t first;  // id of the first expert
+    uint32_t choices;
+    uint32_t wide;  // ids have 64 bits
+    Divider by_k;
+    RoutePlaces places;
+};
+
+/// Rows of experts, in one matrix or in a stack of them.
+struct RowStack {
+    uint32_t rows = 0;  // of all matrices
+    Divider by_height;  // rows of a matrix
+    int64_t row_stride = 0, stride = 0;
+
+    FG_HD constexpr bool has(int32_t row) const { return static_cast<uint32_t>(row) < rows; }
+    FG_HD constexpr int64_t offset(uint32_t row) const {
+        const uint32_t matrix = by_height.quotient(row);
+        return matrix * stride + (row - matrix * by_height.divisor) * row_stride;
+    }
+};
+
+/// Where the rows of a token's choices are.
+struct ChosenRows {
+    const int32_t* inverse;  // [tokens, k]
+    int64_t row_stride;
+    uint32_t tokens, k;
+};
+
+/// A kernel that copies rows, or quantises them on the way.
+struct PermuteConfig {
+    bool quantizes = true;
+
+    static constexpr uint32_t kCount = 2;
+    FG_HD constexpr uint32_t index() const { return quantizes ? 1 : 0; }
+    FG_HD static constexpr uint32_t threads() { return 128; }
+    FG_HD static constexpr uint32_t warps() { return threads() / kWarpSize; }
+    FG_HD static constexpr uint32_t ctas_per_sm() { return 10; }
+    /// What a warp takes of a row of x at once.
+    FG_HD static constexpr uint32_t chunk_bytes() { return 2048; }
+};
+
+struct PermuteParams {
+    const uint8_t* x;
+    uint8_t* q;
+    const float* x_scales;  // null: x has none, or is quantised
+    float* scales;
+    ChosenRows chosen;
+    RowStack q_rows, scale_rows;  // q: in bytes
+    int64_t x_row_stride;         // bytes
+    int64_t x_scale_row_stride, x_scale_col_stride, scale_col_stride;
+    uint32_t row_bytes;     // of x, a multiple of 16
+    uint32_t scale_blocks;  // of a row
+    uint32_t power_of_two;
+    Divider by_chunks;  // of a row
+    uint32_t tasks;     // chunks of all rows
+};
+
+struct CombineConfig {
+    static constexpr uint32_t kCount = 1;
+    FG_HD static constexpr uint32_t index() { return 0; }
+    FG_HD static constexpr uint32_t threads() { return 128; }
+    FG_HD static constexpr uint32_t warps() { return threads() / kWarpSize; }
+    FG_HD static constexpr uint32_t ctas_per_sm() { return 6; }
+    FG_HD static constexpr uint32_t vectors() { return 2; }  // of 16 bytes that a lane adds up
+    FG_HD static constexpr uint32_t at_once() { return 4; }  // choices whose rows are loaded together
+    FG_HD static constexpr uint32_t chunk_bytes() { return vectors() * kWarpSize * 16; }
+};
+
+struct CombineParams {
+    const uint8_t* y;
+    const float* weights;  // [tokens, k]; null: ones
+    uint8_t* out;
+    ChosenRows chosen;
+    RowStack y_rows;  // in bytes
+    int64_t weight_row_stride;
+    int64_t out_row_stride;  // bytes
+    uint32_t row_bytes;      // a multiple of 16
+    Divider by_chunks;
+    uint32_t tasks;
+};
+
+}  // namespace finegemm

@@ -1,0 +1,86 @@
+// finegemm.moe, explain_moe and moe_workspace_bytes. Layer: front end.
+#include "operations/moe.h"
+
+#include <string>
+
+#include <finegemm/error.h>
+#include <finegemm/moe.h>
+#include <fmt/format.h>
+
+#include "api/option_lists.h"
+
+namespace finegemm::python {
+
+namespace {
+
+Matrix matrix_if_given(Tensors& tensors, const char* name, PyObject* x) {
+    return x == Py_None ? Matrix{} : tensors.matrix(name, x);
+}
+
+/// Memory as a vector of bytes.
+void take_workspace(Tensors& tensors, PyObject* given, MoeArgs& args) {
+    if (given == Py_None) return;
+    const Matrix bytes = tensors.row("workspace", given, Access::Write);
+    if (size_of(bytes.dtype) != 1)
+        throw Error(Errc::InvalidArgument, fmt::format("workspace: has {} bytes in an element, must be of uint8; pass "
+                                                       "as many of these as moe_workspace_bytes says",
+                                                       size_of(bytes.dtype)));
+    if (bytes.cols > 1 && bytes.col_stride != 1)
+        throw Error(Errc::InvalidArgument, "workspace: is not contiguous; pass a contiguous vector of uint8");
+    if (bytes.device != args.out.device)
+        throw Error(Errc::InvalidArgument, "workspace: is on another device than out; all must be on one device");
+    args.workspace = bytes.data, args.workspace_bytes = bytes.cols;
+}
+
+MoeShape shape_of(Arguments& given) {
+    MoeShape shape;
+    moe_fields([&](const char* name, auto& member) { given.take(name, member); }, shape);
+    return shape;
+}
+
+}  // namespace
+
+Object moe_into(const Imports& imports, Context& context, Arguments& given) {
+    Tensors tensors(imports);
+    PyObject *x = given.required("x"), *to = given.optional("out");
+    MoeArgs args{.x = tensors.matrix("x", x),
+                 .x_scales = matrix_if_given(tensors, "x_scales", given.optional("x_scales")),
+                 .ids = tensors.matrix("ids", given.required("ids")),
+                 .weights = matrix_if_given(tensors, "weights", given.optional("weights")),
+                 .gate_up = tensors.stack("gate_up", given.required("gate_up")),
+                 .gate_up_scales = tensors.stack("gate_up_scales", given.required("gate_up_scales")),
+                 .down = tensors.stack("down", given.required("down")),
+                 .down_scales = tensors.stack("down_scales", given.required("down_scales")),
+                 .out = {}};
+    Object out = to == Py_None ? tensors.empty_like(x, {args.x.rows, args.x.cols}, "bfloat16", "out")
+                               : tensors.output("out", to);
+    args.out = tensors.matrix("out", out.get(), Access::Write);
+    given.take("first", args.first);
+    take_workspace(tensors, given.optional("workspace"), args);
+    MoeOptions options{.stream = tensors.stream(given.optional("stream"), out.get(), args.out.device)};
+    moe_options([&](const char* name, auto& option) { given.take(name, option); }, options);
+    given.check_all_taken();
+    WithoutGil others_run;
+    options.poll = [&](double) { others_run.run_handlers(); };
+    moe(context, args, options);
+    return out;
+}
+
+Object explain_moe_text(const Imports&, PyObject* keywords) {
+    Arguments given(keywords);
+    const MoeShape shape = shape_of(given);
+    std::string device;
+    given.take("device", device);
+    given.check_all_taken();
+    const std::string text = explain(shape, device);
+    return Object(PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
+}
+
+Object moe_workspace_bytes_of(const Imports&, PyObject* keywords) {
+    Arguments given(keywords);
+    const MoeShape shape = shape_of(given);
+    given.check_all_taken();
+    return Object(PyLong_FromLongLong(moe_workspace_bytes(shape)));
+}
+
+}  // namespace finegemm::python

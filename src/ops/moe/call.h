@@ -1,0 +1,53 @@
+// A call of a layer of experts as everything behind the public function sees it. Layer engine.
+#pragma once
+
+#include <string>
+
+#include <finegemm/moe.h>
+
+#include "ops/routing/call.h"
+
+namespace finegemm {
+
+/// The options are borrowed.
+struct MoeCall : MoeArgs {
+    const MoeOptions& options;
+    bool check_values = false;  // the options', or the context's
+
+    MoeShape shape() const;
+    Device device() const { return out.device; }
+};
+
+/// Rows that there is memory for, and that experts here are expected to have.
+int64_t rows_of(const MoeShape& shape);
+int64_t expected_rows_of(const MoeShape& shape);
+
+/// Whether the activation is part of the first product's launch, where that is not the planner's to say.
+std::optional<bool> fused_by_rule(const MoeShape& shape);
+
+// The products as the planner knows them. `fused`: with the activation.
+GemmShape gate_up_shape(const MoeShape& shape, bool fused);
+GemmShape down_shape(const MoeShape& shape);
+
+/// The activation as an epilogue. `scales`: of its codes.
+Epilogue activation(const MoeOptions& options, const Stack& scales);
+
+/// Where in the workspace is what: bytes from its begin.
+struct MoeMemory {
+    int64_t inverse = 0, offsets = 0;    // what route writes
+    int64_t codes = 0, code_scales = 0;  // of the activation
+    int64_t rows = 0, row_scales = 0;    // of tokens
+    int64_t between = 0;                 // gates and ups in bf16, where the activation has a launch of its own
+    int64_t y = 0;                       // of the second product, where rows and gates have been read
+    int64_t bytes = 0;
+    int64_t scale_stride = 0;  // from column to column of scales, whose rows are contiguous
+};
+MoeMemory memory_of(const MoeShape& shape, bool fused);
+
+/// Where rows of experts are, with what `memory` has of it.
+RouteArgs route_of(const MoeCall& call, const MoeMemory& parts, void* memory);
+
+/// "moe 4096x7168 bf16, 8 of 256 experts, 2048 pairs"
+std::string text_of(const MoeCall& call);
+
+}  // namespace finegemm

@@ -1,0 +1,198 @@
+// Argument checks of a layer of experts. Layer api.
+#include "ops/moe/checks.h"
+
+#include <algorithm>
+#include <array>
+
+#include <finegemm/routing/routing.h>
+
+#include "api/argument.h"
+#include "ops/swiglu/checks.h"
+#include "plan/elements.h"
+#include "plan/fields.h"
+
+namespace finegemm {
+
+namespace {
+
+constexpr int64_t kMostOfAll = int64_t{1} << 23;  // choices
+constexpr int64_t kUnit = 16;                     // of H and I: e4m3 in 16 bytes
+constexpr int64_t kMostUnits = int64_t{1} << 20;  // as much, so that bytes of all rows fit 63 bits
+
+void check_range(const char* name, int64_t x, int64_t least, int64_t most, const char* way_out) {
+    if (x < least || x > most) reject(name, "is {}, must be from {} to {}; {}", x, least, most, way_out);
+}
+
+void check_unit(const char* name, int64_t x) {
+    if (x < kUnit || x % kUnit != 0 || x > kMostUnits)
+        reject(name, "is {}, must be a multiple of 16 from 16 to 2^20; pad the weights with zeros", x);
+}
+
+/// The memory that either way to compute a layer needs.
+int64_t bytes_of(const MoeShape& s) { return std::max(memory_of(s, false).bytes, memory_of(s, true).bytes); }
+
+/// What has no argument of its own.
+void check_options(const MoeShape& s) {
+    check_range("rows", s.rows, 0, INT32_MAX, "pass 0 for as many as all choices take");
+    check_range("expected_m", s.expected_m, 0, INT32_MAX, "pass 0 for as many as there may be");
+    plan::check_num_sms(s.num_sms);
+    if (s.f32_between && s.fused == false)
+        reject("f32_between",
+               "is set, but fused is not, and launches apart have gates and ups in bf16; leave one of them out");
+    for (const auto& [name, given] : {std::pair{"f32_between", s.f32_between}, {"fused", s.fused.value_or(false)}})
+        if (given && s.intermediate % kScaleBlock != 0)
+            reject(name, "is set, but I is {}, must be a multiple of 128 for that; pad the weights with zeros",
+                   s.intermediate);
+}
+
+bool is_left_out(const Argument& x) { return !x.x.data && x.x.rows == 0 && x.x.cols == 0; }
+
+void check_shape(const Argument& x, int64_t rows, int64_t cols, const char* meaning) {
+    x.check_extents();
+    if (!x.has_shape(rows, cols))
+        reject(x.name, "has shape [{}, {}], must be [{}, {}] ({}); pass it so", x.x.rows, x.x.cols, rows, cols,
+               meaning);
+}
+
+void check_tokens(const Argument& x, const Argument& x_scales) {
+    if (x.x.dtype != DType::BF16 && x.x.dtype != DType::E4M3)
+        reject("x", "has dtype {}, must be bf16, or e4m3 with x_scales; convert it", name_of(x.x.dtype));
+    x.check_extents();
+    if (x.x.cols < kUnit || x.x.cols % kUnit != 0 || x.x.cols > kMostUnits)
+        reject("x", "has H = {} columns, must be a multiple of 16 from 16 to 2^20; pad them with zeros", x.x.cols);
+    if (x.x.rows > INT32_MAX / (x.x.cols / 256 + 1))  // pieces of rows are counted by 31 bits
+        reject("x", "has shape [{}, {}], which is too large for one call; split the tokens", x.x.rows, x.x.cols);
+    const bool scaled = x.x.dtype == DType::E4M3;
+    if (!scaled && !is_left_out(x_scales)) reject("x_scales", "is given, but x is bf16, which has none; leave it out");
+    if (scaled && is_left_out(x_scales))
+        reject("x_scales", "is left out, but x is e4m3; pass those that it was quantised with");
+    if (scaled) check_scales(x_scales, scales_of_rows(x.x, "one for each row and 128 columns of x", "quantize_rows"));
+}
+
+void check_choices(const Argument& ids, const Argument& weights, int64_t tokens) {
+    if (ids.x.dtype != DType::I32 && ids.x.dtype != DType::I64)
+        reject("ids", "has dtype {}, must be i32 or i64; convert it", name_of(ids.x.dtype));
+    ids.check_extents();
+    if (ids.x.rows != tokens)
+        reject("ids", "has {} rows, but x has {}; pass those of these tokens", ids.x.rows, tokens);
+    if (ids.x.cols < 1 || ids.x.cols > kMostChoices)
+        reject("ids", "has {} columns, must have from 1 to {}, a token's choices; pass [T, k]", ids.x.cols,
+               kMostChoices);
+    if (tokens * ids.x.cols > kMostOfAll)
+        reject("ids", "has shape [{}, {}], which are {} choices, must be at most 2^23; split the tokens", tokens,
+               ids.x.cols, tokens * ids.x.cols);
+    if (is_left_out(weights)) return;
+    weights.check_dtype(DType::F32, "convert it");
+    check_shape(weights, tokens, ids.x.cols, "as ids");
+}
+
+/// Experts' weights. Without a number of rows or of experts it is the weights' to say.
+void check_weights(const Argument& w, const Argument& scales, int64_t experts, int64_t cols) {
+    w.check_dtype(DType::E4M3, "quantize_weights makes it");
+    w.check_extents();
+    if (w.count < 1 || w.count > kMostExperts)
+        reject(w.name, "has {} matrices, must have from 1 to {}; pass one for each expert", w.count, kMostExperts);
+    if (w.count != experts)
+        reject(w.name, "has {} matrices, but gate_up has {}; pass one for each expert", w.count, experts);
+    if (w.x.cols != cols)
+        reject(w.name, "has {} columns, must have {}: gate_up is [E, 2 I, H], down [E, H, I]; pass it so", w.x.cols,
+               cols);
+    check_scales(scales,
+                 scales_of_blocks(w.x, "one for each 128x128 block of an expert's weights", "quantize_weights"));
+    if (scales.count != w.count)
+        reject(scales.name, "has {} matrices, but {} has {}; pass as many", scales.count, w.name, w.count);
+}
+
+/// Where all are: `read` have their alignment in bytes beside them.
+struct Place {
+    Argument argument;
+    int64_t alignment;
+    bool any_strides = false;
+};
+
+void check_places(std::span<const Place> read, const Argument& out, const Argument& workspace) {
+    const Device device = out.x.device;
+    const int64_t alignment = alignment_on(device);
+    for (const Argument& x : {out, workspace}) {
+        x.check_pointer(alignment);
+        x.check_rows(alignment);
+    }
+    for (const auto& [x, unit, any_strides] : read) {
+        if (is_left_out(x)) continue;
+        x.check_device(device, "out");
+        x.check_pointer(std::min(alignment, unit));
+        any_strides ? x.check_span() : x.check_rows(std::min(alignment, unit));
+        x.check_apart_from(out);
+        x.check_apart_from(workspace);
+    }
+    out.check_apart_from(workspace);
+}
+
+}  // namespace
+
+void check_moe(const MoeShape& s) {
+    check_range("tokens", s.tokens, 0, INT32_MAX, "pass how many there may be");
+    check_range("choices", s.choices, 1, kMostChoices, "pass how many a token has");
+    if (s.tokens * s.choices > kMostOfAll)
+        reject("tokens", "is {} of {} choices, which are {}, must be at most 2^23; split the tokens", s.tokens,
+               s.choices, s.tokens * s.choices);
+    check_unit("hidden", s.hidden);
+    check_unit("intermediate", s.intermediate);
+    check_range("experts", s.experts, 1, kMostExperts, "pass how many are on the device");
+    check_options(s);
+}
+
+void check_moe(const MoeCall& call) {
+    const MoeArgs& args = call;
+    const MoeOptions& options = call.options;
+    const ConstMatrix result = args.out;
+    const Argument x{"x", args.x}, x_scales{"x_scales", args.x_scales}, ids{"ids", args.ids},
+        weights{"weights", args.weights}, out{"out", result};
+    const auto stack = [](const char* name, const ConstStack& s) {
+        return Argument{name, s.matrix, s.count, s.stride};
+    };
+    const Argument gate_up = stack("gate_up", args.gate_up), down = stack("down", args.down),
+                   gate_up_scales = stack("gate_up_scales", args.gate_up_scales),
+                   down_scales = stack("down_scales", args.down_scales);
+    check_tokens(x, x_scales);
+    check_choices(ids, weights, x.x.rows);
+    check_weights(gate_up, gate_up_scales, gate_up.count, x.x.cols);
+    if (gate_up.x.rows < 2 * kUnit || gate_up.x.rows % (2 * kUnit) != 0 || gate_up.x.rows > 2 * kMostUnits)
+        reject("gate_up",
+               "has {} rows, must have a multiple of 32, up to 2^21: gates above ups, each a multiple of 16; pad both "
+               "with zeros",
+               gate_up.x.rows);
+    check_weights(down, down_scales, gate_up.count, gate_up.x.rows / 2);
+    if (down.x.rows != x.x.cols)
+        reject("down", "has {} rows, but x has H = {} columns; down is [E, H, I]: pass it so", down.x.rows, x.x.cols);
+    out.check_dtype(DType::BF16, "pass memory of bf16");
+    check_shape(out, x.x.rows, x.x.cols, "as x");
+    check_activation(options.gate_limit, options.gate_alpha, options.up_offset);
+    check_gemm_options({.numerics = options.numerics, .num_sms = options.num_sms}, true);
+    const MoeShape shape = call.shape();
+    check_options(shape);
+
+    const ConstMatrix memory{args.workspace,       DType::E4M3, args.workspace ? 1 : 0, args.workspace_bytes,
+                             args.workspace_bytes, 1,           result.device};
+    const Argument workspace{"workspace", memory};
+    const int64_t needed = bytes_of(shape);
+    if (args.workspace && args.workspace_bytes < needed)
+        reject("workspace", "has {} bytes, must have {}; moe_workspace_bytes tells", args.workspace_bytes, needed);
+    out.check_device(result.device, "out");
+    check_places(std::array<Place, 8>{{{x, 16},
+                                       {x_scales, 4, true},
+                                       {ids, size_of(ids.x.dtype)},
+                                       {weights, 4},
+                                       {gate_up, 16},
+                                       {gate_up_scales, 4, true},
+                                       {down, 16},
+                                       {down_scales, 4, true}}},
+                 out, workspace);
+}
+
+int64_t moe_workspace_bytes(const MoeShape& shape) {
+    check_moe(shape);
+    return bytes_of(shape);
+}
+
+}  // namespace finegemm

@@ -1,0 +1,88 @@
+// Launches of a layer of experts on a GPU, and what they take. Layer engine.
+#include "ops/moe/planner.h"
+
+#include <algorithm>
+
+#include "ops/routing/hopper.h"
+#include "ops/routing/source.h"
+#include "ops/swiglu/source.h"
+
+namespace finegemm {
+
+namespace {
+
+/// Microseconds of a launch that does next to nothing, and the part of memory's speed that passes over rows reach.
+constexpr double kLaunch = 2.2, kPassSpeed = 0.85;
+
+/// How much longer than predicted a product takes with the activation: its few wide tiles end less evenly. Fitted to
+/// bench/results/moe_h200.json, so that what is chosen loses least.
+constexpr double kFusedFactor = 1.02, kFusedMore = 10;
+
+double pass_us(double bytes, const plan::DeviceSpec& d) { return kLaunch + bytes / (kPassSpeed * d.hbm_bytes_per_us); }
+
+double scaled(double codes) { return codes * (1 + 4.0 / kScaleBlock); }
+
+struct Product {
+    plan::Problem problem;
+    GemmConfig config;
+    double us, bytes;
+};
+
+Product product_of(const GemmShape& shape, const plan::DeviceSpec& d, const plan::PlanTable* user) {
+    const plan::Problem problem = plan::problem_of(shape);
+    const GemmConfig config = plan::choose(problem, d, user).config;
+    const plan::Cost cost = plan::cost(problem, d, config);
+    return {problem, config, cost.total, cost.memory * d.hbm_bytes_per_us};
+}
+
+/// The first product, with its activation or without.
+Product gate_up_of(const MoeShape& s, bool fused, const plan::DeviceSpec& d, const plan::PlanTable* user) {
+    Product p = product_of(gate_up_shape(s, fused), d, user);
+    if (fused) p.us = kFusedFactor * p.us + kFusedMore;
+    return p;
+}
+
+MoeLaunch launch_of(const Product& p) {
+    return {"grouped_gemm", plan::name_of(p.config), plan::text_of(p.problem), p.us, p.bytes};
+}
+
+double swiglu_bytes(const MoeShape& s) {
+    const double pairs = static_cast<double>(expected_rows_of(s)) * static_cast<double>(s.intermediate);
+    return 4 * pairs + scaled(pairs);
+}
+
+double fused_us(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
+    return gate_up_of(s, true, d, user).us;
+}
+
+double apart_us(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
+    return gate_up_of(s, false, d, user).us + pass_us(swiglu_bytes(s), d);
+}
+
+}  // namespace
+
+bool is_fused_faster(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
+    return fused_us(s, d, user) <= apart_us(s, d, user);
+}
+
+MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTable* user) {
+    const std::optional<bool> rule = fused_by_rule(s);
+    MoePlan plan;
+    if (rule.value_or(true)) plan.fused_us = fused_us(s, d, user);
+    if (!rule.value_or(false)) plan.apart_us = apart_us(s, d, user);
+    plan.fused = rule.value_or(plan.fused_us <= plan.apart_us);
+    const auto tokens = static_cast<double>(s.tokens), hidden = static_cast<double>(s.hidden),
+               rows = static_cast<double>(expected_rows_of(s)), choices = tokens * static_cast<double>(s.choices);
+    const auto pass = [&](const char* call, const jit::KernelSource& kernel, double bytes) {
+        plan.launches.push_back({call, kernel.entry, "", pass_us(bytes, d), bytes});
+    };
+    pass("route", jit::source_of(route_config(s.tokens * s.choices)), 12 * choices);
+    pass("permute_quantize", jit::source_of(PermuteConfig{true}), 2 * tokens * hidden + scaled(rows * hidden));
+    plan.launches.push_back(launch_of(gate_up_of(s, plan.fused, d, user)));
+    if (!plan.fused) pass("swiglu_quantize", jit::source_of(SwigluConfig{}), swiglu_bytes(s));
+    plan.launches.push_back(launch_of(product_of(down_shape(s), d, user)));
+    pass("combine", jit::source_of(CombineConfig{}), 2 * (rows + tokens) * hidden);
+    return plan;
+}
+
+}  // namespace finegemm

@@ -1,0 +1,118 @@
+// A layer of experts as calls of the operations that it is made of. Layer engine.
+#include "ops/moe/steps.h"
+
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <finegemm/error.h>
+
+namespace finegemm {
+
+namespace {
+
+/// A call with its shape, and the parts of its memory as what the operations take.
+class Steps {
+public:
+    Steps(Backend& backend, const MoeCall& call, bool fused, void* memory)
+        : backend_(backend),
+          call_(call),
+          shape_(call.shape()),
+          parts_(memory_of(shape_, fused)),
+          memory_(static_cast<uint8_t*>(memory)),
+          route_(route_of(call, parts_, memory)) {}
+
+    void run(bool fused) const {
+        const MoeOptions& o = call_.options;
+        const RouteOptions route{.stream = o.stream, .pdl = o.pdl, .poll = o.poll};
+        backend_.run(RouteCall{route_, route, call_.check_values});
+        PermuteOptions permute = overlapping<PermuteOptions>();
+        permute.power_of_two_scales = o.power_of_two_scales;
+        backend_.run(PermuteCall{
+            {.x = call_.x, .x_scales = call_.x_scales, .inverse = route_.inverse, .q = rows(), .scales = row_scales()},
+            permute});
+        if (fused)
+            multiply("gate_up_scales", {rows(), row_scales(), call_.gate_up, call_.gate_up_scales, codes(), groups()},
+                     activation(o, code_scales()));
+        else multiply_then_activate();
+        multiply("down_scales", {codes(), code_scales(), call_.down, call_.down_scales, y(), groups()});
+        const auto combine = overlapping<CombineOptions>();
+        backend_.run(
+            CombineCall{{.y = y(), .inverse = route_.inverse, .weights = call_.weights, .out = call_.out}, combine});
+    }
+
+private:
+    void multiply_then_activate() const {
+        const Stack between = matrix(parts_.between, DType::BF16, 2 * shape_.intermediate);
+        multiply("gate_up_scales", {rows(), row_scales(), call_.gate_up, call_.gate_up_scales, between, groups()});
+        const MoeOptions& o = call_.options;
+        auto swiglu = overlapping<SwigluOptions>();
+        swiglu.gate_limit = o.gate_limit, swiglu.gate_alpha = o.gate_alpha, swiglu.up_offset = o.up_offset;
+        swiglu.to_bf16 = true, swiglu.power_of_two_scales = o.power_of_two_scales;
+        backend_.run(SwigluCall{{.x = between, .q = codes(), .scales = code_scales(), .groups = groups()}, swiglu});
+    }
+
+    /// `scales`: what callers call those of B.
+    void multiply(std::string_view scales, const GroupedGemmArgs& args, const Epilogue& epilogue = {}) const {
+        auto options = overlapping<GemmOptions>();
+        options.numerics = call_.options.numerics, options.epilogue = epilogue;
+        const Call product(args, options);
+        if (call_.check_values) check(scales, product);
+        backend_.gemm(product);
+    }
+
+    void check(std::string_view scales, const Call& product) const {
+        try {
+            backend_.check_values(product);
+        } catch (const Error& e) {
+            constexpr std::string_view kScales = "sfb";
+            if (!std::string_view(e.what()).starts_with(kScales)) throw;
+            throw Error(e.code(), fmt::format("{}{}", scales, e.what() + kScales.size()));
+        }
+    }
+
+    /// Options of a launch that may begin while the one before it ends.
+    template <typename Options>
+    Options overlapping() const {
+        Options o;
+        o.stream = call_.options.stream, o.num_sms = call_.options.num_sms, o.poll = call_.options.poll;
+        o.pdl = true;
+        return o;
+    }
+
+    Stack matrix(int64_t at, DType dtype, int64_t cols) const {
+        return {{memory_ + at, dtype, route_.rows, cols, cols, 1, call_.device()}};
+    }
+    /// Scales of a matrix of so many columns, with rows contiguous.
+    Stack scales(int64_t at, int64_t cols) const {
+        const int64_t blocks = (cols + kScaleBlock - 1) / kScaleBlock;
+        return {{memory_ + at, DType::F32, route_.rows, blocks, 1, parts_.scale_stride, call_.device()}};
+    }
+    Stack rows() const { return matrix(parts_.rows, DType::E4M3, shape_.hidden); }
+    Stack row_scales() const { return scales(parts_.row_scales, shape_.hidden); }
+    Stack codes() const { return matrix(parts_.codes, DType::E4M3, shape_.intermediate); }
+    Stack code_scales() const { return scales(parts_.code_scales, shape_.intermediate); }
+    Stack y() const { return matrix(parts_.y, DType::BF16, shape_.hidden); }
+    Groups groups() const {
+        return {.form = route_.form,
+                .data = static_cast<const int32_t*>(route_.numbers.data),
+                .size = route_.numbers.cols,
+                .expected_m = shape_.expected_m,
+                .device = call_.device()};
+    }
+
+    Backend& backend_;
+    const MoeCall& call_;
+    const MoeShape shape_;
+    const MoeMemory parts_;
+    uint8_t* const memory_;
+    const RouteArgs route_;
+};
+
+}  // namespace
+
+void run_steps(Backend& backend, const MoeCall& call, bool fused, void* memory) {
+    Steps(backend, call, fused, memory).run(fused);
+}
+
+}  // namespace finegemm

@@ -1,0 +1,12 @@
+// A layer of experts as calls of the operations that it is made of. Layer engine.
+#pragma once
+
+#include "engine/backend.h"
+
+namespace finegemm {
+
+/// `fused`: the activation is part of the first product's call. `memory`: as many bytes as memory_of says. The call has
+/// been checked.
+void run_steps(Backend& backend, const MoeCall& call, bool fused, void* memory);
+
+}  // namespace finegemm

@@ -1,0 +1,31 @@
+// Calls of routing as launches. Layer engine.
+#pragma once
+
+#include "ops/routing/call.h"
+
+namespace finegemm {
+
+struct RouteLaunch {
+    RouteConfig config;
+    RouteParams params;
+    uint32_t grid;
+};
+RouteLaunch launch_of(const RouteCall& call);
+/// The kernel for so many choices.
+RouteConfig route_config(int64_t choices);
+
+struct PermuteLaunch {
+    PermuteConfig config;
+    PermuteParams params;
+    uint32_t grid;
+};
+PermuteLaunch launch_of(const PermuteCall& call);
+
+struct CombineLaunch {
+    CombineConfig config;
+    CombineParams params;
+    uint32_t grid;
+};
+CombineLaunch launch_of(const CombineCall& call);
+
+}  // namespace finegemm

@@ -1,0 +1,147 @@
+// What a layer of experts asks of the Hopper backend besides launches, and its plan. Layer tests.
+#include <cstring>
+
+#include "ops/moe/planner.h"
+#include "support/hopper.h"
+
+namespace finegemm {
+namespace {
+
+constexpr MoeShape kFew{.tokens = 16, .choices = 8, .hidden = 7168, .intermediate = 2048, .experts = 256};
+constexpr MoeShape kMany{.tokens = 16384, .choices = 8, .hidden = 7168, .intermediate = 2048, .experts = 32};
+
+class HopperMoe : public test::HopperTest {
+protected:
+    /// The launches of a call; without a workspace the backend takes memory.
+    std::vector<mock::Launch> run(const MoeShape& s, bool own_memory = true, MoeOptions options = {}) {
+        const Device where{DeviceType::Cuda, 0};
+        const auto weights = [&](uintptr_t at, int64_t rows, int64_t cols) {
+            return ConstStack{{test::address(at), DType::E4M3, rows, cols, cols, 1, where}, s.experts, rows * cols};
+        };
+        const auto scales = [&](uintptr_t at, int64_t rows, int64_t cols) {
+            rows /= 128, cols /= 128;
+            return ConstStack{{test::address(at), DType::F32, rows, cols, cols, 1, where}, s.experts, rows * cols};
+        };
+        MoeArgs args{.x = {test::address(0x1000), DType::BF16, s.tokens, s.hidden, s.hidden, 1, where},
+                     .ids = {test::address(0x2000), DType::I64, s.tokens, s.choices, s.choices, 1, where},
+                     .weights = {test::address(0x3000), DType::F32, s.tokens, s.choices, s.choices, 1, where},
+                     .gate_up = weights(0x10000, 2 * s.intermediate, s.hidden),
+                     .gate_up_scales = scales(0x20000, 2 * s.intermediate, s.hidden),
+                     .down = weights(0x30000, s.hidden, s.intermediate),
+                     .down_scales = scales(0x40000, s.hidden, s.intermediate),
+                     .first = 7,
+                     .out = {test::address(0x50000), DType::BF16, s.tokens, s.hidden, s.hidden, 1, where}};
+        if (!own_memory) args.workspace = test::address(kWorkspace);
+        options.fused = s.fused, options.expected_m = s.expected_m;
+        mock->launches.clear();
+        hopper_->run(MoeCall{args, options});
+        return mock->launches;
+    }
+    static constexpr uintptr_t kWorkspace = 0x100000000;
+    std::unique_ptr<Backend> hopper_ = backend();
+};
+
+TEST_F(HopperMoe, IsLaunchesThatOverlapWithThoseBeforeThem) {
+    for (const bool fused : {true, false})
+        for (const bool pdl : {true, false}) {
+            MoeShape shape = kFew;
+            shape.fused = fused;
+            const auto launches = run(shape, false, {.num_sms = 100, .pdl = pdl, .stream = test::address(0x50)});
+            ASSERT_EQ(launches.size(), fused ? 5u : 6u);
+            EXPECT_EQ(launches[0].entry, "FineGEMM_routing_route");
+            EXPECT_EQ(launches[1].entry, "FineGEMM_routing_permute_quantize");
+            EXPECT_EQ(launches[2].entry.ends_with("_gated"), fused) << launches[2].entry;
+            EXPECT_EQ(launches[3].entry == "FineGEMM_swiglu_quantize_BF16", !fused);
+            EXPECT_EQ(launches.back().entry, "FineGEMM_routing_combine");
+            for (size_t i = 0; i < launches.size(); ++i) {
+                EXPECT_EQ(launches[i].programmatic, i > 0 || pdl) << i;
+                EXPECT_EQ(launches[i].stream, test::address(0x50)) << i;
+            }
+        }
+    EXPECT_EQ(mock->pools, 0) << "there is a workspace";
+}
+
+TEST_F(HopperMoe, HandsOnWhatEachLaunchLeavesInTheWorkspace) {
+    MoeShape shape = kFew;
+    shape.fused = false;
+    const auto launches = run(shape, false);
+    ASSERT_EQ(launches.size(), 6u);
+    const MoeMemory m = memory_of(shape, false);
+    const auto at = [](int64_t offset) {
+        return static_cast<const void*>(test::address(kWorkspace + static_cast<uintptr_t>(offset)));
+    };
+    EXPECT_EQ(launches[0].route.inverse, at(m.inverse));
+    EXPECT_EQ(launches[0].route.numbers, at(m.offsets));
+    EXPECT_EQ(std::tuple(launches[0].route.first, launches[0].route.wide), std::tuple(7, 1u));
+    EXPECT_EQ(launches[0].route.places.rows, 128u);
+    EXPECT_EQ(launches[1].permute.q, at(m.rows));
+    EXPECT_EQ(launches[1].permute.scales, at(m.row_scales));
+    EXPECT_EQ(launches[1].permute.scale_col_stride, m.scale_stride);
+    EXPECT_EQ(launches[3].swiglu.x, at(m.between));
+    EXPECT_EQ(launches[3].swiglu.q, at(m.codes));
+    EXPECT_EQ(launches[3].swiglu.scales, at(m.code_scales));
+    EXPECT_EQ(launches[3].swiglu.rule.to_bf16, 1u);
+    EXPECT_EQ(launches[5].combine.y, at(m.y));
+    EXPECT_EQ(launches[5].combine.chosen.inverse, at(m.inverse));
+}
+
+TEST_F(HopperMoe, TakesMemoryAndGivesItBackInTheOrderOfTheStream) {
+    run(kFew);
+    EXPECT_EQ(std::tuple(mock->pools, mock->allocations), std::tuple(1, 0));
+    EXPECT_EQ(std::tuple(mock->count("cuMemAllocFromPoolAsync"), mock->count("cuMemFreeAsync")), std::tuple(1, 1));
+    EXPECT_EQ(mock->calls.back(), "cuCtxPopCurrent");
+}
+
+TEST_F(HopperMoe, ChoosesWhatThePlanSaysEachTime) {
+    const plan::DeviceSpec& h200 = *plan::find_device("h200");
+    for (int i = 0; i < 2; ++i)
+        for (const MoeShape& shape : {kFew, kMany}) {
+            EXPECT_EQ(run(shape).size(), is_fused_faster(shape, h200) ? 5u : 6u);
+            EXPECT_EQ(is_fused_faster(shape, h200), plan_of(shape, h200).fused);
+        }
+    EXPECT_EQ(run(kMany).size(), 5u);
+}
+
+TEST(MoePlan, TakesTheFasterOfOneLaunchAndTwo) {
+    const plan::DeviceSpec& h200 = *plan::find_device("h200");
+    for (const MoeShape& shape : {kFew, kMany}) {
+        const MoePlan plan = plan_of(shape, h200);
+        EXPECT_EQ(plan.fused, plan.fused_us <= plan.apart_us);
+        MoeShape other = shape;
+        other.fused = !plan.fused;
+        EXPECT_GE(plan_of(other, h200).us(), plan.us());
+    }
+}
+
+TEST(MoeMemory, HasThePartsOfALaunchApart) {
+    const auto expect_apart = [](const MoeShape& s, bool fused) {
+        const MoeMemory m = memory_of(s, fused);
+        const int64_t rows = rows_of(s), words = 4 * m.scale_stride;
+        const std::pair<int64_t, int64_t> all[] = {{m.inverse, 4 * s.tokens * s.choices},
+                                                   {m.offsets, 4 * (s.experts + 1)},
+                                                   {m.codes, rows * s.intermediate},
+                                                   {m.code_scales, words * ((s.intermediate + 127) / 128)},
+                                                   {m.rows, rows * s.hidden},
+                                                   {m.row_scales, words * ((s.hidden + 127) / 128)},
+                                                   {m.between, fused ? 0 : 4 * rows * s.intermediate}};
+        int64_t end = 0;
+        for (const auto& [begin, bytes] : all) {
+            EXPECT_GE(begin, end);
+            EXPECT_EQ(begin % 256, 0);
+            end = begin + bytes;
+        }
+        EXPECT_LE(end, m.bytes);
+        EXPECT_GE(m.y, m.code_scales + words) << "the second product reads codes and scales";
+        EXPECT_LE(m.y + 2 * rows * s.hidden, m.bytes);
+        EXPECT_GE(m.scale_stride, rows);
+    };
+    for (const bool fused : {true, false}) {
+        expect_apart(kFew, fused);
+        expect_apart({.tokens = 3, .choices = 5, .hidden = 144, .intermediate = 1040, .experts = 1024}, fused);
+        expect_apart({.tokens = 100, .choices = 8, .hidden = 256, .intermediate = 128, .experts = 4, .rows = 33},
+                     fused);
+    }
+}
+
+}  // namespace
+}  // namespace finegemm
