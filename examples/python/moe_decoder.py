@@ -21,8 +21,8 @@ import finegemm
 
 VOCABULARY, DIM, LAYERS, EXPERTS, TOP_K, INTERMEDIATE = 16, 128, 2, 8, 2, 128
 STEPS, BATCH, TEXTS, LENGTH = 60, 128, 32, 40
-# Of the tokens. e4m3 moves logits by some hundredths of what they differ by; where the two best are that close, the
-# models may name either.
+# Share of tokens that must be the same. e4m3 moves logits by some hundredths of what they differ by; where the two best
+# are that close, the models may name either.
 AGREEMENT = 0.95
 
 
