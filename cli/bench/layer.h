@@ -20,7 +20,7 @@ public:
     double time(int repeats) override;
     Check check() override;
     double operations() const override;
-    /// Of tokens, of what comes out, and of the weights of experts that a token chooses.
+    /// Counts tokens, what comes out, and the weights of experts that a token chooses.
     double bytes() const override;
 
 private:
