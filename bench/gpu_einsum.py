@@ -204,7 +204,7 @@ class Einsum(Fixture):
             "ceilings_us": {"torch bf16 8192^3": round(ceiling, 1)},
             "rows": rows,
         }
-        write_record(self.options.out / f"{self.card}_einsum.json", record)
+        write_record(self.options.out / f"einsum_{self.card}.json", record)
         over = ratios(rows, "torch")
         if geometric_mean(over) < FLOOR_OF_MEAN or min(over) < FLOOR_OF_ROW:
             raise TooSlow(f"{geometric_mean(over):.3f} of torch, {min(over):.3f} at worst")

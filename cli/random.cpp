@@ -10,6 +10,8 @@
 #include <finegemm/error.h>
 #include <fmt/format.h>
 
+#include "workbench/accuracy.h"
+
 namespace finegemm::cli {
 
 namespace {
@@ -47,6 +49,12 @@ HostMatrix random_matrix(int64_t rows, int64_t cols, uint64_t seed) {
     for (size_t at = 0; at < bytes; at += period)
         std::memcpy(&matrix.bytes[at], numbers.data(), std::min(period, bytes - at));
     return matrix;
+}
+
+HostMatrix random_bf16(uint64_t seed) {
+    HostMatrix values = random_matrix(1, kRandomPeriod, seed), rounded = make_matrix(DType::BF16, 1, kRandomPeriod);
+    round_to(rounded.view(), values.view());
+    return rounded;
 }
 
 void fill(HostMatrix& to, const HostMatrix& random, int64_t first) {

@@ -24,6 +24,9 @@ inline constexpr int64_t kRandomPeriod = 4'194'301;
 /// Standard normal values, f32.
 HostMatrix random_matrix(int64_t rows, int64_t cols, uint64_t seed);
 
+/// A row of kRandomPeriod of them, in bf16.
+HostMatrix random_bf16(uint64_t seed);
+
 /// Takes `to` from a long row of random values, cyclically, beginning at one of them.
 void fill(HostMatrix& to, const HostMatrix& random, int64_t first);
 

@@ -31,6 +31,9 @@ struct Mirrored {
     HostMatrix host;
     Matrix there;
 };
+// Numbers of a matrix on the host.
+inline float* floats(Mirrored& x) { return reinterpret_cast<float*>(x.host.bytes.data()); }
+inline int32_t* integers(Mirrored& x) { return reinterpret_cast<int32_t*>(x.host.bytes.data()); }
 Mirrored mirrored(const Target& target, DType dtype, int64_t rows, int64_t cols);
 /// A row of numbers; its matrix is of f32, which are as wide.
 Mirrored mirrored(const Target& target, const std::vector<int32_t>& numbers);

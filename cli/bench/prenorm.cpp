@@ -29,17 +29,6 @@ T element(const HostMatrix& x, int64_t index) {
     return value;
 }
 
-/// A prime number of standard normal values, in bf16.
-HostMatrix random_bf16(uint64_t seed) {
-    const HostMatrix values = random_matrix(1, kRandomPeriod, seed);
-    HostMatrix rounded = make_matrix(DType::BF16, 1, kRandomPeriod);
-    for (int64_t i = 0; i < kRandomPeriod; ++i) {
-        const uint16_t code = bf16_of_float(element<float>(values, i));
-        std::memcpy(rounded.bytes.data() + i * static_cast<int64_t>(sizeof code), &code, sizeof code);
-    }
-    return rounded;
-}
-
 }  // namespace
 
 bool is_prenorm(const std::string& line) { return line.starts_with(kName); }

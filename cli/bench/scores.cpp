@@ -14,8 +14,8 @@
 #include <fmt/format.h>
 
 #include <finegemm/error.h>
-#include <finegemm/quantize.h>
 
+#include "cli/bench/codes.h"
 #include "cli/random.h"
 #include "cli/text.h"
 #include "plan/elements.h"
@@ -40,30 +40,6 @@ bool take(const std::map<std::string, T>& names, const std::string& word, T& to)
     to = found->second;
     return true;
 }
-
-constexpr int64_t kCodeRows = 8191, kCodeCols = 128;  // of random codes, which repeat: a prime number of rows
-
-/// Standard normal values in e4m3, each row as large as that can be.
-HostMatrix random_codes(Context& context) {
-    HostMatrix values = random_matrix(kCodeRows, kCodeCols, 1), codes = make_matrix(DType::E4M3, kCodeRows, kCodeCols);
-    HostMatrix scales = make_matrix(DType::F32, kCodeRows, 1);
-    quantize_rows(context, values.view(), codes.view(), scales.view());
-    return codes;
-}
-
-/// Takes codes cyclically, beginning at a row of them.
-void fill_codes(uint8_t* to, int64_t count, const HostMatrix& codes, uint64_t seed) {
-    const auto period = static_cast<int64_t>(codes.bytes.size());
-    int64_t at = static_cast<int64_t>(seed * 7919 % kCodeRows) * kCodeCols;
-    for (int64_t done = 0; done < count; at = 0) {
-        const int64_t part = std::min(count - done, period - at);
-        std::memcpy(to + done, codes.bytes.data() + at, static_cast<size_t>(part));
-        done += part;
-    }
-}
-
-float* floats(Mirrored& x) { return reinterpret_cast<float*>(x.host.bytes.data()); }
-int32_t* integers(Mirrored& x) { return reinterpret_cast<int32_t*>(x.host.bytes.data()); }
 
 }  // namespace
 

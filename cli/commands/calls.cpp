@@ -49,7 +49,7 @@ std::string faults_text(const Trial::Check& c) {
         if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
     };
     add(c.wrong_fill, "elements should be -inf and are not");
-    add(c.wrong_bits, "logits have other bits than the CPU's");
+    add(c.wrong_bits, "elements have other bits than the CPU's");
     if (!(c.of_bound <= 1))
         text += fmt::format("{}an error of {:.3g} times the bound", text.empty() ? "" : ", ", c.of_bound);
     return text;
@@ -108,6 +108,18 @@ std::string plans_text(const nlohmann::json& plans) {
     return text + (plans.size() > kMost ? fmt::format("and {} slower ones\n", plans.size() - kMost) : "");
 }
 
+/// A table of launches, and why they are these.
+std::string launches_text(const std::string& line, const nlohmann::json& out) {
+    std::string text =
+        fmt::format("{}: {} in {} launches\n", line, time_text(out.at("us").get<double>()), out.at("launches").size());
+    for (const auto& why : out.at("why")) text += fmt::format("  {}\n", why.get<std::string>());
+    text += fmt::format("\n{:>10}  {:18} kernel\n", "predicted", "call");
+    for (const auto& x : out.at("launches"))
+        text += fmt::format("{:>10}  {:18} {}\n", time_text(x.at("us").get<double>()), x.at("call").get<std::string>(),
+                            x.at("kernel").get<std::string>());
+    return text;
+}
+
 }  // namespace
 
 ExitCode explain_call(const std::string& line, const std::string& device, bool json, const Front& front) {
@@ -117,6 +129,10 @@ ExitCode explain_call(const std::string& line, const std::string& device, bool j
         return kOk;
     }
     const auto out = nlohmann::json::parse(text);
+    if (out.contains("launches")) {
+        front.out << launches_text(line, out);
+        return kOk;
+    }
     const auto& config = out.at("config");
     const std::string on = out.contains("device") ? " on " + out.at("device").get<std::string>() : "";
     front.out << fmt::format("{}{}: {}\n", line, on, out.at("kernel").get<std::string>());

@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -99,6 +100,22 @@ class Digests(unittest.TestCase):
         self.write("gpu-validated.json", json.dumps(record))
         self.assertEqual(gpu_digest.shortfalls(self.root), ["gemm: right, but short of its bar of speed: einsum_speed"])
         self.assertFalse(any(text.startswith("gemm") for text in gpu_digest.complaints(self.root)))
+
+
+class Sources(unittest.TestCase):
+    def test_they_are_the_projects_wherever_the_build_is(self):
+        text = """CMakeFiles/finegemm_engine.dir/a.o: #deps 3, deps mtime 1 (VALID)
+    {root}/src/engine/hopper.cpp
+    /usr/include/stdio.h
+    generated/kernel_files.cpp
+
+CMakeFiles/finegemm_api.dir/b.o: #deps 1, deps mtime 1 (VALID)
+    {root}/src/api/context.cpp
+"""
+        listed = mock.Mock(stdout=text.format(root=ROOT))
+        for build in (ROOT / "build", pathlib.Path("/tmp/elsewhere")):
+            with mock.patch.object(gpu_digest.subprocess, "run", return_value=listed):
+                self.assertEqual(gpu_digest.sources_of(build), {"src/engine/hopper.cpp"}, build)
 
 
 if __name__ == "__main__":

@@ -87,18 +87,22 @@ class Data(unittest.TestCase):
     def test_every_area_has_rows(self):
         self.assertEqual({row["area"] for row in self.rows}, set(ladder.AREAS))
 
-    def test_the_page_shows_every_row_once_and_what_was_kept_first(self):
-        shown = ladder.PAGE.read_text()
+    def test_the_pages_show_every_row_once_and_what_was_kept_first(self):
+        shown = {name: (ladder.DOCS / name).read_text() for name in (ladder.PRODUCTS, ladder.OPERATIONS)}
+        self.assertEqual(shown, ladder.pages(self.rows))
         for row in self.rows:
-            self.assertEqual(
-                shown.count(f"| {row['technique']} | {row['shapes']} |"),
-                1,
-                row["technique"],
-            )
-        self.assertEqual(shown, ladder.page(self.rows))
-        for area in shown.split("\n## ")[3:]:
+            start = f"| {row['technique']} | {row['shapes']} |"
+            counts = {name: text.count(start) for name, text in shown.items()}
+            self.assertEqual(counts, {name: int(name == ladder.page_of(row["area"])) for name in shown}, start)
+        for area in "".join(shown.values()).split("\n## "):
             ranks = [ladder.KEPT.index(line.split("**")[1]) for line in area.splitlines() if "**" in line]
             self.assertEqual(ranks, sorted(ranks), area.splitlines()[0])
+
+    def test_each_area_is_linked_to_where_its_rows_are(self):
+        first = ladder.pages(self.rows)[ladder.PRODUCTS]
+        self.assertIn("| [ring](#ring) |", first)
+        self.assertIn("| [indexer](ladder_operations.md#indexer) |", first)
+        self.assertLessEqual(set(ladder.OF_OPERATIONS), set(ladder.AREAS))
 
     def test_the_data_has_a_line_for_each_row(self):
         self.assertEqual(ladder.DATA.read_text().count("\n"), len(self.rows) + 2)
@@ -126,17 +130,15 @@ class Commands(unittest.TestCase):
     def test_check_tells_of_a_stale_page_and_of_faults(self):
         self.assertEqual(output_of("--check")[0], 0)
         with tempfile.TemporaryDirectory() as folder:
-            data, page = (
-                pathlib.Path(folder) / "ladder.json",
-                pathlib.Path(folder) / "ladder.md",
-            )
-            with mock.patch.multiple(ladder, DATA=data, PAGE=page, load=lambda: [row()]):
+            docs = pathlib.Path(folder)
+            data, page = docs / "ladder.json", docs / ladder.PRODUCTS
+            with mock.patch.multiple(ladder, DATA=data, DOCS=docs, load=lambda: [row()]):
                 data.write_text(ladder.text_of([row()]))
                 page.write_text("old")
                 self.assertEqual(output_of("--check")[0], 1)
                 self.assertEqual(output_of()[0], 0)
-                self.assertEqual(output_of("--check"), (0, "docs/ladder.md shows 1 rows\n"))
-            with mock.patch.multiple(ladder, DATA=data, PAGE=page, load=lambda: [row(area="rings")]):
+                self.assertEqual(output_of("--check"), (0, "the pages show 1 rows\n"))
+            with mock.patch.multiple(ladder, DATA=data, DOCS=docs, load=lambda: [row(area="rings")]):
                 before = page.read_text()
                 self.assertEqual(output_of("--check")[0], 1)
                 self.assertEqual(output_of()[0], 1)

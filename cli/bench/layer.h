@@ -1,0 +1,40 @@
+// A layer of experts on one device, from a line of text. Layer cli.
+#pragma once
+
+#include <finegemm/moe.h>
+
+#include "cli/bench/trial.h"
+
+namespace finegemm::cli {
+
+bool is_layer(const std::string& line);
+/// "moe 64x7168x2048 256x8": tokens, H and I; experts, and how many of them a token chooses. Throws
+/// Error(InvalidArgument).
+MoeShape parse_layer(const std::string& line);
+
+/// Tokens choose at random, an expert once.
+class Layer final : public Trial {
+public:
+    Layer(Context& context, const Target& target, const MoeShape& shape, uint64_t seed);
+
+    double time(int repeats) override;
+    Check check() override;
+    double operations() const override;
+    /// Counts tokens, what comes out, and the weights of experts that a token chooses.
+    double bytes() const override;
+
+private:
+    Mirrored weights_of_experts(int64_t rows, int64_t cols, uint64_t seed) const;
+    Mirrored scales_of_experts(int64_t rows, int64_t cols) const;
+    /// `count` tokens from `first` on.
+    void call(const Matrix& out, bool on_host, int64_t first, int64_t count);
+    void choose(uint64_t seed);
+
+    Context& context_;
+    const Target& target_;
+    MoeShape shape_;
+    HostMatrix codes_;  // that weights of experts are made of
+    Mirrored x_, ids_, weights_, gate_up_, gate_up_scales_, down_, down_scales_, out_;
+};
+
+}  // namespace finegemm::cli

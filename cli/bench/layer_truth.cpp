@@ -1,0 +1,47 @@
+// What experts add to a token in double. Layer cli.
+#include "cli/bench/layer_truth.h"
+
+#include <cmath>
+
+#include "cli/random.h"
+
+namespace finegemm::cli {
+
+namespace {
+
+double product(const std::vector<double>& x, const Values& w, int64_t row) {
+    double sum = 0;
+    for (size_t k = 0; k < x.size(); ++k) {
+        const auto col = static_cast<int64_t>(k);
+        sum += x[k] * static_cast<double>(element_of(w.x, row, col)) *
+               static_cast<double>(element_of(w.scales, row / kScaleBlock, col / kScaleBlock));
+    }
+    return sum;
+}
+
+}  // namespace
+
+LayerTruth::LayerTruth(const ConstMatrix& x) : out_(static_cast<size_t>(x.cols)) {
+    for (int64_t k = 0; k < x.cols; ++k) x_.push_back(static_cast<double>(element_of(x, 0, k)));
+}
+
+void LayerTruth::add(const Values& gate_up, const Values& down, double weight) {
+    const int64_t pairs = gate_up.x.rows / 2;
+    std::vector<double> activation;
+    for (int64_t i = 0; i < pairs; ++i) {
+        const double gate = product(x_, gate_up, i);
+        activation.push_back(gate / (1 + std::exp(-gate)) * product(x_, gate_up, pairs + i));
+    }
+    for (size_t h = 0; h < out_.size(); ++h) out_[h] += weight * product(activation, down, static_cast<int64_t>(h));
+}
+
+double LayerTruth::relative_error(const ConstMatrix& out) const {
+    double error = 0, length = 0;
+    for (size_t h = 0; h < out_.size(); ++h) {
+        const double off = static_cast<double>(element_of(out, 0, static_cast<int64_t>(h))) - out_[h];
+        error += off * off, length += out_[h] * out_[h];
+    }
+    return std::sqrt(error / length);
+}
+
+}  // namespace finegemm::cli
