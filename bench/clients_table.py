@@ -94,7 +94,7 @@ def report(kind: str, rows: list[dict]) -> None:
 
 def options_of() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--library", required=True)
+    parser.add_argument("--library", dest="tested", required=True)
     parser.add_argument("--sizes", type=pathlib.Path, required=True)
     parser.add_argument("--peers", type=pathlib.Path)
     parser.add_argument("--kinds", default=",".join(TABLE))
@@ -108,7 +108,7 @@ def options_of() -> argparse.Namespace:
 
 def main() -> int:
     options = options_of()
-    tested, peers = Library(options.library), json.loads(options.peers.read_text()) if options.peers else None
+    tested, peers = Library(options.tested), json.loads(options.peers.read_text()) if options.peers else None
     git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     commit = options.commit or subprocess.run(git, capture_output=True, text=True).stdout.strip()
     machine, failed = facts_at_work(), False

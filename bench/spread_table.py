@@ -71,7 +71,7 @@ def timed(clients: Clients, kind: str, shape: tuple[int, ...], draws: int, round
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--library", required=True)
+    parser.add_argument("--library", dest="tested", required=True)
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--kinds", default=",".join(SHAPES))
@@ -81,7 +81,7 @@ def main() -> int:
     git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     commit = options.commit or subprocess.run(git, capture_output=True, text=True).stdout.strip()
     machine, rows = facts_at_work(), []
-    clients = Clients(Library(options.library), {})
+    clients = Clients(Library(options.tested), {})
     for kind in options.kinds.split(","):
         for shape in SHAPES[kind]:
             rows.append(timed(clients, kind, shape, options.draws, options.rounds))
