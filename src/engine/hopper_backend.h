@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cuda/graph.h"
 #include "cuda/kernel.h"
 #include "engine/hash.h"
 #include "engine/hopper.h"
@@ -73,7 +74,8 @@ struct CallKeyHash {
 struct HostGroups {
     std::vector<int32_t> offsets;
     KGroupedParams params;
-    std::vector<GroupListParams> lists;  // none: params have all groups
+    std::vector<GroupListParams> lists;                  // none: params have all groups
+    std::shared_ptr<const cuda::Graph> graph = nullptr;  // of the launches
 };
 
 /// A kernel, its grid and its parameters.
@@ -81,7 +83,8 @@ struct Launch {
     const GemmKernel* kernel;
     uint32_t grid;
     LaunchParams params;
-    std::shared_ptr<const HostGroups> of_host = nullptr;  // for the offsets of the last call
+    std::shared_ptr<HostGroups> of_host = nullptr;       // for the offsets of the last call
+    std::shared_ptr<const cuda::Graph> graph = nullptr;  // of a sum: its kernels, and its memory
 };
 
 /// The kernels of an operation that have been loaded.
@@ -112,11 +115,13 @@ private:
     CallKey key_of(const Call& call) const;
     std::shared_ptr<Launch> find_launch(CallKey& key, const std::string& config) const;
     std::shared_ptr<Launch> make_launch(CallKey& key, const Call& call);
-    std::shared_ptr<const HostGroups> host_groups_of(Launch& launch, const Call& call);
+    std::shared_ptr<HostGroups> host_groups_of(Launch& launch, const Call& call, bool& again);
     void launch_of_host(Launch& launch, const Call& call);
+    void launch_listed(const Launch& launch, const Call& call, const HostGroups& groups, cuda::StreamHandle stream);
+    void start_again(const GemmOptions& options, std::shared_ptr<const cuda::Graph>& kept, const auto& start);
     const Computing& zero(const Call& call) const;
     const cuda::MemoryPool& memory();
-    void sum(const Launch& launch, const Call& call);
+    void sum(Launch& launch, const Call& call, bool again);
     bool is_fused_faster(const MoeShape& shape);
     void run_moe(const MoeCall& call);
     template <typename OperationCall>
