@@ -306,7 +306,7 @@ def show(row: dict) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/deep_gemm_h200.json")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--batches", type=int, default=31)
     parser.add_argument("--processes", type=int, default=PROCESSES)
     parser.add_argument("--commit", default="", help="for the record, where git cannot say")

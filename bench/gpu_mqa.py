@@ -394,8 +394,6 @@ class Mqa(Fixture):
         call = functools.partial(self.tested.paged_mqa_logits, q, of_bytes, w, lengths, table, d, form=UNTOUCHED)
         calls = {"exact": call, "abs": functools.partial(call, relu=ABS)}
         if each > 2:
-            few = table % min(pages, 256)
-            calls["from_l2"] = functools.partial(
-                self.tested.paged_mqa_logits, q, of_bytes, w, lengths, few, d, form=UNTOUCHED
-            )
+            few = (q, of_bytes, w, lengths, table % min(pages, 256), d)
+            calls["from_l2"] = functools.partial(self.tested.paged_mqa_logits, *few, form=UNTOUCHED)
         return calls

@@ -100,12 +100,12 @@ def table(probe: ctypes.CDLL, rounds: int) -> Iterator[dict]:
             "least_of_copy": round(min(shares["copy"]), 3),
         }
 
-    for shape in PACKS:
+    for size in PACKS:
         sets, kept = [], []
         for i in range(SETS):
             kept.append(torch.empty(1 + i * 7_000_003, dtype=torch.uint8, device="cuda"))  # others begin elsewhere
-            sets.append(median_times(pack_calls(probe, *shape), rounds))
-        yield row("pack", shape, sets)
+            sets.append(median_times(pack_calls(probe, *size), rounds))
+        yield row("pack", size, sets)
     for shape, with_rows in itertools.product(COLUMNS, (False, True)):
         calls = columns_calls(probe, *shape, with_rows)
         yield row("columns and rows" if with_rows else "columns", shape, [median_times(calls, rounds)])

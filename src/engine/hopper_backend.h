@@ -1,6 +1,9 @@
 // HopperBackend: the state that calls on a GPU share. Layer engine.
 #pragma once
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -8,12 +11,12 @@
 #include <shared_mutex>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
 #include "cuda/graph.h"
 #include "cuda/kernel.h"
-#include "engine/hash.h"
 #include "engine/hopper.h"
 #include "engine/polled_provider.h"
 #include "ops/gemm/epilogue_key.h"
@@ -27,6 +30,16 @@
 #include "plan/table.h"
 
 namespace finegemm {
+
+/// A hash of plain values by their bytes, for what is kept on the hot path.
+struct BytesHash {
+    /// Not noexcept: libstdc++ then keeps each key's hash beside it instead of hashing neighbours at every look-up.
+    template <typename T>
+        requires std::has_unique_object_representations_v<T>
+    size_t operator()(const T& value) const {
+        return XXH3_64bits(&value, sizeof value);
+    }
+};
 
 /// A GEMM kernel on the device.
 struct GemmKernel {
