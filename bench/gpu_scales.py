@@ -2,6 +2,7 @@
 
 import functools
 import math
+import statistics
 
 import torch
 
@@ -10,6 +11,7 @@ from gpu_library import K_PREFIX_SUMS, K_SIZES, NO_GROUPS, ROW_GROUPS, Library
 from gpu_timing import median_times
 
 TRANSFORMS = ("transpose", "round", "pack", "unpack")
+BUFFER_SETS = 5
 CANARY = 0x7FC0DEAD  # a NaN where nobody reads, and what nobody overwrites
 SPECIAL = (0, -(1 << 31), 0x7F800000, -0x800000, 0x7FC00001, 1, 0x7FFFFF, 0x7F7FFFFF)
 
@@ -216,7 +218,11 @@ class Scales(Fixture):
         return {"kernels": len(kernels)}
 
     def scale_layout_bandwidth(self):
-        """Against a copy that moves as many bytes, from 8 MB on."""
+        """Against a copy that moves as many bytes, from 8 MB on.
+
+        Each in several sets of buffers, of which the median counts: a copy of 12 MB takes 4.4 to 4.8 us, by where its
+        buffers lie.
+        """
         rows = [
             *((1, mn, k, mn_major) for mn, k in ((32768, 64), (40960, 56), (131072, 57)) for mn_major in (False, True)),
             (1, 1 << 21, 1, False),
@@ -230,26 +236,31 @@ class Scales(Fixture):
             for kind in ("transpose", "pack", "unpack"):
                 if kind == "transpose" and mn_major:
                     continue  # is in place already
-                t = median_times(self.timed(kind, count, mn, k, mn_major), self.options.rounds)
                 name = f"{kind} {count}x{mn}x{k} {'MN-major' if mn_major else 'row-major'}"
-                found[name] = self.of_copy(t)
+                found[name] = self.beside_copies(kind, count, mn, k, mn_major)
         for name, mn, k, mn_major, form in (
             ("pack 32 groups of rows 131072x57", 131072, 57, False, ROW_GROUPS),
             ("pack 128 groups of K 7168x2048", 7168, 2048, True, K_SIZES),
         ):
             numbers = [mn // 32 * (g + 1) for g in range(32)] if form == ROW_GROUPS else [k // 128 * 128] * 128
             groups = {"numbers": torch.tensor(numbers, dtype=torch.int32, device="cuda"), "form": form}
-            found[name] = self.of_copy(
-                median_times(self.timed("pack", 1, mn, k, mn_major, **groups), self.options.rounds)
-            )
+            found[name] = self.beside_copies("pack", 1, mn, k, mn_major, **groups)
         worst = min(found, key=lambda name: found[name]["of_copy"])
         if found[worst]["of_copy"] < 0.8:
             raise TooSlow(f"{worst} reaches {found[worst]['of_copy']} of the bandwidth of a copy: {found}")
         return found | {"geomean": round(math.prod(x["of_copy"] for x in found.values()) ** (1 / len(found)), 3)}
 
-    @staticmethod
-    def of_copy(us: dict) -> dict:
-        return {"of_copy": round(us["copy"] / us["ours"], 3), "us": {name: round(t, 1) for name, t in us.items()}}
+    def beside_copies(self, *change, **groups) -> dict:
+        sets, kept = [], []
+        for i in range(BUFFER_SETS):
+            kept.append(torch.empty(1 + i * 7_000_003, dtype=torch.uint8, device="cuda"))  # the next ones lie elsewhere
+            sets.append(median_times(self.timed(*change, **groups), self.options.rounds))
+        shares = [us["copy"] / us["ours"] for us in sets]
+        return {
+            "of_copy": round(statistics.median(shares), 3),
+            "least": round(min(shares), 3),
+            "us": {name: round(statistics.median(us[name] for us in sets), 1) for name in sets[0]},
+        }
 
     def timed(self, kind: str, count: int, mn: int, k: int, mn_major: bool, **groups) -> dict:
         pitch, words = -(-mn // 4) * 4, -(-k // 4)

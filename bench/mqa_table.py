@@ -4,11 +4,12 @@
 Usage: mqa_table.py [--out FILE] [--rounds N] [--commit ID] [--peers FILE] [--only KIND] [--bytes FILE]
 
 `finegemm` is the abs form, `finegemm_exact` the exact one; with `_filled` the same call also writes -inf outside of
-the windows. 8 GB are set before each launch. With `--peers`, a table of rows of the same kind and shape with times of
-`deep_gemm`, it prints how many times as long these take, after the ratio of both tables' ceilings. With `--bytes`,
-what mqa_bytes.cu is built to, `bytes` of a row of pages is the time of a kernel that moves the same bytes and computes
-nothing, and `from_l2` that of the same logits from pages that L2 holds. Needs the Python package, torch and a Hopper
-GPU.
+the windows. 8 GB are set before each launch. `--only few`: rows of few requests, and of four queries each. With
+`--peers`, a table of rows of the same kind and shape with times of `deep_gemm`, it prints how many times as long these
+take, after the ratio of both tables' ceilings. With `--bytes`, what mqa_bytes.cu is built to, `bytes` of a row of pages
+is the time of a kernel that moves the same bytes and computes nothing, `bytes_and_last` of one that multiplies all but
+the first tile of each ring, too, and `from_l2` that of the same logits from pages that L2 holds. Needs the Python
+package, torch and a Hopper GPU.
 """
 
 import argparse
@@ -108,7 +109,9 @@ def row_calls(row: Rows, device: str) -> dict:
     return calls
 
 
-def read_pages(probe: ctypes.CDLL, q: Any, cache: Any, w: Any, lengths: Any, table: Any, _: None, d: Any) -> None:
+def read_pages(
+    probe: ctypes.CDLL, products: bool, q: Any, cache: Any, w: Any, lengths: Any, table: Any, _: None, d: Any
+) -> None:
     import torch
 
     def of(x: Any) -> ctypes.c_void_p:
@@ -119,7 +122,8 @@ def read_pages(probe: ctypes.CDLL, q: Any, cache: Any, w: Any, lengths: Any, tab
     probe.read_pages(
         *(of(q), of(cache), number(len(cache)), of(w), of(lengths), of(table), number(table.shape[1])),
         *(of(d), ctypes.c_int64(d.stride(0) * d.element_size()), number(d.shape[1]), number(d.element_size() == 2)),
-        *(number(batch), number(each), number(heads), ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)),
+        *(number(batch), number(each), number(heads), number(products)),
+        ctypes.c_void_p(torch.cuda.current_stream().cuda_stream),
     )
 
 
@@ -128,7 +132,7 @@ def check_reads(probe: ctypes.CDLL, operands: tuple) -> None:
     import torch
 
     _, cache, _, lengths, table, _, d = operands
-    read_pages(probe, *operands)
+    read_pages(probe, False, *operands)
     scales = cache[table[-1].long(), 64 * 128 :].contiguous().view(torch.float32).view(-1)
     seen = int(lengths[-1, -1])
     if not torch.equal(d[-1, :seen], scales[:seen].to(d.dtype)):
@@ -182,13 +186,15 @@ def table(only: str, rounds: int, probe: ctypes.CDLL | None, device: str = "cuda
         for row in ROWS:
             times = median_times(row_calls(row, device), rounds, FLUSH_BYTES)
             yield {"kind": "mqa", "shape": list(row[:4])} | row._asdict() | {"us": rounded(times)}
-    if only in ("", "paged_mqa"):
-        for pages in PAGES + MORE_PAGES:
+    if only != "mqa":
+        for pages in MORE_PAGES if only == "few" else PAGES + MORE_PAGES:
             calls = page_calls(*pages, device)
             if probe:
                 operands = calls["finegemm"].args
                 check_reads(probe, operands)
-                calls["bytes"] = functools.partial(read_pages, probe, *operands)
+                calls["bytes"] = functools.partial(read_pages, probe, False, *operands)
+                if pages[1] == 1:
+                    calls["bytes_and_last"] = functools.partial(read_pages, probe, True, *operands)
                 calls["from_l2"] = from_l2(calls["finegemm_exact"])
             times = median_times(calls, rounds, FLUSH_BYTES)
             yield {"kind": "paged_mqa", "shape": list(pages[:-1]), "logits": pages[-1], "us": rounded(times)}
@@ -217,7 +223,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--commit", default="", help="of the sources, where there is no git")
     parser.add_argument("--peers", type=pathlib.Path)
-    parser.add_argument("--only", choices=("mqa", "paged_mqa"), default="")
+    parser.add_argument("--only", choices=("mqa", "paged_mqa", "few"), default="")
     parser.add_argument("--bytes", type=ctypes.CDLL, dest="probe")
     options = parser.parse_args()
     hopper.require("mqa_table")

@@ -51,6 +51,6 @@ def watched(function: Function) -> Function:
 
     Torch's dispatcher takes longer than the rest of a call.
     """
-    if traced() or profiler_enabled():  # other compilers than dynamo bring a mode
+    if is_dynamo_compiling() or modes() or profiler_enabled():  # as `traced`, without a frame for it
         function = getattr(torch.ops.finegemm, function.__name__)
     return function

@@ -123,6 +123,7 @@ DType type_named(std::string_view argument, std::string_view name) {
 void Arguments::add(std::string_view name, PyObject* value) {
     if (count_ == kMost) refuse_call("too many arguments");
     given_[count_++] = {name, value, false};
+    ++left_;
 }
 
 Arguments::Arguments(PyObject* keywords) {
@@ -150,6 +151,7 @@ void Arguments::refuse_missing(std::string_view name) {
 }
 
 void Arguments::check_all_taken() const {
+    if (left_ == 0) return;
     for (const Argument& x : std::span(given_.data(), count_))
         if (!x.taken) throw Error(Errc::Internal, fmt::format("{}: is read by nothing; please report it", x.name));
 }

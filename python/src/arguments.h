@@ -69,11 +69,20 @@ public:
     PyObject* find(std::string_view name) {
         for (Argument& x : std::span(given_.data(), count_))
             if (x.name == name) {
+                left_ -= !x.taken;
                 x.taken = true;
                 return x.value;
             }
         return nullptr;
     }
+    /// Likewise, for a look before the argument is taken.
+    PyObject* peek(std::string_view name) const {
+        for (const Argument& x : std::span(given_.data(), count_))
+            if (x.name == name) return x.value;
+        return nullptr;
+    }
+    /// For names that nothing has asked for before: once all arguments have been taken, none is looked at.
+    PyObject* rest(std::string_view name) { return left_ == 0 ? nullptr : find(name); }
     /// None where it is not given.
     PyObject* optional(std::string_view name) {
         PyObject* x = find(name);
@@ -90,6 +99,11 @@ public:
     void take(const char* name, T& to) {
         if (PyObject* x = find(name)) python::take(name, x, to);
     }
+    /// Likewise, as in `rest`.
+    template <typename T>
+    void take_rest(const char* name, T& to) {
+        if (PyObject* x = rest(name)) python::take(name, x, to);
+    }
     /// Throws Error(Internal) for an argument that nothing asked for.
     void check_all_taken() const;
 
@@ -104,7 +118,7 @@ private:
     };
     static constexpr size_t kMost = 32;
     std::array<Argument, kMost> given_;
-    size_t count_ = 0;
+    size_t count_ = 0, left_ = 0;  // left: not taken
 };
 
 /// An error about fields of `Groups` as one about Python's arguments. `numbers`: the one that stands for `groups`.

@@ -29,9 +29,8 @@ std::string_view turned_of(Arguments& given) {
 }
 
 void check_accumulate(Arguments& given) {
-    bool accumulate = false;
-    given.take("accumulate", accumulate);
-    if (accumulate && given.optional("d") == Py_None)
+    PyObject* const accumulate = given.peek("accumulate");
+    if (accumulate && boolean("accumulate", accumulate) && given.optional("d") == Py_None)
         throw Error(Errc::InvalidArgument,
                     "accumulate: is set, but d is None, must be what to add to; pass it, of float32");
 }
@@ -40,8 +39,9 @@ void check_accumulate(Arguments& given) {
 template <typename Product, typename Operands>
 void multiply(Product* product, Context& context, const Operands& operands, Arguments& given, Tensors& tensors,
               PyObject* out, Device device, const Epilogue& epilogue = {}) {
-    GemmOptions options{.stream = tensors.stream(given.optional("stream"), out, device)};
-    call_options([&](const char* name, auto& option) { given.take(name, option); }, options);
+    PyObject* const stream = given.rest("stream");
+    GemmOptions options{.stream = tensors.stream(stream ? stream : Py_None, out, device)};
+    call_options([&](const char* name, auto& option) { given.take_rest(name, option); }, options);
     options.epilogue = epilogue;
     given.check_all_taken();
     WithoutGil others_run;

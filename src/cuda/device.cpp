@@ -7,12 +7,6 @@
 
 namespace finegemm::cuda {
 
-namespace {
-
-constexpr int kRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
-
-}  // namespace
-
 Device::Device(std::shared_ptr<const Driver> driver, int index) : driver_(std::move(driver)) {
     const Api& api = driver_->api;
     if (index < 0 || index >= driver_->devices)
@@ -61,7 +55,7 @@ CurrentDevice::~CurrentDevice() {
     if (pushed_) device_.driver().api.CtxPopCurrent(&popped);
 }
 
-RelaxedCapture::RelaxedCapture(const Driver& driver) : driver_(driver), mode_(kRelaxed) {
+RelaxedCapture::RelaxedCapture(const Driver& driver) : driver_(driver), mode_(kRelaxedCapture) {
     driver.check(driver.api.ThreadExchangeStreamCaptureMode(&mode_), "cuThreadExchangeStreamCaptureMode");
 }
 

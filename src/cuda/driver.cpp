@@ -78,7 +78,15 @@ void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.MemcpyHtoDAsync, "cuMemcpyHtoDAsync", 3020);
     resolve(api.MemcpyDtoDAsync, "cuMemcpyDtoDAsync", 3020);
     resolve(api.StreamSynchronize, "cuStreamSynchronize", 2000);
+    resolve(api.StreamCreate, "cuStreamCreate", 2000);
+    resolve(api.StreamDestroy, "cuStreamDestroy", 4000);
     resolve(api.StreamIsCapturing, "cuStreamIsCapturing", 10000);
+    resolve(api.StreamBeginCapture, "cuStreamBeginCapture", 10010);
+    resolve(api.StreamEndCapture, "cuStreamEndCapture", 10000);
+    resolve(api.GraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040);
+    resolve(api.GraphDestroy, "cuGraphDestroy", 10000);
+    resolve(api.GraphExecDestroy, "cuGraphExecDestroy", 10000);
+    resolve(api.GraphLaunch, "cuGraphLaunch", 10000);
     resolve(api.ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", 10010);
     resolve(api.EventCreate, "cuEventCreate", 2000);
     resolve(api.EventDestroy, "cuEventDestroy", 4000);

@@ -23,6 +23,8 @@ using PoolHandle = struct PoolTag*;
 using LibraryHandle = struct LibraryTag*;
 using KernelHandle = struct KernelTag*;
 using FunctionHandle = struct FunctionTag*;  // a kernel in one context
+using GraphHandle = struct GraphTag*;
+using GraphExecHandle = struct GraphExecTag*;  // that can be launched
 
 // CUlaunchAttributeID: cluster dimension, programmatic stream serialisation.
 inline constexpr int kClusterDimension = 4, kProgrammaticSerialization = 6;
@@ -74,6 +76,7 @@ enum class DeviceAttribute : int {
     MaxSharedMemoryOptin = 97,
 };
 inline constexpr int kMaxDynamicSharedMemory = 8;
+inline constexpr int kRelaxedCapture = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 
 /// The entry points, named as in cuda.h without "cu". All are resolved when the driver is opened.
 struct Api {
@@ -114,7 +117,15 @@ struct Api {
     Result (*MemcpyHtoDAsync)(DevicePtr, const void*, size_t, StreamHandle);
     Result (*MemcpyDtoDAsync)(DevicePtr, DevicePtr, size_t, StreamHandle);
     Result (*StreamSynchronize)(StreamHandle);
+    Result (*StreamCreate)(StreamHandle*, unsigned flags);
+    Result (*StreamDestroy)(StreamHandle);
     Result (*StreamIsCapturing)(StreamHandle, int*);
+    Result (*StreamBeginCapture)(StreamHandle, int mode);
+    Result (*StreamEndCapture)(StreamHandle, GraphHandle*);
+    Result (*GraphInstantiateWithFlags)(GraphExecHandle*, GraphHandle, unsigned long long flags);
+    Result (*GraphDestroy)(GraphHandle);
+    Result (*GraphExecDestroy)(GraphExecHandle);
+    Result (*GraphLaunch)(GraphExecHandle, StreamHandle);
     Result (*ThreadExchangeStreamCaptureMode)(int*);
     Result (*EventCreate)(void**, unsigned);
     Result (*EventDestroy)(void*);

@@ -114,10 +114,11 @@ const Computing& HopperBackend::gemm(const Call& call) {
     CallKey key = key_of(call);
     std::shared_ptr<Launch> launch = find_launch(key, options.config);
     const cuda::CurrentDevice current(device_);
-    if (!launch) launch = make_launch(key, call);
+    const bool again = launch != nullptr;
+    if (!again) launch = make_launch(key, call);
     const cuda::Kernel& kernel = launch->kernel->kernel;
     if (call.summed()) {
-        sum(*launch, call);
+        sum(*launch, call, again);
     } else if (call.has_host_offsets()) {
         launch_of_host(*launch, call);
     } else {
@@ -136,59 +137,6 @@ const cuda::MemoryPool& HopperBackend::memory() {
     const std::unique_lock lock(mutex_);
     if (!memory_) memory_ = std::move(pool);
     return *memory_;
-}
-
-/// Sums of pieces of K, and the kernel that adds these up. It is loaded before memory is taken, as that takes long.
-void HopperBackend::sum(const Launch& launch, const Call& call) {
-    const GemmOptions& options = call.options;
-    auto params = launch.params.as<SummedParams>();
-    const cuda::Kernel& adds = kernel_of(add_pieces_of(call, params).config, options.poll);
-    const size_t bytes = static_cast<size_t>(params.d_stride) * params.pieces * sizeof(float);
-    const cuda::StreamMemory sums(memory(), bytes, options.stream);
-    params.d_data = sums.data();
-    launch.kernel->kernel.launch(launch.grid, &params, options.stream, options.pdl);
-    const AddPiecesLaunch last = add_pieces_of(call, params);
-    adds.launch(last.grid, &last.params, options.stream, false);
-}
-
-/// What the last call has left, where its offsets were the same: tensor maps of blocks take longer than a launch.
-std::shared_ptr<const HostGroups> HopperBackend::host_groups_of(Launch& launch, const Call& call) {
-    const std::span<const int32_t> offsets(call.groups.data, static_cast<size_t>(call.groups.size));
-    {
-        const std::shared_lock lock(mutex_);
-        if (launch.of_host && std::ranges::equal(launch.of_host->offsets, offsets)) return launch.of_host;
-    }
-    HostGroups made{.offsets = {offsets.begin(), offsets.end()},
-                    .params = launch.params.as<KGroupedParams>(),
-                    .lists = group_lists_of(*driver_, call, launch.kernel->config)};
-    if (made.lists.empty()) put_groups(*driver_, call, launch.kernel->config, made.params);
-    auto kept = std::make_shared<const HostGroups>(std::move(made));
-    const std::unique_lock lock(mutex_);
-    return launch.of_host = std::move(kept);
-}
-
-/// One launch for all groups; those that parameters have no room for are listed in memory before.
-void HopperBackend::launch_of_host(Launch& launch, const Call& call) {
-    const GemmOptions& options = call.options;
-    const cuda::Kernel& kernel = launch.kernel->kernel;
-    const std::shared_ptr<const HostGroups> groups = host_groups_of(launch, call);
-    KGroupedParams params = groups->params;
-    if (groups->lists.empty()) return kernel.launch(launch.grid, &params, options.stream, options.pdl);
-    const GroupListConfig config;
-    const cuda::Kernel& writes = kernel_of(config, options.poll);
-    const auto count = static_cast<size_t>(call.group_count);
-    const size_t map_bytes = call.layout == KLayout::Blocks ? 2 * count * sizeof(TensorMap) : 0;
-    const cuda::StreamMemory list(memory(), map_bytes + (count + 1) * sizeof(int32_t), options.stream);
-    auto* const maps = static_cast<TensorMap*>(list.data());
-    auto* const offsets = reinterpret_cast<int32_t*>(static_cast<uint8_t*>(list.data()) + map_bytes);
-    params.groups.offsets = offsets;
-    if (map_bytes > 0) params.listed_blocks = maps;
-    for (GroupListParams part : groups->lists) {
-        part.offsets_to = offsets;
-        if (map_bytes > 0) part.maps_to = maps;
-        writes.launch(ceil_div(part.groups + 1, config.threads()), &part, options.stream, false);
-    }
-    kernel.launch(launch.grid, &params, options.stream, false);
 }
 
 /// The sum of no products: nothing is added to D, or it becomes zero.
@@ -325,6 +273,9 @@ const cuda::Kernel& HopperBackend::kernel_of(const Config& config, const Poll& p
     if (!slot) slot = std::move(kernel);
     return *slot;
 }
+
+template const cuda::Kernel& HopperBackend::kernel_of(const AddPiecesConfig&, const Poll&);
+template const cuda::Kernel& HopperBackend::kernel_of(const GroupListConfig&, const Poll&);
 
 /// That of a call that was made before, or made now: encoding tensor maps takes longer than a launch.
 auto HopperBackend::kept_launch(const auto& call) {

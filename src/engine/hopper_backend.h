@@ -1,6 +1,9 @@
 // HopperBackend: the state that calls on a GPU share. Layer engine.
 #pragma once
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -8,11 +11,12 @@
 #include <shared_mutex>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
+#include "cuda/graph.h"
 #include "cuda/kernel.h"
-#include "engine/hash.h"
 #include "engine/hopper.h"
 #include "engine/polled_provider.h"
 #include "ops/gemm/epilogue_key.h"
@@ -26,6 +30,16 @@
 #include "plan/table.h"
 
 namespace finegemm {
+
+/// A hash of plain values by their bytes, for what is kept on the hot path.
+struct BytesHash {
+    /// Not noexcept: libstdc++ then keeps each key's hash beside it instead of hashing neighbours at every look-up.
+    template <typename T>
+        requires std::has_unique_object_representations_v<T>
+    size_t operator()(const T& value) const {
+        return XXH3_64bits(&value, sizeof value);
+    }
+};
 
 /// A GEMM kernel on the device.
 struct GemmKernel {
@@ -73,7 +87,8 @@ struct CallKeyHash {
 struct HostGroups {
     std::vector<int32_t> offsets;
     KGroupedParams params;
-    std::vector<GroupListParams> lists;  // none: params have all groups
+    std::vector<GroupListParams> lists;                  // none: params have all groups
+    std::shared_ptr<const cuda::Graph> graph = nullptr;  // of the launches
 };
 
 /// A kernel, its grid and its parameters.
@@ -81,7 +96,8 @@ struct Launch {
     const GemmKernel* kernel;
     uint32_t grid;
     LaunchParams params;
-    std::shared_ptr<const HostGroups> of_host = nullptr;  // for the offsets of the last call
+    std::shared_ptr<HostGroups> of_host = nullptr;       // for the offsets of the last call
+    std::shared_ptr<const cuda::Graph> graph = nullptr;  // of a sum: its kernels, and its memory
 };
 
 /// The kernels of an operation that have been loaded.
@@ -112,11 +128,13 @@ private:
     CallKey key_of(const Call& call) const;
     std::shared_ptr<Launch> find_launch(CallKey& key, const std::string& config) const;
     std::shared_ptr<Launch> make_launch(CallKey& key, const Call& call);
-    std::shared_ptr<const HostGroups> host_groups_of(Launch& launch, const Call& call);
+    std::shared_ptr<HostGroups> host_groups_of(Launch& launch, const Call& call, bool& again);
     void launch_of_host(Launch& launch, const Call& call);
+    void launch_listed(const Launch& launch, const Call& call, const HostGroups& groups, cuda::StreamHandle stream);
+    void start_again(const GemmOptions& options, std::shared_ptr<const cuda::Graph>& kept, const auto& start);
     const Computing& zero(const Call& call) const;
     const cuda::MemoryPool& memory();
-    void sum(const Launch& launch, const Call& call);
+    void sum(Launch& launch, const Call& call, bool again);
     bool is_fused_faster(const MoeShape& shape);
     void run_moe(const MoeCall& call);
     template <typename OperationCall>

@@ -156,6 +156,29 @@ TEST_F(HopperKGrouped, SizesOnTheHostAreCopiedIntoTheLaunch) {
     EXPECT_EQ(last_launch().k_grouped.k_groups().group(kHostGroups - 1), (KRange{1, 1}));
 }
 
+TEST_F(HopperKGrouped, SizesOnTheHostThatComeAgainAreOneLaunchOfAllKernels) {
+    for (const int64_t groups : {int64_t{kHostGroups}, int64_t{kHostGroups} + 1}) {
+        const auto hopper = backend();
+        const std::vector<int32_t> offsets = host_offsets(groups), others(offsets.size(), 128);
+        const KGroupedGemmArgs args = with_host_offsets(offsets);
+        KGroupedGemmArgs other = args;
+        other.offsets = others.data();
+        mock->calls.clear(), mock->launches.clear();
+        hopper->gemm({args, {}});
+        const size_t kernels = mock->launches.size();
+        for (int call = 0; call < 2; ++call) hopper->gemm({args, {}});
+        EXPECT_EQ(mock->count("cuGraphLaunch"), 2);
+        ASSERT_EQ(mock->launches.size(), 3 * kernels);
+        EXPECT_EQ(last_launch().k_grouped.d_data, args.d.matrix.data);
+        EXPECT_EQ(last_launch().entry, mock->launches[kernels - 1].entry);
+        hopper->gemm({other, {}});
+        hopper->gemm({args, {.pdl = true}});
+        hopper->gemm({args, {.pdl = true}});
+        EXPECT_EQ(mock->count("cuGraphLaunch"), 2) << "of other sizes, and of launches that overlap";
+        EXPECT_EQ(mock->graphs, 0) << "of sizes before the last ones";
+    }
+}
+
 TEST_F(HopperKGrouped, SizesOnTheHostAndOnTheDeviceAreNotMistakenForOneAnother) {
     const auto hopper = backend();
     const std::vector<int32_t> offsets = host_offsets(4);

@@ -87,6 +87,65 @@ TEST_F(HopperSum, KeepsItsMapsAndItsPoolForTheNextCall) {
     EXPECT_EQ(mock->pools, 0);
 }
 
+TEST_F(HopperSum, CallsThatComeAgainAreOneLaunchOfBothKernels) {
+    {
+        const auto hopper = backend();
+        const SummedGemmArgs args = operands(129, 128, 384, 128);
+        int stream = 0;
+        hopper->gemm({args, {}});
+        const std::vector<mock::Launch> first = mock->launches;
+        for (int call = 0; call < 3; ++call) {
+            mock->launches.clear();
+            hopper->gemm({args, {.stream = &stream}});
+            ASSERT_EQ(mock->launches.size(), 2u);
+            for (size_t i = 0; i < 2; ++i) {
+                EXPECT_EQ(mock->launches[i].entry, first[i].entry);
+                EXPECT_EQ(mock->launches[i].grid, first[i].grid);
+                EXPECT_EQ(mock->launches[i].stream, &stream);
+            }
+            EXPECT_EQ(mock->launches[1].add_pieces.sums, mock->launches[0].summed.d_data);
+            EXPECT_EQ(mock->launches[1].add_pieces.d, address(0x300000000));
+        }
+        EXPECT_EQ(mock->count("cuGraphLaunch"), 3);
+        EXPECT_EQ(mock->count("cuGraphInstantiateWithFlags"), 1);
+        EXPECT_EQ(mock->count("cuLaunchKernelEx"), 4) << "of the first call, and those that were recorded";
+        EXPECT_EQ(mock->count("cuMemAllocFromPoolAsync"), 2) << "likewise";
+        EXPECT_EQ(std::tuple(mock->streams, mock->graphs), std::tuple(0, 1));
+    }
+    EXPECT_EQ(mock->graphs, 0);
+}
+
+TEST_F(HopperSum, CallsThatAreCapturedOrOverlapAreTwoLaunches) {
+    const auto hopper = backend();
+    const auto twice = [&](const SummedGemmArgs& args, GemmOptions options) {
+        for (int call = 0; call < 2; ++call) hopper->gemm({args, options});
+    };
+    twice(operands(129, 128, 384, 128), {.pdl = true});
+    mock->capturing = true;
+    twice(operands(129, 128, 256, 128), {});
+    mock->capturing = false;
+    EXPECT_EQ(mock->count("cuStreamCreate"), 0);
+    EXPECT_EQ(mock->launches.size(), 8u);
+    twice(operands(129, 128, 256, 128), {});
+    EXPECT_EQ(mock->count("cuGraphLaunch"), 2) << "once nothing is captured";
+}
+
+TEST_F(HopperSum, ARecordingThatFailsLeavesNothing) {
+    for (const char* call : {"cuMemAllocFromPoolAsync", "cuStreamCreate", "cuStreamBeginCapture", "cuLaunchKernelEx",
+                             "cuStreamEndCapture", "cuGraphInstantiateWithFlags"}) {
+        const auto hopper = backend();
+        const SummedGemmArgs args = operands(129, 128, 384, 128);
+        hopper->gemm({args, {}});
+        mock.fail(call, 2);
+        EXPECT_TRUE(test::contains(test::error_of([&] { hopper->gemm({args, {}}); }), call));
+        EXPECT_EQ(std::tuple(mock->allocations, mock->streams, mock->graphs), std::tuple(0, 0, 0)) << call;
+        mock->failures.clear();
+        hopper->gemm({args, {}});
+        EXPECT_EQ(mock->count("cuGraphLaunch"), 1) << call;
+        mock->calls.clear();
+    }
+}
+
 TEST_F(HopperSum, NamesAnAllocationThatFails) {
     const auto hopper = backend();
     mock.fail("cuMemAllocFromPoolAsync", 2);

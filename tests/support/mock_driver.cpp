@@ -5,8 +5,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "mock_compute.h"
+#include "mock_graph.h"
 #include "mock_internals.h"
+#include "mock_launch.h"
 #include "mock_memory.h"
 #include "mock_tensor_map.h"
 
@@ -21,57 +22,10 @@ Gpu* gpu_of(int device) {
                                                                        : nullptr;
 }
 
-/// Whether a call that a capturing stream may forbid is forbidden now: a thread in relaxed mode may do it.
-bool forbidden_in_capture() { return state().capturing && capture_mode != 2; }
-
-uint32_t cluster_of(const LaunchConfig& c) {
-    for (unsigned i = 0; i < c.attribute_count; ++i)
-        if (c.attributes[i].id == 4) return c.attributes[i].value.cluster[0];
-    return 1;
-}
-
-bool is_programmatic(const LaunchConfig& c) {
-    for (unsigned i = 0; i < c.attribute_count; ++i)
-        if (c.attributes[i].id == 6) return c.attributes[i].value.allowed == 1;
-    return false;
-}
-
 /// Loaded, and of the context that is current.
 bool usable(Function* function) {
     return internals().functions.contains(function) && function->gpu == stack.back()->gpu;
 }
-/// The parameters of a kernel that is no GEMM, or of a sum over stacks; false if it is another one.
-bool copied_operation(const std::string& entry, const void* from, Launch& launch) {
-    const auto has = [&](const char* part) { return entry.find(part) != std::string::npos; };
-    if (has("_summed"))
-        static_cast<finegemm::GemmParams&>(launch.gemm) = launch.summed =
-            *static_cast<const finegemm::SummedParams*>(from);
-    else if (has("add_pieces")) std::memcpy(&launch.add_pieces, from, sizeof launch.add_pieces);
-    else if (has("group_list")) std::memcpy(&launch.group_list, from, sizeof launch.group_list);
-    else if (has("FineGEMM_quantize_columns_"))
-        std::memcpy(&launch.quantize_columns, from, sizeof launch.quantize_columns);
-    else if (has("FineGEMM_quantize_")) std::memcpy(&launch.quantize, from, sizeof launch.quantize);
-    else if (has("mqa_logits")) std::memcpy(&launch.mqa, from, sizeof launch.mqa);
-    else if (has("mqa_schedule")) std::memcpy(&launch.mqa_schedule, from, sizeof launch.mqa_schedule);
-    else if (has("FineGEMM_prenorm_")) std::memcpy(&launch.prenorm, from, sizeof launch.prenorm);
-    else if (has("FineGEMM_swiglu_quantize_")) std::memcpy(&launch.swiglu, from, sizeof launch.swiglu);
-    else if (has("FineGEMM_routing_route")) std::memcpy(&launch.route, from, sizeof launch.route);
-    else if (has("FineGEMM_routing_permute")) std::memcpy(&launch.permute, from, sizeof launch.permute);
-    else if (has("FineGEMM_routing_combine")) std::memcpy(&launch.combine, from, sizeof launch.combine);
-    else if (has("FineGEMM_scale_layout_")) std::memcpy(&launch.scale_layout, from, sizeof launch.scale_layout);
-    else return false;
-    return true;
-}
-
-/// What a launch must keep to.
-int check_launch(const LaunchConfig& c, const Function& function) {
-    const uint32_t cluster = cluster_of(c);
-    if (c.grid[0] == 0 || c.grid[0] > INT32_MAX || c.grid[1] != 1 || c.grid[2] != 1) return kInvalidValue;
-    if (c.block[0] == 0 || c.block[0] > 1024 || c.block[1] != 1 || c.block[2] != 1) return kInvalidValue;
-    if (cluster == 0 || cluster > 8 || c.grid[0] % cluster != 0) return kInvalidValue;
-    return c.smem_bytes > static_cast<unsigned>(function.smem_bytes) ? kInvalidValue : kSuccess;
-}
-
 int cuGetErrorName(int code, const char** name) {
     const Entry entry("cuGetErrorName");
     *name = code == kInvalidValue ? "CUDA_ERROR_INVALID_VALUE" : "CUDA_ERROR_MOCK";
@@ -240,53 +194,10 @@ int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** para
     if (!state().recording) return kSuccess;
     if (!usable(function)) return kInvalidHandle;
     if (const int code = check_launch(*config, *function)) return code;
-    const auto us = state().kernel_us.find(function->entry);
-    state().clock_us += us == state().kernel_us.end() ? 1000 : us->second;
-    Launch launch{.entry = function->entry,
-                  .gpu = stack.back()->gpu,
-                  .grid = config->grid[0],
-                  .block = config->block[0],
-                  .cluster = cluster_of(*config),
-                  .smem_bytes = config->smem_bytes,
-                  .programmatic = is_programmatic(*config),
-                  .stream = config->stream,
-                  .gemm = {},
-                  .quantize = {},
-                  .scale_layout = {},
-                  .mqa = {},
-                  .mqa_schedule = {},
-                  .prenorm = {},
-                  .swiglu = {},
-                  .grouped = {},
-                  .k_grouped = {},
-                  .summed = {},
-                  .add_pieces = {},
-                  .group_list = {},
-                  .affine = {},
-                  .heads = {}};
-    const bool is_gemm = !copied_operation(function->entry, parameters[0], launch);
-    if (is_gemm && function->entry.find("_grouped") != std::string::npos)
-        launch.gemm = launch.grouped = *static_cast<const finegemm::GroupedParams*>(parameters[0]);
-    else if (is_gemm) std::memcpy(&launch.gemm, parameters[0], sizeof launch.gemm);
-    if (function->entry.find("_affine") != std::string::npos) {
-        if (function->entry.find("_grouped") != std::string::npos)
-            launch.affine = static_cast<const finegemm::WithFinish<finegemm::GroupedParams, finegemm::Finish::Affine>*>(
-                                parameters[0])
-                                ->finish;
-        else
-            launch.affine =
-                static_cast<const finegemm::WithFinish<finegemm::SegmentedParams, finegemm::Finish::Affine>*>(
-                    parameters[0])
-                    ->finish;
-    }
-    if (function->entry.find("_head_gaps") != std::string::npos)
-        launch.heads = static_cast<const finegemm::WithFinish<finegemm::SegmentedParams, finegemm::Finish::HeadGaps>*>(
-                           parameters[0])
-                           ->finish;
-    if (is_gemm && function->entry.find("_kgrouped") != std::string::npos)
-        std::memcpy(&launch.k_grouped, parameters[0], sizeof launch.k_grouped);
-    compute_if_asked(launch);
-    state().launches.push_back(std::move(launch));
+    const Launch launch = launch_of(*config, *function, parameters[0]);
+    if (const auto recording = internals().recorded.find(config->stream); recording != internals().recorded.end())
+        recording->second.push_back(launch);
+    else start(launch);
     return kSuccess;
 }
 
@@ -345,7 +256,15 @@ const Symbol kSymbols[] = {
     {"cuMemcpyHtoDAsync", 3020, reinterpret_cast<void*>(&cuMemcpyHtoDAsync_v2)},
     {"cuMemcpyDtoDAsync", 3020, reinterpret_cast<void*>(&cuMemcpyDtoDAsync_v2)},
     {"cuStreamSynchronize", 2000, reinterpret_cast<void*>(&cuStreamSynchronize)},
+    {"cuStreamCreate", 2000, reinterpret_cast<void*>(&cuStreamCreate)},
+    {"cuStreamDestroy", 4000, reinterpret_cast<void*>(&cuStreamDestroy_v2)},
     {"cuStreamIsCapturing", 10000, reinterpret_cast<void*>(&cuStreamIsCapturing)},
+    {"cuStreamBeginCapture", 10010, reinterpret_cast<void*>(&cuStreamBeginCapture_v2)},
+    {"cuStreamEndCapture", 10000, reinterpret_cast<void*>(&cuStreamEndCapture)},
+    {"cuGraphInstantiateWithFlags", 11040, reinterpret_cast<void*>(&cuGraphInstantiateWithFlags)},
+    {"cuGraphDestroy", 10000, reinterpret_cast<void*>(&cuGraphDestroy)},
+    {"cuGraphExecDestroy", 10000, reinterpret_cast<void*>(&cuGraphExecDestroy)},
+    {"cuGraphLaunch", 10000, reinterpret_cast<void*>(&cuGraphLaunch)},
     {"cuThreadExchangeStreamCaptureMode", 10010, reinterpret_cast<void*>(&cuThreadExchangeStreamCaptureMode)},
     {"cuEventCreate", 2000, reinterpret_cast<void*>(&cuEventCreate)},
     {"cuEventDestroy", 4000, reinterpret_cast<void*>(&cuEventDestroy_v2)},

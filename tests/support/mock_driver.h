@@ -99,10 +99,10 @@ struct State {
     std::vector<std::string> resolved;  // entry points that were asked for
     std::vector<std::string> calls;
     std::vector<Launch> launches;
-    int libraries = 0;                           // loaded now
-    int events = 0, allocations = 0, pools = 0;  // alive now
-    double clock_us = 0;                         // of the GPUs: what events record
-    std::map<std::string, double> kernel_us;     // what a launch of this entry takes; others take a millisecond
+    int libraries = 0;                                                    // loaded now
+    int events = 0, allocations = 0, pools = 0, streams = 0, graphs = 0;  // alive now
+    double clock_us = 0;                                                  // of the GPUs: what events record
+    std::map<std::string, double> kernel_us;  // what a launch of this entry takes; others take a millisecond
 
     long count(const std::string& call) const {
         long n = 0;

@@ -74,6 +74,7 @@ struct Internals {
     std::map<void*, Kernel*> kernels;
     std::map<void*, double> recorded_us;  // by event
     std::set<Function*> functions;
+    std::map<void*, std::vector<Launch>> recorded;  // by stream, of those that are
 };
 inline Internals& internals() {
     static Internals i;
@@ -83,6 +84,9 @@ inline State& state() { return internals().state; }
 
 inline thread_local std::vector<Context*> stack;
 inline thread_local int capture_mode = 0;  // global: the strictest
+
+/// Whether a call that a capturing stream may forbid is forbidden now: a thread in relaxed mode may do it.
+inline bool forbidden_in_capture() { return state().capturing && capture_mode != 2; }
 
 /// One call of the driver: locked, logged, and failing if it was told so.
 class Entry {

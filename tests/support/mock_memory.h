@@ -1,4 +1,4 @@
-// The mock driver's memory, copies, streams and events. Layer tests; only mock_driver.cpp includes it.
+// The mock driver's memory, copies and events. Layer tests; only mock_driver.cpp includes it.
 #pragma once
 
 #include <cstring>
@@ -79,11 +79,6 @@ inline int cuMemcpyDtoDAsync_v2(void* to, const void* from, size_t bytes, void*)
 }
 
 inline int cuStreamSynchronize(void*) { return Entry("cuStreamSynchronize").result; }
-inline int cuStreamIsCapturing(void*, int* capturing) {
-    const Entry entry("cuStreamIsCapturing");
-    *capturing = state().capturing;
-    return entry.result;
-}
 inline int cuThreadExchangeStreamCaptureMode(int* mode) {
     const Entry entry("cuThreadExchangeStreamCaptureMode");
     if (!entry.result) std::swap(*mode, capture_mode);

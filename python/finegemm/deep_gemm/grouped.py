@@ -121,7 +121,8 @@ def m_grouped_fp8_fp4_gemm_nt_masked(
         check_scales_of_b(block_rows(recipe, recipe_a, recipe_b), qb, sfb)
     if enable_overlap or signal is not None or epilogue is not None:
         refuse(enable_overlap=enable_overlap, signal=signal, epilogue=epilogue)
-    rows, masks = _rows(expected_m), masked_m if masked_m.dim() == 1 else masked_m.reshape(-1)
+    rows = expected_m if type(expected_m) is int and expected_m > 0 else _rows(expected_m)
+    masks = masked_m if masked_m.ndim == 1 else masked_m.reshape(-1)
     watched(operators.grouped_gemm)(qa, sfa, qb, sfb, d, masks, "masked_m", "masked_m", rows, "")
 
 
@@ -189,7 +190,8 @@ def m_grouped_bf16_gemm_nt_masked(
     check_bf16(a)
     if enable_overlap or signal is not None or epilogue is not None:
         refuse(enable_overlap=enable_overlap, signal=signal, epilogue=epilogue)
-    rows, masks = _rows(expected_m), masked_m if masked_m.dim() == 1 else masked_m.reshape(-1)
+    rows = expected_m if type(expected_m) is int and expected_m > 0 else _rows(expected_m)
+    masks = masked_m if masked_m.ndim == 1 else masked_m.reshape(-1)
     watched(operators.grouped_gemm)(a, None, b, None, d, masks, "masked_m", "masked_m", rows, "")
 
 

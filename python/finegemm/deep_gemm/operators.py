@@ -231,7 +231,7 @@ def grouped_gemm(
     """`form`: m_indices, prefix_sums or masked_m, which `layout` is, and `written` what the caller calls it."""
     options, settings = knobs.of_call(d), envs.settings()
     options[form] = layout
-    if form in ("m_indices", "prefix_sums"):
+    if form != "masked_m":
         options["alignment"] = knobs.get_mk_alignment_for_contiguous_layout()
     if expected_m:
         options["expected_m"] = expected_m
