@@ -43,7 +43,7 @@ __device__ void add_pieces(const AddPiecesParams& p) {
     const auto pack = [](float low, float high) {
         return C.output == Output::F16 ? ptx::pack_f16(low, high) : ptx::pack_bf16(low, high);
     };
-    if constexpr (C.output == Output::F32)
+    if (C.output == Output::F32)
         ptx::store_global_x4(to, {float_bits(sum[0]), float_bits(sum[1]), float_bits(sum[2]), float_bits(sum[3])});
     else ptx::store_global_x2_if(true, to, pack(sum[0], sum[1]), pack(sum[2], sum[3]));
 }
