@@ -72,6 +72,46 @@ TEST_F(HopperGrouped, KeepsNumbersForGroupsThatAreWhole) {
     }
 }
 
+TEST_F(HopperGrouped, LaunchesNoMoreCtasThanTheRoundsOfWholeGroupsTake) {
+    mock->resident_clusters = 132, mock->resident_ctas = 1;
+    const auto hopper = backend();
+    GroupedGemmArgs args = operands(4096, 1024, 1024, 8);
+    const auto grid = [&](GroupForm form) {
+        args.groups.form = form;
+        hopper->gemm({args, {.config = "m128n128s6w2_grouped"}});
+        return last_launch().grid;
+    };
+    EXPECT_EQ(grid(GroupForm::Masked), 132u) << "nobody knows how many tiles there are";
+    args.groups.data = nullptr, args.groups.size = 0;
+    EXPECT_EQ(grid(GroupForm::Whole), 128u) << "2048 tiles take 16 rounds";
+}
+
+TEST_F(HopperGrouped, FewRowsOfWholeGroupsStayInL2WhereTilesOfOtherColumnsReadThem) {
+    const auto hopper = backend();
+    const auto is_read_once = [&](int64_t m, int64_t n) {
+        GroupedGemmArgs args = operands(m, n, 1024, 8);
+        args.groups = {.form = GroupForm::Whole};
+        hopper->gemm({args, {.config = "m128n128s6w2_grouped"}});
+        return last_launch().gemm.a_policy == kEvictFirst;
+    };
+    EXPECT_TRUE(is_read_once(128, 128));
+    EXPECT_FALSE(is_read_once(128, 256));
+    EXPECT_FALSE(is_read_once(1024, 128)) << "longer ones push out what is to be read next";
+}
+
+TEST_F(HopperGrouped, FewRowsOfWholeGroupsComeToL2ByLines) {
+    const auto hopper = backend();
+    const auto promotion = [&](int64_t m) {
+        GroupedGemmArgs args = operands(m, 1024, 1024, 8);
+        args.groups = {.form = GroupForm::Whole};
+        hopper->gemm({args, {.config = "m128n128s6w2_grouped"}});
+        EXPECT_EQ(mock::l2_promotion_of(last_launch().gemm.b.whole), mock::l2_promotion_of(last_launch().gemm.a.whole));
+        return mock::l2_promotion_of(last_launch().gemm.b.whole);
+    };
+    EXPECT_EQ(promotion(128), mock::kPromotes128);
+    EXPECT_EQ(promotion(1024), mock::kPromotes256) << "other tiles ask for the rest";
+}
+
 TEST_F(HopperGrouped, TellsKernelsWhatIsExpectedOfAGroup) {
     const auto hopper = backend();
     GroupedGemmArgs args = operands(1000, 1032, 2176, 5);

@@ -24,6 +24,8 @@ constexpr uint32_t kStreamingRows = 384, kStreamingGroupRows = 128;
 /// A and B of a sum that L2 could hold go there first: modified lines of others then stay, whose writing takes 1 us of
 /// 17. Longer ones would push out what tiles of other rows and columns still wait for.
 constexpr uint64_t kShortSum = 50u << 20;
+/// A D of so many elements of f32 that is added to comes to L2 beside A and B; a larger one would push these out.
+constexpr int64_t kPrefetchedElements = 1 << 20;
 /// Strides of tensor maps, in bytes, are below this. CUDA driver API, cuTensorMapEncodeTiled.
 constexpr int64_t kMaxTensorMapStride = 1ll << 40;
 
@@ -36,13 +38,15 @@ uint64_t checked_stride(const char* name, const char* of, int64_t stride, DType 
     return static_cast<uint64_t>(stride * size_of(dtype));
 }
 
-/// `stacked`: the kernel gives TMA the index of a matrix.
-TensorMap map_of(const cuda::Driver& driver, const char* name, const ConstStack& x, const TmaBox& box, bool stacked) {
+/// `stacked`: the kernel gives TMA the index of a matrix. `by_lines`: as in GlobalMatrix.
+TensorMap map_of(const cuda::Driver& driver, const char* name, const ConstStack& x, const TmaBox& box, bool stacked,
+                 bool by_lines = false) {
     const ConstMatrix& m = x.matrix;
     // The stride of a single row is never used, but must be legal: take that of a tight row.
     const int64_t row_stride = m.rows > 1 ? m.row_stride : (m.cols + 15) / 16 * 16;
     cuda::GlobalMatrix matrix{m.data, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.cols),
                               checked_stride(name, "row", row_stride, m.dtype)};
+    matrix.by_lines = by_lines;
     if (stacked) {
         matrix.count = static_cast<uint64_t>(x.count);
         matrix.stride_bytes = x.count > 1 ? checked_stride(name, "stack", x.stride, m.dtype) : matrix.row_stride_bytes;
@@ -147,7 +151,7 @@ private:
         static_cast<SegmentedParams&>(params) = segmented();
         params.groups = row_layout_of(call_);
         // Else a wave of tiles shall be of few groups, whose operands then are in L2.
-        const bool whole = call_.groups.form == GroupForm::Whole;
+        const bool whole = is_whole();
         params.both_ends = is_streaming() && !whole;
         const uint32_t most = c_.tile_m / c_.a_sharers();
         for (uint32_t i = 0; i < kRowBoxes; ++i)
@@ -159,7 +163,10 @@ private:
         if (params.whole.band > 1) {
             params.a_policy = kEvictNormal, params.b_policy = kEvictLast;  // weights wait for the next rows of a band
         } else if (whole) {
-            params.a_policy = kEvictLast;  // for the tiles of other columns, which D pushes it out before
+            // For the tiles of other columns, which D pushes it out before; where there are none, few rows go as B
+            // does.
+            const bool read_once = is_streaming() && params.raster.tiles_n == 1;
+            params.a_policy = read_once ? kEvictFirst : kEvictLast;
         }
         params.expected = ExpectedGroups::of(c_, params.raster, expected_rows_of_b(p_));
         params.sfa_stride = call_.sfa.stride;
@@ -180,7 +187,7 @@ private:
     }
 
     SummedParams summed() const {
-        SummedParams params{common(), {}, pieces_of(p_, c_, clusters_), int64_t{p_.m} * p_.n};
+        SummedParams params{common(), {}, pieces_of(p_, c_, clusters_), int64_t{p_.m} * p_.n, {}};
         params.matrix_blocks = Divider::by(p_.k_blocks() / static_cast<uint32_t>(call_.group_count));
         const uint64_t bytes = (uint64_t{p_.m} + p_.n) * p_.k * bytes_of(p_.a.element);
         params.a_policy = params.b_policy =
@@ -188,6 +195,9 @@ private:
         params.d_data = nullptr;
         params.d_row_stride = p_.n;
         params.accumulate = 0;
+        const ConstMatrix& d = call_.d.matrix;
+        if (p_.d.accumulate && d.rows * d.cols <= kPrefetchedElements)
+            params.old_d = {d.data, d.row_stride * size_of(d.dtype), Divider::by(ceil_div(p_.n * 4, kLineBytes))};
         return params;
     }
 
@@ -208,8 +218,13 @@ private:
     /// A and B are stacks for kernels of groups of rows and of sums alone, C and D wherever there are groups.
     TensorMap operand_map(const char* name, const ConstStack& x, const TmaBox& box) const {
         const ConstStack& by_rows = major_of(x.matrix) == Major::MN ? transposed(x) : x;
-        return map_of(driver_, name, by_rows, box, call_.of_rows() || call_.summed());
+        return map_of(driver_, name, by_rows, box, call_.of_rows() || call_.summed(), is_read_once());
     }
+
+    /// A and B of sums, and of few rows of whole groups, are read about once, by tiles that work at the same time. What
+    /// else a miss would bring to L2 may be gone when it is asked for.
+    bool is_read_once() const { return call_.summed() || (is_whole() && is_streaming()); }
+    bool is_whole() const { return call_.of_rows() && call_.groups.form == GroupForm::Whole; }
 
     const cuda::Driver& driver_;
     const Call& call_;
@@ -238,7 +253,7 @@ LaunchParams params_of(const cuda::Driver& driver, const Call& call, const plan:
 AddPiecesLaunch add_pieces_of(const Call& call, const SummedParams& pieces) {
     const Matrix& d = call.d.matrix;
     const AddPiecesConfig config{find_type(d.dtype)->output.value()};
-    const uint64_t threads = uint64_t{pieces.m} * pieces.n;
+    const uint32_t ctas_of_row = config.ctas_of_row(pieces.n);
     return {config,
             {.sums = static_cast<const float*>(pieces.d_data),
              .d = d.data,
@@ -246,8 +261,16 @@ AddPiecesLaunch add_pieces_of(const Call& call, const SummedParams& pieces) {
              .m = pieces.m,
              .n = pieces.n,
              .pieces = pieces.pieces,
-             .accumulate = call.options.accumulate},
-            static_cast<uint32_t>((threads + config.threads() - 1) / config.threads())};
+             .accumulate = call.options.accumulate,
+             .ctas_of_row = Divider::by(ctas_of_row)},
+            pieces.m * ctas_of_row};
+}
+
+uint32_t grid_of(const Call& call, const plan::Problem& p, const GemmConfig& c, uint32_t clusters) {
+    if (!call.of_rows() || call.groups.form != GroupForm::Whole)
+        return grid_size(c, most_tiles(p, c, clusters), clusters);
+    const uint32_t groups = max(1, p.groups.count), tiles = max(1, raster(c, p.m / groups, p.n).size() * groups);
+    return grid_size(c, ceil_div(tiles, ceil_div(tiles, clusters)), clusters);
 }
 
 uint32_t most_tiles(const plan::Problem& p, const GemmConfig& c, uint32_t clusters) {
