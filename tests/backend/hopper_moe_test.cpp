@@ -31,7 +31,7 @@ protected:
                      .down_scales = scales(0x40000, s.hidden, s.intermediate),
                      .first = 7,
                      .out = {test::address(0x50000), DType::BF16, s.tokens, s.hidden, s.hidden, 1, where}};
-        if (!own_memory) args.workspace = test::address(kWorkspace);
+        if (!own_memory) args.workspace = test::address(kWorkspace - 240);  // the first line is behind it
         options.fused = s.fused, options.expected_m = s.expected_m;
         mock->launches.clear();
         hopper_->run(MoeCall{args, options});
@@ -130,9 +130,9 @@ TEST(MoeMemory, HasThePartsOfALaunchApart) {
             EXPECT_EQ(begin % 256, 0);
             end = begin + bytes;
         }
-        EXPECT_LE(end, m.bytes);
+        EXPECT_LE(end + 255, m.bytes) << "memory may begin at any address";
         EXPECT_GE(m.y, m.code_scales + words) << "the second product reads codes and scales";
-        EXPECT_LE(m.y + 2 * rows * s.hidden, m.bytes);
+        EXPECT_LE(m.y + 2 * rows * s.hidden + 255, m.bytes);
         EXPECT_GE(m.scale_stride, rows);
     };
     for (const bool fused : {true, false}) {

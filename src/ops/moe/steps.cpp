@@ -19,7 +19,7 @@ public:
           call_(call),
           shape_(call.shape()),
           parts_(memory_of(shape_, fused)),
-          memory_(static_cast<uint8_t*>(memory)),
+          memory_(first_line(memory)),
           route_(route_of(call, parts_, memory)) {}
 
     void run(bool fused) const {
