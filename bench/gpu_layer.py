@@ -186,6 +186,7 @@ class Layers(Fixture):
             gate_alpha=r.choice((1.0, 1.702)),
             up_offset=r.choice((0.0, 1.0)),
             power_of_two_scales=int(r.random() < 0.5),
+            weights_first=int(r.random() < 0.3),
             num_sms=r.choice((0, 0, 5)),
         )
         if r.random() < 0.5:
@@ -304,7 +305,8 @@ class Layers(Fixture):
 
     def small_moe(self):
         """Each way, with a workspace that is exactly as large as it must be: what the sanitizers run."""
-        for fused in (ON, OFF):
-            self.layer_of(9, 3, 272, 128, 5, fused=fused).run(self.tested, numerics=FAST)
+        for fused, tokens in ((ON, 9), (OFF, 9), (OFF, 90)):
+            layer = self.layer_of(tokens, 3, 272, 128, 5, fused=fused, weights_first=int(tokens == 9))
+            layer.run(self.tested, numerics=FAST)
         torch.cuda.synchronize()
-        return {"layers": 2}
+        return {"layers": 3}

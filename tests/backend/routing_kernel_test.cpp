@@ -21,14 +21,17 @@ void run_route(const RouteParams& params, uint32_t seed) {
     host_kernel::launch(Ctas, RouteConfig::threads(), [&] { device::route<RouteConfig{Ctas}>(params); }, seed, Ctas);
 }
 
-template <bool Quantizes>
+template <bool Quantizes, bool Routes>
 void run_permute(const PermuteLaunch& launch, uint32_t seed) {
     host_kernel::launch(
-        launch.grid, PermuteConfig::threads(), [&] { device::permute_rows<PermuteConfig{Quantizes}>(launch.params); },
-        seed);
+        launch.grid, PermuteConfig::threads(),
+        [&] { device::permute_rows<PermuteConfig{Quantizes, Routes}>(launch.params); }, seed);
 }
 void run_permute(const PermuteLaunch& launch, uint32_t seed) {
-    launch.config.quantizes ? run_permute<true>(launch, seed) : run_permute<false>(launch, seed);
+    const auto run = [&]<bool Routes> {
+        launch.config.quantizes ? run_permute<true, Routes>(launch, seed) : run_permute<false, Routes>(launch, seed);
+    };
+    launch.config.routes ? run.template operator()<true>() : run.template operator()<false>();
 }
 
 TEST(RouteKernel, GivesTheNumbersOfTheCpuAndWritesNothingElse) {

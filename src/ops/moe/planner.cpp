@@ -76,8 +76,10 @@ MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTa
     const auto pass = [&](const char* call, const jit::KernelSource& kernel, double bytes) {
         plan.launches.push_back({call, kernel.entry, "", pass_us(bytes, d), bytes});
     };
-    pass("route", jit::source_of(route_config(s.tokens * s.choices)), 12 * choices);
-    pass("permute_quantize", jit::source_of(PermuteConfig{true}), 2 * tokens * hidden + scaled(rows * hidden));
+    const bool few = s.tokens * s.choices <= kFewChoices;
+    const double filled = 2 * tokens * hidden + scaled(rows * hidden);
+    if (!few) pass("route", jit::source_of(route_config(s.tokens * s.choices)), 12 * choices);
+    pass(few ? "route, permute_quantize" : "permute_quantize", jit::source_of(PermuteConfig{true, few}), filled);
     plan.launches.push_back(launch_of(gate_up_of(s, plan.fused, d, user)));
     if (!plan.fused) pass("swiglu_quantize", jit::source_of(SwigluConfig{}), swiglu_bytes(s));
     plan.launches.push_back(launch_of(product_of(down_shape(s), d, user)));
