@@ -3,6 +3,7 @@
 
 #include <finegemm/device/either.cuh>
 #include <finegemm/device/quantize.cuh>
+#include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/routing/few.cuh>
 #include <finegemm/device/routing/rows.cuh>
 
