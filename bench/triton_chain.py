@@ -4,9 +4,9 @@
 Usage: triton_chain.py [--library FILE] [--out FILE] [--rounds N] [--commit ID] [--layers N] [--tokens N,...]
 
 The chain: choices sorted by expert, rows gathered and quantised, the first product, SwiGLU with quantisation, the
-second product, weighted sums. Products are of e4m3 with scales of 1x128 and 128x128 blocks, by tensor memory
-accelerator; of CONFIGS each product takes the one that is fastest alone. A row counts where each product reaches 75% of
-the weights' bytes at memory's bandwidth or of the tensor cores' rate.
+second product, weighted sums. Products are of e4m3 with scales of 1x128 and 128x128 blocks, loaded by TMA; each takes
+the configuration that is fastest alone. A row counts where the bound of each product is 75% of its time or more: what a
+launch takes that only reads the weights of the experts in use, or its operations at the tensor cores' rate.
 """
 
 import argparse
@@ -19,38 +19,40 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from cost_model import BYTES_PER_US
 from gpu_fixture import ROOT, facts_at_work
 from gpu_layer import FLOP_PER_US, LAYERS, Layer, Layers, captured, replay_us
 from gpu_library import Library
 from records import write_record
+from weights_read import reader
 
-E4M3_MAX = 448.0
 BLOCK = 128
 COUNTS = 0.75  # of a product's bound, from which on a row counts
 # Rows and columns of a tile, stages, warps; those of few rows first.
 FEW = ((16, 128, 6, 4), (16, 64, 6, 4), (16, 256, 4, 4), (32, 128, 5, 4), (64, 128, 4, 4))
 MANY = ((64, 128, 4, 4), (128, 128, 3, 8), (128, 128, 4, 8), (128, 256, 3, 8), (64, 256, 3, 4))
 MANY_ROWS = 64  # of an expert
+MOST_EXPERTS = tl.constexpr(256)
+# Of root mean squares: where sums differ by a bit, what is rounded to bf16 and then to e4m3 may be the next code.
+TOLERANCE = 0.04
 
 
-@triton.jit
-def tiles_of_groups(offsets, tile_group, tile_row, experts, limit, BM: tl.constexpr, E: tl.constexpr, T: tl.constexpr):
-    """Which expert a tile of BM rows is of, and its first row; -1 behind the last one."""
+@triton.jit(do_not_specialize=["experts", "limit", "tall"])
+def tiles_of_groups(offsets, tile_group, tile_row, experts, limit, tall, T: tl.constexpr):
+    """Which expert a tile of `tall` rows is of, and its first row; -1 behind the last one."""
     tile = tl.program_id(0) * T + tl.arange(0, T)
-    e = tl.arange(0, E)
+    e = tl.arange(0, MOST_EXPERTS)
     begin = tl.load(offsets + e, mask=e < experts, other=0)
     end = tl.load(offsets + e + 1, mask=e < experts, other=0)
-    count = (end - begin + BM - 1) // BM
+    count = (end - begin + tall - 1) // tall
     behind = tl.cumsum(count, 0)
     here = (tile[:, None] < behind[None, :]) & (tile[:, None] >= (behind - count)[None, :])
     group = tl.sum(tl.where(here, e[None, :] + 1, 0), 1) - 1
-    row = tl.sum(tl.where(here, begin[None, :] + (tile[:, None] - (behind - count)[None, :]) * BM, 0), 1)
+    row = tl.sum(tl.where(here, begin[None, :] + (tile[:, None] - (behind - count)[None, :]) * tall, 0), 1)
     tl.store(tile_group + tile, group, mask=tile < limit)
     tl.store(tile_row + tile, row, mask=tile < limit)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["k", "rows"])
 def gather_quantize(x, order, q, scales, hidden, k, rows, BLOCKS: tl.constexpr):
     row = tl.program_id(0)
     token = tl.load(order + row) // k
@@ -62,7 +64,7 @@ def gather_quantize(x, order, q, scales, hidden, k, rows, BLOCKS: tl.constexpr):
     tl.store(scales + b * rows + row, scale, mask=b * 128 < hidden)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def swiglu_quantize(x, q, scales, pairs, rows, BLOCKS: tl.constexpr):
     row = tl.program_id(0)
     b = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
@@ -76,7 +78,7 @@ def swiglu_quantize(x, q, scales, pairs, rows, BLOCKS: tl.constexpr):
     tl.store(scales + b * rows + row, scale, mask=b * 128 < pairs)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["m_tiles", "rows"])
 def grouped_product(
     a, b, sa, sb, d, offsets, tile_group, tile_row, m_tiles, n, k, rows,
     BM: tl.constexpr, BN: tl.constexpr, TALL: tl.constexpr, STAGES: tl.constexpr,
@@ -135,10 +137,9 @@ class Product:
         self.tile_group, self.tile_row = (torch.empty(self.m_tiles, dtype=torch.int32, device="cuda") for _ in "ab")
 
     def find_tiles(self) -> None:
-        at_once, experts = 16, len(self.weights)
-        wide = triton.next_power_of_2(experts)
-        tiles = (self.chain.offsets, self.tile_group, self.tile_row)
-        tiles_of_groups[(triton.cdiv(self.m_tiles, at_once),)](*tiles, experts, self.m_tiles, self.config[0], wide, at_once)
+        at_once, tiles = 16, (self.chain.offsets, self.tile_group, self.tile_row)
+        sizes = (len(self.weights), self.m_tiles, self.config[0])
+        tiles_of_groups[(triton.cdiv(self.m_tiles, at_once),)](*tiles, *sizes, at_once)
 
     def multiply(self) -> None:
         tall, wide, stages, warps = self.config
@@ -167,7 +168,11 @@ class Chain:
         def scales(cols: int) -> torch.Tensor:
             return torch.empty(-(-cols // BLOCK), rows, dtype=torch.float32, device="cuda")
 
-        self.q, self.of_q, self.between = matrix(hidden, torch.float8_e4m3fn), scales(hidden), matrix(2 * pairs, out.dtype)
+        self.q, self.of_q, self.between = (
+            matrix(hidden, torch.float8_e4m3fn),
+            scales(hidden),
+            matrix(2 * pairs, out.dtype),
+        )
         self.z, self.of_z, self.y = matrix(pairs, torch.float8_e4m3fn), scales(pairs), matrix(hidden, out.dtype)
         self.first = Product(self, self.q, self.of_q, gate_up, gate_up_scales, self.between)
         self.second = Product(self, self.z, self.of_z, down, down_scales, self.y)
@@ -190,7 +195,9 @@ class Chain:
             self.layer.x, self.order, self.q, self.of_q, hidden, k, rows, blocks
         )
         self.first.multiply()
-        swiglu_quantize[(rows, triton.cdiv(pairs, blocks * BLOCK))](self.between, self.z, self.of_z, pairs, rows, blocks)
+        swiglu_quantize[(rows, triton.cdiv(pairs, blocks * BLOCK))](
+            self.between, self.z, self.of_z, pairs, rows, blocks
+        )
         self.second.multiply()
         weighted_sum[(tokens, triton.cdiv(hidden, cols))](
             self.y, self.inverse, self.layer.weights, self.out, hidden, k, cols
@@ -222,19 +229,25 @@ def difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
     return float((found.float() - wanted.float()).norm() / wanted.float().norm())
 
 
-def row_of(layer: Layer, library: Library, rounds: int, bytes_per_us: float) -> dict:
+def bounds(layer: Layer, rounds: int) -> dict[str, float]:
+    """Of each product."""
+    used, of_products = layer.ids.unique(), {"gate_up": layer.of_experts[0], "down": layer.of_experts[2]}
+    readers = {name: reader(used, weights) for name, weights in of_products.items()}
+    us = replay_us({name: captured(read) for name, read in readers.items()}, rounds)
+    operations = {name: 2 * layer.ids.numel() * weights[0].numel() for name, weights in of_products.items()}
+    return {name: max(us[name], operations[name] / FLOP_PER_US) for name in us}
+
+
+def row_of(layer: Layer, library: Library, rounds: int) -> dict:
     out, wanted = torch.empty_like(layer.x), torch.empty_like(layer.x)
     call = layer.prepare(library, wanted, layer.workspace(library).t)
     chain = Chain(layer, out)
     products = chain.tune(rounds)
     us = replay_us({"moe": captured(call), "triton": captured(chain)}, rounds)
-    if (off := difference(out, wanted)) > 0.02:
+    if (off := difference(out, wanted)) > TOLERANCE:
         raise AssertionError(f"the chain's result is off by {off}")
-    busy, rows = int(layer.ids.unique().numel()), layer.ids.numel()
-    of_bound = {}
-    for name, weights in (("gate_up", layer.of_experts[0]), ("down", layer.of_experts[2])):
-        size = weights[0].numel()
-        of_bound[name] = round(max(busy * size / bytes_per_us, 2 * rows * size / FLOP_PER_US) / products[name], 3)
+    busy, of_bound = int(layer.ids.unique().numel()), bounds(layer, rounds)
+    of_bound = {name: round(us / products[name], 3) for name, us in of_bound.items()}
     configs = {"gate_up": chain.first.config, "down": chain.second.config}
     counts = min(of_bound.values()) >= COUNTS
     return {"busy": busy, "us": us, "products_us": products, "of_bound": of_bound, "configs": configs, "counts": counts}
@@ -256,8 +269,7 @@ def main() -> None:
         whole = Layers.layer_of(source, 1, choices, hidden, pairs, experts)
         for tokens, kind in itertools.product(map(int, options.tokens.split(",")), ("even", "zipf", "rank")):
             layer = Layers.part_of(source, whole, tokens, choices, kind)
-            of_memory = BYTES_PER_US[facts["name"].split()[1].lower()]
-            row = {"layer": name, "kind": kind, "tokens": tokens} | row_of(layer, library, options.rounds, of_memory)
+            row = {"layer": name, "kind": kind, "tokens": tokens} | row_of(layer, library, options.rounds)
             rows.append(row)
             print(row, flush=True)
             record = {"machine": facts, "torch": torch.__version__, "triton": triton.__version__, "rows": rows}
