@@ -13,6 +13,7 @@ import argparse
 import itertools
 import pathlib
 import types
+from typing import Any
 
 import torch
 import triton
@@ -32,7 +33,7 @@ FEW = ((16, 128, 6, 4), (16, 64, 6, 4), (16, 256, 4, 4), (32, 128, 5, 4), (64, 1
 MANY = ((64, 128, 4, 4), (128, 128, 3, 8), (128, 128, 4, 8), (128, 256, 3, 8), (64, 256, 3, 4))
 MANY_ROWS = 64  # of an expert
 MOST_EXPERTS = tl.constexpr(256)
-# Of root mean squares: where sums differ by a bit, what is rounded to bf16 and then to e4m3 may be the next code.
+# Between root mean squares: where sums differ by a bit, what is rounded to bf16, then to e4m3, may be the next code.
 TOLERANCE = 0.04
 
 
@@ -218,7 +219,7 @@ class Chain:
                 kept.append((product.tile_group, product.tile_row))  # as long as graphs read them
                 graphs[config] = captured(product.multiply)
             times = replay_us(graphs, rounds)
-            product.config = min(times, key=times.get)
+            product.config = min(times, key=lambda config: times[config])
             product.prepare()
             us[name] = times[product.config]
         return us
@@ -263,7 +264,7 @@ def main() -> None:
     parser.add_argument("--tokens", default="1,8,64,512,4096,16384")
     options = parser.parse_args()
     library, facts = Library(options.library), facts_at_work()
-    source = types.SimpleNamespace(generator=torch.Generator("cuda").manual_seed(1))
+    source: Any = types.SimpleNamespace(generator=torch.Generator("cuda").manual_seed(1))
     rows = []
     for name, hidden, pairs, experts, choices in LAYERS[: options.layers]:
         whole = Layers.layer_of(source, 1, choices, hidden, pairs, experts)

@@ -13,7 +13,7 @@ namespace {
 
 using test::RouteProblem;
 
-/// Of a random problem of routing, which takes offsets, with rows for what its tokens have.
+/// A random problem of routing, which takes offsets, with rows for what its tokens have.
 struct FewProblem {
     RouteProblem routing;
     int64_t cols;
@@ -55,7 +55,7 @@ struct FewProblem {
             PermuteCall call{args, options};
             call.route = &route;
             call.weights = {weights.data(), DType::F32, routing.tokens, routing.k, routing.k};
-            call.row_weights = {of_rows.data(), DType::F32, 1, routing.rows, routing.rows};
+            call.weights_of_rows = {of_rows.data(), DType::F32, 1, routing.rows, routing.rows};
             body(call);
         });
         result.q = q.all, result.scales = scales.all;  // at places that differ by what alignment takes

@@ -102,7 +102,7 @@ TEST_F(HopperMoe, HandsOnWhatEachLaunchLeavesInTheWorkspace) {
 
 TEST_F(HopperMoe, GivesWeightsOfChoicesToTheActivationOrToTheSums) {
     const auto weights = [](const std::vector<mock::Launch>& launches) {
-        return std::tuple(launches[0].permute.row_weights, launches[2].swiglu.weights, launches[3].combine.weights);
+        return std::tuple(launches[0].permute.weights_of_rows, launches[2].swiglu.weights, launches[3].combine.weights);
     };
     MoeShape shape = kFew;
     shape.fused = false;
@@ -113,7 +113,7 @@ TEST_F(HopperMoe, GivesWeightsOfChoicesToTheActivationOrToTheSums) {
     EXPECT_EQ(first[0].permute.weights, given);
     EXPECT_EQ(written, read);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(written),
-              kWorkspace + static_cast<uintptr_t>(memory_of(shape, false).row_weights));
+              kWorkspace + static_cast<uintptr_t>(memory_of(shape, false).weights_of_rows));
     EXPECT_EQ(summed, nullptr);
 }
 
@@ -155,7 +155,7 @@ TEST(MoeMemory, HasThePartsOfALaunchApart) {
                                                    {m.code_scales, words * ((s.intermediate + 127) / 128)},
                                                    {m.rows, rows * s.hidden},
                                                    {m.row_scales, words * ((s.hidden + 127) / 128)},
-                                                   {m.row_weights, 4 * rows},
+                                                   {m.weights_of_rows, 4 * rows},
                                                    {m.between, fused ? 0 : 4 * rows * s.intermediate}};
         int64_t end = 0;
         for (const auto& [begin, bytes] : all) {

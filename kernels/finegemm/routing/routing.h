@@ -143,7 +143,7 @@ struct PermuteParams {
     uint32_t tasks;        // chunks of all rows
     const float* weights;  // [tokens, k], which go to the rows of their choices
     int64_t weight_row_stride;
-    float* row_weights;  // [rows], or null
+    float* weights_of_rows;  // [rows], or null
     RouteParams route;
 };
 

@@ -65,7 +65,7 @@ MoeMemory memory_of(const MoeShape& s, bool fused) {
     Parts again = parts;
     m.rows = parts.take(rows * s.hidden);
     m.row_scales = parts.take(blocks(s.hidden) * m.scale_stride * kOfWord);
-    m.row_weights = parts.take(rows * kOfWord);
+    m.weights_of_rows = parts.take(rows * kOfWord);
     m.between = parts.take(fused ? 0 : rows * 2 * s.intermediate * kOfBf16);
     m.y = again.take(rows * s.hidden * kOfBf16);
     m.bytes = std::max(parts.end, again.end) + kLine - 1;

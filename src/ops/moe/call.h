@@ -37,7 +37,7 @@ struct MoeMemory {
     int64_t inverse = 0, offsets = 0;    // what route writes
     int64_t codes = 0, code_scales = 0;  // of the activation
     int64_t rows = 0, row_scales = 0;    // of tokens
-    int64_t row_weights = 0;             // of each row, where they multiply the activation
+    int64_t weights_of_rows = 0;         // of each row, where they multiply the activation
     int64_t between = 0;                 // gates and ups in bf16, where the activation has a launch of its own
     int64_t y = 0;                       // of the second product, where rows and gates have been read
     int64_t bytes = 0;                   // wherever the memory begins

@@ -27,7 +27,7 @@ public:
         route_and_permute();
         if (fused)
             multiply("gate_up_scales", {rows(), row_scales(), call_.gate_up, call_.gate_up_scales, codes(), groups()},
-                     activation(o, code_scales(), row_weights()));
+                     activation(o, code_scales(), weights_of_rows()));
         else multiply_then_activate();
         multiply("down_scales", {codes(), code_scales(), call_.down, call_.down_scales, y(), groups()});
         const auto combine = overlapping<CombineOptions>();
@@ -48,8 +48,8 @@ private:
         PermuteCall permute{
             {.x = call_.x, .x_scales = call_.x_scales, .inverse = route_.inverse, .q = rows(), .scales = row_scales()},
             options};
-        permute.row_weights = row_weights();
-        if (permute.row_weights.data) permute.weights = call_.weights;
+        permute.weights_of_rows = weights_of_rows();
+        if (permute.weights_of_rows.data) permute.weights = call_.weights;
         if (together) options.pdl = o.pdl, permute.route = &route;
         else backend_.run(route);
         backend_.run(permute);
@@ -62,7 +62,7 @@ private:
         swiglu.gate_limit = o.gate_limit, swiglu.gate_alpha = o.gate_alpha, swiglu.up_offset = o.up_offset;
         swiglu.to_bf16 = true, swiglu.power_of_two_scales = o.power_of_two_scales;
         SwigluCall activate{
-            {.x = between, .q = codes(), .scales = code_scales(), .weights = row_weights(), .groups = groups()},
+            {.x = between, .q = codes(), .scales = code_scales(), .weights = weights_of_rows(), .groups = groups()},
             swiglu};
         backend_.run(activate);
     }
@@ -104,9 +104,9 @@ private:
         return {{memory_ + at, DType::F32, route_.rows, blocks, 1, parts_.scale_stride, call_.device()}};
     }
     /// [1, rows], where weights multiply the activation.
-    Matrix row_weights() const {
+    Matrix weights_of_rows() const {
         if (!call_.options.weights_first || !call_.weights.data) return {};
-        return {memory_ + parts_.row_weights, DType::F32, 1, route_.rows, route_.rows, 1, call_.device()};
+        return {memory_ + parts_.weights_of_rows, DType::F32, 1, route_.rows, route_.rows, 1, call_.device()};
     }
     Stack rows() const { return matrix(parts_.rows, DType::E4M3, shape_.hidden); }
     Stack row_scales() const { return scales(parts_.row_scales, shape_.hidden); }

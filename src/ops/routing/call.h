@@ -22,7 +22,7 @@ struct PermuteCall : PermuteQuantizeArgs {
     const PermuteOptions& options;
     bool check_values = false;
     ConstMatrix weights{};             // [T, k], of choices, which go to their rows:
-    Matrix row_weights{};              // [1, R]
+    Matrix weights_of_rows{};          // [1, R]
     const RouteCall* route = nullptr;  // of few choices, whose rows the same launch finds
 
     bool quantizes() const { return x.dtype == DType::BF16 && q.matrix.dtype == DType::E4M3; }

@@ -112,8 +112,9 @@ void run_on_cpu(const PermuteCall& call, ThreadPool& pool) {
         for (int64_t t = first; t < last; ++t) {
             bool known = false;
             for_rows(call.inverse, t, q, [&](int64_t c, uint32_t row) {
-                if (call.row_weights.data)
-                    store(call.row_weights.data, row, load<float>(call.weights.data, t * call.weights.row_stride + c));
+                if (call.weights_of_rows.data)
+                    store(call.weights_of_rows.data, row,
+                          load<float>(call.weights.data, t * call.weights.row_stride + c));
                 if (!known)
                     call.quantizes() ? quantize_token(call, t, codes, scales) : copy_token(call, t, codes, scales);
                 known = true;

@@ -72,7 +72,7 @@ PermuteLaunch launch_of(const PermuteCall& call) {
                                .tasks = tokens * chunks,
                                .weights = static_cast<const float*>(call.weights.data),
                                .weight_row_stride = call.weights.row_stride,
-                               .row_weights = static_cast<float*>(call.row_weights.data),
+                               .weights_of_rows = static_cast<float*>(call.weights_of_rows.data),
                                .route = call.route ? params_of(*call.route) : RouteParams{}};
     return {config, params, grid_of(config, params.tasks, call.options.num_sms)};
 }

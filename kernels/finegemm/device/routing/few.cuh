@@ -22,8 +22,7 @@ template <uint32_t Threads>
 __device__ const FewShared& route_few(const RouteParams& p) {
     FewShared& shared = ptx::dynamic_shared_object<FewShared>();
     const uint32_t choices = p.choices, experts = p.places.experts;
-    for (uint32_t i = threadIdx.x; i < choices; i += Threads)
-        shared.experts[i] = load_choice(p, i, true).expert;
+    for (uint32_t i = threadIdx.x; i < choices; i += Threads) shared.experts[i] = load_choice(p, i, true).expert;
     __syncthreads();  // the experts of all choices are known
     for (uint32_t i = threadIdx.x; i < choices; i += Threads) {
         const uint32_t expert = shared.experts[i], row = choices_before(shared, choices, expert, i);

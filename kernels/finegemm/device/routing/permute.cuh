@@ -2,8 +2,8 @@
 #pragma once
 
 #include <finegemm/device/either.cuh>
-#include <finegemm/device/quantize.cuh>
 #include <finegemm/device/ptx/tma.cuh>
+#include <finegemm/device/quantize.cuh>
 #include <finegemm/device/routing/few.cuh>
 #include <finegemm/device/routing/rows.cuh>
 
@@ -78,12 +78,12 @@ struct ChunkCodes {
     }
 };
 
-/// Those of a token's choices, to their rows.
+/// Stores the weights of a token's choices to their rows.
 __device__ inline void store_weights(const PermuteParams& p, const RowsOfToken& rows, uint32_t token) {
     const uint32_t lane = ptx::lane();
     const bool wanted = (rows.wanted >> lane & 1) != 0;
     const uint32_t weight = ptx::load_global_if(wanted, p.weights + token * p.weight_row_stride + (wanted ? lane : 0));
-    ptx::store_global_if(wanted, p.row_weights + (wanted ? rows.row : 0), weight);
+    ptx::store_global_if(wanted, p.weights_of_rows + (wanted ? rows.row : 0), weight);
 }
 
 /// Brings the first chunk of this warp to L2, while rows are looked for.
@@ -108,7 +108,7 @@ __device__ void permute_rows(const PermuteParams& p) {
         const RowsOfToken rows = C.routes ? RowsOfToken::load(few, p.chosen.k, p.q_rows, token)
                                           : RowsOfToken::load(p.chosen, p.q_rows, token);
         if (rows.wanted == 0) return;
-        if (p.row_weights && byte == 0) store_weights(p, rows, token);
+        if (p.weights_of_rows && byte == 0) store_weights(p, rows, token);
         Either<C.quantizes, ChunkCodes, ChunkCopy> chunk;
         chunk.load(p, token, byte);
         for (uint32_t wanted = rows.wanted; wanted != 0; wanted &= wanted - 1) {
