@@ -102,13 +102,13 @@ TEST_F(HopperMoe, HandsOnWhatEachLaunchLeavesInTheWorkspace) {
 
 TEST_F(HopperMoe, GivesWeightsOfChoicesToTheActivationOrToTheSums) {
     const auto weights = [](const std::vector<mock::Launch>& launches) {
-        return std::tuple(launches[0].permute.weights_of_rows, launches[2].swiglu.weights, launches[3].combine.weights);
+        return std::tuple(launches[0].permute.weights_of_rows, launches[2].swiglu.weights, launches[4].combine.weights);
     };
     MoeShape shape = kFew;
     shape.fused = false;
     const auto behind = run(shape, false), first = run(shape, false, {.weights_first = true});
     const auto* const given = static_cast<const float*>(test::address(0x3000));
-    EXPECT_EQ(std::tuple(weights(behind)), std::tuple(std::tuple<float*, const float*, const float*>({}, {}, given)));
+    EXPECT_EQ(weights(behind), (std::tuple<float*, const float*, const float*>({}, {}, given)));
     const auto [written, read, summed] = weights(first);
     EXPECT_EQ(first[0].permute.weights, given);
     EXPECT_EQ(written, read);
