@@ -21,17 +21,14 @@ void run_route(const RouteParams& params, uint32_t seed) {
     host_kernel::launch(Ctas, RouteConfig::threads(), [&] { device::route<RouteConfig{Ctas}>(params); }, seed, Ctas);
 }
 
-template <bool Quantizes, bool Routes>
+template <bool Quantizes>
 void run_permute(const PermuteLaunch& launch, uint32_t seed) {
     host_kernel::launch(
-        launch.grid, PermuteConfig::threads(),
-        [&] { device::permute_rows<PermuteConfig{Quantizes, Routes}>(launch.params); }, seed);
+        launch.grid, PermuteConfig::threads(), [&] { device::permute_rows<PermuteConfig{Quantizes}>(launch.params); },
+        seed);
 }
 void run_permute(const PermuteLaunch& launch, uint32_t seed) {
-    const auto run = [&]<bool Routes> {
-        launch.config.quantizes ? run_permute<true, Routes>(launch, seed) : run_permute<false, Routes>(launch, seed);
-    };
-    launch.config.routes ? run.template operator()<true>() : run.template operator()<false>();
+    launch.config.quantizes ? run_permute<true>(launch, seed) : run_permute<false>(launch, seed);
 }
 
 TEST(RouteKernel, GivesTheNumbersOfTheCpuAndWritesNothingElse) {

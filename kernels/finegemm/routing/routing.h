@@ -115,10 +115,10 @@ struct FewShared {
 /// A kernel that copies rows, or quantises them on the way.
 struct PermuteConfig {
     bool quantizes = true;
-    bool routes = false;  // it finds the rows of few choices, too; the form is Offsets, and nobody asks for permutation
+    bool routes = false;  // it quantises, and finds the rows of few choices: by offsets, without permutation
 
-    static constexpr uint32_t kCount = 4;
-    FG_HD constexpr uint32_t index() const { return (quantizes ? 1 : 0) + (routes ? 2 : 0); }
+    static constexpr uint32_t kCount = 3;
+    FG_HD constexpr uint32_t index() const { return routes ? 2 : quantizes ? 1 : 0; }
     FG_HD constexpr uint32_t smem_bytes() const { return routes ? sizeof(FewShared) : 0; }
     FG_HD static constexpr uint32_t threads() { return 128; }
     FG_HD static constexpr uint32_t warps() { return threads() / kWarpSize; }

@@ -37,12 +37,12 @@ public:
     }
 
 private:
-    /// One launch where choices are few and are not looked at before.
+    /// One launch where choices are few, not looked at before, and tokens are bf16.
     void route_and_permute() const {
         const MoeOptions& o = call_.options;
         const RouteOptions route_options{.stream = o.stream, .pdl = o.pdl, .poll = o.poll};
         const RouteCall route{route_, route_options, call_.check_values};
-        const bool together = route.choices() <= kFewChoices && !call_.check_values;
+        const bool together = route.choices() <= kFewChoices && call_.x.dtype == DType::BF16 && !call_.check_values;
         auto options = overlapping<PermuteOptions>();
         options.power_of_two_scales = o.power_of_two_scales;
         PermuteCall permute{

@@ -41,13 +41,9 @@ KernelSource source_of(const CombineConfig& c) {
 }
 
 std::vector<KernelSource> routing_sources() {
-    return {source_of(RouteConfig{1}),
-            source_of(RouteConfig{RouteConfig::kMostCtas}),
-            source_of(PermuteConfig{false}),
-            source_of(PermuteConfig{true}),
-            source_of(PermuteConfig{false, true}),
-            source_of(PermuteConfig{true, true}),
-            source_of(CombineConfig{})};
+    return {
+        source_of(RouteConfig{1}),      source_of(RouteConfig{RouteConfig::kMostCtas}), source_of(PermuteConfig{false}),
+        source_of(PermuteConfig{true}), source_of(PermuteConfig{true, true}),           source_of(CombineConfig{})};
 }
 
 }  // namespace finegemm::jit
