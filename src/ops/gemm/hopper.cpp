@@ -162,8 +162,6 @@ private:
             params.a_policy = kEvictLast;  // for the tiles of other columns, which D pushes it out before
         }
         params.expected = ExpectedGroups::of(c_, params.raster, expected_rows_of_b(p_));
-        // Which of the groups have rows is not to be guessed then, and weights of others would be loaded in vain.
-        if (p_.m < params.groups.groups) params.expected.tiles.divisor = 0;
         params.sfa_stride = call_.sfa.stride;
         params.sfb_stride = call_.sfb.stride;
         params.d_stride = call_.d.stride;
