@@ -13,6 +13,7 @@ from gpu_fixture import Fixture, TooSlow
 from gpu_library import AS_CONTEXT, FAST, HOPPER, OFF, OFFSETS, ON, C, Library, integers, matrix, stack
 from gpu_routing import Surrounded
 from records import write_record
+from weights_read import reader
 
 E4M3 = torch.float8_e4m3fn
 # Name, hidden, pairs of a gate and an up, experts, choices of a token.
@@ -27,7 +28,8 @@ RANKS = 32
 FLUSH_BYTES = 1 << 28  # five times L2
 FLOP_PER_US = 1.5e9
 NOISE = 1.02
-MOST_ROWS_OF_KERNELS = 64
+MOST_ROWS_OF_KERNELS = 8
+MOST_ROWS_OF_READS = 512  # more rows take longer than their weights
 
 
 def codes(generator, *shape: int, device: str = "cuda") -> torch.Tensor:
@@ -186,6 +188,7 @@ class Layers(Fixture):
             gate_alpha=r.choice((1.0, 1.702)),
             up_offset=r.choice((0.0, 1.0)),
             power_of_two_scales=int(r.random() < 0.5),
+            weights_first=int(r.random() < 0.3),
             num_sms=r.choice((0, 0, 5)),
         )
         if r.random() < 0.5:
@@ -282,6 +285,8 @@ class Layers(Fixture):
             "chain": layer.chain(self.tested, out, False),
             "chain, pdl": layer.chain(self.tested, out, True),
         }
+        if layer.ids.numel() <= MOST_ROWS_OF_READS:
+            calls["weights read"] = reader(layer.ids.unique(), layer.of_experts[0], layer.of_experts[2])
         us = replay_us({name: captured(call) for name, call in calls.items()}, self.options.rounds)
         rows, busy = layer.ids.numel(), int(layer.ids.unique().numel())
         _, hidden, pairs = layer.of_experts[2].shape
@@ -304,7 +309,8 @@ class Layers(Fixture):
 
     def small_moe(self):
         """Each way, with a workspace that is exactly as large as it must be: what the sanitizers run."""
-        for fused in (ON, OFF):
-            self.layer_of(9, 3, 272, 128, 5, fused=fused).run(self.tested, numerics=FAST)
+        for fused, tokens in ((ON, 9), (OFF, 9), (OFF, 90)):
+            layer = self.layer_of(tokens, 3, 272, 128, 5, fused=fused, weights_first=int(tokens == 9))
+            layer.run(self.tested, numerics=FAST)
         torch.cuda.synchronize()
-        return {"layers": 2}
+        return {"layers": 3}

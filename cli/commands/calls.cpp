@@ -113,9 +113,9 @@ std::string launches_text(const std::string& line, const nlohmann::json& out) {
     std::string text =
         fmt::format("{}: {} in {} launches\n", line, time_text(out.at("us").get<double>()), out.at("launches").size());
     for (const auto& why : out.at("why")) text += fmt::format("  {}\n", why.get<std::string>());
-    text += fmt::format("\n{:>10}  {:18} kernel\n", "predicted", "call");
+    text += fmt::format("\n{:>10}  {:23} kernel\n", "predicted", "call");
     for (const auto& x : out.at("launches"))
-        text += fmt::format("{:>10}  {:18} {}\n", time_text(x.at("us").get<double>()), x.at("call").get<std::string>(),
+        text += fmt::format("{:>10}  {:23} {}\n", time_text(x.at("us").get<double>()), x.at("call").get<std::string>(),
                             x.at("kernel").get<std::string>());
     return text;
 }

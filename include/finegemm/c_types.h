@@ -178,14 +178,14 @@ typedef struct finegemm_moe_options {
     float up_offset;
     int32_t f32_between;         /* 0 or 1: nothing is rounded to bf16 between the products */
     int32_t power_of_two_scales; /* 0 or 1 */
-    int32_t fused;        /* FINEGEMM_AS_CONTEXT: whichever is faster, _ON or _OFF: the activation in an epilogue */
-    int32_t numerics;     /* CPU only */
-    int32_t check_values; /* as of finegemm_gemm_options, and more choices than there are rows */
-    int32_t num_sms;      /* as of finegemm_gemm_options */
-    int32_t pdl;          /* the same, of the first launch */
-    int32_t reserved;     /* 0 */
-    int64_t rows;         /* that there is memory for; 0: as many as all choices take */
-    int64_t expected_m;   /* of an expert; 0: as many as there may be, evenly */
+    int32_t fused;         /* FINEGEMM_AS_CONTEXT: whichever is faster, _ON or _OFF: the activation in an epilogue */
+    int32_t numerics;      /* CPU only */
+    int32_t check_values;  /* as of finegemm_gemm_options, and more choices than there are rows */
+    int32_t num_sms;       /* as of finegemm_gemm_options */
+    int32_t pdl;           /* the same, of the first launch */
+    int32_t weights_first; /* 0 or 1: weights multiply the activation, not rows of the second product */
+    int64_t rows;          /* that there is memory for; 0: as many as all choices take */
+    int64_t expected_m;    /* of an expert; 0: as many as there may be, evenly */
     void* stream;
     finegemm_poll poll; /* may be null */
     void* poll_data;    /* handed to poll */

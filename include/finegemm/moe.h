@@ -30,6 +30,8 @@ struct MoeOptions {
     float up_offset = 0;               ///< is added to ups
     bool f32_between = false;          ///< gates, ups and what becomes of them are not rounded to bf16; `fused` then
     bool power_of_two_scales = false;  ///< of rows of x and of the activation
+    bool weights_first = false;        ///< weights multiply the activation, before it is rounded and quantised, and not
+                                       ///< rows of the second product
     std::optional<bool> fused{};  ///< the activation is part of the first product's launch, for which I is a multiple
     ///< of 128, or has one of its own. Unset: whichever is expected to be faster. The bits are the same
     int64_t rows = 0;                    ///< as MoeShape

@@ -26,6 +26,7 @@ def moe(
     up_offset: float = 0.0,
     f32_between: bool = False,
     power_of_two_scales: bool = False,
+    weights_first: bool = False,
     fused: bool | None = None,
     rows: int = 0,
     expected_m: int = 0,
@@ -49,7 +50,8 @@ def moe(
     behind the other, and has their bits; a token's depend on that token alone. gate_limit, gate_alpha and up_offset: as
     of swiglu_quantize. `fused`: the activation is part of the first product's launch, for which I is a multiple of 128,
     or has its own; None: whichever is expected to be faster, with the same bits. `f32_between`, which is fused, rounds
-    nothing to bfloat16 between the products.
+    nothing to bfloat16 between the products. `weights_first`: weights multiply the activation, before it is rounded and
+    quantised, and not rows of the second product.
 
     rows: that there is memory for, 0: T * k, which is always enough; choices without a row are dropped. expected_m: of
     an expert, to choose kernels by. workspace: uint8 [n], n of moe_workspace_bytes; when None the library takes memory,

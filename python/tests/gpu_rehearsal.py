@@ -211,6 +211,8 @@ class Rehearsal:
 
         def layered(library, args, options, out):
             options.numerics = gpu_library.HOPPER
+            if args.ids.rows * args.ids.cols <= 256:
+                self.names.add("routing_permute_quantize_routed")
             recorded(lambda: self.spoiling(lambda: moe(library, args, options, out), out))
 
         monkeypatch.setattr(gpu_library.Library, "moe", layered)

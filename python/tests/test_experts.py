@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import finegemm
+from finegemm import routing
 from support import BF16, E4M3, program
 
 RANDOM = np.random.default_rng(43)
@@ -70,6 +71,39 @@ def test_a_layer_is_as_good_as_its_roundings():
         off = np.linalg.norm(out - wanted, axis=1)[some] / np.linalg.norm(wanted, axis=1)[some]
         assert off.max() < 2 * 2**0.5 * 0.024
         assert np.median(off) > 0.01, "less than the roundings: that would not be FP8"
+
+
+def experts_of(q, scales, weights=None, **groups):
+    """Both products of rows of experts, and SwiGLU between them."""
+    between = finegemm.grouped_gemm(q, scales, *OF_EXPERTS[:2], **groups)
+    q, scales = finegemm.swiglu_quantize(between, weights=weights, to_bf16=True, **groups)
+    return finegemm.grouped_gemm(q, scales, *OF_EXPERTS[2:], **groups)
+
+
+def test_what_each_form_of_a_dispatcher_delivers_becomes_the_layer():
+    """A rank's part of a dispatch by DeepEP: ids of local experts, else -1; its sums over ranks are not part of it."""
+    local = np.where((IDS >= 0) & (IDS < EXPERTS), IDS, -1)
+    wanted = finegemm.moe(X, local, *OF_EXPERTS, WEIGHTS)
+    normal = routing.from_deepep_normal(local, EXPERTS, alignment=16)
+    codes = finegemm.permute_quantize(X, normal.inverse, rows=normal.rows)
+    sums = finegemm.combine(experts_of(*codes, prefix_sums=normal.numbers, alignment=16), normal.inverse, WEIGHTS)
+    assert np.array_equal(bits(sums), bits(wanted))
+
+    inverse, count, _ = finegemm.route(local, EXPERTS, form="masked_m")
+    delivered = finegemm.permute_quantize(X, inverse, groups=EXPERTS, rows=TOKENS)
+    masked = routing.from_deepep_low_latency(delivered, count)
+    d = experts_of(*delivered, masked_m=masked.numbers)
+    assert d.shape == (EXPERTS, masked.rows, HIDDEN)
+    assert np.array_equal(bits(finegemm.combine(d, inverse, WEIGHTS)), bits(wanted)), "as DeepEP's combine adds up"
+
+    inverse, ends, permutation = finegemm.route(local, EXPERTS, alignment=16)
+    expanded = routing.from_deepep_expanded(ends, permutation.size)
+    weights = np.where(permutation >= 0, WEIGHTS.ravel()[permutation], 0)
+    delivered = finegemm.permute_quantize(X, inverse, rows=expanded.rows)
+    d = experts_of(*delivered, weights, prefix_sums=expanded.numbers, alignment=16)
+    first = finegemm.moe(X, local, *OF_EXPERTS, WEIGHTS, weights_first=True)
+    assert np.array_equal(bits(finegemm.combine(d, inverse)), bits(first)), "as DeepEP's combine adds up"
+    assert not np.array_equal(bits(first), bits(wanted))
 
 
 def test_its_bits_are_those_of_the_calls_that_it_is_made_of():

@@ -108,6 +108,7 @@ constexpr void moe_options(const Visit& visit, Structs&... options) {
     visit("up_offset", options.up_offset...);
     visit("f32_between", options.f32_between...);
     visit("power_of_two_scales", options.power_of_two_scales...);
+    visit("weights_first", options.weights_first...);
     visit("fused", options.fused...);
     visit("rows", options.rows...);
     visit("expected_m", options.expected_m...);

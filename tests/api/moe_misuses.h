@@ -125,7 +125,7 @@ inline const MoeMisuse kMoe[] = {
      [](MoeCallInC& c) { c.gate_up.scales.at(3, 1) = kNan, c.options.check_values = FINEGEMM_ON; }},
     {"a scale of down is negative",
      [](MoeCallInC& c) { c.down.scales.at(3, 0) = -1, c.options.check_values = FINEGEMM_ON; }},
-    {"options have a reserved field", [](MoeCallInC& c) { c.options.reserved = 1; }},
+    {"weights_first is 2", [](MoeCallInC& c) { c.options.weights_first = 2; }},
     {"options have half their size", [](MoeCallInC& c) { c.options.struct_size /= 2; }},
 };
 

@@ -51,6 +51,7 @@ TEST(Moe, HasTheSameBitsWithTheActivationInTheProductAndApart) {
         {"clamped", [](MoeCallInC& c) { c.options.gate_limit = 0.5f, c.options.gate_alpha = 1.702f; }},
         {"with an offset", [](MoeCallInC& c) { c.options.up_offset = 1; }},
         {"powers of two", [](MoeCallInC& c) { c.options.power_of_two_scales = 1; }},
+        {"weights first", [](MoeCallInC& c) { c.options.weights_first = 1; }},
         {"without weights", [](MoeCallInC& c) { c.args.weights = {}; }},
         {"on tensor cores", [](MoeCallInC& c) { c.options.numerics = FINEGEMM_NUMERICS_HOPPER; }}};
     std::vector<Codes> all;
@@ -63,6 +64,21 @@ TEST(Moe, HasTheSameBitsWithTheActivationInTheProductAndApart) {
         all.push_back(with(FINEGEMM_ON));
     }
     EXPECT_NE(result_of([](MoeCallInC& c) { c.options.f32_between = 1; }), all[0]);
+}
+
+TEST(Moe, MultipliesTheActivationByWeightsFirstAsByPowersOfTwoBehind) {
+    const auto with = [](int32_t first) {
+        return result_of([&](MoeCallInC& c) {
+            c.options.weights_first = first;
+            for (int64_t t = 0; t < c.kTokens; ++t)
+                for (int64_t i = 0; i < c.kChoices; ++i) c.weights.at(t, i) = t % 2 == 0 ? 0.5f : -2.0f;
+        });
+    };
+    EXPECT_EQ(with(1), with(0)) << "powers of two change no rounding";
+    const auto without = [](int32_t first) {
+        return result_of([&](MoeCallInC& c) { c.options.weights_first = first, c.args.weights = {}; });
+    };
+    EXPECT_EQ(without(1), without(0));
 }
 
 TEST(Moe, GivesATokenBitsThatNoOtherTokenChanges) {

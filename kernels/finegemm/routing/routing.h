@@ -105,12 +105,21 @@ struct ChosenRows {
     uint32_t tokens, k;
 };
 
+/// So few choices that each CTA finds all of their rows by itself, which saves a launch.
+inline constexpr uint32_t kFewChoices = 256;
+
+struct FewShared {
+    uint32_t experts[kFewChoices], rows[kFewChoices];  // of each choice
+};
+
 /// A kernel that copies rows, or quantises them on the way.
 struct PermuteConfig {
     bool quantizes = true;
+    bool routes = false;  // it quantises, and finds the rows of few choices: by offsets, without permutation
 
-    static constexpr uint32_t kCount = 2;
-    FG_HD constexpr uint32_t index() const { return quantizes ? 1 : 0; }
+    static constexpr uint32_t kCount = 3;
+    FG_HD constexpr uint32_t index() const { return routes ? 2 : quantizes ? 1 : 0; }
+    FG_HD constexpr uint32_t smem_bytes() const { return routes ? sizeof(FewShared) : 0; }
     FG_HD static constexpr uint32_t threads() { return 128; }
     FG_HD static constexpr uint32_t warps() { return threads() / kWarpSize; }
     FG_HD static constexpr uint32_t ctas_per_sm() { return 10; }
@@ -130,8 +139,12 @@ struct PermuteParams {
     uint32_t row_bytes;     // of x, a multiple of 16
     uint32_t scale_blocks;  // of a row
     uint32_t power_of_two;
-    Divider by_chunks;  // of a row
-    uint32_t tasks;     // chunks of all rows
+    Divider by_chunks;     // of a row
+    uint32_t tasks;        // chunks of all rows
+    const float* weights;  // [tokens, k], which go to the rows of their choices
+    int64_t weight_row_stride;
+    float* weights_of_rows;  // [rows], or null
+    RouteParams route;
 };
 
 struct CombineConfig {

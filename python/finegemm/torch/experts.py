@@ -17,6 +17,7 @@ _OPTIONS = {
     "up_offset": "float",
     "f32_between": "bool",
     "power_of_two_scales": "bool",
+    "weights_first": "bool",
     "fused": "bool?",
     "rows": "SymInt",
     "expected_m": "SymInt",
@@ -63,6 +64,7 @@ def moe(
     up_offset: float = 0.0,
     f32_between: bool = False,
     power_of_two_scales: bool = False,
+    weights_first: bool = False,
     fused: bool | None = None,
     rows: int = 0,
     expected_m: int = 0,
@@ -77,7 +79,7 @@ def moe(
     tokens, choices = x.reshape(-1, x.shape[-1]), ids.reshape(-1, ids.shape[-1])
     of_choices = None if weights is None else weights.reshape(choices.shape)
     operands = (tokens, choices, gate_up, gate_up_scales, down, down_scales, of_choices)
-    activation = (gate_limit, gate_alpha, up_offset, f32_between, power_of_two_scales)
+    activation = (gate_limit, gate_alpha, up_offset, f32_between, power_of_two_scales, weights_first)
     options = (first, *activation, fused, rows, expected_m, num_sms, pdl)
     if out is None:
         return call(moe_new, *operands, *options).view(x.shape)

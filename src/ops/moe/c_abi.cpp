@@ -19,7 +19,6 @@ void check_fused(int32_t given) {
 
 MoeOptions to_options(const finegemm_moe_options& caller) {
     const finegemm_moe_options given = known_part(caller, "options");
-    require_zero(given.reserved, "options");
     check_fused(given.fused);
     MoeOptions o{.stream = given.stream, .poll = to_poll(given.poll, given.poll_data)};
     moe_options(take_one, given, o);

@@ -12,7 +12,7 @@ namespace finegemm {
 
 namespace {
 
-constexpr int64_t kLine = 256;  // bytes: parts of the workspace begin at multiples of it, if that does
+constexpr int64_t kLine = 256;  // bytes: parts begin at multiples of it, as a product whose rows do not takes longer
 
 constexpr int64_t blocks(int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; }
 
@@ -65,15 +65,21 @@ MoeMemory memory_of(const MoeShape& s, bool fused) {
     Parts again = parts;
     m.rows = parts.take(rows * s.hidden);
     m.row_scales = parts.take(blocks(s.hidden) * m.scale_stride * kOfWord);
+    m.weights_of_rows = parts.take(rows * kOfWord);
     m.between = parts.take(fused ? 0 : rows * 2 * s.intermediate * kOfBf16);
     m.y = again.take(rows * s.hidden * kOfBf16);
-    m.bytes = std::max(parts.end, again.end);
+    m.bytes = std::max(parts.end, again.end) + kLine - 1;
     return m;
+}
+
+uint8_t* first_line(void* memory) {
+    const auto address = reinterpret_cast<uintptr_t>(memory);
+    return static_cast<uint8_t*>(memory) + (kLine - address % kLine) % kLine;
 }
 
 RouteArgs route_of(const MoeCall& call, const MoeMemory& parts, void* memory) {
     const MoeShape s = call.shape();
-    const auto at = [&](int64_t offset) { return static_cast<uint8_t*>(memory) + offset; };
+    const auto at = [&](int64_t offset) { return first_line(memory) + offset; };
     return {.ids = call.ids,
             .inverse = {at(parts.inverse), DType::I32, s.tokens, s.choices, s.choices, 1, call.device()},
             .numbers = {at(parts.offsets), DType::I32, 1, s.experts + 1, s.experts + 1, 1, call.device()},

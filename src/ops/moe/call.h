@@ -29,20 +29,23 @@ std::optional<bool> fused_by_rule(const MoeShape& shape);
 GemmShape gate_up_shape(const MoeShape& shape, bool fused);
 GemmShape down_shape(const MoeShape& shape);
 
-/// The activation as an epilogue. `scales`: of its codes.
-Epilogue activation(const MoeOptions& options, const Stack& scales);
+/// The activation as an epilogue. `scales`: of its codes. `weights`: [1, rows], or without a pointer.
+Epilogue activation(const MoeOptions& options, const Stack& scales, const ConstMatrix& weights);
 
-/// Where in the workspace is what: bytes from its begin.
+/// Where in the workspace is what: bytes from its first line.
 struct MoeMemory {
     int64_t inverse = 0, offsets = 0;    // what route writes
     int64_t codes = 0, code_scales = 0;  // of the activation
     int64_t rows = 0, row_scales = 0;    // of tokens
+    int64_t weights_of_rows = 0;         // of each row, where they multiply the activation
     int64_t between = 0;                 // gates and ups in bf16, where the activation has a launch of its own
     int64_t y = 0;                       // of the second product, where rows and gates have been read
-    int64_t bytes = 0;
-    int64_t scale_stride = 0;  // from column to column of scales, whose rows are contiguous
+    int64_t bytes = 0;                   // wherever the memory begins
+    int64_t scale_stride = 0;            // from column to column of scales, whose rows are contiguous
 };
 MoeMemory memory_of(const MoeShape& shape, bool fused);
+/// Where parts of memory count from: its first address on a line.
+uint8_t* first_line(void* memory);
 
 /// Where rows of experts are, with what `memory` has of it.
 RouteArgs route_of(const MoeCall& call, const MoeMemory& parts, void* memory);

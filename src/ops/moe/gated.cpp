@@ -1,4 +1,6 @@
 // The products of a layer of experts. Layer engine.
+#include <utility>
+
 #include "ops/moe/call.h"
 
 namespace finegemm {
@@ -19,8 +21,11 @@ GemmShape down_shape(const MoeShape& s) {
     return shape;
 }
 
-Epilogue activation(const MoeOptions& o, const Stack& scales) {
+Epilogue activation(const MoeOptions& o, const Stack& scales, const ConstMatrix& weights) {
+    ConstMatrix of_rows = weights;
+    std::swap(of_rows.rows, of_rows.cols), std::swap(of_rows.row_stride, of_rows.col_stride);
     return {.sfd = scales,
+            .row_weights = {{of_rows}},
             .gate_limit = o.gate_limit,
             .gate_alpha = o.gate_alpha,
             .up_offset = o.up_offset,

@@ -11,14 +11,17 @@ namespace finegemm {
 
 namespace {
 
-/// Microseconds of a launch that does next to nothing, and the part of memory's speed that passes over rows reach.
-constexpr double kLaunch = 2.2, kPassSpeed = 0.85;
+/// Microseconds of a launch that does next to nothing, and the part of memory's speed that passes over rows reach, that
+/// one less which stores scales where columns of them are, four bytes at a time.
+constexpr double kLaunch = 2.2, kPassSpeed = 0.85, kPermuteSpeed = 0.65;
 
 /// How much longer than predicted a product takes with the activation: its few wide tiles end less evenly. Fitted to
 /// bench/results/moe_h200.json, so that what is chosen loses least.
 constexpr double kFusedFactor = 1.02, kFusedMore = 10;
 
-double pass_us(double bytes, const plan::DeviceSpec& d) { return kLaunch + bytes / (kPassSpeed * d.hbm_bytes_per_us); }
+double pass_us(double bytes, const plan::DeviceSpec& d, double speed = kPassSpeed) {
+    return kLaunch + bytes / (speed * d.hbm_bytes_per_us);
+}
 
 double scaled(double codes) { return codes * (1 + 4.0 / kScaleBlock); }
 
@@ -73,11 +76,14 @@ MoePlan plan_of(const MoeShape& s, const plan::DeviceSpec& d, const plan::PlanTa
     plan.fused = rule.value_or(plan.fused_us <= plan.apart_us);
     const auto tokens = static_cast<double>(s.tokens), hidden = static_cast<double>(s.hidden),
                rows = static_cast<double>(expected_rows_of(s)), choices = tokens * static_cast<double>(s.choices);
-    const auto pass = [&](const char* call, const jit::KernelSource& kernel, double bytes) {
-        plan.launches.push_back({call, kernel.entry, "", pass_us(bytes, d), bytes});
+    const auto pass = [&](const char* call, const jit::KernelSource& kernel, double bytes, double speed = kPassSpeed) {
+        plan.launches.push_back({call, kernel.entry, "", pass_us(bytes, d, speed), bytes});
     };
-    pass("route", jit::source_of(route_config(s.tokens * s.choices)), 12 * choices);
-    pass("permute_quantize", jit::source_of(PermuteConfig{true}), 2 * tokens * hidden + scaled(rows * hidden));
+    const bool few = s.tokens * s.choices <= kFewChoices;
+    const double filled = 2 * tokens * hidden + scaled(rows * hidden);
+    if (!few) pass("route", jit::source_of(route_config(s.tokens * s.choices)), 12 * choices);
+    pass(few ? "route, permute_quantize" : "permute_quantize", jit::source_of(PermuteConfig{true, few}), filled,
+         kPermuteSpeed);
     plan.launches.push_back(launch_of(gate_up_of(s, plan.fused, d, user)));
     if (!plan.fused) pass("swiglu_quantize", jit::source_of(SwigluConfig{}), swiglu_bytes(s));
     plan.launches.push_back(launch_of(product_of(down_shape(s), d, user)));

@@ -10,7 +10,7 @@
 namespace finegemm {
 
 struct MoeLaunch {
-    const char* call;    // by its function's name
+    const char* call;    // by its function's name, or those of two
     std::string kernel;  // as logs have it
     std::string line;    // of a product, as `finegemm explain` takes it; else empty
     double us, bytes;    // by prediction

@@ -19,29 +19,41 @@ public:
           call_(call),
           shape_(call.shape()),
           parts_(memory_of(shape_, fused)),
-          memory_(static_cast<uint8_t*>(memory)),
+          memory_(first_line(memory)),
           route_(route_of(call, parts_, memory)) {}
 
     void run(bool fused) const {
         const MoeOptions& o = call_.options;
-        const RouteOptions route{.stream = o.stream, .pdl = o.pdl, .poll = o.poll};
-        backend_.run(RouteCall{route_, route, call_.check_values});
-        PermuteOptions permute = overlapping<PermuteOptions>();
-        permute.power_of_two_scales = o.power_of_two_scales;
-        backend_.run(PermuteCall{
-            {.x = call_.x, .x_scales = call_.x_scales, .inverse = route_.inverse, .q = rows(), .scales = row_scales()},
-            permute});
+        route_and_permute();
         if (fused)
             multiply("gate_up_scales", {rows(), row_scales(), call_.gate_up, call_.gate_up_scales, codes(), groups()},
-                     activation(o, code_scales()));
+                     activation(o, code_scales(), weights_of_rows()));
         else multiply_then_activate();
         multiply("down_scales", {codes(), code_scales(), call_.down, call_.down_scales, y(), groups()});
         const auto combine = overlapping<CombineOptions>();
-        backend_.run(
-            CombineCall{{.y = y(), .inverse = route_.inverse, .weights = call_.weights, .out = call_.out}, combine});
+        CombineArgs sums{.y = y(), .inverse = route_.inverse, .out = call_.out};
+        if (!o.weights_first) sums.weights = call_.weights;
+        backend_.run(CombineCall{sums, combine});
     }
 
 private:
+    /// One launch where choices are few, not looked at before, and tokens are bf16.
+    void route_and_permute() const {
+        const MoeOptions& o = call_.options;
+        const RouteOptions route_options{.stream = o.stream, .pdl = o.pdl, .poll = o.poll};
+        const RouteCall route{route_, route_options, call_.check_values};
+        const bool together = route.choices() <= kFewChoices && call_.x.dtype == DType::BF16 && !call_.check_values;
+        auto options = overlapping<PermuteOptions>();
+        options.power_of_two_scales = o.power_of_two_scales;
+        PermuteCall permute{
+            {.x = call_.x, .x_scales = call_.x_scales, .inverse = route_.inverse, .q = rows(), .scales = row_scales()},
+            options};
+        permute.weights_of_rows = weights_of_rows();
+        if (permute.weights_of_rows.data) permute.weights = call_.weights;
+        if (together) options.pdl = o.pdl, permute.route = &route;
+        else backend_.run(route);
+        backend_.run(permute);
+    }
     void multiply_then_activate() const {
         const Stack between = matrix(parts_.between, DType::BF16, 2 * shape_.intermediate);
         multiply("gate_up_scales", {rows(), row_scales(), call_.gate_up, call_.gate_up_scales, between, groups()});
@@ -49,7 +61,10 @@ private:
         auto swiglu = overlapping<SwigluOptions>();
         swiglu.gate_limit = o.gate_limit, swiglu.gate_alpha = o.gate_alpha, swiglu.up_offset = o.up_offset;
         swiglu.to_bf16 = true, swiglu.power_of_two_scales = o.power_of_two_scales;
-        backend_.run(SwigluCall{{.x = between, .q = codes(), .scales = code_scales(), .groups = groups()}, swiglu});
+        SwigluCall activate{
+            {.x = between, .q = codes(), .scales = code_scales(), .weights = weights_of_rows(), .groups = groups()},
+            swiglu};
+        backend_.run(activate);
     }
 
     /// `scales`: what callers call those of B.
@@ -87,6 +102,11 @@ private:
     Stack scales(int64_t at, int64_t cols) const {
         const int64_t blocks = (cols + kScaleBlock - 1) / kScaleBlock;
         return {{memory_ + at, DType::F32, route_.rows, blocks, 1, parts_.scale_stride, call_.device()}};
+    }
+    /// [1, rows], where weights multiply the activation.
+    Matrix weights_of_rows() const {
+        if (!call_.options.weights_first || !call_.weights.data) return {};
+        return {memory_ + parts_.weights_of_rows, DType::F32, 1, route_.rows, route_.rows, 1, call_.device()};
     }
     Stack rows() const { return matrix(parts_.rows, DType::E4M3, shape_.hidden); }
     Stack row_scales() const { return scales(parts_.row_scales, shape_.hidden); }

@@ -21,6 +21,9 @@ struct RouteCall : RouteArgs {
 struct PermuteCall : PermuteQuantizeArgs {
     const PermuteOptions& options;
     bool check_values = false;
+    ConstMatrix weights{};             // [T, k], of choices, which go to their rows:
+    Matrix weights_of_rows{};          // [1, R]
+    const RouteCall* route = nullptr;  // of few choices: the launch finds their rows, and quantises
 
     bool quantizes() const { return x.dtype == DType::BF16 && q.matrix.dtype == DType::E4M3; }
     int64_t rows() const { return q.count * q.matrix.rows; }

@@ -103,6 +103,7 @@ void run_on_cpu(const RouteCall& call, ThreadPool&) {
 }
 
 void run_on_cpu(const PermuteCall& call, ThreadPool& pool) {
+    if (call.route) run_on_cpu(*call.route, pool);
     const int64_t bytes = size_of(call.q.matrix.dtype);
     const RowStack q = rows_of(call.q, bytes), of_scales = rows_of(call.scales, 1);
     const auto tokens = [&](int64_t first, int64_t last) {
@@ -110,7 +111,10 @@ void run_on_cpu(const PermuteCall& call, ThreadPool& pool) {
         std::vector<float> scales(static_cast<size_t>((call.x.cols + kBlock - 1) / kBlock));
         for (int64_t t = first; t < last; ++t) {
             bool known = false;
-            for_rows(call.inverse, t, q, [&](int64_t, uint32_t row) {
+            for_rows(call.inverse, t, q, [&](int64_t c, uint32_t row) {
+                if (call.weights_of_rows.data)
+                    store(call.weights_of_rows.data, row,
+                          load<float>(call.weights.data, t * call.weights.row_stride + c));
                 if (!known)
                     call.quantizes() ? quantize_token(call, t, codes, scales) : copy_token(call, t, codes, scales);
                 known = true;

@@ -20,6 +20,20 @@ ChosenRows chosen_of(const ConstMatrix& inverse) {
             .k = static_cast<uint32_t>(inverse.cols)};
 }
 
+RouteParams params_of(const RouteCall& call) {
+    return {.ids = static_cast<const uint8_t*>(call.ids.data),
+            .inverse = static_cast<int32_t*>(call.inverse.data),
+            .permutation = static_cast<int32_t*>(call.permutation.data),
+            .numbers = static_cast<int32_t*>(call.numbers.data),
+            .ids_row_stride = call.ids.row_stride,
+            .inverse_row_stride = call.inverse.row_stride,
+            .first = call.first,
+            .choices = static_cast<uint32_t>(call.choices()),
+            .wide = call.ids.dtype == DType::I64,
+            .by_k = Divider::by(static_cast<uint32_t>(call.ids.cols)),
+            .places = call.places()};
+}
+
 template <typename Config>
 uint32_t grid_of(const Config& config, uint32_t tasks, int32_t num_sms) {
     const uint32_t most = num_sms > 0 ? static_cast<uint32_t>(num_sms) * config.ctas_per_sm() : kMaxGrid;
@@ -32,22 +46,11 @@ RouteConfig route_config(int64_t choices) { return {choices > kManyChoices ? Rou
 
 RouteLaunch launch_of(const RouteCall& call) {
     const RouteConfig config = route_config(call.choices());
-    const RouteParams params{.ids = static_cast<const uint8_t*>(call.ids.data),
-                             .inverse = static_cast<int32_t*>(call.inverse.data),
-                             .permutation = static_cast<int32_t*>(call.permutation.data),
-                             .numbers = static_cast<int32_t*>(call.numbers.data),
-                             .ids_row_stride = call.ids.row_stride,
-                             .inverse_row_stride = call.inverse.row_stride,
-                             .first = call.first,
-                             .choices = static_cast<uint32_t>(call.choices()),
-                             .wide = call.ids.dtype == DType::I64,
-                             .by_k = Divider::by(static_cast<uint32_t>(call.ids.cols)),
-                             .places = call.places()};
-    return {config, params, config.ctas};
+    return {config, params_of(call), config.ctas};
 }
 
 PermuteLaunch launch_of(const PermuteCall& call) {
-    const PermuteConfig config{call.quantizes()};
+    const PermuteConfig config{call.quantizes(), call.route != nullptr};
     const int64_t bytes = size_of(call.x.dtype);
     const auto row_bytes = static_cast<uint32_t>(call.x.cols * bytes);
     const uint32_t chunks = ceil_div(row_bytes, config.chunk_bytes()), tokens = static_cast<uint32_t>(call.x.rows);
@@ -66,7 +69,11 @@ PermuteLaunch launch_of(const PermuteCall& call) {
                                .scale_blocks = ceil_div(static_cast<uint32_t>(call.x.cols), kScaleBlock),
                                .power_of_two = call.options.power_of_two_scales,
                                .by_chunks = Divider::by(chunks),
-                               .tasks = tokens * chunks};
+                               .tasks = tokens * chunks,
+                               .weights = static_cast<const float*>(call.weights.data),
+                               .weight_row_stride = call.weights.row_stride,
+                               .weights_of_rows = static_cast<float*>(call.weights_of_rows.data),
+                               .route = call.route ? params_of(*call.route) : RouteParams{}};
     return {config, params, grid_of(config, params.tasks, call.options.num_sms)};
 }
 

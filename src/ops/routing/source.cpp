@@ -29,9 +29,10 @@ KernelSource source_of(const RouteConfig& c) {
 }
 
 KernelSource source_of(const PermuteConfig& c) {
-    return kernel(c.quantizes ? "FineGEMM_routing_permute_quantize" : "FineGEMM_routing_permute", "permute",
-                  fmt::format("PermuteConfig{{{}}}", c.quantizes), "PermuteParams", "permute_rows<kConfig>",
-                  c.ctas_per_sm());
+    return kernel(
+        fmt::format("FineGEMM_routing_permute{}{}", c.quantizes ? "_quantize" : "", c.routes ? "_routed" : ""),
+        "permute", fmt::format("PermuteConfig{{{}, {}}}", c.quantizes, c.routes), "PermuteParams",
+        "permute_rows<kConfig>", c.ctas_per_sm());
 }
 
 KernelSource source_of(const CombineConfig& c) {
@@ -40,8 +41,9 @@ KernelSource source_of(const CombineConfig& c) {
 }
 
 std::vector<KernelSource> routing_sources() {
-    return {source_of(RouteConfig{1}), source_of(RouteConfig{RouteConfig::kMostCtas}), source_of(PermuteConfig{false}),
-            source_of(PermuteConfig{true}), source_of(CombineConfig{})};
+    return {
+        source_of(RouteConfig{1}),      source_of(RouteConfig{RouteConfig::kMostCtas}), source_of(PermuteConfig{false}),
+        source_of(PermuteConfig{true}), source_of(PermuteConfig{true, true}),           source_of(CombineConfig{})};
 }
 
 }  // namespace finegemm::jit

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <finegemm/device/either.cuh>
+#include <finegemm/device/ptx/tma.cuh>
 #include <finegemm/device/quantize.cuh>
+#include <finegemm/device/routing/few.cuh>
 #include <finegemm/device/routing/rows.cuh>
 
 namespace finegemm::device {
@@ -76,14 +78,37 @@ struct ChunkCodes {
     }
 };
 
+/// Stores the weights of a token's choices to their rows.
+__device__ inline void store_weights(const PermuteParams& p, const RowsOfToken& rows, uint32_t token) {
+    const uint32_t lane = ptx::lane();
+    const bool wanted = (rows.wanted >> lane & 1) != 0;
+    const uint32_t weight = ptx::load_global_if(wanted, p.weights + token * p.weight_row_stride + (wanted ? lane : 0));
+    ptx::store_global_if(wanted, p.weights_of_rows + (wanted ? rows.row : 0), weight);
+}
+
+/// Brings the first chunk of this warp to L2, while rows are looked for.
+template <PermuteConfig C>
+__device__ void prefetch_first_chunk(const PermuteParams& p) {
+    constexpr uint32_t kLine = 128;
+    const uint32_t task = blockIdx.x * C.warps() + threadIdx.x / kWarpSize, token = p.by_chunks.quotient(task);
+    const uint32_t byte = (task - token * p.by_chunks.divisor) * C.chunk_bytes() + ptx::lane() * kLine;
+    if (task < p.tasks && ptx::lane() < C.chunk_bytes() / kLine && byte < p.row_bytes)
+        ptx::prefetch_global(p.x + token * p.x_row_stride + byte);
+}
+
 /// Tokens that no expert here has are not read, rows that no token has not written.
 template <PermuteConfig C>
 __device__ void permute_rows(const PermuteParams& p) {
     ptx::grid_launch_dependents();
+    if (C.routes) prefetch_first_chunk<C>(p);
     ptx::grid_dependency_wait();
+    const uint32_t* few = nullptr;
+    if (C.routes) few = route_few<C.threads()>(p.route).rows;
     for_chunks(C, p, [&](uint32_t token, uint32_t byte) {
-        const RowsOfToken rows = RowsOfToken::load(p.chosen, p.q_rows, token);
+        const RowsOfToken rows = C.routes ? RowsOfToken::load(few, p.chosen.k, p.q_rows, token)
+                                          : RowsOfToken::load(p.chosen, p.q_rows, token);
         if (rows.wanted == 0) return;
+        if (p.weights_of_rows && byte == 0) store_weights(p, rows, token);
         Either<C.quantizes, ChunkCodes, ChunkCopy> chunk;
         chunk.load(p, token, byte);
         for (uint32_t wanted = rows.wanted; wanted != 0; wanted &= wanted - 1) {

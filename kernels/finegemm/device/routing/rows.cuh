@@ -19,6 +19,11 @@ struct RowsOfToken {
             ptx::load_global_if(chooses, chosen.inverse + token * chosen.row_stride + (chooses ? lane : 0));
         return {row, ptx::ballot(chooses && rows.has(static_cast<int32_t>(row)))};
     }
+    /// `few`: rows of all choices, k for each token.
+    __device__ static RowsOfToken load(const uint32_t* few, uint32_t k, const RowStack& rows, uint32_t token) {
+        const uint32_t lane = ptx::lane(), row = lane < k ? few[token * k + lane] : static_cast<uint32_t>(kNoRow);
+        return {row, ptx::ballot(rows.has(static_cast<int32_t>(row)))};
+    }
 };
 
 /// Calls body(token, byte) for the chunks of rows that this warp takes. `byte`: the chunk's first.
