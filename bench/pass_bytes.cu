@@ -31,7 +31,8 @@ inline constexpr QuantizeConfig kTile{QuantizeInput::BF16, true, QuantizeCodes::
 __device__ void move_tile(const QuantizeColumnsParams& p, uint32_t each, uint32_t down, uint32_t right) {
     constexpr QuantizeConfig C = kTile;
     using Loaded = device::Values<kTile>;
-    const RowRange group{down * each, finegemm::min((down + 1) * each, p.rows.rows)};
+    const uint32_t end = p.rows.rows;  // tiles behind the last group have no rows
+    const RowRange group{finegemm::min(down * each, end), finegemm::min((down + 1) * each, end)};
     const RowRange rows = p.groups.groups > 0 ? rows_of_block(group, 0) : rows_of_block({0, p.rows.rows}, down);
     const RowCol mine = C.origin(threadIdx.x);
     const uint32_t left = rows.size() - finegemm::min(mine.row, rows.size()), col = right * kScaleBlock + mine.col;
