@@ -44,7 +44,8 @@ TEST_F(HopperSum, CutsKIntoAPieceForEachCtaAndAddsThem) {
     EXPECT_EQ(adds.add_pieces.sums, pieces.summed.d_data);
     EXPECT_EQ(adds.add_pieces.d, address(0x300000000));
     EXPECT_EQ(adds.add_pieces.pieces, 44u);
-    EXPECT_EQ(adds.grid * adds.block, 128u * 384);
+    EXPECT_EQ(adds.grid * adds.block * AddPiecesConfig::columns(), 128u * 384);
+    EXPECT_EQ(pieces.summed.old_d.data, nullptr) << "D is overwritten";
     EXPECT_EQ(mock->allocations, 0) << "what was taken is given back";
 }
 
@@ -63,8 +64,17 @@ TEST_F(HopperSum, AddsToDInTheSecondKernel) {
     EXPECT_EQ(mock->launches[0].summed.accumulate, 0u);
     EXPECT_TRUE(mock->launches[0].programmatic);
     EXPECT_LE(mock->launches[0].grid, 3u);
+    EXPECT_EQ(mock->launches[0].summed.old_d.data, address(0x300000000)) << "comes to L2 for the second";
+    EXPECT_EQ(mock->launches[0].summed.old_d.row_bytes, 136 * 4);
+    EXPECT_EQ(mock->launches[0].summed.old_d.lines, Divider::by(5));
     EXPECT_EQ(mock->launches[1].add_pieces.accumulate, 1u);
     EXPECT_FALSE(mock->launches[1].programmatic) << "it waits for all of the first";
+}
+
+TEST_F(HopperSum, ALongDStaysInMemoryUntilItIsAddedTo) {
+    const auto hopper = backend();
+    hopper->gemm({operands(5, 8192, 136, 72), {.accumulate = true}});
+    EXPECT_EQ(mock->launches[0].summed.old_d.data, nullptr);
 }
 
 TEST_F(HopperSum, PiecesDoNotDependOnMWhereBitsMayNot) {

@@ -101,10 +101,22 @@ __device__ GroupLayout::Ends set_up(const KGroupedParams& p, const Shared<C>& sm
     make_barriers<C>(smem);
     return {};
 }
+/// Prefetches this CTA's share of the D that the sums of pieces will be added to, by a warp: no cache has it, and the
+/// kernel that adds waits for nothing else as long.
+__device__ inline void prefetch_old_d(const OldRows& d, uint32_t rows) {
+    const uint32_t count = d.data ? rows * d.lines.divisor : 0, lane = threadIdx.x % kWarpSize;
+    for (uint32_t i = blockIdx.x * kWarpSize + lane; i < count; i += gridDim.x * kWarpSize) {
+        const uint32_t row = d.lines.quotient(i), line = i - row * d.lines.divisor;
+        ptx::prefetch_global(static_cast<const uint8_t*>(d.data) + row * d.row_bytes + line * kLineBytes);
+    }
+}
+
 template <GemmConfig C>
 __device__ GroupLayout::Ends set_up(const SummedParams& p, const Shared<C>& smem) {
-    if (threadIdx.x / kWarpSize == kTmaWarp<C> + 1) prefetch_tensor_maps<C>(p);
+    const bool prefetches = threadIdx.x / kWarpSize == kTmaWarp<C> + 1;
+    if (prefetches) prefetch_tensor_maps<C>(p);
     set_up_and_load<C>(p, smem);
+    if (prefetches) prefetch_old_d(p.old_d, p.m);
     return {};
 }
 

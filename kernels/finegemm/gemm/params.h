@@ -90,12 +90,22 @@ struct KGroupedParams : GemmParams {
 };
 static_assert(sizeof(KGroupedParams) <= 4096, "a kernel of CUDA 12.0 takes no more");
 
+inline constexpr uint32_t kLineBytes = 128;  // of L2
+
+/// Rows of memory that the next kernel reads: they come to L2 meanwhile. Null: none do.
+struct OldRows {
+    const void* data;
+    int64_t row_bytes;  // from one row to the next
+    Divider lines;      // of 128 bytes, that a row has
+};
+
 /// Parameters of kernels for sums over stacks. K is that of all matrices, each in whole k-blocks; D is the sums of the
 /// pieces, in f32, one piece's behind the other's.
 struct SummedParams : GemmParams {
     Divider matrix_blocks;  // k-blocks of one matrix
     uint32_t pieces;
     int64_t d_stride;  // elements from one piece's sums to the next
+    OldRows old_d;     // what the sums are added to, if it is short
 };
 
 /// Parameters of kernels for a grouping whose finish takes some of its own.

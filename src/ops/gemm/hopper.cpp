@@ -24,6 +24,8 @@ constexpr uint32_t kStreamingRows = 384, kStreamingGroupRows = 128;
 /// A and B of a sum that L2 could hold go there first: modified lines of others then stay, whose writing takes 1 us of
 /// 17. Longer ones would push out what tiles of other rows and columns still wait for.
 constexpr uint64_t kShortSum = 50u << 20;
+/// A D of so many elements of f32 that is added to comes to L2 beside A and B; a larger one would push these out.
+constexpr int64_t kPrefetchedElements = 1 << 20;
 /// Strides of tensor maps, in bytes, are below this. CUDA driver API, cuTensorMapEncodeTiled.
 constexpr int64_t kMaxTensorMapStride = 1ll << 40;
 
@@ -180,7 +182,7 @@ private:
     }
 
     SummedParams summed() const {
-        SummedParams params{common(), {}, pieces_of(p_, c_, clusters_), int64_t{p_.m} * p_.n};
+        SummedParams params{common(), {}, pieces_of(p_, c_, clusters_), int64_t{p_.m} * p_.n, {}};
         params.matrix_blocks = Divider::by(p_.k_blocks() / static_cast<uint32_t>(call_.group_count));
         const uint64_t bytes = (uint64_t{p_.m} + p_.n) * p_.k * bytes_of(p_.a.element);
         params.a_policy = params.b_policy =
@@ -188,6 +190,9 @@ private:
         params.d_data = nullptr;
         params.d_row_stride = p_.n;
         params.accumulate = 0;
+        const ConstMatrix& d = call_.d.matrix;
+        if (p_.d.accumulate && d.rows * d.cols <= kPrefetchedElements)
+            params.old_d = {d.data, d.row_stride * size_of(d.dtype), Divider::by(ceil_div(p_.n * 4, kLineBytes))};
         return params;
     }
 
@@ -238,7 +243,7 @@ LaunchParams params_of(const cuda::Driver& driver, const Call& call, const plan:
 AddPiecesLaunch add_pieces_of(const Call& call, const SummedParams& pieces) {
     const Matrix& d = call.d.matrix;
     const AddPiecesConfig config{find_type(d.dtype)->output.value()};
-    const uint64_t threads = uint64_t{pieces.m} * pieces.n;
+    const uint32_t ctas_of_row = config.ctas_of_row(pieces.n);
     return {config,
             {.sums = static_cast<const float*>(pieces.d_data),
              .d = d.data,
@@ -246,8 +251,9 @@ AddPiecesLaunch add_pieces_of(const Call& call, const SummedParams& pieces) {
              .m = pieces.m,
              .n = pieces.n,
              .pieces = pieces.pieces,
-             .accumulate = call.options.accumulate},
-            static_cast<uint32_t>((threads + config.threads() - 1) / config.threads())};
+             .accumulate = call.options.accumulate,
+             .ctas_of_row = Divider::by(ctas_of_row)},
+            pieces.m * ctas_of_row};
 }
 
 uint32_t most_tiles(const plan::Problem& p, const GemmConfig& c, uint32_t clusters) {
