@@ -100,7 +100,7 @@ std::shared_ptr<Launch> HopperBackend::make_launch(CallKey& key, const Call& cal
     const GemmConfig& c = fastest.config;
     const uint32_t clusters = clusters_for(fastest, problem);
     auto launch = std::make_shared<Launch>(Launch{.kernel = &fastest,
-                                                  .grid = grid_size(c, most_tiles(problem, c, clusters), clusters),
+                                                  .grid = grid_of(call, problem, c, clusters),
                                                   .params = params_of(*driver_, call, problem, c, clusters)});
     const std::unique_lock lock(mutex_);
     if (launches_.size() >= kMaxKept) launches_.clear();

@@ -72,6 +72,20 @@ TEST_F(HopperGrouped, KeepsNumbersForGroupsThatAreWhole) {
     }
 }
 
+TEST_F(HopperGrouped, LaunchesNoMoreCtasThanTheRoundsOfWholeGroupsTake) {
+    mock->resident_clusters = 132, mock->resident_ctas = 1;
+    const auto hopper = backend();
+    GroupedGemmArgs args = operands(4096, 1024, 1024, 8);
+    const auto grid = [&](GroupForm form) {
+        args.groups.form = form;
+        hopper->gemm({args, {.config = "m128n128s6w2_grouped"}});
+        return last_launch().grid;
+    };
+    EXPECT_EQ(grid(GroupForm::Masked), 132u) << "nobody knows how many tiles there are";
+    args.groups.data = nullptr, args.groups.size = 0;
+    EXPECT_EQ(grid(GroupForm::Whole), 128u) << "2048 tiles take 16 rounds";
+}
+
 TEST_F(HopperGrouped, TellsKernelsWhatIsExpectedOfAGroup) {
     const auto hopper = backend();
     GroupedGemmArgs args = operands(1000, 1032, 2176, 5);

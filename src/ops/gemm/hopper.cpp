@@ -256,6 +256,13 @@ AddPiecesLaunch add_pieces_of(const Call& call, const SummedParams& pieces) {
             pieces.m * ctas_of_row};
 }
 
+uint32_t grid_of(const Call& call, const plan::Problem& p, const GemmConfig& c, uint32_t clusters) {
+    if (!call.of_rows() || call.groups.form != GroupForm::Whole)
+        return grid_size(c, most_tiles(p, c, clusters), clusters);
+    const uint32_t groups = max(1, p.groups.count), tiles = max(1, raster(c, p.m / groups, p.n).size() * groups);
+    return grid_size(c, ceil_div(tiles, ceil_div(tiles, clusters)), clusters);
+}
+
 uint32_t most_tiles(const plan::Problem& p, const GemmConfig& c, uint32_t clusters) {
     if (p.groups.kind == Grouping::Sum) return raster(c, p.m, p.n).size() * pieces_of(p, c, clusters);
     if (p.groups.kind != Grouping::Rows) return raster(c, p.m, p.n).size() * max(1, p.groups.of_k());

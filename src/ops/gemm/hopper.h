@@ -41,6 +41,10 @@ bool has_scale_vectors(const Call& call, const GemmConfig& c);
 LaunchParams params_of(const cuda::Driver& driver, const Call& call, const plan::Problem& problem, const GemmConfig& c,
                        uint32_t clusters);
 
+/// CTAs to launch. Tiles of whole groups take equally long, and their number is known: no more CTAs than their rounds
+/// take share power and L2.
+uint32_t grid_of(const Call& call, const plan::Problem& problem, const GemmConfig& c, uint32_t clusters);
+
 /// Cluster tiles that there may be: each group of rows has at most one that is not whole.
 uint32_t most_tiles(const plan::Problem& problem, const GemmConfig& c, uint32_t clusters);
 
