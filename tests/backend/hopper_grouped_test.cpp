@@ -86,6 +86,19 @@ TEST_F(HopperGrouped, LaunchesNoMoreCtasThanTheRoundsOfWholeGroupsTake) {
     EXPECT_EQ(grid(GroupForm::Whole), 128u) << "2048 tiles take 16 rounds";
 }
 
+TEST_F(HopperGrouped, FewRowsOfWholeGroupsStayInL2WhereTilesOfOtherColumnsReadThem) {
+    const auto hopper = backend();
+    const auto is_read_once = [&](int64_t m, int64_t n) {
+        GroupedGemmArgs args = operands(m, n, 1024, 8);
+        args.groups = {.form = GroupForm::Whole};
+        hopper->gemm({args, {.config = "m128n128s6w2_grouped"}});
+        return last_launch().gemm.a_policy == kEvictFirst;
+    };
+    EXPECT_TRUE(is_read_once(128, 128));
+    EXPECT_FALSE(is_read_once(128, 256));
+    EXPECT_FALSE(is_read_once(1024, 128)) << "longer ones push out what is to be read next";
+}
+
 TEST_F(HopperGrouped, TellsKernelsWhatIsExpectedOfAGroup) {
     const auto hopper = backend();
     GroupedGemmArgs args = operands(1000, 1032, 2176, 5);

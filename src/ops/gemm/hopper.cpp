@@ -161,7 +161,10 @@ private:
         if (params.whole.band > 1) {
             params.a_policy = kEvictNormal, params.b_policy = kEvictLast;  // weights wait for the next rows of a band
         } else if (whole) {
-            params.a_policy = kEvictLast;  // for the tiles of other columns, which D pushes it out before
+            // For the tiles of other columns, which D pushes it out before; where there are none, few rows go as B
+            // does.
+            const bool read_once = is_streaming() && params.raster.tiles_n == 1;
+            params.a_policy = read_once ? kEvictFirst : kEvictLast;
         }
         params.expected = ExpectedGroups::of(c_, params.raster, expected_rows_of_b(p_));
         params.sfa_stride = call_.sfa.stride;
