@@ -6,10 +6,12 @@ namespace finegemm::plan {
 namespace {
 
 constexpr Operand kBf16 = unscaled(Element::BF16);
-constexpr Groups kSixOf1024{Grouping::Rows, 6, 1024};
+constexpr Groups kSixOf1024{Grouping::Rows, 6, 1024}, kSumOf129{Grouping::Sum, 129};
+constexpr Result kAdded{DType::F32, true};
 
-// Rows of the dense table and of experts in bf16 where the model's choice is more than 1% off: problem, best kernel.
-// bench/results/sweep_h200.json, sweep_h100.json and swapped_h200.json have the times of both.
+// Rows of the dense table, of experts in bf16 and of sums where the model's choice is more than 1% off: problem, best
+// kernel. bench/results/sweep_h200.json, sweep_h100.json, swapped_h200.json and einsum_kernels_h200.json have the times
+// of both.
 // clang-format off
 constexpr ShippedEntry kMeasuredH200[] = {
     {{1, 2112, 7168}, "m64n32s7w1_splitK3_x2"},
@@ -41,6 +43,9 @@ constexpr ShippedEntry kMeasuredH200[] = {
     {{.m = 8448, .n = 6144, .k = 7168, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
     {{.m = 8448, .n = 4096, .k = 4096, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
     {{.m = 8448, .n = 4096, .k = 2048, .a = kBf16, .b = kBf16, .groups = kSixOf1024}, "m256n128s4w2_grouped_bf16"},
+    {{.m = 256, .n = 256, .k = 33024, .a = kBf16, .b = kBf16, .groups = kSumOf129}, "m64n128s8w1_bf16_f32_summed"},
+    {{.m = 256, .n = 256, .k = 33024, .a = kBf16, .b = kBf16, .d = kAdded, .groups = kSumOf129},
+     "m64n128s8w1_bf16_f32_summed"},
 };
 constexpr ShippedEntry kMeasuredH100[] = {
     {{1, 576, 7168}, "m64n32s6w1_splitK8_x2"},
