@@ -9,7 +9,7 @@ from gpu_cases import Guarded, bound, differing, expanded, quantised
 from gpu_fixture import Fixture, TooSlow, row_of
 from gpu_grouped_cases import random_launch
 from gpu_library import DTYPES, ON
-from gpu_timing import median_times
+from gpu_timing import ALONE, alone_times, median_times
 from gpu_unscaled_cases import NAMES, normal, outputs, share_of_bound
 from records import geometric_mean, ratios, write_record
 
@@ -189,7 +189,7 @@ class Einsum(Fixture):
             call()
 
     def einsum_speed(self):
-        """The rows of the table of peers, beside torch in turn."""
+        """The rows of the table of peers, and torch."""
         rows = [
             self.speed_row(equation, torch.bfloat16, shape)
             for equation in (ROWS_OF_HEADS, COLUMNS_OF_HEADS)
@@ -200,7 +200,7 @@ class Einsum(Fixture):
         x, y = (normal(self.generator, torch.bfloat16, 8192, 8192) for _ in range(2))
         ceiling = median_times({"torch": functools.partial(torch.mm, x, y.t())}, self.options.rounds)["torch"]
         record = self.machine() | {
-            "method": f"bench/gpu_timing.py: CUPTI, L2 flushed, interleaved, median of {2 * self.options.rounds}",
+            "method": f"{ALONE}, median of {2 * self.options.rounds}",
             "ceilings_us": {"torch bf16 8192^3": round(ceiling, 1)},
             "rows": rows,
         }
@@ -219,7 +219,7 @@ class Einsum(Fixture):
         if of != FP8:
             a, w = case.a.transpose(0, 1), case.w.transpose(1, 2) if equation == ROWS_OF_HEADS else case.w
             calls["torch"] = functools.partial(torch.bmm, a, w, out=torch.empty_like(out.transpose(0, 1)))
-        t = median_times(calls, 2 * self.options.rounds)
+        t = alone_times(calls, 2 * self.options.rounds)
         form = equation.replace(",", ", ").replace("->", " -> ")
         row = row_of("einsum", list(shape), t, case.explain(self.tested, torch.bfloat16))
         return row | {"form": form if of != FP8 else f"fp8 {form}", "out": "bf16"}
@@ -231,6 +231,6 @@ class Einsum(Fixture):
             "finegemm": case.prepare(self.tested, out, accumulate=int(output == torch.float32)),
             "torch": functools.partial(torch.einsum, SUM, case.x, case.y),
         }
-        t = median_times(calls, 2 * self.options.rounds)
+        t = alone_times(calls, 2 * self.options.rounds)
         row = row_of("einsum", list(shape), t, case.explain(self.tested, output))
         return row | {"form": "bmk, bnk -> mn", "out": NAMES.get(output, "f32")}

@@ -7,7 +7,7 @@ import torch
 from gpu_cases import Guarded, differing, operands
 from gpu_fixture import Fixture, TooSlow, row_of
 from gpu_library import ON, Epilogue
-from gpu_timing import ceilings, median_times
+from gpu_timing import ALONE, alone_times, ceilings
 from records import ratios, write_record
 
 # Shapes of the table of peers, whose heads have 128 columns, a gap of 64, and 128 more.
@@ -18,10 +18,10 @@ FLOOR_OF_ROW = 0.9  # of the product without gaps
 
 class HeadsSpeed(Fixture):
     def head_gaps_speed(self):
-        """The rows of the table of peers: with the bits of the product without gaps, and beside it in turn."""
+        """The rows of the table of peers: with the bits of the product without gaps, and its time."""
         rows = [self.head_row(*shape) for shape in SHAPES]
         record = self.machine() | {
-            "method": f"bench/gpu_timing.py: CUPTI, L2 flushed, interleaved, median of {2 * self.options.rounds}",
+            "method": f"{ALONE}, median of {2 * self.options.rounds}",
             "ceilings_us": ceilings(),
             "rows": rows,
         }
@@ -46,5 +46,5 @@ class HeadsSpeed(Fixture):
             "finegemm": self.tested.prepare(*x, d, epilogue=epilogue),
             "without gaps": self.tested.prepare(*x, plain),
         }
-        t = median_times(calls, 2 * self.options.rounds)
+        t = alone_times(calls, 2 * self.options.rounds)
         return row_of("skip_head_mid", [m, n, k], t, self.tested.explain(m, n, k, head_gaps=1))

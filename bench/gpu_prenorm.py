@@ -8,7 +8,7 @@ import torch
 
 from gpu_fixture import Fixture, TooSlow
 from gpu_library import Library
-from gpu_timing import median_times
+from gpu_timing import ALONE, alone_times, median_times
 from records import write_record
 
 CANARY = 0x7FC0DEAD  # a NaN that no kernel makes
@@ -16,6 +16,9 @@ COLS = (8, 16, 24, 24, 32)
 MOST_ELEMENTS = 1 << 23  # of A: exact sums of them take tenths of a second on a CPU
 CEILING_EXTENT = 8192
 SPEED_ROWS, SPEED_K, SPEED_SPLITS = (13, 137, 4096, 8192), (28672, 7680, 7168), (0, 16)
+# Kernels that load, wait and store alone take what memory takes and 5 us, with 4096 rows and more, by least squares
+# (bench/results/products_left_out_h200.json). Nineteen twentieths of their speed are asked for; two runs differ by 1%.
+LOADS_TIMES, LOADS_US, SPEED_OF_LOADS, RUNS_DIFFER = 1.003, 5.38, 0.95, 1.01
 
 
 def tf32(x: torch.Tensor) -> torch.Tensor:
@@ -188,21 +191,21 @@ class Prenorm(Fixture):
             a, b = torch.randn(m, k, device="cuda", dtype=torch.bfloat16), torch.randn(24, k, device="cuda")
             d, squares = torch.empty(slices, m, 24, device="cuda"), torch.empty(slices, m, device="cuda")
             call = functools.partial(self.tested.prenorm_gemm, a, b, d, squares)
-            us = median_times({"finegemm": call}, 2 * self.options.rounds)["finegemm"]
+            us = alone_times({"finegemm": call}, 2 * self.options.rounds)["finegemm"]
             bound = (m * k * 2 + 24 * k * 4 + slices * m * 25 * 4) / self.bytes_per_us
             kernel = self.tested.explain_prenorm(m, 24, k, slices)["kernel"]
             row = {"kind": "prenorm", "shape": [m, 24, k], "splits": splits, "us": {"finegemm": round(us, 2)}}
             rows.append(row | {"bound_us": round(bound, 2), "kernel": kernel})
-            if m >= 4096 and us > 1.05 * bound + 5:
+            if m >= 4096 and us > (LOADS_TIMES * bound + LOADS_US) / SPEED_OF_LOADS * RUNS_DIFFER:
                 late.append(rows[-1])
         x, y = (torch.randn(CEILING_EXTENT, CEILING_EXTENT, device="cuda").bfloat16() for _ in range(2))
         ceiling = median_times({"torch": functools.partial(torch.mm, x, y.t())}, self.options.rounds)["torch"]
         record = self.machine() | {
-            "method": f"bench/gpu_timing.py: CUPTI, L2 flushed, median of {2 * self.options.rounds}",
+            "method": f"{ALONE}, median of {2 * self.options.rounds}",
             "ceilings_us": {f"torch bf16 {CEILING_EXTENT}^3": round(ceiling, 1)},
             "rows": rows,
         }
         write_record(self.options.out / f"prenorm_{self.card}.json", record)
         if late:
-            raise TooSlow(f"take more than 1.05 of what memory takes and 5 us: {late}")
+            raise TooSlow(f"are slower than {SPEED_OF_LOADS} of loads alone: {late}")
         return {"rows": len(rows)}
