@@ -259,9 +259,11 @@ GemmConfig for_row_scales(GemmConfig config) {
     // Where a k-block has the scales of 64 rows to copy, it takes no longer row-major (measured on an H200). Beside
     // tiles of more than 208 columns vectors have too few registers: 4% slower. Where each row of B has a scale,
     // vectors of both take longer than copies, but no longer where they go through registers anyway.
-    // D in f16 is too rare for kernels of its own for that.
-    if (config.tile_m <= 64 || config.b.scaling == Scaling::None || config.finish != Finish::None) return config;
-    if (config.output == Output::F16) return config;
+    // D in f16 is too rare for kernels of its own for that, and so are most finishes.
+    if (config.tile_m <= 64 || config.b.scaling == Scaling::None || config.output == Output::F16) return config;
+    const bool usual =
+        config.finish == Finish::None || (config.finish == Finish::HeadGaps && kernel_plan(config).tma_store());
+    if (!usual) return config;
     const bool blocks = !config.row_b_scales() && config.tile_n <= 208;
     if (blocks || kernel_plan(config).tensor_core_scales()) config.scales = ScaleLayout::Rows;
     return config;

@@ -38,11 +38,11 @@ TEST_F(HopperHeads, LaunchesEveryKernelByName) {
     const auto hopper = backend();
     int seen = 0;
     for (const GemmConfig& c : plan::kernels()) {
-        if (c.finish != Finish::HeadGaps) continue;
+        if (c.finish != Finish::HeadGaps || c.scales == ScaleLayout::Rows) continue;
         SCOPED_TRACE(plan::name_of(c));
         const GemmOptions options{.epilogue = kHeads, .config = plan::name_of(c)};
         hopper->gemm({operands(c.a, c.b, c.output), options});
-        expect_launched(last_launch(), c);
+        expect_launched(last_launch(), plan::for_row_scales(c));  // scales of operands are row-major
         ++seen;
     }
     EXPECT_EQ(seen, 14);
