@@ -13,6 +13,7 @@ struct GlobalMatrix {
     uint64_t rows = 0, cols = 0;
     uint64_t row_stride_bytes = 0;
     uint64_t count = 0, stride_bytes = 0;  // of a stack of such matrices; count 0: a single one, which has no index
+    bool by_lines = false;                 // a miss brings 128 bytes to L2, never 256
     bool operator==(const GlobalMatrix&) const = default;
 };
 

@@ -99,6 +99,18 @@ TEST_F(HopperGrouped, FewRowsOfWholeGroupsStayInL2WhereTilesOfOtherColumnsReadTh
     EXPECT_FALSE(is_read_once(1024, 128)) << "longer ones push out what is to be read next";
 }
 
+TEST_F(HopperGrouped, FewRowsOfWholeGroupsComeToL2ByLines) {
+    const auto hopper = backend();
+    const auto promotion = [&](int64_t m) {
+        GroupedGemmArgs args = operands(m, 1024, 1024, 8);
+        args.groups = {.form = GroupForm::Whole};
+        hopper->gemm({args, {.config = "m128n128s6w2_grouped"}});
+        return mock::l2_promotion_of(last_launch().gemm.a.whole);
+    };
+    EXPECT_EQ(promotion(128), mock::kPromotes128);
+    EXPECT_EQ(promotion(1024), mock::kPromotes256) << "other tiles ask for the rest";
+}
+
 TEST_F(HopperGrouped, TellsKernelsWhatIsExpectedOfAGroup) {
     const auto hopper = backend();
     GroupedGemmArgs args = operands(1000, 1032, 2176, 5);

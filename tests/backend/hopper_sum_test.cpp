@@ -35,6 +35,7 @@ TEST_F(HopperSum, CutsKIntoAPieceForEachCtaAndAddsThem) {
     EXPECT_EQ(pieces.summed.a_policy, pieces.summed.b_policy) << "neither stays in L2 for the other";
     const mock::Description a = mock::description_of(pieces.summed.a.whole),
                             b = mock::description_of(pieces.summed.b.whole);
+    EXPECT_EQ(mock::l2_promotion_of(pieces.summed.a.whole), mock::kPromotes128) << "not what is asked for later";
     EXPECT_EQ(a.count, 129u);
     EXPECT_EQ(a.stride_bytes, 128u * 128 * 2);
     EXPECT_EQ(b.rows, 384u);

@@ -300,6 +300,7 @@ int cuTensorMapEncodeTiled(TensorMap* map, int type, unsigned rank, void* base, 
     if (rank > 2) d.count = dims[2], d.stride_bytes = strides[1], d.box_count = box[2];
     *map = {};
     std::memcpy(map, &d, sizeof d);
+    std::memcpy(reinterpret_cast<uint8_t*>(map) + kPromotionAt, &l2, sizeof l2);
     return kSuccess;
 }
 

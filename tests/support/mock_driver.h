@@ -76,6 +76,16 @@ inline Description description_of(const TensorMap& map) {
     return d;
 }
 
+/// How much a miss brings to L2: CUtensorMapL2promotion. Not part of a description.
+inline constexpr size_t kPromotionAt = sizeof(TensorMap) - sizeof(int32_t);
+static_assert(sizeof(Description) <= kPromotionAt);
+inline int32_t l2_promotion_of(const TensorMap& map) {
+    int32_t l2;
+    std::memcpy(&l2, reinterpret_cast<const uint8_t*>(&map) + kPromotionAt, sizeof l2);
+    return l2;
+}
+inline constexpr int32_t kPromotes128 = 2, kPromotes256 = 3;
+
 /// Bytes of an element, which is a byte, a float or one of the two-byte types.
 inline uint32_t element_bytes(const Description& d) { return d.type == 0 ? 1 : d.type == 7 ? 4 : 2; }
 inline uint32_t box_bytes(const Description& d) { return d.box_count * d.box_rows * d.box_cols * element_bytes(d); }

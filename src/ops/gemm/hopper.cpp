@@ -38,13 +38,15 @@ uint64_t checked_stride(const char* name, const char* of, int64_t stride, DType 
     return static_cast<uint64_t>(stride * size_of(dtype));
 }
 
-/// `stacked`: the kernel gives TMA the index of a matrix.
-TensorMap map_of(const cuda::Driver& driver, const char* name, const ConstStack& x, const TmaBox& box, bool stacked) {
+/// `stacked`: the kernel gives TMA the index of a matrix. `by_lines`: as in GlobalMatrix.
+TensorMap map_of(const cuda::Driver& driver, const char* name, const ConstStack& x, const TmaBox& box, bool stacked,
+                 bool by_lines = false) {
     const ConstMatrix& m = x.matrix;
     // The stride of a single row is never used, but must be legal: take that of a tight row.
     const int64_t row_stride = m.rows > 1 ? m.row_stride : (m.cols + 15) / 16 * 16;
     cuda::GlobalMatrix matrix{m.data, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.cols),
                               checked_stride(name, "row", row_stride, m.dtype)};
+    matrix.by_lines = by_lines;
     if (stacked) {
         matrix.count = static_cast<uint64_t>(x.count);
         matrix.stride_bytes = x.count > 1 ? checked_stride(name, "stack", x.stride, m.dtype) : matrix.row_stride_bytes;
@@ -149,7 +151,7 @@ private:
         static_cast<SegmentedParams&>(params) = segmented();
         params.groups = row_layout_of(call_);
         // Else a wave of tiles shall be of few groups, whose operands then are in L2.
-        const bool whole = call_.groups.form == GroupForm::Whole;
+        const bool whole = is_whole();
         params.both_ends = is_streaming() && !whole;
         const uint32_t most = c_.tile_m / c_.a_sharers();
         for (uint32_t i = 0; i < kRowBoxes; ++i)
@@ -216,8 +218,13 @@ private:
     /// A and B are stacks for kernels of groups of rows and of sums alone, C and D wherever there are groups.
     TensorMap operand_map(const char* name, const ConstStack& x, const TmaBox& box) const {
         const ConstStack& by_rows = major_of(x.matrix) == Major::MN ? transposed(x) : x;
-        return map_of(driver_, name, by_rows, box, call_.of_rows() || call_.summed());
+        return map_of(driver_, name, by_rows, box, call_.of_rows() || call_.summed(), is_read_once());
     }
+
+    /// A and B of sums, and of few rows of whole groups, are read about once, by tiles that work at the same time. What
+    /// else a miss would bring to L2 may be gone when it is asked for.
+    bool is_read_once() const { return call_.summed() || (is_whole() && is_streaming()); }
+    bool is_whole() const { return call_.of_rows() && call_.groups.form == GroupForm::Whole; }
 
     const cuda::Driver& driver_;
     const Call& call_;
