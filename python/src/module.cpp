@@ -42,6 +42,7 @@ const char* class_of(Errc code) {
         case Errc::Io: return "IoError";
         case Errc::OutOfMemory: return "OutOfMemory";
         case Errc::Internal: return "InternalError";
+        case Errc::Peer: return "PeerError";
     }
     return "InternalError";
 }

@@ -132,6 +132,15 @@ void check_options(const Options& o) {
                     "options.driver_path: is empty, must be a library; libcuda.so.1 is the default");
 }
 
+void forbid_multicast() {
+    constexpr const char* kVariable = "NCCL_NVLS_ENABLE";
+    if (const char* value = std::getenv(kVariable); value && *value && std::string_view(value) != "0")
+        reject_setting(kVariable, value,
+                       "must be 0 where FineGEMM makes communicators, as NVLink multicast may put a shared host's GPUs "
+                       "out of service");
+    setenv(kVariable, "0", 1);
+}
+
 std::string log_variable() {
     const char* value = std::getenv(kLogVariable);
     return value ? value : "";

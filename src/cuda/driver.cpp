@@ -77,6 +77,9 @@ void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.MemcpyDtoHAsync, "cuMemcpyDtoHAsync", 3020);
     resolve(api.MemcpyHtoDAsync, "cuMemcpyHtoDAsync", 3020);
     resolve(api.MemcpyDtoDAsync, "cuMemcpyDtoDAsync", 3020);
+    resolve(api.StreamCreate, "cuStreamCreate", 2000);
+    resolve(api.StreamDestroy, "cuStreamDestroy", 4000);
+    resolve(api.StreamQuery, "cuStreamQuery", 2000);
     resolve(api.StreamSynchronize, "cuStreamSynchronize", 2000);
     resolve(api.StreamIsCapturing, "cuStreamIsCapturing", 10000);
     resolve(api.ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", 10010);

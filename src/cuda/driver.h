@@ -113,6 +113,9 @@ struct Api {
     Result (*MemcpyDtoHAsync)(void*, DevicePtr, size_t, StreamHandle);
     Result (*MemcpyHtoDAsync)(DevicePtr, const void*, size_t, StreamHandle);
     Result (*MemcpyDtoDAsync)(DevicePtr, DevicePtr, size_t, StreamHandle);
+    Result (*StreamCreate)(StreamHandle*, unsigned flags);
+    Result (*StreamDestroy)(StreamHandle);
+    Result (*StreamQuery)(StreamHandle);
     Result (*StreamSynchronize)(StreamHandle);
     Result (*StreamIsCapturing)(StreamHandle, int*);
     Result (*ThreadExchangeStreamCaptureMode)(int*);

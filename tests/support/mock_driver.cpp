@@ -56,6 +56,7 @@ bool copied_operation(const std::string& entry, const void* from, Launch& launch
     else if (has("FineGEMM_prenorm_")) std::memcpy(&launch.prenorm, from, sizeof launch.prenorm);
     else if (has("FineGEMM_swiglu_quantize_")) std::memcpy(&launch.swiglu, from, sizeof launch.swiglu);
     else if (has("FineGEMM_routing_route")) std::memcpy(&launch.route, from, sizeof launch.route);
+    else if (has("FineGEMM_routing_slots")) std::memcpy(&launch.slots, from, sizeof launch.slots);
     else if (has("FineGEMM_routing_permute")) std::memcpy(&launch.permute, from, sizeof launch.permute);
     else if (has("FineGEMM_routing_combine")) std::memcpy(&launch.combine, from, sizeof launch.combine);
     else if (has("FineGEMM_scale_layout_")) std::memcpy(&launch.scale_layout, from, sizeof launch.scale_layout);
@@ -344,6 +345,9 @@ const Symbol kSymbols[] = {
     {"cuMemcpyDtoHAsync", 3020, reinterpret_cast<void*>(&cuMemcpyDtoHAsync_v2)},
     {"cuMemcpyHtoDAsync", 3020, reinterpret_cast<void*>(&cuMemcpyHtoDAsync_v2)},
     {"cuMemcpyDtoDAsync", 3020, reinterpret_cast<void*>(&cuMemcpyDtoDAsync_v2)},
+    {"cuStreamCreate", 2000, reinterpret_cast<void*>(&cuStreamCreate)},
+    {"cuStreamDestroy", 4000, reinterpret_cast<void*>(&cuStreamDestroy_v2)},
+    {"cuStreamQuery", 2000, reinterpret_cast<void*>(&cuStreamQuery)},
     {"cuStreamSynchronize", 2000, reinterpret_cast<void*>(&cuStreamSynchronize)},
     {"cuStreamIsCapturing", 10000, reinterpret_cast<void*>(&cuStreamIsCapturing)},
     {"cuThreadExchangeStreamCaptureMode", 10010, reinterpret_cast<void*>(&cuThreadExchangeStreamCaptureMode)},

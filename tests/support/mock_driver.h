@@ -20,7 +20,7 @@
 #include <finegemm/prenorm/prenorm.h>
 #include <finegemm/quantize/columns.h>
 #include <finegemm/quantize/swiglu.h>
-#include <finegemm/routing/routing.h>
+#include <finegemm/routing/slots.h>
 #include <finegemm/scale_layout/scale_layout.h>
 
 namespace finegemm::mock {
@@ -47,6 +47,7 @@ struct Launch {
     PrenormParams prenorm;                     // of a kernel "FineGEMM_prenorm_*"
     SwigluParams swiglu;                       // of a kernel "FineGEMM_swiglu_quantize_*"
     RouteParams route{};                       // of a kernel "FineGEMM_routing_route*"
+    SlotsParams slots{};                       // of a kernel "FineGEMM_routing_slots"
     PermuteParams permute{};                   // of a kernel "FineGEMM_routing_permute*"
     CombineParams combine{};                   // of a kernel "FineGEMM_routing_combine"
     GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"

@@ -78,6 +78,13 @@ inline int cuMemcpyDtoDAsync_v2(void* to, const void* from, size_t bytes, void*)
     return entry.result;
 }
 
+inline int cuStreamCreate(void** stream, unsigned) {
+    const Entry entry("cuStreamCreate");
+    *stream = entry.result ? nullptr : &state();
+    return entry.result;
+}
+inline int cuStreamDestroy_v2(void*) { return Entry("cuStreamDestroy").result; }
+inline int cuStreamQuery(void*) { return Entry("cuStreamQuery").result; }
 inline int cuStreamSynchronize(void*) { return Entry("cuStreamSynchronize").result; }
 inline int cuStreamIsCapturing(void*, int* capturing) {
     const Entry entry("cuStreamIsCapturing");
