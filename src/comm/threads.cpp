@@ -35,7 +35,7 @@ public:
         const uint64_t generation = generation_;
         arrive(rank);
         changed_.wait(lock, [&] { return generation_ != generation; });
-        check();
+        if (spoilt_) check();  // what happens from then on, a rank that leaves the group say, is of no account
     }
     const Message& message(int from, int to) const {
         return messages_[static_cast<size_t>(from)][static_cast<size_t>(to)];
@@ -53,6 +53,7 @@ private:
         here_[static_cast<size_t>(rank)] = true;
         if (++count_ < here_.size()) return;
         count_ = 0;
+        spoilt_ = !reason_.empty();
         here_.assign(here_.size(), false);
         ++generation_;
         changed_.notify_all();
@@ -74,7 +75,8 @@ private:
     size_t count_ = 0;
     std::vector<bool> here_;
     std::vector<std::span<const Message>> messages_;
-    std::string reason_;  // why the group has ended
+    bool spoilt_ = false;  // the group had ended when all had come or left
+    std::string reason_;   // why the group has ended
 };
 
 class ThreadGroup final : public Group {
