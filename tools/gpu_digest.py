@@ -47,6 +47,7 @@ OPERATIONS = {
     "mqa": ["src/ops/mqa/*", "kernels/finegemm/mqa/*"],
     "prenorm": ["src/ops/prenorm/*", "kernels/finegemm/prenorm/*"],
     "moe": ["src/ops/moe/*"],
+    "ep": ["src/ops/ep/*", "src/comm/*"],
     "routing": ["src/ops/routing/*", "kernels/finegemm/routing/*"],
 }
 SHARED = [

@@ -1,5 +1,5 @@
-/* A layer of experts over ranks, for C: communicators, and the call in which tokens travel. finegemm/ep.h has the rules.
- * Layer public. */
+/* A layer of experts over ranks, for C: communicators, and the call in which tokens travel. finegemm/ep.h has the
+ * rules. Layer public. */
 #ifndef FINEGEMM_C_EP_H
 #define FINEGEMM_C_EP_H
 
@@ -41,7 +41,7 @@ FINEGEMM_C_API void finegemm_communicator_destroy(finegemm_communicator* communi
 FINEGEMM_C_API int32_t finegemm_communicator_wait(finegemm_communicator* communicator, void* stream,
                                                   finegemm_error* error);
 /* Ends it, here and, of threads, for all. */
-FINEGEMM_C_API void finegemm_communicator_abort(finegemm_communicator* communicator);
+FINEGEMM_C_API void finegemm_communicator_end(finegemm_communicator* communicator);
 
 /* What of a call is about ranks. */
 typedef struct finegemm_ep_options {

@@ -16,7 +16,7 @@ struct CommunicatorId {
 };
 
 struct CommunicatorOptions {
-    double timeout_s = 30;  ///< after which a rank that has not come ends the communicator; above 0
+    double timeout_s = 30;    ///< after which a rank that has not come ends the communicator; above 0
     std::string nccl_path{};  ///< a libnccl.so.2, or its folder; empty: that of the process, of pip or of the system
 };
 
@@ -29,7 +29,7 @@ class Group;
 /// that are left can make another. Threads may use it one after the other.
 class FINEGEMM_API Communicator {
 public:
-    /// Of NCCL, which is opened at run time. Throws Error(Unsupported) where it is missing.
+    /// NCCL makes it, which is opened at run time. Throws Error(Unsupported) where it is missing.
     static CommunicatorId make_id(const Context& context, const CommunicatorOptions& options = {});
     /// A rank with a GPU of its own, on this host or another: returns when all ranks have called it. NCCL's NVLink
     /// multicast is turned off for the process: NCCL_NVLS_ENABLE is set to 0, and must not be set otherwise.
@@ -51,7 +51,7 @@ public:
     /// waits for a lost rank without end. Throws Error: Driver, Peer.
     void wait(Stream stream = nullptr);
     /// Ends it, here and, of threads, for all; kernels that wait for other ranks end.
-    void abort() noexcept;
+    void end() noexcept;
 
     comm::Group& group() const { return *group_; }
 

@@ -93,9 +93,9 @@ class Communicator:
         without end. stream: a number, or what has one as cuda_stream; None: the default stream. PeerError."""
         _native.communicator_wait(self.handle, int(getattr(stream, "cuda_stream", stream) or 0))
 
-    def abort(self) -> None:
+    def end(self) -> None:
         """Ends it, here and, of threads, for all; kernels that wait for other ranks end."""
-        _native.communicator_abort(self.handle)
+        _native.communicator_end(self.handle)
 
 
 @native

@@ -90,8 +90,8 @@ constexpr std::string_view kRoute[] = {"ids", "experts", "inverse", "numbers", "
 constexpr std::string_view kPermute[] = {"x", "inverse", "q", "scales"};
 constexpr std::string_view kCombine[] = {"y", "inverse", "weights", "out"};
 constexpr std::string_view kMoe[] = {"x", "ids", "gate_up", "gate_up_scales", "down", "down_scales", "weights", "out"};
-constexpr std::string_view kEpMoe[] = {"communicator",   "x",    "ids",         "gate_up",
-                                       "gate_up_scales", "down", "down_scales", "weights", "out"};
+constexpr std::string_view kEpMoe[] = {"communicator", "x",           "ids",     "gate_up", "gate_up_scales",
+                                       "down",         "down_scales", "weights", "out"};
 constexpr std::string_view kSchedule[] = {"lengths", "slots", "schedule"};
 
 /// Calls a function as the package's calls.py does.
@@ -174,7 +174,7 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<communicators_of_threads>("communicators_of_threads"),
                          method<place_of>("communicator_place"),
                          method<wait_for>("communicator_wait"),
-                         method<abort_communicator>("communicator_abort"),
+                         method<end_communicator>("communicator_end"),
                          method<explain_text>("explain"),
                          method<explain_mqa_text>("explain_mqa"),
                          method<explain_prenorm_text>("explain_prenorm"),

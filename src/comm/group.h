@@ -32,11 +32,11 @@ struct Arrivals {
     uint32_t missing = 0;
 };
 
-struct Exchange {
+struct AllToAll {
     std::span<const Message> messages;  // one for each rank
     std::span<const Place> places;      // likewise
     Stream stream = nullptr;
-    int64_t experts = 0;    // that each rank has, for messages of errors; 0: these name ranks alone
+    int64_t experts = 0;  // that each rank has, for messages of errors; 0: these name ranks alone
     Arrivals arrivals = {};
 };
 
@@ -56,13 +56,13 @@ public:
 
     /// Message r goes to rank r, place r takes that of rank r: its bytes are known on both sides. On a GPU it is
     /// queued.
-    virtual void all_to_all(const Exchange& exchange) = 0;
+    virtual void all_to_all(const AllToAll& exchange) = 0;
     /// Copies memory of the device to the host behind what is queued, and waits for it.
     virtual void fetch(void* to, const void* from, size_t bytes, Stream stream) = 0;
     /// Returns when what is queued has been done.
     virtual void wait(Stream stream) = 0;
     /// Ends the group for all ranks that can be told.
-    virtual void abort(const std::string& reason) noexcept = 0;
+    virtual void end(const std::string& reason) noexcept = 0;
 
 protected:
     Seconds timeout() const { return timeout_; }

@@ -53,10 +53,11 @@ std::shared_ptr<const Library> Library::open(const Options& options, const std::
     std::string tried;
     void* const library = load(options, wish, made->path, tried);
     if (!library)
-        throw Error(Errc::Unsupported,
-                    fmt::format("NCCL was not found; `pip install nvidia-nccl-cu13` (or -cu12) has it, or pass its file "
-                                "as nccl_path. Tried:{}",
-                                tried));
+        throw Error(
+            Errc::Unsupported,
+            fmt::format("NCCL was not found; `pip install nvidia-nccl-cu13` (or -cu12) has it, or pass its file "
+                        "as nccl_path. Tried:{}",
+                        tried));
     if (!resolve_all(library, made->api))
         throw Error(Errc::Unsupported, fmt::format("{} is too old: it has no {}; update NCCL", made->path,
                                                    "ncclSend or ncclGetLastError (2.13)"));

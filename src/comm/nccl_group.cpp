@@ -30,6 +30,7 @@ public:
         constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING: it waits for no other stream
         driver_->check(driver_->api.StreamCreate(&aside_, kNonBlocking), "cuStreamCreate");
         library_->check(library_->api.CommInitRank(&comm_, ranks, id, rank), "ncclCommInitRank");
+        connect();
     }
     ~NcclGroup() override {
         if (!driver_->process.is_this()) return;
@@ -38,7 +39,7 @@ public:
         static_cast<void>(driver_->api.StreamDestroy(aside_));
     }
 
-    void all_to_all(const comm::Exchange& exchange) override {
+    void all_to_all(const comm::AllToAll& exchange) override {
         driver_->check_process();
         const cuda::CurrentDevice current(device_);
         const std::scoped_lock lock(mutex_);
@@ -73,13 +74,13 @@ public:
             if (result != kNotReady) return driver_->check(result, "cuStreamQuery");
             look_for_errors();
             const auto waited = Clock::now() - begin;
-            if (waited > timeout()) end(sentence());
+            if (waited > timeout()) end_and_throw(sentence());
             if (waited > kSpin) std::this_thread::sleep_for(std::chrono::microseconds(50));
             else std::this_thread::yield();
         }
     }
 
-    void abort(const std::string& reason) noexcept override {
+    void end(const std::string& reason) noexcept override {
         const std::scoped_lock lock(mutex_);
         if (!reason_.empty()) return;
         reason_ = reason;
@@ -92,9 +93,24 @@ private:
     void check() const {
         if (!reason_.empty()) throw Error(Errc::Peer, reason_);
     }
-    [[noreturn]] void end(const std::string& reason) {
-        abort(reason);
+    [[noreturn]] void end_and_throw(const std::string& reason) {
+        end(reason);
         throw Error(Errc::Peer, reason_);
+    }
+    /// NCCL connects ranks at their first message, and waits on the host meanwhile: no later call does, nor a graph.
+    void connect() {
+        const auto all = static_cast<size_t>(ranks());
+        cuda::DevicePtr memory = 0;
+        driver_->check(driver_->api.MemAlloc(&memory, 2 * all), "cuMemAlloc");
+        std::vector<comm::Message> messages;
+        std::vector<comm::Place> places;
+        for (size_t r = 0; r < all; ++r) {
+            messages.push_back({reinterpret_cast<const void*>(memory + r), 1});
+            places.push_back({reinterpret_cast<void*>(memory + all + r), 1});
+        }
+        all_to_all({messages, places, aside_});
+        wait(aside_);
+        driver_->check(driver_->api.MemFree(memory), "cuMemFree");
     }
     void look_for_errors() {
         int state = kSuccess;
@@ -104,8 +120,8 @@ private:
             library_->check(library_->api.CommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
         }
         if (state != kSuccess && state != kInProgress)
-            end(fmt::format("NCCL: {}; the group has ended, make another of the ranks that are left",
-                            library_->api.GetErrorString(state)));
+            end_and_throw(fmt::format("NCCL: {}; the group has ended, make another of the ranks that are left",
+                                      library_->api.GetErrorString(state)));
     }
     void copy(void* to, const void* from, size_t bytes, void* stream) {
         driver_->check(driver_->api.MemcpyDtoHAsync(to, reinterpret_cast<cuda::DevicePtr>(from), bytes, stream),

@@ -26,7 +26,7 @@ public:
         messages_[static_cast<size_t>(rank)] = messages;
         arrive(rank);
         const auto opened = [&] { return generation_ != generation || !reason_.empty(); };
-        if (!changed_.wait_for(lock, timeout, opened)) end(sentence_of_missing(missing(), experts, timeout));
+        if (!changed_.wait_for(lock, timeout, opened)) end_with_lock(sentence_of_missing(missing(), experts, timeout));
         if (generation_ == generation) check();
     }
     /// Returns when all have left, who are all on their way: nobody reads this rank's messages any more.
@@ -40,9 +40,9 @@ public:
     const Message& message(int from, int to) const {
         return messages_[static_cast<size_t>(from)][static_cast<size_t>(to)];
     }
-    void abort(const std::string& reason) {
+    void end(const std::string& reason) {
         const std::scoped_lock lock(mutex_);
-        end(reason);
+        end_with_lock(reason);
     }
 
 private:
@@ -58,7 +58,7 @@ private:
         ++generation_;
         changed_.notify_all();
     }
-    void end(const std::string& reason) {
+    void end_with_lock(const std::string& reason) {
         if (reason_.empty()) reason_ = reason;
         changed_.notify_all();
     }
@@ -84,26 +84,27 @@ public:
     ThreadGroup(int rank, int ranks, Seconds timeout, std::shared_ptr<Meeting> meeting)
         : Group(rank, ranks, {}, timeout), meeting_(std::move(meeting)) {}
     ~ThreadGroup() override {
-        abort(fmt::format("{} has left; the group has ended, make another of the ranks that are left",
-                          name_of_rank(rank(), 0)));
+        end(fmt::format("{} has left; the group has ended, make another of the ranks that are left",
+                        name_of_rank(rank(), 0)));
     }
 
-    void all_to_all(const Exchange& exchange) override {
+    void all_to_all(const AllToAll& exchange) override {
         meeting_->enter(rank(), exchange.messages, exchange.experts, timeout());
         for (int r = 0; r < ranks(); ++r) copy(r, exchange.places[static_cast<size_t>(r)]);
         meeting_->leave(rank());
     }
     void fetch(void* to, const void* from, size_t bytes, Stream) override { std::memcpy(to, from, bytes); }
     void wait(Stream) override {}
-    void abort(const std::string& reason) noexcept override { meeting_->abort(reason); }
+    void end(const std::string& reason) noexcept override { meeting_->end(reason); }
 
 private:
     void copy(int from, const Place& place) {
         const Message& message = meeting_->message(from, rank());
         if (message.bytes != place.bytes)
-            return abort(fmt::format("rank {} sends {} bytes, but rank {} has place for {}; all ranks pass the same "
-                                     "capacity, shapes of weights and number of experts",
-                                     from, message.bytes, rank(), place.bytes));
+            return end(
+                fmt::format("rank {} sends {} bytes, but rank {} has place for {}; all ranks pass the same "
+                            "capacity, shapes of weights and number of experts",
+                            from, message.bytes, rank(), place.bytes));
         if (place.bytes > 0) std::memcpy(place.data, message.data, place.bytes);
     }
 

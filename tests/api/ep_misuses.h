@@ -32,8 +32,7 @@ struct EpCallInC {
 
     int32_t run(finegemm_context* context) {
         finegemm_communicator* made[64] = {};
-        const int32_t code =
-            finegemm_communicators_of_threads(ranks, &communicator_options, made, &moe.error);
+        const int32_t code = finegemm_communicators_of_threads(ranks, &communicator_options, made, &moe.error);
         if (code != FINEGEMM_OK) return code;
         communicator = made[0];
         for (int32_t r = 1; r < ranks; ++r) finegemm_communicator_destroy(made[r]);

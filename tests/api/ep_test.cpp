@@ -14,7 +14,9 @@ using Outs = std::vector<std::vector<uint16_t>>;
 
 /// Any expert of any rank, now and then none.
 auto anyone(Random& r, int64_t experts) {
-    return [&r, experts](int64_t) { return r.one_in(9) ? r.one_of<int64_t>({-1, experts, 1 << 20}) : r.any(0, experts - 1); };
+    return [&r, experts](int64_t) {
+        return r.one_in(9) ? r.one_of<int64_t>({-1, experts, 1 << 20}) : r.any(0, experts - 1);
+    };
 }
 
 Outs outs_of(const RanksProblem& p) {
@@ -113,7 +115,8 @@ TEST_F(Ep, WritesNothingBesideTheWorkspaceThatItAskedFor) {
     const int64_t capacity = p.most();
     p.on_threads([&](int64_t r) {
         MoeArgs args = p.args_of_rank(r);
-        const MoeShape shape{.tokens = args.x.rows, .choices = 3, .hidden = p.hidden, .intermediate = p.pairs, .experts = 2};
+        const MoeShape shape{
+            .tokens = args.x.rows, .choices = 3, .hidden = p.hidden, .intermediate = p.pairs, .experts = 2};
         const auto bytes = static_cast<size_t>(ep_moe_workspace_bytes(shape, 2, capacity));
         std::vector<uint8_t> memory(bytes + 64, 0xa5);
         args.workspace = memory.data(), args.workspace_bytes = static_cast<int64_t>(bytes);
@@ -136,7 +139,8 @@ TEST_F(Ep, NamesARankThatDoesNotComeAndItsExperts) {
         "left";
     EXPECT_EQ(p.all[0].error, sentence);
     EXPECT_EQ(p.all[2].error, sentence);
-    EXPECT_STREQ(error_of([&] { ep_moe(context_, communicators[1], p.args_of_rank(1), {.capacity = 6}); }).what(), sentence.c_str());
+    EXPECT_STREQ(error_of([&] { ep_moe(context_, communicators[1], p.args_of_rank(1), {.capacity = 6}); }).what(),
+                 sentence.c_str());
 
     RanksProblem left(random_, {3, 3}, 2, 2, anyone(random_, 4));
     const Outs wanted = left.on_one_rank(context_);
@@ -152,7 +156,7 @@ TEST_F(Ep, TellsRanksThatWaitThatAnotherHasLeftOrGivenUp) {
         const auto begin = std::chrono::steady_clock::now();
         p.on_threads([&](int64_t r) {
             if (r == 0) ep_moe(context_, communicators[0], p.args_of_rank(0));
-            else if (gives_up) communicators[1].abort();
+            else if (gives_up) communicators[1].end();
             else const Communicator gone = std::move(communicators[1]);
         });
         EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));

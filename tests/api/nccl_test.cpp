@@ -115,9 +115,8 @@ TEST_F(Nccl, TurnsMulticastOffAndRefusesToHaveItOn) {
 }
 
 TEST_F(Nccl, SaysWhatIsNoNcclAndWhereItIsMissing) {
-    const Error other = error_of([&] {
-        static_cast<void>(Communicator::make_id(context_, {.nccl_path = FINEGEMM_MOCK_DRIVER}));
-    });
+    const Error other =
+        error_of([&] { static_cast<void>(Communicator::make_id(context_, {.nccl_path = FINEGEMM_MOCK_DRIVER})); });
     EXPECT_EQ(other.code(), Errc::Unsupported);
     EXPECT_TRUE(contains(other, "is too old")) << other.what();
     try {
@@ -155,8 +154,9 @@ TEST_F(Nccl, NamesTheRankWhoseMessageHasNotComeAndEnds) {
         for (const Error& e : {error_of([&] { c.wait(); }), error_of([&] { c.wait(); }),
                                error_of([&] { c.group().all_to_all({two.messages, two.places}); })}) {
             EXPECT_EQ(e.code(), Errc::Peer);
-            EXPECT_STREQ(e.what(), "rank 1 (experts 8 to 15) has not come within 0.05 s; the group has ended, make "
-                                   "another of the ranks that are left");
+            EXPECT_STREQ(e.what(),
+                         "rank 1 (experts 8 to 15) has not come within 0.05 s; the group has ended, make "
+                         "another of the ranks that are left");
         }
     });
     EXPECT_EQ(aborts(), before + 1);

@@ -56,25 +56,26 @@ struct SlotsProblem {
         const auto bytes = [](test::Guarded<int32_t>& words, int64_t at) {
             return reinterpret_cast<uint8_t*>(words.data() + at);
         };
-        body(SlotsCall{{.ids = static_cast<const uint8_t*>(given),
-                        .inverse = inverse.data(),
-                        .offsets = offsets.data(),
-                        .slots = slots.data(),
-                        .counts = counts.data(),
-                        .tails = bytes(sent, row_words - 2),
-                        .coming = placed ? bytes(coming, row_words - 2) : nullptr,
-                        .returned = placed ? bytes(returned, 0) : nullptr,
-                        .row_bytes = row_words * 4,
-                        .returned_row_bytes = static_cast<uint32_t>(returned_words * 4),
-                        .ids_row_stride = stride,
-                        .choices = static_cast<uint32_t>(tokens * k),
-                        .wide = wide,
-                        .by_k = Divider::by(static_cast<uint32_t>(k)),
-                        .rank_slots = {.ranks = static_cast<uint32_t>(ranks),
-                                       .capacity = static_cast<uint32_t>(capacity),
-                                       .by_experts = Divider::by(static_cast<uint32_t>(experts)),
-                                       .by_capacity = Divider::by(static_cast<uint32_t>(std::max<int64_t>(capacity, 1)))}},
-                       options});
+        body(SlotsCall{
+            {.ids = static_cast<const uint8_t*>(given),
+             .inverse = inverse.data(),
+             .offsets = offsets.data(),
+             .slots = slots.data(),
+             .counts = counts.data(),
+             .tails = bytes(sent, row_words - 2),
+             .coming = placed ? bytes(coming, row_words - 2) : nullptr,
+             .returned = placed ? bytes(returned, 0) : nullptr,
+             .row_bytes = row_words * 4,
+             .returned_row_bytes = static_cast<uint32_t>(returned_words * 4),
+             .ids_row_stride = stride,
+             .choices = static_cast<uint32_t>(tokens * k),
+             .wide = wide,
+             .by_k = Divider::by(static_cast<uint32_t>(k)),
+             .rank_slots = {.ranks = static_cast<uint32_t>(ranks),
+                            .capacity = static_cast<uint32_t>(capacity),
+                            .by_experts = Divider::by(static_cast<uint32_t>(experts)),
+                            .by_capacity = Divider::by(static_cast<uint32_t>(std::max<int64_t>(capacity, 1)))}},
+            options});
         using test::from;
         return {from(slots), from(counts), from(sent), from(coming), from(returned)};
     }

@@ -39,13 +39,13 @@ struct Launch {
     bool programmatic;  // it may overlap with the kernel before it
     void* stream;
     SegmentedParams gemm;                      // of a kernel "FineGEMM_*", also of the next ones
-    QuantizeParams quantize;                   // of a kernel "FineGEMM_quantize_*"
+    QuantizeParams quantize{};                 // of a kernel "FineGEMM_quantize_*"
     QuantizeColumnsParams quantize_columns{};  // of a kernel "FineGEMM_quantize_columns_*"
-    ScaleLayoutParams scale_layout;            // of a kernel "FineGEMM_scale_layout_*"
-    MqaParams mqa;                             // of a kernel "FineGEMM_*mqa_logits_*"
-    MqaScheduleParams mqa_schedule;            // of a kernel "FineGEMM_paged_mqa_schedule"
-    PrenormParams prenorm;                     // of a kernel "FineGEMM_prenorm_*"
-    SwigluParams swiglu;                       // of a kernel "FineGEMM_swiglu_quantize_*"
+    ScaleLayoutParams scale_layout{};          // of a kernel "FineGEMM_scale_layout_*"
+    MqaParams mqa{};                           // of a kernel "FineGEMM_*mqa_logits_*"
+    MqaScheduleParams mqa_schedule{};          // of a kernel "FineGEMM_paged_mqa_schedule"
+    PrenormParams prenorm{};                   // of a kernel "FineGEMM_prenorm_*"
+    SwigluParams swiglu{};                     // of a kernel "FineGEMM_swiglu_quantize_*"
     RouteParams route{};                       // of a kernel "FineGEMM_routing_route*"
     SlotsParams slots{};                       // of a kernel "FineGEMM_routing_slots"
     PermuteParams permute{};                   // of a kernel "FineGEMM_routing_permute*"

@@ -153,11 +153,11 @@ Object wait_for(const Imports&, PyObject* communicator, PyObject* stream) {
     return nothing();
 }
 
-Object abort_communicator(const Imports&, PyObject* communicator) {
+Object end_communicator(const Imports&, PyObject* communicator) {
     Communicator& c = communicator_in(communicator);
     {
         const WithoutGil others_run;
-        c.abort();
+        c.end();
     }
     return nothing();
 }

@@ -24,6 +24,6 @@ Object communicators_of_threads(const Imports&, PyObject* keywords);
 /// Its rank, how many there are, and its GPU, -1 on the CPU.
 Object place_of(const Imports&, PyObject* communicator);
 Object wait_for(const Imports&, PyObject* communicator, PyObject* stream);
-Object abort_communicator(const Imports&, PyObject* communicator);
+Object end_communicator(const Imports&, PyObject* communicator);
 
 }  // namespace finegemm::python

@@ -55,8 +55,7 @@ int32_t finegemm_communicator_create(finegemm_context* context, const finegemm_c
         require(communicator, "communicator");
         CommunicatorId given;
         std::ranges::copy(id->bytes, given.bytes.begin());
-        *communicator =
-            new finegemm_communicator{{context->context, given, rank, ranks, device, to_options(options)}};
+        *communicator = new finegemm_communicator{{context->context, given, rank, ranks, device, to_options(options)}};
     });
 }
 
@@ -78,8 +77,8 @@ int32_t finegemm_communicator_wait(finegemm_communicator* communicator, void* st
     });
 }
 
-void finegemm_communicator_abort(finegemm_communicator* communicator) {
-    if (communicator) communicator->communicator.abort();
+void finegemm_communicator_end(finegemm_communicator* communicator) {
+    if (communicator) communicator->communicator.end();
 }
 
 int32_t finegemm_ep_moe(finegemm_context* context, finegemm_communicator* communicator, const finegemm_moe_args* layer,

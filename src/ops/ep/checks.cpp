@@ -11,20 +11,20 @@ namespace {
 constexpr int64_t kMostRows = int64_t{1} << 23;  // of all messages
 
 void check_ranks(int64_t ranks, int64_t experts, int64_t capacity) {
-    if (ranks < 1 || ranks > kMostExperts) reject("ranks", "is {}, must be from 1 to {}; pass how many there are", ranks,
-                                                  kMostExperts);
+    if (ranks < 1 || ranks > kMostExperts)
+        reject("ranks", "is {}, must be from 1 to {}; pass how many there are", ranks, kMostExperts);
     if (ranks * experts > kMostExperts)
         reject("gate_up", "has {} experts on each of {} ranks, {} of all, must be at most {}; take fewer of them",
                experts, ranks, ranks * experts, kMostExperts);
     if (capacity < 0 || capacity > kMostRows / ranks)
-        reject("capacity", "is {}, must be from 0 to {}, 2^23 rows of {} ranks; 0 takes as many as are chosen", capacity,
-               kMostRows / ranks, ranks);
+        reject("capacity", "is {}, must be from 0 to {}, 2^23 rows of {} ranks; 0 takes as many as are chosen",
+               capacity, kMostRows / ranks, ranks);
 }
 
 void check_workspace(const EpMoeCall& call) {
     const ConstMatrix result = call.layer.out;
-    const ConstMatrix memory{call.layer.workspace, DType::E4M3, 1, call.layer.workspace_bytes,
-                             call.layer.workspace_bytes, 1, call.device()};
+    const ConstMatrix memory{
+        call.layer.workspace, DType::E4M3, 1, call.layer.workspace_bytes, call.layer.workspace_bytes, 1, call.device()};
     const Argument workspace{"workspace", memory}, out{"out", result}, x{"x", call.layer.x};
     const int64_t needed = memory_of(call.shape(), call.ranks(), call.how.capacity).bytes;
     if (call.layer.workspace_bytes < needed)
@@ -41,8 +41,8 @@ void check_counts(const EpMoeCall& call) {
     const Argument counts{"counts", given};
     counts.check_dtype(DType::I32, "pass memory of i32");
     if (!counts.has_shape(1, call.ranks()))
-        reject("counts", "has shape [{}, {}], must be [1, {}], one for each rank; pass memory of that shape", given.rows,
-               given.cols, call.ranks());
+        reject("counts", "has shape [{}, {}], must be [1, {}], one for each rank; pass memory of that shape",
+               given.rows, given.cols, call.ranks());
     counts.check_device(call.device(), "out");
     counts.check_pointer(4);
     counts.check_rows(1);
@@ -64,8 +64,9 @@ void check_ep_moe(const EpMoeCall& call) {
         reject("out", "is on another device than the communicator's rank; pass memory of the device of that rank");
     check_counts(call);
     if (call.layer.workspace && call.how.capacity == 0)
-        reject("workspace", "is given, but capacity is 0, whose memory depends on what is chosen; pass a capacity, or "
-                            "leave it out");
+        reject("workspace",
+               "is given, but capacity is 0, whose memory depends on what is chosen; pass a capacity, or "
+               "leave it out");
     if (call.layer.workspace) check_workspace(call);
 }
 

@@ -47,8 +47,7 @@ private:
     void run_in_places() {
         const int64_t rows = call_.ranks() * capacity_;
         const EpMemory parts = memory_of(shape_, call_.ranks(), capacity_);
-        auto* const memory =
-            static_cast<uint8_t*>(call_.layer.workspace ? call_.layer.workspace : take_(parts.bytes));
+        auto* const memory = static_cast<uint8_t*>(call_.layer.workspace ? call_.layer.workspace : take_(parts.bytes));
         const auto words = [&](int64_t at) { return reinterpret_cast<int32_t*>(memory + at); };
         sent_ = memory + parts.sent, received_ = memory + parts.received;
         y_ = memory + parts.y, returned_ = memory + parts.returned;
@@ -57,7 +56,8 @@ private:
         const Rows each(std::vector<int64_t>(ranks_, capacity_));
         find_slots();
         permute(rows);
-        exchange(sent_, received_, each, each, row_.bytes, {received_ + row_.tail + 4, capacity_ * row_.bytes, kMissing});
+        exchange(sent_, received_, each, each, row_.bytes,
+                 {received_ + row_.tail + 4, capacity_ * row_.bytes, kMissing});
         compute(rows, memory + parts.layer, parts.layer_bytes);
         exchange(y_, returned_, each, each, row_bytes(), {returned_, capacity_ * row_bytes(), kMissing});
         combine(rows + 1);
@@ -208,8 +208,8 @@ private:
         return {messages, DType::E4M3, rows, shape_.hidden, row_.bytes, 1, call_.device()};
     }
     Matrix scales_of(uint8_t* messages, int64_t rows) const {
-        return {messages + row_.scales, DType::F32, rows, (row_.tail - row_.scales) / 4, row_.bytes / 4, 1,
-                call_.device()};
+        return {messages + row_.scales, DType::F32, rows,          (row_.tail - row_.scales) / 4,
+                row_.bytes / 4,         1,          call_.device()};
     }
 
     Backend& backend_;

@@ -69,8 +69,8 @@ int32_t Communicator::rank() const { return group_->rank(); }
 int32_t Communicator::ranks() const { return group_->ranks(); }
 Device Communicator::device() const { return group_->device(); }
 void Communicator::wait(Stream stream) { group_->wait(stream); }
-void Communicator::abort() noexcept {
-    group_->abort(comm::name_of_rank(rank(), 0) + " ended the communicator; make another of the ranks that are left");
+void Communicator::end() noexcept {
+    group_->end(comm::name_of_rank(rank(), 0) + " ended the communicator; make another of the ranks that are left");
 }
 
 }  // namespace finegemm

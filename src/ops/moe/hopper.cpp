@@ -1,11 +1,7 @@
-// The backend for Hopper GPUs: calls that are made of calls of others, which take memory. Layer engine.
-#include <deque>
+// A layer of experts on a GPU: which way it takes, and its memory. Layer engine.
 #include <mutex>
 
-#include <finegemm/error.h>
-
 #include "engine/hopper_backend.h"
-#include "ops/ep/steps.h"
 #include "ops/moe/planner.h"
 #include "ops/moe/steps.h"
 
@@ -32,20 +28,6 @@ void HopperBackend::run_moe(const MoeCall& call) {
     const auto bytes = static_cast<size_t>(memory_of(shape, fused).bytes);
     const cuda::StreamMemory workspace(memory(), bytes, call.options.stream);
     run_steps(*this, call, fused, workspace.data());
-}
-
-void HopperBackend::run_ep_moe(const EpMoeCall& call) {
-    if (call.how.capacity == 0 || call.check_values) {
-        int capturing = 0;
-        driver_->check(driver_->api.StreamIsCapturing(call.options.stream, &capturing), "cuStreamIsCapturing");
-        if (capturing != 0)
-            throw Error(Errc::InvalidArgument, "capacity: is 0, or check_values is set, which wait for the GPU, but a "
-                                               "graph captures the stream; pass a capacity, without check_values");
-    }
-    std::deque<cuda::StreamMemory> taken;
-    run_steps(*this, call, [&](int64_t bytes) {
-        return taken.emplace_back(memory(), static_cast<size_t>(bytes), call.options.stream).data();
-    });
 }
 
 }  // namespace finegemm
