@@ -50,9 +50,9 @@ def nccl_us(call, rounds: int) -> list[float]:
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as trace:
-        for _ in range(rounds):
+        for _ in range(rounds):  # behind one another, so that no rank is late
             call()
-            torch.cuda.synchronize()
+        torch.cuda.synchronize()
     events = sorted(
         (e for e in trace.events() if "nccl" in e.name.lower() and e.device_type.name == "CUDA"),
         key=lambda e: e.time_range.start,
@@ -118,7 +118,7 @@ def time_layer(rank: Rank, layer: tuple, tokens: int, kind: str, weights: Weight
     if tokens <= MOST_OF_GRAPHS:  # where the host may be slower than the GPU
         calls |= {"capacity": captured(with_capacity).replay, "local": captured(local).replay}
     us = us_of(calls, rounds)
-    kernels = {"layer": nccl_us(with_capacity, 5), "bare": nccl_us(lambda: [f() for f in placed], 5)}
+    kernels = {"layer": nccl_us(calls["capacity"], 9), "bare": nccl_us(calls["bare places"], 9)}
     return {
         "layer": name,
         "kind": kind,
