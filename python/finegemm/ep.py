@@ -99,7 +99,7 @@ class Communicator:
 
 
 @native
-def ep_moe(
+def moe(
     communicator: Communicator,
     x: T,
     ids: Tensor,
@@ -143,9 +143,6 @@ def ep_moe(
     uint8 [n], n of workspace_bytes, where there is a capacity. Others: as of finegemm.moe. PeerError where a rank does
     not come.
     """
-
-
-moe = ep_moe
 
 
 def workspace_bytes(

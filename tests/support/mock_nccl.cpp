@@ -89,7 +89,7 @@ MOCK int ncclGetUniqueId(UniqueId* id) {
 }
 MOCK int ncclCommInitRank(Comm** comm, int ranks, UniqueId id, int rank) {
     if (const int result = result_of("ncclCommInitRank")) return result;
-    auto* const made = new Comm{.rank = rank, .ranks = ranks};
+    auto* const made = new Comm{0, rank, ranks, {}};
     std::memcpy(&made->id, id.internal, sizeof made->id);
     std::unique_lock lock(mutex);
     ++members[made->id];
