@@ -143,13 +143,15 @@ def lose_a_rank(rank: Rank) -> dict[str, Any]:
     c = rank.c
     weights = weights_of(2, 512, 256, 3, rank.device)
     t = tokens_of(8, 512, 2, 2 * c.ranks, 1, rank.device, "even")
-    ep.moe(c, t.x, t.ids, *weights, weights=t.weights, capacity=16)
+    size = ep.workspace_bytes(8, 2, 512, 256, 2, ranks=c.ranks, capacity=16)
+    memory = torch.empty(size, dtype=torch.uint8, device=rank.device)  # in it can be seen who has come
+    ep.moe(c, t.x, t.ids, *weights, weights=t.weights, capacity=16, workspace=memory)
     rank.wait()
     if c.rank == c.ranks - 1:
         time.sleep(6)
         return {}
     begin = time.perf_counter()
-    ep.moe(c, t.x, t.ids, *weights, weights=t.weights, capacity=16)
+    ep.moe(c, t.x, t.ids, *weights, weights=t.weights, capacity=16, workspace=memory)
     try:
         rank.wait()
         raise AssertionError("nobody missed the rank")

@@ -29,7 +29,7 @@ struct Place {
 struct Arrivals {
     const void* words = nullptr;  // null: not known
     int64_t stride = 0;           // bytes
-    uint32_t missing = 0;
+    uint32_t missing = ~0u;
 };
 
 struct AllToAll {
@@ -57,6 +57,8 @@ public:
     /// Message r goes to rank r, place r takes that of rank r: its bytes are known on both sides. On a GPU it is
     /// queued.
     virtual void all_to_all(const AllToAll& exchange) = 0;
+    /// Makes words of the device's memory `missing`, all of whose bits are set.
+    virtual void mark_missing(void* words, size_t bytes, Stream stream) = 0;
     /// Copies memory of the device to the host behind what is queued, and waits for it.
     virtual void fetch(void* to, const void* from, size_t bytes, Stream stream) = 0;
     /// Returns when what is queued has been done.

@@ -29,13 +29,18 @@ public:
         const cuda::CurrentDevice current(device_);
         constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING: it waits for no other stream
         driver_->check(driver_->api.StreamCreate(&aside_, kNonBlocking), "cuStreamCreate");
+        constexpr unsigned kNoTiming = 2;  // CU_EVENT_DISABLE_TIMING
+        driver_->check(driver_->api.EventCreate(&last_, kNoTiming), "cuEventCreate");
         library_->check(library_->api.CommInitRank(&comm_, ranks, id, rank), "ncclCommInitRank");
         connect();
     }
     ~NcclGroup() override {
         if (!driver_->process.is_this()) return;
         const cuda::CurrentDevice current(device_);
-        if (comm_) static_cast<void>(library_->api.CommDestroy(comm_));
+        // What still waits for a rank that is lost would never end.
+        if (comm_)
+            static_cast<void>(is_idle_in_time() ? library_->api.CommDestroy(comm_) : library_->api.CommAbort(comm_));
+        static_cast<void>(driver_->api.EventDestroy(last_));
         static_cast<void>(driver_->api.StreamDestroy(aside_));
     }
 
@@ -56,6 +61,15 @@ public:
                                 comm_);
         }
         library_->check(library_->api.GroupEnd(), "ncclGroupEnd", comm_);
+        int capturing = 0;
+        driver_->check(driver_->api.StreamIsCapturing(exchange.stream, &capturing), "cuStreamIsCapturing");
+        if (capturing == 0) driver_->check(driver_->api.EventRecord(last_, exchange.stream), "cuEventRecord");
+    }
+
+    void mark_missing(void* words, size_t bytes, Stream stream) override {
+        const cuda::CurrentDevice current(device_);
+        driver_->check(driver_->api.MemsetD8Async(reinterpret_cast<cuda::DevicePtr>(words), 0xff, bytes, stream),
+                       "cuMemsetD8Async");
     }
 
     void fetch(void* to, const void* from, size_t bytes, Stream stream) override {
@@ -67,17 +81,13 @@ public:
     void wait(Stream stream) override {
         driver_->check_process();
         const cuda::CurrentDevice current(device_);
-        const auto begin = Clock::now();
-        constexpr auto kSpin = std::chrono::milliseconds(2);  // what takes longer may take 50 us more
-        for (;;) {
-            const cuda::Result result = driver_->api.StreamQuery(stream);
-            if (result != kNotReady) return driver_->check(result, "cuStreamQuery");
-            look_for_errors();
-            const auto waited = Clock::now() - begin;
-            if (waited > timeout()) end_and_throw(sentence());
-            if (waited > kSpin) std::this_thread::sleep_for(std::chrono::microseconds(50));
-            else std::this_thread::yield();
-        }
+        const cuda::Result result = poll([&] {
+            const cuda::Result now = driver_->api.StreamQuery(stream);
+            if (now == kNotReady) look_for_errors();
+            return now;
+        });
+        if (result == kNotReady) end_and_throw(sentence());
+        driver_->check(result, "cuStreamQuery");
     }
 
     void end(const std::string& reason) noexcept override {
@@ -92,6 +102,21 @@ public:
 private:
     void check() const {
         if (!reason_.empty()) throw Error(Errc::Peer, reason_);
+    }
+    /// What a query says when it is ready, or when the time is over.
+    template <typename Query>
+    cuda::Result poll(const Query& query) const {
+        constexpr auto kSpin = std::chrono::milliseconds(2);  // what takes longer may take 50 us more
+        for (const auto begin = Clock::now();;) {
+            const cuda::Result result = query();
+            const auto waited = Clock::now() - begin;
+            if (result != kNotReady || waited > timeout()) return result;
+            if (waited > kSpin) std::this_thread::sleep_for(std::chrono::microseconds(50));
+            else std::this_thread::yield();
+        }
+    }
+    bool is_idle_in_time() const {
+        return poll([&] { return driver_->api.EventQuery(last_); }) != kNotReady;
     }
     [[noreturn]] void end_and_throw(const std::string& reason) {
         end(reason);
@@ -128,19 +153,27 @@ private:
                        "cuMemcpyDtoHAsync");
         driver_->check(driver_->api.StreamSynchronize(stream), "cuStreamSynchronize");
     }
-    /// Whose message has not come, as far as that can be seen.
-    std::string sentence() {
+    /// Other ranks whose word says that their message has not come. None where memory that the library took cannot be
+    /// read any more, as it has been given back behind the call.
+    std::vector<int> seen_missing() {
         std::vector<int> missing;
         for (int r = 0; arrivals_.words && r < ranks(); ++r) {
             uint32_t word = 0;
-            copy(&word, static_cast<const uint8_t*>(arrivals_.words) + r * arrivals_.stride, sizeof word, aside_);
+            const auto from =
+                reinterpret_cast<cuda::DevicePtr>(arrivals_.words) + static_cast<cuda::DevicePtr>(r * arrivals_.stride);
+            if (driver_->api.MemcpyDtoHAsync(&word, from, sizeof word, aside_) != 0) return {};
+            driver_->check(driver_->api.StreamSynchronize(aside_), "cuStreamSynchronize");
             if (word == arrivals_.missing && r != rank()) missing.push_back(r);
         }
+        return missing;
+    }
+    std::string sentence() {
+        std::vector<int> missing = seen_missing();
+        const bool known = !missing.empty() || ranks() == 2;
         if (missing.empty())
             for (int r = 0; r < ranks(); ++r)
                 if (r != rank()) missing.push_back(r);
-        const bool known = arrivals_.words && missing.size() + 1 < static_cast<size_t>(ranks());
-        return (known || ranks() == 2 ? "" : "one of ") + comm::sentence_of_missing(missing, experts_, timeout());
+        return (known ? "" : "one of ") + comm::sentence_of_missing(missing, experts_, timeout());
     }
 
     const std::shared_ptr<const Library> library_;
@@ -148,6 +181,7 @@ private:
     const cuda::Device device_;
     std::mutex mutex_;  // NCCL takes one call of a communicator at once
     Comm comm_ = nullptr;
+    void* last_ = nullptr;   // event behind the last messages
     void* aside_ = nullptr;  // for what cannot wait for a stream of the caller's
     comm::Arrivals arrivals_;
     int64_t experts_ = 0;

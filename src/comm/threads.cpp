@@ -93,6 +93,7 @@ public:
         for (int r = 0; r < ranks(); ++r) copy(r, exchange.places[static_cast<size_t>(r)]);
         meeting_->leave(rank());
     }
+    void mark_missing(void* words, size_t bytes, Stream) override { std::memset(words, 0xff, bytes); }
     void fetch(void* to, const void* from, size_t bytes, Stream) override { std::memcpy(to, from, bytes); }
     void wait(Stream) override {}
     void end(const std::string& reason) noexcept override { meeting_->end(reason); }

@@ -86,6 +86,7 @@ void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.EventCreate, "cuEventCreate", 2000);
     resolve(api.EventDestroy, "cuEventDestroy", 4000);
     resolve(api.EventRecord, "cuEventRecord", 2000);
+    resolve(api.EventQuery, "cuEventQuery", 2000);
     resolve(api.EventSynchronize, "cuEventSynchronize", 2000);
     resolve(api.EventElapsedTime, "cuEventElapsedTime", 2000);
 }

@@ -122,6 +122,7 @@ struct Api {
     Result (*EventCreate)(void**, unsigned);
     Result (*EventDestroy)(void*);
     Result (*EventRecord)(void*, StreamHandle);
+    Result (*EventQuery)(void*);
     Result (*EventSynchronize)(void*);
     Result (*EventElapsedTime)(float*, void*, void*);
 };

@@ -142,6 +142,15 @@ TEST_F(Nccl, PassesOnWhatItsCallsSay) {
     EXPECT_TRUE(contains(broken, "as the mock says; the group has ended")) << broken.what();
 }
 
+TEST_F(Nccl, DoesNotWaitWithoutEndForWhatItLeavesBehind) {
+    const int before = aborts();
+    for (const bool busy : {false, true}) {
+        const Communicator c(context_, Communicator::make_id(context_, how_), 0, 1, 0, how_);
+        if (busy) mock.fail("cuEventQuery", kNotReady);
+    }
+    EXPECT_EQ(aborts(), before + 1);
+}
+
 TEST_F(Nccl, NamesTheRankWhoseMessageHasNotComeAndEnds) {
     const int before = aborts();
     on_ranks([&](Communicator& c) {

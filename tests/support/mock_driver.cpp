@@ -348,6 +348,7 @@ const Symbol kSymbols[] = {
     {"cuEventCreate", 2000, reinterpret_cast<void*>(&cuEventCreate)},
     {"cuEventDestroy", 4000, reinterpret_cast<void*>(&cuEventDestroy_v2)},
     {"cuEventRecord", 2000, reinterpret_cast<void*>(&cuEventRecord)},
+    {"cuEventQuery", 2000, reinterpret_cast<void*>(&cuEventQuery)},
     {"cuEventSynchronize", 2000, reinterpret_cast<void*>(&cuEventSynchronize)},
     {"cuEventElapsedTime", 2000, reinterpret_cast<void*>(&cuEventElapsedTime)},
 };

@@ -111,6 +111,7 @@ inline int cuEventRecord(void* event, void*) {
     internals().recorded_us[event] = state().clock_us;
     return entry.result;
 }
+inline int cuEventQuery(void*) { return Entry("cuEventQuery").result; }
 inline int cuEventSynchronize(void*) { return Entry("cuEventSynchronize").result; }
 inline int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
     const Entry entry("cuEventElapsedTime");

@@ -74,7 +74,8 @@ private:
         permute(choices);
         int32_t* const coming = words(call_.ranks());
         const Rows one(std::vector<int64_t>(ranks_, 1));
-        exchange(counts_, coming, one, one, kOfWord, {});
+        call_.group.mark_missing(coming, ranks_ * kOfWord, stream());
+        exchange(counts_, coming, one, one, kOfWord, {coming, kOfWord, kMissing});
         const Rows sent(fetch_counts(counts_)), received(fetch_counts(coming));
         received_ = static_cast<uint8_t*>(take_(std::max<int64_t>(received.all, 1) * row_.bytes));
         y_ = static_cast<uint8_t*>(take_(std::max<int64_t>(received.all, 1) * row_bytes()));
