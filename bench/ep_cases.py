@@ -70,8 +70,10 @@ def same(name: str, found: torch.Tensor, wanted: torch.Tensor) -> None:
 
 
 class Rank:
-    def __init__(self, communicator: ep.Communicator):
-        self.c = communicator
+    """A rank, with two communicators of the same ranks where two parts of a layer are to be in flight."""
+
+    def __init__(self, communicator: ep.Communicator, other: ep.Communicator | None = None):
+        self.c, self.other = communicator, other
         self.device = "cpu" if communicator.device < 0 else f"cuda:{communicator.device}"
 
     def wait(self) -> None:

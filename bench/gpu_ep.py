@@ -24,6 +24,7 @@ LAYERS = (("DeepSeek-V4-Flash", 4096, 2048, 6), ("DeepSeek-V3", 7168, 2048, 8))
 EXPERTS = 32  # of a rank
 TOKENS = (8, 64, 512, 1024, 4096, 8192)
 MOST_OF_GRAPHS = 1024  # tokens
+SMS_OF_HALVES = (0, 100)  # of products, where the messages of the other half want some; 0: all
 
 
 def us_of(calls: dict[str, Any], rounds: int) -> dict[str, float]:
@@ -67,6 +68,25 @@ def bare(given: list[int], taken: list[int], row_bytes: int):
     sizes = [[rows * row_bytes for rows in all_] for all_ in (given, taken)]
     x, y = (torch.ones(sum(each), dtype=torch.uint8, device="cuda") for each in sizes)
     return lambda: torch.distributed.all_to_all_single(y, x, sizes[1], sizes[0])
+
+
+def halves(rank: Rank, t: Tokens, weights: Weights, capacity: int, out: torch.Tensor, sms: int):
+    """Half of the tokens on a stream and a communicator of its own: one computes while the rows of the other travel."""
+    middle, streams = len(t.x) // 2, [torch.cuda.Stream() for _ in range(2)]
+    parts = [slice(0, middle), slice(middle, len(t.x))]
+    places = -(-capacity // 2)
+
+    def call() -> None:
+        current = torch.cuda.current_stream()
+        for c, stream, part in zip((rank.c, rank.other), streams, parts, strict=True):
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream):
+                half = Tokens(*(x[part] for x in t))
+                ep.moe(c, half.x, half.ids, *weights, half.weights, out[part], capacity=places, num_sms=sms)
+        for stream in streams:
+            current.wait_stream(stream)
+
+    return call
 
 
 def time_layer(rank: Rank, layer: tuple, tokens: int, kind: str, weights: Weights, rounds: int) -> dict[str, Any]:
@@ -131,6 +151,19 @@ def time_layer(rank: Rank, layer: tuple, tokens: int, kind: str, weights: Weight
     }
 
 
+def time_halves(rank: Rank, layer: tuple, tokens: int, weights: Weights, rounds: int) -> dict[str, Any]:
+    name, hidden, _, choices = layer
+    t = tokens_of(tokens, hidden, choices, EXPERTS * rank.c.ranks, 10 + rank.c.rank, rank.device, "even")
+    capacity = -(-int(1.1 * t.ids.numel() / rank.c.ranks) // 16) * 16
+    out = torch.empty_like(t.x)
+
+    def whole() -> None:
+        ep.moe(rank.c, t.x, t.ids, *weights, weights=t.weights, capacity=capacity, out=out)
+
+    calls = {"whole": whole} | {f"halves, {n} SMs": halves(rank, t, weights, capacity, out, n) for n in SMS_OF_HALVES}
+    return {"layer": name, "tokens": tokens, "us": {k: round(v, 1) for k, v in us_of(calls, rounds).items()}}
+
+
 def out_of_time(deadline: float) -> bool:
     """Whether any rank says so: all do the same."""
     passed = torch.tensor(float(time.perf_counter() > deadline), device="cuda")
@@ -173,7 +206,7 @@ def process(index: int, options: argparse.Namespace, name: bytes, queue) -> None
         device_id=torch.device("cuda", index),
     )
     begin = time.perf_counter()
-    rank = Rank(ep.Communicator(name, index, options.ranks, index))
+    rank = Rank(ep.Communicator(name, index, options.ranks, index), ep.Communicator.from_torch())
     told: dict[str, Any] = {}
     try:
         told["check"] = check(rank, 1)
@@ -187,6 +220,14 @@ def process(index: int, options: argparse.Namespace, name: bytes, queue) -> None
                     if index == 0:
                         print(round(time.perf_counter() - begin, 1), rows[-1], flush=True)
         told["rows"] = rows
+        queue.put((index, dict(told)))
+        told["halves"] = [
+            time_halves(rank, layer, tokens, weights_of(EXPERTS, *layer[1:3], 20 + index, rank.device), options.rounds)
+            for layer, tokens in itertools.product(LAYERS, TOKENS)
+            if tokens >= MOST_OF_GRAPHS
+        ]
+        if index == 0:
+            print(told["halves"], flush=True)
         told["lost"] = lose_a_rank(Rank(ep.Communicator.from_torch(timeout=2)))
     except Exception as e:  # the other ranks would wait
         told["error"] = f"{type(e).__name__}: {e}"
@@ -231,13 +272,13 @@ def main() -> None:
     processes = [spawn.Process(target=process, args=(r, options, name, queue)) for r in range(options.ranks)]
     for p in processes:
         p.start()
-    told = dict(queue.get() for _ in processes)
-    card = torch.cuda.get_device_name(0)
-    print(card, {r: {k: v for k, v in t.items() if k != "rows"} for r, t in told.items()})
-    if options.out:
-        method = f"events between flushes of L2 at which ranks meet, median of {options.rounds}; nccl_us: CUPTI"
-        record = {"gpu": card, "commit": options.commit, "ranks": options.ranks, "method": method, "told": told}
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+    method = f"events between flushes of L2 at which ranks meet, median of {options.rounds}; nccl_us: CUPTI"
+    record = {"gpu": torch.cuda.get_device_name(0), "commit": options.commit, "ranks": options.ranks, "method": method}
+    for _ in range(2):  # the second time with what may not end
+        told = dict(queue.get() for _ in processes)
+        if options.out:
+            options.out.write_text(json.dumps(record | {"told": told}, indent=1) + "\n")
+    print({r: {k: v for k, v in t.items() if k != "rows"} for r, t in told.items()})
     if errors := [t["error"] for t in told.values() if "error" in t]:
         raise SystemExit("; ".join(errors))
 
