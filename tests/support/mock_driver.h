@@ -47,7 +47,7 @@ struct Launch {
     PrenormParams prenorm{};                   // of a kernel "FineGEMM_prenorm_*"
     SwigluParams swiglu{};                     // of a kernel "FineGEMM_swiglu_quantize_*"
     RouteParams route{};                       // of a kernel "FineGEMM_routing_route*"
-    SlotsParams slots{};                       // of a kernel "FineGEMM_routing_slots"
+    SlotsParams slots{};                       // of a kernel "FineGEMM_ep_slots"
     PermuteParams permute{};                   // of a kernel "FineGEMM_routing_permute*"
     CombineParams combine{};                   // of a kernel "FineGEMM_routing_combine"
     GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"
