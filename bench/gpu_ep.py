@@ -5,7 +5,6 @@
 
 import argparse
 import itertools
-import json
 import multiprocessing
 import pathlib
 import statistics
@@ -18,6 +17,7 @@ import torch
 import finegemm
 from ep_cases import Rank, Tokens, Weights, captured, check, check_graph, tokens_of, weights_of
 from finegemm import ep
+from records import write_record
 
 # Name, hidden, intermediate, choices.
 LAYERS = (("DeepSeek-V4-Flash", 4096, 2048, 6), ("DeepSeek-V3", 7168, 2048, 8))
@@ -277,9 +277,10 @@ def main() -> None:
     record = {"gpu": torch.cuda.get_device_name(0), "commit": options.commit, "ranks": options.ranks, "method": method}
     for _ in range(2):  # the second time with what may not end
         told = dict(queue.get() for _ in processes)
+        rows = [{"rank": rank} | row for rank, of in sorted(told.items()) for row in of.pop("rows", [])]
         if options.out:
-            options.out.write_text(json.dumps(record | {"told": told}, indent=1) + "\n")
-    print({r: {k: v for k, v in t.items() if k != "rows"} for r, t in told.items()})
+            write_record(options.out, record | {"told": told, "rows": rows})
+    print(told)
     if errors := [t["error"] for t in told.values() if "error" in t]:
         raise SystemExit("; ".join(errors))
 
