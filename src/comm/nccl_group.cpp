@@ -27,40 +27,28 @@ public:
           driver_(std::move(driver)),
           device_(driver_, device) {
         const cuda::CurrentDevice current(device_);
-        constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING: it waits for no other stream
-        driver_->check(driver_->api.StreamCreate(&aside_, kNonBlocking), "cuStreamCreate");
-        constexpr unsigned kNoTiming = 2;  // CU_EVENT_DISABLE_TIMING
-        driver_->check(driver_->api.EventCreate(&last_, kNoTiming), "cuEventCreate");
-        library_->check(library_->api.CommInitRank(&comm_, ranks, id, rank), "ncclCommInitRank");
-        connect();
+        try {
+            make(id);
+        } catch (...) {
+            release();
+            throw;
+        }
     }
     ~NcclGroup() override {
         if (!driver_->process.is_this()) return;
         const cuda::CurrentDevice current(device_);
-        // What still waits for a rank that is lost would never end.
-        if (comm_)
-            static_cast<void>(is_idle_in_time() ? library_->api.CommDestroy(comm_) : library_->api.CommAbort(comm_));
-        static_cast<void>(driver_->api.EventDestroy(last_));
-        static_cast<void>(driver_->api.StreamDestroy(aside_));
+        release();
     }
 
     void all_to_all(const comm::AllToAll& exchange) override {
         driver_->check_process();
         const cuda::CurrentDevice current(device_);
-        const std::scoped_lock lock(mutex_);
-        check();
-        arrivals_ = exchange.arrivals, experts_ = exchange.experts;
-        library_->check(library_->api.GroupStart(), "ncclGroupStart", comm_);
-        for (int r = 0; r < ranks(); ++r) {
-            const auto& [data, bytes] = exchange.messages[static_cast<size_t>(r)];
-            const auto& [place, place_bytes] = exchange.places[static_cast<size_t>(r)];
-            if (bytes > 0)
-                library_->check(library_->api.Send(data, bytes, kBytes, r, comm_, exchange.stream), "ncclSend", comm_);
-            if (place_bytes > 0)
-                library_->check(library_->api.Recv(place, place_bytes, kBytes, r, comm_, exchange.stream), "ncclRecv",
-                                comm_);
+        try {
+            send_and_receive(exchange);
+        } catch (const Error& e) {
+            end(e.what());  // some may have been queued
+            throw;
         }
-        library_->check(library_->api.GroupEnd(), "ncclGroupEnd", comm_);
         int capturing = 0;
         driver_->check(driver_->api.StreamIsCapturing(exchange.stream, &capturing), "cuStreamIsCapturing");
         if (capturing == 0) driver_->check(driver_->api.EventRecord(last_, exchange.stream), "cuEventRecord");
@@ -100,6 +88,21 @@ public:
     }
 
 private:
+    void make(const UniqueId& id) {
+        constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING: it waits for no other stream
+        driver_->check(driver_->api.StreamCreate(&aside_, kNonBlocking), "cuStreamCreate");
+        constexpr unsigned kNoTiming = 2;  // CU_EVENT_DISABLE_TIMING
+        driver_->check(driver_->api.EventCreate(&last_, kNoTiming), "cuEventCreate");
+        library_->check(library_->api.CommInitRank(&comm_, ranks(), id, rank()), "ncclCommInitRank");
+        connect();
+    }
+    /// What still waits for a rank that is lost would never end.
+    void release() noexcept {
+        if (comm_)
+            static_cast<void>(is_idle_in_time() ? library_->api.CommDestroy(comm_) : library_->api.CommAbort(comm_));
+        if (last_) static_cast<void>(driver_->api.EventDestroy(last_));
+        if (aside_) static_cast<void>(driver_->api.StreamDestroy(aside_));
+    }
     void check() const {
         if (!reason_.empty()) throw Error(Errc::Peer, reason_);
     }
@@ -121,6 +124,25 @@ private:
     [[noreturn]] void end_and_throw(const std::string& reason) {
         end(reason);
         throw Error(Errc::Peer, reason_);
+    }
+    void send_and_receive(const comm::AllToAll& exchange) {
+        const std::scoped_lock lock(mutex_);
+        check();
+        arrivals_ = exchange.arrivals, experts_ = exchange.experts;
+        library_->check(library_->api.GroupStart(), "ncclGroupStart", comm_);
+        int result = kSuccess;  // a group that has begun must end, whatever is said in between
+        for (size_t r = 0; r < exchange.messages.size(); ++r) {
+            const auto& [data, bytes] = exchange.messages[r];
+            const auto& [place, place_bytes] = exchange.places[r];
+            const auto peer = static_cast<int>(r);
+            if (bytes > 0 && result == kSuccess)
+                result = library_->api.Send(data, bytes, kBytes, peer, comm_, exchange.stream);
+            if (place_bytes > 0 && result == kSuccess)
+                result = library_->api.Recv(place, place_bytes, kBytes, peer, comm_, exchange.stream);
+        }
+        const int ended = library_->api.GroupEnd();
+        library_->check(result, "ncclSend or ncclRecv", comm_);
+        library_->check(ended, "ncclGroupEnd", comm_);
     }
     /// NCCL connects ranks at their first message, and waits on the host meanwhile: no later call does, nor a graph.
     void connect() {

@@ -135,9 +135,21 @@ TEST_F(Nccl, PassesOnWhatItsCallsSay) {
     EXPECT_STREQ(e.what(), "ncclCommInitRank failed: as the mock says (2): a cable is loose");
     unsetenv("FINEGEMM_MOCK_NCCL");
     Communicator c(context_, Communicator::make_id(context_, how_), 0, 1, 0, how_);
+    int sent = 7, received = 0;
+    const std::vector<comm::Message> messages = {{&sent, sizeof sent}};
+    const std::vector<comm::Place> places = {{&received, sizeof received}};
+    setenv("FINEGEMM_MOCK_NCCL", "ncclRecv", 1);
+    const Error refused = error_of([&] { c.group().all_to_all({messages, places}); });
+    EXPECT_STREQ(refused.what(), "ncclSend or ncclRecv failed: as the mock says (2): a cable is loose");
+    unsetenv("FINEGEMM_MOCK_NCCL");
+    EXPECT_STREQ(error_of([&] { c.group().all_to_all({messages, places}); }).what(), refused.what());
+    EXPECT_EQ(received, 0);
+    Communicator other(context_, Communicator::make_id(context_, how_), 0, 1, 0, how_);
+    other.group().all_to_all({messages, places});  // the thread's group of calls has ended, too
+    EXPECT_EQ(received, 7);
     setenv("FINEGEMM_MOCK_NCCL", "network", 1);
     mock.fail("cuStreamQuery", kNotReady);
-    const Error broken = error_of([&] { c.wait(); });
+    const Error broken = error_of([&] { other.wait(); });
     EXPECT_EQ(broken.code(), Errc::Peer);
     EXPECT_TRUE(contains(broken, "as the mock says; the group has ended")) << broken.what();
 }

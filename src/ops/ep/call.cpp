@@ -24,6 +24,8 @@ SentRow sent_row(int64_t hidden) {
     return {scales, tail, aligned(tail + static_cast<int64_t>(sizeof(RowTail)), kSector)};
 }
 
+int64_t most_rows(int64_t hidden) { return std::min<int64_t>(int64_t{1} << 23, INT32_MAX / (hidden / 256 + 1)); }
+
 MoeShape local_shape(const MoeShape& s, int64_t rows) {
     MoeShape local = s;
     local.tokens = rows, local.choices = 1, local.rows = 0;

@@ -38,6 +38,9 @@ struct SentRow {
 };
 SentRow sent_row(int64_t hidden);
 
+/// Rows of all messages that one rank may have: more are too large for the layer that they are handed to.
+int64_t most_rows(int64_t hidden);
+
 /// The layer that experts here compute, of so many rows of all ranks: of each one choice.
 MoeShape local_shape(const MoeShape& shape, int64_t rows);
 

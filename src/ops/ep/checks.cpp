@@ -8,17 +8,16 @@ namespace finegemm {
 
 namespace {
 
-constexpr int64_t kMostRows = int64_t{1} << 23;  // of all messages
-
-void check_ranks(int64_t ranks, int64_t experts, int64_t capacity) {
+void check_ranks(int64_t ranks, int64_t experts, int64_t capacity, int64_t hidden) {
     if (ranks < 1 || ranks > kMostExperts)
         reject("ranks", "is {}, must be from 1 to {}; pass how many there are", ranks, kMostExperts);
     if (ranks * experts > kMostExperts)
         reject("gate_up", "has {} experts on each of {} ranks, {} of all, must be at most {}; take fewer of them",
                experts, ranks, ranks * experts, kMostExperts);
-    if (capacity < 0 || capacity > kMostRows / ranks)
-        reject("capacity", "is {}, must be from 0 to {}, 2^23 rows of {} ranks; 0 takes as many as are chosen",
-               capacity, kMostRows / ranks, ranks);
+    const int64_t most = most_rows(hidden) / ranks;
+    if (capacity < 0 || capacity > most)
+        reject("capacity", "is {}, must be from 0 to {} with {} ranks; 0 takes as many as are chosen", capacity, most,
+               ranks);
 }
 
 void check_workspace(const EpMoeCall& call) {
@@ -59,7 +58,7 @@ void check_ep_moe(const EpMoeCall& call) {
     if (layer.first != 0)
         reject("first", "is {}, must be 0: the first id of a rank is its number times its experts; leave it out",
                layer.first);
-    check_ranks(call.ranks(), call.experts(), call.how.capacity);
+    check_ranks(call.ranks(), call.experts(), call.how.capacity, layer.x.cols);
     if (call.device() != call.group.device())
         reject("out", "is on another device than the communicator's rank; pass memory of the device of that rank");
     check_counts(call);
@@ -72,7 +71,7 @@ void check_ep_moe(const EpMoeCall& call) {
 
 int64_t ep_moe_workspace_bytes(const MoeShape& shape, int32_t ranks, int64_t capacity) {
     check_moe(shape);
-    check_ranks(ranks, shape.experts, capacity);
+    check_ranks(ranks, shape.experts, capacity, shape.hidden);
     if (capacity == 0) reject("capacity", "is 0, whose memory depends on what is chosen; pass one of at least 1");
     return memory_of(shape, ranks, capacity).bytes;
 }

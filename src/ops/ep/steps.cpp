@@ -77,6 +77,7 @@ private:
         call_.group.mark_missing(coming, ranks_ * kOfWord, stream());
         exchange(counts_, coming, one, one, kOfWord, {coming, kOfWord, kMissing});
         const Rows sent(fetch_counts(counts_)), received(fetch_counts(coming));
+        check_takes(received.all);
         received_ = static_cast<uint8_t*>(take_(std::max<int64_t>(received.all, 1) * row_.bytes));
         y_ = static_cast<uint8_t*>(take_(std::max<int64_t>(received.all, 1) * row_bytes()));
         returned_ = static_cast<uint8_t*>(take_(choices * row_bytes()));
@@ -181,6 +182,15 @@ private:
         return {words.begin(), words.end()};
     }
 
+    /// The others have sent what this rank cannot take: it is the end for all.
+    void check_takes(int64_t rows) const {
+        if (rows <= most_rows(shape_.hidden)) return;
+        const std::string reason =
+            fmt::format("x: {} rows come to {}, must be at most {}; split the tokens", rows,
+                        comm::name_of_rank(call_.group.rank(), call_.experts()), most_rows(shape_.hidden));
+        call_.group.end(reason);
+        throw Error(Errc::Peer, reason);
+    }
     void check_fits(int64_t count, size_t rank) const {
         if (count > capacity_)
             throw Error(Errc::InvalidArgument,
