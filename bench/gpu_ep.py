@@ -73,13 +73,14 @@ def bare(given: list[int], taken: list[int], row_bytes: int):
 def halves(rank: Rank, t: Tokens, weights: Weights, capacity: int, out: torch.Tensor, sms: int):
     """Half of the tokens on a stream and a communicator of its own: one computes while the rows of the other travel."""
     assert rank.other
+    communicators = (rank.c, rank.other)
     middle, streams = len(t.x) // 2, [torch.cuda.Stream() for _ in range(2)]
     parts = [slice(0, middle), slice(middle, len(t.x))]
     places = -(-capacity // 2)
 
     def call() -> None:
         current = torch.cuda.current_stream()
-        for c, stream, part in zip((rank.c, rank.other), streams, parts, strict=True):
+        for c, stream, part in zip(communicators, streams, parts, strict=True):
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
                 half = Tokens(*(x[part] for x in t))
