@@ -134,7 +134,9 @@ void check_options(const Options& o) {
 
 void forbid_multicast() {
     constexpr const char* kVariable = "NCCL_NVLS_ENABLE";
-    if (const char* value = std::getenv(kVariable); value && *value && std::string_view(value) != "0")
+    const char* const value = std::getenv(kVariable);
+    if (value && std::string_view(value) == "0") return;  // other threads may read the environment: it stays as it is
+    if (value && *value)
         reject_setting(kVariable, value,
                        "must be 0 where FineGEMM makes communicators, as NVLink multicast may put a shared host's GPUs "
                        "out of service");
