@@ -15,12 +15,12 @@ public:
     explicit Recorded(std::vector<int32_t> counts)
         : Group(1, kRanks, {DeviceType::Cuda, 0}, comm::Seconds(1)), counts_(std::move(counts)) {}
 
-    struct Exchange {
+    struct Asked {
         std::vector<comm::Message> messages;
         std::vector<comm::Place> places;
         comm::Arrivals arrivals;
     };
-    std::vector<Exchange> exchanges;
+    std::vector<Asked> exchanges;
 
     void all_to_all(const comm::AllToAll& all) override {
         exchanges.push_back(
