@@ -6,11 +6,12 @@ import re
 from typing import Any
 
 INCLUDE = pathlib.Path(__file__).resolve().parent.parent / "include/finegemm"
-HEADERS = (INCLUDE / "c_types.h", INCLUDE / "c_api.h")
+HEADERS = (INCLUDE / "c_types.h", INCLUDE / "c_api.h", INCLUDE / "c_ep.h")
 TYPES: dict[str, Any] = {
     "char": ctypes.c_char,
     "int32_t": ctypes.c_int32,
     "int64_t": ctypes.c_int64,
+    "uint8_t": ctypes.c_uint8,
     "uint32_t": ctypes.c_uint32,
     "char*": ctypes.c_char_p,
     "void*": ctypes.c_void_p,

@@ -158,6 +158,7 @@ CHECKS = {
         "routing_racecheck",
         "routing_speed",
     ),
+    "ep": ("ep_bits", "ep_graph", "ep_kernels", "ep_memcheck", "ep_racecheck"),
     "moe": ("moe_bits", "moe_repeat", "moe_graph", "moe_memcheck", "moe_racecheck", "moe_speed"),
 }
 

@@ -73,8 +73,8 @@ class Layer:
         memory.t.fill_(0xFF)
         return memory
 
-    def prepare(self, library: Library, out: torch.Tensor, workspace: torch.Tensor | None = None, **options):
-        """A function without arguments that queues the call."""
+    def structs(self, out: torch.Tensor, workspace: torch.Tensor | None = None, **options) -> tuple:
+        """Arguments and options of the call."""
         ids = matrix(self.ids) if self.ids.dtype == torch.int64 else integers(self.ids)
         args = C["moe_args"](
             x=matrix(self.x),
@@ -88,6 +88,11 @@ class Layer:
         )
         size = ctypes.sizeof(C["moe_options"])
         given = C["moe_options"](struct_size=size, check_values=OFF, **{"gate_alpha": 1.0} | self.options | options)
+        return args, given
+
+    def prepare(self, library: Library, out: torch.Tensor, workspace: torch.Tensor | None = None, **options):
+        """A function without arguments that queues the call."""
+        args, given = self.structs(out, workspace, **options)
 
         def call(keep=(self, out, workspace)):
             library.moe(args, given, out)

@@ -365,6 +365,11 @@ class Library:
         options.stream = stream_of(out)
         self.check(self.c.finegemm_moe(self.context, *self.by_reference(args, options)))
 
+    def ep_moe(self, communicator, args, how, options, out) -> None:
+        options.stream = stream_of(out)
+        structs = (args, how, options, self.error)
+        self.check(self.c.finegemm_ep_moe(self.context, communicator, *map(ctypes.byref, structs)))
+
     def by_reference(self, args, options) -> tuple:
         return tuple(map(ctypes.byref, (args, options, self.error)))
 

@@ -20,9 +20,9 @@ from gpu_fixture import ROOT
 from gpu_gated import Gated
 from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
-from gpu_layer import Layers
 from gpu_mqa import Mqa
 from gpu_prenorm import Prenorm
+from gpu_ranks import Ranks
 from gpu_routing import Routing
 from gpu_scales import Scales
 from gpu_swiglu import Swiglu
@@ -52,7 +52,7 @@ class Sanitized(
     Prenorm,
     Swiglu,
     Routing,
-    Layers,
+    Ranks,
 ):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
@@ -116,6 +116,15 @@ class Sanitized(
 
     def moe_racecheck(self):
         return self.racechecked("small_moe")
+
+    def ep_memcheck(self):
+        return self.memchecked("small_ep")
+
+    def ep_racecheck(self):
+        return self.racechecked("small_ep")
+
+    def ep_kernels(self):
+        return self.covered("ep", self.small_ep)
 
     def routing_memcheck(self):
         return self.memchecked("small_routing")

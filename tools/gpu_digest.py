@@ -47,7 +47,8 @@ OPERATIONS = {
     "mqa": ["src/ops/mqa/*", "kernels/finegemm/mqa/*"],
     "prenorm": ["src/ops/prenorm/*", "kernels/finegemm/prenorm/*"],
     "moe": ["src/ops/moe/*"],
-    "routing": ["src/ops/routing/*", "kernels/finegemm/routing/*"],
+    "ep": ["src/ops/ep/*", "src/comm/*", "kernels/finegemm/routing/slots.h"],
+    "routing": ["src/ops/routing/*", "kernels/finegemm/routing/routing.h"],
 }
 SHARED = [
     "kernels/finegemm/core/*",

@@ -19,7 +19,8 @@ typedef enum finegemm_code {
     FINEGEMM_IO = 5,
     FINEGEMM_OUT_OF_MEMORY = 6,
     FINEGEMM_INTERNAL = 7, /* a bug of the library: please report it */
-    FINEGEMM_ENDED = 8     /* by what the caller's poll returned */
+    FINEGEMM_ENDED = 8,    /* by what the caller's poll returned */
+    FINEGEMM_PEER = 9      /* another rank of a communicator has not come, or has left */
 } finegemm_code;
 
 /* Values of the int32_t fields below. */

@@ -17,6 +17,7 @@ enum class Errc : int {
     Io = 5,               ///< a file could not be read or written
     OutOfMemory = 6,
     Internal = 7,  ///< a broken invariant of ours: please report it
+    Peer = 9,      ///< another rank of a communicator has not come, or has left; 8 is the C ABI's FINEGEMM_ENDED
 };
 
 class FINEGEMM_API Error : public std::runtime_error {

@@ -11,6 +11,7 @@ from finegemm.errors import (
     InvalidArgument,
     IoError,
     OutOfMemory,
+    PeerError,
     Unsupported,
 )
 from finegemm.experts import explain_moe, moe, moe_workspace_bytes
@@ -42,6 +43,7 @@ __all__ = [
     "IoError",
     "LoggedCall",
     "OutOfMemory",
+    "PeerError",
     "Unsupported",
     "Weights",
     "__version__",

@@ -18,6 +18,7 @@ class Tensor(Protocol):
 
 
 T = TypeVar("T", bound=Tensor)  # results are of the library of the first operand
+PREFIXES = {"finegemm.ep": "ep_"}  # of names in the native module, where modules have names that meet
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -28,7 +29,7 @@ def native(declared: Callable[P, R]) -> Callable[P, R]:
     It is handed what was given and nothing else, so that a call pays only for that: defaults are the library's own, and
     `declared` says what they are.
     """
-    function = getattr(_native, declared.__name__)
+    function = getattr(_native, PREFIXES.get(declared.__module__, "") + declared.__name__)
     names = frozenset(signature(declared).parameters)
 
     @wraps(declared)

@@ -43,6 +43,12 @@ class OutOfMemory(FineGemmError, MemoryError):
     code = "OutOfMemory"
 
 
+class PeerError(FineGemmError):
+    """Another rank of a communicator has not come, or has left; the communicator has ended."""
+
+    code = "Peer"
+
+
 class InternalError(FineGemmError):
     """A broken invariant of the library: please report it."""
 

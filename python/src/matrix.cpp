@@ -43,7 +43,7 @@ bool is_codes(std::string_view name) {
 
 /// Are they experts, which may have 64 bits, or rows of them?
 bool is_routing(std::string_view name) {
-    return name == "ids" || name == "inverse" || name == "numbers" || name == "permutation";
+    return name == "ids" || name == "inverse" || name == "numbers" || name == "permutation" || name == "counts";
 }
 
 /// Are they windows, lengths, pages, a schedule or a routing?

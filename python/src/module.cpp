@@ -16,6 +16,7 @@
 #include "arguments.h"
 #include "explain.h"
 #include "ffi.h"
+#include "operations/ep.h"
 #include "operations/moe.h"
 #include "operations/mqa.h"
 #include "operations/prenorm.h"
@@ -42,6 +43,7 @@ const char* class_of(Errc code) {
         case Errc::Io: return "IoError";
         case Errc::OutOfMemory: return "OutOfMemory";
         case Errc::Internal: return "InternalError";
+        case Errc::Peer: return "PeerError";
     }
     return "InternalError";
 }
@@ -88,6 +90,8 @@ constexpr std::string_view kRoute[] = {"ids", "experts", "inverse", "numbers", "
 constexpr std::string_view kPermute[] = {"x", "inverse", "q", "scales"};
 constexpr std::string_view kCombine[] = {"y", "inverse", "weights", "out"};
 constexpr std::string_view kMoe[] = {"x", "ids", "gate_up", "gate_up_scales", "down", "down_scales", "weights", "out"};
+constexpr std::string_view kEpMoe[] = {"communicator", "x",           "ids",     "gate_up", "gate_up_scales",
+                                       "down",         "down_scales", "weights", "out"};
 constexpr std::string_view kSchedule[] = {"lengths", "slots", "schedule"};
 
 /// Calls a function as the package's calls.py does.
@@ -95,6 +99,13 @@ template <auto Function, const auto& Places>
 Object with_arguments(const Imports& imports, PyObject* context, PyObject* names, PyObject* args, PyObject* keywords) {
     Arguments given(Places, names, args, keywords);
     return Function(imports, context_in(context), given);
+}
+
+Object make_id_in(const Imports&, PyObject* context, PyObject* keywords) {
+    return make_communicator_id(context_in(context), keywords);
+}
+Object make_communicator_in(const Imports&, PyObject* context, PyObject* keywords) {
+    return make_communicator(context_in(context), keywords);
 }
 
 Object problems_in(const Imports&, PyObject* context) { return problems(context_in(context)); }
@@ -156,6 +167,14 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<permute_quantize_into, kPermute>>("permute_quantize"),
                          method<with_arguments<combine_into, kCombine>>("combine"),
                          method<with_arguments<moe_into, kMoe>>("moe"),
+                         method<with_arguments<ep_moe_into, kEpMoe>>("ep_moe"),
+                         method<ep_moe_workspace_bytes_of>("ep_moe_workspace_bytes"),
+                         method<make_id_in>("communicator_id"),
+                         method<make_communicator_in>("communicator"),
+                         method<communicators_of_threads>("communicators_of_threads"),
+                         method<place_of>("communicator_place"),
+                         method<wait_for>("communicator_wait"),
+                         method<end_communicator>("communicator_end"),
                          method<explain_text>("explain"),
                          method<explain_mqa_text>("explain_mqa"),
                          method<explain_prenorm_text>("explain_prenorm"),

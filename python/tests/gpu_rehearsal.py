@@ -216,6 +216,14 @@ class Rehearsal:
             recorded(lambda: self.spoiling(lambda: moe(library, args, options, out), out))
 
         monkeypatch.setattr(gpu_library.Library, "moe", layered)
+        ep_moe = gpu_library.Library.ep_moe
+
+        def ranked(library, communicator, args, how, options, out):
+            self.names.add("ep_slots")
+            options.numerics = gpu_library.HOPPER
+            recorded(lambda: self.spoiling(lambda: ep_moe(library, communicator, args, how, options, out), out))
+
+        monkeypatch.setattr(gpu_library.Library, "ep_moe", ranked)
         of_routing = (("route", "route", 1), ("permute_quantize", "permute", 2), ("combine", "combine", 3))
         for name, *what in of_routing:
             monkeypatch.setattr(gpu_library.Library, name, self.routed(gpu_library.Library, name, *what))

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <finegemm/einsum.h>
+#include <finegemm/ep.h>
 #include <finegemm/gemm.h>
 #include <finegemm/moe.h>
 #include <finegemm/mqa.h>
@@ -19,6 +20,7 @@
 #include "api/equations.h"
 #include "api/multiply.h"
 #include "cuda/nvtx.h"
+#include "ops/ep/checks.h"
 #include "ops/gemm/checks.h"
 #include "ops/gemm/groups.h"
 #include "ops/moe/checks.h"
@@ -276,6 +278,15 @@ void moe(Context& context, const MoeArgs& args, const MoeOptions& options) {
     const MoeCall call{args, options, options.check_values.value_or(state.options.check_values)};
     check_moe(call);
     if (call.x.rows == 0) return;
+    run_operation(state, call.device(), call, [&] { return text_of(call); });
+}
+
+void ep_moe(Context& context, Communicator& communicator, const MoeArgs& layer, const EpOptions& how,
+            const MoeOptions& options) {
+    ContextState& state = context.state();
+    const EpMoeCall call{layer, options, how, communicator.group(),
+                         options.check_values.value_or(state.options.check_values)};
+    check_ep_moe(call);
     run_operation(state, call.device(), call, [&] { return text_of(call); });
 }
 

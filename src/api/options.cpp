@@ -132,6 +132,17 @@ void check_options(const Options& o) {
                     "options.driver_path: is empty, must be a library; libcuda.so.1 is the default");
 }
 
+void forbid_multicast() {
+    constexpr const char* kVariable = "NCCL_NVLS_ENABLE";
+    const char* const value = std::getenv(kVariable);
+    if (value && std::string_view(value) == "0") return;  // other threads may read the environment: it stays as it is
+    if (value && *value)
+        reject_setting(kVariable, value,
+                       "must be 0 where FineGEMM makes communicators, as NVLink multicast may put a shared host's GPUs "
+                       "out of service");
+    setenv(kVariable, "0", 1);
+}
+
 std::string log_variable() {
     const char* value = std::getenv(kLogVariable);
     return value ? value : "";

@@ -20,6 +20,10 @@ std::vector<std::string> misspelt_variables(std::span<const char* const> variabl
 /// Sentences for the variables of this process.
 std::vector<std::string> misspelt_variables();
 
+/// Sets NCCL_NVLS_ENABLE to 0 for the process, before NCCL reads it. Throws Error(InvalidArgument) where it says
+/// something else.
+void forbid_multicast();
+
 /// FINEGEMM_LOG, which front ends follow (cli/log.h): the library itself writes nothing. Empty where it is not set.
 std::string log_variable();
 

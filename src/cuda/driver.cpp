@@ -77,9 +77,10 @@ void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.MemcpyDtoHAsync, "cuMemcpyDtoHAsync", 3020);
     resolve(api.MemcpyHtoDAsync, "cuMemcpyHtoDAsync", 3020);
     resolve(api.MemcpyDtoDAsync, "cuMemcpyDtoDAsync", 3020);
-    resolve(api.StreamSynchronize, "cuStreamSynchronize", 2000);
     resolve(api.StreamCreate, "cuStreamCreate", 2000);
     resolve(api.StreamDestroy, "cuStreamDestroy", 4000);
+    resolve(api.StreamQuery, "cuStreamQuery", 2000);
+    resolve(api.StreamSynchronize, "cuStreamSynchronize", 2000);
     resolve(api.StreamIsCapturing, "cuStreamIsCapturing", 10000);
     resolve(api.StreamBeginCapture, "cuStreamBeginCapture", 10010);
     resolve(api.StreamEndCapture, "cuStreamEndCapture", 10000);
@@ -91,6 +92,7 @@ void resolve_all(const Resolver& resolve, Api& api) {
     resolve(api.EventCreate, "cuEventCreate", 2000);
     resolve(api.EventDestroy, "cuEventDestroy", 4000);
     resolve(api.EventRecord, "cuEventRecord", 2000);
+    resolve(api.EventQuery, "cuEventQuery", 2000);
     resolve(api.EventSynchronize, "cuEventSynchronize", 2000);
     resolve(api.EventElapsedTime, "cuEventElapsedTime", 2000);
 }

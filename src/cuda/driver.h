@@ -116,9 +116,10 @@ struct Api {
     Result (*MemcpyDtoHAsync)(void*, DevicePtr, size_t, StreamHandle);
     Result (*MemcpyHtoDAsync)(DevicePtr, const void*, size_t, StreamHandle);
     Result (*MemcpyDtoDAsync)(DevicePtr, DevicePtr, size_t, StreamHandle);
-    Result (*StreamSynchronize)(StreamHandle);
     Result (*StreamCreate)(StreamHandle*, unsigned flags);
     Result (*StreamDestroy)(StreamHandle);
+    Result (*StreamQuery)(StreamHandle);
+    Result (*StreamSynchronize)(StreamHandle);
     Result (*StreamIsCapturing)(StreamHandle, int*);
     Result (*StreamBeginCapture)(StreamHandle, int mode);
     Result (*StreamEndCapture)(StreamHandle, GraphHandle*);
@@ -130,6 +131,7 @@ struct Api {
     Result (*EventCreate)(void**, unsigned);
     Result (*EventDestroy)(void*);
     Result (*EventRecord)(void*, StreamHandle);
+    Result (*EventQuery)(void*);
     Result (*EventSynchronize)(void*);
     Result (*EventElapsedTime)(float*, void*, void*);
 };

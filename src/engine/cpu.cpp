@@ -2,11 +2,14 @@
 #include "engine/cpu.h"
 
 #include <cstddef>
+#include <deque>
 #include <type_traits>
 #include <vector>
 
 #include "engine/check_values.h"
 #include "engine/thread_pool.h"
+#include "ops/ep/cpu.h"
+#include "ops/ep/steps.h"
 #include "ops/gemm/cpu.h"
 #include "ops/moe/steps.h"
 #include "ops/mqa/cpu.h"
@@ -37,6 +40,7 @@ public:
         std::visit(
             [&](const auto& call) {
                 if constexpr (std::is_same_v<decltype(call), const MoeCall&>) run_moe(call);
+                else if constexpr (std::is_same_v<decltype(call), const EpMoeCall&>) run_ep_moe(call);
                 else start(call);
             },
             operation);
@@ -55,6 +59,11 @@ private:
         if (call.workspace) return run_steps(*this, call, fused, call.workspace);
         std::vector<std::byte> workspace(static_cast<size_t>(memory_of(call.shape(), fused).bytes));
         run_steps(*this, call, fused, workspace.data());
+    }
+
+    void run_ep_moe(const EpMoeCall& call) {
+        std::deque<std::vector<std::byte>> memory;
+        run_steps(*this, call, [&](int64_t bytes) { return memory.emplace_back(static_cast<size_t>(bytes)).data(); });
     }
 
     inline static const Computing kComputing[] = {{"fast", ""}, {"exact", ""}, {"hopper", ""}};  // by numerics

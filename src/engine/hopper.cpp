@@ -13,10 +13,9 @@
 
 #include "engine/check_device.h"
 #include "engine/device_spec.h"
+#include "ops/ep/source.h"
 #include "ops/gemm/groups.h"
 #include "ops/gemm/source.h"
-#include "ops/moe/planner.h"
-#include "ops/moe/steps.h"
 #include "ops/mqa/source.h"
 #include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
@@ -169,29 +168,6 @@ const GemmKernel& HopperBackend::chosen(const plan::Problem& problem, const Poll
     return kernel;
 }
 
-bool HopperBackend::is_fused_faster(const MoeShape& shape) {
-    const plan::Problem problem = plan::problem_of(gate_up_shape(shape, true));
-    {
-        const std::shared_lock lock(mutex_);
-        if (const auto found = fused_.find(problem); found != fused_.end()) return found->second;
-    }
-    const bool faster = finegemm::is_fused_faster(shape, spec_, &table_);
-    const std::unique_lock lock(mutex_);
-    if (fused_.size() >= kMaxKept) fused_.clear();
-    return fused_.try_emplace(problem, faster).first->second;
-}
-
-/// Memory is given back behind the last launch, in the order of the stream.
-void HopperBackend::run_moe(const MoeCall& call) {
-    const MoeShape shape = call.shape();
-    const std::optional<bool> rule = fused_by_rule(shape);
-    const bool fused = rule ? *rule : is_fused_faster(shape);
-    if (call.workspace) return run_steps(*this, call, fused, call.workspace);
-    const auto bytes = static_cast<size_t>(memory_of(shape, fused).bytes);
-    const cuda::StreamMemory workspace(memory(), bytes, call.options.stream);
-    run_steps(*this, call, fused, workspace.data());
-}
-
 std::vector<plan::Problem> HopperBackend::problems() const {
     const std::shared_lock lock(mutex_);
     std::vector<plan::Problem> problems;
@@ -318,6 +294,7 @@ void HopperBackend::run(const Operation& operation) {
         [&](const auto& call) {
             const cuda::CurrentDevice current(device_);
             if constexpr (std::is_same_v<decltype(call), const MoeCall&>) run_moe(call);
+            else if constexpr (std::is_same_v<decltype(call), const EpMoeCall&>) run_ep_moe(call);
             else start(call);
         },
         operation);

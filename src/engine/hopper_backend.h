@@ -19,6 +19,7 @@
 #include "cuda/kernel.h"
 #include "engine/hopper.h"
 #include "engine/polled_provider.h"
+#include "ops/ep/hopper.h"
 #include "ops/gemm/epilogue_key.h"
 #include "ops/gemm/hopper.h"
 #include "ops/mqa/hopper.h"
@@ -137,6 +138,7 @@ private:
     void sum(Launch& launch, const Call& call, bool again);
     bool is_fused_faster(const MoeShape& shape);
     void run_moe(const MoeCall& call);
+    void run_ep_moe(const EpMoeCall& call);
     template <typename OperationCall>
     void start(const OperationCall& call);
 
@@ -164,7 +166,7 @@ private:
     std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<GroupListConfig>, KernelsOf<QuantizeConfig>,
                KernelsOf<QuantizeColumnsConfig>, KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>,
                KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>, KernelsOf<SwigluConfig>, KernelsOf<RouteConfig>,
-               KernelsOf<PermuteConfig>, KernelsOf<CombineConfig>>
+               KernelsOf<SlotsConfig>, KernelsOf<PermuteConfig>, KernelsOf<CombineConfig>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<plan::Problem, bool, plan::ProblemHash> fused_;  // is a layer's first product faster so?

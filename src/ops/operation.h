@@ -1,9 +1,10 @@
-// The operations besides those of gemm and its kind. A call of each is one kernel, but for a layer of experts, which is
-// made of calls of others. Layer engine.
+// The operations besides those of gemm and its kind. A call of each is one kernel, but for a layer of experts, here or
+// over ranks, which is made of calls of others. Layer engine.
 #pragma once
 
 #include <variant>
 
+#include "ops/ep/call.h"
 #include "ops/moe/call.h"
 #include "ops/mqa/call.h"
 #include "ops/prenorm/call.h"
@@ -19,6 +20,6 @@ namespace finegemm {
 /// `check_numbers` where a call has numbers to look at.
 using Operation =
     std::variant<QuantizeCall, QuantizeColumnsCall, ScaleLayoutCall, MqaCall, PagedMqaCall, PagedMqaScheduleCall,
-                 PrenormCall, SwigluCall, RouteCall, PermuteCall, CombineCall, MoeCall>;
+                 PrenormCall, SwigluCall, RouteCall, SlotsCall, PermuteCall, CombineCall, MoeCall, EpMoeCall>;
 
 }  // namespace finegemm

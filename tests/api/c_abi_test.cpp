@@ -28,7 +28,8 @@ constexpr int value(Enum e) {
 static_assert(FINEGEMM_INVALID_ARGUMENT == value(Errc::InvalidArgument) &&
               FINEGEMM_UNSUPPORTED == value(Errc::Unsupported) && FINEGEMM_DRIVER == value(Errc::Driver) &&
               FINEGEMM_COMPILE == value(Errc::Compile) && FINEGEMM_IO == value(Errc::Io) &&
-              FINEGEMM_OUT_OF_MEMORY == value(Errc::OutOfMemory) && FINEGEMM_INTERNAL == value(Errc::Internal));
+              FINEGEMM_OUT_OF_MEMORY == value(Errc::OutOfMemory) && FINEGEMM_INTERNAL == value(Errc::Internal) &&
+              FINEGEMM_PEER == value(Errc::Peer));
 static_assert(FINEGEMM_E4M3 == value(DType::E4M3) && FINEGEMM_BF16 == value(DType::BF16) &&
               FINEGEMM_F16 == value(DType::F16) && FINEGEMM_F32 == value(DType::F32));
 static_assert(FINEGEMM_CPU == value(DeviceType::Cpu) && FINEGEMM_CUDA == value(DeviceType::Cuda));

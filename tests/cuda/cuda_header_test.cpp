@@ -47,6 +47,9 @@ SAME(MemFree, 3020);
 SAME(MemcpyDtoHAsync, 3020);
 SAME(MemcpyHtoDAsync, 3020);
 SAME(MemcpyDtoDAsync, 3020);
+SAME(StreamCreate, 2000);
+SAME(StreamDestroy, 4000);
+SAME(StreamQuery, 2000);
 SAME(StreamSynchronize, 2000);
 SAME(StreamCreate, 2000);
 SAME(StreamDestroy, 4000);
@@ -61,6 +64,7 @@ SAME(ThreadExchangeStreamCaptureMode, 10010);
 SAME(EventCreate, 2000);
 SAME(EventDestroy, 4000);
 SAME(EventRecord, 2000);
+SAME(EventQuery, 2000);
 SAME(EventSynchronize, 2000);
 SAME(EventElapsedTime, 2000);
 #undef SAME

@@ -76,11 +76,11 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
         EXPECT_TRUE(entries.insert(s.entry).second) << s.entry;
         EXPECT_NE(s.text.find("\n" + s.entry + "("), std::string::npos) << s.entry;
     }
-    constexpr size_t kSchedules = 1, kLists = 1;
+    constexpr size_t kSchedules = 1, kLists = 1, kSlots = 1;
     EXPECT_EQ(texts.size(), plan::kernels().size() + add_pieces_configs().size() + kLists + quantize_configs().size() +
                                 quantize_columns_configs().size() + scale_layout_configs().size() +
                                 mqa_configs().size() + kSchedules + prenorm_configs().size() + swiglu_configs().size() +
-                                routing_sources().size());
+                                routing_sources().size() + kSlots);
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {

@@ -20,7 +20,7 @@
 #include <finegemm/prenorm/prenorm.h>
 #include <finegemm/quantize/columns.h>
 #include <finegemm/quantize/swiglu.h>
-#include <finegemm/routing/routing.h>
+#include <finegemm/routing/slots.h>
 #include <finegemm/scale_layout/scale_layout.h>
 
 namespace finegemm::mock {
@@ -39,14 +39,15 @@ struct Launch {
     bool programmatic;  // it may overlap with the kernel before it
     void* stream;
     SegmentedParams gemm;                      // of a kernel "FineGEMM_*", also of the next ones
-    QuantizeParams quantize;                   // of a kernel "FineGEMM_quantize_*"
+    QuantizeParams quantize{};                 // of a kernel "FineGEMM_quantize_*"
     QuantizeColumnsParams quantize_columns{};  // of a kernel "FineGEMM_quantize_columns_*"
-    ScaleLayoutParams scale_layout;            // of a kernel "FineGEMM_scale_layout_*"
-    MqaParams mqa;                             // of a kernel "FineGEMM_*mqa_logits_*"
-    MqaScheduleParams mqa_schedule;            // of a kernel "FineGEMM_paged_mqa_schedule"
-    PrenormParams prenorm;                     // of a kernel "FineGEMM_prenorm_*"
-    SwigluParams swiglu;                       // of a kernel "FineGEMM_swiglu_quantize_*"
+    ScaleLayoutParams scale_layout{};          // of a kernel "FineGEMM_scale_layout_*"
+    MqaParams mqa{};                           // of a kernel "FineGEMM_*mqa_logits_*"
+    MqaScheduleParams mqa_schedule{};          // of a kernel "FineGEMM_paged_mqa_schedule"
+    PrenormParams prenorm{};                   // of a kernel "FineGEMM_prenorm_*"
+    SwigluParams swiglu{};                     // of a kernel "FineGEMM_swiglu_quantize_*"
     RouteParams route{};                       // of a kernel "FineGEMM_routing_route*"
+    SlotsParams slots{};                       // of a kernel "FineGEMM_ep_slots"
     PermuteParams permute{};                   // of a kernel "FineGEMM_routing_permute*"
     CombineParams combine{};                   // of a kernel "FineGEMM_routing_combine"
     GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"

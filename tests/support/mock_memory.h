@@ -78,6 +78,7 @@ inline int cuMemcpyDtoDAsync_v2(void* to, const void* from, size_t bytes, void*)
     return entry.result;
 }
 
+inline int cuStreamQuery(void*) { return Entry("cuStreamQuery").result; }
 inline int cuStreamSynchronize(void*) { return Entry("cuStreamSynchronize").result; }
 inline int cuThreadExchangeStreamCaptureMode(int* mode) {
     const Entry entry("cuThreadExchangeStreamCaptureMode");
@@ -99,6 +100,7 @@ inline int cuEventRecord(void* event, void*) {
     internals().recorded_us[event] = state().clock_us;
     return entry.result;
 }
+inline int cuEventQuery(void*) { return Entry("cuEventQuery").result; }
 inline int cuEventSynchronize(void*) { return Entry("cuEventSynchronize").result; }
 inline int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
     const Entry entry("cuEventElapsedTime");

@@ -26,6 +26,14 @@ struct Guarded {
     }
 };
 
+/// All, from the first element on and before it.
+inline std::vector<int32_t> from(Guarded<int32_t>& x) {
+    std::vector<int32_t> all(x.data(), x.all.data() + x.all.size() - 16);
+    all.insert(all.end(), x.all.data(), x.data());
+    all.resize(x.all.size() - 16, x.guard);
+    return all;
+}
+
 struct RouteProblem {
     int64_t tokens, k, experts, first, rows, alignment;
     GroupForm form;
@@ -85,15 +93,6 @@ struct RouteProblem {
     std::string name() const {
         return fmt::format("{} tokens, {} choices, {} experts from {}, {} rows, form {}, alignment {}", tokens, k,
                            experts, first, rows, static_cast<int>(form), alignment);
-    }
-
-private:
-    /// All, from the first element on and before it.
-    static std::vector<int32_t> from(Guarded<int32_t>& x) {
-        std::vector<int32_t> all(x.data(), x.all.data() + x.all.size() - 16);
-        all.insert(all.end(), x.all.data(), x.data());
-        all.resize(x.all.size() - 16, x.guard);
-        return all;
     }
 };
 

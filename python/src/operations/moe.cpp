@@ -40,25 +40,32 @@ MoeShape shape_of(Arguments& given) {
 
 }  // namespace
 
-Object moe_into(const Imports& imports, Context& context, Arguments& given) {
-    Tensors tensors(imports);
+Object take_layer(Tensors& tensors, Arguments& given, MoeArgs& args, MoeOptions& options) {
     PyObject *x = given.required("x"), *to = given.optional("out");
-    MoeArgs args{.x = tensors.matrix("x", x),
-                 .x_scales = matrix_if_given(tensors, "x_scales", given.optional("x_scales")),
-                 .ids = tensors.matrix("ids", given.required("ids")),
-                 .weights = matrix_if_given(tensors, "weights", given.optional("weights")),
-                 .gate_up = tensors.stack("gate_up", given.required("gate_up")),
-                 .gate_up_scales = tensors.stack("gate_up_scales", given.required("gate_up_scales")),
-                 .down = tensors.stack("down", given.required("down")),
-                 .down_scales = tensors.stack("down_scales", given.required("down_scales")),
-                 .out = {}};
+    args = {.x = tensors.matrix("x", x),
+            .x_scales = matrix_if_given(tensors, "x_scales", given.optional("x_scales")),
+            .ids = tensors.matrix("ids", given.required("ids")),
+            .weights = matrix_if_given(tensors, "weights", given.optional("weights")),
+            .gate_up = tensors.stack("gate_up", given.required("gate_up")),
+            .gate_up_scales = tensors.stack("gate_up_scales", given.required("gate_up_scales")),
+            .down = tensors.stack("down", given.required("down")),
+            .down_scales = tensors.stack("down_scales", given.required("down_scales")),
+            .out = {}};
     Object out = to == Py_None ? tensors.empty_like(x, {args.x.rows, args.x.cols}, "bfloat16", "out")
                                : tensors.output("out", to);
     args.out = tensors.matrix("out", out.get(), Access::Write);
-    given.take("first", args.first);
     take_workspace(tensors, given.optional("workspace"), args);
-    MoeOptions options{.stream = tensors.stream(given.optional("stream"), out.get(), args.out.device)};
+    options.stream = tensors.stream(given.optional("stream"), out.get(), args.out.device);
     moe_options([&](const char* name, auto& option) { given.take(name, option); }, options);
+    return out;
+}
+
+Object moe_into(const Imports& imports, Context& context, Arguments& given) {
+    Tensors tensors(imports);
+    MoeArgs args;
+    MoeOptions options;
+    Object out = take_layer(tensors, given, args, options);
+    given.take("first", args.first);
     given.check_all_taken();
     WithoutGil others_run;
     options.poll = [&](double) { others_run.run_handlers(); };

@@ -1,20 +1,35 @@
 // The C ABI of a layer of experts. Layer api.
-#include <finegemm/c_api.h>
-
-#include <finegemm/moe.h>
+#include "ops/moe/c_abi.h"
 
 #include "api/c_values.h"
 #include "api/option_lists.h"
 
-namespace {
+namespace finegemm {
 
-using namespace finegemm;
+namespace {
 
 const auto take_one = [](const char* name, const auto& from, auto& to) { take(name, from, to); };
 
 void check_fused(int32_t given) {
     if (given < FINEGEMM_AS_CONTEXT || given > FINEGEMM_OFF)
         reject("fused", "is {}, must be 0 (whichever is faster), 1 (on) or 2 (off); pass one of them", given);
+}
+
+}  // namespace
+
+MoeArgs to_args(const finegemm_moe_args& args) {
+    return {.x = to_matrix(args.x, "x"),
+            .x_scales = to_matrix(args.x_scales, "x_scales"),
+            .ids = to_matrix(args.ids, "ids"),
+            .weights = to_matrix(args.weights, "weights"),
+            .gate_up = to_stack(args.gate_up, "gate_up"),
+            .gate_up_scales = to_stack(args.gate_up_scales, "gate_up_scales"),
+            .down = to_stack(args.down, "down"),
+            .down_scales = to_stack(args.down_scales, "down_scales"),
+            .first = args.first,
+            .out = to_matrix(args.out, "out"),
+            .workspace = args.workspace,
+            .workspace_bytes = args.workspace_bytes};
 }
 
 MoeOptions to_options(const finegemm_moe_options& caller) {
@@ -32,27 +47,16 @@ MoeShape to_shape(const finegemm_moe_shape& given) {
     return shape;
 }
 
-}  // namespace
+}  // namespace finegemm
+
+using namespace finegemm;
 
 int32_t finegemm_moe(finegemm_context* context, const finegemm_moe_args* args, const finegemm_moe_options* options,
                      finegemm_error* error) {
     return guarded(error, [&] {
         require(context, "context", kMakeContext);
         require(args, "args");
-        moe(context->context,
-            {.x = to_matrix(args->x, "x"),
-             .x_scales = to_matrix(args->x_scales, "x_scales"),
-             .ids = to_matrix(args->ids, "ids"),
-             .weights = to_matrix(args->weights, "weights"),
-             .gate_up = to_stack(args->gate_up, "gate_up"),
-             .gate_up_scales = to_stack(args->gate_up_scales, "gate_up_scales"),
-             .down = to_stack(args->down, "down"),
-             .down_scales = to_stack(args->down_scales, "down_scales"),
-             .first = args->first,
-             .out = to_matrix(args->out, "out"),
-             .workspace = args->workspace,
-             .workspace_bytes = args->workspace_bytes},
-            options ? to_options(*options) : MoeOptions{});
+        moe(context->context, to_args(*args), options ? to_options(*options) : MoeOptions{});
     });
 }
 

@@ -1,0 +1,88 @@
+"""finegemm.ep on threads: bits, capacity, ranks that do not come."""
+
+import concurrent.futures
+
+import numpy as np
+import pytest
+
+import finegemm
+from finegemm import ep
+from support import BF16
+
+HIDDEN, PAIRS, EXPERTS, CHOICES = 128, 128, 2, 3
+
+
+def weights(ranks):
+    random = np.random.default_rng(3)
+    shapes = ((ranks * EXPERTS, 2 * PAIRS, HIDDEN), (ranks * EXPERTS, HIDDEN, PAIRS))
+    parts = [random.standard_normal(s).astype(np.float32) / s[-1] ** 0.5 for s in shapes]
+    return [part for w in parts for part in finegemm.quantize_weights(w)[:2]]
+
+
+def tokens(count, ranks, seed):
+    random = np.random.default_rng(seed)
+    ids = random.integers(-1, ranks * EXPERTS, (count, CHOICES))
+    return random.standard_normal((count, HIDDEN)).astype(BF16), ids, random.random((count, CHOICES), np.float32)
+
+
+def on_ranks(call, communicators):
+    with concurrent.futures.ThreadPoolExecutor(len(communicators)) as threads:
+        return list(threads.map(call, communicators))
+
+
+@pytest.mark.parametrize("capacity", [0, 5 * CHOICES])
+def test_each_rank_has_the_bits_of_one_that_has_all_experts(capacity):
+    every = weights(3)
+
+    def one(c):
+        x, ids, odds = tokens((5, 0, 2)[c.rank], 3, c.rank)
+        mine = [w[c.rank * EXPERTS : (c.rank + 1) * EXPERTS] for w in every]
+        counts = np.empty(3, np.int32)
+        out = ep.moe(c, x, ids, *mine, odds, capacity=capacity, counts=counts)
+        np.testing.assert_array_equal(counts, [np.sum((ids >= 0) & (ids // EXPERTS == r)) for r in range(3)])
+        return out, finegemm.moe(x, ids, *every, odds)
+
+    communicators = ep.Communicator.of_threads(3)
+    assert [(c.rank, c.ranks, c.device) for c in communicators] == [(r, 3, -1) for r in range(3)]
+    for out, wanted in on_ranks(one, communicators):
+        np.testing.assert_array_equal(out.view(np.uint16), wanted.view(np.uint16))
+
+
+def test_tokens_that_do_not_fit_are_nan_and_named_when_values_are_checked():
+    every = weights(1)
+    x, ids, odds = tokens(4, 1, 0)
+    ids[:] = [0, -1, -1]
+    (c,) = ep.Communicator.of_threads(1)
+    out = ep.moe(c, x, ids, *every, odds, capacity=3)
+    assert np.isnan(out[3].astype(np.float32)).all() and not np.isnan(out[:3].astype(np.float32)).any()
+    with pytest.raises(finegemm.InvalidArgument, match=r"capacity: is 3, .* rank 0 \(experts 0 to 1\) 4 times"):
+        ep.moe(c, x, ids, *every, odds, capacity=3, check_values=True)
+
+
+def test_a_workspace_is_as_large_as_is_said():
+    every = weights(1)
+    x, ids, odds = tokens(4, 1, 0)
+    (c,) = ep.Communicator.of_threads(1)
+    size = ep.workspace_bytes(4, CHOICES, HIDDEN, PAIRS, EXPERTS, ranks=1, capacity=12)
+    memory = np.zeros(size, np.uint8)
+    ep.moe(c, x, ids, *every, odds, capacity=12, workspace=memory)
+    assert memory.any()
+    with pytest.raises(finegemm.InvalidArgument, match=f"workspace: has {size - 1} bytes, must have {size}"):
+        ep.moe(c, x, ids, *every, odds, capacity=12, workspace=memory[1:])
+
+
+def test_a_rank_that_does_not_come_is_named():
+    every = weights(2)
+    x, ids, odds = tokens(4, 2, 0)
+    one, _other = ep.Communicator.of_threads(2, timeout=0.1)
+    with pytest.raises(finegemm.PeerError, match=r"rank 1 \(experts 2 to 3\) has not come within 0.1 s"):
+        ep.moe(one, x, ids, *(w[:EXPERTS] for w in every), odds)
+
+
+def test_what_is_no_communicator_is_refused():
+    with pytest.raises(finegemm.InvalidArgument, match="id: has 3 bytes, must have 128"):
+        ep.Communicator(b"abc", 0, 1, 0)
+    with pytest.raises(finegemm.InvalidArgument, match="ranks: is 0, must be from 1 to 1024"):
+        ep.Communicator.of_threads(0)
+    with pytest.raises(finegemm.InvalidArgument, match="timeout_s: is 0, must be above 0"):
+        ep.Communicator.of_threads(2, timeout=0)

@@ -1,0 +1,12 @@
+// Argument checks of a layer over ranks: every reject names the argument, what came, the rule and the way out.
+// Layer api.
+#pragma once
+
+#include "ops/ep/call.h"
+
+namespace finegemm {
+
+/// Throws Error(InvalidArgument).
+void check_ep_moe(const EpMoeCall& call);
+
+}  // namespace finegemm

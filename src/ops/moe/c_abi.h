@@ -1,0 +1,13 @@
+// A layer of experts in C as in C++. Layer api.
+#pragma once
+
+#include <finegemm/c_api.h>
+#include <finegemm/moe.h>
+
+namespace finegemm {
+
+MoeArgs to_args(const finegemm_moe_args& given);
+MoeOptions to_options(const finegemm_moe_options& caller);
+MoeShape to_shape(const finegemm_moe_shape& given);
+
+}  // namespace finegemm

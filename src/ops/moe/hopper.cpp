@@ -1,0 +1,33 @@
+// A layer of experts on a GPU: which way it takes, and its memory. Layer engine.
+#include <mutex>
+
+#include "engine/hopper_backend.h"
+#include "ops/moe/planner.h"
+#include "ops/moe/steps.h"
+
+namespace finegemm {
+
+bool HopperBackend::is_fused_faster(const MoeShape& shape) {
+    const plan::Problem problem = plan::problem_of(gate_up_shape(shape, true));
+    {
+        const std::shared_lock lock(mutex_);
+        if (const auto found = fused_.find(problem); found != fused_.end()) return found->second;
+    }
+    const bool faster = finegemm::is_fused_faster(shape, spec_, &table_);
+    const std::unique_lock lock(mutex_);
+    if (fused_.size() >= kMaxKept) fused_.clear();
+    return fused_.try_emplace(problem, faster).first->second;
+}
+
+/// Memory is given back behind the last launch, in the order of the stream.
+void HopperBackend::run_moe(const MoeCall& call) {
+    const MoeShape shape = call.shape();
+    const std::optional<bool> rule = fused_by_rule(shape);
+    const bool fused = rule ? *rule : is_fused_faster(shape);
+    if (call.workspace) return run_steps(*this, call, fused, call.workspace);
+    const auto bytes = static_cast<size_t>(memory_of(shape, fused).bytes);
+    const cuda::StreamMemory workspace(memory(), bytes, call.options.stream);
+    run_steps(*this, call, fused, workspace.data());
+}
+
+}  // namespace finegemm

@@ -1,0 +1,70 @@
+// A layer of experts over ranks through the C ABI. Layer tests.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <thread>
+
+#include "api/ep_misuses.h"
+
+namespace finegemm::test {
+namespace {
+
+// Programs were compiled with these.
+static_assert(sizeof(finegemm_communicator_id) == 128 && sizeof(finegemm_communicator_options) == 24);
+static_assert(sizeof(finegemm_ep_options) == 72 && offsetof(finegemm_ep_options, counts) == 16);
+
+/// The result of a call's tokens.
+std::vector<uint16_t> out_of(MoeCallInC& c) {
+    EXPECT_TRUE(c.out.surroundings_intact());
+    return {c.out.data(), c.out.data() + c.kTokens * c.kHidden};
+}
+
+TEST(EpInC, HasTheBitsOfOneRank) {
+    const CContext context;
+    MoeCallInC alone;
+    alone.args.first = 0;
+    ASSERT_EQ(alone.run(context.get()), FINEGEMM_OK) << alone.error.message;
+    finegemm_communicator* communicators[2] = {};
+    ASSERT_EQ(finegemm_communicators_of_threads(2, nullptr, communicators, nullptr), FINEGEMM_OK);
+    MoeCallInC calls[2];  // each with the same tokens, and half of the experts
+    const auto run = [&](int rank) {
+        MoeCallInC& c = calls[rank];
+        c.args.first = 0;
+        for (finegemm_stack* w : {&c.args.gate_up, &c.args.gate_up_scales, &c.args.down, &c.args.down_scales}) {
+            w->count = 2;
+            auto* const bytes = static_cast<char*>(w->matrix.data);
+            w->matrix.data = bytes + rank * 2 * w->stride * (w->matrix.dtype == FINEGEMM_F32 ? 4 : 1);
+        }
+        EXPECT_EQ(finegemm_ep_moe(context.get(), communicators[rank], &c.args, nullptr, &c.options, &c.error),
+                  FINEGEMM_OK)
+            << c.error.message;
+        EXPECT_EQ(finegemm_communicator_wait(communicators[rank], nullptr, &c.error), FINEGEMM_OK);
+    };
+    std::thread other(run, 1);
+    run(0);
+    other.join();
+    for (MoeCallInC& c : calls) EXPECT_EQ(out_of(c), out_of(alone));
+    finegemm_communicator_destroy(communicators[1]);
+    EXPECT_EQ(finegemm_ep_moe(context.get(), communicators[0], &calls[0].args, nullptr, nullptr, &calls[0].error),
+              FINEGEMM_PEER);
+    EXPECT_TRUE(std::string(calls[0].error.message).starts_with("rank 1 has left")) << calls[0].error.message;
+    finegemm_communicator_destroy(communicators[0]);
+}
+
+TEST(EpInC, TellsTheMemoryOfACallWithACapacity) {
+    finegemm_moe_shape shape{};
+    shape.struct_size = sizeof shape;
+    shape.tokens = 64, shape.choices = 8, shape.hidden = 7168, shape.intermediate = 2048, shape.experts = 32;
+    int64_t few = 0, many = 0;
+    finegemm_error error{};
+    EXPECT_EQ(finegemm_ep_moe_workspace_bytes(&shape, 2, 64, &few, &error), FINEGEMM_OK) << error.message;
+    EXPECT_EQ(finegemm_ep_moe_workspace_bytes(&shape, 2, 128, &many, &error), FINEGEMM_OK);
+    EXPECT_GT(few, 2 * 64 * 2 * (7168 + 4 * 56 + 2 * 7168)) << "rows there and back, at both ends";
+    EXPECT_GT(many, few);
+    EXPECT_EQ(finegemm_ep_moe_workspace_bytes(&shape, 2, 0, &few, &error), FINEGEMM_INVALID_ARGUMENT);
+    EXPECT_EQ(finegemm_ep_moe_workspace_bytes(&shape, 64, 8, &few, &error), FINEGEMM_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(error.message).find("must be at most 1024"), std::string::npos) << error.message;
+}
+
+}  // namespace
+}  // namespace finegemm::test
