@@ -15,6 +15,8 @@
 #include "ops/routing/cpu.h"
 #include "ops/scale_layout/cpu.h"
 #include "ops/swiglu/cpu.h"
+#include "ops/topk/cpu.h"
+#include "ops/topk/steps.h"
 
 namespace finegemm {
 
@@ -37,6 +39,7 @@ public:
         std::visit(
             [&](const auto& call) {
                 if constexpr (std::is_same_v<decltype(call), const MoeCall&>) run_moe(call);
+                else if constexpr (requires { memory_of(call); }) run_topk(call);
                 else start(call);
             },
             operation);
@@ -55,6 +58,14 @@ private:
         if (call.workspace) return run_steps(*this, call, fused, call.workspace);
         std::vector<std::byte> workspace(static_cast<size_t>(memory_of(call.shape(), fused).bytes));
         run_steps(*this, call, fused, workspace.data());
+    }
+
+    template <typename LogitsTopkCall>
+    void run_topk(const LogitsTopkCall& call) {
+        const MqaOptions options = for_logits(call.options);
+        if (call.check_values) check_numbers(logits_call(call, options));
+        std::vector<float> logits(static_cast<size_t>(memory_of(call)) / sizeof(float));
+        run_steps(*this, call, logits.data());
     }
 
     inline static const Computing kComputing[] = {{"fast", ""}, {"exact", ""}, {"hopper", ""}};  // by numerics

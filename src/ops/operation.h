@@ -1,5 +1,5 @@
-// The operations besides those of gemm and its kind. A call of each is one kernel, but for a layer of experts, which is
-// made of calls of others. Layer engine.
+// The operations besides those of gemm and its kind. A call of each is one kernel, but for a layer of experts and the
+// selection from logits, which are made of calls of others. Layer engine.
 #pragma once
 
 #include <variant>
@@ -11,6 +11,7 @@
 #include "ops/routing/call.h"
 #include "ops/scale_layout/call.h"
 #include "ops/swiglu/call.h"
+#include "ops/topk/call.h"
 
 namespace finegemm {
 
@@ -19,6 +20,7 @@ namespace finegemm {
 /// `check_numbers` where a call has numbers to look at.
 using Operation =
     std::variant<QuantizeCall, QuantizeColumnsCall, ScaleLayoutCall, MqaCall, PagedMqaCall, PagedMqaScheduleCall,
-                 PrenormCall, SwigluCall, RouteCall, PermuteCall, CombineCall, MoeCall>;
+                 PrenormCall, SwigluCall, RouteCall, PermuteCall, CombineCall, MoeCall, TopkCall, MqaTopkCall,
+                 PagedMqaTopkCall>;
 
 }  // namespace finegemm

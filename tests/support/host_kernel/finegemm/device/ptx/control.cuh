@@ -12,6 +12,7 @@
 #define gridDim finegemm::host_kernel::grid
 #define __syncthreads finegemm::host_kernel::machine->all_threads
 #define __syncwarp() finegemm::host_kernel::machine->show(0)
+#define atomicAdd(word, x) __atomic_fetch_add(word, x, __ATOMIC_RELAXED)
 #define atomicOr(word, bits) __atomic_fetch_or(word, bits, __ATOMIC_RELAXED)
 
 namespace finegemm::ptx {

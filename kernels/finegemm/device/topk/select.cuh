@@ -1,0 +1,319 @@
+// The kernel that selects the k largest numbers of a row: a radix selection by one cluster. Layer device.
+// Three passes count the values of a digit each, of the keys that agree in the digits before, until the least key that is
+// selected is known. A fourth compares with it, and gives what is selected its place in the order of columns: no
+// result depends on the order in which threads count.
+#pragma once
+
+#include <finegemm/topk/topk.h>
+#include <finegemm/device/ptx/control.cuh>
+#include <finegemm/device/ptx/convert.cuh>
+#include <finegemm/device/ptx/dynamic_shared.cuh>
+#include <finegemm/device/warp.cuh>
+
+namespace finegemm::device {
+
+/// All threads of the cluster that has a row.
+template <TopkConfig C>
+__device__ void sync_cluster() {
+    if (C.ctas > 1) {
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
+    } else {
+        __syncthreads();
+    }
+}
+
+/// The row that a cluster selects from, and the part of it that is this warp's.
+template <TopkConfig C>
+class TopkRow {
+public:
+    __device__ TopkRow(const TopkParams& p, TopkShared& shared, uint32_t row, uint32_t rank)
+        : logits_(p.logits + row * p.logits_stride),
+          window_(p.window(row)),
+          width_(p.width),
+          vectors_(reinterpret_cast<uint64_t>(logits_) % 16 == 0),
+          quads_(C.quads_of_warp(C.quads(window_, rank), threadIdx.x / kWarpSize)),
+          shared_(shared) {}
+
+    /// Rounds in which each lane has four columns.
+    __device__ uint32_t rounds() const { return ceil_div(quads_.count, kWarpSize); }
+    /// The first of a lane's columns in a round.
+    __device__ uint32_t column(uint32_t round) const { return (quads_.first + round * kWarpSize + ptx::lane()) * 4; }
+    __device__ const float* at(uint32_t column) const { return logits_ + column; }
+
+    /// Calls visit(keys) once for each round, and keeps keys. 0: of no number.
+    template <typename Visit>
+    __device__ void load(const Visit& visit) {
+        constexpr uint32_t kAtOnce = 4;
+        static_assert(C.held() % kAtOnce == 0);
+        for (uint32_t first = 0; first < rounds(); first += kAtOnce) {
+            ptx::Words4 words[kAtOnce];
+#pragma unroll
+            for (uint32_t u = 0; u < kAtOnce; ++u) words[u] = words_of(first + u);
+#pragma unroll
+            for (uint32_t u = 0; u < kAtOnce; ++u) {
+                const ptx::Words4 keys = keys_of(words[u], first + u);
+                if (first < C.held()) ptx::store_shared_words_x4(held(first + u), keys);
+                visit(keys);
+            }
+        }
+    }
+    /// The keys of a round, once they have been loaded.
+    __device__ ptx::Words4 keys(uint32_t round) const {
+        if (round < C.held()) return ptx::load_shared_words_x4(held(round));
+        return keys_of(words_of(round), round);
+    }
+
+private:
+    __device__ ptx::SmemAddr held(uint32_t round) const {
+        return ptx::smem_address(&shared_.keys[0][0][0]) + (round * C.threads() + threadIdx.x) * 16;
+    }
+    __device__ bool has(uint32_t round) const { return round * kWarpSize + ptx::lane() < quads_.count; }
+    __device__ ptx::Words4 words_of(uint32_t round) const {
+        const uint32_t first = column(round);
+        if (vectors_ && (quads_.first + (round + 1) * kWarpSize) * 4 <= width_)  // of all lanes
+            return ptx::load_global_l2_x4_if(has(round), logits_ + first);
+        ptx::Words4 words;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i)
+            words.w[i] = ptx::load_global_l2_if(has(round) && first + i < width_, logits_ + first + i);
+        return words;
+    }
+    __device__ ptx::Words4 keys_of(const ptx::Words4& words, uint32_t round) const {
+        const uint32_t first = column(round);
+        const bool all = first >= window_.begin && first + 4 <= window_.end, exists = has(round);
+        ptx::Words4 keys;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) {
+            const bool seen = all || (first + i >= window_.begin && first + i < window_.end);
+            keys.w[i] = exists && seen ? topk_key(words.w[i]) : 0;
+        }
+        return keys;
+    }
+
+    const float* const logits_;
+    const TopkWindow window_;
+    const uint32_t width_;
+    const bool vectors_;
+    const TopkQuads quads_;  // of this warp
+    TopkShared& shared_;
+};
+
+/// What a warp's lanes have before it in its CTA. All threads call it.
+__device__ inline uint32_t topk_sum_before(uint32_t x, TopkShared& shared) {
+    const uint32_t warp = threadIdx.x / kWarpSize, up_to = sum_up_to(x);
+    if (threadIdx.x % kWarpSize == kWarpSize - 1) shared.sums[warp] = up_to;
+    __syncthreads();  // the warps' sums are there
+    const uint32_t lane = threadIdx.x % kWarpSize, of_warp = lane < warp ? shared.sums[lane % TopkConfig::warps()] : 0;
+    return ptx::value_of(sum_up_to(of_warp), kWarpSize - 1) + up_to - x;
+}
+
+/// Finds the value of a digit that the `wanted`th largest key has, from counts of all CTAs; it stays kTopkBins if there
+/// are fewer keys. `visit(digit, count)`: for each value, on one thread. Ends when all threads know.
+template <TopkConfig C, typename Visit>
+__device__ void find_digit(TopkShared& shared, uint32_t digit, uint32_t wanted, const Visit& visit) {
+    constexpr uint32_t kEach = kTopkBins / TopkConfig::threads();
+    static_assert(kEach == 4);
+    const uint32_t first = kTopkBins - (threadIdx.x + 1) * kEach;  // thread 0 has the largest values
+    sync_cluster<C>();  // all have counted
+    const ptx::SmemAddr own = ptx::smem_address(&shared.counts[digit][first]);
+    uint32_t counts[kEach] = {};
+#pragma unroll
+    for (uint32_t r = 0; r < C.ctas; ++r) {
+        const ptx::Words4 of_cta =
+            C.ctas > 1 ? ptx::load_cluster_x4(ptx::map_to_rank(own, r)) : ptx::load_shared_words_x4(own);
+#pragma unroll
+        for (uint32_t i = 0; i < kEach; ++i) counts[i] += of_cta.w[i];
+    }
+    uint32_t before = topk_sum_before(counts[0] + counts[1] + counts[2] + counts[3], shared);
+#pragma unroll
+    for (uint32_t i = kEach; i-- > 0;) {
+        if (before < wanted && wanted <= before + counts[i]) shared.digits[digit] = first + i, shared.before[digit] = before;
+        before += counts[i];
+        visit(first + i, counts[i]);
+    }
+    __syncthreads();  // it has been found
+}
+
+/// The least key that is selected; of those that equal it `equal` are, those of the lowest columns.
+struct TopkLeast {
+    uint32_t key, equal;
+};
+
+/// Counts the digits behind the first one.
+template <TopkConfig C>
+__device__ TopkLeast find_least(TopkShared& shared, const TopkRow<C>& row, uint32_t k) {
+    if (shared.digits[0] == kTopkBins) return {1, ~0u};  // all keys are selected
+    uint32_t prefix = shared.digits[0], wanted = k - shared.before[0];
+#pragma unroll
+    for (uint32_t i = 1; i < kTopkDigits; ++i) {
+        for (uint32_t round = 0; round < row.rounds(); ++round) {
+            const ptx::Words4 keys = row.keys(round);
+#pragma unroll
+            for (uint32_t u = 0; u < 4; ++u)
+                if (keys.w[u] >> topk_digit_shift(i - 1) == prefix)
+                    atomicAdd(&shared.counts[i][topk_digit(keys.w[u], i)], 1u);
+        }
+        find_digit<C>(shared, i, wanted, [](uint32_t, uint32_t) {});
+        prefix = prefix << (topk_digit_shift(i - 1) - topk_digit_shift(i)) | shared.digits[i];
+        wanted -= shared.before[i];
+    }
+    return {prefix, wanted};
+}
+
+/// Keys that have been passed on the way through a row: above the least one, and equal to it.
+struct TopkPassed {
+    uint32_t above = 0, equal = 0;
+};
+
+/// What this warp's part of the row begins with.
+template <TopkConfig C>
+__device__ TopkPassed passed_before(TopkShared& shared, const TopkRow<C>& row, const TopkLeast& least, uint32_t rank) {
+    TopkPassed own;
+    for (uint32_t round = 0; round < row.rounds(); ++round) {
+        const ptx::Words4 keys = row.keys(round);
+#pragma unroll
+        for (uint32_t u = 0; u < 4; ++u) {
+            own.above += keys.w[u] > least.key ? 1 : 0;
+            own.equal += keys.w[u] == least.key ? 1 : 0;
+        }
+    }
+    const uint32_t warp = threadIdx.x / kWarpSize, above = sum_up_to(own.above), equal = sum_up_to(own.equal);
+    if (ptx::lane() == kWarpSize - 1) shared.above[warp] = above, shared.equal[warp] = equal;
+    __syncthreads();  // all warps have counted
+    TopkPassed before, all;
+#pragma unroll
+    for (uint32_t w = 0; w < C.warps(); ++w) {
+        if (w == warp) before = all;
+        all.above += shared.above[w], all.equal += shared.equal[w];
+    }
+    if (C.ctas == 1) return before;
+    if (threadIdx.x == 0) shared.totals[0] = all.above, shared.totals[1] = all.equal;
+    sync_cluster<C>();  // totals are there
+    for (uint32_t r = 0; r < rank; ++r) {
+        const ptx::SmemAddr totals = ptx::map_to_rank(ptx::smem_address(shared.totals), r);
+        before.above += ptx::load_cluster(totals), before.equal += ptx::load_cluster(totals + 4);
+    }
+    return before;
+}
+
+/// Gives each selected number its place, in the order of columns: to put(place, key, column).
+template <TopkConfig C, typename Put>
+__device__ void put_selected(const TopkRow<C>& row, const TopkLeast& least, TopkPassed passed, const Put& put) {
+    constexpr uint32_t kShift = 16;  // two counts in a word: at most 128 of a round
+    for (uint32_t round = 0; round < row.rounds(); ++round) {
+        const ptx::Words4 keys = row.keys(round);
+        uint32_t counts = 0;
+#pragma unroll
+        for (uint32_t u = 0; u < 4; ++u)
+            counts += keys.w[u] > least.key ? 1 : keys.w[u] == least.key ? 1u << kShift : 0;
+        if (ptx::ballot(counts != 0) == 0) continue;
+        const uint32_t up_to = sum_up_to(counts), before = up_to - counts, all = ptx::value_of(up_to, kWarpSize - 1);
+        uint32_t above = passed.above + (before & 0xffff), equal = passed.equal + (before >> kShift);
+#pragma unroll
+        for (uint32_t u = 0; u < 4; ++u) {
+            const bool is_above = keys.w[u] > least.key, is_equal = keys.w[u] == least.key;
+            if (is_above || (is_equal && equal < least.equal))
+                put(above + min(equal, least.equal), keys.w[u], row.column(round) + u);
+            above += is_above ? 1 : 0, equal += is_equal ? 1 : 0;
+        }
+        passed.above += all & 0xffff, passed.equal += all >> kShift;
+    }
+}
+
+/// Sorts so many, a power of two, the largest first. All threads of a CTA call it.
+__device__ inline void sort_ranked(uint64_t* ranked, uint32_t count) {
+    for (uint32_t size = 2; size <= count; size *= 2)
+        for (uint32_t distance = size / 2; distance > 0; distance /= 2) {
+            for (uint32_t i = threadIdx.x; i < count / 2; i += TopkConfig::threads()) {
+                const uint32_t low = 2 * i - (i & (distance - 1)), high = low + distance;
+                const uint64_t a = ranked[low], b = ranked[high];
+                const bool falls = (low & size) == 0;
+                if (falls ? a < b : a > b) ranked[low] = b, ranked[high] = a;
+            }
+            // The next step reads it: of a distance up to a warp's lanes from what the same warp has written.
+            const uint32_t next = distance > 1 ? distance / 2 : size;
+            if (max(distance, next) > kWarpSize) __syncthreads();
+            else __syncwarp();
+        }
+    __syncthreads();  // all is in order
+}
+
+/// Writes a place of the result. kTopkNone: nothing was selected for it.
+__device__ inline void store_selected(const TopkParams& p, uint32_t row, uint32_t place, uint32_t column) {
+    constexpr uint32_t kMinusInfinity = 0xff800000;
+    const bool none = column == static_cast<uint32_t>(kTopkNone);
+    ptx::store_global(p.indices + row * p.indices_stride + place, column);
+    if (!p.values) return;
+    const float* const from = p.logits + row * p.logits_stride + (none ? 0 : column);
+    const uint32_t value = ptx::load_global_l2_if(!none, from);
+    ptx::store_global(reinterpret_cast<uint32_t*>(p.values) + row * p.values_stride + place,
+                      none ? kMinusInfinity : value);
+}
+
+/// Selects from one row. In the order of columns all CTAs write; sorted, the first one does.
+template <TopkConfig C>
+__device__ void select_from_row(const TopkParams& p, TopkShared& shared, uint32_t row, uint32_t rank) {
+    const ptx::SmemAddr counts = ptx::smem_address(&shared.counts[0][0]);
+    for (uint32_t i = threadIdx.x; i < kTopkDigits * kTopkBins / 4; i += C.threads())
+        ptx::store_shared_words_x4(counts + i * 16, {});
+    if (threadIdx.x < kTopkHistogramBins) shared.histogram[threadIdx.x] = 0;
+    if (threadIdx.x < kTopkDigits) shared.digits[threadIdx.x] = kTopkBins;
+    __syncthreads();  // they are zero
+    TopkRow<C> of(p, shared, row, rank);
+    of.load([&](const ptx::Words4& keys) {
+#pragma unroll
+        for (uint32_t u = 0; u < 4; ++u)
+            if (keys.w[u] != 0) atomicAdd(&shared.counts[0][topk_digit(keys.w[u], 0)], 1u);
+    });
+    const bool counts_bins = p.histogram && rank == 0;
+    find_digit<C>(shared, 0, p.k, [&](uint32_t digit, uint32_t count) {
+        if (counts_bins && count > 0) atomicAdd(&shared.histogram[topk_histogram_bin(digit)], count);
+    });
+    if (counts_bins && threadIdx.x < kTopkHistogramBins)
+        ptx::store_global(p.histogram + row * p.histogram_stride + threadIdx.x, shared.histogram[threadIdx.x]);
+    if (p.k == 0) return sync_cluster<C>();  // others may still read this CTA's counts
+    const TopkLeast least = find_least(shared, of, p.k);
+    const TopkPassed before = passed_before(shared, of, least, rank);
+    if (!p.sorted) {
+        put_selected(of, least, before,
+                     [&](uint32_t place, uint32_t, uint32_t column) { store_selected(p, row, place, column); });
+        const TopkWindow window = p.window(row);
+        for (uint32_t i = window.end - window.begin + threadIdx.x; rank == 0 && i < p.k; i += C.threads())
+            store_selected(p, row, i, static_cast<uint32_t>(kTopkNone));
+        return sync_cluster<C>();  // others may still read this CTA's totals
+    }
+    uint32_t size = 1;
+    while (size < p.k) size *= 2;
+    const ptx::SmemAddr ranked = ptx::smem_address(shared.ranked);
+    if (rank == 0)
+        for (uint32_t i = threadIdx.x; i < size; i += C.threads()) shared.ranked[i] = 0;
+    sync_cluster<C>();  // they are zero
+    const ptx::SmemAddr first = C.ctas > 1 ? ptx::map_to_rank(ranked, 0) : ranked;
+    put_selected(of, least, before, [&](uint32_t place, uint32_t key, uint32_t column) {
+        const uint64_t x = topk_ranked(key, column);
+        const auto low = static_cast<uint32_t>(x), high = static_cast<uint32_t>(x >> 32);
+        if (C.ctas > 1) ptx::store_cluster_x2(first + place * 8, low, high);
+        else ptx::store_shared_words_x2(first + place * 8, low, high);
+    });
+    sync_cluster<C>();  // all have been put there
+    if (rank > 0) return;
+    sort_ranked(shared.ranked, size);
+    for (uint32_t i = threadIdx.x; i < p.k; i += C.threads())
+        store_selected(p, row, i, topk_column(shared.ranked[i]));
+}
+
+/// A cluster takes one row after another.
+template <TopkConfig C>
+__device__ void topk_select(const TopkParams& p) {
+    TopkShared& shared = ptx::dynamic_shared_object<TopkShared>();
+    ptx::grid_launch_dependents();
+    ptx::grid_dependency_wait();
+    const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0, clusters = gridDim.x / C.ctas;
+    for (uint32_t row = blockIdx.x / C.ctas; row < p.rows; row += clusters) {
+        select_from_row<C>(p, shared, row, rank);
+        __syncthreads();  // what it left in shared memory has been read
+    }
+}
+
+}  // namespace finegemm::device
