@@ -158,6 +158,17 @@ CHECKS = {
         "routing_racecheck",
         "routing_speed",
     ),
+    "topk": (
+        "topk",
+        "topk_repeat",
+        "topk_graph",
+        "topk_devices",
+        "topk_tall",
+        "topk_kernels",
+        "topk_memcheck",
+        "topk_racecheck",
+        "topk_speed",
+    ),
     "moe": ("moe_bits", "moe_repeat", "moe_graph", "moe_memcheck", "moe_racecheck", "moe_speed"),
 }
 

@@ -27,6 +27,7 @@ from gpu_routing import Routing
 from gpu_scales import Scales
 from gpu_swiglu import Swiglu
 from gpu_timing import launched
+from gpu_topk import Topk
 from gpu_types import Types
 from gpu_unscaled import Unscaled
 from gpu_weights import Weights
@@ -52,6 +53,7 @@ class Sanitized(
     Prenorm,
     Swiglu,
     Routing,
+    Topk,
     Layers,
 ):
     def memcheck(self):
@@ -125,6 +127,15 @@ class Sanitized(
 
     def routing_kernels(self):
         return self.covered("routing", self.small_routing)
+
+    def topk_memcheck(self):
+        return self.memchecked("small_topk")
+
+    def topk_racecheck(self):
+        return self.racechecked("small_topk")
+
+    def topk_kernels(self):
+        return self.covered("topk", self.small_topk)
 
     def covered(self, operation: str, check):
         wanted = {

@@ -48,6 +48,7 @@ OPERATIONS = {
     "prenorm": ["src/ops/prenorm/*", "kernels/finegemm/prenorm/*"],
     "moe": ["src/ops/moe/*"],
     "routing": ["src/ops/routing/*", "kernels/finegemm/routing/*"],
+    "topk": ["src/ops/topk/*", "kernels/finegemm/topk/*"],
 }
 SHARED = [
     "kernels/finegemm/core/*",

@@ -23,6 +23,7 @@
 #include "operations/routing.h"
 #include "operations/scale_layout.h"
 #include "operations/swiglu.h"
+#include "operations/topk.h"
 #include "products.h"
 #include "tensors.h"
 #include "tool/tool.h"
@@ -88,6 +89,9 @@ constexpr std::string_view kRoute[] = {"ids", "experts", "inverse", "numbers", "
 constexpr std::string_view kPermute[] = {"x", "inverse", "q", "scales"};
 constexpr std::string_view kCombine[] = {"y", "inverse", "weights", "out"};
 constexpr std::string_view kMoe[] = {"x", "ids", "gate_up", "gate_up_scales", "down", "down_scales", "weights", "out"};
+constexpr std::string_view kTopk[] = {"logits", "k", "indices"};
+constexpr std::string_view kMqaTopk[] = {"q", "k", "sfk", "w", "starts", "ends", "topk", "indices"};
+constexpr std::string_view kPagedMqaTopk[] = {"q", "cache", "w", "lengths", "block_table", "topk", "indices"};
 constexpr std::string_view kSchedule[] = {"lengths", "slots", "schedule"};
 
 /// Calls a function as the package's calls.py does.
@@ -156,6 +160,9 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<permute_quantize_into, kPermute>>("permute_quantize"),
                          method<with_arguments<combine_into, kCombine>>("combine"),
                          method<with_arguments<moe_into, kMoe>>("moe"),
+                         method<with_arguments<topk_into, kTopk>>("topk"),
+                         method<with_arguments<mqa_topk_into, kMqaTopk>>("mqa_topk"),
+                         method<with_arguments<paged_mqa_topk_into, kPagedMqaTopk>>("paged_mqa_topk"),
                          method<explain_text>("explain"),
                          method<explain_mqa_text>("explain_mqa"),
                          method<explain_prenorm_text>("explain_prenorm"),

@@ -22,6 +22,7 @@
 #include "api/routing_misuses.h"
 #include "api/scale_layout_misuses.h"
 #include "api/swiglu_misuses.h"
+#include "api/topk_misuses.h"
 
 namespace finegemm::test {
 namespace {
@@ -314,7 +315,8 @@ Sentences all_misuses() {
     for (const auto misuses : {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses,
                                einsum_misuses<Sentences>, quantize_misuses<Sentences>, scale_layout_misuses<Sentences>,
                                mqa_misuses<Sentences>, prenorm_misuses<Sentences>, swiglu_misuses<Sentences>,
-                               routing_misuses<Sentences>, moe_misuses<Sentences>, other_misuses})
+                               routing_misuses<Sentences>, moe_misuses<Sentences>, topk_misuses<Sentences>,
+                               other_misuses})
         said.merge(misuses());
     return said;
 }

@@ -4,7 +4,6 @@
 #include <finegemm/device/topk/select.cuh>
 
 #include "ops/topk/cpu.h"
-#include "ops/topk/hopper.h"
 #include "support/slowdown.h"
 #include "support/topk.h"
 

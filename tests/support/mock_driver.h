@@ -21,6 +21,7 @@
 #include <finegemm/quantize/columns.h>
 #include <finegemm/quantize/swiglu.h>
 #include <finegemm/routing/routing.h>
+#include <finegemm/topk/topk.h>
 #include <finegemm/scale_layout/scale_layout.h>
 
 namespace finegemm::mock {
@@ -49,6 +50,7 @@ struct Launch {
     RouteParams route{};                       // of a kernel "FineGEMM_routing_route*"
     PermuteParams permute{};                   // of a kernel "FineGEMM_routing_permute*"
     CombineParams combine{};                   // of a kernel "FineGEMM_routing_combine"
+    TopkParams topk{};                         // of a kernel "FineGEMM_topk_*"
     GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"
     KGroupedParams k_grouped;                  // of a kernel "FineGEMM_*_kgrouped*"
     SummedParams summed;                       // of a kernel "FineGEMM_*_summed"

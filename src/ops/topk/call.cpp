@@ -14,6 +14,9 @@ Matrix no_logits(int64_t rows, int64_t cols, Device device) {
     return {nullptr, DType::F32, rows, cols, cols, 1, device};
 }
 
+/// The stride of what there is one of may be anything.
+int64_t stride_of(const ConstMatrix& x) { return x.rows > 1 ? x.row_stride : 0; }
+
 std::string text_of(const TopkOutputs& out, const TopkOptions& options) {
     return fmt::format("{}{}", out.indices.cols > 0 && options.sorted ? " sorted" : "",
                        is_given(out.histogram) ? " histogram" : "");
@@ -54,6 +57,27 @@ PagedMqaCall logits_call(const PagedMqaTopkCall& call, const MqaOptions& options
             .schedule = {},
             .d = is_given(call.logits) ? call.logits : no_logits(call.q.count, call.width(), call.cache.device),
             .options = options};
+}
+
+TopkParams topk_params(const TopkCall& call) {
+    const TopkOutputs& out = call.out;
+    return {.logits = static_cast<const float*>(call.logits.data),
+            .logits_stride = stride_of(call.logits),
+            .starts = static_cast<const int32_t*>(call.starts.data),
+            .ends = static_cast<const int32_t*>(call.ends.data),
+            .ends_stride = call.ends.rows > 1 ? call.ends.row_stride : 1,
+            .indices = static_cast<int32_t*>(out.indices.data),
+            .indices_stride = stride_of(out.indices),
+            .values = static_cast<float*>(out.values.data),
+            .values_stride = stride_of(out.values),
+            .histogram = static_cast<int32_t*>(out.histogram.data),
+            .histogram_stride = stride_of(out.histogram),
+            .rows = static_cast<uint32_t>(call.rows()),
+            .width = static_cast<uint32_t>(call.logits.cols),
+            .k = static_cast<uint32_t>(call.k()),
+            .each = static_cast<uint32_t>(call.each),
+            .own_lengths = call.own_lengths,
+            .sorted = call.options.sorted};
 }
 
 std::string text_of(const TopkCall& call) {

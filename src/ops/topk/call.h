@@ -4,6 +4,7 @@
 #include <string>
 
 #include <finegemm/topk.h>
+#include <finegemm/topk/topk.h>
 
 #include "ops/mqa/call.h"
 
@@ -34,6 +35,9 @@ struct PagedMqaTopkCall : PagedMqaTopkArgs {
     /// Columns of its logits.
     int64_t width() const;
 };
+
+/// What a kernel is told, and the CPU with it.
+TopkParams topk_params(const TopkCall& call);
 
 inline bool is_given(const ConstMatrix& x) { return x.data || x.rows != 0 || x.cols != 0; }
 

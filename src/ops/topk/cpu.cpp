@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine/any_address.h"
-#include "ops/topk/hopper.h"
 
 namespace finegemm {
 

@@ -13,31 +13,7 @@ constexpr uint32_t kMaxGrid = 1u << 20;
 /// Columns below which another CTA costs more than it saves.
 constexpr int64_t kFewColumns = 2048;
 
-/// The stride of what there is one of may be anything.
-int64_t stride_of(const ConstMatrix& x) { return x.rows > 1 ? x.row_stride : 0; }
-
 }  // namespace
-
-TopkParams topk_params(const TopkCall& call) {
-    const TopkOutputs& out = call.out;
-    return {.logits = static_cast<const float*>(call.logits.data),
-            .logits_stride = stride_of(call.logits),
-            .starts = static_cast<const int32_t*>(call.starts.data),
-            .ends = static_cast<const int32_t*>(call.ends.data),
-            .ends_stride = call.ends.rows > 1 ? call.ends.row_stride : 1,
-            .indices = static_cast<int32_t*>(out.indices.data),
-            .indices_stride = stride_of(out.indices),
-            .values = static_cast<float*>(out.values.data),
-            .values_stride = stride_of(out.values),
-            .histogram = static_cast<int32_t*>(out.histogram.data),
-            .histogram_stride = stride_of(out.histogram),
-            .rows = static_cast<uint32_t>(call.rows()),
-            .width = static_cast<uint32_t>(call.logits.cols),
-            .k = static_cast<uint32_t>(call.k()),
-            .each = static_cast<uint32_t>(call.each),
-            .own_lengths = call.own_lengths,
-            .sorted = call.options.sorted};
-}
 
 TopkConfig topk_config(int64_t rows, int64_t width, uint32_t sms) {
     TopkConfig c;

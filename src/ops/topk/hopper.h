@@ -14,9 +14,6 @@ struct TopkLaunch {
     uint32_t grid;
 };
 
-/// What a kernel is told, and the CPU with it.
-TopkParams topk_params(const TopkCall& call);
-
 /// The kernel for so many rows of so many columns. `sms`: that may be used.
 TopkConfig topk_config(int64_t rows, int64_t width, uint32_t sms);
 
