@@ -46,9 +46,9 @@ bool is_routing(std::string_view name) {
     return name == "ids" || name == "inverse" || name == "numbers" || name == "permutation";
 }
 
-/// Are they windows, lengths, pages, a schedule or a routing?
+/// Are they windows, lengths, pages, a schedule, a routing or a selection?
 bool is_integers(std::string_view name) {
-    return is_routing(name) || name == "starts" || name == "ends" || name == "lengths" || name == "block_table" ||
+    return is_routing(name) || name == "indices" || name == "histogram" || name == "starts" || name == "ends" || name == "lengths" || name == "block_table" ||
            name == "schedule";
 }
 
