@@ -2,6 +2,7 @@
 
 import functools
 import statistics
+from typing import Any
 
 import torch
 
@@ -66,7 +67,7 @@ class Problem:
     def into(self, library, out: Selected, device: str = "cuda", **options) -> None:
         logits, *bounds = (None if t is None else t.to(device=device) for t in (self.logits, self.starts, self.ends))
         chosen = {"sorted": self.sorted, "num_sms": self.num_sms} | options
-        topk_library.topk(library, logits, *bounds, out, **chosen)
+        topk_library.topk(library, out, logits, *bounds, **chosen)
 
     def run(self, library, device: str, **options) -> Selected:
         out = self.empty(device)
@@ -85,16 +86,14 @@ class OfLogits:
         self.of.make(random, generator)
         self.k, self.sorted = random.randint(1, random.choice((40, MOST))), random.random() < 0.5
         self.wish = {"values": True, "histogram": random.random() < 0.5}
-        self.select = topk_library.mqa_topk if kind is Rows else topk_library.paged_mqa_topk
 
     def empty(self, device: str) -> Selected:
         return Selected.empty(self.of.queries, self.k, device, **self.wish)
 
     def into(self, library, out: Selected, device: str = "cuda", **options) -> None:
         chosen = {"sorted": self.sorted, "relu": self.of.relu, "num_sms": self.of.num_sms} | options
-        getattr(topk_library, self.select.__name__)(
-            library, *(t.to(device=device) for t in self.of.operands()), out, **chosen
-        )
+        select: Any = topk_library.mqa_topk if isinstance(self.of, Rows) else topk_library.paged_mqa_topk
+        select(library, out, *(t.to(device=device) for t in self.of.operands()), **chosen)
 
     run = Problem.run
 
@@ -177,15 +176,15 @@ class Topk(Fixture):
         """More than 2^31 numbers: rows have what they have by themselves."""
         x, queries = torch.randn(rows, keys, device="cuda", generator=self.generator), self.queries(rows, keys)
         whole, of_logits = (Selected.empty(rows, 64, "cuda") for _ in range(2))
-        topk_library.topk(self.tested, x, None, None, whole)
-        topk_library.mqa_topk(self.tested, *queries, of_logits)
+        topk_library.topk(self.tested, whole, x, None, None)
+        topk_library.mqa_topk(self.tested, of_logits, *queries)
         for first in (0, rows // 2, rows - 64):
             part, alone = slice(first, first + 64), Selected.empty(64, 64, "cuda")
-            topk_library.topk(self.tested, x[part].clone(), None, None, alone)
+            topk_library.topk(self.tested, alone, x[part].clone(), None, None)
             if not torch.equal(alone.indices, whole.indices[part]):
                 raise AssertionError(f"selections differ from row {first} on")
             q, k, sfk, w, starts, ends = queries
-            topk_library.mqa_topk(self.tested, q[part], k, sfk, w[part], starts[part], ends[part], alone)
+            topk_library.mqa_topk(self.tested, alone, q[part], k, sfk, w[part], starts[part], ends[part])
             if not torch.equal(alone.indices, of_logits.indices[part]):
                 raise AssertionError(f"selections from logits differ from query {first} on")
         return {"elements": rows * keys}
@@ -235,13 +234,13 @@ class Topk(Fixture):
         return {"rows": len(rows)}
 
     def of_speed(self, kind: str, shape: tuple[int, int], operands: tuple) -> dict:
-        calls = self.timed(kind, shape, operands)
+        calls = self.topk_calls(kind, shape, operands)
         us = event_times(calls, 3 if shape[0] * shape[1] > 1 << 28 else self.options.rounds)
         two = us["logits"] + min(us["topk"], us["torch.topk"])
         row = {"kind": f"mqa_topk of {kind}", "shape": list(shape), "us": {n: round(t, 1) for n, t in us.items()}}
         return row | {"times_of_two_calls": round(two / us["mqa_topk"], 3)}
 
-    def timed(self, kind: str, shape: tuple[int, int], operands: tuple) -> dict:
+    def topk_calls(self, kind: str, shape: tuple[int, int], operands: tuple) -> dict:
         """The call; and by themselves logits, and from these both selections, in the order of columns or in any."""
         rows, keys = shape
         d = torch.empty(rows, keys, device="cuda")
@@ -249,14 +248,14 @@ class Topk(Fixture):
         best = torch.empty(rows, MOST, device="cuda"), torch.empty(rows, MOST, dtype=torch.int64, device="cuda")
         of_rows = kind == "rows"
         ends = operands[5] if of_rows else operands[3][:, 0]
-        logits = self.tested.mqa_logits if of_rows else self.tested.paged_mqa_logits
-        select = topk_library.mqa_topk if of_rows else topk_library.paged_mqa_topk
+        logits: Any = self.tested.mqa_logits if of_rows else self.tested.paged_mqa_logits
+        select: Any = topk_library.mqa_topk if of_rows else topk_library.paged_mqa_topk
         logits(*operands, d)
         partial = functools.partial
         return {
             "logits": partial(logits, *operands, d),
-            "topk": partial(topk_library.topk, self.tested, d, None, ends, alone),
+            "topk": partial(topk_library.topk, self.tested, alone, d, None, ends),
             "torch.topk": partial(torch.topk, d, MOST, dim=1, sorted=False, out=best),
-            "mqa_topk": partial(select, self.tested, *operands, found),
-            "mqa_topk sorted": partial(select, self.tested, *operands, found, sorted=True),
+            "mqa_topk": partial(select, self.tested, found, *operands),
+            "mqa_topk sorted": partial(select, self.tested, found, *operands, sorted=True),
         }

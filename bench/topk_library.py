@@ -2,6 +2,7 @@
 
 import ctypes
 import dataclasses
+from typing import Any
 
 import torch
 
@@ -16,9 +17,9 @@ GUARD = -559038737  # 0xdeadbeef
 class Selected:
     """What a selection writes, each [rows, any], or None."""
 
-    indices: torch.Tensor | None
-    values: torch.Tensor | None = None
-    histogram: torch.Tensor | None = None
+    indices: Any
+    values: Any = None
+    histogram: Any = None
 
     @classmethod
     def empty(cls, rows: int, k: int, device, values=False, histogram=False, padding: int = 0) -> "Selected":
@@ -29,9 +30,7 @@ class Selected:
             return whole[:, :cols] if wanted else None
 
         words = memory(values, k)
-        return cls(
-            memory(k > 0, k), None if words is None else words.view(torch.float32), memory(histogram, BINS)
-        )
+        return cls(memory(k > 0, k), None if words is None else words.view(torch.float32), memory(histogram, BINS))
 
     def bits(self) -> list[torch.Tensor]:
         """All memory, guards among it, on the CPU."""
@@ -71,22 +70,20 @@ def bound(t: torch.Tensor | None) -> ctypes.Structure:
     return given(None) if t is None else integers(t[None])
 
 
-def topk(library: Library, logits, starts, ends, out: Selected, **chosen) -> None:
+def topk(library: Library, out: Selected, logits, starts, ends, **chosen) -> None:
     """logits [rows, cols]; starts and ends 1-D or None."""
     args = C["topk_args"](matrix(logits), bound(starts), bound(ends), out.struct())
     run(library, "topk", args, options(logits, **chosen))
 
 
-def mqa_topk(library: Library, q, k, sfk, w, starts, ends, out: Selected, logits=None, **chosen) -> None:
+def mqa_topk(library: Library, out: Selected, q, k, sfk, w, starts, ends, logits=None, **chosen) -> None:
     """As Library.mqa_logits; logits [S, Skv] or None."""
     rows = (matrix(k), matrix(sfk[None]), matrix(w), integers(starts[None]), integers(ends[None]))
     run(library, "mqa_topk", C["mqa_topk_args"](stack(q), *rows, out.struct(), given(logits)), options(q, **chosen))
 
 
-def paged_mqa_topk(library: Library, q, cache, w, lengths, table, out: Selected, logits=None, keys=0, **chosen) -> None:
+def paged_mqa_topk(library: Library, out: Selected, q, cache, w, lengths, table, logits=None, keys=0, **chosen) -> None:
     """As Library.paged_mqa_logits; logits [B * T, any] or None."""
     numbers = (integers(t) for t in (lengths, table))
-    args = C["paged_mqa_topk_args"](
-        stack(q), matrix(cache), matrix(w), *numbers, keys, out.struct(), given(logits)
-    )
+    args = C["paged_mqa_topk_args"](stack(q), matrix(cache), matrix(w), *numbers, keys, out.struct(), given(logits))
     run(library, "paged_mqa_topk", args, options(q, **chosen))

@@ -10,17 +10,17 @@
 
 namespace finegemm {
 
-/// Of numbers larger ones go first, and of equal ones those of lower columns; -0 equals 0. NaN is above all, as
+/// Larger numbers go first, and of equal ones those of lower columns; -0 equals 0. NaN is above all, as
 /// torch.topk has it.
 struct TopkOptions {
-    bool sorted = false;                          ///< the largest first; else by ascending column
-    LogitsForm form = LogitsForm::Filled;         ///< of the logits that are asked for; not Compressed
-    Relu relu = Relu::Exact;                      ///< as MqaOptions::relu
-    Stream stream = nullptr;                      ///< CUDA only
-    std::optional<bool> check_values{};           ///< as MqaOptions::check_values; topk has none to look at
-    int32_t num_sms = 0;                          ///< as GemmOptions::num_sms
-    bool pdl = false;                             ///< as GemmOptions::pdl, of the first launch
-    Poll poll{};                                  ///< as GemmOptions::poll
+    bool sorted = false;                   ///< the largest first; else by ascending column
+    LogitsForm form = LogitsForm::Filled;  ///< of the logits that are asked for; not Compressed
+    Relu relu = Relu::Exact;               ///< as MqaOptions::relu
+    Stream stream = nullptr;               ///< CUDA only
+    std::optional<bool> check_values{};    ///< as MqaOptions::check_values; topk has none to look at
+    int32_t num_sms = 0;                   ///< as GemmOptions::num_sms
+    bool pdl = false;                      ///< as GemmOptions::pdl, of the first launch
+    Poll poll{};                           ///< as GemmOptions::poll
 };
 
 /// What a selection writes: rows contiguous and apart, of one device. Histograms have 256 bins, which ascend with
@@ -50,7 +50,7 @@ FINEGEMM_API void topk(Context& context, const TopkArgs& args, const TopkOptions
 /// topk of the logits that mqa_logits gives, bit for bit. They are computed for so many queries at once that they take
 /// no more than 64 MiB, or as much as 16 queries take, unless they are asked for. Columns are keys: rows of k.
 struct MqaTopkArgs {
-    ConstStack q;                              ///< as all of MqaLogitsArgs
+    ConstStack q;  ///< as all of MqaLogitsArgs
     ConstMatrix k, sfk, w, starts, ends;
     TopkOutputs out;
     Matrix logits;  ///< [S, Skv] f32, as MqaLogitsArgs::d; or left out
@@ -60,7 +60,7 @@ FINEGEMM_API void mqa_topk(Context& context, const MqaTopkArgs& args, const Topk
 /// topk of the logits that paged_mqa_logits gives, bit for bit; memory as of mqa_topk, for whole requests. Columns are
 /// keys of a request: key p * P + s is in slot s of its page p.
 struct PagedMqaTopkArgs {
-    ConstStack q;                                  ///< as all of PagedMqaLogitsArgs
+    ConstStack q;  ///< as all of PagedMqaLogitsArgs
     ConstMatrix cache, w, lengths, block_table;
     int64_t keys = 0;  ///< that a request has at most: more are cut. 0: as many as block_table and logits have room for
     TopkOutputs out;

@@ -13,12 +13,12 @@
 
 #include "engine/check_device.h"
 #include "engine/device_spec.h"
-#include "engine/operation_launch.h"
 #include "ops/gemm/groups.h"
 #include "ops/gemm/source.h"
 #include "ops/moe/planner.h"
 #include "ops/moe/steps.h"
 #include "ops/mqa/source.h"
+#include "ops/operation_launch.h"
 #include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
 #include "ops/routing/source.h"

@@ -18,9 +18,8 @@ namespace finegemm {
 /// A call of one of them. A backend finds what it needs by overloads: `launch_of` and `source_of` of the launch's
 /// configuration on a GPU, `call_key` where keeping a launch pays, `run_on_cpu` on the CPU, `visit_numbers` and
 /// `check_numbers` where a call has numbers to look at.
-using Operation =
-    std::variant<QuantizeCall, QuantizeColumnsCall, ScaleLayoutCall, MqaCall, PagedMqaCall, PagedMqaScheduleCall,
-                 PrenormCall, SwigluCall, RouteCall, PermuteCall, CombineCall, MoeCall, TopkCall, MqaTopkCall,
-                 PagedMqaTopkCall>;
+using Operation = std::variant<QuantizeCall, QuantizeColumnsCall, ScaleLayoutCall, MqaCall, PagedMqaCall,
+                               PagedMqaScheduleCall, PrenormCall, SwigluCall, RouteCall, PermuteCall, CombineCall,
+                               MoeCall, TopkCall, MqaTopkCall, PagedMqaTopkCall>;
 
 }  // namespace finegemm

@@ -312,11 +312,11 @@ Sentences other_misuses() {
 
 Sentences all_misuses() {
     Sentences said;
-    for (const auto misuses : {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses,
-                               einsum_misuses<Sentences>, quantize_misuses<Sentences>, scale_layout_misuses<Sentences>,
-                               mqa_misuses<Sentences>, prenorm_misuses<Sentences>, swiglu_misuses<Sentences>,
-                               routing_misuses<Sentences>, moe_misuses<Sentences>, topk_misuses<Sentences>,
-                               other_misuses})
+    for (const auto misuses :
+         {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses, einsum_misuses<Sentences>,
+          quantize_misuses<Sentences>, scale_layout_misuses<Sentences>, mqa_misuses<Sentences>,
+          prenorm_misuses<Sentences>, swiglu_misuses<Sentences>, routing_misuses<Sentences>, moe_misuses<Sentences>,
+          topk_misuses<Sentences>, other_misuses})
         said.merge(misuses());
     return said;
 }

@@ -11,9 +11,17 @@ namespace finegemm::test {
 struct TopkInC {
     Buffer<int32_t> indices{DType::I32, 3, 5}, histogram{DType::I32, 3, kTopkHistogramBins};
     Buffer<float> values{DType::F32, 3, 5};
-    finegemm_topk_options options{
-        .struct_size = sizeof(finegemm_topk_options), .sorted = 1, .form = 0, .relu = 0, .check_values = 0, .num_sms = 0,
-        .pdl = 0, .reserved = 0, .stream = nullptr, .poll = nullptr, .poll_data = nullptr};
+    finegemm_topk_options options{.struct_size = sizeof(finegemm_topk_options),
+                                  .sorted = 1,
+                                  .form = 0,
+                                  .relu = 0,
+                                  .check_values = 0,
+                                  .num_sms = 0,
+                                  .pdl = 0,
+                                  .reserved = 0,
+                                  .stream = nullptr,
+                                  .poll = nullptr,
+                                  .poll_data = nullptr};
     finegemm_error error{};
 
     finegemm_topk_outputs outputs() {
@@ -47,7 +55,13 @@ struct MqaTopkCallInC : TopkInC {
 
     MqaTopkCallInC() {
         const finegemm_mqa_logits_args& a = rows.args;
-        args = {.q = a.q, .k = a.k, .sfk = a.sfk, .w = a.w, .starts = a.starts, .ends = a.ends, .out = outputs(),
+        args = {.q = a.q,
+                .k = a.k,
+                .sfk = a.sfk,
+                .w = a.w,
+                .starts = a.starts,
+                .ends = a.ends,
+                .out = outputs(),
                 .logits = a.d};
     }
     int32_t run(finegemm_context* context) { return finegemm_mqa_topk(context, &args, &options, &error); }
@@ -59,8 +73,14 @@ struct PagedMqaTopkCallInC : TopkInC {
 
     PagedMqaTopkCallInC() {
         const finegemm_paged_mqa_logits_args& a = pages.args;
-        args = {.q = a.q, .cache = a.cache, .w = a.w, .lengths = a.lengths, .block_table = a.block_table, .keys = 0,
-                .out = outputs(), .logits = {}};
+        args = {.q = a.q,
+                .cache = a.cache,
+                .w = a.w,
+                .lengths = a.lengths,
+                .block_table = a.block_table,
+                .keys = 0,
+                .out = outputs(),
+                .logits = {}};
     }
     int32_t run(finegemm_context* context) { return finegemm_paged_mqa_topk(context, &args, &options, &error); }
 };
@@ -98,15 +118,13 @@ inline const MqaMisuse<MqaTopkCallInC> kMqaTopk[] = {
     {"logits are in values", [](MqaTopkCallInC& c) { c.args.logits.data = c.args.out.values.data; }},
     {"form is compressed", [](MqaTopkCallInC& c) { c.options.form = FINEGEMM_COMPRESSED; }},
     {"relu is 2", [](MqaTopkCallInC& c) { c.options.relu = 2; }},
-    {"an end is 41",
-     [](MqaTopkCallInC& c) { c.options.check_values = FINEGEMM_ON, c.rows.ends_data.at(0, 2) = 41; }},
+    {"an end is 41", [](MqaTopkCallInC& c) { c.options.check_values = FINEGEMM_ON, c.rows.ends_data.at(0, 2) = 41; }},
 };
 
 inline const MqaMisuse<PagedMqaTopkCallInC> kPagedMqaTopk[] = {
     {"pages of 8", [](PagedMqaTopkCallInC& c) { c.args.cache.cols = 8 * 36; }},
     {"keys are -1", [](PagedMqaTopkCallInC& c) { c.args.keys = -1; }},
-    {"keys are given with logits",
-     [](PagedMqaTopkCallInC& c) { c.args.keys = 20, c.args.logits = c.pages.args.d; }},
+    {"keys are given with logits", [](PagedMqaTopkCallInC& c) { c.args.keys = 20, c.args.logits = c.pages.args.d; }},
     {"values are in cache", [](PagedMqaTopkCallInC& c) { c.args.out.values.data = c.args.cache.data; }},
     {"a page is 7",
      [](PagedMqaTopkCallInC& c) { c.options.check_values = FINEGEMM_ON, c.pages.table_data.at(2, 1) = 7; }},

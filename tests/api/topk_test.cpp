@@ -24,7 +24,8 @@ TEST(TopkCall, SelectsInsideOfWindows) {
         for (int64_t j = 0; j < 5; ++j) {
             const bool found = j < 3 * i;
             EXPECT_EQ(c.indices.at(i, j), found ? i + j : -1);
-            EXPECT_EQ(c.values.at(i, j), found ? static_cast<float>(-(i + j)) : -std::numeric_limits<float>::infinity());
+            EXPECT_EQ(c.values.at(i, j),
+                      found ? static_cast<float>(-(i + j)) : -std::numeric_limits<float>::infinity());
         }
     EXPECT_EQ(c.histogram.at(1, 67), 1);  // -1
     EXPECT_EQ(c.histogram.at(1, 63), 1);  // -2

@@ -14,8 +14,8 @@ using test::TopkProblem;
 
 template <uint32_t Ctas>
 void run_topk(const TopkParams& params, uint32_t clusters, uint32_t seed) {
-    host_kernel::launch(clusters * Ctas, TopkConfig::threads(), [&] { device::topk_select<TopkConfig{Ctas}>(params); },
-                        seed, Ctas);
+    host_kernel::launch(
+        clusters * Ctas, TopkConfig::threads(), [&] { device::topk_select<TopkConfig{Ctas}>(params); }, seed, Ctas);
 }
 
 void expect_bits_of_cpu(TopkProblem& p, uint32_t ctas, uint32_t seed, ThreadPool& pool) {

@@ -44,8 +44,8 @@ test::Selected by_the_rules(TopkProblem& p) {
             for (int64_t b = 0; b < 256; ++b) memory.histogram.at(i, b) = 0;
             for (const int64_t j : columns) ++memory.histogram.at(i, bin_of(p.logits.at(i, j)));
         }
-        std::ranges::stable_sort(columns,
-                                 [&](int64_t x, int64_t y) { return goes_before(p.logits.at(i, x), p.logits.at(i, y)); });
+        std::ranges::stable_sort(
+            columns, [&](int64_t x, int64_t y) { return goes_before(p.logits.at(i, x), p.logits.at(i, y)); });
         columns.resize(std::min(columns.size(), static_cast<size_t>(p.k)));
         if (!p.options.sorted) std::ranges::sort(columns);
         for (int64_t c = 0; c < p.k; ++c) {
@@ -72,7 +72,8 @@ TEST(CpuTopk, FollowsItsRules) {
 
 /// Selects from logits in one call, and in two.
 template <typename SomeCall, typename LogitsCall, typename Select>
-void expect_same(Backend& backend, SomeCall& call, const LogitsCall& logits, const Select& select, int64_t k, bool both) {
+void expect_same(Backend& backend, SomeCall& call, const LogitsCall& logits, const Select& select, int64_t k,
+                 bool both) {
     const int64_t rows = call.rows();
     test::TopkMemory one(rows, k, true, true, 0), two(rows, k, true, true, 0);
     test::Buffer<float> asked(DType::F32, rows, logits.d.cols);
@@ -95,11 +96,23 @@ TEST(CpuTopk, OfLogitsIsThatOfWhatMqaLogitsGives) {
         filled.form = LogitsForm::Filled;
         test::Buffer<float> d(DType::F32, p.queries.count, p.keys);
         const TopkOptions options{.sorted = i % 2 == 0, .relu = filled.relu};
-        MqaTopkCall call{{.q = logits.q, .k = logits.k, .sfk = logits.sfk, .w = logits.w, .starts = logits.starts,
-                          .ends = logits.ends, .out = {}, .logits = {}},
+        MqaTopkCall call{{.q = logits.q,
+                          .k = logits.k,
+                          .sfk = logits.sfk,
+                          .w = logits.w,
+                          .starts = logits.starts,
+                          .ends = logits.ends,
+                          .out = {},
+                          .logits = {}},
                          options};
-        const MqaCall all{.q = logits.q, .k = logits.k, .sfk = logits.sfk, .w = logits.w, .starts = logits.starts,
-                          .ends = logits.ends, .d = d.view(), .options = filled};
+        const MqaCall all{.q = logits.q,
+                          .k = logits.k,
+                          .sfk = logits.sfk,
+                          .w = logits.w,
+                          .starts = logits.starts,
+                          .ends = logits.ends,
+                          .d = d.view(),
+                          .options = filled};
         const auto select = [&](const TopkOutputs& out) {
             return TopkCall{{.logits = d.view(), .starts = logits.starts, .ends = logits.ends, .out = out}, options};
         };
@@ -118,14 +131,28 @@ TEST(CpuTopk, OfPagedLogitsIsThatOfWhatPagedMqaLogitsGives) {
         const int64_t width = p.most_pages * p.page_size, keys = i % 4 == 0 ? random.any(1, width) : 0;
         test::Buffer<float> d(DType::F32, logits.q.count, keys > 0 ? keys : width);
         const TopkOptions options{.sorted = i % 2 == 0, .relu = filled.relu};
-        PagedMqaTopkCall call{{.q = logits.q, .cache = logits.cache, .w = logits.w, .lengths = logits.lengths,
-                               .block_table = logits.block_table, .keys = keys, .out = {}, .logits = {}},
+        PagedMqaTopkCall call{{.q = logits.q,
+                               .cache = logits.cache,
+                               .w = logits.w,
+                               .lengths = logits.lengths,
+                               .block_table = logits.block_table,
+                               .keys = keys,
+                               .out = {},
+                               .logits = {}},
                               options};
-        const PagedMqaCall all{.q = logits.q, .cache = logits.cache, .w = logits.w, .lengths = logits.lengths,
-                               .block_table = logits.block_table, .schedule = {}, .d = d.view(), .options = filled};
+        const PagedMqaCall all{.q = logits.q,
+                               .cache = logits.cache,
+                               .w = logits.w,
+                               .lengths = logits.lengths,
+                               .block_table = logits.block_table,
+                               .schedule = {},
+                               .d = d.view(),
+                               .options = filled};
         const auto select = [&](const TopkOutputs& out) {
-            return TopkCall{{.logits = d.view(), .starts = {}, .ends = logits.lengths, .out = out}, options,
-                            p.each, p.own_lengths || p.each == 1};
+            return TopkCall{{.logits = d.view(), .starts = {}, .ends = logits.lengths, .out = out},
+                            options,
+                            p.each,
+                            p.own_lengths || p.each == 1};
         };
         expect_same(*backend, call, all, select, random.any(1, 50), i % 3 == 0 && keys == 0);
     }

@@ -21,8 +21,8 @@
 #include <finegemm/quantize/columns.h>
 #include <finegemm/quantize/swiglu.h>
 #include <finegemm/routing/routing.h>
-#include <finegemm/topk/topk.h>
 #include <finegemm/scale_layout/scale_layout.h>
+#include <finegemm/topk/topk.h>
 
 namespace finegemm::mock {
 

@@ -77,7 +77,10 @@ struct TopkProblem {
           own_lengths(each == 1 || r.one_in(2)),
           logits(DType::F32, rows *= each, cols, r.one_of({0, 0, 1, 4})),
           starts(DType::I32, 1, rows),
-          ends(DType::I32, windows || each == 1 ? 1 : rows / each, windows || each == 1 ? rows : own_lengths ? each : 1) {
+          ends(DType::I32, windows || each == 1 ? 1 : rows / each,
+               windows || each == 1 ? rows
+               : own_lengths        ? each
+                                    : 1) {
         options.sorted = r.one_in(2);
         const int64_t distinct = r.one_of<int64_t>({1, 3, 40, 0}), kind = r.any(0, 3);
         for (int64_t i = 0; i < rows; ++i)

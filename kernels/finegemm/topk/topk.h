@@ -6,11 +6,11 @@
 
 namespace finegemm {
 
-inline constexpr uint32_t kTopkMost = 2048;           // k, at most
-inline constexpr int32_t kTopkNone = -1;              // the index where a row has fewer than k numbers
-inline constexpr uint32_t kTopkHistogramBins = 256;   // of the histogram that callers may ask for
-inline constexpr uint32_t kTopkDigits = 3;            // of a key, the first one highest
-inline constexpr uint32_t kTopkBins = 1u << 11;       // values of a digit; the last digit has half of them
+inline constexpr uint32_t kTopkMost = 2048;          // k, at most
+inline constexpr int32_t kTopkNone = -1;             // the index where a row has fewer than k numbers
+inline constexpr uint32_t kTopkHistogramBins = 256;  // of the histogram that callers may ask for
+inline constexpr uint32_t kTopkDigits = 3;           // of a key, the first one highest
+inline constexpr uint32_t kTopkBins = 1u << 11;      // values of a digit; the last digit has half of them
 
 /// A number as an integer whose order is that of numbers: -0 equals 0, and NaN is above all, as torch.topk has it. 0 is
 /// of no number.
@@ -63,13 +63,13 @@ struct TopkConfig {
     FG_HD static constexpr uint32_t held_columns() { return held() * threads() * 4; }
     FG_HD static constexpr uint32_t smem_bytes();
 
-    /// Those of CTA `rank`. The fours of a row are numbered from the one in which the window begins.
+    /// What CTA `rank` has. The fours of a row are numbered from the one in which the window begins.
     FG_HD constexpr TopkQuads quads(TopkWindow w, uint32_t rank) const {
         const uint32_t all = ceil_div(w.end, 4) - w.begin / 4, each = ceil_div(all, ctas);
         const uint32_t first = min(rank * each, all);
         return {w.begin / 4 + first, min(each, all - first)};
     }
-    /// Those of a warp of it: whole rounds of its lanes.
+    /// What a warp of it has: whole rounds of its lanes.
     FG_HD static constexpr TopkQuads quads_of_warp(TopkQuads cta, uint32_t warp) {
         const uint32_t each = align_up(ceil_div(cta.count, warps()), kWarpSize);
         const uint32_t first = min(warp * each, cta.count);
@@ -109,8 +109,9 @@ struct TopkParams {
     int64_t histogram_stride;
     uint32_t rows, width;  // of logits
     uint32_t k;
-    uint32_t each;         // rows that share an end
-    uint32_t own_lengths;  // 1: each of them has its own, none above that of the last; else the row before sees one less
+    uint32_t each;  // rows that share an end
+    uint32_t
+        own_lengths;  // 1: each of them has its own, none above that of the last; else the row before sees one less
     uint32_t sorted;
 
     FG_HD constexpr TopkWindow window(uint32_t row) const {

@@ -84,7 +84,8 @@ Object topk_into(const Imports& imports, Context& context, Arguments& given) {
         PyObject* x = given.optional(name);
         return x == Py_None ? ConstMatrix{} : ConstMatrix(tensors.row(name, x));
     };
-    TopkArgs args{.logits = tensors.matrix("logits", logits), .starts = bound("starts"), .ends = bound("ends"), .out = {}};
+    TopkArgs args{
+        .logits = tensors.matrix("logits", logits), .starts = bound("starts"), .ends = bound("ends"), .out = {}};
     Selected selected(tensors, given, logits, args.logits.rows, "k");
     args.out = selected.outputs();
     return run(&topk, context, args, tensors, given, selected);

@@ -41,9 +41,9 @@ void write_selected(const TopkParams& p, uint32_t row, std::vector<uint64_t> ran
         const uint32_t column = none ? 0 : topk_column(ranked[i]);
         store(p.indices, row * p.indices_stride + i, none ? kTopkNone : static_cast<int32_t>(column));
         if (p.values)
-            store(p.values, row * p.values_stride + i,
-                  none ? -std::numeric_limits<float>::infinity()
-                       : load<float>(p.logits, row * p.logits_stride + column));
+            store(
+                p.values, row * p.values_stride + i,
+                none ? -std::numeric_limits<float>::infinity() : load<float>(p.logits, row * p.logits_stride + column));
     }
 }
 

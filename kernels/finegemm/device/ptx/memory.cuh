@@ -207,7 +207,7 @@ __device__ inline Words4 load_shared_words_x4(SmemAddr at) {
     return v;
 }
 
-/// Of a CTA of the cluster, as load_cluster.
+/// Four words of a CTA of the cluster, as load_cluster.
 __device__ inline Words4 load_cluster_x4(SmemAddr at) {
     Words4 v;
     asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"

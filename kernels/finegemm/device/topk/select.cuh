@@ -1,6 +1,6 @@
 // The kernel that selects the k largest numbers of a row: a radix selection by one cluster. Layer device.
-// Three passes count the values of a digit each, of the keys that agree in the digits before, until the least key that is
-// selected is known. A fourth compares with it, and gives what is selected its place in the order of columns: no
+// Three passes count the values of a digit each, of the keys that agree in the digits before, until the least key that
+// is selected is known. A fourth compares with it, and gives what is selected its place in the order of columns: no
 // result depends on the order in which threads count.
 #pragma once
 
@@ -115,7 +115,7 @@ __device__ void find_digit(TopkShared& shared, uint32_t digit, uint32_t wanted, 
     constexpr uint32_t kEach = kTopkBins / TopkConfig::threads();
     static_assert(kEach == 4);
     const uint32_t first = kTopkBins - (threadIdx.x + 1) * kEach;  // thread 0 has the largest values
-    sync_cluster<C>();  // all have counted
+    sync_cluster<C>();                                             // all have counted
     const ptx::SmemAddr own = ptx::smem_address(&shared.counts[digit][first]);
     uint32_t counts[kEach] = {};
 #pragma unroll
@@ -128,7 +128,8 @@ __device__ void find_digit(TopkShared& shared, uint32_t digit, uint32_t wanted, 
     uint32_t before = topk_sum_before(counts[0] + counts[1] + counts[2] + counts[3], shared);
 #pragma unroll
     for (uint32_t i = kEach; i-- > 0;) {
-        if (before < wanted && wanted <= before + counts[i]) shared.digits[digit] = first + i, shared.before[digit] = before;
+        if (before < wanted && wanted <= before + counts[i])
+            shared.digits[digit] = first + i, shared.before[digit] = before;
         before += counts[i];
         visit(first + i, counts[i]);
     }
@@ -299,8 +300,7 @@ __device__ void select_from_row(const TopkParams& p, TopkShared& shared, uint32_
     sync_cluster<C>();  // all have been put there
     if (rank > 0) return;
     sort_ranked(shared.ranked, size);
-    for (uint32_t i = threadIdx.x; i < p.k; i += C.threads())
-        store_selected(p, row, i, topk_column(shared.ranked[i]));
+    for (uint32_t i = threadIdx.x; i < p.k; i += C.threads()) store_selected(p, row, i, topk_column(shared.ranked[i]));
 }
 
 /// A cluster takes one row after another.
