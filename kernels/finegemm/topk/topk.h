@@ -9,6 +9,7 @@ namespace finegemm {
 inline constexpr uint32_t kTopkMost = 2048;          // k, at most
 inline constexpr int32_t kTopkNone = -1;             // the index where a row has fewer than k numbers
 inline constexpr uint32_t kTopkHistogramBins = 256;  // of the histogram that callers may ask for
+inline constexpr uint32_t kTopkList = 512;           // keys that are compared with each other, at most
 inline constexpr uint32_t kTopkDigits = 3;           // of a key, the first one highest
 inline constexpr uint32_t kTopkBins = 1u << 11;      // values of a digit; the last digit has half of them
 
@@ -26,6 +27,29 @@ FG_HD constexpr uint32_t topk_digit_shift(uint32_t i) { return i == 0 ? 21 : i =
 FG_HD constexpr uint32_t topk_digit(uint32_t key, uint32_t i) {
     return key >> topk_digit_shift(i) & (i == 2 ? kTopkBins / 2 - 1 : kTopkBins - 1);
 }
+
+/// The number of a key; of all that have the key the one that is not -0, and not a NaN with a sign.
+FG_HD constexpr float topk_number(uint32_t key) { return float_of_bits(key ^ (key >> 31 != 0 ? 0x80000000u : ~0u)); }
+FG_HD constexpr bool topk_is_finite(uint32_t key) { return key >= 0x00800000u && key <= 0xff7fffffu; }
+
+/// Intervals as wide as each other between the least and the largest of some numbers, which are finite.
+struct TopkIntervals {
+    float least, per_unit;  // intervals in 1
+
+    FG_HD static constexpr TopkIntervals between(uint32_t least, uint32_t largest) {
+        const float from = topk_number(least);
+        return {from, static_cast<float>(kTopkBins - 2) / (topk_number(largest) - from)};
+    }
+    /// Not where numbers are all the same, or closer or further than their quotient can tell.
+    FG_HD constexpr bool are_good() const { return per_unit > 0x1p-126f && per_unit < 0x1p126f; }
+    /// `place`: of a number, fma(number - least, per_unit, kOrigin), whose last bits are the interval. What lies
+    /// outside is in the first or the last one, as is NaN.
+    static constexpr float kOrigin = 0x1p23f;
+    FG_HD static constexpr uint32_t at(float place) {
+        const auto i = static_cast<int32_t>(float_bits(place) - float_bits(kOrigin));
+        return float_bits(place) >> 31 != 0 || i < 0 ? 0 : min(static_cast<uint32_t>(i), kTopkBins - 1);
+    }
+};
 
 /// The bin of the histogram in which numbers of a first digit are counted, which is sign, exponent and two bits of the
 /// mantissa. Bins from 128 up: four for each power of two from 2^-15 on. What is smaller is in 128, what is 1.75 * 2^16
@@ -81,18 +105,31 @@ struct TopkConfig {
 FG_HD constexpr uint64_t topk_ranked(uint32_t key, uint32_t column) { return uint64_t{key} << 32 | ~column; }
 FG_HD constexpr uint32_t topk_column(uint64_t ranked) { return ~static_cast<uint32_t>(ranked); }
 
+/// The bin that the kth largest key is in, keys in bins above it, and in it.
+struct TopkFound {
+    uint32_t bin, above, count;
+};
+/// The least key that is selected; of those that equal it `equal` are, those of the lowest columns.
+struct TopkLeast {
+    uint32_t key, equal;
+};
+
 struct TopkShared {
     uint32_t keys[TopkConfig::held()][TopkConfig::threads()][4];
-    /// How many keys have each value of a digit, of those that agree in the digits before; other CTAs read them.
     union {
-        uint32_t counts[kTopkDigits][kTopkBins];
+        uint32_t counts[kTopkBins];  // of keys, by interval or by value of a digit; other CTAs read them
         uint64_t ranked[kTopkMost];  // what has been selected, to be sorted
     };
+    uint32_t listed[kTopkList];         // keys of the CTA in the interval of the kth largest; other CTAs read them
+    uint32_t listed_by_all[kTopkList];  // those of all CTAs
+    uint32_t list_count;                // of the CTA
     uint32_t histogram[kTopkHistogramBins];
-    uint32_t above[TopkConfig::warps()], equal[TopkConfig::warps()];  // keys of each warp, compared with the least
-    uint32_t totals[2];                                               // the CTA's; other CTAs read them
+    uint32_t lowest[TopkConfig::warps()], highest[TopkConfig::warps()];  // finite keys of each warp
+    uint32_t above[TopkConfig::warps()], equal[TopkConfig::warps()];     // keys of each warp, compared with the least
+    uint32_t totals[2];                                                  // the CTA's; other CTAs read them
     uint32_t sums[TopkConfig::warps()];
-    uint32_t digits[kTopkDigits], before[kTopkDigits];  // that were found, and keys above each
+    TopkFound found;
+    TopkLeast least;
 };
 FG_HD constexpr uint32_t TopkConfig::smem_bytes() { return sizeof(TopkShared); }
 

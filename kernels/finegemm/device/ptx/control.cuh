@@ -83,6 +83,18 @@ __device__ inline uint32_t ballot(bool x) {
     return lanes;
 }
 
+// The least and the largest of the lanes of a converged warp. PTX ISA, redux.sync.
+__device__ inline uint32_t least_of_lanes(uint32_t x) {
+    uint32_t least;
+    asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(least) : "r"(x));
+    return least;
+}
+__device__ inline uint32_t largest_of_lanes(uint32_t x) {
+    uint32_t largest;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(largest) : "r"(x));
+    return largest;
+}
+
 __device__ inline uint32_t count_bits(uint32_t x) {
     uint32_t count;
     asm("popc.b32 %0, %1;" : "=r"(count) : "r"(x));

@@ -44,18 +44,18 @@ public:
     /// Calls visit(keys) once for each round, and keeps keys. 0: of no number.
     template <typename Visit>
     __device__ void load(const Visit& visit) {
-        constexpr uint32_t kAtOnce = 4;
-        static_assert(C.held() % kAtOnce == 0);
-        for (uint32_t first = 0; first < rounds(); first += kAtOnce) {
-            ptx::Words4 words[kAtOnce];
-#pragma unroll
-            for (uint32_t u = 0; u < kAtOnce; ++u) words[u] = words_of(first + u);
-#pragma unroll
-            for (uint32_t u = 0; u < kAtOnce; ++u) {
-                const ptx::Words4 keys = keys_of(words[u], first + u);
-                if (first < C.held()) ptx::store_shared_words_x4(held(first + u), keys);
-                visit(keys);
+        if (vectors_)
+            for (uint32_t round = 0; round < min(rounds(), C.held()); ++round) {
+                const uint32_t first = column(round), bytes = has(round) ? min(width_ - first, 4) * 4 : 0;
+                ptx::copy_async_x4(held(round), logits_ + (bytes > 0 ? first : 0), bytes);
             }
+        ptx::wait_for_copies();
+        for (uint32_t round = 0; round < rounds(); ++round) {
+            const bool is_copied = vectors_ && round < C.held();
+            const ptx::Words4 words = is_copied ? ptx::load_shared_words_x4(held(round)) : words_of(round);
+            const ptx::Words4 keys = keys_of(words, round);
+            if (round < C.held()) ptx::store_shared_words_x4(held(round), keys);
+            visit(keys);
         }
     }
     /// The keys of a round, once they have been loaded.
@@ -108,15 +108,15 @@ __device__ inline uint32_t topk_sum_before(uint32_t x, TopkShared& shared) {
     return ptx::value_of(sum_up_to(of_warp), kWarpSize - 1) + up_to - x;
 }
 
-/// Finds the value of a digit that the `wanted`th largest key has, from counts of all CTAs; it stays kTopkBins if there
-/// are fewer keys. `visit(digit, count)`: for each value, on one thread. Ends when all threads know.
-template <TopkConfig C, typename Visit>
-__device__ void find_digit(TopkShared& shared, uint32_t digit, uint32_t wanted, const Visit& visit) {
+/// Finds the bin of the `wanted`th largest key from counts of all CTAs, of which there are as many keys. Ends when all
+/// threads know.
+template <TopkConfig C>
+__device__ TopkFound find_bin(TopkShared& shared, uint32_t wanted) {
     constexpr uint32_t kEach = kTopkBins / TopkConfig::threads();
     static_assert(kEach == 4);
-    const uint32_t first = kTopkBins - (threadIdx.x + 1) * kEach;  // thread 0 has the largest values
+    const uint32_t first = kTopkBins - (threadIdx.x + 1) * kEach;  // thread 0 has the largest
     sync_cluster<C>();                                             // all have counted
-    const ptx::SmemAddr own = ptx::smem_address(&shared.counts[digit][first]);
+    const ptx::SmemAddr own = ptx::smem_address(&shared.counts[first]);
     uint32_t counts[kEach] = {};
 #pragma unroll
     for (uint32_t r = 0; r < C.ctas; ++r) {
@@ -128,38 +128,139 @@ __device__ void find_digit(TopkShared& shared, uint32_t digit, uint32_t wanted, 
     uint32_t before = topk_sum_before(counts[0] + counts[1] + counts[2] + counts[3], shared);
 #pragma unroll
     for (uint32_t i = kEach; i-- > 0;) {
-        if (before < wanted && wanted <= before + counts[i])
-            shared.digits[digit] = first + i, shared.before[digit] = before;
+        if (before < wanted && wanted <= before + counts[i]) shared.found = {first + i, before, counts[i]};
         before += counts[i];
-        visit(first + i, counts[i]);
     }
     __syncthreads();  // it has been found
+    return shared.found;
 }
 
-/// The least key that is selected; of those that equal it `equal` are, those of the lowest columns.
-struct TopkLeast {
-    uint32_t key, equal;
-};
+__device__ inline void clear_counts(TopkShared& shared) {
+    const ptx::SmemAddr counts = ptx::smem_address(shared.counts);
+    for (uint32_t i = threadIdx.x; i < kTopkBins / 4; i += TopkConfig::threads())
+        ptx::store_shared_words_x4(counts + i * 16, {});
+}
 
-/// Counts the digits behind the first one.
+/// Calls visit(key) for each column of a lane: 0 where there is no number.
+template <TopkConfig C, typename Visit>
+__device__ void for_keys(const TopkRow<C>& row, const Visit& visit) {
+    for (uint32_t round = 0; round < row.rounds(); ++round) {
+        const ptx::Words4 keys = row.keys(round);
+#pragma unroll
+        for (uint32_t u = 0; u < 4; ++u) visit(keys.w[u]);
+    }
+}
+
+/// The least and the largest finite key of all CTAs, from those of each lane, as intervals.
 template <TopkConfig C>
-__device__ TopkLeast find_least(TopkShared& shared, const TopkRow<C>& row, uint32_t k) {
-    if (shared.digits[0] == kTopkBins) return {1, ~0u};  // all keys are selected
-    uint32_t prefix = shared.digits[0], wanted = k - shared.before[0];
-#pragma unroll
-    for (uint32_t i = 1; i < kTopkDigits; ++i) {
-        for (uint32_t round = 0; round < row.rounds(); ++round) {
-            const ptx::Words4 keys = row.keys(round);
-#pragma unroll
-            for (uint32_t u = 0; u < 4; ++u)
-                if (keys.w[u] >> topk_digit_shift(i - 1) == prefix)
-                    atomicAdd(&shared.counts[i][topk_digit(keys.w[u], i)], 1u);
+__device__ TopkIntervals intervals_of(TopkShared& shared, uint32_t lowest, uint32_t highest) {
+    const uint32_t warp = threadIdx.x / kWarpSize;
+    lowest = ptx::least_of_lanes(lowest), highest = ptx::largest_of_lanes(highest);
+    if (ptx::lane() == 0) shared.lowest[warp] = lowest, shared.highest[warp] = highest;
+    sync_cluster<C>();  // those of all warps are there
+    lowest = ~0u, highest = 0;
+    for (uint32_t i = ptx::lane(); i < C.ctas * C.warps(); i += kWarpSize) {
+        const uint32_t w = i % C.warps(), rank = i / C.warps();
+        const auto of = [&](const uint32_t& x) {
+            return C.ctas > 1 ? ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&x), rank)) : x;
+        };
+        lowest = min(lowest, of(shared.lowest[w])), highest = max(highest, of(shared.highest[w]));
+    }
+    return TopkIntervals::between(ptx::least_of_lanes(lowest), ptx::largest_of_lanes(highest));
+}
+
+__device__ inline uint32_t interval_of(const TopkIntervals& intervals, uint32_t key) {
+    return TopkIntervals::at(ptx::fma(topk_number(key) - intervals.least, intervals.per_unit, TopkIntervals::kOrigin));
+}
+
+/// Few keys are in the interval that was found: they are listed, and each is compared with all others.
+template <TopkConfig C>
+__device__ TopkLeast least_of_list(TopkShared& shared, const TopkRow<C>& row, const TopkIntervals& intervals,
+                                   const TopkFound& found, uint32_t wanted) {
+    for_keys(row, [&](uint32_t key) {
+        if (key != 0 && interval_of(intervals, key) == found.bin)
+            shared.listed[atomicAdd(&shared.list_count, 1u)] = key;
+    });
+    sync_cluster<C>();                    // all have listed theirs
+    uint32_t rank = 0, at = threadIdx.x;  // of the list of all, those of one CTA behind the other
+    if (C.ctas > 1)
+        for (uint32_t r = 0; r < C.ctas; ++r) {
+            const uint32_t of_cta = ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&shared.list_count), r));
+            if (rank != r) continue;
+            if (at < of_cta) break;
+            at -= of_cta, ++rank;
         }
-        find_digit<C>(shared, i, wanted, [](uint32_t, uint32_t) {});
-        prefix = prefix << (topk_digit_shift(i - 1) - topk_digit_shift(i)) | shared.digits[i];
-        wanted -= shared.before[i];
+    uint32_t key = 0;
+    if (threadIdx.x < found.count)
+        key = C.ctas > 1 ? ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&shared.listed[at]), rank))
+                         : shared.listed[at];
+    static_assert(kTopkList <= TopkConfig::threads());
+    if (threadIdx.x < kTopkList) shared.listed_by_all[threadIdx.x] = key;
+    __syncthreads();  // those of all CTAs are here; 0 behind them
+    TopkLeast passed{0, 0};
+    const ptx::SmemAddr all = ptx::smem_address(shared.listed_by_all);
+    if (threadIdx.x < found.count)
+        for (uint32_t i = 0; i < found.count; i += 4) {
+            const ptx::Words4 others = ptx::load_shared_words_x4(all + i * 4);
+#pragma unroll
+            for (uint32_t u = 0; u < 4; ++u) {
+                passed.key += others.w[u] > key ? 1 : 0;
+                passed.equal += others.w[u] == key ? 1 : 0;
+            }
+        }
+    if (passed.key < wanted && wanted <= passed.key + passed.equal) shared.least = {key, wanted - passed.key};
+    __syncthreads();  // the one that fits has said so, or several that are equal
+    return shared.least;
+}
+
+/// Three passes count the values of a digit each, of the keys that agree in the digits before.
+template <TopkConfig C>
+__device__ TopkLeast least_by_digits(TopkShared& shared, const TopkRow<C>& row, uint32_t wanted) {
+    uint32_t prefix = 0;
+    for (uint32_t i = 0; i < kTopkDigits; ++i) {
+        const uint32_t shift = topk_digit_shift(i), before = i == 0 ? 32 : topk_digit_shift(i - 1);
+        sync_cluster<C>();  // nobody reads counts any more
+        clear_counts(shared);
+        __syncthreads();  // they are zero
+        for_keys(row, [&](uint32_t key) {
+            if (key != 0 && (i == 0 || key >> before == prefix)) atomicAdd(&shared.counts[topk_digit(key, i)], 1u);
+        });
+        const TopkFound found = find_bin<C>(shared, wanted);
+        prefix = prefix << (before - shift) | found.bin;
+        wanted -= found.above;
     }
     return {prefix, wanted};
+}
+
+/// Counts keys by intervals; where the one that is sought has few of them, these are all that is left to look at.
+template <TopkConfig C>
+__device__ TopkLeast find_least(TopkShared& shared, const TopkRow<C>& row, const TopkIntervals& intervals, uint32_t k) {
+    if (!intervals.are_good()) return least_by_digits(shared, row, k);
+    for_keys(row, [&](uint32_t key) {
+        if (key != 0) atomicAdd(&shared.counts[interval_of(intervals, key)], 1u);
+    });
+    const TopkFound found = find_bin<C>(shared, k);
+    if (found.count > kTopkList) return least_by_digits(shared, row, k);
+    return least_of_list(shared, row, intervals, found, k - found.above);
+}
+
+/// Counts numbers by sign and size, for callers.
+template <TopkConfig C>
+__device__ void count_histogram(const TopkParams& p, TopkShared& shared, const TopkRow<C>& of, uint32_t row,
+                                uint32_t rank) {
+    for (uint32_t i = threadIdx.x; i < kTopkHistogramBins; i += C.threads()) shared.histogram[i] = 0;
+    __syncthreads();  // they are zero
+    for_keys(of, [&](uint32_t key) {
+        if (key != 0) atomicAdd(&shared.histogram[topk_histogram_bin(topk_digit(key, 0))], 1u);
+    });
+    sync_cluster<C>();  // all have counted
+    for (uint32_t i = threadIdx.x; rank == 0 && i < kTopkHistogramBins; i += C.threads()) {
+        uint32_t count = shared.histogram[i];
+        for (uint32_t r = 1; r < C.ctas; ++r)
+            count += ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&shared.histogram[i]), r));
+        ptx::store_global(p.histogram + row * p.histogram_stride + i, count);
+    }
+    sync_cluster<C>();  // nobody reads them any more
 }
 
 /// Keys that have been passed on the way through a row: above the least one, and equal to it.
@@ -255,31 +356,27 @@ __device__ inline void store_selected(const TopkParams& p, uint32_t row, uint32_
 /// Selects from one row. In the order of columns all CTAs write; sorted, the first one does.
 template <TopkConfig C>
 __device__ void select_from_row(const TopkParams& p, TopkShared& shared, uint32_t row, uint32_t rank) {
-    const ptx::SmemAddr counts = ptx::smem_address(&shared.counts[0][0]);
-    for (uint32_t i = threadIdx.x; i < kTopkDigits * kTopkBins / 4; i += C.threads())
-        ptx::store_shared_words_x4(counts + i * 16, {});
-    if (threadIdx.x < kTopkHistogramBins) shared.histogram[threadIdx.x] = 0;
-    if (threadIdx.x < kTopkDigits) shared.digits[threadIdx.x] = kTopkBins;
-    __syncthreads();  // they are zero
+    clear_counts(shared);
+    if (threadIdx.x == 0) shared.list_count = 0;
     TopkRow<C> of(p, shared, row, rank);
+    uint32_t lowest = ~0u, highest = 0;
     of.load([&](const ptx::Words4& keys) {
 #pragma unroll
-        for (uint32_t u = 0; u < 4; ++u)
-            if (keys.w[u] != 0) atomicAdd(&shared.counts[0][topk_digit(keys.w[u], 0)], 1u);
+        for (uint32_t u = 0; u < 4; ++u) {
+            lowest = min(lowest, topk_is_finite(keys.w[u]) ? keys.w[u] : ~0u);
+            highest = max(highest, topk_is_finite(keys.w[u]) ? keys.w[u] : 0);
+        }
     });
-    const bool counts_bins = p.histogram && rank == 0;
-    find_digit<C>(shared, 0, p.k, [&](uint32_t digit, uint32_t count) {
-        if (counts_bins && count > 0) atomicAdd(&shared.histogram[topk_histogram_bin(digit)], count);
-    });
-    if (counts_bins && threadIdx.x < kTopkHistogramBins)
-        ptx::store_global(p.histogram + row * p.histogram_stride + threadIdx.x, shared.histogram[threadIdx.x]);
-    if (p.k == 0) return sync_cluster<C>();  // others may still read this CTA's counts
-    const TopkLeast least = find_least(shared, of, p.k);
+    if (p.histogram) count_histogram(p, shared, of, row, rank);
+    if (p.k == 0) return;
+    const TopkWindow window = p.window(row);
+    const TopkIntervals intervals = intervals_of<C>(shared, lowest, highest);
+    const bool all = window.end - window.begin <= p.k;
+    const TopkLeast least = all ? TopkLeast{1, ~0u} : find_least(shared, of, intervals, p.k);
     const TopkPassed before = passed_before(shared, of, least, rank);
     if (!p.sorted) {
         put_selected(of, least, before,
                      [&](uint32_t place, uint32_t, uint32_t column) { store_selected(p, row, place, column); });
-        const TopkWindow window = p.window(row);
         for (uint32_t i = window.end - window.begin + threadIdx.x; rank == 0 && i < p.k; i += C.threads())
             store_selected(p, row, i, static_cast<uint32_t>(kTopkNone));
         return sync_cluster<C>();  // others may still read this CTA's totals

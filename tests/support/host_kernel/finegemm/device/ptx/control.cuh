@@ -1,6 +1,7 @@
 // Registers, barriers and warps, on the host: tests run a kernel's text itself. Layer tests.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 
 #include "support/host_kernel/machine.h"
@@ -51,6 +52,14 @@ inline uint32_t ballot(bool x) {
     uint32_t lanes = 0;
     for (uint32_t lane = 0; lane < 32; ++lane) lanes |= shown[lane] << lane;
     return lanes;
+}
+inline uint32_t least_of_lanes(uint32_t x) {
+    const uint32_t* const shown = machine->show(x);
+    return *std::min_element(shown, shown + 32);
+}
+inline uint32_t largest_of_lanes(uint32_t x) {
+    const uint32_t* const shown = machine->show(x);
+    return *std::max_element(shown, shown + 32);
 }
 /// All lanes of a warp call it.
 inline bool elect_one() {
