@@ -323,21 +323,54 @@ __device__ void put_selected(const TopkRow<C>& row, const TopkLeast& least, Topk
     }
 }
 
-/// Sorts so many, a power of two, the largest first. All threads of a CTA call it.
+/// The larger one first if `falls`.
+__device__ inline void put_in_order(uint64_t& a, uint64_t& b, bool falls) {
+    const uint64_t x = a, y = b;
+    a = (x > y) == falls ? x : y, b = (x > y) == falls ? y : x;
+}
+
+/// Sorts so many, a power of two, the largest first, by a bitonic network. All threads of a CTA call it: each has four
+/// that are neighbours, so that most steps are within a warp.
 __device__ inline void sort_ranked(uint64_t* ranked, uint32_t count) {
+    constexpr uint32_t kEach = 4;
+    static_assert(kEach * TopkConfig::threads() == kTopkMost);
+    const uint32_t begin = threadIdx.x * kEach;
+    uint64_t x[kEach], y[kEach];
+#pragma unroll
+    for (uint32_t i = 0; i < kEach; ++i) x[i] = ranked[begin + i];
     for (uint32_t size = 2; size <= count; size *= 2)
         for (uint32_t distance = size / 2; distance > 0; distance /= 2) {
-            for (uint32_t i = threadIdx.x; i < count / 2; i += TopkConfig::threads()) {
-                const uint32_t low = 2 * i - (i & (distance - 1)), high = low + distance;
-                const uint64_t a = ranked[low], b = ranked[high];
-                const bool falls = (low & size) == 0;
-                if (falls ? a < b : a > b) ranked[low] = b, ranked[high] = a;
+            const bool falls = (begin & size) == 0;
+            if (distance == 1) {
+                put_in_order(x[0], x[1], falls), put_in_order(x[2], x[3], size == 2 ? false : falls);
+                continue;
             }
-            // The next step reads it: of a distance up to a warp's lanes from what the same warp has written.
-            const uint32_t next = distance > 1 ? distance / 2 : size;
-            if (max(distance, next) > kWarpSize) __syncthreads();
-            else __syncwarp();
+            if (distance == 2) {
+                put_in_order(x[0], x[2], falls), put_in_order(x[1], x[3], falls);
+                continue;
+            }
+            if (distance < kEach * kWarpSize) {
+#pragma unroll
+                for (uint32_t i = 0; i < kEach; ++i) {
+                    const uint32_t low = ptx::shuffle_xor(static_cast<uint32_t>(x[i]), distance / kEach);
+                    const uint32_t high = ptx::shuffle_xor(static_cast<uint32_t>(x[i] >> 32), distance / kEach);
+                    y[i] = uint64_t{high} << 32 | low;
+                }
+            } else {
+                __syncthreads();  // the step before has been read
+#pragma unroll
+                for (uint32_t i = 0; i < kEach; ++i) ranked[begin + i] = x[i];
+                __syncthreads();  // this one has been written
+#pragma unroll
+                for (uint32_t i = 0; i < kEach; ++i) y[i] = ranked[(begin ^ distance) + i];
+            }
+            const bool keeps_larger = falls == ((begin & distance) == 0);
+#pragma unroll
+            for (uint32_t i = 0; i < kEach; ++i) x[i] = (x[i] > y[i]) == keeps_larger ? x[i] : y[i];
         }
+    __syncthreads();  // the last step has been read
+#pragma unroll
+    for (uint32_t i = 0; i < kEach; ++i) ranked[begin + i] = x[i];
     __syncthreads();  // all is in order
 }
 
@@ -381,7 +414,7 @@ __device__ void select_from_row(const TopkParams& p, TopkShared& shared, uint32_
             store_selected(p, row, i, static_cast<uint32_t>(kTopkNone));
         return sync_cluster<C>();  // others may still read this CTA's totals
     }
-    uint32_t size = 1;
+    uint32_t size = 4 * kWarpSize;  // whole warps
     while (size < p.k) size *= 2;
     const ptx::SmemAddr ranked = ptx::smem_address(shared.ranked);
     if (rank == 0)
