@@ -28,28 +28,32 @@ FG_HD constexpr uint32_t topk_digit(uint32_t key, uint32_t i) {
     return key >> topk_digit_shift(i) & (i == 2 ? kTopkBins / 2 - 1 : kTopkBins - 1);
 }
 
-/// The number of a key; of all that have the key the one that is not -0, and not a NaN with a sign.
-FG_HD constexpr float topk_number(uint32_t key) { return float_of_bits(key ^ (key >> 31 != 0 ? 0x80000000u : ~0u)); }
-FG_HD constexpr bool topk_is_finite(uint32_t key) { return key >= 0x00800000u && key <= 0xff7fffffu; }
+/// Keys around the kth largest, in intervals: as many as there are bins, but for the last bin, which is of all keys
+/// above. Keys below are not counted.
+struct TopkBracket {
+    uint32_t lower, upper, shift;
 
-/// Intervals as wide as each other between the least and the largest of some numbers, which are finite.
-struct TopkIntervals {
-    float least, per_unit;  // intervals in 1
-
-    FG_HD static constexpr TopkIntervals between(uint32_t least, uint32_t largest) {
-        const float from = topk_number(least);
-        return {from, static_cast<float>(kTopkBins - 2) / (topk_number(largest) - from)};
+    FG_HD static constexpr TopkBracket between(uint32_t lower, uint32_t upper) {
+        uint32_t shift = 0;
+        while ((upper - lower) >> shift >= kTopkBins - 1) ++shift;
+        return {lower, upper, shift};
     }
-    /// Not where numbers are all the same, or closer or further than their quotient can tell.
-    FG_HD constexpr bool are_good() const { return per_unit > 0x1p-126f && per_unit < 0x1p126f; }
-    /// `place`: of a number, fma(number - least, per_unit, kOrigin), whose last bits are the interval. What lies
-    /// outside is in the first or the last one, as is NaN.
-    static constexpr float kOrigin = 0x1p23f;
-    FG_HD static constexpr uint32_t at(float place) {
-        const auto i = static_cast<int32_t>(float_bits(place) - float_bits(kOrigin));
-        return float_bits(place) >> 31 != 0 || i < 0 ? 0 : min(static_cast<uint32_t>(i), kTopkBins - 1);
+    FG_HD constexpr bool has(uint32_t key) const { return key - lower <= upper - lower; }
+    FG_HD constexpr uint32_t bin(uint32_t key) const { return (key - lower) >> shift; }
+};
+
+/// Of a sample, sorted in descending order, the keys that the kth largest of all is between, but for one row in
+/// thousands: the sample's quantile, and more than three standard deviations on either side.
+struct TopkQuantile {
+    uint32_t upper, lower;  // places in the sample; none above: upper is `size`
+
+    FG_HD static constexpr TopkQuantile of(uint32_t k, uint32_t count, uint32_t size) {
+        const auto place = static_cast<uint32_t>(uint64_t{k} * size / count);
+        const uint32_t margin = place / 4 + 10;
+        return {place > margin ? place - margin : size, place + margin};
     }
 };
+inline constexpr uint32_t kTopkSample = 128;
 
 /// The bin of the histogram in which numbers of a first digit are counted, which is sign, exponent and two bits of the
 /// mantissa. Bins from 128 up: four for each power of two from 2^-15 on. What is smaller is in 128, what is 1.75 * 2^16
@@ -122,12 +126,15 @@ struct TopkShared {
     };
     uint32_t listed[kTopkList];         // keys of the CTA in the interval of the kth largest; other CTAs read them
     uint32_t listed_by_all[kTopkList];  // those of all CTAs
-    uint32_t list_count;                // of the CTA
+    uint32_t sample[kTopkSample];       // the CTA's part; other CTAs read it
+    uint32_t whole_sample[kTopkSample];
     uint32_t histogram[kTopkHistogramBins];
-    uint32_t lowest[TopkConfig::warps()], highest[TopkConfig::warps()];  // finite keys of each warp
-    uint32_t above[TopkConfig::warps()], equal[TopkConfig::warps()];     // keys of each warp, compared with the least
-    uint32_t totals[2];                                                  // the CTA's; other CTAs read them
+    uint32_t highest[TopkConfig::warps()];  // the largest key of each warp; other CTAs read them
+    uint32_t above[TopkConfig::warps()], equal[TopkConfig::warps()];  // keys of each warp, compared with the least
+    uint32_t totals[2];                                               // the CTA's; other CTAs read them
     uint32_t sums[TopkConfig::warps()];
+    uint32_t list_count;    // of the CTA
+    uint32_t lower, upper;  // of the bracket
     TopkFound found;
     TopkLeast least;
 };

@@ -108,8 +108,8 @@ __device__ inline uint32_t topk_sum_before(uint32_t x, TopkShared& shared) {
     return ptx::value_of(sum_up_to(of_warp), kWarpSize - 1) + up_to - x;
 }
 
-/// Finds the bin of the `wanted`th largest key from counts of all CTAs, of which there are as many keys. Ends when all
-/// threads know.
+/// Finds the bin of the `wanted`th largest key from counts of all CTAs; what was found before stays if they are fewer.
+/// Ends when all threads know.
 template <TopkConfig C>
 __device__ TopkFound find_bin(TopkShared& shared, uint32_t wanted) {
     constexpr uint32_t kEach = kTopkBins / TopkConfig::threads();
@@ -151,35 +151,58 @@ __device__ void for_keys(const TopkRow<C>& row, const Visit& visit) {
     }
 }
 
-/// The least and the largest finite key of all CTAs, from those of each lane, as intervals.
+/// A bracket from a sample of all CTAs. `highest`: the largest key of this lane.
 template <TopkConfig C>
-__device__ TopkIntervals intervals_of(TopkShared& shared, uint32_t lowest, uint32_t highest) {
-    const uint32_t warp = threadIdx.x / kWarpSize;
-    lowest = ptx::least_of_lanes(lowest), highest = ptx::largest_of_lanes(highest);
-    if (ptx::lane() == 0) shared.lowest[warp] = lowest, shared.highest[warp] = highest;
-    sync_cluster<C>();  // those of all warps are there
-    lowest = ~0u, highest = 0;
-    for (uint32_t i = ptx::lane(); i < C.ctas * C.warps(); i += kWarpSize) {
-        const uint32_t w = i % C.warps(), rank = i / C.warps();
-        const auto of = [&](const uint32_t& x) {
-            return C.ctas > 1 ? ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&x), rank)) : x;
-        };
-        lowest = min(lowest, of(shared.lowest[w])), highest = max(highest, of(shared.highest[w]));
+__device__ TopkBracket find_bracket(TopkShared& shared, const TopkRow<C>& row, uint32_t k, uint32_t count,
+                                    uint32_t highest) {
+    constexpr uint32_t kOfCta = kTopkSample / C.ctas, kStep = C.threads() / kOfCta;
+    const uint32_t thread = threadIdx.x, warp = thread / kWarpSize;
+    if (thread % kStep == 0) {  // neighbours take theirs from other rounds
+        const uint32_t rounds = min(row.rounds(), C.held());
+        shared.sample[thread / kStep] = rounds > 0 ? row.keys(thread / kStep % rounds).w[0] : 0;
     }
-    return TopkIntervals::between(ptx::least_of_lanes(lowest), ptx::largest_of_lanes(highest));
-}
-
-__device__ inline uint32_t interval_of(const TopkIntervals& intervals, uint32_t key) {
-    return TopkIntervals::at(ptx::fma(topk_number(key) - intervals.least, intervals.per_unit, TopkIntervals::kOrigin));
+    highest = ptx::largest_of_lanes(highest);
+    if (ptx::lane() == 0) shared.highest[warp] = highest;
+    if (thread == 0) shared.lower = 1;
+    sync_cluster<C>();  // all parts are there
+    const auto of = [&](const uint32_t& x, uint32_t rank) {
+        return C.ctas > 1 ? ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&x), rank)) : x;
+    };
+    uint32_t key = 0;
+    if (thread < kTopkSample) shared.whole_sample[thread] = key = of(shared.sample[thread % kOfCta], thread / kOfCta);
+    if (warp == 4) {
+        highest = 0;
+        for (uint32_t i = ptx::lane(); i < C.ctas * C.warps(); i += kWarpSize)
+            highest = max(highest, of(shared.highest[i % C.warps()], i / C.warps()));
+        highest = ptx::largest_of_lanes(highest);
+        if (ptx::lane() == 0) shared.upper = highest;
+    }
+    __syncthreads();  // the sample is here, and the bounds that it may better
+    if (thread < kTopkSample) {
+        const ptx::SmemAddr sample = ptx::smem_address(shared.whole_sample);
+        uint32_t place = 0, size = 0;
+        for (uint32_t i = 0; i < kTopkSample; i += 4) {
+            const ptx::Words4 others = ptx::load_shared_words_x4(sample + i * 4);
+#pragma unroll
+            for (uint32_t u = 0; u < 4; ++u) {
+                place += others.w[u] > key || (others.w[u] == key && i + u < thread) ? 1 : 0;
+                size += others.w[u] != 0 ? 1 : 0;
+            }
+        }
+        const TopkQuantile quantile = TopkQuantile::of(k, count, size);
+        if (place == quantile.upper && place < size) shared.upper = key;
+        if (place == quantile.lower && place < size) shared.lower = key;
+    }
+    __syncthreads();  // the bracket is known
+    return TopkBracket::between(shared.lower, shared.upper);
 }
 
 /// Few keys are in the interval that was found: they are listed, and each is compared with all others.
 template <TopkConfig C>
-__device__ TopkLeast least_of_list(TopkShared& shared, const TopkRow<C>& row, const TopkIntervals& intervals,
+__device__ TopkLeast least_of_list(TopkShared& shared, const TopkRow<C>& row, const TopkBracket& bracket,
                                    const TopkFound& found, uint32_t wanted) {
     for_keys(row, [&](uint32_t key) {
-        if (key != 0 && interval_of(intervals, key) == found.bin)
-            shared.listed[atomicAdd(&shared.list_count, 1u)] = key;
+        if (bracket.has(key) && bracket.bin(key) == found.bin) shared.listed[atomicAdd(&shared.list_count, 1u)] = key;
     });
     sync_cluster<C>();                    // all have listed theirs
     uint32_t rank = 0, at = threadIdx.x;  // of the list of all, those of one CTA behind the other
@@ -232,16 +255,22 @@ __device__ TopkLeast least_by_digits(TopkShared& shared, const TopkRow<C>& row, 
     return {prefix, wanted};
 }
 
-/// Counts keys by intervals; where the one that is sought has few of them, these are all that is left to look at.
+/// Counts keys of a bracket by intervals; where the one that is sought has few of them, these are all that is left to
+/// look at. `count`: of numbers, more than k.
 template <TopkConfig C>
-__device__ TopkLeast find_least(TopkShared& shared, const TopkRow<C>& row, const TopkIntervals& intervals, uint32_t k) {
-    if (!intervals.are_good()) return least_by_digits(shared, row, k);
+__device__ TopkLeast find_least(TopkShared& shared, const TopkRow<C>& row, uint32_t k, uint32_t count,
+                                uint32_t highest) {
+    const TopkBracket bracket = find_bracket(shared, row, k, count, highest);
+    uint32_t above = 0;
     for_keys(row, [&](uint32_t key) {
-        if (key != 0) atomicAdd(&shared.counts[interval_of(intervals, key)], 1u);
+        if (bracket.has(key)) atomicAdd(&shared.counts[bracket.bin(key)], 1u);
+        above += key > bracket.upper ? 1 : 0;
     });
+    above = sum_up_to(above);
+    if (ptx::lane() == kWarpSize - 1 && above > 0) atomicAdd(&shared.counts[kTopkBins - 1], above);
     const TopkFound found = find_bin<C>(shared, k);
-    if (found.count > kTopkList) return least_by_digits(shared, row, k);
-    return least_of_list(shared, row, intervals, found, k - found.above);
+    if (found.bin == kTopkBins - 1 || found.count > kTopkList) return least_by_digits(shared, row, k);
+    return least_of_list(shared, row, bracket, found, k - found.above);
 }
 
 /// Counts numbers by sign and size, for callers.
@@ -390,27 +419,23 @@ __device__ inline void store_selected(const TopkParams& p, uint32_t row, uint32_
 template <TopkConfig C>
 __device__ void select_from_row(const TopkParams& p, TopkShared& shared, uint32_t row, uint32_t rank) {
     clear_counts(shared);
-    if (threadIdx.x == 0) shared.list_count = 0;
+    if (threadIdx.x == 0) shared.list_count = 0, shared.found = {kTopkBins - 1, 0, 0};
     TopkRow<C> of(p, shared, row, rank);
-    uint32_t lowest = ~0u, highest = 0;
+    uint32_t highest = 0;
     of.load([&](const ptx::Words4& keys) {
 #pragma unroll
-        for (uint32_t u = 0; u < 4; ++u) {
-            lowest = min(lowest, topk_is_finite(keys.w[u]) ? keys.w[u] : ~0u);
-            highest = max(highest, topk_is_finite(keys.w[u]) ? keys.w[u] : 0);
-        }
+        for (uint32_t u = 0; u < 4; ++u) highest = max(highest, keys.w[u]);
     });
     if (p.histogram) count_histogram(p, shared, of, row, rank);
     if (p.k == 0) return;
     const TopkWindow window = p.window(row);
-    const TopkIntervals intervals = intervals_of<C>(shared, lowest, highest);
-    const bool all = window.end - window.begin <= p.k;
-    const TopkLeast least = all ? TopkLeast{1, ~0u} : find_least(shared, of, intervals, p.k);
+    const uint32_t count = window.end - window.begin;
+    const TopkLeast least = count <= p.k ? TopkLeast{1, ~0u} : find_least(shared, of, p.k, count, highest);
     const TopkPassed before = passed_before(shared, of, least, rank);
     if (!p.sorted) {
         put_selected(of, least, before,
                      [&](uint32_t place, uint32_t, uint32_t column) { store_selected(p, row, place, column); });
-        for (uint32_t i = window.end - window.begin + threadIdx.x; rank == 0 && i < p.k; i += C.threads())
+        for (uint32_t i = count + threadIdx.x; rank == 0 && i < p.k; i += C.threads())
             store_selected(p, row, i, static_cast<uint32_t>(kTopkNone));
         return sync_cluster<C>();  // others may still read this CTA's totals
     }
