@@ -43,8 +43,7 @@ class Problem:
     def __init__(self, random, generator, rows=0, cols=0, k=0):
         self.rows = rows or random.choice((1, 2, 37, random.randint(1, 300)))
         most = max(1, min(150_000, MOST_NUMBERS // self.rows))
-        self.cols = cols or random.choice((1, 64, random.randint(1, 5000), random.randint(1, most)))
-        self.cols = min(self.cols, most)
+        self.cols = cols or min(most, random.choice((1, 64, random.randint(1, 5000), random.randint(1, most))))
         self.k = k or random.randint(1, random.choice((40, MOST)))
         self.sorted, self.num_sms = random.random() < 0.5, random.choice((0, 0, 1, 37))
         self.wish = {"values": random.random() < 0.5, "histogram": random.random() < 0.3}

@@ -56,6 +56,10 @@ CHECKS = {
     "routing_repeat": 7,
     "routing_graph": 7,
     "routing_devices": 6,
+    "topk": 1,
+    "topk_repeat": 4,
+    "topk_graph": 3,
+    "topk_devices": 1,
     "moe_bits": 1,
     "moe_repeat": 3,
     "moe_graph": 4,
@@ -81,6 +85,7 @@ def test_the_sanitizers_run_every_kernel(rehearsal):
     assert rehearsal.run("mqa_kernels") == {"kernels": 31}
     assert rehearsal.run("prenorm_kernels") == {"kernels": 4}
     assert rehearsal.run("routing_kernels") == {"kernels": 5}
+    assert rehearsal.run("topk_kernels") == {"kernels": 4}
 
 
 def test_a_case_of_compare_builds_with_groups_of_k_runs(rehearsal):
