@@ -10,6 +10,8 @@ inline constexpr uint32_t kTopkMost = 2048;          // k, at most
 inline constexpr int32_t kTopkNone = -1;             // the index where a row has fewer than k numbers
 inline constexpr uint32_t kTopkHistogramBins = 256;  // of the histogram that callers may ask for
 inline constexpr uint32_t kTopkList = 512;           // keys that are compared with each other, at most
+inline constexpr uint32_t kTopkSample = 128;         // of a row
+inline constexpr uint32_t kTopkBracketBins = 512;    // intervals around the kth largest
 inline constexpr uint32_t kTopkDigits = 3;           // of a key, the first one highest
 inline constexpr uint32_t kTopkBins = 1u << 11;      // values of a digit; the last digit has half of them
 
@@ -35,7 +37,7 @@ struct TopkBracket {
 
     FG_HD static constexpr TopkBracket between(uint32_t lower, uint32_t upper) {
         uint32_t shift = 0;
-        while ((upper - lower) >> shift >= kTopkBins - 1) ++shift;
+        while ((upper - lower) >> shift >= kTopkBracketBins - 1) ++shift;
         return {lower, upper, shift};
     }
     FG_HD constexpr bool has(uint32_t key) const { return key - lower <= upper - lower; }
@@ -53,7 +55,6 @@ struct TopkQuantile {
         return {place > margin ? place - margin : size, place + margin};
     }
 };
-inline constexpr uint32_t kTopkSample = 128;
 
 /// The bin of the histogram in which numbers of a first digit are counted, which is sign, exponent and two bits of the
 /// mantissa. Bins from 128 up: four for each power of two from 2^-15 on. What is smaller is in 128, what is 1.75 * 2^16

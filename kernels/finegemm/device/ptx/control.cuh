@@ -83,11 +83,11 @@ __device__ inline uint32_t ballot(bool x) {
     return lanes;
 }
 
-// The least and the largest of the lanes of a converged warp. PTX ISA, redux.sync.
-__device__ inline uint32_t least_of_lanes(uint32_t x) {
-    uint32_t least;
-    asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(least) : "r"(x));
-    return least;
+// The sum and the largest of the lanes of a converged warp. PTX ISA, redux.sync.
+__device__ inline uint32_t sum_of_lanes(uint32_t x) {
+    uint32_t sum;
+    asm volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(sum) : "r"(x));
+    return sum;
 }
 __device__ inline uint32_t largest_of_lanes(uint32_t x) {
     uint32_t largest;

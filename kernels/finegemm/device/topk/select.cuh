@@ -35,59 +35,75 @@ public:
           quads_(C.quads_of_warp(C.quads(window_, rank), threadIdx.x / kWarpSize)),
           shared_(shared) {}
 
-    /// Rounds in which each lane has four columns.
+    /// Rounds in which a warp has 128 columns, and each lane four of them, that are as far apart as there are lanes.
     __device__ uint32_t rounds() const { return ceil_div(quads_.count, kWarpSize); }
     /// The first of a lane's columns in a round.
-    __device__ uint32_t column(uint32_t round) const { return (quads_.first + round * kWarpSize + ptx::lane()) * 4; }
-    __device__ const float* at(uint32_t column) const { return logits_ + column; }
+    __device__ uint32_t column(uint32_t round) const { return first_column(round) + ptx::lane(); }
 
     /// Calls visit(keys) once for each round, and keeps keys. 0: of no number.
     template <typename Visit>
     __device__ void load(const Visit& visit) {
-        if (vectors_)
-            for (uint32_t round = 0; round < min(rounds(), C.held()); ++round) {
-                const uint32_t first = column(round), bytes = has(round) ? min(width_ - first, 4) * 4 : 0;
-                ptx::copy_async_x4(held(round), logits_ + (bytes > 0 ? first : 0), bytes);
-            }
+        const uint32_t copied = vectors_ ? min(rounds(), C.held()) : 0;
+        for (uint32_t round = 0; round < copied; ++round) {
+            const uint32_t quad = round * kWarpSize + ptx::lane(), first = (quads_.first + quad) * 4;
+            const uint32_t bytes = quad < quads_.count ? min(width_ - first, 4) * 4 : 0;
+            ptx::copy_async_x4(ptx::smem_address(held(round) + ptx::lane() * 4), logits_ + (bytes > 0 ? first : 0),
+                               bytes);
+        }
         ptx::wait_for_copies();
+        __syncwarp();  // other lanes' copies are there
         for (uint32_t round = 0; round < rounds(); ++round) {
-            const bool is_copied = vectors_ && round < C.held();
-            const ptx::Words4 words = is_copied ? ptx::load_shared_words_x4(held(round)) : words_of(round);
-            const ptx::Words4 keys = keys_of(words, round);
-            if (round < C.held()) ptx::store_shared_words_x4(held(round), keys);
+            const ptx::Words4 keys = round < copied ? keys_of(words_held(round), round) : keys_loaded(round);
+            if (round < C.held())
+#pragma unroll
+                for (uint32_t u = 0; u < 4; ++u) held(round)[u * kWarpSize + ptx::lane()] = keys.w[u];
             visit(keys);
         }
     }
     /// The keys of a round, once they have been loaded.
     __device__ ptx::Words4 keys(uint32_t round) const {
-        if (round < C.held()) return ptx::load_shared_words_x4(held(round));
-        return keys_of(words_of(round), round);
+        return round < C.held() ? words_held(round) : keys_loaded(round);
     }
 
 private:
-    __device__ ptx::SmemAddr held(uint32_t round) const {
-        return ptx::smem_address(&shared_.keys[0][0][0]) + (round * C.threads() + threadIdx.x) * 16;
+    __device__ uint32_t first_column(uint32_t round) const { return (quads_.first + round * kWarpSize) * 4; }
+    /// Where the warp keeps the keys of a round, by column.
+    __device__ uint32_t* held(uint32_t round) const {
+        return &shared_.keys[round][threadIdx.x / kWarpSize * kWarpSize][0];
     }
-    __device__ bool has(uint32_t round) const { return round * kWarpSize + ptx::lane() < quads_.count; }
-    __device__ ptx::Words4 words_of(uint32_t round) const {
-        const uint32_t first = column(round);
-        if (vectors_ && (quads_.first + (round + 1) * kWarpSize) * 4 <= width_)  // of all lanes
-            return ptx::load_global_l2_x4_if(has(round), logits_ + first);
+    __device__ ptx::Words4 words_held(uint32_t round) const {
         ptx::Words4 words;
 #pragma unroll
-        for (uint32_t i = 0; i < 4; ++i)
-            words.w[i] = ptx::load_global_l2_if(has(round) && first + i < width_, logits_ + first + i);
+        for (uint32_t u = 0; u < 4; ++u) words.w[u] = held(round)[u * kWarpSize + ptx::lane()];
         return words;
     }
+    __device__ ptx::Words4 keys_loaded(uint32_t round) const {
+        ptx::Words4 words;
+#pragma unroll
+        for (uint32_t u = 0; u < 4; ++u) {
+            const uint32_t at = column(round) + u * kWarpSize;
+            words.w[u] = ptx::load_global_l2_if(at < end(), logits_ + at);
+        }
+        return keys_of(words, round);
+    }
+    /// Behind the columns of this warp.
+    __device__ uint32_t end() const { return min((quads_.first + quads_.count) * 4, window_.end); }
     __device__ ptx::Words4 keys_of(const ptx::Words4& words, uint32_t round) const {
-        const uint32_t first = column(round);
-        const bool all = first >= window_.begin && first + 4 <= window_.end, exists = has(round);
+        const uint32_t first = first_column(round);
+        const bool all = first >= window_.begin && first + 4 * kWarpSize <= end();  // of the warp's
         ptx::Words4 keys;
 #pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) {
-            const bool seen = all || (first + i >= window_.begin && first + i < window_.end);
-            keys.w[i] = exists && seen ? topk_key(words.w[i]) : 0;
+        for (uint32_t u = 0; u < 4; ++u) {
+            const uint32_t bits =
+                float_bits(ptx::fma(float_of_bits(words.w[u]), 1.0f, 0.0f));  // -0 is 0, NaN has no sign
+            keys.w[u] = bits ^ (bits >> 31 != 0 ? ~0u : 0x80000000u);
         }
+        if (!all)
+#pragma unroll
+            for (uint32_t u = 0; u < 4; ++u) {
+                const uint32_t at = column(round) + u * kWarpSize;
+                keys.w[u] = at >= window_.begin && at < end() ? keys.w[u] : 0;
+            }
         return keys;
     }
 
@@ -99,37 +115,44 @@ private:
     TopkShared& shared_;
 };
 
-/// What a warp's lanes have before it in its CTA. All threads call it.
+/// The sum of what the threads before this one have in its CTA. All threads call it.
 __device__ inline uint32_t topk_sum_before(uint32_t x, TopkShared& shared) {
-    const uint32_t warp = threadIdx.x / kWarpSize, up_to = sum_up_to(x);
-    if (threadIdx.x % kWarpSize == kWarpSize - 1) shared.sums[warp] = up_to;
+    const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane(), up_to = sum_up_to(x);
+    if (lane == kWarpSize - 1) shared.sums[warp] = up_to;
     __syncthreads();  // the warps' sums are there
-    const uint32_t lane = threadIdx.x % kWarpSize, of_warp = lane < warp ? shared.sums[lane % TopkConfig::warps()] : 0;
-    return ptx::value_of(sum_up_to(of_warp), kWarpSize - 1) + up_to - x;
+    return ptx::sum_of_lanes(lane < warp ? shared.sums[lane % TopkConfig::warps()] : 0) + up_to - x;
 }
 
 /// Finds the bin of the `wanted`th largest key from counts of all CTAs; what was found before stays if they are fewer.
 /// Ends when all threads know.
-template <TopkConfig C>
+template <TopkConfig C, uint32_t Bins>
 __device__ TopkFound find_bin(TopkShared& shared, uint32_t wanted) {
-    constexpr uint32_t kEach = kTopkBins / TopkConfig::threads();
-    static_assert(kEach == 4);
-    const uint32_t first = kTopkBins - (threadIdx.x + 1) * kEach;  // thread 0 has the largest
-    sync_cluster<C>();                                             // all have counted
+    constexpr uint32_t kEach = Bins / TopkConfig::threads();
+    static_assert(kEach == 1 || kEach == 4);
+    const uint32_t first = Bins - (threadIdx.x + 1) * kEach;  // thread 0 has the largest
+    const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0;
+    sync_cluster<C>();  // all have counted
     const ptx::SmemAddr own = ptx::smem_address(&shared.counts[first]);
-    uint32_t counts[kEach] = {};
+    uint32_t counts[kEach] = {}, sum = 0;
 #pragma unroll
-    for (uint32_t r = 0; r < C.ctas; ++r) {
-        const ptx::Words4 of_cta =
-            C.ctas > 1 ? ptx::load_cluster_x4(ptx::map_to_rank(own, r)) : ptx::load_shared_words_x4(own);
+    for (uint32_t i = 0; i < C.ctas; ++i) {
+        const uint32_t from = (i + rank) % C.ctas;  // not all at once from one
+        if (kEach == 1) {
+            counts[0] += C.ctas > 1 ? ptx::load_cluster(ptx::map_to_rank(own, from)) : shared.counts[first];
+        } else {
+            const ptx::Words4 of_cta =
+                C.ctas > 1 ? ptx::load_cluster_x4(ptx::map_to_rank(own, from)) : ptx::load_shared_words_x4(own);
 #pragma unroll
-        for (uint32_t i = 0; i < kEach; ++i) counts[i] += of_cta.w[i];
+            for (uint32_t u = 0; u < kEach; ++u) counts[u] += of_cta.w[u];
+        }
     }
-    uint32_t before = topk_sum_before(counts[0] + counts[1] + counts[2] + counts[3], shared);
 #pragma unroll
-    for (uint32_t i = kEach; i-- > 0;) {
-        if (before < wanted && wanted <= before + counts[i]) shared.found = {first + i, before, counts[i]};
-        before += counts[i];
+    for (uint32_t u = 0; u < kEach; ++u) sum += counts[u];
+    uint32_t before = topk_sum_before(sum, shared);
+#pragma unroll
+    for (uint32_t u = kEach; u-- > 0;) {
+        if (before < wanted && wanted <= before + counts[u]) shared.found = {first + u, before, counts[u]};
+        before += counts[u];
     }
     __syncthreads();  // it has been found
     return shared.found;
@@ -201,8 +224,9 @@ __device__ TopkBracket find_bracket(TopkShared& shared, const TopkRow<C>& row, u
 template <TopkConfig C>
 __device__ TopkLeast least_of_list(TopkShared& shared, const TopkRow<C>& row, const TopkBracket& bracket,
                                    const TopkFound& found, uint32_t wanted) {
+    const uint32_t from = bracket.lower + (found.bin << bracket.shift), last = (1u << bracket.shift) - 1;
     for_keys(row, [&](uint32_t key) {
-        if (bracket.has(key) && bracket.bin(key) == found.bin) shared.listed[atomicAdd(&shared.list_count, 1u)] = key;
+        if (key - from <= last) shared.listed[atomicAdd(&shared.list_count, 1u)] = key;
     });
     sync_cluster<C>();                    // all have listed theirs
     uint32_t rank = 0, at = threadIdx.x;  // of the list of all, those of one CTA behind the other
@@ -248,7 +272,7 @@ __device__ TopkLeast least_by_digits(TopkShared& shared, const TopkRow<C>& row, 
         for_keys(row, [&](uint32_t key) {
             if (key != 0 && (i == 0 || key >> before == prefix)) atomicAdd(&shared.counts[topk_digit(key, i)], 1u);
         });
-        const TopkFound found = find_bin<C>(shared, wanted);
+        const TopkFound found = find_bin<C, kTopkBins>(shared, wanted);
         prefix = prefix << (before - shift) | found.bin;
         wanted -= found.above;
     }
@@ -266,10 +290,10 @@ __device__ TopkLeast find_least(TopkShared& shared, const TopkRow<C>& row, uint3
         if (bracket.has(key)) atomicAdd(&shared.counts[bracket.bin(key)], 1u);
         above += key > bracket.upper ? 1 : 0;
     });
-    above = sum_up_to(above);
-    if (ptx::lane() == kWarpSize - 1 && above > 0) atomicAdd(&shared.counts[kTopkBins - 1], above);
-    const TopkFound found = find_bin<C>(shared, k);
-    if (found.bin == kTopkBins - 1 || found.count > kTopkList) return least_by_digits(shared, row, k);
+    above = ptx::sum_of_lanes(above);
+    if (ptx::lane() == 0 && above > 0) atomicAdd(&shared.counts[kTopkBracketBins - 1], above);
+    const TopkFound found = find_bin<C, kTopkBracketBins>(shared, k);
+    if (found.bin == kTopkBracketBins - 1 || found.count > kTopkList) return least_by_digits(shared, row, k);
     return least_of_list(shared, row, bracket, found, k - found.above);
 }
 
@@ -309,17 +333,16 @@ __device__ TopkPassed passed_before(TopkShared& shared, const TopkRow<C>& row, c
             own.equal += keys.w[u] == least.key ? 1 : 0;
         }
     }
-    const uint32_t warp = threadIdx.x / kWarpSize, above = sum_up_to(own.above), equal = sum_up_to(own.equal);
-    if (ptx::lane() == kWarpSize - 1) shared.above[warp] = above, shared.equal[warp] = equal;
+    const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane();
+    own.above = ptx::sum_of_lanes(own.above), own.equal = ptx::sum_of_lanes(own.equal);
+    if (lane == 0) shared.above[warp] = own.above, shared.equal[warp] = own.equal;
     __syncthreads();  // all warps have counted
-    TopkPassed before, all;
-#pragma unroll
-    for (uint32_t w = 0; w < C.warps(); ++w) {
-        if (w == warp) before = all;
-        all.above += shared.above[w], all.equal += shared.equal[w];
-    }
+    const TopkPassed of_warp{shared.above[lane % C.warps()], shared.equal[lane % C.warps()]};
+    TopkPassed before{ptx::sum_of_lanes(lane < warp ? of_warp.above : 0),
+                      ptx::sum_of_lanes(lane < warp ? of_warp.equal : 0)};
     if (C.ctas == 1) return before;
-    if (threadIdx.x == 0) shared.totals[0] = all.above, shared.totals[1] = all.equal;
+    if (warp == C.warps() - 1 && lane == 0)
+        shared.totals[0] = before.above + own.above, shared.totals[1] = before.equal + own.equal;
     sync_cluster<C>();  // totals are there
     for (uint32_t r = 0; r < rank; ++r) {
         const ptx::SmemAddr totals = ptx::map_to_rank(ptx::smem_address(shared.totals), r);
@@ -331,24 +354,19 @@ __device__ TopkPassed passed_before(TopkShared& shared, const TopkRow<C>& row, c
 /// Gives each selected number its place, in the order of columns: to put(place, key, column).
 template <TopkConfig C, typename Put>
 __device__ void put_selected(const TopkRow<C>& row, const TopkLeast& least, TopkPassed passed, const Put& put) {
-    constexpr uint32_t kShift = 16;  // two counts in a word: at most 128 of a round
+    const uint32_t below = (1u << ptx::lane()) - 1;  // lanes
     for (uint32_t round = 0; round < row.rounds(); ++round) {
         const ptx::Words4 keys = row.keys(round);
-        uint32_t counts = 0;
-#pragma unroll
-        for (uint32_t u = 0; u < 4; ++u)
-            counts += keys.w[u] > least.key ? 1 : keys.w[u] == least.key ? 1u << kShift : 0;
-        if (ptx::ballot(counts != 0) == 0) continue;
-        const uint32_t up_to = sum_up_to(counts), before = up_to - counts, all = ptx::value_of(up_to, kWarpSize - 1);
-        uint32_t above = passed.above + (before & 0xffff), equal = passed.equal + (before >> kShift);
 #pragma unroll
         for (uint32_t u = 0; u < 4; ++u) {
             const bool is_above = keys.w[u] > least.key, is_equal = keys.w[u] == least.key;
-            if (is_above || (is_equal && equal < least.equal))
-                put(above + min(equal, least.equal), keys.w[u], row.column(round) + u);
-            above += is_above ? 1 : 0, equal += is_equal ? 1 : 0;
+            const uint32_t above = ptx::ballot(is_above), equal = ptx::ballot(is_equal);
+            const uint32_t equal_before = passed.equal + ptx::count_bits(equal & below);
+            if (is_above || (is_equal && equal_before < least.equal))
+                put(passed.above + ptx::count_bits(above & below) + min(equal_before, least.equal), keys.w[u],
+                    row.column(round) + u * kWarpSize);
+            passed.above += ptx::count_bits(above), passed.equal += ptx::count_bits(equal);
         }
-        passed.above += all & 0xffff, passed.equal += all >> kShift;
     }
 }
 
@@ -403,23 +421,33 @@ __device__ inline void sort_ranked(uint64_t* ranked, uint32_t count) {
     __syncthreads();  // all is in order
 }
 
-/// Writes a place of the result. kTopkNone: nothing was selected for it.
-__device__ inline void store_selected(const TopkParams& p, uint32_t row, uint32_t place, uint32_t column) {
-    constexpr uint32_t kMinusInfinity = 0xff800000;
-    const bool none = column == static_cast<uint32_t>(kTopkNone);
-    ptx::store_global(p.indices + row * p.indices_stride + place, column);
-    if (!p.values) return;
-    const float* const from = p.logits + row * p.logits_stride + (none ? 0 : column);
-    const uint32_t value = ptx::load_global_l2_if(!none, from);
-    ptx::store_global(reinterpret_cast<uint32_t*>(p.values) + row * p.values_stride + place,
-                      none ? kMinusInfinity : value);
-}
+/// A row of the result, and the numbers that it is of.
+struct TopkRowResult {
+    const float* logits;
+    int32_t* indices;
+    uint32_t* values;  // null: not wanted
+
+    __device__ TopkRowResult(const TopkParams& p, uint32_t row)
+        : logits(p.logits + row * p.logits_stride),
+          indices(p.indices + row * p.indices_stride),
+          values(p.values ? reinterpret_cast<uint32_t*>(p.values) + row * p.values_stride : nullptr) {}
+
+    /// kTopkNone: nothing was selected for that place.
+    __device__ void store(uint32_t place, uint32_t column) const {
+        constexpr uint32_t kMinusInfinity = 0xff800000;
+        const bool none = column == static_cast<uint32_t>(kTopkNone);
+        ptx::store_global(indices + place, column);
+        if (!values) return;
+        const uint32_t value = ptx::load_global_l2_if(!none, logits + (none ? 0 : column));
+        ptx::store_global(values + place, none ? kMinusInfinity : value);
+    }
+};
 
 /// Selects from one row. In the order of columns all CTAs write; sorted, the first one does.
 template <TopkConfig C>
 __device__ void select_from_row(const TopkParams& p, TopkShared& shared, uint32_t row, uint32_t rank) {
     clear_counts(shared);
-    if (threadIdx.x == 0) shared.list_count = 0, shared.found = {kTopkBins - 1, 0, 0};
+    if (threadIdx.x == 0) shared.list_count = 0, shared.found = {kTopkBracketBins - 1, 0, 0};
     TopkRow<C> of(p, shared, row, rank);
     uint32_t highest = 0;
     of.load([&](const ptx::Words4& keys) {
@@ -432,11 +460,12 @@ __device__ void select_from_row(const TopkParams& p, TopkShared& shared, uint32_
     const uint32_t count = window.end - window.begin;
     const TopkLeast least = count <= p.k ? TopkLeast{1, ~0u} : find_least(shared, of, p.k, count, highest);
     const TopkPassed before = passed_before(shared, of, least, rank);
+    const TopkRowResult result(p, row);
     if (!p.sorted) {
         put_selected(of, least, before,
-                     [&](uint32_t place, uint32_t, uint32_t column) { store_selected(p, row, place, column); });
+                     [&](uint32_t place, uint32_t, uint32_t column) { result.store(place, column); });
         for (uint32_t i = count + threadIdx.x; rank == 0 && i < p.k; i += C.threads())
-            store_selected(p, row, i, static_cast<uint32_t>(kTopkNone));
+            result.store(i, static_cast<uint32_t>(kTopkNone));
         return sync_cluster<C>();  // others may still read this CTA's totals
     }
     uint32_t size = 4 * kWarpSize;  // whole warps
@@ -455,7 +484,7 @@ __device__ void select_from_row(const TopkParams& p, TopkShared& shared, uint32_
     sync_cluster<C>();  // all have been put there
     if (rank > 0) return;
     sort_ranked(shared.ranked, size);
-    for (uint32_t i = threadIdx.x; i < p.k; i += C.threads()) store_selected(p, row, i, topk_column(shared.ranked[i]));
+    for (uint32_t i = threadIdx.x; i < p.k; i += C.threads()) result.store(i, topk_column(shared.ranked[i]));
 }
 
 /// A cluster takes one row after another.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "support/host_kernel/machine.h"
 
@@ -53,9 +54,9 @@ inline uint32_t ballot(bool x) {
     for (uint32_t lane = 0; lane < 32; ++lane) lanes |= shown[lane] << lane;
     return lanes;
 }
-inline uint32_t least_of_lanes(uint32_t x) {
+inline uint32_t sum_of_lanes(uint32_t x) {
     const uint32_t* const shown = machine->show(x);
-    return *std::min_element(shown, shown + 32);
+    return std::accumulate(shown, shown + 32, 0u);
 }
 inline uint32_t largest_of_lanes(uint32_t x) {
     const uint32_t* const shown = machine->show(x);
