@@ -9,9 +9,6 @@ namespace finegemm {
 inline constexpr uint32_t kTopkMost = 2048;          // k, at most
 inline constexpr int32_t kTopkNone = -1;             // the index where a row has fewer than k numbers
 inline constexpr uint32_t kTopkHistogramBins = 256;  // of the histogram that callers may ask for
-inline constexpr uint32_t kTopkList = 512;           // keys that are compared with each other, at most
-inline constexpr uint32_t kTopkSample = 128;         // of a row
-inline constexpr uint32_t kTopkBracketBins = 512;    // intervals around the kth largest
 inline constexpr uint32_t kTopkDigits = 3;           // of a key, the first one highest
 inline constexpr uint32_t kTopkBins = 1u << 11;      // values of a digit; the last digit has half of them
 
@@ -29,32 +26,6 @@ FG_HD constexpr uint32_t topk_digit_shift(uint32_t i) { return i == 0 ? 21 : i =
 FG_HD constexpr uint32_t topk_digit(uint32_t key, uint32_t i) {
     return key >> topk_digit_shift(i) & (i == 2 ? kTopkBins / 2 - 1 : kTopkBins - 1);
 }
-
-/// Keys around the kth largest, in intervals: as many as there are bins, but for the last bin, which is of all keys
-/// above. Keys below are not counted.
-struct TopkBracket {
-    uint32_t lower, upper, shift;
-
-    FG_HD static constexpr TopkBracket between(uint32_t lower, uint32_t upper) {
-        uint32_t shift = 0;
-        while ((upper - lower) >> shift >= kTopkBracketBins - 1) ++shift;
-        return {lower, upper, shift};
-    }
-    FG_HD constexpr bool has(uint32_t key) const { return key - lower <= upper - lower; }
-    FG_HD constexpr uint32_t bin(uint32_t key) const { return (key - lower) >> shift; }
-};
-
-/// Of a sample, sorted in descending order, the keys that the kth largest of all is between, but for one row in
-/// thousands: the sample's quantile, and more than three standard deviations on either side.
-struct TopkQuantile {
-    uint32_t upper, lower;  // places in the sample; none above: upper is `size`
-
-    FG_HD static constexpr TopkQuantile of(uint32_t k, uint32_t count, uint32_t size) {
-        const auto place = static_cast<uint32_t>(uint64_t{k} * size / count);
-        const uint32_t margin = place / 4 + 10;
-        return {place > margin ? place - margin : size, place + margin};
-    }
-};
 
 /// The bin of the histogram in which numbers of a first digit are counted, which is sign, exponent and two bits of the
 /// mantissa. Bins from 128 up: four for each power of two from 2^-15 on. What is smaller is in 128, what is 1.75 * 2^16
@@ -110,34 +81,23 @@ struct TopkConfig {
 FG_HD constexpr uint64_t topk_ranked(uint32_t key, uint32_t column) { return uint64_t{key} << 32 | ~column; }
 FG_HD constexpr uint32_t topk_column(uint64_t ranked) { return ~static_cast<uint32_t>(ranked); }
 
-/// The bin that the kth largest key is in, keys in bins above it, and in it.
+/// The value of a digit that was found, and how many keys are above it.
 struct TopkFound {
-    uint32_t bin, above, count;
-};
-/// The least key that is selected; of those that equal it `equal` are, those of the lowest columns.
-struct TopkLeast {
-    uint32_t key, equal;
+    uint32_t digit, before;
 };
 
 struct TopkShared {
     uint32_t keys[TopkConfig::held()][TopkConfig::threads()][4];
     union {
-        uint32_t counts[kTopkBins];  // of keys, by interval or by value of a digit; other CTAs read them
+        /// How many keys have each value of a digit, of those that agree in the digits before; other CTAs read them.
+        uint32_t counts[kTopkDigits][kTopkBins];
         uint64_t ranked[kTopkMost];  // what has been selected, to be sorted
     };
-    uint32_t listed[kTopkList];         // keys of the CTA in the interval of the kth largest; other CTAs read them
-    uint32_t listed_by_all[kTopkList];  // those of all CTAs
-    uint32_t sample[kTopkSample];       // the CTA's part; other CTAs read it
-    uint32_t whole_sample[kTopkSample];
     uint32_t histogram[kTopkHistogramBins];
-    uint32_t highest[TopkConfig::warps()];  // the largest key of each warp; other CTAs read them
     uint32_t above[TopkConfig::warps()], equal[TopkConfig::warps()];  // keys of each warp, compared with the least
     uint32_t totals[2];                                               // the CTA's; other CTAs read them
     uint32_t sums[TopkConfig::warps()];
-    uint32_t list_count;    // of the CTA
-    uint32_t lower, upper;  // of the bracket
-    TopkFound found;
-    TopkLeast least;
+    TopkFound found[kTopkDigits];
 };
 FG_HD constexpr uint32_t TopkConfig::smem_bytes() { return sizeof(TopkShared); }
 

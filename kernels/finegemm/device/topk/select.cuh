@@ -1,6 +1,6 @@
 // The kernel that selects the k largest numbers of a row: a radix selection by one cluster. Layer device.
 // Three passes count the values of a digit each, of the keys that agree in the digits before, until the least key that
-// is selected is known. A fourth compares with it, and gives what is selected its place in the order of columns: no
+// is selected is known. All keys are compared with it, and what is selected gets its place in the order of columns: no
 // result depends on the order in which threads count.
 #pragma once
 
@@ -40,7 +40,7 @@ public:
     /// The first of a lane's columns in a round.
     __device__ uint32_t column(uint32_t round) const { return first_column(round) + ptx::lane(); }
 
-    /// Calls visit(keys) once for each round, and keeps keys. 0: of no number.
+    /// Calls visit(key) for each column of a lane, and keeps keys. 0: of no number.
     template <typename Visit>
     __device__ void load(const Visit& visit) {
         const uint32_t copied = vectors_ ? min(rounds(), C.held()) : 0;
@@ -52,12 +52,14 @@ public:
         }
         ptx::wait_for_copies();
         __syncwarp();  // other lanes' copies are there
+#pragma unroll 1
         for (uint32_t round = 0; round < rounds(); ++round) {
             const ptx::Words4 keys = round < copied ? keys_of(words_held(round), round) : keys_loaded(round);
             if (round < C.held())
 #pragma unroll
                 for (uint32_t u = 0; u < 4; ++u) held(round)[u * kWarpSize + ptx::lane()] = keys.w[u];
-            visit(keys);
+#pragma unroll
+            for (uint32_t u = 0; u < 4; ++u) visit(keys.w[u]);
         }
     }
     /// The keys of a round, once they have been loaded.
@@ -123,50 +125,39 @@ __device__ inline uint32_t topk_sum_before(uint32_t x, TopkShared& shared) {
     return ptx::sum_of_lanes(lane < warp ? shared.sums[lane % TopkConfig::warps()] : 0) + up_to - x;
 }
 
-/// Finds the bin of the `wanted`th largest key from counts of all CTAs; what was found before stays if they are fewer.
-/// Ends when all threads know.
-template <TopkConfig C, uint32_t Bins>
-__device__ TopkFound find_bin(TopkShared& shared, uint32_t wanted) {
-    constexpr uint32_t kEach = Bins / TopkConfig::threads();
-    static_assert(kEach == 1 || kEach == 4);
-    const uint32_t first = Bins - (threadIdx.x + 1) * kEach;  // thread 0 has the largest
+/// Finds the value of a digit that the `wanted`th largest key has, if there are as many, from counts of all CTAs. Calls
+/// visit(value, count) for each, on one thread. Ends when all threads know.
+template <TopkConfig C, typename Visit>
+__device__ TopkFound find_digit(TopkShared& shared, uint32_t digit, uint32_t wanted, const Visit& visit) {
+    constexpr uint32_t kEach = kTopkBins / TopkConfig::threads();
+    static_assert(kEach == 4);
+    const uint32_t first = kTopkBins - (threadIdx.x + 1) * kEach;  // thread 0 has the largest
     const uint32_t rank = C.ctas > 1 ? ptx::cluster_rank() : 0;
     sync_cluster<C>();  // all have counted
-    const ptx::SmemAddr own = ptx::smem_address(&shared.counts[first]);
-    uint32_t counts[kEach] = {}, sum = 0;
+    const ptx::SmemAddr own = ptx::smem_address(&shared.counts[digit][first]);
+    ptx::Words4 counts = ptx::load_shared_words_x4(own);
+    if (C.ctas > 1)
 #pragma unroll
-    for (uint32_t i = 0; i < C.ctas; ++i) {
-        const uint32_t from = (i + rank) % C.ctas;  // not all at once from one
-        if (kEach == 1) {
-            counts[0] += C.ctas > 1 ? ptx::load_cluster(ptx::map_to_rank(own, from)) : shared.counts[first];
-        } else {
-            const ptx::Words4 of_cta =
-                C.ctas > 1 ? ptx::load_cluster_x4(ptx::map_to_rank(own, from)) : ptx::load_shared_words_x4(own);
+        for (uint32_t i = 1; i < C.ctas; ++i) {
+            const ptx::Words4 more = ptx::load_cluster_x4(ptx::map_to_rank(own, (rank + i) % C.ctas));
 #pragma unroll
-            for (uint32_t u = 0; u < kEach; ++u) counts[u] += of_cta.w[u];
+            for (uint32_t u = 0; u < kEach; ++u) counts.w[u] += more.w[u];
         }
-    }
-#pragma unroll
-    for (uint32_t u = 0; u < kEach; ++u) sum += counts[u];
-    uint32_t before = topk_sum_before(sum, shared);
+    uint32_t before = topk_sum_before(counts.w[0] + counts.w[1] + counts.w[2] + counts.w[3], shared);
 #pragma unroll
     for (uint32_t u = kEach; u-- > 0;) {
-        if (before < wanted && wanted <= before + counts[u]) shared.found = {first + u, before, counts[u]};
-        before += counts[u];
+        if (before < wanted && wanted <= before + counts.w[u]) shared.found[digit] = {first + u, before};
+        before += counts.w[u];
+        visit(first + u, counts.w[u]);
     }
     __syncthreads();  // it has been found
-    return shared.found;
-}
-
-__device__ inline void clear_counts(TopkShared& shared) {
-    const ptx::SmemAddr counts = ptx::smem_address(shared.counts);
-    for (uint32_t i = threadIdx.x; i < kTopkBins / 4; i += TopkConfig::threads())
-        ptx::store_shared_words_x4(counts + i * 16, {});
+    return shared.found[digit];
 }
 
 /// Calls visit(key) for each column of a lane: 0 where there is no number.
 template <TopkConfig C, typename Visit>
 __device__ void for_keys(const TopkRow<C>& row, const Visit& visit) {
+#pragma unroll 1
     for (uint32_t round = 0; round < row.rounds(); ++round) {
         const ptx::Words4 keys = row.keys(round);
 #pragma unroll
@@ -174,146 +165,26 @@ __device__ void for_keys(const TopkRow<C>& row, const Visit& visit) {
     }
 }
 
-/// A bracket from a sample of all CTAs. `highest`: the largest key of this lane.
-template <TopkConfig C>
-__device__ TopkBracket find_bracket(TopkShared& shared, const TopkRow<C>& row, uint32_t k, uint32_t count,
-                                    uint32_t highest) {
-    constexpr uint32_t kOfCta = kTopkSample / C.ctas, kStep = C.threads() / kOfCta;
-    const uint32_t thread = threadIdx.x, warp = thread / kWarpSize;
-    if (thread % kStep == 0) {  // neighbours take theirs from other rounds
-        const uint32_t rounds = min(row.rounds(), C.held());
-        shared.sample[thread / kStep] = rounds > 0 ? row.keys(thread / kStep % rounds).w[0] : 0;
-    }
-    highest = ptx::largest_of_lanes(highest);
-    if (ptx::lane() == 0) shared.highest[warp] = highest;
-    if (thread == 0) shared.lower = 1;
-    sync_cluster<C>();  // all parts are there
-    const auto of = [&](const uint32_t& x, uint32_t rank) {
-        return C.ctas > 1 ? ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&x), rank)) : x;
-    };
-    uint32_t key = 0;
-    if (thread < kTopkSample) shared.whole_sample[thread] = key = of(shared.sample[thread % kOfCta], thread / kOfCta);
-    if (warp == 4) {
-        highest = 0;
-        for (uint32_t i = ptx::lane(); i < C.ctas * C.warps(); i += kWarpSize)
-            highest = max(highest, of(shared.highest[i % C.warps()], i / C.warps()));
-        highest = ptx::largest_of_lanes(highest);
-        if (ptx::lane() == 0) shared.upper = highest;
-    }
-    __syncthreads();  // the sample is here, and the bounds that it may better
-    if (thread < kTopkSample) {
-        const ptx::SmemAddr sample = ptx::smem_address(shared.whole_sample);
-        uint32_t place = 0, size = 0;
-        for (uint32_t i = 0; i < kTopkSample; i += 4) {
-            const ptx::Words4 others = ptx::load_shared_words_x4(sample + i * 4);
-#pragma unroll
-            for (uint32_t u = 0; u < 4; ++u) {
-                place += others.w[u] > key || (others.w[u] == key && i + u < thread) ? 1 : 0;
-                size += others.w[u] != 0 ? 1 : 0;
-            }
-        }
-        const TopkQuantile quantile = TopkQuantile::of(k, count, size);
-        if (place == quantile.upper && place < size) shared.upper = key;
-        if (place == quantile.lower && place < size) shared.lower = key;
-    }
-    __syncthreads();  // the bracket is known
-    return TopkBracket::between(shared.lower, shared.upper);
-}
+/// The least key that is selected; of those that equal it `equal` are, those of the lowest columns.
+struct TopkLeast {
+    uint32_t key, equal;
+};
 
-/// Few keys are in the interval that was found: they are listed, and each is compared with all others.
+/// Counts the digits behind the first one. There are more keys than k.
 template <TopkConfig C>
-__device__ TopkLeast least_of_list(TopkShared& shared, const TopkRow<C>& row, const TopkBracket& bracket,
-                                   const TopkFound& found, uint32_t wanted) {
-    const uint32_t from = bracket.lower + (found.bin << bracket.shift), last = (1u << bracket.shift) - 1;
-    for_keys(row, [&](uint32_t key) {
-        if (key - from <= last) shared.listed[atomicAdd(&shared.list_count, 1u)] = key;
-    });
-    sync_cluster<C>();                    // all have listed theirs
-    uint32_t rank = 0, at = threadIdx.x;  // of the list of all, those of one CTA behind the other
-    if (C.ctas > 1)
-        for (uint32_t r = 0; r < C.ctas; ++r) {
-            const uint32_t of_cta = ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&shared.list_count), r));
-            if (rank != r) continue;
-            if (at < of_cta) break;
-            at -= of_cta, ++rank;
-        }
-    uint32_t key = 0;
-    if (threadIdx.x < found.count)
-        key = C.ctas > 1 ? ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&shared.listed[at]), rank))
-                         : shared.listed[at];
-    static_assert(kTopkList <= TopkConfig::threads());
-    if (threadIdx.x < kTopkList) shared.listed_by_all[threadIdx.x] = key;
-    __syncthreads();  // those of all CTAs are here; 0 behind them
-    TopkLeast passed{0, 0};
-    const ptx::SmemAddr all = ptx::smem_address(shared.listed_by_all);
-    if (threadIdx.x < found.count)
-        for (uint32_t i = 0; i < found.count; i += 4) {
-            const ptx::Words4 others = ptx::load_shared_words_x4(all + i * 4);
-#pragma unroll
-            for (uint32_t u = 0; u < 4; ++u) {
-                passed.key += others.w[u] > key ? 1 : 0;
-                passed.equal += others.w[u] == key ? 1 : 0;
-            }
-        }
-    if (passed.key < wanted && wanted <= passed.key + passed.equal) shared.least = {key, wanted - passed.key};
-    __syncthreads();  // the one that fits has said so, or several that are equal
-    return shared.least;
-}
-
-/// Three passes count the values of a digit each, of the keys that agree in the digits before.
-template <TopkConfig C>
-__device__ TopkLeast least_by_digits(TopkShared& shared, const TopkRow<C>& row, uint32_t wanted) {
-    uint32_t prefix = 0;
-    for (uint32_t i = 0; i < kTopkDigits; ++i) {
-        const uint32_t shift = topk_digit_shift(i), before = i == 0 ? 32 : topk_digit_shift(i - 1);
-        sync_cluster<C>();  // nobody reads counts any more
-        clear_counts(shared);
-        __syncthreads();  // they are zero
+__device__ TopkLeast find_least(TopkShared& shared, const TopkRow<C>& row, const TopkFound& first, uint32_t k) {
+    uint32_t prefix = first.digit, wanted = k - first.before;
+#pragma unroll 1
+    for (uint32_t i = 1; i < kTopkDigits; ++i) {
+        const uint32_t before = topk_digit_shift(i - 1), shift = topk_digit_shift(i);
         for_keys(row, [&](uint32_t key) {
-            if (key != 0 && (i == 0 || key >> before == prefix)) atomicAdd(&shared.counts[topk_digit(key, i)], 1u);
+            if (key >> before == prefix) atomicAdd(&shared.counts[i][topk_digit(key, i)], 1u);
         });
-        const TopkFound found = find_bin<C, kTopkBins>(shared, wanted);
-        prefix = prefix << (before - shift) | found.bin;
-        wanted -= found.above;
+        const TopkFound found = find_digit<C>(shared, i, wanted, [](uint32_t, uint32_t) {});
+        prefix = prefix << (before - shift) | found.digit;
+        wanted -= found.before;
     }
     return {prefix, wanted};
-}
-
-/// Counts keys of a bracket by intervals; where the one that is sought has few of them, these are all that is left to
-/// look at. `count`: of numbers, more than k.
-template <TopkConfig C>
-__device__ TopkLeast find_least(TopkShared& shared, const TopkRow<C>& row, uint32_t k, uint32_t count,
-                                uint32_t highest) {
-    const TopkBracket bracket = find_bracket(shared, row, k, count, highest);
-    uint32_t above = 0;
-    for_keys(row, [&](uint32_t key) {
-        if (bracket.has(key)) atomicAdd(&shared.counts[bracket.bin(key)], 1u);
-        above += key > bracket.upper ? 1 : 0;
-    });
-    above = ptx::sum_of_lanes(above);
-    if (ptx::lane() == 0 && above > 0) atomicAdd(&shared.counts[kTopkBracketBins - 1], above);
-    const TopkFound found = find_bin<C, kTopkBracketBins>(shared, k);
-    if (found.bin == kTopkBracketBins - 1 || found.count > kTopkList) return least_by_digits(shared, row, k);
-    return least_of_list(shared, row, bracket, found, k - found.above);
-}
-
-/// Counts numbers by sign and size, for callers.
-template <TopkConfig C>
-__device__ void count_histogram(const TopkParams& p, TopkShared& shared, const TopkRow<C>& of, uint32_t row,
-                                uint32_t rank) {
-    for (uint32_t i = threadIdx.x; i < kTopkHistogramBins; i += C.threads()) shared.histogram[i] = 0;
-    __syncthreads();  // they are zero
-    for_keys(of, [&](uint32_t key) {
-        if (key != 0) atomicAdd(&shared.histogram[topk_histogram_bin(topk_digit(key, 0))], 1u);
-    });
-    sync_cluster<C>();  // all have counted
-    for (uint32_t i = threadIdx.x; rank == 0 && i < kTopkHistogramBins; i += C.threads()) {
-        uint32_t count = shared.histogram[i];
-        for (uint32_t r = 1; r < C.ctas; ++r)
-            count += ptx::load_cluster(ptx::map_to_rank(ptx::smem_address(&shared.histogram[i]), r));
-        ptx::store_global(p.histogram + row * p.histogram_stride + i, count);
-    }
-    sync_cluster<C>();  // nobody reads them any more
 }
 
 /// Keys that have been passed on the way through a row: above the least one, and equal to it.
@@ -325,14 +196,10 @@ struct TopkPassed {
 template <TopkConfig C>
 __device__ TopkPassed passed_before(TopkShared& shared, const TopkRow<C>& row, const TopkLeast& least, uint32_t rank) {
     TopkPassed own;
-    for (uint32_t round = 0; round < row.rounds(); ++round) {
-        const ptx::Words4 keys = row.keys(round);
-#pragma unroll
-        for (uint32_t u = 0; u < 4; ++u) {
-            own.above += keys.w[u] > least.key ? 1 : 0;
-            own.equal += keys.w[u] == least.key ? 1 : 0;
-        }
-    }
+    for_keys(row, [&](uint32_t key) {
+        own.above += key > least.key ? 1 : 0;
+        own.equal += key == least.key ? 1 : 0;
+    });
     const uint32_t warp = threadIdx.x / kWarpSize, lane = ptx::lane();
     own.above = ptx::sum_of_lanes(own.above), own.equal = ptx::sum_of_lanes(own.equal);
     if (lane == 0) shared.above[warp] = own.above, shared.equal[warp] = own.equal;
@@ -355,6 +222,7 @@ __device__ TopkPassed passed_before(TopkShared& shared, const TopkRow<C>& row, c
 template <TopkConfig C, typename Put>
 __device__ void put_selected(const TopkRow<C>& row, const TopkLeast& least, TopkPassed passed, const Put& put) {
     const uint32_t below = (1u << ptx::lane()) - 1;  // lanes
+#pragma unroll 1
     for (uint32_t round = 0; round < row.rounds(); ++round) {
         const ptx::Words4 keys = row.keys(round);
 #pragma unroll
@@ -446,19 +314,25 @@ struct TopkRowResult {
 /// Selects from one row. In the order of columns all CTAs write; sorted, the first one does.
 template <TopkConfig C>
 __device__ void select_from_row(const TopkParams& p, TopkShared& shared, uint32_t row, uint32_t rank) {
-    clear_counts(shared);
-    if (threadIdx.x == 0) shared.list_count = 0, shared.found = {kTopkBracketBins - 1, 0, 0};
+    const ptx::SmemAddr counts = ptx::smem_address(&shared.counts[0][0]);
+    for (uint32_t i = threadIdx.x; i < kTopkDigits * kTopkBins / 4; i += C.threads())
+        ptx::store_shared_words_x4(counts + i * 16, {});
+    if (threadIdx.x < kTopkHistogramBins) shared.histogram[threadIdx.x] = 0;
+    __syncthreads();  // they are zero
     TopkRow<C> of(p, shared, row, rank);
-    uint32_t highest = 0;
-    of.load([&](const ptx::Words4& keys) {
-#pragma unroll
-        for (uint32_t u = 0; u < 4; ++u) highest = max(highest, keys.w[u]);
+    of.load([&](uint32_t key) {
+        if (key != 0) atomicAdd(&shared.counts[0][topk_digit(key, 0)], 1u);
     });
-    if (p.histogram) count_histogram(p, shared, of, row, rank);
-    if (p.k == 0) return;
+    const bool has_histogram = p.histogram && rank == 0;
+    const TopkFound first = find_digit<C>(shared, 0, p.k, [&](uint32_t digit, uint32_t of_digit) {
+        if (has_histogram && of_digit > 0) atomicAdd(&shared.histogram[topk_histogram_bin(digit)], of_digit);
+    });
+    if (has_histogram && threadIdx.x < kTopkHistogramBins)
+        ptx::store_global(p.histogram + row * p.histogram_stride + threadIdx.x, shared.histogram[threadIdx.x]);
+    if (p.k == 0) return sync_cluster<C>();  // others may still read this CTA's counts
     const TopkWindow window = p.window(row);
     const uint32_t count = window.end - window.begin;
-    const TopkLeast least = count <= p.k ? TopkLeast{1, ~0u} : find_least(shared, of, p.k, count, highest);
+    const TopkLeast least = count <= p.k ? TopkLeast{1, ~0u} : find_least(shared, of, first, p.k);
     const TopkPassed before = passed_before(shared, of, least, rank);
     const TopkRowResult result(p, row);
     if (!p.sorted) {
@@ -474,12 +348,12 @@ __device__ void select_from_row(const TopkParams& p, TopkShared& shared, uint32_
     if (rank == 0)
         for (uint32_t i = threadIdx.x; i < size; i += C.threads()) shared.ranked[i] = 0;
     sync_cluster<C>();  // they are zero
-    const ptx::SmemAddr first = C.ctas > 1 ? ptx::map_to_rank(ranked, 0) : ranked;
+    const ptx::SmemAddr to = C.ctas > 1 ? ptx::map_to_rank(ranked, 0) : ranked;
     put_selected(of, least, before, [&](uint32_t place, uint32_t key, uint32_t column) {
         const uint64_t x = topk_ranked(key, column);
         const auto low = static_cast<uint32_t>(x), high = static_cast<uint32_t>(x >> 32);
-        if (C.ctas > 1) ptx::store_cluster_x2(first + place * 8, low, high);
-        else ptx::store_shared_words_x2(first + place * 8, low, high);
+        if (C.ctas > 1) ptx::store_cluster_x2(to + place * 8, low, high);
+        else ptx::store_shared_words_x2(to + place * 8, low, high);
     });
     sync_cluster<C>();  // all have been put there
     if (rank > 0) return;
