@@ -72,8 +72,8 @@ TEST(CpuTopk, FollowsItsRules) {
 
 /// Selects from logits in one call, and in two.
 template <typename SomeCall, typename LogitsCall, typename Select>
-void expect_same(Backend& backend, SomeCall& call, const LogitsCall& logits, const Select& select, int64_t k,
-                 bool both) {
+void expect_same_selections(Backend& backend, SomeCall& call, const LogitsCall& logits, const Select& select, int64_t k,
+                            bool both) {
     const int64_t rows = call.rows();
     test::TopkMemory one(rows, k, true, true, 0), two(rows, k, true, true, 0);
     test::Buffer<float> asked(DType::F32, rows, logits.d.cols);
@@ -116,7 +116,7 @@ TEST(CpuTopk, OfLogitsIsThatOfWhatMqaLogitsGives) {
         const auto select = [&](const TopkOutputs& out) {
             return TopkCall{{.logits = d.view(), .starts = logits.starts, .ends = logits.ends, .out = out}, options};
         };
-        expect_same(*backend, call, all, select, random.any(1, 50), i % 3 == 0);
+        expect_same_selections(*backend, call, all, select, random.any(1, 50), i % 3 == 0);
     }
 }
 
@@ -154,7 +154,7 @@ TEST(CpuTopk, OfPagedLogitsIsThatOfWhatPagedMqaLogitsGives) {
                             p.each,
                             p.own_lengths || p.each == 1};
         };
-        expect_same(*backend, call, all, select, random.any(1, 50), i % 3 == 0 && keys == 0);
+        expect_same_selections(*backend, call, all, select, random.any(1, 50), i % 3 == 0 && keys == 0);
     }
 }
 
