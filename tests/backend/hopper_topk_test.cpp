@@ -59,7 +59,7 @@ TEST_F(HopperTopk, LaunchesAClusterForEachRowOrForTheSmsThatItMayUse) {
 }
 
 TEST_F(HopperTopk, ComputesNoMoreLogitsAtOnceThanItsMemoryHolds) {
-    for (const auto& [queries, keys, steps] : {std::tuple(100, 1001, 1u), {2048, 32768, 4u}, {20, 1 << 24, 2u}}) {
+    for (const auto& [queries, keys, steps] : {std::tuple(100, 1001, 1u), {2048, 32768, 2u}, {20, 1 << 24, 2u}}) {
         const auto launches = prefill(queries, keys);
         ASSERT_EQ(launches.size(), 2 * steps);
         const int64_t stride = (keys + 3) / 4 * 4;
@@ -103,11 +103,11 @@ TEST_F(HopperTopk, TakesWholeRequestsOfPages) {
     const TopkOptions options;
     hopper_->run(PagedMqaTopkCall{args, options});
     const auto& launches = mock->launches;
-    ASSERT_EQ(launches.size(), 2 * 5u);  // 21 requests have 63 MiB of logits, 20 each are as many steps
-    EXPECT_EQ(launches[2].mqa.items, 20u);
-    EXPECT_EQ(launches[2].mqa.table, static_cast<int32_t*>(address(0x60000)) + 20 * kPages);
-    EXPECT_EQ(launches[3].topk.ends, static_cast<int32_t*>(address(0x50000)) + 20);
-    EXPECT_EQ(launches[3].topk.rows, 60u);
+    ASSERT_EQ(launches.size(), 2 * 3u);  // 42 requests have 126 MiB of logits, 34 each are as many steps
+    EXPECT_EQ(launches[2].mqa.items, 34u);
+    EXPECT_EQ(launches[2].mqa.table, static_cast<int32_t*>(address(0x60000)) + 34 * kPages);
+    EXPECT_EQ(launches[3].topk.ends, static_cast<int32_t*>(address(0x50000)) + 34);
+    EXPECT_EQ(launches[3].topk.rows, 102u);
     EXPECT_EQ(std::tuple(launches[3].topk.each, launches[3].topk.own_lengths), std::tuple(3u, 0u));
     EXPECT_EQ(launches[3].topk.width, static_cast<uint32_t>(kKeys));
 }

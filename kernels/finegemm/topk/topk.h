@@ -87,7 +87,7 @@ struct TopkFound {
 };
 
 struct TopkShared {
-    uint32_t keys[TopkConfig::held()][TopkConfig::threads()][4];
+    uint32_t keys[TopkConfig::held()][TopkConfig::threads() * 4];
     union {
         /// How many keys have each value of a digit, of those that agree in the digits before; other CTAs read them.
         uint32_t counts[kTopkDigits][kTopkBins];

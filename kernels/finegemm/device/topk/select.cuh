@@ -71,7 +71,7 @@ private:
     __device__ uint32_t first_column(uint32_t round) const { return (quads_.first + round * kWarpSize) * 4; }
     /// Where the warp keeps the keys of a round, by column.
     __device__ uint32_t* held(uint32_t round) const {
-        return &shared_.keys[round][threadIdx.x / kWarpSize * kWarpSize][0];
+        return &shared_.keys[round][threadIdx.x / kWarpSize * kWarpSize * 4];
     }
     __device__ ptx::Words4 words_held(uint32_t round) const {
         ptx::Words4 words;
