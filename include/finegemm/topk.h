@@ -36,8 +36,7 @@ struct TopkOutputs {
 
 /// Row i has the numbers from column starts[i] to before ends[i]; what of that lies outside of the columns is ignored.
 struct TopkArgs {
-    ConstMatrix logits;  ///< [rows, cols] f32, rows contiguous; on CUDA loads are the fastest where rows start at
-                         ///< multiples of 16 bytes
+    ConstMatrix logits;  ///< [rows, cols] f32, rows contiguous
     ConstMatrix starts;  ///< [1, rows] i32, contiguous; or left out: 0
     ConstMatrix ends;    ///< [1, rows] i32, contiguous; or left out: cols
     TopkOutputs out;

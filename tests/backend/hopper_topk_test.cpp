@@ -60,15 +60,15 @@ TEST_F(HopperTopk, LaunchesAClusterForEachRowOrForTheSmsThatItMayUse) {
 
 TEST_F(HopperTopk, ComputesNoMoreLogitsAtOnceThanItsMemoryHolds) {
     for (const auto& [queries, keys, steps] : {std::tuple(100, 1001, 1u), {2048, 32768, 2u}, {20, 1 << 24, 2u}}) {
-        const auto launches = prefill(queries, keys);
+        const auto launches = prefill(queries, keys, false, {.pdl = true});
         ASSERT_EQ(launches.size(), 2 * steps);
         const int64_t stride = (keys + 3) / 4 * 4;
         uint32_t rows = 0;
         for (size_t i = 0; i < launches.size(); i += 2) {
             const MqaParams& logits = launches[i].mqa;
             const TopkParams& selected = launches[i + 1].topk;
-            EXPECT_EQ(launches[i].programmatic, i > 0);
-            EXPECT_TRUE(launches[i + 1].programmatic);
+            EXPECT_EQ(launches[i].programmatic, i == 0);  // asked for of the first launch
+            EXPECT_FALSE(launches[i + 1].programmatic);
             EXPECT_EQ(static_cast<const void*>(logits.logits), selected.logits);
             EXPECT_EQ(std::tuple(logits.logits_stride, selected.logits_stride), std::tuple(4 * stride, stride));
             EXPECT_EQ(logits.fill, 0u);

@@ -10,7 +10,7 @@ namespace finegemm {
 namespace {
 
 constexpr int64_t kMostBytes = int64_t{128} << 20;  // of logits in memory of ours
-constexpr int64_t kQueriesAtLeast = 16;            // that are multiplied together, at most
+constexpr int64_t kQueriesAtLeast = 16;             // that are multiplied together, at most
 
 /// Rows of logits in 16 bytes each: stores and loads are the fastest.
 int64_t stride_of(int64_t width) { return (width + 3) / 4 * 4; }
@@ -102,7 +102,7 @@ template <typename SomeCall>
 void run(Backend& backend, const SomeCall& call, void* memory) {
     MqaOptions options = for_logits(call.options);
     TopkOptions selects = call.options;
-    selects.pdl = true;
+    selects.pdl = false;
     const bool given = is_given(call.logits);
     if (!given) options.form = LogitsForm::Untouched;
     const auto all = logits_call(call, options);
@@ -114,7 +114,7 @@ void run(Backend& backend, const SomeCall& call, void* memory) {
         part.d.rows = count;
         if (part.d.cols > 0) backend.run(part);
         backend.run(selection_of(part, outputs_of(call.out, first, count), selects));
-        options.pdl = true;  // of the next one, which waits for this one's end
+        options.pdl = false;  // of the first launch alone
     }
 }
 

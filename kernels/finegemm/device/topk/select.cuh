@@ -30,8 +30,6 @@ public:
     __device__ TopkRow(const TopkParams& p, TopkShared& shared, uint32_t row, uint32_t rank)
         : logits_(p.logits + row * p.logits_stride),
           window_(p.window(row)),
-          width_(p.width),
-          vectors_(reinterpret_cast<uint64_t>(logits_) % 16 == 0),
           quads_(C.quads_of_warp(C.quads(window_, rank), threadIdx.x / kWarpSize)),
           shared_(shared) {}
 
@@ -43,18 +41,9 @@ public:
     /// Calls visit(key) for each column of a lane, and keeps keys. 0: of no number.
     template <typename Visit>
     __device__ void load(const Visit& visit) {
-        const uint32_t copied = vectors_ ? min(rounds(), C.held()) : 0;
-        for (uint32_t round = 0; round < copied; ++round) {
-            const uint32_t quad = round * kWarpSize + ptx::lane(), first = (quads_.first + quad) * 4;
-            const uint32_t bytes = quad < quads_.count ? min(width_ - first, 4) * 4 : 0;
-            ptx::copy_async_x4(ptx::smem_address(held(round) + ptx::lane() * 4), logits_ + (bytes > 0 ? first : 0),
-                               bytes);
-        }
-        ptx::wait_for_copies();
-        __syncwarp();  // other lanes' copies are there
-#pragma unroll 1
+#pragma unroll 2
         for (uint32_t round = 0; round < rounds(); ++round) {
-            const ptx::Words4 keys = round < copied ? keys_of(words_held(round), round) : keys_loaded(round);
+            const ptx::Words4 keys = keys_loaded(round);
             if (round < C.held())
 #pragma unroll
                 for (uint32_t u = 0; u < 4; ++u) held(round)[u * kWarpSize + ptx::lane()] = keys.w[u];
@@ -111,8 +100,6 @@ private:
 
     const float* const logits_;
     const TopkWindow window_;
-    const uint32_t width_;
-    const bool vectors_;
     const TopkQuads quads_;  // of this warp
     TopkShared& shared_;
 };
