@@ -1,7 +1,6 @@
 // Registers, barriers and warps, on the host: tests run a kernel's text itself. Layer tests.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <numeric>
 
@@ -57,10 +56,6 @@ inline uint32_t ballot(bool x) {
 inline uint32_t sum_of_lanes(uint32_t x) {
     const uint32_t* const shown = machine->show(x);
     return std::accumulate(shown, shown + 32, 0u);
-}
-inline uint32_t largest_of_lanes(uint32_t x) {
-    const uint32_t* const shown = machine->show(x);
-    return *std::max_element(shown, shown + 32);
 }
 /// All lanes of a warp call it.
 inline bool elect_one() {
