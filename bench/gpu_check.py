@@ -159,6 +159,17 @@ CHECKS = {
         "routing_speed",
     ),
     "ep": ("ep_bits", "ep_graph", "ep_kernels", "ep_memcheck", "ep_racecheck"),
+    "topk": (
+        "topk",
+        "topk_repeat",
+        "topk_graph",
+        "topk_devices",
+        "topk_tall",
+        "topk_kernels",
+        "topk_memcheck",
+        "topk_racecheck",
+        "topk_speed",
+    ),
     "moe": ("moe_bits", "moe_repeat", "moe_graph", "moe_memcheck", "moe_racecheck", "moe_speed"),
 }
 

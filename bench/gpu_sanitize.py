@@ -27,6 +27,7 @@ from gpu_routing import Routing
 from gpu_scales import Scales
 from gpu_swiglu import Swiglu
 from gpu_timing import launched
+from gpu_topk import Topk
 from gpu_types import Types
 from gpu_unscaled import Unscaled
 from gpu_weights import Weights
@@ -53,6 +54,8 @@ class Sanitized(
     Swiglu,
     Routing,
     Ranks,
+    Topk,
+    Layers,
 ):
     def memcheck(self):
         """compute-sanitizer's memcheck over small shapes of every GEMM kernel."""
@@ -134,6 +137,15 @@ class Sanitized(
 
     def routing_kernels(self):
         return self.covered("routing", lambda: (self.small_routing(), self.small_moe()))  # a layer has one of its own
+
+    def topk_memcheck(self):
+        return self.memchecked("small_topk")
+
+    def topk_racecheck(self):
+        return self.racechecked("small_topk")
+
+    def topk_kernels(self):
+        return self.covered("topk", self.small_topk)
 
     def covered(self, operation: str, check):
         wanted = {

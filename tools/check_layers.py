@@ -18,6 +18,7 @@ LAYERS = [
     ("kernels/finegemm/mqa/", "mqa"),
     ("kernels/finegemm/prenorm/", "prenorm"),
     ("kernels/finegemm/routing/", "routing"),
+    ("kernels/finegemm/topk/", "topk"),
     ("kernels/finegemm/device/", "device"),
     ("include/finegemm/", "public"),
     ("src/os/", "os"),
@@ -42,7 +43,7 @@ LAYERS = [
 
 # Who may include whom, besides itself. "std" is any header that is not ours: the kernels' text has none of them.
 # Configurations and arithmetic of kernels, for host and device.
-VALUES = {"core", "gemm", "quantize", "scale_layout", "mqa", "prenorm", "routing"}
+VALUES = {"core", "gemm", "quantize", "scale_layout", "mqa", "prenorm", "routing", "topk"}
 CPU_SAFE = {"cpu", "engine", "plan", "elements", "os", "public", "std"} | VALUES
 ALLOWED = {
     "core": set(),
@@ -52,6 +53,7 @@ ALLOWED = {
     "mqa": {"core"},
     "prenorm": {"core"},
     "routing": {"core"},
+    "topk": {"core"},
     "device": VALUES,
     "public": {"std"},
     "os": {"std"},

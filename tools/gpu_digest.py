@@ -49,6 +49,7 @@ OPERATIONS = {
     "moe": ["src/ops/moe/*"],
     "ep": ["src/ops/ep/*", "src/comm/*", "kernels/finegemm/routing/slots.h"],
     "routing": ["src/ops/routing/*", "kernels/finegemm/routing/routing.h"],
+    "topk": ["src/ops/topk/*", "kernels/finegemm/topk/*"],
 }
 SHARED = [
     "kernels/finegemm/core/*",

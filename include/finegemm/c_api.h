@@ -345,6 +345,15 @@ FINEGEMM_C_API int32_t finegemm_paged_mqa_schedule(finegemm_context* context,
                                                    const finegemm_paged_mqa_schedule_options* options,
                                                    finegemm_error* error);
 
+/* The k largest numbers of each row, or of an indexer's scores; finegemm/topk.h has the rules. `options` may be null.
+ */
+FINEGEMM_C_API int32_t finegemm_topk(finegemm_context* context, const finegemm_topk_args* args,
+                                     const finegemm_topk_options* options, finegemm_error* error);
+FINEGEMM_C_API int32_t finegemm_mqa_topk(finegemm_context* context, const finegemm_mqa_topk_args* args,
+                                         const finegemm_topk_options* options, finegemm_error* error);
+FINEGEMM_C_API int32_t finegemm_paged_mqa_topk(finegemm_context* context, const finegemm_paged_mqa_topk_args* args,
+                                               const finegemm_topk_options* options, finegemm_error* error);
+
 /* A product of few columns with sums of squares; finegemm/prenorm.h has the rules. `options` may be null. */
 FINEGEMM_C_API int32_t finegemm_prenorm_gemm(finegemm_context* context, const finegemm_prenorm_args* args,
                                              const finegemm_prenorm_options* options, finegemm_error* error);

@@ -203,6 +203,45 @@ typedef struct finegemm_moe_shape {
     const char* device; /* as of finegemm_shape; of finegemm_explain_moe alone */
 } finegemm_moe_shape;
 
+/* What a selection writes; finegemm/topk.h has the rules. Without a pointer: left out. */
+typedef struct finegemm_topk_outputs {
+    finegemm_matrix indices, values, histogram;
+} finegemm_topk_outputs;
+
+typedef struct finegemm_topk_args {
+    finegemm_matrix logits, starts, ends;
+    finegemm_topk_outputs out;
+} finegemm_topk_args;
+
+typedef struct finegemm_mqa_topk_args {
+    finegemm_stack q; /* count may be 0 */
+    finegemm_matrix k, sfk, w, starts, ends;
+    finegemm_topk_outputs out;
+    finegemm_matrix logits;
+} finegemm_mqa_topk_args;
+
+typedef struct finegemm_paged_mqa_topk_args {
+    finegemm_stack q; /* count may be 0 */
+    finegemm_matrix cache, w, lengths, block_table;
+    int64_t keys; /* 0: as many as there is room for */
+    finegemm_topk_outputs out;
+    finegemm_matrix logits;
+} finegemm_paged_mqa_topk_args;
+
+typedef struct finegemm_topk_options {
+    uint32_t struct_size;
+    int32_t sorted;       /* 0 or 1 */
+    int32_t form;         /* FINEGEMM_FILLED or _UNTOUCHED */
+    int32_t relu;         /* FINEGEMM_RELU_EXACT or FINEGEMM_RELU_ABS */
+    int32_t check_values; /* as of finegemm_mqa_options */
+    int32_t num_sms;      /* as of finegemm_gemm_options */
+    int32_t pdl;          /* the same, of the first launch */
+    int32_t reserved;     /* 0 */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_topk_options;
+
 #ifdef __cplusplus
 }
 #endif

@@ -13,3 +13,4 @@
 #include <finegemm/scale_layout.h>
 #include <finegemm/swiglu.h>
 #include <finegemm/tensor.h>
+#include <finegemm/topk.h>

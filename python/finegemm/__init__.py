@@ -30,6 +30,7 @@ from finegemm.ops import (
 )
 from finegemm.prenorm import explain_prenorm, prenorm_gemm
 from finegemm.routing import combine, permute_quantize, route
+from finegemm.selection import mqa_topk, paged_mqa_topk, topk
 from finegemm.swiglu import swiglu_quantize
 from finegemm.tools import bench, doctor, tune, tuning
 
@@ -63,8 +64,10 @@ __all__ = [
     "moe",
     "moe_workspace_bytes",
     "mqa_logits",
+    "mqa_topk",
     "paged_mqa_logits",
     "paged_mqa_schedule",
+    "paged_mqa_topk",
     "permute_quantize",
     "prenorm_gemm",
     "quantize_blocks",
@@ -74,6 +77,7 @@ __all__ = [
     "route",
     "scale_layout",
     "swiglu_quantize",
+    "topk",
     "tune",
     "tuning",
 ]

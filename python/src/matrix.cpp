@@ -46,10 +46,10 @@ bool is_routing(std::string_view name) {
     return name == "ids" || name == "inverse" || name == "numbers" || name == "permutation" || name == "counts";
 }
 
-/// Are they windows, lengths, pages, a schedule or a routing?
+/// Are they windows, lengths, pages, a schedule, a routing or a selection?
 bool is_integers(std::string_view name) {
-    return is_routing(name) || name == "starts" || name == "ends" || name == "lengths" || name == "block_table" ||
-           name == "schedule";
+    return is_routing(name) || name == "indices" || name == "histogram" || name == "starts" || name == "ends" ||
+           name == "lengths" || name == "block_table" || name == "schedule";
 }
 
 /// Scores take queries, which are `q` too, of e4m3: the library says so.

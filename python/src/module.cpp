@@ -24,6 +24,7 @@
 #include "operations/routing.h"
 #include "operations/scale_layout.h"
 #include "operations/swiglu.h"
+#include "operations/topk.h"
 #include "products.h"
 #include "tensors.h"
 #include "tool/tool.h"
@@ -92,6 +93,9 @@ constexpr std::string_view kCombine[] = {"y", "inverse", "weights", "out"};
 constexpr std::string_view kMoe[] = {"x", "ids", "gate_up", "gate_up_scales", "down", "down_scales", "weights", "out"};
 constexpr std::string_view kEpMoe[] = {"communicator", "x",           "ids",     "gate_up", "gate_up_scales",
                                        "down",         "down_scales", "weights", "out"};
+constexpr std::string_view kTopk[] = {"logits", "k", "indices"};
+constexpr std::string_view kMqaTopk[] = {"q", "k", "sfk", "w", "starts", "ends", "topk", "indices"};
+constexpr std::string_view kPagedMqaTopk[] = {"q", "cache", "w", "lengths", "block_table", "topk", "indices"};
 constexpr std::string_view kSchedule[] = {"lengths", "slots", "schedule"};
 
 /// Calls a function as the package's calls.py does.
@@ -175,6 +179,9 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<place_of>("communicator_place"),
                          method<wait_for>("communicator_wait"),
                          method<end_communicator>("communicator_end"),
+                         method<with_arguments<topk_into, kTopk>>("topk"),
+                         method<with_arguments<mqa_topk_into, kMqaTopk>>("mqa_topk"),
+                         method<with_arguments<paged_mqa_topk_into, kPagedMqaTopk>>("paged_mqa_topk"),
                          method<explain_text>("explain"),
                          method<explain_mqa_text>("explain_mqa"),
                          method<explain_prenorm_text>("explain_prenorm"),

@@ -10,6 +10,7 @@ import sys
 from support import program
 from torch_support import torch
 
+SMS = 132  # of the GPU that the CPU stands for
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 DTYPES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
 CODES = {torch.float8_e4m3fn: "", torch.float8_e5m2: "_E5M2"}  # ends of names
@@ -225,11 +226,37 @@ class Rehearsal:
 
         monkeypatch.setattr(gpu_library.Library, "ep_moe", ranked)
         of_routing = (("route", "route", 1), ("permute_quantize", "permute", 2), ("combine", "combine", 3))
+        self.watch_selections(monkeypatch)
         for name, *what in of_routing:
             monkeypatch.setattr(gpu_library.Library, name, self.routed(gpu_library.Library, name, *what))
         monkeypatch.setattr(gpu_library.Library, "prenorm_gemm", multiplied)
         monkeypatch.setattr(gpu_library.Library, "score", scored)
         monkeypatch.setattr(gpu_library.Library, "paged_mqa_schedule", scheduled)
+
+    def watch_selections(self, monkeypatch):
+        import topk_library
+
+        select = topk_library.topk
+
+        def selected(library, out, logits, *bounds, **chosen):
+            rows, cols = logits.shape
+            ctas = 1
+            while ctas < 8 and (cols > ctas * 16384 or (rows * ctas <= SMS and cols > ctas * 2048)):
+                ctas *= 2
+            self.names.add(f"topk_c{ctas}")
+            recorded(lambda: self.spoiling(lambda: select(library, out, logits, *bounds, **chosen), out.indices))
+
+        def of_logits(name):
+            function = getattr(topk_library, name)
+
+            def call(library, out, *operands, **chosen):
+                recorded(lambda: self.spoiling(lambda: function(library, out, *operands, **chosen), out.indices))
+
+            return call
+
+        for name in ("mqa_topk", "paged_mqa_topk"):
+            monkeypatch.setattr(topk_library, name, of_logits(name))
+        monkeypatch.setattr(topk_library, "topk", selected)
 
     def routed(self, library, name, kernel, place):
         """`place`: of what is written, among the arguments."""

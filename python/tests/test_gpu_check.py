@@ -58,6 +58,10 @@ CHECKS = {
     "routing_devices": 6,
     "ep_bits": 2,
     "ep_graph": 3,
+    "topk": 1,
+    "topk_repeat": 4,
+    "topk_graph": 3,
+    "topk_devices": 1,
     "moe_bits": 1,
     "moe_repeat": 3,
     "moe_graph": 4,
@@ -84,6 +88,7 @@ def test_the_sanitizers_run_every_kernel(rehearsal):
     assert rehearsal.run("prenorm_kernels") == {"kernels": 4}
     assert rehearsal.run("routing_kernels") == {"kernels": 6}
     assert rehearsal.run("ep_kernels") == {"kernels": 1}
+    assert rehearsal.run("topk_kernels") == {"kernels": 4}
 
 
 def test_a_case_of_compare_builds_with_groups_of_k_runs(rehearsal):

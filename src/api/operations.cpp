@@ -15,6 +15,7 @@
 #include <finegemm/routing.h>
 #include <finegemm/scale_layout.h>
 #include <finegemm/swiglu.h>
+#include <finegemm/topk.h>
 
 #include "api/context.h"
 #include "api/equations.h"
@@ -30,6 +31,7 @@
 #include "ops/routing/checks.h"
 #include "ops/scale_layout/checks.h"
 #include "ops/swiglu/checks.h"
+#include "ops/topk/checks.h"
 #include "plan/elements.h"
 #include "plan/fields.h"
 
@@ -229,6 +231,29 @@ void paged_mqa_schedule(Context& context, const PagedMqaScheduleArgs& args, cons
     run_operation(context.state(), call.schedule.device, call, [&] {
         return fmt::format("paged_mqa_schedule {}x{} to {} slots", call.lengths.rows, call.queries_each, call.slots());
     });
+}
+
+void topk(Context& context, const TopkArgs& args, const TopkOptions& options) {
+    const TopkCall call{args, options};
+    check_topk(call);
+    if (call.rows() == 0) return;
+    run_operation(context.state(), call.logits.device, call, [&] { return text_of(call); });
+}
+
+void mqa_topk(Context& context, const MqaTopkArgs& args, const TopkOptions& options) {
+    ContextState& state = context.state();
+    const MqaTopkCall call{args, options, options.check_values.value_or(state.options.check_values)};
+    check_topk(call);
+    if (call.rows() == 0) return;
+    run_operation(state, call.k.device, call, [&] { return text_of(call); });
+}
+
+void paged_mqa_topk(Context& context, const PagedMqaTopkArgs& args, const TopkOptions& options) {
+    ContextState& state = context.state();
+    const PagedMqaTopkCall call{args, options, options.check_values.value_or(state.options.check_values)};
+    check_topk(call);
+    if (call.rows() == 0) return;
+    run_operation(state, call.cache.device, call, [&] { return text_of(call); });
 }
 
 void prenorm_gemm(Context& context, const PrenormArgs& args, const PrenormOptions& options) {

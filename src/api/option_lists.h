@@ -8,6 +8,7 @@
 #include <finegemm/prenorm.h>
 #include <finegemm/routing.h>
 #include <finegemm/swiglu.h>
+#include <finegemm/topk.h>
 
 namespace finegemm {
 
@@ -29,6 +30,17 @@ constexpr void call_options(const Visit& visit, Structs&... options) {
 /// Options of an indexer's scores; not `stream`, nor `poll`.
 template <typename Visit, typename... Structs>
 constexpr void mqa_options(const Visit& visit, Structs&... options) {
+    visit("form", options.form...);
+    visit("relu", options.relu...);
+    visit("check_values", options.check_values...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
+}
+
+/// Options of selections; not `stream`, nor `poll`.
+template <typename Visit, typename... Structs>
+constexpr void topk_options(const Visit& visit, Structs&... options) {
+    visit("sorted", options.sorted...);
     visit("form", options.form...);
     visit("relu", options.relu...);
     visit("check_values", options.check_values...);

@@ -18,6 +18,8 @@
 #include "ops/routing/cpu.h"
 #include "ops/scale_layout/cpu.h"
 #include "ops/swiglu/cpu.h"
+#include "ops/topk/cpu.h"
+#include "ops/topk/steps.h"
 
 namespace finegemm {
 
@@ -41,6 +43,7 @@ public:
             [&](const auto& call) {
                 if constexpr (std::is_same_v<decltype(call), const MoeCall&>) run_moe(call);
                 else if constexpr (std::is_same_v<decltype(call), const EpMoeCall&>) run_ep_moe(call);
+                else if constexpr (requires { memory_of(call); }) run_topk(call);
                 else start(call);
             },
             operation);
@@ -64,6 +67,12 @@ private:
     void run_ep_moe(const EpMoeCall& call) {
         std::deque<std::vector<std::byte>> memory;
         run_steps(*this, call, [&](int64_t bytes) { return memory.emplace_back(static_cast<size_t>(bytes)).data(); });
+    template <typename LogitsTopkCall>
+    void run_topk(const LogitsTopkCall& call) {
+        const MqaOptions options = for_logits(call.options);
+        if (call.check_values) check_numbers(logits_call(call, options));
+        std::vector<float> logits(static_cast<size_t>(memory_of(call)) / sizeof(float));
+        run_steps(*this, call, logits.data());
     }
 
     inline static const Computing kComputing[] = {{"fast", ""}, {"exact", ""}, {"hopper", ""}};  // by numerics

@@ -17,11 +17,14 @@
 #include "ops/gemm/groups.h"
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
+#include "ops/operation_launch.h"
 #include "ops/prenorm/source.h"
 #include "ops/quantize/source.h"
 #include "ops/routing/source.h"
 #include "ops/scale_layout/source.h"
 #include "ops/swiglu/source.h"
+#include "ops/topk/source.h"
+#include "ops/topk/steps.h"
 
 namespace finegemm {
 
@@ -168,6 +171,17 @@ const GemmKernel& HopperBackend::chosen(const plan::Problem& problem, const Poll
     return kernel;
 }
 
+/// Likewise. Numbers are looked at as those of the whole call.
+template <typename LogitsTopkCall>
+void HopperBackend::run_topk(const LogitsTopkCall& call) {
+    const MqaOptions options = for_logits(call.options);
+    if (call.check_values) check_device_numbers(*driver_, logits_call(call, options));
+    const auto bytes = static_cast<size_t>(memory_of(call));
+    if (bytes == 0) return run_steps(*this, call, nullptr);
+    const cuda::StreamMemory logits(memory(), bytes, options.stream);
+    run_steps(*this, call, logits.data());
+}
+
 std::vector<plan::Problem> HopperBackend::problems() const {
     const std::shared_lock lock(mutex_);
     std::vector<plan::Problem> problems;
@@ -206,33 +220,6 @@ uint32_t HopperBackend::clusters_for(const GemmKernel& kernel, const plan::Probl
     if (!plan::has_sm_budget(problem, spec_)) return clusters;
     return std::min(clusters, plan::ctas_at_once(problem, spec_, kernel.config) / kernel.config.cluster);
 }
-
-namespace {
-
-/// Some launches depend on the device: on its driver, which encodes tensor maps, and on how many SMs it has, or what
-/// else is known of it.
-template <typename OperationCall>
-auto launch_on(const OperationCall& call, const cuda::Driver& driver, const plan::DeviceSpec& device) {
-    if constexpr (requires { launch_of(call); }) return launch_of(call);
-    else if constexpr (requires { launch_of(call, driver, device); }) return launch_of(call, driver, device);
-    else return launch_of(call, driver, device.sms);
-}
-
-/// CTAs of a cluster of an operation's kernel.
-template <typename Config>
-uint32_t cluster_of(const Config& config) {
-    if constexpr (requires { config.cluster(); }) return config.cluster();
-    else return 1;
-}
-
-/// Dynamic shared memory of an operation's kernel.
-template <typename Config>
-uint32_t smem_bytes_of(const Config& config) {
-    if constexpr (requires { config.smem_bytes(); }) return config.smem_bytes();
-    else return 0;
-}
-
-}  // namespace
 
 template <typename Config>
 const cuda::Kernel& HopperBackend::kernel_of(const Config& config, const Poll& poll) {
@@ -295,6 +282,7 @@ void HopperBackend::run(const Operation& operation) {
             const cuda::CurrentDevice current(device_);
             if constexpr (std::is_same_v<decltype(call), const MoeCall&>) run_moe(call);
             else if constexpr (std::is_same_v<decltype(call), const EpMoeCall&>) run_ep_moe(call);
+            else if constexpr (requires { memory_of(call); }) run_topk(call);
             else start(call);
         },
         operation);

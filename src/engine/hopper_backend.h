@@ -28,6 +28,7 @@
 #include "ops/routing/hopper.h"
 #include "ops/scale_layout/hopper.h"
 #include "ops/swiglu/hopper.h"
+#include "ops/topk/hopper.h"
 #include "plan/table.h"
 
 namespace finegemm {
@@ -139,6 +140,8 @@ private:
     bool is_fused_faster(const MoeShape& shape);
     void run_moe(const MoeCall& call);
     void run_ep_moe(const EpMoeCall& call);
+    template <typename LogitsTopkCall>
+    void run_topk(const LogitsTopkCall& call);
     template <typename OperationCall>
     void start(const OperationCall& call);
 
@@ -166,7 +169,7 @@ private:
     std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<GroupListConfig>, KernelsOf<QuantizeConfig>,
                KernelsOf<QuantizeColumnsConfig>, KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>,
                KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>, KernelsOf<SwigluConfig>, KernelsOf<RouteConfig>,
-               KernelsOf<SlotsConfig>, KernelsOf<PermuteConfig>, KernelsOf<CombineConfig>>
+               KernelsOf<SlotsConfig>, KernelsOf<PermuteConfig>, KernelsOf<CombineConfig>, KernelsOf<TopkConfig>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<plan::Problem, bool, plan::ProblemHash> fused_;  // is a layer's first product faster so?

@@ -11,6 +11,7 @@
 #include "ops/routing/source.h"
 #include "ops/scale_layout/source.h"
 #include "ops/swiglu/source.h"
+#include "ops/topk/source.h"
 #include "plan/plan.h"
 
 namespace finegemm {
@@ -29,6 +30,7 @@ std::vector<jit::KernelSource> pack_contents() {
     for (const SwigluConfig& c : jit::swiglu_configs()) sources.push_back(jit::source_of(c));
     for (jit::KernelSource& source : jit::routing_sources()) sources.push_back(std::move(source));
     sources.push_back(jit::source_of(SlotsConfig{}));
+    for (jit::KernelSource& source : jit::topk_sources()) sources.push_back(std::move(source));
     return sources;
 }
 

@@ -1,5 +1,5 @@
 // The operations besides those of gemm and its kind. A call of each is one kernel, but for a layer of experts, here or
-// over ranks, which is made of calls of others. Layer engine.
+// over ranks, and the selection from logits, which are made of calls of others. Layer engine.
 #pragma once
 
 #include <variant>
@@ -12,6 +12,7 @@
 #include "ops/routing/call.h"
 #include "ops/scale_layout/call.h"
 #include "ops/swiglu/call.h"
+#include "ops/topk/call.h"
 
 namespace finegemm {
 
@@ -20,6 +21,7 @@ namespace finegemm {
 /// `check_numbers` where a call has numbers to look at.
 using Operation =
     std::variant<QuantizeCall, QuantizeColumnsCall, ScaleLayoutCall, MqaCall, PagedMqaCall, PagedMqaScheduleCall,
-                 PrenormCall, SwigluCall, RouteCall, SlotsCall, PermuteCall, CombineCall, MoeCall, EpMoeCall>;
+                 PrenormCall, SwigluCall, RouteCall, SlotsCall, PermuteCall, CombineCall, MoeCall, EpMoeCall, TopkCall,
+                 MqaTopkCall, PagedMqaTopkCall>;
 
 }  // namespace finegemm

@@ -23,6 +23,7 @@
 #include "api/routing_misuses.h"
 #include "api/scale_layout_misuses.h"
 #include "api/swiglu_misuses.h"
+#include "api/topk_misuses.h"
 
 namespace finegemm::test {
 namespace {
@@ -316,7 +317,7 @@ Sentences all_misuses() {
          {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses, einsum_misuses<Sentences>,
           quantize_misuses<Sentences>, scale_layout_misuses<Sentences>, mqa_misuses<Sentences>,
           prenorm_misuses<Sentences>, swiglu_misuses<Sentences>, routing_misuses<Sentences>, moe_misuses<Sentences>,
-          ep_misuses<Sentences>, other_misuses})
+          ep_misuses<Sentences>, topk_misuses<Sentences>, other_misuses})
         said.merge(misuses());
     return said;
 }

@@ -51,8 +51,6 @@ SAME(StreamCreate, 2000);
 SAME(StreamDestroy, 4000);
 SAME(StreamQuery, 2000);
 SAME(StreamSynchronize, 2000);
-SAME(StreamCreate, 2000);
-SAME(StreamDestroy, 4000);
 SAME(StreamIsCapturing, 10000);
 SAME(StreamBeginCapture, 10010);
 SAME(StreamEndCapture, 10000);

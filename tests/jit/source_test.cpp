@@ -15,6 +15,7 @@
 #include "ops/routing/source.h"
 #include "ops/scale_layout/source.h"
 #include "ops/swiglu/source.h"
+#include "ops/topk/source.h"
 #include "plan/plan.h"
 #include "support.h"
 
@@ -80,7 +81,7 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
     EXPECT_EQ(texts.size(), plan::kernels().size() + add_pieces_configs().size() + kLists + quantize_configs().size() +
                                 quantize_columns_configs().size() + scale_layout_configs().size() +
                                 mqa_configs().size() + kSchedules + prenorm_configs().size() + swiglu_configs().size() +
-                                routing_sources().size() + kSlots);
+                                 routing_sources().size() + kSlots + topk_sources().size());
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {

@@ -9,6 +9,7 @@
 #include "ops/mqa/source.h"
 #include "ops/prenorm/source.h"
 #include "ops/routing/source.h"
+#include "ops/topk/source.h"
 #include "plan/plan.h"
 #include "support.h"
 
@@ -47,6 +48,7 @@ ordered_json budget_of(const ordered_json& report) {
         taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
     for (const RouteConfig config : {RouteConfig{1}, RouteConfig{RouteConfig::kMostCtas}})
         taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
+    for (const jit::KernelSource& source : jit::topk_sources()) taken[source.entry]["smem"] = TopkConfig::smem_bytes();
     return taken;
 }
 

@@ -22,6 +22,7 @@
 #include <finegemm/quantize/swiglu.h>
 #include <finegemm/routing/slots.h>
 #include <finegemm/scale_layout/scale_layout.h>
+#include <finegemm/topk/topk.h>
 
 namespace finegemm::mock {
 
@@ -50,6 +51,7 @@ struct Launch {
     SlotsParams slots{};                       // of a kernel "FineGEMM_ep_slots"
     PermuteParams permute{};                   // of a kernel "FineGEMM_routing_permute*"
     CombineParams combine{};                   // of a kernel "FineGEMM_routing_combine"
+    TopkParams topk{};                         // of a kernel "FineGEMM_topk_*"
     GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"
     KGroupedParams k_grouped;                  // of a kernel "FineGEMM_*_kgrouped*"
     SummedParams summed;                       // of a kernel "FineGEMM_*_summed"

@@ -89,10 +89,9 @@ constexpr int64_t kTma = Argument::kAlignment, kNumber = sizeof(int32_t);
 
 }  // namespace
 
-void check_mqa(const MqaCall& call) {
+void check_mqa_operands(const MqaCall& call) {
     const Argument q{"q", call.q.matrix, call.q.count, call.q.stride}, k{"k", call.k}, sfk{"sfk", call.sfk};
-    const ConstMatrix logits = call.d;
-    const Argument w{"w", call.w}, starts{"starts", call.starts}, ends{"ends", call.ends}, d{"d", logits};
+    const Argument w{"w", call.w}, starts{"starts", call.starts}, ends{"ends", call.ends};
     check_queries(q);
     k.check_dtype(DType::E4M3, "quantise it");
     k.check_extents();
@@ -105,18 +104,30 @@ void check_mqa(const MqaCall& call) {
         check_integers(x);
         check_shape(x, 1, q.count, "one for each query");
     }
-    check_logits(d);
     check_options(call.options, false);
-    if (d.x.rows != q.count)
-        reject("d", "has {} rows, but q has {} queries; pass memory with a row for each", d.x.rows, q.count);
+}
+
+void check_mqa_places(const MqaCall& call, const Argument& output) {
+    const Argument q{"q", call.q.matrix, call.q.count, call.q.stride}, k{"k", call.k}, sfk{"sfk", call.sfk};
+    const Argument w{"w", call.w}, starts{"starts", call.starts}, ends{"ends", call.ends};
+    check_places(
+        output,
+        {{q, kTma, kTma}, {k, kTma, kTma}, {sfk, kTma, 1}, {w, kNumber, 1}, {starts, kNumber, 1}, {ends, kNumber, 1}});
+}
+
+void check_mqa(const MqaCall& call) {
+    const ConstMatrix logits = call.d;
+    const Argument k{"k", call.k}, d{"d", logits};
+    check_mqa_operands(call);
+    check_logits(d);
+    if (d.x.rows != call.q.count)
+        reject("d", "has {} rows, but q has {} queries; pass memory with a row for each", d.x.rows, call.q.count);
     if (call.options.form != LogitsForm::Compressed && d.x.cols != k.x.rows)
         reject("d",
                "has {} columns, but k has {} rows; pass memory with a column for each key, or ask for compressed "
                "rows",
                d.x.cols, k.x.rows);
-    check_places(
-        d,
-        {{q, kTma, kTma}, {k, kTma, kTma}, {sfk, kTma, 1}, {w, kNumber, 1}, {starts, kNumber, 1}, {ends, kNumber, 1}});
+    check_mqa_places(call, d);
 }
 
 namespace {
@@ -152,11 +163,9 @@ void check_cache(const Argument& cache, int64_t dim) {
 
 }  // namespace
 
-void check_mqa(const PagedMqaCall& call) {
+void check_mqa_operands(const PagedMqaCall& call) {
     const Argument q{"q", call.q.matrix, call.q.count, call.q.stride}, cache{"cache", call.cache}, w{"w", call.w};
-    const ConstMatrix logits = call.d;
     const Argument lengths{"lengths", call.lengths}, table{"block_table", call.block_table};
-    const Argument schedule{"schedule", call.schedule}, d{"d", logits};
     check_queries(q);
     check_cache(cache, q.x.cols);
     check_weights(w, q);
@@ -166,16 +175,28 @@ void check_mqa(const PagedMqaCall& call) {
         reject("q", "has {} queries, but block_table has {} rows; each request has 1 to {}, all as many", q.count,
                requests, kMostQueriesEach);
     check_lengths(lengths, requests, each);
-    check_logits(d);
-    if (d.x.rows != q.count)
-        reject("d", "has {} rows, but q has {} queries; pass memory with a row for each", d.x.rows, q.count);
     check_options(call.options, true);
     if (requests > 0 && table.x.cols > 0 && cache.x.rows == 0)
         reject("cache", "has no page, but block_table has {} for each request; pass the pages", table.x.cols);
+}
+
+void check_mqa_places(const PagedMqaCall& call, const Argument& output) {
+    const Argument q{"q", call.q.matrix, call.q.count, call.q.stride}, cache{"cache", call.cache}, w{"w", call.w};
+    const Argument lengths{"lengths", call.lengths}, table{"block_table", call.block_table};
+    check_places(output,
+                 {{q, kTma, kTma}, {cache, kTma, kTma}, {w, kNumber, 1}, {lengths, kNumber, 1}, {table, kNumber, 1}});
+}
+
+void check_mqa(const PagedMqaCall& call) {
+    const ConstMatrix logits = call.d;
+    const Argument schedule{"schedule", call.schedule}, d{"d", logits};
+    check_mqa_operands(call);
+    check_logits(d);
+    if (d.x.rows != call.q.count)
+        reject("d", "has {} rows, but q has {} queries; pass memory with a row for each", d.x.rows, call.q.count);
     const bool scheduled = schedule.x.data || schedule.x.rows != 0;
     if (scheduled) check_schedule(schedule);
-    check_places(d,
-                 {{q, kTma, kTma}, {cache, kTma, kTma}, {w, kNumber, 1}, {lengths, kNumber, 1}, {table, kNumber, 1}});
+    check_mqa_places(call, d);
     if (scheduled) check_places(d, {{schedule, kNumber, 1}});
 }
 

@@ -83,6 +83,13 @@ __device__ inline uint32_t ballot(bool x) {
     return lanes;
 }
 
+/// The sum of what the lanes of a converged warp have. PTX ISA, redux.sync.
+__device__ inline uint32_t sum_of_lanes(uint32_t x) {
+    uint32_t sum;
+    asm volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(sum) : "r"(x));
+    return sum;
+}
+
 __device__ inline uint32_t count_bits(uint32_t x) {
     uint32_t count;
     asm("popc.b32 %0, %1;" : "=r"(count) : "r"(x));

@@ -34,6 +34,15 @@ __device__ inline Words4 load_global_x4_if(bool wanted, const void* from) {
     return v;
 }
 
+/// Likewise, from L2: what a launch before this one has stored, which may end after this one began.
+__device__ inline uint32_t load_global_l2_if(bool wanted, const void* from) {
+    uint32_t x;
+    asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\nmov.b32 %0, 0;\n@p ld.global.cg.b32 %0, [%1];\n}\n"
+                 : "=r"(x)
+                 : "l"(from), "r"(static_cast<uint32_t>(wanted)));
+    return x;
+}
+
 /// Stores if `wanted`, without a branch.
 __device__ inline void store_shared_word_if(bool wanted, SmemAddr to, uint32_t x) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p st.shared.u32 [%0], %1;\n}\n" ::"r"(to.bits), "r"(x),

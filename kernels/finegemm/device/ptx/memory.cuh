@@ -207,6 +207,19 @@ __device__ inline Words4 load_shared_words_x4(SmemAddr at) {
     return v;
 }
 
+/// Four words of a CTA of the cluster, as load_cluster.
+__device__ inline Words4 load_cluster_x4(SmemAddr at) {
+    Words4 v;
+    asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                 : "r"(at.bits)
+                 : "memory");
+    return v;
+}
+__device__ inline void store_cluster_x2(SmemAddr at, uint32_t a, uint32_t b) {
+    asm volatile("st.shared::cluster.v2.u32 [%0], {%1, %2};" ::"r"(at.bits), "r"(a), "r"(b) : "memory");
+}
+
 __device__ inline void store_shared_words_x4(SmemAddr at, const Words4& v) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at.bits), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]),
                  "r"(v.w[3])

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <numeric>
 
 #include "support/host_kernel/machine.h"
 
@@ -12,6 +13,7 @@
 #define gridDim finegemm::host_kernel::grid
 #define __syncthreads finegemm::host_kernel::machine->all_threads
 #define __syncwarp() finegemm::host_kernel::machine->show(0)
+#define atomicAdd(word, x) __atomic_fetch_add(word, x, __ATOMIC_RELAXED)
 #define atomicOr(word, bits) __atomic_fetch_or(word, bits, __ATOMIC_RELAXED)
 
 namespace finegemm::ptx {
@@ -50,6 +52,10 @@ inline uint32_t ballot(bool x) {
     uint32_t lanes = 0;
     for (uint32_t lane = 0; lane < 32; ++lane) lanes |= shown[lane] << lane;
     return lanes;
+}
+inline uint32_t sum_of_lanes(uint32_t x) {
+    const uint32_t* const shown = machine->show(x);
+    return std::accumulate(shown, shown + 32, 0u);
 }
 /// All lanes of a warp call it.
 inline bool elect_one() {

@@ -15,6 +15,7 @@ struct Words2 {
 inline uint32_t load_global_if(bool wanted, const void* from) { return wanted ? load_as<uint32_t>(from) : 0; }
 inline Words4 load_global_once(const void* from) { return load_as<Words4>(from); }
 inline Words4 load_global_x4_if(bool wanted, const void* from) { return wanted ? load_as<Words4>(from) : Words4{}; }
+inline uint32_t load_global_l2_if(bool wanted, const void* from) { return load_global_if(wanted, from); }
 inline void store_global(void* to, uint32_t x) { store_as(to, x); }
 inline void store_global(float* to, float x) { store_as(to, x); }
 inline void store_global_x2(void* to, uint32_t a, uint32_t b) { store_as(to, Words2{{a, b}}); }
@@ -22,6 +23,10 @@ inline void store_global_x2_if(bool wanted, void* to, uint32_t a, uint32_t b) {
     if (wanted) store_as(to, Words2{{a, b}});
 }
 inline void store_shared_words_x2(SmemAddr to, uint32_t a, uint32_t b) { store_shared_as(to, Words2{{a, b}}); }
+inline void store_cluster_x2(SmemAddr at, uint32_t a, uint32_t b) {
+    machine->pause();
+    store_as(machine->shared_of(rank_of(at)) + offset_of(at), Words2{{a, b}});
+}
 inline void store_shared_word_if(bool wanted, SmemAddr to, uint32_t x) {
     if (wanted) store_shared_as(to, x);
 }

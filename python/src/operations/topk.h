@@ -1,0 +1,18 @@
+// finegemm.topk and its neighbours. Layer: front end.
+#pragma once
+
+#include "object.h"
+
+#include <finegemm/context.h>
+
+#include "arguments.h"
+#include "tensors.h"
+
+namespace finegemm::python {
+
+// Each returns the indices, given or new, or where none are asked for the histogram.
+Object topk_into(const Imports& imports, Context& context, Arguments& given);
+Object mqa_topk_into(const Imports& imports, Context& context, Arguments& given);
+Object paged_mqa_topk_into(const Imports& imports, Context& context, Arguments& given);
+
+}  // namespace finegemm::python

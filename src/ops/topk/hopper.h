@@ -1,0 +1,22 @@
+// Selections as launches. Layer engine.
+#pragma once
+
+#include <finegemm/topk/topk.h>
+
+#include "cuda/driver.h"
+#include "ops/topk/call.h"
+
+namespace finegemm {
+
+struct TopkLaunch {
+    TopkConfig config;
+    TopkParams params;
+    uint32_t grid;
+};
+
+/// The kernel for so many rows of so many columns. `sms`: that may be used.
+TopkConfig topk_config(int64_t rows, int64_t width, uint32_t sms);
+
+TopkLaunch launch_of(const TopkCall& call, const cuda::Driver& driver, uint32_t sms);
+
+}  // namespace finegemm
