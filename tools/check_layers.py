@@ -18,6 +18,7 @@ LAYERS = [
     ("kernels/finegemm/mqa/", "mqa"),
     ("kernels/finegemm/prenorm/", "prenorm"),
     ("kernels/finegemm/routing/", "routing"),
+    ("kernels/finegemm/four_bit/", "four_bit"),
     ("kernels/finegemm/device/", "device"),
     ("include/finegemm/", "public"),
     ("src/os/", "os"),
@@ -41,7 +42,7 @@ LAYERS = [
 
 # Who may include whom, besides itself. "std" is any header that is not ours: the kernels' text has none of them.
 # Configurations and arithmetic of kernels, for host and device.
-VALUES = {"core", "gemm", "quantize", "scale_layout", "mqa", "prenorm", "routing"}
+VALUES = {"core", "gemm", "quantize", "scale_layout", "mqa", "prenorm", "routing", "four_bit"}
 CPU_SAFE = {"cpu", "engine", "plan", "elements", "os", "public", "std"} | VALUES
 ALLOWED = {
     "core": set(),
@@ -51,6 +52,7 @@ ALLOWED = {
     "mqa": {"core"},
     "prenorm": {"core"},
     "routing": {"core"},
+    "four_bit": {"core"},
     "device": VALUES,
     "public": {"std"},
     "os": {"std"},

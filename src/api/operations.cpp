@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <finegemm/einsum.h>
+#include <finegemm/four_bit.h>
 #include <finegemm/gemm.h>
 #include <finegemm/moe.h>
 #include <finegemm/mqa.h>
@@ -19,6 +20,7 @@
 #include "api/equations.h"
 #include "api/multiply.h"
 #include "cuda/nvtx.h"
+#include "ops/four_bit/checks.h"
 #include "ops/gemm/checks.h"
 #include "ops/gemm/groups.h"
 #include "ops/moe/checks.h"
@@ -277,6 +279,13 @@ void moe(Context& context, const MoeArgs& args, const MoeOptions& options) {
     check_moe(call);
     if (call.x.rows == 0) return;
     run_operation(state, call.device(), call, [&] { return text_of(call); });
+}
+
+void four_bit_gemm(Context& context, const FourBitArgs& args, const FourBitOptions& options) {
+    const FourBitCall call{args, options};
+    check_four_bit(call);
+    if (call.a.matrix.rows == 0) return;
+    run_operation(context.state(), call.d.matrix.device, call, [&] { return text_of(call); });
 }
 
 void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,

@@ -7,6 +7,7 @@
 
 #include "engine/check_values.h"
 #include "engine/thread_pool.h"
+#include "ops/four_bit/cpu.h"
 #include "ops/gemm/cpu.h"
 #include "ops/moe/steps.h"
 #include "ops/mqa/cpu.h"

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "ops/four_bit/source.h"
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
 #include "ops/prenorm/source.h"
@@ -27,6 +28,7 @@ std::vector<jit::KernelSource> pack_contents() {
     for (const PrenormConfig& c : jit::prenorm_configs()) sources.push_back(jit::source_of(c));
     for (const SwigluConfig& c : jit::swiglu_configs()) sources.push_back(jit::source_of(c));
     for (jit::KernelSource& source : jit::routing_sources()) sources.push_back(std::move(source));
+    for (const FourBitConfig& c : jit::four_bit_configs()) sources.push_back(jit::source_of(c));
     return sources;
 }
 

@@ -4,6 +4,7 @@
 
 #include <variant>
 
+#include "ops/four_bit/call.h"
 #include "ops/moe/call.h"
 #include "ops/mqa/call.h"
 #include "ops/prenorm/call.h"
@@ -19,6 +20,6 @@ namespace finegemm {
 /// `check_numbers` where a call has numbers to look at.
 using Operation =
     std::variant<QuantizeCall, QuantizeColumnsCall, ScaleLayoutCall, MqaCall, PagedMqaCall, PagedMqaScheduleCall,
-                 PrenormCall, SwigluCall, RouteCall, PermuteCall, CombineCall, MoeCall>;
+                 PrenormCall, SwigluCall, RouteCall, PermuteCall, CombineCall, MoeCall, FourBitCall>;
 
 }  // namespace finegemm

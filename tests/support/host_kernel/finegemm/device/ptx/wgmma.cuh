@@ -111,6 +111,24 @@ template <uint32_t R>
 void wgmma_k128_fp8(float (&d)[R], uint64_t a, uint64_t b) {
     start_fp8(d, a, b, 128);
 }
+/// A is in registers: for each 32 of K four, of rows eight apart in turn, then of columns sixteen further on.
+template <uint32_t R>
+void wgmma_k128_fp8_of_registers(float (&d)[R], const uint32_t (&a)[16], uint64_t b) {
+    const HostOperand right = HostOperand::of(b);
+    host_kernel::Machine::Products& products = machine->products();
+    const uint32_t thread = threadIdx.x % 128, which = products.started[thread] - products.finished;
+    while (products.next.size() <= which) products.next.emplace_back();
+    auto& left = products.next[which].left;
+    if (!left) left = std::make_shared<std::vector<uint8_t>>(64 * 128);
+    for (uint32_t i = 0; i < 64; ++i) {
+        const uint32_t reg = i / 4, row = thread / 32 * 16 + thread % 32 / 4 + reg % 2 * 8;
+        const uint32_t k = reg / 4 * 32 + reg % 4 / 2 * 16 + thread % 4 * 4 + i % 4;
+        (*left)[row * 128 + k] = static_cast<uint8_t>(a[reg] >> i % 4 * 8);
+    }
+    start_product(d, false, [right, codes = left](const std::vector<float>&) {
+        return wgmma_product(*codes, right.codes(R * 2, 128), 64, R * 2, 128);
+    });
+}
 template <uint32_t R>
 void wgmma_k16_bf16(float (&d)[R], uint64_t a, uint64_t b);  // declared for kernels that nobody runs here
 /// The hardware's order of sums is not known: 16 products and a sum are added exactly here, and cut off.

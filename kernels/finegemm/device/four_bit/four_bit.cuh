@@ -1,0 +1,86 @@
+// The kernel of products with weights of 4 bits as a table of contents: set up, load, multiply. Layer device.
+#pragma once
+
+#include <finegemm/core/tma_box.h>
+#include <finegemm/device/four_bit/multiply.cuh>
+#include <finegemm/device/four_bit/walk.cuh>
+#include <finegemm/device/ptx/dynamic_shared.cuh>
+#include <finegemm/device/ptx/tma.cuh>
+
+namespace finegemm::device {
+
+/// Loads the k-blocks of all tiles, by a converged warp: rows of A in boxes, as many as there are, a block of B, and
+/// the scales of the rows. What it tells of a tile is ordered by the arrival that expects the bytes.
+template <FourBitConfig C>
+class FourBitLoader {
+public:
+    __device__ FourBitLoader(const FourBitParams& p, const FourBitShared<C>& smem)
+        : p_(p), smem_(smem), lane_(threadIdx.x % kWarpSize) {}
+
+    __device__ void run() {
+        FourBitWalk walk(p_);
+        for (FourBitTile tile = walk.next(); tile.rows > 0; tile = walk.next()) load(tile);
+        begin(FourBitTile{}, 0);
+        ptx::mbarrier_arrive_after_copies(smem_.full(at_.stage));
+    }
+
+private:
+    static constexpr uint32_t kBoxBytes = kFourBitBoxRows * kScaleBlock, kBlockBytes = four_bit_block_bytes(C.codes);
+
+    /// Waits for the stage; one lane arrives.
+    __device__ void begin(const FourBitTile& tile, uint32_t bytes) const {
+        wait(smem_.empty(at_.stage), at_.parity);
+        __syncwarp();  // lanes that left the wait one by one would each be elected
+        if (ptx::elect_one()) {
+            ptx::store_shared_words_x4(smem_.tile(at_.stage), {{tile.matrix, tile.row, tile.rows, tile.n_block}});
+            ptx::mbarrier_arrive_expect_tx(smem_.full(at_.stage), bytes);
+        }
+        __syncwarp();
+    }
+    __device__ void load(const FourBitTile& tile) {
+        const uint32_t boxes = ceil_div(tile.rows, kFourBitBoxRows);
+        const uint8_t* b = p_.b + (uint64_t{tile.group} * p_.n_blocks + tile.n_block) * p_.k_blocks * kBlockBytes;
+        const float* sfa = p_.sfa + tile.matrix * p_.sfa_stride + (tile.row + lane_) * p_.sfa_row_stride;
+#pragma unroll 1
+        for (uint32_t k_block = 0; k_block < p_.k_blocks; ++k_block, ++at_) {
+            const SmemAddr full = smem_.full(at_.stage);
+            begin(tile, kBlockBytes + boxes * kBoxBytes);
+            if (ptx::elect_one()) ptx::bulk_load(smem_.b(at_.stage), b, kBlockBytes, full, kEvictFirst);
+            __syncwarp();
+            for (uint32_t box = 0; box < boxes; ++box)
+                ptx::tma_load_elected(smem_.a(at_.stage) + box * kBoxBytes, &p_.a, full, k_block * kScaleBlock,
+                                      tile.row + box * kFourBitBoxRows, tile.matrix);
+#pragma unroll
+            for (uint32_t i = 0; i < kFourBitRows; i += kWarpSize)
+                if (i + lane_ < tile.rows)
+                    ptx::copy_async(smem_.sfa(at_.stage) + (i + lane_) * 4, sfa + i * p_.sfa_row_stride);
+            ptx::mbarrier_arrive_after_copies(full);
+            b += kBlockBytes;
+            sfa += p_.sfa_col_stride;
+        }
+    }
+
+    const FourBitParams& p_;
+    const FourBitShared<C>& smem_;
+    uint32_t lane_;
+    RingCursor<C.stages()> at_ = RingCursor<C.stages()>::producer();
+};
+
+template <FourBitConfig C>
+__device__ void four_bit(const FourBitParams& p) {
+    const FourBitShared<C> smem{ptx::dynamic_shared()};
+    ptx::grid_launch_dependents();
+    if (threadIdx.x == 0) {
+        for (uint32_t stage = 0; stage < C.stages(); ++stage) {
+            ptx::mbarrier_init(smem.full(stage), 1 + kWarpSize);
+            ptx::mbarrier_init(smem.empty(stage), kFourBitMathWarps * kLanesArrive);
+        }
+        ptx::fence_mbarrier_init();
+    }
+    __syncthreads();
+    ptx::grid_dependency_wait();
+    if (threadIdx.x / kWarpSize < kFourBitMathWarps) FourBitMath<C>(p, smem).run();
+    else FourBitLoader<C>(p, smem).run();
+}
+
+}  // namespace finegemm::device

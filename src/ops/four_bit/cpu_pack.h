@@ -1,0 +1,19 @@
+// Packing weights of 4 bits, and the FP8 that they are. Layer engine. Arguments have been checked.
+#pragma once
+
+#include "ops/four_bit/call.h"
+
+namespace finegemm {
+
+/// A block as FP8, with a scale for each row.
+struct UnpackedBlock {
+    uint8_t codes[kScaleBlock][kScaleBlock];
+    float scales[kScaleBlock];
+};
+UnpackedBlock unpack_block(FourBitCodes codes, const uint8_t* block);
+
+void pack_blocks(const FourBitSource& source, uint8_t* packed);
+/// 128 rows of a matrix, or as many as there are.
+void unpack_rows(const FourBitWeights& weights, int64_t group, int64_t n_block, const Matrix& q, const Matrix& scales);
+
+}  // namespace finegemm
