@@ -102,7 +102,7 @@ void check_four_bit(const FourBitCall& call) {
     check_shapes(call, a, d);
     check_scales(sfa, scales_of_rows(a.x, "one for each row and 128 columns of a", "quantize_rows makes them"));
 
-    const int64_t bytes = four_bit_bytes(call.b.format, call.b.rows, call.b.cols);
+    const int64_t bytes = packed_bytes(call.b.format, call.b.rows, call.b.cols);
     const ConstMatrix packed{call.b.data, DType::E4M3, call.b.groups, bytes, bytes, 1, call.b.device};
     const Argument b{"b", packed};
     const int64_t alignment = alignment_on(d.x.device), of_floats = std::min<int64_t>(alignment, alignof(float));
@@ -119,8 +119,7 @@ void check_four_bit(const FourBitCall& call) {
 
 int64_t four_bit_bytes(FourBitFormat format, int64_t rows, int64_t cols) {
     check_weight_shape("b", format, rows, cols);
-    const auto blocks = [](int64_t extent) { return (extent + kScaleBlock - 1) / kScaleBlock; };
-    return blocks(rows) * blocks(cols) * four_bit_block_bytes(codes_of(format));
+    return packed_bytes(format, rows, cols);
 }
 
 namespace {

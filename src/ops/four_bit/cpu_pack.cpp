@@ -116,6 +116,11 @@ UnpackedBlock unpack_block(FourBitCodes codes, const uint8_t* block) {
     return out;
 }
 
+int64_t packed_bytes(FourBitFormat format, int64_t rows, int64_t cols) {
+    const auto blocks = [](int64_t extent) { return (extent + kBlock - 1) / kBlock; };
+    return blocks(rows) * blocks(cols) * four_bit_block_bytes(codes_of(format));
+}
+
 void pack_blocks(const FourBitSource& source, uint8_t* packed) {
     const uint32_t bytes = four_bit_block_bytes(codes_of(source.format));
     for (int64_t row = 0; row < source.codes.rows; row += kBlock)

@@ -26,7 +26,7 @@ public:
         const uint32_t of_span = wanted - (ptx::value_of(up_to_, lane) - tiles * p_.n_blocks);
         const uint32_t block = of_span / tiles, done = (of_span - block * tiles) * kFourBitRows;
         next_ += gridDim.x;
-        return {p_.groups.stacked ? group : 0, begin + done, min(size - done, kFourBitRows), group, block};
+        return {p_.groups.stacked ? group : 0, begin + done, min(size - done, kFourBitRows), block, group};
     }
 
 private:
