@@ -7,6 +7,7 @@
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
 #include <finegemm/routing.h>
+#include <finegemm/four_bit.h>
 #include <finegemm/swiglu.h>
 
 namespace finegemm {
@@ -130,6 +131,14 @@ constexpr void moe_fields(const Visit& visit, Structs&... shapes) {
     visit("num_sms", shapes.num_sms...);
     visit("f32_between", shapes.f32_between...);
     visit("fused", shapes.fused...);
+}
+
+/// Options of a product with weights of 4 bits; not `stream`, nor `poll`.
+template <typename Visit, typename... Structs>
+constexpr void four_bit_options(const Visit& visit, Structs&... options) {
+    visit("numerics", options.numerics...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
 }
 
 /// Not `log`, which is no value.
