@@ -106,11 +106,12 @@ __device__ inline void wgmma_k64(float (&d)[{regs}], uint64_t a, uint64_t b, uin
 
 
 def fp8_of_registers(n: int) -> str:
-    """A k-block of FP8, A in registers: four for each step."""
+    """A k-block of FP8, A in registers: four for each step. B: the half of its descriptor that varies."""
     regs, (registers, outputs) = n // 2, operands(n)
     a = [", ".join(f"%{regs + 4 * k + i}" for i in range(4)) for k in range(STEPS)]
     b = regs + 4 * STEPS
-    names_of_b, moves = ", ".join(f"b{k}" for k in range(STEPS)), "".join(f"add.s64 b{k}, %{b}, {2 * k};\\n" for k in range(STEPS))
+    names_of_b = ", ".join(f"b{k}" for k in range(STEPS))
+    moves = "".join(f"add.u32 low, %{b}, {2 * k};\\nmov.b64 b{k}, {{low, %{b + 1}}};\\n" for k in range(STEPS))
     code = "".join(
         f"""
         "wgmma.mma_async.sync.aligned.m64n{n}k32.f32." FG_WGMMA_FP8 " {{"
@@ -118,14 +119,14 @@ def fp8_of_registers(n: int) -> str:
         for k in range(STEPS)
     )
     inputs = ",\n          ".join(rows([f'"r"(a[{i}])' for i in range(4 * STEPS)], 8))
-    return f"""__device__ inline void wgmma_k128_fp8_of_registers(float (&d)[{regs}], const uint32_t (&a)[{4 * STEPS}], uint64_t b) {{
+    return f"""__device__ inline void wgmma_k128_fp8_of_registers(float (&d)[{regs}], const uint32_t (&a)[{4 * STEPS}], uint32_t b) {{
     asm volatile(
-        "{{\\n.reg .b64 {names_of_b};\\n"
+        "{{\\n.reg .b32 low;\\n.reg .b64 {names_of_b};\\n"
         "{moves}"{code}
         "}}\\n"
         : {outputs}
         : {inputs},
-          "l"(b));
+          "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }}
 """
 

@@ -14,6 +14,7 @@ from finegemm.errors import (
     Unsupported,
 )
 from finegemm.experts import explain_moe, moe, moe_workspace_bytes
+from finegemm.four_bit import FourBitWeights, four_bit_gemm, pack_int4, pack_mxfp4, unpack_four_bit
 from finegemm.indexer import explain_mqa, mqa_logits, paged_mqa_logits, paged_mqa_schedule
 from finegemm.ops import (
     einsum,
@@ -37,6 +38,7 @@ __all__ = [
     "Context",
     "DriverError",
     "FineGemmError",
+    "FourBitWeights",
     "InternalError",
     "InvalidArgument",
     "IoError",
@@ -53,6 +55,7 @@ __all__ = [
     "explain_moe",
     "explain_mqa",
     "explain_prenorm",
+    "four_bit_gemm",
     "gemm",
     "grouped_gemm",
     "k_grouped_gemm",
@@ -61,6 +64,8 @@ __all__ = [
     "moe",
     "moe_workspace_bytes",
     "mqa_logits",
+    "pack_int4",
+    "pack_mxfp4",
     "paged_mqa_logits",
     "paged_mqa_schedule",
     "permute_quantize",
@@ -74,4 +79,5 @@ __all__ = [
     "swiglu_quantize",
     "tune",
     "tuning",
+    "unpack_four_bit",
 ]

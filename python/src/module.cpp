@@ -16,6 +16,7 @@
 #include "arguments.h"
 #include "explain.h"
 #include "ffi.h"
+#include "operations/four_bit.h"
 #include "operations/moe.h"
 #include "operations/mqa.h"
 #include "operations/prenorm.h"
@@ -88,6 +89,7 @@ constexpr std::string_view kRoute[] = {"ids", "experts", "inverse", "numbers", "
 constexpr std::string_view kPermute[] = {"x", "inverse", "q", "scales"};
 constexpr std::string_view kCombine[] = {"y", "inverse", "weights", "out"};
 constexpr std::string_view kMoe[] = {"x", "ids", "gate_up", "gate_up_scales", "down", "down_scales", "weights", "out"};
+constexpr std::string_view kFourBit[] = {"a", "sfa", "b", "d"};
 constexpr std::string_view kSchedule[] = {"lengths", "slots", "schedule"};
 
 /// Calls a function as the package's calls.py does.
@@ -156,6 +158,9 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<permute_quantize_into, kPermute>>("permute_quantize"),
                          method<with_arguments<combine_into, kCombine>>("combine"),
                          method<with_arguments<moe_into, kMoe>>("moe"),
+                         method<with_arguments<four_bit_gemm_into, kFourBit>>("four_bit_gemm"),
+                         method<packed_four_bit>("pack_four_bit"),
+                         method<unpacked_four_bit>("unpack_four_bit"),
                          method<explain_text>("explain"),
                          method<explain_mqa_text>("explain_mqa"),
                          method<explain_prenorm_text>("explain_prenorm"),

@@ -15,16 +15,19 @@ namespace {
 using test::FourBitCase;
 using test::Random;
 
-template <FourBitCodes Codes>
-void run_codes(const FourBitLaunch& launch, uint32_t seed) {
+template <FourBitCodes Codes, uint32_t Rows>
+void run_config(const FourBitLaunch& launch, uint32_t seed) {
+    constexpr FourBitConfig kConfig{Codes, Rows};
+    if (launch.config != kConfig) return;
     host_kernel::launch(
-        launch.grid, launch.config.threads(), [&] { device::four_bit<FourBitConfig{Codes}>(launch.params); }, seed, 1,
-        seed % 2 == 0);
+        launch.grid, kConfig.threads(), [&] { device::four_bit<kConfig>(launch.params); }, seed, 1, seed % 2 == 0);
 }
 
 void run_kernel(const FourBitLaunch& launch, uint32_t seed) {
-    if (launch.config.codes == FourBitCodes::Mxfp4) run_codes<FourBitCodes::Mxfp4>(launch, seed);
-    else run_codes<FourBitCodes::Int4>(launch, seed);
+    run_config<FourBitCodes::Mxfp4, 16>(launch, seed);
+    run_config<FourBitCodes::Mxfp4, 48>(launch, seed);
+    run_config<FourBitCodes::Int4, 16>(launch, seed);
+    run_config<FourBitCodes::Int4, 48>(launch, seed);
 }
 
 TEST(FourBitKernelText, RandomGroupsHaveTheBitsOfTheSameWeightsInFp8) {

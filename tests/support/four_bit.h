@@ -78,6 +78,7 @@ struct FourBitCase {
     bool whole;
     GroupedProblem rows;
     PackedBytes packed;
+    int64_t expected_m;
     FourBitOptions options{.numerics = Numerics::Hopper};
 
     static Grouping any_grouping(Random& r, bool whole) {
@@ -97,7 +98,8 @@ struct FourBitCase {
           whole(is_whole),
           rows(any_grouping(r, is_whole), n, k, static_cast<uint32_t>(r.any(0, 1 << 20)), 16 * r.any(0, 2),
                r.any(0, 2)),
-          packed(groups() * packed_bytes(format, n, k)) {
+          packed(groups() * packed_bytes(format, n, k)),
+          expected_m(r.one_of<int64_t>({0, 5, 100})) {
         if (r.one_in(2)) options.num_sms = static_cast<int32_t>(r.any(1, 3));
         for (int64_t g = 0; g < groups(); ++g)
             pack_blocks(FourBitMatrix(r, format, n, k).source(), packed.data() + g * packed_bytes(format, n, k));
@@ -107,6 +109,7 @@ struct FourBitCase {
         const GroupedGemmArgs fp8 = rows.args();
         FourBitArgs args{fp8.a, fp8.sfa, {packed.data(), format, groups(), n, k}, fp8.d, fp8.groups};
         if (whole) args.groups = {.form = GroupForm::Whole};
+        else args.groups.expected_m = expected_m;
         return {args, options};
     }
 };

@@ -1,6 +1,7 @@
 // Packed weights of 4 bits: where each lies, and which e4m3 it is. Layer four_bit.
 // docs/four_bit.md has the picture. A block of 128 x 128 is contiguous: codes in the order of wgmma's fragments, then
-// what belongs to its rows, then, of MXFP4, the block's scale.
+// what belongs to its rows. Blocks of neighbours in K follow each other, then those of 128 rows. Behind all blocks of a
+// matrix of MXFP4 are their scales.
 #pragma once
 
 #include <finegemm/core/base.h>
@@ -18,9 +19,14 @@ inline constexpr uint32_t kFourBitCodeBytes = kScaleBlock * kScaleBlock / 2;
 /// For each row two bytes: those of rows r and r + 8 make a word.
 inline constexpr uint32_t kFourBitRowBytes = kScaleBlock * 2;
 
-/// A multiple of 16, as bulk copies need.
-FG_HD constexpr uint32_t four_bit_block_bytes(FourBitCodes codes) {
-    return kFourBitCodeBytes + kFourBitRowBytes + (codes == FourBitCodes::Mxfp4 ? 16 : 0);
+/// Whole lines of 128 bytes, as matrices have.
+inline constexpr uint32_t kFourBitBlockBytes = kFourBitCodeBytes + kFourBitRowBytes;
+static_assert(kFourBitBlockBytes % 128 == 0);
+
+/// Bytes of a matrix of so many blocks.
+FG_HD constexpr uint64_t four_bit_matrix_bytes(FourBitCodes codes, uint64_t blocks) {
+    const uint64_t scales = codes == FourBitCodes::Mxfp4 ? (blocks * 4 + 127) / 128 * 128 : 0;
+    return blocks * kFourBitBlockBytes + scales;
 }
 
 /// A weight of a block: the byte at which its word begins, and where in the word three bits and the sign lie.
@@ -40,8 +46,6 @@ FG_HD constexpr FourBitPlace four_bit_place(uint32_t row, uint32_t k) {
 FG_HD constexpr uint32_t four_bit_row_place(uint32_t row) {
     return kFourBitCodeBytes + (row / 16 * 8 + row % 8) * 4 + row % 16 / 8 * 2;
 }
-inline constexpr uint32_t kFourBitScalePlace = kFourBitCodeBytes + kFourBitRowBytes;
-
 // E4m3 of three bits, the first one's in the lowest byte. MXFP4: 0, 0.5, 1, 1.5, 2, 3, 4 and 6 times 2^-5, so that the
 // smallest is normal; a shift adds to the exponents of all but zero, up to 6 * 2^6 = 384. INT4: 0 to 7, and -1 to -8.
 inline constexpr uint32_t kMxfp4Low = 0x14100800, kMxfp4High = 0x24201c18;

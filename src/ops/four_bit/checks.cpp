@@ -14,7 +14,7 @@ namespace finegemm {
 
 namespace {
 
-constexpr int64_t kMostTiles = INT32_MAX;
+constexpr int64_t kMostTiles = INT32_MAX, kLeastTileRows = 16;
 
 void check_format(FourBitFormat format) {
     if (format != FourBitFormat::Mxfp4 && format != FourBitFormat::Int4)
@@ -68,6 +68,7 @@ void check_groups(const FourBitCall& call, const Argument& d) {
     }
     if (indices || groups.form == GroupForm::PrefixSums)
         plan::check_alignment(groups.alignment, indices ? plan::kMinIndexAlignment : 1, name_of(groups.form));
+    plan::check_expected_m(groups.expected_m);
     check_numbers({"groups", groups.data, groups.size, groups.device}, d.x.device, d);
 }
 
@@ -80,7 +81,7 @@ void check_shapes(const FourBitCall& call, const Argument& a, const Argument& d)
     if (!d.has_shape(a.x.rows, b.rows))
         reject("d", "has shape [{}, {}], must be [{}, {}] (a row for each of a, a column for each row of b)", d.x.rows,
                d.x.cols, a.x.rows, b.rows);
-    const int64_t tiles = (a.x.rows / kFourBitRows + 1) * (call.stacked() ? b.groups : 1) + b.groups;
+    const int64_t tiles = (a.x.rows / kLeastTileRows + 1) * (call.stacked() ? b.groups : 1) + b.groups;
     if (tiles > kMostTiles / call.n_blocks())
         reject("a", "has {} rows, too many for N = {}; split the call", a.x.rows, b.rows);
 }
@@ -133,18 +134,18 @@ void check_on_host(const Argument& x) {
 
 void pack_four_bit(const FourBitSource& source, void* packed) {
     const ConstMatrix &codes = source.codes, &scales = source.scales;
-    const Argument of_codes{"codes", codes}, of_scales{"scales", scales};
+    const bool mxfp4 = source.format == FourBitFormat::Mxfp4;
+    const Argument of_codes{"codes", codes}, of_scales{mxfp4 ? "exponents" : "scales", scales};
     if (size_of(codes.dtype) != 1)
         reject("codes", "has dtype {}, must have one byte for two weights; view it so", name_of(codes.dtype));
     check_weight_shape("codes", source.format, codes.rows, codes.cols * 2);
-    const bool mxfp4 = source.format == FourBitFormat::Mxfp4;
     if (mxfp4 && size_of(scales.dtype) != 1)
-        reject("scales", "has dtype {}, must have one byte, a biased exponent; view it so", name_of(scales.dtype));
+        reject(of_scales.name, "has dtype {}, must have one byte for each 32 weights; view it so", name_of(scales.dtype));
     if (!mxfp4) of_scales.check_dtype(DType::BF16, "convert it");
     if (mxfp4 && source.offset) reject("offset", "is set, but only int4 has such codes; leave it out");
     const int64_t unit = scaled_cols(source.format);
     if (!of_scales.has_shape(codes.rows, codes.cols * 2 / unit))
-        reject("scales", "has shape [{}, {}], must be [{}, {}] (one for each row and {} columns); pass those of codes",
+        reject(of_scales.name, "has shape [{}, {}], must be [{}, {}] (one for each row and {} columns); pass those of codes",
                scales.rows, scales.cols, codes.rows, codes.cols * 2 / unit, unit);
     check_on_host(of_codes);
     check_on_host(of_scales);

@@ -57,21 +57,22 @@ struct SourceBlock {
         const int64_t scale = (row + r) * s.scales.row_stride + (col / kGroup + group) * s.scales.col_stride;
         const uint32_t exponent = load<uint8_t>(s.scales.data, scale);
         if (exponent == 255)
-            reject("scales", "is NaN (255) at [{}, {}], must be from 0 to 254; mend the checkpoint", row + r,
+            reject("exponents", "is NaN (255) at [{}, {}], must be from 0 to 254; mend the checkpoint", row + r,
                    col / kGroup + group);
         for (int64_t k = 0; k < kGroup; k += 4)
             if (four_of(s, row + r, col + group * kGroup + k) & 0x7777u) return exponent;
         return {};
     }
-    void put_shifts(uint8_t* to) const {
+    /// Shifts of all rows; returns the scale.
+    float put_shifts(uint8_t* to) const {
         uint32_t least = 255, most = 0;
         for (int64_t r = 0; r < kBlock; ++r)
             for (int64_t group = 0; group < kBlock / kGroup; ++group)
                 if (const auto e = exponent(r, group)) least = std::min(least, *e), most = std::max(most, *e);
         if (most < least) least = most = kBias;
         if (most - least > kMostMxfp4Shift)
-            reject("scales",
-                   "has exponents from {} to {} in the block of 128 x 128 at [{}, {}], which may differ by {}; keep "
+            reject("exponents",
+                   "range from {} to {} in the block of 128 x 128 at [{}, {}], where they may differ by {}; keep "
                    "this matrix in another type",
                    least, most, row, col, kMostMxfp4Shift);
         // The scale of shift 0, which is to be finite, too.
@@ -83,7 +84,7 @@ struct SourceBlock {
             store(to + four_bit_row_place(r), 0, static_cast<uint16_t>(shifts));
         }
         const auto exponent_of_scale = static_cast<int>(base) - static_cast<int>(kBias) - kMxfp4Exponent;
-        store(to + kFourBitScalePlace, 0, std::ldexp(1.0f, exponent_of_scale));
+        return std::ldexp(1.0f, exponent_of_scale);
     }
     void put_row_scales(uint8_t* to) const {
         for (uint32_t r = 0; r < kBlock && row + r < s.codes.rows; ++r) {
@@ -98,14 +99,17 @@ struct SourceBlock {
     }
 };
 
-}  // namespace
-
-UnpackedBlock unpack_block(FourBitCodes codes, const uint8_t* block) {
+/// A block as FP8, with a scale for each row.
+struct UnpackedBlock {
+    uint8_t codes[kBlock][kBlock];
+    float scales[kBlock];
+};
+UnpackedBlock unpack_block(FourBitCodes codes, const uint8_t* block, float scale) {
     UnpackedBlock out;
     const bool mxfp4 = codes == FourBitCodes::Mxfp4;
     for (uint32_t r = 0; r < kBlock; ++r) {
         const auto of_row = load<uint16_t>(block + four_bit_row_place(r), 0);
-        out.scales[r] = mxfp4 ? load<float>(block + kFourBitScalePlace, 0) : float_of_bf16(of_row);
+        out.scales[r] = mxfp4 ? scale : float_of_bf16(of_row);
         for (uint32_t k = 0; k < kBlock; ++k) {
             const FourBitPlace at = four_bit_place(r, k);
             const auto word = load<uint32_t>(block + at.word, 0);
@@ -116,36 +120,48 @@ UnpackedBlock unpack_block(FourBitCodes codes, const uint8_t* block) {
     return out;
 }
 
+int64_t blocks_of(int64_t rows, int64_t cols) {
+    return ((rows + kBlock - 1) / kBlock) * ((cols + kBlock - 1) / kBlock);
+}
+
+}  // namespace
+
 int64_t packed_bytes(FourBitFormat format, int64_t rows, int64_t cols) {
-    const auto blocks = [](int64_t extent) { return (extent + kBlock - 1) / kBlock; };
-    return blocks(rows) * blocks(cols) * four_bit_block_bytes(codes_of(format));
+    const auto blocks = static_cast<uint64_t>(blocks_of(rows, cols));
+    return static_cast<int64_t>(four_bit_matrix_bytes(codes_of(format), blocks));
 }
 
 void pack_blocks(const FourBitSource& source, uint8_t* packed) {
-    const uint32_t bytes = four_bit_block_bytes(codes_of(source.format));
-    for (int64_t row = 0; row < source.codes.rows; row += kBlock)
-        for (int64_t col = 0; col < source.codes.cols * 2; col += kBlock, packed += bytes) {
+    const int64_t rows = source.codes.rows, cols = source.codes.cols * 2, blocks = blocks_of(rows, cols);
+    std::memset(packed, 0, static_cast<size_t>(packed_bytes(source.format, rows, cols)));
+    void* const scales = packed + blocks * kFourBitBlockBytes;
+    int64_t i = 0;
+    for (int64_t row = 0; row < rows; row += kBlock)
+        for (int64_t col = 0; col < cols; col += kBlock, ++i) {
             const SourceBlock block{source, row, col};
-            std::memset(packed, 0, bytes);
-            block.put_codes(packed);
-            if (source.format == FourBitFormat::Mxfp4) block.put_shifts(packed);
-            else block.put_row_scales(packed);
+            uint8_t* const to = packed + i * kFourBitBlockBytes;
+            block.put_codes(to);
+            if (source.format == FourBitFormat::Mxfp4) store(scales, i, block.put_shifts(to));
+            else block.put_row_scales(to);
         }
 }
 
 void unpack_rows(const FourBitWeights& weights, int64_t group, int64_t n_block, const Matrix& q, const Matrix& scales) {
-    const FourBitCodes codes = codes_of(weights.format);
-    const int64_t k_blocks = (weights.cols + kBlock - 1) / kBlock, n_blocks = (weights.rows + kBlock - 1) / kBlock;
-    const uint8_t* at = static_cast<const uint8_t*>(weights.data) +
-                        (group * n_blocks + n_block) * k_blocks * four_bit_block_bytes(codes);
+    const bool mxfp4 = weights.format == FourBitFormat::Mxfp4;
+    const auto* const packed =
+        static_cast<const uint8_t*>(weights.data) + group * packed_bytes(weights.format, weights.rows, weights.cols);
+    const void* const block_scales = packed + blocks_of(weights.rows, weights.cols) * kFourBitBlockBytes;
+    const int64_t k_blocks = (weights.cols + kBlock - 1) / kBlock;
     const int64_t first = n_block * kBlock, rows = std::min(kBlock, weights.rows - first);
-    for (int64_t k_block = 0; k_block < k_blocks; ++k_block, at += four_bit_block_bytes(codes)) {
-        const UnpackedBlock block = unpack_block(codes, at);
+    for (int64_t k_block = 0; k_block < k_blocks; ++k_block) {
+        const int64_t i = n_block * k_blocks + k_block;
+        const UnpackedBlock block = unpack_block(codes_of(weights.format), packed + i * kFourBitBlockBytes,
+                                                 mxfp4 ? load<float>(block_scales, i) : 0);
         const int64_t col = k_block * kBlock, cols = std::min(kBlock, weights.cols - col);
         for (int64_t r = 0; r < rows; ++r) {
             for (int64_t k = 0; k < cols; ++k)
                 store(q.data, (first + r) * q.row_stride + (col + k) * q.col_stride, block.codes[r][k]);
-            const int64_t scale_row = weights.format == FourBitFormat::Mxfp4 ? n_block : first + r;
+            const int64_t scale_row = mxfp4 ? n_block : first + r;
             store(scales.data, scale_row * scales.row_stride + k_block * scales.col_stride, block.scales[r]);
         }
     }

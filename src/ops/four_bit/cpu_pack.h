@@ -5,13 +5,6 @@
 
 namespace finegemm {
 
-/// A block as FP8, with a scale for each row.
-struct UnpackedBlock {
-    uint8_t codes[kScaleBlock][kScaleBlock];
-    float scales[kScaleBlock];
-};
-UnpackedBlock unpack_block(FourBitCodes codes, const uint8_t* block);
-
 /// Bytes of a matrix [rows, cols].
 int64_t packed_bytes(FourBitFormat format, int64_t rows, int64_t cols);
 void pack_blocks(const FourBitSource& source, uint8_t* packed);

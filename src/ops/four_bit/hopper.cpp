@@ -35,10 +35,10 @@ GroupLayout layout_of(const FourBitCall& call) {
 }
 
 /// Tiles at most: of each matrix, or of rows that groups share, where each begins a tile.
-uint64_t tiles_of(const FourBitCall& call) {
+uint64_t tiles_of(const FourBitCall& call, const FourBitConfig& config, uint32_t n_tiles) {
     const auto rows = static_cast<uint64_t>(call.a.matrix.rows), groups = static_cast<uint64_t>(call.b.groups);
-    const uint64_t of_rows = (rows + kFourBitRows - 1) / kFourBitRows;
-    return (call.stacked() ? of_rows * groups : std::min(of_rows + groups, rows)) * call.n_blocks();
+    const uint64_t of_rows = (rows + config.rows - 1) / config.rows;
+    return (call.stacked() ? of_rows * groups : std::min(of_rows + groups, rows)) * n_tiles;
 }
 
 }  // namespace
@@ -66,11 +66,19 @@ FourBitCallKey call_key(const FourBitCall& call) {
             number_of(groups.data),
             groups.size,
             groups.alignment,
+            groups.expected_m,
             call.options.num_sms};
 }
 
+FourBitConfig config_of(const FourBitCall& call) {
+    const Groups& groups = call.groups;
+    const int64_t rows = call.a.matrix.rows, even = call.stacked() ? rows : (rows + call.b.groups - 1) / call.b.groups;
+    const bool told = groups.form != GroupForm::Whole && groups.expected_m > 0;
+    return {codes_of(call.b.format), (told ? groups.expected_m : even) <= 16 ? 16u : 48u};
+}
+
 FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, uint32_t sms) {
-    const FourBitConfig config{codes_of(call.b.format)};
+    const FourBitConfig config = config_of(call);
     FourBitParams p{};
     p.a = map_of(call.a, driver);
     p.b = static_cast<const uint8_t*>(call.b.data);
@@ -86,8 +94,8 @@ FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, uin
     p.n_blocks = call.n_blocks();
     p.k_blocks = call.k_blocks();
     const auto budget = static_cast<uint32_t>(call.options.num_sms);
-    const uint64_t ctas = uint64_t{budget > 0 ? std::min(budget, sms) : sms} * kFourBitCtasOfSm;
-    return {config, p, static_cast<uint32_t>(std::clamp<uint64_t>(tiles_of(call), 1, ctas))};
+    const uint32_t ctas = budget > 0 ? std::min(budget, sms) : sms;
+    return {config, p, static_cast<uint32_t>(std::clamp<uint64_t>(tiles_of(call, config, p.n_tiles()), 1, ctas))};
 }
 
 }  // namespace finegemm

@@ -18,44 +18,56 @@ public:
         : p_(p), smem_(smem), lane_(threadIdx.x % kWarpSize) {}
 
     __device__ void run() {
-        FourBitWalk walk(p_);
+        FourBitWalk<C> walk(p_);
         for (FourBitTile tile = walk.next(); tile.rows > 0; tile = walk.next()) load(tile);
         begin(FourBitTile{}, 0);
         ptx::mbarrier_arrive_after_copies(smem_.full(at_.stage));
     }
 
 private:
-    static constexpr uint32_t kBoxBytes = kFourBitBoxRows * kScaleBlock, kBlockBytes = four_bit_block_bytes(C.codes);
+    static constexpr uint32_t kBoxBytes = kFourBitBoxRows * kScaleBlock;
 
     /// Waits for the stage; one lane arrives.
     __device__ void begin(const FourBitTile& tile, uint32_t bytes) const {
         wait(smem_.empty(at_.stage), at_.parity);
         __syncwarp();  // lanes that left the wait one by one would each be elected
         if (ptx::elect_one()) {
-            ptx::store_shared_words_x4(smem_.tile(at_.stage), {{tile.matrix, tile.row, tile.rows, tile.n_block}});
+            ptx::store_shared_words_x4(smem_.tile(at_.stage), {{tile.matrix, tile.row, tile.rows, tile.n_tile}});
             ptx::mbarrier_arrive_expect_tx(smem_.full(at_.stage), bytes);
         }
         __syncwarp();
     }
     __device__ void load(const FourBitTile& tile) {
         const uint32_t boxes = ceil_div(tile.rows, kFourBitBoxRows);
-        const uint8_t* b = p_.b + (uint64_t{tile.group} * p_.n_blocks + tile.n_block) * p_.k_blocks * kBlockBytes;
+        const uint32_t first = tile.n_tile * kFourBitBlocks, blocks = min(p_.n_blocks - first, kFourBitBlocks);
+        const uint64_t of_one = uint64_t{p_.n_blocks} * p_.k_blocks;
+        const uint8_t* const matrix = p_.b + tile.group * four_bit_matrix_bytes(C.codes, of_one);
+        const uint64_t block = uint64_t{first} * p_.k_blocks, to_next = uint64_t{p_.k_blocks} * kFourBitBlockBytes;
+        const uint8_t* b = matrix + block * kFourBitBlockBytes;
+        const float* sfb = reinterpret_cast<const float*>(matrix + of_one * kFourBitBlockBytes) + block;
         const float* sfa = p_.sfa + tile.matrix * p_.sfa_stride + (tile.row + lane_) * p_.sfa_row_stride;
 #pragma unroll 1
         for (uint32_t k_block = 0; k_block < p_.k_blocks; ++k_block, ++at_) {
             const SmemAddr full = smem_.full(at_.stage);
-            begin(tile, kBlockBytes + boxes * kBoxBytes);
-            if (ptx::elect_one()) ptx::bulk_load(smem_.b(at_.stage), b, kBlockBytes, full, kEvictFirst);
+            begin(tile, blocks * kFourBitBlockBytes + boxes * kBoxBytes);
+            if (ptx::elect_one()) {
+                ptx::bulk_load(smem_.b(at_.stage, 0), b, kFourBitBlockBytes, full, kEvictFirst);
+                if (blocks > 1)
+                    ptx::bulk_load(smem_.b(at_.stage, 1), b + to_next, kFourBitBlockBytes, full, kEvictFirst);
+            }
             __syncwarp();
             for (uint32_t box = 0; box < boxes; ++box)
                 ptx::tma_load_elected(smem_.a(at_.stage) + box * kBoxBytes, &p_.a, full, k_block * kScaleBlock,
                                       tile.row + box * kFourBitBoxRows, tile.matrix);
 #pragma unroll
-            for (uint32_t i = 0; i < kFourBitRows; i += kWarpSize)
+            for (uint32_t i = 0; i < C.rows; i += kWarpSize)
                 if (i + lane_ < tile.rows)
-                    ptx::copy_async(smem_.sfa(at_.stage) + (i + lane_) * 4, sfa + i * p_.sfa_row_stride);
+                    ptx::copy_async(smem_.row_scales(at_.stage) + (i + lane_) * 4, sfa + i * p_.sfa_row_stride);
+            if (C.codes == FourBitCodes::Mxfp4 && lane_ < blocks)
+                ptx::copy_async(smem_.block_scale(at_.stage, lane_), sfb + lane_ * p_.k_blocks);
             ptx::mbarrier_arrive_after_copies(full);
-            b += kBlockBytes;
+            b += kFourBitBlockBytes;
+            ++sfb;
             sfa += p_.sfa_col_stride;
         }
     }

@@ -20,24 +20,32 @@ public:
         : p_(p),
           smem_(smem),
           thread_(threadIdx.x % 128),
-          warpgroup_(ptx::broadcast(threadIdx.x / 128)) {}
+          block_(ptx::broadcast(threadIdx.x / 256)),
+          codes_((threadIdx.x / 128 % 2 * 256 + thread_) * 16),
+          of_rows_(kFourBitCodeBytes + threadIdx.x / 128 % 2 * 128 + thread_ / 4 * 4) {
+        ptx::pin(codes_);  // else they are computed anew for each block
+        ptx::pin(of_rows_);
+    }
 
     __device__ void run() {
         for (FourBitTile tile = next(); tile.rows > 0; tile = next()) {
-            if (tile.rows <= 16) multiply<16>(tile);
-            else if (tile.rows <= 32) multiply<32>(tile);
-            else multiply<48>(tile);
+            if (C.rows == 16 || tile.rows <= 16) multiply<16>(tile);
+            else if (tile.rows <= 32) multiply<min(32, C.rows)>(tile);
+            else multiply<C.rows>(tile);
         }
     }
 
 private:
-    /// The loading warp tells with the first k-block of a tile which one it is.
+    /// The loading warp tells with the first k-block of a tile which one it is. Shuffled: so the compiler knows that all
+    /// lanes have the same, and has stages and descriptors in uniform registers.
     __device__ FourBitTile next() const {
         wait(smem_.full(at_.stage), at_.parity);
         const ptx::Words4 told = ptx::load_shared_words_x4(smem_.tile(at_.stage));
-        return {told.w[0], told.w[1], told.w[2], told.w[3]};
+        return {ptx::broadcast(told.w[0]), ptx::broadcast(told.w[1]), ptx::broadcast(told.w[2]),
+                ptx::broadcast(told.w[3])};
     }
-    /// A tile of at most `Rows` rows: columns of A's product with the weights.
+    /// A tile of at most `Rows` rows: columns of A's product with the weights. Where the last block of B is missing,
+    /// its warpgroups multiply what is there before and store nothing.
     template <uint32_t Rows>
     __device__ void multiply(const FourBitTile& tile) {
         float sum[Rows / 2];
@@ -46,32 +54,32 @@ private:
 #pragma unroll 1
         for (uint32_t left = p_.k_blocks; left > 0; --left, ++at_) {
             wait(smem_.full(at_.stage), at_.parity);
-            const SmemAddr b = smem_.b(at_.stage);
-            const uint32_t rows = ptx::load_shared_word(b + row_place());
+            const SmemAddr b = smem_.b(at_.stage, block_);
+            const uint32_t rows = ptx::load_shared_word(b + of_rows_);
             uint32_t a[16];
-            decode_block<C.codes>(a, b + (warpgroup_ * 256 + thread_) * 16, rows);
+            decode_block<C.codes>(a, b + codes_, rows);
             float product[Rows / 2];
             ptx::wgmma_fence();
-            ptx::wgmma_k128_fp8_of_registers(product, a, wgmma_descriptor(smem_.a(at_.stage).bits));
+            ptx::wgmma_k128_fp8_of_registers(product, a, wgmma_descriptor_low(smem_.a(at_.stage).bits));
             ptx::wgmma_commit_group();
-            promote<Rows>(sum, product, b, rows);
+            promote<Rows>(sum, product, rows);
             __syncwarp();
-            if (threadIdx.x % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem_.empty(at_.stage));
+            if (thread_ % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem_.empty(at_.stage));
         }
         store<Rows>(sum, tile);
     }
 
     /// sum += product * factors, which are computed while tensor cores multiply.
     template <uint32_t Rows>
-    __device__ void promote(float (&sum)[Rows / 2], float (&product)[Rows / 2], SmemAddr b, uint32_t rows) {
+    __device__ void promote(float (&sum)[Rows / 2], float (&product)[Rows / 2], uint32_t rows) {
         float upper, lower;
         if constexpr (C.codes == FourBitCodes::Mxfp4) {
-            upper = lower = ptx::load_shared(b + kFourBitScalePlace);
+            upper = lower = ptx::load_shared(smem_.block_scale(at_.stage, block_));
         } else {
             upper = float_of_bits(rows << 16);
             lower = float_of_bits(rows & 0xffff0000u);
         }
-        const SmemAddr scales = smem_.sfa(at_.stage) + thread_ % 4 * 8;
+        const SmemAddr scales = smem_.row_scales(at_.stage) + thread_ % 4 * 8;
         ptx::Float2 of_rows[Rows / 8];
 #pragma unroll
         for (uint32_t i = 0; i < Rows / 8; ++i) of_rows[i] = ptx::load_shared_x2(scales + i * 32);
@@ -86,7 +94,7 @@ private:
     template <uint32_t Rows>
     __device__ void store(const float (&sum)[Rows / 2], const FourBitTile& tile) {
         const uint32_t warpgroup = ptx::broadcast(threadIdx.x / 128);  // anew: it has no register in the loop
-        const uint32_t col = tile.n_block * kFourBitCols + warpgroup * kSwappedCols;
+        const uint32_t col = tile.n_tile * kFourBitCols + warpgroup * kSwappedCols;
         uint16_t* const d = p_.d + tile.matrix * p_.d_stride + tile.row * p_.d_row_stride + col;
         const SmemAddr strip = smem_.d(warpgroup);
         const RowCol at = swapped_piece(thread_, 0);
@@ -105,14 +113,10 @@ private:
         }
     }
 
-    /// Of this thread's two rows.
-    __device__ uint32_t row_place() const {
-        return four_bit_row_place(0) + warpgroup_ * 128 + thread_ / 4 * 4;
-    }
-
     const FourBitParams& p_;
     const FourBitShared<C>& smem_;
-    uint32_t thread_, warpgroup_;
+    uint32_t thread_, block_;    // block: of B in a stage
+    uint32_t codes_, of_rows_;  // bytes of the block where this thread's codes begin, and what belongs to its rows
     RingCursor<C.stages()> at_ = RingCursor<C.stages()>::consumer();
 };
 

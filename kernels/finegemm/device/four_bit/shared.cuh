@@ -14,8 +14,13 @@ struct FourBitShared {
     SmemAddr base;
 
     __device__ SmemAddr a(uint32_t stage) const { return base + (kAt.a + stage * kAt.a_stage); }
-    __device__ SmemAddr b(uint32_t stage) const { return base + (kAt.b + stage * kAt.b_stage); }
-    __device__ SmemAddr sfa(uint32_t stage) const { return base + (kAt.sfa + stage * kAt.sfa_stage); }
+    __device__ SmemAddr b(uint32_t stage, uint32_t block) const {
+        return base + (kAt.b + (stage * kFourBitBlocks + block) * kFourBitBlockBytes);
+    }
+    __device__ SmemAddr row_scales(uint32_t stage) const { return base + (kAt.scales + stage * kAt.scales_stage); }
+    __device__ SmemAddr block_scale(uint32_t stage, uint32_t block) const {
+        return row_scales(stage) + (C.rows + block) * 4;
+    }
     __device__ SmemAddr d(uint32_t warpgroup) const { return base + (kAt.d + warpgroup * kAt.d_warpgroup); }
     __device__ SmemAddr tile(uint32_t stage) const { return base + (kAt.tiles + stage * 16); }
     __device__ SmemAddr full(uint32_t stage) const { return base + (kAt.full + stage * 8); }

@@ -113,8 +113,8 @@ void wgmma_k128_fp8(float (&d)[R], uint64_t a, uint64_t b) {
 }
 /// A is in registers: for each 32 of K four, of rows eight apart in turn, then of columns sixteen further on.
 template <uint32_t R>
-void wgmma_k128_fp8_of_registers(float (&d)[R], const uint32_t (&a)[16], uint64_t b) {
-    const HostOperand right = HostOperand::of(b);
+void wgmma_k128_fp8_of_registers(float (&d)[R], const uint32_t (&a)[16], uint32_t b) {
+    const HostOperand right = HostOperand::of(wgmma_descriptor_with(b));
     host_kernel::Machine::Products& products = machine->products();
     const uint32_t thread = threadIdx.x % 128, which = products.started[thread] - products.finished;
     while (products.next.size() <= which) products.next.emplace_back();
