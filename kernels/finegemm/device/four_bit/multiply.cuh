@@ -56,40 +56,54 @@ private:
             wait(smem_.full(at_.stage), at_.parity);
             const SmemAddr b = smem_.b(at_.stage, block_);
             const uint32_t rows = ptx::load_shared_word(b + of_rows_);
+            const FactorsOf<Rows> factors(*this, rows);
             uint32_t a[16];
             decode_block<C.codes>(a, b + codes_, rows);
             float product[Rows / 2];
             ptx::wgmma_fence();
             ptx::wgmma_k128_fp8_of_registers(product, a, wgmma_descriptor_low(smem_.a(at_.stage).bits));
             ptx::wgmma_commit_group();
-            promote<Rows>(sum, product, rows);
+            ptx::wgmma_wait_group<0>();
+#pragma unroll
+            for (uint32_t r = 0; r < Rows / 2; ++r) {
+                ptx::pin(product[r]);
+                sum[r] = ptx::fma(product[r], factors.of(r), sum[r]);
+            }
             __syncwarp();
             if (thread_ % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem_.empty(at_.stage));
         }
         store<Rows>(sum, tile);
     }
 
-    /// sum += product * factors, which are computed while tensor cores multiply.
+    /// What a product is multiplied with: products of scales of rows of A and of this thread's two rows of B, which
+    /// share one where it is a block's.
     template <uint32_t Rows>
-    __device__ void promote(float (&sum)[Rows / 2], float (&product)[Rows / 2], uint32_t rows) {
-        float upper, lower;
-        if constexpr (C.codes == FourBitCodes::Mxfp4) {
-            upper = lower = ptx::load_shared(smem_.block_scale(at_.stage, block_));
-        } else {
-            upper = float_of_bits(rows << 16);
-            lower = float_of_bits(rows & 0xffff0000u);
-        }
-        const SmemAddr scales = smem_.row_scales(at_.stage) + thread_ % 4 * 8;
-        ptx::Float2 of_rows[Rows / 8];
+    struct FactorsOf {
+        static constexpr uint32_t kRowsOfB = C.codes == FourBitCodes::Mxfp4 ? 1 : 2;
+        float factor[kRowsOfB][Rows / 4];
+
+        __device__ FactorsOf(const FourBitMath& math, uint32_t rows) {
+            const uint32_t stage = math.at_.stage;
+            const SmemAddr scales = math.smem_.row_scales(stage) + math.thread_ % 4 * 8;
+            float of_b[kRowsOfB];
+            if constexpr (C.codes == FourBitCodes::Mxfp4) {
+                of_b[0] = ptx::load_shared(math.smem_.block_scale(stage, math.block_));
+            } else {
+                of_b[0] = float_of_bits(rows << 16);
+                of_b[1] = float_of_bits(rows & 0xffff0000u);
+            }
 #pragma unroll
-        for (uint32_t i = 0; i < Rows / 8; ++i) of_rows[i] = ptx::load_shared_x2(scales + i * 32);
-        ptx::wgmma_wait_group<0>();
+            for (uint32_t i = 0; i < Rows / 8; ++i) {
+                const ptx::Float2 of_a = ptx::load_shared_x2(scales + i * 32);
 #pragma unroll
-        for (uint32_t r = 0; r < Rows / 2; ++r) {
-            ptx::pin(product[r]);
-            sum[r] = ptx::fma(product[r], of_rows[r / 4].part[r % 2] * (r % 4 < 2 ? upper : lower), sum[r]);
+                for (uint32_t b = 0; b < kRowsOfB; ++b) {
+                    factor[b][i * 2] = of_a.part[0] * of_b[b];
+                    factor[b][i * 2 + 1] = of_a.part[1] * of_b[b];
+                }
+            }
         }
-    }
+        __device__ float of(uint32_t r) const { return factor[r % 4 / 2 % kRowsOfB][r / 4 * 2 + r % 2]; }
+    };
 
     template <uint32_t Rows>
     __device__ void store(const float (&sum)[Rows / 2], const FourBitTile& tile) {
