@@ -105,26 +105,26 @@ __device__ inline void wgmma_k64(float (&d)[{regs}], uint64_t a, uint64_t b, uin
 """
 
 
-def fp8_of_registers(n: int) -> str:
-    """A k-block of FP8, A in registers: four for each step. B: the half of its descriptor that varies."""
-    regs, (registers, outputs) = n // 2, operands(n)
-    a = [", ".join(f"%{regs + 4 * k + i}" for i in range(4)) for k in range(STEPS)]
-    b = regs + 4 * STEPS
-    names_of_b = ", ".join(f"b{k}" for k in range(STEPS))
-    moves = "".join(f"add.u32 low, %{b}, {2 * k};\\nmov.b64 b{k}, {{low, %{b + 1}}};\\n" for k in range(STEPS))
+def fp8_of_registers(n: int, add: bool) -> str:
+    """Half a k-block of FP8, A in registers, four for each step, added to the accumulators or not. B: the half of its
+    descriptor that varies."""
+    steps, regs, (registers, outputs) = STEPS // 2, n // 2, operands(n)
+    b = regs + 4 * steps
     code = "".join(
         f"""
+        "add.u32 low, %{b}, {2 * k};\\nmov.b64 b, {{low, %{b + 1}}};\\n"
         "wgmma.mma_async.sync.aligned.m64n{n}k32.f32." FG_WGMMA_FP8 " {{"
-        "{registers}}}, {{{a[k]}}}, b{k}, {int(k > 0)}, 1, 1;\\n\""""
-        for k in range(STEPS)
+        "{registers}}}, "
+        "{{{", ".join(f"%{regs + 4 * k + i}" for i in range(4))}}}, b, {int(add or k > 0)}, 1, 1;\\n\""""
+        for k in range(steps)
     )
-    inputs = ",\n          ".join(rows([f'"r"(a[{i}])' for i in range(4 * STEPS)], 8))
-    return f"""__device__ inline void wgmma_k128_fp8_of_registers(float (&d)[{regs}], const uint32_t (&a)[{4 * STEPS}], uint32_t b) {{
+    inputs = ", ".join(f'"r"(a[{i}])' for i in range(4 * steps))
+    name = "add_wgmma" if add else "wgmma"
+    return f"""__device__ inline void {name}_k64_fp8_of_registers(float (&d)[{regs}], const uint32_t (&a)[{4 * steps}], uint32_t b) {{
     asm volatile(
-        "{{\\n.reg .b32 low;\\n.reg .b64 {names_of_b};\\n"
-        "{moves}"{code}
+        "{{\\n.reg .b32 low;\\n.reg .b64 b;\\n"{code}
         "}}\\n"
-        : {outputs}
+        : {outputs.replace('"=f"', '"+f"') if add else outputs}
         : {inputs},
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }}
@@ -139,7 +139,7 @@ def wrappers(n: int) -> str:
 
 def main() -> int:
     text = HEADER + "".join("\n" + wrappers(n) for n in WIDTHS)
-    of_registers = "".join(fp8_of_registers(n) for n in REGISTER_WIDTHS)
+    of_registers = "".join(fp8_of_registers(n, add) for n in REGISTER_WIDTHS for add in (False, True))
     text += f"\n#ifdef FG_WGMMA_A_IN_REGISTERS\n{of_registers}#endif\n"
     if "--check" in sys.argv[1:]:
         same = TARGET.read_text() == text

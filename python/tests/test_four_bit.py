@@ -103,7 +103,7 @@ def test_misuse_is_an_error_that_says_what_to_do():
         finegemm.pack_mxfp4(codes, exponents[:, :3])
     with pytest.raises(InvalidArgument, match=r"^exponents: is NaN \(255\) at \[3, 1\]"):
         finegemm.pack_mxfp4(codes, np.where(np.arange(64).reshape(16, 4) == 13, 255, exponents).astype(np.uint8))
-    with pytest.raises(InvalidArgument, match="^codes: has K = 96 columns, must be a multiple of 128"):
+    with pytest.raises(InvalidArgument, match="^weights: has K = 96 columns, must be a multiple of 128"):
         finegemm.pack_int4(codes[:, :48], np.full((16, 1), 0x3F80, np.uint16))
     with pytest.raises(InvalidArgument, match="^scales: has dtype f32, must be bf16; convert it"):
         finegemm.pack_int4(codes, np.ones((16, 1), np.float32))

@@ -58,6 +58,7 @@ bool copied_operation(const std::string& entry, const void* from, Launch& launch
     else if (has("FineGEMM_routing_route")) std::memcpy(&launch.route, from, sizeof launch.route);
     else if (has("FineGEMM_routing_permute")) std::memcpy(&launch.permute, from, sizeof launch.permute);
     else if (has("FineGEMM_routing_combine")) std::memcpy(&launch.combine, from, sizeof launch.combine);
+    else if (has("FineGEMM_four_bit_")) std::memcpy(&launch.four_bit, from, sizeof launch.four_bit);
     else if (has("FineGEMM_scale_layout_")) std::memcpy(&launch.scale_layout, from, sizeof launch.scale_layout);
     else return false;
     return true;

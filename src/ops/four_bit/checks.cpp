@@ -119,7 +119,7 @@ void check_four_bit(const FourBitCall& call) {
 }
 
 int64_t four_bit_bytes(FourBitFormat format, int64_t rows, int64_t cols) {
-    check_weight_shape("b", format, rows, cols);
+    check_weight_shape("weights", format, rows, cols);
     return packed_bytes(format, rows, cols);
 }
 

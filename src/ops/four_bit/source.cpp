@@ -20,7 +20,7 @@ KernelSource source_of(const FourBitConfig& c) {
     constexpr const char* kDefines = "";
 #endif
     const char* const codes = c.codes == FourBitCodes::Mxfp4 ? "Mxfp4" : "Int4";
-    const std::string entry = fmt::format("FineGEMM_four_bit_gemm_{}_m{}", codes, c.rows);
+    const std::string entry = fmt::format("FineGEMM_four_bit_{}_m{}", codes, c.rows);
     return {.entry = entry,
             .text = fmt::format("{}#define FG_WGMMA_N 16\n"
                                 "#define FG_WGMMA_TYPE \"bf16\"\n"

@@ -44,25 +44,41 @@ private:
         return {ptx::broadcast(told.w[0]), ptx::broadcast(told.w[1]), ptx::broadcast(told.w[2]),
                 ptx::broadcast(told.w[3])};
     }
-    /// A tile of at most `Rows` rows: columns of A's product with the weights. Where the last block of B is missing,
-    /// its warpgroups multiply what is there before and store nothing.
+    /// What the rest of a k-block waits for: its first half, decoded. Returns what belongs to this thread's rows.
+    __device__ uint32_t begin_block(uint32_t (&first)[8]) const {
+        wait(smem_.full(at_.stage), at_.parity);
+        const SmemAddr b = smem_.b(at_.stage, block_);
+        const uint32_t rows = ptx::load_shared_word(b + of_rows_);
+        decode_half<C.codes, 0>(first, b + codes_, rows);
+        return rows;
+    }
+
+    /// A tile of at most `Rows` rows: columns of A's product with the weights. Each half of a k-block is decoded while
+    /// tensor cores multiply the one before it. Where the last block of B is missing, its warpgroups multiply what is
+    /// there before and store nothing.
     template <uint32_t Rows>
     __device__ void multiply(const FourBitTile& tile) {
+        constexpr uint32_t kHalf = kScaleBlock / 2 / 16;  // of K in a descriptor, which counts 16 bytes
         float sum[Rows / 2];
 #pragma unroll
         for (uint32_t r = 0; r < Rows / 2; ++r) sum[r] = 0;
+        uint32_t first[8], second[8], rows = begin_block(first), left = p_.k_blocks;
 #pragma unroll 1
-        for (uint32_t left = p_.k_blocks; left > 0; --left, ++at_) {
-            wait(smem_.full(at_.stage), at_.parity);
-            const SmemAddr b = smem_.b(at_.stage, block_);
-            const uint32_t rows = ptx::load_shared_word(b + of_rows_);
-            const FactorsOf<Rows> factors(*this, rows);
-            uint32_t a[16];
-            decode_block<C.codes>(a, b + codes_, rows);
+        for (bool more = true; more;) {
+            const uint32_t stage = at_.stage, rows_now = rows, a = wgmma_descriptor_low(smem_.a(stage).bits);
             float product[Rows / 2];
             ptx::wgmma_fence();
-            ptx::wgmma_k128_fp8_of_registers(product, a, wgmma_descriptor_low(smem_.a(at_.stage).bits));
+            ptx::wgmma_k64_fp8_of_registers(product, first, a);
             ptx::wgmma_commit_group();
+            decode_half<C.codes, 1>(second, smem_.b(stage, block_) + codes_, rows);
+            ptx::wgmma_fence();
+            ptx::add_wgmma_k64_fp8_of_registers(product, second, a + kHalf);
+            ptx::wgmma_commit_group();
+            ++at_;
+            more = --left > 0;
+            ptx::wgmma_wait_group<1>();
+            if (more) rows = begin_block(first);
+            const FactorsOf<Rows> factors(*this, stage, rows_now);
             ptx::wgmma_wait_group<0>();
 #pragma unroll
             for (uint32_t r = 0; r < Rows / 2; ++r) {
@@ -70,7 +86,7 @@ private:
                 sum[r] = ptx::fma(product[r], factors.of(r), sum[r]);
             }
             __syncwarp();
-            if (thread_ % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem_.empty(at_.stage));
+            if (thread_ % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem_.empty(stage));
         }
         store<Rows>(sum, tile);
     }
@@ -82,8 +98,7 @@ private:
         static constexpr uint32_t kRowsOfB = C.codes == FourBitCodes::Mxfp4 ? 1 : 2;
         float factor[kRowsOfB][Rows / 4];
 
-        __device__ FactorsOf(const FourBitMath& math, uint32_t rows) {
-            const uint32_t stage = math.at_.stage;
+        __device__ FactorsOf(const FourBitMath& math, uint32_t stage, uint32_t rows) {
             const SmemAddr scales = math.smem_.row_scales(stage) + math.thread_ % 4 * 8;
             float of_b[kRowsOfB];
             if constexpr (C.codes == FourBitCodes::Mxfp4) {

@@ -2961,68 +2961,116 @@ __device__ inline void wgmma_k64(float (&d)[128], uint64_t a, uint64_t b, uint32
 #endif
 
 #ifdef FG_WGMMA_A_IN_REGISTERS
-__device__ inline void wgmma_k128_fp8_of_registers(float (&d)[8], const uint32_t (&a)[16], uint32_t b) {
+__device__ inline void wgmma_k64_fp8_of_registers(float (&d)[8], const uint32_t (&a)[8], uint32_t b) {
     asm volatile(
-        "{\n.reg .b32 low;\n.reg .b64 b0, b1, b2, b3;\n"
-        "add.u32 low, %24, 0;\nmov.b64 b0, {low, %25};\nadd.u32 low, %24, 2;\nmov.b64 b1, {low, %25};\nadd.u32 low, %24, 4;\nmov.b64 b2, {low, %25};\nadd.u32 low, %24, 6;\nmov.b64 b3, {low, %25};\n"
+        "{\n.reg .b32 low;\n.reg .b64 b;\n"
+        "add.u32 low, %16, 0;\nmov.b64 b, {low, %17};\n"
         "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, b0, 0, 1, 1;\n"
+        "%0, %1, %2, %3, %4, %5, %6, %7}, "
+        "{%8, %9, %10, %11}, b, 0, 1, 1;\n"
+        "add.u32 low, %16, 2;\nmov.b64 b, {low, %17};\n"
         "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7}, {%12, %13, %14, %15}, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7}, {%16, %17, %18, %19}, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7}, {%20, %21, %22, %23}, b3, 1, 1, 1;\n"
+        "%0, %1, %2, %3, %4, %5, %6, %7}, "
+        "{%12, %13, %14, %15}, b, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
           "=f"(d[6]), "=f"(d[7])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
-          "r"(a[8]), "r"(a[9]), "r"(a[10]), "r"(a[11]), "r"(a[12]), "r"(a[13]), "r"(a[14]), "r"(a[15]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
-__device__ inline void wgmma_k128_fp8_of_registers(float (&d)[16], const uint32_t (&a)[16], uint32_t b) {
+__device__ inline void add_wgmma_k64_fp8_of_registers(float (&d)[8], const uint32_t (&a)[8], uint32_t b) {
     asm volatile(
-        "{\n.reg .b32 low;\n.reg .b64 b0, b1, b2, b3;\n"
-        "add.u32 low, %32, 0;\nmov.b64 b0, {low, %33};\nadd.u32 low, %32, 2;\nmov.b64 b1, {low, %33};\nadd.u32 low, %32, 4;\nmov.b64 b2, {low, %33};\nadd.u32 low, %32, 6;\nmov.b64 b3, {low, %33};\n"
+        "{\n.reg .b32 low;\n.reg .b64 b;\n"
+        "add.u32 low, %16, 0;\nmov.b64 b, {low, %17};\n"
+        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7}, "
+        "{%8, %9, %10, %11}, b, 1, 1, 1;\n"
+        "add.u32 low, %16, 2;\nmov.b64 b, {low, %17};\n"
+        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7}, "
+        "{%12, %13, %14, %15}, b, 1, 1, 1;\n"
+        "}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
+          "r"(b), "n"(wgmma_descriptor(0) >> 32));
+}
+__device__ inline void wgmma_k64_fp8_of_registers(float (&d)[16], const uint32_t (&a)[8], uint32_t b) {
+    asm volatile(
+        "{\n.reg .b32 low;\n.reg .b64 b;\n"
+        "add.u32 low, %24, 0;\nmov.b64 b, {low, %25};\n"
         "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19}, b0, 0, 1, 1;\n"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+        "{%16, %17, %18, %19}, b, 0, 1, 1;\n"
+        "add.u32 low, %24, 2;\nmov.b64 b, {low, %25};\n"
         "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, {%20, %21, %22, %23}, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, {%24, %25, %26, %27}, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, {%28, %29, %30, %31}, b3, 1, 1, 1;\n"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+        "{%20, %21, %22, %23}, b, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
           "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
           "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
-          "r"(a[8]), "r"(a[9]), "r"(a[10]), "r"(a[11]), "r"(a[12]), "r"(a[13]), "r"(a[14]), "r"(a[15]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
-__device__ inline void wgmma_k128_fp8_of_registers(float (&d)[24], const uint32_t (&a)[16], uint32_t b) {
+__device__ inline void add_wgmma_k64_fp8_of_registers(float (&d)[16], const uint32_t (&a)[8], uint32_t b) {
     asm volatile(
-        "{\n.reg .b32 low;\n.reg .b64 b0, b1, b2, b3;\n"
-        "add.u32 low, %40, 0;\nmov.b64 b0, {low, %41};\nadd.u32 low, %40, 2;\nmov.b64 b1, {low, %41};\nadd.u32 low, %40, 4;\nmov.b64 b2, {low, %41};\nadd.u32 low, %40, 6;\nmov.b64 b3, {low, %41};\n"
+        "{\n.reg .b32 low;\n.reg .b64 b;\n"
+        "add.u32 low, %24, 0;\nmov.b64 b, {low, %25};\n"
+        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+        "{%16, %17, %18, %19}, b, 1, 1, 1;\n"
+        "add.u32 low, %24, 2;\nmov.b64 b, {low, %25};\n"
+        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+        "{%20, %21, %22, %23}, b, 1, 1, 1;\n"
+        "}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
+          "r"(b), "n"(wgmma_descriptor(0) >> 32));
+}
+__device__ inline void wgmma_k64_fp8_of_registers(float (&d)[24], const uint32_t (&a)[8], uint32_t b) {
+    asm volatile(
+        "{\n.reg .b32 low;\n.reg .b64 b;\n"
+        "add.u32 low, %32, 0;\nmov.b64 b, {low, %33};\n"
         "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23}, {%24, %25, %26, %27}, b0, 0, 1, 1;\n"
+        "%16, %17, %18, %19, %20, %21, %22, %23}, "
+        "{%24, %25, %26, %27}, b, 0, 1, 1;\n"
+        "add.u32 low, %32, 2;\nmov.b64 b, {low, %33};\n"
         "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23}, {%28, %29, %30, %31}, b1, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23}, {%32, %33, %34, %35}, b2, 1, 1, 1;\n"
-        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23}, {%36, %37, %38, %39}, b3, 1, 1, 1;\n"
+        "%16, %17, %18, %19, %20, %21, %22, %23}, "
+        "{%28, %29, %30, %31}, b, 1, 1, 1;\n"
         "}\n"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
           "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
           "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
           "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
-          "r"(a[8]), "r"(a[9]), "r"(a[10]), "r"(a[11]), "r"(a[12]), "r"(a[13]), "r"(a[14]), "r"(a[15]),
+          "r"(b), "n"(wgmma_descriptor(0) >> 32));
+}
+__device__ inline void add_wgmma_k64_fp8_of_registers(float (&d)[24], const uint32_t (&a)[8], uint32_t b) {
+    asm volatile(
+        "{\n.reg .b32 low;\n.reg .b64 b;\n"
+        "add.u32 low, %32, 0;\nmov.b64 b, {low, %33};\n"
+        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23}, "
+        "{%24, %25, %26, %27}, b, 1, 1, 1;\n"
+        "add.u32 low, %32, 2;\nmov.b64 b, {low, %33};\n"
+        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23}, "
+        "{%28, %29, %30, %31}, b, 1, 1, 1;\n"
+        "}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
 #endif
