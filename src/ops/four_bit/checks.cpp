@@ -79,7 +79,8 @@ void check_shapes(const FourBitCall& call, const Argument& a, const Argument& d)
     a.check_extents();
     if (a.x.cols != b.cols) reject("a", "has K = {} columns, but b has {}; both have the same K", a.x.cols, b.cols);
     if (!d.has_shape(a.x.rows, b.rows))
-        reject("d", "has shape [{}, {}], must be [{}, {}] (a row for each of a, a column for each row of b)", d.x.rows,
+        reject("d", "has shape [{}, {}], must be [{}, {}] (a row for each of a, a column for each row of b); pass memory of "
+               "that shape", d.x.rows,
                d.x.cols, a.x.rows, b.rows);
     const int64_t tiles = (a.x.rows / kLeastTileRows + 1) * (call.stacked() ? b.groups : 1) + b.groups;
     if (tiles > kMostTiles / call.n_blocks())
@@ -97,11 +98,11 @@ void check_four_bit(const FourBitCall& call) {
                "has form {}, must be 1 (offsets), 2 (indices), 3 (prefix_sums), 4 (masks) or 5 (whole); pass one of "
                "them",
                static_cast<int32_t>(call.groups.form));
-    plan::check_num_sms(call.options.num_sms);
+    check_gemm_options({.numerics = call.options.numerics, .num_sms = call.options.num_sms}, false);
     check_weights(call.b);
     check_counts(call, a, sfa, d);
     check_shapes(call, a, d);
-    check_scales(sfa, scales_of_rows(a.x, "one for each row and 128 columns of a", "quantize_rows makes them"));
+    check_scales(sfa, scales_of_rows(a.x, "one for each row and 128 columns of a", "quantize_rows"));
 
     const int64_t bytes = packed_bytes(call.b.format, call.b.rows, call.b.cols);
     const ConstMatrix packed{call.b.data, DType::E4M3, call.b.groups, bytes, bytes, 1, call.b.device};
