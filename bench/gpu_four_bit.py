@@ -70,9 +70,7 @@ def prepare_four_bit(library: Library, a, sfa, weights: Weights, d, numbers=None
     def call(keep=(a, sfa, weights, d, numbers)):
         struct.stream = torch.cuda.current_stream(a.device).cuda_stream if a.is_cuda else None
         function = library.c.finegemm_four_bit_gemm
-        library.check(
-            function(library.context, ctypes.byref(args), ctypes.byref(struct), ctypes.byref(library.error))
-        )
+        library.check(function(library.context, ctypes.byref(args), ctypes.byref(struct), ctypes.byref(library.error)))
 
     return call
 
@@ -80,7 +78,9 @@ def prepare_four_bit(library: Library, a, sfa, weights: Weights, d, numbers=None
 class Problem:
     """Random rows in groups of any form. Those of no group are NaN. D is a part of memory full of canaries."""
 
-    def __init__(self, library: Library, random, name: str | None = None, form: int | None = None, m: int | None = None):
+    def __init__(
+        self, library: Library, random, name: str | None = None, form: int | None = None, m: int | None = None
+    ):
         self.form = random.choice(FORMS) if form is None else form
         g = random.choice((1, 2, 5, 40))
         n, k = 8 * random.randint(1, 80), 128 * random.choice((1, 2, 7, random.randint(1, 30)))

@@ -120,7 +120,8 @@ def fp8_of_registers(n: int, add: bool) -> str:
     )
     inputs = ", ".join(f'"r"(a[{i}])' for i in range(4 * steps))
     name = "add_wgmma" if add else "wgmma"
-    return f"""__device__ inline void {name}_k64_fp8_of_registers(float (&d)[{regs}], const uint32_t (&a)[{4 * steps}], uint32_t b) {{
+    return f"""__device__ inline void {name}_k64_fp8_of_registers(
+    float (&d)[{regs}], const uint32_t (&a)[{4 * steps}], uint32_t b) {{
     asm volatile(
         "{{\\n.reg .b32 low;\\n.reg .b64 b;\\n"{code}
         "}}\\n"

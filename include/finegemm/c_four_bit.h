@@ -12,10 +12,10 @@ enum { FINEGEMM_MXFP4 = 1, FINEGEMM_INT4 = 2 };
 
 /* Weights of a checkpoint, on the host: two in each byte. */
 typedef struct finegemm_four_bit_source {
-    int32_t format;      /* FINEGEMM_MXFP4 or _INT4 */
-    int32_t high_first;  /* 0 or 1: the upper four bits of a byte are those of the even k */
-    int32_t offset;      /* 0 or 1: codes of int4 are 8 above their values */
-    int32_t reserved;    /* 0 */
+    int32_t format;     /* FINEGEMM_MXFP4 or _INT4 */
+    int32_t high_first; /* 0 or 1: the upper four bits of a byte are those of the even k */
+    int32_t offset;     /* 0 or 1: codes of int4 are 8 above their values */
+    int32_t reserved;   /* 0 */
     finegemm_matrix codes, scales;
 } finegemm_four_bit_source;
 

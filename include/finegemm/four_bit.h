@@ -59,9 +59,10 @@ struct FourBitArgs {
 };
 
 /// The bits are those of the FP8 product of the unpacked weights (docs/four_bit.md), whatever the other rows are. Rows
-/// of D that belong to no group are not written. M = 0 does nothing. For few rows of each group: B is read once for each
-/// 48 of them. Numbers that break the rules never lead outside of the matrices. D shares no memory with what is read.
-/// On CUDA the work is queued and the call does not wait. Throws Error: InvalidArgument, Unsupported, Driver, Compile.
+/// of D that belong to no group are not written. M = 0 does nothing. For few rows of each group: B is read once for
+/// each 48 of them. Numbers that break the rules never lead outside of the matrices. D shares no memory with what is
+/// read. On CUDA the work is queued and the call does not wait. Throws Error: InvalidArgument, Unsupported, Driver,
+/// Compile.
 FINEGEMM_API void four_bit_gemm(Context& context, const FourBitArgs& args, const FourBitOptions& options = {});
 
 }  // namespace finegemm

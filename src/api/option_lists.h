@@ -2,12 +2,12 @@
 #pragma once
 
 #include <finegemm/context.h>
+#include <finegemm/four_bit.h>
 #include <finegemm/gemm.h>
 #include <finegemm/moe.h>
 #include <finegemm/mqa.h>
 #include <finegemm/prenorm.h>
 #include <finegemm/routing.h>
-#include <finegemm/four_bit.h>
 #include <finegemm/swiglu.h>
 
 namespace finegemm {

@@ -19,14 +19,15 @@ struct FourBitCallInC {
 
     FourBitCallInC() {
         for (int64_t r = 0; r < 24; ++r) {
-            for (int64_t i = 0; i < 128; ++i) codes.at(r, i) = 0x22;      // 1 and 1
+            for (int64_t i = 0; i < 128; ++i) codes.at(r, i) = 0x22;       // 1 and 1
             for (int64_t i = 0; i < 8; ++i) exponents.at(r, i) = 127 + 1;  // times 2
         }
         for (int64_t r = 0; r < 10; ++r) {
             for (int64_t k = 0; k < 256; ++k) a_data.at(r, k) = 0x38;  // 1
             sfa_data.at(r, 0) = sfa_data.at(r, 1) = 0.5f;
         }
-        source = {FINEGEMM_MXFP4, 0, 0, 0, c_matrix(ConstMatrix(codes.view())), c_matrix(ConstMatrix(exponents.view()))};
+        source = {
+            FINEGEMM_MXFP4, 0, 0, 0, c_matrix(ConstMatrix(codes.view())), c_matrix(ConstMatrix(exponents.view()))};
         int64_t bytes = 0;
         finegemm_four_bit_bytes(FINEGEMM_MXFP4, 24, 256, &bytes, nullptr);
         packed.resize(static_cast<size_t>(2 * bytes));

@@ -12,12 +12,12 @@
 
 #include "api/einsum_misuses.h"
 #include "api/epilogue_misuses.h"
+#include "api/four_bit_misuses.h"
 #include "api/grouped_misuses.h"
 #include "api/k_grouped_misuses.h"
 #include "api/layout_misuses.h"
 #include "api/moe_misuses.h"
 #include "api/mqa_misuses.h"
-#include "api/four_bit_misuses.h"
 #include "api/prenorm_misuses.h"
 #include "api/quantize_misuses.h"
 #include "api/routing_misuses.h"
@@ -312,11 +312,11 @@ Sentences other_misuses() {
 
 Sentences all_misuses() {
     Sentences said;
-    for (const auto misuses : {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses,
-                               einsum_misuses<Sentences>, quantize_misuses<Sentences>, scale_layout_misuses<Sentences>,
-                               mqa_misuses<Sentences>, prenorm_misuses<Sentences>, swiglu_misuses<Sentences>,
-                               routing_misuses<Sentences>, moe_misuses<Sentences>, four_bit_misuses<Sentences>,
-                               other_misuses})
+    for (const auto misuses :
+         {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses, einsum_misuses<Sentences>,
+          quantize_misuses<Sentences>, scale_layout_misuses<Sentences>, mqa_misuses<Sentences>,
+          prenorm_misuses<Sentences>, swiglu_misuses<Sentences>, routing_misuses<Sentences>, moe_misuses<Sentences>,
+          four_bit_misuses<Sentences>, other_misuses})
         said.merge(misuses());
     return said;
 }

@@ -66,8 +66,9 @@ TEST(FourBitPacking, ExponentsThatDifferTooMuchInABlockAreAnErrorThatNamesIt) {
         pack_blocks(m.source(), packed.data());
         FAIL() << "it was packed";
     } catch (const Error& error) {
-        EXPECT_NE(std::string(error.what()).find("exponents: range from 120 to 132 in the block of 128 x 128 at [128, 0]"),
-                  std::string::npos)
+        EXPECT_NE(
+            std::string(error.what()).find("exponents: range from 120 to 132 in the block of 128 x 128 at [128, 0]"),
+            std::string::npos)
             << error.what();
     }
 }

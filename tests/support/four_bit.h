@@ -82,8 +82,9 @@ struct FourBitCase {
     FourBitOptions options{.numerics = Numerics::Hopper};
 
     static Grouping any_grouping(Random& r, bool whole) {
-        const GroupForm form = whole ? GroupForm::Masked : r.one_of({GroupForm::Offsets, GroupForm::Indices,
-                                                                      GroupForm::PrefixSums, GroupForm::Masked});
+        const GroupForm form =
+            whole ? GroupForm::Masked
+                  : r.one_of({GroupForm::Offsets, GroupForm::Indices, GroupForm::PrefixSums, GroupForm::Masked});
         const int64_t groups = r.one_in(8) ? r.any(33, 70) : r.any(1, 5), alignment = r.one_in(2) ? 64 : 128;
         const int64_t m = groups > 5 ? r.any(1, 80) : r.any(1, 200);
         Grouping g = random_grouping(form, groups, m, alignment, static_cast<uint32_t>(r.any(0, 1 << 20)));

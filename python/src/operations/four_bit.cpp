@@ -21,9 +21,7 @@ FourBitFormat format_named(std::string_view name) {
                 fmt::format("format: is '{}', must be 'mxfp4' or 'int4'; pass that of the weights", name));
 }
 
-Object attribute(PyObject* x, const char* name) {
-    return Object(PyObject_GetAttrString(x, name));
-}
+Object attribute(PyObject* x, const char* name) { return Object(PyObject_GetAttrString(x, name)); }
 
 /// A FourBitWeights of Python. What is read of its bytes is borrowed.
 struct GivenWeights {

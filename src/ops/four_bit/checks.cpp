@@ -79,9 +79,10 @@ void check_shapes(const FourBitCall& call, const Argument& a, const Argument& d)
     a.check_extents();
     if (a.x.cols != b.cols) reject("a", "has K = {} columns, but b has {}; both have the same K", a.x.cols, b.cols);
     if (!d.has_shape(a.x.rows, b.rows))
-        reject("d", "has shape [{}, {}], must be [{}, {}] (a row for each of a, a column for each row of b); pass memory of "
-               "that shape", d.x.rows,
-               d.x.cols, a.x.rows, b.rows);
+        reject("d",
+               "has shape [{}, {}], must be [{}, {}] (a row for each of a, a column for each row of b); pass memory of "
+               "that shape",
+               d.x.rows, d.x.cols, a.x.rows, b.rows);
     const int64_t tiles = (a.x.rows / kLeastTileRows + 1) * (call.stacked() ? b.groups : 1) + b.groups;
     if (tiles > kMostTiles / call.n_blocks())
         reject("a", "has {} rows, too many for N = {}; split the call", a.x.rows, b.rows);
@@ -141,12 +142,14 @@ void pack_four_bit(const FourBitSource& source, void* packed) {
         reject("codes", "has dtype {}, must have one byte for two weights; view it so", name_of(codes.dtype));
     check_weight_shape("codes", source.format, codes.rows, codes.cols * 2);
     if (mxfp4 && size_of(scales.dtype) != 1)
-        reject(of_scales.name, "has dtype {}, must have one byte for each 32 weights; view it so", name_of(scales.dtype));
+        reject(of_scales.name, "has dtype {}, must have one byte for each 32 weights; view it so",
+               name_of(scales.dtype));
     if (!mxfp4) of_scales.check_dtype(DType::BF16, "convert it");
     if (mxfp4 && source.offset) reject("offset", "is set, but only int4 has such codes; leave it out");
     const int64_t unit = scaled_cols(source.format);
     if (!of_scales.has_shape(codes.rows, codes.cols * 2 / unit))
-        reject(of_scales.name, "has shape [{}, {}], must be [{}, {}] (one for each row and {} columns); pass those of codes",
+        reject(of_scales.name,
+               "has shape [{}, {}], must be [{}, {}] (one for each row and {} columns); pass those of codes",
                scales.rows, scales.cols, codes.rows, codes.cols * 2 / unit, unit);
     check_on_host(of_codes);
     check_on_host(of_scales);

@@ -6,10 +6,8 @@
 namespace finegemm::jit {
 
 std::span<const FourBitConfig> four_bit_configs() {
-    static constexpr FourBitConfig kConfigs[FourBitConfig::kCount] = {{FourBitCodes::Mxfp4, 16},
-                                                                       {FourBitCodes::Mxfp4, 48},
-                                                                       {FourBitCodes::Int4, 16},
-                                                                       {FourBitCodes::Int4, 48}};
+    static constexpr FourBitConfig kConfigs[FourBitConfig::kCount] = {
+        {FourBitCodes::Mxfp4, 16}, {FourBitCodes::Mxfp4, 48}, {FourBitCodes::Int4, 16}, {FourBitCodes::Int4, 48}};
     return kConfigs;
 }
 

@@ -36,8 +36,8 @@ public:
     }
 
 private:
-    /// The loading warp tells with the first k-block of a tile which one it is. Shuffled: so the compiler knows that all
-    /// lanes have the same, and has stages and descriptors in uniform registers.
+    /// The loading warp tells with the first k-block of a tile which one it is. Shuffled: so the compiler knows that
+    /// all lanes have the same, and has stages and descriptors in uniform registers.
     __device__ FourBitTile next() const {
         wait(smem_.full(at_.stage), at_.parity);
         const ptx::Words4 told = ptx::load_shared_words_x4(smem_.tile(at_.stage));
@@ -144,7 +144,7 @@ private:
 
     const FourBitParams& p_;
     const FourBitShared<C>& smem_;
-    uint32_t thread_, block_;    // block: of B in a stage
+    uint32_t thread_, block_;   // block: of B in a stage
     uint32_t codes_, of_rows_;  // bytes of the block where this thread's codes begin, and what belongs to its rows
     RingCursor<C.stages()> at_ = RingCursor<C.stages()>::consumer();
 };

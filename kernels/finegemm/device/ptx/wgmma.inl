@@ -2961,7 +2961,8 @@ __device__ inline void wgmma_k64(float (&d)[128], uint64_t a, uint64_t b, uint32
 #endif
 
 #ifdef FG_WGMMA_A_IN_REGISTERS
-__device__ inline void wgmma_k64_fp8_of_registers(float (&d)[8], const uint32_t (&a)[8], uint32_t b) {
+__device__ inline void wgmma_k64_fp8_of_registers(
+    float (&d)[8], const uint32_t (&a)[8], uint32_t b) {
     asm volatile(
         "{\n.reg .b32 low;\n.reg .b64 b;\n"
         "add.u32 low, %16, 0;\nmov.b64 b, {low, %17};\n"
@@ -2978,7 +2979,8 @@ __device__ inline void wgmma_k64_fp8_of_registers(float (&d)[8], const uint32_t 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
-__device__ inline void add_wgmma_k64_fp8_of_registers(float (&d)[8], const uint32_t (&a)[8], uint32_t b) {
+__device__ inline void add_wgmma_k64_fp8_of_registers(
+    float (&d)[8], const uint32_t (&a)[8], uint32_t b) {
     asm volatile(
         "{\n.reg .b32 low;\n.reg .b64 b;\n"
         "add.u32 low, %16, 0;\nmov.b64 b, {low, %17};\n"
@@ -2995,7 +2997,8 @@ __device__ inline void add_wgmma_k64_fp8_of_registers(float (&d)[8], const uint3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
-__device__ inline void wgmma_k64_fp8_of_registers(float (&d)[16], const uint32_t (&a)[8], uint32_t b) {
+__device__ inline void wgmma_k64_fp8_of_registers(
+    float (&d)[16], const uint32_t (&a)[8], uint32_t b) {
     asm volatile(
         "{\n.reg .b32 low;\n.reg .b64 b;\n"
         "add.u32 low, %24, 0;\nmov.b64 b, {low, %25};\n"
@@ -3013,7 +3016,8 @@ __device__ inline void wgmma_k64_fp8_of_registers(float (&d)[16], const uint32_t
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
-__device__ inline void add_wgmma_k64_fp8_of_registers(float (&d)[16], const uint32_t (&a)[8], uint32_t b) {
+__device__ inline void add_wgmma_k64_fp8_of_registers(
+    float (&d)[16], const uint32_t (&a)[8], uint32_t b) {
     asm volatile(
         "{\n.reg .b32 low;\n.reg .b64 b;\n"
         "add.u32 low, %24, 0;\nmov.b64 b, {low, %25};\n"
@@ -3031,7 +3035,8 @@ __device__ inline void add_wgmma_k64_fp8_of_registers(float (&d)[16], const uint
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
-__device__ inline void wgmma_k64_fp8_of_registers(float (&d)[24], const uint32_t (&a)[8], uint32_t b) {
+__device__ inline void wgmma_k64_fp8_of_registers(
+    float (&d)[24], const uint32_t (&a)[8], uint32_t b) {
     asm volatile(
         "{\n.reg .b32 low;\n.reg .b64 b;\n"
         "add.u32 low, %32, 0;\nmov.b64 b, {low, %33};\n"
@@ -3052,7 +3057,8 @@ __device__ inline void wgmma_k64_fp8_of_registers(float (&d)[24], const uint32_t
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
           "r"(b), "n"(wgmma_descriptor(0) >> 32));
 }
-__device__ inline void add_wgmma_k64_fp8_of_registers(float (&d)[24], const uint32_t (&a)[8], uint32_t b) {
+__device__ inline void add_wgmma_k64_fp8_of_registers(
+    float (&d)[24], const uint32_t (&a)[8], uint32_t b) {
     asm volatile(
         "{\n.reg .b32 low;\n.reg .b64 b;\n"
         "add.u32 low, %32, 0;\nmov.b64 b, {low, %33};\n"
