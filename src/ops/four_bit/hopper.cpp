@@ -34,13 +34,6 @@ GroupLayout layout_of(const FourBitCall& call) {
     return row_layout_of(Call({call.a, call.sfa, codes, codes, call.d, call.groups}, options));
 }
 
-/// Tiles at most: of each matrix, or of rows that groups share, where each begins a tile.
-uint64_t tiles_of(const FourBitCall& call, const FourBitConfig& config, uint32_t n_tiles) {
-    const auto rows = static_cast<uint64_t>(call.a.matrix.rows), groups = static_cast<uint64_t>(call.b.groups);
-    const uint64_t of_rows = (rows + config.rows - 1) / config.rows;
-    return (call.stacked() ? of_rows * groups : std::min(of_rows + groups, rows)) * n_tiles;
-}
-
 }  // namespace
 
 FourBitCallKey call_key(const FourBitCall& call) {
@@ -66,19 +59,10 @@ FourBitCallKey call_key(const FourBitCall& call) {
             number_of(groups.data),
             groups.size,
             groups.alignment,
-            groups.expected_m,
             call.options.num_sms};
 }
 
-FourBitConfig config_of(const FourBitCall& call) {
-    const Groups& groups = call.groups;
-    const int64_t rows = call.a.matrix.rows, even = call.stacked() ? rows : (rows + call.b.groups - 1) / call.b.groups;
-    const bool told = groups.form != GroupForm::Whole && groups.expected_m > 0;
-    return {codes_of(call.b.format), (told ? groups.expected_m : even) <= 16 ? 16u : 48u};
-}
-
 FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, uint32_t sms) {
-    const FourBitConfig config = config_of(call);
     FourBitParams p{};
     p.a = map_of(call.a, driver);
     p.b = static_cast<const uint8_t*>(call.b.data);
@@ -91,11 +75,12 @@ FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, uin
     p.d_stride = call.d.stride;
     p.groups = layout_of(call);
     p.n = static_cast<uint32_t>(call.b.rows);
-    p.n_blocks = call.n_blocks();
-    p.k_blocks = call.k_blocks();
+    p.shape = call.shape();
     const auto budget = static_cast<uint32_t>(call.options.num_sms);
-    const uint32_t ctas = budget > 0 ? std::min(budget, sms) : sms;
-    return {config, p, static_cast<uint32_t>(std::clamp<uint64_t>(tiles_of(call, config, p.n_tiles()), 1, ctas))};
+    // Each has as many slabs as others, or one more: where there are fewer than that, no CTA need be without.
+    const auto rows = static_cast<uint64_t>(call.a.matrix.rows) * static_cast<uint64_t>(call.a.count);
+    const uint64_t ctas = budget > 0 ? std::min(budget, sms) : sms, most = rows * p.shape.slabs;
+    return {{codes_of(call.b.format)}, p, static_cast<uint32_t>(std::min(ctas, most))};
 }
 
 }  // namespace finegemm

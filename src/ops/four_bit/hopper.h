@@ -18,9 +18,6 @@ struct FourBitLaunch {
 using FourBitCallKey = std::array<int64_t, 23>;
 FourBitCallKey call_key(const FourBitCall& call);
 
-/// Tiles of few rows leave room for more stages: those of groups that are expected to have few.
-FourBitConfig config_of(const FourBitCall& call);
-
 FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, uint32_t sms);
 
 }  // namespace finegemm

@@ -6,8 +6,7 @@
 namespace finegemm::jit {
 
 std::span<const FourBitConfig> four_bit_configs() {
-    static constexpr FourBitConfig kConfigs[FourBitConfig::kCount] = {
-        {FourBitCodes::Mxfp4, 16}, {FourBitCodes::Mxfp4, 48}, {FourBitCodes::Int4, 16}, {FourBitCodes::Int4, 48}};
+    static constexpr FourBitConfig kConfigs[FourBitConfig::kCount] = {{FourBitCodes::Mxfp4}, {FourBitCodes::Int4}};
     return kConfigs;
 }
 
@@ -18,18 +17,18 @@ KernelSource source_of(const FourBitConfig& c) {
     constexpr const char* kDefines = "";
 #endif
     const char* const codes = c.codes == FourBitCodes::Mxfp4 ? "Mxfp4" : "Int4";
-    const std::string entry = fmt::format("FineGEMM_four_bit_{}_m{}", codes, c.rows);
+    const std::string entry = fmt::format("FineGEMM_four_bit_{}", codes);
     return {.entry = entry,
             .text = fmt::format("{}#define FG_WGMMA_N 16\n"
                                 "#define FG_WGMMA_TYPE \"bf16\"\n"
                                 "#define FG_WGMMA_A_IN_REGISTERS\n"
                                 "#include <finegemm/device/four_bit/four_bit.cuh>\n"
-                                "inline constexpr finegemm::FourBitConfig kConfig{{finegemm::FourBitCodes::{}, {}}};\n"
+                                "inline constexpr finegemm::FourBitConfig kConfig{{finegemm::FourBitCodes::{}}};\n"
                                 "extern \"C\" __global__ void __launch_bounds__(kConfig.threads(), 1)\n"
                                 "{}(const __grid_constant__ finegemm::FourBitParams params) {{\n"
                                 "    finegemm::device::four_bit<kConfig>(params);\n"
                                 "}}\n",
-                                kDefines, codes, c.rows, entry)};
+                                kDefines, codes, entry)};
 }
 
 }  // namespace finegemm::jit

@@ -30,18 +30,19 @@ __device__ inline FourBitPair decode_int4(uint32_t packed) {
     return {decode_int4(selectors, packed), decode_int4(selectors >> 16, packed << 4)};
 }
 
-/// Half a k-block of a warpgroup's 64 rows of B at `codes`, as wgmma's A: four registers for each 32 of K, of the
+/// Half of a slab at `codes`, as a warpgroup's A of wgmma: four registers for each 32 of K, of the
 /// thread's upper and lower rows in turn. `rows`: shifts of MXFP4, in four bits each for each 32 of K of all of the
 /// block, of the upper row first.
 template <FourBitCodes Codes, uint32_t Half>
 __device__ inline void decode_half(uint32_t (&a)[8], ptx::SmemAddr codes, uint32_t rows) {
     const ptx::Words4 words = ptx::load_shared_words_x4(codes + Half * 128 * 16);
+    const uint32_t even = rows & 0x0f0f0f0fu, odd = rows >> 4 & 0x0f0f0f0fu;  // shifts of steps, a byte each
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
         const uint32_t step = i / 2, lower = i % 2;
-        const FourBitPair pair = Codes == FourBitCodes::Mxfp4
-                                     ? decode_mxfp4(words.w[i], rows >> (lower * 16 + (Half * 2 + step) * 4) & 15)
-                                     : decode_int4(words.w[i]);
+        const uint32_t shift = ptx::permute_bytes(step == 0 ? even : odd, 0, 0x4440 + lower * 2 + Half);
+        const FourBitPair pair =
+            Codes == FourBitCodes::Mxfp4 ? decode_mxfp4(words.w[i], shift) : decode_int4(words.w[i]);
         a[step * 4 + lower] = pair.near;
         a[step * 4 + 2 + lower] = pair.far;
     }
