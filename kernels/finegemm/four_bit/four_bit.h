@@ -69,7 +69,7 @@ struct FourBitParams {
 
 /// What a CTA computes at once: rows of A from `row` on of a matrix, with 64 columns of D for each slab.
 struct FourBitTile {
-    uint32_t matrix = 0, row = 0, rows = 0;  // of A and D; no rows: the end
+    uint32_t matrix = 0, row = 0, rows = 0;   // of A and D; no rows: the end
     uint32_t slab = 0, slabs = 0, group = 0;  // of B
 };
 
@@ -77,7 +77,8 @@ struct FourBitTile {
 struct FourBitShare {
     uint32_t begin, end;
     FG_HD static constexpr FourBitShare of(uint32_t all, uint32_t cta, uint32_t ctas) {
-        return {static_cast<uint32_t>(uint64_t{all} * cta / ctas), static_cast<uint32_t>(uint64_t{all} * (cta + 1) / ctas)};
+        return {static_cast<uint32_t>(uint64_t{all} * cta / ctas),
+                static_cast<uint32_t>(uint64_t{all} * (cta + 1) / ctas)};
     }
 };
 

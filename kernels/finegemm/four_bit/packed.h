@@ -40,8 +40,8 @@ struct FourBitPlace {
     uint32_t word, magnitude, sign;
 };
 /// Words lie so that each thread of a warpgroup has sixteen bytes twice, for two steps of 32 of K each: the word of its
-/// upper row, that of its lower one, of one step, then of the other. In a word the three bits of a weight are a selector
-/// of prmt; signs lie where, in place or four bits up, they are those of four e4m3.
+/// upper row, that of its lower one, of one step, then of the other. In a word the three bits of a weight are a
+/// selector of prmt; signs lie where, in place or four bits up, they are those of four e4m3.
 FG_HD constexpr FourBitPlace four_bit_place(uint32_t row, uint32_t k) {
     const uint32_t warp = row / 16, lower = row % 16 / 8, step = k / 32, far = k % 32 / 16, i = k % 4;
     const uint32_t piece = step / 2 * 128 + warp * 32 + row % 8 * 4 + k % 16 / 4;

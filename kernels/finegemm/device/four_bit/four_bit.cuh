@@ -40,12 +40,14 @@ private:
     }
     __device__ void load(const FourBitTile& tile) {
         const FourBitShape& shape = p_.shape;
-        const uint32_t boxes = ceil_div(tile.rows, kFourBitBoxRows), bytes = tile.slabs * kSlabBytes + boxes * kBoxBytes;
+        const uint32_t boxes = ceil_div(tile.rows, kFourBitBoxRows),
+                       bytes = tile.slabs * kSlabBytes + boxes * kBoxBytes;
         const uint8_t* const matrix = p_.b + tile.group * shape.bytes(C.codes);
         // A lane has a slab, and its scale; another one, or the same, has a row of A, or two.
         const uint32_t slab = tile.slab + lane_;
         const uint8_t* b = matrix + uint64_t{slab} * shape.k_blocks * kSlabBytes;
-        const float* sfb = reinterpret_cast<const float*>(matrix + shape.scales()) + uint64_t{slab / 2} * shape.k_blocks;
+        const float* sfb =
+            reinterpret_cast<const float*>(matrix + shape.scales()) + uint64_t{slab / 2} * shape.k_blocks;
         const float* sfa = p_.sfa + tile.matrix * p_.sfa_stride + (tile.row + lane_) * p_.sfa_row_stride;
 #pragma unroll 1
         for (uint32_t k_block = 0; k_block < shape.k_blocks; ++k_block, ++at_) {

@@ -37,14 +37,14 @@ public:
     }
 
 private:
-    /// The loading warp tells with the first k-block of a tile which one it is. Shuffled: so the compiler knows that all
-    /// lanes have the same.
+    /// The loading warp tells with the first k-block of a tile which one it is. Shuffled: so the compiler knows that
+    /// all lanes have the same.
     __device__ FourBitTile next() const {
         wait(smem_.full(at_.stage), at_.parity);
         const ptx::Words4 told = ptx::load_shared_words_x4(smem_.tile(at_.stage));
         const uint32_t slabs = ptx::broadcast(told.w[3]);
-        return {ptx::broadcast(told.w[0]), ptx::broadcast(told.w[1]), ptx::broadcast(told.w[2]),
-                slabs / kFourBitSlabs, slabs % kFourBitSlabs + 1};
+        return {ptx::broadcast(told.w[0]), ptx::broadcast(told.w[1]), ptx::broadcast(told.w[2]), slabs / kFourBitSlabs,
+                slabs % kFourBitSlabs + 1};
     }
     /// The stages of a tile that has no slab for this warpgroup.
     __device__ void release_all() {
@@ -66,8 +66,8 @@ private:
         return rows;
     }
 
-    /// A tile of at most `Rows` rows: columns of A's product with the slab. Each half of a k-block is decoded while tensor
-    /// cores multiply by the one before it.
+    /// A tile of at most `Rows` rows: columns of A's product with the slab. Each half of a k-block is decoded while
+    /// tensor cores multiply by the one before it.
     template <uint32_t Rows>
     __device__ void multiply(const FourBitTile& tile) {
         constexpr uint32_t kHalf = kScaleBlock / 2 / 16;  // of K in a descriptor, which counts 16 bytes
