@@ -212,8 +212,7 @@ class Rehearsal:
         prepare = gpu_four_bit.prepare_four_bit
 
         def prepared(library, a, sfa, weights, d, *others, **options):
-            rows = a.shape[-2] if a.dim() == 3 else -(-len(a) // weights.g)
-            self.names.add(f"four_bit_{weights.name.capitalize()}_m{16 if rows <= 16 else 48}")
+            self.names.add(f"four_bit_{weights.name.capitalize()}")
             call = prepare(library, a, sfa, weights, d, *others, **options)
             return lambda: recorded(lambda: self.spoiling(call, d))
 

@@ -35,7 +35,7 @@ TEST(FourBitKernelText, RandomGroupsHaveTheBitsOfTheSameWeightsInFp8) {
         Random random(seed), again(seed);
         FourBitCase found(random), wanted(again);
         try {
-            run_kernel(launch_of(found.call(), *driver, static_cast<uint32_t>(random.any(1, 5))), seed);
+            run_kernel(launch_of(found.call(), *driver, 2), seed);
         } catch (const std::exception& error) {
             FAIL() << seed << ": " << error.what();
         }

@@ -13,9 +13,9 @@ namespace {
 using test::FourBitMatrix;
 using test::Random;
 
-TEST(FourBitPacking, EachWordOfASlabHasEightWeightsOfARowAndNoBitTwice) {
-    std::vector<uint32_t> words(kSlabCodeBytes / 4), rows(words.size(), ~0u);
-    for (uint32_t r = 0; r < kSlabRows; ++r)
+TEST(FourBitPacking, EachWordOfABlockHasEightWeightsOfARowAndNoBitTwice) {
+    std::vector<uint32_t> words(kFourBitCodeBytes / 4), rows(words.size(), ~0u);
+    for (uint32_t r = 0; r < kScaleBlock; ++r)
         for (uint32_t k = 0; k < kScaleBlock; ++k) {
             const FourBitPlace at = four_bit_place(r, k);
             const uint32_t bits = 7u << at.magnitude | 1u << at.sign, word = at.word / 4;
@@ -34,11 +34,12 @@ TEST(FourBitPacking, UnpackedFp8TimesScalesAreTheWeightsOfTheCheckpointExactly) 
         const int64_t n = 8 * r.any(1, 40), k = format == FourBitFormat::Int4 ? 128 * r.any(1, 3) : 32 * r.any(1, 9);
         FourBitMatrix m(r, format, n, k);
         std::vector<uint8_t> packed(static_cast<size_t>(packed_bytes(format, n, k)));
-        pack_weights(m.source(), packed.data());
+        pack_blocks(m.source(), packed.data());
         const bool mxfp4 = format == FourBitFormat::Mxfp4;
         test::Buffer<uint8_t> q(DType::E4M3, n, k, 3);
         test::Buffer<float> scales(DType::F32, mxfp4 ? (n + 127) / 128 : n, (k + 127) / 128, 1);
-        unpack_rows({packed.data(), format, 1, n, k}, 0, {0, static_cast<uint32_t>(n)}, q.view(), scales.view());
+        for (int64_t block = 0; block < (n + 127) / 128; ++block)
+            unpack_rows({packed.data(), format, 1, n, k}, 0, block, q.view(), scales.view());
         ASSERT_TRUE(q.surroundings_intact() && scales.surroundings_intact());
         for (int64_t row = 0; row < n; ++row)
             for (int64_t col = 0; col < k; ++col) {
@@ -59,10 +60,10 @@ TEST(FourBitPacking, ExponentsThatDifferTooMuchInABlockAreAnErrorThatNamesIt) {
         }
     std::vector<uint8_t> packed(static_cast<size_t>(packed_bytes(m.format, 256, 256)));
     m.exponents.at(200, 1) = 131;
-    pack_weights(m.source(), packed.data());
+    pack_blocks(m.source(), packed.data());
     m.exponents.at(200, 1) = 132;
     try {
-        pack_weights(m.source(), packed.data());
+        pack_blocks(m.source(), packed.data());
         FAIL() << "it was packed";
     } catch (const Error& error) {
         EXPECT_NE(

@@ -43,9 +43,9 @@ TEST_F(HopperFourBit, PassesMatricesAndGroupsOn) {
     EXPECT_EQ(std::tuple<const void*>(p.d), std::tuple(test::address(0x4000)));
     EXPECT_EQ(std::tuple(p.sfa_row_stride, p.sfa_col_stride, p.sfa_stride), std::tuple(1, 100, 5700));
     EXPECT_EQ(std::tuple(p.d_row_stride, p.d_stride), std::tuple(4112, 411'200));
-    EXPECT_EQ(std::tuple(p.n, p.shape.slabs, p.shape.blocks, p.shape.k_blocks), std::tuple(4104u, 65u, 33u, 57u));
+    EXPECT_EQ(std::tuple(p.n, p.n_blocks, p.n_tiles(), p.k_blocks), std::tuple(4104u, 33u, 17u, 57u));
     EXPECT_EQ(std::tuple(p.groups.stacked, p.groups.groups, p.groups.rows), std::tuple(true, 8u, 100u));
-    EXPECT_EQ(launch.grid, 132u);
+    EXPECT_EQ(launch.grid, 132u) << "of 408 tiles";
     const mock::Description a = mock::description_of(p.a);
     EXPECT_EQ(std::tuple(a.rows, a.cols, a.count, a.box_rows, a.box_cols), std::tuple(100u, 7200u, 8u, 16u, 128u));
 }
@@ -54,26 +54,10 @@ TEST_F(HopperFourBit, HasAKernelForEachFormat) {
     EXPECT_EQ(run({.format = FourBitFormat::Int4}).entry, "FineGEMM_four_bit_Int4");
 }
 
-TEST_F(HopperFourBit, HasNoMoreCtasThanSlabsOrSms) {
-    EXPECT_EQ(run({.m = 1, .n = 1024}).grid, 16u);
+TEST_F(HopperFourBit, HasNoMoreCtasThanTilesOrSms) {
+    EXPECT_EQ(run({.m = 1, .n = 1024}).grid, 4u);
     EXPECT_EQ(run({.groups = 8, .m = 1}, {.num_sms = 20}).grid, 20u);
-    EXPECT_EQ(run({.form = GroupForm::Offsets, .groups = 60, .m = 2, .n = 512}).grid, 16u);
-}
-
-/// Shares of all lengths: neighbours, all of them, and none longer than another one by more than one.
-TEST(FourBitShares, AreAsLongAsEachOtherOrOneLonger) {
-    for (const uint32_t all : {0u, 1u, 131u, 132u, 133u, 896u, 4'000'000'000u})
-        for (const uint32_t ctas : {1u, 7u, 132u}) {
-            uint32_t end = 0;
-            for (uint32_t cta = 0; cta < ctas; ++cta) {
-                const FourBitShare share = FourBitShare::of(all, cta, ctas);
-                ASSERT_EQ(share.begin, end);
-                end = share.end;
-                ASSERT_LE(share.end - share.begin, all / ctas + 1);
-                ASSERT_GE(share.end - share.begin, all / ctas);
-            }
-            ASSERT_EQ(end, all);
-        }
+    EXPECT_EQ(run({.form = GroupForm::Offsets, .groups = 60, .m = 2, .n = 512}).grid, 4u);
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ struct FourBitCase {
           packed(groups() * packed_bytes(format, n, k)) {
         if (r.one_in(2)) options.num_sms = static_cast<int32_t>(r.any(1, 3));
         for (int64_t g = 0; g < groups(); ++g)
-            pack_weights(FourBitMatrix(r, format, n, k).source(), packed.data() + g * packed_bytes(format, n, k));
+            pack_blocks(FourBitMatrix(r, format, n, k).source(), packed.data() + g * packed_bytes(format, n, k));
     }
     int64_t groups() const { return rows.grouping.groups; }
     FourBitCall call() {

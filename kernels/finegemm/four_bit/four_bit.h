@@ -7,9 +7,12 @@
 
 namespace finegemm {
 
-/// Rows of A that a tile has at most, and of a box of TMA; slabs of B that it has at most, each a math warpgroup's.
-inline constexpr uint32_t kFourBitRows = 48, kFourBitBoxRows = 16, kFourBitSlabs = 4;
-inline constexpr uint32_t kFourBitMathWarps = kFourBitSlabs * 4;
+/// Rows of A that a tile has at most, and of a box of TMA. Columns of D that it has: 64 for each math warpgroup.
+inline constexpr uint32_t kFourBitRows = 48, kFourBitBoxRows = 16;
+inline constexpr uint32_t kFourBitMathWarpgroups = 4, kFourBitCols = kFourBitMathWarpgroups * 64;
+inline constexpr uint32_t kFourBitMathWarps = kFourBitMathWarpgroups * 4;
+/// Blocks of B that a stage has.
+inline constexpr uint32_t kFourBitBlocks = kFourBitCols / kScaleBlock;
 
 struct FourBitConfig {
     FourBitCodes codes;
@@ -22,8 +25,8 @@ struct FourBitConfig {
     FG_HD constexpr uint32_t smem_bytes() const;
 };
 
-/// Offsets in shared memory, in bytes, and sizes. A stage has a k-block: rows of A, swizzled, slabs of B, and scales of
-/// the rows and of the slabs.
+/// Offsets in shared memory, in bytes, and sizes. A stage has a k-block: rows of A, swizzled, blocks of B, and scales
+/// of the rows and of the blocks.
 struct FourBitSmemPlan {
     uint32_t a, a_stage, b, scales, scales_stage;
     uint32_t d, d_warpgroup;  // rows of D on their way to memory, of a box
@@ -37,14 +40,14 @@ FG_HD constexpr FourBitSmemPlan four_bit_smem() {
     constexpr uint32_t kTileBytes = 16, kBarriersBytes = 2 * 8;
     FourBitSmemPlan p{};
     p.a_stage = kFourBitRows * kScaleBlock;
-    p.scales_stage = align_up((kFourBitRows + kFourBitSlabs) * 4, 16);
-    p.d_warpgroup = kFourBitBoxRows * kSlabRows * 2;
-    const uint32_t d_bytes = kFourBitSlabs * p.d_warpgroup;
-    p.stages =
-        (kMost - d_bytes) / (p.a_stage + kFourBitSlabs * kSlabBytes + p.scales_stage + kTileBytes + kBarriersBytes);
+    p.scales_stage = align_up((kFourBitRows + kFourBitBlocks) * 4, 16);
+    p.d_warpgroup = kFourBitBoxRows * 64 * 2;
+    const uint32_t d_bytes = kFourBitMathWarpgroups * p.d_warpgroup;
+    p.stages = (kMost - d_bytes) /
+               (p.a_stage + kFourBitBlocks * kFourBitBlockBytes + p.scales_stage + kTileBytes + kBarriersBytes);
     p.d = p.stages * p.a_stage;
     p.b = p.d + d_bytes;
-    p.scales = p.b + p.stages * kFourBitSlabs * kSlabBytes;
+    p.scales = p.b + p.stages * kFourBitBlocks * kFourBitBlockBytes;
     p.tiles = p.scales + p.stages * p.scales_stage;
     p.full = p.tiles + p.stages * kTileBytes;
     p.empty = p.full + p.stages * 8;
@@ -63,23 +66,15 @@ struct FourBitParams {
     int64_t sfa_row_stride, sfa_col_stride, sfa_stride;  // elements; the last one from matrix to matrix
     int64_t d_row_stride, d_stride;
     GroupLayout groups;
-    uint32_t n;  // columns of D
-    FourBitShape shape;
+    uint32_t n, n_blocks, k_blocks;  // columns of D, and blocks of B
+
+    FG_HD constexpr uint32_t n_tiles() const { return ceil_div(n_blocks, kFourBitBlocks); }
 };
 
-/// What a CTA computes at once: rows of A from `row` on of a matrix, with 64 columns of D for each slab.
+/// What a CTA computes at once: rows of A from `row` on of a matrix, with 256 columns of D.
 struct FourBitTile {
-    uint32_t matrix = 0, row = 0, rows = 0;   // of A and D; no rows: the end
-    uint32_t slab = 0, slabs = 0, group = 0;  // of B
-};
-
-/// Whose of `all` slabs of all rows, each counted once for a tile of rows, CTA `cta` of `ctas` computes.
-struct FourBitShare {
-    uint32_t begin, end;
-    FG_HD static constexpr FourBitShare of(uint32_t all, uint32_t cta, uint32_t ctas) {
-        return {static_cast<uint32_t>(uint64_t{all} * cta / ctas),
-                static_cast<uint32_t>(uint64_t{all} * (cta + 1) / ctas)};
-    }
+    uint32_t matrix = 0, row = 0, rows = 0;  // of A and D; no rows: the end
+    uint32_t n_tile = 0, group = 0;          // of B
 };
 
 }  // namespace finegemm

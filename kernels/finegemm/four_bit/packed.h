@@ -1,7 +1,7 @@
 // Packed weights of 4 bits: where each lies, and which e4m3 it is. Layer four_bit.
-// docs/four_bit.md has the picture. A slab of 64 rows by 128 of K is contiguous: codes in the order of wgmma's
-// fragments, then what belongs to its rows. Slabs of neighbours in K follow each other, then those of 64 rows. Behind
-// all slabs of a matrix of MXFP4 are the scales of blocks of 128 x 128.
+// docs/four_bit.md has the picture. A block of 128 x 128 is contiguous: codes in the order of wgmma's fragments, then
+// what belongs to its rows. Blocks of neighbours in K follow each other, then those of 128 rows. Behind all blocks of a
+// matrix of MXFP4 are their scales.
 #pragma once
 
 #include <finegemm/core/base.h>
@@ -15,43 +15,37 @@ enum class FourBitCodes : uint32_t {
 
 /// Of weights that one word has, all of one row: four neighbours, and the four that are 16 of K further on.
 inline constexpr uint32_t kFourBitWord = 8;
-inline constexpr uint32_t kSlabRows = 64, kSlabCodeBytes = kSlabRows * kScaleBlock / 2;
-/// Then for each row two bytes: those of rows r and r + 8 make a word. Whole lines of 128 bytes, as matrices have.
-inline constexpr uint32_t kSlabBytes = kSlabCodeBytes + kSlabRows * 2;
-static_assert(kSlabBytes % 128 == 0);
+inline constexpr uint32_t kFourBitCodeBytes = kScaleBlock * kScaleBlock / 2;
+/// For each row two bytes: those of rows r and r + 8 make a word.
+inline constexpr uint32_t kFourBitRowBytes = kScaleBlock * 2;
 
-/// A matrix [rows, cols].
-struct FourBitShape {
-    uint32_t slabs, blocks, k_blocks;  // of rows: of 64, and of 128; and of K
+/// Whole lines of 128 bytes, as matrices have.
+inline constexpr uint32_t kFourBitBlockBytes = kFourBitCodeBytes + kFourBitRowBytes;
+static_assert(kFourBitBlockBytes % 128 == 0);
 
-    FG_HD static constexpr FourBitShape of(uint32_t rows, uint32_t cols) {
-        return {ceil_div(rows, kSlabRows), ceil_div(rows, kScaleBlock), ceil_div(cols, kScaleBlock)};
-    }
-    /// Where its scales begin, and what it takes.
-    FG_HD constexpr uint64_t scales() const { return uint64_t{slabs} * k_blocks * kSlabBytes; }
-    FG_HD constexpr uint64_t bytes(FourBitCodes codes) const {
-        const uint64_t of_scales = uint64_t{blocks} * k_blocks * 4;
-        return scales() + (codes == FourBitCodes::Mxfp4 ? (of_scales + 127) / 128 * 128 : 0);
-    }
-};
+/// Bytes of a matrix of so many blocks.
+FG_HD constexpr uint64_t four_bit_matrix_bytes(FourBitCodes codes, uint64_t blocks) {
+    const uint64_t scales = codes == FourBitCodes::Mxfp4 ? (blocks * 4 + 127) / 128 * 128 : 0;
+    return blocks * kFourBitBlockBytes + scales;
+}
 
-/// A weight of a slab: the byte at which its word begins, and where in the word three bits and the sign lie.
+/// A weight of a block: the byte at which its word begins, and where in the word three bits and the sign lie.
 struct FourBitPlace {
     uint32_t word, magnitude, sign;
 };
-/// Words lie so that each thread of a warpgroup has sixteen bytes twice, for two steps of 32 of K each: the word of its
-/// upper row, that of its lower one, of one step, then of the other. In a word the three bits of a weight are a
-/// selector of prmt; signs lie where, in place or four bits up, they are those of four e4m3.
+/// Words of 64 rows lie so that each thread of a warpgroup has sixteen bytes twice, for two steps of 32 of K each: the
+/// word of its upper row, that of its lower one, of one step, then of the other. In a word the three bits of a weight
+/// are a selector of prmt; signs lie where, in place or four bits up, they are those of four e4m3.
 FG_HD constexpr FourBitPlace four_bit_place(uint32_t row, uint32_t k) {
-    const uint32_t warp = row / 16, lower = row % 16 / 8, step = k / 32, far = k % 32 / 16, i = k % 4;
-    const uint32_t piece = step / 2 * 128 + warp * 32 + row % 8 * 4 + k % 16 / 4;
+    const uint32_t half = row / 64, warp = row % 64 / 16, lower = row % 16 / 8, step = k / 32, far = k % 32 / 16;
+    const uint32_t thread = warp * 32 + row % 8 * 4 + k % 16 / 4, i = k % 4;
+    const uint32_t piece = (half * 2 + step / 2) * 128 + thread;
     return {piece * 16 + (step % 2 * 2 + lower) * 4, far * 16 + i * 4, i * 8 + (far == 0 ? 7 : 3)};
 }
 /// The first byte of a row's two.
 FG_HD constexpr uint32_t four_bit_row_place(uint32_t row) {
-    return kSlabCodeBytes + (row / 16 * 8 + row % 8) * 4 + row % 16 / 8 * 2;
+    return kFourBitCodeBytes + (row / 16 * 8 + row % 8) * 4 + row % 16 / 8 * 2;
 }
-
 // E4m3 of three bits, the first one's in the lowest byte. MXFP4: 0, 0.5, 1, 1.5, 2, 3, 4 and 6 times 2^-5, so that the
 // smallest is normal; a shift adds to the exponents of all but zero, up to 6 * 2^6 = 384. INT4: 0 to 7, and -1 to -8.
 inline constexpr uint32_t kMxfp4Low = 0x14100800, kMxfp4High = 0x24201c18;

@@ -16,9 +16,8 @@ struct FourBitCall : FourBitArgs {
     const FourBitOptions& options;
 
     bool stacked() const { return groups.form == GroupForm::Masked || groups.form == GroupForm::Whole; }
-    FourBitShape shape() const {
-        return FourBitShape::of(static_cast<uint32_t>(b.rows), static_cast<uint32_t>(b.cols));
-    }
+    uint32_t n_blocks() const { return ceil_div(static_cast<uint32_t>(b.rows), kScaleBlock); }
+    uint32_t k_blocks() const { return ceil_div(static_cast<uint32_t>(b.cols), kScaleBlock); }
 };
 
 /// "four_bit_gemm 8x16x4096x7168 mxfp4 masks".

@@ -14,7 +14,7 @@ namespace finegemm {
 
 namespace {
 
-constexpr int64_t kMostSlabs = INT32_MAX;  // each counted once for a tile of rows
+constexpr int64_t kMostTiles = INT32_MAX;
 
 void check_format(FourBitFormat format) {
     if (format != FourBitFormat::Mxfp4 && format != FourBitFormat::Int4)
@@ -84,7 +84,7 @@ void check_shapes(const FourBitCall& call, const Argument& a, const Argument& d)
                "that shape",
                d.x.rows, d.x.cols, a.x.rows, b.rows);
     const int64_t tiles = (a.x.rows / kFourBitRows + 1) * (call.stacked() ? b.groups : 1) + b.groups;
-    if (tiles > kMostSlabs / call.shape().slabs)
+    if (tiles > kMostTiles / call.n_blocks())
         reject("a", "has {} rows, too many for N = {}; split the call", a.x.rows, b.rows);
 }
 
@@ -157,7 +157,7 @@ void pack_four_bit(const FourBitSource& source, void* packed) {
     of_scales.check_steps_not_negative();
     of_scales.check_span();
     if (!packed) reject("packed", "is null, must have four_bit_bytes; pass memory of the host");
-    pack_weights(source, static_cast<uint8_t*>(packed));
+    pack_blocks(source, static_cast<uint8_t*>(packed));
 }
 
 void unpack_four_bit(const FourBitWeights& weights, int64_t group, const Matrix& q, const Matrix& scales) {
@@ -179,7 +179,8 @@ void unpack_four_bit(const FourBitWeights& weights, int64_t group, const Matrix&
         x.check_steps_not_negative();
         x.check_span();
     }
-    unpack_rows(weights, group, {0, static_cast<uint32_t>(weights.rows)}, q, scales);
+    const int64_t n_blocks = (weights.rows + kScaleBlock - 1) / kScaleBlock;
+    for (int64_t n_block = 0; n_block < n_blocks; ++n_block) unpack_rows(weights, group, n_block, q, scales);
 }
 
 }  // namespace finegemm

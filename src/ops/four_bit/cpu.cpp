@@ -19,21 +19,20 @@ struct Unpacked {
 
     Unpacked(const FourBitCall& call, ThreadPool& pool) {
         const FourBitWeights& w = call.b;
-        const FourBitShape shape = call.shape();
-        const int64_t k_blocks = shape.k_blocks, scale_rows = w.format == FourBitFormat::Mxfp4 ? shape.blocks : w.rows;
+        const int64_t scale_rows = w.format == FourBitFormat::Mxfp4 ? call.n_blocks() : w.rows;
+        const int64_t k_blocks = call.k_blocks(), n_blocks = call.n_blocks();
         const int64_t codes_of_one = w.rows * w.cols, scales_of_one = scale_rows * k_blocks;
         codes.resize(static_cast<size_t>(w.groups * codes_of_one));
         scales.resize(static_cast<size_t>(w.groups * scales_of_one));
         b = {{codes.data(), DType::E4M3, w.rows, w.cols, w.cols}, w.groups, codes_of_one};
         sfb = {{scales.data(), DType::F32, scale_rows, k_blocks, k_blocks}, w.groups, scales_of_one};
         const auto unpack = [&](int64_t i) {
-            const int64_t group = i / shape.blocks;
-            const uint32_t first = static_cast<uint32_t>(i % shape.blocks) * kScaleBlock;
-            unpack_rows(w, group, {first, min(first + kScaleBlock, static_cast<uint32_t>(w.rows))},
+            const int64_t group = i / n_blocks;
+            unpack_rows(w, group, i % n_blocks,
                         {codes.data() + group * codes_of_one, DType::E4M3, w.rows, w.cols, w.cols},
                         {scales.data() + group * scales_of_one, DType::F32, scale_rows, k_blocks, k_blocks});
         };
-        pool.parallel_for(w.groups * shape.blocks, unpack, call.options.poll);
+        pool.parallel_for(w.groups * n_blocks, unpack, call.options.poll);
     }
 };
 

@@ -7,8 +7,8 @@ namespace finegemm {
 
 /// Bytes of a matrix [rows, cols].
 int64_t packed_bytes(FourBitFormat format, int64_t rows, int64_t cols);
-void pack_weights(const FourBitSource& source, uint8_t* packed);
-/// Some rows of a matrix, with the scales that they have.
-void unpack_rows(const FourBitWeights& weights, int64_t group, RowRange rows, const Matrix& q, const Matrix& scales);
+void pack_blocks(const FourBitSource& source, uint8_t* packed);
+/// 128 rows of a matrix, or as many as there are.
+void unpack_rows(const FourBitWeights& weights, int64_t group, int64_t n_block, const Matrix& q, const Matrix& scales);
 
 }  // namespace finegemm

@@ -34,6 +34,13 @@ GroupLayout layout_of(const FourBitCall& call) {
     return row_layout_of(Call({call.a, call.sfa, codes, codes, call.d, call.groups}, options));
 }
 
+/// Tiles at most: of each matrix, or of rows that groups share, where each begins a tile.
+uint64_t tiles_of(const FourBitCall& call, uint32_t n_tiles) {
+    const auto rows = static_cast<uint64_t>(call.a.matrix.rows), groups = static_cast<uint64_t>(call.b.groups);
+    const uint64_t of_rows = (rows + kFourBitRows - 1) / kFourBitRows;
+    return (call.stacked() ? of_rows * groups : std::min(of_rows + groups, rows)) * n_tiles;
+}
+
 }  // namespace
 
 FourBitCallKey call_key(const FourBitCall& call) {
@@ -75,12 +82,13 @@ FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, uin
     p.d_stride = call.d.stride;
     p.groups = layout_of(call);
     p.n = static_cast<uint32_t>(call.b.rows);
-    p.shape = call.shape();
+    p.n_blocks = call.n_blocks();
+    p.k_blocks = call.k_blocks();
     const auto budget = static_cast<uint32_t>(call.options.num_sms);
-    // Each has as many slabs as others, or one more: where there are fewer than that, no CTA need be without.
-    const auto rows = static_cast<uint64_t>(call.a.matrix.rows) * static_cast<uint64_t>(call.a.count);
-    const uint64_t ctas = budget > 0 ? std::min(budget, sms) : sms, most = rows * p.shape.slabs;
-    return {{codes_of(call.b.format)}, p, static_cast<uint32_t>(std::min(ctas, most))};
+    const uint32_t ctas = budget > 0 ? std::min(budget, sms) : sms;
+    return {{codes_of(call.b.format)},
+            p,
+            static_cast<uint32_t>(std::clamp<uint64_t>(tiles_of(call, p.n_tiles()), 1, ctas))};
 }
 
 }  // namespace finegemm

@@ -15,7 +15,7 @@ struct FourBitLaunch {
 };
 
 /// All that the launch of a call depends on: calls that agree share it, the tensor map included.
-using FourBitCallKey = std::array<int64_t, 23>;
+using FourBitCallKey = std::array<int64_t, 22>;
 FourBitCallKey call_key(const FourBitCall& call);
 
 FourBitLaunch launch_of(const FourBitCall& call, const cuda::Driver& driver, uint32_t sms);

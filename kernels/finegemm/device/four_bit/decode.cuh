@@ -30,7 +30,7 @@ __device__ inline FourBitPair decode_int4(uint32_t packed) {
     return {decode_int4(selectors, packed), decode_int4(selectors >> 16, packed << 4)};
 }
 
-/// Half of a slab at `codes`, as a warpgroup's A of wgmma: four registers for each 32 of K, of the
+/// Half a k-block of a warpgroup's 64 rows of B at `codes`, as wgmma's A: four registers for each 32 of K, of the
 /// thread's upper and lower rows in turn. `rows`: shifts of MXFP4, in four bits each for each 32 of K of all of the
 /// block, of the upper row first.
 template <FourBitCodes Codes, uint32_t Half>

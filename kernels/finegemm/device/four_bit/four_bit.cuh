@@ -32,30 +32,28 @@ private:
         wait(smem_.empty(at_.stage), at_.parity);
         __syncwarp();  // lanes that left the wait one by one would each be elected
         if (ptx::elect_one()) {
-            const uint32_t slabs = tile.slab * kFourBitSlabs + tile.slabs - 1;  // as FourBitMath::next takes it apart
-            ptx::store_shared_words_x4(smem_.tile(at_.stage), {{tile.matrix, tile.row, tile.rows, slabs}});
+            ptx::store_shared_words_x4(smem_.tile(at_.stage), {{tile.matrix, tile.row, tile.rows, tile.n_tile}});
             ptx::mbarrier_arrive_expect_tx(smem_.full(at_.stage), bytes);
         }
         __syncwarp();
     }
     __device__ void load(const FourBitTile& tile) {
-        const FourBitShape& shape = p_.shape;
-        const uint32_t boxes = ceil_div(tile.rows, kFourBitBoxRows),
-                       bytes = tile.slabs * kSlabBytes + boxes * kBoxBytes;
-        const uint8_t* const matrix = p_.b + tile.group * shape.bytes(C.codes);
-        // A lane has a slab, and its scale; another one, or the same, has a row of A, or two.
-        const uint32_t slab = tile.slab + lane_;
-        const uint8_t* b = matrix + uint64_t{slab} * shape.k_blocks * kSlabBytes;
-        const float* sfb =
-            reinterpret_cast<const float*>(matrix + shape.scales()) + uint64_t{slab / 2} * shape.k_blocks;
+        const uint32_t boxes = ceil_div(tile.rows, kFourBitBoxRows);
+        const uint32_t first = tile.n_tile * kFourBitBlocks, blocks = min(p_.n_blocks - first, kFourBitBlocks);
+        const uint64_t of_one = uint64_t{p_.n_blocks} * p_.k_blocks;
+        const uint8_t* const matrix = p_.b + tile.group * four_bit_matrix_bytes(C.codes, of_one);
+        const uint64_t block = uint64_t{first} * p_.k_blocks, to_next = uint64_t{p_.k_blocks} * kFourBitBlockBytes;
+        const uint8_t* b = matrix + block * kFourBitBlockBytes;
+        const float* sfb = reinterpret_cast<const float*>(matrix + of_one * kFourBitBlockBytes) + block;
         const float* sfa = p_.sfa + tile.matrix * p_.sfa_stride + (tile.row + lane_) * p_.sfa_row_stride;
 #pragma unroll 1
-        for (uint32_t k_block = 0; k_block < shape.k_blocks; ++k_block, ++at_) {
+        for (uint32_t k_block = 0; k_block < p_.k_blocks; ++k_block, ++at_) {
             const SmemAddr full = smem_.full(at_.stage);
-            begin(tile, bytes);
-            if (lane_ < tile.slabs) {
-                ptx::bulk_load(smem_.b(at_.stage, lane_), b, kSlabBytes, full, kEvictFirst);
-                if (C.codes == FourBitCodes::Mxfp4) ptx::copy_async(smem_.slab_scale(at_.stage, lane_), sfb);
+            begin(tile, blocks * kFourBitBlockBytes + boxes * kBoxBytes);
+            if (ptx::elect_one()) {
+                ptx::bulk_load(smem_.b(at_.stage, 0), b, kFourBitBlockBytes, full, kEvictFirst);
+                if (blocks > 1)
+                    ptx::bulk_load(smem_.b(at_.stage, 1), b + to_next, kFourBitBlockBytes, full, kEvictFirst);
             }
             __syncwarp();
             for (uint32_t box = 0; box < boxes; ++box)
@@ -65,8 +63,10 @@ private:
             for (uint32_t i = 0; i < kFourBitRows; i += kWarpSize)
                 if (i + lane_ < tile.rows)
                     ptx::copy_async(smem_.row_scales(at_.stage) + (i + lane_) * 4, sfa + i * p_.sfa_row_stride);
+            if (C.codes == FourBitCodes::Mxfp4 && lane_ < blocks)
+                ptx::copy_async(smem_.block_scale(at_.stage, lane_), sfb + lane_ * p_.k_blocks);
             ptx::mbarrier_arrive_after_copies(full);
-            b += kSlabBytes;
+            b += kFourBitBlockBytes;
             ++sfb;
             sfa += p_.sfa_col_stride;
         }

@@ -20,17 +20,16 @@ public:
         : p_(p),
           smem_(smem),
           thread_(threadIdx.x % 128),
-          warpgroup_(ptx::broadcast(threadIdx.x / 128)),
-          codes_(thread_ * 16),
-          of_rows_(kSlabCodeBytes + thread_ / 4 * 4) {
+          block_(ptx::broadcast(threadIdx.x / 256)),
+          codes_((threadIdx.x / 128 % 2 * 256 + thread_) * 16),
+          of_rows_(kFourBitCodeBytes + threadIdx.x / 128 % 2 * 128 + thread_ / 4 * 4) {
         ptx::pin(codes_);  // else they are computed anew for each block
         ptx::pin(of_rows_);
     }
 
     __device__ void run() {
         for (FourBitTile tile = next(); tile.rows > 0; tile = next()) {
-            if (warpgroup_ >= tile.slabs) release_all();
-            else if (tile.rows <= 16) multiply<16>(tile);
+            if (tile.rows <= 16) multiply<16>(tile);
             else if (tile.rows <= 32) multiply<32>(tile);
             else multiply<kFourBitRows>(tile);
         }
@@ -38,43 +37,32 @@ public:
 
 private:
     /// The loading warp tells with the first k-block of a tile which one it is. Shuffled: so the compiler knows that
-    /// all lanes have the same.
+    /// all lanes have the same, and has stages and descriptors in uniform registers.
     __device__ FourBitTile next() const {
         wait(smem_.full(at_.stage), at_.parity);
         const ptx::Words4 told = ptx::load_shared_words_x4(smem_.tile(at_.stage));
-        const uint32_t slabs = ptx::broadcast(told.w[3]);
-        return {ptx::broadcast(told.w[0]), ptx::broadcast(told.w[1]), ptx::broadcast(told.w[2]), slabs / kFourBitSlabs,
-                slabs % kFourBitSlabs + 1};
-    }
-    /// The stages of a tile that has no slab for this warpgroup.
-    __device__ void release_all() {
-        for (uint32_t left = p_.shape.k_blocks; left > 0; --left, ++at_) {
-            wait(smem_.full(at_.stage), at_.parity);
-            release(at_.stage);
-        }
-    }
-    __device__ void release(uint32_t stage) const {
-        __syncwarp();
-        if (thread_ % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem_.empty(stage));
+        return {ptx::broadcast(told.w[0]), ptx::broadcast(told.w[1]), ptx::broadcast(told.w[2]),
+                ptx::broadcast(told.w[3])};
     }
     /// What the rest of a k-block waits for: its first half, decoded. Returns what belongs to this thread's rows.
     __device__ uint32_t begin_block(uint32_t (&first)[8]) const {
         wait(smem_.full(at_.stage), at_.parity);
-        const SmemAddr b = smem_.b(at_.stage, warpgroup_);
+        const SmemAddr b = smem_.b(at_.stage, block_);
         const uint32_t rows = ptx::load_shared_word(b + of_rows_);
         decode_half<C.codes, 0>(first, b + codes_, rows);
         return rows;
     }
 
-    /// A tile of at most `Rows` rows: columns of A's product with the slab. Each half of a k-block is decoded while
-    /// tensor cores multiply by the one before it.
+    /// A tile of at most `Rows` rows: columns of A's product with the weights. Each half of a k-block is decoded while
+    /// tensor cores multiply the one before it. Where the last block of B is missing, its warpgroups multiply what is
+    /// there before and store nothing.
     template <uint32_t Rows>
     __device__ void multiply(const FourBitTile& tile) {
         constexpr uint32_t kHalf = kScaleBlock / 2 / 16;  // of K in a descriptor, which counts 16 bytes
         float sum[Rows / 2];
 #pragma unroll
         for (uint32_t r = 0; r < Rows / 2; ++r) sum[r] = 0;
-        uint32_t first[8], second[8], rows = begin_block(first), left = p_.shape.k_blocks;
+        uint32_t first[8], second[8], rows = begin_block(first), left = p_.k_blocks;
 #pragma unroll 1
         for (bool more = true; more;) {
             const uint32_t stage = at_.stage, rows_now = rows, a = wgmma_descriptor_low(smem_.a(stage).bits);
@@ -82,7 +70,7 @@ private:
             ptx::wgmma_fence();
             ptx::wgmma_k64_fp8_of_registers(product, first, a);
             ptx::wgmma_commit_group();
-            decode_half<C.codes, 1>(second, smem_.b(stage, warpgroup_) + codes_, rows);
+            decode_half<C.codes, 1>(second, smem_.b(stage, block_) + codes_, rows);
             ptx::wgmma_fence();
             ptx::add_wgmma_k64_fp8_of_registers(product, second, a + kHalf);
             ptx::wgmma_commit_group();
@@ -97,7 +85,8 @@ private:
                 ptx::pin(product[r]);
                 sum[r] = ptx::fma(product[r], factors.of(r), sum[r]);
             }
-            release(stage);
+            __syncwarp();
+            if (thread_ % kWarpSize < kLanesArrive) ptx::mbarrier_arrive(smem_.empty(stage));
         }
         store<Rows>(sum, tile);
     }
@@ -113,7 +102,7 @@ private:
             const SmemAddr scales = math.smem_.row_scales(stage) + math.thread_ % 4 * 8;
             float of_b[kRowsOfB];
             if constexpr (C.codes == FourBitCodes::Mxfp4) {
-                of_b[0] = ptx::load_shared(math.smem_.slab_scale(stage, math.warpgroup_));
+                of_b[0] = ptx::load_shared(math.smem_.block_scale(stage, math.block_));
             } else {
                 of_b[0] = float_of_bits(rows << 16);
                 of_b[1] = float_of_bits(rows & 0xffff0000u);
@@ -133,18 +122,19 @@ private:
 
     template <uint32_t Rows>
     __device__ void store(const float (&sum)[Rows / 2], const FourBitTile& tile) {
-        const uint32_t col = (tile.slab + warpgroup_) * kSlabRows;
+        const uint32_t warpgroup = ptx::broadcast(threadIdx.x / 128);  // anew: it has no register in the loop
+        const uint32_t col = tile.n_tile * kFourBitCols + warpgroup * kSwappedCols;
         uint16_t* const d = p_.d + tile.matrix * p_.d_stride + tile.row * p_.d_row_stride + col;
-        const SmemAddr strip = smem_.d(warpgroup_);
+        const SmemAddr strip = smem_.d(warpgroup);
         const RowCol at = swapped_piece(thread_, 0);
 #pragma unroll
         for (uint32_t first = 0; first < Rows; first += kFourBitBoxRows) {
             const float* const r = &sum[first / 2];
-            ptx::named_barrier_sync(1 + warpgroup_, 128);  // all warps have read what the strip had before
+            ptx::named_barrier_sync(1 + warpgroup, 128);  // all warps have read what the strip had before
             ptx::stmatrix_x4_transposed(strip + panel_offset(kSwappedCols, stmatrix_transposed_piece(thread_, 0)),
                                         ptx::pack_bf16(r[0], r[1]), ptx::pack_bf16(r[2], r[3]),
                                         ptx::pack_bf16(r[4], r[5]), ptx::pack_bf16(r[6], r[7]));
-            ptx::named_barrier_sync(1 + warpgroup_, 128);
+            ptx::named_barrier_sync(1 + warpgroup, 128);
             // N is a multiple of 8: a piece exists or it does not.
             ptx::store_global_x4_if(first + at.row < tile.rows && col + at.col < p_.n,
                                     d + (first + at.row) * p_.d_row_stride + at.col,
@@ -154,8 +144,8 @@ private:
 
     const FourBitParams& p_;
     const FourBitShared& smem_;
-    uint32_t thread_, warpgroup_;
-    uint32_t codes_, of_rows_;  // bytes of a slab where this thread's codes begin, and what belongs to its rows
+    uint32_t thread_, block_;   // block: of B in a stage
+    uint32_t codes_, of_rows_;  // bytes of the block where this thread's codes begin, and what belongs to its rows
     RingCursor<kFourBitStages> at_ = RingCursor<kFourBitStages>::consumer();
 };
 

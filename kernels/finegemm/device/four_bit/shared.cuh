@@ -13,12 +13,12 @@ struct FourBitShared {
     SmemAddr base;
 
     __device__ SmemAddr a(uint32_t stage) const { return base + (kAt.a + stage * kAt.a_stage); }
-    __device__ SmemAddr b(uint32_t stage, uint32_t slab) const {
-        return base + (kAt.b + (stage * kFourBitSlabs + slab) * kSlabBytes);
+    __device__ SmemAddr b(uint32_t stage, uint32_t block) const {
+        return base + (kAt.b + (stage * kFourBitBlocks + block) * kFourBitBlockBytes);
     }
     __device__ SmemAddr row_scales(uint32_t stage) const { return base + (kAt.scales + stage * kAt.scales_stage); }
-    __device__ SmemAddr slab_scale(uint32_t stage, uint32_t slab) const {
-        return row_scales(stage) + (kFourBitRows + slab) * 4;
+    __device__ SmemAddr block_scale(uint32_t stage, uint32_t block) const {
+        return row_scales(stage) + (kFourBitRows + block) * 4;
     }
     __device__ SmemAddr d(uint32_t warpgroup) const { return base + (kAt.d + warpgroup * kAt.d_warpgroup); }
     __device__ SmemAddr tile(uint32_t stage) const { return base + (kAt.tiles + stage * 16); }
