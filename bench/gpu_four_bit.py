@@ -22,13 +22,11 @@ FLOOR = 1.35  # of MXFP4, over FP8 products of the same weights
 class Weights:
     """Random packed weights [G, N, K] on the CPU, every code and every shift, and the FP8 that they are."""
 
-    def __init__(self, library: Library, name: str, g: int, n: int, k: int, distinct: int = 0):
-        """`distinct`: so many groups differ, the others repeat them; 0: all."""
+    def __init__(self, library: Library, name: str, g: int, n: int, k: int):
         self.name, self.g, self.n, self.k = name, g, n, k
-        packed, fp8 = zip(*(self.packed(library) for _ in range(distinct or g)), strict=True)
-        chosen = [i % len(packed) for i in range(g)]
-        self.data = torch.stack(packed)[chosen]
-        self.b, self.sfb = (torch.stack(x)[chosen] for x in zip(*fp8, strict=True))
+        packed, fp8 = zip(*(self.packed(library) for _ in range(g)), strict=True)
+        self.data = torch.stack(packed)
+        self.b, self.sfb = (torch.stack(x) for x in zip(*fp8, strict=True))
 
     def packed(self, library: Library):
         codes = torch.randint(0, 256, (self.n, self.k // 2), dtype=torch.uint8)
@@ -52,10 +50,19 @@ class Weights:
         library.check(call(first, ctypes.c_int64(0), *others, ctypes.byref(library.error)))
         return data, (q, sfb)
 
+    def changed(self, change, g: int) -> "Weights":
+        """`change`: of each tensor."""
+        other = object.__new__(Weights)
+        other.__dict__ = vars(self) | {name: change(getattr(self, name)) for name in ("data", "b", "sfb")} | {"g": g}
+        return other
+
     def to(self, device: torch.device | str) -> "Weights":
-        moved = object.__new__(Weights)
-        moved.__dict__ = vars(self) | {name: getattr(self, name).to(device) for name in ("data", "b", "sfb")}
-        return moved
+        return self.changed(lambda t: t.to(device), self.g)
+
+    def repeated(self, g: int) -> "Weights":
+        """So many groups, of which these are the first."""
+        chosen = [i % self.g for i in range(g)]
+        return self.changed(lambda t: (t.view(torch.uint8)[chosen].view(t.dtype) if t.dim() == 3 else t[chosen]), g)
 
 
 def prepare_four_bit(library: Library, a, sfa, weights: Weights, d, numbers=None, form=WHOLE, alignment=128, **options):
@@ -83,7 +90,7 @@ class Problem:
     ):
         self.form = random.choice(FORMS) if form is None else form
         g = random.choice((1, 2, 5, 40))
-        n, k = 8 * random.randint(1, 80), 128 * random.choice((1, 2, 7, random.randint(1, 30)))
+        n, k = 8 * random.randint(1, 8 if g > 5 else 40), 128 * random.choice((1, 2, 7, random.randint(1, 12)))
         self.weights = Weights(library, name or random.choice(list(FORMATS)), g, n, k)
         self.stacks = g if self.form in (MASKED, WHOLE) else 1
         self.m = random.choice((1, 7, 16, 17, 48, 49, random.randint(1, 200))) if m is None else m
@@ -140,8 +147,8 @@ class Problem:
 class FourBit(Fixture):
     def four_bit(self):
         """GPU and CPU give the same bits, of every form of groups, and write nothing else."""
-        count = max(12, self.options.shapes // 20)
         cases = list(itertools.product(FORMS, FORMATS))
+        count = max(len(cases), self.options.shapes // 20)
         for i in range(count):
             form, name = cases[i] if i < len(cases) else (None, None)
             problem = Problem(self.tested, self.random, name, form)
@@ -172,9 +179,10 @@ class FourBit(Fixture):
     def four_bit_speed(self):
         """Few rows of each group beside the FP8 product of the same weights, whose bits they have; and a record."""
         rows, late = [], []
-        for (n, k), g in itertools.product(SPEED_LAYERS, SPEED_GROUPS):
-            for name in FORMATS:
-                weights = Weights(self.tested, name, g, n, k, distinct=2).to("cuda")
+        for (n, k), name in itertools.product(SPEED_LAYERS, FORMATS):
+            two = Weights(self.tested, name, 2, n, k).to("cuda")
+            for g in SPEED_GROUPS:
+                weights = two.repeated(g)
                 for m in SPEED_ROWS:
                     row = self.four_bit_row(weights, m)
                     rows.append(row)
