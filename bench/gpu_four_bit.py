@@ -62,7 +62,7 @@ class Weights:
     def repeated(self, g: int) -> "Weights":
         """So many groups, of which these are the first."""
         chosen = [i % self.g for i in range(g)]
-        return self.changed(lambda t: (t.view(torch.uint8)[chosen].view(t.dtype) if t.dim() == 3 else t[chosen]), g)
+        return self.changed(lambda t: t.view(torch.uint8)[chosen].view(t.dtype) if t.dim() == 3 else t[chosen], g)
 
 
 def prepare_four_bit(library: Library, a, sfa, weights: Weights, d, numbers=None, form=WHOLE, alignment=128, **options):

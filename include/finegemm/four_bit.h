@@ -36,7 +36,7 @@ struct FourBitWeights {
     Device device{};
 };
 
-/// The same weights as FP8 with scales, exactly: those of which four_bit_gemm has the product. On the host. q: [N, K]
+/// Packed weights as FP8 with scales, exactly: those of which four_bit_gemm has the product. On the host. q: [N, K]
 /// e4m3 of matrix `group`; scales: f32, [ceil(N/128), ceil(K/128)] of Mxfp4, [N, K/128] of Int4. Rows and columns have
 /// any strides. Throws Error(InvalidArgument).
 FINEGEMM_API void unpack_four_bit(const FourBitWeights& weights, int64_t group, const Matrix& q, const Matrix& scales);

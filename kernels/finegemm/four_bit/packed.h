@@ -13,8 +13,6 @@ enum class FourBitCodes : uint32_t {
     Int4 = 2,   // -8 to 7 with scales in bf16 for each row and 128
 };
 
-/// Of weights that one word has, all of one row: four neighbours, and the four that are 16 of K further on.
-inline constexpr uint32_t kFourBitWord = 8;
 inline constexpr uint32_t kFourBitCodeBytes = kScaleBlock * kScaleBlock / 2;
 /// For each row two bytes: those of rows r and r + 8 make a word.
 inline constexpr uint32_t kFourBitRowBytes = kScaleBlock * 2;

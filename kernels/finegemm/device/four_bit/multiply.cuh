@@ -100,13 +100,9 @@ private:
 
         __device__ FactorsOf(const FourBitMath& math, uint32_t stage, uint32_t rows) {
             const SmemAddr scales = math.smem_.row_scales(stage) + math.thread_ % 4 * 8;
-            float of_b[kRowsOfB];
-            if constexpr (C.codes == FourBitCodes::Mxfp4) {
-                of_b[0] = ptx::load_shared(math.smem_.block_scale(stage, math.block_));
-            } else {
-                of_b[0] = float_of_bits(rows << 16);
-                of_b[1] = float_of_bits(rows & 0xffff0000u);
-            }
+            float of_b[kRowsOfB] = {float_of_bits(rows << 16)};
+            if (kRowsOfB == 1) of_b[0] = ptx::load_shared(math.smem_.block_scale(stage, math.block_));
+            else of_b[kRowsOfB - 1] = float_of_bits(rows & 0xffff0000u);
 #pragma unroll
             for (uint32_t i = 0; i < Rows / 8; ++i) {
                 const ptx::Float2 of_a = ptx::load_shared_x2(scales + i * 32);
