@@ -115,6 +115,14 @@ CHECKS = {
         "swiglu_racecheck",
         "swiglu_bandwidth",
     ),
+    "four_bit": (
+        "four_bit",
+        "four_bit_repeat",
+        "four_bit_kernels",
+        "four_bit_memcheck",
+        "four_bit_racecheck",
+        "four_bit_speed",
+    ),
     "scale_layout": (
         "scale_layout",
         "scale_layout_repeat",

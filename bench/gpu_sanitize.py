@@ -17,6 +17,7 @@ from gpu_dense import Dense
 from gpu_digest import KERNELS, operation_of
 from gpu_einsum import Einsum
 from gpu_fixture import ROOT
+from gpu_four_bit import FourBit
 from gpu_gated import Gated
 from gpu_grouped_stress import GroupedStress
 from gpu_heads import Heads
@@ -52,6 +53,7 @@ class Sanitized(
     Mqa,
     Prenorm,
     Swiglu,
+    FourBit,
     Routing,
     Ranks,
     Topk,
@@ -94,6 +96,15 @@ class Sanitized(
 
     def swiglu_racecheck(self):
         return self.racechecked("small_swiglu")
+
+    def four_bit_memcheck(self):
+        return self.memchecked("small_four_bit")
+
+    def four_bit_racecheck(self):
+        return self.racechecked("small_four_bit")
+
+    def four_bit_kernels(self):
+        return self.covered("four_bit", self.small_four_bit)
 
     def kernels(self):
         """What the sanitizers run launches every kernel of the pack that multiplies."""

@@ -19,6 +19,7 @@ LAYERS = [
     ("kernels/finegemm/prenorm/", "prenorm"),
     ("kernels/finegemm/routing/", "routing"),
     ("kernels/finegemm/topk/", "topk"),
+    ("kernels/finegemm/four_bit/", "four_bit"),
     ("kernels/finegemm/device/", "device"),
     ("include/finegemm/", "public"),
     ("src/os/", "os"),
@@ -43,7 +44,7 @@ LAYERS = [
 
 # Who may include whom, besides itself. "std" is any header that is not ours: the kernels' text has none of them.
 # Configurations and arithmetic of kernels, for host and device.
-VALUES = {"core", "gemm", "quantize", "scale_layout", "mqa", "prenorm", "routing", "topk"}
+VALUES = {"core", "gemm", "quantize", "scale_layout", "mqa", "prenorm", "routing", "topk", "four_bit"}
 CPU_SAFE = {"cpu", "engine", "plan", "elements", "os", "public", "std"} | VALUES
 ALLOWED = {
     "core": set(),
@@ -54,6 +55,7 @@ ALLOWED = {
     "prenorm": {"core"},
     "routing": {"core"},
     "topk": {"core"},
+    "four_bit": {"core"},
     "device": VALUES,
     "public": {"std"},
     "os": {"std"},

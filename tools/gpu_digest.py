@@ -46,6 +46,7 @@ OPERATIONS = {
     "scale_layout": ["src/ops/scale_layout/*", "kernels/finegemm/scale_layout/*"],
     "mqa": ["src/ops/mqa/*", "kernels/finegemm/mqa/*"],
     "prenorm": ["src/ops/prenorm/*", "kernels/finegemm/prenorm/*"],
+    "four_bit": ["src/ops/four_bit/*", "kernels/finegemm/four_bit/*"],
     "moe": ["src/ops/moe/*"],
     "ep": ["src/ops/ep/*", "src/comm/*", "kernels/finegemm/routing/slots.h"],
     "routing": ["src/ops/routing/*", "kernels/finegemm/routing/routing.h"],

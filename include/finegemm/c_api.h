@@ -7,13 +7,12 @@
 #ifndef FINEGEMM_C_API_H
 #define FINEGEMM_C_API_H
 
+#include <finegemm/c_four_bit.h>
 #include <finegemm/c_types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#define FINEGEMM_C_API __attribute__((visibility("default")))
 
 /* d[m, n] = sum over k of (a[m, k] * sfa[m, k / 128]) * (b[n, k] * sfb[n / 128, k / 128])
  * or, where sfb has a row for each one of b, sfb[n, k / 128]. Scales of shape [M, 1] or [N, 1] are one for each row, of
@@ -282,8 +281,6 @@ typedef struct finegemm_prenorm_shape {
     int64_t slices;     /* of d */
     const char* device; /* as of finegemm_shape */
 } finegemm_prenorm_shape;
-
-typedef struct finegemm_context finegemm_context;
 
 /* "0.1.0" */
 FINEGEMM_C_API const char* finegemm_version(void);

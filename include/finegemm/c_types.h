@@ -6,9 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define FINEGEMM_C_API __attribute__((visibility("default")))
+
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+typedef struct finegemm_context finegemm_context;
 
 typedef enum finegemm_code {
     FINEGEMM_OK = 0,

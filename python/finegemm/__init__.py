@@ -15,6 +15,7 @@ from finegemm.errors import (
     Unsupported,
 )
 from finegemm.experts import explain_moe, moe, moe_workspace_bytes
+from finegemm.four_bit import FourBitWeights, four_bit_gemm, pack_int4, pack_mxfp4, unpack_four_bit
 from finegemm.indexer import explain_mqa, mqa_logits, paged_mqa_logits, paged_mqa_schedule
 from finegemm.ops import (
     einsum,
@@ -39,6 +40,7 @@ __all__ = [
     "Context",
     "DriverError",
     "FineGemmError",
+    "FourBitWeights",
     "InternalError",
     "InvalidArgument",
     "IoError",
@@ -56,6 +58,7 @@ __all__ = [
     "explain_moe",
     "explain_mqa",
     "explain_prenorm",
+    "four_bit_gemm",
     "gemm",
     "grouped_gemm",
     "k_grouped_gemm",
@@ -65,6 +68,8 @@ __all__ = [
     "moe_workspace_bytes",
     "mqa_logits",
     "mqa_topk",
+    "pack_int4",
+    "pack_mxfp4",
     "paged_mqa_logits",
     "paged_mqa_schedule",
     "paged_mqa_topk",
@@ -80,4 +85,5 @@ __all__ = [
     "topk",
     "tune",
     "tuning",
+    "unpack_four_bit",
 ]

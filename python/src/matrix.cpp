@@ -68,7 +68,9 @@ std::string wanted_by(std::string_view name) {
     if (name == "x") return "bfloat16 (or uint16, its bits), float16 or float32";
     if (is_any_scale(name)) return "float32, or int32 that packs four exponents (UE8M0)";
     if (name == "ids") return "int32 or int64";
-    if (name == "workspace") return "uint8";
+    if (name == "workspace" || name == "packed") return "uint8";
+    if (name == "codes") return "uint8 or int8";
+    if (name == "exponents") return "uint8 or float8_e8m0fnu";
     if (name == "y") return "bfloat16 (or uint16, its bits)";
     if (is_integers(name)) return "int32";
     return "float32";  // scales, bias, weights of heads
@@ -91,6 +93,8 @@ DType dtype_of(std::string_view name, DLDataType t) {
         if (t.code == kDLFloat8_e4m3fn && t.bits == 8) return DType::E4M3;
         if (t.code == kDLFloat8_e5m2 && t.bits == 8 && takes_e5m2(name)) return DType::E5M2;
         if (t.code == kDLUInt && t.bits == 8 && wanted_by(name) != "float32" && !is_integers(name)) return DType::E4M3;
+        if (t.code == kDLInt && t.bits == 8 && name == "codes") return DType::E4M3;
+        if (t.code == kDLFloat8_e8m0fnu && name == "exponents") return DType::E4M3;
         if (t.code == kDLUInt && t.bits == 16) return DType::BF16;
         if (t.code == kDLInt && t.bits == 32 && is_any_scale(name)) return DType::UE8M0x4;
         if (t.code == kDLInt && t.bits == 32 && is_integers(name)) return DType::I32;

@@ -17,6 +17,7 @@
 #include "explain.h"
 #include "ffi.h"
 #include "operations/ep.h"
+#include "operations/four_bit.h"
 #include "operations/moe.h"
 #include "operations/mqa.h"
 #include "operations/prenorm.h"
@@ -96,6 +97,7 @@ constexpr std::string_view kEpMoe[] = {"communicator", "x",           "ids",    
 constexpr std::string_view kTopk[] = {"logits", "k", "indices"};
 constexpr std::string_view kMqaTopk[] = {"q", "k", "sfk", "w", "starts", "ends", "topk", "indices"};
 constexpr std::string_view kPagedMqaTopk[] = {"q", "cache", "w", "lengths", "block_table", "topk", "indices"};
+constexpr std::string_view kFourBit[] = {"a", "sfa", "b", "d"};
 constexpr std::string_view kSchedule[] = {"lengths", "slots", "schedule"};
 
 /// Calls a function as the package's calls.py does.
@@ -182,6 +184,9 @@ PyMethodDef methods[] = {method<make_context>("context"),
                          method<with_arguments<topk_into, kTopk>>("topk"),
                          method<with_arguments<mqa_topk_into, kMqaTopk>>("mqa_topk"),
                          method<with_arguments<paged_mqa_topk_into, kPagedMqaTopk>>("paged_mqa_topk"),
+                         method<with_arguments<four_bit_gemm_into, kFourBit>>("four_bit_gemm"),
+                         method<packed_four_bit>("pack_four_bit"),
+                         method<unpacked_four_bit>("unpack_four_bit"),
                          method<explain_text>("explain"),
                          method<explain_mqa_text>("explain_mqa"),
                          method<explain_prenorm_text>("explain_prenorm"),

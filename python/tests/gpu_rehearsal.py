@@ -208,6 +208,16 @@ class Rehearsal:
             recorded(lambda: self.spoiling(lambda: swiglu(library, x, q, *others, **keywords), q))
 
         monkeypatch.setattr(gpu_library.Library, "swiglu_quantize", activated)
+        import gpu_four_bit
+
+        prepare = gpu_four_bit.prepare_four_bit
+
+        def prepared(library, a, sfa, weights, d, *others, **options):
+            self.names.add(f"four_bit_{weights.name.capitalize()}")
+            call = prepare(library, a, sfa, weights, d, *others, **options)
+            return lambda: recorded(lambda: self.spoiling(call, d))
+
+        monkeypatch.setattr(gpu_four_bit, "prepare_four_bit", prepared)
         moe = gpu_library.Library.moe
 
         def layered(library, args, options, out):

@@ -7,6 +7,7 @@
 
 #include <finegemm/einsum.h>
 #include <finegemm/ep.h>
+#include <finegemm/four_bit.h>
 #include <finegemm/gemm.h>
 #include <finegemm/moe.h>
 #include <finegemm/mqa.h>
@@ -22,6 +23,7 @@
 #include "api/multiply.h"
 #include "cuda/nvtx.h"
 #include "ops/ep/checks.h"
+#include "ops/four_bit/checks.h"
 #include "ops/gemm/checks.h"
 #include "ops/gemm/groups.h"
 #include "ops/moe/checks.h"
@@ -313,6 +315,13 @@ void ep_moe(Context& context, Communicator& communicator, const MoeArgs& layer, 
                          options.check_values.value_or(state.options.check_values)};
     check_ep_moe(call);
     run_operation(state, call.device(), call, [&] { return text_of(call); });
+}
+
+void four_bit_gemm(Context& context, const FourBitArgs& args, const FourBitOptions& options) {
+    const FourBitCall call{args, options};
+    check_four_bit(call);
+    if (call.a.matrix.rows == 0) return;
+    run_operation(context.state(), call.d.matrix.device, call, [&] { return text_of(call); });
 }
 
 void quantize_rows(Context& context, const ConstMatrix& x, const Matrix& q, const Matrix& scales,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <finegemm/context.h>
+#include <finegemm/four_bit.h>
 #include <finegemm/gemm.h>
 #include <finegemm/moe.h>
 #include <finegemm/mqa.h>
@@ -143,6 +144,14 @@ constexpr void moe_fields(const Visit& visit, Structs&... shapes) {
     visit("num_sms", shapes.num_sms...);
     visit("f32_between", shapes.f32_between...);
     visit("fused", shapes.fused...);
+}
+
+/// Options of a product with weights of 4 bits; not `stream`, nor `poll`.
+template <typename Visit, typename... Structs>
+constexpr void four_bit_options(const Visit& visit, Structs&... options) {
+    visit("numerics", options.numerics...);
+    visit("num_sms", options.num_sms...);
+    visit("pdl", options.pdl...);
 }
 
 /// Not `log`, which is no value.

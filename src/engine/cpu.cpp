@@ -10,6 +10,7 @@
 #include "engine/thread_pool.h"
 #include "ops/ep/cpu.h"
 #include "ops/ep/steps.h"
+#include "ops/four_bit/cpu.h"
 #include "ops/gemm/cpu.h"
 #include "ops/moe/steps.h"
 #include "ops/mqa/cpu.h"
@@ -67,6 +68,8 @@ private:
     void run_ep_moe(const EpMoeCall& call) {
         std::deque<std::vector<std::byte>> memory;
         run_steps(*this, call, [&](int64_t bytes) { return memory.emplace_back(static_cast<size_t>(bytes)).data(); });
+    }
+
     template <typename LogitsTopkCall>
     void run_topk(const LogitsTopkCall& call) {
         const MqaOptions options = for_logits(call.options);

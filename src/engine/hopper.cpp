@@ -14,6 +14,7 @@
 #include "engine/check_device.h"
 #include "engine/device_spec.h"
 #include "ops/ep/source.h"
+#include "ops/four_bit/source.h"
 #include "ops/gemm/groups.h"
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"

@@ -20,6 +20,7 @@
 #include "engine/hopper.h"
 #include "engine/polled_provider.h"
 #include "ops/ep/hopper.h"
+#include "ops/four_bit/hopper.h"
 #include "ops/gemm/epilogue_key.h"
 #include "ops/gemm/hopper.h"
 #include "ops/mqa/hopper.h"
@@ -169,12 +170,15 @@ private:
     std::tuple<KernelsOf<AddPiecesConfig>, KernelsOf<GroupListConfig>, KernelsOf<QuantizeConfig>,
                KernelsOf<QuantizeColumnsConfig>, KernelsOf<ScaleLayoutConfig>, KernelsOf<MqaConfig>,
                KernelsOf<MqaScheduleConfig>, KernelsOf<PrenormKernel>, KernelsOf<SwigluConfig>, KernelsOf<RouteConfig>,
-               KernelsOf<SlotsConfig>, KernelsOf<PermuteConfig>, KernelsOf<CombineConfig>, KernelsOf<TopkConfig>>
+               KernelsOf<SlotsConfig>, KernelsOf<PermuteConfig>, KernelsOf<CombineConfig>, KernelsOf<TopkConfig>,
+               KernelsOf<FourBitConfig>>
         operations_;
     std::unordered_map<plan::Problem, const GemmKernel*, plan::ProblemHash> choices_;
     std::unordered_map<plan::Problem, bool, plan::ProblemHash> fused_;  // is a layer's first product faster so?
     std::unordered_map<CallKey, std::shared_ptr<Launch>, CallKeyHash> launches_;
-    std::tuple<KeptLaunches<MqaCallKey, MqaLaunch>, KeptLaunches<PrenormCallKey, PrenormLaunch>> kept_;
+    std::tuple<KeptLaunches<MqaCallKey, MqaLaunch>, KeptLaunches<PrenormCallKey, PrenormLaunch>,
+               KeptLaunches<FourBitCallKey, FourBitLaunch>>
+        kept_;
 };
 
 }  // namespace finegemm

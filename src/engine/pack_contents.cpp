@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ops/ep/source.h"
+#include "ops/four_bit/source.h"
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
 #include "ops/prenorm/source.h"
@@ -31,6 +32,7 @@ std::vector<jit::KernelSource> pack_contents() {
     for (jit::KernelSource& source : jit::routing_sources()) sources.push_back(std::move(source));
     sources.push_back(jit::source_of(SlotsConfig{}));
     for (jit::KernelSource& source : jit::topk_sources()) sources.push_back(std::move(source));
+    for (const FourBitConfig& c : jit::four_bit_configs()) sources.push_back(jit::source_of(c));
     return sources;
 }
 

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "ops/ep/call.h"
+#include "ops/four_bit/call.h"
 #include "ops/moe/call.h"
 #include "ops/mqa/call.h"
 #include "ops/prenorm/call.h"
@@ -22,6 +23,6 @@ namespace finegemm {
 using Operation =
     std::variant<QuantizeCall, QuantizeColumnsCall, ScaleLayoutCall, MqaCall, PagedMqaCall, PagedMqaScheduleCall,
                  PrenormCall, SwigluCall, RouteCall, SlotsCall, PermuteCall, CombineCall, MoeCall, EpMoeCall, TopkCall,
-                 MqaTopkCall, PagedMqaTopkCall>;
+                 MqaTopkCall, PagedMqaTopkCall, FourBitCall>;
 
 }  // namespace finegemm

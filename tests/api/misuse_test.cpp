@@ -13,6 +13,7 @@
 #include "api/einsum_misuses.h"
 #include "api/ep_misuses.h"
 #include "api/epilogue_misuses.h"
+#include "api/four_bit_misuses.h"
 #include "api/grouped_misuses.h"
 #include "api/k_grouped_misuses.h"
 #include "api/layout_misuses.h"
@@ -317,7 +318,7 @@ Sentences all_misuses() {
          {gemm_misuses, grouped_misuses, k_grouped_misuses, layout_misuses, einsum_misuses<Sentences>,
           quantize_misuses<Sentences>, scale_layout_misuses<Sentences>, mqa_misuses<Sentences>,
           prenorm_misuses<Sentences>, swiglu_misuses<Sentences>, routing_misuses<Sentences>, moe_misuses<Sentences>,
-          ep_misuses<Sentences>, topk_misuses<Sentences>, other_misuses})
+          ep_misuses<Sentences>, topk_misuses<Sentences>, four_bit_misuses<Sentences>, other_misuses})
         said.merge(misuses());
     return said;
 }

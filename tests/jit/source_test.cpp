@@ -8,6 +8,7 @@
 #include "engine/pack_contents.h"
 #include "jit/digest.h"
 #include "jit/kernel_files.h"
+#include "ops/four_bit/source.h"
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
 #include "ops/prenorm/source.h"
@@ -81,7 +82,8 @@ TEST(GemmSource, OfDifferentKernelsDiffersInTextAndEntry) {
     EXPECT_EQ(texts.size(), plan::kernels().size() + add_pieces_configs().size() + kLists + quantize_configs().size() +
                                 quantize_columns_configs().size() + scale_layout_configs().size() +
                                 mqa_configs().size() + kSchedules + prenorm_configs().size() + swiglu_configs().size() +
-                                 routing_sources().size() + kSlots + topk_sources().size());
+                                 routing_sources().size() + kSlots + topk_sources().size() +
+                                 four_bit_configs().size());
 }
 
 TEST(KernelFiles, AreTheFilesOfTheKernelsDirectoryByteForByte) {

@@ -5,6 +5,7 @@
 #include <finegemm/gemm/kernel_plan.h>
 
 #include "engine/pack_contents.h"
+#include "ops/four_bit/source.h"
 #include "ops/gemm/source.h"
 #include "ops/mqa/source.h"
 #include "ops/prenorm/source.h"
@@ -45,6 +46,8 @@ ordered_json budget_of(const ordered_json& report) {
     for (const MqaConfig& config : jit::mqa_configs())
         taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
     for (const PrenormConfig& config : jit::prenorm_configs())
+        taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
+    for (const FourBitConfig& config : jit::four_bit_configs())
         taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();
     for (const RouteConfig config : {RouteConfig{1}, RouteConfig{RouteConfig::kMostCtas}})
         taken[jit::source_of(config).entry]["smem"] = config.smem_bytes();

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <finegemm/four_bit/four_bit.h>
 #include <finegemm/gemm/add_pieces.h>
 #include <finegemm/gemm/group_list.h>
 #include <finegemm/gemm/params.h>
@@ -52,6 +53,7 @@ struct Launch {
     PermuteParams permute{};                   // of a kernel "FineGEMM_routing_permute*"
     CombineParams combine{};                   // of a kernel "FineGEMM_routing_combine"
     TopkParams topk{};                         // of a kernel "FineGEMM_topk_*"
+    FourBitParams four_bit{};                  // of a kernel "FineGEMM_four_bit_*"
     GroupedParams grouped;                     // of a kernel "FineGEMM_*_grouped"
     KGroupedParams k_grouped;                  // of a kernel "FineGEMM_*_kgrouped*"
     SummedParams summed;                       // of a kernel "FineGEMM_*_summed"

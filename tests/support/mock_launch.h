@@ -38,6 +38,7 @@ inline bool copied_operation(const std::string& entry, const void* from, Launch&
     else if (has("FineGEMM_routing_permute")) std::memcpy(&launch.permute, from, sizeof launch.permute);
     else if (has("FineGEMM_routing_combine")) std::memcpy(&launch.combine, from, sizeof launch.combine);
     else if (has("FineGEMM_topk_")) std::memcpy(&launch.topk, from, sizeof launch.topk);
+    else if (has("FineGEMM_four_bit_")) std::memcpy(&launch.four_bit, from, sizeof launch.four_bit);
     else if (has("FineGEMM_scale_layout_")) std::memcpy(&launch.scale_layout, from, sizeof launch.scale_layout);
     else return false;
     return true;

@@ -42,9 +42,9 @@ inline float wgmma_step(float sum, const E4m3Parts* a, const E4m3Parts* b) {
     return total < 0 ? -x : x;
 }
 
-/// [m, n] = a[m, k] * b[n, k]^T, all row-major; NaN of NaN.
+/// [m, n] = a[m, k] * b[n, k]^T, all row-major; NaN of NaN. `onto`: sums that it is added to.
 inline std::vector<float> wgmma_product(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b, uint32_t m,
-                                        uint32_t n, uint32_t k) {
+                                        uint32_t n, uint32_t k, const std::vector<float>& onto = {}) {
     const auto parts = [](const std::vector<uint8_t>& codes) {
         std::vector<E4m3Parts> all(codes.size());
         std::ranges::transform(codes, all.begin(), E4m3Parts::of);
@@ -61,9 +61,9 @@ inline std::vector<float> wgmma_product(const std::vector<uint8_t>& a, const std
     for (uint32_t r = 0; r < m; ++r) {
         const bool nan_row = has_nan(a, r);
         for (uint32_t c = 0; c < n; ++c) {
-            float sum = 0;
+            float sum = onto.empty() ? 0 : onto[r * n + c];
             for (uint32_t i = 0; i < k; i += 32) sum = wgmma_step(sum, &left[r * k + i], &right[c * k + i]);
-            all[r * n + c] = nan_row || nan_cols[c] ? float_of_bits(0x7fffffff) : sum;
+            all[r * n + c] = nan_row || nan_cols[c] || std::isnan(sum) ? float_of_bits(0x7fffffff) : sum;
         }
     }
     return all;

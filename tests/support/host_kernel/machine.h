@@ -220,6 +220,7 @@ public:
             uint32_t come = 0;  // threads
             bool adds = false, onto_registers = false;
             std::vector<float> registers;
+            std::shared_ptr<std::vector<uint8_t>> left;  // A, where it is in registers
             std::function<std::vector<float>(std::vector<float>)> multiply;
         };
         uint32_t started[128] = {}, taken[128] = {}, finished = 0;

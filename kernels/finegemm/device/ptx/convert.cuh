@@ -99,6 +99,20 @@ __device__ inline uint32_t interleave_high(uint32_t a, uint32_t b) {
     return both;
 }
 
+/// Four of eight bytes, those of `low` first; the lower sixteen bits of `selectors`, four for each, choose. The fourth
+/// bit of each is zero. PTX ISA, prmt.
+__device__ inline uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selectors) {
+    uint32_t chosen;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(chosen) : "r"(low), "r"(high), "r"(selectors));
+    return chosen;
+}
+/// The highest bit of each byte, in all bits of it. PTX ISA, prmt.
+__device__ inline uint32_t spread_signs(uint32_t x) {
+    uint32_t signs;
+    asm("prmt.b32 %0, %1, 0, 0xba98;" : "=r"(signs) : "r"(x));
+    return signs;
+}
+
 /// The highest bytes of four words, the first one's lowest. PTX ISA, prmt.
 __device__ inline uint32_t highest_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
     uint32_t low, high, all;

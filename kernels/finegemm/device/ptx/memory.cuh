@@ -38,6 +38,12 @@ __device__ inline float load_shared(SmemAddr at) {
     return x;
 }
 
+__device__ inline uint32_t load_shared_word(SmemAddr at) {
+    uint32_t x;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(at.bits) : "memory");
+    return x;
+}
+
 struct Float2 {
     float part[2];
 };

@@ -2959,3 +2959,124 @@ __device__ inline void wgmma_k64(float (&d)[128], uint64_t a, uint64_t b, uint32
         : "l"(a), "l"(b), "r"(add), "n"(wgmma_k16_step(MnA)), "n"(wgmma_k16_step(MnB)), "n"(MnA), "n"(MnB));
 }
 #endif
+
+#ifdef FG_WGMMA_A_IN_REGISTERS
+__device__ inline void wgmma_k64_fp8_of_registers(
+    float (&d)[8], const uint32_t (&a)[8], uint32_t b) {
+    asm volatile(
+        "{\n.reg .b32 low;\n.reg .b64 b;\n"
+        "add.u32 low, %16, 0;\nmov.b64 b, {low, %17};\n"
+        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7}, "
+        "{%8, %9, %10, %11}, b, 0, 1, 1;\n"
+        "add.u32 low, %16, 2;\nmov.b64 b, {low, %17};\n"
+        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7}, "
+        "{%12, %13, %14, %15}, b, 1, 1, 1;\n"
+        "}\n"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
+          "=f"(d[6]), "=f"(d[7])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
+          "r"(b), "n"(wgmma_descriptor(0) >> 32));
+}
+__device__ inline void add_wgmma_k64_fp8_of_registers(
+    float (&d)[8], const uint32_t (&a)[8], uint32_t b) {
+    asm volatile(
+        "{\n.reg .b32 low;\n.reg .b64 b;\n"
+        "add.u32 low, %16, 0;\nmov.b64 b, {low, %17};\n"
+        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7}, "
+        "{%8, %9, %10, %11}, b, 1, 1, 1;\n"
+        "add.u32 low, %16, 2;\nmov.b64 b, {low, %17};\n"
+        "wgmma.mma_async.sync.aligned.m64n16k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7}, "
+        "{%12, %13, %14, %15}, b, 1, 1, 1;\n"
+        "}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
+          "r"(b), "n"(wgmma_descriptor(0) >> 32));
+}
+__device__ inline void wgmma_k64_fp8_of_registers(
+    float (&d)[16], const uint32_t (&a)[8], uint32_t b) {
+    asm volatile(
+        "{\n.reg .b32 low;\n.reg .b64 b;\n"
+        "add.u32 low, %24, 0;\nmov.b64 b, {low, %25};\n"
+        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+        "{%16, %17, %18, %19}, b, 0, 1, 1;\n"
+        "add.u32 low, %24, 2;\nmov.b64 b, {low, %25};\n"
+        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+        "{%20, %21, %22, %23}, b, 1, 1, 1;\n"
+        "}\n"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
+          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
+          "r"(b), "n"(wgmma_descriptor(0) >> 32));
+}
+__device__ inline void add_wgmma_k64_fp8_of_registers(
+    float (&d)[16], const uint32_t (&a)[8], uint32_t b) {
+    asm volatile(
+        "{\n.reg .b32 low;\n.reg .b64 b;\n"
+        "add.u32 low, %24, 0;\nmov.b64 b, {low, %25};\n"
+        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+        "{%16, %17, %18, %19}, b, 1, 1, 1;\n"
+        "add.u32 low, %24, 2;\nmov.b64 b, {low, %25};\n"
+        "wgmma.mma_async.sync.aligned.m64n32k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+        "{%20, %21, %22, %23}, b, 1, 1, 1;\n"
+        "}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
+          "r"(b), "n"(wgmma_descriptor(0) >> 32));
+}
+__device__ inline void wgmma_k64_fp8_of_registers(
+    float (&d)[24], const uint32_t (&a)[8], uint32_t b) {
+    asm volatile(
+        "{\n.reg .b32 low;\n.reg .b64 b;\n"
+        "add.u32 low, %32, 0;\nmov.b64 b, {low, %33};\n"
+        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23}, "
+        "{%24, %25, %26, %27}, b, 0, 1, 1;\n"
+        "add.u32 low, %32, 2;\nmov.b64 b, {low, %33};\n"
+        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23}, "
+        "{%28, %29, %30, %31}, b, 1, 1, 1;\n"
+        "}\n"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
+          "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
+          "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
+          "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
+          "r"(b), "n"(wgmma_descriptor(0) >> 32));
+}
+__device__ inline void add_wgmma_k64_fp8_of_registers(
+    float (&d)[24], const uint32_t (&a)[8], uint32_t b) {
+    asm volatile(
+        "{\n.reg .b32 low;\n.reg .b64 b;\n"
+        "add.u32 low, %32, 0;\nmov.b64 b, {low, %33};\n"
+        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23}, "
+        "{%24, %25, %26, %27}, b, 1, 1, 1;\n"
+        "add.u32 low, %32, 2;\nmov.b64 b, {low, %33};\n"
+        "wgmma.mma_async.sync.aligned.m64n48k32.f32." FG_WGMMA_FP8 " {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23}, "
+        "{%28, %29, %30, %31}, b, 1, 1, 1;\n"
+        "}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
+          "r"(b), "n"(wgmma_descriptor(0) >> 32));
+}
+#endif

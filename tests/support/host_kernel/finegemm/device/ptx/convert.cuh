@@ -53,6 +53,17 @@ inline uint32_t max_s16x2(uint32_t a, uint32_t b) {
     return larger(a, b) | static_cast<uint32_t>(larger(a >> 16, b >> 16)) << 16;
 }
 inline float float_of_half(uint16_t x) { return float_of_f16(x); }
+inline uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selectors) {
+    const uint64_t bytes = static_cast<uint64_t>(high) << 32 | low;
+    uint32_t chosen = 0;
+    for (uint32_t i = 0; i < 4; ++i) {
+        const uint32_t selector = selectors >> i * 4 & 15;
+        if (selector > 7) machine->fail("a selector of prmt asks for a sign");
+        chosen |= static_cast<uint32_t>(bytes >> selector * 8 & 0xff) << i * 8;
+    }
+    return chosen;
+}
+inline uint32_t spread_signs(uint32_t x) { return (x >> 7 & 0x01010101u) * 0xff; }
 inline uint32_t highest_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
     return a >> 24 | b >> 24 << 8 | c >> 24 << 16 | d >> 24 << 24;
 }

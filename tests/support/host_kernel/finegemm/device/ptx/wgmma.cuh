@@ -15,6 +15,7 @@ namespace finegemm::ptx {
 struct HostOperand {
     uint32_t address, row_bytes;
     Swizzle swizzle;
+    uint32_t first = 0;  // byte of a row
 
     static HostOperand of(uint64_t descriptor) {
         const auto swizzle = static_cast<uint32_t>(descriptor >> 62);
@@ -24,12 +25,20 @@ struct HostOperand {
             machine->fail("a descriptor of wgmma is not what the machine knows");
         return {address, width, static_cast<Swizzle>(width)};
     }
+    /// In rows of 128 bytes, at a step of K.
+    static HostOperand of_step(uint64_t descriptor) {
+        const uint64_t step = descriptor & (1024 / 16 - 1);
+        if (step * 16 >= 128) machine->fail("a descriptor of wgmma begins behind the first of eight rows");
+        HostOperand at = of(descriptor - step);
+        at.first = static_cast<uint32_t>(step) * 16;
+        return at;
+    }
     std::vector<uint8_t> codes(uint32_t rows, uint32_t k) const {
         std::vector<uint8_t> all;
         machine->check_fenced(address, rows * row_bytes);
         for (uint32_t r = 0; r < rows; ++r)
             for (uint32_t i = 0; i < k; ++i)
-                all.push_back(*host_address({swizzled(address + r * row_bytes + i, swizzle)}));
+                all.push_back(*host_address({swizzled(address + r * row_bytes + first + i, swizzle)}));
         return all;
     }
 };
@@ -110,6 +119,33 @@ void wgmma_k64_fp8(float (&d)[R], uint64_t a, uint64_t b) {
 template <uint32_t R>
 void wgmma_k128_fp8(float (&d)[R], uint64_t a, uint64_t b) {
     start_fp8(d, a, b, 128);
+}
+/// A is in registers: for each 32 of K four, of rows eight apart in turn, then of columns sixteen further on.
+template <uint32_t R>
+void start_of_registers(float (&d)[R], const uint32_t (&a)[8], uint32_t b, bool adds) {
+    constexpr uint32_t kK = 64;
+    const HostOperand right = HostOperand::of_step(wgmma_descriptor_with(b));
+    host_kernel::Machine::Products& products = machine->products();
+    const uint32_t thread = threadIdx.x % 128, which = products.started[thread] - products.finished;
+    while (products.next.size() <= which) products.next.emplace_back();
+    auto& left = products.next[which].left;
+    if (!left) left = std::make_shared<std::vector<uint8_t>>(64 * kK);
+    for (uint32_t i = 0; i < 32; ++i) {
+        const uint32_t reg = i / 4, row = thread / 32 * 16 + thread % 32 / 4 + reg % 2 * 8;
+        const uint32_t k = reg / 4 * 32 + reg % 4 / 2 * 16 + thread % 4 * 4 + i % 4;
+        (*left)[row * kK + k] = static_cast<uint8_t>(a[reg] >> i % 4 * 8);
+    }
+    start_product(d, adds, [right, codes = left](const std::vector<float>& sums) {
+        return wgmma_product(*codes, right.codes(R * 2, kK), 64, R * 2, kK, sums);
+    });
+}
+template <uint32_t R>
+void wgmma_k64_fp8_of_registers(float (&d)[R], const uint32_t (&a)[8], uint32_t b) {
+    start_of_registers(d, a, b, false);
+}
+template <uint32_t R>
+void add_wgmma_k64_fp8_of_registers(float (&d)[R], const uint32_t (&a)[8], uint32_t b) {
+    start_of_registers(d, a, b, true);
 }
 template <uint32_t R>
 void wgmma_k16_bf16(float (&d)[R], uint64_t a, uint64_t b);  // declared for kernels that nobody runs here

@@ -1,0 +1,66 @@
+/* The C ABI of products with weights of 4 bits; finegemm/four_bit.h has the rules. Layer public. */
+#ifndef FINEGEMM_C_FOUR_BIT_H
+#define FINEGEMM_C_FOUR_BIT_H
+
+#include <finegemm/c_types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { FINEGEMM_MXFP4 = 1, FINEGEMM_INT4 = 2 };
+
+/* Weights of a checkpoint, on the host: two in each byte. */
+typedef struct finegemm_four_bit_source {
+    int32_t format;     /* FINEGEMM_MXFP4 or _INT4 */
+    int32_t high_first; /* 0 or 1: the upper four bits of a byte are those of the even k */
+    int32_t offset;     /* 0 or 1: codes of int4 are 8 above their values */
+    int32_t reserved;   /* 0 */
+    finegemm_matrix codes, scales;
+} finegemm_four_bit_source;
+
+/* Packed weights: matrices one behind the other. */
+typedef struct finegemm_four_bit_weights {
+    const void* data;
+    int32_t format;
+    int32_t device_type;
+    int32_t device_index;
+    int32_t reserved; /* 0 */
+    int64_t groups, rows, cols;
+} finegemm_four_bit_weights;
+
+typedef struct finegemm_four_bit_args {
+    finegemm_stack a, sfa;
+    finegemm_four_bit_weights b;
+    finegemm_stack d;
+    finegemm_groups groups; /* FINEGEMM_WHOLE: all rows of each matrix */
+} finegemm_four_bit_args;
+
+typedef struct finegemm_four_bit_options {
+    uint32_t struct_size;
+    int32_t numerics; /* CPU only */
+    int32_t num_sms;  /* as of finegemm_gemm_options */
+    int32_t pdl;      /* the same */
+    void* stream;
+    finegemm_poll poll; /* may be null */
+    void* poll_data;    /* handed to poll */
+} finegemm_four_bit_options;
+
+/* Bytes of packed weights, to `bytes`. */
+FINEGEMM_C_API int32_t finegemm_four_bit_bytes(int32_t format, int64_t rows, int64_t cols, int64_t* bytes,
+                                               finegemm_error* error);
+/* Packs weights into so many bytes of the host. */
+FINEGEMM_C_API int32_t finegemm_pack_four_bit(const finegemm_four_bit_source* source, void* packed,
+                                              finegemm_error* error);
+/* Packed weights of one matrix as e4m3 with scales, on the host. */
+FINEGEMM_C_API int32_t finegemm_unpack_four_bit(const finegemm_four_bit_weights* weights, int64_t group,
+                                                const finegemm_matrix* q, const finegemm_matrix* scales,
+                                                finegemm_error* error);
+/* A product with packed weights, of groups of rows or of whole matrices. `options` may be null. */
+FINEGEMM_C_API int32_t finegemm_four_bit_gemm(finegemm_context* context, const finegemm_four_bit_args* args,
+                                              const finegemm_four_bit_options* options, finegemm_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,98 @@
+// The kernel of products with weights of 4 bits as a table of contents: set up, load, multiply. Layer device.
+#pragma once
+
+#include <finegemm/core/tma_box.h>
+#include <finegemm/device/four_bit/multiply.cuh>
+#include <finegemm/device/four_bit/walk.cuh>
+#include <finegemm/device/ptx/dynamic_shared.cuh>
+#include <finegemm/device/ptx/tma.cuh>
+
+namespace finegemm::device {
+
+/// Loads the k-blocks of all tiles, by a converged warp: rows of A in boxes, as many as there are, a block of B, and
+/// the scales of the rows. What it tells of a tile is ordered by the arrival that expects the bytes.
+template <FourBitConfig C>
+class FourBitLoader {
+public:
+    __device__ FourBitLoader(const FourBitParams& p, const FourBitShared& smem)
+        : p_(p), smem_(smem), lane_(threadIdx.x % kWarpSize) {}
+
+    __device__ void run() {
+        FourBitWalk walk(p_);
+        for (FourBitTile tile = walk.next(); tile.rows > 0; tile = walk.next()) load(tile);
+        begin(FourBitTile{}, 0);
+        ptx::mbarrier_arrive_after_copies(smem_.full(at_.stage));
+    }
+
+private:
+    static constexpr uint32_t kBoxBytes = kFourBitBoxRows * kScaleBlock;
+
+    /// Waits for the stage; one lane arrives.
+    __device__ void begin(const FourBitTile& tile, uint32_t bytes) const {
+        wait(smem_.empty(at_.stage), at_.parity);
+        __syncwarp();  // lanes that left the wait one by one would each be elected
+        if (ptx::elect_one()) {
+            ptx::store_shared_words_x4(smem_.tile(at_.stage), {{tile.matrix, tile.row, tile.rows, tile.n_tile}});
+            ptx::mbarrier_arrive_expect_tx(smem_.full(at_.stage), bytes);
+        }
+        __syncwarp();
+    }
+    __device__ void load(const FourBitTile& tile) {
+        const uint32_t boxes = ceil_div(tile.rows, kFourBitBoxRows);
+        const uint32_t first = tile.n_tile * kFourBitBlocks, blocks = min(p_.n_blocks - first, kFourBitBlocks);
+        const uint64_t of_one = uint64_t{p_.n_blocks} * p_.k_blocks;
+        const uint8_t* const matrix = p_.b + tile.group * four_bit_matrix_bytes(C.codes, of_one);
+        const uint64_t block = uint64_t{first} * p_.k_blocks, to_next = uint64_t{p_.k_blocks} * kFourBitBlockBytes;
+        const uint8_t* b = matrix + block * kFourBitBlockBytes;
+        const float* sfb = reinterpret_cast<const float*>(matrix + of_one * kFourBitBlockBytes) + block;
+        const float* sfa = p_.sfa + tile.matrix * p_.sfa_stride + (tile.row + lane_) * p_.sfa_row_stride;
+#pragma unroll 1
+        for (uint32_t k_block = 0; k_block < p_.k_blocks; ++k_block, ++at_) {
+            const SmemAddr full = smem_.full(at_.stage);
+            begin(tile, blocks * kFourBitBlockBytes + boxes * kBoxBytes);
+            if (ptx::elect_one()) {
+                ptx::bulk_load(smem_.b(at_.stage, 0), b, kFourBitBlockBytes, full, kEvictFirst);
+                if (blocks > 1)
+                    ptx::bulk_load(smem_.b(at_.stage, 1), b + to_next, kFourBitBlockBytes, full, kEvictFirst);
+            }
+            __syncwarp();
+            for (uint32_t box = 0; box < boxes; ++box)
+                ptx::tma_load_elected(smem_.a(at_.stage) + box * kBoxBytes, &p_.a, full, k_block * kScaleBlock,
+                                      tile.row + box * kFourBitBoxRows, tile.matrix);
+#pragma unroll
+            for (uint32_t i = 0; i < kFourBitRows; i += kWarpSize)
+                if (i + lane_ < tile.rows)
+                    ptx::copy_async(smem_.row_scales(at_.stage) + (i + lane_) * 4, sfa + i * p_.sfa_row_stride);
+            if (C.codes == FourBitCodes::Mxfp4 && lane_ < blocks)
+                ptx::copy_async(smem_.block_scale(at_.stage, lane_), sfb + lane_ * p_.k_blocks);
+            ptx::mbarrier_arrive_after_copies(full);
+            b += kFourBitBlockBytes;
+            ++sfb;
+            sfa += p_.sfa_col_stride;
+        }
+    }
+
+    const FourBitParams& p_;
+    const FourBitShared& smem_;
+    uint32_t lane_;
+    RingCursor<kFourBitStages> at_ = RingCursor<kFourBitStages>::producer();
+};
+
+template <FourBitConfig C>
+__device__ void four_bit(const FourBitParams& p) {
+    const FourBitShared smem{ptx::dynamic_shared()};
+    ptx::grid_launch_dependents();
+    if (threadIdx.x == 0) {
+        for (uint32_t stage = 0; stage < kFourBitStages; ++stage) {
+            ptx::mbarrier_init(smem.full(stage), 1 + kWarpSize);
+            ptx::mbarrier_init(smem.empty(stage), kFourBitMathWarps * kLanesArrive);
+        }
+        ptx::fence_mbarrier_init();
+    }
+    __syncthreads();
+    ptx::grid_dependency_wait();
+    if (threadIdx.x / kWarpSize < kFourBitMathWarps) FourBitMath<C>(p, smem).run();
+    else FourBitLoader<C>(p, smem).run();
+}
+
+}  // namespace finegemm::device

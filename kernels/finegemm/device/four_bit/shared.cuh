@@ -1,0 +1,29 @@
+// Addresses of everything in the shared memory of a kernel for weights of 4 bits. Layer device.
+#pragma once
+
+#include <finegemm/four_bit/four_bit.h>
+#include <finegemm/device/pipeline/wait.cuh>
+
+namespace finegemm::device {
+
+using ptx::SmemAddr;
+
+struct FourBitShared {
+    static constexpr FourBitSmemPlan kAt = four_bit_smem();
+    SmemAddr base;
+
+    __device__ SmemAddr a(uint32_t stage) const { return base + (kAt.a + stage * kAt.a_stage); }
+    __device__ SmemAddr b(uint32_t stage, uint32_t block) const {
+        return base + (kAt.b + (stage * kFourBitBlocks + block) * kFourBitBlockBytes);
+    }
+    __device__ SmemAddr row_scales(uint32_t stage) const { return base + (kAt.scales + stage * kAt.scales_stage); }
+    __device__ SmemAddr block_scale(uint32_t stage, uint32_t block) const {
+        return row_scales(stage) + (kFourBitRows + block) * 4;
+    }
+    __device__ SmemAddr d(uint32_t warpgroup) const { return base + (kAt.d + warpgroup * kAt.d_warpgroup); }
+    __device__ SmemAddr tile(uint32_t stage) const { return base + (kAt.tiles + stage * 16); }
+    __device__ SmemAddr full(uint32_t stage) const { return base + (kAt.full + stage * 8); }
+    __device__ SmemAddr empty(uint32_t stage) const { return base + (kAt.empty + stage * 8); }
+};
+
+}  // namespace finegemm::device

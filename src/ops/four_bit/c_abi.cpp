@@ -1,0 +1,75 @@
+// The C ABI of products with weights of 4 bits. Layer api.
+#include <finegemm/c_api.h>
+
+#include <finegemm/four_bit.h>
+
+#include "api/c_values.h"
+#include "api/option_lists.h"
+
+namespace {
+
+using namespace finegemm;
+
+FourBitOptions to_options(const finegemm_four_bit_options& caller) {
+    const finegemm_four_bit_options given = known_part(caller, "options");
+    FourBitOptions o{.stream = given.stream, .poll = to_poll(given.poll, given.poll_data)};
+    four_bit_options([](const char* name, const auto& from, auto& to) { take(name, from, to); }, given, o);
+    return o;
+}
+
+FourBitWeights to_weights(const finegemm_four_bit_weights& x) {
+    require_zero(x.reserved, "b");
+    return {.data = x.data,
+            .format = static_cast<FourBitFormat>(x.format),
+            .groups = x.groups,
+            .rows = x.rows,
+            .cols = x.cols,
+            .device = {static_cast<DeviceType>(x.device_type), x.device_index}};
+}
+
+}  // namespace
+
+int32_t finegemm_four_bit_bytes(int32_t format, int64_t rows, int64_t cols, int64_t* bytes, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(bytes, "bytes");
+        *bytes = four_bit_bytes(static_cast<FourBitFormat>(format), rows, cols);
+    });
+}
+
+int32_t finegemm_pack_four_bit(const finegemm_four_bit_source* source, void* packed, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(source, "source");
+        require_zero(source->reserved, "source");
+        pack_four_bit({.format = static_cast<FourBitFormat>(source->format),
+                       .codes = to_matrix(source->codes, "codes"),
+                       .scales = to_matrix(source->scales, "scales"),
+                       .high_first = to_bool(source->high_first, "high_first"),
+                       .offset = to_bool(source->offset, "offset")},
+                      packed);
+    });
+}
+
+int32_t finegemm_unpack_four_bit(const finegemm_four_bit_weights* weights, int64_t group, const finegemm_matrix* q,
+                                 const finegemm_matrix* scales, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(weights, "weights");
+        require(q, "q");
+        require(scales, "scales");
+        unpack_four_bit(to_weights(*weights), group, to_matrix(*q, "q"), to_matrix(*scales, "scales"));
+    });
+}
+
+int32_t finegemm_four_bit_gemm(finegemm_context* context, const finegemm_four_bit_args* args,
+                               const finegemm_four_bit_options* options, finegemm_error* error) {
+    return guarded(error, [&] {
+        require(context, "context", kMakeContext);
+        require(args, "args");
+        four_bit_gemm(context->context,
+                      {.a = to_stack(args->a, "a"),
+                       .sfa = to_stack(args->sfa, "sfa"),
+                       .b = to_weights(args->b),
+                       .d = to_stack(args->d, "d"),
+                       .groups = to_groups(args->groups)},
+                      options ? to_options(*options) : FourBitOptions{});
+    });
+}

@@ -1,0 +1,64 @@
+// What the Hopper backend launches for weights of 4 bits. Layer tests.
+#include "support/hopper.h"
+
+namespace finegemm {
+namespace {
+
+class HopperFourBit : public test::HopperTest {
+protected:
+    struct Wish {
+        GroupForm form = GroupForm::Whole;
+        int64_t groups = 1, m = 16, n = 4096, k = 7168, expected_m = 0;
+        FourBitFormat format = FourBitFormat::Mxfp4;
+    };
+    mock::Launch run(const Wish& w, const FourBitOptions& options = {}) {
+        const Device where{DeviceType::Cuda, 0};
+        const bool whole = w.form == GroupForm::Whole, stacked = whole || w.form == GroupForm::Masked;
+        const int64_t count = stacked ? w.groups : 1, blocks = (w.k + 127) / 128;
+        const FourBitArgs args{
+            .a = {{test::address(0x1000), DType::E4M3, w.m, w.k, w.k + 16, 1, where}, count, w.m * (w.k + 16)},
+            .sfa = {{test::address(0x2000), DType::F32, w.m, blocks, 1, w.m, where}, count, w.m * blocks},
+            .b = {test::address(0x3000), w.format, w.groups, w.n, w.k, where},
+            .d = {{test::address(0x4000), DType::BF16, w.m, w.n, w.n + 8, 1, where}, count, w.m * (w.n + 8)},
+            .groups = {.form = w.form,
+                       .data = whole ? nullptr : static_cast<const int32_t*>(test::address(0x5000)),
+                       .size = whole ? 0 : w.groups + (w.form == GroupForm::Offsets ? 1 : 0),
+                       .alignment = 128,
+                       .expected_m = w.expected_m,
+                       .device = where}};
+        hopper_->run(FourBitCall{args, options});
+        return last_launch();
+    }
+    std::unique_ptr<Backend> hopper_ = backend();
+};
+
+TEST_F(HopperFourBit, PassesMatricesAndGroupsOn) {
+    const mock::Launch launch = run({.form = GroupForm::Masked, .groups = 8, .m = 100, .n = 4104, .k = 7200},
+                                    {.pdl = true, .stream = test::address(0x50)});
+    const FourBitParams& p = launch.four_bit;
+    EXPECT_EQ(std::tuple(launch.entry, launch.stream, launch.block, launch.programmatic),
+              std::tuple("FineGEMM_four_bit_Mxfp4", test::address(0x50), 544u, true));
+    EXPECT_EQ(std::tuple<const void*>(p.b), std::tuple(test::address(0x3000)));
+    EXPECT_EQ(std::tuple<const void*>(p.sfa), std::tuple(test::address(0x2000)));
+    EXPECT_EQ(std::tuple<const void*>(p.d), std::tuple(test::address(0x4000)));
+    EXPECT_EQ(std::tuple(p.sfa_row_stride, p.sfa_col_stride, p.sfa_stride), std::tuple(1, 100, 5700));
+    EXPECT_EQ(std::tuple(p.d_row_stride, p.d_stride), std::tuple(4112, 411'200));
+    EXPECT_EQ(std::tuple(p.n, p.n_blocks, p.n_tiles(), p.k_blocks), std::tuple(4104u, 33u, 17u, 57u));
+    EXPECT_EQ(std::tuple(p.groups.stacked, p.groups.groups, p.groups.rows), std::tuple(true, 8u, 100u));
+    EXPECT_EQ(launch.grid, 132u) << "of 408 tiles";
+    const mock::Description a = mock::description_of(p.a);
+    EXPECT_EQ(std::tuple(a.rows, a.cols, a.count, a.box_rows, a.box_cols), std::tuple(100u, 7200u, 8u, 16u, 128u));
+}
+
+TEST_F(HopperFourBit, HasAKernelForEachFormat) {
+    EXPECT_EQ(run({.format = FourBitFormat::Int4}).entry, "FineGEMM_four_bit_Int4");
+}
+
+TEST_F(HopperFourBit, HasNoMoreCtasThanTilesOrSms) {
+    EXPECT_EQ(run({.m = 1, .n = 1024}).grid, 4u);
+    EXPECT_EQ(run({.groups = 8, .m = 1}, {.num_sms = 20}).grid, 20u);
+    EXPECT_EQ(run({.form = GroupForm::Offsets, .groups = 60, .m = 2, .n = 512}).grid, 4u);
+}
+
+}  // namespace
+}  // namespace finegemm
